@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <cstdint>
+
+#include "libinject/record/records.h"
+
+namespace inject {
+
+/// One hooked call in progress, on the slow path (control_word != 0). The constructor holds the call at the launch
+/// gate if it must, enters the call into the thread's chain and reads the clock; the destructor reads the clock,
+/// leaves the chain and publishes the record. Nothing here throws, allocates on the heap (but for a thread's first
+/// frame), locks or makes a system call. The destructor also runs when the real call is unwound (pthread_cancel).
+class CallFrame {
+ public:
+  explicit CallFrame(FunctionId function) noexcept;
+  ~CallFrame();
+  CallFrame(const CallFrame&) = delete;
+  CallFrame& operator=(const CallFrame&) = delete;
+
+  /// The status that the real call returned.
+  void status(int code) noexcept { status_ = static_cast<std::int16_t>(code); }
+
+ private:
+  friend class LaunchObserver;  // cupti/: gives the innermost frame the correlation id of its driver launch
+  Nanoseconds begin_ = 0;
+  CallFrame* outer_ = nullptr;
+  CallChain chain_ = 0;
+  std::uint64_t stream_ = 0;
+  std::uint32_t correlation_ = 0;
+  std::uint32_t call_ = 0;
+  std::uint32_t owner_ = 0;
+  std::uint32_t window_ = 0;
+  FunctionId function_;
+  std::int16_t status_ = 0;
+  std::uint16_t generation_ = 0;
+  std::uint8_t flags_ = 0;
+  bool entered_ = false;
+};
+
+}  // namespace inject

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace inject {
+
+enum class RangeStyle : std::uint8_t { kPushPop = 0, kStartEnd = 1 };
+
+/// Every distinct path of nested NVTX ranges that any thread has opened, as a tree: a node is (parent, name, style)
+/// and its id stands for "these ranges are open, in this order". Lock-free to enter and to read; bounded, reserved but
+/// untouched memory. Node 0 is "no range". A path that no longer fits becomes its parent (counted).
+class RangeTree {
+ public:
+  struct Node {
+    std::uint32_t parent = 0;
+    std::uint32_t name = 0;  ///< NameTable id of "name" or "domain:name" as Nsight Systems writes it
+    RangeStyle style = RangeStyle::kPushPop;
+  };
+
+  explicit RangeTree(std::uint32_t max_nodes) noexcept;
+  ~RangeTree();
+  RangeTree(const RangeTree&) = delete;
+  RangeTree& operator=(const RangeTree&) = delete;
+
+  /// The node of `name` inside `parent`, entered if new.
+  std::uint32_t child(std::uint32_t parent, std::uint32_t name, RangeStyle style) noexcept;
+  Node node(std::uint32_t id) const noexcept;
+  std::uint64_t overflows() const noexcept { return overflows_.load(std::memory_order_relaxed); }
+
+ private:
+  std::uint32_t max_nodes_;
+  std::uint32_t slot_mask_ = 0;
+  std::size_t mapped_ = 0;
+  std::atomic<std::uint32_t>* slots_ = nullptr;
+  Node* nodes_ = nullptr;
+  std::atomic<std::uint32_t> count_{1};
+  std::atomic<std::uint64_t> overflows_{0};
+};
+
+}  // namespace inject

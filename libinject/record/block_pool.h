@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "libinject/record/records.h"
+
+namespace inject {
+
+/// One record as it lies in the ring: a CallRecord or a RangeRecord, told apart by its first byte.
+struct alignas(64) Slot {
+  unsigned char bytes[64];
+  RecordKind kind() const noexcept { return static_cast<RecordKind>(bytes[0]); }
+};
+
+/// A block of records, filled by one thread and emptied by the drain thread. 16 KiB: small enough that every one of
+/// hundreds of threads can hold one, large enough that taking one is rare (every 255 records).
+struct Block {
+  static constexpr std::uint32_t kSlots = 255;
+
+  std::atomic<std::uint32_t> published;  ///< slots that are complete; release by the producer
+  std::atomic<std::uint32_t> next;       ///< block that the producer went on to (index + 1), or free-list link
+  std::uint32_t thread;                  ///< index of the producing thread
+  unsigned char reserved[52];
+  Slot slots[kSlots];
+};
+static_assert(sizeof(Block) == 16 * 1024);
+
+/// The arena of host records: a fixed number of blocks behind a lock-free free list (a Treiber stack; the upper half
+/// of its head counts pops, so that a block that went round in between is noticed). Any thread takes, the drain thread
+/// gives back. Empty: take() returns nullptr and the caller drops and counts. Memory is reserved, not touched, and
+/// blocks come back last in, first out, so a quiet program touches few of them.
+class BlockPool {
+ public:
+  explicit BlockPool(std::size_t bytes) noexcept;
+  ~BlockPool();
+  BlockPool(const BlockPool&) = delete;
+  BlockPool& operator=(const BlockPool&) = delete;
+
+  Block* take() noexcept;
+  void give_back(Block* block) noexcept;
+
+  std::uint32_t index(const Block* block) const noexcept { return static_cast<std::uint32_t>(block - blocks_); }
+  Block* at(std::uint32_t index) noexcept { return blocks_ + index; }
+  std::uint32_t capacity() const noexcept { return capacity_; }
+
+ private:
+  Block* blocks_ = nullptr;
+  std::uint32_t capacity_ = 0;
+  std::atomic<std::uint32_t> untouched_{0};  ///< blocks from here on were never taken
+  std::atomic<std::uint64_t> head_{0};       ///< pop count << 32 | (index + 1)
+};
+
+/// A thread's queue of records: single producer (the thread), single consumer (the drain thread), made of blocks.
+/// Full pool: the record is dropped and counted in `dropped`.
+class RecordQueue {
+ public:
+  /// Producer. Copies 64 bytes and publishes them; false if the record was dropped.
+  template <typename Record>
+  bool push(BlockPool& pool, const Record& record, std::uint32_t thread) noexcept {
+    static_assert(sizeof(Record) == sizeof(Slot));
+    if (fill_ == Block::kSlots && !next_block(pool, thread)) return false;
+    __builtin_memcpy(&tail_->slots[fill_], &record, sizeof(Slot));
+    // Release: a consumer that sees the new count sees the record.
+    tail_->published.store(++fill_, std::memory_order_release);
+    return true;
+  }
+
+  /// Consumer. Hands every published record to `use(const Slot&)`; blocks that are done go back to the pool.
+  template <typename Use>
+  void drain(BlockPool& pool, Use&& use) {
+    if (head_ == nullptr) {
+      const std::uint32_t first = first_.load(std::memory_order_acquire);
+      if (first == 0) return;
+      head_ = pool.at(first - 1);
+    }
+    for (;;) {
+      const std::uint32_t published = head_->published.load(std::memory_order_acquire);
+      for (; taken_ < published; ++taken_) use(static_cast<const Slot&>(head_->slots[taken_]));
+      if (taken_ < Block::kSlots) return;
+      const std::uint32_t next = head_->next.load(std::memory_order_acquire);
+      if (next == 0) return;
+      pool.give_back(head_);
+      head_ = pool.at(next - 1);
+      taken_ = 0;
+    }
+  }
+
+  /// Consumer, after the producer has gone and drain() has emptied the queue: gives the last block back.
+  void retire(BlockPool& pool) noexcept;
+
+  /// An empty queue that owns no block.
+  void reset() noexcept;
+
+  std::uint64_t dropped() const noexcept { return dropped_.load(std::memory_order_relaxed); }
+
+ private:
+  bool next_block(BlockPool& pool, std::uint32_t thread) noexcept;
+
+  // Producer's side.
+  Block* tail_ = nullptr;
+  std::uint32_t fill_ = Block::kSlots;
+  std::atomic<std::uint64_t> dropped_{0};
+  // Shared, written once: the first block of the queue.
+  std::atomic<std::uint32_t> first_{0};
+  // Consumer's side.
+  std::uint32_t taken_ = 0;
+  Block* head_ = nullptr;
+};
+
+}  // namespace inject

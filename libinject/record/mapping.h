@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <sys/mman.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace inject {
+
+/// Anonymous zeroed memory that costs nothing until it is touched; nullptr when there is none.
+inline void* map_memory(std::size_t bytes) noexcept {
+  void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return p == MAP_FAILED ? nullptr : p;
+}
+
+inline void unmap_memory(void* p, std::size_t bytes) noexcept {
+  if (p != nullptr) munmap(p, bytes);
+}
+
+inline constexpr std::uint64_t kHashSeed = 0x9E37'79B9'7F4A'7C15u;
+
+inline constexpr std::uint64_t hash_mix(std::uint64_t x) noexcept {
+  x ^= x >> 32;
+  x *= 0xD6E8'FEB8'6659'FD93u;
+  x ^= x >> 32;
+  return x;
+}
+
+inline std::uint64_t hash_bytes(std::string_view text) noexcept {
+  std::uint64_t h = kHashSeed ^ text.size();
+  const char* p = text.data();
+  std::size_t n = text.size();
+  for (; n >= 8; p += 8, n -= 8) {
+    std::uint64_t word;
+    __builtin_memcpy(&word, p, 8);
+    h = hash_mix(h ^ word) * kHashSeed;
+  }
+  std::uint64_t tail = 0;
+  __builtin_memcpy(&tail, p, n);
+  return hash_mix(h ^ tail);
+}
+
+}  // namespace inject

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/record/thread_registry.h"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+#include "libinject/record/control.h"
+#include "libinject/record/mapping.h"
+
+namespace inject {
+
+constinit std::atomic<std::uint32_t> control_word{0};
+
+namespace {
+
+constinit std::atomic<ThreadRegistry*> published_registry{nullptr};
+
+// One pointer and one flag: the library's own share of the static TLS block.
+thread_local constinit ThreadState* this_thread_state = nullptr;
+thread_local constinit bool this_thread_ignored = false;
+
+}  // namespace
+
+ThreadRegistry::ThreadRegistry(BlockPool& pool) noexcept : pool_(pool) {
+  states_ = static_cast<ThreadState*>(map_memory(kMostAtOnce * sizeof(ThreadState)));
+  identities_ = static_cast<Identity*>(map_memory(kMostEver * sizeof(Identity)));
+  usable_ = states_ != nullptr && identities_ != nullptr && pthread_key_create(&key_, &on_thread_exit) == 0;
+}
+
+void ThreadRegistry::publish(ThreadRegistry* registry) noexcept {
+  published_registry.store(registry, std::memory_order_release);
+}
+
+ThreadState* ThreadRegistry::current_if_any() noexcept { return this_thread_state; }
+
+ThreadState* ThreadRegistry::current() noexcept {
+  if (this_thread_state != nullptr) [[likely]] return this_thread_state;
+  if (this_thread_ignored) return nullptr;
+  ThreadRegistry* registry = published_registry.load(std::memory_order_acquire);
+  return registry == nullptr ? nullptr : registry->acquire();
+}
+
+void ThreadRegistry::ignore_this_thread() noexcept { this_thread_ignored = true; }
+
+bool ThreadRegistry::this_thread_is_ignored() noexcept { return this_thread_ignored; }
+
+ThreadState* ThreadRegistry::acquire() noexcept {
+  if (!usable_) return nullptr;
+  if (next_index_.load(std::memory_order_relaxed) >= kMostEver) {
+    refused_.fetch_add(1, std::memory_order_relaxed);
+    return nullptr;
+  }
+  for (std::uint32_t i = 0; i < kMostAtOnce; ++i) {
+    ThreadState& state = states_[i];
+    std::uint32_t expected = kFree;
+    if (state.life.load(std::memory_order_relaxed) != kFree ||
+        !state.life.compare_exchange_strong(expected, kClaimed, std::memory_order_acq_rel)) {
+      continue;
+    }
+    state.reset();
+    state.index = std::min(next_index_.fetch_add(1, std::memory_order_relaxed), kMostEver - 1);
+    Identity& identity = identities_[state.index];
+    prctl(PR_GET_NAME, identity.name);
+    identity.tid.store(static_cast<pid_t>(syscall(SYS_gettid)), std::memory_order_release);
+    // A value for the key is what makes on_thread_exit run; if there is no memory for it the thread's state stays
+    // taken after the thread has gone, which only costs its room.
+    pthread_setspecific(key_, &state);
+    state.life.store(kLive, std::memory_order_release);
+    std::uint32_t high = high_water_.load(std::memory_order_relaxed);
+    while (high < i + 1 && !high_water_.compare_exchange_weak(high, i + 1, std::memory_order_acq_rel)) {
+    }
+    this_thread_state = &state;
+    return &state;
+  }
+  refused_.fetch_add(1, std::memory_order_relaxed);
+  return nullptr;
+}
+
+void ThreadRegistry::on_thread_exit(void* pointer) noexcept {
+  auto* state = static_cast<ThreadState*>(pointer);
+  ThreadRegistry* registry = published_registry.load(std::memory_order_acquire);
+  if (this_thread_state != state || registry == nullptr) return;
+  prctl(PR_GET_NAME, registry->identities_[state->index].name);
+  this_thread_state = nullptr;
+  // Release: the drain thread that sees kDead sees the thread's last records.
+  state->life.store(kDead, std::memory_order_release);
+}
+
+void ThreadRegistry::recycle(ThreadState& state) noexcept {
+  dropped_by_gone_.fetch_add(state.queue.dropped(), std::memory_order_relaxed);
+  state.queue.retire(pool_);
+  state.life.store(kFree, std::memory_order_release);
+}
+
+std::uint32_t ThreadRegistry::threads_seen() const noexcept {
+  return std::min(next_index_.load(std::memory_order_acquire), kMostEver);
+}
+
+pid_t ThreadRegistry::tid(std::uint32_t index) const noexcept {
+  return index < kMostEver && identities_ != nullptr ? identities_[index].tid.load(std::memory_order_acquire) : 0;
+}
+
+std::string ThreadRegistry::thread_name(std::uint32_t index) const {
+  const pid_t id = tid(index);
+  if (id == 0) return {};
+  // The kernel's own record first: threads are often named after their first call.
+  char path[64];
+  std::snprintf(path, sizeof path, "/proc/self/task/%d/comm", static_cast<int>(id));
+  const int file = open(path, O_RDONLY | O_CLOEXEC);
+  if (file >= 0) {
+    char text[32];
+    const ssize_t n = read(file, text, sizeof text);
+    close(file);
+    if (n > 0) return {text, static_cast<std::size_t>(text[n - 1] == '\n' ? n - 1 : n)};
+  }
+  const char* name = identities_[index].name;
+  return {name, strnlen(name, sizeof identities_[index].name)};
+}
+
+std::uint64_t ThreadRegistry::dropped() const noexcept {
+  std::uint64_t sum = dropped_by_gone_.load(std::memory_order_relaxed);
+  const std::uint32_t most = high_water_.load(std::memory_order_acquire);
+  for (std::uint32_t i = 0; i < most; ++i) {
+    if (states_[i].life.load(std::memory_order_acquire) != kFree) sum += states_[i].queue.dropped();
+  }
+  return sum;
+}
+
+}  // namespace inject

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <pthread.h>
+#include <sys/types.h>
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+
+#include "libinject/record/block_pool.h"
+#include "libinject/record/records.h"
+
+namespace inject {
+
+class CallFrame;
+
+/// What one thread of the program carries while it is observed. Only its own thread touches it, but for `queue`'s
+/// consumer side and `life`.
+struct alignas(64) ThreadState {
+  CallFrame* innermost = nullptr;  ///< hooked call in progress
+  std::uint32_t index = 0;         ///< into the run's thread list; 0 is never given
+  std::uint32_t calls = 0;         ///< numbers the thread's calls
+  std::uint32_t range = 0;         ///< NVTX ranges open now, as a node of the range tree
+  std::uint32_t graph_nodes = 0;   ///< graph nodes created on this thread: grows inside a launch that is captured
+  std::uint32_t graph_nodes_at_enter = 0;
+  std::uint32_t launch_window = 0;  ///< window of the driver launch in progress
+  std::atomic<std::uint32_t> ended_ranges{0};  ///< start/end ranges of this thread that another thread ended
+  std::atomic<std::uint32_t> life{0};          ///< free, live, dead
+  RecordQueue queue;
+
+  /// Makes a state as new, but for `life`: another thread must not take it meanwhile.
+  void reset() noexcept {
+    innermost = nullptr;
+    index = calls = range = graph_nodes = graph_nodes_at_enter = launch_window = 0;
+    ended_ranges.store(0, std::memory_order_relaxed);
+    queue.reset();
+  }
+};
+
+/// Finds and keeps the state of every thread that makes a recorded call. Bounded: 4,096 threads at once and 65,536
+/// over the run; beyond that a thread's calls are not recorded (counted in refused()).
+class ThreadRegistry {
+ public:
+  static constexpr std::uint32_t kMostAtOnce = 4096;
+  static constexpr std::uint32_t kMostEver = 65536;
+
+  explicit ThreadRegistry(BlockPool& pool) noexcept;
+
+  /// This thread's state, made on its first call; nullptr in our own threads, where there is no registry yet, after a
+  /// fork, or when the registry is full.
+  static ThreadState* current() noexcept;
+  static ThreadState* current_if_any() noexcept;
+
+  /// Marks the calling thread as one of ours: nothing that it does is recorded or held at the gate.
+  static void ignore_this_thread() noexcept;
+  static bool this_thread_is_ignored() noexcept;
+
+  /// Makes `registry` the one that current() uses; nullptr switches recording off for good (a forked child).
+  static void publish(ThreadRegistry* registry) noexcept;
+
+  BlockPool& pool() noexcept { return pool_; }
+
+  /// Drain thread: every record published since the last call, per thread in order. Recycles dead threads.
+  template <typename Use>  // Use(std::uint32_t thread, const Slot&)
+  void drain(Use&& use) {
+    const std::uint32_t most = high_water_.load(std::memory_order_acquire);
+    for (std::uint32_t i = 0; i < most; ++i) {
+      ThreadState& state = states_[i];
+      const std::uint32_t life = state.life.load(std::memory_order_acquire);
+      if (life != kLive && life != kDead) continue;
+      const std::uint32_t index = state.index;
+      state.queue.drain(pool_, [&](const Slot& slot) { use(index, slot); });
+      if (life == kDead) recycle(state);
+    }
+  }
+
+  std::uint32_t threads_seen() const noexcept;
+  pid_t tid(std::uint32_t index) const noexcept;
+  /// The thread's name as the kernel has it now, or as it was when the thread ended.
+  std::string thread_name(std::uint32_t index) const;
+  std::uint64_t dropped() const noexcept;
+  std::uint64_t refused() const noexcept { return refused_.load(std::memory_order_relaxed); }
+
+ private:
+  enum Life : std::uint32_t { kFree = 0, kLive = 1, kDead = 2, kClaimed = 3 };
+  struct Identity {
+    std::atomic<pid_t> tid;
+    char name[16];
+  };
+
+  ThreadState* acquire() noexcept;
+  void recycle(ThreadState& state) noexcept;
+  static void on_thread_exit(void* state) noexcept;
+
+  BlockPool& pool_;
+  ThreadState* states_ = nullptr;
+  Identity* identities_ = nullptr;
+  pthread_key_t key_ = 0;
+  bool usable_ = false;
+  std::atomic<std::uint32_t> high_water_{0};
+  std::atomic<std::uint32_t> next_index_{1};
+  std::atomic<std::uint64_t> refused_{0};
+  std::atomic<std::uint64_t> dropped_by_gone_{0};
+};
+
+}  // namespace inject

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+//
+// What the statistics consume: activity and calls, decoded and joined. All times are nanoseconds on CLOCK_MONOTONIC,
+// all sizes bytes, all names ids of one NameTable.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "libinject/record/records.h"
+
+namespace inject {
+
+/// Who submitted a piece of device work. `known` is false when the launch was not seen (its record was dropped):
+/// the window is then judged by the activity's start time and everything else here is zero.
+struct Attribution {
+  bool known = false;
+  FunctionId function = kNoFunction;  ///< the API call that submitted it
+  std::uint32_t window = 0;
+  std::uint32_t thread = 0;  ///< index into the run's thread list
+  std::uint32_t range = 0;   ///< NVTX context node
+  std::uint32_t owner = 0;   ///< outermost library call, by its number on the thread
+  CallChain chain = 0;       ///< hooked calls around `function`
+  std::uint64_t stream_handle = 0;
+  Nanoseconds host_begin = 0;
+  Nanoseconds host_end = 0;
+};
+
+struct KernelEvent {
+  Attribution launch;
+  Nanoseconds start = 0;
+  Nanoseconds end = 0;
+  std::uint32_t name = 0;  ///< demangled, in full
+  std::uint32_t device = 0;
+  std::uint32_t context = 0;
+  std::uint32_t stream = 0;
+  std::uint32_t correlation = 0;
+  std::array<std::int32_t, 3> grid{};
+  std::array<std::int32_t, 3> block{};
+  std::uint32_t registers_per_thread = 0;
+  std::uint32_t static_shared_bytes = 0;
+  std::uint32_t dynamic_shared_bytes = 0;
+  std::uint32_t local_bytes_per_thread = 0;
+  std::uint32_t graph = 0;  ///< 0: not part of a CUDA graph
+  std::uint64_t graph_node = 0;
+};
+
+/// Copies and memsets. Kinds are CUPTI's CUpti_ActivityMemcpyKind and CUpti_ActivityMemoryKind values.
+struct TransferEvent {
+  Attribution launch;
+  Nanoseconds start = 0;
+  Nanoseconds end = 0;
+  std::uint64_t bytes = 0;
+  std::uint32_t device = 0;
+  std::uint32_t context = 0;
+  std::uint32_t stream = 0;
+  std::uint32_t correlation = 0;
+  std::uint32_t peer_device = 0;  ///< destination device of a peer copy
+  bool memset = false;
+  bool peer = false;
+  std::uint8_t copy_kind = 0;  ///< CUpti_ActivityMemcpyKind; 0 for a memset
+  std::uint8_t source_memory = 0;
+  std::uint8_t target_memory = 0;  ///< for a memset, the memory set
+};
+
+/// One host API call inside a window (nested ones included: `chain` is not empty then).
+struct CallEvent {
+  FunctionId function = kNoFunction;
+  std::int16_t status = 0;
+  std::uint32_t window = 0;
+  std::uint32_t thread = 0;
+  std::uint32_t range = 0;
+  std::uint32_t correlation = 0;
+  CallChain chain = 0;
+  Nanoseconds begin = 0;
+  Nanoseconds end = 0;
+};
+
+/// One NVTX range, or the part of it that lies in the window (`clipped`: it began before or ended after).
+struct RangeEvent {
+  std::uint32_t node = 0;  ///< in the range tree; gives domain, name and style
+  std::uint32_t window = 0;
+  std::uint32_t thread = 0;
+  std::uint32_t instance = 0;
+  bool clipped = false;
+  Nanoseconds begin = 0;
+  Nanoseconds end = 0;
+};
+
+}  // namespace inject
