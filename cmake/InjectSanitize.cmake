@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+#
+# INJECT_SANITIZE=address (with undefined behaviour) or thread. A sanitizer's runtime must come first in a process, as
+# a preloaded library must: such builds have the unit tests alone.
+if(INJECT_SANITIZE STREQUAL "address")
+  add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=address,undefined)
+elseif(INJECT_SANITIZE STREQUAL "thread")
+  add_compile_options(-fsanitize=thread -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=thread)
+elseif(INJECT_SANITIZE)
+  message(FATAL_ERROR "INJECT_SANITIZE is \"${INJECT_SANITIZE}\": it can be address, thread or empty")
+endif()

@@ -1,0 +1,6 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+#
+# inject_warnings: the warning set that every target of ours is built with; warnings are errors.
+add_library(inject_warnings INTERFACE)
+target_compile_options(inject_warnings INTERFACE -Wall -Wextra -Wconversion -Wshadow -Werror)
