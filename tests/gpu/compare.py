@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""Runs torch_child.py under the preload and judges what it left behind."""
+
+import json
+import os
+import shutil
+import sys
+
+from gputest import (Folder, GPU_TRACE, check_sums, compare_medians, count_differences, folders, profiled_environment, run,
+                     subtract)
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def run_child(options, model, rounds, steps, release, shortest=2.0, timeout=110):
+    """Returns (run, folder of dumps, INJECT_OUT)."""
+    work = os.path.join(options.work, f"{model}-{release}")
+    shutil.rmtree(work, ignore_errors=True)
+    os.makedirs(work)
+    out = os.path.join(work, "out")
+    environment = profiled_environment(options.library, out, "api", trace="csv")
+    result = run([sys.executable, os.path.join(HERE, "torch_child.py"), "--model", model, "--rounds", str(rounds), "--steps",
+                  str(steps), "--release", release, "--shortest", str(shortest), "--dump", work], environment, timeout, cwd=work,
+                 log=os.path.join(options.work, f"{model}-{release}.log"))
+    return result, work, out
+
+
+def load(work, rounds):
+    """[(our cumulative Folder, theirs)] of the rounds that came to their end."""
+    pairs = []
+    for number in range(rounds):
+        mine, other = os.path.join(work, f"ours.{number}"), os.path.join(work, f"theirs.{number}.json")
+        if not (os.path.isdir(mine) and os.path.exists(other)):
+            break
+        with open(other) as file:
+            pairs.append((Folder(mine), json.load(file)))
+    return pairs
+
+
+def describe(differences, limit=3):
+    text = "; ".join(f"{ours} ours, {theirs} theirs: {name[:70]}" for name, ours, theirs in differences[:limit])
+    more = len(differences) - limit
+    return text + (f"; and {more} more" if more > 0 else "")
+
+
+def judge_counts(report, model, pairs):
+    kernels_before, operations_before = {}, {}
+    for number, (folder, theirs) in enumerate(pairs, 1):
+        kernels_now, operations_now = folder.kernel_counts(), folder.operation_counts()
+        kernels = subtract(kernels_now, kernels_before)
+        operations = subtract(operations_now, operations_before)
+        kernels_before, operations_before = kernels_now, operations_now
+        their_kernels = {name: len(d) for name, d in theirs["kernels"].items()}
+        their_operations = {name: len(d) for name, d in theirs["operations"].items()}
+        differences = count_differences(kernels, their_kernels)
+        seen = sum(their_kernels.values())
+        report.check(f"{model}: kernels, window {number}", seen > 0 and not differences,
+                     f"{sum(kernels.values())} ours, {seen} theirs, of {len(their_kernels)} names. " + describe(differences))
+        report.data[f"{model}.kernel_differences.{number}"] = differences
+        differences = count_differences(operations, their_operations)
+        report.check(f"{model}: copies and memsets, window {number}", bool(their_operations) and not differences,
+                     ", ".join(f"{n} {c}" for n, c in sorted(operations.items())) + ". " + describe(differences))
+
+
+def judge_medians(report, model, final, pairs):
+    """Kernel times of all windows together, from our raw records."""
+    mine, _ = final.trace()
+    other = {}
+    for _, theirs in pairs:
+        for name, durations in theirs["kernels"].items():
+            other.setdefault(name, []).extend(durations)
+    result = compare_medians(mine, other)
+    weight_outside = sum(r["theirs_ns"] * r["count"] for r in result["outside"])
+    weight_all = sum(r["theirs_ns"] * r["count"] for r in result["rows"])
+    worst = result["outside"][0] if result["outside"] else (result["rows"] or [None])[0]
+    detail = f"{len(result['rows'])} names, median ratio {result['median_ratio']:.4f}, {len(result['outside'])} beyond 2 %"
+    if weight_all:
+        detail += f" ({100 * weight_outside / weight_all:.1f} % of the time)"
+    if worst:
+        detail += f"; worst {worst['ours_ns']:.0f} / {worst['theirs_ns']:.0f} ns {worst['name'][:50]}"
+    report.check(f"{model}: median time of every kernel within 2 %", bool(result["rows"]) and not result["outside"], detail)
+    report.check(f"{model}: kernel time, medians weighted by count, within 2 %", abs(result["total_ratio"] - 1) <= 0.02,
+                 f"ratio {result['total_ratio']:.4f}")
+    # What the same profiler differs by from window to window, for scale.
+    if len(pairs) >= 2:
+        noise = compare_medians(pairs[0][1]["kernels"], pairs[1][1]["kernels"])
+        report.data[f"{model}.their_own_spread"] = {k: noise[k] for k in ("median_ratio", "total_ratio")} | {
+            "names_beyond_2_percent": len(noise["outside"])}
+        print(f"{model}: torch.profiler's first window against its second: ratio {noise['total_ratio']:.4f}, "
+              f"{len(noise['outside'])} names beyond 2 %")
+    report.data[f"{model}.medians"] = result
+
+
+def judge_sums(report, model, final):
+    if not final.rows(GPU_TRACE):
+        report.check(f"{model}: tables equal the sums of the raw records", False, f"no {GPU_TRACE}")
+        return
+    compared, wrong = check_sums(final)
+    report.check(f"{model}: tables equal the sums of the raw records", compared > 0 and not wrong,
+                 f"{compared} rows; " + "; ".join(wrong[:2]))
+    report.data[f"{model}.sums"] = wrong
+
+
+def compare_model(options, report, model, rounds, steps=10, shortest=2.0):
+    for release in ("teardown", "finalize"):
+        result, work, out = run_child(options, model, rounds, steps, release, shortest)
+        pairs = load(work, rounds)
+        if len(pairs) == rounds or rounds == 1:
+            break
+        print(f"{model}: {len(pairs)} of {rounds} rounds with {release}: {result.why()}")
+    report.check(f"{model}: program ends as without the preload", result.rc == 0, result.why() if result.rc else "")
+    report.check(f"{model}: rounds completed", len(pairs) == rounds, f"{len(pairs)} of {rounds}")
+    found = folders(out)
+    report.check(f"{model}: one output folder", len(found) == 1, ", ".join(map(os.path.basename, found)))
+    if pairs:
+        report.guarded(f"{model}: counts", judge_counts, report, model, pairs)
+    if found:
+        final = Folder(found[0])
+        if pairs:
+            report.guarded(f"{model}: medians", judge_medians, report, model, final, pairs)
+        report.guarded(f"{model}: sums", judge_sums, report, model, final)
+        report.guarded(f"{model}: run.json", lambda: report.data.update({f"{model}.run": final.run_json()}))

@@ -1,0 +1,434 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""What the GPU tests share: starting a program under the preload, reading its output folder, comparing, reporting.
+
+Pure Python without CUDA: the test's own process never touches the device.
+"""
+
+import argparse
+import csv
+import ctypes
+import glob
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import time
+
+SKIPPED = 77  # ctest's SKIP_RETURN_CODE
+
+KERN_SUM = "cuda_gpu_kern_sum.csv"
+KERN_GB_SUM = "cuda_gpu_kern_gb_sum.csv"
+API_SUM = "cuda_api_sum.csv"
+MEM_TIME_SUM = "cuda_gpu_mem_time_sum.csv"
+MEM_SIZE_SUM = "cuda_gpu_mem_size_sum.csv"
+GPU_TRACE = "cuda_gpu_trace.csv"
+API_TRACE = "cuda_api_trace.csv"
+
+# Kineto's short copy names -> Nsight Systems' operation names.
+COPY_KINDS = {
+    "HtoD": "[CUDA memcpy Host-to-Device]",
+    "DtoH": "[CUDA memcpy Device-to-Host]",
+    "DtoD": "[CUDA memcpy Device-to-Device]",
+    "HtoH": "[CUDA memcpy Host-to-Host]",
+    "PtoP": "[CUDA memcpy Peer-to-Peer]",
+    "HtoA": "[CUDA memcpy Host-to-Array]",
+    "AtoH": "[CUDA memcpy Array-to-Host]",
+    "AtoA": "[CUDA memcpy Array-to-Array]",
+    "AtoD": "[CUDA memcpy Array-to-Device]",
+    "DtoA": "[CUDA memcpy Device-to-Array]",
+}
+MEMSET = "[CUDA memset]"
+
+
+# --- names -----------------------------------------------------------------------------------------------------------
+
+def _cxa_demangle():
+    for soname in ("libstdc++.so.6", "libc++abi.so.1"):
+        try:
+            function = ctypes.CDLL(soname).__cxa_demangle
+        except (OSError, AttributeError):
+            continue
+        function.restype = ctypes.c_void_p
+        function.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.POINTER(ctypes.c_int)]
+        return function
+    return None
+
+
+_DEMANGLE = _cxa_demangle()
+_FREE = ctypes.CDLL(None).free
+_FREE.argtypes = [ctypes.c_void_p]
+
+
+def demangle(name):
+    if _DEMANGLE is None or not name.startswith("_Z"):
+        return name
+    status = ctypes.c_int()
+    text = _DEMANGLE(name.encode(), None, None, ctypes.byref(status))
+    if not text or status.value != 0:
+        return name
+    result = ctypes.cast(text, ctypes.c_char_p).value.decode(errors="replace")
+    _FREE(text)
+    return result
+
+
+def normalise(name):
+    """A kernel name without white space: demanglers differ in `> >`. torch.profiler leaves names of more than 1,024
+    characters mangled, so those are demangled here."""
+    return re.sub(r"\s+", "", demangle(name))
+
+
+# --- the output folder -----------------------------------------------------------------------------------------------
+
+def number(text):
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)
+
+
+def read_csv(path):
+    """The rows as dicts, [] where the file does not exist (a table without rows may be left out)."""
+    if not os.path.exists(path):
+        return []
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+class Folder:
+    """One output folder."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def exists(self):
+        return os.path.isdir(self.path)
+
+    def rows(self, table):
+        return read_csv(os.path.join(self.path, table))
+
+    def run_json(self):
+        with open(os.path.join(self.path, "run.json")) as file:
+            return json.load(file)
+
+    def files(self):
+        return sorted(os.listdir(self.path)) if self.exists() else []
+
+    def kernel_counts(self):
+        counts = {}
+        for row in self.rows(KERN_SUM):
+            name = normalise(row["Name"])
+            counts[name] = counts.get(name, 0) + int(row["Instances"])
+        return counts
+
+    def operation_counts(self):
+        counts = {}
+        for row in self.rows(MEM_TIME_SUM):
+            counts[row["Operation"]] = counts.get(row["Operation"], 0) + int(row["Count"])
+        return counts
+
+    def trace(self):
+        """(kernels, operations): {name: [durations in ns]}, from the raw records."""
+        kernels, operations = {}, {}
+        for row in self.rows(GPU_TRACE):
+            is_kernel = row["GrdX"] != ""
+            target = kernels if is_kernel else operations
+            name = normalise(row["Name"]) if is_kernel else row["Name"]
+            target.setdefault(name, []).append(int(row["Duration (ns)"]))
+        return kernels, operations
+
+
+def folders(prefix):
+    """Every folder that INJECT_OUT=prefix can have made: prefix and prefix.N."""
+    return sorted(p for p in [prefix] + glob.glob(prefix + ".*") if os.path.isdir(p))
+
+
+def subtract(now, before):
+    """Counts of one window out of two cumulative snapshots."""
+    out = {name: count - before.get(name, 0) for name, count in now.items()}
+    return {name: count for name, count in out.items() if count != 0}
+
+
+# --- comparison ------------------------------------------------------------------------------------------------------
+
+def count_differences(ours, theirs):
+    """[(name, ours, theirs)] where the counts differ."""
+    return [(name, ours.get(name, 0), theirs.get(name, 0)) for name in sorted(set(ours) | set(theirs))
+            if ours.get(name, 0) != theirs.get(name, 0)]
+
+
+def compare_medians(ours, theirs, tolerance=0.02, ticks=64):
+    """Kernel time, per name: {name: [durations]} on both sides.
+
+    A name agrees when its medians differ by at most `tolerance`, or by at most `ticks` ns: the device's time stamps
+    advance in steps of 32 ns, and a difference holds two of them. `total_ratio` compares what the medians sum to,
+    each weighted with its count."""
+    rows, total_ours, total_theirs = [], 0.0, 0.0
+    for name in sorted(set(ours) & set(theirs)):
+        mine, other = statistics.median(ours[name]), statistics.median(theirs[name])
+        weight = len(theirs[name])
+        total_ours += mine * weight
+        total_theirs += other * weight
+        ratio = mine / other if other else float("inf")
+        rows.append({"name": name, "count": weight, "ours_ns": mine, "theirs_ns": other, "ratio": ratio,
+                     "agrees": abs(mine - other) <= max(tolerance * other, ticks)})
+    rows.sort(key=lambda row: abs(row["ratio"] - 1), reverse=True)
+    return {"rows": rows, "outside": [row for row in rows if not row["agrees"]],
+            "median_ratio": statistics.median(row["ratio"] for row in rows) if rows else float("nan"),
+            "total_ratio": total_ours / total_theirs if total_theirs else float("nan")}
+
+
+def _stddev(values):
+    return statistics.stdev(values) if len(values) > 1 else 0.0
+
+
+def _check_row(row, values, count_column, unit="(ns)", scale=1, places=0, spread=True):
+    """Differences between a summary row and the raw values it should sum."""
+    wrong = []
+
+    def expect(column, value, slack):
+        printed = float(row[column])
+        if abs(printed - value) > slack:
+            wrong.append(f"{column} {printed} != {value}")
+
+    half = 0.5 * 10 ** -places + 1e-9
+    total = f"Total Time {unit}" if unit == "(ns)" else f"Total {unit}"
+    expect(count_column, len(values), 0)
+    expect(total, sum(values) / scale, half if scale != 1 else 0)
+    expect(f"Min {unit}", min(values) / scale, half)
+    expect(f"Max {unit}", max(values) / scale, half)
+    expect(f"Avg {unit}", statistics.fmean(values) / scale, max(half, 0.051))
+    if spread:
+        # The median is exact up to a stated number of samples and within a stated error beyond.
+        expect(f"Med {unit}", statistics.median(values) / scale, max(half, 0.051, 0.005 * statistics.median(values) / scale))
+        # Sample or population deviation: told apart only where there are few values.
+        low, high = sorted((statistics.pstdev(values) / scale, _stddev(values) / scale))
+        printed = float(row[f"StdDev {unit}"])
+        if not low - max(half, 0.06) - 1e-6 * low <= printed <= high + max(half, 0.06) + 1e-6 * high:
+            wrong.append(f"StdDev {printed} not in {low}…{high}")
+    return wrong
+
+
+def check_sums(folder):
+    """Every summary table against the raw records of cuda_gpu_trace.csv. Returns (tables compared, differences)."""
+    trace = folder.rows(GPU_TRACE)
+    kernels, shapes, operations, sizes = {}, {}, {}, {}
+    for row in trace:
+        duration = int(row["Duration (ns)"])
+        if row["GrdX"] != "":
+            kernels.setdefault(row["Name"], []).append(duration)
+            grid = tuple(int(row[c]) for c in ("GrdX", "GrdY", "GrdZ"))
+            block = tuple(int(row[c]) for c in ("BlkX", "BlkY", "BlkZ"))
+            shapes.setdefault((row["Name"], grid, block), []).append(duration)
+        else:
+            operations.setdefault(row["Name"], []).append(duration)
+            sizes.setdefault(row["Name"], []).append(float(row["Bytes (MB)"]))
+    wrong, compared = [], 0
+
+    def compare(table, raw, key, count_column, **how):
+        nonlocal compared
+        rows = folder.rows(table)
+        compared += len(rows)
+        seen = set()
+        for row in rows:
+            k = key(row)
+            seen.add(k)
+            if k not in raw:
+                wrong.append(f"{table}: {k} is not in the raw records")
+                continue
+            wrong.extend(f"{table}: {k}: {w}" for w in _check_row(row, raw[k], count_column, **how))
+        wrong.extend(f"{table}: {k} is missing" for k in raw if k not in seen)
+        total = sum(float(row["Time (%)"]) for row in rows if "Time (%)" in row)
+        if rows and "Time (%)" in rows[0] and abs(total - 100) > 0.05 * len(rows) + 0.05:
+            wrong.append(f"{table}: percentages sum to {total}")
+
+    def triple(text):
+        return tuple(int(part) for part in re.findall(r"\d+", text))
+
+    compare(KERN_SUM, kernels, lambda r: r["Name"], "Instances")
+    compare(KERN_GB_SUM, shapes, lambda r: (r["Name"], triple(r["GridXYZ"]), triple(r["BlockXYZ"])), "Instances")
+    compare(MEM_TIME_SUM, operations, lambda r: r["Operation"], "Count")
+    # A raw record's bytes are rounded to three decimals of a MB: a sum of n of them is off by up to n half steps.
+    rows = folder.rows(MEM_SIZE_SUM)
+    compared += len(rows)
+    for row in rows:
+        raw = sizes.get(row["Operation"])
+        if raw is None:
+            wrong.append(f"{MEM_SIZE_SUM}: {row['Operation']} is not in the raw records")
+        elif int(row["Count"]) != len(raw):
+            wrong.append(f"{MEM_SIZE_SUM}: {row['Operation']}: Count {row['Count']} != {len(raw)}")
+        elif abs(float(row["Total (MB)"]) - sum(raw)) > 0.0005 * (len(raw) + 1) + 1e-9:
+            wrong.append(f"{MEM_SIZE_SUM}: {row['Operation']}: Total {row['Total (MB)']} != {sum(raw)}")
+    calls = {}
+    for row in folder.rows(API_TRACE):
+        calls.setdefault(row["Name"], []).append(int(row["Duration (ns)"]))
+    if calls:
+        compare(API_SUM, calls, lambda r: r["Name"], "Num Calls")
+    return compared, wrong
+
+
+# --- running ---------------------------------------------------------------------------------------------------------
+
+def find_library(build):
+    """libinject.so of a build folder, or the file itself."""
+    if os.path.isfile(build):
+        return os.path.abspath(build)
+    for pattern in ("libinject.so", "libinject/libinject.so", "lib/libinject.so", "lib*/libinject.so", "**/libinject.so"):
+        found = sorted(glob.glob(os.path.join(build, pattern), recursive=True))
+        if found:
+            return os.path.abspath(found[0])
+    return None
+
+
+def clean_environment():
+    """This process's environment without anything that would switch a profiler on."""
+    return {k: v for k, v in os.environ.items()
+            if not k.startswith("INJECT_") and k not in ("LD_PRELOAD", "CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH")}
+
+
+class Run:
+    """A finished program: rc, out (its stdout), err (stderr), seconds, timed_out."""
+
+    def __init__(self, rc, out, err, seconds, timed_out):
+        self.rc, self.out, self.err, self.seconds, self.timed_out = rc, out, err, seconds, timed_out
+
+    def why(self):
+        tail = "; ".join((self.err or self.out).strip().splitlines()[-3:])
+        if self.timed_out:
+            return f"timed out after {self.seconds:.0f} s: {tail[-300:]}"
+        return f"rc {self.rc}: {tail[-300:]}"
+
+
+def run(argv, environment=None, timeout=120, cwd=None, log=None):
+    """Runs argv to its end; its output goes to files, so that a daemon left behind cannot hold a pipe open."""
+    import tempfile
+    begin = time.monotonic()
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        process = subprocess.Popen(argv, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=err, cwd=cwd,
+                                   start_new_session=True)
+        timed_out = False
+        try:
+            process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            timed_out = True
+            # Our own child's group, made by start_new_session.
+            try:
+                os.killpg(process.pid, 6)  # SIGABRT: faulthandler then prints where Python stood
+                process.wait(5)
+            except (subprocess.TimeoutExpired, ProcessLookupError):
+                pass
+            try:
+                os.killpg(process.pid, 9)
+            except ProcessLookupError:
+                pass
+            process.wait()
+        seconds = time.monotonic() - begin
+        out.seek(0)
+        err.seek(0)
+        result = Run(process.returncode, out.read(), err.read(), seconds, timed_out)
+    if log:
+        with open(log, "w") as file:
+            file.write(f"$ {' '.join(argv)}\n# rc {result.rc}, {result.seconds:.1f} s\n--- stdout\n{result.out}\n--- stderr\n{result.err}\n")
+    return result
+
+
+def profiled_environment(library, out, window="api", **options):
+    """The environment of a program under the preload. options: INJECT_ variables without the prefix, lower case."""
+    environment = clean_environment()
+    environment["LD_PRELOAD"] = library
+    environment["INJECT_OUT"] = out
+    environment["INJECT_WINDOW"] = window
+    environment["PYTHONFAULTHANDLER"] = "1"
+    environment["PYTHONUNBUFFERED"] = "1"
+    for name, value in options.items():
+        environment["INJECT_" + name.upper()] = str(value)
+    return environment
+
+
+def gpu_missing():
+    """None if a CUDA device can be used, else the reason. Asked in a process of its own."""
+    code = ("import ctypes,sys\n"
+            "try: cuda=ctypes.CDLL('libcuda.so.1')\n"
+            "except OSError as e: sys.exit('no CUDA driver: '+str(e))\n"
+            "n=ctypes.c_int()\n"
+            "rc=cuda.cuInit(0)\n"
+            "if rc: sys.exit('cuInit returned %d' % rc)\n"
+            "rc=cuda.cuDeviceGetCount(ctypes.byref(n))\n"
+            "if rc or n.value<1: sys.exit('no CUDA device')\n")
+    result = run([sys.executable, "-c", code], clean_environment(), timeout=60)
+    return None if result.rc == 0 else (result.err.strip().splitlines() or [f"rc {result.rc}"])[-1]
+
+
+def module_missing(*modules):
+    """None if python3 here can find all modules, else the reason."""
+    import importlib.util
+    for module in modules:
+        if importlib.util.find_spec(module) is None:
+            return f"the Python module {module} is not installed"
+    return None
+
+
+class Report:
+    """The checks of one test: a table on stdout, all details in OUT/NAME.json, an exit status."""
+
+    def __init__(self, name, out):
+        self.name, self.out, self.checks, self.data = name, out, [], {}
+
+    def check(self, what, passed, detail=""):
+        self.checks.append({"check": what, "passed": bool(passed), "detail": str(detail)})
+        return bool(passed)
+
+    def skip(self, what, reason):
+        self.checks.append({"check": what, "passed": None, "detail": str(reason)})
+
+    def guarded(self, what, function, *args):
+        """Runs a part of the test; an exception in it fails this part alone."""
+        try:
+            return function(*args)
+        except Exception as error:  # the other parts still have something to say
+            import traceback
+            self.data.setdefault("tracebacks", {})[what] = traceback.format_exc()
+            self.check(what, False, f"{type(error).__name__}: {error}")
+            return None
+
+    def finish(self):
+        width = max([len(c["check"]) for c in self.checks] + [5])
+        print(f"== {self.name}")
+        for c in self.checks:
+            verdict = {True: "PASS", False: "FAIL", None: "skip"}[c["passed"]]
+            print(f"{verdict}  {c['check']:<{width}}  {c['detail'][:220]}")
+        failed = sum(c["passed"] is False for c in self.checks)
+        passed = sum(c["passed"] is True for c in self.checks)
+        skipped = sum(c["passed"] is None for c in self.checks)
+        print(f"{self.name}: {passed} passed, {failed} failed, {skipped} skipped", flush=True)
+        with open(os.path.join(self.out, self.name + ".json"), "w") as file:
+            json.dump({"name": self.name, "checks": self.checks, "data": self.data}, file, indent=1, default=str)
+        return 1 if failed or not passed else 0
+
+
+def main(name, test, modules=(), arguments=None):
+    """Entry point of a test: test(options, report). Skips, and says why, where there is no GPU."""
+    parser = argparse.ArgumentParser(description=sys.modules["__main__"].__doc__)
+    parser.add_argument("--build", default=os.environ.get("INJECT_BUILD", "build"), help="build folder, or libinject.so itself")
+    parser.add_argument("--out", default=os.environ.get("OUT"), help="folder for details (default: $OUT, else ./gpu-out)")
+    if arguments:
+        arguments(parser)
+    options = parser.parse_args()
+    reason = gpu_missing() or module_missing(*modules)
+    if reason:
+        print(f"{name}: SKIPPED: {reason}")
+        sys.exit(SKIPPED)
+    options.library = find_library(options.build)
+    if not options.library:
+        print(f"{name}: no libinject.so under {options.build}")
+        sys.exit(1)
+    options.out = os.path.abspath(options.out or "gpu-out")
+    options.work = os.path.join(options.out, name)
+    os.makedirs(options.work, exist_ok=True)
+    report = Report(name, options.out)
+    begin = time.monotonic()
+    report.guarded(name, test, options, report)
+    report.data["seconds"] = round(time.monotonic() - begin, 1)
+    sys.exit(report.finish())
