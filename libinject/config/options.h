@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "libinject/config/window_spec.h"
+
+namespace inject {
+
+enum class ApiStatistics : std::uint8_t { kOff, kCuda, kFull };
+enum class TraceFormat : std::uint8_t { kOff, kCsv };
+enum class SummaryTarget : std::uint8_t { kStderr, kOff, kFile };
+/// spdlog's levels, by their numbers.
+enum class LogLevel : std::uint8_t { kTrace, kDebug, kInfo, kWarn, kError, kCritical, kOff };
+
+/// Bits of Options::hooks.
+enum HookGroups : std::uint8_t {
+  kHookCudart = 1u << 0,
+  kHookCublas = 1u << 1,
+  kHookCublasLt = 1u << 2,
+  kHookCudnn = 1u << 3,
+  kHookNccl = 1u << 4,
+  kHookAll = (1u << 5) - 1,
+};
+
+/// What the user asked for. Paths are patterns still (out_path.h): they are expanded when they are needed.
+struct Options {
+  WindowSpec window;
+  std::string out = "inject-%h-%p";
+  ApiStatistics api = ApiStatistics::kCuda;
+  std::uint8_t hooks = kHookAll;
+  TraceFormat trace = TraceFormat::kOff;
+  SummaryTarget summary = SummaryTarget::kStderr;
+  std::string summary_file;
+  std::size_t ring_bytes = std::size_t{16} << 20;
+  std::size_t buffer_bytes = std::size_t{32} << 20;
+  LogLevel log_level = LogLevel::kInfo;
+  std::string log_file;
+  bool help = false;
+
+  /// Every option's variable and the text in force, in the table's order: for run.json.
+  std::vector<std::pair<std::string, std::string>> in_force;
+};
+
+struct ParseResult {
+  Options options;
+  std::vector<std::string> warnings;  ///< a line each, without a prefix
+  std::string error;  ///< one line that ends in "profiling is off"; empty if all values are good
+};
+
+/// Reads the INJECT_ variables out of "NAME=value" strings; where a name comes twice the first one counts, as
+/// for getenv(). An empty value is the same as an unset variable.
+ParseResult parse_options(std::span<const std::string_view> environment);
+/// The same for a zero-terminated array such as environ.
+ParseResult parse_options(const char* const* environment);
+
+/// The table that INJECT_HELP=1 prints: a line or more per option, 110 columns.
+std::string options_help();
+
+struct OptionInfo {
+  std::string_view variable;
+  std::string_view default_value;
+  std::string_view accepted;
+  std::string_view help;
+};
+std::span<const OptionInfo> option_table();
+
+}  // namespace inject

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace inject {
+
+/// `text` in single quotes for a message of one line: control characters and bytes that are not ASCII as
+/// \xNN, cut after 80 characters.
+std::string quoted(std::string_view text);
+
+/// Number of inserted, deleted, replaced or swapped neighbouring characters that turn one text into the
+/// other.
+std::size_t edit_distance(std::string_view a, std::string_view b);
+
+}  // namespace inject

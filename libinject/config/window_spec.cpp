@@ -1,0 +1,447 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/config/window_spec.h"
+
+#include <signal.h>
+
+#include <array>
+#include <charconv>
+#include <limits>
+
+#include "libinject/config/text.h"
+
+namespace inject {
+
+namespace {
+
+// Half of the 64-bit range, so that a start and a length can always be added.
+constexpr std::uint64_t kLargest = std::numeric_limits<std::uint64_t>::max() / 2;
+
+struct Unit {
+  std::string_view name;
+  std::uint64_t nanoseconds;
+};
+// Longest first: to_string() takes the first unit that divides the value.
+constexpr std::array<Unit, 4> kUnits{
+    {{"h", 3'600'000'000'000u}, {"m", 60'000'000'000u}, {"s", 1'000'000'000u}, {"ms", 1'000'000u}}};
+
+struct Trigger {
+  std::string_view name;
+  WindowKind kind;
+};
+constexpr std::array<Trigger, 9> kTriggers{{{"auto", WindowKind::kAuto},
+                                            {"api", WindowKind::kApi},
+                                            {"always", WindowKind::kAlways},
+                                            {"off", WindowKind::kOff},
+                                            {"time", WindowKind::kTime},
+                                            {"launch", WindowKind::kLaunch},
+                                            {"iter", WindowKind::kIteration},
+                                            {"nvtx", WindowKind::kNvtx},
+                                            {"signal", WindowKind::kSignal}}};
+
+struct SignalName {
+  std::string_view name;
+  int number;
+};
+// Those that a program can be sent without ending it once they have a handler, and that debuggers and shells
+// leave be.
+constexpr std::array<SignalName, 7> kSignals{{{"SIGUSR1", SIGUSR1},
+                                              {"SIGUSR2", SIGUSR2},
+                                              {"SIGHUP", SIGHUP},
+                                              {"SIGURG", SIGURG},
+                                              {"SIGPROF", SIGPROF},
+                                              {"SIGWINCH", SIGWINCH},
+                                              {"SIGCONT", SIGCONT}}};
+constexpr int kRealTimeSignals = 30;
+
+std::string_view trigger_name(WindowKind kind) {
+  for (const Trigger& trigger : kTriggers) {
+    if (trigger.kind == kind) return trigger.name;
+  }
+  return "?";
+}
+
+bool is_digit(char c) {
+  return c >= '0' && c <= '9';
+}
+
+bool all_digits(std::string_view text) {
+  if (text.empty()) return false;
+  for (const char c : text) {
+    if (!is_digit(c)) return false;
+  }
+  return true;
+}
+
+bool parse_count(std::string_view text, std::string_view what, std::uint64_t& value, std::string& error) {
+  if (!all_digits(text)) {
+    error = text.empty() ? std::string(what) + " is missing" : quoted(text) + " is not a whole number";
+    return false;
+  }
+  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (code != std::errc() || end != text.data() + text.size() || value > kLargest) {
+    error = quoted(text) + " is too large";
+    return false;
+  }
+  return true;
+}
+
+bool parse_signal(std::string_view text, int& number, std::string& error) {
+  std::string name(text);
+  if (name.rfind("SIG", 0) != 0) name.insert(0, "SIG");
+  for (const SignalName& known : kSignals) {
+    if (known.name == name) {
+      number = known.number;
+      return true;
+    }
+  }
+  constexpr std::string_view kRealTime = "SIGRTMIN+";
+  if (name.rfind(kRealTime, 0) == 0) {
+    std::uint64_t offset = 0;
+    if (parse_count(std::string_view(name).substr(kRealTime.size()), "the number", offset, error) &&
+        offset <= kRealTimeSignals) {
+      number = SIGRTMIN + static_cast<int>(offset);
+      return true;
+    }
+  }
+  error = quoted(text) +
+          " is not a signal that can toggle windows (SIGUSR1, SIGUSR2, SIGHUP, SIGURG, SIGPROF, " +
+          "SIGWINCH, SIGCONT, SIGRTMIN+0 ... SIGRTMIN+30)";
+  return false;
+}
+
+std::string signal_text(int number) {
+  for (const SignalName& known : kSignals) {
+    if (known.number == number) return std::string(known.name);
+  }
+  return "SIGRTMIN+" + std::to_string(number - SIGRTMIN);
+}
+
+/// A name up to the first of `stops`, or a quoted one in which \" and \\ stand for themselves. Advances
+/// `text`.
+bool take_name(std::string_view& text, std::string_view stops, std::string& name, std::string& error) {
+  name.clear();
+  if (text.empty() || text.front() != '"') {
+    const std::size_t end = text.find_first_of(stops);
+    name = text.substr(0, end);
+    text.remove_prefix(name.size());
+    return true;
+  }
+  for (std::size_t i = 1; i < text.size(); ++i) {
+    if (text[i] == '"') {
+      text.remove_prefix(i + 1);
+      return true;
+    }
+    if (text[i] == '\\' && i + 1 < text.size() && (text[i + 1] == '"' || text[i + 1] == '\\')) ++i;
+    name += text[i];
+  }
+  error = "the closing quote is missing";
+  return false;
+}
+
+std::string quote_name(std::string_view name) {
+  std::string text = "\"";
+  for (const char c : name) {
+    if (c == '"' || c == '\\') text += '\\';
+    text += c;
+  }
+  return text + '"';
+}
+
+/// Takes an unquoted `xN` off the end of `text`.
+bool take_repeat(std::string_view& text, std::uint32_t& windows, std::string& error) {
+  std::size_t digits = text.size();
+  while (digits > 0 && is_digit(text[digits - 1])) --digits;
+  if (digits == text.size() || digits == 0 || text[digits - 1] != 'x') return true;
+  std::uint64_t value = 0;
+  if (!parse_count(text.substr(digits), "the number of windows", value, error)) return false;
+  if (value == 0 || value > std::numeric_limits<std::uint32_t>::max()) {
+    error = "x" + std::string(text.substr(digits)) + " is not a number of windows";
+    return false;
+  }
+  windows = static_cast<std::uint32_t>(value);
+  text.remove_suffix(text.size() - digits + 1);
+  return true;
+}
+
+bool parse_amount(WindowKind kind, std::string_view text, std::string_view what, std::uint64_t& value,
+                  std::string& error) {
+  if (text.empty()) {
+    error = std::string(what) + " is missing";
+    return false;
+  }
+  return kind == WindowKind::kTime ? parse_duration(text, value, error)
+                                   : parse_count(text, what, value, error);
+}
+
+/// START+COUNT[/EVERY], what follows `time:`, `launch:` and `iter:`.
+bool parse_span(std::string_view text, WindowSpec& spec, std::string& error) {
+  const bool time = spec.kind == WindowKind::kTime;
+  const std::string_view start_name = time ? "DELAY" : "START";
+  const std::string_view count_name = time ? "DURATION" : "COUNT";
+  const std::string form = std::string(start_name) + "+" + std::string(count_name);
+  std::string_view every;
+  const std::size_t slash = text.find('/');
+  if (slash != std::string_view::npos) {
+    every = text.substr(slash + 1);
+    text = text.substr(0, slash);
+  }
+  const std::size_t plus = text.find('+');
+  if (plus == std::string_view::npos) {
+    error = "no +" + std::string(count_name) + " (" + std::string(trigger_name(spec.kind)) + ":" + form + ")";
+    return false;
+  }
+  if (!parse_amount(spec.kind, text.substr(0, plus), start_name, spec.start, error)) return false;
+  if (!parse_amount(spec.kind, text.substr(plus + 1), count_name, spec.count, error)) return false;
+  if (spec.count == 0) {
+    error = std::string(count_name) + " is 0";
+    return false;
+  }
+  if (slash == std::string_view::npos) {
+    if (spec.max_windows > 1) {
+      error = "x" + std::to_string(spec.max_windows) + " needs an /EVERY to repeat at";
+      return false;
+    }
+    spec.max_windows = 1;
+    return true;
+  }
+  if (!parse_amount(spec.kind, every, "EVERY", spec.every, error)) return false;
+  if (spec.every < spec.count) {
+    error = "/EVERY is shorter than " + std::string(count_name) +
+            " (it is counted from one window's start to the next one's)";
+    return false;
+  }
+  return true;
+}
+
+/// NAME[@DOMAIN][/EVERY][xN]; a quoted name may hold any of those characters.
+bool parse_nvtx(std::string_view text, WindowSpec& spec, std::string& error) {
+  // Off the end first: an unquoted name may not end in xN. A quoted one ends in a quote and is not touched.
+  if (!take_repeat(text, spec.max_windows, error)) return false;
+  if (!take_name(text, "@/", spec.name, error)) return false;
+  if (spec.name.empty()) {
+    error = "the range's name is missing";
+    return false;
+  }
+  if (!text.empty() && text.front() == '@') {
+    text.remove_prefix(1);
+    if (!take_name(text, "/", spec.domain, error)) return false;
+    if (spec.domain.empty()) {
+      error = "the domain's name is missing after @";
+      return false;
+    }
+  }
+  if (!text.empty() && text.front() == '/') {
+    if (!parse_count(text.substr(1), "EVERY", spec.every, error)) return false;
+    if (spec.every == 0) {
+      error = "/EVERY is 0";
+      return false;
+    }
+    text = {};
+  }
+  if (!text.empty()) {
+    error = quoted(text) + " after the range's name";
+    return false;
+  }
+  return true;
+}
+
+bool parse_trigger(std::string_view text, WindowSpec& spec, std::string& error) {
+  // The trigger's word ends at the first character that is not a lower-case letter; x3 of `apix3` is a
+  // schedule.
+  const std::size_t colon = text.find(':');
+  std::string_view word = text.substr(0, colon);
+  std::string_view rest = colon == std::string_view::npos ? std::string_view{} : text.substr(colon + 1);
+  const bool has_argument = colon != std::string_view::npos;
+  std::string_view every;
+  bool has_every = false;
+  if (!has_argument) {
+    if (!take_repeat(word, spec.max_windows, error)) return false;
+    const std::size_t slash = word.find('/');
+    if (slash != std::string_view::npos) {
+      has_every = true;
+      every = word.substr(slash + 1);
+      word = word.substr(0, slash);
+    }
+  }
+  const Trigger* trigger = nullptr;
+  for (const Trigger& known : kTriggers) {
+    if (known.name == word) trigger = &known;
+  }
+  if (trigger == nullptr) {
+    error = quoted(word) + " is not a trigger";
+    return false;
+  }
+  spec.kind = trigger->kind;
+  const bool needs_argument = spec.kind == WindowKind::kTime || spec.kind == WindowKind::kLaunch ||
+                              spec.kind == WindowKind::kIteration || spec.kind == WindowKind::kNvtx;
+  if (needs_argument && !has_argument) {
+    error = std::string(word) + " needs " +
+            (spec.kind == WindowKind::kNvtx   ? "a range: nvtx:NAME[@DOMAIN]"
+             : spec.kind == WindowKind::kTime ? "a span: time:DELAY+DURATION"
+                                              : "a span: " + std::string(word) + ":START+COUNT");
+    return false;
+  }
+  if (has_argument && !needs_argument && spec.kind != WindowKind::kSignal) {
+    error = std::string(word) + " takes no argument";
+    return false;
+  }
+  if (has_every) {
+    error = "/" + std::string(every) + ": " + std::string(word) + " has no /EVERY";
+    return false;
+  }
+  switch (spec.kind) {
+    case WindowKind::kAuto:
+    case WindowKind::kAlways:
+    case WindowKind::kOff:
+      if (spec.max_windows != 0) {
+        error = std::string(word) + " has no xN";
+        return false;
+      }
+      // `always` is one window; what `auto` turns into bounds itself.
+      if (spec.kind == WindowKind::kAlways) spec.max_windows = 1;
+      return true;
+    case WindowKind::kApi:
+      return true;
+    case WindowKind::kTime:
+    case WindowKind::kLaunch:
+    case WindowKind::kIteration:
+      if (!take_repeat(rest, spec.max_windows, error)) return false;
+      return parse_span(rest, spec, error);
+    case WindowKind::kNvtx:
+      return parse_nvtx(rest, spec, error);
+    case WindowKind::kSignal:
+      spec.signal = SIGUSR2;
+      if (!has_argument) return true;
+      if (!take_repeat(rest, spec.max_windows, error)) return false;
+      if (const std::size_t slash = rest.find('/'); slash != std::string_view::npos) {
+        error = std::string(rest.substr(slash)) + ": signal has no /EVERY";
+        return false;
+      }
+      return parse_signal(rest, spec.signal, error);
+  }
+  return false;
+}
+
+}  // namespace
+
+bool parse_duration(std::string_view text, std::uint64_t& nanoseconds, std::string& error) {
+  std::size_t digits = 0;
+  while (digits < text.size() && (is_digit(text[digits]) || text[digits] == '.')) ++digits;
+  const std::string_view number = text.substr(0, digits);
+  const std::string_view unit_name = text.substr(digits);
+  const std::size_t dot = number.find('.');
+  const std::string_view whole = number.substr(0, dot);
+  const std::string_view fraction =
+      dot == std::string_view::npos ? std::string_view{} : number.substr(dot + 1);
+  if (!all_digits(whole) || (dot != std::string_view::npos && !all_digits(fraction))) {
+    error = quoted(text) + " is not a time such as 500ms, 20s, 1.5m or 2h";
+    return false;
+  }
+  std::uint64_t unit = 0;
+  for (const Unit& known : kUnits) {
+    if (known.name == unit_name) unit = known.nanoseconds;
+  }
+  if (unit == 0) {
+    if (unit_name.empty() && number == "0") {
+      nanoseconds = 0;
+      return true;
+    }
+    error = quoted(text) + (unit_name.empty() ? " has no unit" : " has an unknown unit") + " (ms, s, m or h)";
+    return false;
+  }
+  std::uint64_t value = 0;
+  const auto [end, code] = std::from_chars(whole.data(), whole.data() + whole.size(), value);
+  if (code != std::errc() || value > kLargest / unit) {
+    error = quoted(text) + " is too large";
+    return false;
+  }
+  nanoseconds = value * unit;
+  std::uint64_t scale = unit;
+  for (const char digit : fraction) {
+    // Every unit is a multiple of 10^6 ns: what is cut off is below a nanosecond.
+    nanoseconds += static_cast<std::uint64_t>(digit - '0') * scale / 10;
+    scale /= 10;
+  }
+  return true;
+}
+
+bool window_built(WindowKind kind) {
+  switch (kind) {
+    case WindowKind::kAuto:
+    case WindowKind::kApi:
+    case WindowKind::kAlways:
+    case WindowKind::kOff:
+    case WindowKind::kTime:
+    case WindowKind::kLaunch:
+      return true;
+    case WindowKind::kIteration:
+    case WindowKind::kNvtx:
+    case WindowKind::kSignal:
+      return false;
+  }
+  return false;
+}
+
+WindowSpecResult parse_window_spec(std::string_view text) {
+  WindowSpecResult result;
+  if (text.empty()) {
+    result.error = "the value is empty";
+    return result;
+  }
+  if (!parse_trigger(text, result.spec, result.error)) result.spec = {};
+  return result;
+}
+
+namespace {
+
+std::string duration_text(std::uint64_t nanoseconds) {
+  if (nanoseconds == 0) return "0s";
+  for (const Unit& unit : kUnits) {
+    if (nanoseconds % unit.nanoseconds == 0)
+      return std::to_string(nanoseconds / unit.nanoseconds) + std::string(unit.name);
+  }
+  std::string fraction = std::to_string(nanoseconds % 1'000'000u);
+  fraction.insert(0, 6 - fraction.size(), '0');
+  while (fraction.back() == '0') fraction.pop_back();
+  return std::to_string(nanoseconds / 1'000'000u) + "." + fraction + "ms";
+}
+
+}  // namespace
+
+std::string to_string(const WindowSpec& spec) {
+  const auto amount = [&](std::uint64_t value) {
+    return spec.kind == WindowKind::kTime ? duration_text(value) : std::to_string(value);
+  };
+  std::string text(trigger_name(spec.kind));
+  bool repeats = false;
+  switch (spec.kind) {
+    case WindowKind::kAuto:
+    case WindowKind::kAlways:
+    case WindowKind::kOff:
+      break;
+    case WindowKind::kApi:
+      repeats = spec.max_windows != 0;
+      break;
+    case WindowKind::kTime:
+    case WindowKind::kLaunch:
+    case WindowKind::kIteration:
+      text += ":" + amount(spec.start) + "+" + amount(spec.count);
+      repeats = spec.every != 0 && spec.max_windows != 0;
+      break;
+    case WindowKind::kNvtx:
+      text += ":" + quote_name(spec.name);
+      if (!spec.domain.empty()) text += "@" + quote_name(spec.domain);
+      repeats = spec.max_windows != 0;
+      break;
+    case WindowKind::kSignal:
+      text += ":" + signal_text(spec.signal);
+      repeats = spec.max_windows != 0;
+      break;
+  }
+  if (spec.every != 0) text += "/" + amount(spec.every);
+  if (repeats) text += "x" + std::to_string(spec.max_windows);
+  return text;
+}
+
+}  // namespace inject

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace inject {
+
+/// Appends `text` with every byte that is not part of valid UTF-8 replaced by U+FFFD: readers of CSV and JSON
+/// refuse a whole file for one such byte, and names come from the program as they are.
+void append_utf8(std::string& out, std::string_view text);
+
+/// A number with a fixed number of decimals, whatever the program's locale is. Not a finite number: empty.
+void append_decimal(std::string& out, double value, int decimals);
+
+/// Rows of RFC 4180, lines ended by \n as Nsight Systems writes them. A field is quoted if it holds a comma,
+/// a quote or a line break.
+class CsvRow {
+ public:
+  explicit CsvRow(std::string& out) : out_(out) {}
+  CsvRow(const CsvRow&) = delete;
+  CsvRow& operator=(const CsvRow&) = delete;
+
+  CsvRow& text(std::string_view value);
+  template <std::integral T>
+  CsvRow& number(T value) {
+    separate();
+    out_ += std::to_string(value);
+    return *this;
+  }
+  CsvRow& decimal(double value, int decimals);
+  CsvRow& empty() {
+    separate();
+    return *this;
+  }
+  void end() {
+    out_ += '\n';
+    first_ = true;
+  }
+
+ private:
+  void separate() {
+    if (!first_) out_ += ',';
+    first_ = false;
+  }
+
+  std::string& out_;
+  bool first_ = true;
+};
+
+}  // namespace inject
