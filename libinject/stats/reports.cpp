@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include <algorithm>
+#include <tuple>
+
+#include "libinject/stats/statistics.h"
+#include "libinject/stats/tables.h"
+
+namespace inject {
+
+namespace {
+
+constexpr std::string_view kOtherName = "[other]";
+
+template <typename Row>
+void sort_by_total(std::vector<Row>& rows) {
+  std::sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) {
+    return std::make_tuple(b.stats->sum(), a.name) < std::make_tuple(a.stats->sum(), b.name);
+  });
+}
+
+std::array<std::int32_t, 3> three(const std::uint32_t* words) {
+  return {static_cast<std::int32_t>(words[0]), static_cast<std::int32_t>(words[1]),
+          static_cast<std::int32_t>(words[2])};
+}
+
+std::string path_name(CallChain path) {
+  std::string name;
+  for (unsigned level = 0; level < chain_depth(path); ++level) {
+    if (level != 0) name += " > ";
+    name += function_name(chain_at(path, level));
+  }
+  return name;
+}
+
+}  // namespace
+
+std::vector<TimeRow> Statistics::kernels() const {
+  const Tables& t = *tables_;
+  std::vector<TimeRow> rows;
+  for (const std::uint32_t i : t.kernels.indices()) {
+    rows.push_back({i == kOtherIndex ? kOtherName : names_.name(t.kernel_names[i]), &t.kernels[i]});
+  }
+  sort_by_total(rows);
+  return rows;
+}
+
+std::vector<ShapeRow> Statistics::kernel_shapes() const {
+  const Tables& t = *tables_;
+  std::vector<ShapeRow> rows;
+  for (const std::uint32_t i : t.shapes.indices()) {
+    ShapeRow row;
+    row.stats = &t.shapes[i];
+    row.other = i == kOtherIndex;
+    row.name = kOtherName;
+    if (!row.other) {
+      const auto& key = t.shape_keys.key(i);
+      row.name = names_.name(key[0]);
+      row.grid = three(&key[1]);
+      row.block = three(&key[4]);
+    }
+    rows.push_back(row);
+  }
+  std::sort(rows.begin(), rows.end(), [](const ShapeRow& a, const ShapeRow& b) {
+    return std::make_tuple(b.stats->sum(), a.name, a.grid, a.block) <
+           std::make_tuple(a.stats->sum(), b.name, b.grid, b.block);
+  });
+  return rows;
+}
+
+std::vector<DetailRow> Statistics::kernel_details() const {
+  const Tables& t = *tables_;
+  std::vector<DetailRow> rows;
+  for (const std::uint32_t i : t.details.indices()) {
+    DetailRow row;
+    row.time = t.details[i].time;
+    row.other = i == kOtherIndex;
+    row.name = kOtherName;
+    if (!row.other) {
+      const auto& key = t.detail_keys.key(i);
+      row.name = names_.name(key[0]);
+      row.grid = three(&key[1]);
+      row.block = three(&key[4]);
+      row.device = key[7];
+      row.registers_per_thread = key[8];
+      row.static_shared_bytes = key[9];
+      row.dynamic_shared_bytes = key[10];
+      row.local_bytes_per_thread = key[11];
+    }
+    rows.push_back(row);
+  }
+  const auto order = [](const DetailRow& row) {
+    return std::make_tuple(row.name, row.device, row.grid, row.block, row.registers_per_thread,
+                           row.static_shared_bytes, row.dynamic_shared_bytes, row.local_bytes_per_thread);
+  };
+  std::sort(rows.begin(), rows.end(), [&order](const DetailRow& a, const DetailRow& b) {
+    return a.time.sum != b.time.sum ? a.time.sum > b.time.sum : order(a) < order(b);
+  });
+  return rows;
+}
+
+std::vector<TimeRow> Statistics::api_calls() const {
+  const Tables& t = *tables_;
+  std::vector<TimeRow> rows;
+  for (const std::uint32_t i : t.apis.indices()) {
+    const auto function = [&] { return static_cast<FunctionId>(t.api_keys.key(i)[0]); };
+    rows.push_back({i == kOtherIndex ? kOtherName : function_name(function()), &t.apis[i]});
+  }
+  sort_by_total(rows);
+  return rows;
+}
+
+std::vector<TimeRow> Statistics::operation_times() const {
+  std::vector<TimeRow> rows;
+  for (std::size_t i = 0; i < kOperations.size(); ++i) {
+    if (tables_->operation_times[i].count() != 0)
+      rows.push_back({kOperations[i], &tables_->operation_times[i]});
+  }
+  sort_by_total(rows);
+  return rows;
+}
+
+std::vector<TimeRow> Statistics::operation_sizes() const {
+  std::vector<TimeRow> rows;
+  for (std::size_t i = 0; i < kOperations.size(); ++i) {
+    if (tables_->operation_sizes[i].count() != 0)
+      rows.push_back({kOperations[i], &tables_->operation_sizes[i]});
+  }
+  sort_by_total(rows);
+  return rows;
+}
+
+std::vector<RangeRow> Statistics::ranges() const {
+  const Tables& t = *tables_;
+  std::vector<RangeRow> rows;
+  for (const std::uint32_t i : t.range_times.indices()) {
+    RangeRow row;
+    row.stats = &t.range_times[i];
+    if (row.stats->count() == 0) continue;
+    row.other = i == kOtherIndex;
+    row.name = kOtherName;
+    if (!row.other) {
+      row.name = names_.name(t.range_keys.key(i)[0]);
+      row.style = static_cast<RangeStyle>(t.range_keys.key(i)[1]);
+    }
+    rows.push_back(row);
+  }
+  std::sort(rows.begin(), rows.end(), [](const RangeRow& a, const RangeRow& b) {
+    return std::make_tuple(b.stats->sum(), a.name, a.style) <
+           std::make_tuple(a.stats->sum(), b.name, b.style);
+  });
+  return rows;
+}
+
+std::vector<RangeKernelRow> Statistics::range_kernels() const {
+  const Tables& t = *tables_;
+  std::vector<RangeKernelRow> rows;
+  if (!t.any_range) return rows;
+  for (const std::uint32_t i : t.range_kernels.indices()) {
+    RangeKernelRow row;
+    row.stats = &t.range_kernels[i].time;
+    row.range_instances = t.range_kernels[i].instances.count;
+    row.other = i == kOtherIndex;
+    if (row.other) {
+      row.range = row.kernel = kOtherName;
+      row.in_range = true;
+    } else {
+      const auto& key = t.range_kernel_keys.key(i);
+      row.in_range = key[0] != kOutsideRanges;
+      if (key[0] == kOtherIndex) {
+        row.range = kOtherName;
+      } else if (row.in_range) {
+        row.range = names_.name(t.range_keys.key(key[0])[0]);
+        row.style = static_cast<RangeStyle>(t.range_keys.key(key[0])[1]);
+      }
+      row.thread = key[1];
+      row.kernel = names_.name(key[2]);
+    }
+    rows.push_back(row);
+  }
+  std::sort(rows.begin(), rows.end(), [](const RangeKernelRow& a, const RangeKernelRow& b) {
+    return std::make_tuple(a.range, a.style, a.thread, b.stats->sum(), a.kernel) <
+           std::make_tuple(b.range, b.style, b.thread, a.stats->sum(), b.kernel);
+  });
+  return rows;
+}
+
+std::vector<LibraryRow> Statistics::library_calls() const {
+  const Tables& t = *tables_;
+  std::vector<DeviceWork> inclusive(t.library_keys.size());
+  for (std::uint32_t i = 0; i < t.library_keys.size(); ++i) {
+    for (CallChain path = key_chain(t.library_keys.key(i)); path != 0; path = chain_parent(path)) {
+      const std::uint32_t index = t.library_keys.find(chain_key(path));
+      if (index != kNoIndex) inclusive[index].merge(t.libraries[i].work);
+    }
+  }
+  std::vector<LibraryRow> rows;
+  for (const std::uint32_t i : t.libraries.indices()) {
+    const LibraryEntry& entry = t.libraries[i];
+    LibraryRow row;
+    row.host = entry.host;
+    row.failed = entry.failed;
+    row.self = entry.work;
+    row.other = i == kOtherIndex;
+    if (row.other) {
+      row.path = kOtherName;
+      row.inclusive = entry.work;
+    } else {
+      const CallChain path = key_chain(t.library_keys.key(i));
+      row.path = path_name(path);
+      row.depth = chain_depth(path) - 1;
+      row.group = function_group(chain_at(path, row.depth));
+      row.inclusive = inclusive[i];
+    }
+    rows.push_back(std::move(row));
+  }
+  std::sort(rows.begin(), rows.end(), [](const LibraryRow& a, const LibraryRow& b) {
+    return std::make_tuple(b.inclusive.kernels.sum, b.host.sum, std::string_view(a.path)) <
+           std::make_tuple(a.inclusive.kernels.sum, a.host.sum, std::string_view(b.path));
+  });
+  return rows;
+}
+
+std::vector<ThreadRow> Statistics::threads() const {
+  const Tables& t = *tables_;
+  std::vector<ThreadRow> rows;
+  for (const std::uint32_t i : t.threads.indices()) {
+    if (i == kOtherIndex) {
+      rows.push_back({kOtherIndex, kOtherIndex, &t.threads[i]});
+    } else {
+      rows.push_back({t.thread_keys.key(i)[0], t.thread_keys.key(i)[1], &t.threads[i]});
+    }
+  }
+  std::sort(rows.begin(), rows.end(), [](const ThreadRow& a, const ThreadRow& b) {
+    return std::make_tuple(b.stats->sum(), a.thread, a.device) <
+           std::make_tuple(a.stats->sum(), b.thread, b.device);
+  });
+  return rows;
+}
+
+std::vector<WindowDeviceRow> Statistics::window_devices() const {
+  const Tables& t = *tables_;
+  std::vector<WindowDeviceRow> rows;
+  for (const std::uint32_t i : t.window_devices.indices()) {
+    if (i == kOtherIndex) {
+      rows.push_back({kOtherIndex, kOtherIndex, t.window_devices[i]});
+    } else {
+      rows.push_back({t.window_device_keys.key(i)[0], t.window_device_keys.key(i)[1], t.window_devices[i]});
+    }
+  }
+  std::sort(rows.begin(), rows.end(), [](const WindowDeviceRow& a, const WindowDeviceRow& b) {
+    return std::make_pair(a.window, a.device) < std::make_pair(b.window, b.device);
+  });
+  return rows;
+}
+
+std::vector<WindowHostRow> Statistics::window_hosts() const {
+  const Tables& t = *tables_;
+  std::vector<WindowHostRow> rows;
+  for (const std::uint32_t i : t.window_hosts.indices()) {
+    rows.push_back({i == kOtherIndex ? kOtherIndex : t.window_host_keys.key(i)[0], t.window_hosts[i]});
+  }
+  std::sort(rows.begin(), rows.end(),
+            [](const WindowHostRow& a, const WindowHostRow& b) { return a.window < b.window; });
+  return rows;
+}
+
+DeviceWork Statistics::device_total() const {
+  DeviceWork total;
+  for (const std::uint32_t i : tables_->window_devices.indices()) total.merge(tables_->window_devices[i]);
+  return total;
+}
+
+HostWork Statistics::host_total() const {
+  HostWork total;
+  for (const std::uint32_t i : tables_->window_hosts.indices()) total.merge(tables_->window_hosts[i]);
+  return total;
+}
+
+}  // namespace inject

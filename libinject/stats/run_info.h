@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+//
+// What the outputs say about a run beyond its statistics: plain data, filled in by the session.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "libinject/record/records.h"
+
+namespace inject {
+
+/// A thread of the program that made calls; its place in RunInfo::threads is the `thread` of events.
+struct ThreadInfo {
+  std::uint64_t tid = 0;
+  std::string name;
+};
+
+struct DeviceInfo {
+  std::uint32_t id = 0;  ///< the `device` of events
+  std::string name;
+  std::string uuid;
+  std::string pci_bus;
+  int compute_major = 0;
+  int compute_minor = 0;
+  int multiprocessors = 0;
+  std::uint64_t memory_bytes = 0;
+  int clock_khz = 0;
+  int memory_clock_khz = 0;
+  int memory_bus_bits = 0;
+};
+
+enum class WindowState : std::uint8_t { kOpen, kClosing, kClosed };
+
+/// What is missing from the tables, in records.
+struct Losses {
+  std::uint64_t host_records = 0;      ///< calls that found the ring full
+  std::uint64_t range_records = 0;     ///< NVTX ranges that found the ring full
+  std::uint64_t activity_records = 0;  ///< CUPTI had no buffer for
+  std::uint64_t invalid_times = 0;     ///< activity without usable times
+  std::uint64_t missing_records = 0;   ///< launches whose activity never came
+
+  std::uint64_t total() const {
+    return host_records + range_records + activity_records + invalid_times + missing_records;
+  }
+  void add(const Losses& other) {
+    host_records += other.host_records;
+    range_records += other.range_records;
+    activity_records += other.activity_records;
+    invalid_times += other.invalid_times;
+    missing_records += other.missing_records;
+  }
+};
+
+struct WindowInfo {
+  std::uint32_t number = 0;
+  std::string reason;  ///< the trigger, such as `api` or `time:20s+5s`
+  WindowState state = WindowState::kOpen;
+  Nanoseconds start = 0;
+  Nanoseconds end = 0;  ///< 0 while the window is open
+  Losses losses;
+};
+
+/// The profiler's own share.
+struct Overhead {
+  Nanoseconds open = 0;              ///< attaching CUPTI, all windows together
+  Nanoseconds close = 0;             ///< detaching it
+  Nanoseconds write = 0;             ///< writing files
+  Nanoseconds drain_cpu = 0;         ///< processor time of the drain thread
+  Nanoseconds buffer_callbacks = 0;  ///< in CUPTI's buffer callbacks
+  Nanoseconds gate = 0;              ///< launches held at the gate, summed over threads
+  std::uint64_t gate_holds = 0;
+  std::uint64_t attachments = 0;  ///< of CUPTI
+  std::uint64_t buffers = 0;      ///< of CUPTI, completed
+};
+
+struct RunInfo {
+  std::string version;  ///< libinject's
+  std::string state;    ///< "open" until the last window is written, then "closed"
+  std::vector<std::string> command_line;
+  std::string working_directory;
+  std::string host;
+  int pid = 0;
+  std::string rank;  ///< empty outside a distributed job
+  /// Two clocks read at the same moment, CUDA's initialisation. Times in the tables count from it.
+  Nanoseconds base = 0;                                       ///< CLOCK_MONOTONIC
+  std::uint64_t base_utc = 0;                                 ///< nanoseconds since 1970
+  std::vector<std::pair<std::string, std::string>> versions;  ///< of driver, runtime, CUPTI, libraries
+  std::vector<std::pair<std::string, std::string>> options;   ///< Options::in_force
+  std::vector<std::string> groups_left_out;                   ///< hooks that this build lacks
+  std::vector<std::string> messages;                          ///< what the user was warned of
+  std::vector<DeviceInfo> devices;
+  std::vector<ThreadInfo> threads;
+  std::vector<WindowInfo> windows;  ///< ascending numbers
+  std::uint64_t windows_not_listed = 0;
+  Losses losses_outside;              ///< not in any listed window
+  std::uint64_t name_overflows = 0;   ///< names that became [other]
+  std::uint64_t range_overflows = 0;  ///< NVTX paths that became their parent
+  std::uint64_t trace_rows_left_out = 0;
+  Overhead overhead;
+};
+
+}  // namespace inject

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/stats/statistics.h"
+
+#include "libinject/stats/tables.h"
+
+namespace inject {
+
+namespace {
+
+constexpr std::size_t kPeerCopy = 10;
+constexpr std::size_t kMemset = 11;
+
+std::size_t operation_of(const TransferEvent& event) {
+  if (event.memset) return kMemset;
+  if (event.copy_kind == 0 && event.peer) return kPeerCopy;
+  return event.copy_kind <= kPeerCopy ? event.copy_kind : 0;
+}
+
+std::uint64_t duration(Nanoseconds begin, Nanoseconds end) {
+  return end > begin ? end - begin : 0;
+}
+
+bool is_library(FunctionId function) {
+  switch (function_group(function)) {
+    case FunctionGroup::kCublas:
+    case FunctionGroup::kCublasLt:
+    case FunctionGroup::kCudnn:
+    case FunctionGroup::kNccl:
+      return true;
+    default:
+      return false;
+  }
+}
+
+/// The library calls of a chain, without what lies between them.
+CallChain library_chain(CallChain chain) {
+  CallChain path = 0;
+  for (unsigned level = 0; level < chain_depth(chain); ++level) {
+    if (is_library(chain_at(chain, level))) path = chain_push(path, chain_at(chain, level));
+  }
+  return path;
+}
+
+/// The path of library calls that an activity was launched in.
+CallChain library_path(const Attribution& launch) {
+  if (launch.chain == 0 && !is_library(launch.function)) return 0;
+  const CallChain path = library_chain(launch.chain);
+  return is_library(launch.function) ? chain_push(path, launch.function) : path;
+}
+
+/// Counts what `event` stands for into `work`.
+void count(DeviceWork& work, const KernelEvent& event) {
+  work.kernels.add(duration(event.start, event.end));
+  if (!event.launch.known) ++work.unattributed;
+}
+
+void count(DeviceWork& work, const TransferEvent& event) {
+  (event.memset ? work.memsets : work.copies) += 1;
+  (event.memset ? work.memset_time : work.copy_time) += duration(event.start, event.end);
+  (event.memset ? work.memset_bytes : work.copy_bytes) += event.bytes;
+  if (!event.launch.known) ++work.unattributed;
+}
+
+}  // namespace
+
+void DeviceWork::merge(const DeviceWork& more) {
+  kernels.merge(more.kernels);
+  copies += more.copies;
+  copy_time += more.copy_time;
+  copy_bytes += more.copy_bytes;
+  memsets += more.memsets;
+  memset_time += more.memset_time;
+  memset_bytes += more.memset_bytes;
+  unattributed += more.unattributed;
+}
+
+void HostWork::merge(const HostWork& more) {
+  api_calls += more.api_calls;
+  api_time += more.api_time;
+  library_calls += more.library_calls;
+  submissions += more.submissions;
+  ranges += more.ranges;
+  clipped_ranges += more.clipped_ranges;
+}
+
+std::string_view operation_name(const TransferEvent& event) {
+  return kOperations[operation_of(event)];
+}
+
+Statistics::Statistics(const NameTable& names, const RangeTree& ranges)
+    : tables_(std::make_unique<Tables>()), names_(names), range_tree_(ranges) {}
+
+Statistics::~Statistics() = default;
+
+void Statistics::add(const KernelEvent& event) {
+  Tables& t = *tables_;
+  const std::uint64_t time = duration(event.start, event.end);
+  const auto word = [](std::int32_t value) { return static_cast<std::uint32_t>(value); };
+
+  t.kernel_row(event.name).add(time);
+
+  const KeyIndex<7>::Key shape{event.name,          word(event.grid[0]),  word(event.grid[1]),
+                               word(event.grid[2]), word(event.block[0]), word(event.block[1]),
+                               word(event.block[2])};
+  const KeyIndex<12>::Key detail{shape[0],
+                                 shape[1],
+                                 shape[2],
+                                 shape[3],
+                                 shape[4],
+                                 shape[5],
+                                 shape[6],
+                                 event.device,
+                                 event.registers_per_thread,
+                                 event.static_shared_bytes,
+                                 event.dynamic_shared_bytes,
+                                 event.local_bytes_per_thread};
+  const std::uint32_t details_known = t.detail_keys.size();
+  const std::uint32_t detail_index = t.detail_keys.find_or_add(detail);
+  DetailEntry& entry = t.details.at(detail_index);
+  // A launch's details name its shape: the second lookup is needed for new details only.
+  std::uint32_t shape_index = entry.shape;
+  if (detail_index == details_known || detail_index == kOtherIndex) {
+    shape_index = t.shape_keys.find_or_add(shape);
+    entry.shape = shape_index;
+  }
+  entry.time.add(time);
+  t.shapes.at(shape_index, &t.budget).add(time);
+
+  const std::uint32_t thread = event.launch.known ? event.launch.thread : kNoIndex;
+  t.threads.at(t.thread_keys.find_or_add({thread, event.device}), &t.budget).add(time);
+  count(t.window_device(event.launch.window, event.device), event);
+
+  if (const CallChain path = library_path(event.launch); path != 0)
+    count(t.libraries.at(t.library_row(path)).work, event);
+
+  if (!event.launch.known || event.launch.range == 0) {
+    t.range_kernel_row(kOutsideRanges, thread, event.name).time.add(time);
+    return;
+  }
+  t.any_range = true;
+  const Tables::Around around = t.ranges_around(range_tree_, event.launch.range);
+  for (std::uint32_t i = around.begin; i < around.begin + around.size; ++i) {
+    const std::uint32_t range = t.around_ranges[i];
+    RangeKernelEntry& row = t.range_kernel_row(range, thread, event.name);
+    row.time.add(time);
+    row.instances.add(t.instance_at(thread, range, event.launch.host_begin));
+  }
+}
+
+void Statistics::add(const TransferEvent& event) {
+  Tables& t = *tables_;
+  const std::size_t operation = operation_of(event);
+  t.operation_times[operation].add(duration(event.start, event.end));
+  t.operation_sizes[operation].add(event.bytes);
+  count(t.window_device(event.launch.window, event.device), event);
+  if (const CallChain path = library_path(event.launch); path != 0)
+    count(t.libraries.at(t.library_row(path)).work, event);
+}
+
+void Statistics::add(const CallEvent& event) {
+  Tables& t = *tables_;
+  const std::uint64_t time = duration(event.begin, event.end);
+  HostWork& window = t.window_host(event.window);
+  if (event.correlation != 0) ++window.submissions;
+  const FunctionGroup group = function_group(event.function);
+  if (is_library(event.function)) {
+    ++window.library_calls;
+    LibraryEntry& row = t.libraries.at(t.library_row(chain_push(library_chain(event.chain), event.function)));
+    row.host.add(time);
+    if (event.status != 0) ++row.failed;
+  } else if (group == FunctionGroup::kCudart || group == FunctionGroup::kDriver) {
+    ++window.api_calls;
+    window.api_time += time;
+    t.apis.at(t.api_keys.find_or_add({event.function}), &t.budget).add(time);
+  }
+}
+
+void Statistics::add(const RangeEvent& event) {
+  Tables& t = *tables_;
+  t.any_range = true;
+  const std::uint32_t range = t.range_of(range_tree_.node(event.node));
+  // Kernels may have named ranges that have not ended yet.
+  t.range_times.fill(t.range_keys.size(), &t.budget);
+  t.range_times.at(range, &t.budget).add(duration(event.begin, event.end));
+  t.range_ended(event.thread, range, event.end);
+  HostWork& window = t.window_host(event.window);
+  ++window.ranges;
+  if (event.clipped) ++window.clipped_ranges;
+}
+
+}  // namespace inject

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "libinject/hooks/functions.h"
+#include "libinject/nvtx/range_tree.h"
+#include "libinject/record/name_table.h"
+#include "libinject/stats/events.h"
+#include "libinject/stats/key_index.h"
+#include "libinject/stats/sample_stats.h"
+
+namespace inject {
+
+/// Stands for a thread, device or window that is not known, or for the row of all keys that found no room.
+inline constexpr std::uint32_t kNoIndex = ~std::uint32_t{0};
+inline constexpr std::uint32_t kOtherIndex = kNoIndex - 1;
+
+/// A kernel name, API function or memory operation.
+struct TimeRow {
+  std::string_view name;
+  const SampleStats* stats = nullptr;
+};
+
+struct ShapeRow {
+  std::string_view name;
+  std::array<std::int32_t, 3> grid{};
+  std::array<std::int32_t, 3> block{};
+  bool other = false;  ///< of many shapes: grid and block mean nothing
+  const SampleStats* stats = nullptr;
+};
+
+struct DetailRow {
+  std::string_view name;
+  bool other = false;  ///< of many launch shapes: only name and time mean anything
+  std::uint32_t device = 0;
+  std::array<std::int32_t, 3> grid{};
+  std::array<std::int32_t, 3> block{};
+  std::uint32_t registers_per_thread = 0;
+  std::uint32_t static_shared_bytes = 0;
+  std::uint32_t dynamic_shared_bytes = 0;
+  std::uint32_t local_bytes_per_thread = 0;
+  Totals time;
+};
+
+struct RangeRow {
+  std::string_view name;
+  RangeStyle style = RangeStyle::kPushPop;
+  bool other = false;
+  const SampleStats* stats = nullptr;
+};
+
+struct RangeKernelRow {
+  std::string_view range;  ///< empty: launched outside any range
+  RangeStyle style = RangeStyle::kPushPop;
+  bool in_range = false;
+  bool other = false;
+  std::uint32_t thread = kNoIndex;  ///< kNoIndex: the launch was not seen
+  std::uint64_t range_instances = 0;
+  std::string_view kernel;
+  const SampleStats* stats = nullptr;
+};
+
+/// Device work, as counts and times.
+struct DeviceWork {
+  Totals kernels;
+  std::uint64_t copies = 0;
+  std::uint64_t copy_time = 0;
+  std::uint64_t copy_bytes = 0;
+  std::uint64_t memsets = 0;
+  std::uint64_t memset_time = 0;
+  std::uint64_t memset_bytes = 0;
+  std::uint64_t unattributed = 0;  ///< of all these, how many have a launch that was not seen
+
+  void merge(const DeviceWork& more);
+};
+
+struct LibraryRow {
+  std::string path;  ///< `cublasGemmEx > cublasLtMatmul`
+  FunctionGroup group{};
+  unsigned depth = 0;  ///< library calls around this one
+  bool other = false;
+  Totals host;
+  std::uint64_t failed = 0;
+  DeviceWork self;       ///< work whose innermost library call is this one: adds up over the rows
+  DeviceWork inclusive;  ///< with that of the library calls inside
+};
+
+struct ThreadRow {
+  std::uint32_t thread = kNoIndex;
+  std::uint32_t device = 0;
+  const SampleStats* stats = nullptr;
+};
+
+/// What the host did in a window.
+struct HostWork {
+  std::uint64_t api_calls = 0;
+  std::uint64_t api_time = 0;  ///< nested calls counted in themselves and in the call around them
+  std::uint64_t library_calls = 0;
+  std::uint64_t submissions = 0;  ///< calls that gave the device work
+  std::uint64_t ranges = 0;
+  std::uint64_t clipped_ranges = 0;
+
+  void merge(const HostWork& more);
+};
+
+struct WindowDeviceRow {
+  std::uint32_t window = 0;
+  std::uint32_t device = 0;
+  DeviceWork work;
+};
+
+struct WindowHostRow {
+  std::uint32_t window = 0;
+  HostWork work;
+};
+
+/// Turns events into the rows of the tables. Memory is bounded: each table has at most kMaxRows distinct
+/// keys, all further ones share a row named `[other]`. One kernel costs a few hash lookups, no allocation in
+/// the usual case. Used by one thread at a time; add() may throw std::bad_alloc, after which the tables may
+/// disagree by that event.
+class Statistics {
+ public:
+  static constexpr std::uint32_t kMaxRows = 10'000;
+
+  /// Both must outlive the statistics: rows refer to their names.
+  Statistics(const NameTable& names, const RangeTree& ranges);
+  ~Statistics();
+  Statistics(const Statistics&) = delete;
+  Statistics& operator=(const Statistics&) = delete;
+
+  /// A kernel counts in every range around its launch. For the number of range instances, the ranges that a
+  /// thread closed before the launch must have been added before.
+  void add(const KernelEvent& event);
+  void add(const TransferEvent& event);
+  void add(const CallEvent& event);
+  void add(const RangeEvent& event);
+
+  // The rows of a table, by descending total and then by name; pointers are good until the next add().
+  std::vector<TimeRow> kernels() const;
+  std::vector<ShapeRow> kernel_shapes() const;
+  std::vector<DetailRow> kernel_details() const;
+  std::vector<TimeRow> api_calls() const;
+  std::vector<TimeRow> operation_times() const;
+  std::vector<TimeRow> operation_sizes() const;
+  std::vector<RangeRow> ranges() const;
+  /// By range name, thread and descending time, as Nsight Systems sorts it. Launches outside any range have
+  /// rows only if the program has ranges at all.
+  std::vector<RangeKernelRow> range_kernels() const;
+  std::vector<LibraryRow> library_calls() const;
+  std::vector<ThreadRow> threads() const;
+  /// By window and device.
+  std::vector<WindowDeviceRow> window_devices() const;
+  std::vector<WindowHostRow> window_hosts() const;
+
+  /// Everything together.
+  DeviceWork device_total() const;
+  HostWork host_total() const;
+
+ private:
+  struct Tables;
+  std::unique_ptr<Tables> tables_;
+  const NameTable& names_;
+  const RangeTree& range_tree_;
+};
+
+/// `[CUDA memcpy Host-to-Device]`, `[CUDA memset]`, …
+std::string_view operation_name(const TransferEvent& event);
+
+}  // namespace inject
