@@ -1,9 +1,64 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
 #
-# inject_cuda_headers: the vendor's headers, nothing to link. INJECT_HAVE_CUDNN and INJECT_HAVE_NCCL say whether those
-# optional headers were found.
-find_path(INJECT_CUDA_INCLUDE cuda_runtime_api.h
-  HINTS ENV CUDA_HOME ENV CUDA_PATH PATHS /usr/local/cuda PATH_SUFFIXES include REQUIRED)
+# inject_cuda_headers: the vendor's headers, nothing to link. Each is looked for in INJECT_CUDA_ROOT, CUDA_HOME,
+# CUDA_PATH, /usr/local/cuda, the compiler's own folders and at last in INJECT_DEPS_DIR, where scripts/setup.sh puts
+# what a machine lacks. cuDNN and NCCL may be missing: their hooks are left out then, and INJECT_HAVE_CUDNN and
+# INJECT_HAVE_NCCL are 0.
+# INJECT_NVCC: the CUDA compiler, for the C++ example alone; INJECT_NVCC-NOTFOUND leaves the example out.
+set(INJECT_CUDA_ROOT "" CACHE PATH "CUDA toolkit to take headers and nvcc from, before any other")
+set(INJECT_DEPS_DIR ${PROJECT_SOURCE_DIR}/build/deps CACHE PATH "Where scripts/setup.sh puts what a machine lacks")
+set(inject_cuda_places ${INJECT_CUDA_ROOT} $ENV{CUDA_HOME} $ENV{CUDA_PATH} /usr/local/cuda)
+
+function(inject_find_header variable header)
+  foreach(place ${inject_cuda_places})
+    find_path(${variable} ${header} PATHS ${place} PATH_SUFFIXES include extras/CUPTI/include NO_DEFAULT_PATH)
+  endforeach()
+  find_path(${variable} ${header})
+  find_path(${variable} ${header} PATHS ${INJECT_DEPS_DIR}/cuda/include NO_DEFAULT_PATH)
+  mark_as_advanced(${variable})
+endfunction()
+
+inject_find_header(INJECT_CUDA_INCLUDE cuda_runtime_api.h)
+inject_find_header(INJECT_CRT_INCLUDE crt/host_defines.h)
+inject_find_header(INJECT_CUPTI_INCLUDE cupti.h)
+inject_find_header(INJECT_CUBLAS_INCLUDE cublasLt.h)
+inject_find_header(INJECT_NVTX_INCLUDE nvtx3/nvToolsExt.h)
+inject_find_header(INJECT_PROFILER_API_INCLUDE cuda_profiler_api.h)
+inject_find_header(INJECT_CUDNN_INCLUDE cudnn.h)
+inject_find_header(INJECT_NCCL_INCLUDE nccl.h)
+
 add_library(inject_cuda_headers INTERFACE)
-target_include_directories(inject_cuda_headers SYSTEM INTERFACE ${INJECT_CUDA_INCLUDE})
+set(missing "")
+foreach(part CUDA CRT CUPTI CUBLAS NVTX PROFILER_API)
+  if(INJECT_${part}_INCLUDE)
+    target_include_directories(inject_cuda_headers SYSTEM INTERFACE ${INJECT_${part}_INCLUDE})
+  else()
+    list(APPEND missing ${part})
+  endif()
+endforeach()
+if(missing)
+  list(JOIN missing ", " missing)
+  message(FATAL_ERROR "no headers found for: ${missing}. scripts/setup.sh fetches them; -DINJECT_CUDA_ROOT=DIR names "
+                      "a toolkit that has them.")
+endif()
+
+foreach(part CUDNN NCCL)
+  if(INJECT_${part}_INCLUDE)
+    set(INJECT_HAVE_${part} 1)
+    target_include_directories(inject_cuda_headers SYSTEM INTERFACE ${INJECT_${part}_INCLUDE})
+  else()
+    set(INJECT_HAVE_${part} 0)
+    message(STATUS "no ${part} header found: its hooks are left out")
+  endif()
+  target_compile_definitions(inject_cuda_headers INTERFACE INJECT_HAVE_${part}=${INJECT_HAVE_${part}})
+endforeach()
+file(STRINGS ${INJECT_CUDA_INCLUDE}/cuda_runtime_api.h inject_cuda_version REGEX "^#define CUDART_VERSION +[0-9]+")
+string(REGEX MATCH "[0-9]+$" inject_cuda_version "${inject_cuda_version}")
+message(STATUS "CUDA ${inject_cuda_version} headers: ${INJECT_CUDA_INCLUDE}")
+
+foreach(place ${inject_cuda_places})
+  find_program(INJECT_NVCC nvcc PATHS ${place} PATH_SUFFIXES bin NO_DEFAULT_PATH)
+endforeach()
+find_program(INJECT_NVCC nvcc)
+find_program(INJECT_NVCC nvcc PATHS ${INJECT_DEPS_DIR}/cuda/bin NO_DEFAULT_PATH)

@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+#
+# Installs what building and testing need and this machine lacks: Debian's packages (as root), and the parts of CUDA
+# that are not here, from the vendor's Python packages, into build/deps. Does nothing where all of it is there.
+# usage: scripts/setup.sh [--libraries]   (--libraries: what a GPU run needs beyond the driver, as well)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+packages=()
+need_program() { command -v "$1" >/dev/null || packages+=("$2"); }
+need_file() {
+  local candidate
+  for candidate in "${@:2}"; do
+    if compgen -G "$candidate" >/dev/null; then return; fi
+  done
+  packages+=("$1")
+}
+need_program c++ g++
+need_program cmake cmake
+need_program ninja ninja-build
+need_program git git
+need_program python3 python3
+need_program readelf binutils
+need_program clang-format clang-format
+need_program clang-tidy clang-tidy
+need_file libspdlog-dev /usr/include/spdlog/spdlog.h /usr/local/include/spdlog/spdlog.h
+need_file nlohmann-json3-dev /usr/include/nlohmann/json.hpp /usr/local/include/nlohmann/json.hpp
+need_file catch2 /usr/{,local/}include/catch2/catch.hpp /usr/{,local/}include/catch2/catch_session.hpp
+need_file libbenchmark-dev /usr/include/benchmark/benchmark.h /usr/local/include/benchmark/benchmark.h
+python3 -m pip --version >/dev/null 2>&1 || packages+=(python3-pip)
+
+if ((${#packages[@]})); then
+  if [[ $(id -u) != 0 ]] || ! command -v apt-get >/dev/null; then
+    echo "setup: please install ${packages[*]} (Debian's names), then run this again" >&2
+    exit 1
+  fi
+  echo "setup: installing ${packages[*]}"
+  export DEBIAN_FRONTEND=noninteractive
+  apt-get update -qq
+  apt-get install -y -qq --no-install-recommends "${packages[@]}" >/dev/null
+fi
+
+python3 scripts/fetch_cuda.py build/deps/cuda "$@"
