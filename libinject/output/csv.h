@@ -32,6 +32,12 @@ class CsvRow {
     return *this;
   }
   CsvRow& decimal(double value, int decimals);
+  /// Text that is quoted already; may hold several fields.
+  CsvRow& raw(std::string_view fields) {
+    separate();
+    out_ += fields;
+    return *this;
+  }
   CsvRow& empty() {
     separate();
     return *this;

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/output/atomic_file.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+namespace inject {
+
+bool OutputFile::fail(std::string_view action, int code) {
+  if (error_.empty()) {
+    error_ = "cannot " + std::string(action) + " " + path_ + ": " + std::generic_category().message(code);
+  }
+  buffer_.clear();
+  return false;
+}
+
+bool OutputFile::open(std::string path, bool exclusive) {
+  path_ = std::move(path);
+  const int how = exclusive ? O_EXCL : O_TRUNC;
+  do {
+    descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | how, 0644);
+  } while (descriptor_ < 0 && errno == EINTR);
+  return descriptor_ >= 0 || fail("create", errno);
+}
+
+bool OutputFile::flush() {
+  if (descriptor_ < 0 || !error_.empty()) {
+    buffer_.clear();
+    return false;
+  }
+  std::string_view rest = buffer_;
+  while (!rest.empty()) {
+    const ssize_t written = ::write(descriptor_, rest.data(), rest.size());
+    if (written < 0) {
+      if (errno == EINTR) continue;
+      return fail("write", errno);
+    }
+    bytes_ += static_cast<std::uint64_t>(written);
+    rest.remove_prefix(static_cast<std::size_t>(written));
+  }
+  buffer_.clear();
+  return true;
+}
+
+bool OutputFile::sync() {
+  if (!flush()) return false;
+  // Pipes and some network file systems know no fsync: EINVAL is not a loss.
+  if (::fsync(descriptor_) != 0 && errno != EINVAL) return fail("sync", errno);
+  return true;
+}
+
+bool OutputFile::close() {
+  if (descriptor_ < 0) return error_.empty();
+  flush();
+  // Not repeated on EINTR: on Linux the descriptor is gone already.
+  if (::close(std::exchange(descriptor_, -1)) != 0 && errno != EINTR) fail("close", errno);
+  return error_.empty();
+}
+
+AtomicFile::AtomicFile(const std::string& folder, std::string_view name)
+    : path_(folder + "/" + std::string(name)), temporary_(folder + "/." + std::string(name) + ".new") {
+  file_.open(temporary_);
+}
+
+AtomicFile::~AtomicFile() {
+  file_.close();
+  if (!committed_) ::unlink(temporary_.c_str());
+}
+
+bool AtomicFile::finish() {
+  finished_ = file_.sync();
+  finished_ = file_.close() && finished_;
+  return finished_;
+}
+
+bool AtomicFile::commit() {
+  if (!finished_) return false;
+  committed_ = ::rename(temporary_.c_str(), path_.c_str()) == 0;
+  if (!committed_) error_ = "cannot put " + path_ + " in place: " + std::generic_category().message(errno);
+  return committed_;
+}
+
+}  // namespace inject

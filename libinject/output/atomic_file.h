@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace inject {
+
+/// An open file with a buffer before it. Every failure is remembered: later calls do nothing, error() says
+/// what happened first. Writing past RLIMIT_FSIZE raises SIGXFSZ, which ends a process that does not expect
+/// it: use this on threads that have all signals blocked, where the write fails with EFBIG instead.
+class OutputFile {
+ public:
+  OutputFile() = default;
+  ~OutputFile() { close(); }
+  OutputFile(const OutputFile&) = delete;
+  OutputFile& operator=(const OutputFile&) = delete;
+
+  /// Creates or empties `path`; with `exclusive` an existing file is an error.
+  bool open(std::string path, bool exclusive = false);
+  bool is_open() const { return descriptor_ >= 0; }
+  /// Text appended to buffer() is written when write_if_full() finds enough of it, and by flush().
+  std::string& buffer() { return buffer_; }
+  void write_if_full() {
+    if (buffer_.size() >= kBufferBytes) flush();
+  }
+  bool flush();
+  /// Flushes and waits until the data is on the device.
+  bool sync();
+  bool close();
+
+  const std::string& error() const { return error_; }
+  std::uint64_t bytes() const { return bytes_; }
+
+ private:
+  static constexpr std::size_t kBufferBytes = 64 * 1024;
+  bool fail(std::string_view action, int code);
+
+  int descriptor_ = -1;
+  std::string path_;
+  std::string buffer_;
+  std::string error_;
+  std::uint64_t bytes_ = 0;
+};
+
+/// A file that appears whole or not at all: written beside its place, synced, then renamed. What was there
+/// before stays until then.
+class AtomicFile {
+ public:
+  AtomicFile(const std::string& folder, std::string_view name);
+  /// Removes what was not put in place.
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  OutputFile& file() { return file_; }
+  /// Everything has been appended: makes it durable. False: see error().
+  bool finish();
+  /// Puts the finished file in its place.
+  bool commit();
+  const std::string& error() const { return error_.empty() ? file_.error() : error_; }
+
+ private:
+  std::string path_;
+  std::string temporary_;
+  OutputFile file_;
+  std::string error_;
+  bool finished_ = false;
+  bool committed_ = false;
+};
+
+}  // namespace inject

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/output/trace.h"
+
+#include <array>
+#include <utility>
+
+#include "libinject/hooks/functions.h"
+#include "libinject/output/csv.h"
+#include "libinject/stats/statistics.h"
+
+namespace inject {
+
+namespace {
+
+constexpr std::string_view kGpuHeader =
+    "Start (ns),Duration (ns),CorrId,GrdX,GrdY,GrdZ,BlkX,BlkY,BlkZ,Reg/Trd,StcSMem (MB),DymSMem (MB),Bytes "
+    "(MB),"
+    "Throughput (MB/s),SrcMemKd,DstMemKd,Device,Ctx,GreenCtx,Strm,Name\n";
+constexpr std::string_view kApiHeader =
+    "Start (ns),Duration (ns),Name,Result,CorrID,Pid,Tid,T-Pri,Thread Name\n";
+
+// CUpti_ActivityMemoryKind, in Nsight Systems' words.
+constexpr std::array<std::string_view, 8> kMemoryKinds{
+    "Unknown", "Pageable", "Pinned", "Device", "Array", "Managed", "Device Static", "Managed Static"};
+
+std::string_view memory_kind(std::uint8_t kind) {
+  return kMemoryKinds[kind < kMemoryKinds.size() ? kind : 0];
+}
+
+// A number that a run gives to its devices and threads stays small; a damaged record must not cost memory.
+constexpr std::uint32_t kMostCached = 1u << 16;
+
+std::string field(std::string_view text) {
+  std::string quoted;
+  CsvRow(quoted).text(text);
+  return quoted;
+}
+
+template <typename Make>
+const std::string& cached(std::vector<std::string>& cache, std::uint32_t index, const Make& make) {
+  static const std::string kNothing;
+  if (index >= kMostCached) return kNothing;
+  if (index >= cache.size()) cache.resize(index + 1);
+  if (cache[index].empty()) cache[index] = make();
+  return cache[index];
+}
+
+std::int64_t since(Nanoseconds time, Nanoseconds base) {
+  return static_cast<std::int64_t>(time - base);
+}
+
+double megabytes(std::uint64_t bytes) {
+  return static_cast<double>(bytes) / 1e6;
+}
+
+}  // namespace
+
+TraceWriter::TraceWriter(Context context, std::uint64_t max_rows)
+    : context_(std::move(context)), rows_left_(max_rows) {}
+
+bool TraceWriter::open(const std::string& folder) {
+  // Not by way of a temporary file: what a killed program has traced so far is worth having.
+  if (!gpu_.open(folder + "/cuda_gpu_trace.csv", true) || !api_.open(folder + "/cuda_api_trace.csv", true))
+    return false;
+  gpu_.buffer() += kGpuHeader;
+  api_.buffer() += kApiHeader;
+  return true;
+}
+
+bool TraceWriter::take_row(const OutputFile& file) {
+  if (rows_left_ == 0 || !file.is_open() || !file.error().empty()) {
+    ++rows_left_out_;
+    return false;
+  }
+  --rows_left_;
+  return true;
+}
+
+const std::string& TraceWriter::name_text(std::uint32_t name) {
+  return cached(names_, name, [&] { return field(context_.names->name(name)); });
+}
+
+const std::string& TraceWriter::device_text(std::uint32_t device) {
+  return cached(devices_, device, [&] {
+    const std::string name = context_.device_name ? context_.device_name(device) : std::string();
+    return field(name + " (" + std::to_string(device) + ")");
+  });
+}
+
+const std::string& TraceWriter::thread_text(std::uint32_t thread) {
+  // Thread id, priority (which we do not read), name.
+  return cached(threads_, thread, [&] {
+    const ThreadInfo info = context_.thread ? context_.thread(thread) : ThreadInfo{};
+    std::string cells;
+    CsvRow(cells).number(info.tid).empty().text(info.name);
+    return cells;
+  });
+}
+
+void TraceWriter::add(const KernelEvent& event) {
+  if (!take_row(gpu_)) return;
+  CsvRow row(gpu_.buffer());
+  row.number(since(event.start, context_.base)).number(event.end - event.start).number(event.correlation);
+  for (const std::int32_t size : event.grid) row.number(size);
+  for (const std::int32_t size : event.block) row.number(size);
+  row.number(event.registers_per_thread);
+  row.decimal(megabytes(event.static_shared_bytes), 3).decimal(megabytes(event.dynamic_shared_bytes), 3);
+  row.empty().empty().empty().empty();
+  row.raw(device_text(event.device)).number(event.context).empty().number(event.stream);
+  row.raw(name_text(event.name)).end();
+  gpu_.write_if_full();
+}
+
+void TraceWriter::add(const TransferEvent& event) {
+  if (!take_row(gpu_)) return;
+  const std::uint64_t duration = event.end - event.start;
+  CsvRow row(gpu_.buffer());
+  row.number(since(event.start, context_.base)).number(duration).number(event.correlation);
+  for (int i = 0; i < 9; ++i) row.empty();
+  row.decimal(megabytes(event.bytes), 3);
+  if (duration == 0) {
+    row.empty();
+  } else {
+    row.decimal(static_cast<double>(event.bytes) * 1e3 / static_cast<double>(duration), 3);
+  }
+  if (event.memset) {
+    // Nsight Systems has the memory set in the source's column.
+    row.text(memory_kind(event.target_memory)).empty();
+  } else {
+    row.text(memory_kind(event.source_memory)).text(memory_kind(event.target_memory));
+  }
+  row.raw(device_text(event.device)).number(event.context).empty().number(event.stream);
+  row.text(operation_name(event)).end();
+  gpu_.write_if_full();
+}
+
+void TraceWriter::add(const CallEvent& event) {
+  if (!take_row(api_)) return;
+  CsvRow row(api_.buffer());
+  row.number(since(event.begin, context_.base))
+      .number(event.end - event.begin)
+      .text(function_name(event.function));
+  row.number(event.status)
+      .number(event.correlation)
+      .number(context_.pid)
+      .raw(thread_text(event.thread))
+      .end();
+  api_.write_if_full();
+}
+
+bool TraceWriter::flush() {
+  const bool gpu = gpu_.flush();
+  return api_.flush() && gpu;
+}
+
+bool TraceWriter::close() {
+  const bool gpu = gpu_.close();
+  return api_.close() && gpu;
+}
+
+}  // namespace inject

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "libinject/output/atomic_file.h"
+#include "libinject/record/name_table.h"
+#include "libinject/stats/events.h"
+#include "libinject/stats/run_info.h"
+
+namespace inject {
+
+/// INJECT_TRACE=csv: cuda_gpu_trace.csv and cuda_api_trace.csv with the headers of Nsight Systems' trace
+/// reports, a row per event in the order of their arrival. Rows go out as they come, so that memory is
+/// bounded and a killed program leaves what was flushed; the number of rows is bounded, further ones are
+/// counted. For one thread, with all signals blocked (OutputFile).
+class TraceWriter {
+ public:
+  struct Context {
+    const NameTable* names = nullptr;
+    /// The thread of events that name this index.
+    std::function<ThreadInfo(std::uint32_t thread)> thread;
+    std::function<std::string(std::uint32_t device)> device_name;
+    int pid = 0;
+    Nanoseconds base = 0;  ///< RunInfo::base: times in the files count from it
+  };
+  static constexpr std::uint64_t kMaxRows = 20'000'000;  // both files together
+
+  explicit TraceWriter(Context context, std::uint64_t max_rows = kMaxRows);
+
+  /// Creates both files. False: see error().
+  bool open(const std::string& folder);
+
+  void add(const KernelEvent& event);
+  void add(const TransferEvent& event);
+  void add(const CallEvent& event);
+
+  /// Hands everything to the kernel.
+  bool flush();
+  bool close();
+
+  std::uint64_t rows_left_out() const { return rows_left_out_; }
+  /// The first failure; empty if there was none. What comes after it is not written, but counted as left out.
+  std::string error() const { return gpu_.error().empty() ? api_.error() : gpu_.error(); }
+
+ private:
+  bool take_row(const OutputFile& file);
+  const std::string& name_text(std::uint32_t name);
+  const std::string& device_text(std::uint32_t device);
+  const std::string& thread_text(std::uint32_t thread);
+
+  Context context_;
+  std::uint64_t rows_left_;
+  std::uint64_t rows_left_out_ = 0;
+  OutputFile gpu_;
+  OutputFile api_;
+  // The quoted texts of names, devices and threads, by their numbers: made once each.
+  std::vector<std::string> names_;
+  std::vector<std::string> devices_;
+  std::vector<std::string> threads_;
+};
+
+}  // namespace inject
