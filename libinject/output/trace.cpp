@@ -19,6 +19,8 @@ constexpr std::string_view kGpuHeader =
     "Throughput (MB/s),SrcMemKd,DstMemKd,Device,Ctx,GreenCtx,Strm,Name\n";
 constexpr std::string_view kApiHeader =
     "Start (ns),Duration (ns),Name,Result,CorrID,Pid,Tid,T-Pri,Thread Name\n";
+constexpr std::string_view kLibraryHeader =
+    "Start (ns),Duration (ns),Name,Result,Depth,Pid,Tid,Thread Name\n";
 
 // CUpti_ActivityMemoryKind, in Nsight Systems' words.
 constexpr std::array<std::string_view, 8> kMemoryKinds{
@@ -29,7 +31,8 @@ std::string_view memory_kind(std::uint8_t kind) {
 }
 
 // A number that a run gives to its devices and threads stays small; a damaged record must not cost memory.
-constexpr std::uint32_t kMostCached = 1u << 16;
+constexpr std::uint32_t kMostDevices = 1u << 10;
+constexpr std::uint32_t kMostThreads = 1u << 20;
 
 std::string field(std::string_view text) {
   std::string quoted;
@@ -37,12 +40,12 @@ std::string field(std::string_view text) {
   return quoted;
 }
 
-template <typename Make>
-const std::string& cached(std::vector<std::string>& cache, std::uint32_t index, const Make& make) {
-  static const std::string kNothing;
-  if (index >= kMostCached) return kNothing;
+template <typename Value, typename Make>
+const Value& cached(std::vector<Value>& cache, std::uint32_t index, std::uint32_t limit, const Make& make) {
+  static const Value kNothing{};
+  if (index >= limit) return kNothing;
   if (index >= cache.size()) cache.resize(index + 1);
-  if (cache[index].empty()) cache[index] = make();
+  if (cache[index] == Value{}) cache[index] = make();
   return cache[index];
 }
 
@@ -61,10 +64,13 @@ TraceWriter::TraceWriter(Context context, std::uint64_t max_rows)
 
 bool TraceWriter::open(const std::string& folder) {
   // Not by way of a temporary file: what a killed program has traced so far is worth having.
-  if (!gpu_.open(folder + "/cuda_gpu_trace.csv", true) || !api_.open(folder + "/cuda_api_trace.csv", true))
+  if (!gpu_.open(folder + "/cuda_gpu_trace.csv", true) || !api_.open(folder + "/cuda_api_trace.csv", true) ||
+      !library_.open(folder + "/library_trace.csv", true)) {
     return false;
+  }
   gpu_.buffer() += kGpuHeader;
   api_.buffer() += kApiHeader;
+  library_.buffer() += kLibraryHeader;
   return true;
 }
 
@@ -78,23 +84,21 @@ bool TraceWriter::take_row(const OutputFile& file) {
 }
 
 const std::string& TraceWriter::name_text(std::uint32_t name) {
-  return cached(names_, name, [&] { return field(context_.names->name(name)); });
+  return cached(names_, name, context_.names->size(), [&] { return field(context_.names->name(name)); });
 }
 
 const std::string& TraceWriter::device_text(std::uint32_t device) {
-  return cached(devices_, device, [&] {
+  return cached(devices_, device, kMostDevices, [&] {
     const std::string name = context_.device_name ? context_.device_name(device) : std::string();
     return field(name + " (" + std::to_string(device) + ")");
   });
 }
 
-const std::string& TraceWriter::thread_text(std::uint32_t thread) {
-  // Thread id, priority (which we do not read), name.
-  return cached(threads_, thread, [&] {
-    const ThreadInfo info = context_.thread ? context_.thread(thread) : ThreadInfo{};
-    std::string cells;
-    CsvRow(cells).number(info.tid).empty().text(info.name);
-    return cells;
+const ThreadInfo& TraceWriter::thread_info(std::uint32_t thread) {
+  return cached(threads_, thread, kMostThreads, [&] {
+    ThreadInfo info = context_.thread ? context_.thread(thread) : ThreadInfo{};
+    info.name = field(info.name);
+    return info;
   });
 }
 
@@ -136,27 +140,44 @@ void TraceWriter::add(const TransferEvent& event) {
 }
 
 void TraceWriter::add(const CallEvent& event) {
-  if (!take_row(api_)) return;
-  CsvRow row(api_.buffer());
+  const bool library = is_library_function(event.function);
+  if (!library && !is_api_function(event.function)) return;
+  OutputFile& file = library ? library_ : api_;
+  if (!take_row(file)) return;
+  const ThreadInfo& thread = thread_info(event.thread);
+  CsvRow row(file.buffer());
   row.number(since(event.begin, context_.base))
       .number(event.end - event.begin)
       .text(function_name(event.function));
-  row.number(event.status)
-      .number(event.correlation)
-      .number(context_.pid)
-      .raw(thread_text(event.thread))
-      .end();
-  api_.write_if_full();
+  row.number(event.status);
+  if (library) {
+    row.number(library_depth(event.chain));
+  } else {
+    row.number(event.correlation);
+  }
+  row.number(context_.pid).number(thread.tid);
+  if (!library) row.empty();  // the thread's priority
+  row.raw(thread.name).end();
+  file.write_if_full();
 }
 
 bool TraceWriter::flush() {
-  const bool gpu = gpu_.flush();
-  return api_.flush() && gpu;
+  bool good = true;
+  for (OutputFile* file : {&gpu_, &api_, &library_}) good = file->flush() && good;
+  return good;
 }
 
 bool TraceWriter::close() {
-  const bool gpu = gpu_.close();
-  return api_.close() && gpu;
+  bool good = true;
+  for (OutputFile* file : {&gpu_, &api_, &library_}) good = file->close() && good;
+  return good;
+}
+
+std::string TraceWriter::error() const {
+  for (const OutputFile* file : {&gpu_, &api_, &library_}) {
+    if (!file->error().empty()) return file->error();
+  }
+  return {};
 }
 
 }  // namespace inject

@@ -29,11 +29,11 @@ class TraceWriter {
     int pid = 0;
     Nanoseconds base = 0;  ///< RunInfo::base: times in the files count from it
   };
-  static constexpr std::uint64_t kMaxRows = 20'000'000;  // both files together
+  static constexpr std::uint64_t kMaxRows = 20'000'000;  // of all files together
 
   explicit TraceWriter(Context context, std::uint64_t max_rows = kMaxRows);
 
-  /// Creates both files. False: see error().
+  /// Creates the files. False: see error().
   bool open(const std::string& folder);
 
   void add(const KernelEvent& event);
@@ -46,23 +46,24 @@ class TraceWriter {
 
   std::uint64_t rows_left_out() const { return rows_left_out_; }
   /// The first failure; empty if there was none. What comes after it is not written, but counted as left out.
-  std::string error() const { return gpu_.error().empty() ? api_.error() : gpu_.error(); }
+  std::string error() const;
 
  private:
   bool take_row(const OutputFile& file);
   const std::string& name_text(std::uint32_t name);
   const std::string& device_text(std::uint32_t device);
-  const std::string& thread_text(std::uint32_t thread);
+  const ThreadInfo& thread_info(std::uint32_t thread);
 
   Context context_;
   std::uint64_t rows_left_;
   std::uint64_t rows_left_out_ = 0;
   OutputFile gpu_;
   OutputFile api_;
+  OutputFile library_;
   // The quoted texts of names, devices and threads, by their numbers: made once each.
   std::vector<std::string> names_;
   std::vector<std::string> devices_;
-  std::vector<std::string> threads_;
+  std::vector<ThreadInfo> threads_;  // names quoted
 };
 
 }  // namespace inject

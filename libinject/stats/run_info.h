@@ -17,6 +17,8 @@ namespace inject {
 struct ThreadInfo {
   std::uint64_t tid = 0;
   std::string name;
+
+  bool operator==(const ThreadInfo&) const = default;
 };
 
 struct DeviceInfo {

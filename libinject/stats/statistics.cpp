@@ -21,32 +21,20 @@ std::uint64_t duration(Nanoseconds begin, Nanoseconds end) {
   return end > begin ? end - begin : 0;
 }
 
-bool is_library(FunctionId function) {
-  switch (function_group(function)) {
-    case FunctionGroup::kCublas:
-    case FunctionGroup::kCublasLt:
-    case FunctionGroup::kCudnn:
-    case FunctionGroup::kNccl:
-      return true;
-    default:
-      return false;
-  }
-}
-
 /// The library calls of a chain, without what lies between them.
 CallChain library_chain(CallChain chain) {
   CallChain path = 0;
   for (unsigned level = 0; level < chain_depth(chain); ++level) {
-    if (is_library(chain_at(chain, level))) path = chain_push(path, chain_at(chain, level));
+    if (is_library_function(chain_at(chain, level))) path = chain_push(path, chain_at(chain, level));
   }
   return path;
 }
 
 /// The path of library calls that an activity was launched in.
 CallChain library_path(const Attribution& launch) {
-  if (launch.chain == 0 && !is_library(launch.function)) return 0;
+  if (launch.chain == 0 && !is_library_function(launch.function)) return 0;
   const CallChain path = library_chain(launch.chain);
-  return is_library(launch.function) ? chain_push(path, launch.function) : path;
+  return is_library_function(launch.function) ? chain_push(path, launch.function) : path;
 }
 
 /// Counts what `event` stands for into `work`.
@@ -82,6 +70,30 @@ void HostWork::merge(const HostWork& more) {
   submissions += more.submissions;
   ranges += more.ranges;
   clipped_ranges += more.clipped_ranges;
+}
+
+bool is_library_function(FunctionId function) {
+  switch (function_group(function)) {
+    case FunctionGroup::kCublas:
+    case FunctionGroup::kCublasLt:
+    case FunctionGroup::kCudnn:
+    case FunctionGroup::kNccl:
+      return function != kNoFunction;
+    case FunctionGroup::kCudart:
+    case FunctionGroup::kCupti:
+    case FunctionGroup::kDriver:
+      return false;
+  }
+  return false;
+}
+
+unsigned library_depth(CallChain chain) {
+  return chain_depth(library_chain(chain));
+}
+
+bool is_api_function(FunctionId function) {
+  const FunctionGroup group = function_group(function);
+  return group == FunctionGroup::kCudart || group == FunctionGroup::kDriver;
 }
 
 std::string_view operation_name(const TransferEvent& event) {
@@ -163,13 +175,12 @@ void Statistics::add(const CallEvent& event) {
   const std::uint64_t time = duration(event.begin, event.end);
   HostWork& window = t.window_host(event.window);
   if (event.correlation != 0) ++window.submissions;
-  const FunctionGroup group = function_group(event.function);
-  if (is_library(event.function)) {
+  if (is_library_function(event.function)) {
     ++window.library_calls;
     LibraryEntry& row = t.libraries.at(t.library_row(chain_push(library_chain(event.chain), event.function)));
     row.host.add(time);
     if (event.status != 0) ++row.failed;
-  } else if (group == FunctionGroup::kCudart || group == FunctionGroup::kDriver) {
+  } else if (is_api_function(event.function)) {
     ++window.api_calls;
     window.api_time += time;
     t.apis.at(t.api_keys.find_or_add({event.function}), &t.budget).add(time);

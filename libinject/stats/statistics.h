@@ -173,4 +173,11 @@ class Statistics {
 /// `[CUDA memcpy Host-to-Device]`, `[CUDA memset]`, …
 std::string_view operation_name(const TransferEvent& event);
 
+/// Whether calls of this function are rows of library_sum.csv.
+bool is_library_function(FunctionId function);
+/// Number of library calls in a chain.
+unsigned library_depth(CallChain chain);
+/// Whether calls of this function are rows of cuda_api_sum.csv.
+bool is_api_function(FunctionId function);
+
 }  // namespace inject

@@ -1,0 +1,414 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/output/summary.h"
+
+#include <algorithm>
+#include <array>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "libinject/output/csv.h"
+
+namespace inject {
+
+namespace {
+
+constexpr std::size_t kColumns = 120;
+constexpr std::size_t kMostRows = 10;
+
+/// A character and its bytes.
+struct Character {
+  char32_t code = 0;
+  std::size_t size = 1;
+};
+
+/// `text` is valid UTF-8.
+Character character_at(std::string_view text, std::size_t position) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[position + i]); };
+  const unsigned char lead = byte(0);
+  if (lead < 0x80) return {lead, 1};
+  const std::size_t size = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
+  auto code = static_cast<char32_t>(lead & (0xffu >> (size + 1)));
+  for (std::size_t i = 1; i < size; ++i) code = code << 6 | (byte(i) & 0x3fu);
+  return {code, size};
+}
+
+bool is_control(char32_t code) {
+  return code < 0x20 || (code >= 0x7f && code < 0xa0);
+}
+
+/// East Asian wide and emoji blocks, roughly: an upper bound is what counts here.
+std::size_t columns_of(char32_t code) {
+  struct Block {
+    char32_t first;
+    char32_t last;
+  };
+  constexpr std::array<Block, 9> kWide{{{0x1100, 0x115f},
+                                        {0x2e80, 0xa4cf},
+                                        {0xac00, 0xd7a3},
+                                        {0xf900, 0xfaff},
+                                        {0xfe30, 0xfe6f},
+                                        {0xff00, 0xff60},
+                                        {0xffe0, 0xffe6},
+                                        {0x1f300, 0x1faff},
+                                        {0x20000, 0x3fffd}}};
+  for (const Block& block : kWide) {
+    if (code >= block.first && code <= block.last) return 2;
+  }
+  return 1;
+}
+
+std::size_t columns_of(std::string_view text) {
+  std::size_t columns = 0;
+  for (std::size_t i = 0; i < text.size();) {
+    const Character c = character_at(text, i);
+    columns += columns_of(c.code);
+    i += c.size;
+  }
+  return columns;
+}
+
+std::string printable(std::string_view name) {
+  std::string valid;
+  append_utf8(valid, name);
+  std::string result;
+  for (std::size_t i = 0; i < valid.size();) {
+    const Character c = character_at(valid, i);
+    if (is_control(c.code)) {
+      result += '?';
+    } else {
+      result.append(valid, i, c.size);
+    }
+    i += c.size;
+  }
+  return result;
+}
+
+/// The longest beginning of `text` that fits.
+std::string_view beginning(std::string_view text, std::size_t columns) {
+  std::size_t end = 0;
+  while (end < text.size()) {
+    const Character c = character_at(text, end);
+    if (columns_of(c.code) > columns) break;
+    columns -= columns_of(c.code);
+    end += c.size;
+  }
+  return text.substr(0, end);
+}
+
+/// The longest end of `text` that fits.
+std::string_view ending(std::string_view text, std::size_t columns) {
+  std::size_t all = columns_of(text);
+  std::size_t begin = 0;
+  while (all > columns) {
+    const Character c = character_at(text, begin);
+    all -= columns_of(c.code);
+    begin += c.size;
+  }
+  return text.substr(begin);
+}
+
+/// A C++ function's name without its arguments and return type; template arguments stay.
+std::string_view without_signature(std::string_view name) {
+  if (name.empty() || name.back() != ')') return name;
+  // Back from the closing parenthesis to the one that it closes: where the arguments begin.
+  std::size_t depth = 0;
+  std::size_t open = name.size();
+  while (open > 0) {
+    --open;
+    if (name[open] == ')') ++depth;
+    if (name[open] == '(' && --depth == 0) break;
+  }
+  if (depth != 0 || open == 0) return name;
+  name = name.substr(0, open);
+  // The return type, which only templates have, ends at a space outside all brackets.
+  int brackets = 0;
+  std::size_t start = 0;
+  for (std::size_t i = 0; i < name.size(); ++i) {
+    const char c = name[i];
+    if (c == '<' || c == '(' || c == '{' || c == '[') ++brackets;
+    if (c == '>' || c == ')' || c == '}' || c == ']') --brackets;
+    if (c == ' ' && brackets == 0) start = i + 1;
+  }
+  return start < name.size() ? name.substr(start) : name;
+}
+
+std::string with_unit(double value, std::span<const std::string_view> units) {
+  std::size_t unit = 0;
+  while (unit + 1 < units.size() && value >= 999.9995) {
+    value /= 1000;
+    ++unit;
+  }
+  std::string text;
+  // Whole numbers of the smallest unit; otherwise as many decimals as six columns hold.
+  append_decimal(text, value, unit == 0 ? 0 : value < 100 ? 3 : 2);
+  return text.append(units[unit]);
+}
+
+std::string percent_text(double value) {
+  std::string text;
+  append_decimal(text, value, 1);
+  return text + "%";
+}
+
+double ratio(std::uint64_t part, std::uint64_t whole) {
+  return whole == 0 ? 0.0 : 100.0 * static_cast<double>(part) / static_cast<double>(whole);
+}
+
+std::string plural(std::uint64_t count, std::string_view noun) {
+  std::string text = std::to_string(count) + " " + std::string(noun);
+  if (count == 1) return text;
+  // copy, copies; memset, memsets
+  if (text.back() == 'y') {
+    text.pop_back();
+    return text + "ies";
+  }
+  return text + "s";
+}
+
+/// Right-aligned cells, then a name that takes what is left of the line.
+class Table {
+ public:
+  Table(std::string& out, std::vector<std::string_view> titles, std::string_view name_title)
+      : out_(out), titles_(std::move(titles)), name_title_(name_title) {}
+
+  void row(std::vector<std::string> cells, std::string_view name) {
+    rows_.push_back({std::move(cells), name});
+  }
+
+  /// `more` rows were left out.
+  void print(std::size_t more) {
+    if (rows_.empty()) return;
+    std::vector<std::size_t> widths;
+    for (std::size_t i = 0; i < titles_.size(); ++i) {
+      std::size_t width = titles_[i].size();
+      for (const Row& row : rows_) width = std::max(width, row.cells[i].size());
+      widths.push_back(width);
+    }
+    out_ += '\n';
+    std::size_t used = 2;
+    for (std::size_t i = 0; i < titles_.size(); ++i) {
+      cell(titles_[i], widths[i]);
+      used += widths[i] + 2;
+    }
+    out_.append("  ").append(name_title_) += '\n';
+    for (const Row& row : rows_) {
+      for (std::size_t i = 0; i < titles_.size(); ++i) cell(row.cells[i], widths[i]);
+      out_.append("  ").append(shortened(row.name, kColumns - used)) += '\n';
+    }
+    if (more != 0) out_ += "  ... and " + std::to_string(more) + " more\n";
+  }
+
+ private:
+  struct Row {
+    std::vector<std::string> cells;
+    std::string_view name;
+  };
+  void cell(std::string_view text, std::size_t width) {
+    out_.append(2 + width - text.size(), ' ');
+    out_.append(text);
+  }
+
+  std::string& out_;
+  std::vector<std::string_view> titles_;
+  std::string_view name_title_;
+  std::vector<Row> rows_;
+};
+
+std::size_t left_out(std::size_t rows) {
+  return rows > kMostRows ? rows - kMostRows : 0;
+}
+
+void time_table(std::string& out, const std::vector<TimeRow>& rows, std::string_view title) {
+  std::uint64_t total = 0;
+  for (const TimeRow& row : rows) total += row.stats->sum();
+  Table table(out, {"Time(%)", "Time", "Calls", "Avg", "Min", "Max"}, title);
+  for (std::size_t i = 0; i < std::min(rows.size(), kMostRows); ++i) {
+    const SampleStats& stats = *rows[i].stats;
+    table.row({percent_text(ratio(stats.sum(), total)), time_text(static_cast<double>(stats.sum())),
+               std::to_string(stats.count()), time_text(stats.mean()),
+               time_text(static_cast<double>(stats.min())), time_text(static_cast<double>(stats.max()))},
+              rows[i].name);
+  }
+  table.print(left_out(rows.size()));
+}
+
+void library_table(std::string& out, const std::vector<LibraryRow>& rows, std::uint64_t kernel_time) {
+  Table table(out, {"GPU(%)", "GPU time", "Kernels", "Calls", "Host time", "Avg"},
+              "Library call (with the calls inside it)");
+  std::size_t outer = 0;
+  for (const LibraryRow& row : rows) {
+    // The calls inside are in the outer ones' figures.
+    if (row.depth != 0 || row.host.count == 0) continue;
+    if (++outer > kMostRows) continue;
+    table.row({percent_text(ratio(row.inclusive.kernels.sum, kernel_time)),
+               time_text(static_cast<double>(row.inclusive.kernels.sum)),
+               std::to_string(row.inclusive.kernels.count), std::to_string(row.host.count),
+               time_text(static_cast<double>(row.host.sum)), time_text(row.host.mean())},
+              row.path);
+  }
+  table.print(left_out(outer));
+}
+
+void operation_table(std::string& out, const Statistics& statistics) {
+  const std::vector<TimeRow> times = statistics.operation_times();
+  const std::vector<TimeRow> sizes = statistics.operation_sizes();
+  Table table(out, {"Time", "Calls", "Size", "Avg size", "Throughput"}, "Copies and memsets");
+  for (std::size_t i = 0; i < std::min(times.size(), kMostRows); ++i) {
+    const auto size = std::find_if(sizes.begin(), sizes.end(),
+                                   [&](const TimeRow& row) { return row.name == times[i].name; });
+    const auto time = static_cast<double>(times[i].stats->sum());
+    const double bytes = size == sizes.end() ? 0.0 : static_cast<double>(size->stats->sum());
+    const double count = static_cast<double>(times[i].stats->count());
+    table.row({time_text(time), std::to_string(times[i].stats->count()), size_text(bytes),
+               size_text(bytes / count), time > 0 ? size_text(bytes / time * 1e9) + "/s" : "-"},
+              times[i].name);
+  }
+  table.print(left_out(times.size()));
+}
+
+/// One line, cut to the width.
+void line(std::string& out, std::string_view text) {
+  out.append(shortened(text, kColumns)) += '\n';
+}
+
+std::string command_text(const RunInfo& run) {
+  std::string text;
+  for (const std::string& argument : run.command_line) {
+    if (!text.empty()) text += ' ';
+    text += argument;
+    if (text.size() > 4 * kColumns) break;
+  }
+  return text;
+}
+
+std::string windows_text(const RunInfo& run) {
+  std::uint64_t total = 0;
+  std::vector<std::string_view> reasons;
+  bool open = false;
+  for (const WindowInfo& window : run.windows) {
+    if (window.end != 0) {
+      total += window.end - window.start;
+    } else {
+      open = true;
+    }
+    if (reasons.size() < 3 && std::find(reasons.begin(), reasons.end(), window.reason) == reasons.end()) {
+      reasons.push_back(window.reason);
+    }
+  }
+  std::string text = plural(run.windows.size() + run.windows_not_listed, "window");
+  for (std::size_t i = 0; i < reasons.size(); ++i) {
+    text.append(i == 0 ? " (" : ", ").append(reasons[i]);
+  }
+  if (!reasons.empty()) text += ")";
+  text += ", " + time_text(static_cast<double>(total));
+  if (open) text += ", still open";
+  return text;
+}
+
+void device_lines(std::string& out, const Statistics& statistics, const RunInfo& run) {
+  std::uint64_t window_time = 0;
+  for (const WindowInfo& window : run.windows) {
+    if (window.end != 0) window_time += window.end - window.start;
+  }
+  std::vector<std::pair<std::uint32_t, DeviceWork>> devices;
+  for (const WindowDeviceRow& row : statistics.window_devices()) {
+    auto device = std::find_if(devices.begin(), devices.end(),
+                               [&](const auto& entry) { return entry.first == row.device; });
+    if (device == devices.end()) device = devices.insert(devices.end(), {row.device, {}});
+    device->second.merge(row.work);
+  }
+  std::sort(devices.begin(), devices.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  for (const auto& [device, work] : devices) {
+    std::string text = "  GPU ";
+    text += device == kOtherIndex ? "[other]" : std::to_string(device);
+    for (const DeviceInfo& info : run.devices) {
+      if (info.id == device) text += " " + info.name;
+    }
+    text +=
+        ": " + plural(work.kernels.count, "kernel") + " " + time_text(static_cast<double>(work.kernels.sum));
+    if (window_time != 0)
+      text += " (" + percent_text(ratio(work.kernels.sum, window_time)) + " of the windows' time)";
+    text += ", " + plural(work.copies, "copy") + " " + time_text(static_cast<double>(work.copy_time)) + " (" +
+            size_text(static_cast<double>(work.copy_bytes)) + "), " + plural(work.memsets, "memset") + " " +
+            time_text(static_cast<double>(work.memset_time));
+    line(out, text);
+  }
+  if (devices.empty()) line(out, "  no GPU work was launched in a window");
+}
+
+void loss_lines(std::string& out, const Statistics& statistics, const RunInfo& run) {
+  Losses lost = run.losses_outside;
+  for (const WindowInfo& window : run.windows) lost.add(window.losses);
+  struct Loss {
+    std::uint64_t count;
+    std::string_view noun;
+    std::string_view why;
+  };
+  const std::array<Loss, 9> losses{{
+      {lost.host_records, "API call", "the ring was full: raise INJECT_RING"},
+      {lost.range_records, "NVTX range", "the ring was full: raise INJECT_RING"},
+      {lost.activity_records, "GPU record", "CUPTI's buffers were full: raise INJECT_BUFFERS"},
+      {lost.invalid_times, "GPU record", "without usable times"},
+      {lost.missing_records, "launch", "whose GPU record never came"},
+      {statistics.device_total().unattributed, "GPU record", "kept, but whose launch was not seen"},
+      {run.name_overflows, "name", "counted as [other]"},
+      {run.range_overflows, "nested NVTX range", "counted as the range around it"},
+      {run.trace_rows_left_out, "row", "left out of the raw traces"},
+  }};
+  for (const Loss& loss : losses) {
+    if (loss.count == 0) continue;
+    // launch, launches
+    std::string text = plural(loss.count, loss.noun);
+    if (loss.count != 1 && loss.noun == "launch") text = std::to_string(loss.count) + " launches";
+    line(out, "  incomplete: " + text + " " + std::string(loss.why));
+  }
+}
+
+}  // namespace
+
+std::string time_text(double nanoseconds) {
+  constexpr std::array<std::string_view, 4> kUnits{"ns", "us", "ms", "s"};
+  return with_unit(nanoseconds, kUnits);
+}
+
+std::string size_text(double bytes) {
+  constexpr std::array<std::string_view, 5> kUnits{"B", "kB", "MB", "GB", "TB"};
+  return with_unit(bytes, kUnits);
+}
+
+std::string shortened(std::string_view name, std::size_t columns) {
+  std::string text = printable(name);
+  if (columns_of(text) <= columns) return text;
+  text = std::string(without_signature(text));
+  if (columns_of(text) <= columns) return text;
+  constexpr std::string_view kGap = "...";
+  if (columns <= kGap.size()) return std::string(beginning(text, columns));
+  const std::size_t room = columns - kGap.size();
+  std::string result(beginning(text, room - room / 3));
+  return result.append(kGap).append(ending(text, room / 3));
+}
+
+std::string summary_text(const Statistics& statistics, const RunInfo& run, std::string_view folder) {
+  std::string out;
+  std::string title =
+      "libinject: " + windows_text(run) + "; process " + std::to_string(run.pid) + " on " + run.host;
+  if (!run.rank.empty()) title += ", rank " + run.rank;
+  line(out, title);
+  line(out, "  " + command_text(run));
+  device_lines(out, statistics, run);
+  loss_lines(out, statistics, run);
+  time_table(out, statistics.kernels(), "Kernel");
+  library_table(out, statistics.library_calls(), statistics.device_total().kernels.sum);
+  operation_table(out, statistics);
+  time_table(out, statistics.api_calls(), "API call");
+  out += '\n';
+  // Never shortened: it is there to be copied.
+  out += "  tables: ";
+  append_utf8(out, folder);
+  out += '\n';
+  return out;
+}
+
+}  // namespace inject
