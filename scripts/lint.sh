@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+#
+# usage: scripts/lint.sh format            every C++ and CUDA source is as clang-format 14 writes it
+#        scripts/lint.sh tidy BUILD_DIR    clang-tidy over libinject, with the checks of .clang-tidy
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+case "${1:-}" in
+  format)
+    find libinject include tests examples \( -name '*.h' -o -name '*.cpp' -o -name '*.cu' \) -print0 |
+      xargs -0 clang-format --dry-run --Werror -ferror-limit=1
+    ;;
+  tidy)
+    python3 - "$2" <<'EOF' | xargs -P "$(nproc)" -n 1 clang-tidy --quiet -p "$2" 2> >(grep -v 'warnings generated' >&2 || true)
+import json, pathlib, sys
+root = pathlib.Path.cwd()
+files = {pathlib.Path(entry["file"]) for entry in json.load(open(f"{sys.argv[1]}/compile_commands.json"))}
+ours = [file for file in files if (root / "libinject") in file.parents]
+print(*sorted(ours, key=lambda file: -file.stat().st_size), sep="\n")
+EOF
+    ;;
+  *)
+    sed -n '5,6s/^# //p' "$0" >&2
+    exit 2
+    ;;
+esac
