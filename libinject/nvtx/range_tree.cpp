@@ -22,15 +22,19 @@ RangeTree::RangeTree(std::uint32_t max_nodes) noexcept : max_nodes_(max_nodes) {
   slot_mask_ = slots - 1;
 }
 
-RangeTree::~RangeTree() { unmap_memory(slots_, mapped_); }
+RangeTree::~RangeTree() {
+  unmap_memory(slots_, mapped_);
+}
 
-std::uint32_t RangeTree::child(std::uint32_t parent, std::uint32_t name, RangeStyle style) noexcept {
+std::uint32_t RangeTree::child(std::uint32_t parent, std::uint32_t name, std::uint32_t domain,
+                               RangeStyle style) noexcept {
   if (max_nodes_ == 0) {
     overflows_.fetch_add(1, std::memory_order_relaxed);
     return parent;
   }
   const std::uint64_t hash =
-      hash_mix((static_cast<std::uint64_t>(parent) << 32 | name) * 2u + static_cast<std::uint64_t>(style));
+      hash_mix((static_cast<std::uint64_t>(parent) << 32 | name) * kHashSeed ^
+               (static_cast<std::uint64_t>(domain) * 2u + static_cast<std::uint64_t>(style)));
   std::uint32_t fresh = 0;
   for (std::uint32_t probe = 0, slot = static_cast<std::uint32_t>(hash) & slot_mask_; probe <= slot_mask_;
        ++probe, slot = (slot + 1) & slot_mask_) {
@@ -43,18 +47,42 @@ std::uint32_t RangeTree::child(std::uint32_t parent, std::uint32_t name, RangeSt
           overflows_.fetch_add(1, std::memory_order_relaxed);
           return parent;
         }
-        nodes_[id] = Node{parent, name, style};
+        nodes_[id] = Node{parent, name, domain, style};
         fresh = id;
       }
-      if (slots_[slot].compare_exchange_strong(value, fresh, std::memory_order_acq_rel, std::memory_order_acquire)) {
+      if (slots_[slot].compare_exchange_strong(value, fresh, std::memory_order_acq_rel,
+                                               std::memory_order_acquire)) {
         return fresh;
       }
     }
     const Node& node = nodes_[value];
-    if (node.parent == parent && node.name == name && node.style == style) return value;
+    if (node.parent == parent && node.name == name && node.domain == domain && node.style == style)
+      return value;
   }
   overflows_.fetch_add(1, std::memory_order_relaxed);
   return parent;
+}
+
+std::uint32_t RangeTree::without(std::uint32_t node, std::uint32_t& name, std::uint32_t domain,
+                                 RangeStyle style, bool any_name) noexcept {
+  constexpr unsigned kDeepest = 64;  // ranges of other domains or styles opened later than the one that goes
+  std::uint32_t above[kDeepest];
+  unsigned count = 0;
+  for (std::uint32_t at = node; at != 0; at = nodes_[at].parent) {
+    const Node& here = nodes_[at];
+    if (here.domain == domain && here.style == style && (any_name || here.name == name)) {
+      name = here.name;
+      std::uint32_t result = here.parent;
+      while (count-- > 0) {
+        const Node& again = nodes_[above[count]];
+        result = child(result, again.name, again.domain, again.style);
+      }
+      return result;
+    }
+    if (count == kDeepest) return node;
+    above[count++] = at;
+  }
+  return node;
 }
 
 RangeTree::Node RangeTree::node(std::uint32_t id) const noexcept {

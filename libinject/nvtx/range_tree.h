@@ -10,14 +10,16 @@ namespace inject {
 
 enum class RangeStyle : std::uint8_t { kPushPop = 0, kStartEnd = 1 };
 
-/// Every distinct path of nested NVTX ranges that any thread has opened, as a tree: a node is (parent, name, style)
-/// and its id stands for "these ranges are open, in this order". Lock-free to enter and to read; bounded, reserved but
-/// untouched memory. Node 0 is "no range". A path that no longer fits becomes its parent (counted).
+/// Every distinct path of nested NVTX ranges that any thread has opened, as a tree: a node is (parent, name,
+/// domain, style) and its id stands for "these ranges are open, in this order". Lock-free to enter and to
+/// read; bounded, reserved but untouched memory. Node 0 is "no range". A path that no longer fits becomes its
+/// parent (counted).
 class RangeTree {
  public:
   struct Node {
     std::uint32_t parent = 0;
-    std::uint32_t name = 0;  ///< NameTable id of "name" or "domain:name" as Nsight Systems writes it
+    std::uint32_t name = 0;    ///< NameTable id of "message" or "domain:message"
+    std::uint32_t domain = 0;  ///< NameTable id of the domain's name, 0 for the default domain
     RangeStyle style = RangeStyle::kPushPop;
   };
 
@@ -26,8 +28,13 @@ class RangeTree {
   RangeTree(const RangeTree&) = delete;
   RangeTree& operator=(const RangeTree&) = delete;
 
-  /// The node of `name` inside `parent`, entered if new.
-  std::uint32_t child(std::uint32_t parent, std::uint32_t name, RangeStyle style) noexcept;
+  /// The node of a range inside `parent`, entered if new.
+  std::uint32_t child(std::uint32_t parent, std::uint32_t name, std::uint32_t domain,
+                      RangeStyle style) noexcept;
+  /// The path of `node` without its innermost range of that name, domain and style; `node` if there is none.
+  /// With `any_name` the innermost range of that domain and style goes, and `name` receives its name.
+  std::uint32_t without(std::uint32_t node, std::uint32_t& name, std::uint32_t domain, RangeStyle style,
+                        bool any_name) noexcept;
   Node node(std::uint32_t id) const noexcept;
   std::uint64_t overflows() const noexcept { return overflows_.load(std::memory_order_relaxed); }
 

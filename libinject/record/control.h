@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
+//
+// The few words that the window controller writes and that hooks and callbacks read. Constant-initialised:
+// hooks run before our static initialisers do.
 #pragma once
 
 #include <atomic>
@@ -10,11 +13,34 @@ namespace inject {
 /// What hooks have to do beyond forwarding. Every hook reads control_word first; 0 means: forward at once.
 enum ControlBits : std::uint32_t {
   kControlRecord = 1u << 0,  ///< a window is open: record calls
-  kControlCount = 1u << 1,   ///< a trigger counts launches
-  kControlGate = 1u << 2,    ///< CUPTI is being attached or detached: hold new launches for a moment
+  kControlGate = 1u << 1,    ///< CUPTI is being attached or detached: hold new launches for a moment
 };
 
-/// Constant-initialised: hooks run before our static initialisers do. Written by the window controller alone.
 extern std::atomic<std::uint32_t> control_word;
+
+/// The window that is open now, 0 if none. A call belongs to the window that it reads here as it begins.
+extern std::atomic<std::uint32_t> current_window;
+
+/// Counts CUPTI attachments, so that correlation ids of different attachments are told apart.
+extern std::atomic<std::uint16_t> current_generation;
+
+/// Bit per FunctionGroup (hooks/functions.h) whose hooks record: INJECT_HOOKS.
+extern std::atomic<std::uint32_t> recorded_groups;
+
+/// Runtime calls that submitted no device work are recorded too (INJECT_API is not `off`).
+extern std::atomic<bool> record_plain_calls;
+
+/// `launch:START+COUNT`, decided launch by launch in the launch callback: exact whatever the number of
+/// threads. Launch n belongs to the window if begin <= n < end.
+struct LaunchTrigger {
+  std::atomic<bool> counting{false};
+  std::atomic<std::uint64_t> count{0};
+  std::atomic<std::uint64_t> begin{0};
+  std::atomic<std::uint64_t> end{0};
+  std::atomic<std::uint32_t> window{0};
+  std::atomic<std::uint64_t> opened_at{0};  ///< time of the window's first launch, 0 before it
+  std::atomic<std::uint64_t> closed_at{0};  ///< time of the first launch after the window's last
+};
+extern LaunchTrigger launch_trigger;
 
 }  // namespace inject

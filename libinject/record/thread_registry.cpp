@@ -16,8 +16,6 @@
 
 namespace inject {
 
-constinit std::atomic<std::uint32_t> control_word{0};
-
 namespace {
 
 constinit std::atomic<ThreadRegistry*> published_registry{nullptr};
@@ -28,6 +26,8 @@ thread_local constinit bool this_thread_ignored = false;
 
 }  // namespace
 
+constinit std::atomic<BlockPool*> ThreadRegistry::published_pool{nullptr};
+
 ThreadRegistry::ThreadRegistry(BlockPool& pool) noexcept : pool_(pool) {
   states_ = static_cast<ThreadState*>(map_memory(kMostAtOnce * sizeof(ThreadState)));
   identities_ = static_cast<Identity*>(map_memory(kMostEver * sizeof(Identity)));
@@ -35,21 +35,29 @@ ThreadRegistry::ThreadRegistry(BlockPool& pool) noexcept : pool_(pool) {
 }
 
 void ThreadRegistry::publish(ThreadRegistry* registry) noexcept {
+  published_pool.store(registry == nullptr ? nullptr : &registry->pool_, std::memory_order_release);
   published_registry.store(registry, std::memory_order_release);
 }
 
-ThreadState* ThreadRegistry::current_if_any() noexcept { return this_thread_state; }
+ThreadState* ThreadRegistry::current_if_any() noexcept {
+  return this_thread_state;
+}
 
 ThreadState* ThreadRegistry::current() noexcept {
-  if (this_thread_state != nullptr) [[likely]] return this_thread_state;
+  if (this_thread_state != nullptr) [[likely]]
+    return this_thread_state;
   if (this_thread_ignored) return nullptr;
   ThreadRegistry* registry = published_registry.load(std::memory_order_acquire);
   return registry == nullptr ? nullptr : registry->acquire();
 }
 
-void ThreadRegistry::ignore_this_thread() noexcept { this_thread_ignored = true; }
+void ThreadRegistry::ignore_this_thread() noexcept {
+  this_thread_ignored = true;
+}
 
-bool ThreadRegistry::this_thread_is_ignored() noexcept { return this_thread_ignored; }
+bool ThreadRegistry::this_thread_is_ignored() noexcept {
+  return this_thread_ignored;
+}
 
 ThreadState* ThreadRegistry::acquire() noexcept {
   if (!usable_) return nullptr;
@@ -69,8 +77,8 @@ ThreadState* ThreadRegistry::acquire() noexcept {
     Identity& identity = identities_[state.index];
     prctl(PR_GET_NAME, identity.name);
     identity.tid.store(static_cast<pid_t>(syscall(SYS_gettid)), std::memory_order_release);
-    // A value for the key is what makes on_thread_exit run; if there is no memory for it the thread's state stays
-    // taken after the thread has gone, which only costs its room.
+    // A value for the key is what makes on_thread_exit run; if there is no memory for it the thread's state
+    // stays taken after the thread has gone, which only costs its room.
     pthread_setspecific(key_, &state);
     state.life.store(kLive, std::memory_order_release);
     std::uint32_t high = high_water_.load(std::memory_order_relaxed);
@@ -104,7 +112,8 @@ std::uint32_t ThreadRegistry::threads_seen() const noexcept {
 }
 
 pid_t ThreadRegistry::tid(std::uint32_t index) const noexcept {
-  return index < kMostEver && identities_ != nullptr ? identities_[index].tid.load(std::memory_order_acquire) : 0;
+  return index < kMostEver && identities_ != nullptr ? identities_[index].tid.load(std::memory_order_acquire)
+                                                     : 0;
 }
 
 std::string ThreadRegistry::thread_name(std::uint32_t index) const {

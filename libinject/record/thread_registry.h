@@ -16,16 +16,17 @@ namespace inject {
 
 class CallFrame;
 
-/// What one thread of the program carries while it is observed. Only its own thread touches it, but for `queue`'s
-/// consumer side and `life`.
+/// What one thread of the program carries while it is observed. Only its own thread touches it, but for
+/// `queue`'s consumer side and `life`.
 struct alignas(64) ThreadState {
   CallFrame* innermost = nullptr;  ///< hooked call in progress
   std::uint32_t index = 0;         ///< into the run's thread list; 0 is never given
   std::uint32_t calls = 0;         ///< numbers the thread's calls
   std::uint32_t range = 0;         ///< NVTX ranges open now, as a node of the range tree
-  std::uint32_t graph_nodes = 0;   ///< graph nodes created on this thread: grows inside a launch that is captured
+  std::uint32_t graph_nodes =
+      0;  ///< graph nodes created on this thread: grows inside a launch that is captured
   std::uint32_t graph_nodes_at_enter = 0;
-  std::uint32_t launch_window = 0;  ///< window of the driver launch in progress
+  std::uint32_t launch_window = 0;             ///< window of the driver launch in progress
   std::atomic<std::uint32_t> ended_ranges{0};  ///< start/end ranges of this thread that another thread ended
   std::atomic<std::uint32_t> life{0};          ///< free, live, dead
   RecordQueue queue;
@@ -39,8 +40,8 @@ struct alignas(64) ThreadState {
   }
 };
 
-/// Finds and keeps the state of every thread that makes a recorded call. Bounded: 4,096 threads at once and 65,536
-/// over the run; beyond that a thread's calls are not recorded (counted in refused()).
+/// Finds and keeps the state of every thread that makes a recorded call. Bounded: 4,096 threads at once and
+/// 65,536 over the run; beyond that a thread's calls are not recorded (counted in refused()).
 class ThreadRegistry {
  public:
   static constexpr std::uint32_t kMostAtOnce = 4096;
@@ -48,8 +49,8 @@ class ThreadRegistry {
 
   explicit ThreadRegistry(BlockPool& pool) noexcept;
 
-  /// This thread's state, made on its first call; nullptr in our own threads, where there is no registry yet, after a
-  /// fork, or when the registry is full.
+  /// This thread's state, made on its first call; nullptr in our own threads, where there is no registry yet,
+  /// after a fork, or when the registry is full.
   static ThreadState* current() noexcept;
   static ThreadState* current_if_any() noexcept;
 
@@ -60,7 +61,13 @@ class ThreadRegistry {
   /// Makes `registry` the one that current() uses; nullptr switches recording off for good (a forked child).
   static void publish(ThreadRegistry* registry) noexcept;
 
-  BlockPool& pool() noexcept { return pool_; }
+  /// Publishes a record of the calling thread; counts it where there is no room.
+  template <typename Record>
+  static void push(ThreadState& thread, const Record& record) noexcept {
+    if (BlockPool* pool = published_pool.load(std::memory_order_acquire); pool != nullptr) {
+      thread.queue.push(*pool, record, thread.index);
+    }
+  }
 
   /// Drain thread: every record published since the last call, per thread in order. Recycles dead threads.
   template <typename Use>  // Use(std::uint32_t thread, const Slot&)
@@ -93,6 +100,8 @@ class ThreadRegistry {
   ThreadState* acquire() noexcept;
   void recycle(ThreadState& state) noexcept;
   static void on_thread_exit(void* state) noexcept;
+
+  static std::atomic<BlockPool*> published_pool;
 
   BlockPool& pool_;
   ThreadState* states_ = nullptr;

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include "libinject/config/options.h"
+#include "libinject/nvtx/range_tree.h"
+#include "libinject/record/block_pool.h"
+#include "libinject/record/name_table.h"
+#include "libinject/record/thread_registry.h"
+
+namespace inject {
+
+/// What has to be there before anything can be recorded: made on the first NVTX range or at CUDA's
+/// initialisation, whichever comes first, and never freed (hooks may run until the process is gone). Memory
+/// only: no thread, no file, no message.
+struct Core {
+  ParseResult configuration;
+  NameTable names;    ///< NVTX messages, demangled kernel names
+  NameTable mangled;  ///< kernel names as the driver has them
+  RangeTree ranges;
+  BlockPool ring;
+  ThreadRegistry threads;
+
+  /// The one Core, made if there is none yet; nullptr when memory is short.
+  static Core* get() noexcept;
+  /// The one Core if it has been made.
+  static Core* get_if_any() noexcept;
+
+ private:
+  explicit Core(ParseResult parsed);
+};
+
+}  // namespace inject

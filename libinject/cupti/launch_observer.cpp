@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/cupti/launch_observer.h"
+
+#include <cstring>
+
+#include "libinject/hooks/frame.h"
+#include "libinject/hooks/functions.h"
+#include "libinject/nvtx/injection.h"
+#include "libinject/record/clock.h"
+#include "libinject/record/control.h"
+#include "libinject/record/thread_registry.h"
+
+namespace inject {
+
+namespace {
+
+// In CUPTI's slot: the call's id has gone to the hooked call around it.
+constexpr std::uint64_t kGivenAway = 1;
+
+bool starts_with(const char* text, const char* prefix) noexcept {
+  return std::strncmp(text, prefix, std::strlen(prefix)) == 0;
+}
+
+// The window of a kernel launch: by its number where the trigger counts launches, else the one that is open.
+std::uint32_t window_of_launch() noexcept {
+  LaunchTrigger& trigger = launch_trigger;
+  if (!trigger.counting.load(std::memory_order_acquire))
+    return current_window.load(std::memory_order_acquire);
+  const std::uint64_t number = trigger.count.fetch_add(1, std::memory_order_acq_rel);
+  const std::uint32_t window = trigger.window.load(std::memory_order_acquire);
+  const std::uint64_t begin = trigger.begin.load(std::memory_order_acquire);
+  const std::uint64_t end = trigger.end.load(std::memory_order_acquire);
+  if (window == 0 || number < begin || number >= end) {
+    if (window != 0 && number == end) {
+      control_word.fetch_and(~static_cast<std::uint32_t>(kControlRecord), std::memory_order_release);
+      current_window.store(0, std::memory_order_release);
+      trigger.closed_at.store(now(), std::memory_order_release);
+    }
+    return 0;
+  }
+  if (number == begin) {
+    trigger.opened_at.store(now(), std::memory_order_release);
+    current_window.store(window, std::memory_order_release);
+    control_word.fetch_or(kControlRecord, std::memory_order_release);
+  }
+  return window;
+}
+
+CallChain chain_inside(const CallFrame* frame, CallChain around, FunctionId function) noexcept {
+  return frame == nullptr ? 0 : chain_push(around, function);
+}
+
+}  // namespace
+
+DriverCall classify_driver_call(const char* name) noexcept {
+  if (name == nullptr) return DriverCall::kOther;
+  if (starts_with(name, "cuLaunchHostFunc")) return DriverCall::kOther;
+  if (starts_with(name, "cuLaunch")) return DriverCall::kLaunch;
+  if (starts_with(name, "cuGraphLaunch")) return DriverCall::kGraphLaunch;
+  if (starts_with(name, "cuMemcpy")) return DriverCall::kCopy;
+  if (starts_with(name, "cuMemset")) return DriverCall::kMemset;
+  return DriverCall::kOther;
+}
+
+void LaunchObserver::enter(DriverCall call, std::uint32_t, std::uint32_t correlation, std::uint64_t stream,
+                           std::uint64_t* carried) noexcept {
+  *carried = 0;
+  ThreadState* thread = ThreadRegistry::current();
+  if (thread == nullptr) return;
+  const bool kernel = call == DriverCall::kLaunch || call == DriverCall::kGraphLaunch;
+  const std::uint32_t window = kernel ? window_of_launch() : current_window.load(std::memory_order_acquire);
+  thread->launch_window = window;
+  thread->graph_nodes_at_enter = thread->graph_nodes;
+  CallFrame* frame = thread->innermost;
+  if (frame != nullptr && frame->correlation_ == 0 &&
+      function_group(frame->function_) == FunctionGroup::kCudart) {
+    frame->correlation_ = correlation;
+    frame->generation_ = current_generation.load(std::memory_order_relaxed);
+    frame->stream_ = stream;
+    // The hooked call began before the launch did: where the window opened in between, the launch decides.
+    frame->window_ = window;
+    *carried = kGivenAway;
+    return;
+  }
+  *carried = now();
+}
+
+void LaunchObserver::leave(DriverCall, std::uint32_t cbid, std::uint32_t correlation, std::uint64_t stream,
+                           int status, const std::uint64_t* carried) noexcept {
+  ThreadState* thread = ThreadRegistry::current_if_any();
+  if (thread == nullptr || *carried == 0) return;
+  CallFrame* frame = thread->innermost;
+  const bool captured = thread->graph_nodes != thread->graph_nodes_at_enter;
+  if (*carried == kGivenAway) {
+    if (frame != nullptr && captured) frame->flags_ |= kCallCaptured;
+    return;
+  }
+  CallRecord record;
+  record.begin = *carried;
+  record.end = now();
+  record.function = static_cast<FunctionId>(kDriverFunction | cbid);
+  record.correlation = correlation;
+  record.chain = frame == nullptr ? 0 : chain_inside(frame, frame->chain_, frame->function_);
+  record.stream = stream;
+  if (frame != nullptr) record.owner = frame->owner_;
+  if (record.owner == 0 && frame != nullptr && function_group(frame->function_) != FunctionGroup::kCudart) {
+    record.owner = frame->call_;
+  }
+  record.call = ++thread->calls;
+  record.range = nvtx_current(*thread);
+  record.window = thread->launch_window;
+  record.status = static_cast<std::int16_t>(status);
+  record.generation = current_generation.load(std::memory_order_relaxed);
+  if (captured) record.flags |= kCallCaptured;
+  ThreadRegistry::push(*thread, record);
+}
+
+void LaunchObserver::enter_plain(std::uint64_t* carried) noexcept {
+  *carried = 0;
+  if (current_window.load(std::memory_order_acquire) == 0 || ThreadRegistry::current() == nullptr) return;
+  *carried = now();
+}
+
+void LaunchObserver::leave_plain(std::uint32_t cbid, std::uint32_t, int status,
+                                 const std::uint64_t* carried) noexcept {
+  ThreadState* thread = ThreadRegistry::current_if_any();
+  const std::uint32_t window = current_window.load(std::memory_order_acquire);
+  if (thread == nullptr || *carried == 0 || window == 0) return;
+  const CallFrame* frame = thread->innermost;
+  CallRecord record;
+  record.begin = *carried;
+  record.end = now();
+  record.function = static_cast<FunctionId>(kDriverFunction | cbid);
+  record.chain = frame == nullptr ? 0 : chain_inside(frame, frame->chain_, frame->function_);
+  record.call = ++thread->calls;
+  record.range = nvtx_current(*thread);
+  record.window = window;
+  record.status = static_cast<std::int16_t>(status);
+  ThreadRegistry::push(*thread, record);
+}
+
+void LaunchObserver::graph_node_created() noexcept {
+  ThreadState* thread = ThreadRegistry::current_if_any();
+  if (thread != nullptr) ++thread->graph_nodes;
+}
+
+}  // namespace inject

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <cstdint>
+
+#include "libinject/record/records.h"
+
+namespace inject {
+
+/// What a driver function does, as far as attribution is concerned.
+enum class DriverCall : std::uint8_t { kOther, kLaunch, kGraphLaunch, kCopy, kMemset };
+
+/// From the driver function's name as CUPTI gives it ("cuLaunchKernelEx_ptsz", "cuMemcpyHtoDAsync_v2").
+DriverCall classify_driver_call(const char* name) noexcept;
+
+/// The launching side of attribution: called on the program's threads by the driver callbacks, around every
+/// launch, copy and memset, with the correlation id that the device's record will carry. Gives the id to the
+/// hooked runtime call around it, or publishes a record of its own where the caller brought its own runtime
+/// (cuBLAS, cuDNN, NCCL, JAX, static cudart, the driver API).
+class LaunchObserver {
+ public:
+  /// `carried` is CUPTI's 64-bit slot from enter to leave of the same call.
+  static void enter(DriverCall call, std::uint32_t cbid, std::uint32_t correlation, std::uint64_t stream,
+                    std::uint64_t* carried) noexcept;
+  static void leave(DriverCall call, std::uint32_t cbid, std::uint32_t correlation, std::uint64_t stream,
+                    int status, const std::uint64_t* carried) noexcept;
+
+  /// A driver function that submits nothing (INJECT_API=full).
+  static void enter_plain(std::uint64_t* carried) noexcept;
+  static void leave_plain(std::uint32_t cbid, std::uint32_t correlation, int status,
+                          const std::uint64_t* carried) noexcept;
+
+  /// A graph node came into being on this thread: the launch around it, if any, is being captured.
+  static void graph_node_created() noexcept;
+};
+
+}  // namespace inject

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/cupti/tracer.h"
+
+#include <cuda.h>
+
+#include <array>
+#include <cstring>
+
+#include "libinject/cupti/launch_observer.h"
+#include "libinject/hooks/functions.h"
+#include "libinject/record/clock.h"
+#include "libinject/record/control.h"
+#include "libinject/record/thread_registry.h"
+
+namespace inject {
+
+namespace {
+
+constexpr std::array kActivityKinds = {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY,
+                                       CUPTI_ACTIVITY_KIND_MEMCPY2, CUPTI_ACTIVITY_KIND_MEMSET};
+
+// What each driver callback id stands for, filled from CUPTI's own names when it is first attached: one
+// binary serves driver versions that number functions which its headers don't know.
+constexpr std::uint32_t kMostDriverFunctions = 2048;
+constinit std::array<DriverCall, kMostDriverFunctions> driver_calls{};
+
+// Where a launch's parameters keep its stream: 0 unknown.
+enum class StreamAt : std::uint8_t { kUnknown, kLaunchKernel, kLaunchKernelEx, kGraphLaunch };
+constinit std::array<StreamAt, kMostDriverFunctions> stream_at{};
+
+constinit std::atomic<ActivityBuffers*> active_buffers{nullptr};
+constinit std::atomic<std::uint64_t> dropped{0};
+constinit Tracer::Events profiler_events{nullptr, nullptr};
+constinit std::atomic<bool> fatal{false};
+constinit std::atomic<decltype(&::cuptiActivityGetNumDroppedRecords)> get_dropped{nullptr};
+
+std::uint64_t timestamp() {
+  return now();
+}
+
+StreamAt stream_position(const char* name) noexcept {
+  if (std::strncmp(name, "cuLaunchKernelEx", 16) == 0) return StreamAt::kLaunchKernelEx;
+  if (std::strncmp(name, "cuLaunchKernel", 14) == 0) return StreamAt::kLaunchKernel;
+  if (std::strncmp(name, "cuLaunchCooperativeKernel", 25) == 0 &&
+      std::strstr(name, "MultiDevice") == nullptr) {
+    return StreamAt::kLaunchKernel;  // the same leading parameters
+  }
+  if (std::strncmp(name, "cuGraphLaunch", 13) == 0) return StreamAt::kGraphLaunch;
+  return StreamAt::kUnknown;
+}
+
+std::uint64_t stream_of(CUpti_CallbackId cbid, const void* parameters) noexcept {
+  if (parameters == nullptr) return 0;
+  switch (stream_at[cbid]) {
+    case StreamAt::kLaunchKernel:
+      return reinterpret_cast<std::uint64_t>(static_cast<const cuLaunchKernel_params*>(parameters)->hStream);
+    case StreamAt::kLaunchKernelEx: {
+      const auto* config = static_cast<const cuLaunchKernelEx_params*>(parameters)->config;
+      return config == nullptr ? 0 : reinterpret_cast<std::uint64_t>(config->hStream);
+    }
+    case StreamAt::kGraphLaunch:
+      return reinterpret_cast<std::uint64_t>(static_cast<const cuGraphLaunch_params*>(parameters)->hStream);
+    case StreamAt::kUnknown:
+      break;
+  }
+  return 0;
+}
+
+void on_driver_call(CUpti_CallbackId cbid, const CUpti_CallbackData& data) noexcept {
+  if (cbid >= kMostDriverFunctions) return;
+  const DriverCall call = driver_calls[cbid];
+  const bool enter = data.callbackSite == CUPTI_API_ENTER;
+  if (call == DriverCall::kOther) {
+    if (cbid == CUPTI_DRIVER_TRACE_CBID_cuProfilerStart || cbid == CUPTI_DRIVER_TRACE_CBID_cuProfilerStop) {
+      // Seen twice, nested, for one call: edges count, not calls. Opened on the way out, closed on the way
+      // in.
+      if (!enter && cbid == CUPTI_DRIVER_TRACE_CBID_cuProfilerStart) profiler_events.profiler_start();
+      if (enter && cbid == CUPTI_DRIVER_TRACE_CBID_cuProfilerStop) profiler_events.profiler_stop();
+      return;
+    }
+    const int status = enter || data.functionReturnValue == nullptr
+                           ? 0
+                           : *static_cast<const CUresult*>(data.functionReturnValue);
+    if (enter) {
+      LaunchObserver::enter_plain(data.correlationData);
+    } else {
+      LaunchObserver::leave_plain(cbid, data.correlationId, status, data.correlationData);
+    }
+    return;
+  }
+  if (enter) {
+    LaunchObserver::enter(call, cbid, data.correlationId, stream_of(cbid, data.functionParams),
+                          data.correlationData);
+  } else {
+    const int status =
+        data.functionReturnValue == nullptr ? 0 : *static_cast<const CUresult*>(data.functionReturnValue);
+    LaunchObserver::leave(call, cbid, data.correlationId, stream_of(cbid, data.functionParams), status,
+                          data.correlationData);
+  }
+}
+
+// Nothing below us may throw, and nothing does: the callbacks are plain stores into memory that is already
+// there.
+void CUPTIAPI on_callback(void*, CUpti_CallbackDomain domain, CUpti_CallbackId cbid, const void* data) {
+  switch (domain) {
+    case CUPTI_CB_DOMAIN_DRIVER_API:
+      on_driver_call(cbid, *static_cast<const CUpti_CallbackData*>(data));
+      break;
+    case CUPTI_CB_DOMAIN_RESOURCE:
+      if (cbid == CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED) LaunchObserver::graph_node_created();
+      break;
+    case CUPTI_CB_DOMAIN_STATE:
+      if (cbid == CUPTI_CBID_STATE_FATAL_ERROR) fatal.store(true, std::memory_order_release);
+      break;
+    default:
+      break;
+  }
+}
+
+void CUPTIAPI on_buffer_requested(std::uint8_t** buffer, std::size_t* size, std::size_t* most_records) {
+  ActivityBuffers* buffers = active_buffers.load(std::memory_order_acquire);
+  *buffer = buffers == nullptr ? nullptr : buffers->take(current_generation.load(std::memory_order_relaxed));
+  *size = *buffer == nullptr ? 0 : buffers->buffer_bytes();
+  *most_records = 0;
+}
+
+void CUPTIAPI on_buffer_completed(CUcontext context, std::uint32_t stream, std::uint8_t* buffer, std::size_t,
+                                  std::size_t valid) {
+  std::size_t lost = 0;
+  if (auto* ask = get_dropped.load(std::memory_order_acquire);
+      ask != nullptr && ask(context, stream, &lost) == CUPTI_SUCCESS) {
+    dropped.fetch_add(lost, std::memory_order_relaxed);
+  }
+  if (ActivityBuffers* buffers = active_buffers.load(std::memory_order_acquire); buffers != nullptr) {
+    buffers->complete(buffer, valid);
+  }
+}
+
+}  // namespace
+
+Tracer::Tracer(ActivityBuffers& buffers, Events events) noexcept : buffers_(buffers) {
+  profiler_events = events;
+}
+
+std::uint64_t Tracer::dropped_records() noexcept {
+  return dropped.load(std::memory_order_relaxed);
+}
+bool Tracer::failed() noexcept {
+  return fatal.load(std::memory_order_acquire);
+}
+
+bool Tracer::attach(std::string& error) {
+  if (!loaded_) {
+    if (!load_cupti(api_, error)) return false;
+    loaded_ = true;
+    get_dropped.store(api_.ActivityGetNumDroppedRecords, std::memory_order_release);
+    for (std::uint32_t cbid = 1; cbid < kMostDriverFunctions; ++cbid) {
+      const char* name = nullptr;
+      if (api_.GetCallbackName(CUPTI_CB_DOMAIN_DRIVER_API, cbid, &name) != CUPTI_SUCCESS || name == nullptr)
+        continue;
+      driver_calls[cbid] = classify_driver_call(name);
+      stream_at[cbid] = stream_position(name);
+      set_driver_function_name(static_cast<FunctionId>(kDriverFunction | cbid), name);
+    }
+  }
+  const CUptiResult result = api_.Subscribe(&subscriber_, &on_callback, nullptr);
+  if (result != CUPTI_SUCCESS) {
+    error = result == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED
+                ? "another profiler is attached to this process (" + api_.describe(result) + ")"
+                : "cuptiSubscribe failed: " + api_.describe(result);
+    subscriber_ = nullptr;
+    return false;
+  }
+  current_generation.fetch_add(1, std::memory_order_release);
+  active_buffers.store(&buffers_, std::memory_order_release);
+  for (const auto cbid : {CUPTI_DRIVER_TRACE_CBID_cuProfilerStart, CUPTI_DRIVER_TRACE_CBID_cuProfilerStop}) {
+    api_.EnableCallback(1, subscriber_, CUPTI_CB_DOMAIN_DRIVER_API, static_cast<CUpti_CallbackId>(cbid));
+  }
+  api_.EnableCallback(1, subscriber_, CUPTI_CB_DOMAIN_STATE, CUPTI_CBID_STATE_FATAL_ERROR);
+  level_ = TracerLevel::kProfilerCalls;
+  return true;
+}
+
+bool Tracer::enable_launch_callbacks(bool all_driver_calls, std::string& error) {
+  for (std::uint32_t cbid = 1; cbid < kMostDriverFunctions; ++cbid) {
+    if (driver_calls[cbid] == DriverCall::kOther) continue;
+    const CUptiResult result = api_.EnableCallback(1, subscriber_, CUPTI_CB_DOMAIN_DRIVER_API, cbid);
+    if (result != CUPTI_SUCCESS && driver_calls[cbid] == DriverCall::kLaunch) {
+      error = "launch callbacks can't be enabled: " + api_.describe(result);
+      return false;
+    }
+  }
+  if (all_driver_calls) api_.EnableDomain(1, subscriber_, CUPTI_CB_DOMAIN_DRIVER_API);
+  api_.EnableCallback(1, subscriber_, CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED);
+  level_ = TracerLevel::kLaunches;
+  return true;
+}
+
+bool Tracer::enable_activity(std::string& error) {
+  // We hand over zeroed buffers, so that CUPTI does not zero them on the launching thread. A CUPTI that
+  // doesn't know the attribute zeroes them again, which does no harm.
+  std::uint8_t zeroed = 1;
+  std::size_t size = sizeof zeroed;
+  api_.ActivitySetAttribute(CUPTI_ACTIVITY_ATTR_ZEROED_OUT_ACTIVITY_BUFFER, &size, &zeroed);
+  CUptiResult result = api_.ActivityRegisterCallbacks(&on_buffer_requested, &on_buffer_completed);
+  if (result != CUPTI_SUCCESS) {
+    error = "activity buffers can't be registered: " + api_.describe(result);
+    return false;
+  }
+  // CLOCK_MONOTONIC instead of CUPTI's default, CLOCK_REALTIME, which can step. Anew after each finalize,
+  // once each.
+  if (api_.ActivityRegisterTimestampCallback != nullptr) api_.ActivityRegisterTimestampCallback(&timestamp);
+  for (const CUpti_ActivityKind kind : kActivityKinds) {
+    result = api_.ActivityEnable(kind);
+    if (result != CUPTI_SUCCESS && kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) {
+      error = "kernel activity can't be enabled: " + api_.describe(result);
+      return false;
+    }
+  }
+  activity_on_ = true;
+  level_ = TracerLevel::kActivity;
+  return true;
+}
+
+bool Tracer::raise(TracerLevel level, bool all_driver_calls, std::string& error) {
+  const bool good =
+      (level_ != TracerLevel::kDetached || attach(error)) &&
+      (level < TracerLevel::kLaunches || level_ >= TracerLevel::kLaunches ||
+       enable_launch_callbacks(all_driver_calls, error)) &&
+      (level < TracerLevel::kActivity || level_ >= TracerLevel::kActivity || enable_activity(error));
+  if (!good && level_ != TracerLevel::kDetached) detach(true);
+  return good;
+}
+
+void Tracer::stop_activity() noexcept {
+  if (!activity_on_) return;
+  for (const CUpti_ActivityKind kind : kActivityKinds) api_.ActivityDisable(kind);
+  activity_on_ = false;
+}
+
+void Tracer::resume_activity() noexcept {
+  if (level_ < TracerLevel::kActivity || activity_on_) return;
+  for (const CUpti_ActivityKind kind : kActivityKinds) api_.ActivityEnable(kind);
+  activity_on_ = true;
+}
+
+void Tracer::flush(bool force) noexcept {
+  if (level_ < TracerLevel::kActivity) return;
+  api_.ActivityFlushAll(force ? CUPTI_ACTIVITY_FLAG_FLUSH_FORCED : CUPTI_ACTIVITY_FLAG_NONE);
+}
+
+void Tracer::detach(bool finalize) noexcept {
+  if (level_ == TracerLevel::kDetached) return;
+  stop_activity();
+  if (subscriber_ != nullptr) api_.Unsubscribe(subscriber_);
+  subscriber_ = nullptr;
+  // After a fatal error CUPTI has finalized itself.
+  if (finalize && !failed()) api_.Finalize();
+  level_ = TracerLevel::kDetached;
+}
+
+}  // namespace inject

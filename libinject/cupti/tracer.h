@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+
+#include "libinject/cupti/api.h"
+#include "libinject/cupti/buffers.h"
+
+namespace inject {
+
+/// What CUPTI is used for, in increasing order of cost.
+enum class TracerLevel : std::uint8_t {
+  kDetached,       ///< not subscribed, finalized: the program runs at its bare speed
+  kProfilerCalls,  ///< subscribed, told of cu/cudaProfilerStart and Stop: no cost on the launch path
+  kLaunches,       ///< … and of every launch, copy and memset: some 0.2 µs a launch
+  kActivity,       ///< … and activity records are collected: some 0.5 µs a launch
+};
+
+/// The one CUPTI subscriber of this process: attaching, detaching and the callbacks. Not thread-safe but for
+/// the callbacks: the session calls it under its lock.
+class Tracer {
+ public:
+  /// Called on the program's threads out of callbacks: the program called the profiler API below every hook.
+  struct Events {
+    void (*profiler_start)() noexcept;
+    void (*profiler_stop)() noexcept;
+  };
+
+  Tracer(ActivityBuffers& buffers, Events events) noexcept;
+
+  /// Goes up to `level` (never down). On failure returns false, says why in `error`, and is kDetached.
+  /// `all_driver_calls`: INJECT_API=full.
+  bool raise(TracerLevel level, bool all_driver_calls, std::string& error);
+
+  /// No new activity records from here on; those of work submitted before still come.
+  void stop_activity() noexcept;
+  /// Takes stop_activity() back.
+  void resume_activity() noexcept;
+
+  /// Asks CUPTI for the buffers whose records are complete; `force` for all of them, finished or not. May
+  /// block until running kernels are done. Never from a callback.
+  void flush(bool force) noexcept;
+
+  /// Gives CUPTI up: unsubscribe and, unless the process is exiting, finalize.
+  void detach(bool finalize) noexcept;
+
+  TracerLevel level() const noexcept { return level_; }
+  const CuptiApi& api() const noexcept { return api_; }
+  bool loaded() const noexcept { return loaded_; }
+  /// Records that CUPTI itself dropped, over the run.
+  static std::uint64_t dropped_records() noexcept;
+  /// CUPTI gave up with a fatal error and finalized itself.
+  static bool failed() noexcept;
+
+ private:
+  bool attach(std::string& error);
+  bool enable_launch_callbacks(bool all_driver_calls, std::string& error);
+  bool enable_activity(std::string& error);
+
+  ActivityBuffers& buffers_;
+  CuptiApi api_;
+  CUpti_SubscriberHandle subscriber_ = nullptr;
+  TracerLevel level_ = TracerLevel::kDetached;
+  bool loaded_ = false;
+  bool activity_on_ = false;
+};
+
+}  // namespace inject

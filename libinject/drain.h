@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <cstdint>
+#include <variant>
+#include <vector>
+
+#include "libinject/core.h"
+#include "libinject/cupti/api.h"
+#include "libinject/cupti/buffers.h"
+#include "libinject/nvtx/range_tracker.h"
+#include "libinject/output/trace.h"
+#include "libinject/stats/launch_table.h"
+#include "libinject/stats/statistics.h"
+#include "libinject/window/window_log.h"
+
+namespace inject {
+
+/// Empties the threads' rings and CUPTI's completed buffers, joins device records to their launches and hands
+/// the result to the statistics and the trace. One thread at a time. A kernel belongs to the window in which
+/// it was launched; where the launch's record was dropped, to the window that its start lies in.
+class Drain {
+ public:
+  Drain(Core& core, ActivityBuffers& buffers, WindowLog& windows, Statistics& statistics);
+
+  void trace_to(TraceWriter* trace) { trace_ = trace; }
+
+  /// Everything published and completed so far. `cupti` is null while no CUPTI is loaded.
+  void pass(const CuptiApi* cupti);
+
+  /// No further device record will come for what was launched so far: judges what has no launch record by its
+  /// time, counts the launches that got no record, and clips the ranges of the windows that are closing.
+  void settle();
+
+  /// Launches in a window whose device record has not come.
+  std::size_t waiting() const { return launches_.waiting(); }
+  /// Device records that no launch record was found for, over the run.
+  std::uint64_t unattributed() const { return unattributed_; }
+  Nanoseconds last_in_window_end() const { return last_in_window_end_; }
+
+ private:
+  struct Pending {
+    std::uint16_t generation;
+    std::variant<KernelEvent, TransferEvent> event;
+  };
+
+  void on_call(std::uint32_t thread, const CallRecord& record);
+  void on_buffer(const CuptiApi& cupti, std::uint8_t* buffer, std::size_t valid, std::uint16_t generation);
+  template <typename Event>
+  void on_activity(Event& event, std::uint16_t generation);
+  template <typename Event>
+  void deliver(Event& event);
+  template <typename Event>
+  void deliver_by_time(Event& event);
+  void retry_pending();
+  void note_drops();
+  std::uint32_t kernel_name(const char* mangled);
+
+  Core& core_;
+  ActivityBuffers& buffers_;
+  WindowLog& windows_;
+  Statistics& statistics_;
+  TraceWriter* trace_ = nullptr;
+  LaunchTable launches_;
+  RangeTracker ranges_;
+  std::vector<Pending> pending_;
+  std::vector<std::uint32_t> demangled_;  // by id in core_.mangled
+  std::uint64_t unattributed_ = 0;
+  std::uint64_t seen_host_drops_ = 0;
+  std::uint64_t seen_activity_drops_ = 0;
+  Nanoseconds last_in_window_end_ = 0;
+};
+
+}  // namespace inject

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+//
+// Every way into the library but the hooks: the loader's, the CUDA driver's, NVTX's, and the program's own.
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <string>
+
+#include "inject/inject.h"
+#include "libinject/config/options.h"
+#include "libinject/hooks/observers.h"
+#include "libinject/log.h"
+#include "libinject/nvtx/injection.h"
+#include "libinject/process.h"
+#include "libinject/session.h"
+
+#define INJECT_ENTRY extern "C" __attribute__((visibility("default")))
+
+namespace {
+
+// Lets the driver and NVTX call us, unless another tool (nsys, ncu, compute-sanitizer) has taken the place.
+void offer(const char* variable, const char* path) {
+  if (getenv(variable) == nullptr) setenv(variable, path, 1);
+}
+
+// Runs in every process that the preload reaches: no allocation but the environment's own, no thread, no
+// file, and no message but the help that was asked for.
+__attribute__((constructor)) void on_load() {
+  inject::remember_working_directory();
+  Dl_info self;
+  // The absolute path: a relative one would break after a chdir.
+  if (dladdr(reinterpret_cast<const void*>(&on_load), &self) != 0 && self.dli_fname != nullptr) {
+    char resolved[4096];
+    const char* path = self.dli_fname[0] == '/' ? self.dli_fname : realpath(self.dli_fname, resolved);
+    if (path != nullptr) {
+      offer("CUDA_INJECTION64_PATH", path);
+      offer("NVTX_INJECTION64_PATH", path);
+    }
+  }
+  if (const char* help = getenv("INJECT_HELP"); help != nullptr && std::strcmp(help, "1") == 0) {
+    try {
+      inject::write_quietly(STDERR_FILENO, inject::options_help());
+    } catch (...) {
+      // No memory for a help text.
+    }
+  }
+}
+
+}  // namespace
+
+// Called by the driver inside cuInit. 1: all is well; anything else makes cuInit fail, which is never ours to
+// do.
+INJECT_ENTRY int InitializeInjection() {
+  inject::Session::start();
+  return 1;
+}
+
+// Called by each library that uses NVTX on its first NVTX call.
+INJECT_ENTRY int InitializeInjectionNvtx2(const void* (*get_export_table)(uint32_t)) {
+  return inject::nvtx_attach(get_export_table);
+}
+
+INJECT_ENTRY int inject_start() {
+  inject::Session* session = inject::Session::start();
+  return session != nullptr && session->user_start() ? 0 : -1;
+}
+
+INJECT_ENTRY int inject_stop() {
+  inject::Session* session = inject::Session::get();
+  return session != nullptr && session->user_stop() ? 0 : -1;
+}
+
+INJECT_ENTRY int inject_flush() {
+  inject::Session* session = inject::Session::get();
+  return session != nullptr && session->user_flush() ? 0 : -1;
+}
+
+INJECT_ENTRY int inject_is_open() {
+  const inject::Session* session = inject::Session::get();
+  return session != nullptr && session->is_open() ? 1 : 0;
+}
+
+namespace inject {
+
+void on_profiler_start() noexcept {
+  if (Session* session = Session::start()) session->profiler_start(false);
+}
+
+void on_profiler_stop() noexcept {
+  if (Session* session = Session::get()) session->profiler_stop(false);
+}
+
+void on_foreign_cupti_subscribe() noexcept {
+  if (Session* session = Session::get()) session->foreign_subscribe();
+}
+
+}  // namespace inject

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include <cudnn.h>
+
+#include "libinject/hooks/shim.h"
+
+namespace inject {
+
+template <>
+struct Missing<cudnnStatus_t> {
+  static cudnnStatus_t value() noexcept { return CUDNN_STATUS_NOT_INITIALIZED; }
+};
+
+}  // namespace inject
+
+#include "libinject/hooks/cudnn.def"

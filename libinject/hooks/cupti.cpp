@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include <cupti.h>
+
+#include "libinject/hooks/shim.h"
+
+namespace inject {
+
+template <>
+struct Missing<CUptiResult> {
+  static CUptiResult value() noexcept { return CUPTI_ERROR_NOT_INITIALIZED; }
+};
+
+}  // namespace inject
+
+#include "libinject/hooks/cupti.def"

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/hooks/frame.h"
+
+#include "libinject/hooks/functions.h"
+#include "libinject/nvtx/injection.h"
+#include "libinject/record/clock.h"
+#include "libinject/record/control.h"
+#include "libinject/record/thread_registry.h"
+#include "libinject/window/gate.h"
+
+namespace inject {
+
+namespace {
+
+// Calls that submit device work wait while CUPTI is attached or detached; the others don't hinder it.
+bool held_at_gate(FunctionId function) noexcept {
+  const FunctionGroup group = function_group(function);
+  if (group == FunctionGroup::kCudart) {
+    switch (function_category(function)) {
+      case Category::kLaunch:
+      case Category::kCopy:
+      case Category::kMemset:
+      case Category::kGraph:
+        return true;
+      default:
+        return false;
+    }
+  }
+  return group == FunctionGroup::kCublas || group == FunctionGroup::kCublasLt ||
+         group == FunctionGroup::kCudnn;
+}
+
+}  // namespace
+
+CallFrame::CallFrame(FunctionId function) noexcept : function_(function) {
+  std::uint32_t control = control_word.load(std::memory_order_acquire);
+  if (ThreadRegistry::this_thread_is_ignored()) return;
+  ThreadState* thread = ThreadRegistry::current_if_any();
+  if ((control & kControlGate) != 0 && (thread == nullptr || thread->innermost == nullptr) &&
+      held_at_gate(function)) {
+    LaunchGate::wait();
+    control = control_word.load(std::memory_order_acquire);
+  }
+  if ((control & kControlRecord) == 0) return;
+  const FunctionGroup group = function_group(function);
+  if ((recorded_groups.load(std::memory_order_relaxed) >> static_cast<unsigned>(group) & 1u) == 0) return;
+  if (thread == nullptr) thread = ThreadRegistry::current();
+  if (thread == nullptr) return;
+
+  outer_ = thread->innermost;
+  if (outer_ != nullptr) {
+    chain_ = chain_push(outer_->chain_, outer_->function_);
+    owner_ = outer_->owner_;
+    if (owner_ == 0 && function_group(outer_->function_) != FunctionGroup::kCudart) owner_ = outer_->call_;
+  }
+  call_ = ++thread->calls;
+  window_ = current_window.load(std::memory_order_acquire);
+  thread->innermost = this;
+  entered_ = true;
+  begin_ = now();
+}
+
+CallFrame::~CallFrame() {
+  if (!entered_) return;
+  const Nanoseconds end = now();
+  ThreadState* thread = ThreadRegistry::current_if_any();
+  if (thread == nullptr) return;
+  thread->innermost = outer_;
+  if (correlation_ == 0) {
+    if (window_ == 0) return;
+    // Library calls are always counted: their kernels are theirs whether API statistics are wanted or not.
+    if (!record_plain_calls.load(std::memory_order_relaxed) &&
+        function_group(function_) == FunctionGroup::kCudart) {
+      return;
+    }
+  }
+  CallRecord record;
+  record.flags = flags_;
+  record.function = function_;
+  record.correlation = correlation_;
+  record.begin = begin_;
+  record.end = end;
+  record.chain = chain_;
+  record.stream = stream_;
+  record.owner = owner_;
+  record.call = call_;
+  record.range = nvtx_current(*thread);
+  record.window = window_;
+  record.status = status_;
+  record.generation = generation_;
+  ThreadRegistry::push(*thread, record);
+}
+
+}  // namespace inject

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/log.h"
+
+#include <spdlog/details/null_mutex.h>
+#include <spdlog/logger.h>
+#include <spdlog/pattern_formatter.h>
+#include <spdlog/sinks/base_sink.h>
+
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <ctime>
+#include <memory>
+#include <mutex>
+
+namespace inject {
+
+namespace {
+
+constexpr std::size_t kMostNotable = 100;
+
+// A descriptor rather than a FILE*: nothing buffered that a fork could write twice, no lock of the host's
+// stdio.
+class DescriptorSink final : public spdlog::sinks::base_sink<std::mutex> {
+ public:
+  explicit DescriptorSink(int descriptor) : descriptor_(descriptor) {}
+
+ private:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    spdlog::memory_buf_t text;
+    base_sink<std::mutex>::formatter_->format(message, text);
+    write_quietly(descriptor_, {text.data(), text.size()});
+  }
+  void flush_() override {}
+
+  int descriptor_;
+};
+
+// Leaked on purpose: messages may come until the process is gone.
+constinit std::atomic<spdlog::logger*> logger{nullptr};
+
+struct Notable {
+  std::mutex mutex;
+  std::vector<std::string> lines;
+};
+Notable& notable_lines() {
+  static auto* lines = new Notable;
+  return *lines;
+}
+
+}  // namespace
+
+void write_quietly(int descriptor, std::string_view text) noexcept {
+  const int saved_errno = errno;
+  sigset_t pipe_signal;
+  sigset_t previous;
+  sigset_t waiting;
+  sigemptyset(&pipe_signal);
+  sigaddset(&pipe_signal, SIGPIPE);
+  sigpending(&waiting);
+  const bool pending_before = sigismember(&waiting, SIGPIPE) == 1;
+  pthread_sigmask(SIG_BLOCK, &pipe_signal, &previous);
+  bool broken = false;
+  while (!text.empty()) {
+    const ssize_t n = ::write(descriptor, text.data(), text.size());
+    if (n > 0) {
+      text.remove_prefix(static_cast<std::size_t>(n));
+    } else if (n < 0 && errno == EINTR) {
+      continue;
+    } else {
+      broken = n < 0 && errno == EPIPE;
+      break;
+    }
+  }
+  if (broken && !pending_before) {
+    const timespec none{0, 0};
+    while (sigtimedwait(&pipe_signal, nullptr, &none) == -1 && errno == EINTR) {
+    }
+  }
+  pthread_sigmask(SIG_SETMASK, &previous, nullptr);
+  errno = saved_errno;
+}
+
+void Log::open(LogLevel level, const std::string& file) noexcept {
+  try {
+    int descriptor = STDERR_FILENO;
+    std::string problem;
+    if (!file.empty()) {
+      const int opened = ::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0644);
+      if (opened >= 0) {
+        descriptor = opened;
+      } else {
+        problem = "INJECT_LOG_FILE=" + file + " can't be opened; messages go to stderr";
+      }
+    }
+    auto made = std::make_unique<spdlog::logger>("libinject", std::make_shared<DescriptorSink>(descriptor));
+    made->set_pattern("libinject[%P] %l: %v");
+    made->set_level(static_cast<spdlog::level::level_enum>(level));
+    logger.store(made.release(), std::memory_order_release);
+    if (!problem.empty()) warn(problem);
+  } catch (...) {
+    // Without memory for a logger there are no messages; the program is not harmed.
+  }
+}
+
+void Log::write(LogLevel level, std::string_view message) noexcept {
+  try {
+    if (level >= LogLevel::kWarn) {
+      Notable& notable = notable_lines();
+      const std::lock_guard lock(notable.mutex);
+      if (notable.lines.size() < kMostNotable) notable.lines.emplace_back(message);
+    }
+    if (spdlog::logger* target = logger.load(std::memory_order_acquire); target != nullptr) {
+      // As an argument, never as a format: messages carry names from outside.
+      target->log(static_cast<spdlog::level::level_enum>(level), "{}", message);
+    }
+  } catch (...) {
+    // A message that can't be written is not worth the program's time.
+  }
+}
+
+std::vector<std::string> Log::notable() {
+  Notable& notable = notable_lines();
+  const std::lock_guard lock(notable.mutex);
+  return notable.lines;
+}
+
+}  // namespace inject

@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/nvtx/injection.h"
+
+// The tables that a client hands to an injection library are declared in the implementation part of the
+// header alone.
+#include <nvtx3/nvToolsExt.h>
+
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <cwchar>
+#include <string_view>
+
+#include "libinject/core.h"
+#include "libinject/record/clock.h"
+#include "libinject/record/control.h"
+
+namespace inject {
+
+namespace {
+
+// Start/end ranges open at once, process-wide. The id that the program gets is serial << 12 | slot.
+constexpr std::uint32_t kSlotBits = 12;
+constexpr std::uint32_t kMostOpen = 1u << kSlotBits;
+
+struct OpenRange {
+  std::atomic<std::uint32_t> serial{0};  // 0: free
+  std::atomic<bool> ended{false};        // by a thread that does not own the path it is in
+  std::uint32_t name = 0;
+  std::uint32_t domain = 0;
+  std::uint32_t thread = 0;
+  ThreadState* state = nullptr;
+};
+constinit std::array<OpenRange, kMostOpen> open_ranges;
+constinit std::atomic<std::uint32_t> next_serial{1};
+constinit std::atomic<std::uint32_t> next_slot{0};
+constinit std::atomic<std::uint64_t> lost_ranges{0};
+
+// Handles are never dereferenced by the program: ours are name ids in a pointer's clothes.
+std::uint32_t id_of(const void* handle) noexcept {
+  return static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(handle));
+}
+template <typename Handle>
+Handle handle_of(std::uint32_t id) noexcept {
+  return reinterpret_cast<Handle>(static_cast<std::uintptr_t>(id));
+}
+
+constexpr std::size_t kLongestMessage = 1024;
+
+// Messages are cut at 1 KiB: they are names, and a hostile one must not cost the program its time.
+std::uint32_t intern(Core& core, const char* text) noexcept {
+  if (text == nullptr) return NameTable::kEmpty;
+  return core.names.intern({text, strnlen(text, kLongestMessage)});
+}
+
+std::uint32_t intern(Core& core, const wchar_t* text) noexcept {
+  if (text == nullptr) return NameTable::kEmpty;
+  char utf8[kLongestMessage];
+  std::size_t n = 0;
+  for (; *text != 0 && n + 4 <= sizeof utf8; ++text) {
+    const auto c = static_cast<std::uint32_t>(*text);
+    const auto put = [&](std::uint32_t byte) { utf8[n++] = static_cast<char>(byte); };
+    if (c < 0x80) {
+      put(c);
+    } else if (c < 0x800) {
+      put(0xC0 | c >> 6);
+      put(0x80 | (c & 0x3F));
+    } else if (c < 0x10000) {
+      put(0xE0 | c >> 12);
+      put(0x80 | (c >> 6 & 0x3F));
+      put(0x80 | (c & 0x3F));
+    } else {
+      put(0xF0 | (c >> 18 & 0x07));
+      put(0x80 | (c >> 12 & 0x3F));
+      put(0x80 | (c >> 6 & 0x3F));
+      put(0x80 | (c & 0x3F));
+    }
+  }
+  return core.names.intern({utf8, n});
+}
+
+std::uint32_t message_of(Core& core, const nvtxEventAttributes_t* attributes) noexcept {
+  if (attributes == nullptr || attributes->size < NVTX_EVENT_ATTRIB_STRUCT_SIZE) return NameTable::kEmpty;
+  switch (attributes->messageType) {
+    case NVTX_MESSAGE_TYPE_ASCII:
+      return intern(core, attributes->message.ascii);
+    case NVTX_MESSAGE_TYPE_UNICODE:
+      return intern(core, attributes->message.unicode);
+    case NVTX_MESSAGE_TYPE_REGISTERED:
+      return id_of(attributes->message.registered);
+    default:
+      return NameTable::kEmpty;
+  }
+}
+
+void publish(ThreadState& thread, RangeEdge edge, std::uint32_t node) noexcept {
+  const std::uint32_t window = current_window.load(std::memory_order_acquire);
+  if (window == 0) return;
+  RangeRecord record;
+  record.edge = edge;
+  record.node = node;
+  record.time = now();
+  record.window = window;
+  ThreadRegistry::push(thread, record);
+}
+
+// Depth of push/pop ranges of one domain, as nvtxRangePush and nvtxRangePop report it.
+int depth(const RangeTree& tree, std::uint32_t node, std::uint32_t domain) noexcept {
+  int count = 0;
+  for (std::uint32_t at = node; at != 0;) {
+    const RangeTree::Node here = tree.node(at);
+    if (here.style == RangeStyle::kPushPop && here.domain == domain) ++count;
+    at = here.parent;
+  }
+  return count;
+}
+
+// What the tables call a range: "domain:message", as Nsight Systems writes it.
+std::uint32_t range_name(Core& core, std::uint32_t message, std::uint32_t domain) noexcept {
+  if (domain == 0) return message;
+  const std::string_view first = core.names.name(domain);
+  const std::string_view second = core.names.name(message);
+  char text[2 * kLongestMessage + 1];
+  std::memcpy(text, first.data(), first.size());
+  text[first.size()] = ':';
+  std::memcpy(text + first.size() + 1, second.data(), second.size());
+  return core.names.intern({text, first.size() + 1 + second.size()});
+}
+
+int push(Core* core, std::uint32_t message, std::uint32_t domain) noexcept {
+  ThreadState* thread = ThreadRegistry::current();
+  if (core == nullptr || thread == nullptr) return NVTX_NO_PUSH_POP_TRACKING;
+  const std::uint32_t name = range_name(*core, message, domain);
+  const std::uint32_t outer = nvtx_current(*thread);
+  thread->range = core->ranges.child(outer, name, domain, RangeStyle::kPushPop);
+  publish(*thread, RangeEdge::kPush, thread->range);
+  return depth(core->ranges, thread->range, domain) - 1;
+}
+
+int pop(std::uint32_t domain) noexcept {
+  Core* core = Core::get_if_any();
+  ThreadState* thread = ThreadRegistry::current_if_any();
+  if (core == nullptr || thread == nullptr) return NVTX_NO_PUSH_POP_TRACKING;
+  const std::uint32_t node = nvtx_current(*thread);
+  const int level = depth(core->ranges, node, domain) - 1;
+  if (level < 0) return level;
+  std::uint32_t name = 0;
+  const std::uint32_t rest = core->ranges.without(node, name, domain, RangeStyle::kPushPop, true);
+  // The record names the range that ends: usually the innermost one, else its name under the rest of the
+  // path.
+  const RangeTree::Node innermost = core->ranges.node(node);
+  const bool is_innermost = innermost.domain == domain && innermost.style == RangeStyle::kPushPop;
+  publish(*thread, RangeEdge::kPop,
+          is_innermost ? node : core->ranges.child(0, name, domain, RangeStyle::kPushPop));
+  thread->range = rest;
+  return level;
+}
+
+nvtxRangeId_t start(Core* core, std::uint32_t message, std::uint32_t domain) noexcept {
+  ThreadState* thread = ThreadRegistry::current();
+  if (core == nullptr || thread == nullptr) return 0;
+  const std::uint32_t name = range_name(*core, message, domain);
+  const std::uint32_t outer = nvtx_current(*thread);
+  std::uint32_t serial = next_serial.fetch_add(1, std::memory_order_relaxed);
+  if (serial == 0) serial = next_serial.fetch_add(1, std::memory_order_relaxed);
+  const std::uint32_t first = next_slot.fetch_add(1, std::memory_order_relaxed);
+  for (std::uint32_t i = 0; i < kMostOpen; ++i) {
+    const std::uint32_t slot = (first + i) % kMostOpen;
+    OpenRange& open = open_ranges[slot];
+    std::uint32_t free = 0;
+    if (!open.serial.compare_exchange_strong(free, serial, std::memory_order_acq_rel)) continue;
+    open.ended.store(false, std::memory_order_relaxed);
+    open.name = name;
+    open.domain = domain;
+    open.thread = thread->index;
+    open.state = thread;
+    thread->range = core->ranges.child(outer, name, domain, RangeStyle::kStartEnd);
+    publish(*thread, RangeEdge::kStart, core->ranges.child(0, name, domain, RangeStyle::kStartEnd));
+    return static_cast<nvtxRangeId_t>(serial) << kSlotBits | slot;
+  }
+  lost_ranges.fetch_add(1, std::memory_order_relaxed);
+  return 0;
+}
+
+void end(nvtxRangeId_t id) noexcept {
+  Core* core = Core::get_if_any();
+  ThreadState* thread = ThreadRegistry::current();
+  if (id == 0 || core == nullptr || thread == nullptr) return;
+  OpenRange& open = open_ranges[id % kMostOpen];
+  const auto serial = static_cast<std::uint32_t>(id >> kSlotBits);
+  if (serial == 0 || open.serial.load(std::memory_order_acquire) != serial) return;
+  publish(*thread, RangeEdge::kEnd, core->ranges.child(0, open.name, open.domain, RangeStyle::kStartEnd));
+  if (open.thread == thread->index) {
+    std::uint32_t name = open.name;
+    thread->range =
+        core->ranges.without(nvtx_current(*thread), name, open.domain, RangeStyle::kStartEnd, false);
+    open.serial.store(0, std::memory_order_release);
+    return;
+  }
+  // It lies on another thread's path, which only that thread may change. If that thread has gone, its state
+  // may have been given to a new one: the owner's index tells, and the slot is free again.
+  if (open.state->index != open.thread) {
+    open.serial.store(0, std::memory_order_release);
+    return;
+  }
+  open.ended.store(true, std::memory_order_release);
+  open.state->ended_ranges.fetch_add(1, std::memory_order_release);
+}
+
+std::uint32_t domain_id(nvtxDomainHandle_t domain) noexcept {
+  return id_of(domain);
+}
+
+// The functions that the client's table points to.
+int NVTX_API push_ex(const nvtxEventAttributes_t* attributes) {
+  Core* core = Core::get();
+  return push(core, core == nullptr ? 0 : message_of(*core, attributes), 0);
+}
+int NVTX_API push_a(const char* message) {
+  Core* core = Core::get();
+  return push(core, core == nullptr ? 0 : intern(*core, message), 0);
+}
+int NVTX_API push_w(const wchar_t* message) {
+  Core* core = Core::get();
+  return push(core, core == nullptr ? 0 : intern(*core, message), 0);
+}
+int NVTX_API pop_default() {
+  return pop(0);
+}
+nvtxRangeId_t NVTX_API start_ex(const nvtxEventAttributes_t* attributes) {
+  Core* core = Core::get();
+  return start(core, core == nullptr ? 0 : message_of(*core, attributes), 0);
+}
+nvtxRangeId_t NVTX_API start_a(const char* message) {
+  Core* core = Core::get();
+  return start(core, core == nullptr ? 0 : intern(*core, message), 0);
+}
+nvtxRangeId_t NVTX_API start_w(const wchar_t* message) {
+  Core* core = Core::get();
+  return start(core, core == nullptr ? 0 : intern(*core, message), 0);
+}
+void NVTX_API end_default(nvtxRangeId_t id) {
+  end(id);
+}
+
+int NVTX_API domain_push_ex(nvtxDomainHandle_t domain, const nvtxEventAttributes_t* attributes) {
+  Core* core = Core::get();
+  return push(core, core == nullptr ? 0 : message_of(*core, attributes), domain_id(domain));
+}
+int NVTX_API domain_pop(nvtxDomainHandle_t domain) {
+  return pop(domain_id(domain));
+}
+nvtxRangeId_t NVTX_API domain_start_ex(nvtxDomainHandle_t domain, const nvtxEventAttributes_t* attributes) {
+  Core* core = Core::get();
+  return start(core, core == nullptr ? 0 : message_of(*core, attributes), domain_id(domain));
+}
+void NVTX_API domain_end(nvtxDomainHandle_t, nvtxRangeId_t id) {
+  end(id);
+}
+nvtxDomainHandle_t NVTX_API domain_create_a(const char* name) {
+  Core* core = Core::get();
+  return handle_of<nvtxDomainHandle_t>(core == nullptr ? 0 : intern(*core, name));
+}
+nvtxDomainHandle_t NVTX_API domain_create_w(const wchar_t* name) {
+  Core* core = Core::get();
+  return handle_of<nvtxDomainHandle_t>(core == nullptr ? 0 : intern(*core, name));
+}
+nvtxStringHandle_t NVTX_API register_a(nvtxDomainHandle_t, const char* text) {
+  Core* core = Core::get();
+  return handle_of<nvtxStringHandle_t>(core == nullptr ? 0 : intern(*core, text));
+}
+nvtxStringHandle_t NVTX_API register_w(nvtxDomainHandle_t, const wchar_t* text) {
+  Core* core = Core::get();
+  return handle_of<nvtxStringHandle_t>(core == nullptr ? 0 : intern(*core, text));
+}
+
+struct TableEntry {
+  std::uint32_t id;
+  NvtxFunctionPointer function;
+};
+
+template <typename Function>
+NvtxFunctionPointer pointer(Function* function) noexcept {
+  return reinterpret_cast<NvtxFunctionPointer>(function);
+}
+
+// Writes our functions into one of the client's tables; ids beyond its size are functions that it doesn't
+// have.
+template <std::size_t N>
+bool fill(const NvtxExportTableCallbacks& callbacks, NvtxCallbackModule module,
+          const TableEntry (&entries)[N]) {
+  NvtxFunctionTable table = nullptr;
+  unsigned int size = 0;
+  if (callbacks.GetModuleFunctionTable(module, &table, &size) == 0 || table == nullptr) return false;
+  for (const TableEntry& entry : entries) {
+    if (entry.id < size && table[entry.id] != nullptr) *table[entry.id] = entry.function;
+  }
+  return true;
+}
+
+}  // namespace
+
+int nvtx_attach(const void* (*get_export_table)(std::uint32_t)) noexcept {
+  if (get_export_table == nullptr) return 0;
+  const auto* callbacks = static_cast<const NvtxExportTableCallbacks*>(get_export_table(NVTX_ETID_CALLBACKS));
+  if (callbacks == nullptr || callbacks->struct_size < sizeof *callbacks ||
+      callbacks->GetModuleFunctionTable == nullptr) {
+    return 0;
+  }
+  const TableEntry core[] = {
+      {NVTX_CBID_CORE_RangePushEx, pointer(&push_ex)},   {NVTX_CBID_CORE_RangePushA, pointer(&push_a)},
+      {NVTX_CBID_CORE_RangePushW, pointer(&push_w)},     {NVTX_CBID_CORE_RangePop, pointer(&pop_default)},
+      {NVTX_CBID_CORE_RangeStartEx, pointer(&start_ex)}, {NVTX_CBID_CORE_RangeStartA, pointer(&start_a)},
+      {NVTX_CBID_CORE_RangeStartW, pointer(&start_w)},   {NVTX_CBID_CORE_RangeEnd, pointer(&end_default)},
+  };
+  const TableEntry core2[] = {
+      {NVTX_CBID_CORE2_DomainRangePushEx, pointer(&domain_push_ex)},
+      {NVTX_CBID_CORE2_DomainRangePop, pointer(&domain_pop)},
+      {NVTX_CBID_CORE2_DomainRangeStartEx, pointer(&domain_start_ex)},
+      {NVTX_CBID_CORE2_DomainRangeEnd, pointer(&domain_end)},
+      {NVTX_CBID_CORE2_DomainCreateA, pointer(&domain_create_a)},
+      {NVTX_CBID_CORE2_DomainCreateW, pointer(&domain_create_w)},
+      {NVTX_CBID_CORE2_DomainRegisterStringA, pointer(&register_a)},
+      {NVTX_CBID_CORE2_DomainRegisterStringW, pointer(&register_w)},
+  };
+  const bool filled = fill(*callbacks, NVTX_CB_MODULE_CORE, core);
+  // Clients older than NVTX 2.1 have no domains.
+  fill(*callbacks, NVTX_CB_MODULE_CORE2, core2);
+  return filled ? 1 : 0;
+}
+
+void nvtx_forget_ended(ThreadState& thread) noexcept {
+  Core* core = Core::get_if_any();
+  if (core == nullptr) return;
+  for (OpenRange& open : open_ranges) {
+    if (open.serial.load(std::memory_order_acquire) == 0 || open.thread != thread.index ||
+        !open.ended.load(std::memory_order_acquire)) {
+      continue;
+    }
+    std::uint32_t name = open.name;
+    thread.range = core->ranges.without(thread.range, name, open.domain, RangeStyle::kStartEnd, false);
+    open.serial.store(0, std::memory_order_release);
+    thread.ended_ranges.fetch_sub(1, std::memory_order_acq_rel);
+  }
+}
+
+std::uint64_t nvtx_ranges_lost() noexcept {
+  return lost_ranges.load(std::memory_order_relaxed);
+}
+
+}  // namespace inject

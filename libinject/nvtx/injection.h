@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <cstdint>
+
+#include "libinject/record/thread_registry.h"
+
+namespace inject {
+
+/// Fills the function table of one NVTX client (each library that uses NVTX has one of its own) with our
+/// functions. `get_export_table` is the NvtxGetExportTableFunc_t that the client hands to
+/// InitializeInjectionNvtx2. Returns 1 if the client's tables were understood, else 0, and then the client
+/// calls nobody.
+int nvtx_attach(const void* (*get_export_table)(std::uint32_t)) noexcept;
+
+/// Takes the ranges that other threads have ended off the calling thread's path.
+void nvtx_forget_ended(ThreadState& thread) noexcept;
+
+/// The NVTX ranges open on the calling thread, as a node of the range tree.
+inline std::uint32_t nvtx_current(ThreadState& thread) noexcept {
+  if (thread.ended_ranges.load(std::memory_order_relaxed) != 0) [[unlikely]]
+    nvtx_forget_ended(thread);
+  return thread.range;
+}
+
+/// Start/end ranges that found no room among those open at once.
+std::uint64_t nvtx_ranges_lost() noexcept;
+
+}  // namespace inject

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+//
+// What this process is: its command line, folder, libraries and devices. Nothing here initialises CUDA.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "libinject/stats/run_info.h"
+
+namespace inject {
+
+/// Keeps the working directory as it is now; called once, when the library is loaded. Makes one system call.
+void remember_working_directory() noexcept;
+/// The directory kept by remember_working_directory().
+std::string working_directory();
+/// `path` seen from that directory; empty stays empty.
+std::string absolute_path(std::string_view path);
+
+std::vector<std::string> command_line();
+std::string host_name();
+
+/// Whether an object of the process, other than this library, refers to the function `name` by symbol, so
+/// that an exported hook of that name is called.
+bool process_imports(std::string_view name);
+
+/// Name and version of the CUDA libraries in the process, e.g. {"libcublas.so.13", "/usr/…/libcublas.so.13"},
+/// and of the driver ("driver", "13.0").
+std::vector<std::pair<std::string, std::string>> library_versions();
+
+/// The devices that the driver shows to this process. Only where the program has initialised CUDA.
+std::vector<DeviceInfo> devices();
+
+}  // namespace inject

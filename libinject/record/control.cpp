@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/record/control.h"
+
+namespace inject {
+
+constinit std::atomic<std::uint32_t> control_word{0};
+constinit std::atomic<std::uint32_t> current_window{0};
+constinit std::atomic<std::uint16_t> current_generation{0};
+constinit std::atomic<std::uint32_t> recorded_groups{~0u};
+constinit std::atomic<bool> record_plain_calls{true};
+constinit LaunchTrigger launch_trigger;
+
+}  // namespace inject

@@ -1,0 +1,742 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/session.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "libinject/config/out_path.h"
+#include "libinject/log.h"
+#include "libinject/nvtx/injection.h"
+#include "libinject/output/summary.h"
+#include "libinject/output/table_files.h"
+#include "libinject/process.h"
+#include "libinject/record/clock.h"
+#include "libinject/record/control.h"
+#include "libinject/window/gate.h"
+
+namespace inject {
+
+namespace {
+
+constexpr Nanoseconds kMillisecond = 1'000'000;
+constexpr Nanoseconds kSecond = 1'000 * kMillisecond;
+// The ring holds a quarter of a second of a launch-bound thread's records; CUPTI's buffers fill in some 16 ms
+// each.
+constexpr Nanoseconds kDrainInterval = 5 * kMillisecond;
+constexpr Nanoseconds kCollectInterval = 2 * kMillisecond;
+// Records that have not come this long after the last window's end are not waited for any longer.
+constexpr Nanoseconds kCollectDeadline = 30 * kSecond;
+constexpr Nanoseconds kExitCollectDeadline = 2 * kSecond;
+constexpr Nanoseconds kExitDeadline = 5 * kSecond;
+// A program that reopens within this time brackets its iterations: CUPTI stays attached across the gap.
+constexpr Nanoseconds kStayAttached = kSecond;
+constexpr Nanoseconds kWriteInterval = kSecond;
+constexpr Nanoseconds kNever = ~Nanoseconds{0};
+// Longest wait for our lock inside a CUPTI callback.
+constexpr Nanoseconds kCallbackWait = 50 * kMillisecond;
+// `launch:`: activity is switched on this many launches ahead of the window's first one.
+constexpr std::uint64_t kLaunchLead = 20'000;
+// `auto`, when the program does not call the profiler API.
+constexpr Nanoseconds kAutoDelay = 20 * kSecond;
+constexpr Nanoseconds kAutoDuration = 5 * kSecond;
+
+constinit std::atomic<Session*> the_session{nullptr};
+constinit std::atomic<int> session_state{0};  // 0 not made, 1 being made, 2 made, 3 off
+
+WindowSpec scheduled(const WindowSpec& spec) {
+  if (spec.kind != WindowKind::kAuto) return spec;
+  WindowSpec timed;
+  timed.kind = WindowKind::kTime;
+  timed.start = kAutoDelay;
+  timed.count = kAutoDuration;
+  return timed;
+}
+
+std::string in_ms(Nanoseconds time) {
+  std::array<char, 32> text;
+  std::snprintf(text.data(), text.size(), "%.3f ms", static_cast<double>(time) / 1e6);
+  return text.data();
+}
+
+std::uint64_t utc_now() {
+  timespec t;
+  clock_gettime(CLOCK_REALTIME, &t);
+  return static_cast<std::uint64_t>(t.tv_sec) * kSecond + static_cast<std::uint64_t>(t.tv_nsec);
+}
+
+void on_callback_start() noexcept {
+  if (Session* session = Session::get()) session->profiler_start(true);
+}
+void on_callback_stop() noexcept {
+  if (Session* session = Session::get()) session->profiler_stop(true);
+}
+
+std::uint32_t group_mask(std::uint8_t hooks) {
+  std::uint32_t mask = 1u << static_cast<unsigned>(FunctionGroup::kDriver);
+  const auto take = [&](HookGroups option, FunctionGroup group) {
+    if ((hooks & option) != 0) mask |= 1u << static_cast<unsigned>(group);
+  };
+  take(kHookCudart, FunctionGroup::kCudart);
+  take(kHookCublas, FunctionGroup::kCublas);
+  take(kHookCublasLt, FunctionGroup::kCublasLt);
+  take(kHookCudnn, FunctionGroup::kCudnn);
+  take(kHookNccl, FunctionGroup::kNccl);
+  return mask;
+}
+
+}  // namespace
+
+Session::Session(Core& core)
+    : core_(core),
+      options_(core.configuration.options),
+      base_(now()),
+      base_utc_(utc_now()),
+      pid_(getpid()),
+      buffers_(options_.buffer_bytes),
+      tracer_(buffers_, {&on_callback_start, &on_callback_stop}),
+      statistics_(core.names, core.ranges),
+      trace_({&core.names,
+              [&core](std::uint32_t thread) {
+                return ThreadInfo{static_cast<std::uint64_t>(core.threads.tid(thread)),
+                                  core.threads.thread_name(thread)};
+              },
+              [this](std::uint32_t device) {
+                return device < devices_.size() ? devices_[device].name : std::string();
+              },
+              getpid(), base_}),
+      drain_(core, buffers_, windows_, statistics_),
+      schedule_(scheduled(options_.window)) {}
+
+Session* Session::get() noexcept {
+  Session* session = the_session.load(std::memory_order_acquire);
+  // A vfork child runs on its parent's memory without any fork handler: it is not the process that made the
+  // session.
+  return session != nullptr && session->pid_ == getpid() ? session : nullptr;
+}
+
+Session* Session::start() noexcept {
+  int fresh = 0;
+  if (!session_state.compare_exchange_strong(fresh, 1, std::memory_order_acq_rel)) return get();
+  try {
+    Core* core = Core::get();
+    if (core == nullptr) {
+      session_state.store(3, std::memory_order_release);
+      return nullptr;
+    }
+    const Options& options = core->configuration.options;
+    Log::open(options.log_level, absolute_path(options.log_file));
+    for (const std::string& warning : core->configuration.warnings) Log::warn(warning);
+    if (!core->configuration.error.empty()) {
+      Log::error(core->configuration.error);
+      session_state.store(3, std::memory_order_release);
+      return nullptr;
+    }
+    if (options.window.kind == WindowKind::kOff) {
+      session_state.store(3, std::memory_order_release);
+      return nullptr;
+    }
+    auto* session = new Session(*core);  // leaked on purpose
+    recorded_groups.store(group_mask(options.hooks), std::memory_order_release);
+    record_plain_calls.store(options.api != ApiStatistics::kOff, std::memory_order_release);
+    the_session.store(session, std::memory_order_release);
+    pthread_atfork(nullptr, nullptr, &on_fork_child);
+    std::atexit(&on_exit_handler);
+    session->arm();
+    session_state.store(2, std::memory_order_release);
+    return session;
+  } catch (...) {
+    session_state.store(3, std::memory_order_release);
+    return nullptr;
+  }
+}
+
+void Session::on_exit_handler() noexcept {
+  if (Session* session = get()) session->finish();
+}
+
+// Only the thread that forked lives in the child, CUDA does not work there, and CUPTI must not be touched:
+// the child is as if we had never been there. A child that executes another program starts anew.
+void Session::on_fork_child() noexcept {
+  control_word.store(0, std::memory_order_relaxed);
+  current_window.store(0, std::memory_order_relaxed);
+  ThreadRegistry::publish(nullptr);
+  the_session.store(nullptr, std::memory_order_relaxed);
+}
+
+bool Session::arm() noexcept {
+  const std::unique_lock lock(mutex_);
+  const WindowKind kind = options_.window.kind;
+  if (kind == WindowKind::kAuto || kind == WindowKind::kApi) {
+    // Where the program's own modules import cudaProfilerStart, our hook sees it. Elsewhere (Numba, JAX, a
+    // static runtime) CUPTI has to be subscribed, for these two calls alone: no cost on the launch path.
+    watch_profiler_calls_ = !process_imports("cudaProfilerStart");
+    if (watch_profiler_calls_ && !raise_tracer(TracerLevel::kProfilerCalls, false))
+      watch_profiler_calls_ = false;
+  }
+  switch (kind) {
+    case WindowKind::kAlways:
+      return open_window("always", false);
+    case WindowKind::kLaunch:
+      launch_armed_ = raise_tracer(TracerLevel::kLaunches, false);
+      if (launch_armed_) step_launch_trigger();
+      return ensure_worker();
+    case WindowKind::kAuto:
+    case WindowKind::kTime:
+      return ensure_worker();
+    default:
+      return true;
+  }
+}
+
+// ---- windows
+// ----------------------------------------------------------------------------------------------------
+
+bool Session::may_open_another() const noexcept {
+  return options_.window.max_windows == 0 || opened_total_ < options_.window.max_windows;
+}
+
+bool Session::raise_tracer(TracerLevel level, bool may_gate) noexcept {
+  if (tracer_.level() >= level) return true;
+  try {
+    const Nanoseconds begin = now();
+    std::string error;
+    bool raised;
+    {
+      const LaunchGate gate(may_gate && tracer_.level() < TracerLevel::kActivity);
+      raised = tracer_.raise(level, options_.api == ApiStatistics::kFull, error);
+    }
+    overhead_.open += now() - begin;
+    if (raised) {
+      ++overhead_.attachments;
+      // Exit handlers run last in, first out: registered again now that CUPTI is loaded, ours runs before
+      // CUPTI's.
+      std::atexit(&on_exit_handler);
+      return true;
+    }
+    if (error != cupti_problem_) {
+      cupti_problem_ = error;
+      Log::warn("no device activity is recorded: " + error);
+    }
+  } catch (...) {
+    // No memory: the window goes without device records.
+  }
+  return false;
+}
+
+void Session::detach_tracer(bool may_gate) noexcept {
+  if (tracer_.level() == TracerLevel::kDetached) return;
+  const Nanoseconds begin = now();
+  {
+    const LaunchGate gate(may_gate);
+    tracer_.detach(true);
+  }
+  overhead_.close += now() - begin;
+}
+
+bool Session::open_window(const std::string& reason, bool may_gate) noexcept {
+  if (open_ != 0 || finishing_ || !may_open_another()) return false;
+  const Nanoseconds asked = now();
+  stay_attached_ = last_stop_ != 0 && asked - last_stop_ < kStayAttached;
+  if (!ensure_worker()) return false;
+  raise_tracer(TracerLevel::kActivity, may_gate);
+  tracer_.resume_activity();
+  try {
+    open_ = windows_.open(reason, now());
+  } catch (...) {
+    return false;
+  }
+  ++opened_total_;
+  // The window first, the hooks' switch after it: a hook that finds the switch on finds the window, too.
+  current_window.store(open_, std::memory_order_release);
+  control_word.fetch_or(kControlRecord, std::memory_order_release);
+  wake_.notify_one();
+  return true;
+}
+
+void Session::close_window() noexcept {
+  if (open_ == 0) return;
+  control_word.fetch_and(~static_cast<std::uint32_t>(kControlRecord), std::memory_order_release);
+  current_window.store(0, std::memory_order_release);
+  last_stop_ = now();
+  windows_.end(open_, last_stop_);
+  open_ = 0;
+  closing_ = true;
+  collect_since_ = 0;
+  wake_.notify_one();
+}
+
+// Inside a callback nothing may wait for us without end: our thread may hold the lock while it detaches
+// CUPTI, which in turn waits for callbacks.
+std::unique_lock<std::mutex> Session::lock_in(bool in_callback) noexcept {
+  if (!in_callback) return std::unique_lock(mutex_);
+  std::unique_lock lock(mutex_, std::try_to_lock);
+  const timespec pause{0, 100'000};
+  for (const Nanoseconds deadline = now() + kCallbackWait; !lock.owns_lock() && now() < deadline;) {
+    nanosleep(&pause, nullptr);
+    lock.try_lock();
+  }
+  return lock;
+}
+
+void Session::profiler_start(bool in_callback) noexcept {
+  const std::unique_lock lock = lock_in(in_callback);
+  if (!lock.owns_lock()) {
+    Log::warn("a cudaProfilerStart came while CUPTI was being detached and opened no window");
+    return;
+  }
+  const WindowKind kind = options_.window.kind;
+  if (kind != WindowKind::kAuto && kind != WindowKind::kApi) return;
+  // The program has a trigger of its own; `auto` follows it from here on.
+  if (!api_called_ && open_ != 0) close_window();
+  api_called_ = true;
+  open_window("api", !in_callback);
+}
+
+void Session::profiler_stop(bool in_callback) noexcept {
+  const std::unique_lock lock = lock_in(in_callback);
+  if (lock.owns_lock() && api_called_) close_window();
+}
+
+bool Session::user_start() noexcept {
+  const std::unique_lock lock(mutex_);
+  if (open_ != 0) return false;
+  api_called_ = true;
+  return open_window("inject_start", true);
+}
+
+bool Session::user_stop() noexcept {
+  const std::unique_lock lock(mutex_);
+  if (open_ == 0) return false;
+  close_window();
+  return true;
+}
+
+bool Session::user_flush() noexcept {
+  std::unique_lock lock(mutex_);
+  wake_.notify_one();
+  return changed_.wait_for(lock, std::chrono::seconds(10), [this] { return !closing_ && !dirty_; });
+}
+
+void Session::foreign_subscribe() noexcept {
+  std::unique_lock lock(mutex_);
+  if (tracer_.level() == TracerLevel::kDetached) return;
+  if (open_ != 0 || launch_armed_) {
+    Log::warn(
+        "CUPTI is held by libinject's open window: the subscriber that the program attaches now will be "
+        "refused");
+    return;
+  }
+  stay_attached_ = false;
+  if (closing_) {
+    wake_.notify_one();
+    changed_.wait_for(lock, std::chrono::seconds(1), [this] { return !closing_; });
+    if (closing_) {
+      Log::warn("CUPTI is still held by libinject, whose last window is not collected yet");
+      return;
+    }
+  }
+  gave_way_ = true;
+  if (tracer_.level() == TracerLevel::kDetached) return;
+  detach_tracer(true);
+  watch_profiler_calls_ = false;
+  Log::info(
+      "CUPTI is given up because the program subscribes to it; cudaProfilerStart opens no window from here "
+      "on");
+}
+
+// ---- our own thread
+// ---------------------------------------------------------------------------------------------
+
+bool Session::ensure_worker() noexcept {
+  if (worker_running_) return true;
+  // All signals blocked before it starts: a handler of the program's must never run on it, and SIGPIPE or
+  // SIGXFSZ from our writes must become errors.
+  sigset_t all;
+  sigset_t previous;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &previous);
+  pthread_t thread;
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+  pthread_attr_setstacksize(&attributes, 1024 * 1024);
+  const int failed = pthread_create(&thread, &attributes, &worker_entry, this);
+  pthread_attr_destroy(&attributes);
+  pthread_sigmask(SIG_SETMASK, &previous, nullptr);
+  worker_running_ = failed == 0;
+  if (failed != 0) {
+    Log::error("no window can be opened: a thread can't be started (" + std::string(std::strerror(failed)) +
+               ")");
+  }
+  return worker_running_;
+}
+
+void* Session::worker_entry(void* session) noexcept {
+  ThreadRegistry::ignore_this_thread();
+  prctl(PR_SET_NAME, "libinject");
+  try {
+    static_cast<Session*>(session)->work();
+  } catch (...) {
+    Log::error("profiling has stopped: out of memory");
+  }
+  return nullptr;
+}
+
+Nanoseconds Session::next_wake() const {
+  const Nanoseconds time = now();
+  if (closing_ && !(stay_attached_ && open_ == 0)) return time + kCollectInterval;
+  if (open_ != 0 || tracer_.level() == TracerLevel::kActivity || launch_armed_) return time + kDrainInterval;
+  Nanoseconds wake = kNever;
+  const bool timed = options_.window.kind == WindowKind::kTime ||
+                     (options_.window.kind == WindowKind::kAuto && !api_called_ && !gave_way_);
+  if (timed) {
+    Schedule ahead = schedule_;
+    if (const auto window = ahead.next(time - base_)) wake = base_ + window->begin;
+  }
+  if (dirty_) wake = std::min(wake, last_write_ + kWriteInterval);
+  return wake;
+}
+
+void Session::work() {
+  std::unique_lock lock(mutex_);
+  while (!finished_) {
+    if (!finishing_) {
+      const Nanoseconds wake = next_wake();
+      if (wake == kNever) {
+        // Nothing to do before the next window: there is a thread only while one is needed.
+        worker_running_ = false;
+        return;
+      }
+      const Nanoseconds time = now();
+      if (wake > time) wake_.wait_for(lock, std::chrono::nanoseconds(wake - time));
+    }
+    step(lock);
+  }
+  worker_running_ = false;
+}
+
+void Session::step_schedule() {
+  const WindowKind kind = options_.window.kind;
+  if (kind != WindowKind::kTime && !(kind == WindowKind::kAuto && !api_called_)) return;
+  const Nanoseconds position = now() - base_;
+  if (open_ != 0) {
+    const RangeTracker::Span span = windows_.span(open_);
+    if (now() >= span.begin + scheduled(options_.window).count) close_window();
+    return;
+  }
+  if (gave_way_ || finishing_) return;
+  const auto window = schedule_.next(position);
+  if (!window || position < window->begin) return;
+  if (open_window(to_string(scheduled(options_.window)), true)) schedule_.advance();
+}
+
+void Session::step_launch_trigger() {
+  LaunchTrigger& trigger = launch_trigger;
+  if (open_ == 0) {
+    const std::uint64_t count = trigger.count.load(std::memory_order_acquire);
+    const auto window = may_open_another() && !finishing_ ? schedule_.next(count) : std::nullopt;
+    if (!window) {
+      launch_armed_ = false;
+      trigger.counting.store(false, std::memory_order_release);
+      if (tracer_.level() != TracerLevel::kDetached && !closing_) closing_ = true;
+      return;
+    }
+    trigger.counting.store(true, std::memory_order_release);
+    if (count + kLaunchLead < window->begin) return;
+    if (!raise_tracer(TracerLevel::kActivity, worker_running_)) {
+      launch_armed_ = false;
+      return;
+    }
+    tracer_.resume_activity();
+    open_ = windows_.open(to_string(options_.window), now(), true);
+    ++opened_total_;
+    schedule_.advance();
+    trigger.opened_at.store(0, std::memory_order_relaxed);
+    trigger.closed_at.store(0, std::memory_order_relaxed);
+    trigger.begin.store(window->begin, std::memory_order_relaxed);
+    trigger.end.store(window->end, std::memory_order_relaxed);
+    trigger.window.store(open_, std::memory_order_release);
+    return;
+  }
+  if (const Nanoseconds opened = trigger.opened_at.load(std::memory_order_acquire); opened != 0) {
+    if (windows_.span(open_).begin != opened) windows_.begin(open_, opened);
+  }
+  if (const Nanoseconds closed = trigger.closed_at.load(std::memory_order_acquire); closed != 0) {
+    trigger.window.store(0, std::memory_order_release);
+    windows_.end(open_, closed);
+    last_stop_ = closed;
+    open_ = 0;
+    closing_ = true;
+    collect_since_ = 0;
+  }
+}
+
+void Session::pass(bool final) {
+  const std::lock_guard data(data_mutex_);
+  const Nanoseconds cpu = thread_cpu_time();
+  drain_.pass(tracer_.loaded() ? &tracer_.api() : nullptr);
+  if (final) drain_.settle();
+  overhead_.drain_cpu += thread_cpu_time() - cpu;
+}
+
+void Session::step(std::unique_lock<std::mutex>& lock) {
+  if (launch_armed_) step_launch_trigger();
+  step_schedule();
+  if (finishing_ && open_ != 0) close_window();
+  const bool first_open = open_ != 0 && windows_.opened() != 0 && folder_.empty() && !folder_failed_;
+  lock.unlock();
+  if (first_open) {
+    const std::lock_guard data(data_mutex_);
+    if (ensure_folder()) write_files("open");
+  }
+  pass(false);
+  lock.lock();
+
+  const Nanoseconds time = now();
+  if (closing_ && open_ == 0) {
+    if (!stay_attached_ || finishing_ || time - last_stop_ >= kStayAttached) {
+      collect(lock);
+    } else {
+      dirty_ = true;
+    }
+  }
+  if (dirty_ && !finishing_ && now() - last_write_ >= kWriteInterval) {
+    const bool active = closing_ || open_ != 0;
+    lock.unlock();
+    {
+      if (active) tracer_.flush(false);
+      pass(false);
+      const std::lock_guard data(data_mutex_);
+      if (ensure_folder()) write_files(active ? "open" : "closed");
+    }
+    lock.lock();
+    dirty_ = false;
+    last_write_ = now();
+    changed_.notify_all();
+  }
+  if (finishing_ && !closing_) {
+    lock.unlock();
+    final_output();
+    lock.lock();
+    finished_ = true;
+    changed_.notify_all();
+  }
+}
+
+// One step of collecting the windows that have ended: first no new records, then those that are on their way,
+// until CUPTI has given every buffer back; then bare speed again.
+void Session::collect(std::unique_lock<std::mutex>& lock) {
+  const Nanoseconds time = now();
+  if (collect_since_ == 0) {
+    collect_since_ = time;
+    const LaunchGate gate(!finishing_);
+    tracer_.stop_activity();
+  }
+  lock.unlock();
+  const Nanoseconds flush_begin = now();
+  tracer_.flush(false);
+  const Nanoseconds flush_end = now();
+  pass(false);
+  lock.lock();
+  Log::debug("collecting for " + in_ms(flush_end - last_stop_) + ": flush took " +
+             in_ms(flush_end - flush_begin) + ", " + std::to_string(buffers_.outstanding()) +
+             " buffers and " + std::to_string(drain_.waiting()) + " launches outstanding");
+  if (open_ != 0) return;  // reopened meanwhile: what is still to come comes with the next collection
+  const bool complete =
+      tracer_.level() < TracerLevel::kActivity || buffers_.outstanding() == 0 || drain_.waiting() == 0;
+  const Nanoseconds deadline = finishing_ ? kExitCollectDeadline : kCollectDeadline;
+  if (!complete && now() - collect_since_ < deadline && !Tracer::failed()) return;
+  if (!complete) {
+    lock.unlock();
+    tracer_.flush(true);
+    pass(false);
+    lock.lock();
+    if (open_ != 0) return;
+  }
+  if (!finishing_) {
+    detach_tracer(true);
+    if (watch_profiler_calls_ && !gave_way_) raise_tracer(TracerLevel::kProfilerCalls, false);
+    if (launch_armed_) raise_tracer(TracerLevel::kLaunches, false);
+  }
+  lock.unlock();
+  pass(true);
+  lock.lock();
+  if (tracer_.level() < TracerLevel::kActivity) buffers_.reclaim_outstanding();
+  windows_.settle();
+  ++settled_;
+  closing_ = open_ != 0;
+  dirty_ = true;
+  if (now() - last_write_ < kWriteInterval && !finishing_) return;
+  last_write_ = now();
+  dirty_ = false;
+  if (finishing_) return;  // written once more at the end
+  lock.unlock();
+  {
+    const std::lock_guard data(data_mutex_);
+    if (ensure_folder()) write_files("closed");
+  }
+  lock.lock();
+  changed_.notify_all();
+}
+
+// ---- the end
+// ----------------------------------------------------------------------------------------------------
+
+void Session::finish() noexcept {
+  try {
+    std::unique_lock lock(mutex_);
+    if (finishing_) return;
+    finishing_ = true;
+    close_window();
+    if (windows_.opened() == 0) {
+      Log::warn("the program ended before a window opened (INJECT_WINDOW=" + to_string(options_.window) +
+                "); INJECT_WINDOW=always profiles all of it");
+      return;
+    }
+    if (!worker_running_ && !dirty_ && !closing_) {
+      // Everything is on disk; what is left is the summary, and our thread has gone.
+      lock.unlock();
+      final_output();
+      return;
+    }
+    if (ensure_worker()) {
+      wake_.notify_one();
+      if (changed_.wait_for(lock, std::chrono::nanoseconds(kExitDeadline), [this] { return finished_; }))
+        return;
+      Log::warn("the device has not finished what was launched in the last window: its records are missing");
+    }
+    finished_ = true;
+    lock.unlock();
+    std::unique_lock data(data_mutex_, std::try_to_lock);
+    if (!data.owns_lock()) return;
+    drain_.pass(tracer_.loaded() ? &tracer_.api() : nullptr);
+    drain_.settle();
+    windows_.settle();
+    data.unlock();
+    final_output();
+  } catch (...) {
+    // Out of memory at exit: what was written before stays.
+  }
+}
+
+void Session::final_output() {
+  const std::lock_guard data(data_mutex_);
+  if (ensure_folder()) write_files("closed");
+  write_summary();
+}
+
+// ---- output
+// -----------------------------------------------------------------------------------------------------
+
+bool Session::ensure_folder() {
+  if (!folder_.empty()) return true;
+  if (folder_failed_) return false;
+  const PathNames names{pid_, host_name(), [](std::string_view name) -> std::optional<std::string> {
+                          const char* value = std::getenv(std::string(name).c_str());
+                          return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+                        }};
+  PathResult result = expand_path(options_.out, names, working_directory());
+  if (result.error.empty()) result = make_unique_folder(result.path);
+  if (!result.error.empty()) {
+    folder_failed_ = true;
+    Log::error("no files are written: INJECT_OUT=" + options_.out + ": " + result.error);
+    return false;
+  }
+  folder_ = result.path;
+  devices_ = devices();
+  if (options_.trace == TraceFormat::kCsv) {
+    if (trace_.open(folder_)) {
+      drain_.trace_to(&trace_);
+    } else {
+      Log::error("no raw records are written: " + trace_.error());
+    }
+  }
+  return true;
+}
+
+RunInfo Session::run_info(const char* state) {
+  RunInfo run;
+  run.version = INJECT_VERSION;
+  run.state = state;
+  run.command_line = command_line();
+  run.working_directory = working_directory();
+  run.host = host_name();
+  run.pid = pid_;
+  run.rank = rank_from_environment([](std::string_view name) -> std::optional<std::string> {
+               const char* value = std::getenv(std::string(name).c_str());
+               return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+             }).value_or("");
+  run.base = base_;
+  run.base_utc = base_utc_;
+  run.versions = library_versions();
+  if (tracer_.loaded()) run.versions.emplace_back("cupti", std::to_string(tracer_.api().version));
+  run.options = options_.in_force;
+#if !INJECT_HAVE_CUDNN
+  run.groups_left_out.emplace_back("cudnn");
+#endif
+#if !INJECT_HAVE_NCCL
+  run.groups_left_out.emplace_back("nccl");
+#endif
+  run.messages = Log::notable();
+  run.devices = devices_;
+  for (std::uint32_t i = 0; i < core_.threads.threads_seen(); ++i) {
+    run.threads.push_back({static_cast<std::uint64_t>(core_.threads.tid(i)), core_.threads.thread_name(i)});
+  }
+  run.windows = windows_.copy();
+  run.windows_not_listed = windows_.not_listed();
+  run.losses_outside = windows_.losses_outside();
+  run.name_overflows = core_.names.overflows() + core_.mangled.overflows();
+  run.range_overflows = core_.ranges.overflows() + nvtx_ranges_lost();
+  run.trace_rows_left_out = trace_.rows_left_out();
+  run.overhead = overhead_;
+  run.overhead.gate_holds = LaunchGate::holds();
+  run.overhead.buffers = buffers_.handled();
+  return run;
+}
+
+void Session::write_files(const char* state) {
+  const Nanoseconds begin = now();
+  if (options_.trace == TraceFormat::kCsv && !trace_.flush() && !write_failed_) {
+    write_failed_ = true;
+    Log::error(trace_.error());
+  }
+  const RunInfo run = run_info(state);
+  for (const std::string& problem : windows_.opened() == 0 || run.windows.front().state == WindowState::kOpen
+                                        ? write_run_json(folder_, run)
+                                        : write_all(folder_, statistics_, run)) {
+    if (!write_failed_) Log::error(problem);
+    write_failed_ = true;
+  }
+  overhead_.write += now() - begin;
+}
+
+void Session::write_summary() {
+  if (options_.summary == SummaryTarget::kOff) return;
+  const RunInfo run = run_info("closed");
+  if (options_.summary == SummaryTarget::kStderr && !run.rank.empty() && run.rank != "0") return;
+  const std::string text = summary_text(statistics_, run, folder_);
+  if (options_.summary == SummaryTarget::kStderr) {
+    write_quietly(STDERR_FILENO, text);
+    return;
+  }
+  OutputFile file;
+  if (!file.open(absolute_path(options_.summary_file))) {
+    Log::error("the summary can't be written: " + file.error());
+    return;
+  }
+  file.buffer() = text;
+  if (!file.flush()) Log::error("the summary can't be written: " + file.error());
+}
+
+}  // namespace inject

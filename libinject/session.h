@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <pthread.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "libinject/core.h"
+#include "libinject/cupti/buffers.h"
+#include "libinject/cupti/tracer.h"
+#include "libinject/drain.h"
+#include "libinject/output/trace.h"
+#include "libinject/record/control.h"
+#include "libinject/stats/run_info.h"
+#include "libinject/stats/statistics.h"
+#include "libinject/window/schedule.h"
+#include "libinject/window/window_log.h"
+
+namespace inject {
+
+/// One profiled process, from CUDA's initialisation to its end; read this first. Wires sources (hooks, CUPTI,
+/// NVTX), rings, statistics and output, and decides when the sources are on.
+///
+/// Windows open on the thread that asks (a launch right after cudaProfilerStart must be seen) and close on
+/// our own: the asking thread only marks the edge. A window's life:
+///   open → closing (activity stopped, late records collected) → settled (CUPTI detached, files written)
+/// A program that brackets every iteration reopens within a second; from its second window on CUPTI stays
+/// attached across such gaps, and files are written once a second.
+///
+/// Two locks: `mutex_` guards the state of windows and of CUPTI's attachment and is held for milliseconds at
+/// most; `data_mutex_` guards drain, statistics and files, and is taken by our own thread (or by the exiting
+/// one, should ours be stuck in a flush behind a kernel that never ends). `data_mutex_` is never taken with
+/// `mutex_` held.
+///
+/// Made once and leaked: hooks and callbacks may come until the process is gone.
+class Session {
+ public:
+  /// CUDA is being initialised, or the program asks for a window: makes the session on the first call.
+  static Session* start() noexcept;
+  /// The session, if it has been made, is not switched off and this is the process that made it.
+  static Session* get() noexcept;
+
+  /// The program called the profiler API, through a hook or (`in_callback`) seen by CUPTI.
+  void profiler_start(bool in_callback) noexcept;
+  void profiler_stop(bool in_callback) noexcept;
+
+  /// include/inject/inject.h. False if no window could be opened, or none was open.
+  bool user_start() noexcept;
+  bool user_stop() noexcept;
+  /// Waits until what is closed so far is on disk, ten seconds at most.
+  bool user_flush() noexcept;
+  bool is_open() const noexcept { return current_window.load(std::memory_order_acquire) != 0; }
+
+  /// The program is about to subscribe to CUPTI itself.
+  void foreign_subscribe() noexcept;
+
+  /// The process is exiting: closes, collects for two seconds at most, writes. Runs once.
+  void finish() noexcept;
+
+ private:
+  explicit Session(Core& core);
+  bool arm() noexcept;
+
+  std::unique_lock<std::mutex> lock_in(bool in_callback) noexcept;
+
+  // Windows. All with mutex_ held.
+  bool open_window(const std::string& reason, bool may_gate) noexcept;
+  void close_window() noexcept;
+  bool raise_tracer(TracerLevel level, bool may_gate) noexcept;
+  void detach_tracer(bool may_gate) noexcept;
+  bool may_open_another() const noexcept;
+
+  // Our own thread.
+  bool ensure_worker() noexcept;
+  static void* worker_entry(void* session) noexcept;
+  void work();
+  void step(std::unique_lock<std::mutex>& lock);
+  void step_schedule();
+  void step_launch_trigger();
+  void collect(std::unique_lock<std::mutex>& lock);
+  void pass(bool final);
+  Nanoseconds next_wake() const;
+
+  // Output, with data_mutex_ held.
+  bool ensure_folder();
+  void write_files(const char* state);
+  void write_summary();
+  RunInfo run_info(const char* state);
+  void final_output();
+
+  static void on_exit_handler() noexcept;
+  static void on_fork_child() noexcept;
+
+  Core& core_;
+  const Options& options_;
+  const Nanoseconds base_;
+  const std::uint64_t base_utc_;
+  const int pid_;
+
+  ActivityBuffers buffers_;
+  Tracer tracer_;
+  WindowLog windows_;
+  Statistics statistics_;
+  std::vector<DeviceInfo> devices_;  // asked for when the first window's folder is made
+  TraceWriter trace_;
+  Drain drain_;
+  Schedule schedule_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable wake_;     // for our own thread
+  std::condition_variable changed_;  // from our own thread: a collection or a write is done
+  bool worker_running_ = false;
+  bool finishing_ = false;             // the process is exiting
+  bool finished_ = false;              // … and everything is written
+  bool closing_ = false;               // windows have ended whose records are not all in
+  bool stay_attached_ = false;         // the program reopens within a second
+  bool api_called_ = false;            // the program drives the windows (auto)
+  bool watch_profiler_calls_ = false;  // no hook sees the profiler API: CUPTI has to
+  bool gave_way_ = false;              // the program subscribed to CUPTI itself
+  bool launch_armed_ = false;
+  std::uint32_t open_ = 0;  // window that is open now
+  std::uint32_t opened_total_ = 0;
+  Nanoseconds last_stop_ = 0;
+  Nanoseconds collect_since_ = 0;
+  std::uint64_t settled_ = 0;  // counts settlements, for user_flush
+  std::string cupti_problem_;
+  Nanoseconds last_info_ = 0;
+  std::uint32_t unsaid_windows_ = 0;
+
+  std::mutex data_mutex_;
+  std::string folder_;
+  bool folder_failed_ = false;
+  bool write_failed_ = false;
+  bool dirty_ = false;
+  Nanoseconds last_write_ = 0;
+  Overhead overhead_;
+};
+
+}  // namespace inject

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/stats/launch_table.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "libinject/record/mapping.h"
+
+namespace inject {
+
+namespace {
+constexpr std::size_t kFirstSize = 4096;
+}  // namespace
+
+LaunchTable::LaunchTable(std::size_t most) : most_(std::bit_ceil(std::max(most, kFirstSize))) {
+  entries_.resize(kFirstSize);
+  index_.assign(kFirstSize * 2, 0);
+}
+
+std::size_t LaunchTable::slot_of(std::uint64_t key) const {
+  return hash_mix(key * kHashSeed) & (index_.size() - 1);
+}
+
+void LaunchTable::index_insert(std::uint32_t position) {
+  const std::size_t mask = index_.size() - 1;
+  std::size_t slot = slot_of(entries_[position].key);
+  while (index_[slot] != 0) slot = (slot + 1) & mask;
+  index_[slot] = position + 1;
+}
+
+// Backward-shift deletion: no tombstones, so a table that turns over for days stays as fast as a new one.
+void LaunchTable::index_erase(std::uint64_t key, std::uint32_t position) {
+  const std::size_t mask = index_.size() - 1;
+  std::size_t slot = slot_of(key);
+  while (index_[slot] != position + 1) {
+    if (index_[slot] == 0) return;
+    slot = (slot + 1) & mask;
+  }
+  std::size_t hole = slot;
+  for (std::size_t next = (hole + 1) & mask; index_[next] != 0; next = (next + 1) & mask) {
+    const std::size_t home = slot_of(entries_[index_[next] - 1].key);
+    if (((next - home) & mask) >= ((next - hole) & mask)) {
+      index_[hole] = index_[next];
+      hole = next;
+    }
+  }
+  index_[hole] = 0;
+}
+
+void LaunchTable::grow() {
+  std::vector<Entry> larger(entries_.size() * 2);
+  for (std::size_t i = 0; i < size_; ++i) larger[i] = entries_[(first_ + i) & (entries_.size() - 1)];
+  entries_.swap(larger);
+  first_ = 0;
+  index_.assign(entries_.size() * 2, 0);
+  for (std::size_t i = 0; i < size_; ++i) index_insert(static_cast<std::uint32_t>(i));
+}
+
+void LaunchTable::add(std::uint16_t generation, std::uint32_t correlation, const Attribution& launch,
+                      bool expects_work) {
+  if (size_ == entries_.size()) {
+    if (entries_[first_].pending && entries_.size() < most_) {
+      grow();
+    } else {
+      Entry& oldest = entries_[first_];
+      if (oldest.waits) {
+        --waiting_;
+        ++given_up_;
+      }
+      index_erase(oldest.key, static_cast<std::uint32_t>(first_));
+      first_ = (first_ + 1) & (entries_.size() - 1);
+      --size_;
+    }
+  }
+  const std::size_t position = (first_ + size_) & (entries_.size() - 1);
+  Entry& entry = entries_[position];
+  entry.launch = launch;
+  entry.launch.known = true;
+  entry.key = key_of(generation, correlation);
+  entry.pending = expects_work;
+  entry.waits = expects_work && launch.window != 0;
+  if (entry.waits) ++waiting_;
+  ++size_;
+  index_insert(static_cast<std::uint32_t>(position));
+}
+
+const Attribution* LaunchTable::find(std::uint16_t generation, std::uint32_t correlation) {
+  const std::uint64_t key = key_of(generation, correlation);
+  const std::size_t mask = index_.size() - 1;
+  for (std::size_t slot = slot_of(key); index_[slot] != 0; slot = (slot + 1) & mask) {
+    Entry& entry = entries_[index_[slot] - 1];
+    if (entry.key != key) continue;
+    entry.pending = false;
+    if (entry.waits) {
+      entry.waits = false;
+      --waiting_;
+    }
+    return &entry.launch;
+  }
+  return nullptr;
+}
+
+std::size_t LaunchTable::give_up_waiting() {
+  const std::size_t forgotten = waiting_;
+  for (std::size_t i = 0; i < size_; ++i) {
+    Entry& entry = entries_[(first_ + i) & (entries_.size() - 1)];
+    entry.pending = entry.waits = false;
+  }
+  waiting_ = 0;
+  return forgotten;
+}
+
+}  // namespace inject

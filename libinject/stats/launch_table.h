@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "libinject/stats/events.h"
+
+namespace inject {
+
+/// Launches by (generation, correlation id), for the device records that come later. Keeps the most recent
+/// launches: grows while its oldest launch has had no record yet, up to `most` (then the oldest is given up,
+/// and counted if it was made in a window); otherwise the oldest makes room. A graph launch has many records,
+/// so a launch stays after its first one. One thread.
+class LaunchTable {
+ public:
+  explicit LaunchTable(std::size_t most);
+
+  /// A launch was seen. `expects_work`: a device record is to come (the call succeeded and was not captured).
+  void add(std::uint16_t generation, std::uint32_t correlation, const Attribution& launch, bool expects_work);
+
+  /// The launch of a device record, marked as arrived; nullptr if it was not seen (yet).
+  const Attribution* find(std::uint16_t generation, std::uint32_t correlation);
+
+  /// Launches inside a window (`window != 0`) that succeeded, were not captured, and whose record has not
+  /// come.
+  std::size_t waiting() const { return waiting_; }
+  /// Forgets what still waits: its records are not coming any more. Returns how many launches that were.
+  std::size_t give_up_waiting();
+  /// Launches inside a window that were given up because the table was full.
+  std::uint64_t given_up() const { return given_up_; }
+
+ private:
+  struct Entry {
+    Attribution launch;
+    std::uint64_t key = 0;
+    bool pending = false;  // a record is to come
+    bool waits = false;    // … and it will be part of a window
+  };
+
+  static std::uint64_t key_of(std::uint16_t generation, std::uint32_t correlation) {
+    return static_cast<std::uint64_t>(generation) << 32 | correlation;
+  }
+  void grow();
+  void index_insert(std::uint32_t position);
+  void index_erase(std::uint64_t key, std::uint32_t position);
+  std::size_t slot_of(std::uint64_t key) const;
+
+  std::size_t most_;
+  std::vector<Entry> entries_;        // ring: [first_, first_ + size_)
+  std::vector<std::uint32_t> index_;  // open addressing over entries_, position + 1
+  std::size_t first_ = 0;
+  std::size_t size_ = 0;
+  std::size_t waiting_ = 0;
+  std::uint64_t given_up_ = 0;
+};
+
+}  // namespace inject

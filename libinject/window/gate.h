@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "libinject/record/clock.h"
+
+namespace inject {
+
+/// The launch gate. CUPTI attaches and detaches under a lock that launching threads hold in turn: with eight
+/// threads that launch without pause it starves for up to 3.4 s; with their launches held it needs 3 … 14 ms
+/// (H200, CUDA 13.0). While a LaunchGate lives, hooks hold new launches (hooks/frame.cpp), each for
+/// kLongestHold at most: attaching waits for running kernels, and one that waits for a held launch would
+/// otherwise never end. It serves latency, never correctness: launches that pass no hook are not held.
+class LaunchGate {
+ public:
+  /// Longest time that one launch is held.
+  static constexpr Nanoseconds kLongestHold = 30'000'000;
+  /// Given to calls that passed the gate before it closed.
+  static constexpr Nanoseconds kInFlight = 300'000;
+
+  /// `close` false: does nothing (the caller is inside a hooked call or a callback itself).
+  explicit LaunchGate(bool close) noexcept;
+  ~LaunchGate();
+  LaunchGate(const LaunchGate&) = delete;
+  LaunchGate& operator=(const LaunchGate&) = delete;
+
+  void open() noexcept;
+
+  /// Called by a hook that found kControlGate set: returns when the gate opens or the hold is over. Keeps
+  /// errno.
+  static void wait() noexcept;
+
+  static std::uint64_t holds() noexcept;     ///< launches held so far
+  static std::uint64_t timeouts() noexcept;  ///< of these, released by time
+
+ private:
+  bool closed_ = false;
+};
+
+}  // namespace inject

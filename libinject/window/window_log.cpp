@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/window/window_log.h"
+
+#include <iterator>
+#include <utility>
+
+namespace inject {
+
+namespace {
+constexpr std::size_t kMostKept = 10'000;
+}  // namespace
+
+WindowInfo* WindowLog::find(std::uint32_t number) {
+  if (windows_.empty() || number < windows_.front().number || number > windows_.back().number) return nullptr;
+  return &windows_[number - windows_.front().number];
+}
+
+std::uint32_t WindowLog::open(std::string reason, Nanoseconds begin, bool announced) {
+  const std::lock_guard lock(mutex_);
+  announced_ = announced;
+  if (windows_.size() == kMostKept) {
+    losses_outside_.add(windows_.front().losses);
+    windows_.pop_front();
+  }
+  WindowInfo window;
+  window.number = ++opened_;
+  window.reason = std::move(reason);
+  window.start = begin;
+  windows_.push_back(std::move(window));
+  return opened_;
+}
+
+void WindowLog::begin(std::uint32_t number, Nanoseconds begin) {
+  const std::lock_guard lock(mutex_);
+  if (WindowInfo* window = find(number)) window->start = begin;
+  announced_ = false;
+}
+
+void WindowLog::end(std::uint32_t number, Nanoseconds end) {
+  const std::lock_guard lock(mutex_);
+  WindowInfo* window = find(number);
+  if (window == nullptr || window->state != WindowState::kOpen) return;
+  window->end = end;
+  window->state = WindowState::kClosing;
+}
+
+void WindowLog::settle() {
+  const std::lock_guard lock(mutex_);
+  for (auto window = windows_.rbegin(); window != windows_.rend(); ++window) {
+    if (window->state == WindowState::kClosed) break;
+    if (window->state == WindowState::kClosing) window->state = WindowState::kClosed;
+  }
+}
+
+void WindowLog::add_losses(std::uint32_t number, const Losses& losses) {
+  const std::lock_guard lock(mutex_);
+  if (WindowInfo* window = find(number)) {
+    window->losses.add(losses);
+  } else {
+    losses_outside_.add(losses);
+  }
+}
+
+RangeTracker::Span WindowLog::span(std::uint32_t number) const {
+  const std::lock_guard lock(mutex_);
+  const WindowInfo* window = find(number);
+  return window == nullptr ? RangeTracker::Span{} : RangeTracker::Span{window->start, window->end};
+}
+
+std::uint32_t WindowLog::at(Nanoseconds time) const {
+  const std::lock_guard lock(mutex_);
+  for (auto window = windows_.rbegin(); window != windows_.rend(); ++window) {
+    if (time >= window->start) return window->end == 0 || time <= window->end ? window->number : 0;
+  }
+  return 0;
+}
+
+std::uint32_t WindowLog::opened() const {
+  const std::lock_guard lock(mutex_);
+  return announced_ ? opened_ - 1 : opened_;
+}
+
+std::uint32_t WindowLog::latest() const {
+  const std::lock_guard lock(mutex_);
+  return opened_;
+}
+
+std::vector<std::uint32_t> WindowLog::closing() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::uint32_t> numbers;
+  for (auto window = windows_.rbegin(); window != windows_.rend(); ++window) {
+    if (window->state == WindowState::kClosed) break;
+    if (window->state == WindowState::kClosing) numbers.push_back(window->number);
+  }
+  return numbers;
+}
+
+std::vector<WindowInfo> WindowLog::copy() const {
+  const std::lock_guard lock(mutex_);
+  return {windows_.begin(), announced_ && !windows_.empty() ? std::prev(windows_.end()) : windows_.end()};
+}
+
+std::uint64_t WindowLog::not_listed() const {
+  const std::lock_guard lock(mutex_);
+  return opened_ - windows_.size();
+}
+
+Losses WindowLog::losses_outside() const {
+  const std::lock_guard lock(mutex_);
+  return losses_outside_;
+}
+
+}  // namespace inject

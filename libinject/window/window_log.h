@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "libinject/nvtx/range_tracker.h"
+#include "libinject/stats/run_info.h"
+
+namespace inject {
+
+/// The windows of the run, written by whoever opens and closes them and read by the drain thread. Keeps the
+/// latest 10,000; older ones are counted.
+class WindowLog {
+ public:
+  /// A new window that opens at `begin`; returns its number. `announced`: it will open with a launch yet to
+  /// come, and is not listed before begin() says that it has.
+  std::uint32_t open(std::string reason, Nanoseconds begin, bool announced = false);
+  /// The window ends at `end`; its records are still being collected.
+  void end(std::uint32_t number, Nanoseconds end);
+  /// The announced window opened at `begin`.
+  void begin(std::uint32_t number, Nanoseconds begin);
+  /// All windows that have ended are complete.
+  void settle();
+  void add_losses(std::uint32_t number, const Losses& losses);
+
+  RangeTracker::Span span(std::uint32_t number) const;
+  /// The window whose time holds `time`, 0 if none does.
+  std::uint32_t at(Nanoseconds time) const;
+  /// How many windows have opened.
+  std::uint32_t opened() const;
+  /// Number of the latest window, announced ones included.
+  std::uint32_t latest() const;
+  /// Numbers of windows that have ended and are not settled.
+  std::vector<std::uint32_t> closing() const;
+  std::vector<WindowInfo> copy() const;
+  std::uint64_t not_listed() const;
+  Losses losses_outside() const;
+
+ private:
+  WindowInfo* find(std::uint32_t number);
+  const WindowInfo* find(std::uint32_t number) const { return const_cast<WindowLog*>(this)->find(number); }
+
+  mutable std::mutex mutex_;
+  std::deque<WindowInfo> windows_;
+  std::uint32_t opened_ = 0;
+  bool announced_ = false;  // the latest window has not opened yet
+  Losses losses_outside_;
+};
+
+}  // namespace inject
