@@ -10,10 +10,10 @@ cd "$(dirname "$0")/.."
 case "${1:-}" in
   format)
     find libinject include tests examples \( -name '*.h' -o -name '*.cpp' -o -name '*.cu' \) -print0 |
-      xargs -0 clang-format --dry-run --Werror -ferror-limit=1
+      xargs -0 "${CLANG:-clang-format}" --dry-run --Werror -ferror-limit=1
     ;;
   tidy)
-    python3 - "$2" <<'EOF' | xargs -P "$(nproc)" -n 1 clang-tidy --quiet -p "$2" 2> >(grep -v 'warnings generated' >&2 || true)
+    python3 - "$2" <<'EOF' | xargs -P "$(nproc)" -n 1 "${CLANG:-clang-tidy}" --quiet -p "$2" 2> >(grep -v 'warnings generated' >&2 || true)
 import json, pathlib, sys
 root = pathlib.Path.cwd()
 files = {pathlib.Path(entry["file"]) for entry in json.load(open(f"{sys.argv[1]}/compile_commands.json"))}

@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+#
+# Sets the machine up, builds, and runs every test: the unit tests under AddressSanitizer, UndefinedBehaviorSanitizer
+# and ThreadSanitizer, then everything else, linters included. Needs no GPU; tests that need one say that they skip.
+# usage: scripts/test.sh [--quick]     (--quick: no sanitizers, no linters)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+quick=0
+case "${1:-}" in
+  "") ;;
+  --quick) quick=1 ;;
+  *)
+    sed -n '7s/^# //p' "$0" >&2
+    exit 2
+    ;;
+esac
+
+step() { printf '\n== %s (%d s)\n' "$1" "$SECONDS"; }
+jobs=$(nproc)
+
+step "set-up"
+scripts/setup.sh
+
+step "build"
+cmake --preset dev >build-configure.log 2>&1 || { cat build-configure.log; exit 1; }
+rm -f build-configure.log
+cmake --build build -j "$jobs"
+
+failed=0
+if ((!quick)); then
+  for sanitizer in asan tsan; do
+    step "unit tests, $sanitizer"
+    cmake --preset "$sanitizer" >/dev/null
+    cmake --build "build-$sanitizer" -j "$jobs"
+    ctest --test-dir "build-$sanitizer" --output-on-failure -j "$jobs" || failed=1
+  done
+fi
+
+# Last, so that what is printed last is the summary of this, the main run.
+step "tests"
+exclude=()
+((!quick)) || exclude=(-LE lint)
+ctest --test-dir build --output-on-failure -j "$jobs" "${exclude[@]}" || failed=1
+exit "$failed"
