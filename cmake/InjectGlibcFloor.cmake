@@ -25,6 +25,9 @@ function(inject_glibc_floor target)
   endif()
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${generator})
 
+  # No run path, which would lead to the stand-ins.
+  set_target_properties(${target} PROPERTIES BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "")
+
   # atexit and pthread_atfork live here: they have to know which library called them.
   execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-file-name=libc_nonshared.a OUTPUT_VARIABLE nonshared
                   OUTPUT_STRIP_TRAILING_WHITESPACE)

@@ -25,15 +25,14 @@ step "set-up"
 scripts/setup.sh
 
 step "build"
-cmake --preset dev >build-configure.log 2>&1 || { cat build-configure.log; exit 1; }
-rm -f build-configure.log
+cmake --preset dev
 cmake --build build -j "$jobs"
 
 failed=0
 if ((!quick)); then
   for sanitizer in asan tsan; do
     step "unit tests, $sanitizer"
-    cmake --preset "$sanitizer" >/dev/null
+    cmake --preset "$sanitizer"
     cmake --build "build-$sanitizer" -j "$jobs"
     ctest --test-dir "build-$sanitizer" --output-on-failure -j "$jobs" || failed=1
   done
