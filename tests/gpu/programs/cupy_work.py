@@ -25,7 +25,7 @@ def main():
     elementwise = cupy.ElementwiseKernel("float32 x, float32 y", "float32 z", "z = x * y + 1", "inject_elementwise")
     host = numpy.ones(n, numpy.float32)
     x, y = cupy.asarray(host), cupy.zeros(n, cupy.float32)
-    a = cupy.random.random((512, 512), dtype=cupy.float32)
+    a = cupy.asarray(numpy.random.default_rng(0).random((512, 512), dtype=numpy.float32))
     b = cupy.empty_like(a)
     z = cupy.empty_like(x)
 
