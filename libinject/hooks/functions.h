@@ -71,7 +71,7 @@ inline constexpr std::size_t kFunctionCount = kFunctionEnd - 1;
 /// The exported name, or the name that a driver call was given; empty for other ids. Null-terminated.
 std::string_view function_name(FunctionId function) noexcept;
 
-/// Names the driver call `function` (kDriverFunction | cbid). The text is copied and kept; the first name stays.
+/// Names the driver call `function` (kDriverFunction | cbid). The text is copied; the first name stays.
 void set_driver_function_name(FunctionId function, const char* name) noexcept;
 
 /// kDriver for ids with kDriverFunction set.

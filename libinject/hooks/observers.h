@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+//
+// What other parts of the library want to know of certain calls, whether a window is open or not. A
+// specialisation of Observer has `static void before()`, `static void after()` or both; they run outside the
+// call's frame and don't throw.
+#pragma once
+
+#include "libinject/hooks/functions.h"
+#include "libinject/record/records.h"
+
+namespace inject {
+
+/// The program called cudaProfilerStart (the real call has returned) or cudaProfilerStop (it is about to be
+/// made).
+void on_profiler_start() noexcept;
+void on_profiler_stop() noexcept;
+
+/// The program is about to subscribe to CUPTI or to take its activity buffers.
+void on_foreign_cupti_subscribe() noexcept;
+
+template <FunctionId function>
+struct Observer {};
+
+template <>
+struct Observer<kFn_cudaProfilerStart> {
+  static void after() noexcept { on_profiler_start(); }
+};
+
+template <>
+struct Observer<kFn_cudaProfilerStop> {
+  static void before() noexcept { on_profiler_stop(); }
+};
+
+template <>
+struct Observer<kFn_cuptiSubscribe> {
+  static void before() noexcept { on_foreign_cupti_subscribe(); }
+};
+
+template <>
+struct Observer<kFn_cuptiSubscribe_v2> : Observer<kFn_cuptiSubscribe> {};
+
+template <>
+struct Observer<kFn_cuptiActivityRegisterCallbacks> : Observer<kFn_cuptiSubscribe> {};
+
+}  // namespace inject

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+//
+// Finds the function that a hooked call is to reach. dlsym(RTLD_NEXT) cannot do it: frameworks load their
+// CUDA libraries RTLD_LOCAL, two CUDA majors may be loaded side by side, and dlsym takes a lock that the
+// loader holds while it runs constructors. So the loaded objects' own hash tables are read, and what was
+// found is remembered for each module that calls.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "libinject/hooks/functions.h"
+#include "libinject/record/records.h"
+
+namespace inject {
+
+/// Where the calls of one function that come from one module go. Written once, before it is published; only
+/// `epoch` changes later. `begin` and `span` cover the calling module's code.
+struct alignas(32) Binding {
+  std::uintptr_t begin;
+  std::uintptr_t span;
+  void* real;
+  std::atomic<std::uint32_t> epoch;  ///< the unload epoch in which it was last found right
+  std::uint32_t next;                ///< index of the function's next binding, 0: none
+
+  bool covers(const void* caller) const noexcept {
+    return reinterpret_cast<std::uintptr_t>(caller) - begin < span;
+  }
+};
+
+inline constexpr std::size_t kMaxBindings = 16384;
+
+// What hooks read. Zero-initialised (hooks run before any initialiser) and hidden (no detour through the
+// GOT). Binding 0 covers nothing, so a function that nobody has called yet needs no test of its own.
+struct BindingTable {
+  std::array<std::atomic<std::uint32_t>, kFunctionEnd> current;  ///< the binding that was used last
+  std::array<std::atomic<std::uint32_t>, kFunctionEnd>
+      first;  ///< all bindings of a function, linked by `next`
+  std::array<Binding, kMaxBindings> bindings;
+};
+extern BindingTable binding_table __attribute__((visibility("hidden")));
+
+/// The real `function` for a call that returns to `caller`, by the table or, the first time, by a walk over
+/// the loaded objects. nullptr if no loaded library has it (said once on stderr). Keeps errno. Lock-free but
+/// for the walk, which takes the lock of dl_iterate_phdr and no other.
+void* resolve(FunctionId function, const void* caller) noexcept;
+
+/// To be called after a library may have been unloaded: no binding that was made before is used unchecked
+/// again.
+void note_unload() noexcept;
+
+/// The first definition of `name` in load order that is not ours; nullptr if there is none.
+void* next_symbol(const char* name) noexcept;
+
+}  // namespace inject
