@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/config/options.h"
+
+#include <algorithm>
+#include <sstream>
+
+#include "libinject/config/text.h"
+#include "tests/unit/catch.h"
+
+using namespace inject;
+
+namespace {
+
+ParseResult parse(std::vector<std::string_view> environment) {
+  return parse_options(std::span<const std::string_view>(environment));
+}
+
+Options accepted(std::vector<std::string_view> environment) {
+  const ParseResult result = parse(std::move(environment));
+  INFO(result.error);
+  REQUIRE(result.error.empty());
+  CHECK(result.warnings.empty());
+  return result.options;
+}
+
+std::string refused(std::string_view entry) {
+  const ParseResult result = parse({entry});
+  INFO(entry);
+  REQUIRE(!result.error.empty());
+  CHECK(std::count(result.error.begin(), result.error.end(), '\n') == 0);
+  CHECK(result.error.find("accepted: ") != std::string::npos);
+  CHECK(result.error.size() > 16);
+  CHECK(result.error.substr(result.error.size() - 16) == "profiling is off");
+  return result.error;
+}
+
+}  // namespace
+
+TEST_CASE("Defaults without any variable", "[config]") {
+  const Options options = accepted({"PATH=/bin", "HOME=/root"});
+  CHECK(options.window == WindowSpec{});
+  CHECK(options.out == "inject-%h-%p");
+  CHECK(options.api == ApiStatistics::kCuda);
+  CHECK(options.hooks == kHookAll);
+  CHECK(options.trace == TraceFormat::kOff);
+  CHECK(options.summary == SummaryTarget::kStderr);
+  CHECK(options.ring_bytes == 16u << 20);
+  CHECK(options.buffer_bytes == 32u << 20);
+  CHECK(options.log_level == LogLevel::kInfo);
+  CHECK(options.log_file.empty());
+  CHECK_FALSE(options.help);
+}
+
+TEST_CASE("The table's defaults are the struct's", "[config]") {
+  std::vector<std::string> entries;
+  for (const OptionInfo& info : option_table()) {
+    entries.push_back(std::string(info.variable) + "=" + std::string(info.default_value));
+  }
+  const std::vector<std::string_view> views(entries.begin(), entries.end());
+  const Options given = accepted(views);
+  const Options unset = accepted({});
+  CHECK(given.window == unset.window);
+  CHECK(given.out == unset.out);
+  CHECK(given.hooks == unset.hooks);
+  CHECK(given.ring_bytes == unset.ring_bytes);
+  CHECK(given.buffer_bytes == unset.buffer_bytes);
+  CHECK(given.in_force == unset.in_force);
+  CHECK(unset.in_force.size() == option_table().size());
+}
+
+TEST_CASE("Values reach their fields", "[config]") {
+  const Options options = accepted({"INJECT_WINDOW=time:20s+5s/1mx3", "INJECT_OUT=/data/%q{JOB}/%r", "JOB=17",
+                                    "INJECT_API=full", "INJECT_HOOKS=cublas,nccl", "INJECT_TRACE=csv",
+                                    "INJECT_SUMMARY=sum-%p.txt", "INJECT_RING=64K", "INJECT_BUFFERS=1g",
+                                    "INJECT_LOG=debug", "INJECT_LOG_FILE=log.txt", "INJECT_HELP=1"});
+  CHECK(to_string(options.window) == "time:20s+5s/1mx3");
+  CHECK(options.out == "/data/%q{JOB}/%r");
+  CHECK(options.api == ApiStatistics::kFull);
+  CHECK(options.hooks == (kHookCublas | kHookNccl));
+  CHECK(options.trace == TraceFormat::kCsv);
+  CHECK(options.summary == SummaryTarget::kFile);
+  CHECK(options.summary_file == "sum-%p.txt");
+  CHECK(options.ring_bytes == 65536);
+  CHECK(options.buffer_bytes == std::size_t{1} << 30);
+  CHECK(options.log_level == LogLevel::kDebug);
+  CHECK(options.log_file == "log.txt");
+  CHECK(options.help);
+  const auto in_force = std::find_if(options.in_force.begin(), options.in_force.end(),
+                                     [](const auto& entry) { return entry.first == "INJECT_RING"; });
+  REQUIRE(in_force != options.in_force.end());
+  CHECK(in_force->second == "64K");
+}
+
+TEST_CASE("Smaller choices", "[config]") {
+  CHECK(accepted({"INJECT_API=off"}).api == ApiStatistics::kOff);
+  CHECK(accepted({"INJECT_SUMMARY=off"}).summary == SummaryTarget::kOff);
+  CHECK(accepted({"INJECT_HOOKS=cudart"}).hooks == kHookCudart);
+  CHECK(accepted({"INJECT_HOOKS=cudart,cublas,cublaslt,cudnn,nccl"}).hooks == kHookAll);
+  CHECK(accepted({"INJECT_RING=1048576"}).ring_bytes == 1048576);
+  CHECK(accepted({"INJECT_RING=4G"}).ring_bytes == std::size_t{4} << 30);
+  CHECK(accepted({"INJECT_LOG=warning"}).log_level == LogLevel::kWarn);
+  CHECK(accepted({"INJECT_AFTER=continue", "INJECT_TIMEOUT=off", "INJECT_CONTROL=0", "INJECT_METRICS=off"})
+            .help == false);
+}
+
+TEST_CASE("Empty values are unset ones, the first of two counts", "[config]") {
+  CHECK(accepted({"INJECT_WINDOW=", "INJECT_OUT=", "INJECT_RING="}).ring_bytes == 16u << 20);
+  CHECK(accepted({"INJECT_RING=1M", "INJECT_RING=2M"}).ring_bytes == 1u << 20);
+}
+
+TEST_CASE("Malformed values", "[config]") {
+  for (const char* entry : {"INJECT_WINDOW=never",
+                            "INJECT_AFTER=stop",
+                            "INJECT_TIMEOUT=soon",
+                            "INJECT_TIMEOUT=10",
+                            "INJECT_OUT=%x",
+                            "INJECT_OUT=a%",
+                            "INJECT_OUT=%q{JOB",
+                            "INJECT_OUT=%q{UNSET_VARIABLE}",
+                            "INJECT_API=some",
+                            "INJECT_API=CUDA",
+                            "INJECT_HOOKS=none",
+                            "INJECT_HOOKS=cublas,",
+                            "INJECT_HOOKS=cublas nccl",
+                            "INJECT_BATCH=many",
+                            "INJECT_TRACE=json",
+                            "INJECT_TRACE=csv,chrome",
+                            "INJECT_SUMMARY=%z",
+                            "INJECT_RING=16MB",
+                            "INJECT_RING=-1",
+                            "INJECT_RING=M",
+                            "INJECT_RING=0x10",
+                            "INJECT_RING=1.5M",
+                            "INJECT_CONTROL=yes",
+                            "INJECT_LOG=loud",
+                            "INJECT_LOG_FILE=%k",
+                            "INJECT_HELP=yes",
+                            "INJECT_METRICS_TIMELINE=2"}) {
+    const std::string error = refused(entry);
+    const std::string_view name = std::string_view(entry).substr(0, std::string_view(entry).find('='));
+    const std::string_view value = std::string_view(entry).substr(name.size() + 1);
+    INFO(error);
+    CHECK(error.rfind(std::string(name) + "='" + std::string(value) + "': ", 0) == 0);
+    CHECK(error.find("not built") == std::string::npos);
+  }
+}
+
+TEST_CASE("Sizes out of bounds", "[config]") {
+  CHECK(refused("INJECT_RING=63K").find("too small") != std::string::npos);
+  CHECK(refused("INJECT_RING=0").find("too small") != std::string::npos);
+  CHECK(refused("INJECT_RING=5G").find("too large") != std::string::npos);
+  CHECK(refused("INJECT_RING=99999999999999999999").find("too large") != std::string::npos);
+  CHECK(refused("INJECT_RING=18014398509481984K").find("too large") != std::string::npos);
+  CHECK(refused("INJECT_BUFFERS=1K").find("too small") != std::string::npos);
+}
+
+TEST_CASE("What is not built yet says so", "[config]") {
+  for (const char* entry :
+       {"INJECT_WINDOW=iter:20+5", "INJECT_WINDOW=nvtx:step", "INJECT_WINDOW=signal",
+        "INJECT_WINDOW=signal:SIGUSR1", "INJECT_AFTER=interrupt", "INJECT_AFTER=exit", "INJECT_TIMEOUT=10m",
+        "INJECT_BATCH=256", "INJECT_METRICS=auto", "INJECT_METRICS=sm__cycles_active",
+        "INJECT_METRICS_INTERVAL=20us", "INJECT_METRICS_TIMELINE=1", "INJECT_TRACE=chrome",
+        "INJECT_CONTROL=1", "INJECT_PROM=/tmp/p"}) {
+    INFO(refused(entry));
+    CHECK(refused(entry).find("is not built into this version") != std::string::npos);
+  }
+}
+
+TEST_CASE("Only the first error is told, with the value made printable", "[config]") {
+  const ParseResult result = parse({"INJECT_API=\x1b[2Jx\n\xff", "INJECT_HOOKS=none"});
+  CHECK(result.error.rfind("INJECT_API='\\x1b[2Jx\\x0a\\xff': ", 0) == 0);
+  const std::string huge = "INJECT_API=" + std::string(100'000, 'a');
+  CHECK(parse({huge}).error.size() < 400);
+}
+
+TEST_CASE("Unknown variables are warned of with the nearest name", "[config]") {
+  const ParseResult result =
+      parse({"INJECT_WINDOWS=api", "INJECT_LGO=info", "INJECT_SOMETHING_ELSE=1", "INJECTION=1", "INJECT_X"});
+  CHECK(result.error.empty());
+  REQUIRE(result.warnings.size() == 3);
+  CHECK(result.warnings[0].find("did you mean INJECT_WINDOW?") != std::string::npos);
+  CHECK(result.warnings[1].find("did you mean INJECT_LOG?") != std::string::npos);
+  CHECK(result.warnings[2].find("did you mean") == std::string::npos);
+  CHECK(result.warnings[2].find("INJECT_HELP=1") != std::string::npos);
+}
+
+TEST_CASE("Edit distance", "[config]") {
+  CHECK(edit_distance("", "") == 0);
+  CHECK(edit_distance("abc", "abc") == 0);
+  CHECK(edit_distance("abc", "") == 3);
+  CHECK(edit_distance("", "abc") == 3);
+  CHECK(edit_distance("kitten", "sitting") == 3);
+  CHECK(edit_distance("ab", "ba") == 1);
+}
+
+TEST_CASE("The environment as a zero-terminated array", "[config]") {
+  const char* const environment[] = {"A=1", "INJECT_RING=1M", "", "=", "INJECT_RING", nullptr};
+  const ParseResult result = parse_options(environment);
+  CHECK(result.error.empty());
+  CHECK(result.options.ring_bytes == 1u << 20);
+  CHECK(parse_options(static_cast<const char* const*>(nullptr)).error.empty());
+}
+
+TEST_CASE("The help names every option and fits its columns", "[config]") {
+  const std::string help = options_help();
+  for (const OptionInfo& info : option_table()) CHECK(help.find(info.variable) != std::string::npos);
+  std::istringstream lines(help);
+  for (std::string line; std::getline(lines, line);) {
+    INFO(line);
+    CHECK(line.size() <= 110);
+  }
+}
