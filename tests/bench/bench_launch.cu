@@ -172,8 +172,8 @@ int thread_count() {
   return count;
 }
 
-/// The profiler keeps CUPTI for about a second after a window of the profiler API; then it detaches.
-constexpr unsigned kDetachedMs = 1800;
+/// Windows of the profiler API that follow each other within a second keep CUPTI attached: stay well beyond.
+constexpr unsigned kDetachedMs = 1300;
 
 constexpr int kLaunches = 20000;
 constexpr int kGemms = 8000;
@@ -350,7 +350,7 @@ int million(const std::string& client, int launches) {
   CHECK(cudaDeviceSynchronize());
   const std::uint64_t ran = now_ns() - begin;
   if (client == "stop") CHECK(cudaProfilerStop());
-  if (client == "stop") sleep_ms(2500);
+  if (client == "stop") sleep_ms(1500);
   if (client == "bare") bare.close(false);
   std::printf(
       "{\"client\": \"%s\", \"launches\": %d, \"launch_ns\": %.1f, \"rss_before_mb\": %.1f, \"rss_mb\": "

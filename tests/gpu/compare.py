@@ -13,7 +13,7 @@ from gputest import (Folder, GPU_TRACE, check_sums, compare_medians, count_diffe
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
-def run_child(options, model, rounds, steps, release, shortest=2.0, timeout=110):
+def run_child(options, model, rounds, steps, release, shortest=0.5, timeout=110):
     """Returns (run, folder of dumps, INJECT_OUT)."""
     work = os.path.join(options.work, f"{model}-{release}")
     shutil.rmtree(work, ignore_errors=True)
@@ -102,7 +102,30 @@ def judge_sums(report, model, final):
     report.data[f"{model}.sums"] = wrong
 
 
-def compare_model(options, report, model, rounds, steps=10, shortest=2.0):
+def judge_run(report, model, final, rounds):
+    run_json = final.run_json()
+    report.data[f"{model}.run"] = run_json
+    report.check(f"{model}: nothing lost", not final.lost(), final.lost() or "")
+    windows = run_json["windows"]
+    report.check(f"{model}: a window for every start and stop", len(windows) >= rounds and
+                 all(w["state"] == "closed" for w in windows), f"{len(windows)} windows, {rounds} rounds compared")
+
+
+def judge_library_calls(report, model, final):
+    """The time of kernels that library calls launched, by library: what the hooks attribute."""
+    rows = final.rows("library_sum.csv")
+    by_library = {}
+    for row in rows:
+        by_library[row["Library"]] = by_library.get(row["Library"], 0) + int(row["GPU Time (ns)"])
+    total = sum(by_library.values())
+    shares = {name: round(100 * time / total, 1) for name, time in by_library.items()} if total else {}
+    report.data[f"{model}.library_time_percent"] = shares
+    libraries = {"resnet50": ("cudnn", "cublas"), "transformer": ("cublas",), "deepspeech2": ("cudnn", "cublas")}[model]
+    report.check(f"{model}: library calls have kernels", all(any(part in name.lower() for name, time in by_library.items() if time)
+                                                          for part in libraries), shares)
+
+
+def compare_model(options, report, model, rounds, steps=10, shortest=0.5):
     for release in ("teardown", "finalize"):
         result, work, out = run_child(options, model, rounds, steps, release, shortest)
         pairs = load(work, rounds)
@@ -120,4 +143,5 @@ def compare_model(options, report, model, rounds, steps=10, shortest=2.0):
         if pairs:
             report.guarded(f"{model}: medians", judge_medians, report, model, final, pairs)
         report.guarded(f"{model}: sums", judge_sums, report, model, final)
-        report.guarded(f"{model}: run.json", lambda: report.data.update({f"{model}.run": final.run_json()}))
+        report.guarded(f"{model}: run.json", judge_run, report, model, final, len(pairs))
+        report.guarded(f"{model}: library calls", judge_library_calls, report, model, final)

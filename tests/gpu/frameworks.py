@@ -37,6 +37,7 @@ def profile(options, report, name, arguments=(), extra=None, window="api"):
     compared, wrong = check_sums(folder)
     report.check(f"{name}: tables equal the sums of the raw records", compared > 0 and not wrong,
                  f"{compared} rows; " + "; ".join(wrong[:2]))
+    report.check(f"{name}: nothing lost", not folder.lost(), folder.lost() or "")
     report.data[name] = {"kernels": folder.kernel_counts(), "operations": folder.operation_counts(), "seconds": result.seconds,
                          "stderr": result.err[-2000:]}
     return folder

@@ -34,6 +34,7 @@ def run_mode(options, report, mode):
         report.check(f"{mode}: a copy for every batch", operations.get(COPY_KINDS["HtoD"], 0) == known,
                      f"{operations.get(COPY_KINDS['HtoD'], 0)} of {known}")
     report.check(f"{mode}: a kernel for every addition", adds == known, f"{adds} of {known}")
+    report.check(f"{mode}: nothing lost", not folder.lost(), folder.lost() or "")
     compared, wrong = check_sums(folder)
     report.check(f"{mode}: tables equal the sums of the raw records", compared > 0 and not wrong, f"{compared} rows; " + "; ".join(wrong[:2]))
 

@@ -51,7 +51,17 @@ class Sums(unittest.TestCase):
         write(self.path, gputest.MEM_TIME_SUM, SUMMARY.format("Count") + "Operation", summary(copies))
         write(self.path, gputest.MEM_SIZE_SUM, "Total (MB),Count,Avg (MB),Med (MB),Min (MB),Max (MB),StdDev (MB),Operation",
               [["24.692", 20, "1.235", "1.235", "1.235", "1.235", "0.000", H2D]])
+        self.time = sum(sum(d) for d in kernels.values())
+        self.own_tables(self.time)
         self.folder = gputest.Folder(self.path)
+
+    def own_tables(self, time):
+        for table in ("kernel_detail.csv", "thread_kern_sum.csv"):
+            write(self.path, table, "Total Time (ns),Instances", [[time, 38]])
+        write(self.path, "library_sum.csv", "GPU Time (ns),Kernels,GPU Time incl. Nested (ns),Kernels incl. Nested,Depth",
+              [[time - 10, 37, time, 38, 0], [10, 1, 10, 1, 1]])
+        write(self.path, "window_sum.csv", "Device,Kernels,Kernel Time (ns),Copies",
+              [["all", 38, time, 20], ["0", 38, time, 20]])
 
     def tearDown(self):
         self.temporary.cleanup()
@@ -63,12 +73,16 @@ class Sums(unittest.TestCase):
         return gputest.check_sums(self.folder)[1]
 
     def test_equal(self):
-        self.assertEqual(gputest.check_sums(self.folder), (8, []))
+        self.assertEqual(gputest.check_sums(self.folder), (14, []))
 
     def test_each_column_is_checked(self):
         for column in range(1, 8):
             value = float(self.kernel_rows[0][column])
             self.assertTrue(self.rewrite(0, column, value * 1.1 + 1), f"column {column}")
+
+    def test_own_tables(self):
+        self.own_tables(self.time + 1)
+        self.assertEqual(len(gputest.check_sums(self.folder)[1]), 5)
 
     def test_missing_row(self):
         self.kernel_rows.pop()

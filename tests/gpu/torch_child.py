@@ -31,18 +31,18 @@ def settle(step, seconds=0.3):
 
 
 def wait_written(out, since, shortest, longest=12.0):
-    """Until the tables of a window that closed at `since` (time.time()) are written and CUPTI has been given up:
-    back-to-back windows of the profiler API keep it attached for about a second."""
+    """Until run.json says, in a version written after `since` (time.time()), that every window is closed: then the
+    records of the last one are in the tables and CUPTI has been given up."""
     begin = time.monotonic()
     run_json = os.path.join(out, "run.json")
     while time.monotonic() - begin < longest:
-        waited = time.monotonic() - begin
         try:
-            written = os.path.getmtime(run_json) >= since
+            if os.path.getmtime(run_json) >= since and time.monotonic() - begin >= shortest:
+                with open(run_json) as file:
+                    if json.load(file)["state"] == "closed":
+                        return True
         except OSError:
-            written = False
-        if written and waited >= shortest:
-            return True
+            pass  # not there yet
         time.sleep(0.05)
     return False
 
@@ -130,7 +130,7 @@ def main():
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--warm", type=int, default=5)
     parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--shortest", type=float, default=2.0, help="least seconds between our window and theirs")
+    parser.add_argument("--shortest", type=float, default=0.5, help="least seconds between our window and theirs")
     parser.add_argument("--release", choices=("teardown", "finalize"), default="teardown")
     parser.add_argument("--dump", required=True)
     options = parser.parse_args()
