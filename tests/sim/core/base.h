@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+//
+// What every simulated library shares: the clock, the settings, the list of functions with their call counts.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <ctime>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace inject::sim {
+
+using Nanoseconds = std::uint64_t;
+
+/// End of work that is not known yet (it waits for a flag or for a host function) or never comes.
+inline constexpr Nanoseconds kUnknown = ~Nanoseconds{0};
+
+inline Nanoseconds clock_ns(clockid_t clock) {
+  timespec time{};
+  clock_gettime(clock, &time);
+  return static_cast<Nanoseconds>(time.tv_sec) * 1'000'000'000u + static_cast<Nanoseconds>(time.tv_nsec);
+}
+inline Nanoseconds now_ns() {
+  return clock_ns(CLOCK_MONOTONIC);
+}
+
+enum class Domain : std::uint8_t { kNone, kDriver, kRuntime, kCupti };
+
+/// An API function of a simulated library. Registered once, when it is first called; never freed.
+struct Function {
+  std::string library;  ///< soname
+  std::string name;
+  Domain domain = Domain::kNone;
+  std::uint32_t cbid = 0;           ///< CUPTI callback id, 0 if CUPTI knows none
+  const char* cbid_name = nullptr;  ///< as cuptiGetCallbackName gives it
+  std::atomic<std::uint64_t> calls{0};
+
+  /// Counts the call; the status that a fault wants it to return, 0 to go on.
+  int enter();
+};
+
+Function& register_function(const char* library, const char* name, Domain domain);
+
+/// Callback names and ids from the vendor's headers.
+std::uint32_t find_cbid(Domain domain, std::string_view name, const char** full_name);
+const char* cbid_name(Domain domain, std::uint32_t cbid);
+
+enum class Rate { kHostToDevice, kDeviceToHost, kDeviceToDevice, kPeer, kMemset };
+
+struct Settings {
+  int devices = 2;
+  Nanoseconds launch_latency = 2000;
+  Nanoseconds kernel_duration = 10000;
+  std::string report_path;
+};
+
+/// Read from the environment at first use. The functions below are thread-safe.
+const Settings& settings();
+Nanoseconds transfer_duration(Rate rate, std::uint64_t bytes);
+void set_kernel_duration(std::string_view name_part, Nanoseconds duration);
+
+/// Faults: state that a test changes while the program runs.
+struct Faults {
+  std::atomic<std::uint64_t> late_ns{0};
+  std::atomic<std::int64_t> drop{0};
+  std::atomic<std::int64_t> repeat{0};
+  std::atomic<std::int64_t> zero_time{0};
+  std::atomic<bool> out_of_order{false};
+  std::atomic<bool> no_attach_wait{false};
+  std::atomic<bool> subscriber_taken{false};
+  std::atomic<std::uint32_t> attach_ms{0};
+  std::atomic<std::uint32_t> cupti_version{0};
+
+  /// Takes one from a counting fault; false when it is used up.
+  static bool take(std::atomic<std::int64_t>& counter);
+};
+Faults& faults();
+bool set_fault(std::string_view name, std::string_view value);
+
+/// How a kernel so named behaves under the present settings.
+struct KernelBehaviour {
+  Nanoseconds duration = 0;
+  bool hangs = false;
+  int waits_for = -1;     ///< flag that ends it, -1: none
+  std::vector<int> sets;  ///< flags that its start sets
+};
+KernelBehaviour kernel_behaviour(std::string_view name);
+/// Changes whenever kernel_behaviour() may answer differently.
+std::uint32_t settings_generation();
+
+/// Text that lives as long as the process: records and callbacks hand out plain pointers.
+const char* intern(std::string_view text);
+
+void for_each_function(const std::function<void(const Function&)>& visit);
+
+/// True in a child forked after the driver was initialised: nothing works there, as with the real driver.
+bool in_forked_child();
+void mark_initialised();
+
+}  // namespace inject::sim

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "tests/sim/core/library.h"
+
+#include <cuda_runtime_api.h>
+#include <cupti.h>
+
+#include "tests/sim/core/driver.h"
+#include "tests/sim/core/trace.h"
+
+namespace inject::sim::library {
+
+int launch(const char* kernel, unsigned grid, unsigned block, CUstream stream) {
+  static Function& function = register_function("static cudart", "cudaLaunchKernel", Domain::kRuntime);
+  function.enter();
+  if (CUresult result = drv::initialise(); result != CUDA_SUCCESS) return static_cast<int>(result);
+  Kernel& target = kernel_by_name(kernel);
+  const cudaLaunchKernel_v7000_params params{&target, dim3(grid), dim3(block), nullptr, 0, stream};
+  int result = 0;
+  trace::ApiCall api(function, &params, &result, kernel);
+  if (current_context() == nullptr) set_current_context(primary_context(0));
+  result = static_cast<int>(drv::cuLaunchKernel(reinterpret_cast<CUfunction>(&target), grid, 1, 1, block, 1,
+                                                1, 0, stream, nullptr, nullptr));
+  return result;
+}
+
+}  // namespace inject::sim::library

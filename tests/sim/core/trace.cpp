@@ -1,0 +1,623 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "tests/sim/core/trace.h"
+
+#include <pthread.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <csignal>
+#include <cstring>
+#include <list>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "tests/sim/core/device.h"
+#include "tests/sim/cudasim.h"
+
+namespace inject::sim::trace {
+namespace {
+
+constexpr std::size_t kMaxCbid = 1024;
+constexpr std::size_t kDomains = CUPTI_CB_DOMAIN_SIZE;
+constexpr std::size_t kKinds = CUPTI_ACTIVITY_KIND_COUNT;
+
+struct Subscriber {
+  CUpti_CallbackFunc callback;
+  void* user;
+};
+
+struct Buffer {
+  std::uint8_t* data = nullptr;
+  std::size_t size = 0;
+  std::size_t used = 0;
+  std::size_t max_records = 0;  // 0: as many as fit
+  std::vector<ActivityRef> records;
+};
+using BufferRef = std::shared_ptr<Buffer>;
+
+// Leaked: see base.cpp.
+struct State {
+  std::atomic<Subscriber*> subscriber{nullptr};
+  std::array<std::array<std::atomic<bool>, kMaxCbid>, kDomains> callbacks{};
+  std::array<std::atomic<bool>, kKinds> kinds{};
+  std::atomic<std::uint32_t> next_correlation{1};
+
+  std::mutex mutex;  // everything below; never held while the client is called
+  CUpti_BuffersCallbackRequestFunc requested = nullptr;
+  CUpti_BuffersCallbackCompleteFunc completed = nullptr;
+  CUpti_TimestampCallbackFunc timestamp = nullptr;
+  std::int64_t timestamp_offset = 0;
+  RecordSizes sizes{};
+  std::map<pid_t, BufferRef> current;  // one a thread, or one for all under key 0
+  std::list<BufferRef> full;
+  std::size_t dropped = 0;
+  std::size_t delivered = 0;
+  bool disabled_kernels = false;
+  std::map<CUpti_ActivityAttribute, std::size_t> attributes;
+  std::uint32_t period_ms = 0;
+
+  std::thread worker;
+  bool stop_worker = false;
+  std::condition_variable wake_worker;
+
+  std::mutex delivery;  // one buffer at a time goes to the client
+};
+
+State& state() {
+  static State& instance = *new State;
+  return instance;
+}
+
+// Which outermost API call this thread is in, and whether it is inside a call of the client's functions.
+struct ThreadState {
+  unsigned depth = 0;
+  std::uint32_t correlation = 0;
+  bool delivering = false;
+};
+thread_local ThreadState this_thread;
+
+pid_t thread_id() {
+  thread_local const pid_t id = static_cast<pid_t>(syscall(SYS_gettid));
+  return id;
+}
+
+bool callback_enabled(CUpti_CallbackDomain domain, std::uint32_t cbid) {
+  return cbid < kMaxCbid && state().callbacks[domain][cbid].load(std::memory_order_acquire);
+}
+
+CUpti_CallbackDomain callback_domain(Domain domain) {
+  return domain == Domain::kDriver ? CUPTI_CB_DOMAIN_DRIVER_API : CUPTI_CB_DOMAIN_RUNTIME_API;
+}
+
+std::size_t record_size(CUpti_ActivityKind kind, const RecordSizes& sizes) {
+  switch (kind) {
+    case CUPTI_ACTIVITY_KIND_KERNEL:
+    case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL:
+      return sizes.kernel;
+    case CUPTI_ACTIVITY_KIND_MEMCPY:
+      return sizes.memcpy;
+    case CUPTI_ACTIVITY_KIND_MEMCPY2:
+      return sizes.memcpy_peer;
+    case CUPTI_ACTIVITY_KIND_MEMSET:
+      return sizes.memset;
+    default:
+      return sizeof(CUpti_ActivityAPI);
+  }
+}
+
+bool is_kernel_kind(CUpti_ActivityKind kind) {
+  return kind == CUPTI_ACTIVITY_KIND_KERNEL || kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL;
+}
+
+bool complete(const Activity& activity, Nanoseconds now) {
+  if (!activity.committed) return false;
+  Nanoseconds late = faults().late_ns.load(std::memory_order_relaxed);
+  return activity.op == nullptr || (now >= late && activity.op->ended_by(now - late));
+}
+
+bool complete(const Buffer& buffer, Nanoseconds now) {
+  return std::all_of(buffer.records.begin(), buffer.records.end(),
+                     [now](const ActivityRef& activity) { return complete(*activity, now); });
+}
+
+// CLOCK_MONOTONIC, which the simulation runs on, to the client's clock.
+std::int64_t clock_offset(State& shared) {
+  if (shared.timestamp != nullptr) return shared.timestamp_offset;
+  return static_cast<std::int64_t>(clock_ns(CLOCK_REALTIME) - now_ns());
+}
+
+// Writes the buffer's records as the client shall see them; returns the bytes written.
+std::size_t write_records(Buffer& buffer, std::int64_t offset, Nanoseconds now, std::size_t& count) {
+  if (faults().out_of_order.load(std::memory_order_relaxed))
+    std::reverse(buffer.records.begin(), buffer.records.end());
+  std::size_t at = 0;
+  for (const ActivityRef& activity : buffer.records) {
+    activity->gone = true;
+    if (!activity->committed) continue;
+    std::array<std::uint64_t, 2> times{0, 0};
+    if (activity->op == nullptr) {
+      std::memcpy(times.data(), activity->bytes.data() + activity->time_offset, sizeof times);
+    } else if (complete(*activity, now)) {
+      times = {activity->op->start.load(), activity->op->end.load()};
+    }
+    if (times[1] != 0)
+      for (std::uint64_t& time : times) time += static_cast<std::uint64_t>(offset);
+    if (activity->zero_time) times = {0, 0};
+    std::memcpy(activity->bytes.data() + activity->time_offset, times.data(), sizeof times);
+    for (int i = 0; i < (activity->repeated ? 2 : 1); ++i) {
+      std::memcpy(buffer.data + at, activity->bytes.data(), activity->size);
+      at += activity->size;
+      ++count;
+    }
+  }
+  return at;
+}
+
+void deliver(const BufferRef& buffer) {
+  State& shared = state();
+  std::lock_guard one_at_a_time(shared.delivery);
+  CUpti_BuffersCallbackCompleteFunc completed = nullptr;
+  std::size_t valid = 0;
+  {
+    std::lock_guard lock(shared.mutex);
+    std::size_t count = 0;
+    valid = write_records(*buffer, clock_offset(shared), now_ns(), count);
+    shared.delivered += count;
+    completed = shared.completed;
+  }
+  this_thread.delivering = true;
+  if (completed != nullptr) completed(nullptr, 0, buffer->data, buffer->size, valid);
+  this_thread.delivering = false;
+}
+
+// Buffers that can go to the client now: complete ones, or all if forced. The caller holds the lock.
+std::vector<BufferRef> take_buffers(State& shared, bool forced, bool only_full) {
+  std::vector<BufferRef> ready;
+  Nanoseconds now = now_ns();
+  for (auto it = shared.full.begin(); it != shared.full.end();) {
+    if (forced || complete(**it, now)) {
+      ready.push_back(*it);
+      it = shared.full.erase(it);
+    } else {
+      ++it;
+    }
+  }
+  if (only_full) return ready;
+  for (auto it = shared.current.begin(); it != shared.current.end();) {
+    bool empty = it->second->records.empty();
+    if (forced || (!empty && complete(*it->second, now))) {
+      ready.push_back(it->second);
+      it = shared.current.erase(it);
+    } else {
+      ++it;
+    }
+  }
+  return ready;
+}
+
+// CUPTI hands back full buffers, and with a flush period all complete ones, from a thread of its own.
+void run_worker() {
+  State& shared = state();
+  std::unique_lock lock(shared.mutex);
+  Nanoseconds last_period = now_ns();
+  while (!shared.stop_worker) {
+    std::uint32_t wait_ms = 1000;
+    if (shared.period_ms != 0) wait_ms = shared.period_ms;
+    if (!shared.full.empty()) wait_ms = 1;
+    shared.wake_worker.wait_for(lock, std::chrono::milliseconds(wait_ms));
+    if (shared.stop_worker) break;
+    bool period = shared.period_ms != 0 && now_ns() - last_period >= shared.period_ms * 1'000'000ull;
+    if (period) last_period = now_ns();
+    std::vector<BufferRef> ready = take_buffers(shared, false, !period);
+    lock.unlock();
+    for (const BufferRef& buffer : ready) deliver(buffer);
+    lock.lock();
+  }
+}
+
+void start_worker(State& shared) {
+  if (shared.worker.joinable()) return;
+  shared.stop_worker = false;
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  shared.worker = std::thread(run_worker);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+std::size_t attribute_or(State& shared, CUpti_ActivityAttribute name, std::size_t otherwise) {
+  auto found = shared.attributes.find(name);
+  return found == shared.attributes.end() ? otherwise : found->second;
+}
+
+// Asks the client for a buffer; called without the lock, as the client may call CUPTI.
+BufferRef request_buffer(CUpti_BuffersCallbackRequestFunc requested, bool zeroed_by_client) {
+  auto buffer = std::make_shared<Buffer>();
+  requested(&buffer->data, &buffer->size, &buffer->max_records);
+  if (buffer->data == nullptr || buffer->size == 0) return nullptr;
+  if (!zeroed_by_client) std::memset(buffer->data, 0, buffer->size);
+  return buffer;
+}
+
+bool has_room(const Buffer& buffer, std::size_t bytes) {
+  return buffer.size - buffer.used >= bytes &&
+         (buffer.max_records == 0 || buffer.records.size() < buffer.max_records);
+}
+
+bool valid_handle(CUpti_SubscriberHandle handle) {
+  return handle != nullptr && reinterpret_cast<Subscriber*>(handle) == state().subscriber.load();
+}
+
+void clear_callbacks() {
+  for (auto& domain : state().callbacks)
+    for (auto& enabled : domain) enabled = false;
+}
+
+}  // namespace
+
+ApiCall::ApiCall(const Function& function, const void* params, void* result, const char* symbol)
+    : function_(function), params_(params), result_(result), symbol_(symbol) {
+  if (this_thread.depth++ == 0) this_thread.correlation = 0;
+  CUpti_ActivityKind kind =
+      function_.domain == Domain::kDriver ? CUPTI_ACTIVITY_KIND_DRIVER : CUPTI_ACTIVITY_KIND_RUNTIME;
+  if (state().kinds[kind].load(std::memory_order_relaxed)) begin_ = now_ns();
+  fire(CUPTI_API_ENTER);
+}
+
+ApiCall::~ApiCall() {
+  fire(CUPTI_API_EXIT);
+  if (begin_ != 0) {
+    CUpti_ActivityKind kind =
+        function_.domain == Domain::kDriver ? CUPTI_ACTIVITY_KIND_DRIVER : CUPTI_ACTIVITY_KIND_RUNTIME;
+    if (ActivityRef activity = reserve(kind)) {
+      CUpti_ActivityAPI record{};
+      record.kind = kind;
+      record.cbid = function_.cbid;
+      record.start = begin_;
+      record.end = now_ns();
+      record.processId = static_cast<std::uint32_t>(getpid());
+      record.threadId = static_cast<std::uint32_t>(thread_id());
+      record.correlationId = current_correlation();
+      record.returnValue = static_cast<std::uint32_t>(*static_cast<int*>(result_));
+      commit(activity, record, nullptr);
+    }
+  }
+  --this_thread.depth;
+}
+
+void ApiCall::fire(CUpti_ApiCallbackSite site) {
+  if (function_.cbid == 0) return;
+  CUpti_CallbackDomain domain = callback_domain(function_.domain);
+  if (!callback_enabled(domain, function_.cbid)) return;
+  Subscriber* subscriber = state().subscriber.load(std::memory_order_acquire);
+  if (subscriber == nullptr) return;
+  CUpti_CallbackData data{};
+  data.callbackSite = site;
+  data.functionName = function_.cbid_name;
+  data.functionParams = params_;
+  data.functionReturnValue = result_;
+  data.symbolName = symbol_;
+  data.context = current_context_handle();
+  data.contextUid = current_context_uid();
+  data.correlationData = &data_;
+  data.correlationId = current_correlation();
+  subscriber->callback(subscriber->user, domain, function_.cbid, &data);
+}
+
+std::uint32_t current_correlation() {
+  if (this_thread.depth == 0) return 0;
+  if (this_thread.correlation == 0) this_thread.correlation = state().next_correlation.fetch_add(1);
+  return this_thread.correlation;
+}
+
+void fire_resource(CUpti_CallbackIdResource cbid, CUcontext context, CUstream stream, void* descriptor) {
+  if (!callback_enabled(CUPTI_CB_DOMAIN_RESOURCE, cbid)) return;
+  Subscriber* subscriber = state().subscriber.load(std::memory_order_acquire);
+  if (subscriber == nullptr) return;
+  CUpti_ResourceData data{};
+  data.context = context;
+  data.resourceHandle.stream = stream;
+  data.resourceDescriptor = descriptor;
+  subscriber->callback(subscriber->user, CUPTI_CB_DOMAIN_RESOURCE, cbid, &data);
+}
+
+ActivityRef reserve(CUpti_ActivityKind kind) {
+  State& shared = state();
+  if (!shared.kinds[kind].load(std::memory_order_acquire)) return nullptr;
+  auto activity = std::make_shared<Activity>();
+  activity->kind = kind;
+  activity->zero_time = Faults::take(faults().zero_time);
+  activity->repeated = Faults::take(faults().repeat);
+  bool drop = Faults::take(faults().drop);
+
+  std::unique_lock lock(shared.mutex);
+  activity->size = record_size(kind, shared.sizes);
+  std::size_t bytes = activity->size * (activity->repeated ? 2 : 1);
+  if (drop || shared.requested == nullptr) {
+    ++shared.dropped;
+    return nullptr;
+  }
+  bool per_thread = attribute_or(shared, CUPTI_ACTIVITY_ATTR_PER_THREAD_ACTIVITY_BUFFER, 1) != 0;
+  pid_t key = per_thread ? thread_id() : 0;
+  auto place = shared.current.find(key);
+  if (place != shared.current.end() && !has_room(*place->second, bytes)) {
+    shared.full.push_back(place->second);
+    shared.current.erase(place);
+    place = shared.current.end();
+    shared.wake_worker.notify_one();
+  }
+  if (place == shared.current.end()) {
+    CUpti_BuffersCallbackRequestFunc requested = shared.requested;
+    bool zeroed = attribute_or(shared, CUPTI_ACTIVITY_ATTR_ZEROED_OUT_ACTIVITY_BUFFER, 0) != 0;
+    lock.unlock();
+    BufferRef buffer = request_buffer(requested, zeroed);
+    lock.lock();
+    if (buffer == nullptr || !has_room(*buffer, bytes)) {
+      ++shared.dropped;
+      if (buffer != nullptr) shared.full.push_back(buffer);
+      return nullptr;
+    }
+    // With one buffer for all, another thread may have brought one meanwhile: the older goes back.
+    auto [existing, fresh] = shared.current.try_emplace(key, buffer);
+    if (!fresh) {
+      shared.full.push_back(existing->second);
+      existing->second = buffer;
+    }
+    place = existing;
+  }
+  place->second->used += bytes;
+  place->second->records.push_back(activity);
+  return activity;
+}
+
+void commit_bytes(const ActivityRef& activity, const void* bytes, std::size_t size, std::size_t time_offset,
+                  OpRef op) {
+  if (activity == nullptr) return;
+  State& shared = state();
+  std::lock_guard lock(shared.mutex);
+  if (activity->gone) {
+    ++shared.dropped;
+    return;
+  }
+  std::memcpy(activity->bytes.data(), bytes, std::min(size, activity->size));
+  activity->time_offset = time_offset;
+  activity->op = std::move(op);
+  activity->committed = true;
+}
+
+CUptiResult subscribe(CUpti_SubscriberHandle* handle, CUpti_CallbackFunc callback, void* user,
+                      CUpti_SubscriberParams* params) {
+  if (handle == nullptr || callback == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
+  if (std::uint32_t delay = faults().attach_ms.load())
+    std::this_thread::sleep_for(std::chrono::milliseconds(delay));
+  auto* subscriber =
+      new Subscriber{callback, user};  // leaked: a callback may be under way when it unsubscribes
+  Subscriber* none = nullptr;
+  if (faults().subscriber_taken.load() || !state().subscriber.compare_exchange_strong(none, subscriber)) {
+    delete subscriber;
+    if (params != nullptr && params->oldSubscriberName != nullptr && params->oldSubscriberSize > 0)
+      std::snprintf(params->oldSubscriberName, params->oldSubscriberSize, "CUPTI for another tool");
+    return CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
+  }
+  *handle = reinterpret_cast<CUpti_SubscriberHandle>(subscriber);
+  return CUPTI_SUCCESS;
+}
+
+CUptiResult unsubscribe(CUpti_SubscriberHandle handle) {
+  if (!valid_handle(handle)) return CUPTI_ERROR_INVALID_PARAMETER;
+  clear_callbacks();
+  state().subscriber = nullptr;
+  return CUPTI_SUCCESS;
+}
+
+CUptiResult enable_callback(bool enable, CUpti_SubscriberHandle handle, CUpti_CallbackDomain domain,
+                            CUpti_CallbackId cbid) {
+  if (!valid_handle(handle) || domain <= CUPTI_CB_DOMAIN_INVALID || domain >= CUPTI_CB_DOMAIN_SIZE ||
+      cbid == 0 || cbid >= kMaxCbid)
+    return CUPTI_ERROR_INVALID_PARAMETER;
+  state().callbacks[domain][cbid] = enable;
+  return CUPTI_SUCCESS;
+}
+
+CUptiResult enable_domain(bool enable, CUpti_SubscriberHandle handle, CUpti_CallbackDomain domain) {
+  if (!valid_handle(handle) || domain <= CUPTI_CB_DOMAIN_INVALID || domain >= CUPTI_CB_DOMAIN_SIZE)
+    return CUPTI_ERROR_INVALID_PARAMETER;
+  for (auto& enabled : state().callbacks[domain]) enabled = enable;
+  return CUPTI_SUCCESS;
+}
+
+CUptiResult callback_state(std::uint32_t* enabled, CUpti_SubscriberHandle handle, CUpti_CallbackDomain domain,
+                           CUpti_CallbackId cbid) {
+  if (enabled == nullptr || !valid_handle(handle) || domain <= CUPTI_CB_DOMAIN_INVALID ||
+      domain >= CUPTI_CB_DOMAIN_SIZE || cbid >= kMaxCbid)
+    return CUPTI_ERROR_INVALID_PARAMETER;
+  *enabled = callback_enabled(domain, cbid) ? 1 : 0;
+  return CUPTI_SUCCESS;
+}
+
+CUptiResult register_buffers(CUpti_BuffersCallbackRequestFunc requested,
+                             CUpti_BuffersCallbackCompleteFunc completed) {
+  if (requested == nullptr || completed == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
+  State& shared = state();
+  std::lock_guard lock(shared.mutex);
+  shared.requested = requested;
+  shared.completed = completed;
+  return CUPTI_SUCCESS;
+}
+
+CUptiResult register_timestamp(CUpti_TimestampCallbackFunc callback) {
+  if (callback == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
+  Nanoseconds before = now_ns();
+  std::uint64_t client = callback();
+  Nanoseconds middle = before + (now_ns() - before) / 2;
+  auto offset = static_cast<std::int64_t>(client - middle);
+  if (offset > -50'000 && offset < 50'000) offset = 0;  // the client's clock is ours
+  State& shared = state();
+  std::lock_guard lock(shared.mutex);
+  shared.timestamp = callback;
+  shared.timestamp_offset = offset;
+  return CUPTI_SUCCESS;
+}
+
+CUptiResult enable_activity(CUpti_ActivityKind kind, const RecordSizes& sizes) {
+  if (kind <= CUPTI_ACTIVITY_KIND_INVALID || kind >= CUPTI_ACTIVITY_KIND_COUNT)
+    return CUPTI_ERROR_INVALID_KIND;
+  State& shared = state();
+  bool attaching = is_kernel_kind(kind) && !shared.kinds[kind].load();
+  if (attaching && !faults().no_attach_wait.load()) {
+    // Seen on hardware: kernel tracing is switched on only when the kernels that run have ended.
+    for (const OpRef& op : timeline::running(now_ns())) timeline::wait(op);
+  }
+  std::lock_guard lock(shared.mutex);
+  if (is_kernel_kind(kind)) shared.disabled_kernels = false;
+  shared.sizes = sizes;
+  shared.kinds[kind] = true;
+  start_worker(shared);
+  return CUPTI_SUCCESS;
+}
+
+CUptiResult disable_activity(CUpti_ActivityKind kind) {
+  if (kind <= CUPTI_ACTIVITY_KIND_INVALID || kind >= CUPTI_ACTIVITY_KIND_COUNT)
+    return CUPTI_ERROR_INVALID_KIND;
+  State& shared = state();
+  std::lock_guard lock(shared.mutex);
+  if (is_kernel_kind(kind) && shared.kinds[kind].load()) shared.disabled_kernels = true;
+  shared.kinds[kind] = false;
+  return CUPTI_SUCCESS;
+}
+
+CUptiResult flush_all(std::uint32_t flag) {
+  if (this_thread.delivering) return CUPTI_ERROR_INVALID_OPERATION;
+  State& shared = state();
+  bool forced = (flag & CUPTI_ACTIVITY_FLAG_FLUSH_FORCED) != 0;
+  std::vector<BufferRef> ready;
+  std::vector<OpRef> unfinished;
+  {
+    std::lock_guard lock(shared.mutex);
+    if (shared.completed == nullptr) return CUPTI_ERROR_INVALID_OPERATION;
+    ready = take_buffers(shared, forced, false);
+    if (shared.disabled_kernels && !forced) {
+      for (const auto& [thread, buffer] : shared.current)
+        for (const ActivityRef& activity : buffer->records)
+          if (activity->op != nullptr) unfinished.push_back(activity->op);
+    }
+  }
+  for (const BufferRef& buffer : ready) deliver(buffer);
+  // Seen on hardware: once kernel tracing is disabled, the unforced flush blocks until the work in flight is
+  // over, and yet hands nothing of it back; the next flush does.
+  Nanoseconds deadline = now_ns() + 1'000'000'000;
+  for (const OpRef& op : unfinished)
+    if (!timeline::wait_until(op, deadline)) break;
+  return CUPTI_SUCCESS;
+}
+
+CUptiResult flush_period(std::uint32_t milliseconds) {
+  State& shared = state();
+  std::lock_guard lock(shared.mutex);
+  shared.period_ms = milliseconds;
+  shared.wake_worker.notify_one();
+  return CUPTI_SUCCESS;
+}
+
+CUptiResult dropped_records(std::size_t* dropped) {
+  if (dropped == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
+  State& shared = state();
+  std::lock_guard lock(shared.mutex);
+  *dropped = shared.dropped;
+  shared.dropped = 0;
+  return CUPTI_SUCCESS;
+}
+
+CUptiResult attribute(CUpti_ActivityAttribute name, std::size_t* size, void* value, bool set) {
+  if (size == nullptr || value == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
+  State& shared = state();
+  std::lock_guard lock(shared.mutex);
+  std::size_t number = 0;
+  if (set) {
+    std::memcpy(&number, value, std::min(*size, sizeof number));
+    shared.attributes[name] = number;
+    return CUPTI_SUCCESS;
+  }
+  number = attribute_or(shared, name, name == CUPTI_ACTIVITY_ATTR_PER_THREAD_ACTIVITY_BUFFER ? 1 : 0);
+  std::size_t width = name == CUPTI_ACTIVITY_ATTR_PER_THREAD_ACTIVITY_BUFFER ||
+                              name == CUPTI_ACTIVITY_ATTR_ZEROED_OUT_ACTIVITY_BUFFER
+                          ? sizeof(std::uint8_t)
+                          : sizeof(std::size_t);
+  if (*size < width) return CUPTI_ERROR_PARAMETER_SIZE_NOT_SUFFICIENT;
+  std::memcpy(value, &number, width);
+  *size = width;
+  return CUPTI_SUCCESS;
+}
+
+CUptiResult finalize() {
+  State& shared = state();
+  clear_callbacks();
+  shared.subscriber = nullptr;
+  for (auto& kind : shared.kinds) kind = false;
+  std::thread worker;
+  {
+    std::lock_guard lock(shared.mutex);
+    for (auto& [thread, buffer] : shared.current)
+      for (const ActivityRef& activity : buffer->records) activity->gone = true;
+    for (const BufferRef& buffer : shared.full)
+      for (const ActivityRef& activity : buffer->records) activity->gone = true;
+    shared.current.clear();
+    shared.full.clear();
+    shared.requested = nullptr;
+    shared.completed = nullptr;
+    shared.timestamp = nullptr;
+    shared.timestamp_offset = 0;
+    shared.attributes.clear();
+    shared.period_ms = 0;
+    shared.disabled_kernels = false;
+    shared.next_correlation = 1;  // ids are unique within one attachment only
+    shared.stop_worker = true;
+    shared.wake_worker.notify_one();
+    worker = std::move(shared.worker);
+  }
+  if (worker.joinable()) {
+    if (worker.get_id() == std::this_thread::get_id())
+      worker.detach();
+    else
+      worker.join();
+  }
+  return CUPTI_SUCCESS;
+}
+
+Nanoseconds timestamp() {
+  State& shared = state();
+  std::lock_guard lock(shared.mutex);
+  return now_ns() + static_cast<std::uint64_t>(clock_offset(shared));
+}
+
+std::uint64_t records_delivered() {
+  State& shared = state();
+  std::lock_guard lock(shared.mutex);
+  return shared.delivered;
+}
+
+std::uint64_t records_pending() {
+  State& shared = state();
+  std::lock_guard lock(shared.mutex);
+  std::uint64_t pending = 0;
+  for (const auto& [thread, buffer] : shared.current) pending += buffer->records.size();
+  for (const BufferRef& buffer : shared.full) pending += buffer->records.size();
+  return pending;
+}
+
+}  // namespace inject::sim::trace
+
+extern "C" {
+uint64_t cudasim_records_delivered(void) {
+  return inject::sim::trace::records_delivered();
+}
+uint64_t cudasim_records_pending(void) {
+  return inject::sim::trace::records_pending();
+}
+}

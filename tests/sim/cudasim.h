@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+//
+// Control of the simulated CUDA from inside a process that runs on it (libcudasim.so). Every setting can be
+// given from outside as well, by environment variables read when the library is first used:
+//
+//   CUDASIM_DEVICES=N          number of devices (2)
+//   CUDASIM_KERNEL_NS=N        duration of a kernel (10000)
+//   CUDASIM_KERNELS=a=N,b=N    durations of the kernels whose (mangled) name contains a, b; the first match
+//   counts CUDASIM_LAUNCH_NS=N        from the launch call to the kernel's earliest start (2000)
+//   CUDASIM_RATES=h2d=N,d2h=N,d2d=N,p2p=N,memset=N   bytes per microsecond (10000, 10000, 1000000, 100000,
+//   1000000) CUDASIM_FAULTS=name[=value],...                  see cudasim_set_fault CUDASIM_CONFIG=FILE lines
+//   NAME=VALUE of the variables above; the environment wins CUDASIM_REPORT=FILE        at exit: what ran, see
+//   cudasim_write_report; %p is the process id
+#pragma once
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/// Kernels whose name contains `name_part` take `nanoseconds` from now on. The latest setting wins.
+void cudasim_set_kernel_duration(const char* name_part, uint64_t nanoseconds);
+
+/// Switches a fault on (value may be "" or NULL) or, with `value` == "off", off. Returns 0, or -1 for an
+/// unknown name.
+///   late=MS                   activity records become complete MS milliseconds after the work itself
+///   drop=N                    the next N activity records are dropped and counted as such
+///   repeat=N                  the next N activity records are delivered twice
+///   zero_time=N               the next N activity records have zero timestamps
+///   out_of_order              the records of each buffer are delivered last first
+///   no_attach_wait            enabling kernel activity does not wait for the kernels that run at that time
+///   attach_ms=MS              cuptiSubscribe takes that long
+///   subscriber_taken          another tool holds the subscriber slot
+///   cupti_version=V           cuptiGetVersion reports V
+///   cupti_fail=FUNCTION:CODE[:FROM[:COUNT]]   that CUPTI function returns CODE: from its FROMth call on (1),
+///   COUNT times api_fail=FUNCTION:CODE[:FROM[:COUNT]]     the same for any other function of the simulation
+///   hang=NAME_PART            kernels so named never finish
+///   wait_for=WAITER/SETTER    a kernel named like WAITER ends only once one named like SETTER has started
+int cudasim_set_fault(const char* name, const char* value);
+
+/// Calls of a function so far: "cudaMalloc" over all libraries, or "libcudart.so.12!cudaMalloc". Driver
+/// functions that the simulated runtime calls internally count as "libcuda.so.1!...".
+uint64_t cudasim_call_count(const char* function);
+
+/// Device work submitted so far whose kind is `kind` ("kernel", "memcpy", "memcpy_peer", "memset") and whose
+/// name contains `name_part` (NULL: any). `total_ns` (may be NULL) gets the sum of their durations. Needs
+/// CUDASIM_REPORT or cudasim_record_work(1), which start the list.
+uint64_t cudasim_work_count(const char* kind, const char* name_part, uint64_t* total_ns);
+void cudasim_record_work(int enable);
+
+/// Writes the report: CSV lines `call,LIBRARY,FUNCTION,COUNT` and, one per piece of device work in order of
+/// submission, `work,KIND,NAME,DEVICE,CONTEXT,STREAM,CORRELATION,HOST_NS,START_NS,END_NS,BYTES`
+/// (CLOCK_MONOTONIC; start and end are 0 for work that has not finished). Returns 0 or -1.
+int cudasim_write_report(const char* path);
+
+/// CUPTI's own account: records handed to the client, and records still waiting for their work or for a
+/// flush.
+uint64_t cudasim_records_delivered(void);
+uint64_t cudasim_records_pending(void);
+
+#ifdef __cplusplus
+}
+#endif
