@@ -37,14 +37,14 @@ struct Overload {};
 
 template <typename Function>
 struct Prototype {
-  using type = Function;
+  using Type = Function;
 };
 
-/// Never defined: decltype(prototype<id>(name))::type is the type of the header's function `name`.
+/// Never defined: decltype(prototype<id>(name))::Type is the type of the header's function `name`.
 template <FunctionId function, typename Function>
 Prototype<Function> prototype(Function*);
 template <FunctionId function>
-Prototype<typename Overload<function>::type> prototype(typename Overload<function>::type*);
+Prototype<typename Overload<function>::Type> prototype(typename Overload<function>::Type*);
 
 /// Whether a name reached us as it was spelled, not as a vendor's renaming macro made it.
 constexpr bool same_text(const char* a, const char* b) {
@@ -54,8 +54,8 @@ constexpr bool same_text(const char* a, const char* b) {
 
 }  // namespace inject
 
-#define INJECT_STRINGISE_(text) #text
-#define INJECT_STRINGISE(text) INJECT_STRINGISE_(text)
+#define INJECT_TEXT(text) #text
+#define INJECT_STRINGISE(text) INJECT_TEXT(text)
 
 // clang-format off
 #define INJECT_PARAMETERS_0(F)

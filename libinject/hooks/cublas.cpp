@@ -21,7 +21,7 @@ template <typename Function>
 struct Narrowed;
 template <typename R, typename... A>
 struct Narrowed<R(A...)> {
-  using type = R(Narrow<A>...);
+  using Type = R(Narrow<A>...);
 };
 
 template <>

@@ -28,9 +28,11 @@ struct Missing<const char*> {
 }  // namespace inject
 
 #define INJECT_HOOK_PTSZ(name, arity, category) \
+  INJECT_CHECK_SPELLING(#name, name)            \
   INJECT_SHIM(name, name, arity)                \
   INJECT_SHIM(name##_ptsz, name, arity)
 #define INJECT_HOOK_PTDS(name, arity, category) \
+  INJECT_CHECK_SPELLING(#name, name)            \
   INJECT_SHIM(name, name, arity)                \
   INJECT_SHIM(name##_ptds, name, arity)
 #include "libinject/hooks/cudart.def"

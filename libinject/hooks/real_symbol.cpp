@@ -15,7 +15,7 @@
 
 namespace inject {
 
-BindingTable binding_table;
+constinit BindingTable binding_table;
 
 namespace {
 

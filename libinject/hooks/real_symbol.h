@@ -20,11 +20,11 @@ namespace inject {
 /// Where the calls of one function that come from one module go. Written once, before it is published; only
 /// `epoch` changes later. `begin` and `span` cover the calling module's code.
 struct alignas(32) Binding {
-  std::uintptr_t begin;
-  std::uintptr_t span;
-  void* real;
-  std::atomic<std::uint32_t> epoch;  ///< the unload epoch in which it was last found right
-  std::uint32_t next;                ///< index of the function's next binding, 0: none
+  std::uintptr_t begin = 0;
+  std::uintptr_t span = 0;
+  void* real = nullptr;
+  std::atomic<std::uint32_t> epoch = 0;  ///< the unload epoch in which it was last found right
+  std::uint32_t next = 0;                ///< index of the function's next binding, 0: none
 
   bool covers(const void* caller) const noexcept {
     return reinterpret_cast<std::uintptr_t>(caller) - begin < span;
@@ -36,10 +36,10 @@ inline constexpr std::size_t kMaxBindings = 16384;
 // What hooks read. Zero-initialised (hooks run before any initialiser) and hidden (no detour through the
 // GOT). Binding 0 covers nothing, so a function that nobody has called yet needs no test of its own.
 struct BindingTable {
-  std::array<std::atomic<std::uint32_t>, kFunctionEnd> current;  ///< the binding that was used last
+  std::array<std::atomic<std::uint32_t>, kFunctionEnd> current{};  ///< the binding that was used last
   std::array<std::atomic<std::uint32_t>, kFunctionEnd>
-      first;  ///< all bindings of a function, linked by `next`
-  std::array<Binding, kMaxBindings> bindings;
+      first{};  ///< all bindings of a function, linked by `next`
+  std::array<Binding, kMaxBindings> bindings{};
 };
 extern BindingTable binding_table __attribute__((visibility("hidden")));
 

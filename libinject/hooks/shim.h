@@ -93,16 +93,25 @@ struct Shim<function, R(A...)> {
 
 #define INJECT_EXPORT __attribute__((visibility("default")))
 
-// A function `name` with the type of the header's function `like`, which for the per-thread default stream
-// twins has another name.
-#define INJECT_SHIM(name, like, arity)                                                                     \
-  static_assert(inject::same_text(#like, INJECT_STRINGISE(like)), "a macro of the header renames " #like); \
-  using InjectType_##name = decltype(inject::prototype<inject::kFn_##like>(like))::type;                   \
-  static_assert(inject::Signature<InjectType_##name>::kArity == arity,                                     \
-                #name " has another number of parameters");                                                \
-  extern "C" INJECT_EXPORT inject::Result<InjectType_##name> name(                                         \
-      INJECT_PARAMETERS_##arity(InjectType_##name)) {                                                      \
-    INJECT_TAIL_CALL inject::Shim<inject::kFn_##name, InjectType_##name>::call(INJECT_ARGUMENTS_##arity);  \
-  }
+// A row's name as it is spelled must be its name as it expands: a vendor's renaming macro would have us hook
+// another function. To be used where the row's arguments are not expanded yet.
+#define INJECT_CHECK_SPELLING(spelling, name)                        \
+  static_assert(inject::same_text(spelling, INJECT_STRINGISE(name)), \
+                spelling " is a macro of the vendor's: spell the exported name");
 
-#define INJECT_HOOK(name, arity, category) INJECT_SHIM(name, name, arity)
+// Defines `name` with the type of the header's function `like`, which for the per-thread default stream twins
+// has another name. NOLINTBEGIN(bugprone-macro-parentheses): a name that is defined can't stand in
+// parentheses.
+#define INJECT_SHIM(name, like, arity)                                                                    \
+  using InjectType_##name = decltype(inject::prototype<inject::kFn_##like>(like))::Type;                  \
+  static_assert(inject::Signature<InjectType_##name>::kArity == arity,                                    \
+                #name " has another number of parameters");                                               \
+  extern "C" INJECT_EXPORT inject::Result<InjectType_##name> name(                                        \
+      INJECT_PARAMETERS_##arity(InjectType_##name)) {                                                     \
+    INJECT_TAIL_CALL inject::Shim<inject::kFn_##name, InjectType_##name>::call(INJECT_ARGUMENTS_##arity); \
+  }
+// NOLINTEND(bugprone-macro-parentheses)
+
+#define INJECT_HOOK(name, arity, category) \
+  INJECT_CHECK_SPELLING(#name, name)       \
+  INJECT_SHIM(name, name, arity)

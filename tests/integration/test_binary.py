@@ -14,7 +14,8 @@ import sys
 import unittest
 
 NEEDED = re.compile(r"(libc\.so\.6|libm\.so\.6|libdl\.so\.2|libpthread\.so\.0|ld-linux-[a-z0-9-]+\.so\.\d)")
-ENTRY_POINTS = {"InitializeInjection", "InitializeInjectionNvtx2"}
+# dlclose: hooks have to learn of unloading.
+ENTRY_POINTS = {"InitializeInjection", "InitializeInjectionNvtx2", "dlclose"}
 
 arguments = None
 
