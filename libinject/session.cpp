@@ -654,7 +654,6 @@ bool Session::ensure_folder() {
     return false;
   }
   folder_ = result.path;
-  devices_ = devices();
   if (options_.trace == TraceFormat::kCsv) {
     if (trace_.open(folder_)) {
       drain_.trace_to(&trace_);
@@ -689,6 +688,8 @@ RunInfo Session::run_info(const char* state) {
   run.groups_left_out.emplace_back("nccl");
 #endif
   run.messages = Log::notable();
+  // Inside cuInit, where an `always` window opens, the driver does not show its devices yet.
+  if (devices_.empty()) devices_ = devices();
   run.devices = devices_;
   for (std::uint32_t i = 0; i < core_.threads.threads_seen(); ++i) {
     run.threads.push_back({static_cast<std::uint64_t>(core_.threads.tid(i)), core_.threads.thread_name(i)});

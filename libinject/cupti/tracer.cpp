@@ -5,6 +5,7 @@
 #include <cuda.h>
 
 #include <array>
+#include <cstddef>
 #include <cstring>
 
 #include "libinject/cupti/launch_observer.h"
@@ -29,6 +30,10 @@ constinit std::array<DriverCall, kMostDriverFunctions> driver_calls{};
 enum class StreamAt : std::uint8_t { kUnknown, kLaunchKernel, kLaunchKernelEx, kGraphLaunch };
 constinit std::array<StreamAt, kMostDriverFunctions> stream_at{};
 
+// Copies and memsets whose third parameter is their size: of zero bytes they submit nothing, and no record
+// comes.
+constinit std::array<bool, kMostDriverFunctions> size_is_third{};
+
 constinit std::atomic<ActivityBuffers*> active_buffers{nullptr};
 constinit std::atomic<std::uint64_t> dropped{0};
 constinit Tracer::Events profiler_events{nullptr, nullptr};
@@ -48,6 +53,28 @@ StreamAt stream_position(const char* name) noexcept {
   }
   if (std::strncmp(name, "cuGraphLaunch", 13) == 0) return StreamAt::kGraphLaunch;
   return StreamAt::kUnknown;
+}
+
+bool has_size_third(const char* name) noexcept {
+  constexpr const char* kPlain[] = {
+      "cuMemcpyHtoD_",      "cuMemcpyHtoDAsync_", "cuMemcpyDtoH_",   "cuMemcpyDtoHAsync_", "cuMemcpyDtoD_",
+      "cuMemcpyDtoDAsync_", "cuMemsetD8_",        "cuMemsetD16_",    "cuMemsetD32_",       "cuMemcpyAsync",
+      "cuMemsetD8Async",    "cuMemsetD16Async",   "cuMemsetD32Async"};
+  for (const char* prefix : kPlain) {
+    if (std::strncmp(name, prefix, std::strlen(prefix)) == 0) return true;
+  }
+  return std::strcmp(name, "cuMemcpy") == 0 || std::strcmp(name, "cuMemcpy_ptds") == 0;
+}
+
+bool submits_nothing(CUpti_CallbackId cbid, const void* parameters) noexcept {
+  // Two eight-byte parameters (or ones padded to that) come first in all of them.
+  static_assert(offsetof(cuMemcpyHtoDAsync_v2_params, ByteCount) == 16 &&
+                offsetof(cuMemcpyAsync_params, ByteCount) == 16 &&
+                offsetof(cuMemsetD8Async_params, N) == 16 && offsetof(cuMemsetD32_v2_params, N) == 16);
+  if (!size_is_third[cbid] || parameters == nullptr) return false;
+  std::size_t size;
+  std::memcpy(&size, static_cast<const char*>(parameters) + 16, sizeof size);
+  return size == 0;
 }
 
 std::uint64_t stream_of(CUpti_CallbackId cbid, const void* parameters) noexcept {
@@ -71,7 +98,7 @@ void on_driver_call(CUpti_CallbackId cbid, const CUpti_CallbackData& data) noexc
   if (cbid >= kMostDriverFunctions) return;
   const DriverCall call = driver_calls[cbid];
   const bool enter = data.callbackSite == CUPTI_API_ENTER;
-  if (call == DriverCall::kOther) {
+  if (call == DriverCall::kOther || submits_nothing(cbid, data.functionParams)) {
     if (cbid == CUPTI_DRIVER_TRACE_CBID_cuProfilerStart || cbid == CUPTI_DRIVER_TRACE_CBID_cuProfilerStop) {
       // Seen twice, nested, for one call: edges count, not calls. Opened on the way out, closed on the way
       // in.
@@ -161,6 +188,7 @@ bool Tracer::attach(std::string& error) {
         continue;
       driver_calls[cbid] = classify_driver_call(name);
       stream_at[cbid] = stream_position(name);
+      size_is_third[cbid] = has_size_third(name);
       set_driver_function_name(static_cast<FunctionId>(kDriverFunction | cbid), name);
     }
   }

@@ -32,7 +32,7 @@ void collect(const char* piece, std::size_t size, void* context) {
 /// Whether `collected` holds the name, perhaps cut.
 bool run_demangler(const char* name, Collected& collected) {
   if (setjmp(collected.full) != 0) return true;  // NOLINT(cert-err52-cpp)
-  return __gcclibcxx_demangle_callback(name, collect, &collected) != 0;
+  return __gcclibcxx_demangle_callback(name, collect, &collected) == 0;
 }
 
 }  // namespace

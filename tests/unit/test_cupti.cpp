@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include <cstring>
+#include <set>
+#include <vector>
+
+#include "libinject/cupti/buffers.h"
+#include "libinject/cupti/decode.h"
+#include "libinject/cupti/launch_observer.h"
+#include "tests/unit/catch.h"
+
+using namespace inject;
+
+TEST_CASE("driver calls are told apart by their names") {
+  CHECK(classify_driver_call("cuLaunchKernel") == DriverCall::kLaunch);
+  CHECK(classify_driver_call("cuLaunchKernelEx_ptsz") == DriverCall::kLaunch);
+  CHECK(classify_driver_call("cuLaunchCooperativeKernel") == DriverCall::kLaunch);
+  CHECK(classify_driver_call("cuLaunchHostFunc") == DriverCall::kOther);
+  CHECK(classify_driver_call("cuGraphLaunch") == DriverCall::kGraphLaunch);
+  CHECK(classify_driver_call("cuMemcpyHtoDAsync_v2") == DriverCall::kCopy);
+  CHECK(classify_driver_call("cuMemsetD8Async") == DriverCall::kMemset);
+  CHECK(classify_driver_call("cuMemAlloc_v2") == DriverCall::kOther);
+  CHECK(classify_driver_call(nullptr) == DriverCall::kOther);
+}
+
+TEST_CASE("kernel records are read field by field") {
+  CUpti_ActivityKernel10 record{};
+  record.kind = CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL;
+  record.start = 100;
+  record.end = 250;
+  record.deviceId = 3;
+  record.contextId = 4;
+  record.streamId = 5;
+  record.correlationId = 6;
+  record.gridX = 7;
+  record.gridY = 8;
+  record.gridZ = 9;
+  record.blockX = 10;
+  record.blockY = 11;
+  record.blockZ = 12;
+  record.registersPerThread = 128;
+  record.staticSharedMemory = 1024;
+  record.dynamicSharedMemory = 2048;
+  record.localMemoryPerThread = 16;
+  record.name = "kernel";
+  record.graphId = 21;
+  record.graphNodeId = 22;
+  const auto& generic = reinterpret_cast<const CUpti_Activity&>(record);
+  REQUIRE(activity_kind(generic) == ActivityKind::kKernel);
+  const KernelActivity kernel = decode_kernel(generic);
+  CHECK(std::string(kernel.name) == "kernel");
+  CHECK(kernel.event.start == 100);
+  CHECK(kernel.event.end == 250);
+  CHECK(kernel.event.device == 3);
+  CHECK(kernel.event.context == 4);
+  CHECK(kernel.event.stream == 5);
+  CHECK(kernel.event.correlation == 6);
+  CHECK(kernel.event.grid == std::array<std::int32_t, 3>{7, 8, 9});
+  CHECK(kernel.event.block == std::array<std::int32_t, 3>{10, 11, 12});
+  CHECK(kernel.event.registers_per_thread == 128);
+  CHECK(kernel.event.static_shared_bytes == 1024);
+  CHECK(kernel.event.dynamic_shared_bytes == 2048);
+  CHECK(kernel.event.local_bytes_per_thread == 16);
+  CHECK(kernel.event.graph == 21);
+  CHECK(kernel.event.graph_node == 22);
+}
+
+TEST_CASE("copies and memsets are read field by field") {
+  CUpti_ActivityMemcpy6 copy{};
+  copy.kind = CUPTI_ACTIVITY_KIND_MEMCPY;
+  copy.copyKind = CUPTI_ACTIVITY_MEMCPY_KIND_HTOD;
+  copy.srcKind = CUPTI_ACTIVITY_MEMORY_KIND_PINNED;
+  copy.dstKind = CUPTI_ACTIVITY_MEMORY_KIND_DEVICE;
+  copy.bytes = 4096;
+  copy.start = 1;
+  copy.end = 2;
+  copy.streamId = 7;
+  copy.correlationId = 9;
+  TransferEvent event = decode_transfer(reinterpret_cast<const CUpti_Activity&>(copy));
+  CHECK_FALSE(event.memset);
+  CHECK_FALSE(event.peer);
+  CHECK(event.copy_kind == CUPTI_ACTIVITY_MEMCPY_KIND_HTOD);
+  CHECK(event.source_memory == CUPTI_ACTIVITY_MEMORY_KIND_PINNED);
+  CHECK(event.bytes == 4096);
+  CHECK(event.correlation == 9);
+  CHECK(event.stream == 7);
+
+  CUpti_ActivityMemcpyPtoP4 peer{};
+  peer.kind = CUPTI_ACTIVITY_KIND_MEMCPY2;
+  peer.copyKind = CUPTI_ACTIVITY_MEMCPY_KIND_PTOP;
+  peer.bytes = 10;
+  peer.deviceId = 1;
+  peer.dstDeviceId = 2;
+  peer.correlationId = 11;
+  event = decode_transfer(reinterpret_cast<const CUpti_Activity&>(peer));
+  CHECK(event.peer);
+  CHECK(event.device == 1);
+  CHECK(event.peer_device == 2);
+  CHECK(event.correlation == 11);
+
+  CUpti_ActivityMemset4 set{};
+  set.kind = CUPTI_ACTIVITY_KIND_MEMSET;
+  set.bytes = 77;
+  set.memoryKind = CUPTI_ACTIVITY_MEMORY_KIND_DEVICE;
+  set.correlationId = 12;
+  event = decode_transfer(reinterpret_cast<const CUpti_Activity&>(set));
+  CHECK(event.memset);
+  CHECK(event.bytes == 77);
+  CHECK(event.target_memory == CUPTI_ACTIVITY_MEMORY_KIND_DEVICE);
+  CHECK(event.correlation == 12);
+}
+
+TEST_CASE("records without usable times are recognised") {
+  CHECK(times_valid(1, 1));
+  CHECK_FALSE(times_valid(0, 0));
+  CHECK_FALSE(times_valid(0, 5));
+  CHECK_FALSE(times_valid(5, 4));
+}
+
+TEST_CASE("activity buffers are handed out, completed, zeroed and handed out again") {
+  ActivityBuffers buffers(4 << 20);
+  std::vector<std::uint8_t*> taken;
+  while (std::uint8_t* buffer = buffers.take(3)) taken.push_back(buffer);
+  CHECK(taken.size() * buffers.buffer_bytes() == 4 << 20);
+  CHECK(buffers.outstanding() == taken.size());
+  CHECK(buffers.refusals() == 1);
+
+  std::memset(taken[0], 0xFF, buffers.buffer_bytes());
+  CHECK(buffers.complete(taken[0], 100));
+  CHECK(buffers.complete(taken[1], 200));
+  CHECK_FALSE(buffers.complete(taken[1], 200));                           // twice
+  CHECK_FALSE(buffers.complete(reinterpret_cast<std::uint8_t*>(16), 1));  // not ours
+  std::vector<std::size_t> sizes;
+  buffers.drain([&](std::uint8_t*, std::size_t valid, std::uint16_t generation) {
+    sizes.push_back(valid);
+    CHECK(generation == 3);
+  });
+  CHECK(sizes == std::vector<std::size_t>{100, 200});
+  CHECK(buffers.handled() == 2);
+  for (int i = 0; i < 2; ++i) {
+    const std::uint8_t* again = buffers.take(4);
+    REQUIRE(again != nullptr);
+    CHECK(again[0] == 0);
+    CHECK(again[buffers.buffer_bytes() - 1] == 0);
+  }
+  buffers.reclaim_outstanding();
+  CHECK(buffers.outstanding() == 0);
+}

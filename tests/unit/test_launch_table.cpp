@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/stats/launch_table.h"
+#include "tests/unit/catch.h"
+
+using namespace inject;
+
+namespace {
+Attribution in_window(std::uint32_t window, std::uint32_t owner = 0) {
+  Attribution launch;
+  launch.window = window;
+  launch.owner = owner;
+  return launch;
+}
+}  // namespace
+
+TEST_CASE("a device record finds its launch by generation and correlation id") {
+  LaunchTable table(1 << 16);
+  table.add(1, 7, in_window(1, 100), true);
+  table.add(2, 7, in_window(2, 200), true);
+  REQUIRE(table.find(1, 7) != nullptr);
+  CHECK(table.find(1, 7)->owner == 100);
+  CHECK(table.find(2, 7)->owner == 200);
+  CHECK(table.find(1, 7)->known);
+  CHECK(table.find(3, 7) == nullptr);
+}
+
+TEST_CASE("only launches in a window that expect a record are waited for") {
+  LaunchTable table(1 << 16);
+  table.add(1, 1, in_window(1), true);
+  table.add(1, 2, in_window(0), true);   // outside
+  table.add(1, 3, in_window(1), false);  // failed or captured
+  CHECK(table.waiting() == 1);
+  table.find(1, 1);
+  CHECK(table.waiting() == 0);
+  table.find(1, 1);  // the second kernel of a graph
+  CHECK(table.waiting() == 0);
+}
+
+TEST_CASE("the table turns over many launches and keeps finding the recent ones") {
+  LaunchTable table(1 << 14);
+  for (std::uint32_t i = 1; i <= 300'000; ++i) {
+    table.add(1, i, in_window(1, i), true);
+    // Records come 1,000 launches late.
+    if (i > 1000) {
+      const Attribution* launch = table.find(1, i - 1000);
+      REQUIRE(launch != nullptr);
+      REQUIRE(launch->owner == i - 1000);
+    }
+  }
+  CHECK(table.given_up() == 0);
+  CHECK(table.waiting() == 1000);
+  CHECK(table.give_up_waiting() == 1000);
+  CHECK(table.waiting() == 0);
+}
+
+TEST_CASE("launches whose records never come are given up when the table is full, and counted") {
+  LaunchTable table(1 << 13);
+  for (std::uint32_t i = 1; i <= 10'000; ++i) table.add(1, i, in_window(1, i), true);
+  CHECK(table.given_up() == 10'000 - (1 << 13));
+  CHECK(table.find(1, 1) == nullptr);
+  CHECK(table.find(1, 10'000) != nullptr);
+  CHECK(table.waiting() == (1 << 13) - 1);
+}

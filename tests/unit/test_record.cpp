@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include <atomic>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "libinject/record/block_pool.h"
+#include "libinject/record/name_table.h"
+#include "libinject/record/records.h"
+#include "tests/unit/catch.h"
+
+using namespace inject;
+
+TEST_CASE("a call chain keeps four levels: the three outermost and the innermost") {
+  CallChain chain = 0;
+  REQUIRE(chain_depth(chain) == 0);
+  for (FunctionId f = 1; f <= 6; ++f) chain = chain_push(chain, f);
+  CHECK(chain_depth(chain) == 4);
+  CHECK(chain_at(chain, 0) == 1);
+  CHECK(chain_at(chain, 1) == 2);
+  CHECK(chain_at(chain, 2) == 3);
+  CHECK(chain_at(chain, 3) == 6);
+}
+
+TEST_CASE("names are interned once, whoever asks") {
+  NameTable names(1000, 100'000);
+  CHECK(names.intern("") == NameTable::kEmpty);
+  CHECK(names.name(NameTable::kEmpty).empty());
+  const std::uint32_t id = names.intern("kernel<int>");
+  CHECK(names.intern(std::string("kernel<") + "int>") == id);
+  CHECK(names.name(id) == "kernel<int>");
+  CHECK(names.name(12345).empty());
+
+  std::vector<std::thread> threads;
+  std::vector<std::vector<std::uint32_t>> ids(8);
+  for (std::size_t t = 0; t < ids.size(); ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 100; ++i) ids[t].push_back(names.intern("name " + std::to_string(i)));
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  for (const auto& mine : ids) CHECK(mine == ids[0]);
+  for (int i = 0; i < 100; ++i)
+    CHECK(names.name(ids[0][static_cast<std::size_t>(i)]) == "name " + std::to_string(i));
+}
+
+TEST_CASE("a full name table says [other] and counts") {
+  SECTION("out of names") {
+    NameTable names(10, 1000);
+    for (int i = 0; i < 100; ++i) names.intern("n" + std::to_string(i));
+    CHECK(names.size() == 10);
+    CHECK(names.overflows() == 92);
+    CHECK(names.intern("n99") == NameTable::kOther);
+    CHECK(names.name(names.intern("n99")) == "[other]");
+    CHECK(names.name(names.intern("n0")) == "n0");
+  }
+  SECTION("out of text") {
+    NameTable names(1000, 64);
+    CHECK(names.intern(std::string(65, 'x')) == NameTable::kOther);
+    CHECK(names.name(names.intern("short")) == "short");
+    CHECK(names.overflows() == 1);
+  }
+  SECTION("a name longer than the limit is cut, not lost") {
+    NameTable names(10, 100'000);
+    CHECK(names.name(names.intern(std::string(20'000, 'a'))).size() == 16 * 1024);
+  }
+}
+
+namespace {
+CallRecord numbered(std::uint32_t n) {
+  CallRecord record;
+  record.call = n;
+  return record;
+}
+std::uint32_t number_of(const Slot& slot) {
+  CallRecord record;
+  __builtin_memcpy(&record, slot.bytes, sizeof record);
+  return record.call;
+}
+}  // namespace
+
+TEST_CASE("a queue hands records over in order and gives its blocks back") {
+  BlockPool pool(8 * sizeof(Block));
+  RecordQueue queue;
+  std::uint32_t expected = 0;
+  // Many times what the pool holds, emptied now and then.
+  for (std::uint32_t n = 0; n < 20'000; ++n) {
+    REQUIRE(queue.push(pool, numbered(n), 7));
+    if (n % 777 == 0) {
+      queue.drain(pool, [&](const Slot& slot) { REQUIRE(number_of(slot) == expected++); });
+    }
+  }
+  queue.drain(pool, [&](const Slot& slot) { REQUIRE(number_of(slot) == expected++); });
+  CHECK(expected == 20'000);
+  CHECK(queue.dropped() == 0);
+  queue.retire(pool);
+  std::set<Block*> blocks;
+  while (Block* block = pool.take()) blocks.insert(block);
+  CHECK(blocks.size() == 8);
+}
+
+TEST_CASE("a full pool drops the newest records and counts them") {
+  BlockPool pool(2 * sizeof(Block));
+  RecordQueue queue;
+  std::uint32_t kept = 0;
+  for (std::uint32_t n = 0; n < 1000; ++n) kept += queue.push(pool, numbered(n), 1) ? 1 : 0;
+  CHECK(kept == 2 * Block::kSlots);
+  CHECK(queue.dropped() == 1000 - kept);
+  std::uint32_t expected = 0;
+  queue.drain(pool, [&](const Slot& slot) { CHECK(number_of(slot) == expected++); });
+  CHECK(expected == kept);
+  CHECK(queue.push(pool, numbered(5000), 1));
+  queue.drain(pool, [&](const Slot& slot) { CHECK(number_of(slot) == 5000); });
+}
+
+TEST_CASE("producers and the consumer work side by side and nothing is lost or doubled") {
+  constexpr std::uint32_t kEach = 50'000;
+  constexpr std::size_t kProducers = 4;
+  BlockPool pool(256 * sizeof(Block));
+  std::vector<RecordQueue> queues(kProducers);
+  std::atomic<std::size_t> running{kProducers};
+  std::vector<std::thread> producers;
+  for (std::size_t p = 0; p < kProducers; ++p) {
+    producers.emplace_back([&, p] {
+      for (std::uint32_t n = 0; n < kEach;) {
+        if (queues[p].push(pool, numbered(n), static_cast<std::uint32_t>(p))) {
+          ++n;
+        } else {
+          std::this_thread::yield();
+        }
+      }
+      --running;
+    });
+  }
+  std::vector<std::uint32_t> next(kProducers, 0);
+  bool in_order = true;
+  const auto drain_all = [&] {
+    for (std::size_t p = 0; p < kProducers; ++p) {
+      queues[p].drain(pool, [&](const Slot& slot) { in_order = in_order && number_of(slot) == next[p]++; });
+    }
+  };
+  while (running.load() != 0) drain_all();
+  for (auto& producer : producers) producer.join();
+  drain_all();
+  CHECK(in_order);
+  for (const std::uint32_t count : next) CHECK(count == kEach);
+}
