@@ -39,7 +39,7 @@ def hook_names():
 def public_api():
     """The functions that include/inject/inject.h declares."""
     text = output(arguments.compiler, "-x", "c", "-E", "-P", str(arguments.source / "include/inject/inject.h"))
-    return set(re.findall(r"\b(inject_\w+)\s*\(", text))
+    return set(re.findall(r"\b(inject_\w+)\s*\([^)]*\)\s*;", text))
 
 
 def dynamic_symbols():
