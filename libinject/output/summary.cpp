@@ -347,12 +347,13 @@ void loss_lines(std::string& out, const Statistics& statistics, const RunInfo& r
     std::string_view why;
   };
   const std::array<Loss, 9> losses{{
-      {lost.host_records, "API call", "the ring was full: raise INJECT_RING"},
-      {lost.range_records, "NVTX range", "the ring was full: raise INJECT_RING"},
-      {lost.activity_records, "GPU record", "CUPTI's buffers were full: raise INJECT_BUFFERS"},
-      {lost.invalid_times, "GPU record", "without usable times"},
+      {lost.host_records, "API call", "lost: the ring was full, raise INJECT_RING"},
+      {lost.range_records, "NVTX range", "lost: the ring was full, raise INJECT_RING"},
+      {lost.activity_records, "GPU record", "lost: CUPTI's buffers were full, raise INJECT_BUFFERS"},
+      {lost.invalid_times, "GPU record", "left out: without usable times"},
       {lost.missing_records, "launch", "whose GPU record never came"},
-      {statistics.device_total().unattributed, "GPU record", "kept, but whose launch was not seen"},
+      {statistics.device_total().unattributed, "GPU record",
+       "whose launch was not seen (counted all the same)"},
       {run.name_overflows, "name", "counted as [other]"},
       {run.range_overflows, "nested NVTX range", "counted as the range around it"},
       {run.trace_rows_left_out, "row", "left out of the raw traces"},

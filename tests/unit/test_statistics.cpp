@@ -2,83 +2,12 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/stats/statistics.h"
 
-#include "tests/unit/catch.h"
+#include "tests/unit/stats_run.h"
 
 using namespace inject;
 
-namespace {
-
-/// Statistics with the tables they refer to.
-struct Run {
-  NameTable names{100'000, std::size_t{16} << 20};
-  RangeTree tree{100'000};
-  Statistics statistics{names, tree};
-
-  std::uint32_t range(std::uint32_t parent, std::string_view name, RangeStyle style = RangeStyle::kPushPop) {
-    return tree.child(parent, names.intern(name), 0, style);
-  }
-
-  KernelEvent kernel(std::string_view name, Nanoseconds duration) {
-    KernelEvent event;
-    event.launch.known = true;
-    event.launch.window = 1;
-    event.launch.function = find_function("cudaLaunchKernel");
-    event.start = 1000;
-    event.end = 1000 + duration;
-    event.name = names.intern(name);
-    event.grid = {1, 1, 1};
-    event.block = {32, 1, 1};
-    return event;
-  }
-
-  void add_range(std::uint32_t node, Nanoseconds begin, Nanoseconds end, std::uint32_t thread = 0,
-                 bool clipped = false) {
-    RangeEvent event;
-    event.node = node;
-    event.window = 1;
-    event.thread = thread;
-    event.begin = begin;
-    event.end = end;
-    event.clipped = clipped;
-    statistics.add(event);
-  }
-};
-
-CallEvent call(std::string_view name, Nanoseconds duration, CallChain chain = 0) {
-  CallEvent event;
-  event.function = find_function(name);
-  REQUIRE(event.function != kNoFunction);
-  event.window = 1;
-  event.chain = chain;
-  event.begin = 500;
-  event.end = 500 + duration;
-  return event;
-}
-
-CallChain chain(std::initializer_list<std::string_view> names) {
-  CallChain result = 0;
-  for (const std::string_view name : names) {
-    REQUIRE(find_function(name) != kNoFunction);
-    result = chain_push(result, find_function(name));
-  }
-  return result;
-}
-
-TransferEvent copy(std::uint8_t kind, std::uint64_t bytes, Nanoseconds duration) {
-  TransferEvent event;
-  event.launch.known = true;
-  event.launch.window = 1;
-  event.copy_kind = kind;
-  event.bytes = bytes;
-  event.start = 10;
-  event.end = 10 + duration;
-  return event;
-}
-
-}  // namespace
-
 TEST_CASE("Kernels by name, largest total first", "[stats]") {
-  Run run;
+  StatsRun run;
   run.statistics.add(run.kernel("b", 100));
   run.statistics.add(run.kernel("a", 30));
   run.statistics.add(run.kernel("a", 70));
@@ -96,7 +25,7 @@ TEST_CASE("Kernels by name, largest total first", "[stats]") {
 }
 
 TEST_CASE("Kernels by launch shape and by all launch parameters", "[stats]") {
-  Run run;
+  StatsRun run;
   KernelEvent event = run.kernel("k", 10);
   event.grid = {4, 2, 1};
   event.block = {128, 1, 1};
@@ -138,34 +67,30 @@ TEST_CASE("Kernels by launch shape and by all launch parameters", "[stats]") {
 }
 
 TEST_CASE("Operations are named as Nsight Systems names them", "[stats]") {
-  CHECK(operation_name(copy(1, 0, 0)) == "[CUDA memcpy Host-to-Device]");
-  CHECK(operation_name(copy(2, 0, 0)) == "[CUDA memcpy Device-to-Host]");
-  CHECK(operation_name(copy(3, 0, 0)) == "[CUDA memcpy Host-to-Array]");
-  CHECK(operation_name(copy(4, 0, 0)) == "[CUDA memcpy Array-to-Host]");
-  CHECK(operation_name(copy(5, 0, 0)) == "[CUDA memcpy Array-to-Array]");
-  CHECK(operation_name(copy(6, 0, 0)) == "[CUDA memcpy Array-to-Device]");
-  CHECK(operation_name(copy(7, 0, 0)) == "[CUDA memcpy Device-to-Array]");
-  CHECK(operation_name(copy(8, 0, 0)) == "[CUDA memcpy Device-to-Device]");
-  CHECK(operation_name(copy(9, 0, 0)) == "[CUDA memcpy Host-to-Host]");
-  CHECK(operation_name(copy(10, 0, 0)) == "[CUDA memcpy Peer-to-Peer]");
-  CHECK(operation_name(copy(0, 0, 0)) == "[CUDA memcpy Unknown]");
-  CHECK(operation_name(copy(200, 0, 0)) == "[CUDA memcpy Unknown]");
-  TransferEvent peer = copy(0, 0, 0);
+  CHECK(operation_name(copy_event(1, 0, 0)) == "[CUDA memcpy Host-to-Device]");
+  CHECK(operation_name(copy_event(2, 0, 0)) == "[CUDA memcpy Device-to-Host]");
+  CHECK(operation_name(copy_event(3, 0, 0)) == "[CUDA memcpy Host-to-Array]");
+  CHECK(operation_name(copy_event(4, 0, 0)) == "[CUDA memcpy Array-to-Host]");
+  CHECK(operation_name(copy_event(5, 0, 0)) == "[CUDA memcpy Array-to-Array]");
+  CHECK(operation_name(copy_event(6, 0, 0)) == "[CUDA memcpy Array-to-Device]");
+  CHECK(operation_name(copy_event(7, 0, 0)) == "[CUDA memcpy Device-to-Array]");
+  CHECK(operation_name(copy_event(8, 0, 0)) == "[CUDA memcpy Device-to-Device]");
+  CHECK(operation_name(copy_event(9, 0, 0)) == "[CUDA memcpy Host-to-Host]");
+  CHECK(operation_name(copy_event(10, 0, 0)) == "[CUDA memcpy Peer-to-Peer]");
+  CHECK(operation_name(copy_event(0, 0, 0)) == "[CUDA memcpy Unknown]");
+  CHECK(operation_name(copy_event(200, 0, 0)) == "[CUDA memcpy Unknown]");
+  TransferEvent peer = copy_event(0, 0, 0);
   peer.peer = true;
   CHECK(operation_name(peer) == "[CUDA memcpy Peer-to-Peer]");
-  TransferEvent memset = copy(0, 0, 0);
-  memset.memset = true;
-  CHECK(operation_name(memset) == "[CUDA memset]");
+  CHECK(operation_name(memset_event(0, 0)) == "[CUDA memset]");
 }
 
 TEST_CASE("Copies and memsets by time and by size", "[stats]") {
-  Run run;
-  run.statistics.add(copy(1, 1000, 10));
-  run.statistics.add(copy(1, 3000, 20));
-  run.statistics.add(copy(2, 100, 400));
-  TransferEvent memset = copy(0, 9000, 5);
-  memset.memset = true;
-  run.statistics.add(memset);
+  StatsRun run;
+  run.statistics.add(copy_event(1, 1000, 10));
+  run.statistics.add(copy_event(1, 3000, 20));
+  run.statistics.add(copy_event(2, 100, 400));
+  run.statistics.add(memset_event(9000, 5));
 
   const auto times = run.statistics.operation_times();
   REQUIRE(times.size() == 3);
@@ -192,13 +117,13 @@ TEST_CASE("Copies and memsets by time and by size", "[stats]") {
 }
 
 TEST_CASE("API calls: runtime and driver, without library calls", "[stats]") {
-  Run run;
+  StatsRun run;
   set_driver_function_name(static_cast<FunctionId>(kDriverFunction | 307), "cuLaunchKernel");
-  run.statistics.add(call("cudaLaunchKernel", 10));
-  run.statistics.add(call("cudaLaunchKernel", 30));
-  run.statistics.add(call("cublasSgemm_v2", 1000));
-  run.statistics.add(call("cudaMalloc", 500, chain({"cublasSgemm_v2"})));
-  CallEvent driver = call("cudaMalloc", 7);
+  run.statistics.add(call_event("cudaLaunchKernel", 10));
+  run.statistics.add(call_event("cudaLaunchKernel", 30));
+  run.statistics.add(call_event("cublasSgemm_v2", 1000));
+  run.statistics.add(call_event("cudaMalloc", 500, chain_of({"cublasSgemm_v2"})));
+  CallEvent driver = call_event("cudaMalloc", 7);
   driver.function = static_cast<FunctionId>(kDriverFunction | 307);
   driver.correlation = 12;
   run.statistics.add(driver);
@@ -218,28 +143,28 @@ TEST_CASE("API calls: runtime and driver, without library calls", "[stats]") {
 }
 
 TEST_CASE("Library calls by path: own work adds up, nested work is in the outer call's", "[stats]") {
-  Run run;
-  run.statistics.add(call("cublasGemmEx", 100));
-  run.statistics.add(call("cublasLtMatmul", 80, chain({"cublasGemmEx"})));
-  run.statistics.add(call("cublasLtMatmul", 60));
-  CallEvent failed = call("cublasLtMatmul", 20);
+  StatsRun run;
+  run.statistics.add(call_event("cublasGemmEx", 100));
+  run.statistics.add(call_event("cublasLtMatmul", 80, chain_of({"cublasGemmEx"})));
+  run.statistics.add(call_event("cublasLtMatmul", 60));
+  CallEvent failed = call_event("cublasLtMatmul", 20);
   failed.status = 7;
   run.statistics.add(failed);
 
   KernelEvent gemm = run.kernel("gemm", 1000);
-  gemm.launch.chain = chain({"cublasGemmEx", "cublasLtMatmul"});
+  gemm.launch.chain = chain_of({"cublasGemmEx", "cublasLtMatmul"});
   run.statistics.add(gemm);
   run.statistics.add(gemm);
   KernelEvent scale = run.kernel("scale", 50);
-  scale.launch.chain = chain({"cublasGemmEx"});
+  scale.launch.chain = chain_of({"cublasGemmEx"});
   run.statistics.add(scale);
   KernelEvent matmul = run.kernel("gemm", 300);
   // Runtime calls in between are not part of the path.
-  matmul.launch.chain = chain({"cudaGraphLaunch", "cublasLtMatmul", "cudaLaunchKernelExC"});
+  matmul.launch.chain = chain_of({"cudaGraphLaunch", "cublasLtMatmul", "cudaLaunchKernelExC"});
   run.statistics.add(matmul);
   run.statistics.add(run.kernel("own", 9999));
-  TransferEvent transfer = copy(8, 64, 5);
-  transfer.launch.chain = chain({"cublasGemmEx"});
+  TransferEvent transfer = copy_event(8, 64, 5);
+  transfer.launch.chain = chain_of({"cublasGemmEx"});
   run.statistics.add(transfer);
 
   const auto rows = run.statistics.library_calls();
@@ -270,9 +195,9 @@ TEST_CASE("Library calls by path: own work adds up, nested work is in the outer 
 }
 
 TEST_CASE("The outer call has a row even if its own record was lost", "[stats]") {
-  Run run;
+  StatsRun run;
   KernelEvent gemm = run.kernel("gemm", 10);
-  gemm.launch.chain = chain({"cublasGemmEx", "cublasLtMatmul"});
+  gemm.launch.chain = chain_of({"cublasGemmEx", "cublasLtMatmul"});
   run.statistics.add(gemm);
   const auto rows = run.statistics.library_calls();
   REQUIRE(rows.size() == 2);
@@ -283,7 +208,7 @@ TEST_CASE("The outer call has a row even if its own record was lost", "[stats]")
 }
 
 TEST_CASE("A kernel that a library function submitted itself", "[stats]") {
-  Run run;
+  StatsRun run;
   KernelEvent event = run.kernel("collective", 10);
   event.launch.function = find_function("ncclAllReduce");
   run.statistics.add(event);
@@ -294,7 +219,7 @@ TEST_CASE("A kernel that a library function submitted itself", "[stats]") {
 }
 
 TEST_CASE("Kernels by launching thread and device", "[stats]") {
-  Run run;
+  StatsRun run;
   KernelEvent event = run.kernel("k", 10);
   event.launch.thread = 3;
   run.statistics.add(event);
@@ -314,7 +239,7 @@ TEST_CASE("Kernels by launching thread and device", "[stats]") {
 }
 
 TEST_CASE("Windows: by device for device work, once for the host's", "[stats]") {
-  Run run;
+  StatsRun run;
   KernelEvent event = run.kernel("k", 10);
   run.statistics.add(event);
   event.device = 1;
@@ -322,7 +247,7 @@ TEST_CASE("Windows: by device for device work, once for the host's", "[stats]") 
   event.launch.window = 2;
   event.launch.known = false;
   run.statistics.add(event);
-  CallEvent host = call("cudaLaunchKernel", 5);
+  CallEvent host = call_event("cudaLaunchKernel", 5);
   host.correlation = 4;
   run.statistics.add(host);
   run.add_range(run.range(0, "step"), 0, 100, 0, true);
@@ -345,7 +270,7 @@ TEST_CASE("Windows: by device for device work, once for the host's", "[stats]") 
 }
 
 TEST_CASE("Ranges by name and style", "[stats]") {
-  Run run;
+  StatsRun run;
   const std::uint32_t step = run.range(0, "step");
   const std::uint32_t forward = run.range(step, "forward");
   run.add_range(forward, 10, 30);
@@ -363,7 +288,7 @@ TEST_CASE("Ranges by name and style", "[stats]") {
 }
 
 TEST_CASE("A kernel counts once in every range around its launch", "[stats]") {
-  Run run;
+  StatsRun run;
   const std::uint32_t step = run.range(0, "step");
   const std::uint32_t forward = run.range(step, "forward");
   const std::uint32_t again = run.range(forward, "step");  // nested in a range of its own name
@@ -393,7 +318,7 @@ TEST_CASE("A kernel counts once in every range around its launch", "[stats]") {
 }
 
 TEST_CASE("Without any range there is no table of kernels by range", "[stats]") {
-  Run run;
+  StatsRun run;
   run.statistics.add(run.kernel("k", 10));
   CHECK(run.statistics.range_kernels().empty());
   run.add_range(run.range(0, "late"), 0, 1);
@@ -402,7 +327,7 @@ TEST_CASE("Without any range there is no table of kernels by range", "[stats]") 
 }
 
 TEST_CASE("Range instances are counted by the ends of those before", "[stats]") {
-  Run run;
+  StatsRun run;
   const std::uint32_t step = run.range(0, "step");
   const auto launch = [&](Nanoseconds at, std::string_view name) {
     KernelEvent event = run.kernel(name, 10);
@@ -435,7 +360,7 @@ TEST_CASE("Range instances are counted by the ends of those before", "[stats]") 
 }
 
 TEST_CASE("Range instances over a long run with late records", "[stats]") {
-  Run run;
+  StatsRun run;
   const std::uint32_t epoch = run.range(0, "epoch");
   const std::uint32_t step = run.range(epoch, "step");
   constexpr std::uint64_t kSteps = 40'000;
@@ -457,7 +382,7 @@ TEST_CASE("Range instances over a long run with late records", "[stats]") {
 }
 
 TEST_CASE("Tables are bounded, what does not fit is in [other]", "[stats]") {
-  Run run;
+  StatsRun run;
   constexpr std::uint32_t kKernels = Statistics::kMaxRows + 500;
   const std::uint32_t step = run.range(0, "step");
   for (std::uint32_t i = 0; i < kKernels; ++i) {
@@ -502,7 +427,7 @@ TEST_CASE("Tables are bounded, what does not fit is in [other]", "[stats]") {
 }
 
 TEST_CASE("Kernels whose name found no room are one row with those beyond the table's bound", "[stats]") {
-  Run run;
+  StatsRun run;
   KernelEvent event = run.kernel("k", 10);
   event.name = NameTable::kOther;
   run.statistics.add(event);
@@ -512,7 +437,7 @@ TEST_CASE("Kernels whose name found no room are one row with those beyond the ta
 }
 
 TEST_CASE("Damaged events do no harm", "[stats]") {
-  Run run;
+  StatsRun run;
   KernelEvent event = run.kernel("k", 10);
   event.end = event.start - 1;
   event.launch.range = 99'999;  // no such node

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/output/run_json.h"
+
+#include <nlohmann/json.hpp>
+
+#include "tests/unit/catch.h"
+
+using namespace inject;
+
+namespace {
+
+nlohmann::json json_of(const RunInfo& run) {
+  return nlohmann::json::parse(run_json_text(run, {}, {}));
+}
+
+}  // namespace
+
+TEST_CASE("run.json of an empty run", "[output]") {
+  const auto json = json_of({});
+  CHECK(json["state"] == "");
+  CHECK(json["rank"].is_null());
+  CHECK(json["devices"].is_array());
+  CHECK(json["options"].is_object());
+  CHECK(json["time_zero"]["utc"] == "1970-01-01T00:00:00.000000000Z");
+}
+
+TEST_CASE("run.json of a run", "[output]") {
+  RunInfo run;
+  run.version = "0.1.0";
+  run.state = "closed";
+  run.command_line = {"python", "train.py", "--lr=0.1"};
+  run.working_directory = "/home/me";
+  run.host = "node7";
+  run.pid = 4242;
+  run.rank = "3";
+  run.base = 1000;
+  run.base_utc = 1'784'597'271'426'118'694u;
+  run.versions = {{"driver", "580.159"}, {"cupti", "13.0.1"}};
+  run.options = {{"INJECT_WINDOW", "api"}, {"INJECT_PROM", ""}};
+  run.groups_left_out = {"nccl"};
+  run.messages = {"another profiler holds CUPTI"};
+  DeviceInfo device;
+  device.id = 0;
+  device.name = "NVIDIA H200";
+  device.compute_major = 9;
+  device.multiprocessors = 132;
+  device.memory_bytes = 150'000'000'000u;
+  run.devices = {device};
+  run.threads = {{4242, "python"}};
+  WindowInfo window;
+  window.number = 1;
+  window.reason = "api";
+  window.state = WindowState::kClosed;
+  window.start = 3000;
+  window.end = 9000;
+  window.losses.activity_records = 7;
+  run.windows = {window};
+  window.number = 2;
+  window.state = WindowState::kOpen;
+  window.end = 0;
+  run.windows.push_back(window);
+  run.losses_outside.activity_records = 1;
+  run.overhead.open = 12'000'000;
+  run.overhead.gate_holds = 4;
+  run.name_overflows = 3;
+  const std::vector<std::string> files{"cuda_gpu_kern_sum.csv"};
+  const std::vector<std::string> errors{"cannot write"};
+
+  const auto json = nlohmann::json::parse(run_json_text(run, files, errors));
+  CHECK(json["libinject"] == "0.1.0");
+  CHECK(json["state"] == "closed");
+  CHECK(json["command_line"] == nlohmann::json({"python", "train.py", "--lr=0.1"}));
+  CHECK(json["host"] == "node7");
+  CHECK(json["pid"] == 4242);
+  CHECK(json["rank"] == "3");
+  CHECK(json["time_zero"]["utc"] == "2026-07-21T01:27:51.426118694Z");
+  CHECK(json["time_zero"]["utc_ns"] == 1'784'597'271'426'118'694u);
+  CHECK(json["time_zero"]["clock_monotonic_ns"] == 1000);
+  CHECK(json["versions"]["driver"] == "580.159");
+  CHECK(json["options"]["INJECT_WINDOW"] == "api");
+  CHECK(json["hooks_left_out_of_the_build"][0] == "nccl");
+  CHECK(json["devices"][0]["name"] == "NVIDIA H200");
+  CHECK(json["devices"][0]["compute_capability"] == "9.0");
+  CHECK(json["devices"][0]["multiprocessors"] == 132);
+  CHECK(json["threads"][0]["tid"] == 4242);
+  CHECK(json["windows"].size() == 2);
+  CHECK(json["windows"][0]["state"] == "closed");
+  CHECK(json["windows"][0]["start_ns"] == 2000);
+  CHECK(json["windows"][0]["end_ns"] == 8000);
+  CHECK(json["windows"][0]["duration_ns"] == 6000);
+  CHECK(json["windows"][0]["lost"]["activity_records"] == 7);
+  CHECK(json["windows"][1]["state"] == "open");
+  CHECK_FALSE(json["windows"][1].contains("end_ns"));
+  CHECK(json["lost"]["activity_records"] == 15);
+  CHECK(json["lost"]["names"] == 3);
+  CHECK(json["overhead"]["open_ns"] == 12'000'000);
+  CHECK(json["overhead"]["gate_holds"] == 4);
+  CHECK(json["messages"][0] == "another profiler holds CUPTI");
+  CHECK(json["files"][0] == "cuda_gpu_kern_sum.csv");
+  CHECK(json["write_errors"][0] == "cannot write");
+}
+
+TEST_CASE("Bytes that are not UTF-8 do not break run.json", "[output]") {
+  RunInfo run;
+  run.command_line = {"\xff\xfe", std::string("nul\0byte", 8), "quote\" back\\slash \n"};
+  run.host = "\xc3";
+  run.threads = {{1, "\x80name"}};
+  run.options = {{"INJECT_OUT", "\xed\xa0\x80"}};
+  const auto json = json_of(run);
+  CHECK(json["command_line"][0] == "\xef\xbf\xbd\xef\xbf\xbd");
+  CHECK(json["command_line"][1] == std::string("nul\0byte", 8));
+  CHECK(json["command_line"][2] == "quote\" back\\slash \n");
+  CHECK(json["host"] == "\xef\xbf\xbd");
+}

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/output/summary.h"
+
+#include <sstream>
+
+#include "libinject/output/csv.h"
+#include "tests/unit/stats_run.h"
+
+using namespace inject;
+
+namespace {
+
+/// Columns of ASCII and one column for any other character but the wide ones that the tests use.
+std::size_t columns(const std::string& line) {
+  std::size_t count = 0;
+  for (const char c : line) {
+    if ((static_cast<unsigned char>(c) & 0xc0) != 0x80) ++count;
+  }
+  return count;
+}
+
+std::string valid(const std::string& text) {
+  std::string out;
+  append_utf8(out, text);
+  return out;
+}
+
+RunInfo some_run() {
+  RunInfo info;
+  info.pid = 77;
+  info.host = "node7";
+  info.command_line = {"python", "train.py"};
+  DeviceInfo device;
+  device.name = "NVIDIA H200";
+  info.devices = {device};
+  WindowInfo window;
+  window.number = 1;
+  window.reason = "api";
+  window.state = WindowState::kClosed;
+  window.start = 1'000'000;
+  window.end = 3'000'000;
+  info.windows = {window};
+  return info;
+}
+
+}  // namespace
+
+TEST_CASE("The summary of a small run", "[output]") {
+  StatsRun run;
+  for (int i = 0; i < 3; ++i) {
+    KernelEvent gemm = run.kernel("ampere_sgemm_128x64_tn", 500'000);
+    gemm.launch.chain = chain_of({"cublasSgemm_v2"});
+    run.statistics.add(gemm);
+  }
+  run.statistics.add(run.kernel("relu(float*, int)", 100'000));
+  run.statistics.add(call_event("cublasSgemm_v2", 20'000));
+  run.statistics.add(call_event("cudaLaunchKernel", 4'000));
+  run.statistics.add(copy_event(1, 4'000'000, 200'000));
+  CHECK(summary_text(run.statistics, some_run(), "/out/inject-node7-77") ==
+        R"(libinject: 1 window (api), 2.000ms; process 77 on node7
+  python train.py
+  GPU 0 NVIDIA H200: 4 kernels 1.600ms (80.0% of the windows' time), 1 copy 200.00us (4.000MB), 0 memsets 0ns
+
+  Time(%)      Time  Calls       Avg       Min       Max  Kernel
+    93.8%   1.500ms      3  500.00us  500.00us  500.00us  ampere_sgemm_128x64_tn
+     6.2%  100.00us      1  100.00us  100.00us  100.00us  relu(float*, int)
+
+  GPU(%)  GPU time  Kernels  Calls  Host time       Avg  Library call (with the calls inside it)
+   93.8%   1.500ms        3      1   20.000us  20.000us  cublasSgemm_v2
+
+      Time  Calls     Size  Avg size  Throughput  Copies and memsets
+  200.00us      1  4.000MB   4.000MB  20.000GB/s  [CUDA memcpy Host-to-Device]
+
+  Time(%)     Time  Calls      Avg      Min      Max  API call
+   100.0%  4.000us      1  4.000us  4.000us  4.000us  cudaLaunchKernel
+
+  tables: /out/inject-node7-77
+)");
+}
+
+TEST_CASE("A run without GPU work says so", "[output]") {
+  const StatsRun run;
+  CHECK(summary_text(run.statistics, some_run(), "/out") ==
+        "libinject: 1 window (api), 2.000ms; process 77 on node7\n  python train.py\n"
+        "  no GPU work was launched in a window\n\n  tables: /out\n");
+}
+
+TEST_CASE("What was lost is told, with what to do", "[output]") {
+  StatsRun run;
+  KernelEvent event = run.kernel("k", 10);
+  event.launch.known = false;
+  run.statistics.add(event);
+  RunInfo info = some_run();
+  info.windows[0].losses.host_records = 12;
+  info.windows[0].losses.missing_records = 1;
+  info.losses_outside.host_records = 1;
+  info.windows[0].losses.activity_records = 2;
+  info.rank = "3";
+  info.windows[0].end = 0;
+  const std::string text = summary_text(run.statistics, info, "/out");
+  CHECK(text.find("node7, rank 3\n") != std::string::npos);
+  CHECK(text.find("still open") != std::string::npos);
+  CHECK(text.find("incomplete: 13 API calls lost: the ring was full, raise INJECT_RING\n") !=
+        std::string::npos);
+  CHECK(text.find("incomplete: 2 GPU records lost: CUPTI's buffers were full, raise INJECT_BUFFERS\n") !=
+        std::string::npos);
+  CHECK(text.find("incomplete: 1 launch whose GPU record never came\n") != std::string::npos);
+  CHECK(text.find("incomplete: 1 GPU record whose launch was not seen (counted all the same)\n") !=
+        std::string::npos);
+}
+
+TEST_CASE("Lines fit 120 columns whatever the names are, and are valid UTF-8", "[output]") {
+  StatsRun run;
+  const std::string nasty[] = {std::string(500, 'x'), "\x1b[31mred\n\r\t", std::string(200, '\xff'),
+                               "k(" + std::string(300, 'a') + ")",
+                               "void f<" + std::string(300, 'T') + ">(int)"};
+  std::string greek;
+  for (int i = 0; i < 200; ++i) greek += "λ";
+  std::string chinese;
+  for (int i = 0; i < 200; ++i) chinese += "核";
+  for (const std::string& name : nasty) run.statistics.add(run.kernel(name, 1000));
+  run.statistics.add(run.kernel(greek, 99'999'999'999));
+  run.statistics.add(run.kernel(chinese, 1));
+  for (int i = 0; i < 20; ++i) run.statistics.add(run.kernel("kernel " + std::to_string(i), 5));
+  RunInfo info = some_run();
+  info.command_line = {std::string(1000, 'a'), "\xff"};
+  info.host = std::string(300, 'h');
+  const std::string text = summary_text(run.statistics, info, "/out");
+  CHECK(valid(text) == text);
+  CHECK(text.find('\x1b') == std::string::npos);
+  CHECK(text.find("... and 17 more") != std::string::npos);
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    INFO(line);
+    CHECK(columns(line) <= 120);
+  }
+}
+
+TEST_CASE("Names are shortened at their signature first, then in the middle", "[output]") {
+  CHECK(shortened("short", 10) == "short");
+  CHECK(shortened("void ns::add<float>(float*, int)", 32) == "void ns::add<float>(float*, int)");
+  CHECK(shortened("void ns::add<float>(float*, int)", 31) == "ns::add<float>");
+  CHECK(shortened("void ns::add<float, int>(float*, int)", 12) == "ns::ad...nt>");
+  CHECK(shortened("(anonymous namespace)::k(int, int)", 25) == "(anonymous namespace)::k");
+  CHECK(shortened("abcdefghijklmnop", 9) == "abcd...op");
+  CHECK(shortened("abcdef", 3) == "abc");
+  CHECK(shortened("abcdef", 0).empty());
+  CHECK(shortened("核核核核核", 9) == "核核...核");
+  CHECK(shortened("f(", 1) == "f");
+  CHECK(shortened(")", 1) == ")");
+  CHECK(shortened("aaaa)))", 3) == "aaa");
+  CHECK(shortened("a\x01"
+                  "b\xc2\x85",
+                  9) == "a?b?");
+}
+
+TEST_CASE("Times and sizes in the unit that suits", "[output]") {
+  CHECK(time_text(0) == "0ns");
+  CHECK(time_text(999) == "999ns");
+  CHECK(time_text(1000) == "1.000us");
+  CHECK(time_text(21'040'592) == "21.041ms");
+  CHECK(time_text(123'456'789) == "123.46ms");
+  CHECK(time_text(999'999'999) == "1.000s");
+  CHECK(time_text(7.2e12) == "7200.00s");
+  CHECK(size_text(512) == "512B");
+  CHECK(size_text(4096) == "4.096kB");
+  CHECK(size_text(3.2e12) == "3.200TB");
+}

@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/output/table_files.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "tests/unit/stats_run.h"
+#include "tests/unit/temporary_folder.h"
+
+using namespace inject;
+
+namespace {
+
+std::string text_of(std::string_view file, const StatsRun& run, const RunInfo& info = {}) {
+  for (const TableFile& table : table_files()) {
+    if (table.name == file) return table_text(table, run.statistics, info);
+  }
+  FAIL("no table " << file);
+  return {};
+}
+
+std::string rows_of(std::string_view file, const StatsRun& run, const RunInfo& info = {}) {
+  const std::string text = text_of(file, run, info);
+  return text.substr(text.find('\n') + 1);
+}
+
+RunInfo some_run() {
+  RunInfo info;
+  info.pid = 77;
+  info.base = 1000;
+  info.threads = {{77, "python"}, {78, "pt_autograd_0"}};
+  WindowInfo first;
+  first.number = 1;
+  first.reason = "api";
+  first.state = WindowState::kClosed;
+  first.start = 3000;
+  first.end = 9000;
+  first.losses.host_records = 5;
+  first.losses.missing_records = 2;
+  WindowInfo second;
+  second.number = 2;
+  second.reason = "time:1s+1s/2s";
+  second.start = 20'000;
+  info.windows = {first, second};
+  return info;
+}
+
+}  // namespace
+
+TEST_CASE("Names and headers of the tables", "[output]") {
+  // Literally, because other people's parsers look for these.
+  const std::map<std::string_view, std::string_view> expected{
+      {"cuda_gpu_kern_sum.csv",
+       "Time (%),Total Time (ns),Instances,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),Name"},
+      {"cuda_gpu_kern_gb_sum.csv",
+       "Time (%),Total Time (ns),Instances,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev "
+       "(ns),GridXYZ,BlockXYZ,Name"},
+      {"cuda_api_sum.csv",
+       "Time (%),Total Time (ns),Num Calls,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),Name"},
+      {"cuda_gpu_mem_time_sum.csv",
+       "Time (%),Total Time (ns),Count,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),Operation"},
+      {"cuda_gpu_mem_size_sum.csv",
+       "Total (MB),Count,Avg (MB),Med (MB),Min (MB),Max (MB),StdDev (MB),Operation"},
+      {"nvtx_sum.csv",
+       "Time (%),Total Time (ns),Instances,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),Style,Range"},
+      {"nvtx_kern_sum.csv",
+       "NVTX Range,Style,PID,TID,NVTX Inst,Kern Inst,Total Time (ns),Avg (ns),Med (ns),Min (ns),Max "
+       "(ns),StdDev "
+       "(ns),Kernel Name"},
+  };
+  std::size_t found = 0;
+  for (const TableFile& table : table_files()) {
+    const auto entry = expected.find(table.name);
+    if (entry == expected.end()) continue;
+    ++found;
+    CHECK(table.header == entry->second);
+  }
+  CHECK(found == expected.size());
+  CHECK(table_files().size() == 11);
+}
+
+TEST_CASE("Every row has as many fields as its header, also when it has nothing to say", "[output]") {
+  StatsRun run;
+  const std::uint32_t step = run.range(0, "step");
+  for (std::uint32_t i = 0; i < Statistics::kMaxRows + 10; ++i) {
+    KernelEvent event = run.kernel("k" + std::to_string(i), 10);
+    event.launch.range = step;
+    event.launch.window = i;
+    event.launch.thread = i;
+    event.launch.chain = chain_of({"cublasGemmEx"});
+    run.statistics.add(event);
+  }
+  run.add_range(step, 0, 10);
+  run.statistics.add(call_event("cudaMalloc", 1));
+  run.statistics.add(copy_event(1, 10, 1));
+  for (const TableFile& table : table_files()) {
+    const std::string text = table_text(table, run.statistics, some_run());
+    const auto commas = std::count(table.header.begin(), table.header.end(), ',');
+    std::size_t lines = 0;
+    for (std::size_t begin = 0; begin < text.size(); ++lines) {
+      const std::size_t end = text.find('\n', begin);
+      const std::string line = text.substr(begin, end - begin);
+      INFO(table.name << ": " << line);
+      REQUIRE(std::count(line.begin(), line.end(), ',') == commas);
+      begin = end + 1;
+    }
+    INFO(table.name);
+    CHECK(lines >= 2);
+  }
+}
+
+TEST_CASE("Kernel rows", "[output]") {
+  StatsRun run;
+  run.statistics.add(run.kernel("void add<float>(float*, int)", 1024));
+  run.statistics.add(run.kernel("void add<float>(float*, int)", 1313));
+  run.statistics.add(run.kernel("void add<float>(float*, int)", 1344));
+  run.statistics.add(run.kernel("plain", 1000));
+  // 3681 of 4681 is 78.637 %.
+  CHECK(rows_of("cuda_gpu_kern_sum.csv", run) ==
+        "78.6,3681,3,1227.0,1313.0,1024,1344,176.5,\"void add<float>(float*, int)\"\n"
+        "21.4,1000,1,1000.0,1000.0,1000,1000,0.0,plain\n");
+}
+
+TEST_CASE("Kernel rows by launch shape", "[output]") {
+  StatsRun run;
+  KernelEvent event = run.kernel("k", 100);
+  event.grid = {148, 1, 1};
+  event.block = {256, 1, 1};
+  run.statistics.add(event);
+  event.grid = {14400, 65535, 1};
+  event.block = {1024, 1, 1};
+  event.end += 200;
+  run.statistics.add(event);
+  CHECK(rows_of("cuda_gpu_kern_gb_sum.csv", run) ==
+        "75.0,300,1,300.0,300.0,300,300,0.0,14400 65535    1,1024    1    1,k\n"
+        "25.0,100,1,100.0,100.0,100,100,0.0, 148    1    1, 256    1    1,k\n");
+}
+
+TEST_CASE("Kernel detail rows", "[output]") {
+  StatsRun run;
+  KernelEvent event = run.kernel("k", 100);
+  event.device = 1;
+  event.grid = {4, 2, 1};
+  event.block = {128, 1, 1};
+  event.registers_per_thread = 40;
+  event.static_shared_bytes = 1024;
+  event.dynamic_shared_bytes = 49152;
+  event.local_bytes_per_thread = 16;
+  run.statistics.add(event);
+  event.end += 3;
+  run.statistics.add(event);
+  CHECK(rows_of("kernel_detail.csv", run) ==
+        "100.0,203,2,101.5,100,103,1,4,2,1,128,1,1,40,1024,49152,16,k\n");
+}
+
+TEST_CASE("API rows", "[output]") {
+  StatsRun run;
+  run.statistics.add(call_event("cudaMalloc", 300));
+  run.statistics.add(call_event("cudaLaunchKernel", 40));
+  run.statistics.add(call_event("cudaLaunchKernel", 60));
+  CHECK(rows_of("cuda_api_sum.csv", run) ==
+        "75.0,300,1,300.0,300.0,300,300,0.0,cudaMalloc\n"
+        "25.0,100,2,50.0,50.0,40,60,14.1,cudaLaunchKernel\n");
+}
+
+TEST_CASE("Memory rows", "[output]") {
+  StatsRun run;
+  run.statistics.add(copy_event(1, 4'000'000, 400));
+  run.statistics.add(copy_event(1, 8'389'000, 800));
+  run.statistics.add(memset_event(1024, 300));
+  CHECK(rows_of("cuda_gpu_mem_time_sum.csv", run) ==
+        "80.0,1200,2,600.0,600.0,400,800,282.8,[CUDA memcpy Host-to-Device]\n"
+        "20.0,300,1,300.0,300.0,300,300,0.0,[CUDA memset]\n");
+  CHECK(rows_of("cuda_gpu_mem_size_sum.csv", run) ==
+        "12.389,2,6.194,6.194,4.000,8.389,3.103,[CUDA memcpy Host-to-Device]\n"
+        "0.001,1,0.001,0.001,0.001,0.001,0.000,[CUDA memset]\n");
+}
+
+TEST_CASE("NVTX rows", "[output]") {
+  StatsRun run;
+  const std::uint32_t step = run.range(0, "step, first");
+  const std::uint32_t load = run.range(0, "data:load", RangeStyle::kStartEnd);
+  run.add_range(step, 100, 400);
+  run.add_range(load, 100, 200);
+  KernelEvent event = run.kernel("k", 10);
+  event.launch.thread = 1;
+  event.launch.range = step;
+  event.launch.host_begin = 150;
+  run.statistics.add(event);
+  event.launch.range = 0;
+  run.statistics.add(event);
+  event.launch = {};
+  event.end += 2;
+  run.statistics.add(event);
+  CHECK(rows_of("nvtx_sum.csv", run) ==
+        "75.0,300,1,300.0,300.0,300,300,0.0,PushPop,\"step, first\"\n"
+        "25.0,100,1,100.0,100.0,100,100,0.0,StartEnd,data:load\n");
+  CHECK(rows_of("nvtx_kern_sum.csv", run, some_run()) ==
+        ",,77,78,0,1,10,10.0,10.0,10,10,0.0,k\n"
+        ",,77,,0,1,12,12.0,12.0,12,12,0.0,k\n"
+        "\"step, first\",PushPop,77,78,1,1,10,10.0,10.0,10,10,0.0,k\n");
+}
+
+TEST_CASE("Library rows", "[output]") {
+  StatsRun run;
+  run.statistics.add(call_event("cublasGemmEx", 100));
+  CallEvent inner = call_event("cublasLtMatmul", 80, chain_of({"cublasGemmEx"}));
+  inner.status = 1;
+  run.statistics.add(inner);
+  KernelEvent event = run.kernel("gemm", 300);
+  event.launch.chain = chain_of({"cublasGemmEx", "cublasLtMatmul"});
+  run.statistics.add(event);
+  event.launch.chain = chain_of({"cublasGemmEx"});
+  event.end -= 200;
+  run.statistics.add(event);
+  TransferEvent memset = memset_event(8, 5);
+  memset.launch.chain = chain_of({"cublasGemmEx"});
+  run.statistics.add(memset);
+  CHECK(
+      text_of("library_sum.csv", run) ==
+      "GPU Time (%),GPU Time (ns),Kernels,GPU Time incl. Nested (ns),Kernels incl. Nested,Calls,Failed Calls,"
+      "Host Time (ns),Host Avg (ns),Host Min (ns),Host Max (ns),Copies,Copy Time (ns),Memsets,Memset Time "
+      "(ns),"
+      "Depth,Library,Call\n"
+      "25.0,100,1,400,2,1,0,100,100.0,100,100,0,0,1,5,0,cublas,cublasGemmEx\n"
+      "75.0,300,1,300,1,1,1,80,80.0,80,80,0,0,0,0,1,cublaslt,cublasGemmEx > cublasLtMatmul\n");
+}
+
+TEST_CASE("Thread rows", "[output]") {
+  StatsRun run;
+  KernelEvent event = run.kernel("k", 300);
+  event.launch.thread = 1;
+  run.statistics.add(event);
+  event.launch = {};
+  event.end -= 200;
+  run.statistics.add(event);
+  CHECK(rows_of("thread_kern_sum.csv", run, some_run()) ==
+        "75.0,300,1,300.0,300.0,300,300,0.0,0,77,78,pt_autograd_0\n"
+        "25.0,100,1,100.0,100.0,100,100,0.0,0,77,,[unknown]\n");
+}
+
+TEST_CASE("Window rows: one for the host and all devices, one per device", "[output]") {
+  StatsRun run;
+  run.statistics.add(run.kernel("k", 100));
+  KernelEvent event = run.kernel("k", 50);
+  event.device = 1;
+  event.launch.known = false;
+  run.statistics.add(event);
+  run.statistics.add(copy_event(2, 2'000'000, 70));
+  run.statistics.add(memset_event(500'000, 7));
+  CallEvent launch = call_event("cudaLaunchKernel", 11);
+  launch.correlation = 9;
+  run.statistics.add(launch);
+  run.statistics.add(call_event("ncclAllReduce", 12));
+  run.add_range(run.range(0, "r"), 0, 5, 0, true);
+  CHECK(rows_of("window_sum.csv", run, some_run()) ==
+        "1,api,closed,2000,8000,6000,all,2,150,1,70,2.000,1,7,0.500,1,1,11,1,1,1,1,5,0,0,0,2\n"
+        "1,api,closed,2000,8000,6000,0,1,100,1,70,2.000,1,7,0.500,0,,,,,,,,,,,\n"
+        "1,api,closed,2000,8000,6000,1,1,50,0,0,0.000,0,0,0.000,1,,,,,,,,,,,\n"
+        "2,time:1s+1s/2s,open,19000,,,all,0,0,0,0,0.000,0,0,0.000,0,0,0,0,0,0,0,0,0,0,0,0\n");
+}
+
+TEST_CASE("Without any event the tables are their headers", "[output]") {
+  const StatsRun run;
+  for (const TableFile& table : table_files()) {
+    CHECK(table_text(table, run.statistics, RunInfo{}) == std::string(table.header) + "\n");
+  }
+}
+
+TEST_CASE("All files are written, run.json with their names", "[output]") {
+  const TemporaryFolder folder;
+  StatsRun run;
+  run.statistics.add(run.kernel("k", 100));
+  CHECK(write_run_json(folder.path(), some_run()).empty());
+  CHECK(nlohmann::json::parse(folder.read("run.json"))["files"].empty());
+  CHECK(write_all(folder.path(), run.statistics, some_run()).empty());
+  for (const TableFile& table : table_files()) {
+    CHECK(folder.read(std::string(table.name)) == table_text(table, run.statistics, some_run()));
+  }
+  const auto json = nlohmann::json::parse(folder.read("run.json"));
+  CHECK(json["files"].size() == table_files().size());
+  CHECK(json["write_errors"].empty());
+  const auto files = std::distance(std::filesystem::directory_iterator(folder.path()), {});
+  CHECK(static_cast<std::size_t>(files) == table_files().size() + 1);
+}
+
+TEST_CASE("A file that cannot be written leaves the others and its predecessor", "[output]") {
+  const TemporaryFolder folder;
+  StatsRun run;
+  run.statistics.add(run.kernel("k", 100));
+  // In the way of one table's temporary file.
+  std::filesystem::create_directories(folder.path() + "/.cuda_api_sum.csv.new/x");
+  std::ofstream(folder.path() + "/cuda_api_sum.csv") << "before";
+  const std::vector<std::string> errors = write_all(folder.path(), run.statistics, some_run());
+  REQUIRE(errors.size() == 1);
+  CHECK(errors[0].find("cuda_api_sum.csv") != std::string::npos);
+  CHECK(folder.read("cuda_api_sum.csv") == "before");
+  CHECK(folder.read("cuda_gpu_kern_sum.csv").find(",k\n") != std::string::npos);
+  const auto json = nlohmann::json::parse(folder.read("run.json"));
+  CHECK(json["write_errors"].size() == 1);
+  CHECK(json["files"].size() == table_files().size() - 1);
+}
+
+TEST_CASE("A folder that is gone is an error per file, not an exception", "[output]") {
+  const StatsRun run;
+  const auto errors = write_all("/nonexistent/folder", run.statistics, some_run());
+  CHECK(errors.size() == table_files().size() + 1);
+  CHECK(write_run_json("/nonexistent/folder", some_run()).size() == 1);
+}
