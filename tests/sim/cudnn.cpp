@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+//
+// libcudnn.so.9: the functions of a handle, and one kernel named for the function for whatever does work.
+#include <cudnn.h>
+
+#include "tests/sim/core/library.h"
+#include "tests/sim/defaults.h"
+
+using namespace inject::sim;
+
+namespace {
+constexpr const char* kLibrary = "libcudnn.so.9";
+constexpr Domain kDomain = Domain::kNone;
+
+struct Handle {
+  cudaStream_t stream = nullptr;
+};
+
+Handle* handle_of(cudnnHandle_t handle) { return reinterpret_cast<Handle*>(handle); }
+
+#define CUDNN_FUNCTION(name)                                                      \
+  static Function& function = register_function(kLibrary, #name, Domain::kNone);  \
+  if (int fault = function.enter()) return static_cast<cudnnStatus_t>(fault)
+
+bool does_work(SimCategory category) {
+  switch (category) {
+    case SimCategory::kConv:
+    case SimCategory::kRnn:
+    case SimCategory::kNorm:
+    case SimCategory::kAttention:
+    case SimCategory::kPool:
+    case SimCategory::kSoftmax:
+    case SimCategory::kActivation:
+      return true;
+    default:
+      return false;
+  }
+}
+
+template <class... A>
+int sim_default_work(const Function& function, SimCategory category, A... arguments) {
+  if constexpr (std::is_same_v<std::tuple_element_t<0, std::tuple<A...>>, cudnnHandle_t>) {
+    cudnnHandle_t handle = std::get<0>(std::tuple<A...>(arguments...));
+    if (!does_work(category)) return 0;
+    if (handle == nullptr) return CUDNN_STATUS_NOT_INITIALIZED;
+    if (library::launch((function.name + "_kernel").c_str(), 132, 256, handle_of(handle)->stream) != 0)
+      return CUDNN_STATUS_EXECUTION_FAILED;
+  }
+  return 0;
+}
+}  // namespace
+
+extern "C" {
+
+cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t streamId) {
+  CUDNN_FUNCTION(cudnnSetStream);
+  if (handle == nullptr) return CUDNN_STATUS_NOT_INITIALIZED;
+  handle_of(handle)->stream = streamId;
+  return CUDNN_STATUS_SUCCESS;
+}
+cudnnStatus_t cudnnGetStream(cudnnHandle_t handle, cudaStream_t* streamId) {
+  CUDNN_FUNCTION(cudnnGetStream);
+  if (handle == nullptr) return CUDNN_STATUS_NOT_INITIALIZED;
+  *streamId = handle_of(handle)->stream;
+  return CUDNN_STATUS_SUCCESS;
+}
+size_t cudnnGetVersion(void) {
+  static Function& function = register_function(kLibrary, "cudnnGetVersion", Domain::kNone);
+  function.enter();
+  return CUDNN_VERSION;
+}
+const char* cudnnGetErrorString(cudnnStatus_t status) {
+  return status == CUDNN_STATUS_SUCCESS ? "CUDNN_STATUS_SUCCESS" : "CUDNN_STATUS_EXECUTION_FAILED";
+}
+cudnnStatus_t cudnnCreate(cudnnHandle_t* handle) {
+  CUDNN_FUNCTION(cudnnCreate);
+  *handle = reinterpret_cast<cudnnHandle_t>(new Handle);
+  return CUDNN_STATUS_SUCCESS;
+}
+cudnnStatus_t cudnnDestroy(cudnnHandle_t handle) {
+  CUDNN_FUNCTION(cudnnDestroy);
+  if (handle == nullptr) return CUDNN_STATUS_NOT_INITIALIZED;
+  delete handle_of(handle);
+  return CUDNN_STATUS_SUCCESS;
+}
+}
+
+#define SIM_SKIP_cudnnCreate ~, 1
+#define SIM_SKIP_cudnnDestroy ~, 1
+
+#include "libinject/hooks/cudnn.def"

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+//
+// libnccl.so.2: communicators without peers. A collective is one kernel on its stream; between GroupStart and GroupEnd it
+// is submitted by GroupEnd, as with the vendor's.
+#include <nccl.h>
+
+#include <atomic>
+#include <cstring>
+#include <vector>
+
+#include "tests/sim/core/device.h"
+#include "tests/sim/core/driver.h"
+#include "tests/sim/core/library.h"
+#include "tests/sim/defaults.h"
+
+using namespace inject::sim;
+
+namespace {
+constexpr const char* kLibrary = "libnccl.so.2";
+constexpr Domain kDomain = Domain::kNone;
+
+struct Communicator {
+  int rank = 0;
+  int ranks = 1;
+  int device = 0;
+};
+
+struct Pending {
+  std::string kernel;
+  int device = 0;
+  cudaStream_t stream = nullptr;
+};
+
+struct Group {
+  int depth = 0;
+  std::vector<Pending> pending;
+};
+thread_local Group group;
+
+#define NCCL_FUNCTION(name)                                                       \
+  static Function& function = register_function(kLibrary, #name, Domain::kNone);  \
+  if (int fault = function.enter()) return static_cast<ncclResult_t>(fault)
+
+Communicator* communicator_of(ncclComm_t comm) { return reinterpret_cast<Communicator*>(comm); }
+
+ncclResult_t submit(const Pending& work) {
+  Context* before = current_context();
+  set_current_context(primary_context(work.device));
+  int error = library::launch(work.kernel.c_str(), 16, 544, work.stream);
+  if (before != nullptr) set_current_context(before);
+  return error == 0 ? ncclSuccess : ncclUnhandledCudaError;
+}
+
+template <class... A>
+int sim_default_work(const Function& function, SimCategory category, A... arguments) {
+  if constexpr (sizeof...(A) > 2) {
+    using Arguments = std::tuple<A...>;
+    using Last = std::tuple_element_t<sizeof...(A) - 1, Arguments>;
+    using BeforeLast = std::tuple_element_t<sizeof...(A) - 2, Arguments>;
+    if constexpr (std::is_same_v<Last, cudaStream_t> && std::is_same_v<BeforeLast, ncclComm_t>) {
+      if (category != SimCategory::kCollective && category != SimCategory::kPointToPoint) return 0;
+      Arguments all(arguments...);
+      ncclComm_t comm = std::get<sizeof...(A) - 2>(all);
+      if (comm == nullptr) return ncclInvalidArgument;
+      Pending work{"ncclDevKernel_" + function.name.substr(4), communicator_of(comm)->device,
+                   std::get<sizeof...(A) - 1>(all)};
+      if (group.depth > 0) {
+        group.pending.push_back(work);
+        return 0;
+      }
+      return submit(work);
+    }
+  }
+  return 0;
+}
+
+ncclResult_t create(ncclComm_t* comm, int ranks, int rank, int device) {
+  if (comm == nullptr || rank < 0 || rank >= ranks) return ncclInvalidArgument;
+  if (drv::initialise() != CUDA_SUCCESS) return ncclUnhandledCudaError;
+  *comm = reinterpret_cast<ncclComm_t>(new Communicator{rank, ranks, device});
+  return ncclSuccess;
+}
+
+int current_device() { return current_context() != nullptr ? current_context()->device : 0; }
+
+}  // namespace
+
+extern "C" {
+
+ncclResult_t ncclGetVersion(int* version) {
+  NCCL_FUNCTION(ncclGetVersion);
+  *version = NCCL_VERSION_CODE;
+  return ncclSuccess;
+}
+ncclResult_t ncclGetUniqueId(ncclUniqueId* uniqueId) {
+  NCCL_FUNCTION(ncclGetUniqueId);
+  std::memset(uniqueId, 1, sizeof *uniqueId);
+  return ncclSuccess;
+}
+const char* ncclGetErrorString(ncclResult_t result) {
+  return result == ncclSuccess ? "no error" : "unhandled cuda error";
+}
+ncclResult_t ncclCommCount(const ncclComm_t comm, int* count) {
+  NCCL_FUNCTION(ncclCommCount);
+  *count = communicator_of(comm)->ranks;
+  return ncclSuccess;
+}
+ncclResult_t ncclCommUserRank(const ncclComm_t comm, int* rank) {
+  NCCL_FUNCTION(ncclCommUserRank);
+  *rank = communicator_of(comm)->rank;
+  return ncclSuccess;
+}
+ncclResult_t ncclCommCuDevice(const ncclComm_t comm, int* device) {
+  NCCL_FUNCTION(ncclCommCuDevice);
+  *device = communicator_of(comm)->device;
+  return ncclSuccess;
+}
+ncclResult_t ncclCommInitAll(ncclComm_t* comm, int ndev, const int* devlist) {
+  NCCL_FUNCTION(ncclCommInitAll);
+  for (int i = 0; i < ndev; ++i)
+    if (ncclResult_t result = create(comm + i, ndev, i, devlist != nullptr ? devlist[i] : i); result != ncclSuccess)
+      return result;
+  return ncclSuccess;
+}
+ncclResult_t ncclCommInitRank(ncclComm_t* comm, int nranks, ncclUniqueId, int rank) {
+  NCCL_FUNCTION(ncclCommInitRank);
+  return create(comm, nranks, rank, current_device());
+}
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int nranks, ncclUniqueId, int rank, ncclConfig_t*) {
+  NCCL_FUNCTION(ncclCommInitRankConfig);
+  return create(comm, nranks, rank, current_device());
+}
+ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+  NCCL_FUNCTION(ncclCommDestroy);
+  delete communicator_of(comm);
+  return ncclSuccess;
+}
+ncclResult_t ncclGroupStart(void) {
+  NCCL_FUNCTION(ncclGroupStart);
+  ++group.depth;
+  return ncclSuccess;
+}
+ncclResult_t ncclGroupEnd(void) {
+  NCCL_FUNCTION(ncclGroupEnd);
+  if (group.depth == 0) return ncclInvalidUsage;
+  if (--group.depth > 0) return ncclSuccess;
+  std::vector<Pending> pending;
+  pending.swap(group.pending);
+  for (const Pending& work : pending)
+    if (ncclResult_t result = submit(work); result != ncclSuccess) return result;
+  return ncclSuccess;
+}
+}
+
+#define SIM_SKIP_ncclCommInitAll ~, 1
+#define SIM_SKIP_ncclCommInitRank ~, 1
+#define SIM_SKIP_ncclCommInitRankConfig ~, 1
+#define SIM_SKIP_ncclCommDestroy ~, 1
+#define SIM_SKIP_ncclGroupStart ~, 1
+#define SIM_SKIP_ncclGroupEnd ~, 1
+
+#include "libinject/hooks/nccl.def"
