@@ -564,8 +564,10 @@ void Session::collect(std::unique_lock<std::mutex>& lock) {
     lock.lock();
     if (open_ != 0) return;
   }
+  Nanoseconds detached = 0;
   if (!finishing_) {
     detach_tracer(true);
+    detached = now();
     if (watch_profiler_calls_ && !gave_way_) raise_tracer(TracerLevel::kProfilerCalls, false);
     if (launch_armed_) raise_tracer(TracerLevel::kLaunches, false);
   }
@@ -573,7 +575,7 @@ void Session::collect(std::unique_lock<std::mutex>& lock) {
   pass(true);
   lock.lock();
   if (tracer_.level() < TracerLevel::kActivity) buffers_.reclaim_outstanding();
-  windows_.settle();
+  windows_.settle(detached, drain_.last_in_window_end());
   ++settled_;
   closing_ = open_ != 0;
   dirty_ = true;

@@ -72,6 +72,10 @@ Json window_json(const WindowInfo& window, const RunInfo& run) {
     json["end_ns"] = since_base(window.end, run);
     json["duration_ns"] = window.end - window.start;
   }
+  if (window.detached != 0) {
+    json["detached_ns"] = since_base(window.detached, run);
+    json["last_activity_ns"] = since_base(window.last_activity, run);
+  }
   json["lost"] = losses_json(window.losses);
   return json;
 }

@@ -63,6 +63,10 @@ struct WindowInfo {
   WindowState state = WindowState::kOpen;
   Nanoseconds start = 0;
   Nanoseconds end = 0;  ///< 0 while the window is open
+  /// When CUPTI had been given up after it, and when the last device work of any window so far ended: 0 where
+  /// not known (CUPTI stayed attached for the next window, or to the end of the process).
+  Nanoseconds detached = 0;
+  Nanoseconds last_activity = 0;
   Losses losses;
 };
 

@@ -45,11 +45,14 @@ void WindowLog::end(std::uint32_t number, Nanoseconds end) {
   window->state = WindowState::kClosing;
 }
 
-void WindowLog::settle() {
+void WindowLog::settle(Nanoseconds detached, Nanoseconds last_activity) {
   const std::lock_guard lock(mutex_);
   for (auto window = windows_.rbegin(); window != windows_.rend(); ++window) {
     if (window->state == WindowState::kClosed) break;
-    if (window->state == WindowState::kClosing) window->state = WindowState::kClosed;
+    if (window->state != WindowState::kClosing) continue;
+    window->state = WindowState::kClosed;
+    window->detached = detached;
+    window->last_activity = last_activity;
   }
 }
 

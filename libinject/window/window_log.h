@@ -24,8 +24,8 @@ class WindowLog {
   void end(std::uint32_t number, Nanoseconds end);
   /// The announced window opened at `begin`.
   void begin(std::uint32_t number, Nanoseconds begin);
-  /// All windows that have ended are complete.
-  void settle();
+  /// All windows that have ended are complete; see WindowInfo for the times, 0 where not known.
+  void settle(Nanoseconds detached = 0, Nanoseconds last_activity = 0);
   void add_losses(std::uint32_t number, const Losses& losses);
 
   RangeTracker::Span span(std::uint32_t number) const;
