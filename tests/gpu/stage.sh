@@ -1,0 +1,27 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+#
+# Copies what the GPU tests need out of a build, stripped, for a machine that cannot build:
+#   stage.sh BUILD FOLDER; there: run_all.sh -b FOLDER
+set -eu
+build=${1:?usage: stage.sh BUILD FOLDER}
+folder=${2:?usage: stage.sh BUILD FOLDER}
+mkdir -p "$folder/tests/bench" "$folder/examples"
+for file in libinject.so tests/bench/bench_launch tests/bench/bench_spawn tests/bench/bench_hook examples/inject-train \
+            examples/inject-train-static; do
+  if [ -e "$build/$file" ]; then
+    # What is dynamic stays: the exported names are what the library is for.
+    strip --strip-unneeded -o "$folder/$file" "$build/$file"
+    chmod +x "$folder/$file"
+  else
+    echo "not built: $file" >&2
+  fi
+done
+if [ -d "$build/cuda12" ]; then
+  rm -rf "$folder/cuda12"
+  cp -r "$build/cuda12" "$folder/cuda12"
+else
+  echo "no $build/cuda12; cuda12_fetch.sh makes it" >&2
+fi
+du -sh "$folder"
