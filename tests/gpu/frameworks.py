@@ -81,6 +81,9 @@ def triton(options, report, count=25):
     expect(report, "triton: its kernel", kernels.get("inject_softmax", 0), count)
     others = sum(c for n, c in kernels.items() if n != "inject_softmax")
     report.check("triton: a kernel for every product beside it", others >= count and others % count == 0, f"{others}")
+    # PyTorch calls cuBLAS through symbols that hooks see; CuPy, Numba and JAX look theirs up by dlsym.
+    products = {r["Call"]: int(r["Kernels incl. Nested"]) for r in folder.rows("library_sum.csv") if r["Depth"] == "0"}
+    report.check("triton: the products' kernels are cuBLAS's", sum(products.values()) == others, products)
 
 
 def jax(options, report, steps=20):
