@@ -22,7 +22,7 @@ def relus(folder):
 
 def run_mode(options, report, mode, window="api"):
     out = os.path.join(options.work, mode + ".out")
-    result = run([sys.executable, PROGRAM, "--mode", mode], profiled_environment(options.library, out, window), timeout=60,
+    result = run([sys.executable, PROGRAM, "--mode", mode], profiled_environment(options.library, out, window, summary="off"), timeout=60,
                  cwd=options.work, log=os.path.join(options.work, mode + ".log"))
     report.check(f"{mode}: program ends well", result.rc == 0, result.why() if result.rc else "")
     seen = json.loads(result.out.strip().splitlines()[-1]) if result.rc == 0 else {"theirs": -1, "count": 0}
