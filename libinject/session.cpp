@@ -494,11 +494,14 @@ void Session::step(std::unique_lock<std::mutex>& lock) {
   if (launch_armed_) step_launch_trigger();
   step_schedule();
   if (finishing_ && open_ != 0) close_window();
-  const bool first_open = open_ != 0 && windows_.opened() != 0 && folder_.empty() && !folder_failed_;
+  // Before the first records are taken, also where the window has ended already: they go into files in there.
+  const bool first_window =
+      (open_ != 0 || closing_) && windows_.opened() != 0 && folder_.empty() && !folder_failed_;
+  const bool still_open = open_ != 0;
   lock.unlock();
-  if (first_open) {
+  if (first_window) {
     const std::lock_guard data(data_mutex_);
-    if (ensure_folder()) write_files("open");
+    if (ensure_folder() && still_open) write_files("open");
   }
   pass(false);
   lock.lock();
@@ -622,6 +625,7 @@ void Session::finish() noexcept {
     lock.unlock();
     std::unique_lock data(data_mutex_, std::try_to_lock);
     if (!data.owns_lock()) return;
+    ensure_folder();
     drain_.pass(tracer_.loaded() ? &tracer_.api() : nullptr);
     drain_.settle();
     windows_.settle();
