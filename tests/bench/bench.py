@@ -208,7 +208,29 @@ def bench_spawn(options, table, data):
               statistics.median(ours) - statistics.median(bare))
 
 
-PARTS = {"loop": bench_loop, "latency": bench_latency, "million": bench_million, "spawn": bench_spawn}
+def bench_micro(options, table, data):
+    """The Google Benchmark programs, which need no GPU."""
+    for name in ("bench_hook", "bench_stats"):
+        program = os.path.join(os.path.dirname(options.spawn), name)
+        if not os.path.exists(program):
+            print(f"{name} is not built")
+            continue
+        result = gputest.run([program, "--benchmark_format=json", "--benchmark_min_time=0.1", "--benchmark_repetitions=3"],
+                             gputest.clean_environment(), 120)
+        if result.rc != 0:
+            print(f"{name}: {result.why()}")
+            continue
+        series = {}
+        for one in json.loads(result.out[result.out.index("{"):])["benchmarks"]:
+            if one.get("run_type", "iteration") == "iteration":
+                series.setdefault((one["name"], one["time_unit"]), []).append(one["real_time"])
+        data[name] = {benchmark: samples for (benchmark, _), samples in series.items()}
+        for (benchmark, unit), samples in series.items():
+            table.add(f"{name}: {benchmark}", samples, unit)
+
+
+PARTS = {"loop": bench_loop, "latency": bench_latency, "million": bench_million, "spawn": bench_spawn,
+         "micro": bench_micro}
 
 
 def main():
@@ -216,7 +238,7 @@ def main():
     parser.add_argument("--build", default=os.environ.get("INJECT_BUILD", "build"), help="build folder")
     parser.add_argument("--programs", help="folder of bench_launch and bench_spawn (default: BUILD/tests/bench)")
     parser.add_argument("--out", default=os.environ.get("OUT") or "gpu-out")
-    parser.add_argument("--parts", default=",".join(PARTS))
+    parser.add_argument("--parts", default="loop,latency,million,spawn", help="of " + ",".join(PARTS))
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--cycles", type=int, default=4)
     parser.add_argument("--repeats", type=int, default=3)
@@ -234,7 +256,7 @@ def main():
         print(f"bench: no libinject.so under {options.build}")
         return 1
     reason = gputest.gpu_missing()
-    if reason and parts != ["spawn"]:
+    if reason and not set(parts) <= {"spawn", "micro"}:
         print(f"bench: SKIPPED: {reason}")
         return gputest.SKIPPED
     table, data = Table(), {}
