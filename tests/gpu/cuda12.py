@@ -5,6 +5,7 @@
 cuda12_fetch.sh prepares the folder that --cuda12 names.
 """
 
+import glob
 import json
 import os
 import sys
@@ -20,8 +21,11 @@ def test(options, report):
     program = os.path.abspath(program)
     out = os.path.join(options.work, "out")
     environment = profiled_environment(options.library, out, "api", trace="csv")
-    # CUPTI 12 lies beside the runtime, in the wheels' own layout; no path of the environment leads to it.
-    environment.pop("LD_LIBRARY_PATH", None)
+    # CUPTI 12 lies beside the runtime, in the wheels' own layout; no path of the environment leads to any CUPTI. (The
+    # driver may be found through one of these paths.)
+    paths = [p for p in environment.pop("LD_LIBRARY_PATH", "").split(":") if p and not glob.glob(os.path.join(p, "libcupti.so*"))]
+    if paths:
+        environment["LD_LIBRARY_PATH"] = ":".join(paths)
     for variable in ("CUDA_HOME", "CUDA_PATH"):
         environment.pop(variable, None)
     result = run([program], environment, timeout=60, cwd=options.work, log=os.path.join(options.work, "cuda12.log"))
