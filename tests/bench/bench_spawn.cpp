@@ -50,7 +50,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: bench_spawn LIBRARY [RUNS] [PROGRAM...]\n");
     return 2;
   }
-  const int runs = argc > 2 ? std::atoi(argv[2]) : 1000;
+  const long runs = argc > 2 ? std::strtol(argv[2], nullptr, 10) : 1000;
   std::vector<char*> program(argv + (argc > 3 ? 3 : argc), argv + argc);
   std::string fallback = "/bin/true";
   if (program.empty()) program.push_back(fallback.data());
@@ -67,7 +67,7 @@ int main(int argc, char** argv) {
   preloaded.push_back(nullptr);
 
   std::vector<double> bare, ours;
-  for (int i = 0; i < runs; ++i) {
+  for (long i = 0; i < runs; ++i) {
     for (int turn = 0; turn < 2; ++turn) {
       if ((i + turn) % 2 == 0) {
         bare.push_back(run_us(program.data(), plain.data()));
