@@ -178,10 +178,10 @@ cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation
   return gemm_kernel(handle, type_name(Atype), transa, transb, tiles(m, n, batchCount));
 }
 
-cublasStatus_t cublasGemmBatchedEx(cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, int m,
-                                   int n, int, const void*, const void* const[], cudaDataType Atype, int,
-                                   const void* const[], cudaDataType, int, const void*, void* const[], cudaDataType,
-                                   int, int batchCount, cublasComputeType_t, cublasGemmAlgo_t) {
+cublasStatus_t cublasGemmBatchedEx(cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb,
+                                   int m, int n, int, const void*, const void* const[], cudaDataType Atype,
+                                   int, const void* const[], cudaDataType, int, const void*, void* const[],
+                                   cudaDataType, int, int batchCount, cublasComputeType_t, cublasGemmAlgo_t) {
   CUBLAS_FUNCTION(cublasGemmBatchedEx);
   return gemm_kernel(handle, type_name(Atype), transa, transb, tiles(m, n, batchCount));
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// What cublas.cpp does not define: every product and vector operation launches one kernel named for the function.
+// What cublas.cpp does not define: every product and vector operation launches one kernel named for the
+// function.
 #include <cublas_v2.h>
 
 #include "tests/sim/core/library.h"
@@ -12,7 +13,8 @@ constexpr const char* kLibrary = "libcublas.so.13";
 constexpr inject::sim::Domain kDomain = inject::sim::Domain::kNone;
 
 template <class... A>
-int sim_default_work(const inject::sim::Function& function, inject::sim::SimCategory category, A... arguments) {
+int sim_default_work(const inject::sim::Function& function, inject::sim::SimCategory category,
+                     A... arguments) {
   using inject::sim::SimCategory;
   if (category != SimCategory::kGemm && category != SimCategory::kBlas) return 0;
   if constexpr (std::is_same_v<std::tuple_element_t<0, std::tuple<A...>>, cublasHandle_t>) {

@@ -12,7 +12,8 @@ constexpr const char* kLibrary = "libcublasLt.so.13";
 constexpr inject::sim::Domain kDomain = inject::sim::Domain::kNone;
 
 template <class... A>
-int sim_default_work(const inject::sim::Function& function, inject::sim::SimCategory category, A... arguments) {
+int sim_default_work(const inject::sim::Function& function, inject::sim::SimCategory category,
+                     A... arguments) {
   using Last = std::tuple_element_t<sizeof...(A) - 1, std::tuple<A...>>;
   if constexpr (std::is_same_v<Last, cudaStream_t>) {
     if (category != inject::sim::SimCategory::kBlas && category != inject::sim::SimCategory::kGemm) return 0;

@@ -221,23 +221,48 @@ CUDA_MEMCPY2D copy_2d(void* dst, std::size_t dpitch, const void* src, std::size_
   return copy;
 }
 
-cudaError_t copy_3d(const cudaMemcpy3DParms& p, cudaStream_t stream, bool ptsz, bool synchronous) {
-  if (p.srcArray != nullptr || p.dstArray != nullptr) return cudaErrorNotSupported;
-  CopyWork work;
-  work.width = p.extent.width;
-  work.height = p.extent.height;
-  work.depth = p.extent.depth;
-  work.source_pitch = p.srcPtr.pitch;
-  work.target_pitch = p.dstPtr.pitch;
-  work.source_slice = p.srcPtr.pitch * p.srcPtr.ysize;
-  work.target_slice = p.dstPtr.pitch * p.dstPtr.ysize;
-  work.source = static_cast<const std::byte*>(p.srcPtr.ptr) + p.srcPos.z * work.source_slice +
-                p.srcPos.y * work.source_pitch + p.srcPos.x;
-  work.target = static_cast<std::byte*>(p.dstPtr.ptr) + p.dstPos.z * work.target_slice +
-                p.dstPos.y * work.target_pitch + p.dstPos.x;
-  Stream* on = find_stream(driver_stream(stream), ptsz);
-  if (on == nullptr) return cudaErrorInvalidResourceHandle;
-  return from_driver(drv::copy_on_stream(on, work, synchronous));
+CUDA_MEMCPY3D copy_3d(const cudaMemcpy3DParms& p) {
+  CUDA_MEMCPY3D copy{};
+  copy.srcMemoryType = copy.dstMemoryType = CU_MEMORYTYPE_UNIFIED;
+  copy.srcDevice = address(p.srcPtr.ptr);
+  copy.dstDevice = address(p.dstPtr.ptr);
+  copy.srcXInBytes = p.srcPos.x;
+  copy.srcY = p.srcPos.y;
+  copy.srcZ = p.srcPos.z;
+  copy.dstXInBytes = p.dstPos.x;
+  copy.dstY = p.dstPos.y;
+  copy.dstZ = p.dstPos.z;
+  copy.srcPitch = p.srcPtr.pitch;
+  copy.dstPitch = p.dstPtr.pitch;
+  copy.srcHeight = p.srcPtr.ysize;
+  copy.dstHeight = p.dstPtr.ysize;
+  copy.WidthInBytes = p.extent.width;
+  copy.Height = p.extent.height;
+  copy.Depth = p.extent.depth;
+  return copy;
+}
+
+CUDA_MEMCPY3D_PEER copy_3d(const cudaMemcpy3DPeerParms& p) {
+  CUDA_MEMCPY3D_PEER copy{};
+  copy.srcMemoryType = copy.dstMemoryType = CU_MEMORYTYPE_UNIFIED;
+  copy.srcDevice = address(p.srcPtr.ptr);
+  copy.dstDevice = address(p.dstPtr.ptr);
+  copy.srcContext = primary_context(p.srcDevice)->handle();
+  copy.dstContext = primary_context(p.dstDevice)->handle();
+  copy.srcXInBytes = p.srcPos.x;
+  copy.srcY = p.srcPos.y;
+  copy.srcZ = p.srcPos.z;
+  copy.dstXInBytes = p.dstPos.x;
+  copy.dstY = p.dstPos.y;
+  copy.dstZ = p.dstPos.z;
+  copy.srcPitch = p.srcPtr.pitch;
+  copy.dstPitch = p.dstPtr.pitch;
+  copy.srcHeight = p.srcPtr.ysize;
+  copy.dstHeight = p.dstPtr.ysize;
+  copy.WidthInBytes = p.extent.width;
+  copy.Height = p.extent.height;
+  copy.Depth = p.extent.depth;
+  return copy;
 }
 
 bool find_variable(const void* symbol, Variable& found) {
@@ -249,6 +274,11 @@ bool find_variable(const void* symbol, Variable& found) {
     entry->second.device = allocate(entry->second.bytes, MemoryType::kDevice, current_context());
   found = entry->second;
   return found.device != nullptr;
+}
+
+cudaError_t part_of_variable(const void* symbol, std::size_t offset, std::size_t count, Variable& variable) {
+  if (!find_variable(symbol, variable)) return cudaErrorInvalidSymbol;
+  return offset + count <= variable.bytes ? cudaSuccess : cudaErrorInvalidValue;
 }
 
 template <class Properties>
@@ -399,6 +429,17 @@ cudaError_t cudaLaunchCooperativeKernel(const void* func, dim3 gridDim, dim3 blo
   }
   RUNTIME_END;
 }
+cudaError_t cudaLaunchCooperativeKernel_ptsz(const void* func, dim3 gridDim, dim3 blockDim, void** args,
+                                             size_t sharedMem, cudaStream_t stream) {
+  RUNTIME_CALL_PLAIN(cudaLaunchCooperativeKernel_ptsz, kContext) {
+    Kernel* kernel = find_kernel(func);
+    if (kernel == nullptr) return cudaErrorInvalidDeviceFunction;
+    return from_driver(drv::cuLaunchCooperativeKernel_ptsz(
+        reinterpret_cast<CUfunction>(kernel), gridDim.x, gridDim.y, gridDim.z, blockDim.x, blockDim.y,
+        blockDim.z, static_cast<unsigned>(sharedMem), driver_stream(stream), args));
+  }
+  RUNTIME_END;
+}
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void* userData) {
   RUNTIME_CALL_PLAIN(cudaLaunchHostFunc, kContext) {
     return from_driver(drv::cuLaunchHostFunc(driver_stream(stream), fn, userData));
@@ -454,6 +495,50 @@ cudaError_t cudaMallocAsync_ptsz(void** devPtr, size_t size, cudaStream_t hStrea
   RUNTIME_CALL(cudaMallocAsync_ptsz, v11020, kContext, devPtr, size, hStream) {
     return from_driver(
         drv::cuMemAllocAsync_ptsz(reinterpret_cast<CUdeviceptr*>(devPtr), size, driver_stream(hStream)));
+  }
+  RUNTIME_END;
+}
+cudaError_t cudaMalloc3D(cudaPitchedPtr* pitchedDevPtr, cudaExtent extent) {
+  RUNTIME_CALL(cudaMalloc3D, v3020, kContext, pitchedDevPtr, extent) {
+    CUdeviceptr memory = 0;
+    std::size_t pitch = 0;
+    cudaError_t error =
+        from_driver(drv::cuMemAllocPitch_v2(&memory, &pitch, extent.width, extent.height * extent.depth, 4));
+    if (error == cudaSuccess)
+      *pitchedDevPtr = {reinterpret_cast<void*>(memory), pitch, extent.width, extent.height};
+    return error;
+  }
+  RUNTIME_END;
+}
+// A pool is a name: what is allocated from one is allocated as any other.
+cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* memPool, int device) {
+  RUNTIME_CALL_PLAIN(cudaDeviceGetDefaultMemPool, kDriver) {
+    if (device < 0 || device >= settings().devices) return cudaErrorInvalidDevice;
+    *memPool = reinterpret_cast<cudaMemPool_t>(primary_context(device));
+    return cudaSuccess;
+  }
+  RUNTIME_END;
+}
+cudaError_t cudaDeviceGetMemPool(cudaMemPool_t* memPool, int device) {
+  RUNTIME_CALL_PLAIN(cudaDeviceGetMemPool, kDriver) {
+    if (device < 0 || device >= settings().devices) return cudaErrorInvalidDevice;
+    *memPool = reinterpret_cast<cudaMemPool_t>(primary_context(device));
+    return cudaSuccess;
+  }
+  RUNTIME_END;
+}
+cudaError_t cudaMallocFromPoolAsync(void** ptr, size_t size, cudaMemPool_t memPool, cudaStream_t stream) {
+  RUNTIME_CALL(cudaMallocFromPoolAsync, v11020, kContext, ptr, size, memPool, stream) {
+    return from_driver(
+        drv::cuMemAllocAsync(reinterpret_cast<CUdeviceptr*>(ptr), size, driver_stream(stream)));
+  }
+  RUNTIME_END;
+}
+cudaError_t cudaMallocFromPoolAsync_ptsz(void** ptr, size_t size, cudaMemPool_t memPool,
+                                         cudaStream_t stream) {
+  RUNTIME_CALL(cudaMallocFromPoolAsync_ptsz, v11020, kContext, ptr, size, memPool, stream) {
+    return from_driver(
+        drv::cuMemAllocAsync_ptsz(reinterpret_cast<CUdeviceptr*>(ptr), size, driver_stream(stream)));
   }
   RUNTIME_END;
 }
@@ -560,6 +645,14 @@ cudaError_t cudaMemcpy2D(void* dst, size_t dpitch, const void* src, size_t spitc
   }
   RUNTIME_END;
 }
+cudaError_t cudaMemcpy2D_ptds(void* dst, size_t dpitch, const void* src, size_t spitch, size_t width,
+                              size_t height, cudaMemcpyKind kind) {
+  RUNTIME_CALL(cudaMemcpy2D_ptds, v7000, kContext, dst, dpitch, src, spitch, width, height, kind) {
+    CUDA_MEMCPY2D work = copy_2d(dst, dpitch, src, spitch, width, height);
+    return from_driver(drv::cuMemcpy2DUnaligned_v2_ptds(&work));
+  }
+  RUNTIME_END;
+}
 cudaError_t cudaMemcpy2DAsync(void* dst, size_t dpitch, const void* src, size_t spitch, size_t width,
                               size_t height, cudaMemcpyKind kind, cudaStream_t stream) {
   RUNTIME_CALL(cudaMemcpy2DAsync, v3020, kContext, dst, dpitch, src, spitch, width, height, kind, stream) {
@@ -579,13 +672,57 @@ cudaError_t cudaMemcpy2DAsync_ptsz(void* dst, size_t dpitch, const void* src, si
 }
 cudaError_t cudaMemcpy3D(const cudaMemcpy3DParms* p) {
   RUNTIME_CALL(cudaMemcpy3D, v3020, kContext, p) {
-    return copy_3d(*p, nullptr, false, true);
+    auto copy = copy_3d(*p);
+    return from_driver(drv::cuMemcpy3D_v2(&copy));
+  }
+  RUNTIME_END;
+}
+cudaError_t cudaMemcpy3D_ptds(const cudaMemcpy3DParms* p) {
+  RUNTIME_CALL(cudaMemcpy3D_ptds, v7000, kContext, p) {
+    auto copy = copy_3d(*p);
+    return from_driver(drv::cuMemcpy3D_v2_ptds(&copy));
+  }
+  RUNTIME_END;
+}
+cudaError_t cudaMemcpy3DPeer(const cudaMemcpy3DPeerParms* p) {
+  RUNTIME_CALL(cudaMemcpy3DPeer, v4000, kContext, p) {
+    auto copy = copy_3d(*p);
+    return from_driver(drv::cuMemcpy3DPeer(&copy));
+  }
+  RUNTIME_END;
+}
+cudaError_t cudaMemcpy3DPeer_ptds(const cudaMemcpy3DPeerParms* p) {
+  RUNTIME_CALL(cudaMemcpy3DPeer_ptds, v7000, kContext, p) {
+    auto copy = copy_3d(*p);
+    return from_driver(drv::cuMemcpy3DPeer_ptds(&copy));
   }
   RUNTIME_END;
 }
 cudaError_t cudaMemcpy3DAsync(const cudaMemcpy3DParms* p, cudaStream_t stream) {
   RUNTIME_CALL(cudaMemcpy3DAsync, v3020, kContext, p, stream) {
-    return copy_3d(*p, stream, false, false);
+    auto copy = copy_3d(*p);
+    return from_driver(drv::cuMemcpy3DAsync_v2(&copy, driver_stream(stream)));
+  }
+  RUNTIME_END;
+}
+cudaError_t cudaMemcpy3DAsync_ptsz(const cudaMemcpy3DParms* p, cudaStream_t stream) {
+  RUNTIME_CALL(cudaMemcpy3DAsync_ptsz, v7000, kContext, p, stream) {
+    auto copy = copy_3d(*p);
+    return from_driver(drv::cuMemcpy3DAsync_v2_ptsz(&copy, driver_stream(stream)));
+  }
+  RUNTIME_END;
+}
+cudaError_t cudaMemcpy3DPeerAsync(const cudaMemcpy3DPeerParms* p, cudaStream_t stream) {
+  RUNTIME_CALL(cudaMemcpy3DPeerAsync, v4000, kContext, p, stream) {
+    auto copy = copy_3d(*p);
+    return from_driver(drv::cuMemcpy3DPeerAsync(&copy, driver_stream(stream)));
+  }
+  RUNTIME_END;
+}
+cudaError_t cudaMemcpy3DPeerAsync_ptsz(const cudaMemcpy3DPeerParms* p, cudaStream_t stream) {
+  RUNTIME_CALL(cudaMemcpy3DPeerAsync_ptsz, v7000, kContext, p, stream) {
+    auto copy = copy_3d(*p);
+    return from_driver(drv::cuMemcpy3DPeerAsync_ptsz(&copy, driver_stream(stream)));
   }
   RUNTIME_END;
 }
@@ -609,8 +746,7 @@ cudaError_t cudaMemcpyToSymbol(const void* symbol, const void* src, size_t count
                                cudaMemcpyKind kind) {
   RUNTIME_CALL(cudaMemcpyToSymbol, v3020, kContext, symbol, src, count, offset, kind) {
     Variable variable;
-    if (!find_variable(symbol, variable)) return cudaErrorInvalidSymbol;
-    if (offset + count > variable.bytes) return cudaErrorInvalidValue;
+    if (cudaError_t error = part_of_variable(symbol, offset, count, variable)) return error;
     return copy(static_cast<std::byte*>(variable.device) + offset, src, count, kind, false);
   }
   RUNTIME_END;
@@ -619,9 +755,64 @@ cudaError_t cudaMemcpyFromSymbol(void* dst, const void* symbol, size_t count, si
                                  cudaMemcpyKind kind) {
   RUNTIME_CALL(cudaMemcpyFromSymbol, v3020, kContext, dst, symbol, count, offset, kind) {
     Variable variable;
-    if (!find_variable(symbol, variable)) return cudaErrorInvalidSymbol;
-    if (offset + count > variable.bytes) return cudaErrorInvalidValue;
+    if (cudaError_t error = part_of_variable(symbol, offset, count, variable)) return error;
     return copy(dst, static_cast<const std::byte*>(variable.device) + offset, count, kind, false);
+  }
+  RUNTIME_END;
+}
+cudaError_t cudaMemcpyToSymbol_ptds(const void* symbol, const void* src, size_t count, size_t offset,
+                                    cudaMemcpyKind kind) {
+  RUNTIME_CALL(cudaMemcpyToSymbol_ptds, v7000, kContext, symbol, src, count, offset, kind) {
+    Variable variable;
+    if (cudaError_t error = part_of_variable(symbol, offset, count, variable)) return error;
+    return copy(static_cast<std::byte*>(variable.device) + offset, src, count, kind, true);
+  }
+  RUNTIME_END;
+}
+cudaError_t cudaMemcpyFromSymbol_ptds(void* dst, const void* symbol, size_t count, size_t offset,
+                                      cudaMemcpyKind kind) {
+  RUNTIME_CALL(cudaMemcpyFromSymbol_ptds, v7000, kContext, dst, symbol, count, offset, kind) {
+    Variable variable;
+    if (cudaError_t error = part_of_variable(symbol, offset, count, variable)) return error;
+    return copy(dst, static_cast<const std::byte*>(variable.device) + offset, count, kind, true);
+  }
+  RUNTIME_END;
+}
+cudaError_t cudaMemcpyToSymbolAsync(const void* symbol, const void* src, size_t count, size_t offset,
+                                    cudaMemcpyKind kind, cudaStream_t stream) {
+  RUNTIME_CALL(cudaMemcpyToSymbolAsync, v3020, kContext, symbol, src, count, offset, kind, stream) {
+    Variable variable;
+    if (cudaError_t error = part_of_variable(symbol, offset, count, variable)) return error;
+    return copy_async(static_cast<std::byte*>(variable.device) + offset, src, count, kind, stream, false);
+  }
+  RUNTIME_END;
+}
+cudaError_t cudaMemcpyFromSymbolAsync(void* dst, const void* symbol, size_t count, size_t offset,
+                                      cudaMemcpyKind kind, cudaStream_t stream) {
+  RUNTIME_CALL(cudaMemcpyFromSymbolAsync, v3020, kContext, dst, symbol, count, offset, kind, stream) {
+    Variable variable;
+    if (cudaError_t error = part_of_variable(symbol, offset, count, variable)) return error;
+    return copy_async(dst, static_cast<const std::byte*>(variable.device) + offset, count, kind, stream,
+                      false);
+  }
+  RUNTIME_END;
+}
+cudaError_t cudaMemcpyToSymbolAsync_ptsz(const void* symbol, const void* src, size_t count, size_t offset,
+                                         cudaMemcpyKind kind, cudaStream_t stream) {
+  RUNTIME_CALL(cudaMemcpyToSymbolAsync_ptsz, v7000, kContext, symbol, src, count, offset, kind, stream) {
+    Variable variable;
+    if (cudaError_t error = part_of_variable(symbol, offset, count, variable)) return error;
+    return copy_async(static_cast<std::byte*>(variable.device) + offset, src, count, kind, stream, true);
+  }
+  RUNTIME_END;
+}
+cudaError_t cudaMemcpyFromSymbolAsync_ptsz(void* dst, const void* symbol, size_t count, size_t offset,
+                                           cudaMemcpyKind kind, cudaStream_t stream) {
+  RUNTIME_CALL(cudaMemcpyFromSymbolAsync_ptsz, v7000, kContext, dst, symbol, count, offset, kind, stream) {
+    Variable variable;
+    if (cudaError_t error = part_of_variable(symbol, offset, count, variable)) return error;
+    return copy_async(dst, static_cast<const std::byte*>(variable.device) + offset, count, kind, stream,
+                      true);
   }
   RUNTIME_END;
 }
@@ -686,6 +877,59 @@ cudaError_t cudaMemset2DAsync(void* devPtr, size_t pitch, int value, size_t widt
   RUNTIME_END;
 }
 
+cudaError_t cudaMemset2D_ptds(void* devPtr, size_t pitch, int value, size_t width, size_t height) {
+  RUNTIME_CALL(cudaMemset2D_ptds, v7000, kContext, devPtr, pitch, value, width, height) {
+    return from_driver(
+        drv::cuMemsetD2D8_v2_ptds(address(devPtr), pitch, static_cast<unsigned char>(value), width, height));
+  }
+  RUNTIME_END;
+}
+cudaError_t cudaMemset2DAsync_ptsz(void* devPtr, size_t pitch, int value, size_t width, size_t height,
+                                   cudaStream_t stream) {
+  RUNTIME_CALL(cudaMemset2DAsync_ptsz, v7000, kContext, devPtr, pitch, value, width, height, stream) {
+    return from_driver(drv::cuMemsetD2D8Async_ptsz(address(devPtr), pitch, static_cast<unsigned char>(value),
+                                                   width, height, driver_stream(stream)));
+  }
+  RUNTIME_END;
+}
+// A box whose slices follow one another: rows of one plane.
+cudaError_t cudaMemset3D(cudaPitchedPtr pitchedDevPtr, int value, cudaExtent extent) {
+  RUNTIME_CALL(cudaMemset3D, v3020, kContext, pitchedDevPtr, value, extent) {
+    return from_driver(drv::cuMemsetD2D8_v2(address(pitchedDevPtr.ptr), pitchedDevPtr.pitch,
+                                            static_cast<unsigned char>(value), extent.width,
+                                            extent.height * extent.depth));
+  }
+  RUNTIME_END;
+}
+// A box whose slices follow one another: rows of one plane.
+cudaError_t cudaMemset3D_ptds(cudaPitchedPtr pitchedDevPtr, int value, cudaExtent extent) {
+  RUNTIME_CALL(cudaMemset3D_ptds, v7000, kContext, pitchedDevPtr, value, extent) {
+    return from_driver(drv::cuMemsetD2D8_v2_ptds(address(pitchedDevPtr.ptr), pitchedDevPtr.pitch,
+                                                 static_cast<unsigned char>(value), extent.width,
+                                                 extent.height * extent.depth));
+  }
+  RUNTIME_END;
+}
+// A box whose slices follow one another: rows of one plane.
+cudaError_t cudaMemset3DAsync(cudaPitchedPtr pitchedDevPtr, int value, cudaExtent extent,
+                              cudaStream_t stream) {
+  RUNTIME_CALL(cudaMemset3DAsync, v3020, kContext, pitchedDevPtr, value, extent, stream) {
+    return from_driver(drv::cuMemsetD2D8Async(address(pitchedDevPtr.ptr), pitchedDevPtr.pitch,
+                                              static_cast<unsigned char>(value), extent.width,
+                                              extent.height * extent.depth, driver_stream(stream)));
+  }
+  RUNTIME_END;
+}
+// A box whose slices follow one another: rows of one plane.
+cudaError_t cudaMemset3DAsync_ptsz(cudaPitchedPtr pitchedDevPtr, int value, cudaExtent extent,
+                                   cudaStream_t stream) {
+  RUNTIME_CALL(cudaMemset3DAsync_ptsz, v7000, kContext, pitchedDevPtr, value, extent, stream) {
+    return from_driver(drv::cuMemsetD2D8Async_ptsz(address(pitchedDevPtr.ptr), pitchedDevPtr.pitch,
+                                                   static_cast<unsigned char>(value), extent.width,
+                                                   extent.height * extent.depth, driver_stream(stream)));
+  }
+  RUNTIME_END;
+}
 cudaError_t cudaStreamCreate(cudaStream_t* pStream) {
   RUNTIME_CALL(cudaStreamCreate, v3020, kContext, pStream) {
     return from_driver(drv::cuStreamCreate(pStream, CU_STREAM_DEFAULT));
@@ -820,6 +1064,30 @@ cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatu
 }
 #endif
 
+cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t callback, void* userData,
+                                  unsigned int flags) {
+  RUNTIME_CALL(cudaStreamAddCallback, v5000, kContext, stream, callback, userData, flags) {
+    return from_driver(drv::cuStreamAddCallback(
+        driver_stream(stream), reinterpret_cast<CUstreamCallback>(callback), userData, flags));
+  }
+  RUNTIME_END;
+}
+cudaError_t cudaStreamAddCallback_ptsz(cudaStream_t stream, cudaStreamCallback_t callback, void* userData,
+                                       unsigned int flags) {
+  RUNTIME_CALL(cudaStreamAddCallback_ptsz, v7000, kContext, stream, callback, userData, flags) {
+    return from_driver(drv::cuStreamAddCallback_ptsz(
+        driver_stream(stream), reinterpret_cast<CUstreamCallback>(callback), userData, flags));
+  }
+  RUNTIME_END;
+}
+cudaError_t cudaStreamIsCapturing_ptsz(cudaStream_t stream, cudaStreamCaptureStatus* pCaptureStatus) {
+  RUNTIME_CALL(cudaStreamIsCapturing_ptsz, v10000, kContext, stream, pCaptureStatus) {
+    return from_driver(drv::cuStreamIsCapturing_ptsz(
+        driver_stream(stream), reinterpret_cast<CUstreamCaptureStatus*>(pCaptureStatus)));
+  }
+  RUNTIME_END;
+}
+
 cudaError_t cudaEventCreate(cudaEvent_t* event) {
   RUNTIME_CALL(cudaEventCreate, v3020, kContext, event) {
     return from_driver(drv::cuEventCreate(event, CU_EVENT_DEFAULT));
@@ -847,6 +1115,12 @@ cudaError_t cudaEventRecord_ptsz(cudaEvent_t event, cudaStream_t stream) {
 cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned int) {
   RUNTIME_CALL_PLAIN(cudaEventRecordWithFlags, kContext) {
     return from_driver(drv::cuEventRecord(event, driver_stream(stream)));
+  }
+  RUNTIME_END;
+}
+cudaError_t cudaEventRecordWithFlags_ptsz(cudaEvent_t event, cudaStream_t stream, unsigned int) {
+  RUNTIME_CALL_PLAIN(cudaEventRecordWithFlags_ptsz, kContext) {
+    return from_driver(drv::cuEventRecord_ptsz(event, driver_stream(stream)));
   }
   RUNTIME_END;
 }
@@ -941,6 +1215,67 @@ cudaError_t cudaGraphAddEmptyNode(cudaGraphNode_t* pGraphNode, cudaGraph_t graph
                                   const cudaGraphNode_t* pDependencies, size_t numDependencies) {
   RUNTIME_CALL(cudaGraphAddEmptyNode, v10000, kContext, pGraphNode, graph, pDependencies, numDependencies) {
     return from_driver(drv::cuGraphAddEmptyNode(pGraphNode, graph, pDependencies, numDependencies));
+  }
+  RUNTIME_END;
+}
+cudaError_t cudaGraphAddMemcpyNode(cudaGraphNode_t* pGraphNode, cudaGraph_t graph,
+                                   const cudaGraphNode_t* pDependencies, size_t numDependencies,
+                                   const cudaMemcpy3DParms* pCopyParams) {
+  RUNTIME_CALL(cudaGraphAddMemcpyNode, v10000, kContext, pGraphNode, graph, pDependencies, numDependencies,
+               pCopyParams) {
+    CUDA_MEMCPY3D copy = copy_3d(*pCopyParams);
+    return from_driver(drv::cuGraphAddMemcpyNode(pGraphNode, graph, pDependencies, numDependencies, &copy,
+                                                 current_context_handle()));
+  }
+  RUNTIME_END;
+}
+cudaError_t cudaGraphAddMemcpyNode1D(cudaGraphNode_t* pGraphNode, cudaGraph_t graph,
+                                     const cudaGraphNode_t* pDependencies, size_t numDependencies, void* dst,
+                                     const void* src, size_t count, cudaMemcpyKind) {
+  RUNTIME_CALL_PLAIN(cudaGraphAddMemcpyNode1D, kContext) {
+    CUDA_MEMCPY3D copy{};
+    copy.srcMemoryType = copy.dstMemoryType = CU_MEMORYTYPE_UNIFIED;
+    copy.srcDevice = address(src);
+    copy.dstDevice = address(dst);
+    copy.WidthInBytes = count;
+    copy.Height = copy.Depth = 1;
+    return from_driver(drv::cuGraphAddMemcpyNode(pGraphNode, graph, pDependencies, numDependencies, &copy,
+                                                 current_context_handle()));
+  }
+  RUNTIME_END;
+}
+cudaError_t cudaGraphAddHostNode(cudaGraphNode_t* pGraphNode, cudaGraph_t graph,
+                                 const cudaGraphNode_t* pDependencies, size_t numDependencies,
+                                 const cudaHostNodeParams* pNodeParams) {
+  RUNTIME_CALL(cudaGraphAddHostNode, v10000, kContext, pGraphNode, graph, pDependencies, numDependencies,
+               pNodeParams) {
+    CUDA_HOST_NODE_PARAMS node{};
+    node.fn = pNodeParams->fn;
+    node.userData = pNodeParams->userData;
+    return from_driver(drv::cuGraphAddHostNode(pGraphNode, graph, pDependencies, numDependencies, &node));
+  }
+  RUNTIME_END;
+}
+cudaError_t cudaGraphAddChildGraphNode(cudaGraphNode_t* pGraphNode, cudaGraph_t graph,
+                                       const cudaGraphNode_t* pDependencies, size_t numDependencies,
+                                       cudaGraph_t childGraph) {
+  RUNTIME_CALL(cudaGraphAddChildGraphNode, v10000, kContext, pGraphNode, graph, pDependencies,
+               numDependencies, childGraph) {
+    return from_driver(
+        drv::cuGraphAddChildGraphNode(pGraphNode, graph, pDependencies, numDependencies, childGraph));
+  }
+  RUNTIME_END;
+}
+cudaError_t cudaGraphNodeGetType(cudaGraphNode_t node, cudaGraphNodeType* pType) {
+  RUNTIME_CALL(cudaGraphNodeGetType, v10000, kContext, node, pType) {
+    return from_driver(drv::cuGraphNodeGetType(node, reinterpret_cast<CUgraphNodeType*>(pType)));
+  }
+  RUNTIME_END;
+}
+cudaError_t cudaGraphNodeSetEnabled(cudaGraphExec_t hGraphExec, cudaGraphNode_t hNode,
+                                    unsigned int isEnabled) {
+  RUNTIME_CALL(cudaGraphNodeSetEnabled, v11060, kContext, hGraphExec, hNode, isEnabled) {
+    return from_driver(drv::cuGraphNodeSetEnabled(hGraphExec, hNode, isEnabled));
   }
   RUNTIME_END;
 }
@@ -1224,6 +1559,10 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** funcPtr,
     return cudaSuccess;
   }
   RUNTIME_END;
+}
+cudaError_t cudaGetDriverEntryPoint(const char* symbol, void** funcPtr, unsigned long long flags,
+                                    cudaDriverEntryPointQueryResult* driverStatus) {
+  return cudaGetDriverEntryPointByVersion(symbol, funcPtr, CUDART_VERSION, flags, driverStatus);
 }
 cudaError_t cudaGetExportTable(const void** ppExportTable, const cudaUUID_t*) {
   *ppExportTable = nullptr;

@@ -29,8 +29,8 @@ int sim_default_work(const inject::sim::Function& function, inject::sim::SimCate
 
 // Declared for nvcc's own code alone.
 extern "C" {
-cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 gridDim, dim3 blockDim, void** args, size_t sharedMem,
-                               cudaStream_t stream);
+cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 gridDim, dim3 blockDim, void** args,
+                               size_t sharedMem, cudaStream_t stream);
 }
 
 #include "libinject/hooks/cudart.def"

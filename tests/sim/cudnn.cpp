@@ -17,10 +17,12 @@ struct Handle {
   cudaStream_t stream = nullptr;
 };
 
-Handle* handle_of(cudnnHandle_t handle) { return reinterpret_cast<Handle*>(handle); }
+Handle* handle_of(cudnnHandle_t handle) {
+  return reinterpret_cast<Handle*>(handle);
+}
 
-#define CUDNN_FUNCTION(name)                                                      \
-  static Function& function = register_function(kLibrary, #name, Domain::kNone);  \
+#define CUDNN_FUNCTION(name)                                                     \
+  static Function& function = register_function(kLibrary, #name, Domain::kNone); \
   if (int fault = function.enter()) return static_cast<cudnnStatus_t>(fault)
 
 bool does_work(SimCategory category) {

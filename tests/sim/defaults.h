@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// Every hooked function exists in the simulation: what no file defines is defined from the hooks' own tables, weakly, as a
-// function that counts its calls, fails on demand and otherwise succeeds. A consumer sets up, before including this:
+// Every hooked function exists in the simulation: what no file defines is defined from the hooks' own tables,
+// weakly, as a function that counts its calls, fails on demand and otherwise succeeds. A consumer sets up,
+// before including this:
 //   kLibrary   the soname
 //   kDomain    Domain::kRuntime or kNone
 //   template <class... A> int sim_default_work(const Function&, SimCategory, A...): what the call does
@@ -56,40 +57,43 @@ R status_result(int code) {
 }
 
 /// A handle that a Create function can give out: unlike any other, and never null.
-inline void* new_handle() { return new int(0); }
+inline void* new_handle() {
+  return new int(0);
+}
 
 }  // namespace inject::sim
 
 // Deprecated functions are hooked as well: programs still call them.
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
-// A row whose name appears as SIM_SKIP_<name> (defined as `~, 1`) makes nothing: the header overloads it, and a file
-// defines it.
+// A row whose name appears as SIM_SKIP_<name> (defined as `~, 1`) makes nothing: the header overloads it, and
+// a file defines it.
 #define SIM_SECOND(a, b, ...) b
 #define SIM_PROBE(...) SIM_SECOND(__VA_ARGS__, 0, 0)
 #define SIM_JOIN_(a, b) a##b
 #define SIM_JOIN(a, b) SIM_JOIN_(a, b)
 #define SIM_DEFINE_1(name, declared_as, arity, category)
-#define SIM_DEFINE_0(name, declared_as, arity, category)                                                   \
-  extern "C" __attribute__((weak)) inject::sim::Result<decltype(::declared_as)> name(                       \
-      SIM_PARAMETERS_##arity(decltype(::declared_as))) {                                                    \
-    using Return = inject::sim::Result<decltype(::declared_as)>;                                            \
-    static_assert(inject::sim::Signature<decltype(::declared_as)>::kArity == arity, #name);                 \
-    static inject::sim::Function& function = inject::sim::register_function(kLibrary, #name, kDomain);      \
-    int result = function.enter();                                                                          \
-    inject::sim::trace::ApiCall api(function, nullptr, &result);                                            \
-    if (result == 0) result = sim_default_work(function, inject::sim::SimCategory::category SIM_COMMA_##arity \
-                                                   SIM_ARGUMENTS_##arity);                                  \
-    return inject::sim::status_result<Return>(result);                                                      \
+#define SIM_DEFINE_0(name, declared_as, arity, category)                                                     \
+  extern "C" __attribute__((weak)) inject::sim::Result<decltype(::declared_as)> name(                        \
+      SIM_PARAMETERS_##arity(decltype(::declared_as))) {                                                     \
+    using Return = inject::sim::Result<decltype(::declared_as)>;                                             \
+    static_assert(inject::sim::Signature<decltype(::declared_as)>::kArity == arity, #name);                  \
+    static inject::sim::Function& function = inject::sim::register_function(kLibrary, #name, kDomain);       \
+    int result = function.enter();                                                                           \
+    inject::sim::trace::ApiCall api(function, nullptr, &result);                                             \
+    if (result == 0)                                                                                         \
+      result = sim_default_work(function,                                                                    \
+                                inject::sim::SimCategory::category SIM_COMMA_##arity SIM_ARGUMENTS_##arity); \
+    return inject::sim::status_result<Return>(result);                                                       \
   }
 
 #define INJECT_HOOK(name, arity, category) \
   SIM_JOIN(SIM_DEFINE_, SIM_PROBE(SIM_SKIP_##name))(name, name, arity, category)
-#define INJECT_HOOK_PTSZ(name, arity, category)  \
-  INJECT_HOOK(name, arity, category)             \
+#define INJECT_HOOK_PTSZ(name, arity, category) \
+  INJECT_HOOK(name, arity, category)            \
   SIM_DEFINE_0(name##_ptsz, name, arity, category)
-#define INJECT_HOOK_PTDS(name, arity, category)  \
-  INJECT_HOOK(name, arity, category)             \
+#define INJECT_HOOK_PTDS(name, arity, category) \
+  INJECT_HOOK(name, arity, category)            \
   SIM_DEFINE_0(name##_ptds, name, arity, category)
 
 #define SIM_COMMA_0

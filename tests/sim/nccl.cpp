@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// libnccl.so.2: communicators without peers. A collective is one kernel on its stream; between GroupStart and GroupEnd it
-// is submitted by GroupEnd, as with the vendor's.
+// libnccl.so.2: communicators without peers. A collective is one kernel on its stream; between GroupStart and
+// GroupEnd it is submitted by GroupEnd, as with the vendor's.
 #include <nccl.h>
 
 #include <atomic>
@@ -38,11 +38,13 @@ struct Group {
 };
 thread_local Group group;
 
-#define NCCL_FUNCTION(name)                                                       \
-  static Function& function = register_function(kLibrary, #name, Domain::kNone);  \
+#define NCCL_FUNCTION(name)                                                      \
+  static Function& function = register_function(kLibrary, #name, Domain::kNone); \
   if (int fault = function.enter()) return static_cast<ncclResult_t>(fault)
 
-Communicator* communicator_of(ncclComm_t comm) { return reinterpret_cast<Communicator*>(comm); }
+Communicator* communicator_of(ncclComm_t comm) {
+  return reinterpret_cast<Communicator*>(comm);
+}
 
 ncclResult_t submit(const Pending& work) {
   Context* before = current_context();
@@ -82,7 +84,9 @@ ncclResult_t create(ncclComm_t* comm, int ranks, int rank, int device) {
   return ncclSuccess;
 }
 
-int current_device() { return current_context() != nullptr ? current_context()->device : 0; }
+int current_device() {
+  return current_context() != nullptr ? current_context()->device : 0;
+}
 
 }  // namespace
 
@@ -119,7 +123,8 @@ ncclResult_t ncclCommCuDevice(const ncclComm_t comm, int* device) {
 ncclResult_t ncclCommInitAll(ncclComm_t* comm, int ndev, const int* devlist) {
   NCCL_FUNCTION(ncclCommInitAll);
   for (int i = 0; i < ndev; ++i)
-    if (ncclResult_t result = create(comm + i, ndev, i, devlist != nullptr ? devlist[i] : i); result != ncclSuccess)
+    if (ncclResult_t result = create(comm + i, ndev, i, devlist != nullptr ? devlist[i] : i);
+        result != ncclSuccess)
       return result;
   return ncclSuccess;
 }

@@ -159,6 +159,42 @@ CUresult copy_2d_on(CUstream handle, bool ptsz, const CUDA_MEMCPY2D* params, boo
   return copy_on_stream(stream, copy_2d(*params), synchronous);
 }
 
+// Both structures that describe a box name their fields alike.
+template <class Params>
+CopyWork copy_3d(const Params& params) {
+  auto pick = [](CUmemorytype type, const void* host, CUdeviceptr device) -> const void* {
+    return type == CU_MEMORYTYPE_HOST ? host : pointer(device);
+  };
+  CopyWork work;
+  work.width = params.WidthInBytes;
+  work.height = params.Height;
+  work.depth = params.Depth;
+  work.source_pitch = params.srcPitch != 0 ? params.srcPitch : params.WidthInBytes;
+  work.target_pitch = params.dstPitch != 0 ? params.dstPitch : params.WidthInBytes;
+  work.source_slice = work.source_pitch * (params.srcHeight != 0 ? params.srcHeight : params.Height);
+  work.target_slice = work.target_pitch * (params.dstHeight != 0 ? params.dstHeight : params.Height);
+  const auto* source =
+      static_cast<const std::byte*>(pick(params.srcMemoryType, params.srcHost, params.srcDevice));
+  auto* target = static_cast<std::byte*>(
+      const_cast<void*>(pick(params.dstMemoryType, params.dstHost, params.dstDevice)));
+  work.source =
+      source + params.srcZ * work.source_slice + params.srcY * work.source_pitch + params.srcXInBytes;
+  work.target =
+      target + params.dstZ * work.target_slice + params.dstY * work.target_pitch + params.dstXInBytes;
+  return work;
+}
+
+template <class Params>
+CUresult copy_3d_on(CUstream handle, bool ptsz, const Params* params, bool synchronous) {
+  if (current_context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (params == nullptr || params->srcMemoryType == CU_MEMORYTYPE_ARRAY ||
+      params->dstMemoryType == CU_MEMORYTYPE_ARRAY)
+    return CUDA_ERROR_INVALID_VALUE;
+  Stream* stream = find_stream(handle, ptsz);
+  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  return copy_on_stream(stream, copy_3d(*params), synchronous);
+}
+
 Graph* graph_of(CUgraph handle) {
   return reinterpret_cast<Graph*>(handle);
 }
@@ -760,6 +796,17 @@ CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned
   }
   DRIVER_END;
 }
+CUresult cuLaunchCooperativeKernel_ptsz(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
+                                        unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY,
+                                        unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream,
+                                        void** kernelParams) {
+  DRIVER_CALL(cuLaunchCooperativeKernel_ptsz, f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY,
+              blockDimZ, sharedMemBytes, hStream, kernelParams) {
+    return launch(f, extent(gridDimX, gridDimY, gridDimZ), extent(blockDimX, blockDimY, blockDimZ),
+                  sharedMemBytes, hStream, true);
+  }
+  DRIVER_END;
+}
 
 namespace {
 CUresult host_function(CUstream handle, bool ptsz, CUhostFn fn, void* data) {
@@ -779,6 +826,42 @@ CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void* userData) {
 CUresult cuLaunchHostFunc_ptsz(CUstream hStream, CUhostFn fn, void* userData) {
   DRIVER_CALL(cuLaunchHostFunc_ptsz, hStream, fn, userData) {
     return host_function(hStream, true, fn, userData);
+  }
+  DRIVER_END;
+}
+
+namespace {
+CUresult add_callback(CUstream handle, bool ptsz, CUstreamCallback callback, void* data) {
+  struct Call {
+    CUstream stream;
+    CUstreamCallback callback;
+    void* data;
+  };
+  auto* call = new Call{handle, callback, data};
+  CUresult result = host_function(
+      handle, ptsz,
+      [](void* opaque) {
+        auto* made = static_cast<Call*>(opaque);
+        made->callback(made->stream, CUDA_SUCCESS, made->data);
+        delete made;
+      },
+      call);
+  if (result != CUDA_SUCCESS) delete call;
+  return result;
+}
+}  // namespace
+
+CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void* userData,
+                             unsigned int flags) {
+  DRIVER_CALL(cuStreamAddCallback, hStream, callback, userData, flags) {
+    return add_callback(hStream, false, callback, userData);
+  }
+  DRIVER_END;
+}
+CUresult cuStreamAddCallback_ptsz(CUstream hStream, CUstreamCallback callback, void* userData,
+                                  unsigned int flags) {
+  DRIVER_CALL(cuStreamAddCallback_ptsz, hStream, callback, userData, flags) {
+    return add_callback(hStream, true, callback, userData);
   }
   DRIVER_END;
 }
@@ -1023,6 +1106,12 @@ CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D* pCopy) {
   }
   DRIVER_END;
 }
+CUresult cuMemcpy2DUnaligned_v2_ptds(const CUDA_MEMCPY2D* pCopy) {
+  DRIVER_CALL(cuMemcpy2DUnaligned_v2_ptds, pCopy) {
+    return copy_2d_on(nullptr, true, pCopy, true);
+  }
+  DRIVER_END;
+}
 CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D* pCopy, CUstream hStream) {
   DRIVER_CALL(cuMemcpy2DAsync_v2, pCopy, hStream) {
     return copy_2d_on(hStream, false, pCopy, false);
@@ -1032,6 +1121,54 @@ CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D* pCopy, CUstream hStream) {
 CUresult cuMemcpy2DAsync_v2_ptsz(const CUDA_MEMCPY2D* pCopy, CUstream hStream) {
   DRIVER_CALL(cuMemcpy2DAsync_v2_ptsz, pCopy, hStream) {
     return copy_2d_on(hStream, true, pCopy, false);
+  }
+  DRIVER_END;
+}
+CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D* pCopy) {
+  DRIVER_CALL(cuMemcpy3D_v2, pCopy) {
+    return copy_3d_on(nullptr, false, pCopy, true);
+  }
+  DRIVER_END;
+}
+CUresult cuMemcpy3D_v2_ptds(const CUDA_MEMCPY3D* pCopy) {
+  DRIVER_CALL(cuMemcpy3D_v2_ptds, pCopy) {
+    return copy_3d_on(nullptr, true, pCopy, true);
+  }
+  DRIVER_END;
+}
+CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D* pCopy, CUstream hStream) {
+  DRIVER_CALL(cuMemcpy3DAsync_v2, pCopy, hStream) {
+    return copy_3d_on(hStream, false, pCopy, false);
+  }
+  DRIVER_END;
+}
+CUresult cuMemcpy3DAsync_v2_ptsz(const CUDA_MEMCPY3D* pCopy, CUstream hStream) {
+  DRIVER_CALL(cuMemcpy3DAsync_v2_ptsz, pCopy, hStream) {
+    return copy_3d_on(hStream, true, pCopy, false);
+  }
+  DRIVER_END;
+}
+CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER* pCopy) {
+  DRIVER_CALL(cuMemcpy3DPeer, pCopy) {
+    return copy_3d_on(nullptr, false, pCopy, true);
+  }
+  DRIVER_END;
+}
+CUresult cuMemcpy3DPeer_ptds(const CUDA_MEMCPY3D_PEER* pCopy) {
+  DRIVER_CALL(cuMemcpy3DPeer_ptds, pCopy) {
+    return copy_3d_on(nullptr, true, pCopy, true);
+  }
+  DRIVER_END;
+}
+CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER* pCopy, CUstream hStream) {
+  DRIVER_CALL(cuMemcpy3DPeerAsync, pCopy, hStream) {
+    return copy_3d_on(hStream, false, pCopy, false);
+  }
+  DRIVER_END;
+}
+CUresult cuMemcpy3DPeerAsync_ptsz(const CUDA_MEMCPY3D_PEER* pCopy, CUstream hStream) {
+  DRIVER_CALL(cuMemcpy3DPeerAsync_ptsz, pCopy, hStream) {
+    return copy_3d_on(hStream, true, pCopy, false);
   }
   DRIVER_END;
 }
@@ -1115,6 +1252,16 @@ CUresult cuMemsetD2D8_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned char u
   }
   DRIVER_END;
 }
+CUresult cuMemsetD2D8_v2_ptds(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width,
+                              size_t Height) {
+  DRIVER_CALL(cuMemsetD2D8_v2_ptds, dstDevice, dstPitch, uc, Width, Height) {
+    SetWork work = set_work(dstDevice, uc, 1, Width);
+    work.height = Height;
+    work.pitch = dstPitch;
+    return set(nullptr, true, work, true);
+  }
+  DRIVER_END;
+}
 CUresult cuMemsetD2D8Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width,
                            size_t Height, CUstream hStream) {
   DRIVER_CALL(cuMemsetD2D8Async, dstDevice, dstPitch, uc, Width, Height, hStream) {
@@ -1122,6 +1269,16 @@ CUresult cuMemsetD2D8Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned char
     work.height = Height;
     work.pitch = dstPitch;
     return set(hStream, false, work, false);
+  }
+  DRIVER_END;
+}
+CUresult cuMemsetD2D8Async_ptsz(CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width,
+                                size_t Height, CUstream hStream) {
+  DRIVER_CALL(cuMemsetD2D8Async_ptsz, dstDevice, dstPitch, uc, Width, Height, hStream) {
+    SetWork work = set_work(dstDevice, uc, 1, Width);
+    work.height = Height;
+    work.pitch = dstPitch;
+    return set(hStream, true, work, false);
   }
   DRIVER_END;
 }
@@ -1468,6 +1625,54 @@ CUresult cuGraphAddKernelNode_v2(CUgraphNode* phGraphNode, CUgraph hGraph, const
                     extent(nodeParams->blockDimX, nodeParams->blockDimY, nodeParams->blockDimZ),
                     nodeParams->sharedMemBytes};
     announce_node(node);
+    return CUDA_SUCCESS;
+  }
+  DRIVER_END;
+}
+CUresult cuGraphAddMemcpyNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
+                              size_t numDependencies, const CUDA_MEMCPY3D* copyParams, CUcontext ctx) {
+  DRIVER_CALL(cuGraphAddMemcpyNode, phGraphNode, hGraph, dependencies, numDependencies, copyParams, ctx) {
+    Node* node = nullptr;
+    CUresult result =
+        add_graph_node(phGraphNode, hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_MEMCPY, &node);
+    if (result != CUDA_SUCCESS) return result;
+    node->copy = copy_3d(*copyParams);
+    announce_node(node);
+    return CUDA_SUCCESS;
+  }
+  DRIVER_END;
+}
+CUresult cuGraphAddChildGraphNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
+                                  size_t numDependencies, CUgraph childGraph) {
+  DRIVER_CALL(cuGraphAddChildGraphNode, phGraphNode, hGraph, dependencies, numDependencies, childGraph) {
+    if (childGraph == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    Node* node = nullptr;
+    CUresult result =
+        add_graph_node(phGraphNode, hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_GRAPH, &node);
+    if (result != CUDA_SUCCESS) return result;
+    std::map<const Node*, Node*> copies;
+    node->child = clone_graph(*graph_of(childGraph), copies);
+    announce_node(node);
+    return CUDA_SUCCESS;
+  }
+  DRIVER_END;
+}
+CUresult cuGraphNodeGetType(CUgraphNode hNode, CUgraphNodeType* type) {
+  DRIVER_CALL(cuGraphNodeGetType, hNode, type) {
+    if (hNode == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    *type = reinterpret_cast<Node*>(hNode)->type;
+    return CUDA_SUCCESS;
+  }
+  DRIVER_END;
+}
+// `hNode` is a node of the graph that was instantiated; its copy is in the same place.
+CUresult cuGraphNodeSetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode, unsigned int isEnabled) {
+  DRIVER_CALL(cuGraphNodeSetEnabled, hGraphExec, hNode, isEnabled) {
+    if (hGraphExec == nullptr || hNode == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    const auto& original = reinterpret_cast<Node*>(hNode)->graph->nodes;
+    const auto& copies = exec_of(hGraphExec)->graph->nodes;
+    for (std::size_t i = 0; i < std::min(original.size(), copies.size()); ++i)
+      if (original[i]->handle() == hNode) copies[i]->enabled = isEnabled != 0;
     return CUDA_SUCCESS;
   }
   DRIVER_END;
