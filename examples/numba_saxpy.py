@@ -4,9 +4,13 @@
 
 import math
 
-import numba
 import numpy
-from numba import cuda
+
+if not hasattr(numpy, "row_stack"):
+    numpy.row_stack = numpy.vstack  # gone since NumPy 2.5, and Numba 0.6x asks for it as it is imported
+
+import numba  # noqa: E402
+from numba import cuda  # noqa: E402
 
 
 @cuda.jit

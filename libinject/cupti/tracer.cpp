@@ -251,14 +251,26 @@ bool Tracer::enable_activity(std::string& error) {
   return true;
 }
 
+bool Tracer::climb(TracerLevel level, bool all_driver_calls, std::string& error) {
+  if (level_ == TracerLevel::kDetached && !attach(error)) return false;
+  if (level >= TracerLevel::kLaunches && level_ < TracerLevel::kLaunches &&
+      !enable_launch_callbacks(all_driver_calls, error)) {
+    return false;
+  }
+  return level < TracerLevel::kActivity || level_ >= TracerLevel::kActivity || enable_activity(error);
+}
+
 bool Tracer::raise(TracerLevel level, bool all_driver_calls, std::string& error) {
-  const bool good =
-      (level_ != TracerLevel::kDetached || attach(error)) &&
-      (level < TracerLevel::kLaunches || level_ >= TracerLevel::kLaunches ||
-       enable_launch_callbacks(all_driver_calls, error)) &&
-      (level < TracerLevel::kActivity || level_ >= TracerLevel::kActivity || enable_activity(error));
-  if (!good && level_ != TracerLevel::kDetached) detach(true);
-  return good;
+  const bool was_attached = level_ != TracerLevel::kDetached;
+  if (climb(level, all_driver_calls, error)) return true;
+  detach(true);
+  if (!was_attached) return false;
+  // The subscription that we held may be void: a program that calls cuptiFinalize ends everybody's. Once
+  // more, afresh.
+  error.clear();
+  if (climb(level, all_driver_calls, error)) return true;
+  detach(true);
+  return false;
 }
 
 void Tracer::stop_activity() noexcept {

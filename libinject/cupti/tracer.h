@@ -56,6 +56,7 @@ class Tracer {
   static bool failed() noexcept;
 
  private:
+  bool climb(TracerLevel level, bool all_driver_calls, std::string& error);
   bool attach(std::string& error);
   bool enable_launch_callbacks(bool all_driver_calls, std::string& error);
   bool enable_activity(std::string& error);

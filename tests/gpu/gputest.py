@@ -163,12 +163,22 @@ def count_differences(ours, theirs):
             if ours.get(name, 0) != theirs.get(name, 0)]
 
 
-def compare_medians(ours, theirs, tolerance=0.02, ticks=64):
+def spread_of_medians(windows):
+    """{name: least to greatest median} over windows of {name: [durations]} of one profiler."""
+    medians = {}
+    for window in windows:
+        for name, durations in window.items():
+            medians.setdefault(name, []).append(statistics.median(durations))
+    return {name: max(values) - min(values) for name, values in medians.items()}
+
+
+def compare_medians(ours, theirs, tolerance=0.02, ticks=64, spread=None):
     """Kernel time, per name: {name: [durations]} on both sides.
 
     A name agrees when its medians differ by at most `tolerance`, or by at most `ticks` ns: the device's time stamps
-    advance in steps of 32 ns, and a difference holds two of them. `total_ratio` compares what the medians sum to,
-    each weighted with its count."""
+    advance in steps of 32 ns, and a difference holds two of them; or, with `spread` ({name: ns}), by at most what their
+    side's own windows differ by: clocks move between windows, and no comparison is finer than that. `total_ratio`
+    compares what the medians sum to, each weighted with its count."""
     rows, total_ours, total_theirs = [], 0.0, 0.0
     for name in sorted(set(ours) & set(theirs)):
         mine, other = statistics.median(ours[name]), statistics.median(theirs[name])
@@ -177,14 +187,16 @@ def compare_medians(ours, theirs, tolerance=0.02, ticks=64):
         total_theirs += other * weight
         ratio = mine / other if other else float("inf")
         rows.append({"name": name, "count": weight, "ours_ns": mine, "theirs_ns": other, "ratio": ratio,
-                     "agrees": abs(mine - other) <= max(tolerance * other, ticks)})
+                     "within": abs(mine - other) <= max(tolerance * other, ticks),
+                     "agrees": abs(mine - other) <= max(tolerance * other, ticks, (spread or {}).get(name, 0))})
     rows.sort(key=lambda row: abs(row["ratio"] - 1), reverse=True)
-    return {"rows": rows, "outside": [row for row in rows if not row["agrees"]],
+    return {"rows": rows, "beyond": [row for row in rows if not row["within"]],
+            "outside": [row for row in rows if not row["agrees"]],
             "median_ratio": statistics.median(row["ratio"] for row in rows) if rows else float("nan"),
             "total_ratio": total_ours / total_theirs if total_theirs else float("nan")}
 
 
-EXACT_SAMPLES = 4096  # medians are exact up to here and within 1.6 % beyond
+EXACT_SAMPLES = 1024  # medians are exact up to here and within 1.6 % beyond
 
 
 def _check_row(row, values, count_column):
