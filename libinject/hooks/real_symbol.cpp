@@ -24,6 +24,7 @@ std::atomic<std::uint32_t> unload_epoch{0};
 std::atomic<std::uint64_t> unloads_seen{0};
 std::atomic<std::uint32_t> bindings_used{1};  // binding 0 is the empty one
 std::array<std::atomic<bool>, kFunctionEnd> reported_missing;
+constinit thread_local std::uint8_t searches = 0;
 
 // The library whose business a group's names are: libcudnn.so.9 next to libcudnn_ops.so.9, which has the same
 // names, libcudart-9335f6a2.so.12 as repaired wheels call theirs.
@@ -294,10 +295,12 @@ void* resolve(FunctionId function, const void* caller) noexcept {
   for (std::uint32_t i = binding_table.first[function].load(std::memory_order_acquire); i != 0;
        i = binding_table.bindings[i].next) {
     const Binding& binding = binding_table.bindings[i];
-    if (binding.covers(caller) && binding.epoch.load(std::memory_order_acquire) == epoch) {
+    if (!binding.covers(caller) || binding.epoch.load(std::memory_order_acquire) != epoch) continue;
+    // Seldom, as the store costs more than this search, and modules that call in turn would do it each time.
+    if (binding_table.current[function].load(std::memory_order_relaxed) == 0 || ++searches % 64 == 0) {
       use(function, i, epoch);
-      return binding.real;
     }
+    return binding.real;
   }
   const int saved_errno = errno;
   void* real = walk_and_bind(function, caller, epoch);
