@@ -22,7 +22,7 @@ class KeyIndex {
   explicit KeyIndex(std::uint32_t limit) : limit_(limit), slots_(kFirstSlots, kNone) {}
 
   std::uint32_t find_or_add(const Key& key) {
-    if (last_ < keys_.size() && keys_[last_] == key) return last_;
+    if (last_ < keys_.size() && same(keys_[last_], key)) return last_;
     std::size_t slot = find_slot(key);
     if (slots_[slot] == kNone) {
       if (keys_.size() == limit_) {
@@ -60,10 +60,17 @@ class KeyIndex {
     return h;
   }
 
+  /// Inline, where operator== would call memcmp(): a quarter of the time of a lookup.
+  static bool same(const Key& a, const Key& b) {
+    std::uint32_t different = 0;
+    for (std::size_t i = 0; i < N; ++i) different |= a[i] ^ b[i];
+    return different == 0;
+  }
+
   std::size_t find_slot(const Key& key) const {
     const std::size_t mask = slots_.size() - 1;
     std::size_t slot = hash(key) & mask;
-    while (slots_[slot] != kNone && keys_[slots_[slot]] != key) slot = (slot + 1) & mask;
+    while (slots_[slot] != kNone && !same(keys_[slots_[slot]], key)) slot = (slot + 1) & mask;
     return slot;
   }
 

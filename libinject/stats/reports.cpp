@@ -208,7 +208,8 @@ std::vector<LibraryRow> Statistics::library_calls() const {
     } else {
       const CallChain path = key_chain(t.library_keys.key(i));
       row.path = path_name(path);
-      row.depth = chain_depth(path) - 1;
+      const unsigned calls = chain_depth(path);
+      row.depth = calls == 0 ? 0 : calls - 1;
       row.group = function_group(chain_at(path, row.depth));
       row.inclusive = inclusive[i];
     }

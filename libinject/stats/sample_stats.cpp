@@ -99,8 +99,7 @@ void LogHistogram::add(std::uint64_t value, std::uint32_t times) {
 
 void LogHistogram::merge(const LogHistogram& other) {
   if (&other == this) {
-    const LogHistogram copy = other;
-    merge(copy);
+    merge(LogHistogram(other));
     return;
   }
   while (coarseness_ < other.coarseness_) coarsen();

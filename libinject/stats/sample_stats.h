@@ -14,7 +14,7 @@ __extension__ typedef unsigned __int128 Uint128;
 
 /// Bytes that the single values behind exact medians may take, shared by all rows of a run.
 struct SampleBudget {
-  std::size_t limit = std::size_t{32} << 20;
+  std::size_t limit = std::size_t{16} << 20;
   std::size_t used = 0;
 };
 
@@ -57,7 +57,7 @@ class LogHistogram {
 /// and by LogHistogram beyond. May throw std::bad_alloc.
 class SampleStats {
  public:
-  static constexpr std::size_t kExactSamples = 4096;
+  static constexpr std::size_t kExactSamples = 1024;
 
   explicit SampleStats(SampleBudget* budget = nullptr) noexcept : budget_(budget) {}
   SampleStats(const SampleStats& other);

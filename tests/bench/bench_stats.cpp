@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+//
+// What one event costs the drain thread, and what a run's tables cost at its end.
+#include <benchmark/benchmark.h>
+#include <malloc.h>
+
+#include <random>
+#include <string>
+#include <vector>
+
+#include "libinject/output/demangle.h"
+#include "libinject/output/summary.h"
+#include "libinject/output/table_files.h"
+#include "libinject/stats/statistics.h"
+
+using namespace inject;
+
+namespace {
+
+/// A training step as the drain thread sees it: 200 kernel names, 600 launch shapes, ranges nested three
+/// deep, half of the kernels inside library calls, two threads.
+struct Workload {
+  NameTable names{1u << 16, std::size_t{16} << 20};
+  RangeTree tree{1u << 16};
+  std::vector<KernelEvent> kernels;
+
+  Workload() {
+    std::mt19937 random(1);
+    const auto below = [&random](std::uint32_t limit) {
+      return static_cast<std::uint32_t>(random() % limit);
+    };
+    std::vector<std::uint32_t> leaves;
+    const std::uint32_t step = tree.child(0, names.intern("step"), 0, RangeStyle::kPushPop);
+    for (const char* phase : {"forward", "backward", "optimizer"}) {
+      const std::uint32_t node = tree.child(step, names.intern(phase), 0, RangeStyle::kPushPop);
+      for (int layer = 0; layer < 10; ++layer) {
+        leaves.push_back(
+            tree.child(node, names.intern("layer " + std::to_string(layer)), 0, RangeStyle::kPushPop));
+      }
+    }
+    const CallChain gemm =
+        chain_push(chain_push(0, find_function("cublasGemmEx")), find_function("cublasLtMatmul"));
+    // A kernel's time depends on its name and shape; the same launch varies by a few percent.
+    std::lognormal_distribution<double> times(9.0, 1.0);
+    std::vector<double> usual;
+    for (int i = 0; i < 600; ++i) usual.push_back(times(random));
+    std::normal_distribution<double> jitter(1.0, 0.03);
+    Nanoseconds clock = 1'000'000;
+    for (std::uint32_t i = 0; i < 4096; ++i) {
+      KernelEvent event;
+      const std::uint32_t name = below(200);
+      event.name =
+          names.intern("void at::native::vectorized_elementwise_kernel<4, functor" + std::to_string(name) +
+                       "<float>, std::array<char*, 3ul> >(int, functor, std::array<char*, 3ul>)");
+      const std::uint32_t shape = name * 3 + below(3);
+      event.grid = {static_cast<int>(1 + shape), 1, 1};
+      event.block = {128, 1, 1};
+      event.registers_per_thread = 32;
+      event.start = clock;
+      event.end = clock + static_cast<Nanoseconds>(usual[shape] * jitter(random));
+      clock = event.end + 500;
+      event.launch.known = true;
+      event.launch.window = 1;
+      event.launch.thread = i / 1024 % 2;
+      event.launch.range = leaves[i / 137 % leaves.size()];
+      event.launch.chain = name % 2 == 0 ? gemm : 0;
+      event.launch.function = find_function("cudaLaunchKernel");
+      event.launch.host_begin = clock - 100'000;
+      kernels.push_back(event);
+    }
+  }
+
+  void fill(Statistics& statistics, std::size_t count) const {
+    for (std::size_t i = 0; i < count; ++i) statistics.add(kernels[i % kernels.size()]);
+  }
+};
+
+const Workload& workload() {
+  static const Workload instance;
+  return instance;
+}
+
+void BM_AddKernel(benchmark::State& state) {
+  const Workload& work = workload();
+  Statistics statistics(work.names, work.tree);
+  std::size_t i = 0;
+  for (auto _ : state) statistics.add(work.kernels[i++ % work.kernels.size()]);
+}
+BENCHMARK(BM_AddKernel);
+
+void BM_AddKernelOutsideRanges(benchmark::State& state) {
+  const Workload& work = workload();
+  std::vector<KernelEvent> kernels = work.kernels;
+  for (KernelEvent& event : kernels) event.launch.range = 0;
+  Statistics statistics(work.names, work.tree);
+  std::size_t i = 0;
+  for (auto _ : state) statistics.add(kernels[i++ % kernels.size()]);
+}
+BENCHMARK(BM_AddKernelOutsideRanges);
+
+void BM_AddCall(benchmark::State& state) {
+  const Workload& work = workload();
+  Statistics statistics(work.names, work.tree);
+  CallEvent event;
+  event.function = find_function("cudaLaunchKernel");
+  event.window = 1;
+  event.end = 3000;
+  for (auto _ : state) {
+    event.begin = (event.begin + 7) % 3000;
+    statistics.add(event);
+  }
+}
+BENCHMARK(BM_AddCall);
+
+void BM_AddLibraryCall(benchmark::State& state) {
+  const Workload& work = workload();
+  Statistics statistics(work.names, work.tree);
+  CallEvent event;
+  event.function = find_function("cublasLtMatmul");
+  event.chain = chain_push(0, find_function("cublasGemmEx"));
+  event.window = 1;
+  event.end = 3000;
+  for (auto _ : state) statistics.add(event);
+}
+BENCHMARK(BM_AddLibraryCall);
+
+void BM_AddRange(benchmark::State& state) {
+  const Workload& work = workload();
+  Statistics statistics(work.names, work.tree);
+  RangeEvent event;
+  event.node = work.kernels[0].launch.range;
+  event.window = 1;
+  for (auto _ : state) {
+    event.begin += 100;
+    event.end = event.begin + 90;
+    statistics.add(event);
+  }
+}
+BENCHMARK(BM_AddRange);
+
+/// 1,000,000 kernels of 200 names: what is left to do at the end.
+void BM_AllTables(benchmark::State& state) {
+  const Workload& work = workload();
+  Statistics statistics(work.names, work.tree);
+  const std::size_t before = ::mallinfo2().uordblks + ::mallinfo2().hblkhd;
+  work.fill(statistics, 1'000'000);
+  const std::size_t after = ::mallinfo2().uordblks + ::mallinfo2().hblkhd;
+  state.counters["heap_MB"] = static_cast<double>(after - before) / 1e6;
+  std::size_t bytes = 0;
+  for (auto _ : state) {
+    bytes = 0;
+    for (const TableFile& table : table_files()) bytes += table_text(table, statistics, RunInfo{}).size();
+    bytes += summary_text(statistics, RunInfo{}, "/out").size();
+  }
+  state.counters["text_MB"] = static_cast<double>(bytes) / 1e6;
+}
+BENCHMARK(BM_AllTables)->Unit(benchmark::kMillisecond);
+
+/// Tables at their bounds: as many keys as there is room for, with as many values as the medians' budget has.
+void BM_FullTables(benchmark::State& state) {
+  NameTable names{1u << 16, std::size_t{16} << 20};
+  const RangeTree tree{1u << 10};
+  const std::size_t before = ::mallinfo2().uordblks + ::mallinfo2().hblkhd;
+  Statistics statistics(names, tree);
+  std::mt19937 random(2);
+  std::vector<KernelEvent> kernels;
+  for (int i = 0; i < 12'000; ++i) {
+    KernelEvent event;
+    event.name = names.intern("kernel number " + std::to_string(i));
+    event.grid = {i, 1, 1};
+    event.launch.known = true;
+    kernels.push_back(event);
+  }
+  for (int round = 0; round < 200; ++round) {
+    for (KernelEvent& event : kernels) {
+      event.end = event.start + (std::uint64_t{1} << random() % 40) + random() % 1024;
+      statistics.add(event);
+    }
+  }
+  const std::size_t after = ::mallinfo2().uordblks + ::mallinfo2().hblkhd;
+  state.counters["heap_MB"] = static_cast<double>(after - before) / 1e6;
+  for (auto _ : state) {
+    std::size_t bytes = 0;
+    for (const TableFile& table : table_files()) bytes += table_text(table, statistics, RunInfo{}).size();
+    benchmark::DoNotOptimize(bytes);
+  }
+}
+BENCHMARK(BM_FullTables)->Unit(benchmark::kMillisecond)->Iterations(1);
+
+void BM_Demangle(benchmark::State& state) {
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(
+        demangle("_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_15CUDAFunctor_"
+                 "addIfEESt5arrayIPcLm3EEEEviT0_T1_"));
+  }
+}
+BENCHMARK(BM_Demangle);
+
+}  // namespace
+
+BENCHMARK_MAIN();
