@@ -21,11 +21,13 @@ constexpr std::size_t kMostLaunches = 1u << 18;
 constexpr std::size_t kMostPending = 1u << 16;
 }  // namespace
 
-Drain::Drain(Core& core, ActivityBuffers& buffers, WindowLog& windows, Statistics& statistics)
+Drain::Drain(Core& core, ActivityBuffers& buffers, WindowLog& windows, Statistics& statistics,
+             std::function<void()> note_windows)
     : core_(core),
       buffers_(buffers),
       windows_(windows),
       statistics_(statistics),
+      note_windows_(std::move(note_windows)),
       launches_(kMostLaunches),
       ranges_(
           core.ranges, [&windows](std::uint32_t number) { return windows.span(number); },
@@ -41,6 +43,7 @@ void Drain::pass(const CuptiApi* cupti) {
     } else if (slot.kind() == RecordKind::kRange) {
       RangeRecord record;
       std::memcpy(&record, slot.bytes, sizeof record);
+      know_window(record.window);
       ranges_.edge(thread, record);
     }
   });
@@ -53,7 +56,14 @@ void Drain::pass(const CuptiApi* cupti) {
   note_drops();
 }
 
+void Drain::know_window(std::uint32_t window) {
+  if (window <= known_windows_) return;
+  note_windows_();
+  known_windows_ = windows_.opened();
+}
+
 void Drain::on_call(std::uint32_t thread, const CallRecord& record) {
+  know_window(record.window);
   if (record.correlation != 0) {
     Attribution launch;
     launch.function = record.function;
@@ -101,6 +111,7 @@ void Drain::on_buffer(const CuptiApi& cupti, std::uint8_t* buffer, std::size_t v
       case ActivityKind::kKernel: {
         KernelActivity kernel = decode_kernel(*record);
         kernel.event.name = kernel_name(kernel.name);
+        saw_graphs_ = saw_graphs_ || kernel.event.graph != 0;
         on_activity(kernel.event, generation);
         break;
       }
@@ -149,7 +160,7 @@ void Drain::deliver_by_time(Event& event) {
   if (!times_valid(event.start, event.end)) {
     Losses losses;
     losses.invalid_times = 1;
-    windows_.add_losses(windows_.latest(), losses);
+    windows_.add_losses(windows_.opened(), losses);
     return;
   }
   event.launch = Attribution{};
@@ -180,12 +191,13 @@ void Drain::note_drops() {
   Losses losses;
   losses.host_records = host - seen_host_drops_;
   losses.activity_records = activity - seen_activity_drops_;
-  windows_.add_losses(windows_.latest(), losses);
+  windows_.add_losses(windows_.opened(), losses);
   seen_host_drops_ = host;
   seen_activity_drops_ = activity;
 }
 
 void Drain::settle() {
+  saw_graphs_ = false;
   retry_pending();
   for (Pending& pending : pending_) {
     std::visit([this](auto& event) { deliver_by_time(event); }, pending.event);
@@ -194,7 +206,7 @@ void Drain::settle() {
   if (const std::size_t missing = launches_.give_up_waiting(); missing != 0) {
     Losses losses;
     losses.missing_records = missing;
-    windows_.add_losses(windows_.latest(), losses);
+    windows_.add_losses(windows_.opened(), losses);
   }
   for (const std::uint32_t window : windows_.closing()) ranges_.close_window(window);
 }

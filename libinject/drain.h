@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <variant>
 #include <vector>
 
@@ -22,7 +23,10 @@ namespace inject {
 /// it was launched; where the launch's record was dropped, to the window that its start lies in.
 class Drain {
  public:
-  Drain(Core& core, ActivityBuffers& buffers, WindowLog& windows, Statistics& statistics);
+  /// `note_windows` enters windows into the log that have opened by themselves (`launch:`); called when a
+  /// record names a window that the log does not know yet.
+  Drain(Core& core, ActivityBuffers& buffers, WindowLog& windows, Statistics& statistics,
+        std::function<void()> note_windows);
 
   void trace_to(TraceWriter* trace) { trace_ = trace; }
 
@@ -37,6 +41,8 @@ class Drain {
   std::size_t waiting() const { return launches_.waiting(); }
   /// Device records that no launch record was found for, over the run.
   std::uint64_t unattributed() const { return unattributed_; }
+  /// Kernels of graph launches were among what came since the last settle().
+  bool saw_graphs() const { return saw_graphs_; }
   Nanoseconds last_in_window_end() const { return last_in_window_end_; }
 
  private:
@@ -45,6 +51,7 @@ class Drain {
     std::variant<KernelEvent, TransferEvent> event;
   };
 
+  void know_window(std::uint32_t window);
   void on_call(std::uint32_t thread, const CallRecord& record);
   void on_buffer(const CuptiApi& cupti, std::uint8_t* buffer, std::size_t valid, std::uint16_t generation);
   template <typename Event>
@@ -61,6 +68,8 @@ class Drain {
   ActivityBuffers& buffers_;
   WindowLog& windows_;
   Statistics& statistics_;
+  std::function<void()> note_windows_;
+  std::uint32_t known_windows_ = 0;
   TraceWriter* trace_ = nullptr;
   LaunchTable launches_;
   RangeTracker ranges_;
@@ -70,6 +79,7 @@ class Drain {
   std::uint64_t seen_host_drops_ = 0;
   std::uint64_t seen_activity_drops_ = 0;
   Nanoseconds last_in_window_end_ = 0;
+  bool saw_graphs_ = false;
 };
 
 }  // namespace inject

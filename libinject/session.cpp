@@ -43,6 +43,10 @@ constexpr Nanoseconds kExitDeadline = 5 * kSecond;
 constexpr Nanoseconds kStayAttached = kSecond;
 constexpr Nanoseconds kWriteInterval = kSecond;
 constexpr Nanoseconds kNever = ~Nanoseconds{0};
+// Longest time that a program's thread waits for CUPTI to be attached. With launches that pass our hooks it
+// takes some 10 ms; with 16 threads that launch past every hook CUPTI's own lock starved for 2.6 … 61 s
+// (H200, CUDA 13.0).
+constexpr Nanoseconds kLongestOpening = kSecond;
 // Longest wait for our lock inside a CUPTI callback.
 constexpr Nanoseconds kCallbackWait = 50 * kMillisecond;
 // `launch:`: activity is switched on this many launches ahead of the window's first one.
@@ -115,7 +119,7 @@ Session::Session(Core& core)
                 return device < devices_.size() ? devices_[device].name : std::string();
               },
               getpid(), base_}),
-      drain_(core, buffers_, windows_, statistics_),
+      drain_(core, buffers_, windows_, statistics_, [this] { note_launch_windows(); }),
       schedule_(scheduled(options_.window)) {}
 
 Session* Session::get() noexcept {
@@ -175,7 +179,7 @@ void Session::on_fork_child() noexcept {
 }
 
 bool Session::arm() noexcept {
-  const std::unique_lock lock(mutex_);
+  std::unique_lock lock(mutex_);
   const WindowKind kind = options_.window.kind;
   if (kind == WindowKind::kAuto || kind == WindowKind::kApi) {
     // Where the program's own modules import cudaProfilerStart, our hook sees it. Elsewhere (Numba, JAX, a
@@ -186,10 +190,18 @@ bool Session::arm() noexcept {
   }
   switch (kind) {
     case WindowKind::kAlways:
-      return open_window("always", false);
+      return open_window(lock, "always", AttachOn::kCalling);
     case WindowKind::kLaunch:
       launch_armed_ = raise_tracer(TracerLevel::kLaunches, false);
-      if (launch_armed_) step_launch_trigger();
+      if (!launch_armed_) return false;
+      launch_trigger.start = options_.window.start;
+      launch_trigger.length = options_.window.count;
+      launch_trigger.every = options_.window.every;
+      launch_trigger.most_windows = options_.window.max_windows != 0 ? options_.window.max_windows
+                                    : options_.window.every != 0     ? std::uint64_t{1} << 31
+                                                                     : 1;
+      launch_trigger.counting.store(true, std::memory_order_release);
+      step_launch_trigger();
       return ensure_worker();
     case WindowKind::kAuto:
     case WindowKind::kTime:
@@ -244,18 +256,57 @@ void Session::detach_tracer(bool may_gate) noexcept {
   overhead_.close += now() - begin;
 }
 
-bool Session::open_window(const std::string& reason, bool may_gate) noexcept {
-  if (open_ != 0 || finishing_ || !may_open_another()) return false;
-  const Nanoseconds asked = now();
-  stay_attached_ = last_stop_ != 0 && asked - last_stop_ < kStayAttached;
+bool Session::open_window(std::unique_lock<std::mutex>& lock, const std::string& reason,
+                          AttachOn thread) noexcept {
+  if (open_ != 0 || wanted_ || finishing_ || !may_open_another()) return false;
+  stay_attached_ = last_stop_ != 0 && now() - last_stop_ < kStayAttached;
   if (!ensure_worker()) return false;
-  raise_tracer(TracerLevel::kActivity, may_gate);
-  tracer_.resume_activity();
   try {
-    open_ = windows_.open(reason, now());
+    if (tracer_.level() < TracerLevel::kActivity && thread == AttachOn::kOurs) {
+      wanted_reason_ = reason;
+      wanted_ = true;
+      wake_.notify_one();
+      changed_.wait_for(lock, std::chrono::nanoseconds(kLongestOpening), [this] { return !wanted_; });
+      if (wanted_) {
+        Log::warn("CUPTI is not attached after " + in_ms(kLongestOpening) +
+                  ": it waits for running kernels, or for threads that launch past every hook; the program "
+                  "goes on, the "
+                  "window opens as soon as it is");
+      }
+      return open_ != 0 || wanted_;
+    }
+    raise_tracer(TracerLevel::kActivity, thread == AttachOn::kOurs);
+    return begin_window(reason);
   } catch (...) {
-    return false;
+    wanted_ = false;
+    return false;  // no memory
   }
+}
+
+// What another thread asked for, with mutex_ released while CUPTI is being attached: who asked waits for a
+// bounded time.
+void Session::attach_wanted(std::unique_lock<std::mutex>& lock) {
+  attaching_ = true;
+  lock.unlock();
+  raise_tracer(TracerLevel::kActivity, true);
+  lock.lock();
+  attaching_ = false;
+  if (wanted_ && !finishing_) {
+    wanted_ = false;
+    begin_window(wanted_reason_);
+  } else {
+    // Stopped before it had begun: nobody needs CUPTI now.
+    wanted_ = false;
+    last_stop_ = now();
+    collect_since_ = 0;
+    closing_ = true;
+  }
+  changed_.notify_all();
+}
+
+bool Session::begin_window(const std::string& reason) {
+  tracer_.resume_activity();
+  open_ = windows_.open(reason, now());
   ++opened_total_;
   // The window first, the hooks' switch after it: a hook that finds the switch on finds the window, too.
   current_window.store(open_, std::memory_order_release);
@@ -265,6 +316,7 @@ bool Session::open_window(const std::string& reason, bool may_gate) noexcept {
 }
 
 void Session::close_window() noexcept {
+  wanted_ = false;
   if (open_ == 0) return;
   control_word.fetch_and(~static_cast<std::uint32_t>(kControlRecord), std::memory_order_release);
   current_window.store(0, std::memory_order_release);
@@ -290,7 +342,7 @@ std::unique_lock<std::mutex> Session::lock_in(bool in_callback) noexcept {
 }
 
 void Session::profiler_start(bool in_callback) noexcept {
-  const std::unique_lock lock = lock_in(in_callback);
+  std::unique_lock lock = lock_in(in_callback);
   if (!lock.owns_lock()) {
     Log::warn("a cudaProfilerStart came while CUPTI was being detached and opened no window");
     return;
@@ -300,7 +352,7 @@ void Session::profiler_start(bool in_callback) noexcept {
   // The program has a trigger of its own; `auto` follows it from here on.
   if (!api_called_ && open_ != 0) close_window();
   api_called_ = true;
-  open_window("api", !in_callback);
+  open_window(lock, "api", in_callback ? AttachOn::kCalling : AttachOn::kOurs);
 }
 
 void Session::profiler_stop(bool in_callback) noexcept {
@@ -309,10 +361,10 @@ void Session::profiler_stop(bool in_callback) noexcept {
 }
 
 bool Session::user_start() noexcept {
-  const std::unique_lock lock(mutex_);
-  if (open_ != 0) return false;
+  std::unique_lock lock(mutex_);
+  if (open_ != 0 || launch_armed_) return false;  // `launch:` windows open by themselves
   api_called_ = true;
-  return open_window("inject_start", true);
+  return open_window(lock, "inject_start", AttachOn::kOurs);
 }
 
 bool Session::user_stop() noexcept {
@@ -330,8 +382,8 @@ bool Session::user_flush() noexcept {
 
 void Session::foreign_subscribe() noexcept {
   std::unique_lock lock(mutex_);
-  if (tracer_.level() == TracerLevel::kDetached) return;
-  if (open_ != 0 || launch_armed_) {
+  if (!attaching_ && tracer_.level() == TracerLevel::kDetached) return;
+  if (open_ != 0 || launch_armed_ || attaching_) {
     Log::warn(
         "CUPTI is held by libinject's open window: the subscriber that the program attaches now will be "
         "refused");
@@ -395,6 +447,7 @@ void* Session::worker_entry(void* session) noexcept {
 
 Nanoseconds Session::next_wake() const {
   const Nanoseconds time = now();
+  if (wanted_) return time;
   if (closing_ && !(stay_attached_ && open_ == 0)) return time + kCollectInterval;
   if (open_ != 0 || tracer_.level() == TracerLevel::kActivity || launch_armed_) return time + kDrainInterval;
   Nanoseconds wake = kNever;
@@ -426,7 +479,7 @@ void Session::work() {
   worker_running_ = false;
 }
 
-void Session::step_schedule() {
+void Session::step_schedule(std::unique_lock<std::mutex>& lock) {
   const WindowKind kind = options_.window.kind;
   if (kind != WindowKind::kTime && !(kind == WindowKind::kAuto && !api_called_)) return;
   const Nanoseconds position = now() - base_;
@@ -438,47 +491,72 @@ void Session::step_schedule() {
   if (gave_way_ || finishing_) return;
   const auto window = schedule_.next(position);
   if (!window || position < window->begin) return;
-  if (open_window(to_string(scheduled(options_.window)), true)) schedule_.advance();
+  wanted_reason_ = to_string(scheduled(options_.window));
+  wanted_ = true;
+  stay_attached_ = last_stop_ != 0 && now() - last_stop_ < kStayAttached;
+  attach_wanted(lock);
+  if (open_ != 0) schedule_.advance();
 }
 
+// Enters the windows that the launch callback has opened and closed by itself.
+void Session::note_launch_windows() {
+  if (!launch_trigger.counting.load(std::memory_order_acquire)) return;
+  const auto edges_of = [](std::uint32_t window) -> LaunchTrigger::Edges& {
+    return launch_trigger.edges[window % LaunchTrigger::kEdges];
+  };
+  const auto close = [&](std::uint32_t window) {
+    const Nanoseconds closed = edges_of(window).closed.load(std::memory_order_acquire);
+    if (closed != 0) windows_.end(window, closed);
+    return closed;
+  };
+  std::uint32_t window = windows_.opened();
+  if (window != 0) close(window);
+  for (;;) {
+    const Nanoseconds opened = edges_of(window + 1).opened.load(std::memory_order_acquire);
+    // 0, or the time of an older window with the same place.
+    if (opened == 0 || (window != 0 && opened <= windows_.span(window).begin)) break;
+    if (windows_.span(window).end == 0 && window != 0) windows_.end(window, opened);
+    windows_.open(to_string(options_.window), opened);
+    close(++window);
+  }
+}
+
+void Session::end_launch_windows() {
+  note_launch_windows();
+  launch_trigger.counting.store(false, std::memory_order_release);
+  control_word.fetch_and(~static_cast<std::uint32_t>(kControlRecord), std::memory_order_release);
+  current_window.store(0, std::memory_order_release);
+  if (windows_.opened() != 0) windows_.end(windows_.opened(), now());
+  launch_armed_ = false;
+  last_stop_ = now();
+  collect_since_ = 0;
+  closing_ = true;
+}
+
+// Activity is on around the windows; the callbacks, which count, all the time until the last one is over.
 void Session::step_launch_trigger() {
-  LaunchTrigger& trigger = launch_trigger;
-  if (open_ == 0) {
-    const std::uint64_t count = trigger.count.load(std::memory_order_acquire);
-    const auto window = may_open_another() && !finishing_ ? schedule_.next(count) : std::nullopt;
-    if (!window) {
-      launch_armed_ = false;
-      trigger.counting.store(false, std::memory_order_release);
-      if (tracer_.level() != TracerLevel::kDetached && !closing_) closing_ = true;
-      return;
-    }
-    trigger.counting.store(true, std::memory_order_release);
-    if (count + kLaunchLead < window->begin) return;
-    if (!raise_tracer(TracerLevel::kActivity, worker_running_)) {
-      launch_armed_ = false;
-      return;
-    }
-    tracer_.resume_activity();
-    open_ = windows_.open(to_string(options_.window), now(), true);
-    ++opened_total_;
-    schedule_.advance();
-    trigger.opened_at.store(0, std::memory_order_relaxed);
-    trigger.closed_at.store(0, std::memory_order_relaxed);
-    trigger.begin.store(window->begin, std::memory_order_relaxed);
-    trigger.end.store(window->end, std::memory_order_relaxed);
-    trigger.window.store(open_, std::memory_order_release);
+  note_launch_windows();
+  const std::uint64_t count = launch_trigger.count.load(std::memory_order_acquire);
+  Schedule ahead = schedule_;
+  const auto window = ahead.next(count);
+  const bool over =
+      !window ||
+      (options_.window.max_windows != 0 &&
+       count >= launch_trigger.start + (launch_trigger.most_windows - 1) * launch_trigger.every +
+                    launch_trigger.length) ||
+      (launch_trigger.every == 0 && count > launch_trigger.start + launch_trigger.length);
+  if (over) {
+    end_launch_windows();
     return;
   }
-  if (const Nanoseconds opened = trigger.opened_at.load(std::memory_order_acquire); opened != 0) {
-    if (windows_.span(open_).begin != opened) windows_.begin(open_, opened);
-  }
-  if (const Nanoseconds closed = trigger.closed_at.load(std::memory_order_acquire); closed != 0) {
-    trigger.window.store(0, std::memory_order_release);
-    windows_.end(open_, closed);
-    last_stop_ = closed;
-    open_ = 0;
-    closing_ = true;
+  if (count + kLaunchLead >= window->begin) {
+    if (tracer_.level() < TracerLevel::kActivity) raise_tracer(TracerLevel::kActivity, worker_running_);
+    tracer_.resume_activity();
+    closing_ = false;
+  } else if (tracer_.activity_on() && !closing_) {
+    last_stop_ = now();
     collect_since_ = 0;
+    closing_ = true;
   }
 }
 
@@ -492,21 +570,26 @@ void Session::pass(bool final) {
 
 void Session::step(std::unique_lock<std::mutex>& lock) {
   if (launch_armed_) step_launch_trigger();
-  step_schedule();
+  if (wanted_) attach_wanted(lock);
+  step_schedule(lock);
   if (finishing_ && open_ != 0) close_window();
   // Before the first records are taken, also where the window has ended already: they go into files in there.
-  const bool first_window =
-      (open_ != 0 || closing_) && windows_.opened() != 0 && folder_.empty() && !folder_failed_;
-  const bool still_open = open_ != 0;
+  const bool first_window = windows_.opened() != 0 && folder_.empty() && !folder_failed_;
+  const std::uint32_t current = current_window.load(std::memory_order_acquire);
   lock.unlock();
   if (first_window) {
     const std::lock_guard data(data_mutex_);
-    if (ensure_folder() && still_open) write_files("open");
+    if (ensure_folder() && current != 0) write_files("open");
   }
   pass(false);
   lock.lock();
 
   const Nanoseconds time = now();
+  if (current > said_open_ && time - last_said_ >= kSecond && windows_.opened() >= current) {
+    last_said_ = time;
+    said_open_ = current;
+    Log::info("window " + std::to_string(current) + " is open (" + windows_.reason(current) + ")");
+  }
   if (closing_ && open_ == 0) {
     if (!stay_attached_ || finishing_ || time - last_stop_ >= kStayAttached) {
       collect(lock);
@@ -515,7 +598,7 @@ void Session::step(std::unique_lock<std::mutex>& lock) {
     }
   }
   if (dirty_ && !finishing_ && now() - last_write_ >= kWriteInterval) {
-    const bool active = closing_ || open_ != 0;
+    const bool active = closing_ || current != 0;
     lock.unlock();
     {
       if (active) tracer_.flush(false);
@@ -556,8 +639,10 @@ void Session::collect(std::unique_lock<std::mutex>& lock) {
              in_ms(flush_end - flush_begin) + ", " + std::to_string(buffers_.outstanding()) +
              " buffers and " + std::to_string(drain_.waiting()) + " launches outstanding");
   if (open_ != 0) return;  // reopened meanwhile: what is still to come comes with the next collection
-  const bool complete =
-      tracer_.level() < TracerLevel::kActivity || buffers_.outstanding() == 0 || drain_.waiting() == 0;
+  // Every buffer back: nothing is on its way. Where kernels launched after the window's end keep a buffer, a
+  // record for every launch will do, but for graphs: one launch, many records.
+  const bool complete = tracer_.level() < TracerLevel::kActivity || buffers_.outstanding() == 0 ||
+                        (drain_.waiting() == 0 && !drain_.saw_graphs());
   const Nanoseconds deadline = finishing_ ? kExitCollectDeadline : kCollectDeadline;
   if (!complete && now() - collect_since_ < deadline && !Tracer::failed()) return;
   if (!complete) {
@@ -568,17 +653,18 @@ void Session::collect(std::unique_lock<std::mutex>& lock) {
     if (open_ != 0) return;
   }
   Nanoseconds detached = 0;
-  if (!finishing_) {
+  if (!finishing_ && !launch_armed_) {
     detach_tracer(true);
     detached = now();
     if (watch_profiler_calls_ && !gave_way_) raise_tracer(TracerLevel::kProfilerCalls, false);
-    if (launch_armed_) raise_tracer(TracerLevel::kLaunches, false);
   }
   lock.unlock();
   pass(true);
   lock.lock();
   if (tracer_.level() < TracerLevel::kActivity) buffers_.reclaim_outstanding();
   windows_.settle(detached, drain_.last_in_window_end());
+  const bool say = said_open_ > said_closed_ && open_ == 0 && !finishing_;
+  if (say) said_closed_ = said_open_;
   ++settled_;
   closing_ = open_ != 0;
   dirty_ = true;
@@ -590,6 +676,10 @@ void Session::collect(std::unique_lock<std::mutex>& lock) {
   {
     const std::lock_guard data(data_mutex_);
     if (ensure_folder()) write_files("closed");
+  }
+  if (say) {
+    Log::info("window " + std::to_string(said_closed_) + " is closed; " +
+              (folder_.empty() ? "no files are written" : "the files are in " + folder_));
   }
   lock.lock();
   changed_.notify_all();
@@ -604,6 +694,7 @@ void Session::finish() noexcept {
     if (finishing_) return;
     finishing_ = true;
     close_window();
+    if (launch_armed_) end_launch_windows();
     if (windows_.opened() == 0) {
       Log::warn("the program ended before a window opened (INJECT_WINDOW=" + to_string(options_.window) +
                 "); INJECT_WINDOW=always profiles all of it");

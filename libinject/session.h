@@ -70,7 +70,11 @@ class Session {
   std::unique_lock<std::mutex> lock_in(bool in_callback) noexcept;
 
   // Windows. All with mutex_ held.
-  bool open_window(const std::string& reason, bool may_gate) noexcept;
+  /// Where CUPTI is attached: on the calling thread (inside cuInit or a callback), or on ours while the
+  /// calling one waits, a second at most.
+  enum class AttachOn : std::uint8_t { kCalling, kOurs };
+  bool open_window(std::unique_lock<std::mutex>& lock, const std::string& reason, AttachOn thread) noexcept;
+  bool begin_window(const std::string& reason);
   void close_window() noexcept;
   bool raise_tracer(TracerLevel level, bool may_gate) noexcept;
   void detach_tracer(bool may_gate) noexcept;
@@ -81,8 +85,11 @@ class Session {
   static void* worker_entry(void* session) noexcept;
   void work();
   void step(std::unique_lock<std::mutex>& lock);
-  void step_schedule();
+  void step_schedule(std::unique_lock<std::mutex>& lock);
+  void attach_wanted(std::unique_lock<std::mutex>& lock);
   void step_launch_trigger();
+  void note_launch_windows();
+  void end_launch_windows();
   void collect(std::unique_lock<std::mutex>& lock);
   void pass(bool final);
   Nanoseconds next_wake() const;
@@ -124,14 +131,18 @@ class Session {
   bool watch_profiler_calls_ = false;  // no hook sees the profiler API: CUPTI has to
   bool gave_way_ = false;              // the program subscribed to CUPTI itself
   bool launch_armed_ = false;
+  bool wanted_ = false;     // a thread waits for a window
+  bool attaching_ = false;  // our own thread attaches CUPTI, with mutex_ released
+  std::string wanted_reason_;
   std::uint32_t open_ = 0;  // window that is open now
   std::uint32_t opened_total_ = 0;
   Nanoseconds last_stop_ = 0;
   Nanoseconds collect_since_ = 0;
   std::uint64_t settled_ = 0;  // counts settlements, for user_flush
   std::string cupti_problem_;
-  Nanoseconds last_info_ = 0;
-  std::uint32_t unsaid_windows_ = 0;
+  Nanoseconds last_said_ = 0;    // a line about a window
+  std::uint32_t said_open_ = 0;  // the latest window that was said to be open
+  std::uint32_t said_closed_ = 0;
 
   std::mutex data_mutex_;
   std::string folder_;

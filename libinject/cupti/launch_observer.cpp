@@ -28,23 +28,26 @@ std::uint32_t window_of_launch() noexcept {
   if (!trigger.counting.load(std::memory_order_acquire))
     return current_window.load(std::memory_order_acquire);
   const std::uint64_t number = trigger.count.fetch_add(1, std::memory_order_acq_rel);
-  const std::uint32_t window = trigger.window.load(std::memory_order_acquire);
-  const std::uint64_t begin = trigger.begin.load(std::memory_order_acquire);
-  const std::uint64_t end = trigger.end.load(std::memory_order_acquire);
-  if (window == 0 || number < begin || number >= end) {
-    if (window != 0 && number == end) {
-      control_word.fetch_and(~static_cast<std::uint32_t>(kControlRecord), std::memory_order_release);
-      current_window.store(0, std::memory_order_release);
-      trigger.closed_at.store(now(), std::memory_order_release);
-    }
-    return 0;
-  }
-  if (number == begin) {
-    trigger.opened_at.store(now(), std::memory_order_release);
+  if (number < trigger.start) return 0;
+  const std::uint64_t index = trigger.every == 0 ? 0 : (number - trigger.start) / trigger.every;
+  if (index >= trigger.most_windows) return 0;
+  const std::uint64_t offset = number - trigger.start - index * trigger.every;
+  auto window = static_cast<std::uint32_t>(index + 1);
+  LaunchTrigger::Edges& edges = trigger.edges[window % LaunchTrigger::kEdges];
+  if (offset == 0) {
+    edges.closed.store(0, std::memory_order_relaxed);
+    edges.opened.store(now(), std::memory_order_release);
     current_window.store(window, std::memory_order_release);
     control_word.fetch_or(kControlRecord, std::memory_order_release);
+  } else if (offset == trigger.length) {
+    edges.closed.store(now(), std::memory_order_release);
+    // Only if no later window has opened meanwhile on another thread.
+    std::uint32_t open = window;
+    if (current_window.compare_exchange_strong(open, 0, std::memory_order_acq_rel)) {
+      control_word.fetch_and(~static_cast<std::uint32_t>(kControlRecord), std::memory_order_release);
+    }
   }
-  return window;
+  return offset < trigger.length ? window : 0;
 }
 
 CallChain chain_inside(const CallFrame* frame, CallChain around, FunctionId function) noexcept {

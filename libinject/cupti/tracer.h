@@ -48,6 +48,7 @@ class Tracer {
   void detach(bool finalize) noexcept;
 
   TracerLevel level() const noexcept { return level_; }
+  bool activity_on() const noexcept { return activity_on_; }
   const CuptiApi& api() const noexcept { return api_; }
   bool loaded() const noexcept { return loaded_; }
   /// Records that CUPTI itself dropped, over the run.

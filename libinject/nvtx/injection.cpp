@@ -116,9 +116,9 @@ int depth(const RangeTree& tree, std::uint32_t node, std::uint32_t domain) noexc
   return count;
 }
 
-// What the tables call a range: "domain:message", as Nsight Systems writes it.
+// What the tables call a range: "domain:message", as Nsight Systems writes it; ":message" in the default
+// domain.
 std::uint32_t range_name(Core& core, std::uint32_t message, std::uint32_t domain) noexcept {
-  if (domain == 0) return message;
   const std::string_view first = core.names.name(domain);
   const std::string_view second = core.names.name(message);
   char text[2 * kLongestMessage + 1];

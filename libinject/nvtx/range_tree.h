@@ -18,7 +18,7 @@ class RangeTree {
  public:
   struct Node {
     std::uint32_t parent = 0;
-    std::uint32_t name = 0;    ///< NameTable id of "message" or "domain:message"
+    std::uint32_t name = 0;    ///< NameTable id of "domain:message"
     std::uint32_t domain = 0;  ///< NameTable id of the domain's name, 0 for the default domain
     RangeStyle style = RangeStyle::kPushPop;
   };

@@ -30,16 +30,25 @@ extern std::atomic<std::uint32_t> recorded_groups;
 /// Runtime calls that submitted no device work are recorded too (INJECT_API is not `off`).
 extern std::atomic<bool> record_plain_calls;
 
-/// `launch:START+COUNT`, decided launch by launch in the launch callback: exact whatever the number of
-/// threads. Launch n belongs to the window if begin <= n < end.
+/// `launch:START+COUNT/EVERYxN`, decided launch by launch in the launch callback: exact whatever the number
+/// of threads and however short the windows. Launch n lies in window (n - start) / every + 1 if what is left
+/// is below `length`.
 struct LaunchTrigger {
+  /// Windows whose edges are kept until our own thread has read them.
+  static constexpr std::uint64_t kEdges = 256;
+  struct Edges {
+    std::atomic<std::uint64_t> opened{0};  ///< time of the window's first launch
+    std::atomic<std::uint64_t> closed{0};  ///< time of the first launch after its last
+  };
+
   std::atomic<bool> counting{false};
+  // Set before `counting`, constant after it.
+  std::uint64_t start = 0;
+  std::uint64_t length = 0;
+  std::uint64_t every = 0;
+  std::uint64_t most_windows = 0;
   std::atomic<std::uint64_t> count{0};
-  std::atomic<std::uint64_t> begin{0};
-  std::atomic<std::uint64_t> end{0};
-  std::atomic<std::uint32_t> window{0};
-  std::atomic<std::uint64_t> opened_at{0};  ///< time of the window's first launch, 0 before it
-  std::atomic<std::uint64_t> closed_at{0};  ///< time of the first launch after the window's last
+  Edges edges[kEdges];  ///< of window w at [w % kEdges]
 };
 extern LaunchTrigger launch_trigger;
 

@@ -2,7 +2,6 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/window/window_log.h"
 
-#include <iterator>
 #include <utility>
 
 namespace inject {
@@ -16,9 +15,8 @@ WindowInfo* WindowLog::find(std::uint32_t number) {
   return &windows_[number - windows_.front().number];
 }
 
-std::uint32_t WindowLog::open(std::string reason, Nanoseconds begin, bool announced) {
+std::uint32_t WindowLog::open(std::string reason, Nanoseconds begin) {
   const std::lock_guard lock(mutex_);
-  announced_ = announced;
   if (windows_.size() == kMostKept) {
     losses_outside_.add(windows_.front().losses);
     windows_.pop_front();
@@ -29,12 +27,6 @@ std::uint32_t WindowLog::open(std::string reason, Nanoseconds begin, bool announ
   window.start = begin;
   windows_.push_back(std::move(window));
   return opened_;
-}
-
-void WindowLog::begin(std::uint32_t number, Nanoseconds begin) {
-  const std::lock_guard lock(mutex_);
-  if (WindowInfo* window = find(number)) window->start = begin;
-  announced_ = false;
 }
 
 void WindowLog::end(std::uint32_t number, Nanoseconds end) {
@@ -81,11 +73,6 @@ std::uint32_t WindowLog::at(Nanoseconds time) const {
 
 std::uint32_t WindowLog::opened() const {
   const std::lock_guard lock(mutex_);
-  return announced_ ? opened_ - 1 : opened_;
-}
-
-std::uint32_t WindowLog::latest() const {
-  const std::lock_guard lock(mutex_);
   return opened_;
 }
 
@@ -99,9 +86,15 @@ std::vector<std::uint32_t> WindowLog::closing() const {
   return numbers;
 }
 
+std::string WindowLog::reason(std::uint32_t number) const {
+  const std::lock_guard lock(mutex_);
+  const WindowInfo* window = find(number);
+  return window == nullptr ? std::string() : window->reason;
+}
+
 std::vector<WindowInfo> WindowLog::copy() const {
   const std::lock_guard lock(mutex_);
-  return {windows_.begin(), announced_ && !windows_.empty() ? std::prev(windows_.end()) : windows_.end()};
+  return {windows_.begin(), windows_.end()};
 }
 
 std::uint64_t WindowLog::not_listed() const {

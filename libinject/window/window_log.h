@@ -17,13 +17,10 @@ namespace inject {
 /// latest 10,000; older ones are counted.
 class WindowLog {
  public:
-  /// A new window that opens at `begin`; returns its number. `announced`: it will open with a launch yet to
-  /// come, and is not listed before begin() says that it has.
-  std::uint32_t open(std::string reason, Nanoseconds begin, bool announced = false);
+  /// A new window that opens at `begin`; returns its number.
+  std::uint32_t open(std::string reason, Nanoseconds begin);
   /// The window ends at `end`; its records are still being collected.
   void end(std::uint32_t number, Nanoseconds end);
-  /// The announced window opened at `begin`.
-  void begin(std::uint32_t number, Nanoseconds begin);
   /// All windows that have ended are complete; see WindowInfo for the times, 0 where not known.
   void settle(Nanoseconds detached = 0, Nanoseconds last_activity = 0);
   void add_losses(std::uint32_t number, const Losses& losses);
@@ -31,12 +28,11 @@ class WindowLog {
   RangeTracker::Span span(std::uint32_t number) const;
   /// The window whose time holds `time`, 0 if none does.
   std::uint32_t at(Nanoseconds time) const;
-  /// How many windows have opened.
+  /// How many windows have opened: the latest one's number.
   std::uint32_t opened() const;
-  /// Number of the latest window, announced ones included.
-  std::uint32_t latest() const;
   /// Numbers of windows that have ended and are not settled.
   std::vector<std::uint32_t> closing() const;
+  std::string reason(std::uint32_t number) const;
   std::vector<WindowInfo> copy() const;
   std::uint64_t not_listed() const;
   Losses losses_outside() const;
@@ -48,7 +44,6 @@ class WindowLog {
   mutable std::mutex mutex_;
   std::deque<WindowInfo> windows_;
   std::uint32_t opened_ = 0;
-  bool announced_ = false;  // the latest window has not opened yet
   Losses losses_outside_;
 };
 
