@@ -33,8 +33,8 @@ if ((!quick)); then
   for sanitizer in asan tsan; do
     step "unit tests, $sanitizer"
     cmake --preset "$sanitizer"
-    cmake --build "build-$sanitizer" -j "$jobs"
-    ctest --test-dir "build-$sanitizer" --output-on-failure -j "$jobs" || failed=1
+    cmake --build --preset "$sanitizer" -j "$jobs"
+    ctest --preset "$sanitizer" -j "$jobs" || failed=1
   done
 fi
 
