@@ -76,7 +76,7 @@ static_assert(kOffsets[kFunctionEnd] == sizeof(kNames) - 1);
 static_assert(kFunctionEnd < kDriverFunction);
 
 // Names of driver calls by callback id (CUDA 13.0 has 800). Leaked on purpose: records outlive everything.
-std::array<std::atomic<const char*>, 2048> driver_names{};
+constinit std::array<std::atomic<const char*>, 2048> driver_names{};
 
 }  // namespace
 

@@ -15,15 +15,15 @@
 
 namespace inject {
 
-constinit BindingTable binding_table;
+constinit BindingTable binding_table{};
 
 namespace {
 
 // Counts unloads. A binding made in an earlier epoch may name code that is no longer there.
-std::atomic<std::uint32_t> unload_epoch{0};
-std::atomic<std::uint64_t> unloads_seen{0};
-std::atomic<std::uint32_t> bindings_used{1};  // binding 0 is the empty one
-std::array<std::atomic<bool>, kFunctionEnd> reported_missing;
+constinit std::atomic<std::uint32_t> unload_epoch{0};
+constinit std::atomic<std::uint64_t> unloads_seen{0};
+constinit std::atomic<std::uint32_t> bindings_used{1};  // binding 0 is the empty one
+constinit std::array<std::atomic<bool>, kFunctionEnd> reported_missing{};
 constinit thread_local std::uint8_t searches = 0;
 
 // The library whose business a group's names are: libcudnn.so.9 next to libcudnn_ops.so.9, which has the same

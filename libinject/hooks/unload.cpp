@@ -15,7 +15,7 @@ namespace {
 using Close = int (*)(void*);
 
 // The C library is never unloaded.
-std::atomic<Close> real_dlclose{nullptr};
+constinit std::atomic<Close> real_dlclose{nullptr};
 
 }  // namespace
 
