@@ -9,6 +9,7 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstring>
 #include <map>
@@ -43,7 +44,7 @@ struct State {
   std::mutex mutex;
   std::map<const void*, Kernel*> kernels;  // by host stub
   std::map<const void*, Variable> variables;
-  bool initialised = false;
+  std::atomic<bool> initialised{false};
 };
 
 State& state() {
@@ -70,20 +71,15 @@ cudaError_t keep(cudaError_t error) {
 // The first call loads the driver, as the real runtime does, and initialises it.
 cudaError_t initialise() {
   State& shared = state();
-  std::unique_lock lock(shared.mutex);
   if (shared.initialised) return in_forked_child() ? cudaErrorInitializationError : cudaSuccess;
-  shared.initialised = true;
-  lock.unlock();
   Dl_info info{};
   dladdr(reinterpret_cast<void*>(&initialise), &info);
   std::string directory(info.dli_fname);
   directory.resize(directory.rfind('/') + 1);
   dlopen((directory + "libcuda.so.1").c_str(), RTLD_NOW | RTLD_LOCAL);
+  // Threads that come meanwhile wait for each other in there.
   CUresult result = drv::cuInit(0);
-  if (result != CUDA_SUCCESS) {
-    lock.lock();
-    shared.initialised = false;
-  }
+  if (result == CUDA_SUCCESS) shared.initialised = true;
   return from_driver(result);
 }
 

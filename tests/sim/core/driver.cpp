@@ -6,10 +6,13 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <atomic>
+#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
+#include <thread>
 
 #include "tests/sim/core/trace.h"
 
@@ -19,10 +22,18 @@ namespace {
 constexpr const char* kLibrary = "libcuda.so.1";
 constexpr int kDriverVersion = 13000;
 
-bool initialised = false;
-std::mutex& initialising() {
-  static std::mutex& mutex = *new std::mutex;
-  return mutex;
+std::atomic<bool> initialised{false};
+// The thread that is inside cuInit: others wait for it, and its own calls pass, as the injected library makes
+// some.
+struct Initialising {
+  std::mutex mutex;
+  std::condition_variable over;
+  bool under_way = false;
+  std::thread::id thread;
+};
+Initialising& initialising() {
+  static Initialising& instance = *new Initialising;
+  return instance;
 }
 
 void load_injection() {
@@ -238,14 +249,22 @@ CUresult copy_on_stream(Stream* stream, const CopyWork& work, bool synchronous) 
 
 CUresult initialise() {
   if (in_forked_child()) return CUDA_ERROR_NOT_INITIALIZED;
-  {
-    std::lock_guard lock(initialising());
-    if (initialised) return CUDA_SUCCESS;
-    if (settings().devices == 0) return CUDA_ERROR_NO_DEVICE;
-    initialised = true;
-    mark_initialised();
+  Initialising& shared = initialising();
+  std::unique_lock lock(shared.mutex);
+  if (initialised) {
+    shared.over.wait(lock, [&] { return !shared.under_way || shared.thread == std::this_thread::get_id(); });
+    return CUDA_SUCCESS;
   }
+  if (settings().devices == 0) return CUDA_ERROR_NO_DEVICE;
+  initialised = true;
+  mark_initialised();
+  shared.under_way = true;
+  shared.thread = std::this_thread::get_id();
+  lock.unlock();
   load_injection();
+  lock.lock();
+  shared.under_way = false;
+  shared.over.notify_all();
   return CUDA_SUCCESS;
 }
 
