@@ -57,14 +57,19 @@ struct ThreadState {
   int device = 0;
   std::vector<LaunchConfiguration> configurations;
 };
-thread_local ThreadState this_thread;
+// Leaked: exit handlers and static destructors call into CUDA after the main thread's thread-local objects
+// are gone.
+ThreadState& this_thread() {
+  thread_local ThreadState& instance = *new ThreadState;
+  return instance;
+}
 
 cudaError_t from_driver(CUresult result) {
   return static_cast<cudaError_t>(result);
 }
 
 cudaError_t keep(cudaError_t error) {
-  if (error != cudaSuccess && error != cudaErrorNotReady) this_thread.last_error = error;
+  if (error != cudaSuccess && error != cudaErrorNotReady) this_thread().last_error = error;
   return error;
 }
 
@@ -86,7 +91,7 @@ cudaError_t initialise() {
 // The thread's context; the device's primary context if it has none.
 Context* need_context() {
   if (Context* context = current_context(); context != nullptr && context->alive) return context;
-  Context* context = primary_context(this_thread.device);
+  Context* context = primary_context(this_thread().device);
   set_current_context(context);
   return context;
 }
@@ -347,13 +352,13 @@ char __cudaInitModule(void**) {
 
 unsigned __cudaPushCallConfiguration(dim3 gridDim, dim3 blockDim, size_t sharedMem,
                                      struct CUstream_st* stream) {
-  this_thread.configurations.push_back({gridDim, blockDim, sharedMem, stream});
+  this_thread().configurations.push_back({gridDim, blockDim, sharedMem, stream});
   return 0;
 }
 cudaError_t __cudaPopCallConfiguration(dim3* gridDim, dim3* blockDim, size_t* sharedMem, void* stream) {
-  if (this_thread.configurations.empty()) return keep(cudaErrorMissingConfiguration);
-  LaunchConfiguration configuration = this_thread.configurations.back();
-  this_thread.configurations.pop_back();
+  if (this_thread().configurations.empty()) return keep(cudaErrorMissingConfiguration);
+  LaunchConfiguration configuration = this_thread().configurations.back();
+  this_thread().configurations.pop_back();
   *gridDim = configuration.grid;
   *blockDim = configuration.block;
   *sharedMem = configuration.shared;
@@ -1322,7 +1327,7 @@ cudaError_t cudaGetDeviceCount(int* count) {
 cudaError_t cudaSetDevice(int device) {
   RUNTIME_CALL(cudaSetDevice, v3020, kDriver, device) {
     if (device < 0 || device >= settings().devices) return cudaErrorInvalidDevice;
-    this_thread.device = device;
+    this_thread().device = device;
     set_current_context(primary_context(device));
     return cudaSuccess;
   }
@@ -1339,7 +1344,7 @@ cudaError_t cudaInitDevice(int device, unsigned int, unsigned int) {
 cudaError_t cudaGetDevice(int* device) {
   RUNTIME_CALL(cudaGetDevice, v3020, kDriver, device) {
     Context* context = current_context();
-    *device = context != nullptr ? context->device : this_thread.device;
+    *device = context != nullptr ? context->device : this_thread().device;
     return cudaSuccess;
   }
   RUNTIME_END;
@@ -1352,7 +1357,7 @@ cudaError_t cudaDeviceSynchronize(void) {
 }
 cudaError_t cudaDeviceReset(void) {
   RUNTIME_CALL_PLAIN(cudaDeviceReset, kDriver) {
-    return from_driver(drv::cuDevicePrimaryCtxReset_v2(this_thread.device));
+    return from_driver(drv::cuDevicePrimaryCtxReset_v2(this_thread().device));
   }
   RUNTIME_END;
 }
@@ -1458,14 +1463,14 @@ cudaError_t cudaRuntimeGetVersion(int* runtimeVersion) {
 cudaError_t cudaGetLastError(void) {
   RUNTIME_FUNCTION(cudaGetLastError);
   function.enter();
-  cudaError_t error = this_thread.last_error;
-  this_thread.last_error = cudaSuccess;
+  cudaError_t error = this_thread().last_error;
+  this_thread().last_error = cudaSuccess;
   return error;
 }
 cudaError_t cudaPeekAtLastError(void) {
   RUNTIME_FUNCTION(cudaPeekAtLastError);
   function.enter();
-  return this_thread.last_error;
+  return this_thread().last_error;
 }
 const char* cudaGetErrorString(cudaError_t error) {
   RUNTIME_FUNCTION(cudaGetErrorString);

@@ -36,7 +36,11 @@ struct Group {
   int depth = 0;
   std::vector<Pending> pending;
 };
-thread_local Group group;
+// Leaked: exit handlers call into NCCL after the main thread's thread-local objects are gone.
+Group& group() {
+  thread_local Group& instance = *new Group;
+  return instance;
+}
 
 #define NCCL_FUNCTION(name)                                                      \
   static Function& function = register_function(kLibrary, #name, Domain::kNone); \
@@ -67,8 +71,8 @@ int sim_default_work(const Function& function, SimCategory category, A... argume
       if (comm == nullptr) return ncclInvalidArgument;
       Pending work{"ncclDevKernel_" + function.name.substr(4), communicator_of(comm)->device,
                    std::get<sizeof...(A) - 1>(all)};
-      if (group.depth > 0) {
-        group.pending.push_back(work);
+      if (group().depth > 0) {
+        group().pending.push_back(work);
         return 0;
       }
       return submit(work);
@@ -143,15 +147,15 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
 }
 ncclResult_t ncclGroupStart(void) {
   NCCL_FUNCTION(ncclGroupStart);
-  ++group.depth;
+  ++group().depth;
   return ncclSuccess;
 }
 ncclResult_t ncclGroupEnd(void) {
   NCCL_FUNCTION(ncclGroupEnd);
-  if (group.depth == 0) return ncclInvalidUsage;
-  if (--group.depth > 0) return ncclSuccess;
+  if (group().depth == 0) return ncclInvalidUsage;
+  if (--group().depth > 0) return ncclSuccess;
   std::vector<Pending> pending;
-  pending.swap(group.pending);
+  pending.swap(group().pending);
   for (const Pending& work : pending)
     if (ncclResult_t result = submit(work); result != ncclSuccess) return result;
   return ncclSuccess;

@@ -36,9 +36,17 @@ State& state() {
   return instance;
 }
 
-thread_local std::vector<Context*> contexts_of_thread;
+// Leaked: exit handlers and static destructors call into CUDA after the main thread's thread-local objects
+// are gone.
+std::vector<Context*>& contexts_of_thread() {
+  thread_local std::vector<Context*>& contexts = *new std::vector<Context*>;
+  return contexts;
+}
 // Streams of the per-thread default stream (handle 2), by context.
-thread_local std::map<Context*, Stream*> default_streams_of_thread;
+std::map<Context*, Stream*>& default_streams_of_thread() {
+  thread_local std::map<Context*, Stream*>& streams = *new std::map<Context*, Stream*>;
+  return streams;
+}
 
 constexpr std::uint32_t kLegacyStreamId = 7;
 
@@ -334,22 +342,22 @@ std::mutex& world() {
 }
 
 std::vector<Context*>& context_stack() {
-  return contexts_of_thread;
+  return contexts_of_thread();
 }
 
 Context* current_context() {
-  return contexts_of_thread.empty() ? nullptr : contexts_of_thread.back();
+  return contexts_of_thread().empty() ? nullptr : contexts_of_thread().back();
 }
 
 void set_current_context(Context* context) {
-  if (contexts_of_thread.empty()) {
-    if (context != nullptr) contexts_of_thread.push_back(context);
+  if (contexts_of_thread().empty()) {
+    if (context != nullptr) contexts_of_thread().push_back(context);
     return;
   }
   if (context == nullptr)
-    contexts_of_thread.pop_back();
+    contexts_of_thread().pop_back();
   else
-    contexts_of_thread.back() = context;
+    contexts_of_thread().back() = context;
 }
 
 CUcontext current_context_handle() {
@@ -419,7 +427,7 @@ Stream* find_stream(CUstream handle, bool per_thread_default) {
   if (context == nullptr) return nullptr;
   if (handle == CU_STREAM_LEGACY || (handle == nullptr && !per_thread_default)) return context->legacy_stream;
   if (handle == CU_STREAM_PER_THREAD || handle == nullptr) {
-    Stream*& stream = default_streams_of_thread[context];
+    Stream*& stream = default_streams_of_thread()[context];
     if (stream == nullptr) stream = create_stream(context, CU_STREAM_DEFAULT, 0);
     return stream;
   }
@@ -432,8 +440,8 @@ Stream* find_stream(CUstream handle, bool per_thread_default) {
 }
 
 std::uint32_t per_thread_stream_id(Context* context) {
-  auto found = default_streams_of_thread.find(context);
-  return found != default_streams_of_thread.end() ? found->second->id : 0;
+  auto found = default_streams_of_thread().find(context);
+  return found != default_streams_of_thread().end() ? found->second->id : 0;
 }
 
 Stream* create_stream(Context* context, unsigned flags, int priority) {
