@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include <fstream>
+#include <map>
+#include <regex>
+#include <string>
+
+#include "tests/unit/catch.h"
+
+namespace {
+
+std::map<std::string, std::string> options_of_the_source() {
+  std::map<std::string, std::string> defaults;
+#define INJECT_OPTION(variable, parse, default_value, accepted, help) defaults[#variable] = default_value;
+#include "libinject/config/options.def"
+  return defaults;
+}
+
+/// Of each row `| INJECT_NAME | `default` | meaning |`; a dash stands for an empty default.
+std::map<std::string, std::string> options_of_the_readme() {
+  std::ifstream readme(INJECT_SOURCE_DIR "/README.md");
+  REQUIRE(readme);
+  const std::regex row("\\| (INJECT_[A-Z_]+) \\| (?:`([^`]*)`|–) \\| .+ \\|");
+  std::map<std::string, std::string> defaults;
+  for (std::string line; std::getline(readme, line);) {
+    if (std::smatch match; std::regex_match(line, match, row)) defaults[match[1]] = match[2];
+  }
+  return defaults;
+}
+
+}  // namespace
+
+TEST_CASE("README's option table lists every option with its default", "[readme]") {
+  CHECK(options_of_the_readme() == options_of_the_source());
+}
