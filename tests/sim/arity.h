@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <tuple>
+#include <type_traits>
 
 namespace inject::sim {
 
@@ -22,6 +23,15 @@ template <class Function, std::size_t Index>
 using Argument = std::tuple_element_t<Index, typename Signature<Function>::Arguments>;
 template <class Function>
 using Result = typename Signature<Function>::Return;
+
+/// A status from a number; whatever is no status is empty.
+template <class R>
+R status_result(int code) {
+  if constexpr (std::is_enum_v<R>)
+    return static_cast<R>(code);
+  else
+    return R{};
+}
 
 }  // namespace inject::sim
 

@@ -11,6 +11,8 @@ for line in open(path):
     if kind == "call":
         library, function, count = rest.split(",")
         calls[library, function] = int(count)
+    elif kind == "calls_in_callbacks":
+        assert int(rest) == 0, line
     else:
         # Names are mangled: no commas in them.
         what, name, device, context, stream, correlation, host, start, end, size = rest.split(",")

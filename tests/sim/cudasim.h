@@ -33,6 +33,7 @@ void cudasim_set_kernel_duration(const char* name_part, uint64_t nanoseconds);
 ///   no_attach_wait            enabling kernel activity does not wait for the kernels that run at that time
 ///   attach_ms=MS              cuptiSubscribe takes that long
 ///   subscriber_taken          another tool holds the subscriber slot
+///   fatal_error               at the next record CUPTI reports a fatal error (state domain) and is finalized
 ///   cupti_version=V           cuptiGetVersion reports V
 ///   cupti_fail=FUNCTION:CODE[:FROM[:COUNT]]   that CUPTI function returns CODE: from its FROMth call on (1),
 ///   COUNT times api_fail=FUNCTION:CODE[:FROM[:COUNT]]     the same for any other function of the simulation
@@ -50,15 +51,19 @@ uint64_t cudasim_call_count(const char* function);
 uint64_t cudasim_work_count(const char* kind, const char* name_part, uint64_t* total_ns);
 void cudasim_record_work(int enable);
 
-/// Writes the report: CSV lines `call,LIBRARY,FUNCTION,COUNT` and, one per piece of device work in order of
-/// submission, `work,KIND,NAME,DEVICE,CONTEXT,STREAM,CORRELATION,HOST_NS,START_NS,END_NS,BYTES`
-/// (CLOCK_MONOTONIC; start and end are 0 for work that has not finished). Returns 0 or -1.
+/// Writes the report: CSV lines `call,LIBRARY,FUNCTION,COUNT`, `calls_in_callbacks,COUNT` and, one per piece
+/// of device work in order of submission,
+/// `work,KIND,NAME,DEVICE,CONTEXT,STREAM,CORRELATION,HOST_NS,START_NS,END_NS,BYTES` (CLOCK_MONOTONIC; start
+/// and end are 0 for work that has not finished). Returns 0 or -1.
 int cudasim_write_report(const char* path);
 
 /// CUPTI's own account: records handed to the client, and records still waiting for their work or for a
 /// flush.
 uint64_t cudasim_records_delivered(void);
 uint64_t cudasim_records_pending(void);
+
+/// CUDA calls that were made from inside a CUPTI callback, which CUPTI forbids: 0 for a well-behaved tool.
+uint64_t cudasim_calls_in_callbacks(void);
 
 #ifdef __cplusplus
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// libcudnn.so.9: the functions of a handle, and one kernel named for the function for whatever does work.
+// libcudnn_graph.so.9, which libcudnn.so.9 (cudnn_shim.cpp) loads: the functions of a handle, and one kernel
+// named for the function for whatever does work.
 #include <cudnn.h>
 
 #include "tests/sim/core/library.h"
@@ -10,7 +11,7 @@
 using namespace inject::sim;
 
 namespace {
-constexpr const char* kLibrary = "libcudnn.so.9";
+constexpr const char* kLibrary = "libcudnn_graph.so.9";
 constexpr Domain kDomain = Domain::kNone;
 
 struct Handle {

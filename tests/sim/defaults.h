@@ -10,8 +10,6 @@
 // and then includes a table.
 #pragma once
 
-#include <type_traits>
-
 #include "tests/sim/arity.h"
 #include "tests/sim/core/base.h"
 #include "tests/sim/core/trace.h"
@@ -46,15 +44,6 @@ enum class SimCategory {
   kGroup,
   kOther,
 };
-
-/// A status from a number; whatever is no status is empty.
-template <class R>
-R status_result(int code) {
-  if constexpr (std::is_enum_v<R>)
-    return static_cast<R>(code);
-  else
-    return R{};
-}
 
 /// A handle that a Create function can give out: unlike any other, and never null.
 inline void* new_handle() {

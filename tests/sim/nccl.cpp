@@ -109,6 +109,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* uniqueId) {
 const char* ncclGetErrorString(ncclResult_t result) {
   return result == ncclSuccess ? "no error" : "unhandled cuda error";
 }
+// NOLINTBEGIN(misc-misplaced-const): the vendor's declarations
 ncclResult_t ncclCommCount(const ncclComm_t comm, int* count) {
   NCCL_FUNCTION(ncclCommCount);
   *count = communicator_of(comm)->ranks;
@@ -124,6 +125,7 @@ ncclResult_t ncclCommCuDevice(const ncclComm_t comm, int* device) {
   *device = communicator_of(comm)->device;
   return ncclSuccess;
 }
+// NOLINTEND(misc-misplaced-const)
 ncclResult_t ncclCommInitAll(ncclComm_t* comm, int ndev, const int* devlist) {
   NCCL_FUNCTION(ncclCommInitAll);
   for (int i = 0; i < ndev; ++i)

@@ -127,3 +127,20 @@ TEST_CASE("correlation ids start anew after cuptiFinalize") {
       CHECK(client.kernels[0].correlation == first);
   }
 }
+
+TEST_CASE("CUDA calls from inside a callback are counted") {
+  REQUIRE(cudaFree(nullptr) == cudaSuccess);
+  Client client;
+  std::uint64_t before = cudasim_calls_in_callbacks();
+  CUpti_SubscriberHandle subscriber = nullptr;
+  auto misbehave = [](void*, CUpti_CallbackDomain, CUpti_CallbackId, const void*) {
+    int device = 0;
+    cudaGetDevice(&device);
+  };
+  REQUIRE(cuptiSubscribe(&subscriber, misbehave, nullptr) == CUPTI_SUCCESS);
+  REQUIRE(cuptiEnableCallback(1, subscriber, CUPTI_CB_DOMAIN_DRIVER_API,
+                              CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel) == CUPTI_SUCCESS);
+  REQUIRE(launch(test_kernel("_Z8harmlessv")) == cudaSuccess);
+  CHECK(cudasim_calls_in_callbacks() == before + 2);
+  REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
+}

@@ -15,13 +15,16 @@ using namespace inject::sim;
 
 namespace {
 
-struct Fault {
+class Fault {
+ public:
   Fault(const char* name, const char* value) : name_(name) {
     if (cudasim_set_fault(name, value) != 0) throw std::runtime_error("no such fault");
   }
   ~Fault() { cudasim_set_fault(name_, "off"); }
   Fault(const Fault&) = delete;
   Fault& operator=(const Fault&) = delete;
+
+ private:
   const char* name_;
 };
 
@@ -214,6 +217,20 @@ TEST_CASE("functions fail on demand") {
   SECTION("an unknown fault") {
     CHECK(cudasim_set_fault("no_such_fault", "1") == -1);
   }
+}
+
+TEST_CASE("a fatal error is reported, and CUPTI is gone") {
+  Client client;
+  client.subscribe();
+  client.enable(CUPTI_CB_DOMAIN_STATE, CUPTI_CBID_STATE_FATAL_ERROR);
+  client.trace();
+  Fault fatal("fatal_error", "");
+  launch_and_wait("_Z5fatalv", 3);
+  REQUIRE(client.callbacks.size() == 1);
+  CHECK(client.callbacks[0].domain == CUPTI_CB_DOMAIN_STATE);
+  CHECK(client.kernels.empty());
+  CHECK(cuptiActivityFlushAll(0) == CUPTI_ERROR_INVALID_OPERATION);
+  CHECK(cuptiUnsubscribe(client.subscriber) == CUPTI_ERROR_INVALID_PARAMETER);
 }
 
 // Last: its stream never gets free again.

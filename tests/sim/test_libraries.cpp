@@ -4,7 +4,14 @@
 // The libraries as libraries: names, versions, two majors in one process, driver API, memory.
 #include <cuda.h>
 #include <dlfcn.h>
+#if INJECT_HAVE_CUDNN
+#include <cudnn.h>
+#endif
+#if INJECT_HAVE_NCCL
+#include <nccl.h>
+#endif
 
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -34,7 +41,7 @@ struct Table {
 };
 
 const std::vector<Table>& tables() {
-  static const std::vector<Table> all = {
+  static const std::vector<Table> kAll = {
     {"libcudart.so.13",
      true,
      {
@@ -76,7 +83,7 @@ const std::vector<Table>& tables() {
      }},
 #endif
   };
-  return all;
+  return kAll;
 }
 
 }  // namespace
@@ -95,12 +102,12 @@ TEST_CASE("every hooked function exists, under the vendor's version node") {
 
 TEST_CASE("the runtimes of two majors live side by side") {
   void* twelve = open_library("libcudart.so.12");
-  auto* malloc12 = symbol<decltype(cudaMalloc)>(twelve, "cudaMalloc");
+  auto* malloc12 = symbol<cudaError_t(void**, std::size_t)>(twelve, "cudaMalloc");
   auto* free12 = symbol<decltype(cudaFree)>(twelve, "cudaFree");
   auto* version12 = symbol<decltype(cudaRuntimeGetVersion)>(twelve, "cudaRuntimeGetVersion");
   auto* last_error12 = symbol<decltype(cudaGetLastError)>(twelve, "cudaGetLastError");
   REQUIRE(malloc12 != nullptr);
-  REQUIRE(malloc12 != &cudaMalloc);
+  REQUIRE(malloc12 != static_cast<cudaError_t (*)(void**, std::size_t)>(&cudaMalloc));
   int version = 0;
   CHECK(version12(&version) == cudaSuccess);
   CHECK(version == 12060);
@@ -198,6 +205,56 @@ TEST_CASE("a driver-API program finds everything through cuGetProcAddress") {
   CHECK(client.kernels[0].name == "triton_kernel");
   CHECK(client.kernels[0].grid_x == 3);
 }
+
+#if INJECT_HAVE_CUDNN
+TEST_CASE("cuDNN's library hands every call to one that has the same names") {
+  void* shim = open_library("libcudnn.so.9");
+  auto* create = symbol<decltype(cudnnCreate)>(shim, "cudnnCreate");
+  auto* destroy = symbol<decltype(cudnnDestroy)>(shim, "cudnnDestroy");
+  auto* softmax = symbol<decltype(cudnnSoftmaxForward)>(shim, "cudnnSoftmaxForward");
+  Client client;
+  client.trace();
+  cudnnHandle_t handle = nullptr;
+  REQUIRE(create(&handle) == CUDNN_STATUS_SUCCESS);
+  REQUIRE(softmax(handle, CUDNN_SOFTMAX_FAST, CUDNN_SOFTMAX_MODE_CHANNEL, nullptr, nullptr, nullptr, nullptr,
+                  nullptr, nullptr) == CUDNN_STATUS_SUCCESS);
+  REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
+  client.flush();
+  REQUIRE(client.kernels.size() == 1);
+  CHECK(client.kernels[0].name == "cudnnSoftmaxForward_kernel");
+  CHECK(cudasim_call_count("libcudnn.so.9!cudnnSoftmaxForward") == 1);
+  CHECK(cudasim_call_count("libcudnn_graph.so.9!cudnnSoftmaxForward") == 1);
+  REQUIRE(destroy(handle) == CUDNN_STATUS_SUCCESS);
+}
+#endif
+
+#if INJECT_HAVE_NCCL
+TEST_CASE("NCCL's work in a group is submitted at its end") {
+  void* library = open_library("libnccl.so.2");
+  auto* init_all = symbol<decltype(ncclCommInitAll)>(library, "ncclCommInitAll");
+  auto* start = symbol<decltype(ncclGroupStart)>(library, "ncclGroupStart");
+  auto* end = symbol<decltype(ncclGroupEnd)>(library, "ncclGroupEnd");
+  auto* all_reduce = symbol<decltype(ncclAllReduce)>(library, "ncclAllReduce");
+  ncclComm_t communicators[2] = {};
+  REQUIRE(init_all(communicators, 2, nullptr) == ncclSuccess);
+  Client client;
+  client.trace();
+  REQUIRE(start() == ncclSuccess);
+  for (ncclComm_t communicator : communicators)
+    REQUIRE(all_reduce(nullptr, nullptr, 1024, ncclFloat, ncclSum, communicator, nullptr) == ncclSuccess);
+  client.flush(true);
+  CHECK(client.kernels.empty());
+  REQUIRE(end() == ncclSuccess);
+  for (int device : {1, 0}) {
+    REQUIRE(cudaSetDevice(device) == cudaSuccess);
+    REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
+  }
+  client.flush();
+  REQUIRE(client.kernels.size() == 2);
+  CHECK(client.kernels[0].device != client.kernels[1].device);
+  CHECK(client.kernels[0].name == "ncclDevKernel_AllReduce");
+}
+#endif
 
 TEST_CASE("device memory is finite, and pointers know where they belong") {
   void* memory = nullptr;

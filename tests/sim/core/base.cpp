@@ -180,6 +180,8 @@ bool apply_fault(State& state, std::string_view name, std::string_view value) {
     fault.no_attach_wait = !off;
   } else if (name == "subscriber_taken") {
     fault.subscriber_taken = !off;
+  } else if (name == "fatal_error") {
+    fault.fatal_error = !off;
   } else if (name == "attach_ms") {
     if (!off && !is_number) return false;
     fault.attach_ms = static_cast<std::uint32_t>(number);

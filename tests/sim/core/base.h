@@ -72,6 +72,7 @@ struct Faults {
   std::atomic<bool> out_of_order{false};
   std::atomic<bool> no_attach_wait{false};
   std::atomic<bool> subscriber_taken{false};
+  std::atomic<bool> fatal_error{false};
   std::atomic<std::uint32_t> attach_ms{0};
   std::atomic<std::uint32_t> cupti_version{0};
 

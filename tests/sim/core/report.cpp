@@ -91,6 +91,8 @@ int cudasim_write_report(const char* path) {
     std::fprintf(file, "call,%s,%s,%llu\n", function.library.c_str(), function.name.c_str(),
                  static_cast<unsigned long long>(function.calls.load()));
   });
+  std::fprintf(file, "calls_in_callbacks,%llu\n",
+               static_cast<unsigned long long>(cudasim_calls_in_callbacks()));
   report::State& shared = report::state();
   std::lock_guard lock(shared.mutex);
   for (const report::Work& work : shared.list) {

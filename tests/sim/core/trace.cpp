@@ -46,6 +46,7 @@ struct State {
   std::array<std::array<std::atomic<bool>, kMaxCbid>, kDomains> callbacks{};
   std::array<std::atomic<bool>, kKinds> kinds{};
   std::atomic<std::uint32_t> next_correlation{1};
+  std::atomic<std::uint64_t> calls_in_callbacks{0};
 
   std::mutex mutex;  // everything below; never held while the client is called
   CUpti_BuffersCallbackRequestFunc requested = nullptr;
@@ -78,12 +79,13 @@ struct ThreadState {
   unsigned depth = 0;
   std::uint32_t correlation = 0;
   bool delivering = false;
+  unsigned in_callback = 0;
 };
 thread_local ThreadState this_thread;
 
 pid_t thread_id() {
-  thread_local const pid_t id = static_cast<pid_t>(syscall(SYS_gettid));
-  return id;
+  thread_local const auto kId = static_cast<pid_t>(syscall(SYS_gettid));
+  return kId;
 }
 
 bool callback_enabled(CUpti_CallbackDomain domain, std::uint32_t cbid) {
@@ -263,6 +265,7 @@ void clear_callbacks() {
 
 ApiCall::ApiCall(const Function& function, const void* params, void* result, const char* symbol)
     : function_(function), params_(params), result_(result), symbol_(symbol) {
+  if (this_thread.in_callback > 0 || this_thread.delivering) state().calls_in_callbacks.fetch_add(1);
   if (this_thread.depth++ == 0) this_thread.correlation = 0;
   CUpti_ActivityKind kind =
       function_.domain == Domain::kDriver ? CUPTI_ACTIVITY_KIND_DRIVER : CUPTI_ACTIVITY_KIND_RUNTIME;
@@ -307,7 +310,9 @@ void ApiCall::fire(CUpti_ApiCallbackSite site) {
   data.contextUid = current_context_uid();
   data.correlationData = &data_;
   data.correlationId = current_correlation();
+  ++this_thread.in_callback;
   subscriber->callback(subscriber->user, domain, function_.cbid, &data);
+  --this_thread.in_callback;
 }
 
 std::uint32_t current_correlation() {
@@ -324,11 +329,29 @@ void fire_resource(CUpti_CallbackIdResource cbid, CUcontext context, CUstream st
   data.context = context;
   data.resourceHandle.stream = stream;
   data.resourceDescriptor = descriptor;
+  ++this_thread.in_callback;
   subscriber->callback(subscriber->user, CUPTI_CB_DOMAIN_RESOURCE, cbid, &data);
+  --this_thread.in_callback;
+}
+
+// CUPTI gives up: it says so and is finalized when the callback returns.
+static void fail_for_good() {
+  Subscriber* subscriber = state().subscriber.load(std::memory_order_acquire);
+  if (subscriber != nullptr && callback_enabled(CUPTI_CB_DOMAIN_STATE, CUPTI_CBID_STATE_FATAL_ERROR)) {
+    CUpti_StateData data{};
+    data.notification.result = CUPTI_ERROR_UNKNOWN;
+    data.notification.message = "simulated fatal error";
+    ++this_thread.in_callback;
+    subscriber->callback(subscriber->user, CUPTI_CB_DOMAIN_STATE, CUPTI_CBID_STATE_FATAL_ERROR, &data);
+    --this_thread.in_callback;
+  }
+  finalize();
 }
 
 ActivityRef reserve(CUpti_ActivityKind kind) {
   State& shared = state();
+  if (faults().fatal_error.load(std::memory_order_relaxed) && faults().fatal_error.exchange(false))
+    fail_for_good();
   if (!shared.kinds[kind].load(std::memory_order_acquire)) return nullptr;
   auto activity = std::make_shared<Activity>();
   activity->kind = kind;
@@ -596,6 +619,10 @@ Nanoseconds timestamp() {
   return now_ns() + static_cast<std::uint64_t>(clock_offset(shared));
 }
 
+std::uint64_t calls_in_callbacks() {
+  return state().calls_in_callbacks.load();
+}
+
 std::uint64_t records_delivered() {
   State& shared = state();
   std::lock_guard lock(shared.mutex);
@@ -616,6 +643,9 @@ std::uint64_t records_pending() {
 extern "C" {
 uint64_t cudasim_records_delivered(void) {
   return inject::sim::trace::records_delivered();
+}
+uint64_t cudasim_calls_in_callbacks(void) {
+  return inject::sim::trace::calls_in_callbacks();
 }
 uint64_t cudasim_records_pending(void) {
   return inject::sim::trace::records_pending();

@@ -96,5 +96,7 @@ Nanoseconds timestamp();
 
 std::uint64_t records_delivered();
 std::uint64_t records_pending();
+/// API calls made from inside a callback of the client's, which CUPTI forbids.
+std::uint64_t calls_in_callbacks();
 
 }  // namespace inject::sim::trace
