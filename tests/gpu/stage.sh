@@ -18,6 +18,9 @@ for file in libinject.so tests/bench/bench_launch tests/bench/bench_spawn tests/
     echo "not built: $file" >&2
   fi
 done
+for library in "$build"/tests/bench/libbench_hook_*.so $(ldd "$build/tests/bench/bench_stats" 2>/dev/null | awk '/libbenchmark/ { print $3 }'); do
+  [ -e "$library" ] && cp -L "$library" "$folder/tests/bench/"
+done
 if [ -d "$build/cuda12" ]; then
   rm -rf "$folder/cuda12"
   cp -r "$build/cuda12" "$folder/cuda12"
