@@ -23,6 +23,7 @@
 #include "libinject/process.h"
 #include "libinject/record/clock.h"
 #include "libinject/record/control.h"
+#include "libinject/unwinder.h"
 #include "libinject/window/gate.h"
 
 namespace inject {
@@ -150,6 +151,7 @@ Session* Session::start() noexcept {
       session_state.store(3, std::memory_order_release);
       return nullptr;
     }
+    prepare_unwinder();
     auto* session = new Session(*core);  // leaked on purpose
     recorded_groups.store(group_mask(options.hooks), std::memory_order_release);
     record_plain_calls.store(options.api != ApiStatistics::kOff, std::memory_order_release);
