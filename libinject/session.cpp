@@ -562,11 +562,10 @@ void Session::step_launch_trigger() {
   }
 }
 
-void Session::pass(bool final) {
+void Session::pass() {
   const std::lock_guard data(data_mutex_);
   const Nanoseconds cpu = thread_cpu_time();
   drain_.pass(tracer_.loaded() ? &tracer_.api() : nullptr);
-  if (final) drain_.settle();
   overhead_.drain_cpu += thread_cpu_time() - cpu;
 }
 
@@ -583,7 +582,7 @@ void Session::step(std::unique_lock<std::mutex>& lock) {
     const std::lock_guard data(data_mutex_);
     if (ensure_folder() && current != 0) write_files("open");
   }
-  pass(false);
+  pass();
   lock.lock();
 
   const Nanoseconds time = now();
@@ -604,7 +603,7 @@ void Session::step(std::unique_lock<std::mutex>& lock) {
     lock.unlock();
     {
       if (active) tracer_.flush(false);
-      pass(false);
+      pass();
       const std::lock_guard data(data_mutex_);
       if (ensure_folder()) write_files(active ? "open" : "closed");
     }
@@ -631,16 +630,20 @@ void Session::collect(std::unique_lock<std::mutex>& lock) {
     const LaunchGate gate(!finishing_);
     tracer_.stop_activity();
   }
+  const Nanoseconds since = collect_since_;
+  // A window may open while the lock is released, and end: then activity is on again, and what is still to
+  // come comes with the collection that follows it.
+  const auto reopened = [&] { return open_ != 0 || collect_since_ != since; };
   lock.unlock();
   const Nanoseconds flush_begin = now();
   tracer_.flush(false);
   const Nanoseconds flush_end = now();
-  pass(false);
+  pass();
   lock.lock();
+  if (reopened()) return;
   Log::debug("collecting for " + in_ms(flush_end - last_stop_) + ": flush took " +
              in_ms(flush_end - flush_begin) + ", " + std::to_string(buffers_.outstanding()) +
              " buffers and " + std::to_string(drain_.waiting()) + " launches outstanding");
-  if (open_ != 0) return;  // reopened meanwhile: what is still to come comes with the next collection
   // Every buffer back: nothing is on its way. Where kernels launched after the window's end keep a buffer, a
   // record for every launch will do, but for graphs: one launch, many records.
   const bool complete = tracer_.level() < TracerLevel::kActivity || buffers_.outstanding() == 0 ||
@@ -650,9 +653,9 @@ void Session::collect(std::unique_lock<std::mutex>& lock) {
   if (!complete) {
     lock.unlock();
     tracer_.flush(true);
-    pass(false);
+    pass();
     lock.lock();
-    if (open_ != 0) return;
+    if (reopened()) return;
   }
   Nanoseconds detached = 0;
   if (!finishing_ && !launch_armed_) {
@@ -665,12 +668,19 @@ void Session::collect(std::unique_lock<std::mutex>& lock) {
           "stay some "
           "0.4 us slower");
     }
+    // Before a new attachment takes buffers: a finalized CUPTI does not give these back.
+    if (tracer_.finalized()) buffers_.reclaim_outstanding();
     if (watch_profiler_calls_ && !gave_way_) raise_tracer(TracerLevel::kProfilerCalls, false);
   }
   lock.unlock();
-  pass(true);
-  lock.lock();
-  if (tracer_.finalized() && tracer_.level() < TracerLevel::kActivity) buffers_.reclaim_outstanding();
+  pass();
+  {
+    const std::lock_guard data(data_mutex_);
+    lock.lock();
+    // The launches of a window that has begun since are still to be waited for.
+    if (reopened()) return;
+    drain_.settle();
+  }
   windows_.settle(detached, drain_.last_in_window_end());
   const bool say = said_open_ > said_closed_ && open_ == 0 && !finishing_;
   if (say) said_closed_ = said_open_;

@@ -36,7 +36,7 @@ namespace inject {
 /// Two locks: `mutex_` guards the state of windows and of CUPTI's attachment and is held for milliseconds at
 /// most; `data_mutex_` guards drain, statistics and files, and is taken by our own thread (or by the exiting
 /// one, should ours be stuck in a flush behind a kernel that never ends). `data_mutex_` is never taken with
-/// `mutex_` held.
+/// `mutex_` held, but the other way round.
 ///
 /// Made once and leaked: hooks and callbacks may come until the process is gone.
 class Session {
@@ -91,7 +91,7 @@ class Session {
   void note_launch_windows();
   void end_launch_windows();
   void collect(std::unique_lock<std::mutex>& lock);
-  void pass(bool final);
+  void pass();
   Nanoseconds next_wake() const;
 
   // Output, with data_mutex_ held.
