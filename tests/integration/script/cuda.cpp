@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+//
+// The runtime API and the libraries above it, by operations (script.h):
+//
+//   kernel:NAME[:COUNT[:STREAM[:GRID[:BLOCK]]]]   as nvcc's code launches; STREAM: 0, a number, or "own", one
+//                                                 a thread
+//   runtime_kernel:NAME[:COUNT]                   by cudaLaunchKernel
+//   copy:KIND:BYTES[:STREAM] memset:BYTES[:STREAM]   KIND: h2d d2h d2d; with a stream asynchronous
+//   sync  stream_sync:STREAM  device:N  start stop  bad_copy
+//   capture:STREAM  end_capture:STREAM:GRAPH  graph:GRAPH[:STREAM]
+//   gemm sgemm convolution all_reduce group_start group_end
+//   subscribe unsubscribe take_buffers            through the CUPTI library (client.cpp)
+#include <cublas_v2.h>
+#include <cuda_profiler_api.h>
+#include <cuda_runtime_api.h>
+#include <dlfcn.h>
+
+#if INJECT_HAVE_CUDNN
+#include <cudnn.h>
+#endif
+#if INJECT_HAVE_NCCL
+#include <nccl.h>
+#endif
+
+#include <array>
+#include <mutex>
+
+#include "tests/integration/script/script.h"
+
+// What nvcc's code calls; declared by headers that only nvcc's own code includes.
+extern "C" {
+void** __cudaRegisterFatBinary(void* binary);
+void __cudaRegisterFatBinaryEnd(void** handle);
+void __cudaRegisterFunction(void** handle, const char* stub, char* device_stub, const char* name, int, uint3*,
+                            uint3*, dim3*, dim3*, int*);
+cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* stub);
+cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void** arguments,
+                               std::size_t shared_bytes, cudaStream_t stream);
+}
+
+namespace {
+
+using script::Arguments;
+using script::report;
+
+std::mutex mutex;  // the maps below
+std::map<std::string, const char*> stubs;
+std::map<std::string, cudaStream_t> streams;
+std::map<std::string, cudaGraphExec_t> graphs;
+
+// An address of its own stands for each host stub, as with a compiled kernel.
+const char* stub_of(const std::string& name) {
+  const std::lock_guard lock(mutex);
+  const char*& stub = stubs[name];
+  if (stub == nullptr) {
+    char* fresh = new char(0);
+    const std::string mangled = "_Z" + std::to_string(name.size()) + name + "v";
+    const char* kept = (new std::string(mangled))->c_str();
+    void** binary = __cudaRegisterFatBinary(nullptr);
+    __cudaRegisterFunction(binary, fresh, fresh, kept, -1, nullptr, nullptr, nullptr, nullptr, nullptr);
+    __cudaRegisterFatBinaryEnd(binary);
+    stub = fresh;
+  }
+  return stub;
+}
+
+cudaStream_t stream_of(const std::string& name) {
+  if (name.empty() || name == "0") return nullptr;
+  thread_local cudaStream_t own = nullptr;
+  if (name == "own") {
+    if (own == nullptr) report("cudaStreamCreate", cudaStreamCreate(&own));
+    return own;
+  }
+  const std::lock_guard lock(mutex);
+  cudaStream_t& stream = streams[name];
+  if (stream == nullptr)
+    report("cudaStreamCreate", cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  return stream;
+}
+
+void launch(const Arguments& a) {
+  const std::string name = a.text(1);
+  const char* stub = stub_of(name);
+  cudaKernel_t kernel = nullptr;
+  report("__cudaGetKernel", __cudaGetKernel(&kernel, stub));
+  cudaStream_t stream = stream_of(a.text(3));
+  const dim3 grid(static_cast<unsigned>(a.number(4, 1)));
+  const dim3 block(static_cast<unsigned>(a.number(5, 32)));
+  for (std::uint64_t i = a.number(2, 1); i > 0; --i)
+    report("__cudaLaunchKernel", __cudaLaunchKernel(kernel, grid, block, nullptr, 0, stream));
+}
+
+void runtime_launch(const Arguments& a) {
+  const char* stub = stub_of(a.text(1));
+  for (std::uint64_t i = a.number(2, 1); i > 0; --i)
+    report("cudaLaunchKernel", cudaLaunchKernel(stub, dim3(1), dim3(32), nullptr, 0, nullptr));
+}
+
+// Room for every copy: two areas on each device, one of pinned memory.
+constexpr std::size_t kMostBytes = std::size_t{4} << 20;
+struct Areas {
+  void* device[2] = {nullptr, nullptr};
+  void* pinned = nullptr;
+};
+Areas& areas() {
+  static std::array<Areas, 64> all;
+  int device = 0;
+  report("cudaGetDevice", cudaGetDevice(&device));
+  const std::lock_guard lock(mutex);
+  Areas& mine = all[static_cast<std::size_t>(device)];
+  if (mine.pinned == nullptr) {
+    for (void*& area : mine.device) report("cudaMalloc", cudaMalloc(&area, kMostBytes));
+    report("cudaMallocHost", cudaMallocHost(&mine.pinned, kMostBytes));
+  }
+  return mine;
+}
+
+void copy(const Arguments& a) {
+  const std::string kind = a.text(1);
+  Areas& memory = areas();
+  void* target = kind == "d2h" ? memory.pinned : memory.device[0];
+  const void* source = kind == "h2d" ? memory.pinned : memory.device[1];
+  const cudaMemcpyKind how = kind == "h2d"   ? cudaMemcpyHostToDevice
+                             : kind == "d2h" ? cudaMemcpyDeviceToHost
+                                             : cudaMemcpyDeviceToDevice;
+  if (a.has(3)) {
+    report("cudaMemcpyAsync", cudaMemcpyAsync(target, source, a.number(2), how, stream_of(a.text(3))));
+  } else {
+    report("cudaMemcpy", cudaMemcpy(target, source, a.number(2), how));
+  }
+}
+
+void set(const Arguments& a) {
+  if (a.has(2)) {
+    report("cudaMemsetAsync", cudaMemsetAsync(areas().device[0], 0, a.number(1), stream_of(a.text(2))));
+  } else {
+    report("cudaMemset", cudaMemset(areas().device[0], 0, a.number(1)));
+  }
+}
+
+void end_capture(const Arguments& a) {
+  cudaGraph_t graph = nullptr;
+  report("cudaStreamEndCapture", cudaStreamEndCapture(stream_of(a.text(1)), &graph));
+  cudaGraphExec_t executable = nullptr;
+  report("cudaGraphInstantiate", cudaGraphInstantiate(&executable, graph, 0));
+  const std::lock_guard lock(mutex);
+  graphs[a.text(2)] = executable;
+}
+
+void launch_graph(const Arguments& a) {
+  cudaGraphExec_t graph = nullptr;
+  {
+    const std::lock_guard lock(mutex);
+    graph = graphs[a.text(1)];
+  }
+  report("cudaGraphLaunch", cudaGraphLaunch(graph, stream_of(a.text(2))));
+}
+
+cublasHandle_t blas() {
+  thread_local cublasHandle_t handle = nullptr;
+  if (handle == nullptr) report("cublasCreate", cublasCreate(&handle));
+  return handle;
+}
+
+constexpr float kOne = 1.0f;
+
+void gemm(const Arguments&) {
+  void* memory = areas().device[0];
+  report("cublasGemmEx", cublasGemmEx(blas(), CUBLAS_OP_N, CUBLAS_OP_N, 128, 128, 64, &kOne, memory,
+                                      CUDA_R_16F, 128, memory, CUDA_R_16F, 64, &kOne, memory, CUDA_R_16F, 128,
+                                      CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+}
+
+void sgemm(const Arguments&) {
+  auto* memory = static_cast<float*>(areas().device[0]);
+  report("cublasSgemm", cublasSgemm(blas(), CUBLAS_OP_N, CUBLAS_OP_T, 64, 64, 64, &kOne, memory, 64, memory,
+                                    64, &kOne, memory, 64));
+}
+
+#if INJECT_HAVE_CUDNN
+void convolution(const Arguments&) {
+  thread_local cudnnHandle_t handle = nullptr;
+  if (handle == nullptr) report("cudnnCreate", cudnnCreate(&handle));
+  report("cudnnConvolutionForward",
+         cudnnConvolutionForward(handle, &kOne, nullptr, nullptr, nullptr, nullptr, nullptr,
+                                 CUDNN_CONVOLUTION_FWD_ALGO_GEMM, nullptr, 0, &kOne, nullptr, nullptr));
+}
+#endif
+
+#if INJECT_HAVE_NCCL
+void all_reduce(const Arguments&) {
+  thread_local ncclComm_t communicator = nullptr;
+  if (communicator == nullptr) report("ncclCommInitAll", ncclCommInitAll(&communicator, 1, nullptr));
+  void* memory = areas().device[0];
+  report("ncclAllReduce", ncclAllReduce(memory, memory, 16, ncclFloat, ncclSum, communicator, nullptr));
+}
+#endif
+
+// In a library of its own, as a framework's profiler is: CUPTI is then loaded when it is first used.
+void client(const char* function) {
+  static void* library = dlopen(CUPTI_CLIENT, RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    report(dlerror(), -1);
+    return;
+  }
+  auto* call = reinterpret_cast<int (*)()>(dlsym(library, function));
+  report(function, call());
+}
+
+const script::Operations kOperations {
+  {"kernel", launch}, {"runtime_kernel", runtime_launch}, {"copy", copy}, {"memset", set},
+      {"sync", [](const Arguments&) { report("cudaDeviceSynchronize", cudaDeviceSynchronize()); }},
+      {"stream_sync",
+       [](const Arguments& a) {
+         report("cudaStreamSynchronize", cudaStreamSynchronize(stream_of(a.text(1))));
+       }},
+      {"device",
+       [](const Arguments& a) { report("cudaSetDevice", cudaSetDevice(static_cast<int>(a.number(1)))); }},
+      {"start", [](const Arguments&) { report("cudaProfilerStart", cudaProfilerStart()); }},
+      {"stop", [](const Arguments&) { report("cudaProfilerStop", cudaProfilerStop()); }},
+      {"bad_copy",
+       [](const Arguments&) {
+         report("cudaMemcpy", cudaMemcpy(nullptr, nullptr, 4, cudaMemcpyHostToDevice));
+       }},
+      {"capture",
+       [](const Arguments& a) {
+         report("cudaStreamBeginCapture",
+                cudaStreamBeginCapture(stream_of(a.text(1)), cudaStreamCaptureModeGlobal));
+       }},
+      {"end_capture", end_capture}, {"graph", launch_graph}, {"gemm", gemm}, {"sgemm", sgemm},
+#if INJECT_HAVE_CUDNN
+      {"convolution", convolution},
+#endif
+#if INJECT_HAVE_NCCL
+      {"all_reduce", all_reduce},
+      {"group_start", [](const Arguments&) { report("ncclGroupStart", ncclGroupStart()); }},
+      {"group_end", [](const Arguments&) { report("ncclGroupEnd", ncclGroupEnd()); }},
+#endif
+      {"subscribe", [](const Arguments&) { client("client_subscribe"); }},
+      {"unsubscribe", [](const Arguments&) { client("client_unsubscribe"); }},
+      {"take_buffers", [](const Arguments&) { client("client_take_buffers"); }},
+      {"client_records", [](const Arguments&) { client("client_records"); }},
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return script::run(argc, argv, kOperations);
+}

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "tests/integration/script/script.h"
+
+#include <nvtx3/nvToolsExt.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "inject/inject.h"
+#include "tests/sim/cudasim.h"
+
+namespace script {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::mutex mutex;  // everything below
+std::condition_variable changed;
+std::set<std::string> flags;
+std::vector<std::thread> background;
+std::map<std::string, nvtxDomainHandle_t> domains;
+std::map<std::string, nvtxRangeId_t> ranges;
+Clock::time_point marked;
+
+[[noreturn]] void usage(const std::string& problem) {
+  std::fprintf(stderr, "script: %s\n", problem.c_str());
+  std::_Exit(99);
+}
+
+void print(const char* text, int number) {
+  std::printf("%s: %d\n", text, number);
+  std::fflush(stdout);
+}
+
+nvtxDomainHandle_t domain(const std::string& name) {
+  const std::lock_guard lock(mutex);
+  nvtxDomainHandle_t& handle = domains[name];
+  if (handle == nullptr) handle = nvtxDomainCreateA(name.c_str());
+  return handle;
+}
+
+nvtxEventAttributes_t message(const char* text) {
+  nvtxEventAttributes_t attributes{};
+  attributes.version = NVTX_VERSION;
+  attributes.size = NVTX_EVENT_ATTRIB_STRUCT_SIZE;
+  attributes.messageType = NVTX_MESSAGE_TYPE_ASCII;
+  attributes.message.ascii = text;
+  return attributes;
+}
+
+void push_registered(const std::string& name) {
+  nvtxEventAttributes_t attributes = message(nullptr);
+  attributes.messageType = NVTX_MESSAGE_TYPE_REGISTERED;
+  attributes.message.registered = nvtxDomainRegisterStringA(nullptr, name.c_str());
+  nvtxRangePushEx(&attributes);
+}
+
+void push_in_domain(const std::string& in, const std::string& name) {
+  const nvtxEventAttributes_t attributes = message(name.c_str());
+  nvtxDomainRangePushEx(domain(in), &attributes);
+}
+
+const Operations& common_operations() {
+  static Operations operations{
+      {"signal",
+       [](const Arguments& a) {
+         const std::lock_guard lock(mutex);
+         flags.insert(a.text(1));
+         changed.notify_all();
+       }},
+      {"wait",
+       [](const Arguments& a) {
+         std::unique_lock lock(mutex);
+         changed.wait(lock, [&] { return flags.count(a.text(1)) != 0; });
+       }},
+      {"join",
+       [](const Arguments&) {
+         for (std::thread& thread : background) thread.join();
+         background.clear();
+       }},
+      {"sleep",
+       [](const Arguments& a) { std::this_thread::sleep_for(std::chrono::milliseconds(a.number(1))); }},
+      {"print",
+       [](const Arguments& a) {
+         std::printf("%s\n", a.text(1).c_str());
+         std::fflush(stdout);
+       }},
+      {"exit", [](const Arguments& a) { std::exit(static_cast<int>(a.number(1))); }},
+      {"quick_exit", [](const Arguments& a) { _exit(static_cast<int>(a.number(1))); }},
+      {"name", [](const Arguments& a) { pthread_setname_np(pthread_self(), a.text(1).c_str()); }},
+      {"chdir", [](const Arguments& a) { report("chdir", chdir(a.text(1).c_str())); }},
+      {"mark", [](const Arguments&) { marked = Clock::now(); }},
+      {"within",
+       [](const Arguments& a) {
+         const auto passed = Clock::now() - marked;
+         if (passed > std::chrono::milliseconds(a.number(1)))
+           print("late, ms", static_cast<int>(passed / std::chrono::milliseconds(1)));
+       }},
+      {"fault",
+       [](const Arguments& a) {
+         // A value may have colons of its own.
+         std::string value = a.text(2);
+         for (std::size_t i = 3; a.has(i); ++i) value += ":" + a.text(i);
+         if (cudasim_set_fault(a.text(1).c_str(), value.c_str()) != 0) usage("no fault " + a.text(1));
+       }},
+      {"duration", [](const Arguments& a) { cudasim_set_kernel_duration(a.text(1).c_str(), a.number(2)); }},
+      {"open", [](const Arguments&) { print("open", inject_start_if_loaded()); }},
+      {"close", [](const Arguments&) { print("close", inject_stop_if_loaded()); }},
+      {"flush", [](const Arguments&) { print("flush", inject_flush_if_loaded()); }},
+      {"is_open", [](const Arguments&) { print("is_open", inject_is_open_if_loaded()); }},
+      {"push", [](const Arguments& a) { nvtxRangePushA(a.text(1).c_str()); }},
+      {"pop", [](const Arguments&) { nvtxRangePop(); }},
+      {"wide",
+       [](const Arguments& a) {
+         const std::string name = a.text(1);
+         nvtxRangePushW(std::wstring(name.begin(), name.end()).c_str());
+       }},
+      {"registered", [](const Arguments& a) { push_registered(a.text(1)); }},
+      {"domain_push", [](const Arguments& a) { push_in_domain(a.text(1), a.text(2)); }},
+      {"domain_pop", [](const Arguments& a) { nvtxDomainRangePop(domain(a.text(1))); }},
+      {"range_start",
+       [](const Arguments& a) {
+         const nvtxRangeId_t id = nvtxRangeStartA(a.text(2).c_str());
+         const std::lock_guard lock(mutex);
+         ranges[a.text(1)] = id;
+       }},
+      {"range_end",
+       [](const Arguments& a) {
+         nvtxRangeId_t id = 0;
+         {
+           const std::lock_guard lock(mutex);
+           id = ranges[a.text(1)];
+         }
+         nvtxRangeEnd(id);
+       }},
+  };
+  return operations;
+}
+
+struct Program {
+  std::vector<std::string> words;
+  const Operations& operations;
+
+  /// The word after the block that opens at `begin`.
+  std::size_t end_of_block(std::size_t begin) const {
+    if (begin >= words.size() || words[begin] != "[") usage("a block is missing");
+    int depth = 0;
+    for (std::size_t i = begin; i < words.size(); ++i) {
+      if (words[i] == "[") ++depth;
+      if (words[i] == "]" && --depth == 0) return i + 1;
+    }
+    usage("a block does not end");
+  }
+
+  void run(std::size_t begin, std::size_t end) const {
+    for (std::size_t i = begin; i < end;) {
+      const Arguments arguments(words[i++]);
+      const std::string& name = arguments.name();
+      if (name == "loop" || name == "threads" || name == "background") {
+        const std::size_t body = i + 1;
+        const std::size_t after = end_of_block(i);
+        run_block(name, arguments.number(1), body, after - 1);
+        i = after;
+        continue;
+      }
+      auto found = operations.find(name);
+      if (found == operations.end()) {
+        found = common_operations().find(name);
+        if (found == common_operations().end()) usage("no operation " + name);
+      }
+      found->second(arguments);
+    }
+  }
+
+  void run_block(const std::string& how, std::uint64_t count, std::size_t begin, std::size_t end) const {
+    if (how == "loop") {
+      for (std::uint64_t i = 0; i < count; ++i) run(begin, end);
+    } else if (how == "background") {
+      background.emplace_back([this, begin, end] { run(begin, end); });
+    } else {
+      std::vector<std::thread> threads;
+      for (std::uint64_t i = 0; i < count; ++i) threads.emplace_back([this, begin, end] { run(begin, end); });
+      for (std::thread& thread : threads) thread.join();
+    }
+  }
+};
+
+}  // namespace
+
+Arguments::Arguments(std::string_view word) {
+  for (std::size_t begin = 0; begin <= word.size();) {
+    const std::size_t end = std::min(word.find(':', begin), word.size());
+    parts_.emplace_back(word.substr(begin, end - begin));
+    begin = end + 1;
+  }
+}
+
+std::uint64_t Arguments::number(std::size_t index, std::uint64_t otherwise) const {
+  return has(index) ? std::strtoull(parts_[index].c_str(), nullptr, 10) : otherwise;
+}
+
+void report(const char* operation, int status) {
+  if (status != 0) print(operation, status);
+}
+
+int run(int argc, char** argv, const Operations& operations) {
+  // Leaked: threads may still run when main() has returned.
+  auto* program = new Program{{argv + 1, argv + argc}, operations};
+  int code = 0;
+  std::size_t end = program->words.size();
+  if (end != 0 && program->words.back().starts_with("return:"))
+    code = static_cast<int>(Arguments(program->words[--end]).number(1));
+  program->run(0, end);
+  return code;
+}
+
+}  // namespace script

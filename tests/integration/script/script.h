@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+//
+// Programs for the tests, told on their command line what to do: each word is an operation with its
+// arguments, `kernel:NAME:5`, and a list of them between brackets is a block. So that a test shows in one
+// place what a program does and what is expected of its tables.
+//
+//   loop:N [ ... ]        the block N times
+//   threads:N [ ... ]     N threads run the block, and have ended when it is over
+//   background [ ... ]    one more thread runs the block; `join` waits for all of these
+//   signal:FLAG wait:FLAG between threads
+//   sleep:MS  print:TEXT  name:THREAD  exit:CODE  quick_exit:CODE  return:CODE  chdir:PATH
+//   mark within:MS        prints "late" if more than MS milliseconds have passed since `mark`
+//   fault:NAME:VALUE  duration:KERNEL:NS     see tests/sim/cudasim.h
+//   open close flush is_open                 include/inject/inject.h; prints what they return
+//   push:NAME pop  wide:NAME  registered:NAME  domain_push:DOMAIN:NAME domain_pop:DOMAIN
+//   range_start:KEY:NAME range_end:KEY       NVTX
+//
+// cuda.cpp and driver.cpp add theirs.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace script {
+
+/// An operation's arguments; what is not given reads as empty, or as the value that the operation names.
+class Arguments {
+ public:
+  explicit Arguments(std::string_view word);
+  const std::string& name() const { return parts_.front(); }
+  std::string text(std::size_t index) const { return index < parts_.size() ? parts_[index] : std::string(); }
+  std::uint64_t number(std::size_t index, std::uint64_t otherwise = 0) const;
+  bool has(std::size_t index) const { return index < parts_.size() && !parts_[index].empty(); }
+
+ private:
+  std::vector<std::string> parts_;
+};
+
+using Operations = std::map<std::string, std::function<void(const Arguments&)>>;
+
+/// Prints a status that is not 0 as "OPERATION: STATUS": a test compares a program's output with and without
+/// the preload.
+void report(const char* operation, int status);
+
+/// Runs the command line; returns the program's exit code.
+int run(int argc, char** argv, const Operations& operations);
+
+}  // namespace script

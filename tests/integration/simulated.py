@@ -1,0 +1,272 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""Runs the programs of script/ under the preload on the simulated CUDA, and reads what they leave.
+
+Every run's tables are checked against each other, against its raw records, and those against the simulation's own
+account of what ran on its devices: tests only say what is special to them.
+"""
+
+import argparse
+import collections
+import csv
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+# The folder of the library, the programs' folder, the simulated CUDA's: set by main().
+library = programs = simulation = None
+
+TABLES = ("cuda_gpu_kern_sum.csv", "cuda_gpu_kern_gb_sum.csv", "cuda_api_sum.csv", "cuda_gpu_mem_time_sum.csv",
+          "cuda_gpu_mem_size_sum.csv", "nvtx_sum.csv", "nvtx_kern_sum.csv", "library_sum.csv", "thread_kern_sum.csv",
+          "window_sum.csv", "kernel_detail.csv")
+RAW = ("cuda_gpu_trace.csv", "cuda_api_trace.csv", "library_trace.csv")
+LOST = {"Lost Host Records": "host_records", "Lost Range Records": "range_records",
+        "Lost Activity Records": "activity_records", "Invalid Timestamps": "invalid_timestamps",
+        "Missing Activity Records": "missing_activity_records"}
+
+
+class Folder:
+    """An output folder."""
+
+    def __init__(self, path):
+        self.path = pathlib.Path(path)
+
+    def files(self):
+        return sorted(os.listdir(self.path))
+
+    def rows(self, name):
+        with open(self.path / name, newline="", encoding="utf-8") as file:
+            return list(csv.DictReader(file))
+
+    @property
+    def run(self):
+        return json.loads((self.path / "run.json").read_text(encoding="utf-8"))
+
+    def counts(self, name, key, count):
+        return {row[key].removesuffix("()"): int(row[count]) for row in self.rows(name)}
+
+    def kernels(self):
+        """{name: instances}; `name()` without the brackets that demangling adds."""
+        return self.counts("cuda_gpu_kern_sum.csv", "Name", "Instances")
+
+    def operations(self):
+        return self.counts("cuda_gpu_mem_time_sum.csv", "Operation", "Count")
+
+    def calls(self):
+        return self.counts("cuda_api_sum.csv", "Name", "Num Calls")
+
+    def ranges(self):
+        """{(range, style): instances}; without the colon that the default domain's names begin with."""
+        return {(row["Range"].removeprefix(":"), row["Style"]): int(row["Instances"]) for row in self.rows("nvtx_sum.csv")}
+
+    def range_kernels(self):
+        """{(range, kernel): (instances of the range, kernels)}, all threads together."""
+        found = collections.defaultdict(lambda: (0, 0))
+        for row in self.rows("nvtx_kern_sum.csv"):
+            key = row["NVTX Range"].removeprefix(":"), row["Kernel Name"].removesuffix("()")
+            found[key] = found[key][0] + int(row["NVTX Inst"]), found[key][1] + int(row["Kern Inst"])
+        return dict(found)
+
+    def libraries(self):
+        """{path: (calls, kernels launched by the call itself, by it and the calls inside it)}"""
+        return {row["Call"]: (int(row["Calls"]), int(row["Kernels"]), int(row["Kernels incl. Nested"]))
+                for row in self.rows("library_sum.csv")}
+
+    def windows(self):
+        """One row a window: all devices."""
+        return [row for row in self.rows("window_sum.csv") if row["Device"] == "all"]
+
+    def window_kernels(self):
+        return [int(row["Kernels"]) for row in self.windows()]
+
+    def reasons(self):
+        return [row["Reason"] for row in self.windows()]
+
+    def lost(self):
+        """What is not 0 of what run.json says was lost."""
+        return {kind: count for kind, count in self.run["lost"].items() if count}
+
+
+class Result:
+    """A program that has ended."""
+
+    def __init__(self, done, work, report):
+        self.code = done.returncode
+        self.stdout = done.stdout
+        self.stderr = done.stderr
+        self.work = work  # the folder in which it ran
+        self.report = report
+
+    def messages(self):
+        """[(level, text)] of libinject's own lines on stderr."""
+        found = []
+        for line in self.stderr.splitlines():
+            if line.startswith("libinject["):
+                level, _, text = line.partition("] ")[2].partition(": ")
+                found.append((level, text))
+        return found
+
+    def warnings(self):
+        return [text for level, text in self.messages() if level in ("warning", "error", "critical")]
+
+    def folders(self):
+        return sorted(path.parent for path in self.work.rglob("run.json"))
+
+    @property
+    def out(self):
+        """The one output folder."""
+        (path,) = self.folders()
+        return Folder(path)
+
+    def device_work(self):
+        """What the simulated devices ran: [(kind, name, device, stream, correlation, start, end)]"""
+        found = []
+        for line in self.report.read_text(encoding="utf-8").splitlines():
+            fields = line.split(",")
+            if fields[0] == "work":
+                kind, name, device, _context, stream, correlation, _host, start, end, _bytes = fields[1:]
+                found.append((kind, name, int(device), int(stream), int(correlation), int(start), int(end)))
+        return found
+
+    def simulated_calls(self):
+        """{function: calls} over the simulated libraries."""
+        found = collections.Counter()
+        for line in self.report.read_text(encoding="utf-8").splitlines():
+            fields = line.split(",")
+            if fields[0] == "call":
+                found[fields[2]] += int(fields[3])
+        return found
+
+
+class SimulatedTest(unittest.TestCase):
+    maxDiff = None
+
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="inject-test-"))
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+        self.runs = 0
+
+    def script(self, text, program="cuda", preload=True, before=(), faults=(), devices=None, env=None, check=True,
+               command=None, timeout=60, **options):
+        """Runs `text`, words of script.h. `options`: WINDOW="api" is INJECT_WINDOW=api."""
+        self.runs += 1
+        work = self.folder / f"run{self.runs}"
+        work.mkdir()
+        report = self.folder / f"report{self.runs}"
+        kept = {name: value for name, value in os.environ.items()
+                if not name.startswith(("INJECT_", "CUDASIM_", "CUDA_", "NVTX_", "LD_"))}
+        kept.update(LD_LIBRARY_PATH=str(simulation), CUDASIM_REPORT=str(report), LC_ALL="C")
+        if faults:
+            kept["CUDASIM_FAULTS"] = ",".join([faults] if isinstance(faults, str) else faults)
+        if devices is not None:
+            kept["CUDASIM_DEVICES"] = str(devices)
+        if preload:
+            kept["LD_PRELOAD"] = " ".join([*map(str, before), str(library)])
+        given = {"OUT": "out", "TRACE": "csv", "SUMMARY": "off", **options}
+        kept.update({f"INJECT_{name}": value for name, value in given.items() if value is not None})
+        kept.update(env or {})
+        done = subprocess.run(command or [str(programs / f"script_{program}"), *text.split()], cwd=work, env=kept,
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout, check=False)
+        result = Result(done, work, report)
+        if check:
+            self.assertNotIn(done.returncode, (99, -6, -11), done.stderr)
+            for folder in result.folders():
+                self.check_folder(Folder(folder), result)
+        return result
+
+    def check_folder(self, out, result):
+        """Tables of one run agree with each other, with the raw records, and these with the devices."""
+        for name in TABLES:
+            self.assertIn(name, out.files())
+        per_kernel = self.sums(out, "cuda_gpu_kern_sum.csv", "Name")
+        self.assertEqual(self.sums(out, "cuda_gpu_kern_gb_sum.csv", "Name"), per_kernel)
+        self.assertEqual(self.sums(out, "kernel_detail.csv", "Name"), per_kernel)
+        kernels = self.total(per_kernel)
+        self.assertEqual(self.total(self.sums(out, "thread_kern_sum.csv", "Thread Name")), kernels)
+        windows = out.rows("window_sum.csv")
+        for scope in ("all", "each"):
+            rows = [row for row in windows if (row["Device"] == "all") == (scope == "all")]
+            self.assertEqual((self.sum(rows, "Kernels"), self.sum(rows, "Kernel Time (ns)")), kernels, scope)
+        per_operation = self.sums(out, "cuda_gpu_mem_time_sum.csv", "Operation", "Count")
+        totals = out.windows()
+        self.assertEqual((self.sum(totals, "Copies") + self.sum(totals, "Memsets"),
+                          self.sum(totals, "Copy Time (ns)") + self.sum(totals, "Memset Time (ns)")),
+                         self.total(per_operation))
+        sizes = out.rows("cuda_gpu_mem_size_sum.csv")
+        self.assertEqual({row["Operation"]: int(row["Count"]) for row in sizes},
+                         {name: count for name, (count, _) in per_operation.items()})
+        self.assertAlmostEqual(self.sum(totals, "Copy Size (MB)", float) + self.sum(totals, "Memset Size (MB)", float),
+                               self.sum(sizes, "Total (MB)", float), delta=0.001 * (len(sizes) + 2 * len(totals)))
+        per_call = self.sums(out, "cuda_api_sum.csv", "Name", "Num Calls")
+        self.assertEqual((self.sum(totals, "API Calls"), self.sum(totals, "API Time (ns)")), self.total(per_call))
+        lost = out.run["lost"]
+        if out.run["windows_not_listed"] == 0:
+            for column, kind in LOST.items():
+                self.assertEqual(sum(window["lost"][kind] for window in out.run["windows"]), self.sum(totals, column))
+                self.assertGreaterEqual(lost[kind], self.sum(totals, column))
+        if out.run["options"]["INJECT_TRACE"] == "csv" and not lost["trace_rows"]:
+            self.check_trace(out, result, per_kernel, per_operation, per_call)
+
+    def check_trace(self, out, result, per_kernel, per_operation, per_call):
+        trace = out.rows("cuda_gpu_trace.csv")
+        found = {True: collections.Counter(), False: collections.Counter()}
+        times = {True: collections.Counter(), False: collections.Counter()}
+        for row in trace:
+            kernel = row["GrdX"] != ""
+            found[kernel][row["Name"]] += 1
+            times[kernel][row["Name"]] += int(row["Duration (ns)"])
+        for kernel, table in ((True, per_kernel), (False, per_operation)):
+            self.assertEqual({name: (count, times[kernel][name]) for name, count in found[kernel].items()}, table)
+        calls = collections.defaultdict(lambda: (0, 0))
+        for row in out.rows("cuda_api_trace.csv"):
+            count, time = calls[row["Name"]]
+            calls[row["Name"]] = count + 1, time + int(row["Duration (ns)"])
+        self.assertEqual(dict(calls), per_call)
+        # Nothing that did not run, nothing twice.
+        if not result.report.exists():
+            return
+        base = out.run["time_zero"]["clock_monotonic_ns"]
+        ran = collections.Counter((stream, device, start - base, end - start)
+                                  for _, _, device, stream, _, start, end in result.device_work() if end)
+        recorded = collections.Counter(
+            (int(row["Strm"]), int(row["Device"].rpartition("(")[2].rstrip(")")), int(row["Start (ns)"]),
+             int(row["Duration (ns)"])) for row in trace)
+        self.assertEqual(recorded - ran, collections.Counter(), "recorded, and never ran so")
+
+    @staticmethod
+    def sum(rows, column, kind=int):
+        return sum(kind(row[column]) for row in rows if row[column] != "")
+
+    @staticmethod
+    def total(table):
+        return sum(count for count, _ in table.values()), sum(time for _, time in table.values())
+
+    @staticmethod
+    def sums(out, table, key, count="Instances"):
+        found = {}
+        for row in out.rows(table):
+            before = found.get(row[key], (0, 0))
+            found[row[key]] = before[0] + int(row[count]), before[1] + int(row["Total Time (ns)"])
+        return found
+
+    def check_unharmed(self, result, text, **how):
+        """The same program, without the preload, printed the same and ended with the same status."""
+        alone = self.script(text, preload=False, check=False, **how)
+        self.assertEqual((result.code, result.stdout), (alone.code, alone.stdout))
+
+
+def main():
+    global library, programs, simulation
+    parser = argparse.ArgumentParser()
+    parser.add_argument("library", type=pathlib.Path)
+    parser.add_argument("programs", type=pathlib.Path, help="folder of the script programs")
+    parser.add_argument("simulation", type=pathlib.Path, help="folder of the simulated CUDA's libraries")
+    arguments, rest = parser.parse_known_args()
+    library, programs, simulation = (path.resolve() for path in
+                                     (arguments.library, arguments.programs, arguments.simulation))
+    unittest.main(module="__main__", argv=[sys.argv[0], *rest])
