@@ -2,7 +2,7 @@
 # SPDX-FileCopyrightText: The libinject authors
 """Runs every example with the command line of examples/README.md and keeps what it printed.
 
-examples.json then holds the outputs; `examples.py --fill examples.json` puts them into the README, each between its
+examples-outputs.json then holds the outputs; `examples.py --fill examples-outputs.json` puts them into the README, each between its
 markers, so that no table there was typed by hand.
 """
 
@@ -76,7 +76,7 @@ def test(options, report):
     for name, line in sections:
         if name in only:
             report.guarded(name, one, options, report, name, line, outputs)
-    with open(os.path.join(options.out, "examples.json"), "w") as file:
+    with open(os.path.join(options.out, "examples-outputs.json"), "w") as file:
         json.dump(outputs, file, indent=1)
 
 
