@@ -697,6 +697,7 @@ void Session::collect(std::unique_lock<std::mutex>& lock) {
     if (ensure_folder()) write_files("closed");
   }
   if (say) {
+    said_folder_ = !folder_.empty();
     Log::info("window " + std::to_string(said_closed_) + " is closed; " +
               (folder_.empty() ? "no files are written" : "the files are in " + folder_));
   }
@@ -749,7 +750,8 @@ void Session::finish() noexcept {
 void Session::final_output() {
   const std::lock_guard data(data_mutex_);
   if (ensure_folder()) write_files("closed");
-  write_summary();
+  const bool shown = write_summary();
+  if (!shown && !said_folder_ && !folder_.empty()) Log::info("the files are in " + folder_);
 }
 
 // ---- output
@@ -838,22 +840,23 @@ void Session::write_files(const char* state) {
   overhead_.write += now() - begin;
 }
 
-void Session::write_summary() {
-  if (options_.summary == SummaryTarget::kOff) return;
+bool Session::write_summary() {
+  if (options_.summary == SummaryTarget::kOff) return false;
   const RunInfo run = run_info("closed");
-  if (options_.summary == SummaryTarget::kStderr && !run.rank.empty() && run.rank != "0") return;
+  if (options_.summary == SummaryTarget::kStderr && !run.rank.empty() && run.rank != "0") return false;
   const std::string text = summary_text(statistics_, run, folder_);
   if (options_.summary == SummaryTarget::kStderr) {
     write_quietly(STDERR_FILENO, text);
-    return;
+    return true;
   }
   OutputFile file;
   if (!file.open(absolute_path(options_.summary_file))) {
     Log::error("the summary can't be written: " + file.error());
-    return;
+    return false;
   }
   file.buffer() = text;
   if (!file.flush()) Log::error("the summary can't be written: " + file.error());
+  return false;
 }
 
 }  // namespace inject

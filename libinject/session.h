@@ -97,7 +97,7 @@ class Session {
   // Output, with data_mutex_ held.
   bool ensure_folder();
   void write_files(const char* state);
-  void write_summary();
+  bool write_summary();  // true if the terminal shows it: it names the folder, too
   RunInfo run_info(const char* state);
   void final_output();
 
@@ -143,6 +143,7 @@ class Session {
   Nanoseconds last_said_ = 0;    // a line about a window
   std::uint32_t said_open_ = 0;  // the latest window that was said to be open
   std::uint32_t said_closed_ = 0;
+  bool said_folder_ = false;
   bool said_attached_ = false;
 
   std::mutex data_mutex_;
