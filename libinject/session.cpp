@@ -40,6 +40,10 @@ constexpr Nanoseconds kCollectInterval = 2 * kMillisecond;
 constexpr Nanoseconds kCollectDeadline = 30 * kSecond;
 constexpr Nanoseconds kExitCollectDeadline = 2 * kSecond;
 constexpr Nanoseconds kExitDeadline = 5 * kSecond;
+// A launch that began inside the window may not have come to where CUPTI takes note of it: its thread may
+// have lost its processor in between. It is waited for, this long at most (a copy may block for longer),
+// before activity is switched off.
+constexpr Nanoseconds kLaunchReturns = 20 * kMillisecond;
 // A program that reopens within this time brackets its iterations: CUPTI stays attached across the gap.
 constexpr Nanoseconds kStayAttached = kSecond;
 constexpr Nanoseconds kWriteInterval = kSecond;
@@ -158,6 +162,7 @@ Session* Session::start() noexcept {
     the_session.store(session, std::memory_order_release);
     pthread_atfork(nullptr, nullptr, &on_fork_child);
     std::atexit(&on_exit_handler);
+    std::at_quick_exit(&on_exit_handler);
     session->arm();
     session_state.store(2, std::memory_order_release);
     return session;
@@ -591,6 +596,16 @@ void Session::step(std::unique_lock<std::mutex>& lock) {
     said_open_ = current;
     Log::info("window " + std::to_string(current) + " is open (" + windows_.reason(current) + ")");
   }
+  if (current != 0 && closed_on_disk_ && !finishing_ && time - last_write_ >= kWriteInterval) {
+    // A reader must be able to tell that a later window, too, was cut off.
+    lock.unlock();
+    {
+      const std::lock_guard data(data_mutex_);
+      if (ensure_folder()) write_files("open");
+    }
+    lock.lock();
+    last_write_ = now();
+  }
   if (closing_ && open_ == 0) {
     if (!stay_attached_ || finishing_ || time - last_stop_ >= kStayAttached) {
       collect(lock);
@@ -626,6 +641,13 @@ void Session::step(std::unique_lock<std::mutex>& lock) {
 void Session::collect(std::unique_lock<std::mutex>& lock) {
   const Nanoseconds time = now();
   if (collect_since_ == 0) {
+    if (time - last_stop_ < kLaunchReturns && core_.threads.any_launching()) {
+      lock.unlock();
+      const timespec pause{0, 200'000};
+      nanosleep(&pause, nullptr);
+      lock.lock();
+      return;
+    }
     collect_since_ = time;
     const LaunchGate gate(!finishing_);
     tracer_.stop_activity();
@@ -826,6 +848,7 @@ RunInfo Session::run_info(const char* state) {
 
 void Session::write_files(const char* state) {
   const Nanoseconds begin = now();
+  closed_on_disk_ = std::strcmp(state, "closed") == 0;
   if (options_.trace == TraceFormat::kCsv && !trace_.flush() && !write_failed_) {
     write_failed_ = true;
     Log::error(trace_.error());

@@ -150,6 +150,7 @@ class Session {
   std::string folder_;
   bool folder_failed_ = false;
   bool write_failed_ = false;
+  bool closed_on_disk_ = false;  // run.json says that no window is open
   bool dirty_ = false;
   Nanoseconds last_write_ = 0;
   Overhead overhead_;

@@ -247,6 +247,7 @@ bool Tracer::enable_activity(std::string& error) {
   // CLOCK_MONOTONIC instead of CUPTI's default, CLOCK_REALTIME, which can step. Anew after each finalize,
   // once each.
   if (api_.ActivityRegisterTimestampCallback != nullptr) api_.ActivityRegisterTimestampCallback(&timestamp);
+  collecting_activity.store(true, std::memory_order_release);
   for (const CUpti_ActivityKind kind : kActivityKinds) {
     result = api_.ActivityEnable(kind);
     if (result != CUPTI_SUCCESS && kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) {
@@ -284,11 +285,13 @@ bool Tracer::raise(TracerLevel level, bool all_driver_calls, std::string& error)
 void Tracer::stop_activity() noexcept {
   if (!activity_on_) return;
   for (const CUpti_ActivityKind kind : kActivityKinds) api_.ActivityDisable(kind);
+  collecting_activity.store(false, std::memory_order_release);
   activity_on_ = false;
 }
 
 void Tracer::resume_activity() noexcept {
   if (level_ < TracerLevel::kActivity || activity_on_) return;
+  collecting_activity.store(true, std::memory_order_release);
   for (const CUpti_ActivityKind kind : kActivityKinds) api_.ActivityEnable(kind);
   activity_on_ = true;
 }
@@ -301,6 +304,7 @@ void Tracer::flush(bool force) noexcept {
 void Tracer::detach(bool finalize) noexcept {
   if (level_ == TracerLevel::kDetached) return;
   stop_activity();
+  collecting_activity.store(false, std::memory_order_release);
   if (subscriber_ != nullptr) api_.Unsubscribe(subscriber_);
   subscriber_ = nullptr;
   // CUPTI leaves something of its own in every graph that it has traced. After cuptiFinalize the next

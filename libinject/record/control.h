@@ -30,6 +30,11 @@ extern std::atomic<std::uint32_t> recorded_groups;
 /// Runtime calls that submitted no device work are recorded too (INJECT_API is not `off`).
 extern std::atomic<bool> record_plain_calls;
 
+/// CUPTI collects activity: launches outside every window are recorded too then, so that their kernels are
+/// not taken for a window's. At other times they are not: a program that launches on without pause while its
+/// last window is being collected would fill the rings with them.
+extern std::atomic<bool> collecting_activity;
+
 /// `launch:START+COUNT/EVERYxN`, decided launch by launch in the launch callback: exact whatever the number
 /// of threads and however short the windows. Launch n lies in window (n - start) / every + 1 if what is left
 /// is below `length`.

@@ -107,6 +107,19 @@ void ThreadRegistry::recycle(ThreadState& state) noexcept {
   state.life.store(kFree, std::memory_order_release);
 }
 
+bool ThreadRegistry::any_launching() const noexcept {
+  // With the launching thread's store: it sees the window closed, or we see it launching.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  const std::uint32_t most = high_water_.load(std::memory_order_acquire);
+  for (std::uint32_t i = 0; i < most; ++i) {
+    if (states_[i].life.load(std::memory_order_acquire) == kLive &&
+        states_[i].launching.load(std::memory_order_acquire) != 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
 std::uint32_t ThreadRegistry::threads_seen() const noexcept {
   return std::min(next_index_.load(std::memory_order_acquire), kMostEver);
 }

@@ -27,6 +27,7 @@ struct alignas(64) ThreadState {
       0;  ///< graph nodes created on this thread: grows inside a launch that is captured
   std::uint32_t graph_nodes_at_enter = 0;
   std::uint32_t launch_window = 0;             ///< window of the driver launch in progress
+  std::atomic<std::uint32_t> launching{0};     ///< driver launches in progress that a record will be made of
   std::atomic<std::uint32_t> ended_ranges{0};  ///< start/end ranges of this thread that another thread ended
   std::atomic<std::uint32_t> life{0};          ///< free, live, dead
   RecordQueue queue;
@@ -35,6 +36,7 @@ struct alignas(64) ThreadState {
   void reset() noexcept {
     innermost = nullptr;
     index = calls = range = graph_nodes = graph_nodes_at_enter = launch_window = 0;
+    launching.store(0, std::memory_order_relaxed);
     ended_ranges.store(0, std::memory_order_relaxed);
     queue.reset();
   }
@@ -82,6 +84,10 @@ class ThreadRegistry {
       if (life == kDead) recycle(state);
     }
   }
+
+  /// Whether some thread is inside a driver launch. One that began before current_window was set to 0 is
+  /// seen.
+  bool any_launching() const noexcept;
 
   std::uint32_t threads_seen() const noexcept;
   pid_t tid(std::uint32_t index) const noexcept;

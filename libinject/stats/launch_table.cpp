@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "libinject/record/mapping.h"
 
@@ -102,7 +103,7 @@ const Attribution* LaunchTable::find(std::uint16_t generation, std::uint32_t cor
 }
 
 std::size_t LaunchTable::give_up_waiting() {
-  const std::size_t forgotten = waiting_;
+  const std::size_t forgotten = waiting_ + given_up_ - std::exchange(told_given_up_, given_up_);
   for (std::size_t i = 0; i < size_; ++i) {
     Entry& entry = entries_[(first_ + i) & (entries_.size() - 1)];
     entry.pending = entry.waits = false;

@@ -27,10 +27,11 @@ class LaunchTable {
   /// Launches inside a window (`window != 0`) that succeeded, were not captured, and whose record has not
   /// come.
   std::size_t waiting() const { return waiting_; }
-  /// Forgets what still waits: its records are not coming any more. Returns how many launches that were.
+  /// Forgets what still waits: its records are not coming any more. Returns how many launches that were, with
+  /// those given up since the last time because the table was full.
   std::size_t give_up_waiting();
   /// Launches inside a window that were given up because the table was full.
-  std::uint64_t given_up() const { return given_up_; }
+  std::size_t given_up() const { return given_up_; }
 
  private:
   struct Entry {
@@ -54,7 +55,8 @@ class LaunchTable {
   std::size_t first_ = 0;
   std::size_t size_ = 0;
   std::size_t waiting_ = 0;
-  std::uint64_t given_up_ = 0;
+  std::size_t given_up_ = 0;
+  std::size_t told_given_up_ = 0;
 };
 
 }  // namespace inject

@@ -61,4 +61,7 @@ TEST_CASE("launches whose records never come are given up when the table is full
   CHECK(table.find(1, 1) == nullptr);
   CHECK(table.find(1, 10'000) != nullptr);
   CHECK(table.waiting() == (1 << 13) - 1);
+  // All but the one that was found, each told once.
+  CHECK(table.give_up_waiting() == 9'999);
+  CHECK(table.give_up_waiting() == 0);
 }
