@@ -32,7 +32,8 @@ int note_object(dl_phdr_info* info, std::size_t, void* data) {
   for (const std::string_view prefix : {"libcudart.so.", "libcublas.so.", "libcublasLt.so."}) {
     if (file.substr(0, prefix.size()) != prefix) continue;
     found.folders.emplace_back(path.substr(0, slash));
-    if (found.major == 0) found.major = std::atoi(file.data() + prefix.size());
+    if (found.major == 0)
+      found.major = static_cast<int>(std::strtol(file.data() + prefix.size(), nullptr, 10));
   }
   return 0;
 }
@@ -106,7 +107,9 @@ bool load_cupti(CuptiApi& api, std::string& error) {
   std::vector<std::string> files;
   for (const std::string& soname : sonames) {
     for (const std::string& folder : cuda.folders) {
-      for (const char* beside : kBeside) files.push_back(folder + beside + "/" + soname);
+      for (const char* beside : kBeside) {
+        files.push_back(std::string(folder).append(beside).append("/").append(soname));
+      }
     }
   }
   for (const char* variable : {"CUDA_HOME", "CUDA_PATH"}) {

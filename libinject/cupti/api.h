@@ -28,10 +28,12 @@ struct CuptiApi {
   X(ActivityGetNumDroppedRecords) \
   X(ActivityRegisterCallbacks)    \
   X(ActivitySetAttribute)
+// NOLINTNEXTLINE(bugprone-macro-parentheses): a name that is being declared
 #define INJECT_CUPTI_MEMBER(name) decltype(&::cupti##name) name = nullptr;
   INJECT_CUPTI_FUNCTIONS(INJECT_CUPTI_MEMBER)
 #undef INJECT_CUPTI_MEMBER
   /// Optional: absent before CUDA 12.
+  // NOLINTNEXTLINE(readability-identifier-naming): the vendor's name, as the others'
   decltype(&::cuptiActivityRegisterTimestampCallback) ActivityRegisterTimestampCallback = nullptr;
 
   std::uint32_t version = 0;  ///< CUPTI_API_VERSION of the library found

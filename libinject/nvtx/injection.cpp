@@ -11,6 +11,7 @@
 #include <cstring>
 #include <cwchar>
 #include <string_view>
+#include <type_traits>
 
 #include "libinject/core.h"
 #include "libinject/record/clock.h"
@@ -59,7 +60,7 @@ std::uint32_t intern(Core& core, const wchar_t* text) noexcept {
   char utf8[kLongestMessage];
   std::size_t n = 0;
   for (; *text != 0 && n + 4 <= sizeof utf8; ++text) {
-    const auto c = static_cast<std::uint32_t>(*text);
+    const auto c = static_cast<std::uint32_t>(static_cast<std::make_unsigned_t<wchar_t>>(*text));
     const auto put = [&](std::uint32_t byte) { utf8[n++] = static_cast<char>(byte); };
     if (c < 0x80) {
       put(c);
