@@ -2,8 +2,8 @@
 // SPDX-FileCopyrightText: The libinject authors
 //
 // What other parts of the library want to know of certain calls, whether a window is open or not. A
-// specialisation of Observer has `static void before()`, `static void after(int status)` or both; they run outside the
-// call's frame and don't throw.
+// specialisation of Observer has `static void before()`, `static void after(int status)` or both; they run
+// outside the call's frame and don't throw.
 #pragma once
 
 #include "libinject/hooks/functions.h"
@@ -11,8 +11,8 @@
 
 namespace inject {
 
-/// The program called cudaProfilerStart (the real call has returned `status`) or cudaProfilerStop (it is about to be
-/// made).
+/// The program called cudaProfilerStart (the real call has returned `status`) or cudaProfilerStop (it is
+/// about to be made).
 void on_profiler_start(int status) noexcept;
 void on_profiler_stop() noexcept;
 

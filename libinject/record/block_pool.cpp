@@ -12,16 +12,19 @@ BlockPool::BlockPool(std::size_t bytes) noexcept {
   capacity_ = blocks_ == nullptr ? 0 : wanted;
 }
 
-BlockPool::~BlockPool() { unmap_memory(blocks_, capacity_ * sizeof(Block)); }
+BlockPool::~BlockPool() {
+  unmap_memory(blocks_, capacity_ * sizeof(Block));
+}
 
 Block* BlockPool::take() noexcept {
   std::uint64_t head = head_.load(std::memory_order_acquire);
   while (static_cast<std::uint32_t>(head) != 0) {
     Block* block = blocks_ + (static_cast<std::uint32_t>(head) - 1);
-    // `next` may be stale if another thread took this block meanwhile; the pop count then differs and the exchange
-    // fails. Blocks are never unmapped while the pool lives, so the read itself is harmless.
+    // `next` may be stale if another thread took this block meanwhile; the pop count then differs and the
+    // exchange fails. Blocks are never unmapped while the pool lives, so the read itself is harmless.
     const std::uint64_t next = ((head >> 32) + 1) << 32 | block->next.load(std::memory_order_relaxed);
-    if (head_.compare_exchange_weak(head, next, std::memory_order_acq_rel, std::memory_order_acquire)) return block;
+    if (head_.compare_exchange_weak(head, next, std::memory_order_acq_rel, std::memory_order_acquire))
+      return block;
   }
   std::uint32_t fresh = untouched_.load(std::memory_order_relaxed);
   while (fresh < capacity_) {

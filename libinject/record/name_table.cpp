@@ -41,7 +41,9 @@ NameTable::NameTable(std::uint32_t max_names, std::size_t max_bytes) noexcept
   count_.store(kReservedNames, std::memory_order_relaxed);
 }
 
-NameTable::~NameTable() { unmap_memory(base_, mapped_); }
+NameTable::~NameTable() {
+  unmap_memory(base_, mapped_);
+}
 
 std::uint32_t NameTable::intern(std::string_view name) noexcept {
   if (name.empty()) return kEmpty;
@@ -54,8 +56,8 @@ std::uint32_t NameTable::intern(std::string_view name) noexcept {
   const std::uint64_t full_hash = hash_bytes(name);
   const auto hash = static_cast<std::uint32_t>(full_hash >> 32);
   std::uint32_t fresh = 0;  // entry filled by this call, not yet published
-  for (std::uint32_t probe = 0, slot = static_cast<std::uint32_t>(full_hash) & slot_mask_; probe <= slot_mask_;
-       ++probe, slot = (slot + 1) & slot_mask_) {
+  for (std::uint32_t probe = 0, slot = static_cast<std::uint32_t>(full_hash) & slot_mask_;
+       probe <= slot_mask_; ++probe, slot = (slot + 1) & slot_mask_) {
     std::uint32_t value = slots_[slot].load(std::memory_order_acquire);
     if (value == 0) {
       if (fresh == 0) {
@@ -73,7 +75,8 @@ std::uint32_t NameTable::intern(std::string_view name) noexcept {
         fresh = id;
       }
       // Release: who reads the slot sees the entry and its text.
-      if (slots_[slot].compare_exchange_strong(value, fresh, std::memory_order_acq_rel, std::memory_order_acquire)) {
+      if (slots_[slot].compare_exchange_strong(value, fresh, std::memory_order_acq_rel,
+                                               std::memory_order_acquire)) {
         return fresh;
       }
     }
@@ -94,6 +97,8 @@ std::string_view NameTable::name(std::uint32_t id) const noexcept {
   return {text_ + entry.offset, entry.length};
 }
 
-std::uint32_t NameTable::size() const noexcept { return count_.load(std::memory_order_relaxed); }
+std::uint32_t NameTable::size() const noexcept {
+  return count_.load(std::memory_order_relaxed);
+}
 
 }  // namespace inject

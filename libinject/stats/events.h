@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// What the statistics consume: activity and calls, decoded and joined. All times are nanoseconds on CLOCK_MONOTONIC,
-// all sizes bytes, all names ids of one NameTable.
+// What the statistics consume: activity and calls, decoded and joined. All times are nanoseconds on
+// CLOCK_MONOTONIC, all sizes bytes, all names ids of one NameTable.
 #pragma once
 
 #include <array>
@@ -12,8 +12,8 @@
 
 namespace inject {
 
-/// Who submitted a piece of device work. `known` is false when the launch was not seen (its record was dropped):
-/// the window is then judged by the activity's start time and everything else here is zero.
+/// Who submitted a piece of device work. `known` is false when the launch was not seen (its record was
+/// dropped): the window is then judged by the activity's start time and everything else here is zero.
 struct Attribution {
   bool known = false;
   FunctionId function = kNoFunction;  ///< the API call that submitted it
