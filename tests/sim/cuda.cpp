@@ -13,6 +13,7 @@ using namespace inject::sim;
 
 extern "C" {
 
+// NOLINTNEXTLINE(bugprone-macro-parentheses): a function's name can't be
 #define SIM_DRIVER(name, declared_as, arity)                                              \
   Result<decltype(::declared_as)> name(SIM_PARAMETERS_##arity(decltype(::declared_as))) { \
     static_assert(Signature<decltype(::declared_as)>::kArity == arity, #name);            \

@@ -1299,6 +1299,14 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graphExec) {
   }
   RUNTIME_END;
 }
+cudaError_t cudaGraphExecUpdate(cudaGraphExec_t hGraphExec, cudaGraph_t hGraph,
+                                cudaGraphExecUpdateResultInfo* resultInfo) {
+  RUNTIME_CALL_PLAIN(cudaGraphExecUpdate, kContext) {
+    return from_driver(drv::cuGraphExecUpdate_v2(hGraphExec, hGraph,
+                                                 reinterpret_cast<CUgraphExecUpdateResultInfo*>(resultInfo)));
+  }
+  RUNTIME_END;
+}
 cudaError_t cudaGraphUpload(cudaGraphExec_t graphExec, cudaStream_t stream) {
   RUNTIME_CALL_PLAIN(cudaGraphUpload, kContext) {
     return from_driver(drv::cuGraphUpload(graphExec, driver_stream(stream)));

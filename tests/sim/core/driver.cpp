@@ -55,6 +55,7 @@ CUresult call(Function& function, const void* params, bool needs_init, Body&& bo
   CUresult result = CUDA_SUCCESS;
   trace::ApiCall api(function, params, &result);
   result = fault != 0 ? static_cast<CUresult>(fault) : body();
+  if (result == CUDA_SUCCESS && needs_init) result = sticky_error();
   return result;
 }
 
@@ -1761,8 +1762,28 @@ CUresult cuGraphExecDestroy(CUgraphExec hGraphExec) {
     data.graphExec = hGraphExec;
     trace::fire_resource(CUPTI_CBID_RESOURCE_GRAPHEXEC_DESTROY_STARTING, current_context_handle(), nullptr,
                          &data);
+    forget_graph(*exec_of(hGraphExec));
     delete exec_of(hGraphExec)->graph;
     delete exec_of(hGraphExec);
+    return CUDA_SUCCESS;
+  }
+  DRIVER_END;
+}
+CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph,
+                              CUgraphExecUpdateResultInfo* resultInfo) {
+  DRIVER_CALL(cuGraphExecUpdate_v2, hGraphExec, hGraph, resultInfo) {
+    if (hGraphExec == nullptr || hGraph == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    GraphExec& exec = *exec_of(hGraphExec);
+    touch_broken_graphs();
+    bool alike = exec.graph->nodes.size() == graph_of(hGraph)->nodes.size();
+    if (resultInfo != nullptr)
+      *resultInfo = {alike ? CU_GRAPH_EXEC_UPDATE_SUCCESS : CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED,
+                     nullptr, nullptr};
+    if (!alike) return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+    std::map<const Node*, Node*> copies;
+    Graph* fresh = clone_graph(*graph_of(hGraph), copies);
+    std::swap(exec.graph, fresh);
+    delete fresh;
     return CUDA_SUCCESS;
   }
   DRIVER_END;

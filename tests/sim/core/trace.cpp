@@ -65,6 +65,8 @@ struct State {
   std::thread worker;
   bool stop_worker = false;
   std::condition_variable wake_worker;
+  bool worker_delivers = false;
+  std::condition_variable worker_delivered;
 
   std::mutex delivery;  // one buffer at a time goes to the client
 };
@@ -216,9 +218,12 @@ void run_worker() {
     bool period = shared.period_ms != 0 && now_ns() - last_period >= shared.period_ms * 1'000'000ull;
     if (period) last_period = now_ns();
     std::vector<BufferRef> ready = take_buffers(shared, false, !period);
+    shared.worker_delivers = !ready.empty();
     lock.unlock();
     for (const BufferRef& buffer : ready) deliver(buffer);
     lock.lock();
+    shared.worker_delivers = false;
+    shared.worker_delivered.notify_all();
   }
 }
 
@@ -319,6 +324,11 @@ std::uint32_t current_correlation() {
   if (this_thread.depth == 0) return 0;
   if (this_thread.correlation == 0) this_thread.correlation = state().next_correlation.fetch_add(1);
   return this_thread.correlation;
+}
+
+bool recording_kernels() {
+  return state().kinds[CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL].load(std::memory_order_relaxed) ||
+         state().kinds[CUPTI_ACTIVITY_KIND_KERNEL].load(std::memory_order_relaxed);
 }
 
 void fire_resource(CUpti_CallbackIdResource cbid, CUcontext context, CUstream stream, void* descriptor) {
@@ -493,6 +503,7 @@ CUptiResult enable_activity(CUpti_ActivityKind kind, const RecordSizes& sizes) {
     return CUPTI_ERROR_INVALID_KIND;
   State& shared = state();
   bool attaching = is_kernel_kind(kind) && !shared.kinds[kind].load();
+  if (attaching) touch_broken_graphs();
   if (attaching && !faults().no_attach_wait.load()) {
     // Seen on hardware: kernel tracing is switched on only when the kernels that run have ended.
     for (const OpRef& op : timeline::running(now_ns())) timeline::wait(op);
@@ -532,6 +543,11 @@ CUptiResult flush_all(std::uint32_t flag) {
     }
   }
   for (const BufferRef& buffer : ready) deliver(buffer);
+  {
+    // What the worker has taken is part of what a flush hands over.
+    std::unique_lock lock(shared.mutex);
+    shared.worker_delivered.wait(lock, [&] { return !shared.worker_delivers; });
+  }
   // Seen on hardware: once kernel tracing is disabled, the unforced flush blocks until the work in flight is
   // over, and yet hands nothing of it back; the next flush does.
   Nanoseconds deadline = now_ns() + 1'000'000'000;
@@ -580,6 +596,7 @@ CUptiResult attribute(CUpti_ActivityAttribute name, std::size_t* size, void* val
 
 CUptiResult finalize() {
   State& shared = state();
+  break_traced_graphs();
   clear_callbacks();
   shared.subscriber = nullptr;
   for (auto& kind : shared.kinds) kind = false;

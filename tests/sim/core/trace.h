@@ -39,6 +39,8 @@ class ApiCall {
 /// Correlation id of the outermost API call of this thread; 0 outside any call.
 std::uint32_t current_correlation();
 
+bool recording_kernels();
+
 void fire_resource(CUpti_CallbackIdResource cbid, CUcontext context, CUstream stream, void* descriptor);
 
 /// An activity record under construction. Its place in the launching thread's buffer is taken before the work
