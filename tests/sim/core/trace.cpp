@@ -360,9 +360,11 @@ static void fail_for_good() {
 
 ActivityRef reserve(CUpti_ActivityKind kind) {
   State& shared = state();
-  if (faults().fatal_error.load(std::memory_order_relaxed) && faults().fatal_error.exchange(false))
-    fail_for_good();
   if (!shared.kinds[kind].load(std::memory_order_acquire)) return nullptr;
+  if (faults().fatal_error.load(std::memory_order_relaxed) && faults().fatal_error.exchange(false)) {
+    fail_for_good();
+    return nullptr;
+  }
   auto activity = std::make_shared<Activity>();
   activity->kind = kind;
   activity->zero_time = Faults::take(faults().zero_time);
