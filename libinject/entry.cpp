@@ -12,7 +12,7 @@
 #include "inject/inject.h"
 #include "libinject/config/options.h"
 #include "libinject/hooks/observers.h"
-#include "libinject/log.h"
+#include "libinject/host_io.h"
 #include "libinject/nvtx/injection.h"
 #include "libinject/process.h"
 #include "libinject/session.h"
@@ -30,6 +30,7 @@ void offer(const char* variable, const char* path) {
 // file, and no message but the help that was asked for.
 __attribute__((constructor)) void on_load() {
   inject::remember_working_directory();
+  inject::note_stderr();
   Dl_info self;
   // The absolute path: a relative one would break after a chdir.
   if (dladdr(reinterpret_cast<const void*>(&on_load), &self) != 0 && self.dli_fname != nullptr) {

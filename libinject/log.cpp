@@ -8,14 +8,13 @@
 #include <spdlog/sinks/base_sink.h>
 
 #include <fcntl.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <atomic>
-#include <cerrno>
-#include <ctime>
 #include <memory>
 #include <mutex>
+
+#include "libinject/host_io.h"
 
 namespace inject {
 
@@ -54,43 +53,12 @@ Notable& notable_lines() {
 
 }  // namespace
 
-void write_quietly(int descriptor, std::string_view text) noexcept {
-  const int saved_errno = errno;
-  sigset_t pipe_signal;
-  sigset_t previous;
-  sigset_t waiting;
-  sigemptyset(&pipe_signal);
-  sigaddset(&pipe_signal, SIGPIPE);
-  sigpending(&waiting);
-  const bool pending_before = sigismember(&waiting, SIGPIPE) == 1;
-  pthread_sigmask(SIG_BLOCK, &pipe_signal, &previous);
-  bool broken = false;
-  while (!text.empty()) {
-    const ssize_t n = ::write(descriptor, text.data(), text.size());
-    if (n > 0) {
-      text.remove_prefix(static_cast<std::size_t>(n));
-    } else if (n < 0 && errno == EINTR) {
-      continue;
-    } else {
-      broken = n < 0 && errno == EPIPE;
-      break;
-    }
-  }
-  if (broken && !pending_before) {
-    const timespec none{0, 0};
-    while (sigtimedwait(&pipe_signal, nullptr, &none) == -1 && errno == EINTR) {
-    }
-  }
-  pthread_sigmask(SIG_SETMASK, &previous, nullptr);
-  errno = saved_errno;
-}
-
 void Log::open(LogLevel level, const std::string& file) noexcept {
   try {
     int descriptor = STDERR_FILENO;
     std::string problem;
     if (!file.empty()) {
-      const int opened = ::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0644);
+      const int opened = open_file(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW);
       if (opened >= 0) {
         descriptor = opened;
       } else {

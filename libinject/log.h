@@ -28,7 +28,4 @@ class Log {
   static std::vector<std::string> notable();
 };
 
-/// Writes all of `text` to a file descriptor of the host's without raising SIGPIPE there.
-void write_quietly(int descriptor, std::string_view text) noexcept;
-
 }  // namespace inject

@@ -13,6 +13,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "libinject/host_io.h"
+
 namespace inject {
 
 namespace {
@@ -87,7 +89,7 @@ int list_cuda_objects(dl_phdr_info* info, std::size_t, void* data) {
 
 std::string read_file(const char* path) {
   std::string text;
-  const int file = open(path, O_RDONLY | O_CLOEXEC);
+  const int file = open_file(path, O_RDONLY);
   if (file < 0) return text;
   std::array<char, 4096> part;
   constexpr std::size_t kMost = 64 * 1024;
@@ -112,11 +114,6 @@ void remember_working_directory() noexcept {
 
 std::string working_directory() {
   return folder_at_load.data();
-}
-
-std::string absolute_path(std::string_view path) {
-  if (path.empty() || path.front() == '/') return std::string(path);
-  return working_directory() + "/" + std::string(path);
 }
 
 std::vector<std::string> command_line() {

@@ -17,8 +17,6 @@ namespace inject {
 void remember_working_directory() noexcept;
 /// The directory kept by remember_working_directory().
 std::string working_directory();
-/// `path` seen from that directory; empty stays empty.
-std::string absolute_path(std::string_view path);
 
 std::vector<std::string> command_line();
 std::string host_name();

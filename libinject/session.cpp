@@ -13,9 +13,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
+#include <string_view>
 #include <utility>
 
 #include "libinject/config/out_path.h"
+#include "libinject/host_io.h"
 #include "libinject/log.h"
 #include "libinject/nvtx/injection.h"
 #include "libinject/output/summary.h"
@@ -70,6 +73,20 @@ WindowSpec scheduled(const WindowSpec& spec) {
   timed.start = kAutoDelay;
   timed.count = kAutoDuration;
   return timed;
+}
+
+std::optional<std::string> environment_variable(std::string_view name) {
+  const char* value = std::getenv(std::string(name).c_str());
+  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+}
+
+PathNames path_names() {
+  return {getpid(), host_name(), environment_variable};
+}
+
+/// A file named by an option. Its pattern was found good when the options were read.
+std::string path_of(const std::string& pattern) {
+  return expand_path(pattern, path_names(), working_directory()).path;
 }
 
 std::string in_ms(Nanoseconds time) {
@@ -144,7 +161,7 @@ Session* Session::start() noexcept {
       return nullptr;
     }
     const Options& options = core->configuration.options;
-    Log::open(options.log_level, absolute_path(options.log_file));
+    Log::open(options.log_level, options.log_file.empty() ? "" : path_of(options.log_file));
     for (const std::string& warning : core->configuration.warnings) Log::warn(warning);
     if (!core->configuration.error.empty()) {
       Log::error(core->configuration.error);
@@ -770,6 +787,8 @@ void Session::finish() noexcept {
 }
 
 void Session::final_output() {
+  // The exiting thread may be the program's.
+  const QuietSignals quiet;
   const std::lock_guard data(data_mutex_);
   if (ensure_folder()) write_files("closed");
   const bool shown = write_summary();
@@ -782,11 +801,7 @@ void Session::final_output() {
 bool Session::ensure_folder() {
   if (!folder_.empty()) return true;
   if (folder_failed_) return false;
-  const PathNames names{pid_, host_name(), [](std::string_view name) -> std::optional<std::string> {
-                          const char* value = std::getenv(std::string(name).c_str());
-                          return value == nullptr ? std::nullopt : std::optional<std::string>(value);
-                        }};
-  PathResult result = expand_path(options_.out, names, working_directory());
+  PathResult result = expand_path(options_.out, path_names(), working_directory());
   if (result.error.empty()) result = make_unique_folder(result.path);
   if (!result.error.empty()) {
     folder_failed_ = true;
@@ -812,10 +827,7 @@ RunInfo Session::run_info(const char* state) {
   run.working_directory = working_directory();
   run.host = host_name();
   run.pid = pid_;
-  run.rank = rank_from_environment([](std::string_view name) -> std::optional<std::string> {
-               const char* value = std::getenv(std::string(name).c_str());
-               return value == nullptr ? std::nullopt : std::optional<std::string>(value);
-             }).value_or("");
+  run.rank = rank_from_environment(environment_variable).value_or("");
   run.base = base_;
   run.base_utc = base_utc_;
   run.versions = library_versions();
@@ -873,7 +885,7 @@ bool Session::write_summary() {
     return true;
   }
   OutputFile file;
-  if (!file.open(absolute_path(options_.summary_file))) {
+  if (!file.open(path_of(options_.summary_file))) {
     Log::error("the summary can't be written: " + file.error());
     return false;
   }

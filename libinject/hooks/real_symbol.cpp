@@ -11,7 +11,7 @@
 #include <cstring>
 
 #include "libinject/hooks/elf_object.h"
-#include "libinject/log.h"
+#include "libinject/host_io.h"
 
 namespace inject {
 

@@ -10,6 +10,8 @@
 #include <system_error>
 #include <utility>
 
+#include "libinject/host_io.h"
+
 namespace inject {
 
 bool OutputFile::fail(std::string_view action, int code) {
@@ -23,9 +25,7 @@ bool OutputFile::fail(std::string_view action, int code) {
 bool OutputFile::open(std::string path, bool exclusive) {
   path_ = std::move(path);
   const int how = exclusive ? O_EXCL : O_TRUNC;
-  do {
-    descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | how, 0644);
-  } while (descriptor_ < 0 && errno == EINTR);
+  descriptor_ = open_file(path_.c_str(), O_WRONLY | O_CREAT | O_NOFOLLOW | how);
   return descriptor_ >= 0 || fail("create", errno);
 }
 

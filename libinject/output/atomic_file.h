@@ -11,7 +11,8 @@ namespace inject {
 
 /// An open file with a buffer before it. Every failure is remembered: later calls do nothing, error() says
 /// what happened first. Writing past RLIMIT_FSIZE raises SIGXFSZ, which ends a process that does not expect
-/// it: use this on threads that have all signals blocked, where the write fails with EFBIG instead.
+/// it: use this on threads that have all signals blocked or within QuietSignals, where the write fails with
+/// EFBIG instead.
 class OutputFile {
  public:
   OutputFile() = default;

@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "libinject/host_io.h"
 #include "libinject/record/control.h"
 #include "libinject/record/mapping.h"
 
@@ -135,7 +136,7 @@ std::string ThreadRegistry::thread_name(std::uint32_t index) const {
   // The kernel's own record first: threads are often named after their first call.
   char path[64];
   std::snprintf(path, sizeof path, "/proc/self/task/%d/comm", static_cast<int>(id));
-  const int file = open(path, O_RDONLY | O_CLOEXEC);
+  const int file = open_file(path, O_RDONLY);
   if (file >= 0) {
     char text[32];
     const ssize_t n = read(file, text, sizeof text);
