@@ -113,6 +113,7 @@ std::string run_json_text(const RunInfo& run, std::span<const std::string> files
   for (const DeviceInfo& device : run.devices) json["devices"].push_back(device_json(device));
   json["threads"] = Json::array();
   for (const ThreadInfo& thread : run.threads) {
+    if (thread.tid == 0) continue;  // the index of events without a thread
     json["threads"].push_back({{"tid", thread.tid}, {"name", thread.name}});
   }
   json["windows"] = Json::array();

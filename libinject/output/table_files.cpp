@@ -61,7 +61,7 @@ std::int64_t since_base(Nanoseconds time, const RunInfo& run) {
 }
 
 void thread_id(CsvRow& row, std::uint32_t thread, const RunInfo& run) {
-  if (thread < run.threads.size()) {
+  if (thread < run.threads.size() && run.threads[thread].tid != 0) {
     row.number(run.threads[thread].tid);
   } else {
     row.empty();
@@ -69,7 +69,7 @@ void thread_id(CsvRow& row, std::uint32_t thread, const RunInfo& run) {
 }
 
 std::string_view thread_name(std::uint32_t thread, const RunInfo& run) {
-  if (thread < run.threads.size()) return run.threads[thread].name;
+  if (thread < run.threads.size() && run.threads[thread].tid != 0) return run.threads[thread].name;
   return thread == kOtherIndex ? "[other]" : "[unknown]";
 }
 

@@ -16,23 +16,23 @@ struct alignas(64) Slot {
   RecordKind kind() const noexcept { return static_cast<RecordKind>(bytes[0]); }
 };
 
-/// A block of records, filled by one thread and emptied by the drain thread. 16 KiB: small enough that every one of
-/// hundreds of threads can hold one, large enough that taking one is rare (every 255 records).
+/// A block of records, filled by one thread and emptied by the drain thread. 16 KiB: small enough that every
+/// one of hundreds of threads can hold one, large enough that taking one is rare (every 255 records).
 struct Block {
   static constexpr std::uint32_t kSlots = 255;
 
   std::atomic<std::uint32_t> published;  ///< slots that are complete; release by the producer
-  std::atomic<std::uint32_t> next;       ///< block that the producer went on to (index + 1), or free-list link
-  std::uint32_t thread;                  ///< index of the producing thread
+  std::atomic<std::uint32_t> next;  ///< block that the producer went on to (index + 1), or free-list link
+  std::uint32_t thread;             ///< index of the producing thread
   unsigned char reserved[52];
   Slot slots[kSlots];
 };
 static_assert(sizeof(Block) == 16 * 1024);
 
-/// The arena of host records: a fixed number of blocks behind a lock-free free list (a Treiber stack; the upper half
-/// of its head counts pops, so that a block that went round in between is noticed). Any thread takes, the drain thread
-/// gives back. Empty: take() returns nullptr and the caller drops and counts. Memory is reserved, not touched, and
-/// blocks come back last in, first out, so a quiet program touches few of them.
+/// The arena of host records: a fixed number of blocks behind a lock-free free list (a Treiber stack; the
+/// upper half of its head counts pops, so that a block that went round in between is noticed). Any thread
+/// takes, the drain thread gives back. Empty: take() returns nullptr and the caller drops and counts. Memory
+/// is reserved, not touched, and blocks come back last in, first out, so a quiet program touches few of them.
 class BlockPool {
  public:
   explicit BlockPool(std::size_t bytes) noexcept;
@@ -43,7 +43,9 @@ class BlockPool {
   Block* take() noexcept;
   void give_back(Block* block) noexcept;
 
-  std::uint32_t index(const Block* block) const noexcept { return static_cast<std::uint32_t>(block - blocks_); }
+  std::uint32_t index(const Block* block) const noexcept {
+    return static_cast<std::uint32_t>(block - blocks_);
+  }
   Block* at(std::uint32_t index) noexcept { return blocks_ + index; }
   std::uint32_t capacity() const noexcept { return capacity_; }
 
@@ -54,8 +56,8 @@ class BlockPool {
   std::atomic<std::uint64_t> head_{0};       ///< pop count << 32 | (index + 1)
 };
 
-/// A thread's queue of records: single producer (the thread), single consumer (the drain thread), made of blocks.
-/// Full pool: the record is dropped and counted in `dropped`.
+/// A thread's queue of records: single producer (the thread), single consumer (the drain thread), made of
+/// blocks. Full pool: the record is dropped and counted in `dropped`.
 class RecordQueue {
  public:
   /// Producer. Copies 64 bytes and publishes them; false if the record was dropped.

@@ -9,9 +9,10 @@
 
 namespace inject {
 
-/// Interned strings: id 0 is the empty name, id 1 is `[other]`, which stands for every name that no longer fits.
-/// Any thread may intern and read without a lock; names live as long as the table. Bounded by the number of names
-/// and by the bytes of text given to the constructor; both are reserved, not touched, so unused room costs no memory.
+/// Interned strings: id 0 is the empty name, id 1 is `[other]`, which stands for every name that no longer
+/// fits. Any thread may intern and read without a lock; names live as long as the table. Bounded by the
+/// number of names and by the bytes of text given to the constructor; both are reserved, not touched, so
+/// unused room costs no memory.
 class NameTable {
  public:
   static constexpr std::uint32_t kEmpty = 0;
@@ -38,8 +39,8 @@ class NameTable {
   std::uint32_t slot_mask_ = 0;
   std::size_t max_bytes_;
   std::size_t mapped_ = 0;
-  char* base_ = nullptr;                          // one mapping: slots, entries, text
-  std::atomic<std::uint32_t>* slots_ = nullptr;   // open addressing, value = entry + 1
+  char* base_ = nullptr;                         // one mapping: slots, entries, text
+  std::atomic<std::uint32_t>* slots_ = nullptr;  // open addressing, value = entry + 1
   Entry* entries_ = nullptr;
   char* text_ = nullptr;
   std::atomic<std::uint32_t> count_{0};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// What the host side of a run writes into the ring: plain data of one cache line each, without pointers, names by
-// id, so that another process can read a ring back after its writer has died.
+// What the host side of a run writes into the ring: plain data of one cache line each, without pointers,
+// names by id, so that another process can read a ring back after its writer has died.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,8 @@
 
 namespace inject {
 
-/// Nanoseconds on CLOCK_MONOTONIC, for host calls and (through CUPTI's timestamp callback) for device activity.
+/// Nanoseconds on CLOCK_MONOTONIC, for host calls and (through CUPTI's timestamp callback) for device
+/// activity.
 using Nanoseconds = std::uint64_t;
 
 /// A hooked function (hooks/functions.h), or, with kDriverFunction set, a CUPTI driver callback id.
@@ -18,8 +19,8 @@ using FunctionId = std::uint16_t;
 inline constexpr FunctionId kNoFunction = 0;
 inline constexpr FunctionId kDriverFunction = 0x8000;
 
-/// Up to four nested calls, the outermost in the lowest 16 bits; deeper nesting keeps the three outermost calls
-/// and the innermost one.
+/// Up to four nested calls, the outermost in the lowest 16 bits; deeper nesting keeps the three outermost
+/// calls and the innermost one.
 using CallChain = std::uint64_t;
 
 inline constexpr FunctionId chain_at(CallChain chain, unsigned level) {
@@ -45,10 +46,10 @@ inline constexpr CallChain chain_push(CallChain chain, FunctionId function) {
 
 enum class RecordKind : std::uint8_t { kNone = 0, kCall = 1, kRange = 2 };
 
-/// One API call, as seen by a hook or by a driver callback. `correlation` is the CUPTI correlation id of the device
-/// work that the call submitted, 0 if it submitted none. A hooked runtime call and the driver launch inside it are
-/// one record; a driver launch inside a library call (which carries its own runtime) is a record of its own whose
-/// chain names the library call.
+/// One API call, as seen by a hook or by a driver callback. `correlation` is the CUPTI correlation id of the
+/// device work that the call submitted, 0 if it submitted none. A hooked runtime call and the driver launch
+/// inside it are one record; a driver launch inside a library call (which carries its own runtime) is a
+/// record of its own whose chain names the library call.
 struct alignas(64) CallRecord {
   RecordKind kind = RecordKind::kCall;
   std::uint8_t flags = 0;
@@ -56,14 +57,15 @@ struct alignas(64) CallRecord {
   std::uint32_t correlation = 0;
   Nanoseconds begin = 0;
   Nanoseconds end = 0;
-  CallChain chain = 0;        ///< the hooked calls around this one, itself not included
-  std::uint64_t stream = 0;   ///< cudaStream_t / CUstream value, 0 where unknown or default
-  std::uint32_t owner = 0;    ///< `call` of the outermost hooked library call around this one, 0 if none
-  std::uint32_t call = 0;     ///< number of this call on its thread
-  std::uint32_t range = 0;    ///< NVTX context: node of the range tree (nvtx/range_tree.h), 0 if no range is open
-  std::uint32_t window = 0;   ///< number of the window the call began in, 0 if none was open
+  CallChain chain = 0;       ///< the hooked calls around this one, itself not included
+  std::uint64_t stream = 0;  ///< cudaStream_t / CUstream value, 0 where unknown or default
+  std::uint32_t owner = 0;   ///< `call` of the outermost hooked library call around this one, 0 if none
+  std::uint32_t call = 0;    ///< number of this call on its thread
+  std::uint32_t range =
+      0;  ///< NVTX context: node of the range tree (nvtx/range_tree.h), 0 if no range is open
+  std::uint32_t window = 0;  ///< number of the window the call began in, 0 if none was open
   std::uint32_t iteration = 0;
-  std::int16_t status = 0;    ///< the API's own status code
+  std::int16_t status = 0;       ///< the API's own status code
   std::uint16_t generation = 0;  ///< counts CUPTI attachments: correlation ids are unique within one
 };
 

@@ -47,7 +47,7 @@ TEST_CASE("run.json of a run", "[output]") {
   device.multiprocessors = 132;
   device.memory_bytes = 150'000'000'000u;
   run.devices = {device};
-  run.threads = {{4242, "python"}};
+  run.threads = {{0, ""}, {4242, "python"}};
   WindowInfo window;
   window.number = 1;
   window.reason = "api";
@@ -83,6 +83,7 @@ TEST_CASE("run.json of a run", "[output]") {
   CHECK(json["devices"][0]["name"] == "NVIDIA H200");
   CHECK(json["devices"][0]["compute_capability"] == "9.0");
   CHECK(json["devices"][0]["multiprocessors"] == 132);
+  CHECK(json["threads"].size() == 1);
   CHECK(json["threads"][0]["tid"] == 4242);
   CHECK(json["windows"].size() == 2);
   CHECK(json["windows"][0]["state"] == "closed");
