@@ -13,13 +13,14 @@ using namespace inject::sim;
 
 extern "C" {
 
-// NOLINTNEXTLINE(bugprone-macro-parentheses): a function's name can't be
+// NOLINTBEGIN(bugprone-macro-parentheses): a function's name can't stand in them
 #define SIM_DRIVER(name, declared_as, arity)                                              \
   Result<decltype(::declared_as)> name(SIM_PARAMETERS_##arity(decltype(::declared_as))) { \
     static_assert(Signature<decltype(::declared_as)>::kArity == arity, #name);            \
     return drv::name(SIM_ARGUMENTS_##arity);                                              \
   }
 #include "tests/sim/core/driver.def"
+// NOLINTEND(bugprone-macro-parentheses)
 
 CUresult cuGetExportTable(const void** ppExportTable, const CUuuid*) {
   // The vendor's private tables are not simulated; programs linked with the static runtime need them.

@@ -33,6 +33,7 @@ Function* implementation_of(const char* name) {
 
 }  // namespace
 
+// NOLINTBEGIN(bugprone-macro-parentheses): a function's name can't stand in them
 #define FORWARD(name, arity)                                                                          \
   extern "C" Result<decltype(::name)> name(SIM_PARAMETERS_##arity(decltype(::name))) {                \
     static_assert(Signature<decltype(::name)>::kArity == arity, #name);                               \
@@ -41,6 +42,7 @@ Function* implementation_of(const char* name) {
     int fault = function.enter();                                                                     \
     return fault != 0 ? status_result<Result<decltype(::name)>>(fault) : real(SIM_ARGUMENTS_##arity); \
   }
+// NOLINTEND(bugprone-macro-parentheses)
 
 FORWARD(cudnnSetStream, 2)
 FORWARD(cudnnGetStream, 2)

@@ -41,7 +41,7 @@ struct Table {
 };
 
 const std::vector<Table>& tables() {
-  static const std::vector<Table> kAll = {
+  static std::vector<Table> all = {
     {"libcudart.so.13",
      true,
      {
@@ -83,7 +83,7 @@ const std::vector<Table>& tables() {
      }},
 #endif
   };
-  return kAll;
+  return all;
 }
 
 }  // namespace

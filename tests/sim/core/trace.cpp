@@ -86,8 +86,8 @@ struct ThreadState {
 thread_local ThreadState this_thread;
 
 pid_t thread_id() {
-  thread_local const auto kId = static_cast<pid_t>(syscall(SYS_gettid));
-  return kId;
+  thread_local pid_t id = static_cast<pid_t>(syscall(SYS_gettid));
+  return id;
 }
 
 bool callback_enabled(CUpti_CallbackDomain domain, std::uint32_t cbid) {
