@@ -330,10 +330,13 @@ void device_lines(std::string& out, const Statistics& statistics, const RunInfo&
         ": " + plural(work.kernels.count, "kernel") + " " + time_text(static_cast<double>(work.kernels.sum));
     if (window_time != 0)
       text += " (" + percent_text(ratio(work.kernels.sum, window_time)) + " of the windows' time)";
-    text += ", " + plural(work.copies, "copy") + " " + time_text(static_cast<double>(work.copy_time)) + " (" +
-            size_text(static_cast<double>(work.copy_bytes)) + "), " + plural(work.memsets, "memset") + " " +
-            time_text(static_cast<double>(work.memset_time));
     line(out, text);
+    // A line of its own: with a GPU's full name before it, it would not fit.
+    if (work.copies + work.memsets != 0) {
+      line(out, "    " + plural(work.copies, "copy") + " " + time_text(static_cast<double>(work.copy_time)) +
+                    " (" + size_text(static_cast<double>(work.copy_bytes)) + "), " +
+                    plural(work.memsets, "memset") + " " + time_text(static_cast<double>(work.memset_time)));
+    }
   }
   if (devices.empty()) line(out, "  no GPU work was launched in a window");
 }

@@ -60,7 +60,8 @@ TEST_CASE("The summary of a small run", "[output]") {
   CHECK(summary_text(run.statistics, some_run(), "/out/inject-node7-77") ==
         R"(libinject: 1 window (api), 2.000ms; process 77 on node7
   python train.py
-  GPU 0 NVIDIA H200: 4 kernels 1.600ms (80.0% of the windows' time), 1 copy 200.00us (4.000MB), 0 memsets 0ns
+  GPU 0 NVIDIA H200: 4 kernels 1.600ms (80.0% of the windows' time)
+    1 copy 200.00us (4.000MB), 0 memsets 0ns
 
   Time(%)      Time  Calls       Avg       Min       Max  Kernel
     93.8%   1.500ms      3  500.00us  500.00us  500.00us  ampere_sgemm_128x64_tn
