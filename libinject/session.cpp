@@ -607,6 +607,11 @@ void Session::step(std::unique_lock<std::mutex>& lock) {
   pass();
   lock.lock();
 
+  if (Tracer::failed() && !said_failed_) {
+    said_failed_ = true;
+    Log::warn(
+        "CUPTI has stopped with a fatal error and finalized itself: device activity is missing from here on");
+  }
   const Nanoseconds time = now();
   if (current > said_open_ && time - last_said_ >= kSecond && windows_.opened() >= current) {
     last_said_ = time;
@@ -700,7 +705,7 @@ void Session::collect(std::unique_lock<std::mutex>& lock) {
   if (!finishing_ && !launch_armed_) {
     detach_tracer(true);
     detached = now();
-    if (!tracer_.finalized() && !said_attached_) {
+    if (Tracer::saw_graphs() && !said_attached_) {
       said_attached_ = true;
       Log::warn(
           "CUPTI is not finalized because the program uses CUDA graphs, which would not survive it: launches "

@@ -145,6 +145,7 @@ class Session {
   std::uint32_t said_closed_ = 0;
   bool said_folder_ = false;
   bool said_attached_ = false;
+  bool said_failed_ = false;
 
   std::mutex data_mutex_;
   std::string folder_;

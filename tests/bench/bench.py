@@ -237,7 +237,28 @@ def bench_micro(options, table, data):
             table.add(f"{name}: {benchmark}", samples, unit)
 
 
-PARTS = {"loop": bench_loop, "latency": bench_latency, "million": bench_million, "spawn": bench_spawn,
+def bench_held(options, table, data):
+    """The subscription that is held where no hook sees the profiler API: processes in turn, profiling off and `api`."""
+    program = os.path.join(os.path.dirname(options.spawn), "bench_driver")
+    if not os.path.exists(program):
+        print("bench_driver is not built")
+        return
+    times = {"off": [], "api": []}
+    for turn in range(2 * options.cycles + 4):
+        window = ("off", "api")[turn % 2]
+        environment, _ = profiled(options, f"held{turn}", window)
+        result = gputest.run([program], environment, 60)
+        if result.rc != 0:
+            print(f"bench_driver: {result.why()}")
+            return
+        times[window].append(float(result.out))
+    data["held"] = times
+    table.add("driver launch, profiling off", times["off"], "ns")
+    table.add("driver launch, subscribed for the profiler calls alone", times["api"], "ns")
+    table.add("subscribed / off", ratios(times["api"], times["off"]), "×")
+
+
+PARTS = {"held": bench_held, "loop": bench_loop, "latency": bench_latency, "million": bench_million, "spawn": bench_spawn,
          "micro": bench_micro}
 
 
