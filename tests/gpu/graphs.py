@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""CUDA graphs over several windows: every kernel of every launch is there, and the program survives us.
+
+cuptiFinalize breaks graphs that CUPTI has traced: the next attachment, or the next update of such a graph, ends in
+CUDA_ERROR_LAUNCH_FAILED. Both programs here failed so before libinject kept CUPTI for programs with graphs.
+"""
+
+import json
+import os
+import sys
+
+from gputest import Folder, folders, main, module_missing, profiled_environment, run
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def profile(options, report, name, command, window, **more):
+    out = os.path.join(options.work, name + ".out")
+    environment = profiled_environment(options.library, out, window, summary="off", **more)
+    environment["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
+    result = run([sys.executable] + command, environment, timeout=90, cwd=options.work,
+                 log=os.path.join(options.work, name + ".log"))
+    found = folders(out)
+    report.check(f"{name}: program ends well, one output folder", result.rc == 0 and len(found) == 1,
+                 result.why() if result.rc else found)
+    return result, Folder(found[0]) if len(found) == 1 else None
+
+
+def torch_graphs(options, report):
+    result, folder = profile(options, report, "torch", [os.path.join(HERE, "programs", "torch_graphs.py")], "api")
+    if result.rc != 0 or folder is None:
+        return
+    expected = json.loads(result.out.strip().splitlines()[-1])
+    seen = sum(count for name, count in folder.kernel_counts().items() if "relu" in name or "clamp" in name)
+    report.check("torch: every kernel of every graph launch", seen == expected["kernels"], f"{seen} of {expected['kernels']}")
+    report.check("torch: nothing lost", not folder.lost(), folder.lost() or "")
+    lines = [line for line in result.err.splitlines() if "CUDA graphs" in line]
+    report.check("torch: one line says that CUPTI stays", len(lines) == 1, " | ".join(lines))
+
+
+def jax_graphs(options, report):
+    program = os.path.join(HERE, "..", "..", "examples", "jax_train.py")
+    _, folder = profile(options, report, "jax", [program, "--seconds", "8"], "time:4s+200ms/900msx3")
+    if folder is None:
+        return
+    windows = [row for row in folder.rows("window_sum.csv") if row["Device"] == "all"]
+    counts = [int(row["Kernels"]) for row in windows]
+    report.check("jax: kernels in each of three windows", len(counts) == 3 and all(counts), counts)
+    report.check("jax: nothing lost", not folder.lost(), folder.lost() or "")
+
+
+def test(options, report):
+    report.guarded("torch", torch_graphs, options, report)
+    reason = module_missing("jax")
+    if reason:
+        report.skip("jax", reason)
+    else:
+        report.guarded("jax", jax_graphs, options, report)
+
+
+if __name__ == "__main__":
+    main("graphs", test, modules=("torch",))
