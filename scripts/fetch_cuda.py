@@ -83,6 +83,9 @@ def main():
     parser.add_argument("--libraries", action="store_true", help="the libraries to run with a GPU as well")
     arguments = parser.parse_args()
 
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    if not (arguments.out / "lib64").exists():
+        (arguments.out / "lib64").symlink_to("lib")  # where nvcc looks; the packages have lib
     take, optional = wanted(arguments.out, arguments.libraries)
     for requirement, part in take.items():
         print(f"setup: fetching {requirement}", flush=True)
