@@ -10,6 +10,7 @@
 #include <string>
 
 #include "inject/inject.h"
+#include "libinject/caller_state.h"
 #include "libinject/config/options.h"
 #include "libinject/hooks/observers.h"
 #include "libinject/host_io.h"
@@ -29,6 +30,7 @@ void offer(const char* variable, const char* path) {
 // Runs in every process that the preload reaches: no allocation but the environment's own, no thread, no
 // file, and no message but the help that was asked for.
 __attribute__((constructor)) void on_load() {
+  const inject::CallerState caller;
   inject::remember_working_directory();
   inject::note_stderr();
   Dl_info self;
@@ -55,26 +57,31 @@ __attribute__((constructor)) void on_load() {
 // Called by the driver inside cuInit. 1: all is well; anything else makes cuInit fail, which is never ours to
 // do.
 INJECT_ENTRY int InitializeInjection() {
+  const inject::CallerState caller;
   inject::Session::start();
   return 1;
 }
 
 // Called by each library that uses NVTX on its first NVTX call.
 INJECT_ENTRY int InitializeInjectionNvtx2(const void* (*get_export_table)(uint32_t)) {
+  const inject::CallerState caller;
   return inject::nvtx_attach(get_export_table);
 }
 
 INJECT_ENTRY int inject_start() {
+  const inject::CallerState caller;
   inject::Session* session = inject::Session::start();
   return session != nullptr && session->user_start() ? 0 : -1;
 }
 
 INJECT_ENTRY int inject_stop() {
+  const inject::CallerState caller;
   inject::Session* session = inject::Session::get();
   return session != nullptr && session->user_stop() ? 0 : -1;
 }
 
 INJECT_ENTRY int inject_flush() {
+  const inject::CallerState caller;
   inject::Session* session = inject::Session::get();
   return session != nullptr && session->user_flush() ? 0 : -1;
 }
@@ -87,16 +94,19 @@ INJECT_ENTRY int inject_is_open() {
 namespace inject {
 
 void on_profiler_start(int status) noexcept {
+  const CallerState caller;
   // Where the call fails CUDA may not be there at all, and then there is nothing of us either.
   Session* session = status == 0 ? Session::start() : Session::get();
   if (session != nullptr) session->profiler_start(false);
 }
 
 void on_profiler_stop() noexcept {
+  const CallerState caller;
   if (Session* session = Session::get()) session->profiler_stop(false);
 }
 
 void on_foreign_cupti_subscribe() noexcept {
+  const CallerState caller;
   if (Session* session = Session::get()) session->foreign_subscribe();
 }
 

@@ -3,16 +3,25 @@
 #include "libinject/host_io.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
+
+#include "libinject/caller_state.h"
+#include "libinject/record/clock.h"
 
 namespace inject {
 
 namespace {
+
+constexpr Nanoseconds kLongestWrite = 1'000'000'000;
+constexpr std::size_t kPage = 4096;
 
 constinit std::atomic<bool> started_without_stderr{false};
 
@@ -63,17 +72,45 @@ void note_stderr() noexcept {
 void write_quietly(int descriptor, std::string_view text) noexcept {
   // The descriptor may be any file of the program's by now.
   if (descriptor == STDERR_FILENO && started_without_stderr.load(std::memory_order_relaxed)) return;
-  const int saved_errno = errno;
+  const CallerState caller;
   const QuietSignals quiet;
+  const Nanoseconds deadline = now() + kLongestWrite;
   while (!text.empty()) {
-    const ssize_t n = ::write(descriptor, text.data(), text.size());
+    const Nanoseconds time = now();
+    pollfd room{descriptor, POLLOUT, 0};
+    const int left = time < deadline ? static_cast<int>((deadline - time) / 1'000'000) + 1 : 0;
+    const int ready = poll(&room, 1, left);
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready <= 0 || (room.revents & POLLOUT) == 0) return;
+    // What poll promises room for, in a pipe, is one page. Whole lines, as long as they fit.
+    std::size_t length = std::min(text.size(), kPage);
+    if (length < text.size()) {
+      const std::size_t line = text.rfind('\n', length - 1);
+      if (line != std::string_view::npos) length = line + 1;
+    }
+    const ssize_t n = ::write(descriptor, text.data(), length);
     if (n > 0) {
       text.remove_prefix(static_cast<std::size_t>(n));
-    } else if (n == 0 || errno != EINTR) {
-      break;
+    } else if (n == 0 || (errno != EINTR && errno != EAGAIN)) {
+      return;
     }
   }
-  errno = saved_errno;
+}
+
+Descriptor::Descriptor(int number) noexcept {
+  struct stat file {};
+  if (number < 0 || fstat(number, &file) != 0) return;
+  number_ = number;
+  device_ = file.st_dev;
+  inode_ = file.st_ino;
+}
+
+int Descriptor::get() const noexcept {
+  struct stat file {};
+  if (number_ >= 0 && fstat(number_, &file) == 0 && file.st_dev == device_ && file.st_ino == inode_)
+    return number_;
+  errno = EBADF;
+  return -1;
 }
 
 }  // namespace inject

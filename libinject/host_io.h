@@ -16,6 +16,23 @@ namespace inject {
 /// failure.
 int open_file(const char* path, int flags, mode_t mode = 0644) noexcept;
 
+/// The number of a file that stays open, looked at before each use: a program that closes every descriptor it
+/// can think of may have opened a file of its own under that number.
+class Descriptor {
+ public:
+  Descriptor() = default;
+  /// `number` as open_file() returned it.
+  explicit Descriptor(int number) noexcept;
+  bool is_open() const noexcept { return number_ >= 0; }
+  /// The number, or -1 and EBADF if it is no longer the file that it was.
+  int get() const noexcept;
+
+ private:
+  int number_ = -1;
+  dev_t device_ = 0;
+  ino_t inode_ = 0;
+};
+
 /// While it lives, a write by this thread that hits a closed pipe or RLIMIT_FSIZE is an error of that write,
 /// not a signal to the program.
 class QuietSignals {
@@ -33,7 +50,8 @@ class QuietSignals {
 /// Looks whether the program was started with a stderr, before it can open anything else in its place.
 void note_stderr() noexcept;
 
-/// Writes all of `text`, without a signal; to a stderr that the program was started without, nothing.
+/// Writes `text`, without a signal; to a stderr that the program was started without, nothing. Takes a second
+/// at most: what does not fit into a pipe that nobody reads is left out.
 void write_quietly(int descriptor, std::string_view text) noexcept;
 
 }  // namespace inject

@@ -26,17 +26,19 @@ constexpr std::size_t kMostNotable = 100;
 // stdio.
 class DescriptorSink final : public spdlog::sinks::base_sink<std::mutex> {
  public:
-  explicit DescriptorSink(int descriptor) : descriptor_(descriptor) {}
+  explicit DescriptorSink(int descriptor)
+      : file_(descriptor == STDERR_FILENO ? Descriptor() : Descriptor(descriptor)) {}
 
  private:
   void sink_it_(const spdlog::details::log_msg& message) override {
     spdlog::memory_buf_t text;
     base_sink<std::mutex>::formatter_->format(message, text);
-    write_quietly(descriptor_, {text.data(), text.size()});
+    const int descriptor = file_.is_open() ? file_.get() : STDERR_FILENO;
+    if (descriptor >= 0) write_quietly(descriptor, {text.data(), text.size()});
   }
   void flush_() override {}
 
-  int descriptor_;
+  Descriptor file_;  // not open: stderr
 };
 
 // Leaked on purpose: messages may come until the process is gone.

@@ -17,6 +17,7 @@
 #include <string_view>
 #include <utility>
 
+#include "libinject/caller_state.h"
 #include "libinject/config/out_path.h"
 #include "libinject/host_io.h"
 #include "libinject/log.h"
@@ -42,6 +43,7 @@ constexpr Nanoseconds kCollectInterval = 2 * kMillisecond;
 // Records that have not come this long after the last window's end are not waited for any longer.
 constexpr Nanoseconds kCollectDeadline = 30 * kSecond;
 constexpr Nanoseconds kExitCollectDeadline = 2 * kSecond;
+constexpr Nanoseconds kExitLockWait = 2 * kSecond;
 constexpr Nanoseconds kExitDeadline = 5 * kSecond;
 // A launch that began inside the window may not have come to where CUPTI takes note of it: its thread may
 // have lost its processor in between. It is waited for, this long at most (a copy may block for longer),
@@ -102,9 +104,11 @@ std::uint64_t utc_now() {
 }
 
 void on_callback_start() noexcept {
+  const CallerState caller;
   if (Session* session = Session::get()) session->profiler_start(true);
 }
 void on_callback_stop() noexcept {
+  const CallerState caller;
   if (Session* session = Session::get()) session->profiler_stop(true);
 }
 
@@ -451,7 +455,7 @@ bool Session::ensure_worker() noexcept {
   pthread_attr_destroy(&attributes);
   pthread_sigmask(SIG_SETMASK, &previous, nullptr);
   worker_running_ = failed == 0;
-  if (failed != 0) {
+  if (failed != 0 && !std::exchange(worker_refused_, true)) {
     Log::error("no window can be opened: a thread can't be started (" + std::string(std::strerror(failed)) +
                ")");
   }
@@ -464,9 +468,21 @@ void* Session::worker_entry(void* session) noexcept {
   try {
     static_cast<Session*>(session)->work();
   } catch (...) {
-    Log::error("profiling has stopped: out of memory");
+    static_cast<Session*>(session)->give_up();
   }
   return nullptr;
+}
+
+// Our thread has run out of memory. What is on disk stays; nobody waits for the rest.
+void Session::give_up() noexcept {
+  control_word.fetch_and(~static_cast<std::uint32_t>(kControlRecord), std::memory_order_release);
+  current_window.store(0, std::memory_order_release);
+  const std::lock_guard lock(mutex_);
+  worker_running_ = wanted_ = closing_ = dirty_ = false;
+  open_ = 0;
+  finishing_ = finished_ = true;
+  changed_.notify_all();
+  Log::error("profiling has stopped: out of memory");
 }
 
 Nanoseconds Session::next_wake() const {
@@ -753,9 +769,16 @@ void Session::collect(std::unique_lock<std::mutex>& lock) {
 // ----------------------------------------------------------------------------------------------------
 
 void Session::finish() noexcept {
+  const CallerState caller;
   try {
-    std::unique_lock lock(mutex_);
-    if (finishing_) return;
+    // Where exit is called in a signal handler, the thread that holds the lock may be this one.
+    std::unique_lock lock(mutex_, std::try_to_lock);
+    const timespec pause{0, 1'000'000};
+    for (const Nanoseconds deadline = now() + kExitLockWait; !lock.owns_lock() && now() < deadline;) {
+      nanosleep(&pause, nullptr);
+      lock.try_lock();
+    }
+    if (!lock.owns_lock() || finishing_) return;
     finishing_ = true;
     close_window();
     if (launch_armed_) end_launch_windows();

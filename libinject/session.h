@@ -84,6 +84,7 @@ class Session {
   bool ensure_worker() noexcept;
   static void* worker_entry(void* session) noexcept;
   void work();
+  void give_up() noexcept;
   void step(std::unique_lock<std::mutex>& lock);
   void step_schedule(std::unique_lock<std::mutex>& lock);
   void attach_wanted(std::unique_lock<std::mutex>& lock);
@@ -123,6 +124,7 @@ class Session {
   std::condition_variable wake_;     // for our own thread
   std::condition_variable changed_;  // from our own thread: a collection or a write is done
   bool worker_running_ = false;
+  bool worker_refused_ = false;        // said that our thread can't be started
   bool finishing_ = false;             // the process is exiting
   bool finished_ = false;              // … and everything is written
   bool closing_ = false;               // windows have ended whose records are not all in

@@ -10,8 +10,6 @@
 #include <system_error>
 #include <utility>
 
-#include "libinject/host_io.h"
-
 namespace inject {
 
 bool OutputFile::fail(std::string_view action, int code) {
@@ -25,18 +23,19 @@ bool OutputFile::fail(std::string_view action, int code) {
 bool OutputFile::open(std::string path, bool exclusive) {
   path_ = std::move(path);
   const int how = exclusive ? O_EXCL : O_TRUNC;
-  descriptor_ = open_file(path_.c_str(), O_WRONLY | O_CREAT | O_NOFOLLOW | how);
-  return descriptor_ >= 0 || fail("create", errno);
+  descriptor_ = Descriptor(open_file(path_.c_str(), O_WRONLY | O_CREAT | O_NOFOLLOW | how));
+  return descriptor_.is_open() || fail("create", errno);
 }
 
 bool OutputFile::flush() {
-  if (descriptor_ < 0 || !error_.empty()) {
+  if (!descriptor_.is_open() || !error_.empty()) {
     buffer_.clear();
     return false;
   }
   std::string_view rest = buffer_;
+  const int descriptor = rest.empty() ? -1 : descriptor_.get();
   while (!rest.empty()) {
-    const ssize_t written = ::write(descriptor_, rest.data(), rest.size());
+    const ssize_t written = ::write(descriptor, rest.data(), rest.size());
     if (written < 0) {
       if (errno == EINTR) continue;
       return fail("write", errno);
@@ -51,15 +50,15 @@ bool OutputFile::flush() {
 bool OutputFile::sync() {
   if (!flush()) return false;
   // Pipes and some network file systems know no fsync: EINVAL is not a loss.
-  if (::fsync(descriptor_) != 0 && errno != EINVAL) return fail("sync", errno);
+  if (::fsync(descriptor_.get()) != 0 && errno != EINVAL) return fail("sync", errno);
   return true;
 }
 
 bool OutputFile::close() {
-  if (descriptor_ < 0) return error_.empty();
+  if (!descriptor_.is_open()) return error_.empty();
   flush();
   // Not repeated on EINTR: on Linux the descriptor is gone already.
-  if (::close(std::exchange(descriptor_, -1)) != 0 && errno != EINTR) fail("close", errno);
+  if (::close(std::exchange(descriptor_, Descriptor()).get()) != 0 && errno != EINTR) fail("close", errno);
   return error_.empty();
 }
 

@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "libinject/host_io.h"
+
 namespace inject {
 
 /// An open file with a buffer before it. Every failure is remembered: later calls do nothing, error() says
@@ -22,7 +24,7 @@ class OutputFile {
 
   /// Creates or empties `path`; with `exclusive` an existing file is an error.
   bool open(std::string path, bool exclusive = false);
-  bool is_open() const { return descriptor_ >= 0; }
+  bool is_open() const { return descriptor_.is_open(); }
   /// Text appended to buffer() is written when write_if_full() finds enough of it, and by flush().
   std::string& buffer() { return buffer_; }
   void write_if_full() {
@@ -40,7 +42,7 @@ class OutputFile {
   static constexpr std::size_t kBufferBytes = 64 * 1024;
   bool fail(std::string_view action, int code);
 
-  int descriptor_ = -1;
+  Descriptor descriptor_;
   std::string path_;
   std::string buffer_;
   std::string error_;

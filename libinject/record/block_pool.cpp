@@ -72,6 +72,7 @@ void RecordQueue::retire(BlockPool& pool) noexcept {
 
 void RecordQueue::reset() noexcept {
   dropped_.store(0, std::memory_order_relaxed);
+  pushing_.store(false, std::memory_order_relaxed);
   head_ = tail_ = nullptr;
   first_.store(0, std::memory_order_relaxed);
   taken_ = 0;

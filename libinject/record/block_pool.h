@@ -57,18 +57,29 @@ class BlockPool {
 };
 
 /// A thread's queue of records: single producer (the thread), single consumer (the drain thread), made of
-/// blocks. Full pool: the record is dropped and counted in `dropped`.
+/// blocks. Full pool: the record is dropped and counted in `dropped`. So is that of a signal handler which
+/// interrupts its thread inside push().
 class RecordQueue {
  public:
   /// Producer. Copies 64 bytes and publishes them; false if the record was dropped.
   template <typename Record>
   bool push(BlockPool& pool, const Record& record, std::uint32_t thread) noexcept {
     static_assert(sizeof(Record) == sizeof(Slot));
-    if (fill_ == Block::kSlots && !next_block(pool, thread)) return false;
-    __builtin_memcpy(&tail_->slots[fill_], &record, sizeof(Slot));
-    // Release: a consumer that sees the new count sees the record.
-    tail_->published.store(++fill_, std::memory_order_release);
-    return true;
+    if (pushing_.load(std::memory_order_relaxed)) {
+      dropped_.fetch_add(1, std::memory_order_relaxed);
+      return false;
+    }
+    pushing_.store(true, std::memory_order_relaxed);
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    const bool room = fill_ != Block::kSlots || next_block(pool, thread);
+    if (room) {
+      __builtin_memcpy(&tail_->slots[fill_], &record, sizeof(Slot));
+      // Release: a consumer that sees the new count sees the record.
+      tail_->published.store(++fill_, std::memory_order_release);
+    }
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    pushing_.store(false, std::memory_order_relaxed);
+    return room;
   }
 
   /// Consumer. Hands every published record to `use(const Slot&)`; blocks that are done go back to the pool.
@@ -105,6 +116,7 @@ class RecordQueue {
   // Producer's side.
   Block* tail_ = nullptr;
   std::uint32_t fill_ = Block::kSlots;
+  std::atomic<bool> pushing_{false};  // read by the producer's signal handlers alone
   std::atomic<std::uint64_t> dropped_{0};
   // Shared, written once: the first block of the queue.
   std::atomic<std::uint32_t> first_{0};
