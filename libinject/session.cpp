@@ -465,6 +465,7 @@ bool Session::ensure_worker() noexcept {
 void* Session::worker_entry(void* session) noexcept {
   ThreadRegistry::ignore_this_thread();
   prctl(PR_SET_NAME, "libinject");
+  ThreadRegistry::register_barrier();
   try {
     static_cast<Session*>(session)->work();
   } catch (...) {
@@ -725,8 +726,7 @@ void Session::collect(std::unique_lock<std::mutex>& lock) {
       said_attached_ = true;
       Log::warn(
           "CUPTI is not finalized because the program uses CUDA graphs, which would not survive it: launches "
-          "stay some "
-          "0.4 us slower");
+          "stay some 0.4 us slower");
     }
     // Before a new attachment takes buffers: a finalized CUPTI does not give these back.
     if (tracer_.finalized()) buffers_.reclaim_outstanding();

@@ -3,6 +3,7 @@
 #include "libinject/record/thread_registry.h"
 
 #include <fcntl.h>
+#include <linux/membarrier.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -108,9 +109,18 @@ void ThreadRegistry::recycle(ThreadState& state) noexcept {
   state.life.store(kFree, std::memory_order_release);
 }
 
+void ThreadRegistry::register_barrier() noexcept {
+  syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0);
+}
+
 bool ThreadRegistry::any_launching() const noexcept {
-  // With the launching thread's store: it sees the window closed, or we see it launching.
-  std::atomic_thread_fence(std::memory_order_seq_cst);
+  // A barrier in every thread of the process, so that launching threads need none: each of them sees the
+  // window closed, or we see it launching. Where the kernel has no such call a millisecond drains any store
+  // buffer.
+  if (syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) != 0) {
+    const timespec pause{0, 1'000'000};
+    nanosleep(&pause, nullptr);
+  }
   const std::uint32_t most = high_water_.load(std::memory_order_acquire);
   for (std::uint32_t i = 0; i < most; ++i) {
     if (states_[i].life.load(std::memory_order_acquire) == kLive &&

@@ -27,7 +27,7 @@ struct alignas(64) ThreadState {
       0;  ///< graph nodes created on this thread: grows inside a launch that is captured
   std::uint32_t graph_nodes_at_enter = 0;
   std::uint32_t launch_window = 0;             ///< window of the driver launch in progress
-  std::atomic<std::uint32_t> launching{0};     ///< driver launches in progress that a record will be made of
+  std::atomic<std::uint32_t> launching{0};     ///< 1 while a driver launch of an open window is in progress
   std::atomic<std::uint32_t> ended_ranges{0};  ///< start/end ranges of this thread that another thread ended
   std::atomic<std::uint32_t> life{0};          ///< free, live, dead
   RecordQueue queue;
@@ -88,6 +88,9 @@ class ThreadRegistry {
   /// Whether some thread is inside a driver launch. One that began before current_window was set to 0 is
   /// seen.
   bool any_launching() const noexcept;
+  /// Makes the barrier that any_launching() asks for available. On our own thread: the kernel may take its
+  /// time.
+  static void register_barrier() noexcept;
 
   std::uint32_t threads_seen() const noexcept;
   pid_t tid(std::uint32_t index) const noexcept;
