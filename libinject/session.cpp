@@ -239,9 +239,6 @@ bool Session::arm() noexcept {
   }
 }
 
-// ---- windows
-// ----------------------------------------------------------------------------------------------------
-
 bool Session::may_open_another() const noexcept {
   return options_.window.max_windows == 0 || opened_total_ < options_.window.max_windows;
 }
@@ -298,8 +295,7 @@ bool Session::open_window(std::unique_lock<std::mutex>& lock, const std::string&
       if (wanted_) {
         Log::warn("CUPTI is not attached after " + in_ms(kLongestOpening) +
                   ": it waits for running kernels, or for threads that launch past every hook; the program "
-                  "goes on, the "
-                  "window opens as soon as it is");
+                  "goes on, the window opens as soon as it is");
       }
       return open_ != 0 || wanted_;
     }
@@ -434,9 +430,6 @@ void Session::foreign_subscribe() noexcept {
       "CUPTI is given up because the program subscribes to it; cudaProfilerStart opens no window from here "
       "on");
 }
-
-// ---- our own thread
-// ---------------------------------------------------------------------------------------------
 
 bool Session::ensure_worker() noexcept {
   if (worker_running_) return true;
@@ -765,9 +758,6 @@ void Session::collect(std::unique_lock<std::mutex>& lock) {
   changed_.notify_all();
 }
 
-// ---- the end
-// ----------------------------------------------------------------------------------------------------
-
 void Session::finish() noexcept {
   const CallerState caller;
   try {
@@ -822,9 +812,6 @@ void Session::final_output() {
   const bool shown = write_summary();
   if (!shown && !said_folder_ && !folder_.empty()) Log::info("the files are in " + folder_);
 }
-
-// ---- output
-// -----------------------------------------------------------------------------------------------------
 
 bool Session::ensure_folder() {
   if (!folder_.empty()) return true;
