@@ -32,14 +32,16 @@ failed=0
 if ((!quick)); then
   for sanitizer in asan tsan; do
     step "unit tests, $sanitizer"
-    cmake --preset "$sanitizer"
-    cmake --build --preset "$sanitizer" -j "$jobs"
-    ctest --preset "$sanitizer" -j "$jobs" || failed=1
+    if ! { cmake --preset "$sanitizer" && cmake --build --preset "$sanitizer" -j "$jobs" &&
+      ctest --preset "$sanitizer" -j "$jobs"; }; then
+      failed=1
+    fi
   done
 fi
 
 # Last, so that what is printed last is the summary of this, the main run.
 step "tests"
+((!failed)) || echo "A sanitizer's run failed, see above: so will this one." >&2
 exclude=()
 ((!quick)) || exclude=(-LE lint)
 ctest --test-dir build --output-on-failure -j "$jobs" "${exclude[@]}" || failed=1
