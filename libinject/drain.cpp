@@ -10,6 +10,7 @@
 #include "libinject/cupti/decode.h"
 #include "libinject/cupti/tracer.h"
 #include "libinject/output/demangle.h"
+#include "libinject/record/mapping.h"
 
 namespace inject {
 
@@ -19,6 +20,19 @@ constexpr std::size_t kMostLaunches = 1u << 18;
 // Device records kept while their launch is still on its way through its thread (a blocking copy publishes
 // its record when it returns, after its activity may have come).
 constexpr std::size_t kMostPending = 1u << 16;
+
+// Tells the records of one launch apart: a graph's kernels differ in their node, and one that runs twice in a
+// launch in its times.
+std::uint64_t identity(const KernelEvent& event) {
+  return hash_mix(hash_mix(event.start * kHashSeed ^ event.end) ^ event.graph_node ^
+                  (std::uint64_t{event.device} << 48)) |
+         1;
+}
+std::uint64_t identity(const TransferEvent& event) {
+  return hash_mix(hash_mix(event.start * kHashSeed ^ event.end) ^ event.bytes ^
+                  (std::uint64_t{event.device} << 48)) |
+         1;
+}
 }  // namespace
 
 Drain::Drain(Core& core, ActivityBuffers& buffers, WindowLog& windows, Statistics& statistics,
@@ -111,12 +125,16 @@ void Drain::on_buffer(const CuptiApi& cupti, std::uint8_t* buffer, std::size_t v
       case ActivityKind::kKernel: {
         KernelActivity kernel = decode_kernel(*record);
         kernel.event.name = kernel_name(kernel.name);
+        kernel.event.start = Tracer::to_our_clock(kernel.event.start);
+        kernel.event.end = Tracer::to_our_clock(kernel.event.end);
         saw_graphs_ = saw_graphs_ || kernel.event.graph != 0;
         on_activity(kernel.event, generation);
         break;
       }
       case ActivityKind::kTransfer: {
         TransferEvent transfer = decode_transfer(*record);
+        transfer.start = Tracer::to_our_clock(transfer.start);
+        transfer.end = Tracer::to_our_clock(transfer.end);
         on_activity(transfer, generation);
         break;
       }
@@ -127,12 +145,21 @@ void Drain::on_buffer(const CuptiApi& cupti, std::uint8_t* buffer, std::size_t v
 }
 
 template <typename Event>
-void Drain::on_activity(Event& event, std::uint16_t generation) {
-  if (const Attribution* launch = launches_.find(generation, event.correlation); launch != nullptr) {
-    event.launch = *launch;
-    deliver(event);
-    return;
+bool Drain::deliver_by_launch(Event& event, std::uint16_t generation) {
+  const LaunchTable::Found found = launches_.find(generation, event.correlation, identity(event));
+  if (found.launch == nullptr) return false;
+  if (found.repeated) {
+    ++repeated_;
+    return true;
   }
+  event.launch = *found.launch;
+  deliver(event);
+  return true;
+}
+
+template <typename Event>
+void Drain::on_activity(Event& event, std::uint16_t generation) {
+  if (deliver_by_launch(event, generation)) return;
   if (pending_.size() < kMostPending) {
     pending_.push_back({generation, event});
   } else {
@@ -172,28 +199,39 @@ void Drain::deliver_by_time(Event& event) {
 
 void Drain::retry_pending() {
   std::erase_if(pending_, [this](Pending& pending) {
-    return std::visit(
-        [&](auto& event) {
-          const Attribution* launch = launches_.find(pending.generation, event.correlation);
-          if (launch == nullptr) return false;
-          event.launch = *launch;
-          deliver(event);
-          return true;
-        },
-        pending.event);
+    return std::visit([&](auto& event) { return deliver_by_launch(event, pending.generation); },
+                      pending.event);
   });
 }
 
 void Drain::note_drops() {
-  const std::uint64_t host = core_.threads.dropped();
-  const std::uint64_t activity = Tracer::dropped_records();
-  if (host == seen_host_drops_ && activity == seen_activity_drops_) return;
+  const std::uint64_t host = core_.threads.dropped(RecordKind::kCall);
+  const std::uint64_t ranges = core_.threads.dropped(RecordKind::kRange);
+  if (host == seen_host_drops_ && ranges == seen_range_drops_) return;
   Losses losses;
   losses.host_records = host - seen_host_drops_;
-  losses.activity_records = activity - seen_activity_drops_;
+  losses.range_records = ranges - seen_range_drops_;
   windows_.add_losses(windows_.opened(), losses);
   seen_host_drops_ = host;
-  seen_activity_drops_ = activity;
+  seen_range_drops_ = ranges;
+}
+
+// CUPTI says how many records it dropped, not whose. A launch without a record is one of them while there are
+// any; what remains were kernels of graphs, or of launches that no record is known of.
+void Drain::note_missing() {
+  std::uint64_t dropped = Tracer::dropped_records() - told_activity_drops_;
+  told_activity_drops_ += dropped;
+  for (const auto& [window, count] : launches_.give_up_waiting()) {
+    Losses losses;
+    losses.activity_records = std::min(count, dropped);
+    losses.missing_records = count - losses.activity_records;
+    dropped -= losses.activity_records;
+    windows_.add_losses(window, losses);
+  }
+  if (dropped == 0) return;
+  Losses losses;
+  losses.activity_records = dropped;
+  windows_.add_losses(windows_.opened(), losses);
 }
 
 void Drain::settle() {
@@ -203,11 +241,7 @@ void Drain::settle() {
     std::visit([this](auto& event) { deliver_by_time(event); }, pending.event);
   }
   pending_.clear();
-  if (const std::size_t missing = launches_.give_up_waiting(); missing != 0) {
-    Losses losses;
-    losses.missing_records = missing;
-    windows_.add_losses(windows_.opened(), losses);
-  }
+  note_missing();
   for (const std::uint32_t window : windows_.closing()) ranges_.close_window(window);
 }
 

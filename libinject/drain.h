@@ -34,13 +34,16 @@ class Drain {
   void pass(const CuptiApi* cupti);
 
   /// No further device record will come for what was launched so far: judges what has no launch record by its
-  /// time, counts the launches that got no record, and clips the ranges of the windows that are closing.
+  /// time, counts the launches that got no record, because CUPTI dropped it or for reasons unknown, and clips
+  /// the ranges of the windows that are closing.
   void settle();
 
   /// Launches in a window whose device record has not come.
   std::size_t waiting() const { return launches_.waiting(); }
   /// Device records that no launch record was found for, over the run.
   std::uint64_t unattributed() const { return unattributed_; }
+  /// Device records that came a second time and were passed over, over the run.
+  std::uint64_t repeated() const { return repeated_; }
   /// Kernels of graph launches were among what came since the last settle().
   bool saw_graphs() const { return saw_graphs_; }
   Nanoseconds last_in_window_end() const { return last_in_window_end_; }
@@ -57,11 +60,14 @@ class Drain {
   template <typename Event>
   void on_activity(Event& event, std::uint16_t generation);
   template <typename Event>
+  bool deliver_by_launch(Event& event, std::uint16_t generation);
+  template <typename Event>
   void deliver(Event& event);
   template <typename Event>
   void deliver_by_time(Event& event);
   void retry_pending();
   void note_drops();
+  void note_missing();
   std::uint32_t kernel_name(const char* mangled);
 
   Core& core_;
@@ -76,8 +82,10 @@ class Drain {
   std::vector<Pending> pending_;
   std::vector<std::uint32_t> demangled_;  // by id in core_.mangled
   std::uint64_t unattributed_ = 0;
+  std::uint64_t repeated_ = 0;
   std::uint64_t seen_host_drops_ = 0;
-  std::uint64_t seen_activity_drops_ = 0;
+  std::uint64_t seen_range_drops_ = 0;
+  std::uint64_t told_activity_drops_ = 0;
   Nanoseconds last_in_window_end_ = 0;
   bool saw_graphs_ = false;
 };

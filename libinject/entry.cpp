@@ -110,4 +110,8 @@ void on_foreign_cupti_subscribe() noexcept {
   if (Session* session = Session::get()) session->foreign_subscribe();
 }
 
+void on_foreign_cupti_buffers() noexcept {
+  if (Session* session = Session::get()) session->foreign_buffers();
+}
+
 }  // namespace inject

@@ -65,6 +65,9 @@ constexpr std::uint64_t kLaunchLead = 20'000;
 constexpr Nanoseconds kAutoDelay = 20 * kSecond;
 constexpr Nanoseconds kAutoDuration = 5 * kSecond;
 
+constexpr const char* kUnfinished =
+    "the device has not finished what was launched in the last window: its records are missing";
+
 constinit std::atomic<Session*> the_session{nullptr};
 constinit std::atomic<int> session_state{0};  // 0 not made, 1 being made, 2 made, 3 off
 
@@ -180,6 +183,7 @@ Session* Session::start() noexcept {
     auto* session = new Session(*core);  // leaked on purpose
     recorded_groups.store(group_mask(options.hooks), std::memory_order_release);
     record_plain_calls.store(options.api != ApiStatistics::kOff, std::memory_order_release);
+    record_inner_calls.store(options.api == ApiStatistics::kFull, std::memory_order_release);
     the_session.store(session, std::memory_order_release);
     pthread_atfork(nullptr, nullptr, &on_fork_child);
     std::atexit(&on_exit_handler);
@@ -254,16 +258,15 @@ bool Session::raise_tracer(TracerLevel level, bool may_gate) noexcept {
       raised = tracer_.raise(level, options_.api == ApiStatistics::kFull, error);
     }
     overhead_.open += now() - begin;
+    if (!error.empty() && error != cupti_problem_) {
+      cupti_problem_ = error;
+      Log::warn((raised ? "device activity is incomplete: " : "no device activity is recorded: ") + error);
+    }
     if (raised) {
-      ++overhead_.attachments;
       // Exit handlers run last in, first out: registered again now that CUPTI is loaded, ours runs before
       // CUPTI's.
-      std::atexit(&on_exit_handler);
+      if (overhead_.attachments++ == 0) std::atexit(&on_exit_handler);
       return true;
-    }
-    if (error != cupti_problem_) {
-      cupti_problem_ = error;
-      Log::warn("no device activity is recorded: " + error);
     }
   } catch (...) {
     // No memory: the window goes without device records.
@@ -413,6 +416,35 @@ void Session::foreign_subscribe() noexcept {
         "refused");
     return;
   }
+  give_way(lock);
+}
+
+// CUPTI refuses nobody here: it would hand our buffers to the program's callback, which may free them.
+void Session::foreign_buffers() noexcept {
+  std::unique_lock lock(mutex_);
+  const auto attached = [this] { return !attaching_; };
+  if (!changed_.wait_for(lock, std::chrono::seconds(1), attached)) {
+    Log::warn(
+        "the program takes CUPTI's buffers while CUPTI is being attached: device activity will be missing");
+    return;
+  }
+  if (tracer_.level() == TracerLevel::kDetached) return;
+  if (open_ == 0 && !launch_armed_) {
+    give_way(lock);
+    return;
+  }
+  Log::warn(
+      "CUPTI is given up in an open window because the program takes its buffers: device activity is missing "
+      "from here on");
+  if (launch_armed_) end_launch_windows();
+  tracer_.stop_activity();
+  tracer_.flush(true);
+  detach_tracer(true);
+  gave_way_ = true;
+  watch_profiler_calls_ = false;
+}
+
+void Session::give_way(std::unique_lock<std::mutex>& lock) noexcept {
   stay_attached_ = false;
   if (closing_) {
     wake_.notify_one();
@@ -425,10 +457,9 @@ void Session::foreign_subscribe() noexcept {
   gave_way_ = true;
   if (tracer_.level() == TracerLevel::kDetached) return;
   detach_tracer(true);
+  Log::info(std::string("CUPTI is given up because the program uses it itself") +
+            (watch_profiler_calls_ ? "; cuProfilerStart opens no window from here on" : ""));
   watch_profiler_calls_ = false;
-  Log::info(
-      "CUPTI is given up because the program subscribes to it; cudaProfilerStart opens no window from here "
-      "on");
 }
 
 bool Session::ensure_worker() noexcept {
@@ -639,7 +670,7 @@ void Session::step(std::unique_lock<std::mutex>& lock) {
     last_write_ = now();
   }
   if (closing_ && open_ == 0) {
-    if (!stay_attached_ || finishing_ || time - last_stop_ >= kStayAttached) {
+    if (!stay_attached_ || finishing_ || now() - last_stop_ >= kStayAttached) {
       collect(lock);
     } else {
       dirty_ = true;
@@ -705,6 +736,7 @@ void Session::collect(std::unique_lock<std::mutex>& lock) {
   const Nanoseconds deadline = finishing_ ? kExitCollectDeadline : kCollectDeadline;
   if (!complete && now() - collect_since_ < deadline && !Tracer::failed()) return;
   if (!complete) {
+    if (!Tracer::failed()) Log::warn(kUnfinished);
     lock.unlock();
     tracer_.flush(true);
     pass();
@@ -787,7 +819,7 @@ void Session::finish() noexcept {
       wake_.notify_one();
       if (changed_.wait_for(lock, std::chrono::nanoseconds(kExitDeadline), [this] { return finished_; }))
         return;
-      Log::warn("the device has not finished what was launched in the last window: its records are missing");
+      Log::warn(kUnfinished);
     }
     finished_ = true;
     lock.unlock();
@@ -867,6 +899,7 @@ RunInfo Session::run_info(const char* state) {
   run.name_overflows = core_.names.overflows() + core_.mangled.overflows();
   run.range_overflows = core_.ranges.overflows() + nvtx_ranges_lost();
   run.trace_rows_left_out = trace_.rows_left_out();
+  run.repeated_records = drain_.repeated();
   run.overhead = overhead_;
   run.overhead.gate_holds = LaunchGate::holds();
   run.overhead.buffers = buffers_.handled();

@@ -59,6 +59,8 @@ class Session {
 
   /// The program is about to subscribe to CUPTI itself.
   void foreign_subscribe() noexcept;
+  /// The program is about to replace CUPTI's buffer callbacks.
+  void foreign_buffers() noexcept;
 
   /// The process is exiting: closes, collects for two seconds at most, writes. Runs once.
   void finish() noexcept;
@@ -79,6 +81,7 @@ class Session {
   bool raise_tracer(TracerLevel level, bool may_gate) noexcept;
   void detach_tracer(bool may_gate) noexcept;
   bool may_open_another() const noexcept;
+  void give_way(std::unique_lock<std::mutex>& lock) noexcept;
 
   // Our own thread.
   bool ensure_worker() noexcept;

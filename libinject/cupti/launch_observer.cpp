@@ -128,7 +128,17 @@ void LaunchObserver::leave(DriverCall, std::uint32_t cbid, std::uint32_t correla
 
 void LaunchObserver::enter_plain(std::uint64_t* carried) noexcept {
   *carried = 0;
-  if (current_window.load(std::memory_order_acquire) == 0 || ThreadRegistry::current() == nullptr) return;
+  if (current_window.load(std::memory_order_acquire) == 0 ||
+      !record_plain_calls.load(std::memory_order_relaxed)) {
+    return;
+  }
+  const ThreadState* thread = ThreadRegistry::current();
+  if (thread == nullptr) return;
+  const CallFrame* frame = thread->innermost;
+  if (frame != nullptr && function_group(frame->function_) == FunctionGroup::kCudart &&
+      !record_inner_calls.load(std::memory_order_relaxed)) {
+    return;
+  }
   *carried = now();
 }
 

@@ -26,7 +26,7 @@ class LaunchObserver {
   static void leave(DriverCall call, std::uint32_t cbid, std::uint32_t correlation, std::uint64_t stream,
                     int status, const std::uint64_t* carried) noexcept;
 
-  /// A driver function that submits nothing (INJECT_API=full).
+  /// A driver function that submits nothing: a copy of zero bytes, or with INJECT_API=full any other.
   static void enter_plain(std::uint64_t* carried) noexcept;
   static void leave_plain(std::uint32_t cbid, std::uint32_t correlation, int status,
                           const std::uint64_t* carried) noexcept;

@@ -3,6 +3,7 @@
 #include "libinject/cupti/tracer.h"
 
 #include <cuda.h>
+#include <time.h>
 
 #include <array>
 #include <cstddef>
@@ -40,6 +41,18 @@ constinit Tracer::Events profiler_events{nullptr, nullptr};
 constinit std::atomic<bool> fatal{false};
 constinit std::atomic<bool> graphs{false};
 constinit std::atomic<decltype(&::cuptiActivityGetNumDroppedRecords)> get_dropped{nullptr};
+
+// CUPTI's clock beyond ours, where it does not take ours.
+constinit std::atomic<Nanoseconds> clock_ahead{0};
+
+// Bit per DriverCall whose activity CUPTI does not record: no record is to be waited for.
+constinit std::atomic<std::uint32_t> unrecorded_calls{0};
+
+Nanoseconds realtime() noexcept {
+  timespec time;
+  clock_gettime(CLOCK_REALTIME, &time);
+  return static_cast<Nanoseconds>(time.tv_sec) * 1'000'000'000u + static_cast<Nanoseconds>(time.tv_nsec);
+}
 
 std::uint64_t timestamp() {
   return now();
@@ -99,7 +112,9 @@ void on_driver_call(CUpti_CallbackId cbid, const CUpti_CallbackData& data) noexc
   if (cbid >= kMostDriverFunctions) return;
   const DriverCall call = driver_calls[cbid];
   const bool enter = data.callbackSite == CUPTI_API_ENTER;
-  if (call == DriverCall::kOther || submits_nothing(cbid, data.functionParams)) {
+  const bool unrecorded =
+      (unrecorded_calls.load(std::memory_order_relaxed) >> static_cast<unsigned>(call) & 1u) != 0;
+  if (call == DriverCall::kOther || unrecorded || submits_nothing(cbid, data.functionParams)) {
     if (cbid == CUPTI_DRIVER_TRACE_CBID_cuProfilerStart || cbid == CUPTI_DRIVER_TRACE_CBID_cuProfilerStop) {
       // Seen twice, nested, for one call: edges count, not calls. Opened on the way out, closed on the way
       // in.
@@ -155,13 +170,17 @@ void CUPTIAPI on_buffer_requested(std::uint8_t** buffer, std::size_t* size, std:
   *most_records = 0;
 }
 
-void CUPTIAPI on_buffer_completed(CUcontext context, std::uint32_t stream, std::uint8_t* buffer, std::size_t,
-                                  std::size_t valid) {
+void note_dropped(CUcontext context, std::uint32_t stream) noexcept {
   std::size_t lost = 0;
   if (auto* ask = get_dropped.load(std::memory_order_acquire);
       ask != nullptr && ask(context, stream, &lost) == CUPTI_SUCCESS) {
     dropped.fetch_add(lost, std::memory_order_relaxed);
   }
+}
+
+void CUPTIAPI on_buffer_completed(CUcontext context, std::uint32_t stream, std::uint8_t* buffer, std::size_t,
+                                  std::size_t valid) {
+  note_dropped(context, stream);
   if (ActivityBuffers* buffers = active_buffers.load(std::memory_order_acquire); buffers != nullptr) {
     buffers->complete(buffer, valid);
   }
@@ -171,6 +190,10 @@ void CUPTIAPI on_buffer_completed(CUcontext context, std::uint32_t stream, std::
 
 Tracer::Tracer(ActivityBuffers& buffers, Events events) noexcept : buffers_(buffers) {
   profiler_events = events;
+}
+
+Nanoseconds Tracer::to_our_clock(Nanoseconds time) noexcept {
+  return time == 0 ? 0 : time - clock_ahead.load(std::memory_order_relaxed);
 }
 
 std::uint64_t Tracer::dropped_records() noexcept {
@@ -206,6 +229,7 @@ bool Tracer::attach(std::string& error) {
     subscriber_ = nullptr;
     return false;
   }
+  fatal.store(false, std::memory_order_release);
   current_generation.fetch_add(1, std::memory_order_release);
   active_buffers.store(&buffers_, std::memory_order_release);
   for (const auto cbid : {CUPTI_DRIVER_TRACE_CBID_cuProfilerStart, CUPTI_DRIVER_TRACE_CBID_cuProfilerStop}) {
@@ -246,15 +270,23 @@ bool Tracer::enable_activity(std::string& error) {
   }
   // CLOCK_MONOTONIC instead of CUPTI's default, CLOCK_REALTIME, which can step. Anew after each finalize,
   // once each.
-  if (api_.ActivityRegisterTimestampCallback != nullptr) api_.ActivityRegisterTimestampCallback(&timestamp);
+  const bool ours = api_.ActivityRegisterTimestampCallback != nullptr &&
+                    api_.ActivityRegisterTimestampCallback(&timestamp) == CUPTI_SUCCESS;
+  clock_ahead.store(ours ? 0 : realtime() - now(), std::memory_order_relaxed);
   collecting_activity.store(true, std::memory_order_release);
+  std::uint32_t unrecorded = 0;
   for (const CUpti_ActivityKind kind : kActivityKinds) {
     result = api_.ActivityEnable(kind);
-    if (result != CUPTI_SUCCESS && kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) {
+    if (result == CUPTI_SUCCESS) continue;
+    if (kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) {
       error = "kernel activity can't be enabled: " + api_.describe(result);
       return false;
     }
+    error = "copies or memsets are missing: " + api_.describe(result);
+    if (kind == CUPTI_ACTIVITY_KIND_MEMCPY) unrecorded |= 1u << static_cast<unsigned>(DriverCall::kCopy);
+    if (kind == CUPTI_ACTIVITY_KIND_MEMSET) unrecorded |= 1u << static_cast<unsigned>(DriverCall::kMemset);
   }
+  unrecorded_calls.store(unrecorded, std::memory_order_relaxed);
   activity_on_ = true;
   level_ = TracerLevel::kActivity;
   return true;
@@ -299,6 +331,8 @@ void Tracer::resume_activity() noexcept {
 void Tracer::flush(bool force) noexcept {
   if (level_ < TracerLevel::kActivity) return;
   api_.ActivityFlushAll(force ? CUPTI_ACTIVITY_FLAG_FLUSH_FORCED : CUPTI_ACTIVITY_FLAG_NONE);
+  // Also where no buffer comes back: there may have been none to give.
+  note_dropped(nullptr, 0);
 }
 
 void Tracer::detach(bool finalize) noexcept {

@@ -8,6 +8,7 @@
 
 #include "libinject/cupti/api.h"
 #include "libinject/cupti/buffers.h"
+#include "libinject/record/records.h"
 
 namespace inject {
 
@@ -31,7 +32,8 @@ class Tracer {
 
   Tracer(ActivityBuffers& buffers, Events events) noexcept;
 
-  /// Goes up to `level` (never down). On failure returns false, says why in `error`, and is kDetached.
+  /// Goes up to `level` (never down). On failure returns false, says why in `error`, and is kDetached. On
+  /// success `error` says what will be missing, if anything.
   /// `all_driver_calls`: INJECT_API=full.
   bool raise(TracerLevel level, bool all_driver_calls, std::string& error);
 
@@ -52,6 +54,8 @@ class Tracer {
   bool activity_on() const noexcept { return activity_on_; }
   const CuptiApi& api() const noexcept { return api_; }
   bool loaded() const noexcept { return loaded_; }
+  /// A record's time on CLOCK_MONOTONIC. A CUPTI that has not taken our clock has its own, the wall's.
+  static Nanoseconds to_our_clock(Nanoseconds time) noexcept;
   /// Records that CUPTI itself dropped, over the run.
   static std::uint64_t dropped_records() noexcept;
   /// The last detach() finalized CUPTI: no buffer is in its hands, the launch path is bare.

@@ -16,8 +16,9 @@ namespace inject {
 void on_profiler_start(int status) noexcept;
 void on_profiler_stop() noexcept;
 
-/// The program is about to subscribe to CUPTI or to take its activity buffers.
+/// The program is about to subscribe to CUPTI, or to take its activity buffers.
 void on_foreign_cupti_subscribe() noexcept;
+void on_foreign_cupti_buffers() noexcept;
 
 template <FunctionId function>
 struct Observer {};
@@ -41,6 +42,8 @@ template <>
 struct Observer<kFn_cuptiSubscribe_v2> : Observer<kFn_cuptiSubscribe> {};
 
 template <>
-struct Observer<kFn_cuptiActivityRegisterCallbacks> : Observer<kFn_cuptiSubscribe> {};
+struct Observer<kFn_cuptiActivityRegisterCallbacks> {
+  static void before() noexcept { on_foreign_cupti_buffers(); }
+};
 
 }  // namespace inject

@@ -128,6 +128,7 @@ std::string run_json_text(const RunInfo& run, std::span<const std::string> files
   json["lost"]["names"] = run.name_overflows;
   json["lost"]["range_paths"] = run.range_overflows;
   json["lost"]["trace_rows"] = run.trace_rows_left_out;
+  json["repeated_activity_records"] = run.repeated_records;
   json["messages"] = run.messages;
   json["files"] = files;
   json["write_errors"] = errors;

@@ -44,10 +44,7 @@ void BlockPool::give_back(Block* block) noexcept {
 
 bool RecordQueue::next_block(BlockPool& pool, std::uint32_t thread) noexcept {
   Block* block = pool.take();
-  if (block == nullptr) {
-    dropped_.fetch_add(1, std::memory_order_relaxed);
-    return false;
-  }
+  if (block == nullptr) return false;
   block->published.store(0, std::memory_order_relaxed);
   block->next.store(0, std::memory_order_relaxed);
   block->thread = thread;
@@ -71,7 +68,7 @@ void RecordQueue::retire(BlockPool& pool) noexcept {
 }
 
 void RecordQueue::reset() noexcept {
-  dropped_.store(0, std::memory_order_relaxed);
+  for (auto& dropped : dropped_) dropped.store(0, std::memory_order_relaxed);
   pushing_.store(false, std::memory_order_relaxed);
   head_ = tail_ = nullptr;
   first_.store(0, std::memory_order_relaxed);

@@ -65,8 +65,9 @@ class RecordQueue {
   template <typename Record>
   bool push(BlockPool& pool, const Record& record, std::uint32_t thread) noexcept {
     static_assert(sizeof(Record) == sizeof(Slot));
+    std::atomic<std::uint64_t>& dropped = dropped_[record.kind == RecordKind::kRange];
     if (pushing_.load(std::memory_order_relaxed)) {
-      dropped_.fetch_add(1, std::memory_order_relaxed);
+      dropped.fetch_add(1, std::memory_order_relaxed);
       return false;
     }
     pushing_.store(true, std::memory_order_relaxed);
@@ -76,6 +77,8 @@ class RecordQueue {
       __builtin_memcpy(&tail_->slots[fill_], &record, sizeof(Slot));
       // Release: a consumer that sees the new count sees the record.
       tail_->published.store(++fill_, std::memory_order_release);
+    } else {
+      dropped.fetch_add(1, std::memory_order_relaxed);
     }
     std::atomic_signal_fence(std::memory_order_seq_cst);
     pushing_.store(false, std::memory_order_relaxed);
@@ -108,7 +111,9 @@ class RecordQueue {
   /// An empty queue that owns no block.
   void reset() noexcept;
 
-  std::uint64_t dropped() const noexcept { return dropped_.load(std::memory_order_relaxed); }
+  std::uint64_t dropped(RecordKind kind) const noexcept {
+    return dropped_[kind == RecordKind::kRange].load(std::memory_order_relaxed);
+  }
 
  private:
   bool next_block(BlockPool& pool, std::uint32_t thread) noexcept;
@@ -116,8 +121,8 @@ class RecordQueue {
   // Producer's side.
   Block* tail_ = nullptr;
   std::uint32_t fill_ = Block::kSlots;
-  std::atomic<bool> pushing_{false};  // read by the producer's signal handlers alone
-  std::atomic<std::uint64_t> dropped_{0};
+  std::atomic<bool> pushing_{false};            // read by the producer's signal handlers alone
+  std::atomic<std::uint64_t> dropped_[2] = {};  // calls, ranges
   // Shared, written once: the first block of the queue.
   std::atomic<std::uint32_t> first_{0};
   // Consumer's side.

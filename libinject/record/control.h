@@ -30,6 +30,9 @@ extern std::atomic<std::uint32_t> recorded_groups;
 /// Runtime calls that submitted no device work are recorded too (INJECT_API is not `off`).
 extern std::atomic<bool> record_plain_calls;
 
+/// Driver calls inside hooked runtime calls are recorded too (INJECT_API is `full`).
+extern std::atomic<bool> record_inner_calls;
+
 /// CUPTI collects activity: launches outside every window are recorded too then, so that their kernels are
 /// not taken for a window's. At other times they are not: a program that launches on without pause while its
 /// last window is being collected would fill the rings with them.

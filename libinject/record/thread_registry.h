@@ -96,7 +96,8 @@ class ThreadRegistry {
   pid_t tid(std::uint32_t index) const noexcept;
   /// The thread's name as the kernel has it now, or as it was when the thread ended.
   std::string thread_name(std::uint32_t index) const;
-  std::uint64_t dropped() const noexcept;
+  /// Records of that kind that found no room.
+  std::uint64_t dropped(RecordKind kind) const noexcept;
   std::uint64_t refused() const noexcept { return refused_.load(std::memory_order_relaxed); }
 
  private:
@@ -120,7 +121,7 @@ class ThreadRegistry {
   std::atomic<std::uint32_t> high_water_{0};
   std::atomic<std::uint32_t> next_index_{1};
   std::atomic<std::uint64_t> refused_{0};
-  std::atomic<std::uint64_t> dropped_by_gone_{0};
+  std::atomic<std::uint64_t> dropped_by_gone_[2] = {};  // calls, ranges
 };
 
 }  // namespace inject

@@ -68,6 +68,7 @@ void LaunchTable::add(std::uint16_t generation, std::uint32_t correlation, const
       if (oldest.waits) {
         --waiting_;
         ++given_up_;
+        ++untold_[oldest.launch.window];
       }
       index_erase(oldest.key, static_cast<std::uint32_t>(first_));
       first_ = (first_ + 1) & (entries_.size() - 1);
@@ -79,6 +80,7 @@ void LaunchTable::add(std::uint16_t generation, std::uint32_t correlation, const
   entry.launch = launch;
   entry.launch.known = true;
   entry.key = key_of(generation, correlation);
+  entry.last_record = 0;
   entry.pending = expects_work;
   entry.waits = expects_work && launch.window != 0;
   if (entry.waits) ++waiting_;
@@ -86,7 +88,8 @@ void LaunchTable::add(std::uint16_t generation, std::uint32_t correlation, const
   index_insert(static_cast<std::uint32_t>(position));
 }
 
-const Attribution* LaunchTable::find(std::uint16_t generation, std::uint32_t correlation) {
+LaunchTable::Found LaunchTable::find(std::uint16_t generation, std::uint32_t correlation,
+                                     std::uint64_t identity) {
   const std::uint64_t key = key_of(generation, correlation);
   const std::size_t mask = index_.size() - 1;
   for (std::size_t slot = slot_of(key); index_[slot] != 0; slot = (slot + 1) & mask) {
@@ -97,15 +100,16 @@ const Attribution* LaunchTable::find(std::uint16_t generation, std::uint32_t cor
       entry.waits = false;
       --waiting_;
     }
-    return &entry.launch;
+    return {&entry.launch, std::exchange(entry.last_record, identity) == identity && identity != 0};
   }
-  return nullptr;
+  return {};
 }
 
-std::size_t LaunchTable::give_up_waiting() {
-  const std::size_t forgotten = waiting_ + given_up_ - std::exchange(told_given_up_, given_up_);
+std::map<std::uint32_t, std::uint64_t> LaunchTable::give_up_waiting() {
+  std::map<std::uint32_t, std::uint64_t> forgotten = std::exchange(untold_, {});
   for (std::size_t i = 0; i < size_; ++i) {
     Entry& entry = entries_[(first_ + i) & (entries_.size() - 1)];
+    if (entry.waits) ++forgotten[entry.launch.window];
     entry.pending = entry.waits = false;
   }
   waiting_ = 0;

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <vector>
 
 #include "libinject/stats/events.h"
@@ -21,15 +22,20 @@ class LaunchTable {
   /// A launch was seen. `expects_work`: a device record is to come (the call succeeded and was not captured).
   void add(std::uint16_t generation, std::uint32_t correlation, const Attribution& launch, bool expects_work);
 
-  /// The launch of a device record, marked as arrived; nullptr if it was not seen (yet).
-  const Attribution* find(std::uint16_t generation, std::uint32_t correlation);
+  struct Found {
+    const Attribution* launch = nullptr;  ///< nullptr: not seen (yet)
+    bool repeated = false;                ///< the launch's previous record had the same identity
+  };
+  /// The launch of a device record, marked as arrived. `identity` tells the records of one launch apart, 0 is
+  /// none's.
+  Found find(std::uint16_t generation, std::uint32_t correlation, std::uint64_t identity);
 
   /// Launches inside a window (`window != 0`) that succeeded, were not captured, and whose record has not
   /// come.
   std::size_t waiting() const { return waiting_; }
-  /// Forgets what still waits: its records are not coming any more. Returns how many launches that were, with
-  /// those given up since the last time because the table was full.
-  std::size_t give_up_waiting();
+  /// Forgets what still waits: its records are not coming any more. Returns how many launches that were in
+  /// each window, with those given up since the last time because the table was full.
+  std::map<std::uint32_t, std::uint64_t> give_up_waiting();
   /// Launches inside a window that were given up because the table was full.
   std::size_t given_up() const { return given_up_; }
 
@@ -37,8 +43,9 @@ class LaunchTable {
   struct Entry {
     Attribution launch;
     std::uint64_t key = 0;
-    bool pending = false;  // a record is to come
-    bool waits = false;    // … and it will be part of a window
+    std::uint64_t last_record = 0;  // identity
+    bool pending = false;           // a record is to come
+    bool waits = false;             // … and it will be part of a window
   };
 
   static std::uint64_t key_of(std::uint16_t generation, std::uint32_t correlation) {
@@ -56,7 +63,7 @@ class LaunchTable {
   std::size_t size_ = 0;
   std::size_t waiting_ = 0;
   std::size_t given_up_ = 0;
-  std::size_t told_given_up_ = 0;
+  std::map<std::uint32_t, std::uint64_t> untold_;  // given up, by window
 };
 
 }  // namespace inject

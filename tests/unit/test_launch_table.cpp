@@ -18,11 +18,11 @@ TEST_CASE("a device record finds its launch by generation and correlation id") {
   LaunchTable table(1 << 16);
   table.add(1, 7, in_window(1, 100), true);
   table.add(2, 7, in_window(2, 200), true);
-  REQUIRE(table.find(1, 7) != nullptr);
-  CHECK(table.find(1, 7)->owner == 100);
-  CHECK(table.find(2, 7)->owner == 200);
-  CHECK(table.find(1, 7)->known);
-  CHECK(table.find(3, 7) == nullptr);
+  REQUIRE(table.find(1, 7, 1).launch != nullptr);
+  CHECK(table.find(1, 7, 2).launch->owner == 100);
+  CHECK(table.find(2, 7, 3).launch->owner == 200);
+  CHECK(table.find(1, 7, 4).launch->known);
+  CHECK(table.find(3, 7, 5).launch == nullptr);
 }
 
 TEST_CASE("only launches in a window that expect a record are waited for") {
@@ -31,9 +31,9 @@ TEST_CASE("only launches in a window that expect a record are waited for") {
   table.add(1, 2, in_window(0), true);   // outside
   table.add(1, 3, in_window(1), false);  // failed or captured
   CHECK(table.waiting() == 1);
-  table.find(1, 1);
+  table.find(1, 1, 11);
   CHECK(table.waiting() == 0);
-  table.find(1, 1);  // the second kernel of a graph
+  table.find(1, 1, 12);  // the second kernel of a graph
   CHECK(table.waiting() == 0);
 }
 
@@ -43,14 +43,14 @@ TEST_CASE("the table turns over many launches and keeps finding the recent ones"
     table.add(1, i, in_window(1, i), true);
     // Records come 1,000 launches late.
     if (i > 1000) {
-      const Attribution* launch = table.find(1, i - 1000);
+      const Attribution* launch = table.find(1, i - 1000, i).launch;
       REQUIRE(launch != nullptr);
       REQUIRE(launch->owner == i - 1000);
     }
   }
   CHECK(table.given_up() == 0);
   CHECK(table.waiting() == 1000);
-  CHECK(table.give_up_waiting() == 1000);
+  CHECK(table.give_up_waiting() == std::map<std::uint32_t, std::uint64_t>{{1, 1000}});
   CHECK(table.waiting() == 0);
 }
 
@@ -58,10 +58,31 @@ TEST_CASE("launches whose records never come are given up when the table is full
   LaunchTable table(1 << 13);
   for (std::uint32_t i = 1; i <= 10'000; ++i) table.add(1, i, in_window(1, i), true);
   CHECK(table.given_up() == 10'000 - (1 << 13));
-  CHECK(table.find(1, 1) == nullptr);
-  CHECK(table.find(1, 10'000) != nullptr);
+  CHECK(table.find(1, 1, 1).launch == nullptr);
+  CHECK(table.find(1, 10'000, 2).launch != nullptr);
   CHECK(table.waiting() == (1 << 13) - 1);
   // All but the one that was found, each told once.
-  CHECK(table.give_up_waiting() == 9'999);
-  CHECK(table.give_up_waiting() == 0);
+  CHECK(table.give_up_waiting() == std::map<std::uint32_t, std::uint64_t>{{1, 9'999}});
+  CHECK(table.give_up_waiting().empty());
+}
+
+TEST_CASE("a launch tells a repeated record from the next one") {
+  LaunchTable table(1 << 16);
+  table.add(1, 1, in_window(1), true);
+  table.add(1, 2, in_window(1), true);
+  CHECK_FALSE(table.find(1, 1, 50).repeated);
+  CHECK(table.find(1, 1, 50).repeated);
+  CHECK_FALSE(table.find(1, 1, 51).repeated);
+  CHECK_FALSE(table.find(1, 2, 50).repeated);  // another launch's
+  // A correlation id that comes again, in another attachment.
+  table.add(2, 1, in_window(2), true);
+  CHECK_FALSE(table.find(2, 1, 51).repeated);
+}
+
+TEST_CASE("launches without a record are told window by window") {
+  LaunchTable table(1 << 13);
+  for (std::uint32_t i = 1; i <= (1 << 13) + 5; ++i) table.add(1, i, in_window(1), true);
+  table.add(1, 100'000, in_window(2), true);
+  CHECK(table.give_up_waiting() == std::map<std::uint32_t, std::uint64_t>{{1, (1 << 13) + 5}, {2, 1}});
+  CHECK(table.give_up_waiting().empty());
 }

@@ -94,7 +94,7 @@ TEST_CASE("a queue hands records over in order and gives its blocks back") {
   }
   queue.drain(pool, [&](const Slot& slot) { REQUIRE(number_of(slot) == expected++); });
   CHECK(expected == 20'000);
-  CHECK(queue.dropped() == 0);
+  CHECK(queue.dropped(RecordKind::kCall) == 0);
   queue.retire(pool);
   std::set<Block*> blocks;
   while (Block* block = pool.take()) blocks.insert(block);
@@ -107,7 +107,10 @@ TEST_CASE("a full pool drops the newest records and counts them") {
   std::uint32_t kept = 0;
   for (std::uint32_t n = 0; n < 1000; ++n) kept += queue.push(pool, numbered(n), 1) ? 1 : 0;
   CHECK(kept == 2 * Block::kSlots);
-  CHECK(queue.dropped() == 1000 - kept);
+  CHECK(queue.dropped(RecordKind::kCall) == 1000 - kept);
+  CHECK(queue.dropped(RecordKind::kRange) == 0);
+  CHECK_FALSE(queue.push(pool, RangeRecord{}, 1));
+  CHECK(queue.dropped(RecordKind::kRange) == 1);
   std::uint32_t expected = 0;
   queue.drain(pool, [&](const Slot& slot) { CHECK(number_of(slot) == expected++); });
   CHECK(expected == kept);

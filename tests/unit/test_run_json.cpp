@@ -39,6 +39,7 @@ TEST_CASE("run.json of a run", "[output]") {
   run.versions = {{"driver", "580.159"}, {"cupti", "13.0.1"}};
   run.options = {{"INJECT_WINDOW", "api"}, {"INJECT_PROM", ""}};
   run.groups_left_out = {"nccl"};
+  run.repeated_records = 5;
   run.messages = {"another profiler holds CUPTI"};
   DeviceInfo device;
   device.id = 0;
@@ -95,6 +96,7 @@ TEST_CASE("run.json of a run", "[output]") {
   CHECK_FALSE(json["windows"][1].contains("end_ns"));
   CHECK(json["lost"]["activity_records"] == 15);
   CHECK(json["lost"]["names"] == 3);
+  CHECK(json["repeated_activity_records"] == 5);
   CHECK(json["overhead"]["open_ns"] == 12'000'000);
   CHECK(json["overhead"]["gate_holds"] == 4);
   CHECK(json["messages"][0] == "another profiler holds CUPTI");
