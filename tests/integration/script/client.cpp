@@ -42,6 +42,10 @@ __attribute__((visibility("default"))) int client_unsubscribe() {
   return cuptiUnsubscribe(subscriber);
 }
 
+__attribute__((visibility("default"))) int client_finalize() {
+  return cuptiFinalize();
+}
+
 // Without subscribing, as newer profilers do it.
 __attribute__((visibility("default"))) int client_take_buffers() {
   const int status = cuptiActivityRegisterCallbacks(on_buffer_requested, on_buffer_completed);

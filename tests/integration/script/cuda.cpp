@@ -10,11 +10,9 @@
 //   sync  stream_sync:STREAM  device:N  start stop  bad_copy
 //   capture:STREAM  end_capture:STREAM:GRAPH  graph:GRAPH[:STREAM]
 //   gemm sgemm convolution all_reduce group_start group_end
-//   subscribe unsubscribe take_buffers            through the CUPTI library (client.cpp)
 #include <cublas_v2.h>
 #include <cuda_profiler_api.h>
 #include <cuda_runtime_api.h>
-#include <dlfcn.h>
 
 #if INJECT_HAVE_CUDNN
 #include <cudnn.h>
@@ -197,17 +195,6 @@ void all_reduce(const Arguments&) {
 }
 #endif
 
-// In a library of its own, as a framework's profiler is: CUPTI is then loaded when it is first used.
-void client(const char* function) {
-  static void* library = dlopen(CUPTI_CLIENT, RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) {
-    report(dlerror(), -1);
-    return;
-  }
-  auto* call = reinterpret_cast<int (*)()>(dlsym(library, function));
-  report(function, call());
-}
-
 const script::Operations kOperations {
   {"kernel", launch}, {"runtime_kernel", runtime_launch}, {"copy", copy}, {"memset", set},
       {"sync", [](const Arguments&) { report("cudaDeviceSynchronize", cudaDeviceSynchronize()); }},
@@ -237,10 +224,6 @@ const script::Operations kOperations {
       {"group_start", [](const Arguments&) { report("ncclGroupStart", ncclGroupStart()); }},
       {"group_end", [](const Arguments&) { report("ncclGroupEnd", ncclGroupEnd()); }},
 #endif
-      {"subscribe", [](const Arguments&) { client("client_subscribe"); }},
-      {"unsubscribe", [](const Arguments&) { client("client_unsubscribe"); }},
-      {"take_buffers", [](const Arguments&) { client("client_take_buffers"); }},
-      {"client_records", [](const Arguments&) { client("client_records"); }},
 };
 
 }  // namespace

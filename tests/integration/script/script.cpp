@@ -2,6 +2,7 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "tests/integration/script/script.h"
 
+#include <dlfcn.h>
 #include <nvtx3/nvToolsExt.h>
 #include <pthread.h>
 #include <unistd.h>
@@ -67,6 +68,17 @@ void push_registered(const std::string& name) {
 void push_in_domain(const std::string& in, const std::string& name) {
   const nvtxEventAttributes_t attributes = message(name.c_str());
   nvtxDomainRangePushEx(domain(in), &attributes);
+}
+
+// In a library of its own, as a framework's profiler is: CUPTI is then loaded when it is first used.
+void client(const char* function) {
+  static void* library = dlopen(CUPTI_CLIENT, RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    report(dlerror(), -1);
+    return;
+  }
+  auto* call = reinterpret_cast<int (*)()>(dlsym(library, function));
+  report(function, call());
 }
 
 const Operations& common_operations() {
@@ -142,6 +154,11 @@ const Operations& common_operations() {
          }
          nvtxRangeEnd(id);
        }},
+      {"subscribe", [](const Arguments&) { client("client_subscribe"); }},
+      {"unsubscribe", [](const Arguments&) { client("client_unsubscribe"); }},
+      {"take_buffers", [](const Arguments&) { client("client_take_buffers"); }},
+      {"client_records", [](const Arguments&) { client("client_records"); }},
+      {"finalize", [](const Arguments&) { client("client_finalize"); }},
   };
   return operations;
 }

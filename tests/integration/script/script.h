@@ -15,6 +15,7 @@
 //   open close flush is_open                 include/inject/inject.h; prints what they return
 //   push:NAME pop  wide:NAME  registered:NAME  domain_push:DOMAIN:NAME domain_pop:DOMAIN
 //   range_start:KEY:NAME range_end:KEY       NVTX
+//   subscribe unsubscribe finalize take_buffers client_records   the program's own CUPTI client (client.cpp)
 //
 // cuda.cpp and driver.cpp add theirs.
 #pragma once

@@ -1,0 +1,352 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""CUPTI that is missing, taken, slow or wrong: what can be shown is right, what is lost is counted, the program runs on.
+
+usage: test_cupti_faults.py LIBRARY PROGRAMS SIMULATION
+"""
+
+import simulated
+
+TEXT = "gemm start kernel:a:3 gemm copy:h2d:64 push:r kernel:b:2 pop stop print:done sync return:3"
+
+
+class FaultTest(simulated.SimulatedTest):
+    def script(self, text=TEXT, **options):
+        return super().script(text, **{"WINDOW": "api", **options})
+
+    def without(self, text=TEXT, hidden="libcupti.so", program="cuda", **options):
+        """No library whose path contains `hidden` can be loaded."""
+        hide = simulated.programs / "script_hide.so"
+        return self.script(text, program=program, before=[hide], env={"HIDDEN_LIBRARIES": hidden}, **options)
+
+    def check_hooks_only(self, done, *fragments):
+        """One line says why, and the tables have what the hooks saw."""
+        self.assertEqual((done.code, done.stdout), (3, "done\n"))
+        (line,) = done.warnings()
+        self.assertIn("no device activity is recorded", line)
+        for fragment in fragments:
+            self.assertIn(fragment, line)
+        out = done.out
+        self.assertEqual(out.run["messages"], [line])
+        self.assertEqual((out.kernels(), out.operations()), ({}, {}))
+        calls = out.calls()
+        self.assertEqual((calls["__cudaLaunchKernel"], calls["cudaMemcpy"]), (5, 1))
+        self.assertEqual(out.libraries(), {"cublasGemmEx": (1, 0, 0), "cublasGemmEx > cublasLtMatmul": (1, 0, 0)})
+        self.assertEqual(out.ranges(), {("r", "PushPop"): 1})
+        # Nothing is missing that was to come.
+        self.assertEqual(out.lost(), {})
+        self.assertEqual(len(out.windows()), 1)
+
+
+class Missing(FaultTest):
+    def test_no_library(self):
+        self.check_hooks_only(self.without(), "no libcupti.so.13 or libcupti.so.12 was found")
+
+    def test_no_library_and_other_triggers(self):
+        done = self.without(WINDOW="always")
+        self.assertIn("no device activity is recorded", done.warnings()[0])
+        self.assertEqual(done.out.calls()["__cudaLaunchKernel"], 5)
+        done = self.without("loop:20 [ kernel:a:1 sleep:5 ] print:done return:3", WINDOW="time:20ms+30ms")
+        self.assertEqual((done.code, done.stdout, len(done.warnings())), (3, "done\n", 1))
+        self.assertEqual(set(done.out.calls()), {"__cudaLaunchKernel"})
+
+    def test_no_library_and_nobody_to_count_launches(self):
+        done = self.without(WINDOW="launch:1+2")
+        self.assertEqual((done.code, done.stdout, done.folders()), (3, "done\n", []))
+        self.assertIn("no device activity is recorded", done.warnings()[0])
+
+    def test_no_library_and_nobody_to_see_the_profiler_api(self):
+        done = self.without("init start kernel:a:2 stop print:done sync return:3", program="driver")
+        self.assertEqual((done.code, done.stdout, done.folders()), (3, "done\n", []))
+        self.assertIn("no libcupti.so.13 or libcupti.so.12 was found", done.warnings()[0])
+
+    def test_version_12_alone(self):
+        done = self.without(hidden="libcupti.so.13")
+        self.assertEqual(done.out.kernels(), {"a": 3, "b": 2, "sm90_lt_matmul_128x128": 1})
+        self.assertEqual(done.out.operations(), {"[CUDA memcpy Host-to-Device]": 1})
+        self.assertEqual(done.out.run["versions"]["cupti"], "26")
+        self.assertEqual((done.warnings(), done.out.lost()), ([], {}))
+
+    def test_too_old(self):
+        # Whatever other copy the machine has.
+        self.check_hooks_only(self.without(hidden="cuda/", faults="cupti_version=17"), "API version is 17",
+                              "oldest accepted is 18")
+
+    def test_the_oldest_accepted(self):
+        done = self.script(faults="cupti_version=18")
+        self.assertEqual(done.out.kernels(), {"a": 3, "b": 2, "sm90_lt_matmul_128x128": 1})
+
+
+class Taken(FaultTest):
+    def test_by_another_tool(self):
+        self.check_hooks_only(self.script(faults="subscriber_taken"), "another profiler is attached to this process",
+                              "CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED (39)")
+
+    def test_by_another_tool_for_a_while(self):
+        done = self.script("start kernel:a:3 stop fault:subscriber_taken:off sleep:20 start kernel:b:2 stop sync",
+                           faults="subscriber_taken")
+        self.assertEqual(done.out.window_kernels(), [0, 2])
+        self.assertEqual(len(done.warnings()), 1)
+        self.assertEqual(done.out.lost(), {})
+
+    def test_many_windows_are_one_line(self):
+        done = self.script("loop:20 [ start kernel:a:3 stop ] sync", faults="subscriber_taken")
+        self.assertEqual(len(done.warnings()), 1)
+        self.assertEqual(done.out.calls(), {"__cudaLaunchKernel": 60})
+
+    def test_by_the_program_before_a_window(self):
+        text = TEXT.replace("gemm start", "gemm subscribe start").replace("print:done", "print:done unsubscribe")
+        self.check_hooks_only(self.script(text), "another profiler is attached to this process")
+
+    def test_by_the_program_in_a_window(self):
+        text = "start kernel:a:3 subscribe kernel:b:2 stop sync print:done return:3"
+        done = self.script(text)
+        # CUPTI's own answer, and one line that says who holds it.
+        self.assertEqual((done.code, done.stdout), (3, "client_subscribe: 39\ndone\n"))
+        (line,) = done.warnings()
+        self.assertIn("CUPTI is held by libinject", line)
+        self.assertEqual(done.out.kernels(), {"a": 3, "b": 2})
+        self.assertEqual(done.out.lost(), {})
+
+    def test_by_the_program_after_a_window(self):
+        done = self.script("start kernel:a:3 stop sync sleep:200 subscribe kernel:b:2 unsubscribe sync print:done")
+        self.assertEqual((done.stdout, done.warnings()), ("done\n", []))
+        self.assertEqual(done.out.kernels(), {"a": 3})
+
+    def test_by_the_program_right_after_a_window(self):
+        # The window is collected first: all its records are there, and the subscriber is not refused.
+        done = self.script("duration:a:5000000 start kernel:a:3 stop mark subscribe within:1000 kernel:b:2 sync print:done")
+        self.assertEqual((done.stdout, done.warnings()), ("done\n", []))
+        self.assertEqual(done.out.kernels(), {"a": 3})
+        self.assertEqual(done.out.lost(), {})
+
+    def test_by_the_program_between_windows_that_stay_attached(self):
+        done = self.script("loop:3 [ start kernel:a:3 stop sync ] subscribe unsubscribe start kernel:b:2 stop sync print:done")
+        self.assertEqual((done.stdout, done.warnings()), ("done\n", []))
+        self.assertEqual(done.out.window_kernels(), [3, 3, 3, 2])
+
+    def test_held_for_the_profiler_calls_alone_it_is_given_up(self):
+        done = self.script("init kernel:a:1 subscribe start kernel:b:2 stop unsubscribe sync print:done", program="driver")
+        self.assertEqual(done.stdout, "done\n")
+        given_up = [text for _, text in done.messages() if "CUPTI is given up" in text]
+        self.assertEqual(len(given_up), 1)
+
+    def test_buffers_taken_after_a_window(self):
+        # Newer profilers don't subscribe: they take the buffer callbacks.
+        done = self.script("start kernel:a:3 stop sync sleep:200 take_buffers kernel:b:4 sync client_records print:done")
+        self.assertEqual((done.stdout, done.warnings()), ("client's kernels: 4\ndone\n", []))
+        self.assertEqual(done.out.kernels(), {"a": 3})
+
+    def test_buffers_taken_in_a_window(self):
+        text = "start kernel:a:3 sync take_buffers kernel:b:4 sync client_records stop print:done return:3"
+        done = self.script(text)
+        self.assertEqual(done.code, 3)
+        self.assertEqual(done.stdout, "client's kernels: 4\ndone\n")
+        (line,) = done.warnings()
+        self.assertIn("CUPTI is given up in an open window", line)
+        self.assertEqual(done.out.kernels(), {"a": 3})
+        self.assertEqual(done.out.calls()["__cudaLaunchKernel"], 7)
+
+    def test_the_program_finalizes_cupti(self):
+        done = self.script("start kernel:a:3 stop sync sleep:200 subscribe finalize start kernel:b:2 stop sync print:done")
+        self.assertEqual(done.stdout, "done\n")
+        self.assertEqual(done.out.window_kernels(), [3, 2])
+
+
+class Failing(FaultTest):
+    def test_functions_that_fail_at_attaching(self):
+        for function, code, name in (("cuptiSubscribe", 35, "INSUFFICIENT_PRIVILEGES"), ("cuptiEnableCallback", 2, "INVALID"),
+                                     ("cuptiActivityRegisterCallbacks", 1, "INVALID_PARAMETER"),
+                                     ("cuptiActivityEnable", 35, "INSUFFICIENT_PRIVILEGES")):
+            with self.subTest(function):
+                done = self.script(faults=f"cupti_fail={function}:{code}")
+                self.check_hooks_only(done, name, f"({code})")
+                # Nothing is left attached.
+                calls = done.simulated_calls()
+                if function != "cuptiSubscribe":
+                    self.assertEqual(calls["cuptiSubscribe"], calls["cuptiUnsubscribe"])
+
+    def test_a_failure_that_passes(self):
+        done = self.script("start kernel:a:3 stop sleep:20 start kernel:b:2 stop sync", faults="cupti_fail=cuptiActivityEnable:35:1:1")
+        self.assertEqual(done.out.window_kernels(), [0, 2])
+        self.assertEqual(len(done.warnings()), 1)
+
+    def test_copies_alone_can_not_be_enabled(self):
+        # The second kind asked for is copies.
+        done = self.script(faults="cupti_fail=cuptiActivityEnable:35:2:1", timeout=20)
+        self.assertEqual(done.out.kernels(), {"a": 3, "b": 2, "sm90_lt_matmul_128x128": 1})
+        self.assertEqual(done.out.operations(), {})
+        (line,) = done.warnings()
+        self.assertIn("CUPTI_ERROR_INSUFFICIENT_PRIVILEGES", line)
+        self.assertEqual(done.out.lost(), {})
+
+    def test_no_clock_of_ours(self):
+        # CUPTI's own clock is the wall's: times are brought to ours all the same.
+        done = self.script(faults="cupti_fail=cuptiActivityRegisterTimestampCallback:7", check=False)
+        self.assertEqual(done.out.kernels(), {"a": 3, "b": 2, "sm90_lt_matmul_128x128": 1})
+        base = done.out.run["time_zero"]["clock_monotonic_ns"]
+        ran = [start - base for _, name, _, _, _, start, _ in done.device_work() if name in ("_Z1av", "_Z1bv")]
+        recorded = [int(row["Start (ns)"]) for row in done.out.rows("cuda_gpu_trace.csv") if row["Name"] in ("a()", "b()")]
+        for mine, its in zip(recorded, ran, strict=True):
+            self.assertAlmostEqual(mine, its, delta=20_000_000)
+
+    def test_flushing_fails(self):
+        done = self.script(faults="cupti_fail=cuptiActivityFlushAll:2", timeout=20)
+        self.assertEqual((done.code, done.stdout), (3, "done\n"))
+        lost = sum(done.out.lost().values())
+        self.assertEqual(sum(done.out.kernels().values()) + sum(done.out.operations().values()) + lost, 7)
+        self.assertGreater(lost, 0)
+
+    def test_finalizing_fails(self):
+        done = self.script("start kernel:a:3 stop sync sleep:200 start kernel:b:2 stop sync",
+                           faults="cupti_fail=cuptiFinalize:2")
+        self.assertEqual(done.out.window_kernels(), [3, 2])
+
+    def test_a_fatal_error(self):
+        done = self.script("start kernel:a:3 sync fault:fatal_error: kernel:b:2 sync stop print:done sync return:3", timeout=20)
+        self.assertEqual((done.code, done.stdout), (3, "done\n"))
+        # It takes what it has not handed over yet with it, and sees no launch after.
+        self.assertEqual((done.out.kernels(), done.out.lost()), ({}, {"missing_activity_records": 4}))
+        (line,) = done.warnings()
+        self.assertIn("fatal error", line)
+
+    def test_a_window_after_a_fatal_error(self):
+        done = self.script("start kernel:a:3 sync fault:fatal_error: kernel:b:2 sync stop sync sleep:50 start kernel:c:4 stop sync")
+        self.assertEqual(done.out.kernels().get("c"), 4)
+
+
+class Records(FaultTest):
+    def check(self, faults, kernels, lost, repeated=0, text="start kernel:a:100 copy:h2d:64 kernel:b:50 stop sync", **options):
+        done = self.script(text, faults=faults, **options)
+        self.assertEqual(done.out.kernels(), kernels)
+        self.assertEqual(done.out.lost(), lost)
+        self.assertEqual(done.out.run["repeated_activity_records"], repeated)
+        return done
+
+    def test_late(self):
+        self.check("late=100", {"a": 100, "b": 50}, {})
+
+    def test_late_while_the_program_goes_on(self):
+        done = self.check("late=100", {"a": 100, "b": 50}, {},
+                          text="start kernel:a:100 kernel:b:50 stop loop:10 [ kernel:c:5 sleep:30 ] sync")
+        window = done.out.run["windows"][0]
+        self.assertGreater(window["detached_ns"] - window["end_ns"], 90_000_000)
+        self.assertLess(window["detached_ns"] - window["end_ns"], 290_000_000)
+
+    def test_late_beyond_the_end(self):
+        done = self.script("start kernel:a:100 kernel:b:50 stop sync print:done", faults="late=60000", timeout=20)
+        self.assertEqual(done.out.kernels(), {})
+        self.assertEqual(sum(done.out.lost().values()), 150)
+
+    def test_dropped(self):
+        done = self.check("drop=7", {"a": 93, "b": 50}, {"activity_records": 7})
+        self.assertEqual(done.out.windows()[0]["Lost Activity Records"], "7")
+
+    def test_repeated(self):
+        done = self.check("repeat=7", {"a": 100, "b": 50}, {}, repeated=7)
+        self.assertEqual(done.out.operations(), {"[CUDA memcpy Host-to-Device]": 1})
+
+    def test_repeated_in_a_graph(self):
+        self.check("repeat=7", {"g": 40}, {}, repeated=7,
+                   text="capture:1 kernel:g:20:1 end_capture:1:x start graph:x:1 graph:x:1 stop sync")
+
+    def test_without_times(self):
+        self.check("zero_time=7", {"a": 93, "b": 50}, {"invalid_timestamps": 7})
+
+    def test_out_of_order(self):
+        self.check("out_of_order", {"a": 100, "b": 50}, {})
+
+    def test_all_at_once(self):
+        # They take the same records, from the first one on.
+        self.check(["drop=3", "repeat=5", "zero_time=7", "out_of_order", "late=50"], {"a": 93, "b": 50},
+                   {"activity_records": 3, "invalid_timestamps": 4}, repeated=2)
+
+    def test_in_several_windows(self):
+        done = self.script("start kernel:a:10 stop fault:drop:3 start kernel:b:10 stop fault:zero_time:2 start kernel:c:10 stop sync")
+        self.assertEqual(done.out.kernels(), {"a": 10, "b": 7, "c": 8})
+        rows = [(row["Kernels"], row["Lost Activity Records"], row["Invalid Timestamps"]) for row in done.out.windows()]
+        self.assertEqual(rows, [("10", "0", "0"), ("7", "3", "0"), ("8", "0", "2")])
+
+    def test_the_summary_says_what_is_missing(self):
+        done = self.script("start kernel:a:10 stop sync", faults="drop=3", SUMMARY="stderr")
+        self.assertRegex(done.stderr, r"(?i)3 .*(lost|dropped|missing)|(lost|dropped|missing).* 3")
+
+
+class Attaching(FaultTest):
+    def test_slowly(self):
+        done = self.script("start kernel:a:3 stop sync print:done", faults="attach_ms=300")
+        self.assertEqual(done.out.kernels(), {"a": 3})
+        self.assertEqual(done.warnings(), [])
+
+    def test_behind_a_kernel_that_runs(self):
+        done = self.script("duration:long:300000000 kernel:long:1 mark start within:900 kernel:b:2 stop sync")
+        self.assertEqual(done.out.kernels(), {"b": 2})
+        self.assertEqual((done.stdout, done.out.lost()), ("", {}))
+        self.assertGreater(done.out.run["overhead"]["open_ns"], 200_000_000)
+
+    def test_longer_than_the_program_is_held(self):
+        done = self.script("kernel:before:1 mark start within:1500 kernel:early:2 sleep:800 kernel:b:2 stop sync print:done",
+                           faults="attach_ms=1500")
+        self.assertEqual(done.stdout, "done\n")
+        (line,) = done.warnings()
+        self.assertIn("CUPTI is not attached after", line)
+        self.assertEqual(done.out.kernels(), {"b": 2})
+
+    def test_behind_a_kernel_that_waits_for_a_held_launch(self):
+        # The gate holds the launch that the running kernel needs: it lets go in time.
+        text = ("kernel:waiter:1:1 background [ sleep:30 loop:40 [ kernel:other:1:3 sleep:2 ] kernel:setter:1:2 ] "
+                "sleep:10 mark start within:900 kernel:b:2 stop join sync print:done")
+        done = self.script(text, faults="wait_for=waiter/setter")
+        self.assertEqual(done.stdout, "done\n")
+        self.assertEqual(done.warnings(), [])
+        self.assertEqual(done.out.kernels()["b"], 2)
+        self.assertGreater(done.out.run["overhead"]["gate_holds"], 0)
+
+    def test_behind_a_kernel_that_waits_for_the_program_itself(self):
+        text = "kernel:waiter:1:1 mark start within:1500 kernel:setter:1:2 sync kernel:late:1 sleep:100 kernel:b:2 stop sync print:done"
+        done = self.script(text, faults="wait_for=waiter/setter")
+        self.assertEqual(done.stdout, "done\n")
+        self.assertEqual(len(done.warnings()), 1)
+        self.assertEqual(done.out.kernels()["b"], 2)
+
+    def test_behind_a_kernel_that_never_ends(self):
+        text = "kernel:stuck:1 mark start within:1500 stop print:done return:3"
+        done = self.script(text, faults="hang=stuck", timeout=30)
+        self.assertEqual((done.code, done.stdout), (3, "done\n"))
+        self.assertIn("CUPTI is not attached after", done.warnings()[0])
+
+    def test_at_a_stop_while_attaching(self):
+        done = self.script("kernel:waiter:1:1 background [ sleep:100 stop sleep:100 kernel:setter:1:2 ] start kernel:a:1 join sync "
+                           "sleep:50 start kernel:b:2 stop sync print:done", faults="wait_for=waiter/setter")
+        self.assertEqual(done.stdout, "done\n")
+        self.assertEqual(done.out.kernels().get("b"), 2)
+
+
+class Closing(FaultTest):
+    def test_a_device_that_never_finishes(self):
+        text = "start kernel:a:3 kernel:stuck:1:1 stop print:done return:3"
+        done = self.script(text, faults="hang=stuck", timeout=20)
+        self.assertEqual((done.code, done.stdout), (3, "done\n"))
+        self.assertEqual(done.out.kernels(), {"a": 3})
+        self.assertEqual(sum(done.out.lost().values()), 1)
+        self.assertEqual(done.out.run["state"], "closed")
+        (line,) = done.warnings()
+        self.assertIn("the device has not finished", line)
+        self.assertIn(line, done.out.run["messages"])
+
+    def test_the_program_is_not_held_by_it(self):
+        done = self.script("start kernel:a:3 kernel:stuck:1:1 mark stop within:300 sleep:100 print:done return:3", faults="hang=stuck",
+                           timeout=20)
+        self.assertEqual((done.code, done.stdout), (3, "done\n"))
+        self.assertEqual(done.out.kernels(), {"a": 3})
+
+    def test_a_stop_behind_long_kernels_holds_nobody(self):
+        done = self.script("duration:long:400000000 start kernel:long:2 mark stop within:200 kernel:b:2 sync")
+        self.assertEqual(done.stdout, "")
+        self.assertEqual(done.out.kernels(), {"long": 2})
+        self.assertEqual(done.out.lost(), {})
+
+
+if __name__ == "__main__":
+    simulated.main()
