@@ -632,6 +632,19 @@ void Session::pass() {
   overhead_.drain_cpu += thread_cpu_time() - cpu;
 }
 
+// CUPTI keeps a buffer for every thread that has launched, full or not, until it is flushed: threads that
+// come and go, or that launched once, would take all of them.
+void Session::reclaim_idle_buffers() {
+  const std::uint64_t refusals = buffers_.refusals();
+  const std::uint64_t gone = core_.threads.gone();
+  const bool ended =
+      buffers_.outstanding() >= buffers_.count() / 2 && gone - seen_gone_ >= buffers_.count() / 8;
+  if (!ended && refusals == seen_refusals_) return;
+  seen_refusals_ = refusals;
+  seen_gone_ = gone;
+  tracer_.flush(false);
+}
+
 void Session::step(std::unique_lock<std::mutex>& lock) {
   if (launch_armed_) step_launch_trigger();
   if (wanted_) attach_wanted(lock);
@@ -645,6 +658,7 @@ void Session::step(std::unique_lock<std::mutex>& lock) {
     const std::lock_guard data(data_mutex_);
     if (ensure_folder() && current != 0) write_files("open");
   }
+  if (current != 0) reclaim_idle_buffers();
   pass();
   lock.lock();
 

@@ -96,6 +96,7 @@ class Session {
   void end_launch_windows();
   void collect(std::unique_lock<std::mutex>& lock);
   void pass();
+  void reclaim_idle_buffers();
   Nanoseconds next_wake() const;
 
   // Output, with data_mutex_ held.
@@ -145,6 +146,8 @@ class Session {
   Nanoseconds collect_since_ = 0;
   std::uint64_t settled_ = 0;  // counts settlements, for user_flush
   std::string cupti_problem_;
+  std::uint64_t seen_refusals_ = 0;
+  std::uint64_t seen_gone_ = 0;
   Nanoseconds last_said_ = 0;    // a line about a window
   std::uint32_t said_open_ = 0;  // the latest window that was said to be open
   std::uint32_t said_closed_ = 0;

@@ -41,6 +41,7 @@ class ActivityBuffers {
     }
   }
 
+  std::uint32_t count() const noexcept { return count_; }
   /// Buffers that are in CUPTI's hands.
   std::uint32_t outstanding() const noexcept { return outstanding_.load(std::memory_order_acquire); }
   std::uint64_t refusals() const noexcept { return refusals_.load(std::memory_order_relaxed); }

@@ -107,6 +107,7 @@ void ThreadRegistry::recycle(ThreadState& state) noexcept {
   dropped_by_gone_[0].fetch_add(state.queue.dropped(RecordKind::kCall), std::memory_order_relaxed);
   dropped_by_gone_[1].fetch_add(state.queue.dropped(RecordKind::kRange), std::memory_order_relaxed);
   state.queue.retire(pool_);
+  ++gone_;
   state.life.store(kFree, std::memory_order_release);
 }
 

@@ -99,6 +99,8 @@ class ThreadRegistry {
   /// Records of that kind that found no room.
   std::uint64_t dropped(RecordKind kind) const noexcept;
   std::uint64_t refused() const noexcept { return refused_.load(std::memory_order_relaxed); }
+  /// Drain thread: threads that have ended, and whose last records have been taken.
+  std::uint64_t gone() const noexcept { return gone_; }
 
  private:
   enum Life : std::uint32_t { kFree = 0, kLive = 1, kDead = 2, kClaimed = 3 };
@@ -121,6 +123,7 @@ class ThreadRegistry {
   std::atomic<std::uint32_t> high_water_{0};
   std::atomic<std::uint32_t> next_index_{1};
   std::atomic<std::uint64_t> refused_{0};
+  std::uint64_t gone_ = 0;
   std::atomic<std::uint64_t> dropped_by_gone_[2] = {};  // calls, ranges
 };
 

@@ -189,7 +189,9 @@ class SimulatedTest(unittest.TestCase):
         kernels = self.total(per_kernel)
         self.assertEqual(self.total(self.sums(out, "thread_kern_sum.csv", "Thread Name")), kernels)
         windows = out.rows("window_sum.csv")
-        for scope in ("all", "each"):
+        # What windows beyond 10,000 had is one row, without devices.
+        several = not any(row["Window"] == "[other]" for row in windows)
+        for scope in ("all", "each") if several else ("all",):
             rows = [row for row in windows if (row["Device"] == "all") == (scope == "all")]
             self.assertEqual((self.sum(rows, "Kernels"), self.sum(rows, "Kernel Time (ns)")), kernels, scope)
         per_operation = self.sums(out, "cuda_gpu_mem_time_sum.csv", "Operation", "Count")

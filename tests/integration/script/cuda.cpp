@@ -6,6 +6,7 @@
 //   kernel:NAME[:COUNT[:STREAM[:GRID[:BLOCK]]]]   as nvcc's code launches; STREAM: 0, a number, or "own", one
 //                                                 a thread
 //   runtime_kernel:NAME[:COUNT]                   by cudaLaunchKernel
+//   kernels:NAME:COUNT                            as many kernels as are asked for, named NAME0, NAME1, ...
 //   copy:KIND:BYTES[:STREAM] memset:BYTES[:STREAM]   KIND: h2d d2h d2d; with a stream asynchronous
 //   sync  stream_sync:STREAM  device:N  start stop  bad_copy
 //   capture:STREAM  end_capture:STREAM:GRAPH  graph:GRAPH[:STREAM]
@@ -87,6 +88,11 @@ void launch(const Arguments& a) {
   const dim3 block(static_cast<unsigned>(a.number(5, 32)));
   for (std::uint64_t i = a.number(2, 1); i > 0; --i)
     report("__cudaLaunchKernel", __cudaLaunchKernel(kernel, grid, block, nullptr, 0, stream));
+}
+
+void launch_many(const Arguments& a) {
+  for (std::uint64_t i = 0; i < a.number(2); ++i)
+    launch(Arguments("kernel:" + a.text(1) + std::to_string(i)));
 }
 
 void runtime_launch(const Arguments& a) {
@@ -196,7 +202,8 @@ void all_reduce(const Arguments&) {
 #endif
 
 const script::Operations kOperations {
-  {"kernel", launch}, {"runtime_kernel", runtime_launch}, {"copy", copy}, {"memset", set},
+  {"kernel", launch}, {"runtime_kernel", runtime_launch}, {"kernels", launch_many}, {"copy", copy},
+      {"memset", set},
       {"sync", [](const Arguments&) { report("cudaDeviceSynchronize", cudaDeviceSynchronize()); }},
       {"stream_sync",
        [](const Arguments& a) {

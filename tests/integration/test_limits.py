@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""More than there is room for: what does not fit is counted, the rest is right.
+
+usage: test_limits.py LIBRARY PROGRAMS SIMULATION
+"""
+
+import simulated
+
+
+class LimitTest(simulated.SimulatedTest):
+    def script(self, text, **options):
+        return super().script(text, **{"WINDOW": "api", **options})
+
+
+class Ring(LimitTest):
+    """INJECT_RING=64K has room for 1,020 host records between two looks of our own thread, 5 ms apart."""
+
+    def test_every_kernel_is_counted_without_its_launch(self):
+        done = self.script("start kernel:a:30000 sync stop", RING="64K")
+        self.assertEqual(done.out.kernels(), {"a": 30_000})
+        lost = done.out.lost()
+        self.assertEqual(set(lost), {"host_records"})
+        (window,) = done.out.windows()
+        # A launch that found no room: its kernel is counted by its time.
+        self.assertEqual(int(window["Unattributed"]) + int(window["Submissions"]), 30_000)
+        self.assertGreater(int(window["Unattributed"]), 0)
+        # Calls, with the one that waits: recorded or lost.
+        self.assertEqual(int(window["API Calls"]) + lost["host_records"], 30_001)
+        rows = {row["Thread Name"]: int(row["Instances"]) for row in done.out.rows("thread_kern_sum.csv")}
+        self.assertEqual(rows["[unknown]"], int(window["Unattributed"]))
+
+    def test_threads_that_find_no_room_at_all(self):
+        done = self.script("start threads:16 [ kernel:t:1000:own stream_sync:own ] sync stop", RING="64K")
+        self.assertEqual(done.out.kernels(), {"t": 16_000})
+        (window,) = done.out.windows()
+        self.assertEqual(int(window["Unattributed"]) + int(window["Submissions"]), 16_000)
+
+    def test_ranges_have_a_count_of_their_own(self):
+        done = self.script("start loop:20000 [ push:r pop ] kernel:a:1 sync stop", RING="64K")
+        lost = done.out.lost()
+        self.assertGreater(lost["range_records"], 0)
+        self.assertEqual(done.out.windows()[0]["Lost Range Records"], str(lost["range_records"]))
+        self.assertEqual(done.out.kernels(), {"a": 1})
+        self.assertLessEqual(sum(done.out.ranges().values()), 20_000)
+
+    def test_the_next_window_has_room_again(self):
+        done = self.script("start kernel:a:30000 sync stop sync start kernel:b:100 sync stop", RING="64K")
+        rows = done.out.windows()
+        self.assertEqual(done.out.window_kernels(), [30_000, 100])
+        self.assertGreater(int(rows[0]["Lost Host Records"]), 0)
+        self.assertEqual((rows[1]["Lost Host Records"], rows[1]["Unattributed"]), ("0", "0"))
+
+    def test_the_summary_says_so(self):
+        done = self.script("start kernel:a:30000 sync stop", RING="64K", SUMMARY="stderr", LOG="off")
+        self.assertRegex(done.stderr, rf"(?i){done.out.lost()['host_records']}\b.*INJECT_RING|INJECT_RING")
+
+    def test_the_program_notices_nothing(self):
+        text = "start kernel:a:30000 sync stop print:done return:3"
+        self.check_unharmed(self.script(text, RING="64K"), text)
+
+
+class Buffers(LimitTest):
+    """INJECT_BUFFERS=1M are 16 buffers of some 300 kernels each."""
+
+    def check_counted(self, text, launched):
+        done = self.script(text, BUFFERS="1M")
+        lost = done.out.lost()
+        self.assertEqual(set(lost), {"activity_records"})
+        self.assertEqual(sum(done.out.kernels().values()) + lost["activity_records"], launched)
+        (window,) = done.out.windows()
+        self.assertEqual(window["Lost Activity Records"], str(lost["activity_records"]))
+        self.assertEqual(int(window["Submissions"]), launched)
+        return done
+
+    def test_kernels_that_wait_for_the_device(self):
+        self.check_counted("start kernel:a:20000 sync stop", 20_000)
+
+    def test_more_threads_than_buffers(self):
+        self.check_counted("start threads:32 [ kernel:t:500:own signal:x wait:x stream_sync:own ] sync stop", 16_000)
+
+    def test_the_next_window_has_room_again(self):
+        done = self.script("start kernel:a:20000 stop sync sleep:1200 start kernel:b:100 stop sync", BUFFERS="1M")
+        rows = done.out.windows()
+        self.assertGreater(int(rows[0]["Lost Activity Records"]), 0)
+        self.assertEqual((rows[1]["Kernels"], rows[1]["Lost Activity Records"]), ("100", "0"))
+
+    def test_the_summary_says_so(self):
+        done = self.script("start kernel:a:20000 sync stop", BUFFERS="1M", SUMMARY="stderr", LOG="off")
+        self.assertIn("INJECT_BUFFERS", done.stderr)
+
+
+class Tables(LimitTest):
+    def test_many_kernels(self):
+        # The raw records keep all names.
+        done = self.script("start kernels:k:10500 sync stop", TRACE=None)
+        kernels = done.out.kernels()
+        self.assertEqual(sum(kernels.values()), 10_500)
+        # A table keeps 10,000 keys; the rest is one row.
+        self.assertEqual(len(kernels), 10_000 + 1)
+        self.assertEqual(kernels["[other]"], 500)
+
+    def test_many_windows(self):
+        done = self.script("loop:10500 [ start kernel:a:1 stop ] sync", TRACE=None)
+        self.assertEqual(done.out.kernels(), {"a": 10_500})
+        run = done.out.run
+        self.assertEqual(len(run["windows"]) + run["windows_not_listed"], 10_500)
+        self.assertLessEqual(len(run["windows"]), 10_000)
+        self.assertLessEqual(run["overhead"]["attachments"], 2)
+
+    def test_many_short_threads(self):
+        # Each takes one of CUPTI's buffers, of which there are 32, and leaves it nearly empty.
+        done = self.script("start loop:15 [ threads:12 [ kernel:t:3 ] sleep:40 ] sync stop")
+        self.assertEqual(done.out.kernels(), {"t": 540})
+        self.assertEqual(done.out.lost(), {})
+        self.assertEqual([row["Instances"] for row in done.out.rows("thread_kern_sum.csv")], ["3"] * 180)
+
+    def test_many_threads_that_launch_once(self):
+        # Where threads that launch no more hold all buffers, they are called back.
+        done = self.script("start threads:60 [ kernel:once:1 sleep:200 ] kernel:later:10 sync stop")
+        kernels = done.out.kernels()
+        lost = done.out.lost().get("activity_records", 0)
+        self.assertEqual(kernels["once"] + lost, 60)
+        self.assertEqual(kernels["later"], 10)
+
+
+if __name__ == "__main__":
+    simulated.main()
