@@ -13,7 +13,7 @@ case "${1:-}" in
       xargs -0 "${CLANG:-clang-format}" --dry-run --Werror -ferror-limit=1
     ;;
   tidy)
-    python3 - "$2" <<'EOF' | xargs -P "$(nproc)" -n 1 "${CLANG:-clang-tidy}" --quiet -p "$2" 2> >(grep -v 'warnings generated' >&2 || true)
+    python3 - "$2" <<'EOF' | xargs -P "$(nproc)" -n 1 "${CLANG:-clang-tidy}" --quiet -p "$2" --extra-arg=-Wno-unknown-warning-option 2> >(grep -v 'warnings generated' >&2 || true)
 import json, pathlib, sys
 root = pathlib.Path.cwd()
 files = {pathlib.Path(entry["file"]) for entry in json.load(open(f"{sys.argv[1]}/compile_commands.json"))}

@@ -42,8 +42,8 @@ std::string field(std::string_view text) {
 
 template <typename Value, typename Make>
 const Value& cached(std::vector<Value>& cache, std::uint32_t index, std::uint32_t limit, const Make& make) {
-  static const Value kNothing{};
-  if (index >= limit) return kNothing;
+  static const Value nothing{};
+  if (index >= limit) return nothing;
   if (index >= cache.size()) cache.resize(index + 1);
   if (cache[index] == Value{}) cache[index] = make();
   return cache[index];
