@@ -97,6 +97,7 @@ void Drain::on_call(std::uint32_t thread, const CallRecord& record) {
   CallEvent event;
   event.function = record.function;
   event.status = record.status;
+  event.captured = (record.flags & kCallCaptured) != 0;
   event.window = record.window;
   event.thread = thread;
   event.range = record.range;

@@ -68,6 +68,7 @@ struct TransferEvent {
 struct CallEvent {
   FunctionId function = kNoFunction;
   std::int16_t status = 0;
+  bool captured = false;  ///< the work went into a graph instead of onto a stream
   std::uint32_t window = 0;
   std::uint32_t thread = 0;
   std::uint32_t range = 0;

@@ -174,7 +174,7 @@ void Statistics::add(const CallEvent& event) {
   Tables& t = *tables_;
   const std::uint64_t time = duration(event.begin, event.end);
   HostWork& window = t.window_host(event.window);
-  if (event.correlation != 0) ++window.submissions;
+  if (event.correlation != 0 && event.status == 0 && !event.captured) ++window.submissions;
   if (is_library_function(event.function)) {
     ++window.library_calls;
     LibraryEntry& row = t.libraries.at(t.library_row(chain_push(library_chain(event.chain), event.function)));

@@ -30,6 +30,11 @@ LOST = {"Lost Host Records": "host_records", "Lost Range Records": "range_record
         "Missing Activity Records": "missing_activity_records"}
 
 
+def done_by_us(out):
+    """Device activity was recorded, all of it."""
+    return not any("activity" in message for message in out.run["messages"])
+
+
 class Folder:
     """An output folder."""
 
@@ -133,6 +138,11 @@ class Result:
                 found.append((kind, name, int(device), int(stream), int(correlation), int(start), int(end)))
         return found
 
+    def calls_in_callbacks(self):
+        """CUDA calls that were made out of CUPTI's callbacks, which CUPTI forbids."""
+        return sum(int(line.split(",")[1]) for line in self.report.read_text(encoding="utf-8").splitlines()
+                   if line.startswith("calls_in_callbacks,"))
+
     def simulated_calls(self):
         """{function: calls} over the simulated libraries."""
         found = collections.Counter()
@@ -175,6 +185,8 @@ class SimulatedTest(unittest.TestCase):
         result = Result(done, work, report)
         if check:
             self.assertNotIn(done.returncode, (99, -6, -11), done.stderr)
+            if report.exists():
+                self.assertEqual(result.calls_in_callbacks(), 0)
             for folder in result.folders():
                 self.check_folder(Folder(folder), result)
         return result
@@ -207,6 +219,11 @@ class SimulatedTest(unittest.TestCase):
         per_call = self.sums(out, "cuda_api_sum.csv", "Name", "Num Calls")
         self.assertEqual((self.sum(totals, "API Calls"), self.sum(totals, "API Time (ns)")), self.total(per_call))
         lost = out.run["lost"]
+        # Each submission is one kernel, copy or memset, but for graphs.
+        if not any(lost.values()) and "cudaGraphLaunch" not in per_call and done_by_us(out):
+            for row in totals:
+                self.assertEqual(sum(int(row[column]) for column in ("Kernels", "Copies", "Memsets")),
+                                 int(row["Submissions"]))
         if out.run["windows_not_listed"] == 0:
             for column, kind in LOST.items():
                 self.assertEqual(sum(window["lost"][kind] for window in out.run["windows"]), self.sum(totals, column))

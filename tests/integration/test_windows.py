@@ -124,6 +124,16 @@ class EveryIteration(simulated.SimulatedTest):
         self.assertLessEqual(len(seen), seconds + 4)
 
 
+    def test_a_program_without_hooks(self):
+        done = self.script("init loop:150 [ start kernel:a:3 stop kernel:b:2 sleep:4 ] sync", program="driver", WINDOW="api")
+        windows = done.out.window_kernels()
+        self.assertEqual(set(windows), {3})
+        self.assertEqual(len(windows), 150)
+        # The two calls are watched, then a window, the two calls again, and from the second window on all of it.
+        self.assertLessEqual(done.simulated_calls()["cuptiFinalize"], 2)
+        self.assertLessEqual(done.simulated_calls()["cuptiSubscribe"], 3)
+
+
 class DriverApi(simulated.SimulatedTest):
     """Nothing that can be hooked: cuProfilerStart and cuProfilerStop are seen by CUPTI, twice each."""
 
@@ -266,6 +276,11 @@ class Launch(simulated.SimulatedTest):
         done = self.script("threads:8 [ kernel:k:1000:own ] sync", WINDOW="launch:2000+3000")
         self.assertEqual(done.out.kernels(), {"k": 3000})
         self.assertEqual(done.out.lost(), {})
+
+    def test_eight_threads_again_and_again(self):
+        done = self.script("threads:8 [ kernel:k:1000:own ] sync", WINDOW="launch:1000+500/2000")
+        self.assertEqual(set(done.out.window_kernels()), {500})
+        self.assertLessEqual(len(done.out.windows()), 4)
 
     def test_again_and_again(self):
         done = self.script("loop:12 [ kernel:k:10 sleep:30 ] sync", WINDOW="launch:10+5/20x3")

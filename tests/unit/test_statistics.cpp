@@ -140,6 +140,15 @@ TEST_CASE("API calls: runtime and driver, without library calls", "[stats]") {
   CHECK(total.api_time == 547);
   CHECK(total.library_calls == 1);
   CHECK(total.submissions == 1);
+
+  // What failed, or went into a graph, gave the device nothing.
+  driver.status = 719;
+  run.statistics.add(driver);
+  driver.status = 0;
+  driver.captured = true;
+  run.statistics.add(driver);
+  CHECK(run.statistics.host_total().api_calls == 6);
+  CHECK(run.statistics.host_total().submissions == 1);
 }
 
 TEST_CASE("Library calls by path: own work adds up, nested work is in the outer call's", "[stats]") {
