@@ -2,7 +2,7 @@
 # SPDX-FileCopyrightText: The libinject authors
 #
 # inject_spdlog: spdlog and fmt as headers alone, so that neither becomes a needed library of libinject.so.
-# inject_json: nlohmann/json, for what reads or writes JSON.
+# inject_json: nlohmann/json, for the tests that read JSON.
 find_package(Threads REQUIRED)
 
 find_path(INJECT_SPDLOG_INCLUDE spdlog/spdlog.h REQUIRED)

@@ -111,6 +111,7 @@ void on_foreign_cupti_subscribe() noexcept {
 }
 
 void on_foreign_cupti_buffers() noexcept {
+  const CallerState caller;
   if (Session* session = Session::get()) session->foreign_buffers();
 }
 

@@ -24,6 +24,8 @@ constexpr Nanoseconds kLongestWrite = 1'000'000'000;
 constexpr std::size_t kPage = 4096;
 
 constinit std::atomic<bool> started_without_stderr{false};
+// A message has been waited for in vain: the next ones go out only if there is room at once.
+constinit std::atomic<bool> waited_in_vain{false};
 
 }  // namespace
 
@@ -74,14 +76,17 @@ void write_quietly(int descriptor, std::string_view text) noexcept {
   if (descriptor == STDERR_FILENO && started_without_stderr.load(std::memory_order_relaxed)) return;
   const CallerState caller;
   const QuietSignals quiet;
-  const Nanoseconds deadline = now() + kLongestWrite;
+  constexpr Nanoseconds kMillisecond = 1'000'000;
+  const Nanoseconds begin = now();
+  const Nanoseconds patience = waited_in_vain.load(std::memory_order_relaxed) ? 0 : kLongestWrite;
   while (!text.empty()) {
-    const Nanoseconds time = now();
+    const Nanoseconds spent = now() - begin;
+    const Nanoseconds left = spent < patience ? patience - spent : 0;
     pollfd room{descriptor, POLLOUT, 0};
-    const int left = time < deadline ? static_cast<int>((deadline - time) / 1'000'000) + 1 : 0;
-    const int ready = poll(&room, 1, left);
+    const int ready = poll(&room, 1, static_cast<int>((left + kMillisecond - 1) / kMillisecond));
     if (ready < 0 && errno == EINTR) continue;
-    if (ready <= 0 || (room.revents & POLLOUT) == 0) return;
+    if (ready == 0) break;
+    if (ready < 0 || (room.revents & POLLOUT) == 0) return;
     // What poll promises room for, in a pipe, is one page. Whole lines, as long as they fit.
     std::size_t length = std::min(text.size(), kPage);
     if (length < text.size()) {
@@ -91,10 +96,13 @@ void write_quietly(int descriptor, std::string_view text) noexcept {
     const ssize_t n = ::write(descriptor, text.data(), length);
     if (n > 0) {
       text.remove_prefix(static_cast<std::size_t>(n));
-    } else if (n == 0 || (errno != EINTR && errno != EAGAIN)) {
+    } else if (n < 0 && errno == EAGAIN) {
+      if (left == 0) break;
+    } else if (n == 0 || errno != EINTR) {
       return;
     }
   }
+  waited_in_vain.store(!text.empty(), std::memory_order_relaxed);
 }
 
 Descriptor::Descriptor(int number) noexcept {

@@ -76,15 +76,23 @@ int search_imports(dl_phdr_info* info, std::size_t, void* data) {
   return 0;
 }
 
-int list_cuda_objects(dl_phdr_info* info, std::size_t, void* data) {
-  auto& list = *static_cast<std::vector<std::pair<std::string, std::string>>*>(data);
-  const std::string_view path = info->dlpi_name == nullptr ? "" : info->dlpi_name;
+void list_if_cuda(std::vector<std::pair<std::string, std::string>>& list, std::string_view path) {
   const std::string_view file = path.substr(path.rfind('/') + 1);
   for (const std::string_view prefix : {"libcudart.so", "libcublas.so", "libcublasLt.so", "libcudnn.so",
                                         "libnccl.so", "libcupti.so", "libcuda.so"}) {
     if (file.substr(0, prefix.size()) == prefix) list.emplace_back(file, path);
   }
-  return 0;
+}
+
+// An exception must not leave the callback: the C library's frames around it end the program.
+int list_cuda_objects(dl_phdr_info* info, std::size_t, void* data) noexcept {
+  try {
+    auto& list = *static_cast<std::vector<std::pair<std::string, std::string>>*>(data);
+    if (info->dlpi_name != nullptr) list_if_cuda(list, info->dlpi_name);
+    return 0;
+  } catch (...) {
+    return 1;  // no memory: what was found so far has to do
+  }
 }
 
 std::string read_file(const char* path) {

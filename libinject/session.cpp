@@ -457,8 +457,10 @@ void Session::give_way(std::unique_lock<std::mutex>& lock) noexcept {
   gave_way_ = true;
   if (tracer_.level() == TracerLevel::kDetached) return;
   detach_tracer(true);
-  Log::info(std::string("CUPTI is given up because the program uses it itself") +
-            (watch_profiler_calls_ ? "; cuProfilerStart opens no window from here on" : ""));
+  Log::info(watch_profiler_calls_
+                ? "CUPTI is given up because the program uses it itself; cuProfilerStart opens "
+                  "no window from here on"
+                : "CUPTI is given up because the program uses it itself");
   watch_profiler_calls_ = false;
 }
 
@@ -480,8 +482,10 @@ bool Session::ensure_worker() noexcept {
   pthread_sigmask(SIG_SETMASK, &previous, nullptr);
   worker_running_ = failed == 0;
   if (failed != 0 && !std::exchange(worker_refused_, true)) {
-    Log::error("no window can be opened: a thread can't be started (" + std::string(std::strerror(failed)) +
-               ")");
+    std::array<char, 128> line;
+    std::snprintf(line.data(), line.size(), "no window can be opened: a thread can't be started (%s)",
+                  std::strerror(failed));
+    Log::error(line.data());
   }
   return worker_running_;
 }

@@ -23,11 +23,9 @@ struct LoadedCuda {
   int major = 0;                     // of libcudart or libcublas, 0 if neither is loaded
 };
 
-int note_object(dl_phdr_info* info, std::size_t, void* data) {
-  auto& found = *static_cast<LoadedCuda*>(data);
-  const std::string_view path = info->dlpi_name == nullptr ? "" : info->dlpi_name;
+void note_path(LoadedCuda& found, std::string_view path) {
   const std::size_t slash = path.rfind('/');
-  if (slash == std::string_view::npos) return 0;
+  if (slash == std::string_view::npos) return;
   const std::string_view file = path.substr(slash + 1);
   for (const std::string_view prefix : {"libcudart.so.", "libcublas.so.", "libcublasLt.so."}) {
     if (file.substr(0, prefix.size()) != prefix) continue;
@@ -35,7 +33,16 @@ int note_object(dl_phdr_info* info, std::size_t, void* data) {
     if (found.major == 0)
       found.major = static_cast<int>(std::strtol(file.data() + prefix.size(), nullptr, 10));
   }
-  return 0;
+}
+
+// An exception must not leave the callback: the C library's frames around it end the program.
+int note_object(dl_phdr_info* info, std::size_t, void* data) noexcept {
+  try {
+    if (info->dlpi_name != nullptr) note_path(*static_cast<LoadedCuda*>(data), info->dlpi_name);
+    return 0;
+  } catch (...) {
+    return 1;  // no memory: what was found so far has to do
+  }
 }
 
 // Where a copy may lie relative to a folder that holds CUDA libraries: the toolkit's own folder, its CUPTI

@@ -14,7 +14,11 @@ namespace inject {
 
 bool OutputFile::fail(std::string_view action, int code) {
   if (error_.empty()) {
-    error_ = "cannot " + std::string(action) + " " + path_ + ": " + std::generic_category().message(code);
+    try {
+      error_ = "cannot " + std::string(action) + " " + path_ + ": " + std::generic_category().message(code);
+    } catch (...) {
+      error_ = "out of memory";  // short enough to need none
+    }
   }
   buffer_.clear();
   return false;

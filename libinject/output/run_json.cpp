@@ -7,15 +7,11 @@
 #include <array>
 #include <cstdio>
 
-// Without the stream operators, which would bring iostream's static initialisers into the program.
-#define JSON_NO_IO
-#include <nlohmann/json.hpp>
+#include "libinject/output/json_text.h"
 
 namespace inject {
 
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 /// ISO 8601 with nanoseconds.
 std::string utc_text(std::uint64_t nanoseconds) {
@@ -34,106 +30,120 @@ std::int64_t since_base(Nanoseconds time, const RunInfo& run) {
   return static_cast<std::int64_t>(time - run.base);
 }
 
-Json losses_json(const Losses& losses) {
-  return {{"host_records", losses.host_records},
-          {"range_records", losses.range_records},
-          {"activity_records", losses.activity_records},
-          {"invalid_timestamps", losses.invalid_times},
-          {"missing_activity_records", losses.missing_records}};
+void losses_json(JsonText& json, const Losses& losses) {
+  json.member("host_records", losses.host_records)
+      .member("range_records", losses.range_records)
+      .member("activity_records", losses.activity_records)
+      .member("invalid_timestamps", losses.invalid_times)
+      .member("missing_activity_records", losses.missing_records);
 }
 
-Json pairs_json(const std::vector<std::pair<std::string, std::string>>& pairs) {
-  Json json = Json::object();
-  for (const auto& [name, value] : pairs) json[name] = value;
-  return json;
+void pairs_json(JsonText& json, std::string_view name,
+                const std::vector<std::pair<std::string, std::string>>& pairs) {
+  json.name(name).open_object();
+  for (const auto& [key, value] : pairs) json.member(key, value);
+  json.close_object();
 }
 
-Json device_json(const DeviceInfo& device) {
-  return {{"id", device.id},
-          {"name", device.name},
-          {"uuid", device.uuid},
-          {"pci_bus", device.pci_bus},
-          {"compute_capability",
-           std::to_string(device.compute_major) + "." + std::to_string(device.compute_minor)},
-          {"multiprocessors", device.multiprocessors},
-          {"memory_bytes", device.memory_bytes},
-          {"clock_khz", device.clock_khz},
-          {"memory_clock_khz", device.memory_clock_khz},
-          {"memory_bus_bits", device.memory_bus_bits}};
+void device_json(JsonText& json, const DeviceInfo& device) {
+  json.open_object()
+      .member("id", device.id)
+      .member("name", device.name)
+      .member("uuid", device.uuid)
+      .member("pci_bus", device.pci_bus)
+      .member("compute_capability",
+              std::to_string(device.compute_major) + "." + std::to_string(device.compute_minor))
+      .member("multiprocessors", device.multiprocessors)
+      .member("memory_bytes", device.memory_bytes)
+      .member("clock_khz", device.clock_khz)
+      .member("memory_clock_khz", device.memory_clock_khz)
+      .member("memory_bus_bits", device.memory_bus_bits)
+      .close_object();
 }
 
-Json window_json(const WindowInfo& window, const RunInfo& run) {
+void window_json(JsonText& json, const WindowInfo& window, const RunInfo& run) {
   constexpr std::array<const char*, 3> kStates{"open", "closing", "closed"};
-  Json json{{"number", window.number},
-            {"reason", window.reason},
-            {"state", kStates[static_cast<std::size_t>(window.state)]},
-            {"start_ns", since_base(window.start, run)}};
+  json.open_object()
+      .member("number", window.number)
+      .member("reason", window.reason)
+      .member("state", kStates[static_cast<std::size_t>(window.state)])
+      .member("start_ns", since_base(window.start, run));
   if (window.end != 0) {
-    json["end_ns"] = since_base(window.end, run);
-    json["duration_ns"] = window.end - window.start;
+    json.member("end_ns", since_base(window.end, run)).member("duration_ns", window.end - window.start);
   }
   if (window.detached != 0) {
-    json["detached_ns"] = since_base(window.detached, run);
-    json["last_activity_ns"] = since_base(window.last_activity, run);
+    json.member("detached_ns", since_base(window.detached, run))
+        .member("last_activity_ns", since_base(window.last_activity, run));
   }
-  json["lost"] = losses_json(window.losses);
-  return json;
+  json.name("lost").open_object();
+  losses_json(json, window.losses);
+  json.close_object().close_object();
 }
 
-Json overhead_json(const Overhead& overhead) {
-  return {{"open_ns", overhead.open},
-          {"close_ns", overhead.close},
-          {"write_ns", overhead.write},
-          {"drain_cpu_ns", overhead.drain_cpu},
-          {"buffer_callbacks_ns", overhead.buffer_callbacks},
-          {"gate_ns", overhead.gate},
-          {"gate_holds", overhead.gate_holds},
-          {"attachments", overhead.attachments},
-          {"activity_buffers", overhead.buffers}};
+void overhead_json(JsonText& json, const Overhead& overhead) {
+  json.name("overhead")
+      .open_object()
+      .member("open_ns", overhead.open)
+      .member("close_ns", overhead.close)
+      .member("write_ns", overhead.write)
+      .member("drain_cpu_ns", overhead.drain_cpu)
+      .member("buffer_callbacks_ns", overhead.buffer_callbacks)
+      .member("gate_ns", overhead.gate)
+      .member("gate_holds", overhead.gate_holds)
+      .member("attachments", overhead.attachments)
+      .member("activity_buffers", overhead.buffers)
+      .close_object();
 }
 
 }  // namespace
 
 std::string run_json_text(const RunInfo& run, std::span<const std::string> files,
                           std::span<const std::string> errors) {
-  Json json;
-  json["libinject"] = run.version;
-  json["state"] = run.state;
-  json["command_line"] = run.command_line;
-  json["working_directory"] = run.working_directory;
-  json["host"] = run.host;
-  json["pid"] = run.pid;
-  json["rank"] = run.rank.empty() ? Json(nullptr) : Json(run.rank);
-  json["time_zero"] = {
-      {"utc", utc_text(run.base_utc)}, {"utc_ns", run.base_utc}, {"clock_monotonic_ns", run.base}};
-  json["versions"] = pairs_json(run.versions);
-  json["options"] = pairs_json(run.options);
-  json["hooks_left_out_of_the_build"] = run.groups_left_out;
-  json["devices"] = Json::array();
-  for (const DeviceInfo& device : run.devices) json["devices"].push_back(device_json(device));
-  json["threads"] = Json::array();
+  std::string text;
+  JsonText json(text);
+  json.open_object().member("libinject", run.version).member("state", run.state);
+  json.texts("command_line", run.command_line);
+  json.member("working_directory", run.working_directory).member("host", run.host).member("pid", run.pid);
+  json.name("rank");
+  if (run.rank.empty()) {
+    json.null();
+  } else {
+    json.text(run.rank);
+  }
+  json.name("time_zero")
+      .open_object()
+      .member("utc", utc_text(run.base_utc))
+      .member("utc_ns", run.base_utc)
+      .member("clock_monotonic_ns", run.base)
+      .close_object();
+  pairs_json(json, "versions", run.versions);
+  pairs_json(json, "options", run.options);
+  json.texts("hooks_left_out_of_the_build", run.groups_left_out);
+  json.name("devices").open_array();
+  for (const DeviceInfo& device : run.devices) device_json(json, device);
+  json.close_array().name("threads").open_array();
   for (const ThreadInfo& thread : run.threads) {
     if (thread.tid == 0) continue;  // the index of events without a thread
-    json["threads"].push_back({{"tid", thread.tid}, {"name", thread.name}});
+    json.open_object().member("tid", thread.tid).member("name", thread.name).close_object();
   }
-  json["windows"] = Json::array();
+  json.close_array().name("windows").open_array();
   Losses lost = run.losses_outside;
   for (const WindowInfo& window : run.windows) {
-    json["windows"].push_back(window_json(window, run));
+    window_json(json, window, run);
     lost.add(window.losses);
   }
-  json["windows_not_listed"] = run.windows_not_listed;
-  json["overhead"] = overhead_json(run.overhead);
-  json["lost"] = losses_json(lost);
-  json["lost"]["names"] = run.name_overflows;
-  json["lost"]["range_paths"] = run.range_overflows;
-  json["lost"]["trace_rows"] = run.trace_rows_left_out;
-  json["repeated_activity_records"] = run.repeated_records;
-  json["messages"] = run.messages;
-  json["files"] = files;
-  json["write_errors"] = errors;
-  // Names come from the program as they are: a byte that is not UTF-8 is replaced, not thrown on.
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  json.close_array().member("windows_not_listed", run.windows_not_listed);
+  overhead_json(json, run.overhead);
+  json.name("lost").open_object();
+  losses_json(json, lost);
+  json.member("names", run.name_overflows)
+      .member("range_paths", run.range_overflows)
+      .member("trace_rows", run.trace_rows_left_out)
+      .close_object();
+  json.member("repeated_activity_records", run.repeated_records);
+  json.texts("messages", run.messages).texts("files", files).texts("write_errors", errors);
+  json.close_object();
+  return text + "\n";
 }
 
 }  // namespace inject

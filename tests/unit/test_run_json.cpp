@@ -68,7 +68,9 @@ TEST_CASE("run.json of a run", "[output]") {
   const std::vector<std::string> files{"cuda_gpu_kern_sum.csv"};
   const std::vector<std::string> errors{"cannot write"};
 
-  const auto json = nlohmann::json::parse(run_json_text(run, files, errors));
+  const std::string text = run_json_text(run, files, errors);
+  CHECK(text == nlohmann::ordered_json::parse(text).dump(2) + "\n");
+  const auto json = nlohmann::json::parse(text);
   CHECK(json["libinject"] == "0.1.0");
   CHECK(json["state"] == "closed");
   CHECK(json["command_line"] == nlohmann::json({"python", "train.py", "--lr=0.1"}));
@@ -106,13 +108,13 @@ TEST_CASE("run.json of a run", "[output]") {
 
 TEST_CASE("Bytes that are not UTF-8 do not break run.json", "[output]") {
   RunInfo run;
-  run.command_line = {"\xff\xfe", std::string("nul\0byte", 8), "quote\" back\\slash \n"};
+  run.command_line = {"\xff\xfe", std::string("nul\0byte", 8), "quote\" back\\slash \n\t\r\x1f"};
   run.host = "\xc3";
   run.threads = {{1, "\x80name"}};
   run.options = {{"INJECT_OUT", "\xed\xa0\x80"}};
   const auto json = json_of(run);
   CHECK(json["command_line"][0] == "\xef\xbf\xbd\xef\xbf\xbd");
   CHECK(json["command_line"][1] == std::string("nul\0byte", 8));
-  CHECK(json["command_line"][2] == "quote\" back\\slash \n");
+  CHECK(json["command_line"][2] == "quote\" back\\slash \n\t\r\x1f");
   CHECK(json["host"] == "\xef\xbf\xbd");
 }

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/output/json_text.h"
+
+#include "libinject/output/csv.h"
+
+namespace inject {
+
+JsonText& JsonText::name(std::string_view text) {
+  separate();
+  quote(text);
+  out_ += ": ";
+  named_ = true;
+  return *this;
+}
+
+JsonText& JsonText::text(std::string_view value) {
+  separate();
+  quote(value);
+  return *this;
+}
+
+JsonText& JsonText::null() {
+  separate();
+  out_ += "null";
+  return *this;
+}
+
+JsonText& JsonText::open(char bracket) {
+  separate();
+  out_ += bracket;
+  ++depth_;
+  filled_.at(depth_) = false;
+  return *this;
+}
+
+JsonText& JsonText::close(char bracket) {
+  const bool filled = filled_.at(depth_);
+  --depth_;
+  if (filled) {
+    out_ += '\n';
+    out_.append(2 * depth_, ' ');
+  }
+  out_ += bracket;
+  return *this;
+}
+
+void JsonText::separate() {
+  if (named_ || depth_ == 0) {
+    named_ = false;
+    return;
+  }
+  out_ += filled_.at(depth_) ? ",\n" : "\n";
+  out_.append(2 * depth_, ' ');
+  filled_.at(depth_) = true;
+}
+
+// Names come from the program as they are: what is not UTF-8 is replaced.
+void JsonText::quote(std::string_view value) {
+  constexpr std::string_view kHex = "0123456789abcdef";
+  out_ += '"';
+  std::size_t plain = 0;
+  for (std::size_t i = 0; i < value.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(value[i]);
+    if (byte >= 0x20 && byte != '"' && byte != '\\') continue;
+    append_utf8(out_, value.substr(plain, i - plain));
+    plain = i + 1;
+    out_ += '\\';
+    if (byte == '"' || byte == '\\') {
+      out_ += value[i];
+    } else if (byte == '\n') {
+      out_ += 'n';
+    } else if (byte == '\t') {
+      out_ += 't';
+    } else {
+      out_ += "u00";
+      out_ += kHex[byte >> 4];
+      out_ += kHex[byte & 15];
+    }
+  }
+  append_utf8(out_, value.substr(plain));
+  out_ += '"';
+}
+
+}  // namespace inject

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace inject {
+
+/// JSON appended to a string, indented by two spaces. The caller opens and closes in order. Of its own
+/// because the usual libraries' documents take memory even to be destroyed, and end the program where there
+/// is none.
+class JsonText {
+ public:
+  explicit JsonText(std::string& out) : out_(out) {}
+  JsonText(const JsonText&) = delete;
+  JsonText& operator=(const JsonText&) = delete;
+
+  JsonText& open_object() { return open('{'); }
+  JsonText& close_object() { return close('}'); }
+  JsonText& open_array() { return open('['); }
+  JsonText& close_array() { return close(']'); }
+
+  /// The next value's name; inside objects.
+  JsonText& name(std::string_view text);
+  JsonText& text(std::string_view value);
+  JsonText& null();
+  template <std::integral T>
+  JsonText& number(T value) {
+    separate();
+    out_ += std::to_string(value);
+    return *this;
+  }
+
+  template <std::integral T>
+  JsonText& member(std::string_view key, T value) {
+    return name(key).number(value);
+  }
+  JsonText& member(std::string_view key, std::string_view value) { return name(key).text(value); }
+  template <typename Texts>
+  JsonText& texts(std::string_view key, const Texts& values) {
+    name(key).open_array();
+    for (const auto& value : values) text(value);
+    return close_array();
+  }
+
+ private:
+  static constexpr std::size_t kDeepest = 8;
+
+  JsonText& open(char bracket);
+  JsonText& close(char bracket);
+  void separate();
+  void quote(std::string_view value);
+
+  std::string& out_;
+  std::size_t depth_ = 0;
+  std::array<bool, kDeepest> filled_{};  // by depth: something stands there already
+  bool named_ = false;                   // a name waits for its value
+};
+
+}  // namespace inject

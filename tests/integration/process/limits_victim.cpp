@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+//
+// Programs to which something is denied: descriptors, threads, file sizes, memory.
+#include <cuda_profiler_api.h>
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <inject/inject.h>
+#include <pthread.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "tests/integration/process/victim.h"
+
+using namespace victim;
+
+namespace {
+
+std::atomic<bool> threads_denied{false};
+
+}  // namespace
+
+// The C library's, until threads are denied.
+extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*body)(void*),
+                              void* argument) {
+  using Real = int (*)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
+  static const Real real = reinterpret_cast<Real>(dlsym(RTLD_NEXT, "pthread_create"));
+  return threads_denied ? EAGAIN : real(thread, attributes, body, argument);
+}
+
+namespace {
+
+cudaKernel_t quick_kernel = nullptr;
+
+void prepare() {
+  quick_kernel = kernel("quick");
+  launch(quick_kernel, 1);
+  require(cudaDeviceSynchronize() == cudaSuccess, "cudaDeviceSynchronize");
+}
+
+void window() {
+  open_window();
+  launch(quick_kernel, 100);
+  require(cudaDeviceSynchronize() == cudaSuccess, "cudaDeviceSynchronize");
+  close_window();
+}
+
+void limit(int resource, rlim_t most) {
+  rlimit limits{};
+  require(getrlimit(static_cast<__rlimit_resource>(resource), &limits) == 0, "getrlimit");
+  limits.rlim_cur = most;
+  require(setrlimit(static_cast<__rlimit_resource>(resource), &limits) == 0, "setrlimit");
+}
+
+void write_to(int file, const char* text) {
+  require(write(file, text, std::strlen(text)) == static_cast<ssize_t>(std::strlen(text)), "write");
+}
+
+void plain() {
+  prepare();
+  window();
+  window();
+  say("done");
+}
+
+// Waits until libinject's own thread has gone: the exiting thread then writes what is left.
+void settled() {
+  prepare();
+  window();
+  flush_windows();
+  if (inject_flush != nullptr) {
+    // The simulation has a thread of its own while CUPTI is attached.
+    for (int i = 0; i < 5000 && thread_count() > 1; ++i) sleep_ms(1);
+    require(thread_count() == 1, "no thread is left");
+  }
+}
+
+void settled_and_done() {
+  settled();
+  say("done");
+}
+
+// ---- descriptors
+
+// Started without a stderr: the number goes to a file of the program's.
+void own_file_as_stderr() {
+  const int file = open("own.txt", O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+  say("descriptor %d", file);
+  write_to(file, "first\n");
+  prepare();
+  window();
+  write_to(file, "second\n");
+  window();
+  sleep_ms(50);
+  write_to(file, "third\n");
+}
+
+// A window is open, and with it files of libinject's, when a standard descriptor becomes free.
+void standard_descriptors_stay_free() {
+  prepare();
+  open_window();
+  launch(quick_kernel, 100);
+  sleep_ms(100);
+  for (const int number : {0, 2}) {
+    const int kept = fcntl(number, F_DUPFD_CLOEXEC, 10);
+    close(number);
+    sleep_ms(50);
+    const int file = open("own.txt", O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    say("freed %d, opened %d", number, file);
+    write_to(file, "text\n");
+    close(file);
+    require(dup2(kept, number) == number && close(kept) == 0, "dup2");
+  }
+  close_window();
+}
+
+// As programs do that don't know what they were started with; their next files get the numbers.
+void close_every_descriptor() {
+  prepare();
+  open_window();
+  launch(quick_kernel, 100);
+  sleep_ms(100);
+  for (int number = 3; number < 256; ++number) close(number);
+  for (int i = 0; i < 8; ++i) {
+    const std::string name = "own" + std::to_string(i) + ".txt";
+    const int file = open(name.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    require(file >= 0, "open");
+    write_to(file, "text\n");
+  }
+  launch(quick_kernel, 100);
+  require(cudaDeviceSynchronize() == cudaSuccess, "cudaDeviceSynchronize");
+  close_window();
+  say("done");
+}
+
+void no_descriptor_left() {
+  prepare();
+  limit(RLIMIT_NOFILE, 64);
+  int taken = 0;
+  while (open("/dev/null", O_RDONLY | O_CLOEXEC) >= 0) ++taken;
+  require(errno == EMFILE && taken > 10, "all descriptors are taken");
+  window();
+  window();
+  say("done");
+}
+
+// ---- files
+
+void no_file_may_grow() {
+  prepare();
+  limit(RLIMIT_FSIZE, 0);
+  window();
+  window();
+  say("done");
+}
+
+void no_file_may_grow_at_exit() {
+  settled();
+  limit(RLIMIT_FSIZE, 0);
+  say("done");
+}
+
+void files_may_grow_a_little() {
+  prepare();
+  limit(RLIMIT_FSIZE, 1000);
+  window();
+  window();
+  say("done");
+}
+
+// ---- threads
+
+void no_thread() {
+  prepare();
+  threads_denied = true;
+  for (int i = 0; i < 20; ++i) window();
+  say("done");
+}
+
+void no_thread_at_exit() {
+  settled();
+  threads_denied = true;
+  say("done");
+}
+
+void thread_at_the_second_attempt() {
+  prepare();
+  threads_denied = true;
+  window();
+  threads_denied = false;
+  window();
+  say("done");
+}
+
+void no_process() {
+  prepare();
+  require(setuid(65534) == 0, "setuid");
+  limit(RLIMIT_NPROC, 0);
+  for (int i = 0; i < 20; ++i) window();
+  say("done");
+}
+
+// ---- memory
+
+std::size_t mapped_bytes() {
+  FILE* file = std::fopen("/proc/self/statm", "r");
+  require(file != nullptr, "/proc/self/statm");
+  unsigned long pages = 0;
+  require(std::fscanf(file, "%lu", &pages) == 1, "/proc/self/statm");
+  std::fclose(file);
+  return pages * 4096;
+}
+
+std::size_t spare_bytes() {
+  const char* text = std::getenv("VICTIM_SPARE_MIB");
+  require(text != nullptr, "VICTIM_SPARE_MIB");
+  return std::strtoul(text, nullptr, 10) << 20;
+}
+
+// Before CUDA is initialised: libinject has made nothing yet.
+void little_memory_from_the_start() {
+  // What the simulation maps for itself, memory of its "device" and its thread's stack among it, is not at
+  // stake.
+  quick_kernel = kernel("quick");
+  limit(RLIMIT_AS, mapped_bytes() + spare_bytes());
+  window();
+  window();
+  say("done");
+}
+
+void little_memory_before_the_window() {
+  prepare();
+  limit(RLIMIT_AS, mapped_bytes() + spare_bytes());
+  window();
+  window();
+  say("done");
+}
+
+void little_memory_in_the_window() {
+  prepare();
+  open_window();
+  launch(quick_kernel, 100);
+  limit(RLIMIT_AS, mapped_bytes() + spare_bytes());
+  for (int i = 0; i < 300; ++i) {
+    launch(quick_kernel, 100);
+    cudaGetLastError();
+  }
+  require(cudaDeviceSynchronize() == cudaSuccess, "cudaDeviceSynchronize");
+  close_window();
+  window();
+  say("done");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return run(argc, argv,
+             {{"plain", plain},
+              {"settled", settled_and_done},
+              {"own_file_as_stderr", own_file_as_stderr},
+              {"standard_descriptors_stay_free", standard_descriptors_stay_free},
+              {"close_every_descriptor", close_every_descriptor},
+              {"no_descriptor_left", no_descriptor_left},
+              {"no_file_may_grow", no_file_may_grow},
+              {"no_file_may_grow_at_exit", no_file_may_grow_at_exit},
+              {"files_may_grow_a_little", files_may_grow_a_little},
+              {"no_thread", no_thread},
+              {"no_thread_at_exit", no_thread_at_exit},
+              {"thread_at_the_second_attempt", thread_at_the_second_attempt},
+              {"no_process", no_process},
+              {"little_memory_from_the_start", little_memory_from_the_start},
+              {"little_memory_before_the_window", little_memory_before_the_window},
+              {"little_memory_in_the_window", little_memory_in_the_window}});
+}

@@ -1,0 +1,218 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""Where something is denied to the program, the library does without, says so once, and harms nothing."""
+
+import fcntl
+import os
+import threading
+import time
+import unittest
+
+import harness
+
+TRACED = {"INJECT_TRACE": "csv"}
+UNKNOWN = {f"INJECT_UNKNOWN_{i}": "1" for i in range(100)}  # a warning each
+
+
+class Streams(harness.Case):
+    def test_closed_stderr(self):
+        for scenario in ("plain", "settled"):
+            with self.subTest(scenario):
+                done = self.run_both(harness.victim("limits", scenario), keep_stderr=False,
+                                     preexec_fn=lambda: os.close(2), env=TRACED)
+                self.assertEqual((done.status, done.stdout), (0, "done\n"))
+                self.assert_complete(done.output, {"quick": 200 if scenario == "plain" else 100})
+
+    def test_nothing_is_written_to_the_file_that_takes_the_place_of_stderr(self):
+        done = self.run_both(harness.victim("limits", "own_file_as_stderr"), keep_stderr=False,
+                             preexec_fn=lambda: os.close(2), env={"INJECT_LOG": "debug", **TRACED},
+                             expected_files=["own.txt"])
+        self.assertEqual((done.status, done.stdout), (0, "descriptor 2\n"))
+        self.assertEqual((done.folder / "own.txt").read_text(), "first\nsecond\nthird\n")
+        self.assert_complete(done.output, {"quick": 200})
+
+    def test_standard_descriptors_stay_free(self):
+        done = self.run_both(harness.victim("limits", "standard_descriptors_stay_free"), env=TRACED,
+                             expected_files=["own.txt"])
+        self.assertEqual((done.status, done.stdout), (0, "freed 0, opened 0\nfreed 2, opened 2\n"))
+        self.assertEqual((done.folder / "own.txt").read_text(), "text\ntext\n")
+
+    def test_a_program_that_closes_every_descriptor_finds_its_own_files_alone(self):
+        names = [f"own{i}.txt" for i in range(8)]
+        done = self.run_both(harness.victim("limits", "close_every_descriptor"),
+                             env={"INJECT_LOG_FILE": "log.txt", "INJECT_LOG": "debug", **TRACED},
+                             expected_files=names + ["log.txt"])
+        self.assertEqual((done.status, done.stdout), (0, "done\n"))
+        self.assertEqual([(done.folder / name).read_text() for name in names], ["text\n"] * 8)
+        self.assertEqual(done.output.state, "closed")
+        self.assertEqual(done.output.kernels(), {"quick": 200})
+
+    def test_broken_pipe(self):
+        for scenario in ("plain", "settled"):
+            with self.subTest(scenario):
+                reader, writer = os.pipe()
+                os.close(reader)
+                done = self.run_both(harness.victim("limits", scenario), stderr=writer, env={"INJECT_LOG": "debug"})
+                os.close(writer)
+                self.assertEqual((done.status, done.stdout), (0, "done\n"))
+                self.assert_complete(done.output, {"quick": 200 if scenario == "plain" else 100})
+
+    def test_full_pipe(self):
+        reader, writer = os.pipe()
+        self.addCleanup(os.close, reader)
+        self.addCleanup(os.close, writer)
+        os.set_blocking(writer, False)
+        with self.assertRaises(BlockingIOError):
+            while True:
+                os.write(writer, b"x" * 65536)
+        os.set_blocking(writer, True)
+        # A second is spent on the first of its messages, none on the others.
+        done = self.run_both(harness.victim("limits", "plain"), stderr=writer, env=UNKNOWN)
+        self.assertEqual((done.status, done.stdout), (0, "done\n"))
+        self.assert_complete(done.output, {"quick": 200})
+
+    def test_a_small_pipe_that_is_read_slowly_gets_all_of_it(self):
+        reader, writer = os.pipe()
+        fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
+        text = []
+
+        def read_slowly():
+            time.sleep(0.7)
+            while part := os.read(reader, 1000):
+                text.append(part.decode())
+                time.sleep(0.01)
+
+        slow = threading.Thread(target=read_slowly)
+        slow.start()
+        done = self.run_program(harness.victim("limits", "plain"), stderr=writer, env=UNKNOWN)
+        os.close(writer)
+        slow.join()
+        os.close(reader)
+        self.assertEqual((done.status, done.stdout), (0, "done\n"))
+        text = "".join(text)
+        self.assertGreater(len(text), 2 * 4096)
+        self.assertEqual(text.count("INJECT_UNKNOWN_"), 100)
+        self.assertRegex(text, r"(?s)\nlibinject: 2 windows.*\n  tables: \S+\n\Z")
+
+
+class Descriptors(harness.Case):
+    def test_none_is_left(self):
+        done = self.run_both(harness.victim("limits", "no_descriptor_left"), env=TRACED)
+        self.assertEqual((done.status, done.stdout), (0, "done\n"))
+        self.assertLessEqual(len(done.problems()), 3, done.stderr)
+        self.assertIn("Too many open files", done.stderr)
+
+
+class FileSizes(harness.Case):
+    def check(self, scenario, **options):
+        done = self.run_both(harness.victim("limits", scenario), **options)
+        self.assertEqual((done.status, done.stdout), (0, "done\n"))
+        return done
+
+    def test_no_file_may_grow(self):
+        done = self.check("no_file_may_grow", env=TRACED)
+        self.assertIn("File too large", done.stderr)
+        self.assertLessEqual(len(done.problems()), 2, done.stderr)
+        # The summary goes to a pipe.
+        self.assertIn("quick", done.stderr)
+
+    def test_no_file_may_grow_when_the_exiting_thread_writes(self):
+        done = self.check("no_file_may_grow_at_exit", env={"INJECT_SUMMARY": "summary.txt"}, expected_files=["summary.txt"])
+        # What was written when the window closed is still there.
+        self.assert_complete(done.output, {"quick": 100})
+
+    def test_messages_into_files(self):
+        done = self.check("no_file_may_grow", env={"INJECT_LOG_FILE": "log.txt", "INJECT_SUMMARY": "summary.txt", **TRACED},
+                          expected_files=["log.txt", "summary.txt"])
+        self.assertEqual((done.folder / "log.txt").stat().st_size, 0)
+
+    def test_stderr_is_a_file(self):
+        with open(self.fresh_folder() / "stderr", "wb") as file:
+            self.check("no_file_may_grow", stderr=file)
+        with open(self.fresh_folder() / "stderr", "wb") as file:
+            self.check("no_file_may_grow_at_exit", stderr=file)
+
+    def test_a_limit_in_the_midst_of_a_file(self):
+        done = self.check("files_may_grow_a_little", env=TRACED)
+        # No table is cut off: it is there in full or not at all.
+        for path in done.output.path.glob("*_sum.csv"):
+            self.assertLess(path.stat().st_size, 1001)
+            self.assertTrue(path.read_text().endswith("\n"), path)
+        self.assertIn("File too large", done.stderr)
+
+
+class Threads(harness.Case):
+    # `auto` has a thread from the beginning, which waits for the time of its own window.
+    API = {"INJECT_WINDOW": "api"}
+
+    def test_none_can_be_started(self):
+        done = self.run_both(harness.victim("limits", "no_thread"), env=self.API)
+        self.assertEqual((done.status, done.stdout, done.outputs), (0, "done\n", []))
+        self.assertEqual(sum("thread can't be started" in line for line in done.problems()), 1)
+
+    def test_none_can_be_started_at_exit(self):
+        done = self.run_both(harness.victim("limits", "no_thread_at_exit"), env=self.API)
+        self.assertEqual((done.status, done.stdout), (0, "done\n"))
+        self.assert_complete(done.output, {"quick": 100})
+
+    def test_one_can_be_started_later(self):
+        done = self.run_both(harness.victim("limits", "thread_at_the_second_attempt"), env=self.API)
+        self.assertEqual((done.status, done.stdout), (0, "done\n"))
+        self.assert_complete(done.output, {"quick": 100})
+
+    @unittest.skipIf(os.geteuid() != 0, "takes root, to become a user who has no process")
+    def test_the_user_has_no_process_left(self):
+        done = self.run_both(harness.victim("limits", "no_process"), env=self.API)
+        self.assertEqual((done.status, done.stdout, done.outputs), (0, "done\n", []))
+        self.assertEqual(sum("thread can't be started" in line for line in done.problems()), 1)
+
+
+class AddressSpace(harness.Case):
+    """However little is left: the tables may be missing, the program works."""
+
+    # Below that the simulated CUPTI, which keeps its records in memory without end, has none left.
+    SPARE_MIB = (32, 48, 64, 96, 128, 192, 256, 512)
+
+    def check(self, scenario, kernels):
+        for spare in self.SPARE_MIB:
+            with self.subTest(spare_mib=spare):
+                done = self.run_both(harness.victim("limits", scenario),
+                                     env={"VICTIM_SPARE_MIB": str(spare), "INJECT_SUMMARY": "off"})
+                self.assertEqual((done.status, done.stdout), (0, "done\n"), done.stderr)
+                self.assertLessEqual(len(done.problems()), 2, done.stderr)
+        self.assert_complete(done.output, {"quick": kernels})
+
+    def test_from_the_start(self):
+        self.check("little_memory_from_the_start", 200)
+
+    def test_before_the_window(self):
+        self.check("little_memory_before_the_window", 200)
+
+    def test_in_the_window(self):
+        self.check("little_memory_in_the_window", 30_200)
+
+
+class Memory(harness.Case):
+    """Every request of the library's for memory is denied in turn: that one alone, or that one and all later ones."""
+
+    def run_denied(self, first, count):
+        return self.run_program(harness.victim("memory"),
+                                env={"VICTIM_DENY_FROM": str(first), "VICTIM_DENY_COUNT": str(count), **TRACED})
+
+    def test_denied(self):
+        requests = int(self.run_denied(0, 0).notes.split()[1])
+        self.assertGreater(requests, 200)
+        # The first ones make the session and open the first window; later ones recur.
+        chosen = [*range(1, 60), *range(60, 2 * requests, max(1, requests // 40))]
+        for count in (1, 1_000_000):
+            for first in chosen[::2] if count == 1 else chosen[1::2]:
+                with self.subTest(first=first, count=count):
+                    done = self.run_denied(first, count)
+                    self.assertEqual((done.status, done.stdout), (0, "done\n"), done.stderr)
+                    self.assertLess(done.seconds, 1 + harness.MOST_ADDED_SECONDS)
+                    self.assertLessEqual(len(done.problems()), 3, done.stderr)
+
+
+if __name__ == "__main__":
+    harness.main()
