@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""Iterations found from the launch stream against those that training programs know of themselves (programs.py).
+
+Every program runs under the preload with a window `iter:START+COUNT` and its launch stream recorded; then the recording,
+with the marks that the program left in it, tells where the iterations are that were found. Prints a table; all figures go
+to OUT/truth_table.json, small copies of the streams to OUT/streams.
+"""
+
+import concurrent.futures
+import glob
+import json
+import os
+import re
+import shutil
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.append(os.path.dirname(HERE))
+
+import programs  # noqa: E402
+import recording  # noqa: E402
+from gputest import Folder, folders, main, module_missing, profiled_environment, run  # noqa: E402
+
+# What a program's own marks cannot say exactly, or what asks for more than the project promises: shown, not judged.
+NOT_JUDGED = {"jax_async": "JAX launches after the step that asked for it", "ddp": "needs gloo"}
+GOAL_LOCK = 5  # iterations after the stream became steady
+
+
+def find_mark(library):
+    """libtruth_mark.so of the build that the library is from."""
+    for folder in (os.path.dirname(library), os.path.dirname(os.path.dirname(library))):
+        found = sorted(glob.glob(os.path.join(folder, "**", "libtruth_mark.so"), recursive=True))
+        if found:
+            return found[0]
+    return None
+
+
+def number_under(value, *names):
+    """The first number in nested JSON under a member whose name is one of names, in the order of the names."""
+    for name in names:
+        queue = [value]
+        while queue:
+            here = queue.pop(0)
+            if isinstance(here, dict):
+                if isinstance(here.get(name), (int, float)) and not isinstance(here.get(name), bool):
+                    return here[name]
+                queue.extend(here.values())
+            elif isinstance(here, list):
+                queue.extend(here)
+    return None
+
+
+def iterations_in_run_json(run_json):
+    """What run.json says of the search: {} where it says nothing."""
+    return {name: value for name, value in run_json.items() if "iteration" in name}
+
+
+def window_positions(stream, run_json):
+    """[(begin, end)] of the windows as positions: from the recording, else from run.json's times."""
+    if stream.opens:
+        closes = dict((number, position) for position, number in stream.closes)
+        return [(position, closes.get(number, len(stream.events))) for position, number in stream.opens]
+    base = number_under(run_json, "clock_monotonic_ns") or 0
+    return [(stream.position(base + w["start_ns"]), stream.position(base + w.get("end_ns", 1 << 62)))
+            for w in run_json.get("windows", []) if "start_ns" in w]
+
+
+def analyse(stream, truth, run_json, start, count):
+    """Everything that the table says of one program."""
+    marks = [(position, text) for position, text in stream.marks if text.startswith(("truth:", "phase:"))]
+    source = "marks"
+    if not any(text.startswith("truth:") for _, text in marks):
+        marks = [(stream.position(time), text) for time, text in truth["marks"]]
+        source = "times"
+    steps, phases = recording.iterations(marks)
+    row = {"truth": source, "events": len(stream.events), "iterations": len(steps), "phases": len(phases),
+           "events_per_iteration": sorted(b - a for a, b in steps.values())[len(steps) // 2] if steps else 0,
+           "steady_from": recording.steady_from(stream, steps), "search": iterations_in_run_json(run_json)}
+
+    boundaries = stream.boundaries
+    first = None
+    if boundaries:
+        # Live boundaries begin some time after the pattern was found; what came before was counted back.
+        first = min((k for k, (begin, end) in steps.items() if end > boundaries[0][0]), default=None)
+    if first is not None:
+        row["boundaries"] = recording.boundary_verdict(boundaries, steps, phases, first)
+        row["first_boundary"] = first
+    locked = number_under(row["search"], "locked_after", "locked_after_iterations", "locked_at", "lock")
+    row["locked_after"] = first if locked is None else locked
+    if row["locked_after"] is not None and row["steady_from"] is not None:
+        row["lock_after_steady"] = row["locked_after"] - row["steady_from"]
+
+    row["windows"] = [recording.covered(begin, end, steps, phases) for begin, end in window_positions(stream, run_json)]
+    expected = [k for k in range(start, start + count) if k in steps]
+    row["window_exact"] = (len(row["windows"]) == 1 and row["windows"][0]["full"] == expected and len(expected) == count and
+                           not row["windows"][0]["partial"] and not row["windows"][0]["other"])
+    return row
+
+
+def run_one(options, name):
+    """Runs a program and looks at what was recorded of it. Returns (row, finished program)."""
+    out = os.path.join(options.work, name + ".out")
+    truth_file = os.path.join(options.work, name + ".truth.json")
+    record = os.path.join(options.work, name + ".stream")
+    for old in folders(out):
+        shutil.rmtree(old)
+    for old in glob.glob(record + "*") + glob.glob(truth_file):
+        os.remove(old)
+    environment = profiled_environment(options.library, out, f"iter:{options.start}+{options.count}", iter_record=record,
+                                       log="debug" if options.debug else "info")
+    environment["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
+    environment["TF_CPP_MIN_LOG_LEVEL"] = "2"
+    # Compiled kernels are kept for the whole set of programs, and no longer.
+    environment.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(options.work, "inductor"))
+    command = [sys.executable, os.path.join(HERE, "programs.py"), name, "--truth", truth_file]
+    if options.mark:
+        command += ["--mark", options.mark]
+    if options.steps:
+        command += ["--steps", str(options.steps)]
+    result = run(command, environment, timeout=options.limit, cwd=options.work, log=os.path.join(options.work, name + ".log"))
+    row = {"program": name, "seconds": round(result.seconds, 1), "rc": result.rc,
+           "said": [line for line in result.err.splitlines() if re.search(r"inject", line, re.IGNORECASE)][:12]}
+    if result.rc != 0:
+        return row, result
+    with open(truth_file) as file:
+        truth = json.load(file)
+    row["notes"] = truth["notes"]
+    found = folders(out)
+    run_json = Folder(found[0]).run_json() if found else {}
+    records = sorted(glob.glob(record + "*"))
+    if not records:
+        row["problem"] = "no launch stream was recorded"
+        return row, result
+    stream = recording.read_file(max(records, key=os.path.getsize))
+    row.update(analyse(stream, truth, run_json, options.start, options.count))
+    if found:
+        row["iteration_rows"] = len(Folder(found[0]).rows("iteration_sum.csv"))
+    streams = os.path.join(options.out, "streams")
+    os.makedirs(streams, exist_ok=True)
+    title = f"{name}: {truth['steps']} steps, " + ", ".join(f"{n} {v}" for n, v in truth["notes"].items())
+    row["stream_bytes"] = recording.write_compact(stream, os.path.join(streams, name + ".stream.xz"), title)
+    if not options.keep:
+        for path in records:
+            os.remove(path)
+    return row, result
+
+
+def text_of(row):
+    """The cells of a row of the table."""
+    if "events" not in row:
+        return [row["program"], row.get("problem", f"rc {row['rc']}")]
+    verdict = row.get("boundaries", {})
+    exact = f"{verdict['exact']}/{verdict['expected']}" if verdict else "none found"
+    more = []
+    if verdict.get("offsets"):
+        more.append("off by " + " ".join(f"{offset:+d}x{n}" for offset, n in sorted(verdict["offsets"].items(), key=lambda o: -o[1])[:4]))
+    if verdict.get("missed"):
+        more.append("missed " + recording.ranges_text(verdict["missed"]))
+    if verdict.get("extra"):
+        more.append(f"{verdict['extra']} extra, {verdict['in_phases']} of them in phases")
+    windows = "; ".join(recording.covered_text(w) for w in row["windows"]) or "no window"
+    return [row["program"], row["events"], row["events_per_iteration"], row["steady_from"], row["locked_after"], exact, windows,
+            "; ".join(more)]
+
+
+HEADER = ["program", "events", "an iteration", "steady from", "locked after", "exact", "window covers", ""]
+
+
+def print_table(rows):
+    cells = [HEADER] + [[str(cell) for cell in text_of(row)] for row in rows]
+    # A row without figures is its program and one line of text.
+    widths = [max(len(row[i]) for row in cells if len(row) == len(HEADER)) for i in range(len(HEADER))]
+    widths[0] = max(len(row[0]) for row in cells)
+    for row in cells:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())
+
+
+def judge(report, row, result):
+    name = row["program"]
+    verdict = row.get("boundaries")
+    reason = NOT_JUDGED.get(name)
+    if reason:
+        report.skip(name, f"not judged ({reason}): " + (", ".join(map(str, text_of(row)[4:])) if "events" in row else result.why()))
+        return
+    if not report.check(f"{name}: ends well, its launch stream is recorded", "events" in row,
+                        result.why() if row["rc"] else row.get("problem", f"{row.get('events')} events")):
+        return
+    report.check(f"{name}: every boundary is exact", verdict and verdict["exact"] == verdict["expected"] and not verdict["extra"],
+                 f"{verdict['exact']} of {verdict['expected']}, {verdict['extra']} extra" if verdict else "none was found")
+    after = row.get("lock_after_steady")
+    report.check(f"{name}: locked within {GOAL_LOCK} iterations", after is not None and after <= GOAL_LOCK,
+                 f"after iteration {row['locked_after']}, steady from {row['steady_from']}")
+    report.check(f"{name}: the window is the iterations asked for", row["window_exact"],
+                 "; ".join(recording.covered_text(w) for w in row["windows"]) or "no window")
+
+
+def test(options, report):
+    names = [name for name in options.only.split(",") if name] or list(programs.PROGRAMS)
+    options.mark = options.mark or find_mark(options.library)
+    if not options.mark:
+        print("libtruth_mark.so is not built: the truth is taken from times")
+    runnable, done = [], {}
+    for name in names:
+        if name not in programs.PROGRAMS:
+            report.check(name, False, "no such program")
+            continue
+        reason = module_missing(*programs.PROGRAMS[name].modules)
+        if reason:
+            report.skip(name, reason)
+        else:
+            runnable.append(name)
+    # Those that take longest, as they compile, go first.
+    order = sorted(runnable, key=lambda name: name not in ("compile", "resnet50", "dynamic_shapes"))
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        futures = {name: pool.submit(run_one, options, name) for name in order}
+        for name in runnable:
+            done[name] = report.guarded(name, futures[name].result)
+    rows = []
+    for name in runnable:
+        if done[name]:
+            rows.append(done[name][0])
+            report.guarded(name, judge, report, *done[name])
+    report.data.update({"window": f"iter:{options.start}+{options.count}", "rows": rows})
+    shutil.rmtree(os.path.join(options.work, "inductor"), ignore_errors=True)
+    print_table(rows)
+
+
+def arguments(parser):
+    parser.add_argument("--only", default="", help="comma-separated names of programs (default: all)")
+    parser.add_argument("--steps", type=int, help="steps of each program (default: its own, 80)")
+    parser.add_argument("--start", type=int, default=50)
+    parser.add_argument("--count", type=int, default=5)
+    parser.add_argument("--mark", help="libtruth_mark.so (default: that of the build)")
+    parser.add_argument("--jobs", type=int, default=4, help="programs at once")
+    parser.add_argument("--limit", type=int, default=150, help="seconds for one program")
+    parser.add_argument("--keep", action="store_true", help="keep the full recordings")
+    parser.add_argument("--debug", action="store_true", help="INJECT_LOG=debug")
+
+
+if __name__ == "__main__":
+    main("truth_table", test, arguments=arguments)
