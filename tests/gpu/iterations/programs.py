@@ -2,10 +2,10 @@
 # SPDX-FileCopyrightText: The libinject authors
 """Small training programs whose iterations are known from inside: python programs.py NAME [--steps N] [--truth FILE].
 
-At the top of every iteration K a program leaves the NVTX mark `truth:K`, at the beginning of what is no iteration
-`phase:NAME`, and `truth:end` after the last iteration; FILE gets the same with CLOCK_MONOTONIC times. Each program does
-in small what training scripts do: it builds the model, moves it to the device, copies a batch in every step, and looks at
-the loss now and then. Whoever looks for iterations in what they launch must not look at the marks.
+At the top of every iteration K a program leaves an NVTX range `truth:K` that ends at once, at the beginning of what is no
+iteration `phase:NAME`, and `truth:end` after the last iteration; FILE gets the same with CLOCK_MONOTONIC times. Each
+program does in small what training scripts do: it builds the model, moves it to the device, copies a batch in every step,
+and looks at the loss now and then. Whoever looks for iterations in what they launch must not look at the marks.
 """
 
 import argparse

@@ -2,56 +2,54 @@
 # SPDX-FileCopyrightText: The libinject authors
 """Recorded launch streams (INJECT_ITER_RECORD): reading, comparing with the true iterations, writing a small copy.
 
-A recording is lines of text in the order of their times. An event is `time,kind,function,shape,stream,thread`; the other
-lines begin with `# `: `name HASH TEXT`, `mark TIME THREAD TEXT`, `boundary TIME NUMBER`, `open TIME WINDOW`,
-`close TIME WINDOW`. Times are in ns, hashes in hexadecimal. A position in a stream is the number of events before it.
+The format is that of libinject/window/iteration_search.h. A position in a stream is the number of events before it.
 """
 
-import bisect
 import lzma
 
-KINDS = ("kernel", "graph", "h2d", "d2h", "copy", "memset", "sync", "call")
+KINDS = {"K": "kernel", "G": "graph", "H": "h2d", "D": "d2h", "P": "copy", "S": "memset", "Y": "sync", "L": "call"}
+LETTERS = {kind: letter for letter, kind in KINDS.items()}
 
 
 class Stream:
-    """events: [(time, kind, function, shape, stream, thread)]; marks: [(position, text)]; boundaries, opens, closes:
-    [(position, number)]; names: {function: text}; notes: the other comment lines."""
+    """events: [(time, kind, function, shape, stream, thread)], times in ns from the first line on; marks: [(position,
+    text)]; boundaries, opens, closes: [(position, number)]; names: {function: text}; unread: lines of no known form."""
 
     def __init__(self):
         self.events, self.marks, self.boundaries, self.opens, self.closes = [], [], [], [], []
-        self.names, self.notes = {}, []
-
-    def position(self, time):
-        """Events before this time."""
-        return bisect.bisect_left(self.events, time, key=lambda event: event[0])
+        self.names, self.unread = {}, []
 
 
 def read(lines):
-    stream, others = Stream(), []
+    stream, time, edges = Stream(), 0, []
     for line in lines:
-        line = line.rstrip("\n")
-        if line.startswith("#"):
-            words = line[1:].split(None, 1)
-            word, rest = (words + ["", ""])[:2]
-            fields = rest.split(None, 2)
-            if word == "name" and fields:
-                stream.names[int(fields[0], 16)] = rest[len(fields[0]):].strip()
-            elif word == "mark" and len(fields) == 3:
-                others.append((int(fields[0]), "mark", fields[2]))
-            elif word in ("boundary", "open", "close") and len(fields) >= 2:
-                others.append((int(fields[0]), word, int(fields[1])))
-            elif line:
-                stream.notes.append(line)
-        elif line[:1].isdigit():
-            time, kind, function, shape, cuda_stream, thread = line.split(",")[:6]
-            stream.events.append((int(time), kind, int(function, 16), int(shape, 16), cuda_stream, thread))
-        elif line:
-            stream.notes.append(line)
-    # Each thread brings its own in order; of equal times, a boundary stands before the event that made it one.
-    stream.events.sort(key=lambda event: event[0])
-    target = {"mark": stream.marks, "boundary": stream.boundaries, "open": stream.opens, "close": stream.closes}
-    for time, word, value in sorted(others, key=lambda other: other[0]):
-        target[word].append((stream.position(time), value))
+        letter, _, rest = line.rstrip("\n").partition(" ")
+        fields = rest.split(" ")
+        try:
+            if letter in KINDS:
+                time += int(fields[0])
+                thread, cuda_stream, function, shape = map(int, fields[1:5])
+                stream.events.append((time, KINDS[letter], function, shape, cuda_stream, thread))
+            elif letter == "F":
+                number, _, name = rest.partition(" ")
+                stream.names[int(number)] = name
+            elif letter in ("M", "B"):
+                time += int(fields[0])
+                text = rest.split(" ", 2)[2]
+                if letter == "M":
+                    stream.marks.append((len(stream.events), text))
+                else:
+                    stream.boundaries.append((len(stream.events), int(text)))
+            elif letter in ("O", "C"):
+                edges.append((letter, int(fields[0]), int(fields[1]), len(stream.events)))
+            else:
+                stream.unread.append(line)
+        except (ValueError, IndexError):
+            stream.unread.append(line)
+    # A window's edge is at the boundary that it names, whenever that was written down.
+    positions = {number: position for position, number in stream.boundaries}
+    for letter, boundary, window, position in edges:
+        (stream.opens if letter == "O" else stream.closes).append((positions.get(boundary, position), window))
     return stream
 
 
@@ -181,37 +179,28 @@ def covered_text(verdict):
 
 # --- a small copy ----------------------------------------------------------------------------------------------------
 
-def write_compact(stream, path, title, longest_name=120):
-    """The same stream, small: times from 0 on in whole µs (written as ns), hashes, streams and threads replaced with
-    small numbers in order of their appearance. Reads as any recording does. Returns the size of the file."""
-    # Functions and shapes are hashes of one space, in which equal values mean equal things; 0 is none.
-    hashes, streams, threads = {0: 0}, {}, {}
+def compact_lines(lines, resolution):
+    """The same recording with times in steps of `resolution` ns."""
+    time = written = 0
+    for line in lines:
+        letter, _, rest = line.rstrip("\n").partition(" ")
+        if letter in KINDS or letter in ("M", "B"):
+            passed, _, rest = rest.partition(" ")
+            time += int(passed)
+            step = (time - written) // resolution * resolution
+            written += step
+            yield f"{letter} {step} {rest}"
+        else:
+            yield line.rstrip("\n")
 
-    def small(numbers, value):
-        return numbers.setdefault(value, len(numbers) + (numbers is not hashes))
 
-    zero = stream.events[0][0] if stream.events else 0
-    lines = [f"# stream {title}"]
-    others = sorted([(p, f"# mark {{}} 1 {text}") for p, text in stream.marks] +
-                    [(p, f"# boundary {{}} {n}") for p, n in stream.boundaries] +
-                    [(p, f"# close {{}} {n}") for p, n in stream.closes] +
-                    [(p, f"# open {{}} {n}") for p, n in stream.opens], key=lambda other: other[0])
-    named, last, at = set(), -1000, 0
-    for position, (time, kind, function, shape, cuda_stream, thread) in enumerate(stream.events):
-        # Strictly ascending, so that what stands between two events is still there when the file is read.
-        moment = max((time - zero) // 1000 * 1000, last + 1000)
-        while at < len(others) and others[at][0] <= position:
-            lines.append(others[at][1].format(moment))
-            at += 1
-        if function not in named:
-            named.add(function)
-            if function in stream.names:
-                lines.append(f"# name {small(hashes, function):x} {stream.names[function][:longest_name]}")
-        lines.append(f"{moment},{kind},{small(hashes, function):x},{small(hashes, shape):x},"
-                     f"{small(streams, cuda_stream)},{small(threads, thread)}")
-        last = moment
-    lines += [text.format(last + 1000) for _, text in others[at:]]
-    data = lzma.compress(("\n".join(lines) + "\n").encode(), preset=9 | lzma.PRESET_EXTREME)
+def write_compact(lines, path, limit=100_000):
+    """A small copy of a recording, which reads as any other does: xz, with times as coarse as it takes to stay under
+    `limit` bytes, but no coarser than 1 ms. Returns the size of the file."""
+    for resolution in (1000, 10_000, 100_000, 1_000_000):
+        data = lzma.compress(("\n".join(compact_lines(lines, resolution)) + "\n").encode(), preset=9 | lzma.PRESET_EXTREME)
+        if len(data) <= limit:
+            break
     with open(path, "wb") as file:
         file.write(data)
     return len(data)

@@ -56,25 +56,18 @@ def iterations_in_run_json(run_json):
     return {name: value for name, value in run_json.items() if "iteration" in name}
 
 
-def window_positions(stream, run_json):
-    """[(begin, end)] of the windows as positions: from the recording, else from run.json's times."""
-    if stream.opens:
-        closes = dict((number, position) for position, number in stream.closes)
-        return [(position, closes.get(number, len(stream.events))) for position, number in stream.opens]
-    base = number_under(run_json, "clock_monotonic_ns") or 0
-    return [(stream.position(base + w["start_ns"]), stream.position(base + w.get("end_ns", 1 << 62)))
-            for w in run_json.get("windows", []) if "start_ns" in w]
+def window_positions(stream):
+    """[(begin, end)] of the windows as positions."""
+    closes = dict((window, position) for position, window in stream.closes)
+    return [(position, closes.get(window, len(stream.events))) for position, window in stream.opens]
 
 
-def analyse(stream, truth, run_json, start, count):
+def analyse(stream, run_json, start, count):
     """Everything that the table says of one program."""
-    marks = [(position, text) for position, text in stream.marks if text.startswith(("truth:", "phase:"))]
-    source = "marks"
-    if not any(text.startswith("truth:") for _, text in marks):
-        marks = [(stream.position(time), text) for time, text in truth["marks"]]
-        source = "times"
-    steps, phases = recording.iterations(marks)
-    row = {"truth": source, "events": len(stream.events), "iterations": len(steps), "phases": len(phases),
+    # The message with or without the domain in front of it.
+    texts = [(position, re.sub(r"^:", "", text)) for position, text in stream.marks]
+    steps, phases = recording.iterations([(position, text) for position, text in texts if text.startswith(("truth:", "phase:"))])
+    row = {"events": len(stream.events), "iterations": len(steps), "phases": len(phases),
            "events_per_iteration": sorted(b - a for a, b in steps.values())[len(steps) // 2] if steps else 0,
            "steady_from": recording.steady_from(stream, steps), "search": iterations_in_run_json(run_json)}
 
@@ -91,7 +84,7 @@ def analyse(stream, truth, run_json, start, count):
     if row["locked_after"] is not None and row["steady_from"] is not None:
         row["lock_after_steady"] = row["locked_after"] - row["steady_from"]
 
-    row["windows"] = [recording.covered(begin, end, steps, phases) for begin, end in window_positions(stream, run_json)]
+    row["windows"] = [recording.covered(begin, end, steps, phases) for begin, end in window_positions(stream)]
     expected = [k for k in range(start, start + count) if k in steps]
     row["window_exact"] = (len(row["windows"]) == 1 and row["windows"][0]["full"] == expected and len(expected) == count and
                            not row["windows"][0]["partial"] and not row["windows"][0]["other"])
@@ -113,9 +106,7 @@ def run_one(options, name):
     environment["TF_CPP_MIN_LOG_LEVEL"] = "2"
     # Compiled kernels are kept for the whole set of programs, and no longer.
     environment.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(options.work, "inductor"))
-    command = [sys.executable, os.path.join(HERE, "programs.py"), name, "--truth", truth_file]
-    if options.mark:
-        command += ["--mark", options.mark]
+    command = [sys.executable, os.path.join(HERE, "programs.py"), name, "--truth", truth_file, "--mark", options.mark]
     if options.steps:
         command += ["--steps", str(options.steps)]
     result = run(command, environment, timeout=options.limit, cwd=options.work, log=os.path.join(options.work, name + ".log"))
@@ -132,14 +123,15 @@ def run_one(options, name):
     if not records:
         row["problem"] = "no launch stream was recorded"
         return row, result
-    stream = recording.read_file(max(records, key=os.path.getsize))
-    row.update(analyse(stream, truth, run_json, options.start, options.count))
+    chosen = max(records, key=os.path.getsize)
+    stream = recording.read_file(chosen)
+    row.update(analyse(stream, run_json, options.start, options.count))
     if found:
-        row["iteration_rows"] = len(Folder(found[0]).rows("iteration_sum.csv"))
+        row["iteration_sum"] = Folder(found[0]).rows("iteration_sum.csv")[:50]
     streams = os.path.join(options.out, "streams")
     os.makedirs(streams, exist_ok=True)
-    title = f"{name}: {truth['steps']} steps, " + ", ".join(f"{n} {v}" for n, v in truth["notes"].items())
-    row["stream_bytes"] = recording.write_compact(stream, os.path.join(streams, name + ".stream.xz"), title)
+    with open(chosen, errors="replace") as file:
+        row["stream_bytes"] = recording.write_compact(file.readlines(), os.path.join(streams, name + ".stream.xz"))
     if not options.keep:
         for path in records:
             os.remove(path)
@@ -199,7 +191,8 @@ def test(options, report):
     names = [name for name in options.only.split(",") if name] or list(programs.PROGRAMS)
     options.mark = options.mark or find_mark(options.library)
     if not options.mark:
-        print("libtruth_mark.so is not built: the truth is taken from times")
+        report.check("libtruth_mark.so is built", False, f"not beside {options.library}")
+        return
     runnable, done = [], {}
     for name in names:
         if name not in programs.PROGRAMS:
