@@ -123,6 +123,7 @@ class Windows(unittest.TestCase):
     def test_exact(self):
         row = self.table_row(written(window=(4, 7)))
         self.assertTrue(row["window_exact"])
+        self.assertEqual(truth_table.problems(row), [])
         self.assertEqual(recording.covered_text(row["windows"][0]), "4-6")
         self.assertEqual((row["locked_after"], row["steady_from"]), (0, 0))
 
@@ -155,6 +156,17 @@ class Windows(unittest.TestCase):
         self.assertFalse(row["window_exact"])
         self.assertIsNone(row["locked_after"])
         self.assertNotIn("boundaries", row)
+        self.assertEqual(len(truth_table.problems(row)), 3)
+
+    def test_late_lock(self):
+        self.assertEqual(truth_table.problems(self.table_row(written(steps=20, window=(9, 12), boundary_at=lambda k: 0 if k > 5 else None),
+                                                             start=9)),
+                         ["locked after iteration 6, steady from 0"])
+
+    def test_table_row(self):
+        row = self.table_row(written(window=(4, 7), boundary_at=lambda k: 1 if k == 8 else 0)) | {"program": "name"}
+        self.assertEqual(list(map(str, truth_table.text_of(row))), ["name", "60", "6", "0", "0", "9/10", "4-6", "off by +1x1"])
+        self.assertEqual(truth_table.text_of({"program": "name", "rc": 3}), ["name", "rc 3"])
 
 
 class Programs(unittest.TestCase):
