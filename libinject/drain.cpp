@@ -243,7 +243,13 @@ void Drain::settle() {
   }
   pending_.clear();
   note_missing();
-  for (const std::uint32_t window : windows_.closing()) ranges_.close_window(window);
+  std::vector<std::uint32_t> closing = windows_.closing();
+  std::sort(closing.begin(), closing.end());
+  for (const std::uint32_t window : closing) {
+    ranges_.close_window(window);
+    const RangeTracker::Span span = windows_.span(window);
+    statistics_.settle_window(window, span.begin, span.end);
+  }
 }
 
 }  // namespace inject

@@ -918,6 +918,9 @@ RunInfo Session::run_info(const char* state) {
   run.range_overflows = core_.ranges.overflows() + nvtx_ranges_lost();
   run.trace_rows_left_out = trace_.rows_left_out();
   run.repeated_records = drain_.repeated();
+  run.iteration_records_lost = statistics_.iterations().lost();
+  run.busy_records_late = statistics_.late_for_busy_time();
+  run.batch = options_.batch;
   run.overhead = overhead_;
   run.overhead.gate_holds = LaunchGate::holds();
   run.overhead.buffers = buffers_.handled();

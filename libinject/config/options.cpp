@@ -107,11 +107,15 @@ Problem parse_hooks(std::string_view value, Parsing& to) {
   return {};
 }
 
-Problem parse_batch(std::string_view value, Parsing&) {
-  for (const char c : value) {
-    if (c < '0' || c > '9') return "not a whole number";
-  }
-  return not_built("throughput in samples");
+Problem parse_batch(std::string_view value, Parsing& to) {
+  constexpr std::uint64_t kLargest = 1'000'000'000;
+  std::uint64_t samples = 0;
+  const auto [end, code] = std::from_chars(value.data(), value.data() + value.size(), samples);
+  if (code == std::errc::invalid_argument || end != value.data() + value.size()) return "not a whole number";
+  if (code != std::errc() || samples > kLargest) return "too large";
+  if (samples == 0) return "too small";
+  to.options.batch = samples;
+  return {};
 }
 
 Problem parse_metrics(std::string_view value, Parsing&) {

@@ -36,6 +36,7 @@ struct Options {
   std::string out = "inject-%h-%p";
   ApiStatistics api = ApiStatistics::kCuda;
   std::uint8_t hooks = kHookAll;
+  std::uint64_t batch = 0;  ///< samples per iteration, 0 if not told
   TraceFormat trace = TraceFormat::kOff;
   SummaryTarget summary = SummaryTarget::kStderr;
   std::string summary_file;

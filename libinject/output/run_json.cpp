@@ -139,6 +139,8 @@ std::string run_json_text(const RunInfo& run, std::span<const std::string> files
   json.member("names", run.name_overflows)
       .member("range_paths", run.range_overflows)
       .member("trace_rows", run.trace_rows_left_out)
+      .member("iteration_records", run.iteration_records_lost)
+      .member("busy_time_records", run.busy_records_late)
       .close_object();
   json.member("repeated_activity_records", run.repeated_records);
   json.texts("messages", run.messages).texts("files", files).texts("write_errors", errors);

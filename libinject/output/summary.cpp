@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <span>
 #include <utility>
 #include <vector>
@@ -307,20 +308,40 @@ std::string windows_text(const RunInfo& run) {
   return text;
 }
 
-void device_lines(std::string& out, const Statistics& statistics, const RunInfo& run) {
-  std::uint64_t window_time = 0;
+/// What a device did in all windows.
+struct DeviceSum {
+  DeviceWork work;
+  // Of the windows that have closed and are listed.
+  std::uint64_t busy = 0;
+  std::uint64_t time = 0;
+};
+
+std::map<std::uint32_t, DeviceSum> sums_by_device(const Statistics& statistics, const RunInfo& run) {
+  std::map<std::uint32_t, const WindowInfo*> closed;
+  std::uint64_t windows_time = 0;
   for (const WindowInfo& window : run.windows) {
-    if (window.end != 0) window_time += window.end - window.start;
+    if (window.end == 0) continue;
+    closed[window.number] = &window;
+    windows_time += window.end - window.start;
   }
-  std::vector<std::pair<std::uint32_t, DeviceWork>> devices;
+  std::map<std::uint32_t, DeviceSum> devices;
   for (const WindowDeviceRow& row : statistics.window_devices()) {
-    auto device = std::find_if(devices.begin(), devices.end(),
-                               [&](const auto& entry) { return entry.first == row.device; });
-    if (device == devices.end()) device = devices.insert(devices.end(), {row.device, {}});
-    device->second.merge(row.work);
+    // Windows without any work of the device's are part of its time, too.
+    DeviceSum& device = devices.try_emplace(row.device, DeviceSum{{}, 0, windows_time}).first->second;
+    device.work.merge(row.work);
+    const auto window = closed.find(row.window);
+    if (window == closed.end()) continue;
+    device.busy += row.busy;
+    const std::uint64_t duration = window->second->end - window->second->start;
+    device.time += row.time(duration) - duration;
   }
-  std::sort(devices.begin(), devices.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-  for (const auto& [device, work] : devices) {
+  return devices;
+}
+
+void device_lines(std::string& out, const Statistics& statistics, const RunInfo& run) {
+  const std::map<std::uint32_t, DeviceSum> devices = sums_by_device(statistics, run);
+  for (const auto& [device, sum] : devices) {
+    const DeviceWork& work = sum.work;
     std::string text = "  GPU ";
     text += device == kOtherIndex ? "[other]" : std::to_string(device);
     for (const DeviceInfo& info : run.devices) {
@@ -328,8 +349,7 @@ void device_lines(std::string& out, const Statistics& statistics, const RunInfo&
     }
     text +=
         ": " + plural(work.kernels.count, "kernel") + " " + time_text(static_cast<double>(work.kernels.sum));
-    if (window_time != 0)
-      text += " (" + percent_text(ratio(work.kernels.sum, window_time)) + " of the windows' time)";
+    if (sum.time != 0) text += ", busy " + percent_text(ratio(sum.busy, sum.time)) + " of the windows' time";
     line(out, text);
     // A line of its own: with a GPU's full name before it, it would not fit.
     if (work.copies + work.memsets != 0) {
@@ -341,6 +361,32 @@ void device_lines(std::string& out, const Statistics& statistics, const RunInfo&
   if (devices.empty()) line(out, "  no GPU work was launched in a window");
 }
 
+void iteration_lines(std::string& out, const Statistics& statistics, const RunInfo& run) {
+  const IterationStatistics& iterations = statistics.iterations();
+  const SampleStats& steps = iterations.step_times();
+  if (steps.count() == 0 && iterations.incomplete() == 0) return;
+  std::string text = "  no complete iteration";
+  if (steps.count() != 0) {
+    text = "  " + plural(steps.count(), "iteration") + ": " + time_text(steps.mean()) +
+           " on average, median " + time_text(steps.median()) + ", 95th percentile " +
+           time_text(static_cast<double>(steps.percentile(0.95)));
+    if (run.batch != 0 && steps.mean() > 0) {
+      text += "; ";
+      append_decimal(text, static_cast<double>(run.batch) / steps.mean() * 1e9, 1);
+      text += " samples/s";
+    }
+  }
+  line(out, text);
+  text.clear();
+  const auto also = [&text](std::uint64_t count, std::string_view noun) {
+    if (count != 0) text += (text.empty() ? "    also " : ", ") + plural(count, noun);
+  };
+  also(iterations.incomplete(), "incomplete iteration");
+  also(iterations.phases(IterationLabel::kValidation), "validation phase");
+  also(iterations.phases(IterationLabel::kOther), "other phase");
+  if (!text.empty()) line(out, text);
+}
+
 void loss_lines(std::string& out, const Statistics& statistics, const RunInfo& run) {
   Losses lost = run.losses_outside;
   for (const WindowInfo& window : run.windows) lost.add(window.losses);
@@ -349,7 +395,7 @@ void loss_lines(std::string& out, const Statistics& statistics, const RunInfo& r
     std::string_view noun;
     std::string_view why;
   };
-  const std::array<Loss, 9> losses{{
+  const std::array<Loss, 11> losses{{
       {lost.host_records, "API call", "lost: the ring was full, raise INJECT_RING"},
       {lost.range_records, "NVTX range", "lost: the ring was full, raise INJECT_RING"},
       {lost.activity_records, "GPU record", "lost: CUPTI's buffers were full, raise INJECT_BUFFERS"},
@@ -360,6 +406,8 @@ void loss_lines(std::string& out, const Statistics& statistics, const RunInfo& r
       {run.name_overflows, "name", "counted as [other]"},
       {run.range_overflows, "nested NVTX range", "counted as the range around it"},
       {run.trace_rows_left_out, "row", "left out of the raw traces"},
+      {run.iteration_records_lost, "GPU record", "in no iteration: too many came before it was known"},
+      {run.busy_records_late, "GPU record", "too late for the busy times"},
   }};
   for (const Loss& loss : losses) {
     if (loss.count == 0) continue;
@@ -402,6 +450,7 @@ std::string summary_text(const Statistics& statistics, const RunInfo& run, std::
   line(out, title);
   line(out, "  " + command_text(run));
   device_lines(out, statistics, run);
+  iteration_lines(out, statistics, run);
   loss_lines(out, statistics, run);
   time_table(out, statistics.kernels(), "Kernel");
   library_table(out, statistics.library_calls(), statistics.device_total().kernels.sum);

@@ -2,11 +2,13 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/output/table_files.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <exception>
 #include <map>
 #include <memory>
+#include <optional>
 
 #include "libinject/output/atomic_file.h"
 #include "libinject/output/csv.h"
@@ -238,8 +240,9 @@ std::string_view state_name(WindowState state) {
 struct WindowRows {
   const WindowInfo* info = nullptr;
   HostWork host;
-  DeviceWork together;
-  std::vector<std::pair<std::uint32_t, DeviceWork>> devices;
+  WindowDeviceRow together;
+  std::uint64_t device_time = 0;  // what `together` is busy of: the sum over the devices
+  std::vector<WindowDeviceRow> devices;
 };
 
 void device_cells(CsvRow& row, const DeviceWork& work) {
@@ -267,31 +270,166 @@ void window_cells(CsvRow& row, std::uint32_t number, const WindowInfo* info, con
   }
 }
 
+/// The time that the device's busy time is a share of, 0 where that is not known.
+std::uint64_t device_time(const WindowDeviceRow& device, const WindowInfo* window) {
+  return window == nullptr || window->end == 0 ? 0 : device.time(window->end - window->start);
+}
+
+/// Busy time, the time from the first work's start to the last one's end, and the busy share of
+/// `device_time`.
+void busy_cells(CsvRow& row, const WindowDeviceRow& work, std::uint64_t device_time) {
+  row.number(work.busy).number(work.last - work.first);
+  if (device_time == 0) {
+    row.empty();
+  } else {
+    row.decimal(percent(work.busy, device_time), 1);
+  }
+}
+
+double samples_per_second(const RunInfo& run, const Totals& step_times) {
+  return static_cast<double>(run.batch * step_times.count) / (static_cast<double>(step_times.sum) * 1e-9);
+}
+
 void window_rows(const Statistics& statistics, const RunInfo& run, std::string& text, const TextSink& sink) {
   std::map<std::uint32_t, WindowRows> windows;
   for (const WindowInfo& info : run.windows) windows[info.number].info = &info;
   for (const WindowHostRow& entry : statistics.window_hosts()) windows[entry.window].host = entry.work;
   for (const WindowDeviceRow& entry : statistics.window_devices()) {
     WindowRows& window = windows[entry.window];
-    window.together.merge(entry.work);
-    if (entry.device != kOtherIndex) window.devices.emplace_back(entry.device, entry.work);
+    WindowDeviceRow& together = window.together;
+    const bool first = window.devices.empty();
+    together.work.merge(entry.work);
+    together.busy += entry.busy;
+    together.first = first ? entry.first : std::min(together.first, entry.first);
+    together.last = std::max(together.last, entry.last);
+    window.device_time += device_time(entry, window.info);
+    window.devices.push_back(entry);
   }
   for (const auto& [number, window] : windows) {
     CsvRow row(text);
     window_cells(row, number, window.info, run);
     row.text("all");
-    device_cells(row, window.together);
+    busy_cells(row, window.together, window.device_time);
+    device_cells(row, window.together.work);
     row.number(window.host.api_calls).number(window.host.api_time).number(window.host.library_calls);
     row.number(window.host.submissions).number(window.host.ranges).number(window.host.clipped_ranges);
+    const Totals steps = statistics.iterations().window_step_times(number);
+    row.number(steps.count);
+    if (run.batch == 0 || steps.sum == 0) {
+      row.empty();
+    } else {
+      row.decimal(samples_per_second(run, steps), 1);
+    }
     const Losses losses = window.info != nullptr ? window.info->losses : Losses{};
     row.number(losses.host_records).number(losses.range_records).number(losses.activity_records);
     row.number(losses.invalid_times).number(losses.missing_records).end();
     sink(text);
-    for (const auto& [device, work] : window.devices) {
+    for (const WindowDeviceRow& device : window.devices) {
+      if (device.device == kOtherIndex) continue;
       window_cells(row, number, window.info, run);
-      row.number(device);
-      device_cells(row, work);
-      for (int i = 0; i < 11; ++i) row.empty();
+      row.number(device.device);
+      busy_cells(row, device, device_time(device, window.info));
+      device_cells(row, device.work);
+      for (int i = 0; i < 13; ++i) row.empty();
+      row.end();
+      sink(text);
+    }
+  }
+}
+
+std::string_view label_name(const IterationRow& entry) {
+  if (entry.kind == IterationRow::Kind::kOlder) return "";
+  if (entry.kind == IterationRow::Kind::kOutside) return "outside";
+  switch (entry.label) {
+    case IterationLabel::kIteration:
+      return "iteration";
+    case IterationLabel::kValidation:
+      return "validation";
+    case IterationLabel::kOther:
+      return "other";
+  }
+  return "";
+}
+
+/// From Window to Complete, and those from Start to Samples/s.
+void iteration_name_cells(CsvRow& row, const IterationRow& entry) {
+  if (entry.kind == IterationRow::Kind::kOlder) {
+    row.text("[other]");
+  } else {
+    row.number(entry.window);
+  }
+  const bool phase = entry.kind == IterationRow::Kind::kPhase;
+  if (phase && entry.label == IterationLabel::kIteration) {
+    row.number(entry.number);
+  } else {
+    row.empty();
+  }
+  row.text(label_name(entry));
+  if (phase) {
+    row.number(entry.complete ? 1 : 0);
+  } else {
+    row.empty();
+  }
+}
+
+void iteration_time_cells(CsvRow& row, const IterationRow& entry, const RunInfo& run) {
+  if (entry.kind != IterationRow::Kind::kPhase) {
+    row.empty().empty().empty();
+    return;
+  }
+  row.number(since_base(entry.begin, run));
+  if (entry.end == 0) {
+    row.empty();
+  } else {
+    row.number(entry.end - entry.begin);
+  }
+  Totals step;
+  if (entry.complete && entry.label == IterationLabel::kIteration) step.add(entry.end - entry.begin);
+  if (run.batch == 0 || step.sum == 0) {
+    row.empty();
+  } else {
+    row.decimal(samples_per_second(run, step), 1);
+  }
+}
+
+void iteration_work_cells(CsvRow& row, const IterationRow& entry, std::uint64_t busy,
+                          const std::optional<std::uint64_t>& gap, const DeviceWork& work) {
+  if (entry.kind == IterationRow::Kind::kOutside) {
+    row.empty();
+  } else {
+    row.number(busy);
+  }
+  if (gap) {
+    row.number(*gap);
+  } else {
+    row.empty();
+  }
+  device_cells(row, work);
+}
+
+void iteration_rows(const Statistics& statistics, const RunInfo& run, std::string& text,
+                    const TextSink& sink) {
+  for (const IterationRow& entry : statistics.iterations().rows()) {
+    CsvRow row(text);
+    DeviceWork together;
+    std::uint64_t busy = 0;
+    for (const IterationDeviceRow& device : entry.devices) {
+      together.merge(device.work);
+      busy += device.busy;
+    }
+    iteration_name_cells(row, entry);
+    row.text("all");
+    iteration_time_cells(row, entry, run);
+    row.number(entry.launches);
+    iteration_work_cells(row, entry, busy, entry.gap, together);
+    row.end();
+    sink(text);
+    for (const IterationDeviceRow& device : entry.devices) {
+      iteration_name_cells(row, entry);
+      row.number(device.device);
+      iteration_time_cells(row, entry, run);
+      row.empty();
+      iteration_work_cells(row, entry, device.busy, device.gap, device.work);
       row.end();
       sink(text);
     }
@@ -338,11 +476,18 @@ constexpr std::array kTables{
         thread_rows},
     TableFile{
         "window_sum.csv",
-        "Window,Reason,State,Start (ns),End (ns),Duration (ns),Device,Kernels,Kernel Time (ns),Copies,"
+        "Window,Reason,State,Start (ns),End (ns),Duration (ns),Device,GPU Busy (ns),GPU Span (ns),"
+        "GPU Busy (%),Kernels,Kernel Time (ns),Copies,"
         "Copy Time (ns),Copy Size (MB),Memsets,Memset Time (ns),Memset Size (MB),Unattributed,API Calls,"
-        "API Time (ns),Library Calls,Submissions,Ranges,Clipped Ranges,Lost Host Records,Lost Range Records,"
-        "Lost Activity Records,Invalid Timestamps,Missing Activity Records",
+        "API Time (ns),Library Calls,Submissions,Ranges,Clipped Ranges,Iterations,Samples/s,"
+        "Lost Host Records,Lost Range Records,Lost Activity Records,Invalid Timestamps,"
+        "Missing Activity Records",
         window_rows},
+    TableFile{"iteration_sum.csv",
+              "Window,Iteration,Label,Complete,Device,Start (ns),Duration (ns),Samples/s,Launches,"
+              "GPU Busy (ns),Gap to Next (ns),Kernels,Kernel Time (ns),Copies,Copy Time (ns),Copy Size (MB),"
+              "Memsets,Memset Time (ns),Memset Size (MB),Unattributed",
+              iteration_rows},
     TableFile{
         "kernel_detail.csv",
         "Time (%),Total Time (ns),Instances,Avg (ns),Min (ns),Max (ns),Device,GrdX,GrdY,GrdZ,BlkX,BlkY,BlkZ,"

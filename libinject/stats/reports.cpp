@@ -243,11 +243,17 @@ std::vector<WindowDeviceRow> Statistics::window_devices() const {
   const Tables& t = *tables_;
   std::vector<WindowDeviceRow> rows;
   for (const std::uint32_t i : t.window_devices.indices()) {
-    if (i == kOtherIndex) {
-      rows.push_back({kOtherIndex, kOtherIndex, t.window_devices[i]});
-    } else {
-      rows.push_back({t.window_device_keys.key(i)[0], t.window_device_keys.key(i)[1], t.window_devices[i]});
+    WindowDeviceRow row;
+    row.window = row.device = kOtherIndex;
+    if (i != kOtherIndex) {
+      row.window = t.window_device_keys.key(i)[0];
+      row.device = t.window_device_keys.key(i)[1];
     }
+    row.work = t.window_devices[i];
+    row.busy = t.window_busy[i].busy();
+    row.first = t.window_busy[i].first();
+    row.last = t.window_busy[i].last();
+    rows.push_back(row);
   }
   std::sort(rows.begin(), rows.end(), [](const WindowDeviceRow& a, const WindowDeviceRow& b) {
     return std::make_pair(a.window, a.device) < std::make_pair(b.window, b.device);
@@ -264,6 +270,14 @@ std::vector<WindowHostRow> Statistics::window_hosts() const {
   std::sort(rows.begin(), rows.end(),
             [](const WindowHostRow& a, const WindowHostRow& b) { return a.window < b.window; });
   return rows;
+}
+
+const IterationStatistics& Statistics::iterations() const {
+  return tables_->iterations;
+}
+
+std::uint64_t Statistics::late_for_busy_time() const {
+  return tables_->late_for_busy + tables_->iterations.late();
 }
 
 DeviceWork Statistics::device_total() const {

@@ -281,4 +281,16 @@ double SampleStats::median() const {
   return static_cast<double>(low) + static_cast<double>(high - low) / 2;
 }
 
+std::uint64_t SampleStats::percentile(double share) const {
+  if (count_ == 0) return 0;
+  const std::uint64_t values = histogram_ ? histogram_->total() : samples_.size();
+  const double place = std::ceil(std::clamp(share, 0.0, 1.0) * static_cast<double>(values));
+  const std::uint64_t rank = std::clamp<std::uint64_t>(static_cast<std::uint64_t>(place), 1, values) - 1;
+  if (histogram_) return std::clamp(histogram_->value_at(rank), min_, max_);
+  std::vector<std::uint64_t> sorted = samples_;
+  const auto nth = sorted.begin() + static_cast<std::ptrdiff_t>(rank);
+  std::nth_element(sorted.begin(), nth, sorted.end());
+  return *nth;
+}
+
 }  // namespace inject

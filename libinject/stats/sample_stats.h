@@ -78,6 +78,8 @@ class SampleStats {
   double stddev() const;
   /// The mean of the two middle values where their number is even.
   double median() const;
+  /// The smallest value that at least this share of all values (0 … 1) does not exceed, as exact as median().
+  std::uint64_t percentile(double share) const;
   /// Bound of the median's relative error; 0 where it is exact.
   double median_error() const { return histogram_ ? histogram_->error() : 0.0; }
 

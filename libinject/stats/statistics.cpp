@@ -50,6 +50,17 @@ void count(DeviceWork& work, const TransferEvent& event) {
   if (!event.launch.known) ++work.unattributed;
 }
 
+IterationActivity iteration_activity(const Attribution& launch, std::uint32_t device, Nanoseconds start,
+                                     Nanoseconds end) {
+  IterationActivity activity;
+  activity.launch_begin = launch.known ? launch.host_begin : 0;
+  activity.start = start;
+  activity.end = end;
+  activity.window = launch.window;
+  activity.device = static_cast<std::uint16_t>(device);
+  return activity;
+}
+
 }  // namespace
 
 void DeviceWork::merge(const DeviceWork& more) {
@@ -141,7 +152,10 @@ void Statistics::add(const KernelEvent& event) {
 
   const std::uint32_t thread = event.launch.known ? event.launch.thread : kNoIndex;
   t.threads.at(t.thread_keys.find_or_add({thread, event.device}), &t.budget).add(time);
-  count(t.window_device(event.launch.window, event.device), event);
+  const std::uint32_t window = t.window_device_keys.find_or_add({event.launch.window, event.device});
+  count(t.window_devices.at(window), event);
+  t.window_worked(window, event.start, event.end);
+  t.iterations.activity(iteration_activity(event.launch, event.device, event.start, event.end));
 
   if (const CallChain path = library_path(event.launch); path != 0)
     count(t.libraries.at(t.library_row(path)).work, event);
@@ -165,7 +179,13 @@ void Statistics::add(const TransferEvent& event) {
   const std::size_t operation = operation_of(event);
   t.operation_times[operation].add(duration(event.start, event.end));
   t.operation_sizes[operation].add(event.bytes);
-  count(t.window_device(event.launch.window, event.device), event);
+  const std::uint32_t window = t.window_device_keys.find_or_add({event.launch.window, event.device});
+  count(t.window_devices.at(window), event);
+  t.window_worked(window, event.start, event.end);
+  IterationActivity activity = iteration_activity(event.launch, event.device, event.start, event.end);
+  activity.kind = event.memset ? WorkKind::kMemset : WorkKind::kCopy;
+  activity.bytes = event.bytes;
+  t.iterations.activity(activity);
   if (const CallChain path = library_path(event.launch); path != 0)
     count(t.libraries.at(t.library_row(path)).work, event);
 }
@@ -174,7 +194,10 @@ void Statistics::add(const CallEvent& event) {
   Tables& t = *tables_;
   const std::uint64_t time = duration(event.begin, event.end);
   HostWork& window = t.window_host(event.window);
-  if (event.correlation != 0 && event.status == 0 && !event.captured) ++window.submissions;
+  if (event.correlation != 0 && event.status == 0 && !event.captured) {
+    ++window.submissions;
+    t.iterations.launch(event.window, event.begin);
+  }
   if (is_library_function(event.function)) {
     ++window.library_calls;
     LibraryEntry& row = t.libraries.at(t.library_row(chain_push(library_chain(event.chain), event.function)));
@@ -198,6 +221,20 @@ void Statistics::add(const RangeEvent& event) {
   HostWork& window = t.window_host(event.window);
   ++window.ranges;
   if (event.clipped) ++window.clipped_ranges;
+}
+
+void Statistics::iteration_boundary(const IterationBoundary& boundary) {
+  tables_->iterations.boundary(boundary);
+}
+
+void Statistics::settle_window(std::uint32_t window, Nanoseconds begin, Nanoseconds end) {
+  Tables& t = *tables_;
+  std::erase_if(t.unsettled_busy, [&](std::uint32_t index) {
+    if (index == kOtherIndex || t.window_device_keys.key(index)[0] > window) return false;
+    t.settle_busy(index);
+    return true;
+  });
+  t.iterations.settle_window(window, begin, end);
 }
 
 }  // namespace inject

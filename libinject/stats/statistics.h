@@ -12,7 +12,9 @@
 #include "libinject/hooks/functions.h"
 #include "libinject/nvtx/range_tree.h"
 #include "libinject/record/name_table.h"
+#include "libinject/stats/device_work.h"
 #include "libinject/stats/events.h"
+#include "libinject/stats/iterations.h"
 #include "libinject/stats/key_index.h"
 #include "libinject/stats/sample_stats.h"
 
@@ -67,20 +69,6 @@ struct RangeKernelRow {
   const SampleStats* stats = nullptr;
 };
 
-/// Device work, as counts and times.
-struct DeviceWork {
-  Totals kernels;
-  std::uint64_t copies = 0;
-  std::uint64_t copy_time = 0;
-  std::uint64_t copy_bytes = 0;
-  std::uint64_t memsets = 0;
-  std::uint64_t memset_time = 0;
-  std::uint64_t memset_bytes = 0;
-  std::uint64_t unattributed = 0;  ///< of all these, how many have a launch that was not seen
-
-  void merge(const DeviceWork& more);
-};
-
 struct LibraryRow {
   std::string path;  ///< `cublasGemmEx > cublasLtMatmul`
   FunctionGroup group{};
@@ -114,6 +102,15 @@ struct WindowDeviceRow {
   std::uint32_t window = 0;
   std::uint32_t device = 0;
   DeviceWork work;
+  std::uint64_t busy = 0;  ///< time in which at least one kernel, copy or memset ran
+  Nanoseconds first = 0;   ///< earliest start and latest end of them
+  Nanoseconds last = 0;
+
+  /// The time that `busy` is a share of: the window's, or that from the first work to the last if it is
+  /// longer, since a device that lags behind the host works after the window's end.
+  std::uint64_t time(std::uint64_t window_duration) const {
+    return window_duration > last - first ? window_duration : last - first;
+  }
 };
 
 struct WindowHostRow {
@@ -142,6 +139,11 @@ class Statistics {
   void add(const CallEvent& event);
   void add(const RangeEvent& event);
 
+  /// An iteration begins: in ascending order of time, those of a window before it is settled.
+  void iteration_boundary(const IterationBoundary& boundary);
+  /// Nothing more comes for this window, which was open from `begin` to `end`. In ascending order.
+  void settle_window(std::uint32_t window, Nanoseconds begin, Nanoseconds end);
+
   // The rows of a table, by descending total and then by name; pointers are good until the next add().
   std::vector<TimeRow> kernels() const;
   std::vector<ShapeRow> kernel_shapes() const;
@@ -159,9 +161,13 @@ class Statistics {
   std::vector<WindowDeviceRow> window_devices() const;
   std::vector<WindowHostRow> window_hosts() const;
 
+  const IterationStatistics& iterations() const;
+
   /// Everything together.
   DeviceWork device_total() const;
   HostWork host_total() const;
+  /// Device records that came too late to be in a window's or iteration's busy time as a whole.
+  std::uint64_t late_for_busy_time() const;
 
  private:
   struct Tables;

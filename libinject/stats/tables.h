@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "libinject/stats/busy_time.h"
 #include "libinject/stats/statistics.h"
 
 namespace inject {
@@ -56,6 +57,7 @@ class Rows {
     if (index == rows_.size()) rows_.emplace_back(std::forward<Args>(args)...);
     return rows_[index];
   }
+  bool has(std::uint32_t index) const { return index == kOtherIndex ? other_used_ : index < rows_.size(); }
   /// Makes rows for all indices below `size`.
   template <typename... Args>
   void fill(std::uint32_t size, const Args&... args) {
@@ -129,6 +131,8 @@ struct EndedRanges {
 inline constexpr std::size_t kMostEnds = 16 * 1024;  // of one range and thread
 inline constexpr std::size_t kFewestEnds = 256;
 inline constexpr std::size_t kEndsTogether = 1u << 20;  // 8 MiB
+// Intervals behind the busy times of windows that are not settled; beyond, those of the oldest become sums.
+inline constexpr std::size_t kMostIntervals = 262'144;
 // Deeper nesting of ranges of different names is left out of nvtx_kern_sum.
 inline constexpr std::size_t kMaxNesting = 64;
 
@@ -199,8 +203,15 @@ struct Statistics::Tables {
   // window, device
   KeyIndex<2> window_device_keys{kMaxRows};
   Rows<DeviceWork> window_devices{{}};
+  // Beside them; those of windows that are not settled hold intervals.
+  Rows<BusyTime> window_busy{{}};
+  std::vector<std::uint32_t> unsettled_busy;
+  std::size_t intervals_held = 0;
+  std::uint64_t late_for_busy = 0;
   KeyIndex<1> window_host_keys{kMaxRows};
   Rows<HostWork> window_hosts{{}};
+
+  IterationStatistics iterations;
 
   Tables() {
     for (std::size_t i = 0; i < kOperations.size(); ++i) {
@@ -302,8 +313,24 @@ struct Statistics::Tables {
     return range_kernels.at(range_kernel_keys.find_or_add({range, thread, name}), &budget);
   }
 
-  DeviceWork& window_device(std::uint32_t window, std::uint32_t device) {
-    return window_devices.at(window_device_keys.find_or_add({window, device}));
+  void window_worked(std::uint32_t index, Nanoseconds start, Nanoseconds end) {
+    const bool is_new = !window_busy.has(index);
+    BusyTime& busy = window_busy.at(index);
+    if (is_new) unsettled_busy.push_back(index);
+    const std::size_t held = busy.held();
+    const std::uint64_t late = busy.late();
+    busy.add(start, end);
+    late_for_busy += busy.late() - late;
+    intervals_held += busy.held() - held;
+    for (std::size_t i = 0; i < unsettled_busy.size() && intervals_held > kMostIntervals; ++i) {
+      settle_busy(unsettled_busy[i]);
+    }
+  }
+
+  void settle_busy(std::uint32_t index) {
+    BusyTime& busy = window_busy.at(index);
+    intervals_held -= busy.held();
+    busy.settle();
   }
 
   HostWork& window_host(std::uint32_t window) {

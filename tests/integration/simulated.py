@@ -23,7 +23,7 @@ library = programs = simulation = None
 
 TABLES = ("cuda_gpu_kern_sum.csv", "cuda_gpu_kern_gb_sum.csv", "cuda_api_sum.csv", "cuda_gpu_mem_time_sum.csv",
           "cuda_gpu_mem_size_sum.csv", "nvtx_sum.csv", "nvtx_kern_sum.csv", "library_sum.csv", "thread_kern_sum.csv",
-          "window_sum.csv", "kernel_detail.csv")
+          "window_sum.csv", "iteration_sum.csv", "kernel_detail.csv")
 RAW = ("cuda_gpu_trace.csv", "cuda_api_trace.csv", "library_trace.csv")
 LOST = {"Lost Host Records": "host_records", "Lost Range Records": "range_records",
         "Lost Activity Records": "activity_records", "Invalid Timestamps": "invalid_timestamps",
@@ -208,6 +208,18 @@ class SimulatedTest(unittest.TestCase):
             self.assertEqual((self.sum(rows, "Kernels"), self.sum(rows, "Kernel Time (ns)")), kernels, scope)
         per_operation = self.sums(out, "cuda_gpu_mem_time_sum.csv", "Operation", "Count")
         totals = out.windows()
+        iterations = out.rows("iteration_sum.csv")
+        for scope in ("all", "each"):
+            rows = [row for row in iterations if (row["Device"] == "all") == (scope == "all")]
+            self.assertEqual((self.sum(rows, "Kernels"), self.sum(rows, "Kernel Time (ns)")), kernels, scope)
+            self.assertEqual((self.sum(rows, "Copies") + self.sum(rows, "Memsets"),
+                              self.sum(rows, "Copy Time (ns)") + self.sum(rows, "Memset Time (ns)")),
+                             self.total(per_operation), scope)
+        self.assertEqual(self.sum(iterations, "Launches"), self.sum(totals, "Submissions"))
+        for row in windows:
+            work = sum(int(row[f"{kind} Time (ns)"]) for kind in ("Kernel", "Copy", "Memset"))
+            self.assertLessEqual(int(row["GPU Busy (ns)"]), work)
+            self.assertLessEqual(float(row["GPU Busy (%)"] or 0), 100)
         self.assertEqual((self.sum(totals, "Copies") + self.sum(totals, "Memsets"),
                           self.sum(totals, "Copy Time (ns)") + self.sum(totals, "Memset Time (ns)")),
                          self.total(per_operation))
@@ -246,6 +258,14 @@ class SimulatedTest(unittest.TestCase):
             count, time = calls[row["Name"]]
             calls[row["Name"]] = count + 1, time + int(row["Duration (ns)"])
         self.assertEqual(dict(calls), per_call)
+        if len(out.windows()) == 1:
+            busy = {row["Device"]: int(row["GPU Busy (ns)"]) for row in out.rows("window_sum.csv")}
+            worked = {}
+            for row in trace:
+                start = int(row["Start (ns)"])
+                worked.setdefault(row["Device"].rpartition("(")[2].rstrip(")"), []).append((start, start + int(row["Duration (ns)"])))
+            worked = {device: self.union(intervals) for device, intervals in worked.items()}
+            self.assertEqual(busy, {"all": sum(worked.values()), **worked})
         # Nothing that did not run, nothing twice.
         if not result.report.exists():
             return
@@ -256,6 +276,15 @@ class SimulatedTest(unittest.TestCase):
             (int(row["Strm"]), int(row["Device"].rpartition("(")[2].rstrip(")")), int(row["Start (ns)"]),
              int(row["Duration (ns)"])) for row in trace)
         self.assertEqual(recorded - ran, collections.Counter(), "recorded, and never ran so")
+
+    @staticmethod
+    def union(intervals):
+        """The time that lies in at least one of them."""
+        total, reached = 0, -10**18
+        for begin, end in sorted(intervals):
+            total += max(0, end - max(begin, reached))
+            reached = max(reached, end)
+        return total
 
     @staticmethod
     def sum(rows, column, kind=int):

@@ -23,7 +23,7 @@ REFUSED = {
     "INJECT_OUT": ["lone%", "%z", "%q", "%q{}", "%q{NO_SUCH_VARIABLE}"],
     "INJECT_API": ["all", "CUDA"],
     "INJECT_HOOKS": ["cufft", "cudart,,cublas", "all,cudart", ","],
-    "INJECT_BATCH": ["many", "32"],
+    "INJECT_BATCH": ["many", "0", "-4", "32x", "99999999999999999999"],
     "INJECT_METRICS": ["auto", "sm"],
     "INJECT_METRICS_INTERVAL": ["1ms"],
     "INJECT_METRICS_TIMELINE": ["1", "2"],

@@ -389,6 +389,12 @@ class Concurrency(simulated.SimulatedTest):
         self.assertEqual(rows["1"]["Memset Size (MB)"], "0.005")
         self.assertEqual([device["id"] for device in done.out.run["devices"]], [0, 1])
 
+    def test_streams_that_overlap_are_busy_once(self):
+        done = self.script("kernel:a:1:1 kernel:a:1:2 sync start kernel:a:40:1 kernel:b:40:2 stop sync", WINDOW="api")
+        (row,) = done.out.windows()
+        self.assertLess(int(row["GPU Busy (ns)"]), int(row["Kernel Time (ns)"]))
+        self.assertLessEqual(int(row["GPU Busy (ns)"]), int(row["GPU Span (ns)"]))
+
     def test_several_streams(self):
         done = self.script("kernel:a:1:1 kernel:a:1:2 start kernel:a:2:1 kernel:b:3:2 kernel:c:1:0 stop sync", WINDOW="api")
         streams = {}

@@ -70,14 +70,16 @@ TEST_CASE("The table's defaults are the struct's", "[config]") {
 }
 
 TEST_CASE("Values reach their fields", "[config]") {
-  const Options options = accepted({"INJECT_WINDOW=time:20s+5s/1mx3", "INJECT_OUT=/data/%q{JOB}/%r", "JOB=17",
-                                    "INJECT_API=full", "INJECT_HOOKS=cublas,nccl", "INJECT_TRACE=csv",
-                                    "INJECT_SUMMARY=sum-%p.txt", "INJECT_RING=64K", "INJECT_BUFFERS=1g",
-                                    "INJECT_LOG=debug", "INJECT_LOG_FILE=log.txt", "INJECT_HELP=1"});
+  const Options options =
+      accepted({"INJECT_WINDOW=time:20s+5s/1mx3", "INJECT_OUT=/data/%q{JOB}/%r", "JOB=17", "INJECT_API=full",
+                "INJECT_HOOKS=cublas,nccl", "INJECT_TRACE=csv", "INJECT_BATCH=256",
+                "INJECT_SUMMARY=sum-%p.txt", "INJECT_RING=64K", "INJECT_BUFFERS=1g", "INJECT_LOG=debug",
+                "INJECT_LOG_FILE=log.txt", "INJECT_HELP=1"});
   CHECK(to_string(options.window) == "time:20s+5s/1mx3");
   CHECK(options.out == "/data/%q{JOB}/%r");
   CHECK(options.api == ApiStatistics::kFull);
   CHECK(options.hooks == (kHookCublas | kHookNccl));
+  CHECK(options.batch == 256);
   CHECK(options.trace == TraceFormat::kCsv);
   CHECK(options.summary == SummaryTarget::kFile);
   CHECK(options.summary_file == "sum-%p.txt");
@@ -97,6 +99,9 @@ TEST_CASE("Smaller choices", "[config]") {
   CHECK(accepted({"INJECT_SUMMARY=off"}).summary == SummaryTarget::kOff);
   CHECK(accepted({"INJECT_HOOKS=cudart"}).hooks == kHookCudart);
   CHECK(accepted({"INJECT_HOOKS=cudart,cublas,cublaslt,cudnn,nccl"}).hooks == kHookAll);
+  CHECK(accepted({"INJECT_BATCH=1"}).batch == 1);
+  CHECK(accepted({"INJECT_BATCH=1000000000"}).batch == 1'000'000'000);
+  CHECK(accepted({"INJECT_BATCH="}).batch == 0);
   CHECK(accepted({"INJECT_RING=1048576"}).ring_bytes == 1048576);
   CHECK(accepted({"INJECT_RING=4G"}).ring_bytes == std::size_t{4} << 30);
   CHECK(accepted({"INJECT_LOG=warning"}).log_level == LogLevel::kWarn);
@@ -124,6 +129,10 @@ TEST_CASE("Malformed values", "[config]") {
                             "INJECT_HOOKS=cublas,",
                             "INJECT_HOOKS=cublas nccl",
                             "INJECT_BATCH=many",
+                            "INJECT_BATCH=32.5",
+                            "INJECT_BATCH=-1",
+                            "INJECT_BATCH= 32",
+                            "INJECT_BATCH=32k",
                             "INJECT_TRACE=json",
                             "INJECT_TRACE=csv,chrome",
                             "INJECT_SUMMARY=%z",
@@ -153,15 +162,17 @@ TEST_CASE("Sizes out of bounds", "[config]") {
   CHECK(refused("INJECT_RING=99999999999999999999").find("too large") != std::string::npos);
   CHECK(refused("INJECT_RING=18014398509481984K").find("too large") != std::string::npos);
   CHECK(refused("INJECT_BUFFERS=1K").find("too small") != std::string::npos);
+  CHECK(refused("INJECT_BATCH=0").find("too small") != std::string::npos);
+  CHECK(refused("INJECT_BATCH=1000000001").find("too large") != std::string::npos);
+  CHECK(refused("INJECT_BATCH=99999999999999999999").find("too large") != std::string::npos);
 }
 
 TEST_CASE("What is not built yet says so", "[config]") {
   for (const char* entry :
        {"INJECT_WINDOW=iter:20+5", "INJECT_WINDOW=nvtx:step", "INJECT_WINDOW=signal",
         "INJECT_WINDOW=signal:SIGUSR1", "INJECT_AFTER=interrupt", "INJECT_AFTER=exit", "INJECT_TIMEOUT=10m",
-        "INJECT_BATCH=256", "INJECT_METRICS=auto", "INJECT_METRICS=sm__cycles_active",
-        "INJECT_METRICS_INTERVAL=20us", "INJECT_METRICS_TIMELINE=1", "INJECT_TRACE=chrome",
-        "INJECT_CONTROL=1", "INJECT_PROM=/tmp/p"}) {
+        "INJECT_METRICS=auto", "INJECT_METRICS=sm__cycles_active", "INJECT_METRICS_INTERVAL=20us",
+        "INJECT_METRICS_TIMELINE=1", "INJECT_TRACE=chrome", "INJECT_CONTROL=1", "INJECT_PROM=/tmp/p"}) {
     INFO(refused(entry));
     CHECK(refused(entry).find("is not built into this version") != std::string::npos);
   }

@@ -65,6 +65,8 @@ TEST_CASE("run.json of a run", "[output]") {
   run.overhead.open = 12'000'000;
   run.overhead.gate_holds = 4;
   run.name_overflows = 3;
+  run.iteration_records_lost = 8;
+  run.busy_records_late = 9;
   const std::vector<std::string> files{"cuda_gpu_kern_sum.csv"};
   const std::vector<std::string> errors{"cannot write"};
 
@@ -98,6 +100,8 @@ TEST_CASE("run.json of a run", "[output]") {
   CHECK_FALSE(json["windows"][1].contains("end_ns"));
   CHECK(json["lost"]["activity_records"] == 15);
   CHECK(json["lost"]["names"] == 3);
+  CHECK(json["lost"]["iteration_records"] == 8);
+  CHECK(json["lost"]["busy_time_records"] == 9);
   CHECK(json["repeated_activity_records"] == 5);
   CHECK(json["overhead"]["open_ns"] == 12'000'000);
   CHECK(json["overhead"]["gate_holds"] == 4);

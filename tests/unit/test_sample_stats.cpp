@@ -78,6 +78,22 @@ TEST_CASE("Nothing overflows", "[stats]") {
   CHECK(std::isfinite(stats.stddev()));
 }
 
+TEST_CASE("A percentile is a value that the share of the values does not exceed", "[stats]") {
+  CHECK(of({}).percentile(0.95) == 0);
+  CHECK(of({7}).percentile(0.95) == 7);
+  const SampleStats ten = of({10, 1, 9, 2, 8, 3, 7, 4, 6, 5});
+  CHECK(ten.percentile(0) == 1);
+  CHECK(ten.percentile(0.1) == 1);
+  CHECK(ten.percentile(0.11) == 2);
+  CHECK(ten.percentile(0.5) == 5);
+  CHECK(ten.percentile(0.95) == 10);
+  CHECK(ten.percentile(1) == 10);
+  SampleStats many;
+  for (std::uint64_t value = 1; value <= 100'000; ++value) many.add(value * 7919 % 100'003);
+  CHECK(static_cast<double>(many.percentile(0.95)) == Approx(95'000).epsilon(many.median_error() + 1e-4));
+  CHECK(many.percentile(1) == many.max());
+}
+
 TEST_CASE("The median is exact up to kExactSamples and near beyond", "[stats]") {
   std::mt19937_64 random(1);
   std::vector<std::uint64_t> values;

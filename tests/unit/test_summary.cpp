@@ -48,9 +48,11 @@ RunInfo some_run() {
 
 TEST_CASE("The summary of a small run", "[output]") {
   StatsRun run;
-  for (int i = 0; i < 3; ++i) {
+  for (Nanoseconds i = 0; i < 3; ++i) {
     KernelEvent gemm = run.kernel("ampere_sgemm_128x64_tn", 500'000);
     gemm.launch.chain = chain_of({"cublasSgemm_v2"});
+    gemm.start += i * 400'000;  // each begins while the one before runs
+    gemm.end += i * 400'000;
     run.statistics.add(gemm);
   }
   run.statistics.add(run.kernel("relu(float*, int)", 100'000));
@@ -60,7 +62,7 @@ TEST_CASE("The summary of a small run", "[output]") {
   CHECK(summary_text(run.statistics, some_run(), "/out/inject-node7-77") ==
         R"(libinject: 1 window (api), 2.000ms; process 77 on node7
   python train.py
-  GPU 0 NVIDIA H200: 4 kernels 1.600ms (80.0% of the windows' time)
+  GPU 0 NVIDIA H200: 4 kernels 1.600ms, busy 65.0% of the windows' time
     1 copy 200.00us (4.000MB), 0 memsets 0ns
 
   Time(%)      Time  Calls       Avg       Min       Max  Kernel
@@ -87,6 +89,61 @@ TEST_CASE("A run without GPU work says so", "[output]") {
         "  no GPU work was launched in a window\n\n  tables: /out\n");
 }
 
+TEST_CASE("A device that lags behind the host was busy up to 100 %", "[output]") {
+  StatsRun run;
+  KernelEvent event = run.kernel("k", 3'000'000);  // in a window of 2 ms
+  run.statistics.add(event);
+  event.device = 1;
+  event.end = event.start + 500'000;
+  run.statistics.add(event);
+  RunInfo info = some_run();
+  WindowInfo idle = info.windows[0];
+  idle.number = 2;
+  idle.start = 5'000'000;
+  idle.end = 8'000'000;
+  info.windows.push_back(idle);
+  const std::string text = summary_text(run.statistics, info, "/out");
+  CHECK(text.find("GPU 0 NVIDIA H200: 1 kernel 3.000ms, busy 50.0% of the windows' time\n") !=
+        std::string::npos);
+  CHECK(text.find("GPU 1: 1 kernel 500.00us, busy 10.0% of the windows' time\n") != std::string::npos);
+}
+
+TEST_CASE("Step times, with samples per second where the batch size is known", "[output]") {
+  StatsRun run;
+  IterationBoundary next;
+  next.window = next.window_before = 1;
+  Nanoseconds time = 1'000'000;
+  for (std::uint64_t i = 0; i < 20; ++i) {
+    next.number = i;
+    next.begin = time;
+    next.label = i == 10 ? IterationLabel::kValidation : IterationLabel::kIteration;
+    run.statistics.iteration_boundary(next);
+    time += i < 18 ? 50'000 : 77'000;
+  }
+  RunInfo info = some_run();
+  CHECK(summary_text(run.statistics, info, "/out").find("iteration") == std::string::npos);  // not settled
+  run.statistics.settle_window(1, 1'000'000, 3'000'000);
+  CHECK(summary_text(run.statistics, info, "/out")
+            .find("  18 iterations: 51.500us on average, median 50.000us, 95th percentile 77.000us\n"
+                  "    also 1 incomplete iteration, 1 validation phase\n") != std::string::npos);
+  info.batch = 103;
+  CHECK(summary_text(run.statistics, info, "/out").find("77.000us; 2000000.0 samples/s\n") !=
+        std::string::npos);
+}
+
+TEST_CASE("Windows that cut each iteration have no step time", "[output]") {
+  StatsRun run;
+  IterationBoundary before;
+  before.begin = 1;
+  run.statistics.iteration_boundary(before);
+  CallEvent call = call_event("cudaLaunchKernel", 3);
+  call.correlation = 1;
+  run.statistics.add(call);
+  run.statistics.settle_window(1, 100, 1000);
+  CHECK(summary_text(run.statistics, some_run(), "/out")
+            .find("  no complete iteration\n    also 1 incomplete iteration\n") != std::string::npos);
+}
+
 TEST_CASE("What was lost is told, with what to do", "[output]") {
   StatsRun run;
   KernelEvent event = run.kernel("k", 10);
@@ -99,7 +156,12 @@ TEST_CASE("What was lost is told, with what to do", "[output]") {
   info.windows[0].losses.activity_records = 2;
   info.rank = "3";
   info.windows[0].end = 0;
+  info.iteration_records_lost = 3;
+  info.busy_records_late = 1;
   const std::string text = summary_text(run.statistics, info, "/out");
+  CHECK(text.find("incomplete: 3 GPU records in no iteration: too many came before it was known\n") !=
+        std::string::npos);
+  CHECK(text.find("incomplete: 1 GPU record too late for the busy times\n") != std::string::npos);
   CHECK(text.find("node7, rank 3\n") != std::string::npos);
   CHECK(text.find("still open") != std::string::npos);
   CHECK(text.find("incomplete: 13 API calls lost: the ring was full, raise INJECT_RING\n") !=

@@ -81,7 +81,7 @@ TEST_CASE("Names and headers of the tables", "[output]") {
     CHECK(table.header == entry->second);
   }
   CHECK(found == expected.size());
-  CHECK(table_files().size() == 11);
+  CHECK(table_files().size() == 12);
 }
 
 TEST_CASE("Every row has as many fields as its header, also when it has nothing to say", "[output]") {
@@ -258,11 +258,83 @@ TEST_CASE("Window rows: one for the host and all devices, one per device", "[out
   run.statistics.add(launch);
   run.statistics.add(call_event("ncclAllReduce", 12));
   run.add_range(run.range(0, "r"), 0, 5, 0, true);
-  CHECK(rows_of("window_sum.csv", run, some_run()) ==
-        "1,api,closed,2000,8000,6000,all,2,150,1,70,2.000,1,7,0.500,1,1,11,1,1,1,1,5,0,0,0,2\n"
-        "1,api,closed,2000,8000,6000,0,1,100,1,70,2.000,1,7,0.500,0,,,,,,,,,,,\n"
-        "1,api,closed,2000,8000,6000,1,1,50,0,0,0.000,0,0,0.000,1,,,,,,,,,,,\n"
-        "2,time:1s+1s/2s,open,19000,,,all,0,0,0,0,0.000,0,0,0.000,0,0,0,0,0,0,0,0,0,0,0,0\n");
+  CHECK(
+      rows_of("window_sum.csv", run, some_run()) ==
+      // The copy and, within it, the memset end long before the kernel begins.
+      "1,api,closed,2000,8000,6000,all,220,1090,1.8,2,150,1,70,2.000,1,7,0.500,1,1,11,1,1,1,1,0,,5,0,0,0,2\n"
+      "1,api,closed,2000,8000,6000,0,170,1090,2.8,1,100,1,70,2.000,1,7,0.500,0,,,,,,,,,,,,,\n"
+      "1,api,closed,2000,8000,6000,1,50,50,0.8,1,50,0,0,0.000,0,0,0.000,1,,,,,,,,,,,,,\n"
+      "2,time:1s+1s/2s,open,19000,,,all,0,0,,0,0,0,0,0.000,0,0,0.000,0,0,0,0,0,0,0,0,,0,0,0,0,0\n");
+}
+
+TEST_CASE("Iteration rows: one for the host and all devices, one per device", "[output]") {
+  StatsRun run;
+  const auto boundary = [&](std::uint64_t number, Nanoseconds begin, std::uint32_t window,
+                            IterationLabel label = IterationLabel::kIteration) {
+    run.statistics.iteration_boundary({number, begin, window, number == 4 ? 0u : 1u, label});
+  };
+  const auto launch = [&](Nanoseconds begin, Nanoseconds length, std::uint32_t device) {
+    CallEvent call = call_event("cudaLaunchKernel", 11);
+    call.correlation = 9;
+    call.begin = begin;
+    run.statistics.add(call);
+    KernelEvent event = run.kernel("k", 0);
+    event.launch.host_begin = begin;
+    event.start = begin + 100;
+    event.end = event.start + length;
+    event.device = device;
+    run.statistics.add(event);
+  };
+  launch(3100, 20, 0);  // before the first boundary
+  boundary(4, 4000, 1);
+  launch(4000, 30, 0);
+  launch(4010, 50, 1);
+  TransferEvent copy = copy_event(1, 3'000'000, 0);
+  copy.launch.host_begin = 4020;
+  copy.start = 4120;
+  copy.end = 4150;
+  run.statistics.add(copy);
+  boundary(5, 5000, 1);
+  launch(5000, 40, 0);
+  boundary(0, 7000, 1, IterationLabel::kValidation);
+  TransferEvent memset = memset_event(2'000'000, 0);
+  memset.launch.host_begin = 7000;
+  memset.start = 7200;
+  memset.end = 7260;
+  run.statistics.add(memset);
+  run.statistics.settle_window(1, 3000, 9000);
+  boundary(6, 9500, 0);
+  RunInfo info = some_run();
+  CHECK(rows_of("iteration_sum.csv", run, info) ==
+        "1,,outside,,all,,,,1,,,1,20,0,0,0.000,0,0,0.000,0\n"
+        "1,,outside,,0,,,,,,,1,20,0,0,0.000,0,0,0.000,0\n"
+        "1,4,iteration,1,all,3000,1000,,2,100,940,2,80,1,30,3.000,0,0,0.000,0\n"
+        "1,4,iteration,1,0,3000,1000,,,50,950,1,30,1,30,3.000,0,0,0.000,0\n"
+        "1,4,iteration,1,1,3000,1000,,,50,,1,50,0,0,0.000,0,0,0.000,0\n"
+        "1,5,iteration,1,all,4000,2000,,1,40,2060,1,40,0,0,0.000,0,0,0.000,0\n"
+        "1,5,iteration,1,0,4000,2000,,,40,2060,1,40,0,0,0.000,0,0,0.000,0\n"
+        "1,,validation,1,all,6000,2000,,0,60,,0,0,0,0,0.000,1,60,2.000,0\n"
+        "1,,validation,1,0,6000,2000,,,60,,0,0,0,0,0.000,1,60,2.000,0\n");
+  info.batch = 3;
+  const std::string rows = rows_of("iteration_sum.csv", run, info);
+  CHECK(rows.find("\n1,4,iteration,1,all,3000,1000,3000000.0,2,") != std::string::npos);
+  CHECK(rows.find("\n1,,validation,1,all,6000,2000,,") != std::string::npos);
+  // Six samples in 3 us.
+  CHECK(rows_of("window_sum.csv", run, info).find(",2,2000000.0,5,0,0,0,2\n") != std::string::npos);
+}
+
+TEST_CASE("Iterations that have found no room share a row", "[output]") {
+  StatsRun run;
+  for (std::uint64_t i = 0; i <= IterationStatistics::kMostRows + 1; ++i) {
+    run.statistics.iteration_boundary({i, 4000 + i * 10, 1, 1, IterationLabel::kIteration});
+  }
+  const std::string rows = rows_of("iteration_sum.csv", run, some_run());
+  CHECK(rows.find("1,2,iteration,") == 0);
+  CHECK(rows.substr(rows.rfind('\n', rows.size() - 2) + 1) ==
+        "[other],,,,all,,,,0,0,,0,0,0,0,0.000,0,0,0.000,0\n");
+  // The iteration that runs.
+  CHECK(rows.find(",0,all," + std::to_string(3000 + 10 * (IterationStatistics::kMostRows + 1)) + ",,,0,") !=
+        std::string::npos);
 }
 
 TEST_CASE("Without any event the tables are their headers", "[output]") {

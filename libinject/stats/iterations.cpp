@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/stats/iterations.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace inject {
+
+namespace {
+
+constexpr std::size_t kMostBoundaries = 65'536;
+// Of all rows together. Those of the oldest rows become sums first.
+constexpr std::size_t kMostIntervals = 262'144;
+// Boundaries that come many at a time, as when the search has just locked, share a pass over what waits.
+constexpr std::size_t kWaitingPerBoundary = 1024;
+
+std::uint64_t duration(Nanoseconds begin, Nanoseconds end) {
+  return end > begin ? end - begin : 0;
+}
+
+/// The time between the work of a row and that of the next one.
+void add_gaps(IterationRow& row, const IterationRow& next) {
+  Nanoseconds last = 0;
+  Nanoseconds first = std::numeric_limits<Nanoseconds>::max();
+  for (const IterationDeviceRow& after : next.devices) first = std::min(first, after.first);
+  for (IterationDeviceRow& device : row.devices) {
+    last = std::max(last, device.last);
+    for (const IterationDeviceRow& after : next.devices) {
+      if (after.device == device.device) device.gap = duration(device.last, after.first);
+    }
+  }
+  if (!row.devices.empty() && !next.devices.empty()) row.gap = duration(last, first);
+}
+
+}  // namespace
+
+void IterationStatistics::count(DeviceWork& work, const IterationActivity& activity) {
+  const std::uint64_t time = duration(activity.start, activity.end);
+  switch (activity.kind) {
+    case WorkKind::kKernel:
+      work.kernels.add(time);
+      break;
+    case WorkKind::kCopy:
+      ++work.copies;
+      work.copy_time += time;
+      work.copy_bytes += activity.bytes;
+      break;
+    case WorkKind::kMemset:
+      ++work.memsets;
+      work.memset_time += time;
+      work.memset_bytes += activity.bytes;
+      break;
+  }
+  if (activity.launch_begin == 0) ++work.unattributed;
+}
+
+/// Whether no boundary can come any more that the launch lies behind.
+bool IterationStatistics::is_final(std::uint32_t window, Nanoseconds launch) const {
+  return launch == 0 || window <= final_through_ ||
+         (!boundaries_.empty() && launch < boundaries_.back().begin);
+}
+
+void IterationStatistics::activity(const IterationActivity& activity) {
+  if (is_final(activity.window, activity.launch_begin)) {
+    account(key_of(activity.window, activity.launch_begin), activity);
+    return;
+  }
+  if (waiting_.size() + waiting_launches_.size() >= kMostWaiting) spill();
+  waiting_.push_back(activity);
+}
+
+void IterationStatistics::launch(std::uint32_t window, Nanoseconds begin) {
+  if (is_final(window, begin)) {
+    ++row(key_of(window, begin)).launches;
+    return;
+  }
+  if (waiting_.size() + waiting_launches_.size() >= kMostWaiting) spill();
+  waiting_launches_.push_back({begin, window});
+}
+
+/// The number of the latest boundary that is not after `time`, 0 if there is none.
+std::uint64_t IterationStatistics::boundary_at(Nanoseconds time) {
+  if (time >= cache_.begin && time < cache_.end) return cache_.found;
+  const auto next = std::upper_bound(
+      boundaries_.begin(), boundaries_.end(), time,
+      [](Nanoseconds wanted, const IterationBoundary& boundary) { return wanted < boundary.begin; });
+  cache_.begin = next == boundaries_.begin() ? 0 : (next - 1)->begin;
+  cache_.end = next == boundaries_.end() ? std::numeric_limits<Nanoseconds>::max() : next->begin;
+  cache_.found =
+      next == boundaries_.begin() ? 0 : first_ + static_cast<std::uint64_t>(next - boundaries_.begin()) - 1;
+  return cache_.found;
+}
+
+IterationStatistics::Key IterationStatistics::key_of(std::uint32_t window, Nanoseconds launch) {
+  const Key key{window, launch == 0 ? 0 : boundary_at(launch)};
+  // The row of a settled window has its place in time; there is none to make any more.
+  if (window <= settled_through_ && !rows_.contains(key)) return {window, 0};
+  return key;
+}
+
+IterationStatistics::Row& IterationStatistics::row(const Key& key) {
+  if (latest_row_ != nullptr && latest_key_ == key) return *latest_row_;
+  if (key <= dropped_through_) {
+    any_older_ = true;
+    return older_;
+  }
+  const auto [place, is_new] = rows_.try_emplace(key);
+  Row& made = place->second;
+  latest_key_ = key;
+  latest_row_ = &made;
+  if (!is_new) return made;
+  if (key.second != 0) {
+    const auto index = static_cast<std::size_t>(key.second - first_);
+    made.number = boundaries_[index].number;
+    made.label = boundaries_[index].label;
+    made.begin = boundaries_[index].begin;
+    if (index + 1 < boundaries_.size()) made.end = boundaries_[index + 1].begin;
+  }
+  if (rows_.size() <= kMostRows) return made;
+  drop_oldest();
+  return row(key);
+}
+
+IterationStatistics::Part& IterationStatistics::part(Row& row, std::uint32_t device) {
+  for (Part& part : row.parts) {
+    if (part.device == device) return part;
+  }
+  Part& made = row.parts.emplace_back();
+  made.device = device;
+  return made;
+}
+
+void IterationStatistics::account(const Key& key, const IterationActivity& activity) {
+  Row& target = row(key);
+  Part& sums = part(target, activity.device);
+  count(sums.work, activity);
+  if (key.second == 0) return;
+  if (&target == &older_) {
+    ++late_;
+    return;
+  }
+  const std::size_t held = sums.busy.held();
+  const std::uint64_t late = sums.busy.late();
+  sums.busy.add(activity.start, activity.end);
+  late_ += sums.busy.late() - late;
+  intervals_held_ += sums.busy.held() - held;
+  if (intervals_held_ > kMostIntervals) bound_busy_times();
+}
+
+void IterationStatistics::bound_busy_times() {
+  for (auto place = rows_.upper_bound(busy_settled_through_);
+       place != rows_.end() && intervals_held_ > kMostIntervals / 2; ++place) {
+    for (Part& part : place->second.parts) {
+      intervals_held_ -= part.busy.held();
+      part.busy.settle();
+    }
+    busy_settled_through_ = place->first;
+  }
+}
+
+void IterationStatistics::assign() {
+  unassigned_boundaries_ = 0;
+  std::erase_if(waiting_, [this](const IterationActivity& activity) {
+    if (!is_final(activity.window, activity.launch_begin)) return false;
+    account(key_of(activity.window, activity.launch_begin), activity);
+    return true;
+  });
+  std::erase_if(waiting_launches_, [this](const WaitingLaunch& launch) {
+    if (!is_final(launch.window, launch.begin)) return false;
+    ++row(key_of(launch.window, launch.begin)).launches;
+    return true;
+  });
+}
+
+void IterationStatistics::spilled(std::uint32_t window, Nanoseconds launch, std::uint64_t records) {
+  spilled_.first = spilled_.any ? std::min(spilled_.first, launch) : launch;
+  spilled_.last = std::max(spilled_.last, launch);
+  spilled_.window = std::max(spilled_.window, window);
+  spilled_.records += records;
+  spilled_.any = true;
+}
+
+/// Makes room in what waits: the older half goes outside of iterations.
+void IterationStatistics::spill() {
+  assign();
+  if (waiting_.size() + waiting_launches_.size() < kMostWaiting - kMostWaiting / 8) return;
+  const auto half = [](const auto& waiting) {
+    return waiting.begin() + static_cast<std::ptrdiff_t>((waiting.size() + 1) / 2);
+  };
+  for (auto activity = waiting_.begin(); activity != half(waiting_); ++activity) {
+    account({activity->window, 0}, *activity);
+    spilled(activity->window, activity->launch_begin, 1);
+  }
+  for (auto launch = waiting_launches_.begin(); launch != half(waiting_launches_); ++launch) {
+    ++row({launch->window, 0}).launches;
+    spilled(launch->window, launch->begin, 0);
+  }
+  waiting_.erase(waiting_.begin(), half(waiting_));
+  waiting_launches_.erase(waiting_launches_.begin(), half(waiting_launches_));
+}
+
+void IterationStatistics::boundary(const IterationBoundary& boundary) {
+  if (!boundaries_.empty()) {
+    const IterationBoundary& before = boundaries_.back();
+    if (boundary.begin <= before.begin) {
+      ++disordered_;
+      return;
+    }
+    // What ends here, in the window that it began in and in the one that it ends in.
+    const std::uint64_t ended = first_ + boundaries_.size() - 1;
+    for (const std::uint32_t window : {before.window, boundary.window_before}) {
+      const auto place = rows_.find({window, ended});
+      if (window == 0 || place == rows_.end()) continue;
+      Row& row = place->second;
+      if (!row.settled) row.end = boundary.begin;
+      if (row.complete || window != before.window || window != boundary.window_before) continue;
+      row.complete = !row.spoiled;
+      if (row.settled && row.complete) {
+        if (row.label == IterationLabel::kIteration) --incomplete_;
+        count_complete(place->first, row);
+      }
+    }
+  }
+  boundaries_.push_back(boundary);
+  if (boundaries_.size() > kMostBoundaries) {
+    boundaries_.pop_front();
+    ++first_;
+  }
+  cache_ = {};
+  if (boundary.window > settled_through_) row({boundary.window, first_ + boundaries_.size() - 1});
+  ++unassigned_boundaries_;
+  if (unassigned_boundaries_ * kWaitingPerBoundary >= waiting_.size() + waiting_launches_.size()) assign();
+}
+
+void IterationStatistics::count_complete(const Key& key, const Row& row) {
+  if (row.label != IterationLabel::kIteration) return;
+  step_times_.add(duration(row.begin, row.end));
+  windows_[key.first].add(duration(row.begin, row.end));
+  if (windows_.size() > kMostWindows) windows_.erase(windows_.begin());
+}
+
+void IterationStatistics::settle_row(const Key& key, Row& row) {
+  if (row.settled) return;
+  row.settled = true;
+  for (Part& part : row.parts) {
+    intervals_held_ -= part.busy.held();
+    part.busy.settle();
+  }
+  if (key.second == 0) return;
+  ++phases_[static_cast<std::size_t>(row.label)];
+  if (spilled_.any && row.begin <= spilled_.last && spilled_.first < row.end) {
+    row.spoiled = true;
+    row.complete = false;
+    lost_ += spilled_.records - spilled_.told;
+    spilled_.told = spilled_.records;
+  }
+  if (row.complete) {
+    count_complete(key, row);
+  } else if (row.label == IterationLabel::kIteration) {
+    ++incomplete_;
+  }
+}
+
+void IterationStatistics::settle_window(std::uint32_t window, Nanoseconds begin, Nanoseconds end) {
+  if (window <= settled_through_) return;
+  final_through_ = window;
+  assign();
+  for (auto place = rows_.lower_bound({settled_through_ + 1, 0});
+       place != rows_.end() && place->first.first <= window; ++place) {
+    Row& row = place->second;
+    if (place->first.second != 0 && !row.settled) {
+      row.begin = std::max(row.begin, begin);
+      row.end = std::max(row.begin, row.end == 0 ? end : std::min(row.end, end));
+    }
+    settle_row(place->first, row);
+  }
+  settled_through_ = window;
+  if (spilled_.window <= window) spilled_ = {};
+  // What is launched from here on lies behind the last boundary before the window's end.
+  while (boundaries_.size() > 1 && boundaries_[1].begin <= end) {
+    boundaries_.pop_front();
+    ++first_;
+  }
+  cache_ = {};
+}
+
+void IterationStatistics::drop_oldest() {
+  const auto oldest = rows_.begin();
+  Row& row = oldest->second;
+  settle_row(oldest->first, row);
+  any_older_ = true;
+  older_.launches += row.launches;
+  for (const Part& from : row.parts) {
+    Part& to = part(older_, from.device);
+    to.work.merge(from.work);
+    to.more_busy += from.busy.busy();
+  }
+  dropped_through_ = oldest->first;
+  latest_row_ = nullptr;
+  rows_.erase(oldest);
+}
+
+Totals IterationStatistics::window_step_times(std::uint32_t window) const {
+  const auto place = windows_.find(window);
+  return place == windows_.end() ? Totals{} : place->second;
+}
+
+IterationRow IterationStatistics::shown(const Key& key, const Row& row) {
+  IterationRow result;
+  result.kind = key.second == 0 ? IterationRow::Kind::kOutside : IterationRow::Kind::kPhase;
+  result.window = key.first;
+  result.number = row.number;
+  result.label = row.label;
+  result.complete = row.complete && row.settled;
+  result.begin = row.begin;
+  result.end = row.end;
+  result.launches = row.launches;
+  for (const Part& part : row.parts) {
+    result.devices.push_back({part.device, part.work, part.busy.busy() + part.more_busy, part.busy.first(),
+                              part.busy.last(), std::nullopt});
+  }
+  std::sort(result.devices.begin(), result.devices.end(),
+            [](const IterationDeviceRow& a, const IterationDeviceRow& b) { return a.device < b.device; });
+  return result;
+}
+
+std::vector<IterationRow> IterationStatistics::rows() const {
+  // What waits is outside for now, so that the rows add up to the window's work at any time.
+  std::map<Key, Row> waiting;
+  for (const IterationActivity& activity : waiting_) {
+    count(part(waiting[{activity.window, 0}], activity.device).work, activity);
+  }
+  for (const WaitingLaunch& launch : waiting_launches_) ++waiting[{launch.window, 0}].launches;
+  for (auto& [key, row] : waiting) {
+    const auto place = rows_.find(key);
+    if (place == rows_.end()) continue;
+    row.launches += place->second.launches;
+    for (const Part& from : place->second.parts) part(row, from.device).work.merge(from.work);
+  }
+
+  std::vector<IterationRow> result;
+  result.reserve(rows_.size() + waiting.size() + 1);
+  auto outside = waiting.begin();
+  for (const auto& [key, row] : rows_) {
+    for (; outside != waiting.end() && outside->first < key; ++outside) {
+      result.push_back(shown(outside->first, outside->second));
+    }
+    if (outside != waiting.end() && outside->first == key) continue;
+    result.push_back(shown(key, row));
+    // The gap before it belongs to the row before it, if that is of the boundary before.
+    const auto before = key.second > 1 ? rows_.find({key.first, key.second - 1}) : rows_.end();
+    if (before != rows_.end()) add_gaps(result[result.size() - 2], result.back());
+  }
+  for (; outside != waiting.end(); ++outside) result.push_back(shown(outside->first, outside->second));
+  if (any_older_) {
+    result.push_back(shown({0, 0}, older_));
+    result.back().kind = IterationRow::Kind::kOlder;
+  }
+  return result;
+}
+
+}  // namespace inject

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "libinject/stats/busy_time.h"
+#include "libinject/stats/device_work.h"
+#include "libinject/stats/events.h"
+#include "libinject/stats/sample_stats.h"
+
+namespace inject {
+
+enum class IterationLabel : std::uint8_t { kIteration, kValidation, kOther };
+
+/// An iteration, or something else that lasts until the next boundary, begins: with a launch or a copy, the
+/// first call of what begins.
+struct IterationBoundary {
+  std::uint64_t number = 0;  ///< of the iteration; means nothing for other labels
+  /// Host time: not after that call, and after the last call before it.
+  Nanoseconds begin = 0;
+  std::uint32_t window = 0;         ///< window that the call belongs to, 0 if none
+  std::uint32_t window_before = 0;  ///< window of the call before it, the last one of what ends here
+  IterationLabel label = IterationLabel::kIteration;
+};
+
+enum class WorkKind : std::uint8_t { kKernel, kCopy, kMemset };
+
+/// A kernel, copy or memset.
+struct IterationActivity {
+  Nanoseconds launch_begin = 0;  ///< 0 if the launch was not seen
+  Nanoseconds start = 0;
+  Nanoseconds end = 0;
+  std::uint64_t bytes = 0;
+  std::uint32_t window = 0;
+  std::uint16_t device = 0;
+  WorkKind kind = WorkKind::kKernel;
+};
+
+struct IterationDeviceRow {
+  std::uint32_t device = 0;
+  DeviceWork work;
+  std::uint64_t busy = 0;
+  Nanoseconds first = 0;  ///< earliest start and latest end of the work
+  Nanoseconds last = 0;
+  /// From the end of the iteration's last work to the start of the next one's first in the same window.
+  std::optional<std::uint64_t> gap;
+};
+
+struct IterationRow {
+  enum class Kind : std::uint8_t {
+    kPhase,    ///< what a boundary began, as far as it lies in the window
+    kOutside,  ///< the window's work that belongs to no boundary: only launches and work mean anything
+    kOlder,    ///< all rows that there was no room for, of all windows: likewise
+  };
+  Kind kind = Kind::kPhase;
+  std::uint32_t window = 0;
+  std::uint64_t number = 0;
+  IterationLabel label = IterationLabel::kIteration;
+  bool complete = false;  ///< all its launches were made in the window
+  Nanoseconds begin = 0;
+  Nanoseconds end = 0;  ///< 0 while it is not known
+  std::uint64_t launches = 0;
+  std::optional<std::uint64_t> gap;         ///< in which no device worked
+  std::vector<IterationDeviceRow> devices;  ///< by ascending number
+};
+
+/// Launches and device work by iteration. Work belongs to the iteration in which it was launched, by the host
+/// time of the launch; the iterations may become known long after the work. Memory is bounded: work waits for
+/// its boundaries up to kMostWaiting records, then it goes to no iteration, those that it could have been
+/// part of count as incomplete, and lost() counts it. One thread at a time.
+class IterationStatistics {
+ public:
+  static constexpr std::size_t kMostRows = 65'536;
+  static constexpr std::size_t kMostWaiting = 262'144;
+  static constexpr std::size_t kMostWindows = 10'000;
+
+  void activity(const IterationActivity& activity);
+  /// A call gave the device work.
+  void launch(std::uint32_t window, Nanoseconds begin);
+  /// In ascending order of `begin`: any other is passed over, and counted. All of a window's come before it
+  /// is settled; one that comes later with the window as its `window_before` still says that what it ends is
+  /// complete.
+  void boundary(const IterationBoundary& boundary);
+  /// Nothing more comes for this window, nor for any before it.
+  void settle_window(std::uint32_t window, Nanoseconds begin, Nanoseconds end);
+
+  /// By window and time; what waits for its boundaries is shown outside of them.
+  std::vector<IterationRow> rows() const;
+  /// Durations of the complete iterations of all settled windows.
+  const SampleStats& step_times() const { return step_times_; }
+  /// Those of a window; of none but the latest kMostWindows.
+  Totals window_step_times(std::uint32_t window) const;
+  /// Iterations of settled windows that were cut by a window's edge, or whose work was lost().
+  std::uint64_t incomplete() const { return incomplete_; }
+  std::uint64_t phases(IterationLabel label) const { return phases_[static_cast<std::size_t>(label)]; }
+
+  /// Records that belong to an iteration and had to be left out of it.
+  std::uint64_t lost() const { return lost_; }
+  /// Records that came too late for their iteration's busy time.
+  std::uint64_t late() const { return late_; }
+  /// Boundaries that were out of order.
+  std::uint64_t disordered() const { return disordered_; }
+
+ private:
+  /// Window, and which boundary: they are numbered from 1 on, 0 stands for none.
+  using Key = std::pair<std::uint32_t, std::uint64_t>;
+  struct Part {
+    std::uint32_t device = 0;
+    DeviceWork work;
+    BusyTime busy;
+    std::uint64_t more_busy = 0;  // of older rows
+  };
+  struct Row {
+    std::uint64_t number = 0;
+    IterationLabel label = IterationLabel::kIteration;
+    bool complete = false;
+    bool spoiled = false;  // work of it was lost
+    bool settled = false;
+    Nanoseconds begin = 0;
+    Nanoseconds end = 0;
+    std::uint64_t launches = 0;
+    std::vector<Part> parts;
+  };
+  struct WaitingLaunch {
+    Nanoseconds begin;
+    std::uint32_t window;
+  };
+
+  bool is_final(std::uint32_t window, Nanoseconds launch) const;
+  std::uint64_t boundary_at(Nanoseconds time);
+  Key key_of(std::uint32_t window, Nanoseconds launch);
+  Row& row(const Key& key);
+  static Part& part(Row& row, std::uint32_t device);
+  static void count(DeviceWork& work, const IterationActivity& activity);
+  void account(const Key& key, const IterationActivity& activity);
+  void assign();
+  void spill();
+  void spilled(std::uint32_t window, Nanoseconds launch, std::uint64_t records);
+  void settle_row(const Key& key, Row& row);
+  void count_complete(const Key& key, const Row& row);
+  void drop_oldest();
+  void bound_busy_times();
+  static IterationRow shown(const Key& key, const Row& row);
+
+  std::deque<IterationBoundary> boundaries_;
+  std::uint64_t first_ = 1;  // number of boundaries_.front()
+  std::uint64_t unassigned_boundaries_ = 0;
+  std::uint32_t final_through_ = 0;  // windows whose boundaries have all come
+  std::uint32_t settled_through_ = 0;
+  // The search among the boundaries, remembered: [begin, end) belongs to `found`.
+  struct {
+    Nanoseconds begin = 0;
+    Nanoseconds end = 0;
+    std::uint64_t found = 0;
+  } cache_;
+
+  std::vector<IterationActivity> waiting_;
+  std::vector<WaitingLaunch> waiting_launches_;
+
+  std::map<Key, Row> rows_;
+  Key latest_key_{0, 0};
+  Row* latest_row_ = nullptr;  // of that key, found last
+  Key dropped_through_{0, 0};
+  Row older_;
+  bool any_older_ = false;
+  std::size_t intervals_held_ = 0;
+  Key busy_settled_through_{0, 0};
+
+  // What spill() took, as long as it matters.
+  struct {
+    bool any = false;
+    std::uint64_t records = 0;
+    std::uint64_t told = 0;  // … that are in lost_
+    Nanoseconds first = 0;   // launch times
+    Nanoseconds last = 0;
+    std::uint32_t window = 0;
+  } spilled_;
+
+  SampleStats step_times_;
+  std::map<std::uint32_t, Totals> windows_;
+  std::uint64_t incomplete_ = 0;
+  std::uint64_t phases_[3] = {};
+  std::uint64_t lost_ = 0;
+  std::uint64_t late_ = 0;
+  std::uint64_t disordered_ = 0;
+};
+
+}  // namespace inject
