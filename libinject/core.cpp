@@ -26,7 +26,8 @@ Core::Core(ParseResult parsed)
       mangled(kMostNames, kMostNameBytes),
       ranges(kMostRangeNodes),
       ring(configuration.options.ring_bytes),
-      threads(ring) {}
+      threads(ring),
+      nvtx_trigger(configuration.options.window) {}
 
 Core* Core::get_if_any() noexcept {
   return the_core.load(std::memory_order_acquire);

@@ -7,6 +7,7 @@
 #include "libinject/record/block_pool.h"
 #include "libinject/record/name_table.h"
 #include "libinject/record/thread_registry.h"
+#include "libinject/window/nvtx_trigger.h"
 
 namespace inject {
 
@@ -20,6 +21,7 @@ struct Core {
   RangeTree ranges;
   BlockPool ring;
   ThreadRegistry threads;
+  NvtxTrigger nvtx_trigger;  ///< here because ranges may be open before there is a session
 
   /// The one Core, made if there is none yet; nullptr when memory is short.
   static Core* get() noexcept;

@@ -3,8 +3,6 @@
 #include "libinject/session.h"
 
 #include <pthread.h>
-#include <signal.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -24,11 +22,13 @@
 #include "libinject/nvtx/injection.h"
 #include "libinject/output/summary.h"
 #include "libinject/output/table_files.h"
+#include "libinject/own_thread.h"
 #include "libinject/process.h"
 #include "libinject/record/clock.h"
 #include "libinject/record/control.h"
 #include "libinject/unwinder.h"
 #include "libinject/window/gate.h"
+#include "libinject/window/signal_trigger.h"
 
 namespace inject {
 
@@ -114,6 +114,13 @@ void on_callback_stop() noexcept {
   const CallerState caller;
   if (Session* session = Session::get()) session->profiler_stop(true);
 }
+void on_ranges_changed() noexcept {
+  const CallerState caller;
+  if (Session* session = Session::get()) session->ranges_changed();
+}
+void on_signal_came() noexcept {
+  if (Session* session = Session::get()) session->signalled();
+}
 
 std::uint32_t group_mask(std::uint8_t hooks) {
   std::uint32_t mask = 1u << static_cast<unsigned>(FunctionGroup::kDriver);
@@ -149,7 +156,10 @@ Session::Session(Core& core)
               },
               getpid(), base_}),
       drain_(core, buffers_, windows_, statistics_, [this] { note_launch_windows(); }),
-      schedule_(scheduled(options_.window)) {}
+      schedule_(scheduled(options_.window)),
+      occurrences_(options_.window),
+      signal_count_(options_.window),
+      trigger_text_(to_string(options_.window)) {}
 
 Session* Session::get() noexcept {
   Session* session = the_session.load(std::memory_order_acquire);
@@ -208,6 +218,7 @@ void Session::on_fork_child() noexcept {
   current_window.store(0, std::memory_order_relaxed);
   ThreadRegistry::publish(nullptr);
   the_session.store(nullptr, std::memory_order_relaxed);
+  SignalTrigger::leave_child();
 }
 
 bool Session::arm() noexcept {
@@ -238,6 +249,12 @@ bool Session::arm() noexcept {
     case WindowKind::kAuto:
     case WindowKind::kTime:
       return ensure_worker();
+    case WindowKind::kNvtx:
+      core_.nvtx_trigger.listen(&on_ranges_changed);
+      follow_ranges(lock, AttachOn::kCalling);
+      return true;
+    case WindowKind::kSignal:
+      return SignalTrigger::arm(options_.window.signal, &on_signal_came);
     default:
       return true;
   }
@@ -358,10 +375,13 @@ void Session::close_window() noexcept {
 // Inside a callback nothing may wait for us without end: our thread may hold the lock while it detaches
 // CUPTI, which in turn waits for callbacks.
 std::unique_lock<std::mutex> Session::lock_in(bool in_callback) noexcept {
-  if (!in_callback) return std::unique_lock(mutex_);
+  return in_callback ? lock_within(kCallbackWait) : std::unique_lock(mutex_);
+}
+
+std::unique_lock<std::mutex> Session::lock_within(Nanoseconds wait) noexcept {
   std::unique_lock lock(mutex_, std::try_to_lock);
   const timespec pause{0, 100'000};
-  for (const Nanoseconds deadline = now() + kCallbackWait; !lock.owns_lock() && now() < deadline;) {
+  for (const Nanoseconds deadline = now() + wait; !lock.owns_lock() && now() < deadline;) {
     nanosleep(&pause, nullptr);
     lock.try_lock();
   }
@@ -379,12 +399,53 @@ void Session::profiler_start(bool in_callback) noexcept {
   // The program has a trigger of its own; `auto` follows it from here on.
   if (!api_called_ && open_ != 0) close_window();
   api_called_ = true;
+  if (!occurrences_.begin()) return;
   open_window(lock, "api", in_callback ? AttachOn::kCalling : AttachOn::kOurs);
 }
 
 void Session::profiler_stop(bool in_callback) noexcept {
   const std::unique_lock lock = lock_in(in_callback);
-  if (lock.owns_lock() && api_called_) close_window();
+  if (!lock.owns_lock()) return;
+  occurrences_.end();
+  if (api_called_) close_window();
+}
+
+void Session::ranges_changed() noexcept {
+  // Bounded: the range may be one of a host function's, which the CUPTI that our thread detaches waits for.
+  std::unique_lock lock = lock_within(kLongestOpening);
+  if (lock.owns_lock()) {
+    follow_ranges(lock, AttachOn::kOurs);
+  } else {
+    Log::warn("an NVTX range opened or closed while CUPTI was being detached; no window did with it");
+  }
+}
+
+// By what is open now, not by what has just opened or closed: threads come here in any order.
+void Session::follow_ranges(std::unique_lock<std::mutex>& lock, AttachOn thread) noexcept {
+  if (core_.nvtx_trigger.open_ranges() == 0) {
+    occurrences_.end();
+    const std::uint32_t current = open_ != 0 ? open_ : wanted_ ? windows_.opened() + 1 : 0;
+    if (current != 0 && current == range_window_) close_window();
+    range_window_ = 0;
+  } else if (!occurrences_.inside()) {
+    if (!occurrences_.begin() || open_ != 0 || wanted_) return;
+    range_window_ = windows_.opened() + 1;
+    open_window(lock, trigger_text_, thread);
+  } else if (wanted_ && range_window_ == windows_.opened() + 1) {
+    // Another thread's range is opening the window, and this thread's launches belong to it as well.
+    changed_.wait_for(lock, std::chrono::nanoseconds(kLongestOpening), [this] { return !wanted_; });
+  }
+}
+
+void Session::signalled() noexcept {
+  std::unique_lock lock(mutex_);
+  if (finishing_) return;
+  if (open_ != 0 || wanted_) {
+    signal_count_.closing();
+    close_window();
+  } else if (signal_count_.opening()) {
+    open_window(lock, trigger_text_, AttachOn::kOurs);
+  }
 }
 
 bool Session::user_start() noexcept {
@@ -466,20 +527,7 @@ void Session::give_way(std::unique_lock<std::mutex>& lock) noexcept {
 
 bool Session::ensure_worker() noexcept {
   if (worker_running_) return true;
-  // All signals blocked before it starts: a handler of the program's must never run on it, and SIGPIPE or
-  // SIGXFSZ from our writes must become errors.
-  sigset_t all;
-  sigset_t previous;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &previous);
-  pthread_t thread;
-  pthread_attr_t attributes;
-  pthread_attr_init(&attributes);
-  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-  pthread_attr_setstacksize(&attributes, 1024 * 1024);
-  const int failed = pthread_create(&thread, &attributes, &worker_entry, this);
-  pthread_attr_destroy(&attributes);
-  pthread_sigmask(SIG_SETMASK, &previous, nullptr);
+  const int failed = start_own_thread(&worker_entry, this);
   worker_running_ = failed == 0;
   if (failed != 0 && !std::exchange(worker_refused_, true)) {
     std::array<char, 128> line;
@@ -491,8 +539,7 @@ bool Session::ensure_worker() noexcept {
 }
 
 void* Session::worker_entry(void* session) noexcept {
-  ThreadRegistry::ignore_this_thread();
-  prctl(PR_SET_NAME, "libinject");
+  enter_own_thread();
   ThreadRegistry::register_barrier();
   try {
     static_cast<Session*>(session)->work();
@@ -822,9 +869,10 @@ void Session::finish() noexcept {
     finishing_ = true;
     close_window();
     if (launch_armed_) end_launch_windows();
+    SignalTrigger::look();
     if (windows_.opened() == 0) {
-      Log::warn("the program ended before a window opened (INJECT_WINDOW=" + to_string(options_.window) +
-                "); INJECT_WINDOW=always profiles all of it");
+      Log::warn("the program ended before a window opened (INJECT_WINDOW=" + trigger_text_ + ")" +
+                why_no_window() + "; INJECT_WINDOW=always profiles all of it");
       return;
     }
     if (!worker_running_ && !dirty_ && !closing_) {
@@ -851,6 +899,25 @@ void Session::finish() noexcept {
     final_output();
   } catch (...) {
     // Out of memory at exit: what was written before stays.
+  }
+}
+
+// Goes on from "… before a window opened".
+std::string Session::why_no_window() const {
+  switch (options_.window.kind) {
+    case WindowKind::kApi:
+      return api_called_ ? "" : ": it did not call cudaProfilerStart";
+    case WindowKind::kTime:
+      return ": it ran for " + in_ms(now() - base_) + " with CUDA";
+    case WindowKind::kLaunch:
+      return ": it launched " + std::to_string(launch_trigger.count.load(std::memory_order_acquire)) +
+             " kernels";
+    case WindowKind::kNvtx:
+      return ": " + core_.nvtx_trigger.why_none(core_.names);
+    case WindowKind::kSignal:
+      return SignalTrigger::why_none();
+    default:
+      return {};
   }
 }
 

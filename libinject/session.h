@@ -19,6 +19,7 @@
 #include "libinject/record/control.h"
 #include "libinject/stats/run_info.h"
 #include "libinject/stats/statistics.h"
+#include "libinject/window/occurrences.h"
 #include "libinject/window/schedule.h"
 #include "libinject/window/window_log.h"
 
@@ -50,6 +51,11 @@ class Session {
   void profiler_start(bool in_callback) noexcept;
   void profiler_stop(bool in_callback) noexcept;
 
+  /// NVTX ranges that open windows have opened or closed (NvtxTrigger::open_ranges).
+  void ranges_changed() noexcept;
+  /// The signal that toggles windows came; on our own thread.
+  void signalled() noexcept;
+
   /// include/inject/inject.h. False if no window could be opened, or none was open.
   bool user_start() noexcept;
   bool user_stop() noexcept;
@@ -70,6 +76,7 @@ class Session {
   bool arm() noexcept;
 
   std::unique_lock<std::mutex> lock_in(bool in_callback) noexcept;
+  std::unique_lock<std::mutex> lock_within(Nanoseconds wait) noexcept;
 
   // Windows. All with mutex_ held.
   /// Where CUPTI is attached: on the calling thread (inside cuInit or a callback), or on ours while the
@@ -77,11 +84,13 @@ class Session {
   enum class AttachOn : std::uint8_t { kCalling, kOurs };
   bool open_window(std::unique_lock<std::mutex>& lock, const std::string& reason, AttachOn thread) noexcept;
   bool begin_window(const std::string& reason);
+  void follow_ranges(std::unique_lock<std::mutex>& lock, AttachOn thread) noexcept;
   void close_window() noexcept;
   bool raise_tracer(TracerLevel level, bool may_gate) noexcept;
   void detach_tracer(bool may_gate) noexcept;
   bool may_open_another() const noexcept;
   void give_way(std::unique_lock<std::mutex>& lock) noexcept;
+  std::string why_no_window() const;
 
   // Our own thread.
   bool ensure_worker() noexcept;
@@ -123,6 +132,10 @@ class Session {
   TraceWriter trace_;
   Drain drain_;
   Schedule schedule_;
+  Occurrences occurrences_;
+  SignalCount signal_count_;
+  const std::string trigger_text_;
+  std::uint32_t range_window_ = 0;  // the window that NVTX ranges opened, or wait for
 
   mutable std::mutex mutex_;
   std::condition_variable wake_;     // for our own thread

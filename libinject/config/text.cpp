@@ -28,6 +28,47 @@ std::string quoted(std::string_view text) {
   return result + "'";
 }
 
+bool glob_matches(std::string_view pattern, std::string_view text) noexcept {
+  constexpr std::size_t kNone = std::string_view::npos;
+  std::size_t p = 0;
+  std::size_t t = 0;
+  // The latest `*`, and how much of the text it stands for: only the latest ever has to take more.
+  std::size_t star = kNone;
+  std::size_t after_star = 0;
+  const auto character_end = [text](std::size_t at) {
+    ++at;
+    while (at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80) ++at;
+    return at;
+  };
+  for (;;) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      after_star = t;
+      continue;
+    }
+    if (p < pattern.size() && t < text.size()) {
+      if (pattern[p] == '?') {
+        ++p;
+        t = character_end(t);
+        continue;
+      }
+      const bool escaped = pattern[p] == '\\' && p + 1 < pattern.size() &&
+                           std::string_view("*?\\").find(pattern[p + 1]) != kNone;
+      const std::size_t literal = escaped ? p + 1 : p;
+      if (pattern[literal] == text[t]) {
+        p = literal + 1;
+        ++t;
+        continue;
+      }
+    } else if (p == pattern.size() && t == text.size()) {
+      return true;
+    }
+    if (star == kNone || after_star == text.size()) return false;
+    p = star + 1;
+    t = ++after_star;
+  }
+}
+
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> before(b.size() + 1);
   std::vector<std::size_t> last(b.size() + 1);

@@ -12,6 +12,10 @@ namespace inject {
 /// \xNN, cut after 80 characters.
 std::string quoted(std::string_view text);
 
+/// Whether `pattern` stands for all of `text`: `*` for any characters, `?` for one (of UTF-8), a backslash
+/// before `*`, `?` or a backslash for that character itself.
+bool glob_matches(std::string_view pattern, std::string_view text) noexcept;
+
 /// Number of inserted, deleted, replaced or swapped neighbouring characters that turn one text into the
 /// other.
 std::size_t edit_distance(std::string_view a, std::string_view b);

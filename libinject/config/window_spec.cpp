@@ -110,13 +110,6 @@ bool parse_signal(std::string_view text, int& number, std::string& error) {
   return false;
 }
 
-std::string signal_text(int number) {
-  for (const SignalName& known : kSignals) {
-    if (known.number == number) return std::string(known.name);
-  }
-  return "SIGRTMIN+" + std::to_string(number - SIGRTMIN);
-}
-
 /// A name up to the first of `stops`, or a quoted one in which \" and \\ stand for themselves. Advances
 /// `text`.
 bool take_name(std::string_view& text, std::string_view stops, std::string& name, std::string& error) {
@@ -214,6 +207,19 @@ bool parse_span(std::string_view text, WindowSpec& spec, std::string& error) {
   return true;
 }
 
+/// EVERY of a trigger that counts something, at least `least`.
+bool parse_every(std::string_view text, std::uint64_t least, std::string_view too_short, WindowSpec& spec,
+                 std::string& error) {
+  if (!parse_count(text, "EVERY", spec.every, error)) return false;
+  if (spec.every < least) error = "/EVERY is " + std::string(spec.every == 0 ? "0" : too_short);
+  return spec.every >= least;
+}
+
+/// A window takes two signals.
+bool parse_signal_every(std::string_view text, WindowSpec& spec, std::string& error) {
+  return parse_every(text, 2, "less than the two signals of a window", spec, error);
+}
+
 /// NAME[@DOMAIN][/EVERY][xN]; a quoted name may hold any of those characters.
 bool parse_nvtx(std::string_view text, WindowSpec& spec, std::string& error) {
   // Off the end first: an unquoted name may not end in xN. A quoted one ends in a quote and is not touched.
@@ -232,11 +238,7 @@ bool parse_nvtx(std::string_view text, WindowSpec& spec, std::string& error) {
     }
   }
   if (!text.empty() && text.front() == '/') {
-    if (!parse_count(text.substr(1), "EVERY", spec.every, error)) return false;
-    if (spec.every == 0) {
-      error = "/EVERY is 0";
-      return false;
-    }
+    if (!parse_every(text.substr(1), 1, "0", spec, error)) return false;
     text = {};
   }
   if (!text.empty()) {
@@ -286,7 +288,7 @@ bool parse_trigger(std::string_view text, WindowSpec& spec, std::string& error) 
     error = std::string(word) + " takes no argument";
     return false;
   }
-  if (has_every) {
+  if (has_every && spec.kind != WindowKind::kApi && spec.kind != WindowKind::kSignal) {
     error = "/" + std::string(every) + ": " + std::string(word) + " has no /EVERY";
     return false;
   }
@@ -302,7 +304,7 @@ bool parse_trigger(std::string_view text, WindowSpec& spec, std::string& error) 
       if (spec.kind == WindowKind::kAlways) spec.max_windows = 1;
       return true;
     case WindowKind::kApi:
-      return true;
+      return !has_every || parse_every(every, 1, "0", spec, error);
     case WindowKind::kTime:
     case WindowKind::kLaunch:
     case WindowKind::kIteration:
@@ -312,11 +314,11 @@ bool parse_trigger(std::string_view text, WindowSpec& spec, std::string& error) 
       return parse_nvtx(rest, spec, error);
     case WindowKind::kSignal:
       spec.signal = SIGUSR2;
-      if (!has_argument) return true;
+      if (!has_argument) return !has_every || parse_signal_every(every, spec, error);
       if (!take_repeat(rest, spec.max_windows, error)) return false;
       if (const std::size_t slash = rest.find('/'); slash != std::string_view::npos) {
-        error = std::string(rest.substr(slash)) + ": signal has no /EVERY";
-        return false;
+        if (!parse_signal_every(rest.substr(slash + 1), spec, error)) return false;
+        rest = rest.substr(0, slash);
       }
       return parse_signal(rest, spec.signal, error);
   }
@@ -374,10 +376,10 @@ bool window_built(WindowKind kind) {
     case WindowKind::kOff:
     case WindowKind::kTime:
     case WindowKind::kLaunch:
-      return true;
-    case WindowKind::kIteration:
     case WindowKind::kNvtx:
     case WindowKind::kSignal:
+      return true;
+    case WindowKind::kIteration:
       return false;
   }
   return false;
@@ -409,6 +411,13 @@ std::string duration_text(std::uint64_t nanoseconds) {
 
 }  // namespace
 
+std::string signal_name(int number) {
+  for (const SignalName& known : kSignals) {
+    if (known.number == number) return std::string(known.name);
+  }
+  return "SIGRTMIN+" + std::to_string(number - SIGRTMIN);
+}
+
 std::string to_string(const WindowSpec& spec) {
   const auto amount = [&](std::uint64_t value) {
     return spec.kind == WindowKind::kTime ? duration_text(value) : std::to_string(value);
@@ -435,7 +444,7 @@ std::string to_string(const WindowSpec& spec) {
       repeats = spec.max_windows != 0;
       break;
     case WindowKind::kSignal:
-      text += ":" + signal_text(spec.signal);
+      text += ":" + signal_name(spec.signal);
       repeats = spec.max_windows != 0;
       break;
   }

@@ -28,6 +28,7 @@ constexpr std::uint32_t kMostOpen = 1u << kSlotBits;
 struct OpenRange {
   std::atomic<std::uint32_t> serial{0};  // 0: free
   std::atomic<bool> ended{false};        // by a thread that does not own the path it is in
+  std::atomic<bool> watched{false};      // opened, and not ended, to the trigger's knowledge
   std::uint32_t name = 0;
   std::uint32_t domain = 0;
   std::uint32_t thread = 0;
@@ -38,61 +39,103 @@ constinit std::atomic<std::uint32_t> next_serial{1};
 constinit std::atomic<std::uint32_t> next_slot{0};
 constinit std::atomic<std::uint64_t> lost_ranges{0};
 
-// Handles are never dereferenced by the program: ours are name ids in a pointer's clothes.
-std::uint32_t id_of(const void* handle) noexcept {
-  return static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(handle));
+/// A message or a domain: its name's id, and whether the window trigger watches for it. That is known from
+/// the text: a name that finds no room in the table is still watched.
+struct Name {
+  std::uint32_t id = NameTable::kEmpty;
+  bool watched = false;
+};
+
+// Handles are never dereferenced by the program: ours are names in a pointer's clothes.
+constexpr unsigned kWatchedBit = 32;
+static_assert(sizeof(void*) == 8);
+
+Name name_of(const void* handle) noexcept {
+  const auto bits = reinterpret_cast<std::uintptr_t>(handle);
+  return {static_cast<std::uint32_t>(bits), (bits >> kWatchedBit & 1) != 0};
 }
 template <typename Handle>
-Handle handle_of(std::uint32_t id) noexcept {
-  return reinterpret_cast<Handle>(static_cast<std::uintptr_t>(id));
+Handle handle_of(Name name) noexcept {
+  return reinterpret_cast<Handle>(std::uintptr_t{name.id} | std::uintptr_t{name.watched} << kWatchedBit);
 }
 
 constexpr std::size_t kLongestMessage = 1024;
 
 // Messages are cut at 1 KiB: they are names, and a hostile one must not cost the program its time.
-std::uint32_t intern(Core& core, const char* text) noexcept {
-  if (text == nullptr) return NameTable::kEmpty;
-  return core.names.intern({text, strnlen(text, kLongestMessage)});
+std::string_view cut(const char* text) noexcept {
+  return text == nullptr ? std::string_view() : std::string_view(text, strnlen(text, kLongestMessage));
 }
 
-std::uint32_t intern(Core& core, const wchar_t* text) noexcept {
-  if (text == nullptr) return NameTable::kEmpty;
-  char utf8[kLongestMessage];
-  std::size_t n = 0;
-  for (; *text != 0 && n + 4 <= sizeof utf8; ++text) {
-    const auto c = static_cast<std::uint32_t>(static_cast<std::make_unsigned_t<wchar_t>>(*text));
-    const auto put = [&](std::uint32_t byte) { utf8[n++] = static_cast<char>(byte); };
-    if (c < 0x80) {
-      put(c);
-    } else if (c < 0x800) {
-      put(0xC0 | c >> 6);
-      put(0x80 | (c & 0x3F));
-    } else if (c < 0x10000) {
-      put(0xE0 | c >> 12);
-      put(0x80 | (c >> 6 & 0x3F));
-      put(0x80 | (c & 0x3F));
-    } else {
-      put(0xF0 | (c >> 18 & 0x07));
-      put(0x80 | (c >> 12 & 0x3F));
-      put(0x80 | (c >> 6 & 0x3F));
-      put(0x80 | (c & 0x3F));
+/// A wide text as UTF-8, cut likewise.
+class Narrow {
+ public:
+  explicit Narrow(const wchar_t* text) noexcept {
+    for (; text != nullptr && *text != 0 && size_ + 4 <= sizeof utf8_; ++text) {
+      const auto c = static_cast<std::uint32_t>(static_cast<std::make_unsigned_t<wchar_t>>(*text));
+      if (c < 0x80) {
+        put(c);
+      } else if (c < 0x800) {
+        put(0xC0 | c >> 6);
+        put(0x80 | (c & 0x3F));
+      } else if (c < 0x10000) {
+        put(0xE0 | c >> 12);
+        put(0x80 | (c >> 6 & 0x3F));
+        put(0x80 | (c & 0x3F));
+      } else {
+        put(0xF0 | (c >> 18 & 0x07));
+        put(0x80 | (c >> 12 & 0x3F));
+        put(0x80 | (c >> 6 & 0x3F));
+        put(0x80 | (c & 0x3F));
+      }
     }
   }
-  return core.names.intern({utf8, n});
+  std::string_view text() const noexcept { return {utf8_, size_}; }
+
+ private:
+  void put(std::uint32_t byte) noexcept { utf8_[size_++] = static_cast<char>(byte); }
+
+  char utf8_[kLongestMessage];
+  std::size_t size_ = 0;
+};
+
+Name message(Core* core, std::string_view text) noexcept {
+  if (core == nullptr) return {};
+  return {core->names.intern(text), core->nvtx_trigger.watches_name(text)};
+}
+Name message(Core* core, const char* text) noexcept {
+  return message(core, cut(text));
+}
+Name message(Core* core, const wchar_t* text) noexcept {
+  return message(core, Narrow(text).text());
 }
 
-std::uint32_t message_of(Core& core, const nvtxEventAttributes_t* attributes) noexcept {
-  if (attributes == nullptr || attributes->size < NVTX_EVENT_ATTRIB_STRUCT_SIZE) return NameTable::kEmpty;
+Name message(Core* core, const nvtxEventAttributes_t* attributes) noexcept {
+  if (attributes == nullptr || attributes->size < NVTX_EVENT_ATTRIB_STRUCT_SIZE)
+    return message(core, std::string_view());
   switch (attributes->messageType) {
     case NVTX_MESSAGE_TYPE_ASCII:
-      return intern(core, attributes->message.ascii);
+      return message(core, attributes->message.ascii);
     case NVTX_MESSAGE_TYPE_UNICODE:
-      return intern(core, attributes->message.unicode);
+      return message(core, attributes->message.unicode);
     case NVTX_MESSAGE_TYPE_REGISTERED:
-      return id_of(attributes->message.registered);
+      return name_of(attributes->message.registered);
     default:
-      return NameTable::kEmpty;
+      return message(core, std::string_view());
   }
+}
+
+Name new_domain(Core* core, std::string_view text) noexcept {
+  if (core == nullptr) return {};
+  return {core->names.intern(text), core->nvtx_trigger.watches_domain(text)};
+}
+
+Name default_domain(const Core* core) noexcept {
+  return {NameTable::kEmpty, core != nullptr && core->nvtx_trigger.watches_default_domain()};
+}
+
+// A null handle is the default domain.
+Name domain_of(const Core* core, nvtxDomainHandle_t domain) noexcept {
+  return domain == nullptr ? default_domain(core) : name_of(domain);
 }
 
 void publish(ThreadState& thread, RangeEdge edge, std::uint32_t node) noexcept {
@@ -129,20 +172,26 @@ std::uint32_t range_name(Core& core, std::uint32_t message, std::uint32_t domain
   return core.names.intern({text, first.size() + 1 + second.size()});
 }
 
-int push(Core* core, std::uint32_t message, std::uint32_t domain) noexcept {
-  ThreadState* thread = ThreadRegistry::current();
-  if (core == nullptr || thread == nullptr) return NVTX_NO_PUSH_POP_TRACKING;
-  const std::uint32_t name = range_name(*core, message, domain);
-  const std::uint32_t outer = nvtx_current(*thread);
-  thread->range = core->ranges.child(outer, name, domain, RangeStyle::kPushPop);
-  publish(*thread, RangeEdge::kPush, thread->range);
-  return depth(core->ranges, thread->range, domain) - 1;
+bool is_watched(Core& core, Name message, Name domain) noexcept {
+  if (message.watched && domain.watched) return true;
+  core.nvtx_trigger.passed_over(message.id, domain.id);
+  return false;
 }
 
-int pop(std::uint32_t domain) noexcept {
-  Core* core = Core::get_if_any();
-  ThreadState* thread = ThreadRegistry::current_if_any();
+// The window opens before the range's edge is recorded and closes after it: the range lies in its window.
+int push(Core* core, Name message, Name domain) noexcept {
+  ThreadState* thread = ThreadRegistry::current();
   if (core == nullptr || thread == nullptr) return NVTX_NO_PUSH_POP_TRACKING;
+  if (core->nvtx_trigger.armed() && thread->watched.push(domain.id, is_watched(*core, message, domain)))
+    core->nvtx_trigger.opened();
+  const std::uint32_t name = range_name(*core, message.id, domain.id);
+  const std::uint32_t outer = nvtx_current(*thread);
+  thread->range = core->ranges.child(outer, name, domain.id, RangeStyle::kPushPop);
+  publish(*thread, RangeEdge::kPush, thread->range);
+  return depth(core->ranges, thread->range, domain.id) - 1;
+}
+
+int pop_range(Core* core, ThreadState* thread, std::uint32_t domain) noexcept {
   const std::uint32_t node = nvtx_current(*thread);
   const int level = depth(core->ranges, node, domain) - 1;
   if (level < 0) return level;
@@ -158,10 +207,19 @@ int pop(std::uint32_t domain) noexcept {
   return level;
 }
 
-nvtxRangeId_t start(Core* core, std::uint32_t message, std::uint32_t domain) noexcept {
+int pop(std::uint32_t domain) noexcept {
+  Core* core = Core::get_if_any();
+  ThreadState* thread = ThreadRegistry::current_if_any();
+  if (core == nullptr || thread == nullptr) return NVTX_NO_PUSH_POP_TRACKING;
+  const int level = pop_range(core, thread, domain);
+  if (core->nvtx_trigger.armed() && thread->watched.pop(domain)) core->nvtx_trigger.closed();
+  return level;
+}
+
+nvtxRangeId_t start(Core* core, Name message, Name domain) noexcept {
   ThreadState* thread = ThreadRegistry::current();
   if (core == nullptr || thread == nullptr) return 0;
-  const std::uint32_t name = range_name(*core, message, domain);
+  const std::uint32_t name = range_name(*core, message.id, domain.id);
   const std::uint32_t outer = nvtx_current(*thread);
   std::uint32_t serial = next_serial.fetch_add(1, std::memory_order_relaxed);
   if (serial == 0) serial = next_serial.fetch_add(1, std::memory_order_relaxed);
@@ -171,26 +229,23 @@ nvtxRangeId_t start(Core* core, std::uint32_t message, std::uint32_t domain) noe
     OpenRange& open = open_ranges[slot];
     std::uint32_t free = 0;
     if (!open.serial.compare_exchange_strong(free, serial, std::memory_order_acq_rel)) continue;
+    const bool watched = core->nvtx_trigger.armed() && is_watched(*core, message, domain);
     open.ended.store(false, std::memory_order_relaxed);
+    open.watched.store(watched, std::memory_order_relaxed);
     open.name = name;
-    open.domain = domain;
+    open.domain = domain.id;
     open.thread = thread->index;
     open.state = thread;
-    thread->range = core->ranges.child(outer, name, domain, RangeStyle::kStartEnd);
-    publish(*thread, RangeEdge::kStart, core->ranges.child(0, name, domain, RangeStyle::kStartEnd));
+    if (watched) core->nvtx_trigger.opened();
+    thread->range = core->ranges.child(outer, name, domain.id, RangeStyle::kStartEnd);
+    publish(*thread, RangeEdge::kStart, core->ranges.child(0, name, domain.id, RangeStyle::kStartEnd));
     return static_cast<nvtxRangeId_t>(serial) << kSlotBits | slot;
   }
   lost_ranges.fetch_add(1, std::memory_order_relaxed);
   return 0;
 }
 
-void end(nvtxRangeId_t id) noexcept {
-  Core* core = Core::get_if_any();
-  ThreadState* thread = ThreadRegistry::current();
-  if (id == 0 || core == nullptr || thread == nullptr) return;
-  OpenRange& open = open_ranges[id % kMostOpen];
-  const auto serial = static_cast<std::uint32_t>(id >> kSlotBits);
-  if (serial == 0 || open.serial.load(std::memory_order_acquire) != serial) return;
+void end_range(Core* core, ThreadState* thread, OpenRange& open) noexcept {
   publish(*thread, RangeEdge::kEnd, core->ranges.child(0, open.name, open.domain, RangeStyle::kStartEnd));
   if (open.thread == thread->index) {
     std::uint32_t name = open.name;
@@ -209,37 +264,50 @@ void end(nvtxRangeId_t id) noexcept {
   open.state->ended_ranges.fetch_add(1, std::memory_order_release);
 }
 
-std::uint32_t domain_id(nvtxDomainHandle_t domain) noexcept {
-  return id_of(domain);
+void end(nvtxRangeId_t id) noexcept {
+  Core* core = Core::get_if_any();
+  ThreadState* thread = ThreadRegistry::current();
+  if (id == 0 || core == nullptr || thread == nullptr) return;
+  OpenRange& open = open_ranges[id % kMostOpen];
+  const auto serial = static_cast<std::uint32_t>(id >> kSlotBits);
+  if (serial == 0 || open.serial.load(std::memory_order_acquire) != serial) return;
+  // Taken before the slot is free for another range; a program may end a range twice.
+  const bool watched = open.watched.exchange(false, std::memory_order_acq_rel);
+  end_range(core, thread, open);
+  if (watched) core->nvtx_trigger.closed();
 }
 
 // The functions that the client's table points to.
+template <typename Message>
+int push_in_default(Message text) noexcept {
+  Core* core = Core::get();
+  return push(core, message(core, text), default_domain(core));
+}
 int NVTX_API push_ex(const nvtxEventAttributes_t* attributes) {
-  Core* core = Core::get();
-  return push(core, core == nullptr ? 0 : message_of(*core, attributes), 0);
+  return push_in_default(attributes);
 }
-int NVTX_API push_a(const char* message) {
-  Core* core = Core::get();
-  return push(core, core == nullptr ? 0 : intern(*core, message), 0);
+int NVTX_API push_a(const char* text) {
+  return push_in_default(text);
 }
-int NVTX_API push_w(const wchar_t* message) {
-  Core* core = Core::get();
-  return push(core, core == nullptr ? 0 : intern(*core, message), 0);
+int NVTX_API push_w(const wchar_t* text) {
+  return push_in_default(text);
 }
 int NVTX_API pop_default() {
   return pop(0);
 }
+template <typename Message>
+nvtxRangeId_t start_in_default(Message text) noexcept {
+  Core* core = Core::get();
+  return start(core, message(core, text), default_domain(core));
+}
 nvtxRangeId_t NVTX_API start_ex(const nvtxEventAttributes_t* attributes) {
-  Core* core = Core::get();
-  return start(core, core == nullptr ? 0 : message_of(*core, attributes), 0);
+  return start_in_default(attributes);
 }
-nvtxRangeId_t NVTX_API start_a(const char* message) {
-  Core* core = Core::get();
-  return start(core, core == nullptr ? 0 : intern(*core, message), 0);
+nvtxRangeId_t NVTX_API start_a(const char* text) {
+  return start_in_default(text);
 }
-nvtxRangeId_t NVTX_API start_w(const wchar_t* message) {
-  Core* core = Core::get();
-  return start(core, core == nullptr ? 0 : intern(*core, message), 0);
+nvtxRangeId_t NVTX_API start_w(const wchar_t* text) {
+  return start_in_default(text);
 }
 void NVTX_API end_default(nvtxRangeId_t id) {
   end(id);
@@ -247,33 +315,29 @@ void NVTX_API end_default(nvtxRangeId_t id) {
 
 int NVTX_API domain_push_ex(nvtxDomainHandle_t domain, const nvtxEventAttributes_t* attributes) {
   Core* core = Core::get();
-  return push(core, core == nullptr ? 0 : message_of(*core, attributes), domain_id(domain));
+  return push(core, message(core, attributes), domain_of(core, domain));
 }
 int NVTX_API domain_pop(nvtxDomainHandle_t domain) {
-  return pop(domain_id(domain));
+  return pop(name_of(domain).id);
 }
 nvtxRangeId_t NVTX_API domain_start_ex(nvtxDomainHandle_t domain, const nvtxEventAttributes_t* attributes) {
   Core* core = Core::get();
-  return start(core, core == nullptr ? 0 : message_of(*core, attributes), domain_id(domain));
+  return start(core, message(core, attributes), domain_of(core, domain));
 }
 void NVTX_API domain_end(nvtxDomainHandle_t, nvtxRangeId_t id) {
   end(id);
 }
 nvtxDomainHandle_t NVTX_API domain_create_a(const char* name) {
-  Core* core = Core::get();
-  return handle_of<nvtxDomainHandle_t>(core == nullptr ? 0 : intern(*core, name));
+  return handle_of<nvtxDomainHandle_t>(new_domain(Core::get(), cut(name)));
 }
 nvtxDomainHandle_t NVTX_API domain_create_w(const wchar_t* name) {
-  Core* core = Core::get();
-  return handle_of<nvtxDomainHandle_t>(core == nullptr ? 0 : intern(*core, name));
+  return handle_of<nvtxDomainHandle_t>(new_domain(Core::get(), Narrow(name).text()));
 }
 nvtxStringHandle_t NVTX_API register_a(nvtxDomainHandle_t, const char* text) {
-  Core* core = Core::get();
-  return handle_of<nvtxStringHandle_t>(core == nullptr ? 0 : intern(*core, text));
+  return handle_of<nvtxStringHandle_t>(message(Core::get(), text));
 }
 nvtxStringHandle_t NVTX_API register_w(nvtxDomainHandle_t, const wchar_t* text) {
-  Core* core = Core::get();
-  return handle_of<nvtxStringHandle_t>(core == nullptr ? 0 : intern(*core, text));
+  return handle_of<nvtxStringHandle_t>(message(Core::get(), text));
 }
 
 struct TableEntry {

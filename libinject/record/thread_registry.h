@@ -11,6 +11,7 @@
 
 #include "libinject/record/block_pool.h"
 #include "libinject/record/records.h"
+#include "libinject/record/watched_ranges.h"
 
 namespace inject {
 
@@ -30,6 +31,7 @@ struct alignas(64) ThreadState {
   std::atomic<std::uint32_t> launching{0};     ///< 1 while a driver launch of an open window is in progress
   std::atomic<std::uint32_t> ended_ranges{0};  ///< start/end ranges of this thread that another thread ended
   std::atomic<std::uint32_t> life{0};          ///< free, live, dead
+  WatchedRanges watched;
   RecordQueue queue;
 
   /// Makes a state as new, but for `life`: another thread must not take it meanwhile.
@@ -38,6 +40,7 @@ struct alignas(64) ThreadState {
     index = calls = range = graph_nodes = graph_nodes_at_enter = launch_window = 0;
     launching.store(0, std::memory_order_relaxed);
     ended_ranges.store(0, std::memory_order_relaxed);
+    watched = {};
     queue.reset();
   }
 };

@@ -17,7 +17,8 @@ TEXT = "kernel:a:3 start kernel:b:2 stop print:done sync return:3"
 REFUSED = {
     "INJECT_WINDOW": ["sometimes", "time:5", "time:5s", "time:5s+", "time:5s+0s", "time:1x+1s", "time:1s+2s/1s", "launch:5",
                       "launch:-1+5", "launch:1+0", "launch:1+2.5", "launch:99999999999999999999+1", "api:3", "api/", "autox0",
-                      "time:1s+1s/2sx", "always ", "iter:5+3", "nvtx:step", "signal", "x2", "/5"],
+                      "time:1s+1s/2sx", "always ", "always/2", "iter:5+3", "nvtx:", "nvtx:\"\"", "nvtx:step@", "nvtx:step/0", "signal:",
+                      "signal:KILL", "signal:SIGSEGV", "signal:12", "signal/1", "api/0", "x2", "/5"],
     "INJECT_AFTER": ["explode", "interrupt", "exit"],
     "INJECT_TIMEOUT": ["10", "10m", "soon"],
     "INJECT_OUT": ["lone%", "%z", "%q", "%q{}", "%q{NO_SUCH_VARIABLE}"],

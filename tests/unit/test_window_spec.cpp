@@ -38,6 +38,10 @@ TEST_CASE("Triggers without an argument", "[config]") {
   CHECK(parsed("always").max_windows == 1);
   CHECK(parsed("off").kind == WindowKind::kOff);
   CHECK(parsed("apix3").max_windows == 3);
+  CHECK(parsed("api/10").every == 10);
+  CHECK(parsed("api/10").max_windows == 0);
+  CHECK(parsed("api/10x3").every == 10);
+  CHECK(parsed("api/10x3").max_windows == 3);
 }
 
 TEST_CASE("Windows by time", "[config]") {
@@ -98,6 +102,11 @@ TEST_CASE("Windows by signals", "[config]") {
   CHECK(parsed("signal:HUPx4").signal == SIGHUP);
   CHECK(parsed("signal:HUPx4").max_windows == 4);
   CHECK(parsed("signal:SIGRTMIN+3").signal == SIGRTMIN + 3);
+  CHECK(parsed("signal/4").signal == SIGUSR2);
+  CHECK(parsed("signal/4").every == 4);
+  CHECK(parsed("signal:USR1/2x5").signal == SIGUSR1);
+  CHECK(parsed("signal:USR1/2x5").every == 2);
+  CHECK(parsed("signal:USR1/2x5").max_windows == 5);
 }
 
 TEST_CASE("Refused windows say what is wrong", "[config]") {
@@ -147,7 +156,11 @@ TEST_CASE("Refused windows say what is wrong", "[config]") {
       {"autox2", "auto has no xN"},
       {"alwaysx1", "always has no xN"},
       {"offx1", "off has no xN"},
-      {"api/5s", "api has no /EVERY"},
+      {"always/5", "always has no /EVERY"},
+      {"off/5x3", "off has no /EVERY"},
+      {"api/", "EVERY is missing"},
+      {"api/0", "/EVERY is 0"},
+      {"api/5s", "'5s' is not a whole number"},
       {"api:5", "api takes no argument"},
       {"off:", "off takes no argument"},
       {"nvtx", "nvtx:NAME[@DOMAIN]"},
@@ -161,7 +174,14 @@ TEST_CASE("Refused windows say what is wrong", "[config]") {
       {"signal:SIGKILL", "not a signal that can toggle"},
       {"signal:", "not a signal that can toggle"},
       {"signal:SIGRTMIN+31", "not a signal that can toggle"},
-      {"signal:USR1/5", "signal has no /EVERY"},
+      {"signal:SIGSTOP", "not a signal that can toggle"},
+      {"signal:SIGSEGV", "not a signal that can toggle"},
+      {"signal:12", "not a signal that can toggle"},
+      {"signal:usr1", "not a signal that can toggle"},
+      {"signal/1", "less than the two signals"},
+      {"signal:USR1/0", "/EVERY is 0"},
+      {"signal:USR1/", "EVERY is missing"},
+      {"signal:/4", "not a signal that can toggle"},
   };
   for (const Case& test : cases) {
     INFO(test.text << ": " << refused(test.text));
@@ -170,17 +190,34 @@ TEST_CASE("Refused windows say what is wrong", "[config]") {
 }
 
 TEST_CASE("Which triggers are built", "[config]") {
-  for (const char* text : {"auto", "api", "always", "off", "time:1s+1s", "launch:1+1"}) {
+  for (const char* text : {"auto", "api", "always", "off", "time:1s+1s", "launch:1+1", "nvtx:a", "signal"}) {
     CHECK(window_built(parsed(text).kind));
   }
-  for (const char* text : {"iter:1+1", "nvtx:a", "signal"}) CHECK_FALSE(window_built(parsed(text).kind));
+  CHECK_FALSE(window_built(parsed("iter:1+1").kind));
 }
 
 TEST_CASE("A window's text reads back to the same window", "[config]") {
-  for (const char* text :
-       {"auto", "api", "apix3", "always", "off", "time:20s+5s", "time:1.5s+250ms/2hx10", "time:0+1m/90s",
-        "time:0.000001ms+0.123456ms", "launch:1000+500/2000x3", "iter:20+5", "nvtx:\"a/b x3\"",
-        R"(nvtx:"q\"\\"@"d/d"/4x2)", "nvtx:step@torch", "signal:SIGUSR1x2", "signal:SIGRTMIN+7"}) {
+  for (const char* text : {"auto",
+                           "api",
+                           "apix3",
+                           "api/10",
+                           "api/10x3",
+                           "signal/4",
+                           "signal:SIGHUP/6x2",
+                           R"(nvtx:"a\*\\?*"/3)",
+                           "always",
+                           "off",
+                           "time:20s+5s",
+                           "time:1.5s+250ms/2hx10",
+                           "time:0+1m/90s",
+                           "time:0.000001ms+0.123456ms",
+                           "launch:1000+500/2000x3",
+                           "iter:20+5",
+                           "nvtx:\"a/b x3\"",
+                           R"(nvtx:"q\"\\"@"d/d"/4x2)",
+                           "nvtx:step@torch",
+                           "signal:SIGUSR1x2",
+                           "signal:SIGRTMIN+7"}) {
     const WindowSpec spec = parsed(text);
     INFO(text << " -> " << to_string(spec));
     CHECK(parsed(to_string(spec)) == spec);

@@ -5,8 +5,11 @@
 #include <dlfcn.h>
 #include <nvtx3/nvToolsExt.h>
 #include <pthread.h>
+#include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
@@ -81,6 +84,68 @@ void client(const char* function) {
   report(function, call());
 }
 
+void wait_for_window(bool open) {
+  const auto deadline = Clock::now() + std::chrono::seconds(20);
+  while ((inject_is_open_if_loaded() != 0) != open) {
+    if (Clock::now() > deadline) usage(open ? "no window has opened" : "no window has closed");
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+int signal_number(const std::string& name) {
+  if (name == "USR1") return SIGUSR1;
+  if (name == "USR2") return SIGUSR2;
+  if (name == "HUP") return SIGHUP;
+  if (name == "RTMIN+3") return SIGRTMIN + 3;
+  usage("no signal " + name);
+}
+
+std::atomic<int> handled{0};
+struct sigaction chained {};
+
+void handler(int) {
+  ++handled;
+}
+void handler_with_info(int, siginfo_t* info, void* context) {
+  if (info != nullptr && context != nullptr && info->si_pid == getpid()) ++handled;
+}
+void chaining_handler(int number, siginfo_t* info, void* context) {
+  ++handled;
+  if ((chained.sa_flags & SA_SIGINFO) != 0) {
+    chained.sa_sigaction(number, info, context);
+  } else if (chained.sa_handler != SIG_DFL && chained.sa_handler != SIG_IGN) {
+    chained.sa_handler(number);
+  }
+}
+
+void handle(const Arguments& a) {
+  const std::string how = a.text(2);
+  struct sigaction action {};
+  sigemptyset(&action.sa_mask);
+  action.sa_handler = how == "ignore" ? SIG_IGN : how == "default" ? SIG_DFL : &handler;
+  if (how == "once") action.sa_flags = static_cast<int>(SA_RESETHAND);
+  if (how == "siginfo" || how == "chain") {
+    action.sa_sigaction = how == "chain" ? &chaining_handler : &handler_with_info;
+    action.sa_flags = SA_SIGINFO;
+  }
+  report("sigaction", sigaction(signal_number(a.text(1)), &action, how == "chain" ? &chained : nullptr));
+}
+
+void show_in_child(const Arguments& a) {
+  const pid_t child = fork();
+  if (child == 0) {
+    struct sigaction action {};
+    sigaction(signal_number(a.text(1)), nullptr, &action);
+    const bool own = action.sa_handler == &handler;
+    _exit(action.sa_handler == SIG_DFL ? 0 : action.sa_handler == SIG_IGN ? 1 : own ? 2 : 3);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  constexpr const char* kActions[] = {"default", "ignored", "its own handler", "another handler"};
+  std::printf("child: %s\n", kActions[WEXITSTATUS(status)]);
+  std::fflush(stdout);
+}
+
 const Operations& common_operations() {
   static Operations operations{
       {"signal",
@@ -145,6 +210,28 @@ const Operations& common_operations() {
          const std::lock_guard lock(mutex);
          ranges[a.text(1)] = id;
        }},
+      {"domain_start",
+       [](const Arguments& a) {
+         const std::string name = a.text(3);
+         const nvtxEventAttributes_t attributes = message(name.c_str());
+         const nvtxRangeId_t id = nvtxDomainRangeStartEx(domain(a.text(2)), &attributes);
+         const std::lock_guard lock(mutex);
+         ranges[a.text(1)] = id;
+       }},
+      {"push_null", [](const Arguments&) { nvtxRangePushA(nullptr); }},
+      {"names",
+       [](const Arguments& a) {
+         for (std::uint64_t i = 0; i < a.number(2); ++i) {
+           nvtxRangePushA((a.text(1) + std::to_string(i)).c_str());
+           nvtxRangePop();
+         }
+       }},
+      {"until_open", [](const Arguments&) { wait_for_window(true); }},
+      {"until_closed", [](const Arguments&) { wait_for_window(false); }},
+      {"raise", [](const Arguments& a) { report("kill", kill(getpid(), signal_number(a.text(1)))); }},
+      {"handle", handle},
+      {"handled", [](const Arguments&) { print("handled", handled); }},
+      {"child", show_in_child},
       {"range_end",
        [](const Arguments& a) {
          nvtxRangeId_t id = 0;

@@ -14,7 +14,12 @@
 //   fault:NAME:VALUE  duration:KERNEL:NS     see tests/sim/cudasim.h
 //   open close flush is_open                 include/inject/inject.h; prints what they return
 //   push:NAME pop  wide:NAME  registered:NAME  domain_push:DOMAIN:NAME domain_pop:DOMAIN
-//   range_start:KEY:NAME range_end:KEY       NVTX
+//   range_start:KEY:NAME range_end:KEY  domain_start:KEY:DOMAIN:NAME
+//   push_null  names:PREFIX:COUNT            NVTX; the last makes as many ranges, each of a new name
+//   until_open until_closed                  waits for a window that opens or closes by itself
+//   raise:SIGNAL                             USR1, USR2, HUP or RTMIN+3, sent to the process
+//   handle:SIGNAL:HOW  handled               HOW: plain, siginfo, once, chain, ignore, default; prints how often
+//   child:SIGNAL                             prints what the signal does in a forked child
 //   subscribe unsubscribe finalize take_buffers client_records   the program's own CUPTI client (client.cpp)
 //
 // cuda.cpp and driver.cpp add theirs.

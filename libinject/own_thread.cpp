@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/own_thread.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <sys/prctl.h>
+
+#include "libinject/record/thread_registry.h"
+
+namespace inject {
+
+int start_own_thread(void* (*run)(void*) noexcept, void* argument) noexcept {
+  sigset_t all;
+  sigset_t previous;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &previous);
+  pthread_t thread;
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+  pthread_attr_setstacksize(&attributes, 1024 * 1024);
+  const int failed = pthread_create(&thread, &attributes, run, argument);
+  pthread_attr_destroy(&attributes);
+  pthread_sigmask(SIG_SETMASK, &previous, nullptr);
+  return failed;
+}
+
+void enter_own_thread() noexcept {
+  ThreadRegistry::ignore_this_thread();
+  prctl(PR_SET_NAME, "libinject");
+}
+
+}  // namespace inject
