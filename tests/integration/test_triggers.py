@@ -47,7 +47,8 @@ class Ranges(TriggerTest):
             "one": "kernel:a:3 {start} kernel:b:5 copy:h2d:1000 memset:64 gemm kernel:c:1:1 {stop} kernel:d:2 sync",
             "several": "gemm loop:25 [ kernel:a:1 {start} kernel:b:3 copy:d2h:64:1 gemm {stop} kernel:c:2 ] sync",
             "far apart": "{start} kernel:a:4 {stop} sync sleep:1200 kernel:b:1 {start} kernel:c:2 {stop} sync",
-            "queued": "duration:early:3000000 duration:late:10000000 kernel:early:4 {start} kernel:late:3 {stop} kernel:x:2 sync",
+            "queued": "duration:early:3000000 duration:late:10000000 kernel:early:4 {start} kernel:late:3 {stop} "
+                      "kernel:x:2 sync",
             "to the end": "kernel:a:2 {start} kernel:b:2 copy:h2d:8",
             "graph": "capture:1 kernel:g:3:1 end_capture:1:x {start} graph:x:1 graph:x:1 {stop} graph:x:1 sync",
             "in a capture": "capture:1 kernel:g:2:1 {start} kernel:g:1:1 end_capture:1:x graph:x:1 capture:2 kernel:h:1:2 "
@@ -68,12 +69,12 @@ class Ranges(TriggerTest):
                 self.assertEqual(found[0], found[1])
 
     def test_start_and_end(self):
-        self.check_windows(self.script("kernel:a:1 range_start:x:step kernel:b:2 range_end:x kernel:c:3 sync", WINDOW="nvtx:step"),
-                           {"b": 2})
+        done = self.script("kernel:a:1 range_start:x:step kernel:b:2 range_end:x kernel:c:3 sync", WINDOW="nvtx:step")
+        self.check_windows(done, {"b": 2})
 
     def test_start_on_one_thread_and_end_on_another(self):
-        done = self.script("kernel:a:1 range_start:x:step kernel:b:2 background [ kernel:b:1:own range_end:x kernel:c:1:own ] join "
-                           "range_end:x kernel:d:3 sync", WINDOW="nvtx:step")
+        done = self.script("kernel:a:1 range_start:x:step kernel:b:2 background [ kernel:b:1:own range_end:x kernel:c:1:own ] "
+                           "join range_end:x kernel:d:3 sync", WINDOW="nvtx:step")
         self.check_windows(done, {"b": 3})
 
     def test_registered_and_wide_names(self):
@@ -99,8 +100,8 @@ class Ranges(TriggerTest):
                 self.check_windows(done, {f"k{i}": 1 for i in inside}, windows=len(inside))
 
     def test_nested_ranges_are_one_window(self):
-        done = self.script("kernel:x:1 push:step kernel:a:1 push:inner push:step kernel:b:1 pop pop domain_push:lib:step kernel:c:1 "
-                           "domain_pop:lib kernel:d:1 pop kernel:y:1 sync", WINDOW="nvtx:step@*")
+        done = self.script("kernel:x:1 push:step kernel:a:1 push:inner push:step kernel:b:1 pop pop domain_push:lib:step "
+                           "kernel:c:1 domain_pop:lib kernel:d:1 pop kernel:y:1 sync", WINDOW="nvtx:step@*")
         self.check_windows(done, {"a": 1, "b": 1, "c": 1, "d": 1})
 
     def test_a_pop_in_another_domain_ends_nothing(self):
@@ -109,15 +110,15 @@ class Ranges(TriggerTest):
         self.check_windows(done, {"a": 1, "b": 1})
 
     def test_overlapping_ranges_of_two_threads_are_one_window(self):
-        done = self.script("kernel:x:1 range_start:k:step background [ push:step kernel:t:2:own signal:in wait:go kernel:t:3:own pop "
-                           "signal:out ] kernel:m:1 wait:in range_end:k kernel:m:2 signal:go wait:out kernel:y:4 join sync",
+        done = self.script("kernel:x:1 range_start:k:step background [ push:step kernel:t:2:own signal:in wait:go "
+                           "kernel:t:3:own pop signal:out ] kernel:m:1 wait:in range_end:k kernel:m:2 signal:go wait:out kernel:y:4 join sync",
                            WINDOW="nvtx:step")
         self.check_windows(done, {"m": 3, "t": 5})
 
     def test_ranges_of_eight_threads(self):
         # Whoever comes second waits for the window as well: nothing that is launched in a range is missing.
-        done = self.script("kernel:x:1 threads:8 [ loop:40 [ kernel:out:1:own push:step kernel:in:5:own pop ] stream_sync:own ] sync",
-                           WINDOW="nvtx:step")
+        done = self.script("kernel:x:1 threads:8 [ loop:40 [ kernel:out:1:own push:step kernel:in:5:own pop ] "
+                           "stream_sync:own ] sync", WINDOW="nvtx:step")
         self.assertEqual(done.out.kernels()["in"], 1600)
         self.assertEqual(done.out.lost(), {})
 
@@ -162,8 +163,8 @@ class Ranges(TriggerTest):
         self.assertEqual([name for name in done.simulated_calls() if name.startswith("cupti")], [])
 
     def test_no_window_says_which_ranges_there_were(self):
-        done = self.script("kernel:a:1 loop:3 [ push:forward push:backward pop pop ] domain_push:lib:step domain_pop:lib sync",
-                           WINDOW="nvtx:step")
+        done = self.script("kernel:a:1 loop:3 [ push:forward push:backward pop pop ] domain_push:lib:step domain_pop:lib "
+                           "sync", WINDOW="nvtx:step")
         line = self.check_none(done, "no such NVTX range", "'forward', 'backward', 'step'@'lib'")
         self.assertNotIn("...", line)
         self.assertEqual(len(done.stderr.splitlines()), 1)
@@ -195,14 +196,15 @@ class Signals(TriggerTest):
 
     def test_as_an_api_window_at_the_same_calls(self):
         text = "gemm loop:3 [ kernel:a:1 {start} kernel:b:3 copy:h2d:64 gemm {stop} kernel:c:2 ] sync"
-        signals = self.script(text.format(start="raise:USR2 until_open", stop="raise:USR2 until_closed"), WINDOW="signal").out
+        words = text.format(start="raise:USR2 until_open", stop="raise:USR2 until_closed")
+        signals = self.script(words, WINDOW="signal").out
         calls = self.script(text.format(start="start", stop="stop"), WINDOW="api").out
         for table in ("kernels", "operations", "libraries", "window_kernels"):
             self.assertEqual(getattr(signals, table)(), getattr(calls, table)())
 
     def test_several_windows(self):
-        done = self.script("kernel:x:1 loop:4 [ raise:USR2 until_open kernel:in:2 raise:USR2 until_closed kernel:out:1 ] sync",
-                           WINDOW="signal")
+        done = self.script("kernel:x:1 loop:4 [ raise:USR2 until_open kernel:in:2 raise:USR2 until_closed kernel:out:1 ] "
+                           "sync", WINDOW="signal")
         self.check_windows(done, {"in": 8}, windows=4)
 
     def test_a_window_that_is_open_when_the_program_returns(self):
@@ -215,7 +217,8 @@ class Signals(TriggerTest):
     def test_handlers_of_the_program_are_called_as_well(self):
         for how, calls in (("plain", 2), ("siginfo", 2), ("once", 1), ("ignore", 0), ("default", 0)):
             with self.subTest(how):
-                done = self.script(f"handle:USR2:{how} " + self.ONE.format("USR2").replace("return:3", "handled"), WINDOW="signal")
+                text = self.ONE.format("USR2").replace("return:3", "handled")
+                done = self.script(f"handle:USR2:{how} {text}", WINDOW="signal")
                 self.check_windows(done, {"in": 5})
                 self.assertEqual((done.code, done.stdout), (0, f"handled: {calls}\n"))
                 self.assertEqual("which is called as well" in done.stderr, calls > 0)
@@ -228,15 +231,15 @@ class Signals(TriggerTest):
         self.assertIn("the program has put a handler of its own for SIGUSR2", done.warnings()[0])
 
     def test_a_later_handler_is_seen_while_the_program_runs(self):
-        done = self.script("kernel:a:1 raise:USR2 until_open kernel:b:1 raise:USR2 until_closed handle:USR2:plain sleep:2500 "
-                           "handle:USR2:default sync", WINDOW="signal")
+        done = self.script("kernel:a:1 raise:USR2 until_open kernel:b:1 raise:USR2 until_closed handle:USR2:plain "
+                           "sleep:2500 handle:USR2:default sync", WINDOW="signal")
         (line,) = done.warnings()
         self.assertIn("the program has put a handler of its own for SIGUSR2", line)
         self.assertEqual(done.out.run["messages"], [line])
 
     def test_a_later_handler_that_passes_the_signal_on(self):
-        done = self.script("kernel:a:1 handle:USR2:chain raise:USR2 until_open kernel:b:2 raise:USR2 until_closed kernel:c:1 "
-                           "handled sync", WINDOW="signal")
+        done = self.script("kernel:a:1 handle:USR2:chain raise:USR2 until_open kernel:b:2 raise:USR2 until_closed "
+                           "kernel:c:1 handled sync", WINDOW="signal")
         self.assertEqual(done.out.kernels(), {"b": 2})
         self.assertEqual(done.stdout, "handled: 2\n")
 
@@ -249,8 +252,8 @@ class Signals(TriggerTest):
                 self.check_unharmed(done, text)
 
     def test_a_storm_of_signals(self):
-        text = ("handle:USR2:plain kernel:a:1 threads:4 [ loop:100 [ raise:USR2 raise:USR2 raise:USR2 kernel:t:5:own sleep:2 ] "
-                "stream_sync:own ] sync return:4")
+        text = ("handle:USR2:plain kernel:a:1 threads:4 [ loop:100 [ raise:USR2 raise:USR2 raise:USR2 kernel:t:5:own "
+                "sleep:2 ] stream_sync:own ] sync return:4")
         done = self.script(text, WINDOW="signal")
         self.assertGreater(len(done.out.windows()), 1)
         self.assertEqual(done.out.lost(), {})
@@ -296,8 +299,8 @@ class Schedules(TriggerTest):
                 self.check_windows(done, {f"k{i}": 1 for i in inside}, windows=2)
 
     def test_as_many_signals_as_asked_for(self):
-        done = self.script("kernel:x:1 raise:USR2 until_open kernel:a:1 raise:USR2 until_closed raise:USR2 sleep:60 kernel:b:1 sync",
-                           WINDOW="signalx1")
+        done = self.script("kernel:x:1 raise:USR2 until_open kernel:a:1 raise:USR2 until_closed raise:USR2 "
+                           "sleep:60 kernel:b:1 sync", WINDOW="signalx1")
         self.check_windows(done, {"a": 1})
 
     def test_sampling_a_long_run(self):
@@ -316,7 +319,8 @@ class Schedules(TriggerTest):
         self.assertLessEqual(done.out.run["overhead"]["attachments"], 2)
 
     def test_why_no_window_opened(self):
-        for window, why in (("api", "did not call cudaProfilerStart"), ("time:1h+1s/2h", "with CUDA"), ("launch:10+5", "launched 3 kernels")):
+        for window, why in (("api", "did not call cudaProfilerStart"), ("time:1h+1s/2h", "with CUDA"),
+                            ("launch:10+5", "launched 3 kernels")):
             with self.subTest(window):
                 self.check_none(self.script("kernel:a:3 sync", WINDOW=window), why)
 
