@@ -17,6 +17,7 @@
 
 #include "libinject/caller_state.h"
 #include "libinject/config/out_path.h"
+#include "libinject/control/commands.h"
 #include "libinject/host_io.h"
 #include "libinject/log.h"
 #include "libinject/nvtx/injection.h"
@@ -159,7 +160,9 @@ Session::Session(Core& core)
       schedule_(scheduled(options_.window)),
       occurrences_(options_.window),
       signal_count_(options_.window),
-      trigger_text_(to_string(options_.window)) {}
+      trigger_text_(to_string(options_.window)),
+      ending_(options_, base_),
+      control_([this](std::string_view request) { return answer_request(*this, request); }) {}
 
 Session* Session::get() noexcept {
   Session* session = the_session.load(std::memory_order_acquire);
@@ -199,6 +202,8 @@ Session* Session::start() noexcept {
     std::atexit(&on_exit_handler);
     std::at_quick_exit(&on_exit_handler);
     session->arm();
+    session->ending_.start(*session);
+    if (options.control) session->control_.start();
     session_state.store(2, std::memory_order_release);
     return session;
   } catch (...) {
@@ -208,7 +213,10 @@ Session* Session::start() noexcept {
 }
 
 void Session::on_exit_handler() noexcept {
-  if (Session* session = get()) session->finish();
+  Session* session = get();
+  if (session == nullptr) return;
+  session->finish();
+  session->remove_control_socket();
 }
 
 // Only the thread that forked lives in the child, CUDA does not work there, and CUPTI must not be touched:
@@ -217,6 +225,7 @@ void Session::on_fork_child() noexcept {
   control_word.store(0, std::memory_order_relaxed);
   current_window.store(0, std::memory_order_relaxed);
   ThreadRegistry::publish(nullptr);
+  if (Session* session = the_session.load(std::memory_order_relaxed)) session->control_.close_in_child();
   the_session.store(nullptr, std::memory_order_relaxed);
   SignalTrigger::leave_child();
 }
@@ -261,7 +270,21 @@ bool Session::arm() noexcept {
 }
 
 bool Session::may_open_another() const noexcept {
+  if (concluding_) return false;
   return options_.window.max_windows == 0 || opened_total_ < options_.window.max_windows;
+}
+
+bool Session::no_window_left() const noexcept {
+  switch (options_.window.kind) {
+    case WindowKind::kTime:
+      return schedule_.done();
+    case WindowKind::kAuto:
+      return !api_called_ && schedule_.done();
+    case WindowKind::kLaunch:
+      return !launch_armed_;
+    default:
+      return !may_open_another();
+  }
 }
 
 bool Session::raise_tracer(TracerLevel level, bool may_gate) noexcept {
@@ -449,10 +472,17 @@ void Session::signalled() noexcept {
 }
 
 bool Session::user_start() noexcept {
+  return request_window("inject_start") == Opened::kYes;
+}
+
+Session::Opened Session::request_window(const char* reason) noexcept {
   std::unique_lock lock(mutex_);
-  if (open_ != 0 || launch_armed_) return false;  // `launch:` windows open by themselves
+  if (finishing_ || concluding_) return Opened::kEnding;
+  if (launch_armed_) return Opened::kByItself;
+  if (open_ != 0 || wanted_) return Opened::kIsOpen;
+  if (!may_open_another()) return Opened::kNoMore;
   api_called_ = true;
-  return open_window(lock, "inject_start", AttachOn::kOurs);
+  return open_window(lock, reason, AttachOn::kOurs) ? Opened::kYes : Opened::kFailed;
 }
 
 bool Session::user_stop() noexcept {
@@ -604,7 +634,7 @@ void Session::step_schedule(std::unique_lock<std::mutex>& lock) {
     if (now() >= span.begin + scheduled(options_.window).count) close_window();
     return;
   }
-  if (gave_way_ || finishing_) return;
+  if (gave_way_ || finishing_ || concluding_) return;
   const auto window = schedule_.next(position);
   if (!window || position < window->begin) return;
   wanted_reason_ = to_string(scheduled(options_.window));
@@ -735,6 +765,7 @@ void Session::step(std::unique_lock<std::mutex>& lock) {
     last_write_ = now();
   }
   if (closing_ && open_ == 0) {
+    if (windows_.opened() != 0 && no_window_left()) ending_.note_last_window();
     if (!stay_attached_ || finishing_ || now() - last_stop_ >= kStayAttached) {
       collect(lock);
     } else {
@@ -820,7 +851,7 @@ void Session::collect(std::unique_lock<std::mutex>& lock) {
     }
     // Before a new attachment takes buffers: a finalized CUPTI does not give these back.
     if (tracer_.finalized()) buffers_.reclaim_outstanding();
-    if (watch_profiler_calls_ && !gave_way_) raise_tracer(TracerLevel::kProfilerCalls, false);
+    if (watch_profiler_calls_ && !gave_way_ && !concluding_) raise_tracer(TracerLevel::kProfilerCalls, false);
   }
   lock.unlock();
   pass();
@@ -865,7 +896,12 @@ void Session::finish() noexcept {
       nanosleep(&pause, nullptr);
       lock.try_lock();
     }
-    if (!lock.owns_lock() || finishing_) return;
+    if (!lock.owns_lock()) return;
+    if (finishing_) {
+      // Our own thread may be writing for INJECT_AFTER.
+      changed_.wait_for(lock, std::chrono::nanoseconds(kExitDeadline), [this] { return !concluding_; });
+      return;
+    }
     finishing_ = true;
     close_window();
     if (launch_armed_) end_launch_windows();
@@ -875,30 +911,72 @@ void Session::finish() noexcept {
                 why_no_window() + "; INJECT_WINDOW=always profiles all of it");
       return;
     }
-    if (!worker_running_ && !dirty_ && !closing_) {
-      // Everything is on disk; what is left is the summary, and our thread has gone.
-      lock.unlock();
-      final_output();
-      return;
-    }
-    if (ensure_worker()) {
-      wake_.notify_one();
-      if (changed_.wait_for(lock, std::chrono::nanoseconds(kExitDeadline), [this] { return finished_; }))
-        return;
-      Log::warn(kUnfinished);
-    }
-    finished_ = true;
-    lock.unlock();
-    std::unique_lock data(data_mutex_, std::try_to_lock);
-    if (!data.owns_lock()) return;
-    ensure_folder();
-    drain_.pass(tracer_.loaded() ? &tracer_.api() : nullptr);
-    drain_.settle();
-    windows_.settle();
-    data.unlock();
-    final_output();
+    end(lock);
   } catch (...) {
     // Out of memory at exit: what was written before stays.
+  }
+}
+
+void Session::end(std::unique_lock<std::mutex>& lock) {
+  if (!worker_running_ && !dirty_ && !closing_) {
+    // Everything is on disk; what is left is the summary, and our thread has gone.
+    lock.unlock();
+    final_output();
+    return;
+  }
+  if (ensure_worker()) {
+    wake_.notify_one();
+    if (changed_.wait_for(lock, std::chrono::nanoseconds(kExitDeadline), [this] { return finished_; }))
+      return;
+    Log::warn(kUnfinished);
+  }
+  finished_ = true;
+  lock.unlock();
+  std::unique_lock data(data_mutex_, std::try_to_lock);
+  if (!data.owns_lock()) return;
+  ensure_folder();
+  drain_.pass(tracer_.loaded() ? &tracer_.api() : nullptr);
+  drain_.settle();
+  windows_.settle();
+  data.unlock();
+  final_output();
+}
+
+Session::Conclusion Session::conclude(bool timed_out) noexcept {
+  try {
+    std::unique_lock lock(mutex_);
+    if (finishing_) return Conclusion::kExiting;
+    if (!timed_out && (open_ != 0 || wanted_ || !no_window_left())) return Conclusion::kNotYet;
+    concluding_ = true;
+    close_window();
+    if (launch_armed_) end_launch_windows();
+    // As after any window, the late records and CUPTI's detachment included; the program goes on meanwhile,
+    // and may come to its own end.
+    if (closing_ && ensure_worker()) {
+      wake_.notify_one();
+      const Nanoseconds deadline = now() + kCollectDeadline + kSecond;
+      while (closing_ && !finishing_ && now() < deadline)
+        changed_.wait_for(lock, std::chrono::nanoseconds(kDrainInterval));
+    }
+    if (finishing_) {
+      concluding_ = false;
+      return Conclusion::kExiting;
+    }
+    finishing_ = true;
+    if (windows_.opened() == 0) {
+      Log::warn("INJECT_TIMEOUT was over before a window opened (INJECT_WINDOW=" + trigger_text_ + ")" +
+                why_no_window());
+    } else {
+      end(lock);
+    }
+    if (!lock.owns_lock()) lock.lock();
+    finished_ = true;
+    concluding_ = false;
+    changed_.notify_all();
+    return Conclusion::kDone;
+  } catch (...) {
+    concluding_ = false;
+    return Conclusion::kDone;  // no memory for the outputs: what follows them comes nonetheless
   }
 }
 
@@ -921,6 +999,29 @@ std::string Session::why_no_window() const {
   }
 }
 
+Session::Status Session::status() {
+  Status status;
+  const std::lock_guard lock(mutex_);
+  status.window = current_window.load(std::memory_order_acquire);
+  status.state = finishing_ || concluding_ ? "finished"
+                 : status.window != 0      ? "open"
+                 : closing_                ? "closing"
+                 : no_window_left()        ? "finished"
+                                           : "waiting";
+  status.reason = status.window == 0 ? "" : windows_.reason(status.window);
+  status.opened = std::max(windows_.opened(), status.window);
+  status.trigger = to_string(options_.window);
+  if (const char* folder = shown_folder_.load(std::memory_order_acquire)) status.folder = folder;
+  for (const WindowInfo& window : windows_.copy()) status.losses.add(window.losses);
+  status.losses.add(windows_.losses_outside());
+  status.base = base_;
+  return status;
+}
+
+void Session::remove_control_socket() noexcept {
+  if (options_.control) control_.remove_socket();
+}
+
 void Session::final_output() {
   // The exiting thread may be the program's.
   const QuietSignals quiet;
@@ -941,6 +1042,7 @@ bool Session::ensure_folder() {
     return false;
   }
   folder_ = result.path;
+  shown_folder_.store(folder_.c_str(), std::memory_order_release);
   if (options_.trace == TraceFormat::kCsv) {
     if (trace_.open(folder_)) {
       drain_.trace_to(&trace_);

@@ -11,10 +11,12 @@
 #include <string>
 #include <vector>
 
+#include "libinject/control/listener.h"
 #include "libinject/core.h"
 #include "libinject/cupti/buffers.h"
 #include "libinject/cupti/tracer.h"
 #include "libinject/drain.h"
+#include "libinject/ending/ending.h"
 #include "libinject/output/trace.h"
 #include "libinject/record/control.h"
 #include "libinject/stats/run_info.h"
@@ -61,6 +63,9 @@ class Session {
   bool user_stop() noexcept;
   /// Waits until what is closed so far is on disk, ten seconds at most.
   bool user_flush() noexcept;
+  /// For a window that somebody asks for outside the trigger: opened under the name `reason`, or why not.
+  enum class Opened : std::uint8_t { kYes, kIsOpen, kByItself, kNoMore, kEnding, kFailed };
+  Opened request_window(const char* reason) noexcept;
   bool is_open() const noexcept { return current_window.load(std::memory_order_acquire) != 0; }
 
   /// The program is about to subscribe to CUPTI itself.
@@ -68,8 +73,26 @@ class Session {
   /// The program is about to replace CUPTI's buffer callbacks.
   void foreign_buffers() noexcept;
 
+  struct Status {
+    const char* state = "";  ///< open, closing, waiting for a window, finished
+    std::uint32_t window = 0;
+    std::string reason;  ///< of the window that is open
+    std::uint32_t opened = 0;
+    std::string trigger;
+    std::string folder;
+    Losses losses;
+    Nanoseconds base = 0;
+  };
+  Status status();
+
   /// The process is exiting: closes, collects for two seconds at most, writes. Runs once.
   void finish() noexcept;
+
+  /// The last window has closed, or INJECT_TIMEOUT is over: closes, collects, writes, and opens no window
+  /// after that.
+  enum class Conclusion : std::uint8_t { kDone, kNotYet, kExiting };
+  Conclusion conclude(bool timed_out) noexcept;
+  void remove_control_socket() noexcept;
 
  private:
   explicit Session(Core& core);
@@ -89,6 +112,7 @@ class Session {
   bool raise_tracer(TracerLevel level, bool may_gate) noexcept;
   void detach_tracer(bool may_gate) noexcept;
   bool may_open_another() const noexcept;
+  bool no_window_left() const noexcept;
   void give_way(std::unique_lock<std::mutex>& lock) noexcept;
   std::string why_no_window() const;
 
@@ -107,6 +131,7 @@ class Session {
   void pass();
   void reclaim_idle_buffers();
   Nanoseconds next_wake() const;
+  void end(std::unique_lock<std::mutex>& lock);
 
   // Output, with data_mutex_ held.
   bool ensure_folder();
@@ -136,6 +161,8 @@ class Session {
   SignalCount signal_count_;
   const std::string trigger_text_;
   std::uint32_t range_window_ = 0;  // the window that NVTX ranges opened, or wait for
+  Ending ending_;
+  ControlListener control_;
 
   mutable std::mutex mutex_;
   std::condition_variable wake_;     // for our own thread
@@ -144,6 +171,7 @@ class Session {
   bool worker_refused_ = false;        // said that our thread can't be started
   bool finishing_ = false;             // the process is exiting
   bool finished_ = false;              // … and everything is written
+  bool concluding_ = false;            // our own thread does the same for INJECT_AFTER: no window opens
   bool closing_ = false;               // windows have ended whose records are not all in
   bool stay_attached_ = false;         // the program reopens within a second
   bool api_called_ = false;            // the program drives the windows (auto)
@@ -169,7 +197,8 @@ class Session {
   bool said_failed_ = false;
 
   std::mutex data_mutex_;
-  std::string folder_;
+  std::string folder_;                              // set once
+  std::atomic<const char*> shown_folder_{nullptr};  // the same, for status()
   bool folder_failed_ = false;
   bool write_failed_ = false;
   bool closed_on_disk_ = false;  // run.json says that no window is open

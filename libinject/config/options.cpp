@@ -41,18 +41,26 @@ Problem parse_window(std::string_view value, Parsing& to) {
   return {};
 }
 
-Problem parse_after(std::string_view value, Parsing&) {
-  if (value == "continue") return {};
-  if (value == "interrupt" || value == "exit") return not_built(value);
-  return "not a known action";
+Problem parse_after(std::string_view value, Parsing& to) {
+  if (value == "continue") {
+    to.options.after = AfterAction::kContinue;
+  } else if (value == "interrupt") {
+    to.options.after = AfterAction::kInterrupt;
+  } else if (value == "exit") {
+    to.options.after = AfterAction::kExit;
+  } else {
+    return "not a known action";
+  }
+  return {};
 }
 
-Problem parse_timeout(std::string_view value, Parsing&) {
+Problem parse_timeout(std::string_view value, Parsing& to) {
+  to.options.timeout = 0;
   if (value == "off") return {};
-  std::uint64_t nanoseconds = 0;
   std::string error;
-  if (!parse_duration(value, nanoseconds, error)) return error;
-  return not_built("a timeout");
+  if (!parse_duration(value, to.options.timeout, error)) return error;
+  if (to.options.timeout == 0) return "the time is 0";
+  return {};
 }
 
 Problem parse_out(std::string_view value, Parsing& to) {
@@ -209,10 +217,10 @@ Problem parse_buffers(std::string_view value, Parsing& to) {
   return parse_size(value, kMegabyte, 4 * kGigabyte, to.options.buffer_bytes);
 }
 
-Problem parse_control(std::string_view value, Parsing&) {
-  if (value == "0") return {};
-  if (value == "1") return not_built("the control socket");
-  return "neither 0 nor 1";
+Problem parse_control(std::string_view value, Parsing& to) {
+  if (value != "0" && value != "1") return "neither 0 nor 1";
+  to.options.control = value == "1";
+  return {};
 }
 
 Problem parse_prom(std::string_view, Parsing&) {

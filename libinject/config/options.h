@@ -17,6 +17,7 @@ namespace inject {
 enum class ApiStatistics : std::uint8_t { kOff, kCuda, kFull };
 enum class TraceFormat : std::uint8_t { kOff, kCsv };
 enum class SummaryTarget : std::uint8_t { kStderr, kOff, kFile };
+enum class AfterAction : std::uint8_t { kContinue, kInterrupt, kExit };
 /// spdlog's levels, by their numbers.
 enum class LogLevel : std::uint8_t { kTrace, kDebug, kInfo, kWarn, kError, kCritical, kOff };
 
@@ -33,6 +34,8 @@ enum HookGroups : std::uint8_t {
 /// What the user asked for. Paths are patterns still (out_path.h): they are expanded when they are needed.
 struct Options {
   WindowSpec window;
+  AfterAction after = AfterAction::kContinue;
+  std::uint64_t timeout = 0;  ///< nanoseconds since CUDA's initialisation, 0: none
   std::string out = "inject-%h-%p";
   ApiStatistics api = ApiStatistics::kCuda;
   std::uint8_t hooks = kHookAll;
@@ -42,6 +45,7 @@ struct Options {
   std::string summary_file;
   std::size_t ring_bytes = std::size_t{16} << 20;
   std::size_t buffer_bytes = std::size_t{32} << 20;
+  bool control = false;
   LogLevel log_level = LogLevel::kInfo;
   std::string log_file;
   bool help = false;

@@ -47,7 +47,13 @@ class Install(unittest.TestCase):
         files.remove(str(self.library().relative_to(self.prefix)))
         self.assertRegex(str(self.library().relative_to(self.prefix)), r"^lib[^/]*/([^/]+/)?libinject\.so$")
         files -= {file for file in files if file.startswith("share/doc/libinject/") and file.endswith(".md")}
-        self.assertEqual(sorted(files), ["include/inject/inject.h", "share/doc/libinject/LICENSE"])
+        self.assertEqual(sorted(files), ["bin/injectctl", "include/inject/inject.h", "share/doc/libinject/LICENSE"])
+
+    def test_injectctl_runs(self):
+        done = subprocess.run([self.prefix / "bin/injectctl", "--help"], env={}, capture_output=True, text=True, timeout=60,
+                              check=False)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertTrue(done.stdout.startswith("usage: injectctl list"), done.stdout)
 
     def test_programs_use_the_header_without_linking(self):
         for language, standard in (("c", "c99"), ("c++", "c++11")):

@@ -105,6 +105,10 @@ TEST_CASE("Smaller choices", "[config]") {
   CHECK(accepted({"INJECT_RING=1048576"}).ring_bytes == 1048576);
   CHECK(accepted({"INJECT_RING=4G"}).ring_bytes == std::size_t{4} << 30);
   CHECK(accepted({"INJECT_LOG=warning"}).log_level == LogLevel::kWarn);
+  CHECK(accepted({"INJECT_AFTER=interrupt"}).after == AfterAction::kInterrupt);
+  CHECK(accepted({"INJECT_AFTER=exit"}).after == AfterAction::kExit);
+  CHECK(accepted({"INJECT_TIMEOUT=1.5m"}).timeout == 90'000'000'000u);
+  CHECK(accepted({"INJECT_CONTROL=1"}).control);
   CHECK(accepted({"INJECT_AFTER=continue", "INJECT_TIMEOUT=off", "INJECT_CONTROL=0", "INJECT_METRICS=off"})
             .help == false);
 }
@@ -119,6 +123,8 @@ TEST_CASE("Malformed values", "[config]") {
                             "INJECT_AFTER=stop",
                             "INJECT_TIMEOUT=soon",
                             "INJECT_TIMEOUT=10",
+                            "INJECT_TIMEOUT=0",
+                            "INJECT_TIMEOUT=0s",
                             "INJECT_OUT=%x",
                             "INJECT_OUT=a%",
                             "INJECT_OUT=%q{JOB",
@@ -168,10 +174,9 @@ TEST_CASE("Sizes out of bounds", "[config]") {
 }
 
 TEST_CASE("What is not built yet says so", "[config]") {
-  for (const char* entry :
-       {"INJECT_WINDOW=iter:20+5", "INJECT_AFTER=interrupt", "INJECT_AFTER=exit", "INJECT_TIMEOUT=10m",
-        "INJECT_METRICS=auto", "INJECT_METRICS=sm__cycles_active", "INJECT_METRICS_INTERVAL=20us",
-        "INJECT_METRICS_TIMELINE=1", "INJECT_TRACE=chrome", "INJECT_CONTROL=1", "INJECT_PROM=/tmp/p"}) {
+  for (const char* entry : {"INJECT_WINDOW=iter:20+5", "INJECT_METRICS=auto",
+                            "INJECT_METRICS=sm__cycles_active", "INJECT_METRICS_INTERVAL=20us",
+                            "INJECT_METRICS_TIMELINE=1", "INJECT_TRACE=chrome", "INJECT_PROM=/tmp/p"}) {
     INFO(refused(entry));
     CHECK(refused(entry).find("is not built into this version") != std::string::npos);
   }

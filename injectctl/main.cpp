@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+//
+// Opens and closes windows in processes that run under libinject with INJECT_CONTROL=1.
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "libinject/control/endpoint.h"
+
+namespace {
+
+using namespace inject;
+
+// The process answers at once, but for a start: it waits a second for CUPTI to be attached.
+constexpr std::chrono::seconds kPatience{5};
+
+constexpr const char* kUsage =
+    "usage: injectctl list           processes of yours that listen (INJECT_CONTROL=1), and what they are "
+    "doing\n"
+    "       injectctl status PID     state, window, trigger, output folder and losses of one\n"
+    "       injectctl start PID      opens a window\n"
+    "       injectctl stop PID       closes the open window, whoever opened it; its files follow within "
+    "moments\n"
+    "       injectctl --help\n"
+    "Exit status: 0; 1 if the process can't be reached or refuses; 2 if the command line is wrong.\n";
+
+struct Folder {
+  std::string path;
+  int descriptor = -1;
+};
+
+std::vector<Folder> folders() {
+  std::vector<Folder> open;
+  for (const std::string& path : control_folders(std::getenv("XDG_RUNTIME_DIR"), geteuid())) {
+    std::string error;
+    const int folder = open_control_folder(path, false, error);
+    if (folder >= 0) open.push_back({path, folder});
+    if (!error.empty()) std::fprintf(stderr, "injectctl: %s; passed over\n", error.c_str());
+  }
+  return open;
+}
+
+/// What the process said, without its last line; `error` says why there is nothing.
+struct Answer {
+  std::string text;
+  std::string error;
+};
+
+bool wait_for(int connection, short event, std::chrono::steady_clock::time_point deadline) {
+  for (;;) {
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+    if (left.count() <= 0) return false;
+    pollfd wanted{connection, event, 0};
+    const int ready = poll(&wanted, 1, static_cast<int>(left.count()));
+    if (ready > 0) return true;
+    if (ready == 0 || errno != EINTR) return false;
+  }
+}
+
+/// Reads on until `text` ends in `last`.
+bool read_until(int connection, std::string& text, std::string_view last,
+                std::chrono::steady_clock::time_point deadline) {
+  std::array<char, 4096> part;
+  while (!text.ends_with(last)) {
+    if (text.size() > 2 * kLongestControlAnswer || !wait_for(connection, POLLIN, deadline)) return false;
+    const ssize_t n = recv(connection, part.data(), part.size(), 0);
+    if (n > 0) text.append(part.data(), static_cast<std::size_t>(n));
+    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) return false;
+  }
+  return true;
+}
+
+Answer talk(int connection, pid_t pid, const std::string& request) {
+  Answer answer;
+  uid_t user = 0;
+  pid_t listener = 0;
+  if (!peer_of(connection, user, listener) || user != geteuid()) {
+    answer.error = "the socket is another user's";
+    return answer;
+  }
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  std::string greeting;
+  if (!read_until(connection, greeting, "\n", deadline)) {
+    answer.error = "it does not answer";
+    return answer;
+  }
+  if (greeting != std::string(kControlGreeting) + std::to_string(pid) + "\n") {
+    answer.error = "it speaks another version: " + one_line(greeting.substr(0, greeting.size() - 1), 80);
+    return answer;
+  }
+  const std::string line = request + "\n";
+  if (send(connection, line.data(), line.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(line.size()) ||
+      !read_until(connection, answer.text, "\n" + std::string(kControlEnd), deadline)) {
+    answer.error = "it does not answer";
+    return answer;
+  }
+  answer.text.resize(answer.text.size() - kControlEnd.size());
+  constexpr std::string_view kError = "error: ";
+  constexpr std::string_view kOk = "ok\n";
+  if (answer.text.starts_with(kError)) {
+    answer.error = one_line(answer.text.substr(kError.size(), answer.text.find('\n') - kError.size()), 500);
+  } else if (answer.text.starts_with(kOk)) {
+    answer.text.erase(0, kOk.size());
+  } else {
+    answer.error = "its answer is not understood";
+  }
+  return answer;
+}
+
+Answer ask(const std::vector<Folder>& where, pid_t pid, const std::string& request) {
+  for (const Folder& folder : where) {
+    int connection = -1;
+    const SocketState state = connect_control_socket(folder.descriptor, control_socket_name(pid), connection);
+    if (connection >= 0) {
+      Answer answer = talk(connection, pid, request);
+      close(connection);
+      return answer;
+    }
+    if (state == SocketState::kAlive) return {"", "it can't be reached now"};
+    if (state == SocketState::kDead) {
+      control_sockets(folder.descriptor);  // removes it
+      return {"", "it has ended"};
+    }
+  }
+  return {"",
+          "it does not listen, or is another user's: INJECT_CONTROL=1 has to be set where it starts, and it "
+          "listens from CUDA's initialisation on"};
+}
+
+void print_lines(const std::string& text) {
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    std::printf("%s\n",
+                one_line(std::string_view(text).substr(begin, end - begin), kLongestControlAnswer).c_str());
+    begin = end + 1;
+  }
+}
+
+std::string value_of(const std::string& text, std::string_view key) {
+  const std::string start = "\n" + std::string(key) + ": ";
+  const std::string lines = "\n" + text;
+  const std::size_t found = lines.find(start);
+  if (found == std::string::npos) return "?";
+  const std::size_t begin = found + start.size();
+  return one_line(lines.substr(begin, lines.find('\n', begin) - begin), 500);
+}
+
+int list(const std::vector<Folder>& where) {
+  bool any = false;
+  for (const Folder& folder : where) {
+    for (const pid_t pid : control_sockets(folder.descriptor)) {
+      if (!any) std::printf("%8s  %-8s  %7s  %s\n", "PID", "STATE", "WINDOWS", "COMMAND");
+      any = true;
+      const Answer answer = ask({folder}, pid, "status");
+      if (answer.error.empty()) {
+        std::printf("%8d  %-8s  %7s  %s\n", static_cast<int>(pid), value_of(answer.text, "state").c_str(),
+                    value_of(answer.text, "windows_opened").c_str(),
+                    value_of(answer.text, "command").c_str());
+      } else {
+        std::printf("%8d  %-8s  %7s  (%s)\n", static_cast<int>(pid), "?", "?", answer.error.c_str());
+      }
+    }
+  }
+  if (!any) std::fprintf(stderr, "injectctl: no process of yours listens (INJECT_CONTROL=1)\n");
+  return 0;
+}
+
+int usage_error(const std::string& problem) {
+  std::fprintf(stderr, "injectctl: %s\n%s", problem.c_str(), kUsage);
+  return 2;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
+  if (words.empty()) return usage_error("no command");
+  const std::string& command = words[0];
+  if (command == "--help" || command == "-h" || command == "help") {
+    std::printf("%s", kUsage);
+    return 0;
+  }
+  if (command == "list") return words.size() == 1 ? list(folders()) : usage_error("list takes nothing");
+  if (command != "status" && command != "start" && command != "stop") {
+    return usage_error(one_line(command, 80) + " is not a command");
+  }
+  if (words.size() != 2) return usage_error(command + " takes one process id");
+  pid_t pid = 0;
+  const std::string& number = words[1];
+  const auto [end, code] = std::from_chars(number.data(), number.data() + number.size(), pid);
+  if (code != std::errc() || end != number.data() + number.size() || pid <= 0) {
+    return usage_error(one_line(number, 80) + " is not a process id");
+  }
+  const Answer answer = ask(folders(), pid, command);
+  if (!answer.error.empty()) {
+    std::fprintf(stderr, "injectctl: %s %d: %s\n", command.c_str(), static_cast<int>(pid),
+                 answer.error.c_str());
+    return 1;
+  }
+  print_lines(answer.text);
+  return 0;
+}

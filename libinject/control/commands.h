@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace inject {
+
+class Session;
+
+/// What `session` answers to a request of injectctl: see endpoint.h.
+std::string answer_request(Session& session, std::string_view request);
+
+}  // namespace inject

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/control/listener.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "libinject/control/endpoint.h"
+#include "libinject/log.h"
+#include "libinject/own_thread.h"
+#include "libinject/record/clock.h"
+
+namespace inject {
+
+namespace {
+
+constexpr Nanoseconds kMillisecond = 1'000'000;
+constexpr Nanoseconds kPatience = 2'000 * kMillisecond;
+
+// An answer always fits into the empty buffer of a fresh connection; nobody is waited for.
+void send_line(const Descriptor& socket, std::string_view text) noexcept {
+  const int number = socket.get();
+  if (number >= 0) (void)!::send(number, text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+}  // namespace
+
+bool ControlListener::start() noexcept {
+  const int failed = start_own_thread(&entry, this);
+  if (failed != 0) Log::warn(std::string("nothing listens for injectctl: ") + std::strerror(failed));
+  return failed == 0;
+}
+
+void* ControlListener::entry(void* listener) noexcept {
+  enter_own_thread();
+  auto* self = static_cast<ControlListener*>(listener);
+  try {
+    if (self->listen()) {
+      self->serve();
+      self->remove_socket();
+      Log::warn("the program has closed the control socket: nothing listens for injectctl from here on");
+    }
+  } catch (...) {
+    self->remove_socket();  // no memory
+  }
+  return nullptr;
+}
+
+bool ControlListener::listen() {
+  std::string first_problem;
+  for (const std::string& path : control_folders(std::getenv("XDG_RUNTIME_DIR"), geteuid())) {
+    std::string error;
+    const int folder = open_control_folder(path, true, error);
+    if (folder >= 0) {
+      control_sockets(folder);  // removes those of dead processes
+      const std::lock_guard lock(mutex_);
+      if (!ended_) listening_ = Descriptor(listen_control_socket(folder, getpid(), error));
+      close(folder);
+      if (ended_) return false;
+      if (listening_.is_open()) {
+        folder_ = path;
+        note_sockets();
+        return true;
+      }
+    }
+    if (first_problem.empty()) first_problem = error;
+  }
+  Log::warn("nothing listens for injectctl: " + first_problem);
+  return false;
+}
+
+void ControlListener::serve() {
+  std::array<pollfd, kMostClients + 1> wanted;
+  for (;;) {
+    const Nanoseconds time = now();
+    Nanoseconds wake = ~Nanoseconds{0};
+    bool room = false;
+    for (std::size_t i = 0; i < kMostClients; ++i) {
+      Client& client = clients_[i];
+      if (client.socket.is_open() && (time >= client.deadline || client.socket.get() < 0)) drop(client);
+      // poll() passes over negative numbers.
+      wanted[i] = {client.socket.is_open() ? client.socket.get() : -1, POLLIN, 0};
+      if (client.socket.is_open()) {
+        wake = std::min(wake, client.deadline);
+      } else {
+        room = true;
+      }
+    }
+    const int listening = listening_.get();
+    if (listening < 0) return;
+    // With no room, those to come wait in the socket's queue.
+    wanted[kMostClients] = {room ? listening : -1, POLLIN, 0};
+    const int timeout =
+        wake == ~Nanoseconds{0} ? -1 : static_cast<int>((wake - time + kMillisecond - 1) / kMillisecond);
+    if (poll(wanted.data(), wanted.size(), timeout) < 0) {
+      if (errno != EINTR) return;
+      continue;
+    }
+    for (std::size_t i = 0; i < kMostClients; ++i) {
+      if (clients_[i].socket.is_open() && wanted[i].revents != 0 && !read_request(clients_[i]))
+        drop(clients_[i]);
+    }
+    if ((wanted[kMostClients].revents & POLLIN) != 0) {
+      accept_client();
+    } else if (wanted[kMostClients].revents != 0) {
+      return;
+    }
+  }
+}
+
+void ControlListener::accept_client() {
+  const int listening = listening_.get();
+  if (listening < 0) return;
+  const int number = accept4(listening, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+  if (number < 0) {
+    // Out of descriptors, as a rule: the client stays in the queue, and poll() would return at once.
+    const timespec pause{0, 100'000'000};
+    if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) nanosleep(&pause, nullptr);
+    return;
+  }
+  uid_t user = 0;
+  pid_t pid = 0;
+  const auto free = std::find_if(clients_.begin(), clients_.end(),
+                                 [](const Client& client) { return !client.socket.is_open(); });
+  // The folder keeps other users out; whoever got past it, root among them, is not answered.
+  if (!peer_of(number, user, pid) || user != geteuid() || free == clients_.end() || number <= STDERR_FILENO) {
+    close(number);
+    return;
+  }
+  free->socket = Descriptor(number);
+  free->deadline = now() + kPatience;
+  free->request.clear();
+  note_sockets();
+  send_line(free->socket, std::string(kControlGreeting) + std::to_string(getpid()) + '\n');
+}
+
+bool ControlListener::read_request(Client& client) {
+  std::array<char, kLongestControlRequest + 2> part;
+  const int number = client.socket.get();
+  const ssize_t n = number < 0 ? 0 : recv(number, part.data(), part.size(), MSG_DONTWAIT);
+  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return true;
+  if (n <= 0) return false;
+  client.request.append(part.data(), static_cast<std::size_t>(n));
+  const std::size_t end = client.request.find('\n');
+  if (end == std::string::npos && client.request.size() <= kLongestControlRequest) return true;
+  std::string text;
+  if (end == std::string::npos || end > kLongestControlRequest) {
+    text = "error: the request is too long\n";
+  } else {
+    text = answer_(std::string_view(client.request).substr(0, end));
+    if (text.size() > kLongestControlAnswer) text = "error: the answer is too long\n";
+  }
+  text += kControlEnd;
+  send_line(client.socket, text);
+  return false;
+}
+
+void ControlListener::drop(Client& client) noexcept {
+  const int number = client.socket.get();
+  client.socket = Descriptor();
+  note_sockets();
+  if (number >= 0) close(number);
+}
+
+void ControlListener::note_sockets() noexcept {
+  const auto number_of = [](const Descriptor& socket) { return socket.is_open() ? socket.get() : -1; };
+  for (std::size_t i = 0; i < kMostClients; ++i) {
+    numbers_[i].store(number_of(clients_[i].socket) + 1, std::memory_order_relaxed);
+  }
+  numbers_[kMostClients].store(number_of(listening_) + 1, std::memory_order_relaxed);
+}
+
+void ControlListener::close_in_child() noexcept {
+  for (std::atomic<int>& number : numbers_) {
+    if (const int open = number.exchange(0, std::memory_order_relaxed) - 1; open >= 0) close(open);
+  }
+}
+
+void ControlListener::remove_socket() noexcept {
+  try {
+    const std::lock_guard lock(mutex_);
+    ended_ = true;
+    if (folder_.empty()) return;
+    std::string error;
+    const int folder = open_control_folder(folder_, false, error);
+    if (folder >= 0) {
+      unlinkat(folder, control_socket_name(getpid()).c_str(), 0);
+      close(folder);
+    }
+    folder_.clear();
+  } catch (...) {
+    // It stays behind, and whoever finds it removes it.
+  }
+}
+
+}  // namespace inject

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <condition_variable>
+#include <mutex>
+
+#include "libinject/config/options.h"
+#include "libinject/record/records.h"
+
+namespace inject {
+
+class Session;
+
+/// What follows once the last window has closed, or INJECT_TIMEOUT is over: INJECT_AFTER. On a thread of its
+/// own, so that it comes to pass even where the session's is stuck in a flush behind a kernel that never
+/// ends; there is none with the defaults. Never destroyed.
+class Ending {
+ public:
+  /// `base`: CUDA's initialisation.
+  Ending(const Options& options, Nanoseconds base) : options_(options), base_(base) {}
+  Ending(const Ending&) = delete;
+  Ending& operator=(const Ending&) = delete;
+
+  void start(Session& session) noexcept;
+  /// No window is open, and none will open any more. From any thread, with the session's lock.
+  void note_last_window() noexcept;
+
+ private:
+  static void* entry(void* ending) noexcept;
+  void run();
+  bool wait();  // true once the time is over, false after the last window
+  void act(AfterAction action, bool timed_out);
+  void meet_other_ranks();
+
+  const Options& options_;
+  const Nanoseconds base_;
+  Session* session_ = nullptr;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool last_window_closed_ = false;
+};
+
+}  // namespace inject
