@@ -276,6 +276,8 @@ void IterationStatistics::settle_window(std::uint32_t window, Nanoseconds begin,
     settle_row(place->first, row);
   }
   settled_through_ = window;
+  if (waiting_.empty()) waiting_.shrink_to_fit();
+  if (waiting_launches_.empty()) waiting_launches_.shrink_to_fit();
   if (spilled_.window <= window) spilled_ = {};
   // What is launched from here on lies behind the last boundary before the window's end.
   while (boundaries_.size() > 1 && boundaries_[1].begin <= end) {

@@ -72,7 +72,17 @@ struct Workload {
   }
 
   void fill(Statistics& statistics, std::size_t count) const {
-    for (std::size_t i = 0; i < count; ++i) statistics.add(kernels[i % kernels.size()]);
+    for (std::size_t i = 0; i < count; ++i) statistics.add(kernel(i));
+  }
+
+  /// The i-th kernel of a run: the steps follow each other.
+  KernelEvent kernel(std::size_t i) const {
+    KernelEvent event = kernels[i % kernels.size()];
+    const Nanoseconds later = i / kernels.size() * (kernels.back().end - kernels.front().start + 500);
+    event.start += later;
+    event.end += later;
+    event.launch.host_begin += later;
+    return event;
   }
 };
 
@@ -85,9 +95,22 @@ void BM_AddKernel(benchmark::State& state) {
   const Workload& work = workload();
   Statistics statistics(work.names, work.tree);
   std::size_t i = 0;
-  for (auto _ : state) statistics.add(work.kernels[i++ % work.kernels.size()]);
+  for (auto _ : state) statistics.add(work.kernel(i++));
 }
 BENCHMARK(BM_AddKernel);
+
+/// The same with iterations of 1024 kernels, known as they begin.
+void BM_AddKernelOfIteration(benchmark::State& state) {
+  const Workload& work = workload();
+  Statistics statistics(work.names, work.tree);
+  std::size_t i = 0;
+  for (auto _ : state) {
+    const KernelEvent event = work.kernel(i++);
+    if (i % 1024 == 1) statistics.iteration_boundary({i / 1024, event.launch.host_begin, 1, 1, {}});
+    statistics.add(event);
+  }
+}
+BENCHMARK(BM_AddKernelOfIteration);
 
 void BM_AddKernelOutsideRanges(benchmark::State& state) {
   const Workload& work = workload();

@@ -302,6 +302,12 @@ def check_sums(folder):
         windows = folder.rows("window_sum.csv")
         agree("window_sum.csv", "Kernel Time (ns)", "Kernels", [r for r in windows if r["Device"] == "all"])
         agree("window_sum.csv by device", "Kernel Time (ns)", "Kernels", [r for r in windows if r["Device"] != "all"])
+        for row in windows:
+            if float(row["GPU Busy (%)"] or 0) > 100:
+                wrong.append(f"window_sum.csv: window {row['Window']}, device {row['Device']}: busy {row['GPU Busy (%)']} %")
+        iterations = folder.rows("iteration_sum.csv")
+        agree("iteration_sum.csv", "Kernel Time (ns)", "Kernels", [r for r in iterations if r["Device"] == "all"])
+        agree("iteration_sum.csv by device", "Kernel Time (ns)", "Kernels", [r for r in iterations if r["Device"] != "all"])
         copies = sum(len(d) for n, d in operations.items() if n != MEMSET)
         listed = sum(int(r["Copies"]) for r in windows if r["Device"] == "all")
         if listed != copies:

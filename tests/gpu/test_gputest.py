@@ -60,8 +60,10 @@ class Sums(unittest.TestCase):
             write(self.path, table, "Total Time (ns),Instances", [[time, 38]])
         write(self.path, "library_sum.csv", "GPU Time (ns),Kernels,GPU Time incl. Nested (ns),Kernels incl. Nested,Depth",
               [[time - 10, 37, time, 38, 0], [10, 1, 10, 1, 1]])
-        write(self.path, "window_sum.csv", "Device,Kernels,Kernel Time (ns),Copies",
-              [["all", 38, time, 20], ["0", 38, time, 20]])
+        write(self.path, "window_sum.csv", "Window,Device,GPU Busy (%),Kernels,Kernel Time (ns),Copies",
+              [[1, "all", "99.5", 38, time, 20], [1, "0", "100.0", 38, time, 20]])
+        write(self.path, "iteration_sum.csv", "Device,Kernels,Kernel Time (ns)",
+              [["all", 30, time - 8], ["0", 30, time - 8], ["all", 8, 8], ["0", 8, 8]])
 
     def tearDown(self):
         self.temporary.cleanup()
@@ -73,7 +75,7 @@ class Sums(unittest.TestCase):
         return gputest.check_sums(self.folder)[1]
 
     def test_equal(self):
-        self.assertEqual(gputest.check_sums(self.folder), (14, []))
+        self.assertEqual(gputest.check_sums(self.folder), (18, []))
 
     def test_each_column_is_checked(self):
         for column in range(1, 8):
@@ -82,7 +84,12 @@ class Sums(unittest.TestCase):
 
     def test_own_tables(self):
         self.own_tables(self.time + 1)
-        self.assertEqual(len(gputest.check_sums(self.folder)[1]), 5)
+        self.assertEqual(len(gputest.check_sums(self.folder)[1]), 7)
+
+    def test_busier_than_possible(self):
+        write(self.path, "window_sum.csv", "Window,Device,GPU Busy (%),Kernels,Kernel Time (ns),Copies",
+              [[1, "all", "100.1", 38, self.time, 20], [1, "0", "", 38, self.time, 20]])
+        self.assertEqual(len(gputest.check_sums(self.folder)[1]), 1)
 
     def test_missing_row(self):
         self.kernel_rows.pop()
