@@ -3,13 +3,13 @@
 # SPDX-FileCopyrightText: The libinject authors
 #
 # usage: scripts/lint.sh format            every C++ and CUDA source is as clang-format 14 writes it
-#        scripts/lint.sh tidy BUILD_DIR    clang-tidy over libinject, with the checks of .clang-tidy
+#        scripts/lint.sh tidy BUILD_DIR    clang-tidy over libinject and injectctl, with the checks of .clang-tidy
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 case "${1:-}" in
   format)
-    find libinject include tests examples \( -name '*.h' -o -name '*.cpp' -o -name '*.cu' \) -print0 |
+    find libinject injectctl include tests examples \( -name '*.h' -o -name '*.cpp' -o -name '*.cu' \) -print0 |
       xargs -0 "${CLANG:-clang-format}" --dry-run --Werror -ferror-limit=1
     ;;
   tidy)
@@ -17,7 +17,7 @@ case "${1:-}" in
 import json, pathlib, sys
 root = pathlib.Path.cwd()
 files = {pathlib.Path(entry["file"]) for entry in json.load(open(f"{sys.argv[1]}/compile_commands.json"))}
-ours = [file for file in files if (root / "libinject") in file.parents]
+ours = [file for file in files if any((root / folder) in file.parents for folder in ("libinject", "injectctl"))]
 print(*sorted(ours, key=lambda file: -file.stat().st_size), sep="\n")
 EOF
     ;;

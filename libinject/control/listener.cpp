@@ -147,10 +147,11 @@ bool ControlListener::read_request(Client& client) {
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return true;
   if (n <= 0) return false;
   client.request.append(part.data(), static_cast<std::size_t>(n));
-  const std::size_t end = client.request.find('\n');
-  if (end == std::string::npos && client.request.size() <= kLongestControlRequest) return true;
+  // The request's end, also where there is none yet.
+  const std::size_t end = std::min(client.request.find('\n'), client.request.size());
+  if (end == client.request.size() && end <= kLongestControlRequest) return true;
   std::string text;
-  if (end == std::string::npos || end > kLongestControlRequest) {
+  if (end > kLongestControlRequest) {
     text = "error: the request is too long\n";
   } else {
     text = answer_(std::string_view(client.request).substr(0, end));
