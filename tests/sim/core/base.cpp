@@ -364,7 +364,13 @@ bool in_forked_child() {
 
 void mark_initialised() {
   if (driver_initialised.exchange(true)) return;
-  pthread_atfork(nullptr, nullptr, [] { forked_child = true; });
+  // A child's calls register functions before they fail: the lock must not be one that a thread held which is
+  // not there.
+  pthread_atfork([] { state().mutex.lock(); }, [] { state().mutex.unlock(); },
+                 [] {
+                   state().mutex.unlock();
+                   forked_child = true;
+                 });
 }
 
 void for_each_function(const std::function<void(const Function&)>& visit) {

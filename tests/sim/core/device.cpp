@@ -293,11 +293,12 @@ const char* copy_name(const CopyClass& copy) {
 }
 
 // Work on a stream: its dependencies are looked up and its end becomes the stream's under one lock, so that
-// the order of submission is the order on the stream.
+// the order of submission is the order on the stream. Dependencies as of the call, `host`: the thread may
+// come to here much later, and the work begins when it would have begun.
 template <class Submit>
-OpRef on_stream(Stream* stream, Submit&& submit) {
+OpRef on_stream(Stream* stream, Nanoseconds host, Submit&& submit) {
   std::lock_guard lock(world());
-  Placement place{stream, dependencies(*stream, now_ns()), {}};
+  Placement place{stream, dependencies(*stream, host), {}};
   OpRef op = submit(std::move(place));
   stream->tail = op;
   return op;
@@ -571,7 +572,8 @@ CUresult enqueue(Stream* stream, const KernelWork& work) {
   }
   Nanoseconds host = now_ns();
   trace::ActivityRef activity = reserve_kernel();
-  OpRef op = on_stream(stream, [&](Placement place) { return submit_kernel(work, std::move(place), host); });
+  OpRef op =
+      on_stream(stream, host, [&](Placement place) { return submit_kernel(work, std::move(place), host); });
   commit_kernel(activity, work, *stream, {}, op);
   report_work("kernel", work.kernel->name, *stream, host, 0, op);
   return CUDA_SUCCESS;
@@ -589,7 +591,7 @@ CUresult enqueue(Stream* stream, const CopyWork& work, OpRef* submitted) {
   CopyClass copy = classify(work);
   trace::ActivityRef activity = reserve_copy(copy);
   Nanoseconds duration = transfer_duration(copy.rate, work.bytes());
-  OpRef op = on_stream(stream, [&](Placement place) {
+  OpRef op = on_stream(stream, host, [&](Placement place) {
     return timeline::submit(host + settings().launch_latency, duration, std::move(place.after));
   });
   move_bytes(work);
@@ -610,7 +612,7 @@ CUresult enqueue(Stream* stream, const SetWork& work, OpRef* submitted) {
   Nanoseconds host = now_ns();
   trace::ActivityRef activity = trace::reserve(CUPTI_ACTIVITY_KIND_MEMSET);
   Nanoseconds duration = transfer_duration(Rate::kMemset, work.bytes());
-  OpRef op = on_stream(stream, [&](Placement place) {
+  OpRef op = on_stream(stream, host, [&](Placement place) {
     return timeline::submit(host + settings().launch_latency, duration, std::move(place.after));
   });
   set_bytes(work);
@@ -628,7 +630,7 @@ CUresult enqueue(Stream* stream, const HostWork& work) {
     return CUDA_SUCCESS;
   }
   Nanoseconds host = now_ns();
-  on_stream(stream, [&](Placement place) {
+  on_stream(stream, host, [&](Placement place) {
     auto op = std::make_shared<Op>();
     op->earliest = host;
     op->after = std::move(place.after);
