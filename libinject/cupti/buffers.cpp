@@ -14,57 +14,96 @@ namespace {
 // because the last, partly filled buffer of every thread is what a closing window waits for.
 constexpr std::size_t kBufferBytes = 1024 * 1024;
 constexpr std::size_t kSmallestBuffer = 64 * 1024;
+constexpr std::size_t kParts = 4;
+constexpr std::uint32_t kNone = 0;
 }  // namespace
 
 ActivityBuffers::ActivityBuffers(std::size_t total_bytes) noexcept {
   // At least 16 buffers out of a small total: threads hold one each.
-  buffer_bytes_ = std::clamp(total_bytes / 16, kSmallestBuffer, kBufferBytes) & ~std::size_t{4095};
-  count_ = static_cast<std::uint32_t>(std::clamp<std::size_t>(total_bytes / buffer_bytes_, 1, kMost));
-  base_ = static_cast<std::uint8_t*>(map_memory(count_ * buffer_bytes_));
-  if (base_ == nullptr) count_ = 0;
-  for (std::uint32_t i = count_; i-- > 0;) push_free(i);
+  const std::size_t bytes = std::clamp(total_bytes / 16, kSmallestBuffer, kBufferBytes) & ~std::size_t{4095};
+  units_each_ = bytes / kParts >= kSmallestBuffer ? kParts : 1;
+  unit_bytes_ = bytes / units_each_ & ~std::size_t{4095};
+  units_ = static_cast<std::uint32_t>(std::max<std::size_t>(total_bytes / bytes, 1)) * units_each_;
+  base_ = static_cast<std::uint8_t*>(map_memory(units_ * unit_bytes_));
+  states_ = static_cast<State*>(map_memory(units_ * sizeof(State)));
+  if (base_ == nullptr || states_ == nullptr) units_ = 0;
+  for (std::uint32_t i = units_; i != 0;) {
+    i -= units_each_;
+    states_[i].units = units_each_;
+    push(i);
+  }
 }
 
 ActivityBuffers::~ActivityBuffers() {
-  unmap_memory(base_, count_ * buffer_bytes_);
+  unmap_memory(base_, units_ * unit_bytes_);
+  unmap_memory(states_, units_ * sizeof(State));
 }
 
-void ActivityBuffers::push_free(std::uint32_t index) noexcept {
-  std::uint64_t head = free_.load(std::memory_order_relaxed);
+void ActivityBuffers::push(std::uint32_t index) noexcept {
+  FreeList& list = states_[index].units == units_each_ ? free_ : free_parts_;
+  std::uint64_t head = list.load(std::memory_order_relaxed);
   std::uint64_t mine;
   do {
     states_[index].link.store(static_cast<std::uint32_t>(head), std::memory_order_relaxed);
     mine = (head & 0xFFFF'FFFF'0000'0000u) | (index + 1);
-  } while (!free_.compare_exchange_weak(head, mine, std::memory_order_release, std::memory_order_relaxed));
+  } while (!list.compare_exchange_weak(head, mine, std::memory_order_release, std::memory_order_relaxed));
 }
 
-std::uint8_t* ActivityBuffers::take(std::uint16_t generation) noexcept {
-  std::uint64_t head = free_.load(std::memory_order_acquire);
-  while (static_cast<std::uint32_t>(head) != 0) {
-    const std::uint32_t index = static_cast<std::uint32_t>(head) - 1;
-    const std::uint64_t next = ((head >> 32) + 1) << 32 | states_[index].link.load(std::memory_order_relaxed);
-    if (free_.compare_exchange_weak(head, next, std::memory_order_acq_rel, std::memory_order_acquire)) {
-      states_[index].generation = generation;
-      states_[index].taken.store(1, std::memory_order_relaxed);
-      outstanding_.fetch_add(1, std::memory_order_acq_rel);
-      return base_ + index * buffer_bytes_;
+// The index + 1, or kNone.
+std::uint32_t ActivityBuffers::pop(FreeList& list) noexcept {
+  std::uint64_t head = list.load(std::memory_order_acquire);
+  while (static_cast<std::uint32_t>(head) != kNone) {
+    const auto found = static_cast<std::uint32_t>(head);
+    const std::uint64_t next =
+        ((head >> 32) + 1) << 32 | states_[found - 1].link.load(std::memory_order_relaxed);
+    if (list.compare_exchange_weak(head, next, std::memory_order_acq_rel, std::memory_order_acquire)) {
+      return found;
     }
   }
-  refusals_.fetch_add(1, std::memory_order_relaxed);
-  return nullptr;
+  return kNone;
+}
+
+std::uint32_t ActivityBuffers::split_one() noexcept {
+  const std::uint32_t whole = pop(free_);
+  if (whole == kNone || units_each_ == 1) return whole;
+  states_[whole - 1].units = 1;
+  for (std::uint32_t i = 1; i < units_each_; ++i) {
+    states_[whole - 1 + i].units = 1;
+    push(whole - 1 + i);
+  }
+  return whole;
+}
+
+ActivityBuffers::Buffer ActivityBuffers::take(std::uint16_t generation) noexcept {
+  const bool plenty = in_use_.load(std::memory_order_relaxed) < units_ / kParts;
+  std::uint32_t found = plenty ? pop(free_) : kNone;
+  if (found == kNone) found = pop(free_parts_);
+  if (found == kNone) found = split_one();
+  if (found == kNone) {
+    refusals_.fetch_add(1, std::memory_order_relaxed);
+    return {};
+  }
+  State& state = states_[found - 1];
+  state.generation = generation;
+  state.taken.store(1, std::memory_order_relaxed);
+  in_use_.fetch_add(state.units, std::memory_order_relaxed);
+  outstanding_.fetch_add(state.units, std::memory_order_acq_rel);
+  return {base_ + (found - 1) * unit_bytes_, state.units * unit_bytes_};
 }
 
 bool ActivityBuffers::complete(std::uint8_t* buffer, std::size_t valid) noexcept {
-  if (buffer < base_ || buffer >= base_ + count_ * buffer_bytes_) return false;
-  const auto index = static_cast<std::uint32_t>(static_cast<std::size_t>(buffer - base_) / buffer_bytes_);
+  if (buffer < base_ || buffer >= base_ + units_ * unit_bytes_) return false;
+  const auto index = static_cast<std::uint32_t>(static_cast<std::size_t>(buffer - base_) / unit_bytes_);
   if (states_[index].taken.exchange(0, std::memory_order_acq_rel) == 0) return false;
-  states_[index].valid = std::min(valid, buffer_bytes_);
+  // Once it is in the list it is the drain thread's.
+  const std::uint32_t units = states_[index].units;
+  states_[index].valid = std::min(valid, units * unit_bytes_);
   std::uint32_t head = completed_.load(std::memory_order_relaxed);
   do {
     states_[index].link.store(head, std::memory_order_relaxed);
   } while (!completed_.compare_exchange_weak(head, index + 1, std::memory_order_release,
                                              std::memory_order_relaxed));
-  outstanding_.fetch_sub(1, std::memory_order_acq_rel);
+  outstanding_.fetch_sub(units, std::memory_order_acq_rel);
   return true;
 }
 
@@ -81,15 +120,16 @@ std::uint32_t ActivityBuffers::reversed(std::uint32_t chain) noexcept {
 
 void ActivityBuffers::recycle(std::uint32_t index) noexcept {
   // The whole buffer: an unfinished record may have been written past the valid part.
-  std::memset(base_ + index * buffer_bytes_, 0, buffer_bytes_);
+  std::memset(base_ + index * unit_bytes_, 0, states_[index].units * unit_bytes_);
   handled_.fetch_add(1, std::memory_order_relaxed);
-  push_free(index);
+  in_use_.fetch_sub(states_[index].units, std::memory_order_relaxed);
+  push(index);
 }
 
 void ActivityBuffers::reclaim_outstanding() noexcept {
-  for (std::uint32_t i = 0; i < count_; ++i) {
+  for (std::uint32_t i = 0; i < units_; ++i) {
     if (states_[i].taken.exchange(0, std::memory_order_acq_rel) == 0) continue;
-    outstanding_.fetch_sub(1, std::memory_order_acq_rel);
+    outstanding_.fetch_sub(states_[i].units, std::memory_order_acq_rel);
     recycle(i);
   }
 }

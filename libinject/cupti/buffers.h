@@ -9,9 +9,10 @@
 namespace inject {
 
 /// The buffers that CUPTI fills with activity records: a fixed number out of one reserved mapping. CUPTI
-/// takes one a launching thread at a time and asks on that thread, so both ends are lock-free. None left:
-/// CUPTI gets no buffer, drops records and counts them. A buffer is zeroed by the drain thread as it comes
-/// back, because CUPTI would otherwise zero it on the launching thread
+/// takes one a launching thread at a time and asks on that thread, so both ends are lock-free. Once a
+/// quarter of the memory is in use the rest is handed out in quarters of a buffer, for a thread holds its own
+/// however little it launches. None left: CUPTI gets no buffer, drops records and counts them. A buffer is
+/// zeroed by the drain thread as it comes back, because CUPTI would otherwise zero it on the launching thread
 /// (CUPTI_ACTIVITY_ATTR_ZEROED_OUT_ACTIVITY_BUFFER).
 class ActivityBuffers {
  public:
@@ -20,10 +21,12 @@ class ActivityBuffers {
   ActivityBuffers(const ActivityBuffers&) = delete;
   ActivityBuffers& operator=(const ActivityBuffers&) = delete;
 
-  std::size_t buffer_bytes() const noexcept { return buffer_bytes_; }
-
-  /// A zeroed buffer, or nullptr (counted in refusals()).
-  std::uint8_t* take(std::uint16_t generation) noexcept;
+  struct Buffer {
+    std::uint8_t* data = nullptr;
+    std::size_t bytes = 0;
+  };
+  /// A zeroed buffer, or none (counted in refusals()).
+  Buffer take(std::uint16_t generation) noexcept;
   /// CUPTI is done with `buffer`; its first `valid` bytes are records. False if the buffer is not one of
   /// ours.
   bool complete(std::uint8_t* buffer, std::size_t valid) noexcept;
@@ -36,14 +39,16 @@ class ActivityBuffers {
     while (chain != 0) {
       const std::uint32_t index = chain - 1;
       chain = states_[index].link.load(std::memory_order_relaxed);
-      use(base_ + index * buffer_bytes_, states_[index].valid, states_[index].generation);
+      use(base_ + index * unit_bytes_, states_[index].valid, states_[index].generation);
       recycle(index);
     }
   }
 
-  std::uint32_t count() const noexcept { return count_; }
-  /// Buffers that are in CUPTI's hands.
-  std::uint32_t outstanding() const noexcept { return outstanding_.load(std::memory_order_acquire); }
+  /// Undivided buffers, all in all and in CUPTI's hands; a part counts as a whole one.
+  std::uint32_t count() const noexcept { return units_ / units_each_; }
+  std::uint32_t outstanding() const noexcept {
+    return (outstanding_.load(std::memory_order_acquire) + units_each_ - 1) / units_each_;
+  }
   std::uint64_t refusals() const noexcept { return refusals_.load(std::memory_order_relaxed); }
   std::uint64_t handled() const noexcept { return handled_.load(std::memory_order_relaxed); }
 
@@ -51,23 +56,31 @@ class ActivityBuffers {
   void reclaim_outstanding() noexcept;
 
  private:
+  // Of the unit that a buffer begins with.
   struct State {
     std::atomic<std::uint32_t> link;
     std::atomic<std::uint32_t> taken;
-    std::size_t valid;
+    std::uint32_t units;
     std::uint16_t generation;
+    std::size_t valid;
   };
-  static constexpr std::uint32_t kMost = 256;
+  /// Pop count << 32 | (index + 1).
+  using FreeList = std::atomic<std::uint64_t>;
 
   std::uint32_t reversed(std::uint32_t chain) noexcept;
   void recycle(std::uint32_t index) noexcept;
-  void push_free(std::uint32_t index) noexcept;
+  void push(std::uint32_t index) noexcept;
+  std::uint32_t pop(FreeList& list) noexcept;
+  std::uint32_t split_one() noexcept;
 
   std::uint8_t* base_ = nullptr;
-  std::size_t buffer_bytes_ = 0;
-  std::uint32_t count_ = 0;
-  State states_[kMost] = {};
-  std::atomic<std::uint64_t> free_{0};  // pop count << 32 | (index + 1)
+  State* states_ = nullptr;
+  std::size_t unit_bytes_ = 0;
+  std::uint32_t units_each_ = 1;  // of an undivided buffer
+  std::uint32_t units_ = 0;
+  FreeList free_{0};
+  FreeList free_parts_{0};
+  std::atomic<std::uint32_t> in_use_{0};  // units that are not free
   std::atomic<std::uint32_t> completed_{0};
   std::atomic<std::uint32_t> outstanding_{0};
   std::atomic<std::uint64_t> refusals_{0};

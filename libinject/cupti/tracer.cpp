@@ -165,8 +165,11 @@ void CUPTIAPI on_callback(void*, CUpti_CallbackDomain domain, CUpti_CallbackId c
 
 void CUPTIAPI on_buffer_requested(std::uint8_t** buffer, std::size_t* size, std::size_t* most_records) {
   ActivityBuffers* buffers = active_buffers.load(std::memory_order_acquire);
-  *buffer = buffers == nullptr ? nullptr : buffers->take(current_generation.load(std::memory_order_relaxed));
-  *size = *buffer == nullptr ? 0 : buffers->buffer_bytes();
+  const ActivityBuffers::Buffer taken =
+      buffers == nullptr ? ActivityBuffers::Buffer{}
+                         : buffers->take(current_generation.load(std::memory_order_relaxed));
+  *buffer = taken.data;
+  *size = taken.bytes;
   *most_records = 0;
 }
 

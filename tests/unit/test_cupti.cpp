@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
+#include <algorithm>
 #include <cstring>
 #include <set>
 #include <vector>
@@ -119,16 +120,24 @@ TEST_CASE("records without usable times are recognised") {
 
 TEST_CASE("activity buffers are handed out, completed, zeroed and handed out again") {
   ActivityBuffers buffers(4 << 20);
-  std::vector<std::uint8_t*> taken;
-  while (std::uint8_t* buffer = buffers.take(3)) taken.push_back(buffer);
-  CHECK(taken.size() * buffers.buffer_bytes() == 4 << 20);
-  CHECK(buffers.outstanding() == taken.size());
+  std::vector<ActivityBuffers::Buffer> taken;
+  std::size_t bytes = 0;
+  for (auto buffer = buffers.take(3); buffer.data != nullptr; buffer = buffers.take(3)) {
+    taken.push_back(buffer);
+    bytes += buffer.bytes;
+  }
+  CHECK(bytes == 4 << 20);
+  CHECK(buffers.count() == 16);
+  CHECK(buffers.outstanding() == 16);
+  // From a quarter of the memory on in quarters.
+  CHECK(taken.size() == 4 + 12 * 4);
+  CHECK(taken.front().bytes == 4 * taken.back().bytes);
   CHECK(buffers.refusals() == 1);
 
-  std::memset(taken[0], 0xFF, buffers.buffer_bytes());
-  CHECK(buffers.complete(taken[0], 100));
-  CHECK(buffers.complete(taken[1], 200));
-  CHECK_FALSE(buffers.complete(taken[1], 200));                           // twice
+  std::memset(taken[0].data, 0xFF, taken[0].bytes);
+  CHECK(buffers.complete(taken[0].data, 100));
+  CHECK(buffers.complete(taken[1].data, 200));
+  CHECK_FALSE(buffers.complete(taken[1].data, 200));                      // twice
   CHECK_FALSE(buffers.complete(reinterpret_cast<std::uint8_t*>(16), 1));  // not ours
   std::vector<std::size_t> sizes;
   buffers.drain([&](std::uint8_t*, std::size_t valid, std::uint16_t generation) {
@@ -138,11 +147,13 @@ TEST_CASE("activity buffers are handed out, completed, zeroed and handed out aga
   CHECK(sizes == std::vector<std::size_t>{100, 200});
   CHECK(buffers.handled() == 2);
   for (int i = 0; i < 2; ++i) {
-    const std::uint8_t* again = buffers.take(4);
-    REQUIRE(again != nullptr);
-    CHECK(again[0] == 0);
-    CHECK(again[buffers.buffer_bytes() - 1] == 0);
+    const ActivityBuffers::Buffer again = buffers.take(4);
+    REQUIRE(again.data != nullptr);
+    CHECK(std::all_of(again.data, again.data + again.bytes, [](std::uint8_t byte) { return byte == 0; }));
   }
   buffers.reclaim_outstanding();
   CHECK(buffers.outstanding() == 0);
+  bytes = 0;
+  for (auto buffer = buffers.take(5); buffer.data != nullptr; buffer = buffers.take(5)) bytes += buffer.bytes;
+  CHECK(bytes == 4 << 20);
 }
