@@ -14,6 +14,7 @@
 #include <cstring>
 
 #include "libinject/host_io.h"
+#include "libinject/loader_use.h"
 
 namespace inject {
 
@@ -143,6 +144,7 @@ std::string host_name() {
 
 bool process_imports(std::string_view name) {
   ImportSearch search{name, &folder_at_load};
+  const LoaderUse use;
   dl_iterate_phdr(&search_imports, &search);
   return search.found;
 }
@@ -154,6 +156,7 @@ std::vector<std::pair<std::string, std::string>> library_versions() {
       get != nullptr && get(&version) == CUDA_SUCCESS) {
     list.emplace_back("driver", std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10));
   }
+  const LoaderUse use;
   dl_iterate_phdr(&list_cuda_objects, &list);
   return list;
 }

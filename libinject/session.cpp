@@ -19,6 +19,7 @@
 #include "libinject/config/out_path.h"
 #include "libinject/control/commands.h"
 #include "libinject/host_io.h"
+#include "libinject/loader_use.h"
 #include "libinject/log.h"
 #include "libinject/nvtx/injection.h"
 #include "libinject/output/summary.h"
@@ -198,7 +199,7 @@ Session* Session::start() noexcept {
     record_plain_calls.store(options.api != ApiStatistics::kOff, std::memory_order_release);
     record_inner_calls.store(options.api == ApiStatistics::kFull, std::memory_order_release);
     the_session.store(session, std::memory_order_release);
-    pthread_atfork(nullptr, nullptr, &on_fork_child);
+    pthread_atfork(&LoaderUse::before_fork, &LoaderUse::after_fork, &on_fork_child);
     std::atexit(&on_exit_handler);
     std::at_quick_exit(&on_exit_handler);
     session->arm();
@@ -222,6 +223,7 @@ void Session::on_exit_handler() noexcept {
 // Only the thread that forked lives in the child, CUDA does not work there, and CUPTI must not be touched:
 // the child is as if we had never been there. A child that executes another program starts anew.
 void Session::on_fork_child() noexcept {
+  LoaderUse::after_fork_in_child();
   control_word.store(0, std::memory_order_relaxed);
   current_window.store(0, std::memory_order_relaxed);
   ThreadRegistry::publish(nullptr);

@@ -11,6 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "libinject/loader_use.h"
+
 namespace inject {
 
 namespace {
@@ -87,6 +89,7 @@ std::string CuptiApi::describe(CUptiResult result) const {
 }
 
 bool load_cupti(CuptiApi& api, std::string& error) {
+  const LoaderUse use;
   LoadedCuda cuda;
   dl_iterate_phdr(&note_object, &cuda);
   // The process's own major first; without one, the newer.

@@ -12,6 +12,7 @@
 
 #include "libinject/hooks/elf_object.h"
 #include "libinject/host_io.h"
+#include "libinject/loader_use.h"
 
 namespace inject {
 
@@ -61,6 +62,7 @@ class Search {
       : name_(name), stem_(stem), caller_(caller) {}
 
   void run() noexcept {
+    const LoaderUse use;
     dl_iterate_phdr(
         [](dl_phdr_info*, std::size_t, void* self) {
           static_cast<Search*>(self)->run_locked();
@@ -312,12 +314,15 @@ void note_unload() noexcept {
   // No binding, nothing to forget: what all processes without CUDA see.
   if (bindings_used.load(std::memory_order_relaxed) == 1) return;
   std::uint64_t unloads = 0;
-  dl_iterate_phdr(
-      [](dl_phdr_info* info, std::size_t, void* count) {
-        *static_cast<std::uint64_t*>(count) = info->dlpi_subs;
-        return 1;
-      },
-      &unloads);
+  {
+    const LoaderUse use;
+    dl_iterate_phdr(
+        [](dl_phdr_info* info, std::size_t, void* count) {
+          *static_cast<std::uint64_t*>(count) = info->dlpi_subs;
+          return 1;
+        },
+        &unloads);
+  }
   // Most calls of dlclose only count down. The count is stored last: who finds it stored finds the epoch
   // advanced.
   if (unloads_seen.load(std::memory_order_acquire) == unloads) return;

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+namespace inject {
+
+/// Around each look at the loader's list of objects and each loading of one. fork() copies the loader's locks
+/// as they are, and glibc releases only some of them in the child: were one of our threads inside
+/// dl_iterate_phdr at that moment, the child would hang in its first dlopen. Program's threads that fork wait
+/// until nobody is in here; both waits are bounded, because a signal handler may come between.
+class LoaderUse {
+ public:
+  LoaderUse() noexcept;
+  LoaderUse(const LoaderUse&) = delete;
+  LoaderUse& operator=(const LoaderUse&) = delete;
+  ~LoaderUse();
+
+  /// For pthread_atfork.
+  static void before_fork() noexcept;
+  static void after_fork() noexcept;
+  static void after_fork_in_child() noexcept;
+};
+
+}  // namespace inject
