@@ -11,6 +11,7 @@
 #include "libinject/cupti/tracer.h"
 #include "libinject/output/demangle.h"
 #include "libinject/record/mapping.h"
+#include "libinject/record/ticks.h"
 
 namespace inject {
 
@@ -48,6 +49,8 @@ Drain::Drain(Core& core, ActivityBuffers& buffers, WindowLog& windows, Statistic
           [this](const RangeEvent& event) { statistics_.add(event); }) {}
 
 void Drain::pass(const CuptiApi* cupti) {
+  // A sign that is published from here on may be older than one that is not: both wait for the next pass.
+  const std::uint64_t until = ticks();
   // Rings before buffers: most launches are then known before their device records come by.
   core_.threads.drain([this](std::uint32_t thread, const Slot& slot) {
     if (slot.kind() == RecordKind::kCall) {
@@ -59,8 +62,13 @@ void Drain::pass(const CuptiApi* cupti) {
       std::memcpy(&record, slot.bytes, sizeof record);
       know_window(record.window);
       ranges_.edge(thread, record);
+    } else if (slot.kind() == RecordKind::kSign && search_ != nullptr) {
+      SignRecord record;
+      std::memcpy(&record, slot.bytes, sizeof record);
+      search_->take(thread, record);
     }
   });
+  if (search_ != nullptr) search_->advance(until);
   retry_pending();
   if (cupti != nullptr) {
     buffers_.drain([&](std::uint8_t* buffer, std::size_t valid, std::uint16_t generation) {

@@ -14,6 +14,7 @@
 #include "libinject/output/trace.h"
 #include "libinject/stats/launch_table.h"
 #include "libinject/stats/statistics.h"
+#include "libinject/window/iteration_search.h"
 #include "libinject/window/window_log.h"
 
 namespace inject {
@@ -29,6 +30,8 @@ class Drain {
         std::function<void()> note_windows);
 
   void trace_to(TraceWriter* trace) { trace_ = trace; }
+  /// Signs of launches go there.
+  void search_with(IterationSearch* search) { search_ = search; }
 
   /// Everything published and completed so far. `cupti` is null while no CUPTI is loaded.
   void pass(const CuptiApi* cupti);
@@ -77,6 +80,7 @@ class Drain {
   std::function<void()> note_windows_;
   std::uint32_t known_windows_ = 0;
   TraceWriter* trace_ = nullptr;
+  IterationSearch* search_ = nullptr;
   LaunchTable launches_;
   RangeTracker ranges_;
   std::vector<Pending> pending_;

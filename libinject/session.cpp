@@ -41,6 +41,10 @@ constexpr Nanoseconds kSecond = 1'000 * kMillisecond;
 // The ring holds a quarter of a second of a launch-bound thread's records; CUPTI's buffers fill in some 16 ms
 // each.
 constexpr Nanoseconds kDrainInterval = 5 * kMillisecond;
+// While iterations are looked for and no window is open: a boundary is recognised by the watch, not by us.
+constexpr Nanoseconds kSearchInterval = 20 * kMillisecond;
+// … and before they are found, so that few of them pass meanwhile.
+constexpr Nanoseconds kFirstSearchInterval = 2 * kMillisecond;
 constexpr Nanoseconds kCollectInterval = 2 * kMillisecond;
 // Records that have not come this long after the last window's end are not waited for any longer.
 constexpr Nanoseconds kCollectDeadline = 30 * kSecond;
@@ -255,9 +259,13 @@ bool Session::arm() noexcept {
                                     : options_.window.every != 0     ? std::uint64_t{1} << 31
                                                                      : 1;
       launch_trigger.counting.store(true, std::memory_order_release);
+      start_search(SignSource::kCallbacks);
       step_launch_trigger();
       return ensure_worker();
+    case WindowKind::kIteration:
     case WindowKind::kAuto:
+      arm_search();
+      return ensure_worker();
     case WindowKind::kTime:
       return ensure_worker();
     case WindowKind::kNvtx:
@@ -281,7 +289,9 @@ bool Session::no_window_left() const noexcept {
     case WindowKind::kTime:
       return schedule_.done();
     case WindowKind::kAuto:
-      return !api_called_ && schedule_.done();
+      return !api_called_ && (schedule_.done() || search_over_);
+    case WindowKind::kIteration:
+      return search_over_;
     case WindowKind::kLaunch:
       return !launch_armed_;
     default:
@@ -326,16 +336,17 @@ void Session::detach_tracer(bool may_gate) noexcept {
   overhead_.close += now() - begin;
 }
 
-bool Session::open_window(std::unique_lock<std::mutex>& lock, const std::string& reason,
-                          AttachOn thread) noexcept {
+bool Session::open_window(std::unique_lock<std::mutex>& lock, const std::string& reason, AttachOn thread,
+                          Nanoseconds at) noexcept {
   if (open_ != 0 || wanted_ || finishing_ || !may_open_another()) return false;
   stay_attached_ = last_stop_ != 0 && now() - last_stop_ < kStayAttached;
   if (!ensure_worker()) return false;
   try {
-    if (tracer_.level() < TracerLevel::kActivity && thread == AttachOn::kOurs) {
+    if (attaching_ || (tracer_.level() < TracerLevel::kActivity && thread == AttachOn::kOurs)) {
       wanted_reason_ = reason;
       wanted_ = true;
       wake_.notify_one();
+      if (thread == AttachOn::kCalling) return true;  // in a callback nothing waits
       changed_.wait_for(lock, std::chrono::nanoseconds(kLongestOpening), [this] { return !wanted_; });
       if (wanted_) {
         Log::warn("CUPTI is not attached after " + in_ms(kLongestOpening) +
@@ -345,7 +356,7 @@ bool Session::open_window(std::unique_lock<std::mutex>& lock, const std::string&
       return open_ != 0 || wanted_;
     }
     raise_tracer(TracerLevel::kActivity, thread == AttachOn::kOurs);
-    return begin_window(reason);
+    return begin_window(reason, at);
   } catch (...) {
     wanted_ = false;
     return false;  // no memory
@@ -373,9 +384,10 @@ void Session::attach_wanted(std::unique_lock<std::mutex>& lock) {
   changed_.notify_all();
 }
 
-bool Session::begin_window(const std::string& reason) {
+bool Session::begin_window(const std::string& reason, Nanoseconds at) {
   tracer_.resume_activity();
-  open_ = windows_.open(reason, now());
+  open_ = windows_.open(reason, at == 0 ? now() : at);
+  begin_window_search();
   ++opened_total_;
   // The window first, the hooks' switch after it: a hook that finds the switch on finds the window, too.
   current_window.store(open_, std::memory_order_release);
@@ -384,14 +396,15 @@ bool Session::begin_window(const std::string& reason) {
   return true;
 }
 
-void Session::close_window() noexcept {
+void Session::close_window(Nanoseconds at) noexcept {
   wanted_ = false;
   if (open_ == 0) return;
   control_word.fetch_and(~static_cast<std::uint32_t>(kControlRecord), std::memory_order_release);
   current_window.store(0, std::memory_order_release);
   last_stop_ = now();
-  windows_.end(open_, last_stop_);
+  windows_.end(open_, at == 0 ? last_stop_ : at);
   open_ = 0;
+  end_window_search();
   closing_ = true;
   collect_since_ = 0;
   wake_.notify_one();
@@ -424,6 +437,7 @@ void Session::profiler_start(bool in_callback) noexcept {
   // The program has a trigger of its own; `auto` follows it from here on.
   if (!api_called_ && open_ != 0) close_window();
   api_called_ = true;
+  if (search_source_ != SignSource::kNone && kind == WindowKind::kAuto) stop_search();
   if (!occurrences_.begin()) return;
   open_window(lock, "api", in_callback ? AttachOn::kCalling : AttachOn::kOurs);
 }
@@ -595,10 +609,13 @@ void Session::give_up() noexcept {
 
 Nanoseconds Session::next_wake() const {
   const Nanoseconds time = now();
-  if (wanted_) return time;
+  if (wanted_ || lead_wanted_) return time;
   if (closing_ && !(stay_attached_ && open_ == 0)) return time + kCollectInterval;
   if (open_ != 0 || tracer_.level() == TracerLevel::kActivity || launch_armed_) return time + kDrainInterval;
   Nanoseconds wake = kNever;
+  if (search_source_ != SignSource::kNone) {
+    wake = time + (found_.lock || found_.events == 0 ? kSearchInterval : kFirstSearchInterval);
+  }
   const bool timed = options_.window.kind == WindowKind::kTime ||
                      (options_.window.kind == WindowKind::kAuto && !api_called_ && !gave_way_);
   if (timed) {
@@ -637,6 +654,7 @@ void Session::step_schedule(std::unique_lock<std::mutex>& lock) {
     return;
   }
   if (gave_way_ || finishing_ || concluding_) return;
+  if (kind == WindowKind::kAuto && (found_.lock || search_over_)) return;  // iterations were found in time
   const auto window = schedule_.next(position);
   if (!window || position < window->begin) return;
   wanted_reason_ = to_string(scheduled(options_.window));
@@ -676,6 +694,7 @@ void Session::end_launch_windows() {
   current_window.store(0, std::memory_order_release);
   if (windows_.opened() != 0) windows_.end(windows_.opened(), now());
   launch_armed_ = false;
+  stop_search();
   last_stop_ = now();
   collect_since_ = 0;
   closing_ = true;
@@ -708,10 +727,16 @@ void Session::step_launch_trigger() {
   }
 }
 
+std::string Session::expand_option_path(const std::string& pattern) {
+  return path_of(pattern);
+}
+
 void Session::pass() {
   const std::lock_guard data(data_mutex_);
   const Nanoseconds cpu = thread_cpu_time();
+  prepare_search();
   drain_.pass(tracer_.loaded() ? &tracer_.api() : nullptr);
+  update_search();
   overhead_.drain_cpu += thread_cpu_time() - cpu;
 }
 
@@ -745,6 +770,7 @@ void Session::step(std::unique_lock<std::mutex>& lock) {
   pass();
   lock.lock();
 
+  step_search(lock);
   if (Tracer::failed() && !said_failed_) {
     said_failed_ = true;
     Log::warn(
@@ -853,7 +879,12 @@ void Session::collect(std::unique_lock<std::mutex>& lock) {
     }
     // Before a new attachment takes buffers: a finalized CUPTI does not give these back.
     if (tracer_.finalized()) buffers_.reclaim_outstanding();
-    if (watch_profiler_calls_ && !gave_way_ && !concluding_) raise_tracer(TracerLevel::kProfilerCalls, false);
+    if (search_source_ == SignSource::kCallbacks && !concluding_ &&
+        (searching_for_window() || !options_.iteration_record.empty())) {
+      raise_tracer(TracerLevel::kLaunches, true);
+    } else if (watch_profiler_calls_ && !gave_way_ && !concluding_) {
+      raise_tracer(TracerLevel::kProfilerCalls, false);
+    }
   }
   lock.unlock();
   pass();
@@ -862,6 +893,7 @@ void Session::collect(std::unique_lock<std::mutex>& lock) {
     lock.lock();
     // The launches of a window that has begun since are still to be waited for.
     if (reopened()) return;
+    deliver_last_boundary();
     drain_.settle();
   }
   windows_.settle(detached, drain_.last_in_window_end());
@@ -907,6 +939,7 @@ void Session::finish() noexcept {
     finishing_ = true;
     close_window();
     if (launch_armed_) end_launch_windows();
+    if (search_source_ != SignSource::kNone) end_search(lock);
     SignalTrigger::look();
     if (windows_.opened() == 0) {
       Log::warn("the program ended before a window opened (INJECT_WINDOW=" + trigger_text_ + ")" +
@@ -982,25 +1015,6 @@ Session::Conclusion Session::conclude(bool timed_out) noexcept {
   }
 }
 
-// Goes on from "… before a window opened".
-std::string Session::why_no_window() const {
-  switch (options_.window.kind) {
-    case WindowKind::kApi:
-      return api_called_ ? "" : ": it did not call cudaProfilerStart";
-    case WindowKind::kTime:
-      return ": it ran for " + in_ms(now() - base_) + " with CUDA";
-    case WindowKind::kLaunch:
-      return ": it launched " + std::to_string(launch_trigger.count.load(std::memory_order_acquire)) +
-             " kernels";
-    case WindowKind::kNvtx:
-      return ": " + core_.nvtx_trigger.why_none(core_.names);
-    case WindowKind::kSignal:
-      return SignalTrigger::why_none();
-    default:
-      return {};
-  }
-}
-
 Session::Status Session::status() {
   Status status;
   const std::lock_guard lock(mutex_);
@@ -1022,6 +1036,25 @@ Session::Status Session::status() {
 
 void Session::remove_control_socket() noexcept {
   if (options_.control) control_.remove_socket();
+}
+
+// Goes on from "… before a window opened".
+std::string Session::why_no_window() const {
+  switch (options_.window.kind) {
+    case WindowKind::kApi:
+      return api_called_ ? "" : ": it did not call cudaProfilerStart";
+    case WindowKind::kTime:
+      return ": it ran for " + in_ms(now() - base_) + " with CUDA";
+    case WindowKind::kLaunch:
+      return ": it launched " + std::to_string(launch_trigger.count.load(std::memory_order_acquire)) +
+             " kernels";
+    case WindowKind::kNvtx:
+      return ": " + core_.nvtx_trigger.why_none(core_.names);
+    case WindowKind::kSignal:
+      return SignalTrigger::why_none();
+    default:
+      return why_no_iterations();
+  }
 }
 
 void Session::final_output() {

@@ -7,7 +7,9 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +23,8 @@
 #include "libinject/record/control.h"
 #include "libinject/stats/run_info.h"
 #include "libinject/stats/statistics.h"
+#include "libinject/window/iteration_search.h"
+#include "libinject/window/iteration_watch.h"
 #include "libinject/window/occurrences.h"
 #include "libinject/window/schedule.h"
 #include "libinject/window/window_log.h"
@@ -68,6 +72,10 @@ class Session {
   Opened request_window(const char* reason) noexcept;
   bool is_open() const noexcept { return current_window.load(std::memory_order_acquire) != 0; }
 
+  /// The watch has counted `count` boundaries (window/iteration_watch.h): where a window opens or closes, or
+  /// is about to.
+  void iteration_stop(std::uint64_t count, Nanoseconds time, bool in_callback) noexcept;
+
   /// The program is about to subscribe to CUPTI itself.
   void foreign_subscribe() noexcept;
   /// The program is about to replace CUPTI's buffer callbacks.
@@ -105,10 +113,12 @@ class Session {
   /// Where CUPTI is attached: on the calling thread (inside cuInit or a callback), or on ours while the
   /// calling one waits, a second at most.
   enum class AttachOn : std::uint8_t { kCalling, kOurs };
-  bool open_window(std::unique_lock<std::mutex>& lock, const std::string& reason, AttachOn thread) noexcept;
-  bool begin_window(const std::string& reason);
+  /// `at`: the edge's time, where it was taken before; 0 is now.
+  bool open_window(std::unique_lock<std::mutex>& lock, const std::string& reason, AttachOn thread,
+                   Nanoseconds at = 0) noexcept;
+  bool begin_window(const std::string& reason, Nanoseconds at = 0);
+  void close_window(Nanoseconds at = 0) noexcept;
   void follow_ranges(std::unique_lock<std::mutex>& lock, AttachOn thread) noexcept;
-  void close_window() noexcept;
   bool raise_tracer(TracerLevel level, bool may_gate) noexcept;
   void detach_tracer(bool may_gate) noexcept;
   bool may_open_another() const noexcept;
@@ -132,6 +142,25 @@ class Session {
   void reclaim_idle_buffers();
   Nanoseconds next_wake() const;
   void end(std::unique_lock<std::mutex>& lock);
+
+  // Iterations (session_iterations.cpp).
+  bool searching_for_window() const noexcept;
+  void arm_search() noexcept;
+  void start_search(SignSource source) noexcept;
+  void stop_search() noexcept;
+  void begin_window_search() noexcept;
+  void end_window_search() noexcept;
+  void prepare_search();
+  void update_search();
+  void deliver_span(const IterationSpan& span);
+  void deliver_last_boundary();
+  void step_search(std::unique_lock<std::mutex>& lock);
+  void plan_iterations();
+  void attach_lead(std::unique_lock<std::mutex>& lock);
+  void end_search(std::unique_lock<std::mutex>& lock);
+  std::string why_no_iterations() const;
+  static std::string describe(const IterationDetector::Lock& lock);
+  static std::string expand_option_path(const std::string& pattern);
 
   // Output, with data_mutex_ held.
   bool ensure_folder();
@@ -195,6 +224,49 @@ class Session {
   bool said_folder_ = false;
   bool said_attached_ = false;
   bool said_failed_ = false;
+
+  // Iterations, with mutex_ held but for what is said.
+  struct Found {  // what the search knows; written by our own thread with data_mutex_ held
+    std::optional<IterationDetector::Lock> lock;
+    SignSource source = SignSource::kNone;
+    std::uint64_t changes = 0;
+    std::optional<std::int64_t> offset;
+    std::uint64_t begun = 0;
+    std::uint64_t begun_then = 0;  // when the watch was armed
+    Nanoseconds since = 0;         // when that was
+    Nanoseconds mean_duration = 0;
+    std::uint64_t events = 0;
+  };
+  struct IterationEdge {
+    bool opened;
+    std::uint64_t count;
+    std::uint32_t window;
+  };
+  std::unique_ptr<IterationSearch> search_;  // data_mutex_
+  Found found_;
+  std::uint64_t armed_changes_ = 0;  // data_mutex_
+  std::atomic<bool> reset_search_{false};
+  SignSource search_source_ = SignSource::kNone;
+  Nanoseconds search_since_ = 0;
+  bool search_over_ = false;  // no further window is to be found
+  bool tried_callbacks_ = false;
+  bool window_search_ = false;    // on for the window that is open, no longer
+  bool window_searched_ = false;  // it has been before
+  bool iteration_window_ = false;  // the window that is open closes at a boundary
+  bool lead_wanted_ = false;
+  bool said_nothing_found_ = false;
+  bool said_late_ = false;
+  std::uint64_t said_changes_ = 0;
+  std::optional<std::int64_t> iteration_offset_;
+  std::uint64_t lead_at_ = 0;
+  std::uint64_t open_at_ = IterationWatch::kNever;  // iterations
+  std::uint64_t close_at_ = IterationWatch::kNever;
+  std::uint64_t iterations_wanted_ = 0;
+  std::vector<IterationEdge> iteration_edges_;
+  Nanoseconds delivered_until_ = 0;  // data_mutex_, like the next two
+  Nanoseconds span_end_ = 0;
+  Nanoseconds span_last_ = 0;
+  std::uint64_t span_next_ = 0;
 
   std::mutex data_mutex_;
   std::string folder_;                              // set once

@@ -258,6 +258,13 @@ Problem parse_log_file(std::string_view value, Parsing& to) {
   return {};
 }
 
+Problem parse_iter_record(std::string_view value, Parsing& to) {
+  const PathResult result = expand_path(value, {1, "host", to.environment}, "");
+  if (!result.error.empty()) return result.error;
+  to.options.iteration_record = value;
+  return {};
+}
+
 Problem parse_help(std::string_view value, Parsing& to) {
   if (value != "0" && value != "1") return "neither 0 nor 1";
   to.options.help = value == "1";

@@ -48,6 +48,7 @@ struct Options {
   bool control = false;
   LogLevel log_level = LogLevel::kInfo;
   std::string log_file;
+  std::string iteration_record;
   bool help = false;
 
   /// Every option's variable and the text in force, in the table's order: for run.json.

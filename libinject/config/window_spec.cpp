@@ -376,11 +376,10 @@ bool window_built(WindowKind kind) {
     case WindowKind::kOff:
     case WindowKind::kTime:
     case WindowKind::kLaunch:
+    case WindowKind::kIteration:
     case WindowKind::kNvtx:
     case WindowKind::kSignal:
       return true;
-    case WindowKind::kIteration:
-      return false;
   }
   return false;
 }

@@ -13,7 +13,9 @@
 #include "libinject/hooks/functions.h"
 #include "libinject/record/clock.h"
 #include "libinject/record/control.h"
+#include "libinject/record/mapping.h"
 #include "libinject/record/thread_registry.h"
+#include "libinject/window/iteration_watch.h"
 
 namespace inject {
 
@@ -34,6 +36,9 @@ constinit std::array<StreamAt, kMostDriverFunctions> stream_at{};
 // Copies and memsets whose third parameter is their size: of zero bytes they submit nothing, and no record
 // comes.
 constinit std::array<bool, kMostDriverFunctions> size_is_third{};
+
+// Where copies go, as far as their names say it.
+constinit std::array<SignKind, kMostDriverFunctions> copy_kind{};
 
 constinit std::atomic<ActivityBuffers*> active_buffers{nullptr};
 constinit std::atomic<std::uint64_t> dropped{0};
@@ -108,6 +113,57 @@ std::uint64_t stream_of(CUpti_CallbackId cbid, const void* parameters) noexcept 
   return 0;
 }
 
+// A launch, copy or memset as the search for iterations has it. Handles of kernels stay the same while their
+// module is loaded.
+void tell_sign(DriverCall call, CUpti_CallbackId cbid, const CUpti_CallbackData& data) noexcept {
+  const void* parameters = data.functionParams;
+  if (parameters == nullptr) return;
+  const std::uint64_t stream = stream_of(cbid, parameters);
+  const auto hashed = [](const void* handle) {
+    return hash_mix(reinterpret_cast<std::uint64_t>(handle) * kHashSeed + 1);
+  };
+  const auto kernel = [&](const void* handle, std::uint64_t grid_xy, std::uint64_t grid_z,
+                          std::uint64_t block_xy, std::uint64_t block_z) {
+    const std::uint64_t function = hashed(handle);
+    if (data.symbolName != nullptr && function_is_new(function)) emit_name(function, data.symbolName);
+    const std::uint64_t shape =
+        hash_mix((function ^ grid_xy) * kHashSeed + hash_mix(block_xy ^ (grid_z << 32 | block_z)));
+    emit_sign(SignKind::kKernel, function, shape, stream, true);
+  };
+  const auto pair = [](std::uint64_t x, std::uint64_t y) { return x << 32 | y; };
+  switch (call) {
+    case DriverCall::kLaunch:
+      if (stream_at[cbid] == StreamAt::kLaunchKernel) {
+        const auto* p = static_cast<const cuLaunchKernel_params*>(parameters);
+        kernel(p->f, pair(p->gridDimX, p->gridDimY), p->gridDimZ, pair(p->blockDimX, p->blockDimY),
+               p->blockDimZ);
+      } else if (stream_at[cbid] == StreamAt::kLaunchKernelEx) {
+        const auto* p = static_cast<const cuLaunchKernelEx_params*>(parameters);
+        if (p->config == nullptr) return;
+        const CUlaunchConfig& c = *p->config;
+        kernel(p->f, pair(c.gridDimX, c.gridDimY), c.gridDimZ, pair(c.blockDimX, c.blockDimY), c.blockDimZ);
+      } else {
+        emit_sign(SignKind::kKernel, cbid, hash_mix(cbid * kHashSeed), stream, true);
+      }
+      break;
+    case DriverCall::kGraphLaunch: {
+      const std::uint64_t graph = hashed(static_cast<const cuGraphLaunch_params*>(parameters)->hGraph);
+      emit_sign(SignKind::kGraph, graph, hash_mix(graph + 1), stream, true);
+      break;
+    }
+    case DriverCall::kCopy:
+    case DriverCall::kMemset: {
+      const SignKind kind = call == DriverCall::kMemset ? SignKind::kMemset : copy_kind[cbid];
+      std::uint64_t size = 0;
+      if (size_is_third[cbid]) std::memcpy(&size, static_cast<const char*>(parameters) + 16, sizeof size);
+      emit_sign(kind, cbid, hash_mix(cbid * kHashSeed + size), stream, true);
+      break;
+    }
+    case DriverCall::kOther:
+      break;
+  }
+}
+
 void on_driver_call(CUpti_CallbackId cbid, const CUpti_CallbackData& data) noexcept {
   if (cbid >= kMostDriverFunctions) return;
   const DriverCall call = driver_calls[cbid];
@@ -134,6 +190,9 @@ void on_driver_call(CUpti_CallbackId cbid, const CUpti_CallbackData& data) noexc
   }
   if (call == DriverCall::kGraphLaunch) graphs.store(true, std::memory_order_relaxed);
   if (enter) {
+    if (iteration_watch.source.load(std::memory_order_relaxed) == SignSource::kCallbacks) {
+      tell_sign(call, cbid, data);
+    }
     LaunchObserver::enter(call, cbid, data.correlationId, stream_of(cbid, data.functionParams),
                           data.correlationData);
   } else {
@@ -221,6 +280,9 @@ bool Tracer::attach(std::string& error) {
       driver_calls[cbid] = classify_driver_call(name);
       stream_at[cbid] = stream_position(name);
       size_is_third[cbid] = has_size_third(name);
+      copy_kind[cbid] = std::strstr(name, "HtoD") != nullptr   ? SignKind::kCopyToDevice
+                        : std::strstr(name, "DtoH") != nullptr ? SignKind::kCopyToHost
+                                                               : SignKind::kCopy;
       set_driver_function_name(static_cast<FunctionId>(kDriverFunction | cbid), name);
     }
   }

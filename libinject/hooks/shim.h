@@ -15,6 +15,7 @@
 #include "libinject/hooks/functions.h"
 #include "libinject/hooks/observers.h"
 #include "libinject/hooks/real_symbol.h"
+#include "libinject/hooks/signs.h"
 #include "libinject/record/control.h"
 
 namespace inject {
@@ -75,7 +76,24 @@ struct Shim<function, R(A...)> {
       Observer<function>::after(static_cast<int>(result));
       return result;
     } else {
-      if (control_word.load(std::memory_order_relaxed) == 0) INJECT_TAIL_CALL real(args...);
+      const std::uint32_t control = control_word.load(std::memory_order_relaxed);
+      if constexpr (is_sign(kCategory<function>)) {
+        if ((control & kControlSearch) != 0) {
+          const SeenLaunch seen = tell_sign<function>(args...);
+          if constexpr (kCategory<function> == Category::kLaunch) {
+            if (seen.kernel != nullptr && function_is_new(seen.function)) {
+              const R result = framed(real, args...);
+              if (static_cast<int>(result) == 0) tell_kernel_name(seen, __builtin_return_address(0));
+              return result;
+            }
+          }
+          // What has been told may have opened a window or closed it.
+          if ((control_word.load(std::memory_order_relaxed) & ~std::uint32_t{kControlSearch}) == 0)
+            INJECT_TAIL_CALL real(args...);
+          return framed(real, args...);
+        }
+      }
+      if ((control & ~std::uint32_t{kControlSearch}) == 0) INJECT_TAIL_CALL real(args...);
       return framed(real, args...);
     }
   }

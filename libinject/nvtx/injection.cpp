@@ -16,6 +16,7 @@
 #include "libinject/core.h"
 #include "libinject/record/clock.h"
 #include "libinject/record/control.h"
+#include "libinject/window/iteration_watch.h"
 
 namespace inject {
 
@@ -184,6 +185,7 @@ int push(Core* core, Name message, Name domain) noexcept {
   if (core == nullptr || thread == nullptr) return NVTX_NO_PUSH_POP_TRACKING;
   if (core->nvtx_trigger.armed() && thread->watched.push(domain.id, is_watched(*core, message, domain)))
     core->nvtx_trigger.opened();
+  if (iteration_watch.recording.load(std::memory_order_relaxed)) emit_mark(message.id);
   const std::uint32_t name = range_name(*core, message.id, domain.id);
   const std::uint32_t outer = nvtx_current(*thread);
   thread->range = core->ranges.child(outer, name, domain.id, RangeStyle::kPushPop);

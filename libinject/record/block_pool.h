@@ -65,7 +65,7 @@ class RecordQueue {
   template <typename Record>
   bool push(BlockPool& pool, const Record& record, std::uint32_t thread) noexcept {
     static_assert(sizeof(Record) == sizeof(Slot));
-    std::atomic<std::uint64_t>& dropped = dropped_[record.kind == RecordKind::kRange];
+    std::atomic<std::uint64_t>& dropped = dropped_[kind_index(record.kind)];
     if (pushing_.load(std::memory_order_relaxed)) {
       dropped.fetch_add(1, std::memory_order_relaxed);
       return false;
@@ -112,7 +112,7 @@ class RecordQueue {
   void reset() noexcept;
 
   std::uint64_t dropped(RecordKind kind) const noexcept {
-    return dropped_[kind == RecordKind::kRange].load(std::memory_order_relaxed);
+    return dropped_[kind_index(kind)].load(std::memory_order_relaxed);
   }
 
  private:
@@ -122,7 +122,7 @@ class RecordQueue {
   Block* tail_ = nullptr;
   std::uint32_t fill_ = Block::kSlots;
   std::atomic<bool> pushing_{false};            // read by the producer's signal handlers alone
-  std::atomic<std::uint64_t> dropped_[2] = {};  // calls, ranges
+  std::atomic<std::uint64_t> dropped_[3] = {};  // by kind_index()
   // Shared, written once: the first block of the queue.
   std::atomic<std::uint32_t> first_{0};
   // Consumer's side.

@@ -14,6 +14,7 @@ namespace inject {
 enum ControlBits : std::uint32_t {
   kControlRecord = 1u << 0,  ///< a window is open: record calls
   kControlGate = 1u << 1,    ///< CUPTI is being attached or detached: hold new launches for a moment
+  kControlSearch = 1u << 2,  ///< iterations are looked for: tell of launches (window/iteration_watch.h)
 };
 
 extern std::atomic<std::uint32_t> control_word;

@@ -44,7 +44,12 @@ inline constexpr CallChain chain_push(CallChain chain, FunctionId function) {
   return chain | (static_cast<CallChain>(function) << (16u * level));
 }
 
-enum class RecordKind : std::uint8_t { kNone = 0, kCall = 1, kRange = 2 };
+enum class RecordKind : std::uint8_t { kNone = 0, kCall = 1, kRange = 2, kSign = 3 };
+
+/// Place of a kind of record where each is counted by itself: calls, ranges, signs.
+inline constexpr unsigned kind_index(RecordKind kind) {
+  return kind == RecordKind::kNone ? 0 : static_cast<unsigned>(kind) - 1;
+}
 
 /// One API call, as seen by a hook or by a driver callback. `correlation` is the CUPTI correlation id of the
 /// device work that the call submitted, 0 if it submitted none. A hooked runtime call and the driver launch

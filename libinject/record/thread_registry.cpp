@@ -106,6 +106,7 @@ void ThreadRegistry::on_thread_exit(void* pointer) noexcept {
 void ThreadRegistry::recycle(ThreadState& state) noexcept {
   dropped_by_gone_[0].fetch_add(state.queue.dropped(RecordKind::kCall), std::memory_order_relaxed);
   dropped_by_gone_[1].fetch_add(state.queue.dropped(RecordKind::kRange), std::memory_order_relaxed);
+  dropped_by_gone_[2].fetch_add(state.queue.dropped(RecordKind::kSign), std::memory_order_relaxed);
   state.queue.retire(pool_);
   ++gone_;
   state.life.store(kFree, std::memory_order_release);
@@ -160,7 +161,7 @@ std::string ThreadRegistry::thread_name(std::uint32_t index) const {
 }
 
 std::uint64_t ThreadRegistry::dropped(RecordKind kind) const noexcept {
-  std::uint64_t sum = dropped_by_gone_[kind == RecordKind::kRange].load(std::memory_order_relaxed);
+  std::uint64_t sum = dropped_by_gone_[kind_index(kind)].load(std::memory_order_relaxed);
   const std::uint32_t most = high_water_.load(std::memory_order_acquire);
   for (std::uint32_t i = 0; i < most; ++i) {
     if (states_[i].life.load(std::memory_order_acquire) != kFree) sum += states_[i].queue.dropped(kind);

@@ -127,7 +127,7 @@ class ThreadRegistry {
   std::atomic<std::uint32_t> next_index_{1};
   std::atomic<std::uint64_t> refused_{0};
   std::uint64_t gone_ = 0;
-  std::atomic<std::uint64_t> dropped_by_gone_[2] = {};  // calls, ranges
+  std::atomic<std::uint64_t> dropped_by_gone_[3] = {};  // by kind_index()
 };
 
 }  // namespace inject

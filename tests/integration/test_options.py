@@ -17,7 +17,7 @@ TEXT = "kernel:a:3 start kernel:b:2 stop print:done sync return:3"
 REFUSED = {
     "INJECT_WINDOW": ["sometimes", "time:5", "time:5s", "time:5s+", "time:5s+0s", "time:1x+1s", "time:1s+2s/1s", "launch:5",
                       "launch:-1+5", "launch:1+0", "launch:1+2.5", "launch:99999999999999999999+1", "api:3", "api/", "autox0",
-                      "time:1s+1s/2sx", "always ", "always/2", "iter:5+3", "nvtx:", "nvtx:\"\"", "nvtx:step@", "nvtx:step/0", "signal:",
+                      "time:1s+1s/2sx", "always ", "always/2", "iter:5", "iter:5+0", "nvtx:", "nvtx:\"\"", "nvtx:step@", "nvtx:step/0", "signal:",
                       "signal:KILL", "signal:SIGSEGV", "signal:12", "signal/1", "api/0", "x2", "/5"],
     "INJECT_AFTER": ["explode", "Exit"],
     "INJECT_TIMEOUT": ["10", "0s", "soon"],
@@ -36,6 +36,7 @@ REFUSED = {
     "INJECT_PROM": ["metrics.prom"],
     "INJECT_LOG": ["loud", "INFO"],
     "INJECT_LOG_FILE": ["%y"],
+    "INJECT_ITER_RECORD": ["%y"],
     "INJECT_HELP": ["yes", "2"],
 }
 
@@ -68,7 +69,7 @@ class Refused(simulated.SimulatedTest):
         self.assertLessEqual(max(map(len, done.stderr.splitlines())), 110)
 
     def test_what_is_not_built_is_told_from_what_is_wrong(self):
-        self.assertIn("not built", self.check("INJECT_WINDOW", "iter:5+3"))
+        self.assertIn("not built", self.check("INJECT_METRICS", "auto"))
         self.assertNotIn("not built", self.check("INJECT_WINDOW", "iter:5"))
 
     def test_hostile_text_stays_one_line(self):

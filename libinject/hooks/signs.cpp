@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/hooks/signs.h"
+
+#include "libinject/caller_state.h"
+#include "libinject/hooks/real_symbol.h"
+
+namespace inject {
+
+void tell_kernel_name(const SeenLaunch& launch, const void* caller) noexcept {
+  const CallerState state;
+  // The launch has succeeded, so context and module are there: the runtime looks the name up, no more. An
+  // error that the program has not asked for yet is left alone.
+  const auto peek = reinterpret_cast<cudaError_t (*)()>(resolve(kFn_cudaPeekAtLastError, caller));
+  const auto get_name =
+      reinterpret_cast<cudaError_t (*)(const char**, const void*)>(resolve(kFn_cudaFuncGetName, caller));
+  const auto take = reinterpret_cast<cudaError_t (*)()>(resolve(kFn_cudaGetLastError, caller));
+  if (peek == nullptr || get_name == nullptr || take == nullptr || peek() != cudaSuccess) return;
+  const char* name = nullptr;
+  if (get_name(&name, launch.kernel) == cudaSuccess) {
+    emit_name(launch.function, name);
+  } else {
+    take();
+  }
+}
+
+}  // namespace inject

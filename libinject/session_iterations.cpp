@@ -1,0 +1,387 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+//
+// The session's dealings with training iterations: when they are looked for, and the windows that open and
+// close with them.
+#include <algorithm>
+#include <string>
+
+#include "libinject/caller_state.h"
+#include "libinject/log.h"
+#include "libinject/process.h"
+#include "libinject/record/clock.h"
+#include "libinject/record/control.h"
+#include "libinject/session.h"
+#include "libinject/window/iteration_watch.h"
+
+namespace inject {
+
+namespace {
+
+constexpr Nanoseconds kMillisecond = 1'000'000;
+constexpr Nanoseconds kSecond = 1'000 * kMillisecond;
+// CUPTI is attached this long before a window's first iteration, in whole iterations, one at least: attaching
+// takes some 15 ms, and the first launches after it are slower.
+constexpr Nanoseconds kLeadTime = 100 * kMillisecond;
+constexpr std::uint64_t kMostLead = 1000;
+// Without a launch that passes a hook for this long, the launches pass elsewhere: CUPTI's callbacks see them.
+constexpr Nanoseconds kNoHookedLaunches = 20 * kSecond;
+// Launches pass our hooks, but nothing repeats in what we see of them.
+constexpr Nanoseconds kNothingFound = 60 * kSecond;
+// When the user is told that nothing has been found so far.
+constexpr Nanoseconds kSayNothingFound = 120 * kSecond;
+// `auto`: iterations that must have passed without a change of mind, and for how long.
+constexpr std::uint64_t kSteadyIterations = 5;
+constexpr std::uint64_t kSteadyIterationsUnnamed = 20;
+constexpr Nanoseconds kSteadyTime = kSecond;
+constexpr std::uint64_t kAutoIterations = 10;
+// `iter:`, of iterations without an optimizer that is known by name.
+constexpr std::uint64_t kTrustedIterations = 3;
+
+}  // namespace
+
+void on_iteration_stop(std::uint64_t count, Nanoseconds time, bool in_callback) noexcept {
+  if (Session* session = Session::get()) session->iteration_stop(count, time, in_callback);
+}
+
+bool Session::searching_for_window() const noexcept {
+  const WindowKind kind = options_.window.kind;
+  return (kind == WindowKind::kIteration || (kind == WindowKind::kAuto && !api_called_)) && !search_over_ &&
+         !gave_way_;
+}
+
+// Where no module imports a launch from the CUDA runtime (JAX, Numba, a static runtime), the hooks would see
+// none: launch callbacks from the start.
+void Session::arm_search() noexcept {
+  const bool hooked = process_imports("cudaLaunchKernel") || process_imports("__cudaLaunchKernel") ||
+                      process_imports("cudaLaunchKernelExC");
+  if (!hooked && raise_tracer(TracerLevel::kLaunches, false)) {
+    tried_callbacks_ = true;
+    start_search(SignSource::kCallbacks);
+    return;
+  }
+  start_search(SignSource::kHooks);
+}
+
+void Session::start_search(SignSource source) noexcept {
+  iteration_watch.armed.store(false, std::memory_order_release);
+  iteration_watch.next_stop.store(IterationWatch::kNever, std::memory_order_release);
+  iteration_offset_.reset();
+  reset_search_.store(true, std::memory_order_release);
+  search_source_ = source;
+  search_since_ = now();
+  iteration_watch.source.store(source, std::memory_order_release);
+  iteration_watch.recording.store(!options_.iteration_record.empty(), std::memory_order_release);
+  if (source == SignSource::kHooks) {
+    control_word.fetch_or(kControlSearch, std::memory_order_release);
+  } else {
+    control_word.fetch_and(~static_cast<std::uint32_t>(kControlSearch), std::memory_order_release);
+  }
+}
+
+void Session::stop_search() noexcept {
+  iteration_watch.source.store(SignSource::kNone, std::memory_order_release);
+  iteration_watch.armed.store(false, std::memory_order_release);
+  iteration_watch.next_stop.store(IterationWatch::kNever, std::memory_order_release);
+  control_word.fetch_and(~static_cast<std::uint32_t>(kControlSearch), std::memory_order_release);
+  search_source_ = SignSource::kNone;
+  open_at_ = close_at_ = IterationWatch::kNever;
+}
+
+// With data_mutex_ held, before the drain's pass.
+void Session::prepare_search() {
+  if (reset_search_.exchange(false, std::memory_order_acq_rel)) {
+    if (search_ == nullptr) {
+      search_ = std::make_unique<IterationSearch>(core_.mangled, core_.names);
+      if (!options_.iteration_record.empty() &&
+          !search_->record_to(expand_option_path(options_.iteration_record))) {
+        Log::error("the launch stream can't be recorded: " + search_->recording_error());
+      }
+    } else {
+      search_->restart();
+    }
+    drain_.search_with(search_.get());
+    found_ = {};
+    armed_changes_ = 0;
+  }
+}
+
+// With data_mutex_ held, after the drain's pass.
+void Session::update_search() {
+  if (search_ == nullptr) return;
+  const IterationDetector& detector = search_->detector();
+  if (detector.changes() != armed_changes_ && detector.lock() &&
+      iteration_watch.source.load(std::memory_order_acquire) != SignSource::kNone) {
+    armed_changes_ = detector.changes();
+    iteration_watch.armed.store(false, std::memory_order_release);
+    search_->armed(iteration_watch.count.load(std::memory_order_acquire));
+    iteration_watch.arm(detector.lock()->marks);
+    found_.since = now();
+    found_.begun_then = detector.begun();
+  }
+  found_.changes = detector.changes();
+  found_.offset = search_->offset();
+  found_.begun = detector.begun();
+  found_.mean_duration = detector.mean_duration();
+  found_.events = detector.events();
+  if (detector.lock() && detector.changes() == armed_changes_) {
+    found_.lock = detector.lock();
+    found_.source = search_source_;
+  }
+  for (const IterationSpan& span : search_->take_spans()) deliver_span(span);
+}
+
+// What begins at a span's end is known when it is over itself, or when its window is.
+void Session::deliver_span(const IterationSpan& span) {
+  IterationBoundary boundary;
+  boundary.number = span.number;
+  boundary.begin = span.begin;
+  boundary.window = windows_.at(span.begin);
+  boundary.window_before = windows_.at(span_last_ == 0 ? span.begin - 1 : span_last_);
+  boundary.label = span.phase ? IterationLabel::kValidation : IterationLabel::kIteration;
+  if (span.begin > delivered_until_ || delivered_until_ == 0) statistics_.iteration_boundary(boundary);
+  delivered_until_ = std::max(delivered_until_, span.begin);
+  span_end_ = span.end;
+  span_last_ = span.last_event_time;
+  span_next_ = span.phase ? span.number : span.number + 1;
+}
+
+void Session::deliver_last_boundary() {
+  if (search_ == nullptr) return;
+  // A window that ends with an iteration, as the profiler's own calls often have it.
+  if (const auto trailing = search_->detector().trailing_span();
+      trailing && windows_.at(trailing->end) != 0) {
+    deliver_span(*trailing);
+    span_end_ = windows_.span(windows_.at(trailing->end)).end;
+  }
+  if (span_end_ <= delivered_until_) return;
+  IterationBoundary boundary;
+  boundary.number = span_next_;
+  boundary.begin = span_end_;
+  boundary.window = windows_.at(span_end_);
+  boundary.window_before = windows_.at(span_last_);
+  statistics_.iteration_boundary(boundary);
+  delivered_until_ = span_end_;
+}
+
+// In a window of any other trigger iterations are only told apart: CUPTI's callbacks, which are on, see all
+// launches. Numbers count what such windows have shown.
+void Session::begin_window_search() noexcept {
+  if (search_source_ != SignSource::kNone || tracer_.level() < TracerLevel::kLaunches) return;
+  window_search_ = true;
+  if (!window_searched_) {
+    window_searched_ = true;
+    start_search(SignSource::kCallbacks);
+    return;
+  }
+  search_source_ = SignSource::kCallbacks;
+  iteration_watch.source.store(SignSource::kCallbacks, std::memory_order_release);
+}
+
+void Session::end_window_search() noexcept {
+  if (!window_search_) return;
+  window_search_ = false;
+  search_source_ = SignSource::kNone;
+  iteration_watch.source.store(SignSource::kNone, std::memory_order_release);
+}
+
+// Our own thread, with mutex_ held.
+void Session::step_search(std::unique_lock<std::mutex>& lock) {
+  if (lead_wanted_) attach_lead(lock);
+  if (search_source_ == SignSource::kNone || reset_search_.load(std::memory_order_acquire)) return;
+  for (const auto& [opened, count, window] : iteration_edges_) search_->note_window(opened, count, window);
+  iteration_edges_.clear();
+  if (!searching_for_window() || finishing_) {
+    // The last window is over. A recording goes on to the end.
+    if (options_.iteration_record.empty() && options_.window.kind == WindowKind::kIteration && search_over_ &&
+        open_ == 0 && !finishing_)
+      stop_search();
+    return;
+  }
+  iteration_offset_ = found_.offset;
+  const Nanoseconds time = now();
+  if (found_.changes != said_changes_ && found_.lock) {
+    said_changes_ = found_.changes;
+    open_at_ = IterationWatch::kNever;
+    Log::debug("iterations found: " + describe(*found_.lock));
+  }
+  if (open_ == 0 && !wanted_ && open_at_ == IterationWatch::kNever) plan_iterations();
+  if (found_.lock) return;
+  const bool none = found_.events == 0;
+  if (search_source_ == SignSource::kHooks && open_ == 0 &&
+      time - search_since_ > (none ? kNoHookedLaunches : kNothingFound) && !tried_callbacks_) {
+    tried_callbacks_ = true;
+    Log::debug(none ? "no launch passes a hook: iterations are looked for in CUPTI's launch callbacks"
+                    : "nothing repeats in what the hooks see: CUPTI's launch callbacks are tried");
+    if (raise_tracer(TracerLevel::kLaunches, true)) {
+      start_search(SignSource::kCallbacks);
+      return;
+    }
+  }
+  if (time - base_ > kSayNothingFound && !said_nothing_found_ &&
+      options_.window.kind == WindowKind::kIteration) {
+    said_nothing_found_ = true;
+    Log::warn("no training iterations have been found so far: " + search_->detector().report());
+  }
+}
+
+// The window to come: from which iteration to which, and where CUPTI is attached for it.
+void Session::plan_iterations() {
+  if (!iteration_offset_ || !may_open_another()) return;
+  const std::uint64_t count = iteration_watch.count.load(std::memory_order_acquire);
+  const std::int64_t offset = *iteration_offset_;
+  const auto in_progress = static_cast<std::uint64_t>(static_cast<std::int64_t>(count) + offset);
+  const Nanoseconds duration = std::max<Nanoseconds>(found_.mean_duration, 1000);
+  const std::uint64_t lead = std::clamp<std::uint64_t>(kLeadTime / duration + 1, 1, kMostLead);
+  std::uint64_t begin = 0;
+  std::uint64_t length = 0;
+  if (options_.window.kind == WindowKind::kAuto) {
+    const std::uint64_t steady = found_.lock->optimizer ? kSteadyIterations : kSteadyIterationsUnnamed;
+    if (now() - found_.since < kSteadyTime || found_.begun < found_.begun_then + steady) return;
+    begin = in_progress + lead + 1;
+    length = kAutoIterations;
+  } else {
+    // Without an optimizer's name the first repetition may be a smaller one.
+    if (!found_.lock->optimizer && found_.begun < found_.begun_then + kTrustedIterations) return;
+    const std::uint64_t soonest = in_progress + 1;
+    std::uint64_t wanted = options_.window.start;
+    if (options_.window.every != 0) {
+      const auto window = schedule_.next(soonest);
+      if (!window) {
+        search_over_ = true;
+        return;
+      }
+      wanted = window->begin;
+    } else if (schedule_.done()) {
+      search_over_ = true;
+      return;
+    }
+    begin = std::max(wanted, soonest);
+    length = options_.window.count;
+    if (begin != wanted && !said_late_) {
+      said_late_ = true;
+      Log::warn("iteration " + std::to_string(wanted) + " was over when iterations were recognised (" +
+                std::to_string(found_.lock->seen_before) + " had run): the window opens at iteration " +
+                std::to_string(begin));
+    }
+  }
+  open_at_ = begin;
+  close_at_ = begin + length;
+  iterations_wanted_ = length;
+  lead_at_ = begin > lead ? begin - lead : 0;
+  const std::uint64_t stop = lead_at_ <= in_progress ? begin : lead_at_;
+  if (lead_at_ <= in_progress) {
+    lead_wanted_ = true;
+    wake_.notify_one();
+  }
+  iteration_watch.next_stop.store(static_cast<std::uint64_t>(static_cast<std::int64_t>(stop) - offset),
+                                  std::memory_order_release);
+}
+
+// A boundary at which something is to be done, on the program's thread, before the launch that begins the
+// iteration.
+void Session::iteration_stop(std::uint64_t count, Nanoseconds time, bool in_callback) noexcept {
+  try {
+    std::unique_lock lock = lock_in(in_callback);
+    if (!lock.owns_lock() || !iteration_offset_ || finishing_) return;
+    const std::int64_t offset = *iteration_offset_;
+    const auto number = static_cast<std::uint64_t>(static_cast<std::int64_t>(count) + offset);
+    const auto stop_at = [&](std::uint64_t iteration) {
+      iteration_watch.next_stop.store(
+          iteration == IterationWatch::kNever
+              ? iteration
+              : static_cast<std::uint64_t>(static_cast<std::int64_t>(iteration) - offset),
+          std::memory_order_release);
+    };
+    if (iteration_window_) {
+      if (number < close_at_) return;
+      if (open_ != 0) iteration_edges_.push_back({false, count, open_});
+      close_window(time);
+      iteration_window_ = false;
+      if (options_.window.kind == WindowKind::kAuto || options_.window.every == 0) search_over_ = true;
+      if (options_.window.every != 0) schedule_.advance();
+      open_at_ = close_at_ = IterationWatch::kNever;
+      stop_at(IterationWatch::kNever);
+      return;
+    }
+    if (open_ != 0 || open_at_ == IterationWatch::kNever) {
+      stop_at(IterationWatch::kNever);
+      return;
+    }
+    if (number < open_at_) {
+      lead_wanted_ = true;
+      stop_at(open_at_);
+      wake_.notify_one();
+      return;
+    }
+    const std::string reason = "iterations " + std::to_string(number) + "-" +
+                               std::to_string(number + iterations_wanted_ - 1) + " (" +
+                               to_string(options_.window) + ")";
+    close_at_ = number + iterations_wanted_;
+    iteration_window_ = true;
+    stop_at(close_at_);
+    if (!open_window(lock, reason, in_callback ? AttachOn::kCalling : AttachOn::kOurs, time)) {
+      iteration_window_ = false;
+      search_over_ = true;
+      stop_at(IterationWatch::kNever);
+      return;
+    }
+    iteration_edges_.push_back({true, count, open_});
+  } catch (...) {
+    // No memory: the window stays as it is until the program ends.
+  }
+}
+
+// CUPTI is attached ahead of a window; a window that is asked for meanwhile opens as soon as it is.
+void Session::attach_lead(std::unique_lock<std::mutex>& lock) {
+  lead_wanted_ = false;
+  if (open_ != 0 || wanted_ || finishing_ || tracer_.level() >= TracerLevel::kActivity) return;
+  attaching_ = true;
+  lock.unlock();
+  raise_tracer(TracerLevel::kActivity, true);
+  lock.lock();
+  attaching_ = false;
+  if (wanted_ && !finishing_) {
+    wanted_ = false;
+    begin_window(wanted_reason_);
+  }
+  changed_.notify_all();
+}
+
+// The process is exiting: what the last launches told.
+void Session::end_search(std::unique_lock<std::mutex>& lock) {
+  stop_search();
+  lock.unlock();
+  pass();
+  {
+    const std::lock_guard data(data_mutex_);
+    if (search_ != nullptr) {
+      for (const auto& [opened, count, window] : iteration_edges_)
+        search_->note_window(opened, count, window);
+      iteration_edges_.clear();
+      search_->finish();
+      for (const IterationSpan& span : search_->take_spans()) deliver_span(span);
+      deliver_last_boundary();
+    }
+  }
+  lock.lock();
+}
+
+std::string Session::why_no_iterations() const {
+  const WindowKind kind = options_.window.kind;
+  if (search_ == nullptr || (kind != WindowKind::kIteration && (kind != WindowKind::kAuto || api_called_)))
+    return "";
+  const IterationDetector& detector = search_->detector();
+  if (!detector.lock()) return ": no training iterations were found; " + detector.report();
+  return ": " + std::to_string(detector.begun()) + " training iterations ran";
+}
+
+std::string Session::describe(const IterationDetector::Lock& lock) {
+  std::string text = std::to_string(lock.seen_before) + " had run; about " +
+                     std::to_string(static_cast<std::uint64_t>(lock.events + 0.5)) +
+                     " launches, copies and synchronizations each; they begin with " + lock.begin_name +
+                     " after " + lock.anchor_name;
+  return text;
+}
+
+}  // namespace inject

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/window/iteration_search.h"
+
+#include <algorithm>
+
+namespace inject {
+
+namespace {
+
+constexpr char kLetters[] = "KGHDPSYL";
+// A recording ends here: some minutes of a busy program.
+constexpr std::uint64_t kMostRecorded = std::uint64_t{256} << 20;
+
+std::uint32_t dense(std::unordered_map<std::uint64_t, std::uint32_t>& ids, std::uint64_t value) {
+  return ids.emplace(value, static_cast<std::uint32_t>(ids.size() + 1)).first->second;
+}
+
+}  // namespace
+
+void IterationSearch::advance(std::uint64_t until) {
+  clock_.calibrate();
+  // A boundary has the ticks of the sign that it stands before, and was published before it.
+  std::ranges::stable_sort(waiting_, {}, [](const Waiting& w) { return w.record.ticks; });
+  std::size_t done = 0;
+  for (; done < waiting_.size() && waiting_[done].record.ticks < until; ++done) pass_on(waiting_[done]);
+  waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(done));
+}
+
+void IterationSearch::finish() {
+  advance(~std::uint64_t{0});
+  recording_.close();
+}
+
+void IterationSearch::pass_on(const Waiting& waiting) {
+  const SignRecord& record = waiting.record;
+  const Nanoseconds time = clock_.time(record.ticks);
+  if (recording_.is_open() && recording_.bytes() < kMostRecorded) write(waiting, time);
+  switch (record.sign) {
+    case SignKind::kName:
+      detector_.name(record.function, mangled_.name(record.name));
+      return;
+    case SignKind::kMark:
+      return;
+    case SignKind::kBoundary:
+      boundary_ = record.name;
+      boundary_time_ = record.shape;
+      return;
+    default:
+      break;
+  }
+  LaunchSign sign;
+  sign.kind = record.sign;
+  sign.thread = waiting.thread;
+  sign.function = record.function;
+  sign.shape = record.shape;
+  sign.stream = record.stream;
+  sign.time = boundary_ ? boundary_time_ : time;  // the edge of a window, should there be one, has it, too
+  const std::uint64_t changes = detector_.changes();
+  detector_.add(sign);
+  if (boundary_ && *boundary_ > armed_at_ && changes == detector_.changes() && detector_.begun() != 0) {
+    offset_ = static_cast<std::int64_t>(detector_.begun()) - 1 - static_cast<std::int64_t>(*boundary_);
+  }
+  boundary_.reset();
+}
+
+std::string& IterationSearch::line(char kind, Nanoseconds time) {
+  std::string& text = recording_.buffer();
+  text += kind;
+  text += ' ';
+  text += std::to_string(time > last_time_ && last_time_ != 0 ? time - last_time_ : 0);
+  last_time_ = std::max(time, last_time_);
+  return text;
+}
+
+void IterationSearch::write(const Waiting& waiting, Nanoseconds time) {
+  const SignRecord& record = waiting.record;
+  std::string& text = recording_.buffer();
+  switch (record.sign) {
+    case SignKind::kName:
+      text += "F " + std::to_string(dense(functions_, record.function)) + " ";
+      text += mangled_.name(record.name);
+      break;
+    case SignKind::kMark:
+      line('M', time) += " " + std::to_string(waiting.thread) + " ";
+      text += names_.name(record.name);
+      break;
+    case SignKind::kBoundary:
+      line('B', time) += " " + std::to_string(waiting.thread) + " " + std::to_string(record.name);
+      break;
+    default:
+      line(kLetters[static_cast<std::size_t>(record.sign)], time) +=
+          " " + std::to_string(waiting.thread) + " " + std::to_string(dense(streams_, record.stream)) + " " +
+          std::to_string(dense(functions_, record.function)) + " " +
+          std::to_string(dense(shapes_, record.shape));
+  }
+  text += '\n';
+  recording_.write_if_full();
+}
+
+void IterationSearch::note_window(bool opened, std::uint64_t count, std::uint32_t window) {
+  if (!recording_.is_open()) return;
+  recording_.buffer() += (opened ? "O " : "C ") + std::to_string(count) + " " + std::to_string(window) + "\n";
+}
+
+}  // namespace inject

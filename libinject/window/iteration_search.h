@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "libinject/output/atomic_file.h"
+#include "libinject/record/name_table.h"
+#include "libinject/record/ticks.h"
+#include "libinject/window/iteration_detector.h"
+#include "libinject/window/launch_sign.h"
+
+namespace inject {
+
+/// The search for iterations while the program runs: brings the signs of all threads into one order, hands
+/// them to the detector, and knows which iteration the watch's count stands for. On our own thread, after
+/// each drain.
+///
+/// On request it also keeps a recording, a text file that the detector can be fed with again:
+///   F ID NAME                              the name of function ID, where it is known
+///   KIND DT THREAD STREAM FUNCTION SHAPE   a sign: K kernel, G graph, H copy to the device, D copy to the
+///   host,
+///                                          P other copy, S memset, Y synchronization, L library call
+///   M DT THREAD TEXT                       an NVTX range that was pushed
+///   B DT THREAD COUNT                      the watch fired, before the sign that follows
+///   O COUNT WINDOW, C COUNT WINDOW         a window opened, or closed, at that boundary
+/// DT is in nanoseconds since the line before; ids count from 1 in order of appearance.
+class IterationSearch {
+ public:
+  IterationSearch(const NameTable& mangled, const NameTable& names) : mangled_(mangled), names_(names) {}
+
+  bool record_to(const std::string& path) { return recording_.open(path); }
+  const std::string& recording_error() const { return recording_.error(); }
+
+  /// From the drain: signs of one thread in order.
+  void take(std::uint32_t thread, const SignRecord& record) { waiting_.push_back({record, thread}); }
+  /// Everything that was taken and is older than `until` (ticks).
+  void advance(std::uint64_t until);
+  /// Whatever is left, at the end.
+  void finish();
+  /// Forgets all it has seen: another source of signs follows.
+  void restart() {
+    detector_ = IterationDetector();
+    waiting_.clear();
+    offset_.reset();
+    boundary_.reset();
+  }
+  void note_window(bool opened, std::uint64_t count, std::uint32_t window);
+
+  const IterationDetector& detector() const { return detector_; }
+  std::vector<IterationSpan> take_spans() { return detector_.take_spans(); }
+  /// The iteration that begins at the watch's boundary `count` is number `count` plus this. Known from the
+  /// first boundary on that the armed watch has seen.
+  std::optional<std::int64_t> offset() const { return offset_; }
+  /// The watch has been armed anew: its boundaries from `count` + 1 on are of the present lock.
+  void armed(std::uint64_t count) {
+    offset_.reset();
+    armed_at_ = count;
+  }
+
+ private:
+  struct Waiting {
+    SignRecord record;
+    std::uint32_t thread;
+  };
+  void pass_on(const Waiting& waiting);
+  void write(const Waiting& waiting, Nanoseconds time);
+  std::string& line(char kind, Nanoseconds time);
+
+  const NameTable& mangled_;
+  const NameTable& names_;
+  TickClock clock_;
+  std::vector<Waiting> waiting_;
+  IterationDetector detector_;
+  std::optional<std::int64_t> offset_;
+  std::uint64_t armed_at_ = 0;
+  std::optional<std::uint64_t> boundary_;  // the watch's count at a boundary whose first event is to come
+
+  Nanoseconds boundary_time_ = 0;
+
+  OutputFile recording_;
+  Nanoseconds last_time_ = 0;
+  std::unordered_map<std::uint64_t, std::uint32_t> functions_;
+  std::unordered_map<std::uint64_t, std::uint32_t> shapes_;
+  std::unordered_map<std::uint64_t, std::uint32_t> streams_;
+};
+
+}  // namespace inject

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/window/iteration_watch.h"
+
+#include <array>
+
+#include "libinject/caller_state.h"
+#include "libinject/core.h"
+#include "libinject/record/mapping.h"
+#include "libinject/record/thread_registry.h"
+#include "libinject/record/ticks.h"
+
+namespace inject {
+
+constinit IterationWatch iteration_watch;
+
+namespace {
+
+// Functions whose names have been told. Full: the rest goes without names.
+constexpr std::size_t kMostFunctions = 8192;
+constexpr std::size_t kProbes = 16;
+constinit std::array<std::atomic<std::uint64_t>, kMostFunctions> named{};
+
+void begin_iteration(ThreadState& thread, std::uint64_t at, bool in_callback) noexcept {
+  bool seen = true;
+  // Of several threads that come with it one wins.
+  if (!iteration_watch.anchor_seen.compare_exchange_strong(seen, false, std::memory_order_acq_rel)) return;
+  const std::uint64_t count = iteration_watch.count.fetch_add(1, std::memory_order_acq_rel) + 1;
+  SignRecord record;
+  record.sign = SignKind::kBoundary;
+  record.ticks = at;
+  record.name = static_cast<std::uint32_t>(count);
+  const Nanoseconds time = now();
+  record.shape = time;
+  ThreadRegistry::push(thread, record);
+  if (count >= iteration_watch.next_stop.load(std::memory_order_acquire)) {
+    const CallerState caller;
+    on_iteration_stop(count, time, in_callback);
+  }
+}
+
+}  // namespace
+
+void emit_sign(SignKind kind, std::uint64_t function, std::uint64_t shape, std::uint64_t stream,
+               bool in_callback) noexcept {
+  if (ThreadRegistry::this_thread_is_ignored()) return;
+  ThreadState* thread = ThreadRegistry::current_if_any();
+  if (thread == nullptr) {
+    thread = ThreadRegistry::current();
+    if (thread == nullptr) return;
+  }
+  const std::uint64_t at = ticks();
+  if (iteration_watch.armed.load(std::memory_order_acquire)) {
+    const auto is = [&](const std::atomic<std::uint64_t>& mark) {
+      const std::uint64_t value = mark.load(std::memory_order_relaxed);
+      return value == function || value == shape;
+    };
+    if (iteration_watch.anchor_seen.load(std::memory_order_relaxed) &&
+        (is(iteration_watch.begin) || is(iteration_watch.begin_too))) {
+      begin_iteration(*thread, at, in_callback);
+    }
+    if (is(iteration_watch.anchor)) iteration_watch.anchor_seen.store(true, std::memory_order_release);
+  }
+  SignRecord record;
+  record.sign = kind;
+  record.ticks = at;
+  record.function = function;
+  record.shape = shape;
+  record.stream = stream;
+  ThreadRegistry::push(*thread, record);
+}
+
+bool function_is_new(std::uint64_t function) noexcept {
+  const std::size_t home = hash_mix(function) % kMostFunctions;
+  for (std::size_t i = 0; i < kProbes; ++i) {
+    std::atomic<std::uint64_t>& slot = named[(home + i) % kMostFunctions];
+    std::uint64_t there = slot.load(std::memory_order_relaxed);
+    if (there == function) return false;
+    if (there == 0) {
+      if (slot.compare_exchange_strong(there, function, std::memory_order_relaxed)) return true;
+      if (there == function) return false;
+    }
+  }
+  return false;
+}
+
+void emit_name(std::uint64_t function, const char* name) noexcept {
+  Core* core = Core::get_if_any();
+  ThreadState* thread = ThreadRegistry::current();
+  if (core == nullptr || thread == nullptr || name == nullptr) return;
+  SignRecord record;
+  record.sign = SignKind::kName;
+  record.ticks = ticks();
+  record.function = function;
+  record.name = core->mangled.intern(name);
+  ThreadRegistry::push(*thread, record);
+}
+
+void emit_mark(std::uint32_t name) noexcept {
+  ThreadState* thread = ThreadRegistry::current();
+  if (thread == nullptr) return;
+  SignRecord record;
+  record.sign = SignKind::kMark;
+  record.ticks = ticks();
+  record.name = name;
+  ThreadRegistry::push(*thread, record);
+}
+
+}  // namespace inject

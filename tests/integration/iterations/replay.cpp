@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+//
+// Feeds a recorded launch stream (INJECT_ITER_RECORD, libinject/window/iteration_search.h) from stdin to the
+// detector and prints what it finds, a line each:
+//   lock EVENT BEFORE OPTIMIZER BY_SHAPE ROUGH EVENTS_EACH BEGIN | ANCHOR     a lock, or a change of it, at
+//   EVENT span NUMBER FIRST_EVENT BEGIN END PHASE                                   of the lock that was
+//   printed last end EVENTS NANOSECONDS                                                    with the time
+//   spent on them
+#include <chrono>
+#include <cstdint>
+#include <iostream>
+#include <sstream>
+#include <string>
+
+#include "libinject/record/mapping.h"
+#include "libinject/window/iteration_detector.h"
+
+int main() {
+  constexpr std::string_view kLetters = "KGHDPSYL";
+  inject::IterationDetector detector;
+  inject::Nanoseconds time = 1;
+  std::uint64_t changes = 0;
+  std::chrono::nanoseconds spent{0};
+  const auto hash = [](std::uint64_t id, std::uint64_t seed) {
+    return inject::hash_mix(id * inject::kHashSeed + seed);
+  };
+  for (std::string line; std::getline(std::cin, line);) {
+    if (line.size() < 3) continue;
+    std::istringstream words(line.substr(2));
+    if (line[0] == 'F') {
+      std::uint64_t id = 0;
+      words >> id;
+      words.get();
+      std::string name;
+      std::getline(words, name);
+      detector.name(hash(id, 1), name);
+      continue;
+    }
+    std::uint64_t step = 0;
+    if (line[0] == 'M' || line[0] == 'B') {
+      words >> step;
+      time += step;
+      continue;
+    }
+    const std::size_t kind = kLetters.find(line[0]);
+    if (kind == std::string_view::npos) continue;
+    std::uint64_t function = 0;
+    std::uint64_t shape = 0;
+    inject::LaunchSign sign;
+    words >> step >> sign.thread >> sign.stream >> function >> shape;
+    time += step;
+    sign.kind = static_cast<inject::SignKind>(kind);
+    sign.function = hash(function, 1);
+    sign.shape = hash(shape, 2);
+    sign.time = time;
+    const auto before = std::chrono::steady_clock::now();
+    detector.add(sign);
+    spent += std::chrono::steady_clock::now() - before;
+    if (detector.changes() != changes) {
+      changes = detector.changes();
+      const auto& lock = *detector.lock();
+      std::cout << "lock " << lock.locked_at << ' ' << lock.seen_before << ' ' << lock.optimizer << ' '
+                << lock.by_shape << ' ' << lock.rough << ' ' << lock.events << ' ' << lock.begin_name << " | "
+                << lock.anchor_name << '\n';
+    }
+    for (const inject::IterationSpan& span : detector.take_spans()) {
+      std::cout << "span " << span.number << ' ' << span.first_event << ' ' << span.begin << ' ' << span.end
+                << ' ' << span.phase << '\n';
+    }
+  }
+  std::cout << "end " << detector.events() << ' ' << spent.count() << '\n';
+}
