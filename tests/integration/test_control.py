@@ -215,7 +215,7 @@ class Commands(Case):
         self.assertEqual(os.listdir(f"/proc/{program.pid}/task"), [str(program.pid)])
 
     def test_before_cuda_is_initialised_nothing_listens(self):
-        program = self.begin(command=["sh", "-c", "echo up; sleep 30 & wait"], ready=False)
+        program = self.begin(command=["sh", "-c", "echo up; exec sleep 30"], ready=False)
         self.assertFalse(self.sockets.exists())
         self.end(program, signal.SIGTERM)
 
