@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "libinject/hooks/real_symbol.h"
 #include "libinject/host_io.h"
 #include "libinject/loader_use.h"
 
@@ -147,6 +148,17 @@ bool process_imports(std::string_view name) {
   const LoaderUse use;
   dl_iterate_phdr(&search_imports, &search);
   return search.found;
+}
+
+void at_python_exit(void (*handler)()) noexcept {
+  // Not in a program that has Python inside: it may go on after its interpreter.
+  std::array<char, kLongestPath> path{};
+  if (readlink("/proc/self/exe", path.data(), path.size() - 1) <= 0) return;
+  const char* slash = std::strrchr(path.data(), '/');
+  if (slash == nullptr || std::strncmp(slash + 1, "python", 6) != 0) return;
+  // Not by dlsym, whose lock the thread that waits for this one may hold.
+  using Register = int (*)(void (*)());
+  if (auto* add = reinterpret_cast<Register>(next_symbol("Py_AtExit")); add != nullptr) add(handler);
 }
 
 std::vector<std::pair<std::string, std::string>> library_versions() {

@@ -25,6 +25,10 @@ std::string host_name();
 /// that an exported hook of that name is called.
 bool process_imports(std::string_view name);
 
+/// Where the program is a Python interpreter: has `handler` called as it shuts down. After Ctrl+C, which no
+/// script catches, Python ends itself by the signal, past every exit handler.
+void at_python_exit(void (*handler)()) noexcept;
+
 /// Name and version of the CUDA libraries in the process, e.g. {"libcublas.so.13", "/usr/…/libcublas.so.13"},
 /// and of the driver ("driver", "13.0").
 std::vector<std::pair<std::string, std::string>> library_versions();

@@ -206,6 +206,7 @@ Session* Session::start() noexcept {
     pthread_atfork(&LoaderUse::before_fork, &LoaderUse::after_fork, &on_fork_child);
     std::atexit(&on_exit_handler);
     std::at_quick_exit(&on_exit_handler);
+    at_python_exit(&on_exit_handler);
     session->arm();
     session->ending_.start(*session);
     if (options.control) session->control_.start();
@@ -901,11 +902,9 @@ void Session::collect(std::unique_lock<std::mutex>& lock) {
   if (say) said_closed_ = said_open_;
   ++settled_;
   closing_ = open_ != 0;
-  dirty_ = true;
-  if (now() - last_write_ < kWriteInterval && !finishing_) return;
+  dirty_ = !finishing_;  // written once more at the end
+  if (finishing_ || now() - last_write_ < kWriteInterval) return;
   last_write_ = now();
-  dirty_ = false;
-  if (finishing_) return;  // written once more at the end
   lock.unlock();
   {
     const std::lock_guard data(data_mutex_);
@@ -917,6 +916,7 @@ void Session::collect(std::unique_lock<std::mutex>& lock) {
               (folder_.empty() ? "no files are written" : "the files are in " + folder_));
   }
   lock.lock();
+  dirty_ = false;
   changed_.notify_all();
 }
 
