@@ -29,7 +29,25 @@ void offer(const char* variable, const char* path) {
 
 // Runs in every process that the preload reaches: no allocation but the environment's own, no thread, no
 // file, and no message but the help that was asked for.
-__attribute__((constructor)) void on_load() {
+__attribute__((constructor)) void on_load();
+
+// Where a process has the library twice (two copies in LD_PRELOAD, or a parent's copy named by the
+// environment), the one that the program's symbols lead to works: a function of that one, nullptr if it is
+// this one.
+template <typename Function>
+Function* of_leading_copy(const char* name) {
+  Dl_info ours;
+  Dl_info leading;
+  const void* first = dlsym(RTLD_DEFAULT, "inject_is_open");
+  if (first == nullptr || dladdr(reinterpret_cast<const void*>(&on_load), &ours) == 0 ||
+      dladdr(first, &leading) == 0 || leading.dli_fbase == ours.dli_fbase) {
+    return nullptr;
+  }
+  void* library = dlopen(leading.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+  return library == nullptr ? nullptr : reinterpret_cast<Function*>(dlsym(library, name));
+}
+
+void on_load() {
   const inject::CallerState caller;
   inject::remember_working_directory();
   inject::note_stderr();
@@ -58,6 +76,7 @@ __attribute__((constructor)) void on_load() {
 // do.
 INJECT_ENTRY int InitializeInjection() {
   const inject::CallerState caller;
+  if (auto* leading = of_leading_copy<int()>("InitializeInjection"); leading != nullptr) return leading();
   inject::Session::start();
   return 1;
 }
@@ -65,6 +84,9 @@ INJECT_ENTRY int InitializeInjection() {
 // Called by each library that uses NVTX on its first NVTX call.
 INJECT_ENTRY int InitializeInjectionNvtx2(const void* (*get_export_table)(uint32_t)) {
   const inject::CallerState caller;
+  using Attach = int(const void* (*)(uint32_t));
+  if (auto* leading = of_leading_copy<Attach>("InitializeInjectionNvtx2"); leading != nullptr)
+    return leading(get_export_table);
   return inject::nvtx_attach(get_export_table);
 }
 

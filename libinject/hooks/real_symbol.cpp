@@ -117,7 +117,9 @@ class Search {
       narrow_gap(object);
     }
     if (ours || provider_count_ == kMaxProviders) return;
-    if (const ElfW(Sym)* symbol = object.find_function(name_); symbol != nullptr) {
+    const ElfW(Sym)* symbol = object.find_function(name_);
+    // Another copy of this library would call us.
+    if (symbol != nullptr && object.find_function(SymbolName("inject_is_open")) == nullptr) {
       providers_[provider_count_++] = {index, object, symbol, is_library(object.soname(), stem_)};
     }
   }
