@@ -67,6 +67,9 @@ class Reading(unittest.TestCase):
             copy = recording.read_file(path)
             self.assertLess(size, 3000)
             self.assertEqual(size, os.path.getsize(path))
+            # A framework's own ranges are left out.
+            others = [more for line in lines for more in ("M 0 5 XlaModule:#x#\n", line)]
+            self.assertEqual(recording.write_compact(others, path), size)
             # Too small a limit costs the times, and nothing else.
             self.assertLessEqual(recording.write_compact(lines, path, 1), size)
             coarse = recording.read_file(path)

@@ -2,11 +2,14 @@
 // SPDX-FileCopyrightText: The libinject authors
 //
 // Feeds a recorded launch stream (INJECT_ITER_RECORD, libinject/window/iteration_search.h) from stdin to the
-// detector and prints what it finds, a line each:
-//   lock EVENT BEFORE OPTIMIZER BY_SHAPE ROUGH EVENTS_EACH BEGIN | ANCHOR     a lock, or a change of it, at
-//   EVENT span NUMBER FIRST_EVENT BEGIN END PHASE                                   of the lock that was
-//   printed last end EVENTS NANOSECONDS                                                    with the time
-//   spent on them
+// detector and, once that has found iterations, to the watch; prints what they find, a line each:
+//
+//   lock EVENT BEFORE OPTIMIZER BY_SHAPE ROUGH EVENTS_EACH BEGIN | ANCHOR
+//                                  a lock, or a change of it, once EVENT events had been seen
+//   span NUMBER FIRST_EVENT BEGIN END PHASE
+//                                  an iteration, or what ran between two, of the lock that was printed last
+//   boundary EVENT                 the watch fired before this event
+//   end EVENTS NANOSECONDS         and the time that the detector took for them
 #include <chrono>
 #include <cstdint>
 #include <iostream>
@@ -14,10 +17,17 @@
 #include <string>
 
 #include "libinject/record/mapping.h"
+#include "libinject/record/thread_registry.h"
 #include "libinject/window/iteration_detector.h"
+#include "libinject/window/iteration_watch.h"
 
 int main() {
   constexpr std::string_view kLetters = "KGHDPSYL";
+  // The watch's own records are not looked at.
+  inject::BlockPool pool(2 * sizeof(inject::Block));
+  inject::ThreadRegistry threads(pool);
+  inject::ThreadRegistry::publish(&threads);
+  std::uint64_t boundaries = 0;
   inject::IterationDetector detector;
   inject::Nanoseconds time = 1;
   std::uint64_t changes = 0;
@@ -54,6 +64,11 @@ int main() {
     sign.function = hash(function, 1);
     sign.shape = hash(shape, 2);
     sign.time = time;
+    inject::emit_sign(sign.kind, sign.function, sign.shape, sign.stream, false);
+    if (const std::uint64_t count = inject::iteration_watch.count.load(); count != boundaries) {
+      boundaries = count;
+      std::cout << "boundary " << detector.events() << '\n';
+    }
     const auto before = std::chrono::steady_clock::now();
     detector.add(sign);
     spent += std::chrono::steady_clock::now() - before;
@@ -63,6 +78,7 @@ int main() {
       std::cout << "lock " << lock.locked_at << ' ' << lock.seen_before << ' ' << lock.optimizer << ' '
                 << lock.by_shape << ' ' << lock.rough << ' ' << lock.events << ' ' << lock.begin_name << " | "
                 << lock.anchor_name << '\n';
+      inject::iteration_watch.arm(lock.marks);
     }
     for (const inject::IterationSpan& span : detector.take_spans()) {
       std::cout << "span " << span.number << ' ' << span.first_event << ' ' << span.begin << ' ' << span.end

@@ -1,0 +1,165 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""The search for iterations on launch streams of real training programs, recorded on a GPU (tests/data/iterations).
+
+The programs (tests/gpu/iterations/programs.py) left marks at their true iterations, which the search does not see.
+
+usage: test_streams.py REPLAY DATA RECORDING
+"""
+
+import dataclasses
+import lzma
+import pathlib
+import subprocess
+import sys
+import unittest
+
+replay = data = recording = None  # set by main()
+
+LOCK_AFTER = 5  # iterations, once the program does the same in each
+
+
+@dataclasses.dataclass(frozen=True)
+class Expected:
+    """What is expected of a program; one that is not listed below meets the defaults."""
+    unseen: int = 0         # first iterations, before the steady ones, whose beginnings may be told wrong
+    changes: int = 0        # of mind, once iterations have been found
+    optimizer: bool = True  # its kernels are known by their names
+    phases: int = 0         # stretches between iterations that are none: the program's own marks say so
+
+
+PROGRAMS = {
+    "amp": Expected(),
+    "cudagraph": Expected(optimizer=False),
+    "cupy": Expected(optimizer=False),
+    "dataloader": Expected(),
+    "ddp": Expected(unseen=2),
+    "dynamic_shapes": Expected(),
+    "gan": Expected(),
+    "grad_accum": Expected(),
+    "jax": Expected(unseen=1, optimizer=False),
+    "jax_async": Expected(unseen=1, optimizer=False),
+    "lstm_fixed": Expected(unseen=1),
+    "lstm_variable": Expected(),
+    "mlp": Expected(unseen=1),
+    "multistream": Expected(unseen=2),
+    "numba": Expected(unseen=1, optimizer=False),
+    "resnet50": Expected(),
+    "transformer": Expected(),
+    "validation": Expected(unseen=1, phases=3),
+    "validation_often": Expected(unseen=1, phases=6),
+}
+
+
+class Found:
+    """What the replay prints: locks [(events seen, iterations over, optimizer)], the last one's spans {first event: number}
+    and phases [(first event, number)], and where the watch fired."""
+
+    def __init__(self, text):
+        self.locks, self.spans, self.phases, self.boundaries, self.events = [], {}, [], [], 0
+        for line in text.splitlines():
+            kind, *fields = line.split(" ")
+            if kind == "lock":
+                self.locks.append((int(fields[0]), int(fields[1]), fields[2] == "1"))
+                self.spans, self.phases = {}, []
+            elif kind == "span" and fields[4] == "1":
+                self.phases.append((int(fields[1]), int(fields[0])))
+            elif kind == "span":
+                self.spans[int(fields[1])] = int(fields[0])
+            elif kind == "boundary":
+                self.boundaries.append(int(fields[0]))
+            elif kind == "end":
+                self.events = int(fields[0])
+
+
+def between(phases, steps):
+    """[(begin, end, iteration that follows)] of what lies between two iterations: adjoining phases are one."""
+    at = {begin: k for k, (begin, _) in steps.items()}
+    joined = []
+    for _, begin, end in phases:
+        if joined and joined[-1][1] == begin:
+            begin = joined.pop()[0]
+        joined.append((begin, end))
+    return [(begin, end, at[end]) for begin, end in joined if end in at]
+
+
+class Streams(unittest.TestCase):
+    maxDiff = None
+
+    def test_enough_of_them(self):
+        self.assertGreaterEqual(len(list(data.glob("*.stream.xz"))), 12)
+        for path in data.glob("*"):
+            self.assertTrue(path.name == "README.md" or path.name.endswith(".stream.xz"), path)
+            self.assertLess(path.stat().st_size, 60_000, path)
+
+    def check(self, name):
+        expected = PROGRAMS.get(name, Expected())
+        text = lzma.decompress((data / f"{name}.stream.xz").read_bytes()).decode(errors="replace")
+        stream = recording.read(text.splitlines())
+        self.assertEqual(stream.unread, [])
+        steps, phases = recording.iterations([(position, text.lstrip(":")) for position, text in stream.marks])
+        self.assertGreaterEqual(len(steps), 60, "the recording ends early")
+        found = Found(subprocess.run([replay], input=text, capture_output=True, text=True, check=True, timeout=60).stdout)
+        self.assertEqual(found.events, len(stream.events))
+
+        # Found soon, and for good.
+        steady = recording.steady_from(stream, steps)
+        self.assertIsNotNone(steady)
+        self.assertNotEqual(found.locks, [], "no iterations were found")
+        self.assertEqual(len(found.locks) - 1, expected.changes, found.locks)
+        locked, _, optimizer = found.locks[-1]
+        self.assertEqual(optimizer, expected.optimizer)
+        in_progress = max(k for k, (begin, _) in steps.items() if begin < locked)
+        self.assertLessEqual(in_progress, steady + LOCK_AFTER)
+
+        # Where they begin, and their numbers: all of them, counted back to the first one. The last one may have no end.
+        self.assertLessEqual(expected.unseen, steady + 1, "more than those before the steady ones")
+        last = max(steps)
+        true = {begin: k for k, (begin, _) in steps.items() if expected.unseen <= k < last}
+        told = {begin: number for begin, number in found.spans.items() if expected.unseen <= number and begin != steps[last][0]}
+        self.assertEqual(told, true)
+
+        self.check_phases(found, steps, phases, expected, locked)
+        self.check_watch(found, steps, phases, locked, in_progress)
+
+    def check_phases(self, found, steps, phases, expected, locked):
+        """What runs between two iterations belongs to neither."""
+        told = [(begin, number) for begin, number in found.phases if begin >= locked]
+        true = between(phases, steps)
+        self.assertEqual([number for _, number in told], [following for _, _, following in true])
+        self.assertEqual(len(told), expected.phases)
+        for (begin, number), (first, end, _) in zip(told, true):
+            # It ends where the iteration begins; its first few launches may look like the end of the one before.
+            self.assertTrue(first <= begin <= first + (end - first) / 20, (number, begin, first, end))
+
+    def check_watch(self, found, steps, phases, locked, in_progress):
+        """A window opens and closes where the watch fires: at every iteration, or at the beginning of what runs before it."""
+        before = {following: (begin, end) for begin, end, following in between(phases, steps)}
+        # It is armed in the middle of an iteration, whose end it may not recognise.
+        expected = [k for k in sorted(steps) if k > in_progress + 1]
+        fired = [position for position in found.boundaries if position >= steps[expected[0]][0] or
+                 expected[0] in before and position >= before[expected[0]][0]]
+        self.assertLessEqual(len(found.boundaries) - len(fired), 1)
+        # After the last iteration a validation may follow, and nothing after it.
+        fired = [position for position in fired if position < steps[expected[-1]][1]]
+        self.assertEqual(len(fired), len(expected), fired)
+        for k, position in zip(expected, fired):
+            begin, end = before.get(k, (steps[k][0], steps[k][0]))
+            self.assertTrue(begin <= position <= begin + (end - begin) / 20, (k, position, begin))
+
+
+def main():
+    global replay, data, recording
+    replay, data, folder = (pathlib.Path(path) for path in sys.argv[1:4])
+    sys.path.append(str(folder))
+    import recording as module
+    recording = module
+    for path in sorted(data.glob("*.stream.xz")):
+        name = path.name.removesuffix(".stream.xz")
+        setattr(Streams, f"test_{name}", lambda self, name=name: self.check(name))
+    unittest.main(argv=[sys.argv[0], *sys.argv[4:]])
+
+
+if __name__ == "__main__":
+    main()
