@@ -48,7 +48,7 @@ Drain::Drain(Core& core, ActivityBuffers& buffers, WindowLog& windows, Statistic
           core.ranges, [&windows](std::uint32_t number) { return windows.span(number); },
           [this](const RangeEvent& event) { statistics_.add(event); }) {}
 
-void Drain::pass(const CuptiApi* cupti) {
+void Drain::pass(const CuptiApi* cupti, bool hold_signs) {
   // A sign that is published from here on may be older than one that is not: both wait for the next pass.
   const std::uint64_t until = ticks();
   // Rings before buffers: most launches are then known before their device records come by.
@@ -68,7 +68,7 @@ void Drain::pass(const CuptiApi* cupti) {
       search_->take(thread, record);
     }
   });
-  if (search_ != nullptr) search_->advance(until);
+  if (search_ != nullptr && !hold_signs) search_->advance(until);
   retry_pending();
   if (cupti != nullptr) {
     buffers_.drain([&](std::uint8_t* buffer, std::size_t valid, std::uint16_t generation) {

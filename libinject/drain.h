@@ -34,7 +34,8 @@ class Drain {
   void search_with(IterationSearch* search) { search_ = search; }
 
   /// Everything published and completed so far. `cupti` is null while no CUPTI is loaded.
-  void pass(const CuptiApi* cupti);
+  /// `hold_signs`: signs of launches are taken, but not looked at yet.
+  void pass(const CuptiApi* cupti, bool hold_signs = false);
 
   /// No further device record will come for what was launched so far: judges what has no launch record by its
   /// time, counts the launches that got no record, because CUPTI dropped it or for reasons unknown, and clips

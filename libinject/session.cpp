@@ -732,12 +732,12 @@ std::string Session::expand_option_path(const std::string& pattern) {
   return path_of(pattern);
 }
 
-void Session::pass() {
+void Session::pass(bool hold_signs) {
   const std::lock_guard data(data_mutex_);
   const Nanoseconds cpu = thread_cpu_time();
   prepare_search();
-  drain_.pass(tracer_.loaded() ? &tracer_.api() : nullptr);
-  update_search();
+  drain_.pass(tracer_.loaded() ? &tracer_.api() : nullptr, hold_signs);
+  if (!hold_signs) update_search();
   overhead_.drain_cpu += thread_cpu_time() - cpu;
 }
 
@@ -848,7 +848,7 @@ void Session::collect(std::unique_lock<std::mutex>& lock) {
   const Nanoseconds flush_begin = now();
   tracer_.flush(false);
   const Nanoseconds flush_end = now();
-  pass();
+  pass(true);
   lock.lock();
   if (reopened()) return;
   Log::debug("collecting for " + in_ms(flush_end - last_stop_) + ": flush took " +
@@ -864,7 +864,7 @@ void Session::collect(std::unique_lock<std::mutex>& lock) {
     if (!Tracer::failed()) Log::warn(kUnfinished);
     lock.unlock();
     tracer_.flush(true);
-    pass();
+    pass(true);
     lock.lock();
     if (reopened()) return;
   }

@@ -138,7 +138,8 @@ class Session {
   void note_launch_windows();
   void end_launch_windows();
   void collect(std::unique_lock<std::mutex>& lock);
-  void pass();
+  /// `hold_signs`: what they tell of iterations waits, and nothing waits for it.
+  void pass(bool hold_signs = false);
   void reclaim_idle_buffers();
   Nanoseconds next_wake() const;
   void end(std::unique_lock<std::mutex>& lock);
@@ -250,8 +251,8 @@ class Session {
   Nanoseconds search_since_ = 0;
   bool search_over_ = false;  // no further window is to be found
   bool tried_callbacks_ = false;
-  bool window_search_ = false;    // on for the window that is open, no longer
-  bool window_searched_ = false;  // it has been before
+  bool window_search_ = false;     // on for the window that is open, no longer
+  bool window_searched_ = false;   // it has been before
   bool iteration_window_ = false;  // the window that is open closes at a boundary
   bool lead_wanted_ = false;
   bool said_nothing_found_ = false;

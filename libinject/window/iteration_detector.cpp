@@ -29,6 +29,12 @@ constexpr unsigned kLeastIntervals = 3;
 constexpr unsigned kLeastIntervalsUnnamed = 4;
 constexpr double kCovered = 0.97;
 constexpr std::size_t kMostPivots = 48;
+constexpr std::size_t kLeastPivots = 4;
+// What analyses may cost, in events looked at (some 2 ns each): so many at first, which covers the search in
+// nearly all programs, and so many more with every event; and one analysis at most so many.
+constexpr std::int64_t kFirstCredit = 100'000'000;
+constexpr std::int64_t kCreditPerEvent = 32;
+constexpr std::uint64_t kMostPerAnalysis = 2'000'000;
 // Events between two boundaries' neighbours that are looked at for where an iteration begins.
 constexpr std::size_t kMostZone = 512;
 // An optimizer that has not been seen for this many events is not waited for.
@@ -91,7 +97,7 @@ bool is_tuning_name(std::string_view name) {
                              [&](std::string_view word) { return name.find(word) != std::string::npos; });
 }
 
-IterationDetector::IterationDetector() : history_(kFirstHistory) {
+IterationDetector::IterationDetector() : history_(kFirstHistory), credit_(kFirstCredit), cache_(kCached) {
   tokens_.emplace_back();  // 0: whatever no longer fits
 }
 
@@ -114,8 +120,14 @@ void IterationDetector::name(std::uint64_t function, std::string_view mangled) {
 }
 
 std::uint32_t IterationDetector::token_of(std::uint64_t hash, SignKind kind, std::uint32_t function) {
+  auto& [cached_hash, cached_id] = cache_[hash % kCached];
+  if (cached_hash == hash) return cached_id;
   const auto found = ids_.find(hash);
-  if (found != ids_.end()) return found->second;
+  if (found != ids_.end()) {
+    cached_hash = hash;
+    cached_id = found->second;
+    return cached_id;
+  }
   if (tokens_.size() >= kMostTokens) return function;
   const auto id = static_cast<std::uint32_t>(tokens_.size());
   Token token;
@@ -213,12 +225,18 @@ std::vector<IterationSpan> IterationDetector::take_spans() {
   return std::exchange(spans_, {});
 }
 
-std::optional<IterationSpan> IterationDetector::trailing_span() const {
+std::optional<IterationSpan> IterationDetector::unfinished_span() const {
   if (!lock_ || !in_iteration_ || !anchor_seen_) return std::nullopt;
-  const auto length = static_cast<double>(total_ - begin_event_);
-  if (length < 0.97 * lock_->events || length > 1.5 * lock_->events) return std::nullopt;
   const Nanoseconds last = event(total_ - 1).time;
   return IterationSpan{number_, begin_time_, last, last, begin_event_, false};
+}
+
+std::optional<IterationSpan> IterationDetector::trailing_span() const {
+  auto span = unfinished_span();
+  if (!span) return std::nullopt;
+  const auto length = static_cast<double>(total_ - begin_event_);
+  if (length < 0.97 * lock_->events || length > 1.5 * lock_->events) return std::nullopt;
+  return span;
 }
 
 Nanoseconds IterationDetector::mean_duration() const {
@@ -231,9 +249,10 @@ void IterationDetector::analyse_if_due() {
                    (lock_->optimizer ? kOverdue : kOverdueUnnamed) * std::max(lock_->events, 8.0);
   const std::uint64_t share = lock_ && !overdue ? kLockedDueShare : kDueShare;
   const std::uint64_t there = total_ - oldest();
+  credit_ = std::min(credit_ + kCreditPerEvent, kFirstCredit);
   for (std::size_t i = 0; kDepths[i] != 0; ++i) {
     const std::uint64_t due = std::max<std::uint64_t>(kDepths[i] / share, 4);
-    if (total_ - analysed_at_[i] >= due) {
+    if (total_ - analysed_at_[i] >= due && credit_ > 0) {
       analysed_at_[i] = total_;
       // A lock by shape with an optimizer in it is kept as long as it holds.
       if (!lock_ || overdue || !lock_->optimizer || !lock_->by_shape) analyse(std::min(kDepths[i], there));
@@ -245,6 +264,9 @@ void IterationDetector::analyse_if_due() {
 // Latest positions of every event in the tail, and from them the pivots to try: a few of each distance, from
 // the distances that most kinds of events share.
 void IterationDetector::gather(std::uint64_t begin, bool by_shape, std::vector<std::uint32_t>& pivots) {
+  const std::uint64_t depth = total_ - begin;
+  const std::size_t most = std::clamp<std::size_t>(kMostPerAnalysis / depth, kLeastPivots, kMostPivots);
+  credit_ -= static_cast<std::int64_t>(depth);
   ++epoch_;
   if (tails_.size() < tokens_.size()) tails_.resize(tokens_.size());
   std::vector<std::uint32_t> met;
@@ -293,7 +315,7 @@ void IterationDetector::gather(std::uint64_t begin, bool by_shape, std::vector<s
   });
   for (const Group* group : order) {
     for (const std::uint32_t id : group->tokens) {
-      if (pivots.size() >= kMostPivots) return;
+      if (pivots.size() >= most) return;
       pivots.push_back(id);
     }
   }
@@ -318,6 +340,7 @@ std::optional<IterationDetector::Candidate> IterationDetector::evaluate(std::uin
     twice_.resize(tokens_.size());
     mask_epoch_.resize(tokens_.size());
   }
+  credit_ -= static_cast<std::int64_t>(2 * (tail.at[0] - tail.at[count]));
   std::vector<std::uint32_t> met;
   for (unsigned j = 0; j < count; ++j) {
     const std::uint32_t bit = 1u << j;

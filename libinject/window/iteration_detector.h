@@ -70,8 +70,10 @@ class IterationDetector {
   /// Spans that have ended since the last call, in order; at the lock also those of the history. Boundaries
   /// of one lock are consistent; a changed lock (`changes()`) counts anew.
   std::vector<IterationSpan> take_spans();
-  /// The iteration in progress, if it looks as if it were over: its anchor has come, and as many events as in
-  /// others. Ends with its last event.
+  /// The iteration in progress, once its anchor has come: from then on its beginning is certain. Ends with
+  /// the last event so far.
+  std::optional<IterationSpan> unfinished_span() const;
+  /// The same, if it looks as if it were over: it has as many events as others.
   std::optional<IterationSpan> trailing_span() const;
   /// Mean duration of the last iterations, 0 if not known.
   Nanoseconds mean_duration() const;
@@ -142,9 +144,12 @@ class IterationDetector {
   std::vector<Token> tokens_;
   std::unordered_map<std::uint64_t, std::uint32_t> ids_;
   std::unordered_map<std::uint64_t, std::string> names_;
-  std::uint64_t last_optimizer_ = 0;  // position + 1
-  std::uint64_t optimizer_gap_ = 0;   // longest seen between two
-  bool optimizer_will_show_ = false;  // PyTorch's have names
+  std::int64_t credit_;  // for analyses
+  static constexpr std::size_t kCached = 4096;
+  std::vector<std::pair<std::uint64_t, std::uint32_t>> cache_;  // of ids_
+  std::uint64_t last_optimizer_ = 0;                            // position + 1
+  std::uint64_t optimizer_gap_ = 0;                             // longest seen between two
+  bool optimizer_will_show_ = false;                            // PyTorch's have names
   Nanoseconds first_time_ = 0;
 
   // Scratch of one analysis, by token.
