@@ -3,14 +3,13 @@
 #include "libinject/window/iteration_search.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace inject {
 
 namespace {
 
 constexpr char kLetters[] = "KGHDPSYL";
-// A recording ends here: some minutes of a busy program.
-constexpr std::uint64_t kMostRecorded = std::uint64_t{256} << 20;
 
 std::uint32_t dense(std::unordered_map<std::uint64_t, std::uint32_t>& ids, std::uint64_t value) {
   return ids.emplace(value, static_cast<std::uint32_t>(ids.size() + 1)).first->second;
@@ -29,13 +28,33 @@ void IterationSearch::advance(std::uint64_t until) {
 
 void IterationSearch::finish() {
   advance(~std::uint64_t{0});
+  last_spans_ = take_spans();
+  if (const auto last = detector_.unfinished_span(); last && recording()) write_span(*last);
   recording_.close();
+}
+
+void IterationSearch::restart() {
+  detector_ = IterationDetector();
+  waiting_.clear();
+  last_spans_.clear();
+  offset_.reset();
+  boundary_.reset();
+  if (recording()) recording_.buffer() += "R\n";
+}
+
+std::vector<IterationSpan> IterationSearch::take_spans() {
+  std::vector<IterationSpan> spans = std::exchange(last_spans_, {});
+  for (IterationSpan& span : detector_.take_spans()) {
+    if (recording()) write_span(span);
+    spans.push_back(span);
+  }
+  return spans;
 }
 
 void IterationSearch::pass_on(const Waiting& waiting) {
   const SignRecord& record = waiting.record;
   const Nanoseconds time = clock_.time(record.ticks);
-  if (recording_.is_open() && recording_.bytes() < kMostRecorded) write(waiting, time);
+  if (recording()) write(waiting, time);
   switch (record.sign) {
     case SignKind::kName:
       detector_.name(record.function, mangled_.name(record.name));
@@ -58,6 +77,7 @@ void IterationSearch::pass_on(const Waiting& waiting) {
   sign.time = boundary_ ? boundary_time_ : time;  // the edge of a window, should there be one, has it, too
   const std::uint64_t changes = detector_.changes();
   detector_.add(sign);
+  if (changes != detector_.changes() && recording()) write_lock();
   if (boundary_ && *boundary_ > armed_at_ && changes == detector_.changes() && detector_.begun() != 0) {
     offset_ = static_cast<std::int64_t>(detector_.begun()) - 1 - static_cast<std::int64_t>(*boundary_);
   }
@@ -96,6 +116,20 @@ void IterationSearch::write(const Waiting& waiting, Nanoseconds time) {
   }
   text += '\n';
   recording_.write_if_full();
+}
+
+void IterationSearch::write_lock() {
+  const IterationDetector::Lock& lock = *detector_.lock();
+  std::string& text = recording_.buffer();
+  text += "X " + std::to_string(lock.locked_at) + " " + std::to_string(lock.seen_before);
+  for (const bool property : {lock.optimizer, lock.by_shape, lock.rough}) text += property ? " 1" : " 0";
+  text += " " + std::to_string(static_cast<std::uint64_t>(lock.events + 0.5)) + " " + lock.begin_name +
+          " | " + lock.anchor_name + "\n";
+}
+
+void IterationSearch::write_span(const IterationSpan& span) {
+  recording_.buffer() += "I " + std::to_string(span.number) + " " + std::to_string(span.first_event) +
+                         (span.phase ? " 1\n" : " 0\n");
 }
 
 void IterationSearch::note_window(bool opened, std::uint64_t count, std::uint32_t window) {

@@ -20,15 +20,23 @@ namespace inject {
 /// them to the detector, and knows which iteration the watch's count stands for. On our own thread, after
 /// each drain.
 ///
-/// On request it also keeps a recording, a text file that the detector can be fed with again:
+/// On request it also keeps a recording, a text file that the detector can be fed with again. A line each:
 ///   F ID NAME                              the name of function ID, where it is known
 ///   KIND DT THREAD STREAM FUNCTION SHAPE   a sign: K kernel, G graph, H copy to the device, D copy to the
-///   host,
-///                                          P other copy, S memset, Y synchronization, L library call
+///                                          host, P other copy, S memset, Y synchronization, L library call
 ///   M DT THREAD TEXT                       an NVTX range that was pushed
 ///   B DT THREAD COUNT                      the watch fired, before the sign that follows
 ///   O COUNT WINDOW, C COUNT WINDOW         a window opened, or closed, at that boundary
-/// DT is in nanoseconds since the line before; ids count from 1 in order of appearance.
+///   X EVENT BEFORE OPTIMIZER BY_SHAPE ROUGH EVENTS BEGIN | ANCHOR
+///                                          iterations were recognised, or others than before, once EVENT
+///                                          signs had come and BEFORE iterations were over: whether by an
+///                                          optimizer, by launch shapes, the place of the boundary guessed;
+///                                          EVENTS of an iteration, the names of its marks
+///   I NUMBER EVENT PHASE                   an iteration (PHASE 0) or what ran before iteration NUMBER (1)
+///                                          began with sign EVENT, as is known at its end
+///   R                                      the search began anew
+/// DT is in nanoseconds since the line before; ids count from 1 in order of appearance, signs from 0 at the
+/// beginning or the latest R. With an X iterations are told anew: the Is after it begin with the past.
 class IterationSearch {
  public:
   IterationSearch(const NameTable& mangled, const NameTable& names) : mangled_(mangled), names_(names) {}
@@ -43,16 +51,12 @@ class IterationSearch {
   /// Whatever is left, at the end.
   void finish();
   /// Forgets all it has seen: another source of signs follows.
-  void restart() {
-    detector_ = IterationDetector();
-    waiting_.clear();
-    offset_.reset();
-    boundary_.reset();
-  }
+  void restart();
   void note_window(bool opened, std::uint64_t count, std::uint32_t window);
 
   const IterationDetector& detector() const { return detector_; }
-  std::vector<IterationSpan> take_spans() { return detector_.take_spans(); }
+  /// IterationDetector::take_spans().
+  std::vector<IterationSpan> take_spans();
   /// The iteration that begins at the watch's boundary `count` is number `count` plus this. Known from the
   /// first boundary on that the armed watch has seen.
   std::optional<std::int64_t> offset() const { return offset_; }
@@ -63,19 +67,25 @@ class IterationSearch {
   }
 
  private:
+  // A recording ends here: some minutes of a busy program.
+  static constexpr std::uint64_t kMostRecorded = std::uint64_t{256} << 20;
   struct Waiting {
     SignRecord record;
     std::uint32_t thread;
   };
   void pass_on(const Waiting& waiting);
   void write(const Waiting& waiting, Nanoseconds time);
+  void write_lock();
+  void write_span(const IterationSpan& span);
   std::string& line(char kind, Nanoseconds time);
+  bool recording() const { return recording_.is_open() && recording_.bytes() < kMostRecorded; }
 
   const NameTable& mangled_;
   const NameTable& names_;
   TickClock clock_;
   std::vector<Waiting> waiting_;
   IterationDetector detector_;
+  std::vector<IterationSpan> last_spans_;
   std::optional<std::int64_t> offset_;
   std::uint64_t armed_at_ = 0;
   std::optional<std::uint64_t> boundary_;  // the watch's count at a boundary whose first event is to come

@@ -5,7 +5,9 @@
 At the top of every iteration K a program leaves an NVTX range `truth:K` that ends at once, at the beginning of what is no
 iteration `phase:NAME`, and `truth:end` after the last iteration; FILE gets the same with CLOCK_MONOTONIC times. Each
 program does in small what training scripts do: it builds the model, moves it to the device, copies a batch in every step,
-and looks at the loss now and then. Whoever looks for iterations in what they launch must not look at the marks.
+looks at the loss now and then, and rests after each step for as long as a data loader may take: these models are so small
+that a step takes less than a millisecond, and hundreds of them pass while a profiler is attached. Whoever looks for
+iterations in what they launch must not look at the marks.
 """
 
 import argparse
@@ -34,10 +36,11 @@ def program(*modules, steps=80):
 
 
 class Training:
-    """What a program is run with: the number of steps, the device, and the marks that it leaves."""
+    """What a program is run with: the number of steps, the device, the rest after a step in seconds, and the marks that it
+    leaves."""
 
-    def __init__(self, steps, device="cuda", mark=None):
-        self.steps, self.device = steps, device
+    def __init__(self, steps, device="cuda", mark=None, pause=0):
+        self.steps, self.device, self.pause = steps, device, pause
         self.marks, self.losses, self.notes = [], [], {}
         self._mark = mark or (lambda message: None)
 
@@ -59,6 +62,8 @@ class Training:
                 self.losses.append(loss.item())
             if between:
                 between(k)
+            if self.pause:
+                time.sleep(self.pause)
         self.mark("truth:end")
 
 
@@ -539,7 +544,7 @@ def ddp(training):
             environment = {n: v for n, v in os.environ.items()
                            if not n.startswith("INJECT_") and n not in ("LD_PRELOAD", "CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH")}
             other = subprocess.Popen([sys.executable, os.path.abspath(__file__), "ddp", "--steps", str(training.steps),
-                                      "--device", training.device], env=environment | {"TRUTH_RANK": "1", "TRUTH_STORE": store},
+                                      "--pause", str(training.pause * 1000), "--device", training.device], env=environment | {"TRUTH_RANK": "1", "TRUTH_STORE": store},
                                      stdout=subprocess.DEVNULL)
         try:
             ddp_rank(training, rank, store)
@@ -730,10 +735,11 @@ def main():
     parser.add_argument("--steps", type=int)
     parser.add_argument("--truth", help="JSON file for the marks and their CLOCK_MONOTONIC times")
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"), help="cpu: to try the programs without a GPU")
+    parser.add_argument("--pause", type=float, default=5, help="milliseconds of rest after each step (default: 5)")
     parser.add_argument("--mark", default=os.environ.get("TRUTH_MARK"), help="libtruth_mark.so (default: $TRUTH_MARK)")
     options = parser.parse_args()
     function = PROGRAMS[options.name]
-    training = Training(options.steps or function.steps, options.device, load_mark(options.mark))
+    training = Training(options.steps or function.steps, options.device, load_mark(options.mark), options.pause / 1000)
     if "torch" in function.modules:
         import torch
         torch.manual_seed(0)
@@ -746,7 +752,7 @@ def main():
     if not training.losses or not all(math.isfinite(loss) for loss in training.losses):
         sys.exit(f"{options.name}: no finite loss: {training.losses}")
     result = {"program": options.name, "steps": training.steps, "seconds": round(time.monotonic() - begin, 3),
-              "marked": options.mark is not None, "losses": training.losses[:3] + training.losses[-1:], "notes": training.notes}
+              "pause_ms": options.pause, "marked": options.mark is not None, "losses": training.losses[:3] + training.losses[-1:], "notes": training.notes}
     if options.truth:
         with open(options.truth, "w") as file:
             json.dump(result | {"marks": training.marks}, file)

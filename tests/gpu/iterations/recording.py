@@ -13,15 +13,30 @@ LETTERS = {kind: letter for letter, kind in KINDS.items()}
 
 class Stream:
     """events: [(time, kind, function, shape, stream, thread)], times in ns from the first line on; marks: [(position,
-    text)]; boundaries, opens, closes: [(position, number)]; names: {function: text}; unread: lines of no known form."""
+    text)]; boundaries, opens, closes: [(position, number)], boundaries as they were seen while the program ran;
+    locks: [Lock], whenever iterations were recognised; restarts: positions at which the search began anew, with no
+    lock; names: {function: text}; unread: lines of no known form."""
 
     def __init__(self):
         self.events, self.marks, self.boundaries, self.opens, self.closes = [], [], [], [], []
-        self.names, self.unread = {}, []
+        self.locks, self.restarts, self.names, self.unread = [], [], {}, []
+
+    def lock(self):
+        """The one that held at the end, or None."""
+        return self.locks[-1] if self.locks and not (self.restarts and self.restarts[-1] >= self.locks[-1].position) else None
+
+
+class Lock:
+    """position: where in the stream it came; before: iterations that were over by its own count; spans: [(number,
+    position of the first event, whether it is a phase between iterations)], also of what lies before `position`."""
+
+    def __init__(self, position, before, optimizer, by_shape, rough, events, begin, anchor):
+        self.position, self.before, self.optimizer, self.by_shape, self.rough = position, before, optimizer, by_shape, rough
+        self.events, self.begin, self.anchor, self.spans = events, begin, anchor, []
 
 
 def read(lines):
-    stream, time, edges = Stream(), 0, []
+    stream, time, edges, base = Stream(), 0, [], 0
     for line in lines:
         letter, _, rest = line.rstrip("\n").partition(" ")
         fields = rest.split(" ")
@@ -42,6 +57,15 @@ def read(lines):
                     stream.boundaries.append((len(stream.events), int(text)))
             elif letter in ("O", "C"):
                 edges.append((letter, int(fields[0]), int(fields[1]), len(stream.events)))
+            elif letter == "X":
+                begin, _, anchor = rest.split(" ", 6)[6].partition(" | ")
+                stream.locks.append(Lock(base + int(fields[0]), int(fields[1]), *(field == "1" for field in fields[2:5]),
+                                         int(fields[5]), begin, anchor))
+            elif letter == "I":
+                stream.locks[-1].spans.append((int(fields[0]), base + int(fields[1]), fields[2] == "1"))
+            elif letter == "R":
+                base = len(stream.events)
+                stream.restarts.append(base)
             else:
                 stream.unread.append(line)
         except (ValueError, IndexError):
@@ -134,6 +158,19 @@ def boundary_verdict(boundaries, steps, phases, first=0):
     return {"expected": len(order), "exact": exact, "offsets": offsets, "missed": missed, "extra": len(extra),
             "extra_positions": extra[:20],
             "in_phases": sum(any(begin <= p < end for _, begin, end in phases) for p in extra), "shift": shift}
+
+
+def span_verdict(spans, steps, first=0):
+    """How a lock's spans match the true iterations from `first` on. expected: of these; exact: those in which an iteration of
+    the same number begins with the same event; wrong: the others; elsewhere: [(number, position)] of iterations that begin
+    where no true one does, between the first and the last of the true ones."""
+    order = sorted(k for k in steps if k >= first)
+    begins = {position: number for number, position, phase in spans if not phase}
+    wrong = [k for k in order if begins.get(steps[k][0]) != k]
+    true = {begin for begin, _ in steps.values()}
+    elsewhere = [(number, position) for position, number in sorted(begins.items())
+                 if order and steps[order[0]][0] <= position < steps[order[-1]][1] and position not in true]
+    return {"expected": len(order), "exact": len(order) - len(wrong), "wrong": wrong, "elsewhere": elsewhere}
 
 
 def covered(begin, end, steps, phases):

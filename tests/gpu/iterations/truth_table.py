@@ -36,26 +36,6 @@ def find_mark(library):
     return None
 
 
-def number_under(value, *names):
-    """The first number in nested JSON under a member whose name is one of names, in the order of the names."""
-    for name in names:
-        queue = [value]
-        while queue:
-            here = queue.pop(0)
-            if isinstance(here, dict):
-                if isinstance(here.get(name), (int, float)) and not isinstance(here.get(name), bool):
-                    return here[name]
-                queue.extend(here.values())
-            elif isinstance(here, list):
-                queue.extend(here)
-    return None
-
-
-def iterations_in_run_json(run_json):
-    """What run.json says of the search: {} where it says nothing."""
-    return {name: value for name, value in run_json.items() if "iteration" in name}
-
-
 def window_positions(stream):
     """[(begin, end)] of the windows as positions."""
     closes = dict((window, position) for position, window in stream.closes)
@@ -69,20 +49,30 @@ def analyse(stream, run_json, start, count):
     steps, phases = recording.iterations([(position, text) for position, text in texts if text.startswith(("truth:", "phase:"))])
     row = {"events": len(stream.events), "iterations": len(steps), "phases": len(phases),
            "events_per_iteration": sorted(b - a for a, b in steps.values())[len(steps) // 2] if steps else 0,
-           "steady_from": recording.steady_from(stream, steps), "search": iterations_in_run_json(run_json)}
+           "steady_from": recording.steady_from(stream, steps), "search": run_json.get("iterations")}
 
-    boundaries = stream.boundaries
-    first = None
-    if boundaries:
-        # Live boundaries begin some time after the pattern was found; what came before was counted back.
-        first = min((k for k, (begin, end) in steps.items() if end > boundaries[0][0]), default=None)
-    if first is not None:
-        row["boundaries"] = recording.boundary_verdict(boundaries, steps, phases, first)
-        row["first_boundary"] = first
-    locked = number_under(row["search"], "locked_after", "locked_after_iterations", "locked_at", "lock")
-    row["locked_after"] = first if locked is None else locked
-    if row["locked_after"] is not None and row["steady_from"] is not None:
-        row["lock_after_steady"] = row["locked_after"] - row["steady_from"]
+    row["locks"] = [{"event": lock.position, "iterations_over": sum(end <= lock.position for _, end in steps.values()),
+                     "optimizer": lock.optimizer, "by_shape": lock.by_shape, "rough": lock.rough, "events": lock.events,
+                     "begin": lock.begin, "anchor": lock.anchor} for lock in stream.locks]
+    lock = stream.lock()
+    row["locked_after"] = None
+    if lock:
+        # Iterations that were over, by the program's own account; those before it were counted back.
+        row["locked_after"] = row["locks"][-1]["iterations_over"]
+        row["since_lock"] = recording.span_verdict(lock.spans, steps, row["locked_after"])
+        row["all"] = recording.span_verdict(lock.spans, steps)
+        if row["steady_from"] is not None:
+            row["lock_after_steady"] = row["locked_after"] - row["steady_from"]
+            # Nothing ends where the first one begins: setting up may go over into it.
+            row["judged_from"] = max(row["steady_from"], 1)
+            row["since_steady"] = recording.span_verdict(lock.spans, steps, row["judged_from"])
+
+    if stream.boundaries:
+        # The first iteration that may have had one: the watch is armed some time after the iterations were recognised.
+        first = min((k for k, (_, end) in steps.items() if end > stream.boundaries[0][0]), default=None)
+        if first is not None:
+            row["first_live"] = first
+            row["live"] = recording.boundary_verdict(stream.boundaries, steps, phases, first)
 
     row["windows"] = [recording.covered(begin, end, steps, phases) for begin, end in window_positions(stream)]
     expected = [k for k in range(start, start + count) if k in steps]
@@ -106,7 +96,8 @@ def run_one(options, name):
     environment["TF_CPP_MIN_LOG_LEVEL"] = "2"
     # Compiled kernels are kept for the whole set of programs, and no longer.
     environment.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(options.work, "inductor"))
-    command = [sys.executable, os.path.join(HERE, "programs.py"), name, "--truth", truth_file, "--mark", options.mark]
+    command = [sys.executable, os.path.join(HERE, "programs.py"), name, "--truth", truth_file, "--mark", options.mark,
+               "--pause", str(options.pause)]
     if options.steps:
         command += ["--steps", str(options.steps)]
     result = run(command, environment, timeout=options.limit, cwd=options.work, log=os.path.join(options.work, name + ".log"))
@@ -142,21 +133,28 @@ def text_of(row):
     """The cells of a row of the table."""
     if "events" not in row:
         return [row["program"], row.get("problem", f"rc {row['rc']}")]
-    verdict = row.get("boundaries", {})
-    exact = f"{verdict['exact']}/{verdict['expected']}" if verdict else "none found"
-    more = []
-    if verdict.get("offsets"):
-        more.append("off by " + " ".join(f"{offset:+d}x{n}" for offset, n in sorted(verdict["offsets"].items(), key=lambda o: -o[1])[:4]))
-    if verdict.get("missed"):
-        more.append("missed " + recording.ranges_text(verdict["missed"]))
-    if verdict.get("extra"):
-        more.append(f"{verdict['extra']} extra, {verdict['in_phases']} of them in phases")
+    live, every, since, more = row.get("live", {}), row.get("all", {}), row.get("since_lock", {}), []
+    if every.get("wrong"):
+        more.append("not " + recording.ranges_text(every["wrong"]))
+    if every.get("elsewhere"):
+        more.append(f"{len(every['elsewhere'])} where there is none")
+    if len(row["locks"]) > 1:
+        more.append("locked after " + ", ".join(str(lock["iterations_over"]) for lock in row["locks"]))
+    if live.get("offsets"):
+        more.append("live off by " + " ".join(f"{offset:+d}x{n}" for offset, n in sorted(live["offsets"].items(), key=lambda o: -o[1])[:4]))
+    if live.get("missed"):
+        more.append("live missed " + recording.ranges_text(live["missed"]))
+    if live.get("extra"):
+        more.append(f"live {live['extra']} extra, {live['in_phases']} of them in phases")
     windows = "; ".join(recording.covered_text(w) for w in row["windows"]) or "no window"
-    return [row["program"], row["events"], row["events_per_iteration"], row["steady_from"], row["locked_after"], exact, windows,
+    return [row["program"], row["events"], row["events_per_iteration"], row["steady_from"], row["locked_after"],
+            *(f"{verdict['exact']}/{verdict['expected']}" if verdict else "-" for verdict in (since, every, live)), windows,
             "; ".join(more)]
 
 
-HEADER = ["program", "events", "an iteration", "steady from", "locked after", "exact", "window covers", ""]
+# Exact: an iteration of the same number begins with the same event, from the lock on and in all; live: the boundaries that
+# were seen as they came, by which windows open and close.
+HEADER = ["program", "events", "an iteration", "steady from", "locked after", "exact", "of all", "live", "window covers", ""]
 
 
 def print_table(rows):
@@ -172,13 +170,19 @@ def problems(row):
     """What keeps a program's row from being as promised."""
     if "events" not in row:
         return [row.get("problem", "it failed")]
-    found, verdict, after = [], row.get("boundaries"), row.get("lock_after_steady")
-    if not verdict:
-        found.append("no boundary was found")
-    elif verdict["exact"] != verdict["expected"] or verdict["extra"]:
-        found.append(f"{verdict['exact']} of {verdict['expected']} boundaries exact, {verdict['extra']} extra")
-    if after is None or after > GOAL_LOCK:
-        found.append(f"locked after iteration {row['locked_after']}, steady from {row['steady_from']}")
+    found, after = [], row.get("lock_after_steady")
+    if row["locked_after"] is None:
+        found.append("no iterations were found")
+    else:
+        # What ran before the stream was steady (tuning, compiling) may look like no iteration that follows.
+        for first, when, verdict in ((row["locked_after"], "they were found", row["since_lock"]),
+                                     (row.get("judged_from"), "the stream was steady", row.get("since_steady"))):
+            if verdict and (verdict["exact"] != verdict["expected"] or verdict["elsewhere"]):
+                found.append(f"{verdict['exact']} of {verdict['expected']} exact from iteration {first} on, when {when}; "
+                             f"{len(verdict['elsewhere'])} where there is none")
+                break
+        if after is None or after > GOAL_LOCK:
+            found.append(f"locked after iteration {row['locked_after']}, steady from {row['steady_from']}")
     if not row["window_exact"]:
         found.append("window: " + ("; ".join(recording.covered_text(w) for w in row["windows"]) or "none"))
     return found
@@ -229,6 +233,7 @@ def test(options, report):
 def arguments(parser):
     parser.add_argument("--only", default="", help="comma-separated names of programs (default: all)")
     parser.add_argument("--steps", type=int, help="steps of each program (default: its own, 80)")
+    parser.add_argument("--pause", type=float, default=5, help="milliseconds of rest after each step (default: 5)")
     parser.add_argument("--start", type=int, default=50)
     parser.add_argument("--count", type=int, default=5)
     parser.add_argument("--mark", help="libtruth_mark.so (default: that of the build)")
