@@ -28,6 +28,8 @@ constexpr std::uint64_t kLockedDueShare = 2;
 constexpr unsigned kLeastIntervals = 3;
 constexpr unsigned kLeastIntervalsUnnamed = 4;
 constexpr double kCovered = 0.97;
+// Of the kinds of events in an iteration without an optimizer's name, one in so many at least comes once.
+constexpr std::size_t kOnceShare = 10;
 constexpr std::size_t kMostPivots = 48;
 constexpr std::size_t kLeastPivots = 4;
 // What analyses may cost, in events looked at (some 2 ns each): so many at first, which covers the search in
@@ -200,7 +202,11 @@ void IterationDetector::track(std::uint64_t position) {
     begin_time_ = time;
     begins_.clear();
   }
-  if (matches(position, marks.begin) && begins_.size() < kMostBegins) begins_.emplace_back(position, time);
+  if (matches(position, marks.begin)) {
+    // The latest are those that count.
+    if (begins_.size() == kMostBegins) begins_.erase(begins_.begin(), begins_.begin() + kMostBegins / 2);
+    begins_.emplace_back(position, time);
+  }
   if (matches(position, marks.anchor)) {
     last_anchor_ = position;
     if (!anchor_seen_ && !in_iteration_ && begins_expected_ != 0 && begins_.size() >= begins_expected_) {
@@ -309,6 +315,7 @@ void IterationDetector::gather(std::uint64_t begin, bool by_shape, std::vector<s
     }
   }
   std::vector<const Group*> order;
+  order.reserve(groups.size());
   for (const auto& [distance, group] : groups) order.push_back(&group);
   std::ranges::stable_sort(order, [](const Group* a, const Group* b) {
     return std::pair(a->optimizer, a->size) > std::pair(b->optimizer, b->size);
@@ -392,6 +399,8 @@ std::optional<IterationDetector::Candidate> IterationDetector::evaluate(std::uin
       found.once.push_back(id);
     }
   }
+  // Any long stretch has in it whatever a program does in no order.
+  if (!found.optimizer && found.once.size() * kOnceShare < found.core.size()) return std::nullopt;
   return found;
 }
 
@@ -530,7 +539,7 @@ std::optional<IterationDetector::Lock> IterationDetector::find_marks(const Candi
 
   // The end of the cycle.
   std::uint64_t end = length;
-  std::uint64_t group_begin = length;        // first event of what ends it
+  std::uint64_t group_begin;                 // first event of what ends it
   std::uint64_t middle = ~std::uint64_t{0};  // when that was first seen
   if (candidate.optimizer) {
     std::vector<std::uint64_t> steps;
@@ -710,9 +719,11 @@ std::uint64_t IterationDetector::count_before(const Candidate& candidate, std::u
 }
 
 void IterationDetector::accept(Lock found, const Candidate& candidate) {
-  const bool had = lock_.has_value();
-  const std::uint64_t old_number = number_;
-  const std::uint64_t old_begin = begin_event_;
+  // What had been taken for iterations before an optimizer was seen may have been anything.
+  const bool count_on = lock_ && (lock_->optimizer || !found.optimizer);
+  // The new iterations' first event may have been taken for another one of the old ones.
+  const std::uint64_t old_ones = number_ + (anchor_seen_ ? 1 : 0);
+  const std::uint64_t old_end = last_anchor_;
   found.locked_at = total_;
 
   // Followed through the whole history.
@@ -752,11 +763,11 @@ void IterationDetector::accept(Lock found, const Candidate& candidate) {
   // By the boundaries passed, where hardly anything comes once only.
   const bool counted = candidate.once.size() < 5 && oldest() == 0 && in_iteration_;
   std::uint64_t before = counted ? number_ : count_before(candidate, in_iteration_ ? boundary : total_);
-  if (had) {
+  if (count_on) {
     std::uint64_t first = ~std::uint64_t{0};
     for (const std::uint32_t id : candidate.once) first = std::min(first, tokens_[id].first);
-    // The program goes on with other kernels: counted on.
-    if (first > old_begin) before += old_number + 1;
+    // The program goes on with other kernels.
+    if (first > old_end) before += old_ones;
   }
   // Numbers of what has been passed.
   for (IterationSpan& span : spans_) {

@@ -1,0 +1,718 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/window/iteration_detector.h"
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "libinject/record/mapping.h"
+#include "tests/unit/catch.h"
+
+using namespace inject;
+
+namespace {
+
+constexpr const char* kAdam = "_ZN2at6native12_GLOBAL__N_125multi_tensor_apply_kernelINS1_18FusedAdam";
+
+/// A program's launches, fed to a detector as they are made; knows where its iterations begin.
+class Program {
+ public:
+  void event(SignKind kind, std::uint64_t function, std::uint64_t size = 0) {
+    LaunchSign sign;
+    sign.kind = kind;
+    sign.thread = thread;
+    sign.function = hash_mix(function * kHashSeed + 1);
+    sign.shape = hash_mix(sign.function + size + 2);
+    sign.time = time += 1000;
+    detector.add(sign);
+    if (detector.changes() != changes) {
+      changes = detector.changes();
+      if (first_locked_in == kNone) first_locked_in = begins.empty() ? 0 : begins.size() - 1;
+      locked_in = begins.empty() ? 0 : begins.size() - 1;
+      spans.clear();
+    }
+    for (const IterationSpan& span : detector.take_spans()) spans.push_back(span);
+  }
+  void kernel(std::uint64_t function, std::uint64_t size = 0) { event(SignKind::kKernel, function, size); }
+  void kernels(std::uint64_t first, std::uint64_t last, std::uint64_t size = 0) {
+    for (std::uint64_t function = first; function <= last; ++function) kernel(function, size);
+  }
+  void copy_in(std::uint64_t size = 64) { event(SignKind::kCopyToDevice, 9001, size); }
+  void copy_out(std::uint64_t size = 4) { event(SignKind::kCopyToHost, 9002, size); }
+  void sync() { event(SignKind::kSync, 9003); }
+  void name(std::uint64_t function, const std::string& text) {
+    detector.name(hash_mix(function * kHashSeed + 1), text);
+  }
+  void begin() { begins.push_back(detector.events()); }
+
+  std::map<std::uint64_t, std::uint64_t> told(std::uint64_t from = 0) const {
+    std::map<std::uint64_t, std::uint64_t> found;
+    for (const IterationSpan& span : spans) {
+      if (!span.phase && span.number >= from) found[span.first_event] = span.number;
+    }
+    return found;
+  }
+  /// The last one has no end yet.
+  std::map<std::uint64_t, std::uint64_t> true_ones(std::uint64_t from = 0) const {
+    std::map<std::uint64_t, std::uint64_t> found;
+    for (std::uint64_t k = from; k + 1 < begins.size(); ++k) found[begins[k]] = k;
+    return found;
+  }
+  std::vector<std::uint64_t> phases() const {
+    std::vector<std::uint64_t> found;
+    for (const IterationSpan& span : spans) {
+      if (span.phase) found.push_back(span.number);
+    }
+    return found;
+  }
+
+  static constexpr std::size_t kNone = ~std::size_t{0};
+  IterationDetector detector;
+  Nanoseconds time = 1'000'000;
+  std::uint32_t thread = 1;
+  std::vector<std::uint64_t> begins;
+  std::vector<IterationSpan> spans;
+  std::uint64_t changes = 0;
+  std::size_t first_locked_in = kNone;
+  std::size_t locked_in = kNone;
+};
+
+constexpr std::uint64_t kOptimizer = 500;
+
+/// Its kernels are 500 …
+void optimizer(Program& program, unsigned count = 3) {
+  program.kernels(kOptimizer, kOptimizer + count - 1);
+}
+void name_optimizer(Program& program, unsigned count = 3) {
+  for (unsigned i = 0; i < count; ++i) program.name(kOptimizer + i, kAdam + std::to_string(i));
+}
+
+void check_all(const Program& program, std::uint64_t from = 0) {
+  REQUIRE(program.detector.lock());
+  CHECK(program.told(from) == program.true_ones(from));
+  CHECK(program.detector.begun() == program.begins.size());
+  CHECK(program.changes == 1);
+}
+
+/// A batch, forward and backward through some layers, a look at the loss now and then.
+void plain_step(Program& program, std::uint64_t k, unsigned layers = 4) {
+  program.copy_in();
+  program.kernel(1);
+  for (unsigned layer = 0; layer < layers; ++layer) program.kernels(10, 14, layer);
+  program.kernels(20, 22);
+  for (unsigned layer = layers; layer-- > 0;) program.kernels(30, 36, layer);
+  optimizer(program);
+  if (k % 10 == 9) {
+    program.copy_out();
+    program.sync();
+  }
+}
+
+}  // namespace
+
+TEST_CASE("iterations are those that an optimizer's name ends, layers and all", "[iterations]") {
+  Program program;
+  name_optimizer(program);
+  for (std::uint64_t k = 0; k < 40; ++k) {
+    program.begin();
+    plain_step(program, k);
+  }
+  check_all(program);
+  CHECK(program.locked_in <= 5);
+  const auto& lock = *program.detector.lock();
+  CHECK(lock.optimizer);
+  CHECK_FALSE(lock.rough);
+  CHECK(lock.events == Approx(2 + 4 * 12 + 3 + 3).epsilon(0.05));
+  CHECK(lock.seen_before == program.locked_in);
+  CHECK(program.detector.mean_duration() == Approx(56'000).epsilon(0.1));
+}
+
+TEST_CASE("layers that have the same launch shapes are no iterations", "[iterations]") {
+  for (const bool named : {true, false}) {
+    CAPTURE(named);
+    Program program;
+    if (named) name_optimizer(program, 12);
+    for (std::uint64_t k = 0; k < 40; ++k) {
+      program.begin();
+      program.copy_in();
+      program.kernels(1, 3);
+      for (unsigned layer = 0; layer < 24; ++layer) program.kernels(10, 19);
+      program.kernels(4, 6);
+      for (unsigned layer = 0; layer < 24; ++layer) program.kernels(20, 34);
+      optimizer(program, 12);
+    }
+    REQUIRE(program.detector.lock());
+    CHECK(program.detector.lock()->optimizer == named);
+    CHECK(program.told() == program.true_ones());
+    CHECK(program.locked_in <= 6);
+  }
+}
+
+TEST_CASE("what runs before training is no iteration", "[iterations]") {
+  Program program;
+  name_optimizer(program);
+  // Weights are made and copied, a model is tried out.
+  for (std::uint64_t i = 0; i < 60; ++i) {
+    program.event(SignKind::kMemset, 9100, i % 7);
+    program.copy_in(1000 + i % 7);
+  }
+  for (int i = 0; i < 3; ++i) program.kernels(10, 14, 77);
+  program.sync();
+  for (std::uint64_t k = 0; k < 30; ++k) {
+    program.begin();
+    plain_step(program, k);
+  }
+  check_all(program);
+  CHECK(program.locked_in <= 5);
+}
+
+TEST_CASE("autotuning in the first iterations", "[iterations]") {
+  for (const bool named_tuning : {true, false}) {
+    CAPTURE(named_tuning);
+    Program program;
+    name_optimizer(program);
+    if (named_tuning) program.name(700, "delay_kernel");
+    for (std::uint64_t k = 0; k < 40; ++k) {
+      program.begin();
+      program.copy_in();
+      program.kernel(1);
+      for (unsigned layer = 0; layer < 4; ++layer) {
+        if (k < 2) {
+          // Each candidate again and again, between flushes of the cache.
+          for (std::uint64_t algorithm = 0; algorithm < 8; ++algorithm) {
+            for (unsigned i = 0; i < 20; ++i) {
+              program.kernel(700);
+              program.kernel(600 + algorithm, layer);
+            }
+            program.sync();
+          }
+        }
+        program.kernels(10, 14, layer);
+      }
+      for (unsigned layer = 4; layer-- > 0;) program.kernels(30, 36, layer);
+      optimizer(program);
+    }
+    check_all(program, 2);
+    CHECK(program.locked_in <= 2 + 5);
+  }
+}
+
+TEST_CASE("what a compiler tries out for minutes is no iteration, however regular", "[iterations]") {
+  Program program;
+  program.name(700, "_ZN3xla5delay_kernelEv");
+  program.name(701, "redzone_checker");
+  for (std::uint64_t candidate = 0; candidate < 20; ++candidate) {
+    for (unsigned i = 0; i < 100; ++i) {
+      program.kernel(700);
+      program.kernels(1000 + candidate * 10, 1005 + candidate * 10);
+      program.kernel(701);
+    }
+  }
+  CHECK_FALSE(program.detector.lock());
+  for (std::uint64_t k = 0; k < 40; ++k) {
+    program.begin();
+    program.copy_in();
+    program.kernels(1, 8);
+    program.kernels(40, 45);
+  }
+  check_all(program);
+  CHECK(program.locked_in <= 6);
+}
+
+TEST_CASE("gradient accumulation: an iteration has one optimizer's step", "[iterations]") {
+  for (const unsigned batches : {2u, 4u, 16u}) {
+    CAPTURE(batches);
+    Program program;
+    name_optimizer(program);
+    for (std::uint64_t k = 0; k < 30; ++k) {
+      program.begin();
+      for (unsigned batch = 0; batch < batches; ++batch) {
+        program.copy_in();
+        program.kernels(10, 29);
+        program.kernels(40, 79);
+      }
+      optimizer(program);
+    }
+    check_all(program);
+    CHECK(program.locked_in <= 5);
+  }
+}
+
+TEST_CASE("sequences of any length: iterations differ in their number of launches", "[iterations]") {
+  Program program;
+  name_optimizer(program);
+  std::mt19937 random(7);
+  for (std::uint64_t k = 0; k < 80; ++k) {
+    program.begin();
+    const std::uint64_t length = 5 + random() % 40;
+    program.copy_in(length);
+    program.kernel(1, length);
+    for (std::uint64_t i = 0; i < length; ++i) program.kernels(10, 14);
+    program.kernels(20, 22, length);
+    for (std::uint64_t i = 0; i < length; ++i) program.kernels(30, 36);
+    optimizer(program);
+  }
+  // By function first, by launch shape once enough lengths have come; the same iterations.
+  CHECK(program.changes <= 2);
+  CHECK(program.first_locked_in <= 5);
+  CHECK(program.told() == program.true_ones());
+  CHECK(program.detector.begun() == 80);
+}
+
+TEST_CASE("shapes that change from one iteration to the next", "[iterations]") {
+  Program program;
+  name_optimizer(program);
+  std::mt19937 random(7);
+  for (std::uint64_t k = 0; k < 80; ++k) {
+    program.begin();
+    const std::uint64_t size = 100 + random() % 1000;
+    program.copy_in(size);
+    for (unsigned layer = 0; layer < 6; ++layer) program.kernels(10, 14, size);
+    for (unsigned layer = 0; layer < 6; ++layer) program.kernels(30, 36, size);
+    optimizer(program);
+  }
+  check_all(program);
+  CHECK_FALSE(program.detector.lock()->by_shape);
+  CHECK(program.locked_in <= 9);
+}
+
+TEST_CASE("loss scaling: iterations whose optimizer is skipped", "[iterations]") {
+  Program program;
+  name_optimizer(program, 4);
+  // Gradients are checked first, by an optimizer's kernel, then the host decides.
+  program.name(490, "_ZN2at6native25multi_tensor_apply_kernelIN36_amp_non_finite_check_and_unscale_cuda");
+  for (std::uint64_t k = 0; k < 80; ++k) {
+    program.begin();
+    plain_step(program, 0, 2);
+    program.kernel(490);
+    program.copy_out(1);
+    program.sync();
+    const bool skipped = k < 2 || k == 31 || k == 57;
+    if (!skipped) program.kernels(510, 515);
+    program.kernel(520);  // the scale is adapted
+  }
+  CHECK(program.told(2) == program.true_ones(2));
+  CHECK(program.changes == 1);
+}
+
+TEST_CASE("validation and checkpoints between iterations belong to none", "[iterations]") {
+  for (const unsigned every : {20u, 7u}) {
+    CAPTURE(every);
+    Program program;
+    name_optimizer(program);
+    std::vector<std::uint64_t> validated;
+    for (std::uint64_t k = 0; k < 100; ++k) {
+      if (k != 0 && k % every == 0) {
+        validated.push_back(k);
+        for (unsigned batch = 0; batch < 5; ++batch) {
+          // The forward pass over again.
+          program.copy_in();
+          program.kernel(1);
+          for (unsigned layer = 0; layer < 4; ++layer) program.kernels(10, 14, layer);
+          program.kernel(20);
+          program.copy_out();
+          program.sync();
+        }
+        for (unsigned tensor = 0; tensor < 12; ++tensor) program.copy_out(1000 + tensor);
+      }
+      program.begin();
+      plain_step(program, 0);
+    }
+    check_all(program);
+    CHECK(program.phases() == validated);
+  }
+}
+
+TEST_CASE("two models that take turns: both together are an iteration", "[iterations]") {
+  Program program;
+  name_optimizer(program);
+  for (std::uint64_t k = 0; k < 60; ++k) {
+    program.begin();
+    program.copy_in();
+    for (const std::uint64_t model : {1u, 2u}) {
+      // The same kernels; shapes tell the models apart.
+      for (unsigned layer = 0; layer < 3; ++layer) program.kernels(10, 14, model * 10 + layer);
+      for (unsigned layer = 0; layer < 3; ++layer) program.kernels(30, 36, model * 10 + layer);
+      program.kernels(kOptimizer, kOptimizer + 2, model);
+    }
+  }
+  check_all(program);
+  CHECK(program.locked_in <= 5);
+  CHECK(program.detector.lock()->by_shape);
+}
+
+TEST_CASE("a CUDA graph a step, after some iterations without it", "[iterations]") {
+  for (const bool named : {false, true}) {
+    CAPTURE(named);
+    Program program;
+    if (named) {
+      name_optimizer(program);
+      for (unsigned i = 0; i < 3; ++i) plain_step(program, 0);
+      program.sync();
+    }
+    for (std::uint64_t k = 0; k < 60; ++k) {
+      program.begin();
+      program.copy_in(640);
+      program.event(SignKind::kGraph, 800);
+      if (k % 10 == 9) {
+        program.copy_out(44);
+        program.sync();
+      }
+    }
+    check_all(program);
+    CHECK(program.locked_in <= 5);
+  }
+}
+
+TEST_CASE("iterations become graphs once they have been found: counted on", "[iterations]") {
+  Program program;
+  name_optimizer(program);
+  for (std::uint64_t k = 0; k < 20; ++k) {
+    program.begin();
+    plain_step(program, 0);
+  }
+  program.sync();
+  for (std::uint64_t k = 0; k < 600; ++k) {
+    program.begin();
+    program.copy_in(640);
+    program.event(SignKind::kGraph, 800);
+  }
+  REQUIRE(program.changes == 2);
+  CHECK(program.told(25).size() == 620 - 25 - 1);
+  CHECK(program.told(25) == program.true_ones(25));
+}
+
+TEST_CASE("nothing but one graph's launches", "[iterations]") {
+  Program program;
+  for (std::uint64_t k = 0; k < 60; ++k) {
+    program.begin();
+    program.event(SignKind::kGraph, 800);
+  }
+  check_all(program);
+  CHECK(program.locked_in <= 8);
+}
+
+TEST_CASE("several threads launch: forward, backward, data", "[iterations]") {
+  Program program;
+  name_optimizer(program);
+  std::mt19937 random(11);
+  for (std::uint64_t k = 0; k < 60; ++k) {
+    program.begin();
+    program.thread = 1;
+    program.kernel(1);
+    // A loader copies the next batch whenever it comes to it; the backward pass runs on a thread of its own.
+    const std::uint64_t at = random() % 40;
+    for (std::uint64_t i = 0; i < 40; ++i) {
+      if (i == at) {
+        program.thread = 3;
+        program.event(SignKind::kCopyToDevice, 9011, 512);
+      }
+      program.thread = i < 15 ? 1 : 2;
+      program.kernel(100 + i);
+    }
+    program.thread = 1;
+    optimizer(program);
+  }
+  check_all(program);
+  CHECK(program.locked_in <= 5);
+}
+
+TEST_CASE("no names at all: the longest repetition that does more than the shorter ones", "[iterations]") {
+  Program program;
+  for (std::uint64_t k = 0; k < 60; ++k) {
+    program.begin();
+    program.copy_in();
+    for (unsigned layer = 0; layer < 6; ++layer) program.kernels(10, 14);
+    program.kernels(20, 25);
+    for (unsigned layer = 0; layer < 6; ++layer) program.kernels(30, 36);
+    program.kernels(40, 49);
+  }
+  REQUIRE(program.detector.lock());
+  CHECK_FALSE(program.detector.lock()->optimizer);
+  CHECK(program.told() == program.true_ones());
+  CHECK(program.detector.begun() == 60);
+}
+
+TEST_CASE("without names a validation every few iterations does not make them one", "[iterations]") {
+  Program program;
+  for (std::uint64_t k = 0; k < 100; ++k) {
+    if (k != 0 && k % 5 == 0) {
+      for (unsigned batch = 0; batch < 3; ++batch) {
+        program.copy_in();
+        program.kernels(10, 24);
+        program.copy_out();
+      }
+    }
+    program.begin();
+    program.copy_in();
+    program.kernels(10, 24);
+    program.kernels(30, 59);
+  }
+  REQUIRE(program.detector.lock());
+  const auto told = program.told();
+  std::size_t exact = 0;
+  for (std::size_t k = 0; k + 1 < program.begins.size(); ++k) exact += told.count(program.begins[k]);
+  CHECK(exact + 2 >= program.begins.size());
+}
+
+TEST_CASE("a name that comes after its kernel", "[iterations]") {
+  // Names are asked for once a launch has succeeded; they may come much later.
+  for (const std::uint64_t late : {0u, 1u, 4u, 12u}) {
+    CAPTURE(late);
+    Program program;
+    for (std::uint64_t k = 0; k < 40; ++k) {
+      program.begin();
+      for (unsigned batch = 0; batch < 4; ++batch) {
+        program.copy_in();
+        program.kernels(10, 49);
+      }
+      if (k == late) program.name(10, "_ZN2at6native29vectorized_elementwise_kernel");
+      optimizer(program);
+      if (k == late) name_optimizer(program);
+    }
+    REQUIRE(program.detector.lock());
+    CHECK(program.detector.lock()->optimizer);
+    CHECK(program.told() == program.true_ones());
+    CHECK(program.locked_in <= std::max<std::uint64_t>(late, 1) + 5);
+  }
+}
+
+TEST_CASE("a name is told twice, and one for a kernel that never comes", "[iterations]") {
+  Program program;
+  name_optimizer(program);
+  program.name(kOptimizer, "something_else");
+  program.name(12345, "adam");
+  for (std::uint64_t k = 0; k < 20; ++k) {
+    program.begin();
+    plain_step(program, k);
+  }
+  check_all(program);
+  CHECK(program.detector.lock()->optimizer);
+}
+
+TEST_CASE("PyTorch before its first optimizer: its layers are no iterations", "[iterations]") {
+  Program program;
+  for (std::uint64_t i = 10; i < 30; ++i) program.name(i, "_ZN2at6native6vectorI" + std::to_string(i));
+  // An inference over a data set, say; but short.
+  for (unsigned i = 0; i < 40; ++i) program.kernels(10, 29);
+  CHECK_FALSE(program.detector.lock());
+}
+
+TEST_CASE("one program after another in a process: the second one's iterations are counted on",
+          "[iterations]") {
+  Program program;
+  name_optimizer(program);
+  for (std::uint64_t k = 0; k < 40; ++k) {
+    program.begin();
+    plain_step(program, k);
+  }
+  for (std::uint64_t i = 0; i < 3; ++i)
+    program.name(kOptimizer + 40 + i, kAdam + std::to_string(i) + "again");
+  for (std::uint64_t k = 0; k < 60; ++k) {
+    program.begin();
+    program.copy_in(99);
+    program.kernels(200, 260);
+    program.kernels(kOptimizer + 40, kOptimizer + 42);
+  }
+  REQUIRE(program.changes == 2);
+  CHECK(program.detector.begun() == 100);
+  CHECK(program.told(41) == program.true_ones(41));
+}
+
+TEST_CASE("what was taken for iterations before the optimizer showed does not count", "[iterations]") {
+  Program program;
+  // The weights are made: four kernels again and again.
+  for (unsigned i = 0; i < 60; ++i) program.kernels(300, 303);
+  REQUIRE(program.changes == 1);
+  name_optimizer(program);
+  for (std::uint64_t k = 0; k < 40; ++k) {
+    program.begin();
+    plain_step(program, k);
+  }
+  CHECK(program.changes == 2);
+  CHECK(program.told() == program.true_ones());
+  CHECK(program.detector.begun() == 40);
+}
+
+TEST_CASE("work without a period is no training, and the report says what was seen", "[iterations]") {
+  Program program;
+  std::mt19937 random(3);
+  for (unsigned i = 0; i < 50'000; ++i) program.kernel(random() % 200, random() % 50);
+  for (unsigned i = 0; i < 10; ++i) program.copy_out(i);
+  CHECK_FALSE(program.detector.lock());
+  CHECK(program.detector.begun() == 0);
+  CHECK_FALSE(program.detector.trailing_span());
+  const std::string report = program.detector.report();
+  CHECK(report.find("50010 launches, copies and synchronizations") != std::string::npos);
+  CHECK(report.find("(50000 launches") != std::string::npos);
+  CHECK(report.find("none that an optimizer is known by") != std::string::npos);
+}
+
+TEST_CASE("an optimizer that was seen without iterations is in the report", "[iterations]") {
+  Program program;
+  name_optimizer(program);
+  optimizer(program);
+  CHECK_FALSE(program.detector.lock());
+  CHECK(program.detector.report().find("an optimizer's among them") != std::string::npos);
+}
+
+TEST_CASE("copies and synchronizations alone are no iterations", "[iterations]") {
+  Program program;
+  for (unsigned i = 0; i < 3000; ++i) {
+    program.copy_in();
+    program.copy_out();
+    program.sync();
+  }
+  CHECK_FALSE(program.detector.lock());
+}
+
+TEST_CASE("marks, names and boundaries are no events", "[iterations]") {
+  Program program;
+  for (const SignKind kind : {SignKind::kMark, SignKind::kName, SignKind::kBoundary}) program.event(kind, 5);
+  CHECK(program.detector.events() == 0);
+  CHECK(program.detector.kinds() == 1);
+}
+
+TEST_CASE("what has ended with the stream is told apart from what is cut", "[iterations]") {
+  Program program;
+  name_optimizer(program);
+  for (std::uint64_t k = 0; k < 20; ++k) {
+    program.begin();
+    plain_step(program, 0);
+  }
+  const auto trailing = program.detector.trailing_span();
+  REQUIRE(trailing);
+  CHECK(trailing->first_event == program.begins.back());
+  CHECK(trailing->number == 19);
+  CHECK(trailing->end == program.time);
+  program.copy_in();
+  program.kernels(1, 1);
+  program.kernels(10, 14);
+  CHECK_FALSE(program.detector.trailing_span());
+}
+
+TEST_CASE("spans are in order, touch each other, and their times are their events'", "[iterations]") {
+  Program program;
+  name_optimizer(program);
+  for (std::uint64_t k = 0; k < 40; ++k) {
+    if (k == 25) {
+      for (unsigned batch = 0; batch < 3; ++batch) {
+        program.copy_in();
+        program.kernel(1);
+        for (unsigned layer = 0; layer < 4; ++layer) program.kernels(10, 14, layer);
+        program.copy_out();
+      }
+    }
+    program.begin();
+    plain_step(program, 0);
+  }
+  REQUIRE(program.spans.size() > 30);
+  for (std::size_t i = 0; i < program.spans.size(); ++i) {
+    const IterationSpan& span = program.spans[i];
+    CHECK(span.begin == 1'000'000 + 1000 * (span.first_event + 1));
+    CHECK(span.last_event_time >= span.begin);
+    CHECK(span.last_event_time < span.end);
+    if (i == 0) continue;
+    CHECK(program.spans[i - 1].end == span.begin);
+    CHECK(span.number == program.spans[i - 1].number + (program.spans[i - 1].phase ? 0 : 1));
+  }
+}
+
+namespace {
+std::size_t resident_bytes() {
+  std::ifstream statm("/proc/self/statm");
+  std::size_t size = 0;
+  std::size_t resident = 0;
+  statm >> size >> resident;
+  return resident * 4096;
+}
+}  // namespace
+
+TEST_CASE("more kinds of events than there is room for, and more events", "[iterations]") {
+  Program program;
+  name_optimizer(program);
+  // A shape of its own for each launch, as where the host asks for what the data say.
+  std::uint64_t fresh = 0;
+  const auto step = [&](std::uint64_t k) {
+    program.begin();
+    program.copy_in(++fresh);
+    for (unsigned layer = 0; layer < 100; ++layer) {
+      program.kernels(10, 14, ++fresh);
+      program.kernels(30, 34, ++fresh);
+    }
+    optimizer(program);
+    if (k % 10 == 9) program.copy_out();
+  };
+  std::uint64_t k = 0;
+  for (; program.detector.events() < (std::uint64_t{1} << 20) + 1000; ++k) step(k);
+  CHECK(program.detector.kinds() == std::size_t{1} << 17);
+  const std::size_t before = resident_bytes();
+  for (; program.detector.events() < std::uint64_t{3} << 20; ++k) step(k);
+  CHECK(program.detector.kinds() == std::size_t{1} << 17);
+#ifndef __SANITIZE_ADDRESS__
+  // The test's own vectors grow as well.
+  CHECK(resident_bytes() < before + (std::size_t{16} << 20));
+#else
+  CHECK(before != 0);
+#endif
+  CHECK(program.told() == program.true_ones());
+  CHECK(program.locked_in <= 9);
+}
+
+TEST_CASE("iterations that begin when there is no room for their kinds are found by function",
+          "[iterations]") {
+  Program program;
+  for (std::uint64_t i = 0; i < (std::uint64_t{1} << 17) - 200; ++i) program.copy_in(1000 + i);
+  CHECK_FALSE(program.detector.lock());
+  name_optimizer(program);
+  for (std::uint64_t k = 0; k < 200; ++k) {
+    program.begin();
+    program.copy_in(64);
+    program.kernels(10, 39, k);
+    optimizer(program);
+  }
+  CHECK(program.detector.kinds() == std::size_t{1} << 17);
+  REQUIRE(program.detector.lock());
+  CHECK(program.told() == program.true_ones());
+}
+
+TEST_CASE("iterations longer than the history are found not, and harm nothing", "[iterations]") {
+  Program program;
+  for (unsigned k = 0; k < 3; ++k) {
+    for (std::uint64_t i = 0; i < 700'000; ++i) program.kernel(i * i % 7919);
+  }
+  CHECK(program.detector.events() == 2'100'000);
+}
+
+TEST_CASE("an optimizer's kernels are known by their names", "[iterations]") {
+  for (const char* name :
+       {"_ZN2at6native57_GLOBAL__N__e658eeb9_24_ForeachBinaryOpScalar_cu_86b9896c25multi_tensor_apply_"
+        "kernelINS1_"
+        "18TensorListMetadataILi1EEENS1_21BinaryOpScalarFunctorIfLi1ELi1ELi0EEEJSt4plusIfEfEEEvT_T0_DpT1_",
+        "void at::native::multi_tensor_apply_kernel<at::native::FusedAdamMathFunctor<float, 4>>",
+        "triton_poi_fused_adam_3", "sgd_update", "_Z13SGDStepKernelPf", "adagrad_kernel", "RMSProp_update",
+        "apply_gradients", "update_weights_kernel", "_Z9optimizerv", "fusedLAMB_stage1"})
+    CHECK(is_optimizer_name(name));
+  for (const char* name :
+       {"", "k", "ampere_sgemm_128x64_nt",
+        "_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_11FillFunctorIfEESt5arrayIPcLm1EEEEviT0_T1_",
+        "_ZN2at6native12_GLOBAL__N_125multi_tensor_apply_kernelINS1_18TensorListMetadataILi1EEENS1_"
+        "11ZeroFunctorIfLi1E",
+        "cudnn::bn_fw_tr_1C11_kernel_NCHW", "softmax_warp_forward", "ncclDevKernel_AllReduce_Sum_f32_RING_LL",
+        "loop_add_fusion"})
+    CHECK_FALSE(is_optimizer_name(name));
+  // A name of any length is looked at up to some length.
+  CHECK_FALSE(is_optimizer_name(std::string(1 << 20, 'x') + "adam"));
+}
+
+TEST_CASE("kernels that choose among others are known by their names", "[iterations]") {
+  for (const char* name : {"_ZN15stream_executor3gpu12delay_kernelENS0_12GpuSemaphoreES1_", "redzone_checker",
+                           "void xla_fp_comparison<float>", "RepeatBufferKernel"})
+    CHECK(is_tuning_name(name));
+  for (const char* name : {"", "delay", "loop_add_fusion", "input_reduce_fusion"})
+    CHECK_FALSE(is_tuning_name(name));
+}
