@@ -4,6 +4,8 @@
 // The session's dealings with training iterations: when they are looked for, and the windows that open and
 // close with them.
 #include <algorithm>
+#include <array>
+#include <cstdio>
 #include <string>
 
 #include "libinject/caller_state.h"
@@ -37,6 +39,12 @@ constexpr Nanoseconds kSteadyTime = kSecond;
 constexpr std::uint64_t kAutoIterations = 10;
 // `iter:`, of iterations without an optimizer that is known by name.
 constexpr std::uint64_t kTrustedIterations = 3;
+
+std::string in_whole(double number) {
+  std::array<char, 32> text;
+  std::snprintf(text.data(), text.size(), "%.0f", number);
+  return text.data();
+}
 
 }  // namespace
 
@@ -377,8 +385,7 @@ std::string Session::why_no_iterations() const {
 }
 
 std::string Session::describe(const IterationDetector::Lock& lock) {
-  std::string text = std::to_string(lock.seen_before) + " had run; about " +
-                     std::to_string(static_cast<std::uint64_t>(lock.events + 0.5)) +
+  std::string text = std::to_string(lock.seen_before) + " had run; about " + in_whole(lock.events) +
                      " launches, copies and synchronizations each; they begin with " + lock.begin_name +
                      " after " + lock.anchor_name;
   return text;

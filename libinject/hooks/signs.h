@@ -100,16 +100,16 @@ struct SeenLaunch {
 
 template <FunctionId function, typename... A>
 [[gnu::always_inline]] inline SeenLaunch tell_sign(A... args) noexcept {
-  constexpr Category category = kCategory<function>;
+  constexpr Category kOwn = kCategory<function>;
   const std::tuple<A...> all(args...);
   SeenLaunch seen;
-  if constexpr (category == Category::kLaunch && sizeof...(A) == 6) {
+  if constexpr (kOwn == Category::kLaunch && sizeof...(A) == 6) {
     // (kernel, grid, block, arguments, shared memory, stream)
     seen.kernel = reinterpret_cast<const void*>(std::get<0>(all));
     seen.function = function_hash(reinterpret_cast<std::uint64_t>(seen.kernel));
     emit_sign(SignKind::kKernel, seen.function, shape_hash(seen.function, std::get<1>(all), std::get<2>(all)),
               reinterpret_cast<std::uint64_t>(std::get<5>(all)), false);
-  } else if constexpr (category == Category::kLaunch && sizeof...(A) == 3) {
+  } else if constexpr (kOwn == Category::kLaunch && sizeof...(A) == 3) {
     // (configuration, kernel, arguments)
     const cudaLaunchConfig_t* config = std::get<0>(all);
     if (config == nullptr) return seen;
@@ -117,17 +117,17 @@ template <FunctionId function, typename... A>
     seen.function = function_hash(reinterpret_cast<std::uint64_t>(seen.kernel));
     emit_sign(SignKind::kKernel, seen.function, shape_hash(seen.function, config->gridDim, config->blockDim),
               reinterpret_cast<std::uint64_t>(config->stream), false);
-  } else if constexpr (category == Category::kLaunch) {
+  } else if constexpr (kOwn == Category::kLaunch) {
     static_assert(sizeof...(A) == 2);  // (graph, stream)
     const std::uint64_t graph = function_hash(reinterpret_cast<std::uint64_t>(std::get<0>(all)));
     emit_sign(SignKind::kGraph, graph, hash_with(graph, 1), reinterpret_cast<std::uint64_t>(std::get<1>(all)),
               false);
-  } else if constexpr (category == Category::kSync) {
+  } else if constexpr (kOwn == Category::kSync) {
     emit_sign(SignKind::kSync, function, hash_with(function, 1), 0, false);
   } else {
-    SignKind kind = category == Category::kCopy     ? SignKind::kCopy
-                    : category == Category::kMemset ? SignKind::kMemset
-                                                    : SignKind::kCall;
+    SignKind kind = kOwn == Category::kCopy     ? SignKind::kCopy
+                    : kOwn == Category::kMemset ? SignKind::kMemset
+                                                : SignKind::kCall;
     std::uint64_t called = function;
     std::uint64_t shape = 0;
     // Numbers are sizes, counts and modes; what pointers point to is the program's.
