@@ -1125,6 +1125,7 @@ RunInfo Session::run_info(const char* state) {
   run.iteration_records_lost = statistics_.iterations().lost();
   run.busy_records_late = statistics_.late_for_busy_time();
   run.batch = options_.batch;
+  run.iterations = iteration_info();
   run.overhead = overhead_;
   run.overhead.gate_holds = LaunchGate::holds();
   run.overhead.buffers = buffers_.handled();

@@ -160,6 +160,7 @@ class Session {
   void attach_lead(std::unique_lock<std::mutex>& lock);
   void end_search(std::unique_lock<std::mutex>& lock);
   std::string why_no_iterations() const;
+  std::optional<IterationInfo> iteration_info() const;  // with data_mutex_ held
   static std::string describe(const IterationDetector::Lock& lock);
   static std::string expand_option_path(const std::string& pattern);
 
@@ -229,7 +230,6 @@ class Session {
   // Iterations, with mutex_ held but for what is said.
   struct Found {  // what the search knows; written by our own thread with data_mutex_ held
     std::optional<IterationDetector::Lock> lock;
-    SignSource source = SignSource::kNone;
     std::uint64_t changes = 0;
     std::optional<std::int64_t> offset;
     std::uint64_t begun = 0;
@@ -248,6 +248,7 @@ class Session {
   std::uint64_t armed_changes_ = 0;  // data_mutex_
   std::atomic<bool> reset_search_{false};
   SignSource search_source_ = SignSource::kNone;
+  std::atomic<SignSource> searched_source_{SignSource::kNone};  // the same, but for when it is over
   Nanoseconds search_since_ = 0;
   bool search_over_ = false;  // no further window is to be found
   bool tried_callbacks_ = false;

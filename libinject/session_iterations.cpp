@@ -10,6 +10,7 @@
 
 #include "libinject/caller_state.h"
 #include "libinject/log.h"
+#include "libinject/output/demangle.h"
 #include "libinject/process.h"
 #include "libinject/record/clock.h"
 #include "libinject/record/control.h"
@@ -76,7 +77,7 @@ void Session::start_search(SignSource source) noexcept {
   iteration_watch.next_stop.store(IterationWatch::kNever, std::memory_order_release);
   iteration_offset_.reset();
   reset_search_.store(true, std::memory_order_release);
-  search_source_ = source;
+  search_source_ = searched_source_ = source;
   search_since_ = now();
   iteration_watch.source.store(source, std::memory_order_release);
   iteration_watch.recording.store(!options_.iteration_record.empty(), std::memory_order_release);
@@ -134,7 +135,6 @@ void Session::update_search() {
   found_.events = detector.events();
   if (detector.lock() && detector.changes() == armed_changes_) {
     found_.lock = detector.lock();
-    found_.source = search_source_;
   }
   for (const IterationSpan& span : search_->take_spans()) deliver_span(span);
 }
@@ -182,7 +182,7 @@ void Session::begin_window_search() noexcept {
     start_search(SignSource::kCallbacks);
     return;
   }
-  search_source_ = SignSource::kCallbacks;
+  search_source_ = searched_source_ = SignSource::kCallbacks;
   iteration_watch.source.store(SignSource::kCallbacks, std::memory_order_release);
 }
 
@@ -382,6 +382,29 @@ std::string Session::why_no_iterations() const {
   const IterationDetector& detector = search_->detector();
   if (!detector.lock()) return ": no training iterations were found; " + detector.report();
   return ": " + std::to_string(detector.begun()) + " training iterations ran";
+}
+
+std::optional<IterationInfo> Session::iteration_info() const {
+  if (search_ == nullptr) return std::nullopt;
+  const IterationDetector& detector = search_->detector();
+  IterationInfo info;
+  info.source = searched_source_ == SignSource::kHooks ? "hooks" : "callbacks";
+  info.found = detector.lock().has_value();
+  if (!info.found) {
+    info.report = detector.report();
+    return info;
+  }
+  const IterationDetector::Lock& lock = *detector.lock();
+  info.optimizer = lock.optimizer;
+  info.by_shape = lock.by_shape;
+  info.rough = lock.rough;
+  info.locked_after = lock.seen_before;
+  info.changes = detector.changes() - 1;
+  info.events = whole_events(lock);
+  info.begins_with = demangle(lock.begin_name);
+  info.anchor = demangle(lock.anchor_name);
+  info.begun = detector.begun();
+  return info;
 }
 
 std::string Session::describe(const IterationDetector::Lock& lock) {

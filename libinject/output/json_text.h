@@ -31,7 +31,11 @@ class JsonText {
   template <std::integral T>
   JsonText& number(T value) {
     separate();
-    out_ += std::to_string(value);
+    if constexpr (std::same_as<T, bool>) {
+      out_ += value ? "true" : "false";
+    } else {
+      out_ += std::to_string(value);
+    }
     return *this;
   }
 

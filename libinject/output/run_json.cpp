@@ -80,6 +80,26 @@ void window_json(JsonText& json, const WindowInfo& window, const RunInfo& run) {
   json.close_object().close_object();
 }
 
+void iterations_json(JsonText& json, const IterationInfo& iterations) {
+  json.name("iterations").open_object().member("source", iterations.source).member("found", iterations.found);
+  if (!iterations.found) {
+    json.member("report", iterations.report).close_object();
+    return;
+  }
+  json.member("recognised_by", iterations.optimizer ? "optimizer" : "repetition")
+      .member("told_apart_by", iterations.by_shape ? "function and launch shape" : "function")
+      .member("certainty", iterations.rough       ? "low"
+                           : iterations.optimizer ? "high"
+                                                  : "medium")
+      .member("locked_after", iterations.locked_after)
+      .member("changes", iterations.changes)
+      .member("events_per_iteration", iterations.events)
+      .member("begins_with", iterations.begins_with)
+      .member("anchor", iterations.anchor)
+      .member("iterations_run", iterations.begun)
+      .close_object();
+}
+
 void overhead_json(JsonText& json, const Overhead& overhead) {
   json.name("overhead")
       .open_object()
@@ -133,6 +153,7 @@ std::string run_json_text(const RunInfo& run, std::span<const std::string> files
     lost.add(window.losses);
   }
   json.close_array().member("windows_not_listed", run.windows_not_listed);
+  if (run.iterations) iterations_json(json, *run.iterations);
   overhead_json(json, run.overhead);
   json.name("lost").open_object();
   losses_json(json, lost);

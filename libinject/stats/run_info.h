@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -70,6 +71,23 @@ struct WindowInfo {
   Losses losses;
 };
 
+/// What the search for training iterations found, or why it did not.
+struct IterationInfo {
+  std::string source;  ///< of the launches: `hooks` or `callbacks`
+  bool found = false;
+  std::string report;  ///< what was seen, where nothing was found
+  // Where they were found:
+  bool optimizer = false;          ///< by an optimizer's kernels, else by repetition alone
+  bool by_shape = false;           ///< calls were told apart by launch shape, too
+  bool rough = false;              ///< the place of the boundary within the iteration is a guess
+  std::uint64_t locked_after = 0;  ///< iterations that had run by then
+  std::uint64_t changes = 0;       ///< of mind, after that
+  std::uint64_t events = 0;        ///< of an iteration: launches, copies, synchronizations
+  std::string begins_with;         ///< its first call …
+  std::string anchor;              ///< … after this one, at the end of the one before
+  std::uint64_t begun = 0;         ///< iterations, as long as they were followed
+};
+
 /// The profiler's own share.
 struct Overhead {
   Nanoseconds open = 0;              ///< attaching CUPTI, all windows together
@@ -111,6 +129,7 @@ struct RunInfo {
   std::uint64_t busy_records_late = 0;       ///< device records that came too late for a busy time
   std::uint64_t batch = 0;                   ///< samples per iteration, 0 if not told
   Overhead overhead;
+  std::optional<IterationInfo> iterations;  ///< where they were looked for
 };
 
 }  // namespace inject

@@ -123,8 +123,7 @@ void IterationSearch::write_lock() {
   std::string& text = recording_.buffer();
   text += "X " + std::to_string(lock.locked_at) + " " + std::to_string(lock.seen_before);
   for (const bool property : {lock.optimizer, lock.by_shape, lock.rough}) text += property ? " 1" : " 0";
-  text += " " + std::to_string(static_cast<std::uint64_t>(lock.events + 0.5)) + " " + lock.begin_name +
-          " | " + lock.anchor_name + "\n";
+  text += " " + std::to_string(whole_events(lock)) + " " + lock.begin_name + " | " + lock.anchor_name + "\n";
 }
 
 void IterationSearch::write_span(const IterationSpan& span) {

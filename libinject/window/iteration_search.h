@@ -16,6 +16,12 @@
 
 namespace inject {
 
+/// Events of an iteration, as a whole number.
+inline std::uint64_t whole_events(const IterationDetector::Lock& lock) {
+  const auto below = static_cast<std::uint64_t>(lock.events);
+  return below + (lock.events - static_cast<double>(below) >= 0.5 ? 1 : 0);
+}
+
 /// The search for iterations while the program runs: brings the signs of all threads into one order, hands
 /// them to the detector, and knows which iteration the watch's count stands for. On our own thread, after
 /// each drain.

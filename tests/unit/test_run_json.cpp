@@ -110,6 +110,45 @@ TEST_CASE("run.json of a run", "[output]") {
   CHECK(json["write_errors"][0] == "cannot write");
 }
 
+TEST_CASE("run.json says how iterations were found", "[output]") {
+  CHECK_FALSE(json_of({}).contains("iterations"));
+  RunInfo run;
+  run.iterations.emplace();
+  run.iterations->source = "callbacks";
+  run.iterations->report = "12 launches were seen";
+  CHECK(json_of(run)["iterations"] ==
+        nlohmann::json({{"source", "callbacks"}, {"found", false}, {"report", "12 launches were seen"}}));
+
+  run.iterations->found = true;
+  run.iterations->optimizer = true;
+  run.iterations->locked_after = 4;
+  run.iterations->changes = 1;
+  run.iterations->events = 479;
+  run.iterations->begins_with = "a copy to the device";
+  run.iterations->anchor = "adam(float*)";
+  run.iterations->begun = 80;
+  nlohmann::json expected = {{"source", "callbacks"},
+                             {"found", true},
+                             {"recognised_by", "optimizer"},
+                             {"told_apart_by", "function"},
+                             {"certainty", "high"},
+                             {"locked_after", 4},
+                             {"changes", 1},
+                             {"events_per_iteration", 479},
+                             {"begins_with", "a copy to the device"},
+                             {"anchor", "adam(float*)"},
+                             {"iterations_run", 80}};
+  CHECK(json_of(run)["iterations"] == expected);
+
+  run.iterations->by_shape = true;
+  run.iterations->rough = true;
+  CHECK(json_of(run)["iterations"]["told_apart_by"] == "function and launch shape");
+  CHECK(json_of(run)["iterations"]["certainty"] == "low");
+  run.iterations->rough = run.iterations->optimizer = false;
+  CHECK(json_of(run)["iterations"]["certainty"] == "medium");
+  CHECK(json_of(run)["iterations"]["recognised_by"] == "repetition");
+}
+
 TEST_CASE("Bytes that are not UTF-8 do not break run.json", "[output]") {
   RunInfo run;
   run.command_line = {"\xff\xfe", std::string("nul\0byte", 8), "quote\" back\\slash \n\t\r\x1f"};
