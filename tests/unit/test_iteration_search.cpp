@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/window/iteration_search.h"
+
+#include <algorithm>
+#include <random>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "libinject/record/mapping.h"
+#include "tests/unit/catch.h"
+#include "tests/unit/temporary_folder.h"
+
+using namespace inject;
+
+namespace {
+
+struct Searching {
+  SignRecord sign(std::uint64_t at, SignKind kind, std::uint64_t function, std::uint64_t shape = 1) const {
+    SignRecord record;
+    record.sign = kind;
+    record.ticks = base + at;
+    record.function = function;
+    record.shape = shape;
+    record.stream = 3;
+    return record;
+  }
+  SignRecord boundary(std::uint64_t at, std::uint32_t count) const {
+    SignRecord record;
+    record.sign = SignKind::kBoundary;
+    record.ticks = base + at;
+    record.name = count;
+    record.shape = now();
+    return record;
+  }
+  SignRecord named(std::uint64_t at, std::uint64_t function, const char* name) {
+    SignRecord record;
+    record.sign = SignKind::kName;
+    record.ticks = base + at;
+    record.function = function;
+    record.name = mangled.intern(name);
+    return record;
+  }
+  void record() { REQUIRE(search.record_to(folder.path() + "/stream")); }
+  /// The lines that tell of what came, without their times.
+  std::vector<std::string> lines() const {
+    std::vector<std::string> found;
+    std::istringstream text(folder.read("stream"));
+    for (std::string line; std::getline(text, line);) {
+      if (line[0] == 'X' || line[0] == 'I') continue;
+      const std::size_t time = line.find(' ') + 1;
+      if (line[0] != 'F' && line[0] != 'O' && line[0] != 'C' && line[0] != 'R')
+        line.erase(time, line.find(' ', time) + 1 - time);
+      found.push_back(line);
+    }
+    return found;
+  }
+
+  TemporaryFolder folder;
+  NameTable mangled{1000, 100'000};
+  NameTable names{1000, 100'000};
+  IterationSearch search{mangled, names};
+  const std::uint64_t base = ticks();
+};
+
+}  // namespace
+
+TEST_CASE_METHOD(Searching, "signs of all threads come in one order", "[iterations]") {
+  record();
+  // Each thread's in order, one thread after the other.
+  search.take(1, sign(10, SignKind::kKernel, 100));
+  search.take(1, sign(30, SignKind::kCopyToHost, 101));
+  search.take(1, sign(50, SignKind::kSync, 102));
+  search.take(2, sign(20, SignKind::kKernel, 103));
+  search.take(2, sign(40, SignKind::kMemset, 104, 2));
+  search.advance(base + 100);
+  CHECK(search.detector().events() == 5);
+  search.finish();
+  CHECK(lines() == std::vector<std::string>{"K 1 1 1 1", "K 2 1 2 1", "D 1 1 3 1", "S 2 1 4 2", "Y 1 1 5 1"});
+}
+
+TEST_CASE_METHOD(Searching, "what may still be overtaken waits", "[iterations]") {
+  record();
+  search.take(1, sign(10, SignKind::kKernel, 100));
+  search.take(1, sign(30, SignKind::kKernel, 101));
+  search.advance(base + 20);
+  CHECK(search.detector().events() == 1);
+  // Published after the pass before, made before what waits.
+  search.take(2, sign(25, SignKind::kKernel, 102));
+  search.advance(base + 30);
+  CHECK(search.detector().events() == 2);
+  search.finish();
+  CHECK(search.detector().events() == 3);
+  CHECK(lines() == std::vector<std::string>{"K 1 1 1 1", "K 2 1 2 1", "K 1 1 3 1"});
+}
+
+TEST_CASE_METHOD(Searching, "a boundary stays before its sign, whoever else came at that tick",
+                 "[iterations]") {
+  record();
+  search.take(1, sign(10, SignKind::kKernel, 100));
+  search.take(1, boundary(20, 1));
+  search.take(1, sign(20, SignKind::kKernel, 101));
+  search.take(2, sign(15, SignKind::kKernel, 102));
+  search.advance(base + 100);
+  search.note_window(true, 1, 1);
+  search.note_window(false, 6, 1);
+  search.finish();
+  CHECK(lines() ==
+        std::vector<std::string>{"K 1 1 1 1", "K 2 1 2 1", "B 1 1", "K 1 1 3 1", "O 1 1", "C 6 1"});
+  CHECK(search.detector().events() == 3);
+}
+
+TEST_CASE_METHOD(Searching, "the watch's count and the iterations' numbers", "[iterations]") {
+  std::uint64_t at = 0;
+  const auto iteration = [&](std::uint32_t count) {
+    if (count != 0) search.take(1, boundary(at, count));
+    for (std::uint64_t function = 1; function <= 20; ++function)
+      search.take(1, sign(at++, SignKind::kKernel, function, function + 1000));
+  };
+  for (int k = 0; k < 12; ++k) iteration(0);
+  search.advance(base + at);
+  REQUIRE(search.detector().lock());
+  CHECK_FALSE(search.offset());
+  // Armed late: the watch has counted to 41 with other marks, and sees iteration 12 first.
+  search.armed(41);
+  iteration(41);  // of the marks before
+  search.advance(base + at);
+  CHECK_FALSE(search.offset());
+  iteration(42);
+  search.advance(base + at);
+  REQUIRE(search.offset());
+  CHECK(*search.offset() == 13 - 42);
+  iteration(43);
+  search.advance(base + at);
+  CHECK(*search.offset() == 14 - 43);
+
+  search.restart();
+  CHECK_FALSE(search.offset());
+  CHECK_FALSE(search.detector().lock());
+  CHECK(search.detector().events() == 0);
+}
+
+TEST_CASE_METHOD(Searching, "a recording tells the detector what the program told it", "[iterations]") {
+  record();
+  std::mt19937 random(5);
+  std::uint64_t at = 0;
+  const auto emit = [&](SignKind kind, std::uint64_t function, std::uint64_t size = 0) {
+    search.take(1 + static_cast<std::uint32_t>(random() % 3),
+                sign(at += 1000, kind, hash_mix(function), hash_mix(function * 1000 + size)));
+  };
+  std::uint64_t changes = 0;
+  std::vector<IterationSpan> told;
+  for (unsigned k = 0; k < 60; ++k) {
+    SignRecord mark;
+    mark.sign = SignKind::kMark;
+    mark.ticks = base + at + 1;
+    mark.name = names.intern("truth:" + std::to_string(k));
+    search.take(1, mark);
+    emit(SignKind::kCopyToDevice, 1);
+    for (std::uint64_t i = 0; i < 5 + random() % 10; ++i) {
+      for (std::uint64_t function = 10; function < 20; ++function) emit(SignKind::kKernel, function, i);
+    }
+    for (std::uint64_t function = 50; function < 53; ++function) emit(SignKind::kKernel, function);
+    if (k == 0) search.take(2, named(at + 1, hash_mix(50), "multi_tensor_apply_kernel with spaces <1, 2>"));
+    if (k % 10 == 9) {
+      emit(SignKind::kCopyToHost, 2);
+      emit(SignKind::kSync, 3);
+    }
+    search.advance(base + at);
+    if (changes != search.detector().changes()) {
+      changes = search.detector().changes();
+      told.clear();
+    }
+    for (const IterationSpan& span : search.take_spans()) told.push_back(span);
+  }
+  search.finish();
+  for (const IterationSpan& span : search.take_spans()) told.push_back(span);
+  REQUIRE(changes != 0);
+  CHECK(search.detector().begun() == 60);
+
+  constexpr std::string_view kLetters = "KGHDPSYL";
+  IterationDetector again;
+  std::vector<IterationSpan> found;
+  std::vector<std::uint64_t> marks;
+  Nanoseconds time = 0;
+  changes = 0;
+  std::istringstream text(folder.read("stream"));
+  for (std::string line; std::getline(text, line);) {
+    std::istringstream words(line.substr(2));
+    std::uint64_t first = 0;
+    words >> first;
+    if (line[0] == 'F') {
+      std::string name;
+      std::getline(words >> std::ws, name);
+      again.name(hash_mix(first), name);
+    }
+    if (line[0] == 'M') marks.push_back(again.events());
+    if (line[0] == 'M' || line[0] == 'B') time += first;
+    const std::size_t kind = kLetters.find(line[0]);
+    if (kind == std::string_view::npos) continue;
+    LaunchSign sign;
+    std::uint64_t function = 0;
+    std::uint64_t shape = 0;
+    words >> sign.thread >> sign.stream >> function >> shape;
+    sign.kind = static_cast<SignKind>(kind);
+    sign.function = hash_mix(function);
+    sign.shape = hash_mix(shape + 1'000'000);
+    sign.time = time += first;
+    again.add(sign);
+    if (changes != again.changes()) {
+      changes = again.changes();
+      found.clear();
+    }
+    for (const IterationSpan& span : again.take_spans()) found.push_back(span);
+  }
+  REQUIRE(again.lock());
+  CHECK(again.lock()->anchor_name == search.detector().lock()->anchor_name);
+  CHECK(again.lock()->locked_at == search.detector().lock()->locked_at);
+  CHECK(again.lock()->optimizer);
+  CHECK(again.begun() == 60);
+  REQUIRE(marks.size() == 60);
+  REQUIRE(found.size() == told.size());
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    CHECK(found[i].number == told[i].number);
+    CHECK(found[i].first_event == told[i].first_event);
+    CHECK(found[i].end - found[i].begin == told[i].end - told[i].begin);
+  }
+  for (const IterationSpan& span : found) CHECK(span.first_event == marks[span.number]);
+}
+
+TEST_CASE_METHOD(Searching, "a recording that can't be made says why", "[iterations]") {
+  CHECK_FALSE(search.record_to(folder.path() + "/none/stream"));
+  CHECK(search.recording_error().find("none/stream") != std::string::npos);
+  search.take(1, sign(10, SignKind::kKernel, 100));
+  search.note_window(true, 1, 1);
+  search.finish();
+  CHECK(search.detector().events() == 1);
+}
