@@ -59,6 +59,8 @@ constexpr Nanoseconds kLaunchReturns = 20 * kMillisecond;
 constexpr Nanoseconds kStayAttached = kSecond;
 constexpr Nanoseconds kWriteInterval = kSecond;
 constexpr Nanoseconds kNever = ~Nanoseconds{0};
+// `time:` windows: CUPTI is attached this much earlier, so that the first launches in them are not slower.
+constexpr Nanoseconds kTimeLead = 100 * kMillisecond;
 // Longest time that a program's thread waits for CUPTI to be attached. With launches that pass our hooks it
 // takes some 10 ms; with 16 threads that launch past every hook CUPTI's own lock starved for 2.6 … 61 s
 // (H200, CUDA 13.0).
@@ -608,20 +610,31 @@ void Session::give_up() noexcept {
   Log::error("profiling has stopped: out of memory");
 }
 
+// Whether windows open by the clock: of `auto` only where no iterations have been found in time.
+bool Session::timed() const noexcept {
+  if (gave_way_ || finishing_ || concluding_) return false;
+  if (options_.window.kind == WindowKind::kTime) return true;
+  return options_.window.kind == WindowKind::kAuto && !api_called_ && !found_.lock && !search_over_;
+}
+
 Nanoseconds Session::next_wake() const {
   const Nanoseconds time = now();
   if (wanted_ || lead_wanted_) return time;
   if (closing_ && !(stay_attached_ && open_ == 0)) return time + kCollectInterval;
-  if (open_ != 0 || tracer_.level() == TracerLevel::kActivity || launch_armed_) return time + kDrainInterval;
   Nanoseconds wake = kNever;
+  if (open_ != 0 || tracer_.level() == TracerLevel::kActivity || launch_armed_) wake = time + kDrainInterval;
   if (search_source_ != SignSource::kNone) {
-    wake = time + (found_.lock || found_.events == 0 ? kSearchInterval : kFirstSearchInterval);
+    wake =
+        std::min(wake, time + (found_.lock || found_.events == 0 ? kSearchInterval : kFirstSearchInterval));
   }
-  const bool timed = options_.window.kind == WindowKind::kTime ||
-                     (options_.window.kind == WindowKind::kAuto && !api_called_ && !gave_way_);
-  if (timed) {
+  if (timed()) {
     Schedule ahead = schedule_;
-    if (const auto window = ahead.next(time - base_)) wake = base_ + window->begin;
+    if (const auto window = ahead.next(time - base_)) {
+      const Nanoseconds begin = base_ + window->begin;
+      // Attached ahead of it, once (step_schedule).
+      wake =
+          std::min(wake, attached_for_ == window->begin + 1 || begin < kTimeLead ? begin : begin - kTimeLead);
+    }
   }
   if (dirty_) wake = std::min(wake, last_write_ + kWriteInterval);
   return wake;
@@ -650,14 +663,20 @@ void Session::step_schedule(std::unique_lock<std::mutex>& lock) {
   if (kind != WindowKind::kTime && !(kind == WindowKind::kAuto && !api_called_)) return;
   const Nanoseconds position = now() - base_;
   if (open_ != 0) {
+    if (iteration_window_) return;
     const RangeTracker::Span span = windows_.span(open_);
     if (now() >= span.begin + scheduled(options_.window).count) close_window();
     return;
   }
-  if (gave_way_ || finishing_ || concluding_) return;
-  if (kind == WindowKind::kAuto && (found_.lock || search_over_)) return;  // iterations were found in time
+  if (!timed()) return;
   const auto window = schedule_.next(position);
-  if (!window || position < window->begin) return;
+  if (!window || position + kTimeLead < window->begin) return;
+  if (position < window->begin) {
+    if (closing_ || attached_for_ == window->begin + 1) return;
+    attached_for_ = window->begin + 1;
+    attach_lead(lock);
+    return;
+  }
   wanted_reason_ = to_string(scheduled(options_.window));
   wanted_ = true;
   stay_attached_ = last_stop_ != 0 && now() - last_stop_ < kStayAttached;

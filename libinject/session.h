@@ -141,6 +141,7 @@ class Session {
   /// `hold_signs`: what they tell of iterations waits, and nothing waits for it.
   void pass(bool hold_signs = false);
   void reclaim_idle_buffers();
+  bool timed() const noexcept;
   Nanoseconds next_wake() const;
   void end(std::unique_lock<std::mutex>& lock);
 
@@ -256,6 +257,7 @@ class Session {
   bool window_searched_ = false;   // it has been before
   bool iteration_window_ = false;  // the window that is open closes at a boundary
   bool lead_wanted_ = false;
+  Nanoseconds attached_for_ = 0;  // `time:`: begin + 1 of the window that CUPTI was attached for
   bool said_nothing_found_ = false;
   bool said_late_ = false;
   std::uint64_t said_changes_ = 0;
