@@ -10,14 +10,26 @@
 
 namespace inject {
 
-/// Anonymous zeroed memory that costs nothing until it is touched; nullptr when there is none.
+/// Address space that is left to the program where it is limited (RLIMIT_AS).
+inline constexpr std::size_t kLeftToProgram = std::size_t{32} << 20;
+
+/// To the largest page size there is.
+inline constexpr std::size_t whole_pages(std::size_t bytes) noexcept {
+  return (bytes + 0xFFFF) & ~std::size_t{0xFFFF};
+}
+
+/// Anonymous zeroed memory that costs nothing until it is touched; nullptr when there is none to spare.
 inline void* map_memory(std::size_t bytes) noexcept {
-  void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  return p == MAP_FAILED ? nullptr : p;
+  const std::size_t length = whole_pages(bytes);
+  void* p = mmap(nullptr, length + kLeftToProgram, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (p == MAP_FAILED) return nullptr;
+  munmap(static_cast<char*>(p) + length, kLeftToProgram);
+  return p;
 }
 
 inline void unmap_memory(void* p, std::size_t bytes) noexcept {
-  if (p != nullptr) munmap(p, bytes);
+  if (p != nullptr) munmap(p, whole_pages(bytes));
 }
 
 inline constexpr std::uint64_t kHashSeed = 0x9E37'79B9'7F4A'7C15u;
