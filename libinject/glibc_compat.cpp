@@ -102,6 +102,15 @@ INJECT_HIDDEN int __wrap_pthread_cond_clockwait(pthread_cond_t* condition, pthre
   return status == ETIMEDOUT && now(clock) < nanoseconds(*deadline) ? 0 : status;
 }
 
+// Of libm, which the library goes without. Optimised builds have it inline; debug builds call it.
+INJECT_HIDDEN double whole_above(double value) noexcept __asm__("ceil");
+double whole_above(double value) noexcept {
+  constexpr double kNoFractions = 4503599627370496.0;  // from 2^52 on, and not a number
+  if (!(value > -kNoFractions && value < kNoFractions)) return value;
+  const auto whole = static_cast<double>(static_cast<std::int64_t>(value));
+  return whole < value ? whole + 1 : whole;
+}
+
 #ifdef DLFO_STRUCT_HAS_EH_DBASE
 // GLIBC_2.35: how libgcc's unwinder finds an object's exception tables. It takes a failure for "no tables",
 // so that this has to find them, in the way that the unwinder itself took before there was such a call.
