@@ -1,0 +1,48 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""Where cuDNN's and NCCL's headers are missing, configuring says so, and what is to be built does without.
+
+usage: test_configure.py SOURCE_DIR BUILD_DIR CMAKE
+"""
+
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+source, build, cmake = map(pathlib.Path, sys.argv[1:4])
+
+# Of the build that this test belongs to, so that the headers are found where they were found.
+KEPT = ("CMAKE_CXX_COMPILER", "CMAKE_GENERATOR", "INJECT_CUDA_ROOT", "INJECT_DEPS_DIR", "INJECT_GLIBC_FLOOR")
+# Neither a folder nor something to look for.
+MISSING = ("-DINJECT_CUDNN_INCLUDE:STRING=OFF", "-DINJECT_NCCL_INCLUDE:STRING=OFF")
+
+
+class Configure(unittest.TestCase):
+    def test_without_optional_headers(self):
+        cache = dict(re.findall(r"^(\w+):\w+=(.*)$", (build / "CMakeCache.txt").read_text(), re.MULTILINE))
+        kept = [f"-D{name}={cache[name]}" for name in KEPT if name in cache and name != "CMAKE_GENERATOR"]
+        with tempfile.TemporaryDirectory() as folder:
+            done = subprocess.run([cmake, "-S", source, "-B", folder, "-G", cache["CMAKE_GENERATOR"], *kept, *MISSING,
+                                   "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON"], capture_output=True, text=True, timeout=120,
+                                  check=False)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            for group in ("CUDNN", "NCCL"):
+                self.assertIn(f"no {group} header found: its hooks are left out", done.stdout)
+            commands = json.loads(pathlib.Path(folder, "compile_commands.json").read_text())
+            compiled = {str(pathlib.Path(entry["file"]).relative_to(source)): entry["command"] for entry in commands
+                        if source in pathlib.Path(entry["file"]).parents}
+            for file in ("libinject/session.cpp", "libinject/hooks/functions.cpp"):
+                self.assertIn("-DINJECT_HAVE_CUDNN=0", compiled[file])
+                self.assertIn("-DINJECT_HAVE_NCCL=0", compiled[file])
+            for file in ("tests/sim/cudnn.cpp", "tests/sim/nccl.cpp"):
+                self.assertNotIn(file, compiled)
+
+
+if __name__ == "__main__":
+    del sys.argv[1:4]
+    unittest.main()
