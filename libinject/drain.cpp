@@ -99,6 +99,13 @@ void Drain::on_call(std::uint32_t thread, const CallRecord& record) {
     launch.host_end = record.end;
     launches_.add(record.generation, record.correlation, launch,
                   record.status == 0 && (record.flags & kCallCaptured) == 0);
+    if (record.window != 0) {
+      const auto [first, fresh] =
+          first_launches_.try_emplace(record.window, FirstLaunch{record.generation, record.correlation});
+      if (!fresh && first->second.generation == record.generation) {
+        first->second.correlation = std::min(first->second.correlation, record.correlation);
+      }
+    }
   }
   if (record.window == 0) return;
   ranges_.context(thread, record.window, record.range);
@@ -172,7 +179,7 @@ void Drain::on_activity(Event& event, std::uint16_t generation) {
   if (pending_.size() < kMostPending) {
     pending_.push_back({generation, event});
   } else {
-    deliver_by_time(event);
+    deliver_by_time(event, generation);
   }
 }
 
@@ -191,8 +198,10 @@ void Drain::deliver(Event& event) {
   if (trace_ != nullptr) trace_->add(event);
 }
 
+// A record without a launch. Ids ascend: one from before the window's first launch belongs to a call that was
+// on its way when the window opened, and ran into it. Of the others we have missed the launch.
 template <typename Event>
-void Drain::deliver_by_time(Event& event) {
+void Drain::deliver_by_time(Event& event, std::uint16_t generation) {
   if (!times_valid(event.start, event.end)) {
     Losses losses;
     losses.invalid_times = 1;
@@ -202,6 +211,11 @@ void Drain::deliver_by_time(Event& event) {
   event.launch = Attribution{};
   event.launch.window = windows_.at(event.start);
   if (event.launch.window == 0) return;
+  const auto first = first_launches_.find(event.launch.window);
+  if (first != first_launches_.end() && first->second.generation == generation &&
+      event.correlation < first->second.correlation) {
+    return;
+  }
   ++unattributed_;
   deliver(event);
 }
@@ -247,9 +261,10 @@ void Drain::settle() {
   saw_graphs_ = false;
   retry_pending();
   for (Pending& pending : pending_) {
-    std::visit([this](auto& event) { deliver_by_time(event); }, pending.event);
+    std::visit([&](auto& event) { deliver_by_time(event, pending.generation); }, pending.event);
   }
   pending_.clear();
+  first_launches_.clear();
   note_missing();
   std::vector<std::uint32_t> closing = windows_.closing();
   std::sort(closing.begin(), closing.end());

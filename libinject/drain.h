@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <variant>
 #include <vector>
 
@@ -68,7 +69,7 @@ class Drain {
   template <typename Event>
   void deliver(Event& event);
   template <typename Event>
-  void deliver_by_time(Event& event);
+  void deliver_by_time(Event& event, std::uint16_t generation);
   void retry_pending();
   void note_drops();
   void note_missing();
@@ -85,7 +86,12 @@ class Drain {
   LaunchTable launches_;
   RangeTracker ranges_;
   std::vector<Pending> pending_;
-  std::vector<std::uint32_t> demangled_;  // by id in core_.mangled
+  struct FirstLaunch {
+    std::uint16_t generation;
+    std::uint32_t correlation;
+  };
+  std::map<std::uint32_t, FirstLaunch> first_launches_;  // by window, of those that are not settled
+  std::vector<std::uint32_t> demangled_;                 // by id in core_.mangled
   std::uint64_t unattributed_ = 0;
   std::uint64_t repeated_ = 0;
   std::uint64_t seen_host_drops_ = 0;

@@ -163,7 +163,11 @@ Session::Session(Core& core)
                 return device < devices_.size() ? devices_[device].name : std::string();
               },
               getpid(), base_}),
-      drain_(core, buffers_, windows_, statistics_, [this] { note_launch_windows(); }),
+      drain_(core, buffers_, windows_, statistics_,
+             [this] {
+               note_launch_windows();
+               ensure_folder();  // the raw records of a window go into a file in there
+             }),
       schedule_(scheduled(options_.window)),
       occurrences_(options_.window),
       signal_count_(options_.window),
