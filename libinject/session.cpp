@@ -656,6 +656,9 @@ void Session::work() {
       }
       const Nanoseconds time = now();
       if (wake > time) wake_.wait_for(lock, std::chrono::nanoseconds(wake - time));
+    } else if (ending_search_) {
+      wake_.wait_for(lock, std::chrono::nanoseconds(kMillisecond));
+      continue;
     }
     step(lock);
   }
@@ -838,7 +841,7 @@ void Session::step(std::unique_lock<std::mutex>& lock) {
     last_write_ = now();
     changed_.notify_all();
   }
-  if (finishing_ && !closing_) {
+  if (finishing_ && !finished_ && !ending_search_ && !closing_) {
     lock.unlock();
     final_output();
     lock.lock();
@@ -962,9 +965,22 @@ void Session::finish() noexcept {
     finishing_ = true;
     close_window();
     if (launch_armed_) end_launch_windows();
-    if (search_source_ != SignSource::kNone) end_search(lock);
+    if (search_source_ != SignSource::kNone) {
+      ending_search_ = true;
+      try {
+        end_search(lock);
+      } catch (...) {
+        // No memory: the last iteration is missing.
+      }
+      if (!lock.owns_lock()) lock.lock();
+      ending_search_ = false;
+    }
     SignalTrigger::look();
     if (windows_.opened() == 0) {
+      // There is nothing to write, for our own thread either.
+      finished_ = true;
+      wake_.notify_one();
+      changed_.notify_all();
       Log::warn("the program ended before a window opened (INJECT_WINDOW=" + trigger_text_ + ")" +
                 why_no_window() + "; INJECT_WINDOW=always profiles all of it");
       return;

@@ -154,6 +154,7 @@ class Session {
   void end_window_search() noexcept;
   void prepare_search();
   void update_search();
+  std::uint32_t window_from(Nanoseconds time) const;
   void deliver_span(const IterationSpan& span);
   void deliver_last_boundary();
   void step_search(std::unique_lock<std::mutex>& lock);
@@ -203,6 +204,7 @@ class Session {
   bool worker_refused_ = false;        // said that our thread can't be started
   bool finishing_ = false;             // the process is exiting
   bool finished_ = false;              // … and everything is written
+  bool ending_search_ = false;         // … but for what the last launches tell of iterations
   bool concluding_ = false;            // our own thread does the same for INJECT_AFTER: no window opens
   bool closing_ = false;               // windows have ended whose records are not all in
   bool stay_attached_ = false;         // the program reopens within a second
@@ -267,6 +269,9 @@ class Session {
   std::uint64_t close_at_ = IterationWatch::kNever;
   std::uint64_t iterations_wanted_ = 0;
   std::vector<IterationEdge> iteration_edges_;
+  // The launch that begins a window's first iteration was held until CUPTI was attached.
+  std::atomic<Nanoseconds> held_since_{0};
+  std::atomic<Nanoseconds> held_until_{0};
   Nanoseconds delivered_until_ = 0;  // data_mutex_, like the next two
   Nanoseconds span_end_ = 0;
   Nanoseconds span_last_ = 0;

@@ -76,6 +76,7 @@ void Session::start_search(SignSource source) noexcept {
   iteration_watch.armed.store(false, std::memory_order_release);
   iteration_watch.next_stop.store(IterationWatch::kNever, std::memory_order_release);
   iteration_offset_.reset();
+  forget_functions();
   reset_search_.store(true, std::memory_order_release);
   search_source_ = searched_source_ = source;
   search_since_ = now();
@@ -139,16 +140,24 @@ void Session::update_search() {
   for (const IterationSpan& span : search_->take_spans()) deliver_span(span);
 }
 
+// The window of what begins at that time: one that closes at a boundary has not got what comes after it.
+std::uint32_t Session::window_from(Nanoseconds time) const {
+  const std::uint32_t window = windows_.at(time);
+  return window != 0 && windows_.span(window).end == time ? 0 : window;
+}
+
 // What begins at a span's end is known when it is over itself, or when its window is.
 void Session::deliver_span(const IterationSpan& span) {
   IterationBoundary boundary;
   boundary.number = span.number;
-  boundary.begin = span.begin;
-  boundary.window = windows_.at(span.begin);
+  boundary.begin = span.begin == held_since_.load(std::memory_order_acquire)
+                       ? held_until_.load(std::memory_order_acquire)
+                       : span.begin;
+  boundary.window = window_from(boundary.begin);
   boundary.window_before = windows_.at(span_last_ == 0 ? span.begin - 1 : span_last_);
   boundary.label = span.phase ? IterationLabel::kValidation : IterationLabel::kIteration;
-  if (span.begin > delivered_until_ || delivered_until_ == 0) statistics_.iteration_boundary(boundary);
-  delivered_until_ = std::max(delivered_until_, span.begin);
+  if (boundary.begin > delivered_until_ || delivered_until_ == 0) statistics_.iteration_boundary(boundary);
+  delivered_until_ = std::max(delivered_until_, boundary.begin);
   span_end_ = span.end;
   span_last_ = span.last_event_time;
   span_next_ = span.phase ? span.number : span.number + 1;
@@ -166,7 +175,7 @@ void Session::deliver_last_boundary() {
   IterationBoundary boundary;
   boundary.number = span_next_;
   boundary.begin = span_end_;
-  boundary.window = windows_.at(span_end_);
+  boundary.window = window_from(span_end_);
   boundary.window_before = windows_.at(span_last_);
   statistics_.iteration_boundary(boundary);
   delivered_until_ = span_end_;
@@ -335,6 +344,10 @@ void Session::iteration_stop(std::uint64_t count, Nanoseconds time, bool in_call
       return;
     }
     iteration_edges_.push_back({true, count, open_});
+    if (open_ != 0 && !in_callback) {
+      held_until_.store(windows_.span(open_).begin, std::memory_order_release);
+      held_since_.store(time, std::memory_order_release);
+    }
   } catch (...) {
     // No memory: the window stays as it is until the program ends.
   }

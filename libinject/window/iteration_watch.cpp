@@ -84,6 +84,10 @@ bool function_is_new(std::uint64_t function) noexcept {
   return false;
 }
 
+void forget_functions() noexcept {
+  for (std::atomic<std::uint64_t>& slot : named) slot.store(0, std::memory_order_relaxed);
+}
+
 void emit_name(std::uint64_t function, const char* name) noexcept {
   Core* core = Core::get_if_any();
   ThreadState* thread = ThreadRegistry::current();

@@ -75,10 +75,10 @@ void callback(void*, CUpti_CallbackDomain domain, CUpti_CallbackId cbid, const v
   std::lock_guard lock(mutex);
   if (domain == CUPTI_CB_DOMAIN_DRIVER_API || domain == CUPTI_CB_DOMAIN_RUNTIME_API) {
     const auto& call = *static_cast<const CUpti_CallbackData*>(data);
-    client->callbacks.push_back(
-        {domain, cbid, call.callbackSite == CUPTI_API_ENTER, call.correlationId, call.functionName});
+    client->callbacks.push_back({domain, cbid, call.callbackSite == CUPTI_API_ENTER, call.correlationId,
+                                 call.functionName, call.symbolName == nullptr ? "" : call.symbolName});
   } else {
-    client->callbacks.push_back({domain, cbid, true, 0, ""});
+    client->callbacks.push_back({domain, cbid, true, 0, "", ""});
   }
 }
 

@@ -45,6 +45,7 @@ struct CallbackEvent {
   bool enter;
   std::uint32_t correlation;
   std::string function;
+  std::string symbol;
 };
 
 /// Collects what CUPTI delivers. One at a time; the destructor finalizes CUPTI.

@@ -43,6 +43,7 @@ TEST_CASE("a driver launch carries its kernel's correlation id, inside the runti
     CHECK(events[0].enter);
     CHECK(events[1].function == "cuLaunchKernel");
     CHECK(events[1].enter);
+    CHECK(events[1].symbol == "_Z10correlatedv");
     CHECK(events[2].function == "cuLaunchKernel");
     CHECK_FALSE(events[2].enter);
     CHECK(events[3].function == "__cudaLaunchKernel_v13000");

@@ -285,4 +285,8 @@ TEST_CASE("a function is new once, whichever thread comes first") {
   CHECK(fresh > 4000);
   CHECK(fresh <= 8192 - kFunctions);
   for (std::uint64_t i = 0; i < 100'000; ++i) REQUIRE_FALSE(function_is_new(i * 104'729 + 2));
+
+  forget_functions();
+  CHECK(function_is_new(1));
+  CHECK_FALSE(function_is_new(1));
 }

@@ -174,9 +174,9 @@ TEST_CASE("Sizes out of bounds", "[config]") {
 }
 
 TEST_CASE("What is not built yet says so", "[config]") {
-  for (const char* entry : {"INJECT_METRICS=auto",
-                            "INJECT_METRICS=sm__cycles_active", "INJECT_METRICS_INTERVAL=20us",
-                            "INJECT_METRICS_TIMELINE=1", "INJECT_TRACE=chrome", "INJECT_PROM=/tmp/p"}) {
+  for (const char* entry :
+       {"INJECT_METRICS=auto", "INJECT_METRICS=sm__cycles_active", "INJECT_METRICS_INTERVAL=20us",
+        "INJECT_METRICS_TIMELINE=1", "INJECT_TRACE=chrome", "INJECT_PROM=/tmp/p"}) {
     INFO(refused(entry));
     CHECK(refused(entry).find("is not built into this version") != std::string::npos);
   }

@@ -175,6 +175,12 @@ const Operations& common_operations() {
       {"quick_exit", [](const Arguments& a) { _exit(static_cast<int>(a.number(1))); }},
       {"name", [](const Arguments& a) { pthread_setname_np(pthread_self(), a.text(1).c_str()); }},
       {"chdir", [](const Arguments& a) { report("chdir", chdir(a.text(1).c_str())); }},
+      {"linger",
+       [](const Arguments& a) {
+         static std::chrono::milliseconds time;
+         time = std::chrono::milliseconds(a.number(1));
+         std::atexit([] { std::this_thread::sleep_for(time); });
+       }},
       {"mark", [](const Arguments&) { marked = Clock::now(); }},
       {"within",
        [](const Arguments& a) {

@@ -10,6 +10,7 @@
 //   background [ ... ]    one more thread runs the block; `join` waits for all of these
 //   signal:FLAG wait:FLAG between threads
 //   sleep:MS  print:TEXT  name:THREAD  exit:CODE  quick_exit:CODE  return:CODE  chdir:PATH
+//   linger:MS             at the end, after all exit handlers that are registered later, takes so long
 //   mark within:MS        prints "late" if more than MS milliseconds have passed since `mark`
 //   fault:NAME:VALUE  duration:KERNEL:NS     see tests/sim/cudasim.h
 //   open close flush is_open                 include/inject/inject.h; prints what they return
@@ -18,9 +19,9 @@
 //   push_null  names:PREFIX:COUNT            NVTX; the last makes as many ranges, each of a new name
 //   until_open until_closed                  waits for a window that opens or closes by itself
 //   raise:SIGNAL                             USR1, USR2, HUP or RTMIN+3, sent to the process
-//   handle:SIGNAL:HOW  handled               HOW: plain, siginfo, once, chain, ignore, default; prints how often
-//   child:SIGNAL                             prints what the signal does in a forked child
-//   subscribe unsubscribe finalize take_buffers client_records   the program's own CUPTI client (client.cpp)
+//   handle:SIGNAL:HOW  handled               HOW: plain, siginfo, once, chain, ignore, default; prints how
+//   often child:SIGNAL                             prints what the signal does in a forked child subscribe
+//   unsubscribe finalize take_buffers client_records   the program's own CUPTI client (client.cpp)
 //
 // cuda.cpp and driver.cpp add theirs.
 #pragma once

@@ -46,14 +46,24 @@ void load_injection() {
   if (auto entry = reinterpret_cast<Initialise>(dlsym(library, "InitializeInjection"))) entry();
 }
 
+// The name of the kernel that a call launches, as callbacks have it.
+template <class Parameters>
+const char* launched(const Parameters& params) {
+  if constexpr (requires { params.f; }) {
+    return params.f == nullptr ? nullptr : reinterpret_cast<const Kernel*>(params.f)->name;
+  } else {
+    return nullptr;
+  }
+}
+
 // Every driver call: counted, failed on demand, seen by the subscriber.
 template <class Body>
-CUresult call(Function& function, const void* params, bool needs_init, Body&& body) {
+CUresult call(Function& function, const void* params, const char* symbol, bool needs_init, Body&& body) {
   int fault = function.enter();
   if (needs_init && !initialised) return CUDA_ERROR_NOT_INITIALIZED;
   if (in_forked_child()) return CUDA_ERROR_NOT_INITIALIZED;
   CUresult result = CUDA_SUCCESS;
-  trace::ApiCall api(function, params, &result);
+  trace::ApiCall api(function, params, &result, symbol);
   result = fault != 0 ? static_cast<CUresult>(fault) : body();
   if (result == CUDA_SUCCESS && needs_init) result = sticky_error();
   return result;
@@ -65,10 +75,10 @@ CUresult call(Function& function, const void* params, bool needs_init, Body&& bo
 #define DRIVER_CALL(name, ...)             \
   DRIVER_FUNCTION(name);                   \
   const name##_params params{__VA_ARGS__}; \
-  return call(function, &params, true, [&]() -> CUresult
+  return call(function, &params, launched(params), true, [&]() -> CUresult
 #define DRIVER_CALL_PLAIN(name) \
   DRIVER_FUNCTION(name);        \
-  return call(function, nullptr, true, [&]() -> CUresult
+  return call(function, nullptr, nullptr, true, [&]() -> CUresult
 #define DRIVER_END )
 
 Context* context_or_null(CUcontext handle) {
@@ -272,13 +282,14 @@ CUresult initialise() {
 CUresult cuInit(unsigned int Flags) {
   DRIVER_FUNCTION(cuInit);
   const cuInit_params params{Flags};
-  return call(function, &params, false, [&] { return Flags == 0 ? initialise() : CUDA_ERROR_INVALID_VALUE; });
+  return call(function, &params, nullptr, false,
+              [&] { return Flags == 0 ? initialise() : CUDA_ERROR_INVALID_VALUE; });
 }
 
 CUresult cuDriverGetVersion(int* version) {
   DRIVER_FUNCTION(cuDriverGetVersion);
   const cuDriverGetVersion_params params{version};
-  return call(function, &params, false, [&] {
+  return call(function, &params, nullptr, false, [&] {
     *version = kDriverVersion;
     return CUDA_SUCCESS;
   });
@@ -317,7 +328,7 @@ const ErrorText* error_text(CUresult code) {
 
 CUresult cuGetErrorName(CUresult error, const char** pStr) {
   DRIVER_FUNCTION(cuGetErrorName);
-  return call(function, nullptr, false, [&] {
+  return call(function, nullptr, nullptr, false, [&] {
     const ErrorText* entry = error_text(error);
     *pStr = entry != nullptr ? entry->name : "CUDA_ERROR_UNKNOWN";
     return CUDA_SUCCESS;
@@ -326,7 +337,7 @@ CUresult cuGetErrorName(CUresult error, const char** pStr) {
 
 CUresult cuGetErrorString(CUresult error, const char** pStr) {
   DRIVER_FUNCTION(cuGetErrorString);
-  return call(function, nullptr, false, [&] {
+  return call(function, nullptr, nullptr, false, [&] {
     const ErrorText* entry = error_text(error);
     *pStr = entry != nullptr ? entry->text : "unknown error";
     return CUDA_SUCCESS;

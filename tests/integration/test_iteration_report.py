@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""What a run says of the iterations that it found: run.json, the recording, and nothing where nothing was found.
+
+usage: test_iteration_report.py LIBRARY PROGRAMS SIMULATION FOLDER_OF_RECORDING_PY
+"""
+
+import sys
+import unittest
+
+import simulated
+
+sys.path.append(sys.argv.pop(4))
+import recording  # noqa: E402  (its folder is known only now)
+
+STEP = "kernel:first:1 kernel:middle:2 kernel:adam_step:1 sleep:5"
+
+
+class Report(simulated.SimulatedTest):
+    def training(self, steps=40, between="", **options):
+        return self.script(f"sync loop:{steps} [ {STEP} ] {between} sync", **options)
+
+    def test_found(self):
+        done = self.training(WINDOW="iter:15+3", ITER_RECORD="stream")
+        found = done.out.run["iterations"]
+        self.assertLessEqual(found.pop("locked_after"), 5)
+        self.assertEqual(found, {
+            "source": "hooks", "found": True, "recognised_by": "optimizer", "told_apart_by": "function and launch shape",
+            "certainty": "high", "changes": 0, "events_per_iteration": 4, "begins_with": "first()", "anchor": "adam_step()",
+            "iterations_run": 40})
+        self.assertEqual(done.out.kernels(), {"first": 3, "middle": 6, "adam_step": 3})
+
+    def test_recording(self):
+        done = self.training(WINDOW="iter:15+3", ITER_RECORD="stream")
+        stream = recording.read_file(str(done.work / "stream"))
+        self.assertEqual(stream.unread, [])
+        self.assertEqual((len(stream.locks), stream.restarts), (1, []))
+        lock = stream.lock()
+        self.assertEqual((lock.optimizer, lock.by_shape, lock.rough, lock.events), (True, True, False, 4))
+        self.assertEqual((lock.begin, lock.anchor), ("_Z5firstv", "_Z9adam_stepv"))
+        self.assertEqual([number for number, _, _ in lock.spans], list(range(40)))
+        self.assertFalse(any(phase for _, _, phase in lock.spans))
+        for number, position, _ in lock.spans:
+            self.assertEqual(stream.names[stream.events[position][2]], "_Z5firstv", number)
+        # Those that were seen to begin when they did, the window's among them.
+        begins = {position: number for number, position, _ in lock.spans}
+        live = [begins[position] for position, _ in stream.boundaries]
+        self.assertEqual(live, list(range(live[0], 40)))
+        self.assertEqual([begins[position] for position, _ in stream.opens + stream.closes], [15, 18])
+
+    def test_validation(self):
+        """What runs between two iterations begins with the same kernels: the recording tells them apart in the end."""
+        done = self.script(f"sync loop:2 [ loop:20 [ {STEP} ] loop:3 [ kernel:first:1 kernel:middle:2 ] sync ]",
+                           WINDOW="iter:1000+1", ITER_RECORD="stream", check=False)
+        stream = recording.read_file(str(done.work / "stream"))
+        spans = stream.lock().spans
+        self.assertEqual([number for number, _, phase in spans if not phase], list(range(40)))
+        (phase,) = [(number, position) for number, position, phase in spans if phase]
+        self.assertEqual(phase[0], 20)
+        (begin,) = [position for number, position, phase in spans if number == 20 and not phase]
+        self.assertEqual(begin - phase[1], 10)
+
+    def test_another_source(self):
+        """In windows of another trigger iterations are looked for as well: each sees its own launches."""
+        done = self.script(f"sync start loop:12 [ {STEP} ] stop sleep:20 kernel:other sync", WINDOW="api", API="off")
+        found = done.out.run["iterations"]
+        self.assertEqual((found["source"], found["found"], found["recognised_by"]), ("callbacks", True, "optimizer"))
+
+    def test_not_found(self):
+        done = self.script("kernel:lonely:3 sync", WINDOW="always")
+        found = done.out.run["iterations"]
+        self.assertEqual((found["source"], found["found"]), ("callbacks", False))
+        self.assertIn("3 launches", found["report"])
+
+    def test_not_searched(self):
+        done = self.script("start stop kernel:a:3 sync", WINDOW="api")
+        self.assertFalse(done.out.run.get("iterations", {}).get("found"))
+
+    def test_no_window(self):
+        """A program that ends before its window, and takes its time to, leaves nothing behind."""
+        done = self.training(20, WINDOW="iter:1000+1", SUMMARY="stderr", before=(), check=False)
+        self.assertEqual(done.folders(), [])
+        for _ in range(3):
+            done = self.script(f"linger:100 sync loop:20 [ {STEP} ]", WINDOW="iter:1000+1", SUMMARY="stderr", check=False)
+            self.assertEqual(done.folders(), [])
+            self.assertNotIn("0 windows", done.stderr)
+            self.assertIn("20 training iterations ran", "".join(done.warnings()))
+
+
+if __name__ == "__main__":
+    simulated.main()
