@@ -28,8 +28,9 @@ Handle* handle_of(cublasHandle_t handle) {
   return reinterpret_cast<Handle*>(handle);
 }
 
-#define CUBLAS_FUNCTION(name)                                                    \
-  static Function& function = register_function(kLibrary, #name, Domain::kNone); \
+#define CUBLAS_FUNCTION(name)                                    \
+  static constinit FunctionSlot slot;                            \
+  Function& function = slot.get(kLibrary, #name, Domain::kNone); \
   if (int fault = function.enter()) return static_cast<cublasStatus_t>(fault)
 
 const char* type_name(cudaDataType_t type) {

@@ -15,8 +15,9 @@ namespace {
 
 constexpr const char* kLibrary = "libcublasLt.so.13";
 
-#define CUBLASLT_FUNCTION(name)                                                  \
-  static Function& function = register_function(kLibrary, #name, Domain::kNone); \
+#define CUBLASLT_FUNCTION(name)                                  \
+  static constinit FunctionSlot slot;                            \
+  Function& function = slot.get(kLibrary, #name, Domain::kNone); \
   if (int fault = function.enter()) return static_cast<cublasStatus_t>(fault)
 
 struct Layout {

@@ -48,7 +48,8 @@ void* own_symbol(const std::string& name) {
 // Answers with the newest version there is, as the driver does for a caller built against its own headers.
 extern "C" CUresult cuGetProcAddress_v2(const char* symbol, void** pfn, int, cuuint64_t flags,
                                         CUdriverProcAddressQueryResult* symbolStatus) {
-  static Function& function = register_function("libcuda.so.1", "cuGetProcAddress_v2", Domain::kDriver);
+  static constinit FunctionSlot slot;
+  Function& function = slot.get("libcuda.so.1", "cuGetProcAddress_v2", Domain::kDriver);
   if (int fault = function.enter()) return static_cast<CUresult>(fault);
   *pfn = nullptr;
   bool per_thread = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;

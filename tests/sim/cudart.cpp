@@ -115,8 +115,9 @@ cudaError_t call(Function& function, const void* params, Needs needs, Body&& bod
   return keep(result);
 }
 
-#define RUNTIME_FUNCTION(name) \
-  static Function& function = register_function(kLibrary, #name, Domain::kRuntime)
+#define RUNTIME_FUNCTION(name)        \
+  static constinit FunctionSlot slot; \
+  Function& function = slot.get(kLibrary, #name, Domain::kRuntime)
 
 // A call with the parameter structure that CUPTI's callbacks hand out for it.
 #define RUNTIME_CALL(name, version, needs, ...)        \

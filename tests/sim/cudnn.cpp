@@ -22,8 +22,9 @@ Handle* handle_of(cudnnHandle_t handle) {
   return reinterpret_cast<Handle*>(handle);
 }
 
-#define CUDNN_FUNCTION(name)                                                     \
-  static Function& function = register_function(kLibrary, #name, Domain::kNone); \
+#define CUDNN_FUNCTION(name)                                     \
+  static constinit FunctionSlot slot;                            \
+  Function& function = slot.get(kLibrary, #name, Domain::kNone); \
   if (int fault = function.enter()) return static_cast<cudnnStatus_t>(fault)
 
 bool does_work(SimCategory category) {
@@ -69,7 +70,8 @@ cudnnStatus_t cudnnGetStream(cudnnHandle_t handle, cudaStream_t* streamId) {
   return CUDNN_STATUS_SUCCESS;
 }
 size_t cudnnGetVersion(void) {
-  static Function& function = register_function(kLibrary, "cudnnGetVersion", Domain::kNone);
+  static constinit FunctionSlot slot;
+  Function& function = slot.get(kLibrary, "cudnnGetVersion", Domain::kNone);
   function.enter();
   return CUDNN_VERSION;
 }

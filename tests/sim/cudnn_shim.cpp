@@ -37,7 +37,8 @@ Function* implementation_of(const char* name) {
 #define FORWARD(name, arity)                                                                          \
   extern "C" Result<decltype(::name)> name(SIM_PARAMETERS_##arity(decltype(::name))) {                \
     static_assert(Signature<decltype(::name)>::kArity == arity, #name);                               \
-    static Function& function = register_function("libcudnn.so.9", #name, Domain::kNone);             \
+    static constinit FunctionSlot slot;                                                               \
+    Function& function = slot.get("libcudnn.so.9", #name, Domain::kNone);                             \
     static auto* real = implementation_of<decltype(::name)>(#name);                                   \
     int fault = function.enter();                                                                     \
     return fault != 0 ? status_result<Result<decltype(::name)>>(fault) : real(SIM_ARGUMENTS_##arity); \

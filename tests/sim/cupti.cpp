@@ -28,8 +28,9 @@ constexpr trace::RecordSizes kSizes{
     sizeof(CUpti_ActivityMemset4),
 };
 
-#define CUPTI_FUNCTION(name)                                                      \
-  static Function& function = register_function(kLibrary, #name, Domain::kCupti); \
+#define CUPTI_FUNCTION(name)                                      \
+  static constinit FunctionSlot slot;                             \
+  Function& function = slot.get(kLibrary, #name, Domain::kCupti); \
   if (int fault = function.enter()) return fail(static_cast<CUptiResult>(fault))
 
 thread_local CUptiResult last_error = CUPTI_SUCCESS;

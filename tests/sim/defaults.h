@@ -67,7 +67,8 @@ inline void* new_handle() {
       SIM_PARAMETERS_##arity(decltype(::declared_as))) {                                                     \
     using Return = inject::sim::Result<decltype(::declared_as)>;                                             \
     static_assert(inject::sim::Signature<decltype(::declared_as)>::kArity == arity, #name);                  \
-    static inject::sim::Function& function = inject::sim::register_function(kLibrary, #name, kDomain);       \
+    static constinit inject::sim::FunctionSlot slot;                                                         \
+    inject::sim::Function& function = slot.get(kLibrary, #name, kDomain);                                    \
     int result = function.enter();                                                                           \
     inject::sim::trace::ApiCall api(function, nullptr, &result);                                             \
     if (result == 0)                                                                                         \

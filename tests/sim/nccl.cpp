@@ -42,8 +42,9 @@ Group& group() {
   return instance;
 }
 
-#define NCCL_FUNCTION(name)                                                      \
-  static Function& function = register_function(kLibrary, #name, Domain::kNone); \
+#define NCCL_FUNCTION(name)                                      \
+  static constinit FunctionSlot slot;                            \
+  Function& function = slot.get(kLibrary, #name, Domain::kNone); \
   if (int fault = function.enter()) return static_cast<ncclResult_t>(fault)
 
 Communicator* communicator_of(ncclComm_t comm) {

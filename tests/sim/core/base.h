@@ -45,6 +45,23 @@ struct Function {
 
 Function& register_function(const char* library, const char* name, Domain domain);
 
+/// Where a call keeps its function, in a static variable. Without a guard: a child of a fork would wait for
+/// ever for a thread that it hasn't got.
+class FunctionSlot {
+ public:
+  Function& get(const char* library, const char* name, Domain domain) {
+    Function* known = function_.load(std::memory_order_acquire);
+    if (known == nullptr) {
+      known = &register_function(library, name, domain);  // the same, whichever thread asks
+      function_.store(known, std::memory_order_release);
+    }
+    return *known;
+  }
+
+ private:
+  std::atomic<Function*> function_{nullptr};
+};
+
 /// Callback names and ids from the vendor's headers.
 std::uint32_t find_cbid(Domain domain, std::string_view name, const char** full_name);
 const char* cbid_name(Domain domain, std::uint32_t cbid);

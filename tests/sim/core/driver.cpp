@@ -69,7 +69,9 @@ CUresult call(Function& function, const void* params, const char* symbol, bool n
   return result;
 }
 
-#define DRIVER_FUNCTION(name) static Function& function = register_function(kLibrary, #name, Domain::kDriver)
+#define DRIVER_FUNCTION(name)         \
+  static constinit FunctionSlot slot; \
+  Function& function = slot.get(kLibrary, #name, Domain::kDriver)
 
 // A call whose parameters the vendor describes in a structure named for it.
 #define DRIVER_CALL(name, ...)             \

@@ -11,7 +11,8 @@
 namespace inject::sim::library {
 
 int launch(const char* kernel, unsigned grid, unsigned block, CUstream stream) {
-  static Function& function = register_function("static cudart", "cudaLaunchKernel", Domain::kRuntime);
+  static constinit FunctionSlot slot;
+  Function& function = slot.get("static cudart", "cudaLaunchKernel", Domain::kRuntime);
   function.enter();
   if (CUresult result = drv::initialise(); result != CUDA_SUCCESS) return static_cast<int>(result);
   Kernel& target = kernel_by_name(kernel);
