@@ -116,13 +116,20 @@ class EveryIteration(simulated.SimulatedTest):
         self.assertEqual(done.out.window_kernels(), [3] * 300)
         self.assertEqual(done.out.lost(), {})
         run = done.out.run
-        self.assertLessEqual(run["overhead"]["attachments"], 2)
-        self.assertLessEqual(done.simulated_calls()["cuptiFinalize"], 2)
+        pauses = self.pauses(run)
+        self.assertLessEqual(run["overhead"]["attachments"], 2 + pauses)
+        self.assertLessEqual(done.simulated_calls()["cuptiFinalize"], 2 + pauses)
         seconds = (run["windows"][-1]["end_ns"] - run["windows"][0]["start_ns"]) / 1e9
         self.assertGreater(seconds, 1)
-        # As the first window opens and closes, once a second, and at the end.
-        self.assertLessEqual(len(seen), seconds + 4)
+        # As the first window opens and closes, once a second, at the end, and as CUPTI is detached and attached.
+        self.assertLessEqual(len(seen), seconds + 4 + 2 * pauses)
 
+    @staticmethod
+    def pauses(run):
+        """How often a window was a second or more after the one before it, as where the machine stood still: CUPTI
+        may then be detached and attached once more."""
+        windows = run["windows"]
+        return sum(after["start_ns"] - before["end_ns"] >= 1_000_000_000 for before, after in zip(windows, windows[1:]))
 
     def test_a_program_without_hooks(self):
         done = self.script("init loop:150 [ start kernel:a:3 stop kernel:b:2 sleep:4 ] sync", program="driver", WINDOW="api")
@@ -130,8 +137,10 @@ class EveryIteration(simulated.SimulatedTest):
         self.assertEqual(set(windows), {3})
         self.assertEqual(len(windows), 150)
         # The two calls are watched, then a window, the two calls again, and from the second window on all of it.
-        self.assertLessEqual(done.simulated_calls()["cuptiFinalize"], 2)
-        self.assertLessEqual(done.simulated_calls()["cuptiSubscribe"], 3)
+        # Each pause takes two of them more: the two calls alone, then all of it.
+        pauses = self.pauses(done.out.run)
+        self.assertLessEqual(done.simulated_calls()["cuptiFinalize"], 2 + 2 * pauses)
+        self.assertLessEqual(done.simulated_calls()["cuptiSubscribe"], 3 + 2 * pauses)
 
 
 class DriverApi(simulated.SimulatedTest):
