@@ -12,8 +12,8 @@ extern "C" {
 #endif
 
 /* Opens a window named "inject_start" now; returns after CUPTI is attached (some 15 ms) if it is not. 0 on
- * success, -1 if a window is open already or none may be opened (INJECT_WINDOW=off, xN used up, profiling
- * switched off). */
+ * success, -1 if a window is open already or none may be opened (INJECT_WINDOW=off or launch:..., xN used up,
+ * profiling over or switched off). With INJECT_WINDOW=auto no window opens by itself after it. */
 __attribute__((weak)) int inject_start(void);
 
 /* Closes the open window, whoever opened it. Work submitted before this call belongs to it, whenever the
