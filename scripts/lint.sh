@@ -13,7 +13,9 @@ case "${1:-}" in
       xargs -0 "${CLANG:-clang-format}" --dry-run --Werror -ferror-limit=1
     ;;
   tidy)
-    python3 - "$2" <<'EOF' | xargs -P "$(nproc)" -n 1 "${CLANG:-clang-tidy}" --quiet -p "$2" --extra-arg=-Wno-unknown-warning-option 2> >(grep -v 'warnings generated' >&2 || true)
+    # The analyzer gives a function up at 60,000 states rather than 225,000: half the time.
+    budget=(--extra-arg=-Xclang --extra-arg=-analyzer-config --extra-arg=-Xclang --extra-arg=max-nodes=60000)
+    python3 - "$2" <<'EOF' | xargs -P "$(nproc)" -n 1 "${CLANG:-clang-tidy}" --quiet -p "$2" --extra-arg=-Wno-unknown-warning-option "${budget[@]}" 2> >(grep -v 'warnings generated' >&2 || true)
 import json, pathlib, sys
 root = pathlib.Path.cwd()
 files = {pathlib.Path(entry["file"]) for entry in json.load(open(f"{sys.argv[1]}/compile_commands.json"))}
