@@ -505,6 +505,7 @@ Session::Opened Session::request_window(const char* reason) noexcept {
   if (open_ != 0 || wanted_) return Opened::kIsOpen;
   if (!may_open_another()) return Opened::kNoMore;
   api_called_ = true;
+  if (search_source_ != SignSource::kNone && options_.window.kind == WindowKind::kAuto) stop_search();
   return open_window(lock, reason, AttachOn::kOurs) ? Opened::kYes : Opened::kFailed;
 }
 
@@ -688,7 +689,10 @@ void Session::step_schedule(std::unique_lock<std::mutex>& lock) {
   wanted_ = true;
   stay_attached_ = last_stop_ != 0 && now() - last_stop_ < kStayAttached;
   attach_wanted(lock);
-  if (open_ != 0) schedule_.advance();
+  if (open_ == 0) return;
+  schedule_.advance();
+  // Of `auto` this is the one window: iterations that are found from here on are too late for theirs.
+  if (kind == WindowKind::kAuto) search_over_ = true;
 }
 
 // Enters the windows that the launch callback has opened and closed by itself.

@@ -210,9 +210,7 @@ void Session::step_search(std::unique_lock<std::mutex>& lock) {
   iteration_edges_.clear();
   if (!searching_for_window() || finishing_) {
     // The last window is over. A recording goes on to the end.
-    if (options_.iteration_record.empty() && options_.window.kind == WindowKind::kIteration && search_over_ &&
-        open_ == 0 && !finishing_)
-      stop_search();
+    if (options_.iteration_record.empty() && search_over_ && open_ == 0 && !finishing_) stop_search();
     return;
   }
   iteration_offset_ = found_.offset;
@@ -244,7 +242,11 @@ void Session::step_search(std::unique_lock<std::mutex>& lock) {
 
 // The window to come: from which iteration to which, and where CUPTI is attached for it.
 void Session::plan_iterations() {
-  if (!iteration_offset_ || !may_open_another()) return;
+  if (!may_open_another()) {
+    search_over_ = true;
+    return;
+  }
+  if (!iteration_offset_) return;
   const std::uint64_t count = iteration_watch.count.load(std::memory_order_acquire);
   const std::int64_t offset = *iteration_offset_;
   const auto in_progress = static_cast<std::uint64_t>(static_cast<std::int64_t>(count) + offset);

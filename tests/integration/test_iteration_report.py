@@ -77,6 +77,15 @@ class Report(simulated.SimulatedTest):
         done = self.script("start stop kernel:a:3 sync", WINDOW="api")
         self.assertFalse(done.out.run.get("iterations", {}).get("found"))
 
+    def test_auto_ends_its_search(self):
+        """After its window, and as soon as the program says by itself when windows open."""
+        done = self.training(400, WINDOW="auto")
+        self.assertEqual(len(done.out.windows()), 1)
+        self.assertLess(done.out.run["iterations"]["iterations_run"], 390)
+        done = self.script(f"sync loop:40 [ {STEP} ] open kernel:asked_for close loop:300 [ {STEP} ] sync", WINDOW="auto")
+        self.assertEqual(done.out.kernels(), {"asked_for": 1})
+        self.assertLess(done.out.run["iterations"].get("iterations_run", 0), 45)
+
     def test_no_window(self):
         """A program that ends before its window, and takes its time to, leaves nothing behind."""
         done = self.training(20, WINDOW="iter:1000+1", SUMMARY="stderr", before=(), check=False)
