@@ -28,8 +28,10 @@ constexpr std::uint32_t kMostOpen = 1u << kSlotBits;
 
 struct OpenRange {
   std::atomic<std::uint32_t> serial{0};  // 0: free
-  std::atomic<bool> ended{false};        // by a thread that does not own the path it is in
-  std::atomic<bool> watched{false};      // opened, and not ended, to the trigger's knowledge
+  // By a thread that does not own the path it is in. False in a free place, so that whoever reads true here
+  // reads the rest of that range, too, and not that of the one that takes the place.
+  std::atomic<bool> ended{false};
+  std::atomic<bool> watched{false};  // opened, and not ended, to the trigger's knowledge
   std::uint32_t name = 0;
   std::uint32_t domain = 0;
   std::uint32_t thread = 0;
@@ -232,7 +234,6 @@ nvtxRangeId_t start(Core* core, Name message, Name domain) noexcept {
     std::uint32_t free = 0;
     if (!open.serial.compare_exchange_strong(free, serial, std::memory_order_acq_rel)) continue;
     const bool watched = core->nvtx_trigger.armed() && is_watched(*core, message, domain);
-    open.ended.store(false, std::memory_order_relaxed);
     open.watched.store(watched, std::memory_order_relaxed);
     open.name = name;
     open.domain = domain.id;
@@ -262,8 +263,11 @@ void end_range(Core* core, ThreadState* thread, OpenRange& open) noexcept {
     open.serial.store(0, std::memory_order_release);
     return;
   }
-  open.ended.store(true, std::memory_order_release);
-  open.state->ended_ranges.fetch_add(1, std::memory_order_release);
+  // Counted first: the owner may find it as soon as it is marked. A program may end a range twice.
+  ThreadState& owner = *open.state;
+  owner.ended_ranges.fetch_add(1, std::memory_order_relaxed);
+  if (open.ended.exchange(true, std::memory_order_acq_rel))
+    owner.ended_ranges.fetch_sub(1, std::memory_order_relaxed);
 }
 
 void end(nvtxRangeId_t id) noexcept {
@@ -401,14 +405,12 @@ void nvtx_forget_ended(ThreadState& thread) noexcept {
   Core* core = Core::get_if_any();
   if (core == nullptr) return;
   for (OpenRange& open : open_ranges) {
-    if (open.serial.load(std::memory_order_acquire) == 0 || open.thread != thread.index ||
-        !open.ended.load(std::memory_order_acquire)) {
-      continue;
-    }
+    if (!open.ended.load(std::memory_order_acquire) || open.thread != thread.index) continue;
     std::uint32_t name = open.name;
     thread.range = core->ranges.without(thread.range, name, open.domain, RangeStyle::kStartEnd, false);
+    open.ended.store(false, std::memory_order_relaxed);
     open.serial.store(0, std::memory_order_release);
-    thread.ended_ranges.fetch_sub(1, std::memory_order_acq_rel);
+    thread.ended_ranges.fetch_sub(1, std::memory_order_relaxed);
   }
 }
 
