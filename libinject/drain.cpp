@@ -99,13 +99,7 @@ void Drain::on_call(std::uint32_t thread, const CallRecord& record) {
     launch.host_end = record.end;
     launches_.add(record.generation, record.correlation, launch,
                   record.status == 0 && (record.flags & kCallCaptured) == 0);
-    if (record.window != 0) {
-      const auto [first, fresh] =
-          first_launches_.try_emplace(record.window, FirstLaunch{record.generation, record.correlation});
-      if (!fresh && first->second.generation == record.generation) {
-        first->second.correlation = std::min(first->second.correlation, record.correlation);
-      }
-    }
+    if (record.window != 0) first_launches_.add(record.window, record.generation, record.correlation);
   }
   if (record.window == 0) return;
   ranges_.context(thread, record.window, record.range);
@@ -211,11 +205,7 @@ void Drain::deliver_by_time(Event& event, std::uint16_t generation) {
   event.launch = Attribution{};
   event.launch.window = windows_.at(event.start);
   if (event.launch.window == 0) return;
-  const auto first = first_launches_.find(event.launch.window);
-  if (first != first_launches_.end() && first->second.generation == generation &&
-      event.correlation < first->second.correlation) {
-    return;
-  }
+  if (first_launches_.is_older(event.launch.window, generation, event.correlation)) return;
   ++unattributed_;
   deliver(event);
 }

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <variant>
 #include <vector>
 
@@ -13,6 +12,7 @@
 #include "libinject/cupti/buffers.h"
 #include "libinject/nvtx/range_tracker.h"
 #include "libinject/output/trace.h"
+#include "libinject/stats/first_launches.h"
 #include "libinject/stats/launch_table.h"
 #include "libinject/stats/statistics.h"
 #include "libinject/window/iteration_search.h"
@@ -86,12 +86,8 @@ class Drain {
   LaunchTable launches_;
   RangeTracker ranges_;
   std::vector<Pending> pending_;
-  struct FirstLaunch {
-    std::uint16_t generation;
-    std::uint32_t correlation;
-  };
-  std::map<std::uint32_t, FirstLaunch> first_launches_;  // by window, of those that are not settled
-  std::vector<std::uint32_t> demangled_;                 // by id in core_.mangled
+  FirstLaunches first_launches_;
+  std::vector<std::uint32_t> demangled_;  // by id in core_.mangled
   std::uint64_t unattributed_ = 0;
   std::uint64_t repeated_ = 0;
   std::uint64_t seen_host_drops_ = 0;

@@ -12,6 +12,7 @@ namespace inject {
 
 namespace {
 constexpr std::size_t kFirstSize = 4096;
+constexpr std::size_t kMostUntold = 4096;  // windows
 }  // namespace
 
 LaunchTable::LaunchTable(std::size_t most) : most_(std::bit_ceil(std::max(most, kFirstSize))) {
@@ -69,6 +70,13 @@ void LaunchTable::add(std::uint16_t generation, std::uint32_t correlation, const
         --waiting_;
         ++given_up_;
         ++untold_[oldest.launch.window];
+        if (untold_.size() > kMostUntold) {
+          // Windows of days ago together, as the run's.
+          const auto first = untold_.upper_bound(0);
+          const std::uint64_t count = first->second;
+          untold_.erase(first);
+          untold_[0] += count;
+        }
       }
       index_erase(oldest.key, static_cast<std::uint32_t>(first_));
       first_ = (first_ + 1) & (entries_.size() - 1);

@@ -34,7 +34,8 @@ class LaunchTable {
   /// come.
   std::size_t waiting() const { return waiting_; }
   /// Forgets what still waits: its records are not coming any more. Returns how many launches that were in
-  /// each window, with those given up since the last time because the table was full.
+  /// each window, with those given up since the last time because the table was full; of the oldest of more
+  /// than 4,096 windows together, as window 0's.
   std::map<std::uint32_t, std::uint64_t> give_up_waiting();
   /// Launches inside a window that were given up because the table was full.
   std::size_t given_up() const { return given_up_; }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
+#include "libinject/stats/first_launches.h"
 #include "libinject/stats/launch_table.h"
 #include "tests/unit/catch.h"
 
@@ -85,4 +86,40 @@ TEST_CASE("launches without a record are told window by window") {
   table.add(1, 100'000, in_window(2), true);
   CHECK(table.give_up_waiting() == std::map<std::uint32_t, std::uint64_t>{{1, (1 << 13) + 5}, {2, 1}});
   CHECK(table.give_up_waiting().empty());
+}
+
+TEST_CASE("the first launch of a window is its lowest id, within one attachment") {
+  FirstLaunches first;
+  CHECK_FALSE(first.is_older(1, 1, 5));
+  first.add(1, 1, 12);
+  first.add(1, 1, 10);
+  first.add(1, 1, 11);
+  first.add(1, 2, 3);  // ids count anew
+  CHECK(first.is_older(1, 1, 9));
+  CHECK_FALSE(first.is_older(1, 1, 10));
+  CHECK_FALSE(first.is_older(1, 2, 1));
+  CHECK_FALSE(first.is_older(2, 1, 9));
+}
+
+TEST_CASE("a window for each of a million iterations: the latest ones' first launches are kept") {
+  FirstLaunches first;
+  constexpr std::uint32_t kWindows = 1'000'000;
+  for (std::uint32_t window = 1; window <= kWindows; ++window) first.add(window, 1, 10 * window);
+  CHECK(first.windows() == FirstLaunches::kMostWindows);
+  CHECK(first.is_older(kWindows, 1, 10 * kWindows - 1));
+  CHECK(first.is_older(kWindows - 4000, 1, 10));
+  CHECK_FALSE(first.is_older(1, 1, 1));
+}
+
+TEST_CASE("launches given up in ever new windows are counted in bounded memory") {
+  LaunchTable table(1);  // as small as it gets
+  constexpr std::uint32_t kWindows = 20'000;
+  for (std::uint32_t window = 1; window <= kWindows; ++window) table.add(1, window, in_window(window), true);
+  const auto given_up = table.give_up_waiting();
+  std::uint64_t sum = 0;
+  for (const auto& [window, count] : given_up) sum += count;
+  CHECK(sum == kWindows);
+  CHECK(given_up.size() <= 4096 + 4096 + 1);  // and those that still waited
+  CHECK(given_up.at(0) > kWindows / 2);
+  CHECK(given_up.at(kWindows - 5000) == 1);
 }

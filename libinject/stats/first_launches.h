@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+
+namespace inject {
+
+/// The first launch of each window that is not settled. A program that brackets its every iteration opens
+/// windows for days without one being settled: the latest windows are kept, as what a record without a launch
+/// is asked of is recent.
+class FirstLaunches {
+ public:
+  static constexpr std::size_t kMostWindows = 4096;
+
+  void add(std::uint32_t window, std::uint16_t generation, std::uint32_t correlation) {
+    const auto [first, fresh] = launches_.try_emplace(window, Launch{generation, correlation});
+    if (!fresh && first->second.generation == generation) {
+      first->second.correlation = std::min(first->second.correlation, correlation);
+    }
+    if (launches_.size() > kMostWindows) launches_.erase(launches_.begin());
+  }
+  /// Whether a launch with that id was made before all of the window's. Ids ascend within a generation.
+  bool is_older(std::uint32_t window, std::uint16_t generation, std::uint32_t correlation) const {
+    const auto first = launches_.find(window);
+    return first != launches_.end() && first->second.generation == generation &&
+           correlation < first->second.correlation;
+  }
+  void clear() { launches_.clear(); }
+  std::size_t windows() const { return launches_.size(); }
+
+ private:
+  struct Launch {
+    std::uint16_t generation;
+    std::uint32_t correlation;
+  };
+  std::map<std::uint32_t, Launch> launches_;
+};
+
+}  // namespace inject
