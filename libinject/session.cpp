@@ -288,7 +288,10 @@ bool Session::arm() noexcept {
 
 bool Session::may_open_another() const noexcept {
   if (concluding_) return false;
-  return options_.window.max_windows == 0 || opened_total_ < options_.window.max_windows;
+  const WindowSpec& spec = options_.window;
+  // A schedule that does not repeat keeps to its one window by itself.
+  if (spec.every == 0 && (spec.kind == WindowKind::kIteration || spec.kind == WindowKind::kTime)) return true;
+  return spec.max_windows == 0 || opened_total_ < spec.max_windows;
 }
 
 bool Session::no_window_left() const noexcept {
@@ -396,6 +399,7 @@ bool Session::begin_window(const std::string& reason, Nanoseconds at) {
   open_ = windows_.open(reason, at == 0 ? now() : at);
   begin_window_search();
   ++opened_total_;
+  lead_since_ = 0;
   // The window first, the hooks' switch after it: a hook that finds the switch on finds the window, too.
   current_window.store(open_, std::memory_order_release);
   control_word.fetch_or(kControlRecord, std::memory_order_release);
@@ -404,6 +408,7 @@ bool Session::begin_window(const std::string& reason, Nanoseconds at) {
 }
 
 void Session::close_window(Nanoseconds at) noexcept {
+  if (iteration_window_ && (open_ != 0 || wanted_)) end_iteration_window();
   wanted_ = false;
   if (open_ == 0) return;
   control_word.fetch_and(~static_cast<std::uint32_t>(kControlRecord), std::memory_order_release);
@@ -453,7 +458,8 @@ void Session::profiler_stop(bool in_callback) noexcept {
   const std::unique_lock lock = lock_in(in_callback);
   if (!lock.owns_lock()) return;
   occurrences_.end();
-  if (api_called_) close_window();
+  const WindowKind kind = options_.window.kind;
+  if (api_called_ && (kind == WindowKind::kAuto || kind == WindowKind::kApi)) close_window();
 }
 
 void Session::ranges_changed() noexcept {
@@ -511,7 +517,7 @@ Session::Opened Session::request_window(const char* reason) noexcept {
 
 bool Session::user_stop() noexcept {
   const std::unique_lock lock(mutex_);
-  if (open_ == 0) return false;
+  if (open_ == 0 && !wanted_) return false;
   close_window();
   return true;
 }
@@ -671,7 +677,7 @@ void Session::step_schedule(std::unique_lock<std::mutex>& lock) {
   if (kind != WindowKind::kTime && !(kind == WindowKind::kAuto && !api_called_)) return;
   const Nanoseconds position = now() - base_;
   if (open_ != 0) {
-    if (iteration_window_) return;
+    if (open_ != timed_window_) return;
     const RangeTracker::Span span = windows_.span(open_);
     if (now() >= span.begin + scheduled(options_.window).count) close_window();
     return;
@@ -690,6 +696,7 @@ void Session::step_schedule(std::unique_lock<std::mutex>& lock) {
   stay_attached_ = last_stop_ != 0 && now() - last_stop_ < kStayAttached;
   attach_wanted(lock);
   if (open_ == 0) return;
+  timed_window_ = open_;
   schedule_.advance();
   // Of `auto` this is the one window: iterations that are found from here on are too late for theirs.
   if (kind == WindowKind::kAuto) search_over_ = true;
@@ -697,6 +704,7 @@ void Session::step_schedule(std::unique_lock<std::mutex>& lock) {
 
 // Enters the windows that the launch callback has opened and closed by itself.
 void Session::note_launch_windows() {
+  const std::lock_guard one_at_a_time(launch_windows_mutex_);
   if (!launch_trigger.counting.load(std::memory_order_acquire)) return;
   const auto edges_of = [](std::uint32_t window) -> LaunchTrigger::Edges& {
     return launch_trigger.edges[window % LaunchTrigger::kEdges];
@@ -788,6 +796,7 @@ void Session::step(std::unique_lock<std::mutex>& lock) {
   if (launch_armed_) step_launch_trigger();
   if (wanted_) attach_wanted(lock);
   step_schedule(lock);
+  if (lead_since_ != 0) step_lead();
   if (finishing_ && open_ != 0) close_window();
   // Before the first records are taken, also where the window has ended already: they go into files in there.
   const bool first_window = windows_.opened() != 0 && folder_.empty() && !folder_failed_;
@@ -986,7 +995,7 @@ void Session::finish() noexcept {
       wake_.notify_one();
       changed_.notify_all();
       Log::warn("the program ended before a window opened (INJECT_WINDOW=" + trigger_text_ + ")" +
-                why_no_window() + "; INJECT_WINDOW=always profiles all of it");
+                why_no_window(lock) + "; INJECT_WINDOW=always profiles all of it");
       return;
     }
     end(lock);
@@ -1028,6 +1037,13 @@ Session::Conclusion Session::conclude(bool timed_out) noexcept {
     concluding_ = true;
     close_window();
     if (launch_armed_) end_launch_windows();
+    if (search_source_ != SignSource::kNone) stop_search();
+    if (tracer_.level() > TracerLevel::kDetached && !closing_) {
+      // No window has been open, and CUPTI is attached to look for one.
+      last_stop_ = now();
+      collect_since_ = 0;
+      closing_ = true;
+    }
     // As after any window, the late records and CUPTI's detachment included; the program goes on meanwhile,
     // and may come to its own end.
     if (closing_ && ensure_worker()) {
@@ -1042,8 +1058,9 @@ Session::Conclusion Session::conclude(bool timed_out) noexcept {
     }
     finishing_ = true;
     if (windows_.opened() == 0) {
+      finished_ = true;  // there is nothing to write, for our own thread either
       Log::warn("INJECT_TIMEOUT was over before a window opened (INJECT_WINDOW=" + trigger_text_ + ")" +
-                why_no_window());
+                why_no_window(lock));
     } else {
       end(lock);
     }
@@ -1082,7 +1099,7 @@ void Session::remove_control_socket() noexcept {
 }
 
 // Goes on from "… before a window opened".
-std::string Session::why_no_window() const {
+std::string Session::why_no_window(std::unique_lock<std::mutex>& lock) {
   switch (options_.window.kind) {
     case WindowKind::kApi:
       return api_called_ ? "" : ": it did not call cudaProfilerStart";
@@ -1096,7 +1113,7 @@ std::string Session::why_no_window() const {
     case WindowKind::kSignal:
       return SignalTrigger::why_none();
     default:
-      return why_no_iterations();
+      return why_no_iterations(lock);
   }
 }
 

@@ -7,10 +7,12 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "libinject/control/listener.h"
@@ -124,7 +126,7 @@ class Session {
   bool may_open_another() const noexcept;
   bool no_window_left() const noexcept;
   void give_way(std::unique_lock<std::mutex>& lock) noexcept;
-  std::string why_no_window() const;
+  std::string why_no_window(std::unique_lock<std::mutex>& lock);
 
   // Our own thread.
   bool ensure_worker() noexcept;
@@ -158,10 +160,14 @@ class Session {
   void deliver_span(const IterationSpan& span);
   void deliver_last_boundary();
   void step_search(std::unique_lock<std::mutex>& lock);
-  void plan_iterations();
+  void plan_iterations(std::uint64_t soonest);
+  void note_found();
+  void renumber_window();
+  void end_iteration_window() noexcept;
+  void step_lead() noexcept;
   void attach_lead(std::unique_lock<std::mutex>& lock);
   void end_search(std::unique_lock<std::mutex>& lock);
-  std::string why_no_iterations() const;
+  std::string why_no_iterations(std::unique_lock<std::mutex>& lock);
   std::optional<IterationInfo> iteration_info() const;  // with data_mutex_ held
   static std::string describe(const IterationDetector::Lock& lock);
   static std::string expand_option_path(const std::string& pattern);
@@ -248,6 +254,7 @@ class Session {
   };
   std::unique_ptr<IterationSearch> search_;  // data_mutex_
   Found found_;
+  Found known_;                      // a copy that whoever has mutex_ may read
   std::uint64_t armed_changes_ = 0;  // data_mutex_
   std::atomic<bool> reset_search_{false};
   SignSource search_source_ = SignSource::kNone;
@@ -259,7 +266,10 @@ class Session {
   bool window_searched_ = false;   // it has been before
   bool iteration_window_ = false;  // the window that is open closes at a boundary
   bool lead_wanted_ = false;
-  Nanoseconds attached_for_ = 0;  // `time:`: begin + 1 of the window that CUPTI was attached for
+  Nanoseconds lead_since_ = 0;       // CUPTI has been attached ahead of a window which has not opened yet
+  std::uint32_t timed_window_ = 0;   // the one that closes by the clock
+  std::mutex launch_windows_mutex_;  // innermost
+  Nanoseconds attached_for_ = 0;     // `time:`: begin + 1 of the window that CUPTI was attached for
   bool said_nothing_found_ = false;
   bool said_late_ = false;
   std::uint64_t said_changes_ = 0;
@@ -269,9 +279,12 @@ class Session {
   std::uint64_t close_at_ = IterationWatch::kNever;
   std::uint64_t iterations_wanted_ = 0;
   std::vector<IterationEdge> iteration_edges_;
-  // The launch that begins a window's first iteration was held until CUPTI was attached.
-  std::atomic<Nanoseconds> held_since_{0};
-  std::atomic<Nanoseconds> held_until_{0};
+  std::uint32_t iteration_windows_ = 0;  // that have been opened at a boundary
+  bool renumber_ = false;                // iterations turned out to be others while one of these was open
+  // The launch that begins a window's first iteration is held until CUPTI is attached: since when, until
+  // when.
+  std::mutex held_mutex_;
+  std::deque<std::pair<Nanoseconds, Nanoseconds>> held_;
   Nanoseconds delivered_until_ = 0;  // data_mutex_, like the next two
   Nanoseconds span_end_ = 0;
   Nanoseconds span_last_ = 0;

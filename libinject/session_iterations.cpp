@@ -27,6 +27,8 @@ constexpr Nanoseconds kSecond = 1'000 * kMillisecond;
 // takes some 15 ms, and the first launches after it are slower.
 constexpr Nanoseconds kLeadTime = 100 * kMillisecond;
 constexpr std::uint64_t kMostLead = 1000;
+constexpr Nanoseconds kLeadPatience = 5 * kSecond;  // and four iterations
+constexpr std::size_t kMostHeld = 64;
 // Without a launch that passes a hook for this long, the launches pass elsewhere: CUPTI's callbacks see them.
 constexpr Nanoseconds kNoHookedLaunches = 20 * kSecond;
 // Launches pass our hooks, but nothing repeats in what we see of them.
@@ -124,6 +126,8 @@ void Session::update_search() {
       iteration_watch.source.load(std::memory_order_acquire) != SignSource::kNone) {
     armed_changes_ = detector.changes();
     iteration_watch.armed.store(false, std::memory_order_release);
+    // What was planned was planned in other numbers; step_search() sees to it.
+    iteration_watch.next_stop.store(IterationWatch::kNever, std::memory_order_release);
     search_->armed(iteration_watch.count.load(std::memory_order_acquire));
     iteration_watch.arm(detector.lock()->marks);
     found_.since = now();
@@ -150,9 +154,12 @@ std::uint32_t Session::window_from(Nanoseconds time) const {
 void Session::deliver_span(const IterationSpan& span) {
   IterationBoundary boundary;
   boundary.number = span.number;
-  boundary.begin = span.begin == held_since_.load(std::memory_order_acquire)
-                       ? held_until_.load(std::memory_order_acquire)
-                       : span.begin;
+  boundary.begin = span.begin;
+  {
+    const std::lock_guard held(held_mutex_);
+    for (; !held_.empty() && held_.front().first <= span.begin; held_.pop_front())
+      if (held_.front().first == span.begin) boundary.begin = held_.front().second;
+  }
   boundary.window = window_from(boundary.begin);
   boundary.window_before = windows_.at(span_last_ == 0 ? span.begin - 1 : span_last_);
   boundary.label = span.phase ? IterationLabel::kValidation : IterationLabel::kIteration;
@@ -210,17 +217,29 @@ void Session::step_search(std::unique_lock<std::mutex>& lock) {
   iteration_edges_.clear();
   if (!searching_for_window() || finishing_) {
     // The last window is over. A recording goes on to the end.
-    if (options_.iteration_record.empty() && search_over_ && open_ == 0 && !finishing_) stop_search();
+    if (options_.iteration_record.empty() && (search_over_ || gave_way_) && open_ == 0 && !finishing_)
+      stop_search();
     return;
   }
+  note_found();
   iteration_offset_ = found_.offset;
   const Nanoseconds time = now();
   if (found_.changes != said_changes_ && found_.lock) {
     said_changes_ = found_.changes;
     open_at_ = IterationWatch::kNever;
+    renumber_ = iteration_window_;
     Log::debug("iterations found: " + describe(*found_.lock));
   }
-  if (open_ == 0 && !wanted_ && open_at_ == IterationWatch::kNever) plan_iterations();
+  if (renumber_ && iteration_offset_) renumber_window();
+  if (open_ == 0 && !wanted_ && open_at_ == IterationWatch::kNever) {
+    if (!may_open_another()) {
+      search_over_ = true;
+    } else if (iteration_offset_) {
+      plan_iterations(static_cast<std::uint64_t>(
+          static_cast<std::int64_t>(iteration_watch.count.load(std::memory_order_acquire)) +
+          *iteration_offset_ + 1));
+    }
+  }
   if (found_.lock) return;
   const bool none = found_.events == 0;
   if (search_source_ == SignSource::kHooks && open_ == 0 &&
@@ -236,65 +255,99 @@ void Session::step_search(std::unique_lock<std::mutex>& lock) {
   if (time - base_ > kSayNothingFound && !said_nothing_found_ &&
       options_.window.kind == WindowKind::kIteration) {
     said_nothing_found_ = true;
-    Log::warn("no training iterations have been found so far: " + search_->detector().report());
+    lock.unlock();
+    std::string report;
+    {
+      const std::lock_guard data(data_mutex_);
+      report = search_->detector().report();
+    }
+    Log::warn("no training iterations have been found so far: " + report);
+    lock.lock();
   }
 }
 
-// The window to come: from which iteration to which, and where CUPTI is attached for it.
-void Session::plan_iterations() {
-  if (!may_open_another()) {
-    search_over_ = true;
+void Session::note_found() {
+  if (known_.changes != found_.changes || known_.lock.has_value() != found_.lock.has_value()) {
+    known_ = found_;
     return;
   }
-  if (!iteration_offset_) return;
-  const std::uint64_t count = iteration_watch.count.load(std::memory_order_acquire);
+  known_.offset = found_.offset;
+  known_.begun = found_.begun;
+  known_.mean_duration = found_.mean_duration;
+}
+
+// What was taken for iterations was part of them, while a window of these was open: it has as many of the new
+// ones, the one that it began in not counted.
+void Session::renumber_window() {
+  renumber_ = false;
+  if (!iteration_window_) return;
   const std::int64_t offset = *iteration_offset_;
-  const auto in_progress = static_cast<std::uint64_t>(static_cast<std::int64_t>(count) + offset);
-  const Nanoseconds duration = std::max<Nanoseconds>(found_.mean_duration, 1000);
+  const auto count = static_cast<std::int64_t>(iteration_watch.count.load(std::memory_order_acquire));
+  close_at_ = static_cast<std::uint64_t>(count + offset + 1) + iterations_wanted_;
+  iteration_watch.next_stop.store(static_cast<std::uint64_t>(static_cast<std::int64_t>(close_at_) - offset),
+                                  std::memory_order_release);
+  Log::warn(
+      "iterations turn out to be longer than those that the open window was opened for: it closes before "
+      "iteration " +
+      std::to_string(close_at_));
+}
+
+// The window to come: from which iteration to which, and where CUPTI is attached for it. `soonest` is the
+// first iteration that has not begun.
+void Session::plan_iterations(std::uint64_t soonest) {
+  const std::int64_t offset = *iteration_offset_;
+  const Nanoseconds duration = std::max<Nanoseconds>(known_.mean_duration, 1000);
   const std::uint64_t lead = std::clamp<std::uint64_t>(kLeadTime / duration + 1, 1, kMostLead);
   std::uint64_t begin = 0;
   std::uint64_t length = 0;
   if (options_.window.kind == WindowKind::kAuto) {
-    const std::uint64_t steady = found_.lock->optimizer ? kSteadyIterations : kSteadyIterationsUnnamed;
-    if (now() - found_.since < kSteadyTime || found_.begun < found_.begun_then + steady) return;
-    begin = in_progress + lead + 1;
+    const std::uint64_t steady = known_.lock->optimizer ? kSteadyIterations : kSteadyIterationsUnnamed;
+    if (now() - known_.since < kSteadyTime || known_.begun < known_.begun_then + steady) return;
+    begin = soonest + lead;
     length = kAutoIterations;
   } else {
     // Without an optimizer's name the first repetition may be a smaller one.
-    if (!found_.lock->optimizer && found_.begun < found_.begun_then + kTrustedIterations) return;
-    const std::uint64_t soonest = in_progress + 1;
-    std::uint64_t wanted = options_.window.start;
-    if (options_.window.every != 0) {
-      const auto window = schedule_.next(soonest);
-      if (!window) {
-        search_over_ = true;
-        return;
-      }
-      wanted = window->begin;
-    } else if (schedule_.done()) {
+    if (!known_.lock->optimizer && known_.begun < known_.begun_then + kTrustedIterations) return;
+    auto window = schedule_.next(soonest);
+    // The first one may be late; of the others, those whose begin has gone by are left out.
+    if (window && window->begin < soonest && iteration_windows_ != 0 && options_.window.every != 0)
+      window = schedule_.next(window->end);
+    if (!window) {
       search_over_ = true;
       return;
     }
-    begin = std::max(wanted, soonest);
+    begin = std::max(window->begin, soonest);
     length = options_.window.count;
-    if (begin != wanted && !said_late_) {
+    if (begin != window->begin && !said_late_) {
       said_late_ = true;
-      Log::warn("iteration " + std::to_string(wanted) + " was over when iterations were recognised (" +
-                std::to_string(found_.lock->seen_before) + " had run): the window opens at iteration " +
-                std::to_string(begin));
+      Log::warn("iteration " + std::to_string(window->begin) + " was over when " +
+                (opened_total_ == 0
+                     ? "iterations were recognised (" + std::to_string(known_.lock->seen_before) + " had run)"
+                     : "its window could open") +
+                ": the window opens at iteration " + std::to_string(begin));
     }
   }
   open_at_ = begin;
   close_at_ = begin + length;
   iterations_wanted_ = length;
   lead_at_ = begin > lead ? begin - lead : 0;
-  const std::uint64_t stop = lead_at_ <= in_progress ? begin : lead_at_;
-  if (lead_at_ <= in_progress) {
+  const std::uint64_t stop = lead_at_ < soonest ? begin : lead_at_;
+  if (lead_at_ < soonest) {
     lead_wanted_ = true;
     wake_.notify_one();
   }
   iteration_watch.next_stop.store(static_cast<std::uint64_t>(static_cast<std::int64_t>(stop) - offset),
                                   std::memory_order_release);
+}
+
+// However it came to its end, or was given up before it had begun.
+void Session::end_iteration_window() noexcept {
+  iteration_window_ = false;
+  renumber_ = false;
+  schedule_.advance();
+  if (options_.window.kind == WindowKind::kAuto || options_.window.every == 0) search_over_ = true;
+  open_at_ = close_at_ = IterationWatch::kNever;
+  iteration_watch.next_stop.store(IterationWatch::kNever, std::memory_order_release);
 }
 
 // A boundary at which something is to be done, on the program's thread, before the launch that begins the
@@ -315,15 +368,19 @@ void Session::iteration_stop(std::uint64_t count, Nanoseconds time, bool in_call
     if (iteration_window_) {
       if (number < close_at_) return;
       if (open_ != 0) iteration_edges_.push_back({false, count, open_});
-      close_window(time);
-      iteration_window_ = false;
-      if (options_.window.kind == WindowKind::kAuto || options_.window.every == 0) search_over_ = true;
-      if (options_.window.every != 0) schedule_.advance();
-      open_at_ = close_at_ = IterationWatch::kNever;
-      stop_at(IterationWatch::kNever);
-      return;
+      if (open_ != 0 || wanted_) {
+        close_window(time);
+      } else {
+        end_iteration_window();
+      }
+      // The next one may begin here.
+      if (search_over_ || !may_open_another()) return;
+      plan_iterations(number);
+      if (open_at_ != number) return;
     }
-    if (open_ != 0 || open_at_ == IterationWatch::kNever) {
+    if (open_ != 0 || wanted_ || open_at_ == IterationWatch::kNever) {
+      // Somebody has opened a window of another kind: once that is closed, the next one is planned.
+      open_at_ = close_at_ = IterationWatch::kNever;
       stop_at(IterationWatch::kNever);
       return;
     }
@@ -345,10 +402,12 @@ void Session::iteration_stop(std::uint64_t count, Nanoseconds time, bool in_call
       stop_at(IterationWatch::kNever);
       return;
     }
+    ++iteration_windows_;
     iteration_edges_.push_back({true, count, open_});
     if (open_ != 0 && !in_callback) {
-      held_until_.store(windows_.span(open_).begin, std::memory_order_release);
-      held_since_.store(time, std::memory_order_release);
+      const std::lock_guard held(held_mutex_);
+      if (held_.size() == kMostHeld) held_.pop_front();
+      held_.emplace_back(time, windows_.span(open_).begin);
     }
   } catch (...) {
     // No memory: the window stays as it is until the program ends.
@@ -364,11 +423,23 @@ void Session::attach_lead(std::unique_lock<std::mutex>& lock) {
   raise_tracer(TracerLevel::kActivity, true);
   lock.lock();
   attaching_ = false;
+  lead_since_ = now();
   if (wanted_ && !finishing_) {
     wanted_ = false;
     begin_window(wanted_reason_);
   }
   changed_.notify_all();
+}
+
+// The window that CUPTI was attached for does not come: it is detached as after a window. One that comes
+// after all attaches it anew.
+void Session::step_lead() noexcept {
+  if (open_ != 0 || wanted_ || closing_ || finishing_ || tracer_.level() != TracerLevel::kActivity) return;
+  if (now() - lead_since_ < kLeadPatience + 4 * known_.mean_duration) return;
+  lead_since_ = 0;
+  last_stop_ = now();
+  collect_since_ = 0;
+  closing_ = true;
 }
 
 // The process is exiting: what the last launches told.
@@ -390,13 +461,22 @@ void Session::end_search(std::unique_lock<std::mutex>& lock) {
   lock.lock();
 }
 
-std::string Session::why_no_iterations() const {
+// Releases the lock meanwhile: what the detector knows is data_mutex_'s.
+std::string Session::why_no_iterations(std::unique_lock<std::mutex>& lock) {
   const WindowKind kind = options_.window.kind;
-  if (search_ == nullptr || (kind != WindowKind::kIteration && (kind != WindowKind::kAuto || api_called_)))
-    return "";
-  const IterationDetector& detector = search_->detector();
-  if (!detector.lock()) return ": no training iterations were found; " + detector.report();
-  return ": " + std::to_string(detector.begun()) + " training iterations ran";
+  if (kind != WindowKind::kIteration && (kind != WindowKind::kAuto || api_called_)) return "";
+  lock.unlock();
+  std::string text;
+  {
+    const std::lock_guard data(data_mutex_);
+    if (search_ != nullptr) {
+      const IterationDetector& detector = search_->detector();
+      text = detector.lock() ? ": " + std::to_string(detector.begun()) + " training iterations ran"
+                             : ": no training iterations were found; " + detector.report();
+    }
+  }
+  lock.lock();
+  return text;
 }
 
 std::optional<IterationInfo> Session::iteration_info() const {

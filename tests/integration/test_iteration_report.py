@@ -17,10 +17,12 @@ import recording  # noqa: E402  (its folder is known only now)
 STEP = "kernel:first:1 kernel:middle:2 kernel:adam_step:1 sleep:5"
 
 
-class Report(simulated.SimulatedTest):
+class Training(simulated.SimulatedTest):
     def training(self, steps=40, between="", **options):
         return self.script(f"sync loop:{steps} [ {STEP} ] {between} sync", **options)
 
+
+class Report(Training):
     def test_found(self):
         done = self.training(WINDOW="iter:15+3", ITER_RECORD="stream")
         found = done.out.run["iterations"]
@@ -95,6 +97,49 @@ class Report(simulated.SimulatedTest):
             self.assertEqual(done.folders(), [])
             self.assertNotIn("0 windows", done.stderr)
             self.assertIn("20 training iterations ran", "".join(done.warnings()))
+
+
+class OtherWindows(Training):
+    """Windows that are asked for beside those of iterations, and windows that are closed early."""
+
+    def reasons(self, done):
+        return [row["Reason"].split(" (")[0] for row in done.out.windows()]
+
+    def test_one_after_the_other(self):
+        done = self.training(40, WINDOW="iter:20+2/2x3")
+        self.assertEqual(self.reasons(done), ["iterations 20-21", "iterations 22-23", "iterations 24-25"])
+        self.assertEqual(done.out.window_kernels(), [8, 8, 8])
+
+    def test_across_a_boundary(self):
+        """A window that is open where one of iterations would begin: that one is left out, those after it are not."""
+        done = self.script(f"sync loop:18 [ {STEP} ] open loop:4 [ {STEP} ] close loop:40 [ {STEP} ] sync", WINDOW="iter:20+1/10x3")
+        self.assertEqual(self.reasons(done)[0], "inject_start")
+        self.assertEqual(self.reasons(done)[-1], "iterations 40-40")
+        self.assertEqual(done.out.window_kernels()[1:], [4, 4])
+
+    def test_before_the_only_one(self):
+        done = self.script(f"sync open kernel:mine close loop:90 [ {STEP} ] sync", WINDOW="iter:80+2")
+        self.assertEqual(self.reasons(done), ["inject_start", "iterations 80-81"])
+        self.assertEqual(done.out.window_kernels(), [1, 8])
+
+    def test_closed_early(self):
+        done = self.script(f"sync loop:18 [ {STEP} ] sleep:50 loop:4 [ {STEP} ] close sleep:20 open kernel:mine loop:30 [ {STEP} ] close sync",
+                           WINDOW="iter:20+10/1000")
+        self.assertEqual(self.reasons(done), ["iterations 20-29", "inject_start"])
+        self.assertEqual(done.out.window_kernels(), [8, 121])
+
+    def test_endings(self):
+        """The last of several windows, and one that is closed early, end the program where that was asked for."""
+        done = self.training(4000, WINDOW="iter:20+2/10x2", AFTER="exit")
+        self.assertEqual(done.out.window_kernels(), [8, 8])
+        done = self.script(f"sync loop:22 [ {STEP} ] close loop:4000 [ {STEP} ] print:over", WINDOW="iter:20+10", AFTER="exit")
+        self.assertNotIn("over", done.stdout)
+        self.assertEqual(done.out.window_kernels(), [8])
+
+    def test_schedule_and_a_window_that_was_asked_for(self):
+        """A schedule closes its own windows alone."""
+        done = self.script("sync open sleep:300 kernel:mine close sleep:100 sync", WINDOW="time:5000ms+50ms")
+        self.assertEqual(done.out.window_kernels(), [1])
 
 
 if __name__ == "__main__":
