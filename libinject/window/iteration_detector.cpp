@@ -667,12 +667,17 @@ std::optional<IterationDetector::Lock> IterationDetector::find_marks(const Candi
   const auto shape_of = [&](std::uint64_t o) { return tokens_[event(at(o)).shape].hash; };
 
   // The anchor: the optimizer's first event, which is there also where the optimizer itself is skipped
-  // (gradients are checked first); else what comes before it; else the rest of it.
+  // (gradients are checked first); else what comes before it; else the rest of it; else what of it comes
+  // several times.
   std::vector<std::uint64_t> anchors;
   std::vector<std::uint64_t> rest;
+  std::vector<std::uint64_t> repeated;
   for (std::uint64_t back = 0; back < length && anchors.size() < 64; ++back) {
     const std::uint64_t o = end + length - back;
-    if (!once[id_at(o)]) continue;
+    if (!once[id_at(o)]) {
+      if (tokens_[id_at(o)].optimizer && repeated.size() < 8) repeated.push_back(o);
+      continue;
+    }
     const bool in_group = group_begin != end && back <= (end + length - group_begin) % length;
     if (in_group && (group_begin != o % length)) {
       rest.push_back(o);
@@ -681,6 +686,7 @@ std::optional<IterationDetector::Lock> IterationDetector::find_marks(const Candi
     }
   }
   anchors.insert(anchors.end(), rest.begin(), rest.end());
+  anchors.insert(anchors.end(), repeated.begin(), repeated.end());
   // By function rather than by shape: the last batch of an epoch is smaller.
   for (const bool begin_by_shape : {false, true}) {
     lock.marks.begin = begin_by_shape ? shape_of(zone[start]) : function_of(zone[start]);

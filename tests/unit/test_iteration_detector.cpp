@@ -242,6 +242,20 @@ TEST_CASE("gradient accumulation: an iteration has one optimizer's step", "[iter
   }
 }
 
+TEST_CASE("nothing comes once in an iteration but what it begins with", "[iterations]") {
+  Program program;
+  name_optimizer(program, 1);
+  for (std::uint64_t k = 0; k < 40; ++k) {
+    program.begin();
+    program.copy_in();
+    for (const std::uint64_t function : {1, 1, 1, 2, 2}) program.kernel(function);
+    optimizer(program, 1);
+    optimizer(program, 1);
+  }
+  check_all(program);
+  CHECK(program.first_locked_in <= 5);
+}
+
 TEST_CASE("sequences of any length: iterations differ in their number of launches", "[iterations]") {
   Program program;
   name_optimizer(program);
