@@ -7,21 +7,23 @@
 
 namespace inject {
 
-void tell_kernel_name(const SeenLaunch& launch, const void* caller) noexcept {
+bool tell_kernel_name(const SeenLaunch& launch, const void* caller) noexcept {
   const CallerState state;
   // The launch has succeeded, so context and module are there: the runtime looks the name up, no more. An
-  // error that the program has not asked for yet is left alone.
+  // error that the program has not asked for yet is left alone: another one would take its place.
   const auto peek = reinterpret_cast<cudaError_t (*)()>(resolve(kFn_cudaPeekAtLastError, caller));
   const auto get_name =
       reinterpret_cast<cudaError_t (*)(const char**, const void*)>(resolve(kFn_cudaFuncGetName, caller));
   const auto take = reinterpret_cast<cudaError_t (*)()>(resolve(kFn_cudaGetLastError, caller));
-  if (peek == nullptr || get_name == nullptr || take == nullptr || peek() != cudaSuccess) return;
+  if (peek == nullptr || get_name == nullptr || take == nullptr) return true;
+  if (peek() != cudaSuccess) return false;
   const char* name = nullptr;
   if (get_name(&name, launch.kernel) == cudaSuccess) {
     emit_name(launch.function, name);
   } else {
     take();
   }
+  return true;
 }
 
 }  // namespace inject

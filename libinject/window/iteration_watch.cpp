@@ -84,6 +84,16 @@ bool function_is_new(std::uint64_t function) noexcept {
   return false;
 }
 
+// A hole in the row of those that had to go on from here: at worst some of them are told once more.
+void function_stays_new(std::uint64_t function) noexcept {
+  const std::size_t home = hash_mix(function) % kMostFunctions;
+  for (std::size_t i = 0; i < kProbes; ++i) {
+    std::uint64_t there = function;
+    std::atomic<std::uint64_t>& slot = named[(home + i) % kMostFunctions];
+    if (slot.compare_exchange_strong(there, 0, std::memory_order_relaxed)) return;
+  }
+}
+
 void forget_functions() noexcept {
   for (std::atomic<std::uint64_t>& slot : named) slot.store(0, std::memory_order_relaxed);
 }

@@ -62,6 +62,8 @@ void emit_sign(SignKind kind, std::uint64_t function, std::uint64_t shape, std::
 
 /// True once for each function: its name is still to be told.
 bool function_is_new(std::uint64_t function) noexcept;
+/// Its name could not be had this time: it is new again.
+void function_stays_new(std::uint64_t function) noexcept;
 /// The search begins anew: all names are told again.
 void forget_functions() noexcept;
 void emit_name(std::uint64_t function, const char* name) noexcept;

@@ -267,6 +267,19 @@ TEST_CASE_METHOD(Watching, "names and marks are told as they come") {
   CHECK(core.names.name(records[1].name) == "truth:1");
 }
 
+TEST_CASE("a function whose name could not be had is new again, and no other one") {
+  forget_functions();
+  std::vector<std::uint64_t> functions;
+  for (std::uint64_t i = 1; i <= 1000; ++i) functions.push_back(i * 7919);
+  for (const std::uint64_t function : functions) CHECK(function_is_new(function));
+  function_stays_new(functions[500]);
+  function_stays_new(3);  // none of them
+  for (const std::uint64_t function : functions)
+    CHECK(function_is_new(function) == (function == functions[500]));
+  CHECK_FALSE(function_is_new(functions[500]));
+  forget_functions();
+}
+
 TEST_CASE("a function is new once, whichever thread comes first") {
   constexpr std::uint64_t kFunctions = 3000;
   std::vector<std::atomic<unsigned>> times(kFunctions);
