@@ -1183,6 +1183,7 @@ RunInfo Session::run_info(const char* state) {
   run.trace_rows_left_out = trace_.rows_left_out();
   run.repeated_records = drain_.repeated();
   run.iteration_records_lost = statistics_.iterations().lost();
+  run.iteration_signs_lost = core_.threads.dropped(RecordKind::kSign);
   run.busy_records_late = statistics_.late_for_busy_time();
   run.batch = options_.batch;
   run.iterations = iteration_info();

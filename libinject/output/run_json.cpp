@@ -80,7 +80,8 @@ void window_json(JsonText& json, const WindowInfo& window, const RunInfo& run) {
   json.close_object().close_object();
 }
 
-void iterations_json(JsonText& json, const IterationInfo& iterations) {
+// `signs_lost`: a call that the search has not seen may have been the end of an iteration.
+void iterations_json(JsonText& json, const IterationInfo& iterations, bool signs_lost) {
   json.name("iterations").open_object().member("source", iterations.source).member("found", iterations.found);
   if (!iterations.found) {
     json.member("report", iterations.report).close_object();
@@ -88,9 +89,9 @@ void iterations_json(JsonText& json, const IterationInfo& iterations) {
   }
   json.member("recognised_by", iterations.optimizer ? "optimizer" : "repetition")
       .member("told_apart_by", iterations.by_shape ? "function and launch shape" : "function")
-      .member("certainty", iterations.rough       ? "low"
-                           : iterations.optimizer ? "high"
-                                                  : "medium")
+      .member("certainty", iterations.rough                      ? "low"
+                           : iterations.optimizer && !signs_lost ? "high"
+                                                                 : "medium")
       .member("locked_after", iterations.locked_after)
       .member("changes", iterations.changes)
       .member("events_per_iteration", iterations.events)
@@ -153,7 +154,7 @@ std::string run_json_text(const RunInfo& run, std::span<const std::string> files
     lost.add(window.losses);
   }
   json.close_array().member("windows_not_listed", run.windows_not_listed);
-  if (run.iterations) iterations_json(json, *run.iterations);
+  if (run.iterations) iterations_json(json, *run.iterations, run.iteration_signs_lost != 0);
   overhead_json(json, run.overhead);
   json.name("lost").open_object();
   losses_json(json, lost);
@@ -161,6 +162,7 @@ std::string run_json_text(const RunInfo& run, std::span<const std::string> files
       .member("range_paths", run.range_overflows)
       .member("trace_rows", run.trace_rows_left_out)
       .member("iteration_records", run.iteration_records_lost)
+      .member("iteration_signs", run.iteration_signs_lost)
       .member("busy_time_records", run.busy_records_late)
       .close_object();
   json.member("repeated_activity_records", run.repeated_records);

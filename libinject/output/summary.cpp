@@ -395,7 +395,7 @@ void loss_lines(std::string& out, const Statistics& statistics, const RunInfo& r
     std::string_view noun;
     std::string_view why;
   };
-  const std::array<Loss, 11> losses{{
+  const std::array<Loss, 12> losses{{
       {lost.host_records, "API call", "lost: the ring was full, raise INJECT_RING"},
       {lost.range_records, "NVTX range", "lost: the ring was full, raise INJECT_RING"},
       {lost.activity_records, "GPU record", "lost: CUPTI's buffers were full, raise INJECT_BUFFERS"},
@@ -407,6 +407,8 @@ void loss_lines(std::string& out, const Statistics& statistics, const RunInfo& r
       {run.range_overflows, "nested NVTX range", "counted as the range around it"},
       {run.trace_rows_left_out, "row", "left out of the raw traces"},
       {run.iteration_records_lost, "GPU record", "in no iteration: too many came before it was known"},
+      {run.iteration_signs_lost, "call",
+       "unseen in the search for iterations, whose numbers may be off: raise INJECT_RING"},
       {run.busy_records_late, "GPU record", "too late for the busy times"},
   }};
   for (const Loss& loss : losses) {

@@ -66,6 +66,7 @@ TEST_CASE("run.json of a run", "[output]") {
   run.overhead.gate_holds = 4;
   run.name_overflows = 3;
   run.iteration_records_lost = 8;
+  run.iteration_signs_lost = 10;
   run.busy_records_late = 9;
   const std::vector<std::string> files{"cuda_gpu_kern_sum.csv"};
   const std::vector<std::string> errors{"cannot write"};
@@ -101,6 +102,7 @@ TEST_CASE("run.json of a run", "[output]") {
   CHECK(json["lost"]["activity_records"] == 15);
   CHECK(json["lost"]["names"] == 3);
   CHECK(json["lost"]["iteration_records"] == 8);
+  CHECK(json["lost"]["iteration_signs"] == 10);
   CHECK(json["lost"]["busy_time_records"] == 9);
   CHECK(json["repeated_activity_records"] == 5);
   CHECK(json["overhead"]["open_ns"] == 12'000'000);
@@ -140,6 +142,8 @@ TEST_CASE("run.json says how iterations were found", "[output]") {
                              {"iterations_run", 80}};
   CHECK(json_of(run)["iterations"] == expected);
 
+  run.iteration_signs_lost = 1;
+  CHECK(json_of(run)["iterations"]["certainty"] == "medium");
   run.iterations->by_shape = true;
   run.iterations->rough = true;
   CHECK(json_of(run)["iterations"]["told_apart_by"] == "function and launch shape");
