@@ -68,7 +68,7 @@ void Drain::pass(const CuptiApi* cupti, bool hold_signs) {
       search_->take(thread, record);
     }
   });
-  if (search_ != nullptr && !hold_signs) search_->advance(until);
+  if (search_ != nullptr) search_->advance(until, hold_signs);
   retry_pending();
   if (cupti != nullptr) {
     buffers_.drain([&](std::uint8_t* buffer, std::size_t valid, std::uint16_t generation) {

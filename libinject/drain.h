@@ -35,7 +35,7 @@ class Drain {
   void search_with(IterationSearch* search) { search_ = search; }
 
   /// Everything published and completed so far. `cupti` is null while no CUPTI is loaded.
-  /// `hold_signs`: signs of launches are taken, but not looked at yet.
+  /// `hold_signs`: signs of launches are taken, but not looked at yet, unless there are very many.
   void pass(const CuptiApi* cupti, bool hold_signs = false);
 
   /// No further device record will come for what was launched so far: judges what has no launch record by its

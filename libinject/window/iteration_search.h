@@ -52,8 +52,9 @@ class IterationSearch {
 
   /// From the drain: signs of one thread in order.
   void take(std::uint32_t thread, const SignRecord& record) { waiting_.push_back({record, thread}); }
-  /// Everything that was taken and is older than `until` (ticks).
-  void advance(std::uint64_t until);
+  /// Everything that was taken and is older than `until` (ticks). `hold`: there is no time for it now; done
+  /// all the same where too much has been taken.
+  void advance(std::uint64_t until, bool hold = false);
   /// Whatever is left, at the end.
   void finish();
   /// Forgets all it has seen: another source of signs follows.
@@ -75,6 +76,8 @@ class IterationSearch {
  private:
   // A recording ends here: some minutes of a busy program.
   static constexpr std::uint64_t kMostRecorded = std::uint64_t{256} << 20;
+  // 19 MB. More can only come out of the ring at once.
+  static constexpr std::size_t kMostHeld = 1u << 18;
   struct Waiting {
     SignRecord record;
     std::uint32_t thread;

@@ -95,6 +95,20 @@ TEST_CASE_METHOD(Searching, "what may still be overtaken waits", "[iterations]")
   CHECK(lines() == std::vector<std::string>{"K 1 1 1 1", "K 2 1 2 1", "K 1 1 3 1"});
 }
 
+TEST_CASE_METHOD(Searching, "signs that are held are looked at when there are too many", "[iterations]") {
+  constexpr std::uint64_t kMost = 1u << 18;
+  for (std::uint64_t i = 0; i < kMost - 1; ++i) search.take(1, sign(i, SignKind::kKernel, 100 + i % 7));
+  search.advance(base + kMost, true);
+  CHECK(search.detector().events() == 0);
+  search.take(1, sign(kMost, SignKind::kKernel, 100));
+  search.advance(base + kMost, true);
+  CHECK(search.detector().events() == kMost - 1);  // the newest may still be overtaken
+  search.advance(base + kMost + 1, true);
+  CHECK(search.detector().events() == kMost - 1);
+  search.advance(base + kMost + 1);
+  CHECK(search.detector().events() == kMost);
+}
+
 TEST_CASE_METHOD(Searching, "a boundary stays before its sign, whoever else came at that tick",
                  "[iterations]") {
   record();
