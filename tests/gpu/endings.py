@@ -17,11 +17,11 @@ import time
 from gputest import Folder, check_sums, folders, main, profiled_environment
 
 PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "programs", "torch_training.py")
+TIMEOUT = 15  # s, for INJECT_TIMEOUT: several at a time, they take as long to be training
 LIMIT = 60  # s, for a program that should take a few
 SOON = 5  # s from the last window's end to the end of the process
 # A worker whose parent was killed, as torchrun kills the rank that is left, looks for it every 5 s.
 ORPHANS_SEE_IT = 8
-INTERRUPTED = (-signal.SIGINT, 128 + signal.SIGINT)
 
 
 def processes_of(token):
@@ -44,7 +44,7 @@ def processes_of(token):
 class Case:
     """A run of the training script: its process, its output, and the checks that follow."""
 
-    def __init__(self, options, name, window, *arguments, torchrun=False, out="out", **settings):
+    def __init__(self, options, name, window, *arguments, torchrun=False, bare=False, out="out", **settings):
         self.options, self.name, self.checks, self.data = options, name, [], {}
         self.folder = os.path.join(options.work, name)
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -53,6 +53,9 @@ class Case:
         self.token = f"endings-{name}-{os.getpid()}"
         self.out = os.path.join(self.folder, out)
         environment = profiled_environment(options.library, self.out, window, trace="csv", **settings)
+        if bare:
+            environment = {variable: value for variable, value in environment.items()
+                           if variable != "LD_PRELOAD" and not variable.startswith("INJECT_")}
         environment.update(ENDINGS_CASE=self.token, XDG_RUNTIME_DIR=self.runtime, OMP_NUM_THREADS="1")
         launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"] if torchrun else []
         self.command = [sys.executable, *launcher, PROGRAM, self.token, *arguments]
@@ -197,6 +200,14 @@ class Case:
         return self.check("ends without a word of Python's", not unwound and not noise, "; ".join(noise[:2]))
 
 
+def status_after_ctrl_c(options):
+    """What SIGINT makes of the script without the library: what INJECT_AFTER=interrupt has to make of it."""
+    with Case(options, "bare", "off", bare=True) as case:
+        case.wait_for("stdout", "^step 20$")
+        case.process.send_signal(signal.SIGINT)
+        return case.process.wait(LIMIT)
+
+
 # --- endings ---------------------------------------------------------------------------------------------------------
 
 def exit_at_once(options, cases, name, *arguments):
@@ -212,7 +223,7 @@ def exit_at_once(options, cases, name, *arguments):
 def interrupt(options, cases, name, *arguments):
     with Case(options, name, "iter:5+5", *arguments, after="interrupt") as case:
         cases.append(case)
-        if case.ends(*INTERRUPTED, soon=SOON):
+        if case.ends(options.interrupted, soon=SOON):
             case.leaves_nothing()
             case.unwinds(True)
             case.wrote_everything()
@@ -230,21 +241,21 @@ def goes_on(options, cases, name):
 
 
 def timeout_exit(options, cases, name):
-    with Case(options, name, "always", timeout="4s", after="exit") as case:
+    with Case(options, name, "always", timeout=f"{TIMEOUT}s", after="exit") as case:
         cases.append(case)
         if case.ends(0, soon=SOON):
             case.leaves_nothing()
             case.unwinds(False)
             case.wrote_everything()
             ends = [int(row["End (ns)"]) / 1e9 for row in case.results()[0].rows("window_sum.csv")]
-            case.check("the window ends with the time", all(3.9 < end < 5 for end in ends), f"after {max(ends):.2f} s")
+            case.check("the window ends with the time", all(TIMEOUT - 0.1 < end < TIMEOUT + 1 for end in ends), f"after {max(ends):.2f} s")
 
 
 def timeout_without_window(options, cases, name):
     # INJECT_AFTER is continue: time that is over interrupts.
-    with Case(options, name, "api", timeout="3s") as case:
+    with Case(options, name, "api", timeout=f"{TIMEOUT}s") as case:
         cases.append(case)
-        if case.ends(*INTERRUPTED):
+        if case.ends(options.interrupted):
             case.leaves_nothing()
             case.unwinds(True)
             case.check("no folder, and one line that says why", not case.results() and
@@ -356,6 +367,8 @@ def test(options, report):
     if "injectctl" in chosen and not options.injectctl:
         report.skip("injectctl", "there is none beside libinject.so; --injectctl says where it is")
         del chosen["injectctl"]
+    options.interrupted = status_after_ctrl_c(options)
+    report.data["status after Ctrl+C"] = options.interrupted
     # Nothing is measured here: they may run beside each other.
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         started = {}
