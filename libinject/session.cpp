@@ -1188,6 +1188,8 @@ RunInfo Session::run_info(const char* state) {
   run.batch = options_.batch;
   run.iterations = iteration_info();
   run.overhead = overhead_;
+  run.overhead.buffer_callbacks = Tracer::buffer_callback_time();
+  run.overhead.gate = LaunchGate::held_for();
   run.overhead.gate_holds = LaunchGate::holds();
   run.overhead.buffers = buffers_.handled();
   return run;

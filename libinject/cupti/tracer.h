@@ -56,6 +56,8 @@ class Tracer {
   bool loaded() const noexcept { return loaded_; }
   /// A record's time on CLOCK_MONOTONIC. A CUPTI that has not taken our clock has its own, the wall's.
   static Nanoseconds to_our_clock(Nanoseconds time) noexcept;
+  /// Time spent in CUPTI's requests for buffers and returns of them, over the run, on all threads.
+  static Nanoseconds buffer_callback_time() noexcept;
   /// Records that CUPTI itself dropped, over the run.
   static std::uint64_t dropped_records() noexcept;
   /// The last detach() finalized CUPTI: no buffer is in its hands, the launch path is bare.

@@ -94,7 +94,7 @@ struct Overhead {
   Nanoseconds close = 0;             ///< detaching it
   Nanoseconds write = 0;             ///< writing files
   Nanoseconds drain_cpu = 0;         ///< processor time of the drain thread
-  Nanoseconds buffer_callbacks = 0;  ///< in CUPTI's buffer callbacks
+  Nanoseconds buffer_callbacks = 0;  ///< in CUPTI's buffer callbacks, summed over threads
   Nanoseconds gate = 0;              ///< launches held at the gate, summed over threads
   std::uint64_t gate_holds = 0;
   std::uint64_t attachments = 0;  ///< of CUPTI

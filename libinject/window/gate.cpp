@@ -17,6 +17,7 @@ namespace {
 
 constinit std::atomic<std::uint64_t> held_launches{0};
 constinit std::atomic<std::uint64_t> timed_out_launches{0};
+constinit std::atomic<Nanoseconds> hold_time{0};
 constinit std::atomic<Nanoseconds> gate_deadline{0};
 
 // std::atomic<uint32_t> is a plain 32-bit word on every platform with a futex.
@@ -52,6 +53,7 @@ void LaunchGate::open() noexcept {
 void LaunchGate::wait() noexcept {
   const int saved_errno = errno;
   held_launches.fetch_add(1, std::memory_order_relaxed);
+  const Nanoseconds since = now();
   const Nanoseconds deadline = gate_deadline.load(std::memory_order_relaxed);
   for (;;) {
     const std::uint32_t value = control_word.load(std::memory_order_acquire);
@@ -65,6 +67,7 @@ void LaunchGate::wait() noexcept {
     const timespec left{0, static_cast<long>(deadline - time)};
     syscall(SYS_futex, &control_word, FUTEX_WAIT_PRIVATE, value, &left, nullptr, 0);
   }
+  hold_time.fetch_add(now() - since, std::memory_order_relaxed);
   errno = saved_errno;
 }
 
@@ -73,6 +76,9 @@ std::uint64_t LaunchGate::holds() noexcept {
 }
 std::uint64_t LaunchGate::timeouts() noexcept {
   return timed_out_launches.load(std::memory_order_relaxed);
+}
+Nanoseconds LaunchGate::held_for() noexcept {
+  return hold_time.load(std::memory_order_relaxed);
 }
 
 }  // namespace inject

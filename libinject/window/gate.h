@@ -36,6 +36,7 @@ class LaunchGate {
 
   static std::uint64_t holds() noexcept;     ///< launches held so far
   static std::uint64_t timeouts() noexcept;  ///< of these, released by time
+  static Nanoseconds held_for() noexcept;    ///< their waits' sum
 
  private:
   bool closed_ = false;

@@ -83,6 +83,10 @@ class ProfilerApi(simulated.SimulatedTest):
         calls = done.simulated_calls()
         self.assertEqual((calls["cuptiSubscribe"], calls["cuptiUnsubscribe"], calls["cuptiFinalize"]), (1, 1, 1))
         self.assertGreater(done.out.run["windows"][0]["detached_ns"], done.out.run["windows"][0]["end_ns"])
+        overhead = done.out.run["overhead"]
+        for name in ("open_ns", "close_ns", "write_ns", "drain_cpu_ns", "buffer_callbacks_ns", "activity_buffers"):
+            self.assertGreater(overhead[name], 0, name)
+        self.assertLess(overhead["buffer_callbacks_ns"], 1_000_000_000)
 
     def test_windows_far_apart_attach_anew(self):
         done = self.script("start kernel:a:4 stop sync sleep:1300 start kernel:b:2 stop sync", WINDOW="api")
