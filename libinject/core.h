@@ -7,6 +7,7 @@
 #include "libinject/record/block_pool.h"
 #include "libinject/record/name_table.h"
 #include "libinject/record/thread_registry.h"
+#include "libinject/record/ticks.h"
 #include "libinject/window/nvtx_trigger.h"
 
 namespace inject {
@@ -21,6 +22,7 @@ struct Core {
   RangeTree ranges;
   BlockPool ring;
   ThreadRegistry threads;
+  TickClock clock;           ///< its first reading is older than any record
   NvtxTrigger nvtx_trigger;  ///< here because ranges may be open before there is a session
 
   /// The one Core, made if there is none yet; nullptr when memory is short.

@@ -104,7 +104,7 @@ void Session::stop_search() noexcept {
 void Session::prepare_search() {
   if (reset_search_.exchange(false, std::memory_order_acq_rel)) {
     if (search_ == nullptr) {
-      search_ = std::make_unique<IterationSearch>(core_.mangled, core_.names);
+      search_ = std::make_unique<IterationSearch>(core_.mangled, core_.names, core_.clock);
       if (!options_.iteration_record.empty() &&
           !search_->record_to(expand_option_path(options_.iteration_record))) {
         Log::error("the launch stream can't be recorded: " + search_->recording_error());
@@ -162,7 +162,9 @@ void Session::deliver_span(const IterationSpan& span) {
   }
   boundary.window = window_from(boundary.begin);
   boundary.window_before = windows_.at(span_last_ == 0 ? span.begin - 1 : span_last_);
-  boundary.label = span.phase ? IterationLabel::kValidation : IterationLabel::kIteration;
+  boundary.label = span.checkpoint ? IterationLabel::kCheckpoint
+                   : span.phase    ? IterationLabel::kValidation
+                                   : IterationLabel::kIteration;
   if (boundary.begin > delivered_until_ || delivered_until_ == 0) statistics_.iteration_boundary(boundary);
   delivered_until_ = std::max(delivered_until_, boundary.begin);
   span_end_ = span.end;

@@ -50,6 +50,11 @@ std::uint32_t window_of_launch() noexcept {
   return offset < trigger.length ? window : 0;
 }
 
+/// Whether the frame takes the id of a launch inside it: a runtime call's first one.
+bool takes_launch(FunctionId function, std::uint32_t correlation) noexcept {
+  return correlation == 0 && function_group(function) == FunctionGroup::kCudart;
+}
+
 CallChain chain_inside(const CallFrame* frame, CallChain around, FunctionId function) noexcept {
   return frame == nullptr ? 0 : chain_push(around, function);
 }
@@ -64,6 +69,12 @@ DriverCall classify_driver_call(const char* name) noexcept {
   if (starts_with(name, "cuMemcpy")) return DriverCall::kCopy;
   if (starts_with(name, "cuMemset")) return DriverCall::kMemset;
   return DriverCall::kOther;
+}
+
+Nanoseconds LaunchObserver::call_begin() noexcept {
+  const ThreadState* thread = ThreadRegistry::current_if_any();
+  const CallFrame* frame = thread == nullptr ? nullptr : thread->innermost;
+  return frame != nullptr && takes_launch(frame->function_, frame->correlation_) ? frame->begin_ : 0;
 }
 
 void LaunchObserver::enter(DriverCall call, std::uint32_t, std::uint32_t correlation, std::uint64_t stream,
@@ -81,8 +92,7 @@ void LaunchObserver::enter(DriverCall call, std::uint32_t, std::uint32_t correla
   thread->launch_window = window;
   thread->graph_nodes_at_enter = thread->graph_nodes;
   CallFrame* frame = thread->innermost;
-  if (frame != nullptr && frame->correlation_ == 0 &&
-      function_group(frame->function_) == FunctionGroup::kCudart) {
+  if (frame != nullptr && takes_launch(frame->function_, frame->correlation_)) {
     frame->correlation_ = correlation;
     frame->generation_ = current_generation.load(std::memory_order_relaxed);
     frame->stream_ = stream;

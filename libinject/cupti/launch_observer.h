@@ -23,6 +23,8 @@ class LaunchObserver {
   /// `carried` is CUPTI's 64-bit slot from enter to leave of the same call.
   static void enter(DriverCall call, std::uint32_t cbid, std::uint32_t correlation, std::uint64_t stream,
                     std::uint64_t* carried) noexcept;
+  /// When the hooked call that enter() will give the id to began; 0 if there is none.
+  static Nanoseconds call_begin() noexcept;
   static void leave(DriverCall call, std::uint32_t cbid, std::uint32_t correlation, std::uint64_t stream,
                     int status, const std::uint64_t* carried) noexcept;
 

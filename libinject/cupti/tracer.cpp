@@ -48,6 +48,8 @@ constinit std::atomic<bool> fatal{false};
 constinit std::atomic<bool> graphs{false};
 constinit std::atomic<decltype(&::cuptiActivityGetNumDroppedRecords)> get_dropped{nullptr};
 
+constinit std::mutex use_mutex;
+
 // CUPTI's clock beyond ours, where it does not take ours.
 constinit std::atomic<Nanoseconds> clock_ahead{0};
 
@@ -120,6 +122,7 @@ void tell_sign(DriverCall call, CUpti_CallbackId cbid, const CUpti_CallbackData&
   const void* parameters = data.functionParams;
   if (parameters == nullptr) return;
   const std::uint64_t stream = stream_of(cbid, parameters);
+  const Nanoseconds begin = LaunchObserver::call_begin();
   const auto hashed = [](const void* handle) {
     return hash_mix(reinterpret_cast<std::uint64_t>(handle) * kHashSeed + 1);
   };
@@ -129,7 +132,7 @@ void tell_sign(DriverCall call, CUpti_CallbackId cbid, const CUpti_CallbackData&
     if (data.symbolName != nullptr && function_is_new(function)) emit_name(function, data.symbolName);
     const std::uint64_t shape =
         hash_mix((function ^ grid_xy) * kHashSeed + hash_mix(block_xy ^ (grid_z << 32 | block_z)));
-    emit_sign(SignKind::kKernel, function, shape, stream, true);
+    emit_sign(SignKind::kKernel, function, shape, stream, true, begin);
   };
   const auto pair = [](std::uint64_t x, std::uint64_t y) { return x << 32 | y; };
   switch (call) {
@@ -144,12 +147,12 @@ void tell_sign(DriverCall call, CUpti_CallbackId cbid, const CUpti_CallbackData&
         const CUlaunchConfig& c = *p->config;
         kernel(p->f, pair(c.gridDimX, c.gridDimY), c.gridDimZ, pair(c.blockDimX, c.blockDimY), c.blockDimZ);
       } else {
-        emit_sign(SignKind::kKernel, cbid, hash_mix(cbid * kHashSeed), stream, true);
+        emit_sign(SignKind::kKernel, cbid, hash_mix(cbid * kHashSeed), stream, true, begin);
       }
       break;
     case DriverCall::kGraphLaunch: {
       const std::uint64_t graph = hashed(static_cast<const cuGraphLaunch_params*>(parameters)->hGraph);
-      emit_sign(SignKind::kGraph, graph, hash_mix(graph + 1), stream, true);
+      emit_sign(SignKind::kGraph, graph, hash_mix(graph + 1), stream, true, begin);
       break;
     }
     case DriverCall::kCopy:
@@ -157,7 +160,7 @@ void tell_sign(DriverCall call, CUpti_CallbackId cbid, const CUpti_CallbackData&
       const SignKind kind = call == DriverCall::kMemset ? SignKind::kMemset : copy_kind[cbid];
       std::uint64_t size = 0;
       if (size_is_third[cbid]) std::memcpy(&size, static_cast<const char*>(parameters) + 16, sizeof size);
-      emit_sign(kind, cbid, hash_mix(cbid * kHashSeed + size), stream, true);
+      emit_sign(kind, cbid, hash_mix(cbid * kHashSeed + size), stream, true, begin);
       break;
     }
     case DriverCall::kOther:
@@ -411,8 +414,19 @@ void Tracer::resume_activity() noexcept {
   activity_on_ = true;
 }
 
+std::unique_lock<std::mutex> Tracer::use() noexcept {
+  std::unique_lock lock(use_mutex, std::try_to_lock);
+  const timespec pause{0, 100'000};
+  for (const Nanoseconds deadline = now() + kLongestUse; !lock.owns_lock() && now() < deadline;) {
+    nanosleep(&pause, nullptr);
+    lock.try_lock();
+  }
+  return lock;
+}
+
 void Tracer::flush(bool force) noexcept {
-  if (level_ < TracerLevel::kActivity) return;
+  const std::unique_lock use = Tracer::use();
+  if (!use.owns_lock() || level_ < TracerLevel::kActivity) return;
   api_.ActivityFlushAll(force ? CUPTI_ACTIVITY_FLAG_FLUSH_FORCED : CUPTI_ACTIVITY_FLAG_NONE);
   // Also where no buffer comes back: there may have been none to give.
   note_dropped(nullptr, 0);
@@ -420,6 +434,7 @@ void Tracer::flush(bool force) noexcept {
 
 void Tracer::detach(bool finalize) noexcept {
   if (level_ == TracerLevel::kDetached) return;
+  const std::unique_lock use = Tracer::use();
   stop_activity();
   collecting_activity.store(false, std::memory_order_release);
   if (subscriber_ != nullptr) api_.Unsubscribe(subscriber_);
@@ -429,7 +444,7 @@ void Tracer::detach(bool finalize) noexcept {
   // (CUDA 13.0 on an H200: JAX's command buffers, torch.cuda.CUDAGraph; a synchronization before or a pause
   // of 400 ms did not help). So programs with graphs keep CUPTI, with nothing enabled and nobody subscribed.
   // After a fatal error it has finalized itself.
-  finalized_ = finalize && !failed() && !saw_graphs();
+  finalized_ = finalize && use.owns_lock() && !failed() && !saw_graphs();
   if (finalized_) api_.Finalize();
   level_ = TracerLevel::kDetached;
 }

@@ -54,7 +54,7 @@ std::vector<IterationSpan> IterationSearch::take_spans() {
 
 void IterationSearch::pass_on(const Waiting& waiting) {
   const SignRecord& record = waiting.record;
-  const Nanoseconds time = clock_.time(record.ticks);
+  const Nanoseconds time = record.begin != 0 ? record.begin : clock_.time(record.ticks);
   if (recording()) write(waiting, time);
   switch (record.sign) {
     case SignKind::kName:

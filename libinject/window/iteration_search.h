@@ -45,7 +45,9 @@ inline std::uint64_t whole_events(const IterationDetector::Lock& lock) {
 /// beginning or the latest R. With an X iterations are told anew: the Is after it begin with the past.
 class IterationSearch {
  public:
-  IterationSearch(const NameTable& mangled, const NameTable& names) : mangled_(mangled), names_(names) {}
+  /// `clock`: with a reading from before the first sign.
+  IterationSearch(const NameTable& mangled, const NameTable& names, const TickClock& clock = {})
+      : mangled_(mangled), names_(names), clock_(clock) {}
 
   bool record_to(const std::string& path) { return recording_.open(path); }
   const std::string& recording_error() const { return recording_.error(); }

@@ -21,7 +21,7 @@ constexpr std::size_t kMostFunctions = 8192;
 constexpr std::size_t kProbes = 16;
 constinit std::array<std::atomic<std::uint64_t>, kMostFunctions> named{};
 
-void begin_iteration(ThreadState& thread, std::uint64_t at, bool in_callback) noexcept {
+void begin_iteration(ThreadState& thread, std::uint64_t at, bool in_callback, Nanoseconds begin) noexcept {
   bool seen = true;
   // Of several threads that come with it one wins.
   if (!iteration_watch.anchor_seen.compare_exchange_strong(seen, false, std::memory_order_acq_rel)) return;
@@ -30,7 +30,7 @@ void begin_iteration(ThreadState& thread, std::uint64_t at, bool in_callback) no
   record.sign = SignKind::kBoundary;
   record.ticks = at;
   record.name = static_cast<std::uint32_t>(count);
-  const Nanoseconds time = now();
+  const Nanoseconds time = begin != 0 ? begin : now();
   record.shape = time;
   ThreadRegistry::push(thread, record);
   if (count >= iteration_watch.next_stop.load(std::memory_order_acquire)) {
@@ -42,7 +42,7 @@ void begin_iteration(ThreadState& thread, std::uint64_t at, bool in_callback) no
 }  // namespace
 
 void emit_sign(SignKind kind, std::uint64_t function, std::uint64_t shape, std::uint64_t stream,
-               bool in_callback) noexcept {
+               bool in_callback, Nanoseconds begin) noexcept {
   if (ThreadRegistry::this_thread_is_ignored()) return;
   ThreadState* thread = ThreadRegistry::current_if_any();
   if (thread == nullptr) {
@@ -57,7 +57,7 @@ void emit_sign(SignKind kind, std::uint64_t function, std::uint64_t shape, std::
     };
     if (iteration_watch.anchor_seen.load(std::memory_order_relaxed) &&
         (is(iteration_watch.begin) || is(iteration_watch.begin_too))) {
-      begin_iteration(*thread, at, in_callback);
+      begin_iteration(*thread, at, in_callback, begin);
     }
     if (is(iteration_watch.anchor)) iteration_watch.anchor_seen.store(true, std::memory_order_release);
   }
@@ -67,6 +67,7 @@ void emit_sign(SignKind kind, std::uint64_t function, std::uint64_t shape, std::
   record.function = function;
   record.shape = shape;
   record.stream = stream;
+  record.begin = begin;
   ThreadRegistry::push(*thread, record);
 }
 

@@ -55,10 +55,10 @@ struct IterationWatch {
 extern IterationWatch iteration_watch;
 
 /// Passes a sign on to the search, from the thread that makes the call and before it is made; first says
-/// whether it begins an iteration. `in_callback`: inside a CUPTI callback. Nothing here waits, but at the
-/// edges of a window. Keeps errno.
+/// whether it begins an iteration. `in_callback`: inside a CUPTI callback; `begin`: when the hooked call
+/// around that began, 0 if there is none. Nothing here waits, but at the edges of a window. Keeps errno.
 void emit_sign(SignKind kind, std::uint64_t function, std::uint64_t shape, std::uint64_t stream,
-               bool in_callback) noexcept;
+               bool in_callback, Nanoseconds begin = 0) noexcept;
 
 /// True once for each function: its name is still to be told.
 bool function_is_new(std::uint64_t function) noexcept;

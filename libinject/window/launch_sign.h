@@ -46,7 +46,8 @@ struct alignas(64) SignRecord {
   std::uint64_t function = 0;
   std::uint64_t shape = 0;  ///< kBoundary: its time
   std::uint64_t stream = 0;
-  std::uint64_t reserved2[2] = {};
+  Nanoseconds begin = 0;  ///< when the hooked call around it began, where there is one; else `ticks` tells
+  std::uint64_t reserved2 = 0;
 };
 
 static_assert(sizeof(SignRecord) == 64 && std::is_trivially_copyable_v<SignRecord>);

@@ -129,6 +129,23 @@ TEST_CASE_METHOD(Watching, "signs come in order, a boundary before the sign that
   for (std::size_t i = 1; i < records.size(); ++i) CHECK(records[i - 1].ticks <= records[i].ticks);
 }
 
+TEST_CASE_METHOD(Watching, "a sign inside a hooked call has the time at which that call began") {
+  std::vector<Stop> stops;
+  stop_handler() = [&](const Stop& stop) { stops.push_back(stop); };
+  arm();
+  iteration_watch.next_stop = 1;
+  sign(kAnchor);
+  emit_sign(SignKind::kKernel, kBegin, 1, 7, true, 4'321);
+  REQUIRE(stops.size() == 1);
+  CHECK(stops[0].time == 4'321);
+  const auto all = take();
+  const std::vector<SignRecord>& records = all.begin()->second;
+  REQUIRE(records.size() == 3);
+  CHECK(records[0].begin == 0);
+  CHECK(records[1].shape == 4'321);
+  CHECK(records[2].begin == 4'321);
+}
+
 TEST_CASE_METHOD(Watching, "the session is told once, where the count has been reached, before the sign") {
   std::vector<Stop> stops;
   stop_handler() = [&](const Stop& stop) {

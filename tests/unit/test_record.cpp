@@ -9,6 +9,7 @@
 #include "libinject/record/block_pool.h"
 #include "libinject/record/name_table.h"
 #include "libinject/record/records.h"
+#include "libinject/record/ticks.h"
 #include "tests/unit/catch.h"
 
 using namespace inject;
@@ -149,4 +150,21 @@ TEST_CASE("producers and the consumer work side by side and nothing is lost or d
   drain_all();
   CHECK(in_order);
   for (const std::uint32_t count : next) CHECK(count == kEach);
+}
+
+TEST_CASE("times made of ticks are not late, and hardly early") {
+  TickClock clock;
+  int close = 0;
+  for (int round = 0; round < 200; ++round) {
+    const std::uint64_t at = ticks();
+    const Nanoseconds time = now();
+    // Some readings follow each other at once, others a few milliseconds apart.
+    const timespec pause{0, round % 8 == 0 ? 2'000'000 : 1'000};
+    nanosleep(&pause, nullptr);
+    clock.calibrate();
+    CHECK(clock.time(at) <= time);
+    if (time - clock.time(at) < 20'000) ++close;
+  }
+  // The thread may have lost its processor between the two, but hardly every other time.
+  CHECK(close > 100);
 }
