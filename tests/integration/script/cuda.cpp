@@ -8,7 +8,7 @@
 //   runtime_kernel:NAME[:COUNT]                   by cudaLaunchKernel
 //   kernels:NAME:COUNT                            as many kernels as are asked for, named NAME0, NAME1, ...
 //   copy:KIND:BYTES[:STREAM] memset:BYTES[:STREAM]   KIND: h2d d2h d2d; with a stream asynchronous
-//   sync  stream_sync:STREAM  device:N  start stop  bad_copy
+//   sync  stream_sync:STREAM  device:N  start stop  bad_copy  last_error
 //   capture:STREAM  end_capture:STREAM:GRAPH  graph:GRAPH[:STREAM]
 //   gemm sgemm convolution all_reduce group_start group_end
 #include <cublas_v2.h>
@@ -216,6 +216,11 @@ const script::Operations kOperations {
       {"bad_copy",
        [](const Arguments&) {
          report("cudaMemcpy", cudaMemcpy(nullptr, nullptr, 4, cudaMemcpyHostToDevice));
+       }},
+      {"last_error",
+       [](const Arguments&) {
+         report("cudaPeekAtLastError", cudaPeekAtLastError());
+         report("cudaGetLastError", cudaGetLastError());
        }},
       {"capture",
        [](const Arguments& a) {

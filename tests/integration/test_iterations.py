@@ -1,0 +1,437 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""Windows of training iterations: which of them are profiled, what their tables say, and that nothing else changes.
+
+Programs are lists of steps; what a step is, the library has to find out. Its windows are compared with those that
+the same program opens itself, by the profiler API, at the same steps.
+
+usage: test_iterations.py LIBRARY PROGRAMS SIMULATION
+
+Not tested here: the window that `auto` opens by the clock where no iterations come. It opens 20 s after the
+initialisation of CUDA, which no option shortens.
+"""
+
+import random
+import re
+
+import simulated
+
+NEVER_OPENED = "the program ended before a window opened"
+PROFILER_CALLS = ("cudaProfilerStart", "cudaProfilerStop")
+GRAPHS = "CUPTI is not finalized because the program uses CUDA graphs"
+
+# A program trains for minutes before its window. These train for milliseconds: they pause once there is enough to
+# recognise, after the next steps, by which it becomes known where the program is, and for CUPTI to be attached.
+PAUSE = "sleep:55"
+PAUSES = (11, 13, 18)
+STEPS = 32
+START, COUNT = 20, 5
+
+# Four of these are too few for a pattern of their own, should the library look while the first step is under way.
+MICRO_BATCH = "kernel:embed:1 kernel:attend:1 kernel:loss:1 kernel:loss_backward:1 kernel:embed_backward:1"
+PLAIN = "copy:h2d:64 kernel:forward:3 kernel:backward:2 kernel:adam:1"
+SYNCED = PLAIN + " sync"
+LENGTHS = [3, *random.Random(7).choices(range(2, 10), k=STEPS - 1)]
+
+
+class Program:
+    """`step(i)`: the words of step i, or the same words for each. `after`: {step: what runs between it and the next}."""
+
+    def __init__(self, step, setup="sync", tail="sync", program="cuda", after=None, steps=STEPS):
+        self.step = step if callable(step) else lambda _: step
+        self.setup, self.tail, self.program = setup, tail, program
+        self.after, self.steps = after or {}, steps
+
+    def words(self, api=None, pauses=(), begin="start", end="stop"):
+        """`api`: (first, one after the last) of the steps between `begin` and `end`."""
+        words = [self.setup]
+        for i in range(self.steps):
+            if i in pauses:
+                words.append(PAUSE)
+            if api and i == api[0]:
+                words.append(begin)
+            words.append(self.step(i))
+            if api and i == api[1] - 1:
+                words.append(end)
+            words.append(self.after.get(i, ""))
+        words.append(self.tail)
+        return " ".join(words)
+
+
+def variable_step(i):
+    """The number of launches, their grids and the copy depend on the sequence's length."""
+    length = LENGTHS[i]
+    cells = " ".join(f"kernel:cell:1:0:{1 + j}" for j in range(length))
+    back = " ".join(f"kernel:cell_backward:1:0:{length - j}" for j in range(length))
+    return f"copy:h2d:{64 * length} kernel:embed:1:0:{length} {cells} kernel:loss:1 {back} kernel:adam:2"
+
+
+def threads_step(i):
+    """The main thread launches the forward pass, another one the backward pass."""
+    return f"copy:h2d:64 kernel:forward:4 signal:f{i} wait:b{i} kernel:adam:2"
+
+
+def skipped_step(i):
+    """A loss scaler that skips an optimizer at times: it checks the gradients first."""
+    return "kernel:forward:3 kernel:backward:2 kernel:multi_tensor_apply_scale:1 copy:d2h:4" + (
+        "" if i % 9 == 4 else " kernel:adam:3")
+
+
+BACKWARD = "background [ " + " ".join(
+    f"wait:f{i} kernel:backward:3 kernel:backward_weights:2 signal:b{i}" for i in range(STEPS)) + " ]"
+GRAPH = "capture:1 kernel:forward:3:1 kernel:backward:2:1 kernel:adam:1:1 end_capture:1:step sync"
+
+PROGRAMS = {
+    "fixed steps": Program(PLAIN + " copy:d2h:4"),
+    "no optimizer that is known by its name": Program(
+        "copy:h2d:64 kernel:conv:1 kernel:norm:1 kernel:relu:1 kernel:conv_backward:1 kernel:norm_backward:1 "
+        "kernel:subtract:1"),
+    "gradient accumulation": Program(f"loop:4 [ copy:h2d:64 {MICRO_BATCH} ] kernel:clip:1 kernel:adam:2"),
+    "variable length": Program(variable_step),
+    "loss scaling": Program(skipped_step),
+    "two optimizers": Program("copy:h2d:64 kernel:generate:2 kernel:judge:2 kernel:judge_backward:2 kernel:adam:1:0:2 "
+                              "kernel:generate:2 kernel:judge:2 kernel:generate_backward:3 kernel:adam:1:0:3"),
+    "libraries": Program("copy:h2d:64:1 gemm kernel:relu:1 sgemm gemm kernel:adam:1 stream_sync:1"),
+    "streams": Program("copy:h2d:4096:1 kernel:forward:2:1 memset:64:2 kernel:backward:2:2 kernel:reduce:1:3 stream_sync:3 "
+                       "kernel:adam:1:1"),
+    "tuned at the start": Program(PLAIN, setup="sync kernels:try:20 sync kernels:try:20 kernel:fill:4 copy:h2d:100000"),
+    "a step runs a runtime kernel and ends with a synchronization": Program(
+        "runtime_kernel:forward:3 kernel:backward:2 kernel:sgd:1 sync"),
+    "two threads": Program(threads_step, setup="sync " + BACKWARD, tail="join sync"),
+    "graphs": Program("copy:h2d:64:1 graph:step:1 stream_sync:1", setup=GRAPH),
+    "a graph and an optimizer outside of it": Program("copy:h2d:64:1 graph:step:1 kernel:adam:2:1 stream_sync:1",
+                                                      setup=GRAPH.replace("kernel:adam:1:1 ", "")),
+    "driver API": Program("copy:64 kernel:forward:3 kernel:backward:2 kernel:adam:1 sync", setup="init sync",
+                          program="driver"),
+    "driver API, gradient accumulation": Program(f"loop:4 [ copy:64 {MICRO_BATCH} ] kernel:clip:1 kernel:sgd:2",
+                                                 setup="init sync", program="driver"),
+}
+
+
+class IterationTest(simulated.SimulatedTest):
+    def train(self, program, pauses=PAUSES, **options):
+        return self.script(program.words(pauses=pauses), program=program.program, **options)
+
+    def iterations(self, out):
+        """The rows of iteration_sum.csv, all devices."""
+        return [row for row in out.rows("iteration_sum.csv") if row["Device"] == "all"]
+
+    def numbers(self, out):
+        return [int(row["Iteration"]) for row in self.iterations(out) if row["Label"] == "iteration"]
+
+    def in_window(self, out):
+        calls = {name: count for name, count in out.calls().items() if name not in PROFILER_CALLS}
+        threads = sorted(int(row["Instances"]) for row in out.rows("thread_kern_sum.csv"))
+        return {"kernels": out.kernels(), "operations": out.operations(), "calls": calls, "libraries": out.libraries(),
+                "windows": out.window_kernels(), "threads": threads, "lost": out.lost()}
+
+    def ran(self, done, kernel="adam"):
+        """{start: how many of them had started before}, of the kernels of that name which ran on the device."""
+        starts = sorted(start for _, name, _, _, _, start, _ in done.device_work() if kernel in name)
+        return {start: i for i, start in enumerate(starts)}
+
+    def check_numbers(self, done, kernel="adam"):
+        """Each row has the kernels of the step of its number, whichever steps the program has really taken."""
+        out = done.out
+        base = out.run["time_zero"]["clock_monotonic_ns"]
+        ran = self.ran(done, kernel)
+        found = {}
+        for row in out.rows("cuda_gpu_trace.csv"):
+            if kernel in row["Name"]:
+                start = int(row["Start (ns)"])
+                found.setdefault(ran[start + base], []).append(start)
+        rows = [row for row in self.iterations(out) if row["Label"] == "iteration"]
+        self.assertEqual(sorted(found), [int(row["Iteration"]) for row in rows])
+        for row in rows:
+            begin, duration = int(row["Start (ns)"]), int(row["Duration (ns)"])
+            for start in found[int(row["Iteration"])]:
+                # Steps end with a pause or a synchronization, so that devices do not lag behind.
+                self.assertTrue(begin <= start <= begin + duration, row)
+
+
+class SameAsTheProfilerApi(IterationTest):
+    def check(self, name, start=START, count=COUNT):
+        program = PROGRAMS[name]
+        done = self.train(program, WINDOW=f"iter:{start}+{count}")
+        self.assertEqual([line for line in done.warnings() if not line.startswith(GRAPHS)], [])
+        calls = self.script(program.words(api=(start, start + count)), program=program.program, WINDOW="api")
+        self.assertEqual(self.in_window(done.out), self.in_window(calls.out))
+        self.assertEqual(done.out.reasons(), [f"iterations {start}-{start + count - 1} (iter:{start}+{count})"])
+        self.assertEqual(self.numbers(done.out), list(range(start, start + count)))
+        rows = self.iterations(done.out)
+        self.assertEqual({(row["Label"], row["Complete"]) for row in rows}, {("iteration", "1")})
+        # By the bare program, without the pauses.
+        alone = self.script(program.words(), program=program.program, preload=False, check=False)
+        self.assertEqual((done.code, done.stdout), (alone.code, alone.stdout))
+        found = done.out.run["iterations"]
+        self.assertEqual(found["source"], "callbacks" if program.program == "driver" else "hooks")
+
+
+def same_as_the_profiler_api(name):
+    return lambda self: self.check(name)
+
+
+for title in PROGRAMS:
+    setattr(SameAsTheProfilerApi, "test_" + title.replace(" ", "_").replace(",", ""), same_as_the_profiler_api(title))
+
+
+class Windows(IterationTest):
+    def test_right_after_a_pause(self):
+        """A window that begins with the step after a pause."""
+        done = self.train(Program(SYNCED), WINDOW="iter:18+2")
+        self.assertEqual(self.numbers(done.out), [18, 19])
+        self.check_numbers(done)
+
+    def test_again_and_again(self):
+        program = Program(SYNCED, steps=52)
+        pauses = (*PAUSES, 24, 27, 34, 37, 44, 47)
+        for window, first in (("iter:20+3/10", (20, 30, 40, 50)), ("iter:20+3/10x2", (20, 30))):
+            with self.subTest(window):
+                done = self.train(program, pauses=pauses, WINDOW=window)
+                numbers = [[begin, begin + 1, begin + 2] for begin in first]
+                if first[-1] == 50:
+                    numbers[-1].pop()  # there are 52
+                self.assertEqual(self.numbers(done.out), [number for window in numbers for number in window])
+                self.check_numbers(done)
+                self.assertEqual(done.out.window_kernels(), [6 * len(window) for window in numbers])
+                self.assertEqual([int(row["Window"]) for row in self.iterations(done.out)],
+                                 [i + 1 for i, window in enumerate(numbers) for _ in window])
+                self.assertEqual({row["Complete"] for row in self.iterations(done.out)}, {"1"})
+                self.assertEqual(done.out.reasons(), [f"iterations {begin}-{begin + 2} ({window})" for begin in first])
+                self.assertEqual((done.warnings(), done.out.lost()), ([], {}))
+                # They are closer together than a second.
+                self.assertLessEqual(done.out.run["overhead"]["attachments"], 2)
+
+    def test_too_early(self):
+        done = self.train(Program(SYNCED), WINDOW="iter:1+3")
+        (line,) = done.warnings()
+        said = re.fullmatch(r"iteration 1 was over when iterations were recognised \((\d+) had run\): "
+                            r"the window opens at iteration (\d+)", line)
+        self.assertTrue(said, line)
+        opened = int(said[2])
+        self.assertLess(int(said[1]), opened)
+        self.assertLessEqual(opened, 19)
+        self.assertEqual(self.numbers(done.out), [opened, opened + 1, opened + 2])
+        self.check_numbers(done)
+        self.assertEqual(done.out.run["messages"], [line])
+
+    def test_more_than_there_are(self):
+        done = self.train(Program(SYNCED), WINDOW="iter:28+1000")
+        self.assertEqual(self.numbers(done.out), list(range(28, STEPS)))
+        self.assertEqual([row["State"] for row in done.out.windows()], ["closed"])
+        self.check_numbers(done)
+
+    def test_never_reached(self):
+        for window in ("iter:1000+2", "iter:1000+2/5"):
+            with self.subTest(window):
+                done = self.train(Program(SYNCED), WINDOW=window)
+                self.assertEqual(done.folders(), [])
+                (line,) = done.warnings()
+                self.assertIn(f"{NEVER_OPENED} (INJECT_WINDOW={window}): {STEPS} training iterations ran", line)
+
+    def test_no_iterations(self):
+        """One line, at the end, which says what there was."""
+        text = "sync kernels:a:150 copy:h2d:64 sync return:3"
+        done = self.script(text, WINDOW="iter:5+2")
+        self.assertEqual(done.folders(), [])
+        (line,) = done.stderr.splitlines()
+        self.assertIn(f"{NEVER_OPENED} (INJECT_WINDOW=iter:5+2): no training iterations were found; 152 launches, copies "
+                      "and synchronizations of 152 kinds were seen (150 launches and library calls)", line)
+        self.check_unharmed(done, text)
+        self.assertEqual([name for name in done.simulated_calls() if name.startswith("cupti")], [])
+
+    def test_nothing_at_all(self):
+        done = self.script("sync", WINDOW="iter:5+2")
+        self.assertEqual((done.folders(), len(done.stderr.splitlines())), ([], 1))
+        self.assertIn(NEVER_OPENED, done.stderr)
+
+    def test_bad_values(self):
+        for value in ("iter:5", "iter:5+0", "iter:+3", "iter:5+3/2", "iter:5ms+3", "iter"):
+            with self.subTest(value):
+                done = self.script(SYNCED, WINDOW=value)
+                self.assertEqual(done.folders(), [])
+                self.assertEqual(len(done.stderr.splitlines()), 1)
+                self.assertIn("profiling is off", done.warnings()[0])
+
+    def test_validation_between_two_steps(self):
+        """It begins as a step does, and its work is in the window, but in no iteration."""
+        for name, window, after in (("inside", "iter:18+5", 19), ("ahead", "iter:22+3", 19)):
+            with self.subTest(name):
+                validation = "loop:4 [ copy:h2d:64 kernel:forward:3 sync ] copy:d2h:4"
+                done = self.train(Program(SYNCED, after={9: validation, after: validation}), WINDOW=window)
+                self.check_numbers(done)
+                begin, count = (int(number) for number in window[5:].split("+"))
+                self.assertEqual(self.numbers(done.out), list(range(begin, begin + count)))
+                inside = [row for row in self.iterations(done.out) if row["Label"] != "iteration"]
+                found = [(row["Label"], row["Iteration"], row["Kernels"], row["Copies"]) for row in inside]
+                self.assertEqual(found, [("validation", "", "12", "5")] if name == "inside" else [])
+                self.assertEqual(done.out.kernels()["adam"], count)
+                (row,) = done.out.windows()
+                self.assertEqual(int(row["Iterations"]), count)
+
+
+class Auto(IterationTest):
+    def test_ten_iterations_once_they_are_steady(self):
+        for program, text in (("cuda", f"sync loop:250 [ {SYNCED} sleep:5 ]"),
+                              ("driver", "init sync loop:250 [ copy:64 kernel:forward:2 kernel:adam:1 sync sleep:5 ]")):
+            with self.subTest(program):
+                done = self.script(text, program=program, WINDOW="auto")
+                numbers = self.numbers(done.out)
+                self.assertEqual(numbers, list(range(numbers[0], numbers[0] + 10)))
+                self.check_numbers(done)
+                self.assertEqual(done.out.reasons(), [f"iterations {numbers[0]}-{numbers[-1]} (auto)"])
+                self.assertEqual(done.out.kernels()["adam"], 10)
+                self.assertEqual({row["Complete"] for row in self.iterations(done.out)}, {"1"})
+                # Steady: for a second.
+                self.assertGreater(int(done.out.windows()[0]["Start (ns)"]), 1_000_000_000)
+                self.assertEqual((done.warnings(), done.out.lost()), ([], {}))
+
+    def test_as_the_program_says(self):
+        """Also where iterations have been found already."""
+        for program in ("cuda", "driver"):
+            with self.subTest(program):
+                step = "kernel:forward:2 kernel:backward:2 kernel:adam:1 sync"
+                setup = "init sync" if program == "driver" else "sync"
+                done = self.train(Program(step, setup=setup, program=program), pauses=(8,), WINDOW="auto")
+                self.assertEqual(done.folders(), [])
+                self.assertIn(f"{STEPS} training iterations ran", done.warnings()[-1])
+                words = Program(step, setup=setup, program=program).words(api=(15, 18), pauses=(8, 12))
+                done = self.script(words, program=program, WINDOW="auto")
+                self.assertEqual(done.out.reasons(), ["api"])
+                self.assertEqual(done.out.kernels(), {"forward": 6, "backward": 6, "adam": 3})
+                self.assertEqual(done.warnings(), [])
+
+
+class Table(IterationTest):
+    """iteration_sum.csv, of whichever window."""
+
+    def check_table(self, done, adams, launches=7, kernels=6):
+        rows = self.iterations(done.out)
+        complete = [row for row in rows if row["Complete"] == "1" and row["Label"] == "iteration"]
+        for row in complete:
+            self.assertEqual((row["Launches"], row["Kernels"], row["Copies"], row["Memsets"]),
+                             (str(launches), str(kernels), "1", "0"), row)
+            self.assertEqual(int(row["Kernel Time (ns)"]), 10_000 * kernels)
+            if row is not rows[-1]:  # which may end with its window, before the device has done its work
+                self.assertGreater(int(row["Duration (ns)"]), int(row["GPU Busy (ns)"]))
+        for one, other in zip(rows, rows[1:]):
+            if one["Window"] == other["Window"] and one["Label"] == other["Label"] == "iteration":
+                self.assertEqual(int(one["Start (ns)"]) + int(one["Duration (ns)"]), int(other["Start (ns)"]))
+                self.assertEqual(int(one["Iteration"]) + 1, int(other["Iteration"]))
+        # The sums over the rows are the window's, and the kernel table's (which each test compares as well).
+        self.assertEqual(sum(int(row["Kernels"]) for row in rows), sum(done.out.kernels().values()))
+        self.assertEqual(done.out.kernels()["adam"], adams)
+        self.assertEqual(sum(int(row["Iterations"]) for row in done.out.windows()), len(complete))
+        return complete
+
+    def test_gaps(self):
+        """From an iteration's last work to the next one's first, on the device; known from what really ran."""
+        done = self.train(Program(SYNCED + " sleep:2"), WINDOW=f"iter:{START}+{COUNT}")
+        rows = self.check_table(done, COUNT)
+        work = sorted((start, end) for _, _, _, _, _, start, end in done.device_work())
+        steps = [work[i:i + 7] for i in range(0, len(work), 7)]
+        gaps = [steps[i + 1][0][0] - steps[i][-1][1] for i in range(START, START + COUNT - 1)]
+        self.assertEqual([row["Gap to Next (ns)"] for row in rows], [*map(str, gaps), ""])
+        self.assertGreater(min(gaps), 2_000_000)
+        busy = [self.union(step) for step in steps[START:START + COUNT]]
+        self.assertEqual([int(row["GPU Busy (ns)"]) for row in rows], busy)
+
+    def test_several_devices(self):
+        step = "device:0 copy:h2d:64 kernel:forward:3 device:1 kernel:forward:2 kernel:backward:1 sync device:0 kernel:adam:1 sync"
+        done = self.train(Program(step), devices=2, WINDOW=f"iter:{START}+{COUNT}")
+        self.assertEqual(self.numbers(done.out), list(range(START, START + COUNT)))
+        for device, kernels in (("all", "7"), ("0", "4"), ("1", "3")):
+            rows = [row for row in done.out.rows("iteration_sum.csv") if row["Device"] == device]
+            self.assertEqual([row["Kernels"] for row in rows], [kernels] * COUNT)
+        self.check_numbers(done)
+
+    def test_samples_per_second(self):
+        done = self.train(Program(SYNCED + " sleep:2"), WINDOW=f"iter:{START}+{COUNT}", BATCH="256", SUMMARY="summary")
+        rows = self.check_table(done, COUNT)
+        durations = [int(row["Duration (ns)"]) for row in rows]
+        for row, duration in zip(rows, durations):
+            self.assertAlmostEqual(float(row["Samples/s"]), 256e9 / duration, delta=0.051)
+        rate = 256e9 * COUNT / sum(durations)
+        (window,) = done.out.windows()
+        self.assertAlmostEqual(float(window["Samples/s"]), rate, delta=0.051)
+        said = re.search(r"^  5 iterations: \S+ on average, median \S+, 95th percentile \S+; (\S+) samples/s$",
+                         (done.work / "summary").read_text(encoding="utf-8"), re.MULTILINE)
+        self.assertAlmostEqual(float(said[1]), rate, delta=0.051)
+        without = self.train(Program(SYNCED), WINDOW=f"iter:{START}+{COUNT}", SUMMARY="summary")
+        self.assertEqual({row["Samples/s"] for row in self.iterations(without.out)}, {""})
+        self.assertNotIn("samples/s", (without.work / "summary").read_text(encoding="utf-8"))
+
+    def test_in_windows_of_calls_and_ranges(self):
+        """Numbers count what the windows show; where a window holds whole steps, all of them are complete."""
+        for window, begin, end in (("api", "start", "stop"), ("nvtx:train", "push:train", "pop"),
+                                   ("signal", "raise:USR2 until_open", "sync raise:USR2 until_closed")):
+            for program in ("cuda", "driver"):
+                with self.subTest(window + " " + program):
+                    setup, step = (("init sync", SYNCED.replace("h2d:", "")) if program == "driver" else ("sync", SYNCED))
+                    words = Program(step, setup=setup, program=program).words(api=(10, 22), begin=begin, end=end)
+                    done = self.script(words, program=program, WINDOW=window)
+                    complete = self.check_table(done, 12)
+                    self.assertEqual([int(row["Iteration"]) for row in complete], list(range(12)))
+                    self.assertEqual(len(self.iterations(done.out)), 12)
+                    self.assertEqual(done.warnings(), [])
+
+    def test_in_several_windows(self):
+        steps = f"start loop:8 [ {SYNCED} ] stop loop:5 [ {SYNCED} ]"
+        done = self.script(f"sync loop:3 [ {steps} ]", WINDOW="api")
+        complete = self.check_table(done, 24)
+        self.assertEqual([row["Window"] for row in complete], ["1"] * 8 + ["2"] * 8 + ["3"] * 8)
+        self.assertEqual([int(row["Iteration"]) for row in complete], list(range(24)))
+
+    def test_in_a_window_by_the_clock(self):
+        """It cuts the first step and the last one: what of them lies in the window is there, but not as whole ones."""
+        done = self.script(f"sync loop:150 [ {PLAIN} sleep:2 ] sync", WINDOW="time:100ms+150ms")
+        (window,) = done.out.windows()
+        rows = self.iterations(done.out)
+        complete = self.check_table(done, done.out.kernels()["adam"])
+        self.assertGreater(len(complete), 4)
+        self.assertLessEqual(len(rows) - len(complete), 2)
+        numbers = [int(row["Iteration"]) for row in complete]
+        self.assertEqual(numbers, list(range(numbers[0], numbers[0] + len(numbers))))
+        begin, end = int(window["Start (ns)"]), int(window["End (ns)"])
+        for row in complete:
+            self.assertLessEqual(begin, int(row["Start (ns)"]))
+            self.assertLessEqual(int(row["Start (ns)"]) + int(row["Duration (ns)"]), end)
+
+
+class Unharmed(IterationTest):
+    """The search changes nothing for the program."""
+
+    def test_an_error_that_the_program_has_not_asked_for(self):
+        """cudaGetLastError returns it, whether it came before the search knew the kernels or after."""
+        for name, setup, tail in (("before", "sync bad_copy", "last_error last_error sync return:5"),
+                                  ("after", "sync", "bad_copy last_error last_error sync return:5"),
+                                  ("none", "sync", "last_error sync return:5")):
+            with self.subTest(name):
+                program = Program(PLAIN + " kernel:norm:1", setup=setup, tail=tail)
+                done = self.train(program, WINDOW=f"iter:{START}+{COUNT}")
+                alone = self.script(program.words(), preload=False, check=False)
+                self.assertEqual((done.code, done.stdout), (alone.code, alone.stdout))
+                self.assertEqual("cudaGetLastError" in done.stdout, name != "none")
+                self.assertEqual(self.numbers(done.out), list(range(START, START + COUNT)))
+
+    def test_no_place_for_the_recording(self):
+        whole = self.train(Program(SYNCED), WINDOW=f"iter:{START}+{COUNT}")
+        done = self.train(Program(SYNCED), WINDOW=f"iter:{START}+{COUNT}", ITER_RECORD="/nonexistent/folder/stream")
+        (line,) = done.warnings()
+        self.assertIn("the launch stream can't be recorded: ", line)
+        self.assertIn("/nonexistent/folder/stream", line)
+        self.assertEqual(self.in_window(done.out), self.in_window(whole.out))
+        self.assertEqual(self.numbers(done.out), self.numbers(whole.out))
+        self.assertEqual((done.code, done.stdout), (whole.code, whole.stdout))
+
+    def test_many_threads_without_iterations(self):
+        text = "threads:8 [ kernel:t:4000:own stream_sync:own ] sync return:4"
+        done = self.script(text, WINDOW="iter:1000000+5")
+        self.assertEqual(done.folders(), [])
+        self.assertEqual(len(done.stderr.splitlines()), 1)
+        self.check_unharmed(done, text)
+
+
+if __name__ == "__main__":
+    simulated.main()
