@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <mutex>
 #include <type_traits>
 #include <utility>
 
@@ -129,6 +130,7 @@ std::uint32_t Drain::kernel_name(const char* mangled) {
 
 void Drain::on_buffer(const CuptiApi& cupti, std::uint8_t* buffer, std::size_t valid,
                       std::uint16_t generation) {
+  const std::unique_lock use = Tracer::use();
   CUpti_Activity* record = nullptr;
   while (cupti.ActivityGetNextRecord(buffer, valid, &record) == CUPTI_SUCCESS && record != nullptr) {
     switch (activity_kind(*record)) {

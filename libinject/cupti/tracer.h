@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <mutex>
 #include <string>
 
 #include "libinject/cupti/api.h"
@@ -21,7 +22,7 @@ enum class TracerLevel : std::uint8_t {
 };
 
 /// The one CUPTI subscriber of this process: attaching, detaching and the callbacks. Not thread-safe but for
-/// the callbacks: the session calls it under its lock.
+/// the callbacks, flush(), level() and loaded(): the session calls it under its lock.
 class Tracer {
  public:
   /// Called on the program's threads out of callbacks: the program called the profiler API below every hook.
@@ -47,13 +48,18 @@ class Tracer {
   void flush(bool force) noexcept;
 
   /// Gives CUPTI up: unsubscribe and, unless the process is exiting or has CUDA graphs that CUPTI traced,
-  /// finalize.
+  /// finalize. Waits for a use() on another thread.
   void detach(bool finalize) noexcept;
 
-  TracerLevel level() const noexcept { return level_; }
+  /// Held while CUPTI hands buffers over or reads records: it is not finalized meanwhile. Nobody waits here
+  /// for longer than kLongestUse: a flush may stand behind a kernel that never ends.
+  static std::unique_lock<std::mutex> use() noexcept;
+  static constexpr Nanoseconds kLongestUse = 5'000'000'000;
+
+  TracerLevel level() const noexcept { return level_.load(std::memory_order_acquire); }
   bool activity_on() const noexcept { return activity_on_; }
   const CuptiApi& api() const noexcept { return api_; }
-  bool loaded() const noexcept { return loaded_; }
+  bool loaded() const noexcept { return loaded_.load(std::memory_order_acquire); }
   /// A record's time on CLOCK_MONOTONIC. A CUPTI that has not taken our clock has its own, the wall's.
   static Nanoseconds to_our_clock(Nanoseconds time) noexcept;
   /// Time spent in CUPTI's requests for buffers and returns of them, over the run, on all threads.
@@ -76,8 +82,8 @@ class Tracer {
   ActivityBuffers& buffers_;
   CuptiApi api_;
   CUpti_SubscriberHandle subscriber_ = nullptr;
-  TracerLevel level_ = TracerLevel::kDetached;
-  bool loaded_ = false;
+  std::atomic<TracerLevel> level_{TracerLevel::kDetached};
+  std::atomic<bool> loaded_{false};
   bool activity_on_ = false;
   bool finalized_ = false;
 };

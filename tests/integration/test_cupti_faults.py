@@ -148,6 +148,16 @@ class Taken(FaultTest):
         self.assertEqual(done.out.kernels(), {"a": 3})
         self.assertEqual(done.out.calls()["__cudaLaunchKernel"], 7)
 
+    def test_buffers_taken_while_the_window_before_is_collected(self):
+        # Our own thread is in a flush, which waits for the kernel that runs: CUPTI is not finalized under it.
+        text = ("duration:long:700000000 start kernel:a:3 kernel:long:1 stop sleep:100 start kernel:b:2:1 take_buffers "
+                "kernel:c:4 sync client_records stop print:done return:3")
+        done = self.script(text, faults="no_attach_wait")
+        self.assertEqual((done.code, done.stdout), (3, "client's kernels: 4\ndone\n"))
+        (line,) = done.warnings()
+        self.assertIn("CUPTI is given up in an open window", line)
+        self.assertEqual(done.out.kernels(), {"a": 3, "long": 1, "b": 2})
+
     def test_the_program_finalizes_cupti(self):
         done = self.script("start kernel:a:3 stop sync sleep:200 subscribe finalize start kernel:b:2 stop sync print:done")
         self.assertEqual(done.stdout, "done\n")

@@ -11,7 +11,7 @@ for line in open(path):
     if kind == "call":
         library, function, count = rest.split(",")
         calls[library, function] = int(count)
-    elif kind == "calls_in_callbacks":
+    elif kind in ("calls_in_callbacks", "finalized_in_flush"):
         assert int(rest) == 0, line
     else:
         # Names are mangled: no commas in them.

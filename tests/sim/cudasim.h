@@ -51,7 +51,8 @@ uint64_t cudasim_call_count(const char* function);
 uint64_t cudasim_work_count(const char* kind, const char* name_part, uint64_t* total_ns);
 void cudasim_record_work(int enable);
 
-/// Writes the report: CSV lines `call,LIBRARY,FUNCTION,COUNT`, `calls_in_callbacks,COUNT` and, one per piece
+/// Writes the report: CSV lines `call,LIBRARY,FUNCTION,COUNT`, `calls_in_callbacks,COUNT`,
+/// `finalized_in_flush,COUNT` and, one per piece
 /// of device work in order of submission,
 /// `work,KIND,NAME,DEVICE,CONTEXT,STREAM,CORRELATION,HOST_NS,START_NS,END_NS,BYTES` (CLOCK_MONOTONIC; start
 /// and end are 0 for work that has not finished). Returns 0 or -1.
@@ -64,6 +65,9 @@ uint64_t cudasim_records_pending(void);
 
 /// CUDA calls that were made from inside a CUPTI callback, which CUPTI forbids: 0 for a well-behaved tool.
 uint64_t cudasim_calls_in_callbacks(void);
+
+/// How often CUPTI was finalized while another thread was flushing it: 0 likewise.
+uint64_t cudasim_finalized_in_flush(void);
 
 #ifdef __cplusplus
 }

@@ -264,7 +264,7 @@ CUptiResult cuptiGetTimestamp(uint64_t* timestamp) {
 
 CUptiResult cuptiFinalize(void) {
   CUPTI_FUNCTION(cuptiFinalize);
-  return fail(trace::finalize());
+  return fail(trace::finalize(true));
 }
 
 CUptiResult cuptiGetContextId(CUcontext context, uint32_t* contextId) {

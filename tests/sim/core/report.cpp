@@ -93,6 +93,8 @@ int cudasim_write_report(const char* path) {
   });
   std::fprintf(file, "calls_in_callbacks,%llu\n",
                static_cast<unsigned long long>(cudasim_calls_in_callbacks()));
+  std::fprintf(file, "finalized_in_flush,%llu\n",
+               static_cast<unsigned long long>(cudasim_finalized_in_flush()));
   report::State& shared = report::state();
   std::lock_guard lock(shared.mutex);
   for (const report::Work& work : shared.list) {

@@ -47,6 +47,8 @@ struct State {
   std::array<std::atomic<bool>, kKinds> kinds{};
   std::atomic<std::uint32_t> next_correlation{1};
   std::atomic<std::uint64_t> calls_in_callbacks{0};
+  std::atomic<int> flushes{0};  // in progress
+  std::atomic<std::uint64_t> finalized_in_flush{0};
 
   std::mutex mutex;  // everything below; never held while the client is called
   CUpti_BuffersCallbackRequestFunc requested = nullptr;
@@ -355,7 +357,7 @@ static void fail_for_good() {
     subscriber->callback(subscriber->user, CUPTI_CB_DOMAIN_STATE, CUPTI_CBID_STATE_FATAL_ERROR, &data);
     --this_thread.in_callback;
   }
-  finalize();
+  finalize(false);
 }
 
 ActivityRef reserve(CUpti_ActivityKind kind) {
@@ -531,6 +533,11 @@ CUptiResult disable_activity(CUpti_ActivityKind kind) {
 CUptiResult flush_all(std::uint32_t flag) {
   if (this_thread.delivering) return CUPTI_ERROR_INVALID_OPERATION;
   State& shared = state();
+  struct Flush {
+    explicit Flush(State& state) : shared(state) { ++shared.flushes; }
+    ~Flush() { --shared.flushes; }
+    State& shared;
+  } in_progress(shared);
   bool forced = (flag & CUPTI_ACTIVITY_FLAG_FLUSH_FORCED) != 0;
   std::vector<BufferRef> ready;
   std::vector<OpRef> unfinished;
@@ -596,8 +603,9 @@ CUptiResult attribute(CUpti_ActivityAttribute name, std::size_t* size, void* val
   return CUPTI_SUCCESS;
 }
 
-CUptiResult finalize() {
+CUptiResult finalize(bool by_client) {
   State& shared = state();
+  if (by_client && shared.flushes != 0) ++shared.finalized_in_flush;
   break_traced_graphs();
   clear_callbacks();
   shared.subscriber = nullptr;
@@ -638,6 +646,10 @@ Nanoseconds timestamp() {
   return now_ns() + static_cast<std::uint64_t>(clock_offset(shared));
 }
 
+std::uint64_t finalized_in_flush() {
+  return state().finalized_in_flush.load();
+}
+
 std::uint64_t calls_in_callbacks() {
   return state().calls_in_callbacks.load();
 }
@@ -663,6 +675,10 @@ extern "C" {
 uint64_t cudasim_records_delivered(void) {
   return inject::sim::trace::records_delivered();
 }
+uint64_t cudasim_finalized_in_flush(void) {
+  return inject::sim::trace::finalized_in_flush();
+}
+
 uint64_t cudasim_calls_in_callbacks(void) {
   return inject::sim::trace::calls_in_callbacks();
 }

@@ -93,12 +93,13 @@ CUptiResult flush_all(std::uint32_t flag);
 CUptiResult flush_period(std::uint32_t milliseconds);
 CUptiResult dropped_records(std::size_t* dropped);
 CUptiResult attribute(CUpti_ActivityAttribute name, std::size_t* size, void* value, bool set);
-CUptiResult finalize();
+CUptiResult finalize(bool by_client);
 Nanoseconds timestamp();
 
 std::uint64_t records_delivered();
 std::uint64_t records_pending();
 /// API calls made from inside a callback of the client's, which CUPTI forbids.
 std::uint64_t calls_in_callbacks();
+std::uint64_t finalized_in_flush();
 
 }  // namespace inject::sim::trace
