@@ -383,7 +383,7 @@ void iteration_lines(std::string& out, const Statistics& statistics, const RunIn
   };
   also(iterations.incomplete(), "incomplete iteration");
   also(iterations.phases(IterationLabel::kValidation), "validation phase");
-  also(iterations.phases(IterationLabel::kOther), "other phase");
+  also(iterations.phases(IterationLabel::kCheckpoint), "checkpoint");
   if (!text.empty()) line(out, text);
 }
 

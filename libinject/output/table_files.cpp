@@ -345,8 +345,8 @@ std::string_view label_name(const IterationRow& entry) {
       return "iteration";
     case IterationLabel::kValidation:
       return "validation";
-    case IterationLabel::kOther:
-      return "other";
+    case IterationLabel::kCheckpoint:
+      return "checkpoint";
   }
   return "";
 }

@@ -17,7 +17,7 @@
 
 namespace inject {
 
-enum class IterationLabel : std::uint8_t { kIteration, kValidation, kOther };
+enum class IterationLabel : std::uint8_t { kIteration, kValidation, kCheckpoint };
 
 /// An iteration, or something else that lasts until the next boundary, begins: with a launch or a copy, the
 /// first call of what begins.

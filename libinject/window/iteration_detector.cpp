@@ -18,6 +18,8 @@ constexpr std::size_t kMostTokens = std::size_t{1} << 17;
 constexpr std::size_t kMostNames = 8192;
 constexpr std::size_t kMostSpans = 65536;
 constexpr std::size_t kMostBegins = 65536;
+// To the host, one after the other and four times as many as an iteration ends with: parameters are saved.
+constexpr std::uint64_t kCheckpointCopies = 16;
 // An analysis looks at so many of the latest events, and again when a sixteenth of them is new: the lock
 // comes at most a quarter of an iteration late once four are there, and the work is some 30 looks an event.
 constexpr std::array<std::uint64_t, 9> kDepths = {1u << 6,  1u << 8,  1u << 10, 1u << 12, 1u << 14,
@@ -188,13 +190,24 @@ void IterationDetector::track(std::uint64_t position) {
   const Nanoseconds time = event(position).time;
   if (anchor_seen_ && begins) {
     anchor_seen_ = false;
+    const bool checkpoint = in_iteration_ && tail_known_ && tail_event_ > begin_event_ &&
+                            tail_event_ > oldest() && copies_ >= kCheckpointCopies &&
+                            copies_ >= 4 * usual_copies_;
     if (in_iteration_ && spans_.size() < kMostSpans) {
-      spans_.push_back({number_, begin_time_, time, event(position - 1).time, begin_event_, false});
+      const std::uint64_t end = checkpoint ? tail_event_ : position;
+      spans_.push_back({number_, begin_time_, checkpoint ? tail_time_ : time, event(end - 1).time,
+                        begin_event_, false, false});
+      if (checkpoint)
+        spans_.push_back({number_ + 1, tail_time_, time, event(position - 1).time, tail_event_, true, true});
+    }
+    if (!checkpoint) {
+      usual_copies_ = copies_;
+      tail_known_ = true;
     }
     // Where the first iteration began may not be known, but it has been.
     ++number_;
     if (in_iteration_) {
-      const auto duration = static_cast<double>(time - begin_time_);
+      const auto duration = static_cast<double>((checkpoint ? tail_time_ : time) - begin_time_);
       mean_ = mean_ == 0 ? duration : mean_ + (duration - mean_) / 8;
     }
     in_iteration_ = true;
@@ -218,12 +231,19 @@ void IterationDetector::track(std::uint64_t position) {
       const auto& [event_begin, time_begin] = begins_[begins_.size() - begins_expected_];
       if (spans_.size() < kMostSpans) {
         const Nanoseconds before = event_begin > oldest() ? event(event_begin - 1).time : time_begin;
-        spans_.push_back({number_, begin_time_, time_begin, before, begin_event_, true});
+        spans_.push_back({number_, begin_time_, time_begin, before, begin_event_, true, false});
       }
       begin_event_ = event_begin;
       begin_time_ = time_begin;
     }
     anchor_seen_ = true;
+  }
+  const SignKind kind = tokens_[event(position).function].kind;
+  if (is_work(kind)) {
+    copies_ = 0;
+  } else if (kind == SignKind::kCopyToHost && ++copies_ == usual_copies_ + 1) {
+    tail_event_ = position;
+    tail_time_ = time;
   }
 }
 
@@ -234,7 +254,7 @@ std::vector<IterationSpan> IterationDetector::take_spans() {
 std::optional<IterationSpan> IterationDetector::unfinished_span() const {
   if (!lock_ || !in_iteration_ || !anchor_seen_) return std::nullopt;
   const Nanoseconds last = event(total_ - 1).time;
-  return IterationSpan{number_, begin_time_, last, last, begin_event_, false};
+  return IterationSpan{number_, begin_time_, last, last, begin_event_, false, false};
 }
 
 std::optional<IterationSpan> IterationDetector::trailing_span() const {
@@ -740,6 +760,8 @@ void IterationDetector::accept(Lock found, const Candidate& candidate) {
   number_ = 0;
   mean_ = 0;
   begins_expected_ = 0;
+  copies_ = usual_copies_ = tail_event_ = 0;
+  tail_known_ = false;
   // How often `begin` comes in an iteration, where that is always the same.
   {
     bool seen = false;

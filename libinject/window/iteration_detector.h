@@ -24,6 +24,7 @@ struct IterationSpan {
   Nanoseconds last_event_time = 0;  ///< its last event's
   std::uint64_t first_event = 0;    ///< position of its first event in the stream of signs
   bool phase = false;               ///< no iteration: ran between two
+  bool checkpoint = false;          ///< … and did nothing but copy to the host
 };
 
 /// Finds training iterations in a stream of launches, without a marker in the program. Pure: no clock, no
@@ -168,6 +169,12 @@ class IterationDetector {
   bool anchor_seen_ = false;
   std::uint64_t number_ = 0;  // of the iteration in progress
   bool in_iteration_ = false;
+  // Since the last kernel: copies to the host, and the first one that iterations do not end with.
+  std::uint64_t copies_ = 0;
+  std::uint64_t usual_copies_ = 0;
+  bool tail_known_ = false;  // … how many are usual
+  std::uint64_t tail_event_ = 0;
+  Nanoseconds tail_time_ = 0;
   std::uint64_t begins_expected_ = 0;  // `begin` events in an iteration, 0 where that varies
   std::vector<std::pair<std::uint64_t, Nanoseconds>> begins_;
   std::uint64_t begin_event_ = 0;

@@ -341,6 +341,36 @@ TEST_CASE("validation and checkpoints between iterations belong to none", "[iter
   }
 }
 
+TEST_CASE("a checkpoint right after an iteration is told from it by its copies", "[iterations]") {
+  for (const unsigned tensors : {10u, 40u}) {
+    CAPTURE(tensors);
+    Program program;
+    name_optimizer(program);
+    std::vector<std::uint64_t> saved;
+    std::map<std::uint64_t, std::uint64_t> first;
+    for (std::uint64_t k = 0; k < 60; ++k) {
+      if (k != 0 && k % 20 == 0) {
+        saved.push_back(k);
+        for (unsigned tensor = 0; tensor < tensors; ++tensor) {
+          if (tensor == 0) first[k] = program.detector.events();
+          program.copy_out(1000 + tensor);
+          program.sync();
+        }
+      }
+      program.begin();
+      plain_step(program, 9);
+    }
+    check_all(program);
+    // A few more copies than usual may be anything.
+    CHECK(program.phases() == (tensors == 10 ? std::vector<std::uint64_t>{} : saved));
+    for (const IterationSpan& span : program.spans) {
+      CHECK(span.checkpoint == span.phase);
+      // What an iteration always ends with is its own.
+      if (span.phase) CHECK(span.first_event == first[span.number]);
+    }
+  }
+}
+
 TEST_CASE("two models that take turns: both together are an iteration", "[iterations]") {
   Program program;
   name_optimizer(program);
