@@ -908,7 +908,11 @@ void Session::collect(std::unique_lock<std::mutex>& lock) {
     if (reopened()) return;
   }
   Nanoseconds detached = 0;
-  if (!finishing_ && !launch_armed_) {
+  if (!finishing_ && search_source_ == SignSource::kCallbacks && !concluding_ && !Tracer::failed() &&
+      (searching_for_window() || !options_.iteration_record.empty())) {
+    // Iterations are counted by what the callbacks tell: attached anew, they would miss some.
+    tracer_.keep_launches();
+  } else if (!finishing_ && !launch_armed_) {
     detach_tracer(true);
     detached = now();
     if (Tracer::saw_graphs() && !said_attached_) {
@@ -919,10 +923,7 @@ void Session::collect(std::unique_lock<std::mutex>& lock) {
     }
     // Before a new attachment takes buffers: a finalized CUPTI does not give these back.
     if (tracer_.finalized()) buffers_.reclaim_outstanding();
-    if (search_source_ == SignSource::kCallbacks && !concluding_ &&
-        (searching_for_window() || !options_.iteration_record.empty())) {
-      raise_tracer(TracerLevel::kLaunches, true);
-    } else if (watch_profiler_calls_ && !gave_way_ && !concluding_) {
+    if (watch_profiler_calls_ && !gave_way_ && !concluding_) {
       raise_tracer(TracerLevel::kProfilerCalls, false);
     }
   }

@@ -414,6 +414,11 @@ void Tracer::resume_activity() noexcept {
   activity_on_ = true;
 }
 
+void Tracer::keep_launches() noexcept {
+  stop_activity();
+  if (level_ == TracerLevel::kActivity) level_ = TracerLevel::kLaunches;
+}
+
 std::unique_lock<std::mutex> Tracer::use() noexcept {
   std::unique_lock lock(use_mutex, std::try_to_lock);
   const timespec pause{0, 100'000};

@@ -43,6 +43,9 @@ class Tracer {
   /// Takes stop_activity() back.
   void resume_activity() noexcept;
 
+  /// Back to kLaunches once activity has been stopped and collected: launches are told of without a gap.
+  void keep_launches() noexcept;
+
   /// Asks CUPTI for the buffers whose records are complete; `force` for all of them, finished or not. May
   /// block until running kernels are done. Never from a callback.
   void flush(bool force) noexcept;

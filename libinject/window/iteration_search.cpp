@@ -65,6 +65,8 @@ void IterationSearch::pass_on(const Waiting& waiting) {
     case SignKind::kBoundary:
       boundary_ = record.name;
       boundary_time_ = record.shape;
+      boundary_ticks_ = record.ticks;
+      boundary_thread_ = waiting.thread;
       return;
     default:
       break;
@@ -75,14 +77,15 @@ void IterationSearch::pass_on(const Waiting& waiting) {
   sign.function = record.function;
   sign.shape = record.shape;
   sign.stream = record.stream;
-  sign.time = boundary_ ? boundary_time_ : time;  // the edge of a window, should there be one, has it, too
+  const bool at_boundary = boundary_ && boundary_thread_ == waiting.thread && boundary_ticks_ == record.ticks;
+  sign.time = at_boundary ? boundary_time_ : time;  // the edge of a window, should there be one, has it, too
   const std::uint64_t changes = detector_.changes();
   detector_.add(sign);
   if (changes != detector_.changes() && recording()) write_lock();
-  if (boundary_ && *boundary_ > armed_at_ && changes == detector_.changes() && detector_.begun() != 0) {
+  if (at_boundary && *boundary_ > armed_at_ && changes == detector_.changes() && detector_.begun() != 0) {
     offset_ = static_cast<std::int64_t>(detector_.begun()) - 1 - static_cast<std::int64_t>(*boundary_);
   }
-  boundary_.reset();
+  if (at_boundary) boundary_.reset();
 }
 
 std::string& IterationSearch::line(char kind, Nanoseconds time) {

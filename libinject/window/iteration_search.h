@@ -102,6 +102,8 @@ class IterationSearch {
   std::optional<std::uint64_t> boundary_;  // the watch's count at a boundary whose first event is to come
 
   Nanoseconds boundary_time_ = 0;
+  std::uint64_t boundary_ticks_ = 0;
+  std::uint32_t boundary_thread_ = 0;
 
   OutputFile recording_;
   Nanoseconds last_time_ = 0;

@@ -21,10 +21,15 @@ constexpr std::size_t kMostFunctions = 8192;
 constexpr std::size_t kProbes = 16;
 constinit std::array<std::atomic<std::uint64_t>, kMostFunctions> named{};
 
-void begin_iteration(ThreadState& thread, std::uint64_t at, bool in_callback, Nanoseconds begin) noexcept {
+struct Boundary {
+  std::uint64_t count = 0;  // 0: another thread's
+  Nanoseconds time = 0;
+};
+
+Boundary begin_iteration(ThreadState& thread, std::uint64_t at, Nanoseconds begin) noexcept {
   bool seen = true;
   // Of several threads that come with it one wins.
-  if (!iteration_watch.anchor_seen.compare_exchange_strong(seen, false, std::memory_order_acq_rel)) return;
+  if (!iteration_watch.anchor_seen.compare_exchange_strong(seen, false, std::memory_order_acq_rel)) return {};
   const std::uint64_t count = iteration_watch.count.fetch_add(1, std::memory_order_acq_rel) + 1;
   SignRecord record;
   record.sign = SignKind::kBoundary;
@@ -33,10 +38,7 @@ void begin_iteration(ThreadState& thread, std::uint64_t at, bool in_callback, Na
   const Nanoseconds time = begin != 0 ? begin : now();
   record.shape = time;
   ThreadRegistry::push(thread, record);
-  if (count >= iteration_watch.next_stop.load(std::memory_order_acquire)) {
-    const CallerState caller;
-    on_iteration_stop(count, time, in_callback);
-  }
+  return {count, time};
 }
 
 }  // namespace
@@ -50,6 +52,7 @@ void emit_sign(SignKind kind, std::uint64_t function, std::uint64_t shape, std::
     if (thread == nullptr) return;
   }
   const std::uint64_t at = ticks();
+  Boundary boundary;
   if (iteration_watch.armed.load(std::memory_order_acquire)) {
     const auto is = [&](const std::atomic<std::uint64_t>& mark) {
       const std::uint64_t value = mark.load(std::memory_order_relaxed);
@@ -57,7 +60,7 @@ void emit_sign(SignKind kind, std::uint64_t function, std::uint64_t shape, std::
     };
     if (iteration_watch.anchor_seen.load(std::memory_order_relaxed) &&
         (is(iteration_watch.begin) || is(iteration_watch.begin_too))) {
-      begin_iteration(*thread, at, in_callback, begin);
+      boundary = begin_iteration(*thread, at, begin);
     }
     if (is(iteration_watch.anchor)) iteration_watch.anchor_seen.store(true, std::memory_order_release);
   }
@@ -69,6 +72,11 @@ void emit_sign(SignKind kind, std::uint64_t function, std::uint64_t shape, std::
   record.stream = stream;
   record.begin = begin;
   ThreadRegistry::push(*thread, record);
+  // After both records: what follows may take long, and the two belong together.
+  if (boundary.count != 0 && boundary.count >= iteration_watch.next_stop.load(std::memory_order_acquire)) {
+    const CallerState caller;
+    on_iteration_stop(boundary.count, boundary.time, in_callback);
+  }
 }
 
 bool function_is_new(std::uint64_t function) noexcept {
