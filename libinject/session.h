@@ -267,11 +267,12 @@ class Session {
   bool iteration_window_ = false;  // the window that is open closes at a boundary
   bool lead_wanted_ = false;
   Nanoseconds lead_since_ = 0;       // CUPTI has been attached ahead of a window which has not opened yet
-  std::uint32_t timed_window_ = 0;   // the one that closes by the clock
+  std::atomic<std::uint32_t> timed_window_{0};   // the one that closes by the clock
   std::mutex launch_windows_mutex_;  // innermost
   Nanoseconds attached_for_ = 0;     // `time:`: begin + 1 of the window that CUPTI was attached for
   bool said_nothing_found_ = false;
   bool said_late_ = false;
+  std::string late_;  // what is said when the window opens that has been planned
   std::uint64_t said_changes_ = 0;
   std::optional<std::int64_t> iteration_offset_;
   std::uint64_t lead_at_ = 0;

@@ -174,11 +174,13 @@ void Session::deliver_span(const IterationSpan& span) {
 
 void Session::deliver_last_boundary() {
   if (search_ == nullptr) return;
-  // A window that ends with an iteration, as the profiler's own calls often have it.
-  if (const auto trailing = search_->detector().trailing_span();
-      trailing && windows_.at(trailing->end) != 0) {
+  // A window that ends with an iteration, as the profiler's own calls often have it; the clock's ends may lie
+  // in the pause after an iteration's last launch.
+  const auto trailing = search_->detector().trailing_span();
+  const std::uint32_t last = trailing ? windows_.at(trailing->end) : 0;
+  if (last != 0 && last != timed_window_.load(std::memory_order_acquire)) {
     deliver_span(*trailing);
-    span_end_ = windows_.span(windows_.at(trailing->end)).end;
+    span_end_ = windows_.span(last).end;
   }
   if (span_end_ <= delivered_until_) return;
   IterationBoundary boundary;
@@ -320,13 +322,13 @@ void Session::plan_iterations(std::uint64_t soonest) {
     }
     begin = std::max(window->begin, soonest);
     length = options_.window.count;
+    late_.clear();
     if (begin != window->begin && !said_late_) {
-      said_late_ = true;
-      Log::warn("iteration " + std::to_string(window->begin) + " was over when " +
-                (opened_total_ == 0
-                     ? "iterations were recognised (" + std::to_string(known_.lock->seen_before) + " had run)"
-                     : "its window could open") +
-                ": the window opens at iteration " + std::to_string(begin));
+      late_ = "iteration " + std::to_string(window->begin) + " was over when " +
+              (opened_total_ == 0
+                   ? "iterations were recognised (" + std::to_string(known_.lock->seen_before) + " had run)"
+                   : "its window could open") +
+              ": the window opens at iteration " + std::to_string(begin);
     }
   }
   open_at_ = begin;
@@ -405,6 +407,10 @@ void Session::iteration_stop(std::uint64_t count, Nanoseconds time, bool in_call
       return;
     }
     ++iteration_windows_;
+    if (!late_.empty()) {
+      said_late_ = true;
+      Log::warn(std::exchange(late_, {}));
+    }
     iteration_edges_.push_back({true, count, open_});
     if (open_ != 0 && !in_callback) {
       const std::lock_guard held(held_mutex_);

@@ -39,6 +39,10 @@ constexpr std::size_t kLeastPivots = 4;
 constexpr std::int64_t kFirstCredit = 100'000'000;
 constexpr std::int64_t kCreditPerEvent = 32;
 constexpr std::uint64_t kMostPerAnalysis = 2'000'000;
+// When that is used up, each depth has a share of its own, or the small ones, which are due more often, would
+// leave nothing to the others; and fewer pivots.
+constexpr std::int64_t kShareOfDepth = 7;
+constexpr std::size_t kScarcePivots = 12;
 // Events between two boundaries' neighbours that are looked at for where an iteration begins.
 constexpr std::size_t kMostZone = 512;
 // An optimizer that has not been seen for this many events is not waited for.
@@ -278,10 +282,14 @@ void IterationDetector::analyse_if_due() {
   credit_ = std::min(credit_ + kCreditPerEvent, kFirstCredit);
   for (std::size_t i = 0; kDepths[i] != 0; ++i) {
     const std::uint64_t due = std::max<std::uint64_t>(kDepths[i] / share, 4);
-    if (total_ - analysed_at_[i] >= due && credit_ > 0) {
+    shares_[i] = std::min<std::int64_t>(shares_[i] + kShareOfDepth, 0);
+    scarce_ = credit_ <= 0;
+    if (total_ - analysed_at_[i] >= due && (!scarce_ || shares_[i] == 0)) {
       analysed_at_[i] = total_;
+      const std::int64_t before = credit_;
       // A lock by shape with an optimizer in it is kept as long as it holds.
       if (!lock_ || overdue || !lock_->optimizer || !lock_->by_shape) analyse(std::min(kDepths[i], there));
+      if (scarce_) shares_[i] -= before - std::exchange(credit_, before);
     }
     if (kDepths[i] >= there) break;
   }
@@ -291,7 +299,8 @@ void IterationDetector::analyse_if_due() {
 // the distances that most kinds of events share.
 void IterationDetector::gather(std::uint64_t begin, bool by_shape, std::vector<std::uint32_t>& pivots) {
   const std::uint64_t depth = total_ - begin;
-  const std::size_t most = std::clamp<std::size_t>(kMostPerAnalysis / depth, kLeastPivots, kMostPivots);
+  const std::size_t most =
+      std::clamp<std::size_t>(kMostPerAnalysis / depth, kLeastPivots, scarce_ ? kScarcePivots : kMostPivots);
   credit_ -= static_cast<std::int64_t>(depth);
   ++epoch_;
   if (tails_.size() < tokens_.size()) tails_.resize(tokens_.size());
@@ -765,6 +774,7 @@ void IterationDetector::accept(Lock found, const Candidate& candidate) {
   // How often `begin` comes in an iteration, where that is always the same.
   {
     bool seen = false;
+    bool whole = false;  // what came before the first boundary may have been set-up
     std::uint64_t begins = 0;
     std::uint64_t expected = 0;
     bool varies = false;
@@ -772,11 +782,12 @@ void IterationDetector::accept(Lock found, const Candidate& candidate) {
       const bool is_begin = matches(p, lock_->marks.begin);
       if (seen && (is_begin || matches(p, lock_->marks.begin_too))) {
         seen = false;
+        whole = true;
         begins = 0;
       }
       if (is_begin) ++begins;
       if (matches(p, lock_->marks.anchor)) {
-        if (begins != 0 && !seen) {
+        if (begins != 0 && !seen && whole) {
           varies = varies || (expected != 0 && begins != expected);
           expected = expected == 0 ? begins : std::min(expected, begins);
         }

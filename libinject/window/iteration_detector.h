@@ -145,7 +145,9 @@ class IterationDetector {
   std::vector<Token> tokens_;
   std::unordered_map<std::uint64_t, std::uint32_t> ids_;
   std::unordered_map<std::uint64_t, std::string> names_;
-  std::int64_t credit_;  // for analyses
+  std::int64_t credit_;                   // for analyses
+  std::array<std::int64_t, 9> shares_{};  // for those of each depth, at most 0
+  bool scarce_ = false;
   static constexpr std::size_t kCached = 4096;
   std::vector<std::pair<std::uint64_t, std::uint32_t>> cache_;  // of ids_
   std::uint64_t last_optimizer_ = 0;                            // position + 1

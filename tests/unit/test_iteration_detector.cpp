@@ -596,6 +596,25 @@ TEST_CASE("work without a period is no training, and the report says what was se
   CHECK(report.find("none that an optimizer is known by") != std::string::npos);
 }
 
+TEST_CASE("iterations after a long time without any", "[iterations]") {
+  Program program;
+  std::mt19937 random(7);
+  for (int i = 0; i < 120'000; ++i) program.kernel(1000 + random() % 40, random() % 64);
+  REQUIRE_FALSE(program.detector.lock());
+  name_optimizer(program);
+  for (std::uint64_t k = 0; k < 60; ++k) {
+    program.begin();
+    plain_step(program, k, 40);
+  }
+  REQUIRE(program.detector.lock());
+  CHECK(program.detector.lock()->optimizer);
+  CHECK(program.first_locked_in < 40);
+  CHECK(program.told(50).size() >= 9);
+  for (const auto& [event, number] : program.told(50)) {
+    CHECK(std::ranges::find(program.begins, event) != program.begins.end());
+  }
+}
+
 TEST_CASE("an optimizer that was seen without iterations is in the report", "[iterations]") {
   Program program;
   name_optimizer(program);
