@@ -6,6 +6,7 @@
 // header alone.
 #include <nvtx3/nvToolsExt.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstring>
@@ -169,10 +170,10 @@ std::uint32_t range_name(Core& core, std::uint32_t message, std::uint32_t domain
   const std::string_view first = core.names.name(domain);
   const std::string_view second = core.names.name(message);
   char text[2 * kLongestMessage + 1];
-  std::memcpy(text, first.data(), first.size());
-  text[first.size()] = ':';
-  std::memcpy(text + first.size() + 1, second.data(), second.size());
-  return core.names.intern({text, first.size() + 1 + second.size()});
+  char* end = std::copy(first.begin(), first.end(), text);
+  *end++ = ':';
+  end = std::copy(second.begin(), second.end(), end);
+  return core.names.intern({text, static_cast<std::size_t>(end - text)});
 }
 
 bool is_watched(Core& core, Name message, Name domain) noexcept {
