@@ -27,15 +27,18 @@ namespace {
 constexpr std::uint32_t kSlotBits = 12;
 constexpr std::uint32_t kMostOpen = 1u << kSlotBits;
 
+constexpr std::uint32_t kEnding = ~std::uint32_t{0};
+
 struct OpenRange {
-  std::atomic<std::uint32_t> serial{0};  // 0: free
+  // 0: free. Whoever ends the range makes it kEnding, and so is the only one who does.
+  std::atomic<std::uint32_t> serial{0};
   // By a thread that does not own the path it is in. False in a free place, so that whoever reads true here
   // reads the rest of that range, too, and not that of the one that takes the place.
   std::atomic<bool> ended{false};
   std::atomic<bool> watched{false};  // opened, and not ended, to the trigger's knowledge
   std::uint32_t name = 0;
   std::uint32_t domain = 0;
-  std::uint32_t thread = 0;
+  std::atomic<std::uint32_t> thread{0};
   ThreadState* state = nullptr;
 };
 constinit std::array<OpenRange, kMostOpen> open_ranges;
@@ -227,7 +230,7 @@ nvtxRangeId_t start(Core* core, Name message, Name domain) noexcept {
   const std::uint32_t name = range_name(*core, message.id, domain.id);
   const std::uint32_t outer = nvtx_current(*thread);
   std::uint32_t serial = next_serial.fetch_add(1, std::memory_order_relaxed);
-  if (serial == 0) serial = next_serial.fetch_add(1, std::memory_order_relaxed);
+  while (serial == 0 || serial == kEnding) serial = next_serial.fetch_add(1, std::memory_order_relaxed);
   const std::uint32_t first = next_slot.fetch_add(1, std::memory_order_relaxed);
   for (std::uint32_t i = 0; i < kMostOpen; ++i) {
     const std::uint32_t slot = (first + i) % kMostOpen;
@@ -238,7 +241,7 @@ nvtxRangeId_t start(Core* core, Name message, Name domain) noexcept {
     open.watched.store(watched, std::memory_order_relaxed);
     open.name = name;
     open.domain = domain.id;
-    open.thread = thread->index;
+    open.thread.store(thread->index, std::memory_order_relaxed);
     open.state = thread;
     if (watched) core->nvtx_trigger.opened();
     thread->range = core->ranges.child(outer, name, domain.id, RangeStyle::kStartEnd);
@@ -251,7 +254,8 @@ nvtxRangeId_t start(Core* core, Name message, Name domain) noexcept {
 
 void end_range(Core* core, ThreadState* thread, OpenRange& open) noexcept {
   publish(*thread, RangeEdge::kEnd, core->ranges.child(0, open.name, open.domain, RangeStyle::kStartEnd));
-  if (open.thread == thread->index) {
+  const std::uint32_t owner_index = open.thread.load(std::memory_order_relaxed);
+  if (owner_index == thread->index) {
     std::uint32_t name = open.name;
     thread->range =
         core->ranges.without(nvtx_current(*thread), name, open.domain, RangeStyle::kStartEnd, false);
@@ -260,15 +264,13 @@ void end_range(Core* core, ThreadState* thread, OpenRange& open) noexcept {
   }
   // It lies on another thread's path, which only that thread may change. If that thread has gone, its state
   // may have been given to a new one: the owner's index tells, and the slot is free again.
-  if (open.state->index != open.thread) {
+  if (open.state->index != owner_index) {
     open.serial.store(0, std::memory_order_release);
     return;
   }
-  // Counted first: the owner may find it as soon as it is marked. A program may end a range twice.
-  ThreadState& owner = *open.state;
-  owner.ended_ranges.fetch_add(1, std::memory_order_relaxed);
-  if (open.ended.exchange(true, std::memory_order_acq_rel))
-    owner.ended_ranges.fetch_sub(1, std::memory_order_relaxed);
+  // Counted first: the owner may find it as soon as it is marked.
+  open.state->ended_ranges.fetch_add(1, std::memory_order_relaxed);
+  open.ended.store(true, std::memory_order_release);
 }
 
 void end(nvtxRangeId_t id) noexcept {
@@ -277,8 +279,12 @@ void end(nvtxRangeId_t id) noexcept {
   if (id == 0 || core == nullptr || thread == nullptr) return;
   OpenRange& open = open_ranges[id % kMostOpen];
   const auto serial = static_cast<std::uint32_t>(id >> kSlotBits);
-  if (serial == 0 || open.serial.load(std::memory_order_acquire) != serial) return;
-  // Taken before the slot is free for another range; a program may end a range twice.
+  // A program may end a range twice.
+  std::uint32_t current = serial;
+  if (serial == 0 || serial == kEnding ||
+      !open.serial.compare_exchange_strong(current, kEnding, std::memory_order_acq_rel))
+    return;
+  // Taken before the slot is free for another range.
   const bool watched = open.watched.exchange(false, std::memory_order_acq_rel);
   end_range(core, thread, open);
   if (watched) core->nvtx_trigger.closed();
@@ -406,7 +412,9 @@ void nvtx_forget_ended(ThreadState& thread) noexcept {
   Core* core = Core::get_if_any();
   if (core == nullptr) return;
   for (OpenRange& open : open_ranges) {
-    if (!open.ended.load(std::memory_order_acquire) || open.thread != thread.index) continue;
+    if (!open.ended.load(std::memory_order_acquire) ||
+        open.thread.load(std::memory_order_relaxed) != thread.index)
+      continue;
     std::uint32_t name = open.name;
     thread.range = core->ranges.without(thread.range, name, open.domain, RangeStyle::kStartEnd, false);
     open.ended.store(false, std::memory_order_relaxed);
