@@ -383,7 +383,7 @@ void Session::attach_wanted(std::unique_lock<std::mutex>& lock) {
   attaching_ = false;
   if (wanted_ && !finishing_) {
     wanted_ = false;
-    begin_window(wanted_reason_);
+    begin_wanted_window();
   } else {
     // Stopped before it had begun: nobody needs CUPTI now.
     wanted_ = false;

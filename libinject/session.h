@@ -163,6 +163,8 @@ class Session {
   void plan_iterations(std::uint64_t soonest);
   void note_found();
   void renumber_window();
+  void begin_wanted_window();
+  std::string iterations_reason(std::uint64_t first) const;
   void end_iteration_window() noexcept;
   void step_lead() noexcept;
   void attach_lead(std::unique_lock<std::mutex>& lock);
@@ -266,10 +268,10 @@ class Session {
   bool window_searched_ = false;   // it has been before
   bool iteration_window_ = false;  // the window that is open closes at a boundary
   bool lead_wanted_ = false;
-  Nanoseconds lead_since_ = 0;       // CUPTI has been attached ahead of a window which has not opened yet
-  std::atomic<std::uint32_t> timed_window_{0};   // the one that closes by the clock
-  std::mutex launch_windows_mutex_;  // innermost
-  Nanoseconds attached_for_ = 0;     // `time:`: begin + 1 of the window that CUPTI was attached for
+  Nanoseconds lead_since_ = 0;  // CUPTI has been attached ahead of a window which has not opened yet
+  std::atomic<std::uint32_t> timed_window_{0};  // the one that closes by the clock
+  std::mutex launch_windows_mutex_;             // innermost
+  Nanoseconds attached_for_ = 0;  // `time:`: begin + 1 of the window that CUPTI was attached for
   bool said_nothing_found_ = false;
   bool said_late_ = false;
   std::string late_;  // what is said when the window opens that has been planned
@@ -280,6 +282,8 @@ class Session {
   std::uint64_t close_at_ = IterationWatch::kNever;
   std::uint64_t iterations_wanted_ = 0;
   std::vector<IterationEdge> iteration_edges_;
+  std::uint32_t noted_window_ = 0;       // whose begin is among iteration_edges_
+  std::uint64_t opening_count_ = 0;      // the watch's, where the window was asked for
   std::uint32_t iteration_windows_ = 0;  // that have been opened at a boundary
   bool renumber_ = false;                // iterations turned out to be others while one of these was open
   // The launch that begins a window's first iteration is held until CUPTI is attached: since when, until

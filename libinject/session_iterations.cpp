@@ -394,9 +394,8 @@ void Session::iteration_stop(std::uint64_t count, Nanoseconds time, bool in_call
       wake_.notify_one();
       return;
     }
-    const std::string reason = "iterations " + std::to_string(number) + "-" +
-                               std::to_string(number + iterations_wanted_ - 1) + " (" +
-                               to_string(options_.window) + ")";
+    const std::string reason = iterations_reason(number);
+    opening_count_ = count;
     close_at_ = number + iterations_wanted_;
     iteration_window_ = true;
     stop_at(close_at_);
@@ -411,7 +410,7 @@ void Session::iteration_stop(std::uint64_t count, Nanoseconds time, bool in_call
       said_late_ = true;
       Log::warn(std::exchange(late_, {}));
     }
-    iteration_edges_.push_back({true, count, open_});
+    if (open_ != 0 && noted_window_ != open_) iteration_edges_.push_back({true, count, open_});
     if (open_ != 0 && !in_callback) {
       const std::lock_guard held(held_mutex_);
       if (held_.size() == kMostHeld) held_.pop_front();
@@ -434,9 +433,37 @@ void Session::attach_lead(std::unique_lock<std::mutex>& lock) {
   lead_since_ = now();
   if (wanted_ && !finishing_) {
     wanted_ = false;
-    begin_window(wanted_reason_);
+    begin_wanted_window();
   }
   changed_.notify_all();
+}
+
+std::string Session::iterations_reason(std::uint64_t first) const {
+  return "iterations " + std::to_string(first) + "-" + std::to_string(first + iterations_wanted_ - 1) + " (" +
+         to_string(options_.window) + ")";
+}
+
+// What somebody asked for while CUPTI was being attached. Where nobody could wait for that (in a callback), a
+// window of iterations may open in the middle of one: it has as many whole ones after that.
+void Session::begin_wanted_window() {
+  const std::uint64_t count = iteration_watch.count.load(std::memory_order_acquire);
+  const bool late = iteration_window_ && iteration_offset_ && count != opening_count_;
+  if (late) {
+    const auto first = static_cast<std::uint64_t>(static_cast<std::int64_t>(count) + *iteration_offset_ + 1);
+    close_at_ = first + iterations_wanted_;
+    iteration_watch.next_stop.store(
+        static_cast<std::uint64_t>(static_cast<std::int64_t>(close_at_) - *iteration_offset_),
+        std::memory_order_release);
+    wanted_reason_ = iterations_reason(first);
+    Log::warn("CUPTI was not attached in time: the window opens in iteration " + std::to_string(first - 1) +
+              ", and has all of those from " + std::to_string(first) + " to " +
+              std::to_string(close_at_ - 1));
+  }
+  begin_window(wanted_reason_);
+  if (iteration_window_ && open_ != 0) {
+    noted_window_ = open_;
+    iteration_edges_.push_back({true, count, open_});
+  }
 }
 
 // The window that CUPTI was attached for does not come: it is detached as after a window. One that comes

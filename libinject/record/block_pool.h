@@ -75,6 +75,7 @@ class RecordQueue {
     const bool room = fill_ != Block::kSlots || next_block(pool, thread);
     if (room) {
       __builtin_memcpy(&tail_->slots[fill_], &record, sizeof(Slot));
+      will_write(&tail_->slots[fill_ + kAhead]);
       // Release: a consumer that sees the new count sees the record.
       tail_->published.store(++fill_, std::memory_order_release);
     } else {
@@ -95,7 +96,9 @@ class RecordQueue {
     }
     for (;;) {
       const std::uint32_t published = head_->published.load(std::memory_order_acquire);
-      for (; taken_ < published; ++taken_) use(static_cast<const Slot&>(head_->slots[taken_]));
+      std::uint32_t taken = taken_;
+      for (; taken < published; ++taken) use(static_cast<const Slot&>(head_->slots[taken]));
+      taken_ = taken;
       if (taken_ < Block::kSlots) return;
       const std::uint32_t next = head_->next.load(std::memory_order_acquire);
       if (next == 0) return;
@@ -118,6 +121,17 @@ class RecordQueue {
  private:
   bool next_block(BlockPool& pool, std::uint32_t thread) noexcept;
 
+  // The drain thread's core has read the slot before, and gives it up for a write only some 100 ns after it
+  // was asked. Beyond a block's end it is the next block's, or nothing: asking harms nothing.
+  static constexpr std::uint32_t kAhead = 4;
+  static void will_write(const Slot* slot) noexcept {
+#if defined(__x86_64__)
+    asm volatile("prefetchw %0" : : "m"(*slot));  // GCC's own takes it for reading
+#else
+    __builtin_prefetch(slot, 1);
+#endif
+  }
+
   // Producer's side.
   Block* tail_ = nullptr;
   std::uint32_t fill_ = Block::kSlots;
@@ -125,8 +139,8 @@ class RecordQueue {
   std::atomic<std::uint64_t> dropped_[3] = {};  // by kind_index()
   // Shared, written once: the first block of the queue.
   std::atomic<std::uint32_t> first_{0};
-  // Consumer's side.
-  std::uint32_t taken_ = 0;
+  // Consumer's side, on a line of its own.
+  alignas(64) std::uint32_t taken_ = 0;
   Block* head_ = nullptr;
 };
 

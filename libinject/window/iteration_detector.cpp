@@ -284,11 +284,12 @@ void IterationDetector::analyse_if_due() {
     const std::uint64_t due = std::max<std::uint64_t>(kDepths[i] / share, 4);
     shares_[i] = std::min<std::int64_t>(shares_[i] + kShareOfDepth, 0);
     scarce_ = credit_ <= 0;
-    if (total_ - analysed_at_[i] >= due && (!scarce_ || shares_[i] == 0)) {
+    if (total_ - analysed_at_[i] >= due && (!scarce_ || shares_[i] == 0) && allowed_ > 0) {
       analysed_at_[i] = total_;
       const std::int64_t before = credit_;
       // A lock by shape with an optimizer in it is kept as long as it holds.
       if (!lock_ || overdue || !lock_->optimizer || !lock_->by_shape) analyse(std::min(kDepths[i], there));
+      allowed_ -= before - credit_;
       if (scarce_) shares_[i] -= before - std::exchange(credit_, before);
     }
     if (kDepths[i] >= there) break;

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -62,6 +63,9 @@ class IterationDetector {
   void name(std::uint64_t function, std::string_view mangled);
   /// The next event; marks, names and boundaries are no events.
   void add(const LaunchSign& sign);
+
+  /// Analyses wait that would look at more events than this (some 2 ns each) before the next call.
+  void allow(std::int64_t looks) { allowed_ = looks; }
 
   const std::optional<Lock>& lock() const { return lock_; }
   /// Counts how often lock() has changed.
@@ -145,7 +149,8 @@ class IterationDetector {
   std::vector<Token> tokens_;
   std::unordered_map<std::uint64_t, std::uint32_t> ids_;
   std::unordered_map<std::uint64_t, std::string> names_;
-  std::int64_t credit_;                   // for analyses
+  std::int64_t credit_;  // for analyses
+  std::int64_t allowed_ = std::numeric_limits<std::int64_t>::max();
   std::array<std::int64_t, 9> shares_{};  // for those of each depth, at most 0
   bool scarce_ = false;
   static constexpr std::size_t kCached = 4096;

@@ -20,6 +20,7 @@ std::uint32_t dense(std::unordered_map<std::uint64_t, std::uint32_t>& ids, std::
 void IterationSearch::advance(std::uint64_t until, bool hold) {
   if (hold && waiting_.size() < kMostHeld) return;
   clock_.calibrate();
+  detector_.allow(kLooksAtOnce);
   // A boundary has the ticks of the sign that it stands before, and was published before it.
   std::ranges::stable_sort(waiting_, {}, [](const Waiting& w) { return w.record.ticks; });
   std::size_t done = 0;

@@ -80,6 +80,8 @@ class IterationSearch {
   static constexpr std::uint64_t kMostRecorded = std::uint64_t{256} << 20;
   // 19 MB. More can only come out of the ring at once.
   static constexpr std::size_t kMostHeld = 1u << 18;
+  // Analyses of one call, some 2 ms: a window's end may have to wait for it.
+  static constexpr std::int64_t kLooksAtOnce = 1'000'000;
   struct Waiting {
     SignRecord record;
     std::uint32_t thread;

@@ -3,7 +3,8 @@
 //
 // What the search for iterations adds to a launch that passes a hook: before iterations have been found, and
 // after. The launches themselves do nothing (bench_hook_provider.cpp), and go through the hook and past it in
-// turn, some hundred at a time, with a pause after them as in a program that does something else as well.
+// turn, some hundred at a time, with a pause after them as in a program that does something else as well:
+// at the pace of real launches, with work of a microsecond after each, and (`burst`) without.
 // Without LD_PRELOAD this program starts itself anew with the library that its build made. JSON on stdout:
 // nanoseconds a launch, a sample each time.
 #include <dlfcn.h>
@@ -42,6 +43,15 @@ void spin(std::uint64_t nanoseconds) {
   }
 }
 
+// A microsecond or so that no launch can make shorter.
+void work() {
+  std::uint64_t state = 1;
+  for (int i = 0; i < 800; ++i) {
+    state = state * 6364136223846793005u + 1;
+    asm volatile("" : "+r"(state));
+  }
+}
+
 /// Kernels are told apart by their addresses.
 constinit char stubs[kKernels] = {};
 
@@ -49,13 +59,14 @@ class Sequence {
  public:
   explicit Sequence(bool ordered) : ordered_(ordered) {}
 
-  double timed(Launch launch) {
+  double timed(Launch launch, bool burst) {
     // Made before: what is timed is calls alone.
     std::vector<unsigned> order(kTimed);
     for (unsigned& kernel : order) kernel = next();
     const std::uint64_t begin = now();
     for (const unsigned kernel : order) {
       launch(&stubs[kernel % kKernels], {1 + kernel / kKernels, 1, 1}, {256, 1, 1}, nullptr, 0, nullptr);
+      if (!burst) work();
     }
     const std::uint64_t end = now();
     spin(kPause);
@@ -74,12 +85,13 @@ class Sequence {
   std::uint64_t state_ = 1;
 };
 
-void measure(const char* name, Sequence& sequence, Launch hooked, Launch direct, int rounds, bool last) {
+void measure(const char* name, Sequence& sequence, Launch hooked, Launch direct, int rounds, bool burst,
+             bool last) {
   std::vector<double> samples[2];
   for (int round = 0; round < rounds; ++round) {
     for (int turn = 0; turn < 2; ++turn) {
       const bool through = (round + turn) % 2 == 0;
-      samples[through ? 0 : 1].push_back(sequence.timed(through ? hooked : direct));
+      samples[through ? 0 : 1].push_back(sequence.timed(through ? hooked : direct, burst));
     }
   }
   for (int i = 0; i < 2; ++i) {
@@ -134,15 +146,17 @@ int main(int argc, char** argv) {
   Sequence anything(false);
   Sequence training(true);
   std::printf("{");
-  measure("idle", training, hooked, direct, rounds, false);
+  measure("idle", training, hooked, direct, rounds, false, false);
   start();  // what the driver calls as the program initialises CUDA
-  measure("searching", anything, hooked, direct, rounds, false);
+  measure("searching", anything, hooked, direct, rounds, false, false);
+  measure("searching_burst", anything, hooked, direct, rounds, true, false);
   if (found(kept)) return fail("iterations were found where there are none");
   for (const std::uint64_t end = now() + 20'000'000'000; now() < end && !found(kept);) {
-    for (int i = 0; i < 20; ++i) training.timed(hooked);
+    for (int i = 0; i < 20; ++i) training.timed(hooked, true);
   }
   if (!found(kept)) return fail("no iterations were found");
-  measure("found", training, hooked, direct, rounds, true);
+  measure("found", training, hooked, direct, rounds, false, false);
+  measure("found_burst", training, hooked, direct, rounds, true, true);
   unlink(kept.c_str());
   return 0;
 }
