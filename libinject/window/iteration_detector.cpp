@@ -30,6 +30,8 @@ constexpr std::uint64_t kLockedDueShare = 2;
 constexpr unsigned kLeastIntervals = 3;
 constexpr unsigned kLeastIntervalsUnnamed = 4;
 constexpr double kCovered = 0.97;
+// Nothing is trained in less: a kernel launched over and over. With an optimizer's name anything goes.
+constexpr Nanoseconds kLeastDuration = 50'000;
 // Of the kinds of events in an iteration without an optimizer's name, one in so many at least comes once.
 constexpr std::size_t kOnceShare = 10;
 constexpr std::size_t kMostPivots = 48;
@@ -419,6 +421,8 @@ std::optional<IterationDetector::Candidate> IterationDetector::evaluate(std::uin
   if (covered_count < std::max(kLeastIntervals, most) || (found.covered & 3u) == 0) return std::nullopt;
   // Every interval has one, or the optimizer goes with something longer.
   found.optimizer = with_optimizer == covered_count;
+  if (!found.optimizer && event(tail.at[0]).time - event(tail.at[count]).time < kLeastDuration * count)
+    return std::nullopt;
   for (const std::uint32_t id : met) {
     if (!in_core(id)) continue;
     if (tokens_[id].tuning) return std::nullopt;

@@ -131,8 +131,8 @@ TEST_CASE_METHOD(Searching, "the watch's count and the iterations' numbers", "[i
   std::uint64_t at = 0;
   const auto iteration = [&](std::uint32_t count) {
     if (count != 0) search.take(1, boundary(at, count));
-    for (std::uint64_t function = 1; function <= 20; ++function)
-      search.take(1, sign(at++, SignKind::kKernel, function, function + 1000));
+    for (std::uint64_t function = 1; function <= 20; ++function, at += 20'000)
+      search.take(1, sign(at, SignKind::kKernel, function, function + 1000));
   };
   for (int k = 0; k < 12; ++k) iteration(0);
   search.advance(base + at);
