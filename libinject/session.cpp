@@ -57,7 +57,7 @@ constexpr Nanoseconds kExitDeadline = 5 * kSecond;
 constexpr Nanoseconds kLaunchReturns = 20 * kMillisecond;
 // A program that reopens within this time brackets its iterations: CUPTI stays attached across the gap.
 constexpr Nanoseconds kStayAttached = kSecond;
-constexpr Nanoseconds kWriteInterval = kSecond;
+constexpr Nanoseconds kMostWriteInterval = 30 * kSecond;
 constexpr Nanoseconds kNever = ~Nanoseconds{0};
 // `time:` windows: CUPTI is attached this much earlier, so that the first launches in them are not slower.
 constexpr Nanoseconds kTimeLead = 100 * kMillisecond;
@@ -647,7 +647,7 @@ Nanoseconds Session::next_wake() const {
           std::min(wake, attached_for_ == window->begin + 1 || begin < kTimeLead ? begin : begin - kTimeLead);
     }
   }
-  if (dirty_) wake = std::min(wake, last_write_ + kWriteInterval);
+  if (dirty_) wake = std::min(wake, last_write_ + write_interval_.load(std::memory_order_relaxed));
   return wake;
 }
 
@@ -822,7 +822,8 @@ void Session::step(std::unique_lock<std::mutex>& lock) {
     said_open_ = current;
     Log::info("window " + std::to_string(current) + " is open (" + windows_.reason(current) + ")");
   }
-  if (current != 0 && closed_on_disk_ && !finishing_ && time - last_write_ >= kWriteInterval) {
+  if (current != 0 && closed_on_disk_ && !finishing_ &&
+      time - last_write_ >= write_interval_.load(std::memory_order_relaxed)) {
     // A reader must be able to tell that a later window, too, was cut off.
     lock.unlock();
     {
@@ -840,7 +841,7 @@ void Session::step(std::unique_lock<std::mutex>& lock) {
       dirty_ = true;
     }
   }
-  if (dirty_ && !finishing_ && now() - last_write_ >= kWriteInterval) {
+  if (dirty_ && !finishing_ && now() - last_write_ >= write_interval_.load(std::memory_order_relaxed)) {
     const bool active = closing_ || current != 0;
     lock.unlock();
     {
@@ -943,7 +944,7 @@ void Session::collect(std::unique_lock<std::mutex>& lock) {
   ++settled_;
   closing_ = open_ != 0;
   dirty_ = !finishing_;  // written once more at the end
-  if (finishing_ || now() - last_write_ < kWriteInterval) return;
+  if (finishing_ || now() - last_write_ < write_interval_.load(std::memory_order_relaxed)) return;
   last_write_ = now();
   lock.unlock();
   {
@@ -1210,7 +1211,10 @@ void Session::write_files(const char* state) {
     if (!write_failed_) Log::error(problem);
     write_failed_ = true;
   }
-  overhead_.write += now() - begin;
+  const Nanoseconds took = now() - begin;
+  overhead_.write += took;
+  // Large tables less often: a window's end waits for a write that is under way.
+  write_interval_.store(std::clamp(20 * took, kWriteInterval, kMostWriteInterval), std::memory_order_relaxed);
 }
 
 bool Session::write_summary() {

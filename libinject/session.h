@@ -303,6 +303,8 @@ class Session {
   bool closed_on_disk_ = false;  // run.json says that no window is open
   bool dirty_ = false;
   Nanoseconds last_write_ = 0;
+  static constexpr Nanoseconds kWriteInterval = 1'000'000'000;
+  std::atomic<Nanoseconds> write_interval_{kWriteInterval};  // longer where tables are large
   Overhead overhead_;
 };
 

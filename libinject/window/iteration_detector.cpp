@@ -31,7 +31,7 @@ constexpr unsigned kLeastIntervals = 3;
 constexpr unsigned kLeastIntervalsUnnamed = 4;
 constexpr double kCovered = 0.97;
 // Nothing is trained in less: a kernel launched over and over. With an optimizer's name anything goes.
-constexpr Nanoseconds kLeastDuration = 50'000;
+constexpr Nanoseconds kLeastDuration = 20'000;
 // Of the kinds of events in an iteration without an optimizer's name, one in so many at least comes once.
 constexpr std::size_t kOnceShare = 10;
 constexpr std::size_t kMostPivots = 48;
@@ -421,8 +421,14 @@ std::optional<IterationDetector::Candidate> IterationDetector::evaluate(std::uin
   if (covered_count < std::max(kLeastIntervals, most) || (found.covered & 3u) == 0) return std::nullopt;
   // Every interval has one, or the optimizer goes with something longer.
   found.optimizer = with_optimizer == covered_count;
-  if (!found.optimizer && event(tail.at[0]).time - event(tail.at[count]).time < kLeastDuration * count)
-    return std::nullopt;
+  if (!found.optimizer) {
+    // One alone may be the time between two windows, where nothing is seen.
+    unsigned long_enough = 0;
+    for (unsigned j = 0; j < count; ++j)
+      long_enough += event(tail.at[j]).time - event(tail.at[j + 1]).time >= kLeastDuration;
+    if (long_enough < 2 || event(tail.at[0]).time - event(tail.at[count]).time < kLeastDuration * count)
+      return std::nullopt;
+  }
   for (const std::uint32_t id : met) {
     if (!in_core(id)) continue;
     if (tokens_[id].tuning) return std::nullopt;
