@@ -157,6 +157,8 @@ class Session {
   void prepare_search();
   void update_search();
   std::uint32_t window_from(Nanoseconds time) const;
+  void take_spans();
+  void release_spans();
   void deliver_span(const IterationSpan& span);
   void deliver_last_boundary();
   void step_search(std::unique_lock<std::mutex>& lock);
@@ -290,7 +292,10 @@ class Session {
   // when.
   std::mutex held_mutex_;
   std::deque<std::pair<Nanoseconds, Nanoseconds>> held_;
-  Nanoseconds delivered_until_ = 0;  // data_mutex_, like the next two
+  // Of a lock that may still prove wrong. data_mutex_, like the next four.
+  std::vector<IterationSpan> held_spans_;
+  std::uint64_t held_changes_ = 0;
+  Nanoseconds delivered_until_ = 0;
   Nanoseconds span_end_ = 0;
   Nanoseconds span_last_ = 0;
   std::uint64_t span_next_ = 0;

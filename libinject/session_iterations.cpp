@@ -29,6 +29,7 @@ constexpr Nanoseconds kLeadTime = 100 * kMillisecond;
 constexpr std::uint64_t kMostLead = 1000;
 constexpr Nanoseconds kLeadPatience = 5 * kSecond;  // and four iterations
 constexpr std::size_t kMostHeld = 64;
+constexpr std::size_t kMostHeldSpans = 65536;
 // Without a launch that passes a hook for this long, the launches pass elsewhere: CUPTI's callbacks see them.
 constexpr Nanoseconds kNoHookedLaunches = 20 * kSecond;
 // Launches pass our hooks, but nothing repeats in what we see of them.
@@ -141,7 +142,28 @@ void Session::update_search() {
   if (detector.lock() && detector.changes() == armed_changes_) {
     found_.lock = detector.lock();
   }
-  for (const IterationSpan& span : search_->take_spans()) deliver_span(span);
+  take_spans();
+  // Layers may be taken for iterations until an optimizer has been seen, and then their rows would stay.
+  if (detector.lock() &&
+      (detector.lock()->optimizer || (!detector.expects_optimizer() && now() - found_.since >= kSteadyTime &&
+                                      detector.begun() >= found_.begun_then + kSteadyIterationsUnnamed))) {
+    release_spans();
+  }
+}
+
+void Session::take_spans() {
+  if (held_changes_ != search_->detector().changes()) {
+    // A better lock, which tells the spans from the beginning.
+    held_changes_ = search_->detector().changes();
+    held_spans_.clear();
+  }
+  for (const IterationSpan& span : search_->take_spans()) held_spans_.push_back(span);
+  if (held_spans_.size() > kMostHeldSpans) release_spans();
+}
+
+void Session::release_spans() {
+  for (const IterationSpan& span : held_spans_) deliver_span(span);
+  held_spans_.clear();
 }
 
 // The window of what begins at that time: one that closes at a boundary has not got what comes after it.
@@ -174,6 +196,7 @@ void Session::deliver_span(const IterationSpan& span) {
 
 void Session::deliver_last_boundary() {
   if (search_ == nullptr) return;
+  release_spans();
   // A window that ends with an iteration, as the profiler's own calls often have it; the clock's ends may lie
   // in the pause after an iteration's last launch.
   const auto trailing = search_->detector().trailing_span();
@@ -489,7 +512,7 @@ void Session::end_search(std::unique_lock<std::mutex>& lock) {
         search_->note_window(opened, count, window);
       iteration_edges_.clear();
       search_->finish();
-      for (const IterationSpan& span : search_->take_spans()) deliver_span(span);
+      take_spans();
       deliver_last_boundary();
     }
   }

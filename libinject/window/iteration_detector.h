@@ -68,6 +68,8 @@ class IterationDetector {
   void allow(std::int64_t looks) { allowed_ = looks; }
 
   const std::optional<Lock>& lock() const { return lock_; }
+  /// Kernels of PyTorch's were seen, and of a lock without an optimizer it may be that its own will show.
+  bool expects_optimizer() const { return optimizer_will_show_; }
   /// Counts how often lock() has changed.
   std::uint64_t changes() const { return changes_; }
   /// Iterations that have begun so far: the one in progress has this number less one. 0 before the lock.

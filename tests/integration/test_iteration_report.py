@@ -69,6 +69,16 @@ class Report(Training):
         found = done.out.run["iterations"]
         self.assertEqual((found["source"], found["found"], found["recognised_by"]), ("callbacks", True, "optimizer"))
 
+    def test_layers_before_the_first_optimizer(self):
+        """They repeat, too, and are taken for iterations at first: nothing of that is left in the table."""
+        layer = "kernel:a kernel:b kernel:c sleep:1"
+        done = self.script(f"sync start loop:8 [ kernel:in loop:20 [ {layer} ] kernel:adam_step sleep:2 ] stop sync", WINDOW="api",
+                           API="off")
+        self.assertGreaterEqual(done.out.run["iterations"]["changes"], 1)
+        rows = [row for row in done.out.rows("iteration_sum.csv") if row["Label"] == "iteration" and row["Device"] == "all"]
+        self.assertEqual([row["Iteration"] for row in rows], [str(k) for k in range(8)])
+        self.assertEqual([row["Kernels"] for row in rows], ["62"] * 8)
+
     def test_not_found(self):
         done = self.script("kernel:lonely:3 sync", WINDOW="always")
         found = done.out.run["iterations"]
