@@ -72,8 +72,9 @@ void window_json(JsonText& json, const WindowInfo& window, const RunInfo& run) {
     json.member("end_ns", since_base(window.end, run)).member("duration_ns", window.end - window.start);
   }
   if (window.detached != 0) {
-    json.member("detached_ns", since_base(window.detached, run))
-        .member("last_activity_ns", since_base(window.last_activity, run));
+    json.member("detached_ns", since_base(window.detached, run));
+    if (window.last_activity != 0)
+      json.member("last_activity_ns", since_base(window.last_activity, run));
   }
   json.name("lost").open_object();
   losses_json(json, window.losses);

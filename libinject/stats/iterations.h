@@ -77,7 +77,7 @@ struct IterationRow {
 /// part of count as incomplete, and lost() counts it. One thread at a time.
 class IterationStatistics {
  public:
-  static constexpr std::size_t kMostRows = 65'536;
+  static constexpr std::size_t kMostRows = 10'000;
   static constexpr std::size_t kMostWaiting = 262'144;
   static constexpr std::size_t kMostWindows = 10'000;
 

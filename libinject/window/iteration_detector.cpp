@@ -32,6 +32,9 @@ constexpr unsigned kLeastIntervalsUnnamed = 4;
 constexpr double kCovered = 0.97;
 // Nothing is trained in less: a kernel launched over and over. With an optimizer's name anything goes.
 constexpr Nanoseconds kLeastDuration = 20'000;
+// Of so few events, so many of the latest repetitions must look like it.
+constexpr std::uint64_t kFewEvents = 8;
+constexpr unsigned kFewEventsIntervals = 64;
 // Of the kinds of events in an iteration without an optimizer's name, one in so many at least comes once.
 constexpr std::size_t kOnceShare = 10;
 constexpr std::size_t kMostPivots = 48;
@@ -426,7 +429,7 @@ std::optional<IterationDetector::Candidate> IterationDetector::evaluate(std::uin
     unsigned long_enough = 0;
     for (unsigned j = 0; j < count; ++j)
       long_enough += event(tail.at[j]).time - event(tail.at[j + 1]).time >= kLeastDuration;
-    if (2 * long_enough <= count) return std::nullopt;
+    if (2 * long_enough <= count || is_too_short(found)) return std::nullopt;
   }
   for (const std::uint32_t id : met) {
     if (!in_core(id)) continue;
@@ -441,6 +444,21 @@ std::optional<IterationDetector::Candidate> IterationDetector::evaluate(std::uin
   // Any long stretch has in it whatever a program does in no order.
   if (!found.optimizer && found.once.size() * kOnceShare < found.core.size()) return std::nullopt;
   return found;
+}
+
+// A few launches over and over, by threads that wait for each other for a moment, may take their time in the
+// latest intervals; then those before them tell.
+bool IterationDetector::is_too_short(const Candidate& candidate) const {
+  const auto length = static_cast<std::uint64_t>(candidate.spacing + 0.5);
+  if (length == 0 || length > kFewEvents) return false;
+  unsigned intervals = 0;
+  unsigned long_enough = 0;
+  for (std::uint64_t p = total_ - 1; intervals < kFewEventsIntervals && p >= oldest() + length; p -= length) {
+    if (event(p).function != event(p - length).function) break;
+    ++intervals;
+    long_enough += event(p).time - event(p - length).time >= kLeastDuration;
+  }
+  return intervals != 0 && 2 * long_enough <= intervals;
 }
 
 // Whether `outer`, a longer repetition that contains `inner` several times, does something of its own: an

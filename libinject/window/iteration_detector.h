@@ -138,6 +138,7 @@ class IterationDetector {
   std::optional<Candidate> evaluate(std::uint32_t pivot, bool by_shape);
   const Candidate* choose(const std::vector<Candidate>& candidates, bool wants_optimizer);
   bool further_work(const Candidate& inner, const Candidate& outer);
+  bool is_too_short(const Candidate& candidate) const;
   bool has_new_shapes(const Candidate& candidate) const;
   std::optional<Lock> find_marks(const Candidate& candidate);
   bool marks_hold(const Candidate& candidate, const IterationMarks& marks, std::uint64_t expected) const;

@@ -30,7 +30,7 @@ class Program {
     sign.thread = thread;
     sign.function = hash_mix(function * kHashSeed + 1);
     sign.shape = hash_mix(sign.function + size + 2);
-    sign.time = time += kApart;
+    sign.time = time += apart;
     detector.add(sign);
     if (detector.changes() != changes) {
       changes = detector.changes();
@@ -76,6 +76,7 @@ class Program {
   static constexpr std::size_t kNone = ~std::size_t{0};
   IterationDetector detector;
   Nanoseconds time = 1'000'000;
+  Nanoseconds apart = kApart;
   std::uint32_t thread = 1;
   std::vector<std::uint64_t> begins;
   std::vector<IterationSpan> spans;
@@ -610,6 +611,23 @@ TEST_CASE("work without a period is no training, and the report says what was se
   CHECK(report.find("50010 launches, copies and synchronizations") != std::string::npos);
   CHECK(report.find("(50000 launches") != std::string::npos);
   CHECK(report.find("none that an optimizer is known by") != std::string::npos);
+}
+
+TEST_CASE("one kernel over and over is no training, even where some launches of it take their time",
+          "[iterations]") {
+  Program program;
+  program.apart = 3'000;
+  for (unsigned round = 0; round < 6; ++round) {
+    for (unsigned i = 0; i < 2'000; ++i) program.kernel(1);
+    program.apart = 60'000;  // many threads begin at once, say
+    for (unsigned i = 0; i < 24; ++i) program.kernel(1);
+    program.apart = 3'000;
+  }
+  CHECK_FALSE(program.detector.lock());
+  // A step that takes its time is one, however few its launches.
+  program.apart = 60'000;
+  for (unsigned i = 0; i < 200; ++i) program.kernel(1);
+  CHECK(program.detector.lock());
 }
 
 TEST_CASE("iterations after a long time without any", "[iterations]") {
