@@ -13,14 +13,18 @@ case "${1:-}" in
       xargs -0 "${CLANG:-clang-format}" --dry-run --Werror -ferror-limit=1
     ;;
   tidy)
-    # The analyzer gives a function up at 60,000 states rather than 225,000: half the time.
+    # The analyzer gives a function up at 60,000 states rather than 225,000: half the time. Files that are nothing
+    # but a table's hooks, one function hundreds of times over, go without it, but for one; they take longest all the
+    # same, and so come first.
     budget=(--extra-arg=-Xclang --extra-arg=-analyzer-config --extra-arg=-Xclang --extra-arg=max-nodes=60000)
-    python3 - "$2" <<'EOF' | xargs -P "$(nproc)" -n 1 "${CLANG:-clang-tidy}" --quiet -p "$2" --extra-arg=-Wno-unknown-warning-option "${budget[@]}" 2> >(grep -v 'warnings generated' >&2 || true)
+    python3 - "$2" <<'EOF' | xargs -P "$(nproc)" -L 1 "${CLANG:-clang-tidy}" --quiet -p "$2" --extra-arg=-Wno-unknown-warning-option "${budget[@]}" 2> >(grep -v 'warnings generated' >&2 || true)
 import json, pathlib, sys
 root = pathlib.Path.cwd()
 files = {pathlib.Path(entry["file"]) for entry in json.load(open(f"{sys.argv[1]}/compile_commands.json"))}
 ours = [file for file in files if any((root / folder) in file.parents for folder in ("libinject", "injectctl"))]
-print(*sorted(ours, key=lambda file: -file.stat().st_size), sep="\n")
+table = lambda file: file.with_suffix(".def").exists()
+for file in sorted(ours, key=lambda file: (not table(file), -file.stat().st_size)):
+    print("--checks=-clang-analyzer-*" if table(file) and file.stem != "cupti" else "", file)
 EOF
     ;;
   *)

@@ -449,7 +449,7 @@ std::optional<IterationDetector::Candidate> IterationDetector::evaluate(std::uin
 // A few launches over and over, by threads that wait for each other for a moment, may take their time in the
 // latest intervals; then those before them tell.
 bool IterationDetector::is_too_short(const Candidate& candidate) const {
-  const auto length = static_cast<std::uint64_t>(candidate.spacing + 0.5);
+  const std::uint64_t length = (static_cast<std::uint64_t>(2 * candidate.spacing) + 1) / 2;
   if (length == 0 || length > kFewEvents) return false;
   unsigned intervals = 0;
   unsigned long_enough = 0;
