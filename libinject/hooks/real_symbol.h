@@ -48,6 +48,14 @@ extern BindingTable binding_table __attribute__((visibility("hidden")));
 /// for the walk, which takes the lock of dl_iterate_phdr and no other.
 void* resolve(FunctionId function, const void* caller) noexcept;
 
+/// The same, by a look at the binding that was used last if it is the caller's.
+inline void* bound(FunctionId function, const void* caller) noexcept {
+  // What lies behind the index is ordered by its address, which depends on the index.
+  const Binding& binding =
+      binding_table.bindings[binding_table.current[function].load(std::memory_order_relaxed)];
+  return binding.covers(caller) ? binding.real : resolve(function, caller);
+}
+
 /// To be called after a library may have been unloaded: no binding that was made before is used unchecked
 /// again.
 void note_unload() noexcept;

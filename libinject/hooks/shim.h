@@ -67,7 +67,7 @@ struct Shim<function, R(A...)> {
 
   [[gnu::always_inline]] static inline R forward(A... args) {
     if constexpr (kObservedBefore) Observer<function>::before();
-    const auto real = reinterpret_cast<Real>(resolve(function, __builtin_return_address(0)));
+    const auto real = reinterpret_cast<Real>(bound(function, __builtin_return_address(0)));
     if (real == nullptr) [[unlikely]]
       return Missing<R>::value();
     if constexpr (kObservedAfter) {

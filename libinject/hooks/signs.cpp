@@ -7,7 +7,7 @@
 
 namespace inject {
 
-bool tell_kernel_name(const SeenLaunch& launch, const void* caller) noexcept {
+bool tell_kernel_name(SeenLaunch launch, const void* caller) noexcept {
   const CallerState state;
   // The launch has succeeded, so context and module are there: the runtime looks the name up, no more. An
   // error that the program has not asked for yet is left alone: another one would take its place.

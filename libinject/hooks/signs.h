@@ -149,6 +149,6 @@ template <FunctionId function, typename... A>
 
 /// Asks the runtime that made the launch for the kernel's name, once for each kernel. No error is left
 /// behind. False if it could not be asked, and is to be at the next launch.
-bool tell_kernel_name(const SeenLaunch& launch, const void* caller) noexcept;
+bool tell_kernel_name(SeenLaunch launch, const void* caller) noexcept;
 
 }  // namespace inject

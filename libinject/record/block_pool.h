@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <new>
 
 #include "libinject/record/records.h"
 
@@ -61,29 +62,37 @@ class BlockPool {
 /// interrupts its thread inside push().
 class RecordQueue {
  public:
-  /// Producer. Copies 64 bytes and publishes them; false if the record was dropped.
-  template <typename Record>
-  bool push(BlockPool& pool, const Record& record, std::uint32_t thread) noexcept {
+  /// Producer. Has `fill(Record&)` make a new record where it is to lie, and publishes it; false if it was
+  /// dropped. Made elsewhere and copied, its words would wait for each other: the copy's loads are wider than
+  /// the stores before them.
+  template <typename Record, typename Fill>
+  [[gnu::always_inline]] bool emplace(BlockPool& pool, RecordKind kind, std::uint32_t thread,
+                                      Fill&& fill) noexcept {
     static_assert(sizeof(Record) == sizeof(Slot));
-    std::atomic<std::uint64_t>& dropped = dropped_[kind_index(record.kind)];
     if (pushing_.load(std::memory_order_relaxed)) {
-      dropped.fetch_add(1, std::memory_order_relaxed);
+      dropped_[kind_index(kind)].fetch_add(1, std::memory_order_relaxed);
       return false;
     }
     pushing_.store(true, std::memory_order_relaxed);
     std::atomic_signal_fence(std::memory_order_seq_cst);
     const bool room = fill_ != Block::kSlots || next_block(pool, thread);
-    if (room) {
-      __builtin_memcpy(&tail_->slots[fill_], &record, sizeof(Slot));
-      will_write(&tail_->slots[fill_ + kAhead]);
+    if (room) [[likely]] {
+      Slot& slot = tail_->slots[fill_];
+      fill(*::new (static_cast<void*>(&slot)) Record);
+      will_write(&slot + kAhead);
       // Release: a consumer that sees the new count sees the record.
       tail_->published.store(++fill_, std::memory_order_release);
     } else {
-      dropped.fetch_add(1, std::memory_order_relaxed);
+      dropped_[kind_index(kind)].fetch_add(1, std::memory_order_relaxed);
     }
     std::atomic_signal_fence(std::memory_order_seq_cst);
     pushing_.store(false, std::memory_order_relaxed);
     return room;
+  }
+  /// The same with one that there is.
+  template <typename Record>
+  bool push(BlockPool& pool, const Record& record, std::uint32_t thread) noexcept {
+    return emplace<Record>(pool, record.kind, thread, [&record](Record& place) { place = record; });
   }
 
   /// Consumer. Hands every published record to `use(const Slot&)`; blocks that are done go back to the pool.

@@ -22,11 +22,10 @@ namespace {
 
 constinit std::atomic<ThreadRegistry*> published_registry{nullptr};
 
-// One pointer and one flag: the library's own share of the static TLS block.
-thread_local constinit ThreadState* this_thread_state = nullptr;
-thread_local constinit bool this_thread_ignored = false;
-
 }  // namespace
+
+constinit thread_local ThreadState* this_thread_state = nullptr;
+constinit thread_local bool this_thread_ignored = false;
 
 constinit std::atomic<BlockPool*> ThreadRegistry::published_pool{nullptr};
 
@@ -41,13 +40,7 @@ void ThreadRegistry::publish(ThreadRegistry* registry) noexcept {
   published_registry.store(registry, std::memory_order_release);
 }
 
-ThreadState* ThreadRegistry::current_if_any() noexcept {
-  return this_thread_state;
-}
-
-ThreadState* ThreadRegistry::current() noexcept {
-  if (this_thread_state != nullptr) [[likely]]
-    return this_thread_state;
+ThreadState* ThreadRegistry::first_of_this_thread() noexcept {
   if (this_thread_ignored) return nullptr;
   ThreadRegistry* registry = published_registry.load(std::memory_order_acquire);
   return registry == nullptr ? nullptr : registry->acquire();
@@ -55,10 +48,6 @@ ThreadState* ThreadRegistry::current() noexcept {
 
 void ThreadRegistry::ignore_this_thread() noexcept {
   this_thread_ignored = true;
-}
-
-bool ThreadRegistry::this_thread_is_ignored() noexcept {
-  return this_thread_ignored;
 }
 
 ThreadState* ThreadRegistry::acquire() noexcept {

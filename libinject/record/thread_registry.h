@@ -45,6 +45,10 @@ struct alignas(64) ThreadState {
   }
 };
 
+/// The library's whole share of the static TLS block. Here so that hooks read them without a call.
+extern constinit thread_local ThreadState* this_thread_state;
+extern constinit thread_local bool this_thread_ignored;
+
 /// Finds and keeps the state of every thread that makes a recorded call. Bounded: 4,096 threads at once and
 /// 65,536 over the run; beyond that a thread's calls are not recorded (counted in refused()).
 class ThreadRegistry {
@@ -56,12 +60,14 @@ class ThreadRegistry {
 
   /// This thread's state, made on its first call; nullptr in our own threads, where there is no registry yet,
   /// after a fork, or when the registry is full.
-  static ThreadState* current() noexcept;
-  static ThreadState* current_if_any() noexcept;
+  static ThreadState* current() noexcept {
+    return this_thread_state != nullptr ? this_thread_state : first_of_this_thread();
+  }
+  static ThreadState* current_if_any() noexcept { return this_thread_state; }
 
   /// Marks the calling thread as one of ours: nothing that it does is recorded or held at the gate.
   static void ignore_this_thread() noexcept;
-  static bool this_thread_is_ignored() noexcept;
+  static bool this_thread_is_ignored() noexcept { return this_thread_ignored; }
 
   /// Makes `registry` the one that current() uses; nullptr switches recording off for good (a forked child).
   static void publish(ThreadRegistry* registry) noexcept;
@@ -71,6 +77,13 @@ class ThreadRegistry {
   static void push(ThreadState& thread, const Record& record) noexcept {
     if (BlockPool* pool = published_pool.load(std::memory_order_acquire); pool != nullptr) {
       thread.queue.push(*pool, record, thread.index);
+    }
+  }
+  /// The same, made in its place by `fill(Record&)`.
+  template <typename Record, typename Fill>
+  [[gnu::always_inline]] static void emplace(ThreadState& thread, RecordKind kind, Fill&& fill) noexcept {
+    if (BlockPool* pool = published_pool.load(std::memory_order_acquire); pool != nullptr) {
+      thread.queue.emplace<Record>(*pool, kind, thread.index, fill);
     }
   }
 
@@ -112,6 +125,7 @@ class ThreadRegistry {
     char name[16];
   };
 
+  static ThreadState* first_of_this_thread() noexcept;
   ThreadState* acquire() noexcept;
   void recycle(ThreadState& state) noexcept;
   static void on_thread_exit(void* state) noexcept;

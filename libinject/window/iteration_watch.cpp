@@ -64,14 +64,14 @@ void emit_sign(SignKind kind, std::uint64_t function, std::uint64_t shape, std::
     }
     if (is(iteration_watch.anchor)) iteration_watch.anchor_seen.store(true, std::memory_order_release);
   }
-  SignRecord record;
-  record.sign = kind;
-  record.ticks = at;
-  record.function = function;
-  record.shape = shape;
-  record.stream = stream;
-  record.begin = begin;
-  ThreadRegistry::push(*thread, record);
+  ThreadRegistry::emplace<SignRecord>(*thread, RecordKind::kSign, [&](SignRecord& record) {
+    record.sign = kind;
+    record.ticks = at;
+    record.function = function;
+    record.shape = shape;
+    record.stream = stream;
+    record.begin = begin;
+  });
   // After both records: what follows may take long, and the two belong together.
   if (boundary.count != 0 && boundary.count >= iteration_watch.next_stop.load(std::memory_order_acquire)) {
     const CallerState caller;
