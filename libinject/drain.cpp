@@ -12,7 +12,7 @@
 #include "libinject/cupti/tracer.h"
 #include "libinject/output/demangle.h"
 #include "libinject/record/mapping.h"
-#include "libinject/record/ticks.h"
+#include "libinject/window/iteration_watch.h"
 
 namespace inject {
 
@@ -51,7 +51,7 @@ Drain::Drain(Core& core, ActivityBuffers& buffers, WindowLog& windows, Statistic
 
 void Drain::pass(const CuptiApi* cupti, bool hold_signs) {
   // A sign that is published from here on may be older than one that is not: both wait for the next pass.
-  const std::uint64_t until = ticks();
+  const SignPass pass = begin_sign_pass();
   // Rings before buffers: most launches are then known before their device records come by.
   core_.threads.drain([this](std::uint32_t thread, const Slot& slot) {
     if (slot.kind() == RecordKind::kCall) {
@@ -69,7 +69,7 @@ void Drain::pass(const CuptiApi* cupti, bool hold_signs) {
       search_->take(thread, record);
     }
   });
-  if (search_ != nullptr) search_->advance(until, hold_signs);
+  if (search_ != nullptr) search_->advance(pass, hold_signs);
   retry_pending();
   if (cupti != nullptr) {
     buffers_.drain([&](std::uint8_t* buffer, std::size_t valid, std::uint16_t generation) {

@@ -17,19 +17,48 @@ std::uint32_t dense(std::unordered_map<std::uint64_t, std::uint32_t>& ids, std::
 
 }  // namespace
 
-void IterationSearch::advance(std::uint64_t until, bool hold) {
+void IterationSearch::advance(const SignPass& pass, bool hold) {
   if (hold && waiting_.size() < kMostHeld) return;
   clock_.calibrate();
   detector_.allow(kLooksAtOnce);
-  // A boundary has the ticks of the sign that it stands before, and was published before it.
-  std::ranges::stable_sort(waiting_, {}, [](const Waiting& w) { return w.record.ticks; });
-  std::size_t done = 0;
-  for (; done < waiting_.size() && waiting_[done].record.ticks < until; ++done) pass_on(waiting_[done]);
-  waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(done));
+  // A boundary has the place of the sign that it stands before, and was published before it.
+  std::ranges::stable_sort(waiting_, {}, [](const Waiting& w) { return w.record.sequence; });
+  const auto end =
+      std::ranges::find_if(waiting_, [&](const Waiting& w) { return w.record.sequence >= pass.sequence; });
+  tell_times(static_cast<std::size_t>(end - waiting_.begin()), pass.time);
+  for (auto waiting = waiting_.begin(); waiting != end; ++waiting) pass_on(*waiting);
+  waiting_.erase(waiting_.begin(), end);
+}
+
+Nanoseconds IterationSearch::own_time(const SignRecord& record) const {
+  if (record.sign == SignKind::kBoundary) return record.shape;
+  if (record.begin != 0) return record.begin;
+  return record.ticks == 0 ? 0 : clock_.time(record.ticks);
+}
+
+// Those without a time lie evenly between those with one; the last ones as far apart as the ones before them,
+// but none later than the pass began. What has a time keeps it: boundaries and launches are compared by it.
+void IterationSearch::tell_times(std::size_t count, Nanoseconds pass_began) {
+  std::size_t from = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const Nanoseconds time = own_time(waiting_[i].record);
+    if (time == 0) continue;
+    const std::size_t steps = i - from + 1;
+    const Nanoseconds distance = latest_ != 0 && time > latest_ ? time - latest_ : 0;
+    for (std::size_t j = from; j < i; ++j) waiting_[j].time = time - distance * (i - j) / steps;
+    waiting_[i].time = time;
+    apart_ = distance / steps;
+    latest_ = time;
+    from = i + 1;
+  }
+  for (std::size_t j = from; j < count; ++j) {
+    const Nanoseconds time = latest_ + apart_ * (j - from + 1);
+    waiting_[j].time = std::max(latest_, std::min(time, pass_began));
+  }
 }
 
 void IterationSearch::finish() {
-  advance(~std::uint64_t{0});
+  advance({~std::uint64_t{0}, now()});
   last_spans_ = take_spans();
   if (const auto last = detector_.unfinished_span(); last && recording()) write_span(*last);
   recording_.close();
@@ -55,8 +84,7 @@ std::vector<IterationSpan> IterationSearch::take_spans() {
 
 void IterationSearch::pass_on(const Waiting& waiting) {
   const SignRecord& record = waiting.record;
-  const Nanoseconds time = record.begin != 0 ? record.begin : clock_.time(record.ticks);
-  if (recording()) write(waiting, time);
+  if (recording()) write(waiting);
   switch (record.sign) {
     case SignKind::kName:
       detector_.name(record.function, mangled_.name(record.name));
@@ -66,7 +94,7 @@ void IterationSearch::pass_on(const Waiting& waiting) {
     case SignKind::kBoundary:
       boundary_ = record.name;
       boundary_time_ = record.shape;
-      boundary_ticks_ = record.ticks;
+      boundary_sequence_ = record.sequence;
       boundary_thread_ = waiting.thread;
       return;
     default:
@@ -78,8 +106,10 @@ void IterationSearch::pass_on(const Waiting& waiting) {
   sign.function = record.function;
   sign.shape = record.shape;
   sign.stream = record.stream;
-  const bool at_boundary = boundary_ && boundary_thread_ == waiting.thread && boundary_ticks_ == record.ticks;
-  sign.time = at_boundary ? boundary_time_ : time;  // the edge of a window, should there be one, has it, too
+  const bool at_boundary =
+      boundary_ && boundary_thread_ == waiting.thread && boundary_sequence_ == record.sequence;
+  sign.time =
+      at_boundary ? boundary_time_ : waiting.time;  // the edge of a window, should there be one, has it, too
   const std::uint64_t changes = detector_.changes();
   detector_.add(sign);
   if (changes != detector_.changes() && recording()) write_lock();
@@ -98,7 +128,8 @@ std::string& IterationSearch::line(char kind, Nanoseconds time) {
   return text;
 }
 
-void IterationSearch::write(const Waiting& waiting, Nanoseconds time) {
+void IterationSearch::write(const Waiting& waiting) {
+  const Nanoseconds time = waiting.time;
   const SignRecord& record = waiting.record;
   std::string& text = recording_.buffer();
   switch (record.sign) {

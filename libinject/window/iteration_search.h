@@ -53,10 +53,10 @@ class IterationSearch {
   const std::string& recording_error() const { return recording_.error(); }
 
   /// From the drain: signs of one thread in order.
-  void take(std::uint32_t thread, const SignRecord& record) { waiting_.push_back({record, thread}); }
-  /// Everything that was taken and is older than `until` (ticks). `hold`: there is no time for it now; done
-  /// all the same where too much has been taken.
-  void advance(std::uint64_t until, bool hold = false);
+  void take(std::uint32_t thread, const SignRecord& record) { waiting_.push_back({record, 0, thread}); }
+  /// Everything that was taken and is older than that pass. `hold`: there is no time for it
+  /// now; done all the same where too much has been taken.
+  void advance(const SignPass& pass, bool hold = false);
   /// Whatever is left, at the end.
   void finish();
   /// Forgets all it has seen: another source of signs follows.
@@ -78,16 +78,19 @@ class IterationSearch {
  private:
   // A recording ends here: some minutes of a busy program.
   static constexpr std::uint64_t kMostRecorded = std::uint64_t{256} << 20;
-  // 19 MB. More can only come out of the ring at once.
+  // 23 MB. More can only come out of the ring at once.
   static constexpr std::size_t kMostHeld = 1u << 18;
   // Analyses of one call, some 2 ms: a window's end may have to wait for it.
   static constexpr std::int64_t kLooksAtOnce = 1'000'000;
   struct Waiting {
     SignRecord record;
+    Nanoseconds time;
     std::uint32_t thread;
   };
+  Nanoseconds own_time(const SignRecord& record) const;
+  void tell_times(std::size_t count, Nanoseconds pass_began);
   void pass_on(const Waiting& waiting);
-  void write(const Waiting& waiting, Nanoseconds time);
+  void write(const Waiting& waiting);
   void write_lock();
   void write_span(const IterationSpan& span);
   std::string& line(char kind, Nanoseconds time);
@@ -104,8 +107,11 @@ class IterationSearch {
   std::optional<std::uint64_t> boundary_;  // the watch's count at a boundary whose first event is to come
 
   Nanoseconds boundary_time_ = 0;
-  std::uint64_t boundary_ticks_ = 0;
+  std::uint64_t boundary_sequence_ = 0;
   std::uint32_t boundary_thread_ = 0;
+
+  Nanoseconds latest_ = 0;  // time of the last sign that had one
+  Nanoseconds apart_ = 0;   // signs before it, on average
 
   OutputFile recording_;
   Nanoseconds last_time_ = 0;

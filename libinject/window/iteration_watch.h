@@ -30,6 +30,8 @@ struct IterationWatch {
   static constexpr std::uint64_t kNever = ~std::uint64_t{0};
 
   std::atomic<SignSource> source{SignSource::kNone};
+  /// Counts the passes of the search.
+  std::atomic<std::uint32_t> pass{0};
   /// Marks and names are kept for a recording.
   std::atomic<bool> recording{false};
 
@@ -59,6 +61,15 @@ extern IterationWatch iteration_watch;
 /// around that began, 0 if there is none. Nothing here waits, but at the edges of a window. Keeps errno.
 void emit_sign(SignKind kind, std::uint64_t function, std::uint64_t shape, std::uint64_t stream,
                bool in_callback, Nanoseconds begin = 0) noexcept;
+
+/// A pass over the signs: those that are emitted after it began have this SignRecord::sequence or a greater
+/// one, and, but for what hooked calls began before it, no earlier time.
+struct SignPass {
+  std::uint64_t sequence = 0;
+  Nanoseconds time = 0;
+};
+/// Begins one; each thread's next sign has its time.
+SignPass begin_sign_pass() noexcept;
 
 /// True once for each function: its name is still to be told.
 bool function_is_new(std::uint64_t function) noexcept;

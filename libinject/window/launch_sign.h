@@ -42,12 +42,12 @@ struct alignas(64) SignRecord {
   SignKind sign = SignKind::kKernel;
   std::uint16_t reserved = 0;
   std::uint32_t name = 0;   ///< kName and kMark: id of the text; kBoundary: the watch's count, low 32 bits
-  std::uint64_t ticks = 0;  ///< record/ticks.h
+  std::uint64_t ticks = 0;  ///< record/ticks.h; 0: not read, the time lies between those of its neighbours
   std::uint64_t function = 0;
   std::uint64_t shape = 0;  ///< kBoundary: its time
   std::uint64_t stream = 0;
   Nanoseconds begin = 0;  ///< when the hooked call around it began, where there is one; else `ticks` tells
-  std::uint64_t reserved2 = 0;
+  std::uint64_t sequence = 0;  ///< its place among the signs of all threads; a boundary has its sign's
 };
 
 static_assert(sizeof(SignRecord) == 64 && std::is_trivially_copyable_v<SignRecord>);

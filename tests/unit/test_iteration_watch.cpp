@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "libinject/core.h"
+#include "libinject/record/control.h"
 #include "tests/unit/catch.h"
 
 using namespace inject;
@@ -121,12 +122,38 @@ TEST_CASE_METHOD(Watching, "signs come in order, a boundary before the sign that
   CHECK(records[0].function == kAnchor);
   CHECK(records[1].sign == SignKind::kBoundary);
   CHECK(records[1].name == 1);
-  CHECK(records[1].ticks == records[2].ticks);
+  CHECK(records[1].sequence == records[2].sequence);
   CHECK(records[2].function == kBegin);
   CHECK(records[3].shape == 13);
   CHECK(records[4].sign == SignKind::kCopyToHost);
   CHECK(records[4].stream == 8);
-  for (std::size_t i = 1; i < records.size(); ++i) CHECK(records[i - 1].ticks <= records[i].ticks);
+  for (std::size_t i = 1; i < records.size(); ++i) CHECK(records[i - 1].sequence <= records[i].sequence);
+}
+
+TEST_CASE_METHOD(Watching,
+                 "every sixteenth sign has a time, the first of a pass and what follows a call that waits") {
+  const auto timed = [&] {
+    std::string which;
+    const auto all = take();
+    for (const SignRecord& record : all.begin()->second) which += record.ticks != 0 ? '1' : '0';
+    return which;
+  };
+  const auto emit = [](SignKind kind) { emit_sign(kind, 5, 6, 7, false); };
+  begin_sign_pass();
+  for (int i = 0; i < 34; ++i) emit(SignKind::kKernel);
+  CHECK(timed() == "1000000000000000100000000000000010");
+  begin_sign_pass();
+  emit(SignKind::kKernel);
+  emit(SignKind::kKernel);
+  emit(SignKind::kSync);
+  emit(SignKind::kKernel);
+  emit(SignKind::kKernel);
+  CHECK(timed() == "10010");
+  control_word.fetch_or(kControlRecord);
+  emit(SignKind::kKernel);
+  emit(SignKind::kKernel);
+  control_word.fetch_and(~static_cast<std::uint32_t>(kControlRecord));
+  CHECK(timed() == "11");
 }
 
 TEST_CASE_METHOD(Watching, "a sign inside a hooked call has the time at which that call began") {

@@ -1,0 +1,664 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/analysis/kernel_class.h"
+
+namespace inject {
+
+namespace {
+
+// Words lie in the rules themselves: pointers would have to be relocated in every process.
+constexpr FamilyRule kFamilyRules[] = {
+    // Collectives: NCCL names its kernels after the operation (ncclDevKernel_AllReduce_Sum_f32_RING_LL,
+    // ncclKernel_… before 2.18, ncclAllReduceRingLLKernel_… before 2.8). Frameworks have some of their own.
+    {"nccl Kernel AllReduce", Family::kAllReduce},
+    {"nccl Kernel AllGather", Family::kAllGather},
+    {"nccl Kernel ReduceScatter", Family::kReduceScatter},
+    {"nccl Kernel Broadcast", Family::kBroadcast},
+    {"nccl Kernel Reduce", Family::kReduce},
+    {"nccl Kernel SendRecv", Family::kSendReceive},
+    {"nccl Kernel", Family::kCollectiveOther},
+    {"cross_device_reduce", Family::kAllReduce},
+
+    // TorchInductor: triton_<kind>_fused_<the operators that went into it>. poi is pointwise, red and per are
+    // reductions, for is a loop over a list of tensors, tem is a template (a matrix product by Triton, mostly).
+    // The operators of the first kinds say little about the kernel: a pointwise one may name the addmm whose
+    // bias it adds. Normalization, softmax, embedding and pooling are done by such kernels from end to end.
+    {"triton_tem_ flex_attention", Family::kAttention},
+    {"triton_tem_ convolution", Family::kConvOther},
+    {"triton_tem_", Family::kGemm},
+    {"triton_mm", Family::kGemm},
+    {"triton_for_", Family::kOptimizer},
+    {"triton_ fused vector_norm", Family::kReduction},
+    {"triton_ fused _norm", Family::kNormalization},
+    {"triton_ fused softmax", Family::kSoftmax},
+    {"triton_ fused embedding", Family::kEmbedding},
+    {"triton_ fused pool backward", Family::kPoolingBackward},
+    {"triton_ fused pool", Family::kPoolingForward},
+    {"triton_poi_", Family::kElementwise},
+    {"triton_per_", Family::kReduction},
+    {"triton_red_", Family::kReduction},
+
+    // XLA: <emitter>_<operations>_fusion, wrapped_<operation> for one alone. A fusion without operations in its
+    // name (fusion_23) can be anything.
+    {"gemm_fusion", Family::kGemm},
+    {"reduce fusion", Family::kReduction},
+    {"transpose fusion", Family::kCopy},
+    {"loop_ fusion", Family::kElementwise},
+    {"wrapped_", Family::kElementwise},
+
+    // CuPy: cupy_<ufunc>__<types>; reductions have no types in their names.
+    {"cupy_copy__", Family::kCopy},
+    {"cupy_ __", Family::kElementwise},
+    {"cupy_sum", Family::kReduction},
+
+    // Attention: cuDNN's and cuBLAS's sdpa and fmha, PyTorch's memory-efficient one (fmha_cutlass), Flash
+    // Attention 2 and 3. Above convolution: the backward pass is called bprop or dgrad.
+    {"sdpa", Family::kAttention},
+    {"fmha", Family::kAttention},
+    {"flash_fwd_", Family::kAttention},
+    {"flash_bwd_", Family::kAttention},
+    {"FlashAttn", Family::kAttention},
+    {"attention", Family::kAttention},
+    {"_attn_", Family::kAttention},
+    {"compute_dot_do_o", Family::kAttention},
+    {"convert_dq_to_16bits", Family::kAttention},
+
+    // Losses: above softmax, which is part of them.
+    {"cross_entropy", Family::kLoss},
+    {"nll_loss", Family::kLoss},
+    {"ctc_loss", Family::kLoss},
+
+    // Convolution. wgrad_alg0/1 and dgrad (alg 0) and dgrad_alg1 are CUDNN_CONVOLUTION_BWD_*_ALGO_0 and _1,
+    // which the vendor describes as matrix products without forming the matrix; so is precomputed_convolve
+    // (IMPLICIT_PRECOMP_GEMM), of which scudnn and s884cudnn are the assembly versions. explicit_convolve
+    // forms it.
+    {"depthwise", Family::kConvDirect},
+    {"first_layer", Family::kConvOther},
+    {"winograd", Family::kConvWinograd},
+    {"Winograd", Family::kConvWinograd},
+    {"implicit_gemm", Family::kConvImplicitGemm},
+    {"ImplicitGemmConvolution", Family::kConvImplicitGemm},
+    {"cutlass fprop", Family::kConvImplicitGemm},
+    {"cutlass dgrad", Family::kConvImplicitGemm},
+    {"cutlass wgrad", Family::kConvImplicitGemm},
+    {"implicit_convolve", Family::kConvImplicitGemm},
+    {"precomputed_convolve", Family::kConvImplicitGemm},
+    {"conv2d_precomputed", Family::kConvImplicitGemm},
+    {"wgrad_alg", Family::kConvImplicitGemm},
+    {"dgrad_alg", Family::kConvImplicitGemm},
+    {"dgrad2d_alg", Family::kConvImplicitGemm},
+    {"dgrad_engine", Family::kConvImplicitGemm},
+    {"scudnn", Family::kConvImplicitGemm},
+    {"hcudnn", Family::kConvImplicitGemm},
+    {"84cudnn", Family::kConvImplicitGemm},
+    {"88cudnn", Family::kConvImplicitGemm},
+    {"computeOffsetsKernel", Family::kConvImplicitGemm},
+    {"fft2d_", Family::kConvFft},
+    {"grouped_direct", Family::kConvDirect},
+    {"conv1d", Family::kConvDirect},
+    {"explicit_convolve", Family::kConvOther},
+    {"convolve", Family::kConvOther},
+    {"flip_filter", Family::kConvOther},
+    {"reduce_wgrad", Family::kConvOther},
+    {"sparse_conv", Family::kConvOther},
+    {"im2col", Family::kConvOther},
+    {"col2im", Family::kConvOther},
+    {"cudnn ReduceSplitK", Family::kConvOther},
+
+    // Normalization: cuDNN's (bn_fw, bn_bw, batchnorm), the frameworks', and rmsnorm by whomever.
+    {"batch_norm", Family::kNormalization},
+    {"batchnorm", Family::kNormalization},
+    {"bn_fw_", Family::kNormalization},
+    {"bn_bw_", Family::kNormalization},
+    {"layer_norm", Family::kNormalization},
+    {"LayerNorm", Family::kNormalization},
+    {"GammaBetaBackward", Family::kNormalization},
+    {"RowwiseMoments", Family::kNormalization},
+    {"group_norm", Family::kNormalization},
+    {"rms_norm", Family::kNormalization},
+    {"rmsnorm", Family::kNormalization},
+    {"RMSNorm", Family::kNormalization},
+    {"lrn_", Family::kNormalization},
+    {"BNStats", Family::kNormalization},
+
+    {"softmax", Family::kSoftmax},
+    {"SoftMax", Family::kSoftmax},
+    {"Softmax", Family::kSoftmax},
+
+    // Pooling: backward first, as its names contain the forward ones.
+    {"pool backward", Family::kPoolingBackward},
+    {"pooling_bw", Family::kPoolingBackward},
+    {"adaptive_average grad", Family::kPoolingBackward},
+    {"pooling_fw", Family::kPoolingForward},
+    {"max_pool", Family::kPoolingForward},
+    {"avg_pool", Family::kPoolingForward},
+    {"adaptive_average", Family::kPoolingForward},
+
+    // Embedding: its forward is a gather of rows (index_select in PyTorch, whatever it is used for), its
+    // backward a sort of the indices and a sum over the segments.
+    {"mbedding", Family::kEmbedding},
+    {"indexSelect", Family::kEmbedding},
+    {"vectorized_gather_kernel", Family::kEmbedding},
+    {"compute_grad_weight", Family::kEmbedding},
+    {"sum_and_scatter", Family::kEmbedding},
+    {"krn_partial", Family::kEmbedding},
+    {"num_of_partial_segments", Family::kEmbedding},
+
+    // Optimizer: work over lists of tensors (PyTorch's foreach and fused optimizers, apex), to which belong
+    // the clipping of gradients and the loss scale's check.
+    {"multi_tensor_apply", Family::kOptimizer},
+    {"lpnorm_cleanup", Family::kOptimizer},
+    {"amp_update_scale", Family::kOptimizer},
+    {"sgd", Family::kOptimizer},
+    {"adam", Family::kOptimizer},
+
+    // The cells of recurrent networks, and cuDNN's persistent kernels, which are a whole layer. The standard
+    // algorithm's matrix products are GEMMs of cuBLAS's.
+    {"lstm_cell", Family::kRnnCell},
+    {"gru_cell", Family::kRnnCell},
+    {"LSTM_", Family::kRnnCell},
+    {"GRU_", Family::kRnnCell},
+    {"elemWiseRNNcell", Family::kRnnCell},
+    {"RNN_", Family::kRnnCell},
+    {"persistRNN", Family::kRnnCell},
+
+    // Matrix products: cuBLAS's and cuBLASLt's with the kernels that end a split one, CUTLASS's, Triton's. What
+    // xmma and CUTLASS have left by now is one (syrk, trmm, …).
+    {"nvjet", Family::kGemm},
+    {"gemm", Family::kGemm},
+    {"Gemm", Family::kGemm},
+    {"gemv", Family::kGemm},
+    {"cublasLt", Family::kGemm},
+    {"xmma_", Family::kGemm},
+    {"cutlass", Family::kGemm},
+    {"matmul", Family::kGemm},
+    {"matMul", Family::kGemm},
+    {"fused_moe_kernel", Family::kGemm},
+
+    // Copies, among them casts (PyTorch's copy_), concatenations and changes of layout. scal_kernel scales, its
+    // parameters are called cublasTransposeParams.
+    {"scal_kernel", Family::kElementwise},
+    {"copy_kernel", Family::kCopy},
+    {"BatchedCopy", Family::kCopy},
+    {"ToNhwc", Family::kCopy},
+    {"ToNchw", Family::kCopy},
+    {"transpose", Family::kCopy},
+    {"Transpose", Family::kCopy},
+    {"tensorTransform", Family::kCopy},
+    {"convertTensor", Family::kCopy},
+
+    // Elementwise: above reductions, as PyTorch's bear their functor's name. Dropout and random numbers are.
+    {"elementwise", Family::kElementwise},
+    {"pointwise", Family::kElementwise},
+    {"Pointwise", Family::kElementwise},
+    {"dropout", Family::kElementwise},
+    {"op_tensor_kernel", Family::kElementwise},
+    {"op_generic_tensor", Family::kElementwise},
+    {"scalePackedTensor", Family::kElementwise},
+    {"scaleTensor", Family::kElementwise},
+    {"setTensor", Family::kElementwise},
+    {"axpy", Family::kElementwise},
+    {"relu", Family::kElementwise},
+    {"gelu", Family::kElementwise},
+    {"silu", Family::kElementwise},
+
+    // Reductions. Not "reduce" alone: cudnn::reduced_divisor is an argument of many kernels.
+    {"reduce_", Family::kReduction},
+    {"Reduce", Family::kReduction},
+    {"dot_kernel", Family::kReduction},
+    {"nrm2_kernel", Family::kReduction},
+    {"asum_kernel", Family::kReduction},
+    {"sum_rows", Family::kReduction},
+};
+
+struct DirectionRule {
+  char words[28];
+  ConvolutionDirection direction;
+};
+
+// wgrad first: its names may also say what the gradient is taken of.
+constexpr DirectionRule kDirectionRules[] = {
+    {"wgrad", ConvolutionDirection::kFilterGradient},
+    {"Wgrad", ConvolutionDirection::kFilterGradient},
+    {"depthwise grad_weight", ConvolutionDirection::kFilterGradient},
+    {"dgrad", ConvolutionDirection::kDataGradient},
+    {"Dgrad", ConvolutionDirection::kDataGradient},
+    {"depthwise backward", ConvolutionDirection::kDataGradient},
+    {"fprop", ConvolutionDirection::kForward},
+    {"Fprop", ConvolutionDirection::kForward},
+    {"depthwise forward", ConvolutionDirection::kForward},
+    {"conv2d_grouped_direct", ConvolutionDirection::kForward},
+    {"conv1d_fwd", ConvolutionDirection::kForward},
+};
+
+constexpr std::uint64_t bit(Family family) { return std::uint64_t{1} << static_cast<unsigned>(family); }
+static_assert(kFamilies <= 64);
+
+constexpr std::uint64_t bits(Family first, Family last) {
+  return (bit(last) | (bit(last) - 1)) & ~(bit(first) - 1);
+}
+
+/// What a library call tells: the family of its kernels but for those whose name says one of `by_name`.
+struct CallRule {
+  Category call;
+  Family family;
+  std::uint64_t by_name;
+};
+
+constexpr std::uint64_t kConvolutions = bits(Family::kConvImplicitGemm, Family::kConvOtherFilterGradient);
+constexpr std::uint64_t kPoolings = bits(Family::kPoolingForward, Family::kPoolingBackward);
+constexpr std::uint64_t kCollectives = bits(Family::kAllReduce, Family::kCollectiveOther);
+
+// The call comes first: a kernel that sums up the parts of a split GEMM is the GEMM's, one that changes the
+// layout for a convolution is the convolution's. Where a call can be many things the name decides among them.
+// Calls that are not listed (cudart's, plain BLAS) say nothing.
+constexpr CallRule kCallRules[] = {
+    {Category::kGemm, Family::kGemm, 0},
+    // cuDNN's graphs are run by one call, convolutions or not.
+    {Category::kConv, Family::kConvOther,
+     kConvolutions | kPoolings | bit(Family::kNormalization) | bit(Family::kSoftmax) | bit(Family::kAttention)},
+    {Category::kRnn, Family::kRnnCell, bit(Family::kGemm)},
+    {Category::kNorm, Family::kNormalization, 0},
+    {Category::kAttention, Family::kAttention, 0},
+    {Category::kPool, Family::kPoolingForward, kPoolings},
+    {Category::kSoftmax, Family::kSoftmax, 0},
+    {Category::kActivation, Family::kElementwise, 0},
+    {Category::kCollective, Family::kCollectiveOther, kCollectives},
+    {Category::kPointToPoint, Family::kSendReceive, kCollectives},
+};
+
+constexpr CoresRule kCoresRules[] = {
+    // Kernels around a product: sums of a split one's parts, epilogues, work spaces, transforms.
+    {"splitKreduce", TensorCores::kNotUsed},
+    {"ReduceSplitK", TensorCores::kNotUsed},
+    {"globalKernel", TensorCores::kNotUsed},
+    {"init_device_workspace", TensorCores::kNotUsed},
+    {"computeOffsets", TensorCores::kNotUsed},
+    {"flash_fwd_splitkv_combine", TensorCores::kNotUsed},
+    {"flash_bwd_dot_do_o", TensorCores::kNotUsed},
+    {"flash_bwd_convert", TensorCores::kNotUsed},
+    {"compute_dot_do_o", TensorCores::kNotUsed},
+    {"convert_dq_to_16bits", TensorCores::kNotUsed},
+    {"reduce_wgrad", TensorCores::kNotUsed},
+    {"flip_filter", TensorCores::kNotUsed},
+    {"fft2d_", TensorCores::kNotUsed},
+    {"im2col", TensorCores::kNotUsed},
+
+    // The name says the unit: fused multiply-add on the CUDA cores, …
+    {"_ffma", TensorCores::kNotUsed},
+    {"simt", TensorCores::kNotUsed},
+    // … or matrix instructions: HMMA, wgmma (gmma), wmma, CUTLASS's tensorop, xmma's tensor16x8x16 and sptensor
+    // (structured sparsity), and warp groups, which wgmma alone has. nvjet kernels are all of that kind.
+    {"nvjet", TensorCores::kUsed},
+    {"hmma", TensorCores::kUsed},
+    {"HMMA", TensorCores::kUsed},
+    {"gmma", TensorCores::kUsed},
+    {"GMMA", TensorCores::kUsed},
+    {"wmma", TensorCores::kUsed},
+    {"tensorop", TensorCores::kUsed},
+    {"MmaTensorOp", TensorCores::kUsed},
+    {"xmma tensor", TensorCores::kUsed},
+    {"xmma warpgroupsize", TensorCores::kUsed},
+    // … or the matrix instruction's shape: 8x8x4 and so on, with the type of the sum before it.
+    {"s884", TensorCores::kUsed},
+    {"h884", TensorCores::kUsed},
+    {"s1688", TensorCores::kUsed},
+    {"h1688", TensorCores::kUsed},
+    {"s16816", TensorCores::kUsed},
+    {"h16816", TensorCores::kUsed},
+    {"i8816", TensorCores::kUsed},
+    {"i16832", TensorCores::kUsed},
+
+    // Attention. PyTorch's memory-efficient kernels take the tensor cores where the architecture they were
+    // compiled for has them for the type: fp16 from sm70, fp32 from sm80, as three products of tf32. Flash
+    // Attention 2 has matrix instructions alone, and so have cuDNN's flash kernels.
+    {"fmha_cutlass _sm50", TensorCores::kNotUsed},
+    {"fmha_cutlass _f32_ _sm70", TensorCores::kNotUsed},
+    {"fmha_cutlass _f32_ _sm75", TensorCores::kNotUsed},
+    {"fmha_cutlass", TensorCores::kUsed},
+    {"Flash_fwd_kernel_traits", TensorCores::kUsed},
+    {"Flash_bwd_kernel_traits", TensorCores::kUsed},
+    {"sdpa _flash_", TensorCores::kUsed},
+
+    // Products on the CUDA cores: the assembly kernels of each generation (volta_sgemm; those with an
+    // instruction's shape are gone by now), cuBLAS's kernels for vectors and odd sizes, cuDNN's older ones.
+    {"maxwell_ gemm", TensorCores::kNotUsed},
+    {"volta_ gemm", TensorCores::kNotUsed},
+    {"turing_ gemm", TensorCores::kNotUsed},
+    {"ampere_ gemm", TensorCores::kNotUsed},
+    {"gemm_largek", TensorCores::kNotUsed},
+    {"magma_", TensorCores::kNotUsed},
+    {"gemv", TensorCores::kNotUsed},
+    {"gemmSN_", TensorCores::kNotUsed},
+    {"gemmk1_", TensorCores::kNotUsed},
+    {"gemm_kernel1x1", TensorCores::kNotUsed},
+    {"_convolve_", TensorCores::kNotUsed},
+    {"scudnn", TensorCores::kNotUsed},
+    {"hcudnn", TensorCores::kNotUsed},
+    {"alg0_engine", TensorCores::kNotUsed},
+    {"alg1_engine", TensorCores::kNotUsed},
+    {"dgrad_engine", TensorCores::kNotUsed},
+    {"grouped_direct", TensorCores::kNotUsed},
+    {"winograd", TensorCores::kNotUsed},
+    {"Winograd", TensorCores::kNotUsed},
+
+    // Cells of recurrent networks without their products. The persistent kernels contain them: unknown, unless
+    // HMMA is in the name.
+    {"elementWise", TensorCores::kNotUsed},
+    {"elemWise", TensorCores::kNotUsed},
+    {"lstm_cell", TensorCores::kNotUsed},
+    {"gru_cell", TensorCores::kNotUsed},
+
+    // Inductor can write a small product as a reduction.
+    {"triton_red_ mm", TensorCores::kUnknown},
+    {"triton_per_ mm", TensorCores::kUnknown},
+};
+
+// Of kernels that a rule above knows. Names that say the type of the matrices but not that of the product
+// (cuDNN's sdpa calls bf16 f16 as well) have no rule here.
+constexpr OperandRule kOperandRules[] = {
+    // nvjet_[sm90_]<types>_: one letter each for the operands (two if there are four), the sum and the result;
+    // h fp16, t bf16, s fp32, q e4m3, o e2m1. Seen on the H200 from known calls: hsh, tst, tss, qqtst.
+    {"nvjet _h", Operand::kFp16},
+    {"nvjet _qq", Operand::kFp8},
+    {"nvjet _oo", Operand::kFp4},
+    {"nvjet tf32", Operand::kTf32},
+    {"nvjet _t", Operand::kBf16},
+
+    // xmma: <A and C>_<operand and sum>_<epilogue>, as in f16f16_f16f32_f32 and f32f32_tf32f32_f32.
+    {"xmma _ffma", Operand::kFp32},
+    {"xmma e4m3", Operand::kFp8},
+    {"xmma e5m2", Operand::kFp8},
+    {"xmma _tf32f32_", Operand::kTf32},
+    {"xmma _bf16f32_", Operand::kBf16},
+    {"xmma _f16f32_", Operand::kFp16},
+    {"xmma _f16f16_", Operand::kFp16},
+    {"xmma _f64f64_", Operand::kFp64},
+    {"xmma _i8i32_", Operand::kInt8},
+
+    // CUTLASS: the type after gemm_ or before the shape; s1688gemm without one is tf32 on sm80, d884 and z884
+    // are fp64, 9xbf16 is fp32 by nine products of bf16.
+    {"tensorop 9xbf16", Operand::kBf16},
+    {"tensorop tf32", Operand::kTf32},
+    {"tensorop s1688bf16gemm", Operand::kBf16},
+    {"tensorop s1688f16gemm", Operand::kFp16},
+    {"tensorop gemm_e4m3", Operand::kFp8},
+    {"tensorop gemm_e5m2", Operand::kFp8},
+    {"tensorop gemm_f8", Operand::kFp8},
+    {"tensorop gemm_s8", Operand::kInt8},
+    {"tensorop _bf16_", Operand::kBf16},
+    {"tensorop _f16_", Operand::kFp16},
+    {"tensorop _h1688", Operand::kFp16},
+    {"tensorop _h16816", Operand::kFp16},
+    {"tensorop _h161616", Operand::kFp16},
+    {"tensorop _d884", Operand::kFp64},
+    {"tensorop _z884", Operand::kFp64},
+    {"cutlass_80_tensorop_s1688gemm", Operand::kTf32},
+    {"cutlass_80_tensorop_c1688gemm", Operand::kTf32},
+    {"cutlass tfloat32_t", Operand::kTf32},
+
+    // Attention.
+    {"fmha_cutlass _f16_", Operand::kFp16},
+    {"fmha_cutlass _bf16_", Operand::kBf16},
+    {"fmha_cutlass _f32_ _sm80", Operand::kTf32},
+    {"fmha_cutlass _f32_", Operand::kFp32},
+    {"flash half_t", Operand::kFp16},
+    {"flash bfloat16_t", Operand::kBf16},
+
+    // Assembly kernels. The letter before gemm or cudnn is the sum's type, and the operand's without a matrix
+    // instruction: volta_sgemm_fp16 converts.
+    {"sgemm", Operand::kFp32},
+    {"cgemm", Operand::kFp32},
+    {"scudnn", Operand::kFp32},
+    {"hgemm", Operand::kFp16},
+    {"hcudnn", Operand::kFp16},
+    {"dgemm", Operand::kFp64},
+    {"zgemm", Operand::kFp64},
+    {"gemm_int8", Operand::kInt8},
+    {"gemm_bf16", Operand::kBf16},
+    {"gemm_fp16", Operand::kFp16},
+    {"84cudnn_fp16", Operand::kFp16},
+    {"88cudnn_fp16", Operand::kFp16},
+    {"volta_hmma", Operand::kFp16},
+    {"h884gemm", Operand::kFp16},
+    {"h1688gemm", Operand::kFp16},
+    {"h16816gemm", Operand::kFp16},
+};
+
+/// Families that compute nothing which a tensor core could.
+constexpr std::uint64_t kWithoutProducts =
+    kPoolings | kCollectives | bit(Family::kNormalization) | bit(Family::kSoftmax) | bit(Family::kLoss) |
+    bit(Family::kElementwise) | bit(Family::kReduction) | bit(Family::kEmbedding) | bit(Family::kOptimizer) |
+    bit(Family::kCopy);
+
+template <class Rule, std::size_t kCount>
+const Rule* first_match(const Rule (&rules)[kCount], std::string_view name) {
+  for (const Rule& rule : rules) {
+    if (name_has_words(name, rule.words)) return &rule;
+  }
+  return nullptr;
+}
+
+Family family_by_name(std::string_view name) {
+  const FamilyRule* rule = first_match(kFamilyRules, name);
+  if (rule == nullptr) return Family::kOther;
+  if (!is_convolution(rule->family)) return rule->family;
+  const DirectionRule* direction = first_match(kDirectionRules, name);
+  return convolution_family(algorithm_of(rule->family),
+                            direction != nullptr ? direction->direction : ConvolutionDirection::kUnknown);
+}
+
+}  // namespace
+
+bool name_has_words(std::string_view name, std::string_view words) noexcept {
+  while (!words.empty()) {
+    const std::size_t end = words.find(' ');
+    if (name.find(words.substr(0, end)) == std::string_view::npos) return false;
+    if (end == std::string_view::npos) break;
+    words.remove_prefix(end + 1);
+  }
+  return true;
+}
+
+Family family_of(std::string_view name, Category innermost_call) noexcept {
+  const Family by_name = family_by_name(name.substr(0, kLongestClassified));
+  for (const CallRule& rule : kCallRules) {
+    if (rule.call != innermost_call) continue;
+    if ((rule.by_name & bit(by_name)) != 0) return by_name;
+    if (!is_convolution(rule.family)) return rule.family;
+    // Complex products inside a convolution are those of its FFTs.
+    const bool complex = by_name == Family::kGemm && (name.find("cgemm") != std::string_view::npos ||
+                                                      name.find("gemm_cf32") != std::string_view::npos);
+    return complex ? Family::kConvFft : rule.family;
+  }
+  return by_name;
+}
+
+ConvolutionAlgorithm algorithm_of(Family family) noexcept {
+  if (!is_convolution(family)) return ConvolutionAlgorithm::kOther;
+  return static_cast<ConvolutionAlgorithm>(
+      (static_cast<std::size_t>(family) - static_cast<std::size_t>(Family::kConvImplicitGemm)) /
+      kConvolutionDirections);
+}
+
+ConvolutionDirection direction_of(Family family) noexcept {
+  if (!is_convolution(family)) return ConvolutionDirection::kUnknown;
+  return static_cast<ConvolutionDirection>(
+      (static_cast<std::size_t>(family) - static_cast<std::size_t>(Family::kConvImplicitGemm)) %
+      kConvolutionDirections);
+}
+
+ConvolutionAlgorithm convolution_algorithm_of(std::string_view name) noexcept {
+  return algorithm_of(family_of(name, Category::kConv));
+}
+
+TensorCoreUse tensor_cores_of(std::string_view name) noexcept {
+  name = name.substr(0, kLongestClassified);
+  if (const CoresRule* rule = first_match(kCoresRules, name); rule != nullptr) {
+    if (rule->cores == TensorCores::kUnknown) return {};
+    const OperandRule* operand = first_match(kOperandRules, name);
+    return {rule->cores, operand != nullptr ? operand->operand : Operand::kUnknown};
+  }
+  if ((kWithoutProducts & bit(family_by_name(name))) != 0) return {TensorCores::kNotUsed, Operand::kUnknown};
+  return {};
+}
+
+std::string_view family_name(Family family) noexcept {
+  switch (family) {
+    case Family::kGemm:
+      return "GEMM";
+    case Family::kConvImplicitGemm:
+      return "convolution implicit GEMM";
+    case Family::kConvImplicitGemmForward:
+      return "convolution implicit GEMM forward";
+    case Family::kConvImplicitGemmDataGradient:
+      return "convolution implicit GEMM data gradient";
+    case Family::kConvImplicitGemmFilterGradient:
+      return "convolution implicit GEMM filter gradient";
+    case Family::kConvWinograd:
+      return "convolution Winograd";
+    case Family::kConvWinogradForward:
+      return "convolution Winograd forward";
+    case Family::kConvWinogradDataGradient:
+      return "convolution Winograd data gradient";
+    case Family::kConvWinogradFilterGradient:
+      return "convolution Winograd filter gradient";
+    case Family::kConvFft:
+      return "convolution FFT";
+    case Family::kConvFftForward:
+      return "convolution FFT forward";
+    case Family::kConvFftDataGradient:
+      return "convolution FFT data gradient";
+    case Family::kConvFftFilterGradient:
+      return "convolution FFT filter gradient";
+    case Family::kConvDirect:
+      return "convolution direct";
+    case Family::kConvDirectForward:
+      return "convolution direct forward";
+    case Family::kConvDirectDataGradient:
+      return "convolution direct data gradient";
+    case Family::kConvDirectFilterGradient:
+      return "convolution direct filter gradient";
+    case Family::kConvOther:
+      return "convolution other";
+    case Family::kConvOtherForward:
+      return "convolution other forward";
+    case Family::kConvOtherDataGradient:
+      return "convolution other data gradient";
+    case Family::kConvOtherFilterGradient:
+      return "convolution other filter gradient";
+    case Family::kPoolingForward:
+      return "pooling forward";
+    case Family::kPoolingBackward:
+      return "pooling backward";
+    case Family::kNormalization:
+      return "normalization";
+    case Family::kSoftmax:
+      return "softmax";
+    case Family::kAttention:
+      return "attention";
+    case Family::kLoss:
+      return "loss";
+    case Family::kElementwise:
+      return "elementwise";
+    case Family::kReduction:
+      return "reduction";
+    case Family::kEmbedding:
+      return "embedding";
+    case Family::kOptimizer:
+      return "optimizer";
+    case Family::kRnnCell:
+      return "RNN cell";
+    case Family::kAllReduce:
+      return "all-reduce";
+    case Family::kAllGather:
+      return "all-gather";
+    case Family::kReduceScatter:
+      return "reduce-scatter";
+    case Family::kBroadcast:
+      return "broadcast";
+    case Family::kReduce:
+      return "reduce";
+    case Family::kSendReceive:
+      return "send/receive";
+    case Family::kCollectiveOther:
+      return "collective other";
+    case Family::kCopy:
+      return "copy";
+    case Family::kOther:
+      break;
+  }
+  return "other";
+}
+
+std::string_view algorithm_name(ConvolutionAlgorithm algorithm) noexcept {
+  switch (algorithm) {
+    case ConvolutionAlgorithm::kImplicitGemm:
+      return "implicit GEMM";
+    case ConvolutionAlgorithm::kWinograd:
+      return "Winograd";
+    case ConvolutionAlgorithm::kFft:
+      return "FFT";
+    case ConvolutionAlgorithm::kDirect:
+      return "direct";
+    case ConvolutionAlgorithm::kOther:
+      break;
+  }
+  return "other";
+}
+
+std::string_view direction_name(ConvolutionDirection direction) noexcept {
+  switch (direction) {
+    case ConvolutionDirection::kForward:
+      return "forward";
+    case ConvolutionDirection::kDataGradient:
+      return "data gradient";
+    case ConvolutionDirection::kFilterGradient:
+      return "filter gradient";
+    case ConvolutionDirection::kUnknown:
+      break;
+  }
+  return "unknown";
+}
+
+std::string_view tensor_cores_name(TensorCores cores) noexcept {
+  switch (cores) {
+    case TensorCores::kUsed:
+      return "yes";
+    case TensorCores::kNotUsed:
+      return "no";
+    case TensorCores::kUnknown:
+      break;
+  }
+  return "unknown";
+}
+
+std::string_view operand_name(Operand operand) noexcept {
+  switch (operand) {
+    case Operand::kFp64:
+      return "fp64";
+    case Operand::kFp32:
+      return "fp32";
+    case Operand::kTf32:
+      return "tf32";
+    case Operand::kFp16:
+      return "fp16";
+    case Operand::kBf16:
+      return "bf16";
+    case Operand::kFp8:
+      return "fp8";
+    case Operand::kFp4:
+      return "fp4";
+    case Operand::kInt8:
+      return "int8";
+    case Operand::kUnknown:
+      break;
+  }
+  return {};
+}
+
+std::span<const FamilyRule> family_rules() noexcept { return kFamilyRules; }
+std::span<const CoresRule> cores_rules() noexcept { return kCoresRules; }
+std::span<const OperandRule> operand_rules() noexcept { return kOperandRules; }
+
+}  // namespace inject

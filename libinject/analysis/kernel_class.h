@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+//
+// What a kernel does, told by the library call that launched it and by its name. The names are those of the
+// vendor's libraries and of the frameworks' own kernels; docs/gemm.md and the tables in the .cpp say how they
+// are read. tests/data/kernels/names.csv holds names with what is known of them.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "libinject/hooks/functions.h"
+
+namespace inject {
+
+enum class ConvolutionAlgorithm : std::uint8_t { kImplicitGemm, kWinograd, kFft, kDirect, kOther };
+inline constexpr std::size_t kConvolutionAlgorithms = 5;
+
+enum class ConvolutionDirection : std::uint8_t { kUnknown, kForward, kDataGradient, kFilterGradient };
+inline constexpr std::size_t kConvolutionDirections = 4;
+
+/// Every kernel is in exactly one.
+enum class Family : std::uint8_t {
+  kGemm,  // and matrix-vector products
+  // Algorithm by direction, in the order of the two enums: convolution_family() counts on it.
+  kConvImplicitGemm,
+  kConvImplicitGemmForward,
+  kConvImplicitGemmDataGradient,
+  kConvImplicitGemmFilterGradient,
+  kConvWinograd,
+  kConvWinogradForward,
+  kConvWinogradDataGradient,
+  kConvWinogradFilterGradient,
+  kConvFft,
+  kConvFftForward,
+  kConvFftDataGradient,
+  kConvFftFilterGradient,
+  kConvDirect,
+  kConvDirectForward,
+  kConvDirectDataGradient,
+  kConvDirectFilterGradient,
+  kConvOther,
+  kConvOtherForward,
+  kConvOtherDataGradient,
+  kConvOtherFilterGradient,
+  kPoolingForward,
+  kPoolingBackward,
+  kNormalization,
+  kSoftmax,
+  kAttention,
+  kLoss,
+  kElementwise,
+  kReduction,
+  kEmbedding,
+  kOptimizer,
+  kRnnCell,
+  kAllReduce,
+  kAllGather,
+  kReduceScatter,
+  kBroadcast,
+  kReduce,
+  kSendReceive,
+  kCollectiveOther,
+  kCopy,
+  kOther,
+};
+inline constexpr std::size_t kFamilies = static_cast<std::size_t>(Family::kOther) + 1;
+
+constexpr Family convolution_family(ConvolutionAlgorithm algorithm, ConvolutionDirection direction) {
+  return static_cast<Family>(static_cast<std::size_t>(Family::kConvImplicitGemm) +
+                             static_cast<std::size_t>(algorithm) * kConvolutionDirections +
+                             static_cast<std::size_t>(direction));
+}
+
+constexpr bool is_convolution(Family family) {
+  return family >= Family::kConvImplicitGemm && family <= Family::kConvOtherFilterGradient;
+}
+
+constexpr bool is_collective(Family family) {
+  return family >= Family::kAllReduce && family <= Family::kCollectiveOther;
+}
+
+/// Of a convolution family; kOther and kUnknown for all others.
+ConvolutionAlgorithm algorithm_of(Family family) noexcept;
+ConvolutionDirection direction_of(Family family) noexcept;
+
+/// As family_sum.csv prints them: "GEMM", "convolution implicit GEMM data gradient", "all-reduce".
+std::string_view family_name(Family family) noexcept;
+std::string_view algorithm_name(ConvolutionAlgorithm algorithm) noexcept;
+std::string_view direction_name(ConvolutionDirection direction) noexcept;
+
+/// The family of a kernel with this name, mangled or not, that was launched inside a library call of this
+/// category: the innermost call around the launch that is one of a library's, kOther if there is none.
+/// A search through tables: ask once per name and keep the answer.
+Family family_of(std::string_view name, Category innermost_call = Category::kOther) noexcept;
+
+/// Of a name that belongs to a convolution; kOther where the name does not tell.
+ConvolutionAlgorithm convolution_algorithm_of(std::string_view name) noexcept;
+
+/// kUnknown where neither the vendor nor the name says so.
+enum class TensorCores : std::uint8_t { kUnknown, kNotUsed, kUsed };
+
+/// The type that the kernel multiplies, which may be narrower than that of its matrices: fp32 matrices are
+/// tf32 operands.
+enum class Operand : std::uint8_t { kUnknown, kFp64, kFp32, kTf32, kFp16, kBf16, kFp8, kFp4, kInt8 };
+
+struct TensorCoreUse {
+  TensorCores cores = TensorCores::kUnknown;
+  Operand operand = Operand::kUnknown;
+
+  friend bool operator==(const TensorCoreUse&, const TensorCoreUse&) = default;
+};
+
+/// Whether the kernel with this name does its arithmetic on tensor cores, and on which type.
+TensorCoreUse tensor_cores_of(std::string_view name) noexcept;
+
+/// "yes", "no", "unknown".
+std::string_view tensor_cores_name(TensorCores cores) noexcept;
+
+/// "fp16", …; empty for kUnknown.
+std::string_view operand_name(Operand operand) noexcept;
+
+/// Longer names are judged by their beginning: demangled templates repeat themselves.
+inline constexpr std::size_t kLongestClassified = 4096;
+
+// The rules, for the tests: the first one all of whose words (separated by spaces, case counts) occur in the
+// name decides. They hold for mangled and demangled names alike, so no word contains "::", "<" or "(".
+struct FamilyRule {
+  char words[36];
+  Family family;
+};
+struct CoresRule {
+  char words[36];
+  TensorCores cores;
+};
+struct OperandRule {
+  char words[36];
+  Operand operand;
+};
+std::span<const FamilyRule> family_rules() noexcept;
+std::span<const CoresRule> cores_rules() noexcept;
+std::span<const OperandRule> operand_rules() noexcept;
+
+/// Whether all of the words occur in the name.
+bool name_has_words(std::string_view name, std::string_view words) noexcept;
+
+}  // namespace inject
