@@ -18,9 +18,12 @@ constexpr FamilyRule kFamilyRules[] = {
     {"nccl Kernel SendRecv", Family::kSendReceive},
     {"nccl Kernel", Family::kCollectiveOther},
     {"cross_device_reduce", Family::kAllReduce},
+    {"all_reduce", Family::kAllReduce},
+    {"allreduce", Family::kAllReduce},
 
     // TorchInductor: triton_<kind>_fused_<the operators that went into it>. poi is pointwise, red and per are
-    // reductions, for is a loop over a list of tensors, tem is a template (a matrix product by Triton, mostly).
+    // reductions, for is a loop over a list of tensors, tem is a template (a matrix product by Triton,
+    // mostly).
     // The operators of the first kinds say little about the kernel: a pointwise one may name the addmm whose
     // bias it adds. Normalization, softmax, embedding and pooling are done by such kernels from end to end.
     {"triton_tem_ flex_attention", Family::kAttention},
@@ -38,7 +41,8 @@ constexpr FamilyRule kFamilyRules[] = {
     {"triton_per_", Family::kReduction},
     {"triton_red_", Family::kReduction},
 
-    // XLA: <emitter>_<operations>_fusion, wrapped_<operation> for one alone. A fusion without operations in its
+    // XLA: <emitter>_<operations>_fusion, wrapped_<operation> for one alone. A fusion without operations in
+    // its
     // name (fusion_23) can be anything.
     {"gemm_fusion", Family::kGemm},
     {"reduce fusion", Family::kReduction},
@@ -71,7 +75,9 @@ constexpr FamilyRule kFamilyRules[] = {
     // Convolution. wgrad_alg0/1 and dgrad (alg 0) and dgrad_alg1 are CUDNN_CONVOLUTION_BWD_*_ALGO_0 and _1,
     // which the vendor describes as matrix products without forming the matrix; so is precomputed_convolve
     // (IMPLICIT_PRECOMP_GEMM), of which scudnn and s884cudnn are the assembly versions. explicit_convolve
-    // forms it.
+    // forms it. cuDNN's xmma kernels for batch normalization have a convolution's traits in their names.
+    {"bn_stats_kernel", Family::kNormalization},
+    {"bn_apply_kernel", Family::kNormalization},
     {"depthwise", Family::kConvDirect},
     {"first_layer", Family::kConvOther},
     {"winograd", Family::kConvWinograd},
@@ -105,9 +111,8 @@ constexpr FamilyRule kFamilyRules[] = {
     {"col2im", Family::kConvOther},
     {"cudnn ReduceSplitK", Family::kConvOther},
 
-    // Normalization: cuDNN's (bn_fw, bn_bw, batchnorm), the frameworks', and rmsnorm by whomever.
+    // Normalization: cuDNN's (bn_fw, bn_bw, batchnorm), the frameworks'.
     {"batch_norm", Family::kNormalization},
-    {"batchnorm", Family::kNormalization},
     {"bn_fw_", Family::kNormalization},
     {"bn_bw_", Family::kNormalization},
     {"layer_norm", Family::kNormalization},
@@ -116,7 +121,6 @@ constexpr FamilyRule kFamilyRules[] = {
     {"RowwiseMoments", Family::kNormalization},
     {"group_norm", Family::kNormalization},
     {"rms_norm", Family::kNormalization},
-    {"rmsnorm", Family::kNormalization},
     {"RMSNorm", Family::kNormalization},
     {"lrn_", Family::kNormalization},
     {"BNStats", Family::kNormalization},
@@ -150,7 +154,7 @@ constexpr FamilyRule kFamilyRules[] = {
     {"lpnorm_cleanup", Family::kOptimizer},
     {"amp_update_scale", Family::kOptimizer},
     {"sgd", Family::kOptimizer},
-    {"adam", Family::kOptimizer},
+    {"Adam", Family::kOptimizer},
 
     // The cells of recurrent networks, and cuDNN's persistent kernels, which are a whole layer. The standard
     // algorithm's matrix products are GEMMs of cuBLAS's.
@@ -160,9 +164,15 @@ constexpr FamilyRule kFamilyRules[] = {
     {"GRU_", Family::kRnnCell},
     {"elemWiseRNNcell", Family::kRnnCell},
     {"RNN_", Family::kRnnCell},
-    {"persistRNN", Family::kRnnCell},
 
-    // Matrix products: cuBLAS's and cuBLASLt's with the kernels that end a split one, CUTLASS's, Triton's. What
+    // Vector products and norms of BLAS: above matrix products, as their parameters are those of gemv.
+    {"dot_kernel", Family::kReduction},
+    {"reduce_1Block", Family::kReduction},
+    {"nrm2_kernel", Family::kReduction},
+    {"asum_kernel", Family::kReduction},
+
+    // Matrix products: cuBLAS's and cuBLASLt's with the kernels that end a split one, CUTLASS's, Triton's.
+    // What
     // xmma and CUTLASS have left by now is one (syrk, trmm, …).
     {"nvjet", Family::kGemm},
     {"gemm", Family::kGemm},
@@ -175,7 +185,8 @@ constexpr FamilyRule kFamilyRules[] = {
     {"matMul", Family::kGemm},
     {"fused_moe_kernel", Family::kGemm},
 
-    // Copies, among them casts (PyTorch's copy_), concatenations and changes of layout. scal_kernel scales, its
+    // Copies, among them casts (PyTorch's copy_), concatenations and changes of layout. scal_kernel scales,
+    // its
     // parameters are called cublasTransposeParams.
     {"scal_kernel", Family::kElementwise},
     {"copy_kernel", Family::kCopy},
@@ -189,7 +200,6 @@ constexpr FamilyRule kFamilyRules[] = {
 
     // Elementwise: above reductions, as PyTorch's bear their functor's name. Dropout and random numbers are.
     {"elementwise", Family::kElementwise},
-    {"pointwise", Family::kElementwise},
     {"Pointwise", Family::kElementwise},
     {"dropout", Family::kElementwise},
     {"op_tensor_kernel", Family::kElementwise},
@@ -199,15 +209,11 @@ constexpr FamilyRule kFamilyRules[] = {
     {"setTensor", Family::kElementwise},
     {"axpy", Family::kElementwise},
     {"relu", Family::kElementwise},
-    {"gelu", Family::kElementwise},
     {"silu", Family::kElementwise},
 
     // Reductions. Not "reduce" alone: cudnn::reduced_divisor is an argument of many kernels.
     {"reduce_", Family::kReduction},
     {"Reduce", Family::kReduction},
-    {"dot_kernel", Family::kReduction},
-    {"nrm2_kernel", Family::kReduction},
-    {"asum_kernel", Family::kReduction},
     {"sum_rows", Family::kReduction},
 };
 
@@ -231,7 +237,9 @@ constexpr DirectionRule kDirectionRules[] = {
     {"conv1d_fwd", ConvolutionDirection::kForward},
 };
 
-constexpr std::uint64_t bit(Family family) { return std::uint64_t{1} << static_cast<unsigned>(family); }
+constexpr std::uint64_t bit(Family family) {
+  return std::uint64_t{1} << static_cast<unsigned>(family);
+}
 static_assert(kFamilies <= 64);
 
 constexpr std::uint64_t bits(Family first, Family last) {
@@ -256,7 +264,8 @@ constexpr CallRule kCallRules[] = {
     {Category::kGemm, Family::kGemm, 0},
     // cuDNN's graphs are run by one call, convolutions or not.
     {Category::kConv, Family::kConvOther,
-     kConvolutions | kPoolings | bit(Family::kNormalization) | bit(Family::kSoftmax) | bit(Family::kAttention)},
+     kConvolutions | kPoolings | bit(Family::kNormalization) | bit(Family::kSoftmax) |
+         bit(Family::kAttention)},
     {Category::kRnn, Family::kRnnCell, bit(Family::kGemm)},
     {Category::kNorm, Family::kNormalization, 0},
     {Category::kAttention, Family::kAttention, 0},
@@ -279,6 +288,8 @@ constexpr CoresRule kCoresRules[] = {
     {"flash_bwd_convert", TensorCores::kNotUsed},
     {"compute_dot_do_o", TensorCores::kNotUsed},
     {"convert_dq_to_16bits", TensorCores::kNotUsed},
+    {"bn_stats_kernel", TensorCores::kNotUsed},
+    {"bn_apply_kernel", TensorCores::kNotUsed},
     {"reduce_wgrad", TensorCores::kNotUsed},
     {"flip_filter", TensorCores::kNotUsed},
     {"fft2d_", TensorCores::kNotUsed},
@@ -287,13 +298,15 @@ constexpr CoresRule kCoresRules[] = {
     // The name says the unit: fused multiply-add on the CUDA cores, …
     {"_ffma", TensorCores::kNotUsed},
     {"simt", TensorCores::kNotUsed},
-    // … or matrix instructions: HMMA, wgmma (gmma), wmma, CUTLASS's tensorop, xmma's tensor16x8x16 and sptensor
+    // xmma's second kernel of a split product may only add up.
+    {"split_k_kernel", TensorCores::kUnknown},
+    // … or matrix instructions: HMMA, wgmma (gmma), wmma, CUTLASS's tensorop, xmma's tensor16x8x16 and
+    // sptensor
     // (structured sparsity), and warp groups, which wgmma alone has. nvjet kernels are all of that kind.
     {"nvjet", TensorCores::kUsed},
     {"hmma", TensorCores::kUsed},
     {"HMMA", TensorCores::kUsed},
     {"gmma", TensorCores::kUsed},
-    {"GMMA", TensorCores::kUsed},
     {"wmma", TensorCores::kUsed},
     {"tensorop", TensorCores::kUsed},
     {"MmaTensorOp", TensorCores::kUsed},
@@ -311,11 +324,12 @@ constexpr CoresRule kCoresRules[] = {
 
     // Attention. PyTorch's memory-efficient kernels take the tensor cores where the architecture they were
     // compiled for has them for the type: fp16 from sm70, fp32 from sm80, as three products of tf32. Flash
-    // Attention 2 has matrix instructions alone, and so have cuDNN's flash kernels.
+    // Attention 2 and 3 have matrix instructions alone, and so have cuDNN's flash kernels.
     {"fmha_cutlass _sm50", TensorCores::kNotUsed},
     {"fmha_cutlass _f32_ _sm70", TensorCores::kNotUsed},
     {"fmha_cutlass _f32_ _sm75", TensorCores::kNotUsed},
     {"fmha_cutlass", TensorCores::kUsed},
+    {"FlashAttnFwdSm90", TensorCores::kUsed},
     {"Flash_fwd_kernel_traits", TensorCores::kUsed},
     {"Flash_bwd_kernel_traits", TensorCores::kUsed},
     {"sdpa _flash_", TensorCores::kUsed},
@@ -342,7 +356,8 @@ constexpr CoresRule kCoresRules[] = {
     {"winograd", TensorCores::kNotUsed},
     {"Winograd", TensorCores::kNotUsed},
 
-    // Cells of recurrent networks without their products. The persistent kernels contain them: unknown, unless
+    // Cells of recurrent networks without their products. The persistent kernels contain them: unknown,
+    // unless
     // HMMA is in the name.
     {"elementWise", TensorCores::kNotUsed},
     {"elemWise", TensorCores::kNotUsed},
@@ -351,24 +366,23 @@ constexpr CoresRule kCoresRules[] = {
 
     // Inductor can write a small product as a reduction.
     {"triton_red_ mm", TensorCores::kUnknown},
-    {"triton_per_ mm", TensorCores::kUnknown},
 };
 
 // Of kernels that a rule above knows. Names that say the type of the matrices but not that of the product
 // (cuDNN's sdpa calls bf16 f16 as well) have no rule here.
 constexpr OperandRule kOperandRules[] = {
-    // nvjet_[sm90_]<types>_: one letter each for the operands (two if there are four), the sum and the result;
+    // nvjet_[sm90_]<types>_: one letter each for the operands (two if there are four), the sum and the
+    // result;
     // h fp16, t bf16, s fp32, q e4m3, o e2m1. Seen on the H200 from known calls: hsh, tst, tss, qqtst.
-    {"nvjet _h", Operand::kFp16},
+    {"nvjet _hs", Operand::kFp16},
     {"nvjet _qq", Operand::kFp8},
     {"nvjet _oo", Operand::kFp4},
     {"nvjet tf32", Operand::kTf32},
-    {"nvjet _t", Operand::kBf16},
+    {"nvjet _ts", Operand::kBf16},
 
     // xmma: <A and C>_<operand and sum>_<epilogue>, as in f16f16_f16f32_f32 and f32f32_tf32f32_f32.
     {"xmma _ffma", Operand::kFp32},
     {"xmma e4m3", Operand::kFp8},
-    {"xmma e5m2", Operand::kFp8},
     {"xmma _tf32f32_", Operand::kTf32},
     {"xmma _bf16f32_", Operand::kBf16},
     {"xmma _f16f32_", Operand::kFp16},
@@ -657,8 +671,14 @@ std::string_view operand_name(Operand operand) noexcept {
   return {};
 }
 
-std::span<const FamilyRule> family_rules() noexcept { return kFamilyRules; }
-std::span<const CoresRule> cores_rules() noexcept { return kCoresRules; }
-std::span<const OperandRule> operand_rules() noexcept { return kOperandRules; }
+std::span<const FamilyRule> family_rules() noexcept {
+  return kFamilyRules;
+}
+std::span<const CoresRule> cores_rules() noexcept {
+  return kCoresRules;
+}
+std::span<const OperandRule> operand_rules() noexcept {
+  return kOperandRules;
+}
 
 }  // namespace inject
