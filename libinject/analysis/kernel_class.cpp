@@ -283,6 +283,7 @@ constexpr CoresRule kCoresRules[] = {
     {"globalKernel", TensorCores::kNotUsed},
     {"init_device_workspace", TensorCores::kNotUsed},
     {"computeOffsets", TensorCores::kNotUsed},
+    {"cuda_reorder", TensorCores::kNotUsed},
     {"flash_fwd_splitkv_combine", TensorCores::kNotUsed},
     {"flash_bwd_dot_do_o", TensorCores::kNotUsed},
     {"flash_bwd_convert", TensorCores::kNotUsed},

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/analysis/kernel_class.h"
+
+#include <fstream>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "libinject/output/demangle.h"
+#include "tests/unit/catch.h"
+
+using namespace inject;
+
+namespace {
+
+struct Known {
+  std::string family;
+  std::string cores;
+  std::string operand;
+  std::string name;
+};
+
+std::vector<std::string> fields_of(const std::string& line) {
+  std::vector<std::string> fields(1);
+  bool quoted = false;
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    if (line[i] == '"') {
+      if (quoted && i + 1 < line.size() && line[i + 1] == '"') {
+        fields.back() += line[i++];
+      } else {
+        quoted = !quoted;
+      }
+    } else if (line[i] == ',' && !quoted) {
+      fields.emplace_back();
+    } else {
+      fields.back() += line[i];
+    }
+  }
+  return fields;
+}
+
+const std::vector<Known>& known_names() {
+  static const std::vector<Known> loaded = [] {
+    std::vector<Known> names;
+    std::ifstream file(INJECT_SOURCE_DIR "/tests/data/kernels/names.csv");
+    std::string line;
+    REQUIRE(std::getline(file, line));
+    REQUIRE(line == "Family,Tensor Cores,Operand,Name");
+    while (std::getline(file, line)) {
+      const std::vector<std::string> fields = fields_of(line);
+      REQUIRE(fields.size() == 4);
+      names.push_back({fields[0], fields[1], fields[2], fields[3]});
+    }
+    return names;
+  }();
+  return loaded;
+}
+
+template <class Rules>
+std::size_t first_match(Rules rules, const std::string& name) {
+  for (std::size_t i = 0; i < rules.size(); ++i) {
+    if (name_has_words(name, rules[i].words)) return i;
+  }
+  return rules.size();
+}
+
+template <class Rules>
+void check_all_used(Rules rules, const std::set<std::size_t>& used) {
+  for (std::size_t i = 0; i < rules.size(); ++i) {
+    INFO("no name in names.csv for which this rule decides: " << rules[i].words);
+    CHECK(used.count(i) == 1);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("Kernels by their names", "[analysis]") {
+  REQUIRE(known_names().size() > 200);
+  for (const Known& known : known_names()) {
+    INFO(known.name);
+    CHECK(family_name(family_of(known.name)) == known.family);
+    const TensorCoreUse use = tensor_cores_of(known.name);
+    CHECK(tensor_cores_name(use.cores) == known.cores);
+    CHECK(operand_name(use.operand) == known.operand);
+  }
+}
+
+TEST_CASE("Kernels are the same mangled and demangled", "[analysis]") {
+  std::size_t mangled = 0;
+  for (const Known& known : known_names()) {
+    const std::string demangled = demangle(known.name);
+    if (demangled == known.name) continue;
+    ++mangled;
+    INFO(known.name);
+    CHECK(family_of(demangled) == family_of(known.name));
+    CHECK(tensor_cores_of(demangled) == tensor_cores_of(known.name));
+  }
+  CHECK(mangled > 10);
+}
+
+TEST_CASE("Every family has one name, and no rule for kernels is dead", "[analysis]") {
+  std::set<std::string_view> names;
+  for (std::size_t i = 0; i < kFamilies; ++i) names.insert(family_name(static_cast<Family>(i)));
+  CHECK(names.size() == kFamilies);
+
+  std::set<std::size_t> families;
+  std::set<std::size_t> cores;
+  std::set<std::size_t> operands;
+  for (const Known& known : known_names()) {
+    CHECK(names.count(known.family) == 1);
+    families.insert(first_match(family_rules(), known.name));
+    const std::size_t rule = first_match(cores_rules(), known.name);
+    cores.insert(rule);
+    if (rule < cores_rules().size() && cores_rules()[rule].cores != TensorCores::kUnknown) {
+      operands.insert(first_match(operand_rules(), known.name));
+    }
+  }
+  check_all_used(family_rules(), families);
+  check_all_used(cores_rules(), cores);
+  check_all_used(operand_rules(), operands);
+}
+
+TEST_CASE("The words of rules", "[analysis]") {
+  CHECK(name_has_words("volta_sgemm_128x64_nn", "sgemm"));
+  CHECK(name_has_words("volta_sgemm_128x64_nn", "nn volta_"));
+  CHECK_FALSE(name_has_words("volta_sgemm_128x64_nn", "volta_ tn"));
+  CHECK_FALSE(name_has_words("volta_sgemm_128x64_nn", "Volta"));
+  CHECK_FALSE(name_has_words("", "a"));
+  CHECK(name_has_words("", ""));
+  // Words stand for parts of names that both forms have.
+  const auto check = [](const auto& rules) {
+    for (const auto& rule : rules) {
+      const std::string_view words = rule.words;
+      INFO(words);
+      CHECK_FALSE(words.empty());
+      CHECK(words.find_first_of("<>(),&*:") == std::string_view::npos);
+      CHECK(words.find("  ") == std::string_view::npos);
+      CHECK(words.front() != ' ');
+      CHECK(words.back() != ' ');
+    }
+  };
+  check(family_rules());
+  check(cores_rules());
+  check(operand_rules());
+}
+
+TEST_CASE("The library call comes before the name", "[analysis]") {
+  const char* split = "void cublasLt::splitKreduce_kernel<32, 16, int, float, float>(float const*)";
+  const char* gemm =
+      "sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize32x32x8_stage3_warpsize1x2x1_ffma_execute_kernel";
+  const char* relu = "add_bias_relu(float*, float const*, int, int)";
+  const char* layout =
+      "void cudnn::engines_precompiled::nchwToNhwcKernel<float, float, float>(float const*, float*)";
+  const char* sdpa = "cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_7_64x128x64";
+  const char* dgrad =
+      "sm90_xmma_dgrad_implicit_gemm_f32f32_tf32f32_f32_nhwckrsc_nhwc_tilesize128x128x32_warpgroupsize1x1x1";
+
+  CHECK(family_of(relu, Category::kGemm) == Family::kGemm);
+  CHECK(family_of(split, Category::kGemm) == Family::kGemm);
+
+  CHECK(family_of(layout) == Family::kCopy);
+  CHECK(family_of(layout, Category::kConv) == Family::kConvOther);
+  CHECK(family_of(gemm, Category::kConv) == Family::kConvOther);
+  CHECK(family_of(dgrad, Category::kConv) == Family::kConvImplicitGemmDataGradient);
+  CHECK(family_of("volta_gcgemm_32x32_nt", Category::kConv) == Family::kConvFft);
+  CHECK(family_of("sm80_xmma_gemm_cf32cf32_f32f32_cf32_tn_n_tilesize32x32x8_ffma", Category::kConv) ==
+        Family::kConvFft);
+  CHECK(family_of(sdpa, Category::kConv) == Family::kAttention);
+  CHECK(family_of("void cudnn::bn_fw_tr_1C11_singleread<float>()", Category::kConv) ==
+        Family::kNormalization);
+
+  CHECK(family_of(gemm, Category::kRnn) == Family::kGemm);
+  CHECK(family_of(layout, Category::kRnn) == Family::kRnnCell);
+  CHECK(family_of(layout, Category::kNorm) == Family::kNormalization);
+  CHECK(family_of("void cudnn::pooling_bw_kernel_max<float>()", Category::kPool) == Family::kPoolingBackward);
+  CHECK(family_of(layout, Category::kPool) == Family::kPoolingForward);
+  CHECK(family_of(relu, Category::kSoftmax) == Family::kSoftmax);
+  CHECK(family_of(layout, Category::kAttention) == Family::kAttention);
+  CHECK(family_of("op", Category::kActivation) == Family::kElementwise);
+  CHECK(family_of("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+                  Category::kCollective) == Family::kAllReduce);
+  CHECK(family_of("fill", Category::kCollective) == Family::kCollectiveOther);
+  CHECK(family_of("fill", Category::kPointToPoint) == Family::kSendReceive);
+
+  // Calls that can launch anything say nothing.
+  for (const Category call :
+       {Category::kLaunch, Category::kGraph, Category::kBlas, Category::kOther, Category::kGroup}) {
+    CHECK(family_of(relu, call) == Family::kElementwise);
+    CHECK(family_of(gemm, call) == Family::kGemm);
+    CHECK(family_of("mystery", call) == Family::kOther);
+  }
+}
+
+TEST_CASE("Convolutions: algorithm and direction", "[analysis]") {
+  for (std::size_t a = 0; a < kConvolutionAlgorithms; ++a) {
+    for (std::size_t d = 0; d < kConvolutionDirections; ++d) {
+      const auto algorithm = static_cast<ConvolutionAlgorithm>(a);
+      const auto direction = static_cast<ConvolutionDirection>(d);
+      const Family family = convolution_family(algorithm, direction);
+      CHECK(is_convolution(family));
+      CHECK(algorithm_of(family) == algorithm);
+      CHECK(direction_of(family) == direction);
+      std::string name = "convolution " + std::string(algorithm_name(algorithm));
+      if (direction != ConvolutionDirection::kUnknown) name += " " + std::string(direction_name(direction));
+      CHECK(family_name(family) == name);
+    }
+  }
+  CHECK_FALSE(is_convolution(Family::kGemm));
+  CHECK_FALSE(is_convolution(Family::kPoolingForward));
+  CHECK(direction_of(Family::kPoolingBackward) == ConvolutionDirection::kUnknown);
+  CHECK(algorithm_of(Family::kGemm) == ConvolutionAlgorithm::kOther);
+  CHECK(convolution_algorithm_of("volta_scudnn_winograd_128x128_ldg1_ldg4_relu_tile148t_nt_v1") ==
+        ConvolutionAlgorithm::kWinograd);
+  CHECK(convolution_algorithm_of("volta_gcgemm_32x32_nt") == ConvolutionAlgorithm::kFft);
+  CHECK(convolution_algorithm_of("nchwToNhwcKernel") == ConvolutionAlgorithm::kOther);
+  CHECK(is_collective(Family::kAllReduce));
+  CHECK(is_collective(Family::kCollectiveOther));
+  CHECK_FALSE(is_collective(Family::kCopy));
+}
+
+TEST_CASE("Kernel names of any length", "[analysis]") {
+  CHECK(family_of("") == Family::kOther);
+  CHECK(tensor_cores_of("") == TensorCoreUse{});
+  const std::string beyond = std::string(kLongestClassified, 'x') + "nvjet_sm90_hsh";
+  CHECK(family_of(beyond) == Family::kOther);
+  CHECK(tensor_cores_of(beyond).cores == TensorCores::kUnknown);
+  CHECK(family_of(beyond.substr(20)) == Family::kGemm);
+}
