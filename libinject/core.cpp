@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::uint32_t kMostNames = 1u << 17;
 constexpr std::size_t kMostNameBytes = std::size_t{64} << 20;
+constexpr std::uint32_t kMostShapes = 1u << 15;
 constexpr std::uint32_t kMostRangeNodes = 1u << 17;
 
 constinit std::atomic<Core*> the_core{nullptr};
@@ -24,6 +25,7 @@ Core::Core(ParseResult parsed)
     : configuration(std::move(parsed)),
       names(kMostNames, kMostNameBytes),
       mangled(kMostNames, kMostNameBytes),
+      shapes(kMostShapes),
       ranges(kMostRangeNodes),
       ring(configuration.options.ring_bytes),
       threads(ring),

@@ -6,6 +6,7 @@
 #include "libinject/nvtx/range_tree.h"
 #include "libinject/record/block_pool.h"
 #include "libinject/record/name_table.h"
+#include "libinject/record/shape_table.h"
 #include "libinject/record/thread_registry.h"
 #include "libinject/record/ticks.h"
 #include "libinject/window/nvtx_trigger.h"
@@ -19,6 +20,7 @@ struct Core {
   ParseResult configuration;
   NameTable names;    ///< NVTX messages, demangled kernel names
   NameTable mangled;  ///< kernel names as the driver has them
+  ShapeTable shapes;  ///< what library calls compute
   RangeTree ranges;
   BlockPool ring;
   ThreadRegistry threads;

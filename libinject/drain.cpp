@@ -94,6 +94,7 @@ void Drain::on_call(std::uint32_t thread, const CallRecord& record) {
     launch.thread = thread;
     launch.range = record.range;
     launch.owner = record.owner;
+    launch.shape = record.shape;
     launch.chain = record.chain;
     launch.stream_handle = record.stream;
     launch.host_begin = record.begin;
@@ -108,6 +109,10 @@ void Drain::on_call(std::uint32_t thread, const CallRecord& record) {
   event.function = record.function;
   event.status = record.status;
   event.captured = (record.flags & kCallCaptured) != 0;
+  event.owns_shape = (record.flags & kCallOwnsShape) != 0;
+  event.shared = (record.flags & kCallShared) != 0;
+  event.shape = record.shape;
+  event.call = record.call;
   event.window = record.window;
   event.thread = thread;
   event.range = record.range;

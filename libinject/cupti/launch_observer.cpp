@@ -123,9 +123,9 @@ void LaunchObserver::leave(DriverCall, std::uint32_t cbid, std::uint32_t correla
   record.correlation = correlation;
   record.chain = frame == nullptr ? 0 : chain_inside(frame, frame->chain_, frame->function_);
   record.stream = stream;
-  if (frame != nullptr) record.owner = frame->owner_;
-  if (record.owner == 0 && frame != nullptr && function_group(frame->function_) != FunctionGroup::kCudart) {
-    record.owner = frame->call_;
+  if (frame != nullptr) {
+    record.owner = CallFrame::owner_inside(*frame);
+    record.shape = frame->shape_;
   }
   record.call = ++thread->calls;
   record.range = nvtx_current(*thread);

@@ -2,6 +2,7 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/hooks/frame.h"
 
+#include "libinject/core.h"
 #include "libinject/hooks/functions.h"
 #include "libinject/nvtx/injection.h"
 #include "libinject/record/clock.h"
@@ -51,14 +52,36 @@ CallFrame::CallFrame(FunctionId function) noexcept : function_(function) {
   outer_ = thread->innermost;
   if (outer_ != nullptr) {
     chain_ = chain_push(outer_->chain_, outer_->function_);
-    owner_ = outer_->owner_;
-    if (owner_ == 0 && function_group(outer_->function_) != FunctionGroup::kCudart) owner_ = outer_->call_;
+    owner_ = owner_inside(*outer_);
+    shape_ = outer_->shape_;
   }
   call_ = ++thread->calls;
   window_ = current_window.load(std::memory_order_acquire);
   thread->innermost = this;
   entered_ = true;
   begin_ = now();
+}
+
+std::uint32_t CallFrame::owner_inside(const CallFrame& frame) noexcept {
+  if ((frame.flags_ & kCallOwnsShape) != 0) return frame.call_;
+  if (frame.owner_ != 0) return frame.owner_;
+  return function_group(frame.function_) == FunctionGroup::kCudart ? 0 : frame.call_;
+}
+
+void CallFrame::shape(const CallShape& shape, std::uint64_t shared) noexcept {
+  Core* core = Core::get_if_any();
+  if (core == nullptr || shape.kind() == ShapeKind::kNone) return;
+  this->shape(core->shapes.intern(shape));
+  ThreadState* thread = ThreadRegistry::current_if_any();
+  if (thread == nullptr) return;
+  if (shared != 0 && thread->last_shape == shape_ && thread->last_operand == shared) flags_ |= kCallShared;
+  thread->last_shape = shape_;
+  thread->last_operand = shared;
+}
+
+void CallFrame::shape(std::uint32_t id) noexcept {
+  shape_ = id;
+  if (id != 0) flags_ |= kCallOwnsShape;
 }
 
 CallFrame::~CallFrame() {
@@ -87,6 +110,7 @@ CallFrame::~CallFrame() {
   record.call = call_;
   record.range = nvtx_current(*thread);
   record.window = window_;
+  record.shape = shape_;
   record.status = status_;
   record.generation = generation_;
   ThreadRegistry::push(*thread, record);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "libinject/record/call_shape.h"
 #include "libinject/record/records.h"
 
 namespace inject {
@@ -20,10 +21,19 @@ class CallFrame {
   CallFrame(const CallFrame&) = delete;
   CallFrame& operator=(const CallFrame&) = delete;
 
+  /// Whether what the call computes is to be told: a window is open, and no call around it has told.
+  bool wants_shape() const noexcept { return entered_ && window_ != 0 && shape_ == 0; }
+  /// `shared` tells an operand that several products may have in common; 0: none.
+  void shape(const CallShape& shape, std::uint64_t shared = 0) noexcept;
+  void shape(std::uint32_t id) noexcept;
+
   /// The status that the real call returned.
   void status(int code) noexcept { status_ = static_cast<std::int16_t>(code); }
 
  private:
+  /// `owner` of the calls inside a frame.
+  static std::uint32_t owner_inside(const CallFrame& frame) noexcept;
+
   friend class LaunchObserver;  // cupti/: gives the innermost frame the correlation id of its driver launch
   Nanoseconds begin_ = 0;
   CallFrame* outer_ = nullptr;
@@ -33,6 +43,7 @@ class CallFrame {
   std::uint32_t call_ = 0;
   std::uint32_t owner_ = 0;
   std::uint32_t window_ = 0;
+  std::uint32_t shape_ = 0;
   FunctionId function_;
   std::int16_t status_ = 0;
   std::uint16_t generation_ = 0;

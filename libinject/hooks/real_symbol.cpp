@@ -334,6 +334,30 @@ void note_unload() noexcept {
   unloads_seen.store(unloads, std::memory_order_release);
 }
 
+void* symbol_beside(const void* function, const char* name) noexcept {
+  struct Wanted {
+    const void* function;
+    SymbolName name;
+    void* found;
+  } wanted{function, SymbolName(name), nullptr};
+  const int saved_errno = errno;
+  {
+    const LoaderUse use;
+    dl_iterate_phdr(
+        [](dl_phdr_info* info, std::size_t, void* self) {
+          auto* search = static_cast<Wanted*>(self);
+          const ElfObject object(*info);
+          if (!object.contains(search->function)) return 0;
+          const ElfW(Sym)* symbol = object.find_function(search->name);
+          if (symbol != nullptr) search->found = object.address(*symbol);
+          return 1;
+        },
+        &wanted);
+  }
+  errno = saved_errno;
+  return wanted.found;
+}
+
 void* next_symbol(const char* name) noexcept {
   Search search(name, "", nullptr);
   search.run();

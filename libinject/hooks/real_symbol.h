@@ -60,6 +60,41 @@ inline void* bound(FunctionId function, const void* caller) noexcept {
 /// again.
 void note_unload() noexcept;
 
+/// The function `name` of the library that `function` lies in; nullptr if it has none.
+void* symbol_beside(const void* function, const char* name) noexcept;
+
+/// A function of the library that a hooked call goes to, looked for once a library; of four libraries, those
+/// of further ones are not found. F: its type.
+template <typename F>
+class FunctionBeside {
+ public:
+  constexpr explicit FunctionBeside(const char* name) noexcept : name_(name) {}
+  /// nullptr if there is none, or if another thread is just looking for it.
+  F* get(const void* real) noexcept {
+    for (Entry& entry : entries_) {
+      const void* beside = entry.beside.load(std::memory_order_acquire);
+      if (beside == real) return entry.found.load(std::memory_order_acquire);
+      if (beside != nullptr) continue;
+      if (!entry.beside.compare_exchange_strong(beside, real, std::memory_order_acq_rel)) {
+        if (beside == real) return nullptr;
+        continue;
+      }
+      auto* found = reinterpret_cast<F*>(symbol_beside(real, name_));
+      entry.found.store(found, std::memory_order_release);
+      return found;
+    }
+    return nullptr;
+  }
+
+ private:
+  struct Entry {
+    std::atomic<const void*> beside{nullptr};
+    std::atomic<F*> found{nullptr};
+  };
+  const char* name_;
+  std::array<Entry, 4> entries_{};
+};
+
 /// The first definition of `name` in load order that is not ours; nullptr if there is none.
 void* next_symbol(const char* name) noexcept;
 

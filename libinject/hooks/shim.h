@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstdint>
 #include <type_traits>
+#include <utility>
 
 #include "libinject/hooks/arity.h"
 #include "libinject/hooks/frame.h"
@@ -34,6 +35,12 @@ struct Missing {
 #else
 #define INJECT_TAIL_CALL return
 #endif
+
+/// What a call's arguments mean: specialisations have `static void tell(CallFrame&, void* real,
+/// arguments...)`, which gives the frame a shape. Called before the real function, with what the program
+/// passed, right or wrong.
+template <FunctionId function>
+struct CallArguments {};
 
 template <FunctionId function, typename F>
 struct Shim;
@@ -101,6 +108,9 @@ struct Shim<function, R(A...)> {
 
   [[gnu::always_inline]] static inline R framed(Real real, A... args) {
     CallFrame frame(function);
+    if constexpr (requires { CallArguments<function>::tell(frame, nullptr, std::declval<A>()...); }) {
+      if (frame.wants_shape()) CallArguments<function>::tell(frame, reinterpret_cast<void*>(real), args...);
+    }
     if constexpr (std::is_enum_v<R>) {
       const R result = real(args...);
       frame.status(static_cast<int>(result));

@@ -64,19 +64,23 @@ struct alignas(64) CallRecord {
   Nanoseconds end = 0;
   CallChain chain = 0;       ///< the hooked calls around this one, itself not included
   std::uint64_t stream = 0;  ///< cudaStream_t / CUstream value, 0 where unknown or default
-  std::uint32_t owner = 0;   ///< `call` of the outermost hooked library call around this one, 0 if none
+  std::uint32_t owner = 0;   ///< `call` of the library call around this one that has its work: the one that
+                             ///< `shape` is of, else the outermost one; 0 if none
   std::uint32_t call = 0;    ///< number of this call on its thread
   std::uint32_t range =
       0;  ///< NVTX context: node of the range tree (nvtx/range_tree.h), 0 if no range is open
   std::uint32_t window = 0;  ///< number of the window the call began in, 0 if none was open
-  std::uint32_t iteration = 0;
-  std::int16_t status = 0;       ///< the API's own status code
+  std::uint32_t shape = 0;   ///< in Core::shapes: what the outermost call computes of those around this one
+                             ///< and itself whose arguments are read; 0 if there is none
+  std::int16_t status = 0;   ///< the API's own status code
   std::uint16_t generation = 0;  ///< counts CUPTI attachments: correlation ids are unique within one
 };
 
 /// CallRecord::flags
 enum CallFlags : std::uint8_t {
-  kCallCaptured = 1,  ///< the launch was captured into a graph: no device work of its own follows
+  kCallCaptured = 1,   ///< the launch was captured into a graph: no device work of its own follows
+  kCallOwnsShape = 2,  ///< `shape` is this call's own
+  kCallShared = 4,     ///< one operand is the same as in the thread's call before, of the same shape
 };
 
 enum class RangeEdge : std::uint8_t { kPush = 1, kPop = 2, kStart = 3, kEnd = 4 };

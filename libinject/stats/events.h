@@ -20,8 +20,10 @@ struct Attribution {
   std::uint32_t window = 0;
   std::uint32_t thread = 0;  ///< index into the run's thread list
   std::uint32_t range = 0;   ///< NVTX context node
-  std::uint32_t owner = 0;   ///< outermost library call, by its number on the thread
-  CallChain chain = 0;       ///< hooked calls around `function`
+  std::uint32_t owner =
+      0;  ///< library call, by its number on the thread: that of `shape`, else the outermost
+  std::uint32_t shape = 0;  ///< in Core::shapes: what that call computes, 0 if not known
+  CallChain chain = 0;      ///< hooked calls around `function`
   std::uint64_t stream_handle = 0;
   Nanoseconds host_begin = 0;
   Nanoseconds host_end = 0;
@@ -68,7 +70,11 @@ struct TransferEvent {
 struct CallEvent {
   FunctionId function = kNoFunction;
   std::int16_t status = 0;
-  bool captured = false;  ///< the work went into a graph instead of onto a stream
+  bool captured = false;    ///< the work went into a graph instead of onto a stream
+  bool owns_shape = false;  ///< `shape` is its own, not that of a call around it
+  bool shared = false;      ///< has an operand in common with the thread's call before, of the same shape
+  std::uint32_t shape = 0;  ///< in Core::shapes
+  std::uint32_t call = 0;   ///< its number on its thread
   std::uint32_t window = 0;
   std::uint32_t thread = 0;
   std::uint32_t range = 0;

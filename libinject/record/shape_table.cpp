@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/record/shape_table.h"
+
+#include <bit>
+#include <new>
+
+#include "libinject/record/mapping.h"
+
+namespace inject {
+
+namespace {
+
+constexpr std::uint32_t kReserved = 2;
+
+std::uint64_t hash_of(const CallShape& shape) noexcept {
+  // Four sums side by side: sixteen multiplications one after the other would take 20 ns.
+  std::uint64_t a = kHashSeed;
+  std::uint64_t b = a + 1;
+  std::uint64_t c = a + 2;
+  std::uint64_t d = a + 3;
+  const CallShape::Words& words = shape.words();
+  for (std::size_t i = 0; i < words.size(); i += 4) {
+    a = (a ^ words[i]) * 0xD6E8'FEB8'6659'FD93u;
+    b = (b ^ words[i + 1]) * 0x9E37'79B9'7F4A'7C15u;
+    c = (c ^ words[i + 2]) * 0xC2B2'AE3D'27D4'EB4Fu;
+    d = (d ^ words[i + 3]) * 0x1656'67B1'9E37'79F9u;
+    a ^= a >> 29;
+    b ^= b >> 31;
+    c ^= c >> 30;
+    d ^= d >> 32;
+  }
+  return hash_mix((a + std::rotl(b, 13)) ^ (std::rotl(c, 29) + std::rotl(d, 47)));
+}
+
+}  // namespace
+
+ShapeTable::ShapeTable(std::uint32_t most) noexcept : most_(most < kReserved ? kReserved : most) {
+  const std::uint32_t slots = std::bit_ceil(most_ * 2u);
+  const std::size_t slot_bytes = slots * sizeof(std::atomic<std::uint64_t>);
+  mapped_ = slot_bytes + most_ * sizeof(CallShape);
+  base_ = map_memory(mapped_);
+  if (base_ == nullptr) {
+    most_ = 0;
+    return;
+  }
+  // Zeroed memory is a valid array of zero atomics on every platform that this builds for.
+  slots_ = static_cast<std::atomic<std::uint64_t>*>(base_);
+  shapes_ = reinterpret_cast<CallShape*>(static_cast<char*>(base_) + slot_bytes);
+  slot_mask_ = slots - 1;
+  count_.store(kReserved, std::memory_order_relaxed);
+}
+
+ShapeTable::~ShapeTable() {
+  unmap_memory(base_, mapped_);
+}
+
+std::uint32_t ShapeTable::intern(const CallShape& shape) noexcept {
+  if (base_ == nullptr) {
+    overflows_.fetch_add(1, std::memory_order_relaxed);
+    return kOther;
+  }
+  const std::uint64_t hash = hash_of(shape);
+  const std::uint64_t tag = hash & 0xFFFF'FFFF'0000'0000u;
+  std::uint32_t fresh = 0;  // entered by this call, not yet published
+  for (std::uint32_t probe = 0, at = static_cast<std::uint32_t>(hash) & slot_mask_; probe <= slot_mask_;
+       ++probe, at = (at + 1) & slot_mask_) {
+    std::uint64_t there = slots_[at].load(std::memory_order_acquire);
+    if (there == 0) {
+      if (fresh == 0) {
+        fresh = count_.fetch_add(1, std::memory_order_relaxed);
+        if (fresh >= most_) {
+          // The counter stays at its limit: it must not wrap however often a full table is asked.
+          count_.fetch_sub(1, std::memory_order_relaxed);
+          overflows_.fetch_add(1, std::memory_order_relaxed);
+          return kOther;
+        }
+        ::new (static_cast<void*>(shapes_ + fresh)) CallShape(shape);
+      }
+      // Release: who reads the slot sees the shape.
+      if (slots_[at].compare_exchange_strong(there, tag | fresh, std::memory_order_acq_rel,
+                                             std::memory_order_acquire)) {
+        return fresh;
+      }
+    }
+    // One that was entered but lost to another thread stays unused.
+    const auto number = static_cast<std::uint32_t>(there);
+    if ((there & 0xFFFF'FFFF'0000'0000u) == tag && shapes_[number] == shape) return number;
+  }
+  overflows_.fetch_add(1, std::memory_order_relaxed);
+  return kOther;
+}
+
+CallShape ShapeTable::shape(std::uint32_t id) const noexcept {
+  if (id < kReserved || id >= most_ || id >= count_.load(std::memory_order_acquire)) return {};
+  return shapes_[id];
+}
+
+}  // namespace inject

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "libinject/record/call_shape.h"
+
+namespace inject {
+
+/// Shapes by number: 0 is none, 1 stands for all that no longer fit. Any thread may intern and read without a
+/// lock; memory is reserved, not touched.
+class ShapeTable {
+ public:
+  static constexpr std::uint32_t kNone = 0;
+  static constexpr std::uint32_t kOther = 1;
+
+  explicit ShapeTable(std::uint32_t most) noexcept;
+  ~ShapeTable();
+  ShapeTable(const ShapeTable&) = delete;
+  ShapeTable& operator=(const ShapeTable&) = delete;
+
+  /// The number of a shape, entering it if it is new; kOther when the table is full (counted in overflows()).
+  std::uint32_t intern(const CallShape& shape) noexcept;
+  /// The shape of a number that intern() returned; an empty one for any other.
+  CallShape shape(std::uint32_t id) const noexcept;
+
+  std::uint32_t size() const noexcept { return count_.load(std::memory_order_relaxed); }
+  std::uint64_t overflows() const noexcept { return overflows_.load(std::memory_order_relaxed); }
+
+ private:
+  std::uint32_t most_;
+  std::uint32_t slot_mask_ = 0;
+  std::size_t mapped_ = 0;
+  void* base_ = nullptr;                         // one mapping: slots, shapes
+  std::atomic<std::uint64_t>* slots_ = nullptr;  // open addressing: upper half of the hash, number
+  CallShape* shapes_ = nullptr;
+  std::atomic<std::uint32_t> count_{0};
+  std::atomic<std::uint64_t> overflows_{0};
+};
+
+}  // namespace inject
