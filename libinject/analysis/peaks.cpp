@@ -9,10 +9,11 @@ namespace {
 struct Rates {
   int major;
   int minor;
-  // Multiply-adds per multiprocessor and clock, in the order of Arithmetic; 0: no such unit.
+  // Multiply-adds per multiprocessor and clock, in the order of Arithmetic; 0: no such unit, or not
+  // published.
   std::uint16_t multiply_adds[kArithmetics];
-  // Hopper and Blackwell run products of tensor cores, but for fp64, at a lower clock than everything else, and
-  // their datasheets count with it. The attribute is the other clock.
+  // Hopper and Blackwell run products of tensor cores, but for fp64, at a lower clock than everything else,
+  // and their datasheets count with it. The attribute is the other clock.
   double tensor_clock_share;
 };
 
@@ -28,11 +29,13 @@ constexpr Rates kRates[] = {
     // 1830 of 1980 MHz (SXM), 1620 of 1755 MHz (PCIe).
     {9, 0, {64, 128, 128, 256, 1024, 2048, 2048, 4096, 4096}, 12.0 / 13},
     // Not published; what the datasheet's 2.25 PFLOP/s at fp16 and the attribute's 1965 MHz come to.
-    {10, 0, {64, 64, 128, 256, 2048, 4096, 4096, 8192, 8192}, 17.0 / 18},
+    {10, 0, {64, 64, 128, 0, 2048, 4096, 4096, 8192, 8192}, 17.0 / 18},
     {12, 0, {2, 0, 128, 128, 256, 512, 512, 1024, 1024}, 1},
 };
 
-constexpr bool on_tensor_cores_at_their_clock(Arithmetic arithmetic) { return arithmetic >= Arithmetic::kTf32; }
+constexpr bool on_tensor_cores_at_their_clock(Arithmetic arithmetic) {
+  return arithmetic >= Arithmetic::kTf32;
+}
 
 /// Integers are summed up exactly, at the full rate.
 constexpr bool summed_in_fp32(Arithmetic arithmetic) {
@@ -71,8 +74,7 @@ std::optional<double> peak_flops(const DeviceSpecs& device, Arithmetic arithmeti
     if (rates.major != device.major || rates.minor != device.minor) continue;
     const std::uint16_t per_clock = rates.multiply_adds[static_cast<std::size_t>(arithmetic)];
     if (per_clock == 0) return std::nullopt;
-    double flops =
-        2.0 * per_clock * device.multiprocessors * static_cast<double>(device.clock_khz) * 1000.0;
+    double flops = 2.0 * per_clock * device.multiprocessors * static_cast<double>(device.clock_khz) * 1000.0;
     if (on_tensor_cores_at_their_clock(arithmetic)) flops *= rates.tensor_clock_share;
     if (device.half_rate_sums && summed_in_fp32(arithmetic)) flops /= 2;
     return flops;

@@ -42,16 +42,16 @@ inline constexpr std::size_t kArithmetics = 9;
 /// "fp64", "fp64 tensor", "fp32", …
 std::string_view arithmetic_name(Arithmetic arithmetic) noexcept;
 
-/// Operations a second, a multiply-add being two. Nothing if the device has no such unit, its architecture is
-/// not in the table, or an attribute is missing.
+/// Operations a second, a multiply-add being two. Nothing if the device has no such unit, the table does not
+/// know, or an attribute is missing.
 std::optional<double> peak_flops(const DeviceSpecs& device, Arithmetic arithmetic) noexcept;
 
 /// Bytes a second of the device's memory.
 std::optional<double> peak_bandwidth(const DeviceSpecs& device) noexcept;
 
-/// Whether the tensor cores of a device with this name sum up in fp32 at half the rate at which they sum up in
-/// fp16: GeForce cards do, and the L40, while data-centre and workstation cards of the same compute capability
-/// do not. No attribute tells.
+/// Whether the tensor cores of a device with this name sum up in fp32 at half the rate at which they sum up
+/// in fp16: GeForce cards do, and the L40, while data-centre and workstation cards of the same compute
+/// capability do not. No attribute tells.
 bool sums_at_half_rate(std::string_view device_name) noexcept;
 
 /// The arithmetic of a kernel as its name tells; nothing if it does not.
