@@ -2,6 +2,7 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include <cublas_v2.h>
 
+#include "libinject/hooks/gemm_arguments.h"
 #include "libinject/hooks/shim.h"
 
 namespace inject {

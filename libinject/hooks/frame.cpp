@@ -70,18 +70,18 @@ std::uint32_t CallFrame::owner_inside(const CallFrame& frame) noexcept {
 
 void CallFrame::shape(const CallShape& shape, std::uint64_t shared) noexcept {
   Core* core = Core::get_if_any();
-  if (core == nullptr || shape.kind() == ShapeKind::kNone) return;
-  this->shape(core->shapes.intern(shape));
-  ThreadState* thread = ThreadRegistry::current_if_any();
-  if (thread == nullptr) return;
-  if (shared != 0 && thread->last_shape == shape_ && thread->last_operand == shared) flags_ |= kCallShared;
-  thread->last_shape = shape_;
-  thread->last_operand = shared;
+  if (core != nullptr && shape.kind() != ShapeKind::kNone) this->shape(core->shapes.intern(shape), shared);
 }
 
-void CallFrame::shape(std::uint32_t id) noexcept {
+void CallFrame::shape(std::uint32_t id, std::uint64_t shared) noexcept {
+  if (id == 0) return;
   shape_ = id;
-  if (id != 0) flags_ |= kCallOwnsShape;
+  flags_ |= kCallOwnsShape;
+  ThreadState* thread = ThreadRegistry::current_if_any();
+  if (thread == nullptr) return;
+  if (shared != 0 && thread->last_shape == id && thread->last_operand == shared) flags_ |= kCallShared;
+  thread->last_shape = id;
+  thread->last_operand = shared;
 }
 
 CallFrame::~CallFrame() {

@@ -25,7 +25,7 @@ class CallFrame {
   bool wants_shape() const noexcept { return entered_ && window_ != 0 && shape_ == 0; }
   /// `shared` tells an operand that several products may have in common; 0: none.
   void shape(const CallShape& shape, std::uint64_t shared = 0) noexcept;
-  void shape(std::uint32_t id) noexcept;
+  void shape(std::uint32_t id, std::uint64_t shared = 0) noexcept;
 
   /// The status that the real call returned.
   void status(int code) noexcept { status_ = static_cast<std::int16_t>(code); }

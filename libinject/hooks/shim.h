@@ -110,6 +110,8 @@ struct Shim<function, R(A...)> {
     CallFrame frame(function);
     if constexpr (requires { CallArguments<function>::tell(frame, nullptr, std::declval<A>()...); }) {
       if (frame.wants_shape()) CallArguments<function>::tell(frame, reinterpret_cast<void*>(real), args...);
+    } else {
+      static_assert(kCategory<function> != Category::kGemm, "a product whose arguments fit no pattern");
     }
     if constexpr (std::is_enum_v<R>) {
       const R result = real(args...);
