@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+//
+// What can be said about a matrix product: its work, what bounds it, whether tensor cores could do it, and
+// what might make it faster. docs/gemm.md has the rules in words.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "libinject/analysis/kernel_class.h"
+#include "libinject/analysis/peaks.h"
+#include "libinject/record/call_shape.h"
+
+namespace inject {
+
+/// The arithmetic whose peak the product's rate is to be held against. `cores`: what its kernels did, as far
+/// as is known; unknown counts as used where tensor_eligibility() says that they could.
+std::optional<Arithmetic> gemm_arithmetic(const GemmShape& shape, TensorCores cores,
+                                          const DeviceSpecs& device) noexcept;
+
+enum class Bound : std::uint8_t { kUnknown, kMemory, kCompute };
+
+/// "memory", "compute"; empty for kUnknown.
+std::string_view bound_name(Bound bound) noexcept;
+
+struct Roofline {
+  double intensity = 0;   ///< operations per byte; 0 if the bytes are not known
+  double attainable = 0;  ///< operations a second under the roof; 0 if a peak is not known
+  Bound bound = Bound::kUnknown;
+};
+
+Roofline roofline(double flops, double bytes, std::optional<double> peak_flops,
+                  std::optional<double> peak_bandwidth) noexcept;
+
+enum class Eligible : std::uint8_t {
+  kUnknown,
+  kNo,
+  kMisaligned,  ///< they can, at a lower rate: cuBLAS before 11.0 would not use them
+  kYes,
+};
+
+/// "yes", "misaligned", "no", "unknown".
+std::string_view eligible_name(Eligible eligible) noexcept;
+
+struct TensorEligibility {
+  Eligible eligible = Eligible::kUnknown;
+  std::string reason;  ///< why not, or what is misaligned; empty for kYes
+};
+
+/// Whether tensor cores of the device could do the product: by type, shape and alignment.
+TensorEligibility tensor_eligibility(const GemmShape& shape, const DeviceSpecs& device);
+
+enum class HintKind : std::uint8_t {
+  kNarrow,         ///< M or N below 32
+  kMultiples,      ///< sizes off the multiples that the type wants
+  kTf32,           ///< fp32 that could be tf32
+  kTransposition,  ///< another pair of op(A), op(B) is faster by more than 10 % at the same size
+  kCombine,        ///< several small products with a common operand
+};
+
+struct Hint {
+  HintKind kind;
+  std::string text;
+};
+
+/// What the shape alone tells; `cores` as for gemm_arithmetic().
+std::vector<Hint> gemm_hints(const GemmShape& shape, TensorCores cores, const DeviceSpecs& device);
+
+/// One line of gemm_sum.csv.
+struct GemmRow {
+  GemmShape shape;
+  std::uint64_t calls = 0;
+  std::uint64_t gpu_ns = 0;
+  std::vector<Hint> hints;
+};
+
+/// Adds what the comparison of rows tells. `iterations`: how many the rows were collected over, 0 if not
+/// known.
+void add_row_hints(std::span<GemmRow> rows, const DeviceSpecs& device, std::uint64_t iterations);
+
+/// The texts, "; " between them.
+std::string join_hints(const std::vector<Hint>& hints);
+
+}  // namespace inject
