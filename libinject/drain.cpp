@@ -112,6 +112,7 @@ void Drain::on_call(std::uint32_t thread, const CallRecord& record) {
   event.owns_shape = (record.flags & kCallOwnsShape) != 0;
   event.shared = (record.flags & kCallShared) != 0;
   event.shape = record.shape;
+  event.owner = record.owner;
   event.call = record.call;
   event.window = record.window;
   event.thread = thread;

@@ -153,7 +153,7 @@ Session::Session(Core& core)
       pid_(getpid()),
       buffers_(options_.buffer_bytes),
       tracer_(buffers_, {&on_callback_start, &on_callback_stop}),
-      statistics_(core.names, core.ranges),
+      statistics_(core.names, core.ranges, core.shapes),
       trace_({&core.names,
               [&core](std::uint32_t thread) {
                 return ThreadInfo{static_cast<std::uint64_t>(core.threads.tid(thread)),
@@ -206,6 +206,7 @@ Session* Session::start() noexcept {
     prepare_unwinder();
     auto* session = new Session(*core);  // leaked on purpose
     recorded_groups.store(group_mask(options.hooks), std::memory_order_release);
+    plans_watched.store((options.hooks & kHookCudnn) != 0, std::memory_order_release);
     record_plain_calls.store(options.api != ApiStatistics::kOff, std::memory_order_release);
     record_inner_calls.store(options.api == ApiStatistics::kFull, std::memory_order_release);
     the_session.store(session, std::memory_order_release);
@@ -237,6 +238,7 @@ void Session::on_fork_child() noexcept {
   LoaderUse::after_fork_in_child();
   control_word.store(0, std::memory_order_relaxed);
   current_window.store(0, std::memory_order_relaxed);
+  plans_watched.store(false, std::memory_order_relaxed);
   ThreadRegistry::publish(nullptr);
   if (Session* session = the_session.load(std::memory_order_relaxed)) session->control_.close_in_child();
   the_session.store(nullptr, std::memory_order_relaxed);

@@ -31,7 +31,7 @@ char op_letter(cublasOperation_t op) noexcept {
 
 std::uint8_t alignment(const void* address) noexcept {
   if (address == nullptr) return 0;
-  return static_cast<std::uint8_t>(std::min(std::countr_zero(reinterpret_cast<std::uintptr_t>(address)), 8));
+  return static_cast<std::uint8_t>(std::min(std::countr_zero(reinterpret_cast<std::uintptr_t>(address)), 4));
 }
 
 /// a · b, the greatest number where that is too large.

@@ -13,6 +13,7 @@
 #include "libinject/output/atomic_file.h"
 #include "libinject/output/csv.h"
 #include "libinject/output/run_json.h"
+#include "libinject/output/shape_tables.h"
 
 namespace inject {
 
@@ -286,6 +287,28 @@ void busy_cells(CsvRow& row, const WindowDeviceRow& work, std::uint64_t device_t
   }
 }
 
+/// What library calls of known shape computed, at what rate, and the rate's share of the peaks: the time that
+/// the run's devices would need at least, each product at the peak of its type, by `duration` (0: not known).
+void flop_cells(CsvRow& row, const FlopCount& flops, std::uint64_t duration, const RunInfo& run) {
+  const std::uint64_t total = flops.total();
+  row.number(total);
+  if (total == 0 || duration == 0) {
+    row.empty().empty();
+    return;
+  }
+  row.decimal(static_cast<double>(total) / static_cast<double>(duration) / 1e3, 3);
+  const auto least = flops.least_time(specs_of(run, 0));
+  if (!least) {
+    row.empty();
+    return;
+  }
+  row.decimal(100.0 * *least * 1e9 / static_cast<double>(duration), 1);
+}
+
+std::uint64_t duration_of(const WindowInfo* window) {
+  return window == nullptr || window->end == 0 ? 0 : window->end - window->start;
+}
+
 double samples_per_second(const RunInfo& run, const Totals& step_times) {
   return static_cast<double>(run.batch * step_times.count) / (static_cast<double>(step_times.sum) * 1e-9);
 }
@@ -322,7 +345,9 @@ void window_rows(const Statistics& statistics, const RunInfo& run, std::string& 
     }
     const Losses losses = window.info != nullptr ? window.info->losses : Losses{};
     row.number(losses.host_records).number(losses.range_records).number(losses.activity_records);
-    row.number(losses.invalid_times).number(losses.missing_records).end();
+    row.number(losses.invalid_times).number(losses.missing_records);
+    flop_cells(row, window.host.flops, duration_of(window.info), run);
+    row.end();
     sink(text);
     for (const WindowDeviceRow& device : window.devices) {
       if (device.device == kOtherIndex) continue;
@@ -330,7 +355,7 @@ void window_rows(const Statistics& statistics, const RunInfo& run, std::string& 
       row.number(device.device);
       busy_cells(row, device, device_time(device, window.info));
       device_cells(row, device.work);
-      for (int i = 0; i < 13; ++i) row.empty();
+      for (int i = 0; i < 16; ++i) row.empty();
       row.end();
       sink(text);
     }
@@ -422,6 +447,8 @@ void iteration_rows(const Statistics& statistics, const RunInfo& run, std::strin
     iteration_time_cells(row, entry, run);
     row.number(entry.launches);
     iteration_work_cells(row, entry, busy, entry.gap, together);
+    flop_cells(row, entry.flops,
+               entry.kind == IterationRow::Kind::kPhase && entry.end != 0 ? entry.end - entry.begin : 0, run);
     row.end();
     sink(text);
     for (const IterationDeviceRow& device : entry.devices) {
@@ -430,7 +457,7 @@ void iteration_rows(const Statistics& statistics, const RunInfo& run, std::strin
       iteration_time_cells(row, entry, run);
       row.empty();
       iteration_work_cells(row, entry, device.busy, device.gap, device.work);
-      row.end();
+      row.empty().empty().empty().end();
       sink(text);
     }
   }
@@ -469,6 +496,8 @@ constexpr std::array kTables{
               "Host Time (ns),Host Avg (ns),Host Min (ns),Host Max (ns),Copies,Copy Time (ns),Memsets,"
               "Memset Time (ns),Depth,Library,Call",
               library_rows},
+    TableFile{"family_sum.csv", kFamilyHeader, family_rows},
+    TableFile{"gemm_sum.csv", kGemmHeader, gemm_rows},
     TableFile{
         "thread_kern_sum.csv",
         "Time (%),Total Time (ns),Instances,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),Device,PID,TID,"
@@ -481,12 +510,12 @@ constexpr std::array kTables{
         "Copy Time (ns),Copy Size (MB),Memsets,Memset Time (ns),Memset Size (MB),Unattributed,API Calls,"
         "API Time (ns),Library Calls,Submissions,Ranges,Clipped Ranges,Iterations,Samples/s,"
         "Lost Host Records,Lost Range Records,Lost Activity Records,Invalid Timestamps,"
-        "Missing Activity Records",
+        "Missing Activity Records,FLOPs,TFLOP/s,Peak (%)",
         window_rows},
     TableFile{"iteration_sum.csv",
               "Window,Iteration,Label,Complete,Device,Start (ns),Duration (ns),Samples/s,Launches,"
               "GPU Busy (ns),Gap to Next (ns),Kernels,Kernel Time (ns),Copies,Copy Time (ns),Copy Size (MB),"
-              "Memsets,Memset Time (ns),Memset Size (MB),Unattributed",
+              "Memsets,Memset Time (ns),Memset Size (MB),Unattributed,FLOPs,TFLOP/s,Peak (%)",
               iteration_rows},
     TableFile{
         "kernel_detail.csv",

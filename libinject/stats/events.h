@@ -74,6 +74,7 @@ struct CallEvent {
   bool owns_shape = false;  ///< `shape` is its own, not that of a call around it
   bool shared = false;      ///< has an operand in common with the thread's call before, of the same shape
   std::uint32_t shape = 0;  ///< in Core::shapes
+  std::uint32_t owner = 0;  ///< the call on the same thread that `shape` is of, where it is not this one
   std::uint32_t call = 0;   ///< its number on its thread
   std::uint32_t window = 0;
   std::uint32_t thread = 0;

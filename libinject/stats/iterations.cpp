@@ -71,12 +71,21 @@ void IterationStatistics::activity(const IterationActivity& activity) {
 }
 
 void IterationStatistics::launch(std::uint32_t window, Nanoseconds begin) {
-  if (is_final(window, begin)) {
-    ++row(key_of(window, begin)).launches;
+  note({begin, window, std::nullopt, 0});
+}
+
+void IterationStatistics::flops(std::uint32_t window, Nanoseconds end, std::optional<Arithmetic> arithmetic,
+                                std::uint64_t flops) {
+  if (flops != 0) note({end, window, arithmetic, flops});
+}
+
+void IterationStatistics::note(const WaitingLaunch& launch) {
+  if (is_final(launch.window, launch.begin)) {
+    launch.count(row(key_of(launch.window, launch.begin)).host);
     return;
   }
   if (waiting_.size() + waiting_launches_.size() >= kMostWaiting) spill();
-  waiting_launches_.push_back({begin, window});
+  waiting_launches_.push_back(launch);
 }
 
 /// The number of the latest boundary that is not after `time`, 0 if there is none.
@@ -168,7 +177,7 @@ void IterationStatistics::assign() {
   });
   std::erase_if(waiting_launches_, [this](const WaitingLaunch& launch) {
     if (!is_final(launch.window, launch.begin)) return false;
-    ++row(key_of(launch.window, launch.begin)).launches;
+    launch.count(row(key_of(launch.window, launch.begin)).host);
     return true;
   });
 }
@@ -193,7 +202,7 @@ void IterationStatistics::spill() {
     spilled(activity->window, activity->launch_begin, 1);
   }
   for (auto launch = waiting_launches_.begin(); launch != half(waiting_launches_); ++launch) {
-    ++row({launch->window, 0}).launches;
+    launch->count(row({launch->window, 0}).host);
     spilled(launch->window, launch->begin, 0);
   }
   waiting_.erase(waiting_.begin(), half(waiting_));
@@ -292,7 +301,7 @@ void IterationStatistics::drop_oldest() {
   Row& row = oldest->second;
   settle_row(oldest->first, row);
   any_older_ = true;
-  older_.launches += row.launches;
+  older_.host.merge(row.host);
   for (const Part& from : row.parts) {
     Part& to = part(older_, from.device);
     to.work.merge(from.work);
@@ -317,7 +326,8 @@ IterationRow IterationStatistics::shown(const Key& key, const Row& row) {
   result.complete = row.complete && row.settled;
   result.begin = row.begin;
   result.end = row.end;
-  result.launches = row.launches;
+  result.launches = row.host.launches;
+  result.flops = row.host.flops;
   for (const Part& part : row.parts) {
     result.devices.push_back({part.device, part.work, part.busy.busy() + part.more_busy, part.busy.first(),
                               part.busy.last(), std::nullopt});
@@ -333,11 +343,11 @@ std::vector<IterationRow> IterationStatistics::rows() const {
   for (const IterationActivity& activity : waiting_) {
     count(part(waiting[{activity.window, 0}], activity.device).work, activity);
   }
-  for (const WaitingLaunch& launch : waiting_launches_) ++waiting[{launch.window, 0}].launches;
+  for (const WaitingLaunch& launch : waiting_launches_) launch.count(waiting[{launch.window, 0}].host);
   for (auto& [key, row] : waiting) {
     const auto place = rows_.find(key);
     if (place == rows_.end()) continue;
-    row.launches += place->second.launches;
+    row.host.merge(place->second.host);
     for (const Part& from : place->second.parts) part(row, from.device).work.merge(from.work);
   }
 

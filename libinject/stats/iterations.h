@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "libinject/analysis/shape_work.h"
 #include "libinject/stats/busy_time.h"
 #include "libinject/stats/device_work.h"
 #include "libinject/stats/events.h"
@@ -67,6 +68,7 @@ struct IterationRow {
   Nanoseconds begin = 0;
   Nanoseconds end = 0;  ///< 0 while it is not known
   std::uint64_t launches = 0;
+  FlopCount flops;                          ///< of library calls whose shape is known
   std::optional<std::uint64_t> gap;         ///< in which no device worked
   std::vector<IterationDeviceRow> devices;  ///< by ascending number
 };
@@ -84,6 +86,9 @@ class IterationStatistics {
   void activity(const IterationActivity& activity);
   /// A call gave the device work.
   void launch(std::uint32_t window, Nanoseconds begin);
+  /// A library call that was over at `end` computes this much.
+  void flops(std::uint32_t window, Nanoseconds end, std::optional<Arithmetic> arithmetic,
+             std::uint64_t flops);
   /// In ascending order of `begin`: any other is passed over, and counted. All of a window's come before it
   /// is settled; one that comes later with the window as its `window_before` still says that what it ends is
   /// complete.
@@ -117,6 +122,14 @@ class IterationStatistics {
     BusyTime busy;
     std::uint64_t more_busy = 0;  // of older rows
   };
+  struct HostPart {
+    std::uint64_t launches = 0;
+    FlopCount flops;
+    void merge(const HostPart& more) {
+      launches += more.launches;
+      flops.merge(more.flops);
+    }
+  };
   struct Row {
     std::uint64_t number = 0;
     IterationLabel label = IterationLabel::kIteration;
@@ -125,13 +138,24 @@ class IterationStatistics {
     bool settled = false;
     Nanoseconds begin = 0;
     Nanoseconds end = 0;
-    std::uint64_t launches = 0;
+    HostPart host;
     std::vector<Part> parts;
   };
   struct WaitingLaunch {
     Nanoseconds begin;
     std::uint32_t window;
+    std::optional<Arithmetic> arithmetic;
+    std::uint64_t flops;  // 0: a launch
+
+    void count(HostPart& part) const {
+      if (flops == 0) {
+        ++part.launches;
+      } else {
+        part.flops.add(arithmetic, flops);
+      }
+    }
   };
+  void note(const WaitingLaunch& launch);
 
   bool is_final(std::uint32_t window, Nanoseconds launch) const;
   std::uint64_t boundary_at(Nanoseconds time);

@@ -222,6 +222,57 @@ std::vector<LibraryRow> Statistics::library_calls() const {
   return rows;
 }
 
+std::vector<CallShapeRow> Statistics::call_shapes() const {
+  std::vector<CallShapeRow> rows;
+  for (CallShapeEntry& entry : tables_->call_shapes.rows()) {
+    CallShapeRow& row = rows.emplace_back();
+    if (entry.other) {
+      row.function = kOtherName;
+    } else {
+      row.function = entry.function == kNoFunction ? std::string_view() : function_name(entry.function);
+      row.shape = shapes_.shape(entry.shape);
+      row.work = work_of(row.shape);
+    }
+    for (const KernelShare& share : entry.names)
+      row.kernels.emplace_back(share.name == 0 ? kOtherName : names_.name(share.name), share);
+    row.entry = std::move(entry);
+  }
+  return rows;
+}
+
+std::vector<FamilyRow> Statistics::families() const {
+  std::array<FamilyRow, kFamilies> families{};
+  const Tables& t = *tables_;
+  for (const std::uint32_t i : t.families.indices()) {
+    const FamilyEntry& entry = t.families[i];
+    FamilyRow& row = families[static_cast<std::size_t>(entry.family)];
+    row.time.merge(entry.time);
+    row.attributed += entry.attributed;
+    ++row.names;
+    if (entry.cores == TensorCores::kUsed) row.on_tensor_cores += entry.time.sum;
+    if (entry.cores == TensorCores::kUnknown) row.unknown_cores += entry.time.sum;
+  }
+  // A call's operations belong to the family in which its kernels spent most.
+  for (const CallShapeRow& call : call_shapes()) {
+    std::array<std::uint64_t, kFamilies> time{};
+    if (call.kernels.empty() || call.entry.other) continue;
+    for (const auto& [name, share] : call.kernels)
+      time[static_cast<std::size_t>(family_of(name, function_category(call.entry.function)))] += share.time;
+    const auto most = std::max_element(time.begin(), time.end()) - time.begin();
+    families[static_cast<std::size_t>(most)].flops +=
+        call.work.flops * (call.entry.calls - call.entry.captured);
+  }
+  std::vector<FamilyRow> rows;
+  for (std::size_t i = 0; i < kFamilies; ++i) {
+    if (families[i].time.count == 0) continue;
+    families[i].family = static_cast<Family>(i);
+    rows.push_back(families[i]);
+  }
+  std::sort(rows.begin(), rows.end(),
+            [](const FamilyRow& a, const FamilyRow& b) { return a.time.sum > b.time.sum; });
+  return rows;
+}
+
 std::vector<ThreadRow> Statistics::threads() const {
   const Tables& t = *tables_;
   std::vector<ThreadRow> rows;

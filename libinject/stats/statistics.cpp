@@ -81,6 +81,7 @@ void HostWork::merge(const HostWork& more) {
   submissions += more.submissions;
   ranges += more.ranges;
   clipped_ranges += more.clipped_ranges;
+  flops.merge(more.flops);
 }
 
 bool is_library_function(FunctionId function) {
@@ -111,8 +112,8 @@ std::string_view operation_name(const TransferEvent& event) {
   return kOperations[operation_of(event)];
 }
 
-Statistics::Statistics(const NameTable& names, const RangeTree& ranges)
-    : tables_(std::make_unique<Tables>()), names_(names), range_tree_(ranges) {}
+Statistics::Statistics(const NameTable& names, const RangeTree& ranges, const ShapeTable& shapes)
+    : tables_(std::make_unique<Tables>()), names_(names), range_tree_(ranges), shapes_(shapes) {}
 
 Statistics::~Statistics() = default;
 
@@ -157,8 +158,10 @@ void Statistics::add(const KernelEvent& event) {
   t.window_worked(window, event.start, event.end);
   t.iterations.activity(iteration_activity(event.launch, event.device, event.start, event.end));
 
-  if (const CallChain path = library_path(event.launch); path != 0)
-    count(t.libraries.at(t.library_row(path)).work, event);
+  const CallChain path = library_path(event.launch);
+  if (path != 0) count(t.libraries.at(t.library_row(path)).work, event);
+  t.call_shapes.add(event);
+  t.family_entry(event.name, path, names_).add(time, path != 0);
 
   if (!event.launch.known || event.launch.range == 0) {
     t.range_kernel_row(kOutsideRanges, thread, event.name).time.add(time);
@@ -192,6 +195,7 @@ void Statistics::add(const TransferEvent& event) {
 
 void Statistics::add(const CallEvent& event) {
   Tables& t = *tables_;
+  t.call_shapes.add(event);
   const std::uint64_t time = duration(event.begin, event.end);
   HostWork& window = t.window_host(event.window);
   if (event.correlation != 0 && event.status == 0 && !event.captured) {
@@ -200,6 +204,12 @@ void Statistics::add(const CallEvent& event) {
   }
   if (is_library_function(event.function)) {
     ++window.library_calls;
+    if (event.owns_shape && event.status == 0 && !t.call_shapes.is_captured(event)) {
+      const ShapeWork work = work_of(shapes_.shape(event.shape));
+      window.flops.add(work.arithmetic, work.flops);
+      // By the call's end: its first launch may be what begins the iteration.
+      t.iterations.flops(event.window, event.end, work.arithmetic, work.flops);
+    }
     LibraryEntry& row = t.libraries.at(t.library_row(chain_push(library_chain(event.chain), event.function)));
     row.host.add(time);
     if (event.status != 0) ++row.failed;
@@ -235,6 +245,7 @@ void Statistics::settle_window(std::uint32_t window, Nanoseconds begin, Nanoseco
     return true;
   });
   t.iterations.settle_window(window, begin, end);
+  t.call_shapes.settle(window);
 }
 
 }  // namespace inject

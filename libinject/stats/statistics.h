@@ -9,9 +9,13 @@
 #include <string_view>
 #include <vector>
 
+#include "libinject/analysis/kernel_class.h"
+#include "libinject/analysis/shape_work.h"
 #include "libinject/hooks/functions.h"
 #include "libinject/nvtx/range_tree.h"
 #include "libinject/record/name_table.h"
+#include "libinject/record/shape_table.h"
+#include "libinject/stats/call_shapes.h"
 #include "libinject/stats/device_work.h"
 #include "libinject/stats/events.h"
 #include "libinject/stats/iterations.h"
@@ -86,6 +90,26 @@ struct ThreadRow {
   const SampleStats* stats = nullptr;
 };
 
+/// Library calls of one function with one shape, joined to their kernels.
+struct CallShapeRow {
+  std::string_view function;  ///< empty: not known, the calls' records were lost
+  CallShape shape;
+  ShapeWork work;  ///< of one call
+  CallShapeEntry entry;
+  std::vector<std::pair<std::string_view, KernelShare>> kernels;  ///< by descending time
+};
+
+/// Kernels of one family.
+struct FamilyRow {
+  Family family{};
+  Totals time;
+  std::uint64_t names = 0;            ///< of kernels
+  std::uint64_t on_tensor_cores = 0;  ///< of the time, that of kernels known to use them …
+  std::uint64_t unknown_cores = 0;    ///< … and of those of which it is not known
+  std::uint64_t attributed = 0;       ///< of the time, that of kernels launched inside a library call
+  std::uint64_t flops = 0;            ///< of the library calls whose shape is known
+};
+
 /// What the host did in a window.
 struct HostWork {
   std::uint64_t api_calls = 0;
@@ -94,6 +118,7 @@ struct HostWork {
   std::uint64_t submissions = 0;  ///< calls that gave the device work
   std::uint64_t ranges = 0;
   std::uint64_t clipped_ranges = 0;
+  FlopCount flops;  ///< of library calls whose shape is known
 
   void merge(const HostWork& more);
 };
@@ -126,8 +151,8 @@ class Statistics {
  public:
   static constexpr std::uint32_t kMaxRows = 10'000;
 
-  /// Both must outlive the statistics: rows refer to their names.
-  Statistics(const NameTable& names, const RangeTree& ranges);
+  /// All must outlive the statistics: rows refer to their names.
+  Statistics(const NameTable& names, const RangeTree& ranges, const ShapeTable& shapes);
   ~Statistics();
   Statistics(const Statistics&) = delete;
   Statistics& operator=(const Statistics&) = delete;
@@ -157,6 +182,9 @@ class Statistics {
   std::vector<RangeKernelRow> range_kernels() const;
   std::vector<LibraryRow> library_calls() const;
   std::vector<ThreadRow> threads() const;
+  /// Library calls by what they compute.
+  std::vector<CallShapeRow> call_shapes() const;
+  std::vector<FamilyRow> families() const;
   /// By window and device.
   std::vector<WindowDeviceRow> window_devices() const;
   std::vector<WindowHostRow> window_hosts() const;
@@ -174,6 +202,7 @@ class Statistics {
   std::unique_ptr<Tables> tables_;
   const NameTable& names_;
   const RangeTree& range_tree_;
+  const ShapeTable& shapes_;
 };
 
 /// `[CUDA memcpy Host-to-Device]`, `[CUDA memset]`, …

@@ -116,6 +116,19 @@ struct RangeKernelEntry {
   InstanceCounter instances;
 };
 
+/// Kernels of one name, launched in one category of library calls.
+struct FamilyEntry {
+  Family family = Family::kOther;
+  TensorCores cores = TensorCores::kUnknown;
+  Totals time;
+  std::uint64_t attributed = 0;
+
+  void add(std::uint64_t duration, bool in_call) {
+    time.add(duration);
+    if (in_call) attributed += duration;
+  }
+};
+
 struct LibraryEntry {
   Totals host;
   std::uint64_t failed = 0;
@@ -196,6 +209,12 @@ struct Statistics::Tables {
   CallChain last_chain = 0;
   std::uint32_t last_library = kNoIndex;
 
+  CallShapeStatistics call_shapes;
+
+  // kernel name, category of the innermost library call
+  KeyIndex<2> family_keys{kMaxRows};
+  Rows<FamilyEntry> families{{}};
+
   // thread, device
   KeyIndex<2> thread_keys{kMaxRows};
   Rows<SampleStats> threads{SampleStats(&budget)};
@@ -246,6 +265,19 @@ struct Statistics::Tables {
     last_chain = path;
     last_library = index;
     return index;
+  }
+
+  FamilyEntry& family_entry(std::uint32_t name, CallChain path, const NameTable& names) {
+    const unsigned depth = chain_depth(path);
+    const Category category = depth == 0 ? Category::kOther : function_category(chain_at(path, depth - 1));
+    const std::uint32_t known = family_keys.size();
+    const std::uint32_t index = family_keys.find_or_add({name, static_cast<std::uint32_t>(category)});
+    FamilyEntry& entry = families.at(index);
+    if (index == known) {
+      entry.family = family_of(names.name(name), category);
+      entry.cores = tensor_cores_of(names.name(name)).cores;
+    }
+    return entry;
   }
 
   std::uint32_t range_of(const RangeTree::Node& node) {

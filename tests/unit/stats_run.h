@@ -15,7 +15,8 @@ namespace inject {
 struct StatsRun {
   NameTable names{100'000, std::size_t{16} << 20};
   RangeTree tree{100'000};
-  Statistics statistics{names, tree};
+  ShapeTable shapes{1000};
+  Statistics statistics{names, tree, shapes};
 
   std::uint32_t range(std::uint32_t parent, std::string_view name, RangeStyle style = RangeStyle::kPushPop) {
     return tree.child(parent, names.intern(name), 0, style);

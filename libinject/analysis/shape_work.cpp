@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/analysis/shape_work.h"
+
+namespace inject {
+
+std::uint64_t FlopCount::total() const {
+  std::uint64_t sum = 0;
+  for (const std::uint64_t flops : by) sum += flops;
+  return sum;
+}
+
+std::optional<double> FlopCount::least_time(const DeviceSpecs& device) const {
+  double seconds = 0;
+  for (std::size_t i = 0; i < by.size(); ++i) {
+    if (by[i] == 0) continue;
+    if (i == kArithmetics) return std::nullopt;
+    auto peak = peak_flops(device, static_cast<Arithmetic>(i));
+    // Devices without tensor cores for fp64 do it all the same.
+    if (!peak && static_cast<Arithmetic>(i) == Arithmetic::kFp64Tensor)
+      peak = peak_flops(device, Arithmetic::kFp64);
+    if (!peak && static_cast<Arithmetic>(i) == Arithmetic::kTf32)
+      peak = peak_flops(device, Arithmetic::kFp32);
+    if (!peak) return std::nullopt;
+    seconds += static_cast<double>(by[i]) / *peak;
+  }
+  return seconds;
+}
+
+std::optional<Arithmetic> arithmetic_of(DataType type, ComputeType compute) noexcept {
+  switch (type) {
+    case DataType::kF64:
+    case DataType::kC128:
+      return Arithmetic::kFp64Tensor;
+    case DataType::kF32:
+    case DataType::kC64:
+      if (compute == ComputeType::kF32Tf32) return Arithmetic::kTf32;
+      if (compute == ComputeType::kF32F16) return Arithmetic::kFp16Tensor;
+      if (compute == ComputeType::kF32Bf16) return Arithmetic::kBf16Tensor;
+      return Arithmetic::kFp32;
+    case DataType::kF16:
+    case DataType::kC32:
+      return Arithmetic::kFp16Tensor;
+    case DataType::kBf16:
+      return Arithmetic::kBf16Tensor;
+    case DataType::kF8E4M3:
+    case DataType::kF8E5M2:
+      return Arithmetic::kFp8;
+    case DataType::kI8:
+    case DataType::kU8:
+      return Arithmetic::kInt8;
+    default:
+      return std::nullopt;
+  }
+}
+
+ShapeWork work_of(const CallShape& shape) noexcept {
+  switch (shape.kind()) {
+    case ShapeKind::kGemm: {
+      const auto gemm = shape.as<GemmShape>();
+      return {gemm.flops, gemm.bytes, arithmetic_of(gemm.a, gemm.compute)};
+    }
+    default:
+      return {};
+  }
+}
+
+}  // namespace inject

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+//
+// The tables of library calls by what they compute, and of kernel families.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "libinject/output/table_files.h"
+
+namespace inject {
+
+inline constexpr std::string_view kGemmHeader =
+    "API,M,N,K,Op A,Op B,Type A,Type B,Type C,Compute Type,Batch,Groups,Epilogue,Lda,Ldb,Ldc,Calls,Failed "
+    "Calls,"
+    "Captured Calls,Host Time (ns),GPU Time (%),GPU Time (ns),GPU Avg (ns),GPU Min (ns),GPU Max (ns),Kernels,"
+    "FLOPs,TFLOP/s,Peak,Peak (%),Bytes,FLOP/Byte,Bound,Tensor Cores,Eligible,Hint,Kernel Names";
+void gemm_rows(const Statistics& statistics, const RunInfo& run, std::string& text, const TextSink& sink);
+
+inline constexpr std::string_view kFamilyHeader =
+    "Time (%),Total Time (ns),Instances,Avg (ns),Min (ns),Max (ns),Kernel Names,In Library Calls (%),Tensor "
+    "Cores (%),"
+    "Tensor Cores Unknown (%),FLOPs,TFLOP/s,Family";
+void family_rows(const Statistics& statistics, const RunInfo& run, std::string& text, const TextSink& sink);
+
+/// What the peaks of a device of the run are computed from; of device 0 where it is not known.
+DeviceSpecs specs_of(const RunInfo& run, std::uint32_t device);
+
+}  // namespace inject

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/stats/call_shapes.h"
+
+#include <algorithm>
+
+namespace inject {
+
+namespace {
+
+void add_name(std::vector<KernelShare>& names, const KernelShare& more, std::size_t most) {
+  for (KernelShare& known : names) {
+    if (known.name != more.name) continue;
+    known.count += more.count;
+    known.time += more.time;
+    return;
+  }
+  if (names.size() < most) {
+    names.push_back(more);
+  } else {
+    add_name(names, {0, more.count, more.time}, most + 1);
+  }
+}
+
+}  // namespace
+
+CallShapeStatistics::Call& CallShapeStatistics::call_of(std::uint64_t key, std::uint32_t shape,
+                                                        std::uint32_t window) {
+  const auto [place, is_new] = calls_.try_emplace(key);
+  if (is_new) {
+    order_.push_back(key);
+    if (order_.size() > kMostCalls) {
+      const auto oldest = calls_.find(order_.front());
+      flush(oldest->second);
+      calls_.erase(oldest);
+      order_.pop_front();
+    }
+  }
+  place->second.shape = shape;
+  place->second.window = window;
+  return place->second;
+}
+
+void CallShapeStatistics::add(const CallEvent& event) {
+  if (event.shape == 0) return;
+  if (!event.owns_shape) {
+    if (event.captured && event.owner != 0)
+      call_of(key_of(event.thread, event.owner), event.shape, event.window).captured = true;
+    return;
+  }
+  Call& call = call_of(key_of(event.thread, event.call), event.shape, event.window);
+  call.function = event.function;
+  call.host = event.end > event.begin ? event.end - event.begin : 0;
+  call.failed = event.status != 0;
+  call.shared = event.shared;
+  call.captured = call.captured || event.captured;
+}
+
+void CallShapeStatistics::add(const KernelEvent& event) {
+  if (!event.launch.known || event.launch.shape == 0) return;
+  Call& call =
+      call_of(key_of(event.launch.thread, event.launch.owner), event.launch.shape, event.launch.window);
+  const std::uint64_t time = event.end > event.start ? event.end - event.start : 0;
+  if (call.kernels++ == 0) call.device = event.device;
+  call.gpu += time;
+  add_name(call.names, {event.name, 1, time}, kMostNames);
+}
+
+bool CallShapeStatistics::is_captured(const CallEvent& event) const {
+  const auto call = calls_.find(key_of(event.thread, event.call));
+  return call != calls_.end() && call->second.captured;
+}
+
+void CallShapeStatistics::flush(const Call& call) {
+  const std::uint32_t index = keys_.find_or_add({call.function, call.shape});
+  if (index == rows_.size()) {
+    CallShapeEntry& made = rows_.emplace_back();
+    made.function = call.function;
+    made.shape = call.shape;
+    made.device = call.device;
+  }
+  any_other_ = any_other_ || index == KeyIndex<2>::kOther;
+  CallShapeEntry& row = index == KeyIndex<2>::kOther ? other_ : rows_[index];
+  if (call.function != kNoFunction) {
+    row.host.add(call.host);
+    (call.failed ? row.failed : row.calls) += 1;
+    if (!call.failed) {
+      row.captured += call.captured;
+      row.shared += call.shared;
+    }
+  }
+  if (call.kernels == 0) return;
+  if (row.kernels == 0) row.device = call.device;
+  row.kernels += call.kernels;
+  row.gpu.add(call.gpu);
+  for (const KernelShare& name : call.names) add_name(row.names, name, kMostNames);
+}
+
+void CallShapeStatistics::settle(std::uint32_t window) {
+  std::erase_if(order_, [&](std::uint64_t key) {
+    const auto call = calls_.find(key);
+    if (call->second.window > window) return false;
+    flush(call->second);
+    calls_.erase(call);
+    return true;
+  });
+}
+
+std::vector<CallShapeEntry> CallShapeStatistics::rows() const {
+  CallShapeStatistics settled = *this;
+  settled.settle(~std::uint32_t{0});
+  std::vector<CallShapeEntry> rows = std::move(settled.rows_);
+  if (settled.any_other_) {
+    rows.push_back(std::move(settled.other_));
+    rows.back().other = true;
+  }
+  for (CallShapeEntry& row : rows) {
+    std::sort(row.names.begin(), row.names.end(), [](const KernelShare& a, const KernelShare& b) {
+      return a.time != b.time ? a.time > b.time : a.name < b.name;
+    });
+  }
+  std::stable_sort(rows.begin(), rows.end(), [](const CallShapeEntry& a, const CallShapeEntry& b) {
+    return a.gpu.sum != b.gpu.sum ? a.gpu.sum > b.gpu.sum : a.host.sum > b.host.sum;
+  });
+  return rows;
+}
+
+}  // namespace inject

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <unordered_map>
+#include <vector>
+
+#include "libinject/stats/events.h"
+#include "libinject/stats/key_index.h"
+#include "libinject/stats/sample_stats.h"
+
+namespace inject {
+
+/// Kernels of one name among those of a row.
+struct KernelShare {
+  std::uint32_t name = 0;
+  std::uint64_t count = 0;
+  std::uint64_t time = 0;
+};
+
+/// Calls of one function with one shape.
+struct CallShapeEntry {
+  FunctionId function = kNoFunction;  ///< kNoFunction: the calls' own records were lost
+  std::uint32_t shape = 0;
+  std::uint32_t device = 0;  ///< that its first kernel ran on
+  bool other = false;        ///< of many shapes: those that found no room
+  std::uint64_t calls = 0;   ///< that did not fail
+  std::uint64_t failed = 0;
+  std::uint64_t captured = 0;  ///< of `calls`, those whose work went into a CUDA graph
+  std::uint64_t shared = 0;    ///< of `calls`, those that had an operand in common with the one before
+  std::uint64_t kernels = 0;
+  Totals host;                     ///< of all calls
+  Totals gpu;                      ///< time of all kernels of a call; of the calls that had any
+  std::vector<KernelShare> names;  ///< by descending time; those that found no room under name 0
+};
+
+/// Joins library calls whose shape is known to the kernels launched inside them. A call's kernels come after
+/// it, from several streams: the latest 65,536 calls are kept, what comes for older ones counts as a call
+/// without a record of its own.
+class CallShapeStatistics {
+ public:
+  static constexpr std::uint32_t kMaxRows = 10'000;
+  static constexpr std::size_t kMostCalls = 65'536;
+  static constexpr std::size_t kMostNames = 16;
+
+  /// One that owns its shape, or that submitted work inside one that does.
+  void add(const CallEvent& event);
+  void add(const KernelEvent& event);
+  /// Whether the work of a call whose record is just coming went into a graph.
+  bool is_captured(const CallEvent& event) const;
+  /// Everything that was launched in windows up to this one has come.
+  void settle(std::uint32_t window);
+
+  /// By descending GPU time; what is still joined is not in it.
+  std::vector<CallShapeEntry> rows() const;
+
+ private:
+  struct Call {
+    FunctionId function = kNoFunction;
+    std::uint32_t shape = 0;
+    std::uint32_t window = 0;
+    std::uint32_t device = 0;
+    std::uint32_t kernels = 0;
+    std::uint64_t gpu = 0;
+    bool captured = false;
+    bool failed = false;
+    bool shared = false;
+    std::uint64_t host = 0;
+    std::vector<KernelShare> names;
+  };
+  static std::uint64_t key_of(std::uint32_t thread, std::uint32_t call) {
+    return std::uint64_t{thread} << 32 | call;
+  }
+  Call& call_of(std::uint64_t key, std::uint32_t shape, std::uint32_t window);
+  void flush(const Call& call);
+
+  std::unordered_map<std::uint64_t, Call> calls_;
+  std::deque<std::uint64_t> order_;
+  KeyIndex<2> keys_{kMaxRows};
+  std::vector<CallShapeEntry> rows_;
+  CallShapeEntry other_;
+  bool any_other_ = false;
+};
+
+}  // namespace inject
