@@ -23,6 +23,7 @@ class CallFrame {
 
   /// Whether what the call computes is to be told: a window is open, and no call around it has told.
   bool wants_shape() const noexcept { return entered_ && window_ != 0 && shape_ == 0; }
+  std::uint32_t window() const noexcept { return window_; }
   /// `shared` tells an operand that several products may have in common; 0: none.
   void shape(const CallShape& shape, std::uint64_t shared = 0) noexcept;
   void shape(std::uint32_t id, std::uint64_t shared = 0) noexcept;

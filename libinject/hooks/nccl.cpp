@@ -2,7 +2,10 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include <nccl.h>
 
+#include "libinject/analysis/collective.h"
+#include "libinject/hooks/communicator_table.h"
 #include "libinject/hooks/shim.h"
+#include "libinject/record/thread_registry.h"
 
 namespace inject {
 
@@ -10,6 +13,170 @@ template <>
 struct Missing<ncclResult_t> {
   static ncclResult_t value() noexcept { return ncclSystemError; }
 };
+
+// A communicator that does not block is told of what happens later.
+template <>
+struct StatusCode<ncclResult_t> {
+  static int of(ncclResult_t result) noexcept {
+    return result == ncclInProgress ? 0 : static_cast<int>(result);
+  }
+};
+
+namespace {
+
+// The numbers that records have, and the sizes: those of this header.
+static_assert(ncclInt8 == 0 && ncclUint8 == 1 && ncclInt32 == 2 && ncclUint32 == 3 && ncclInt64 == 4 &&
+              ncclUint64 == 5 && ncclFloat16 == 6 && ncclFloat32 == 7 && ncclFloat64 == 8 &&
+              ncclBfloat16 == 9);
+#if NCCL_VERSION_CODE >= 22400
+static_assert(ncclFloat8e4m3 == 10 && ncclFloat8e5m2 == 11);
+#endif
+static_assert(ncclSum == 0 && ncclProd == 1 && ncclMax == 2 && ncclMin == 3 && ncclAvg == 4 &&
+              ncclNumOps == 5);
+
+constinit FunctionBeside<ncclResult_t(ncclComm_t, int*)> comm_count{"ncclCommCount"};
+constinit CommunicatorTable communicators;
+
+std::uint32_t ranks_of(ncclComm_t comm, const void* real, std::uint32_t window) noexcept {
+  // The library says that an unusable communicator is one, but for those that it cannot read.
+  if (comm == nullptr) return 0;
+  if (const std::uint32_t known = communicators.ranks(comm, window); known != 0) return known;
+  auto* ask = comm_count.get(real);
+  if (ask == nullptr) ask = reinterpret_cast<decltype(ask)>(symbol_beside(real, "ncclCommCount"));
+  if (ask == nullptr) return 0;
+  int ranks = 0;
+  // It leaves an NVTX range, which is not the program's.
+  const UnseenThread unseen;
+  if (ask(comm, &ranks) != ncclSuccess || ranks < 1) return 0;
+  communicators.remember(comm, window, static_cast<std::uint32_t>(ranks));
+  return static_cast<std::uint32_t>(ranks);
+}
+
+void tell_call(CallFrame& frame, const void* real, Collective operation, std::size_t count,
+               ncclDataType_t type, int reduction, int peer, ncclComm_t comm) noexcept {
+  ThreadState* thread = ThreadRegistry::current_if_any();
+  if (thread == nullptr) return;
+  CollectiveShape shape;
+  shape.operation = operation;
+  const auto number = static_cast<unsigned>(type);
+  shape.type = number < CollectiveShape::kSeveral ? static_cast<std::uint8_t>(number)
+                                                  : std::uint8_t{CollectiveShape::kSeveral - 1};
+  // A program's own have numbers of their own, and no name.
+  shape.reduction = static_cast<std::uint8_t>(reduction < 0            ? 0
+                                              : reduction < ncclNumOps ? reduction + 1
+                                                                       : ncclNumOps + 1);
+  shape.ranks = ranks_of(comm, real, frame.window());
+  shape.count = count;
+  shape.bytes = collective_bytes(operation, shape.type, count, shape.ranks);
+  shape.peer = peer;
+  if (thread->collectives.is_open(frame.window())) shape.role = GroupRole::kMember;
+  thread->collectives.offer(shape);
+  frame.shape(shape);
+}
+
+// A call that is rejected is not part of its group.
+struct Collected {
+  static void told(int status) noexcept {
+    ThreadState* thread = ThreadRegistry::current_if_any();
+    if (status == 0 && thread != nullptr) thread->collectives.accept();
+  }
+};
+
+constexpr int kNoReduction = -1;
+constexpr int kNoPeer = -1;
+
+}  // namespace
+
+template <>
+struct CallArguments<kFn_ncclAllReduce> : Collected {
+  static void tell(CallFrame& frame, void* real, const void*, void*, std::size_t count, ncclDataType_t type,
+                   ncclRedOp_t reduction, ncclComm_t comm, cudaStream_t) noexcept {
+    tell_call(frame, real, Collective::kAllReduce, count, type, reduction, kNoPeer, comm);
+  }
+};
+
+template <>
+struct CallArguments<kFn_ncclBroadcast> : Collected {
+  static void tell(CallFrame& frame, void* real, const void*, void*, std::size_t count, ncclDataType_t type,
+                   int root, ncclComm_t comm, cudaStream_t) noexcept {
+    tell_call(frame, real, Collective::kBroadcast, count, type, kNoReduction, root, comm);
+  }
+};
+
+template <>
+struct CallArguments<kFn_ncclBcast> : Collected {
+  static void tell(CallFrame& frame, void* real, void*, std::size_t count, ncclDataType_t type, int root,
+                   ncclComm_t comm, cudaStream_t) noexcept {
+    tell_call(frame, real, Collective::kBroadcast, count, type, kNoReduction, root, comm);
+  }
+};
+
+template <>
+struct CallArguments<kFn_ncclReduce> : Collected {
+  static void tell(CallFrame& frame, void* real, const void*, void*, std::size_t count, ncclDataType_t type,
+                   ncclRedOp_t reduction, int root, ncclComm_t comm, cudaStream_t) noexcept {
+    tell_call(frame, real, Collective::kReduce, count, type, reduction, root, comm);
+  }
+};
+
+template <>
+struct CallArguments<kFn_ncclAllGather> : Collected {
+  static void tell(CallFrame& frame, void* real, const void*, void*, std::size_t count, ncclDataType_t type,
+                   ncclComm_t comm, cudaStream_t) noexcept {
+    tell_call(frame, real, Collective::kAllGather, count, type, kNoReduction, kNoPeer, comm);
+  }
+};
+
+template <>
+struct CallArguments<kFn_ncclReduceScatter> : Collected {
+  static void tell(CallFrame& frame, void* real, const void*, void*, std::size_t count, ncclDataType_t type,
+                   ncclRedOp_t reduction, ncclComm_t comm, cudaStream_t) noexcept {
+    tell_call(frame, real, Collective::kReduceScatter, count, type, reduction, kNoPeer, comm);
+  }
+};
+
+template <>
+struct CallArguments<kFn_ncclSend> : Collected {
+  static void tell(CallFrame& frame, void* real, const void*, std::size_t count, ncclDataType_t type,
+                   int peer, ncclComm_t comm, cudaStream_t) noexcept {
+    tell_call(frame, real, Collective::kSend, count, type, kNoReduction, peer, comm);
+  }
+};
+
+template <>
+struct CallArguments<kFn_ncclRecv> : Collected {
+  static void tell(CallFrame& frame, void* real, void*, std::size_t count, ncclDataType_t type, int peer,
+                   ncclComm_t comm, cudaStream_t) noexcept {
+    tell_call(frame, real, Collective::kRecv, count, type, kNoReduction, peer, comm);
+  }
+};
+
+// The library's own use of groups, inside ncclSend, is not told of: the call around it has a shape.
+template <>
+struct CallArguments<kFn_ncclGroupStart> {
+  static void tell(CallFrame& frame, void*) noexcept {
+    if (ThreadState* thread = ThreadRegistry::current_if_any(); thread != nullptr)
+      thread->collectives.start(frame.window());
+  }
+};
+
+template <>
+struct CallArguments<kFn_ncclGroupEnd> {
+  static void tell(CallFrame& frame, void*) noexcept {
+    ThreadState* thread = ThreadRegistry::current_if_any();
+    if (thread == nullptr) return;
+    CollectiveShape submitted;
+    if (thread->collectives.end(frame.window(), submitted)) frame.shape(submitted);
+  }
+};
+
+template <>
+struct CallArguments<kFn_ncclCommDestroy> {
+  static void tell(CallFrame&, void*, ncclComm_t comm) noexcept { communicators.forget(comm); }
+};
+
+template <>
+struct CallArguments<kFn_ncclCommAbort> : CallArguments<kFn_ncclCommDestroy> {};
 
 }  // namespace inject
 

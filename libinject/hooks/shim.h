@@ -36,9 +36,15 @@ struct Missing {
 #define INJECT_TAIL_CALL return
 #endif
 
+/// The status that a call returned, as a record has it: 0 is success.
+template <typename R>
+struct StatusCode {
+  static int of(R result) noexcept { return static_cast<int>(result); }
+};
+
 /// What a call's arguments mean: specialisations have `static void tell(CallFrame&, void* real,
 /// arguments...)`, which gives the frame a shape. Called before the real function, with what the program
-/// passed, right or wrong.
+/// passed, right or wrong. `static void told(int status)`, if there is one, is called after it.
 template <FunctionId function>
 struct CallArguments {};
 
@@ -108,14 +114,20 @@ struct Shim<function, R(A...)> {
 
   [[gnu::always_inline]] static inline R framed(Real real, A... args) {
     CallFrame frame(function);
+    [[maybe_unused]] bool told = false;
     if constexpr (requires { CallArguments<function>::tell(frame, nullptr, std::declval<A>()...); }) {
-      if (frame.wants_shape()) CallArguments<function>::tell(frame, reinterpret_cast<void*>(real), args...);
+      told = frame.wants_shape();
+      if (told) CallArguments<function>::tell(frame, reinterpret_cast<void*>(real), args...);
     } else {
       static_assert(kCategory<function> != Category::kGemm, "a product whose arguments fit no pattern");
     }
     if constexpr (std::is_enum_v<R>) {
       const R result = real(args...);
-      frame.status(static_cast<int>(result));
+      const int status = StatusCode<R>::of(result);
+      frame.status(status);
+      if constexpr (requires { CallArguments<function>::told(status); }) {
+        if (told) CallArguments<function>::told(status);
+      }
       return result;
     } else {
       return real(args...);

@@ -135,17 +135,45 @@ struct RnnShape {
   std::uint64_t steps = 0;  ///< sum of all sequences' lengths
 };
 
+enum class Collective : std::uint8_t {
+  kUnknown = 0,
+  kAllReduce,
+  kBroadcast,
+  kReduce,
+  kAllGather,
+  kReduceScatter,
+  kSend,
+  kRecv,
+  kSendRecv,  ///< a group of sends and receives
+  kAllToAll,  ///< a group of as many of each as there are ranks, all of one size
+  kMixed,     ///< a group of different operations
+};
+
+/// What a call's work has to do with a group, the calls between ncclGroupStart and ncclGroupEnd.
+enum class GroupRole : std::uint8_t {
+  kNone = 0,   ///< submitted by the call itself
+  kMember,     ///< submitted later, by the end of the group
+  kEqual,      ///< the end of a group of calls that have this very shape (but for role and operations)
+  kDifferent,  ///< the end of a group of others: `count` and `bytes` are their sums
+};
+
 struct CollectiveShape {
   static constexpr ShapeKind kKind = ShapeKind::kCollective;
+  static constexpr std::uint8_t kSeveral = 255;  ///< types or reductions in a group
+
   ShapeKind kind = kKind;
-  std::uint8_t type = 0;       ///< ncclDataType_t
-  std::uint8_t reduction = 0;  ///< ncclRedOp_t + 1, 0 for none
-  std::uint8_t grouped = 0;    ///< between ncclGroupStart and ncclGroupEnd
-  std::uint32_t ranks = 0;     ///< 0: not known
-  std::uint64_t count = 0;     ///< elements, as the call has them
-  std::uint64_t bytes = 0;     ///< as nccl-tests count them: of the larger of what is sent and received
-  std::int32_t peer = -1;      ///< or root
-  std::uint32_t reserved = 0;
+  Collective operation = Collective::kUnknown;
+  std::uint8_t type = 0;         ///< ncclDataType_t
+  std::uint8_t reduction = 0;    ///< ncclRedOp_t + 1, 0 for none; all that are not the library's own are one
+  std::uint32_t ranks = 0;       ///< 0: not known, or several in a group
+  std::uint64_t count = 0;       ///< elements, as the call has them
+  std::uint64_t bytes = 0;       ///< as nccl-tests count them: of the larger of what is sent and received
+  std::int32_t peer = -1;        ///< or root
+  std::uint32_t operations = 0;  ///< calls in the group that is submitted
+  GroupRole role = GroupRole::kNone;
+  std::uint8_t reserved[7] = {};
+
+  bool operator==(const CollectiveShape&) const = default;
 };
 
 /// A cuDNN graph of other operations: which of them, by bits of its own.

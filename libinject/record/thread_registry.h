@@ -10,6 +10,7 @@
 #include <string>
 
 #include "libinject/record/block_pool.h"
+#include "libinject/record/collective_group.h"
 #include "libinject/record/records.h"
 #include "libinject/record/watched_ranges.h"
 
@@ -36,6 +37,7 @@ struct alignas(64) ThreadState {
   std::atomic<std::uint32_t> ended_ranges{0};  ///< start/end ranges of this thread that another thread ended
   std::atomic<std::uint32_t> life{0};          ///< free, live, dead
   WatchedRanges watched;
+  CollectiveGroup collectives;
   RecordQueue queue;
 
   /// Makes a state as new, but for `life`: another thread must not take it meanwhile.
@@ -47,6 +49,7 @@ struct alignas(64) ThreadState {
     launching.store(0, std::memory_order_relaxed);
     ended_ranges.store(0, std::memory_order_relaxed);
     watched = {};
+    collectives = {};
     queue.reset();
   }
 };
@@ -54,6 +57,26 @@ struct alignas(64) ThreadState {
 /// The library's whole share of the static TLS block. Here so that hooks read them without a call.
 extern constinit thread_local ThreadState* this_thread_state;
 extern constinit thread_local bool this_thread_ignored;
+
+/// While it lives, nothing that its thread does is recorded or held at the gate: for a question that a hook
+/// asks a library, which must not appear among the program's calls and ranges.
+class UnseenThread {
+ public:
+  UnseenThread() noexcept : state_(this_thread_state), ignored_(this_thread_ignored) {
+    this_thread_state = nullptr;
+    this_thread_ignored = true;
+  }
+  ~UnseenThread() {
+    this_thread_state = state_;
+    this_thread_ignored = ignored_;
+  }
+  UnseenThread(const UnseenThread&) = delete;
+  UnseenThread& operator=(const UnseenThread&) = delete;
+
+ private:
+  ThreadState* state_;
+  bool ignored_;
+};
 
 /// Finds and keeps the state of every thread that makes a recorded call. Bounded: 4,096 threads at once and
 /// 65,536 over the run; beyond that a thread's calls are not recorded (counted in refused()).

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+//
+// Collectives by what they move (docs/collectives.md): sizes and bandwidths as nccl-tests define them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "libinject/record/call_shape.h"
+#include "libinject/stats/sample_stats.h"
+
+namespace inject {
+
+/// Bytes of an element of an ncclDataType_t, 0 if it is not known.
+constexpr unsigned collective_type_bytes(unsigned type) {
+  constexpr std::uint8_t kBytes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
+  return type < sizeof kBytes ? kBytes[type] : 0;
+}
+
+/// Bytes of a call as nccl-tests count them: of the larger of what a rank gives and what it gets. Of
+/// AllGather and ReduceScatter, whose count is one rank's part, that takes the number of ranks; where it is
+/// not known, it is the part. Saturates.
+constexpr std::uint64_t collective_bytes(Collective operation, unsigned type, std::uint64_t count,
+                                         std::uint32_t ranks) {
+  const bool by_parts = operation == Collective::kAllGather || operation == Collective::kReduceScatter;
+  const std::uint64_t factor =
+      std::uint64_t{collective_type_bytes(type)} * (by_parts && ranks > 1 ? ranks : 1);
+  std::uint64_t bytes = 0;
+  return __builtin_mul_overflow(count, factor, &bytes) ? ~std::uint64_t{0} : bytes;
+}
+
+/// `AllReduce`, …; empty if not known.
+std::string_view collective_name(Collective operation);
+/// `fp32`, …; `several` in a group of different ones, empty if not known.
+std::string_view collective_type_name(unsigned type);
+/// `sum`, …, by ncclRedOp_t + 1; `custom` for those that programs make, empty for none.
+std::string_view reduction_name(unsigned reduction);
+
+/// What the algorithm bandwidth is multiplied with for the bus bandwidth, which is comparable with the
+/// hardware's whatever the number of ranks; nothing where that is not defined.
+std::optional<double> bus_factor(Collective operation, std::uint32_t ranks);
+
+struct KernelTime {
+  std::string_view name;
+  std::uint64_t time = 0;
+};
+
+/// Calls of one function and shape.
+struct CollectiveInput {
+  CollectiveShape shape;
+  std::uint64_t calls = 0;  ///< that did not fail
+  std::uint64_t failed = 0;
+  std::uint64_t host_time = 0;
+  Totals gpu;  ///< time of the device's work by call, of the calls that had any
+  std::uint64_t kernels = 0;
+  std::uint64_t kernel_time = 0;  ///< of the kernels that overlap was looked for
+  std::uint64_t overlapped = 0;   ///< … in which another kernel ran on the device
+  std::vector<KernelTime> names;  ///< of the kernels
+};
+
+/// A row of nccl_sum.csv.
+struct CollectiveRow {
+  CollectiveShape shape;
+  std::uint64_t calls = 0;  ///< that did not fail, nor did their group
+  std::uint64_t failed = 0;
+  std::uint64_t host_time = 0;  ///< with that of the group's end
+  /// By call: a group of n calls alike counts as n of an nth of its time.
+  Totals gpu;
+  std::uint64_t kernels = 0;
+  std::uint64_t kernel_time = 0;
+  std::uint64_t overlapped = 0;
+  std::vector<KernelTime> names;  ///< each once, by descending time
+
+  /// Bytes by second, 10^9; nothing without GPU time.
+  std::optional<double> algorithm_bandwidth() const;
+  std::optional<double> bus_bandwidth() const;
+  /// Share of the kernels' time, 0 … 1; nothing without kernels.
+  std::optional<double> overlap() const;
+  /// `AllReduce`, `Group of 3 AllReduce`, `Group of 3` of different operations.
+  std::string operation() const;
+  /// `no`; `yes`: submitted by the end of a group, of calls alike if there is GPU time; `group`: the end of
+  /// a group of different calls, whose own rows are among those with `yes`.
+  std::string_view grouped() const;
+};
+
+/// One row a shape, ends of groups of calls alike with these calls: by descending GPU time, then by bytes.
+std::vector<CollectiveRow> collective_rows(const std::vector<CollectiveInput>& inputs);
+
+}  // namespace inject

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/record/collective_group.h"
+
+#include <algorithm>
+
+namespace inject {
+
+namespace {
+
+std::uint64_t sum(std::uint64_t a, std::uint64_t b) noexcept {
+  std::uint64_t result = 0;
+  return __builtin_add_overflow(a, b, &result) ? ~std::uint64_t{0} : result;
+}
+
+bool is_point_to_point(Collective operation) noexcept {
+  return operation == Collective::kSend || operation == Collective::kRecv ||
+         operation == Collective::kSendRecv;
+}
+
+Collective common(Collective a, Collective b) noexcept {
+  if (a == b) return a;
+  return is_point_to_point(a) && is_point_to_point(b) ? Collective::kSendRecv : Collective::kMixed;
+}
+
+}  // namespace
+
+void CollectiveGroup::add(const CollectiveShape& call) noexcept {
+  if (call.operation == Collective::kSend || call.operation == Collective::kRecv) {
+    Side& side = call.operation == Collective::kSend ? sent_ : received_;
+    ++side.calls;
+    side.bytes = sum(side.bytes, call.bytes);
+    side.peers += static_cast<std::uint32_t>(call.peer);
+  }
+  if (++calls_ == 1) {
+    first_ = all_ = call;
+    return;
+  }
+  equal_ = equal_ && call == first_;
+  same_size_ = same_size_ && call.bytes == first_.bytes;
+  all_.operation = common(all_.operation, call.operation);
+  if (call.type != all_.type) all_.type = CollectiveShape::kSeveral;
+  if (call.reduction != all_.reduction) all_.reduction = CollectiveShape::kSeveral;
+  if (call.ranks != all_.ranks) all_.ranks = 0;
+  if (call.peer != all_.peer) all_.peer = -1;
+  all_.count = sum(all_.count, call.count);
+  all_.bytes = sum(all_.bytes, call.bytes);
+}
+
+bool CollectiveGroup::is_all_to_all() const noexcept {
+  const std::uint64_t ranks = all_.ranks;
+  return ranks > 1 && same_size_ && sent_.calls == ranks && received_.calls == ranks &&
+         sent_.peers == ranks * (ranks - 1) / 2 && received_.peers == sent_.peers;
+}
+
+bool CollectiveGroup::end(std::uint32_t window, CollectiveShape& submitted) noexcept {
+  if (!is_open(window) || --depth_ != 0) return false;
+  const bool any = calls_ != 0;
+  if (any) {
+    submitted = equal_ ? first_ : all_;
+    submitted.role = equal_ ? GroupRole::kEqual : GroupRole::kDifferent;
+    submitted.operations = calls_;
+    if (!equal_ && is_point_to_point(all_.operation)) {
+      // A rank's sends and receives go on at the same time: what counts is the larger of the two.
+      submitted.bytes = std::max(sent_.bytes, received_.bytes);
+      if (all_.operation == Collective::kSendRecv && is_all_to_all())
+        submitted.operation = Collective::kAllToAll;
+    }
+  }
+  *this = CollectiveGroup();
+  return any;
+}
+
+}  // namespace inject

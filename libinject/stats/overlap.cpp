@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/stats/overlap.h"
+
+#include <algorithm>
+
+namespace inject {
+
+void OverlapStatistics::Timeline::join_computes() {
+  if (computes.empty()) return;
+  std::sort(computes.begin(), computes.end(),
+            [](const Interval& a, const Interval& b) { return a.begin < b.begin; });
+  std::size_t last = 0;
+  for (const Interval& interval : computes) {
+    if (interval.begin <= computes[last].end) {
+      computes[last].end = std::max(computes[last].end, interval.end);
+    } else {
+      computes[++last] = interval;
+    }
+  }
+  computes.resize(last + 1);
+}
+
+/// A time that half of what is held began before.
+Nanoseconds OverlapStatistics::Timeline::middle() const {
+  std::vector<Nanoseconds> begins;
+  begins.reserve(held());
+  for (const Interval& interval : computes) begins.push_back(interval.begin);
+  for (const Collective& collective : collectives) begins.push_back(collective.begin);
+  const auto half = begins.begin() + static_cast<std::ptrdiff_t>(begins.size() / 2);
+  std::nth_element(begins.begin(), half, begins.end());
+  return *half;
+}
+
+/// Judges what lies before `until`, and forgets it. The computes are joined.
+void OverlapStatistics::Timeline::judge(Nanoseconds until, Rows& rows) {
+  std::size_t kept = 0;
+  for (const Collective& collective : collectives) {
+    const Nanoseconds end = std::min(collective.end, until);
+    if (collective.begin < end) {
+      Times& times = rows[collective.row];
+      times.time += end - collective.begin;
+      auto at =
+          std::upper_bound(computes.begin(), computes.end(), collective.begin,
+                           [](Nanoseconds time, const Interval& interval) { return time < interval.end; });
+      for (; at != computes.end() && at->begin < end; ++at)
+        times.overlapped += std::min(at->end, end) - std::max(at->begin, collective.begin);
+    }
+    if (collective.end > until)
+      collectives[kept++] = {std::max(collective.begin, until), collective.end, collective.row};
+  }
+  collectives.resize(kept);
+  const auto first =
+      std::upper_bound(computes.begin(), computes.end(), until,
+                       [](Nanoseconds time, const Interval& interval) { return time < interval.end; });
+  computes.erase(computes.begin(), first);
+  if (!computes.empty()) computes.front().begin = std::max(computes.front().begin, until);
+  floor = until;
+}
+
+OverlapStatistics::Timeline* OverlapStatistics::timeline(std::uint32_t window, std::uint32_t device,
+                                                         Nanoseconds& start, Nanoseconds end) {
+  if (!expected_ || end <= start) return nullptr;
+  if (window <= settled_through_) {
+    ++late_;
+    return nullptr;
+  }
+  Timeline& found = timelines_[{window, device}];
+  if (start >= found.floor) return &found;
+  ++late_;
+  start = found.floor;
+  return start < end ? &found : nullptr;
+}
+
+void OverlapStatistics::compute(std::uint32_t window, std::uint32_t device, Nanoseconds start,
+                                Nanoseconds end) {
+  Timeline* found = timeline(window, device, start, end);
+  if (found == nullptr) return;
+  found->computes.push_back({start, end});
+  if (++held_ > kMostHeld) bound();
+}
+
+void OverlapStatistics::collective(std::uint32_t window, std::uint32_t device, std::uint32_t row,
+                                   Nanoseconds start, Nanoseconds end) {
+  expected_ = true;
+  Timeline* found = timeline(window, device, start, end);
+  if (found == nullptr) return;
+  found->collectives.push_back({start, end, row});
+  if (++held_ > kMostHeld) bound();
+}
+
+void OverlapStatistics::bound() {
+  // The largest alone: of many devices each keeps what it has.
+  auto largest = timelines_.begin();
+  for (auto at = timelines_.begin(); at != timelines_.end(); ++at) {
+    if (at->second.held() > largest->second.held()) largest = at;
+  }
+  Timeline& timeline = largest->second;
+  const std::size_t before = timeline.held();
+  timeline.join_computes();
+  // Joined, they may be few: then nothing has to be judged yet.
+  if (timeline.held() > before / 2) timeline.judge(timeline.middle(), rows_);
+  // All of one time.
+  if (timeline.held() > before / 4 * 3) {
+    Nanoseconds last = timeline.floor;
+    for (const Interval& interval : timeline.computes) last = std::max(last, interval.end);
+    for (const Collective& collective : timeline.collectives) last = std::max(last, collective.end);
+    timeline.judge(last, rows_);
+  }
+  held_ -= before - timeline.held();
+}
+
+void OverlapStatistics::settle_window(std::uint32_t window) {
+  settled_through_ = std::max(settled_through_, window);
+  while (!timelines_.empty() && timelines_.begin()->first.first <= settled_through_) {
+    Timeline& timeline = timelines_.begin()->second;
+    held_ -= timeline.held();
+    timeline.join_computes();
+    timeline.judge(kEver, rows_);
+    timelines_.erase(timelines_.begin());
+  }
+}
+
+std::unordered_map<std::uint32_t, OverlapStatistics::Times> OverlapStatistics::rows() const {
+  Rows result = rows_;
+  for (const auto& [key, timeline] : timelines_) {
+    Timeline whole = timeline;
+    whole.join_computes();
+    whole.judge(kEver, result);
+  }
+  return result;
+}
+
+}  // namespace inject

@@ -1,0 +1,380 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/analysis/collective.h"
+
+#include <atomic>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "libinject/hooks/communicator_table.h"
+#include "libinject/record/collective_group.h"
+#include "tests/unit/catch.h"
+
+using namespace inject;
+
+namespace {
+
+constexpr unsigned kFp16 = 6;
+constexpr unsigned kFp32 = 7;
+constexpr std::uint64_t kLargest = ~std::uint64_t{0};
+
+CollectiveShape call(Collective operation, std::uint64_t count, std::uint32_t ranks, std::int32_t peer = -1) {
+  CollectiveShape shape;
+  shape.operation = operation;
+  shape.type = kFp32;
+  shape.reduction = operation == Collective::kAllReduce ? 1 : 0;
+  shape.ranks = ranks;
+  shape.count = count;
+  shape.bytes = collective_bytes(operation, kFp32, count, ranks);
+  shape.peer = peer;
+  shape.role = GroupRole::kMember;
+  return shape;
+}
+
+void put(CollectiveGroup& group, const CollectiveShape& shape) {
+  group.offer(shape);
+  group.accept();
+}
+
+CollectiveShape end_of(CollectiveGroup& group, std::uint32_t window = 1) {
+  CollectiveShape submitted;
+  REQUIRE(group.end(window, submitted));
+  return submitted;
+}
+
+Totals totals(std::initializer_list<std::uint64_t> values) {
+  Totals result;
+  for (const std::uint64_t value : values) result.add(value);
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("Bytes of a collective are nccl-tests'", "[collectives]") {
+  CHECK(collective_bytes(Collective::kAllReduce, kFp32, 1000, 8) == 4000);
+  CHECK(collective_bytes(Collective::kBroadcast, kFp16, 1000, 8) == 2000);
+  CHECK(collective_bytes(Collective::kReduce, kFp16, 1000, 8) == 2000);
+  CHECK(collective_bytes(Collective::kSend, kFp16, 1000, 8) == 2000);
+  // Their count is one rank's part.
+  CHECK(collective_bytes(Collective::kAllGather, kFp32, 1000, 8) == 32000);
+  CHECK(collective_bytes(Collective::kReduceScatter, kFp32, 1000, 8) == 32000);
+  CHECK(collective_bytes(Collective::kAllGather, kFp32, 1000, 0) == 4000);
+  CHECK(collective_bytes(Collective::kAllReduce, 12, 1000, 8) == 0);
+  CHECK(collective_bytes(Collective::kAllReduce, kFp32, 0, 8) == 0);
+  // Beyond 32 and beyond 64 bits.
+  CHECK(collective_bytes(Collective::kAllGather, kFp32, std::uint64_t{1} << 33, 8) == std::uint64_t{1} << 38);
+  CHECK(collective_bytes(Collective::kAllReduce, kFp32, kLargest / 2, 8) == kLargest);
+
+  const std::vector<unsigned> bytes{1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
+  for (unsigned type = 0; type < bytes.size(); ++type) {
+    CHECK(collective_type_bytes(type) == bytes[type]);
+    CHECK_FALSE(collective_type_name(type).empty());
+  }
+  CHECK(collective_type_bytes(12) == 0);
+  CHECK(collective_type_name(12).empty());
+  CHECK(collective_type_name(CollectiveShape::kSeveral) == "several");
+  CHECK(collective_type_name(9) == "bf16");
+  CHECK(reduction_name(0).empty());
+  CHECK(reduction_name(1) == "sum");
+  CHECK(reduction_name(5) == "avg");
+  CHECK(reduction_name(6) == "custom");
+}
+
+TEST_CASE("Bus bandwidth is the algorithm's times nccl-tests' factor", "[collectives]") {
+  CHECK(bus_factor(Collective::kAllReduce, 2) == 1.0);
+  CHECK(bus_factor(Collective::kAllReduce, 8) == 1.75);
+  CHECK(bus_factor(Collective::kAllReduce, 1) == 0.0);
+  CHECK(bus_factor(Collective::kAllGather, 8) == 0.875);
+  CHECK(bus_factor(Collective::kReduceScatter, 4) == 0.75);
+  CHECK(bus_factor(Collective::kAllToAll, 4) == 0.75);
+  CHECK(bus_factor(Collective::kBroadcast, 8) == 1.0);
+  CHECK(bus_factor(Collective::kReduce, 8) == 1.0);
+  CHECK(bus_factor(Collective::kSend, 0) == 1.0);
+  CHECK(bus_factor(Collective::kSendRecv, 8) == 1.0);
+  CHECK_FALSE(bus_factor(Collective::kAllReduce, 0).has_value());
+  CHECK_FALSE(bus_factor(Collective::kMixed, 8).has_value());
+
+  CollectiveInput input;
+  input.shape = call(Collective::kAllReduce, 1'000'000, 4);
+  input.shape.role = GroupRole::kNone;
+  input.calls = 3;
+  input.gpu = totals({20'000, 40'000});  // the third went into a graph
+  input.kernels = 2;
+  input.kernel_time = 60'000;
+  input.overlapped = 15'000;
+  const std::vector<CollectiveRow> rows = collective_rows({input});
+  REQUIRE(rows.size() == 1);
+  // 4 MB in 30 us.
+  CHECK(rows[0].algorithm_bandwidth().value() == Approx(4e6 * 2 / 60e-6 / 1e9));
+  CHECK(rows[0].bus_bandwidth().value() == Approx(1.5 * 4e6 * 2 / 60e-6 / 1e9));
+  CHECK(rows[0].overlap() == 0.25);
+  CHECK(rows[0].operation() == "AllReduce");
+  CHECK(rows[0].grouped() == "no");
+
+  input.gpu = {};
+  input.kernel_time = 0;
+  const CollectiveRow none = collective_rows({input}).at(0);
+  CHECK_FALSE(none.algorithm_bandwidth().has_value());
+  CHECK_FALSE(none.bus_bandwidth().has_value());
+  CHECK_FALSE(none.overlap().has_value());
+}
+
+TEST_CASE("A group of calls alike is submitted under their shape", "[collectives]") {
+  CollectiveGroup group;
+  CHECK_FALSE(group.is_open(1));
+  group.start(1);
+  CHECK(group.is_open(1));
+  const CollectiveShape one = call(Collective::kAllReduce, 100, 2);
+  put(group, one);
+  CollectiveShape submitted = end_of(group);
+  CHECK(submitted.role == GroupRole::kEqual);
+  CHECK(submitted.operations == 1);
+  submitted.role = GroupRole::kMember;
+  submitted.operations = 0;
+  CHECK(submitted == one);
+  CHECK_FALSE(group.is_open(1));
+
+  group.start(1);
+  group.start(1);
+  put(group, one);
+  CHECK_FALSE(group.end(1, submitted));  // an inner one submits nothing
+  CHECK(group.is_open(1));
+  put(group, one);
+  submitted = end_of(group);
+  CHECK(submitted.operations == 2);
+  CHECK(submitted.bytes == one.bytes);
+
+  group.start(1);
+  CHECK_FALSE(group.end(1, submitted));  // empty
+  CHECK_FALSE(group.end(1, submitted));  // one end too many
+}
+
+TEST_CASE("A group of different calls is a shape of its own", "[collectives]") {
+  CollectiveGroup group;
+  group.start(1);
+  put(group, call(Collective::kAllReduce, 100, 2));
+  put(group, call(Collective::kAllReduce, 300, 2));
+  CollectiveShape submitted = end_of(group);
+  CHECK(submitted.operation == Collective::kAllReduce);
+  CHECK(submitted.role == GroupRole::kDifferent);
+  CHECK(submitted.operations == 2);
+  CHECK(submitted.bytes == 1600);
+  CHECK(submitted.ranks == 2);
+  CHECK(submitted.reduction == 1);
+
+  group.start(1);
+  put(group, call(Collective::kAllReduce, 100, 2));
+  CollectiveShape halves = call(Collective::kAllGather, 100, 4);
+  halves.type = kFp16;
+  put(group, halves);
+  submitted = end_of(group);
+  CHECK(submitted.operation == Collective::kMixed);
+  CHECK(submitted.type == CollectiveShape::kSeveral);
+  CHECK(submitted.reduction == CollectiveShape::kSeveral);
+  CHECK(submitted.ranks == 0);
+  CHECK(submitted.bytes == 400 + 1600);
+}
+
+TEST_CASE("Groups of sends and receives", "[collectives]") {
+  CollectiveGroup group;
+  CollectiveShape submitted;
+  SECTION("to every rank and from every rank: all to all") {
+    group.start(1);
+    for (std::int32_t peer = 0; peer < 4; ++peer) {
+      put(group, call(Collective::kSend, 100, 4, peer));
+      put(group, call(Collective::kRecv, 100, 4, peer));
+    }
+    submitted = end_of(group);
+    CHECK(submitted.operation == Collective::kAllToAll);
+    CHECK(submitted.bytes == 1600);
+    CHECK(submitted.peer == -1);
+  }
+  SECTION("with different sizes, or to one rank twice: not") {
+    const bool sizes = GENERATE(true, false);
+    group.start(1);
+    for (std::int32_t peer = 0; peer < 4; ++peer) {
+      put(group, call(Collective::kSend, sizes && peer == 3 ? 50 : 100, 4, !sizes && peer == 3 ? 0 : peer));
+      put(group, call(Collective::kRecv, 100, 4, peer));
+    }
+    submitted = end_of(group);
+    CHECK(submitted.operation == Collective::kSendRecv);
+    CHECK(submitted.bytes == 1600);  // of the receives
+  }
+  SECTION("a ring's step") {
+    group.start(1);
+    put(group, call(Collective::kSend, 100, 4, 2));
+    put(group, call(Collective::kRecv, 300, 4, 0));
+    submitted = end_of(group);
+    CHECK(submitted.operation == Collective::kSendRecv);
+    CHECK(submitted.bytes == 1200);
+  }
+  SECTION("scattered by sends alone") {
+    group.start(1);
+    for (std::int32_t peer = 0; peer < 4; ++peer) put(group, call(Collective::kSend, 100, 4, peer));
+    submitted = end_of(group);
+    CHECK(submitted.operation == Collective::kSend);
+    CHECK(submitted.role == GroupRole::kDifferent);
+    CHECK(submitted.bytes == 1600);
+    CHECK(submitted.peer == -1);
+  }
+}
+
+TEST_CASE("What a window's end leaves open in a group does not reach the next window", "[collectives]") {
+  CollectiveGroup group;
+  group.start(1);
+  put(group, call(Collective::kAllReduce, 100, 2));
+  CHECK_FALSE(group.is_open(2));
+  CollectiveShape submitted;
+  CHECK_FALSE(group.end(2, submitted));
+  group.start(2);
+  put(group, call(Collective::kAllReduce, 7, 2));
+  submitted = end_of(group, 2);
+  CHECK(submitted.role == GroupRole::kEqual);
+  CHECK(submitted.count == 7);
+}
+
+TEST_CASE("A rejected call, and one outside of the group, are not in it", "[collectives]") {
+  CollectiveGroup group;
+  group.start(1);
+  group.offer(call(Collective::kAllReduce, 100, 2));  // and no word of its success
+  CollectiveShape outside = call(Collective::kAllReduce, 200, 2);
+  outside.role = GroupRole::kNone;
+  put(group, outside);
+  put(group, call(Collective::kAllReduce, 300, 2));
+  const CollectiveShape submitted = end_of(group);
+  CHECK(submitted.operations == 1);
+  CHECK(submitted.count == 300);
+}
+
+TEST_CASE("Rows: the ends of groups of calls alike go to these calls", "[collectives]") {
+  CollectiveInput members;
+  members.shape = call(Collective::kAllReduce, 1000, 2);
+  members.calls = 6;
+  members.host_time = 60;
+  CollectiveInput single;
+  single.shape = members.shape;
+  single.shape.role = GroupRole::kEqual;
+  single.shape.operations = 1;
+  single.calls = 2;
+  single.host_time = 100;
+  single.gpu = totals({1000, 3000});
+  single.kernels = 2;
+  single.names = {{"ring", 4000}};
+  CollectiveInput fours = single;
+  fours.shape.operations = 4;
+  fours.calls = 1;
+  fours.gpu = totals({8000});
+  fours.kernels = 1;
+  fours.names = {{"tree", 5000}, {"ring", 3000}};
+  CollectiveInput alone = members;
+  alone.shape.role = GroupRole::kNone;
+  alone.calls = 5;
+  alone.gpu = totals({100});
+
+  const std::vector<CollectiveRow> rows = collective_rows({alone, members, single, fours});
+  REQUIRE(rows.size() == 2);
+  const CollectiveRow& row = rows[0];
+  CHECK(row.shape == members.shape);
+  CHECK(row.grouped() == "yes");
+  CHECK(row.operation() == "AllReduce");
+  CHECK(row.calls == 6);
+  CHECK(row.failed == 0);
+  CHECK(row.host_time == 260);
+  CHECK(row.gpu.count == 6);
+  CHECK(row.gpu.sum == 12000);
+  CHECK(row.gpu.min == 1000);
+  CHECK(row.gpu.max == 3000);
+  CHECK(row.kernels == 3);
+  REQUIRE(row.names.size() == 2);
+  CHECK(row.names[0].name == "ring");
+  CHECK(row.names[0].time == 7000);
+  CHECK(row.algorithm_bandwidth().value() == Approx(2.0));
+  CHECK(rows[1].grouped() == "no");
+  CHECK(rows[1].calls == 5);
+
+  SECTION("a group that failed has taken its calls with it") {
+    fours.failed = 1;
+    fours.calls = 0;
+    fours.gpu = {};
+    members.failed = 1;
+    const CollectiveRow failed = collective_rows({members, single, fours}).at(0);
+    CHECK(failed.calls == 2);
+    CHECK(failed.failed == 5);
+  }
+}
+
+TEST_CASE("Rows: groups of different calls stand by themselves", "[collectives]") {
+  CollectiveInput member;
+  member.shape = call(Collective::kAllReduce, 1000, 2);
+  member.calls = 2;
+  CollectiveInput end;
+  end.shape = member.shape;
+  end.shape.role = GroupRole::kDifferent;
+  end.shape.operations = 3;
+  end.shape.bytes = 50'000;
+  end.calls = 2;
+  end.gpu = totals({1000, 1000});
+  std::vector<CollectiveRow> rows = collective_rows({member, end});
+  REQUIRE(rows.size() == 2);
+  CHECK(rows[0].operation() == "Group of 3 AllReduce");
+  CHECK(rows[0].grouped() == "group");
+  CHECK(rows[0].calls == 2);
+  CHECK(rows[0].bus_bandwidth().value() == Approx(50.0));
+  CHECK(rows[1].grouped() == "yes");
+  CHECK(rows[1].gpu.count == 0);
+  end.shape.operation = Collective::kMixed;
+  rows = collective_rows({end});
+  CHECK(rows[0].operation() == "Group of 3");
+  CHECK(rows[0].algorithm_bandwidth().value() == Approx(50.0));
+  CHECK_FALSE(rows[0].bus_bandwidth().has_value());
+}
+
+TEST_CASE("Ranks of communicators are known for a window, until the communicator goes", "[collectives]") {
+  CommunicatorTable table;
+  const auto handle = [](std::uintptr_t i) { return reinterpret_cast<const void*>(0x7000'0000 + i * 64); };
+  CHECK(table.ranks(handle(0), 1) == 0);
+  table.remember(handle(0), 1, 8);
+  CHECK(table.ranks(handle(0), 1) == 8);
+  CHECK(table.ranks(handle(0), 2) == 0);
+  table.remember(handle(0), 2, 4);
+  CHECK(table.ranks(handle(0), 2) == 4);
+  table.forget(handle(0));
+  CHECK(table.ranks(handle(0), 2) == 0);
+  table.forget(nullptr);
+  table.remember(nullptr, 2, 4);
+  CHECK(table.ranks(nullptr, 2) == 0);
+
+  // More than there is room for: an answer is right or there is none.
+  constexpr unsigned kMany = 4 * CommunicatorTable::kSets * CommunicatorTable::kWays;
+  for (unsigned i = 0; i < kMany; ++i) table.remember(handle(i), 3, i + 1);
+  unsigned known = 0;
+  for (unsigned i = 0; i < kMany; ++i) {
+    const std::uint32_t ranks = table.ranks(handle(i), 3);
+    if (ranks != 0) {
+      ++known;
+      REQUIRE(ranks == i + 1);
+    }
+  }
+  CHECK(known > CommunicatorTable::kSets * CommunicatorTable::kWays / 2);
+}
+
+TEST_CASE("Ranks of communicators are right while threads enter, ask and forget", "[collectives]") {
+  static CommunicatorTable table;
+  std::atomic<unsigned> wrong{0};
+  std::vector<std::thread> threads;
+  for (unsigned t = 0; t < 4; ++t) {
+    threads.emplace_back([&wrong, t] {
+      for (unsigned i = 0; i < 20'000; ++i) {
+        const unsigned number = (i * 7 + t) % 1500;  // three for each place
+        const auto* communicator = reinterpret_cast<const void*>(std::uintptr_t{0x10000} + number * 32);
+        const std::uint32_t ranks = table.ranks(communicator, 1 + i / 10'000);
+        if (ranks != 0 && ranks != number + 1) wrong.fetch_add(1);
+        if (ranks == 0) table.remember(communicator, 1 + i / 10'000, number + 1);
+        if (i % 13 == 0) table.forget(communicator);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(wrong.load() == 0);
+}
