@@ -2,6 +2,8 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include <cudnn.h>
 
+#include "libinject/hooks/cudnn_arguments.h"
+#include "libinject/hooks/cudnn_plans.h"
 #include "libinject/hooks/shim.h"
 
 namespace inject {

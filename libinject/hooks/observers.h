@@ -2,8 +2,9 @@
 // SPDX-FileCopyrightText: The libinject authors
 //
 // What other parts of the library want to know of certain calls, whether a window is open or not. A
-// specialisation of Observer has `static void before()`, `static void after(int status)` or both; they run
-// outside the call's frame and don't throw.
+// specialisation of Observer has `static void before()`, `static void after(int status)` or both, or the same
+// with what the call is about: `before(arguments...)`, `after(void* real, int status, arguments...)`. They run
+// outside the call's frame and don't throw. With a member kUnrecorded the call has no frame.
 #pragma once
 
 #include "libinject/hooks/functions.h"

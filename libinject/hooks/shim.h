@@ -57,13 +57,22 @@ struct Shim<function, R(A...)> {
 
   static constexpr bool kObservedBefore = requires { Observer<function>::before(); };
   static constexpr bool kObservedAfter = requires { Observer<function>::after(0); };
+  // With the call's arguments.
+  static constexpr bool kSeenBefore = sizeof...(A) != 0 && requires {
+    Observer<function>::before(std::declval<A>()...);
+  };
+  static constexpr bool kSeenAfter = requires {
+    Observer<function>::after(nullptr, 0, std::declval<A>()...);
+  };
+  static constexpr bool kObserved = kObservedBefore || kObservedAfter || kSeenBefore || kSeenAfter;
+  static constexpr bool kUnrecorded = requires { Observer<function>::kUnrecorded; };
 
   /// Where a call goes: to the real function at once, or to slow(). No branch and no ordering stronger than
   /// relaxed here: across either, GCC copies every argument that lies on the stack back and forth (5 ns for
   /// the 23 of a batched GEMM, measured; now none). The jump is predicted, so that the choice delays nothing;
   /// what lies behind the index is ordered by its address, which depends on the index.
   [[gnu::always_inline]] static inline Real target(const void* caller) noexcept {
-    if constexpr (kObservedBefore || kObservedAfter) {
+    if constexpr (kObserved) {
       return &slow;
     } else {
       const std::uint32_t index = binding_table.current[function].load(std::memory_order_relaxed);
@@ -80,10 +89,22 @@ struct Shim<function, R(A...)> {
 
   [[gnu::always_inline]] static inline R forward(A... args) {
     if constexpr (kObservedBefore) Observer<function>::before();
+    if constexpr (kSeenBefore) Observer<function>::before(args...);
     const auto real = reinterpret_cast<Real>(bound(function, __builtin_return_address(0)));
     if (real == nullptr) [[unlikely]]
       return Missing<R>::value();
-    if constexpr (kObservedAfter) {
+    if constexpr (kSeenAfter) {
+      R result{};
+      if constexpr (kUnrecorded) {
+        result = real(args...);
+      } else {
+        result = framed(real, args...);
+      }
+      Observer<function>::after(reinterpret_cast<void*>(real), static_cast<int>(result), args...);
+      return result;
+    } else if constexpr (kUnrecorded) {
+      INJECT_TAIL_CALL real(args...);
+    } else if constexpr (kObservedAfter) {
       static_assert(!std::is_void_v<R>);
       const R result = framed(real, args...);
       Observer<function>::after(static_cast<int>(result));

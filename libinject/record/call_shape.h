@@ -38,7 +38,7 @@ struct GemmShape {
   ComputeType compute = ComputeType::kUnknown;
   std::uint32_t epilogue = 0;  ///< cublasLtEpilogue_t; 0: none
   std::uint32_t groups = 0;    ///< of a grouped product: M, N, K are 0 where they differ
-  std::uint8_t align_a = 0;    ///< log2 of what the matrix's address is a multiple of, 8 at most
+  std::uint8_t align_a = 0;    ///< log2 of what the matrix's address is a multiple of, 4 at most
   std::uint8_t align_b = 0;
   std::uint8_t align_c = 0;
   std::uint8_t flags = 0;
@@ -63,7 +63,7 @@ struct ConvolutionShape {
   DataType y = DataType::kUnknown;
   ComputeType compute = ComputeType::kUnknown;
   std::uint8_t layout = 0;   ///< 1 channels first (NCHW), 2 channels last (NHWC), 0 anything else
-  std::uint32_t fused = 0;   ///< bit mask of other operations in the same graph
+  std::uint32_t fused = 0;   ///< other operations of the same graph (analysis/graph_operations.h)
   std::int32_t engine = -1;  ///< cuDNN's engine, or the legacy call's algorithm
   std::uint32_t n = 0;
   std::uint32_t c = 0;
@@ -76,7 +76,18 @@ struct ConvolutionShape {
   std::array<std::uint16_t, 3> stride{};
   std::array<std::uint16_t, 3> dilation{};
   std::uint16_t legacy = 0;  ///< 1: `engine` is a legacy algorithm
-  std::uint32_t reserved = 0;
+  std::uint32_t notes = 0;   ///< EngineNotes
+};
+
+/// What cuDNN says of an engine's arithmetic: its numerical notes, by their numbers.
+enum EngineNotes : std::uint32_t {
+  kEngineTensorCores = 1u << 0,
+  kEngineDownConverts = 1u << 1,
+  kEngineReducedPrecision = 1u << 2,
+  kEngineFft = 1u << 3,
+  kEngineNondeterministic = 1u << 4,
+  kEngineWinograd = 1u << 5,
+  kEngineNotesKnown = 1u << 31,  ///< it has been asked
 };
 
 struct AttentionShape {
@@ -100,7 +111,9 @@ enum AttentionFlags : std::uint32_t {
   kAttentionCausal = 1,
   kAttentionBias = 2,
   kAttentionDropout = 4,
-  kAttentionRagged = 8,  ///< lengths vary: those above are the longest
+  kAttentionRagged = 8,   ///< lengths vary: those above are the longest
+  kAttentionWindow = 16,  ///< only keys that are near count
+  kAttentionPaged = 32,   ///< keys and values lie in pages
 };
 
 struct NormalizationShape {

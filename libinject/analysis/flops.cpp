@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/analysis/flops.h"
+
+#include <initializer_list>
+#include <limits>
+
+namespace inject {
+
+namespace {
+
+constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();
+
+std::uint64_t product(std::initializer_list<std::uint64_t> factors) noexcept {
+  std::uint64_t all = 1;
+  for (const std::uint64_t factor : factors) {
+    if (factor == 0) return 0;
+    if (__builtin_mul_overflow(all, factor, &all)) all = kMost;
+  }
+  return all;
+}
+
+std::uint64_t sum(std::initializer_list<std::uint64_t> terms) noexcept {
+  std::uint64_t all = 0;
+  for (const std::uint64_t term : terms)
+    if (__builtin_add_overflow(all, term, &all)) all = kMost;
+  return all;
+}
+
+/// Places of the spatial dimensions that there are; the others hold 0.
+template <typename Sizes>
+std::uint64_t volume(const Sizes& sizes, std::uint8_t dimensions) noexcept {
+  std::uint64_t all = 1;
+  for (std::size_t i = 0; i < sizes.size(); ++i)
+    if (i + dimensions >= sizes.size()) all = product({all, sizes[i]});
+  return all;
+}
+
+std::uint64_t bytes_of(std::uint64_t elements, DataType type) noexcept {
+  const std::uint64_t bits = product({elements, data_type_bits(type)});
+  return bits == kMost ? kMost : bits / 8;
+}
+
+}  // namespace
+
+std::uint64_t convolution_flops(const ConvolutionShape& shape) noexcept {
+  if (shape.groups == 0) return 0;
+  return product({2, shape.n, shape.k, volume(shape.out, shape.dimensions), shape.c / shape.groups,
+                  volume(shape.filter, shape.dimensions)});
+}
+
+std::uint64_t convolution_bytes(const ConvolutionShape& shape) noexcept {
+  if (shape.groups == 0) return 0;
+  return sum(
+      {bytes_of(product({shape.n, shape.c, volume(shape.in, shape.dimensions)}), shape.x),
+       bytes_of(product({shape.k, shape.c / shape.groups, volume(shape.filter, shape.dimensions)}), shape.w),
+       bytes_of(product({shape.n, shape.k, volume(shape.out, shape.dimensions)}), shape.y)});
+}
+
+std::uint64_t attention_flops(const AttentionShape& shape) noexcept {
+  const std::uint64_t head = shape.head_size;
+  const std::uint64_t value = shape.value_head_size;
+  const std::uint64_t depth = shape.direction == 2 ? 3 * head + 2 * value : head + value;
+  const std::uint64_t all =
+      product({2, shape.batch, shape.heads, shape.query_length, shape.key_length, depth});
+  return (shape.flags & kAttentionCausal) != 0 ? all / 2 : all;
+}
+
+std::uint64_t attention_bytes(const AttentionShape& shape) noexcept {
+  const std::uint64_t head = shape.head_size;
+  const std::uint64_t value = shape.value_head_size;
+  const std::uint64_t elements =
+      sum({product({shape.batch, shape.heads, shape.query_length, head + value}),
+           product({shape.batch, shape.kv_heads, shape.key_length, head + value})});
+  return bytes_of(shape.direction == 2 ? product({2, elements}) : elements, shape.type);
+}
+
+std::uint64_t rnn_flops(const RnnShape& shape) noexcept {
+  // Matrices a cell has for its input, and as many for its state.
+  const std::uint64_t gates = shape.cell == 3 ? 4 : shape.cell == 4 ? 3 : 1;
+  const std::uint64_t directions = shape.bidirectional != 0 ? 2 : 1;
+  const std::uint64_t hidden = shape.hidden_size;
+  const std::uint64_t output = shape.projection_size != 0 ? shape.projection_size : hidden;
+  if (shape.layers == 0) return 0;
+  const std::uint64_t inputs =  // of all layers
+      sum({shape.input_size, product({shape.layers - 1, directions, output})});
+  const std::uint64_t depth = sum({inputs, product({shape.layers, output})});
+  const std::uint64_t projections =
+      shape.projection_size != 0 ? product({shape.layers, hidden, shape.projection_size}) : 0;
+  return product({2, shape.steps, directions, sum({product({gates, hidden, depth}), projections})});
+}
+
+}  // namespace inject

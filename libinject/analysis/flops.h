@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+//
+// What library calls compute, in multiply-adds as two operations each, and the bytes that they have to move
+// at least. Counted as if directly computed, whatever algorithm does it. What can't be held in 64 bits is the
+// largest number.
+#pragma once
+
+#include <cstdint>
+
+#include "libinject/record/call_shape.h"
+
+namespace inject {
+
+/// 2 · N · K · out · C / groups · filter: forward, and for either gradient as many. Products with padding
+/// count.
+std::uint64_t convolution_flops(const ConvolutionShape& shape) noexcept;
+/// Input, filter and output once each.
+std::uint64_t convolution_bytes(const ConvolutionShape& shape) noexcept;
+
+/// Forward two products, of queries and keys and of scores and values; backward five, as the scores are
+/// computed again. A causal mask leaves half of them. Of sequences whose lengths vary the longest count.
+std::uint64_t attention_flops(const AttentionShape& shape) noexcept;
+/// Queries, keys, values and output once each; backward their gradients as well.
+std::uint64_t attention_bytes(const AttentionShape& shape) noexcept;
+
+/// Products of gates with input and state over all steps, layers and directions, and of projections; for
+/// either gradient as many.
+std::uint64_t rnn_flops(const RnnShape& shape) noexcept;
+
+}  // namespace inject

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+//
+// Reads JSON text in place, front to back: no memory of its own, no exception, and any text ends the reading.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace inject {
+
+/// A reader that stands before a value. Each function below takes that value; at one of another kind, or at
+/// text that is no JSON, the reader fails: it then takes nothing more, and gives empty values.
+class JsonReader {
+ public:
+  explicit JsonReader(std::string_view text) noexcept : text_(text) {}
+
+  bool failed() const noexcept { return failed_; }
+
+  /// The next value's first character, without taking it: { [ " or that of a number or literal; 0 at the end.
+  char peek() noexcept {
+    skip_space();
+    return at_ < text_.size() ? text_[at_] : '\0';
+  }
+
+  /// Calls `member(key)` before each of an object's values; a value that it does not take is skipped.
+  template <typename Member>
+  void object(Member&& member) noexcept {
+    if (!take('{')) return fail();
+    if (take('}')) return;
+    do {
+      const std::string_view key = string();
+      if (!take(':')) return fail();
+      const std::size_t before = at_;
+      member(key);
+      if (at_ == before) skip();
+    } while (take(','));
+    if (!take('}')) fail();
+  }
+
+  /// Calls `element()` before each of an array's values; a value that it does not take is skipped.
+  template <typename Element>
+  void array(Element&& element) noexcept {
+    if (!take('[')) return fail();
+    if (take(']')) return;
+    do {
+      const std::size_t before = at_;
+      element();
+      if (at_ == before) skip();
+    } while (take(','));
+    if (!take(']')) fail();
+  }
+
+  /// What stands between the quotes, escapes as they are.
+  std::string_view string() noexcept;
+  /// A number's integral part, at most what fits.
+  std::int64_t integer() noexcept;
+  bool boolean() noexcept;
+  /// Any value, nested as deep as it is.
+  void skip() noexcept;
+
+ private:
+  void skip_space() noexcept;
+  bool take(char expected) noexcept;
+  void fail() noexcept {
+    failed_ = true;
+    at_ = text_.size();
+  }
+
+  std::string_view text_;
+  std::size_t at_ = 0;
+  bool failed_ = false;
+};
+
+}  // namespace inject

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/hooks/cudnn_graph.h"
+
+#include <fstream>
+#include <random>
+#include <sstream>
+#include <string>
+
+#include "libinject/analysis/flops.h"
+#include "libinject/analysis/graph_operations.h"
+#include "tests/unit/catch.h"
+
+using namespace inject;
+
+namespace {
+
+using Three = std::array<std::uint32_t, 3>;
+using Small = std::array<std::uint16_t, 3>;
+
+constexpr std::uint32_t kTensorCores = kEngineNotesKnown | kEngineTensorCores;
+
+/// Texts that cuDNN has made of its plans.
+std::string text_of(const std::string& name) {
+  std::ifstream file(INJECT_SOURCE_DIR "/tests/data/cudnn/" + name + ".json");
+  std::stringstream text;
+  text << file.rdbuf();
+  REQUIRE(!text.str().empty());
+  return text.str();
+}
+
+ConvolutionShape convolution(const std::string& name, std::uint32_t notes = kTensorCores) {
+  const CallShape shape = shape_of_plan(text_of(name), notes);
+  REQUIRE(shape.kind() == ShapeKind::kConvolution);
+  return shape.as<ConvolutionShape>();
+}
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  const std::size_t at = text.find(from);
+  REQUIRE(at != std::string::npos);
+  return text.replace(at, from.size(), to);
+}
+
+}  // namespace
+
+TEST_CASE("cuDNN plan: convolution forward") {
+  const ConvolutionShape shape = convolution("forward_fp16_strided");
+  CHECK(shape.direction == 1);
+  CHECK(shape.dimensions == 2);
+  CHECK(shape.x == DataType::kF16);
+  CHECK(shape.w == DataType::kF16);
+  CHECK(shape.y == DataType::kF16);
+  CHECK(shape.compute == ComputeType::kF32);
+  CHECK(shape.layout == 2);
+  CHECK(shape.fused == 0);
+  CHECK(shape.engine == 62);
+  CHECK(shape.legacy == 0);
+  CHECK(shape.n == 8);
+  CHECK(shape.c == 64);
+  CHECK(shape.k == 128);
+  CHECK(shape.groups == 1);
+  CHECK(shape.in == Three{0, 56, 56});
+  CHECK(shape.filter == Three{0, 3, 3});
+  CHECK(shape.out == Three{0, 28, 28});
+  CHECK(shape.pad == Small{0, 1, 1});
+  CHECK(shape.stride == Small{0, 2, 2});
+  CHECK(shape.dilation == Small{0, 1, 1});
+  CHECK(shape.notes == kTensorCores);
+  CHECK(convolution_flops(shape) == 2ull * 8 * 128 * 28 * 28 * 64 * 9);
+}
+
+TEST_CASE("cuDNN plan: gradients") {
+  const ConvolutionShape data = convolution("data_gradient_fp16");
+  CHECK(data.direction == 2);
+  CHECK(data.in == Three{0, 56, 56});
+  CHECK(data.out == Three{0, 56, 56});
+  CHECK((data.n == 8 && data.c == 64 && data.k == 128));
+  CHECK(data.engine == 67);
+
+  const ConvolutionShape filter = convolution("filter_gradient_fp16");
+  CHECK(filter.direction == 3);
+  CHECK((filter.n == 8 && filter.c == 64 && filter.k == 128));
+  CHECK(filter.filter == Three{0, 3, 3});
+  CHECK(filter.out == Three{0, 56, 56});
+  CHECK(convolution_flops(filter) == convolution_flops(data));
+}
+
+TEST_CASE("cuDNN plan: fp32 is rounded to TF32 where the engine runs on tensor cores") {
+  CHECK(convolution("forward_fp32_strided").compute == ComputeType::kF32Tf32);
+  CHECK(convolution("forward_fp32_strided", kEngineNotesKnown).compute == ComputeType::kF32);
+  CHECK(convolution("forward_fp32_strided", 0).compute == ComputeType::kF32);
+  CHECK(convolution("forward_fp32_strided").x == DataType::kF32);
+}
+
+TEST_CASE("cuDNN plan: groups") {
+  const ConvolutionShape grouped = convolution("forward_fp16_grouped");
+  CHECK((grouped.c == 64 && grouped.k == 64 && grouped.groups == 4));
+  const ConvolutionShape depthwise =
+      convolution("depthwise_fp32_channels_first", kEngineNotesKnown | 1u << 9);
+  CHECK((depthwise.c == 64 && depthwise.k == 64 && depthwise.groups == 64));
+  CHECK(depthwise.layout == 1);
+  CHECK(depthwise.engine == 0);
+  CHECK(depthwise.filter == Three{0, 5, 5});
+  CHECK(convolution_flops(depthwise) == 2ull * 8 * 64 * 56 * 56 * 25);
+  CHECK(convolution("depthwise_fp16").layout == 2);
+}
+
+TEST_CASE("cuDNN plan: one and three dimensions") {
+  const ConvolutionShape line = convolution("line_fp16");
+  CHECK(line.dimensions == 1);
+  CHECK(line.in == Three{0, 0, 1000});
+  CHECK(line.filter == Three{0, 0, 7});
+  CHECK(line.out == Three{0, 0, 500});
+  CHECK(line.pad == Small{0, 0, 3});
+  CHECK(line.stride == Small{0, 0, 2});
+  CHECK(line.layout == 2);
+  const ConvolutionShape volume = convolution("volume_fp16");
+  CHECK(volume.dimensions == 3);
+  CHECK(volume.in == Three{8, 32, 32});
+  CHECK(volume.filter == Three{3, 3, 3});
+  CHECK(volume.out == Three{8, 16, 16});
+  CHECK(volume.stride == Small{1, 2, 2});
+}
+
+TEST_CASE("cuDNN plan: dilation, padding") {
+  const ConvolutionShape dilated = convolution("dilated_bf16");
+  CHECK(dilated.x == DataType::kBf16);
+  CHECK(dilated.filter == Three{0, 3, 5});
+  CHECK(dilated.pad == Small{0, 2, 4});
+  CHECK(dilated.dilation == Small{0, 2, 2});
+  // What is put before is told.
+  CHECK(convolution("asymmetric_padding_fp16").pad == Small{0, 0, 1});
+  const ConvolutionShape first = convolution("resnet_first_fp32");
+  CHECK(first.layout == 1);
+  CHECK(first.n == 32);
+  CHECK(convolution_flops(first) == 32ull * 2 * 118'013'952);
+}
+
+TEST_CASE("cuDNN plan: what is fused with a convolution") {
+  const ConvolutionShape shape = convolution("forward_fp16_bias_relu");
+  CHECK(shape.fused == (operation_bit(GraphOperation::kBias) | operation_bit(GraphOperation::kRelu)));
+  CHECK(shape.engine == 41);
+  CHECK(shape.y == DataType::kF32);  // what the convolution itself hands on
+  CHECK(shape.out == Three{0, 56, 56});
+}
+
+TEST_CASE("cuDNN plan: other graphs say which operations they have") {
+  const std::string text = replaced(text_of("forward_fp16_bias_relu"), "CONVOLUTION_FORWARD", "RESAMPLE_FWD");
+  const CallShape shape = shape_of_plan(text, 0);
+  REQUIRE(shape.kind() == ShapeKind::kOtherGraph);
+  const auto other = shape.as<OtherGraphShape>();
+  CHECK(other.engine == 41);
+  CHECK(other.operations == (operation_bit(GraphOperation::kPooling) | operation_bit(GraphOperation::kBias) |
+                             operation_bit(GraphOperation::kRelu)));
+  const std::string unknown =
+      replaced(text_of("forward_fp16_strided"), "CONVOLUTION_FORWARD", "SOMETHING_NEW");
+  CHECK(shape_of_plan(unknown, 0).as<OtherGraphShape>().operations == operation_bit(GraphOperation::kOther));
+}
+
+TEST_CASE("cuDNN plan: text that tells nothing") {
+  for (const char* text : {"", "null", "[]", "{}", "{\"operationGraph\":{}}", "{\"operationGraph\":[]}",
+                           "{\"operationGraph\":{\"nodes\":[],\"tensors\":[]}}", "{\"nodes\":[{}]}"}) {
+    INFO(text);
+    CHECK(shape_of_plan(text, 0).kind() == ShapeKind::kNone);
+  }
+  // A convolution of tensors that are not there is some graph.
+  CHECK(shape_of_plan(replaced(text_of("forward_fp16_strided"), "\"X\":\"2\"", "\"X\":\"9\""), 0).kind() ==
+        ShapeKind::kOtherGraph);
+}
+
+TEST_CASE("cuDNN plan: any text gives some shape") {
+  std::mt19937 random(11);
+  const std::string good = text_of("forward_fp16_bias_relu");
+  for (int run = 0; run < 3'000; ++run) {
+    std::string text = good.substr(0, random() % 4 == 0 ? random() % good.size() : good.size());
+    for (auto i = random() % 20; i > 0; --i) {
+      if (text.empty()) break;
+      text[random() % text.size()] = "{}[]\",:\\0123456789-"[random() % 19];
+    }
+    const CallShape shape = shape_of_plan(text, static_cast<std::uint32_t>(random()));
+    if (shape.kind() == ShapeKind::kConvolution) {
+      const auto convolution = shape.as<ConvolutionShape>();
+      REQUIRE(convolution.groups >= 1);
+      convolution_flops(convolution);
+      convolution_bytes(convolution);
+    }
+  }
+  std::string many = "{\"operationGraph\":{\"tensors\":[";
+  for (int i = 0; i < 5'000; ++i)
+    many += (i == 0 ? "" : ",") + std::string("{\"name\":\"") + std::to_string(i) +
+            "\",\"dim\":[1,2,3,4,5,6,7,8,9,10]}";
+  many += "],\"nodes\":[";
+  for (int i = 0; i < 5'000; ++i)
+    many += (i == 0 ? "" : ",") +
+            std::string("{\"operation\":\"CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR\",\"matA\":\"1\",") +
+            "\"matB\":\"2\",\"matC\":\"3\",\"a\":\"1\",\"b\":\"1\",\"c\":\"1\",\"d\":\"1\",\"e\":\"1\",\"f\":"
+            "\"1\"}";
+  many += "]}}";
+  CHECK(shape_of_plan(many, 0).kind() == ShapeKind::kOtherGraph);
+}
