@@ -278,29 +278,28 @@ constexpr CallRule kCallRules[] = {
 
 constexpr CoresRule kCoresRules[] = {
     // Kernels around a product: sums of a split one's parts, epilogues, work spaces, transforms.
-    {"splitKreduce", TensorCores::kNotUsed},
-    {"ReduceSplitK", TensorCores::kNotUsed},
-    {"globalKernel", TensorCores::kNotUsed},
-    {"init_device_workspace", TensorCores::kNotUsed},
-    {"computeOffsets", TensorCores::kNotUsed},
-    {"cuda_reorder", TensorCores::kNotUsed},
-    {"flash_fwd_splitkv_combine", TensorCores::kNotUsed},
-    {"flash_bwd_dot_do_o", TensorCores::kNotUsed},
-    {"flash_bwd_convert", TensorCores::kNotUsed},
-    {"compute_dot_do_o", TensorCores::kNotUsed},
-    {"convert_dq_to_16bits", TensorCores::kNotUsed},
-    {"bn_stats_kernel", TensorCores::kNotUsed},
-    {"bn_apply_kernel", TensorCores::kNotUsed},
-    {"reduce_wgrad", TensorCores::kNotUsed},
-    {"flip_filter", TensorCores::kNotUsed},
-    {"fft2d_", TensorCores::kNotUsed},
-    {"im2col", TensorCores::kNotUsed},
+    {"splitKreduce", TensorCores::kNotUsed, false},
+    {"split_k_kernel", TensorCores::kNotUsed, false},
+    {"ReduceSplitK", TensorCores::kNotUsed, false},
+    {"globalKernel", TensorCores::kNotUsed, false},
+    {"init_device_workspace", TensorCores::kNotUsed, false},
+    {"computeOffsets", TensorCores::kNotUsed, false},
+    {"cuda_reorder", TensorCores::kNotUsed, false},
+    {"flash_fwd_splitkv_combine", TensorCores::kNotUsed, false},
+    {"flash_bwd_dot_do_o", TensorCores::kNotUsed, false},
+    {"flash_bwd_convert", TensorCores::kNotUsed, false},
+    {"compute_dot_do_o", TensorCores::kNotUsed, false},
+    {"convert_dq_to_16bits", TensorCores::kNotUsed, false},
+    {"bn_stats_kernel", TensorCores::kNotUsed, false},
+    {"bn_apply_kernel", TensorCores::kNotUsed, false},
+    {"reduce_wgrad", TensorCores::kNotUsed, false},
+    {"flip_filter", TensorCores::kNotUsed, false},
+    {"fft2d_", TensorCores::kNotUsed, false},
+    {"im2col", TensorCores::kNotUsed, false},
 
     // The name says the unit: fused multiply-add on the CUDA cores, …
     {"_ffma", TensorCores::kNotUsed},
     {"simt", TensorCores::kNotUsed},
-    // xmma's second kernel of a split product may only add up.
-    {"split_k_kernel", TensorCores::kUnknown},
     // … or matrix instructions: HMMA, wgmma (gmma), wmma, CUTLASS's tensorop, xmma's tensor16x8x16 and
     // sptensor
     // (structured sparsity), and warp groups, which wgmma alone has. nvjet kernels are all of that kind.
@@ -309,6 +308,7 @@ constexpr CoresRule kCoresRules[] = {
     {"HMMA", TensorCores::kUsed},
     {"gmma", TensorCores::kUsed},
     {"wmma", TensorCores::kUsed},
+    {"fused_imma_", TensorCores::kUsed},
     {"tensorop", TensorCores::kUsed},
     {"MmaTensorOp", TensorCores::kUsed},
     {"xmma tensor", TensorCores::kUsed},
@@ -346,6 +346,7 @@ constexpr CoresRule kCoresRules[] = {
     {"gemv", TensorCores::kNotUsed},
     {"gemmSN_", TensorCores::kNotUsed},
     {"gemmk1_", TensorCores::kNotUsed},
+    {"batch_gemm_kernel", TensorCores::kNotUsed},
     {"gemm_kernel1x1", TensorCores::kNotUsed},
     {"_convolve_", TensorCores::kNotUsed},
     {"scudnn", TensorCores::kNotUsed},
@@ -422,6 +423,7 @@ constexpr OperandRule kOperandRules[] = {
 
     // Assembly kernels. The letter before gemm or cudnn is the sum's type, and the operand's without a matrix
     // instruction: volta_sgemm_fp16 converts.
+    {"_imma_dgemm", Operand::kInt8},
     {"sgemm", Operand::kFp32},
     {"cgemm", Operand::kFp32},
     {"scudnn", Operand::kFp32},
@@ -511,7 +513,7 @@ TensorCoreUse tensor_cores_of(std::string_view name) noexcept {
   name = name.substr(0, kLongestClassified);
   if (const CoresRule* rule = first_match(kCoresRules, name); rule != nullptr) {
     if (rule->cores == TensorCores::kUnknown) return {};
-    const OperandRule* operand = first_match(kOperandRules, name);
+    const OperandRule* operand = rule->multiplies ? first_match(kOperandRules, name) : nullptr;
     return {rule->cores, operand != nullptr ? operand->operand : Operand::kUnknown};
   }
   if ((kWithoutProducts & bit(family_by_name(name))) != 0) return {TensorCores::kNotUsed, Operand::kUnknown};

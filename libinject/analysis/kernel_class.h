@@ -135,6 +135,7 @@ struct FamilyRule {
 struct CoresRule {
   char words[36];
   TensorCores cores;
+  bool multiplies = true;  ///< false: the name's types are those of a product that other kernels do
 };
 struct OperandRule {
   char words[36];

@@ -112,7 +112,8 @@ TEST_CASE("Every family has one name, and no rule for kernels is dead", "[analys
     families.insert(first_match(family_rules(), known.name));
     const std::size_t rule = first_match(cores_rules(), known.name);
     cores.insert(rule);
-    if (rule < cores_rules().size() && cores_rules()[rule].cores != TensorCores::kUnknown) {
+    if (rule < cores_rules().size() && cores_rules()[rule].cores != TensorCores::kUnknown &&
+        cores_rules()[rule].multiplies) {
       operands.insert(first_match(operand_rules(), known.name));
     }
   }
