@@ -5,27 +5,21 @@
 // named for the function for whatever does work.
 #include <cudnn.h>
 
+#include <algorithm>
+#include <cstring>
+
 #include "tests/sim/core/library.h"
+#include "tests/sim/cudnn_library.h"
 #include "tests/sim/defaults.h"
 
 using namespace inject::sim;
+using inject::sim::cudnn::Handle;
+using inject::sim::cudnn::handle_of;
+using inject::sim::cudnn::kLibrary;
 
 namespace {
-constexpr const char* kLibrary = "libcudnn_graph.so.9";
 constexpr Domain kDomain = Domain::kNone;
-
-struct Handle {
-  cudaStream_t stream = nullptr;
-};
-
-Handle* handle_of(cudnnHandle_t handle) {
-  return reinterpret_cast<Handle*>(handle);
-}
-
-#define CUDNN_FUNCTION(name)                                     \
-  static constinit FunctionSlot slot;                            \
-  Function& function = slot.get(kLibrary, #name, Domain::kNone); \
-  if (int fault = function.enter()) return static_cast<cudnnStatus_t>(fault)
+thread_local std::string last_error;
 
 bool does_work(SimCategory category) {
   switch (category) {
@@ -55,7 +49,22 @@ int sim_default_work(const Function& function, SimCategory category, A... argume
 }
 }  // namespace
 
+cudnnStatus_t inject::sim::cudnn::fail(cudnnStatus_t status, const char* text) {
+  last_error = text;
+  return status;
+}
+
 extern "C" {
+
+void cudnnGetLastErrorString(char* message, size_t most) {
+  static constinit FunctionSlot slot;
+  slot.get(kLibrary, "cudnnGetLastErrorString", Domain::kNone).enter();
+  if (most == 0) return;
+  const std::size_t length = std::min(last_error.size(), most - 1);
+  std::memcpy(message, last_error.data(), length);
+  message[length] = '\0';
+  last_error.clear();
+}
 
 cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t streamId) {
   CUDNN_FUNCTION(cudnnSetStream);
@@ -93,5 +102,9 @@ cudnnStatus_t cudnnDestroy(cudnnHandle_t handle) {
 
 #define SIM_SKIP_cudnnCreate ~, 1
 #define SIM_SKIP_cudnnDestroy ~, 1
+#define SIM_SKIP_cudnnBackendCreateDescriptor ~, 1
+#define SIM_SKIP_cudnnBackendDestroyDescriptor ~, 1
+#define SIM_SKIP_cudnnBackendFinalize ~, 1
+#define SIM_SKIP_cudnnBackendExecute ~, 1
 
 #include "libinject/hooks/cudnn.def"

@@ -45,10 +45,8 @@ Function* implementation_of(const char* name) {
   }
 // NOLINTEND(bugprone-macro-parentheses)
 
-FORWARD(cudnnSetStream, 2)
-FORWARD(cudnnGetStream, 2)
-FORWARD(cudnnGetVersion, 0)
-FORWARD(cudnnGetErrorString, 1)
+#define SIM_PLAIN(name, arity) FORWARD(name, arity)
+#include "tests/sim/cudnn_plain.def"
 
 #define INJECT_HOOK(name, arity, category) FORWARD(name, arity)
 #include "libinject/hooks/cudnn.def"
