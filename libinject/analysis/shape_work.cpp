@@ -2,6 +2,8 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/analysis/shape_work.h"
 
+#include "libinject/analysis/flops.h"
+
 namespace inject {
 
 std::uint64_t FlopCount::total() const {
@@ -59,6 +61,20 @@ ShapeWork work_of(const CallShape& shape) noexcept {
     case ShapeKind::kGemm: {
       const auto gemm = shape.as<GemmShape>();
       return {gemm.flops, gemm.bytes, arithmetic_of(gemm.a, gemm.compute)};
+    }
+    case ShapeKind::kConvolution: {
+      const auto convolution = shape.as<ConvolutionShape>();
+      return {convolution_flops(convolution), convolution_bytes(convolution),
+              arithmetic_of(convolution.direction == 2 ? convolution.y : convolution.x, convolution.compute)};
+    }
+    case ShapeKind::kAttention: {
+      const auto attention = shape.as<AttentionShape>();
+      return {attention_flops(attention), attention_bytes(attention),
+              arithmetic_of(attention.type, attention.compute)};
+    }
+    case ShapeKind::kRnn: {
+      const auto rnn = shape.as<RnnShape>();
+      return {rnn_flops(rnn), 0, arithmetic_of(rnn.type, rnn.compute)};
     }
     default:
       return {};

@@ -193,6 +193,7 @@ class Graph {
 
   const Tensor* tensor(const Node& node, std::string_view port) const noexcept;
   std::size_t index_of(std::string_view name) const noexcept;
+  DataType stored_type(const Tensor& tensor) const noexcept;
   std::uint32_t operations_but(std::size_t except) const noexcept;
   GraphOperation operation_of_pointwise(const Node& node) const noexcept;
   std::size_t count(GraphOperation operation) const noexcept;
@@ -311,6 +312,14 @@ const Tensor* Graph::tensor(const Node& node, std::string_view port) const noexc
   return nullptr;
 }
 
+/// In what a tensor is stored: what fused operations hand on never is, but its like at the graph's edge.
+DataType Graph::stored_type(const Tensor& tensor) const noexcept {
+  if (!tensor.is_virtual) return tensor.type;
+  for (std::size_t i = 0; i < tensor_count_; ++i)
+    if (tensors_[i].is_given() && tensors_[i].size == tensor.size) return tensors_[i].type;
+  return tensor.type;
+}
+
 GraphOperation Graph::operation_of_pointwise(const Node& node) const noexcept {
   const GraphOperation operation = pointwise_operation(node.mode);
   if (operation != GraphOperation::kAdd) return operation;
@@ -377,10 +386,10 @@ CallShape Graph::convolution(std::size_t at, std::uint32_t notes) const noexcept
   ConvolutionShape shape;
   shape.direction = forward ? 1 : to_data ? 2 : 3;
   shape.dimensions = static_cast<std::uint8_t>(rank - 2);
-  shape.x = x->type;
-  shape.w = w->type;
-  shape.y = y->type;
-  shape.compute = compute_type_of(node.math, to_data ? y->type : x->type, notes);
+  shape.x = stored_type(*x);
+  shape.w = stored_type(*w);
+  shape.y = stored_type(*y);
+  shape.compute = compute_type_of(node.math, to_data ? shape.y : shape.x, notes);
   for (const Tensor* of : {x, y, w})
     if (shape.layout == 0) shape.layout = layout_of(*of);
   shape.fused = operations_but(at);
