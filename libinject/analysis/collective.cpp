@@ -35,6 +35,7 @@ void add(Gathered& gathered, const CollectiveInput& input) {
     row.calls += input.calls;
     row.failed += input.failed;
   }
+  row.captured += input.captured * calls;
   row.host_time += input.host_time;
   Totals gpu = input.gpu;
   if (gpu.count != 0) {
@@ -62,6 +63,7 @@ void finish(Gathered& gathered) {
   const std::uint64_t failed = std::min(gathered.failed_in_groups, row.calls);
   row.calls -= failed;
   row.failed += failed;
+  row.captured = std::min(row.captured, row.calls);
   std::stable_sort(row.names.begin(), row.names.end(),
                    [](const KernelTime& a, const KernelTime& b) { return a.time > b.time; });
 }
@@ -114,7 +116,7 @@ std::optional<double> bus_factor(Collective operation, std::uint32_t ranks) {
 
 std::optional<double> CollectiveRow::algorithm_bandwidth() const {
   // Bytes by nanosecond are 10^9 by second.
-  if (gpu.sum == 0) return std::nullopt;
+  if (gpu.sum == 0 || !is_known()) return std::nullopt;
   return static_cast<double>(shape.bytes) * static_cast<double>(gpu.count) / static_cast<double>(gpu.sum);
 }
 
@@ -131,6 +133,7 @@ std::optional<double> CollectiveRow::overlap() const {
 }
 
 std::string CollectiveRow::operation() const {
+  if (!is_known()) return "[unknown]";
   const std::string_view name = collective_name(shape.operation);
   if (shape.role != GroupRole::kDifferent) return std::string(name);
   std::string text = "Group of " + std::to_string(shape.operations);

@@ -54,6 +54,7 @@ struct CollectiveInput {
   CollectiveShape shape;
   std::uint64_t calls = 0;  ///< that did not fail
   std::uint64_t failed = 0;
+  std::uint64_t captured = 0;  ///< of `calls`, those whose work went into a CUDA graph
   std::uint64_t host_time = 0;
   Totals gpu;  ///< time of the device's work by call, of the calls that had any
   std::uint64_t kernels = 0;
@@ -62,11 +63,13 @@ struct CollectiveInput {
   std::vector<KernelTime> names;  ///< of the kernels
 };
 
-/// A row of nccl_sum.csv.
+/// A row of nccl_sum.csv. Of kernels that are no known call's the operation is not known, and GPU times are
+/// theirs.
 struct CollectiveRow {
   CollectiveShape shape;
   std::uint64_t calls = 0;  ///< that did not fail, nor did their group
   std::uint64_t failed = 0;
+  std::uint64_t captured = 0;
   std::uint64_t host_time = 0;  ///< with that of the group's end
   /// By call: a group of n calls alike counts as n of an nth of its time.
   Totals gpu;
@@ -80,7 +83,8 @@ struct CollectiveRow {
   std::optional<double> bus_bandwidth() const;
   /// Share of the kernels' time, 0 … 1; nothing without kernels.
   std::optional<double> overlap() const;
-  /// `AllReduce`, `Group of 3 AllReduce`, `Group of 3` of different operations.
+  bool is_known() const { return shape.operation != Collective::kUnknown; }
+  /// `AllReduce`, `Group of 3 AllReduce`, `Group of 3` of different operations, `[unknown]`.
   std::string operation() const;
   /// `no`; `yes`: submitted by the end of a group, of calls alike if there is GPU time; `group`: the end of
   /// a group of different calls, whose own rows are among those with `yes`.

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "libinject/analysis/collective.h"
 #include "libinject/analysis/gemm_hints.h"
 #include "libinject/output/csv.h"
 
@@ -185,6 +186,47 @@ void gemm_rows(const Statistics& statistics, const RunInfo& run, std::string& te
                  ? std::string(eligible_name(eligibility.eligible))
                  : std::string(eligible_name(eligibility.eligible)) + ": " + eligibility.reason);
     row.text(join_hints(facts[i].hints)).text(kernel_names(call)).end();
+    sink(text);
+  }
+}
+
+void nccl_rows(const Statistics& statistics, const RunInfo&, std::string& text, const TextSink& sink) {
+  const std::vector<CollectiveRow> rows = statistics.collectives();
+  std::uint64_t total = 0;
+  for (const CollectiveRow& entry : rows) total += entry.gpu.sum;
+  for (const CollectiveRow& entry : rows) {
+    const CollectiveShape& shape = entry.shape;
+    CsvRow row(text);
+    const auto decimal = [&row](std::optional<double> value, int digits) {
+      if (value) {
+        row.decimal(*value, digits);
+      } else {
+        row.empty();
+      }
+    };
+    row.text(entry.operation());
+    if (entry.is_known()) {
+      row.text(collective_type_name(shape.type)).text(reduction_name(shape.reduction)).number(shape.bytes);
+      size_cell(row, shape.ranks, shape.ranks != 0);
+      size_cell(row, shape.peer, shape.peer >= 0);
+      row.text(entry.grouped()).number(entry.calls).number(entry.failed).number(entry.captured);
+      row.number(entry.host_time);
+    } else {
+      row.empty().empty().empty().empty().empty().empty().empty().empty().empty().empty();
+    }
+    row.decimal(percent(entry.gpu.sum, total), 1).number(entry.gpu.sum).decimal(entry.gpu.mean(), 1);
+    row.number(entry.gpu.smallest()).number(entry.gpu.max);
+    decimal(entry.algorithm_bandwidth(), 3);
+    decimal(entry.bus_bandwidth(), 3);
+    const std::optional<double> overlap = entry.overlap();
+    decimal(overlap ? std::optional(100.0 * *overlap) : std::nullopt, 1);
+    row.number(entry.kernels);
+    std::string names;
+    for (const KernelTime& kernel : entry.names) {
+      if (!names.empty()) names += "; ";
+      names += kernel.name;
+    }
+    row.text(names).end();
     sink(text);
   }
 }

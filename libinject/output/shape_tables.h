@@ -18,6 +18,12 @@ inline constexpr std::string_view kGemmHeader =
     "FLOPs,TFLOP/s,Peak,Peak (%),Bytes,FLOP/Byte,Bound,Tensor Cores,Eligible,Hint,Kernel Names";
 void gemm_rows(const Statistics& statistics, const RunInfo& run, std::string& text, const TextSink& sink);
 
+inline constexpr std::string_view kCollectiveHeader =
+    "Operation,Type,Reduction,Bytes,Ranks,Peer/Root,Grouped,Calls,Failed Calls,Captured Calls,Host Time (ns),"
+    "GPU Time (%),GPU Time (ns),GPU Avg (ns),GPU Min (ns),GPU Max (ns),Algorithm BW (GB/s),Bus BW (GB/s),"
+    "Overlap with Compute (%),Kernels,Kernel Names";
+void nccl_rows(const Statistics& statistics, const RunInfo& run, std::string& text, const TextSink& sink);
+
 inline constexpr std::string_view kFamilyHeader =
     "Time (%),Total Time (ns),Instances,Avg (ns),Min (ns),Max (ns),Kernel Names,In Library Calls (%),Tensor "
     "Cores (%),"

@@ -498,6 +498,7 @@ constexpr std::array kTables{
               library_rows},
     TableFile{"family_sum.csv", kFamilyHeader, family_rows},
     TableFile{"gemm_sum.csv", kGemmHeader, gemm_rows},
+    TableFile{"nccl_sum.csv", kCollectiveHeader, nccl_rows},
     TableFile{
         "thread_kern_sum.csv",
         "Time (%),Total Time (ns),Instances,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),Device,PID,TID,"

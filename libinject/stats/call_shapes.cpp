@@ -8,6 +8,8 @@ namespace inject {
 
 namespace {
 
+constexpr std::size_t kMostNames = CallShapeStatistics::kMostNames;
+
 void add_name(std::vector<KernelShare>& names, const KernelShare& more, std::size_t most) {
   for (KernelShare& known : names) {
     if (known.name != more.name) continue;
@@ -23,6 +25,10 @@ void add_name(std::vector<KernelShare>& names, const KernelShare& more, std::siz
 }
 
 }  // namespace
+
+void add_share(std::vector<KernelShare>& names, const KernelShare& more) {
+  add_name(names, more, kMostNames);
+}
 
 CallShapeStatistics::Call& CallShapeStatistics::call_of(std::uint64_t key, std::uint32_t shape,
                                                         std::uint32_t window) {

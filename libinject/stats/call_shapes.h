@@ -20,6 +20,9 @@ struct KernelShare {
   std::uint64_t time = 0;
 };
 
+/// Adds to the share of that name, or to name 0's where there are too many.
+void add_share(std::vector<KernelShare>& names, const KernelShare& more);
+
 /// Calls of one function with one shape.
 struct CallShapeEntry {
   FunctionId function = kNoFunction;  ///< kNoFunction: the calls' own records were lost

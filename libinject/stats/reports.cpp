@@ -273,6 +273,46 @@ std::vector<FamilyRow> Statistics::families() const {
   return rows;
 }
 
+std::vector<CollectiveRow> Statistics::collectives() const {
+  const Tables& t = *tables_;
+  auto times = t.overlap.rows();
+  // Once: of one shape there may be calls of several functions.
+  const auto take_overlap = [&times](std::uint32_t shape) {
+    const auto found = times.extract(shape);
+    return found.empty() ? OverlapStatistics::Times() : found.mapped();
+  };
+  const auto name_of = [this](const KernelShare& share) {
+    return KernelTime{share.name == 0 ? kOtherName : names_.name(share.name), share.time};
+  };
+  std::vector<CollectiveInput> inputs;
+  for (const CallShapeRow& row : call_shapes()) {
+    if (row.entry.other || row.shape.kind() != ShapeKind::kCollective) continue;
+    CollectiveInput& input = inputs.emplace_back();
+    input.shape = row.shape.as<CollectiveShape>();
+    input.calls = row.entry.calls;
+    input.failed = row.entry.failed;
+    input.captured = row.entry.captured;
+    input.host_time = row.entry.host.sum;
+    input.gpu = row.entry.gpu;
+    input.kernels = row.entry.kernels;
+    for (const auto& [name, share] : row.kernels) input.names.push_back({name, share.time});
+    const OverlapStatistics::Times overlap = take_overlap(row.entry.shape);
+    input.kernel_time = overlap.time;
+    input.overlapped = overlap.overlapped;
+  }
+  std::vector<CollectiveRow> rows = collective_rows(inputs);
+  if (t.unknown_collectives.count != 0) {
+    CollectiveRow& unknown = rows.emplace_back();
+    unknown.gpu = t.unknown_collectives;
+    unknown.kernels = unknown.gpu.count;
+    const OverlapStatistics::Times overlap = take_overlap(ShapeTable::kNone);
+    unknown.kernel_time = overlap.time;
+    unknown.overlapped = overlap.overlapped;
+    for (const KernelShare& share : t.unknown_collective_names) unknown.names.push_back(name_of(share));
+  }
+  return rows;
+}
+
 std::vector<ThreadRow> Statistics::threads() const {
   const Tables& t = *tables_;
   std::vector<ThreadRow> rows;
@@ -328,7 +368,7 @@ const IterationStatistics& Statistics::iterations() const {
 }
 
 std::uint64_t Statistics::late_for_busy_time() const {
-  return tables_->late_for_busy + tables_->iterations.late();
+  return tables_->late_for_busy + tables_->iterations.late() + tables_->overlap.late();
 }
 
 DeviceWork Statistics::device_total() const {

@@ -161,7 +161,17 @@ void Statistics::add(const KernelEvent& event) {
   const CallChain path = library_path(event.launch);
   if (path != 0) count(t.libraries.at(t.library_row(path)).work, event);
   t.call_shapes.add(event);
-  t.family_entry(event.name, path, names_).add(time, path != 0);
+  FamilyEntry& family = t.family_entry(event.name, path, names_);
+  family.add(time, path != 0);
+  if (is_collective(family.family)) {
+    t.overlap.collective(event.launch.window, event.device, event.launch.shape, event.start, event.end);
+    if (event.launch.shape == ShapeTable::kNone) {
+      t.unknown_collectives.add(time);
+      add_share(t.unknown_collective_names, {event.name, 1, time});
+    }
+  } else {
+    t.overlap.compute(event.launch.window, event.device, event.start, event.end);
+  }
 
   if (!event.launch.known || event.launch.range == 0) {
     t.range_kernel_row(kOutsideRanges, thread, event.name).time.add(time);
@@ -204,6 +214,7 @@ void Statistics::add(const CallEvent& event) {
   }
   if (is_library_function(event.function)) {
     ++window.library_calls;
+    if (function_group(event.function) == FunctionGroup::kNccl) t.overlap.expect_collectives();
     if (event.owns_shape && event.status == 0 && !t.call_shapes.is_captured(event)) {
       const ShapeWork work = work_of(shapes_.shape(event.shape));
       window.flops.add(work.arithmetic, work.flops);
@@ -246,6 +257,7 @@ void Statistics::settle_window(std::uint32_t window, Nanoseconds begin, Nanoseco
   });
   t.iterations.settle_window(window, begin, end);
   t.call_shapes.settle(window);
+  t.overlap.settle_window(window);
 }
 
 }  // namespace inject

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "libinject/analysis/collective.h"
 #include "libinject/analysis/kernel_class.h"
 #include "libinject/analysis/shape_work.h"
 #include "libinject/hooks/functions.h"
@@ -185,6 +186,8 @@ class Statistics {
   /// Library calls by what they compute.
   std::vector<CallShapeRow> call_shapes() const;
   std::vector<FamilyRow> families() const;
+  /// NCCL's calls by what they move; last, if there are any, the kernels that are no known call's.
+  std::vector<CollectiveRow> collectives() const;
   /// By window and device.
   std::vector<WindowDeviceRow> window_devices() const;
   std::vector<WindowHostRow> window_hosts() const;
@@ -194,7 +197,8 @@ class Statistics {
   /// Everything together.
   DeviceWork device_total() const;
   HostWork host_total() const;
-  /// Device records that came too late to be in a window's or iteration's busy time as a whole.
+  /// Device records that came too late to be in a window's or iteration's busy time, or in the overlap of
+  /// collectives, as a whole.
   std::uint64_t late_for_busy_time() const;
 
  private:

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "libinject/stats/busy_time.h"
+#include "libinject/stats/overlap.h"
 #include "libinject/stats/statistics.h"
 
 namespace inject {
@@ -210,6 +211,11 @@ struct Statistics::Tables {
   std::uint32_t last_library = kNoIndex;
 
   CallShapeStatistics call_shapes;
+
+  // Collectives' kernels; rows are shapes, 0 for those without one.
+  OverlapStatistics overlap;
+  Totals unknown_collectives;
+  std::vector<KernelShare> unknown_collective_names;
 
   // kernel name, category of the innermost library call
   KeyIndex<2> family_keys{kMaxRows};

@@ -2,14 +2,16 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/analysis/collective.h"
 
+#include <algorithm>
 #include <atomic>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "libinject/hooks/communicator_table.h"
+#include "libinject/output/table_files.h"
 #include "libinject/record/collective_group.h"
-#include "tests/unit/catch.h"
+#include "tests/unit/stats_run.h"
 
 using namespace inject;
 
@@ -377,4 +379,69 @@ TEST_CASE("Ranks of communicators are right while threads enter, ask and forget"
   }
   for (std::thread& thread : threads) thread.join();
   CHECK(wrong.load() == 0);
+}
+
+TEST_CASE("nccl_sum.csv: calls joined to their kernels, overlap, and kernels that are no call's",
+          "[collectives]") {
+  StatsRun run;
+  std::uint32_t calls = 0;
+  const auto add_call = [&](std::string_view function, const CollectiveShape& shape, int status = 0) {
+    CallEvent event = call_event(function, 10);
+    event.owns_shape = true;
+    event.shape = run.shapes.intern(shape);
+    event.call = ++calls;
+    event.status = static_cast<std::int16_t>(status);
+    run.statistics.add(event);
+  };
+  const auto add_kernel = [&](const CollectiveShape& shape, Nanoseconds start, Nanoseconds end) {
+    KernelEvent event =
+        run.kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", 0);
+    event.launch.shape = run.shapes.intern(shape);
+    event.launch.owner = calls;
+    event.launch.chain = chain_of({"ncclAllReduce"});
+    event.start = start;
+    event.end = end;
+    run.statistics.add(event);
+  };
+  CollectiveShape alone = call(Collective::kAllReduce, 1000, 4);
+  alone.role = GroupRole::kNone;
+  CollectiveShape member = call(Collective::kAllGather, 1000, 4);
+  CollectiveShape end = member;
+  end.role = GroupRole::kEqual;
+  end.operations = 2;
+  add_call("ncclAllReduce", alone);
+  add_kernel(alone, 1000, 3000);
+  add_call("ncclAllReduce", alone, 4);
+  add_call("ncclAllGather", member);
+  add_call("ncclAllGather", member);
+  add_call("ncclGroupEnd", end);
+  add_kernel(end, 4000, 5000);
+  KernelEvent compute = run.kernel("gemm", 0);
+  compute.start = 2500;
+  compute.end = 4100;
+  run.statistics.add(compute);
+  KernelEvent unknown = run.kernel("ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)", 500);
+  unknown.start = 6000;
+  unknown.end = 6500;
+  run.statistics.add(unknown);
+
+  const std::string header =
+      "Operation,Type,Reduction,Bytes,Ranks,Peer/Root,Grouped,Calls,Failed Calls,Captured Calls,"
+      "Host Time (ns),GPU Time (%),GPU Time (ns),GPU Avg (ns),GPU Min (ns),GPU Max (ns),Algorithm BW (GB/s),"
+      "Bus BW (GB/s),Overlap with Compute (%),Kernels,Kernel Names\n";
+  const std::string all_reduce =
+      "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)\n";
+  const std::string expected =
+      header + "AllReduce,fp32,sum,4000,4,,no,1,1,0,20,57.1,2000,2000.0,2000,2000,2.000,3.000,25.0,1," +
+      all_reduce + "AllGather,fp32,,16000,4,,yes,2,0,0,30,28.6,1000,500.0,500,500,32.000,24.000,10.0,1," +
+      all_reduce +
+      "[unknown],,,,,,,,,,,14.3,500,500.0,500,500,,,0.0,1,"
+      "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)\n";
+  const auto files = table_files();
+  const auto table = std::find_if(files.begin(), files.end(),
+                                  [](const TableFile& file) { return file.name == "nccl_sum.csv"; });
+  REQUIRE(table != files.end());
+  CHECK(table_text(*table, run.statistics, {}) == expected);
+  run.statistics.settle_window(1, 0, 10'000);
+  CHECK(table_text(*table, run.statistics, {}) == expected);
 }
