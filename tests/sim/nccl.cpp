@@ -2,11 +2,15 @@
 // SPDX-FileCopyrightText: The libinject authors
 //
 // libnccl.so.2: communicators without peers. A collective is one kernel on its stream; between GroupStart and
-// GroupEnd it is submitted by GroupEnd, as with the vendor's.
+// GroupEnd it is submitted by GroupEnd, as with the vendor's, and not at all if a call of the group was
+// rejected. Bcast, Send and Recv call other exported functions, as there.
 #include <nccl.h>
 
-#include <atomic>
 #include <cstring>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "tests/sim/core/device.h"
@@ -34,6 +38,7 @@ struct Pending {
 
 struct Group {
   int depth = 0;
+  ncclResult_t error = ncclSuccess;
   std::vector<Pending> pending;
 };
 // Leaked: exit handlers call into NCCL after the main thread's thread-local objects are gone.
@@ -59,27 +64,50 @@ ncclResult_t submit(const Pending& work) {
   return error == 0 ? ncclSuccess : ncclUnhandledCudaError;
 }
 
+ncclResult_t enqueue(const std::string& function, std::size_t count, ncclDataType_t type, int peer,
+                     ncclComm_t comm, cudaStream_t stream) {
+  const Communicator* communicator = communicator_of(comm);
+  if (communicator == nullptr || type < 0 || type >= ncclNumTypes || peer < 0 ||
+      peer >= communicator->ranks) {
+    if (group().depth > 0) group().error = ncclInvalidArgument;
+    return ncclInvalidArgument;
+  }
+  if (count == 0) return ncclSuccess;
+  Pending work{"ncclDevKernel_" + function.substr(4), communicator->device, stream};
+  if (group().depth == 0) return submit(work);
+  group().pending.push_back(std::move(work));
+  return ncclSuccess;
+}
+
+// Collectives: (…, count, type, [reduction], [root], communicator, stream).
 template <class... A>
 int sim_default_work(const Function& function, SimCategory category, A... arguments) {
-  if constexpr (sizeof...(A) > 2) {
-    using Arguments = std::tuple<A...>;
-    using Last = std::tuple_element_t<sizeof...(A) - 1, Arguments>;
-    using BeforeLast = std::tuple_element_t<sizeof...(A) - 2, Arguments>;
-    if constexpr (std::is_same_v<Last, cudaStream_t> && std::is_same_v<BeforeLast, ncclComm_t>) {
-      if (category != SimCategory::kCollective && category != SimCategory::kPointToPoint) return 0;
-      Arguments all(arguments...);
-      ncclComm_t comm = std::get<sizeof...(A) - 2>(all);
-      if (comm == nullptr) return ncclInvalidArgument;
-      Pending work{"ncclDevKernel_" + function.name.substr(4), communicator_of(comm)->device,
-                   std::get<sizeof...(A) - 1>(all)};
-      if (group().depth > 0) {
-        group().pending.push_back(work);
-        return 0;
-      }
-      return submit(work);
+  if constexpr (sizeof...(A) > 4) {
+    if (category != SimCategory::kCollective) return 0;
+    const std::tuple<A...> all(arguments...);
+    std::size_t count = 0;
+    ncclDataType_t type = ncclInt8;
+    int root = 0;
+    const auto take = [&]<class T>(const T& argument) {
+      if constexpr (std::is_same_v<T, std::size_t>) count = argument;
+      if constexpr (std::is_same_v<T, ncclDataType_t>) type = argument;
+      if constexpr (std::is_same_v<T, int>) root = argument;
+    };
+    std::apply([&](const auto&... argument) { (take(argument), ...); }, all);
+    if constexpr (std::is_same_v<std::tuple_element_t<sizeof...(A) - 2, std::tuple<A...>>, ncclComm_t>) {
+      return enqueue(function.name, count, type, root, std::get<sizeof...(A) - 2>(all),
+                     std::get<sizeof...(A) - 1>(all));
     }
   }
   return 0;
+}
+
+ncclResult_t send_or_receive(const std::string& function, std::size_t count, ncclDataType_t type, int peer,
+                             ncclComm_t comm, cudaStream_t stream) {
+  if (ncclResult_t result = ncclGroupStart(); result != ncclSuccess) return result;
+  const ncclResult_t enqueued = enqueue(function, count, type, peer, comm, stream);
+  const ncclResult_t ended = ncclGroupEnd();
+  return enqueued != ncclSuccess ? enqueued : ended;
 }
 
 ncclResult_t create(ncclComm_t* comm, int ranks, int rank, int device) {
@@ -113,6 +141,7 @@ const char* ncclGetErrorString(ncclResult_t result) {
 // NOLINTBEGIN(misc-misplaced-const): the vendor's declarations
 ncclResult_t ncclCommCount(const ncclComm_t comm, int* count) {
   NCCL_FUNCTION(ncclCommCount);
+  if (comm == nullptr || count == nullptr) return ncclInvalidArgument;
   *count = communicator_of(comm)->ranks;
   return ncclSuccess;
 }
@@ -159,9 +188,26 @@ ncclResult_t ncclGroupEnd(void) {
   if (--group().depth > 0) return ncclSuccess;
   std::vector<Pending> pending;
   pending.swap(group().pending);
+  if (const ncclResult_t error = std::exchange(group().error, ncclSuccess); error != ncclSuccess)
+    return error;
   for (const Pending& work : pending)
     if (ncclResult_t result = submit(work); result != ncclSuccess) return result;
   return ncclSuccess;
+}
+ncclResult_t ncclBcast(void* buff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm,
+                       cudaStream_t stream) {
+  NCCL_FUNCTION(ncclBcast);
+  return ncclBroadcast(buff, buff, count, datatype, root, comm, stream);
+}
+ncclResult_t ncclSend(const void*, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm,
+                      cudaStream_t stream) {
+  NCCL_FUNCTION(ncclSend);
+  return send_or_receive("ncclSend", count, datatype, peer, comm, stream);
+}
+ncclResult_t ncclRecv(void*, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm,
+                      cudaStream_t stream) {
+  NCCL_FUNCTION(ncclRecv);
+  return send_or_receive("ncclRecv", count, datatype, peer, comm, stream);
 }
 }
 
@@ -169,6 +215,9 @@ ncclResult_t ncclGroupEnd(void) {
 #define SIM_SKIP_ncclCommInitRank ~, 1
 #define SIM_SKIP_ncclCommInitRankConfig ~, 1
 #define SIM_SKIP_ncclCommDestroy ~, 1
+#define SIM_SKIP_ncclBcast ~, 1
+#define SIM_SKIP_ncclSend ~, 1
+#define SIM_SKIP_ncclRecv ~, 1
 #define SIM_SKIP_ncclGroupStart ~, 1
 #define SIM_SKIP_ncclGroupEnd ~, 1
 
