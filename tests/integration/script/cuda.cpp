@@ -26,6 +26,9 @@
 #include <mutex>
 
 #include "tests/integration/script/script.h"
+#if INJECT_HAVE_CUDNN
+#include "tests/integration/script/cudnn.h"
+#endif
 
 // What nvcc's code calls; declared by headers that only nvcc's own code includes.
 extern "C" {
@@ -241,5 +244,9 @@ const script::Operations kOperations {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return script::run(argc, argv, kOperations);
+  script::Operations operations = kOperations;
+#if INJECT_HAVE_CUDNN
+  script::add_cudnn(operations);
+#endif
+  return script::run(argc, argv, operations);
 }

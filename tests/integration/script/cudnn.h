@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+//
+// cuDNN's calls with descriptors, by operations (script.h):
+//
+//   conv:DIRECTION[:BATCH[:GROUPS]]        an older function; DIRECTION: forward, data, filter, fused
+//   conv_null:DIRECTION                    the same with a descriptor that is null
+//   plan:NAME:DIRECTION[:BATCH[:ENGINE]]   a plan of the graph API is made; DIRECTION: forward, data, filter,
+//                                          fused, matmul, pooling
+//   bad_plan:NAME                          a plan that can't be finalized
+//   execute:NAME  drop:NAME                it is executed, destroyed
+//   rnn:DIRECTION  norm:DIRECTION          DIRECTION: forward, data, weights; training, backward, inference
+//   last_text                              prints what cudnnGetLastErrorString says
+#pragma once
+
+#include "tests/integration/script/script.h"
+
+namespace script {
+
+void add_cudnn(Operations& operations);
+
+}  // namespace script
