@@ -145,9 +145,7 @@ class GraphTensor : public Backend {
 std::mutex mutex;
 std::map<std::string, cudnnBackendDescriptor_t> plans;
 
-void make_plan(const Arguments& a) {
-  const std::string direction = a.text(2);
-  const auto batch = static_cast<std::int64_t>(a.number(3, 8));
+cudnnBackendDescriptor_t make_plan(const std::string& direction, std::int64_t batch, std::int64_t index) {
   const GraphTensor x('x', {batch, kChannels, kIn, kIn});
   const GraphTensor w('w', {kFilters, kChannels, 3, 3});
   const GraphTensor y('y', {batch, kFilters, kOut, kOut}, direction == "fused");
@@ -211,15 +209,26 @@ void make_plan(const Arguments& a) {
   graph.finalize();
   Backend engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
   engine.set(CUDNN_ATTR_ENGINE_OPERATION_GRAPH, graph)
-      .set(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64,
-           std::array{static_cast<std::int64_t>(a.number(4, 62))})
+      .set(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, std::array{index})
       .finalize();
   Backend config(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
   config.set(CUDNN_ATTR_ENGINECFG_ENGINE, engine).finalize();
   Backend plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
   plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config).finalize();
+  return plan.release();
+}
+
+void keep_plan(const Arguments& a) {
+  cudnnBackendDescriptor_t plan = make_plan(a.text(2), static_cast<std::int64_t>(a.number(3, 8)),
+                                            static_cast<std::int64_t>(a.number(4, 62)));
   const std::lock_guard lock(mutex);
-  plans[a.text(1)] = plan.release();
+  plans[a.text(1)] = plan;
+}
+
+void use_plan(const Arguments& a) {
+  cudnnBackendDescriptor_t plan = make_plan(a.text(1), static_cast<std::int64_t>(a.number(2, 8)), 62);
+  report("cudnnBackendExecute", cudnnBackendExecute(handle(), plan, nullptr));
+  report("cudnnBackendDestroyDescriptor", cudnnBackendDestroyDescriptor(plan));
 }
 
 cudnnBackendDescriptor_t plan_of(const std::string& name) {
@@ -291,7 +300,8 @@ void recur(const Arguments& a) {
 void add_cudnn(Operations& operations) {
   operations["conv"] = [](const Arguments& a) { convolve(a, false); };
   operations["conv_null"] = [](const Arguments& a) { convolve(a, true); };
-  operations["plan"] = make_plan;
+  operations["plan"] = keep_plan;
+  operations["use"] = use_plan;
   operations["bad_plan"] = [](const Arguments& a) {
     Backend plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
     plan.finalize();

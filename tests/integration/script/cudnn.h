@@ -7,6 +7,7 @@
 //   conv_null:DIRECTION                    the same with a descriptor that is null
 //   plan:NAME:DIRECTION[:BATCH[:ENGINE]]   a plan of the graph API is made; DIRECTION: forward, data, filter,
 //                                          fused, matmul, pooling
+//   use:DIRECTION[:BATCH]                  one that is executed once, and destroyed
 //   bad_plan:NAME                          a plan that can't be finalized
 //   execute:NAME  drop:NAME                it is executed, destroyed
 //   rnn:DIRECTION  norm:DIRECTION          DIRECTION: forward, data, weights; training, backward, inference

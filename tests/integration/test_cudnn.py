@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""What cuDNN's calls compute: plans of its graph API, read when they are made, and the older functions' descriptors.
+
+usage: test_cudnn.py LIBRARY PROGRAMS SIMULATION
+"""
+
+import simulated
+
+# What the programs' convolution computes for one sample: 64 channels of 56 x 56, 128 filters of 3 x 3, stride 2.
+SAMPLE = 2 * 128 * 28 * 28 * 64 * 9
+# Their network: two LSTM layers in both directions, 256 to 512, over 20 + 15 + 9 + 3 steps.
+NETWORK = 2 * 47 * 2 * 4 * 512 * ((256 + 512) + (1024 + 512))
+PRODUCT = 2 * 96 * 32 * 64  # for each sample
+
+# Plans are read once CUDA is there.
+BEGIN = "conv:forward"
+
+
+class CudnnTest(simulated.SimulatedTest):
+    def script(self, text, **options):
+        return super().script(text, **{"WINDOW": "api", **options})
+
+    def flops(self, text, **options):
+        """Of the window in which `text` runs."""
+        done = self.script(text, **options)
+        self.check_unharmed(done, text)
+        return int(done.out.windows()[0]["FLOPs"] or 0)
+
+
+class Plans(CudnnTest):
+    def window(self, before, inside, **options):
+        return self.flops(f"{BEGIN} {before} start {inside} stop sync", **options)
+
+    def test_directions(self):
+        for direction in ("forward", "data", "filter", "fused"):
+            self.assertEqual(self.window(f"plan:p:{direction}:16", "loop:5 [ execute:p ]"), 5 * 16 * SAMPLE, direction)
+
+    def test_a_product(self):
+        done = self.script(f"{BEGIN} plan:p:matmul:8 start execute:p execute:p stop sync")
+        self.assertEqual(int(done.out.windows()[0]["FLOPs"]), 2 * 8 * PRODUCT)
+        (row,) = done.out.rows("gemm_sum.csv")
+        # Row-major, which is the product of the transposes.
+        self.assertEqual([row[column] for column in ("API", "M", "N", "K", "Op A", "Op B", "Batch", "Calls")],
+                         ["cudnnBackendExecute", "32", "96", "64", "N", "N", "8", "2"])
+
+    def test_other_graphs_count_nothing(self):
+        self.assertEqual(self.window("plan:p:pooling", "execute:p"), 0)
+
+    def test_each_plan_has_its_own(self):
+        plans = " ".join(f"plan:p{i}:forward:{i}" for i in range(1, 30))
+        calls = " ".join(f"execute:p{i}" for i in range(1, 30))
+        self.assertEqual(self.window(plans, calls), sum(range(1, 30)) * SAMPLE)
+
+    def test_plans_are_made_in_windows_too(self):
+        self.assertEqual(self.window("", "plan:p:forward:4 execute:p"), 4 * SAMPLE)
+
+    def test_an_address_that_is_used_again(self):
+        self.assertEqual(self.window("", "plan:p:forward:4 execute:p drop:p plan:q:data:7 execute:q drop:q plan:r:pooling execute:r"),
+                         11 * SAMPLE)
+
+    def test_a_plan_that_can_not_be_made(self):
+        done = self.script(f"{BEGIN} bad_plan:p start execute:p execute:null last_text stop sync")
+        self.check_unharmed(done, f"{BEGIN} bad_plan:p start execute:p execute:null last_text stop sync")
+        self.assertIn("cudnnBackendFinalize: ", done.stdout)
+        self.assertEqual(int(done.out.windows()[0]["FLOPs"] or 0), 0)
+
+    def test_the_last_error_is_the_programs(self):
+        text = f"{BEGIN} bad_plan:bad plan:p:forward last_text last_text start execute:p stop sync last_text"
+        self.check_unharmed(self.script(text), text)
+
+    def test_a_plan_is_read_once(self):
+        def reads(executions, **options):
+            done = self.script(f"{BEGIN} plan:p:forward start loop:{executions} [ execute:p ] stop sync", **options)
+            calls = done.simulated_calls()
+            self.assertGreaterEqual(calls["cudnnBackendExecute"], executions)
+            return calls["cudnnBackendGetAttribute"]
+        self.assertGreater(reads(1), 0)
+        self.assertEqual(reads(100), reads(1))
+        # Nobody wants to know.
+        self.assertEqual(reads(1, HOOKS="cudart,cublas"), 0)
+        self.assertEqual(reads(1, WINDOW="off"), 0)
+
+    def test_what_is_made_and_destroyed_is_no_row(self):
+        done = self.script(f"{BEGIN} start plan:p:forward execute:p drop:p stop sync")
+        calls = done.out.libraries()
+        self.assertEqual(calls["cudnnBackendExecute"], (1, 1, 1))
+        self.assertIn("cudnnBackendFinalize", calls)
+        self.assertEqual([call for call in calls if "Descriptor" in call], [])
+
+    def test_threads(self):
+        self.assertEqual(self.flops(f"threads:4 [ {BEGIN} ] plan:p:forward:2 start threads:4 [ loop:50 [ execute:p ] ] stop sync"),
+                         200 * 2 * SAMPLE)
+        self.assertEqual(self.flops(f"threads:4 [ {BEGIN} ] start threads:4 [ loop:50 [ use:forward:2 use:pooling use:data:3 ] ] stop sync"),
+                         200 * 5 * SAMPLE)
+
+
+class Functions(CudnnTest):
+    def window(self, inside):
+        return self.flops(f"{BEGIN} start {inside} stop sync")
+
+    def test_convolutions(self):
+        for direction in ("forward", "data", "filter", "fused"):
+            self.assertEqual(self.window(f"loop:3 [ conv:{direction}:4 ]"), 3 * 4 * SAMPLE, direction)
+
+    def test_groups(self):
+        self.assertEqual(self.window("conv:forward:4:8"), 4 * SAMPLE // 8)
+
+    def test_null_descriptors(self):
+        for direction in ("forward", "data", "filter", "fused"):
+            self.assertEqual(self.window(f"conv_null:{direction} last_text"), 0, direction)
+        self.assertEqual(self.window("convolution last_text"), 0)
+
+    def test_recurrent_networks(self):
+        for direction in ("forward", "data", "weights"):
+            self.assertEqual(self.window(f"loop:2 [ rnn:{direction} ]"), 2 * NETWORK, direction)
+
+    def test_normalization_counts_nothing(self):
+        self.assertEqual(self.window("norm:training norm:backward norm:inference"), 0)
+
+    def test_getters_are_no_rows(self):
+        done = self.script(f"{BEGIN} start conv:forward rnn:forward norm:training stop sync")
+        self.assertEqual(sorted(done.out.libraries()),
+                         ["cudnnBatchNormalizationForwardTraining", "cudnnConvolutionForward", "cudnnRNNForward"])
+
+
+if __name__ == "__main__":
+    simulated.main()
