@@ -29,6 +29,9 @@
 #if INJECT_HAVE_CUDNN
 #include "tests/integration/script/cudnn.h"
 #endif
+#if INJECT_HAVE_NCCL
+#include "tests/integration/script/nccl.h"
+#endif
 
 // What nvcc's code calls; declared by headers that only nvcc's own code includes.
 extern "C" {
@@ -247,6 +250,9 @@ int main(int argc, char** argv) {
   script::Operations operations = kOperations;
 #if INJECT_HAVE_CUDNN
   script::add_cudnn(operations);
+#endif
+#if INJECT_HAVE_NCCL
+  script::add_nccl(operations);
 #endif
   return script::run(argc, argv, operations);
 }
