@@ -252,7 +252,7 @@ int main(int argc, char** argv) {
   script::add_cudnn(operations);
 #endif
 #if INJECT_HAVE_NCCL
-  script::add_nccl(operations);
+  script::add_nccl(operations, stream_of);
 #endif
   return script::run(argc, argv, operations);
 }

@@ -2,7 +2,6 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "tests/integration/script/nccl.h"
 
-#include <cuda_runtime_api.h>
 #include <nccl.h>
 
 #include <map>
@@ -12,18 +11,9 @@ namespace script {
 
 namespace {
 
-std::mutex mutex;  // the maps below
+std::mutex mutex;  // the map below
 std::map<std::string, ncclComm_t> communicators;
-std::map<std::string, cudaStream_t> streams;
-
-cudaStream_t stream_of(const std::string& name) {
-  if (name.empty()) return nullptr;
-  const std::lock_guard lock(mutex);
-  cudaStream_t& stream = streams[name];
-  if (stream == nullptr)
-    report("cudaStreamCreate", cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-  return stream;
-}
+cudaStream_t (*stream_by_name)(const std::string&) = nullptr;
 
 void make_communicator(const Arguments& a) {
   ncclComm_t communicator = nullptr;
@@ -46,7 +36,7 @@ void call(const Arguments& a) {
   const auto type = static_cast<ncclDataType_t>(a.number(4, ncclFloat));
   const auto peer = static_cast<int>(a.number(5));
   const auto reduction = static_cast<ncclRedOp_t>(a.number(5));
-  cudaStream_t stream = stream_of(a.text(6));
+  cudaStream_t stream = stream_by_name(a.text(6));
   ncclResult_t result = ncclInvalidUsage;
   if (function == "AllReduce") result = ncclAllReduce(nullptr, nullptr, count, type, reduction, comm, stream);
   if (function == "Broadcast") result = ncclBroadcast(nullptr, nullptr, count, type, peer, comm, stream);
@@ -62,7 +52,8 @@ void call(const Arguments& a) {
 
 }  // namespace
 
-void add_nccl(Operations& operations) {
+void add_nccl(Operations& operations, cudaStream_t (*stream_of)(const std::string&)) {
+  stream_by_name = stream_of;
   operations["comm"] = make_communicator;
   operations["comm_destroy"] = [](const Arguments& a) {
     report("ncclCommDestroy", ncclCommDestroy(communicator_of(a.text(1))));
