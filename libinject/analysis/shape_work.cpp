@@ -64,8 +64,11 @@ ShapeWork work_of(const CallShape& shape) noexcept {
     }
     case ShapeKind::kConvolution: {
       const auto convolution = shape.as<ConvolutionShape>();
+      const DataType type = convolution.direction == 2 ? convolution.y : convolution.x;
+      // Engines that use tensor cores round fp32 to TF32.
+      const bool tf32 = type == DataType::kF32 && (convolution.notes & kEngineTensorCores) != 0;
       return {convolution_flops(convolution), convolution_bytes(convolution),
-              arithmetic_of(convolution.direction == 2 ? convolution.y : convolution.x, convolution.compute)};
+              arithmetic_of(type, tf32 ? ComputeType::kF32Tf32 : convolution.compute)};
     }
     case ShapeKind::kAttention: {
       const auto attention = shape.as<AttentionShape>();
@@ -74,7 +77,8 @@ ShapeWork work_of(const CallShape& shape) noexcept {
     }
     case ShapeKind::kRnn: {
       const auto rnn = shape.as<RnnShape>();
-      return {rnn_flops(rnn), 0, arithmetic_of(rnn.type, rnn.compute)};
+      const bool tf32 = rnn.type == DataType::kF32 && rnn.tensor_math != 4;
+      return {rnn_flops(rnn), 0, arithmetic_of(rnn.type, tf32 ? ComputeType::kF32Tf32 : rnn.compute)};
     }
     default:
       return {};

@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <array>
+#include <initializer_list>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "libinject/analysis/collective.h"
 #include "libinject/analysis/gemm_hints.h"
+#include "libinject/analysis/shape_text.h"
 #include "libinject/output/csv.h"
 
 namespace inject {
@@ -102,6 +104,76 @@ void gpu_cells(CsvRow& row, const CallShapeEntry& entry, std::uint64_t total) {
   row.number(entry.gpu.smallest()).number(entry.gpu.max).number(entry.kernels);
 }
 
+/// FLOPs to Bound, of a call; the rate of all of them.
+void work_cells(CsvRow& row, const CallShapeRow& call, const std::optional<Arithmetic>& arithmetic,
+                const DeviceSpecs& specs) {
+  row.number(call.work.flops);
+  const double rate = rate_of(call);  // GFLOP/s
+  const auto peak = arithmetic ? peak_flops(specs, *arithmetic) : std::nullopt;
+  if (rate == 0) {
+    row.empty();
+  } else {
+    row.decimal(rate / 1e3, 3);
+  }
+  row.text(arithmetic ? arithmetic_name(*arithmetic) : std::string_view());
+  if (rate == 0 || !peak) {
+    row.empty();
+  } else {
+    row.decimal(100.0 * rate * 1e9 / *peak, 1);
+  }
+  if (call.work.bytes == 0) {
+    row.empty();
+  } else {
+    row.number(call.work.bytes);
+  }
+  const Roofline roof = roofline(static_cast<double>(call.work.flops), static_cast<double>(call.work.bytes),
+                                 peak, peak_bandwidth(specs));
+  if (roof.intensity == 0) {
+    row.empty();
+  } else {
+    row.decimal(roof.intensity, 2);
+  }
+  row.text(bound_name(roof.bound));
+}
+
+/// What the kernels say they multiply, else what the call's types let them.
+std::optional<Arithmetic> arithmetic_of(const CallShapeRow& call, TensorCoreUse use) {
+  if (use.cores == TensorCores::kUsed) {
+    if (const auto told = inject::arithmetic_of(use)) return told;
+  }
+  if (use.cores == TensorCores::kNotUsed && call.work.arithmetic == Arithmetic::kTf32)
+    return Arithmetic::kFp32;
+  return call.work.arithmetic;
+}
+
+std::string_view one_of(std::initializer_list<std::string_view> names, unsigned index) {
+  return index < names.size() ? names.begin()[index] : std::string_view();
+}
+
+std::string_view convolution_algorithm(const CallShapeRow& call, const ConvolutionShape& shape) {
+  ConvolutionAlgorithm algorithm = convolution_algorithm_of(shape);
+  for (const auto& [name, share] : call.kernels) {
+    if (algorithm == ConvolutionAlgorithm::kOther) algorithm = convolution_algorithm_of(name);
+  }
+  return algorithm == ConvolutionAlgorithm::kOther ? std::string_view() : algorithm_name(algorithm);
+}
+
+/// The rows of one kind, and the GPU's time for all of them.
+struct KindRows {
+  std::vector<CallShapeRow> calls;
+  std::uint64_t total = 0;
+
+  KindRows(const Statistics& statistics, ShapeKind kind) : calls(statistics.call_shapes()) {
+    std::erase_if(calls,
+                  [kind](const CallShapeRow& row) { return row.entry.other || row.shape.kind() != kind; });
+    for (const CallShapeRow& call : calls) total += call.entry.gpu.sum;
+  }
+};
+
+void number_cell(CsvRow& row, std::int64_t value) {
+  size_cell(row, value, value >= 0);
+}
+
 }  // namespace
 
 DeviceSpecs specs_of(const RunInfo& run, std::uint32_t device) {
@@ -122,13 +194,10 @@ DeviceSpecs specs_of(const RunInfo& run, std::uint32_t device) {
 }
 
 void gemm_rows(const Statistics& statistics, const RunInfo& run, std::string& text, const TextSink& sink) {
-  std::vector<CallShapeRow> calls = statistics.call_shapes();
-  std::erase_if(
-      calls, [](const CallShapeRow& row) { return row.entry.other || row.shape.kind() != ShapeKind::kGemm; });
-  std::uint64_t total = 0;
+  const KindRows rows(statistics, ShapeKind::kGemm);
+  const std::vector<CallShapeRow>& calls = rows.calls;
   std::vector<GemmRow> facts;
   for (const CallShapeRow& call : calls) {
-    total += call.entry.gpu.sum;
     GemmRow& fact = facts.emplace_back();
     fact.shape = call.shape.as<GemmShape>();
     fact.calls = calls_on_gpu(call.entry);
@@ -156,36 +225,129 @@ void gemm_rows(const Statistics& statistics, const RunInfo& run, std::string& te
     size_cell(row, shape.ldb, sized);
     size_cell(row, shape.ldc, sized);
     call_cells(row, call.entry);
-    gpu_cells(row, call.entry, total);
-    row.number(shape.flops);
-    const double rate = rate_of(call);  // GFLOP/s
-    const auto arithmetic = gemm_arithmetic(shape, use.cores, specs);
-    const auto peak = arithmetic ? peak_flops(specs, *arithmetic) : std::nullopt;
-    if (rate == 0) {
-      row.empty();
-    } else {
-      row.decimal(rate / 1e3, 3);
-    }
-    row.text(arithmetic ? arithmetic_name(*arithmetic) : std::string_view());
-    if (rate == 0 || !peak) {
-      row.empty();
-    } else {
-      row.decimal(100.0 * rate * 1e9 / *peak, 1);
-    }
-    row.number(shape.bytes);
-    const Roofline roof = roofline(static_cast<double>(shape.flops), static_cast<double>(shape.bytes), peak,
-                                   peak_bandwidth(specs));
-    if (roof.intensity == 0) {
-      row.empty();
-    } else {
-      row.decimal(roof.intensity, 2);
-    }
-    row.text(bound_name(roof.bound)).text(tensor_cores_name(use.cores));
+    gpu_cells(row, call.entry, rows.total);
+    work_cells(row, call, gemm_arithmetic(shape, use.cores, specs), specs);
+    row.text(tensor_cores_name(use.cores));
     const TensorEligibility eligibility = tensor_eligibility(shape, specs);
     row.text(eligibility.reason.empty()
                  ? std::string(eligible_name(eligibility.eligible))
                  : std::string(eligible_name(eligibility.eligible)) + ": " + eligibility.reason);
     row.text(join_hints(facts[i].hints)).text(kernel_names(call)).end();
+    sink(text);
+  }
+}
+
+void conv_rows(const Statistics& statistics, const RunInfo& run, std::string& text, const TextSink& sink) {
+  const KindRows rows(statistics, ShapeKind::kConvolution);
+  for (const CallShapeRow& call : rows.calls) {
+    const auto shape = call.shape.as<ConvolutionShape>();
+    const DeviceSpecs specs = specs_of(run, call.entry.device);
+    const TensorCoreUse use = tensor_use(call);
+    const auto size_of = [&](const std::array<std::uint32_t, 3>& values, unsigned i) {
+      return i + shape.dimensions >= 3 ? std::int64_t{values[i]} : -1;
+    };
+    CsvRow row(text);
+    row.text(call.function).text(convolution_direction_name(shape.direction));
+    row.number(shape.n).number(shape.c);
+    for (unsigned i = 0; i < 3; ++i) number_cell(row, size_of(shape.in, i));
+    row.number(shape.k);
+    for (unsigned i = 0; i < 3; ++i) number_cell(row, size_of(shape.filter, i));
+    row.text(spatial_text(shape.stride, shape.dimensions)).text(spatial_text(shape.pad, shape.dimensions));
+    row.text(spatial_text(shape.dilation, shape.dimensions))
+        .number(shape.groups)
+        .text(layout_name(shape.layout, shape.dimensions));
+    row.text(data_type_name(shape.x)).text(data_type_name(shape.w)).text(data_type_name(shape.y));
+    row.text(compute_type_name(shape.compute)).text(operations_text(shape.fused));
+    number_cell(row, shape.engine);
+    row.text(convolution_algorithm(call, shape));
+    call_cells(row, call.entry);
+    gpu_cells(row, call.entry, rows.total);
+    work_cells(row, call, arithmetic_of(call, use), specs);
+    row.text(tensor_cores_name(use.cores)).text(kernel_names(call)).end();
+    sink(text);
+  }
+}
+
+void attention_rows(const Statistics& statistics, const RunInfo& run, std::string& text,
+                    const TextSink& sink) {
+  KindRows rows(statistics, ShapeKind::kAttention);
+  const auto own = statistics.own_kernels(Family::kAttention);
+  for (const auto& [name, time] : own) rows.total += time.sum;
+  const auto flag = [](const AttentionShape& shape, AttentionFlags bit) {
+    return (shape.flags & bit) != 0 ? 1 : 0;
+  };
+  for (const CallShapeRow& call : rows.calls) {
+    const auto shape = call.shape.as<AttentionShape>();
+    const DeviceSpecs specs = specs_of(run, call.entry.device);
+    const TensorCoreUse use = tensor_use(call);
+    CsvRow row(text);
+    row.text("library call").text(call.function).text(attention_direction_name(shape.direction));
+    row.number(shape.batch).number(shape.heads).number(shape.kv_heads).number(shape.query_length);
+    row.number(shape.key_length).number(shape.head_size).number(shape.value_head_size);
+    row.number(flag(shape, kAttentionCausal)).number(flag(shape, kAttentionBias));
+    row.number(flag(shape, kAttentionDropout)).number(flag(shape, kAttentionRagged));
+    row.text(data_type_name(shape.type)).text(compute_type_name(shape.compute));
+    number_cell(row, shape.engine);
+    call_cells(row, call.entry);
+    gpu_cells(row, call.entry, rows.total);
+    work_cells(row, call, arithmetic_of(call, use), specs);
+    row.text(tensor_cores_name(use.cores)).text(kernel_names(call)).end();
+    sink(text);
+  }
+  // Kernels that no library call launched: all that is known of them is their names.
+  for (const auto& [name, time] : own) {
+    CsvRow row(text);
+    row.text("kernel name");
+    for (int i = 0; i < 20; ++i) row.empty();
+    row.decimal(percent(time.sum, rows.total), 1).number(time.sum).decimal(time.mean(), 1);
+    row.number(time.smallest()).number(time.max).number(time.count);
+    for (int i = 0; i < 7; ++i) row.empty();
+    row.text(tensor_cores_name(tensor_cores_of(name).cores)).text(name).end();
+    sink(text);
+  }
+}
+
+void rnn_rows(const Statistics& statistics, const RunInfo& run, std::string& text, const TextSink& sink) {
+  const KindRows rows(statistics, ShapeKind::kRnn);
+  for (const CallShapeRow& call : rows.calls) {
+    const auto shape = call.shape.as<RnnShape>();
+    const DeviceSpecs specs = specs_of(run, call.entry.device);
+    const TensorCoreUse use = tensor_use(call);
+    CsvRow row(text);
+    row.text(call.function).text(rnn_direction_name(shape.direction));
+    row.text(rnn_cell_name(shape.cell)).number(shape.layers);
+    row.number(shape.bidirectional != 0 ? 2 : 1).number(shape.input_size).number(shape.hidden_size);
+    row.number(shape.projection_size).number(shape.length).number(shape.batch).number(shape.steps);
+    row.text(data_type_name(shape.type)).text(compute_type_name(shape.compute));
+    row.text(rnn_algorithm_name(shape.algorithm));
+    row.text(one_of({"", "default", "tensor operations", "tensor operations, conversion allowed", "FMA"},
+                    shape.tensor_math));
+    call_cells(row, call.entry);
+    gpu_cells(row, call.entry, rows.total);
+    work_cells(row, call, arithmetic_of(call, use), specs);
+    row.text(tensor_cores_name(use.cores)).text(kernel_names(call)).end();
+    sink(text);
+  }
+}
+
+void norm_rows(const Statistics& statistics, const RunInfo&, std::string& text, const TextSink& sink) {
+  const KindRows rows(statistics, ShapeKind::kNormalization);
+  for (const CallShapeRow& call : rows.calls) {
+    const auto shape = call.shape.as<NormalizationShape>();
+    CsvRow row(text);
+    row.text(call.function).text(normalization_direction_name(shape.direction));
+    row.text(normalization_mode_name(shape.mode));
+    std::string size;
+    for (unsigned i = 0; i < shape.size.size() && i < shape.dimensions; ++i)
+      size += (i == 0 ? "" : "x") + std::to_string(shape.size[i]);
+    row.text(size)
+        .text(layout_name(shape.layout,
+                          static_cast<std::uint8_t>(shape.dimensions < 2 ? 0 : shape.dimensions - 2)))
+        .text(data_type_name(shape.type));
+    row.text(operations_text(shape.fused));
+    call_cells(row, call.entry);
+    gpu_cells(row, call.entry, rows.total);
+    row.text(kernel_names(call)).end();
     sink(text);
   }
 }

@@ -24,6 +24,37 @@ inline constexpr std::string_view kCollectiveHeader =
     "Overlap with Compute (%),Kernels,Kernel Names";
 void nccl_rows(const Statistics& statistics, const RunInfo& run, std::string& text, const TextSink& sink);
 
+inline constexpr std::string_view kConvHeader =
+    "API,Direction,N,C,D,H,W,K,T,R,S,Stride,Padding,Dilation,Groups,Layout,Type X,Type W,Type Y,Compute "
+    "Type,Fused,"
+    "Engine,Algorithm,Calls,Failed Calls,Captured Calls,Host Time (ns),GPU Time (%),GPU Time (ns),GPU Avg "
+    "(ns),"
+    "GPU Min (ns),GPU Max (ns),Kernels,FLOPs,TFLOP/s,Peak,Peak (%),Bytes,FLOP/Byte,Bound,Tensor Cores,Kernel "
+    "Names";
+void conv_rows(const Statistics& statistics, const RunInfo& run, std::string& text, const TextSink& sink);
+
+inline constexpr std::string_view kAttentionHeader =
+    "Source,API,Direction,B,H,KV Heads,S Query,S Key,D,D Value,Causal,Bias,Dropout,Varying "
+    "Lengths,Type,Compute Type,"
+    "Engine,Calls,Failed Calls,Captured Calls,Host Time (ns),GPU Time (%),GPU Time (ns),GPU Avg (ns),"
+    "GPU Min (ns),GPU Max (ns),Kernels,FLOPs,TFLOP/s,Peak,Peak (%),Bytes,FLOP/Byte,Bound,Tensor Cores,Kernel "
+    "Names";
+void attention_rows(const Statistics& statistics, const RunInfo& run, std::string& text,
+                    const TextSink& sink);
+
+inline constexpr std::string_view kRnnHeader =
+    "API,Direction,Cell,Layers,Directions,Input Size,Hidden Size,Projection Size,T,B,Steps,Type,Compute "
+    "Type,Algorithm,"
+    "Math,Calls,Failed Calls,Captured Calls,Host Time (ns),GPU Time (%),GPU Time (ns),GPU Avg (ns),"
+    "GPU Min (ns),GPU Max (ns),Kernels,FLOPs,TFLOP/s,Peak,Peak (%),Bytes,FLOP/Byte,Bound,Tensor Cores,Kernel "
+    "Names";
+void rnn_rows(const Statistics& statistics, const RunInfo& run, std::string& text, const TextSink& sink);
+
+inline constexpr std::string_view kNormHeader =
+    "API,Direction,Mode,Size,Layout,Type,Fused,Calls,Failed Calls,Captured Calls,Host Time (ns),GPU Time (%),"
+    "GPU Time (ns),GPU Avg (ns),GPU Min (ns),GPU Max (ns),Kernels,Kernel Names";
+void norm_rows(const Statistics& statistics, const RunInfo& run, std::string& text, const TextSink& sink);
+
 inline constexpr std::string_view kFamilyHeader =
     "Time (%),Total Time (ns),Instances,Avg (ns),Min (ns),Max (ns),Kernel Names,In Library Calls (%),Tensor "
     "Cores (%),"

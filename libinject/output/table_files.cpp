@@ -498,6 +498,10 @@ constexpr std::array kTables{
               library_rows},
     TableFile{"family_sum.csv", kFamilyHeader, family_rows},
     TableFile{"gemm_sum.csv", kGemmHeader, gemm_rows},
+    TableFile{"conv_sum.csv", kConvHeader, conv_rows},
+    TableFile{"attention_sum.csv", kAttentionHeader, attention_rows},
+    TableFile{"rnn_sum.csv", kRnnHeader, rnn_rows},
+    TableFile{"norm_sum.csv", kNormHeader, norm_rows},
     TableFile{"nccl_sum.csv", kCollectiveHeader, nccl_rows},
     TableFile{
         "thread_kern_sum.csv",

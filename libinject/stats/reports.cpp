@@ -313,6 +313,21 @@ std::vector<CollectiveRow> Statistics::collectives() const {
   return rows;
 }
 
+std::vector<std::pair<std::string_view, Totals>> Statistics::own_kernels(Family family) const {
+  const Tables& t = *tables_;
+  std::vector<std::pair<std::string_view, Totals>> rows;
+  for (const std::uint32_t i : t.families.indices()) {
+    if (i == kOtherIndex || t.families[i].family != family ||
+        static_cast<Category>(t.family_keys.key(i)[1]) != Category::kOther) {
+      continue;
+    }
+    rows.emplace_back(names_.name(t.family_keys.key(i)[0]), t.families[i].time);
+  }
+  std::sort(rows.begin(), rows.end(),
+            [](const auto& a, const auto& b) { return a.second.sum > b.second.sum; });
+  return rows;
+}
+
 std::vector<ThreadRow> Statistics::threads() const {
   const Tables& t = *tables_;
   std::vector<ThreadRow> rows;

@@ -186,6 +186,8 @@ class Statistics {
   /// Library calls by what they compute.
   std::vector<CallShapeRow> call_shapes() const;
   std::vector<FamilyRow> families() const;
+  /// Kernels of one family that were launched in no library call, by descending time.
+  std::vector<std::pair<std::string_view, Totals>> own_kernels(Family family) const;
   /// NCCL's calls by what they move; last, if there are any, the kernels that are no known call's.
   std::vector<CollectiveRow> collectives() const;
   /// By window and device.
