@@ -67,17 +67,22 @@ constexpr FamilyRule kFamilyRules[] = {
     {"compute_dot_do_o", Family::kAttention},
     {"convert_dq_to_16bits", Family::kAttention},
 
-    // Losses: above softmax, which is part of them.
+    // Losses: above softmax, which is part of them. The two without the word are cuDNN's CTC.
     {"cross_entropy", Family::kLoss},
     {"nll_loss", Family::kLoss},
     {"ctc_loss", Family::kLoss},
+    {"compute_alphas_and_betas", Family::kLoss},
+    {"compute_grads_ deterministic", Family::kLoss},
 
     // Convolution. wgrad_alg0/1 and dgrad (alg 0) and dgrad_alg1 are CUDNN_CONVOLUTION_BWD_*_ALGO_0 and _1,
     // which the vendor describes as matrix products without forming the matrix; so is precomputed_convolve
     // (IMPLICIT_PRECOMP_GEMM), of which scudnn and s884cudnn are the assembly versions. explicit_convolve
-    // forms it. cuDNN's xmma kernels for batch normalization have a convolution's traits in their names.
+    // forms it. cuDNN's xmma kernels for batch normalization have a convolution's traits in their names;
+    // those that fuse the two are called kernel_matmul.
     {"bn_stats_kernel", Family::kNormalization},
     {"bn_apply_kernel", Family::kNormalization},
+    {"batchnorm kernel_matmul", Family::kConvOther},
+    {"batchnorm split_k_kernel", Family::kConvOther},
     {"depthwise", Family::kConvDirect},
     {"first_layer", Family::kConvOther},
     {"winograd", Family::kConvWinograd},
@@ -99,7 +104,11 @@ constexpr FamilyRule kFamilyRules[] = {
     {"84cudnn", Family::kConvImplicitGemm},
     {"88cudnn", Family::kConvImplicitGemm},
     {"computeOffsetsKernel", Family::kConvImplicitGemm},
+    {"fft1d_", Family::kConvFft},
     {"fft2d_", Family::kConvFft},
+    {"fft3d_", Family::kConvFft},
+    {"DSE _fft", Family::kConvFft},
+    {"pointwise_mult_and_sum_complex", Family::kConvFft},
     {"grouped_direct", Family::kConvDirect},
     {"conv1d", Family::kConvDirect},
     {"explicit_convolve", Family::kConvOther},
@@ -113,6 +122,8 @@ constexpr FamilyRule kFamilyRules[] = {
 
     // Normalization: cuDNN's (bn_fw, bn_bw, batchnorm), the frameworks'.
     {"batch_norm", Family::kNormalization},
+    {"batchnorm", Family::kNormalization},
+    {"bn_pointwise", Family::kNormalization},
     {"bn_fw_", Family::kNormalization},
     {"bn_bw_", Family::kNormalization},
     {"layer_norm", Family::kNormalization},
@@ -122,7 +133,8 @@ constexpr FamilyRule kFamilyRules[] = {
     {"group_norm", Family::kNormalization},
     {"rms_norm", Family::kNormalization},
     {"RMSNorm", Family::kNormalization},
-    {"lrn_", Family::kNormalization},
+    {"lrn", Family::kNormalization},
+    {"divNorm", Family::kNormalization},
     {"BNStats", Family::kNormalization},
 
     {"softmax", Family::kSoftmax},
@@ -162,13 +174,13 @@ constexpr FamilyRule kFamilyRules[] = {
     {"gru_cell", Family::kRnnCell},
     {"LSTM_", Family::kRnnCell},
     {"GRU_", Family::kRnnCell},
-    {"elemWiseRNNcell", Family::kRnnCell},
-    {"RNN_", Family::kRnnCell},
+    {"RNN", Family::kRnnCell},
+    {"_lstm_", Family::kRnnCell},
 
     // Vector products and norms of BLAS: above matrix products, as their parameters are those of gemv.
     {"dot_kernel", Family::kReduction},
     {"reduce_1Block", Family::kReduction},
-    {"nrm2_kernel", Family::kReduction},
+    {"nrm2_", Family::kReduction},
     {"asum_kernel", Family::kReduction},
 
     // Matrix products: cuBLAS's and cuBLASLt's with the kernels that end a split one, CUTLASS's, Triton's.
@@ -193,10 +205,13 @@ constexpr FamilyRule kFamilyRules[] = {
     {"BatchedCopy", Family::kCopy},
     {"ToNhwc", Family::kCopy},
     {"ToNchw", Family::kCopy},
+    {"ToFolded", Family::kCopy},
+    {"AddPadding", Family::kCopy},
     {"transpose", Family::kCopy},
     {"Transpose", Family::kCopy},
     {"tensorTransform", Family::kCopy},
-    {"convertTensor", Family::kCopy},
+    {"onvertTensor", Family::kCopy},
+    {"memcpy", Family::kCopy},
 
     // Elementwise: above reductions, as PyTorch's bear their functor's name. Dropout and random numbers are.
     {"elementwise", Family::kElementwise},
@@ -230,6 +245,7 @@ constexpr DirectionRule kDirectionRules[] = {
     {"dgrad", ConvolutionDirection::kDataGradient},
     {"Dgrad", ConvolutionDirection::kDataGradient},
     {"depthwise backward", ConvolutionDirection::kDataGradient},
+    {"winogradForward", ConvolutionDirection::kForward},
     {"fprop", ConvolutionDirection::kForward},
     {"Fprop", ConvolutionDirection::kForward},
     {"depthwise forward", ConvolutionDirection::kForward},
@@ -294,6 +310,7 @@ constexpr CoresRule kCoresRules[] = {
     {"bn_apply_kernel", TensorCores::kNotUsed, false},
     {"reduce_wgrad", TensorCores::kNotUsed, false},
     {"flip_filter", TensorCores::kNotUsed, false},
+    {"fft1d_", TensorCores::kNotUsed, false},
     {"fft2d_", TensorCores::kNotUsed, false},
     {"im2col", TensorCores::kNotUsed, false},
 
@@ -348,19 +365,28 @@ constexpr CoresRule kCoresRules[] = {
     {"gemmk1_", TensorCores::kNotUsed},
     {"batch_gemm_kernel", TensorCores::kNotUsed},
     {"gemm_kernel1x1", TensorCores::kNotUsed},
-    {"_convolve_", TensorCores::kNotUsed},
+    {"convolve", TensorCores::kNotUsed},
+    {"xmma depthwise_convolution", TensorCores::kNotUsed},
     {"scudnn", TensorCores::kNotUsed},
     {"hcudnn", TensorCores::kNotUsed},
     {"alg0_engine", TensorCores::kNotUsed},
     {"alg1_engine", TensorCores::kNotUsed},
     {"dgrad_engine", TensorCores::kNotUsed},
+    {"half_engine", TensorCores::kNotUsed},
+    {"nd_float_engine", TensorCores::kNotUsed},
+    {"dgrad2d_alg", TensorCores::kNotUsed},
+    {"precomputed_common_engine", TensorCores::kNotUsed},
     {"grouped_direct", TensorCores::kNotUsed},
     {"winograd", TensorCores::kNotUsed},
     {"Winograd", TensorCores::kNotUsed},
 
-    // Cells of recurrent networks without their products. The persistent kernels contain them: unknown,
-    // unless
-    // HMMA is in the name.
+    // Cells of recurrent networks without their products. The persistent kernels contain them, by either
+    // unit:
+    // unknown, unless HMMA or the generation is in the name.
+    {"ampere_lstm", TensorCores::kUsed},
+    {"persistRNN_", TensorCores::kNotUsed},
+    {"Rearrangement", TensorCores::kNotUsed},
+    {"RNN_bidirectional", TensorCores::kNotUsed},
     {"elementWise", TensorCores::kNotUsed},
     {"elemWise", TensorCores::kNotUsed},
     {"lstm_cell", TensorCores::kNotUsed},
@@ -388,6 +414,7 @@ constexpr OperandRule kOperandRules[] = {
     {"xmma _tf32f32_", Operand::kTf32},
     {"xmma _bf16f32_", Operand::kBf16},
     {"xmma _f16f32_", Operand::kFp16},
+    {"xmma _f32f32_", Operand::kFp32},
     {"xmma _f16f16_", Operand::kFp16},
     {"xmma _f64f64_", Operand::kFp64},
     {"xmma _i8i32_", Operand::kInt8},
