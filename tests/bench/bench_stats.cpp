@@ -93,7 +93,7 @@ const Workload& workload() {
 
 void BM_AddKernel(benchmark::State& state) {
   const Workload& work = workload();
-  Statistics statistics(work.names, work.tree);
+  Statistics statistics(work.names, work.tree, work.shapes);
   std::size_t i = 0;
   for (auto _ : state) statistics.add(work.kernel(i++));
 }
@@ -102,7 +102,7 @@ BENCHMARK(BM_AddKernel);
 /// The same with iterations of 1024 kernels, known as they begin.
 void BM_AddKernelOfIteration(benchmark::State& state) {
   const Workload& work = workload();
-  Statistics statistics(work.names, work.tree);
+  Statistics statistics(work.names, work.tree, work.shapes);
   std::size_t i = 0;
   for (auto _ : state) {
     const KernelEvent event = work.kernel(i++);
@@ -116,7 +116,7 @@ void BM_AddKernelOutsideRanges(benchmark::State& state) {
   const Workload& work = workload();
   std::vector<KernelEvent> kernels = work.kernels;
   for (KernelEvent& event : kernels) event.launch.range = 0;
-  Statistics statistics(work.names, work.tree);
+  Statistics statistics(work.names, work.tree, work.shapes);
   std::size_t i = 0;
   for (auto _ : state) statistics.add(kernels[i++ % kernels.size()]);
 }
@@ -124,7 +124,7 @@ BENCHMARK(BM_AddKernelOutsideRanges);
 
 void BM_AddCall(benchmark::State& state) {
   const Workload& work = workload();
-  Statistics statistics(work.names, work.tree);
+  Statistics statistics(work.names, work.tree, work.shapes);
   CallEvent event;
   event.function = find_function("cudaLaunchKernel");
   event.window = 1;
@@ -138,7 +138,7 @@ BENCHMARK(BM_AddCall);
 
 void BM_AddLibraryCall(benchmark::State& state) {
   const Workload& work = workload();
-  Statistics statistics(work.names, work.tree);
+  Statistics statistics(work.names, work.tree, work.shapes);
   CallEvent event;
   event.function = find_function("cublasLtMatmul");
   event.chain = chain_push(0, find_function("cublasGemmEx"));
@@ -150,7 +150,7 @@ BENCHMARK(BM_AddLibraryCall);
 
 void BM_AddRange(benchmark::State& state) {
   const Workload& work = workload();
-  Statistics statistics(work.names, work.tree);
+  Statistics statistics(work.names, work.tree, work.shapes);
   RangeEvent event;
   event.node = work.kernels[0].launch.range;
   event.window = 1;
@@ -165,7 +165,7 @@ BENCHMARK(BM_AddRange);
 /// 1,000,000 kernels of 200 names: what is left to do at the end.
 void BM_AllTables(benchmark::State& state) {
   const Workload& work = workload();
-  Statistics statistics(work.names, work.tree);
+  Statistics statistics(work.names, work.tree, work.shapes);
   const std::size_t before = ::mallinfo2().uordblks + ::mallinfo2().hblkhd;
   work.fill(statistics, 1'000'000);
   const std::size_t after = ::mallinfo2().uordblks + ::mallinfo2().hblkhd;
@@ -185,7 +185,8 @@ void BM_FullTables(benchmark::State& state) {
   NameTable names{1u << 16, std::size_t{16} << 20};
   const RangeTree tree{1u << 10};
   const std::size_t before = ::mallinfo2().uordblks + ::mallinfo2().hblkhd;
-  Statistics statistics(names, tree);
+  ShapeTable shapes(100);
+  Statistics statistics(names, tree, shapes);
   std::mt19937 random(2);
   std::vector<KernelEvent> kernels;
   for (int i = 0; i < 12'000; ++i) {
