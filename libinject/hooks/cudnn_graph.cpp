@@ -17,9 +17,9 @@ namespace inject {
 namespace {
 
 // Attention, the largest of today's graphs, has some forty of either. What lies beyond is not looked at.
-constexpr std::size_t kMostTensors = 256;
-constexpr std::size_t kMostNodes = 256;
-constexpr std::size_t kMostPorts = 2048;
+constexpr std::size_t kMostTensors = 128;
+constexpr std::size_t kMostNodes = 128;
+constexpr std::size_t kMostPorts = 1024;
 constexpr std::size_t kMostDimensions = 8;
 constexpr std::size_t kNone = ~std::size_t{0};
 
@@ -658,7 +658,7 @@ CallShape Graph::shape(std::uint32_t notes) const noexcept {
 }  // namespace
 
 CallShape shape_of_plan(std::string_view json, std::uint32_t notes) noexcept {
-  // Some 200 kB: too much for the stack of a thread that isn't ours.
+  // Some 100 kB: too much for the stack of a thread that isn't ours.
   const std::unique_ptr<Graph> graph(new (std::nothrow) Graph);
   if (graph == nullptr) return {};
   graph->read(json);

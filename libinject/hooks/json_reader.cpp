@@ -24,13 +24,21 @@ std::string_view JsonReader::string() noexcept {
     fail();
     return {};
   }
+  // By quotes, not letter by letter: some strings are whole programs.
   const std::size_t begin = at_;
-  while (at_ < text_.size() && text_[at_] != '"') at_ += text_[at_] == '\\' ? 2 : 1;
-  if (at_ >= text_.size()) {
-    fail();
-    return {};
+  std::size_t end = begin;
+  for (;; ++end) {
+    end = text_.find('"', end);
+    if (end == text_.npos) {
+      fail();
+      return {};
+    }
+    std::size_t escapes = 0;
+    while (end - escapes > begin && text_[end - escapes - 1] == '\\') ++escapes;
+    if (escapes % 2 == 0) break;
   }
-  return text_.substr(begin, at_++ - begin);
+  at_ = end + 1;
+  return text_.substr(begin, end - begin);
 }
 
 std::int64_t JsonReader::integer() noexcept {

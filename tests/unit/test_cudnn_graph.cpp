@@ -145,6 +145,105 @@ TEST_CASE("cuDNN plan: what is fused with a convolution") {
   CHECK(shape.out == Three{0, 56, 56});
 }
 
+TEST_CASE("cuDNN plan: what is done before a convolution, and to a gradient") {
+  const ConvolutionShape forward = convolution("forward_fp16_prologue_statistics");
+  CHECK(forward.direction == 1);
+  CHECK(forward.x == DataType::kF16);
+  CHECK((forward.n == 32 && forward.c == 64 && forward.k == 64 && forward.groups == 1));
+  CHECK(forward.fused == (operation_bit(GraphOperation::kMultiply) | operation_bit(GraphOperation::kBias) |
+                          operation_bit(GraphOperation::kRelu) | operation_bit(GraphOperation::kStatistics)));
+  const ConvolutionShape gradient = convolution("data_gradient_fp16_relu");
+  CHECK(gradient.direction == 2);
+  CHECK(gradient.in == Three{0, 56, 56});
+  CHECK(gradient.out == Three{0, 28, 28});
+  CHECK(gradient.fused == operation_bit(GraphOperation::kActivationGradient));
+}
+
+TEST_CASE("cuDNN plan: attention, in one operation or spelled out") {
+  struct Known {
+    const char* name;
+    std::uint32_t batch, heads, kv_heads, queries, keys, head, value, flags;
+  };
+  constexpr Known kKnown[] = {
+      {"plain", 2, 8, 8, 512, 512, 64, 64, 0},
+      {"gqa", 2, 16, 4, 300, 700, 128, 128, 0},
+      {"bias", 2, 8, 8, 512, 512, 64, 64, kAttentionBias},
+      {"dropout_causal", 2, 8, 8, 512, 512, 64, 64, kAttentionDropout | kAttentionCausal},
+      {"padding", 2, 8, 8, 512, 512, 64, 64, kAttentionRagged},
+      {"window_causal", 2, 8, 8, 1024, 1024, 64, 64, kAttentionWindow | kAttentionCausal},
+      {"mla", 2, 8, 8, 1024, 1024, 192, 128, kAttentionCausal},
+  };
+  for (const Known& known : kKnown) {
+    for (const bool forward : {true, false}) {
+      const std::string name = std::string("attention_") + (forward ? "forward_" : "backward_") + known.name;
+      INFO(name);
+      const CallShape shape = shape_of_plan(text_of(name), kTensorCores);
+      REQUIRE(shape.kind() == ShapeKind::kAttention);
+      const auto attention = shape.as<AttentionShape>();
+      CHECK(attention.direction == (forward ? 1 : 2));
+      CHECK(attention.type == DataType::kBf16);
+      CHECK(attention.compute == ComputeType::kF32);
+      CHECK(attention.batch == known.batch);
+      CHECK(attention.heads == known.heads);
+      CHECK(attention.kv_heads == known.kv_heads);
+      CHECK(attention.query_length == known.queries);
+      CHECK(attention.key_length == known.keys);
+      CHECK(attention.head_size == known.head);
+      CHECK(attention.value_head_size == known.value);
+      CHECK(attention.flags == known.flags);
+      CHECK(attention.engine >= 0);
+    }
+  }
+}
+
+TEST_CASE("cuDNN plan: normalization") {
+  const auto normalization = [](const std::string& name) {
+    const CallShape shape = shape_of_plan(text_of(name), kTensorCores);
+    REQUIRE(shape.kind() == ShapeKind::kNormalization);
+    return shape.as<NormalizationShape>();
+  };
+  using Five = std::array<std::uint32_t, 5>;
+  const NormalizationShape batch = normalization("batch_norm_training");
+  CHECK((batch.direction == 1 && batch.mode == 1 && batch.layout == 2 && batch.dimensions == 4));
+  CHECK(batch.type == DataType::kF16);
+  CHECK(batch.size == Five{32, 64, 56, 56, 0});
+  CHECK(batch.fused == 0);
+  CHECK(normalization("batch_norm_backward").direction == 2);
+  const NormalizationShape layer = normalization("layer_norm_training");
+  CHECK((layer.direction == 1 && layer.mode == 3));
+  CHECK(layer.size == Five{4096, 1024, 1, 1, 0});
+  CHECK(layer.type == DataType::kBf16);
+  CHECK(normalization("layer_norm_backward").direction == 2);
+  const NormalizationShape rms = normalization("rms_norm_inference");
+  CHECK((rms.direction == 3 && rms.mode == 4));
+}
+
+TEST_CASE("cuDNN plan: products, as cuBLAS would have them") {
+  const auto gemm = [](const std::string& name) {
+    const CallShape shape = shape_of_plan(text_of(name), kTensorCores);
+    REQUIRE(shape.kind() == ShapeKind::kGemm);
+    return shape.as<GemmShape>();
+  };
+  // Row-major 512 × 256 = (512 × 1024) · (1024 × 256), the right one column-major.
+  const GemmShape row_major = gemm("matmul_bias_gelu_bf16");
+  CHECK((row_major.m == 256 && row_major.n == 512 && row_major.k == 1024 && row_major.batch == 1));
+  CHECK((row_major.op_a == 'T' && row_major.op_b == 'N'));
+  CHECK((row_major.lda == 1024 && row_major.ldb == 1024 && row_major.ldc == 256));
+  CHECK(row_major.epilogue == 36);  // bias and GELU
+  CHECK(row_major.a == DataType::kBf16);
+  CHECK(row_major.compute == ComputeType::kF32);
+  CHECK(row_major.flops == 2ull * 256 * 512 * 1024);
+  // Column-major as it is, with a row-major right operand.
+  const GemmShape column_major = gemm("matmul_column_major_fp16");
+  CHECK(
+      (column_major.m == 512 && column_major.n == 256 && column_major.k == 1024 && column_major.batch == 16));
+  CHECK((column_major.op_a == 'N' && column_major.op_b == 'T'));
+  CHECK((column_major.lda == 512 && column_major.ldb == 256 && column_major.ldc == 512));
+  CHECK(column_major.epilogue == 0);
+  CHECK(column_major.flops == 16ull * 2 * 512 * 256 * 1024);
+  CHECK(column_major.bytes == 16ull * 2 * (512 * 1024 + 1024 * 256 + 512 * 256));
+}
+
 TEST_CASE("cuDNN plan: other graphs say which operations they have") {
   const std::string text = replaced(text_of("forward_fp16_bias_relu"), "CONVOLUTION_FORWARD", "RESAMPLE_FWD");
   const CallShape shape = shape_of_plan(text, 0);
@@ -171,8 +270,11 @@ TEST_CASE("cuDNN plan: text that tells nothing") {
 
 TEST_CASE("cuDNN plan: any text gives some shape") {
   std::mt19937 random(11);
-  const std::string good = text_of("forward_fp16_bias_relu");
-  for (int run = 0; run < 3'000; ++run) {
+  const std::string goods[] = {text_of("forward_fp16_bias_relu"),
+                               text_of("attention_backward_dropout_causal"), text_of("matmul_bias_gelu_bf16"),
+                               text_of("layer_norm_training")};
+  for (int run = 0; run < 4'000; ++run) {
+    const std::string& good = goods[static_cast<std::size_t>(run) % std::size(goods)];
     std::string text = good.substr(0, random() % 4 == 0 ? random() % good.size() : good.size());
     for (auto i = random() % 20; i > 0; --i) {
       if (text.empty()) break;
