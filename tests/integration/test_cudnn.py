@@ -22,6 +22,16 @@ class CudnnTest(simulated.SimulatedTest):
     def script(self, text, **options):
         return super().script(text, **{"WINDOW": "api", **options})
 
+    def row(self, table, text):
+        """The one row of `table` after a window in which `text` runs."""
+        (row,) = self.script(text).out.rows(table)
+        return row
+
+    def check_row(self, row, **expected):
+        """Column names without blanks and brackets."""
+        found = {"".join(letter for letter in column if letter.isalnum()): text for column, text in row.items()}
+        self.assertEqual({column: found[column] for column in expected}, expected)
+
     def flops(self, text, **options):
         """Of the window in which `text` runs."""
         done = self.script(text, **options)
@@ -37,13 +47,29 @@ class Plans(CudnnTest):
         for direction in ("forward", "data", "filter", "fused"):
             self.assertEqual(self.window(f"plan:p:{direction}:16", "loop:5 [ execute:p ]"), 5 * 16 * SAMPLE, direction)
 
+    def test_a_convolution(self):
+        row = self.row("conv_sum.csv", f"{BEGIN} plan:p:forward:16:62 start loop:5 [ execute:p ] stop sync")
+        self.check_row(row, API="cudnnBackendExecute", Direction="forward", N="16", C="64", D="", H="56", W="56", K="128",
+                       T="", R="3", S="3", Stride="2x2", Padding="1x1", Dilation="1x1", Groups="1", Layout="NHWC",
+                       TypeX="fp16", TypeW="fp16", TypeY="fp16", ComputeType="fp32", Fused="", Engine="62",
+                       Algorithm="implicit GEMM", Calls="5", FailedCalls="0", GPUTimens="50000", Kernels="5",
+                       FLOPs=str(16 * SAMPLE))
+
+    def test_what_is_fused(self):
+        row = self.row("conv_sum.csv", f"{BEGIN} plan:p:fused start execute:p stop sync")
+        self.check_row(row, Direction="forward", Fused="relu", TypeY="fp16")
+
     def test_a_product(self):
-        done = self.script(f"{BEGIN} plan:p:matmul:8 start execute:p execute:p stop sync")
-        self.assertEqual(int(done.out.windows()[0]["FLOPs"]), 2 * 8 * PRODUCT)
-        (row,) = done.out.rows("gemm_sum.csv")
+        row = self.row("gemm_sum.csv", f"{BEGIN} plan:p:matmul:8 start execute:p execute:p stop sync")
         # Row-major, which is the product of the transposes.
-        self.assertEqual([row[column] for column in ("API", "M", "N", "K", "Op A", "Op B", "Batch", "Calls")],
-                         ["cudnnBackendExecute", "32", "96", "64", "N", "N", "8", "2"])
+        self.check_row(row, API="cudnnBackendExecute", M="32", N="96", K="64", OpA="N", OpB="N", Batch="8", Calls="2",
+                       ComputeType="fp32", FLOPs=str(8 * PRODUCT))
+
+    def test_attention(self):
+        row = self.row("attention_sum.csv", f"{BEGIN} plan:p:attention:2 start loop:3 [ execute:p ] stop sync")
+        self.check_row(row, Source="library call", API="cudnnBackendExecute", Direction="forward", B="2", H="8", KVHeads="8",
+                       SQuery="512", SKey="256", D="64", DValue="64", Causal="0", Bias="0", Dropout="0", Type="fp16",
+                       Engine="62", Calls="3", Kernels="3", FLOPs=str(2 * 2 * 8 * 512 * 256 * 128))
 
     def test_other_graphs_count_nothing(self):
         self.assertEqual(self.window("plan:p:pooling", "execute:p"), 0)
@@ -104,8 +130,17 @@ class Functions(CudnnTest):
         for direction in ("forward", "data", "filter", "fused"):
             self.assertEqual(self.window(f"loop:3 [ conv:{direction}:4 ]"), 3 * 4 * SAMPLE, direction)
 
-    def test_groups(self):
-        self.assertEqual(self.window("conv:forward:4:8"), 4 * SAMPLE // 8)
+    def test_a_convolution(self):
+        for direction, name, algorithm in (("forward", "forward", "Winograd"), ("data", "data gradient", "implicit GEMM"),
+                                           ("filter", "filter gradient", "implicit GEMM")):
+            row = self.row("conv_sum.csv", f"{BEGIN} start conv:{direction}:4:8 conv:{direction}:4:8 stop sync")
+            self.check_row(row, Direction=name, N="4", C="64", H="56", W="56", K="128", R="3", S="3", Stride="2x2",
+                           Padding="1x1", Groups="8", Layout="NHWC", TypeX="fp16", ComputeType="fp32", Algorithm=algorithm,
+                           Calls="2", Kernels="2", FLOPs=str(4 * SAMPLE // 8))
+
+    def test_what_is_fused(self):
+        row = self.row("conv_sum.csv", f"{BEGIN} start conv:fused stop sync")
+        self.check_row(row, API="cudnnConvolutionBiasActivationForward", Fused="bias + relu", Algorithm="implicit GEMM")
 
     def test_null_descriptors(self):
         for direction in ("forward", "data", "filter", "fused"):
@@ -115,6 +150,17 @@ class Functions(CudnnTest):
     def test_recurrent_networks(self):
         for direction in ("forward", "data", "weights"):
             self.assertEqual(self.window(f"loop:2 [ rnn:{direction} ]"), 2 * NETWORK, direction)
+
+    def test_a_network(self):
+        row = self.row("rnn_sum.csv", f"{BEGIN} start rnn:data stop sync")
+        self.check_row(row, API="cudnnRNNBackwardData_v8", Direction="data gradient", Cell="LSTM", Layers="2", Directions="2",
+                       InputSize="256", HiddenSize="512", ProjectionSize="0", T="20", B="4", Steps="47", Type="fp16",
+                       Algorithm="persistent static", Calls="1", FLOPs=str(NETWORK))
+
+    def test_a_normalization(self):
+        row = self.row("norm_sum.csv", f"{BEGIN} start norm:backward stop sync")
+        self.check_row(row, API="cudnnBatchNormalizationBackwardEx", Direction="backward", Mode="batch", Size="32x64x56x56",
+                       Layout="NHWC", Type="fp32", Fused="add + activation gradient", Calls="1", Kernels="1")
 
     def test_normalization_counts_nothing(self):
         self.assertEqual(self.window("norm:training norm:backward norm:inference"), 0)

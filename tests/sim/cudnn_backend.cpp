@@ -182,11 +182,16 @@ class PlanText {
               ",\"dilation\":" + list(how->numbers(CUDNN_ATTR_CONVOLUTION_DILATIONS));
     }
     if (const auto how = operation.descriptor(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR)) {
-      const bool relu = how->number(CUDNN_ATTR_POINTWISE_MODE) == CUDNN_POINTWISE_RELU_FWD;
-      node += relu ? R"(,"pointwiseMode":"CUDNN_POINTWISE_RELU_FWD")"
-                   : R"(,"pointwiseMode":"CUDNN_POINTWISE_ADD")";
+      const std::int64_t mode = how->number(CUDNN_ATTR_POINTWISE_MODE);
+      node += std::string(",\"pointwiseMode\":\"CUDNN_POINTWISE_") +
+              (mode == CUDNN_POINTWISE_RELU_FWD ? "RELU_FWD"
+               : mode == CUDNN_POINTWISE_EXP    ? "EXP"
+                                                : "ADD") +
+              "\"";
       node += R"(,"mathPrec":"CUDNN_DATA_FLOAT")";
     }
+    if (operation.type == CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR)
+      node += R"(,"mathPrec":"CUDNN_DATA_FLOAT")";
     for (const Port& port : ports) {
       const auto tensor = operation.descriptor(port.attribute);
       if (tensor == nullptr) continue;

@@ -200,7 +200,36 @@ cudnnBackendDescriptor_t make_plan(const std::string& direction, std::int64_t ba
   }
   operation.finalize();
   Backend graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
-  if (direction == "fused") {
+  if (direction == "attention") {
+    // 8 heads, 512 queries and 256 keys of 64.
+    using Order = GraphTensor::Order;
+    const GraphTensor q('q', {batch, 8, 512, 64}, false, Order::kRowMajor);
+    const GraphTensor k('k', {batch, 8, 64, 256}, false, Order::kRowMajor);
+    const GraphTensor v('v', {batch, 8, 256, 64}, false, Order::kRowMajor);
+    const GraphTensor o('o', {batch, 8, 512, 64}, false, Order::kRowMajor);
+    const GraphTensor scores('s', {batch, 8, 512, 256}, true, Order::kRowMajor);
+    const GraphTensor weights('p', {batch, 8, 512, 256}, true, Order::kRowMajor);
+    Backend exponential(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+    exponential.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, std::array{CUDNN_POINTWISE_EXP})
+        .finalize();
+    Backend first(CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR);
+    first.set(CUDNN_ATTR_OPERATION_MATMUL_ADESC, q)
+        .set(CUDNN_ATTR_OPERATION_MATMUL_BDESC, k)
+        .set(CUDNN_ATTR_OPERATION_MATMUL_CDESC, scores)
+        .finalize();
+    Backend softmax(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+    softmax.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, exponential)
+        .set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, scores)
+        .set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, weights)
+        .finalize();
+    Backend second(CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR);
+    second.set(CUDNN_ATTR_OPERATION_MATMUL_ADESC, weights)
+        .set(CUDNN_ATTR_OPERATION_MATMUL_BDESC, v)
+        .set(CUDNN_ATTR_OPERATION_MATMUL_CDESC, o)
+        .finalize();
+    graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+              std::array{first.get(), softmax.get(), second.get()});
+  } else if (direction == "fused") {
     graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
               std::array{operation.get(), activation.get()});
   } else {

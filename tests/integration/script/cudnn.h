@@ -6,7 +6,7 @@
 //   conv:DIRECTION[:BATCH[:GROUPS]]        an older function; DIRECTION: forward, data, filter, fused
 //   conv_null:DIRECTION                    the same with a descriptor that is null
 //   plan:NAME:DIRECTION[:BATCH[:ENGINE]]   a plan of the graph API is made; DIRECTION: forward, data, filter,
-//                                          fused, matmul, pooling
+//                                          fused, matmul, attention, pooling
 //   use:DIRECTION[:BATCH]                  one that is executed once, and destroyed
 //   bad_plan:NAME                          a plan that can't be finalized
 //   execute:NAME  drop:NAME                it is executed, destroyed
