@@ -3,8 +3,8 @@
 //
 // What other parts of the library want to know of certain calls, whether a window is open or not. A
 // specialisation of Observer has `static void before()`, `static void after(int status)` or both, or the same
-// with what the call is about: `before(arguments...)`, `after(void* real, int status, arguments...)`. They run
-// outside the call's frame and don't throw. With a member kUnrecorded the call has no frame.
+// with what the call is about: `before(arguments...)`, `after(void* real, int status, arguments...)`. They
+// run outside the call's frame and don't throw. With a member kUnrecorded the call has no frame.
 #pragma once
 
 #include "libinject/hooks/functions.h"

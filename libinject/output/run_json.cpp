@@ -73,8 +73,7 @@ void window_json(JsonText& json, const WindowInfo& window, const RunInfo& run) {
   }
   if (window.detached != 0) {
     json.member("detached_ns", since_base(window.detached, run));
-    if (window.last_activity != 0)
-      json.member("last_activity_ns", since_base(window.last_activity, run));
+    if (window.last_activity != 0) json.member("last_activity_ns", since_base(window.last_activity, run));
   }
   json.name("lost").open_object();
   losses_json(json, window.losses);

@@ -23,6 +23,7 @@ namespace {
 struct Workload {
   NameTable names{1u << 16, std::size_t{16} << 20};
   RangeTree tree{1u << 16};
+  ShapeTable shapes{100};
   std::vector<KernelEvent> kernels;
 
   Workload() {
