@@ -179,11 +179,10 @@ def tensor_metrics(text):
     names = sorted(set(re.findall(r"^\s*(sm__\w+)", text, re.MULTILINE)))
     counters = [n for n in names if re.fullmatch(r"sm__inst_executed_pipe_(?:\w*tensor\w*|\w+_op_\w*mma\w*)", n)]
     cycles = [n for n in names if re.fullmatch(r"sm__pipe_tensor(?:_op_\w+|_subpipe_\w+)?_cycles_active", n)]
-    plain = [n for n in counters if n == "sm__inst_executed_pipe_tensor"]
-    # Sparse and per-type twins would cost further passes of each kernel.
-    counters = plain or [n for n in counters if "sparsity" not in n]
-    chosen = counters[:8] + [n for n in cycles if n == "sm__pipe_tensor_cycles_active"]
-    return chosen or cycles[:4]
+    # Those of matrix instructions, where there are any: on Hopper the pipe's own count, and its cycles, are not 0 for
+    # kernels that add and copy (seen on an H200). Sparse and per-type twins would cost further passes of each kernel.
+    instructions = [n for n in counters if "mma" in n and "sparsity" not in n]
+    return instructions[:8] or [n for n in counters if "sparsity" not in n][:8] or cycles[:4]
 
 
 def parse_raw(text, metrics):

@@ -40,12 +40,13 @@ class Metrics(unittest.TestCase):
     def test_by_operation(self):
         self.assertEqual(tensor_truth.tensor_metrics(QUERY),
                          ["sm__inst_executed_pipe_fp64_op_dmma", "sm__inst_executed_pipe_tensor_op_gmma",
-                          "sm__inst_executed_pipe_tensor_op_hmma", "sm__pipe_tensor_cycles_active"])
+                          "sm__inst_executed_pipe_tensor_op_hmma"])
 
-    def test_one_for_all(self):
-        self.assertEqual(tensor_truth.tensor_metrics("sm__inst_executed_pipe_tensor  Counter  …\n"
-                                                     "sm__inst_executed_pipe_tensor_op_hmma  Counter  …\n"),
-                         ["sm__inst_executed_pipe_tensor"])
+    def test_the_instructions_rather_than_the_pipe(self):
+        pipe = "sm__inst_executed_pipe_tensor  Counter  …\n"
+        self.assertEqual(tensor_truth.tensor_metrics(pipe + "sm__inst_executed_pipe_tensor_op_hmma  Counter  …\n"),
+                         ["sm__inst_executed_pipe_tensor_op_hmma"])
+        self.assertEqual(tensor_truth.tensor_metrics(pipe), ["sm__inst_executed_pipe_tensor"])
 
     def test_cycles_alone(self):
         self.assertEqual(tensor_truth.tensor_metrics("sm__pipe_tensor_subpipe_hmma_cycles_active Counter …\n"),
