@@ -341,8 +341,7 @@ void tell_matmul(CallFrame& frame, void* real, cublasLtMatmulDesc_t desc, const 
                       std::uint64_t{operation.epilogue};
   key = hash_mix(key * kHashSeed +
                  (std::uint64_t{alignment(a)} << 16 | std::uint64_t{alignment(b)} << 8 | alignment(d)));
-  for (const cublasLtMatrixLayout_t one : {layout_a, layout_b, layout_c, layout_d})
-    key = hash_layout(key, one);
+  for (cublasLtMatrixLayout_t one : {layout_a, layout_b, layout_c, layout_d}) key = hash_layout(key, one);
   key |= 1;
   for (std::size_t probe = 0; probe < kProbes; ++probe) {
     KnownMatmul& known = known_matmuls[(key / 2 + probe) % kKnownMatmuls];

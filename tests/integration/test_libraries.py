@@ -107,6 +107,61 @@ class Attribution(simulated.SimulatedTest):
         self.assertEqual(done.out.kernels()["k"], 40)
 
 
+class Products(simulated.SimulatedTest):
+    """gemm_sum.csv: what cuBLAS's calls multiply, and the kernels that they launched."""
+
+    def rows(self, text, **options):
+        done = self.script(text, **{"WINDOW": "api", **options})
+        self.assertEqual(done.out.lost(), {})
+        return done, done.out.rows("gemm_sum.csv")
+
+    def check(self, row, **expected):
+        columns = {"".join(letter for letter in column if letter.isalnum()): value for column, value in row.items()}
+        self.assertEqual({column: columns[column] for column in expected}, expected)
+
+    def test_a_call_inside_a_call_counts_once(self):
+        done, rows = self.rows("gemm start loop:4 [ gemm ] stop sync")
+        (row,) = rows
+        self.check(row, API="cublasGemmEx", M="128", N="128", K="64", OpA="N", OpB="N", TypeA="fp16", TypeC="fp16",
+                   ComputeType="fp32", Batch="1", Calls="4", FailedCalls="0", CapturedCalls="0", GPUTimens="40000",
+                   GPUAvgns="10000.0", GPUMinns="10000", Kernels="4", FLOPs=str(2 * 128 * 128 * 64),
+                   Bytes=str(2 * (2 * 128 * 64 + 128 * 128)), KernelNames="sm90_lt_matmul_128x128")
+        self.assertEqual(done.out.windows()[0]["FLOPs"], str(4 * 2 * 128 * 128 * 64))
+
+    def test_transposed(self):
+        _, (row,) = self.rows("sgemm start loop:3 [ sgemm kernel:mine:2 ] stop sync")
+        self.check(row, API="cublasSgemm_v2", M="64", N="64", K="64", OpA="N", OpB="T", TypeA="fp32", Calls="3", Kernels="3",
+                   Lda="64", FLOPs=str(2 * 64 ** 3))
+
+    def test_descriptors_alone(self):
+        """cublasLtMatmul's own hook reads layouts and description by the library's getters."""
+        _, (row,) = self.rows("gemm start loop:5 [ gemm ] stop sync", HOOKS="cublaslt")
+        self.check(row, API="cublasLtMatmul", M="128", N="128", K="64", TypeA="fp16", ComputeType="fp32", Epilogue="", Lda="128",
+                   Calls="5", Kernels="5", FLOPs=str(2 * 128 * 128 * 64))
+
+    def test_what_the_library_rejects_is_no_work(self):
+        text = "gemm start gemm fault:api_fail:cublasGemmEx:7 gemm gemm fault:api_fail:off stop sync"
+        done, (row,) = self.rows(text)
+        self.check_unharmed(done, text)
+        self.check(row, Calls="1", FailedCalls="2", Kernels="1")
+        self.assertEqual(done.out.windows()[0]["FLOPs"], str(2 * 128 * 128 * 64))
+
+    def test_families(self):
+        done, _ = self.rows("gemm start loop:4 [ gemm kernel:relu_backward:1 ] stop sync")
+        families = {row["Family"]: (row["Instances"], row["FLOPs"]) for row in done.out.rows("family_sum.csv")}
+        self.assertEqual(families, {"GEMM": ("4", str(4 * 2 * 128 * 128 * 64)), "elementwise": ("4", "0")})
+
+    def test_threads(self):
+        _, rows = self.rows("threads:4 [ gemm ] start threads:4 [ loop:10 [ gemm sgemm ] ] stop sync")
+        self.assertEqual({row["API"]: (row["Calls"], row["Kernels"]) for row in rows},
+                         {"cublasGemmEx": ("40", "40"), "cublasSgemm_v2": ("40", "40")})
+
+    def test_windows(self):
+        done, (row,) = self.rows("gemm loop:3 [ start gemm gemm stop sync sleep:20 ] gemm")
+        self.check(row, Calls="6", Kernels="6")
+        self.assertEqual([window["FLOPs"] for window in done.out.windows()], [str(2 * 2 * 128 * 128 * 64)] * 3)
+
+
 class Hooks(simulated.SimulatedTest):
     """INJECT_HOOKS: a group that does not record leaves its callers' rows, and every kernel, as they are."""
 
