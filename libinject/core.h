@@ -5,6 +5,7 @@
 #include "libinject/config/options.h"
 #include "libinject/nvtx/range_tree.h"
 #include "libinject/record/block_pool.h"
+#include "libinject/record/graph_nodes.h"
 #include "libinject/record/name_table.h"
 #include "libinject/record/shape_table.h"
 #include "libinject/record/thread_registry.h"
@@ -18,9 +19,10 @@ namespace inject {
 /// only: no thread, no file, no message.
 struct Core {
   ParseResult configuration;
-  NameTable names;    ///< NVTX messages, demangled kernel names
-  NameTable mangled;  ///< kernel names as the driver has them
-  ShapeTable shapes;  ///< what library calls compute
+  NameTable names;         ///< NVTX messages, demangled kernel names
+  NameTable mangled;       ///< kernel names as the driver has them
+  ShapeTable shapes;       ///< what library calls compute
+  GraphNodes graph_nodes;  ///< the calls that were captured into CUDA graphs
   RangeTree ranges;
   BlockPool ring;
   ThreadRegistry threads;

@@ -185,6 +185,26 @@ void Drain::on_activity(Event& event, std::uint16_t generation) {
   }
 }
 
+// A graph launch's kernels are, beyond it, those of the calls that were captured.
+void Drain::attribute_to_captured(KernelEvent& event) {
+  Attribution& launch = event.launch;
+  if ((event.graph == 0 && event.graph_node == 0) || !launch.known) return;
+  CapturedCall call;
+  if (!core_.graph_nodes.find(event.graph_node, call)) {
+    if (library_depth(launch.chain) == 0) ++graph_kernels_without_call_;
+    return;
+  }
+  // A library that launches a graph of its own inside a call: that call has the work.
+  if (launch.shape != ShapeTable::kNone) return;
+  for (unsigned level = 0; level < chain_depth(call.chain); ++level) {
+    if (const FunctionId function = chain_at(call.chain, level); is_library_function(function))
+      launch.chain = chain_push(launch.chain, function);
+  }
+  if (call.shape == ShapeTable::kNone) return;
+  launch.shape = call.shape;
+  event.replayed = {call.function, call.thread, call.owner};
+}
+
 template <typename Event>
 void Drain::deliver(Event& event) {
   const std::uint32_t window = event.launch.window;
@@ -196,6 +216,7 @@ void Drain::deliver(Event& event) {
     return;
   }
   last_in_window_end_ = std::max(last_in_window_end_, event.end);
+  if constexpr (std::is_same_v<Event, KernelEvent>) attribute_to_captured(event);
   statistics_.add(event);
   if (trace_ != nullptr) trace_->add(event);
 }

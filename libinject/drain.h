@@ -49,6 +49,9 @@ class Drain {
   std::uint64_t unattributed() const { return unattributed_; }
   /// Device records that came a second time and were passed over, over the run.
   std::uint64_t repeated() const { return repeated_; }
+  /// Kernels of graph launches whose nodes were not captured in a window, so that their calls are not known,
+  /// over the run.
+  std::uint64_t graph_kernels_without_call() const { return graph_kernels_without_call_; }
   /// Kernels of graph launches were among what came since the last settle().
   bool saw_graphs() const { return saw_graphs_; }
   Nanoseconds last_in_window_end() const { return last_in_window_end_; }
@@ -68,6 +71,7 @@ class Drain {
   bool deliver_by_launch(Event& event, std::uint16_t generation);
   template <typename Event>
   void deliver(Event& event);
+  void attribute_to_captured(KernelEvent& event);
   template <typename Event>
   void deliver_by_time(Event& event, std::uint16_t generation);
   void retry_pending();
@@ -90,6 +94,7 @@ class Drain {
   std::vector<std::uint32_t> demangled_;  // by id in core_.mangled
   std::uint64_t unattributed_ = 0;
   std::uint64_t repeated_ = 0;
+  std::uint64_t graph_kernels_without_call_ = 0;
   std::uint64_t seen_host_drops_ = 0;
   std::uint64_t seen_range_drops_ = 0;
   std::uint64_t told_activity_drops_ = 0;

@@ -1189,6 +1189,8 @@ RunInfo Session::run_info(const char* state) {
   run.iteration_records_lost = statistics_.iterations().lost();
   run.iteration_signs_lost = core_.threads.dropped(RecordKind::kSign);
   run.busy_records_late = statistics_.late_for_busy_time();
+  run.graph_nodes_lost = core_.graph_nodes.overflows();
+  run.graph_kernels_without_call = drain_.graph_kernels_without_call();
   run.batch = options_.batch;
   run.iterations = iteration_info();
   run.overhead = overhead_;

@@ -36,6 +36,7 @@ void add(Gathered& gathered, const CollectiveInput& input) {
     row.failed += input.failed;
   }
   row.captured += input.captured * calls;
+  row.replayed += input.replayed * calls;
   row.host_time += input.host_time;
   Totals gpu = input.gpu;
   if (gpu.count != 0) {

@@ -55,6 +55,7 @@ struct CollectiveInput {
   std::uint64_t calls = 0;  ///< that did not fail
   std::uint64_t failed = 0;
   std::uint64_t captured = 0;  ///< of `calls`, those whose work went into a CUDA graph
+  std::uint64_t replayed = 0;  ///< captured ones that graph launches ran
   std::uint64_t host_time = 0;
   Totals gpu;  ///< time of the device's work by call, of the calls that had any
   std::uint64_t kernels = 0;
@@ -70,6 +71,7 @@ struct CollectiveRow {
   std::uint64_t calls = 0;  ///< that did not fail, nor did their group
   std::uint64_t failed = 0;
   std::uint64_t captured = 0;
+  std::uint64_t replayed = 0;
   std::uint64_t host_time = 0;  ///< with that of the group's end
   /// By call: a group of n calls alike counts as n of an nth of its time.
   Totals gpu;

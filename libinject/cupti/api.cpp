@@ -63,6 +63,7 @@ bool complete(CuptiApi& api, void* handle, std::string& error) {
 #undef INJECT_CUPTI_FIND
   api.ActivityRegisterTimestampCallback = reinterpret_cast<decltype(api.ActivityRegisterTimestampCallback)>(
       dlsym(handle, "cuptiActivityRegisterTimestampCallback"));
+  api.GetGraphNodeId = reinterpret_cast<decltype(api.GetGraphNodeId)>(dlsym(handle, "cuptiGetGraphNodeId"));
   if (api.GetVersion(&api.version) != CUPTI_SUCCESS || api.version < kOldestVersion) {
     error = "its API version is " + std::to_string(api.version) + ", the oldest accepted is " +
             std::to_string(kOldestVersion) + " (CUDA 12.0)";

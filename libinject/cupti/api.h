@@ -36,6 +36,10 @@ struct CuptiApi {
   // NOLINTNEXTLINE(readability-identifier-naming): the vendor's name, as the others'
   decltype(&::cuptiActivityRegisterTimestampCallback) ActivityRegisterTimestampCallback = nullptr;
 
+  /// Optional: without it the kernels of CUDA graphs are no call's.
+  // NOLINTNEXTLINE(readability-identifier-naming): the vendor's name, as the others'
+  decltype(&::cuptiGetGraphNodeId) GetGraphNodeId = nullptr;
+
   std::uint32_t version = 0;  ///< CUPTI_API_VERSION of the library found
   std::string path;           ///< the file that was loaded
 

@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "libinject/core.h"
 #include "libinject/hooks/frame.h"
 #include "libinject/hooks/functions.h"
 #include "libinject/nvtx/injection.h"
@@ -91,6 +92,7 @@ void LaunchObserver::enter(DriverCall call, std::uint32_t, std::uint32_t correla
   if (window == 0) thread->launching.store(0, std::memory_order_relaxed);
   thread->launch_window = window;
   thread->graph_nodes_at_enter = thread->graph_nodes;
+  thread->launching_kernel = call == DriverCall::kLaunch && window != 0 ? 1 : 0;
   CallFrame* frame = thread->innermost;
   if (frame != nullptr && takes_launch(frame->function_, frame->correlation_)) {
     frame->correlation_ = correlation;
@@ -110,6 +112,7 @@ void LaunchObserver::leave(DriverCall, std::uint32_t cbid, std::uint32_t correla
   ThreadState* thread = ThreadRegistry::current_if_any();
   if (thread == nullptr || *carried == 0) return;
   thread->launching.store(0, std::memory_order_release);
+  thread->launching_kernel = 0;
   CallFrame* frame = thread->innermost;
   const bool captured = thread->graph_nodes != thread->graph_nodes_at_enter;
   if (*carried == kGivenAway) {
@@ -173,6 +176,32 @@ void LaunchObserver::leave_plain(std::uint32_t cbid, std::uint32_t, int status,
 void LaunchObserver::graph_node_created() noexcept {
   ThreadState* thread = ThreadRegistry::current_if_any();
   if (thread != nullptr) ++thread->graph_nodes;
+}
+
+bool LaunchObserver::captures_kernel() noexcept {
+  const ThreadState* thread = ThreadRegistry::current_if_any();
+  return thread != nullptr && thread->launching_kernel != 0;
+}
+
+void LaunchObserver::kernel_captured(std::uint64_t node) noexcept {
+  const ThreadState* thread = ThreadRegistry::current_if_any();
+  Core* core = Core::get_if_any();
+  if (thread == nullptr || core == nullptr) return;
+  CapturedCall call;
+  call.thread = thread->index;
+  if (const CallFrame* frame = thread->innermost; frame != nullptr) {
+    call.chain = chain_inside(frame, frame->chain_, frame->function_);
+    call.owner = CallFrame::owner_inside(*frame);
+    call.shape = frame->shape_;
+    for (; frame != nullptr; frame = frame->outer_) {
+      if ((frame->flags_ & kCallOwnsShape) != 0) call.function = frame->function_;
+    }
+  }
+  core->graph_nodes.add(node, call);
+}
+
+void LaunchObserver::graph_node_cloned(std::uint64_t node, std::uint64_t original) noexcept {
+  if (Core* core = Core::get_if_any(); core != nullptr) core->graph_nodes.add_clone(node, original);
 }
 
 }  // namespace inject

@@ -35,6 +35,12 @@ class LaunchObserver {
 
   /// A graph node came into being on this thread: the launch around it, if any, is being captured.
   static void graph_node_created() noexcept;
+  /// The node's kernel is launched, on this thread, inside a window: CUPTI makes more nodes than those that
+  /// calls are captured as, when a graph is instantiated for one.
+  static bool captures_kernel() noexcept;
+  /// A kernel's node came into being with this id in a launch that is being captured.
+  static void kernel_captured(std::uint64_t node) noexcept;
+  static void graph_node_cloned(std::uint64_t node, std::uint64_t original) noexcept;
 };
 
 }  // namespace inject

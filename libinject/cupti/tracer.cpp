@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstring>
 
+#include "libinject/core.h"
 #include "libinject/cupti/launch_observer.h"
 #include "libinject/hooks/functions.h"
 #include "libinject/record/clock.h"
@@ -47,6 +48,7 @@ constinit Tracer::Events profiler_events{nullptr, nullptr};
 constinit std::atomic<bool> fatal{false};
 constinit std::atomic<bool> graphs{false};
 constinit std::atomic<decltype(&::cuptiActivityGetNumDroppedRecords)> get_dropped{nullptr};
+constinit std::atomic<decltype(&::cuptiGetGraphNodeId)> get_node_id{nullptr};
 
 constinit std::mutex use_mutex;
 
@@ -207,6 +209,27 @@ void on_driver_call(CUpti_CallbackId cbid, const CUpti_CallbackData& data) noexc
   }
 }
 
+/// CUPTI's id of a graph's node, as its kernel's records have it; 0 if there is none.
+std::uint64_t node_id(CUgraphNode node) noexcept {
+  std::uint64_t id = 0;
+  auto* ask = get_node_id.load(std::memory_order_acquire);
+  return ask != nullptr && node != nullptr && ask(node, &id) == CUPTI_SUCCESS ? id : 0;
+}
+
+void on_resource(CUpti_CallbackId cbid, const void* data) noexcept {
+  if (cbid == CUPTI_CBID_RESOURCE_GRAPHEXEC_CREATED) graphs.store(true, std::memory_order_relaxed);
+  if (cbid != CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED && cbid != CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED) return;
+  const auto& resource = *static_cast<const CUpti_ResourceData*>(data);
+  const auto* graph = static_cast<const CUpti_GraphData*>(resource.resourceDescriptor);
+  const bool kernel = graph != nullptr && graph->nodeType == CU_GRAPH_NODE_TYPE_KERNEL;
+  if (cbid == CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED) {
+    LaunchObserver::graph_node_created();
+    if (kernel && LaunchObserver::captures_kernel()) LaunchObserver::kernel_captured(node_id(graph->node));
+  } else if (kernel) {
+    LaunchObserver::graph_node_cloned(node_id(graph->node), node_id(graph->originalNode));
+  }
+}
+
 // Nothing below us may throw, and nothing does: the callbacks are plain stores into memory that is already
 // there.
 void CUPTIAPI on_callback(void*, CUpti_CallbackDomain domain, CUpti_CallbackId cbid, const void* data) {
@@ -215,8 +238,7 @@ void CUPTIAPI on_callback(void*, CUpti_CallbackDomain domain, CUpti_CallbackId c
       on_driver_call(cbid, *static_cast<const CUpti_CallbackData*>(data));
       break;
     case CUPTI_CB_DOMAIN_RESOURCE:
-      if (cbid == CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED) LaunchObserver::graph_node_created();
-      if (cbid == CUPTI_CBID_RESOURCE_GRAPHEXEC_CREATED) graphs.store(true, std::memory_order_relaxed);
+      on_resource(cbid, data);
       break;
     case CUPTI_CB_DOMAIN_STATE:
       if (cbid == CUPTI_CBID_STATE_FATAL_ERROR) fatal.store(true, std::memory_order_release);
@@ -294,6 +316,7 @@ bool Tracer::attach(std::string& error) {
     if (!load_cupti(api_, error)) return false;
     loaded_ = true;
     get_dropped.store(api_.ActivityGetNumDroppedRecords, std::memory_order_release);
+    get_node_id.store(api_.GetGraphNodeId, std::memory_order_release);
     for (std::uint32_t cbid = 1; cbid < kMostDriverFunctions; ++cbid) {
       const char* name = nullptr;
       if (api_.GetCallbackName(CUPTI_CB_DOMAIN_DRIVER_API, cbid, &name) != CUPTI_SUCCESS || name == nullptr)
@@ -336,7 +359,8 @@ bool Tracer::enable_launch_callbacks(bool all_driver_calls, std::string& error) 
     }
   }
   if (all_driver_calls) api_.EnableDomain(1, subscriber_, CUPTI_CB_DOMAIN_DRIVER_API);
-  for (const auto cbid : {CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED, CUPTI_CBID_RESOURCE_GRAPHEXEC_CREATED}) {
+  for (const auto cbid : {CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED, CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED,
+                          CUPTI_CBID_RESOURCE_GRAPHEXEC_CREATED}) {
     api_.EnableCallback(1, subscriber_, CUPTI_CB_DOMAIN_RESOURCE, static_cast<CUpti_CallbackId>(cbid));
   }
   level_ = TracerLevel::kLaunches;
@@ -450,7 +474,11 @@ void Tracer::detach(bool finalize) noexcept {
   // of 400 ms did not help). So programs with graphs keep CUPTI, with nothing enabled and nobody subscribed.
   // After a fatal error it has finalized itself.
   finalized_ = finalize && use.owns_lock() && !failed() && !saw_graphs();
-  if (finalized_) api_.Finalize();
+  if (finalized_) {
+    api_.Finalize();
+    // Graphs that were captured, but never instantiated: the next attachment numbers nodes anew.
+    if (Core* core = Core::get_if_any(); core != nullptr) core->graph_nodes.clear();
+  }
   level_ = TracerLevel::kDetached;
 }
 

@@ -164,8 +164,10 @@ std::string run_json_text(const RunInfo& run, std::span<const std::string> files
       .member("iteration_records", run.iteration_records_lost)
       .member("iteration_signs", run.iteration_signs_lost)
       .member("busy_time_records", run.busy_records_late)
+      .member("graph_nodes", run.graph_nodes_lost)
       .close_object();
-  json.member("repeated_activity_records", run.repeated_records);
+  json.member("repeated_activity_records", run.repeated_records)
+      .member("graph_kernels_without_call", run.graph_kernels_without_call);
   json.texts("messages", run.messages).texts("files", files).texts("write_errors", errors);
   json.close_object();
   return text + "\n";

@@ -68,7 +68,7 @@ std::string kernel_names(const CallShapeRow& row) {
   for (const auto& [name, share] : row.kernels) {
     if (!names.empty()) names += "; ";
     names += name;
-    if (share.count != row.entry.calls) names += " (" + std::to_string(share.count) + ")";
+    if (share.count != row.entry.executed()) names += " (" + std::to_string(share.count) + ")";
   }
   return names;
 }
@@ -83,8 +83,7 @@ void size_cell(CsvRow& row, std::int64_t size, bool known) {
 
 /// Calls whose kernels ran: what the GPU's time is a rate of.
 std::uint64_t calls_on_gpu(const CallShapeEntry& entry) {
-  const std::uint64_t executed = entry.calls - entry.captured;
-  return std::min(executed, entry.gpu.count);
+  return std::min(entry.executed(), entry.gpu.count);
 }
 
 double rate_of(const CallShapeRow& row) {
@@ -96,7 +95,8 @@ double rate_of(const CallShapeRow& row) {
 }
 
 void call_cells(CsvRow& row, const CallShapeEntry& entry) {
-  row.number(entry.calls).number(entry.failed).number(entry.captured).number(entry.host.sum);
+  row.number(entry.calls).number(entry.failed).number(entry.captured).number(entry.replayed);
+  row.number(entry.host.sum);
 }
 
 void gpu_cells(CsvRow& row, const CallShapeEntry& entry, std::uint64_t total) {
@@ -298,7 +298,7 @@ void attention_rows(const Statistics& statistics, const RunInfo& run, std::strin
   for (const auto& [name, time] : own) {
     CsvRow row(text);
     row.text("kernel name");
-    for (int i = 0; i < 20; ++i) row.empty();
+    for (int i = 0; i < 21; ++i) row.empty();
     row.decimal(percent(time.sum, rows.total), 1).number(time.sum).decimal(time.mean(), 1);
     row.number(time.smallest()).number(time.max).number(time.count);
     for (int i = 0; i < 7; ++i) row.empty();
@@ -372,9 +372,9 @@ void nccl_rows(const Statistics& statistics, const RunInfo&, std::string& text, 
       size_cell(row, shape.ranks, shape.ranks != 0);
       size_cell(row, shape.peer, shape.peer >= 0);
       row.text(entry.grouped()).number(entry.calls).number(entry.failed).number(entry.captured);
-      row.number(entry.host_time);
+      row.number(entry.replayed).number(entry.host_time);
     } else {
-      row.empty().empty().empty().empty().empty().empty().empty().empty().empty().empty();
+      for (int i = 0; i < 11; ++i) row.empty();
     }
     row.decimal(percent(entry.gpu.sum, total), 1).number(entry.gpu.sum).decimal(entry.gpu.mean(), 1);
     row.number(entry.gpu.smallest()).number(entry.gpu.max);

@@ -14,12 +14,14 @@ namespace inject {
 inline constexpr std::string_view kGemmHeader =
     "API,M,N,K,Op A,Op B,Type A,Type B,Type C,Compute Type,Batch,Groups,Epilogue,Lda,Ldb,Ldc,Calls,Failed "
     "Calls,"
-    "Captured Calls,Host Time (ns),GPU Time (%),GPU Time (ns),GPU Avg (ns),GPU Min (ns),GPU Max (ns),Kernels,"
+    "Captured Calls,Replayed Calls,Host Time (ns),GPU Time (%),GPU Time (ns),GPU Avg (ns),GPU Min (ns),GPU "
+    "Max (ns),Kernels,"
     "FLOPs,TFLOP/s,Peak,Peak (%),Bytes,FLOP/Byte,Bound,Tensor Cores,Eligible,Hint,Kernel Names";
 void gemm_rows(const Statistics& statistics, const RunInfo& run, std::string& text, const TextSink& sink);
 
 inline constexpr std::string_view kCollectiveHeader =
-    "Operation,Type,Reduction,Bytes,Ranks,Peer/Root,Grouped,Calls,Failed Calls,Captured Calls,Host Time (ns),"
+    "Operation,Type,Reduction,Bytes,Ranks,Peer/Root,Grouped,Calls,Failed Calls,Captured Calls,Replayed "
+    "Calls,Host Time (ns),"
     "GPU Time (%),GPU Time (ns),GPU Avg (ns),GPU Min (ns),GPU Max (ns),Algorithm BW (GB/s),Bus BW (GB/s),"
     "Overlap with Compute (%),Kernels,Kernel Names";
 void nccl_rows(const Statistics& statistics, const RunInfo& run, std::string& text, const TextSink& sink);
@@ -27,7 +29,8 @@ void nccl_rows(const Statistics& statistics, const RunInfo& run, std::string& te
 inline constexpr std::string_view kConvHeader =
     "API,Direction,N,C,D,H,W,K,T,R,S,Stride,Padding,Dilation,Groups,Layout,Type X,Type W,Type Y,Compute "
     "Type,Fused,"
-    "Engine,Algorithm,Calls,Failed Calls,Captured Calls,Host Time (ns),GPU Time (%),GPU Time (ns),GPU Avg "
+    "Engine,Algorithm,Calls,Failed Calls,Captured Calls,Replayed Calls,Host Time (ns),GPU Time (%),GPU Time "
+    "(ns),GPU Avg "
     "(ns),"
     "GPU Min (ns),GPU Max (ns),Kernels,FLOPs,TFLOP/s,Peak,Peak (%),Bytes,FLOP/Byte,Bound,Tensor Cores,Kernel "
     "Names";
@@ -36,7 +39,8 @@ void conv_rows(const Statistics& statistics, const RunInfo& run, std::string& te
 inline constexpr std::string_view kAttentionHeader =
     "Source,API,Direction,B,H,KV Heads,S Query,S Key,D,D Value,Causal,Bias,Dropout,Varying "
     "Lengths,Type,Compute Type,"
-    "Engine,Calls,Failed Calls,Captured Calls,Host Time (ns),GPU Time (%),GPU Time (ns),GPU Avg (ns),"
+    "Engine,Calls,Failed Calls,Captured Calls,Replayed Calls,Host Time (ns),GPU Time (%),GPU Time (ns),GPU "
+    "Avg (ns),"
     "GPU Min (ns),GPU Max (ns),Kernels,FLOPs,TFLOP/s,Peak,Peak (%),Bytes,FLOP/Byte,Bound,Tensor Cores,Kernel "
     "Names";
 void attention_rows(const Statistics& statistics, const RunInfo& run, std::string& text,
@@ -45,13 +49,15 @@ void attention_rows(const Statistics& statistics, const RunInfo& run, std::strin
 inline constexpr std::string_view kRnnHeader =
     "API,Direction,Cell,Layers,Directions,Input Size,Hidden Size,Projection Size,T,B,Steps,Type,Compute "
     "Type,Algorithm,"
-    "Math,Calls,Failed Calls,Captured Calls,Host Time (ns),GPU Time (%),GPU Time (ns),GPU Avg (ns),"
+    "Math,Calls,Failed Calls,Captured Calls,Replayed Calls,Host Time (ns),GPU Time (%),GPU Time (ns),GPU Avg "
+    "(ns),"
     "GPU Min (ns),GPU Max (ns),Kernels,FLOPs,TFLOP/s,Peak,Peak (%),Bytes,FLOP/Byte,Bound,Tensor Cores,Kernel "
     "Names";
 void rnn_rows(const Statistics& statistics, const RunInfo& run, std::string& text, const TextSink& sink);
 
 inline constexpr std::string_view kNormHeader =
-    "API,Direction,Mode,Size,Layout,Type,Fused,Calls,Failed Calls,Captured Calls,Host Time (ns),GPU Time (%),"
+    "API,Direction,Mode,Size,Layout,Type,Fused,Calls,Failed Calls,Captured Calls,Replayed Calls,Host Time "
+    "(ns),GPU Time (%),"
     "GPU Time (ns),GPU Avg (ns),GPU Min (ns),GPU Max (ns),Kernels,Kernel Names";
 void norm_rows(const Statistics& statistics, const RunInfo& run, std::string& text, const TextSink& sink);
 

@@ -395,7 +395,7 @@ void loss_lines(std::string& out, const Statistics& statistics, const RunInfo& r
     std::string_view noun;
     std::string_view why;
   };
-  const std::array<Loss, 12> losses{{
+  const std::array<Loss, 13> losses{{
       {lost.host_records, "API call", "lost: the ring was full, raise INJECT_RING"},
       {lost.range_records, "NVTX range", "lost: the ring was full, raise INJECT_RING"},
       {lost.activity_records, "GPU record", "lost: CUPTI's buffers were full, raise INJECT_BUFFERS"},
@@ -410,6 +410,7 @@ void loss_lines(std::string& out, const Statistics& statistics, const RunInfo& r
       {run.iteration_signs_lost, "call",
        "unseen in the search for iterations, whose numbers may be off: raise INJECT_RING"},
       {run.busy_records_late, "GPU record", "too late for the busy times"},
+      {run.graph_nodes_lost, "node", "of CUDA graphs too many: their kernels have no library call"},
   }};
   for (const Loss& loss : losses) {
     if (loss.count == 0) continue;

@@ -28,7 +28,8 @@ struct alignas(64) ThreadState {
   std::uint32_t graph_nodes =
       0;  ///< graph nodes created on this thread: grows inside a launch that is captured
   std::uint32_t graph_nodes_at_enter = 0;
-  std::uint32_t last_shape = 0;  ///< of the call whose operand is last_operand
+  std::uint32_t launching_kernel = 0;  ///< 1 while a kernel launch of an open window is in progress
+  std::uint32_t last_shape = 0;        ///< of the call whose operand is last_operand
   std::uint64_t last_operand = 0;
   std::uint32_t untimed_signs = 0;             ///< signs that need no time (window/iteration_watch.cpp)
   std::uint32_t sign_pass = 0;                 ///< pass of the search at the last sign that had one
@@ -43,7 +44,7 @@ struct alignas(64) ThreadState {
   /// Makes a state as new, but for `life`: another thread must not take it meanwhile.
   void reset() noexcept {
     innermost = nullptr;
-    index = calls = range = graph_nodes = graph_nodes_at_enter = launch_window = 0;
+    index = calls = range = graph_nodes = graph_nodes_at_enter = launching_kernel = launch_window = 0;
     untimed_signs = sign_pass = last_shape = 0;
     last_operand = 0;
     launching.store(0, std::memory_order_relaxed);

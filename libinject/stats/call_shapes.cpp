@@ -30,7 +30,16 @@ void add_share(std::vector<KernelShare>& names, const KernelShare& more) {
   add_name(names, more, kMostNames);
 }
 
-CallShapeStatistics::Call& CallShapeStatistics::call_of(std::uint64_t key, std::uint32_t shape,
+CallShapeStatistics::Key CallShapeStatistics::key_of(const KernelEvent& event) {
+  const ReplayedCall& replayed = event.replayed;
+  if (replayed.call == 0) return key_of(event.launch.thread, event.launch.owner);
+  Key key = key_of(replayed.thread, replayed.call);
+  // Correlation ids are unique while CUPTI is attached, which it is during a window.
+  key.launch = std::uint64_t{event.launch.window} << 32 | event.correlation;
+  return key;
+}
+
+CallShapeStatistics::Call& CallShapeStatistics::call_of(const Key& key, std::uint32_t shape,
                                                         std::uint32_t window) {
   const auto [place, is_new] = calls_.try_emplace(key);
   if (is_new) {
@@ -62,14 +71,19 @@ void CallShapeStatistics::add(const CallEvent& event) {
   call.captured = call.captured || event.captured;
 }
 
-void CallShapeStatistics::add(const KernelEvent& event) {
-  if (!event.launch.known || event.launch.shape == 0) return;
-  Call& call =
-      call_of(key_of(event.launch.thread, event.launch.owner), event.launch.shape, event.launch.window);
+bool CallShapeStatistics::add(const KernelEvent& event) {
+  if (!event.launch.known || event.launch.shape == 0) return false;
+  Call& call = call_of(key_of(event), event.launch.shape, event.launch.window);
+  const bool first_replayed = event.replayed.call != 0 && call.kernels == 0;
+  if (first_replayed) {
+    call.function = event.replayed.function;
+    call.replayed = true;
+  }
   const std::uint64_t time = event.end > event.start ? event.end - event.start : 0;
   if (call.kernels++ == 0) call.device = event.device;
   call.gpu += time;
   add_name(call.names, {event.name, 1, time}, kMostNames);
+  return first_replayed;
 }
 
 bool CallShapeStatistics::is_captured(const CallEvent& event) const {
@@ -87,7 +101,9 @@ void CallShapeStatistics::flush(const Call& call) {
   }
   any_other_ = any_other_ || index == KeyIndex<2>::kOther;
   CallShapeEntry& row = index == KeyIndex<2>::kOther ? other_ : rows_[index];
-  if (call.function != kNoFunction) {
+  if (call.replayed) {
+    ++row.replayed;
+  } else if (call.function != kNoFunction) {
     row.host.add(call.host);
     (call.failed ? row.failed : row.calls) += 1;
     if (!call.failed) {
@@ -103,7 +119,7 @@ void CallShapeStatistics::flush(const Call& call) {
 }
 
 void CallShapeStatistics::settle(std::uint32_t window) {
-  std::erase_if(order_, [&](std::uint64_t key) {
+  std::erase_if(order_, [&](const Key& key) {
     const auto call = calls_.find(key);
     if (call->second.window > window) return false;
     flush(call->second);

@@ -2,11 +2,13 @@
 // SPDX-FileCopyrightText: The libinject authors
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <unordered_map>
 #include <vector>
 
+#include "libinject/record/mapping.h"
 #include "libinject/stats/events.h"
 #include "libinject/stats/key_index.h"
 #include "libinject/stats/sample_stats.h"
@@ -32,11 +34,15 @@ struct CallShapeEntry {
   std::uint64_t calls = 0;   ///< that did not fail
   std::uint64_t failed = 0;
   std::uint64_t captured = 0;  ///< of `calls`, those whose work went into a CUDA graph
+  std::uint64_t replayed = 0;  ///< captured calls that graph launches ran, once for each launch
   std::uint64_t shared = 0;    ///< of `calls`, those that had an operand in common with the one before
   std::uint64_t kernels = 0;
   Totals host;                     ///< of all calls
   Totals gpu;                      ///< time of all kernels of a call; of the calls that had any
   std::vector<KernelShare> names;  ///< by descending time; those that found no room under name 0
+
+  /// Calls whose work was submitted to the device.
+  std::uint64_t executed() const { return calls - captured + replayed; }
 };
 
 /// Joins library calls whose shape is known to the kernels launched inside them. A call's kernels come after
@@ -50,7 +56,8 @@ class CallShapeStatistics {
 
   /// One that owns its shape, or that submitted work inside one that does.
   void add(const CallEvent& event);
-  void add(const KernelEvent& event);
+  /// True if it is the first kernel of a call that a graph launch runs.
+  bool add(const KernelEvent& event);
   /// Whether the work of a call whose record is just coming went into a graph.
   bool is_captured(const CallEvent& event) const;
   /// Everything that was launched in windows up to this one has come.
@@ -68,19 +75,30 @@ class CallShapeStatistics {
     std::uint32_t kernels = 0;
     std::uint64_t gpu = 0;
     bool captured = false;
+    bool replayed = false;
     bool failed = false;
     bool shared = false;
     std::uint64_t host = 0;
     std::vector<KernelShare> names;
   };
-  static std::uint64_t key_of(std::uint32_t thread, std::uint32_t call) {
-    return std::uint64_t{thread} << 32 | call;
+  /// A call on its thread; run by a graph launch, that one as well: each launch runs it anew.
+  struct Key {
+    std::uint64_t call = 0;
+    std::uint64_t launch = 0;
+    bool operator==(const Key&) const = default;
+  };
+  struct KeyHash {
+    std::size_t operator()(const Key& key) const { return hash_mix(key.call * kHashSeed ^ key.launch); }
+  };
+  static Key key_of(std::uint32_t thread, std::uint32_t call) {
+    return {std::uint64_t{thread} << 32 | call, 0};
   }
-  Call& call_of(std::uint64_t key, std::uint32_t shape, std::uint32_t window);
+  static Key key_of(const KernelEvent& event);
+  Call& call_of(const Key& key, std::uint32_t shape, std::uint32_t window);
   void flush(const Call& call);
 
-  std::unordered_map<std::uint64_t, Call> calls_;
-  std::deque<std::uint64_t> order_;
+  std::unordered_map<Key, Call, KeyHash> calls_;
+  std::deque<Key> order_;
   KeyIndex<2> keys_{kMaxRows};
   std::vector<CallShapeEntry> rows_;
   CallShapeEntry other_;

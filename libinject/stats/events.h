@@ -29,8 +29,16 @@ struct Attribution {
   Nanoseconds host_end = 0;
 };
 
+/// The library call that a kernel of a CUDA graph was captured in: `launch.shape` is then what that computes.
+struct ReplayedCall {
+  FunctionId function = kNoFunction;
+  std::uint32_t thread = 0;
+  std::uint32_t call = 0;  ///< its number on that thread; 0: none
+};
+
 struct KernelEvent {
   Attribution launch;
+  ReplayedCall replayed;
   Nanoseconds start = 0;
   Nanoseconds end = 0;
   std::uint32_t name = 0;  ///< demangled, in full

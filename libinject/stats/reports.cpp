@@ -259,8 +259,7 @@ std::vector<FamilyRow> Statistics::families() const {
     for (const auto& [name, share] : call.kernels)
       time[static_cast<std::size_t>(family_of(name, function_category(call.entry.function)))] += share.time;
     const auto most = std::max_element(time.begin(), time.end()) - time.begin();
-    families[static_cast<std::size_t>(most)].flops +=
-        call.work.flops * (call.entry.calls - call.entry.captured);
+    families[static_cast<std::size_t>(most)].flops += call.work.flops * call.entry.executed();
   }
   std::vector<FamilyRow> rows;
   for (std::size_t i = 0; i < kFamilies; ++i) {
@@ -292,6 +291,7 @@ std::vector<CollectiveRow> Statistics::collectives() const {
     input.calls = row.entry.calls;
     input.failed = row.entry.failed;
     input.captured = row.entry.captured;
+    input.replayed = row.entry.replayed;
     input.host_time = row.entry.host.sum;
     input.gpu = row.entry.gpu;
     input.kernels = row.entry.kernels;

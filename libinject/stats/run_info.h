@@ -124,11 +124,13 @@ struct RunInfo {
   std::uint64_t name_overflows = 0;   ///< names that became [other]
   std::uint64_t range_overflows = 0;  ///< NVTX paths that became their parent
   std::uint64_t trace_rows_left_out = 0;
-  std::uint64_t repeated_records = 0;        ///< activity that came twice and is counted once
-  std::uint64_t iteration_records_lost = 0;  ///< device records that no iteration could be told of
-  std::uint64_t iteration_signs_lost = 0;    ///< calls that the search for iterations was not told of
-  std::uint64_t busy_records_late = 0;       ///< device records that came too late for a busy time
-  std::uint64_t batch = 0;                   ///< samples per iteration, 0 if not told
+  std::uint64_t repeated_records = 0;            ///< activity that came twice and is counted once
+  std::uint64_t iteration_records_lost = 0;      ///< device records that no iteration could be told of
+  std::uint64_t iteration_signs_lost = 0;        ///< calls that the search for iterations was not told of
+  std::uint64_t busy_records_late = 0;           ///< device records that came too late for a busy time
+  std::uint64_t graph_nodes_lost = 0;            ///< captured kernels whose calls found no room
+  std::uint64_t graph_kernels_without_call = 0;  ///< kernels of graph launches whose calls are not known
+  std::uint64_t batch = 0;                       ///< samples per iteration, 0 if not told
   Overhead overhead;
   std::optional<IterationInfo> iterations;  ///< where they were looked for
 };

@@ -160,7 +160,12 @@ void Statistics::add(const KernelEvent& event) {
 
   const CallChain path = library_path(event.launch);
   if (path != 0) count(t.libraries.at(t.library_row(path)).work, event);
-  t.call_shapes.add(event);
+  if (t.call_shapes.add(event)) {
+    const ShapeWork work = work_of(shapes_.shape(event.launch.shape));
+    t.window_host(event.launch.window).flops.add(work.arithmetic, work.flops);
+    // By the end of the graph's launch, as other calls.
+    t.iterations.flops(event.launch.window, event.launch.host_end, work.arithmetic, work.flops);
+  }
   FamilyEntry& family = t.family_entry(event.name, path, names_);
   family.add(time, path != 0);
   if (is_collective(family.family)) {

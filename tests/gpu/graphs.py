@@ -4,6 +4,8 @@
 
 cuptiFinalize breaks graphs that CUPTI has traced: the next attachment, or the next update of such a graph, ends in
 CUDA_ERROR_LAUNCH_FAILED. Both programs here failed so before libinject kept CUPTI for programs with graphs.
+
+Products that were captured in the window have the kernels of each launch of their graph.
 """
 
 import json
@@ -39,6 +41,33 @@ def torch_graphs(options, report):
     report.check("torch: one line says that CUPTI stays", len(lines) == 1, " | ".join(lines))
 
 
+def captured_in_the_window(options, report):
+    name = "captured in the window"
+    result, folder = profile(options, report, name.replace(" ", "_"),
+                             [os.path.join(HERE, "programs", "torch_captured.py")], "api")
+    if result.rc != 0 or folder is None:
+        return
+    expected = json.loads(result.out.strip().splitlines()[-1])
+    replays, rows = expected["replays"], folder.rows("gemm_sum.csv")
+    shapes = sorted([int(row[size]) for size in "MNK"] for row in rows)
+    report.check(f"{name}: a row for each captured product", shapes == expected["shapes"], shapes)
+    counts = {(row["Calls"], row["Captured Calls"], row["Replayed Calls"]) for row in rows}
+    report.check(f"{name}: each captured once, replayed {replays} times", counts == {("1", "1", str(replays))}, sorted(counts))
+    kernels = [int(row["Kernels"]) for row in rows]
+    report.check(f"{name}: kernels of every replay", all(count and count % replays == 0 for count in kernels), kernels)
+    flops = replays * sum(2 * m * n * k for m, n, k in expected["shapes"])
+    window = sum(int(row["FLOPs"]) for row in folder.rows("window_sum.csv") if row["Device"] == "all")
+    report.check(f"{name}: FLOPs of the window are those of all replays", window == flops, f"{window} of {flops}")
+    families = {row["Family"]: row for row in folder.rows("family_sum.csv")}
+    instances = int(families["GEMM"]["Instances"]) if "GEMM" in families else 0
+    # The graph from before the window: the product's kernels once more, of no call that is known.
+    unknown = folder.run_json()["graph_kernels_without_call"]
+    product = sum(int(row["Kernels"]) for row in rows if [row[size] for size in "MNK"] == ["384"] * 3)
+    report.check(f"{name}: kernels of a graph captured before are counted as such", unknown * replays == product,
+                 f"{unknown} kernels, {instances} of products in all, {sum(kernels)} attributed")
+    report.check(f"{name}: nothing lost", not folder.lost(), folder.lost() or "")
+
+
 def jax_graphs(options, report):
     program = os.path.join(HERE, "..", "..", "examples", "jax_train.py")
     _, folder = profile(options, report, "jax", [program, "--seconds", "16"], "time:8s+200ms/1800msx3")
@@ -52,6 +81,7 @@ def jax_graphs(options, report):
 
 def test(options, report):
     report.guarded("torch", torch_graphs, options, report)
+    report.guarded("captured in the window", captured_in_the_window, options, report)
     reason = module_missing("jax")
     if reason:
         report.skip("jax", reason)

@@ -24,7 +24,7 @@ def time_of(rows):
 
 
 def executed(row):
-    return int(row["Calls"]) - int(row["Captured Calls"])
+    return int(row["Calls"]) - int(row["Captured Calls"]) + int(row["Replayed Calls"])
 
 
 def one_model(options, report, name):

@@ -177,6 +177,14 @@ class Groups(Collectives):
         # Bandwidths are those of the calls that ran.
         self.assertEqual(self.row(done, "AllReduce", Bytes="4000")["Algorithm BW (GB/s)"], "0.400")
 
+    def test_replayed(self):
+        done = self.script("comm:A:4 start capture:S nccl:AllReduce:A:1000:7:0:S group_start "
+                           "loop:3 [ nccl:AllGather:A:1000:7:0:S ] group_end end_capture:S:G graph:G:S graph:G:S stop sync")
+        columns = ("Calls", "Captured Calls", "Replayed Calls", "Kernels")
+        found = {row["Operation"]: tuple(row[column] for column in columns) for row in done.out.rows("nccl_sum.csv")}
+        self.assertEqual(found, {"AllReduce": ("1", "1", "2", "2"), "AllGather": ("3", "3", "6", "6")})
+        self.assertEqual(self.row(done, "AllReduce", Bytes="4000")["Algorithm BW (GB/s)"], "0.400")
+
 
 class BadInput(Collectives):
     def test_rejected_calls(self):

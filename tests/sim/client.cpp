@@ -78,7 +78,14 @@ void callback(void*, CUpti_CallbackDomain domain, CUpti_CallbackId cbid, const v
     client->callbacks.push_back({domain, cbid, call.callbackSite == CUPTI_API_ENTER, call.correlationId,
                                  call.functionName, call.symbolName == nullptr ? "" : call.symbolName});
   } else {
-    client->callbacks.push_back({domain, cbid, true, 0, "", ""});
+    CallbackEvent event{domain, cbid, true, 0, "", ""};
+    if (domain == CUPTI_CB_DOMAIN_RESOURCE && cbid == CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED) {
+      const auto* graph = static_cast<const CUpti_GraphData*>(
+          static_cast<const CUpti_ResourceData*>(data)->resourceDescriptor);
+      check(cuptiGetGraphNodeId(graph->node, &event.node), "cuptiGetGraphNodeId");
+      check(cuptiGetGraphNodeId(graph->originalNode, &event.original_node), "cuptiGetGraphNodeId");
+    }
+    client->callbacks.push_back(event);
   }
 }
 

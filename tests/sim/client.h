@@ -46,6 +46,8 @@ struct CallbackEvent {
   std::uint32_t correlation;
   std::string function;
   std::string symbol;
+  std::uint64_t node = 0;           ///< of a graph, by CUPTI's id
+  std::uint64_t original_node = 0;  ///< that it is a clone of
 };
 
 /// Collects what CUPTI delivers. One at a time; the destructor finalizes CUPTI.

@@ -121,6 +121,7 @@ TEST_CASE("the kernels of a graph launch share its correlation id and differ by 
   client.subscribe();
   client.trace();
   client.enable(CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED);
+  client.enable(CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED);
   client.enable(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch);
   client.enable(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel);
   REQUIRE(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal) == cudaSuccess);
@@ -139,6 +140,15 @@ TEST_CASE("the kernels of a graph launch share its correlation id and differ by 
 
   cudaGraphExec_t exec = nullptr;
   REQUIRE(cudaGraphInstantiate(&exec, graph, 0) == cudaSuccess);
+  // The executable graph's nodes are new ones, and copies of those that were captured.
+  REQUIRE(client.callbacks.size() == 18);
+  std::map<std::uint64_t, std::uint64_t> original;
+  for (const auto& callback : client.callbacks) {
+    if (callback.domain != CUPTI_CB_DOMAIN_RESOURCE || callback.cbid != CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED)
+      continue;
+    original[callback.node] = callback.original_node;
+  }
+  CHECK(original.size() == 4);
   client.callbacks.clear();
   REQUIRE(cudaGraphLaunch(exec, stream) == cudaSuccess);
   REQUIRE(cudaGraphLaunch(exec, stream) == cudaSuccess);
@@ -151,6 +161,7 @@ TEST_CASE("the kernels of a graph launch share its correlation id and differ by 
   std::map<std::uint32_t, std::vector<std::uint64_t>> nodes;
   for (const KernelRecord& record : client.kernels) {
     CHECK(record.graph != 0);
+    CHECK(original.contains(record.graph_node));
     nodes[record.correlation].push_back(record.graph_node);
   }
   REQUIRE(nodes.size() == 2);

@@ -426,16 +426,17 @@ TEST_CASE("nccl_sum.csv: calls joined to their kernels, overlap, and kernels tha
   run.statistics.add(unknown);
 
   const std::string header =
-      "Operation,Type,Reduction,Bytes,Ranks,Peer/Root,Grouped,Calls,Failed Calls,Captured Calls,"
+      "Operation,Type,Reduction,Bytes,Ranks,Peer/Root,Grouped,Calls,Failed Calls,Captured Calls,Replayed "
+      "Calls,"
       "Host Time (ns),GPU Time (%),GPU Time (ns),GPU Avg (ns),GPU Min (ns),GPU Max (ns),Algorithm BW (GB/s),"
       "Bus BW (GB/s),Overlap with Compute (%),Kernels,Kernel Names\n";
   const std::string all_reduce =
       "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)\n";
   const std::string expected =
-      header + "AllReduce,fp32,sum,4000,4,,no,1,1,0,20,57.1,2000,2000.0,2000,2000,2.000,3.000,25.0,1," +
-      all_reduce + "AllGather,fp32,,16000,4,,yes,2,0,0,30,28.6,1000,500.0,500,500,32.000,24.000,10.0,1," +
+      header + "AllReduce,fp32,sum,4000,4,,no,1,1,0,0,20,57.1,2000,2000.0,2000,2000,2.000,3.000,25.0,1," +
+      all_reduce + "AllGather,fp32,,16000,4,,yes,2,0,0,0,30,28.6,1000,500.0,500,500,32.000,24.000,10.0,1," +
       all_reduce +
-      "[unknown],,,,,,,,,,,14.3,500,500.0,500,500,,,0.0,1,"
+      "[unknown],,,,,,,,,,,,14.3,500,500.0,500,500,,,0.0,1,"
       "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)\n";
   const auto files = table_files();
   const auto table = std::find_if(files.begin(), files.end(),

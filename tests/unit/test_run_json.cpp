@@ -68,6 +68,8 @@ TEST_CASE("run.json of a run", "[output]") {
   run.iteration_records_lost = 8;
   run.iteration_signs_lost = 10;
   run.busy_records_late = 9;
+  run.graph_nodes_lost = 11;
+  run.graph_kernels_without_call = 12;
   const std::vector<std::string> files{"cuda_gpu_kern_sum.csv"};
   const std::vector<std::string> errors{"cannot write"};
 
@@ -104,7 +106,9 @@ TEST_CASE("run.json of a run", "[output]") {
   CHECK(json["lost"]["iteration_records"] == 8);
   CHECK(json["lost"]["iteration_signs"] == 10);
   CHECK(json["lost"]["busy_time_records"] == 9);
+  CHECK(json["lost"]["graph_nodes"] == 11);
   CHECK(json["repeated_activity_records"] == 5);
+  CHECK(json["graph_kernels_without_call"] == 12);
   CHECK(json["overhead"]["open_ns"] == 12'000'000);
   CHECK(json["overhead"]["gate_holds"] == 4);
   CHECK(json["messages"][0] == "another profiler holds CUPTI");

@@ -10,7 +10,7 @@
 //   copy:KIND:BYTES[:STREAM] memset:BYTES[:STREAM]   KIND: h2d d2h d2d; with a stream asynchronous
 //   sync  stream_sync:STREAM  device:N  start stop  bad_copy  last_error
 //   capture:STREAM  end_capture:STREAM:GRAPH  graph:GRAPH[:STREAM]
-//   gemm sgemm convolution all_reduce group_start group_end
+//   gemm[:STREAM] sgemm convolution all_reduce group_start group_end
 #include <cublas_v2.h>
 #include <cuda_profiler_api.h>
 #include <cuda_runtime_api.h>
@@ -175,7 +175,8 @@ cublasHandle_t blas() {
 
 constexpr float kOne = 1.0f;
 
-void gemm(const Arguments&) {
+void gemm(const Arguments& a) {
+  if (a.has(1)) report("cublasSetStream", cublasSetStream(blas(), stream_of(a.text(1))));
   void* memory = areas().device[0];
   report("cublasGemmEx", cublasGemmEx(blas(), CUBLAS_OP_N, CUBLAS_OP_N, 128, 128, 64, &kOne, memory,
                                       CUDA_R_16F, 128, memory, CUDA_R_16F, 64, &kOne, memory, CUDA_R_16F, 128,

@@ -916,7 +916,7 @@ void announce_node(Node* node) {
   trace::fire_resource(CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED, current_context_handle(), nullptr, &data);
 }
 
-Graph* clone_graph(const Graph& graph, std::map<const Node*, Node*>& copies) {
+Graph* clone_graph(const Graph& graph, std::map<const Node*, Node*>& copies, bool executable) {
   auto* clone = new Graph;
   clone->id = next_graph_id();
   {
@@ -934,7 +934,9 @@ Graph* clone_graph(const Graph& graph, std::map<const Node*, Node*>& copies) {
   }
   for (const auto& node : graph.nodes) {
     Node* copy = copies[node.get()];
-    if (node->child != nullptr) copy->child = clone_graph(*node->child, copies);
+    if (node->child != nullptr) copy->child = clone_graph(*node->child, copies, executable);
+    // The driver makes an executable graph's nodes and copies the others' into them: CUPTI tells of both.
+    if (executable) announce_node(copy);
     CUpti_GraphData data{};
     data.graph = clone->handle();
     data.originalGraph = const_cast<Graph&>(graph).handle();

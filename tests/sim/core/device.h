@@ -201,7 +201,8 @@ CUresult end_capture(Stream* stream, Graph** graph);
 
 Graph* create_graph();
 void destroy_graph(Graph* graph);
-Graph* clone_graph(const Graph& graph, std::map<const Node*, Node*>& copies);
+/// `executable`: to instantiate it.
+Graph* clone_graph(const Graph& graph, std::map<const Node*, Node*>& copies, bool executable = false);
 Node* add_node(Graph* graph, CUgraphNodeType type, std::vector<Node*> after);
 void announce_node(Node* node);
 std::uint32_t next_graph_id();

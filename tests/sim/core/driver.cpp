@@ -1758,7 +1758,7 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec* phGraphExec, CUgraph hGraph, u
     exec->id = next_graph_id();
     exec->context = current_context();
     std::map<const Node*, Node*> copies;
-    exec->graph = clone_graph(*graph_of(hGraph), copies);
+    exec->graph = clone_graph(*graph_of(hGraph), copies, true);
     *phGraphExec = reinterpret_cast<CUgraphExec>(exec);
     CUpti_GraphData data{};
     data.graph = hGraph;

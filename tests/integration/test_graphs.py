@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""Library calls that are captured into CUDA graphs, and the kernels that launches of the graphs run.
+
+usage: test_graphs.py LIBRARY PROGRAMS SIMULATION
+"""
+
+import simulated
+
+
+class Replayed(simulated.SimulatedTest):
+    """Calls that are captured into a CUDA graph: whenever it is launched they are calls."""
+    WORK = 2 * 128 * 128 * 64
+    KERNEL = "sm90_lt_matmul_128x128"
+
+    def gemm(self, done):
+        row, = done.out.rows("gemm_sum.csv")
+        return tuple(int(row[column]) for column in
+                     ("Calls", "Captured Calls", "Replayed Calls", "FLOPs", "Kernels", "GPU Time (ns)"))
+
+    def flops(self, done):
+        for table in ("iteration_sum.csv", "family_sum.csv"):
+            self.assertEqual(sum(int(row["FLOPs"] or 0) for row in done.out.rows(table) if row.get("Device", "all") == "all"),
+                             sum(int(row["FLOPs"]) for row in done.out.windows()), table)
+        return [int(row["FLOPs"]) for row in done.out.windows()]
+
+    def test_replayed(self):
+        text = "capture:1 gemm:1 kernel:own:1:1 end_capture:1:x loop:5 [ graph:x:1 ] sync"
+        done = self.script(text, WINDOW="always")
+        self.assertEqual(self.gemm(done), (1, 1, 5, self.WORK, 5, 50_000))
+        self.assertEqual(self.flops(done), [5 * self.WORK])
+        row, = done.out.rows("gemm_sum.csv")
+        self.assertEqual(row["TFLOP/s"], f"{self.WORK / 10_000 / 1e3:.3f}")
+        self.assertEqual(row["Kernel Names"], self.KERNEL)
+        self.assertEqual(done.out.kernels(), {self.KERNEL: 5, "own": 5})
+        self.assertEqual(done.out.libraries()["cublasGemmEx > cublasLtMatmul"], (1, 5, 5))
+        families = {row["Family"]: row for row in done.out.rows("family_sum.csv")}
+        self.assertEqual((families["GEMM"]["Instances"], families["GEMM"]["In Library Calls (%)"]), ("5", "100.0"))
+        # The program's own kernel is known to be no library's.
+        self.assertEqual(done.out.run["graph_kernels_without_call"], 0)
+        self.assertEqual(done.out.lost(), {})
+        self.check_unharmed(done, text)
+
+    def test_captured_before_the_window(self):
+        done = self.script("gemm capture:1 gemm:1 kernel:own:1:1 end_capture:1:x start loop:5 [ graph:x:1 ] stop sync",
+                           WINDOW="api")
+        self.assertEqual(done.out.rows("gemm_sum.csv"), [])
+        self.assertEqual(done.out.kernels(), {self.KERNEL: 5, "own": 5})
+        self.assertEqual(done.out.run["graph_kernels_without_call"], 10)
+        self.assertEqual(self.flops(done), [0])
+
+    def test_captured_in_a_window_before(self):
+        done = self.script("start capture:1 gemm:1 gemm:1 kernel:own:1:1 end_capture:1:x gemm:0 stop kernel:k start graph:x:1 "
+                           "graph:x:1 gemm stop sync", WINDOW="api")
+        self.assertEqual(self.gemm(done)[:3], (4, 2, 4))
+        self.assertEqual(self.flops(done), [self.WORK, 5 * self.WORK])
+        self.assertEqual(done.out.run["graph_kernels_without_call"], 0)
+
+    def test_one_graph_of_each_age(self):
+        done = self.script("gemm capture:1 gemm:1 end_capture:1:x start capture:1 gemm:1 end_capture:1:y graph:x:1 graph:y:1 "
+                           "stop sync", WINDOW="api")
+        self.assertEqual(self.gemm(done)[:5], (1, 1, 1, self.WORK, 1))
+        self.assertEqual(done.out.run["graph_kernels_without_call"], 1)
+
+    def test_a_graph_inside_a_graph(self):
+        done = self.script("capture:1 gemm:1 end_capture:1:x capture:1 graph:x:1 gemm:1 end_capture:1:y graph:y:1 graph:y:1 "
+                           "graph:x:1 sync", WINDOW="always")
+        self.assertEqual(self.gemm(done)[:5], (2, 2, 5, self.WORK, 5))
+        self.assertEqual(done.out.run["graph_kernels_without_call"], 0)
+
+    def test_without_the_library_s_hooks(self):
+        done = self.script("capture:1 gemm:1 end_capture:1:x graph:x:1 sync", WINDOW="always", HOOKS="cudart")
+        self.assertEqual(done.out.rows("gemm_sum.csv"), [])
+        self.assertEqual(done.out.kernels(), {self.KERNEL: 1})
+
+
+if __name__ == "__main__":
+    simulated.main()
