@@ -1183,6 +1183,7 @@ RunInfo Session::run_info(const char* state) {
   run.windows_not_listed = windows_.not_listed();
   run.losses_outside = windows_.losses_outside();
   run.name_overflows = core_.names.overflows() + core_.mangled.overflows();
+  run.shape_overflows = core_.shapes.overflows();
   run.range_overflows = core_.ranges.overflows() + nvtx_ranges_lost();
   run.trace_rows_left_out = trace_.rows_left_out();
   run.repeated_records = drain_.repeated();

@@ -194,10 +194,11 @@ void add_combinations(std::span<GemmRow> rows, const DeviceSpecs& device, std::u
       group.rows.push_back(&row);
     }
     if (iterations > 0 && row.calls / iterations >= kManyCalls && std::min(s.m, s.n) < kNarrow) {
-      row.hints.push_back({HintKind::kCombine, number(static_cast<std::int64_t>(row.calls / iterations)) +
-                                                   " such products an iteration: those that have " +
-                                                   (s.n < s.m ? "A" : "B") +
-                                                   " in common and do not wait for each other could be one"});
+      row.hints.push_back(
+          {HintKind::kCombine, number(static_cast<std::int64_t>(row.calls / iterations)) +
+                                   " such products an iteration: those that have " + (s.n < s.m ? "A" : "B") +
+                                   " in common and do not wait for each other could be one" +
+                                   (2 * row.shared >= row.calls ? " (A is the same matrix in most)" : "")});
     }
   }
   // A row is told of the larger of its two groups.

@@ -76,6 +76,8 @@ struct GemmRow {
   GemmShape shape;
   std::uint64_t calls = 0;
   std::uint64_t gpu_ns = 0;
+  std::uint64_t shared =
+      0;  ///< of `calls`, those that had A's address in common with the thread's call before
   std::vector<Hint> hints;
 };
 

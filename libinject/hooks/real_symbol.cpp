@@ -334,6 +334,10 @@ void note_unload() noexcept {
   unloads_seen.store(unloads, std::memory_order_release);
 }
 
+std::uint32_t unloads_so_far() noexcept {
+  return unload_epoch.load(std::memory_order_seq_cst);
+}
+
 void* symbol_beside(const void* function, const char* name) noexcept {
   struct Wanted {
     const void* function;

@@ -63,36 +63,49 @@ void note_unload() noexcept;
 /// The function `name` of the library that `function` lies in; nullptr if it has none.
 void* symbol_beside(const void* function, const char* name) noexcept;
 
-/// A function of the library that a hooked call goes to, looked for once a library; of four libraries, those
-/// of further ones are not found. F: its type.
+/// Counts the times that libraries may have been unloaded.
+std::uint32_t unloads_so_far() noexcept;
+
+/// A function of the library that hooked calls go to, remembered by the real function that is called: for 64
+/// of them, looked for anew each time for any more, and after a library may have been unloaded. F: its type.
 template <typename F>
 class FunctionBeside {
  public:
   constexpr explicit FunctionBeside(const char* name) noexcept : name_(name) {}
-  /// nullptr if there is none, or if another thread is just looking for it.
+  /// nullptr if the library has none.
   F* get(const void* real) noexcept {
+    const std::uint32_t unloads = unloads_so_far();
     for (Entry& entry : entries_) {
       const void* beside = entry.beside.load(std::memory_order_acquire);
-      if (beside == real) return entry.found.load(std::memory_order_acquire);
-      if (beside != nullptr) continue;
-      if (!entry.beside.compare_exchange_strong(beside, real, std::memory_order_acq_rel)) {
-        if (beside == real) return nullptr;
+      if (beside == real) {
+        if (entry.unloads.load(std::memory_order_acquire) == unloads)
+          return entry.found.load(std::memory_order_relaxed);
+        break;
+      }
+      if (beside != nullptr ||
+          !entry.beside.compare_exchange_strong(beside, real, std::memory_order_acq_rel)) {
+        if (beside == real) break;
         continue;
       }
-      auto* found = reinterpret_cast<F*>(symbol_beside(real, name_));
-      entry.found.store(found, std::memory_order_release);
+      F* found = look(real);
+      entry.found.store(found, std::memory_order_relaxed);
+      // Release, last: who finds the number finds the function.
+      entry.unloads.store(unloads, std::memory_order_release);
       return found;
     }
-    return nullptr;
+    return look(real);
   }
 
  private:
   struct Entry {
     std::atomic<const void*> beside{nullptr};
     std::atomic<F*> found{nullptr};
+    std::atomic<std::uint32_t> unloads{~std::uint32_t{0}};  // when it was found; none yet
   };
+  F* look(const void* real) const noexcept { return reinterpret_cast<F*>(symbol_beside(real, name_)); }
+
   const char* name_;
-  std::array<Entry, 4> entries_{};
+  std::array<Entry, 64> entries_{};
 };
 
 /// The first definition of `name` in load order that is not ours; nullptr if there is none.

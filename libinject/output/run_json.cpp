@@ -159,6 +159,7 @@ std::string run_json_text(const RunInfo& run, std::span<const std::string> files
   json.name("lost").open_object();
   losses_json(json, lost);
   json.member("names", run.name_overflows)
+      .member("shapes", run.shape_overflows)
       .member("range_paths", run.range_overflows)
       .member("trace_rows", run.trace_rows_left_out)
       .member("iteration_records", run.iteration_records_lost)

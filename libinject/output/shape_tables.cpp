@@ -161,12 +161,71 @@ std::string_view convolution_algorithm(const CallShapeRow& call, const Convoluti
 /// The rows of one kind, and the GPU's time for all of them.
 struct KindRows {
   std::vector<CallShapeRow> calls;
+  std::vector<CallShapeRow> others;
+  UnshapedWork unshaped;
   std::uint64_t total = 0;
 
   KindRows(const Statistics& statistics, ShapeKind kind) : calls(statistics.call_shapes()) {
+    for (const CallShapeRow& call : calls) {
+      if (call.entry.other && kind_of(function_category(call.entry.function)) == kind) others.push_back(call);
+    }
     std::erase_if(calls,
                   [kind](const CallShapeRow& row) { return row.entry.other || row.shape.kind() != kind; });
-    for (const CallShapeRow& call : calls) total += call.entry.gpu.sum;
+    for (const auto* rows : {&calls, &others}) {
+      for (const CallShapeRow& call : *rows) total += call.entry.gpu.sum;
+    }
+  }
+
+  /// The table that a call of this category most likely belongs to.
+  static ShapeKind kind_of(Category category) {
+    switch (category) {
+      case Category::kGemm:
+        return ShapeKind::kGemm;
+      case Category::kConv:
+        return ShapeKind::kConvolution;
+      case Category::kAttention:
+        return ShapeKind::kAttention;
+      case Category::kRnn:
+        return ShapeKind::kRnn;
+      case Category::kNorm:
+        return ShapeKind::kNormalization;
+      default:
+        return ShapeKind::kNone;
+    }
+  }
+
+  void add(const UnshapedWork& work) {
+    unshaped = work;
+    total += work.in_calls.sum + work.by_itself.sum;
+  }
+
+  /// What has no shape, after all that has one. `header`: all tables have the columns from Calls to Kernels.
+  void write_rest(std::string_view header, std::string& text, const TextSink& sink) const {
+    const auto columns = [](std::string_view names) { return std::count(names.begin(), names.end(), ','); };
+    const auto before = columns(header.substr(0, header.find(",Calls,")));
+    const auto after = columns(header.substr(header.find(",Kernels,"))) - 2;
+    for (const CallShapeRow& call : others) {
+      CsvRow row(text);
+      row.text("[other]");
+      for (auto i = before; i-- > 0;) row.empty();
+      call_cells(row, call.entry);
+      gpu_cells(row, call.entry, total);
+      for (auto i = after; i-- > 0;) row.empty();
+      row.text(kernel_names(call)).end();
+      sink(text);
+    }
+    for (const auto& [name, work] :
+         {std::pair("[no shape]", &unshaped.in_calls), std::pair("[no call]", &unshaped.by_itself)}) {
+      if (work->count == 0) continue;
+      CsvRow row(text);
+      row.text(name);
+      for (auto i = before + 5; i-- > 0;) row.empty();
+      row.decimal(percent(work->sum, total), 1).number(work->sum).decimal(work->mean(), 1);
+      row.number(work->smallest()).number(work->max).number(work->count);
+      for (auto i = after + 1; i-- > 0;) row.empty();
+      row.end();
+      sink(text);
+    }
   }
 };
 
@@ -194,7 +253,8 @@ DeviceSpecs specs_of(const RunInfo& run, std::uint32_t device) {
 }
 
 void gemm_rows(const Statistics& statistics, const RunInfo& run, std::string& text, const TextSink& sink) {
-  const KindRows rows(statistics, ShapeKind::kGemm);
+  KindRows rows(statistics, ShapeKind::kGemm);
+  rows.add(statistics.unshaped_work([](Family family) { return family == Family::kGemm; }));
   const std::vector<CallShapeRow>& calls = rows.calls;
   std::vector<GemmRow> facts;
   for (const CallShapeRow& call : calls) {
@@ -202,6 +262,7 @@ void gemm_rows(const Statistics& statistics, const RunInfo& run, std::string& te
     fact.shape = call.shape.as<GemmShape>();
     fact.calls = calls_on_gpu(call.entry);
     fact.gpu_ns = call.entry.gpu.sum;
+    fact.shared = call.entry.shared;
     fact.hints = gemm_hints(fact.shape, tensor_use(call).cores, specs_of(run, call.entry.device));
   }
   add_row_hints(facts, specs_of(run, 0), statistics.iterations().step_times().count());
@@ -235,10 +296,12 @@ void gemm_rows(const Statistics& statistics, const RunInfo& run, std::string& te
     row.text(join_hints(facts[i].hints)).text(kernel_names(call)).end();
     sink(text);
   }
+  rows.write_rest(kGemmHeader, text, sink);
 }
 
 void conv_rows(const Statistics& statistics, const RunInfo& run, std::string& text, const TextSink& sink) {
-  const KindRows rows(statistics, ShapeKind::kConvolution);
+  KindRows rows(statistics, ShapeKind::kConvolution);
+  rows.add(statistics.unshaped_work(is_convolution));
   for (const CallShapeRow& call : rows.calls) {
     const auto shape = call.shape.as<ConvolutionShape>();
     const DeviceSpecs specs = specs_of(run, call.entry.device);
@@ -266,12 +329,13 @@ void conv_rows(const Statistics& statistics, const RunInfo& run, std::string& te
     row.text(tensor_cores_name(use.cores)).text(kernel_names(call)).end();
     sink(text);
   }
+  rows.write_rest(kConvHeader, text, sink);
 }
 
 void attention_rows(const Statistics& statistics, const RunInfo& run, std::string& text,
                     const TextSink& sink) {
   KindRows rows(statistics, ShapeKind::kAttention);
-  const auto own = statistics.own_kernels(Family::kAttention);
+  const auto own = statistics.unshaped_kernels(Family::kAttention);
   for (const auto& [name, time] : own) rows.total += time.sum;
   const auto flag = [](const AttentionShape& shape, AttentionFlags bit) {
     return (shape.flags & bit) != 0 ? 1 : 0;
@@ -294,7 +358,8 @@ void attention_rows(const Statistics& statistics, const RunInfo& run, std::strin
     row.text(tensor_cores_name(use.cores)).text(kernel_names(call)).end();
     sink(text);
   }
-  // Kernels that no library call launched: all that is known of them is their names.
+  rows.write_rest(kAttentionHeader, text, sink);
+  // Kernels of no call that is known for attention: all that is known of them is their names.
   for (const auto& [name, time] : own) {
     CsvRow row(text);
     row.text("kernel name");
@@ -308,7 +373,8 @@ void attention_rows(const Statistics& statistics, const RunInfo& run, std::strin
 }
 
 void rnn_rows(const Statistics& statistics, const RunInfo& run, std::string& text, const TextSink& sink) {
-  const KindRows rows(statistics, ShapeKind::kRnn);
+  KindRows rows(statistics, ShapeKind::kRnn);
+  rows.add(statistics.unshaped_work([](Family family) { return family == Family::kRnnCell; }));
   for (const CallShapeRow& call : rows.calls) {
     const auto shape = call.shape.as<RnnShape>();
     const DeviceSpecs specs = specs_of(run, call.entry.device);
@@ -328,6 +394,7 @@ void rnn_rows(const Statistics& statistics, const RunInfo& run, std::string& tex
     row.text(tensor_cores_name(use.cores)).text(kernel_names(call)).end();
     sink(text);
   }
+  rows.write_rest(kRnnHeader, text, sink);
 }
 
 void norm_rows(const Statistics& statistics, const RunInfo&, std::string& text, const TextSink& sink) {
@@ -350,6 +417,7 @@ void norm_rows(const Statistics& statistics, const RunInfo&, std::string& text, 
     row.text(kernel_names(call)).end();
     sink(text);
   }
+  rows.write_rest(kNormHeader, text, sink);
 }
 
 void nccl_rows(const Statistics& statistics, const RunInfo&, std::string& text, const TextSink& sink) {

@@ -395,7 +395,7 @@ void loss_lines(std::string& out, const Statistics& statistics, const RunInfo& r
     std::string_view noun;
     std::string_view why;
   };
-  const std::array<Loss, 13> losses{{
+  const std::array<Loss, 14> losses{{
       {lost.host_records, "API call", "lost: the ring was full, raise INJECT_RING"},
       {lost.range_records, "NVTX range", "lost: the ring was full, raise INJECT_RING"},
       {lost.activity_records, "GPU record", "lost: CUPTI's buffers were full, raise INJECT_BUFFERS"},
@@ -404,6 +404,7 @@ void loss_lines(std::string& out, const Statistics& statistics, const RunInfo& r
       {statistics.device_total().unattributed, "GPU record",
        "whose launch was not seen (counted all the same)"},
       {run.name_overflows, "name", "counted as [other]"},
+      {run.shape_overflows, "library call", "whose shape is counted as [other]"},
       {run.range_overflows, "nested NVTX range", "counted as the range around it"},
       {run.trace_rows_left_out, "row", "left out of the raw traces"},
       {run.iteration_records_lost, "GPU record", "in no iteration: too many came before it was known"},

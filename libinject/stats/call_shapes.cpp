@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "libinject/record/shape_table.h"
+
 namespace inject {
 
 namespace {
@@ -92,15 +94,18 @@ bool CallShapeStatistics::is_captured(const CallEvent& event) const {
 }
 
 void CallShapeStatistics::flush(const Call& call) {
-  const std::uint32_t index = keys_.find_or_add({call.function, call.shape});
+  // A shape that found no number has none to be told by.
+  const std::uint32_t index =
+      call.shape == ShapeTable::kOther ? KeyIndex<2>::kOther : keys_.find_or_add({call.function, call.shape});
   if (index == rows_.size()) {
     CallShapeEntry& made = rows_.emplace_back();
     made.function = call.function;
     made.shape = call.shape;
     made.device = call.device;
   }
-  any_other_ = any_other_ || index == KeyIndex<2>::kOther;
-  CallShapeEntry& row = index == KeyIndex<2>::kOther ? other_ : rows_[index];
+  const bool other = index == KeyIndex<2>::kOther;
+  CallShapeEntry& row = other ? others_[function_category(call.function)] : rows_[index];
+  if (other && row.function == kNoFunction) row.function = call.function;
   if (call.replayed) {
     ++row.replayed;
   } else if (call.function != kNoFunction) {
@@ -132,8 +137,8 @@ std::vector<CallShapeEntry> CallShapeStatistics::rows() const {
   CallShapeStatistics settled = *this;
   settled.settle(~std::uint32_t{0});
   std::vector<CallShapeEntry> rows = std::move(settled.rows_);
-  if (settled.any_other_) {
-    rows.push_back(std::move(settled.other_));
+  for (auto& [category, other] : settled.others_) {
+    rows.push_back(std::move(other));
     rows.back().other = true;
   }
   for (CallShapeEntry& row : rows) {
@@ -142,6 +147,7 @@ std::vector<CallShapeEntry> CallShapeStatistics::rows() const {
     });
   }
   std::stable_sort(rows.begin(), rows.end(), [](const CallShapeEntry& a, const CallShapeEntry& b) {
+    if (a.other != b.other) return b.other;
     return a.gpu.sum != b.gpu.sum ? a.gpu.sum > b.gpu.sum : a.host.sum > b.host.sum;
   });
   return rows;

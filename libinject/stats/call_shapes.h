@@ -5,9 +5,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <unordered_map>
 #include <vector>
 
+#include "libinject/hooks/functions.h"
 #include "libinject/record/mapping.h"
 #include "libinject/stats/events.h"
 #include "libinject/stats/key_index.h"
@@ -30,8 +32,8 @@ struct CallShapeEntry {
   FunctionId function = kNoFunction;  ///< kNoFunction: the calls' own records were lost
   std::uint32_t shape = 0;
   std::uint32_t device = 0;  ///< that its first kernel ran on
-  bool other = false;        ///< of many shapes: those that found no room
-  std::uint64_t calls = 0;   ///< that did not fail
+  bool other = false;  ///< of many shapes that found no room, and of many functions of this one's category
+  std::uint64_t calls = 0;  ///< that did not fail
   std::uint64_t failed = 0;
   std::uint64_t captured = 0;  ///< of `calls`, those whose work went into a CUDA graph
   std::uint64_t replayed = 0;  ///< captured calls that graph launches ran, once for each launch
@@ -101,8 +103,7 @@ class CallShapeStatistics {
   std::deque<Key> order_;
   KeyIndex<2> keys_{kMaxRows};
   std::vector<CallShapeEntry> rows_;
-  CallShapeEntry other_;
-  bool any_other_ = false;
+  std::map<Category, CallShapeEntry> others_;
 };
 
 }  // namespace inject

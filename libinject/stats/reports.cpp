@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 #include <algorithm>
+#include <map>
+#include <set>
 #include <tuple>
 
 #include "libinject/stats/statistics.h"
@@ -242,13 +244,14 @@ std::vector<CallShapeRow> Statistics::call_shapes() const {
 
 std::vector<FamilyRow> Statistics::families() const {
   std::array<FamilyRow, kFamilies> families{};
+  std::array<std::set<std::uint32_t>, kFamilies> names;
   const Tables& t = *tables_;
   for (const std::uint32_t i : t.families.indices()) {
     const FamilyEntry& entry = t.families[i];
     FamilyRow& row = families[static_cast<std::size_t>(entry.family)];
     row.time.merge(entry.time);
     row.attributed += entry.attributed;
-    ++row.names;
+    if (i != kOtherIndex) names[static_cast<std::size_t>(entry.family)].insert(t.family_keys.key(i)[0]);
     if (entry.cores == TensorCores::kUsed) row.on_tensor_cores += entry.time.sum;
     if (entry.cores == TensorCores::kUnknown) row.unknown_cores += entry.time.sum;
   }
@@ -265,6 +268,7 @@ std::vector<FamilyRow> Statistics::families() const {
   for (std::size_t i = 0; i < kFamilies; ++i) {
     if (families[i].time.count == 0) continue;
     families[i].family = static_cast<Family>(i);
+    families[i].names = names[i].size();
     rows.push_back(families[i]);
   }
   std::sort(rows.begin(), rows.end(),
@@ -313,19 +317,30 @@ std::vector<CollectiveRow> Statistics::collectives() const {
   return rows;
 }
 
-std::vector<std::pair<std::string_view, Totals>> Statistics::own_kernels(Family family) const {
+std::vector<std::pair<std::string_view, Totals>> Statistics::unshaped_kernels(Family family) const {
   const Tables& t = *tables_;
-  std::vector<std::pair<std::string_view, Totals>> rows;
+  std::map<std::string_view, Totals> found;
   for (const std::uint32_t i : t.families.indices()) {
-    if (i == kOtherIndex || t.families[i].family != family ||
-        static_cast<Category>(t.family_keys.key(i)[1]) != Category::kOther) {
-      continue;
-    }
-    rows.emplace_back(names_.name(t.family_keys.key(i)[0]), t.families[i].time);
+    const FamilyEntry& entry = t.families[i];
+    if (i != kOtherIndex && entry.family == family && entry.unshaped.count != 0)
+      found[names_.name(t.family_keys.key(i)[0])].merge(entry.unshaped);
   }
-  std::sort(rows.begin(), rows.end(),
-            [](const auto& a, const auto& b) { return a.second.sum > b.second.sum; });
+  std::vector<std::pair<std::string_view, Totals>> rows(found.begin(), found.end());
+  std::stable_sort(rows.begin(), rows.end(),
+                   [](const auto& a, const auto& b) { return a.second.sum > b.second.sum; });
   return rows;
+}
+
+UnshapedWork Statistics::unshaped_work(bool (*of)(Family)) const {
+  const Tables& t = *tables_;
+  UnshapedWork work;
+  for (const std::uint32_t i : t.families.indices()) {
+    const FamilyEntry& entry = t.families[i];
+    if (i == kOtherIndex || !of(entry.family)) continue;
+    const bool in_call = static_cast<Category>(t.family_keys.key(i)[1]) != Category::kOther;
+    (in_call ? work.in_calls : work.by_itself).merge(entry.unshaped);
+  }
+  return work;
 }
 
 std::vector<ThreadRow> Statistics::threads() const {

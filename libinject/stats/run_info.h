@@ -122,6 +122,7 @@ struct RunInfo {
   std::uint64_t windows_not_listed = 0;
   Losses losses_outside;              ///< not in any listed window
   std::uint64_t name_overflows = 0;   ///< names that became [other]
+  std::uint64_t shape_overflows = 0;  ///< calls whose shape found no number
   std::uint64_t range_overflows = 0;  ///< NVTX paths that became their parent
   std::uint64_t trace_rows_left_out = 0;
   std::uint64_t repeated_records = 0;            ///< activity that came twice and is counted once

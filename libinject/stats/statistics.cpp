@@ -167,7 +167,7 @@ void Statistics::add(const KernelEvent& event) {
     t.iterations.flops(event.launch.window, event.launch.host_end, work.arithmetic, work.flops);
   }
   FamilyEntry& family = t.family_entry(event.name, path, names_);
-  family.add(time, path != 0);
+  family.add(time, path != 0, event.launch.known && event.launch.shape != ShapeTable::kNone);
   if (is_collective(family.family)) {
     t.overlap.collective(event.launch.window, event.device, event.launch.shape, event.start, event.end);
     if (event.launch.shape == ShapeTable::kNone) {

@@ -100,6 +100,12 @@ struct CallShapeRow {
   std::vector<std::pair<std::string_view, KernelShare>> kernels;  ///< by descending time
 };
 
+/// Kernels that belong to no call whose shape is known.
+struct UnshapedWork {
+  Totals in_calls;   ///< launched in a library call whose arguments could not be read, or are not
+  Totals by_itself;  ///< in no library call that was seen
+};
+
 /// Kernels of one family.
 struct FamilyRow {
   Family family{};
@@ -186,8 +192,10 @@ class Statistics {
   /// Library calls by what they compute.
   std::vector<CallShapeRow> call_shapes() const;
   std::vector<FamilyRow> families() const;
-  /// Kernels of one family that were launched in no library call, by descending time.
-  std::vector<std::pair<std::string_view, Totals>> own_kernels(Family family) const;
+  /// Kernels of one family that were launched in no library call whose shape is known, by descending time.
+  std::vector<std::pair<std::string_view, Totals>> unshaped_kernels(Family family) const;
+  /// The same of several families together.
+  UnshapedWork unshaped_work(bool (*of)(Family)) const;
   /// NCCL's calls by what they move; last, if there are any, the kernels that are no known call's.
   std::vector<CollectiveRow> collectives() const;
   /// By window and device.

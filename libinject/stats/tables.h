@@ -123,10 +123,12 @@ struct FamilyEntry {
   TensorCores cores = TensorCores::kUnknown;
   Totals time;
   std::uint64_t attributed = 0;
+  Totals unshaped;  ///< of kernels launched in no call whose shape is known
 
-  void add(std::uint64_t duration, bool in_call) {
+  void add(std::uint64_t duration, bool in_call, bool shaped) {
     time.add(duration);
     if (in_call) attributed += duration;
+    if (!shaped) unshaped.add(duration);
   }
 };
 

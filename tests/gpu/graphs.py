@@ -48,7 +48,8 @@ def captured_in_the_window(options, report):
     if result.rc != 0 or folder is None:
         return
     expected = json.loads(result.out.strip().splitlines()[-1])
-    replays, rows = expected["replays"], folder.rows("gemm_sum.csv")
+    replays = expected["replays"]
+    rows = [row for row in folder.rows("gemm_sum.csv") if not row["API"].startswith("[")]
     shapes = sorted([int(row[size]) for size in "MNK"] for row in rows)
     report.check(f"{name}: a row for each captured product", shapes == expected["shapes"], shapes)
     counts = {(row["Calls"], row["Captured Calls"], row["Replayed Calls"]) for row in rows}
