@@ -1218,8 +1218,8 @@ void Session::write_files(const char* state) {
     write_failed_ = true;
   }
   overhead_.write += now() - begin;
-  // Large tables less often: a window's end waits for a write that is under way. By processor time: how long a
-  // disk takes for small ones says nothing.
+  // Large tables less often: a window's end waits for a write that is under way. By processor time: how long
+  // a disk takes for small ones says nothing.
   const Nanoseconds took = thread_cpu_time() - begin_cpu;
   write_interval_.store(std::clamp(20 * took, kWriteInterval, kMostWriteInterval), std::memory_order_relaxed);
 }
