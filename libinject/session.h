@@ -261,6 +261,7 @@ class Session {
   Found known_;                      // a copy that whoever has mutex_ may read
   std::uint64_t armed_changes_ = 0;  // data_mutex_
   std::atomic<bool> reset_search_{false};
+  std::atomic<std::uint64_t> search_from_{0};  // sign that the search begins with
   SignSource search_source_ = SignSource::kNone;
   std::atomic<SignSource> searched_source_{SignSource::kNone};  // the same, but for when it is over
   Nanoseconds search_since_ = 0;

@@ -80,6 +80,9 @@ void Session::start_search(SignSource source) noexcept {
   iteration_watch.next_stop.store(IterationWatch::kNever, std::memory_order_release);
   iteration_offset_.reset();
   forget_functions();
+  // What the source before told lies in the threads' queues yet.
+  control_word.fetch_and(~static_cast<std::uint32_t>(kControlSearch), std::memory_order_acq_rel);
+  search_from_.store(begin_sign_pass().sequence, std::memory_order_relaxed);
   reset_search_.store(true, std::memory_order_release);
   search_source_ = searched_source_ = source;
   search_since_ = now();
@@ -113,6 +116,7 @@ void Session::prepare_search() {
     } else {
       search_->restart();
     }
+    search_->ignore_before(search_from_.load(std::memory_order_relaxed));
     drain_.search_with(search_.get());
     found_ = {};
     armed_changes_ = 0;

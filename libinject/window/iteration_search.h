@@ -53,7 +53,9 @@ class IterationSearch {
   const std::string& recording_error() const { return recording_.error(); }
 
   /// From the drain: signs of one thread in order.
-  void take(std::uint32_t thread, const SignRecord& record) { waiting_.push_back({record, 0, thread}); }
+  void take(std::uint32_t thread, const SignRecord& record) {
+    if (record.sequence >= from_) waiting_.push_back({record, 0, thread});
+  }
   /// Everything that was taken and is older than that pass. `hold`: there is no time for it
   /// now; done all the same where too much has been taken.
   void advance(const SignPass& pass, bool hold = false);
@@ -61,6 +63,8 @@ class IterationSearch {
   void finish();
   /// Forgets all it has seen: another source of signs follows.
   void restart();
+  /// Signs before this one (SignRecord::sequence) are of another source, and still on their way.
+  void ignore_before(std::uint64_t sequence) { from_ = sequence; }
   void note_window(bool opened, std::uint64_t count, std::uint32_t window);
 
   const IterationDetector& detector() const { return detector_; }
@@ -104,6 +108,7 @@ class IterationSearch {
   std::vector<IterationSpan> last_spans_;
   std::optional<std::int64_t> offset_;
   std::uint64_t armed_at_ = 0;
+  std::uint64_t from_ = 0;
   std::optional<std::uint64_t> boundary_;  // the watch's count at a boundary whose first event is to come
 
   Nanoseconds boundary_time_ = 0;

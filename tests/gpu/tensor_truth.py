@@ -173,6 +173,9 @@ def find_ncu(path):
     raise Skip("ncu (Nsight Compute) is not installed")
 
 
+NO_MATRIX = "_op_hmma_type_hfma2"
+
+
 def tensor_metrics(text):
     """The counters of tensor instructions among those that `ncu --query-metrics` lists; their names differ by architecture:
     sm__inst_executed_pipe_tensor, …_tensor_op_hmma, …_tensor_op_gmma, …_fp64_op_dmma, and on the newest none but cycles."""
@@ -181,8 +184,9 @@ def tensor_metrics(text):
     cycles = [n for n in names if re.fullmatch(r"sm__pipe_tensor(?:_op_\w+|_subpipe_\w+)?_cycles_active", n)]
     # Those of matrix instructions, where there are any: on Hopper the pipe's own count, and its cycles, are not 0 for
     # kernels that add and copy (seen on an H200). Sparse and per-type twins would cost further passes of each kernel.
-    # …_hmma_type_hfma2 counts two fp16 products in a register, which are none.
-    instructions = [n for n in counters if "mma" in n and "sparsity" not in n and "_type_" not in n]
+    # Among them …_op_hmma_type_hfma2: two fp16 products in a register, which compilers also load constants with; not of a
+    # matrix, so parse_raw() takes them off …_op_hmma again.
+    instructions = [n for n in counters if "mma" in n and "sparsity" not in n and ("_type_" not in n or n.endswith(NO_MATRIX))]
     return instructions[:8] or [n for n in counters if "sparsity" not in n][:8] or cycles[:4]
 
 
@@ -200,7 +204,7 @@ def parse_raw(text, metrics):
         for column in columns:
             value = (row.get(column) or "").replace(",", "").strip()
             try:
-                total += float(value)
+                total += -float(value) if column.endswith(f"{NO_MATRIX}.sum") else float(value)
             except ValueError:
                 raise ValueError(f"{column} of {name}: {value!r}") from None
         entry = kernels.setdefault(name, [0, 0.0])

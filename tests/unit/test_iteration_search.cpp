@@ -68,6 +68,16 @@ struct Searching {
 
 }  // namespace
 
+TEST_CASE_METHOD(Searching, "signs of a source before are not taken for those of the next", "[iterations]") {
+  search.take(1, sign(10, SignKind::kKernel, 100));
+  search.restart();
+  search.ignore_before(base + 20);
+  search.take(1, sign(15, SignKind::kKernel, 100));
+  search.take(1, sign(20, SignKind::kKernel, 101));
+  search.finish();
+  CHECK(search.detector().events() == 1);
+}
+
 TEST_CASE_METHOD(Searching, "signs without a time lie between those with one", "[iterations]") {
   record();
   // Ticks are nanoseconds here or less, but for a factor that one machine has.
