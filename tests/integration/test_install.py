@@ -47,7 +47,8 @@ class Install(unittest.TestCase):
         files.remove(str(self.library().relative_to(self.prefix)))
         self.assertRegex(str(self.library().relative_to(self.prefix)), r"^lib[^/]*/([^/]+/)?libinject\.so$")
         files -= {file for file in files if file.startswith("share/doc/libinject/") and file.endswith(".md")}
-        self.assertEqual(sorted(files), ["bin/injectctl", "include/inject/inject.h", "share/doc/libinject/LICENSE"])
+        self.assertEqual(sorted(files), ["bin/injectctl", "include/inject/inject.h", "share/doc/libinject/LICENSE",
+                                         "share/doc/libinject/gemm_curve.csv", "share/doc/libinject/gemm_curve.svg"])
 
     def test_injectctl_runs(self):
         done = subprocess.run([self.prefix / "bin/injectctl", "--help"], env={}, capture_output=True, text=True, timeout=60,
