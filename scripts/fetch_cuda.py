@@ -84,7 +84,7 @@ def main():
     arguments = parser.parse_args()
 
     arguments.out.mkdir(parents=True, exist_ok=True)
-    if not (arguments.out / "lib64").exists():
+    if not (arguments.out / "lib64").exists() and not (arguments.out / "lib64").is_symlink():  # one that leads nowhere yet
         (arguments.out / "lib64").symlink_to("lib")  # where nvcc looks; the packages have lib
     take, optional = wanted(arguments.out, arguments.libraries)
     for requirement, part in take.items():
