@@ -39,33 +39,8 @@ bool is_fp8(DataType type) {
   return type == DataType::kF8E4M3 || type == DataType::kF8E5M2;
 }
 
-/// What tensor cores would do, whatever the device; nothing for types that they do not take, or take only if
-/// the call allows it.
 std::optional<Arithmetic> tensor_arithmetic(const GemmShape& shape) {
-  const bool down_to_fp16 = shape.compute == ComputeType::kF32F16;
-  const bool down_to_bf16 = shape.compute == ComputeType::kF32Bf16;
-  switch (shape.a) {
-    case DataType::kF16:
-      return Arithmetic::kFp16Tensor;
-    case DataType::kBf16:
-      return Arithmetic::kBf16Tensor;
-    case DataType::kF8E4M3:
-    case DataType::kF8E5M2:
-      return Arithmetic::kFp8;
-    case DataType::kI8:
-      return Arithmetic::kInt8;
-    case DataType::kF64:
-    case DataType::kC128:
-      return Arithmetic::kFp64Tensor;
-    case DataType::kF32:
-    case DataType::kC64:
-      if (down_to_fp16) return Arithmetic::kFp16Tensor;
-      if (down_to_bf16) return Arithmetic::kBf16Tensor;
-      if (shape.compute == ComputeType::kF32Tf32) return Arithmetic::kTf32;
-      return std::nullopt;
-    default:
-      return std::nullopt;
-  }
+  return tensor_arithmetic(shape.a, shape.compute);
 }
 
 std::string number(std::int64_t value) {
@@ -224,32 +199,6 @@ void add_combinations(std::span<GemmRow> rows, const DeviceSpecs& device, std::u
 
 }  // namespace
 
-std::optional<Arithmetic> gemm_arithmetic(const GemmShape& shape, TensorCores cores,
-                                          const DeviceSpecs& device) noexcept {
-  std::optional<Arithmetic> on_tensor_cores = tensor_arithmetic(shape);
-  const bool fp32 = shape.a == DataType::kF32 || shape.a == DataType::kC64;
-  if (cores == TensorCores::kUsed) {
-    // A handle's math mode may allow tf32 without the call's saying so.
-    if (!on_tensor_cores && fp32) return Arithmetic::kTf32;
-    return on_tensor_cores;
-  }
-  if (cores == TensorCores::kUnknown && on_tensor_cores && has(device, *on_tensor_cores))
-    return on_tensor_cores;
-  switch (shape.a) {
-    case DataType::kF64:
-    case DataType::kC128:
-      return Arithmetic::kFp64;
-    case DataType::kF32:
-    case DataType::kC64:
-    case DataType::kBf16:
-      return Arithmetic::kFp32;
-    case DataType::kF16:
-      return shape.compute == ComputeType::kF16 ? Arithmetic::kFp16 : Arithmetic::kFp32;
-    default:
-      return std::nullopt;
-  }
-}
-
 std::string_view bound_name(Bound bound) noexcept {
   switch (bound) {
     case Bound::kMemory:
@@ -311,6 +260,7 @@ TensorEligibility tensor_eligibility(const GemmShape& shape, const DeviceSpecs& 
   if (has_sizes(shape) && std::min(shape.m, shape.n) == 1) return {Eligible::kNo, "a matrix-vector product"};
   // fp64 is loaded in whole elements of 8 bytes.
   if (*arithmetic == Arithmetic::kFp64Tensor) return {Eligible::kYes, {}};
+  if ((shape.flags & kGemmOtherOrder) != 0) return {Eligible::kUnknown, "matrices are not all column-major"};
   std::string wrong = misaligned(shape);
   if (wrong.empty()) return {Eligible::kYes, {}};
   // cuBLASLt has no fp8 kernels for anything else.
@@ -330,7 +280,8 @@ std::vector<Hint> gemm_hints(const GemmShape& shape, TensorCores cores, const De
   }
   const TensorEligibility eligibility = tensor_eligibility(shape, device);
   if (eligibility.eligible == Eligible::kMisaligned ||
-      (eligibility.eligible == Eligible::kNo && is_fp8(shape.a) && !misaligned(shape).empty())) {
+      (eligibility.eligible == Eligible::kNo && is_fp8(shape.a) && (shape.flags & kGemmOtherOrder) == 0 &&
+       !misaligned(shape).empty())) {
     hints.push_back({HintKind::kMultiples, eligibility.reason});
   }
   const bool fp32 = (shape.a == DataType::kF32 || shape.a == DataType::kC64) && shape.a == shape.b;

@@ -14,14 +14,10 @@
 
 #include "libinject/analysis/kernel_class.h"
 #include "libinject/analysis/peaks.h"
+#include "libinject/analysis/shape_work.h"
 #include "libinject/record/call_shape.h"
 
 namespace inject {
-
-/// The arithmetic whose peak the product's rate is to be held against. `cores`: what its kernels did, as far
-/// as is known; unknown counts as used where tensor_eligibility() says that they could.
-std::optional<Arithmetic> gemm_arithmetic(const GemmShape& shape, TensorCores cores,
-                                          const DeviceSpecs& device) noexcept;
 
 enum class Bound : std::uint8_t { kUnknown, kMemory, kCompute };
 
@@ -68,7 +64,7 @@ struct Hint {
   std::string text;
 };
 
-/// What the shape alone tells; `cores` as for gemm_arithmetic().
+/// What the shape alone tells; `cores` as for arithmetic_of().
 std::vector<Hint> gemm_hints(const GemmShape& shape, TensorCores cores, const DeviceSpecs& device);
 
 /// One line of gemm_sum.csv.

@@ -6,6 +6,15 @@
 
 namespace inject {
 
+namespace {
+
+/// What a device without the unit does instead.
+Arithmetic without_tensor_cores(Arithmetic arithmetic) {
+  return arithmetic == Arithmetic::kFp64Tensor ? Arithmetic::kFp64 : Arithmetic::kFp32;
+}
+
+}  // namespace
+
 std::uint64_t FlopCount::total() const {
   std::uint64_t sum = 0;
   for (const std::uint64_t flops : by) sum += flops;
@@ -17,29 +26,17 @@ std::optional<double> FlopCount::least_time(const DeviceSpecs& device) const {
   for (std::size_t i = 0; i < by.size(); ++i) {
     if (by[i] == 0) continue;
     if (i == kArithmetics) return std::nullopt;
-    auto peak = peak_flops(device, static_cast<Arithmetic>(i));
-    // Devices without tensor cores for fp64 do it all the same.
-    if (!peak && static_cast<Arithmetic>(i) == Arithmetic::kFp64Tensor)
-      peak = peak_flops(device, Arithmetic::kFp64);
-    if (!peak && static_cast<Arithmetic>(i) == Arithmetic::kTf32)
-      peak = peak_flops(device, Arithmetic::kFp32);
+    const auto arithmetic = static_cast<Arithmetic>(i);
+    auto peak = peak_flops(device, arithmetic);
+    if (!peak) peak = peak_flops(device, without_tensor_cores(arithmetic));
     if (!peak) return std::nullopt;
     seconds += static_cast<double>(by[i]) / *peak;
   }
   return seconds;
 }
 
-std::optional<Arithmetic> arithmetic_of(DataType type, ComputeType compute) noexcept {
+std::optional<Arithmetic> tensor_arithmetic(DataType type, ComputeType compute) noexcept {
   switch (type) {
-    case DataType::kF64:
-    case DataType::kC128:
-      return Arithmetic::kFp64Tensor;
-    case DataType::kF32:
-    case DataType::kC64:
-      if (compute == ComputeType::kF32Tf32) return Arithmetic::kTf32;
-      if (compute == ComputeType::kF32F16) return Arithmetic::kFp16Tensor;
-      if (compute == ComputeType::kF32Bf16) return Arithmetic::kBf16Tensor;
-      return Arithmetic::kFp32;
     case DataType::kF16:
     case DataType::kC32:
       return Arithmetic::kFp16Tensor;
@@ -51,6 +48,47 @@ std::optional<Arithmetic> arithmetic_of(DataType type, ComputeType compute) noex
     case DataType::kI8:
     case DataType::kU8:
       return Arithmetic::kInt8;
+    case DataType::kF64:
+    case DataType::kC128:
+      return Arithmetic::kFp64Tensor;
+    case DataType::kF32:
+    case DataType::kC64:
+      if (compute == ComputeType::kF32F16) return Arithmetic::kFp16Tensor;
+      if (compute == ComputeType::kF32Bf16) return Arithmetic::kBf16Tensor;
+      if (compute == ComputeType::kF32Tf32) return Arithmetic::kTf32;
+      return std::nullopt;
+    default:
+      return std::nullopt;
+  }
+}
+
+std::optional<Arithmetic> best_arithmetic(DataType type, ComputeType compute) noexcept {
+  const bool fp32 = type == DataType::kF32 || type == DataType::kC64;
+  const auto on_tensor_cores = tensor_arithmetic(type, compute);
+  return !on_tensor_cores && fp32 ? Arithmetic::kFp32 : on_tensor_cores;
+}
+
+std::optional<Arithmetic> arithmetic_of(const ShapeWork& work, TensorCores cores,
+                                        const DeviceSpecs& device) noexcept {
+  const auto on_tensor_cores = tensor_arithmetic(work.type, work.compute);
+  const bool fp32 = work.type == DataType::kF32 || work.type == DataType::kC64;
+  if (cores == TensorCores::kUsed) {
+    // A library may use tf32 without the call's saying so.
+    if (!on_tensor_cores && fp32) return Arithmetic::kTf32;
+    return on_tensor_cores;
+  }
+  if (cores == TensorCores::kUnknown && on_tensor_cores && peak_flops(device, *on_tensor_cores))
+    return on_tensor_cores;
+  switch (work.type) {
+    case DataType::kF64:
+    case DataType::kC128:
+      return Arithmetic::kFp64;
+    case DataType::kF32:
+    case DataType::kC64:
+    case DataType::kBf16:
+      return Arithmetic::kFp32;
+    case DataType::kF16:
+      return work.compute == ComputeType::kF16 ? Arithmetic::kFp16 : Arithmetic::kFp32;
     default:
       return std::nullopt;
   }
@@ -60,25 +98,24 @@ ShapeWork work_of(const CallShape& shape) noexcept {
   switch (shape.kind()) {
     case ShapeKind::kGemm: {
       const auto gemm = shape.as<GemmShape>();
-      return {gemm.flops, gemm.bytes, arithmetic_of(gemm.a, gemm.compute)};
+      return {gemm.flops, gemm.bytes, gemm.a, gemm.compute};
     }
     case ShapeKind::kConvolution: {
       const auto convolution = shape.as<ConvolutionShape>();
       const DataType type = convolution.direction == 2 ? convolution.y : convolution.x;
       // Engines that use tensor cores round fp32 to TF32.
       const bool tf32 = type == DataType::kF32 && (convolution.notes & kEngineTensorCores) != 0;
-      return {convolution_flops(convolution), convolution_bytes(convolution),
-              arithmetic_of(type, tf32 ? ComputeType::kF32Tf32 : convolution.compute)};
+      return {convolution_flops(convolution), convolution_bytes(convolution), type,
+              tf32 ? ComputeType::kF32Tf32 : convolution.compute};
     }
     case ShapeKind::kAttention: {
       const auto attention = shape.as<AttentionShape>();
-      return {attention_flops(attention), attention_bytes(attention),
-              arithmetic_of(attention.type, attention.compute)};
+      return {attention_flops(attention), attention_bytes(attention), attention.type, attention.compute};
     }
     case ShapeKind::kRnn: {
       const auto rnn = shape.as<RnnShape>();
       const bool tf32 = rnn.type == DataType::kF32 && rnn.tensor_math != 4;
-      return {rnn_flops(rnn), 0, arithmetic_of(rnn.type, tf32 ? ComputeType::kF32Tf32 : rnn.compute)};
+      return {rnn_flops(rnn), 0, rnn.type, tf32 ? ComputeType::kF32Tf32 : rnn.compute};
     }
     default:
       return {};

@@ -32,12 +32,22 @@ struct FlopCount {
 /// none or of which it is not known.
 struct ShapeWork {
   std::uint64_t flops = 0;
-  std::uint64_t bytes = 0;  ///< read and written once; 0: not known
-  std::optional<Arithmetic> arithmetic;
+  std::uint64_t bytes = 0;             ///< read and written once; 0: not known
+  DataType type = DataType::kUnknown;  ///< of what is multiplied
+  ComputeType compute = ComputeType::kUnknown;
 };
 ShapeWork work_of(const CallShape& shape) noexcept;
 
-/// The unit that multiplies elements of this type at best.
-std::optional<Arithmetic> arithmetic_of(DataType type, ComputeType compute) noexcept;
+/// What tensor cores would do with elements of this type, whatever the device; nothing for types that they do
+/// not take, or take only if the call allows it.
+std::optional<Arithmetic> tensor_arithmetic(DataType type, ComputeType compute) noexcept;
+
+/// The arithmetic that elements of this type are multiplied in at best, on a device that has it.
+std::optional<Arithmetic> best_arithmetic(DataType type, ComputeType compute) noexcept;
+
+/// The arithmetic whose peak the rate of such work is to be held against. `cores`: what its kernels did, as
+/// far as is known; unknown counts as used where the device could.
+std::optional<Arithmetic> arithmetic_of(const ShapeWork& work, TensorCores cores,
+                                        const DeviceSpecs& device) noexcept;
 
 }  // namespace inject

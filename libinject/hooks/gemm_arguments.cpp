@@ -78,9 +78,13 @@ bool fill(GemmShape& shape, const GemmCall& call) noexcept {
       times(times(static_cast<std::uint64_t>(call.m), static_cast<std::uint64_t>(call.n)),
             times(static_cast<std::uint64_t>(call.k), shape.batch));
   shape.flops = times(products, is_complex(call.a) ? 8 : 2);
-  shape.bytes = times(shape.batch,
-                      plus(plus(matrix_bytes(call.m, call.k, call.a), matrix_bytes(call.k, call.n, call.b)),
-                           matrix_bytes(call.m, call.n, shape.d)));
+  const auto all = [&](std::uint64_t bytes, bool common) {
+    return common ? bytes : times(bytes, shape.batch);
+  };
+  shape.bytes = plus(plus(all(matrix_bytes(call.m, call.k, call.a), call.common_a),
+                          all(matrix_bytes(call.k, call.n, call.b), call.common_b)),
+                     all(matrix_bytes(call.m, call.n, shape.d), false));
+  if (call.other_order) shape.flags |= kGemmOtherOrder;
   return true;
 }
 
@@ -123,6 +127,8 @@ struct Layout {
   std::uint64_t columns = 0;
   std::int64_t leading = 0;
   std::int32_t batch = 1;
+  std::int32_t order = CUBLASLT_ORDER_COL;
+  std::int64_t offset = 0;  // between the matrices of a batch
 };
 
 bool read_layout(GetLayout* get, cublasLtMatrixLayout_t layout, Layout& to) noexcept {
@@ -138,6 +144,8 @@ bool read_layout(GetLayout* get, cublasLtMatrixLayout_t layout, Layout& to) noex
     return false;
   }
   to.type = static_cast<cudaDataType>(type);
+  get(layout, CUBLASLT_MATRIX_LAYOUT_ORDER, &to.order, sizeof to.order, nullptr);
+  get(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &to.offset, sizeof to.offset, nullptr);
   return true;
 }
 
@@ -188,6 +196,10 @@ std::uint32_t find_out(GetLayout* get, const Operation& operation, const void* a
   call.at_a = at_a;
   call.at_b = at_b;
   call.at_c = at_d;
+  for (const Layout& layout : {a, b, c, d})
+    call.other_order = call.other_order || layout.order != CUBLASLT_ORDER_COL;
+  call.common_a = a.offset == 0;
+  call.common_b = b.offset == 0;
   call.epilogue = operation.epilogue == CUBLASLT_EPILOGUE_DEFAULT ? 0 : operation.epilogue;
   const CallShape shape = shape_of(call);
   return shape.kind() == ShapeKind::kNone ? 0 : core->shapes.intern(shape);
@@ -277,7 +289,8 @@ ComputeType compute_type_of(DataType type) noexcept {
   }
 }
 
-ComputeType fp32_compute_type(cublasHandle_t handle, const void* real) noexcept {
+ComputeType allowed(ComputeType compute, DataType type, cublasHandle_t handle, const void* real) noexcept {
+  if (compute != ComputeType::kF32 || (type != DataType::kF32 && type != DataType::kC64)) return compute;
   static constinit FunctionBeside<cublasStatus_t(cublasHandle_t, cublasMath_t*)> get_math{
       "cublasGetMathMode"};
   auto* get = handle == nullptr ? nullptr : get_math.get(real);
@@ -319,8 +332,7 @@ CallShape GroupedGemm::shape() const noexcept {
 }
 
 void GemmArguments::tell(CallFrame& frame, void* real, cublasHandle_t handle, GemmCall call) noexcept {
-  if (call.compute == ComputeType::kF32 && call.a == DataType::kF32)
-    call.compute = fp32_compute_type(handle, real);
+  call.compute = allowed(call.compute, call.a, handle, real);
   // What several small products may have in common is a weight: the first operand as PyTorch calls it.
   frame.shape(shape_of(call), reinterpret_cast<std::uint64_t>(call.at_a));
 }

@@ -37,6 +37,10 @@ struct GemmCall {
   const void* at_b = nullptr;
   const void* at_c = nullptr;
   std::uint32_t epilogue = 0;
+  bool other_order = false;  ///< a matrix is not column-major
+  // The whole batch has this matrix.
+  bool common_a = false;
+  bool common_b = false;
 };
 
 DataType data_type_of(cudaDataType type) noexcept;
@@ -74,8 +78,9 @@ class GroupedGemm {
 /// More groups than that are not looked at.
 inline constexpr std::int64_t kMostGroups = 4096;
 
-/// Whether the handle lets fp32 be rounded to TF32. `real`: the function that is called.
-ComputeType fp32_compute_type(cublasHandle_t handle, const void* real) noexcept;
+/// What a handle's math mode lets be done to fp32 of a call that says no more. `real`: the function that is
+/// called.
+ComputeType allowed(ComputeType compute, DataType type, cublasHandle_t handle, const void* real) noexcept;
 
 void tell_matmul(CallFrame& frame, void* real, cublasLtMatmulDesc_t desc, const void* a,
                  cublasLtMatrixLayout_t layout_a, const void* b, cublasLtMatrixLayout_t layout_b,
@@ -123,11 +128,30 @@ struct GemmArguments {
   // SgemmStridedBatched, …
   template <typename I, typename T>
   static void tell(CallFrame& frame, void* real, cublasHandle_t handle, Op ta, Op tb, I m, I n, I k, const T*,
-                   const T* a, I lda, long long, const T* b, I ldb, long long, const T*, T* c, I ldc,
-                   long long, I batch) noexcept {
+                   const T* a, I lda, long long stride_a, const T* b, I ldb, long long stride_b, const T*,
+                   T* c, I ldc, long long, I batch) noexcept {
     tell(frame, real, handle,
-         {ta, tb, m, n, k, batch, kElement<T>, kElement<T>, kElement<T>, DataType::kUnknown,
-          compute_type_of(kElement<T>), lda, ldb, ldc, a, b, c});
+         {ta,
+          tb,
+          m,
+          n,
+          k,
+          batch,
+          kElement<T>,
+          kElement<T>,
+          kElement<T>,
+          DataType::kUnknown,
+          compute_type_of(kElement<T>),
+          lda,
+          ldb,
+          ldc,
+          a,
+          b,
+          c,
+          0,
+          false,
+          stride_a == 0,
+          stride_b == 0});
   }
   // GemmBatchedEx
   template <typename I>
@@ -142,29 +166,49 @@ struct GemmArguments {
   // GemmStridedBatchedEx
   template <typename I>
   static void tell(CallFrame& frame, void* real, cublasHandle_t handle, Op ta, Op tb, I m, I n, I k,
-                   const void*, const void* a, cudaDataType type_a, I lda, long long, const void* b,
-                   cudaDataType type_b, I ldb, long long, const void*, void* c, cudaDataType type_c, I ldc,
-                   long long, I batch, cublasComputeType_t compute, cublasGemmAlgo_t) noexcept {
+                   const void*, const void* a, cudaDataType type_a, I lda, long long stride_a, const void* b,
+                   cudaDataType type_b, I ldb, long long stride_b, const void*, void* c, cudaDataType type_c,
+                   I ldc, long long, I batch, cublasComputeType_t compute, cublasGemmAlgo_t) noexcept {
     tell(frame, real, handle,
-         {ta, tb, m, n, k, batch, data_type_of(type_a), data_type_of(type_b), data_type_of(type_c),
-          DataType::kUnknown, compute_type_of(compute), lda, ldb, ldc, a, b, c});
+         {ta,
+          tb,
+          m,
+          n,
+          k,
+          batch,
+          data_type_of(type_a),
+          data_type_of(type_b),
+          data_type_of(type_c),
+          DataType::kUnknown,
+          compute_type_of(compute),
+          lda,
+          ldb,
+          ldc,
+          a,
+          b,
+          c,
+          0,
+          false,
+          stride_a == 0,
+          stride_b == 0});
   }
   // SgemmGroupedBatched, …
   template <typename I, typename T>
-  static void tell(CallFrame& frame, void*, cublasHandle_t, const Op* ta, const Op* tb, const I* m,
-                   const I* n, const I* k, const T*, const T* const*, const I* lda, const T* const*,
-                   const I* ldb, const T*, T* const*, const I* ldc, I groups, const I* sizes) noexcept {
-    tell_groups(frame, ta, tb, m, n, k, lda, ldb, ldc, groups, sizes, kElement<T>, kElement<T>, kElement<T>,
-                compute_type_of(kElement<T>));
+  static void tell(CallFrame& frame, void* real, cublasHandle_t handle, const Op* ta, const Op* tb,
+                   const I* m, const I* n, const I* k, const T*, const T* const*, const I* lda,
+                   const T* const*, const I* ldb, const T*, T* const*, const I* ldc, I groups,
+                   const I* sizes) noexcept {
+    tell_groups(frame, real, handle, ta, tb, m, n, k, lda, ldb, ldc, groups, sizes, kElement<T>, kElement<T>,
+                kElement<T>, compute_type_of(kElement<T>));
   }
   // GemmGroupedBatchedEx
   template <typename I>
-  static void tell(CallFrame& frame, void*, cublasHandle_t, const Op* ta, const Op* tb, const I* m,
-                   const I* n, const I* k, const void*, const void* const*, cudaDataType_t type_a,
+  static void tell(CallFrame& frame, void* real, cublasHandle_t handle, const Op* ta, const Op* tb,
+                   const I* m, const I* n, const I* k, const void*, const void* const*, cudaDataType_t type_a,
                    const I* lda, const void* const*, cudaDataType_t type_b, const I* ldb, const void*,
                    void* const*, cudaDataType_t type_c, const I* ldc, I groups, const I* sizes,
                    cublasComputeType_t compute) noexcept {
-    tell_groups(frame, ta, tb, m, n, k, lda, ldb, ldc, groups, sizes, data_type_of(type_a),
+    tell_groups(frame, real, handle, ta, tb, m, n, k, lda, ldb, ldc, groups, sizes, data_type_of(type_a),
                 data_type_of(type_b), data_type_of(type_c), compute_type_of(compute));
   }
   // Uint8gemmBias
@@ -216,9 +260,10 @@ struct GemmArguments {
   }
 
   template <typename I>
-  static void tell_groups(CallFrame& frame, const Op* ta, const Op* tb, const I* m, const I* n, const I* k,
-                          const I* lda, const I* ldb, const I* ldc, I groups, const I* sizes, DataType a,
-                          DataType b, DataType c, ComputeType compute) noexcept {
+  static void tell_groups(CallFrame& frame, void* real, cublasHandle_t handle, const Op* ta, const Op* tb,
+                          const I* m, const I* n, const I* k, const I* lda, const I* ldb, const I* ldc,
+                          I groups, const I* sizes, DataType a, DataType b, DataType c,
+                          ComputeType compute) noexcept {
     for (const void* array :
          {static_cast<const void*>(ta), static_cast<const void*>(tb), static_cast<const void*>(m),
           static_cast<const void*>(n), static_cast<const void*>(k), static_cast<const void*>(lda),
@@ -226,6 +271,7 @@ struct GemmArguments {
       if (array == nullptr) return;
     }
     if (groups <= 0 || groups > kMostGroups) return;
+    compute = allowed(compute, a, handle, real);
     GroupedGemm sum;
     for (I i = 0; i < groups; ++i) {
       sum.add({ta[i], tb[i], m[i], n[i], k[i], sizes[i], a, b, c, DataType::kUnknown, compute, lda[i], ldb[i],

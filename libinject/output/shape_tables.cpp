@@ -137,13 +137,12 @@ void work_cells(CsvRow& row, const CallShapeRow& call, const std::optional<Arith
 }
 
 /// What the kernels say they multiply, else what the call's types let them.
-std::optional<Arithmetic> arithmetic_of(const CallShapeRow& call, TensorCoreUse use) {
+std::optional<Arithmetic> arithmetic_of(const CallShapeRow& call, TensorCoreUse use,
+                                        const DeviceSpecs& specs) {
   if (use.cores == TensorCores::kUsed) {
     if (const auto told = inject::arithmetic_of(use)) return told;
   }
-  if (use.cores == TensorCores::kNotUsed && call.work.arithmetic == Arithmetic::kTf32)
-    return Arithmetic::kFp32;
-  return call.work.arithmetic;
+  return inject::arithmetic_of(call.work, use.cores, specs);
 }
 
 std::string_view one_of(std::initializer_list<std::string_view> names, unsigned index) {
@@ -287,7 +286,7 @@ void gemm_rows(const Statistics& statistics, const RunInfo& run, std::string& te
     size_cell(row, shape.ldc, sized);
     call_cells(row, call.entry);
     gpu_cells(row, call.entry, rows.total);
-    work_cells(row, call, gemm_arithmetic(shape, use.cores, specs), specs);
+    work_cells(row, call, inject::arithmetic_of(call.work, use.cores, specs), specs);
     row.text(tensor_cores_name(use.cores));
     const TensorEligibility eligibility = tensor_eligibility(shape, specs);
     row.text(eligibility.reason.empty()
@@ -325,7 +324,7 @@ void conv_rows(const Statistics& statistics, const RunInfo& run, std::string& te
     row.text(convolution_algorithm(call, shape));
     call_cells(row, call.entry);
     gpu_cells(row, call.entry, rows.total);
-    work_cells(row, call, arithmetic_of(call, use), specs);
+    work_cells(row, call, arithmetic_of(call, use, specs), specs);
     row.text(tensor_cores_name(use.cores)).text(kernel_names(call)).end();
     sink(text);
   }
@@ -354,7 +353,7 @@ void attention_rows(const Statistics& statistics, const RunInfo& run, std::strin
     number_cell(row, shape.engine);
     call_cells(row, call.entry);
     gpu_cells(row, call.entry, rows.total);
-    work_cells(row, call, arithmetic_of(call, use), specs);
+    work_cells(row, call, arithmetic_of(call, use, specs), specs);
     row.text(tensor_cores_name(use.cores)).text(kernel_names(call)).end();
     sink(text);
   }
@@ -390,7 +389,7 @@ void rnn_rows(const Statistics& statistics, const RunInfo& run, std::string& tex
                     shape.tensor_math));
     call_cells(row, call.entry);
     gpu_cells(row, call.entry, rows.total);
-    work_cells(row, call, arithmetic_of(call, use), specs);
+    work_cells(row, call, arithmetic_of(call, use, specs), specs);
     row.text(tensor_cores_name(use.cores)).text(kernel_names(call)).end();
     sink(text);
   }

@@ -11,12 +11,16 @@
 
 namespace inject {
 
+// Columns that the tables share.
+#define INJECT_CALL_COLUMNS                                                       \
+  "Calls,Failed Calls,Captured Calls,Replayed Calls,Host Time (ns),GPU Time (%)," \
+  "GPU Time (ns),GPU Avg (ns),GPU Min (ns),GPU Max (ns),Kernels,"
+#define INJECT_WORK_COLUMNS "FLOPs,TFLOP/s,Peak,Peak (%),Bytes,FLOP/Byte,Bound,Tensor Cores,"
+
 inline constexpr std::string_view kGemmHeader =
-    "API,M,N,K,Op A,Op B,Type A,Type B,Type C,Compute Type,Batch,Groups,Epilogue,Lda,Ldb,Ldc,Calls,Failed "
-    "Calls,"
-    "Captured Calls,Replayed Calls,Host Time (ns),GPU Time (%),GPU Time (ns),GPU Avg (ns),GPU Min (ns),GPU "
-    "Max (ns),Kernels,"
-    "FLOPs,TFLOP/s,Peak,Peak (%),Bytes,FLOP/Byte,Bound,Tensor Cores,Eligible,Hint,Kernel Names";
+    "API,M,N,K,Op A,Op B,Type A,Type B,Type C,Compute "
+    "Type,Batch,Groups,Epilogue,Lda,Ldb,Ldc," INJECT_CALL_COLUMNS INJECT_WORK_COLUMNS
+    "Eligible,Hint,Kernel Names";
 void gemm_rows(const Statistics& statistics, const RunInfo& run, std::string& text, const TextSink& sink);
 
 inline constexpr std::string_view kCollectiveHeader =
@@ -27,38 +31,23 @@ inline constexpr std::string_view kCollectiveHeader =
 void nccl_rows(const Statistics& statistics, const RunInfo& run, std::string& text, const TextSink& sink);
 
 inline constexpr std::string_view kConvHeader =
-    "API,Direction,N,C,D,H,W,K,T,R,S,Stride,Padding,Dilation,Groups,Layout,Type X,Type W,Type Y,Compute "
-    "Type,Fused,"
-    "Engine,Algorithm,Calls,Failed Calls,Captured Calls,Replayed Calls,Host Time (ns),GPU Time (%),GPU Time "
-    "(ns),GPU Avg "
-    "(ns),"
-    "GPU Min (ns),GPU Max (ns),Kernels,FLOPs,TFLOP/s,Peak,Peak (%),Bytes,FLOP/Byte,Bound,Tensor Cores,Kernel "
-    "Names";
+    "API,Direction,N,C,D,H,W,K,T,R,S,Stride,Padding,Dilation,Groups,Layout,Type X,Type W,Type Y,"
+    "Compute Type,Fused,Engine,Algorithm," INJECT_CALL_COLUMNS INJECT_WORK_COLUMNS "Kernel Names";
 void conv_rows(const Statistics& statistics, const RunInfo& run, std::string& text, const TextSink& sink);
 
 inline constexpr std::string_view kAttentionHeader =
-    "Source,API,Direction,B,H,KV Heads,S Query,S Key,D,D Value,Causal,Bias,Dropout,Varying "
-    "Lengths,Type,Compute Type,"
-    "Engine,Calls,Failed Calls,Captured Calls,Replayed Calls,Host Time (ns),GPU Time (%),GPU Time (ns),GPU "
-    "Avg (ns),"
-    "GPU Min (ns),GPU Max (ns),Kernels,FLOPs,TFLOP/s,Peak,Peak (%),Bytes,FLOP/Byte,Bound,Tensor Cores,Kernel "
-    "Names";
+    "Source,API,Direction,B,H,KV Heads,S Query,S Key,D,D Value,Causal,Bias,Dropout,Varying Lengths,Type,"
+    "Compute Type,Engine," INJECT_CALL_COLUMNS INJECT_WORK_COLUMNS "Kernel Names";
 void attention_rows(const Statistics& statistics, const RunInfo& run, std::string& text,
                     const TextSink& sink);
 
 inline constexpr std::string_view kRnnHeader =
-    "API,Direction,Cell,Layers,Directions,Input Size,Hidden Size,Projection Size,T,B,Steps,Type,Compute "
-    "Type,Algorithm,"
-    "Math,Calls,Failed Calls,Captured Calls,Replayed Calls,Host Time (ns),GPU Time (%),GPU Time (ns),GPU Avg "
-    "(ns),"
-    "GPU Min (ns),GPU Max (ns),Kernels,FLOPs,TFLOP/s,Peak,Peak (%),Bytes,FLOP/Byte,Bound,Tensor Cores,Kernel "
-    "Names";
+    "API,Direction,Cell,Layers,Directions,Input Size,Hidden Size,Projection Size,T,B,Steps,Type,"
+    "Compute Type,Algorithm,Math," INJECT_CALL_COLUMNS INJECT_WORK_COLUMNS "Kernel Names";
 void rnn_rows(const Statistics& statistics, const RunInfo& run, std::string& text, const TextSink& sink);
 
 inline constexpr std::string_view kNormHeader =
-    "API,Direction,Mode,Size,Layout,Type,Fused,Calls,Failed Calls,Captured Calls,Replayed Calls,Host Time "
-    "(ns),GPU Time (%),"
-    "GPU Time (ns),GPU Avg (ns),GPU Min (ns),GPU Max (ns),Kernels,Kernel Names";
+    "API,Direction,Mode,Size,Layout,Type,Fused," INJECT_CALL_COLUMNS "Kernel Names";
 void norm_rows(const Statistics& statistics, const RunInfo& run, std::string& text, const TextSink& sink);
 
 inline constexpr std::string_view kFamilyHeader =
@@ -66,6 +55,9 @@ inline constexpr std::string_view kFamilyHeader =
     "Cores (%),"
     "Tensor Cores Unknown (%),FLOPs,TFLOP/s,Family";
 void family_rows(const Statistics& statistics, const RunInfo& run, std::string& text, const TextSink& sink);
+
+#undef INJECT_CALL_COLUMNS
+#undef INJECT_WORK_COLUMNS
 
 /// What the peaks of a device of the run are computed from; of device 0 where it is not known.
 DeviceSpecs specs_of(const RunInfo& run, std::uint32_t device);

@@ -41,7 +41,7 @@ struct GemmShape {
   std::uint8_t align_a = 0;    ///< log2 of what the matrix's address is a multiple of, 4 at most
   std::uint8_t align_b = 0;
   std::uint8_t align_c = 0;
-  std::uint8_t flags = 0;
+  std::uint8_t flags = 0;  ///< GemmFlags
   std::uint32_t batch = 1;
   std::int64_t m = 0;
   std::int64_t n = 0;
@@ -50,7 +50,11 @@ struct GemmShape {
   std::int64_t ldb = 0;
   std::int64_t ldc = 0;
   std::uint64_t flops = 0;  ///< all of the call's; of complex numbers eight a multiply-add
-  std::uint64_t bytes = 0;  ///< A and B read, C written, once each
+  std::uint64_t bytes = 0;  ///< A and B read, C written, once each; what a batch has in common, once
+};
+
+enum GemmFlags : std::uint8_t {
+  kGemmOtherOrder = 1,  ///< a matrix is not column-major: alignments of sizes mean something else
 };
 
 struct ConvolutionShape {

@@ -28,7 +28,7 @@ extern std::atomic<std::uint16_t> current_generation;
 /// Bit per FunctionGroup (hooks/functions.h) whose hooks record: INJECT_HOOKS.
 extern std::atomic<std::uint32_t> recorded_groups;
 
-/// Plans of cuDNN are looked at as they are made: windows are to come, and INJECT_HOOKS has cudnn.
+/// Plans of cuDNN are looked at as they are made: there may be windows, and INJECT_HOOKS has cudnn.
 extern std::atomic<bool> plans_watched;
 
 /// Runtime calls that submitted no device work are recorded too (INJECT_API is not `off`).

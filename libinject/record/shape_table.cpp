@@ -96,4 +96,9 @@ CallShape ShapeTable::shape(std::uint32_t id) const noexcept {
   return shapes_[id];
 }
 
+ShapeKind ShapeTable::kind(std::uint32_t id) const noexcept {
+  const bool known = id >= kReserved && id < most_ && id < count_.load(std::memory_order_acquire);
+  return known ? shapes_[id].kind() : ShapeKind::kNone;
+}
+
 }  // namespace inject

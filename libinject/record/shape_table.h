@@ -26,6 +26,7 @@ class ShapeTable {
   std::uint32_t intern(const CallShape& shape) noexcept;
   /// The shape of a number that intern() returned; an empty one for any other.
   CallShape shape(std::uint32_t id) const noexcept;
+  ShapeKind kind(std::uint32_t id) const noexcept;
 
   std::uint32_t size() const noexcept { return count_.load(std::memory_order_relaxed); }
   std::uint64_t overflows() const noexcept { return overflows_.load(std::memory_order_relaxed); }

@@ -260,7 +260,8 @@ std::vector<FamilyRow> Statistics::families() const {
     std::array<std::uint64_t, kFamilies> time{};
     if (call.kernels.empty() || call.entry.other) continue;
     for (const auto& [name, share] : call.kernels)
-      time[static_cast<std::size_t>(family_of(name, function_category(call.entry.function)))] += share.time;
+      time[static_cast<std::size_t>(
+          family_of(name, call_category(call.entry.function, call.shape.kind())))] += share.time;
     const auto most = std::max_element(time.begin(), time.end()) - time.begin();
     families[static_cast<std::size_t>(most)].flops += call.work.flops * call.entry.executed();
   }

@@ -162,11 +162,13 @@ void Statistics::add(const KernelEvent& event) {
   if (path != 0) count(t.libraries.at(t.library_row(path)).work, event);
   if (t.call_shapes.add(event)) {
     const ShapeWork work = work_of(shapes_.shape(event.launch.shape));
-    t.window_host(event.launch.window).flops.add(work.arithmetic, work.flops);
+    t.window_host(event.launch.window).flops.add(best_arithmetic(work.type, work.compute), work.flops);
     // By the end of the graph's launch, as other calls.
-    t.iterations.flops(event.launch.window, event.launch.host_end, work.arithmetic, work.flops);
+    t.iterations.flops(event.launch.window, event.launch.host_end, best_arithmetic(work.type, work.compute),
+                       work.flops);
   }
-  FamilyEntry& family = t.family_entry(event.name, path, names_);
+  FamilyEntry& family =
+      t.family_entry(event.name, call_category(path, shapes_.kind(event.launch.shape)), names_);
   family.add(time, path != 0, event.launch.known && event.launch.shape != ShapeTable::kNone);
   if (is_collective(family.family)) {
     t.overlap.collective(event.launch.window, event.device, event.launch.shape, event.start, event.end);
@@ -222,9 +224,9 @@ void Statistics::add(const CallEvent& event) {
     if (function_group(event.function) == FunctionGroup::kNccl) t.overlap.expect_collectives();
     if (event.owns_shape && event.status == 0 && !t.call_shapes.is_captured(event)) {
       const ShapeWork work = work_of(shapes_.shape(event.shape));
-      window.flops.add(work.arithmetic, work.flops);
+      window.flops.add(best_arithmetic(work.type, work.compute), work.flops);
       // By the call's end: its first launch may be what begins the iteration.
-      t.iterations.flops(event.window, event.end, work.arithmetic, work.flops);
+      t.iterations.flops(event.window, event.end, best_arithmetic(work.type, work.compute), work.flops);
     }
     LibraryEntry& row = t.libraries.at(t.library_row(chain_push(library_chain(event.chain), event.function)));
     row.host.add(time);

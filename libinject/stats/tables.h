@@ -152,6 +152,30 @@ inline constexpr std::size_t kMostIntervals = 262'144;
 // Deeper nesting of ranges of different names is left out of nvtx_kern_sum.
 inline constexpr std::size_t kMaxNesting = 64;
 
+/// The category of a function's calls of that kind: cuDNN's graphs are run by one function, whatever they
+/// compute.
+inline Category call_category(FunctionId function, ShapeKind kind) {
+  if (function != kFn_cudnnBackendExecute) return function_category(function);
+  switch (kind) {
+    case ShapeKind::kGemm:
+      return Category::kGemm;
+    case ShapeKind::kAttention:
+      return Category::kAttention;
+    case ShapeKind::kNormalization:
+      return Category::kNorm;
+    case ShapeKind::kOtherGraph:
+      return Category::kPlan;  // by the kernels' names
+    default:
+      return function_category(function);
+  }
+}
+
+/// Of the innermost of these library calls; kOther where there is none.
+inline Category call_category(CallChain path, ShapeKind kind) {
+  const unsigned depth = chain_depth(path);
+  return depth == 0 ? Category::kOther : call_category(chain_at(path, depth - 1), kind);
+}
+
 struct Statistics::Tables {
   SampleBudget budget;
 
@@ -275,9 +299,7 @@ struct Statistics::Tables {
     return index;
   }
 
-  FamilyEntry& family_entry(std::uint32_t name, CallChain path, const NameTable& names) {
-    const unsigned depth = chain_depth(path);
-    const Category category = depth == 0 ? Category::kOther : function_category(chain_at(path, depth - 1));
+  FamilyEntry& family_entry(std::uint32_t name, Category category, const NameTable& names) {
     const std::uint32_t known = family_keys.size();
     const std::uint32_t index = family_keys.find_or_add({name, static_cast<std::uint32_t>(category)});
     FamilyEntry& entry = families.at(index);

@@ -65,6 +65,13 @@ class Plans(CudnnTest):
         self.check_row(row, API="cudnnBackendExecute", M="32", N="96", K="64", OpA="N", OpB="N", Batch="8", Calls="2",
                        ComputeType="fp32", FLOPs=str(8 * PRODUCT))
 
+    def test_a_graph_s_family_is_what_it_computes(self):
+        """One function runs them all."""
+        for plan, family in (("matmul:8", "GEMM"), ("attention:2", "attention")):
+            done = self.script(f"{BEGIN} plan:p:{plan} start execute:p stop sync")
+            (row,) = done.out.rows("family_sum.csv")
+            self.assertEqual((row["Family"], row["FLOPs"]), (family, done.out.windows()[0]["FLOPs"]))
+
     def test_attention(self):
         row = self.row("attention_sum.csv", f"{BEGIN} plan:p:attention:2 start loop:3 [ execute:p ] stop sync")
         self.check_row(row, Source="library call", API="cudnnBackendExecute", Direction="forward", B="2", H="8", KVHeads="8",

@@ -133,6 +133,11 @@ class Products(simulated.SimulatedTest):
         self.check(row, API="cublasSgemm_v2", M="64", N="64", K="64", OpA="N", OpB="T", TypeA="fp32", Calls="3", Kernels="3",
                    Lda="64", FLOPs=str(2 * 64 ** 3))
 
+    def test_a_batch_with_a_matrix_in_common(self):
+        _, (row,) = self.rows("gemm start batched stop sync")
+        self.check(row, API="cublasGemmStridedBatchedEx", M="64", N="32", K="16", OpA="T", OpB="N", Batch="4", TypeA="bf16",
+                   FLOPs=str(4 * 2 * 64 * 32 * 16), Bytes=str(2 * (64 * 16 + 4 * (16 * 32 + 64 * 32))))
+
     def test_descriptors_alone(self):
         """cublasLtMatmul's own hook reads layouts and description by the library's getters."""
         _, (row,) = self.rows("gemm start loop:5 [ gemm ] stop sync", HOOKS="cublaslt")

@@ -54,7 +54,9 @@ TEST_CASE("a shape has one number, whoever asks", "[shapes]") {
   CHECK(table.intern(product(6)) != first);
   CHECK(table.intern(ConvolutionShape{}) != table.intern(AttentionShape{}));
   CHECK(table.shape(first).as<GemmShape>().m == 5);
+  CHECK(table.kind(first) == ShapeKind::kGemm);
   CHECK(table.shape(0).kind() == ShapeKind::kNone);
+  CHECK(table.kind(999'999) == ShapeKind::kNone);
 }
 
 TEST_CASE("a full table of shapes counts what it can't take", "[shapes]") {

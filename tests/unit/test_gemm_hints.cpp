@@ -141,10 +141,24 @@ TEST_CASE("Whether tensor cores could: shape and alignment", "[analysis]") {
   check(shape, kH200, Eligible::kYes, "");
 }
 
+TEST_CASE("The least time of operations, also on a device that lacks a unit", "[analysis]") {
+  FlopCount flops;
+  flops.add(Arithmetic::kTf32, 1'000'000'000'000);
+  flops.add(Arithmetic::kFp64Tensor, 1'000'000'000'000);
+  CHECK(flops.total() == 2'000'000'000'000);
+  const auto seconds = [&](const DeviceSpecs& device, Arithmetic first, Arithmetic second) {
+    return 1e12 / *peak_flops(device, first) + 1e12 / *peak_flops(device, second);
+  };
+  CHECK(*flops.least_time(kH200) == Approx(seconds(kH200, Arithmetic::kTf32, Arithmetic::kFp64Tensor)));
+  CHECK(*flops.least_time(kV100) == Approx(seconds(kV100, Arithmetic::kFp32, Arithmetic::kFp64)));
+  flops.add(std::nullopt, 1);
+  CHECK_FALSE(flops.least_time(kH200).has_value());
+}
+
 TEST_CASE("The peak that a product is held against", "[analysis]") {
   const auto of = [](DataType type, ComputeType compute, TensorCores cores,
                      const DeviceSpecs& device = kH200) {
-    return gemm_arithmetic(product(512, 512, 512, type, "NN", compute), cores, device);
+    return arithmetic_of(work_of(product(512, 512, 512, type, "NN", compute)), cores, device);
   };
   using T = TensorCores;
   using D = DataType;

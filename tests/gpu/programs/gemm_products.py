@@ -40,7 +40,7 @@ def product(kind, ops, size, n):
 def timed(multiply, calls):
     """Seconds a call, by events, with the GPU kept busy while they are launched."""
     begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-    torch.cuda._sleep(20_000 * calls)  # clocks: some 10 us a launch
+    torch.cuda._sleep(60_000 * calls)  # clocks: some 30 us a launch, or the GPU would wait for the host in between
     begin.record()
     for _ in range(calls):
         multiply()

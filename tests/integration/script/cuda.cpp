@@ -189,6 +189,15 @@ void sgemm(const Arguments&) {
                                     64, &kOne, memory, 64));
 }
 
+// Four products with one A.
+void batched(const Arguments&) {
+  void* memory = areas().device[0];
+  report("cublasGemmStridedBatchedEx",
+         cublasGemmStridedBatchedEx(blas(), CUBLAS_OP_T, CUBLAS_OP_N, 64, 32, 16, &kOne, memory, CUDA_R_16BF,
+                                    16, 0, memory, CUDA_R_16BF, 16, 512, &kOne, memory, CUDA_R_16BF, 64, 2048,
+                                    4, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+}
+
 #if INJECT_HAVE_CUDNN
 void convolution(const Arguments&) {
   thread_local cudnnHandle_t handle = nullptr;
@@ -234,7 +243,8 @@ const script::Operations kOperations {
          report("cudaStreamBeginCapture",
                 cudaStreamBeginCapture(stream_of(a.text(1)), cudaStreamCaptureModeGlobal));
        }},
-      {"end_capture", end_capture}, {"graph", launch_graph}, {"gemm", gemm}, {"sgemm", sgemm},
+      {"end_capture", end_capture}, {"graph", launch_graph}, {"gemm", gemm}, {"batched", batched},
+      {"sgemm", sgemm},
 #if INJECT_HAVE_CUDNN
       {"convolution", convolution},
 #endif
