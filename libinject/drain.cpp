@@ -63,6 +63,10 @@ void Drain::pass(const CuptiApi* cupti, bool hold_signs) {
       std::memcpy(&record, slot.bytes, sizeof record);
       know_window(record.window);
       ranges_.edge(thread, record);
+    } else if (slot.kind() == RecordKind::kProcessorTime) {
+      ProcessorTimeRecord record;
+      std::memcpy(&record, slot.bytes, sizeof record);
+      on_processor_time(thread, record);
     } else if (slot.kind() == RecordKind::kSign && search_ != nullptr) {
       SignRecord record;
       std::memcpy(&record, slot.bytes, sizeof record);
@@ -121,6 +125,13 @@ void Drain::on_call(std::uint32_t thread, const CallRecord& record) {
   event.chain = record.chain;
   event.begin = record.begin;
   event.end = record.end;
+  statistics_.add(event);
+  if (trace_ != nullptr) trace_->add(event);
+}
+
+void Drain::on_processor_time(std::uint32_t thread, const ProcessorTimeRecord& record) {
+  know_window(record.window);
+  const ProcessorTimeEvent event{record.window, thread, record.time, record.processor};
   statistics_.add(event);
   if (trace_ != nullptr) trace_->add(event);
 }

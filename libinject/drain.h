@@ -64,6 +64,7 @@ class Drain {
 
   void know_window(std::uint32_t window);
   void on_call(std::uint32_t thread, const CallRecord& record);
+  void on_processor_time(std::uint32_t thread, const ProcessorTimeRecord& record);
   void on_buffer(const CuptiApi& cupti, std::uint8_t* buffer, std::size_t valid, std::uint16_t generation);
   template <typename Event>
   void on_activity(Event& event, std::uint16_t generation);

@@ -1190,6 +1190,8 @@ RunInfo Session::run_info(const char* state) {
   run.iteration_records_lost = statistics_.iterations().lost();
   run.iteration_signs_lost = core_.threads.dropped(RecordKind::kSign);
   run.busy_records_late = statistics_.late_for_busy_time();
+  run.device_time_records_lost =
+      statistics_.left_out_of_device_times() + core_.threads.dropped(RecordKind::kProcessorTime);
   run.graph_nodes_lost = core_.graph_nodes.overflows();
   run.graph_kernels_without_call = drain_.graph_kernels_without_call();
   run.batch = options_.batch;

@@ -10,6 +10,7 @@
 #include "libinject/nvtx/injection.h"
 #include "libinject/record/clock.h"
 #include "libinject/record/control.h"
+#include "libinject/record/processor_time.h"
 #include "libinject/record/thread_registry.h"
 
 namespace inject {
@@ -105,6 +106,7 @@ void LaunchObserver::enter(DriverCall call, std::uint32_t, std::uint32_t correla
   }
   if (window == 0 && !collecting_activity.load(std::memory_order_acquire)) return;
   *carried = now();
+  if (frame == nullptr && window != 0) *carried = outermost_call_begins(*thread, window, *carried);
 }
 
 void LaunchObserver::leave(DriverCall, std::uint32_t cbid, std::uint32_t correlation, std::uint64_t stream,
@@ -137,15 +139,15 @@ void LaunchObserver::leave(DriverCall, std::uint32_t cbid, std::uint32_t correla
   record.generation = current_generation.load(std::memory_order_relaxed);
   if (captured) record.flags |= kCallCaptured;
   ThreadRegistry::push(*thread, record);
+  if (frame == nullptr && record.window != 0)
+    outermost_call_ended(*thread, record.window, record.begin, record.end);
 }
 
 void LaunchObserver::enter_plain(std::uint64_t* carried) noexcept {
   *carried = 0;
-  if (current_window.load(std::memory_order_acquire) == 0 ||
-      !record_plain_calls.load(std::memory_order_relaxed)) {
-    return;
-  }
-  const ThreadState* thread = ThreadRegistry::current();
+  const std::uint32_t window = current_window.load(std::memory_order_acquire);
+  if (window == 0 || !record_plain_calls.load(std::memory_order_relaxed)) return;
+  ThreadState* thread = ThreadRegistry::current();
   if (thread == nullptr) return;
   const CallFrame* frame = thread->innermost;
   if (frame != nullptr && function_group(frame->function_) == FunctionGroup::kCudart &&
@@ -153,6 +155,7 @@ void LaunchObserver::enter_plain(std::uint64_t* carried) noexcept {
     return;
   }
   *carried = now();
+  if (frame == nullptr) *carried = outermost_call_begins(*thread, window, *carried);
 }
 
 void LaunchObserver::leave_plain(std::uint32_t cbid, std::uint32_t, int status,
@@ -171,6 +174,7 @@ void LaunchObserver::leave_plain(std::uint32_t cbid, std::uint32_t, int status,
   record.window = window;
   record.status = static_cast<std::int16_t>(status);
   ThreadRegistry::push(*thread, record);
+  if (frame == nullptr) outermost_call_ended(*thread, window, record.begin, record.end);
 }
 
 void LaunchObserver::graph_node_created() noexcept {

@@ -7,6 +7,7 @@
 #include "libinject/nvtx/injection.h"
 #include "libinject/record/clock.h"
 #include "libinject/record/control.h"
+#include "libinject/record/processor_time.h"
 #include "libinject/record/thread_registry.h"
 #include "libinject/window/gate.h"
 
@@ -60,6 +61,7 @@ CallFrame::CallFrame(FunctionId function) noexcept : function_(function) {
   thread->innermost = this;
   entered_ = true;
   begin_ = now();
+  if (outer_ == nullptr && window_ != 0) begin_ = outermost_call_begins(*thread, window_, begin_);
 }
 
 std::uint32_t CallFrame::owner_inside(const CallFrame& frame) noexcept {
@@ -90,6 +92,7 @@ CallFrame::~CallFrame() {
   ThreadState* thread = ThreadRegistry::current_if_any();
   if (thread == nullptr) return;
   thread->innermost = outer_;
+  if (outer_ == nullptr && window_ != 0) outermost_call_ended(*thread, window_, begin_, end);
   if (correlation_ == 0) {
     if (window_ == 0) return;
     // Library calls are always counted: their kernels are theirs whether API statistics are wanted or not.

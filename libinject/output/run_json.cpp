@@ -116,10 +116,38 @@ void overhead_json(JsonText& json, const Overhead& overhead) {
       .close_object();
 }
 
+// What is 0 is left out of `idle_ns`.
+void diagnosis_json(JsonText& json, const DeviceDiagnosis& entry) {
+  const DeviceTimes& times = entry.times;
+  json.open_object()
+      .member("device", entry.device)
+      .member("verdict", bottleneck_name(entry.diagnosis.verdict))
+      .member("device_time_ns", times.span)
+      .member("kernel_busy_ns", times.kernel_busy)
+      .member("copy_only_ns", times.copy_only)
+      .member("exposed_collective_ns", times.exposed_collective())
+      .member("potential_gain_ns", entry.diagnosis.gain);
+  json.name("idle_ns").open_object();
+  for (std::size_t i = 0; i < kIdleCauses; ++i) {
+    if (times.idle_by_cause[i].time != 0)
+      json.member(idle_cause_name(static_cast<IdleCause>(i)), times.idle_by_cause[i].time);
+  }
+  json.close_object().name("evidence").open_array();
+  for (const Evidence& evidence : entry.evidence) {
+    json.open_object()
+        .member("kind", bottleneck_name(evidence.kind))
+        .member("time_ns", evidence.time)
+        .member("text", evidence.text)
+        .member("advice", bottleneck_advice(evidence.kind))
+        .close_object();
+  }
+  json.close_array().close_object();
+}
+
 }  // namespace
 
 std::string run_json_text(const RunInfo& run, std::span<const std::string> files,
-                          std::span<const std::string> errors) {
+                          std::span<const std::string> errors, std::span<const DeviceDiagnosis> diagnoses) {
   std::string text;
   JsonText json(text);
   json.open_object().member("libinject", run.version).member("state", run.state);
@@ -156,6 +184,9 @@ std::string run_json_text(const RunInfo& run, std::span<const std::string> files
   json.close_array().member("windows_not_listed", run.windows_not_listed);
   if (run.iterations) iterations_json(json, *run.iterations, run.iteration_signs_lost != 0);
   overhead_json(json, run.overhead);
+  json.name("diagnosis").open_array();
+  for (const DeviceDiagnosis& entry : diagnoses) diagnosis_json(json, entry);
+  json.close_array();
   json.name("lost").open_object();
   losses_json(json, lost);
   json.member("names", run.name_overflows)
@@ -165,6 +196,7 @@ std::string run_json_text(const RunInfo& run, std::span<const std::string> files
       .member("iteration_records", run.iteration_records_lost)
       .member("iteration_signs", run.iteration_signs_lost)
       .member("busy_time_records", run.busy_records_late)
+      .member("device_time_records", run.device_time_records_lost)
       .member("graph_nodes", run.graph_nodes_lost)
       .close_object();
   json.member("repeated_activity_records", run.repeated_records)

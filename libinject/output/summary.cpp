@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "libinject/output/csv.h"
+#include "libinject/output/diagnosis_report.h"
 
 namespace inject {
 
@@ -361,6 +362,73 @@ void device_lines(std::string& out, const Statistics& statistics, const RunInfo&
   if (devices.empty()) line(out, "  no GPU work was launched in a window");
 }
 
+/// `text` in lines of at most the width, broken at spaces; those after the first are indented further.
+void paragraph(std::string& out, std::string_view indent, std::string_view text) {
+  const std::string all = printable(text);
+  std::string_view left = all;
+  std::string begin(indent);
+  while (true) {
+    const std::size_t room = kColumns - begin.size();
+    std::string_view part = beginning(left, room);
+    if (part.size() < left.size()) {
+      if (const std::size_t space = part.rfind(' '); space != std::string_view::npos && space > room / 2)
+        part = part.substr(0, space);
+    }
+    if (part.empty()) return;
+    out.append(begin).append(part) += '\n';
+    left.remove_prefix(part.size());
+    while (!left.empty() && left.front() == ' ') left.remove_prefix(1);
+    if (left.empty()) return;
+    begin = std::string(indent) + "  ";
+  }
+}
+
+void diagnosis_lines(std::string& out, const Statistics& statistics, const RunInfo& run) {
+  const std::vector<DeviceDiagnosis> devices = device_diagnoses(statistics, run);
+  constexpr std::size_t kMostEvidence = 3;
+  for (const DeviceDiagnosis& entry : devices) {
+    const Diagnosis& diagnosis = entry.diagnosis;
+    const DeviceTimes& times = entry.times;
+    if (diagnosis.verdict == Bottleneck::kNone) continue;
+    out += '\n';
+    std::string text = "  " + std::string(bottleneck_name(diagnosis.verdict));
+    if (devices.size() > 1) text += ", GPU " + std::to_string(entry.device);
+    text += ": a kernel runs " + share_text(times.kernel_busy, times.span) + " of the time";
+    if (times.kernel_busy != 0) {
+      text += " (";
+      append_decimal(text, static_cast<double>(times.kernel_time) / static_cast<double>(times.kernel_busy),
+                     2);
+      text += " at once)";
+    }
+    text += ", copies alone " + share_text(times.copy_only, times.span) + ", idle " +
+            share_text(times.idle(), times.span);
+    line(out, text);
+    std::size_t told = 0;
+    for (const Evidence& evidence : entry.evidence) {
+      // Small change is left out, but for what the verdict is about.
+      const bool leading = told < std::max<std::size_t>(1, diagnosis.leading);
+      if (!leading && (told >= kMostEvidence || diagnosis.share(evidence.time) < 0.01)) break;
+      ++told;
+      std::string_view name = bottleneck_name(evidence.kind);
+      if (const std::size_t bound = name.find("-bound"); bound != std::string_view::npos)
+        name = name.substr(0, bound);
+      paragraph(out, "    ",
+                share_text(evidence.time, times.span) + " " +
+                    (name.empty() ? std::string("other idle time") : std::string(name)) +
+                    (evidence.text.empty() ? std::string() : ": " + evidence.text));
+      if (leading && !bottleneck_advice(evidence.kind).empty()) {
+        std::string advice(bottleneck_advice(evidence.kind));
+        if (diagnosis.leading != 0 || diagnosis.gain != 0) {
+          advice += " (at most " +
+                    share_text(diagnosis.leading == 0 ? diagnosis.gain : evidence.time, times.span) +
+                    " of the time)";
+        }
+        paragraph(out, "    -> ", advice);
+      }
+    }
+  }
+}
+
 void iteration_lines(std::string& out, const Statistics& statistics, const RunInfo& run) {
   const IterationStatistics& iterations = statistics.iterations();
   const SampleStats& steps = iterations.step_times();
@@ -385,6 +453,12 @@ void iteration_lines(std::string& out, const Statistics& statistics, const RunIn
   also(iterations.phases(IterationLabel::kValidation), "validation phase");
   also(iterations.phases(IterationLabel::kCheckpoint), "checkpoint");
   if (!text.empty()) line(out, text);
+  if (const auto overhead = profiler_overhead(iterations, steps.count(), steps.median())) {
+    text = "    " + time_text(iterations.step_times_outside().median()) +
+           " outside windows: the profiler's own share is ";
+    append_decimal(text, 100 * *overhead, 1);
+    line(out, text + "%");
+  }
 }
 
 void loss_lines(std::string& out, const Statistics& statistics, const RunInfo& run) {
@@ -395,7 +469,7 @@ void loss_lines(std::string& out, const Statistics& statistics, const RunInfo& r
     std::string_view noun;
     std::string_view why;
   };
-  const std::array<Loss, 14> losses{{
+  const std::array<Loss, 15> losses{{
       {lost.host_records, "API call", "lost: the ring was full, raise INJECT_RING"},
       {lost.range_records, "NVTX range", "lost: the ring was full, raise INJECT_RING"},
       {lost.activity_records, "GPU record", "lost: CUPTI's buffers were full, raise INJECT_BUFFERS"},
@@ -411,6 +485,7 @@ void loss_lines(std::string& out, const Statistics& statistics, const RunInfo& r
       {run.iteration_signs_lost, "call",
        "unseen in the search for iterations, whose numbers may be off: raise INJECT_RING"},
       {run.busy_records_late, "GPU record", "too late for the busy times"},
+      {run.device_time_records_lost, "record", "too late, or too many, for the causes of idle time"},
       {run.graph_nodes_lost, "node", "of CUDA graphs too many: their kernels have no library call"},
   }};
   for (const Loss& loss : losses) {
@@ -427,6 +502,10 @@ void loss_lines(std::string& out, const Statistics& statistics, const RunInfo& r
 std::string time_text(double nanoseconds) {
   constexpr std::array<std::string_view, 4> kUnits{"ns", "us", "ms", "s"};
   return with_unit(nanoseconds, kUnits);
+}
+
+std::string share_text(std::uint64_t part, std::uint64_t whole) {
+  return percent_text(ratio(part, whole));
 }
 
 std::string size_text(double bytes) {
@@ -456,6 +535,7 @@ std::string summary_text(const Statistics& statistics, const RunInfo& run, std::
   device_lines(out, statistics, run);
   iteration_lines(out, statistics, run);
   loss_lines(out, statistics, run);
+  diagnosis_lines(out, statistics, run);
   time_table(out, statistics.kernels(), "Kernel");
   library_table(out, statistics.library_calls(), statistics.device_total().kernels.sum);
   operation_table(out, statistics);

@@ -21,6 +21,8 @@ std::string shortened(std::string_view name, std::size_t columns);
 
 /// Nanoseconds in the unit that suits: `999ns`, `21.040ms`.
 std::string time_text(double nanoseconds);
+/// `12.3%` of the whole; 0 of nothing.
+std::string share_text(std::uint64_t part, std::uint64_t whole);
 /// Bytes in the unit that suits, powers of 1000: `512B`, `3.400MB`.
 std::string size_text(double bytes);
 

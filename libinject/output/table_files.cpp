@@ -12,6 +12,7 @@
 
 #include "libinject/output/atomic_file.h"
 #include "libinject/output/csv.h"
+#include "libinject/output/diagnosis_report.h"
 #include "libinject/output/run_json.h"
 #include "libinject/output/shape_tables.h"
 
@@ -242,9 +243,14 @@ struct WindowRows {
   const WindowInfo* info = nullptr;
   HostWork host;
   WindowDeviceRow together;
+  DeviceTimes times;              // summed up over the devices
   std::uint64_t device_time = 0;  // what `together` is busy of: the sum over the devices
   std::vector<WindowDeviceRow> devices;
 };
+
+void empty_cells(CsvRow& row, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) row.empty();
+}
 
 void device_cells(CsvRow& row, const DeviceWork& work) {
   row.number(work.kernels.count).number(work.kernels.sum);
@@ -313,8 +319,40 @@ double samples_per_second(const RunInfo& run, const Totals& step_times) {
   return static_cast<double>(run.batch * step_times.count) / (static_cast<double>(step_times.sum) * 1e-9);
 }
 
+/// How the device's time was spent, and what that says. `steps`: the window's complete iterations.
+void time_cells(CsvRow& row, const DeviceTimes& times, const KernelLimits& limits,
+                const Statistics& statistics, const Totals& steps) {
+  row.number(times.span).number(times.kernel_busy).decimal(percent(times.kernel_busy, times.span), 1);
+  const auto overhead = profiler_overhead(statistics.iterations(), steps.count, steps.mean());
+  if (overhead) {
+    row.decimal(100.0 * *overhead, 1);
+    const double share = 1 - std::clamp(*overhead, 0.0, 0.99);
+    row.decimal(std::min(100.0, percent(times.kernel_busy, times.span) / share), 1);
+  } else {
+    row.empty().empty();
+  }
+  row.number(times.copy_only).number(times.idle());
+  for (const DeviceTimes::Idle& idle : times.idle_by_cause) row.number(idle.time);
+  row.number(times.exposed_collective());
+  if (times.kernel_busy == 0) {
+    row.empty();
+  } else {
+    row.decimal(static_cast<double>(times.kernel_time) / static_cast<double>(times.kernel_busy), 3);
+  }
+  row.number(times.upload_busy).number(times.download_busy);
+  if (times.copy_busy == 0) {
+    row.empty();
+  } else {
+    row.decimal(percent(times.copy_overlapped, times.copy_busy), 1);
+  }
+  const Diagnosis diagnosis = diagnose(times, limits);
+  row.text(bottleneck_name(diagnosis.verdict)).decimal(100.0 * diagnosis.share(diagnosis.gain), 1);
+}
+constexpr std::size_t kTimeCells = 25;
+
 void window_rows(const Statistics& statistics, const RunInfo& run, std::string& text, const TextSink& sink) {
   std::map<std::uint32_t, WindowRows> windows;
+  std::map<std::uint32_t, KernelLimits> limits;
   for (const WindowInfo& info : run.windows) windows[info.number].info = &info;
   for (const WindowHostRow& entry : statistics.window_hosts()) windows[entry.window].host = entry.work;
   for (const WindowDeviceRow& entry : statistics.window_devices()) {
@@ -327,6 +365,9 @@ void window_rows(const Statistics& statistics, const RunInfo& run, std::string& 
     together.last = std::max(together.last, entry.last);
     window.device_time += device_time(entry, window.info);
     window.devices.push_back(entry);
+    if (entry.times == nullptr) continue;
+    window.times.merge(entry.times->times);
+    if (limits.count(entry.device) == 0) limits[entry.device] = kernel_limits(statistics, run, entry.device);
   }
   for (const auto& [number, window] : windows) {
     CsvRow row(text);
@@ -347,6 +388,11 @@ void window_rows(const Statistics& statistics, const RunInfo& run, std::string& 
     row.number(losses.host_records).number(losses.range_records).number(losses.activity_records);
     row.number(losses.invalid_times).number(losses.missing_records);
     flop_cells(row, window.host.flops, duration_of(window.info), run);
+    if (window.times.span == 0) {
+      empty_cells(row, kTimeCells);
+    } else {
+      time_cells(row, window.times, limits.begin()->second, statistics, steps);
+    }
     row.end();
     sink(text);
     for (const WindowDeviceRow& device : window.devices) {
@@ -355,7 +401,12 @@ void window_rows(const Statistics& statistics, const RunInfo& run, std::string& 
       row.number(device.device);
       busy_cells(row, device, device_time(device, window.info));
       device_cells(row, device.work);
-      for (int i = 0; i < 16; ++i) row.empty();
+      empty_cells(row, 16);
+      if (device.times == nullptr) {
+        empty_cells(row, kTimeCells);
+      } else {
+        time_cells(row, device.times->times, limits[device.device], statistics, steps);
+      }
       row.end();
       sink(text);
     }
@@ -432,23 +483,46 @@ void iteration_work_cells(CsvRow& row, const IterationRow& entry, std::uint64_t 
   device_cells(row, work);
 }
 
+/// The time with at least one kernel, and its share of `time` on the device (0: not known).
+void utilization_cells(CsvRow& row, const IterationRow& entry, std::uint64_t kernel_busy,
+                       std::uint64_t time) {
+  if (entry.kind == IterationRow::Kind::kOutside) {
+    row.empty().empty();
+    return;
+  }
+  row.number(kernel_busy);
+  if (time == 0) {
+    row.empty();
+  } else {
+    row.decimal(percent(kernel_busy, time), 1);
+  }
+}
+
 void iteration_rows(const Statistics& statistics, const RunInfo& run, std::string& text,
                     const TextSink& sink) {
   for (const IterationRow& entry : statistics.iterations().rows()) {
     CsvRow row(text);
     DeviceWork together;
     std::uint64_t busy = 0;
+    std::uint64_t kernel_busy = 0;
+    std::uint64_t device_time = 0;
     for (const IterationDeviceRow& device : entry.devices) {
       together.merge(device.work);
       busy += device.busy;
+      kernel_busy += device.kernel_busy;
+    }
+    const bool phase = entry.kind == IterationRow::Kind::kPhase && entry.end != 0;
+    const std::uint64_t duration = phase ? entry.end - entry.begin : 0;
+    if (phase) {
+      for (const IterationDeviceRow& device : entry.devices) device_time += device.time(duration);
     }
     iteration_name_cells(row, entry);
     row.text("all");
     iteration_time_cells(row, entry, run);
     row.number(entry.launches);
     iteration_work_cells(row, entry, busy, entry.gap, together);
-    flop_cells(row, entry.flops,
-               entry.kind == IterationRow::Kind::kPhase && entry.end != 0 ? entry.end - entry.begin : 0, run);
+    flop_cells(row, entry.flops, duration, run);
+    utilization_cells(row, entry, kernel_busy, device_time);
     row.end();
     sink(text);
     for (const IterationDeviceRow& device : entry.devices) {
@@ -457,7 +531,9 @@ void iteration_rows(const Statistics& statistics, const RunInfo& run, std::strin
       iteration_time_cells(row, entry, run);
       row.empty();
       iteration_work_cells(row, entry, device.busy, device.gap, device.work);
-      row.empty().empty().empty().end();
+      row.empty().empty().empty();
+      utilization_cells(row, entry, device.kernel_busy, phase ? device.time(duration) : 0);
+      row.end();
       sink(text);
     }
   }
@@ -515,13 +591,21 @@ constexpr std::array kTables{
         "Copy Time (ns),Copy Size (MB),Memsets,Memset Time (ns),Memset Size (MB),Unattributed,API Calls,"
         "API Time (ns),Library Calls,Submissions,Ranges,Clipped Ranges,Iterations,Samples/s,"
         "Lost Host Records,Lost Range Records,Lost Activity Records,Invalid Timestamps,"
-        "Missing Activity Records,FLOPs,TFLOP/s,Peak (%)",
+        "Missing Activity Records,FLOPs,TFLOP/s,Peak (%),Device Time (ns),Kernel Busy (ns),GPU Utilization "
+        "(%),"
+        "Profiler Overhead (%),Utilization w/o Overhead (%),Copy Only (ns),Idle (ns),Idle: Start-up (ns),"
+        "Idle: Synchronization (ns),Idle: Copy Call (ns),Idle: Launch Call (ns),Idle: Other Call (ns),"
+        "Idle: Host Compute (ns),Idle: Host Wait (ns),Idle: Other Stream (ns),Idle: Collective (ns),"
+        "Idle: Queue (ns),Idle: Unknown (ns),Exposed Collective (ns),Kernel Concurrency,H2D Busy (ns),"
+        "D2H Busy (ns),Copy Overlap (%),Verdict,Potential Gain (%)",
         window_rows},
-    TableFile{"iteration_sum.csv",
-              "Window,Iteration,Label,Complete,Device,Start (ns),Duration (ns),Samples/s,Launches,"
-              "GPU Busy (ns),Gap to Next (ns),Kernels,Kernel Time (ns),Copies,Copy Time (ns),Copy Size (MB),"
-              "Memsets,Memset Time (ns),Memset Size (MB),Unattributed,FLOPs,TFLOP/s,Peak (%)",
-              iteration_rows},
+    TableFile{
+        "iteration_sum.csv",
+        "Window,Iteration,Label,Complete,Device,Start (ns),Duration (ns),Samples/s,Launches,"
+        "GPU Busy (ns),Gap to Next (ns),Kernels,Kernel Time (ns),Copies,Copy Time (ns),Copy Size (MB),"
+        "Memsets,Memset Time (ns),Memset Size (MB),Unattributed,FLOPs,TFLOP/s,Peak (%),Kernel Busy (ns),"
+        "GPU Utilization (%)",
+        iteration_rows},
     TableFile{
         "kernel_detail.csv",
         "Time (%),Total Time (ns),Instances,Avg (ns),Min (ns),Max (ns),Device,GrdX,GrdY,GrdZ,BlkX,BlkY,BlkZ,"
@@ -537,9 +621,9 @@ void append_table(const TableFile& table, const Statistics& statistics, const Ru
 }
 
 void write_json(const std::string& folder, const RunInfo& run, const std::vector<std::string>& files,
-                std::vector<std::string>& errors) {
+                std::vector<std::string>& errors, const std::vector<DeviceDiagnosis>& diagnoses = {}) {
   AtomicFile json(folder, kRunFile);
-  json.file().buffer() = run_json_text(run, files, errors);
+  json.file().buffer() = run_json_text(run, files, errors, diagnoses);
   if (!json.finish() || !json.commit()) errors.push_back(json.error());
 }
 
@@ -577,7 +661,7 @@ std::vector<std::string> write_all(const std::string& folder, const Statistics& 
     for (const auto& file : finished) {
       if (!file->commit()) errors.push_back(file->error());
     }
-    write_json(folder, run, names, errors);
+    write_json(folder, run, names, errors, device_diagnoses(statistics, run));
   } catch (const std::exception& problem) {
     // Out of memory, most likely: this, too, may not fit.
     try {

@@ -21,6 +21,7 @@ constexpr std::string_view kApiHeader =
     "Start (ns),Duration (ns),Name,Result,CorrID,Pid,Tid,T-Pri,Thread Name\n";
 constexpr std::string_view kLibraryHeader =
     "Start (ns),Duration (ns),Name,Result,Depth,Pid,Tid,Thread Name\n";
+constexpr std::string_view kProcessorHeader = "Time (ns),CPU Time (ns),Tid\n";
 
 // CUpti_ActivityMemoryKind, in Nsight Systems' words.
 constexpr std::array<std::string_view, 8> kMemoryKinds{
@@ -65,12 +66,14 @@ TraceWriter::TraceWriter(Context context, std::uint64_t max_rows)
 bool TraceWriter::open(const std::string& folder) {
   // Not by way of a temporary file: what a killed program has traced so far is worth having.
   if (!gpu_.open(folder + "/cuda_gpu_trace.csv", true) || !api_.open(folder + "/cuda_api_trace.csv", true) ||
-      !library_.open(folder + "/library_trace.csv", true)) {
+      !library_.open(folder + "/library_trace.csv", true) ||
+      !processor_.open(folder + "/thread_cpu_trace.csv", true)) {
     return false;
   }
   gpu_.buffer() += kGpuHeader;
   api_.buffer() += kApiHeader;
   library_.buffer() += kLibraryHeader;
+  processor_.buffer() += kProcessorHeader;
   return true;
 }
 
@@ -161,20 +164,30 @@ void TraceWriter::add(const CallEvent& event) {
   file.write_if_full();
 }
 
+void TraceWriter::add(const ProcessorTimeEvent& event) {
+  if (!take_row(processor_)) return;
+  CsvRow(processor_.buffer())
+      .number(since(event.time, context_.base))
+      .number(event.processor)
+      .number(thread_info(event.thread).tid)
+      .end();
+  processor_.write_if_full();
+}
+
 bool TraceWriter::flush() {
   bool good = true;
-  for (OutputFile* file : {&gpu_, &api_, &library_}) good = file->flush() && good;
+  for (OutputFile* file : {&gpu_, &api_, &library_, &processor_}) good = file->flush() && good;
   return good;
 }
 
 bool TraceWriter::close() {
   bool good = true;
-  for (OutputFile* file : {&gpu_, &api_, &library_}) good = file->close() && good;
+  for (OutputFile* file : {&gpu_, &api_, &library_, &processor_}) good = file->close() && good;
   return good;
 }
 
 std::string TraceWriter::error() const {
-  for (const OutputFile* file : {&gpu_, &api_, &library_}) {
+  for (const OutputFile* file : {&gpu_, &api_, &library_, &processor_}) {
     if (!file->error().empty()) return file->error();
   }
   return {};

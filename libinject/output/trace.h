@@ -16,9 +16,9 @@
 namespace inject {
 
 /// INJECT_TRACE=csv: cuda_gpu_trace.csv and cuda_api_trace.csv with the headers of Nsight Systems' trace
-/// reports, a row per event in the order of their arrival. Rows go out as they come, so that memory is
-/// bounded and a killed program leaves what was flushed; the number of rows is bounded, further ones are
-/// counted. For one thread, with all signals blocked (OutputFile).
+/// reports, library_trace.csv and thread_cpu_trace.csv; a row per event in the order of their arrival. Rows
+/// go out as they come, so that memory is bounded and a killed program leaves what was flushed; the number of
+/// rows is bounded, further ones are counted. For one thread, with all signals blocked (OutputFile).
 class TraceWriter {
  public:
   struct Context {
@@ -39,6 +39,7 @@ class TraceWriter {
   void add(const KernelEvent& event);
   void add(const TransferEvent& event);
   void add(const CallEvent& event);
+  void add(const ProcessorTimeEvent& event);
 
   /// Hands everything to the kernel.
   bool flush();
@@ -60,6 +61,7 @@ class TraceWriter {
   OutputFile gpu_;
   OutputFile api_;
   OutputFile library_;
+  OutputFile processor_;
   // The quoted texts of names, devices and threads, by their numbers: made once each.
   std::vector<std::string> names_;
   std::vector<std::string> devices_;

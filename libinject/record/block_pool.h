@@ -144,8 +144,8 @@ class RecordQueue {
   // Producer's side.
   Block* tail_ = nullptr;
   std::uint32_t fill_ = Block::kSlots;
-  std::atomic<bool> pushing_{false};            // read by the producer's signal handlers alone
-  std::atomic<std::uint64_t> dropped_[3] = {};  // by kind_index()
+  std::atomic<bool> pushing_{false};                       // read by the producer's signal handlers alone
+  std::atomic<std::uint64_t> dropped_[kRecordKinds] = {};  // by kind_index()
   // Shared, written once: the first block of the queue.
   std::atomic<std::uint32_t> first_{0};
   // Consumer's side, on a line of its own.

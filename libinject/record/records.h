@@ -44,9 +44,10 @@ inline constexpr CallChain chain_push(CallChain chain, FunctionId function) {
   return chain | (static_cast<CallChain>(function) << (16u * level));
 }
 
-enum class RecordKind : std::uint8_t { kNone = 0, kCall = 1, kRange = 2, kSign = 3 };
+enum class RecordKind : std::uint8_t { kNone = 0, kCall = 1, kRange = 2, kSign = 3, kProcessorTime = 4 };
+inline constexpr unsigned kRecordKinds = 4;
 
-/// Place of a kind of record where each is counted by itself: calls, ranges, signs.
+/// Place of a kind of record where each is counted by itself: calls, ranges, signs, processor times.
 inline constexpr unsigned kind_index(RecordKind kind) {
   return kind == RecordKind::kNone ? 0 : static_cast<unsigned>(kind) - 1;
 }
@@ -96,7 +97,18 @@ struct alignas(64) RangeRecord {
   std::uint32_t reserved2[11] = {};
 };
 
-static_assert(sizeof(CallRecord) == 64 && sizeof(RangeRecord) == 64);
-static_assert(std::is_trivially_copyable_v<CallRecord> && std::is_trivially_copyable_v<RangeRecord>);
+/// What a thread had used of a processor at some time, in an open window (record/processor_time.h).
+struct alignas(64) ProcessorTimeRecord {
+  RecordKind kind = RecordKind::kProcessorTime;
+  std::uint8_t reserved[3] = {};
+  std::uint32_t window = 0;
+  Nanoseconds time = 0;
+  Nanoseconds processor = 0;
+  std::uint32_t reserved2[10] = {};
+};
+
+static_assert(sizeof(CallRecord) == 64 && sizeof(RangeRecord) == 64 && sizeof(ProcessorTimeRecord) == 64);
+static_assert(std::is_trivially_copyable_v<CallRecord> && std::is_trivially_copyable_v<RangeRecord> &&
+              std::is_trivially_copyable_v<ProcessorTimeRecord>);
 
 }  // namespace inject

@@ -93,9 +93,10 @@ void ThreadRegistry::on_thread_exit(void* pointer) noexcept {
 }
 
 void ThreadRegistry::recycle(ThreadState& state) noexcept {
-  dropped_by_gone_[0].fetch_add(state.queue.dropped(RecordKind::kCall), std::memory_order_relaxed);
-  dropped_by_gone_[1].fetch_add(state.queue.dropped(RecordKind::kRange), std::memory_order_relaxed);
-  dropped_by_gone_[2].fetch_add(state.queue.dropped(RecordKind::kSign), std::memory_order_relaxed);
+  for (const RecordKind kind :
+       {RecordKind::kCall, RecordKind::kRange, RecordKind::kSign, RecordKind::kProcessorTime}) {
+    dropped_by_gone_[kind_index(kind)].fetch_add(state.queue.dropped(kind), std::memory_order_relaxed);
+  }
   state.queue.retire(pool_);
   ++gone_;
   state.life.store(kFree, std::memory_order_release);

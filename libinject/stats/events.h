@@ -93,6 +93,14 @@ struct CallEvent {
   Nanoseconds end = 0;
 };
 
+/// What a thread had used of a processor by some time.
+struct ProcessorTimeEvent {
+  std::uint32_t window = 0;
+  std::uint32_t thread = 0;
+  Nanoseconds time = 0;
+  Nanoseconds processor = 0;
+};
+
 /// One NVTX range, or the part of it that lies in the window (`clipped`: it began before or ended after).
 struct RangeEvent {
   std::uint32_t node = 0;  ///< in the range tree; gives domain, name and style

@@ -149,20 +149,31 @@ void IterationStatistics::account(const Key& key, const IterationActivity& activ
     ++late_;
     return;
   }
-  const std::size_t held = sums.busy.held();
   const std::uint64_t late = sums.busy.late();
-  sums.busy.add(activity.start, activity.end);
+  work(sums.busy, activity.start, activity.end);
   late_ += sums.busy.late() - late;
-  intervals_held_ += sums.busy.held() - held;
+  if (activity.kind == WorkKind::kKernel) work(sums.kernel_busy, activity.start, activity.end);
   if (intervals_held_ > kMostIntervals) bound_busy_times();
+}
+
+void IterationStatistics::work(BusyTime& busy, Nanoseconds start, Nanoseconds end) {
+  const std::size_t held = busy.held();
+  busy.add(start, end);
+  intervals_held_ += busy.held() - held;
+}
+
+void IterationStatistics::settle(Part& part) {
+  for (BusyTime* busy : {&part.busy, &part.kernel_busy}) {
+    intervals_held_ -= busy->held();
+    busy->settle();
+  }
 }
 
 void IterationStatistics::bound_busy_times() {
   for (auto place = rows_.upper_bound(busy_settled_through_);
        place != rows_.end() && intervals_held_ > kMostIntervals / 2; ++place) {
     for (Part& part : place->second.parts) {
-      intervals_held_ -= part.busy.held();
-      part.busy.settle();
+      settle(part);
     }
     busy_settled_through_ = place->first;
   }
@@ -216,6 +227,8 @@ void IterationStatistics::boundary(const IterationBoundary& boundary) {
       ++disordered_;
       return;
     }
+    if (before.window == 0 && boundary.window_before == 0 && before.label == IterationLabel::kIteration)
+      step_times_outside_.add(duration(before.begin, boundary.begin));
     // What ends here, in the window that it began in and in the one that it ends in.
     const std::uint64_t ended = first_ + boundaries_.size() - 1;
     for (const std::uint32_t window : {before.window, boundary.window_before}) {
@@ -253,8 +266,7 @@ void IterationStatistics::settle_row(const Key& key, Row& row) {
   if (row.settled) return;
   row.settled = true;
   for (Part& part : row.parts) {
-    intervals_held_ -= part.busy.held();
-    part.busy.settle();
+    settle(part);
   }
   if (key.second == 0) return;
   ++phases_[static_cast<std::size_t>(row.label)];
@@ -306,6 +318,7 @@ void IterationStatistics::drop_oldest() {
     Part& to = part(older_, from.device);
     to.work.merge(from.work);
     to.more_busy += from.busy.busy();
+    to.more_kernel_busy += from.kernel_busy.busy();
   }
   dropped_through_ = oldest->first;
   latest_row_ = nullptr;
@@ -329,7 +342,8 @@ IterationRow IterationStatistics::shown(const Key& key, const Row& row) {
   result.launches = row.host.launches;
   result.flops = row.host.flops;
   for (const Part& part : row.parts) {
-    result.devices.push_back({part.device, part.work, part.busy.busy() + part.more_busy, part.busy.first(),
+    result.devices.push_back({part.device, part.work, part.busy.busy() + part.more_busy,
+                              part.kernel_busy.busy() + part.more_kernel_busy, part.busy.first(),
                               part.busy.last(), std::nullopt});
   }
   std::sort(result.devices.begin(), result.devices.end(),

@@ -2,6 +2,7 @@
 // SPDX-FileCopyrightText: The libinject authors
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -48,10 +49,17 @@ struct IterationDeviceRow {
   std::uint32_t device = 0;
   DeviceWork work;
   std::uint64_t busy = 0;
-  Nanoseconds first = 0;  ///< earliest start and latest end of the work
+  std::uint64_t kernel_busy = 0;  ///< of it, at least one kernel ran
+  Nanoseconds first = 0;          ///< earliest start and latest end of the work
   Nanoseconds last = 0;
   /// From the end of the iteration's last work to the start of the next one's first in the same window.
   std::optional<std::uint64_t> gap;
+
+  /// What the iteration takes on the device: from its first work to the next one's, or, at a window's end, to
+  /// the end of its own, but not less than `duration` on the host.
+  std::uint64_t time(std::uint64_t duration) const {
+    return gap ? last - first + *gap : std::max(duration, last - first);
+  }
 };
 
 struct IterationRow {
@@ -100,6 +108,8 @@ class IterationStatistics {
   std::vector<IterationRow> rows() const;
   /// Durations of the complete iterations of all settled windows.
   const SampleStats& step_times() const { return step_times_; }
+  /// Durations of iterations that touched no window: what a step takes without us.
+  const SampleStats& step_times_outside() const { return step_times_outside_; }
   /// Those of a window; of none but the latest kMostWindows.
   Totals window_step_times(std::uint32_t window) const;
   /// Iterations of settled windows that were cut by a window's edge, or whose work was lost().
@@ -120,7 +130,9 @@ class IterationStatistics {
     std::uint32_t device = 0;
     DeviceWork work;
     BusyTime busy;
+    BusyTime kernel_busy;
     std::uint64_t more_busy = 0;  // of older rows
+    std::uint64_t more_kernel_busy = 0;
   };
   struct HostPart {
     std::uint64_t launches = 0;
@@ -170,6 +182,8 @@ class IterationStatistics {
   void settle_row(const Key& key, Row& row);
   void count_complete(const Key& key, const Row& row);
   void drop_oldest();
+  void work(BusyTime& busy, Nanoseconds start, Nanoseconds end);
+  void settle(Part& part);
   void bound_busy_times();
   static IterationRow shown(const Key& key, const Row& row);
 
@@ -208,6 +222,7 @@ class IterationStatistics {
   } spilled_;
 
   SampleStats step_times_;
+  SampleStats step_times_outside_;
   std::map<std::uint32_t, Totals> windows_;
   std::uint64_t incomplete_ = 0;
   std::uint64_t phases_[3] = {};

@@ -277,6 +277,35 @@ std::vector<FamilyRow> Statistics::families() const {
   return rows;
 }
 
+std::vector<KernelFamilyRow> Statistics::kernel_families() const {
+  const Tables& t = *tables_;
+  struct Entry {
+    KernelFamilyRow row;
+    std::uint64_t most = 0;
+  };
+  std::map<std::uint32_t, Entry> by_name;
+  for (const std::uint32_t i : t.families.indices()) {
+    if (i == kOtherIndex) continue;
+    const FamilyEntry& from = t.families[i];
+    Entry& entry = by_name[t.family_keys.key(i)[0]];
+    if (entry.row.time.count == 0 || from.time.sum > entry.most) {
+      entry.row.family = from.family;
+      entry.row.cores = from.cores;
+      entry.most = from.time.sum;
+    }
+    entry.row.time.merge(from.time);
+  }
+  std::vector<KernelFamilyRow> rows;
+  for (auto& [name, entry] : by_name) {
+    entry.row.name = names_.name(name);
+    rows.push_back(entry.row);
+  }
+  std::sort(rows.begin(), rows.end(), [](const KernelFamilyRow& a, const KernelFamilyRow& b) {
+    return std::make_tuple(b.time.sum, a.name) < std::make_tuple(a.time.sum, b.name);
+  });
+  return rows;
+}
+
 std::vector<CollectiveRow> Statistics::collectives() const {
   const Tables& t = *tables_;
   auto times = t.overlap.rows();
@@ -375,6 +404,7 @@ std::vector<WindowDeviceRow> Statistics::window_devices() const {
     row.busy = t.window_busy[i].busy();
     row.first = t.window_busy[i].first();
     row.last = t.window_busy[i].last();
+    row.times = t.device_times.row(row.window, row.device);
     rows.push_back(row);
   }
   std::sort(rows.begin(), rows.end(), [](const WindowDeviceRow& a, const WindowDeviceRow& b) {
@@ -398,8 +428,16 @@ const IterationStatistics& Statistics::iterations() const {
   return tables_->iterations;
 }
 
+const DeviceTimeStatistics& Statistics::device_times() const {
+  return tables_->device_times;
+}
+
 std::uint64_t Statistics::late_for_busy_time() const {
   return tables_->late_for_busy + tables_->iterations.late() + tables_->overlap.late();
+}
+
+std::uint64_t Statistics::left_out_of_device_times() const {
+  return tables_->device_times.left_out();
 }
 
 DeviceWork Statistics::device_total() const {

@@ -11,6 +11,13 @@ namespace {
 constexpr std::size_t kPeerCopy = 10;
 constexpr std::size_t kMemset = 11;
 
+// CUpti_ActivityMemcpyKind
+constexpr std::uint8_t kHostToDevice = 1;
+constexpr std::uint8_t kDeviceToHost = 2;
+
+// Copied for a value to look at, as loss.item() does, rather than for the data.
+constexpr std::uint64_t kSmallDownload = 64 * 1024;
+
 std::size_t operation_of(const TransferEvent& event) {
   if (event.memset) return kMemset;
   if (event.copy_kind == 0 && event.peer) return kPeerCopy;
@@ -59,6 +66,34 @@ IterationActivity iteration_activity(const Attribution& launch, std::uint32_t de
   activity.window = launch.window;
   activity.device = static_cast<std::uint16_t>(device);
   return activity;
+}
+
+TimedWork timed_work(const Attribution& launch, std::uint32_t stream, Nanoseconds start, Nanoseconds end,
+                     TimedWorkKind kind) {
+  TimedWork work;
+  work.start = start;
+  work.end = end;
+  work.stream = stream;
+  work.kind = kind;
+  work.launch_known = launch.known;
+  if (!launch.known) return work;
+  work.launch_begin = launch.host_begin;
+  work.launch_end = launch.host_end;
+  work.thread = launch.thread;
+  work.function = launch.function;
+  return work;
+}
+
+TimedWorkKind kind_of(const TransferEvent& event) {
+  if (event.memset) return TimedWorkKind::kMemset;
+  switch (event.copy_kind) {
+    case kHostToDevice:
+      return TimedWorkKind::kUpload;
+    case kDeviceToHost:
+      return TimedWorkKind::kDownload;
+    default:
+      return TimedWorkKind::kOtherCopy;
+  }
 }
 
 }  // namespace
@@ -170,7 +205,11 @@ void Statistics::add(const KernelEvent& event) {
   FamilyEntry& family =
       t.family_entry(event.name, call_category(path, shapes_.kind(event.launch.shape)), names_);
   family.add(time, path != 0, event.launch.known && event.launch.shape != ShapeTable::kNone);
-  if (is_collective(family.family)) {
+  const bool collective = is_collective(family.family);
+  t.device_times.work(event.launch.window, event.device,
+                      timed_work(event.launch, event.stream, event.start, event.end,
+                                 collective ? TimedWorkKind::kCollective : TimedWorkKind::kKernel));
+  if (collective) {
     t.overlap.collective(event.launch.window, event.device, event.launch.shape, event.start, event.end);
     if (event.launch.shape == ShapeTable::kNone) {
       t.unknown_collectives.add(time);
@@ -206,6 +245,11 @@ void Statistics::add(const TransferEvent& event) {
   activity.kind = event.memset ? WorkKind::kMemset : WorkKind::kCopy;
   activity.bytes = event.bytes;
   t.iterations.activity(activity);
+  const TimedWorkKind kind = kind_of(event);
+  t.device_times.work(event.launch.window, event.device,
+                      timed_work(event.launch, event.stream, event.start, event.end, kind));
+  if (kind == TimedWorkKind::kDownload && event.bytes <= kSmallDownload && event.launch.known)
+    t.device_times.small_download(event.launch.window, event.launch.thread, event.launch.host_begin);
   if (const CallChain path = library_path(event.launch); path != 0)
     count(t.libraries.at(t.library_row(path)).work, event);
 }
@@ -214,6 +258,10 @@ void Statistics::add(const CallEvent& event) {
   Tables& t = *tables_;
   t.call_shapes.add(event);
   const std::uint64_t time = duration(event.begin, event.end);
+  if (event.chain == 0) {
+    t.device_times.call(event.window, event.thread,
+                        {event.begin, event.end, event.function, t.host_state(event.function)});
+  }
   HostWork& window = t.window_host(event.window);
   if (event.correlation != 0 && event.status == 0 && !event.captured) {
     ++window.submissions;
@@ -251,6 +299,10 @@ void Statistics::add(const RangeEvent& event) {
   if (event.clipped) ++window.clipped_ranges;
 }
 
+void Statistics::add(const ProcessorTimeEvent& event) {
+  tables_->device_times.reading(event.window, event.thread, {event.time, event.processor});
+}
+
 void Statistics::iteration_boundary(const IterationBoundary& boundary) {
   tables_->iterations.boundary(boundary);
 }
@@ -265,6 +317,7 @@ void Statistics::settle_window(std::uint32_t window, Nanoseconds begin, Nanoseco
   t.iterations.settle_window(window, begin, end);
   t.call_shapes.settle(window);
   t.overlap.settle_window(window);
+  t.device_times.settle_window(window, begin, end);
 }
 
 }  // namespace inject

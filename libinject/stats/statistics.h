@@ -17,6 +17,7 @@
 #include "libinject/record/name_table.h"
 #include "libinject/record/shape_table.h"
 #include "libinject/stats/call_shapes.h"
+#include "libinject/stats/device_time.h"
 #include "libinject/stats/device_work.h"
 #include "libinject/stats/events.h"
 #include "libinject/stats/iterations.h"
@@ -130,6 +131,14 @@ struct HostWork {
   void merge(const HostWork& more);
 };
 
+/// Kernels of one name.
+struct KernelFamilyRow {
+  std::string_view name;
+  Family family = Family::kOther;  ///< in which they spent most of their time
+  TensorCores cores = TensorCores::kUnknown;
+  Totals time;
+};
+
 struct WindowDeviceRow {
   std::uint32_t window = 0;
   std::uint32_t device = 0;
@@ -137,6 +146,7 @@ struct WindowDeviceRow {
   std::uint64_t busy = 0;  ///< time in which at least one kernel, copy or memset ran
   Nanoseconds first = 0;   ///< earliest start and latest end of them
   Nanoseconds last = 0;
+  const DeviceTimeRow* times = nullptr;  ///< null while the window is not settled
 
   /// The time that `busy` is a share of: the window's, or that from the first work to the last if it is
   /// longer, since a device that lags behind the host works after the window's end.
@@ -170,6 +180,7 @@ class Statistics {
   void add(const TransferEvent& event);
   void add(const CallEvent& event);
   void add(const RangeEvent& event);
+  void add(const ProcessorTimeEvent& event);
 
   /// An iteration begins: in ascending order of time, those of a window before it is settled.
   void iteration_boundary(const IterationBoundary& boundary);
@@ -192,6 +203,8 @@ class Statistics {
   /// Library calls by what they compute.
   std::vector<CallShapeRow> call_shapes() const;
   std::vector<FamilyRow> families() const;
+  /// By kernel name.
+  std::vector<KernelFamilyRow> kernel_families() const;
   /// Kernels of one family that were launched in no library call whose shape is known, by descending time.
   std::vector<std::pair<std::string_view, Totals>> unshaped_kernels(Family family) const;
   /// The same of several families together.
@@ -203,6 +216,7 @@ class Statistics {
   std::vector<WindowHostRow> window_hosts() const;
 
   const IterationStatistics& iterations() const;
+  const DeviceTimeStatistics& device_times() const;
 
   /// Everything together.
   DeviceWork device_total() const;
@@ -210,6 +224,8 @@ class Statistics {
   /// Device records that came too late to be in a window's or iteration's busy time, or in the overlap of
   /// collectives, as a whole.
   std::uint64_t late_for_busy_time() const;
+  /// Records that came too late, or were too many, for the times of device_times().
+  std::uint64_t left_out_of_device_times() const;
 
  private:
   struct Tables;

@@ -264,6 +264,21 @@ struct Statistics::Tables {
 
   IterationStatistics iterations;
 
+  DeviceTimeStatistics device_times;
+  // HostState by function, as far as it was asked for.
+  std::vector<std::uint8_t> host_states;
+
+  HostState host_state(FunctionId function) {
+    constexpr std::uint8_t kNotAsked = 0xff;
+    if (function >= host_states.size()) host_states.resize(std::bit_ceil(function + 1u), kNotAsked);
+    std::uint8_t& state = host_states[function];
+    if (state == kNotAsked) {
+      state =
+          static_cast<std::uint8_t>(host_state_of(function_name(function), is_library_function(function)));
+    }
+    return static_cast<HostState>(state);
+  }
+
   Tables() {
     for (std::size_t i = 0; i < kOperations.size(); ++i) {
       operation_times.emplace_back(&budget);

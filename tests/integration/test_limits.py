@@ -21,7 +21,7 @@ class Ring(LimitTest):
         done = self.script("start kernel:a:30000 sync stop", RING="64K")
         self.assertEqual(done.out.kernels(), {"a": 30_000})
         lost = done.out.lost()
-        self.assertLessEqual(set(lost), {"host_records", "iteration_signs"})
+        self.assertLessEqual(set(lost), {"host_records", "iteration_signs", "device_time_records"})
         (window,) = done.out.windows()
         # A launch that found no room: its kernel is counted by its time.
         self.assertEqual(int(window["Unattributed"]) + int(window["Submissions"]), 30_000)

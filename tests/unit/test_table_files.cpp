@@ -280,13 +280,17 @@ TEST_CASE("Window rows: one for the host and all devices, one per device", "[out
   run.statistics.add(launch);
   run.statistics.add(call_event("ncclAllReduce", 12));
   run.add_range(run.range(0, "r"), 0, 5, 0, true);
+  const std::string unsettled = std::string(25, ',') + "\n";
   CHECK(rows_of("window_sum.csv", run, some_run()) ==
         // The copy and, within it, the memset end long before the kernel begins.
         "1,api,closed,2000,8000,6000,all,220,1090,1.8,2,150,1,70,2.000,1,7,0.500,1,1,11,1,1,1,1,0,,5,0,0,0,2,"
-        "0,,\n"
-        "1,api,closed,2000,8000,6000,0,170,1090,2.8,1,100,1,70,2.000,1,7,0.500,0,,,,,,,,,,,,,,,,\n"
-        "1,api,closed,2000,8000,6000,1,50,50,0.8,1,50,0,0,0.000,0,0,0.000,1,,,,,,,,,,,,,,,,\n"
-        "2,time:1s+1s/2s,open,19000,,,all,0,0,,0,0,0,0,0.000,0,0,0.000,0,0,0,0,0,0,0,0,,0,0,0,0,0,0,,\n");
+        "0,," +
+            unsettled + "1,api,closed,2000,8000,6000,0,170,1090,2.8,1,100,1,70,2.000,1,7,0.500,0" +
+            std::string(16, ',') + unsettled +
+            "1,api,closed,2000,8000,6000,1,50,50,0.8,1,50,0,0,0.000,0,0,0.000,1" + std::string(16, ',') +
+            unsettled +
+            "2,time:1s+1s/2s,open,19000,,,all,0,0,,0,0,0,0,0.000,0,0,0.000,0,0,0,0,0,0,0,0,,0,0,0,0,0,0,," +
+            unsettled);
 }
 
 TEST_CASE("Iteration rows: one for the host and all devices, one per device", "[output]") {
@@ -328,21 +332,21 @@ TEST_CASE("Iteration rows: one for the host and all devices, one per device", "[
   boundary(6, 9500, 0);
   RunInfo info = some_run();
   CHECK(rows_of("iteration_sum.csv", run, info) ==
-        "1,,outside,,all,,,,1,,,1,20,0,0,0.000,0,0,0.000,0,0,,\n"
-        "1,,outside,,0,,,,,,,1,20,0,0,0.000,0,0,0.000,0,,,\n"
-        "1,4,iteration,1,all,3000,1000,,2,100,940,2,80,1,30,3.000,0,0,0.000,0,0,,\n"
-        "1,4,iteration,1,0,3000,1000,,,50,950,1,30,1,30,3.000,0,0,0.000,0,,,\n"
-        "1,4,iteration,1,1,3000,1000,,,50,,1,50,0,0,0.000,0,0,0.000,0,,,\n"
-        "1,5,iteration,1,all,4000,2000,,1,40,2060,1,40,0,0,0.000,0,0,0.000,0,0,,\n"
-        "1,5,iteration,1,0,4000,2000,,,40,2060,1,40,0,0,0.000,0,0,0.000,0,,,\n"
-        "1,,validation,1,all,6000,2000,,0,60,,0,0,0,0,0.000,1,60,2.000,0,0,,\n"
-        "1,,validation,1,0,6000,2000,,,60,,0,0,0,0,0.000,1,60,2.000,0,,,\n");
+        "1,,outside,,all,,,,1,,,1,20,0,0,0.000,0,0,0.000,0,0,,,,\n"
+        "1,,outside,,0,,,,,,,1,20,0,0,0.000,0,0,0.000,0,,,,,\n"
+        "1,4,iteration,1,all,3000,1000,,2,100,940,2,80,1,30,3.000,0,0,0.000,0,0,,,80,4.0\n"
+        "1,4,iteration,1,0,3000,1000,,,50,950,1,30,1,30,3.000,0,0,0.000,0,,,,30,3.0\n"
+        "1,4,iteration,1,1,3000,1000,,,50,,1,50,0,0,0.000,0,0,0.000,0,,,,50,5.0\n"
+        "1,5,iteration,1,all,4000,2000,,1,40,2060,1,40,0,0,0.000,0,0,0.000,0,0,,,40,1.9\n"
+        "1,5,iteration,1,0,4000,2000,,,40,2060,1,40,0,0,0.000,0,0,0.000,0,,,,40,1.9\n"
+        "1,,validation,1,all,6000,2000,,0,60,,0,0,0,0,0.000,1,60,2.000,0,0,,,0,0.0\n"
+        "1,,validation,1,0,6000,2000,,,60,,0,0,0,0,0.000,1,60,2.000,0,,,,0,0.0\n");
   info.batch = 3;
   const std::string rows = rows_of("iteration_sum.csv", run, info);
   CHECK(rows.find("\n1,4,iteration,1,all,3000,1000,3000000.0,2,") != std::string::npos);
   CHECK(rows.find("\n1,,validation,1,all,6000,2000,,") != std::string::npos);
   // Six samples in 3 us.
-  CHECK(rows_of("window_sum.csv", run, info).find(",2,2000000.0,5,0,0,0,2,0,,\n") != std::string::npos);
+  CHECK(rows_of("window_sum.csv", run, info).find(",2,2000000.0,5,0,0,0,2,0,,,") != std::string::npos);
 }
 
 TEST_CASE("Iterations that have found no room share a row", "[output]") {
@@ -353,7 +357,7 @@ TEST_CASE("Iterations that have found no room share a row", "[output]") {
   const std::string rows = rows_of("iteration_sum.csv", run, some_run());
   CHECK(rows.find("1,2,iteration,") == 0);
   CHECK(rows.substr(rows.rfind('\n', rows.size() - 2) + 1) ==
-        "[other],,,,all,,,,0,0,,0,0,0,0,0.000,0,0,0.000,0,0,,\n");
+        "[other],,,,all,,,,0,0,,0,0,0,0,0.000,0,0,0.000,0,0,,,0,\n");
   // The iteration that runs.
   CHECK(rows.find(",0,all," + std::to_string(3000 + 10 * (IterationStatistics::kMostRows + 1)) + ",,,0,") !=
         std::string::npos);

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/analysis/diagnosis.h"
+
+#include <algorithm>
+
+#include "libinject/stats/device_time.h"
+
+namespace inject {
+
+namespace {
+
+// From this share of the time on a device computes as well as it can be expected to.
+constexpr double kWellUsed = 0.8;
+// A second cause of lost time is worth naming from this share of the time on, and of the first one.
+constexpr double kWorthNaming = 0.1;
+constexpr double kOfTheFirst = 0.5;
+// Shorter kernels take as long as they do for being started and ended.
+constexpr double kShortKernel = 5'000;
+// With fewer multiprocessors at work the rest waits for the slowest block.
+constexpr double kWellFilled = 0.5;
+
+}  // namespace
+
+std::string_view bottleneck_name(Bottleneck bottleneck) {
+  constexpr std::array<std::string_view, kBottlenecks> kNames{"",
+                                                              "GPU-bound",
+                                                              "GPU-bound (compute)",
+                                                              "GPU-bound (memory)",
+                                                              "GPU-bound (latency)",
+                                                              "launch-bound",
+                                                              "synchronization-bound",
+                                                              "input-bound",
+                                                              "copy-bound",
+                                                              "communication-bound",
+                                                              "mixed"};
+  return kNames[static_cast<std::size_t>(bottleneck)];
+}
+
+std::string_view bottleneck_advice(Bottleneck bottleneck) {
+  switch (bottleneck) {
+    case Bottleneck::kGpuCompute:
+      return "the GPU computes: lower precision (bf16, fp16, TF32, fp8) on tensor cores, or less work";
+    case Bottleneck::kGpuMemory:
+      return "the GPU moves data: fuse elementwise kernels (torch.compile), lower precision, fused optimizer";
+    case Bottleneck::kGpuLatency:
+      return "kernels too small for the GPU: larger batch, fused kernels, several streams";
+    case Bottleneck::kLaunch:
+      return "the GPU waits for launches: CUDA graphs or torch.compile, larger batch, fewer and larger "
+             "kernels";
+    case Bottleneck::kSynchronization:
+      return "the host waits for the GPU, then the GPU for the host: remove .item(), .cpu(), print of "
+             "tensors";
+    case Bottleneck::kInput:
+      return "the GPU waits for input: more loader workers, prefetch, decode on the GPU, faster storage";
+    case Bottleneck::kCopy:
+      return "the GPU waits for copies: pinned memory and non_blocking=True, a stream of their own, fewer "
+             "bytes";
+    case Bottleneck::kCommunication:
+      return "the GPU waits for other ranks: overlap with backward (bucket size), fewer bytes, larger batch";
+    case Bottleneck::kNone:
+    case Bottleneck::kGpu:
+    case Bottleneck::kMixed:
+      break;
+  }
+  return {};
+}
+
+Bottleneck kernel_limit(Family family, double average, double fill) {
+  if (is_collective(family)) return Bottleneck::kGpu;
+  if (average < kShortKernel || fill < kWellFilled) return Bottleneck::kGpuLatency;
+  if (is_convolution(family)) return Bottleneck::kGpuCompute;
+  switch (family) {
+    case Family::kGemm:
+    case Family::kAttention:
+    case Family::kRnnCell:
+      return Bottleneck::kGpuCompute;
+    case Family::kPoolingForward:
+    case Family::kPoolingBackward:
+    case Family::kNormalization:
+    case Family::kSoftmax:
+    case Family::kLoss:
+    case Family::kElementwise:
+    case Family::kReduction:
+    case Family::kEmbedding:
+    case Family::kOptimizer:
+    case Family::kCopy:
+      return Bottleneck::kGpuMemory;
+    default:
+      return Bottleneck::kGpu;
+  }
+}
+
+void KernelLimits::add(Bottleneck limit, std::uint64_t time, bool is_off_tensor_cores) {
+  switch (limit) {
+    case Bottleneck::kGpuCompute:
+      compute += time;
+      if (is_off_tensor_cores) off_tensor_cores += time;
+      break;
+    case Bottleneck::kGpuMemory:
+      memory += time;
+      break;
+    case Bottleneck::kGpuLatency:
+      latency += time;
+      break;
+    default:
+      unknown += time;
+  }
+}
+
+Diagnosis diagnose(const DeviceTimes& times, const KernelLimits& limits) {
+  Diagnosis result;
+  result.device_time = times.span;
+  result.compute_time = times.compute_busy;
+  const auto idle = [&](std::initializer_list<IdleCause> causes) {
+    std::uint64_t sum = 0;
+    for (const IdleCause cause : causes) sum += times.idle(cause);
+    return sum;
+  };
+  result.parts = {
+      {Bottleneck::kLaunch,
+       idle({IdleCause::kLaunchCall, IdleCause::kOtherCall, IdleCause::kHostCompute, IdleCause::kQueue})},
+      {Bottleneck::kSynchronization, idle({IdleCause::kSynchronization})},
+      {Bottleneck::kInput, idle({IdleCause::kHostWait})},
+      {Bottleneck::kCopy, times.copy_only + idle({IdleCause::kCopyCall})},
+      {Bottleneck::kCommunication, times.exposed_collective() + idle({IdleCause::kCollective})},
+      {Bottleneck::kNone,
+       idle({IdleCause::kStartUp, IdleCause::kOtherStream, IdleCause::kUnknown})},  // no remedy known
+  };
+  std::stable_sort(result.parts.begin(), result.parts.end(),
+                   [](const BottleneckPart& a, const BottleneckPart& b) {
+                     const bool a_named = a.kind != Bottleneck::kNone;
+                     const bool b_named = b.kind != Bottleneck::kNone;
+                     return a_named != b_named ? a_named : a.time > b.time;
+                   });
+  std::erase_if(result.parts, [](const BottleneckPart& part) { return part.time == 0; });
+  if (times.span == 0 || times.kernel_busy + times.copy_only == 0) return result;
+
+  const bool lost = !result.parts.empty() && result.parts.front().kind != Bottleneck::kNone;
+  // Whatever the GPU is short of, a program that loses less than this is bound by its kernels.
+  if (result.share(result.compute_time) >= kWellUsed ||
+      (lost ? result.parts.front().time : 0) <
+          static_cast<std::uint64_t>(kWorthNaming * static_cast<double>(times.span))) {
+    const std::array<BottleneckPart, 3> kinds{{{Bottleneck::kGpuCompute, limits.compute},
+                                               {Bottleneck::kGpuMemory, limits.memory},
+                                               {Bottleneck::kGpuLatency, limits.latency}}};
+    const auto most =
+        std::max_element(kinds.begin(), kinds.end(),
+                         [](const BottleneckPart& a, const BottleneckPart& b) { return a.time < b.time; });
+    result.verdict = most->time == 0 || most->time < limits.unknown ? Bottleneck::kGpu : most->kind;
+    // Of the kernels' time to that of the device, which they may share.
+    const std::uint64_t winnable = result.verdict == Bottleneck::kGpuCompute ? limits.off_tensor_cores
+                                   : result.verdict == Bottleneck::kGpu      ? 0
+                                                                             : most->time;
+    if (limits.total() != 0) {
+      result.gain =
+          static_cast<std::uint64_t>(static_cast<double>(winnable) / static_cast<double>(limits.total()) *
+                                     static_cast<double>(result.compute_time));
+    }
+    return result;
+  }
+  const BottleneckPart& first = result.parts.front();
+  result.leading = 1;
+  result.verdict = first.kind;
+  result.gain = first.time;
+  if (result.parts.size() > 1 && result.parts[1].kind != Bottleneck::kNone) {
+    const BottleneckPart& second = result.parts[1];
+    if (result.share(second.time) >= kWorthNaming &&
+        static_cast<double>(second.time) >= kOfTheFirst * static_cast<double>(first.time)) {
+      result.leading = 2;
+      result.verdict = Bottleneck::kMixed;
+      result.gain += second.time;
+    }
+  }
+  return result;
+}
+
+}  // namespace inject

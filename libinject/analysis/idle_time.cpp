@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/analysis/idle_time.h"
+
+#include <algorithm>
+
+namespace inject {
+
+namespace {
+
+// Shorter than that, nobody asks what a thread did between two calls (record/processor_time.h).
+constexpr Nanoseconds kShortPause = 100'000;
+// Shorter waits are threads handing over to each other.
+constexpr std::uint64_t kShortWait = 500'000;
+
+bool contains(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
+/// The time of a stretch, by what was done in it, and the call that took most of each.
+class Shares {
+ public:
+  void add(HostState state, std::uint64_t time, const HostCall* call, bool on_thread_before) {
+    Share& share = shares_[static_cast<std::size_t>(state)];
+    share.time += time;
+    if (time < share.longest) return;
+    share.longest = time;
+    share.function = call == nullptr ? kNoFunction : call->function;
+    share.on_thread_before = on_thread_before;
+  }
+  void add_launch(HostState state, std::uint64_t time, FunctionId function) {
+    const HostCall call{0, 0, function, state};
+    if (time != 0) add(state, time, &call, false);
+  }
+  std::uint64_t time(HostState state) const { return shares_[static_cast<std::size_t>(state)].time; }
+  HostState largest() const {
+    const auto most = std::max_element(shares_.begin(), shares_.end(),
+                                       [](const Share& a, const Share& b) { return a.time < b.time; });
+    return static_cast<HostState>(most - shares_.begin());
+  }
+  LateCause cause(IdleCause cause, HostState state) const {
+    const Share& share = shares_[static_cast<std::size_t>(state)];
+    return {cause, share.function, share.on_thread_before};
+  }
+
+ private:
+  struct Share {
+    std::uint64_t time = 0;
+    std::uint64_t longest = 0;
+    FunctionId function = kNoFunction;
+    bool on_thread_before = false;
+  };
+  std::array<Share, kHostStates> shares_{};
+};
+
+/// Calls `use(begin, end, state, call)` for each stretch of [begin, end) in which the thread does one thing.
+template <typename Use>
+void walk(const HostThread& thread, Nanoseconds begin, Nanoseconds end, const Use& use) {
+  auto next = std::upper_bound(thread.calls.begin(), thread.calls.end(), begin,
+                               [](Nanoseconds time, const HostCall& call) { return time < call.end; });
+  Nanoseconds at = begin;
+  while (at < end) {
+    if (next != thread.calls.end() && next->begin <= at) {
+      const Nanoseconds until = std::min(end, next->end);
+      use(at, until, next->state, &*next);
+      at = until;
+      ++next;
+      continue;
+    }
+    const Nanoseconds pause_begin = next == thread.calls.begin() ? 0 : std::prev(next)->end;
+    const Nanoseconds pause_end = next == thread.calls.end() ? 0 : next->begin;
+    const Nanoseconds until = pause_end == 0 ? end : std::min(end, pause_end);
+    use(at, until, thread.state_between(pause_begin, pause_end), nullptr);
+    at = until;
+  }
+}
+
+IdleCause cause_of(HostState state) {
+  switch (state) {
+    case HostState::kSynchronization:
+      return IdleCause::kSynchronization;
+    case HostState::kCopy:
+      return IdleCause::kCopyCall;
+    case HostState::kLaunch:
+      return IdleCause::kLaunchCall;
+    case HostState::kOther:
+      return IdleCause::kOtherCall;
+    case HostState::kCompute:
+      return IdleCause::kHostCompute;
+    case HostState::kWait:
+      break;
+  }
+  return IdleCause::kHostWait;
+}
+
+}  // namespace
+
+std::string_view idle_cause_name(IdleCause cause) {
+  constexpr std::array<std::string_view, kIdleCauses> kNames{
+      "Start-up",  "Synchronization", "Copy Call",  "Launch Call", "Other Call", "Host Compute",
+      "Host Wait", "Other Stream",    "Collective", "Queue",       "Unknown"};
+  return kNames[static_cast<std::size_t>(cause)];
+}
+
+HostState host_state_of(std::string_view function, bool library) {
+  if (library) {
+    constexpr std::array<std::string_view, 10> kPreparing{"Create", "Destroy", "Finalize", "Find",  "Get",
+                                                          "Init",   "Make",    "Build",    "Check", "Abort"};
+    const bool prepares = std::any_of(kPreparing.begin(), kPreparing.end(),
+                                      [&](std::string_view part) { return contains(function, part); });
+    return prepares ? HostState::kOther : HostState::kLaunch;
+  }
+  if (contains(function, "Synchronize")) return HostState::kSynchronization;
+  if (contains(function, "Memcpy")) return HostState::kCopy;
+  if (contains(function, "Launch") || contains(function, "Memset")) return HostState::kLaunch;
+  return HostState::kOther;
+}
+
+const HostCall* HostThread::call_at(Nanoseconds time) const {
+  const auto next = std::upper_bound(calls.begin(), calls.end(), time,
+                                     [](Nanoseconds at, const HostCall& call) { return at < call.end; });
+  return next != calls.end() && next->begin <= time ? &*next : nullptr;
+}
+
+HostState HostThread::state_between(Nanoseconds begin, Nanoseconds end) const {
+  if (begin == 0 || end < begin + kShortPause) return HostState::kCompute;
+  const auto last =
+      std::lower_bound(readings.begin(), readings.end(), end,
+                       [](const ProcessorReading& reading, Nanoseconds time) { return reading.time < time; });
+  if (last == readings.end() || last->time != end || last == readings.begin()) return HostState::kCompute;
+  const ProcessorReading& before = *std::prev(last);
+  std::uint64_t used = last->processor - before.processor;
+  // The calls since that reading came in quick succession: their thread ran.
+  if (before.time < begin) used -= std::min<std::uint64_t>(used, begin - before.time);
+  return 2 * used <= end - begin ? HostState::kWait : HostState::kCompute;
+}
+
+bool HostThread::waits_for_device(const HostCall& call) const {
+  return call.state == HostState::kSynchronization ||
+         (call.state == HostState::kCopy &&
+          std::binary_search(small_downloads.begin(), small_downloads.end(), call.begin));
+}
+
+LateCause late_cause(Nanoseconds begin, Nanoseconds end, const LateLaunch& launch, std::uint64_t& lead) {
+  const std::uint64_t gap = end - begin;
+  const Nanoseconds called = std::clamp(launch.begin, begin, end);
+  static const HostThread kNobody;
+  const HostThread& thread = launch.thread == nullptr ? kNobody : *launch.thread;
+  const HostThread* before = launch.before == launch.thread ? nullptr : launch.before;
+
+  Shares shares;
+  walk(thread, begin, called, [&](Nanoseconds from, Nanoseconds to, HostState state, const HostCall* call) {
+    if (state != HostState::kWait || before == nullptr) {
+      shares.add(state, to - from, call, false);
+      return;
+    }
+    walk(*before, from, to, [&](Nanoseconds a, Nanoseconds b, HostState other, const HostCall* its) {
+      shares.add(other, b - a, its, true);
+    });
+  });
+  shares.add_launch(launch.state, end - called, launch.function);
+
+  const std::uint64_t waited = shares.time(HostState::kWait);
+  if (2 * waited >= gap && waited >= kShortWait) {
+    lead = 0;
+    return shares.cause(IdleCause::kHostWait, HostState::kWait);
+  }
+
+  // The call that the host was in when the device ran out of work.
+  const HostCall* under_way = thread.call_at(begin);
+  bool its = false;
+  if (under_way == nullptr && before != nullptr) {
+    walk(thread, begin, begin + 1, [&](Nanoseconds, Nanoseconds, HostState state, const HostCall*) {
+      if (state == HostState::kWait) under_way = before->call_at(begin);
+    });
+    its = under_way != nullptr;
+  }
+  const auto synchronization = [&](LateCause cause) {
+    lead -= std::min(lead, gap);
+    return cause;
+  };
+  if (under_way != nullptr && 2 * (under_way->end - under_way->begin) >= gap) {
+    if ((its ? *before : thread).waits_for_device(*under_way))
+      return synchronization({IdleCause::kSynchronization, under_way->function, its});
+    if (under_way->state == HostState::kCopy) return {IdleCause::kCopyCall, under_way->function, its};
+  }
+  if (gap <= lead) return synchronization({IdleCause::kSynchronization, kNoFunction, false});
+  const HostState largest = shares.largest();
+  const LateCause cause = shares.cause(cause_of(largest), largest);
+  return cause.cause == IdleCause::kSynchronization ? synchronization(cause) : cause;
+}
+
+}  // namespace inject

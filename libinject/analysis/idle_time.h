@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+//
+// Why a device was idle: docs/diagnosis.md has the rules. Pure functions of what the host's threads did and
+// of the work on either side of a gap. All times are nanoseconds on CLOCK_MONOTONIC.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "libinject/record/records.h"
+
+namespace inject {
+
+enum class IdleCause : std::uint8_t {
+  kStartUp,
+  kSynchronization,
+  kCopyCall,
+  kLaunchCall,
+  kOtherCall,
+  kHostCompute,
+  kHostWait,
+  kOtherStream,
+  kCollective,
+  kQueue,
+  kUnknown,
+};
+inline constexpr std::size_t kIdleCauses = 11;
+
+/// `Host Compute`, as the columns and the text summary have it.
+std::string_view idle_cause_name(IdleCause cause);
+
+/// What a thread does: in a call of some kind, or outside of any. In the order in which ties are decided.
+enum class HostState : std::uint8_t { kSynchronization, kCopy, kLaunch, kOther, kCompute, kWait };
+inline constexpr std::size_t kHostStates = 6;
+
+/// Of a thread inside a call of that name; `library`: of cuBLAS, cuBLASLt, cuDNN or NCCL.
+HostState host_state_of(std::string_view function, bool library);
+
+/// An outermost call.
+struct HostCall {
+  Nanoseconds begin = 0;
+  Nanoseconds end = 0;
+  FunctionId function = kNoFunction;
+  HostState state = HostState::kOther;
+};
+
+struct ProcessorReading {
+  Nanoseconds time = 0;
+  Nanoseconds processor = 0;  ///< used by the thread until then
+};
+
+/// What is known of one thread in a window: all ascending, the calls disjoint.
+struct HostThread {
+  std::vector<HostCall> calls;
+  std::vector<ProcessorReading> readings;
+  std::vector<Nanoseconds> small_downloads;  ///< begins of calls that copied little to the host
+  bool launches = false;                     ///< it gave a device work
+
+  /// The call under way at `time`; null if there is none.
+  const HostCall* call_at(Nanoseconds time) const;
+  /// What the thread does between two of its calls; `begin` or `end` is 0 where there is no call on that
+  /// side.
+  HostState state_between(Nanoseconds begin, Nanoseconds end) const;
+  /// A synchronization, or a copy that serves as one.
+  bool waits_for_device(const HostCall& call) const;
+};
+
+/// The launch that was late for a gap. Its thread, and, if it is another, that of the launch before it.
+struct LateLaunch {
+  Nanoseconds begin = 0;
+  HostState state = HostState::kLaunch;  ///< of the launching call itself
+  FunctionId function = kNoFunction;
+  const HostThread* thread = nullptr;
+  const HostThread* before = nullptr;
+};
+
+struct LateCause {
+  IdleCause cause = IdleCause::kHostCompute;
+  FunctionId function = kNoFunction;  ///< the call that took the time, where it is one
+  bool on_thread_before = false;      ///< of the two threads, the one that it is about
+};
+
+/// Why the host was late for a gap from `begin` to `end`: rule 4. `lead` is what launches would have come
+/// earlier had nothing waited for the device; it is updated.
+LateCause late_cause(Nanoseconds begin, Nanoseconds end, const LateLaunch& launch, std::uint64_t& lead);
+
+}  // namespace inject

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/output/diagnosis_report.h"
+
+#include <algorithm>
+#include <map>
+#include <string_view>
+#include <tuple>
+#include <unordered_map>
+
+#include "libinject/analysis/gemm_hints.h"
+#include "libinject/output/shape_tables.h"
+#include "libinject/output/summary.h"
+
+namespace inject {
+
+namespace {
+
+constexpr std::size_t kMostNamed = 2;  // causes of one kind that are named
+
+/// Of each kernel's time, the share in calls that the roofline has bound by memory.
+std::unordered_map<std::string_view, double> memory_bound_shares(const Statistics& statistics,
+                                                                 const DeviceSpecs& specs) {
+  struct Times {
+    std::uint64_t shaped = 0;
+    std::uint64_t memory = 0;
+  };
+  std::unordered_map<std::string_view, Times> times;
+  for (const CallShapeRow& call : statistics.call_shapes()) {
+    if (call.entry.other || call.work.flops == 0 || call.work.bytes == 0) continue;
+    const auto arithmetic = arithmetic_of(call.work, TensorCores::kUnknown, specs);
+    const auto peak = arithmetic ? peak_flops(specs, *arithmetic) : std::nullopt;
+    const Roofline roof = roofline(static_cast<double>(call.work.flops), static_cast<double>(call.work.bytes),
+                                   peak, peak_bandwidth(specs));
+    if (roof.bound == Bound::kUnknown) continue;
+    for (const auto& [name, share] : call.kernels) {
+      times[name].shaped += share.time;
+      if (roof.bound == Bound::kMemory) times[name].memory += share.time;
+    }
+  }
+  std::unordered_map<std::string_view, double> shares;
+  for (const auto& [name, time] : times) {
+    if (time.shaped != 0) shares[name] = static_cast<double>(time.memory) / static_cast<double>(time.shaped);
+  }
+  return shares;
+}
+
+Bottleneck part_of(IdleCause cause) {
+  switch (cause) {
+    case IdleCause::kSynchronization:
+      return Bottleneck::kSynchronization;
+    case IdleCause::kHostWait:
+      return Bottleneck::kInput;
+    case IdleCause::kCopyCall:
+      return Bottleneck::kCopy;
+    case IdleCause::kCollective:
+      return Bottleneck::kCommunication;
+    case IdleCause::kLaunchCall:
+    case IdleCause::kOtherCall:
+    case IdleCause::kHostCompute:
+    case IdleCause::kQueue:
+      return Bottleneck::kLaunch;
+    case IdleCause::kStartUp:
+    case IdleCause::kOtherStream:
+    case IdleCause::kUnknown:
+      break;
+  }
+  return Bottleneck::kNone;
+}
+
+std::string lower(std::string_view text) {
+  std::string result(text);
+  for (char& c : result) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return result;
+}
+
+std::string cause_text(const IdleShare& share, const RunInfo& run) {
+  std::string text = share.function != kNoFunction ? std::string(function_name(share.function))
+                                                   : lower(idle_cause_name(share.cause));
+  if (share.thread < run.threads.size() && share.thread != 0) {
+    const ThreadInfo& thread = run.threads[share.thread];
+    text += " on thread " + std::to_string(thread.tid);
+    if (!thread.name.empty()) text += " (" + thread.name + ")";
+  }
+  text += ": " + std::to_string(share.gaps) + (share.gaps == 1 ? " gap, " : " gaps, ");
+  return text + time_text(static_cast<double>(share.time));
+}
+
+/// The largest of the shares of that kind, in words.
+std::string idle_text(const std::vector<IdleShare>& shares, Bottleneck kind, const RunInfo& run) {
+  std::string text;
+  std::size_t named = 0;
+  for (const IdleShare& share : shares) {
+    if (part_of(share.cause) != kind) continue;
+    if (named == kMostNamed) break;
+    if (named++ != 0) text += "; ";
+    text += cause_text(share, run);
+  }
+  return text;
+}
+
+std::string kernels_text(const Statistics& statistics, bool (*of)(Family)) {
+  std::string text;
+  std::size_t named = 0;
+  std::uint64_t total = 0;
+  for (const KernelFamilyRow& row : statistics.kernel_families()) total += row.time.sum;
+  for (const KernelFamilyRow& row : statistics.kernel_families()) {
+    if (!of(row.family)) continue;
+    if (named == kMostNamed) break;
+    if (named++ != 0) text += "; ";
+    text += share_text(row.time.sum, total) + " " + shortened(row.name, 40);
+  }
+  return text;
+}
+
+std::string evidence_text(const Statistics& statistics, const RunInfo& run, Bottleneck kind,
+                          const DeviceTimes& times, const std::vector<IdleShare>& shares) {
+  std::string text;
+  if (kind == Bottleneck::kCopy && times.copy_only != 0)
+    text = "copies alone " + time_text(static_cast<double>(times.copy_only));
+  if (kind == Bottleneck::kCommunication && times.exposed_collective() != 0) {
+    text = "collectives alone " + time_text(static_cast<double>(times.exposed_collective())) + ": " +
+           kernels_text(statistics, &is_collective);
+  }
+  const std::string idle = idle_text(shares, kind, run);
+  if (!text.empty() && !idle.empty()) text += "; ";
+  return text + idle;
+}
+
+}  // namespace
+
+std::optional<double> profiler_overhead(const IterationStatistics& iterations, std::uint64_t count,
+                                        double step_time) {
+  constexpr std::uint64_t kFewestOutside = 5;
+  constexpr std::uint64_t kFewestInside = 3;
+  const SampleStats& outside = iterations.step_times_outside();
+  if (outside.count() < kFewestOutside || count < kFewestInside || step_time <= 0) return std::nullopt;
+  return 1 - outside.median() / step_time;
+}
+
+KernelLimits kernel_limits(const Statistics& statistics, const RunInfo& run, std::uint32_t device) {
+  const DeviceSpecs specs = specs_of(run, device);
+  const auto memory_bound = memory_bound_shares(statistics, specs);
+  std::unordered_map<std::string_view, const KernelFamilyRow*> families;
+  const std::vector<KernelFamilyRow> rows = statistics.kernel_families();
+  for (const KernelFamilyRow& row : rows) families[row.name] = &row;
+  KernelLimits limits;
+  for (const DetailRow& detail : statistics.kernel_details()) {
+    if (!detail.other && detail.device != device) continue;
+    const auto found = families.find(detail.name);
+    if (detail.other || found == families.end()) {
+      limits.unknown += detail.time.sum;
+      continue;
+    }
+    double blocks = 1;
+    for (const std::int32_t size : detail.grid) blocks *= static_cast<double>(size);
+    const double fill =
+        specs.multiprocessors <= 0 ? 1.0 : std::min(1.0, blocks / static_cast<double>(specs.multiprocessors));
+    const Bottleneck limit = kernel_limit(found->second->family, detail.time.mean(), fill);
+    const bool off_tensor_cores = found->second->cores == TensorCores::kNotUsed;
+    std::uint64_t by_memory = 0;
+    if (limit == Bottleneck::kGpuCompute) {
+      if (const auto share = memory_bound.find(detail.name); share != memory_bound.end())
+        by_memory = static_cast<std::uint64_t>(share->second * static_cast<double>(detail.time.sum));
+    }
+    limits.add(Bottleneck::kGpuMemory, by_memory, false);
+    limits.add(limit, detail.time.sum - by_memory, off_tensor_cores);
+  }
+  return limits;
+}
+
+std::vector<DeviceDiagnosis> device_diagnoses(const Statistics& statistics, const RunInfo& run) {
+  struct Sum {
+    DeviceTimes times;
+    std::map<std::tuple<IdleCause, FunctionId, std::uint32_t>, IdleShare> shares;
+  };
+  std::map<std::uint32_t, Sum> sums;
+  for (const DeviceTimeRow& row : statistics.device_times().rows()) {
+    Sum& sum = sums[row.device];
+    sum.times.merge(row.times);
+    for (const IdleShare& share : row.shares) {
+      IdleShare& together = sum.shares[{share.cause, share.function, share.thread}];
+      const std::uint64_t gaps = together.gaps + share.gaps;
+      const std::uint64_t time = together.time + share.time;
+      together = share;
+      together.gaps = gaps;
+      together.time = time;
+    }
+  }
+  std::vector<DeviceDiagnosis> result;
+  for (const auto& [device, sum] : sums) {
+    DeviceDiagnosis& entry = result.emplace_back();
+    entry.device = device;
+    entry.times = sum.times;
+    entry.diagnosis = diagnose(sum.times, kernel_limits(statistics, run, device));
+    std::vector<IdleShare> shares;
+    for (const auto& [key, share] : sum.shares) shares.push_back(share);
+    std::sort(shares.begin(), shares.end(),
+              [](const IdleShare& a, const IdleShare& b) { return a.time > b.time; });
+    if (entry.diagnosis.leading == 0 && entry.diagnosis.verdict != Bottleneck::kNone) {
+      entry.evidence.push_back({entry.diagnosis.verdict, entry.diagnosis.compute_time,
+                                kernels_text(statistics, [](Family) { return true; })});
+    }
+    for (const BottleneckPart& part : entry.diagnosis.parts) {
+      entry.evidence.push_back(
+          {part.kind, part.time, evidence_text(statistics, run, part.kind, entry.times, shares)});
+    }
+  }
+  return result;
+}
+
+}  // namespace inject

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "libinject/analysis/diagnosis.h"
+#include "libinject/stats/device_time.h"
+#include "libinject/stats/run_info.h"
+#include "libinject/stats/statistics.h"
+
+namespace inject {
+
+/// What a device's kernels are limited by, over the run: those of unknown calls by their families, those of
+/// calls of known shape by the roofline.
+KernelLimits kernel_limits(const Statistics& statistics, const RunInfo& run, std::uint32_t device);
+
+/// What we take of a step: 1 - (median step outside windows) / (`step_time`, of `count` steps inside).
+/// Nothing where too few steps are known on either side. Small negative values are noise.
+std::optional<double> profiler_overhead(const IterationStatistics& iterations, std::uint64_t count,
+                                        double step_time);
+
+/// A cause of lost time, and what says so.
+struct Evidence {
+  Bottleneck kind = Bottleneck::kNone;
+  std::uint64_t time = 0;
+  std::string text;  ///< `cudaStreamSynchronize on thread 4711 (python): 10 gaps, 12.345 ms`; may be empty
+};
+
+/// One device over all settled windows.
+struct DeviceDiagnosis {
+  std::uint32_t device = 0;
+  DeviceTimes times;
+  Diagnosis diagnosis;
+  std::vector<Evidence> evidence;  ///< of what the verdict is about first
+};
+
+/// By ascending device; without devices of which no window is settled.
+std::vector<DeviceDiagnosis> device_diagnoses(const Statistics& statistics, const RunInfo& run);
+
+}  // namespace inject

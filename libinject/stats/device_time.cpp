@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/stats/device_time.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace inject {
+
+namespace {
+
+// Longer than what the device takes from one piece of work to the next on a stream.
+constexpr Nanoseconds kQueueTime = 20'000;
+// Shorter pauses are never waits (analysis/idle_time.cpp).
+constexpr Nanoseconds kJoined = 100'000;
+constexpr std::size_t kMostShareKeys = 1024;
+
+bool is_kernel(TimedWorkKind kind) {
+  return kind == TimedWorkKind::kKernel || kind == TimedWorkKind::kCollective;
+}
+
+bool is_copy(TimedWorkKind kind) {
+  return kind == TimedWorkKind::kUpload || kind == TimedWorkKind::kDownload ||
+         kind == TimedWorkKind::kOtherCopy;
+}
+
+/// Makes one of calls of one function that follow each other, as a thread makes them that asks the same over
+/// and over: the pauses in between are its own then. Returns the new end. What waits for the device stays:
+/// how long each did so matters.
+std::vector<HostCall>::iterator join_alike(std::vector<HostCall>::iterator begin,
+                                           std::vector<HostCall>::iterator end) {
+  if (begin == end) return end;
+  auto last = begin;
+  for (auto at = std::next(begin); at != end; ++at) {
+    const bool waits = at->state == HostState::kSynchronization || at->state == HostState::kCopy;
+    if (!waits && at->function == last->function && at->begin - last->end < kJoined) {
+      last->end = at->end;
+    } else {
+      *++last = *at;
+    }
+  }
+  return std::next(last);
+}
+
+bool starts_earlier(const TimedWork& a, const TimedWork& b) {
+  return std::tie(a.start, a.launch_begin) < std::tie(b.start, b.launch_begin);
+}
+
+bool launched_earlier(const TimedWork& a, const TimedWork& b) {
+  return a.launch_begin < b.launch_begin;
+}
+
+}  // namespace
+
+std::uint64_t DeviceTimes::idle() const {
+  std::uint64_t sum = 0;
+  for (const Idle& cause : idle_by_cause) sum += cause.time;
+  return sum;
+}
+
+void DeviceTimes::merge(const DeviceTimes& more) {
+  span += more.span;
+  kernel_busy += more.kernel_busy;
+  compute_busy += more.compute_busy;
+  kernel_time += more.kernel_time;
+  copy_only += more.copy_only;
+  copy_busy += more.copy_busy;
+  upload_busy += more.upload_busy;
+  download_busy += more.download_busy;
+  copy_overlapped += more.copy_overlapped;
+  for (std::size_t i = 0; i < kIdleCauses; ++i) {
+    idle_by_cause[i].time += more.idle_by_cause[i].time;
+    idle_by_cause[i].gaps += more.idle_by_cause[i].gaps;
+  }
+}
+
+void DeviceTimeStatistics::Union::add(Nanoseconds begin, Nanoseconds until) {
+  if (until <= end) return;
+  time += until - std::max(begin, end);
+  end = until;
+}
+
+DeviceTimeStatistics::Window* DeviceTimeStatistics::window(std::uint32_t number) {
+  if (number == last_number_ && last_window_ != nullptr) return last_window_;
+  if (number <= settled_through_) {
+    ++left_out_;
+    return nullptr;
+  }
+  last_window_ = &windows_[number];
+  last_number_ = number;
+  return last_window_;
+}
+
+void DeviceTimeStatistics::hold(Window& window) {
+  ++window.held;
+  if (++held_ > kMostHeld) bound();
+}
+
+void DeviceTimeStatistics::work(std::uint32_t number, std::uint32_t device, const TimedWork& work) {
+  Window* found = window(number);
+  if (found == nullptr) return;
+  Timeline& timeline = found->devices[device];
+  if (work.start < timeline.judged_until) {
+    ++left_out_;
+    return;
+  }
+  timeline.pending.push_back(work);
+  timeline.pending.back().end = std::max(work.start, work.end);
+  if (work.launch_known) found->threads[work.thread].launches = true;
+  hold(*found);
+}
+
+void DeviceTimeStatistics::call(std::uint32_t number, std::uint32_t thread, const HostCall& call) {
+  Window* found = window(number);
+  if (found == nullptr) return;
+  std::vector<HostCall>& calls = found->threads[thread].calls;
+  // The program's own handler of a signal may make calls amid another.
+  if (!calls.empty() && call.begin < calls.back().end) return;
+  calls.push_back(call);
+  hold(*found);
+}
+
+void DeviceTimeStatistics::reading(std::uint32_t number, std::uint32_t thread,
+                                   const ProcessorReading& reading) {
+  Window* found = window(number);
+  if (found == nullptr) return;
+  found->threads[thread].readings.push_back(reading);
+  hold(*found);
+}
+
+void DeviceTimeStatistics::small_download(std::uint32_t number, std::uint32_t thread,
+                                          Nanoseconds call_begin) {
+  Window* found = window(number);
+  if (found == nullptr) return;
+  found->threads[thread].small_downloads.push_back(call_begin);
+  hold(*found);
+}
+
+/// Too many records: the fullest window is judged up to its middle.
+void DeviceTimeStatistics::bound() {
+  auto fullest = windows_.begin();
+  for (auto at = windows_.begin(); at != windows_.end(); ++at) {
+    if (at->second.held > fullest->second.held) fullest = at;
+  }
+  Window& window = fullest->second;
+  std::vector<Nanoseconds> starts;
+  for (const auto& [device, timeline] : window.devices) {
+    for (const TimedWork& work : timeline.pending) starts.push_back(work.start);
+  }
+  Nanoseconds until = 0;
+  if (!starts.empty()) {
+    const auto middle = starts.begin() + static_cast<std::ptrdiff_t>(starts.size() / 2);
+    std::nth_element(starts.begin(), middle, starts.end());
+    until = *middle + 1;
+  }
+  Nanoseconds needed = until;
+  for (auto& [device, timeline] : window.devices) {
+    judge(window, timeline, until);
+    if (timeline.any) needed = std::min(needed, timeline.all.end);
+  }
+  std::size_t held = 0;
+  for (const auto& [device, timeline] : window.devices) held += timeline.pending.size();
+  for (auto& [number, thread] : window.threads) {
+    auto& calls = thread.calls;
+    const auto call =
+        std::find_if(calls.begin(), calls.end(), [needed](const HostCall& one) { return one.end > needed; });
+    if (static_cast<std::size_t>(calls.end() - call) > kMostHeld / 4)
+      calls.erase(join_alike(call, calls.end()), calls.end());
+    // If that did not help, the older half goes.
+    auto keep = call;
+    if (static_cast<std::size_t>(calls.end() - call) > kMostHeld / 4) keep += (calls.end() - call) / 2;
+    left_out_ += static_cast<std::uint64_t>(keep - call);
+    const Nanoseconds from = keep == calls.end() ? needed : keep->begin;
+    // The last one before it as well: what follows it is a pause that began there.
+    calls.erase(calls.begin(), keep == calls.begin() ? keep : std::prev(keep));
+    auto& readings = thread.readings;
+    const auto reading = std::find_if(readings.begin(), readings.end(),
+                                      [from](const ProcessorReading& one) { return one.time >= from; });
+    readings.erase(readings.begin(), reading == readings.begin() ? reading : std::prev(reading));
+    auto& downloads = thread.small_downloads;
+    std::sort(downloads.begin(), downloads.end());
+    const Nanoseconds first = calls.empty() ? from : calls.front().begin;
+    downloads.erase(downloads.begin(), std::lower_bound(downloads.begin(), downloads.end(), first));
+    held += calls.size() + readings.size() + downloads.size();
+  }
+  held_ = held_ - window.held + held;
+  window.held = held;
+}
+
+void DeviceTimeStatistics::blame(Timeline& timeline, std::uint64_t time, const IdleShare& share) {
+  DeviceTimes::Idle& idle = timeline.idle[static_cast<std::size_t>(share.cause)];
+  idle.time += time;
+  ++idle.gaps;
+  ShareKey key{share.cause, share.function, share.thread};
+  if (timeline.shares.size() >= kMostShareKeys && timeline.shares.count(key) == 0)
+    key = {share.cause, kNoFunction, 0};
+  Share& sum = timeline.shares[key];
+  ++sum.gaps;
+  sum.time += time;
+}
+
+/// From `begin` on the device had nothing to do, until `next` started. `launched_before`: the launch before
+/// that of `next`; may be null.
+void DeviceTimeStatistics::gap(Window& window, Timeline& timeline, Nanoseconds begin, const TimedWork& next,
+                               const TimedWork* launched_before) {
+  const std::uint64_t time = next.start - begin;
+  if (!next.launch_known) {
+    blame(timeline, time, {IdleCause::kUnknown});
+    return;
+  }
+  if (next.launch_end <= begin) {
+    const bool other_stream = timeline.last.stream != next.stream;
+    const bool collective = timeline.last.kind == TimedWorkKind::kCollective;
+    blame(timeline, time,
+          {other_stream && collective          ? IdleCause::kCollective
+           : other_stream || time > kQueueTime ? IdleCause::kOtherStream
+                                               : IdleCause::kQueue});
+    return;
+  }
+  // Waits that were over when the launch began would have given it a lead.
+  for (const auto& [number, thread] : window.threads) {
+    if (!thread.launches) continue;
+    for (auto call = std::upper_bound(
+             thread.calls.begin(), thread.calls.end(), timeline.lead_until,
+             [](Nanoseconds until, const HostCall&candidate) { return until < candidate.end; });
+         call != thread.calls.end() && call->end <= next.launch_begin; ++call) {
+      if (thread.waits_for_device(*call)) timeline.lead += call->end - call->begin;
+    }
+  }
+  timeline.lead_until = std::max(timeline.lead_until, next.launch_begin);
+
+  LateLaunch launch;
+  launch.begin = next.launch_begin;
+  launch.function = next.function;
+  launch.state = is_copy(next.kind) ? HostState::kCopy : HostState::kLaunch;
+  if (const auto found = window.threads.find(next.thread); found != window.threads.end())
+    launch.thread = &found->second;
+  if (launched_before != nullptr && launched_before->thread != next.thread) {
+    if (const auto found = window.threads.find(launched_before->thread); found != window.threads.end())
+      launch.before = &found->second;
+  }
+  const LateCause late = late_cause(begin, next.start, launch, timeline.lead);
+  const std::uint32_t thread =
+      late.on_thread_before && launched_before != nullptr ? launched_before->thread : next.thread;
+  blame(timeline, time, {late.cause, late.function, thread});
+}
+
+/// Judges the work that started before `until`, and forgets it.
+void DeviceTimeStatistics::judge(Window& window, Timeline& timeline, Nanoseconds until) {
+  std::vector<TimedWork>& pending = timeline.pending;
+  const auto end =
+      std::partition(pending.begin(), pending.end(), [&](const TimedWork& one) { return one.start < until; });
+  std::sort(pending.begin(), end, starts_earlier);
+  std::vector<TimedWork> launches;
+  if (timeline.any_launch) launches.push_back(timeline.last_launch);
+  for (const TimedWork& one : pending) {
+    if (one.launch_known) launches.push_back(one);
+  }
+  std::sort(launches.begin(), launches.end(), launched_earlier);
+  for (auto& [number, thread] : window.threads)
+    std::sort(thread.small_downloads.begin(), thread.small_downloads.end());
+
+  for (auto at = pending.begin(); at != end; ++at) {
+    const TimedWork& work = *at;
+    if (!timeline.any) {
+      timeline.first = work.start;
+    } else if (work.start > timeline.all.end) {
+      const auto after = std::lower_bound(launches.begin(), launches.end(), work, launched_earlier);
+      gap(window, timeline, timeline.all.end, work, after == launches.begin() ? nullptr : &*std::prev(after));
+    }
+    if (!timeline.any || work.end >= timeline.all.end) timeline.last = work;
+    timeline.any = true;
+    timeline.all.add(work.start, work.end);
+    timeline.all.end = std::max(timeline.all.end, work.end);
+    if (is_kernel(work.kind)) {
+      timeline.kernel_time += work.end - work.start;
+      timeline.kernels.add(work.start, work.end);
+      if (work.kind == TimedWorkKind::kKernel) timeline.computes.add(work.start, work.end);
+    }
+    if (is_copy(work.kind)) timeline.copies.add(work.start, work.end);
+    if (is_copy(work.kind) || is_kernel(work.kind)) timeline.copies_and_kernels.add(work.start, work.end);
+    if (work.kind == TimedWorkKind::kUpload) timeline.uploads.add(work.start, work.end);
+    if (work.kind == TimedWorkKind::kDownload) timeline.downloads.add(work.start, work.end);
+    if (work.launch_known &&
+        (!timeline.any_launch || timeline.last_launch.launch_begin <= work.launch_begin)) {
+      timeline.last_launch = work;
+      timeline.any_launch = true;
+    }
+  }
+  pending.erase(pending.begin(), end);
+  timeline.judged_until = until;
+}
+
+void DeviceTimeStatistics::settle_window(std::uint32_t number, Nanoseconds begin, Nanoseconds end) {
+  settled_through_ = std::max(settled_through_, number);
+  last_window_ = nullptr;
+  const auto found = windows_.find(number);
+  if (found == windows_.end()) return;
+  Window& window = found->second;
+  for (auto& [device, timeline] : window.devices) {
+    judge(window, timeline, ~Nanoseconds{0});
+    if (!timeline.any) continue;
+    const Nanoseconds last = timeline.all.end;
+    // What the device lags behind the host; never past its first work.
+    Nanoseconds from = begin + (last > end ? last - end : 0);
+    from = std::min(from, timeline.first);
+    if (timeline.first > from) blame(timeline, timeline.first - from, {IdleCause::kStartUp});
+    if (end > last) {
+      TimedWork closing = timeline.last_launch;
+      closing.start = closing.launch_begin = closing.end = end;
+      closing.launch_end = end;
+      closing.launch_known = timeline.any_launch;
+      closing.function = kNoFunction;
+      gap(window, timeline, last, closing, nullptr);
+    }
+    DeviceTimeRow row;
+    row.window = number;
+    row.device = device;
+    DeviceTimes& times = row.times;
+    times.span = std::max(end, last) - from;
+    times.kernel_busy = timeline.kernels.time;
+    times.compute_busy = timeline.computes.time;
+    times.kernel_time = timeline.kernel_time;
+    times.copy_only = timeline.all.time - timeline.kernels.time;
+    times.copy_busy = timeline.copies.time;
+    times.upload_busy = timeline.uploads.time;
+    times.download_busy = timeline.downloads.time;
+    times.copy_overlapped = timeline.copies.time + timeline.kernels.time - timeline.copies_and_kernels.time;
+    times.idle_by_cause = timeline.idle;
+    for (const auto& [key, share] : timeline.shares) {
+      const auto& [cause, function, thread] = key;
+      row.shares.push_back({cause, function, thread, share.gaps, share.time});
+    }
+    std::sort(row.shares.begin(), row.shares.end(),
+              [](const IdleShare& a, const IdleShare& b) { return a.time > b.time; });
+    if (row.shares.size() > kMostShares) row.shares.resize(kMostShares);
+    if (rows_.size() == kMostRows) rows_.erase(rows_.begin());
+    rows_.push_back(std::move(row));
+  }
+  held_ -= window.held;
+  windows_.erase(found);
+}
+
+const DeviceTimeRow* DeviceTimeStatistics::row(std::uint32_t window, std::uint32_t device) const {
+  const auto key = [](const DeviceTimeRow& row) { return std::make_pair(row.window, row.device); };
+  const auto found =
+      std::lower_bound(rows_.begin(), rows_.end(), std::make_pair(window, device),
+                       [&](const DeviceTimeRow& row, const auto& wanted) { return key(row) < wanted; });
+  return found != rows_.end() && key(*found) == std::make_pair(window, device) ? &*found : nullptr;
+}
+
+}  // namespace inject

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <tuple>
+#include <vector>
+
+#include "libinject/analysis/idle_time.h"
+#include "libinject/record/records.h"
+
+namespace inject {
+
+enum class TimedWorkKind : std::uint8_t { kKernel, kCollective, kUpload, kDownload, kOtherCopy, kMemset };
+
+/// A kernel, copy or memset and the call that submitted it.
+struct TimedWork {
+  Nanoseconds start = 0;
+  Nanoseconds end = 0;
+  Nanoseconds launch_begin = 0;
+  Nanoseconds launch_end = 0;
+  std::uint32_t thread = 0;
+  std::uint32_t stream = 0;
+  FunctionId function = kNoFunction;
+  TimedWorkKind kind = TimedWorkKind::kKernel;
+  bool launch_known = false;
+};
+
+/// How a device spent a window, or several: docs/diagnosis.md.
+struct DeviceTimes {
+  struct Idle {
+    std::uint64_t time = 0;
+    std::uint64_t gaps = 0;
+  };
+  std::uint64_t span = 0;          ///< kernel_busy + copy_only + idle()
+  std::uint64_t kernel_busy = 0;   ///< at least one kernel ran
+  std::uint64_t compute_busy = 0;  ///< at least one that is no collective's
+  std::uint64_t kernel_time = 0;   ///< sum of the kernels' durations
+  std::uint64_t copy_only = 0;     ///< a copy or memset, but no kernel
+  std::uint64_t copy_busy = 0;     ///< at least one copy, of any direction
+  std::uint64_t upload_busy = 0;
+  std::uint64_t download_busy = 0;
+  std::uint64_t copy_overlapped = 0;  ///< of copy_busy: a kernel ran as well
+  std::array<Idle, kIdleCauses> idle_by_cause{};
+
+  std::uint64_t idle() const;
+  std::uint64_t idle(IdleCause cause) const { return idle_by_cause[static_cast<std::size_t>(cause)].time; }
+  std::uint64_t exposed_collective() const { return kernel_busy - compute_busy; }
+  void merge(const DeviceTimes& more);
+};
+
+/// Idle time that one call, or one thread outside of calls, is the cause of.
+struct IdleShare {
+  IdleCause cause = IdleCause::kUnknown;
+  FunctionId function = kNoFunction;
+  std::uint32_t thread = 0;  ///< 0: none
+  std::uint64_t gaps = 0;
+  std::uint64_t time = 0;
+};
+
+struct DeviceTimeRow {
+  std::uint32_t window = 0;
+  std::uint32_t device = 0;
+  DeviceTimes times;
+  std::vector<IdleShare> shares;  ///< by descending time, the largest kMostShares
+};
+
+/// Tells, for each window and device, when it worked and why it did not. Exact in whatever order records
+/// come, up to kMostHeld of them in windows that are not settled; then the older half of the fullest window
+/// is judged by what has come, and what comes later for that time is left out and counted. One thread at a
+/// time; may throw std::bad_alloc.
+class DeviceTimeStatistics {
+ public:
+  static constexpr std::size_t kMostHeld = 262'144;
+  static constexpr std::size_t kMostRows = 10'000;
+  static constexpr std::size_t kMostShares = 24;
+
+  void work(std::uint32_t window, std::uint32_t device, const TimedWork& work);
+  /// Outermost calls, those of a thread in order.
+  void call(std::uint32_t window, std::uint32_t thread, const HostCall& call);
+  void reading(std::uint32_t window, std::uint32_t thread, const ProcessorReading& reading);
+  /// A copy to the host, of so little that its call was made for the sake of waiting.
+  void small_download(std::uint32_t window, std::uint32_t thread, Nanoseconds call_begin);
+  /// Nothing more comes for this window, nor for any before it.
+  void settle_window(std::uint32_t window, Nanoseconds begin, Nanoseconds end);
+
+  /// Of the settled windows, in their order; of the latest kMostRows.
+  const std::vector<DeviceTimeRow>& rows() const { return rows_; }
+  /// The row of a window and device; null if there is none.
+  const DeviceTimeRow* row(std::uint32_t window, std::uint32_t device) const;
+  /// Records that came too late to be judged, or had to make room.
+  std::uint64_t left_out() const { return left_out_; }
+  /// Records that take memory.
+  std::size_t held() const { return held_; }
+
+ private:
+  /// Length of a union of intervals that come by ascending begin.
+  struct Union {
+    Nanoseconds end = 0;
+    std::uint64_t time = 0;
+    void add(Nanoseconds begin, Nanoseconds until);
+  };
+  struct Share {
+    std::uint64_t gaps = 0;
+    std::uint64_t time = 0;
+  };
+  using ShareKey = std::tuple<IdleCause, FunctionId, std::uint32_t>;
+  struct Window;
+  /// A device in a window.
+  struct Timeline {
+    std::vector<TimedWork> pending;
+    Nanoseconds judged_until = 0;
+    Nanoseconds first = 0;
+    TimedWork last;         // of what ended last
+    TimedWork last_launch;  // of what was launched last
+    bool any = false;
+    bool any_launch = false;
+    Union all;
+    Union kernels;
+    Union computes;
+    Union copies;
+    Union copies_and_kernels;
+    Union uploads;
+    Union downloads;
+    std::uint64_t kernel_time = 0;
+    std::array<DeviceTimes::Idle, kIdleCauses> idle{};
+    std::uint64_t lead = 0;
+    Nanoseconds lead_until = 0;  // waits that were over by then are in `lead`
+    std::map<ShareKey, Share> shares;
+  };
+  struct Window {
+    std::map<std::uint32_t, Timeline> devices;
+    std::map<std::uint32_t, HostThread> threads;
+    std::size_t held = 0;
+  };
+
+  Window* window(std::uint32_t number);
+  void hold(Window& window);
+  void bound();
+  void judge(Window& window, Timeline& timeline, Nanoseconds until);
+  void gap(Window& window, Timeline& timeline, Nanoseconds begin, const TimedWork& next,
+           const TimedWork* launched_before);
+  static void blame(Timeline& timeline, std::uint64_t time, const IdleShare& share);
+
+  std::map<std::uint32_t, Window> windows_;
+  std::uint32_t last_number_ = 0;
+  Window* last_window_ = nullptr;
+  std::vector<DeviceTimeRow> rows_;
+  std::size_t held_ = 0;
+  std::uint64_t left_out_ = 0;
+  std::uint32_t settled_through_ = 0;
+};
+
+}  // namespace inject

@@ -1,0 +1,529 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/stats/device_time.h"
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "tests/unit/catch.h"
+
+using namespace inject;
+
+namespace {
+
+constexpr Nanoseconds kUs = 1000;
+constexpr Nanoseconds kMs = 1'000'000;
+constexpr FunctionId kLaunchFunction = 1;
+constexpr FunctionId kSyncFunction = 2;
+constexpr FunctionId kCopyFunction = 3;
+constexpr FunctionId kOtherFunction = 4;
+
+/// One window, number 1, from 1 ms on; thread 7 launches unless it is said otherwise. Times in microseconds
+/// from there.
+struct Run {
+  DeviceTimeStatistics statistics;
+
+  static Nanoseconds at(Nanoseconds us) { return kMs + us * kUs; }
+  void call(Nanoseconds begin, Nanoseconds end, HostState state, std::uint32_t thread = 7) {
+    constexpr FunctionId kFunctions[] = {kSyncFunction, kCopyFunction, kLaunchFunction, kOtherFunction};
+    statistics.call(1, thread, {at(begin), at(end), kFunctions[static_cast<std::size_t>(state)], state});
+  }
+  void reading(Nanoseconds time, Nanoseconds processor, std::uint32_t thread = 7) {
+    statistics.reading(1, thread, {at(time), processor * kUs});
+  }
+  TimedWork work(Nanoseconds start, Nanoseconds end, Nanoseconds begin, Nanoseconds returned,
+                 TimedWorkKind kind = TimedWorkKind::kKernel) {
+    TimedWork made;
+    made.start = at(start);
+    made.end = at(end);
+    made.launch_begin = at(begin);
+    made.launch_end = at(returned);
+    made.thread = 7;
+    made.stream = 1;
+    made.function = kind == TimedWorkKind::kKernel || kind == TimedWorkKind::kCollective ? kLaunchFunction
+                                                                                         : kCopyFunction;
+    made.kind = kind;
+    made.launch_known = true;
+    return made;
+  }
+  /// With the call that submits it.
+  void launch(Nanoseconds begin, Nanoseconds returned, Nanoseconds start, Nanoseconds end,
+              std::uint32_t thread = 7) {
+    call(begin, returned, HostState::kLaunch, thread);
+    TimedWork made = work(start, end, begin, returned);
+    made.thread = thread;
+    statistics.work(1, 0, made);
+  }
+  const DeviceTimeRow& settle(Nanoseconds end) {
+    statistics.settle_window(1, kMs, at(end));
+    REQUIRE(statistics.rows().size() == 1);
+    CHECK(statistics.held() == 0);
+    const DeviceTimes& times = statistics.rows().front().times;
+    CHECK(times.kernel_busy + times.copy_only + times.idle() == times.span);
+    return statistics.rows().front();
+  }
+};
+
+/// Idle microseconds of the causes that have any.
+std::map<IdleCause, std::uint64_t> idle_of(const DeviceTimeRow& row) {
+  std::map<IdleCause, std::uint64_t> result;
+  for (std::size_t i = 0; i < kIdleCauses; ++i) {
+    if (row.times.idle_by_cause[i].time != 0)
+      result[static_cast<IdleCause>(i)] = row.times.idle_by_cause[i].time / kUs;
+  }
+  return result;
+}
+
+using Idle = std::map<IdleCause, std::uint64_t>;
+
+}  // namespace
+
+TEST_CASE("Work in a row, and what the device takes in between", "[device_time]") {
+  Run run;
+  run.launch(10, 15, 20, 120);
+  run.launch(15, 20, 122, 222);
+  run.launch(20, 25, 225, 300);
+  const DeviceTimeRow& row = run.settle(300);
+  CHECK(row.times.span == 300 * kUs);
+  CHECK(row.times.kernel_busy == 275 * kUs);
+  CHECK(row.times.kernel_time == 275 * kUs);
+  CHECK(idle_of(row) == Idle{{IdleCause::kStartUp, 20}, {IdleCause::kQueue, 5}});
+}
+
+TEST_CASE("A device that lags behind the host is looked at as long after it", "[device_time]") {
+  Run run;
+  SECTION("by as much as the window began before") {
+    run.launch(10, 15, 100, 200);
+    run.launch(15, 20, 200, 350);
+    const DeviceTimeRow& row = run.settle(300);
+    CHECK(row.times.span == 300 * kUs);
+    CHECK(idle_of(row) == Idle{{IdleCause::kStartUp, 50}});
+  }
+  SECTION("but not past its first work") {
+    run.launch(10, 15, 20, 200);
+    run.launch(15, 20, 200, 900);
+    const DeviceTimeRow& row = run.settle(300);
+    CHECK(row.times.span == 880 * kUs);
+    CHECK(idle_of(row).empty());
+  }
+}
+
+TEST_CASE("Kernels, copies and collectives share the time", "[device_time]") {
+  Run run;
+  run.statistics.work(1, 0, run.work(0, 100, 0, 1));
+  run.statistics.work(1, 0, run.work(50, 150, 0, 1));
+  run.statistics.work(1, 0, run.work(140, 200, 1, 2, TimedWorkKind::kUpload));
+  run.statistics.work(1, 0, run.work(190, 260, 2, 3, TimedWorkKind::kDownload));
+  run.statistics.work(1, 0, run.work(250, 300, 3, 4, TimedWorkKind::kMemset));
+  run.statistics.work(1, 0, run.work(300, 400, 4, 5, TimedWorkKind::kCollective));
+  run.statistics.work(1, 0, run.work(350, 360, 5, 6));
+  const DeviceTimes times = run.settle(400).times;
+  CHECK(times.span == 400 * kUs);
+  CHECK(times.kernel_busy == 250 * kUs);
+  CHECK(times.compute_busy == 160 * kUs);
+  CHECK(times.exposed_collective() == 90 * kUs);
+  CHECK(times.kernel_time == 310 * kUs);
+  CHECK(times.copy_only == 150 * kUs);
+  CHECK(times.copy_busy == 120 * kUs);
+  CHECK(times.copy_overlapped == 10 * kUs);
+  CHECK(times.upload_busy == 60 * kUs);
+  CHECK(times.download_busy == 70 * kUs);
+  CHECK(times.idle() == 0);
+}
+
+TEST_CASE("What was launched in time waited on the device", "[device_time]") {
+  Run run;
+  run.statistics.work(1, 0, run.work(0, 100, 0, 1));
+  TimedWork next = run.work(110, 200, 2, 3);
+  SECTION("for another stream") {
+    next.stream = 2;
+    run.statistics.work(1, 0, next);
+    CHECK(idle_of(run.settle(200)) == Idle{{IdleCause::kOtherStream, 10}});
+  }
+  SECTION("for a collective on another stream") {
+    run.statistics.work(1, 0, run.work(0, 105, 0, 1, TimedWorkKind::kCollective));
+    next.stream = 2;
+    run.statistics.work(1, 0, next);
+    CHECK(idle_of(run.settle(200)) == Idle{{IdleCause::kCollective, 5}});
+  }
+  SECTION("for nothing that is seen") {
+    next.start += 11 * kUs;
+    run.statistics.work(1, 0, next);
+    CHECK(idle_of(run.settle(200)) == Idle{{IdleCause::kOtherStream, 21}});
+  }
+  SECTION("or its launch is not known") {
+    next.launch_known = false;
+    run.statistics.work(1, 0, next);
+    CHECK(idle_of(run.settle(200)) == Idle{{IdleCause::kUnknown, 10}});
+  }
+}
+
+TEST_CASE("The host was late", "[device_time]") {
+  Run run;
+  run.launch(0, 5, 10, 100);
+  SECTION("in the launch itself") {
+    run.launch(90, 120, 130, 200);
+    const DeviceTimeRow& row = run.settle(200);
+    CHECK(idle_of(row) == Idle{{IdleCause::kStartUp, 10}, {IdleCause::kLaunchCall, 30}});
+    REQUIRE(row.shares.size() == 2);
+    CHECK(row.shares[0].function == kLaunchFunction);
+    CHECK(row.shares[0].thread == 7);
+    CHECK(row.shares[0].gaps == 1);
+  }
+  SECTION("computing between calls") {
+    run.launch(150, 155, 160, 200);
+    CHECK(idle_of(run.settle(200)) == Idle{{IdleCause::kStartUp, 10}, {IdleCause::kHostCompute, 60}});
+  }
+  SECTION("in a synchronization, and a little after it") {
+    run.call(10, 105, HostState::kSynchronization);
+    run.launch(150, 155, 160, 200);
+    const DeviceTimeRow& row = run.settle(200);
+    CHECK(idle_of(row) == Idle{{IdleCause::kStartUp, 10}, {IdleCause::kSynchronization, 60}});
+    CHECK(row.shares[0].function == kSyncFunction);
+  }
+  SECTION("long after a short synchronization") {
+    run.call(95, 105, HostState::kSynchronization);
+    run.launch(150, 155, 160, 200);
+    CHECK(idle_of(run.settle(200)) == Idle{{IdleCause::kStartUp, 10}, {IdleCause::kHostCompute, 60}});
+  }
+  SECTION("in a copy call") {
+    run.call(50, 150, HostState::kCopy);
+    run.launch(150, 155, 160, 200);
+    CHECK(idle_of(run.settle(200)) == Idle{{IdleCause::kStartUp, 10}, {IdleCause::kCopyCall, 60}});
+  }
+  SECTION("in a copy of one value to the host, which is a synchronization") {
+    run.call(50, 110, HostState::kCopy);
+    run.statistics.work(1, 0, run.work(105, 106, 50, 110, TimedWorkKind::kDownload));
+    run.statistics.small_download(1, 7, Run::at(50));
+    run.launch(150, 155, 160, 200);
+    CHECK(idle_of(run.settle(200)) == Idle{{IdleCause::kStartUp, 10}, {IdleCause::kSynchronization, 59}});
+  }
+  SECTION("in another call") {
+    run.call(80, 140, HostState::kOther);
+    run.launch(150, 155, 160, 200);
+    CHECK(idle_of(run.settle(200)) == Idle{{IdleCause::kStartUp, 10}, {IdleCause::kOtherCall, 60}});
+  }
+}
+
+TEST_CASE("A thread between two calls computes or waits", "[device_time]") {
+  Run run;
+  run.launch(0, 5, 10, 100);
+  run.reading(0, 1000);
+  SECTION("off the processor") {
+    run.reading(5000, 1100);
+    run.launch(5000, 5005, 5010, 5100);
+    CHECK(idle_of(run.settle(5100)) == Idle{{IdleCause::kStartUp, 10}, {IdleCause::kHostWait, 4910}});
+  }
+  SECTION("on it") {
+    run.reading(5000, 4000);
+    run.launch(5000, 5005, 5010, 5100);
+    CHECK(idle_of(run.settle(5100)) == Idle{{IdleCause::kStartUp, 10}, {IdleCause::kHostCompute, 4910}});
+  }
+  SECTION("off it, but not for long") {
+    run.reading(450, 1010);
+    run.launch(450, 455, 460, 500);
+    CHECK(idle_of(run.settle(500)) == Idle{{IdleCause::kStartUp, 10}, {IdleCause::kHostWait, 360}});
+  }
+}
+
+TEST_CASE("Where the launching thread waits, the one that launched before is asked", "[device_time]") {
+  Run run;
+  // Thread 8 computes, 7 has waited for it all the time.
+  run.launch(0, 5, 10, 100, 7);
+  run.reading(0, 0, 7);
+  run.launch(10, 15, 100, 200, 8);
+  run.reading(10, 0, 8);
+  SECTION("it computes") {
+    run.call(900, 905, HostState::kOther, 8);
+    run.reading(900, 880, 8);
+    run.reading(1000, 10, 7);
+    run.launch(1000, 1005, 1010, 1100, 7);
+    const DeviceTimeRow& row = run.settle(1100);
+    CHECK(idle_of(row) == Idle{{IdleCause::kStartUp, 10}, {IdleCause::kHostCompute, 810}});
+    CHECK(row.shares[0].thread == 8);
+  }
+  SECTION("it waits as well") {
+    run.call(900, 905, HostState::kOther, 8);
+    run.reading(900, 10, 8);
+    run.reading(1000, 10, 7);
+    run.launch(1000, 1005, 1010, 1100, 7);
+    CHECK(idle_of(run.settle(1100)) == Idle{{IdleCause::kStartUp, 10}, {IdleCause::kHostWait, 810}});
+  }
+  SECTION("it synchronizes") {
+    run.call(150, 950, HostState::kSynchronization, 8);
+    run.reading(1000, 10, 7);
+    run.launch(1000, 1005, 1010, 1100, 7);
+    const DeviceTimeRow& row = run.settle(1100);
+    CHECK(idle_of(row) == Idle{{IdleCause::kStartUp, 10}, {IdleCause::kSynchronization, 810}});
+    CHECK(row.shares[0].thread == 8);
+  }
+}
+
+TEST_CASE("Waits give a lead that the launches after them would have had", "[device_time]") {
+  Run run;
+  run.launch(0, 5, 10, 1000);
+  run.call(10, 1005, HostState::kSynchronization);
+  run.launch(1050, 1055, 1060, 1070);  // after it
+  run.launch(1100, 1105, 1110, 1120);  // and late still, by what the wait took
+  run.launch(1150, 1155, 1160, 1170);
+  SECTION("all of them") {
+    const DeviceTimeRow& row = run.settle(1170);
+    CHECK(idle_of(row) == Idle{{IdleCause::kStartUp, 10}, {IdleCause::kSynchronization, 60 + 40 + 40}});
+  }
+  SECTION("until it is used up") {
+    for (Nanoseconds i = 1; i <= 25; ++i)
+      run.launch(1150 + 50 * i, 1155 + 50 * i, 1160 + 50 * i, 1170 + 50 * i);
+    const Idle idle = idle_of(run.settle(2420));
+    // 995 of wait: 60 and 23 times 40.
+    CHECK(idle.at(IdleCause::kSynchronization) == 60 + 23 * 40);
+    CHECK(idle.at(IdleCause::kHostCompute) == 4 * 40);
+  }
+  SECTION("or until the host waits for something else") {
+    run.reading(1150, 0);
+    run.reading(9000, 10);
+    run.launch(9000, 9005, 9010, 9020);
+    run.launch(9050, 9055, 9060, 9070);
+    const Idle idle = idle_of(run.settle(9070));
+    CHECK(idle.at(IdleCause::kSynchronization) == 60 + 40 + 40);
+    CHECK(idle.at(IdleCause::kHostWait) == 9010 - 1170);
+    CHECK(idle.at(IdleCause::kHostCompute) == 40);
+  }
+}
+
+TEST_CASE("After the last work the host did something else", "[device_time]") {
+  Run run;
+  run.launch(0, 5, 5, 100);
+  run.call(10, 110, HostState::kSynchronization);
+  CHECK(idle_of(run.settle(150)) == Idle{{IdleCause::kStartUp, 5}, {IdleCause::kSynchronization, 50}});
+}
+
+TEST_CASE("Work for a settled window is counted", "[device_time]") {
+  Run run;
+  run.launch(0, 5, 5, 100);
+  run.settle(100);
+  run.statistics.work(1, 0, run.work(50, 60, 40, 45));
+  CHECK(run.statistics.left_out() == 1);
+  CHECK(run.statistics.row(1, 0) != nullptr);
+  CHECK(run.statistics.row(1, 1) == nullptr);
+  CHECK(run.statistics.row(2, 0) == nullptr);
+}
+
+namespace {
+
+struct Scene {
+  struct Work {
+    std::uint32_t device;
+    TimedWork work;
+  };
+  std::vector<Work> work;
+  std::map<std::uint32_t, std::vector<HostCall>> calls;
+  std::map<std::uint32_t, std::vector<ProcessorReading>> readings;
+  std::vector<std::pair<std::uint32_t, Nanoseconds>> downloads;
+  Nanoseconds end = 0;
+};
+
+/// A few threads that launch, copy, synchronize, compute and wait, and devices that work in order.
+Scene random_scene(std::mt19937& random, std::size_t calls_of_thread) {
+  const auto upto = [&random](Nanoseconds most) { return Nanoseconds{random() % most}; };
+  Scene scene;
+  std::map<std::pair<std::uint32_t, std::uint32_t>, Nanoseconds> free_at;  // stream
+  const auto threads = static_cast<std::uint32_t>(1 + random() % 3);
+  for (std::uint32_t thread = 1; thread <= threads; ++thread) {
+    Nanoseconds time = kMs + upto(50 * kUs);
+    Nanoseconds processor = 0;
+    for (std::size_t i = 0; i < calls_of_thread; ++i) {
+      const auto state = static_cast<HostState>(random() % 4);
+      const Nanoseconds begin = time;
+      Nanoseconds length = 1 + upto(20 * kUs);
+      if (state == HostState::kSynchronization && random() % 2 == 0) length += upto(kMs);
+      scene.calls[thread].push_back(
+          {begin, begin + length, static_cast<FunctionId>(1 + random() % 4), state});
+      if (state == HostState::kLaunch || state == HostState::kCopy) {
+        TimedWork work;
+        work.launch_known = random() % 20 != 0;
+        work.launch_begin = begin;
+        work.launch_end = begin + length;
+        work.thread = thread;
+        work.stream = static_cast<std::uint32_t>(1 + random() % 3);
+        work.kind = state == HostState::kLaunch ? static_cast<TimedWorkKind>(random() % 2)
+                                                : static_cast<TimedWorkKind>(2 + random() % 4);
+        const auto device = static_cast<std::uint32_t>(random() % 2);
+        Nanoseconds& from = free_at[{device, work.stream}];
+        work.start = std::max(from, begin + upto(2 * length)) + upto(3 * kUs);
+        work.end = work.start + upto(30 * kUs);
+        from = work.end;
+        if (work.launch_known && work.kind == TimedWorkKind::kDownload && random() % 2 == 0)
+          scene.downloads.emplace_back(thread, begin);
+        scene.work.push_back({device, work});
+      }
+      Nanoseconds pause = upto(10 * kUs);
+      if (random() % 5 == 0) pause += upto(2 * kMs);
+      time = begin + length + pause;
+      processor += random() % 2 == 0 ? time - begin : length;
+      if (pause >= 100 * kUs) scene.readings[thread].push_back({time, processor});
+    }
+    scene.end = std::max(scene.end, time);
+  }
+  return scene;
+}
+
+struct Fed {
+  std::map<std::uint32_t, DeviceTimeRow> rows;
+  std::uint64_t left_out = 0;
+};
+
+Fed feed(const Scene& scene, std::mt19937* shuffle = nullptr, std::uint32_t thread_factor = 1,
+         std::uint32_t stream_factor = 1) {
+  DeviceTimeStatistics statistics;
+  std::vector<Scene::Work> work = scene.work;
+  if (shuffle != nullptr) std::shuffle(work.begin(), work.end(), *shuffle);
+  for (Scene::Work& one : work) {
+    one.work.thread = (one.work.thread * thread_factor) % 101;
+    one.work.stream = (one.work.stream * stream_factor) % 101;
+    statistics.work(1, one.device, one.work);
+  }
+  for (const auto& [thread, calls] : scene.calls) {
+    for (const HostCall& call : calls) statistics.call(1, (thread * thread_factor) % 101, call);
+  }
+  for (const auto& [thread, readings] : scene.readings) {
+    for (const ProcessorReading& one : readings) statistics.reading(1, (thread * thread_factor) % 101, one);
+  }
+  for (const auto& [thread, begin] : scene.downloads)
+    statistics.small_download(1, (thread * thread_factor) % 101, begin);
+  statistics.settle_window(1, kMs, scene.end);
+  Fed fed;
+  for (const DeviceTimeRow& row : statistics.rows()) fed.rows[row.device] = row;
+  fed.left_out = statistics.left_out();
+  return fed;
+}
+
+/// The time between `from` and `to` in which none of the intervals is.
+std::uint64_t idle_between(std::vector<std::pair<Nanoseconds, Nanoseconds>> intervals, Nanoseconds from,
+                           Nanoseconds to) {
+  std::sort(intervals.begin(), intervals.end());
+  std::uint64_t idle = 0;
+  Nanoseconds at = from;
+  for (const auto& [begin, end] : intervals) {
+    if (begin > at) idle += begin - at;
+    at = std::max(at, end);
+  }
+  return idle + (to > at ? to - at : 0);
+}
+
+}  // namespace
+
+TEST_CASE("Causes share all of the idle time, whatever the threads and streams are called", "[device_time]") {
+  std::mt19937 random(20261121);
+  std::set<IdleCause> seen;
+  for (int round = 0; round < 300; ++round) {
+    const Scene scene = random_scene(random, 5 + random() % 60);
+    const Fed fed = feed(scene);
+    CHECK(fed.left_out == 0);
+    for (const auto& [device, row] : fed.rows) {
+      const DeviceTimes& times = row.times;
+      CHECK(times.kernel_busy + times.copy_only + times.idle() == times.span);
+      CHECK(times.compute_busy <= times.kernel_busy);
+      CHECK(times.kernel_busy <= times.kernel_time);
+      CHECK(times.copy_overlapped <= std::min(times.copy_busy, times.kernel_busy));
+      std::vector<std::pair<Nanoseconds, Nanoseconds>> intervals;
+      Nanoseconds first = ~Nanoseconds{0};
+      Nanoseconds last = 0;
+      for (const Scene::Work& one : scene.work) {
+        if (one.device != device) continue;
+        intervals.emplace_back(one.work.start, one.work.end);
+        first = std::min(first, one.work.start);
+        last = std::max(last, one.work.end);
+      }
+      const Nanoseconds lag = last > scene.end ? last - scene.end : 0;
+      const Nanoseconds from = std::min(kMs + lag, first);
+      CHECK(times.span == std::max(last, scene.end) - from);
+      CHECK(times.idle() == idle_between(intervals, from, std::max(last, scene.end)));
+      std::uint64_t shared = 0;
+      for (const IdleShare& share : row.shares) shared += share.time;
+      if (row.shares.size() < DeviceTimeStatistics::kMostShares) CHECK(shared == times.idle());
+      for (std::size_t i = 0; i < kIdleCauses; ++i) {
+        if (times.idle_by_cause[i].time != 0) seen.insert(static_cast<IdleCause>(i));
+      }
+    }
+    for (const Fed& other : {feed(scene, &random), feed(scene, nullptr, 37), feed(scene, nullptr, 1, 53)}) {
+      REQUIRE(other.rows.size() == fed.rows.size());
+      for (const auto& [device, row] : fed.rows) {
+        for (std::size_t i = 0; i < kIdleCauses; ++i) {
+          const DeviceTimes& times = other.rows.at(device).times;
+          CHECK(times.idle_by_cause[i].time == row.times.idle_by_cause[i].time);
+          CHECK(times.idle_by_cause[i].gaps == row.times.idle_by_cause[i].gaps);
+        }
+      }
+    }
+  }
+  // Of the causes, those that such scenes can have.
+  CHECK(seen.size() == kIdleCauses);
+}
+
+TEST_CASE("A window of any length takes bounded memory, and nothing is lost that comes in order",
+          "[device_time]") {
+  DeviceTimeStatistics statistics;
+  constexpr std::uint64_t kCalls = 400'000;
+  for (std::uint64_t i = 0; i < kCalls; ++i) {
+    const Nanoseconds begin = kMs + i * 10 * kUs;
+    statistics.call(1, 7, {begin, begin + 5 * kUs, kLaunchFunction, HostState::kLaunch});
+    TimedWork work;
+    work.start = begin + 6 * kUs;
+    work.end = begin + 9 * kUs;
+    work.launch_begin = begin;
+    work.launch_end = begin + 5 * kUs;
+    work.thread = 7;
+    work.launch_known = true;
+    statistics.work(1, 0, work);
+    CHECK(statistics.held() <= DeviceTimeStatistics::kMostHeld);
+  }
+  CHECK(statistics.left_out() == 0);
+  statistics.settle_window(1, kMs, kMs + kCalls * 10 * kUs);
+  REQUIRE(statistics.rows().size() == 1);
+  const DeviceTimes& times = statistics.rows().front().times;
+  CHECK(times.kernel_busy == kCalls * 3 * kUs);
+  CHECK(times.idle(IdleCause::kStartUp) == 6 * kUs);
+  CHECK(times.idle(IdleCause::kLaunchCall) == (kCalls - 1) * 7 * kUs);
+  CHECK(times.idle(IdleCause::kHostCompute) == 1 * kUs);  // to the window's end
+  CHECK(statistics.held() == 0);
+}
+
+TEST_CASE("Calls without end that launch nothing take bounded memory", "[device_time]") {
+  DeviceTimeStatistics statistics;
+  for (std::uint64_t i = 0; i < 1'000'000; ++i) {
+    const Nanoseconds begin = kMs + i * kUs;
+    statistics.call(1, 7, {begin, begin + 500, kOtherFunction, HostState::kOther});
+  }
+  CHECK(statistics.held() <= DeviceTimeStatistics::kMostHeld);
+  CHECK(statistics.left_out() == 0);
+  // They are why the device had nothing to do.
+  TimedWork work;
+  work.start = kMs;
+  work.end = kMs + kUs;
+  work.thread = 7;
+  work.launch_known = true;
+  statistics.work(1, 0, work);
+  statistics.settle_window(1, kMs, kMs + 1'000'000 * kUs);
+  REQUIRE(statistics.rows().size() == 1);
+  const DeviceTimes& times = statistics.rows().front().times;
+  CHECK(times.idle(IdleCause::kOtherCall) == times.idle());
+}
+
+TEST_CASE("States of calls by their names", "[device_time]") {
+  CHECK(host_state_of("cudaStreamSynchronize", false) == HostState::kSynchronization);
+  CHECK(host_state_of("cuCtxSynchronize", false) == HostState::kSynchronization);
+  CHECK(host_state_of("cudaMemcpyAsync_ptsz", false) == HostState::kCopy);
+  CHECK(host_state_of("cuMemcpyDtoHAsync_v2", false) == HostState::kCopy);
+  CHECK(host_state_of("__cudaLaunchKernel", false) == HostState::kLaunch);
+  CHECK(host_state_of("cudaGraphLaunch", false) == HostState::kLaunch);
+  CHECK(host_state_of("cudaMemsetAsync", false) == HostState::kLaunch);
+  CHECK(host_state_of("cudaMalloc", false) == HostState::kOther);
+  CHECK(host_state_of("cublasGemmEx", true) == HostState::kLaunch);
+  CHECK(host_state_of("ncclAllReduce", true) == HostState::kLaunch);
+  CHECK(host_state_of("cudnnBackendFinalize", true) == HostState::kOther);
+  CHECK(host_state_of("cublasLtMatmulAlgoGetHeuristic", true) == HostState::kOther);
+}

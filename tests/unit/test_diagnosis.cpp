@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/analysis/diagnosis.h"
+
+#include <initializer_list>
+#include <utility>
+
+#include "libinject/output/diagnosis_report.h"
+#include "tests/unit/catch.h"
+#include "tests/unit/stats_run.h"
+
+using namespace inject;
+
+namespace {
+
+/// A thousand nanoseconds, of which a kernel runs for `kernel`.
+DeviceTimes times_of(std::uint64_t kernel, std::initializer_list<std::pair<IdleCause, std::uint64_t>> idle,
+                     std::uint64_t copy_only = 0, std::uint64_t exposed = 0) {
+  DeviceTimes times;
+  times.span = 1000;
+  times.kernel_busy = times.kernel_time = kernel;
+  times.compute_busy = kernel - exposed;
+  times.copy_only = copy_only;
+  for (const auto& [cause, time] : idle) times.idle_by_cause[static_cast<std::size_t>(cause)] = {time, 1};
+  REQUIRE(times.kernel_busy + times.copy_only + times.idle() == times.span);
+  return times;
+}
+
+}  // namespace
+
+TEST_CASE("The verdict is what takes most of the time that is not computed in", "[diagnosis]") {
+  const KernelLimits limits{700, 200, 100, 0, 350};
+  const auto verdict = [&](const DeviceTimes& times) { return diagnose(times, limits).verdict; };
+  CHECK(verdict(times_of(300, {{IdleCause::kLaunchCall, 300}, {IdleCause::kHostCompute, 400}})) ==
+        Bottleneck::kLaunch);
+  CHECK(verdict(times_of(500, {{IdleCause::kSynchronization, 400}, {IdleCause::kQueue, 100}})) ==
+        Bottleneck::kSynchronization);
+  CHECK(verdict(times_of(500, {{IdleCause::kHostWait, 500}})) == Bottleneck::kInput);
+  CHECK(verdict(times_of(500, {{IdleCause::kCopyCall, 100}}, 400)) == Bottleneck::kCopy);
+  CHECK(verdict(times_of(950, {{IdleCause::kCollective, 50}}, 0, 400)) == Bottleneck::kCommunication);
+  CHECK(verdict(times_of(400, {{IdleCause::kHostWait, 350}, {IdleCause::kLaunchCall, 250}})) ==
+        Bottleneck::kMixed);
+  CHECK(verdict(times_of(800, {{IdleCause::kHostWait, 200}})) == Bottleneck::kGpuCompute);
+  // Time that no remedy is known for is not held against the program.
+  CHECK(verdict(times_of(500, {{IdleCause::kStartUp, 450}, {IdleCause::kHostWait, 50}})) ==
+        Bottleneck::kGpuCompute);
+  CHECK(verdict(DeviceTimes{}) == Bottleneck::kNone);
+}
+
+TEST_CASE("What a remedy can win at most", "[diagnosis]") {
+  const KernelLimits limits{700, 200, 100, 0, 350};
+  CHECK(diagnose(times_of(300, {{IdleCause::kLaunchCall, 300},
+                                {IdleCause::kHostWait, 100},
+                                {IdleCause::kHostCompute, 300}}),
+                 limits)
+            .gain == 600);
+  const Diagnosis mixed =
+      diagnose(times_of(400, {{IdleCause::kHostWait, 350}, {IdleCause::kLaunchCall, 250}}), limits);
+  CHECK(mixed.gain == 600);
+  CHECK(mixed.leading == 2);
+  CHECK(mixed.parts.front().kind == Bottleneck::kInput);
+  // Half of what computes is not on tensor cores, of the kernels' time 35 %.
+  CHECK(diagnose(times_of(1000, {}), limits).gain == 350);
+  CHECK(diagnose(times_of(1000, {}), {100, 700, 200, 0, 0}).verdict == Bottleneck::kGpuMemory);
+  CHECK(diagnose(times_of(1000, {}), {100, 700, 200, 0, 0}).gain == 700);
+  CHECK(diagnose(times_of(1000, {}), {100, 200, 700, 0, 0}).verdict == Bottleneck::kGpuLatency);
+  CHECK(diagnose(times_of(1000, {}), {100, 200, 100, 900, 0}).verdict == Bottleneck::kGpu);
+  CHECK(diagnose(times_of(1000, {}), {}).gain == 0);
+}
+
+TEST_CASE("What limits a kernel", "[diagnosis]") {
+  CHECK(kernel_limit(Family::kGemm, 1e6, 1) == Bottleneck::kGpuCompute);
+  CHECK(kernel_limit(Family::kConvWinogradForward, 1e6, 1) == Bottleneck::kGpuCompute);
+  CHECK(kernel_limit(Family::kElementwise, 1e6, 1) == Bottleneck::kGpuMemory);
+  CHECK(kernel_limit(Family::kGemm, 2000, 1) == Bottleneck::kGpuLatency);
+  CHECK(kernel_limit(Family::kGemm, 1e6, 0.1) == Bottleneck::kGpuLatency);
+  CHECK(kernel_limit(Family::kOther, 1e6, 1) == Bottleneck::kGpu);
+  CHECK(kernel_limit(Family::kAllReduce, 1e6, 0.1) == Bottleneck::kGpu);
+}
+
+TEST_CASE("Each verdict has a name, and what has a remedy an advice", "[diagnosis]") {
+  for (std::size_t i = 1; i < kBottlenecks; ++i) {
+    const auto kind = static_cast<Bottleneck>(i);
+    CHECK_FALSE(bottleneck_name(kind).empty());
+    CHECK(bottleneck_advice(kind).empty() == (kind == Bottleneck::kGpu || kind == Bottleneck::kMixed));
+  }
+}
+
+TEST_CASE("A diagnosis names the calls and threads that say so", "[diagnosis]") {
+  StatsRun run;
+  RunInfo info;
+  info.threads = {{}, {4711, "python"}};
+  const auto launch = [&](Nanoseconds begin, Nanoseconds start, Nanoseconds end) {
+    CallEvent call = call_event("cudaLaunchKernel", 0);
+    call.thread = 1;
+    call.begin = begin;
+    call.end = begin + 1000;
+    run.statistics.add(call);
+    KernelEvent event = run.kernel("sgemm", 0);
+    event.launch.thread = 1;
+    event.launch.host_begin = begin;
+    event.launch.host_end = begin + 1000;
+    event.start = start;
+    event.end = end;
+    run.statistics.add(event);
+  };
+  launch(0, 0, 100'000);
+  CallEvent wait = call_event("cudaStreamSynchronize", 0);
+  wait.thread = 1;
+  wait.begin = 2000;
+  wait.end = 105'000;
+  run.statistics.add(wait);
+  launch(150'000, 160'000, 200'000);
+  CHECK(device_diagnoses(run.statistics, info).empty());
+  run.statistics.settle_window(1, 0, 200'000);
+  const auto diagnoses = device_diagnoses(run.statistics, info);
+  REQUIRE(diagnoses.size() == 1);
+  CHECK(diagnoses[0].device == 0);
+  CHECK(diagnoses[0].diagnosis.verdict == Bottleneck::kSynchronization);
+  REQUIRE(!diagnoses[0].evidence.empty());
+  CHECK(diagnoses[0].evidence[0].time == 60'000);
+  CHECK(diagnoses[0].evidence[0].text == "cudaStreamSynchronize on thread 4711 (python): 1 gap, 60.000us");
+}
