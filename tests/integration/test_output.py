@@ -114,6 +114,12 @@ class Folders(OutputTest):
         self.assertEqual((run["state"], run["rank"], run["write_errors"], run["messages"]), ("closed", None, [], []))
         self.assertEqual([device["name"] for device in run["devices"]], ["Simulated GPU"] * 2)
         self.assertEqual(run["devices"][1]["multiprocessors"], 132)
+        limits = {name: run["devices"][1][name] for name in run["devices"][1] if "_per_" in name or name == "warp_size"}
+        self.assertEqual(limits, {"warp_size": 32, "threads_per_block": 1024, "threads_per_multiprocessor": 2048,
+                                  "blocks_per_multiprocessor": 32, "registers_per_block": 65536,
+                                  "registers_per_multiprocessor": 65536, "shared_bytes_per_block": 49152,
+                                  "shared_bytes_per_block_optin": 232448, "shared_bytes_per_multiprocessor": 233472,
+                                  "reserved_shared_bytes_per_block": 1024})
         self.assertEqual(run["versions"]["driver"], "13.0")
         self.assertIn("libcudart.so.13", run["versions"])
 
