@@ -219,6 +219,16 @@ std::vector<DeviceInfo> devices() {
     attribute(CU_DEVICE_ATTRIBUTE_CLOCK_RATE, info.clock_khz);
     attribute(CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, info.memory_clock_khz);
     attribute(CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, info.memory_bus_bits);
+    attribute(CU_DEVICE_ATTRIBUTE_WARP_SIZE, info.warp_size);
+    attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, info.threads_per_block);
+    attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, info.threads_per_multiprocessor);
+    attribute(CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR, info.blocks_per_multiprocessor);
+    attribute(CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK, info.registers_per_block);
+    attribute(CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR, info.registers_per_multiprocessor);
+    attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK, info.shared_per_block);
+    attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, info.shared_per_block_optin);
+    attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, info.shared_per_multiprocessor);
+    attribute(CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK, info.reserved_shared_per_block);
     list.push_back(std::move(info));
   }
   return list;

@@ -144,8 +144,8 @@ bool HostThread::waits_for_device(const HostCall& call) const {
 LateCause late_cause(Nanoseconds begin, Nanoseconds end, const LateLaunch& launch, std::uint64_t& lead) {
   const std::uint64_t gap = end - begin;
   const Nanoseconds called = std::clamp(launch.begin, begin, end);
-  static const HostThread kNobody;
-  const HostThread& thread = launch.thread == nullptr ? kNobody : *launch.thread;
+  static const HostThread nobody;
+  const HostThread& thread = launch.thread == nullptr ? nobody : *launch.thread;
   const HostThread* before = launch.before == launch.thread ? nullptr : launch.before;
 
   Shares shares;

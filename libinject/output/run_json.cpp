@@ -58,6 +58,16 @@ void device_json(JsonText& json, const DeviceInfo& device) {
       .member("clock_khz", device.clock_khz)
       .member("memory_clock_khz", device.memory_clock_khz)
       .member("memory_bus_bits", device.memory_bus_bits)
+      .member("warp_size", device.warp_size)
+      .member("threads_per_block", device.threads_per_block)
+      .member("threads_per_multiprocessor", device.threads_per_multiprocessor)
+      .member("blocks_per_multiprocessor", device.blocks_per_multiprocessor)
+      .member("registers_per_block", device.registers_per_block)
+      .member("registers_per_multiprocessor", device.registers_per_multiprocessor)
+      .member("shared_bytes_per_block", device.shared_per_block)
+      .member("shared_bytes_per_block_optin", device.shared_per_block_optin)
+      .member("shared_bytes_per_multiprocessor", device.shared_per_multiprocessor)
+      .member("reserved_shared_bytes_per_block", device.reserved_shared_per_block)
       .close_object();
 }
 

@@ -15,6 +15,7 @@
 #include "libinject/output/diagnosis_report.h"
 #include "libinject/output/run_json.h"
 #include "libinject/output/shape_tables.h"
+#include "libinject/stats/kernel_use.h"
 
 namespace inject {
 
@@ -133,7 +134,28 @@ void shape_rows(const Statistics& statistics, const RunInfo&, std::string& text,
   }
 }
 
-void detail_rows(const Statistics& statistics, const RunInfo&, std::string& text, const TextSink& sink) {
+/// From Occupancy to Lost Time.
+void use_cells(CsvRow& row, const DetailRow& entry, const KernelUse& use) {
+  if (use.occupancy) {
+    row.decimal(100 * use.occupancy->share, 1).number(use.occupancy->blocks);
+    row.text(limiter_text(use.occupancy->limiters));
+  } else {
+    row.empty().empty().empty();
+  }
+  if (use.grid) {
+    row.decimal(use.grid->waves, 2).decimal(100 * use.grid->efficiency, 1);
+  } else {
+    row.empty().empty();
+  }
+  row.text(tensor_cores_name(entry.cores));
+  if (use.lost_time) {
+    row.number(*use.lost_time);
+  } else {
+    row.empty();
+  }
+}
+
+void detail_rows(const Statistics& statistics, const RunInfo& run, std::string& text, const TextSink& sink) {
   const std::vector<DetailRow> rows = statistics.kernel_details();
   std::uint64_t total = 0;
   for (const DetailRow& entry : rows) total += entry.time.sum;
@@ -142,7 +164,7 @@ void detail_rows(const Statistics& statistics, const RunInfo&, std::string& text
     row.decimal(percent(entry.time.sum, total), 1).number(entry.time.sum).number(entry.time.count);
     row.decimal(entry.time.mean(), 1).number(entry.time.smallest()).number(entry.time.max);
     if (entry.other) {
-      for (int i = 0; i < 11; ++i) row.empty();
+      for (int i = 0; i < 18; ++i) row.empty();
     } else {
       row.number(entry.device);
       for (const std::int32_t size : entry.grid) row.number(size);
@@ -151,6 +173,7 @@ void detail_rows(const Statistics& statistics, const RunInfo&, std::string& text
           .number(entry.static_shared_bytes)
           .number(entry.dynamic_shared_bytes);
       row.number(entry.local_bytes_per_thread);
+      use_cells(row, entry, kernel_use(entry, run.devices));
     }
     row.text(entry.name).end();
     sink(text);
@@ -609,7 +632,8 @@ constexpr std::array kTables{
     TableFile{
         "kernel_detail.csv",
         "Time (%),Total Time (ns),Instances,Avg (ns),Min (ns),Max (ns),Device,GrdX,GrdY,GrdZ,BlkX,BlkY,BlkZ,"
-        "Reg/Trd,StcSMem (B),DymSMem (B),LocalMem/Trd (B),Name",
+        "Reg/Trd,StcSMem (B),DymSMem (B),LocalMem/Trd (B),Occupancy (%),Blocks/SM,Limited by,Waves,"
+        "SM Efficiency (%),Tensor Cores,Lost Time (ns),Name",
         detail_rows},
 };
 

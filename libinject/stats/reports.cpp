@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 #include <tuple>
+#include <unordered_map>
 
 #include "libinject/stats/statistics.h"
 #include "libinject/stats/tables.h"
@@ -72,6 +73,11 @@ std::vector<ShapeRow> Statistics::kernel_shapes() const {
 
 std::vector<DetailRow> Statistics::kernel_details() const {
   const Tables& t = *tables_;
+  // The table of families has looked most names up already.
+  std::unordered_map<std::uint32_t, TensorCores> cores;
+  for (const std::uint32_t i : t.families.indices()) {
+    if (i != kOtherIndex) cores.try_emplace(t.family_keys.key(i)[0], t.families[i].cores);
+  }
   std::vector<DetailRow> rows;
   for (const std::uint32_t i : t.details.indices()) {
     DetailRow row;
@@ -88,6 +94,8 @@ std::vector<DetailRow> Statistics::kernel_details() const {
       row.static_shared_bytes = key[9];
       row.dynamic_shared_bytes = key[10];
       row.local_bytes_per_thread = key[11];
+      const auto known = cores.find(key[0]);
+      row.cores = known != cores.end() ? known->second : tensor_cores_of(row.name).cores;
     }
     rows.push_back(row);
   }

@@ -34,6 +34,17 @@ struct DeviceInfo {
   int clock_khz = 0;
   int memory_clock_khz = 0;
   int memory_bus_bits = 0;
+  // What bounds the blocks that are resident at once (analysis/occupancy.h); bytes of shared memory.
+  int warp_size = 0;
+  int threads_per_block = 0;
+  int threads_per_multiprocessor = 0;
+  int blocks_per_multiprocessor = 0;
+  int registers_per_block = 0;
+  int registers_per_multiprocessor = 0;
+  int shared_per_block = 0;
+  int shared_per_block_optin = 0;
+  int shared_per_multiprocessor = 0;
+  int reserved_shared_per_block = 0;
 };
 
 enum class WindowState : std::uint8_t { kOpen, kClosing, kClosed };

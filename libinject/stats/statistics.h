@@ -54,6 +54,7 @@ struct DetailRow {
   std::uint32_t static_shared_bytes = 0;
   std::uint32_t dynamic_shared_bytes = 0;
   std::uint32_t local_bytes_per_thread = 0;
+  TensorCores cores = TensorCores::kUnknown;
   Totals time;
 };
 

@@ -199,6 +199,10 @@ class SimulatedTest(unittest.TestCase):
         per_kernel = self.sums(out, "cuda_gpu_kern_sum.csv", "Name")
         self.assertEqual(self.sums(out, "cuda_gpu_kern_gb_sum.csv", "Name"), per_kernel)
         self.assertEqual(self.sums(out, "kernel_detail.csv", "Name"), per_kernel)
+        for row in out.rows("kernel_detail.csv"):
+            if row["Lost Time (ns)"] != "":
+                self.assertLess(int(row["Lost Time (ns)"]), int(row["Total Time (ns)"]) + 1)
+                self.assertTrue(0 < float(row["Occupancy (%)"]) <= 100 and 0 < float(row["SM Efficiency (%)"]) + 0.1 <= 100.1)
         kernels = self.total(per_kernel)
         self.assertEqual(self.total(self.sums(out, "thread_kern_sum.csv", "Thread Name")), kernels)
         windows = out.rows("window_sum.csv")

@@ -114,8 +114,27 @@ class Folders(OutputTest):
         self.assertEqual((run["state"], run["rank"], run["write_errors"], run["messages"]), ("closed", None, [], []))
         self.assertEqual([device["name"] for device in run["devices"]], ["Simulated GPU"] * 2)
         self.assertEqual(run["devices"][1]["multiprocessors"], 132)
+        limits = {name: run["devices"][1][name] for name in run["devices"][1] if "_per_" in name or name == "warp_size"}
+        self.assertEqual(limits, {"warp_size": 32, "threads_per_block": 1024, "threads_per_multiprocessor": 2048,
+                                  "blocks_per_multiprocessor": 32, "registers_per_block": 65536,
+                                  "registers_per_multiprocessor": 65536, "shared_bytes_per_block": 49152,
+                                  "shared_bytes_per_block_optin": 232448, "shared_bytes_per_multiprocessor": 233472,
+                                  "reserved_shared_bytes_per_block": 1024})
         self.assertEqual(run["versions"]["driver"], "13.0")
         self.assertIn("libcudart.so.13", run["versions"])
+
+    def test_occupancy(self):
+        # The simulated kernels have 32 registers and take a known time.
+        text = "duration:a:1000 duration:b:1000 duration:c:1000 start kernel:a:3:0:265:1024 kernel:b:1:0:132:32 " \
+               "device:1 kernel:c:2:0:1:256 sync device:0 sync stop"
+        done = self.script(text, WINDOW="api", devices=2)
+        cells = {row["Name"]: (row["Device"], row["Occupancy (%)"], row["Blocks/SM"], row["Limited by"], row["Waves"],
+                               row["SM Efficiency (%)"], row["Tensor Cores"], row["Total Time (ns)"], row["Lost Time (ns)"])
+                 for row in done.out.rows("kernel_detail.csv")}
+        self.assertEqual(cells, {
+            "a()": ("0", "100.0", "2", "registers+block size", "1.00", "50.4", "unknown", "3000", "1489"),
+            "b()": ("0", "50.0", "32", "blocks", "0.03", "100.0", "unknown", "1000", "0"),
+            "c()": ("1", "100.0", "8", "registers+block size", "0.00", "0.8", "unknown", "2000", "1985")})
 
     def test_run_json_says_open_while_a_window_is(self):
         text = "start kernel:a:3 sync sleep:300 quick_exit:4"

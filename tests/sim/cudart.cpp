@@ -283,6 +283,16 @@ cudaError_t part_of_variable(const void* symbol, std::size_t offset, std::size_t
   return offset + count <= variable.bytes ? cudaSuccess : cudaErrorInvalidValue;
 }
 
+/// On a multiprocessor, of a kernel with 32 registers a thread and no static shared memory, as all kernels
+/// here are: the 64 warps fit with their registers, and a block's shared memory, with 1 KiB for the driver,
+/// comes in units of 128 bytes.
+int resident_blocks(int block_size, std::size_t shared_bytes) {
+  if (block_size > 1024 || shared_bytes > (227 << 10)) return 0;
+  const int by_warps = 64 / ((block_size + 31) / 32);
+  const std::size_t shared = (shared_bytes + (1 << 10) + 127) / 128 * 128;
+  return std::min({32, by_warps, static_cast<int>((228 << 10) / shared)});
+}
+
 template <class Properties>
 void fill_properties(Properties& properties, int device) {
   auto attribute = [device](CUdevice_attribute name) {
@@ -1535,19 +1545,19 @@ cudaError_t cudaGetFuncBySymbol(cudaFunction_t* functionPtr, const void* symbolP
   RUNTIME_END;
 }
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* numBlocks, const void*, int blockSize,
-                                                          size_t) {
+                                                          size_t dynamicSMemSize) {
   RUNTIME_CALL_PLAIN(cudaOccupancyMaxActiveBlocksPerMultiprocessor, kContext) {
     if (blockSize <= 0) return cudaErrorInvalidValue;
-    *numBlocks = std::min(32, 2048 / blockSize);
+    *numBlocks = resident_blocks(blockSize, dynamicSMemSize);
     return cudaSuccess;
   }
   RUNTIME_END;
 }
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* numBlocks, const void*, int blockSize,
-                                                                   size_t, unsigned int) {
+                                                                   size_t dynamicSMemSize, unsigned int) {
   RUNTIME_CALL_PLAIN(cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, kContext) {
     if (blockSize <= 0) return cudaErrorInvalidValue;
-    *numBlocks = std::min(32, 2048 / blockSize);
+    *numBlocks = resident_blocks(blockSize, dynamicSMemSize);
     return cudaSuccess;
   }
   RUNTIME_END;

@@ -2,9 +2,11 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/output/run_json.h"
 
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "tests/unit/catch.h"
+#include "tests/unit/devices.h"
 
 using namespace inject;
 
@@ -41,11 +43,8 @@ TEST_CASE("run.json of a run", "[output]") {
   run.groups_left_out = {"nccl"};
   run.repeated_records = 5;
   run.messages = {"another profiler holds CUPTI"};
-  DeviceInfo device;
-  device.id = 0;
-  device.name = "NVIDIA H200";
-  device.compute_major = 9;
-  device.multiprocessors = 132;
+  DeviceInfo device = h200(0);
+  device.registers_per_multiprocessor = 65537;  // to tell it from a block's
   device.memory_bytes = 150'000'000'000u;
   run.devices = {device};
   run.threads = {{0, ""}, {4242, "python"}};
@@ -91,6 +90,20 @@ TEST_CASE("run.json of a run", "[output]") {
   CHECK(json["devices"][0]["name"] == "NVIDIA H200");
   CHECK(json["devices"][0]["compute_capability"] == "9.0");
   CHECK(json["devices"][0]["multiprocessors"] == 132);
+  const std::map<std::string, int> limits{{"warp_size", 32},
+                                          {"threads_per_block", 1024},
+                                          {"threads_per_multiprocessor", 2048},
+                                          {"blocks_per_multiprocessor", 32},
+                                          {"registers_per_block", 65536},
+                                          {"registers_per_multiprocessor", 65537},
+                                          {"shared_bytes_per_block", 49152},
+                                          {"shared_bytes_per_block_optin", 232448},
+                                          {"shared_bytes_per_multiprocessor", 233472},
+                                          {"reserved_shared_bytes_per_block", 1024}};
+  for (const auto& [name, value] : limits) {
+    INFO(name);
+    CHECK(json["devices"][0][name] == value);
+  }
   CHECK(json["threads"].size() == 1);
   CHECK(json["threads"][0]["tid"] == 4242);
   CHECK(json["windows"].size() == 2);

@@ -9,6 +9,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "tests/unit/devices.h"
 #include "tests/unit/stats_run.h"
 #include "tests/unit/temporary_folder.h"
 
@@ -177,7 +178,25 @@ TEST_CASE("Kernel detail rows", "[output]") {
   event.end += 3;
   run.statistics.add(event);
   CHECK(rows_of("kernel_detail.csv", run) ==
-        "100.0,203,2,101.5,100,103,1,4,2,1,128,1,1,40,1024,49152,16,k\n");
+        "100.0,203,2,101.5,100,103,1,4,2,1,128,1,1,40,1024,49152,16,,,,,,unknown,,k\n");
+  // 50 + 1 KiB of shared memory: four blocks of four warps; eight multiprocessors of 132 have work.
+  RunInfo info;
+  info.devices = {DeviceInfo{}, h200(1)};
+  CHECK(rows_of("kernel_detail.csv", run, info) ==
+        "100.0,203,2,101.5,100,103,1,4,2,1,128,1,1,40,1024,49152,16,25.0,4,shared memory,0.02,6.1,unknown,"
+        "191,k\n");
+}
+
+TEST_CASE("Kernel detail rows of a device whose limits are not known", "[output]") {
+  StatsRun run;
+  run.statistics.add(
+      run.kernel("void at::native::vectorized_elementwise_kernel<4, float>(int, float*)", 100));
+  RunInfo info;
+  info.devices = {h200(0)};
+  info.devices[0].compute_major = 99;
+  CHECK(rows_of("kernel_detail.csv", run, info) ==
+        "100.0,100,1,100.0,100,100,0,1,1,1,32,1,1,0,0,0,0,,,,,,no,,"
+        "\"void at::native::vectorized_elementwise_kernel<4, float>(int, float*)\"\n");
 }
 
 TEST_CASE("API rows", "[output]") {

@@ -411,6 +411,8 @@ int device_attribute(CUdevice_attribute attribute, CUdevice device) {
       return 227 << 10;
     case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR:
       return 228 << 10;
+    case CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK:
+      return 1 << 10;
     case CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY:
       return 64 << 10;
     case CU_DEVICE_ATTRIBUTE_WARP_SIZE:

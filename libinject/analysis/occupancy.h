@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+//
+// How many blocks of a launch fit on a multiprocessor at once, and how evenly its grid fills the device.
+// docs/occupancy.md has the formulas and what they leave out.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace inject {
+
+/// As the device's attributes have them; 0 where one could not be read.
+struct DeviceLimits {
+  int major = 0;
+  int minor = 0;
+  int multiprocessors = 0;
+  int warp_size = 0;
+  int threads_per_block = 0;
+  int threads_per_multiprocessor = 0;
+  int blocks_per_multiprocessor = 0;
+  int registers_per_block = 0;
+  int registers_per_multiprocessor = 0;
+  int shared_per_block = 0;        ///< bytes; without opting in for more
+  int shared_per_block_optin = 0;  ///< at most
+  int shared_per_multiprocessor = 0;
+  int reserved_shared_per_block = 0;  ///< by the driver, on top of what the kernel asks for
+};
+
+struct LaunchResources {
+  std::uint64_t block_threads = 0;
+  std::uint32_t registers_per_thread = 0;
+  std::uint64_t static_shared_bytes = 0;
+  std::uint64_t dynamic_shared_bytes = 0;
+};
+
+/// What keeps another block from being resident, as bits: several where they tie.
+enum Limiter : std::uint8_t {
+  kLimitedByRegisters = 1,
+  kLimitedBySharedMemory = 2,
+  kLimitedByBlockSize = 4,  ///< the multiprocessor's threads, in whole warps
+  kLimitedByBlocks = 8,     ///< the multiprocessor's blocks
+};
+
+struct Occupancy {
+  int blocks = 0;             ///< resident on a multiprocessor
+  int warps = 0;              ///< of those blocks
+  double share = 0;           ///< of the warps that a multiprocessor holds at most, 0 … 1
+  std::uint8_t limiters = 0;  ///< of Limiter
+};
+
+/// Theoretical occupancy, by the vendor's own calculator. Nothing where an attribute is missing, the
+/// calculator does not know the compute capability or disagrees with the device's attributes, or the launch
+/// would not fit: none is guessed. What the kernel records of all CUPTI versions have in common says nothing
+/// of thread-block clusters (whose blocks have to find room all at once), of barriers, nor of a preference
+/// for cache over shared memory: taken is that none of these is a limit.
+std::optional<Occupancy> occupancy_of(const DeviceLimits& device, const LaunchResources& launch) noexcept;
+
+/// "registers", "shared memory", "block size", "blocks"; those that tie with a "+" between them.
+std::string limiter_text(std::uint8_t limiters);
+
+/// How a grid fills the multiprocessors. A wave is as many blocks as are resident at once on all of them.
+struct GridUse {
+  double waves = 0;
+  /// Of the multiprocessors' time, if all blocks take equally long and no other kernel runs: full waves keep
+  /// all of them busy, the last one those that get a block of it.
+  double efficiency = 0;
+};
+
+/// Nothing for an empty grid, or where the number of multiprocessors or resident blocks is not known.
+std::optional<GridUse> grid_use(std::uint64_t grid_blocks, int resident_blocks, int multiprocessors) noexcept;
+
+}  // namespace inject
