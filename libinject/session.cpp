@@ -26,6 +26,7 @@
 #include "libinject/output/table_files.h"
 #include "libinject/own_thread.h"
 #include "libinject/process.h"
+#include "libinject/record/processor_time.h"
 #include "libinject/record/clock.h"
 #include "libinject/record/control.h"
 #include "libinject/unwinder.h"
@@ -173,7 +174,9 @@ Session::Session(Core& core)
       signal_count_(options_.window),
       trigger_text_(to_string(options_.window)),
       ending_(options_, base_),
-      control_([this](std::string_view request) { return answer_request(*this, request); }) {}
+      control_([this](std::string_view request) { return answer_request(*this, request); }) {
+  statistics_.threads_are_named_by([&core](std::uint32_t thread) { return core.threads.thread_name(thread); });
+}
 
 Session* Session::get() noexcept {
   Session* session = the_session.load(std::memory_order_acquire);
@@ -416,7 +419,12 @@ void Session::close_window(Nanoseconds at) noexcept {
   control_word.fetch_and(~static_cast<std::uint32_t>(kControlRecord), std::memory_order_release);
   current_window.store(0, std::memory_order_release);
   last_stop_ = now();
-  windows_.end(open_, at == 0 ? last_stop_ : at);
+  const Nanoseconds end = at == 0 ? last_stop_ : at;
+  // Whether the program's thread that comes here has computed or waited since its last call: for the causes of
+  // idle time. Our own threads have no state.
+  if (ThreadState* thread = ThreadRegistry::current_if_any(); thread != nullptr)
+    publish_processor_time(*thread, open_, end);
+  windows_.end(open_, end);
   open_ = 0;
   end_window_search();
   closing_ = true;

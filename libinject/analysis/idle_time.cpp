@@ -68,7 +68,11 @@ void walk(const HostThread& thread, Nanoseconds begin, Nanoseconds end, const Us
       continue;
     }
     const Nanoseconds pause_begin = next == thread.calls.begin() ? 0 : std::prev(next)->end;
-    const Nanoseconds pause_end = next == thread.calls.end() ? 0 : next->begin;
+    // The thread that closes a window is read at that moment; no call of the window's begins there.
+    const Nanoseconds closing = thread.readings.empty() || thread.readings.back().time <= at
+                                    ? 0
+                                    : thread.readings.back().time;
+    const Nanoseconds pause_end = next == thread.calls.end() ? closing : next->begin;
     const Nanoseconds until = pause_end == 0 ? end : std::min(end, pause_end);
     use(at, until, thread.state_between(pause_begin, pause_end), nullptr);
     at = until;

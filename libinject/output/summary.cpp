@@ -429,6 +429,29 @@ void diagnosis_lines(std::string& out, const Statistics& statistics, const RunIn
   }
 }
 
+void phase_line(std::string& out, const Statistics& statistics) {
+  std::array<std::uint64_t, kPhases> time{};
+  std::uint64_t total = 0;
+  for (const PhaseRow& row : statistics.phases()) {
+    time[static_cast<std::size_t>(row.phase)] += row.work.kernels.sum;
+    total += row.work.kernels.sum;
+  }
+  const auto of = [&time](Phase phase) { return time[static_cast<std::size_t>(phase)]; };
+  if (of(Phase::kBackward) + of(Phase::kOptimizer) == 0) return;
+  std::string text = "  kernel time:";
+  for (std::size_t i = 0; i < kPhases; ++i) {
+    if (time[i] == 0) continue;
+    text += (text.back() == ':' ? " " : ", ") + std::string(phase_name(static_cast<Phase>(i))) + " " +
+            percent_text(ratio(time[i], total));
+  }
+  if (of(Phase::kForward) != 0 && of(Phase::kBackward) != 0) {
+    text += "; forward : backward = 1 : ";
+    append_decimal(text, static_cast<double>(of(Phase::kBackward)) / static_cast<double>(of(Phase::kForward)),
+                   2);
+  }
+  line(out, text);
+}
+
 void iteration_lines(std::string& out, const Statistics& statistics, const RunInfo& run) {
   const IterationStatistics& iterations = statistics.iterations();
   const SampleStats& steps = iterations.step_times();
@@ -534,6 +557,7 @@ std::string summary_text(const Statistics& statistics, const RunInfo& run, std::
   line(out, "  " + command_text(run));
   device_lines(out, statistics, run);
   iteration_lines(out, statistics, run);
+  phase_line(out, statistics);
   loss_lines(out, statistics, run);
   diagnosis_lines(out, statistics, run);
   time_table(out, statistics.kernels(), "Kernel");

@@ -282,6 +282,25 @@ void device_cells(CsvRow& row, const DeviceWork& work) {
   row.number(work.unattributed);
 }
 
+void phase_rows(const Statistics& statistics, const RunInfo&, std::string& text, const TextSink& sink) {
+  const std::vector<PhaseRow> rows = statistics.phases();
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint64_t> totals;  // kernel time by window, device
+  for (const PhaseRow& entry : rows) totals[{entry.window, entry.device}] += entry.work.kernels.sum;
+  for (const PhaseRow& entry : rows) {
+    CsvRow row(text);
+    if (entry.window == PhaseStatistics::kOtherWindow) {
+      row.text("[other]");
+    } else {
+      row.number(entry.window);
+    }
+    row.number(entry.device).text(phase_name(entry.phase));
+    row.decimal(percent(entry.work.kernels.sum, totals[{entry.window, entry.device}]), 1);
+    device_cells(row, entry.work);
+    row.end();
+    sink(text);
+  }
+}
+
 void window_cells(CsvRow& row, std::uint32_t number, const WindowInfo* info, const RunInfo& run) {
   if (number == kOtherIndex) {
     row.text("[other]");
@@ -629,6 +648,10 @@ constexpr std::array kTables{
         "Memsets,Memset Time (ns),Memset Size (MB),Unattributed,FLOPs,TFLOP/s,Peak (%),Kernel Busy (ns),"
         "GPU Utilization (%)",
         iteration_rows},
+    TableFile{"phase_sum.csv",
+              "Window,Device,Phase,Kernel Time (%),Kernels,Kernel Time (ns),Copies,Copy Time (ns),"
+              "Copy Size (MB),Memsets,Memset Time (ns),Memset Size (MB),Unattributed",
+              phase_rows},
     TableFile{
         "kernel_detail.csv",
         "Time (%),Total Time (ns),Instances,Avg (ns),Min (ns),Max (ns),Device,GrdX,GrdY,GrdZ,BlkX,BlkY,BlkZ,"

@@ -43,7 +43,11 @@ std::vector<HostCall>::iterator join_alike(std::vector<HostCall>::iterator begin
 }
 
 bool starts_earlier(const TimedWork& a, const TimedWork& b) {
-  return std::tie(a.start, a.launch_begin) < std::tie(b.start, b.launch_begin);
+  // The kernels of one graph launch have but their streams to tell them apart.
+  const auto key = [](const TimedWork& work) {
+    return std::make_tuple(work.start, work.launch_begin, work.stream, !work.launch_known, work.end);
+  };
+  return key(a) < key(b);
 }
 
 bool launched_earlier(const TimedWork& a, const TimedWork& b) {

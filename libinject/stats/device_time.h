@@ -23,7 +23,7 @@ struct TimedWork {
   Nanoseconds launch_begin = 0;
   Nanoseconds launch_end = 0;
   std::uint32_t thread = 0;
-  std::uint32_t stream = 0;
+  std::uint64_t stream = 0;  ///< with its context: ids of streams are unique in one
   FunctionId function = kNoFunction;
   TimedWorkKind kind = TimedWorkKind::kKernel;
   bool launch_known = false;

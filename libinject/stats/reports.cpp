@@ -440,6 +440,10 @@ const DeviceTimeStatistics& Statistics::device_times() const {
   return tables_->device_times;
 }
 
+std::vector<PhaseRow> Statistics::phases() const {
+  return tables_->phases.rows();
+}
+
 std::uint64_t Statistics::late_for_busy_time() const {
   return tables_->late_for_busy + tables_->iterations.late() + tables_->overlap.late();
 }

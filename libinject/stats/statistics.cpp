@@ -68,12 +68,13 @@ IterationActivity iteration_activity(const Attribution& launch, std::uint32_t de
   return activity;
 }
 
-TimedWork timed_work(const Attribution& launch, std::uint32_t stream, Nanoseconds start, Nanoseconds end,
-                     TimedWorkKind kind) {
+template <typename Event>
+TimedWork timed_work(const Event& event, TimedWorkKind kind) {
+  const Attribution& launch = event.launch;
   TimedWork work;
-  work.start = start;
-  work.end = end;
-  work.stream = stream;
+  work.start = event.start;
+  work.end = event.end;
+  work.stream = std::uint64_t{event.context} << 32 | event.stream;
   work.kind = kind;
   work.launch_known = launch.known;
   if (!launch.known) return work;
@@ -81,6 +82,17 @@ TimedWork timed_work(const Attribution& launch, std::uint32_t stream, Nanosecond
   work.launch_end = launch.host_end;
   work.thread = launch.thread;
   work.function = launch.function;
+  return work;
+}
+
+template <typename Event>
+PhasedWork phased_work(const Event& event) {
+  PhasedWork work;
+  work.launch_known = event.launch.known;
+  work.launch_begin = event.launch.known ? event.launch.host_begin : event.start;
+  work.duration = duration(event.start, event.end);
+  work.thread = event.launch.thread;
+  work.device = static_cast<std::uint16_t>(event.device);
   return work;
 }
 
@@ -207,8 +219,11 @@ void Statistics::add(const KernelEvent& event) {
   family.add(time, path != 0, event.launch.known && event.launch.shape != ShapeTable::kNone);
   const bool collective = is_collective(family.family);
   t.device_times.work(event.launch.window, event.device,
-                      timed_work(event.launch, event.stream, event.start, event.end,
-                                 collective ? TimedWorkKind::kCollective : TimedWorkKind::kKernel));
+                      timed_work(event, collective ? TimedWorkKind::kCollective : TimedWorkKind::kKernel));
+  PhasedWork phased = phased_work(event);
+  phased.told = family.family == Family::kOptimizer ? Phase::kOptimizer
+                                                    : t.phase_of_node(range_tree_, names_, event.launch.range);
+  t.phases.work(event.launch.window, phased);
   if (collective) {
     t.overlap.collective(event.launch.window, event.device, event.launch.shape, event.start, event.end);
     if (event.launch.shape == ShapeTable::kNone) {
@@ -247,7 +262,12 @@ void Statistics::add(const TransferEvent& event) {
   t.iterations.activity(activity);
   const TimedWorkKind kind = kind_of(event);
   t.device_times.work(event.launch.window, event.device,
-                      timed_work(event.launch, event.stream, event.start, event.end, kind));
+                      timed_work(event, kind));
+  PhasedWork phased = phased_work(event);
+  (event.memset ? phased.memset : phased.copy) = true;
+  phased.bytes = event.bytes;
+  phased.told = t.phase_of_node(range_tree_, names_, event.launch.range);
+  t.phases.work(event.launch.window, phased);
   if (kind == TimedWorkKind::kDownload && event.bytes <= kSmallDownload && event.launch.known)
     t.device_times.small_download(event.launch.window, event.launch.thread, event.launch.host_begin);
   if (const CallChain path = library_path(event.launch); path != 0)
@@ -303,6 +323,10 @@ void Statistics::add(const ProcessorTimeEvent& event) {
   tables_->device_times.reading(event.window, event.thread, {event.time, event.processor});
 }
 
+void Statistics::threads_are_named_by(std::function<std::string(std::uint32_t)> name) {
+  tables_->phases.threads_are_named_by(std::move(name));
+}
+
 void Statistics::iteration_boundary(const IterationBoundary& boundary) {
   tables_->iterations.boundary(boundary);
 }
@@ -318,6 +342,7 @@ void Statistics::settle_window(std::uint32_t window, Nanoseconds begin, Nanoseco
   t.call_shapes.settle(window);
   t.overlap.settle_window(window);
   t.device_times.settle_window(window, begin, end);
+  t.phases.settle_window(window);
 }
 
 }  // namespace inject

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -22,6 +23,7 @@
 #include "libinject/stats/events.h"
 #include "libinject/stats/iterations.h"
 #include "libinject/stats/key_index.h"
+#include "libinject/stats/phases.h"
 #include "libinject/stats/sample_stats.h"
 
 namespace inject {
@@ -182,6 +184,8 @@ class Statistics {
   void add(const CallEvent& event);
   void add(const RangeEvent& event);
   void add(const ProcessorTimeEvent& event);
+  /// Tells the name of a thread of the events; for the phases.
+  void threads_are_named_by(std::function<std::string(std::uint32_t thread)> name);
 
   /// An iteration begins: in ascending order of time, those of a window before it is settled.
   void iteration_boundary(const IterationBoundary& boundary);
@@ -218,6 +222,8 @@ class Statistics {
 
   const IterationStatistics& iterations() const;
   const DeviceTimeStatistics& device_times() const;
+  /// By window, device and phase.
+  std::vector<PhaseRow> phases() const;
 
   /// Everything together.
   DeviceWork device_total() const;

@@ -264,6 +264,28 @@ struct Statistics::Tables {
 
   IterationStatistics iterations;
 
+  PhaseStatistics phases;
+  // By node of the range tree: 0 not asked, else the phase + 1.
+  std::vector<std::uint8_t> node_phases;
+
+  /// Of the innermost range that stands for a phase.
+  Phase phase_of_node(const RangeTree& tree, const NameTable& names, std::uint32_t node) {
+    if (node == 0) return Phase::kOther;
+    if (node >= node_phases.size()) node_phases.resize(std::bit_ceil(std::size_t{node} + 1), 0);
+    if (node_phases[node] == 0) {
+      Phase phase = Phase::kOther;
+      std::uint32_t id = node;
+      for (std::size_t depth = 0; id != 0 && depth < kMaxNesting && phase == Phase::kOther; ++depth) {
+        const RangeTree::Node entry = tree.node(id);
+        phase = phase_of_range(names.name(entry.name));
+        if (entry.parent >= id) break;  // as in ranges_around()
+        id = entry.parent;
+      }
+      node_phases[node] = static_cast<std::uint8_t>(static_cast<unsigned>(phase) + 1);
+    }
+    return static_cast<Phase>(node_phases[node] - 1);
+  }
+
   DeviceTimeStatistics device_times;
   // HostState by function, as far as it was asked for.
   std::vector<std::uint8_t> host_states;

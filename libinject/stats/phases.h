@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "libinject/stats/device_work.h"
+#include "libinject/stats/events.h"
+
+namespace inject {
+
+/// A part of a training step.
+enum class Phase : std::uint8_t { kForward, kBackward, kOptimizer, kOther };
+inline constexpr std::size_t kPhases = 4;
+
+/// "forward", "backward", "optimizer", "other".
+std::string_view phase_name(Phase phase);
+
+/// The phase that an NVTX range of this name stands for; kOther if none.
+Phase phase_of_range(std::string_view name);
+
+/// Whether a thread of this name runs the backward pass: PyTorch's autograd does so on threads of its own.
+bool is_backward_thread(std::string_view name);
+
+/// A kernel, copy or memset, as the phases have it.
+struct PhasedWork {
+  Nanoseconds launch_begin = 0;
+  std::uint64_t duration = 0;
+  std::uint64_t bytes = 0;
+  std::uint32_t thread = 0;
+  std::uint16_t device = 0;
+  bool launch_known = false;
+  bool memset = false;
+  bool copy = false;
+  /// By NVTX range or kernel name; kOther where these don't tell.
+  Phase told = Phase::kOther;
+};
+
+struct PhaseRow {
+  std::uint32_t window = 0;
+  std::uint32_t device = 0;
+  Phase phase = Phase::kOther;
+  DeviceWork work;
+};
+
+/// Device work by phase of the training step (docs/diagnosis.md): told by NVTX ranges, by the launching
+/// thread and by optimizer kernels; what is launched in between by what was launched before and after it.
+/// That takes the launches' order, so work waits for its window to be settled: up to kMostHeld records, then
+/// the older half of the fullest window is judged by what has come. One thread at a time; may throw
+/// std::bad_alloc.
+class PhaseStatistics {
+ public:
+  static constexpr std::size_t kMostHeld = 262'144;
+  static constexpr std::size_t kMostRows = 10'000;
+
+  /// Tells a thread's name, asked when a window is judged.
+  void threads_are_named_by(std::function<std::string(std::uint32_t thread)> name);
+
+  void work(std::uint32_t window, const PhasedWork& work);
+  /// Nothing more comes for this window, nor for any before it.
+  void settle_window(std::uint32_t window);
+
+  /// By window, device and phase, of what is judged; windows beyond kMostRows rows share those of window
+  /// kOtherWindow.
+  std::vector<PhaseRow> rows() const;
+  std::size_t held() const { return held_; }
+
+  static constexpr std::uint32_t kOtherWindow = ~std::uint32_t{0} - 1;
+
+ private:
+  struct Window {
+    std::vector<PhasedWork> work;
+    Phase before = Phase::kOther;  // the last phase that was told for certain
+    bool any_backward = false;
+  };
+  void judge(std::uint32_t number, Window& window, std::size_t count, bool all);
+  void count(std::uint32_t window, Phase phase, const PhasedWork& work);
+  bool runs_backward(std::uint32_t thread);
+
+  std::function<std::string(std::uint32_t)> name_;
+  std::vector<std::uint8_t> backward_;  // by thread: 0 not asked, 1 no, 2 yes
+  std::map<std::uint32_t, Window> windows_;
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::array<DeviceWork, kPhases>> rows_;
+  std::size_t held_ = 0;
+};
+
+}  // namespace inject
