@@ -120,14 +120,14 @@ def judge_utilization(ours, theirs):
 
 
 def idle_text(row, least=0.5):
-    """Idle time by cause, in percent of the span."""
-    span = int(row["GPU Span (ns)"])
+    """Idle time by cause, in percent of the device's time."""
+    span = int(row["Device Time (ns)"])
     shares = {cause: 100 * int(row[idle_truth.idle_column(cause)]) / span for cause in idle_truth.CAUSES} if span else {}
     return ", ".join(f"{cause.lower()} {share:.0f}" for cause, share in sorted(shares.items(), key=lambda s: -s[1]) if share >= least)
 
 
 HEADER = ("program", "step (ms)", "with the remedy (ms)", "verdict", "with the remedy", "promised (ms)", "won (ms)",
-          "GPU utilization (%)", "with the remedy (%)", "idle, % of the span")
+          "GPU utilization (%)", "with the remedy (%)", "idle (%)")
 
 
 def table_row(name, seconds, row, fixed_seconds=None, fixed_row=None):

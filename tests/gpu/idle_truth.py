@@ -26,7 +26,7 @@ START_UP, SYNCHRONIZATION, COPY_CALL, LAUNCH_CALL, OTHER_CALL, HOST_COMPUTE, HOS
                         "Other Stream", "Collective", "Queue", "Unknown")
 # What the host can have done in a gap; of equals the first is its cause.
 HOST_CAUSES = (SYNCHRONIZATION, COPY_CALL, LAUNCH_CALL, OTHER_CALL, HOST_COMPUTE, HOST_WAIT)
-SUMS = ("GPU Span (ns)", "Kernel Busy (ns)", "Copy Only (ns)", "Idle (ns)")
+SUMS = ("Device Time (ns)", "Kernel Busy (ns)", "Copy Only (ns)", "Idle (ns)")
 RATIOS = ("GPU Utilization (%)", "Kernel Concurrency", "Copy Overlap (%)")
 
 LONGEST_QUEUE = 20_000           # ns: a longer gap is no queue's
@@ -41,7 +41,8 @@ def idle_column(cause):
     return f"Idle: {cause} (ns)"
 
 
-TIMES = SUMS + tuple(map(idle_column, CAUSES)) + ("Exposed Collective (ns)", "H2D Busy (ns)", "D2H Busy (ns)")
+TIMES = SUMS + tuple(map(idle_column, CAUSES)) + ("Exposed Collective (ns)", "H2D Busy (ns)", "D2H Busy (ns)",
+                                                   "GPU Busy (ns)", "GPU Span (ns)")
 
 Gap = collections.namedtuple("Gap", "window device begin end cause parts")
 
@@ -107,7 +108,12 @@ class Call:
         self.name = row["Name"]
         self.kind = call_kind(self.name, library)
         self.correlation = 0 if library else int(row["CorrID"])
-        self.waits_for_little = False  # a copy of some bytes to the host
+        self.small_to_host = False  # a copy of some bytes
+
+    @property
+    def waits(self):
+        """Whether it is a synchronization, or counts as one: .item() and .cpu() wait by a copy."""
+        return self.kind == SYNCHRONIZATION or (self.kind == COPY_CALL and self.small_to_host)
 
 
 class Thread:
@@ -203,16 +209,39 @@ def launch_of(work, calls):
 
 # --- a device in a window --------------------------------------------------------------------------------------------
 
+class Lead:
+    """What the launches would have come earlier, had no thread waited for the device: of one device's gaps, in order."""
+
+    def __init__(self, waits):
+        self.waits = sorted((call.end, call.end - call.begin) for call in waits)
+        self.counted = 0
+        self.time = 0
+
+    def advance(self, launched):
+        while self.counted < len(self.waits) and self.waits[self.counted][0] <= launched:
+            self.time += self.waits[self.counted][1]
+            self.counted += 1
+
+    def after(self, cause, gap):
+        if cause == HOST_WAIT:
+            self.time = 0
+        elif cause == SYNCHRONIZATION:
+            self.time = max(0, self.time - gap)
+
+
 class DeviceTime:
-    def __init__(self, window, device, opening, closing, work, threads):
+    """`threads`: all of the window; `launching`: the ids of those that launched something in it, on any device."""
+
+    def __init__(self, window, device, opening, closing, work, threads, launching):
         self.window, self.device = window, device
         self.opening, self.closing = opening, closing
         self.threads = threads
+        self.lead = Lead(call for tid in launching for call in threads[tid].calls if call.waits)
         self.work = sorted(work, key=lambda w: (w.start, w.launch is None, w.launch.begin if w.launch else 0, w.stream))
-        last = max(w.end for w in self.work)
-        lag = max(0, last - closing)
+        self.last = max(w.end for w in self.work)
+        lag = max(0, self.last - closing)
         self.begin = opening + min(lag, self.work[0].start - opening)
-        self.end = max(closing, last)
+        self.end = max(closing, self.last)
         self.launches = sorted({(w.launch.begin, w.launch.tid) for w in self.work if w.launch})
         self.gaps = []
         self._find_gaps()
@@ -224,27 +253,26 @@ class DeviceTime:
         first = self.work[0]
         if first.start > self.begin:
             self._gap(self.begin, first.start, START_UP)
-        reached, ended_last = first.end, [first]
+        # Of works that end together the one that started last counts, which comes last here.
+        before = first
         for next_work in self.work[1:]:
-            if next_work.start > reached:
-                self._between(reached, next_work.start, ended_last, next_work)
-            if next_work.end > reached:
-                reached, ended_last = next_work.end, [next_work]
-            elif next_work.end == reached:
-                ended_last.append(next_work)
-        if self.end > reached:
+            if next_work.start > before.end:
+                self._between(before, next_work)
+            if next_work.end >= before.end:
+                before = next_work
+        if self.end > before.end:
             if self.launches:
-                self._late_host(reached, self.end, self.closing, self.launches[-1][1], None, LAUNCH_CALL)
+                self._late_host(before.end, self.end, self.closing, self.launches[-1][1], None, LAUNCH_CALL)
             else:
-                self._gap(reached, self.end, UNKNOWN)
+                self._gap(before.end, self.end, UNKNOWN)
 
-    def _between(self, begin, end, ended_last, next_work):
-        launch = next_work.launch
+    def _between(self, before, next_work):
+        begin, end, launch = before.end, next_work.start, next_work.launch
         if launch is None:
             self._gap(begin, end, UNKNOWN)
         elif launch.end <= begin:
-            other = all(w.stream != next_work.stream for w in ended_last)
-            if other and any(w.collective for w in ended_last):
+            other = before.stream != next_work.stream
+            if other and before.collective:
                 self._gap(begin, end, COLLECTIVE)
             elif other or end - begin > LONGEST_QUEUE:
                 self._gap(begin, end, OTHER_STREAM)
@@ -257,8 +285,8 @@ class DeviceTime:
                             COPY_CALL if launch.kind == COPY_CALL else LAUNCH_CALL)
 
     def _late_host(self, begin, end, launched, tid, tid_before, launching):
-        thread = self.threads.get(tid)
-        other = self.threads.get(tid_before) if tid_before != tid else None
+        thread = self.threads[tid]
+        other = self.threads[tid_before] if tid_before not in (None, tid) else None
         time = dict.fromkeys(HOST_CAUSES, 0)
         until = min(max(launched, begin), end)
         asked_first = thread
@@ -271,15 +299,21 @@ class DeviceTime:
             else:
                 time[kind] += part_end - part_begin
         time[launching] += end - until
-        self._gap(begin, end, self._cause(begin, end, time, asked_first.call_at(begin)), time)
+        self.lead.advance(launched)
+        cause = self._cause(end - begin, time, asked_first.call_at(begin))
+        self.lead.after(cause, end - begin)
+        self._gap(begin, end, cause, time)
 
-    @staticmethod
-    def _cause(begin, end, time, call):
-        gap = end - begin
+    def _cause(self, gap, time, call):
         if 2 * time[HOST_WAIT] >= gap and time[HOST_WAIT] >= SHORTEST_WAIT:
             return HOST_WAIT
-        if call is not None and call.kind in (SYNCHRONIZATION, COPY_CALL) and 2 * (call.end - call.begin) >= gap:
-            return SYNCHRONIZATION if call.waits_for_little else call.kind  # as .item() and .cpu() wait
+        if call is not None and 2 * (call.end - call.begin) >= gap:
+            if call.waits:
+                return SYNCHRONIZATION
+            if call.kind == COPY_CALL:
+                return COPY_CALL
+        if gap <= self.lead.time:
+            return SYNCHRONIZATION
         return max(HOST_CAUSES, key=lambda cause: time[cause])
 
     def columns(self):
@@ -290,8 +324,8 @@ class DeviceTime:
         everything = busy(lambda w: True)
         copies = busy(lambda w: w.copy)
         span = self.end - self.begin
-        found = {"GPU Span (ns)": span, "Kernel Busy (ns)": kernels, "Copy Only (ns)": everything - kernels,
-                 "Idle (ns)": span - everything}
+        found = {"GPU Busy (ns)": everything, "GPU Span (ns)": self.last - self.work[0].start, "Device Time (ns)": span,
+                 "Kernel Busy (ns)": kernels, "Copy Only (ns)": everything - kernels, "Idle (ns)": span - everything}
         for cause in CAUSES:
             found[idle_column(cause)] = sum(gap.end - gap.begin for gap in self.gaps if gap.cause == cause)
         found["Exposed Collective (ns)"] = kernels - busy(lambda w: w.kernel and not w.collective)
@@ -328,7 +362,7 @@ def read(folder):
     for item in work:
         call = item.launch = launch_of(item, by_correlation.get(item.correlation))
         if call is not None:
-            call.waits_for_little = call.waits_for_little or item.small_to_host
+            call.small_to_host = call.small_to_host or item.small_to_host
         begin, end = (call.begin, call.end) if call is not None else item.span
         device_work[windows.of(begin, end), item.device].append(item)
     thread_calls = collections.defaultdict(lambda: collections.defaultdict(list))
@@ -337,8 +371,9 @@ def read(folder):
     found = []
     for opening, closing, number in windows.spans:
         threads = {tid: Thread(opening, own, readings[tid]) for tid, own in thread_calls[number].items()}
+        launching = {item.launch.tid for (window, _), items in device_work.items() if window == number for item in items if item.launch}
         for device in sorted(device for window, device in device_work if window == number):
-            found.append(DeviceTime(number, device, opening, closing, device_work[number, device], threads))
+            found.append(DeviceTime(number, device, opening, closing, device_work[number, device], threads, launching))
     return found
 
 

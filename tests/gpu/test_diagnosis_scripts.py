@@ -87,7 +87,7 @@ class Truth(unittest.TestCase):
         columns = self.columns(records, **which)
         found = {cause: columns[idle_truth.idle_column(cause)] / US for cause in idle_truth.CAUSES}
         self.assertAlmostEqual(sum(found.values()) * US, columns["Idle (ns)"])
-        self.assertEqual(columns["Kernel Busy (ns)"] + columns["Copy Only (ns)"] + columns["Idle (ns)"], columns["GPU Span (ns)"])
+        self.assertEqual(columns["Kernel Busy (ns)"] + columns["Copy Only (ns)"] + columns["Idle (ns)"], columns["Device Time (ns)"])
         return {cause: time for cause, time in found.items() if time}
 
     def write_summary(self, changed=None, to=None):
@@ -125,7 +125,7 @@ class Time(Truth):
                 r = Records()
                 r.launched((10, 20), (first, last))
                 c = self.columns(r)
-                self.assertEqual((c["GPU Span (ns)"] // US, c["Idle: Start-up (ns)"] // US), (span, start_up))
+                self.assertEqual((c["Device Time (ns)"] // US, c["Idle: Start-up (ns)"] // US), (span, start_up))
 
     def test_concurrency(self):
         r = Records()
@@ -161,7 +161,7 @@ class Time(Truth):
         r.write(self.path)
         found = idle_truth.compute(self.path)
         self.assertEqual(sorted(found), [(1, 0), (1, 1), (2, 0)])
-        self.assertEqual((found[1, 1]["GPU Span (ns)"] // US, found[1, 1]["Idle: Start-up (ns)"] // US), (1000, 910))
+        self.assertEqual((found[1, 1]["Device Time (ns)"] // US, found[1, 1]["Idle: Start-up (ns)"] // US), (1000, 910))
         self.assertEqual(found[2, 0]["Idle: Start-up (ns)"], 150 * US)
 
     def test_an_id_that_is_given_out_twice(self):
@@ -228,9 +228,18 @@ class Rules(Truth):
         self.r.launched((30, 40), (205, 1000), stream=8)
         self.assertEqual(self.between(), "Other Stream")
 
-    def test_of_several_that_ended_last_one_on_the_stream_will_do(self):
-        self.r.launched((21, 22), (110, 200), stream=8)
-        self.r.launched((30, 40), (205, 1000), stream=8)
+    def test_of_several_that_ended_last_the_one_that_started_last_counts(self):
+        for start, cause in ((110, "Queue"), (90, "Other Stream")):
+            with self.subTest(start):
+                r = Records((0, 1000))
+                r.launched((10, 20), (100, 200))
+                r.launched((21, 22), (start, 200), stream=8)
+                r.launched((30, 40), (205, 1000), stream=8)
+                self.assertIn(cause, self.idle(r))
+
+    def test_of_several_that_started_together_the_one_launched_last_counts(self):
+        self.r.launched((5, 9), (100, 200), stream=8)
+        self.r.launched((30, 40), (205, 1000))
         self.assertEqual(self.between(), "Queue")
 
     def test_collective(self):
@@ -439,6 +448,74 @@ class Waiting(Truth):
         self.assertEqual(self.idle(r), {"Start-up": 100, "Host Compute": 4800})
 
 
+class Lead(Truth):
+    """What the launches would have come earlier, had nothing waited for the device."""
+
+    def causes(self, wait, gaps, closing=2000):
+        """A kernel that is over at 600, and `wait` for it; then kernels of 10 us, after gaps: [cause]. Each is launched in
+        the 8 us before it."""
+        r = Records((0, closing))
+        r.launched((10, 20), (100, 600))
+        wait(r)
+        time = 600
+        for gap in gaps:
+            time += gap
+            r.launched((time - 8, time - 5), (time, time + 10))
+            time += 10
+        r.launched((time - 9, time - 8), (time, closing))
+        r.write(self.path)
+        (device,) = idle_truth.read(self.path)
+        self.assertEqual([gap.end - gap.begin for gap in device.gaps[1:]], [gap * US for gap in gaps])
+        return [gap.cause for gap in device.gaps[1:]]
+
+    def test_used_up(self):
+        def wait(r):
+            r.call(530, 605, "cudaStreamSynchronize")
+
+        # 75 - 30 - 20 - 20 are 5 left.
+        self.assertEqual(self.causes(wait, (30, 20, 20, 20, 20)), ["Synchronization"] * 3 + ["Host Compute"] * 2)
+        self.assertEqual(self.causes(wait, (30, 45, 20)), ["Synchronization"] * 2 + ["Host Compute"])
+        self.assertEqual(self.causes(wait, (30, 46, 20)), ["Synchronization", "Host Compute", "Synchronization"])
+
+    def test_never_less_than_nothing(self):
+        def waits(r):
+            r.call(580, 605, "cudaStreamSynchronize")
+            r.call(655, 680, "cudaStreamSynchronize")
+
+        # The first gap takes all of the lead and more; what the second synchronization adds is whole.
+        self.assertEqual(self.causes(waits, (49, 60, 21)), ["Synchronization", "Host Compute", "Synchronization"])
+
+    def test_only_what_was_over_by_the_launch(self):
+        def wait(r):
+            r.call(530, 605, "cudaStreamSynchronize", tid=2)
+            r.launched((21, 22), (100, 110), tid=2, stream=9)
+
+        # Another thread's, which launches as well: over by 622, and not yet by 604.
+        self.assertEqual(self.causes(wait, (30,)), ["Synchronization"])
+        self.assertNotEqual(self.causes(wait, (12,)), ["Synchronization"])
+
+    def test_a_thread_that_launches_nothing_has_no_lead(self):
+        self.assertEqual(self.causes(lambda r: r.call(530, 605, "cudaStreamSynchronize", tid=2), (30,)), ["Host Compute"])
+
+    def test_copies(self):
+        for size, name, cause in (("0.066", D2H, "Synchronization"), ("0.067", D2H, "Host Compute"), ("0.066", H2D, "Host Compute")):
+            with self.subTest(size, name=name):
+                def wait(r, size=size, name=name):
+                    r.call(200, 590, "cudaMemcpyAsync", 99)
+                    r.transfer(300, 310, 99, name, size, stream=9)
+
+                self.assertEqual(self.causes(wait, (30,)), [cause])
+
+    def test_a_wait_for_something_else_takes_it_away(self):
+        def waits(r):
+            r.call(530, 605, "cudaStreamSynchronize")
+            # The last gap's launch comes after 1,000 us off the processor.
+            r.reading(622, 0)
+            r.reading(1642, 0)
+
+        self.assertEqual(self.causes(waits, (30, 1010, 20), 3000), ["Synchronization", "Host Wait", "Host Compute"])
+
+
 class Summary(Truth):
     def setUp(self):
         super().setUp()
@@ -545,7 +622,7 @@ class Judging(unittest.TestCase):
 
 class Tables(unittest.TestCase):
     def setUp(self):
-        row = {"GPU Span (ns)": "1000", "GPU Busy (ns)": "300", "GPU Utilization (%)": "30.0", "Verdict": "launch-bound",
+        row = {"Device Time (ns)": "1000", "GPU Busy (ns)": "300", "GPU Utilization (%)": "30.0", "Verdict": "launch-bound",
                "Potential Gain (%)": "60.0", **{idle_truth.idle_column(cause): "0" for cause in idle_truth.CAUSES},
                "Idle: Launch Call (ns)": "450", "Idle: Host Compute (ns)": "248", "Idle: Queue (ns)": "2"}
         self.row = row

@@ -41,7 +41,7 @@ class Diagnosed(simulated.SimulatedTest):
         for row in rows.values():
             idle = sum(int(row[idle_truth.idle_column(cause)]) for cause in idle_truth.CAUSES)
             self.assertEqual(idle, int(row["Idle (ns)"]))
-            self.assertEqual(int(row["Kernel Busy (ns)"]) + int(row["Copy Only (ns)"]) + idle, int(row["GPU Span (ns)"]))
+            self.assertEqual(int(row["Kernel Busy (ns)"]) + int(row["Copy Only (ns)"]) + idle, int(row["Device Time (ns)"]))
             self.assertEqual(int(row["Kernel Busy (ns)"]) + int(row["Copy Only (ns)"]), int(row["GPU Busy (ns)"]))
         return rows
 
@@ -76,6 +76,10 @@ class Causes(Diagnosed):
         """A copy of some bytes to the host is how programs wait."""
         self.caused("Synchronization", 1000,
                     "duration:k:2000000 kernel:k:1 copy:d2h:64 sync start loop:8 [ kernel:k:1 copy:d2h:64 ] stop")
+
+    def test_launches_that_would_have_come_earlier(self):
+        self.caused("Synchronization", 10_000, "duration:k:2000000 duration:small:10 kernel:k:1 kernel:small:1 sync start "
+                    "loop:8 [ kernel:k:1 sync kernel:small:40 ] stop sync", share=0.9, env=AT_ONCE)
 
     def test_copy_call(self):
         for kind, size in (("d2h", 1_000_000), ("h2d", 64), ("h2d", 1_000_000)):
@@ -157,7 +161,7 @@ class Threads(Diagnosed):
 class Spans(Diagnosed):
     def test_a_device_that_lags_behind(self):
         row = self.one("duration:k:3000000 kernel:k:1 sync start kernel:k:5 stop sync")
-        self.assertEqual([int(row[column]) for column in ("GPU Span (ns)", "Kernel Busy (ns)", "Idle (ns)")],
+        self.assertEqual([int(row[column]) for column in ("Device Time (ns)", "Kernel Busy (ns)", "Idle (ns)")],
                          [15_000_000, 15_000_000, 0])
         self.assertEqual(float(row["GPU Utilization (%)"]), 100)
 
@@ -167,7 +171,7 @@ class Spans(Diagnosed):
 
     def test_work_of_before_is_not_in_it(self):
         row = self.one("duration:early:4000000 duration:late:1000000 kernel:early:4 start kernel:late:3 stop sync")
-        self.assertEqual([int(row[column]) for column in ("GPU Span (ns)", "Kernel Busy (ns)")], [3_000_000, 3_000_000])
+        self.assertEqual([int(row[column]) for column in ("Device Time (ns)", "Kernel Busy (ns)")], [3_000_000, 3_000_000])
 
     def test_kernels_beside_each_other(self):
         row = self.one("duration:k:2000000 kernel:k:1:1 kernel:k:1:2 sync start kernel:k:5:1 kernel:k:5:2 sync stop")
