@@ -13,6 +13,7 @@ import tempfile
 import unittest
 
 import diagnosis
+import gputest
 import idle_truth
 
 GPU = ("Start (ns),Duration (ns),CorrId,GrdX,GrdY,GrdZ,BlkX,BlkY,BlkZ,Reg/Trd,StcSMem (MB),DymSMem (MB),Bytes (MB),"
@@ -37,8 +38,8 @@ class Records:
         return self.last_correlation
 
     def kernel(self, begin, end, correlation=0, stream=7, name="k", device=0):
-        self.work.append([round(begin * US), round((end - begin) * US), correlation, *[1] * 9, "", "", "", "", f"GPU, large ({device})", 1, "",
-                          stream, name])
+        self.work.append([round(begin * US), round((end - begin) * US), correlation, *[1] * 9, "", "", "", "",
+                          f"GPU, large ({device})", 1, "", stream, name])
 
     def transfer(self, begin, end, correlation=0, name=H2D, megabytes="1.000", stream=7, device=0):
         self.work.append([begin * US, (end - begin) * US, correlation, *[""] * 9, megabytes, "", "", "", f"GPU, large ({device})", 1,
@@ -650,6 +651,66 @@ class Tables(unittest.TestCase):
 
         rows = diagnosis.device_rows(Folder)
         self.assertEqual([(window, row["Device"]) for window, row in rows.items()], [(2, "1"), (10, "0")])
+
+
+class Programs(unittest.TestCase):
+    """What is made of programs' results; the programs are stood in for."""
+
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.report = gputest.Report("diagnosis", temporary.name)
+        self.table = []
+        self.results = {}
+        real, diagnosis.profile = diagnosis.profile, lambda _options, _report, name, arguments, _ranks=1: self.results[name, *arguments]
+        self.addCleanup(setattr, diagnosis, "profile", real)
+
+    def result(self, said, *rows):
+        class Folder:
+            @staticmethod
+            def rows(_):
+                return [{"Window": str(number), "Device": "0", "GPU Busy (ns)": "5", "Device Time (ns)": "10", "Verdict": verdict,
+                         "GPU Utilization (%)": str(utilization), "Potential Gain (%)": str(gain),
+                         **{idle_truth.idle_column(cause): "0" for cause in idle_truth.CAUSES}}
+                        for number, (verdict, utilization, gain) in enumerate(rows, 1)]
+        return said, Folder
+
+    def verdicts(self):
+        return [check["passed"] for check in self.report.checks]
+
+    def compare(self, name, before, after):
+        self.results[name,] = self.result({"seconds": 0.010}, before)
+        self.results[name, "--fixed"] = self.result({"seconds": 0.006}, after)
+        diagnosis.compare(None, self.report, Judging.case(name), self.table)
+        return self.verdicts()
+
+    def test_as_it_should_be(self):
+        self.assertEqual(self.compare("tiny_kernels", ("launch-bound", 30, 50), ("GPU-bound (latency)", 90, 0)), [True, True])
+        self.assertEqual(self.table[0][5:7], ("5.000", "4.000"))
+
+    def test_another_verdict_and_too_small_a_promise(self):
+        self.assertEqual(self.compare("tiny_kernels", ("input-bound", 30, 30), ("mixed", 90, 0)), [False, False])
+
+    def test_no_promise_is_judged_of_kernels(self):
+        self.assertEqual(self.compare("gemm_fp32", ("GPU-bound (compute)", 99, 0), ("GPU-bound (memory)", 99, 0)), [True, True])
+
+    def test_without_a_remedy(self):
+        self.results["rnn_large",] = self.result({"seconds": 0.010}, ("GPU-bound (compute)", 99, 0))
+        diagnosis.compare(None, self.report, Judging.case("rnn_large"), self.table)
+        self.assertEqual(self.verdicts(), [True])
+
+    def test_a_study(self):
+        said = {"windows": [{"batch": 1, "seconds": 0.01}, {"batch": 64, "seconds": 0.02}]}
+        self.results["resnet50",] = self.result(said, ("launch-bound", 30, 50), ("GPU-bound (memory)", 98, 0))
+        diagnosis.resnet50(None, self.report, self.table)
+        self.assertEqual(self.verdicts(), [True, True])
+        self.assertEqual([row[0] for row in self.table], ["resnet50, batch 1", "resnet50, batch 64"])
+
+    def test_a_profiler(self):
+        for theirs, agree in (([98.0, 99.0], True), ([98.0, 95.0], False)):
+            self.results["gemm_fp32", "--profiler"] = self.result({"their_utilization": theirs}, ("", 99.5, 0), ("", 99.5, 0))
+            diagnosis.against_profiler(None, self.report, "gemm_fp32")
+            self.assertEqual(self.verdicts()[-1], agree)
 
 
 if __name__ == "__main__":
