@@ -8,6 +8,7 @@
 //   runtime_kernel:NAME[:COUNT]                   by cudaLaunchKernel
 //   kernels:NAME:COUNT                            as many kernels as are asked for, named NAME0, NAME1, ...
 //   copy:KIND:BYTES[:STREAM] memset:BYTES[:STREAM]   KIND: h2d d2h d2d; with a stream asynchronous
+//   record:EVENT[:STREAM] await:EVENT[:STREAM]    the stream's work up to here; what follows waits for it
 //   sync  stream_sync:STREAM  device:N  start stop  bad_copy  last_error
 //   capture:STREAM  end_capture:STREAM:GRAPH  graph:GRAPH[:STREAM]
 //   gemm[:STREAM] sgemm convolution all_reduce group_start group_end
@@ -53,6 +54,7 @@ std::mutex mutex;  // the maps below
 std::map<std::string, const char*> stubs;
 std::map<std::string, cudaStream_t> streams;
 std::map<std::string, cudaGraphExec_t> graphs;
+std::map<std::string, cudaEvent_t> events;
 
 // An address of its own stands for each host stub, as with a compiled kernel.
 const char* stub_of(const std::string& name) {
@@ -149,6 +151,13 @@ void set(const Arguments& a) {
   }
 }
 
+cudaEvent_t event_of(const std::string& name) {
+  const std::lock_guard lock(mutex);
+  cudaEvent_t& event = events[name];
+  if (event == nullptr) report("cudaEventCreate", cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+  return event;
+}
+
 void end_capture(const Arguments& a) {
   cudaGraph_t graph = nullptr;
   report("cudaStreamEndCapture", cudaStreamEndCapture(stream_of(a.text(1)), &graph));
@@ -227,6 +236,14 @@ const script::Operations kOperations {
        }},
       {"device",
        [](const Arguments& a) { report("cudaSetDevice", cudaSetDevice(static_cast<int>(a.number(1)))); }},
+      {"record",
+       [](const Arguments& a) {
+         report("cudaEventRecord", cudaEventRecord(event_of(a.text(1)), stream_of(a.text(2))));
+       }},
+      {"await",
+       [](const Arguments& a) {
+         report("cudaStreamWaitEvent", cudaStreamWaitEvent(stream_of(a.text(2)), event_of(a.text(1)), 0));
+       }},
       {"start", [](const Arguments&) { report("cudaProfilerStart", cudaProfilerStart()); }},
       {"stop", [](const Arguments&) { report("cudaProfilerStop", cudaProfilerStop()); }},
       {"bad_copy",

@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -82,6 +83,13 @@ void client(const char* function) {
   }
   auto* call = reinterpret_cast<int (*)()>(dlsym(library, function));
   report(function, call());
+}
+
+// Of this thread.
+std::chrono::nanoseconds processor_time() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
 }
 
 void wait_for_window(bool open) {
@@ -166,6 +174,12 @@ const Operations& common_operations() {
        }},
       {"sleep",
        [](const Arguments& a) { std::this_thread::sleep_for(std::chrono::milliseconds(a.number(1))); }},
+      {"busy",
+       [](const Arguments& a) {
+         const auto end = processor_time() + std::chrono::microseconds(a.number(1));
+         while (processor_time() < end) {
+         }
+       }},
       {"print",
        [](const Arguments& a) {
          std::printf("%s\n", a.text(1).c_str());

@@ -9,6 +9,7 @@
 //   threads:N [ ... ]     N threads run the block, and have ended when it is over
 //   background [ ... ]    one more thread runs the block; `join` waits for all of these
 //   signal:FLAG wait:FLAG between threads
+//   busy:US               the thread takes so much of a processor's time
 //   sleep:MS  print:TEXT  name:THREAD  exit:CODE  quick_exit:CODE  return:CODE  chdir:PATH
 //   linger:MS             at the end, after all exit handlers that are registered later, takes so long
 //   mark within:MS        prints "late" if more than MS milliseconds have passed since `mark`
