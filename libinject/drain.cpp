@@ -131,7 +131,7 @@ void Drain::on_call(std::uint32_t thread, const CallRecord& record) {
 
 void Drain::on_processor_time(std::uint32_t thread, const ProcessorTimeRecord& record) {
   know_window(record.window);
-  const ProcessorTimeEvent event{record.window, thread, record.time, record.processor};
+  const ProcessorTimeEvent event{record.window, thread, record.time, record.processor, record.waits};
   statistics_.add(event);
   if (trace_ != nullptr) trace_->add(event);
 }

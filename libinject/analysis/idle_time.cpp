@@ -10,7 +10,7 @@ namespace {
 
 // Shorter than that, nobody asks what a thread did between two calls (record/processor_time.h).
 constexpr Nanoseconds kShortPause = 100'000;
-// Shorter waits are threads handing over to each other.
+// Shorter waits are threads handing over to each other: part of the way to the launch.
 constexpr std::uint64_t kShortWait = 500'000;
 
 bool contains(std::string_view text, std::string_view part) {
@@ -31,6 +31,13 @@ class Shares {
   void add_launch(HostState state, std::uint64_t time, FunctionId function) {
     const HostCall call{0, 0, function, state};
     if (time != 0) add(state, time, &call, false);
+  }
+  void waits_are_computing() {
+    Share& waiting = shares_[static_cast<std::size_t>(HostState::kWait)];
+    Share& computing = shares_[static_cast<std::size_t>(HostState::kCompute)];
+    if (waiting.longest > computing.longest) computing.on_thread_before = waiting.on_thread_before;
+    computing.time += waiting.time;
+    waiting = {};
   }
   std::uint64_t time(HostState state) const { return shares_[static_cast<std::size_t>(state)].time; }
   HostState largest() const {
@@ -69,9 +76,8 @@ void walk(const HostThread& thread, Nanoseconds begin, Nanoseconds end, const Us
     }
     const Nanoseconds pause_begin = next == thread.calls.begin() ? 0 : std::prev(next)->end;
     // The thread that closes a window is read at that moment; no call of the window's begins there.
-    const Nanoseconds closing = thread.readings.empty() || thread.readings.back().time <= at
-                                    ? 0
-                                    : thread.readings.back().time;
+    const Nanoseconds closing =
+        thread.readings.empty() || thread.readings.back().time <= at ? 0 : thread.readings.back().time;
     const Nanoseconds pause_end = next == thread.calls.end() ? closing : next->begin;
     const Nanoseconds until = pause_end == 0 ? end : std::min(end, pause_end);
     use(at, until, thread.state_between(pause_begin, pause_end), nullptr);
@@ -133,6 +139,8 @@ HostState HostThread::state_between(Nanoseconds begin, Nanoseconds end) const {
                        [](const ProcessorReading& reading, Nanoseconds time) { return reading.time < time; });
   if (last == readings.end() || last->time != end || last == readings.begin()) return HostState::kCompute;
   const ProcessorReading& before = *std::prev(last);
+  // Off the processor, it was others that had it; where nothing is counted, all are 0.
+  if (last->waits != 0 && last->waits == before.waits) return HostState::kCompute;
   std::uint64_t used = last->processor - before.processor;
   // The calls since that reading came in quick succession: their thread ran.
   if (before.time < begin) used -= std::min<std::uint64_t>(used, begin - before.time);
@@ -189,8 +197,10 @@ LateCause late_cause(Nanoseconds begin, Nanoseconds end, const LateLaunch& launc
     if (under_way->state == HostState::kCopy) return {IdleCause::kCopyCall, under_way->function, its};
   }
   if (gap <= lead) return synchronization({IdleCause::kSynchronization, kNoFunction, false});
+  if (waited < kShortWait) shares.waits_are_computing();
   const HostState largest = shares.largest();
   const LateCause cause = shares.cause(cause_of(largest), largest);
+  if (cause.cause == IdleCause::kHostWait) lead = 0;
   return cause.cause == IdleCause::kSynchronization ? synchronization(cause) : cause;
 }
 

@@ -52,6 +52,7 @@ struct HostCall {
 struct ProcessorReading {
   Nanoseconds time = 0;
   Nanoseconds processor = 0;  ///< used by the thread until then
+  std::uint64_t waits = 0;    ///< how often it had given the processor up by itself
 };
 
 /// What is known of one thread in a window: all ascending, the calls disjoint.

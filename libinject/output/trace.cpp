@@ -21,7 +21,7 @@ constexpr std::string_view kApiHeader =
     "Start (ns),Duration (ns),Name,Result,CorrID,Pid,Tid,T-Pri,Thread Name\n";
 constexpr std::string_view kLibraryHeader =
     "Start (ns),Duration (ns),Name,Result,Depth,Pid,Tid,Thread Name\n";
-constexpr std::string_view kProcessorHeader = "Time (ns),CPU Time (ns),Tid\n";
+constexpr std::string_view kProcessorHeader = "Time (ns),CPU Time (ns),Voluntary Switches,Tid\n";
 
 // CUpti_ActivityMemoryKind, in Nsight Systems' words.
 constexpr std::array<std::string_view, 8> kMemoryKinds{
@@ -169,6 +169,7 @@ void TraceWriter::add(const ProcessorTimeEvent& event) {
   CsvRow(processor_.buffer())
       .number(since(event.time, context_.base))
       .number(event.processor)
+      .number(event.waits)
       .number(thread_info(event.thread).tid)
       .end();
   processor_.write_if_full();

@@ -97,14 +97,15 @@ struct alignas(64) RangeRecord {
   std::uint32_t reserved2[11] = {};
 };
 
-/// What a thread had used of a processor at some time, in an open window (record/processor_time.h).
+/// What a thread had used of a processor by some time, in an open window (record/processor_time.h).
 struct alignas(64) ProcessorTimeRecord {
   RecordKind kind = RecordKind::kProcessorTime;
   std::uint8_t reserved[3] = {};
   std::uint32_t window = 0;
   Nanoseconds time = 0;
   Nanoseconds processor = 0;
-  std::uint32_t reserved2[10] = {};
+  std::uint64_t waits = 0;  ///< how often it has given the processor up by itself
+  std::uint32_t reserved2[8] = {};
 };
 
 static_assert(sizeof(CallRecord) == 64 && sizeof(RangeRecord) == 64 && sizeof(ProcessorTimeRecord) == 64);

@@ -99,6 +99,7 @@ struct ProcessorTimeEvent {
   std::uint32_t thread = 0;
   Nanoseconds time = 0;
   Nanoseconds processor = 0;
+  std::uint64_t waits = 0;  ///< voluntary context switches until then
 };
 
 /// One NVTX range, or the part of it that lies in the window (`clipped`: it began before or ended after).

@@ -87,9 +87,8 @@ void PhaseStatistics::count(std::uint32_t number, Phase phase, const PhasedWork&
 /// The `count` earliest launches; without `all`, those whose phase hangs on what comes after them stay.
 void PhaseStatistics::judge(std::uint32_t number, Window& window, std::size_t count_, bool all) {
   std::vector<PhasedWork>& work = window.work;
-  std::stable_sort(work.begin(), work.end(), [](const PhasedWork& a, const PhasedWork& b) {
-    return a.launch_begin < b.launch_begin;
-  });
+  std::stable_sort(work.begin(), work.end(),
+                   [](const PhasedWork& a, const PhasedWork& b) { return a.launch_begin < b.launch_begin; });
   const auto certain = [&](const PhasedWork& one) {
     if (one.told == Phase::kOther && one.launch_known && runs_backward(one.thread)) return Phase::kBackward;
     return one.told;

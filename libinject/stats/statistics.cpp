@@ -221,8 +221,9 @@ void Statistics::add(const KernelEvent& event) {
   t.device_times.work(event.launch.window, event.device,
                       timed_work(event, collective ? TimedWorkKind::kCollective : TimedWorkKind::kKernel));
   PhasedWork phased = phased_work(event);
-  phased.told = family.family == Family::kOptimizer ? Phase::kOptimizer
-                                                    : t.phase_of_node(range_tree_, names_, event.launch.range);
+  phased.told = family.family == Family::kOptimizer
+                    ? Phase::kOptimizer
+                    : t.phase_of_node(range_tree_, names_, event.launch.range);
   t.phases.work(event.launch.window, phased);
   if (collective) {
     t.overlap.collective(event.launch.window, event.device, event.launch.shape, event.start, event.end);
@@ -261,8 +262,7 @@ void Statistics::add(const TransferEvent& event) {
   activity.bytes = event.bytes;
   t.iterations.activity(activity);
   const TimedWorkKind kind = kind_of(event);
-  t.device_times.work(event.launch.window, event.device,
-                      timed_work(event, kind));
+  t.device_times.work(event.launch.window, event.device, timed_work(event, kind));
   PhasedWork phased = phased_work(event);
   (event.memset ? phased.memset : phased.copy) = true;
   phased.bytes = event.bytes;
@@ -320,7 +320,7 @@ void Statistics::add(const RangeEvent& event) {
 }
 
 void Statistics::add(const ProcessorTimeEvent& event) {
-  tables_->device_times.reading(event.window, event.thread, {event.time, event.processor});
+  tables_->device_times.reading(event.window, event.thread, {event.time, event.processor, event.waits});
 }
 
 void Statistics::threads_are_named_by(std::function<std::string(std::uint32_t)> name) {

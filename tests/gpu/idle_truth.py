@@ -119,15 +119,16 @@ class Call:
 class Thread:
     """What one thread did in a window: its outermost calls, and the readings of its processor time."""
 
-    def __init__(self, opening, calls, readings):
-        self.opening = opening
+    def __init__(self, opening, closing, calls, readings):
+        self.opening, self.closing = opening, closing
         self.calls = []
         for call in sorted(calls, key=lambda call: (call.begin, -call.end)):
             if not self.calls or call.begin >= self.calls[-1].end:
                 self.calls.append(call)
         self.begins = [call.begin for call in self.calls]
-        self.read_at = [time for time, _ in readings]
-        self.used = [used for _, used in readings]
+        self.read_at = [time for time, _, _ in readings]
+        self.used = [used for _, used, _ in readings]
+        self.waits = [waits for _, _, waits in readings]
         self.pauses = {}
 
     def last_call(self, time):
@@ -145,13 +146,14 @@ class Thread:
         return self.pauses[index]
 
     def _pause(self, index):
-        if index + 1 >= len(self.calls):
-            return HOST_COMPUTE
-        x, y = self.calls[index].end if index >= 0 else self.opening, self.begins[index + 1]
+        x = self.calls[index].end if index >= 0 else self.opening
+        y = self.begins[index + 1] if index + 1 < len(self.calls) else self.closing
         at_y = bisect.bisect_left(self.read_at, y)
         if at_y == 0 or at_y == len(self.read_at) or self.read_at[at_y] != y:
             return HOST_COMPUTE  # no reading at y, or none before
         before = at_y - 1
+        if self.waits[at_y] == self.waits[before] != 0:
+            return HOST_COMPUTE
         on = self.used[at_y] - self.used[before] - max(0, x - self.read_at[before])
         off = (y - x) - max(0, on)
         return HOST_WAIT if y - x >= SHORTEST_OFF_PROCESSOR and 2 * off >= y - x else HOST_COMPUTE
@@ -314,6 +316,8 @@ class DeviceTime:
                 return COPY_CALL
         if gap <= self.lead.time:
             return SYNCHRONIZATION
+        if time[HOST_WAIT] < SHORTEST_WAIT:
+            time = {**time, HOST_COMPUTE: time[HOST_COMPUTE] + time[HOST_WAIT], HOST_WAIT: 0}
         return max(HOST_CAUSES, key=lambda cause: time[cause])
 
     def columns(self):
@@ -354,7 +358,7 @@ def read(folder):
     calls += [Call(row, True) for row in rows_of(folder, LIBRARY_TRACE)]
     readings = collections.defaultdict(list)
     for row in rows_of(folder, CPU_TRACE):
-        readings[row["Tid"]].append((int(row["Time (ns)"]), int(row["CPU Time (ns)"])))
+        readings[row["Tid"]].append((int(row["Time (ns)"]), int(row["CPU Time (ns)"]), int(row["Voluntary Switches"])))
     for of_thread in readings.values():
         of_thread.sort()
 
@@ -370,7 +374,7 @@ def read(folder):
         thread_calls[windows.of(call.begin, call.end)][call.tid].append(call)
     found = []
     for opening, closing, number in windows.spans:
-        threads = {tid: Thread(opening, own, readings[tid]) for tid, own in thread_calls[number].items()}
+        threads = {tid: Thread(opening, closing, own, readings[tid]) for tid, own in thread_calls[number].items()}
         launching = {item.launch.tid for (window, _), items in device_work.items() if window == number for item in items if item.launch}
         for device in sorted(device for window, device in device_work if window == number):
             found.append(DeviceTime(number, device, opening, closing, device_work[number, device], threads, launching))

@@ -20,7 +20,7 @@ GPU = ("Start (ns),Duration (ns),CorrId,GrdX,GrdY,GrdZ,BlkX,BlkY,BlkZ,Reg/Trd,St
        "Throughput (MB/s),SrcMemKd,DstMemKd,Device,Ctx,GreenCtx,Strm,Name").split(",")
 API = "Start (ns),Duration (ns),Name,Result,CorrID,Pid,Tid,T-Pri,Thread Name".split(",")
 LIBRARY = "Start (ns),Duration (ns),Name,Result,Depth,Pid,Tid,Thread Name".split(",")
-CPU = "Time (ns),CPU Time (ns),Tid".split(",")
+CPU = "Time (ns),CPU Time (ns),Voluntary Switches,Tid".split(",")
 US, MS = 1000, 1_000_000
 H2D, D2H, D2D = (f"[CUDA memcpy {way}]" for way in ("Host-to-Device", "Device-to-Host", "Device-to-Device"))
 
@@ -57,8 +57,9 @@ class Records:
         self.call(*call, correlation=correlation, tid=tid)
         self.kernel(*work, correlation, **how)
 
-    def reading(self, time, used, tid=1):
-        self.readings.append([time * US, used * US, tid])
+    def reading(self, time, used, tid=1, waits=None):
+        """By default the thread has waited since the one before."""
+        self.readings.append([time * US, used * US, len(self.readings) + 1 if waits is None else waits, tid])
 
     def write(self, folder):
         for name, header, rows in ((idle_truth.GPU_TRACE, GPU, self.work), (idle_truth.API_TRACE, API, self.api),
@@ -393,14 +394,28 @@ class Waiting(Truth):
         self.assertIn("Host Compute", self.idle(r))
 
     def test_a_pause_of_less_than_100_us_is_computing(self):
-        for launch, cause in ((119, "Host Compute"), (120, "Host Wait")):
-            with self.subTest(launch):
+        for pause, cause in ((99, "Host Compute"), (100, "Host Wait")):
+            with self.subTest(pause):
                 r = Records((0, 20_000))
-                r.launched((5, 6), (30, 40))
-                r.call(10, 20, "cudaMalloc")
-                r.launched((launch, launch + 5), (launch + 10, 20_000))
-                r.reading(10, 0)
-                r.reading(launch, 0)
+                r.launched((5, 6), (20, 21))
+                r.reading(5, 0)
+                at = 6
+                for _ in range(6):
+                    at += pause
+                    r.call(at, at + 1, "cudaMalloc")
+                    r.reading(at, 0)
+                    at += 1
+                r.launched((at, at + 5), (at + 10, 20_000))
+                self.assertIn(cause, self.idle(r))
+
+    def test_a_thread_that_gave_nothing_up_computes(self):
+        for waits, cause in (((3, 3), "Host Compute"), ((3, 4), "Host Wait"), ((0, 0), "Host Wait")):
+            with self.subTest(waits):
+                r = Records((0, 20_000))
+                r.launched((10, 20), (100, 200))
+                r.reading(10, 1000, waits=waits[0])
+                r.launched((5000, 5005), (5010, 20_000))
+                r.reading(5000, 1100, waits=waits[1])
                 self.assertIn(cause, self.idle(r))
 
     def test_a_wait_wins_from_half_a_millisecond_and_half_of_the_gap_on(self):

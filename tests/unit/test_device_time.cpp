@@ -32,9 +32,11 @@ struct Run {
     constexpr FunctionId kFunctions[] = {kSyncFunction, kCopyFunction, kLaunchFunction, kOtherFunction};
     statistics.call(1, thread, {at(begin), at(end), kFunctions[static_cast<std::size_t>(state)], state});
   }
-  void reading(Nanoseconds time, Nanoseconds processor, std::uint32_t thread = 7) {
-    statistics.reading(1, thread, {at(time), processor * kUs});
+  /// By default the thread has waited since the one before.
+  void reading(Nanoseconds time, Nanoseconds processor, std::uint32_t thread = 7, std::uint64_t waits = 0) {
+    statistics.reading(1, thread, {at(time), processor * kUs, waits == 0 ? ++readings : waits});
   }
+  std::uint64_t readings = 0;
   TimedWork work(Nanoseconds start, Nanoseconds end, Nanoseconds begin, Nanoseconds returned,
                  TimedWorkKind kind = TimedWorkKind::kKernel) {
     TimedWork made;
@@ -223,10 +225,22 @@ TEST_CASE("A thread between two calls computes or waits", "[device_time]") {
     run.launch(5000, 5005, 5010, 5100);
     CHECK(idle_of(run.settle(5100)) == Idle{{IdleCause::kStartUp, 10}, {IdleCause::kHostCompute, 4910}});
   }
+  SECTION("on it, as far as others let it") {
+    run.reading(5000, 1100, 7, 1);
+    run.launch(5000, 5005, 5010, 5100);
+    CHECK(idle_of(run.settle(5100)) == Idle{{IdleCause::kStartUp, 10}, {IdleCause::kHostCompute, 4910}});
+  }
   SECTION("off it, but not for long") {
     run.reading(450, 1010);
     run.launch(450, 455, 460, 500);
-    CHECK(idle_of(run.settle(500)) == Idle{{IdleCause::kStartUp, 10}, {IdleCause::kHostWait, 360}});
+    CHECK(idle_of(run.settle(500)) == Idle{{IdleCause::kStartUp, 10}, {IdleCause::kHostCompute, 360}});
+  }
+  SECTION("at the end of the window, where the thread closes it") {
+    run.reading(5000, 1010);
+    CHECK(idle_of(run.settle(5000)) == Idle{{IdleCause::kStartUp, 10}, {IdleCause::kHostWait, 4900}});
+  }
+  SECTION("at the end of the window, where another one does") {
+    CHECK(idle_of(run.settle(5000)) == Idle{{IdleCause::kStartUp, 10}, {IdleCause::kHostCompute, 4900}});
   }
 }
 
@@ -335,6 +349,7 @@ Scene random_scene(std::mt19937& random, std::size_t calls_of_thread) {
   for (std::uint32_t thread = 1; thread <= threads; ++thread) {
     Nanoseconds time = kMs + upto(50 * kUs);
     Nanoseconds processor = 0;
+    std::uint64_t waits = 0;
     for (std::size_t i = 0; i < calls_of_thread; ++i) {
       const auto state = static_cast<HostState>(random() % 4);
       const Nanoseconds begin = time;
@@ -364,7 +379,7 @@ Scene random_scene(std::mt19937& random, std::size_t calls_of_thread) {
       if (random() % 5 == 0) pause += upto(2 * kMs);
       time = begin + length + pause;
       processor += random() % 2 == 0 ? time - begin : length;
-      if (pause >= 100 * kUs) scene.readings[thread].push_back({time, processor});
+      if (pause >= 100 * kUs) scene.readings[thread].push_back({time, processor, ++waits});
     }
     scene.end = std::max(scene.end, time);
   }
