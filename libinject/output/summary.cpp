@@ -11,6 +11,7 @@
 
 #include "libinject/output/csv.h"
 #include "libinject/output/diagnosis_report.h"
+#include "libinject/stats/kernel_use.h"
 
 namespace inject {
 
@@ -379,12 +380,39 @@ void paragraph(std::string& out, std::string_view indent, std::string_view text)
     left.remove_prefix(part.size());
     while (!left.empty() && left.front() == ' ') left.remove_prefix(1);
     if (left.empty()) return;
-    begin = std::string(indent) + "  ";
+    begin = std::string(indent.size() + 2, ' ');
+  }
+}
+
+/// How well the kernels fill the device, and those that lose most by not filling it.
+void kernel_use_lines(std::string& out, const std::vector<DetailRow>& details, const RunInfo& run,
+                      std::uint32_t device) {
+  const auto use = device_use(details, run.devices, device);
+  if (!use) return;
+  std::string text = "    kernels' grids keep ";
+  append_decimal(text, 100 * use->sm_efficiency, 1);
+  text += "% of the multiprocessors busy, at a theoretical occupancy of ";
+  append_decimal(text, 100 * use->occupancy, 1);
+  line(out, text + "%");
+  constexpr std::size_t kMostNamed = 3;
+  std::size_t named = 0;
+  for (const RankedKernel& kernel : kernels_by_lost_time(details, run.devices)) {
+    if (kernel.detail.device != device) continue;
+    // What is lost by less than a hundredth of the kernels' time is nothing to look at.
+    if (named == kMostNamed || *kernel.use.lost_time * 100 < use->known_time + use->unknown_time) break;
+    ++named;
+    text = "      " + time_text(static_cast<double>(*kernel.use.lost_time)) + " lost in grids of ";
+    double blocks = 1;
+    for (const std::int32_t size : kernel.detail.grid) blocks *= size;
+    append_decimal(text, blocks, 0);
+    text += blocks == 1 ? " block: " : " blocks: ";
+    line(out, text + shortened(kernel.detail.name, kColumns - text.size()));
   }
 }
 
 void diagnosis_lines(std::string& out, const Statistics& statistics, const RunInfo& run) {
   const std::vector<DeviceDiagnosis> devices = device_diagnoses(statistics, run);
+  const std::vector<DetailRow> details = statistics.kernel_details();
   constexpr std::size_t kMostEvidence = 3;
   for (const DeviceDiagnosis& entry : devices) {
     const Diagnosis& diagnosis = entry.diagnosis;
@@ -403,6 +431,7 @@ void diagnosis_lines(std::string& out, const Statistics& statistics, const RunIn
     text += ", copies alone " + share_text(times.copy_only, times.span) + ", idle " +
             share_text(times.idle(), times.span);
     line(out, text);
+    kernel_use_lines(out, details, run, entry.device);
     std::size_t told = 0;
     for (const Evidence& evidence : entry.evidence) {
       // Small change is left out, but for what the verdict is about.

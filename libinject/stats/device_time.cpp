@@ -298,6 +298,11 @@ void DeviceTimeStatistics::judge(Window& window, Timeline& timeline, Nanoseconds
 void DeviceTimeStatistics::settle_window(std::uint32_t number, Nanoseconds begin, Nanoseconds end) {
   settled_through_ = std::max(settled_through_, number);
   last_window_ = nullptr;
+  while (!windows_.empty() && windows_.begin()->first < number) {
+    held_ -= windows_.begin()->second.held;
+    left_out_ += windows_.begin()->second.held;
+    windows_.erase(windows_.begin());
+  }
   const auto found = windows_.find(number);
   if (found == windows_.end()) return;
   Window& window = found->second;
