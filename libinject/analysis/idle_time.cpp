@@ -12,6 +12,8 @@ namespace {
 constexpr Nanoseconds kShortPause = 100'000;
 // Shorter waits are threads handing over to each other: part of the way to the launch.
 constexpr std::uint64_t kShortWait = 500'000;
+// Longer without any call, a thread does work of its own: no framework takes that for a launch.
+constexpr std::uint64_t kOwnWork = 1'000'000;
 
 bool contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
@@ -47,7 +49,8 @@ class Shares {
   }
   LateCause cause(IdleCause cause, HostState state) const {
     const Share& share = shares_[static_cast<std::size_t>(state)];
-    return {cause, share.function, share.on_thread_before};
+    const bool own_work = cause == IdleCause::kHostCompute && share.longest >= kOwnWork;
+    return {cause, share.function, share.on_thread_before, own_work};
   }
 
  private:
@@ -193,10 +196,10 @@ LateCause late_cause(Nanoseconds begin, Nanoseconds end, const LateLaunch& launc
   };
   if (under_way != nullptr && 2 * (under_way->end - under_way->begin) >= gap) {
     if ((its ? *before : thread).waits_for_device(*under_way))
-      return synchronization({IdleCause::kSynchronization, under_way->function, its});
-    if (under_way->state == HostState::kCopy) return {IdleCause::kCopyCall, under_way->function, its};
+      return synchronization({IdleCause::kSynchronization, under_way->function, its, false});
+    if (under_way->state == HostState::kCopy) return {IdleCause::kCopyCall, under_way->function, its, false};
   }
-  if (gap <= lead) return synchronization({IdleCause::kSynchronization, kNoFunction, false});
+  if (gap <= lead) return synchronization({IdleCause::kSynchronization, kNoFunction, false, false});
   if (waited < kShortWait) shares.waits_are_computing();
   const HostState largest = shares.largest();
   const LateCause cause = shares.cause(cause_of(largest), largest);

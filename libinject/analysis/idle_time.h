@@ -84,6 +84,7 @@ struct LateCause {
   IdleCause cause = IdleCause::kHostCompute;
   FunctionId function = kNoFunction;  ///< the call that took the time, where it is one
   bool on_thread_before = false;      ///< of the two threads, the one that it is about
+  bool own_work = false;  ///< host compute in one stretch so long that it is not the way to a launch
 };
 
 /// Why the host was late for a gap from `begin` to `end`: rule 4. `lead` is what launches would have come

@@ -72,6 +72,7 @@ void DeviceTimes::merge(const DeviceTimes& more) {
   upload_busy += more.upload_busy;
   download_busy += more.download_busy;
   copy_overlapped += more.copy_overlapped;
+  own_work += more.own_work;
   for (std::size_t i = 0; i < kIdleCauses; ++i) {
     idle_by_cause[i].time += more.idle_by_cause[i].time;
     idle_by_cause[i].gaps += more.idle_by_cause[i].gaps;
@@ -195,9 +196,10 @@ void DeviceTimeStatistics::blame(Timeline& timeline, std::uint64_t time, const I
   DeviceTimes::Idle& idle = timeline.idle[static_cast<std::size_t>(share.cause)];
   idle.time += time;
   ++idle.gaps;
-  ShareKey key{share.cause, share.function, share.thread};
+  if (share.own_work) timeline.own_work += time;
+  ShareKey key{share.cause, share.function, share.thread, share.own_work};
   if (timeline.shares.size() >= kMostShareKeys && timeline.shares.count(key) == 0)
-    key = {share.cause, kNoFunction, 0};
+    key = {share.cause, kNoFunction, 0, share.own_work};
   Share& sum = timeline.shares[key];
   ++sum.gaps;
   sum.time += time;
@@ -246,7 +248,7 @@ void DeviceTimeStatistics::gap(Window& window, Timeline& timeline, Nanoseconds b
   const LateCause late = late_cause(begin, next.start, launch, timeline.lead);
   const std::uint32_t thread =
       late.on_thread_before && launched_before != nullptr ? launched_before->thread : next.thread;
-  blame(timeline, time, {late.cause, late.function, thread});
+  blame(timeline, time, {late.cause, late.function, thread, late.own_work});
 }
 
 /// Judges the work that started before `until`, and forgets it.
@@ -336,9 +338,10 @@ void DeviceTimeStatistics::settle_window(std::uint32_t number, Nanoseconds begin
     times.download_busy = timeline.downloads.time;
     times.copy_overlapped = timeline.copies.time + timeline.kernels.time - timeline.copies_and_kernels.time;
     times.idle_by_cause = timeline.idle;
+    times.own_work = timeline.own_work;
     for (const auto& [key, share] : timeline.shares) {
-      const auto& [cause, function, thread] = key;
-      row.shares.push_back({cause, function, thread, share.gaps, share.time});
+      const auto& [cause, function, thread, own_work] = key;
+      row.shares.push_back({cause, function, thread, own_work, share.gaps, share.time});
     }
     std::sort(row.shares.begin(), row.shares.end(),
               [](const IdleShare& a, const IdleShare& b) { return a.time > b.time; });

@@ -45,6 +45,7 @@ struct DeviceTimes {
   std::uint64_t download_busy = 0;
   std::uint64_t copy_overlapped = 0;  ///< of copy_busy: a kernel ran as well
   std::array<Idle, kIdleCauses> idle_by_cause{};
+  std::uint64_t own_work = 0;  ///< of the idle time by host compute: the host did work of its own
 
   std::uint64_t idle() const;
   std::uint64_t idle(IdleCause cause) const { return idle_by_cause[static_cast<std::size_t>(cause)].time; }
@@ -57,6 +58,7 @@ struct IdleShare {
   IdleCause cause = IdleCause::kUnknown;
   FunctionId function = kNoFunction;
   std::uint32_t thread = 0;  ///< 0: none
+  bool own_work = false;     ///< host compute that is not the way to a launch
   std::uint64_t gaps = 0;
   std::uint64_t time = 0;
 };
@@ -107,7 +109,7 @@ class DeviceTimeStatistics {
     std::uint64_t gaps = 0;
     std::uint64_t time = 0;
   };
-  using ShareKey = std::tuple<IdleCause, FunctionId, std::uint32_t>;
+  using ShareKey = std::tuple<IdleCause, FunctionId, std::uint32_t, bool>;
   struct Window;
   /// A device in a window.
   struct Timeline {
@@ -127,6 +129,7 @@ class DeviceTimeStatistics {
     Union downloads;
     std::uint64_t kernel_time = 0;
     std::array<DeviceTimes::Idle, kIdleCauses> idle{};
+    std::uint64_t own_work = 0;
     std::uint64_t lead = 0;
     Nanoseconds lead_until = 0;  // waits that were over by then are in `lead`
     std::map<ShareKey, Share> shares;
