@@ -52,7 +52,8 @@ std::string_view bottleneck_advice(Bottleneck bottleneck) {
       return "the host waits for the GPU, then the GPU for the host: remove .item(), .cpu(), print of "
              "tensors";
     case Bottleneck::kInput:
-      return "the GPU waits for input: more loader workers, prefetch, decode on the GPU, faster storage";
+      return "the GPU waits for data or other work of the host: more loader workers, prefetch, decode on the "
+             "GPU";
     case Bottleneck::kCopy:
       return "the GPU waits for copies: pinned memory and non_blocking=True, a stream of their own, fewer "
              "bytes";
@@ -119,9 +120,10 @@ Diagnosis diagnose(const DeviceTimes& times, const KernelLimits& limits) {
   };
   result.parts = {
       {Bottleneck::kLaunch,
-       idle({IdleCause::kLaunchCall, IdleCause::kOtherCall, IdleCause::kHostCompute, IdleCause::kQueue})},
+       idle({IdleCause::kLaunchCall, IdleCause::kOtherCall, IdleCause::kHostCompute, IdleCause::kQueue}) -
+           times.own_work},
       {Bottleneck::kSynchronization, idle({IdleCause::kSynchronization})},
-      {Bottleneck::kInput, idle({IdleCause::kHostWait})},
+      {Bottleneck::kInput, idle({IdleCause::kHostWait}) + times.own_work},
       {Bottleneck::kCopy, times.copy_only + idle({IdleCause::kCopyCall})},
       {Bottleneck::kCommunication, times.exposed_collective() + idle({IdleCause::kCollective})},
       {Bottleneck::kNone,

@@ -45,8 +45,9 @@ std::unordered_map<std::string_view, double> memory_bound_shares(const Statistic
   return shares;
 }
 
-Bottleneck part_of(IdleCause cause) {
-  switch (cause) {
+Bottleneck part_of(const IdleShare& share) {
+  if (share.own_work) return Bottleneck::kInput;
+  switch (share.cause) {
     case IdleCause::kSynchronization:
       return Bottleneck::kSynchronization;
     case IdleCause::kHostWait:
@@ -93,7 +94,7 @@ std::string idle_text(const std::vector<IdleShare>& shares, Bottleneck kind, con
   std::string text;
   std::size_t named = 0;
   for (const IdleShare& share : shares) {
-    if (part_of(share.cause) != kind) continue;
+    if (part_of(share) != kind) continue;
     if (named == kMostNamed) break;
     if (named++ != 0) text += "; ";
     text += cause_text(share, run);
@@ -174,14 +175,14 @@ KernelLimits kernel_limits(const Statistics& statistics, const RunInfo& run, std
 std::vector<DeviceDiagnosis> device_diagnoses(const Statistics& statistics, const RunInfo& run) {
   struct Sum {
     DeviceTimes times;
-    std::map<std::tuple<IdleCause, FunctionId, std::uint32_t>, IdleShare> shares;
+    std::map<std::tuple<IdleCause, FunctionId, std::uint32_t, bool>, IdleShare> shares;
   };
   std::map<std::uint32_t, Sum> sums;
   for (const DeviceTimeRow& row : statistics.device_times().rows()) {
     Sum& sum = sums[row.device];
     sum.times.merge(row.times);
     for (const IdleShare& share : row.shares) {
-      IdleShare& together = sum.shares[{share.cause, share.function, share.thread}];
+      IdleShare& together = sum.shares[{share.cause, share.function, share.thread, share.own_work}];
       const std::uint64_t gaps = together.gaps + share.gaps;
       const std::uint64_t time = together.time + share.time;
       together = share;

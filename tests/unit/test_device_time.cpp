@@ -223,7 +223,10 @@ TEST_CASE("A thread between two calls computes or waits", "[device_time]") {
   SECTION("on it") {
     run.reading(5000, 4000);
     run.launch(5000, 5005, 5010, 5100);
-    CHECK(idle_of(run.settle(5100)) == Idle{{IdleCause::kStartUp, 10}, {IdleCause::kHostCompute, 4910}});
+    const DeviceTimeRow& row = run.settle(5100);
+    CHECK(idle_of(row) == Idle{{IdleCause::kStartUp, 10}, {IdleCause::kHostCompute, 4910}});
+    CHECK(row.times.own_work == 4910 * kUs);
+    CHECK(row.shares[0].own_work);
   }
   SECTION("on it, as far as others let it") {
     run.reading(5000, 1100, 7, 1);
@@ -258,6 +261,7 @@ TEST_CASE("Where the launching thread waits, the one that launched before is ask
     run.launch(1000, 1005, 1010, 1100, 7);
     const DeviceTimeRow& row = run.settle(1100);
     CHECK(idle_of(row) == Idle{{IdleCause::kStartUp, 10}, {IdleCause::kHostCompute, 810}});
+    CHECK(row.times.own_work == 0);
     CHECK(row.shares[0].thread == 8);
   }
   SECTION("it waits as well") {

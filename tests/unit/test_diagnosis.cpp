@@ -41,6 +41,10 @@ TEST_CASE("The verdict is what takes most of the time that is not computed in", 
   CHECK(verdict(times_of(400, {{IdleCause::kHostWait, 350}, {IdleCause::kLaunchCall, 250}})) ==
         Bottleneck::kMixed);
   CHECK(verdict(times_of(800, {{IdleCause::kHostWait, 200}})) == Bottleneck::kGpuCompute);
+  DeviceTimes own_work = times_of(500, {{IdleCause::kHostCompute, 500}});
+  CHECK(verdict(own_work) == Bottleneck::kLaunch);
+  own_work.own_work = 450;
+  CHECK(verdict(own_work) == Bottleneck::kInput);
   // Time that no remedy is known for is not held against the program.
   CHECK(verdict(times_of(500, {{IdleCause::kStartUp, 450}, {IdleCause::kHostWait, 50}})) ==
         Bottleneck::kGpuCompute);
