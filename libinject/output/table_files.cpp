@@ -313,6 +313,22 @@ double samples_per_second(const RunInfo& run, const Totals& step_times) {
   return static_cast<double>(run.batch * step_times.count) / (static_cast<double>(step_times.sum) * 1e-9);
 }
 
+void memory_cells(CsvRow& row, const WindowInfo* window, std::uint32_t device) {
+  const WindowMemory* found = nullptr;
+  if (window != nullptr) {
+    for (const WindowMemory& memory : window->memory) {
+      if (memory.device == device) found = &memory;
+    }
+  }
+  for (const auto edge : {&WindowMemory::at_start, &WindowMemory::at_end}) {
+    if (found != nullptr && (found->*edge).has_value()) {
+      row.decimal(megabytes(*(found->*edge)), 3);
+    } else {
+      row.empty();
+    }
+  }
+}
+
 void window_rows(const Statistics& statistics, const RunInfo& run, std::string& text, const TextSink& sink) {
   std::map<std::uint32_t, WindowRows> windows;
   for (const WindowInfo& info : run.windows) windows[info.number].info = &info;
@@ -347,7 +363,7 @@ void window_rows(const Statistics& statistics, const RunInfo& run, std::string& 
     row.number(losses.host_records).number(losses.range_records).number(losses.activity_records);
     row.number(losses.invalid_times).number(losses.missing_records);
     flop_cells(row, window.host.flops, duration_of(window.info), run);
-    row.end();
+    row.empty().empty().end();
     sink(text);
     for (const WindowDeviceRow& device : window.devices) {
       if (device.device == kOtherIndex) continue;
@@ -356,9 +372,48 @@ void window_rows(const Statistics& statistics, const RunInfo& run, std::string& 
       busy_cells(row, device, device_time(device, window.info));
       device_cells(row, device.work);
       for (int i = 0; i < 16; ++i) row.empty();
+      memory_cells(row, window.info, device.device);
       row.end();
       sink(text);
     }
+  }
+}
+
+std::string_view kind_name(AllocationKind kind) {
+  switch (kind) {
+    case AllocationKind::kDevice:
+      return "device";
+    case AllocationKind::kManaged:
+      return "managed";
+    case AllocationKind::kPinnedHost:
+      return "pinned host";
+  }
+  return "";
+}
+
+void memory_rows(const Statistics&, const RunInfo& run, std::string& text, const TextSink& sink) {
+  for (const MemoryRow& entry : run.memory) {
+    CsvRow row(text);
+    if (entry.device == MemoryUse::kHost) {
+      row.text("host");
+    } else if (entry.device == MemoryUse::kOtherDevice) {
+      row.text("[other]");
+    } else if (entry.device == MemoryUse::kUnknownDevice) {
+      row.text("[unknown]");
+    } else {
+      row.number(entry.device);
+    }
+    row.text(entry.api ? kind_name(allocation_kind(*entry.api)) : "[all]");
+    row.text(entry.api ? allocation_name(*entry.api) : "[all]");
+    const MemoryCounts& counts = entry.counts;
+    row.number(counts.allocations).number(counts.frees);
+    for (const std::uint64_t bytes : {counts.allocated, counts.live, counts.peak, counts.largest})
+      row.decimal(megabytes(bytes), 3);
+    row.number(counts.failed);
+    for (const std::uint64_t bytes : {counts.failed_bytes, counts.largest_failed, counts.last_failed})
+      row.decimal(megabytes(bytes), 3);
+    row.end();
+    sink(text);
   }
 }
 
@@ -515,8 +570,12 @@ constexpr std::array kTables{
         "Copy Time (ns),Copy Size (MB),Memsets,Memset Time (ns),Memset Size (MB),Unattributed,API Calls,"
         "API Time (ns),Library Calls,Submissions,Ranges,Clipped Ranges,Iterations,Samples/s,"
         "Lost Host Records,Lost Range Records,Lost Activity Records,Invalid Timestamps,"
-        "Missing Activity Records,FLOPs,TFLOP/s,Peak (%)",
+        "Missing Activity Records,FLOPs,TFLOP/s,Peak (%),Memory at Start (MB),Memory at End (MB)",
         window_rows},
+    TableFile{"memory_sum.csv",
+              "Device,Kind,API,Allocations,Frees,Allocated (MB),Live (MB),Peak (MB),Largest (MB),Failed,"
+              "Failed Size (MB),Largest Failed (MB),Last Failed (MB)",
+              memory_rows},
     TableFile{"iteration_sum.csv",
               "Window,Iteration,Label,Complete,Device,Start (ns),Duration (ns),Samples/s,Launches,"
               "GPU Busy (ns),Gap to Next (ns),Kernels,Kernel Time (ns),Copies,Copy Time (ns),Copy Size (MB),"
