@@ -134,11 +134,14 @@ bool AllocationTable::begin_free(const void* address, Allocation& allocation) no
 bool AllocationTable::end_free(const void* address, bool freed, Allocation& allocation) noexcept {
   const auto key = reinterpret_cast<std::uintptr_t>(address);
   if (!is_live(key)) return false;
-  Entry* entry = find(key | kLeaving);
-  if (entry == nullptr) return false;
-  allocation = unpack(entry->value.load(std::memory_order_relaxed));
-  std::uintptr_t there = key | kLeaving;
-  return entry->key.compare_exchange_strong(there, freed ? kDead : key, std::memory_order_acq_rel);
+  // Two threads end frees of one address where it was given again between them: one place is each one's.
+  for (Entry* entry = nullptr; (entry = find(key | kLeaving)) != nullptr;) {
+    allocation = unpack(entry->value.load(std::memory_order_relaxed));
+    std::uintptr_t there = key | kLeaving;
+    if (entry->key.compare_exchange_strong(there, freed ? kDead : key, std::memory_order_acq_rel))
+      return true;
+  }
+  return false;
 }
 
 void MemoryUse::Level::add(std::uint64_t bytes) noexcept {

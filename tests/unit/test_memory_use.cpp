@@ -140,9 +140,9 @@ TEST_CASE("An address goes from thread to thread", "[memory]") {
   // As the real functions give it: one allocator, whose addresses are free before its caller knows.
   const auto use = std::make_unique<MemoryUse>();
   std::array<std::atomic<bool>, 8> taken{};
-  std::vector<std::thread> threads;
-  for (int thread = 0; thread < 4; ++thread) {
-    threads.emplace_back([&] {
+  std::array<std::thread, 4> threads;
+  for (std::thread& thread : threads) {
+    thread = std::thread([&] {
       for (int round = 0; round < 20'000; ++round) {
         for (std::size_t i = 0; i < taken.size(); ++i) {
           if (taken[i].exchange(true)) continue;
