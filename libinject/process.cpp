@@ -10,12 +10,16 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
+#include <cerrno>
 #include <cstdio>
 #include <cstring>
 
 #include "libinject/hooks/real_symbol.h"
 #include "libinject/host_io.h"
 #include "libinject/loader_use.h"
+#include "libinject/record/memory_use.h"
+#include "libinject/record/thread_registry.h"
 
 namespace inject {
 
@@ -23,6 +27,8 @@ namespace {
 
 constexpr std::size_t kLongestPath = 4096;
 constinit std::array<char, kLongestPath> folder_at_load{};
+
+constinit std::atomic<decltype(&cuCtxGetDevice)> context_device{nullptr};
 
 struct ImportSearch {
   std::string_view name;
@@ -171,6 +177,26 @@ std::vector<std::pair<std::string, std::string>> library_versions() {
   const LoaderUse use;
   dl_iterate_phdr(&list_cuda_objects, &list);
   return list;
+}
+
+void find_current_device() noexcept {
+  if (context_device.load(std::memory_order_relaxed) != nullptr) return;
+  context_device.store(reinterpret_cast<decltype(&cuCtxGetDevice)>(next_symbol("cuCtxGetDevice")),
+                       std::memory_order_release);
+}
+
+std::uint32_t current_device() noexcept {
+  auto* ask = context_device.load(std::memory_order_acquire);
+  if (ask == nullptr) return MemoryUse::kUnknownDevice;
+  const int saved_errno = errno;
+  // Where all driver calls are recorded, this is none of the program's.
+  const UnseenThread unseen;
+  CUdevice device = -1;
+  const bool current = ask(&device) == CUDA_SUCCESS && device >= 0;
+  errno = saved_errno;
+  if (!current) return MemoryUse::kUnknownDevice;
+  const auto number = static_cast<std::uint32_t>(device);
+  return number < MemoryUse::kDevices ? number : MemoryUse::kOtherDevice;
 }
 
 std::vector<DeviceInfo> devices() {

@@ -4,6 +4,7 @@
 // What this process is: its command line, folder, libraries and devices. Nothing here initialises CUDA.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -32,6 +33,12 @@ void at_python_exit(void (*handler)()) noexcept;
 /// Name and version of the CUDA libraries in the process, e.g. {"libcublas.so.13", "/usr/…/libcublas.so.13"},
 /// and of the driver ("driver", "13.0").
 std::vector<std::pair<std::string, std::string>> library_versions();
+
+/// Finds what current_device() asks. Not before the driver is loaded; no dl* call.
+void find_current_device() noexcept;
+/// The device of the calling thread's current context, as MemoryUse numbers devices. For hooks: the driver
+/// alone is asked, a few instructions of its own, and neither the runtime's last error nor errno changes.
+std::uint32_t current_device() noexcept;
 
 /// The devices that the driver shows to this process. Only where the program has initialised CUDA.
 std::vector<DeviceInfo> devices();

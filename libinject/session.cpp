@@ -29,6 +29,7 @@
 #include "libinject/record/processor_time.h"
 #include "libinject/record/clock.h"
 #include "libinject/record/control.h"
+#include "libinject/record/memory_use.h"
 #include "libinject/unwinder.h"
 #include "libinject/window/gate.h"
 #include "libinject/window/signal_trigger.h"
@@ -59,6 +60,9 @@ constexpr Nanoseconds kLaunchReturns = 20 * kMillisecond;
 // A program that reopens within this time brackets its iterations: CUPTI stays attached across the gap.
 constexpr Nanoseconds kStayAttached = kSecond;
 constexpr Nanoseconds kMostWriteInterval = 30 * kSecond;
+// How long writing waits for a reading of the devices' memory: at a window's end, and at the last.
+constexpr Nanoseconds kReadingWait = 20 * kMillisecond;
+constexpr Nanoseconds kLastReadingWait = kSecond;
 constexpr Nanoseconds kNever = ~Nanoseconds{0};
 // `time:` windows: CUPTI is attached this much earlier, so that the first launches in them are not slower.
 constexpr Nanoseconds kTimeLead = 100 * kMillisecond;
@@ -154,6 +158,7 @@ Session::Session(Core& core)
       pid_(getpid()),
       buffers_(options_.buffer_bytes),
       tracer_(buffers_, {&on_callback_start, &on_callback_stop}),
+      device_reader_(windows_),
       statistics_(core.names, core.ranges, core.shapes),
       trace_({&core.names,
               [&core](std::uint32_t thread) {
@@ -213,6 +218,8 @@ Session* Session::start() noexcept {
     record_plain_calls.store(options.api != ApiStatistics::kOff, std::memory_order_release);
     record_inner_calls.store(options.api == ApiStatistics::kFull, std::memory_order_release);
     the_session.store(session, std::memory_order_release);
+    find_current_device();
+    if ((options.hooks & kHookCudart) != 0) memory_use.start();
     pthread_atfork(&LoaderUse::before_fork, &LoaderUse::after_fork, &on_fork_child);
     std::atexit(&on_exit_handler);
     std::at_quick_exit(&on_exit_handler);
@@ -242,6 +249,7 @@ void Session::on_fork_child() noexcept {
   control_word.store(0, std::memory_order_relaxed);
   current_window.store(0, std::memory_order_relaxed);
   plans_watched.store(false, std::memory_order_relaxed);
+  memory_use.stop();
   ThreadRegistry::publish(nullptr);
   if (Session* session = the_session.load(std::memory_order_relaxed)) session->control_.close_in_child();
   the_session.store(nullptr, std::memory_order_relaxed);
@@ -808,11 +816,13 @@ void Session::step(std::unique_lock<std::mutex>& lock) {
   step_schedule(lock);
   if (lead_since_ != 0) step_lead();
   if (finishing_ && open_ != 0) close_window();
+  if (windows_.lacks_memory()) device_reader_.read_edges();
   // Before the first records are taken, also where the window has ended already: they go into files in there.
   const bool first_window = windows_.opened() != 0 && folder_.empty() && !folder_failed_;
   const std::uint32_t current = current_window.load(std::memory_order_acquire);
   lock.unlock();
   if (first_window) {
+    find_current_device();  // where no cuInit has called us
     const std::lock_guard data(data_mutex_);
     if (ensure_folder() && current != 0) write_files("open");
   }
@@ -957,6 +967,7 @@ void Session::collect(std::unique_lock<std::mutex>& lock) {
   if (finishing_ || now() - last_write_ < write_interval_.load(std::memory_order_relaxed)) return;
   last_write_ = now();
   lock.unlock();
+  device_reader_.wait(kReadingWait);
   {
     const std::lock_guard data(data_mutex_);
     if (ensure_folder()) write_files("closed");
@@ -1132,6 +1143,8 @@ std::string Session::why_no_window(std::unique_lock<std::mutex>& lock) {
 void Session::final_output() {
   // The exiting thread may be the program's.
   const QuietSignals quiet;
+  device_reader_.wait(kLastReadingWait);
+  device_reader_.stop();
   const std::lock_guard data(data_mutex_);
   if (ensure_folder()) write_files("closed");
   const bool shown = write_summary();
@@ -1184,6 +1197,7 @@ RunInfo Session::run_info(const char* state) {
   // Inside cuInit, where an `always` window opens, the driver does not show its devices yet.
   if (devices_.empty()) devices_ = devices();
   run.devices = devices_;
+  device_reader_.add_links(run.devices);
   for (std::uint32_t i = 0; i < core_.threads.threads_seen(); ++i) {
     run.threads.push_back({static_cast<std::uint64_t>(core_.threads.tid(i)), core_.threads.thread_name(i)});
   }
@@ -1204,7 +1218,11 @@ RunInfo Session::run_info(const char* state) {
   run.graph_kernels_without_call = drain_.graph_kernels_without_call();
   run.batch = options_.batch;
   run.iterations = iteration_info();
+  run.memory = memory_use.rows();
+  run.allocations_not_held = memory_use.not_held();
+  run.unknown_frees = memory_use.unknown_frees();
   run.overhead = overhead_;
+  run.overhead.device_readings = device_reader_.time();
   run.overhead.buffer_callbacks = Tracer::buffer_callback_time();
   run.overhead.gate = LaunchGate::held_for();
   run.overhead.gate_holds = LaunchGate::holds();

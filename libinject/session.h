@@ -19,6 +19,7 @@
 #include "libinject/core.h"
 #include "libinject/cupti/buffers.h"
 #include "libinject/cupti/tracer.h"
+#include "libinject/device_reader.h"
 #include "libinject/drain.h"
 #include "libinject/ending/ending.h"
 #include "libinject/output/trace.h"
@@ -195,6 +196,7 @@ class Session {
   ActivityBuffers buffers_;
   Tracer tracer_;
   WindowLog windows_;
+  DeviceReader device_reader_;
   Statistics statistics_;
   std::vector<DeviceInfo> devices_;  // asked for when the first window's folder is made
   TraceWriter trace_;

@@ -3,6 +3,7 @@
 #include <cuda_profiler_api.h>
 #include <cuda_runtime_api.h>
 
+#include "libinject/hooks/allocations.h"
 #include "libinject/hooks/shim.h"
 
 // Deprecated functions are hooked too: programs still call them.

@@ -68,6 +68,10 @@ void device_json(JsonText& json, const DeviceInfo& device) {
       .member("shared_bytes_per_block_optin", device.shared_per_block_optin)
       .member("shared_bytes_per_multiprocessor", device.shared_per_multiprocessor)
       .member("reserved_shared_bytes_per_block", device.reserved_shared_per_block)
+      .member("pcie_generation", device.pcie_generation)
+      .member("pcie_width", device.pcie_width)
+      .member("pcie_max_generation", device.pcie_max_generation)
+      .member("pcie_max_width", device.pcie_max_width)
       .close_object();
 }
 
@@ -123,6 +127,7 @@ void overhead_json(JsonText& json, const Overhead& overhead) {
       .member("gate_holds", overhead.gate_holds)
       .member("attachments", overhead.attachments)
       .member("activity_buffers", overhead.buffers)
+      .member("device_readings_ns", overhead.device_readings)
       .close_object();
 }
 
@@ -208,9 +213,11 @@ std::string run_json_text(const RunInfo& run, std::span<const std::string> files
       .member("busy_time_records", run.busy_records_late)
       .member("device_time_records", run.device_time_records_lost)
       .member("graph_nodes", run.graph_nodes_lost)
+      .member("live_allocations", run.allocations_not_held)
       .close_object();
   json.member("repeated_activity_records", run.repeated_records)
-      .member("graph_kernels_without_call", run.graph_kernels_without_call);
+      .member("graph_kernels_without_call", run.graph_kernels_without_call)
+      .member("unknown_frees", run.unknown_frees);
   json.texts("messages", run.messages).texts("files", files).texts("write_errors", errors);
   json.close_object();
   return text + "\n";

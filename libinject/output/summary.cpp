@@ -340,15 +340,48 @@ std::map<std::uint32_t, DeviceSum> sums_by_device(const Statistics& statistics, 
   return devices;
 }
 
+/// What was allocated on a device; `row` is that of all functions together.
+std::string memory_text(const MemoryRow& row, const RunInfo& run) {
+  const MemoryCounts& counts = row.counts;
+  const auto size = [](std::uint64_t bytes) { return size_text(static_cast<double>(bytes)); };
+  std::string text =
+      "    memory: peak " + size(counts.peak) + " allocated by " + plural(counts.allocations, "call");
+  for (auto window = run.windows.rbegin(); window != run.windows.rend(); ++window) {
+    const auto memory = std::find_if(window->memory.begin(), window->memory.end(),
+                                     [&](const WindowMemory& of) { return of.device == row.device; });
+    if (memory == window->memory.end() || !memory->at_end) continue;
+    text += ", " + size(*memory->at_end) + " in use on the GPU at the end";
+    break;
+  }
+  if (counts.failed != 0) {
+    text += "; " + std::to_string(counts.failed) + " failed" +
+            (counts.failed == 1 ? ", of " : ", the largest of ") + size(counts.largest_failed);
+  }
+  return text;
+}
+
+std::map<std::uint32_t, std::string> memory_texts(const RunInfo& run) {
+  std::map<std::uint32_t, std::string> texts;
+  for (const MemoryRow& row : run.memory) {
+    if (!row.api && row.device < MemoryUse::kDevices) texts[row.device] = memory_text(row, run);
+  }
+  return texts;
+}
+
 void device_lines(std::string& out, const Statistics& statistics, const RunInfo& run) {
   const std::map<std::uint32_t, DeviceSum> devices = sums_by_device(statistics, run);
-  for (const auto& [device, sum] : devices) {
-    const DeviceWork& work = sum.work;
+  std::map<std::uint32_t, std::string> memory = memory_texts(run);
+  const auto name_of = [&run](std::uint32_t device) {
     std::string text = "  GPU ";
     text += device == kOtherIndex ? "[other]" : std::to_string(device);
     for (const DeviceInfo& info : run.devices) {
       if (info.id == device) text += " " + info.name;
     }
+    return text;
+  };
+  for (const auto& [device, sum] : devices) {
+    const DeviceWork& work = sum.work;
+    std::string text = name_of(device);
     text +=
         ": " + plural(work.kernels.count, "kernel") + " " + time_text(static_cast<double>(work.kernels.sum));
     if (sum.time != 0) text += ", busy " + percent_text(ratio(sum.busy, sum.time)) + " of the windows' time";
@@ -359,8 +392,13 @@ void device_lines(std::string& out, const Statistics& statistics, const RunInfo&
                     " (" + size_text(static_cast<double>(work.copy_bytes)) + "), " +
                     plural(work.memsets, "memset") + " " + time_text(static_cast<double>(work.memset_time)));
     }
+    if (const auto found = memory.extract(device)) line(out, found.mapped());
   }
   if (devices.empty()) line(out, "  no GPU work was launched in a window");
+  for (const auto& [device, text] : memory) {
+    line(out, name_of(device) + (devices.empty() ? "" : ": no work in a window"));
+    line(out, text);
+  }
 }
 
 /// `text` in lines of at most the width, broken at spaces; those after the first are indented further.
@@ -521,7 +559,7 @@ void loss_lines(std::string& out, const Statistics& statistics, const RunInfo& r
     std::string_view noun;
     std::string_view why;
   };
-  const std::array<Loss, 15> losses{{
+  const std::array<Loss, 16> losses{{
       {lost.host_records, "API call", "lost: the ring was full, raise INJECT_RING"},
       {lost.range_records, "NVTX range", "lost: the ring was full, raise INJECT_RING"},
       {lost.activity_records, "GPU record", "lost: CUPTI's buffers were full, raise INJECT_BUFFERS"},
@@ -539,6 +577,7 @@ void loss_lines(std::string& out, const Statistics& statistics, const RunInfo& r
       {run.busy_records_late, "GPU record", "too late for the busy times"},
       {run.device_time_records_lost, "record", "too late, or too many, for the causes of idle time"},
       {run.graph_nodes_lost, "node", "of CUDA graphs too many: their kernels have no library call"},
+      {run.allocations_not_held, "allocation", "too many at once: live and peak bytes lack them"},
   }};
   for (const Loss& loss : losses) {
     if (loss.count == 0) continue;

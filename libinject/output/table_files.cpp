@@ -392,6 +392,22 @@ void time_cells(CsvRow& row, const DeviceTimes& times, const KernelLimits& limit
 }
 constexpr std::size_t kTimeCells = 25;
 
+void memory_cells(CsvRow& row, const WindowInfo* window, std::uint32_t device) {
+  const WindowMemory* found = nullptr;
+  if (window != nullptr) {
+    for (const WindowMemory& memory : window->memory) {
+      if (memory.device == device) found = &memory;
+    }
+  }
+  for (const auto edge : {&WindowMemory::at_start, &WindowMemory::at_end}) {
+    if (found != nullptr && (found->*edge).has_value()) {
+      row.decimal(megabytes(*(found->*edge)), 3);
+    } else {
+      row.empty();
+    }
+  }
+}
+
 void window_rows(const Statistics& statistics, const RunInfo& run, std::string& text, const TextSink& sink) {
   std::map<std::uint32_t, WindowRows> windows;
   std::map<std::uint32_t, KernelLimits> limits;
@@ -435,7 +451,7 @@ void window_rows(const Statistics& statistics, const RunInfo& run, std::string& 
     } else {
       time_cells(row, window.times, limits.begin()->second, statistics, steps);
     }
-    row.end();
+    row.empty().empty().end();
     sink(text);
     for (const WindowDeviceRow& device : window.devices) {
       if (device.device == kOtherIndex) continue;
@@ -449,9 +465,48 @@ void window_rows(const Statistics& statistics, const RunInfo& run, std::string& 
       } else {
         time_cells(row, device.times->times, limits[device.device], statistics, steps);
       }
+      memory_cells(row, window.info, device.device);
       row.end();
       sink(text);
     }
+  }
+}
+
+std::string_view kind_name(AllocationKind kind) {
+  switch (kind) {
+    case AllocationKind::kDevice:
+      return "device";
+    case AllocationKind::kManaged:
+      return "managed";
+    case AllocationKind::kPinnedHost:
+      return "pinned host";
+  }
+  return "";
+}
+
+void memory_rows(const Statistics&, const RunInfo& run, std::string& text, const TextSink& sink) {
+  for (const MemoryRow& entry : run.memory) {
+    CsvRow row(text);
+    if (entry.device == MemoryUse::kHost) {
+      row.text("host");
+    } else if (entry.device == MemoryUse::kOtherDevice) {
+      row.text("[other]");
+    } else if (entry.device == MemoryUse::kUnknownDevice) {
+      row.text("[unknown]");
+    } else {
+      row.number(entry.device);
+    }
+    row.text(entry.api ? kind_name(allocation_kind(*entry.api)) : "[all]");
+    row.text(entry.api ? allocation_name(*entry.api) : "[all]");
+    const MemoryCounts& counts = entry.counts;
+    row.number(counts.allocations).number(counts.frees);
+    for (const std::uint64_t bytes : {counts.allocated, counts.live, counts.peak, counts.largest})
+      row.decimal(megabytes(bytes), 3);
+    row.number(counts.failed);
+    for (const std::uint64_t bytes : {counts.failed_bytes, counts.largest_failed, counts.last_failed})
+      row.decimal(megabytes(bytes), 3);
+    row.end();
+    sink(text);
   }
 }
 
@@ -639,7 +694,7 @@ constexpr std::array kTables{
         "Idle: Synchronization (ns),Idle: Copy Call (ns),Idle: Launch Call (ns),Idle: Other Call (ns),"
         "Idle: Host Compute (ns),Idle: Host Wait (ns),Idle: Other Stream (ns),Idle: Collective (ns),"
         "Idle: Queue (ns),Idle: Unknown (ns),Exposed Collective (ns),Kernel Concurrency,H2D Busy (ns),"
-        "D2H Busy (ns),Copy Overlap (%),Verdict,Potential Gain (%)",
+        "D2H Busy (ns),Copy Overlap (%),Verdict,Potential Gain (%),Memory at Start (MB),Memory at End (MB)",
         window_rows},
     TableFile{
         "iteration_sum.csv",
@@ -652,6 +707,10 @@ constexpr std::array kTables{
               "Window,Device,Phase,Kernel Time (%),Kernels,Kernel Time (ns),Copies,Copy Time (ns),"
               "Copy Size (MB),Memsets,Memset Time (ns),Memset Size (MB),Unattributed",
               phase_rows},
+    TableFile{"memory_sum.csv",
+              "Device,Kind,API,Allocations,Frees,Allocated (MB),Live (MB),Peak (MB),Largest (MB),Failed,"
+              "Failed Size (MB),Largest Failed (MB),Last Failed (MB)",
+              memory_rows},
     TableFile{
         "kernel_detail.csv",
         "Time (%),Total Time (ns),Instances,Avg (ns),Min (ns),Max (ns),Device,GrdX,GrdY,GrdZ,BlkX,BlkY,BlkZ,"

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "libinject/record/memory_use.h"
 #include "libinject/record/records.h"
 
 namespace inject {
@@ -45,6 +46,11 @@ struct DeviceInfo {
   int shared_per_block_optin = 0;
   int shared_per_multiprocessor = 0;
   int reserved_shared_per_block = 0;
+  // The PCIe link as it was in a window, and the most that device and slot can do; 0: not known.
+  int pcie_generation = 0;
+  int pcie_width = 0;
+  int pcie_max_generation = 0;
+  int pcie_max_width = 0;
 };
 
 enum class WindowState : std::uint8_t { kOpen, kClosing, kClosed };
@@ -69,6 +75,14 @@ struct Losses {
   }
 };
 
+/// Memory in use on a device, by all processes, as the driver reports it; none where it was not asked in
+/// time.
+struct WindowMemory {
+  std::uint32_t device = 0;
+  std::optional<std::uint64_t> at_start;
+  std::optional<std::uint64_t> at_end;
+};
+
 struct WindowInfo {
   std::uint32_t number = 0;
   std::string reason;  ///< the trigger, such as `api` or `time:20s+5s`
@@ -80,6 +94,7 @@ struct WindowInfo {
   Nanoseconds detached = 0;
   Nanoseconds last_activity = 0;
   Losses losses;
+  std::vector<WindowMemory> memory;
 };
 
 /// What the search for training iterations found, or why it did not.
@@ -108,8 +123,9 @@ struct Overhead {
   Nanoseconds buffer_callbacks = 0;  ///< in CUPTI's buffer callbacks, summed over threads
   Nanoseconds gate = 0;              ///< launches held at the gate, summed over threads
   std::uint64_t gate_holds = 0;
-  std::uint64_t attachments = 0;  ///< of CUPTI
-  std::uint64_t buffers = 0;      ///< of CUPTI, completed
+  std::uint64_t attachments = 0;    ///< of CUPTI
+  std::uint64_t buffers = 0;        ///< of CUPTI, completed
+  Nanoseconds device_readings = 0;  ///< asking NVML, on a thread of its own
 };
 
 struct RunInfo {
@@ -144,6 +160,9 @@ struct RunInfo {
   std::uint64_t graph_nodes_lost = 0;            ///< captured kernels whose calls found no room
   std::uint64_t graph_kernels_without_call = 0;  ///< kernels of graph launches whose calls are not known
   std::uint64_t batch = 0;                       ///< samples per iteration, 0 if not told
+  std::vector<MemoryRow> memory;                 ///< allocations since CUDA's initialisation
+  std::uint64_t allocations_not_held = 0;        ///< too many at once: live and peak bytes lack them
+  std::uint64_t unknown_frees = 0;               ///< frees of what no hook has seen allocated
   Overhead overhead;
   std::optional<IterationInfo> iterations;  ///< where they were looked for
 };

@@ -2,12 +2,25 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/window/window_log.h"
 
+#include <algorithm>
+#include <optional>
 #include <utility>
 
 namespace inject {
 
 namespace {
 constexpr std::size_t kMostKept = 10'000;
+
+void note_edge(WindowInfo& window, std::optional<std::uint64_t> WindowMemory::*edge,
+               std::span<const std::pair<std::uint32_t, std::uint64_t>> used) {
+  for (const auto& reading : used) {
+    auto known = std::find_if(window.memory.begin(), window.memory.end(),
+                              [&](const WindowMemory& memory) { return memory.device == reading.first; });
+    if (known == window.memory.end())
+      known = window.memory.insert(known, WindowMemory{reading.first, {}, {}});
+    (*known).*edge = reading.second;
+  }
+}
 }  // namespace
 
 WindowInfo* WindowLog::find(std::uint32_t number) {
@@ -20,12 +33,14 @@ std::uint32_t WindowLog::open(std::string reason, Nanoseconds begin) {
   if (windows_.size() == kMostKept) {
     losses_outside_.add(windows_.front().losses);
     windows_.pop_front();
+    read_.pop_front();
   }
   WindowInfo window;
   window.number = ++opened_;
   window.reason = std::move(reason);
   window.start = begin;
   windows_.push_back(std::move(window));
+  read_.emplace_back();
   return opened_;
 }
 
@@ -55,6 +70,34 @@ void WindowLog::add_losses(std::uint32_t number, const Losses& losses) {
   } else {
     losses_outside_.add(losses);
   }
+}
+
+bool WindowLog::lacks_memory() const {
+  const std::lock_guard lock(mutex_);
+  for (std::size_t i = windows_.size(); i-- > 0 && windows_[i].number > all_read_until_;) {
+    if (windows_[i].end == 0 ? !read_[i].start : !read_[i].end) return true;
+  }
+  return false;
+}
+
+void WindowLog::note_memory(Nanoseconds time, std::span<const std::pair<std::uint32_t, std::uint64_t>> used) {
+  const std::lock_guard lock(mutex_);
+  std::uint32_t all_read = opened_;
+  for (std::size_t i = windows_.size(); i-- > 0 && windows_[i].number > all_read_until_;) {
+    WindowInfo& window = windows_[i];
+    Read& read = read_[i];
+    const bool ended = window.end != 0 && window.end <= time;
+    if (!read.start && !ended && window.start <= time) {
+      note_edge(window, &WindowMemory::at_start, used);
+      read.start = true;
+    }
+    if (!read.end && ended) {
+      note_edge(window, &WindowMemory::at_end, used);
+      read.end = true;
+    }
+    if (!read.end) all_read = window.number - 1;
+  }
+  all_read_until_ = all_read;
 }
 
 RangeTracker::Span WindowLog::span(std::uint32_t number) const {

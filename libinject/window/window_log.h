@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <deque>
 #include <mutex>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "libinject/nvtx/range_tracker.h"
@@ -25,6 +27,12 @@ class WindowLog {
   void settle(Nanoseconds detached = 0, Nanoseconds last_activity = 0);
   void add_losses(std::uint32_t number, const Losses& losses);
 
+  /// Whether an edge of a window waits for a reading of the devices' memory.
+  bool lacks_memory() const;
+  /// Such a reading (devices and bytes in use), begun at `time`: of all edges before that have none yet. A
+  /// window that had ended by then goes without one at its start.
+  void note_memory(Nanoseconds time, std::span<const std::pair<std::uint32_t, std::uint64_t>> used);
+
   RangeTracker::Span span(std::uint32_t number) const;
   /// The window whose time holds `time`, 0 if none does.
   std::uint32_t at(Nanoseconds time) const;
@@ -41,8 +49,16 @@ class WindowLog {
   WindowInfo* find(std::uint32_t number);
   const WindowInfo* find(std::uint32_t number) const { return const_cast<WindowLog*>(this)->find(number); }
 
+  // Which readings a window has.
+  struct Read {
+    bool start = false;
+    bool end = false;
+  };
+
   mutable std::mutex mutex_;
   std::deque<WindowInfo> windows_;
+  std::deque<Read> read_;             // beside them
+  std::uint32_t all_read_until_ = 0;  // the latest window up to which nothing is lacking
   std::uint32_t opened_ = 0;
   Losses losses_outside_;
 };

@@ -46,6 +46,10 @@ TEST_CASE("run.json of a run", "[output]") {
   DeviceInfo device = h200(0);
   device.registers_per_multiprocessor = 65537;  // to tell it from a block's
   device.memory_bytes = 150'000'000'000u;
+  device.pcie_generation = 4;
+  device.pcie_width = 8;
+  device.pcie_max_generation = 5;
+  device.pcie_max_width = 16;
   run.devices = {device};
   run.threads = {{0, ""}, {4242, "python"}};
   WindowInfo window;
@@ -69,6 +73,9 @@ TEST_CASE("run.json of a run", "[output]") {
   run.busy_records_late = 9;
   run.graph_nodes_lost = 11;
   run.graph_kernels_without_call = 12;
+  run.allocations_not_held = 13;
+  run.unknown_frees = 14;
+  run.overhead.device_readings = 15;
   const std::vector<std::string> files{"cuda_gpu_kern_sum.csv"};
   const std::vector<std::string> errors{"cannot write"};
 
@@ -120,6 +127,13 @@ TEST_CASE("run.json of a run", "[output]") {
   CHECK(json["lost"]["iteration_signs"] == 10);
   CHECK(json["lost"]["busy_time_records"] == 9);
   CHECK(json["lost"]["graph_nodes"] == 11);
+  CHECK(json["lost"]["live_allocations"] == 13);
+  CHECK(json["unknown_frees"] == 14);
+  CHECK(json["overhead"]["device_readings_ns"] == 15);
+  CHECK(json["devices"][0]["pcie_generation"] == 4);
+  CHECK(json["devices"][0]["pcie_width"] == 8);
+  CHECK(json["devices"][0]["pcie_max_generation"] == 5);
+  CHECK(json["devices"][0]["pcie_max_width"] == 16);
   CHECK(json["repeated_activity_records"] == 5);
   CHECK(json["graph_kernels_without_call"] == 12);
   CHECK(json["overhead"]["open_ns"] == 12'000'000);

@@ -89,6 +89,46 @@ TEST_CASE("A run without GPU work says so", "[output]") {
         "  no GPU work was launched in a window\n\n  tables: /out\n");
 }
 
+TEST_CASE("A line for each device whose memory was used", "[output]") {
+  StatsRun run;
+  RunInfo info = some_run();
+  MemoryCounts counts;
+  counts.allocations = 12;
+  counts.peak = 1'234'000'000;
+  // Rows of one function alone, of the host and of no known device have no line.
+  info.memory = {{0, {}, counts},
+                 {0, AllocationApi::kMalloc, counts},
+                 {MemoryUse::kUnknownDevice, {}, counts},
+                 {MemoryUse::kHost, {}, counts}};
+  CHECK(summary_text(run.statistics, info, "/out")
+            .find("  no GPU work was launched in a window\n"
+                  "  GPU 0 NVIDIA H200\n"
+                  "    memory: peak 1.234GB allocated by 12 calls\n\n") != std::string::npos);
+  run.statistics.add(run.kernel("k", 100));
+  info.windows[0].memory = {{0, 5'000u, 20'100'000'000u}};
+  info.windows.push_back(info.windows[0]);
+  info.windows.back().memory = {{0, 6'000u, {}}};  // not known: the last one that is
+  counts.allocations = 1;
+  counts.failed = 1;
+  counts.largest_failed = 3'000'000;
+  info.memory.push_back({1, {}, counts});
+  counts.failed = 3;
+  counts.largest_failed = 80'000'000'000;
+  info.memory[0].counts = counts;
+  info.allocations_not_held = 4;
+  const std::string text = summary_text(run.statistics, info, "/out");
+  CHECK(text.find(
+            "    memory: peak 1.234GB allocated by 1 call, 20.100GB in use on the GPU at the end; 3 failed, "
+            "the largest of 80.000GB\n") != std::string::npos);
+  CHECK(text.find("  GPU 1: no work in a window\n"
+                  "    memory: peak 1.234GB allocated by 1 call; 1 failed, of 3.000MB\n") !=
+        std::string::npos);
+  CHECK(text.find("  incomplete: 4 allocations too many at once: live and peak bytes lack them\n") !=
+        std::string::npos);
+  std::istringstream lines(text);
+  for (std::string each; std::getline(lines, each);) CHECK(columns(each) <= 120);
+}
+
 TEST_CASE("A device that lags behind the host was busy up to 100 %", "[output]") {
   StatsRun run;
   KernelEvent event = run.kernel("k", 3'000'000);  // in a window of 2 ms

@@ -48,6 +48,7 @@ RunInfo some_run() {
   second.reason = "time:1s+1s/2s";
   second.start = 20'000;
   info.windows = {first, second};
+  info.memory = {{0, AllocationApi::kMalloc, {}}};
   return info;
 }
 
@@ -82,7 +83,7 @@ TEST_CASE("Names and headers of the tables", "[output]") {
     CHECK(table.header == entry->second);
   }
   CHECK(found == expected.size());
-  CHECK(table_files().size() == 20);
+  CHECK(table_files().size() == 21);
 }
 
 TEST_CASE("Every row has as many fields as its header, also when it has nothing to say", "[output]") {
@@ -300,7 +301,7 @@ TEST_CASE("Window rows: one for the host and all devices, one per device", "[out
   run.statistics.add(launch);
   run.statistics.add(call_event("ncclAllReduce", 12));
   run.add_range(run.range(0, "r"), 0, 5, 0, true);
-  const std::string unsettled = std::string(25, ',') + "\n";
+  const std::string unsettled = std::string(27, ',') + "\n";
   CHECK(rows_of("window_sum.csv", run, some_run()) ==
         // The copy and, within it, the memset end long before the kernel begins.
         "1,api,closed,2000,8000,6000,all,220,1090,1.8,2,150,1,70,2.000,1,7,0.500,1,1,11,1,1,1,1,0,,5,0,0,0,2,"
@@ -311,6 +312,37 @@ TEST_CASE("Window rows: one for the host and all devices, one per device", "[out
             unsettled +
             "2,time:1s+1s/2s,open,19000,,,all,0,0,,0,0,0,0,0.000,0,0,0.000,0,0,0,0,0,0,0,0,,0,0,0,0,0,0,," +
             unsettled);
+  RunInfo info = some_run();
+  info.windows[0].memory = {{1, 1'500'000u, 2'000'000u}, {0, 1'000u, {}}};
+  const std::string rows = rows_of("window_sum.csv", run, info);
+  CHECK(rows.find(",,,,,,,,,,,,,0.001,\n1,api,closed,2000,8000,6000,1,") != std::string::npos);
+  CHECK(rows.find(",,,,,,,,,,,,,1.500,2.000\n2,") != std::string::npos);
+}
+
+TEST_CASE("Allocation rows", "[output]") {
+  const StatsRun run;
+  RunInfo info;
+  MemoryCounts counts;
+  counts.allocations = 3;
+  counts.frees = 1;
+  counts.allocated = 7'000'000;
+  counts.live = 6'000'000;
+  counts.peak = 6'500'000;
+  counts.largest = 4'000'000;
+  info.memory = {{0, {}, counts}, {0, AllocationApi::kMallocManaged, counts}};
+  counts.failed = 2;
+  counts.failed_bytes = 90'000'000;
+  counts.largest_failed = 80'000'000;
+  counts.last_failed = 10'000'000;
+  info.memory.push_back({MemoryUse::kHost, AllocationApi::kHostAlloc, counts});
+  info.memory.push_back({MemoryUse::kUnknownDevice, AllocationApi::kMallocAsyncPtsz, {}});
+  info.memory.push_back({MemoryUse::kOtherDevice, AllocationApi::kMalloc3DArray, {}});
+  CHECK(rows_of("memory_sum.csv", run, info) ==
+        "0,[all],[all],3,1,7.000,6.000,6.500,4.000,0,0.000,0.000,0.000\n"
+        "0,managed,cudaMallocManaged,3,1,7.000,6.000,6.500,4.000,0,0.000,0.000,0.000\n"
+        "host,pinned host,cudaHostAlloc,3,1,7.000,6.000,6.500,4.000,2,90.000,80.000,10.000\n"
+        "[unknown],device,cudaMallocAsync_ptsz,0,0,0.000,0.000,0.000,0.000,0,0.000,0.000,0.000\n"
+        "[other],device,cudaMalloc3DArray,0,0,0.000,0.000,0.000,0.000,0,0.000,0.000,0.000\n");
 }
 
 TEST_CASE("Iteration rows: one for the host and all devices, one per device", "[output]") {

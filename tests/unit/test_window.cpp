@@ -76,6 +76,45 @@ TEST_CASE("the window log follows windows from opening to settlement") {
   CHECK(log.copy().size() == 2);
 }
 
+TEST_CASE("readings of the devices' memory belong to the edges before them") {
+  using Used = std::vector<std::pair<std::uint32_t, std::uint64_t>>;
+  WindowLog log;
+  CHECK_FALSE(log.lacks_memory());
+  log.note_memory(10, Used{{0, 1}});
+  const std::uint32_t one = log.open("api", 1000);
+  CHECK(log.lacks_memory());
+  log.note_memory(999, Used{{0, 2}});  // begun before the window
+  CHECK(log.lacks_memory());
+  log.note_memory(1010, Used{{0, 3}, {1, 30}});
+  CHECK_FALSE(log.lacks_memory());
+  log.note_memory(1020, Used{{0, 4}});  // nobody has asked
+  log.end(one, 2000);
+  CHECK(log.lacks_memory());
+  log.note_memory(1999, Used{{0, 5}});
+  CHECK(log.lacks_memory());
+  const std::uint32_t two = log.open("api", 2100);
+  log.note_memory(2200, Used{{0, 6}});  // for both
+  CHECK_FALSE(log.lacks_memory());
+  log.end(two, 2300);
+  // Over before anybody could read.
+  log.end(log.open("api", 2400), 2410);
+  CHECK(log.lacks_memory());
+  log.note_memory(2500, Used{{0, 7}});
+  CHECK_FALSE(log.lacks_memory());
+
+  const std::vector<WindowInfo> windows = log.copy();
+  REQUIRE(windows[0].memory.size() == 2);
+  CHECK(windows[0].memory[0].at_start == 3u);
+  CHECK(windows[0].memory[0].at_end == 6u);
+  CHECK(windows[0].memory[1].device == 1);
+  CHECK(windows[0].memory[1].at_start == 30u);
+  CHECK_FALSE(windows[0].memory[1].at_end);
+  CHECK(windows[1].memory[0].at_start == 6u);
+  CHECK(windows[1].memory[0].at_end == 7u);
+  CHECK_FALSE(windows[2].memory[0].at_start);
+  CHECK(windows[2].memory[0].at_end == 7u);
+}
+
 TEST_CASE("the window log keeps the latest ten thousand and counts the rest, with their losses") {
   WindowLog log;
   Losses one_lost;
@@ -85,6 +124,9 @@ TEST_CASE("the window log keeps the latest ten thousand and counts the rest, wit
     log.add_losses(number, one_lost);
     log.end(number, i * 10 + 5);
   }
+  CHECK(log.lacks_memory());
+  log.note_memory(1'000'000, {});
+  CHECK_FALSE(log.lacks_memory());
   CHECK(log.not_listed() == 5);
   CHECK(log.copy().front().number == 6);
   CHECK(log.losses_outside().host_records == 5);

@@ -9,6 +9,13 @@
 //   kernels:NAME:COUNT                            as many kernels as are asked for, named NAME0, NAME1, ...
 //   copy:KIND:BYTES[:STREAM] memset:BYTES[:STREAM]   KIND: h2d d2h d2d; with a stream asynchronous
 //   record:EVENT[:STREAM] await:EVENT[:STREAM]    the stream's work up to here; what follows waits for it
+//   malloc:NAME:BYTES[:HOW]  HOW: plain, async, async_ptsz, managed, pitch, 3d, pool, host, host_alloc,
+//                            driver (which no hook sees);
+//                            prints errno where it has changed
+//   free:NAME[:HOW]          HOW: plain, async, host, twice
+//   mallocs:COUNT:BYTES      as many allocations and frees in turn
+//   fork_malloc              a child allocates, and says how that ended
+//   reset                    cudaDeviceReset
 //   sync  stream_sync:STREAM  device:N  start stop  bad_copy  last_error
 //   capture:STREAM  end_capture:STREAM:GRAPH  graph:GRAPH[:STREAM]
 //   gemm[:STREAM] sgemm convolution all_reduce group_start group_end
@@ -23,7 +30,13 @@
 #include <nccl.h>
 #endif
 
+#include <dlfcn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <array>
+#include <cerrno>
+#include <cstdio>
 #include <mutex>
 
 #include "tests/integration/script/script.h"
@@ -43,6 +56,8 @@ void __cudaRegisterFunction(void** handle, const char* stub, char* device_stub, 
 cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* stub);
 cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void** arguments,
                                std::size_t shared_bytes, cudaStream_t stream);
+// The twin that code compiled for per-thread default streams calls.
+cudaError_t cudaMallocAsync_ptsz(void** memory, std::size_t bytes, cudaStream_t stream);
 }
 
 namespace {
@@ -176,6 +191,80 @@ void launch_graph(const Arguments& a) {
   report("cudaGraphLaunch", cudaGraphLaunch(graph, stream_of(a.text(2))));
 }
 
+std::map<std::string, void*> allocations;
+
+cudaError_t allocate(const std::string& how, std::size_t bytes, void** memory) {
+  if (how == "async") return cudaMallocAsync(memory, bytes, nullptr);
+  if (how == "async_ptsz") return cudaMallocAsync_ptsz(memory, bytes, nullptr);
+  if (how == "managed") return cudaMallocManaged(memory, bytes, cudaMemAttachGlobal);
+  if (how == "host") return cudaMallocHost(memory, bytes);
+  if (how == "host_alloc") return cudaHostAlloc(memory, bytes, cudaHostAllocDefault);
+  if (how == "pool") return cudaMallocFromPoolAsync(memory, bytes, nullptr, nullptr);
+  if (how == "driver") {
+    void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    const auto driver = reinterpret_cast<int (*)(void**, std::size_t)>(dlsym(library, "cuMemAlloc_v2"));
+    return static_cast<cudaError_t>(driver(memory, bytes));
+  }
+  if (how == "pitch") {
+    std::size_t pitch = 0;
+    const cudaError_t result = cudaMallocPitch(memory, &pitch, bytes / 10, 10);
+    if (result == cudaSuccess) std::printf("pitch: %zu\n", pitch);
+    return result;
+  }
+  if (how == "3d") {
+    cudaPitchedPtr box{};
+    const cudaError_t result = cudaMalloc3D(&box, {bytes / 10, 5, 2});
+    *memory = box.ptr;
+    if (result == cudaSuccess) std::printf("pitch: %zu\n", box.pitch);
+    return result;
+  }
+  return cudaMalloc(memory, bytes);
+}
+
+void allocate_named(const Arguments& a) {
+  void* memory = nullptr;
+  errno = 77;
+  const cudaError_t result = allocate(a.text(3), a.number(2), &memory);
+  report("malloc", result);
+  if (errno != 77) report("errno", errno);
+  const std::lock_guard lock(mutex);
+  allocations[a.text(1)] = memory;
+}
+
+void free_named(const Arguments& a) {
+  const std::string how = a.text(2);
+  void* memory = nullptr;
+  {
+    const std::lock_guard lock(mutex);
+    memory = allocations[a.text(1)];
+  }
+  errno = 77;
+  report("free", how == "async"  ? cudaFreeAsync(memory, nullptr)
+                 : how == "host" ? cudaFreeHost(memory)
+                                 : cudaFree(memory));
+  if (how == "twice") report("free", cudaFree(memory));
+  if (errno != 77) report("errno", errno);
+}
+
+void allocate_in_turn(const Arguments& a) {
+  for (std::uint64_t i = 0; i < a.number(1); ++i) {
+    void* memory = nullptr;
+    report("cudaMalloc", cudaMalloc(&memory, a.number(2)));
+    report("cudaFree", cudaFree(memory));
+  }
+}
+
+void allocate_in_child(const Arguments&) {
+  const pid_t child = fork();
+  if (child == 0) {
+    void* memory = nullptr;
+    _exit(cudaMalloc(&memory, 1000) == cudaSuccess ? 1 : 0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  report("child", status);
+}
+
 cublasHandle_t blas() {
   thread_local cublasHandle_t handle = nullptr;
   if (handle == nullptr) report("cublasCreate", cublasCreate(&handle));
@@ -228,7 +317,9 @@ void all_reduce(const Arguments&) {
 
 const script::Operations kOperations {
   {"kernel", launch}, {"runtime_kernel", runtime_launch}, {"kernels", launch_many}, {"copy", copy},
-      {"memset", set},
+      {"memset", set}, {"malloc", allocate_named}, {"free", free_named}, {"mallocs", allocate_in_turn},
+      {"fork_malloc", allocate_in_child},
+      {"reset", [](const Arguments&) { report("cudaDeviceReset", cudaDeviceReset()); }},
       {"sync", [](const Arguments&) { report("cudaDeviceSynchronize", cudaDeviceSynchronize()); }},
       {"stream_sync",
        [](const Arguments& a) {

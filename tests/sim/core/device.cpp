@@ -404,6 +404,15 @@ void destroy_context(Context* context) {
   context->alive = false;
   shared.contexts.erase(context);
   if (context->primary) shared.primaries.erase(context->device);
+  // Its memory goes with it; what the program allocated itself does not.
+  std::erase_if(shared.memory, [&](const auto& entry) {
+    const Allocation& allocation = entry.second;
+    if (allocation.context != context || allocation.registered) return false;
+    if (allocation.type == MemoryType::kDevice || allocation.type == MemoryType::kArray)
+      shared.used[allocation.device] -= allocation.bytes;
+    munmap(reinterpret_cast<void*>(allocation.base), allocation.bytes);
+    return true;
+  });
 }
 
 bool is_context(CUcontext handle) {

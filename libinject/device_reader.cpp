@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/device_reader.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "libinject/loader_use.h"
+#include "libinject/log.h"
+#include "libinject/own_thread.h"
+#include "libinject/process.h"
+#include "libinject/record/clock.h"
+
+namespace inject {
+
+namespace {
+
+constexpr Nanoseconds kMillisecond = 1'000'000;
+// The thread stays this long for the next edge.
+constexpr std::chrono::seconds kLinger{1};
+// A program that brackets every iteration has an edge every few milliseconds: readings take one part in so
+// many of the time, and edges that come in between share one.
+constexpr Nanoseconds kPause = 20;
+constexpr Nanoseconds kLongestPause = 100 * kMillisecond;
+// While CUDA is being initialised the driver shows no device yet.
+constexpr std::chrono::milliseconds kNoDeviceYet{2};
+// A link that idles may run at less than its speed: the greatest of a few readings.
+constexpr int kLinkReadings = 4;
+
+constexpr const char* kLinkFunctions[] = {
+    "nvmlDeviceGetCurrPcieLinkGeneration", "nvmlDeviceGetCurrPcieLinkWidth",
+    "nvmlDeviceGetMaxPcieLinkGeneration", "nvmlDeviceGetMaxPcieLinkWidth"};
+
+}  // namespace
+
+void DeviceReader::read_edges() noexcept {
+  const std::lock_guard lock(mutex_);
+  if (unusable_ || stopped_) return;
+  wanted_ = true;
+  if (running_) {
+    wake_.notify_one();
+  } else {
+    running_ = start_own_thread(&entry, this) == 0;
+  }
+}
+
+void DeviceReader::wait(Nanoseconds most) noexcept {
+  if (!windows_.lacks_memory()) return;
+  read_edges();
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, std::chrono::nanoseconds(most),
+                    [this] { return !running_ || unusable_ || !windows_.lacks_memory(); });
+}
+
+void DeviceReader::stop() noexcept {
+  const std::lock_guard lock(mutex_);
+  stopped_ = true;
+  wake_.notify_one();
+}
+
+void* DeviceReader::entry(void* reader) noexcept {
+  enter_own_thread();
+  auto* self = static_cast<DeviceReader*>(reader);
+  try {
+    self->run();
+  } catch (...) {
+    // No memory: no further readings.
+    const std::lock_guard lock(self->mutex_);
+    self->unusable_ = true;
+    self->running_ = false;
+    self->changed_.notify_all();
+  }
+  return nullptr;
+}
+
+void DeviceReader::run() {
+  std::unique_lock lock(mutex_);
+  while (!stopped_) {
+    wanted_ = false;
+    if (!windows_.lacks_memory()) {
+      changed_.notify_all();
+      if (!wake_.wait_for(lock, kLinger, [this] { return wanted_ || stopped_; })) break;
+      continue;
+    }
+    lock.unlock();
+    const Nanoseconds begin = now();
+    std::string problem;
+    const bool usable = load(problem);
+    const bool any = usable && find_devices();
+    if (any) read();
+    const Nanoseconds took = now() - begin;
+    if (!usable) Log::debug("the devices' memory in use is not read: " + problem);
+    lock.lock();
+    time_ += took;
+    if (!usable) {
+      unusable_ = true;
+      break;
+    }
+    changed_.notify_all();
+    const auto pause = any ? std::chrono::nanoseconds(std::min(kPause * took, kLongestPause))
+                           : std::chrono::nanoseconds(kNoDeviceYet);
+    wake_.wait_for(lock, pause, [this] { return stopped_; });
+  }
+  running_ = false;
+  changed_.notify_all();
+}
+
+bool DeviceReader::load(std::string& problem) {
+  if (loaded_) return true;
+  nvml::Init* init = nullptr;
+  {
+    const LoaderUse use;
+    void* library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) {
+      const char* error = dlerror();
+      problem = error != nullptr ? error : "libnvidia-ml.so.1 can't be loaded";
+      return false;
+    }
+    const auto find = [library](auto*& function, const char* name) {
+      function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library, name));
+    };
+    find(init, "nvmlInit_v2");
+    find(get_handle_, "nvmlDeviceGetHandleByPciBusId_v2");
+    find(get_memory_, "nvmlDeviceGetMemoryInfo");
+    find(get_memory2_, "nvmlDeviceGetMemoryInfo_v2");
+    for (std::size_t i = 0; i < std::size(get_link_); ++i) find(get_link_[i], kLinkFunctions[i]);
+  }
+  if (init == nullptr || get_handle_ == nullptr || (get_memory_ == nullptr && get_memory2_ == nullptr)) {
+    problem = "libnvidia-ml.so.1 lacks a function";
+    return false;
+  }
+  // Never shut down: others in the process may use NVML, and at exit there is nothing to give back.
+  if (const nvml::Status status = init(); status != 0) {
+    problem = "nvmlInit_v2 failed (" + std::to_string(status) + ")";
+    return false;
+  }
+  loaded_ = true;
+  return true;
+}
+
+bool DeviceReader::find_devices() {
+  if (!devices_.empty()) return true;
+  for (const DeviceInfo& info : inject::devices()) {
+    Reading reading;
+    reading.device = info.id;
+    const nvml::Status status = get_handle_(info.pci_bus.c_str(), &reading.handle);
+    if (status != 0) {
+      Log::debug("NVML does not know device " + std::to_string(info.id) + " at " + info.pci_bus + " (" +
+                 std::to_string(status) + ")");
+      reading.handle = nullptr;
+    }
+    devices_.push_back(reading);
+  }
+  return !devices_.empty();
+}
+
+void DeviceReader::read() {
+  const Nanoseconds time = now();
+  std::vector<std::pair<std::uint32_t, std::uint64_t>> used;
+  for (const Reading& device : devices_) {
+    if (device.handle == nullptr) continue;
+    nvml::Memory2 memory2{};
+    memory2.version = nvml::kMemory2Version;
+    nvml::Memory memory{};
+    if (get_memory2_ != nullptr && get_memory2_(device.handle, &memory2) == 0) {
+      used.emplace_back(device.device, memory2.used);
+    } else if (get_memory_ != nullptr && get_memory_(device.handle, &memory) == 0) {
+      used.emplace_back(device.device, memory.used);
+    }
+  }
+  windows_.note_memory(time, used);
+  if (link_readings_ == kLinkReadings) return;
+  ++link_readings_;
+  std::vector<DeviceInfo> links;
+  for (Reading& device : devices_) {
+    if (device.handle == nullptr) continue;
+    int* const members[] = {&device.link.pcie_generation, &device.link.pcie_width,
+                            &device.link.pcie_max_generation, &device.link.pcie_max_width};
+    for (std::size_t i = 0; i < std::size(get_link_); ++i) {
+      unsigned number = 0;
+      if (get_link_[i] != nullptr && get_link_[i](device.handle, &number) == 0)
+        *members[i] = std::max(*members[i], static_cast<int>(number));
+    }
+    device.link.id = device.device;
+    links.push_back(device.link);
+  }
+  const std::lock_guard lock(mutex_);
+  links_ = std::move(links);
+}
+
+void DeviceReader::add_links(std::vector<DeviceInfo>& devices) const {
+  const std::lock_guard lock(mutex_);
+  for (DeviceInfo& device : devices) {
+    for (const DeviceInfo& link : links_) {
+      if (link.id != device.id) continue;
+      device.pcie_generation = link.pcie_generation;
+      device.pcie_width = link.pcie_width;
+      device.pcie_max_generation = link.pcie_max_generation;
+      device.pcie_max_width = link.pcie_max_width;
+    }
+  }
+}
+
+Nanoseconds DeviceReader::time() const noexcept {
+  const std::lock_guard lock(mutex_);
+  return time_;
+}
+
+}  // namespace inject

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/record/memory_use.h"
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+
+#include "libinject/record/mapping.h"
+
+namespace inject {
+
+constinit MemoryUse memory_use;
+
+namespace {
+
+constexpr unsigned kByteBits = 48;
+constexpr std::uint64_t kMostBytes = (std::uint64_t{1} << kByteBits) - 1;
+
+void raise(std::atomic<std::uint64_t>& greatest, std::uint64_t value) noexcept {
+  std::uint64_t known = greatest.load(std::memory_order_relaxed);
+  while (value > known && !greatest.compare_exchange_weak(known, value, std::memory_order_relaxed)) {
+  }
+}
+
+}  // namespace
+
+std::string_view allocation_name(AllocationApi api) noexcept {
+  constexpr std::array<std::string_view, kAllocationApis> kNames{"cudaMalloc",
+                                                                 "cudaMallocPitch",
+                                                                 "cudaMalloc3D",
+                                                                 "cudaMallocAsync",
+                                                                 "cudaMallocAsync_ptsz",
+                                                                 "cudaMallocFromPoolAsync",
+                                                                 "cudaMallocFromPoolAsync_ptsz",
+                                                                 "cudaMallocArray",
+                                                                 "cudaMalloc3DArray",
+                                                                 "cudaMallocMipmappedArray",
+                                                                 "cudaMallocManaged",
+                                                                 "cudaMallocHost",
+                                                                 "cudaHostAlloc"};
+  static_assert(!kNames.back().empty());
+  return kNames[static_cast<std::size_t>(api)];
+}
+
+std::uint64_t AllocationTable::pack(const Allocation& allocation) noexcept {
+  return std::min(allocation.bytes, kMostBytes) | static_cast<std::uint64_t>(allocation.device & 0xFF) << 48 |
+         static_cast<std::uint64_t>(allocation.api) << 56;
+}
+
+Allocation AllocationTable::unpack(std::uint64_t value) noexcept {
+  return {value & kMostBytes, static_cast<std::uint32_t>(value >> 48 & 0xFF),
+          static_cast<AllocationApi>(value >> 56)};
+}
+
+std::size_t AllocationTable::home(std::uintptr_t key) const noexcept {
+  return hash_mix((key & ~kLeaving) * kHashSeed) & (entries_ - 1);
+}
+
+AllocationTable::Entry* AllocationTable::mapped() noexcept {
+  Entry* entries = table_.load(std::memory_order_acquire);
+  if (entries != nullptr || refused_.load(std::memory_order_relaxed)) return entries;
+  const int saved_errno = errno;
+  const std::size_t bytes = entries_ * sizeof(Entry);
+  auto* fresh = static_cast<Entry*>(map_memory(bytes));
+  if (fresh == nullptr) {
+    refused_.store(true, std::memory_order_relaxed);
+  } else if (table_.compare_exchange_strong(entries, fresh, std::memory_order_acq_rel)) {
+    entries = fresh;
+  } else {
+    unmap_memory(fresh, bytes);  // another thread was quicker
+  }
+  errno = saved_errno;
+  return entries;
+}
+
+AllocationTable::Entry* AllocationTable::find(std::uintptr_t key) const noexcept {
+  Entry* entries = table_.load(std::memory_order_acquire);
+  if (entries == nullptr) return nullptr;
+  const std::size_t begin = home(key);
+  for (std::size_t i = 0; i < kProbes; ++i) {
+    Entry& entry = entries[(begin + i) & (entries_ - 1)];
+    const std::uintptr_t there = entry.key.load(std::memory_order_acquire);
+    if (there == key) return &entry;
+    if (there == kEmpty) return nullptr;
+  }
+  return nullptr;
+}
+
+AllocationTable::Added AllocationTable::add(const void* address, const Allocation& allocation,
+                                            Allocation& replaced) noexcept {
+  const auto key = reinterpret_cast<std::uintptr_t>(address);
+  Entry* entries = mapped();
+  if (entries == nullptr || !is_live(key)) return Added::kNoRoom;
+  const std::size_t begin = home(key);
+  // Again where another thread has taken the place meanwhile.
+  for (int attempt = 0; attempt < 16; ++attempt) {
+    Entry* free = nullptr;
+    for (std::size_t i = 0; i < kProbes; ++i) {
+      Entry& entry = entries[(begin + i) & (entries_ - 1)];
+      const std::uintptr_t there = entry.key.load(std::memory_order_acquire);
+      if (there == key) {
+        replaced = unpack(entry.value.exchange(pack(allocation), std::memory_order_acq_rel));
+        return Added::kReplaced;
+      }
+      if (free == nullptr && (there == kEmpty || there == kDead)) free = &entry;
+      if (there == kEmpty) break;
+    }
+    if (free == nullptr) return Added::kNoRoom;
+    std::uintptr_t there = free->key.load(std::memory_order_relaxed);
+    if ((there != kEmpty && there != kDead) ||
+        !free->key.compare_exchange_strong(there, kBusy, std::memory_order_acq_rel)) {
+      continue;
+    }
+    free->value.store(pack(allocation), std::memory_order_relaxed);
+    free->key.store(key, std::memory_order_release);
+    return Added::kYes;
+  }
+  return Added::kNoRoom;
+}
+
+bool AllocationTable::begin_free(const void* address, Allocation& allocation) noexcept {
+  const auto key = reinterpret_cast<std::uintptr_t>(address);
+  if (!is_live(key)) return false;
+  Entry* entry = find(key);
+  if (entry == nullptr) return false;
+  const Allocation found = unpack(entry->value.load(std::memory_order_relaxed));
+  std::uintptr_t there = key;
+  if (!entry->key.compare_exchange_strong(there, key | kLeaving, std::memory_order_acq_rel)) return false;
+  allocation = found;
+  return true;
+}
+
+bool AllocationTable::end_free(const void* address, bool freed, Allocation& allocation) noexcept {
+  const auto key = reinterpret_cast<std::uintptr_t>(address);
+  if (!is_live(key)) return false;
+  // Two threads end frees of one address where it was given again between them: one place is each one's.
+  for (Entry* entry = nullptr; (entry = find(key | kLeaving)) != nullptr;) {
+    allocation = unpack(entry->value.load(std::memory_order_relaxed));
+    std::uintptr_t there = key | kLeaving;
+    if (entry->key.compare_exchange_strong(there, freed ? kDead : key, std::memory_order_acq_rel))
+      return true;
+  }
+  return false;
+}
+
+void MemoryUse::Level::add(std::uint64_t bytes) noexcept {
+  raise(peak, live.fetch_add(bytes, std::memory_order_relaxed) + bytes);
+}
+
+void MemoryUse::hold(const Allocation& allocation) noexcept {
+  counts_of(allocation.api, allocation.device).level.add(allocation.bytes);
+  place_of(allocation.api, allocation.device).all.add(allocation.bytes);
+}
+
+void MemoryUse::release(const Allocation& allocation) noexcept {
+  Counts& counts = counts_of(allocation.api, allocation.device);
+  counts.frees.fetch_add(1, std::memory_order_relaxed);
+  counts.level.live.fetch_sub(allocation.bytes, std::memory_order_relaxed);
+  place_of(allocation.api, allocation.device).all.live.fetch_sub(allocation.bytes, std::memory_order_relaxed);
+}
+
+void MemoryUse::allocated(AllocationApi api, const void* address, std::uint64_t bytes,
+                          std::uint32_t device) noexcept {
+  if (address == nullptr) return;  // no bytes were asked for
+  const Allocation allocation{std::min(bytes, kMostBytes), device, api};
+  Counts& counts = counts_of(api, device);
+  counts.allocations.fetch_add(1, std::memory_order_relaxed);
+  counts.allocated.fetch_add(allocation.bytes, std::memory_order_relaxed);
+  raise(counts.largest, allocation.bytes);
+  Allocation replaced;
+  switch (table_.add(address, allocation, replaced)) {
+    case AllocationTable::Added::kNoRoom:
+      not_held_.fetch_add(1, std::memory_order_relaxed);
+      return;
+    case AllocationTable::Added::kReplaced:
+      // Freed past every hook.
+      release(replaced);
+      break;
+    case AllocationTable::Added::kYes:
+      break;
+  }
+  hold(allocation);
+}
+
+void MemoryUse::failed(AllocationApi api, std::uint64_t bytes, std::uint32_t device) noexcept {
+  Counts& counts = counts_of(api, device);
+  counts.failed.fetch_add(1, std::memory_order_relaxed);
+  counts.failed_bytes.fetch_add(bytes, std::memory_order_relaxed);
+  raise(counts.largest_failed, bytes);
+  counts.last_failed.store(bytes, std::memory_order_relaxed);
+  place_of(api, device).last_failed.store(bytes, std::memory_order_relaxed);
+}
+
+void MemoryUse::freeing(const void* address) noexcept {
+  Allocation allocation;
+  if (table_.begin_free(address, allocation)) release(allocation);
+}
+
+void MemoryUse::freed(const void* address, bool success) noexcept {
+  if (address == nullptr) return;
+  Allocation allocation;
+  if (!table_.end_free(address, success, allocation)) {
+    if (success) unknown_frees_.fetch_add(1, std::memory_order_relaxed);
+  } else if (!success) {
+    counts_of(allocation.api, allocation.device).frees.fetch_sub(1, std::memory_order_relaxed);
+    hold(allocation);
+  }
+}
+
+void MemoryUse::resetting(std::uint32_t device) noexcept {
+  // The runtime's device where the thread has not chosen one.
+  if (device == kUnknownDevice) device = 0;
+  resetting_.fetch_or(std::uint64_t{1} << device, std::memory_order_relaxed);
+}
+
+void MemoryUse::reset(bool success) noexcept {
+  const std::uint64_t devices = resetting_.exchange(0, std::memory_order_relaxed);
+  if (!success) return;
+  for (std::uint64_t rest = devices; rest != 0; rest &= rest - 1) {
+    table_.take_all_of(static_cast<std::uint32_t>(std::countr_zero(rest)),
+                       [this](const Allocation& allocation) { release(allocation); });
+  }
+}
+
+std::vector<MemoryRow> MemoryUse::rows() const {
+  const auto read = [](const Count& count) { return count.load(std::memory_order_relaxed); };
+  // The peak may be raised after the live bytes have been read, never before.
+  const auto read_level = [&](const Level& level, MemoryCounts& counts) {
+    counts.live = read(level.live);
+    counts.peak = std::max(read(level.peak), counts.live);
+  };
+  std::vector<MemoryRow> rows;
+  for (std::uint32_t device = 0; device < places_.size(); ++device) {
+    const Place& place = places_[device];
+    MemoryRow all{device, std::nullopt, {}};
+    std::vector<MemoryRow> apis;
+    for (std::size_t api = 0; api < kAllocationApis; ++api) {
+      const Counts& counts = place.apis[api];
+      MemoryRow row{device, static_cast<AllocationApi>(api), {}};
+      row.counts.allocations = read(counts.allocations);
+      row.counts.failed = read(counts.failed);
+      if (row.counts.allocations + row.counts.failed == 0) continue;
+      row.counts.frees = read(counts.frees);
+      row.counts.allocated = read(counts.allocated);
+      read_level(counts.level, row.counts);
+      row.counts.largest = read(counts.largest);
+      row.counts.failed_bytes = read(counts.failed_bytes);
+      row.counts.largest_failed = read(counts.largest_failed);
+      row.counts.last_failed = read(counts.last_failed);
+      apis.push_back(row);
+      all.counts.allocations += row.counts.allocations;
+      all.counts.frees += row.counts.frees;
+      all.counts.allocated += row.counts.allocated;
+      all.counts.largest = std::max(all.counts.largest, row.counts.largest);
+      all.counts.failed += row.counts.failed;
+      all.counts.failed_bytes += row.counts.failed_bytes;
+      all.counts.largest_failed = std::max(all.counts.largest_failed, row.counts.largest_failed);
+    }
+    if (apis.empty()) continue;
+    read_level(place.all, all.counts);
+    all.counts.last_failed = read(place.last_failed);
+    std::stable_sort(apis.begin(), apis.end(), [](const MemoryRow& a, const MemoryRow& b) {
+      return a.counts.allocated > b.counts.allocated;
+    });
+    rows.push_back(all);
+    rows.insert(rows.end(), apis.begin(), apis.end());
+  }
+  return rows;
+}
+
+}  // namespace inject

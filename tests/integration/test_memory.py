@@ -1,0 +1,268 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""Allocations, as the hooks count them at all times, and the devices' memory at the windows' edges.
+
+usage: test_memory.py LIBRARY PROGRAMS SIMULATION
+"""
+
+import os
+import unittest
+
+import simulated
+
+BASE = 500.0  # MB in use on each simulated device beside what the program has
+RESERVED = 600.0  # more, in what the older of NVML's functions says
+
+
+def lines(done):
+    return [line for line in done.stderr.splitlines() if "memory:" in line]
+
+
+class MemoryTest(simulated.SimulatedTest):
+    def memory(self, done):
+        """{(device, API): row}"""
+        rows = {(row["Device"], row["API"]): row for row in done.out.rows("memory_sum.csv")}
+        self.assertEqual(len(rows), len(done.out.rows("memory_sum.csv")))
+        for device in {device for device, _ in rows}:
+            each = [row for (of, api), row in rows.items() if of == device and api != "[all]"]
+            total = rows[device, "[all]"]
+            for column in ("Allocations", "Frees", "Failed"):
+                self.assertEqual(self.sum(each, column), int(total[column]), column)
+            for column in ("Allocated (MB)", "Live (MB)", "Failed Size (MB)"):
+                self.assertAlmostEqual(self.sum(each, column, float), float(total[column]), delta=0.001 * len(each))
+            peaks = [float(row["Peak (MB)"]) for row in each]
+            self.assertLessEqual(float(total["Peak (MB)"]), sum(peaks) + 0.001 * len(each))
+            self.assertGreaterEqual(float(total["Peak (MB)"]), max(peaks))
+        return rows
+
+    def counts(self, row):
+        """(allocations, frees, MB allocated, live, at most)"""
+        return (int(row["Allocations"]), int(row["Frees"]), *(float(row[f"{name} (MB)"]) for name in ("Allocated", "Live", "Peak")))
+
+    def edges(self, done):
+        """[(MB at the start, at the end)] of device 0; None where there is none."""
+        rows = [row for row in done.out.rows("window_sum.csv") if row["Device"] == "0"]
+        return [tuple(float(row[f"Memory at {edge} (MB)"]) if row[f"Memory at {edge} (MB)"] else None
+                      for edge in ("Start", "End")) for row in rows]
+
+
+class Allocations(MemoryTest):
+    def test_before_in_and_after_a_window(self):
+        text = ("malloc:a:1000000 start malloc:b:2000000 kernel:k:1 free:a stop malloc:c:4000000 free:b malloc:d:500000 "
+                "sync")
+        done = self.script(text, WINDOW="api")
+        rows = self.memory(done)
+        self.assertEqual(set(rows), {("0", "[all]"), ("0", "cudaMalloc")})
+        self.assertEqual(self.counts(rows["0", "cudaMalloc"]), (4, 2, 7.5, 4.5, 6.0))
+        self.assertEqual(rows["0", "cudaMalloc"]["Largest (MB)"], "4.000")
+        self.assertEqual(rows["0", "cudaMalloc"]["Kind"], "device")
+        # The window's calls are what they were.
+        self.assertEqual(done.out.calls(), {"__cudaLaunchKernel": 1, "cudaFree": 1, "cudaMalloc": 1})
+        self.assertEqual(done.out.run["unknown_frees"], 0)
+        self.check_unharmed(done, text)
+
+    def test_each_function(self):
+        text = ("malloc:a:1000:async malloc:b:2000:async_ptsz malloc:c:3000:managed malloc:d:40000:pitch malloc:e:50000:3d "
+                "malloc:f:6000:pool malloc:g:7000:host malloc:h:8000:host_alloc start kernel:k:1 stop "
+                "free:a:async free:b free:c free:d free:e free:f free:g:host free:h:host")
+        done = self.script(text, WINDOW="api")
+        # The pitches that the program was told.
+        pitches = [int(line.split()[1]) for line in done.stdout.splitlines()]
+        self.assertEqual(len(pitches), 2)
+        sizes = {"cudaMallocAsync": 1000, "cudaMallocAsync_ptsz": 2000, "cudaMallocManaged": 3000,
+                 "cudaMallocPitch": 10 * pitches[0], "cudaMalloc3D": 10 * pitches[1], "cudaMallocFromPoolAsync": 6000}
+        rows = self.memory(done)
+        found = {api: row for (device, api), row in rows.items() if device == "0" and api != "[all]"}
+        self.assertEqual(set(found), set(sizes))
+        for api, bytes_ in sizes.items():
+            self.assertEqual(self.counts(found[api]), (1, 1, round(bytes_ / 1e6, 3), 0.0, round(bytes_ / 1e6, 3)), api)
+            self.assertEqual(found[api]["Kind"], "managed" if api == "cudaMallocManaged" else "device")
+        self.assertEqual(self.counts(rows["host", "cudaMallocHost"]), (1, 1, 0.007, 0.0, 0.007))
+        self.assertEqual(self.counts(rows["host", "cudaHostAlloc"]), (1, 1, 0.008, 0.0, 0.008))
+        self.assertEqual({row["Kind"] for (device, api), row in rows.items() if device == "host" and api != "[all]"},
+                         {"pinned host"})
+        self.assertEqual(done.out.run["unknown_frees"], 0)
+        self.check_unharmed(done, text)
+
+    def test_two_devices(self):
+        text = ("malloc:a:1000000 device:1 malloc:b:2000000 malloc:c:3000000 kernel:k:1 device:0 free:c start kernel:k:1 stop "
+                "malloc:d:500000")
+        rows = self.memory(self.script(text, WINDOW="api"))
+        self.assertEqual(self.counts(rows["0", "[all]"]), (2, 0, 1.5, 1.5, 1.5))
+        self.assertEqual(self.counts(rows["1", "[all]"]), (2, 1, 5.0, 2.0, 5.0))
+
+    def test_threads(self):
+        text = "start kernel:k:1 stop threads:8 [ mallocs:2000:1000 ] threads:8 [ mallocs:500:1000 ] malloc:a:1000"
+        done = self.script(text, WINDOW="api")
+        row = self.memory(done)["0", "cudaMalloc"]
+        self.assertEqual(self.counts(row)[:4], (20001, 20000, 20.001, 0.001))
+        self.assertLessEqual(float(row["Peak (MB)"]), 0.008)
+        self.assertEqual((done.out.run["unknown_frees"], done.out.lost()), (0, {}))
+
+    def test_an_address_that_is_given_again(self):
+        # The simulation's allocator gives freed addresses again, as the device's does.
+        done = self.script("start kernel:k:1 stop mallocs:70000:4096 malloc:a:4096", WINDOW="api", timeout=120)
+        row = self.memory(done)["0", "cudaMalloc"]
+        self.assertEqual((int(row["Allocations"]), int(row["Frees"])), (70001, 70000))
+        self.assertEqual((row["Live (MB)"], row["Peak (MB)"]), ("0.004", "0.004"))
+        self.assertEqual(done.out.lost(), {})
+
+    def test_frees_of_what_no_hook_has_seen(self):
+        text = "malloc:b:1000 malloc:a:1000000:driver start kernel:k:1 stop free:a free:b:twice"
+        done = self.script(text, WINDOW="api")
+        self.assertEqual(done.out.run["unknown_frees"], 1)
+        # The second free of b has failed, and was none.
+        self.assertEqual(self.counts(self.memory(done)["0", "[all]"]), (1, 1, 0.001, 0.0, 0.001))
+        self.check_unharmed(done, text)
+
+    def test_a_free_that_fails(self):
+        text = "malloc:a:1000000 start kernel:k:1 stop fault:api_fail:cudaFree:700 free:a"
+        done = self.script(text, WINDOW="api")
+        self.assertEqual(done.stdout, "free: 700\n")
+        self.assertEqual(self.counts(self.memory(done)["0", "[all]"]), (1, 0, 1.0, 1.0, 1.0))
+
+    def test_cudaDeviceReset(self):
+        text = ("malloc:a:1000000 malloc:h:3000000:host device:1 malloc:b:2000000 device:0 start kernel:k:1 sync stop "
+                "until_closed sleep:50 reset malloc:c:500000")
+        done = self.script(text, WINDOW="api")
+        rows = self.memory(done)
+        self.assertEqual(self.counts(rows["0", "[all]"]), (2, 1, 1.5, 0.5, 1.0))
+        self.assertEqual(self.counts(rows["1", "[all]"]), (1, 0, 2.0, 2.0, 2.0))
+        self.assertEqual(self.counts(rows["host", "[all]"]), (1, 1, 3.0, 0.0, 3.0))
+
+    def test_a_forked_child(self):
+        text = "malloc:a:1000000 start kernel:k:1 fork_malloc stop malloc:b:1000000 fork_malloc free:a"
+        done = self.script(text, WINDOW="api")
+        self.assertEqual(self.counts(self.memory(done)["0", "[all]"]), (2, 1, 2.0, 1.0, 2.0))
+        self.assertEqual(len(done.folders()), 1)
+        self.check_unharmed(done, text)
+
+    def test_driver_calls_of_ours_are_nobodys(self):
+        text = "start malloc:a:1000 kernel:k:1 free:a stop"
+        done = self.script(text, WINDOW="api", API="full")
+        self.assertFalse([name for name in done.out.calls() if name.startswith(("cuCtxGetDevice", "nvml"))], done.out.calls())
+
+    def test_without_the_hooks_of_the_runtime(self):
+        done = self.script("malloc:a:1000 start kernel:k:1 stop free:a", WINDOW="api", HOOKS="cublas")
+        self.assertEqual(done.out.rows("memory_sum.csv"), [])
+
+    def test_no_window_no_folder(self):
+        for window in ("api", "off"):
+            text = "malloc:a:1000 kernel:k:1 free:a print:done"
+            done = self.script(text, WINDOW=window)
+            self.assertEqual((done.folders(), done.stdout), ([], "done\n"))
+
+
+class Failures(MemoryTest):
+    def test_more_than_there_is(self):
+        text = ("malloc:a:1000000 start kernel:k:1 malloc:b:99000000000 stop malloc:c:2000000 malloc:d:98000000000 "
+                "malloc:e:99000000000:managed last_error")
+        done = self.script(text, WINDOW="api", SUMMARY="stderr")
+        self.assertTrue(done.stdout.startswith("malloc: 2\nmalloc: 2\n"), done.stdout)
+        row = self.memory(done)["0", "cudaMalloc"]
+        self.assertEqual(self.counts(row), (2, 0, 3.0, 3.0, 3.0))
+        self.assertEqual([row[name] for name in ("Failed", "Failed Size (MB)", "Largest Failed (MB)", "Last Failed (MB)")],
+                         ["2", "197000.000", "99000.000", "98000.000"])
+        (line,) = lines(done)
+        self.assertIn("; 2 failed, the largest of 99.000GB", line)
+        self.check_unharmed(done, text)
+
+    def test_a_fault(self):
+        for how, api, device in (("plain", "cudaMalloc", "0"), ("host", "cudaMallocHost", "host"),
+                                 ("pitch", "cudaMallocPitch", "0"), ("3d", "cudaMalloc3D", "0")):
+            text = f"malloc:a:1000:async start kernel:k:1 stop fault:api_fail:{api}:2 malloc:b:3000:{how}"
+            done = self.script(text, WINDOW="api", SUMMARY="stderr")
+            self.assertEqual(done.stdout, "malloc: 2\n")
+            row = self.memory(done)[device, api]
+            self.assertEqual(self.counts(row), (0, 0, 0.0, 0.0, 0.0), api)
+            self.assertEqual((row["Failed"], row["Failed Size (MB)"]), ("1", "0.003"), api)
+            (line,) = lines(done)
+            self.assertEqual("1 failed, of 3.000kB" in line, device == "0")
+
+    def test_a_context_that_is_not_there(self):
+        # Without an answer of the driver's, no device has it.
+        done = self.script("kernel:k:1 fault:api_fail:cuCtxGetDevice:201 malloc:a:1000 start kernel:k:1 stop", WINDOW="api")
+        self.assertEqual(self.counts(self.memory(done)["[unknown]", "cudaMalloc"]), (1, 0, 0.001, 0.001, 0.001))
+
+
+class Edges(MemoryTest):
+    TEXT = "malloc:a:1000000 start kernel:k:1 sync sleep:150 malloc:b:2000000 sleep:30 stop sleep:150 malloc:c:4000000 "
+
+    def test_the_first_window_and_the_next(self):
+        text = self.TEXT + "start kernel:k:1 sleep:150 free:a stop sleep:150 malloc:d:8000000"
+        done = self.script(text, WINDOW="api", SUMMARY="stderr")
+        self.assertEqual(self.edges(done), [(BASE + 1, BASE + 3), (BASE + 7, BASE + 6)])
+        for row in done.out.windows():
+            self.assertEqual((row["Memory at Start (MB)"], row["Memory at End (MB)"]), ("", ""))
+        (line,) = lines(done)
+        self.assertEqual(line, "    memory: peak 14.000MB allocated by 4 calls, 506.00MB in use on the GPU at the end")
+        self.assertGreater(done.out.run["overhead"]["device_readings_ns"], 0)
+        self.check_unharmed(done, text)
+
+    def test_a_window_that_ends_with_the_program(self):
+        done = self.script("malloc:a:1000000 kernel:k:1 malloc:b:2000000 sleep:150 free:b", WINDOW="always")
+        self.assertEqual(self.edges(done)[0][1], BASE + 1)
+
+    def test_what_the_driver_allocates_is_in_there(self):
+        done = self.script("malloc:a:1000000 malloc:b:5000000:driver start kernel:k:1 sleep:150 stop", WINDOW="api")
+        self.assertEqual(self.edges(done), [(BASE + 6, BASE + 6)])
+        self.assertEqual(self.counts(self.memory(done)["0", "[all]"])[3], 1.0)
+
+    def test_many_windows(self):
+        # Readings are shared, and nothing waits for them.
+        done = self.script("malloc:a:1000000 loop:300 [ start kernel:k:1 stop ] sleep:100", WINDOW="api")
+        edges = self.edges(done)
+        self.assertEqual(len(edges), 300)
+        self.assertEqual({end for _, end in edges}, {BASE + 1})
+        self.assertLessEqual({start for start, _ in edges}, {BASE + 1, None})
+        readings = done.simulated_calls()["nvmlDeviceGetMemoryInfo_v2"]
+        self.assertTrue(2 <= readings <= 600, readings)
+
+    def test_windows_of_launches(self):
+        done = self.script("malloc:a:1000000 loop:20 [ kernel:k:1 sleep:20 ]", WINDOW="launch:2+5/10x2")
+        self.assertEqual([end for _, end in self.edges(done)], [BASE + 1] * 2)
+
+    def test_the_link(self):
+        done = self.script(self.TEXT, WINDOW="api")
+        for device in done.out.run["devices"]:
+            self.assertEqual([device[f"pcie_{name}"] for name in ("generation", "width", "max_generation", "max_width")],
+                             [4, 8, 5, 16])
+
+    def test_an_older_library(self):
+        # Its `used` has what the driver keeps for itself.
+        done = self.script(self.TEXT, WINDOW="api", faults="api_fail=nvmlDeviceGetMemoryInfo_v2:25")
+        self.assertEqual(self.edges(done), [(BASE + RESERVED + 1, BASE + RESERVED + 3)])
+
+    def check_nothing_read(self, done, why):
+        self.assertEqual(self.edges(done), [(None, None)])
+        self.assertEqual({device["pcie_width"] for device in done.out.run["devices"]}, {0})
+        self.assertEqual(done.warnings(), [])
+        said = [text for level, text in done.messages() if level == "debug" and "memory in use is not read" in text]
+        self.assertEqual(len(said), 1, done.stderr)
+        self.assertIn(why, said[0])
+        (line,) = lines(done)
+        self.assertEqual(line, "    memory: peak 7.000MB allocated by 3 calls")
+
+    def test_a_library_that_fails(self):
+        done = self.script(self.TEXT, WINDOW="api", faults="api_fail=nvmlInit_v2:9", SUMMARY="stderr", LOG="debug")
+        self.check_nothing_read(done, "nvmlInit_v2 failed (9)")
+
+    def test_no_library(self):
+        without = self.folder / "without"
+        without.mkdir()
+        for file in simulated.simulation.glob("lib*"):
+            if file.name != "libnvidia-ml.so.1":
+                os.link(file, without / file.name) if file.stat().st_dev == without.stat().st_dev else (
+                    (without / file.name).symlink_to(file))
+        done = self.script(self.TEXT, WINDOW="api", SUMMARY="stderr", LOG="debug", env={"LD_LIBRARY_PATH": str(without)})
+        self.check_nothing_read(done, "libnvidia-ml.so.1")
+
+    def test_a_device_that_is_not_known(self):
+        done = self.script(self.TEXT, WINDOW="api", faults="api_fail=nvmlDeviceGetHandleByPciBusId_v2:6", LOG="debug")
+        self.assertEqual(self.edges(done), [(None, None)])
+        self.assertIn("NVML does not know device 0 at 0000:01:00.0 (6)", done.stderr)
+
+
+if __name__ == "__main__":
+    simulated.main()
