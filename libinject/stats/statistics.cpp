@@ -195,6 +195,7 @@ void Statistics::add(const KernelEvent& event) {
 
   const CallChain path = library_path(event.launch);
   if (path != 0) count(t.libraries.at(t.library_row(path)).work, event);
+  t.call_shape_rows.reset();
   if (t.call_shapes.add(event)) {
     const ShapeWork work = work_of(shapes_.shape(event.launch.shape));
     t.window_host(event.launch.window).flops.add(best_arithmetic(work.type, work.compute), work.flops);
@@ -256,6 +257,7 @@ void Statistics::add(const TransferEvent& event) {
 
 void Statistics::add(const CallEvent& event) {
   Tables& t = *tables_;
+  t.call_shape_rows.reset();
   t.call_shapes.add(event);
   const std::uint64_t time = duration(event.begin, event.end);
   if (event.chain == 0) {
@@ -315,6 +317,7 @@ void Statistics::settle_window(std::uint32_t window, Nanoseconds begin, Nanoseco
     return true;
   });
   t.iterations.settle_window(window, begin, end);
+  t.call_shape_rows.reset();
   t.call_shapes.settle(window);
   t.overlap.settle_window(window);
   t.device_times.settle_window(window, begin, end);

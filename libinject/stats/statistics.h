@@ -201,8 +201,9 @@ class Statistics {
   std::vector<RangeKernelRow> range_kernels() const;
   std::vector<LibraryRow> library_calls() const;
   std::vector<ThreadRow> threads() const;
-  /// Library calls by what they compute.
-  std::vector<CallShapeRow> call_shapes() const;
+  /// Library calls by what they compute. Good until the next add() or settle_window(): joining calls to their
+  /// kernels takes long where there are many, and several tables of one writing ask for it.
+  const std::vector<CallShapeRow>& call_shapes() const;
   std::vector<FamilyRow> families() const;
   /// By kernel name.
   std::vector<KernelFamilyRow> kernel_families() const;
