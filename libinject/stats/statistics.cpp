@@ -211,13 +211,13 @@ void Statistics::add(const KernelEvent& event) {
                       timed_work(event.launch, event.stream, event.start, event.end,
                                  collective ? TimedWorkKind::kCollective : TimedWorkKind::kKernel));
   if (collective) {
-    t.overlap.collective(event.launch.window, event.device, event.launch.shape, event.start, event.end);
+    t.overlap.work(event.launch.window, event.device, event.launch.shape, event.start, event.end);
     if (event.launch.shape == ShapeTable::kNone) {
       t.unknown_collectives.add(time);
       add_share(t.unknown_collective_names, {event.name, 1, time});
     }
   } else {
-    t.overlap.compute(event.launch.window, event.device, event.start, event.end);
+    t.overlap.beside(event.launch.window, event.device, event.start, event.end);
   }
 
   if (!event.launch.known || event.launch.range == 0) {
@@ -271,7 +271,7 @@ void Statistics::add(const CallEvent& event) {
   }
   if (is_library_function(event.function)) {
     ++window.library_calls;
-    if (function_group(event.function) == FunctionGroup::kNccl) t.overlap.expect_collectives();
+    if (function_group(event.function) == FunctionGroup::kNccl) t.overlap.expect_work();
     if (event.owns_shape && event.status == 0 && !t.call_shapes.is_captured(event)) {
       const ShapeWork work = work_of(shapes_.shape(event.shape));
       window.flops.add(best_arithmetic(work.type, work.compute), work.flops);
