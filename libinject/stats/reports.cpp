@@ -441,8 +441,13 @@ const DeviceTimeStatistics& Statistics::device_times() const {
   return tables_->device_times;
 }
 
+const CopyStatistics& Statistics::copies() const {
+  return tables_->copies;
+}
+
 std::uint64_t Statistics::late_for_busy_time() const {
-  return tables_->late_for_busy + tables_->iterations.late() + tables_->overlap.late();
+  return tables_->late_for_busy + tables_->iterations.late() + tables_->overlap.late() +
+         tables_->copies.late();
 }
 
 std::uint64_t Statistics::left_out_of_device_times() const {

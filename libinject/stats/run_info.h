@@ -34,6 +34,9 @@ struct DeviceInfo {
   int clock_khz = 0;
   int memory_clock_khz = 0;
   int memory_bus_bits = 0;
+  // The PCIe link; 0: not known.
+  int pcie_generation = 0;
+  int pcie_width = 0;
   // What bounds the blocks that are resident at once (analysis/occupancy.h); bytes of shared memory.
   int warp_size = 0;
   int threads_per_block = 0;

@@ -2,14 +2,18 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/stats/statistics.h"
 
+#include "libinject/analysis/copies.h"
 #include "libinject/stats/tables.h"
 
 namespace inject {
 
 namespace {
 
-constexpr std::size_t kPeerCopy = 10;
-constexpr std::size_t kMemset = 11;
+constexpr std::uint32_t kPeerCopy = 10;
+constexpr std::uint32_t kMemset = 11;
+
+constexpr std::array<std::string_view, kMemoryKinds> kMemoryKindNames{
+    "Unknown", "Pageable", "Pinned", "Device", "Array", "Managed", "Device Static", "Managed Static"};
 
 // CUpti_ActivityMemcpyKind
 constexpr std::uint8_t kHostToDevice = 1;
@@ -18,7 +22,7 @@ constexpr std::uint8_t kDeviceToHost = 2;
 // Copied for a value to look at, as loss.item() does, rather than for the data.
 constexpr std::uint64_t kSmallDownload = 64 * 1024;
 
-std::size_t operation_of(const TransferEvent& event) {
+std::uint32_t operation_of(const TransferEvent& event) {
   if (event.memset) return kMemset;
   if (event.copy_kind == 0 && event.peer) return kPeerCopy;
   return event.copy_kind <= kPeerCopy ? event.copy_kind : 0;
@@ -147,6 +151,17 @@ std::string_view operation_name(const TransferEvent& event) {
   return kOperations[operation_of(event)];
 }
 
+std::string_view direction_name(std::uint32_t operation) {
+  constexpr std::string_view kBefore = "[CUDA memcpy ";
+  if (operation >= kMemset) return {};
+  const std::string_view name = kOperations[operation];
+  return name.substr(kBefore.size(), name.size() - kBefore.size() - 1);
+}
+
+std::string_view memory_kind_name(std::uint8_t kind) {
+  return kMemoryKindNames[kind < kMemoryKinds ? kind : 0];
+}
+
 Statistics::Statistics(const NameTable& names, const RangeTree& ranges, const ShapeTable& shapes)
     : tables_(std::make_unique<Tables>()), names_(names), range_tree_(ranges), shapes_(shapes) {}
 
@@ -210,6 +225,7 @@ void Statistics::add(const KernelEvent& event) {
   t.device_times.work(event.launch.window, event.device,
                       timed_work(event.launch, event.stream, event.start, event.end,
                                  collective ? TimedWorkKind::kCollective : TimedWorkKind::kKernel));
+  t.copies.kernel(event.launch.window, event.device, event.start, event.end);
   if (collective) {
     t.overlap.work(event.launch.window, event.device, event.launch.shape, event.start, event.end);
     if (event.launch.shape == ShapeTable::kNone) {
@@ -236,7 +252,8 @@ void Statistics::add(const KernelEvent& event) {
 
 void Statistics::add(const TransferEvent& event) {
   Tables& t = *tables_;
-  const std::size_t operation = operation_of(event);
+  const std::uint32_t operation = operation_of(event);
+  if (!event.memset) t.copies.add(event, operation);
   t.operation_times[operation].add(duration(event.start, event.end));
   t.operation_sizes[operation].add(event.bytes);
   const std::uint32_t window = t.window_device_keys.find_or_add({event.launch.window, event.device});
@@ -261,8 +278,9 @@ void Statistics::add(const CallEvent& event) {
   t.call_shapes.add(event);
   const std::uint64_t time = duration(event.begin, event.end);
   if (event.chain == 0) {
-    t.device_times.call(event.window, event.thread,
-                        {event.begin, event.end, event.function, t.host_state(event.function)});
+    const HostState state = t.host_state(event.function);
+    t.device_times.call(event.window, event.thread, {event.begin, event.end, event.function, state});
+    t.copies.call(event, state);
   }
   HostWork& window = t.window_host(event.window);
   if (event.correlation != 0 && event.status == 0 && !event.captured) {
@@ -320,6 +338,7 @@ void Statistics::settle_window(std::uint32_t window, Nanoseconds begin, Nanoseco
   t.call_shape_rows.reset();
   t.call_shapes.settle(window);
   t.overlap.settle_window(window);
+  t.copies.settle_window(window);
   t.device_times.settle_window(window, begin, end);
 }
 

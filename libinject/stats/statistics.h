@@ -17,6 +17,7 @@
 #include "libinject/record/name_table.h"
 #include "libinject/record/shape_table.h"
 #include "libinject/stats/call_shapes.h"
+#include "libinject/stats/copies.h"
 #include "libinject/stats/device_time.h"
 #include "libinject/stats/device_work.h"
 #include "libinject/stats/events.h"
@@ -219,12 +220,13 @@ class Statistics {
 
   const IterationStatistics& iterations() const;
   const DeviceTimeStatistics& device_times() const;
+  const CopyStatistics& copies() const;
 
   /// Everything together.
   DeviceWork device_total() const;
   HostWork host_total() const;
   /// Device records that came too late to be in a window's or iteration's busy time, or in the overlap of
-  /// collectives, as a whole.
+  /// collectives or copies, as a whole.
   std::uint64_t late_for_busy_time() const;
   /// Records that came too late, or were too many, for the times of device_times().
   std::uint64_t left_out_of_device_times() const;
@@ -239,6 +241,10 @@ class Statistics {
 
 /// `[CUDA memcpy Host-to-Device]`, `[CUDA memset]`, …
 std::string_view operation_name(const TransferEvent& event);
+/// `Host-to-Device`, …: the words of an operation, CopyRow's `operation`.
+std::string_view direction_name(std::uint32_t operation);
+/// `Pageable`, `Device`, …: of a CUpti_ActivityMemoryKind, in Nsight Systems' words.
+std::string_view memory_kind_name(std::uint8_t kind);
 
 /// Whether calls of this function are rows of library_sum.csv.
 bool is_library_function(FunctionId function);

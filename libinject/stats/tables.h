@@ -268,6 +268,7 @@ struct Statistics::Tables {
   IterationStatistics iterations;
 
   DeviceTimeStatistics device_times;
+  CopyStatistics copies;
   // HostState by function, as far as it was asked for.
   std::vector<std::uint8_t> host_states;
 

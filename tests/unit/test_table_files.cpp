@@ -82,7 +82,7 @@ TEST_CASE("Names and headers of the tables", "[output]") {
     CHECK(table.header == entry->second);
   }
   CHECK(found == expected.size());
-  CHECK(table_files().size() == 19);
+  CHECK(table_files().size() == 20);
 }
 
 TEST_CASE("Every row has as many fields as its header, also when it has nothing to say", "[output]") {
