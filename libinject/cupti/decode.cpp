@@ -111,6 +111,7 @@ TransferEvent decode_transfer(const CUpti_Activity& record) noexcept {
     to.device = from.deviceId;
     to.context = from.contextId;
     to.stream = from.streamId;
+    to.source_device = from.srcDeviceId;
     to.peer_device = from.dstDeviceId;
     to.correlation = from.correlationId;
   } else {

@@ -164,12 +164,14 @@ struct KindRows {
   UnshapedWork unshaped;
   std::uint64_t total = 0;
 
-  KindRows(const Statistics& statistics, ShapeKind kind) : calls(statistics.call_shapes()) {
-    for (const CallShapeRow& call : calls) {
-      if (call.entry.other && kind_of(function_category(call.entry.function)) == kind) others.push_back(call);
+  KindRows(const Statistics& statistics, ShapeKind kind) {
+    for (const CallShapeRow& call : statistics.call_shapes()) {
+      if (call.entry.other) {
+        if (kind_of(function_category(call.entry.function)) == kind) others.push_back(call);
+      } else if (call.shape.kind() == kind) {
+        calls.push_back(call);
+      }
     }
-    std::erase_if(calls,
-                  [kind](const CallShapeRow& row) { return row.entry.other || row.shape.kind() != kind; });
     for (const auto* rows : {&calls, &others}) {
       for (const CallShapeRow& call : *rows) total += call.entry.gpu.sum;
     }

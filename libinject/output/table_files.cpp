@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "libinject/output/atomic_file.h"
+#include "libinject/output/copy_table.h"
 #include "libinject/output/csv.h"
 #include "libinject/output/diagnosis_report.h"
 #include "libinject/output/run_json.h"
@@ -654,6 +655,7 @@ constexpr std::array kTables{
     TableFile{"cuda_gpu_mem_size_sum.csv",
               "Total (MB),Count,Avg (MB),Med (MB),Min (MB),Max (MB),StdDev (MB),Operation",
               operation_size_rows},
+    TableFile{"copy_sum.csv", kCopyHeader, copy_rows},
     TableFile{
         "nvtx_sum.csv",
         "Time (%),Total Time (ns),Instances,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),Style,Range",

@@ -2,7 +2,6 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/output/trace.h"
 
-#include <array>
 #include <utility>
 
 #include "libinject/hooks/functions.h"
@@ -22,14 +21,6 @@ constexpr std::string_view kApiHeader =
 constexpr std::string_view kLibraryHeader =
     "Start (ns),Duration (ns),Name,Result,Depth,Pid,Tid,Thread Name\n";
 constexpr std::string_view kProcessorHeader = "Time (ns),CPU Time (ns),Voluntary Switches,Tid\n";
-
-// CUpti_ActivityMemoryKind, in Nsight Systems' words.
-constexpr std::array<std::string_view, 8> kMemoryKinds{
-    "Unknown", "Pageable", "Pinned", "Device", "Array", "Managed", "Device Static", "Managed Static"};
-
-std::string_view memory_kind(std::uint8_t kind) {
-  return kMemoryKinds[kind < kMemoryKinds.size() ? kind : 0];
-}
 
 // A number that a run gives to its devices and threads stays small; a damaged record must not cost memory.
 constexpr std::uint32_t kMostDevices = 1u << 10;
@@ -133,9 +124,9 @@ void TraceWriter::add(const TransferEvent& event) {
   }
   if (event.memset) {
     // Nsight Systems has the memory set in the source's column.
-    row.text(memory_kind(event.target_memory)).empty();
+    row.text(memory_kind_name(event.target_memory)).empty();
   } else {
-    row.text(memory_kind(event.source_memory)).text(memory_kind(event.target_memory));
+    row.text(memory_kind_name(event.source_memory)).text(memory_kind_name(event.target_memory));
   }
   row.raw(device_text(event.device)).number(event.context).empty().number(event.stream);
   row.text(operation_name(event)).end();

@@ -66,7 +66,8 @@ struct TransferEvent {
   std::uint32_t context = 0;
   std::uint32_t stream = 0;
   std::uint32_t correlation = 0;
-  std::uint32_t peer_device = 0;  ///< destination device of a peer copy
+  std::uint32_t source_device = 0;  ///< of a peer copy
+  std::uint32_t peer_device = 0;    ///< destination device of a peer copy
   bool memset = false;
   bool peer = false;
   std::uint8_t copy_kind = 0;  ///< CUpti_ActivityMemcpyKind; 0 for a memset

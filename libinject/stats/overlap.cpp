@@ -6,55 +6,54 @@
 
 namespace inject {
 
-void OverlapStatistics::Timeline::join_computes() {
-  if (computes.empty()) return;
-  std::sort(computes.begin(), computes.end(),
+void OverlapStatistics::Timeline::join_others() {
+  if (others.empty()) return;
+  std::sort(others.begin(), others.end(),
             [](const Interval& a, const Interval& b) { return a.begin < b.begin; });
   std::size_t last = 0;
-  for (const Interval& interval : computes) {
-    if (interval.begin <= computes[last].end) {
-      computes[last].end = std::max(computes[last].end, interval.end);
+  for (const Interval& interval : others) {
+    if (interval.begin <= others[last].end) {
+      others[last].end = std::max(others[last].end, interval.end);
     } else {
-      computes[++last] = interval;
+      others[++last] = interval;
     }
   }
-  computes.resize(last + 1);
+  others.resize(last + 1);
 }
 
 /// A time that half of what is held began before.
 Nanoseconds OverlapStatistics::Timeline::middle() const {
   std::vector<Nanoseconds> begins;
   begins.reserve(held());
-  for (const Interval& interval : computes) begins.push_back(interval.begin);
-  for (const Collective& collective : collectives) begins.push_back(collective.begin);
+  for (const Interval& interval : others) begins.push_back(interval.begin);
+  for (const Work& work : works) begins.push_back(work.begin);
   const auto half = begins.begin() + static_cast<std::ptrdiff_t>(begins.size() / 2);
   std::nth_element(begins.begin(), half, begins.end());
   return *half;
 }
 
-/// Judges what lies before `until`, and forgets it. The computes are joined.
+/// Judges what lies before `until`, and forgets it. The others are joined.
 void OverlapStatistics::Timeline::judge(Nanoseconds until, Rows& rows) {
   std::size_t kept = 0;
-  for (const Collective& collective : collectives) {
-    const Nanoseconds end = std::min(collective.end, until);
-    if (collective.begin < end) {
-      Times& times = rows[collective.row];
-      times.time += end - collective.begin;
+  for (const Work& work : works) {
+    const Nanoseconds end = std::min(work.end, until);
+    if (work.begin < end) {
+      Times& times = rows[work.row];
+      times.time += end - work.begin;
       auto at =
-          std::upper_bound(computes.begin(), computes.end(), collective.begin,
+          std::upper_bound(others.begin(), others.end(), work.begin,
                            [](Nanoseconds time, const Interval& interval) { return time < interval.end; });
-      for (; at != computes.end() && at->begin < end; ++at)
-        times.overlapped += std::min(at->end, end) - std::max(at->begin, collective.begin);
+      for (; at != others.end() && at->begin < end; ++at)
+        times.overlapped += std::min(at->end, end) - std::max(at->begin, work.begin);
     }
-    if (collective.end > until)
-      collectives[kept++] = {std::max(collective.begin, until), collective.end, collective.row};
+    if (work.end > until) works[kept++] = {std::max(work.begin, until), work.end, work.row};
   }
-  collectives.resize(kept);
+  works.resize(kept);
   const auto first =
-      std::upper_bound(computes.begin(), computes.end(), until,
+      std::upper_bound(others.begin(), others.end(), until,
                        [](Nanoseconds time, const Interval& interval) { return time < interval.end; });
-  computes.erase(computes.begin(), first);
-  if (!computes.empty()) computes.front().begin = std::max(computes.front().begin, until);
+  others.erase(others.begin(), first);
+  if (!others.empty()) others.front().begin = std::max(others.front().begin, until);
   floor = until;
 }
 
@@ -72,20 +71,20 @@ OverlapStatistics::Timeline* OverlapStatistics::timeline(std::uint32_t window, s
   return start < end ? &found : nullptr;
 }
 
-void OverlapStatistics::compute(std::uint32_t window, std::uint32_t device, Nanoseconds start,
-                                Nanoseconds end) {
-  Timeline* found = timeline(window, device, start, end);
-  if (found == nullptr) return;
-  found->computes.push_back({start, end});
-  if (++held_ > kMostHeld) bound();
-}
-
-void OverlapStatistics::collective(std::uint32_t window, std::uint32_t device, std::uint32_t row,
-                                   Nanoseconds start, Nanoseconds end) {
+void OverlapStatistics::work(std::uint32_t window, std::uint32_t device, std::uint32_t row, Nanoseconds start,
+                             Nanoseconds end) {
   expected_ = true;
   Timeline* found = timeline(window, device, start, end);
   if (found == nullptr) return;
-  found->collectives.push_back({start, end, row});
+  found->works.push_back({start, end, row});
+  if (++held_ > kMostHeld) bound();
+}
+
+void OverlapStatistics::beside(std::uint32_t window, std::uint32_t device, Nanoseconds start,
+                               Nanoseconds end) {
+  Timeline* found = timeline(window, device, start, end);
+  if (found == nullptr) return;
+  found->others.push_back({start, end});
   if (++held_ > kMostHeld) bound();
 }
 
@@ -97,14 +96,14 @@ void OverlapStatistics::bound() {
   }
   Timeline& timeline = largest->second;
   const std::size_t before = timeline.held();
-  timeline.join_computes();
+  timeline.join_others();
   // Joined, they may be few: then nothing has to be judged yet.
   if (timeline.held() > before / 2) timeline.judge(timeline.middle(), rows_);
   // All of one time.
   if (timeline.held() > before / 4 * 3) {
     Nanoseconds last = timeline.floor;
-    for (const Interval& interval : timeline.computes) last = std::max(last, interval.end);
-    for (const Collective& collective : timeline.collectives) last = std::max(last, collective.end);
+    for (const Interval& interval : timeline.others) last = std::max(last, interval.end);
+    for (const Work& work : timeline.works) last = std::max(last, work.end);
     timeline.judge(last, rows_);
   }
   held_ -= before - timeline.held();
@@ -115,7 +114,7 @@ void OverlapStatistics::settle_window(std::uint32_t window) {
   while (!timelines_.empty() && timelines_.begin()->first.first <= settled_through_) {
     Timeline& timeline = timelines_.begin()->second;
     held_ -= timeline.held();
-    timeline.join_computes();
+    timeline.join_others();
     timeline.judge(kEver, rows_);
     timelines_.erase(timelines_.begin());
   }
@@ -125,7 +124,7 @@ std::unordered_map<std::uint32_t, OverlapStatistics::Times> OverlapStatistics::r
   Rows result = rows_;
   for (const auto& [key, timeline] : timelines_) {
     Timeline whole = timeline;
-    whole.join_computes();
+    whole.join_others();
     whole.judge(kEver, result);
   }
   return result;

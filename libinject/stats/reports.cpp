@@ -232,7 +232,8 @@ std::vector<LibraryRow> Statistics::library_calls() const {
   return rows;
 }
 
-std::vector<CallShapeRow> Statistics::call_shapes() const {
+const std::vector<CallShapeRow>& Statistics::call_shapes() const {
+  if (tables_->call_shape_rows) return *tables_->call_shape_rows;
   std::vector<CallShapeRow> rows;
   for (CallShapeEntry& entry : tables_->call_shapes.rows()) {
     CallShapeRow& row = rows.emplace_back();
@@ -247,7 +248,7 @@ std::vector<CallShapeRow> Statistics::call_shapes() const {
       row.kernels.emplace_back(share.name == 0 ? kOtherName : names_.name(share.name), share);
     row.entry = std::move(entry);
   }
-  return rows;
+  return tables_->call_shape_rows.emplace(std::move(rows));
 }
 
 std::vector<FamilyRow> Statistics::families() const {
@@ -444,8 +445,13 @@ std::vector<PhaseRow> Statistics::phases() const {
   return tables_->phases.rows();
 }
 
+const CopyStatistics& Statistics::copies() const {
+  return tables_->copies;
+}
+
 std::uint64_t Statistics::late_for_busy_time() const {
-  return tables_->late_for_busy + tables_->iterations.late() + tables_->overlap.late();
+  return tables_->late_for_busy + tables_->iterations.late() + tables_->overlap.late() +
+         tables_->copies.late();
 }
 
 std::uint64_t Statistics::left_out_of_device_times() const {

@@ -2,14 +2,18 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/stats/statistics.h"
 
+#include "libinject/analysis/copies.h"
 #include "libinject/stats/tables.h"
 
 namespace inject {
 
 namespace {
 
-constexpr std::size_t kPeerCopy = 10;
-constexpr std::size_t kMemset = 11;
+constexpr std::uint32_t kPeerCopy = 10;
+constexpr std::uint32_t kMemset = 11;
+
+constexpr std::array<std::string_view, kMemoryKinds> kMemoryKindNames{
+    "Unknown", "Pageable", "Pinned", "Device", "Array", "Managed", "Device Static", "Managed Static"};
 
 // CUpti_ActivityMemcpyKind
 constexpr std::uint8_t kHostToDevice = 1;
@@ -18,7 +22,7 @@ constexpr std::uint8_t kDeviceToHost = 2;
 // Copied for a value to look at, as loss.item() does, rather than for the data.
 constexpr std::uint64_t kSmallDownload = 64 * 1024;
 
-std::size_t operation_of(const TransferEvent& event) {
+std::uint32_t operation_of(const TransferEvent& event) {
   if (event.memset) return kMemset;
   if (event.copy_kind == 0 && event.peer) return kPeerCopy;
   return event.copy_kind <= kPeerCopy ? event.copy_kind : 0;
@@ -159,6 +163,17 @@ std::string_view operation_name(const TransferEvent& event) {
   return kOperations[operation_of(event)];
 }
 
+std::string_view direction_name(std::uint32_t operation) {
+  constexpr std::string_view kBefore = "[CUDA memcpy ";
+  if (operation >= kMemset) return {};
+  const std::string_view name = kOperations[operation];
+  return name.substr(kBefore.size(), name.size() - kBefore.size() - 1);
+}
+
+std::string_view memory_kind_name(std::uint8_t kind) {
+  return kMemoryKindNames[kind < kMemoryKinds ? kind : 0];
+}
+
 Statistics::Statistics(const NameTable& names, const RangeTree& ranges, const ShapeTable& shapes)
     : tables_(std::make_unique<Tables>()), names_(names), range_tree_(ranges), shapes_(shapes) {}
 
@@ -207,6 +222,7 @@ void Statistics::add(const KernelEvent& event) {
 
   const CallChain path = library_path(event.launch);
   if (path != 0) count(t.libraries.at(t.library_row(path)).work, event);
+  t.call_shape_rows.reset();
   if (t.call_shapes.add(event)) {
     const ShapeWork work = work_of(shapes_.shape(event.launch.shape));
     t.window_host(event.launch.window).flops.add(best_arithmetic(work.type, work.compute), work.flops);
@@ -225,14 +241,15 @@ void Statistics::add(const KernelEvent& event) {
                     ? Phase::kOptimizer
                     : t.phase_of_node(range_tree_, names_, event.launch.range);
   t.phases.work(event.launch.window, phased);
+  t.copies.kernel(event.launch.window, event.device, event.start, event.end);
   if (collective) {
-    t.overlap.collective(event.launch.window, event.device, event.launch.shape, event.start, event.end);
+    t.overlap.work(event.launch.window, event.device, event.launch.shape, event.start, event.end);
     if (event.launch.shape == ShapeTable::kNone) {
       t.unknown_collectives.add(time);
       add_share(t.unknown_collective_names, {event.name, 1, time});
     }
   } else {
-    t.overlap.compute(event.launch.window, event.device, event.start, event.end);
+    t.overlap.beside(event.launch.window, event.device, event.start, event.end);
   }
 
   if (!event.launch.known || event.launch.range == 0) {
@@ -251,7 +268,8 @@ void Statistics::add(const KernelEvent& event) {
 
 void Statistics::add(const TransferEvent& event) {
   Tables& t = *tables_;
-  const std::size_t operation = operation_of(event);
+  const std::uint32_t operation = operation_of(event);
+  if (!event.memset) t.copies.add(event, operation);
   t.operation_times[operation].add(duration(event.start, event.end));
   t.operation_sizes[operation].add(event.bytes);
   const std::uint32_t window = t.window_device_keys.find_or_add({event.launch.window, event.device});
@@ -276,11 +294,13 @@ void Statistics::add(const TransferEvent& event) {
 
 void Statistics::add(const CallEvent& event) {
   Tables& t = *tables_;
+  t.call_shape_rows.reset();
   t.call_shapes.add(event);
   const std::uint64_t time = duration(event.begin, event.end);
   if (event.chain == 0) {
-    t.device_times.call(event.window, event.thread,
-                        {event.begin, event.end, event.function, t.host_state(event.function)});
+    const HostState state = t.host_state(event.function);
+    t.device_times.call(event.window, event.thread, {event.begin, event.end, event.function, state});
+    t.copies.call(event, state);
   }
   HostWork& window = t.window_host(event.window);
   if (event.correlation != 0 && event.status == 0 && !event.captured) {
@@ -289,7 +309,7 @@ void Statistics::add(const CallEvent& event) {
   }
   if (is_library_function(event.function)) {
     ++window.library_calls;
-    if (function_group(event.function) == FunctionGroup::kNccl) t.overlap.expect_collectives();
+    if (function_group(event.function) == FunctionGroup::kNccl) t.overlap.expect_work();
     if (event.owns_shape && event.status == 0 && !t.call_shapes.is_captured(event)) {
       const ShapeWork work = work_of(shapes_.shape(event.shape));
       window.flops.add(best_arithmetic(work.type, work.compute), work.flops);
@@ -339,8 +359,10 @@ void Statistics::settle_window(std::uint32_t window, Nanoseconds begin, Nanoseco
     return true;
   });
   t.iterations.settle_window(window, begin, end);
+  t.call_shape_rows.reset();
   t.call_shapes.settle(window);
   t.overlap.settle_window(window);
+  t.copies.settle_window(window);
   t.device_times.settle_window(window, begin, end);
   t.phases.settle_window(window);
 }

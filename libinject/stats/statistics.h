@@ -18,6 +18,7 @@
 #include "libinject/record/name_table.h"
 #include "libinject/record/shape_table.h"
 #include "libinject/stats/call_shapes.h"
+#include "libinject/stats/copies.h"
 #include "libinject/stats/device_time.h"
 #include "libinject/stats/device_work.h"
 #include "libinject/stats/events.h"
@@ -205,8 +206,9 @@ class Statistics {
   std::vector<RangeKernelRow> range_kernels() const;
   std::vector<LibraryRow> library_calls() const;
   std::vector<ThreadRow> threads() const;
-  /// Library calls by what they compute.
-  std::vector<CallShapeRow> call_shapes() const;
+  /// Library calls by what they compute. Good until the next add() or settle_window(): joining calls to their
+  /// kernels takes long where there are many, and several tables of one writing ask for it.
+  const std::vector<CallShapeRow>& call_shapes() const;
   std::vector<FamilyRow> families() const;
   /// By kernel name.
   std::vector<KernelFamilyRow> kernel_families() const;
@@ -224,12 +226,13 @@ class Statistics {
   const DeviceTimeStatistics& device_times() const;
   /// By window, device and phase.
   std::vector<PhaseRow> phases() const;
+  const CopyStatistics& copies() const;
 
   /// Everything together.
   DeviceWork device_total() const;
   HostWork host_total() const;
   /// Device records that came too late to be in a window's or iteration's busy time, or in the overlap of
-  /// collectives, as a whole.
+  /// collectives or copies, as a whole.
   std::uint64_t late_for_busy_time() const;
   /// Records that came too late, or were too many, for the times of device_times().
   std::uint64_t left_out_of_device_times() const;
@@ -244,6 +247,10 @@ class Statistics {
 
 /// `[CUDA memcpy Host-to-Device]`, `[CUDA memset]`, …
 std::string_view operation_name(const TransferEvent& event);
+/// `Host-to-Device`, …: the words of an operation, CopyRow's `operation`.
+std::string_view direction_name(std::uint32_t operation);
+/// `Pageable`, `Device`, …: of a CUpti_ActivityMemoryKind, in Nsight Systems' words.
+std::string_view memory_kind_name(std::uint8_t kind);
 
 /// Whether calls of this function are rows of library_sum.csv.
 bool is_library_function(FunctionId function);

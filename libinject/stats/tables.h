@@ -9,6 +9,7 @@
 #include <bit>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -237,6 +238,8 @@ struct Statistics::Tables {
   std::uint32_t last_library = kNoIndex;
 
   CallShapeStatistics call_shapes;
+  // What Statistics::call_shapes() made of them, until they change.
+  std::optional<std::vector<CallShapeRow>> call_shape_rows;
 
   // Collectives' kernels; rows are shapes, 0 for those without one.
   OverlapStatistics overlap;
@@ -287,6 +290,7 @@ struct Statistics::Tables {
   }
 
   DeviceTimeStatistics device_times;
+  CopyStatistics copies;
   // HostState by function, as far as it was asked for.
   std::vector<std::uint8_t> host_states;
 

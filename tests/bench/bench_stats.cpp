@@ -5,11 +5,13 @@
 #include <benchmark/benchmark.h>
 #include <malloc.h>
 
+#include <algorithm>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "libinject/output/demangle.h"
+#include "libinject/output/diagnosis_report.h"
 #include "libinject/output/summary.h"
 #include "libinject/output/table_files.h"
 #include "libinject/stats/statistics.h"
@@ -212,6 +214,57 @@ void BM_FullTables(benchmark::State& state) {
   }
 }
 BENCHMARK(BM_FullTables)->Unit(benchmark::kMillisecond)->Iterations(1);
+
+/// As many shapes of library calls as there is room for: all tables, the diagnosis and the summary once, as
+/// the files are written. `range(0)`: calls that are still joined to their kernels, as amid a window.
+void BM_TablesOfShapes(benchmark::State& state) {
+  NameTable names{1u << 16, std::size_t{16} << 20};
+  const RangeTree tree{1u << 10};
+  ShapeTable shapes(CallShapeStatistics::kMaxRows + 1);
+  Statistics statistics(names, tree, shapes);
+  KernelEvent kernel;
+  kernel.launch.known = true;
+  kernel.launch.window = 1;
+  kernel.launch.chain = chain_push(0, find_function("cublasGemmEx"));
+  CallEvent call;
+  call.function = find_function("cublasGemmEx");
+  call.owns_shape = true;
+  call.window = 1;
+  const std::uint32_t count = CallShapeStatistics::kMaxRows;
+  const auto joined = static_cast<std::uint32_t>(state.range(0));
+  for (std::uint32_t i = 0; i < std::max(count, joined); ++i) {
+    if (i == std::max(count, joined) - joined) statistics.settle_window(1, 0, kernel.end);
+    if (i >= std::max(count, joined) - joined) call.window = kernel.launch.window = 2;
+    GemmShape shape;
+    shape.m = 8 * (1 + i % count);
+    shape.n = shape.k = 1024;
+    shape.a = shape.b = shape.c = shape.d = DataType::kF16;
+    call.shape = kernel.launch.shape = shapes.intern(shape);
+    call.call = kernel.launch.owner = i + 1;
+    call.begin = kernel.end;
+    call.end = call.begin + 1000;
+    statistics.add(call);
+    kernel.name = names.intern("sm90_xmma_gemm_f16f16_f16f32_f32_tn_n_tilesize" + std::to_string(i % 200));
+    kernel.grid = {static_cast<std::int32_t>(1 + i % count), 1, 1};
+    kernel.block = {128, 1, 1};
+    kernel.start = call.end;
+    kernel.end = kernel.start + 1000 + i % 977;
+    statistics.add(kernel);
+  }
+  if (joined == 0) statistics.settle_window(1, 0, kernel.end);
+  RunInfo run;
+  for (auto _ : state) {
+    state.PauseTiming();
+    statistics.add(call);  // something has come since the files were last written
+    state.ResumeTiming();
+    std::size_t bytes = 0;
+    for (const TableFile& table : table_files()) bytes += table_text(table, statistics, run).size();
+    bytes += device_diagnoses(statistics, run).size();
+    bytes += summary_text(statistics, run, "/out").size();
+    benchmark::DoNotOptimize(bytes);
+  }
+}
+BENCHMARK(BM_TablesOfShapes)->Unit(benchmark::kMillisecond)->Arg(0)->Arg(CallShapeStatistics::kMostCalls);
 
 void BM_Demangle(benchmark::State& state) {
   for (auto _ : state) {

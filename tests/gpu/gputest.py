@@ -271,6 +271,15 @@ def check_sums(folder):
             wrong.append(f"{MEM_SIZE_SUM}: {row['Operation']}: Count {row['Count']} != {len(raw)}")
         elif abs(float(row["Total (MB)"]) - sum(raw)) > 0.0005 * (len(raw) + 1) + 1e-9:
             wrong.append(f"{MEM_SIZE_SUM}: {row['Operation']}: Total {row['Total (MB)']} != {sum(raw)}")
+    # Copies once more, split by device and kind of memory.
+    copies = {}
+    for row in folder.rows("copy_sum.csv"):
+        compared += 1
+        count, time = copies.get(f"[CUDA memcpy {row['Direction']}]", (0, 0))
+        copies[f"[CUDA memcpy {row['Direction']}]"] = count + int(row["Count"]), time + int(row["Total Time (ns)"])
+    raw_copies = {name: (len(durations), sum(durations)) for name, durations in operations.items() if name != MEMSET}
+    wrong.extend(f"copy_sum.csv: {name}: {copies.get(name)} copies and ns, {raw_copies.get(name)} in the raw records"
+                 for name in sorted(copies.keys() | raw_copies.keys()) if copies.get(name) != raw_copies.get(name))
     calls = {}
     for row in folder.rows(API_TRACE):
         calls.setdefault(row["Name"], []).append(int(row["Duration (ns)"]))

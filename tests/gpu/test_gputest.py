@@ -51,9 +51,15 @@ class Sums(unittest.TestCase):
         write(self.path, gputest.MEM_TIME_SUM, SUMMARY.format("Count") + "Operation", summary(copies))
         write(self.path, gputest.MEM_SIZE_SUM, "Total (MB),Count,Avg (MB),Med (MB),Min (MB),Max (MB),StdDev (MB),Operation",
               [["24.692", 20, "1.235", "1.235", "1.235", "1.235", "0.000", H2D]])
+        self.copy_time = sum(copies[H2D])
+        self.write_copies(20, self.copy_time)
         self.time = sum(sum(d) for d in kernels.values())
         self.own_tables(self.time)
         self.folder = gputest.Folder(self.path)
+
+    def write_copies(self, count, time):
+        write(self.path, "copy_sum.csv", "Direction,Count,Total Time (ns)",
+              [["Host-to-Device", 5, 100], ["Host-to-Device", count - 5, time - 100]])
 
     def own_tables(self, time):
         for table in ("kernel_detail.csv", "thread_kern_sum.csv"):
@@ -75,7 +81,7 @@ class Sums(unittest.TestCase):
         return gputest.check_sums(self.folder)[1]
 
     def test_equal(self):
-        self.assertEqual(gputest.check_sums(self.folder), (18, []))
+        self.assertEqual(gputest.check_sums(self.folder), (20, []))
 
     def test_each_column_is_checked(self):
         for column in range(1, 8):
@@ -85,6 +91,13 @@ class Sums(unittest.TestCase):
     def test_own_tables(self):
         self.own_tables(self.time + 1)
         self.assertEqual(len(gputest.check_sums(self.folder)[1]), 7)
+
+    def test_copies(self):
+        for count, time in ((20, self.copy_time + 1), (21, self.copy_time)):
+            self.write_copies(count, time)
+            self.assertEqual(len(gputest.check_sums(self.folder)[1]), 1)
+        os.remove(os.path.join(self.path, "copy_sum.csv"))
+        self.assertEqual(len(gputest.check_sums(self.folder)[1]), 1)
 
     def test_busier_than_possible(self):
         write(self.path, "window_sum.csv", "Window,Device,GPU Busy (%),Kernels,Kernel Time (ns),Copies",

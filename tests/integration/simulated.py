@@ -24,7 +24,7 @@ library = programs = simulation = None
 TABLES = ("cuda_gpu_kern_sum.csv", "cuda_gpu_kern_gb_sum.csv", "cuda_api_sum.csv", "cuda_gpu_mem_time_sum.csv",
           "cuda_gpu_mem_size_sum.csv", "nvtx_sum.csv", "nvtx_kern_sum.csv", "library_sum.csv", "phase_sum.csv", "thread_kern_sum.csv",
           "window_sum.csv", "iteration_sum.csv", "kernel_detail.csv", "family_sum.csv", "gemm_sum.csv", "conv_sum.csv",
-          "attention_sum.csv", "rnn_sum.csv", "norm_sum.csv", "nccl_sum.csv", "memory_sum.csv")
+          "attention_sum.csv", "rnn_sum.csv", "norm_sum.csv", "nccl_sum.csv", "memory_sum.csv", "copy_sum.csv")
 RAW = ("cuda_gpu_trace.csv", "cuda_api_trace.csv", "library_trace.csv", "thread_cpu_trace.csv")
 LOST = {"Lost Host Records": "host_records", "Lost Range Records": "range_records",
         "Lost Activity Records": "activity_records", "Invalid Timestamps": "invalid_timestamps",
@@ -233,6 +233,7 @@ class SimulatedTest(unittest.TestCase):
                          {name: count for name, (count, _) in per_operation.items()})
         self.assertAlmostEqual(self.sum(totals, "Copy Size (MB)", float) + self.sum(totals, "Memset Size (MB)", float),
                                self.sum(sizes, "Total (MB)", float), delta=0.001 * (len(sizes) + 2 * len(totals)))
+        self.check_copies(out, per_operation, sizes)
         per_call = self.sums(out, "cuda_api_sum.csv", "Name", "Num Calls")
         self.assertEqual((self.sum(totals, "API Calls"), self.sum(totals, "API Time (ns)")), self.total(per_call))
         lost = out.run["lost"]
@@ -247,6 +248,45 @@ class SimulatedTest(unittest.TestCase):
                 self.assertGreaterEqual(lost[kind], self.sum(totals, column))
         if out.run["options"]["INJECT_TRACE"] == "csv" and not lost["trace_rows"]:
             self.check_trace(out, result, per_kernel, per_operation, per_call)
+
+    def check_copies(self, out, per_operation, sizes):
+        """copy_sum.csv splits the operations that are copies."""
+        copies = out.rows("copy_sum.csv")
+        found = {f"[CUDA memcpy {name}]": sums for name, sums in self.sums(out, "copy_sum.csv", "Direction", "Count").items()}
+        self.assertEqual(found, {name: sums for name, sums in per_operation.items() if name != "[CUDA memset]"})
+        for row in sizes:
+            mine = [copy for copy in copies if f"[CUDA memcpy {copy['Direction']}]" == row["Operation"]]
+            if row["Operation"] != "[CUDA memset]":
+                self.assertAlmostEqual(self.sum(mine, "Total (MB)", float), float(row["Total (MB)"]), delta=0.0005 * (len(mine) + 1.01))
+        times = [int(row["Total Time (ns)"]) for row in copies]
+        self.assertEqual(times, sorted(times, reverse=True))
+        for row in copies:
+            self.assertLessEqual(max(int(row["Small Copies"]), int(row["Synchronizing"])), int(row["Count"]))
+            self.assertLessEqual(float(row["Overlap with Kernels (%)"] or 0), 100)
+
+    def check_copy_overlap(self, out, trace):
+        """Copies' overlap with kernels, of one window, a second time from the raw records."""
+        kernels, copies = collections.defaultdict(list), collections.defaultdict(list)
+        for row in trace:
+            device, start = row["Device"].rpartition("(")[2].rstrip(")"), int(row["Start (ns)"])
+            span = start, start + int(row["Duration (ns)"])
+            if row["GrdX"] != "":
+                kernels[device].append(span)
+            elif row["Name"] != "[CUDA memset]":
+                copies[device, row["Name"], row["SrcMemKd"], row["DstMemKd"]].append(span)
+        for intervals in kernels.values():
+            intervals.sort()
+        for (device, name, source, target), spans in copies.items():
+            # Of copies between devices the raw records do not tell which.
+            rows = [row for row in out.rows("copy_sum.csv")
+                    if (row["Device"], f"[CUDA memcpy {row['Direction']}]", row["Source"].rstrip(" 0123456789"),
+                        row["Target"].rstrip(" 0123456789")) == (device, name, source, target)]
+            total = sum(end - start for start, end in spans)
+            self.assertEqual((self.sum(rows, "Count"), self.sum(rows, "Total Time (ns)")), (len(spans), total))
+            overlapped = sum(self.union([(max(start, begin), min(end, until)) for begin, until in kernels[device]
+                                         if begin < end and until > start]) for start, end in spans)
+            told = sum(int(row["Total Time (ns)"]) * float(row["Overlap with Kernels (%)"] or 0) / 100 for row in rows)
+            self.assertAlmostEqual(told, overlapped, delta=0.0006 * total + 1)
 
     def check_trace(self, out, result, per_kernel, per_operation, per_call):
         trace = out.rows("cuda_gpu_trace.csv")
@@ -271,6 +311,8 @@ class SimulatedTest(unittest.TestCase):
                 worked.setdefault(row["Device"].rpartition("(")[2].rstrip(")"), []).append((start, start + int(row["Duration (ns)"])))
             worked = {device: self.union(intervals) for device, intervals in worked.items()}
             self.assertEqual(busy, {"all": sum(worked.values()), **worked})
+            if not out.run["lost"]["busy_time_records"]:
+                self.check_copy_overlap(out, trace)
         # Nothing that did not run, nothing twice.
         if not result.report.exists():
             return

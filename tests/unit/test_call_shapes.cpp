@@ -7,7 +7,7 @@
 
 #include "libinject/hooks/functions.h"
 #include "libinject/record/shape_table.h"
-#include "tests/unit/catch.h"
+#include "tests/unit/stats_run.h"
 
 using namespace inject;
 
@@ -115,6 +115,23 @@ TEST_CASE("rows can be read while kernels are still to come", "[shapes]") {
   calls.add(kernel(1, 7, 10));
   CHECK(calls.rows().at(0).calls == 1);
   CHECK(calls.rows().at(0).gpu.sum == 10);
+}
+
+TEST_CASE("rows that were read once are read anew when something has come", "[shapes]") {
+  StatsRun run;
+  const std::uint32_t shape = run.shapes.intern(product(5));
+  CHECK(run.statistics.call_shapes().empty());
+  run.statistics.add(call(1, shape));
+  REQUIRE(run.statistics.call_shapes().size() == 1);
+  CHECK(run.statistics.call_shapes()[0].entry.calls == 1);
+  CHECK(run.statistics.call_shapes()[0].entry.kernels == 0);
+  run.statistics.add(kernel(1, shape, 70, run.names.intern("k")));
+  CHECK(run.statistics.call_shapes()[0].entry.gpu.sum == 70);
+  run.statistics.settle_window(1, 0, 5000);
+  CHECK(run.statistics.call_shapes()[0].entry.gpu.sum == 70);
+  run.statistics.add(call(2, shape, 2));
+  CHECK(run.statistics.call_shapes()[0].entry.calls == 2);
+  CHECK(&run.statistics.call_shapes() == &run.statistics.call_shapes());
 }
 
 TEST_CASE("a failed call, and one whose work was captured", "[shapes]") {

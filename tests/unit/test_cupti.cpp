@@ -91,11 +91,13 @@ TEST_CASE("copies and memsets are read field by field") {
   peer.copyKind = CUPTI_ACTIVITY_MEMCPY_KIND_PTOP;
   peer.bytes = 10;
   peer.deviceId = 1;
+  peer.srcDeviceId = 3;
   peer.dstDeviceId = 2;
   peer.correlationId = 11;
   event = decode_transfer(reinterpret_cast<const CUpti_Activity&>(peer));
   CHECK(event.peer);
   CHECK(event.device == 1);
+  CHECK(event.source_device == 3);
   CHECK(event.peer_device == 2);
   CHECK(event.correlation == 11);
 

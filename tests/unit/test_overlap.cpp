@@ -26,9 +26,9 @@ struct Kernel {
 
 void feed(OverlapStatistics& overlap, const Kernel& kernel) {
   if (kernel.row == kCompute) {
-    overlap.compute(kernel.window, kernel.device, kernel.start, kernel.end);
+    overlap.beside(kernel.window, kernel.device, kernel.start, kernel.end);
   } else {
-    overlap.collective(kernel.window, kernel.device, kernel.row, kernel.start, kernel.end);
+    overlap.work(kernel.window, kernel.device, kernel.row, kernel.start, kernel.end);
   }
 }
 
@@ -68,37 +68,37 @@ void check_equal(const OverlapStatistics& overlap, const std::vector<Kernel>& ke
 
 TEST_CASE("Overlap is the part of a collective in which the device computed", "[collectives]") {
   OverlapStatistics overlap;
-  overlap.expect_collectives();
-  overlap.collective(1, 0, 7, 100, 200);
+  overlap.expect_work();
+  overlap.work(1, 0, 7, 100, 200);
   CHECK(overlap.rows().at(7).time == 100);
   CHECK(overlap.rows().at(7).overlapped == 0);
-  overlap.compute(1, 0, 50, 120);   // into it
-  overlap.compute(1, 0, 110, 130);  // … at the same time as another
-  overlap.compute(1, 0, 150, 160);  // inside
-  overlap.compute(1, 0, 190, 300);  // out of it
-  overlap.compute(1, 0, 200, 210);
+  overlap.beside(1, 0, 50, 120);   // into it
+  overlap.beside(1, 0, 110, 130);  // … at the same time as another
+  overlap.beside(1, 0, 150, 160);  // inside
+  overlap.beside(1, 0, 190, 300);  // out of it
+  overlap.beside(1, 0, 200, 210);
   CHECK(overlap.rows().at(7).overlapped == 30 + 10 + 10);
-  overlap.compute(1, 1, 100, 200);  // another device
-  overlap.compute(2, 0, 100, 200);  // another window
+  overlap.beside(1, 1, 100, 200);  // another device
+  overlap.beside(2, 0, 100, 200);  // another window
   CHECK(overlap.rows().at(7).overlapped == 50);
-  overlap.collective(1, 0, 8, 155, 165);  // collectives are no computing to each other
+  overlap.work(1, 0, 8, 155, 165);  // collectives are no computing to each other
   CHECK(overlap.rows().at(7).overlapped == 50);
   CHECK(overlap.rows().at(8).overlapped == 5);
   overlap.settle_window(1);
   CHECK(overlap.held() == 1);
   CHECK(overlap.rows().at(7).overlapped == 50);
-  overlap.compute(1, 0, 100, 200);  // too late
+  overlap.beside(1, 0, 100, 200);  // too late
   CHECK(overlap.late() == 1);
   CHECK(overlap.rows().at(7).overlapped == 50);
 }
 
 TEST_CASE("Without collectives nothing is kept for their overlap", "[collectives]") {
   OverlapStatistics overlap;
-  overlap.compute(1, 0, 100, 200);
+  overlap.beside(1, 0, 100, 200);
   CHECK(overlap.held() == 0);
-  overlap.collective(1, 0, 1, 150, 250);
-  overlap.compute(1, 0, 200, 220);
-  overlap.compute(1, 0, 230, 230);  // of no length
+  overlap.work(1, 0, 1, 150, 250);
+  overlap.beside(1, 0, 200, 220);
+  overlap.beside(1, 0, 230, 230);  // of no length
   CHECK(overlap.held() == 2);
   CHECK(overlap.rows().at(1).overlapped == 20);
 }
@@ -124,7 +124,7 @@ TEST_CASE("Overlap does not depend on the order of the records", "[collectives]"
   // Those of no length have no row, unless others of that row have one.
   std::erase_if(kernels, [](const Kernel& kernel) { return kernel.start == kernel.end; });
   OverlapStatistics overlap;
-  overlap.expect_collectives();
+  overlap.expect_work();
   for (const Kernel& kernel : kernels) feed(overlap, kernel);
   check_equal(overlap, kernels);
   overlap.settle_window(1);
@@ -138,15 +138,15 @@ TEST_CASE("Overlap does not depend on the order of the records", "[collectives]"
 TEST_CASE("Overlap of a long window is bounded in memory and exact while records are nearly in order",
           "[collectives]") {
   OverlapStatistics overlap;
-  overlap.expect_collectives();
+  overlap.expect_work();
   constexpr Nanoseconds kCount = 300 * 1024;
   std::size_t most = 0;
   // Computing for 60 of each 100 ns; each tenth time a collective of 250 ns begins with it. A buffer of
   // another thread comes a thousand records late.
   for (Nanoseconds i = 0; i < kCount; ++i) {
     const Nanoseconds place = i ^ 1000;
-    overlap.compute(1, 0, place * 100, place * 100 + 60);
-    if (place % 10 == 0) overlap.collective(1, 0, 1, place * 100, place * 100 + 250);
+    overlap.beside(1, 0, place * 100, place * 100 + 60);
+    if (place % 10 == 0) overlap.work(1, 0, 1, place * 100, place * 100 + 250);
     most = std::max(most, overlap.held());
   }
   CHECK(most <= OverlapStatistics::kMostHeld);
@@ -155,8 +155,8 @@ TEST_CASE("Overlap of a long window is bounded in memory and exact while records
   CHECK(overlap.rows().at(1).overlapped == kCount / 10 * 170);
 
   // Older than what is kept: told, and not guessed.
-  overlap.compute(1, 0, 70, 90);
-  overlap.collective(1, 0, 1, 0, 100);
+  overlap.beside(1, 0, 70, 90);
+  overlap.work(1, 0, 1, 0, 100);
   CHECK(overlap.late() == 2);
   CHECK(overlap.rows().at(1).time == kCount / 10 * 250);
 }
@@ -164,18 +164,18 @@ TEST_CASE("Overlap of a long window is bounded in memory and exact while records
 TEST_CASE("Kernels that all begin at one time, and computing without a gap, are bounded too",
           "[collectives]") {
   OverlapStatistics overlap;
-  overlap.expect_collectives();
+  overlap.expect_work();
   std::size_t most = 0;
   for (unsigned i = 0; i < 200'000; ++i) {
-    overlap.collective(1, 0, 1, 1000, 1100);
+    overlap.work(1, 0, 1, 1000, 1100);
     most = std::max(most, overlap.held());
   }
   CHECK(most <= OverlapStatistics::kMostHeld);
   CHECK(overlap.rows().at(1).time + overlap.late() * 100 == 200'000 * 100);
 
   OverlapStatistics gapless;
-  gapless.collective(1, 0, 1, 500, 10'000'000);
-  for (Nanoseconds i = 0; i < 200'000; ++i) gapless.compute(1, 0, i * 10, i * 10 + 10);
+  gapless.work(1, 0, 1, 500, 10'000'000);
+  for (Nanoseconds i = 0; i < 200'000; ++i) gapless.beside(1, 0, i * 10, i * 10 + 10);
   CHECK(gapless.held() <= OverlapStatistics::kMostHeld);
   CHECK(gapless.late() == 0);
   CHECK(gapless.rows().at(1).overlapped == 2'000'000 - 500);

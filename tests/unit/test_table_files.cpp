@@ -83,7 +83,7 @@ TEST_CASE("Names and headers of the tables", "[output]") {
     CHECK(table.header == entry->second);
   }
   CHECK(found == expected.size());
-  CHECK(table_files().size() == 21);
+  CHECK(table_files().size() == 22);
 }
 
 TEST_CASE("Every row has as many fields as its header, also when it has nothing to say", "[output]") {

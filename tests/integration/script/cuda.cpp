@@ -7,7 +7,10 @@
 //                                                 a thread
 //   runtime_kernel:NAME[:COUNT]                   by cudaLaunchKernel
 //   kernels:NAME:COUNT                            as many kernels as are asked for, named NAME0, NAME1, ...
-//   copy:KIND:BYTES[:STREAM] memset:BYTES[:STREAM]   KIND: h2d d2h d2d; with a stream asynchronous
+//   copy:KIND:BYTES[:STREAM[:MEMORY]]             KIND: h2d d2h d2d, p2p to the next device; with a stream
+//                                                 asynchronous; the host's MEMORY: pinned (if not told),
+//                                                 pageable
+//   memset:BYTES[:STREAM]                         likewise
 //   record:EVENT[:STREAM] await:EVENT[:STREAM]    the stream's work up to here; what follows waits for it
 //   malloc:NAME:BYTES[:HOW]  HOW: plain, async, async_ptsz, managed, pitch, 3d, pool, host, host_alloc,
 //                            driver (which no hook sees);
@@ -124,11 +127,12 @@ void runtime_launch(const Arguments& a) {
     report("cudaLaunchKernel", cudaLaunchKernel(stub, dim3(1), dim3(32), nullptr, 0, nullptr));
 }
 
-// Room for every copy: two areas on each device, one of pinned memory.
+// Room for every copy: two areas on each device, one of pinned memory, one that CUDA does not know of.
 constexpr std::size_t kMostBytes = std::size_t{4} << 20;
 struct Areas {
   void* device[2] = {nullptr, nullptr};
   void* pinned = nullptr;
+  void* pageable = nullptr;
 };
 Areas& areas() {
   static std::array<Areas, 64> all;
@@ -139,22 +143,46 @@ Areas& areas() {
   if (mine.pinned == nullptr) {
     for (void*& area : mine.device) report("cudaMalloc", cudaMalloc(&area, kMostBytes));
     report("cudaMallocHost", cudaMallocHost(&mine.pinned, kMostBytes));
+    mine.pageable = new char[kMostBytes]();
   }
   return mine;
 }
 
+void copy_to_next_device(const Arguments& a) {
+  int device = 0;
+  int devices = 0;
+  report("cudaGetDevice", cudaGetDevice(&device));
+  report("cudaGetDeviceCount", cudaGetDeviceCount(&devices));
+  const int next = (device + 1) % devices;
+  const void* source = areas().device[0];
+  report("cudaSetDevice", cudaSetDevice(next));
+  void* target = areas().device[1];
+  report("cudaSetDevice", cudaSetDevice(device));
+  if (a.text(3).empty()) {
+    report("cudaMemcpyPeer", cudaMemcpyPeer(target, next, source, device, a.number(2)));
+  } else {
+    report("cudaMemcpyPeerAsync",
+           cudaMemcpyPeerAsync(target, next, source, device, a.number(2), stream_of(a.text(3))));
+  }
+}
+
 void copy(const Arguments& a) {
   const std::string kind = a.text(1);
+  if (kind == "p2p") {
+    copy_to_next_device(a);
+    return;
+  }
   Areas& memory = areas();
-  void* target = kind == "d2h" ? memory.pinned : memory.device[0];
-  const void* source = kind == "h2d" ? memory.pinned : memory.device[1];
+  void* host = a.text(4) == "pageable" ? memory.pageable : memory.pinned;
+  void* target = kind == "d2h" ? host : memory.device[0];
+  const void* source = kind == "h2d" ? host : memory.device[1];
   const cudaMemcpyKind how = kind == "h2d"   ? cudaMemcpyHostToDevice
                              : kind == "d2h" ? cudaMemcpyDeviceToHost
                                              : cudaMemcpyDeviceToDevice;
-  if (a.has(3)) {
-    report("cudaMemcpyAsync", cudaMemcpyAsync(target, source, a.number(2), how, stream_of(a.text(3))));
-  } else {
+  if (a.text(3).empty()) {
     report("cudaMemcpy", cudaMemcpy(target, source, a.number(2), how));
+  } else {
+    report("cudaMemcpyAsync", cudaMemcpyAsync(target, source, a.number(2), how, stream_of(a.text(3))));
   }
 }
 

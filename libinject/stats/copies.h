@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <tuple>
+#include <unordered_map>
+#include <vector>
+
+#include "libinject/analysis/idle_time.h"
+#include "libinject/stats/events.h"
+#include "libinject/stats/key_index.h"
+#include "libinject/stats/overlap.h"
+#include "libinject/stats/sample_stats.h"
+
+namespace inject {
+
+/// Copies of one kind on one device, between memory of the same kinds.
+struct CopyRow {
+  bool other = false;           ///< of many kinds: all up to target_device mean nothing
+  std::uint32_t device = 0;     ///< that made the copy
+  std::uint32_t operation = 0;  ///< CUpti_ActivityMemcpyKind, 0 for what is none: direction_name()
+  std::uint8_t source_memory = 0;
+  std::uint8_t target_memory = 0;
+  bool peer = false;
+  std::uint32_t source_device = 0;  ///< of peer copies
+  std::uint32_t target_device = 0;
+  Totals time;
+  std::uint64_t bytes = 0;
+  std::uint64_t small = 0;          ///< of fewer bytes than kSmallCopy
+  std::uint64_t synchronizing = 0;  ///< that had ended when the host went on: CopyStatistics::call()
+  std::uint64_t small_synchronizing = 0;
+  OverlapStatistics::Times overlap;  ///< with kernels of the same window on `device`
+};
+
+/// What copies moved, how fast, and what ran meanwhile. Bounded: at most kMaxRows kinds, all further ones
+/// share a row, and of the waits for copies whose records are still to come the latest kMostWaits are kept.
+/// One thread at a time; may throw std::bad_alloc.
+class CopyStatistics {
+ public:
+  static constexpr std::uint32_t kMaxRows = 10'000;
+  static constexpr std::size_t kMostWaits = 65'536;
+
+  CopyStatistics() { overlap_.expect_work(); }
+
+  /// A copy, no memset; `operation` as in CopyRow.
+  void add(const TransferEvent& event, std::uint32_t operation);
+  /// An outermost call, those of a thread in order, and before what they submit. The host waits for a copy
+  /// whose call returns after the copy has ended, or if the thread synchronizes next, before it submits
+  /// anything else, and that returns after it: so do PyTorch's blocking copies, and its reads of values.
+  void call(const CallEvent& event, HostState state);
+  void kernel(std::uint32_t window, std::uint32_t device, Nanoseconds start, Nanoseconds end) {
+    overlap_.beside(window, device, start, end);
+  }
+  /// Nothing more comes for this window, nor for any before it.
+  void settle_window(std::uint32_t window);
+
+  /// By descending time, and then by what they are of.
+  std::vector<CopyRow> rows() const;
+  /// Records that came too late to be judged for overlap as a whole.
+  std::uint64_t late() const { return overlap_.late(); }
+
+ private:
+  // device, operation, kinds of memory, whether between peers, source and target device
+  using Keys = KeyIndex<6>;
+  /// The last thing that a thread submitted, if it is a copy.
+  struct LastCopy {
+    std::uint32_t window = 0;
+    Nanoseconds begin = 0;  // of the call
+    bool recorded = false;  // the copy's record has come before the next call's …
+    std::uint32_t row = 0;  // … and was counted there as not waited for
+    Nanoseconds end = 0;
+    bool small = false;
+  };
+  CopyRow& row_at(std::uint32_t index) { return index == Keys::kOther ? other_ : rows_[index]; }
+
+  Keys keys_{kMaxRows};
+  std::vector<CopyRow> rows_;
+  CopyRow other_;
+  OverlapStatistics overlap_;
+  std::unordered_map<std::uint32_t, LastCopy> last_copies_;  // by thread
+  // When synchronizations after copies returned: by window, begin of the copy's call, and thread.
+  std::map<std::tuple<std::uint32_t, Nanoseconds, std::uint32_t>, Nanoseconds> waits_;
+};
+
+}  // namespace inject
