@@ -93,18 +93,24 @@ class Copies(simulated.SimulatedTest):
         (row,) = rows.values()
         self.assertEqual(self.cells(row, "Count", "Total (MB)", "Source"), ("4", "4.000", "Pinned"))
 
-    def test_hints(self):
-        # Copies are nearly all that this does: each is more than a hundredth of the time.
+    def hints(self, text, **options):
+        return {key[1:]: row["Hint"] for key, row in self.rows(text, **options).items()}
+
+    def test_hints_for_what_takes_time(self):
+        # By a slow link, so that copies are nearly all that this does: 4 ms each.
         size = 4 * MB
-        rows = self.rows(f"copy:h2d:8 start copy:h2d:{size}::pageable copy:d2h:{size}::pageable copy:h2d:{size} sync stop")
-        self.assertEqual({key[1:]: row["Hint"] for key, row in rows.items()}, {
+        self.assertEqual(self.hints(f"copy:h2d:8 start copy:h2d:{size}::pageable copy:d2h:{size}::pageable copy:h2d:{size} sync stop",
+                                    env={"CUDASIM_RATES": "h2d=1000,d2h=1000"}), {
             ("Host-to-Device", "Pageable", "Device"): "pageable memory: pin it (pin_memory=True) and copy with non_blocking=True",
             ("Device-to-Host", "Device", "Pageable"): "pageable memory: copy into pinned memory with non_blocking=True",
             ("Host-to-Device", "Pinned", "Device"): "the host waits for the copies: non_blocking=True"})
-        rows = self.rows("copy:d2h:8::pageable start loop:300 [ kernel:a copy:d2h:4::pageable ] loop:300 [ copy:d2d:64 ] sync stop")
-        self.assertEqual({key[1]: row["Hint"] for key, row in rows.items()}, {
-            "Device-to-Host": "values read one by one (.item(), .cpu()): collect them on the device and read them together",
-            "Device-to-Device": "small copies: batch them"})
+
+    def test_hints_for_many_small_copies(self):
+        self.assertEqual(self.hints("copy:d2h:8 start loop:500 [ kernel:a copy:d2h:4::pageable ] sync stop"), {
+            ("Device-to-Host", "Device", "Pageable"):
+                "values read one by one (.item(), .cpu()): collect them on the device and read them together"})
+        self.assertEqual(self.hints("copy:d2d:8:1 start loop:5000 [ copy:d2d:64:1 ] sync stop"), {
+            ("Device-to-Device", "Device", "Device"): "small copies: batch them"})
 
 
 if __name__ == "__main__":
