@@ -27,6 +27,9 @@ constexpr Nanoseconds kPause = 20;
 constexpr Nanoseconds kLongestPause = 100 * kMillisecond;
 // While CUDA is being initialised the driver shows no device yet.
 constexpr std::chrono::milliseconds kNoDeviceYet{2};
+// Then it will not: CUDA was not initialised, or failed.
+constexpr Nanoseconds kNoDeviceAtAll = 10'000 * kMillisecond;
+constexpr std::chrono::milliseconds kLongestReading{200};
 // A link that idles may run at less than its speed: the greatest of a few readings.
 constexpr int kLinkReadings = 4;
 
@@ -52,13 +55,14 @@ void DeviceReader::wait(Nanoseconds most) noexcept {
   read_edges();
   std::unique_lock lock(mutex_);
   changed_.wait_for(lock, std::chrono::nanoseconds(most),
-                    [this] { return !running_ || unusable_ || !windows_.lacks_memory(); });
+                    [this] { return !running_ || unusable_ || no_device_ || !windows_.lacks_memory(); });
 }
 
 void DeviceReader::stop() noexcept {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   stopped_ = true;
   wake_.notify_one();
+  changed_.wait_for(lock, kLongestReading, [this] { return !asking_; });
 }
 
 void* DeviceReader::entry(void* reader) noexcept {
@@ -70,7 +74,7 @@ void* DeviceReader::entry(void* reader) noexcept {
     // No memory: no further readings.
     const std::lock_guard lock(self->mutex_);
     self->unusable_ = true;
-    self->running_ = false;
+    self->running_ = self->asking_ = false;
     self->changed_.notify_all();
   }
   return nullptr;
@@ -78,6 +82,7 @@ void* DeviceReader::entry(void* reader) noexcept {
 
 void DeviceReader::run() {
   std::unique_lock lock(mutex_);
+  const Nanoseconds start = now();
   while (!stopped_) {
     wanted_ = false;
     if (!windows_.lacks_memory()) {
@@ -85,16 +90,29 @@ void DeviceReader::run() {
       if (!wake_.wait_for(lock, kLinger, [this] { return wanted_ || stopped_; })) break;
       continue;
     }
+    asking_ = true;
     lock.unlock();
     const Nanoseconds begin = now();
     std::string problem;
-    const bool usable = load(problem);
-    const bool any = usable && find_devices();
-    if (any) read();
+    bool usable = false;
+    bool any = false;
+    {
+      // NVML has locks of its own, which a fork in the middle would leave locked in the child for ever.
+      const LoaderUse no_fork;
+      usable = load(problem);
+      any = usable && find_devices();
+      if (any) read();
+    }
     const Nanoseconds took = now() - begin;
+    if (usable && !any && now() - start >= kNoDeviceAtAll) {
+      usable = false;
+      problem = "the driver shows no device";
+    }
     if (!usable) Log::debug("the devices' memory in use is not read: " + problem);
     lock.lock();
+    asking_ = false;
     time_ += took;
+    no_device_ = !any;
     if (!usable) {
       unusable_ = true;
       break;

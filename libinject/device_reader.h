@@ -26,7 +26,8 @@ class DeviceReader {
   void read_edges() noexcept;
   /// Waits until that is done, `most` at most.
   void wait(Nanoseconds most) noexcept;
-  /// No reading begins from here on: the process is exiting.
+  /// No reading begins from here on, and the one in progress is over unless it takes long: the process is
+  /// exiting, and NVML's destructors come next.
   void stop() noexcept;
 
   void add_links(std::vector<DeviceInfo>& devices) const;
@@ -54,6 +55,8 @@ class DeviceReader {
   bool wanted_ = false;
   bool unusable_ = false;
   bool stopped_ = false;
+  bool asking_ = false;     // the thread is inside NVML
+  bool no_device_ = false;  // the driver has shown none so far
   Nanoseconds time_ = 0;
   std::vector<DeviceInfo> links_;
 

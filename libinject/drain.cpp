@@ -287,6 +287,17 @@ void Drain::note_missing() {
   windows_.add_losses(windows_.opened(), losses);
 }
 
+void Drain::settle_times(Nanoseconds until) {
+  const std::uint32_t waiting = launches_.first_waiting_window();
+  std::vector<std::uint32_t> closing = windows_.closing();
+  std::sort(closing.begin(), closing.end());
+  for (const std::uint32_t window : closing) {
+    const RangeTracker::Span span = windows_.span(window);
+    if ((waiting != 0 && window >= waiting) || span.end == 0 || span.end >= until) break;
+    statistics_.settle_times(window, span.begin, span.end);
+  }
+}
+
 void Drain::settle() {
   saw_graphs_ = false;
   retry_pending();

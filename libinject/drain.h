@@ -42,6 +42,9 @@ class Drain {
   /// time, counts the launches that got no record, because CUPTI dropped it or for reasons unknown, and clips
   /// the ranges of the windows that are closing.
   void settle();
+  /// Of the windows that ended before `until`, and whose launches all have their records: judges how their
+  /// time was spent, so that a program that opens one after the other needs no memory for all of them.
+  void settle_times(Nanoseconds until);
 
   /// Launches in a window whose device record has not come.
   std::size_t waiting() const { return launches_.waiting(); }

@@ -118,7 +118,13 @@ std::string read_file(const char* path) {
 
 template <typename Function>
 Function* driver_function(const char* name) {
-  static void* const driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+  static constinit std::atomic<void*> found{nullptr};
+  void* driver = found.load(std::memory_order_acquire);
+  if (driver == nullptr) {
+    // It may be loaded later: a window can be open before CUDA is there.
+    driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+    found.store(driver, std::memory_order_release);
+  }
   return driver == nullptr ? nullptr : reinterpret_cast<Function*>(dlsym(driver, name));
 }
 

@@ -26,10 +26,10 @@
 #include "libinject/output/table_files.h"
 #include "libinject/own_thread.h"
 #include "libinject/process.h"
-#include "libinject/record/processor_time.h"
 #include "libinject/record/clock.h"
 #include "libinject/record/control.h"
 #include "libinject/record/memory_use.h"
+#include "libinject/record/processor_time.h"
 #include "libinject/unwinder.h"
 #include "libinject/window/gate.h"
 #include "libinject/window/signal_trigger.h"
@@ -48,6 +48,9 @@ constexpr Nanoseconds kSearchInterval = 20 * kMillisecond;
 // … and before they are found, so that few of them pass meanwhile.
 constexpr Nanoseconds kFirstSearchInterval = 2 * kMillisecond;
 constexpr Nanoseconds kCollectInterval = 2 * kMillisecond;
+// The records of a launch, many if it is a graph's, come together: within this time if CUPTI is flushed
+// meanwhile.
+constexpr Nanoseconds kRecordsCome = 1'000'000'000;
 // Records that have not come this long after the last window's end are not waited for any longer.
 constexpr Nanoseconds kCollectDeadline = 30 * kSecond;
 constexpr Nanoseconds kExitCollectDeadline = 2 * kSecond;
@@ -180,7 +183,8 @@ Session::Session(Core& core)
       trigger_text_(to_string(options_.window)),
       ending_(options_, base_),
       control_([this](std::string_view request) { return answer_request(*this, request); }) {
-  statistics_.threads_are_named_by([&core](std::uint32_t thread) { return core.threads.thread_name(thread); });
+  statistics_.threads_are_named_by(
+      [&core](std::uint32_t thread) { return core.threads.thread_name(thread); });
 }
 
 Session* Session::get() noexcept {
@@ -428,8 +432,8 @@ void Session::close_window(Nanoseconds at) noexcept {
   current_window.store(0, std::memory_order_release);
   last_stop_ = now();
   const Nanoseconds end = at == 0 ? last_stop_ : at;
-  // Whether the program's thread that comes here has computed or waited since its last call: for the causes of
-  // idle time. Our own threads have no state.
+  // Whether the program's thread that comes here has computed or waited since its last call: for the causes
+  // of idle time. Our own threads have no state.
   if (ThreadState* thread = ThreadRegistry::current_if_any(); thread != nullptr)
     publish_processor_time(*thread, open_, end);
   windows_.end(open_, end);
@@ -868,6 +872,7 @@ void Session::step(std::unique_lock<std::mutex>& lock) {
       if (active) tracer_.flush(false);
       pass();
       const std::lock_guard data(data_mutex_);
+      if (active) drain_.settle_times(now() - kRecordsCome);
       if (ensure_folder()) write_files(active ? "open" : "closed");
     }
     lock.lock();

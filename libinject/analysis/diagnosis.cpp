@@ -33,7 +33,8 @@ std::string_view bottleneck_name(Bottleneck bottleneck) {
                                                               "input-bound",
                                                               "copy-bound",
                                                               "communication-bound",
-                                                              "mixed"};
+                                                              "mixed",
+                                                              "undetermined"};
   return kNames[static_cast<std::size_t>(bottleneck)];
 }
 
@@ -62,6 +63,7 @@ std::string_view bottleneck_advice(Bottleneck bottleneck) {
     case Bottleneck::kNone:
     case Bottleneck::kGpu:
     case Bottleneck::kMixed:
+    case Bottleneck::kUndetermined:
       break;
   }
   return {};
@@ -109,6 +111,14 @@ void KernelLimits::add(Bottleneck limit, std::uint64_t time, bool is_off_tensor_
   }
 }
 
+void KernelLimits::merge(const KernelLimits& more) {
+  compute += more.compute;
+  memory += more.memory;
+  latency += more.latency;
+  unknown += more.unknown;
+  off_tensor_cores += more.off_tensor_cores;
+}
+
 Diagnosis diagnose(const DeviceTimes& times, const KernelLimits& limits) {
   Diagnosis result;
   result.device_time = times.span;
@@ -139,10 +149,20 @@ Diagnosis diagnose(const DeviceTimes& times, const KernelLimits& limits) {
   if (times.span == 0 || times.kernel_busy + times.copy_only == 0) return result;
 
   const bool lost = !result.parts.empty() && result.parts.front().kind != Bottleneck::kNone;
+  const std::uint64_t largest = lost ? result.parts.front().time : 0;
+  const auto share = [&](std::uint64_t time, double of) {
+    return static_cast<double>(time) >= of * static_cast<double>(times.span);
+  };
+  // Before its first work the device is not held against the program: a window may open at any moment.
+  const double started = static_cast<double>(times.span - times.idle(IdleCause::kStartUp));
+  const bool well_used = static_cast<double>(result.compute_time) >= kWellUsed * started;
+  const std::uint64_t unexplained = idle({IdleCause::kOtherStream, IdleCause::kUnknown});
+  if (!well_used && share(unexplained, kWorthNaming) && unexplained > largest) {
+    result.verdict = Bottleneck::kUndetermined;
+    return result;
+  }
   // Whatever the GPU is short of, a program that loses less than this is bound by its kernels.
-  if (result.share(result.compute_time) >= kWellUsed ||
-      (lost ? result.parts.front().time : 0) <
-          static_cast<std::uint64_t>(kWorthNaming * static_cast<double>(times.span))) {
+  if (well_used || !share(largest, kWorthNaming)) {
     const std::array<BottleneckPart, 3> kinds{{{Bottleneck::kGpuCompute, limits.compute},
                                                {Bottleneck::kGpuMemory, limits.memory},
                                                {Bottleneck::kGpuLatency, limits.latency}}};

@@ -28,8 +28,9 @@ enum class Bottleneck : std::uint8_t {
   kCopy,
   kCommunication,
   kMixed,
+  kUndetermined,  ///< most of what is lost is idle time that no remedy is known for
 };
-inline constexpr std::size_t kBottlenecks = 11;
+inline constexpr std::size_t kBottlenecks = 12;
 
 /// `GPU-bound (compute)`, `launch-bound`, …; empty for kNone.
 std::string_view bottleneck_name(Bottleneck bottleneck);
@@ -49,6 +50,7 @@ struct KernelLimits {
   std::uint64_t unknown = 0;
   std::uint64_t off_tensor_cores = 0;  ///< of `compute`: known not to run on tensor cores
   void add(Bottleneck limit, std::uint64_t time, bool off_tensor_cores);
+  void merge(const KernelLimits& more);
   std::uint64_t total() const { return compute + memory + latency + unknown; }
 };
 

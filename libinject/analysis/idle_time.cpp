@@ -8,8 +8,6 @@ namespace inject {
 
 namespace {
 
-// Shorter than that, nobody asks what a thread did between two calls (record/processor_time.h).
-constexpr Nanoseconds kShortPause = 100'000;
 // Shorter waits are threads handing over to each other: part of the way to the launch.
 constexpr std::uint64_t kShortWait = 500'000;
 // Longer without any call, a thread does work of its own: no framework takes that for a launch.
@@ -78,10 +76,8 @@ void walk(const HostThread& thread, Nanoseconds begin, Nanoseconds end, const Us
       continue;
     }
     const Nanoseconds pause_begin = next == thread.calls.begin() ? 0 : std::prev(next)->end;
-    // The thread that closes a window is read at that moment; no call of the window's begins there.
-    const Nanoseconds closing =
-        thread.readings.empty() || thread.readings.back().time <= at ? 0 : thread.readings.back().time;
-    const Nanoseconds pause_end = next == thread.calls.end() ? closing : next->begin;
+    // At a window's closing the thread that closes it is read; no call of the window's begins there.
+    const Nanoseconds pause_end = next == thread.calls.end() ? thread.closing : next->begin;
     const Nanoseconds until = pause_end == 0 ? end : std::min(end, pause_end);
     use(at, until, thread.state_between(pause_begin, pause_end), nullptr);
     at = until;
@@ -136,7 +132,7 @@ const HostCall* HostThread::call_at(Nanoseconds time) const {
 }
 
 HostState HostThread::state_between(Nanoseconds begin, Nanoseconds end) const {
-  if (begin == 0 || end < begin + kShortPause) return HostState::kCompute;
+  if (begin == 0 || end < begin + kProcessorTimeApart) return HostState::kCompute;
   const auto last =
       std::lower_bound(readings.begin(), readings.end(), end,
                        [](const ProcessorReading& reading, Nanoseconds time) { return reading.time < time; });
@@ -156,7 +152,35 @@ bool HostThread::waits_for_device(const HostCall& call) const {
           std::binary_search(small_downloads.begin(), small_downloads.end(), call.begin));
 }
 
-LateCause late_cause(Nanoseconds begin, Nanoseconds end, const LateLaunch& launch, std::uint64_t& lead) {
+void Lead::add(std::uint64_t position, std::uint64_t time) {
+  if (time == 0) return;
+  parts_.push_back({position, time});
+  time_ += time;
+}
+
+void Lead::expire(std::uint64_t position) {
+  while (!parts_.empty() && parts_.front().position + kQueue < position) {
+    time_ -= parts_.front().time;
+    parts_.pop_front();
+  }
+}
+
+void Lead::take(std::uint64_t time) {
+  while (time != 0 && !parts_.empty()) {
+    const std::uint64_t taken = std::min(time, parts_.front().time);
+    parts_.front().time -= taken;
+    time_ -= taken;
+    time -= taken;
+    if (parts_.front().time == 0) parts_.pop_front();
+  }
+}
+
+void Lead::clear() {
+  parts_.clear();
+  time_ = 0;
+}
+
+LateCause late_cause(Nanoseconds begin, Nanoseconds end, const LateLaunch& launch, Lead& lead) {
   const std::uint64_t gap = end - begin;
   const Nanoseconds called = std::clamp(launch.begin, begin, end);
   static const HostThread nobody;
@@ -177,7 +201,7 @@ LateCause late_cause(Nanoseconds begin, Nanoseconds end, const LateLaunch& launc
 
   const std::uint64_t waited = shares.time(HostState::kWait);
   if (2 * waited >= gap && waited >= kShortWait) {
-    lead = 0;
+    lead.clear();
     return shares.cause(IdleCause::kHostWait, HostState::kWait);
   }
 
@@ -191,7 +215,7 @@ LateCause late_cause(Nanoseconds begin, Nanoseconds end, const LateLaunch& launc
     its = under_way != nullptr;
   }
   const auto synchronization = [&](LateCause cause) {
-    lead -= std::min(lead, gap);
+    lead.take(gap);
     return cause;
   };
   if (under_way != nullptr && 2 * (under_way->end - under_way->begin) >= gap) {
@@ -199,11 +223,11 @@ LateCause late_cause(Nanoseconds begin, Nanoseconds end, const LateLaunch& launc
       return synchronization({IdleCause::kSynchronization, under_way->function, its, false});
     if (under_way->state == HostState::kCopy) return {IdleCause::kCopyCall, under_way->function, its, false};
   }
-  if (gap <= lead) return synchronization({IdleCause::kSynchronization, kNoFunction, false, false});
+  if (gap <= lead.time()) return synchronization({IdleCause::kSynchronization, kNoFunction, false, false});
   if (waited < kShortWait) shares.waits_are_computing();
   const HostState largest = shares.largest();
   const LateCause cause = shares.cause(cause_of(largest), largest);
-  if (cause.cause == IdleCause::kHostWait) lead = 0;
+  if (cause.cause == IdleCause::kHostWait) lead.clear();
   return cause.cause == IdleCause::kSynchronization ? synchronization(cause) : cause;
 }
 

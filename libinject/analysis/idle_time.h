@@ -8,6 +8,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -61,6 +62,7 @@ struct HostThread {
   std::vector<ProcessorReading> readings;
   std::vector<Nanoseconds> small_downloads;  ///< begins of calls that copied little to the host
   bool launches = false;                     ///< it gave a device work
+  Nanoseconds closing = 0;                   ///< of the window; 0 while that is not known
 
   /// The call under way at `time`; null if there is none.
   const HostCall* call_at(Nanoseconds time) const;
@@ -69,6 +71,29 @@ struct HostThread {
   HostState state_between(Nanoseconds begin, Nanoseconds end) const;
   /// A synchronization, or a copy that serves as one.
   bool waits_for_device(const HostCall& call) const;
+};
+
+/// What the launches would have come earlier, had nothing waited for the device. It is kept by what waits
+/// gave, oldest first, and for so many pieces of work only: a queue of launches is not longer.
+class Lead {
+ public:
+  static constexpr std::uint64_t kQueue = 1024;
+
+  std::uint64_t time() const { return time_; }
+  /// A wait of that long was over when the `position`-th piece of work had started.
+  void add(std::uint64_t position, std::uint64_t time);
+  /// Forgets what is too old for the piece of work at `position`.
+  void expire(std::uint64_t position);
+  void take(std::uint64_t time);
+  void clear();
+
+ private:
+  struct Part {
+    std::uint64_t position;
+    std::uint64_t time;
+  };
+  std::deque<Part> parts_;
+  std::uint64_t time_ = 0;
 };
 
 /// The launch that was late for a gap. Its thread, and, if it is another, that of the launch before it.
@@ -89,6 +114,6 @@ struct LateCause {
 
 /// Why the host was late for a gap from `begin` to `end`: rule 4. `lead` is what launches would have come
 /// earlier had nothing waited for the device; it is updated.
-LateCause late_cause(Nanoseconds begin, Nanoseconds end, const LateLaunch& launch, std::uint64_t& lead);
+LateCause late_cause(Nanoseconds begin, Nanoseconds end, const LateLaunch& launch, Lead& lead);
 
 }  // namespace inject

@@ -42,7 +42,10 @@ std::uint32_t window_of_launch() noexcept {
     current_window.store(window, std::memory_order_release);
     control_word.fetch_or(kControlRecord, std::memory_order_release);
   } else if (offset == trigger.length) {
-    edges.closed.store(now(), std::memory_order_release);
+    const Nanoseconds closed = now();
+    edges.closed.store(closed, std::memory_order_release);
+    if (ThreadState* thread = ThreadRegistry::current_if_any(); thread != nullptr)
+      publish_processor_time(*thread, window, closed);
     // Only if no later window has opened meanwhile on another thread.
     std::uint32_t open = window;
     if (current_window.compare_exchange_strong(open, 0, std::memory_order_acq_rel)) {
@@ -154,6 +157,7 @@ void LaunchObserver::enter_plain(std::uint64_t* carried) noexcept {
       !record_inner_calls.load(std::memory_order_relaxed)) {
     return;
   }
+  thread->plain_window = window;
   *carried = now();
   if (frame == nullptr) *carried = outermost_call_begins(*thread, window, *carried);
 }
@@ -161,8 +165,8 @@ void LaunchObserver::enter_plain(std::uint64_t* carried) noexcept {
 void LaunchObserver::leave_plain(std::uint32_t cbid, std::uint32_t, int status,
                                  const std::uint64_t* carried) noexcept {
   ThreadState* thread = ThreadRegistry::current_if_any();
-  const std::uint32_t window = current_window.load(std::memory_order_acquire);
-  if (thread == nullptr || *carried == 0 || window == 0) return;
+  if (thread == nullptr || *carried == 0 || thread->plain_window == 0) return;
+  const std::uint32_t window = thread->plain_window;
   const CallFrame* frame = thread->innermost;
   CallRecord record;
   record.begin = *carried;

@@ -12,7 +12,8 @@ namespace inject {
 /// One hooked call in progress, on the slow path (control_word != 0). The constructor holds the call at the
 /// launch gate if it must, enters the call into the thread's chain and reads the clock; the destructor reads
 /// the clock, leaves the chain and publishes the record. Nothing here throws, allocates on the heap (but for
-/// a thread's first frame), locks or makes a system call. The destructor also runs when the real call is
+/// a thread's first frame), locks or makes a system call (but where a pause or call was long:
+/// record/processor_time.h). The destructor also runs when the real call is
 /// unwound (pthread_cancel).
 class CallFrame {
  public:

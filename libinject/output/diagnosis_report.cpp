@@ -3,9 +3,7 @@
 #include "libinject/output/diagnosis_report.h"
 
 #include <algorithm>
-#include <map>
 #include <string_view>
-#include <tuple>
 #include <unordered_map>
 
 #include "libinject/analysis/gemm_hints.h"
@@ -102,28 +100,54 @@ std::string idle_text(const std::vector<IdleShare>& shares, Bottleneck kind, con
   return text;
 }
 
-std::string kernels_text(const Statistics& statistics, bool (*of)(Family)) {
+/// A device's kernels by name, and what is known of each.
+struct DeviceKernel {
+  std::string_view name;
+  Family family = Family::kOther;
+  std::uint64_t time = 0;
+};
+
+/// By descending time.
+std::vector<DeviceKernel> kernels_of(const Statistics& statistics, std::uint32_t device) {
+  std::unordered_map<std::string_view, Family> families;
+  for (const KernelFamilyRow& row : statistics.kernel_families()) families[row.name] = row.family;
+  std::unordered_map<std::string_view, std::uint64_t> times;
+  for (const DetailRow& row : statistics.kernel_details()) {
+    if (row.other || row.device == device) times[row.name] += row.time.sum;
+  }
+  std::vector<DeviceKernel> kernels;
+  for (const auto& [name, time] : times) {
+    const auto family = families.find(name);
+    kernels.push_back({name, family == families.end() ? Family::kOther : family->second, time});
+  }
+  std::sort(kernels.begin(), kernels.end(), [](const DeviceKernel& a, const DeviceKernel& b) {
+    return a.time != b.time ? a.time > b.time : a.name < b.name;
+  });
+  return kernels;
+}
+
+std::string kernels_text(const std::vector<DeviceKernel>& kernels, bool (*of)(Family)) {
   std::string text;
   std::size_t named = 0;
   std::uint64_t total = 0;
-  for (const KernelFamilyRow& row : statistics.kernel_families()) total += row.time.sum;
-  for (const KernelFamilyRow& row : statistics.kernel_families()) {
-    if (!of(row.family)) continue;
+  for (const DeviceKernel& kernel : kernels) total += kernel.time;
+  for (const DeviceKernel& kernel : kernels) {
+    if (!of(kernel.family)) continue;
     if (named == kMostNamed) break;
     if (named++ != 0) text += "; ";
-    text += share_text(row.time.sum, total) + " " + shortened(row.name, 40);
+    text += share_text(kernel.time, total) + " of the kernels' time " + shortened(kernel.name, 40);
   }
   return text;
 }
 
-std::string evidence_text(const Statistics& statistics, const RunInfo& run, Bottleneck kind,
+std::string evidence_text(const std::vector<DeviceKernel>& kernels, const RunInfo& run, Bottleneck kind,
                           const DeviceTimes& times, const std::vector<IdleShare>& shares) {
   std::string text;
   if (kind == Bottleneck::kCopy && times.copy_only != 0)
     text = "copies alone " + time_text(static_cast<double>(times.copy_only));
   if (kind == Bottleneck::kCommunication && times.exposed_collective() != 0) {
     text = "collectives alone " + time_text(static_cast<double>(times.exposed_collective())) + ": " +
-           kernels_text(statistics, &is_collective);
+           kernels_text(kernels, &is_collective);
   }
   const std::string idle = idle_text(shares, kind, run);
   if (!text.empty() && !idle.empty()) text += "; ";
@@ -132,13 +156,17 @@ std::string evidence_text(const Statistics& statistics, const RunInfo& run, Bott
 
 }  // namespace
 
-std::optional<double> profiler_overhead(const IterationStatistics& iterations, std::uint64_t count,
-                                        double step_time) {
-  constexpr std::uint64_t kFewestOutside = 5;
-  constexpr std::uint64_t kFewestInside = 3;
+std::optional<double> step_time_outside(const IterationStatistics& iterations) {
+  constexpr std::uint64_t kFewest = 5;
   const SampleStats& outside = iterations.step_times_outside();
-  if (outside.count() < kFewestOutside || count < kFewestInside || step_time <= 0) return std::nullopt;
-  return 1 - outside.median() / step_time;
+  return outside.count() < kFewest ? std::nullopt : std::optional(outside.median());
+}
+
+std::optional<double> profiler_overhead(const std::optional<double>& outside, std::uint64_t count,
+                                        double step_time) {
+  constexpr std::uint64_t kFewest = 3;
+  if (!outside || count < kFewest || step_time <= 0) return std::nullopt;
+  return 1 - *outside / step_time;
 }
 
 KernelLimits kernel_limits(const Statistics& statistics, const RunInfo& run, std::uint32_t device) {
@@ -173,40 +201,22 @@ KernelLimits kernel_limits(const Statistics& statistics, const RunInfo& run, std
 }
 
 std::vector<DeviceDiagnosis> device_diagnoses(const Statistics& statistics, const RunInfo& run) {
-  struct Sum {
-    DeviceTimes times;
-    std::map<std::tuple<IdleCause, FunctionId, std::uint32_t, bool>, IdleShare> shares;
-  };
-  std::map<std::uint32_t, Sum> sums;
-  for (const DeviceTimeRow& row : statistics.device_times().rows()) {
-    Sum& sum = sums[row.device];
-    sum.times.merge(row.times);
-    for (const IdleShare& share : row.shares) {
-      IdleShare& together = sum.shares[{share.cause, share.function, share.thread, share.own_work}];
-      const std::uint64_t gaps = together.gaps + share.gaps;
-      const std::uint64_t time = together.time + share.time;
-      together = share;
-      together.gaps = gaps;
-      together.time = time;
-    }
-  }
   std::vector<DeviceDiagnosis> result;
-  for (const auto& [device, sum] : sums) {
+  for (const DeviceTimeRow& total : statistics.device_times().totals()) {
     DeviceDiagnosis& entry = result.emplace_back();
-    entry.device = device;
-    entry.times = sum.times;
-    entry.diagnosis = diagnose(sum.times, kernel_limits(statistics, run, device));
-    std::vector<IdleShare> shares;
-    for (const auto& [key, share] : sum.shares) shares.push_back(share);
-    std::sort(shares.begin(), shares.end(),
-              [](const IdleShare& a, const IdleShare& b) { return a.time > b.time; });
-    if (entry.diagnosis.leading == 0 && entry.diagnosis.verdict != Bottleneck::kNone) {
-      entry.evidence.push_back({entry.diagnosis.verdict, entry.diagnosis.compute_time,
-                                kernels_text(statistics, [](Family) { return true; })});
+    entry.device = total.device;
+    entry.times = total.times;
+    entry.diagnosis = diagnose(total.times, kernel_limits(statistics, run, total.device));
+    const std::vector<DeviceKernel> kernels = kernels_of(statistics, total.device);
+    const Bottleneck verdict = entry.diagnosis.verdict;
+    if (entry.diagnosis.leading == 0 && verdict != Bottleneck::kNone &&
+        verdict != Bottleneck::kUndetermined) {
+      entry.evidence.push_back(
+          {verdict, entry.diagnosis.compute_time, kernels_text(kernels, [](Family) { return true; })});
     }
     for (const BottleneckPart& part : entry.diagnosis.parts) {
       entry.evidence.push_back(
-          {part.kind, part.time, evidence_text(statistics, run, part.kind, entry.times, shares)});
+          {part.kind, part.time, evidence_text(kernels, run, part.kind, entry.times, total.shares)});
     }
   }
   return result;

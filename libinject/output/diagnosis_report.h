@@ -18,9 +18,11 @@ namespace inject {
 /// calls of known shape by the roofline.
 KernelLimits kernel_limits(const Statistics& statistics, const RunInfo& run, std::uint32_t device);
 
-/// What we take of a step: 1 - (median step outside windows) / (`step_time`, of `count` steps inside).
-/// Nothing where too few steps are known on either side. Small negative values are noise.
-std::optional<double> profiler_overhead(const IterationStatistics& iterations, std::uint64_t count,
+/// The median duration of iterations outside windows; nothing where too few are known.
+std::optional<double> step_time_outside(const IterationStatistics& iterations);
+/// What we take of a step: 1 - step_time_outside() / `step_time`, the mean of `count` steps inside. Nothing
+/// where too few are known. Small negative values are noise.
+std::optional<double> profiler_overhead(const std::optional<double>& outside, std::uint64_t count,
                                         double step_time);
 
 /// A cause of lost time, and what says so.

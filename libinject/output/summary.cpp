@@ -427,7 +427,7 @@ void kernel_use_lines(std::string& out, const std::vector<DetailRow>& details, c
                       std::uint32_t device) {
   const auto use = device_use(details, run.devices, device);
   if (!use) return;
-  std::string text = "    kernels' grids keep ";
+  std::string text = "    while kernels run, their grids keep ";
   append_decimal(text, 100 * use->sm_efficiency, 1);
   text += "% of the multiprocessors busy, at a theoretical occupancy of ";
   append_decimal(text, 100 * use->occupancy, 1);
@@ -469,11 +469,12 @@ void diagnosis_lines(std::string& out, const Statistics& statistics, const RunIn
     text += ", copies alone " + share_text(times.copy_only, times.span) + ", idle " +
             share_text(times.idle(), times.span);
     line(out, text);
-    kernel_use_lines(out, details, run, entry.device);
     std::size_t told = 0;
     for (const Evidence& evidence : entry.evidence) {
       // Small change is left out, but for what the verdict is about.
-      const bool leading = told < std::max<std::size_t>(1, diagnosis.leading);
+      const bool leading =
+          told <
+          std::max<std::size_t>(diagnosis.verdict == Bottleneck::kUndetermined ? 0 : 1, diagnosis.leading);
       if (!leading && (told >= kMostEvidence || diagnosis.share(evidence.time) < 0.01)) break;
       ++told;
       std::string_view name = bottleneck_name(evidence.kind);
@@ -493,6 +494,7 @@ void diagnosis_lines(std::string& out, const Statistics& statistics, const RunIn
         paragraph(out, "    -> ", advice);
       }
     }
+    if (diagnosis.leading == 0) kernel_use_lines(out, details, run, entry.device);
   }
 }
 
@@ -543,9 +545,9 @@ void iteration_lines(std::string& out, const Statistics& statistics, const RunIn
   also(iterations.phases(IterationLabel::kValidation), "validation phase");
   also(iterations.phases(IterationLabel::kCheckpoint), "checkpoint");
   if (!text.empty()) line(out, text);
-  if (const auto overhead = profiler_overhead(iterations, steps.count(), steps.median())) {
-    text = "    " + time_text(iterations.step_times_outside().median()) +
-           " outside windows: the profiler's own share is ";
+  const std::optional<double> outside = step_time_outside(iterations);
+  if (const auto overhead = profiler_overhead(outside, steps.count(), steps.mean())) {
+    text = "    " + time_text(*outside) + " outside windows: the profiler's own share is ";
     append_decimal(text, 100 * *overhead, 1);
     line(out, text + "%");
   }

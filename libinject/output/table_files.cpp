@@ -362,11 +362,10 @@ double samples_per_second(const RunInfo& run, const Totals& step_times) {
   return static_cast<double>(run.batch * step_times.count) / (static_cast<double>(step_times.sum) * 1e-9);
 }
 
-/// How the device's time was spent, and what that says. `steps`: the window's complete iterations.
+/// How the device's time was spent, and what that says. `overhead`: the profiler's share of it, if known.
 void time_cells(CsvRow& row, const DeviceTimes& times, const KernelLimits& limits,
-                const Statistics& statistics, const Totals& steps) {
+                const std::optional<double>& overhead) {
   row.number(times.span).number(times.kernel_busy).decimal(percent(times.kernel_busy, times.span), 1);
-  const auto overhead = profiler_overhead(statistics.iterations(), steps.count, steps.mean());
   if (overhead) {
     row.decimal(100.0 * *overhead, 1);
     const double share = 1 - std::clamp(*overhead, 0.0, 0.99);
@@ -412,6 +411,7 @@ void memory_cells(CsvRow& row, const WindowInfo* window, std::uint32_t device) {
 void window_rows(const Statistics& statistics, const RunInfo& run, std::string& text, const TextSink& sink) {
   std::map<std::uint32_t, WindowRows> windows;
   std::map<std::uint32_t, KernelLimits> limits;
+  const std::optional<double> outside = step_time_outside(statistics.iterations());
   for (const WindowInfo& info : run.windows) windows[info.number].info = &info;
   for (const WindowHostRow& entry : statistics.window_hosts()) windows[entry.window].host = entry.work;
   for (const WindowDeviceRow& entry : statistics.window_devices()) {
@@ -437,6 +437,7 @@ void window_rows(const Statistics& statistics, const RunInfo& run, std::string& 
     row.number(window.host.api_calls).number(window.host.api_time).number(window.host.library_calls);
     row.number(window.host.submissions).number(window.host.ranges).number(window.host.clipped_ranges);
     const Totals steps = statistics.iterations().window_step_times(number);
+    const auto overhead = profiler_overhead(outside, steps.count, steps.mean());
     row.number(steps.count);
     if (run.batch == 0 || steps.sum == 0) {
       row.empty();
@@ -450,7 +451,11 @@ void window_rows(const Statistics& statistics, const RunInfo& run, std::string& 
     if (window.times.span == 0) {
       empty_cells(row, kTimeCells);
     } else {
-      time_cells(row, window.times, limits.begin()->second, statistics, steps);
+      KernelLimits together;
+      for (const WindowDeviceRow& device : window.devices) {
+        if (device.times != nullptr) together.merge(limits[device.device]);
+      }
+      time_cells(row, window.times, together, overhead);
     }
     row.empty().empty().end();
     sink(text);
@@ -464,7 +469,7 @@ void window_rows(const Statistics& statistics, const RunInfo& run, std::string& 
       if (device.times == nullptr) {
         empty_cells(row, kTimeCells);
       } else {
-        time_cells(row, device.times->times, limits[device.device], statistics, steps);
+        time_cells(row, device.times->times, limits[device.device], overhead);
       }
       memory_cells(row, window.info, device.device);
       row.end();

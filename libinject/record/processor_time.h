@@ -3,7 +3,10 @@
 #pragma once
 
 #include <sys/resource.h>
+#include <time.h>
 
+#include <atomic>
+#include <cerrno>
 #include <cstdint>
 
 #include "libinject/record/clock.h"
@@ -11,8 +14,7 @@
 
 namespace inject {
 
-/// Between two calls, or in one, a thread may have computed or waited: from this long on it is asked for.
-inline constexpr Nanoseconds kProcessorTimeApart = 100'000;
+inline constinit std::atomic<bool> processor_times_refused{false};
 
 /// Reads and publishes the calling thread's processor time, and how often it has waited: one that wants to
 /// run and gets no processor does not. Returns the time of the reading, or `time` where that is given. The
@@ -22,14 +24,25 @@ inline constexpr Nanoseconds kProcessorTimeApart = 100'000;
                                                                        std::uint32_t window,
                                                                        Nanoseconds time = 0) noexcept {
   ProcessorTimeRecord record;
-  record.processor = thread_cpu_time();
-  rusage usage;
-  if (getrusage(RUSAGE_THREAD, &usage) == 0) record.waits = static_cast<std::uint64_t>(usage.ru_nvcsw);
   record.window = window;
-  record.time = time == 0 ? now() : time;
   thread.processor_time_window = window;
-  ThreadRegistry::push(thread, record);
-  return record.time;
+  // A sandbox may refuse the question: then nobody asks again, and threads are taken to compute.
+  if (!processor_times_refused.load(std::memory_order_relaxed)) {
+    const int error = errno;
+    timespec used;
+    rusage usage;
+    if (clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used) == 0 && getrusage(RUSAGE_THREAD, &usage) == 0) {
+      record.processor =
+          static_cast<Nanoseconds>(used.tv_sec) * 1'000'000'000u + static_cast<Nanoseconds>(used.tv_nsec);
+      record.waits = static_cast<std::uint64_t>(usage.ru_nvcsw);
+      record.time = time == 0 ? now() : time;
+      ThreadRegistry::push(thread, record);
+    } else {
+      processor_times_refused.store(true, std::memory_order_relaxed);
+    }
+    errno = error;
+  }
+  return record.time != 0 ? record.time : time == 0 ? now() : time;
 }
 
 /// An outermost call of an open window begins on the calling thread: returns when, after what has to be read.

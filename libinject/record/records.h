@@ -97,6 +97,9 @@ struct alignas(64) RangeRecord {
   std::uint32_t reserved2[11] = {};
 };
 
+/// Between two calls, or in one, a thread may have computed or waited: from this long on it is asked for.
+inline constexpr Nanoseconds kProcessorTimeApart = 100'000;
+
 /// What a thread had used of a processor by some time, in an open window (record/processor_time.h).
 struct alignas(64) ProcessorTimeRecord {
   RecordKind kind = RecordKind::kProcessorTime;

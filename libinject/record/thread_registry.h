@@ -34,6 +34,7 @@ struct alignas(64) ThreadState {
   std::uint32_t untimed_signs = 0;             ///< signs that need no time (window/iteration_watch.cpp)
   std::uint32_t sign_pass = 0;                 ///< pass of the search at the last sign that had one
   std::uint32_t launch_window = 0;             ///< window of the driver launch in progress
+  std::uint32_t plain_window = 0;              ///< window that a driver call which submits nothing began in
   std::uint32_t processor_time_window = 0;     ///< of the last reading of the thread's processor time
   Nanoseconds last_call_end = 0;               ///< of the last outermost call in a window
   std::atomic<std::uint32_t> launching{0};     ///< 1 while a driver launch of an open window is in progress
@@ -47,7 +48,7 @@ struct alignas(64) ThreadState {
   void reset() noexcept {
     innermost = nullptr;
     index = calls = range = graph_nodes = graph_nodes_at_enter = launching_kernel = launch_window = 0;
-    untimed_signs = sign_pass = last_shape = processor_time_window = 0;
+    untimed_signs = sign_pass = last_shape = plain_window = processor_time_window = 0;
     last_operand = last_call_end = 0;
     launching.store(0, std::memory_order_relaxed);
     ended_ranges.store(0, std::memory_order_relaxed);

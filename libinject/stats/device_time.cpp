@@ -11,8 +11,6 @@ namespace {
 
 // Longer than what the device takes from one piece of work to the next on a stream.
 constexpr Nanoseconds kQueueTime = 20'000;
-// Shorter pauses are never waits (analysis/idle_time.cpp).
-constexpr Nanoseconds kJoined = 100'000;
 constexpr std::size_t kMostShareKeys = 1024;
 
 bool is_kernel(TimedWorkKind kind) {
@@ -33,7 +31,7 @@ std::vector<HostCall>::iterator join_alike(std::vector<HostCall>::iterator begin
   auto last = begin;
   for (auto at = std::next(begin); at != end; ++at) {
     const bool waits = at->state == HostState::kSynchronization || at->state == HostState::kCopy;
-    if (!waits && at->function == last->function && at->begin - last->end < kJoined) {
+    if (!waits && at->function == last->function && at->begin - last->end < kProcessorTimeApart) {
       last->end = at->end;
     } else {
       *++last = *at;
@@ -91,6 +89,12 @@ DeviceTimeStatistics::Window* DeviceTimeStatistics::window(std::uint32_t number)
     ++left_out_;
     return nullptr;
   }
+  if (windows_.size() >= kMostUnsettled && windows_.count(number) == 0) {
+    held_ -= windows_.begin()->second.held;
+    left_out_ += windows_.begin()->second.held;
+    settled_through_ = windows_.begin()->first;
+    windows_.erase(windows_.begin());
+  }
   last_window_ = &windows_[number];
   last_number_ = number;
   return last_window_;
@@ -98,7 +102,7 @@ DeviceTimeStatistics::Window* DeviceTimeStatistics::window(std::uint32_t number)
 
 void DeviceTimeStatistics::hold(Window& window) {
   ++window.held;
-  if (++held_ > kMostHeld) bound();
+  if (++held_ > most_held_) bound();
 }
 
 void DeviceTimeStatistics::work(std::uint32_t number, std::uint32_t device, const TimedWork& work) {
@@ -141,7 +145,8 @@ void DeviceTimeStatistics::small_download(std::uint32_t number, std::uint32_t th
   hold(*found);
 }
 
-/// Too many records: the fullest window is judged up to its middle.
+/// Too many records: of the fullest window, work is judged up to its middle if it is what there is much of,
+/// and calls are forgotten that no gap can begin in any more.
 void DeviceTimeStatistics::bound() {
   auto fullest = windows_.begin();
   for (auto at = windows_.begin(); at != windows_.end(); ++at) {
@@ -152,44 +157,88 @@ void DeviceTimeStatistics::bound() {
   for (const auto& [device, timeline] : window.devices) {
     for (const TimedWork& work : timeline.pending) starts.push_back(work.start);
   }
-  Nanoseconds until = 0;
-  if (!starts.empty()) {
+  if (starts.size() >= most_held_ / 4) {
     const auto middle = starts.begin() + static_cast<std::ptrdiff_t>(starts.size() / 2);
     std::nth_element(starts.begin(), middle, starts.end());
-    until = *middle + 1;
+    for (auto& [device, timeline] : window.devices) judge(window, timeline, *middle + 1);
   }
-  Nanoseconds needed = until;
-  for (auto& [device, timeline] : window.devices) {
-    judge(window, timeline, until);
-    if (timeline.any) needed = std::min(needed, timeline.all.end);
+  // A device without work at present does not hold the others' calls: what it waits for may take for ever.
+  constexpr Nanoseconds kNone = ~Nanoseconds{0};
+  Nanoseconds needed = kNone;
+  Nanoseconds latest = 0;
+  for (const auto& [device, timeline] : window.devices) {
+    latest = std::max(latest, timeline.all.end);
+    if (timeline.pending.empty()) continue;
+    Nanoseconds from = timeline.all.end;
+    if (!timeline.any) {
+      from = std::min_element(timeline.pending.begin(), timeline.pending.end(), starts_earlier)->start;
+    }
+    needed = std::min(needed, from);
   }
-  std::size_t held = 0;
-  for (const auto& [device, timeline] : window.devices) held += timeline.pending.size();
+  forget_calls(window, needed == kNone ? latest : needed);
+  recount(window);
+}
+
+/// Of the calls that were over by `needed` the last one of each thread stays: a pause begins with it.
+void DeviceTimeStatistics::forget_calls(Window& window, Nanoseconds needed) {
+  for (auto& [number, thread] : window.threads)
+    std::sort(thread.small_downloads.begin(), thread.small_downloads.end());
+  for (auto& [device, timeline] : window.devices) add_waits(window, timeline, needed, {});
+  std::size_t calls_held = 0;
   for (auto& [number, thread] : window.threads) {
     auto& calls = thread.calls;
     const auto call =
-        std::find_if(calls.begin(), calls.end(), [needed](const HostCall& one) { return one.end > needed; });
-    if (static_cast<std::size_t>(calls.end() - call) > kMostHeld / 4)
-      calls.erase(join_alike(call, calls.end()), calls.end());
-    // If that did not help, the older half goes.
-    auto keep = call;
-    if (static_cast<std::size_t>(calls.end() - call) > kMostHeld / 4) keep += (calls.end() - call) / 2;
-    left_out_ += static_cast<std::uint64_t>(keep - call);
-    const Nanoseconds from = keep == calls.end() ? needed : keep->begin;
-    // The last one before it as well: what follows it is a pause that began there.
-    calls.erase(calls.begin(), keep == calls.begin() ? keep : std::prev(keep));
+        std::upper_bound(calls.begin(), calls.end(), needed,
+                         [](Nanoseconds time, const HostCall& candidate) { return time < candidate.end; });
+    calls.erase(calls.begin(), call == calls.begin() ? call : std::prev(call));
+    calls_held += calls.size() + thread.readings.size();
+  }
+  // Those that are needed are what there is too much of: first alike ones are joined, then the older half
+  // goes.
+  if (calls_held > most_held_ / 2) {
+    calls_held = 0;
+    for (auto& [number, thread] : window.threads) {
+      thread.calls.erase(join_alike(thread.calls.begin(), thread.calls.end()), thread.calls.end());
+      calls_held += thread.calls.size() + thread.readings.size();
+    }
+  }
+  const bool still = calls_held > most_held_ / 2;
+  for (auto& [number, thread] : window.threads) {
+    auto& calls = thread.calls;
+    if (still) {
+      const auto half = static_cast<std::ptrdiff_t>(calls.size() / 2);
+      left_out_ += static_cast<std::uint64_t>(half);
+      calls.erase(calls.begin(), calls.begin() + half);
+    }
+    // Readings and copies of what is forgotten. The last reading before it stays, as the first one to count
+    // from.
+    const Nanoseconds from = calls.empty() ? needed : calls.front().begin;
     auto& readings = thread.readings;
-    const auto reading = std::find_if(readings.begin(), readings.end(),
-                                      [from](const ProcessorReading& one) { return one.time >= from; });
+    const auto reading =
+        std::lower_bound(readings.begin(), readings.end(), from,
+                         [](const ProcessorReading& one, Nanoseconds time) { return one.time < time; });
     readings.erase(readings.begin(), reading == readings.begin() ? reading : std::prev(reading));
     auto& downloads = thread.small_downloads;
-    std::sort(downloads.begin(), downloads.end());
-    const Nanoseconds first = calls.empty() ? from : calls.front().begin;
-    downloads.erase(downloads.begin(), std::lower_bound(downloads.begin(), downloads.end(), first));
-    held += calls.size() + readings.size() + downloads.size();
+    downloads.erase(downloads.begin(), std::lower_bound(downloads.begin(), downloads.end(), from));
+  }
+}
+
+void DeviceTimeStatistics::recount(Window& window) {
+  std::size_t held = 0;
+  for (auto& [device, timeline] : window.devices) held += timeline.pending.size();
+  for (auto& [number, thread] : window.threads) {
+    held += thread.calls.size() + thread.readings.size() + thread.small_downloads.size();
   }
   held_ = held_ - window.held + held;
   window.held = held;
+}
+
+void DeviceTimeStatistics::add_share(Shares& shares, const ShareKey& key, const Share& share) {
+  const auto& [cause, function, thread, own_work] = key;
+  const bool room = shares.size() < kMostShareKeys || shares.count(key) != 0;
+  Share& sum = shares[room ? key : ShareKey{cause, kNoFunction, 0, own_work}];
+  sum.gaps += share.gaps;
+  sum.time += share.time;
 }
 
 void DeviceTimeStatistics::blame(Timeline& timeline, std::uint64_t time, const IdleShare& share) {
@@ -197,18 +246,35 @@ void DeviceTimeStatistics::blame(Timeline& timeline, std::uint64_t time, const I
   idle.time += time;
   ++idle.gaps;
   if (share.own_work) timeline.own_work += time;
-  ShareKey key{share.cause, share.function, share.thread, share.own_work};
-  if (timeline.shares.size() >= kMostShareKeys && timeline.shares.count(key) == 0)
-    key = {share.cause, kNoFunction, 0, share.own_work};
-  Share& sum = timeline.shares[key];
-  ++sum.gaps;
-  sum.time += time;
+  add_share(timeline.shares, {share.cause, share.function, share.thread, share.own_work}, {1, time});
+}
+
+/// Waits that were over by `until` give later launches a lead. `work`: what is being judged, by start.
+void DeviceTimeStatistics::add_waits(const Window& window, Timeline& timeline, Nanoseconds until,
+                                     std::span<const TimedWork> work) {
+  if (until <= timeline.lead_until) return;
+  for (const auto& [number, thread] : window.threads) {
+    if (!thread.launches) continue;
+    for (auto call = std::upper_bound(
+             thread.calls.begin(), thread.calls.end(), timeline.lead_until,
+             [](Nanoseconds time, const HostCall&candidate) { return time < candidate.end; });
+         call != thread.calls.end() && call->end <= until; ++call) {
+      if (!thread.waits_for_device(*call)) continue;
+      const auto after =
+          std::lower_bound(work.begin(), work.end(), call->end,
+                           [](const TimedWork& one, Nanoseconds time) { return one.start < time; });
+      const std::uint64_t position =
+          timeline.started_before + static_cast<std::uint64_t>(after - work.begin());
+      timeline.lead.add(position, call->end - call->begin);
+    }
+  }
+  timeline.lead_until = until;
 }
 
 /// From `begin` on the device had nothing to do, until `next` started. `launched_before`: the launch before
 /// that of `next`; may be null.
 void DeviceTimeStatistics::gap(Window& window, Timeline& timeline, Nanoseconds begin, const TimedWork& next,
-                               const TimedWork* launched_before) {
+                               const TimedWork* launched_before, std::span<const TimedWork> work) {
   const std::uint64_t time = next.start - begin;
   if (!next.launch_known) {
     blame(timeline, time, {IdleCause::kUnknown});
@@ -223,17 +289,8 @@ void DeviceTimeStatistics::gap(Window& window, Timeline& timeline, Nanoseconds b
                                                : IdleCause::kQueue});
     return;
   }
-  // Waits that were over when the launch began would have given it a lead.
-  for (const auto& [number, thread] : window.threads) {
-    if (!thread.launches) continue;
-    for (auto call = std::upper_bound(
-             thread.calls.begin(), thread.calls.end(), timeline.lead_until,
-             [](Nanoseconds until, const HostCall&candidate) { return until < candidate.end; });
-         call != thread.calls.end() && call->end <= next.launch_begin; ++call) {
-      if (thread.waits_for_device(*call)) timeline.lead += call->end - call->begin;
-    }
-  }
-  timeline.lead_until = std::max(timeline.lead_until, next.launch_begin);
+  add_waits(window, timeline, next.launch_begin, work);
+  timeline.lead.expire(timeline.started);
 
   LateLaunch launch;
   launch.begin = next.launch_begin;
@@ -257,6 +314,8 @@ void DeviceTimeStatistics::judge(Window& window, Timeline& timeline, Nanoseconds
   const auto end =
       std::partition(pending.begin(), pending.end(), [&](const TimedWork& one) { return one.start < until; });
   std::sort(pending.begin(), end, starts_earlier);
+  const std::span<const TimedWork> judged(pending.data(), static_cast<std::size_t>(end - pending.begin()));
+  timeline.started_before = timeline.started;
   std::vector<TimedWork> launches;
   if (timeline.any_launch) launches.push_back(timeline.last_launch);
   for (const TimedWork& one : pending) {
@@ -266,14 +325,15 @@ void DeviceTimeStatistics::judge(Window& window, Timeline& timeline, Nanoseconds
   for (auto& [number, thread] : window.threads)
     std::sort(thread.small_downloads.begin(), thread.small_downloads.end());
 
-  for (auto at = pending.begin(); at != end; ++at) {
-    const TimedWork& work = *at;
+  for (const TimedWork& work : judged) {
     if (!timeline.any) {
       timeline.first = work.start;
     } else if (work.start > timeline.all.end) {
       const auto after = std::lower_bound(launches.begin(), launches.end(), work, launched_earlier);
-      gap(window, timeline, timeline.all.end, work, after == launches.begin() ? nullptr : &*std::prev(after));
+      gap(window, timeline, timeline.all.end, work, after == launches.begin() ? nullptr : &*std::prev(after),
+          judged);
     }
+    ++timeline.started;
     if (!timeline.any || work.end >= timeline.all.end) timeline.last = work;
     timeline.any = true;
     timeline.all.add(work.start, work.end);
@@ -293,12 +353,34 @@ void DeviceTimeStatistics::judge(Window& window, Timeline& timeline, Nanoseconds
       timeline.any_launch = true;
     }
   }
+  if (timeline.any) add_waits(window, timeline, timeline.all.end, judged);
   pending.erase(pending.begin(), end);
+  timeline.started_before = timeline.started;
   timeline.judged_until = until;
 }
 
+std::vector<IdleShare> DeviceTimeStatistics::largest(const Shares& shares) {
+  std::vector<IdleShare> result;
+  for (const auto& [key, share] : shares) {
+    const auto& [cause, function, thread, own_work] = key;
+    result.push_back({cause, function, thread, own_work, share.gaps, share.time});
+  }
+  std::sort(result.begin(), result.end(),
+            [](const IdleShare& a, const IdleShare& b) { return a.time > b.time; });
+  if (result.size() > kMostShares) result.resize(kMostShares);
+  return result;
+}
+
+std::vector<DeviceTimeRow> DeviceTimeStatistics::totals() const {
+  std::vector<DeviceTimeRow> result;
+  for (const auto& [device, total] : totals_)
+    result.push_back({0, device, total.times, largest(total.shares)});
+  return result;
+}
+
 void DeviceTimeStatistics::settle_window(std::uint32_t number, Nanoseconds begin, Nanoseconds end) {
-  settled_through_ = std::max(settled_through_, number);
+  if (number <= settled_through_) return;
+  settled_through_ = number;
   last_window_ = nullptr;
   while (!windows_.empty() && windows_.begin()->first < number) {
     held_ -= windows_.begin()->second.held;
@@ -308,6 +390,7 @@ void DeviceTimeStatistics::settle_window(std::uint32_t number, Nanoseconds begin
   const auto found = windows_.find(number);
   if (found == windows_.end()) return;
   Window& window = found->second;
+  for (auto& [thread, host] : window.threads) host.closing = end;
   for (auto& [device, timeline] : window.devices) {
     judge(window, timeline, ~Nanoseconds{0});
     if (!timeline.any) continue;
@@ -322,7 +405,7 @@ void DeviceTimeStatistics::settle_window(std::uint32_t number, Nanoseconds begin
       closing.launch_end = end;
       closing.launch_known = timeline.any_launch;
       closing.function = kNoFunction;
-      gap(window, timeline, last, closing, nullptr);
+      gap(window, timeline, last, closing, nullptr, {});
     }
     DeviceTimeRow row;
     row.window = number;
@@ -339,14 +422,11 @@ void DeviceTimeStatistics::settle_window(std::uint32_t number, Nanoseconds begin
     times.copy_overlapped = timeline.copies.time + timeline.kernels.time - timeline.copies_and_kernels.time;
     times.idle_by_cause = timeline.idle;
     times.own_work = timeline.own_work;
-    for (const auto& [key, share] : timeline.shares) {
-      const auto& [cause, function, thread, own_work] = key;
-      row.shares.push_back({cause, function, thread, own_work, share.gaps, share.time});
-    }
-    std::sort(row.shares.begin(), row.shares.end(),
-              [](const IdleShare& a, const IdleShare& b) { return a.time > b.time; });
-    if (row.shares.size() > kMostShares) row.shares.resize(kMostShares);
-    if (rows_.size() == kMostRows) rows_.erase(rows_.begin());
+    Total& total = totals_[device];
+    total.times.merge(times);
+    for (const auto& [key, share] : timeline.shares) add_share(total.shares, key, share);
+    if (rows_.size() == kMostRows) continue;
+    row.shares = largest(timeline.shares);
     rows_.push_back(std::move(row));
   }
   held_ -= window.held;

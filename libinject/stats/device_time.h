@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <span>
 #include <tuple>
 #include <vector>
 
@@ -71,14 +72,17 @@ struct DeviceTimeRow {
 };
 
 /// Tells, for each window and device, when it worked and why it did not. Exact in whatever order records
-/// come, up to kMostHeld of them in windows that are not settled; then the older half of the fullest window
-/// is judged by what has come, and what comes later for that time is left out and counted. One thread at a
-/// time; may throw std::bad_alloc.
+/// come, up to `most_held` of them in windows that are not settled; then the older half of the fullest
+/// window's work is judged by what has come, and what comes later for that time is left out and counted. One
+/// thread at a time; may throw std::bad_alloc.
 class DeviceTimeStatistics {
  public:
   static constexpr std::size_t kMostHeld = 262'144;
   static constexpr std::size_t kMostRows = 10'000;
+  static constexpr std::size_t kMostUnsettled = 4096;  // windows
   static constexpr std::size_t kMostShares = 24;
+
+  explicit DeviceTimeStatistics(std::size_t most_held = kMostHeld) : most_held_(most_held) {}
 
   void work(std::uint32_t window, std::uint32_t device, const TimedWork& work);
   /// Outermost calls, those of a thread in order.
@@ -86,13 +90,16 @@ class DeviceTimeStatistics {
   void reading(std::uint32_t window, std::uint32_t thread, const ProcessorReading& reading);
   /// A copy to the host, of so little that its call was made for the sake of waiting.
   void small_download(std::uint32_t window, std::uint32_t thread, Nanoseconds call_begin);
-  /// Nothing more comes for this window, nor for any before it.
+  /// Nothing more comes for this window, nor for any before it: what is held of those is given up. Once a
+  /// window; a second time does nothing.
   void settle_window(std::uint32_t window, Nanoseconds begin, Nanoseconds end);
 
-  /// Of the settled windows, in their order; of the latest kMostRows.
+  /// Of the settled windows, in their order; of the first kMostRows, as the table of windows has them.
   const std::vector<DeviceTimeRow>& rows() const { return rows_; }
   /// The row of a window and device; null if there is none.
   const DeviceTimeRow* row(std::uint32_t window, std::uint32_t device) const;
+  /// By device, of all settled windows together; `window` means nothing.
+  std::vector<DeviceTimeRow> totals() const;
   /// Records that came too late to be judged, or had to make room.
   std::uint64_t left_out() const { return left_out_; }
   /// Records that take memory.
@@ -110,14 +117,16 @@ class DeviceTimeStatistics {
     std::uint64_t time = 0;
   };
   using ShareKey = std::tuple<IdleCause, FunctionId, std::uint32_t, bool>;
-  struct Window;
+  using Shares = std::map<ShareKey, Share>;
   /// A device in a window.
   struct Timeline {
     std::vector<TimedWork> pending;
     Nanoseconds judged_until = 0;
     Nanoseconds first = 0;
-    TimedWork last;         // of what ended last
-    TimedWork last_launch;  // of what was launched last
+    std::uint64_t started = 0;         // pieces of work that are judged …
+    std::uint64_t started_before = 0;  // … before those that are being judged
+    TimedWork last;                    // of what ended last
+    TimedWork last_launch;             // of what was launched last
     bool any = false;
     bool any_launch = false;
     Union all;
@@ -130,28 +139,40 @@ class DeviceTimeStatistics {
     std::uint64_t kernel_time = 0;
     std::array<DeviceTimes::Idle, kIdleCauses> idle{};
     std::uint64_t own_work = 0;
-    std::uint64_t lead = 0;
+    Lead lead;
     Nanoseconds lead_until = 0;  // waits that were over by then are in `lead`
-    std::map<ShareKey, Share> shares;
+    Shares shares;
   };
   struct Window {
     std::map<std::uint32_t, Timeline> devices;
     std::map<std::uint32_t, HostThread> threads;
     std::size_t held = 0;
   };
+  struct Total {
+    DeviceTimes times;
+    Shares shares;
+  };
 
   Window* window(std::uint32_t number);
   void hold(Window& window);
   void bound();
-  void judge(Window& window, Timeline& timeline, Nanoseconds until);
-  void gap(Window& window, Timeline& timeline, Nanoseconds begin, const TimedWork& next,
-           const TimedWork* launched_before);
+  void forget_calls(Window& window, Nanoseconds needed);
+  void recount(Window& window);
+  static void judge(Window& window, Timeline& timeline, Nanoseconds until);
+  static void gap(Window& window, Timeline& timeline, Nanoseconds begin, const TimedWork& next,
+                  const TimedWork* launched_before, std::span<const TimedWork> work);
+  static void add_waits(const Window& window, Timeline& timeline, Nanoseconds until,
+                        std::span<const TimedWork> work);
   static void blame(Timeline& timeline, std::uint64_t time, const IdleShare& share);
+  static void add_share(Shares& shares, const ShareKey& key, const Share& share);
+  static std::vector<IdleShare> largest(const Shares& shares);
 
+  std::size_t most_held_;
   std::map<std::uint32_t, Window> windows_;
   std::uint32_t last_number_ = 0;
   Window* last_window_ = nullptr;
   std::vector<DeviceTimeRow> rows_;
+  std::map<std::uint32_t, Total> totals_;
   std::size_t held_ = 0;
   std::uint64_t left_out_ = 0;
   std::uint32_t settled_through_ = 0;

@@ -113,6 +113,18 @@ LaunchTable::Found LaunchTable::find(std::uint16_t generation, std::uint32_t cor
   return {};
 }
 
+std::uint32_t LaunchTable::first_waiting_window() const {
+  std::uint32_t first = 0;
+  std::size_t left = waiting_;
+  for (std::size_t i = 0; i < size_ && left != 0; ++i) {
+    const Entry& entry = entries_[(first_ + i) & (entries_.size() - 1)];
+    if (!entry.waits) continue;
+    --left;
+    if (first == 0 || entry.launch.window < first) first = entry.launch.window;
+  }
+  return first;
+}
+
 std::map<std::uint32_t, std::uint64_t> LaunchTable::give_up_waiting() {
   std::map<std::uint32_t, std::uint64_t> forgotten = std::exchange(untold_, {});
   for (std::size_t i = 0; i < size_; ++i) {

@@ -33,6 +33,8 @@ class LaunchTable {
   /// Launches inside a window (`window != 0`) that succeeded, were not captured, and whose record has not
   /// come.
   std::size_t waiting() const { return waiting_; }
+  /// The first window of those that launches wait in; 0 if none does.
+  std::uint32_t first_waiting_window() const;
   /// Forgets what still waits: its records are not coming any more. Returns how many launches that were in
   /// each window, with those given up since the last time because the table was full; of the oldest of more
   /// than 4,096 windows together, as window 0's.

@@ -57,17 +57,22 @@ bool PhaseStatistics::runs_backward(std::uint32_t thread) {
 }
 
 void PhaseStatistics::work(std::uint32_t number, const PhasedWork& work) {
-  windows_[number].work.push_back(work);
+  if (windows_.size() >= kMostUnsettled && windows_.count({number, work.device}) == 0) {
+    Window& oldest = windows_.begin()->second;
+    judge(windows_.begin()->first.first, oldest, oldest.work.size(), true);
+    windows_.erase(windows_.begin());
+  }
+  windows_[{number, work.device}].work.push_back(work);
   if (++held_ <= kMostHeld) return;
   auto fullest = windows_.begin();
   for (auto at = windows_.begin(); at != windows_.end(); ++at) {
     if (at->second.work.size() > fullest->second.work.size()) fullest = at;
   }
-  judge(fullest->first, fullest->second, fullest->second.work.size() / 2, false);
+  judge(fullest->first.first, fullest->second, fullest->second.work.size() / 2, false);
 }
 
 void PhaseStatistics::count(std::uint32_t number, Phase phase, const PhasedWork& work) {
-  std::pair<std::uint32_t, std::uint32_t> key{number, work.device};
+  Key key{number, work.device};
   if (rows_.size() >= kMostRows && rows_.count(key) == 0) key.first = kOtherWindow;
   DeviceWork& sum = rows_[key][static_cast<std::size_t>(phase)];
   if (work.memset) {
@@ -84,20 +89,21 @@ void PhaseStatistics::count(std::uint32_t number, Phase phase, const PhasedWork&
   if (!work.launch_known) ++sum.unattributed;
 }
 
-/// The `count` earliest launches; without `all`, those whose phase hangs on what comes after them stay.
-void PhaseStatistics::judge(std::uint32_t number, Window& window, std::size_t count_, bool all) {
+/// The `earliest` launches; without `all`, those whose phase hangs on what comes after them stay.
+void PhaseStatistics::judge(std::uint32_t number, Window& window, std::size_t earliest, bool all) {
   std::vector<PhasedWork>& work = window.work;
   std::stable_sort(work.begin(), work.end(),
                    [](const PhasedWork& a, const PhasedWork& b) { return a.launch_begin < b.launch_begin; });
   const auto certain = [&](const PhasedWork& one) {
-    if (one.told == Phase::kOther && one.launch_known && runs_backward(one.thread)) return Phase::kBackward;
-    return one.told;
+    if (one.told != Phase::kOther || !one.launch_known) return one.told;
+    if (runs_backward(one.thread)) return Phase::kBackward;
+    return one.optimizer ? Phase::kOptimizer : Phase::kOther;
   };
   for (const PhasedWork& one : work) {
     if (certain(one) == Phase::kBackward) window.any_backward = true;
   }
   std::size_t begin = 0;  // of those that wait for the next certain one
-  for (std::size_t i = 0; i < count_; ++i) {
+  for (std::size_t i = 0; i < earliest; ++i) {
     if (!work[i].launch_known) continue;
     const Phase phase = certain(work[i]);
     if (phase == Phase::kOther) continue;
@@ -111,8 +117,8 @@ void PhaseStatistics::judge(std::uint32_t number, Window& window, std::size_t co
     window.before = phase;
   }
   // A program without phases would wait for one for ever.
-  if (all || begin < count_ / 2) {
-    for (; begin < count_; ++begin) {
+  if (all || begin < earliest / 2) {
+    for (; begin < earliest; ++begin) {
       const Phase phase = between(window.before, Phase::kOther, window.any_backward);
       count(number, work[begin].launch_known ? phase : Phase::kOther, work[begin]);
     }
@@ -122,9 +128,9 @@ void PhaseStatistics::judge(std::uint32_t number, Window& window, std::size_t co
 }
 
 void PhaseStatistics::settle_window(std::uint32_t number) {
-  while (!windows_.empty() && windows_.begin()->first <= number) {
+  while (!windows_.empty() && windows_.begin()->first.first <= number) {
     Window& window = windows_.begin()->second;
-    judge(windows_.begin()->first, window, window.work.size(), true);
+    judge(windows_.begin()->first.first, window, window.work.size(), true);
     windows_.erase(windows_.begin());
   }
 }

@@ -40,8 +40,8 @@ struct PhasedWork {
   bool launch_known = false;
   bool memset = false;
   bool copy = false;
-  /// By NVTX range or kernel name; kOther where these don't tell.
-  Phase told = Phase::kOther;
+  Phase told = Phase::kOther;  ///< by the NVTX ranges around the launch; kOther where these don't tell
+  bool optimizer = false;      ///< a kernel of an optimizer by its name
 };
 
 struct PhaseRow {
@@ -60,6 +60,7 @@ class PhaseStatistics {
  public:
   static constexpr std::size_t kMostHeld = 262'144;
   static constexpr std::size_t kMostRows = 10'000;
+  static constexpr std::size_t kMostUnsettled = 4096;  // windows, each device's
 
   /// Tells a thread's name, asked when a window is judged.
   void threads_are_named_by(std::function<std::string(std::uint32_t thread)> name);
@@ -76,19 +77,21 @@ class PhaseStatistics {
   static constexpr std::uint32_t kOtherWindow = ~std::uint32_t{0} - 1;
 
  private:
+  /// A device in a window.
   struct Window {
     std::vector<PhasedWork> work;
     Phase before = Phase::kOther;  // the last phase that was told for certain
     bool any_backward = false;
   };
-  void judge(std::uint32_t number, Window& window, std::size_t count, bool all);
+  using Key = std::pair<std::uint32_t, std::uint32_t>;  // window, device
+  void judge(std::uint32_t number, Window& window, std::size_t earliest, bool all);
   void count(std::uint32_t window, Phase phase, const PhasedWork& work);
   bool runs_backward(std::uint32_t thread);
 
   std::function<std::string(std::uint32_t)> name_;
   std::vector<std::uint8_t> backward_;  // by thread: 0 not asked, 1 no, 2 yes
-  std::map<std::uint32_t, Window> windows_;
-  std::map<std::pair<std::uint32_t, std::uint32_t>, std::array<DeviceWork, kPhases>> rows_;
+  std::map<Key, Window> windows_;
+  std::map<Key, std::array<DeviceWork, kPhases>> rows_;
   std::size_t held_ = 0;
 };
 

@@ -237,9 +237,8 @@ void Statistics::add(const KernelEvent& event) {
   t.device_times.work(event.launch.window, event.device,
                       timed_work(event, collective ? TimedWorkKind::kCollective : TimedWorkKind::kKernel));
   PhasedWork phased = phased_work(event);
-  phased.told = family.family == Family::kOptimizer
-                    ? Phase::kOptimizer
-                    : t.phase_of_node(range_tree_, names_, event.launch.range);
+  phased.told = t.phase_of_node(range_tree_, names_, event.launch.range);
+  phased.optimizer = family.family == Family::kOptimizer;
   t.phases.work(event.launch.window, phased);
   t.copies.kernel(event.launch.window, event.device, event.start, event.end);
   if (collective) {
@@ -351,8 +350,14 @@ void Statistics::iteration_boundary(const IterationBoundary& boundary) {
   tables_->iterations.boundary(boundary);
 }
 
+void Statistics::settle_times(std::uint32_t window, Nanoseconds begin, Nanoseconds end) {
+  tables_->device_times.settle_window(window, begin, end);
+  tables_->phases.settle_window(window);
+}
+
 void Statistics::settle_window(std::uint32_t window, Nanoseconds begin, Nanoseconds end) {
   Tables& t = *tables_;
+  settle_times(window, begin, end);
   std::erase_if(t.unsettled_busy, [&](std::uint32_t index) {
     if (index == kOtherIndex || t.window_device_keys.key(index)[0] > window) return false;
     t.settle_busy(index);
@@ -363,8 +368,6 @@ void Statistics::settle_window(std::uint32_t window, Nanoseconds begin, Nanoseco
   t.call_shapes.settle(window);
   t.overlap.settle_window(window);
   t.copies.settle_window(window);
-  t.device_times.settle_window(window, begin, end);
-  t.phases.settle_window(window);
 }
 
 }  // namespace inject

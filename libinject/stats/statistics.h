@@ -192,6 +192,9 @@ class Statistics {
   void iteration_boundary(const IterationBoundary& boundary);
   /// Nothing more comes for this window, which was open from `begin` to `end`. In ascending order.
   void settle_window(std::uint32_t window, Nanoseconds begin, Nanoseconds end);
+  /// The part of it that needs no iterations: device times and phases. Where windows follow each other for
+  /// days, they are settled so as they end.
+  void settle_times(std::uint32_t window, Nanoseconds begin, Nanoseconds end);
 
   // The rows of a table, by descending total and then by name; pointers are good until the next add().
   std::vector<TimeRow> kernels() const;

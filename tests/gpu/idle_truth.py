@@ -30,6 +30,7 @@ SUMS = ("Device Time (ns)", "Kernel Busy (ns)", "Copy Only (ns)", "Idle (ns)")
 RATIOS = ("GPU Utilization (%)", "Kernel Concurrency", "Copy Overlap (%)")
 
 LONGEST_QUEUE = 20_000           # ns: a longer gap is no queue's
+QUEUE_LENGTH = 1024  # pieces of work that a wait can give a lead to
 SHORTEST_OFF_PROCESSOR = 100_000  # a shorter pause outside of calls is computing
 SHORTEST_WAIT = 500_000          # what a gap holds less of is one thread handing over to another
 # The trace has sizes in MB of three decimals: 64 KiB is 0.066 there, and so is what is up to 963 bytes more.
@@ -214,21 +215,35 @@ def launch_of(work, calls):
 class Lead:
     """What the launches would have come earlier, had no thread waited for the device: of one device's gaps, in order."""
 
-    def __init__(self, waits):
+    def __init__(self, waits, starts):
         self.waits = sorted((call.end, call.end - call.begin) for call in waits)
+        self.starts = starts
         self.counted = 0
-        self.time = 0
+        self.parts = collections.deque()  # [pieces of work that had started when the wait was over, what is left of it]
 
-    def advance(self, launched):
+    @property
+    def time(self):
+        return sum(left for _, left in self.parts)
+
+    def advance(self, launched, index):
+        """To the launch of the work of that index."""
         while self.counted < len(self.waits) and self.waits[self.counted][0] <= launched:
-            self.time += self.waits[self.counted][1]
+            end, length = self.waits[self.counted]
+            self.parts.append([bisect.bisect_left(self.starts, end), length])
             self.counted += 1
+        while self.parts and self.parts[0][0] + QUEUE_LENGTH < index:
+            self.parts.popleft()
 
     def after(self, cause, gap):
         if cause == HOST_WAIT:
-            self.time = 0
+            self.parts.clear()
         elif cause == SYNCHRONIZATION:
-            self.time = max(0, self.time - gap)
+            while gap and self.parts:
+                taken = min(gap, self.parts[0][1])
+                gap -= taken
+                self.parts[0][1] -= taken
+                if not self.parts[0][1]:
+                    self.parts.popleft()
 
 
 class DeviceTime:
@@ -238,8 +253,8 @@ class DeviceTime:
         self.window, self.device = window, device
         self.opening, self.closing = opening, closing
         self.threads = threads
-        self.lead = Lead(call for tid in launching for call in threads[tid].calls if call.waits)
         self.work = sorted(work, key=lambda w: (w.start, w.launch is None, w.launch.begin if w.launch else 0, w.stream))
+        self.lead = Lead((call for tid in launching for call in threads[tid].calls if call.waits), [w.start for w in self.work])
         self.last = max(w.end for w in self.work)
         lag = max(0, self.last - closing)
         self.begin = opening + min(lag, self.work[0].start - opening)
@@ -257,18 +272,18 @@ class DeviceTime:
             self._gap(self.begin, first.start, START_UP)
         # Of works that end together the one that started last counts, which comes last here.
         before = first
-        for next_work in self.work[1:]:
+        for index, next_work in enumerate(self.work[1:], 1):
             if next_work.start > before.end:
-                self._between(before, next_work)
+                self._between(before, next_work, index)
             if next_work.end >= before.end:
                 before = next_work
         if self.end > before.end:
             if self.launches:
-                self._late_host(before.end, self.end, self.closing, self.launches[-1][1], None, LAUNCH_CALL)
+                self._late_host(before.end, self.end, self.closing, self.launches[-1][1], None, LAUNCH_CALL, len(self.work))
             else:
                 self._gap(before.end, self.end, UNKNOWN)
 
-    def _between(self, before, next_work):
+    def _between(self, before, next_work, position):
         begin, end, launch = before.end, next_work.start, next_work.launch
         if launch is None:
             self._gap(begin, end, UNKNOWN)
@@ -284,9 +299,9 @@ class DeviceTime:
             index = bisect.bisect_left(self.launches, (launch.begin, ""))
             tid_before = self.launches[index - 1][1] if index > 0 else None
             self._late_host(begin, end, launch.begin, launch.tid, tid_before,
-                            COPY_CALL if launch.kind == COPY_CALL else LAUNCH_CALL)
+                            COPY_CALL if launch.kind == COPY_CALL else LAUNCH_CALL, position)
 
-    def _late_host(self, begin, end, launched, tid, tid_before, launching):
+    def _late_host(self, begin, end, launched, tid, tid_before, launching, position):
         thread = self.threads[tid]
         other = self.threads[tid_before] if tid_before not in (None, tid) else None
         time = dict.fromkeys(HOST_CAUSES, 0)
@@ -301,7 +316,7 @@ class DeviceTime:
             else:
                 time[kind] += part_end - part_begin
         time[launching] += end - until
-        self.lead.advance(launched)
+        self.lead.advance(launched, position)
         cause = self._cause(end - begin, time, asked_first.call_at(begin))
         self.lead.after(cause, end - begin)
         self._gap(begin, end, cause, time)

@@ -3,6 +3,7 @@
 #include "libinject/stats/device_time.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <random>
 #include <set>
@@ -312,6 +313,24 @@ TEST_CASE("Waits give a lead that the launches after them would have had", "[dev
   }
 }
 
+TEST_CASE("A lead is no longer than a queue of launches", "[device_time]") {
+  Run run;
+  run.launch(0, 5, 10, 1000);
+  run.call(10, 1005, HostState::kSynchronization);
+  // In time, one after the other.
+  Nanoseconds at = 1010;
+  for (int i = 0; i < 1030; ++i) {
+    run.call(at, at + 1, HostState::kLaunch);
+    run.statistics.work(1, 0, run.work(at + 2, at + 4, at, at + 1));
+    at += 2;
+  }
+  at += 10;
+  run.launch(at, at + 1, at + 40, at + 45);
+  const Idle idle = idle_of(run.settle(at + 45));
+  CHECK(idle.at(IdleCause::kSynchronization) == 12);  // up to the first of them
+  CHECK(idle.at(IdleCause::kLaunchCall) >= 40);
+}
+
 TEST_CASE("After the last work the host did something else", "[device_time]") {
   Run run;
   run.launch(0, 5, 5, 100);
@@ -481,6 +500,116 @@ TEST_CASE("Causes share all of the idle time, whatever the threads and streams a
   }
   // Of the causes, those that such scenes can have.
   CHECK(seen.size() == kIdleCauses);
+}
+
+TEST_CASE("Judged bit by bit, as records come, a window comes out the same", "[device_time]") {
+  std::mt19937 random(7);
+  for (int round = 0; round < 60; ++round) {
+    const Scene scene = random_scene(random, 400);
+    const Fed whole = feed(scene);
+    // Everything in the order of its time, as queues and buffers have it.
+    struct Record {
+      Nanoseconds time;
+      std::function<void(DeviceTimeStatistics&)> add;
+    };
+    std::vector<Record> records;
+    for (const Scene::Work& one : scene.work) {
+      records.push_back(
+          {one.work.start, [one](DeviceTimeStatistics& to) { to.work(1, one.device, one.work); }});
+    }
+    for (const auto& [thread, calls] : scene.calls) {
+      for (const HostCall& call : calls) {
+        records.push_back(
+            {call.begin, [thread = thread, call](DeviceTimeStatistics& to) { to.call(1, thread, call); }});
+      }
+    }
+    for (const auto& [thread, readings] : scene.readings) {
+      for (const ProcessorReading& one : readings) {
+        records.push_back(
+            {one.time, [thread = thread, one](DeviceTimeStatistics& to) { to.reading(1, thread, one); }});
+      }
+    }
+    for (const auto& [thread, begin] : scene.downloads) {
+      records.push_back({begin, [thread = thread, begin = begin](DeviceTimeStatistics& to) {
+                           to.small_download(1, thread, begin);
+                         }});
+    }
+    std::stable_sort(records.begin(), records.end(),
+                     [](const Record& a, const Record& b) { return a.time < b.time; });
+    DeviceTimeStatistics statistics(600);
+    for (const Record& record : records) {
+      record.add(statistics);
+      CHECK(statistics.held() <= 600);
+    }
+    statistics.settle_window(1, kMs, scene.end);
+    for (const DeviceTimeRow& row : statistics.rows()) {
+      const DeviceTimes& expected = whole.rows.at(row.device).times;
+      CHECK(row.times.span == expected.span);
+      CHECK(row.times.kernel_busy == expected.kernel_busy);
+      CHECK(row.times.idle() == expected.idle());
+      for (std::size_t i = 0; i < kIdleCauses; ++i) {
+        // A gap in progress may lose calls that there was no room for.
+        if (statistics.left_out() == 0)
+          CHECK(row.times.idle_by_cause[i].time == expected.idle_by_cause[i].time);
+      }
+    }
+  }
+}
+
+TEST_CASE("Several threads that launch nothing for the device that worked", "[device_time]") {
+  DeviceTimeStatistics statistics;
+  TimedWork first;
+  first.start = kMs;
+  first.end = kMs + kUs;
+  statistics.work(1, 0, first);
+  constexpr std::uint32_t kThreads = 8;
+  for (std::uint64_t i = 0; i < 60'000; ++i) {
+    for (std::uint32_t thread = 1; thread <= kThreads; ++thread) {
+      const Nanoseconds begin = kMs + (i * kThreads + thread) * 10 * kUs;
+      statistics.call(1, thread, {begin, begin + 5 * kUs, kLaunchFunction, HostState::kLaunch});
+      TimedWork work;
+      work.start = begin + 6 * kUs;
+      work.end = begin + 9 * kUs;
+      work.launch_begin = begin;
+      work.launch_end = begin + 5 * kUs;
+      work.thread = thread;
+      work.launch_known = true;
+      statistics.work(1, 1, work);
+    }
+  }
+  CHECK(statistics.held() <= DeviceTimeStatistics::kMostHeld);
+  CHECK(statistics.left_out() == 0);
+  statistics.settle_window(1, kMs, kMs + 60'001 * kThreads * 10 * kUs);
+  REQUIRE(statistics.row(1, 1) != nullptr);
+  CHECK(statistics.row(1, 1)->times.kernel_busy == 60'000 * kThreads * 3 * kUs);
+}
+
+TEST_CASE("Windows without end: rows of the first, sums of all, and bounded memory", "[device_time]") {
+  DeviceTimeStatistics statistics;
+  constexpr std::uint32_t kWindows = 15'000;
+  for (std::uint32_t window = 1; window <= kWindows; ++window) {
+    TimedWork work;
+    work.start = window * kMs + 10;
+    work.end = work.start + 100;
+    statistics.work(window, 0, work);
+    statistics.settle_window(window, window * kMs, window * kMs + 1000);
+    statistics.settle_window(window, window * kMs, window * kMs + 1000);  // a second time
+  }
+  CHECK(statistics.left_out() == 0);
+  CHECK(statistics.rows().size() == DeviceTimeStatistics::kMostRows);
+  CHECK(statistics.row(1, 0) != nullptr);
+  CHECK(statistics.row(kWindows, 0) == nullptr);
+  REQUIRE(statistics.totals().size() == 1);
+  CHECK(statistics.totals()[0].times.kernel_busy == kWindows * 100);
+
+  DeviceTimeStatistics unsettled;
+  for (std::uint32_t window = 1; window <= kWindows; ++window) {
+    TimedWork work;
+    work.start = work.end = window * kMs;
+    unsettled.work(window, 0, work);
+  }
+  CHECK(unsettled.held() <= DeviceTimeStatistics::kMostUnsettled);
+  CHECK(unsettled.left_out() == kWindows - unsettled.held());
 }
 
 TEST_CASE("A window of any length takes bounded memory, and nothing is lost that comes in order",

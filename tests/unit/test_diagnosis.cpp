@@ -48,6 +48,10 @@ TEST_CASE("The verdict is what takes most of the time that is not computed in", 
   // Time that no remedy is known for is not held against the program.
   CHECK(verdict(times_of(500, {{IdleCause::kStartUp, 450}, {IdleCause::kHostWait, 50}})) ==
         Bottleneck::kGpuCompute);
+  CHECK(verdict(times_of(500, {{IdleCause::kOtherStream, 450}, {IdleCause::kHostWait, 50}})) ==
+        Bottleneck::kUndetermined);
+  CHECK(verdict(times_of(300, {{IdleCause::kStartUp, 650}, {IdleCause::kUnknown, 50}})) ==
+        Bottleneck::kGpuCompute);
   CHECK(verdict(DeviceTimes{}) == Bottleneck::kNone);
 }
 
@@ -86,7 +90,8 @@ TEST_CASE("Each verdict has a name, and what has a remedy an advice", "[diagnosi
   for (std::size_t i = 1; i < kBottlenecks; ++i) {
     const auto kind = static_cast<Bottleneck>(i);
     CHECK_FALSE(bottleneck_name(kind).empty());
-    CHECK(bottleneck_advice(kind).empty() == (kind == Bottleneck::kGpu || kind == Bottleneck::kMixed));
+    CHECK(bottleneck_advice(kind).empty() ==
+          (kind == Bottleneck::kGpu || kind == Bottleneck::kMixed || kind == Bottleneck::kUndetermined));
   }
 }
 

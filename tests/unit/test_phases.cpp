@@ -24,13 +24,15 @@ struct Run {
     statistics.threads_are_named_by(
         [](std::uint32_t thread) { return std::string(thread == kAutograd ? "pt_autograd_0" : "python"); });
   }
+  /// `told`: by a range, but kOptimizer by the kernel's name.
   PhasedWork next(std::uint32_t thread, Phase told = Phase::kOther) {
     PhasedWork work;
     work.launch_known = true;
     work.launch_begin = ++time;
     work.duration = 1;
     work.thread = thread;
-    work.told = told;
+    work.optimizer = told == Phase::kOptimizer;
+    if (!work.optimizer) work.told = told;
     return work;
   }
   void kernels(std::uint64_t count, std::uint32_t thread, Phase told = Phase::kOther) {
@@ -91,8 +93,15 @@ TEST_CASE("Ranges tell phases whatever thread launches", "[phases]") {
   run.kernels(2, kMain);
   run.kernels(20, kMain, Phase::kBackward);
   run.kernels(2, kMain);
-  run.kernels(5, kAutograd, Phase::kOptimizer);
-  CHECK(run.settled() == Counts{12, 20, 7, 0});
+  PhasedWork optimizer = run.next(kAutograd);
+  optimizer.told = Phase::kOptimizer;
+  run.statistics.work(1, optimizer);
+  // Its name says optimizer, the range and the thread do not.
+  run.kernels(1, kAutograd, Phase::kOptimizer);
+  PhasedWork average = run.next(kMain, Phase::kOptimizer);
+  average.told = Phase::kForward;
+  run.statistics.work(1, average);
+  CHECK(run.settled() == Counts{13, 21, 3, 0});
 
   CHECK(phase_of_range("Forward") == Phase::kForward);
   CHECK(phase_of_range("autograd::engine::evaluate_function: ConvolutionBackward0") == Phase::kBackward);
@@ -100,6 +109,25 @@ TEST_CASE("Ranges tell phases whatever thread launches", "[phases]") {
   CHECK(phase_of_range("aten::conv2d") == Phase::kOther);
   CHECK(is_backward_thread("pt_autograd_12"));
   CHECK_FALSE(is_backward_thread("python"));
+}
+
+TEST_CASE("Each device has its own order", "[phases]") {
+  Run run;
+  for (int step = 0; step < 3; ++step) {
+    run.kernels(2, kMain);
+    PhasedWork other = run.next(kMain, Phase::kOptimizer);
+    other.device = 1;
+    run.statistics.work(1, other);
+    run.kernels(2, kMain);
+    run.kernels(3, kAutograd);
+  }
+  CHECK(run.settled() == Counts{12, 9, 3, 0});
+}
+
+TEST_CASE("Windows without end that nobody settles take bounded memory", "[phases]") {
+  Run run;
+  for (std::uint32_t window = 1; window <= 20'000; ++window) run.statistics.work(window, run.next(kMain));
+  CHECK(run.statistics.held() <= PhaseStatistics::kMostUnsettled);
 }
 
 TEST_CASE("Work whose launch was not seen has no phase", "[phases]") {
