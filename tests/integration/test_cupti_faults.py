@@ -222,7 +222,7 @@ class Failing(FaultTest):
         self.assertIn("fatal error", line)
 
     def test_a_window_after_a_fatal_error(self):
-        done = self.script("start kernel:a:3 sync fault:fatal_error: kernel:b:2 sync stop sync sleep:50 start kernel:c:4 stop sync")
+        done = self.script("start kernel:a:3 sync fault:fatal_error: kernel:b:2 sync stop sync sleep:500 start kernel:c:4 stop sync")
         self.assertEqual(done.out.kernels().get("c"), 4)
 
 
