@@ -38,9 +38,6 @@ constinit std::array<StreamAt, kMostDriverFunctions> stream_at{};
 // comes.
 constinit std::array<bool, kMostDriverFunctions> size_is_third{};
 
-// Functions that wait for the device. They submit nothing, but why the host was late is often one of them.
-constinit std::array<bool, kMostDriverFunctions> waits{};
-
 // Where copies go, as far as their names say it.
 constinit std::array<SignKind, kMostDriverFunctions> copy_kind{};
 
@@ -343,7 +340,6 @@ bool Tracer::attach(std::string& error) {
       driver_calls[cbid] = classify_driver_call(name);
       stream_at[cbid] = stream_position(name);
       size_is_third[cbid] = has_size_third(name);
-      waits[cbid] = std::strstr(name, "Synchronize") != nullptr;
       copy_kind[cbid] = std::strstr(name, "HtoD") != nullptr   ? SignKind::kCopyToDevice
                         : std::strstr(name, "DtoH") != nullptr ? SignKind::kCopyToHost
                                                                : SignKind::kCopy;
@@ -371,7 +367,7 @@ bool Tracer::attach(std::string& error) {
 
 bool Tracer::enable_launch_callbacks(bool all_driver_calls, std::string& error) {
   for (std::uint32_t cbid = 1; cbid < kMostDriverFunctions; ++cbid) {
-    if (driver_calls[cbid] == DriverCall::kOther && !waits[cbid]) continue;
+    if (driver_calls[cbid] == DriverCall::kOther) continue;
     const CUptiResult result = api_.EnableCallback(1, subscriber_, CUPTI_CB_DOMAIN_DRIVER_API, cbid);
     if (result != CUPTI_SUCCESS && driver_calls[cbid] == DriverCall::kLaunch) {
       error = "launch callbacks can't be enabled: " + api_.describe(result);
