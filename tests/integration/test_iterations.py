@@ -203,6 +203,19 @@ class Windows(IterationTest):
                 # They are closer together than a second.
                 self.assertLessEqual(done.out.run["overhead"]["attachments"], 2)
 
+    def test_the_profilers_own_share(self):
+        """Steps outside the window are known, so that what the window adds to a step is measured."""
+        done = self.train(Program(SYNCED), WINDOW="iter:20+5")
+        row = next(row for row in done.out.rows("window_sum.csv") if row["Device"] == "0")
+        share, used = float(row["Profiler Overhead (%)"]), float(row["GPU Utilization (%)"])
+        self.assertLess(share, 100)
+        without = min(100, used / (1 - max(0, share) / 100))
+        self.assertAlmostEqual(float(row["Utilization w/o Overhead (%)"]), without, delta=0.01 * without + 0.1)
+        for row in self.iterations(done.out):
+            self.assertTrue(0 < float(row["GPU Utilization (%)"]) <= 100, row)
+        calls = self.script(Program(SYNCED).words(api=(20, 25)), WINDOW="api")
+        self.assertEqual({row["Profiler Overhead (%)"] for row in calls.out.rows("window_sum.csv")}, {""})
+
     def test_too_early(self):
         done = self.train(Program(SYNCED), WINDOW="iter:1+3")
         (line,) = done.warnings()
