@@ -287,6 +287,9 @@ struct Statistics::Tables {
   }
 
   DeviceTimeStatistics device_times;
+  // Rows are those of `details`.
+  KernelMetrics metrics;
+  static_assert(KernelMetrics::kMostRows == kMaxRows);
   // HostState by function, as far as it was asked for.
   std::vector<std::uint8_t> host_states;
 
