@@ -1219,6 +1219,7 @@ RunInfo Session::run_info(const char* state) {
   run.busy_records_late = statistics_.late_for_busy_time();
   run.device_time_records_lost =
       statistics_.left_out_of_device_times() + core_.threads.dropped(RecordKind::kProcessorTime);
+  run.metric_records_lost = statistics_.metrics().late() + statistics_.metrics().crowded();
   run.graph_nodes_lost = core_.graph_nodes.overflows();
   run.graph_kernels_without_call = drain_.graph_kernels_without_call();
   run.batch = options_.batch;

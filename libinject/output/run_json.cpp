@@ -213,8 +213,9 @@ std::string run_json_text(const RunInfo& run, std::span<const std::string> files
       .member("busy_time_records", run.busy_records_late)
       .member("device_time_records", run.device_time_records_lost)
       .member("graph_nodes", run.graph_nodes_lost)
-      .member("live_allocations", run.allocations_not_held)
-      .close_object();
+      .member("live_allocations", run.allocations_not_held);
+  if (run.metric_records_lost != 0) json.member("metric_records", run.metric_records_lost);
+  json.close_object();
   json.member("repeated_activity_records", run.repeated_records)
       .member("graph_kernels_without_call", run.graph_kernels_without_call)
       .member("unknown_frees", run.unknown_frees);

@@ -561,7 +561,7 @@ void loss_lines(std::string& out, const Statistics& statistics, const RunInfo& r
     std::string_view noun;
     std::string_view why;
   };
-  const std::array<Loss, 16> losses{{
+  const std::array<Loss, 17> losses{{
       {lost.host_records, "API call", "lost: the ring was full, raise INJECT_RING"},
       {lost.range_records, "NVTX range", "lost: the ring was full, raise INJECT_RING"},
       {lost.activity_records, "GPU record", "lost: CUPTI's buffers were full, raise INJECT_BUFFERS"},
@@ -578,6 +578,7 @@ void loss_lines(std::string& out, const Statistics& statistics, const RunInfo& r
        "unseen in the search for iterations, whose numbers may be off: raise INJECT_RING"},
       {run.busy_records_late, "GPU record", "too late for the busy times"},
       {run.device_time_records_lost, "record", "too late, or too many, for the causes of idle time"},
+      {run.metric_records_lost, "record", "left out of the metrics: too late, or too many for a sample"},
       {run.graph_nodes_lost, "node", "of CUDA graphs too many: their kernels have no library call"},
       {run.allocations_not_held, "allocation", "too many at once: live and peak bytes lack them"},
   }};

@@ -14,6 +14,7 @@
 #include "libinject/output/copy_table.h"
 #include "libinject/output/csv.h"
 #include "libinject/output/diagnosis_report.h"
+#include "libinject/output/metric_tables.h"
 #include "libinject/output/run_json.h"
 #include "libinject/output/shape_tables.h"
 #include "libinject/stats/kernel_use.h"
@@ -412,6 +413,7 @@ void window_rows(const Statistics& statistics, const RunInfo& run, std::string& 
   std::map<std::uint32_t, WindowRows> windows;
   std::map<std::uint32_t, KernelLimits> limits;
   const std::optional<double> outside = step_time_outside(statistics.iterations());
+  const WindowMetricCells metrics(statistics);
   for (const WindowInfo& info : run.windows) windows[info.number].info = &info;
   for (const WindowHostRow& entry : statistics.window_hosts()) windows[entry.window].host = entry.work;
   for (const WindowDeviceRow& entry : statistics.window_devices()) {
@@ -457,7 +459,9 @@ void window_rows(const Statistics& statistics, const RunInfo& run, std::string& 
       }
       time_cells(row, window.times, together, overhead);
     }
-    row.empty().empty().end();
+    row.empty().empty();
+    metrics.append(row, number, window.devices, duration_of(window.info));
+    row.end();
     sink(text);
     for (const WindowDeviceRow& device : window.devices) {
       if (device.device == kOtherIndex) continue;
@@ -472,6 +476,7 @@ void window_rows(const Statistics& statistics, const RunInfo& run, std::string& 
         time_cells(row, device.times->times, limits[device.device], overhead);
       }
       memory_cells(row, window.info, device.device);
+      metrics.append(row, number, {&device, 1}, duration_of(window.info));
       row.end();
       sink(text);
     }
@@ -702,7 +707,7 @@ constexpr std::array kTables{
         "Idle: Host Compute (ns),Idle: Host Wait (ns),Idle: Other Stream (ns),Idle: Collective (ns),"
         "Idle: Queue (ns),Idle: Unknown (ns),Exposed Collective (ns),Kernel Concurrency,H2D Busy (ns),"
         "D2H Busy (ns),Copy Overlap (%),Verdict,Potential Gain (%),Memory at Start (MB),Memory at End (MB)",
-        window_rows},
+        window_rows, window_metric_columns},
     TableFile{
         "iteration_sum.csv",
         "Window,Iteration,Label,Complete,Device,Start (ns),Duration (ns),Samples/s,Launches,"
@@ -724,12 +729,13 @@ constexpr std::array kTables{
         "Reg/Trd,StcSMem (B),DymSMem (B),LocalMem/Trd (B),Occupancy (%),Blocks/SM,Limited by,Waves,"
         "SM Efficiency (%),Tensor Cores,Lost Time (ns),Name",
         detail_rows},
+    TableFile{"kernel_metrics.csv", kKernelMetricHeader, kernel_metric_rows, kernel_metric_columns,
+              takes_metrics},
 };
 
 void append_table(const TableFile& table, const Statistics& statistics, const RunInfo& run, std::string& text,
                   const TextSink& sink) {
-  text.append(table.header);
-  text += '\n';
+  text += header_of(table, statistics) + "\n";
   table.rows(statistics, run, text, sink);
 }
 
@@ -744,6 +750,16 @@ void write_json(const std::string& folder, const RunInfo& run, const std::vector
 
 std::span<const TableFile> table_files() {
   return kTables;
+}
+
+std::string header_of(const TableFile& table, const Statistics& statistics) {
+  std::string header(table.header);
+  if (table.more_columns != nullptr) header += table.more_columns(statistics);
+  return header;
+}
+
+bool is_wanted(const TableFile& table, const Statistics& statistics) {
+  return table.wanted == nullptr || table.wanted(statistics);
 }
 
 std::string table_text(const TableFile& table, const Statistics& statistics, const RunInfo& run) {
@@ -761,6 +777,7 @@ std::vector<std::string> write_all(const std::string& folder, const Statistics& 
     std::vector<std::unique_ptr<AtomicFile>> finished;
     std::vector<std::string> names;
     for (const TableFile& table : kTables) {
+      if (!is_wanted(table, statistics)) continue;
       auto file = std::make_unique<AtomicFile>(folder, table.name);
       append_table(table, statistics, run, file->file().buffer(),
                    [&file](std::string&) { file->file().write_if_full(); });

@@ -19,13 +19,19 @@ namespace inject {
 using TextSink = std::function<void(std::string& text)>;
 
 struct TableFile {
-  std::string_view name;  ///< of the file
-  std::string_view header;
+  std::string_view name;    ///< of the file
+  std::string_view header;  ///< as far as it is the same for every run: header_of()
   /// Appends the rows to `text`, calling `sink` after each.
   void (*rows)(const Statistics& statistics, const RunInfo& run, std::string& text, const TextSink& sink);
+  /// What follows in the header, each column with its comma; null if nothing ever does.
+  std::string (*more_columns)(const Statistics& statistics) = nullptr;
+  /// Whether a run has the file at all; null if every run has.
+  bool (*wanted)(const Statistics& statistics) = nullptr;
 };
 
 std::span<const TableFile> table_files();
+std::string header_of(const TableFile& table, const Statistics& statistics);
+bool is_wanted(const TableFile& table, const Statistics& statistics);
 
 /// A whole table, header included.
 std::string table_text(const TableFile& table, const Statistics& statistics, const RunInfo& run);

@@ -27,6 +27,37 @@ std::array<std::int32_t, 3> three(const std::uint32_t* words) {
           static_cast<std::int32_t>(words[2])};
 }
 
+DetailRow detail_row(const KeyIndex<12>::Key& key, const NameTable& names, const Totals& time) {
+  DetailRow row;
+  row.time = time;
+  row.name = names.name(key[0]);
+  row.grid = three(&key[1]);
+  row.block = three(&key[4]);
+  row.device = key[7];
+  row.registers_per_thread = key[8];
+  row.static_shared_bytes = key[9];
+  row.dynamic_shared_bytes = key[10];
+  row.local_bytes_per_thread = key[11];
+  return row;
+}
+
+DetailRow other_details(const Totals& time) {
+  DetailRow row;
+  row.time = time;
+  row.other = true;
+  row.name = kOtherName;
+  return row;
+}
+
+/// By descending time.
+bool is_before(const DetailRow& a, const DetailRow& b) {
+  const auto order = [](const DetailRow& row) {
+    return std::make_tuple(row.name, row.device, row.grid, row.block, row.registers_per_thread,
+                           row.static_shared_bytes, row.dynamic_shared_bytes, row.local_bytes_per_thread);
+  };
+  return a.time.sum != b.time.sum ? a.time.sum > b.time.sum : order(a) < order(b);
+}
+
 std::string path_name(CallChain path) {
   std::string name;
   for (unsigned level = 0; level < chain_depth(path); ++level) {
@@ -80,32 +111,33 @@ std::vector<DetailRow> Statistics::kernel_details() const {
   }
   std::vector<DetailRow> rows;
   for (const std::uint32_t i : t.details.indices()) {
-    DetailRow row;
-    row.time = t.details[i].time;
-    row.other = i == kOtherIndex;
-    row.name = kOtherName;
-    if (!row.other) {
-      const auto& key = t.detail_keys.key(i);
-      row.name = names_.name(key[0]);
-      row.grid = three(&key[1]);
-      row.block = three(&key[4]);
-      row.device = key[7];
-      row.registers_per_thread = key[8];
-      row.static_shared_bytes = key[9];
-      row.dynamic_shared_bytes = key[10];
-      row.local_bytes_per_thread = key[11];
-      const auto known = cores.find(key[0]);
-      row.cores = known != cores.end() ? known->second : tensor_cores_of(row.name).cores;
+    if (i == kOtherIndex) {
+      rows.push_back(other_details(t.details[i].time));
+      continue;
     }
-    rows.push_back(row);
+    const auto& key = t.detail_keys.key(i);
+    DetailRow& row = rows.emplace_back(detail_row(key, names_, t.details[i].time));
+    const auto known = cores.find(key[0]);
+    row.cores = known != cores.end() ? known->second : tensor_cores_of(row.name).cores;
   }
-  const auto order = [](const DetailRow& row) {
-    return std::make_tuple(row.name, row.device, row.grid, row.block, row.registers_per_thread,
-                           row.static_shared_bytes, row.dynamic_shared_bytes, row.local_bytes_per_thread);
-  };
-  std::sort(rows.begin(), rows.end(), [&order](const DetailRow& a, const DetailRow& b) {
-    return a.time.sum != b.time.sum ? a.time.sum > b.time.sum : order(a) < order(b);
-  });
+  std::sort(rows.begin(), rows.end(), is_before);
+  return rows;
+}
+
+std::vector<KernelMetricRow> Statistics::kernel_metrics() const {
+  const Tables& t = *tables_;
+  std::vector<KernelMetricRow> rows;
+  for (KernelMetricEntry& entry : t.metrics.rows()) {
+    Totals time;  // since metrics were taken
+    time.count = entry.instances;
+    time.sum = entry.time;
+    DetailRow detail = entry.row == KernelMetrics::kMostRows
+                           ? other_details(time)
+                           : detail_row(t.detail_keys.key(entry.row), names_, time);
+    rows.push_back({std::move(detail), std::move(entry)});
+  }
+  std::sort(rows.begin(), rows.end(),
+            [](const KernelMetricRow& a, const KernelMetricRow& b) { return is_before(a.detail, b.detail); });
   return rows;
 }
 
@@ -439,6 +471,10 @@ const IterationStatistics& Statistics::iterations() const {
 
 const DeviceTimeStatistics& Statistics::device_times() const {
   return tables_->device_times;
+}
+
+const KernelMetrics& Statistics::metrics() const {
+  return tables_->metrics;
 }
 
 std::vector<PhaseRow> Statistics::phases() const {

@@ -157,6 +157,7 @@ struct RunInfo {
   std::uint64_t iteration_signs_lost = 0;        ///< calls that the search for iterations was not told of
   std::uint64_t busy_records_late = 0;           ///< device records that came too late for a busy time
   std::uint64_t device_time_records_lost = 0;    ///< records left out of idle times and their causes
+  std::uint64_t metric_records_lost = 0;         ///< samples and kernels left out of kernel_metrics.csv
   std::uint64_t graph_nodes_lost = 0;            ///< captured kernels whose calls found no room
   std::uint64_t graph_kernels_without_call = 0;  ///< kernels of graph launches whose calls are not known
   std::uint64_t batch = 0;                       ///< samples per iteration, 0 if not told

@@ -211,6 +211,8 @@ void Statistics::add(const KernelEvent& event) {
     entry.shape = shape_index;
   }
   entry.time.add(time);
+  if (t.metrics.active())
+    t.metrics.kernel(event.launch.window, event.device, detail_index, event.start, event.end);
   t.shapes.at(shape_index, &t.budget).add(time);
 
   const std::uint32_t thread = event.launch.known ? event.launch.thread : kNoIndex;
@@ -342,6 +344,14 @@ void Statistics::add(const ProcessorTimeEvent& event) {
   tables_->device_times.reading(event.window, event.thread, {event.time, event.processor, event.waits});
 }
 
+void Statistics::add(const MetricSample& sample) {
+  tables_->metrics.sample(sample);
+}
+
+void Statistics::set_metrics(std::vector<MetricInfo> list) {
+  tables_->metrics.metrics(std::move(list));
+}
+
 void Statistics::threads_are_named_by(std::function<std::string(std::uint32_t)> name) {
   tables_->phases.threads_are_named_by(std::move(name));
 }
@@ -368,6 +378,7 @@ void Statistics::settle_window(std::uint32_t window, Nanoseconds begin, Nanoseco
   t.call_shapes.settle(window);
   t.overlap.settle_window(window);
   t.copies.settle_window(window);
+  t.metrics.settle_window(window);
 }
 
 }  // namespace inject

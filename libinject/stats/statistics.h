@@ -23,6 +23,7 @@
 #include "libinject/stats/device_work.h"
 #include "libinject/stats/events.h"
 #include "libinject/stats/iterations.h"
+#include "libinject/stats/kernel_metrics.h"
 #include "libinject/stats/key_index.h"
 #include "libinject/stats/phases.h"
 #include "libinject/stats/sample_stats.h"
@@ -59,6 +60,11 @@ struct DetailRow {
   std::uint32_t local_bytes_per_thread = 0;
   TensorCores cores = TensorCores::kUnknown;
   Totals time;
+};
+
+struct KernelMetricRow {
+  DetailRow detail;
+  KernelMetricEntry measured;
 };
 
 struct RangeRow {
@@ -185,6 +191,10 @@ class Statistics {
   void add(const CallEvent& event);
   void add(const RangeEvent& event);
   void add(const ProcessorTimeEvent& event);
+  /// Of a device's hardware counters, in the order of set_metrics().
+  void add(const MetricSample& sample);
+  /// What is sampled from now on: before the kernels that it is to be joined to.
+  void set_metrics(std::vector<MetricInfo> list);
   /// Tells the name of a thread of the events; for the phases.
   void threads_are_named_by(std::function<std::string(std::uint32_t thread)> name);
 
@@ -200,6 +210,8 @@ class Statistics {
   std::vector<TimeRow> kernels() const;
   std::vector<ShapeRow> kernel_shapes() const;
   std::vector<DetailRow> kernel_details() const;
+  /// Of the kernels that ran since set_metrics(), by descending time; none without it.
+  std::vector<KernelMetricRow> kernel_metrics() const;
   std::vector<TimeRow> api_calls() const;
   std::vector<TimeRow> operation_times() const;
   std::vector<TimeRow> operation_sizes() const;
@@ -227,6 +239,7 @@ class Statistics {
 
   const IterationStatistics& iterations() const;
   const DeviceTimeStatistics& device_times() const;
+  const KernelMetrics& metrics() const;
   /// By window, device and phase.
   std::vector<PhaseRow> phases() const;
   const CopyStatistics& copies() const;

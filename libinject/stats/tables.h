@@ -291,6 +291,9 @@ struct Statistics::Tables {
 
   DeviceTimeStatistics device_times;
   CopyStatistics copies;
+  // Rows are those of `details`.
+  KernelMetrics metrics;
+  static_assert(KernelMetrics::kMostRows == kMaxRows);
   // HostState by function, as far as it was asked for.
   std::vector<std::uint8_t> host_states;
 

@@ -1,0 +1,583 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/stats/kernel_metrics.h"
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include "tests/unit/catch.h"
+#include "tests/unit/metric_timeline.h"
+
+using namespace inject;
+
+namespace {
+
+constexpr Nanoseconds kInterval = 20'000;
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+MetricSample sample_at(Nanoseconds start, float value, std::uint32_t window = 1) {
+  MetricSample sample;
+  sample.start = start;
+  sample.end = start + kInterval;
+  sample.window = window;
+  sample.values.fill(kNan);
+  sample.values[0] = value;
+  return sample;
+}
+
+void add(KernelMetrics& metrics, const std::vector<MetricSample>& samples) {
+  for (const MetricSample& sample : samples) metrics.sample(sample);
+}
+
+void add(KernelMetrics& metrics, const MetricTimeline& timeline) {
+  for (const MetricTimeline::Kernel& kernel : timeline.kernels)
+    metrics.kernel(1, timeline.device, kernel.row, kernel.start, kernel.end);
+}
+
+KernelMetrics joined(const MetricTimeline& timeline, Nanoseconds phase = 0) {
+  KernelMetrics metrics;
+  metrics.metrics({sm_active()});
+  add(metrics, timeline);
+  add(metrics, timeline.samples(kInterval, phase));
+  metrics.settle_window(1);
+  return metrics;
+}
+
+KernelMetricEntry entry_of(const KernelMetrics& metrics, std::uint32_t row) {
+  for (KernelMetricEntry& entry : metrics.rows()) {
+    if (entry.row == row) return std::move(entry);
+  }
+  FAIL("no row " << row);
+  return {};
+}
+
+/// Kernels of a program, how they follow each other, and what they do.
+struct Program {
+  std::vector<double> lengths;
+  std::vector<double> values;
+  std::vector<std::uint32_t> order;  ///< of a step; empty: at random
+  double noise = 0;                  ///< of an execution's value, this much up or down
+  double slope = 0;                  ///< the first half does that much more than the second
+};
+
+struct Coverage {
+  int rows = 0;
+  int shown = 0;
+  int within = 0;
+  double worst_error = 0;  ///< stated
+};
+
+/// Runs the program over so many samples, and compares what is shown with what is true of each kernel.
+Coverage coverage(const Program& program, unsigned seed, Nanoseconds samples) {
+  std::mt19937 random(seed);
+  const auto uniform = [&random] { return static_cast<double>(random()) / 4294967296.0; };
+  const std::size_t kernels = program.lengths.size();
+  MetricTimeline halves;
+  KernelMetrics metrics;
+  metrics.metrics({sm_active()});
+  std::vector<double> work(kernels, 0.0);
+  std::vector<double> time(kernels, 0.0);
+  for (std::size_t i = 0; halves.now < samples * kInterval; ++i) {
+    const std::size_t k =
+        program.order.empty()
+            ? std::min(static_cast<std::size_t>(uniform() * static_cast<double>(kernels)), kernels - 1)
+            : program.order[i % program.order.size()];
+    const auto half = static_cast<Nanoseconds>(program.lengths[k] * (0.97 + 0.06 * uniform()) / 2);
+    const double value = program.values[k] + program.noise * (2 * uniform() - 1);
+    const Nanoseconds start = halves.now;
+    halves.run(static_cast<std::uint32_t>(k), half, value + program.slope / 2);
+    halves.run(static_cast<std::uint32_t>(k), half, value - program.slope / 2);
+    metrics.kernel(1, 0, static_cast<std::uint32_t>(k), start, halves.now);
+    work[k] += value * static_cast<double>(2 * half);
+    time[k] += static_cast<double>(2 * half);
+    if (uniform() < 0.3) halves.idle(static_cast<Nanoseconds>(uniform() * 3000));
+  }
+  add(metrics, halves.samples(kInterval));
+  metrics.settle_window(1);
+  Coverage result;
+  for (const KernelMetricEntry& entry : metrics.rows()) {
+    ++result.rows;
+    const MetricEstimate& metric = entry.metrics.at(0);
+    if (!metric.reliable) continue;
+    ++result.shown;
+    // Samples are floats.
+    if (std::abs(metric.value - work[entry.row] / time[entry.row]) <= metric.error + 1e-3) ++result.within;
+    result.worst_error = std::max(result.worst_error, metric.error);
+  }
+  return result;
+}
+
+/// From 1/20 of a sample to `longest` samples, values of 20 to 80 %.
+Program short_kernels(std::size_t count, double longest, unsigned seed) {
+  std::mt19937 random(seed);
+  const auto uniform = [&random] { return static_cast<double>(random()) / 4294967296.0; };
+  Program program;
+  for (std::size_t i = 0; i < count; ++i) {
+    program.lengths.push_back(0.05 * std::pow(longest / 0.05, uniform()) * double{kInterval});
+    program.values.push_back(20 + 60 * uniform());
+  }
+  return program;
+}
+
+std::vector<std::uint32_t> some_order(std::size_t kernels, std::size_t length, unsigned seed) {
+  std::mt19937 random(seed);
+  std::vector<std::uint32_t> order;
+  for (std::size_t i = 0; i < length; ++i) order.push_back(static_cast<std::uint32_t>(random() % kernels));
+  return order;
+}
+
+}  // namespace
+
+TEST_CASE("A metric is a percentage by its title", "[metrics]") {
+  CHECK(is_percentage(sm_active()));
+  CHECK_FALSE(is_percentage({"sm__inst_executed.avg.per_cycle_active", "IPC", Quantity::kIpc}));
+  CHECK_FALSE(is_percentage({"x", "", Quantity::kUser}));
+}
+
+TEST_CASE("Without metrics nothing is kept", "[metrics]") {
+  KernelMetrics metrics;
+  metrics.kernel(1, 0, 0, 100, 200);
+  metrics.sample(sample_at(0, 50));
+  metrics.settle_window(1);
+  CHECK_FALSE(metrics.active());
+  CHECK(metrics.rows().empty());
+  CHECK(metrics.windows().empty());
+  CHECK(metrics.held_kernels() + metrics.held_samples() == 0);
+}
+
+TEST_CASE("Long kernels have the mean of their samples", "[metrics]") {
+  MetricTimeline timeline;
+  for (int i = 0; i < 5; ++i) {
+    timeline.run(0, 20 * kInterval, 90);
+    timeline.idle(3 * kInterval / 2);
+    timeline.run(1, 15 * kInterval + 777, 25.5);
+  }
+  for (const Nanoseconds phase : {Nanoseconds{0}, kInterval / 3}) {
+    const KernelMetrics metrics = joined(timeline, phase);
+    const KernelMetricEntry first = entry_of(metrics, 0);
+    CHECK(first.instances == 5);
+    CHECK(first.time == 100 * kInterval);
+    CHECK(first.whole_samples >= 5 * 19);
+    CHECK(first.shared_time == 0);
+    CHECK(first.reliable());
+    CHECK(first.metrics[0].value == Approx(90));
+    CHECK(first.metrics[0].error < 0.01);
+    const KernelMetricEntry second = entry_of(metrics, 1);
+    CHECK(second.metrics[0].value == Approx(25.5));
+    CHECK(second.metrics[0].error < 0.01);
+    CHECK(second.reliable());
+  }
+}
+
+TEST_CASE("The error of a long kernel is that of executions that differ, not of their many samples",
+          "[metrics]") {
+  std::mt19937 random(7);
+  std::normal_distribution<double> value(50, 5);
+  int within = 0;
+  constexpr int kRuns = 100;
+  for (int run = 0; run < kRuns; ++run) {
+    MetricTimeline timeline;
+    for (int i = 0; i < 40; ++i) timeline.run(0, 10 * kInterval, std::clamp(value(random), 0.0, 100.0));
+    const KernelMetricEntry entry = entry_of(joined(timeline), 0);
+    if (std::abs(entry.metrics[0].value - 50) <= entry.metrics[0].error) ++within;
+    // 1.96 * 5 / sqrt(40) is 1.5; of 400 samples as if independent it would be 0.5.
+    CHECK(entry.metrics[0].error < 5);
+  }
+  CHECK(within >= kRuns * 9 / 10);
+}
+
+TEST_CASE("Short kernels in random order are told apart within the stated error in nine of ten cases",
+          "[metrics]") {
+  Coverage sum;
+  for (unsigned seed = 1; seed <= 12; ++seed) {
+    Program program = short_kernels(seed % 3 == 0 ? 30 : 8, seed % 2 == 0 ? 2 : 0.5, seed);
+    program.noise = 8;
+    const Coverage one = coverage(program, seed, 3000);
+    sum.rows += one.rows;
+    sum.shown += one.shown;
+    sum.within += one.within;
+    CHECK(one.worst_error <= KernelMetrics::kMostPoints);
+  }
+  CAPTURE(sum.rows, sum.shown, sum.within);
+  CHECK(sum.shown >= sum.rows * 9 / 10);
+  CHECK(sum.within >= sum.shown * 9 / 10);
+}
+
+TEST_CASE("So they are in a program whose steps are all alike, and when they begin other than they end",
+          "[metrics]") {
+  const double slope = GENERATE(0.0, 30.0);
+  Coverage sum;
+  for (unsigned seed = 1; seed <= 12; ++seed) {
+    Program program = short_kernels(10, seed % 2 == 0 ? 2 : 0.7, seed);
+    program.order = some_order(10, 35, seed);
+    program.noise = 5;
+    program.slope = slope;
+    const Coverage one = coverage(program, seed, 3000);
+    sum.rows += one.rows;
+    sum.shown += one.shown;
+    sum.within += one.within;
+  }
+  CAPTURE(slope, sum.rows, sum.shown, sum.within);
+  CHECK(sum.shown >= sum.rows * 9 / 10);
+  CHECK(sum.within >= sum.shown * 9 / 10);
+}
+
+TEST_CASE("Kernels that no sample tells apart are marked", "[metrics]") {
+  // Both halves of each sample, always: 80 and 20 look like 50 and 50.
+  MetricTimeline timeline;
+  for (int i = 0; i < 500; ++i) {
+    timeline.run(0, kInterval / 2, 80);
+    timeline.run(1, kInterval / 2, 20);
+  }
+  const KernelMetrics metrics = joined(timeline);
+  for (const std::uint32_t row : {0u, 1u}) {
+    const KernelMetricEntry entry = entry_of(metrics, row);
+    CHECK(entry.samples == 499);
+    CHECK(entry.metrics[0].measured);
+    CHECK(entry.metrics[0].bounded);
+    CHECK_FALSE(entry.reliable());
+    CHECK(std::abs(entry.metrics[0].value - (row == 0 ? 80 : 20)) <= entry.metrics[0].error);
+  }
+}
+
+TEST_CASE("What no sample tells apart still has bounds, and they may do", "[metrics]") {
+  // A half that does 98 %: no more than 2 points are left for what the rest may have added.
+  MetricTimeline timeline;
+  for (int i = 0; i < 100; ++i) {
+    timeline.run(0, kInterval / 2, 98);
+    timeline.run(1, kInterval / 2, 98);
+  }
+  const KernelMetricEntry entry = entry_of(joined(timeline), 0);
+  CHECK(entry.metrics[0].bounded);
+  CHECK(entry.metrics[0].reliable);
+  CHECK(std::abs(entry.metrics[0].value - 98) <= entry.metrics[0].error + 1e-9);
+  CHECK(entry.metrics[0].error == Approx(2).margin(0.01));
+}
+
+TEST_CASE("Concurrent kernels are said to share, and have what the device did while they ran", "[metrics]") {
+  // Rows 0 and 1 run at once for half of the time of 0; the counter has the sum.
+  KernelMetrics metrics;
+  metrics.metrics({sm_active()});
+  MetricTimeline timeline;
+  for (int i = 0; i < 60; ++i) {
+    const Nanoseconds start = timeline.now;
+    timeline.run(0, 6 * kInterval, 30);
+    timeline.kernels.push_back({1, start + 3 * kInterval, start + 6 * kInterval, 40});
+    timeline.idle(kInterval / 3);
+  }
+  const KernelMetrics result = joined(timeline);
+  const KernelMetricEntry first = entry_of(result, 0);
+  const KernelMetricEntry second = entry_of(result, 1);
+  CHECK(static_cast<double>(first.shared_time) / static_cast<double>(first.sampled_time) ==
+        Approx(0.5).margin(0.01));
+  CHECK(second.shared_time == second.sampled_time);
+  CHECK(second.metrics[0].value == Approx(70).margin(0.5));
+  CHECK(first.metrics[0].value == Approx(50).margin(2));
+  CHECK(std::abs(first.metrics[0].value - 50) <= first.metrics[0].error);
+}
+
+TEST_CASE("Executions of one row at the same time do not share", "[metrics]") {
+  MetricTimeline timeline;
+  for (int i = 0; i < 20; ++i) {
+    const Nanoseconds start = timeline.now;
+    timeline.run(3, 4 * kInterval, 30);
+    timeline.kernels.push_back({3, start + kInterval, start + 2 * kInterval, 30});
+  }
+  const KernelMetricEntry entry = entry_of(joined(timeline), 3);
+  CHECK(entry.shared_time == 0);
+  CHECK(entry.instances == 40);
+  CHECK(entry.metrics[0].value == Approx(37.5).margin(1));
+}
+
+TEST_CASE("More than two kernels at once are nobody's figure", "[metrics]") {
+  MetricTimeline timeline;
+  for (int i = 0; i < 50; ++i) {
+    const Nanoseconds start = timeline.now;
+    timeline.run(0, kInterval / 3, 30);
+    timeline.kernels.push_back({1, start, start + kInterval / 3, 10});
+    timeline.kernels.push_back({2, start, start + kInterval / 3, 10});
+    timeline.idle(kInterval / 7);
+  }
+  const KernelMetricEntry entry = entry_of(joined(timeline), 0);
+  CHECK(entry.shared_time == entry.sampled_time);
+  CHECK(entry.metrics[0].bounded);
+  CHECK_FALSE(entry.reliable());
+}
+
+TEST_CASE("The order in which kernels and samples come does not matter", "[metrics]") {
+  MetricTimeline timeline;
+  std::mt19937 random(3);
+  for (int i = 0; i < 2000; ++i) {
+    const auto row = static_cast<std::uint32_t>(random() % 5);
+    timeline.run(row, 3000 + 4000 * row, 10.0 + 20 * row);
+    if (i % 3 == 0) timeline.idle(random() % 5000);
+  }
+  const std::vector<MetricSample> samples = timeline.samples(kInterval);
+  const KernelMetrics plain = joined(timeline);
+
+  KernelMetrics mixed;
+  mixed.metrics({sm_active()});
+  std::vector<MetricTimeline::Kernel> kernels = timeline.kernels;
+  std::shuffle(kernels.begin(), kernels.end(), random);
+  std::vector<MetricSample> shuffled = samples;
+  for (std::size_t i = 0; i + 1 < shuffled.size(); i += 2) std::swap(shuffled[i], shuffled[i + 1]);
+  for (std::size_t i = 0; i < std::max(kernels.size(), samples.size()); ++i) {
+    if (i < samples.size()) mixed.sample(shuffled[i]);
+    if (i < kernels.size()) mixed.kernel(1, 0, kernels[i].row, kernels[i].start, kernels[i].end);
+  }
+  mixed.settle_window(1);
+
+  const auto a = plain.rows();
+  const auto b = mixed.rows();
+  REQUIRE(a.size() == b.size());
+  CHECK(mixed.late() == 0);
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    CHECK(a[i].samples == b[i].samples);
+    CHECK(a[i].sampled_time == b[i].sampled_time);
+    CHECK(a[i].metrics[0].value == b[i].metrics[0].value);
+    CHECK(a[i].metrics[0].error == b[i].metrics[0].error);
+  }
+  REQUIRE(plain.windows().size() == 1);
+  CHECK(*plain.windows()[0].means[0] == Approx(*mixed.windows()[0].means[0]));
+}
+
+TEST_CASE("Many windows tell as much as one", "[metrics]") {
+  MetricTimeline timeline;
+  for (int i = 0; i < 1500; ++i) {
+    timeline.run(static_cast<std::uint32_t>(i % 3), 4000 + 3000 * static_cast<Nanoseconds>(i % 3),
+                 20.0 + 30 * (i % 3));
+    if (i % 7 == 0) timeline.idle(1234);
+  }
+  const KernelMetricEntry one = entry_of(joined(timeline), 1);
+  KernelMetrics several;
+  several.metrics({sm_active()});
+  const Nanoseconds each = timeline.now / 6 + 1;
+  for (std::uint32_t window = 1; window <= 6; ++window) {
+    for (const MetricTimeline::Kernel& kernel : timeline.kernels) {
+      if (kernel.start / each + 1 == window) several.kernel(window, 0, kernel.row, kernel.start, kernel.end);
+    }
+    for (MetricSample sample : timeline.samples(kInterval)) {
+      sample.window = window;
+      if (sample.start / each + 1 == window) several.sample(sample);
+    }
+    several.settle_window(window);
+  }
+  const KernelMetricEntry other = entry_of(several, 1);
+  CHECK(other.instances == one.instances);
+  CHECK(other.metrics[0].value == Approx(one.metrics[0].value).margin(0.01));
+  CHECK(other.samples == one.samples);
+  CHECK(several.late() == 0);
+  CHECK(several.windows().size() == 6);
+}
+
+TEST_CASE("Samples of a window that is still open wait for its kernels", "[metrics]") {
+  KernelMetrics metrics;
+  metrics.metrics({sm_active()});
+  for (Nanoseconds i = 0; i < 20; ++i) metrics.sample(sample_at(i * kInterval, 60, 1));
+  for (Nanoseconds i = 20; i < 40; ++i) metrics.sample(sample_at(i * kInterval, 60, 2));
+  // Launched in the first window, it runs on into the second.
+  metrics.kernel(1, 0, 0, 0, 25 * kInterval);
+  metrics.settle_window(1);
+  // The last one that began in the first window waits as well: the next window's kernels may be in it.
+  CHECK(metrics.held_samples() == 21);
+  CHECK(entry_of(metrics, 0).whole_samples == 19);
+  metrics.kernel(2, 0, 1, 25 * kInterval, 40 * kInterval);
+  metrics.settle_window(2);
+  CHECK(metrics.held_samples() == 1);
+  CHECK(metrics.held_kernels() == 1);
+  CHECK(entry_of(metrics, 0).whole_samples == 25);
+  CHECK(entry_of(metrics, 1).whole_samples == 14);
+  CHECK(metrics.late() == 0);
+}
+
+TEST_CASE("Memory is bounded, and what comes too late is counted", "[metrics]") {
+  KernelMetrics metrics;
+  metrics.metrics({sm_active()});
+  SECTION("samples, with their kernels in time") {
+    constexpr Nanoseconds kCount = KernelMetrics::kMostSamples * 2;
+    for (Nanoseconds i = 0; i < kCount; ++i) {
+      if (i % 20 == 0) metrics.kernel(1, 0, 0, i * kInterval, (i + 20) * kInterval);
+      metrics.sample(sample_at(i * kInterval, 40));
+      REQUIRE(metrics.held_samples() <= KernelMetrics::kMostSamples);
+    }
+    CHECK(metrics.held_samples() >= KernelMetrics::kMostSamples / 2 - 1);
+    CHECK(metrics.held_kernels() <= KernelMetrics::kMostSamples / 20 + 2);
+    CHECK(metrics.late() == 0);
+    metrics.kernel(1, 0, 1, 10, 20);
+    metrics.sample(sample_at(5, 40));
+    CHECK(metrics.late() == 2);
+    metrics.settle_window(1);
+    CHECK(entry_of(metrics, 0).whole_samples == kCount - 1);
+    CHECK(entry_of(metrics, 0).metrics[0].value == Approx(40));
+  }
+  SECTION("kernels without samples") {
+    for (Nanoseconds i = 0; i < KernelMetrics::kMostKernels + 1000; ++i) {
+      metrics.kernel(1, 0, 0, i * 100, i * 100 + 60);
+      REQUIRE(metrics.held_kernels() <= KernelMetrics::kMostKernels);
+    }
+    CHECK(metrics.late() == 0);
+    CHECK(entry_of(metrics, 0).instances == KernelMetrics::kMostKernels + 1000);
+    metrics.sample(sample_at(0, 40));
+    CHECK(metrics.late() == 1);
+  }
+  SECTION("kernels in a sample without end") {
+    MetricSample endless = sample_at(0, 40);
+    endless.end = ~Nanoseconds{0} / 2;
+    metrics.sample(endless);
+    for (Nanoseconds i = 0; i < KernelMetrics::kMostKernels + 1000; ++i) {
+      metrics.kernel(1, 0, 0, i * 100, i * 100 + 60);
+      REQUIRE(metrics.held_kernels() <= KernelMetrics::kMostKernels);
+    }
+    CHECK(metrics.late() > 0);
+  }
+  SECTION("devices") {
+    for (std::uint32_t device = 0; device < KernelMetrics::kMostDevices + 3; ++device)
+      metrics.kernel(1, device, device, 100, 200);
+    CHECK(metrics.late() == 3);
+    CHECK(metrics.rows().size() == KernelMetrics::kMostDevices + 3);
+  }
+}
+
+TEST_CASE("Samples with too many kernels to be told apart are counted", "[metrics]") {
+  MetricTimeline timeline;
+  for (std::uint32_t i = 0; i < 1000; ++i) timeline.run(i % 100, kInterval / 100, 50);
+  const KernelMetrics metrics = joined(timeline);
+  CHECK(metrics.crowded() == 9);
+  CHECK_FALSE(entry_of(metrics, 0).reliable());
+}
+
+TEST_CASE("What was not measured is left out", "[metrics]") {
+  KernelMetrics metrics;
+  metrics.metrics({sm_active(), {"never", "Never (%)", Quantity::kUser}, {"ipc", "IPC", Quantity::kIpc}});
+  for (Nanoseconds i = 0; i < 60; ++i) {
+    MetricSample sample = sample_at(i * kInterval, i % 3 == 0 ? kNan : 45);
+    sample.values[2] = 2.5;
+    metrics.sample(sample);
+  }
+  metrics.kernel(1, 0, 0, 0, 60 * kInterval);
+  // In samples of which nothing is known.
+  metrics.kernel(1, 0, 1, 60 * kInterval, 80 * kInterval);
+  for (Nanoseconds i = 60; i < 80; ++i) metrics.sample(sample_at(i * kInterval, kNan));
+  metrics.settle_window(1);
+  const KernelMetricEntry entry = entry_of(metrics, 0);
+  CHECK(entry.samples == 60);  // the last one of all is in the next kernel
+  CHECK(entry.metrics[0].value == Approx(45));
+  CHECK(entry.metrics[0].reliable);
+  CHECK_FALSE(entry.metrics[1].measured);
+  CHECK(entry.metrics[2].value == Approx(2.5));
+  CHECK(entry.reliable());
+  CHECK_FALSE(entry_of(metrics, 1).metrics[0].measured);
+  CHECK_FALSE(entry_of(metrics, 1).reliable());
+  const WindowMetrics window = metrics.windows().at(0);
+  CHECK(*window.means[0] == Approx(45));
+  CHECK_FALSE(window.means[1].has_value());
+  CHECK(*window.means[2] == Approx(2.5));
+}
+
+TEST_CASE("Short kernels of samples that lack a metric here and there", "[metrics]") {
+  MetricTimeline timeline;
+  std::mt19937 random(11);
+  for (int i = 0; i < 4000; ++i) {
+    const auto row = static_cast<std::uint32_t>(random() % 3);
+    timeline.run(row, 5000 + 2000 * row, 20.0 + 30 * row);
+  }
+  KernelMetrics metrics;
+  metrics.metrics({sm_active(), {"other", "Other (%)", Quantity::kUser}});
+  add(metrics, timeline);
+  for (MetricSample sample : timeline.samples(kInterval)) {
+    sample.values[1] = 100 - sample.values[0];
+    if (random() % 4 == 0) sample.values[random() % 2] = kNan;
+    metrics.sample(sample);
+  }
+  metrics.settle_window(1);
+  for (const std::uint32_t row : {0u, 1u, 2u}) {
+    const KernelMetricEntry entry = entry_of(metrics, row);
+    CHECK(entry.metrics[0].value == Approx(20.0 + 30 * row).margin(0.1));
+    CHECK(entry.metrics[1].value == Approx(80.0 - 30 * row).margin(0.1));
+    CHECK(entry.reliable());
+  }
+}
+
+TEST_CASE("Kernels without samples, or with few, are marked", "[metrics]") {
+  KernelMetrics metrics;
+  metrics.metrics({sm_active()});
+  metrics.kernel(1, 0, 0, 0, 500);
+  metrics.kernel(1, 0, 1, 10 * kInterval, 15 * kInterval);
+  metrics.kernel(1, 0, 2, 15 * kInterval, 15 * kInterval);
+  for (Nanoseconds i = 10; i < 15; ++i) metrics.sample(sample_at(i * kInterval, 70));
+  metrics.settle_window(1);
+  CHECK(entry_of(metrics, 0).samples == 0);
+  CHECK_FALSE(entry_of(metrics, 0).metrics[0].measured);
+  CHECK(entry_of(metrics, 1).samples == 4);
+  CHECK(entry_of(metrics, 1).metrics[0].measured);
+  CHECK_FALSE(entry_of(metrics, 1).reliable());
+  CHECK(entry_of(metrics, 2).instances == 1);
+}
+
+TEST_CASE("Percentages stay between 0 and 100, other figures do not", "[metrics]") {
+  KernelMetrics metrics;
+  metrics.metrics({sm_active(), {"ipc", "IPC", Quantity::kIpc}});
+  for (Nanoseconds i = 0; i < 40; ++i) {
+    MetricSample sample = sample_at(i * kInterval, 100.4F);
+    sample.values[1] = 250;
+    metrics.sample(sample);
+  }
+  metrics.kernel(1, 0, 0, 0, 40 * kInterval);
+  metrics.settle_window(1);
+  CHECK(entry_of(metrics, 0).metrics[0].value == 100);
+  CHECK(entry_of(metrics, 0).metrics[1].value == Approx(250));
+}
+
+TEST_CASE("A window's figures: the samples' mean, and the sum over its kernels", "[metrics]") {
+  MetricTimeline timeline;
+  std::mt19937 random(5);
+  double work = 0;
+  for (int i = 0; i < 3000; ++i) {
+    const auto row = static_cast<std::uint32_t>(random() % 4);
+    const Nanoseconds length = row == 0 ? 30 * kInterval : 3000 + 2000 * row;
+    timeline.run(row, length, 15.0 + 20 * row);
+    work += (15.0 + 20 * row) * static_cast<double>(length);
+    timeline.idle(random() % 4000);
+  }
+  KernelMetrics metrics;
+  metrics.metrics({sm_active()});
+  add(metrics, timeline);
+  add(metrics, timeline.samples(kInterval));
+  CHECK_FALSE(metrics.windows().at(0).kernel_sums.at(0).has_value());
+  metrics.settle_window(1);
+  const WindowMetrics window = metrics.windows().at(0);
+  CHECK(window.window == 1);
+  CHECK(window.device == 0);
+  const double time = static_cast<double>(timeline.now - 1000);
+  CHECK(*window.means.at(0) == Approx(work / time).epsilon(0.002));
+  CHECK(*window.kernel_sums.at(0) / time == Approx(work / time).epsilon(0.002));
+}
+
+TEST_CASE("Mean between two times, of the samples that are held", "[metrics]") {
+  KernelMetrics metrics;
+  metrics.metrics({sm_active()});
+  metrics.sample(sample_at(0, 10));
+  metrics.sample(sample_at(kInterval, 40));
+  metrics.sample(sample_at(2 * kInterval, kNan));
+  CHECK(*metrics.mean_between(0, 0, 0, 2 * kInterval) == Approx(25));
+  CHECK(*metrics.mean_between(0, 0, kInterval / 2, 2 * kInterval) == Approx(30));
+  CHECK(*metrics.mean_between(0, 0, kInterval + 1, 9 * kInterval) == Approx(40));
+  CHECK_FALSE(metrics.mean_between(0, 0, 2 * kInterval, 9 * kInterval).has_value());
+  CHECK_FALSE(metrics.mean_between(1, 0, 0, kInterval).has_value());
+  CHECK_FALSE(metrics.mean_between(0, 1, 0, kInterval).has_value());
+}
+
+TEST_CASE("Another list of metrics begins anew, the same one does not", "[metrics]") {
+  KernelMetrics metrics;
+  metrics.metrics({sm_active()});
+  metrics.kernel(1, 0, 0, 0, 500);
+  metrics.metrics({sm_active()});
+  CHECK(metrics.rows().size() == 1);
+  metrics.metrics({{"ipc", "IPC", Quantity::kIpc}});
+  CHECK(metrics.rows().empty());
+  CHECK(metrics.metrics().size() == 1);
+  metrics.metrics(std::vector<MetricInfo>(kMostMetrics + 5, sm_active()));
+  CHECK(metrics.metrics().size() == kMostMetrics);
+}
