@@ -148,9 +148,10 @@ void MemoryUse::Level::add(std::uint64_t bytes) noexcept {
   raise(peak, live.fetch_add(bytes, std::memory_order_relaxed) + bytes);
 }
 
+// First into all together and last out of it, so that the functions never have more than that.
 void MemoryUse::hold(const Allocation& allocation) noexcept {
-  counts_of(allocation.api, allocation.device).level.add(allocation.bytes);
   place_of(allocation.api, allocation.device).all.add(allocation.bytes);
+  counts_of(allocation.api, allocation.device).level.add(allocation.bytes);
 }
 
 void MemoryUse::release(const Allocation& allocation) noexcept {
@@ -228,7 +229,7 @@ std::vector<MemoryRow> MemoryUse::rows() const {
   // The peak may be raised after the live bytes have been read, never before.
   const auto read_level = [&](const Level& level, MemoryCounts& counts) {
     counts.live = read(level.live);
-    counts.peak = std::max(read(level.peak), counts.live);
+    counts.peak = std::max({counts.peak, read(level.peak), counts.live});
   };
   std::vector<MemoryRow> rows;
   for (std::uint32_t device = 0; device < places_.size(); ++device) {
@@ -251,6 +252,7 @@ std::vector<MemoryRow> MemoryUse::rows() const {
       apis.push_back(row);
       all.counts.allocations += row.counts.allocations;
       all.counts.frees += row.counts.frees;
+      all.counts.peak = std::max(all.counts.peak, row.counts.peak);
       all.counts.allocated += row.counts.allocated;
       all.counts.largest = std::max(all.counts.largest, row.counts.largest);
       all.counts.failed += row.counts.failed;
