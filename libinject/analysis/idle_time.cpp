@@ -76,9 +76,11 @@ void walk(const HostThread& thread, Nanoseconds begin, Nanoseconds end, const Us
       continue;
     }
     const Nanoseconds pause_begin = next == thread.calls.begin() ? 0 : std::prev(next)->end;
-    // At a window's closing the thread that closes it is read; no call of the window's begins there.
-    const Nanoseconds pause_end = next == thread.calls.end() ? thread.closing : next->begin;
-    const Nanoseconds until = pause_end == 0 ? end : std::min(end, pause_end);
+    const bool last = next == thread.calls.end();
+    // At a window's closing the thread that closes it is read; no call of the window's begins there. Work may
+    // start after it: what the thread did until then is all that is known.
+    const Nanoseconds pause_end = last ? thread.closing : next->begin;
+    const Nanoseconds until = last ? end : std::min(end, pause_end);
     use(at, until, thread.state_between(pause_begin, pause_end), nullptr);
     at = until;
   }

@@ -248,6 +248,33 @@ TEST_CASE("A thread between two calls computes or waits", "[device_time]") {
   }
 }
 
+TEST_CASE("A launch that was on its way as the window closed", "[device_time]") {
+  Run run;
+  run.launch(0, 5, 10, 100, 8);
+  run.reading(0, 0, 7);
+  SECTION("of a thread whose calls are not known") {
+    TimedWork late = run.work(1100, 1200, 1050, 1055);
+    late.thread = 9;
+    run.statistics.work(1, 0, late);
+    CHECK(idle_of(run.settle(1000)) == Idle{{IdleCause::kHostCompute, 1000}});
+  }
+  SECTION("of one that has waited meanwhile, while the one before computed") {
+    run.call(10, 15, HostState::kOther, 7);
+    run.reading(1050, 1, 7);
+    run.launch(1050, 1055, 1100, 1200, 7);
+    const DeviceTimeRow& row = run.settle(1000);
+    CHECK(idle_of(row) == Idle{{IdleCause::kHostCompute, 1000}});
+    CHECK(row.shares[0].thread == 8);
+  }
+  SECTION("after work that ended past the closing") {
+    run.statistics.work(1, 0, run.work(100, 1020, 5, 6));
+    TimedWork late = run.work(1100, 1200, 1080, 1085);
+    late.thread = 9;
+    run.statistics.work(1, 0, late);
+    CHECK(idle_of(run.settle(1000)) == Idle{{IdleCause::kHostCompute, 80}});
+  }
+}
+
 TEST_CASE("Where the launching thread waits, the one that launched before is asked", "[device_time]") {
   Run run;
   // Thread 8 computes, 7 has waited for it all the time.
