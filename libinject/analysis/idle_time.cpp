@@ -3,6 +3,7 @@
 #include "libinject/analysis/idle_time.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace inject {
 
@@ -156,8 +157,16 @@ bool HostThread::waits_for_device(const HostCall& call) const {
 
 void Lead::add(std::uint64_t position, std::uint64_t time) {
   if (time == 0) return;
-  parts_.push_back({position, time});
   time_ += time;
+  // Waits of several threads come thread by thread: in place, which is at the end for the first of them.
+  const auto after =
+      std::upper_bound(parts_.begin(), parts_.end(), position,
+                       [](std::uint64_t wanted, const Part& part) { return wanted < part.position; });
+  if (after != parts_.begin() && std::prev(after)->position == position) {
+    std::prev(after)->time += time;
+  } else {
+    parts_.insert(after, {position, time});
+  }
 }
 
 void Lead::expire(std::uint64_t position) {

@@ -358,6 +358,21 @@ TEST_CASE("A lead is no longer than a queue of launches", "[device_time]") {
   CHECK(idle.at(IdleCause::kLaunchCall) >= 40);
 }
 
+TEST_CASE("A lead is the same in whatever order threads tell of their waits", "[device_time]") {
+  Lead lead;
+  lead.add(500, 30);
+  lead.add(3, 20);
+  lead.add(500, 5);
+  lead.take(10);  // of the oldest
+  CHECK(lead.time() == 45);
+  lead.expire(3 + Lead::kQueue);
+  CHECK(lead.time() == 45);
+  lead.expire(4 + Lead::kQueue);
+  CHECK(lead.time() == 35);
+  lead.expire(501 + Lead::kQueue);
+  CHECK(lead.time() == 0);
+}
+
 TEST_CASE("After the last work the host did something else", "[device_time]") {
   Run run;
   run.launch(0, 5, 5, 100);
@@ -686,6 +701,50 @@ TEST_CASE("Calls without end that launch nothing take bounded memory", "[device_
   REQUIRE(statistics.rows().size() == 1);
   const DeviceTimes& times = statistics.rows().front().times;
   CHECK(times.idle(IdleCause::kOtherCall) == times.idle());
+}
+
+TEST_CASE("Many windows at once that nobody settles take bounded memory together", "[device_time]") {
+  constexpr std::size_t kMost = 4000;
+  constexpr std::uint32_t kWindows = 100;
+  DeviceTimeStatistics statistics(kMost);
+  for (std::uint64_t i = 0; i < 1000; ++i) {
+    for (std::uint32_t window = 1; window <= kWindows; ++window) {
+      const Nanoseconds begin = kMs + i * 10 * kUs;
+      statistics.call(window, 7, {begin, begin + 5 * kUs, kLaunchFunction, HostState::kLaunch});
+      if (window % 2 == 0) continue;  // calls alone
+      TimedWork work;
+      work.start = begin + 6 * kUs;
+      work.end = begin + 9 * kUs;
+      work.launch_begin = begin;
+      work.launch_end = begin + 5 * kUs;
+      work.thread = 7;
+      work.launch_known = true;
+      statistics.work(window, 0, work);
+      CHECK(statistics.held() <= kMost);
+    }
+  }
+  for (std::uint32_t window = 1; window <= kWindows; ++window)
+    statistics.settle_window(window, kMs, kMs + 10'000 * kUs);
+  CHECK(statistics.held() == 0);
+  REQUIRE(statistics.totals().size() == 1);
+  CHECK(statistics.totals()[0].times.kernel_busy == kWindows / 2 * 1000 * 3 * kUs);
+}
+
+TEST_CASE("Readings of calls that are not recorded take bounded memory", "[device_time]") {
+  constexpr std::size_t kMost = 1000;
+  DeviceTimeStatistics statistics(kMost);
+  statistics.call(1, 7, {kMs, kMs + kUs, kOtherFunction, HostState::kOther});
+  for (std::uint64_t i = 1; i <= 10'000; ++i) {
+    statistics.reading(1, 7, {kMs + i * 200 * kUs, i, i});
+    CHECK(statistics.held() <= kMost);
+  }
+  CHECK(statistics.left_out() > 0);
+}
+
+TEST_CASE("A graph that copies many values to the host is one wait", "[device_time]") {
+  DeviceTimeStatistics statistics;
+  for (int i = 0; i < 1000; ++i) statistics.small_download(1, 7, kMs);
+  CHECK(statistics.held() == 1);
 }
 
 TEST_CASE("States of calls by their names", "[device_time]") {
