@@ -302,7 +302,7 @@ void DeviceTimeStatistics::gap(Window& window, Timeline& timeline, Nanoseconds b
   LateLaunch launch;
   launch.begin = next.launch_begin;
   launch.function = next.function;
-  launch.state = is_copy(next.kind) ? HostState::kCopy : HostState::kLaunch;
+  launch.state = next.copy_call ? HostState::kCopy : HostState::kLaunch;
   if (const auto found = window.threads.find(next.thread); found != window.threads.end())
     launch.thread = &found->second;
   if (launched_before != nullptr && launched_before->thread != next.thread) {

@@ -16,10 +16,6 @@ using namespace inject;
 
 namespace {
 
-constexpr std::uint8_t kHostToDevice = 1;
-constexpr std::uint8_t kDeviceToHost = 2;
-constexpr std::uint8_t kDeviceToDevice = 8;
-constexpr std::uint8_t kPeerToPeer = 10;
 constexpr std::uint8_t kDeviceMemory = 3;
 constexpr std::uint64_t kMiB = 1024 * 1024;
 

@@ -51,6 +51,7 @@ struct Run {
                                                                                          : kCopyFunction;
     made.kind = kind;
     made.launch_known = true;
+    made.copy_call = made.function == kCopyFunction;
     return made;
   }
   /// With the call that submits it.
@@ -197,6 +198,16 @@ TEST_CASE("The host was late", "[device_time]") {
     run.call(50, 150, HostState::kCopy);
     run.launch(150, 155, 160, 200);
     CHECK(idle_of(run.settle(200)) == Idle{{IdleCause::kStartUp, 10}, {IdleCause::kCopyCall, 60}});
+  }
+  SECTION("in the call of a copy itself") {
+    run.statistics.work(1, 0, run.work(140, 150, 105, 160, TimedWorkKind::kUpload));
+    CHECK(idle_of(run.settle(150)) == Idle{{IdleCause::kStartUp, 10}, {IdleCause::kCopyCall, 40}});
+  }
+  SECTION("in the launch of a graph that copies") {
+    TimedWork copy = run.work(140, 150, 105, 160, TimedWorkKind::kUpload);
+    copy.copy_call = false;
+    run.statistics.work(1, 0, copy);
+    CHECK(idle_of(run.settle(150)) == Idle{{IdleCause::kStartUp, 10}, {IdleCause::kLaunchCall, 40}});
   }
   SECTION("in a copy of one value to the host, which is a synchronization") {
     run.call(50, 110, HostState::kCopy);
