@@ -75,8 +75,8 @@ void rate_cells(CsvRow& row, const CopyRow& entry, std::optional<double> link) {
 
 void copy_rows(const Statistics& statistics, const RunInfo& run, std::string& text, const TextSink& sink) {
   std::map<std::uint32_t, std::uint64_t> device_times;
-  for (const DeviceTimeRow& row : statistics.device_times().rows())
-    device_times[row.device] += row.times.span;
+  for (const DeviceTimeRow& row : statistics.device_times().totals())
+    device_times[row.device] = row.times.span;
   for (const CopyRow& entry : statistics.copies().rows()) {
     const std::optional<double> link = link_of(entry, run);
     CsvRow row(text);

@@ -158,7 +158,7 @@ void use_cells(CsvRow& row, const DetailRow& entry, const KernelUse& use) {
 }
 
 void detail_rows(const Statistics& statistics, const RunInfo& run, std::string& text, const TextSink& sink) {
-  const std::vector<DetailRow> rows = statistics.kernel_details();
+  const std::vector<DetailRow>& rows = statistics.kernel_details();
   std::uint64_t total = 0;
   for (const DetailRow& entry : rows) total += entry.time.sum;
   for (const DetailRow& entry : rows) {

@@ -221,6 +221,8 @@ void Statistics::add(const KernelEvent& event) {
   const CallChain path = library_path(event.launch);
   if (path != 0) count(t.libraries.at(t.library_row(path)).work, event);
   t.call_shape_rows.reset();
+  t.detail_rows.reset();
+  t.kernel_family_rows.reset();
   if (t.call_shapes.add(event)) {
     const ShapeWork work = work_of(shapes_.shape(event.launch.shape));
     t.window_host(event.launch.window).flops.add(best_arithmetic(work.type, work.compute), work.flops);

@@ -386,6 +386,23 @@ TEST_CASE("copy_sum.csv has the link, its share, overlap and hints", "[copies]")
   CHECK(table(run, info) == before + "the host waits for the copies: non_blocking=True" + after);
 }
 
+TEST_CASE("Hints are held against the device's time in all windows, listed or not", "[copies]") {
+  StatsRun run;
+  RunInfo info;
+  info.devices = {h200(0)};
+  constexpr auto kListed = static_cast<std::uint32_t>(DeviceTimeStatistics::kMostRows);
+  for (std::uint32_t window = 1; window <= kListed + 1; ++window) {
+    TransferEvent event = copy(kHostToDevice, kPinnedMemory, kDeviceMemory, 8, 100, 101);
+    event.launch.window = window;
+    run.statistics.add(event);
+    // 10 ms in those that are listed, a minute in the last one.
+    run.statistics.settle_window(window, 0, window <= kListed ? 1000 : Nanoseconds{60'000'000'000});
+  }
+  const std::string text = table(run, info);
+  CHECK(text.find("Host-to-Device,Pinned,Device,10001,") != std::string::npos);
+  CHECK(text.find("batch them") == std::string::npos);
+}
+
 TEST_CASE("Copies of random runs agree with plain counting and with the tables of operations", "[copies]") {
   const unsigned seed = GENERATE(range(1u, 7u));
   INFO("seed " << seed);
