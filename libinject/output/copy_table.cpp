@@ -8,14 +8,11 @@
 #include "libinject/analysis/copies.h"
 #include "libinject/output/csv.h"
 #include "libinject/output/shape_tables.h"
+#include "libinject/output/table_cells.h"
 
 namespace inject {
 
 namespace {
-
-double percent(std::uint64_t part, std::uint64_t whole) {
-  return whole == 0 ? 0.0 : 100.0 * static_cast<double>(part) / static_cast<double>(whole);
-}
 
 /// `Pinned`; of copies between devices `Device 1`.
 std::string memory_text(std::uint8_t kind, bool peer, std::uint32_t device) {

@@ -13,14 +13,11 @@
 #include "libinject/analysis/gemm_hints.h"
 #include "libinject/analysis/shape_text.h"
 #include "libinject/output/csv.h"
+#include "libinject/output/table_cells.h"
 
 namespace inject {
 
 namespace {
-
-double percent(std::uint64_t part, std::uint64_t whole) {
-  return whole == 0 ? 0.0 : 100.0 * static_cast<double>(part) / static_cast<double>(whole);
-}
 
 /// cublasLtEpilogue_t.
 std::string epilogue_name(std::uint32_t epilogue) {
