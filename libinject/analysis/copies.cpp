@@ -34,16 +34,16 @@ bool at_least(std::uint64_t part, double share, std::uint64_t whole) {
 
 CopyPath copy_path(std::uint32_t kind) noexcept {
   switch (kind) {
-    case 1:  // host to device
-    case 3:  // host to array
+    case kHostToDevice:
+    case kHostToArray:
       return CopyPath::kToDevice;
-    case 2:  // device to host
-    case 4:  // array to host
+    case kDeviceToHost:
+    case kArrayToHost:
       return CopyPath::kFromDevice;
-    case 5:  // array to array
-    case 6:  // array to device
-    case 7:  // device to array
-    case 8:  // device to device
+    case kArrayToArray:
+    case kArrayToDevice:
+    case kDeviceToArray:
+    case kDeviceToDevice:
       return CopyPath::kWithinDevice;
     default:
       return CopyPath::kOther;

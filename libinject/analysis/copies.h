@@ -21,6 +21,17 @@ enum class CopyPath : std::uint8_t {
   kOther,         ///< between devices, on the host, or not known
 };
 
+/// CUpti_ActivityMemcpyKind, as far as it matters here: cupti/decode.cpp holds them against CUPTI's own.
+inline constexpr std::uint8_t kHostToDevice = 1;
+inline constexpr std::uint8_t kDeviceToHost = 2;
+inline constexpr std::uint8_t kHostToArray = 3;
+inline constexpr std::uint8_t kArrayToHost = 4;
+inline constexpr std::uint8_t kArrayToArray = 5;
+inline constexpr std::uint8_t kArrayToDevice = 6;
+inline constexpr std::uint8_t kDeviceToArray = 7;
+inline constexpr std::uint8_t kDeviceToDevice = 8;
+inline constexpr std::uint8_t kPeerToPeer = 10;
+
 /// Of a CUpti_ActivityMemcpyKind.
 CopyPath copy_path(std::uint32_t kind) noexcept;
 

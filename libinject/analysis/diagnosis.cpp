@@ -70,7 +70,6 @@ std::string_view bottleneck_advice(Bottleneck bottleneck) {
 }
 
 Bottleneck kernel_limit(Family family, double average, double fill) {
-  if (is_collective(family)) return Bottleneck::kGpu;
   if (average < kShortKernel || fill < kWellFilled) return Bottleneck::kGpuLatency;
   if (is_convolution(family)) return Bottleneck::kGpuCompute;
   switch (family) {

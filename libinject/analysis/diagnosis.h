@@ -37,9 +37,9 @@ std::string_view bottleneck_name(Bottleneck bottleneck);
 /// What to do about it, in one line; empty where there is nothing to say.
 std::string_view bottleneck_advice(Bottleneck bottleneck);
 
-/// What a kernel of a family that ran for `average` nanoseconds a launch, with `fill` of the device's
-/// multiprocessors having a block (at most 1), is limited by: kGpuCompute, kGpuMemory, kGpuLatency, or kGpu
-/// where neither tells.
+/// What a kernel of a family, no collective's, that ran for `average` nanoseconds a launch, with `fill` of
+/// the device's multiprocessors having a block (at most 1), is limited by: kGpuCompute, kGpuMemory,
+/// kGpuLatency, or kGpu where neither tells.
 Bottleneck kernel_limit(Family family, double average, double fill);
 
 /// Kernel time by what limits it.

@@ -3,6 +3,7 @@
 #include "libinject/analysis/idle_time.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace inject {
 
@@ -76,9 +77,11 @@ void walk(const HostThread& thread, Nanoseconds begin, Nanoseconds end, const Us
       continue;
     }
     const Nanoseconds pause_begin = next == thread.calls.begin() ? 0 : std::prev(next)->end;
-    // At a window's closing the thread that closes it is read; no call of the window's begins there.
-    const Nanoseconds pause_end = next == thread.calls.end() ? thread.closing : next->begin;
-    const Nanoseconds until = pause_end == 0 ? end : std::min(end, pause_end);
+    const bool last = next == thread.calls.end();
+    // At a window's closing the thread that closes it is read; no call of the window's begins there. Work may
+    // start after it: what the thread did until then is all that is known.
+    const Nanoseconds pause_end = last ? thread.closing : next->begin;
+    const Nanoseconds until = last ? end : std::min(end, pause_end);
     use(at, until, thread.state_between(pause_begin, pause_end), nullptr);
     at = until;
   }
@@ -154,8 +157,16 @@ bool HostThread::waits_for_device(const HostCall& call) const {
 
 void Lead::add(std::uint64_t position, std::uint64_t time) {
   if (time == 0) return;
-  parts_.push_back({position, time});
   time_ += time;
+  // Waits of several threads come thread by thread: in place, which is at the end for the first of them.
+  const auto after =
+      std::upper_bound(parts_.begin(), parts_.end(), position,
+                       [](std::uint64_t wanted, const Part& part) { return wanted < part.position; });
+  if (after != parts_.begin() && std::prev(after)->position == position) {
+    std::prev(after)->time += time;
+  } else {
+    parts_.insert(after, {position, time});
+  }
 }
 
 void Lead::expire(std::uint64_t position) {

@@ -64,6 +64,8 @@ struct HostThread {
   bool launches = false;                     ///< it gave a device work
   Nanoseconds closing = 0;                   ///< of the window; 0 while that is not known
 
+  /// Records that it takes memory for.
+  std::size_t held() const { return calls.size() + readings.size() + small_downloads.size(); }
   /// The call under way at `time`; null if there is none.
   const HostCall* call_at(Nanoseconds time) const;
   /// What the thread does between two of its calls; `begin` or `end` is 0 where there is no call on that
@@ -74,13 +76,14 @@ struct HostThread {
 };
 
 /// What the launches would have come earlier, had nothing waited for the device. It is kept by what waits
-/// gave, oldest first, and for so many pieces of work only: a queue of launches is not longer.
+/// gave, oldest first, and for so many pieces of work only: a queue of launches is not longer. Takes memory
+/// for so many of them at most, as long as it is asked to expire.
 class Lead {
  public:
   static constexpr std::uint64_t kQueue = 1024;
 
   std::uint64_t time() const { return time_; }
-  /// A wait of that long was over when the `position`-th piece of work had started.
+  /// A wait of that long was over when the `position`-th piece of work had started. In any order.
   void add(std::uint64_t position, std::uint64_t time);
   /// Forgets what is too old for the piece of work at `position`.
   void expire(std::uint64_t position);

@@ -16,14 +16,14 @@ namespace {
 
 /// The calculator takes whatever minor version it has not heard of for the one that it knows best.
 bool is_known(const DeviceLimits& device) {
-  return device.major < __CUDA_OCC_MAJOR__ ||
-         (device.major == __CUDA_OCC_MAJOR__ && device.minor <= __CUDA_OCC_MINOR__);
+  return device.compute_major < __CUDA_OCC_MAJOR__ ||
+         (device.compute_major == __CUDA_OCC_MAJOR__ && device.compute_minor <= __CUDA_OCC_MINOR__);
 }
 
 /// What the calculator would not miss, but needs.
 bool is_complete(const DeviceLimits& device) {
-  if (device.major >= 7 && device.shared_per_block_optin <= 0) return false;
-  return device.major < 8 || device.reserved_shared_per_block > 0;
+  if (device.compute_major >= 7 && device.shared_per_block_optin <= 0) return false;
+  return device.compute_major < 8 || device.reserved_shared_per_block > 0;
 }
 
 /// The calculator computes with int.
@@ -36,8 +36,8 @@ bool fits(const DeviceLimits& device, const LaunchResources& launch) {
 
 cudaOccDeviceProp properties_of(const DeviceLimits& device) {
   cudaOccDeviceProp properties;
-  properties.computeMajor = device.major;
-  properties.computeMinor = device.minor;
+  properties.computeMajor = device.compute_major;
+  properties.computeMinor = device.compute_minor;
   properties.maxThreadsPerBlock = device.threads_per_block;
   properties.maxThreadsPerMultiprocessor = device.threads_per_multiprocessor;
   properties.regsPerBlock = device.registers_per_block;

@@ -13,8 +13,8 @@ namespace inject {
 
 /// As the device's attributes have them; 0 where one could not be read.
 struct DeviceLimits {
-  int major = 0;
-  int minor = 0;
+  int compute_major = 0;
+  int compute_minor = 0;
   int multiprocessors = 0;
   int warp_size = 0;
   int threads_per_block = 0;

@@ -6,6 +6,8 @@
 
 #include <cstddef>
 
+#include "libinject/analysis/copies.h"
+
 namespace inject {
 
 namespace {
@@ -85,6 +87,16 @@ KernelActivity decode_kernel(const CUpti_Activity& record) noexcept {
   event.graph_node = from.graphNodeId;
   return to;
 }
+
+// What stats/ and analysis/ take these records' numbers for.
+static_assert(
+    kHostToDevice == CUPTI_ACTIVITY_MEMCPY_KIND_HTOD && kDeviceToHost == CUPTI_ACTIVITY_MEMCPY_KIND_DTOH &&
+    kHostToArray == CUPTI_ACTIVITY_MEMCPY_KIND_HTOA && kArrayToHost == CUPTI_ACTIVITY_MEMCPY_KIND_ATOH &&
+    kArrayToArray == CUPTI_ACTIVITY_MEMCPY_KIND_ATOA && kArrayToDevice == CUPTI_ACTIVITY_MEMCPY_KIND_ATOD &&
+    kDeviceToArray == CUPTI_ACTIVITY_MEMCPY_KIND_DTOA && kDeviceToDevice == CUPTI_ACTIVITY_MEMCPY_KIND_DTOD &&
+    kPeerToPeer == CUPTI_ACTIVITY_MEMCPY_KIND_PTOP &&
+    kPageableMemory == CUPTI_ACTIVITY_MEMORY_KIND_PAGEABLE &&
+    kPinnedMemory == CUPTI_ACTIVITY_MEMORY_KIND_PINNED);
 
 TransferEvent decode_transfer(const CUpti_Activity& record) noexcept {
   TransferEvent to;

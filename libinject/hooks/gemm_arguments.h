@@ -131,27 +131,9 @@ struct GemmArguments {
                    const T* a, I lda, long long stride_a, const T* b, I ldb, long long stride_b, const T*,
                    T* c, I ldc, long long, I batch) noexcept {
     tell(frame, real, handle,
-         {ta,
-          tb,
-          m,
-          n,
-          k,
-          batch,
-          kElement<T>,
-          kElement<T>,
-          kElement<T>,
-          DataType::kUnknown,
-          compute_type_of(kElement<T>),
-          lda,
-          ldb,
-          ldc,
-          a,
-          b,
-          c,
-          0,
-          false,
-          stride_a == 0,
-          stride_b == 0});
+         strided({ta, tb, m, n, k, batch, kElement<T>, kElement<T>, kElement<T>, DataType::kUnknown,
+                  compute_type_of(kElement<T>), lda, ldb, ldc, a, b, c},
+                 stride_a, stride_b));
   }
   // GemmBatchedEx
   template <typename I>
@@ -170,27 +152,9 @@ struct GemmArguments {
                    cudaDataType type_b, I ldb, long long stride_b, const void*, void* c, cudaDataType type_c,
                    I ldc, long long, I batch, cublasComputeType_t compute, cublasGemmAlgo_t) noexcept {
     tell(frame, real, handle,
-         {ta,
-          tb,
-          m,
-          n,
-          k,
-          batch,
-          data_type_of(type_a),
-          data_type_of(type_b),
-          data_type_of(type_c),
-          DataType::kUnknown,
-          compute_type_of(compute),
-          lda,
-          ldb,
-          ldc,
-          a,
-          b,
-          c,
-          0,
-          false,
-          stride_a == 0,
-          stride_b == 0});
+         strided({ta, tb, m, n, k, batch, data_type_of(type_a), data_type_of(type_b), data_type_of(type_c),
+                  DataType::kUnknown, compute_type_of(compute), lda, ldb, ldc, a, b, c},
+                 stride_a, stride_b));
   }
   // SgemmGroupedBatched, …
   template <typename I, typename T>
@@ -257,6 +221,13 @@ struct GemmArguments {
     tell(frame, real, handle,
          {ta, CUBLAS_OP_N, plain ? m : n, 1, plain ? n : m, batch, type, type, type_y, DataType::kUnknown,
           compute_type_of(scalar), lda, plain ? n : m, plain ? m : n, a, x, y});
+  }
+
+  /// Without a stride the whole batch has the matrix.
+  static GemmCall strided(GemmCall call, long long stride_a, long long stride_b) noexcept {
+    call.common_a = stride_a == 0;
+    call.common_b = stride_b == 0;
+    return call;
   }
 
   template <typename I>

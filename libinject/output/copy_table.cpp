@@ -8,14 +8,11 @@
 #include "libinject/analysis/copies.h"
 #include "libinject/output/csv.h"
 #include "libinject/output/shape_tables.h"
+#include "libinject/output/table_cells.h"
 
 namespace inject {
 
 namespace {
-
-double percent(std::uint64_t part, std::uint64_t whole) {
-  return whole == 0 ? 0.0 : 100.0 * static_cast<double>(part) / static_cast<double>(whole);
-}
 
 /// `Pinned`; of copies between devices `Device 1`.
 std::string memory_text(std::uint8_t kind, bool peer, std::uint32_t device) {
@@ -75,8 +72,8 @@ void rate_cells(CsvRow& row, const CopyRow& entry, std::optional<double> link) {
 
 void copy_rows(const Statistics& statistics, const RunInfo& run, std::string& text, const TextSink& sink) {
   std::map<std::uint32_t, std::uint64_t> device_times;
-  for (const DeviceTimeRow& row : statistics.device_times().rows())
-    device_times[row.device] += row.times.span;
+  for (const DeviceTimeRow& row : statistics.device_times().totals())
+    device_times[row.device] = row.times.span;
   for (const CopyRow& entry : statistics.copies().rows()) {
     const std::optional<double> link = link_of(entry, run);
     CsvRow row(text);

@@ -6,7 +6,6 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "libinject/analysis/gemm_hints.h"
 #include "libinject/output/shape_tables.h"
 #include "libinject/output/summary.h"
 
@@ -25,15 +24,11 @@ std::unordered_map<std::string_view, double> memory_bound_shares(const Statistic
   };
   std::unordered_map<std::string_view, Times> times;
   for (const CallShapeRow& call : statistics.call_shapes()) {
-    if (call.entry.other || call.work.flops == 0 || call.work.bytes == 0) continue;
-    const auto arithmetic = arithmetic_of(call.work, TensorCores::kUnknown, specs);
-    const auto peak = arithmetic ? peak_flops(specs, *arithmetic) : std::nullopt;
-    const Roofline roof = roofline(static_cast<double>(call.work.flops), static_cast<double>(call.work.bytes),
-                                   peak, peak_bandwidth(specs));
-    if (roof.bound == Bound::kUnknown) continue;
+    const Bound bound = bound_of(call, specs);
+    if (bound == Bound::kUnknown) continue;
     for (const auto& [name, share] : call.kernels) {
       times[name].shaped += share.time;
-      if (roof.bound == Bound::kMemory) times[name].memory += share.time;
+      if (bound == Bound::kMemory) times[name].memory += share.time;
     }
   }
   std::unordered_map<std::string_view, double> shares;
@@ -173,8 +168,7 @@ KernelLimits kernel_limits(const Statistics& statistics, const RunInfo& run, std
   const DeviceSpecs specs = specs_of(run, device);
   const auto memory_bound = memory_bound_shares(statistics, specs);
   std::unordered_map<std::string_view, const KernelFamilyRow*> families;
-  const std::vector<KernelFamilyRow> rows = statistics.kernel_families();
-  for (const KernelFamilyRow& row : rows) families[row.name] = &row;
+  for (const KernelFamilyRow& row : statistics.kernel_families()) families[row.name] = &row;
   KernelLimits limits;
   for (const DetailRow& detail : statistics.kernel_details()) {
     if (!detail.other && detail.device != device) continue;
@@ -183,6 +177,8 @@ KernelLimits kernel_limits(const Statistics& statistics, const RunInfo& run, std
       limits.unknown += detail.time.sum;
       continue;
     }
+    // They are no part of the time that computes.
+    if (is_collective(found->second->family)) continue;
     double blocks = 1;
     for (const std::int32_t size : detail.grid) blocks *= static_cast<double>(size);
     const double fill =

@@ -14,8 +14,8 @@
 
 namespace inject {
 
-/// What a device's kernels are limited by, over the run: those of unknown calls by their families, those of
-/// calls of known shape by the roofline.
+/// What a device's kernels but collectives' are limited by, over the run: those of unknown calls by their
+/// families, those of calls of known shape by the roofline.
 KernelLimits kernel_limits(const Statistics& statistics, const RunInfo& run, std::uint32_t device);
 
 /// The median duration of iterations outside windows; nothing where too few are known.

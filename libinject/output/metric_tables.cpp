@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "libinject/output/table_cells.h"
+
 namespace inject {
 
 namespace {
@@ -58,7 +60,7 @@ void kernel_metric_rows(const Statistics& statistics, const RunInfo&, std::strin
     const KernelMetricEntry& measured = entry.measured;
     CsvRow row(text);
     if (entry.detail.other) {
-      for (int i = 0; i < 7; ++i) row.empty();
+      empty_cells(row, 7);  // Device to BlkZ
     } else {
       row.number(entry.detail.device);
       for (const std::int32_t size : entry.detail.grid) row.number(size);
@@ -68,8 +70,7 @@ void kernel_metric_rows(const Statistics& statistics, const RunInfo&, std::strin
     if (measured.sampled_time == 0) {
       row.empty();
     } else {
-      row.decimal(
-          100.0 * static_cast<double>(measured.shared_time) / static_cast<double>(measured.sampled_time), 1);
+      row.decimal(percent(measured.shared_time, measured.sampled_time), 1);
     }
     row.text(measured.reliable() ? "yes" : "no");
     for (const MetricEstimate& metric : measured.metrics) {

@@ -13,14 +13,11 @@
 #include "libinject/analysis/gemm_hints.h"
 #include "libinject/analysis/shape_text.h"
 #include "libinject/output/csv.h"
+#include "libinject/output/table_cells.h"
 
 namespace inject {
 
 namespace {
-
-double percent(std::uint64_t part, std::uint64_t whole) {
-  return whole == 0 ? 0.0 : 100.0 * static_cast<double>(part) / static_cast<double>(whole);
-}
 
 /// cublasLtEpilogue_t.
 std::string epilogue_name(std::uint32_t epilogue) {
@@ -104,11 +101,25 @@ void gpu_cells(CsvRow& row, const CallShapeEntry& entry, std::uint64_t total) {
   row.number(entry.gpu.smallest()).number(entry.gpu.max).number(entry.kernels);
 }
 
+/// What the kernels say they multiply, else what the call's types let them. A product's are its own.
+std::optional<Arithmetic> arithmetic_of(const CallShapeRow& call, TensorCoreUse use,
+                                        const DeviceSpecs& specs) {
+  if (use.cores == TensorCores::kUsed && call.shape.kind() != ShapeKind::kGemm) {
+    if (const auto told = inject::arithmetic_of(use)) return told;
+  }
+  return inject::arithmetic_of(call.work, use.cores, specs);
+}
+
+Roofline roofline_of(const CallShapeRow& call, std::optional<double> peak, const DeviceSpecs& specs) {
+  return roofline(static_cast<double>(call.work.flops), static_cast<double>(call.work.bytes), peak,
+                  peak_bandwidth(specs));
+}
+
 /// FLOPs to Bound, of a call; the rate of all of them.
-void work_cells(CsvRow& row, const CallShapeRow& call, const std::optional<Arithmetic>& arithmetic,
-                const DeviceSpecs& specs) {
+void work_cells(CsvRow& row, const CallShapeRow& call, TensorCoreUse use, const DeviceSpecs& specs) {
   row.number(call.work.flops);
   const double rate = rate_of(call);  // GFLOP/s
+  const std::optional<Arithmetic> arithmetic = arithmetic_of(call, use, specs);
   const auto peak = arithmetic ? peak_flops(specs, *arithmetic) : std::nullopt;
   if (rate == 0) {
     row.empty();
@@ -126,23 +137,13 @@ void work_cells(CsvRow& row, const CallShapeRow& call, const std::optional<Arith
   } else {
     row.number(call.work.bytes);
   }
-  const Roofline roof = roofline(static_cast<double>(call.work.flops), static_cast<double>(call.work.bytes),
-                                 peak, peak_bandwidth(specs));
+  const Roofline roof = roofline_of(call, peak, specs);
   if (roof.intensity == 0) {
     row.empty();
   } else {
     row.decimal(roof.intensity, 2);
   }
   row.text(bound_name(roof.bound));
-}
-
-/// What the kernels say they multiply, else what the call's types let them.
-std::optional<Arithmetic> arithmetic_of(const CallShapeRow& call, TensorCoreUse use,
-                                        const DeviceSpecs& specs) {
-  if (use.cores == TensorCores::kUsed) {
-    if (const auto told = inject::arithmetic_of(use)) return told;
-  }
-  return inject::arithmetic_of(call.work, use.cores, specs);
 }
 
 std::string_view one_of(std::initializer_list<std::string_view> names, unsigned index) {
@@ -253,6 +254,12 @@ DeviceSpecs specs_of(const RunInfo& run, std::uint32_t device) {
   return specs;
 }
 
+Bound bound_of(const CallShapeRow& call, const DeviceSpecs& specs) {
+  if (call.entry.other || call.work.flops == 0 || call.work.bytes == 0) return Bound::kUnknown;
+  const std::optional<Arithmetic> arithmetic = arithmetic_of(call, tensor_use(call), specs);
+  return roofline_of(call, arithmetic ? peak_flops(specs, *arithmetic) : std::nullopt, specs).bound;
+}
+
 void gemm_rows(const Statistics& statistics, const RunInfo& run, std::string& text, const TextSink& sink) {
   KindRows rows(statistics, ShapeKind::kGemm);
   rows.add(statistics.unshaped_work([](Family family) { return family == Family::kGemm; }));
@@ -288,7 +295,7 @@ void gemm_rows(const Statistics& statistics, const RunInfo& run, std::string& te
     size_cell(row, shape.ldc, sized);
     call_cells(row, call.entry);
     gpu_cells(row, call.entry, rows.total);
-    work_cells(row, call, inject::arithmetic_of(call.work, use.cores, specs), specs);
+    work_cells(row, call, use, specs);
     row.text(tensor_cores_name(use.cores));
     const TensorEligibility eligibility = tensor_eligibility(shape, specs);
     row.text(eligibility.reason.empty()
@@ -326,7 +333,7 @@ void conv_rows(const Statistics& statistics, const RunInfo& run, std::string& te
     row.text(convolution_algorithm(call, shape));
     call_cells(row, call.entry);
     gpu_cells(row, call.entry, rows.total);
-    work_cells(row, call, arithmetic_of(call, use, specs), specs);
+    work_cells(row, call, use, specs);
     row.text(tensor_cores_name(use.cores)).text(kernel_names(call)).end();
     sink(text);
   }
@@ -355,7 +362,7 @@ void attention_rows(const Statistics& statistics, const RunInfo& run, std::strin
     number_cell(row, shape.engine);
     call_cells(row, call.entry);
     gpu_cells(row, call.entry, rows.total);
-    work_cells(row, call, arithmetic_of(call, use, specs), specs);
+    work_cells(row, call, use, specs);
     row.text(tensor_cores_name(use.cores)).text(kernel_names(call)).end();
     sink(text);
   }
@@ -391,7 +398,7 @@ void rnn_rows(const Statistics& statistics, const RunInfo& run, std::string& tex
                     shape.tensor_math));
     call_cells(row, call.entry);
     gpu_cells(row, call.entry, rows.total);
-    work_cells(row, call, arithmetic_of(call, use, specs), specs);
+    work_cells(row, call, use, specs);
     row.text(tensor_cores_name(use.cores)).text(kernel_names(call)).end();
     sink(text);
   }

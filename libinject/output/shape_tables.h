@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "libinject/analysis/gemm_hints.h"
 #include "libinject/output/table_files.h"
 
 namespace inject {
@@ -58,6 +59,9 @@ void family_rows(const Statistics& statistics, const RunInfo& run, std::string& 
 
 #undef INJECT_CALL_COLUMNS
 #undef INJECT_WORK_COLUMNS
+
+/// What the roofline bounds such a call by, as the tables have it.
+Bound bound_of(const CallShapeRow& call, const DeviceSpecs& specs);
 
 /// What the peaks of a device of the run are computed from; of device 0 where it is not known.
 DeviceSpecs specs_of(const RunInfo& run, std::uint32_t device);

@@ -40,6 +40,30 @@ std::vector<HostCall>::iterator join_alike(std::vector<HostCall>::iterator begin
   return std::next(last);
 }
 
+/// What no gap from `needed` on has to do with. Of the calls that were over by then the last one stays, as a
+/// pause begins with it, and so does the last reading, as the one to count from.
+void forget(HostThread& thread, Nanoseconds needed) {
+  const auto call =
+      std::upper_bound(thread.calls.begin(), thread.calls.end(), needed,
+                       [](Nanoseconds time, const HostCall& candidate) { return time < candidate.end; });
+  if (call != thread.calls.begin()) thread.calls.erase(thread.calls.begin(), std::prev(call));
+  const auto reading =
+      std::lower_bound(thread.readings.begin(), thread.readings.end(), needed,
+                       [](const ProcessorReading& one, Nanoseconds time) { return one.time < time; });
+  if (reading != thread.readings.begin()) thread.readings.erase(thread.readings.begin(), std::prev(reading));
+  const Nanoseconds from = thread.calls.empty() ? needed : thread.calls.front().begin;
+  std::vector<Nanoseconds>& downloads = thread.small_downloads;
+  downloads.erase(downloads.begin(), std::lower_bound(downloads.begin(), downloads.end(), from));
+}
+
+/// Returns how many those are.
+template <typename Record>
+std::size_t drop_older_half(std::vector<Record>& records) {
+  const std::size_t half = records.size() / 2;
+  records.erase(records.begin(), records.begin() + static_cast<std::ptrdiff_t>(half));
+  return half;
+}
+
 bool starts_earlier(const TimedWork& a, const TimedWork& b) {
   // The kernels of one graph launch have but their streams to tell them apart.
   const auto key = [](const TimedWork& work) {
@@ -141,12 +165,16 @@ void DeviceTimeStatistics::small_download(std::uint32_t number, std::uint32_t th
                                           Nanoseconds call_begin) {
   Window* found = window(number);
   if (found == nullptr) return;
-  found->threads[thread].small_downloads.push_back(call_begin);
+  // A graph's launch may copy many.
+  std::vector<Nanoseconds>& downloads = found->threads[thread].small_downloads;
+  if (!downloads.empty() && downloads.back() == call_begin) return;
+  downloads.push_back(call_begin);
   hold(*found);
 }
 
 /// Too many records: of the fullest window, work is judged up to its middle if it is what there is much of,
-/// and calls are forgotten that no gap can begin in any more.
+/// and calls are forgotten that no gap can begin in any more. An eighth of what it holds goes at least: this
+/// is not to be gone through for each record.
 void DeviceTimeStatistics::bound() {
   auto fullest = windows_.begin();
   for (auto at = windows_.begin(); at != windows_.end(); ++at) {
@@ -157,7 +185,7 @@ void DeviceTimeStatistics::bound() {
   for (const auto& [device, timeline] : window.devices) {
     for (const TimedWork& work : timeline.pending) starts.push_back(work.start);
   }
-  if (starts.size() >= most_held_ / 4) {
+  if (starts.size() >= window.held / 4) {
     const auto middle = starts.begin() + static_cast<std::ptrdiff_t>(starts.size() / 2);
     std::nth_element(starts.begin(), middle, starts.end());
     for (auto& [device, timeline] : window.devices) judge(window, timeline, *middle + 1);
@@ -179,56 +207,35 @@ void DeviceTimeStatistics::bound() {
   recount(window);
 }
 
-/// Of the calls that were over by `needed` the last one of each thread stays: a pause begins with it.
 void DeviceTimeStatistics::forget_calls(Window& window, Nanoseconds needed) {
   for (auto& [number, thread] : window.threads)
     std::sort(thread.small_downloads.begin(), thread.small_downloads.end());
   for (auto& [device, timeline] : window.devices) add_waits(window, timeline, needed, {});
-  std::size_t calls_held = 0;
-  for (auto& [number, thread] : window.threads) {
-    auto& calls = thread.calls;
-    const auto call =
-        std::upper_bound(calls.begin(), calls.end(), needed,
-                         [](Nanoseconds time, const HostCall& candidate) { return time < candidate.end; });
-    calls.erase(calls.begin(), call == calls.begin() ? call : std::prev(call));
-    calls_held += calls.size() + thread.readings.size();
-  }
+  for (auto& [number, thread] : window.threads) forget(thread, needed);
   // Those that are needed are what there is too much of: first alike ones are joined, then the older half
   // goes.
-  if (calls_held > most_held_ / 2) {
-    calls_held = 0;
-    for (auto& [number, thread] : window.threads) {
-      thread.calls.erase(join_alike(thread.calls.begin(), thread.calls.end()), thread.calls.end());
-      calls_held += thread.calls.size() + thread.readings.size();
-    }
-  }
-  const bool still = calls_held > most_held_ / 2;
+  const auto too_many = [&window] {
+    std::size_t held = 0;
+    for (const auto& [number, thread] : window.threads) held += thread.held();
+    return held > window.held / 2;
+  };
+  if (!too_many()) return;
+  for (auto& [number, thread] : window.threads)
+    thread.calls.erase(join_alike(thread.calls.begin(), thread.calls.end()), thread.calls.end());
+  if (!too_many()) return;
   for (auto& [number, thread] : window.threads) {
-    auto& calls = thread.calls;
-    if (still) {
-      const auto half = static_cast<std::ptrdiff_t>(calls.size() / 2);
-      left_out_ += static_cast<std::uint64_t>(half);
-      calls.erase(calls.begin(), calls.begin() + half);
-    }
-    // Readings and copies of what is forgotten. The last reading before it stays, as the first one to count
-    // from.
-    const Nanoseconds from = calls.empty() ? needed : calls.front().begin;
-    auto& readings = thread.readings;
-    const auto reading =
-        std::lower_bound(readings.begin(), readings.end(), from,
-                         [](const ProcessorReading& one, Nanoseconds time) { return one.time < time; });
-    readings.erase(readings.begin(), reading == readings.begin() ? reading : std::prev(reading));
-    auto& downloads = thread.small_downloads;
-    downloads.erase(downloads.begin(), std::lower_bound(downloads.begin(), downloads.end(), from));
+    left_out_ += drop_older_half(thread.calls);
+    if (!thread.calls.empty()) forget(thread, std::max(needed, thread.calls.front().begin));
   }
+  if (!too_many()) return;
+  // Readings alone, of calls that are not recorded.
+  for (auto& [number, thread] : window.threads) left_out_ += drop_older_half(thread.readings);
 }
 
 void DeviceTimeStatistics::recount(Window& window) {
   std::size_t held = 0;
   for (auto& [device, timeline] : window.devices) held += timeline.pending.size();
-  for (auto& [number, thread] : window.threads) {
-    held += thread.calls.size() + thread.readings.size() + thread.small_downloads.size();
-  }
+  for (auto& [number, thread] : window.threads) held += thread.held();
   held_ = held_ - window.held + held;
   window.held = held;
 }
@@ -295,7 +302,7 @@ void DeviceTimeStatistics::gap(Window& window, Timeline& timeline, Nanoseconds b
   LateLaunch launch;
   launch.begin = next.launch_begin;
   launch.function = next.function;
-  launch.state = is_copy(next.kind) ? HostState::kCopy : HostState::kLaunch;
+  launch.state = next.copy_call ? HostState::kCopy : HostState::kLaunch;
   if (const auto found = window.threads.find(next.thread); found != window.threads.end())
     launch.thread = &found->second;
   if (launched_before != nullptr && launched_before->thread != next.thread) {
@@ -337,7 +344,6 @@ void DeviceTimeStatistics::judge(Window& window, Timeline& timeline, Nanoseconds
     if (!timeline.any || work.end >= timeline.all.end) timeline.last = work;
     timeline.any = true;
     timeline.all.add(work.start, work.end);
-    timeline.all.end = std::max(timeline.all.end, work.end);
     if (is_kernel(work.kind)) {
       timeline.kernel_time += work.end - work.start;
       timeline.kernels.add(work.start, work.end);
@@ -354,6 +360,7 @@ void DeviceTimeStatistics::judge(Window& window, Timeline& timeline, Nanoseconds
     }
   }
   if (timeline.any) add_waits(window, timeline, timeline.all.end, judged);
+  timeline.lead.expire(timeline.started);
   pending.erase(pending.begin(), end);
   timeline.started_before = timeline.started;
   timeline.judged_until = until;

@@ -28,6 +28,7 @@ struct TimedWork {
   FunctionId function = kNoFunction;
   TimedWorkKind kind = TimedWorkKind::kKernel;
   bool launch_known = false;
+  bool copy_call = false;  ///< the call is one that copies, which graphs' launches and libraries' are not
 };
 
 /// How a device spent a window, or several: docs/diagnosis.md.

@@ -10,24 +10,6 @@ namespace inject {
 
 namespace {
 
-DeviceLimits limits_of(const DeviceInfo& device) {
-  DeviceLimits limits;
-  limits.major = device.compute_major;
-  limits.minor = device.compute_minor;
-  limits.multiprocessors = device.multiprocessors;
-  limits.warp_size = device.warp_size;
-  limits.threads_per_block = device.threads_per_block;
-  limits.threads_per_multiprocessor = device.threads_per_multiprocessor;
-  limits.blocks_per_multiprocessor = device.blocks_per_multiprocessor;
-  limits.registers_per_block = device.registers_per_block;
-  limits.registers_per_multiprocessor = device.registers_per_multiprocessor;
-  limits.shared_per_block = device.shared_per_block;
-  limits.shared_per_block_optin = device.shared_per_block_optin;
-  limits.shared_per_multiprocessor = device.shared_per_multiprocessor;
-  limits.reserved_shared_per_block = device.reserved_shared_per_block;
-  return limits;
-}
-
 /// The product of a grid's or block's sides; 0 for what no launch can have.
 std::uint64_t product(const std::array<std::int32_t, 3>& sides) {
   std::uint64_t all = 1;
@@ -51,7 +33,7 @@ KernelUse kernel_use(const DetailRow& row, std::span<const DeviceInfo> devices) 
   launch.registers_per_thread = row.registers_per_thread;
   launch.static_shared_bytes = row.static_shared_bytes;
   launch.dynamic_shared_bytes = row.dynamic_shared_bytes;
-  use.occupancy = occupancy_of(limits_of(*device), launch);
+  use.occupancy = occupancy_of(*device, launch);
   if (!use.occupancy) return use;
   use.grid = grid_use(product(row.grid), use.occupancy->blocks, device->multiprocessors);
   if (use.grid) {

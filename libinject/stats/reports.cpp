@@ -102,8 +102,9 @@ std::vector<ShapeRow> Statistics::kernel_shapes() const {
   return rows;
 }
 
-std::vector<DetailRow> Statistics::kernel_details() const {
-  const Tables& t = *tables_;
+const std::vector<DetailRow>& Statistics::kernel_details() const {
+  Tables& t = *tables_;
+  if (t.detail_rows) return *t.detail_rows;
   // The table of families has looked most names up already.
   std::unordered_map<std::uint32_t, TensorCores> cores;
   for (const std::uint32_t i : t.families.indices()) {
@@ -121,7 +122,7 @@ std::vector<DetailRow> Statistics::kernel_details() const {
     row.cores = known != cores.end() ? known->second : tensor_cores_of(row.name).cores;
   }
   std::sort(rows.begin(), rows.end(), is_before);
-  return rows;
+  return t.detail_rows.emplace(std::move(rows));
 }
 
 std::vector<KernelMetricRow> Statistics::kernel_metrics() const {
@@ -318,8 +319,9 @@ std::vector<FamilyRow> Statistics::families() const {
   return rows;
 }
 
-std::vector<KernelFamilyRow> Statistics::kernel_families() const {
-  const Tables& t = *tables_;
+const std::vector<KernelFamilyRow>& Statistics::kernel_families() const {
+  Tables& t = *tables_;
+  if (t.kernel_family_rows) return *t.kernel_family_rows;
   struct Entry {
     KernelFamilyRow row;
     std::uint64_t most = 0;
@@ -344,7 +346,7 @@ std::vector<KernelFamilyRow> Statistics::kernel_families() const {
   std::sort(rows.begin(), rows.end(), [](const KernelFamilyRow& a, const KernelFamilyRow& b) {
     return std::make_tuple(b.time.sum, a.name) < std::make_tuple(a.time.sum, b.name);
   });
-  return rows;
+  return t.kernel_family_rows.emplace(std::move(rows));
 }
 
 std::vector<CollectiveRow> Statistics::collectives() const {

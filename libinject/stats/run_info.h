@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "libinject/analysis/occupancy.h"
 #include "libinject/record/memory_use.h"
 #include "libinject/record/records.h"
 
@@ -23,29 +24,16 @@ struct ThreadInfo {
   bool operator==(const ThreadInfo&) const = default;
 };
 
-struct DeviceInfo {
+/// With its limits, since the tables need them of the devices of a run.
+struct DeviceInfo : DeviceLimits {
   std::uint32_t id = 0;  ///< the `device` of events
   std::string name;
   std::string uuid;
   std::string pci_bus;
-  int compute_major = 0;
-  int compute_minor = 0;
-  int multiprocessors = 0;
   std::uint64_t memory_bytes = 0;
   int clock_khz = 0;
   int memory_clock_khz = 0;
   int memory_bus_bits = 0;
-  // What bounds the blocks that are resident at once (analysis/occupancy.h); bytes of shared memory.
-  int warp_size = 0;
-  int threads_per_block = 0;
-  int threads_per_multiprocessor = 0;
-  int blocks_per_multiprocessor = 0;
-  int registers_per_block = 0;
-  int registers_per_multiprocessor = 0;
-  int shared_per_block = 0;
-  int shared_per_block_optin = 0;
-  int shared_per_multiprocessor = 0;
-  int reserved_shared_per_block = 0;
   // The PCIe link as it was in a window, and the most that device and slot can do; 0: not known.
   int pcie_generation = 0;
   int pcie_width = 0;

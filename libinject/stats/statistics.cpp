@@ -9,23 +9,17 @@ namespace inject {
 
 namespace {
 
-constexpr std::uint32_t kPeerCopy = 10;
-constexpr std::uint32_t kMemset = 11;
+// Of kOperations, after the copies.
+constexpr std::uint32_t kMemset = kPeerToPeer + 1;
+static_assert(kMemset + 1 == kOperations.size());
 
 constexpr std::array<std::string_view, kMemoryKinds> kMemoryKindNames{
     "Unknown", "Pageable", "Pinned", "Device", "Array", "Managed", "Device Static", "Managed Static"};
 
-// CUpti_ActivityMemcpyKind
-constexpr std::uint8_t kHostToDevice = 1;
-constexpr std::uint8_t kDeviceToHost = 2;
-
-// Copied for a value to look at, as loss.item() does, rather than for the data.
-constexpr std::uint64_t kSmallDownload = 64 * 1024;
-
 std::uint32_t operation_of(const TransferEvent& event) {
   if (event.memset) return kMemset;
-  if (event.copy_kind == 0 && event.peer) return kPeerCopy;
-  return event.copy_kind <= kPeerCopy ? event.copy_kind : 0;
+  if (event.copy_kind == 0 && event.peer) return kPeerToPeer;
+  return event.copy_kind <= kPeerToPeer ? event.copy_kind : 0;
 }
 
 std::uint64_t duration(Nanoseconds begin, Nanoseconds end) {
@@ -72,8 +66,9 @@ IterationActivity iteration_activity(const Attribution& launch, std::uint32_t de
   return activity;
 }
 
+/// `call`: of the call that submitted it.
 template <typename Event>
-TimedWork timed_work(const Event& event, TimedWorkKind kind) {
+TimedWork timed_work(const Event& event, TimedWorkKind kind, HostState call) {
   const Attribution& launch = event.launch;
   TimedWork work;
   work.start = event.start;
@@ -86,6 +81,7 @@ TimedWork timed_work(const Event& event, TimedWorkKind kind) {
   work.launch_end = launch.host_end;
   work.thread = launch.thread;
   work.function = launch.function;
+  work.copy_call = call == HostState::kCopy;
   return work;
 }
 
@@ -225,6 +221,8 @@ void Statistics::add(const KernelEvent& event) {
   const CallChain path = library_path(event.launch);
   if (path != 0) count(t.libraries.at(t.library_row(path)).work, event);
   t.call_shape_rows.reset();
+  t.detail_rows.reset();
+  t.kernel_family_rows.reset();
   if (t.call_shapes.add(event)) {
     const ShapeWork work = work_of(shapes_.shape(event.launch.shape));
     t.window_host(event.launch.window).flops.add(best_arithmetic(work.type, work.compute), work.flops);
@@ -237,7 +235,8 @@ void Statistics::add(const KernelEvent& event) {
   family.add(time, path != 0, event.launch.known && event.launch.shape != ShapeTable::kNone);
   const bool collective = is_collective(family.family);
   t.device_times.work(event.launch.window, event.device,
-                      timed_work(event, collective ? TimedWorkKind::kCollective : TimedWorkKind::kKernel));
+                      timed_work(event, collective ? TimedWorkKind::kCollective : TimedWorkKind::kKernel,
+                                 t.host_state(event.launch.function)));
   PhasedWork phased = phased_work(event);
   phased.told = t.phase_of_node(range_tree_, names_, event.launch.range);
   phased.optimizer = family.family == Family::kOptimizer;
@@ -281,13 +280,15 @@ void Statistics::add(const TransferEvent& event) {
   activity.bytes = event.bytes;
   t.iterations.activity(activity);
   const TimedWorkKind kind = kind_of(event);
-  t.device_times.work(event.launch.window, event.device, timed_work(event, kind));
+  t.device_times.work(event.launch.window, event.device,
+                      timed_work(event, kind, t.host_state(event.launch.function)));
   PhasedWork phased = phased_work(event);
   (event.memset ? phased.memset : phased.copy) = true;
   phased.bytes = event.bytes;
   phased.told = t.phase_of_node(range_tree_, names_, event.launch.range);
   t.phases.work(event.launch.window, phased);
-  if (kind == TimedWorkKind::kDownload && event.bytes <= kSmallDownload && event.launch.known)
+  // Copied for a value to look at, as loss.item() does, rather than for the data.
+  if (kind == TimedWorkKind::kDownload && event.bytes < kSmallCopy && event.launch.known)
     t.device_times.small_download(event.launch.window, event.launch.thread, event.launch.host_begin);
   if (const CallChain path = library_path(event.launch); path != 0)
     count(t.libraries.at(t.library_row(path)).work, event);

@@ -209,7 +209,9 @@ class Statistics {
   // The rows of a table, by descending total and then by name; pointers are good until the next add().
   std::vector<TimeRow> kernels() const;
   std::vector<ShapeRow> kernel_shapes() const;
-  std::vector<DetailRow> kernel_details() const;
+  /// This one, call_shapes() and kernel_families() are good until the next add() or settle_window(): making
+  /// them takes long where there are many, and several tables of one writing ask for them.
+  const std::vector<DetailRow>& kernel_details() const;
   /// Of the kernels that ran since set_metrics(), by descending time; none without it.
   std::vector<KernelMetricRow> kernel_metrics() const;
   std::vector<TimeRow> api_calls() const;
@@ -221,12 +223,11 @@ class Statistics {
   std::vector<RangeKernelRow> range_kernels() const;
   std::vector<LibraryRow> library_calls() const;
   std::vector<ThreadRow> threads() const;
-  /// Library calls by what they compute. Good until the next add() or settle_window(): joining calls to their
-  /// kernels takes long where there are many, and several tables of one writing ask for it.
+  /// Library calls by what they compute.
   const std::vector<CallShapeRow>& call_shapes() const;
   std::vector<FamilyRow> families() const;
   /// By kernel name.
-  std::vector<KernelFamilyRow> kernel_families() const;
+  const std::vector<KernelFamilyRow>& kernel_families() const;
   /// Kernels of one family that were launched in no library call whose shape is known, by descending time.
   std::vector<std::pair<std::string_view, Totals>> unshaped_kernels(Family family) const;
   /// The same of several families together.

@@ -238,8 +238,10 @@ struct Statistics::Tables {
   std::uint32_t last_library = kNoIndex;
 
   CallShapeStatistics call_shapes;
-  // What Statistics::call_shapes() made of them, until they change.
+  // What Statistics::call_shapes(), kernel_details() and kernel_families() made, until something changes.
   std::optional<std::vector<CallShapeRow>> call_shape_rows;
+  std::optional<std::vector<DetailRow>> detail_rows;
+  std::optional<std::vector<KernelFamilyRow>> kernel_family_rows;
 
   // Collectives' kernels; rows are shapes, 0 for those without one.
   OverlapStatistics overlap;

@@ -33,8 +33,8 @@ LONGEST_QUEUE = 20_000           # ns: a longer gap is no queue's
 QUEUE_LENGTH = 1024  # pieces of work that a wait can give a lead to
 SHORTEST_OFF_PROCESSOR = 100_000  # a shorter pause outside of calls is computing
 SHORTEST_WAIT = 500_000          # what a gap holds less of is one thread handing over to another
-# The trace has sizes in MB of three decimals: 64 KiB is 0.066 there, and so is what is up to 963 bytes more.
-SMALL_COPY_MB = 0.066
+# The trace has sizes in MB of three decimals: 64 KiB is 0.066 there, and so are the last 36 sizes below it.
+SMALL_COPY_MB = 0.065
 PREPARING = ("Create", "Destroy", "Finalize", "Find", "Get", "Init", "Make", "Build", "Check", "Abort")
 
 
@@ -120,8 +120,8 @@ class Call:
 class Thread:
     """What one thread did in a window: its outermost calls, and the readings of its processor time."""
 
-    def __init__(self, opening, closing, calls, readings):
-        self.opening, self.closing = opening, closing
+    def __init__(self, closing, calls, readings):
+        self.closing = closing
         self.calls = []
         for call in sorted(calls, key=lambda call: (call.begin, -call.end)):
             if not self.calls or call.begin >= self.calls[-1].end:
@@ -147,7 +147,9 @@ class Thread:
         return self.pauses[index]
 
     def _pause(self, index):
-        x = self.calls[index].end if index >= 0 else self.opening
+        if index < 0:
+            return HOST_COMPUTE
+        x = self.calls[index].end
         y = self.begins[index + 1] if index + 1 < len(self.calls) else self.closing
         at_y = bisect.bisect_left(self.read_at, y)
         if at_y == 0 or at_y == len(self.read_at) or self.read_at[at_y] != y:
@@ -389,7 +391,7 @@ def read(folder):
         thread_calls[windows.of(call.begin, call.end)][call.tid].append(call)
     found = []
     for opening, closing, number in windows.spans:
-        threads = {tid: Thread(opening, closing, own, readings[tid]) for tid, own in thread_calls[number].items()}
+        threads = {tid: Thread(closing, own, readings[tid]) for tid, own in thread_calls[number].items()}
         launching = {item.launch.tid for (window, _), items in device_work.items() if window == number for item in items if item.launch}
         for device in sorted(device for window, device in device_work if window == number):
             found.append(DeviceTime(number, device, opening, closing, device_work[number, device], threads, launching))

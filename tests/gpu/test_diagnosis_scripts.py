@@ -313,7 +313,7 @@ class Rules(Truth):
                 self.assertIn(cause, self.idle(r))
 
     def test_a_copy_to_the_host_of_some_bytes_is_a_synchronization(self):
-        for name, size, cause in ((D2H, "0.066", "Synchronization"), (D2H, "0.067", "Copy Call"), (H2D, "0.000", "Copy Call")):
+        for name, size, cause in ((D2H, "0.065", "Synchronization"), (D2H, "0.066", "Copy Call"), (H2D, "0.000", "Copy Call")):
             with self.subTest(name, size=size):
                 r = Records((0, 1000))
                 r.call(10, 210, "cudaMemcpyAsync", 9)
@@ -514,7 +514,7 @@ class Lead(Truth):
         self.assertEqual(self.causes(lambda r: r.call(530, 605, "cudaStreamSynchronize", tid=2), (30,)), ["Host Compute"])
 
     def test_copies(self):
-        for size, name, cause in (("0.066", D2H, "Synchronization"), ("0.067", D2H, "Host Compute"), ("0.066", H2D, "Host Compute")):
+        for size, name, cause in (("0.065", D2H, "Synchronization"), ("0.066", D2H, "Host Compute"), ("0.065", H2D, "Host Compute")):
             with self.subTest(size, name=name):
                 def wait(r, size=size, name=name):
                     r.call(200, 590, "cudaMemcpyAsync", 99)

@@ -232,8 +232,8 @@ class Anything(Diagnosed):
         words = [generator.choice(self.OPERATIONS).format(few=generator.randint(1, 6), bytes=generator.choice(
             (1, 4096, 65536, 70_000, 1_000_000))) for _ in range(length)]
         return ("duration:a:{}000 duration:b:{}000 duration:c:{}00 ".format(*(generator.randint(1, 300) for _ in range(3)))
-                + "capture:1 kernel:g:4:1 kernel:h:2:1 end_capture:1:x kernel:a:1 kernel:b:1:1 kernel:c:1:2 kernel:a:1:3 gemm "
-                "copy:h2d:64 sync start " + " ".join(words) + " stop sync")
+                + "copy:h2d:64 capture:1 copy:h2d:64:1 kernel:g:4:1 kernel:h:2:1 end_capture:1:x kernel:a:1 kernel:b:1:1 kernel:c:1:2 "
+                "kernel:a:1:3 gemm sync start " + " ".join(words) + " stop sync")
 
     def test_programs(self):
         for seed in range(6):

@@ -16,10 +16,6 @@ using namespace inject;
 
 namespace {
 
-constexpr std::uint8_t kHostToDevice = 1;
-constexpr std::uint8_t kDeviceToHost = 2;
-constexpr std::uint8_t kDeviceToDevice = 8;
-constexpr std::uint8_t kPeerToPeer = 10;
 constexpr std::uint8_t kDeviceMemory = 3;
 constexpr std::uint64_t kMiB = 1024 * 1024;
 
@@ -388,6 +384,23 @@ TEST_CASE("copy_sum.csv has the link, its share, overlap and hints", "[copies]")
   // The device's time is known.
   run.statistics.settle_window(1, 0, 50'000'000);
   CHECK(table(run, info) == before + "the host waits for the copies: non_blocking=True" + after);
+}
+
+TEST_CASE("Hints are held against the device's time in all windows, listed or not", "[copies]") {
+  StatsRun run;
+  RunInfo info;
+  info.devices = {h200(0)};
+  constexpr auto kListed = static_cast<std::uint32_t>(DeviceTimeStatistics::kMostRows);
+  for (std::uint32_t window = 1; window <= kListed + 1; ++window) {
+    TransferEvent event = copy(kHostToDevice, kPinnedMemory, kDeviceMemory, 8, 100, 101);
+    event.launch.window = window;
+    run.statistics.add(event);
+    // 10 ms in those that are listed, a minute in the last one.
+    run.statistics.settle_window(window, 0, window <= kListed ? 1000 : Nanoseconds{60'000'000'000});
+  }
+  const std::string text = table(run, info);
+  CHECK(text.find("Host-to-Device,Pinned,Device,10001,") != std::string::npos);
+  CHECK(text.find("batch them") == std::string::npos);
 }
 
 TEST_CASE("Copies of random runs agree with plain counting and with the tables of operations", "[copies]") {

@@ -51,6 +51,7 @@ struct Run {
                                                                                          : kCopyFunction;
     made.kind = kind;
     made.launch_known = true;
+    made.copy_call = made.function == kCopyFunction;
     return made;
   }
   /// With the call that submits it.
@@ -198,6 +199,16 @@ TEST_CASE("The host was late", "[device_time]") {
     run.launch(150, 155, 160, 200);
     CHECK(idle_of(run.settle(200)) == Idle{{IdleCause::kStartUp, 10}, {IdleCause::kCopyCall, 60}});
   }
+  SECTION("in the call of a copy itself") {
+    run.statistics.work(1, 0, run.work(140, 150, 105, 160, TimedWorkKind::kUpload));
+    CHECK(idle_of(run.settle(150)) == Idle{{IdleCause::kStartUp, 10}, {IdleCause::kCopyCall, 40}});
+  }
+  SECTION("in the launch of a graph that copies") {
+    TimedWork copy = run.work(140, 150, 105, 160, TimedWorkKind::kUpload);
+    copy.copy_call = false;
+    run.statistics.work(1, 0, copy);
+    CHECK(idle_of(run.settle(150)) == Idle{{IdleCause::kStartUp, 10}, {IdleCause::kLaunchCall, 40}});
+  }
   SECTION("in a copy of one value to the host, which is a synchronization") {
     run.call(50, 110, HostState::kCopy);
     run.statistics.work(1, 0, run.work(105, 106, 50, 110, TimedWorkKind::kDownload));
@@ -245,6 +256,33 @@ TEST_CASE("A thread between two calls computes or waits", "[device_time]") {
   }
   SECTION("at the end of the window, where another one does") {
     CHECK(idle_of(run.settle(5000)) == Idle{{IdleCause::kStartUp, 10}, {IdleCause::kHostCompute, 4900}});
+  }
+}
+
+TEST_CASE("A launch that was on its way as the window closed", "[device_time]") {
+  Run run;
+  run.launch(0, 5, 10, 100, 8);
+  run.reading(0, 0, 7);
+  SECTION("of a thread whose calls are not known") {
+    TimedWork late = run.work(1100, 1200, 1050, 1055);
+    late.thread = 9;
+    run.statistics.work(1, 0, late);
+    CHECK(idle_of(run.settle(1000)) == Idle{{IdleCause::kHostCompute, 1000}});
+  }
+  SECTION("of one that has waited meanwhile, while the one before computed") {
+    run.call(10, 15, HostState::kOther, 7);
+    run.reading(1050, 1, 7);
+    run.launch(1050, 1055, 1100, 1200, 7);
+    const DeviceTimeRow& row = run.settle(1000);
+    CHECK(idle_of(row) == Idle{{IdleCause::kHostCompute, 1000}});
+    CHECK(row.shares[0].thread == 8);
+  }
+  SECTION("after work that ended past the closing") {
+    run.statistics.work(1, 0, run.work(100, 1020, 5, 6));
+    TimedWork late = run.work(1100, 1200, 1080, 1085);
+    late.thread = 9;
+    run.statistics.work(1, 0, late);
+    CHECK(idle_of(run.settle(1000)) == Idle{{IdleCause::kHostCompute, 80}});
   }
 }
 
@@ -329,6 +367,21 @@ TEST_CASE("A lead is no longer than a queue of launches", "[device_time]") {
   const Idle idle = idle_of(run.settle(at + 45));
   CHECK(idle.at(IdleCause::kSynchronization) == 12);  // up to the first of them
   CHECK(idle.at(IdleCause::kLaunchCall) >= 40);
+}
+
+TEST_CASE("A lead is the same in whatever order threads tell of their waits", "[device_time]") {
+  Lead lead;
+  lead.add(500, 30);
+  lead.add(3, 20);
+  lead.add(500, 5);
+  lead.take(10);  // of the oldest
+  CHECK(lead.time() == 45);
+  lead.expire(3 + Lead::kQueue);
+  CHECK(lead.time() == 45);
+  lead.expire(4 + Lead::kQueue);
+  CHECK(lead.time() == 35);
+  lead.expire(501 + Lead::kQueue);
+  CHECK(lead.time() == 0);
 }
 
 TEST_CASE("After the last work the host did something else", "[device_time]") {
@@ -659,6 +712,50 @@ TEST_CASE("Calls without end that launch nothing take bounded memory", "[device_
   REQUIRE(statistics.rows().size() == 1);
   const DeviceTimes& times = statistics.rows().front().times;
   CHECK(times.idle(IdleCause::kOtherCall) == times.idle());
+}
+
+TEST_CASE("Many windows at once that nobody settles take bounded memory together", "[device_time]") {
+  constexpr std::size_t kMost = 4000;
+  constexpr std::uint32_t kWindows = 100;
+  DeviceTimeStatistics statistics(kMost);
+  for (std::uint64_t i = 0; i < 1000; ++i) {
+    for (std::uint32_t window = 1; window <= kWindows; ++window) {
+      const Nanoseconds begin = kMs + i * 10 * kUs;
+      statistics.call(window, 7, {begin, begin + 5 * kUs, kLaunchFunction, HostState::kLaunch});
+      if (window % 2 == 0) continue;  // calls alone
+      TimedWork work;
+      work.start = begin + 6 * kUs;
+      work.end = begin + 9 * kUs;
+      work.launch_begin = begin;
+      work.launch_end = begin + 5 * kUs;
+      work.thread = 7;
+      work.launch_known = true;
+      statistics.work(window, 0, work);
+      CHECK(statistics.held() <= kMost);
+    }
+  }
+  for (std::uint32_t window = 1; window <= kWindows; ++window)
+    statistics.settle_window(window, kMs, kMs + 10'000 * kUs);
+  CHECK(statistics.held() == 0);
+  REQUIRE(statistics.totals().size() == 1);
+  CHECK(statistics.totals()[0].times.kernel_busy == kWindows / 2 * 1000 * 3 * kUs);
+}
+
+TEST_CASE("Readings of calls that are not recorded take bounded memory", "[device_time]") {
+  constexpr std::size_t kMost = 1000;
+  DeviceTimeStatistics statistics(kMost);
+  statistics.call(1, 7, {kMs, kMs + kUs, kOtherFunction, HostState::kOther});
+  for (std::uint64_t i = 1; i <= 10'000; ++i) {
+    statistics.reading(1, 7, {kMs + i * 200 * kUs, i, i});
+    CHECK(statistics.held() <= kMost);
+  }
+  CHECK(statistics.left_out() > 0);
+}
+
+TEST_CASE("A graph that copies many values to the host is one wait", "[device_time]") {
+  DeviceTimeStatistics statistics;
+  for (int i = 0; i < 1000; ++i) statistics.small_download(1, 7, kMs);
+  CHECK(statistics.held() == 1);
 }
 
 TEST_CASE("States of calls by their names", "[device_time]") {

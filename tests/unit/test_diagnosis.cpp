@@ -83,7 +83,24 @@ TEST_CASE("What limits a kernel", "[diagnosis]") {
   CHECK(kernel_limit(Family::kGemm, 2000, 1) == Bottleneck::kGpuLatency);
   CHECK(kernel_limit(Family::kGemm, 1e6, 0.1) == Bottleneck::kGpuLatency);
   CHECK(kernel_limit(Family::kOther, 1e6, 1) == Bottleneck::kGpu);
-  CHECK(kernel_limit(Family::kAllReduce, 1e6, 0.1) == Bottleneck::kGpu);
+}
+
+TEST_CASE("What a device's kernels are limited by leaves collectives out", "[diagnosis]") {
+  StatsRun run;
+  RunInfo info;
+  const auto kernel = [&](std::string_view name, Nanoseconds duration) {
+    KernelEvent event = run.kernel(name, duration);
+    event.grid = {1000, 1, 1};
+    run.statistics.add(event);
+  };
+  kernel("void at::native::vectorized_elementwise_kernel<4, float>(int, float*)", 100'000);
+  kernel("mine", 30'000);
+  // They wait for other ranks, for longer than anything is computed.
+  kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", 500'000);
+  const KernelLimits limits = kernel_limits(run.statistics, info, 0);
+  CHECK(limits.memory == 100'000);
+  CHECK(limits.unknown == 30'000);
+  CHECK(limits.total() == 130'000);
 }
 
 TEST_CASE("Each verdict has a name, and what has a remedy an advice", "[diagnosis]") {

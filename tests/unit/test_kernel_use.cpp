@@ -130,6 +130,12 @@ TEST_CASE("Kernels know whether they use tensor cores, also beyond the table of 
   CHECK(rows[1].cores == TensorCores::kUnknown);
   CHECK(rows[2].cores == TensorCores::kNotUsed);
 
+  // What was made of them is not kept beyond the next kernel.
+  CHECK(run.statistics.kernel_families().size() == 3);
+  run.statistics.add(run.kernel("new", 50));
+  CHECK(run.statistics.kernel_details().size() == 4);
+  CHECK(run.statistics.kernel_families().size() == 4);
+
   StatsRun many;
   // One name in two categories fills the table one name early: the last one is looked up by itself.
   KernelEvent event = many.kernel("k0", 10);

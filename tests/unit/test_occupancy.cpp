@@ -85,7 +85,7 @@ TEST_CASE("What is not known of a device, or can't have been launched, has no oc
     CHECK_FALSE(occupancy_of(kH200, launch).has_value());
   }
   int DeviceLimits::*const attributes[] = {
-      &DeviceLimits::major,
+      &DeviceLimits::compute_major,
       &DeviceLimits::multiprocessors,
       &DeviceLimits::warp_size,
       &DeviceLimits::threads_per_block,
@@ -108,8 +108,8 @@ TEST_CASE("What is not known of a device, or can't have been launched, has no oc
   // Capabilities that the calculator has never heard of, and some that it would take for another.
   for (const auto& [major, minor] : {std::pair{99, 0}, {12, 99}, {4, 0}, {10, 99}, {8, 6}, {8, 9}}) {
     DeviceLimits device = kH200;
-    device.major = major;
-    device.minor = minor;
+    device.compute_major = major;
+    device.compute_minor = minor;
     CHECK_FALSE(occupancy_of(device, {256, 32}).has_value());
   }
   DeviceLimits device = kH200;

@@ -107,6 +107,20 @@ def perceptron(width, layers, device="cuda"):
     return nn.Sequential(*(part for _ in range(layers) for part in (nn.Linear(width, width), nn.ReLU()))).to(device)
 
 
+def captured(work):
+    """(a graph of it, what it returns there)"""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            work()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        kept = work()
+    return graph, kept
+
+
 class Training:
     """Steps of a small network: a few hundred kernels of some microseconds each."""
 
@@ -114,24 +128,12 @@ class Training:
         self.model = perceptron(width, layers)
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-4, momentum=0.9)
         self.inputs = torch.randn(batch, width, device="cuda")
-        self.graph = self._captured() if graph else None
+        self.graph = captured(self.compute)[0] if graph else None
 
     def compute(self):
         self.optimizer.zero_grad(set_to_none=True)
         self.model(self.inputs).square().mean().backward()
         self.optimizer.step()
-
-    def _captured(self):
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            for _ in range(3):
-                self.compute()
-        torch.cuda.current_stream().wait_stream(side)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            self.compute()
-        return graph
 
     def step(self, batch=None):
         if batch is not None:
@@ -207,28 +209,26 @@ def item_every_step(fixed):
     return step
 
 
-def slow_loader(fixed):
-    """One worker that needs 16 ms for a batch which takes the device 5. More workers."""
-    data = batches(Samples((1024,), 0.001, compute=False), 16, WORKERS if fixed else 1)
-    compute = gemms(4096, 24, torch.bfloat16)
+def loading(workers, compute):
+    """Products that take the device 5 ms, of a batch that takes one worker 16."""
+    data = batches(Samples((1024,), 0.001, compute), 16, workers)
+    products = gemms(4096, 24, torch.bfloat16)
 
     def step():
         next(data).to("cuda")
-        compute()
+        products()
 
     return step
+
+
+def slow_loader(fixed):
+    """One worker that waits for each sample. More workers."""
+    return loading(WORKERS if fixed else 1, compute=False)
 
 
 def host_loader(fixed):
     """Samples are computed by the training process itself, in turn with the steps. Workers do it beside them."""
-    data = batches(Samples((1024,), 0.001, compute=True), 16, WORKERS if fixed else 0)
-    compute = gemms(4096, 24, torch.bfloat16)
-
-    def step():
-        next(data).to("cuda")
-        compute()
-
-    return step
+    return loading(WORKERS if fixed else 0, compute=True)
 
 
 def pageable_copies(fixed):
@@ -328,18 +328,10 @@ def lstm_cell(batch, hidden, graph=False, times=100):
 
     if not graph:
         return forward
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(3):
-            forward()
-    torch.cuda.current_stream().wait_stream(side)
-    captured = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(captured):
-        kept = forward()
+    captured_forward, kept = captured(forward)
 
     def step():
-        captured.replay()
+        captured_forward.replay()
         return kept
 
     return step
