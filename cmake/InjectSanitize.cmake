@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
 #
-# INJECT_SANITIZE=address (with undefined behaviour) or thread. A sanitizer's runtime must come first in a process, as
+# INJECT_SANITIZE=address (with undefined behaviour), thread or fuzzer (with both of address). A sanitizer's runtime must come first in a process, as
 # a preloaded library must: such builds have the unit tests alone.
 if(INJECT_SANITIZE STREQUAL "address")
   add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
@@ -9,10 +9,16 @@ if(INJECT_SANITIZE STREQUAL "address")
 elseif(INJECT_SANITIZE STREQUAL "thread")
   add_compile_options(-fsanitize=thread -fno-omit-frame-pointer)
   add_link_options(-fsanitize=thread)
+elseif(INJECT_SANITIZE STREQUAL "fuzzer")
+  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    message(FATAL_ERROR "INJECT_SANITIZE is \"fuzzer\", which needs Clang: -DCMAKE_CXX_COMPILER=clang++")
+  endif()
+  add_compile_options(-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=address,undefined)
 elseif(INJECT_SANITIZE)
-  message(FATAL_ERROR "INJECT_SANITIZE is \"${INJECT_SANITIZE}\": it can be address, thread or empty")
+  message(FATAL_ERROR "INJECT_SANITIZE is \"${INJECT_SANITIZE}\": it can be address, thread, fuzzer or empty")
 endif()
-if(INJECT_SANITIZE)
+if(INJECT_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # With its instrumentation in between, GCC 12 takes libstdc++'s own members for uninitialised.
   add_compile_options(-Wno-maybe-uninitialized)
 endif()

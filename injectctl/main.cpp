@@ -17,6 +17,7 @@
 #include <string_view>
 #include <vector>
 
+#include "libinject/config/text.h"
 #include "libinject/control/endpoint.h"
 
 namespace {

@@ -14,6 +14,7 @@
 #include <memory>
 #include <mutex>
 
+#include "libinject/config/text.h"
 #include "libinject/host_io.h"
 
 namespace inject {
@@ -21,6 +22,7 @@ namespace inject {
 namespace {
 
 constexpr std::size_t kMostNotable = 100;
+constexpr std::size_t kLongestLine = 8192;
 
 // A descriptor rather than a FILE*: nothing buffered that a fork could write twice, no lock of the host's
 // stdio.
@@ -77,12 +79,14 @@ void Log::open(LogLevel level, const std::string& file) noexcept {
   }
 }
 
-void Log::write(LogLevel level, std::string_view message) noexcept {
+void Log::write(LogLevel level, std::string_view text) noexcept {
   try {
+    // Paths and names come from outside, and may hold line breaks or a terminal's commands.
+    const std::string message = one_line(text, kLongestLine);
     if (level >= LogLevel::kWarn) {
       Notable& notable = notable_lines();
       const std::lock_guard lock(notable.mutex);
-      if (notable.lines.size() < kMostNotable) notable.lines.emplace_back(message);
+      if (notable.lines.size() < kMostNotable) notable.lines.push_back(message);
     }
     if (spdlog::logger* target = logger.load(std::memory_order_acquire); target != nullptr) {
       // As an argument, never as a format: messages carry names from outside.

@@ -17,6 +17,7 @@ class Log {
  public:
   /// `file` empty: stderr. A file that can't be opened is said on stderr, which is then used.
   static void open(LogLevel level, const std::string& file) noexcept;
+  /// Control characters are written as ?, and long messages cut.
   static void write(LogLevel level, std::string_view message) noexcept;
 
   static void info(std::string_view message) noexcept { write(LogLevel::kInfo, message); }

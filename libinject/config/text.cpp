@@ -28,6 +28,19 @@ std::string quoted(std::string_view text) {
   return result + "'";
 }
 
+std::string one_line(std::string_view text, std::size_t longest) {
+  std::string line(text.substr(0, longest));
+  unsigned char before = 0;
+  for (char& c : line) {
+    const auto byte = static_cast<unsigned char>(c);
+    // The second range is what UTF-8 makes of the control characters from 0x80 on.
+    if (byte < 0x20 || byte == 0x7f || (before == 0xc2 && byte < 0xa0)) c = '?';
+    before = byte;
+  }
+  if (text.size() > longest) line += "...";
+  return line;
+}
+
 bool glob_matches(std::string_view pattern, std::string_view text) noexcept {
   constexpr std::size_t kNone = std::string_view::npos;
   std::size_t p = 0;

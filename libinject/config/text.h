@@ -12,6 +12,9 @@ namespace inject {
 /// \xNN, cut after 80 characters.
 std::string quoted(std::string_view text);
 
+/// `text` for a line of its own: control characters as ?, cut after `longest` bytes.
+std::string one_line(std::string_view text, std::size_t longest);
+
 /// Whether `pattern` stands for all of `text`: `*` for any characters, `?` for one (of UTF-8), a backslash
 /// before `*`, `?` or a backslash for that character itself.
 bool glob_matches(std::string_view pattern, std::string_view text) noexcept;

@@ -289,7 +289,7 @@ bool parse_trigger(std::string_view text, WindowSpec& spec, std::string& error) 
     return false;
   }
   if (has_every && spec.kind != WindowKind::kApi && spec.kind != WindowKind::kSignal) {
-    error = "/" + std::string(every) + ": " + std::string(word) + " has no /EVERY";
+    error = quoted("/" + std::string(every)) + ": " + std::string(word) + " has no /EVERY";
     return false;
   }
   switch (spec.kind) {

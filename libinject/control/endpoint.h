@@ -50,7 +50,4 @@ std::vector<pid_t> control_sockets(int folder);
 /// The user at the other end, as the kernel knows it; false where it can't be told.
 bool peer_of(int connection, uid_t& user, pid_t& pid);
 
-/// `text` for a line of its own: no control characters, bounded.
-std::string one_line(std::string_view text, std::size_t longest);
-
 }  // namespace inject

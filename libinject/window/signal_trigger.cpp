@@ -47,7 +47,8 @@ void on_signal(int signal, siginfo_t* info, void* context) {
   errno = saved_errno;
   if (!call_previous.load(std::memory_order_acquire)) return;
   // One that asked to be called once is called once.
-  if ((previous.sa_flags & SA_RESETHAND) != 0 && !call_previous.exchange(false, std::memory_order_acq_rel))
+  if ((static_cast<unsigned>(previous.sa_flags) & SA_RESETHAND) != 0 &&
+      !call_previous.exchange(false, std::memory_order_acq_rel))
     return;
   if ((previous.sa_flags & SA_SIGINFO) != 0) {
     previous.sa_sigaction(signal, info, context);

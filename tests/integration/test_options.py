@@ -158,6 +158,11 @@ class Messages(simulated.SimulatedTest):
         self.assertEqual(len(done.warnings()), 2)
         self.assertIn("/proc/none/messages.txt", done.warnings()[0])
 
+    def test_a_path_with_control_characters(self):
+        done = self.script("kernel:a:1 sync", WINDOW="api", LOG_FILE="/proc/none/a\nb\x1b[31m.txt")
+        self.assertEqual(len(done.warnings()), 2)
+        self.assertIn("INJECT_LOG_FILE=/proc/none/a?b?[31m.txt", done.warnings()[0])
+
     def test_nothing_on_stdout(self):
         done = self.script(TEXT, WINDOW="always", LOG="trace", SUMMARY="stderr")
         self.assertEqual(done.stdout, "done\n")

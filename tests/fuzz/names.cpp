@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+//
+// Names of kernels, ranges and threads are the program's: what reads them, and what puts them into a table, a
+// message, JSON or a line of the summary.
+#include <string>
+#include <vector>
+
+#include "libinject/analysis/kernel_class.h"
+#include "libinject/config/text.h"
+#include "libinject/output/csv.h"
+#include "libinject/output/demangle.h"
+#include "libinject/output/json_text.h"
+#include "libinject/output/summary.h"
+#include "tests/fuzz/fuzz.h"
+
+using namespace inject;
+
+namespace {
+
+/// The fields of RFC 4180's first row; nothing if the text is not one row of it.
+std::vector<std::string> csv_fields(std::string_view text) {
+  std::vector<std::string> fields(1);
+  bool quoted = false;
+  bool closed = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (quoted) {
+      if (c != '"') {
+        fields.back() += c;
+      } else if (i + 1 < text.size() && text[i + 1] == '"') {
+        fields.back() += c;
+        ++i;
+      } else {
+        quoted = false;
+        closed = true;
+      }
+    } else if (c == ',') {
+      fields.emplace_back();
+      closed = false;
+    } else if (c == '\n') {
+      return i + 1 == text.size() ? fields : std::vector<std::string>{};
+    } else if (c == '"' && fields.back().empty() && !closed) {
+      quoted = true;
+    } else if (c == '"' || c == '\r' || closed) {
+      return {};
+    } else {
+      fields.back() += c;
+    }
+  }
+  return {};
+}
+
+bool is_utf8(std::string_view text) {
+  std::string clean;
+  append_utf8(clean, text);
+  return clean == text;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  fuzz::Input input(data, size);
+  const std::string first(input.until('\0'));
+  const std::string second(input.rest());
+
+  for (const std::string& name : {first, second}) {
+    std::string clean;
+    append_utf8(clean, name);
+    fuzz::require(is_utf8(clean), "what is cleaned is clean");
+    const std::string plain = demangle(name);
+    fuzz::require(plain.size() <= kLongestDemangled || plain == name, "demangled names are bounded");
+    family_of(plain);
+    tensor_cores_of(plain);
+    convolution_algorithm_of(plain);
+    const std::string line = one_line(name, 100);
+    fuzz::require(fuzz::is_one_line(line) && line.size() <= 100 + 3, "a line is one, and bounded");
+    fuzz::require(fuzz::is_one_line(quoted(name)), "a quoted value is one line");
+    for (const std::size_t columns : {std::size_t{8}, std::size_t{60}}) {
+      const std::string cut = shortened(plain, columns);
+      fuzz::require(fuzz::is_one_line(cut) && is_utf8(cut), "a name in the summary is one line of text");
+    }
+  }
+
+  std::string row;
+  CsvRow(row).text(first).text(second).number(7).end();
+  const std::vector<std::string> fields = csv_fields(row);
+  std::string clean_first;
+  std::string clean_second;
+  append_utf8(clean_first, first);
+  append_utf8(clean_second, second);
+  fuzz::require(fields == std::vector<std::string>{clean_first, clean_second, "7"}, "a row is read back");
+
+  fuzz::require(glob_matches("*", first), "anything matches *");
+  glob_matches(first, second);
+  return 0;
+}
