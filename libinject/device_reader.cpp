@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
+#include <type_traits>
 #include <utility>
 
 #include "libinject/loader_use.h"
@@ -21,9 +23,9 @@ namespace {
 constexpr Nanoseconds kMillisecond = 1'000'000;
 // The thread stays this long for the next edge.
 constexpr std::chrono::seconds kLinger{1};
-// A program that brackets every iteration has an edge every few milliseconds: readings take one part in so
-// many of the time, and edges that come in between share one.
-constexpr Nanoseconds kPause = 20;
+// A program that brackets every iteration has an edge every few milliseconds: after a reading comes a pause
+// so many times as long, and edges that come in between share the next one.
+constexpr std::uint64_t kPauseByReading = 20;
 constexpr Nanoseconds kLongestPause = 100 * kMillisecond;
 // While CUDA is being initialised the driver shows no device yet.
 constexpr std::chrono::milliseconds kNoDeviceYet{2};
@@ -118,7 +120,7 @@ void DeviceReader::run() {
       break;
     }
     changed_.notify_all();
-    const auto pause = any ? std::chrono::nanoseconds(std::min(kPause * took, kLongestPause))
+    const auto pause = any ? std::chrono::nanoseconds(std::min(kPauseByReading * took, kLongestPause))
                            : std::chrono::nanoseconds(kNoDeviceYet);
     wake_.wait_for(lock, pause, [this] { return stopped_; });
   }

@@ -124,7 +124,7 @@ TransferEvent decode_transfer(const CUpti_Activity& record) noexcept {
     to.context = from.contextId;
     to.stream = from.streamId;
     to.source_device = from.srcDeviceId;
-    to.peer_device = from.dstDeviceId;
+    to.target_device = from.dstDeviceId;
     to.correlation = from.correlationId;
   } else {
     const auto& from = reinterpret_cast<const Memcpy&>(record);

@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "libinject/output/table_cells.h"
-
 namespace inject {
 
 namespace {
@@ -60,7 +58,7 @@ void kernel_metric_rows(const Statistics& statistics, const RunInfo&, std::strin
     const KernelMetricEntry& measured = entry.measured;
     CsvRow row(text);
     if (entry.detail.other) {
-      empty_cells(row, 7);  // Device to BlkZ
+      for (int i = 0; i < 7; ++i) row.empty();
     } else {
       row.number(entry.detail.device);
       for (const std::int32_t size : entry.detail.grid) row.number(size);
@@ -70,7 +68,8 @@ void kernel_metric_rows(const Statistics& statistics, const RunInfo&, std::strin
     if (measured.sampled_time == 0) {
       row.empty();
     } else {
-      row.decimal(percent(measured.shared_time, measured.sampled_time), 1);
+      row.decimal(
+          100.0 * static_cast<double>(measured.shared_time) / static_cast<double>(measured.sampled_time), 1);
     }
     row.text(measured.reliable() ? "yes" : "no");
     for (const MetricEstimate& metric : measured.metrics) {

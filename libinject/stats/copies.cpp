@@ -47,7 +47,7 @@ void CopyStatistics::settle_window(std::uint32_t window) {
 
 void CopyStatistics::add(const TransferEvent& event, std::uint32_t operation) {
   const std::uint32_t source_device = event.peer ? event.source_device : 0;
-  const std::uint32_t target_device = event.peer ? event.peer_device : 0;
+  const std::uint32_t target_device = event.peer ? event.target_device : 0;
   const auto known = [](std::uint8_t kind) { return kind < kMemoryKinds ? kind : std::uint8_t{0}; };
   const std::uint8_t source_memory = known(event.source_memory);
   const std::uint8_t target_memory = known(event.target_memory);

@@ -66,8 +66,8 @@ struct TransferEvent {
   std::uint32_t context = 0;
   std::uint32_t stream = 0;
   std::uint32_t correlation = 0;
-  std::uint32_t source_device = 0;  ///< of a peer copy
-  std::uint32_t peer_device = 0;    ///< destination device of a peer copy
+  std::uint32_t source_device = 0;  ///< of a peer copy, as the next one
+  std::uint32_t target_device = 0;
   bool memset = false;
   bool peer = false;
   std::uint8_t copy_kind = 0;  ///< CUpti_ActivityMemcpyKind; 0 for a memset

@@ -34,7 +34,7 @@ TransferEvent peer_copy(std::uint32_t by, std::uint32_t from, std::uint32_t to) 
   event.peer = true;
   event.device = by;
   event.source_device = from;
-  event.peer_device = to;
+  event.target_device = to;
   return event;
 }
 

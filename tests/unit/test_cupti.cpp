@@ -98,7 +98,7 @@ TEST_CASE("copies and memsets are read field by field") {
   CHECK(event.peer);
   CHECK(event.device == 1);
   CHECK(event.source_device == 3);
-  CHECK(event.peer_device == 2);
+  CHECK(event.target_device == 2);
   CHECK(event.correlation == 11);
 
   CUpti_ActivityMemset4 set{};

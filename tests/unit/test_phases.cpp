@@ -111,6 +111,18 @@ TEST_CASE("Ranges tell phases whatever thread launches", "[phases]") {
   CHECK_FALSE(is_backward_thread("python"));
 }
 
+TEST_CASE("Between a forward range and the optimizer, as after the last forward pass, it is forward",
+          "[phases]") {
+  Run run;
+  run.kernels(20, kAutograd);
+  run.kernels(10, kMain, Phase::kForward);
+  run.kernels(2, kMain);
+  run.kernels(5, kMain, Phase::kOptimizer);
+  run.kernels(1, kMain, Phase::kForward);
+  run.kernels(3, kMain);
+  CHECK(run.settled() == Counts{16, 20, 5, 0});
+}
+
 TEST_CASE("Each device has its own order", "[phases]") {
   Run run;
   for (int step = 0; step < 3; ++step) {
