@@ -173,7 +173,10 @@ Diagnosis diagnose(const DeviceTimes& times, const KernelLimits& limits) {
     const std::uint64_t winnable = result.verdict == Bottleneck::kGpuCompute ? limits.off_tensor_cores
                                    : result.verdict == Bottleneck::kGpu      ? 0
                                                                              : most->time;
-    if (limits.total() != 0) {
+    // No more than all of it, even where the kernels' times are so wrong that their sum is.
+    if (winnable >= limits.total()) {
+      result.gain = winnable == 0 ? 0 : result.compute_time;
+    } else {
       result.gain =
           static_cast<std::uint64_t>(static_cast<double>(winnable) / static_cast<double>(limits.total()) *
                                      static_cast<double>(result.compute_time));
