@@ -36,6 +36,13 @@ def done_by_us(out):
     return not any("activity" in message for message in out.run["messages"])
 
 
+def pauses(run):
+    """How often a window was a second or more after the one before it, as where the machine stood still: CUPTI may then be
+    detached and attached once more."""
+    windows = run["windows"]
+    return sum(after["start_ns"] - before["end_ns"] >= 1_000_000_000 for before, after in zip(windows, windows[1:]))
+
+
 class Folder:
     """An output folder."""
 
