@@ -26,7 +26,7 @@
 //
 //   until_open until_closed        a window has opened or closed
 //   until_calls:FUNCTION:COUNT     the simulation has been called so often: cuptiFinalize ends an attachment
-//   until_delivered                CUPTI has handed over all records
+//   until_delivered[:MOST]         CUPTI has handed over all records, or all but so many
 //   until_text:FILE:TEXT           the file has the text in it
 //   looks:COUNT                    libinject's threads have looked so often at what there is to do
 //
