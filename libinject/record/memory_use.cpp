@@ -263,8 +263,8 @@ std::vector<MemoryRow> MemoryUse::rows() const {
       all.counts.largest_failed = std::max(all.counts.largest_failed, row.counts.largest_failed);
     }
     if (apis.empty()) continue;
-    // All together is raised before and lowered after each of them: what threads are about to enter or have just
-    // taken out was never there at once.
+    // All together is raised before and lowered after each of them: what threads are about to enter or have
+    // just taken out was never there at once.
     all.counts.peak = std::min(std::max({all.counts.peak, all.counts.live, read(place.all.peak)}), peaks);
     all.counts.last_failed = read(place.last_failed);
     std::stable_sort(apis.begin(), apis.end(), [](const MemoryRow& a, const MemoryRow& b) {

@@ -38,7 +38,7 @@ def done_by_us(out):
 
 def pauses(run):
     """How often a window was a second or more after the one before it, as where the machine stood still: CUPTI may then be
-    detached and attached once more."""
+    detached and attached once more, and again for the window that follows: which of them come in a row is known only then."""
     windows = run["windows"]
     return sum(after["start_ns"] - before["end_ns"] >= 1_000_000_000 for before, after in zip(windows, windows[1:]))
 

@@ -202,7 +202,7 @@ class Windows(IterationTest):
                 self.assertEqual(done.out.reasons(), [f"iterations {begin}-{begin + 2} ({window})" for begin in first])
                 self.assertEqual((done.warnings(), done.out.lost()), ([], {}))
                 # They are closer together than a second.
-                self.assertLessEqual(done.out.run["overhead"]["attachments"], 2 + simulated.pauses(done.out.run))
+                self.assertLessEqual(done.out.run["overhead"]["attachments"], 2 + 2 * simulated.pauses(done.out.run))
 
     def test_the_profilers_own_share(self):
         """Steps outside the window are known, so that what the window adds to a step is measured."""

@@ -14,10 +14,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
-#include <fstream>
-#include <iterator>
 #include <string>
 
+#include "tests/integration/looks.h"
 #include "tests/sim/cudasim.h"
 
 // What nvcc's code calls; declared by headers that only nvcc's own code includes.
@@ -83,12 +82,15 @@ void wait_for_open_on_disk() {
   if (inject_is_open == nullptr) return;
   const std::string path = "out-" + std::to_string(getpid()) + "/run.json";
   for (int i = 0; i < kPatience; ++i) {
-    std::ifstream file(path);
-    const std::string text{std::istreambuf_iterator<char>(file), {}};
-    if (text.find("\"state\": \"open\"") != std::string::npos) return;
+    if (looks::text_of(path).find("\"state\": \"open\"") != std::string::npos) return;
     sleep_ms(1);
   }
   require(false, "an open window in run.json");
+}
+
+void wait_for_look() {
+  const looks::Looks since;
+  for (int i = 0; i < kPatience && !since.seen(2); ++i) sleep_ms(1);
 }
 
 void wait_for_call(const char* function, std::uint64_t before) {

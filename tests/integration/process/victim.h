@@ -30,6 +30,9 @@ void flush_windows();
 /// more.
 void wait_for_open_on_disk();
 
+/// Waits until libinject's own thread, if there is one, has taken the records that lie there now.
+void wait_for_look();
+
 /// Waits until the simulation has been called more often than `before` (its cudasim_call_count).
 void wait_for_call(const char* function, std::uint64_t before);
 

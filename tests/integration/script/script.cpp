@@ -10,20 +10,17 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <mutex>
 #include <set>
 #include <thread>
 
 #include "inject/inject.h"
+#include "tests/integration/looks.h"
 #include "tests/sim/cudasim.h"
 
 namespace script {
@@ -113,37 +110,9 @@ bool is_open() {
   return inject_is_open_if_loaded() != 0;
 }
 
-std::string text_of(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-// How often each of libinject's threads has waited for something, by thread id.
-std::map<std::string, unsigned long> waits_of_libinject() {
-  constexpr std::string_view kSwitches = "\nvoluntary_ctxt_switches:";
-  std::map<std::string, unsigned long> waits;
-  std::error_code gone;  // a thread may end meanwhile
-  for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task", gone)) {
-    const std::string status = text_of(thread.path() / "status");
-    const std::size_t at = status.find(kSwitches);
-    if (status.starts_with("Name:\tlibinject\n") && at != std::string::npos)
-      waits[thread.path().filename()] = std::strtoul(status.c_str() + at + kSwitches.size(), nullptr, 10);
-  }
-  return waits;
-}
-
-// A look lies between two waits of the thread that looks; the first wait may end one that had begun before.
-// The other threads wait for something that does not come.
 void wait_for_looks(const Arguments& a) {
-  const auto before = waits_of_libinject();
-  if (before.empty()) return;
-  wait_until("looks", [&] {
-    const auto after = waits_of_libinject();
-    return after.empty() || std::any_of(after.begin(), after.end(), [&](const auto& thread) {
-             const auto known = before.find(thread.first);
-             return thread.second > (known == before.end() ? 0 : known->second) + a.number(1);
-           });
-  });
+  const looks::Looks since;
+  wait_until("looks", [&] { return since.seen(a.number(1)); });
 }
 
 // How many threads have come to each place.
@@ -315,7 +284,7 @@ const Operations& common_operations() {
        }},
       {"until_text",
        [](const Arguments& a) {
-         wait_until(a.text(2), [&] { return text_of(a.text(1)).find(a.text(2)) != std::string::npos; });
+         wait_until(a.text(2), [&] { return looks::text_of(a.text(1)).find(a.text(2)) != std::string::npos; });
        }},
       {"looks", wait_for_looks},
       {"raise", [](const Arguments& a) { report("kill", kill(getpid(), signal_number(a.text(1)))); }},
