@@ -19,14 +19,14 @@ inline std::string text_of(const std::filesystem::path& path) {
 }
 
 /// How often libinject's own threads have looked at what the program did, from here on: a program that waits
-/// for that is as slow as they are on a busy machine. A look lies between two waits of a thread, as the kernel
-/// counts them; the first of these may end a look that had begun before.
+/// for that is as slow as they are on a busy machine. A look lies between two waits of a thread, as the
+/// kernel counts them; the first of these may end a look that had begun before.
 class Looks {
  public:
   Looks() : before_(waits()) {}
 
-  /// Whether one of the threads has looked so often, or there is none. The others wait for something that does
-  /// not come.
+  /// Whether one of the threads has looked so often, or there is none. The others wait for something that
+  /// does not come.
   bool seen(unsigned long count) const {
     const Waits after = waits();
     return before_.empty() || after.empty() ||

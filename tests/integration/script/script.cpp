@@ -284,7 +284,8 @@ const Operations& common_operations() {
        }},
       {"until_text",
        [](const Arguments& a) {
-         wait_until(a.text(2), [&] { return looks::text_of(a.text(1)).find(a.text(2)) != std::string::npos; });
+         wait_until(a.text(2),
+                    [&] { return looks::text_of(a.text(1)).find(a.text(2)) != std::string::npos; });
        }},
       {"looks", wait_for_looks},
       {"raise", [](const Arguments& a) { report("kill", kill(getpid(), signal_number(a.text(1)))); }},
