@@ -452,8 +452,10 @@ std::unique_lock<std::mutex> Session::lock_in(bool in_callback) noexcept {
 
 std::unique_lock<std::mutex> Session::lock_within(Nanoseconds wait) noexcept {
   std::unique_lock lock(mutex_, std::try_to_lock);
-  const timespec pause{0, 100'000};
-  for (const Nanoseconds deadline = now() + wait; !lock.owns_lock() && now() < deadline;) {
+  constexpr Nanoseconds kPause = 100'000;
+  const timespec pause{0, kPause};
+  // By pauses, not by the clock: while the whole process stands still, nobody can let go of the lock.
+  for (Nanoseconds waited = 0; !lock.owns_lock() && waited < wait; waited += kPause) {
     nanosleep(&pause, nullptr);
     lock.try_lock();
   }
@@ -991,12 +993,7 @@ void Session::finish() noexcept {
   const CallerState caller;
   try {
     // Where exit is called in a signal handler, the thread that holds the lock may be this one.
-    std::unique_lock lock(mutex_, std::try_to_lock);
-    const timespec pause{0, 1'000'000};
-    for (const Nanoseconds deadline = now() + kExitLockWait; !lock.owns_lock() && now() < deadline;) {
-      nanosleep(&pause, nullptr);
-      lock.try_lock();
-    }
+    std::unique_lock lock = lock_within(kExitLockWait);
     if (!lock.owns_lock()) return;
     if (finishing_) {
       // Our own thread may be writing for INJECT_AFTER.

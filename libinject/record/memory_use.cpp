@@ -236,6 +236,7 @@ std::vector<MemoryRow> MemoryUse::rows() const {
     const Place& place = places_[device];
     MemoryRow all{device, std::nullopt, {}};
     std::vector<MemoryRow> apis;
+    std::uint64_t peaks = 0;
     for (std::size_t api = 0; api < kAllocationApis; ++api) {
       const Counts& counts = place.apis[api];
       MemoryRow row{device, static_cast<AllocationApi>(api), {}};
@@ -252,7 +253,9 @@ std::vector<MemoryRow> MemoryUse::rows() const {
       apis.push_back(row);
       all.counts.allocations += row.counts.allocations;
       all.counts.frees += row.counts.frees;
+      all.counts.live += row.counts.live;
       all.counts.peak = std::max(all.counts.peak, row.counts.peak);
+      peaks += row.counts.peak;
       all.counts.allocated += row.counts.allocated;
       all.counts.largest = std::max(all.counts.largest, row.counts.largest);
       all.counts.failed += row.counts.failed;
@@ -260,7 +263,9 @@ std::vector<MemoryRow> MemoryUse::rows() const {
       all.counts.largest_failed = std::max(all.counts.largest_failed, row.counts.largest_failed);
     }
     if (apis.empty()) continue;
-    read_level(place.all, all.counts);
+    // All together is raised before and lowered after each of them: what threads are about to enter or have
+    // just taken out was never there at once.
+    all.counts.peak = std::min(std::max({all.counts.peak, all.counts.live, read(place.all.peak)}), peaks);
     all.counts.last_failed = read(place.last_failed);
     std::stable_sort(apis.begin(), apis.end(), [](const MemoryRow& a, const MemoryRow& b) {
       return a.counts.allocated > b.counts.allocated;

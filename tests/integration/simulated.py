@@ -36,6 +36,13 @@ def done_by_us(out):
     return not any("activity" in message for message in out.run["messages"])
 
 
+def pauses(run):
+    """How often a window was a second or more after the one before it, as where the machine stood still: CUPTI may then be
+    detached and attached once more, and again for the window that follows: which of them come in a row is known only then."""
+    windows = run["windows"]
+    return sum(after["start_ns"] - before["end_ns"] >= 1_000_000_000 for before, after in zip(windows, windows[1:]))
+
+
 class Folder:
     """An output folder."""
 
@@ -237,11 +244,16 @@ class SimulatedTest(unittest.TestCase):
         per_call = self.sums(out, "cuda_api_sum.csv", "Name", "Num Calls")
         self.assertEqual((self.sum(totals, "API Calls"), self.sum(totals, "API Time (ns)")), self.total(per_call))
         lost = out.run["lost"]
-        # Each submission is one kernel, copy or memset, but for graphs.
+        # Each submission is one kernel, copy or memset, but for graphs. Of launches that were under way in other threads as
+        # CUPTI was attached, one in each, the kernel alone is known.
         if not any(lost.values()) and "cudaGraphLaunch" not in per_call and done_by_us(out):
+            threads = len(out.rows("thread_kern_sum.csv"))
+            if threads == 1:
+                self.assertEqual(self.sum(totals, "Unattributed"), 0)
+            self.assertLessEqual(self.sum(totals, "Unattributed"), threads * out.run["overhead"]["attachments"])
             for row in totals:
                 self.assertEqual(sum(int(row[column]) for column in ("Kernels", "Copies", "Memsets")),
-                                 int(row["Submissions"]))
+                                 int(row["Submissions"]) + int(row["Unattributed"]))
         if out.run["windows_not_listed"] == 0:
             for column, kind in LOST.items():
                 self.assertEqual(sum(window["lost"][kind] for window in out.run["windows"]), self.sum(totals, column))

@@ -80,9 +80,8 @@ class Case(simulated.SimulatedTest):
         program.work = work
         self.addCleanup(self.end, program)
         self.assertEqual(program.stdout.readline(), "up\n")
-        deadline = time.monotonic() + 10
-        while ready and not self.socket_of(program.pid).exists() and time.monotonic() < deadline:
-            time.sleep(0.01)
+        if ready:
+            self.await_true(self.socket_of(program.pid).exists)
         return program
 
     @staticmethod
@@ -112,6 +111,26 @@ class Case(simulated.SimulatedTest):
         self.assertEqual((done.returncode, done.stdout), (status, ""))
         return done.stderr
 
+    @staticmethod
+    def strangers():
+        """Ids of processes that listen in the folders that all of this user's processes share: another run of this test, where
+        they pass over an unfit folder."""
+        shared = (f"/run/user/{os.geteuid()}/libinject", f"/tmp/libinject-{os.geteuid()}")
+        return {path.stem for folder in shared for path in pathlib.Path(folder).glob("*.sock")}
+
+    def listed(self):
+        """[(PID, STATE, WINDOWS)] of the list, strangers left out; the rest of what it says."""
+        strangers = self.strangers()
+        done = self.call("list")
+        strangers |= self.strangers()
+        rows = [line.split()[:3] for line in done.stdout.splitlines()]
+        if rows:
+            self.assertEqual(rows.pop(0), ["PID", "STATE", "WINDOWS"])
+        elif not strangers:
+            self.assertIn("no process of yours listens", done.stderr)
+        self.assertEqual(done.returncode, 0)
+        return [row for row in rows if row[0] not in strangers]
+
     def connect(self, pid):
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.addCleanup(connection.close)
@@ -129,8 +148,14 @@ class Case(simulated.SimulatedTest):
             pass  # what was sent had not been read
         return text.decode()
 
+    def await_true(self, condition):
+        deadline = time.monotonic() + 20
+        while not condition() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        self.assertTrue(condition())
+
     def await_state(self, pid, state):
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 20
         while (found := self.ask("status", pid))["state"] != state and time.monotonic() < deadline:
             time.sleep(0.02)
         self.assertEqual(found["state"], state)
@@ -139,26 +164,27 @@ class Case(simulated.SimulatedTest):
 
 class Commands(Case):
     def test_a_window(self):
-        program = self.begin("print:up loop:100000 [ kernel:k:1 sync sleep:2 ]")
+        program = self.begin("print:up until_open loop:10 [ kernel:k:1 sync ] print:launched loop:100000 [ kernel:k:1 sync sleep:2 ]")
         status = self.ask("status", program.pid)
         self.assertEqual({key: status[key] for key in ("state", "window", "windows_opened", "trigger", "output", "pid")},
                          {"state": "waiting", "window": "none", "windows_opened": "0", "trigger": "api", "output": "none yet",
                           "pid": str(program.pid)})
-        self.assertIn("script_cuda sync print:up loop:100000", status["command"])
+        self.assertIn("script_cuda sync print:up until_open", status["command"])
         self.assertNotRegex(status["lost"], "[1-9]")
         self.assertIn("no window is open", self.refused("stop", program.pid))
         self.assertEqual(self.ask("start", program.pid)["window"], "1 (injectctl)")
         self.assertIn("a window is already open", self.refused("start", program.pid))
-        time.sleep(0.1)
+        self.assertEqual(program.stdout.readline(), "launched\n")
         self.assertEqual(self.ask("stop", program.pid)["window"], "none")
         self.assertIn("no window is open", self.refused("stop", program.pid))
         status = self.await_state(program.pid, "waiting")
         self.assertEqual((status["windows_opened"], status["output"]), ("1", str(program.work / "out")))
+        out = simulated.Folder(program.work / "out")
+        self.await_true(lambda: "cuda_gpu_kern_sum.csv" in out.files())
         self.assertEqual(self.ask("start", program.pid)["window"], "2 (injectctl)")
         self.assertEqual(self.ask("stop", program.pid)["windows_opened"], "2")
         self.end(program, signal.SIGTERM)
-        out = simulated.Folder(program.work / "out")
-        self.assertGreater(out.kernels()["k"], 0)
+        self.assertGreaterEqual(out.kernels()["k"], 10)
         self.assertEqual(out.reasons()[0], "injectctl")
 
     def test_windows_of_another_trigger(self):
@@ -179,20 +205,15 @@ class Commands(Case):
         program = self.begin(WINDOW="apix1", AFTER="exit")
         self.ask("start", program.pid)
         self.ask("stop", program.pid)
-        self.assertEqual(program.wait(10), 0)
+        self.assertEqual(program.wait(30), 0)
         self.assertFalse(self.socket_of(program.pid).exists())
 
     def test_list(self):
-        done = self.call("list")
-        self.assertEqual((done.returncode, done.stdout), (0, ""))
-        self.assertIn("no process of yours listens", done.stderr)
+        self.assertEqual(self.listed(), [])
         programs = [self.begin() for _ in range(3)]
         self.ask("start", programs[1].pid)
-        done = self.call("list")
-        rows = [line.split()[:3] for line in done.stdout.splitlines()]
-        self.assertEqual(rows[0], ["PID", "STATE", "WINDOWS"])
-        self.assertEqual(sorted(rows[1:]), sorted([str(program.pid), "open" if i == 1 else "waiting", "1" if i == 1 else "0"]
-                                                  for i, program in enumerate(programs)))
+        self.assertEqual(sorted(self.listed()), sorted([str(program.pid), "open" if i == 1 else "waiting", "1" if i == 1 else "0"]
+                                                       for i, program in enumerate(programs)))
         for program in programs:
             self.end(program)
 
@@ -223,7 +244,7 @@ class Commands(Case):
         program = self.begin(command=[str(simulated.programs / "script_cuda"), "sync", "print:up", "sleep:30000",
                                       "print:a\x1b[2J\nok\nstate: open\n"])
         done = self.call("list")
-        self.assertEqual(len(done.stdout.splitlines()), 2)
+        self.assertEqual(len(self.listed()), 1)
         self.assertNotRegex(done.stdout.replace("\n", ""), r"[\x00-\x1f]")
         self.end(program)
 
@@ -245,7 +266,8 @@ class Clients(Case):
         stuck = [self.connect(program.pid) for _ in range(5)]
         begin = time.monotonic()
         self.ask("status", program.pid)
-        self.assertLess(time.monotonic() - begin, 1.5)
+        # Each of them is waited for for two seconds.
+        self.assertLess(time.monotonic() - begin, 8)
         # More than it serves at once: the next one waits until they are dropped.
         stuck += [self.connect(program.pid) for _ in range(5)]
         self.ask("status", program.pid)
@@ -333,8 +355,9 @@ class Files(Case):
         self.assertEqual(stat.S_IMODE(self.socket_of(program.pid).stat().st_mode), 0o600)
 
     def test_removed_at_exit(self):
-        for text in ("print:up sleep:100", "print:up sleep:100 exit:3"):
-            program = self.begin(text, ready=False)
+        for text in ("print:up until_text:go:yes", "print:up until_text:go:yes exit:3"):
+            program = self.begin(text)
+            (program.work / "go").write_text("yes")
             self.end(program, 0)
             self.assertEqual(list(self.sockets.iterdir()), [])
 
@@ -353,7 +376,7 @@ class Files(Case):
         self.end(fourth, signal.SIGKILL)
         (self.sockets / "keep.txt").write_text("not a socket")
         (self.sockets / "12.sock").write_text("not a socket either")
-        self.assertIn("no process of yours listens", self.call("list").stderr)
+        self.assertEqual(self.listed(), [])
         self.assertEqual(sorted(path.name for path in self.sockets.iterdir()), ["12.sock", "keep.txt"])
 
     def test_a_forked_child_does_not_answer_for_its_parent(self):
@@ -378,7 +401,7 @@ class Files(Case):
             connection.sendall(b"status\n")
         except BrokenPipeError:
             pass
-        self.assertEqual((program.stdout.readline(), program.wait(10)), ("unharmed\n", 0))
+        self.assertEqual((program.stdout.readline(), program.wait(30)), ("unharmed\n", 0))
 
     def test_an_unfit_folder_is_passed_over(self):
         self.sockets.mkdir()

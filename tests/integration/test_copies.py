@@ -55,7 +55,7 @@ class Copies(simulated.SimulatedTest):
 
     def test_copies_that_the_host_waits_for(self):
         # Behind a long kernel. Copies without a stream return when they have ended, as those into pageable memory do.
-        rows = self.rows("duration:a:200000000 copy:h2d:8:1 kernel:b:1:1 sync start kernel:a:1:1 loop:3 [ copy:h2d:80:1 ] "
+        rows = self.rows("duration:a:500000000 copy:h2d:8:1 kernel:b:1:1 sync start kernel:a:1:1 loop:3 [ copy:h2d:80:1 ] "
                          "copy:h2d:80 copy:d2h:80:1 loop:2 [ copy:d2h:80:1:pageable ] sync stop")
         self.assertEqual({key[1:]: self.cells(row, "Count", "Synchronizing", "Synchronizing (%)") for key, row in rows.items()},
                          {("Host-to-Device", "Pinned", "Device"): ("4", "1", "25.0"),
@@ -64,7 +64,7 @@ class Copies(simulated.SimulatedTest):
 
     def test_copies_that_are_waited_for_at_once(self):
         # As PyTorch does: an asynchronous copy, and the stream's end.
-        text = "duration:a:200000000 copy:d2h:80:1 kernel:b:1:1 sync start {} sync stop"
+        text = "duration:a:500000000 copy:d2h:80:1 kernel:b:1:1 sync start {} sync stop"
         for body, waited in (("kernel:a:1:1 copy:d2h:80:1 stream_sync:1", "1"), ("kernel:a:1:1 copy:d2h:80:1 last_error stream_sync:1", "1"),
                              ("kernel:a:1:1 copy:d2h:80:1 kernel:b:1:1 stream_sync:1", "0"),
                              ("kernel:a:1:1 copy:d2h:80:1 background:1 [ stream_sync:1 ] join kernel:b:1:1", "0")):
@@ -72,15 +72,16 @@ class Copies(simulated.SimulatedTest):
             self.assertEqual(row["Synchronizing"], waited, body)
 
     def test_overlap(self):
-        # A copy stream beside a kernel of 10 ms; then copies that follow a kernel on its stream.
-        rows = self.rows(f"duration:a:10000000 copy:h2d:8:2 kernel:b:1:1 sync start kernel:a:1:1 loop:5 [ copy:h2d:{MB}:2 ] sync "
-                         f"kernel:a:1:1 loop:5 [ copy:d2h:{MB}:1 ] sync stop")
+        # A copy stream beside a kernel that lasts until they are over; then copies that follow a kernel on its stream.
+        rows = self.rows(f"duration:free:1 copy:h2d:8:2 kernel:b:1:1 kernel:b:1:3 sync start kernel:held:1:1 loop:5 [ copy:h2d:{MB}:2 ] "
+                         f"stream_sync:2 kernel:free:1:3 sync kernel:a:1:1 loop:5 [ copy:d2h:{MB}:1 ] sync stop",
+                         faults="wait_for=held/free")
         overlap = {key[1]: row["Overlap with Kernels (%)"] for key, row in rows.items()}
         self.assertEqual(overlap, {"Host-to-Device": "100.0", "Device-to-Host": "0.0"})
 
     def test_a_kernel_on_another_device_is_no_overlap(self):
-        rows = self.rows(f"duration:a:10000000 copy:h2d:8:2 device:1 kernel:b:1 copy:h2d:8 sync device:0 sync start device:1 kernel:a:1 "
-                         f"device:0 loop:5 [ copy:h2d:{MB}:2 ] sync device:1 sync stop")
+        rows = self.rows(f"copy:h2d:8:2 device:1 kernel:b:1 copy:h2d:8 sync device:0 sync start device:1 kernel:held:1 "
+                         f"device:0 loop:5 [ copy:h2d:{MB}:2 ] sync device:1 kernel:free:1:5 sync stop", faults="wait_for=held/free")
         self.assertEqual([row["Overlap with Kernels (%)"] for row in rows.values()], ["0.0"])
 
     def test_several_windows(self):
@@ -97,10 +98,10 @@ class Copies(simulated.SimulatedTest):
         return {key[1:]: row["Hint"] for key, row in self.rows(text, **options).items()}
 
     def test_hints_for_what_takes_time(self):
-        # By a slow link, so that copies are nearly all that this does: 4 ms each.
+        # By a slow link, so that copies are nearly all that this does: 40 ms each.
         size = 4 * MB
         self.assertEqual(self.hints(f"copy:h2d:8 start copy:h2d:{size}::pageable copy:d2h:{size}::pageable copy:h2d:{size} sync stop",
-                                    env={"CUDASIM_RATES": "h2d=1000,d2h=1000"}), {
+                                    env={"CUDASIM_RATES": "h2d=100,d2h=100"}), {
             ("Host-to-Device", "Pageable", "Device"): "pageable memory: pin it (pin_memory=True) and copy with non_blocking=True",
             ("Device-to-Host", "Device", "Pageable"): "pageable memory: copy into pinned memory with non_blocking=True",
             ("Host-to-Device", "Pinned", "Device"): "the host waits for the copies: non_blocking=True; slower than the link: "

@@ -47,7 +47,7 @@ class Missing(FaultTest):
         done = self.without(WINDOW="always")
         self.assertIn("no device activity is recorded", done.warnings()[0])
         self.assertEqual(done.out.calls()["__cudaLaunchKernel"], 5)
-        done = self.without("loop:20 [ kernel:a:1 sleep:5 ] print:done return:3", WINDOW="time:20ms+30ms")
+        done = self.without("kernel:a:1 until_open while_open [ kernel:a:1 sleep:5 ] print:done return:3", WINDOW="time:20ms+300ms")
         self.assertEqual((done.code, done.stdout, len(done.warnings())), (3, "done\n", 1))
         self.assertEqual(set(done.out.calls()), {"__cudaLaunchKernel"})
 
@@ -92,7 +92,7 @@ class Taken(FaultTest):
 
     def test_many_windows_are_one_line(self):
         done = self.script("loop:20 [ start kernel:a:3 stop ] sync", faults="subscriber_taken")
-        self.assertEqual(len(done.warnings()), 1)
+        self.assertEqual(sum("no device activity" in line for line in done.warnings()), 1)
         self.assertEqual(done.out.calls(), {"__cudaLaunchKernel": 60})
 
     def test_by_the_program_before_a_window(self):
@@ -110,13 +110,13 @@ class Taken(FaultTest):
         self.assertEqual(done.out.lost(), {})
 
     def test_by_the_program_after_a_window(self):
-        done = self.script("start kernel:a:3 stop sync sleep:200 subscribe kernel:b:2 unsubscribe sync print:done")
+        done = self.script("start kernel:a:3 stop sync until_calls:cuptiFinalize:1 subscribe kernel:b:2 unsubscribe sync print:done")
         self.assertEqual((done.stdout, done.warnings()), ("done\n", []))
         self.assertEqual(done.out.kernels(), {"a": 3})
 
     def test_by_the_program_right_after_a_window(self):
         # The window is collected first: all its records are there, and the subscriber is not refused.
-        done = self.script("duration:a:5000000 start kernel:a:3 stop mark subscribe within:1000 kernel:b:2 sync print:done")
+        done = self.script("duration:a:5000000 start kernel:a:3 stop mark subscribe within:5000 kernel:b:2 sync print:done")
         self.assertEqual((done.stdout, done.warnings()), ("done\n", []))
         self.assertEqual(done.out.kernels(), {"a": 3})
         self.assertEqual(done.out.lost(), {})
@@ -134,7 +134,7 @@ class Taken(FaultTest):
 
     def test_buffers_taken_after_a_window(self):
         # Newer profilers don't subscribe: they take the buffer callbacks.
-        done = self.script("start kernel:a:3 stop sync sleep:200 take_buffers kernel:b:4 sync client_records print:done")
+        done = self.script("start kernel:a:3 stop sync until_calls:cuptiFinalize:1 take_buffers kernel:b:4 sync client_records print:done")
         self.assertEqual((done.stdout, done.warnings()), ("client's kernels: 4\ndone\n", []))
         self.assertEqual(done.out.kernels(), {"a": 3})
 
@@ -150,8 +150,8 @@ class Taken(FaultTest):
 
     def test_buffers_taken_while_the_window_before_is_collected(self):
         # Our own thread is in a flush, which waits for the kernel that runs: CUPTI is not finalized under it.
-        text = ("duration:long:700000000 start kernel:a:3 kernel:long:1 stop sleep:100 start kernel:b:2:1 take_buffers "
-                "kernel:c:4 sync client_records stop print:done return:3")
+        text = ("duration:long:700000000 start kernel:a:3 kernel:long:1 stop until_calls:cuptiActivityFlushAll:1 start "
+                "kernel:b:2:1 stream_sync:1 take_buffers kernel:c:4 sync client_records stop print:done return:3")
         done = self.script(text, faults="no_attach_wait")
         self.assertEqual((done.code, done.stdout), (3, "client's kernels: 4\ndone\n"))
         (line,) = done.warnings()
@@ -159,7 +159,7 @@ class Taken(FaultTest):
         self.assertEqual(done.out.kernels(), {"a": 3, "long": 1, "b": 2})
 
     def test_the_program_finalizes_cupti(self):
-        done = self.script("start kernel:a:3 stop sync sleep:200 subscribe finalize start kernel:b:2 stop sync print:done")
+        done = self.script("start kernel:a:3 stop sync until_calls:cuptiFinalize:1 subscribe finalize start kernel:b:2 stop sync print:done")
         self.assertEqual(done.stdout, "done\n")
         self.assertEqual(done.out.window_kernels(), [3, 2])
 
@@ -209,7 +209,7 @@ class Failing(FaultTest):
         self.assertGreater(lost, 0)
 
     def test_finalizing_fails(self):
-        done = self.script("start kernel:a:3 stop sync sleep:200 start kernel:b:2 stop sync",
+        done = self.script("start kernel:a:3 stop sync until_calls:cuptiFinalize:1 start kernel:b:2 stop sync",
                            faults="cupti_fail=cuptiFinalize:2")
         self.assertEqual(done.out.window_kernels(), [3, 2])
 
@@ -222,7 +222,7 @@ class Failing(FaultTest):
         self.assertIn("fatal error", line)
 
     def test_a_window_after_a_fatal_error(self):
-        done = self.script("start kernel:a:3 sync fault:fatal_error: kernel:b:2 sync stop sync sleep:500 start kernel:c:4 stop sync")
+        done = self.script("start kernel:a:3 sync fault:fatal_error: kernel:b:2 sync stop sync flush start kernel:c:4 stop sync")
         self.assertEqual(done.out.kernels().get("c"), 4)
 
 
@@ -239,10 +239,11 @@ class Records(FaultTest):
 
     def test_late_while_the_program_goes_on(self):
         done = self.check("late=100", {"a": 100, "b": 50}, {},
-                          text="start kernel:a:100 kernel:b:50 stop loop:10 [ kernel:c:5 sleep:30 ] sync")
+                          text="start kernel:a:100 kernel:b:50 stop loop:10 [ kernel:c:5 sleep:30 ] until_calls:cuptiFinalize:1 sync")
+        # As soon as they have come, not at the program's end.
         window = done.out.run["windows"][0]
         self.assertGreater(window["detached_ns"] - window["end_ns"], 90_000_000)
-        self.assertLess(window["detached_ns"] - window["end_ns"], 290_000_000)
+        self.assertEqual(done.warnings(), [])
 
     def test_late_beyond_the_end(self):
         done = self.script("start kernel:a:100 kernel:b:50 stop sync print:done", faults="late=60000", timeout=20)
@@ -285,48 +286,51 @@ class Records(FaultTest):
 
 class Attaching(FaultTest):
     def test_slowly(self):
-        done = self.script("start kernel:a:3 stop sync print:done", faults="attach_ms=300")
+        done = self.script("start kernel:a:3 stop sync print:done", faults="attach_ms=150")
         self.assertEqual(done.out.kernels(), {"a": 3})
         self.assertEqual(done.warnings(), [])
 
     def test_behind_a_kernel_that_runs(self):
-        done = self.script("duration:long:300000000 kernel:long:1 mark start within:900 kernel:b:2 stop sync")
+        done = self.script("duration:long:100000000 kernel:long:1 start until_open kernel:b:2 stop sync")
         self.assertEqual(done.out.kernels(), {"b": 2})
         self.assertEqual((done.stdout, done.out.lost()), ("", {}))
-        self.assertGreater(done.out.run["overhead"]["open_ns"], 200_000_000)
+        (end,) = [end for _, name, *_, end in done.device_work() if "long" in name]
+        self.assertGreaterEqual(done.out.run["windows"][0]["start_ns"] + done.out.run["time_zero"]["clock_monotonic_ns"], end)
 
     def test_longer_than_the_program_is_held(self):
-        done = self.script("kernel:before:1 mark start within:1500 kernel:early:2 sleep:800 kernel:b:2 stop sync print:done",
-                           faults="attach_ms=1500")
-        self.assertEqual(done.stdout, "done\n")
+        # After a second it goes on, long before CUPTI is attached.
+        done = self.script("kernel:before:1 start is_open kernel:early:2 until_open kernel:b:2 stop sync print:done",
+                           faults="attach_ms=4000")
+        self.assertEqual(done.stdout, "is_open: 0\ndone\n")
         (line,) = done.warnings()
         self.assertIn("CUPTI is not attached after", line)
         self.assertEqual(done.out.kernels(), {"b": 2})
 
     def test_behind_a_kernel_that_waits_for_a_held_launch(self):
-        # The gate holds the launch that the running kernel needs: it lets go in time.
-        text = ("kernel:waiter:1:1 background [ sleep:30 loop:40 [ kernel:other:1:3 sleep:2 ] kernel:setter:1:2 ] "
-                "sleep:10 mark start within:900 kernel:b:2 stop join sync print:done")
-        done = self.script(text, faults="wait_for=waiter/setter")
+        # The gate holds the launch that the running kernel needs: it lets go in time, or no window would open. On a busy
+        # machine the other thread may come when it has let go already, but hardly every time.
+        text = " ".join(f"kernel:waiter:1:1 background [ until_calls:cuptiSubscribe:{i} loop:20 [ kernel:other:1:3 sleep:2 ] "
+                        f"kernel:setter:1:2 ] start until_open kernel:b:2 stop join sync until_calls:cuptiFinalize:{i}"
+                        for i in range(1, 4))
+        done = self.script(text + " print:done", faults="wait_for=waiter/setter")
         self.assertEqual(done.stdout, "done\n")
-        self.assertEqual(done.warnings(), [])
-        self.assertEqual(done.out.kernels()["b"], 2)
+        self.assertEqual(done.out.kernels()["b"], 6)
         overhead = done.out.run["overhead"]
         self.assertGreater(overhead["gate_holds"], 0)
         # Until the gate lets go by itself, 30 ms after it has closed.
         self.assertGreater(overhead["gate_ns"], 1_000_000)
 
     def test_behind_a_kernel_that_waits_for_the_program_itself(self):
-        text = "kernel:waiter:1:1 mark start within:1500 kernel:setter:1:2 sync kernel:late:1 sleep:100 kernel:b:2 stop sync print:done"
+        text = "kernel:waiter:1:1 start is_open kernel:setter:1:2 sync kernel:late:1 until_open kernel:b:2 stop sync print:done"
         done = self.script(text, faults="wait_for=waiter/setter")
-        self.assertEqual(done.stdout, "done\n")
+        self.assertEqual(done.stdout, "is_open: 0\ndone\n")
         self.assertEqual(len(done.warnings()), 1)
         self.assertEqual(done.out.kernels()["b"], 2)
 
     def test_behind_a_kernel_that_never_ends(self):
-        text = "kernel:stuck:1 mark start within:1500 stop print:done return:3"
+        text = "kernel:stuck:1 start is_open stop print:done return:3"
         done = self.script(text, faults="hang=stuck", timeout=30)
-        self.assertEqual((done.code, done.stdout), (3, "done\n"))
+        self.assertEqual((done.code, done.stdout), (3, "is_open: 0\ndone\n"))
         self.assertIn("CUPTI is not attached after", done.warnings()[0])
 
     def test_at_a_stop_while_attaching(self):
@@ -349,13 +353,15 @@ class Closing(FaultTest):
         self.assertIn(line, done.out.run["messages"])
 
     def test_the_program_is_not_held_by_it(self):
-        done = self.script("start kernel:a:3 kernel:stuck:1:1 mark stop within:300 sleep:100 print:done return:3", faults="hang=stuck",
+        # A flush would wait for it for a second.
+        done = self.script("start kernel:a:3 kernel:stuck:1:1 mark stop within:900 sleep:100 print:done return:3", faults="hang=stuck",
                            timeout=20)
         self.assertEqual((done.code, done.stdout), (3, "done\n"))
         self.assertEqual(done.out.kernels(), {"a": 3})
 
     def test_a_stop_behind_long_kernels_holds_nobody(self):
-        done = self.script("duration:long:400000000 start kernel:long:2 mark stop within:200 kernel:b:2 sync")
+        # They end once the program has gone on.
+        done = self.script("start kernel:long:2:1 stop kernel:go:2 sync", faults="wait_for=long/go")
         self.assertEqual(done.stdout, "")
         self.assertEqual(done.out.kernels(), {"long": 2})
         self.assertEqual(done.out.lost(), {})

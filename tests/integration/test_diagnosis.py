@@ -3,13 +3,15 @@
 # SPDX-FileCopyrightText: The libinject authors
 """Where the time of a window went: window_sum.csv against what idle_truth.py makes of the raw records, to the nanosecond.
 
-Each cause has a program that does little else. A machine that takes the processor away from it can make another cause of
-that: then it runs again; equal to the raw records it has to be every time.
+Each cause has a program that does little else, many times over. A machine that takes the processor away from it makes
+another cause of a gap, and a long one: none counts for more than what three quarters of them stay below.
 
 usage: test_diagnosis.py LIBRARY PROGRAMS SIMULATION FOLDER_OF_IDLE_TRUTH_PY [--without GROUP]...
 """
 
+import collections
 import random
+import statistics
 import sys
 import unittest
 
@@ -24,7 +26,6 @@ while "--without" in sys.argv:
     without.append(sys.argv[place + 1])
     del sys.argv[place:place + 2]
 
-TRIES = 6
 # So soon after its launch began does a kernel begin that it does not wait for the launch to be over.
 AT_ONCE = {"CUDASIM_LAUNCH_NS": "1"}
 # So late after its launch does a kernel begin that all launches are over by then.
@@ -36,6 +37,7 @@ class Diagnosed(simulated.SimulatedTest):
         """{(window, device): row}, equal to what the raw records say."""
         how.setdefault("WINDOW", "api")
         done = self.script(text, **how)
+        self.gaps = [gap for time in idle_truth.read(str(done.out.path)) for gap in time.gaps]
         self.assertEqual(idle_truth.differences(str(done.out.path)), [])
         rows = {(int(row["Window"]), int(row["Device"])): row for row in done.out.rows("window_sum.csv") if row["Device"] != "all"}
         for row in rows.values():
@@ -43,6 +45,7 @@ class Diagnosed(simulated.SimulatedTest):
             self.assertEqual(idle, int(row["Idle (ns)"]))
             self.assertEqual(int(row["Kernel Busy (ns)"]) + int(row["Copy Only (ns)"]) + idle, int(row["Device Time (ns)"]))
             self.assertEqual(int(row["Kernel Busy (ns)"]) + int(row["Copy Only (ns)"]), int(row["GPU Busy (ns)"]))
+        self.rows = list(rows.values())
         return rows
 
     def one(self, text, **how):
@@ -50,14 +53,18 @@ class Diagnosed(simulated.SimulatedTest):
         return row
 
     def caused(self, cause, least, text, share=0.5, **how):
-        """More than `share` of the idle time beside the start-up is `cause`, `least` ns at least."""
-        for left in reversed(range(TRIES)):
-            row = self.one(text, **how)
-            time = {name: int(row[idle_truth.idle_column(name)]) for name in idle_truth.CAUSES if name != idle_truth.START_UP}
-            if left == 0 or (time[cause] >= least and time[cause] > share * sum(time.values())):
-                self.assertGreaterEqual(time[cause], least, time)
-                self.assertGreater(time[cause], share * sum(time.values()), time)
-                return row
+        """More than `share` of the gaps beside the start-up are `cause`'s, `least` ns of them at least; {cause: share}."""
+        self.diagnosed(text, **how)
+        gaps = [(gap.cause, gap.end - gap.begin) for gap in self.gaps if gap.cause != idle_truth.START_UP]
+        times = [time for _, time in gaps]
+        most = statistics.quantiles(times, n=4, method="inclusive")[2]
+        counted = collections.Counter()
+        for name, time in gaps:
+            counted[name] += min(time, most)
+        shares = collections.Counter({name: time / counted.total() for name, time in counted.items()})
+        self.assertGreaterEqual(sum(time for name, time in gaps if name == cause), least, shares)
+        self.assertGreater(shares[cause], share, shares)
+        return shares
 
 
 class Causes(Diagnosed):
@@ -95,16 +102,16 @@ class Causes(Diagnosed):
                     env={**AT_ONCE, "CUDASIM_KERNELS": "lt_matmul=10"})
 
     def test_host_compute(self):
-        row = self.caused("Host Compute", 8_000_000, "kernel:k:1 sync start loop:5 [ kernel:k:1 busy:2000 ] kernel:k:1 sync stop")
-        self.assertLess(int(row["Idle: Host Wait (ns)"]), 1_000_000)
+        shares = self.caused("Host Compute", 8_000_000, "kernel:k:1 sync start loop:20 [ kernel:k:1 busy:2000 ] kernel:k:1 sync stop")
+        self.assertLess(shares["Host Wait"], 0.3)
 
     def test_host_wait(self):
-        row = self.caused("Host Wait", 20_000_000, "kernel:k:1 sync start loop:5 [ kernel:k:1 sleep:5 ] kernel:k:1 sync stop")
-        self.assertLess(int(row["Idle: Host Compute (ns)"]), 1_000_000)
+        shares = self.caused("Host Wait", 20_000_000, "kernel:k:1 sync start loop:20 [ kernel:k:1 sleep:5 ] kernel:k:1 sync stop")
+        self.assertLess(shares["Host Compute"], 0.3)
 
     def test_computing_between_launches(self):
-        row = self.caused("Host Compute", 1_000_000, "kernel:k:1 sync start loop:20 [ kernel:k:1 busy:200 ] kernel:k:1 sync stop")
-        self.assertLess(int(row["Idle: Host Wait (ns)"]), 1_000_000)
+        shares = self.caused("Host Compute", 1_000_000, "kernel:k:1 sync start loop:20 [ kernel:k:1 busy:200 ] kernel:k:1 sync stop")
+        self.assertLess(shares["Host Wait"], 0.3)
 
     def test_queue(self):
         self.caused("Queue", 1000, "duration:k:10 kernel:k:1 sync start kernel:k:300 sync stop", env=LATE)
@@ -120,36 +127,36 @@ class Causes(Diagnosed):
     @unittest.skipIf("nccl" in without, "built without nccl")
     def test_collective(self):
         # After the other kernel the collective waits for another stream as well.
-        row = self.caused("Collective", 1000, "all_reduce kernel:k:1:1 sync start loop:40 [ all_reduce record:e await:e:1 "
-                          "kernel:k:1:1 ] sync stop", share=0.1, env={**LATE, "CUDASIM_KERNELS": "nccl=200,k=10"})
-        self.assertGreater(int(row["Idle: Other Stream (ns)"]), 1000)
-        self.assertEqual(int(row["Exposed Collective (ns)"]), 40 * 200)
+        shares = self.caused("Collective", 1000, "all_reduce kernel:k:1:1 sync start loop:40 [ all_reduce record:e await:e:1 "
+                             "kernel:k:1:1 ] sync stop", share=0.1, env={**LATE, "CUDASIM_KERNELS": "nccl=200,k=10"})
+        self.assertGreater(shares["Other Stream"], 0.1)
+        self.assertEqual([int(row["Exposed Collective (ns)"]) for row in self.rows], [40 * 200])
 
     def test_the_end_of_a_window(self):
-        row = self.caused("Host Compute", 5_000_000, "kernel:k:1 sync start kernel:k:1 sync busy:6000 stop")
-        self.assertEqual(int(row["Kernel Busy (ns)"]), 10_000)
+        self.caused("Host Compute", 5_000_000, "kernel:k:1 sync loop:20 [ start kernel:k:1 sync busy:2000 stop ]")
+        self.assertEqual([int(row["Kernel Busy (ns)"]) for row in self.rows], [10_000] * 20)
 
     def test_a_wait_at_the_end_of_a_window(self):
         # No call of the window ends it: the thread that closes the window is read.
-        self.caused("Host Wait", 29_000_000, "kernel:k:1 sync start kernel:k:1 sync sleep:30 stop")
+        self.caused("Host Wait", 29_000_000, "kernel:k:1 sync loop:7 [ start kernel:k:1 sync sleep:30 stop ]")
 
 
 class Threads(Diagnosed):
     """A thread that launches next, and waits for another one."""
 
     def hand_over(self, pause):
-        first = " ".join(f"kernel:first:1 {pause} signal:go{i} wait:back{i}" for i in range(6))
-        second = " ".join(f"wait:go{i} kernel:second:1 signal:back{i}" for i in range(6))
+        first = " ".join(f"kernel:first:1 {pause} signal:go{i} wait:back{i}" for i in range(15))
+        second = " ".join(f"wait:go{i} kernel:second:1 signal:back{i}" for i in range(15))
         return (f"kernel:first:1 kernel:second:1 sync background [ wait:begin kernel:second:1 signal:there {second} ] "
                 f"start signal:begin wait:there {first} join sync stop")
 
     def test_the_other_thread_computes(self):
-        row = self.caused("Host Compute", 10_000_000, self.hand_over("busy:3000"))
-        self.assertLess(int(row["Idle: Host Wait (ns)"]), 2_000_000)
+        shares = self.caused("Host Compute", 10_000_000, self.hand_over("busy:3000"))
+        self.assertLess(shares["Host Wait"], 0.3)
 
     def test_the_other_thread_waits_as_well(self):
-        row = self.caused("Host Wait", 15_000_000, self.hand_over("sleep:5"))
-        self.assertLess(int(row["Idle: Host Compute (ns)"]), 2_000_000)
+        shares = self.caused("Host Wait", 15_000_000, self.hand_over("sleep:5"))
+        self.assertLess(shares["Host Compute"], 0.3)
 
     def test_the_other_thread_is_in_a_call(self):
         # The sum of the gaps is small: the device works while the first thread waits for it.
@@ -160,10 +167,13 @@ class Threads(Diagnosed):
 
 
 class Spans(Diagnosed):
+    # What waits for the device has one thing after the other: the first one ends once all have been launched.
+    HELD = {"faults": "wait_for=held/free"}
+
     def test_a_device_that_lags_behind(self):
-        row = self.one("duration:k:3000000 kernel:k:1 sync start kernel:k:5 stop sync")
-        self.assertEqual([int(row[column]) for column in ("Device Time (ns)", "Kernel Busy (ns)", "Idle (ns)")],
-                         [15_000_000, 15_000_000, 0])
+        row = self.one("duration:k:100000000 kernel:b:1:1 sync start kernel:held:1 kernel:k:5 stop kernel:free:1:1 sync", **self.HELD)
+        self.assertGreaterEqual(int(row["Device Time (ns)"]), 500_000_000)
+        self.assertEqual([row["Kernel Busy (ns)"], row["Idle (ns)"]], [row["Device Time (ns)"], "0"])
         self.assertEqual(float(row["GPU Utilization (%)"]), 100)
 
     def test_a_lag_less_than_the_start_up(self):
@@ -171,20 +181,24 @@ class Spans(Diagnosed):
         self.assertGreaterEqual(int(row["Idle: Start-up (ns)"]), 4_000_000)
 
     def test_work_of_before_is_not_in_it(self):
-        row = self.one("duration:early:4000000 duration:late:1000000 kernel:early:4 start kernel:late:3 stop sync")
-        self.assertEqual([int(row[column]) for column in ("Device Time (ns)", "Kernel Busy (ns)")], [3_000_000, 3_000_000])
+        # The window's own work waits behind it, and takes longer than the window was open.
+        row = self.one("duration:late:300000000 kernel:k:1:1 sync kernel:held:1 start kernel:late:3 stop kernel:free:1:1 sync",
+                       faults=["wait_for=held/free", "no_attach_wait"])
+        self.assertEqual([int(row[column]) for column in ("Device Time (ns)", "Kernel Busy (ns)")], [900_000_000, 900_000_000])
 
     def test_kernels_beside_each_other(self):
-        row = self.one("duration:k:2000000 kernel:k:1:1 kernel:k:1:2 sync start kernel:k:5:1 kernel:k:5:2 sync stop")
-        self.assertGreater(float(row["Kernel Concurrency"]), 1.5)
+        row = self.one("duration:k:2000000 duration:free:1 kernel:k:1:1 kernel:k:1:2 kernel:k:1:3 sync start kernel:held:1:1 "
+                       "kernel:k:5:1 kernel:held:1:2 kernel:k:5:2 kernel:free:2:3 sync stop", **self.HELD)
+        self.assertGreater(float(row["Kernel Concurrency"]), 1.4)
         self.assertLessEqual(float(row["Kernel Concurrency"]), 2)
 
     def test_copies(self):
         # 4 MB at 2,000 bytes a microsecond are 2 ms: beside a kernel, and alone.
-        for text, overlap in (("kernel:k:1:1 copy:h2d:4000000:2 sync", 100), ("copy:h2d:4000000:2 sync kernel:k:1:1", 0)):
+        for text, overlap in (("kernel:held:1:1 copy:h2d:4000000:2 stream_sync:2 kernel:free:1:3 sync", 100),
+                              ("copy:h2d:4000000:2 sync kernel:k:1:1", 0)):
             with self.subTest(text):
-                row = self.one(f"duration:k:9000000 kernel:k:1:1 copy:h2d:64:2 sync start {text} copy:d2h:1000000:3 sync stop",
-                               env={"CUDASIM_RATES": "h2d=2000,d2h=100000"})
+                row = self.one(f"duration:k:9000000 kernel:k:1:1 copy:h2d:64:2 sync start {text} "
+                               "copy:d2h:1000000:3 sync stop", env={"CUDASIM_RATES": "h2d=2000,d2h=100000"}, **self.HELD)
                 self.assertEqual([int(row[column]) for column in ("H2D Busy (ns)", "D2H Busy (ns)")], [2_000_000, 10_000])
                 self.assertAlmostEqual(float(row["Copy Overlap (%)"]), overlap, delta=1)
 
@@ -203,7 +217,8 @@ class Spans(Diagnosed):
 
     def test_correlation_ids_that_come_again(self):
         """CUPTI was attached anew: it counts from the beginning."""
-        done = self.script("kernel:k:1 sync start loop:5 [ kernel:k:2 sync ] stop sync sleep:1300 start loop:5 [ kernel:k:3 busy:300 ] "
+        done = self.script("kernel:k:1 sync start loop:5 [ kernel:k:2 sync ] stop sync until_calls:cuptiFinalize:1 start loop:5 [ kernel:k:3 "
+                           "busy:300 ] "
                            "sync stop", WINDOW="api")
         self.assertEqual(done.out.run["overhead"]["attachments"], 2)
         self.assertEqual(idle_truth.differences(str(done.out.path)), [])

@@ -50,7 +50,7 @@ class LastWindow(Case):
         return done
 
     def test_of_a_span_of_time(self):
-        done = self.ends("kernel:k:1 " + LONG, WINDOW="time:50ms+50ms")
+        done = self.ends("kernel:k:1 " + LONG, WINDOW="time:50ms+400ms")
         self.assertGreater(done.out.kernels()["k"], 0)
 
     def test_of_a_number_of_launches(self):
@@ -97,10 +97,10 @@ class LastWindow(Case):
                     self.assertEqual(self.check_complete(done).kernels(), {"k": 3})
 
     def test_a_program_that_ignores_interrupts(self):
-        done = self.script("", command=["sh", "-c", "trap '' INT; exec \"$0\" start kernel:k:3 stop sleep:300 print:done",
-                                        simulated.programs / "script_cuda"], WINDOW="apix1", AFTER="interrupt")
+        done = self.script("", command=["sh", "-c", "trap '' INT; exec \"$0\" start kernel:k:3 stop until_text:messages:SIGINT print:done",
+                                        simulated.programs / "script_cuda"], WINDOW="apix1", AFTER="interrupt", LOG_FILE="messages")
         self.assertEqual((done.code, done.stdout), (0, "done\n"))
-        self.assertIn("ignores SIGINT", " ".join(done.warnings()))
+        self.assertIn("ignores SIGINT", (done.work / "messages").read_text(encoding="utf-8"))
         self.check_complete(done)
 
 
@@ -112,10 +112,10 @@ class Timeout(Case):
                 done = self.script(LONG, WINDOW="always", TIMEOUT="150ms", AFTER=action)
                 self.assertEqual(done.code, status)
                 (window,) = self.check_complete(done).windows()
-                self.assertGreater(int(window["Duration (ns)"]), 100_000_000)
+                self.assertGreaterEqual(int(window["End (ns)"]), 150_000_000)
 
     def test_between_windows_and_before_the_first(self):
-        done = self.script("start kernel:k:3 stop " + LONG, WINDOW="api", TIMEOUT="150ms", AFTER="exit")
+        done = self.script("start kernel:k:3 stop " + LONG, WINDOW="api", TIMEOUT="1500ms", AFTER="exit")
         self.assertEqual(done.code, 0)
         self.assertEqual(self.check_complete(done).kernels(), {"k": 3})
         done = self.script(LONG, WINDOW="api", TIMEOUT="150ms", AFTER="exit")
@@ -123,14 +123,15 @@ class Timeout(Case):
         self.assertIn("INJECT_TIMEOUT was over before a window opened", done.warnings()[0])
 
     def test_with_windows_that_open_by_themselves(self):
-        done = self.script("kernel:k:1 " + LONG, WINDOW="launch:3+100000", TIMEOUT="200ms", AFTER="exit")
+        done = self.script("kernel:k:1 " + LONG, WINDOW="launch:3+100000", TIMEOUT="1500ms", AFTER="exit")
         self.assertEqual(done.code, 0)
         self.check_complete(done)
 
     def test_opens_no_window_afterwards(self):
         # SIGINT is blocked: the program goes on, and is not profiled any more.
-        done = self.script("", command=["sh", "-c", "trap '' INT; exec \"$0\" start kernel:a:1 stop sleep:300 start kernel:b:1 stop "
-                                        "open sync", simulated.programs / "script_cuda"], WINDOW="api", TIMEOUT="100ms")
+        done = self.script("", command=["sh", "-c", "trap '' INT; exec \"$0\" start kernel:a:1 stop until_text:messages:SIGINT start "
+                                        "kernel:b:1 stop open sync", simulated.programs / "script_cuda"], WINDOW="api",
+                           TIMEOUT="1500ms", LOG_FILE="messages")
         self.assertEqual(done.stdout, "open: -1\n")
         self.assertEqual(self.check_complete(done).kernels(), {"a": 1})
 
@@ -145,19 +146,21 @@ class Workers(Case):
     """A Python script with worker processes: none is left."""
 
     def train(self, *workers, action="exit", seconds=20, **options):
+        options.setdefault("env", {})["WINDOW_STEPS"] = "20"
         done = self.script("", command=[sys.executable, str(TRAINING), str(seconds), *workers],
-                           **{"WINDOW": "time:50ms+100ms" if not workers else "time:700ms+100ms", "AFTER": action, **options})
+                           **{"WINDOW": "apix1", "AFTER": action, **options})
         self.check_complete(done)
         self.assertGreater(done.out.kernels().get("step", 0), 0)
         children = [int(pid) for pid in re.findall(r"^child (\d+)$", done.stdout, re.MULTILINE)]
         return done, children
 
-    def check_gone(self, children, patience):
-        deadline = time.monotonic() + patience
+    def check_gone(self, children):
+        """They have been ended: by themselves they would stay for a minute."""
+        deadline = time.monotonic() + 20
         left = children
         while left and time.monotonic() < deadline:
             left = [pid for pid in left if state_of(pid) not in (None, "Z")]
-            if left and patience:
+            if left:
                 time.sleep(0.02)
         self.assertEqual([(pid, state_of(pid)) for pid in left], [])
 
@@ -168,14 +171,14 @@ class Workers(Case):
                 self.assertEqual(done.code, 0, done.stderr)
                 self.assertNotIn("unwound", done.stdout)
                 self.assertGreaterEqual(len(children), 2)
-                self.check_gone(children, 0.5)
+                self.check_gone(children)
                 self.assertNotIn("Traceback", done.stderr)
 
     def test_exit_ends_those_that_take_no_hint(self):
         begin = time.monotonic()
         done, children = self.train("deaf")
         self.assertEqual(done.code, 0)
-        self.check_gone(children, 0.5)
+        self.check_gone(children)
         self.assertGreater(time.monotonic() - begin, 2)
 
     def test_exit_leaves_what_has_left_by_itself(self):
@@ -188,7 +191,7 @@ class Workers(Case):
         done, children = self.train("fork", action="interrupt", env={"NO_HANDLER": "1"})
         self.assertEqual(done.code, -signal.SIGINT)
         self.assertNotIn("unwound", done.stdout)
-        self.check_gone(children, 0.5)
+        self.check_gone(children)
 
     def test_interrupt_unwinds(self):
         for kinds in ([], ["fork", "spawn"], ["pool"], ["executor"]):
@@ -197,7 +200,7 @@ class Workers(Case):
                 self.assertEqual(done.code, -signal.SIGINT, done.stderr)
                 self.assertIn("unwound", done.stdout)
                 self.assertIn("KeyboardInterrupt", done.stderr)
-                self.check_gone(children, 3)
+                self.check_gone(children)
 
 
 LAUNCHER = """
@@ -225,7 +228,9 @@ sys.exit(status != 0)
 
 
 class Ranks(Case):
-    def launch(self, **options):
+    def launch(self, steps=20, **options):
+        if steps:
+            options.update(WINDOW_STEPS=str(steps), INJECT_WINDOW="apix1")
         runtime = self.folder / f"runtime{self.runs}"
         runtime.mkdir(mode=0o700)
         done = self.script("", command=[sys.executable, "-c", LAUNCHER, str(TRAINING), "20", "fork"], OUT="out-%r", preload=False,
@@ -234,7 +239,7 @@ class Ranks(Case):
         self.assertEqual(list((runtime / "libinject").iterdir()), [])
         children = [int(pid) for pid in re.findall(r"^child (\d+)$", done.stdout, re.MULTILINE)]
         self.assertEqual(len(children), 4)
-        deadline = time.monotonic() + 3
+        deadline = time.monotonic() + 20
         while time.monotonic() < deadline and any(state_of(pid) not in (None, "Z") for pid in children):
             time.sleep(0.02)
         self.assertEqual([pid for pid in children if state_of(pid) not in (None, "Z")], [])
@@ -248,18 +253,18 @@ class Ranks(Case):
             self.assertGreater(folder.kernels()["step"], 0)
 
     def test_exit(self):
-        done = self.launch(INJECT_AFTER="exit", INJECT_WINDOW="time:200ms+100ms")
+        done = self.launch(INJECT_AFTER="exit")
         self.assertEqual(done.code, 0, done.stderr)
         self.assertIn("codes 0 0", done.stdout)
         self.check_both(done)
 
     def test_interrupt(self):
-        done = self.launch(INJECT_AFTER="interrupt", INJECT_WINDOW="time:200ms+100ms")
+        done = self.launch(INJECT_AFTER="interrupt")
         self.assertEqual(done.code, 1)
         self.check_both(done)
 
     def test_timeout(self):
-        done = self.launch(INJECT_TIMEOUT="400ms", INJECT_WINDOW="always")
+        done = self.launch(steps=0, INJECT_TIMEOUT="2s", INJECT_WINDOW="always")
         self.assertEqual(done.code, 1)
         self.check_both(done)
 

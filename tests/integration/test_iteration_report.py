@@ -15,11 +15,13 @@ sys.path.append(sys.argv.pop(4))
 import recording  # noqa: E402  (its folder is known only now)
 
 STEP = "kernel:first:1 kernel:middle:2 kernel:adam_step:1 sleep:5"
+# Steps by which iterations are recognised, and those by which it becomes known where the program is.
+KNOWN = f"loop:8 [ {STEP} ] looks:2 loop:4 [ {STEP} ] looks:2"
 
 
 class Training(simulated.SimulatedTest):
     def training(self, steps=40, between="", **options):
-        return self.script(f"sync loop:{steps} [ {STEP} ] {between} sync", **options)
+        return self.script(f"sync {KNOWN} loop:{steps - 12} [ {STEP} ] {between} sync", **options)
 
 
 class Report(Training):
@@ -122,7 +124,7 @@ class OtherWindows(Training):
 
     def test_across_a_boundary(self):
         """A window that is open where one of iterations would begin: that one is left out, those after it are not."""
-        done = self.script(f"sync loop:18 [ {STEP} ] open loop:4 [ {STEP} ] close loop:40 [ {STEP} ] sync", WINDOW="iter:20+1/10x3")
+        done = self.script(f"sync {KNOWN} loop:6 [ {STEP} ] open loop:4 [ {STEP} ] close loop:40 [ {STEP} ] sync", WINDOW="iter:20+1/10x3")
         self.assertEqual(self.reasons(done)[0], "inject_start")
         self.assertEqual(self.reasons(done)[-1], "iterations 40-40")
         self.assertEqual(done.out.window_kernels()[1:], [4, 4])
@@ -133,7 +135,7 @@ class OtherWindows(Training):
         self.assertEqual(done.out.window_kernels(), [1, 8])
 
     def test_closed_early(self):
-        done = self.script(f"sync loop:18 [ {STEP} ] sleep:50 loop:4 [ {STEP} ] close sleep:20 open kernel:mine loop:30 [ {STEP} ] close sync",
+        done = self.script(f"sync {KNOWN} loop:6 [ {STEP} ] sleep:50 looks:2 loop:4 [ {STEP} ] close sleep:20 open kernel:mine loop:30 [ {STEP} ] close sync",
                            WINDOW="iter:20+10/1000")
         self.assertEqual(self.reasons(done), ["iterations 20-29", "inject_start"])
         self.assertEqual(done.out.window_kernels(), [8, 121])
@@ -142,7 +144,7 @@ class OtherWindows(Training):
         """The last of several windows, and one that is closed early, end the program where that was asked for."""
         done = self.training(4000, WINDOW="iter:20+2/10x2", AFTER="exit")
         self.assertEqual(done.out.window_kernels(), [8, 8])
-        done = self.script(f"sync loop:22 [ {STEP} ] close loop:4000 [ {STEP} ] print:over", WINDOW="iter:20+10", AFTER="exit")
+        done = self.script(f"sync {KNOWN} loop:10 [ {STEP} ] close loop:4000 [ {STEP} ] print:over", WINDOW="iter:20+10", AFTER="exit")
         self.assertNotIn("over", done.stdout)
         self.assertEqual(done.out.window_kernels(), [8])
 

@@ -22,8 +22,9 @@ PROFILER_CALLS = ("cudaProfilerStart", "cudaProfilerStop")
 GRAPHS = "CUPTI is not finalized because the program uses CUDA graphs"
 
 # A program trains for minutes before its window. These train for milliseconds: they pause once there is enough to
-# recognise, after the next steps, by which it becomes known where the program is, and for CUPTI to be attached.
-PAUSE = "sleep:55"
+# recognise, after the next steps, by which it becomes known where the program is, and for CUPTI to be attached: until
+# our own thread has looked, however late on a busy machine.
+PAUSE = "sleep:40 looks:2"
 PAUSES = (11, 13, 18)
 STEPS = 32
 START, COUNT = 20, 5
@@ -201,7 +202,7 @@ class Windows(IterationTest):
                 self.assertEqual(done.out.reasons(), [f"iterations {begin}-{begin + 2} ({window})" for begin in first])
                 self.assertEqual((done.warnings(), done.out.lost()), ([], {}))
                 # They are closer together than a second.
-                self.assertLessEqual(done.out.run["overhead"]["attachments"], 2)
+                self.assertLessEqual(done.out.run["overhead"]["attachments"], 2 + 2 * simulated.pauses(done.out.run))
 
     def test_the_profilers_own_share(self):
         """Steps outside the window are known, so that what the window adds to a step is measured."""
@@ -209,8 +210,9 @@ class Windows(IterationTest):
         row = next(row for row in done.out.rows("window_sum.csv") if row["Device"] == "0")
         share, used = float(row["Profiler Overhead (%)"]), float(row["GPU Utilization (%)"])
         self.assertLess(share, 100)
-        without = min(100, used / (1 - max(0, share) / 100))
-        self.assertAlmostEqual(float(row["Utilization w/o Overhead (%)"]), without, delta=0.01 * without + 0.1)
+        # As printed, each of them half of its last digit more or less.
+        least, most = (min(100, (used + half) / (1 - max(0, share + half) / 100)) for half in (-0.05, 0.05))
+        self.assertTrue(least - 0.051 <= float(row["Utilization w/o Overhead (%)"]) <= most + 0.051, row)
         for row in self.iterations(done.out):
             self.assertTrue(0 < float(row["GPU Utilization (%)"]) <= 100, row)
         calls = self.script(Program(SYNCED).words(api=(20, 25)), WINDOW="api")
@@ -286,8 +288,8 @@ class Windows(IterationTest):
 
 class Auto(IterationTest):
     def test_ten_iterations_once_they_are_steady(self):
-        for program, text in (("cuda", f"sync loop:250 [ {SYNCED} sleep:5 ]"),
-                              ("driver", "init sync loop:250 [ copy:64 kernel:forward:2 kernel:adam:1 sync sleep:5 ]")):
+        for program, text in (("cuda", f"sync loop:400 [ {SYNCED} sleep:5 ]"),
+                              ("driver", "init sync loop:400 [ copy:64 kernel:forward:2 kernel:adam:1 sync sleep:5 ]")):
             with self.subTest(program):
                 done = self.script(text, program=program, WINDOW="auto")
                 numbers = self.numbers(done.out)
@@ -398,7 +400,8 @@ class Table(IterationTest):
 
     def test_in_a_window_by_the_clock(self):
         """It cuts the first step and the last one: what of them lies in the window is there, but not as whole ones."""
-        done = self.script(f"sync loop:150 [ {PLAIN} sleep:2 ] sync", WINDOW="time:100ms+150ms")
+        done = self.script(f"sync loop:10 [ {PLAIN} sleep:2 ] until_open while_open [ {PLAIN} sleep:2 ] {PLAIN} sync",
+                           WINDOW="time:100ms+400ms")
         (window,) = done.out.windows()
         rows = self.iterations(done.out)
         complete = self.check_table(done, done.out.kernels()["adam"])

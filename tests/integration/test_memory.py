@@ -124,7 +124,7 @@ class Allocations(MemoryTest):
 
     def test_cudaDeviceReset(self):
         text = ("malloc:a:1000000 malloc:h:3000000:host device:1 malloc:b:2000000 device:0 start kernel:k:1 sync stop "
-                "until_closed sleep:50 reset malloc:c:500000")
+                "until_calls:cuptiFinalize:1 reset malloc:c:500000")
         done = self.script(text, WINDOW="api")
         rows = self.memory(done)
         self.assertEqual(self.counts(rows["0", "[all]"]), (2, 1, 1.5, 0.5, 1.0))
@@ -187,10 +187,13 @@ class Failures(MemoryTest):
 
 
 class Edges(MemoryTest):
-    TEXT = "malloc:a:1000000 start kernel:k:1 sync sleep:150 malloc:b:2000000 sleep:30 stop sleep:150 malloc:c:4000000 "
+    # Each reading is waited for, of both devices.
+    READ = "until_calls:nvmlDeviceGetMemoryInfo_v2:{}"
+    TEXT = (f"malloc:a:1000000 start kernel:k:1 sync {READ.format(2)} malloc:b:2000000 sleep:30 stop {READ.format(4)} "
+            "malloc:c:4000000 ")
 
     def test_the_first_window_and_the_next(self):
-        text = self.TEXT + "start kernel:k:1 sleep:150 free:a stop sleep:150 malloc:d:8000000"
+        text = self.TEXT + f"start kernel:k:1 {self.READ.format(6)} free:a stop {self.READ.format(8)} malloc:d:8000000"
         done = self.script(text, WINDOW="api", SUMMARY="stderr")
         self.assertEqual(self.edges(done), [(BASE + 1, BASE + 3), (BASE + 7, BASE + 6)])
         for row in done.out.windows():
@@ -201,11 +204,11 @@ class Edges(MemoryTest):
         self.check_unharmed(done, text)
 
     def test_a_window_that_ends_with_the_program(self):
-        done = self.script("malloc:a:1000000 kernel:k:1 malloc:b:2000000 sleep:150 free:b", WINDOW="always")
+        done = self.script(f"malloc:a:1000000 kernel:k:1 malloc:b:2000000 {self.READ.format(2)} free:b", WINDOW="always")
         self.assertEqual(self.edges(done)[0][1], BASE + 1)
 
     def test_what_the_driver_allocates_is_in_there(self):
-        done = self.script("malloc:a:1000000 malloc:b:5000000:driver start kernel:k:1 sleep:150 stop", WINDOW="api")
+        done = self.script(f"malloc:a:1000000 malloc:b:5000000:driver start kernel:k:1 {self.READ.format(2)} stop", WINDOW="api")
         self.assertEqual(self.edges(done), [(BASE + 6, BASE + 6)])
         self.assertEqual(self.counts(self.memory(done)["0", "[all]"])[3], 1.0)
 
@@ -234,6 +237,9 @@ class Edges(MemoryTest):
         done = self.script(self.TEXT, WINDOW="api", faults="api_fail=nvmlDeviceGetMemoryInfo_v2:25")
         self.assertEqual(self.edges(done), [(BASE + RESERVED + 1, BASE + RESERVED + 3)])
 
+    # The same, where no reading comes.
+    UNREAD = "malloc:a:1000000 start kernel:k:1 sync malloc:b:2000000 stop malloc:c:4000000"
+
     def check_nothing_read(self, done, why):
         self.assertEqual(self.edges(done), [(None, None)])
         self.assertEqual({device["pcie_width"] for device in done.out.run["devices"]}, {0})
@@ -245,7 +251,7 @@ class Edges(MemoryTest):
         self.assertEqual(line, "    memory: peak 7.000MB allocated by 3 calls")
 
     def test_a_library_that_fails(self):
-        done = self.script(self.TEXT, WINDOW="api", faults="api_fail=nvmlInit_v2:9", SUMMARY="stderr", LOG="debug")
+        done = self.script(self.UNREAD, WINDOW="api", faults="api_fail=nvmlInit_v2:9", SUMMARY="stderr", LOG="debug")
         self.check_nothing_read(done, "nvmlInit_v2 failed (9)")
 
     def test_no_library(self):
@@ -255,11 +261,11 @@ class Edges(MemoryTest):
             if file.name != "libnvidia-ml.so.1":
                 os.link(file, without / file.name) if file.stat().st_dev == without.stat().st_dev else (
                     (without / file.name).symlink_to(file))
-        done = self.script(self.TEXT, WINDOW="api", SUMMARY="stderr", LOG="debug", env={"LD_LIBRARY_PATH": str(without)})
+        done = self.script(self.UNREAD, WINDOW="api", SUMMARY="stderr", LOG="debug", env={"LD_LIBRARY_PATH": str(without)})
         self.check_nothing_read(done, "libnvidia-ml.so.1")
 
     def test_a_device_that_is_not_known(self):
-        done = self.script(self.TEXT, WINDOW="api", faults="api_fail=nvmlDeviceGetHandleByPciBusId_v2:6", LOG="debug")
+        done = self.script(self.UNREAD, WINDOW="api", faults="api_fail=nvmlDeviceGetHandleByPciBusId_v2:6", LOG="debug")
         self.assertEqual(self.edges(done), [(None, None)])
         self.assertIn("NVML does not know device 0 at 0000:01:00.0 (6)", done.stderr)
 

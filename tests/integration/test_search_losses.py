@@ -32,12 +32,13 @@ class Names(simulated.SimulatedTest):
 
 
 class Signs(simulated.SimulatedTest):
-    """INJECT_RING=64K has room for 1,020 signs between two looks of our own thread, 20 ms apart."""
+    """INJECT_RING=64K has room for 1,020 signs between two looks of our own thread, which is kept in a flush meanwhile: a window
+    of the program's own has a kernel that `free` ends."""
 
     def test_signs_that_find_no_room(self):
-        burst = "kernel:tuned:30000"
-        done = self.script(f"sync loop:20 [ {STEP} ] {burst} sync loop:40 [ {STEP} ] sync", WINDOW="iter:40+3", RING="64K",
-                           SUMMARY="stderr", LOG="off")
+        burst = ("open kernel:held:1:1 close until_calls:cuptiActivityFlushAll:1 kernel:tuned:30000 kernel:free:1 sync looks:2")
+        done = self.script(f"kernel:tuned:1:1 sync loop:20 [ {STEP} ] {burst} loop:40 [ {STEP} ] sync", WINDOW="iter:40+3", RING="64K",
+                           SUMMARY="stderr", LOG="off", faults="wait_for=held/free")
         lost = done.out.lost()["iteration_signs"]
         self.assertGreater(lost, 0)
         self.assertLess(lost, 30_200)

@@ -136,7 +136,7 @@ class Ranges(TriggerTest):
         done = self.script("kernel:x:1 loop:200 [ push:step kernel:a:3 pop kernel:b:2 ] sync", WINDOW="nvtx:step")
         self.check_windows(done, {"a": 600}, windows=200)
         self.assertEqual(done.out.window_kernels(), [3] * 200)
-        self.assertLessEqual(done.out.run["overhead"]["attachments"], 2)
+        self.assertLessEqual(done.out.run["overhead"]["attachments"], 2 + 2 * simulated.pauses(done.out.run))
 
     def test_more_names_than_there_is_room_for(self):
         # A profiler's ranges have a new name each; the trigger goes by the text.
@@ -232,8 +232,9 @@ class Signals(TriggerTest):
 
     def test_a_later_handler_is_seen_while_the_program_runs(self):
         done = self.script("kernel:a:1 raise:USR2 until_open kernel:b:1 raise:USR2 until_closed handle:USR2:plain "
-                           "sleep:2500 handle:USR2:default sync", WINDOW="signal")
-        (line,) = done.warnings()
+                           "until_text:messages:handler handle:USR2:default sync", WINDOW="signal", LOG_FILE="messages")
+        (line,) = [line.partition(" warning: ")[2] for line in (done.work / "messages").read_text(encoding="utf-8").splitlines()
+                   if " warning: " in line]
         self.assertIn("the program has put a handler of its own for SIGUSR2", line)
         self.assertEqual(done.out.run["messages"], [line])
 
@@ -316,7 +317,7 @@ class Schedules(TriggerTest):
         one = self.script("kernel:a:1 sync", WINDOW="always", TRACE=None)
         self.assertEqual(done.out.files(), one.out.files())
         self.assertEqual(done.out.lost(), {})
-        self.assertLessEqual(done.out.run["overhead"]["attachments"], 2)
+        self.assertLessEqual(done.out.run["overhead"]["attachments"], 2 + 2 * simulated.pauses(done.out.run))
 
     def test_why_no_window_opened(self):
         for window, why in (("api", "did not call cudaProfilerStart"), ("time:1h+1s/2h", "with CUDA"),

@@ -5,7 +5,8 @@
 
 usage: training.py SECONDS [WORKERS...]
 
-NO_HANDLER in the environment: SIGINT ends the script at once. WORKERS: fork, spawn, forkserver (daemonic processes of multiprocessing); pool, executor (that restart or report dead
+NO_HANDLER in the environment: SIGINT ends the script at once. WINDOW_STEPS: so many steps, once the workers are there, are a
+window of libinject's. WORKERS: fork, spawn, forkserver (daemonic processes of multiprocessing); pool, executor (that restart or report dead
 workers); nested (a worker with a child of its own); plain (not daemonic: joined at exit); deaf (takes no SIGTERM);
 watched (the script ends with 1 as soon as a worker dies); detached (in a session of its own).
 """
@@ -95,6 +96,15 @@ def start_workers(kind):
     return workers
 
 
+def one_window(device, steps):
+    libinject = ctypes.CDLL(None)
+    if libinject.inject_start() != 0:
+        sys.exit("inject_start")
+    for _ in range(steps):
+        device.step()
+    libinject.inject_stop()
+
+
 def main():
     if "NO_HANDLER" in os.environ:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -103,6 +113,8 @@ def main():
     end = time.monotonic() + float(sys.argv[1])
     say("training")
     try:
+        if "WINDOW_STEPS" in os.environ:
+            one_window(device, int(os.environ["WINDOW_STEPS"]))
         while time.monotonic() < end:
             device.step()
             time.sleep(0.002)

@@ -41,65 +41,65 @@ void launch_and_wait(const char* name, int count) {
 
 }  // namespace
 
+// What a test has to be quicker than, on a busy machine as well: half a second of device time.
+constexpr std::uint64_t kQueued = 10'000'000;
+constexpr int kQueue = 50;
+
 TEST_CASE("closing under load: nothing at first, zero timestamps if forced, all in the end") {
-  cudasim_set_kernel_duration("queued_", 2'000'000);
+  cudasim_set_kernel_duration("queued_", kQueued);
   cudaKernel_t kernel = test_kernel("queued_");
   REQUIRE(cudaFree(nullptr) == cudaSuccess);
+  Client client;
+  client.trace();
+  for (int i = 0; i < kQueue; ++i) REQUIRE(launch(kernel) == cudaSuccess);
   SECTION("unforced") {
-    Client client;
-    client.trace();
-    for (int i = 0; i < 50; ++i) REQUIRE(launch(kernel) == cudaSuccess);
     REQUIRE(cuptiActivityDisable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) == CUPTI_SUCCESS);
-    auto start = Clock::now();
+    REQUIRE(cudaStreamQuery(nullptr) == cudaErrorNotReady);
     client.flush();
+    // It has waited for the work.
+    CHECK(cudaStreamQuery(nullptr) == cudaSuccess);
     CHECK(client.kernels.empty());
-    CHECK(milliseconds_since(start) > 40);
     client.flush();
-    CHECK(client.kernels.size() == 50);
+    CHECK(client.kernels.size() == kQueue);
   }
   SECTION("forced") {
-    Client client;
-    client.trace();
-    for (int i = 0; i < 50; ++i) REQUIRE(launch(kernel) == cudaSuccess);
     client.flush(true);
-    CHECK(client.kernels.size() == 50);
+    CHECK(client.kernels.size() == kQueue);
     auto unfinished =
         std::count_if(client.kernels.begin(), client.kernels.end(),
                       [](const KernelRecord& record) { return record.start == 0 && record.end == 0; });
-    CHECK(unfinished >= 25);  // but for those that a busy machine let finish
+    CHECK(unfinished >= kQueue / 2);  // but for those that a busy machine let finish
     REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
   }
   SECTION("polled while the program goes on") {
-    Client client;
-    client.trace();
-    for (int i = 0; i < 50; ++i) REQUIRE(launch(kernel) == cudaSuccess);
-    auto start = Clock::now();
     client.flush();
-    CHECK(milliseconds_since(start) < 60);
+    // It has not waited for the work.
+    CHECK(cudaStreamQuery(nullptr) == cudaErrorNotReady);
     CHECK(client.kernels.empty());
-    while (client.kernels.size() < 50 && milliseconds_since(start) < 5000) {
+    auto start = Clock::now();
+    while (client.kernels.size() < kQueue && milliseconds_since(start) < 30'000) {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
       client.flush();
     }
-    CHECK(client.kernels.size() == 50);
-    CHECK(milliseconds_since(start) > 90);
+    CHECK(client.kernels.size() == kQueue);
+    CHECK(cudaStreamQuery(nullptr) == cudaSuccess);
   }
 }
 
 TEST_CASE("late records come late") {
-  Fault late("late", "60");
+  Fault late("late", "400");
   Client client;
   client.trace();
   auto start = Clock::now();
   launch_and_wait("_Z4latev", 3);
   client.flush();
   CHECK(client.kernels.empty());
-  while (client.kernels.empty() && milliseconds_since(start) < 5000) {
+  while (client.kernels.empty() && milliseconds_since(start) < 30'000) {
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
     client.flush();
   }
   CHECK(client.kernels.size() == 3);
-  CHECK(milliseconds_since(start) > 59);
+  CHECK(milliseconds_since(start) > 399);
 }
 
 TEST_CASE("dropped records are counted") {
@@ -140,19 +140,19 @@ TEST_CASE("zero-time records and records out of order") {
 }
 
 TEST_CASE("attaching waits for the kernel that runs") {
-  cudasim_set_kernel_duration("attached_over", 80'000'000);
+  cudasim_set_kernel_duration("attached_over", 500'000'000);
   REQUIRE(launch(test_kernel("attached_over")) == cudaSuccess);
   std::this_thread::sleep_for(std::chrono::milliseconds(1));
   Client client;
-  auto start = Clock::now();
+  REQUIRE(cudaStreamQuery(nullptr) == cudaErrorNotReady);
   SECTION("by default") {
     client.trace();
-    CHECK(milliseconds_since(start) > 60);
+    CHECK(cudaStreamQuery(nullptr) == cudaSuccess);
   }
   SECTION("unless switched off") {
     Fault no_wait("no_attach_wait", "");
     client.trace();
-    CHECK(milliseconds_since(start) < 40);
+    CHECK(cudaStreamQuery(nullptr) == cudaErrorNotReady);
   }
   REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
 }

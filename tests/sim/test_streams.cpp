@@ -26,7 +26,8 @@ const KernelRecord& named(const Client& client, const std::string& part) {
 TEST_CASE("streams overlap, the legacy stream waits for them and they for it") {
   Client client;
   client.trace();
-  cudasim_set_kernel_duration("overlap_", 20'000'000);
+  // A busy machine may take its time for the launches.
+  cudasim_set_kernel_duration("overlap_", 400'000'000);
   cudaStream_t a = nullptr;
   cudaStream_t b = nullptr;
   cudaStream_t free_running = nullptr;
@@ -58,7 +59,7 @@ TEST_CASE("streams overlap, the legacy stream waits for them and they for it") {
 TEST_CASE("events order streams and measure them") {
   Client client;
   client.trace();
-  cudasim_set_kernel_duration("event_", 10'000'000);
+  cudasim_set_kernel_duration("event_", 300'000'000);
   cudaStream_t a = nullptr;
   cudaStream_t b = nullptr;
   cudaEvent_t start = nullptr;
@@ -76,7 +77,7 @@ TEST_CASE("events order streams and measure them") {
   REQUIRE(cudaEventSynchronize(end) == cudaSuccess);
   float milliseconds = 0;
   REQUIRE(cudaEventElapsedTime(&milliseconds, start, end) == cudaSuccess);
-  CHECK(milliseconds == Approx(10.0f));
+  CHECK(milliseconds == Approx(300.0f));
   client.flush();
   CHECK(named(client, "event_second").start == named(client, "event_first").end);
   REQUIRE(cudaEventDestroy(start) == cudaSuccess);

@@ -74,7 +74,11 @@ TEST_CASE("ranges that other threads end leave their owner's path, whoever takes
       const nvtxRangeId_t id = start("owned");
       if (id == 0) continue;
       handed.store(id, std::memory_order_release);
-      while (handed.load(std::memory_order_acquire) != 0) nvtx_current(thread);
+      // Without the yields here and below a machine with fewer processors takes a minute.
+      while (handed.load(std::memory_order_acquire) != 0) {
+        nvtx_current(thread);
+        std::this_thread::yield();
+      }
       nvtx_current(thread);
     }
     over = true;
@@ -90,11 +94,15 @@ TEST_CASE("ranges that other threads end leave their owner's path, whoever takes
       const bool on_path = nvtx_current(thread) != 0;
       end(id);
       if (!on_path || nvtx_current(thread) != 0) ++lost;
+      std::this_thread::yield();
     }
   });
   while (!over) {
     const nvtxRangeId_t id = handed.load(std::memory_order_acquire);
-    if (id == 0) continue;
+    if (id == 0) {
+      std::this_thread::yield();
+      continue;
+    }
     end(id);
     end(id);  // a program may end a range twice
     handed.store(0, std::memory_order_release);

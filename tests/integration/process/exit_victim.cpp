@@ -36,9 +36,9 @@ struct Late {
   }
 } late;
 
-// 100 kernels in a window that has been written, 50 of 2 ms each in one that is open: 100 ms of device time.
-void work() {
-  cudasim_set_kernel_duration("slow", 2'000'000);
+// 100 kernels in a window that has been written, 50 in one that is open: of 2 ms each, 100 ms of device time.
+void work(std::uint64_t slow_ns = 2'000'000) {
+  cudasim_set_kernel_duration("slow", slow_ns);
   const cudaKernel_t quick = kernel("quick");
   const cudaKernel_t slow = kernel("slow");
   open_window();
@@ -53,7 +53,7 @@ void work() {
 // Files are written once a second: leaves libinject's own thread the time to say that a window is open again.
 void work_and_wait() {
   work();
-  if (inject_is_open_if_loaded() != 0) sleep_ms(1200);
+  wait_for_open_on_disk();
 }
 
 void end_by_return() {
@@ -141,9 +141,11 @@ void end_in_signal_handler() {
   struct sigaction action {};
   action.sa_handler = [](int) { std::exit(9); };
   sigaction(SIGTERM, &action, nullptr);
-  work();
-  std::thread([] {
-    sleep_ms(20);
+  constexpr std::uint64_t kSlow = 20'000'000;  // a second in all, longer than the signal takes to come
+  work(kSlow);
+  const std::uint64_t before = cudasim_call_count("cudaDeviceSynchronize");
+  std::thread([before] {
+    wait_for_call("cudaDeviceSynchronize", before);
     kill(getpid(), SIGTERM);
   }).detach();
   // The other thread must not get the signal: it would interrupt no hooked call.
@@ -220,7 +222,7 @@ void cut_first_window() {
   const cudaKernel_t quick = kernel("quick");
   open_window();
   launch(quick, 10);
-  sleep_ms(200);
+  wait_for_open_on_disk();
   _exit(12);
 }
 

@@ -131,7 +131,7 @@ void fork_while_opening() {
   prepare();
   cudasim_set_fault("attach_ms", "300");
   std::thread opening([] { open_window(); });
-  sleep_ms(100);
+  wait_for_call(inject_is_open == nullptr ? "cudaProfilerStart" : "cuptiSubscribe", 0);
   const pid_t child = in_child([] {
     try_everything("child");
     std::exit(5);
@@ -263,7 +263,7 @@ void exec_cuda_in_a_window() {
   prepare();
   open_window();
   launch(quick_kernel, 100);
-  sleep_ms(100);
+  wait_for_open_on_disk();
   execl(kSelf, "forks_victim", "one_window", nullptr);
   _exit(127);
 }

@@ -78,7 +78,7 @@ void settled() {
   flush_windows();
   if (inject_flush != nullptr) {
     // The simulation has a thread of its own while CUPTI is attached.
-    for (int i = 0; i < 5000 && thread_count() > 1; ++i) sleep_ms(1);
+    for (int i = 0; i < 30'000 && thread_count() > 1; ++i) sleep_ms(1);
     require(thread_count() == 1, "no thread is left");
   }
 }
@@ -108,7 +108,7 @@ void standard_descriptors_stay_free() {
   prepare();
   open_window();
   launch(quick_kernel, 100);
-  sleep_ms(100);
+  wait_for_open_on_disk();
   for (const int number : {0, 2}) {
     const int kept = fcntl(number, F_DUPFD_CLOEXEC, 10);
     close(number);
@@ -127,7 +127,7 @@ void close_every_descriptor() {
   prepare();
   open_window();
   launch(quick_kernel, 100);
-  sleep_ms(100);
+  wait_for_open_on_disk();
   for (int number = 3; number < 256; ++number) close(number);
   for (int i = 0; i < 8; ++i) {
     const std::string name = "own" + std::to_string(i) + ".txt";

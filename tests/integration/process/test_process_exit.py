@@ -71,7 +71,7 @@ class OrderlyEnds(harness.Case):
         self.check("in_signal_handler", 9)
 
     def test_exit_in_a_signal_handler_while_a_window_is_opened(self):
-        done = self.run_both(harness.victim("exit", "in_signal_handler_while_opening"), most_added=8)
+        done = self.run_both(harness.victim("exit", "in_signal_handler_while_opening"), most_added=6 + harness.MOST_ADDED_SECONDS)
         self.assertEqual(done.status, 10)
 
     def test_exit_while_another_thread_opens_a_window(self):

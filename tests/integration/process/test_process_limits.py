@@ -78,7 +78,7 @@ class Streams(harness.Case):
         text = []
 
         def read_slowly():
-            time.sleep(0.7)
+            time.sleep(0.3)
             while part := os.read(reader, 1000):
                 text.append(part.decode())
                 time.sleep(0.01)

@@ -90,14 +90,14 @@ class WallClock(harness.Case):
         self.assertEqual(len(windows), 5)
         for window in windows:
             self.assertLess(20e6, window["duration_ns"])
-            self.assertLess(window["duration_ns"], 900e6)
+            self.assertLess(window["duration_ns"], 300e9)
         for before, after in zip(windows, windows[1:]):
             self.assertLess(before["end_ns"], after["start_ns"])
         for row in output.table("cuda_gpu_trace") + output.table("cuda_api_trace"):
             begin = int(row["Start (ns)"])
             self.assertLess(windows[0]["start_ns"] - 1e6, begin)
-            self.assertLess(begin, windows[-1]["end_ns"] + 1e9)
-            self.assertLess(int(row["Duration (ns)"]), 900e6)
+            self.assertLess(begin, windows[-1]["end_ns"] + 300e9)
+            self.assertLess(int(row["Duration (ns)"]), 300e9)
 
 
 if __name__ == "__main__":

@@ -35,7 +35,8 @@ class Windows(harness.Case):
         # inside is in the API table, under another name, or, where CUPTI was attached in between, it is known by its
         # kernel alone.
         unattributed = sum(int(row["Unattributed"]) for row in rows)
-        self.assertLessEqual(unattributed, 5)
+        # One of a thread at most.
+        self.assertLessEqual(unattributed, 32 * output.run["overhead"]["attachments"])
         self.assertEqual(sum(int(row["Submissions"]) for row in rows) + unattributed, output.kernels()["endless"])
         # What was recorded of a stream, and so of a thread, has no gap but between windows.
         recorded = collections.defaultdict(set)

@@ -97,6 +97,7 @@ void short_lived() {
       });
     }
     for (std::thread& thread : threads) thread.join();
+    if (i % 40 == 39) wait_for_look();  // there is room for a thousand
   }
   close_window();
   say("done");

@@ -14,6 +14,10 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <string>
+
+#include "tests/integration/looks.h"
+#include "tests/sim/cudasim.h"
 
 // What nvcc's code calls; declared by headers that only nvcc's own code includes.
 extern "C" {
@@ -30,6 +34,8 @@ cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 gridDim, dim3 blockDim,
 namespace victim {
 
 namespace {
+
+constexpr int kPatience = 30'000;  // ms
 
 void write_line(int descriptor, const char* format, va_list arguments) {
   char line[512];
@@ -70,6 +76,25 @@ void close_window() {
 
 void flush_windows() {
   inject_flush_if_loaded();
+}
+
+void wait_for_open_on_disk() {
+  if (inject_is_open == nullptr) return;
+  const std::string path = "out-" + std::to_string(getpid()) + "/run.json";
+  for (int i = 0; i < kPatience; ++i) {
+    if (looks::text_of(path).find("\"state\": \"open\"") != std::string::npos) return;
+    sleep_ms(1);
+  }
+  require(false, "an open window in run.json");
+}
+
+void wait_for_look() {
+  const looks::Looks since;
+  for (int i = 0; i < kPatience && !since.seen(2); ++i) sleep_ms(1);
+}
+
+void wait_for_call(const char* function, std::uint64_t before) {
+  for (int i = 0; i < kPatience && cudasim_call_count(function) <= before; ++i) sleep_ms(1);
 }
 
 void say(const char* format, ...) {

@@ -8,6 +8,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstdint>
 #include <initializer_list>
 
 namespace victim {
@@ -24,6 +25,16 @@ void close_window();
 
 /// Waits until what the closed windows recorded is on disk, if libinject is there.
 void flush_windows();
+
+/// Waits, if libinject is there, until run.json says that a window is open: then no file is being written any
+/// more.
+void wait_for_open_on_disk();
+
+/// Waits until libinject's own thread, if there is one, has taken the records that lie there now.
+void wait_for_look();
+
+/// Waits until the simulation has been called more often than `before` (its cudasim_call_count).
+void wait_for_call(const char* function, std::uint64_t before);
 
 /// A line on stdout, at once.
 [[gnu::format(printf, 1, 2)]] void say(const char* format, ...);

@@ -20,6 +20,7 @@
 #include <thread>
 
 #include "inject/inject.h"
+#include "tests/integration/looks.h"
 #include "tests/sim/cudasim.h"
 
 namespace script {
@@ -92,12 +93,36 @@ std::chrono::nanoseconds processor_time() {
   return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
 }
 
-void wait_for_window(bool open) {
-  const auto deadline = Clock::now() + std::chrono::seconds(20);
-  while ((inject_is_open_if_loaded() != 0) != open) {
-    if (Clock::now() > deadline) usage(open ? "no window has opened" : "no window has closed");
+// Long for the busiest of machines, and short of the tests' own limit.
+constexpr std::chrono::seconds kPatience{40};
+
+template <typename Condition>
+void wait_until(const std::string& what, Condition&& condition) {
+  if (inject_is_open == nullptr) return;
+  const auto deadline = Clock::now() + kPatience;
+  while (!condition()) {
+    if (Clock::now() > deadline) usage("waited in vain: " + what);
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
+}
+
+bool is_open() {
+  return inject_is_open_if_loaded() != 0;
+}
+
+void wait_for_looks(const Arguments& a) {
+  const looks::Looks since;
+  wait_until("looks", [&] { return since.seen(a.number(1)); });
+}
+
+// How many threads have come to each place.
+std::map<std::string, std::uint64_t> met;
+
+void meet(const Arguments& a) {
+  std::unique_lock lock(mutex);
+  ++met[a.text(1)];
+  changed.notify_all();
+  changed.wait(lock, [&] { return met[a.text(1)] >= a.number(2); });
 }
 
 int signal_number(const std::string& name) {
@@ -167,6 +192,7 @@ const Operations& common_operations() {
          std::unique_lock lock(mutex);
          changed.wait(lock, [&] { return flags.count(a.text(1)) != 0; });
        }},
+      {"meet", meet},
       {"join",
        [](const Arguments&) {
          for (std::thread& thread : background) thread.join();
@@ -246,8 +272,22 @@ const Operations& common_operations() {
            nvtxRangePop();
          }
        }},
-      {"until_open", [](const Arguments&) { wait_for_window(true); }},
-      {"until_closed", [](const Arguments&) { wait_for_window(false); }},
+      {"until_open", [](const Arguments&) { wait_until("an open window", &is_open); }},
+      {"until_closed", [](const Arguments&) { wait_until("no open window", [] { return !is_open(); }); }},
+      {"until_calls",
+       [](const Arguments& a) {
+         wait_until(a.text(1), [&] { return cudasim_call_count(a.text(1).c_str()) >= a.number(2); });
+       }},
+      {"until_delivered",
+       [](const Arguments& a) {
+         wait_until("records", [&] { return cudasim_records_pending() <= a.number(1); });
+       }},
+      {"until_text",
+       [](const Arguments& a) {
+         wait_until(a.text(2),
+                    [&] { return looks::text_of(a.text(1)).find(a.text(2)) != std::string::npos; });
+       }},
+      {"looks", wait_for_looks},
       {"raise", [](const Arguments& a) { report("kill", kill(getpid(), signal_number(a.text(1)))); }},
       {"handle", handle},
       {"handled", [](const Arguments&) { print("handled", handled); }},
@@ -289,7 +329,7 @@ struct Program {
     for (std::size_t i = begin; i < end;) {
       const Arguments arguments(words[i++]);
       const std::string& name = arguments.name();
-      if (name == "loop" || name == "threads" || name == "background") {
+      if (name == "loop" || name == "threads" || name == "background" || name == "while_open") {
         const std::size_t body = i + 1;
         const std::size_t after = end_of_block(i);
         run_block(name, arguments.number(1), body, after - 1);
@@ -310,6 +350,12 @@ struct Program {
       for (std::uint64_t i = 0; i < count; ++i) run(begin, end);
     } else if (how == "background") {
       background.emplace_back([this, begin, end] { run(begin, end); });
+    } else if (how == "while_open") {
+      const auto deadline = Clock::now() + kPatience;
+      while (is_open()) {
+        if (Clock::now() > deadline) usage("a window stays open");
+        run(begin, end);
+      }
     } else {
       std::vector<std::thread> threads;
       for (std::uint64_t i = 0; i < count; ++i) threads.emplace_back([this, begin, end] { run(begin, end); });

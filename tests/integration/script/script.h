@@ -8,7 +8,9 @@
 //   loop:N [ ... ]        the block N times
 //   threads:N [ ... ]     N threads run the block, and have ended when it is over
 //   background [ ... ]    one more thread runs the block; `join` waits for all of these
+//   while_open [ ... ]    the block until no window is open
 //   signal:FLAG wait:FLAG between threads
+//   meet:NAME:COUNT       waits until so many threads have come here
 //   busy:US               the thread takes so much of a processor's time
 //   sleep:MS  print:TEXT  name:THREAD  exit:CODE  quick_exit:CODE  return:CODE  chdir:PATH
 //   linger:MS             at the end, after all exit handlers that are registered later, takes so long
@@ -18,11 +20,21 @@
 //   push:NAME pop  wide:NAME  registered:NAME  domain_push:DOMAIN:NAME domain_pop:DOMAIN
 //   range_start:KEY:NAME range_end:KEY  domain_start:KEY:DOMAIN:NAME
 //   push_null  names:PREFIX:COUNT            NVTX; the last makes as many ranges, each of a new name
-//   until_open until_closed                  waits for a window that opens or closes by itself
+//
+// Where libinject's own thread has something to do first, a program waits until it has, however long a busy
+// machine takes; where there is no libinject, it goes on at once:
+//
+//   until_open until_closed        a window has opened or closed
+//   until_calls:FUNCTION:COUNT     the simulation has been called so often: cuptiFinalize ends an attachment
+//   until_delivered[:MOST]         CUPTI has handed over all records, or all but so many
+//   until_text:FILE:TEXT           the file has the text in it
+//   looks:COUNT                    libinject's threads have looked so often at what there is to do
+//
 //   raise:SIGNAL                             USR1, USR2, HUP or RTMIN+3, sent to the process
 //   handle:SIGNAL:HOW  handled               HOW: plain, siginfo, once, chain, ignore, default; prints how
-//   often child:SIGNAL                             prints what the signal does in a forked child subscribe
-//   unsubscribe finalize take_buffers client_records   the program's own CUPTI client (client.cpp)
+//                                            often
+//   child:SIGNAL                             prints what the signal does in a forked child
+//   subscribe unsubscribe finalize take_buffers client_records   the program's own CUPTI client (client.cpp)
 //
 // cuda.cpp and driver.cpp add theirs.
 #pragma once

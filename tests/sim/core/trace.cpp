@@ -132,10 +132,27 @@ bool complete(const Buffer& buffer, Nanoseconds now) {
                      [now](const ActivityRef& activity) { return complete(*activity, now); });
 }
 
-// CLOCK_MONOTONIC, which the simulation runs on, to the client's clock.
+// A clock beyond CLOCK_MONOTONIC, which the simulation runs on: by the narrowest of a few readings, as the
+// processor may be lost in the middle of one.
+template <typename Clock>
+std::int64_t ahead(Clock&& clock) {
+  std::int64_t offset = 0;
+  Nanoseconds narrowest = std::numeric_limits<Nanoseconds>::max();
+  for (int i = 0; i < 8; ++i) {
+    const Nanoseconds before = now_ns();
+    const std::uint64_t time = clock();
+    const Nanoseconds width = now_ns() - before;
+    if (width >= narrowest) continue;
+    narrowest = width;
+    offset = static_cast<std::int64_t>(time - (before + width / 2));
+  }
+  return offset;
+}
+
+// From the simulation's clock to the client's.
 std::int64_t clock_offset(State& shared) {
   if (shared.timestamp != nullptr) return shared.timestamp_offset;
-  return static_cast<std::int64_t>(clock_ns(CLOCK_REALTIME) - now_ns());
+  return ahead([] { return clock_ns(CLOCK_REALTIME); });
 }
 
 // Writes the buffer's records as the client shall see them; returns the bytes written.
@@ -491,17 +508,7 @@ CUptiResult register_buffers(CUpti_BuffersCallbackRequestFunc requested,
 
 CUptiResult register_timestamp(CUpti_TimestampCallbackFunc callback) {
   if (callback == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
-  // The narrowest of a few readings: the processor may be lost in the middle of one.
-  std::int64_t offset = 0;
-  Nanoseconds narrowest = std::numeric_limits<Nanoseconds>::max();
-  for (int i = 0; i < 8; ++i) {
-    const Nanoseconds before = now_ns();
-    const std::uint64_t client = callback();
-    const Nanoseconds width = now_ns() - before;
-    if (width >= narrowest) continue;
-    narrowest = width;
-    offset = static_cast<std::int64_t>(client - (before + width / 2));
-  }
+  std::int64_t offset = ahead(callback);
   if (offset > -50'000 && offset < 50'000) offset = 0;  // the client's clock is ours
   State& shared = state();
   std::lock_guard lock(shared.mutex);

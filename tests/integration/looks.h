@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <string>
+#include <string_view>
+
+namespace looks {
+
+inline std::string text_of(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+/// How often libinject's own threads have looked at what the program did, from here on: a program that waits
+/// for that is as slow as they are on a busy machine. A look lies between two waits of a thread, as the
+/// kernel counts them; the first of these may end a look that had begun before.
+class Looks {
+ public:
+  Looks() : before_(waits()) {}
+
+  /// Whether one of the threads has looked so often, or there is none. The others wait for something that
+  /// does not come.
+  bool seen(unsigned long count) const {
+    const Waits after = waits();
+    return before_.empty() || after.empty() ||
+           std::any_of(after.begin(), after.end(), [&](const auto& thread) {
+             const auto known = before_.find(thread.first);
+             return thread.second > (known == before_.end() ? 0 : known->second) + count;
+           });
+  }
+
+ private:
+  using Waits = std::map<std::string, unsigned long>;  // by thread id
+
+  static Waits waits() {
+    constexpr std::string_view kSwitches = "\nvoluntary_ctxt_switches:";
+    Waits waits;
+    std::error_code gone;  // a thread may end meanwhile
+    for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task", gone)) {
+      const std::string status = text_of(thread.path() / "status");
+      const std::size_t at = status.find(kSwitches);
+      if (status.starts_with("Name:\tlibinject\n") && at != std::string::npos)
+        waits[thread.path().filename()] = std::strtoul(status.c_str() + at + kSwitches.size(), nullptr, 10);
+    }
+    return waits;
+  }
+
+  Waits before_;
+};
+
+}  // namespace looks
