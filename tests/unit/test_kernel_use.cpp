@@ -81,6 +81,7 @@ TEST_CASE("Kernels by the time that they lose", "[stats]") {
                                     other};
   const std::vector<RankedKernel> ranked = kernels_by_lost_time(rows, devices);
   std::vector<std::string_view> names;
+  names.reserve(ranked.size());
   for (const RankedKernel& kernel : ranked) names.push_back(kernel.detail.name);
   CHECK(names == std::vector<std::string_view>{"the same, elsewhere", "one of 132", "half a device",
                                                "longest, and full", "as full, and shorter"});
