@@ -130,13 +130,15 @@ class EveryIteration(simulated.SimulatedTest):
         self.assertLessEqual(len(seen), seconds + 4 + 2 * pauses)
 
     def test_a_program_without_hooks(self):
-        done = self.script("init loop:150 [ start kernel:a:3 stop kernel:b:2 sleep:4 ] sync", program="driver", WINDOW="api")
+        # Between CUPTI's detachment after the first window and its attachment for the two calls nobody sees a call.
+        done = self.script("init start kernel:a:3 stop flush loop:149 [ start kernel:a:3 stop kernel:b:2 sleep:4 ] sync", program="driver",
+                           WINDOW="api")
         windows = done.out.window_kernels()
         self.assertEqual(set(windows), {3})
-        self.assertEqual(len(windows), 150)
         # The two calls are watched, then a window, the two calls again, and from the second window on all of it.
         # Each pause takes two of them more: the two calls alone, then all of it.
         pauses = simulated.pauses(done.out.run)
+        self.assertTrue(150 - pauses <= len(windows) <= 150, windows)
         self.assertLessEqual(done.simulated_calls()["cuptiFinalize"], 2 + 2 * pauses)
         self.assertLessEqual(done.simulated_calls()["cuptiSubscribe"], 3 + 2 * pauses)
 
