@@ -224,9 +224,11 @@ class Spans(Diagnosed):
         self.assertEqual(idle_truth.differences(str(done.out.path)), [])
 
     def test_other_triggers(self):
-        for window in ("launch:20+50", "time:20ms+30ms", "time:10ms+15ms/30msx3"):
+        work = "kernel:k:3 busy:300 kernel:k:1:2 stream_sync:2 sleep:1"
+        for window, text in (("launch:20+50", f"loop:60 [ {work} ]"), ("time:10ms+15ms/30msx3", f"loop:300 [ {work} ]"),
+                             ("time:20ms+200ms", f"loop:5 [ {work} ] until_open while_open [ {work} ] {work}")):
             with self.subTest(window):
-                self.diagnosed("loop:60 [ kernel:k:3 busy:300 kernel:k:1:2 stream_sync:2 sleep:1 ] sync", WINDOW=window)
+                self.diagnosed(text + " sync", WINDOW=window)
 
     def test_a_program_without_hooks(self):
         self.diagnosed("init kernel:a:1 sync start loop:30 [ kernel:a:3 busy:300 copy:64 sync ] stop", program="driver")

@@ -164,7 +164,7 @@ class DriverApi(simulated.SimulatedTest):
 
     def test_windows_far_apart(self):
         # CUPTI is detached in between, but for the two calls.
-        done = self.script("init start kernel:a:4 stop sync sleep:1300 kernel:out:1 start kernel:b:2 stop sync", program="driver",
+        done = self.script("init start kernel:a:4 stop sync flush sleep:1300 kernel:out:1 start kernel:b:2 stop sync", program="driver",
                            WINDOW="api")
         self.assertEqual(done.out.window_kernels(), [4, 2])
         self.assertEqual(done.out.lost(), {})
