@@ -450,7 +450,7 @@ void kernel_use_lines(std::string& out, const std::vector<DetailRow>& details, c
 
 void diagnosis_lines(std::string& out, const Statistics& statistics, const RunInfo& run) {
   const std::vector<DeviceDiagnosis> devices = device_diagnoses(statistics, run);
-  const std::vector<DetailRow> details = statistics.kernel_details();
+  const std::vector<DetailRow>& details = statistics.kernel_details();
   constexpr std::size_t kMostEvidence = 3;
   for (const DeviceDiagnosis& entry : devices) {
     const Diagnosis& diagnosis = entry.diagnosis;
