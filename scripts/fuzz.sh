@@ -2,20 +2,27 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
 #
-# Builds the fuzz targets (Clang with libFuzzer, AddressSanitizer and UndefinedBehaviorSanitizer) and runs each for a while, from
-# what is kept in tests/fuzz/corpus on; new inputs stay in build-fuzz/corpus.
+# Builds the fuzz targets (Clang with libFuzzer, AddressSanitizer and UndefinedBehaviorSanitizer) and runs each for a while,
+# from what is kept in tests/fuzz/corpus on; new inputs stay in build-fuzz/corpus, what ends a target in build-fuzz/findings.
 # usage: scripts/fuzz.sh [SECONDS [TARGET...]]     (60 seconds each by default, all targets)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+fail() {
+  printf 'fuzz: %s\n' "$1" >&2
+  grep -m 1 '^# usage:' scripts/fuzz.sh | cut -c 3- >&2
+  exit 2
+}
 seconds=${1:-60}
 shift || true
-if [[ ! $seconds =~ ^[1-9][0-9]*$ ]]; then
-  sed -n '8s/^# //p' "$0" >&2
-  exit 2
-fi
-targets=("$@")
-((${#targets[@]})) || targets=($(cd tests/fuzz/corpus && echo *))
+[[ $seconds =~ ^[1-9][0-9]*$ ]] || fail "'$seconds' is not a number of seconds"
+all=(tests/fuzz/corpus/*)
+all=("${all[@]##*/}")
+targets=("${@:-${all[@]}}")
+for target in "${targets[@]}"; do
+  [[ " ${all[*]} " == *" $target "* ]] || fail "'$target' is not a target: ${all[*]}"
+done
+command -v clang++ >/dev/null || fail "clang++ is not installed (Debian's packages: clang, libclang-rt-14-dev)"
 
 cmake --preset fuzz
 cmake --build --preset fuzz -j "$(nproc)"

@@ -665,6 +665,22 @@ TEST_CASE("Windows without end: rows of the first, sums of all, and bounded memo
   CHECK(unsettled.left_out() == kWindows - unsettled.held());
 }
 
+namespace {
+
+/// A kernel of 3 us, 1 us after the 5 us that its launch took.
+TimedWork launched_at(Nanoseconds begin) {
+  TimedWork work;
+  work.start = begin + 6 * kUs;
+  work.end = begin + 9 * kUs;
+  work.launch_begin = begin;
+  work.launch_end = begin + 5 * kUs;
+  work.thread = 7;
+  work.launch_known = true;
+  return work;
+}
+
+}  // namespace
+
 TEST_CASE("A window of any length takes bounded memory, and nothing is lost that comes in order",
           "[device_time]") {
   DeviceTimeStatistics statistics;
@@ -672,14 +688,7 @@ TEST_CASE("A window of any length takes bounded memory, and nothing is lost that
   for (std::uint64_t i = 0; i < kCalls; ++i) {
     const Nanoseconds begin = kMs + i * 10 * kUs;
     statistics.call(1, 7, {begin, begin + 5 * kUs, kLaunchFunction, HostState::kLaunch});
-    TimedWork work;
-    work.start = begin + 6 * kUs;
-    work.end = begin + 9 * kUs;
-    work.launch_begin = begin;
-    work.launch_end = begin + 5 * kUs;
-    work.thread = 7;
-    work.launch_known = true;
-    statistics.work(1, 0, work);
+    statistics.work(1, 0, launched_at(begin));
     CHECK(statistics.held() <= DeviceTimeStatistics::kMostHeld);
   }
   CHECK(statistics.left_out() == 0);
@@ -723,14 +732,7 @@ TEST_CASE("Many windows at once that nobody settles take bounded memory together
       const Nanoseconds begin = kMs + i * 10 * kUs;
       statistics.call(window, 7, {begin, begin + 5 * kUs, kLaunchFunction, HostState::kLaunch});
       if (window % 2 == 0) continue;  // calls alone
-      TimedWork work;
-      work.start = begin + 6 * kUs;
-      work.end = begin + 9 * kUs;
-      work.launch_begin = begin;
-      work.launch_end = begin + 5 * kUs;
-      work.thread = 7;
-      work.launch_known = true;
-      statistics.work(window, 0, work);
+      statistics.work(window, 0, launched_at(begin));
       CHECK(statistics.held() <= kMost);
     }
   }
