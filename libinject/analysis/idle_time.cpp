@@ -128,6 +128,10 @@ HostState host_state_of(std::string_view function, bool library) {
   return HostState::kOther;
 }
 
+bool asks_for_work(std::string_view function) {
+  return contains(function, "Query");
+}
+
 const HostCall* HostThread::call_at(Nanoseconds time) const {
   const auto next = std::upper_bound(calls.begin(), calls.end(), time,
                                      [](Nanoseconds at, const HostCall& call) { return at < call.end; });

@@ -42,12 +42,16 @@ inline constexpr std::size_t kHostStates = 6;
 /// Of a thread inside a call of that name; `library`: of cuBLAS, cuBLASLt, cuDNN or NCCL.
 HostState host_state_of(std::string_view function, bool library);
 
+/// Whether a call of that name asks if work is done. A thread that makes one after the other waits.
+bool asks_for_work(std::string_view function);
+
 /// An outermost call.
 struct HostCall {
   Nanoseconds begin = 0;
   Nanoseconds end = 0;
   FunctionId function = kNoFunction;
   HostState state = HostState::kOther;
+  bool asks = false;  ///< asks_for_work()
 };
 
 struct ProcessorReading {

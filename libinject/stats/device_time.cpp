@@ -12,6 +12,9 @@ namespace {
 // Longer than what the device takes from one piece of work to the next on a stream.
 constexpr Nanoseconds kQueueTime = 20'000;
 constexpr std::size_t kMostShareKeys = 1024;
+// Frameworks ask for the current device or the last error ten times a launch: that is part of their
+// computing, and far too much to be held.
+constexpr Nanoseconds kShortCall = 1'000;
 
 bool is_kernel(TimedWorkKind kind) {
   return kind == TimedWorkKind::kKernel || kind == TimedWorkKind::kCollective;
@@ -22,16 +25,21 @@ bool is_copy(TimedWorkKind kind) {
          kind == TimedWorkKind::kOtherCopy;
 }
 
+bool is_part_of_computing(const HostCall& call, const HostCall& before) {
+  return call.state == HostState::kOther && !call.asks && call.end - call.begin < kShortCall &&
+         call.begin - before.end < kProcessorTimeApart;
+}
+
 /// Makes one of calls of one function that follow each other, as a thread makes them that asks the same over
-/// and over: the pauses in between are its own then. Returns the new end. What waits for the device stays:
-/// how long each did so matters.
+/// and over: pauses no longer than the calls are its own then. Returns the new end. What waits for the
+/// device stays: how long each did so matters.
 std::vector<HostCall>::iterator join_alike(std::vector<HostCall>::iterator begin,
                                            std::vector<HostCall>::iterator end) {
   if (begin == end) return end;
   auto last = begin;
   for (auto at = std::next(begin); at != end; ++at) {
     const bool waits = at->state == HostState::kSynchronization || at->state == HostState::kCopy;
-    if (!waits && at->function == last->function && at->begin - last->end < kProcessorTimeApart) {
+    if (!waits && at->function == last->function && at->begin - last->end <= at->end - at->begin) {
       last->end = at->end;
     } else {
       *++last = *at;
@@ -148,7 +156,7 @@ void DeviceTimeStatistics::call(std::uint32_t number, std::uint32_t thread, cons
   if (found == nullptr) return;
   std::vector<HostCall>& calls = found->threads[thread].calls;
   // The program's own handler of a signal may make calls amid another.
-  if (!calls.empty() && call.begin < calls.back().end) return;
+  if (!calls.empty() && (call.begin < calls.back().end || is_part_of_computing(call, calls.back()))) return;
   calls.push_back(call);
   hold(*found);
 }

@@ -236,7 +236,7 @@ void Statistics::add(const KernelEvent& event) {
   const bool collective = is_collective(family.family);
   t.device_times.work(event.launch.window, event.device,
                       timed_work(event, collective ? TimedWorkKind::kCollective : TimedWorkKind::kKernel,
-                                 t.host_state(event.launch.function)));
+                                 t.function_kind(event.launch.function).state));
   PhasedWork phased = phased_work(event);
   phased.told = t.phase_of_node(range_tree_, names_, event.launch.range);
   phased.optimizer = family.family == Family::kOptimizer;
@@ -281,7 +281,7 @@ void Statistics::add(const TransferEvent& event) {
   t.iterations.activity(activity);
   const TimedWorkKind kind = kind_of(event);
   t.device_times.work(event.launch.window, event.device,
-                      timed_work(event, kind, t.host_state(event.launch.function)));
+                      timed_work(event, kind, t.function_kind(event.launch.function).state));
   PhasedWork phased = phased_work(event);
   (event.memset ? phased.memset : phased.copy) = true;
   phased.bytes = event.bytes;
@@ -300,9 +300,10 @@ void Statistics::add(const CallEvent& event) {
   t.call_shapes.add(event);
   const std::uint64_t time = duration(event.begin, event.end);
   if (event.chain == 0) {
-    const HostState state = t.host_state(event.function);
-    t.device_times.call(event.window, event.thread, {event.begin, event.end, event.function, state});
-    t.copies.call(event, state);
+    const Tables::FunctionKind& kind = t.function_kind(event.function);
+    t.device_times.call(event.window, event.thread,
+                        {event.begin, event.end, event.function, kind.state, kind.asks});
+    t.copies.call(event, kind.state);
   }
   HostWork& window = t.window_host(event.window);
   if (event.correlation != 0 && event.status == 0 && !event.captured) {

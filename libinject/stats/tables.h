@@ -296,18 +296,22 @@ struct Statistics::Tables {
   // Rows are those of `details`.
   KernelMetrics metrics;
   static_assert(KernelMetrics::kMostRows == kMaxRows);
-  // HostState by function, as far as it was asked for.
-  std::vector<std::uint8_t> host_states;
+  // What a thread does in a function, by function, as far as it was asked for.
+  struct FunctionKind {
+    bool known = false;
+    HostState state = HostState::kOther;
+    bool asks = false;
+  };
+  std::vector<FunctionKind> function_kinds;
 
-  HostState host_state(FunctionId function) {
-    constexpr std::uint8_t kNotAsked = 0xff;
-    if (function >= host_states.size()) host_states.resize(std::bit_ceil(function + 1u), kNotAsked);
-    std::uint8_t& state = host_states[function];
-    if (state == kNotAsked) {
-      state =
-          static_cast<std::uint8_t>(host_state_of(function_name(function), is_library_function(function)));
+  const FunctionKind& function_kind(FunctionId function) {
+    if (function >= function_kinds.size()) function_kinds.resize(std::bit_ceil(function + 1u));
+    FunctionKind& kind = function_kinds[function];
+    if (!kind.known) {
+      const std::string_view name = function_name(function);
+      kind = {true, host_state_of(name, is_library_function(function)), asks_for_work(name)};
     }
-    return static_cast<HostState>(state);
+    return kind;
   }
 
   Tables() {

@@ -33,6 +33,8 @@ LONGEST_QUEUE = 20_000           # ns: a longer gap is no queue's
 QUEUE_LENGTH = 1024  # pieces of work that a wait can give a lead to
 SHORTEST_OFF_PROCESSOR = 100_000  # a shorter pause outside of calls is computing
 SHORTEST_WAIT = 500_000          # what a gap holds less of is one thread handing over to another
+SHORT_CALL = 1000                # an other call that is shorter, and does not ask for work, is computing …
+CALLS_APART = 100_000            # … unless the call before it was over that long before
 # The trace has sizes in MB of three decimals: 64 KiB is 0.066 there, and so are the last 36 sizes below it.
 SMALL_COPY_MB = 0.065
 PREPARING = ("Create", "Destroy", "Finalize", "Find", "Get", "Init", "Make", "Build", "Check", "Abort")
@@ -111,6 +113,11 @@ class Call:
         self.correlation = 0 if library else int(row["CorrID"])
         self.small_to_host = False  # a copy of some bytes
 
+    def computing_after(self, before):
+        """Whether it is part of its thread's computing after that call."""
+        return (self.kind == OTHER_CALL and "Query" not in self.name and self.end - self.begin < SHORT_CALL and
+                self.begin - before.end < CALLS_APART)
+
     @property
     def waits(self):
         """Whether it is a synchronization, or counts as one: .item() and .cpu() wait by a copy."""
@@ -118,13 +125,14 @@ class Call:
 
 
 class Thread:
-    """What one thread did in a window: its outermost calls, and the readings of its processor time."""
+    """What one thread did in a window: its outermost calls but those that are part of computing, and the readings of its
+    processor time."""
 
     def __init__(self, closing, calls, readings):
         self.closing = closing
         self.calls = []
         for call in sorted(calls, key=lambda call: (call.begin, -call.end)):
-            if not self.calls or call.begin >= self.calls[-1].end:
+            if not self.calls or (call.begin >= self.calls[-1].end and not call.computing_after(self.calls[-1])):
                 self.calls.append(call)
         self.begins = [call.begin for call in self.calls]
         self.read_at = [time for time, _, _ in readings]

@@ -63,7 +63,7 @@ def caching_allocator(options, report):
         else:
             report.check(f"{name}: {column} are those of memory_stats()", row.get(column) == str(expected[key]),
                          f"{row.get(column)}, {expected[key]}")
-    report.check(f"{name}: the device's row has the peak, too", float(total.get("Peak (MB)") or 0) >= expected["max_reserved"] / 1e6,
+    report.check(f"{name}: the device's row has the peak, too", float(total.get("Peak (MB)") or 0) >= float(in_mb(expected["max_reserved"])),
                  total.get("Peak (MB)"))
     report.check(f"{name}: the failed allocation with its size",
                  expected["failed"] and int(row.get("Failed") or 0) >= 1 and

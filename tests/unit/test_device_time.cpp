@@ -703,10 +703,11 @@ TEST_CASE("A window of any length takes bounded memory, and nothing is lost that
 }
 
 TEST_CASE("Calls without end that launch nothing take bounded memory", "[device_time]") {
+  const bool asks = GENERATE(true, false);  // whether work is done, or for the current device
   DeviceTimeStatistics statistics;
   for (std::uint64_t i = 0; i < 1'000'000; ++i) {
     const Nanoseconds begin = kMs + i * kUs;
-    statistics.call(1, 7, {begin, begin + 500, kOtherFunction, HostState::kOther});
+    statistics.call(1, 7, {begin, begin + 500, kOtherFunction, HostState::kOther, asks});
   }
   CHECK(statistics.held() <= DeviceTimeStatistics::kMostHeld);
   CHECK(statistics.left_out() == 0);
@@ -720,7 +721,43 @@ TEST_CASE("Calls without end that launch nothing take bounded memory", "[device_
   statistics.settle_window(1, kMs, kMs + 1'000'000 * kUs);
   REQUIRE(statistics.rows().size() == 1);
   const DeviceTimes& times = statistics.rows().front().times;
-  CHECK(times.idle(IdleCause::kOtherCall) == times.idle());
+  CHECK(times.idle(asks ? IdleCause::kOtherCall : IdleCause::kHostCompute) == times.idle());
+}
+
+TEST_CASE("Calls for the current device are part of the computing around them", "[device_time]") {
+  // A launch each 100 us, and ten short calls in between: 60 ms of them take more memory than there is.
+  constexpr std::size_t kMost = 1000;
+  DeviceTimeStatistics statistics(kMost);
+  for (std::uint64_t i = 0; i < 600; ++i) {
+    const Nanoseconds begin = kMs + i * 100 * kUs;
+    for (std::uint64_t k = 0; k < 10; ++k) {
+      const Nanoseconds asked = begin + (5 + 8 * k) * kUs;
+      if (k == 0) statistics.work(1, 0, launched_at(begin));
+      if (k == 0) statistics.call(1, 7, {begin, begin + 5 * kUs, kLaunchFunction, HostState::kLaunch});
+      statistics.call(1, 7, {asked, asked + 100, kOtherFunction, HostState::kOther});
+    }
+  }
+  statistics.settle_window(1, kMs, kMs + 60'000 * kUs);
+  CHECK(statistics.left_out() == 0);
+  REQUIRE(statistics.rows().size() == 1);
+  const DeviceTimes& times = statistics.rows()[0].times;
+  CHECK(times.idle(IdleCause::kStartUp) == 6 * kUs);
+  CHECK(times.idle(IdleCause::kHostCompute) == times.idle() - 6 * kUs);
+}
+
+TEST_CASE("A call that comes after a pause tells what the pause was", "[device_time]") {
+  // Off the processor for 900 us, by the readings at the ends of it.
+  DeviceTimeStatistics statistics;
+  statistics.call(1, 7, {kMs, kMs + 5 * kUs, kLaunchFunction, HostState::kLaunch});
+  statistics.work(1, 0, launched_at(kMs));
+  statistics.reading(1, 7, {kMs, 100 * kUs, 1});
+  statistics.reading(1, 7, {2 * kMs, 110 * kUs, 2});
+  statistics.call(1, 7, {2 * kMs, 2 * kMs + 100, kOtherFunction, HostState::kOther});
+  statistics.call(1, 7, {2 * kMs + kUs, 2 * kMs + 6 * kUs, kLaunchFunction, HostState::kLaunch});
+  statistics.work(1, 0, launched_at(2 * kMs + kUs));
+  statistics.settle_window(1, kMs, 2 * kMs + 10 * kUs);
+  REQUIRE(statistics.rows().size() == 1);
+  CHECK(statistics.rows()[0].times.idle(IdleCause::kHostWait) > 900 * kUs);
 }
 
 TEST_CASE("Many windows at once that nobody settles take bounded memory together", "[device_time]") {

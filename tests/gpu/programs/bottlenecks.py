@@ -193,7 +193,7 @@ def tiny_kernels(fixed):
 def item_every_step(fixed):
     """The host reads the loss after each update, and has the device wait for the next one's launch: twenty of them are a
     step here, each of more work than its launches take. Every fiftieth loss will do."""
-    x, weight = (torch.randn(2048, 2048, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+    x, weight = (torch.randn(3584, 3584, device="cuda", dtype=torch.bfloat16) for _ in range(2))
     updates = 0
     read = []
 
