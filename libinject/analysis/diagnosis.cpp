@@ -118,7 +118,7 @@ void KernelLimits::merge(const KernelLimits& more) {
   off_tensor_cores += more.off_tensor_cores;
 }
 
-Diagnosis diagnose(const DeviceTimes& times, const KernelLimits& limits) {
+Diagnosis diagnose(const DeviceTimes& times, const KernelLimits& limits, int multiprocessors) {
   Diagnosis result;
   result.device_time = times.span;
   result.compute_time = times.compute_busy;
@@ -145,6 +145,10 @@ Diagnosis diagnose(const DeviceTimes& times, const KernelLimits& limits) {
                      return a_named != b_named ? a_named : a.time > b.time;
                    });
   std::erase_if(result.parts, [](const BottleneckPart& part) { return part.time == 0; });
+  for (BottleneckPart& part : result.parts) {
+    part.gain = part.time;
+    if (part.kind == Bottleneck::kCommunication) part.gain += times.taken_by_collectives(multiprocessors);
+  }
   if (times.span == 0 || times.kernel_busy + times.copy_only == 0) return result;
 
   const bool lost = !result.parts.empty() && result.parts.front().kind != Bottleneck::kNone;
@@ -186,14 +190,14 @@ Diagnosis diagnose(const DeviceTimes& times, const KernelLimits& limits) {
   const BottleneckPart& first = result.parts.front();
   result.leading = 1;
   result.verdict = first.kind;
-  result.gain = first.time;
+  result.gain = first.gain;
   if (result.parts.size() > 1 && result.parts[1].kind != Bottleneck::kNone) {
     const BottleneckPart& second = result.parts[1];
     if (result.share(second.time) >= kWorthNaming &&
         static_cast<double>(second.time) >= kOfTheFirst * static_cast<double>(first.time)) {
       result.leading = 2;
       result.verdict = Bottleneck::kMixed;
-      result.gain += second.time;
+      result.gain += second.gain;
     }
   }
   return result;

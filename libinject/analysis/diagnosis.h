@@ -58,6 +58,7 @@ struct KernelLimits {
 struct BottleneckPart {
   Bottleneck kind = Bottleneck::kNone;
   std::uint64_t time = 0;
+  std::uint64_t gain = 0;  ///< what the remedy could win at most
 };
 
 struct Diagnosis {
@@ -75,6 +76,7 @@ struct Diagnosis {
   }
 };
 
-Diagnosis diagnose(const DeviceTimes& times, const KernelLimits& limits);
+/// `multiprocessors` of the device; 0: not known.
+Diagnosis diagnose(const DeviceTimes& times, const KernelLimits& limits, int multiprocessors = 0);
 
 }  // namespace inject

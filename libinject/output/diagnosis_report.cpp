@@ -136,13 +136,18 @@ std::string kernels_text(const std::vector<DeviceKernel>& kernels, bool (*of)(Fa
 }
 
 std::string evidence_text(const std::vector<DeviceKernel>& kernels, const RunInfo& run, Bottleneck kind,
-                          const DeviceTimes& times, const std::vector<IdleShare>& shares) {
+                          const DeviceTimes& times, std::uint64_t taken_by_collectives,
+                          const std::vector<IdleShare>& shares) {
   std::string text;
   if (kind == Bottleneck::kCopy && times.copy_only != 0)
     text = "copies alone " + time_text(static_cast<double>(times.copy_only));
   if (kind == Bottleneck::kCommunication && times.exposed_collective() != 0) {
     text = "collectives alone " + time_text(static_cast<double>(times.exposed_collective())) + ": " +
            kernels_text(kernels, &is_collective);
+    if (taken_by_collectives != 0) {
+      text += ", and " + time_text(static_cast<double>(taken_by_collectives)) +
+              " by the multiprocessors that they take from the kernels beside them";
+    }
   }
   const std::string idle = idle_text(shares, kind, run);
   if (!text.empty() && !idle.empty()) text += "; ";
@@ -202,17 +207,20 @@ std::vector<DeviceDiagnosis> device_diagnoses(const Statistics& statistics, cons
     DeviceDiagnosis& entry = result.emplace_back();
     entry.device = total.device;
     entry.times = total.times;
-    entry.diagnosis = diagnose(total.times, kernel_limits(statistics, run, total.device));
+    const int multiprocessors = specs_of(run, total.device).multiprocessors;
+    entry.taken_by_collectives = total.times.taken_by_collectives(multiprocessors);
+    entry.diagnosis = diagnose(total.times, kernel_limits(statistics, run, total.device), multiprocessors);
     const std::vector<DeviceKernel> kernels = kernels_of(statistics, total.device);
     const Bottleneck verdict = entry.diagnosis.verdict;
     if (entry.diagnosis.leading == 0 && verdict != Bottleneck::kNone &&
         verdict != Bottleneck::kUndetermined) {
-      entry.evidence.push_back(
-          {verdict, entry.diagnosis.compute_time, kernels_text(kernels, [](Family) { return true; })});
+      entry.evidence.push_back({verdict, entry.diagnosis.compute_time, entry.diagnosis.gain,
+                                kernels_text(kernels, [](Family) { return true; })});
     }
     for (const BottleneckPart& part : entry.diagnosis.parts) {
       entry.evidence.push_back(
-          {part.kind, part.time, evidence_text(kernels, run, part.kind, entry.times, total.shares)});
+          {part.kind, part.time, part.gain,
+           evidence_text(kernels, run, part.kind, entry.times, entry.taken_by_collectives, total.shares)});
     }
   }
   return result;

@@ -29,6 +29,7 @@ std::optional<double> profiler_overhead(const std::optional<double>& outside, st
 struct Evidence {
   Bottleneck kind = Bottleneck::kNone;
   std::uint64_t time = 0;
+  std::uint64_t gain = 0;  ///< what the remedy could win at most
   std::string text;  ///< `cudaStreamSynchronize on thread 4711 (python): 10 gaps, 12.345 ms`; may be empty
 };
 
@@ -36,6 +37,7 @@ struct Evidence {
 struct DeviceDiagnosis {
   std::uint32_t device = 0;
   DeviceTimes times;
+  std::uint64_t taken_by_collectives = 0;
   Diagnosis diagnosis;
   std::vector<Evidence> evidence;  ///< of what the verdict is about first
 };

@@ -141,6 +141,7 @@ void diagnosis_json(JsonText& json, const DeviceDiagnosis& entry) {
       .member("kernel_busy_ns", times.kernel_busy)
       .member("copy_only_ns", times.copy_only)
       .member("exposed_collective_ns", times.exposed_collective())
+      .member("taken_by_collectives_ns", entry.taken_by_collectives)
       .member("potential_gain_ns", entry.diagnosis.gain);
   json.name("idle_ns").open_object();
   for (std::size_t i = 0; i < kIdleCauses; ++i) {

@@ -488,7 +488,7 @@ void diagnosis_lines(std::string& out, const Statistics& statistics, const RunIn
         std::string advice(bottleneck_advice(evidence.kind));
         if (diagnosis.leading != 0 || diagnosis.gain != 0) {
           advice += " (at most " +
-                    share_text(diagnosis.leading == 0 ? diagnosis.gain : evidence.time, times.span) +
+                    share_text(evidence.gain, times.span) +
                     " of the time)";
         }
         paragraph(out, "    -> ", advice);

@@ -109,7 +109,7 @@ double samples_per_second(const RunInfo& run, const Totals& step_times) {
 }
 
 /// How the device's time was spent, and what that says. `overhead`: the profiler's share of it, if known.
-void device_time_cells(CsvRow& row, const DeviceTimes& times, const KernelLimits& limits,
+void device_time_cells(CsvRow& row, const DeviceTimes& times, const KernelLimits& limits, int multiprocessors,
                        const std::optional<double>& overhead) {
   row.number(times.span).number(times.kernel_busy).decimal(percent(times.kernel_busy, times.span), 1);
   if (overhead) {
@@ -121,7 +121,7 @@ void device_time_cells(CsvRow& row, const DeviceTimes& times, const KernelLimits
   }
   row.number(times.copy_only).number(times.idle());
   for (const DeviceTimes::Idle& idle : times.idle_by_cause) row.number(idle.time);
-  row.number(times.exposed_collective());
+  row.number(times.exposed_collective()).number(times.taken_by_collectives(multiprocessors));
   if (times.kernel_busy == 0) {
     row.empty();
   } else {
@@ -133,10 +133,10 @@ void device_time_cells(CsvRow& row, const DeviceTimes& times, const KernelLimits
   } else {
     row.decimal(percent(times.copy_overlapped, times.copy_busy), 1);
   }
-  const Diagnosis diagnosis = diagnose(times, limits);
+  const Diagnosis diagnosis = diagnose(times, limits, multiprocessors);
   row.text(bottleneck_name(diagnosis.verdict)).decimal(100.0 * diagnosis.share(diagnosis.gain), 1);
 }
-constexpr std::size_t kDeviceTimeCells = 25;
+constexpr std::size_t kDeviceTimeCells = 26;
 
 // What calls, iterations, losses and operations of the host have, and no device.
 constexpr std::size_t kHostCells = 16;
@@ -292,7 +292,7 @@ void window_rows(const Statistics& statistics, const RunInfo& run, std::string& 
       for (const WindowDeviceRow& device : window.devices) {
         if (device.times != nullptr) together.merge(limits[device.device]);
       }
-      device_time_cells(row, window.times, together, overhead);
+      device_time_cells(row, window.times, together, specs_of(run, 0).multiprocessors, overhead);
     }
     row.empty().empty();
     metrics.append(row, number, window.devices, duration_of(window.info));
@@ -308,7 +308,8 @@ void window_rows(const Statistics& statistics, const RunInfo& run, std::string& 
       if (device.times == nullptr) {
         empty_cells(row, kDeviceTimeCells);
       } else {
-        device_time_cells(row, device.times->times, limits[device.device], overhead);
+        device_time_cells(row, device.times->times, limits[device.device],
+                          specs_of(run, device.device).multiprocessors, overhead);
       }
       memory_cells(row, window.info, device.device);
       metrics.append(row, number, {&device, 1}, duration_of(window.info));

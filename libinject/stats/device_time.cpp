@@ -12,6 +12,8 @@ namespace {
 // Longer than what the device takes from one piece of work to the next on a stream.
 constexpr Nanoseconds kQueueTime = 20'000;
 constexpr std::size_t kMostShareKeys = 1024;
+// CUDA C++ Programming Guide, technical specifications: 128 for each compute capability since 6.x.
+constexpr std::size_t kMostResidentGrids = 128;
 // Frameworks ask for the current device or the last error ten times a launch: that is part of their
 // computing, and far too much to be held.
 constexpr Nanoseconds kShortCall = 1'000;
@@ -92,6 +94,11 @@ std::uint64_t DeviceTimes::idle() const {
   return sum;
 }
 
+std::uint64_t DeviceTimes::taken_by_collectives(int multiprocessors) const {
+  if (multiprocessors <= 0) return 0;
+  return std::min(compute_busy, collective_block_time / static_cast<std::uint64_t>(multiprocessors));
+}
+
 void DeviceTimes::merge(const DeviceTimes& more) {
   span += more.span;
   kernel_busy += more.kernel_busy;
@@ -103,6 +110,7 @@ void DeviceTimes::merge(const DeviceTimes& more) {
   download_busy += more.download_busy;
   copy_overlapped += more.copy_overlapped;
   own_work += more.own_work;
+  collective_block_time += more.collective_block_time;
   for (std::size_t i = 0; i < kIdleCauses; ++i) {
     idle_by_cause[i].time += more.idle_by_cause[i].time;
     idle_by_cause[i].gaps += more.idle_by_cause[i].gaps;
@@ -323,6 +331,25 @@ void DeviceTimeStatistics::gap(Window& window, Timeline& timeline, Nanoseconds b
   blame(timeline, time, {late.cause, late.function, thread, late.own_work});
 }
 
+/// Of a device's kernels, by start.
+void DeviceTimeStatistics::compute(Timeline& timeline, const TimedWork& kernel) {
+  const Nanoseconds begin = std::max(kernel.start, timeline.computes.end);
+  for (const Timeline::Collective& one : timeline.collectives) {
+    const Nanoseconds end = std::min(one.end, kernel.end);
+    if (end > begin) timeline.collective_block_time += one.blocks * (end - begin);
+  }
+  timeline.computes.add(kernel.start, kernel.end);
+}
+
+void DeviceTimeStatistics::collective(Timeline& timeline, const TimedWork& kernel) {
+  const Nanoseconds end = std::min(kernel.end, timeline.computes.end);
+  if (end > kernel.start) timeline.collective_block_time += kernel.blocks * (end - kernel.start);
+  std::erase_if(timeline.collectives,
+                [&](const Timeline::Collective& one) { return one.end <= kernel.start; });
+  if (timeline.collectives.size() < kMostResidentGrids)
+    timeline.collectives.push_back({kernel.end, kernel.blocks});
+}
+
 /// Judges the work that started before `until`, and forgets it.
 void DeviceTimeStatistics::judge(Window& window, Timeline& timeline, Nanoseconds until) {
   std::vector<TimedWork>& pending = timeline.pending;
@@ -355,7 +382,11 @@ void DeviceTimeStatistics::judge(Window& window, Timeline& timeline, Nanoseconds
     if (is_kernel(work.kind)) {
       timeline.kernel_time += work.end - work.start;
       timeline.kernels.add(work.start, work.end);
-      if (work.kind == TimedWorkKind::kKernel) timeline.computes.add(work.start, work.end);
+      if (work.kind == TimedWorkKind::kKernel) {
+        compute(timeline, work);
+      } else {
+        collective(timeline, work);
+      }
     }
     if (is_copy(work.kind)) timeline.copies.add(work.start, work.end);
     if (is_copy(work.kind) || is_kernel(work.kind)) timeline.copies_and_kernels.add(work.start, work.end);
@@ -437,6 +468,7 @@ void DeviceTimeStatistics::settle_window(std::uint32_t number, Nanoseconds begin
     times.copy_overlapped = timeline.copies.time + timeline.kernels.time - timeline.copies_and_kernels.time;
     times.idle_by_cause = timeline.idle;
     times.own_work = timeline.own_work;
+    times.collective_block_time = timeline.collective_block_time;
     Total& total = totals_[device];
     total.times.merge(times);
     for (const auto& [key, share] : timeline.shares) add_share(total.shares, key, share);

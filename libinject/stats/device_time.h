@@ -28,7 +28,8 @@ struct TimedWork {
   FunctionId function = kNoFunction;
   TimedWorkKind kind = TimedWorkKind::kKernel;
   bool launch_known = false;
-  bool copy_call = false;  ///< the call is one that copies, which graphs' launches and libraries' are not
+  std::uint32_t blocks = 0;  ///< of a collective's grid
+  bool copy_call = false;    ///< the call is one that copies, which graphs' launches and libraries' are not
 };
 
 /// How a device spent a window, or several: docs/diagnosis.md.
@@ -48,10 +49,15 @@ struct DeviceTimes {
   std::uint64_t copy_overlapped = 0;  ///< of copy_busy: a kernel ran as well
   std::array<Idle, kIdleCauses> idle_by_cause{};
   std::uint64_t own_work = 0;  ///< of the idle time by host compute: the host did work of its own
+  /// Of each collective, the time in which at least one other kernel ran as well, by the blocks of its grid.
+  std::uint64_t collective_block_time = 0;
 
   std::uint64_t idle() const;
   std::uint64_t idle(IdleCause cause) const { return idle_by_cause[static_cast<std::size_t>(cause)].time; }
   std::uint64_t exposed_collective() const { return kernel_busy - compute_busy; }
+  /// What the collectives took from the kernels beside them: the share of the multiprocessors that their
+  /// blocks had. 0 where their number is not known.
+  std::uint64_t taken_by_collectives(int multiprocessors) const;
   void merge(const DeviceTimes& more);
 };
 
@@ -137,6 +143,12 @@ class DeviceTimeStatistics {
     Union copies_and_kernels;
     Union uploads;
     Union downloads;
+    struct Collective {
+      Nanoseconds end = 0;
+      std::uint64_t blocks = 0;
+    };
+    std::vector<Collective> collectives;  // under way
+    std::uint64_t collective_block_time = 0;
     std::uint64_t kernel_time = 0;
     std::array<DeviceTimes::Idle, kIdleCauses> idle{};
     std::uint64_t own_work = 0;
@@ -160,6 +172,8 @@ class DeviceTimeStatistics {
   void forget_calls(Window& window, Nanoseconds needed);
   void recount(Window& window);
   static void judge(Window& window, Timeline& timeline, Nanoseconds until);
+  static void compute(Timeline& timeline, const TimedWork& kernel);
+  static void collective(Timeline& timeline, const TimedWork& kernel);
   static void gap(Window& window, Timeline& timeline, Nanoseconds begin, const TimedWork& next,
                   const TimedWork* launched_before, std::span<const TimedWork> work);
   static void add_waits(const Window& window, Timeline& timeline, Nanoseconds until,

@@ -85,6 +85,12 @@ TimedWork timed_work(const Event& event, TimedWorkKind kind, HostState call) {
   return work;
 }
 
+std::uint32_t blocks_of(const KernelEvent& event) {
+  std::uint64_t blocks = 1;
+  for (const std::int32_t size : event.grid) blocks *= static_cast<std::uint64_t>(std::max(size, 0));
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>(blocks, ~std::uint32_t{0}));
+}
+
 template <typename Event>
 PhasedWork phased_work(const Event& event) {
   PhasedWork work;
@@ -234,9 +240,10 @@ void Statistics::add(const KernelEvent& event) {
       t.family_entry(event.name, call_category(path, shapes_.kind(event.launch.shape)), names_);
   family.add(time, path != 0, event.launch.known && event.launch.shape != ShapeTable::kNone);
   const bool collective = is_collective(family.family);
-  t.device_times.work(event.launch.window, event.device,
-                      timed_work(event, collective ? TimedWorkKind::kCollective : TimedWorkKind::kKernel,
-                                 t.function_kind(event.launch.function).state));
+  TimedWork timed = timed_work(event, collective ? TimedWorkKind::kCollective : TimedWorkKind::kKernel,
+                               t.function_kind(event.launch.function).state);
+  if (collective) timed.blocks = blocks_of(event);
+  t.device_times.work(event.launch.window, event.device, timed);
   PhasedWork phased = phased_work(event);
   phased.told = t.phase_of_node(range_tree_, names_, event.launch.range);
   phased.optimizer = family.family == Family::kOptimizer;

@@ -44,7 +44,7 @@ def idle_column(cause):
     return f"Idle: {cause} (ns)"
 
 
-TIMES = SUMS + tuple(map(idle_column, CAUSES)) + ("Exposed Collective (ns)", "H2D Busy (ns)", "D2H Busy (ns)",
+TIMES = SUMS + tuple(map(idle_column, CAUSES)) + ("Exposed Collective (ns)", "Taken by Collectives (ns)", "H2D Busy (ns)", "D2H Busy (ns)",
                                                    "GPU Busy (ns)", "GPU Span (ns)")
 
 Gap = collections.namedtuple("Gap", "window device begin end cause parts")
@@ -81,6 +81,7 @@ class Work:
         self.name = row["Name"]
         self.kernel = row["GrdX"] != ""
         self.collective = self.kernel and self.name.startswith("nccl")
+        self.blocks = int(row["GrdX"]) * int(row["GrdY"]) * int(row["GrdZ"]) if self.kernel else 0
         self.copy = not self.kernel and "memcpy" in self.name
         self.small_to_host = self.to("Device-to-Host") and float(row["Bytes (MB)"]) <= SMALL_COPY_MB
         self.launch = None  # its Call, if that was seen
@@ -259,8 +260,8 @@ class Lead:
 class DeviceTime:
     """`threads`: all of the window; `launching`: the ids of those that launched something in it, on any device."""
 
-    def __init__(self, window, device, opening, closing, work, threads, launching):
-        self.window, self.device = window, device
+    def __init__(self, window, device, multiprocessors, opening, closing, work, threads, launching):
+        self.window, self.device, self.multiprocessors = window, device, multiprocessors
         self.opening, self.closing = opening, closing
         self.threads = threads
         self.work = sorted(work, key=lambda w: (w.start, w.launch is None, w.launch.begin if w.launch else 0, w.stream))
@@ -358,6 +359,11 @@ class DeviceTime:
         for cause in CAUSES:
             found[idle_column(cause)] = sum(gap.end - gap.begin for gap in self.gaps if gap.cause == cause)
         found["Exposed Collective (ns)"] = kernels - busy(lambda w: w.kernel and not w.collective)
+        computing = [w.span for w in self.work if w.kernel and not w.collective]
+        beside = sum(w.blocks * (length(computing) + w.end - w.start - length([*computing, w.span]))
+                     for w in self.work if w.collective)
+        taken = min(beside // self.multiprocessors, length(computing)) if self.multiprocessors else 0
+        found["Taken by Collectives (ns)"] = taken
         found["H2D Busy (ns)"] = busy(lambda w: w.to("Host-to-Device"))
         found["D2H Busy (ns)"] = busy(lambda w: w.to("Device-to-Host"))
         # None: a share of nothing.
@@ -373,7 +379,9 @@ class DeviceTime:
 def read(folder):
     """[DeviceTime] of every window and device that worked for it."""
     with open(os.path.join(folder, "run.json"), encoding="utf-8") as file:
-        windows = Windows(json.load(file))
+        about = json.load(file)
+    windows = Windows(about)
+    multiprocessors = {device["id"]: device["multiprocessors"] for device in about["devices"]}
     work = [Work(row) for row in rows_of(folder, GPU_TRACE)]
     calls = [Call(row, False) for row in rows_of(folder, API_TRACE)]
     by_correlation = collections.defaultdict(list)
@@ -402,7 +410,8 @@ def read(folder):
         threads = {tid: Thread(closing, own, readings[tid]) for tid, own in thread_calls[number].items()}
         launching = {item.launch.tid for (window, _), items in device_work.items() if window == number for item in items if item.launch}
         for device in sorted(device for window, device in device_work if window == number):
-            found.append(DeviceTime(number, device, opening, closing, device_work[number, device], threads, launching))
+            found.append(DeviceTime(number, device, multiprocessors.get(device, 0), opening, closing, device_work[number, device],
+                                    threads, launching))
     return found
 
 

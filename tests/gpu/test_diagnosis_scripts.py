@@ -71,7 +71,7 @@ class Records:
         windows = [{"number": number, "start_ns": begin * US, "end_ns": end * US, "duration_ns": (end - begin) * US}
                    for number, (begin, end) in enumerate(self.windows, 1)]
         with open(os.path.join(folder, "run.json"), "w") as file:
-            json.dump({"windows": windows}, file)
+            json.dump({"windows": windows, "devices": [{"id": device, "multiprocessors": 132} for device in range(2)]}, file)
 
 
 class Truth(unittest.TestCase):
@@ -144,6 +144,7 @@ class Time(Truth):
         r.call(30, 40, "cudaMemcpyAsync", 3)
         c = self.columns(r)
         self.assertEqual(c["Exposed Collective (ns)"], 200 * US)
+        self.assertEqual(c["Taken by Collectives (ns)"], 100 * US // 132)  # a block
         self.assertAlmostEqual(c["Copy Overlap (%)"], 100 * 50 / 150)
 
     def test_copies_by_direction(self):

@@ -131,6 +131,14 @@ class Causes(Diagnosed):
                              "kernel:k:1:1 ] sync stop", share=0.1, env={**LATE, "CUDASIM_KERNELS": "nccl=200,k=10"})
         self.assertGreater(shares["Other Stream"], 0.1)
         self.assertEqual([int(row["Exposed Collective (ns)"]) for row in self.rows], [40 * 200])
+        self.assertEqual([int(row["Taken by Collectives (ns)"]) for row in self.rows], [0])
+
+    @unittest.skipIf("nccl" in without, "built without nccl")
+    def test_kernels_beside_collectives(self):
+        row = self.one("duration:k:2000000 all_reduce kernel:k:1:1 sync start loop:20 [ kernel:k:1:1 all_reduce sync ] stop",
+                       env={"CUDASIM_KERNELS": "nccl=1000000"})
+        self.assertEqual(int(row["Exposed Collective (ns)"]), 0)
+        self.assertGreater(int(row["Taken by Collectives (ns)"]), 0)
 
     def test_the_end_of_a_window(self):
         self.caused("Host Compute", 5_000_000, "kernel:k:1 sync loop:20 [ start kernel:k:1 sync busy:2000 stop ]")

@@ -724,6 +724,38 @@ TEST_CASE("Calls without end that launch nothing take bounded memory", "[device_
   CHECK(times.idle(asks ? IdleCause::kOtherCall : IdleCause::kHostCompute) == times.idle());
 }
 
+TEST_CASE("What collectives take from the kernels beside them goes by their blocks", "[device_time]") {
+  std::mt19937 random(11);
+  const auto any = [&random](Nanoseconds most) { return Nanoseconds{random() % most}; };
+  for (int round = 0; round < 200; ++round) {
+    Run run;
+    std::vector<TimedWork> kernels;
+    for (int i = 0; i < 12; ++i) {
+      const Nanoseconds start = any(60);
+      kernels.push_back(run.work(start, start + any(30), start, start,
+                                 i % 3 == 0 ? TimedWorkKind::kCollective : TimedWorkKind::kKernel));
+      if (i % 3 == 0) kernels.back().blocks = static_cast<std::uint32_t>(1 + any(32));
+    }
+    std::uint64_t expected = 0;
+    for (const TimedWork& one : kernels) {
+      for (Nanoseconds us = 0; us < 100; ++us) {
+        const Nanoseconds time = Run::at(us);
+        const bool beside = std::any_of(kernels.begin(), kernels.end(), [&](const TimedWork& other) {
+          return other.kind == TimedWorkKind::kKernel && other.start <= time && time < other.end;
+        });
+        if (one.kind == TimedWorkKind::kCollective && one.start <= time && time < one.end && beside)
+          expected += one.blocks * kUs;
+      }
+    }
+    for (const TimedWork& one : kernels) run.statistics.work(1, 0, one);
+    const DeviceTimes times = run.settle(100).times;
+    CHECK(times.collective_block_time == expected);
+    CHECK(times.taken_by_collectives(0) == 0);
+    CHECK(times.taken_by_collectives(1'000) == expected / 1'000);
+    CHECK(times.taken_by_collectives(1) == std::min(expected, times.compute_busy));
+  }
+}
+
 TEST_CASE("Calls for the current device are part of the computing around them", "[device_time]") {
   // A launch each 100 us, and ten short calls in between: 60 ms of them take more memory than there is.
   constexpr std::size_t kMost = 1000;

@@ -74,6 +74,12 @@ TEST_CASE("What a remedy can win at most", "[diagnosis]") {
   CHECK(diagnose(times_of(1000, {}), {100, 200, 700, 0, 0}).verdict == Bottleneck::kGpuLatency);
   CHECK(diagnose(times_of(1000, {}), {100, 200, 100, 900, 0}).verdict == Bottleneck::kGpu);
   CHECK(diagnose(times_of(1000, {}), {}).gain == 0);
+  // 80 of 132 multiprocessors for 132 ns beside other kernels.
+  DeviceTimes shared = times_of(950, {{IdleCause::kCollective, 50}}, 0, 400);
+  shared.collective_block_time = 80 * 132;
+  CHECK(diagnose(shared, limits).gain == 450);
+  CHECK(diagnose(shared, limits, 132).gain == 530);
+  CHECK(diagnose(shared, limits, 132).parts.front().time == 450);
 }
 
 TEST_CASE("What limits a kernel", "[diagnosis]") {

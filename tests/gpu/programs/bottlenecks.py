@@ -349,11 +349,18 @@ def rnn_large(_):
 
 
 def all_reduce(fixed):
-    """Data-parallel training whose gradients take longer to send than to compute. Sent every fiftieth step."""
+    """Data-parallel training whose gradients take longer to send than to compute. Sent every fiftieth step. NCCL itself takes
+    the mean, as the division would go with the sending."""
     import torch.distributed as dist
     from torch.nn.parallel import DistributedDataParallel
     rank = int(os.environ["LOCAL_RANK"])
     model = DistributedDataParallel(perceptron(8192, 4), device_ids=[rank], gradient_as_bucket_view=True)
+
+    def send(_, bucket):
+        future = dist.all_reduce(bucket.buffer(), op=dist.ReduceOp.AVG, async_op=True).get_future()
+        return future.then(lambda done: done.value()[0])
+
+    model.register_comm_hook(None, send)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-5)
     inputs = torch.randn(32, 8192, device="cuda")
     count = 0
