@@ -487,9 +487,7 @@ void diagnosis_lines(std::string& out, const Statistics& statistics, const RunIn
       if (leading && !bottleneck_advice(evidence.kind).empty()) {
         std::string advice(bottleneck_advice(evidence.kind));
         if (diagnosis.leading != 0 || diagnosis.gain != 0) {
-          advice += " (at most " +
-                    share_text(evidence.gain, times.span) +
-                    " of the time)";
+          advice += " (at most " + share_text(evidence.gain, times.span) + " of the time)";
         }
         paragraph(out, "    -> ", advice);
       }
@@ -548,8 +546,15 @@ void iteration_lines(std::string& out, const Statistics& statistics, const RunIn
   const std::optional<double> outside = step_time_outside(iterations);
   if (const auto overhead = profiler_overhead(outside, steps.count(), steps.mean())) {
     text = "    " + time_text(*outside) + " outside windows: the profiler's own share is ";
-    append_decimal(text, 100 * *overhead, 1);
-    line(out, text + "%");
+    // Steps inside can be the shorter ones: their launches run ahead from a device that is idle as the window
+    // opens.
+    if (*overhead > 0) {
+      append_decimal(text, 100 * *overhead, 1);
+      text += '%';
+    } else {
+      text += "not seen";
+    }
+    line(out, text);
   }
 }
 

@@ -293,7 +293,8 @@ constexpr std::array kTables{
         "Profiler Overhead (%),Utilization w/o Overhead (%),Copy Only (ns),Idle (ns),Idle: Start-up (ns),"
         "Idle: Synchronization (ns),Idle: Copy Call (ns),Idle: Launch Call (ns),Idle: Other Call (ns),"
         "Idle: Host Compute (ns),Idle: Host Wait (ns),Idle: Other Stream (ns),Idle: Collective (ns),"
-        "Idle: Queue (ns),Idle: Unknown (ns),Exposed Collective (ns),Taken by Collectives (ns),Kernel Concurrency,H2D Busy (ns),"
+        "Idle: Queue (ns),Idle: Unknown (ns),Exposed Collective (ns),Taken by Collectives (ns),Kernel "
+        "Concurrency,H2D Busy (ns),"
         "D2H Busy (ns),Copy Overlap (%),Verdict,Potential Gain (%),Memory at Start (MB),Memory at End (MB)",
         window_rows, window_metric_columns},
     TableFile{
