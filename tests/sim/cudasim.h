@@ -35,6 +35,17 @@ void cudasim_set_kernel_duration(const char* name_part, uint64_t nanoseconds);
 ///   subscriber_taken          another tool holds the subscriber slot
 ///   fatal_error               at the next record CUPTI reports a fatal error (state domain) and is finalized
 ///   cupti_version=V           cuptiGetVersion reports V
+///   pm_enable_ms=MS           enabling the sampling of hardware counters takes that long
+///   pm_decode_ms=MS           decoding them takes that long
+///   pm_load_ms=MS             loading what knows the metrics takes that long, inside the loader
+///   pm_buffer=N               the hardware's buffer holds N samples, whatever is asked for
+///   pm_overflow_flag          once that has overflowed, decoding succeeds and only sets the flag
+///   pm_overflow_silent        once that is full, what comes until it is decoded is lost, and nothing says so
+///   pm_wall_clock             samples are on CLOCK_REALTIME, whatever clock the records have
+///   pm_no_timer               there is no timer for sampling, only the system clock's cycles
+///   pm_no_pcie                the board's counters of PCIe can't be used; its availability image says so
+///   pm_silent_pcie            … are said to be there, and tell nothing: no sample with them is ever complete
+///   pm_unsupported=WHY        sampling is not supported: architecture, sli, vgpu, vgpu_disabled, wsl
 ///   cupti_fail=FUNCTION:CODE[:FROM[:COUNT]]   that CUPTI function returns CODE: from its FROMth call on (1),
 ///   COUNT times api_fail=FUNCTION:CODE[:FROM[:COUNT]]     the same for any other function of the simulation
 ///   hang=NAME_PART            kernels so named never finish
@@ -52,8 +63,10 @@ uint64_t cudasim_work_count(const char* kind, const char* name_part, uint64_t* t
 void cudasim_record_work(int enable);
 
 /// Writes the report: CSV lines `call,LIBRARY,FUNCTION,COUNT`, `calls_in_callbacks,COUNT`,
-/// `finalized_in_flush,COUNT` and, one per piece
-/// of device work in order of submission,
+/// `finalized_in_flush,COUNT`, `sampling_misuse,COUNT`, one each time that a device's counters were sampled
+/// `sampling,DEVICE,INTERVAL_NS,ENABLED_NS,STARTED_NS,STOPPED_NS,DISABLED_NS,SAMPLES` (0 for what did not
+/// come about; samples that the client was given, but for the first, which spans the set-up) and, one per
+/// piece of device work in order of submission,
 /// `work,KIND,NAME,DEVICE,CONTEXT,STREAM,CORRELATION,HOST_NS,START_NS,END_NS,BYTES` (CLOCK_MONOTONIC; start
 /// and end are 0 for work that has not finished). Returns 0 or -1.
 int cudasim_write_report(const char* path);
@@ -65,6 +78,10 @@ uint64_t cudasim_records_pending(void);
 
 /// CUDA calls that were made from inside a CUPTI callback, which CUPTI forbids: 0 for a well-behaved tool.
 uint64_t cudasim_calls_in_callbacks(void);
+
+/// Calls for sampling hardware counters that came out of order, where the real CUPTI ends the program, and
+/// detachments while it was still on: 0 likewise.
+uint64_t cudasim_sampling_misuse(void);
 
 /// How often CUPTI was finalized while another thread was flushing it: 0 likewise.
 uint64_t cudasim_finalized_in_flush(void);

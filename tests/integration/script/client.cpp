@@ -3,6 +3,7 @@
 //
 // A program's own use of CUPTI, as a framework's profiler makes it: linked with the library, loaded late.
 #include <cupti.h>
+#include <cupti_profiler_target.h>
 
 #include <atomic>
 #include <cstdio>
@@ -44,6 +45,18 @@ __attribute__((visibility("default"))) int client_unsubscribe() {
 
 __attribute__((visibility("default"))) int client_finalize() {
   return cuptiFinalize();
+}
+
+__attribute__((visibility("default"))) int client_initialize_profiler() {
+  CUpti_Profiler_Initialize_Params params{};
+  params.structSize = CUpti_Profiler_Initialize_Params_STRUCT_SIZE;
+  return cuptiProfilerInitialize(&params);
+}
+
+__attribute__((visibility("default"))) int client_end_profiler() {
+  CUpti_Profiler_DeInitialize_Params params{};
+  params.structSize = CUpti_Profiler_DeInitialize_Params_STRUCT_SIZE;
+  return cuptiProfilerDeInitialize(&params);
 }
 
 // Without subscribing, as newer profilers do it.

@@ -18,6 +18,7 @@
 //   free:NAME[:HOW]          HOW: plain, async, host, twice
 //   mallocs:COUNT:BYTES      as many allocations and frees in turn
 //   fork_malloc              a child allocates, and says how that ended
+//   fork_load                a child loads a library
 //   reset                    cudaDeviceReset
 //   sync  stream_sync:STREAM  device:N  start stop  bad_copy  last_error
 //   capture:STREAM  end_capture:STREAM:GRAPH  graph:GRAPH[:STREAM]
@@ -293,6 +294,17 @@ void allocate_in_child(const Arguments&) {
   report("child", status);
 }
 
+void load_in_child(const Arguments&) {
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(20);
+    _exit(dlopen("libresolv.so.2", RTLD_NOW) == nullptr ? 1 : 0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  report("child", status);
+}
+
 cublasHandle_t blas() {
   thread_local cublasHandle_t handle = nullptr;
   if (handle == nullptr) report("cublasCreate", cublasCreate(&handle));
@@ -346,7 +358,7 @@ void all_reduce(const Arguments&) {
 const script::Operations kOperations {
   {"kernel", launch}, {"runtime_kernel", runtime_launch}, {"kernels", launch_many}, {"copy", copy},
       {"memset", set}, {"malloc", allocate_named}, {"free", free_named}, {"mallocs", allocate_in_turn},
-      {"fork_malloc", allocate_in_child},
+      {"fork_malloc", allocate_in_child}, {"fork_load", load_in_child},
       {"reset", [](const Arguments&) { report("cudaDeviceReset", cudaDeviceReset()); }},
       {"sync", [](const Arguments&) { report("cudaDeviceSynchronize", cudaDeviceSynchronize()); }},
       {"stream_sync",

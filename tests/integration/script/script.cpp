@@ -278,6 +278,13 @@ const Operations& common_operations() {
        [](const Arguments& a) {
          wait_until(a.text(1), [&] { return cudasim_call_count(a.text(1).c_str()) >= a.number(2); });
        }},
+      {"until_sampling",
+       [](const Arguments& a) {
+         wait_until("hardware metrics", [&] {
+           return cudasim_call_count("cuptiPmSamplingStart") >=
+                  cudasim_call_count("cuptiPmSamplingStop") + a.number(1, 1);
+         });
+       }},
       {"until_delivered",
        [](const Arguments& a) {
          wait_until("records", [&] { return cudasim_records_pending() <= a.number(1); });
@@ -305,6 +312,8 @@ const Operations& common_operations() {
       {"unsubscribe", [](const Arguments&) { client("client_unsubscribe"); }},
       {"take_buffers", [](const Arguments&) { client("client_take_buffers"); }},
       {"client_records", [](const Arguments&) { client("client_records"); }},
+      {"initialize_profiler", [](const Arguments&) { client("client_initialize_profiler"); }},
+      {"end_profiler", [](const Arguments&) { client("client_end_profiler"); }},
       {"finalize", [](const Arguments&) { client("client_finalize"); }},
   };
   return operations;

@@ -26,6 +26,7 @@
 //
 //   until_open until_closed        a window has opened or closed
 //   until_calls:FUNCTION:COUNT     the simulation has been called so often: cuptiFinalize ends an attachment
+//   until_sampling[:DEVICES]       so many devices' hardware metrics are sampled
 //   until_delivered[:MOST]         CUPTI has handed over all records, or all but so many
 //   until_text:FILE:TEXT           the file has the text in it
 //   looks:COUNT                    libinject's threads have looked so often at what there is to do
@@ -34,7 +35,8 @@
 //   handle:SIGNAL:HOW  handled               HOW: plain, siginfo, once, chain, ignore, default; prints how
 //                                            often
 //   child:SIGNAL                             prints what the signal does in a forked child
-//   subscribe unsubscribe finalize take_buffers client_records   the program's own CUPTI client (client.cpp)
+//   subscribe unsubscribe finalize take_buffers client_records initialize_profiler end_profiler
+//                                            the program's own CUPTI client (client.cpp)
 //
 // cuda.cpp and driver.cpp add theirs.
 #pragma once

@@ -188,6 +188,35 @@ bool apply_fault(State& state, std::string_view name, std::string_view value) {
   } else if (name == "cupti_version") {
     if (!off && !is_number) return false;
     fault.cupti_version = static_cast<std::uint32_t>(number);
+  } else if (name == "pm_enable_ms") {
+    if (!off && !is_number) return false;
+    fault.pm_enable_ms = static_cast<std::uint32_t>(number);
+  } else if (name == "pm_decode_ms") {
+    if (!off && !is_number) return false;
+    fault.pm_decode_ms = static_cast<std::uint32_t>(number);
+  } else if (name == "pm_load_ms") {
+    if (!off && !is_number) return false;
+    fault.pm_load_ms = static_cast<std::uint32_t>(number);
+  } else if (name == "pm_buffer") {
+    return counter(fault.pm_buffer);
+  } else if (name == "pm_overflow_flag") {
+    fault.pm_overflow_flag = !off;
+  } else if (name == "pm_overflow_silent") {
+    fault.pm_overflow_silent = !off;
+  } else if (name == "pm_wall_clock") {
+    fault.pm_wall_clock = !off;
+  } else if (name == "pm_no_timer") {
+    fault.pm_no_timer = !off;
+  } else if (name == "pm_no_pcie") {
+    fault.pm_no_pcie = !off;
+  } else if (name == "pm_silent_pcie") {
+    fault.pm_silent_pcie = !off;
+  } else if (name == "pm_unsupported") {
+    constexpr std::array<std::string_view, 6> kReasons{"off",  "architecture",  "sli",
+                                                       "vgpu", "vgpu_disabled", "wsl"};
+    const auto* reason = std::find(kReasons.begin(), kReasons.end(), value);
+    if (reason == kReasons.end()) return false;
+    fault.pm_unsupported = static_cast<std::uint32_t>(reason - kReasons.begin());
   } else if (name == "cupti_fail" || name == "api_fail") {
     if (off) {
       state.fail_rules.clear();

@@ -92,6 +92,17 @@ struct Faults {
   std::atomic<bool> fatal_error{false};
   std::atomic<std::uint32_t> attach_ms{0};
   std::atomic<std::uint32_t> cupti_version{0};
+  std::atomic<std::uint32_t> pm_enable_ms{0};
+  std::atomic<std::uint32_t> pm_decode_ms{0};
+  std::atomic<std::uint32_t> pm_load_ms{0};
+  std::atomic<std::int64_t> pm_buffer{0};
+  std::atomic<bool> pm_overflow_flag{false};
+  std::atomic<bool> pm_overflow_silent{false};
+  std::atomic<bool> pm_wall_clock{false};
+  std::atomic<bool> pm_no_timer{false};
+  std::atomic<bool> pm_no_pcie{false};
+  std::atomic<bool> pm_silent_pcie{false};
+  std::atomic<std::uint32_t> pm_unsupported{0};
 
   /// Takes one from a counting fault; false when it is used up.
   static bool take(std::atomic<std::int64_t>& counter);

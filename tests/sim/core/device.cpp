@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "tests/sim/core/counters.h"
 #include "tests/sim/core/report.h"
 #include "tests/sim/core/trace.h"
 
@@ -131,7 +132,9 @@ OpRef submit_kernel(const KernelWork& work, Placement place, Nanoseconds host) {
   op->waits_for = behaviour.waits_for;
   op->sets = std::move(behaviour.sets);
   op->after = std::move(place.after);
-  return timeline::submit(std::move(op));
+  OpRef submitted = timeline::submit(std::move(op));
+  counters::note_kernel(place.stream->context->device, work.kernel->name, submitted);
+  return submitted;
 }
 
 void commit_kernel(const trace::ActivityRef& activity, const KernelWork& work, const Stream& stream,

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <string>
 
+#include "tests/sim/core/counters.h"
 #include "tests/sim/cudasim.h"
 
 namespace inject::sim::report {
@@ -95,6 +96,13 @@ int cudasim_write_report(const char* path) {
                static_cast<unsigned long long>(cudasim_calls_in_callbacks()));
   std::fprintf(file, "finalized_in_flush,%llu\n",
                static_cast<unsigned long long>(cudasim_finalized_in_flush()));
+  std::fprintf(file, "sampling_misuse,%llu\n", static_cast<unsigned long long>(cudasim_sampling_misuse()));
+  const auto number = [](std::uint64_t value) { return static_cast<unsigned long long>(value); };
+  for (const counters::Period& period : counters::periods()) {
+    std::fprintf(file, "sampling,%d,%llu,%llu,%llu,%llu,%llu,%llu\n", period.device, number(period.interval),
+                 number(period.enabled), number(period.started), number(period.stopped),
+                 number(period.disabled), number(period.given));
+  }
   report::State& shared = report::state();
   std::lock_guard lock(shared.mutex);
   for (const report::Work& work : shared.list) {

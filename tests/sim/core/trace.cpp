@@ -17,6 +17,7 @@
 #include <mutex>
 #include <thread>
 
+#include "tests/sim/core/counters.h"
 #include "tests/sim/core/device.h"
 #include "tests/sim/cudasim.h"
 
@@ -461,11 +462,13 @@ CUptiResult subscribe(CUpti_SubscriberHandle* handle, CUpti_CallbackFunc callbac
     return CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
   }
   *handle = reinterpret_cast<CUpti_SubscriberHandle>(subscriber);
+  counters::subscribed();
   return CUPTI_SUCCESS;
 }
 
 CUptiResult unsubscribe(CUpti_SubscriberHandle handle) {
   if (!valid_handle(handle)) return CUPTI_ERROR_INVALID_PARAMETER;
+  counters::unsubscribing();
   clear_callbacks();
   state().subscriber = nullptr;
   return CUPTI_SUCCESS;
@@ -621,6 +624,7 @@ CUptiResult attribute(CUpti_ActivityAttribute name, std::size_t* size, void* val
 CUptiResult finalize(bool by_client) {
   State& shared = state();
   if (by_client && shared.flushes != 0) ++shared.finalized_in_flush;
+  counters::finalized(by_client);
   break_traced_graphs();
   clear_callbacks();
   shared.subscriber = nullptr;
@@ -659,6 +663,19 @@ Nanoseconds timestamp() {
   State& shared = state();
   std::lock_guard lock(shared.mutex);
   return now_ns() + static_cast<std::uint64_t>(clock_offset(shared));
+}
+
+Nanoseconds on_sample_clock(Nanoseconds time) {
+  State& shared = state();
+  std::lock_guard lock(shared.mutex);
+  const std::int64_t offset = faults().pm_wall_clock.load()
+                                  ? static_cast<std::int64_t>(clock_ns(CLOCK_REALTIME) - now_ns())
+                                  : clock_offset(shared);
+  return time + static_cast<std::uint64_t>(offset);
+}
+
+void note_client_call() {
+  if (this_thread.in_callback > 0 || this_thread.delivering) state().calls_in_callbacks.fetch_add(1);
 }
 
 std::uint64_t finalized_in_flush() {

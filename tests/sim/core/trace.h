@@ -95,6 +95,10 @@ CUptiResult dropped_records(std::size_t* dropped);
 CUptiResult attribute(CUpti_ActivityAttribute name, std::size_t* size, void* value, bool set);
 CUptiResult finalize(bool by_client);
 Nanoseconds timestamp();
+/// A time of ours as records have it, and as samples of hardware counters do.
+Nanoseconds on_sample_clock(Nanoseconds time);
+/// Counts a call that CUPTI forbids in callbacks, if it is made in one.
+void note_client_call();
 
 std::uint64_t records_delivered();
 std::uint64_t records_pending();
