@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "libinject/config/text.h"
+#include "libinject/control/conversation.h"
 #include "libinject/control/endpoint.h"
 
 namespace {
@@ -53,12 +54,6 @@ std::vector<Folder> folders() {
   return open;
 }
 
-/// What the process said, without its last line; `error` says why there is nothing.
-struct Answer {
-  std::string text;
-  std::string error;
-};
-
 bool wait_for(int connection, short event, std::chrono::steady_clock::time_point deadline) {
   for (;;) {
     const auto left =
@@ -84,8 +79,8 @@ bool read_until(int connection, std::string& text, std::string_view last,
   return true;
 }
 
-Answer talk(int connection, pid_t pid, const std::string& request) {
-  Answer answer;
+ControlAnswer talk(int connection, pid_t pid, const std::string& request) {
+  ControlAnswer answer;
   uid_t user = 0;
   pid_t listener = 0;
   if (!peer_of(connection, user, listener) || user != geteuid()) {
@@ -98,35 +93,23 @@ Answer talk(int connection, pid_t pid, const std::string& request) {
     answer.error = "it does not answer";
     return answer;
   }
-  if (greeting != std::string(kControlGreeting) + std::to_string(pid) + "\n") {
-    answer.error = "it speaks another version: " + one_line(greeting.substr(0, greeting.size() - 1), 80);
-    return answer;
-  }
+  answer.error = greeting_problem(greeting, pid);
+  if (!answer.error.empty()) return answer;
   const std::string line = request + "\n";
   if (send(connection, line.data(), line.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(line.size()) ||
       !read_until(connection, answer.text, "\n" + std::string(kControlEnd), deadline)) {
     answer.error = "it does not answer";
     return answer;
   }
-  answer.text.resize(answer.text.size() - kControlEnd.size());
-  constexpr std::string_view kError = "error: ";
-  constexpr std::string_view kOk = "ok\n";
-  if (answer.text.starts_with(kError)) {
-    answer.error = one_line(answer.text.substr(kError.size(), answer.text.find('\n') - kError.size()), 500);
-  } else if (answer.text.starts_with(kOk)) {
-    answer.text.erase(0, kOk.size());
-  } else {
-    answer.error = "its answer is not understood";
-  }
-  return answer;
+  return read_answer(answer.text);
 }
 
-Answer ask(const std::vector<Folder>& where, pid_t pid, const std::string& request) {
+ControlAnswer ask(const std::vector<Folder>& where, pid_t pid, const std::string& request) {
   for (const Folder& folder : where) {
     int connection = -1;
     const SocketState state = connect_control_socket(folder.descriptor, control_socket_name(pid), connection);
     if (connection >= 0) {
-      Answer answer = talk(connection, pid, request);
+      ControlAnswer answer = talk(connection, pid, request);
       close(connection);
       return answer;
     }
@@ -141,35 +124,17 @@ Answer ask(const std::vector<Folder>& where, pid_t pid, const std::string& reque
           "listens from CUDA's initialisation on"};
 }
 
-void print_lines(const std::string& text) {
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = std::min(text.find('\n', begin), text.size());
-    std::printf("%s\n",
-                one_line(std::string_view(text).substr(begin, end - begin), kLongestControlAnswer).c_str());
-    begin = end + 1;
-  }
-}
-
-std::string value_of(const std::string& text, std::string_view key) {
-  const std::string start = "\n" + std::string(key) + ": ";
-  const std::string lines = "\n" + text;
-  const std::size_t found = lines.find(start);
-  if (found == std::string::npos) return "?";
-  const std::size_t begin = found + start.size();
-  return one_line(lines.substr(begin, lines.find('\n', begin) - begin), 500);
-}
-
 int list(const std::vector<Folder>& where) {
   bool any = false;
   for (const Folder& folder : where) {
     for (const pid_t pid : control_sockets(folder.descriptor)) {
       if (!any) std::printf("%8s  %-8s  %7s  %s\n", "PID", "STATE", "WINDOWS", "COMMAND");
       any = true;
-      const Answer answer = ask({folder}, pid, "status");
+      const ControlAnswer answer = ask({folder}, pid, "status");
       if (answer.error.empty()) {
-        std::printf("%8d  %-8s  %7s  %s\n", static_cast<int>(pid), value_of(answer.text, "state").c_str(),
-                    value_of(answer.text, "windows_opened").c_str(),
-                    value_of(answer.text, "command").c_str());
+        std::printf("%8d  %-8s  %7s  %s\n", static_cast<int>(pid), answer_value(answer.text, "state").c_str(),
+                    answer_value(answer.text, "windows_opened").c_str(),
+                    answer_value(answer.text, "command").c_str());
       } else {
         std::printf("%8d  %-8s  %7s  (%s)\n", static_cast<int>(pid), "?", "?", answer.error.c_str());
       }
@@ -205,12 +170,12 @@ int main(int argc, char** argv) {
   if (code != std::errc() || end != number.data() + number.size() || pid <= 0) {
     return usage_error(one_line(number, 80) + " is not a process id");
   }
-  const Answer answer = ask(folders(), pid, command);
+  const ControlAnswer answer = ask(folders(), pid, command);
   if (!answer.error.empty()) {
     std::fprintf(stderr, "injectctl: %s %d: %s\n", command.c_str(), static_cast<int>(pid),
                  answer.error.c_str());
     return 1;
   }
-  print_lines(answer.text);
+  std::fputs(printable_answer(answer.text).c_str(), stdout);
   return 0;
 }

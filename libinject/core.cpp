@@ -7,6 +7,8 @@
 #include <atomic>
 #include <utility>
 
+#include "libinject/process.h"
+
 namespace inject {
 
 namespace {
@@ -40,6 +42,7 @@ Core* Core::get_if_any() noexcept {
 
 Core* Core::get() noexcept {
   if (Core* core = get_if_any(); core != nullptr) return core;
+  if (has_other_rights()) return nullptr;
   // One thread makes it; another that comes meanwhile goes without, which loses at most a first range.
   if (being_made.exchange(true, std::memory_order_acq_rel)) return get_if_any();
   try {

@@ -29,7 +29,8 @@ struct Core {
   TickClock clock;           ///< its first reading is older than any record
   NvtxTrigger nvtx_trigger;  ///< here because ranges may be open before there is a session
 
-  /// The one Core, made if there is none yet; nullptr when memory is short.
+  /// The one Core, made if there is none yet; nullptr when memory is short, and in a process with other
+  /// rights than its user's (process.h), where there is nothing of us.
   static Core* get() noexcept;
   /// The one Core if it has been made.
   static Core* get_if_any() noexcept;

@@ -11,6 +11,7 @@
 #include "libinject/cupti/decode.h"
 #include "libinject/cupti/tracer.h"
 #include "libinject/output/demangle.h"
+#include "libinject/record/clock.h"
 #include "libinject/record/mapping.h"
 #include "libinject/window/iteration_watch.h"
 
@@ -22,6 +23,9 @@ constexpr std::size_t kMostLaunches = 1u << 18;
 // Device records kept while their launch is still on its way through its thread (a blocking copy publishes
 // its record when it returns, after its activity may have come).
 constexpr std::size_t kMostPending = 1u << 16;
+// A launch is published once its call returns; one that takes longer has lost its processor, or waits for
+// room behind the kernels that are there.
+constexpr Nanoseconds kOnItsWay = 20'000'000;
 
 // Tells the records of one launch apart: a graph's kernels differ in their node, and one that runs twice in a
 // launch in its times.
@@ -50,6 +54,7 @@ Drain::Drain(Core& core, ActivityBuffers& buffers, WindowLog& windows, Statistic
           [this](const RangeEvent& event) { statistics_.add(event); }) {}
 
 void Drain::pass(const CuptiApi* cupti, bool hold_signs) {
+  pass_begin_ = now();
   // A sign that is published from here on may be older than one that is not: both wait for the next pass.
   const SignPass pass = begin_sign_pass();
   // Rings before buffers: most launches are then known before their device records come by.
@@ -81,6 +86,11 @@ void Drain::pass(const CuptiApi* cupti, bool hold_signs) {
     });
   }
   note_drops();
+}
+
+Nanoseconds Drain::told_until() const {
+  const Nanoseconds taken = pass_begin_ > kOnItsWay ? pass_begin_ - kOnItsWay : 0;
+  return std::min(taken, launches_.first_waiting_begin().value_or(taken));
 }
 
 void Drain::know_window(std::uint32_t window) {
@@ -157,6 +167,7 @@ void Drain::on_buffer(const CuptiApi& cupti, std::uint8_t* buffer, std::size_t v
         kernel.event.start = Tracer::to_our_clock(kernel.event.start);
         kernel.event.end = Tracer::to_our_clock(kernel.event.end);
         saw_graphs_ = saw_graphs_ || kernel.event.graph != 0;
+        if (kernel.event.device < 64) devices_seen_ |= std::uint64_t{1} << kernel.event.device;
         on_activity(kernel.event, generation);
         break;
       }
@@ -216,10 +227,22 @@ void Drain::attribute_to_captured(KernelEvent& event) {
   event.replayed = {call.function, call.thread, call.owner};
 }
 
+// Launched outside of all windows: in no table, but what the device's counters tell is of it as well.
+template <typename Event>
+void Drain::note_outside(const Event& event) {
+  if constexpr (std::is_same_v<Event, KernelEvent>) {
+    if (times_valid(event.start, event.end))
+      statistics_.add_other_kernel(event.device, event.start, event.end);
+  }
+}
+
 template <typename Event>
 void Drain::deliver(Event& event) {
   const std::uint32_t window = event.launch.window;
-  if (window == 0) return;  // launched outside
+  if (window == 0) {
+    note_outside(event);
+    return;
+  }
   if (!times_valid(event.start, event.end)) {
     Losses losses;
     losses.invalid_times = 1;
@@ -244,8 +267,11 @@ void Drain::deliver_by_time(Event& event, std::uint16_t generation) {
   }
   event.launch = Attribution{};
   event.launch.window = windows_.at(event.start);
-  if (event.launch.window == 0) return;
-  if (first_launches_.is_older(event.launch.window, generation, event.correlation)) return;
+  if (event.launch.window == 0 ||
+      first_launches_.is_older(event.launch.window, generation, event.correlation)) {
+    note_outside(event);
+    return;
+  }
   ++unattributed_;
   deliver(event);
 }

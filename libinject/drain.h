@@ -46,6 +46,9 @@ class Drain {
   /// time was spent, so that a program that opens one after the other needs no memory for all of them.
   void settle_times(Nanoseconds until);
 
+  /// Every kernel of a window that starts before that time has been handed on, as far as launches tell.
+  Nanoseconds told_until() const;
+
   /// Launches in a window whose device record has not come.
   std::size_t waiting() const { return launches_.waiting(); }
   /// Device records that no launch record was found for, over the run.
@@ -57,6 +60,8 @@ class Drain {
   std::uint64_t graph_kernels_without_call() const { return graph_kernels_without_call_; }
   /// Kernels of graph launches were among what came since the last settle().
   bool saw_graphs() const { return saw_graphs_; }
+  /// Devices that kernels ran on, a bit each.
+  std::uint64_t devices_seen() const { return devices_seen_; }
   Nanoseconds last_in_window_end() const { return last_in_window_end_; }
 
  private:
@@ -73,6 +78,8 @@ class Drain {
   void on_activity(Event& event, std::uint16_t generation);
   template <typename Event>
   bool deliver_by_launch(Event& event, std::uint16_t generation);
+  template <typename Event>
+  void note_outside(const Event& event);
   template <typename Event>
   void deliver(Event& event);
   void attribute_to_captured(KernelEvent& event);
@@ -103,6 +110,8 @@ class Drain {
   std::uint64_t seen_range_drops_ = 0;
   std::uint64_t told_activity_drops_ = 0;
   Nanoseconds last_in_window_end_ = 0;
+  Nanoseconds pass_begin_ = 0;
+  std::uint64_t devices_seen_ = 0;
   bool saw_graphs_ = false;
 };
 

@@ -49,6 +49,7 @@ Function* of_leading_copy(const char* name) {
 
 void on_load() {
   const inject::CallerState caller;
+  if (inject::has_other_rights()) return;
   inject::remember_working_directory();
   inject::note_stderr();
   Dl_info self;
@@ -135,6 +136,23 @@ void on_foreign_cupti_subscribe() noexcept {
 void on_foreign_cupti_buffers() noexcept {
   const CallerState caller;
   if (Session* session = Session::get()) session->foreign_buffers();
+}
+
+void on_foreign_cupti_finalize() noexcept {
+  const CallerState caller;
+  if (Session* session = Session::get()) session->foreign_finalize();
+}
+
+void on_foreign_cupti_finalized(int status) noexcept {
+  const CallerState caller;
+  if (Session* session = Session::get()) session->foreign_finalized(status == 0);
+}
+
+void on_foreign_cupti_profiler(bool initialize) noexcept {
+  const CallerState caller;
+  // Also before there is a session.
+  PmSampler::note_foreign_profiler();
+  if (Session* session = Session::get()) session->foreign_profiler(initialize);
 }
 
 }  // namespace inject

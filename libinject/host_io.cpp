@@ -30,9 +30,13 @@ constinit std::atomic<bool> waited_in_vain{false};
 }  // namespace
 
 int open_file(const char* path, int flags, mode_t mode) noexcept {
+  return open_file_at(AT_FDCWD, path, flags, mode);
+}
+
+int open_file_at(int folder, const char* path, int flags, mode_t mode) noexcept {
   int descriptor;
   do {
-    descriptor = ::open(path, flags | O_CLOEXEC, mode);
+    descriptor = ::openat(folder, path, flags | O_CLOEXEC, mode);
   } while (descriptor < 0 && errno == EINTR);
   if (descriptor < 0 || descriptor > STDERR_FILENO) return descriptor;
   const int higher = ::fcntl(descriptor, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);

@@ -14,7 +14,9 @@ namespace inject {
 /// open(), close-on-exec, again on EINTR, and never as descriptor 0, 1 or 2: a program that was started
 /// without them must find them closed, and what it prints must not end up in our files. -1 and errno on
 /// failure.
-int open_file(const char* path, int flags, mode_t mode = 0644) noexcept;
+int open_file(const char* path, int flags, mode_t mode = 0600) noexcept;
+/// The same with a path from the folder that is open as `folder`.
+int open_file_at(int folder, const char* path, int flags, mode_t mode = 0600) noexcept;
 
 /// The number of a file that stays open, looked at before each use: a program that closes every descriptor it
 /// can think of may have opened a file of its own under that number.

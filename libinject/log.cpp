@@ -16,6 +16,7 @@
 
 #include "libinject/config/text.h"
 #include "libinject/host_io.h"
+#include "libinject/safe_path.h"
 
 namespace inject {
 
@@ -62,11 +63,12 @@ void Log::open(LogLevel level, const std::string& file) noexcept {
     int descriptor = STDERR_FILENO;
     std::string problem;
     if (!file.empty()) {
-      const int opened = open_file(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW);
+      std::string reason;
+      const int opened = open_output(file, O_APPEND, reason);
       if (opened >= 0) {
         descriptor = opened;
       } else {
-        problem = "INJECT_LOG_FILE=" + file + " can't be opened; messages go to stderr";
+        problem = "INJECT_LOG_FILE=" + file + " can't be opened (" + reason + "); messages go to stderr";
       }
     }
     auto made = std::make_unique<spdlog::logger>("libinject", std::make_shared<DescriptorSink>(descriptor));

@@ -7,6 +7,7 @@
 #include <elf.h>
 #include <fcntl.h>
 #include <link.h>
+#include <sys/auxv.h>
 #include <unistd.h>
 
 #include <array>
@@ -130,6 +131,10 @@ Function* driver_function(const char* name) {
 
 }  // namespace
 
+bool has_other_rights() noexcept {
+  return getauxval(AT_SECURE) != 0;
+}
+
 void remember_working_directory() noexcept {
   if (getcwd(folder_at_load.data(), folder_at_load.size()) == nullptr) folder_at_load[0] = 0;
 }
@@ -203,6 +208,27 @@ std::uint32_t current_device() noexcept {
   if (!current) return MemoryUse::kUnknownDevice;
   const auto number = static_cast<std::uint32_t>(device);
   return number < MemoryUse::kDevices ? number : MemoryUse::kOtherDevice;
+}
+
+std::vector<std::uint32_t> devices_in_use() {
+  static auto* const count_of = driver_function<decltype(cuDeviceGetCount)>("cuDeviceGetCount");
+  static auto* const device_of = driver_function<decltype(cuDeviceGet)>("cuDeviceGet");
+  static auto* const state_of =
+      driver_function<decltype(cuDevicePrimaryCtxGetState)>("cuDevicePrimaryCtxGetState");
+  std::vector<std::uint32_t> used;
+  int count = 0;
+  if (count_of == nullptr || device_of == nullptr || state_of == nullptr || count_of(&count) != CUDA_SUCCESS)
+    return used;
+  for (int i = 0; i < count; ++i) {
+    CUdevice device;
+    unsigned flags = 0;
+    int active = 0;
+    if (device_of(&device, i) == CUDA_SUCCESS && state_of(device, &flags, &active) == CUDA_SUCCESS &&
+        active != 0) {
+      used.push_back(static_cast<std::uint32_t>(i));
+    }
+  }
+  return used;
 }
 
 std::vector<DeviceInfo> devices() {

@@ -14,6 +14,10 @@
 
 namespace inject {
 
+/// Whether the process has other rights than the user who started it (setuid, file capabilities): its
+/// environment is then that user's, who must not have it do anything.
+bool has_other_rights() noexcept;
+
 /// Keeps the working directory as it is now; called once, when the library is loaded. Makes one system call.
 void remember_working_directory() noexcept;
 /// The directory kept by remember_working_directory().
@@ -39,6 +43,10 @@ void find_current_device() noexcept;
 /// The device of the calling thread's current context, as MemoryUse numbers devices. For hooks: the driver
 /// alone is asked, a few instructions of its own, and neither the runtime's last error nor errno changes.
 std::uint32_t current_device() noexcept;
+
+/// Numbers of the devices whose primary context is alive: those that the runtime's users have used. For our
+/// own threads.
+std::vector<std::uint32_t> devices_in_use();
 
 /// The devices that the driver shows to this process. Only where the program has initialised CUDA.
 std::vector<DeviceInfo> devices();

@@ -73,8 +73,15 @@ constexpr Nanoseconds kTimeLead = 100 * kMillisecond;
 // takes some 10 ms; with 16 threads that launch past every hook CUPTI's own lock starved for 2.6 … 61 s
 // (H200, CUDA 13.0).
 constexpr Nanoseconds kLongestOpening = kSecond;
+// … and how much of that for the sampling of hardware metrics to start.
+constexpr Nanoseconds kLongestMetricsStart = 700 * kMillisecond;
+constexpr Nanoseconds kWaitSlice = 20 * kMillisecond;
+// It stops in some 50 ms a device; a call that takes longer than this hangs.
+constexpr Nanoseconds kLongestMetricsStop = 2 * kSecond;
 // Longest wait for our lock inside a CUPTI callback.
 constexpr Nanoseconds kCallbackWait = 50 * kMillisecond;
+// Samples of hardware metrics are joined to their kernels so often, where there are many.
+constexpr Nanoseconds kJoinInterval = 250 * kMillisecond;
 // `launch:`: activity is switched on this many launches ahead of the window's first one.
 constexpr std::uint64_t kLaunchLead = 20'000;
 // `auto`, when the program does not call the profiler API.
@@ -116,12 +123,6 @@ std::string in_ms(Nanoseconds time) {
   return text.data();
 }
 
-std::uint64_t utc_now() {
-  timespec t;
-  clock_gettime(CLOCK_REALTIME, &t);
-  return static_cast<std::uint64_t>(t.tv_sec) * kSecond + static_cast<std::uint64_t>(t.tv_nsec);
-}
-
 void on_callback_start() noexcept {
   const CallerState caller;
   if (Session* session = Session::get()) session->profiler_start(true);
@@ -136,6 +137,10 @@ void on_ranges_changed() noexcept {
 }
 void on_signal_came() noexcept {
   if (Session* session = Session::get()) session->signalled();
+}
+
+std::uint64_t device_bit(std::uint32_t device) {
+  return device < MemoryUse::kDevices ? std::uint64_t{1} << device : 0;
 }
 
 std::uint32_t group_mask(std::uint8_t hooks) {
@@ -157,10 +162,13 @@ Session::Session(Core& core)
     : core_(core),
       options_(core.configuration.options),
       base_(now()),
-      base_utc_(utc_now()),
+      base_utc_(realtime()),
       pid_(getpid()),
       buffers_(options_.buffer_bytes),
       tracer_(buffers_, {&on_callback_start, &on_callback_stop}),
+      // Its exit handlers after ours, as with CUPTI (raise_tracer).
+      sampler_({options_.metrics, options_.metric_names, options_.metrics_interval,
+                [] { std::atexit(&on_exit_handler); }}),
       device_reader_(windows_),
       statistics_(core.names, core.ranges, core.shapes),
       trace_({&core.names,
@@ -172,6 +180,7 @@ Session::Session(Core& core)
                 return device < devices_.size() ? devices_[device].name : std::string();
               },
               getpid(), base_}),
+      timeline_(base_),
       drain_(core, buffers_, windows_, statistics_,
              [this] {
                note_launch_windows();
@@ -243,6 +252,10 @@ void Session::on_exit_handler() noexcept {
   Session* session = get();
   if (session == nullptr) return;
   session->finish();
+  // Also where there was nothing to write, and for good, as CUPTI may be in the midst of being attached: its
+  // own exit handlers come next.
+  if (session->options_.metrics)
+    session->note_sampler(session->sampler_.suspend(session->longest_sampler_stop()));
   session->remove_control_socket();
 }
 
@@ -327,6 +340,12 @@ bool Session::no_window_left() const noexcept {
 }
 
 bool Session::raise_tracer(TracerLevel level, bool may_gate) noexcept {
+  const bool raised = climb_tracer(level, may_gate);
+  if (raised && level == TracerLevel::kActivity) sampler_.start(tracer_.api());
+  return raised;
+}
+
+bool Session::climb_tracer(TracerLevel level, bool may_gate) noexcept {
   if (tracer_.level() >= level) return true;
   try {
     const Nanoseconds begin = now();
@@ -353,19 +372,52 @@ bool Session::raise_tracer(TracerLevel level, bool may_gate) noexcept {
   return false;
 }
 
-void Session::detach_tracer(bool may_gate) noexcept {
-  if (tracer_.level() == TracerLevel::kDetached) return;
+// CUPTI must not be finalized while it is being called. Who hangs is not waited for a second time, unless it
+// has got on since.
+bool Session::stop_sampler() noexcept {
+  const Nanoseconds most = longest_sampler_stop();
+  const bool out = sampler_.stop(most);
+  if (!out && !said_sampler_stuck_.exchange(true, std::memory_order_relaxed))
+    Log::warn("the sampling of hardware metrics does not end: CUPTI is left as it is");
+  note_sampler(out);
+  return out;
+}
+
+Nanoseconds Session::longest_sampler_stop() const noexcept {
+  const bool hangs = sampler_stuck_.load(std::memory_order_relaxed) &&
+                     sampler_stuck_at_.load(std::memory_order_relaxed) == sampler_.passes();
+  return hangs ? 0 : kLongestMetricsStop;
+}
+
+void Session::note_sampler(bool out) noexcept {
+  sampler_stuck_at_.store(sampler_.passes(), std::memory_order_relaxed);
+  sampler_stuck_.store(!out, std::memory_order_relaxed);
+}
+
+// False where the sampling has not come out of CUPTI (`sampler_out`): pulled from under a call, it would end
+// the program. It stays subscribed, with nothing recorded.
+bool Session::detach_tracer(bool may_gate, bool sampler_out) noexcept {
+  if (tracer_.level() == TracerLevel::kDetached) return true;
+  if (!sampler_out) {
+    tracer_.stop_activity();
+    cupti_kept_ = detach_owed_ = true;
+    return false;
+  }
   const Nanoseconds begin = now();
   {
     const LaunchGate gate(may_gate);
-    tracer_.detach(true);
+    tracer_.detach(!cupti_kept_);
   }
+  detach_owed_ = false;
   overhead_.close += now() - begin;
+  return true;
 }
 
 bool Session::open_window(std::unique_lock<std::mutex>& lock, const std::string& reason, AttachOn thread,
                           Nanoseconds at) noexcept {
   if (open_ != 0 || wanted_ || finishing_ || !may_open_another()) return false;
+  // Where the program's context is no primary one, its thread is the one that knows. Not in a callback.
+  if (options_.metrics && thread == AttachOn::kOurs) sampler_.note_devices(device_bit(current_device()));
   stay_attached_ = last_stop_ != 0 && now() - last_stop_ < kStayAttached;
   if (!ensure_worker()) return false;
   try {
@@ -376,9 +428,12 @@ bool Session::open_window(std::unique_lock<std::mutex>& lock, const std::string&
       if (thread == AttachOn::kCalling) return true;  // in a callback nothing waits
       changed_.wait_for(lock, std::chrono::nanoseconds(kLongestOpening), [this] { return !wanted_; });
       if (wanted_) {
-        Log::warn("CUPTI is not attached after " + in_ms(kLongestOpening) +
-                  ": it waits for running kernels, or for threads that launch past every hook; the program "
-                  "goes on, the window opens as soon as it is");
+        Log::warn(tracer_.level() == TracerLevel::kActivity
+                      ? "hardware metrics are not sampled after " + in_ms(kLongestOpening) +
+                            ": the program goes on, the window opens as soon as they are, or can't be"
+                      : "CUPTI is not attached after " + in_ms(kLongestOpening) +
+                            ": it waits for running kernels, or for threads that launch past every hook; the "
+                            "program goes on, the window opens as soon as it is");
       }
       return open_ != 0 || wanted_;
     }
@@ -393,11 +448,7 @@ bool Session::open_window(std::unique_lock<std::mutex>& lock, const std::string&
 // What another thread asked for, with mutex_ released while CUPTI is being attached: who asked waits for a
 // bounded time.
 void Session::attach_wanted(std::unique_lock<std::mutex>& lock) {
-  attaching_ = true;
-  lock.unlock();
-  raise_tracer(TracerLevel::kActivity, true);
-  lock.lock();
-  attaching_ = false;
+  attach_unlocked(lock, kLongestMetricsStart);
   if (wanted_ && !finishing_) {
     wanted_ = false;
     begin_wanted_window();
@@ -411,8 +462,16 @@ void Session::attach_wanted(std::unique_lock<std::mutex>& lock) {
   changed_.notify_all();
 }
 
+// Threads go on recording meanwhile.
+void Session::wait_sampling(Nanoseconds most) {
+  if (!options_.metrics) return;
+  for (const Nanoseconds deadline = now() + most; !sampler_.wait_started(kWaitSlice) && now() < deadline;)
+    pass(true);
+}
+
 bool Session::begin_window(const std::string& reason, Nanoseconds at) {
   tracer_.resume_activity();
+  detach_owed_ = false;  // with the collection
   open_ = windows_.open(reason, at == 0 ? now() : at);
   begin_window_search();
   ++opened_total_;
@@ -582,11 +641,76 @@ void Session::foreign_buffers() noexcept {
       "CUPTI is given up in an open window because the program takes its buffers: device activity is missing "
       "from here on");
   if (launch_armed_) end_launch_windows();
-  tracer_.stop_activity();
-  tracer_.flush(true);
-  detach_tracer(true);
   gave_way_ = true;
   watch_profiler_calls_ = false;
+  tracer_.stop_activity();
+  tracer_.flush(true);
+  detach_tracer(true, stop_sampler_unlocked(lock));
+}
+
+// CUPTI's callbacks allow cuptiFinalize: no lock of ours is waited for without end.
+void Session::foreign_finalize() noexcept {
+  if (options_.metrics) note_sampler(sampler_.suspend(longest_sampler_stop()));
+}
+
+void Session::foreign_finalized(bool done) noexcept {
+  if (!options_.metrics) return;
+  const std::unique_lock lock = lock_within(kLongestOpening);
+  if (done && (!lock.owns_lock() || attaching_)) {
+    // Whoever is about to attach CUPTI forgets it then; nothing is sampled before.
+    forget_owed_.store(true, std::memory_order_release);
+    return;
+  }
+  if (done) {
+    forget_cupti();
+  } else {
+    sampler_.resume();
+    if (lock.owns_lock() && open_ != 0 && tracer_.level() == TracerLevel::kActivity)
+      sampler_.start(tracer_.api());
+  }
+}
+
+// The program has finalized CUPTI: what was attached is gone.
+void Session::forget_cupti() noexcept {
+  if (tracer_.level() != TracerLevel::kDetached) {
+    if (open_ != 0) {
+      Log::warn(
+          "the program has finalized CUPTI in an open window: device activity and hardware metrics are "
+          "missing from here on");
+    }
+    tracer_.forget();
+    buffers_.reclaim_outstanding();  // it does not give them back any more
+    detach_owed_ = false;
+  }
+  sampler_.resume();
+}
+
+// With mutex_ released meanwhile; anew where the program has finalized CUPTI in between.
+void Session::attach_unlocked(std::unique_lock<std::mutex>& lock, Nanoseconds sampling) {
+  constexpr int kMostAttempts = 3;
+  for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
+    attaching_ = true;
+    lock.unlock();
+    raise_tracer(TracerLevel::kActivity, true);
+    wait_sampling(sampling);
+    lock.lock();
+    attaching_ = false;
+    if (!forget_owed_.exchange(false, std::memory_order_acq_rel)) return;
+    forget_cupti();
+  }
+}
+
+void Session::foreign_profiler(bool initialize) noexcept {
+  if (options_.metrics) note_sampler(sampler_.give_way(initialize, longest_sampler_stop()));
+}
+
+// Waiting is not for whoever wants mutex_ meanwhile.
+bool Session::stop_sampler_unlocked(std::unique_lock<std::mutex>& lock) noexcept {
+  if (!sampler_.running()) return true;
+  lock.unlock();
+  const bool out = stop_sampler();
+  lock.lock();
+  return out;
 }
 
 void Session::give_way(std::unique_lock<std::mutex>& lock) noexcept {
@@ -601,7 +725,8 @@ void Session::give_way(std::unique_lock<std::mutex>& lock) noexcept {
   }
   gave_way_ = true;
   if (tracer_.level() == TracerLevel::kDetached) return;
-  detach_tracer(true);
+  const bool sampler_out = stop_sampler_unlocked(lock);
+  if (open_ != 0 || attaching_ || !detach_tracer(true, sampler_out)) return;
   Log::info(watch_profiler_calls_
                 ? "CUPTI is given up because the program uses it itself; cuProfilerStart opens "
                   "no window from here on"
@@ -642,7 +767,12 @@ void Session::give_up() noexcept {
   open_ = 0;
   finishing_ = finished_ = true;
   changed_.notify_all();
+  sampler_.stop(0);
   Log::error("profiling has stopped: out of memory");
+}
+
+Nanoseconds Session::time_lead() const noexcept {
+  return kTimeLead + (options_.metrics ? sampler_.start_time() : 0);
 }
 
 // Whether windows open by the clock: of `auto` only where no iterations have been found in time.
@@ -667,8 +797,8 @@ Nanoseconds Session::next_wake() const {
     if (const auto window = ahead.next(time - base_)) {
       const Nanoseconds begin = base_ + window->begin;
       // Attached ahead of it, once (step_schedule).
-      wake =
-          std::min(wake, attached_for_ == window->begin + 1 || begin < kTimeLead ? begin : begin - kTimeLead);
+      wake = std::min(
+          wake, attached_for_ == window->begin + 1 || begin < time_lead() ? begin : begin - time_lead());
     }
   }
   if (dirty_) wake = std::min(wake, last_write_ + write_interval_.load(std::memory_order_relaxed));
@@ -708,7 +838,7 @@ void Session::step_schedule(std::unique_lock<std::mutex>& lock) {
   }
   if (!timed()) return;
   const auto window = schedule_.next(position);
-  if (!window || position + kTimeLead < window->begin) return;
+  if (!window || position + time_lead() < window->begin) return;
   if (position < window->begin) {
     if (closing_ || attached_for_ == window->begin + 1) return;
     attached_for_ = window->begin + 1;
@@ -780,7 +910,7 @@ void Session::step_launch_trigger() {
     return;
   }
   if (count + kLaunchLead >= window->begin) {
-    if (tracer_.level() < TracerLevel::kActivity) raise_tracer(TracerLevel::kActivity, worker_running_);
+    raise_tracer(TracerLevel::kActivity, worker_running_);
     tracer_.resume_activity();
     closing_ = false;
   } else if (tracer_.activity_on() && !closing_) {
@@ -798,9 +928,45 @@ void Session::pass(bool hold_signs) {
   const std::lock_guard data(data_mutex_);
   const Nanoseconds cpu = thread_cpu_time();
   prepare_search();
+  know_metrics();
   drain_.pass(tracer_.loaded() ? &tracer_.api() : nullptr, hold_signs);
   if (!hold_signs) update_search();
+  take_metric_samples();
   overhead_.drain_cpu += thread_cpu_time() - cpu;
+}
+
+// What is sampled, as soon as that is known: the kernels that the samples are joined to come after it.
+void Session::know_metrics() {
+  if (!options_.metrics || !metric_columns_.empty()) return;
+  metric_columns_ = sampler_.info().columns;
+  if (!metric_columns_.empty()) statistics_.set_metrics(metric_columns_);
+}
+
+// A sample belongs to the window in which it began; those that follow a window while its work goes on to
+// none.
+void Session::take_metric_samples() {
+  if (!options_.metrics) return;
+  sampler_.note_devices(drain_.devices_seen());
+  const std::vector<MetricSample> samples = sampler_.take();
+  if (samples.empty()) return;
+  know_metrics();
+  note_launch_windows();
+  if (options_.metrics_timeline && windows_.opened() != 0) ensure_folder();  // the samples' file is in there
+  const bool timeline = timeline_.is_open();
+  const bool collecting = !windows_.closing().empty();
+  for (MetricSample sample : samples) {
+    sample.window = windows_.at(sample.start);
+    sample.after = windows_.opened_by(sample.start);
+    statistics_.add(sample);
+    if (timeline && (sample.window != 0 || collecting)) timeline_.add(sample, metric_columns_);
+  }
+  // They wait for the window's end, so that order does not matter, but not all of a long one's.
+  if (statistics_.metrics().held_samples() < KernelMetrics::kMostSamples / 4 ||
+      now() - samples_joined_ < kJoinInterval) {
+    return;
+  }
+  samples_joined_ = now();
+  statistics_.join_samples_until(drain_.told_until());
 }
 
 // CUPTI keeps a buffer for every thread that has launched, full or not, until it is flushed: threads that
@@ -817,6 +983,7 @@ void Session::reclaim_idle_buffers() {
 }
 
 void Session::step(std::unique_lock<std::mutex>& lock) {
+  if (forget_owed_.exchange(false, std::memory_order_acq_rel)) forget_cupti();
   if (launch_armed_) step_launch_trigger();
   if (wanted_) attach_wanted(lock);
   step_schedule(lock);
@@ -858,6 +1025,10 @@ void Session::step(std::unique_lock<std::mutex>& lock) {
     }
     lock.lock();
     last_write_ = now();
+  }
+  if (detach_owed_ && open_ == 0 && !closing_ && !wanted_ && lead_since_ == 0 && !launch_armed_ &&
+      !finishing_ && !sampler_.running()) {
+    detach_tracer(true, true);
   }
   if (closing_ && open_ == 0) {
     if (windows_.opened() != 0 && no_window_left()) ending_.note_last_window();
@@ -935,14 +1106,15 @@ void Session::collect(std::unique_lock<std::mutex>& lock) {
     lock.lock();
     if (reopened()) return;
   }
+  const bool sampler_out = stop_sampler_unlocked(lock);
+  if (reopened()) return;
   Nanoseconds detached = 0;
   if (!finishing_ && search_source_ == SignSource::kCallbacks && !concluding_ && !Tracer::failed() &&
       (searching_for_window() || !options_.iteration_record.empty())) {
     // Iterations are counted by what the callbacks tell: attached anew, they would miss some.
     tracer_.keep_launches();
   } else if (!finishing_ && !launch_armed_) {
-    detach_tracer(true);
-    detached = now();
+    if (detach_tracer(true, sampler_out)) detached = now();
     if (Tracer::saw_graphs() && !said_attached_) {
       said_attached_ = true;
       Log::warn(
@@ -1048,6 +1220,7 @@ void Session::end(std::unique_lock<std::mutex>& lock) {
   if (!data.owns_lock()) return;
   ensure_folder();
   drain_.pass(tracer_.loaded() ? &tracer_.api() : nullptr);
+  take_metric_samples();
   drain_.settle();
   windows_.settle();
   data.unlock();
@@ -1165,6 +1338,8 @@ bool Session::ensure_folder() {
   }
   folder_ = result.path;
   shown_folder_.store(folder_.c_str(), std::memory_order_release);
+  if (options_.metrics && options_.metrics_timeline && !timeline_.open(folder_))
+    Log::error("no samples are written: " + timeline_.error());
   if (options_.trace == TraceFormat::kCsv) {
     if (trace_.open(folder_)) {
       drain_.trace_to(&trace_);
@@ -1216,7 +1391,8 @@ RunInfo Session::run_info(const char* state) {
   run.busy_records_late = statistics_.late_for_busy_time();
   run.device_time_records_lost =
       statistics_.left_out_of_device_times() + core_.threads.dropped(RecordKind::kProcessorTime);
-  run.metric_records_lost = statistics_.metrics().late() + statistics_.metrics().crowded();
+  const KernelMetrics& metrics = statistics_.metrics();
+  run.metric_records_lost = metrics.late() + metrics.crowded() + metrics.impossible();
   run.graph_nodes_lost = core_.graph_nodes.overflows();
   run.graph_kernels_without_call = drain_.graph_kernels_without_call();
   run.batch = options_.batch;
@@ -1224,6 +1400,8 @@ RunInfo Session::run_info(const char* state) {
   run.memory = memory_use.rows();
   run.allocations_not_held = memory_use.not_held();
   run.unknown_frees = memory_use.unknown_frees();
+  run.metrics = sampler_.info();
+  run.metrics.rows_left_out = timeline_.rows_left_out();
   run.overhead = overhead_;
   run.overhead.device_readings = device_reader_.time();
   run.overhead.buffer_callbacks = Tracer::buffer_callback_time();
@@ -1240,6 +1418,10 @@ void Session::write_files(const char* state) {
   if (options_.trace == TraceFormat::kCsv && !trace_.flush() && !write_failed_) {
     write_failed_ = true;
     Log::error(trace_.error());
+  }
+  if (timeline_.is_open() && !timeline_.flush() && !write_failed_) {
+    write_failed_ = true;
+    Log::error(timeline_.error());
   }
   const RunInfo run = run_info(state);
   for (const std::string& problem : windows_.opened() == 0 || run.windows.front().state == WindowState::kOpen

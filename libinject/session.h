@@ -22,6 +22,8 @@
 #include "libinject/device_reader.h"
 #include "libinject/drain.h"
 #include "libinject/ending/ending.h"
+#include "libinject/metrics/pm_sampler.h"
+#include "libinject/output/metric_timeline.h"
 #include "libinject/output/trace.h"
 #include "libinject/record/control.h"
 #include "libinject/stats/run_info.h"
@@ -83,6 +85,11 @@ class Session {
   void foreign_subscribe() noexcept;
   /// The program is about to replace CUPTI's buffer callbacks.
   void foreign_buffers() noexcept;
+  /// The program is about to finalize CUPTI; it has, or could not.
+  void foreign_finalize() noexcept;
+  void foreign_finalized(bool done) noexcept;
+  /// The program is about to initialise CUPTI's profiler itself, or to end that.
+  void foreign_profiler(bool initialize) noexcept;
 
   struct Status {
     const char* state = "";  ///< open, closing, waiting for a window, finished
@@ -123,7 +130,15 @@ class Session {
   void close_window(Nanoseconds at = 0) noexcept;
   void follow_ranges(std::unique_lock<std::mutex>& lock, AttachOn thread) noexcept;
   bool raise_tracer(TracerLevel level, bool may_gate) noexcept;
-  void detach_tracer(bool may_gate) noexcept;
+  bool climb_tracer(TracerLevel level, bool may_gate) noexcept;
+  bool detach_tracer(bool may_gate, bool sampler_out) noexcept;
+  void wait_sampling(Nanoseconds most);
+  bool stop_sampler() noexcept;
+  Nanoseconds longest_sampler_stop() const noexcept;
+  void note_sampler(bool out) noexcept;
+  void forget_cupti() noexcept;
+  void attach_unlocked(std::unique_lock<std::mutex>& lock, Nanoseconds sampling);
+  bool stop_sampler_unlocked(std::unique_lock<std::mutex>& lock) noexcept;
   bool may_open_another() const noexcept;
   bool no_window_left() const noexcept;
   void give_way(std::unique_lock<std::mutex>& lock) noexcept;
@@ -143,7 +158,10 @@ class Session {
   void collect(std::unique_lock<std::mutex>& lock);
   /// `hold_signs`: what they tell of iterations waits, and nothing waits for it.
   void pass(bool hold_signs = false);
+  void know_metrics();
+  void take_metric_samples();
   void reclaim_idle_buffers();
+  Nanoseconds time_lead() const noexcept;
   bool timed() const noexcept;
   Nanoseconds next_wake() const;
   void end(std::unique_lock<std::mutex>& lock);
@@ -195,11 +213,19 @@ class Session {
 
   ActivityBuffers buffers_;
   Tracer tracer_;
+  PmSampler sampler_;
+  std::atomic<bool> sampler_stuck_{false};  // it was not out when it was last waited for …
+  std::atomic<bool> said_sampler_stuck_{false};
+  std::atomic<bool> forget_owed_{false};  // the program has finalized CUPTI while it was being attached
+  std::atomic<std::uint64_t> sampler_stuck_at_{0};  // … and had made so many passes
   WindowLog windows_;
   DeviceReader device_reader_;
   Statistics statistics_;
   std::vector<DeviceInfo> devices_;  // asked for when the first window's folder is made
   TraceWriter trace_;
+  MetricTimeline timeline_;
+  std::vector<MetricInfo> metric_columns_;  // data_mutex_
+  Nanoseconds samples_joined_ = 0;          // likewise
   Drain drain_;
   Schedule schedule_;
   Occurrences occurrences_;
@@ -223,6 +249,8 @@ class Session {
   bool api_called_ = false;            // the program drives the windows (auto)
   bool watch_profiler_calls_ = false;  // no hook sees the profiler API: CUPTI has to
   bool gave_way_ = false;              // the program subscribed to CUPTI itself
+  bool cupti_kept_ = false;            // a sampling call did not return in time: CUPTI is never finalized
+  bool detach_owed_ = false;           // … nor unsubscribed until it has returned
   bool launch_armed_ = false;
   bool wanted_ = false;     // a thread waits for a window
   bool attaching_ = false;  // our own thread attaches CUPTI, with mutex_ released

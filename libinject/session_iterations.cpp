@@ -328,7 +328,8 @@ void Session::renumber_window() {
 void Session::plan_iterations(std::uint64_t soonest) {
   const std::int64_t offset = *iteration_offset_;
   const Nanoseconds duration = std::max<Nanoseconds>(known_.mean_duration, 1000);
-  const std::uint64_t lead = std::clamp<std::uint64_t>(kLeadTime / duration + 1, 1, kMostLead);
+  const Nanoseconds lead_time = kLeadTime + (options_.metrics ? sampler_.start_time() : 0);
+  const std::uint64_t lead = std::clamp<std::uint64_t>(lead_time / duration + 1, 1, kMostLead);
   std::uint64_t begin = 0;
   std::uint64_t length = 0;
   if (options_.window.kind == WindowKind::kAuto) {
@@ -452,11 +453,7 @@ void Session::iteration_stop(std::uint64_t count, Nanoseconds time, bool in_call
 void Session::attach_lead(std::unique_lock<std::mutex>& lock) {
   lead_wanted_ = false;
   if (open_ != 0 || wanted_ || finishing_ || tracer_.level() >= TracerLevel::kActivity) return;
-  attaching_ = true;
-  lock.unlock();
-  raise_tracer(TracerLevel::kActivity, true);
-  lock.lock();
-  attaching_ = false;
+  attach_unlocked(lock, kSecond);
   lead_since_ = now();
   if (wanted_ && !finishing_) {
     wanted_ = false;

@@ -19,6 +19,8 @@ constexpr double kOfTheFirst = 0.5;
 constexpr double kShortKernel = 5'000;
 // With fewer multiprocessors at work the rest waits for the slowest block.
 constexpr double kWellFilled = 0.5;
+// Less than this of what a device can do limits no kernel by itself.
+constexpr double kMuchUsed = 0.1;
 
 }  // namespace
 
@@ -93,6 +95,12 @@ Bottleneck kernel_limit(Family family, double average, double fill) {
   }
 }
 
+Bottleneck measured_limit(double average, double active, double arithmetic, double memory) {
+  if (average < kShortKernel || active < kWellFilled) return Bottleneck::kGpuLatency;
+  if (std::max(arithmetic, memory) < kMuchUsed) return Bottleneck::kGpu;
+  return memory > arithmetic ? Bottleneck::kGpuMemory : Bottleneck::kGpuCompute;
+}
+
 void KernelLimits::add(Bottleneck limit, std::uint64_t time, bool is_off_tensor_cores) {
   switch (limit) {
     case Bottleneck::kGpuCompute:
@@ -116,6 +124,7 @@ void KernelLimits::merge(const KernelLimits& more) {
   latency += more.latency;
   unknown += more.unknown;
   off_tensor_cores += more.off_tensor_cores;
+  measured += more.measured;
 }
 
 Diagnosis diagnose(const DeviceTimes& times, const KernelLimits& limits, int multiprocessors) {

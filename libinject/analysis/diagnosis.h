@@ -42,6 +42,10 @@ std::string_view bottleneck_advice(Bottleneck bottleneck);
 /// kGpuLatency, or kGpu where neither tells.
 Bottleneck kernel_limit(Family family, double average, double fill);
 
+/// The same by what was measured while it ran, each a share of what the device can do, 0 … 1: multiprocessors
+/// that had a warp, the busiest of the pipes for arithmetic, the memory's bandwidth.
+Bottleneck measured_limit(double average, double active, double arithmetic, double memory);
+
 /// Kernel time by what limits it.
 struct KernelLimits {
   std::uint64_t compute = 0;
@@ -49,6 +53,7 @@ struct KernelLimits {
   std::uint64_t latency = 0;
   std::uint64_t unknown = 0;
   std::uint64_t off_tensor_cores = 0;  ///< of `compute`: known not to run on tensor cores
+  std::uint64_t measured = 0;          ///< of total(): measured_limit()
   void add(Bottleneck limit, std::uint64_t time, bool off_tensor_cores);
   void merge(const KernelLimits& more);
   std::uint64_t total() const { return compute + memory + latency + unknown; }

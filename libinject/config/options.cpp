@@ -2,6 +2,7 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/config/options.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <limits>
@@ -9,6 +10,7 @@
 
 #include "libinject/config/out_path.h"
 #include "libinject/config/text.h"
+#include "libinject/stats/metric_samples.h"
 
 namespace inject {
 
@@ -126,19 +128,59 @@ Problem parse_batch(std::string_view value, Parsing& to) {
   return {};
 }
 
-Problem parse_metrics(std::string_view value, Parsing&) {
-  if (value == "off") return {};
-  return not_built("sampling of hardware metrics");
+// Base name and rollup, such as sm__cycles_active.avg.pct_of_peak_sustained_elapsed; groups may stand before
+// it.
+bool is_metric_name(std::string_view name) {
+  for (const char c : name) {
+    const bool known =
+        (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.';
+    if (!known) return false;
+  }
+  const std::size_t unit = name.find("__");
+  return unit != std::string_view::npos && unit != 0 && name.find('.', unit) != std::string_view::npos &&
+         name.back() != '.';
 }
 
-Problem parse_metrics_interval(std::string_view, Parsing&) {
-  return not_built("sampling of hardware metrics");
+Problem parse_metrics(std::string_view value, Parsing& to) {
+  to.options.metrics = value != "off";
+  to.options.metric_names.clear();
+  if (value == "off" || value == "auto") return {};
+  for (std::size_t begin = 0; begin <= value.size();) {
+    const std::size_t end = std::min(value.find(',', begin), value.size());
+    const std::string name(value.substr(begin, end - begin));
+    std::vector<std::string>& names = to.options.metric_names;
+    if (!is_metric_name(name)) return quoted(name) + " is not a metric's full name";
+    if (std::find(names.begin(), names.end(), name) != names.end()) return quoted(name) + " is named twice";
+    if (names.size() == kMostMetrics) return "more than " + std::to_string(kMostMetrics) + " metrics";
+    names.push_back(name);
+    begin = end + 1;
+  }
+  return {};
 }
 
-Problem parse_metrics_timeline(std::string_view value, Parsing&) {
-  if (value == "0") return {};
-  if (value == "1") return not_built("sampling of hardware metrics");
-  return "neither 0 nor 1";
+Problem parse_metrics_interval(std::string_view value, Parsing& to) {
+  constexpr std::uint64_t kMicrosecond = 1'000;
+  std::uint64_t time = 0;
+  if (value.size() > 2 && value.substr(value.size() - 2) == "us") {
+    const char* const end_of_number = value.data() + value.size() - 2;
+    const auto [end, code] = std::from_chars(value.data(), end_of_number, time);
+    if (code == std::errc::invalid_argument || end != end_of_number)
+      return "not a time such as 50us or 0.5ms";
+    if (code != std::errc() || time > 1'000) return "too long";
+    time *= kMicrosecond;
+  } else if (std::string error; !parse_duration(value, time, error)) {
+    return "not a time such as 50us or 0.5ms";
+  }
+  if (time < 10 * kMicrosecond) return "too short";
+  if (time > 1'000 * kMicrosecond) return "too long";
+  to.options.metrics_interval = time;
+  return {};
+}
+
+Problem parse_metrics_timeline(std::string_view value, Parsing& to) {
+  if (value != "0" && value != "1") return "neither 0 nor 1";
+  to.options.metrics_timeline = value == "1";
+  return {};
 }
 
 Problem parse_trace(std::string_view value, Parsing& to) {
@@ -304,6 +346,15 @@ std::string unknown_variable(std::string_view name) {
   return line + " (INJECT_HELP=1 lists them all)";
 }
 
+/// What was asked of metrics that are not taken, beyond the defaults.
+void warn_of_metrics_options(const Options& options, std::vector<std::string>& warnings) {
+  if (options.metrics) return;
+  const std::string ignored = " has no effect without INJECT_METRICS=auto, or a list of metrics";
+  if (options.metrics_interval != Options().metrics_interval)
+    warnings.push_back("INJECT_METRICS_INTERVAL" + ignored);
+  if (options.metrics_timeline) warnings.push_back("INJECT_METRICS_TIMELINE" + ignored);
+}
+
 /// Breaks `text` at spaces into lines of `width` columns, all but the first indented by `indent`.
 std::string wrapped(std::string_view text, std::size_t width, std::size_t indent) {
   std::string result;
@@ -353,6 +404,7 @@ ParseResult parse_options(std::span<const std::string_view> environment) {
     for (const OptionInfo& info : kInfos) known = known || info.variable == name;
     if (!known) result.warnings.push_back(unknown_variable(name));
   }
+  if (result.error.empty()) warn_of_metrics_options(result.options, result.warnings);
   return result;
 }
 

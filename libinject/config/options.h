@@ -40,6 +40,10 @@ struct Options {
   ApiStatistics api = ApiStatistics::kCuda;
   std::uint8_t hooks = kHookAll;
   std::uint64_t batch = 0;  ///< samples per iteration, 0 if not told
+  bool metrics = false;
+  std::vector<std::string> metric_names;     ///< the user's own; none: a set chosen for the chip
+  std::uint64_t metrics_interval = 500'000;  ///< nanoseconds
+  bool metrics_timeline = false;
   TraceFormat trace = TraceFormat::kOff;
   SummaryTarget summary = SummaryTarget::kStderr;
   std::string summary_file;

@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "libinject/config/text.h"
+#include "libinject/safe_path.h"
 
 namespace inject {
 
@@ -17,23 +18,10 @@ namespace {
 constexpr std::array<std::string_view, 4> kRankVariables{"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK",
                                                          "SLURM_PROCID"};
 constexpr int kLastSuffix = 9999;
-constexpr mode_t kFolderMode = 0755;
+constexpr mode_t kFolderMode = 0700;
 
 PathResult failed(std::string error) {
   return {{}, std::move(error)};
-}
-
-/// 0, or the errno of mkdir(). Every folder above `path` is made as well.
-int make_folder(const std::string& path) {
-  for (std::size_t slash = path.find('/', 1); slash != std::string::npos; slash = path.find('/', slash + 1)) {
-    const std::string above = path.substr(0, slash);
-    if (::mkdir(above.c_str(), kFolderMode) == 0 || errno == EEXIST) continue;
-    const int code = errno;
-    // Some file systems answer EROFS or EACCES for a folder that exists.
-    struct stat status {};
-    if (::stat(above.c_str(), &status) != 0 || !S_ISDIR(status.st_mode)) return code;
-  }
-  return ::mkdir(path.c_str(), kFolderMode) == 0 ? 0 : errno;
 }
 
 }  // namespace
@@ -98,13 +86,16 @@ PathResult expand_path(std::string_view pattern, const PathNames& names, std::st
 }
 
 PathResult make_unique_folder(const std::string& path) {
-  int code = make_folder(path);
-  for (int suffix = 1; code == EEXIST && suffix <= kLastSuffix; ++suffix) {
-    std::string next = path + "." + std::to_string(suffix);
-    code = ::mkdir(next.c_str(), kFolderMode) == 0 ? 0 : errno;
-    if (code == 0) return {std::move(next), {}};
+  const FolderAbove above(path, FolderAbove::Missing::kMake);
+  if (!above.is_open()) return failed("cannot create " + path + ": " + above.problem());
+  int code = 0;
+  for (int suffix = 0; suffix <= kLastSuffix; ++suffix) {
+    const std::string added = suffix == 0 ? "" : "." + std::to_string(suffix);
+    if (::mkdirat(above.descriptor(), (above.name() + added).c_str(), kFolderMode) == 0)
+      return {path + added, {}};
+    code = errno;
+    if (code != EEXIST) break;
   }
-  if (code == 0) return {path, {}};
   return failed("cannot create " + path + ": " + std::generic_category().message(code));
 }
 

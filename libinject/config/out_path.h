@@ -33,7 +33,8 @@ std::optional<std::string> rank_from_environment(const EnvironmentLookup& enviro
 /// loaded, so that a later chdir() does not move the output.
 PathResult expand_path(std::string_view pattern, const PathNames& names, std::string_view folder);
 
-/// Creates `path` and the folders above it; where `path` exists, the first free one of `path`.1, `path`.2, ….
+/// Creates `path` and the folders above it, for this user alone; where `path` exists, the first free one of
+/// `path`.1, `path`.2, …. Nothing that another user has put in the way is followed (safe_path.h).
 PathResult make_unique_folder(const std::string& path);
 
 }  // namespace inject

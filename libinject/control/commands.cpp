@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "libinject/config/text.h"
-#include "libinject/control/endpoint.h"
+#include "libinject/control/conversation.h"
 #include "libinject/process.h"
 #include "libinject/record/clock.h"
 #include "libinject/session.h"
@@ -13,12 +13,6 @@
 namespace inject {
 
 namespace {
-
-constexpr std::size_t kLongestValue = 2'000;
-
-void add(std::string& text, std::string_view key, std::string_view value) {
-  text.append(key).append(": ").append(one_line(value, kLongestValue)).append(1, '\n');
-}
 
 std::string command_text() {
   std::string text;
@@ -39,16 +33,16 @@ std::string losses_text(const Losses& lost) {
 std::string status_text(Session& session) {
   const Session::Status status = session.status();
   std::string text;
-  add(text, "state", status.state);
-  add(text, "window",
-      status.window == 0 ? "none" : std::to_string(status.window) + " (" + status.reason + ")");
-  add(text, "windows_opened", std::to_string(status.opened));
-  add(text, "trigger", status.trigger);
-  add(text, "output", status.folder.empty() ? "none yet" : status.folder);
-  add(text, "lost", losses_text(status.losses));
-  add(text, "seconds", std::to_string((now() - status.base) / 1'000'000'000));
-  add(text, "pid", std::to_string(getpid()));
-  add(text, "command", command_text());
+  add_answer_line(text, "state", status.state);
+  add_answer_line(text, "window",
+                  status.window == 0 ? "none" : std::to_string(status.window) + " (" + status.reason + ")");
+  add_answer_line(text, "windows_opened", std::to_string(status.opened));
+  add_answer_line(text, "trigger", status.trigger);
+  add_answer_line(text, "output", status.folder.empty() ? "none yet" : status.folder);
+  add_answer_line(text, "lost", losses_text(status.losses));
+  add_answer_line(text, "seconds", std::to_string((now() - status.base) / 1'000'000'000));
+  add_answer_line(text, "pid", std::to_string(getpid()));
+  add_answer_line(text, "command", command_text());
   return text;
 }
 

@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "libinject/control/conversation.h"
 #include "libinject/control/endpoint.h"
 #include "libinject/log.h"
 #include "libinject/own_thread.h"
@@ -147,18 +148,11 @@ bool ControlListener::read_request(Client& client) {
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return true;
   if (n <= 0) return false;
   client.request.append(part.data(), static_cast<std::size_t>(n));
-  // The request's end, also where there is none yet.
-  const std::size_t end = std::min(client.request.find('\n'), client.request.size());
-  if (end == client.request.size() && end <= kLongestControlRequest) return true;
-  std::string text;
-  if (end > kLongestControlRequest) {
-    text = "error: the request is too long\n";
-  } else {
-    text = answer_(std::string_view(client.request).substr(0, end));
-    if (text.size() > kLongestControlAnswer) text = "error: the answer is too long\n";
-  }
-  text += kControlEnd;
-  send_line(client.socket, text);
+  const ControlRequest request = ::inject::read_request(client.request);
+  if (request.state == ControlRequest::State::kIncomplete) return true;
+  send_line(client.socket, framed_answer(request.state == ControlRequest::State::kComplete
+                                             ? answer_(request.text)
+                                             : "error: the request is too long\n"));
   return false;
 }
 

@@ -58,28 +58,6 @@ constinit std::atomic<Nanoseconds> clock_ahead{0};
 // Bit per DriverCall whose activity CUPTI does not record: no record is to be waited for.
 constinit std::atomic<std::uint32_t> unrecorded_calls{0};
 
-Nanoseconds realtime() noexcept {
-  timespec time;
-  clock_gettime(CLOCK_REALTIME, &time);
-  return static_cast<Nanoseconds>(time.tv_sec) * 1'000'000'000u + static_cast<Nanoseconds>(time.tv_nsec);
-}
-
-// CLOCK_REALTIME beyond CLOCK_MONOTONIC, by the quickest of a few readings: the processor may be lost in the
-// middle of one.
-Nanoseconds realtime_ahead() noexcept {
-  Nanoseconds ahead = 0;
-  Nanoseconds quickest = ~Nanoseconds{0};
-  for (int i = 0; i < 5; ++i) {
-    const Nanoseconds before = now();
-    const Nanoseconds time = realtime();
-    const Nanoseconds took = now() - before;
-    if (took >= quickest) continue;
-    quickest = took;
-    ahead = time - before;
-  }
-  return ahead;
-}
-
 std::uint64_t timestamp() {
   return now();
 }
@@ -495,6 +473,16 @@ void Tracer::detach(bool finalize) noexcept {
     // Graphs that were captured, but never instantiated: the next attachment numbers nodes anew.
     if (Core* core = Core::get_if_any(); core != nullptr) core->graph_nodes.clear();
   }
+  level_ = TracerLevel::kDetached;
+}
+
+void Tracer::forget() noexcept {
+  if (level_ == TracerLevel::kDetached) return;
+  collecting_activity.store(false, std::memory_order_release);
+  activity_on_ = false;
+  subscriber_ = nullptr;
+  finalized_ = true;
+  if (Core* core = Core::get_if_any(); core != nullptr) core->graph_nodes.clear();
   level_ = TracerLevel::kDetached;
 }
 

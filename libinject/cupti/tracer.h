@@ -54,6 +54,9 @@ class Tracer {
   /// finalize. Waits for a use() on another thread.
   void detach(bool finalize) noexcept;
 
+  /// The program has finalized CUPTI, and our subscription with it: detached without a call.
+  void forget() noexcept;
+
   /// Held while CUPTI hands buffers over or reads records: it is not finalized meanwhile. Nobody waits here
   /// for longer than kLongestUse: a flush may stand behind a kernel that never ends.
   static std::unique_lock<std::mutex> use() noexcept;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 #include <cupti.h>
+#include <cupti_profiler_target.h>
 
 #include "libinject/hooks/shim.h"
 

@@ -21,6 +21,13 @@ void on_profiler_stop() noexcept;
 void on_foreign_cupti_subscribe() noexcept;
 void on_foreign_cupti_buffers() noexcept;
 
+/// The program is about to finalize CUPTI, for everybody; it has done so, or failed.
+void on_foreign_cupti_finalize() noexcept;
+void on_foreign_cupti_finalized(int status) noexcept;
+
+/// The program is about to initialise CUPTI's profiler, or to end that.
+void on_foreign_cupti_profiler(bool initialize) noexcept;
+
 template <FunctionId function>
 struct Observer {};
 
@@ -45,6 +52,22 @@ struct Observer<kFn_cuptiSubscribe_v2> : Observer<kFn_cuptiSubscribe> {};
 template <>
 struct Observer<kFn_cuptiActivityRegisterCallbacks> {
   static void before() noexcept { on_foreign_cupti_buffers(); }
+};
+
+template <>
+struct Observer<kFn_cuptiFinalize> {
+  static void before() noexcept { on_foreign_cupti_finalize(); }
+  static void after(int status) noexcept { on_foreign_cupti_finalized(status); }
+};
+
+template <>
+struct Observer<kFn_cuptiProfilerInitialize> {
+  static void before() noexcept { on_foreign_cupti_profiler(true); }
+};
+
+template <>
+struct Observer<kFn_cuptiProfilerDeInitialize> {
+  static void before() noexcept { on_foreign_cupti_profiler(false); }
 };
 
 }  // namespace inject

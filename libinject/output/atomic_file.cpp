@@ -10,12 +10,18 @@
 #include <system_error>
 #include <utility>
 
+#include "libinject/safe_path.h"
+
 namespace inject {
 
 bool OutputFile::fail(std::string_view action, int code) {
+  return fail(action, std::generic_category().message(code));
+}
+
+bool OutputFile::fail(std::string_view action, const std::string& reason) {
   if (error_.empty()) {
     try {
-      error_ = "cannot " + std::string(action) + " " + path_ + ": " + std::generic_category().message(code);
+      error_ = "cannot " + std::string(action) + " " + path_ + ": " + reason;
     } catch (...) {
       error_ = "out of memory";  // short enough to need none
     }
@@ -24,11 +30,14 @@ bool OutputFile::fail(std::string_view action, int code) {
   return false;
 }
 
-bool OutputFile::open(std::string path, bool exclusive) {
+bool OutputFile::open(std::string path, Existing existing) {
   path_ = std::move(path);
-  const int how = exclusive ? O_EXCL : O_TRUNC;
-  descriptor_ = Descriptor(open_file(path_.c_str(), O_WRONLY | O_CREAT | O_NOFOLLOW | how));
-  return descriptor_.is_open() || fail("create", errno);
+  const FolderAbove folder(path_);
+  if (existing == Existing::kReplace && folder.is_open())
+    ::unlinkat(folder.descriptor(), folder.name().c_str(), 0);
+  std::string problem;
+  descriptor_ = Descriptor(open_output(folder, existing == Existing::kEmpty ? O_TRUNC : O_EXCL, problem));
+  return descriptor_.is_open() || fail("create", problem);
 }
 
 bool OutputFile::flush() {
@@ -68,7 +77,8 @@ bool OutputFile::close() {
 
 AtomicFile::AtomicFile(const std::string& folder, std::string_view name)
     : path_(folder + "/" + std::string(name)), temporary_(folder + "/." + std::string(name) + ".new") {
-  file_.open(temporary_);
+  // One that is there is a dead process's, or a trap.
+  file_.open(temporary_, OutputFile::Existing::kReplace);
 }
 
 AtomicFile::~AtomicFile() {
@@ -82,6 +92,8 @@ bool AtomicFile::finish() {
   return finished_;
 }
 
+// By their paths, which takes no memory. Whoever leads these elsewhere meanwhile gains nothing: what is
+// renamed has to be there under the temporary name.
 bool AtomicFile::commit() {
   if (!finished_) return false;
   committed_ = ::rename(temporary_.c_str(), path_.c_str()) == 0;

@@ -22,8 +22,10 @@ class OutputFile {
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
 
-  /// Creates or empties `path`; with `exclusive` an existing file is an error.
-  bool open(std::string path, bool exclusive = false);
+  enum class Existing { kEmpty, kRefuse, kReplace };
+  /// Creates `path` for this user alone (safe_path.h); what is done with a file of that name is up to the
+  /// caller.
+  bool open(std::string path, Existing existing = Existing::kEmpty);
   bool is_open() const { return descriptor_.is_open(); }
   /// Text appended to buffer() is written when write_if_full() finds enough of it, and by flush().
   std::string& buffer() { return buffer_; }
@@ -41,6 +43,7 @@ class OutputFile {
  private:
   static constexpr std::size_t kBufferBytes = 64 * 1024;
   bool fail(std::string_view action, int code);
+  bool fail(std::string_view action, const std::string& reason);
 
   Descriptor descriptor_;
   std::string path_;

@@ -38,6 +38,19 @@ std::size_t sequence_length(std::string_view text, std::size_t position) {
   return length;
 }
 
+/// Whether a control character begins at `position`, as terminals know them: not tab and line breaks, which
+/// a quoted field may hold.
+bool is_control(std::string_view text, std::size_t position) {
+  const auto byte = static_cast<unsigned char>(text[position]);
+  if (byte == '\t' || byte == '\n' || byte == '\r') return false;
+  if (byte < 0x20 || byte == 0x7f) return true;
+  // U+0080 to U+009F
+  return byte == 0xc2 && position + 1 < text.size() &&
+         (static_cast<unsigned char>(text[position + 1]) & 0xe0) == 0x80;
+}
+
+constexpr std::string_view kReplacement = "\xef\xbf\xbd";
+
 }  // namespace
 
 void append_utf8(std::string& out, std::string_view text) {
@@ -49,7 +62,7 @@ void append_utf8(std::string& out, std::string_view text) {
       continue;
     }
     out.append(text.substr(begin, i - begin));
-    out += "\xef\xbf\xbd";
+    out += kReplacement;
     begin = ++i;
   }
   out.append(text.substr(begin));
@@ -64,21 +77,38 @@ void append_decimal(std::string& out, double value, int decimals) {
   if (code == std::errc()) out.append(digits.data(), end);
 }
 
+// In one pass for names as they mostly are.
 CsvRow& CsvRow::text(std::string_view value) {
   separate();
-  if (value.find_first_of(",\"\r\n") == std::string_view::npos) {
-    append_utf8(out_, value);
-    return *this;
+  const bool cut = value.size() >= kLongestText;
+  if (cut) {
+    std::size_t length = kLongestText - kCutMark.size();
+    while (length > 0 && (static_cast<unsigned char>(value[length]) & 0xc0) == 0x80) --length;
+    value = value.substr(0, length);
   }
-  out_ += '"';
-  while (true) {
-    const std::size_t quote = value.find('"');
-    append_utf8(out_, value.substr(0, quote));
-    if (quote == std::string_view::npos) break;
-    out_ += "\"\"";
-    value.remove_prefix(quote + 1);
+  const bool formula =
+      !value.empty() && std::string_view("=+-@\t\r\n").find(value[0]) != std::string_view::npos;
+  const bool quoted = formula || value.find_first_of(",\"\r\n") != std::string_view::npos;
+  if (quoted) out_ += '"';
+  if (formula) out_ += '\'';
+  std::size_t begin = 0;
+  const auto replace = [&](std::size_t at, std::size_t length, std::string_view with) {
+    append_utf8(out_, value.substr(begin, at - begin));
+    out_ += with;
+    begin = at + length;
+  };
+  for (std::size_t i = 0; i < value.size(); ++i) {
+    if (value[i] == '"') {
+      replace(i, 1, "\"\"");
+    } else if (is_control(value, i)) {
+      const std::size_t length = value[i] == '\xc2' ? 2 : 1;
+      replace(i, length, kReplacement);
+      i += length - 1;
+    }
   }
-  out_ += '"';
+  append_utf8(out_, value.substr(begin));
+  if (cut) out_ += kCutMark;
+  if (quoted) out_ += '"';
   return *this;
 }
 

@@ -17,13 +17,18 @@ void append_utf8(std::string& out, std::string_view text);
 void append_decimal(std::string& out, double value, int decimals);
 
 /// Rows of RFC 4180, lines ended by \n as Nsight Systems writes them. A field is quoted if it holds a comma,
-/// a quote or a line break.
+/// a quote or a line break. Text comes from the program: what a spreadsheet would take for a formula, as it
+/// begins with = + - @, a tab or a line break, gets an apostrophe before it and is quoted; control characters
+/// but tab and line breaks are replaced, like bytes that are not UTF-8; and no text is longer than
+/// kLongestText bytes, of which the last three are points where more has been cut off.
 class CsvRow {
  public:
   explicit CsvRow(std::string& out) : out_(out) {}
   CsvRow(const CsvRow&) = delete;
   CsvRow& operator=(const CsvRow&) = delete;
 
+  /// Names are kept up to this length (NameTable).
+  static constexpr std::size_t kLongestText = 16 * 1024;
   CsvRow& text(std::string_view value);
   template <std::integral T>
   CsvRow& number(T value) {
@@ -48,6 +53,7 @@ class CsvRow {
   }
 
  private:
+  static constexpr std::string_view kCutMark = "...";
   void separate() {
     if (!first_) out_ += ',';
     first_ = false;

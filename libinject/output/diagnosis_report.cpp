@@ -6,6 +6,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "libinject/output/measured_kernels.h"
 #include "libinject/output/shape_tables.h"
 #include "libinject/output/summary.h"
 
@@ -36,6 +37,18 @@ std::unordered_map<std::string_view, double> memory_bound_shares(const Statistic
     if (time.shaped != 0) shares[name] = static_cast<double>(time.memory) / static_cast<double>(time.shaped);
   }
   return shares;
+}
+
+/// By row of the kernels' details: what limits those of which enough was measured.
+std::unordered_map<std::uint32_t, Bottleneck> measured_limits(const Statistics& statistics,
+                                                              const RunInfo& run) {
+  std::unordered_map<std::uint32_t, Bottleneck> limits;
+  for (const MeasuredKernel& kernel : measured_kernels(statistics, run)) {
+    if (kernel.row.detail.other || !kernel.sm_active || !kernel.arithmetic || !kernel.dram) continue;
+    limits[kernel.row.detail.number] = measured_limit(kernel.row.detail.time.mean(), *kernel.sm_active / 100,
+                                                      *kernel.arithmetic / 100, *kernel.dram / 100);
+  }
+  return limits;
 }
 
 Bottleneck part_of(const IdleShare& share) {
@@ -174,6 +187,7 @@ KernelLimits kernel_limits(const Statistics& statistics, const RunInfo& run, std
   const auto memory_bound = memory_bound_shares(statistics, specs);
   std::unordered_map<std::string_view, const KernelFamilyRow*> families;
   for (const KernelFamilyRow& row : statistics.kernel_families()) families[row.name] = &row;
+  const std::unordered_map<std::uint32_t, Bottleneck> measured = measured_limits(statistics, run);
   KernelLimits limits;
   for (const DetailRow& detail : statistics.kernel_details()) {
     if (!detail.other && detail.device != device) continue;
@@ -184,12 +198,17 @@ KernelLimits kernel_limits(const Statistics& statistics, const RunInfo& run, std
     }
     // They are no part of the time that computes.
     if (is_collective(found->second->family)) continue;
+    const bool off_tensor_cores = found->second->cores == TensorCores::kNotUsed;
+    if (const auto known = measured.find(detail.number); known != measured.end()) {
+      limits.add(known->second, detail.time.sum, off_tensor_cores);
+      limits.measured += detail.time.sum;
+      continue;
+    }
     double blocks = 1;
     for (const std::int32_t size : detail.grid) blocks *= static_cast<double>(size);
     const double fill =
         specs.multiprocessors <= 0 ? 1.0 : std::min(1.0, blocks / static_cast<double>(specs.multiprocessors));
     const Bottleneck limit = kernel_limit(found->second->family, detail.time.mean(), fill);
-    const bool off_tensor_cores = found->second->cores == TensorCores::kNotUsed;
     std::uint64_t by_memory = 0;
     if (limit == Bottleneck::kGpuCompute) {
       if (const auto share = memory_bound.find(detail.name); share != memory_bound.end())
@@ -209,13 +228,17 @@ std::vector<DeviceDiagnosis> device_diagnoses(const Statistics& statistics, cons
     entry.times = total.times;
     const int multiprocessors = specs_of(run, total.device).multiprocessors;
     entry.taken_by_collectives = total.times.taken_by_collectives(multiprocessors);
-    entry.diagnosis = diagnose(total.times, kernel_limits(statistics, run, total.device), multiprocessors);
+    const KernelLimits limits = kernel_limits(statistics, run, total.device);
+    entry.diagnosis = diagnose(total.times, limits, multiprocessors);
     const std::vector<DeviceKernel> kernels = kernels_of(statistics, total.device);
     const Bottleneck verdict = entry.diagnosis.verdict;
     if (entry.diagnosis.leading == 0 && verdict != Bottleneck::kNone &&
         verdict != Bottleneck::kUndetermined) {
-      entry.evidence.push_back({verdict, entry.diagnosis.compute_time, entry.diagnosis.gain,
-                                kernels_text(kernels, [](Family) { return true; })});
+      std::string text = kernels_text(kernels, [](Family) { return true; });
+      if (limits.measured != 0)
+        text += "; judged by measurement: " + share_text(limits.measured, limits.total()) + " of it";
+      entry.evidence.push_back(
+          {verdict, entry.diagnosis.compute_time, entry.diagnosis.gain, std::move(text)});
     }
     for (const BottleneckPart& part : entry.diagnosis.parts) {
       entry.evidence.push_back(

@@ -28,6 +28,11 @@ void kernel_metric_rows(const Statistics& statistics, const RunInfo& run, std::s
 
 std::string window_metric_columns(const Statistics& statistics);
 
+std::string iteration_metric_columns(const Statistics& statistics);
+/// The cells below them: of an iteration on these devices together.
+void iteration_metric_cells(CsvRow& row, const Statistics& statistics, const IterationRow& iteration,
+                            std::span<const IterationDeviceRow> devices);
+
 /// The cells below window_metric_columns().
 class WindowMetricCells {
  public:

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdio>
+#include <string_view>
 
 #include "libinject/output/json_text.h"
 
@@ -115,6 +116,70 @@ void iterations_json(JsonText& json, const IterationInfo& iterations, bool signs
       .close_object();
 }
 
+// In the order of MetricLoss.
+constexpr std::array<std::string_view, kMetricLosses> kMetricLossNames{
+    "incomplete", "without_times", "bad_times", "not_evaluated", "queue_full", "missing"};
+
+void sample_times_json(JsonText& json, const MetricSampleTimes& times) {
+  json.member("cupti_start_ns", times.cupti_start)
+      .member("cupti_end_ns", times.cupti_end)
+      .member("clock_monotonic_start_ns", times.start)
+      .member("clock_monotonic_end_ns", times.end)
+      .member("read_clock_monotonic_ns", times.read);
+}
+
+void metrics_lost_json(JsonText& json, const MetricsInfo& metrics) {
+  json.name("lost").open_object();
+  for (std::size_t i = 0; i < kMetricLosses; ++i) json.member(kMetricLossNames[i], metrics.lost_by[i]);
+  json.close_object();
+  if (metrics.first.read != 0) {
+    json.name("first_sample").open_object();
+    sample_times_json(json, metrics.first);
+    json.close_object();
+  }
+  if (metrics.first_lost.read == 0) return;
+  json.name("first_lost").open_object();
+  json.member("reason", kMetricLossNames[static_cast<std::size_t>(metrics.first_lost_by)])
+      .member("error", metrics.first_lost_error);
+  sample_times_json(json, metrics.first_lost);
+  json.close_object();
+}
+
+void metrics_json(JsonText& json, const MetricsInfo& metrics) {
+  json.name("metrics").open_object().member("interval_ns", metrics.interval);
+  json.name("columns").open_array();
+  for (const MetricInfo& column : metrics.columns)
+    json.open_object().member("title", column.title).member("name", column.name).close_object();
+  json.close_array().texts("left_out", metrics.left_out);
+  json.name("devices").open_array();
+  for (const std::uint32_t device : metrics.devices) json.number(device);
+  json.close_array()
+      .member("samples", metrics.samples)
+      .member("overflows", metrics.overflows)
+      .member("start_ns", metrics.start)
+      .member("stop_ns", metrics.stop)
+      .member("decode_cpu_ns", metrics.decode_cpu);
+  const MetricDecoding& decode = metrics.decode;
+  json.name("decode")
+      .open_object()
+      .member("calls", decode.calls)
+      .member("samples", decode.samples)
+      .member("full", decode.full)
+      .member("emptied", decode.emptied)
+      .member("buffer_bytes", decode.buffer_bytes)
+      .member("pause_ns", decode.pause)
+      .member("shortened", decode.shortened)
+      .member("image_bytes", decode.image_bytes)
+      .member("image_samples", decode.image_samples)
+      .member("data_cpu_ns", decode.data)
+      .member("times_cpu_ns", decode.times)
+      .member("evaluate_cpu_ns", decode.evaluate)
+      .member("empty_cpu_ns", decode.empty)
+      .close_object();
+  metrics_lost_json(json, metrics);
+  json.close_object();
+}
+
 void overhead_json(JsonText& json, const Overhead& overhead) {
   json.name("overhead")
       .open_object()
@@ -199,6 +264,7 @@ std::string run_json_text(const RunInfo& run, std::span<const std::string> files
   }
   json.close_array().member("windows_not_listed", run.windows_not_listed);
   if (run.iterations) iterations_json(json, *run.iterations, run.iteration_signs_lost != 0);
+  if (run.metrics.on) metrics_json(json, run.metrics);
   overhead_json(json, run.overhead);
   json.name("diagnosis").open_array();
   for (const DeviceDiagnosis& entry : diagnoses) diagnosis_json(json, entry);
@@ -214,9 +280,11 @@ std::string run_json_text(const RunInfo& run, std::span<const std::string> files
       .member("busy_time_records", run.busy_records_late)
       .member("device_time_records", run.device_time_records_lost)
       .member("graph_nodes", run.graph_nodes_lost)
-      .member("live_allocations", run.allocations_not_held);
-  if (run.metric_records_lost != 0) json.member("metric_records", run.metric_records_lost);
-  json.close_object();
+      .member("live_allocations", run.allocations_not_held)
+      .member("metric_samples", run.metrics.lost)
+      .member("metric_records", run.metric_records_lost)
+      .member("metric_rows", run.metrics.rows_left_out)
+      .close_object();
   json.member("repeated_activity_records", run.repeated_records)
       .member("graph_kernels_without_call", run.graph_kernels_without_call)
       .member("unknown_frees", run.unknown_frees);

@@ -11,6 +11,7 @@
 
 #include "libinject/output/csv.h"
 #include "libinject/output/diagnosis_report.h"
+#include "libinject/output/measured_kernels.h"
 #include "libinject/stats/kernel_use.h"
 
 namespace inject {
@@ -496,6 +497,53 @@ void diagnosis_lines(std::string& out, const Statistics& statistics, const RunIn
   }
 }
 
+/// Means over the windows, and the long kernels that leave most of the device unused.
+void metric_lines(std::string& out, const Statistics& statistics, const RunInfo& run) {
+  const std::vector<MetricInfo>& metrics = statistics.metrics().metrics();
+  if (metrics.empty()) return;
+  std::map<std::uint32_t, std::vector<WeightedMean>> devices;
+  for (const WindowMetrics& window : statistics.metrics().windows()) {
+    std::vector<WeightedMean>& means = devices[window.device];
+    means.resize(metrics.size());
+    for (std::size_t m = 0; m < metrics.size(); ++m) means[m].add(window.means[m]);
+  }
+  const std::vector<MeasuredKernel> kernels = kernels_by_unused_time(measured_kernels(statistics, run));
+  for (const auto& [device, means] : devices) {
+    std::string text = "measured";
+    if (devices.size() > 1) text += " on GPU " + std::to_string(device);
+    std::string_view between = ": ";
+    for (std::size_t m = 0; m < metrics.size(); ++m) {
+      if (!is_percentage(metrics[m]) || !means[m].value()) continue;
+      const std::string_view title = metrics[m].title;
+      text.append(between).append(title.substr(0, title.find(" ("))).append(" ");
+      text += percent_text(*means[m].value());
+      between = ", ";
+    }
+    out += '\n';
+    paragraph(out, "  ", text);
+    std::uint64_t total = 0;
+    for (const MeasuredKernel& kernel : kernels) {
+      if (kernel.row.detail.device == device) total += kernel.row.measured.time;
+    }
+    constexpr std::size_t kMostNamed = 3;
+    std::size_t named = 0;
+    for (const MeasuredKernel& kernel : kernels) {
+      if (kernel.row.detail.device != device) continue;
+      // As with grids: less than a hundredth is nothing to look at.
+      if (named == kMostNamed || *kernel.unused_time * 100 < total) break;
+      ++named;
+      text = "    " + time_text(static_cast<double>(*kernel.unused_time)) + " unused, " + kernel.busiest +
+             " at " + percent_text(*kernel.utilization);
+      if (kernel.achieved_occupancy && kernel.theoretical_occupancy) {
+        text += ", occupancy " + percent_text(*kernel.achieved_occupancy) + " of " +
+                percent_text(*kernel.theoretical_occupancy);
+      }
+      text += ": ";
+      line(out, text + shortened(kernel.row.detail.name, kColumns - text.size()));
+    }
+  }
+}
+
 void phase_line(std::string& out, const Statistics& statistics) {
   std::array<std::uint64_t, kPhases> time{};
   std::uint64_t total = 0;
@@ -566,7 +614,9 @@ void loss_lines(std::string& out, const Statistics& statistics, const RunInfo& r
     std::string_view noun;
     std::string_view why;
   };
-  const std::array<Loss, 17> losses{{
+  const std::string metrics_lost =
+      "of hardware metrics lost: " + std::string(loss_text(main_loss(run.metrics.lost_by)));
+  const std::array<Loss, 19> losses{{
       {lost.host_records, "API call", "lost: the ring was full, raise INJECT_RING"},
       {lost.range_records, "NVTX range", "lost: the ring was full, raise INJECT_RING"},
       {lost.activity_records, "GPU record", "lost: CUPTI's buffers were full, raise INJECT_BUFFERS"},
@@ -583,9 +633,12 @@ void loss_lines(std::string& out, const Statistics& statistics, const RunInfo& r
        "unseen in the search for iterations, whose numbers may be off: raise INJECT_RING"},
       {run.busy_records_late, "GPU record", "too late for the busy times"},
       {run.device_time_records_lost, "record", "too late, or too many, for the causes of idle time"},
-      {run.metric_records_lost, "record", "left out of the metrics: too late, or too many for a sample"},
+      {run.metric_records_lost, "record",
+       "left out of the metrics: too late, too many for a sample, or impossible"},
       {run.graph_nodes_lost, "node", "of CUDA graphs too many: their kernels have no library call"},
       {run.allocations_not_held, "allocation", "too many at once: live and peak bytes lack them"},
+      {run.metrics.lost, "sample", metrics_lost},
+      {run.metrics.rows_left_out, "row", "left out of metric_samples.csv"},
   }};
   for (const Loss& loss : losses) {
     if (loss.count == 0) continue;
@@ -636,6 +689,7 @@ std::string summary_text(const Statistics& statistics, const RunInfo& run, std::
   phase_line(out, statistics);
   loss_lines(out, statistics, run);
   diagnosis_lines(out, statistics, run);
+  metric_lines(out, statistics, run);
   time_table(out, statistics.kernels(), "Kernel");
   library_table(out, statistics.library_calls(), statistics.device_total().kernels.sum);
   operation_table(out, statistics);

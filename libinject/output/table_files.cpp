@@ -303,7 +303,7 @@ constexpr std::array kTables{
         "GPU Busy (ns),Gap to Next (ns),Kernels,Kernel Time (ns),Copies,Copy Time (ns),Copy Size (MB),"
         "Memsets,Memset Time (ns),Memset Size (MB),Unattributed,FLOPs,TFLOP/s,Peak (%),Kernel Busy (ns),"
         "GPU Utilization (%)",
-        iteration_rows},
+        iteration_rows, iteration_metric_columns},
     TableFile{"phase_sum.csv",
               "Window,Device,Phase,Kernel Time (%),Kernels,Kernel Time (ns),Copies,Copy Time (ns),"
               "Copy Size (MB),Memsets,Memset Time (ns),Memset Size (MB),Unattributed",

@@ -56,9 +56,10 @@ TraceWriter::TraceWriter(Context context, std::uint64_t max_rows)
 
 bool TraceWriter::open(const std::string& folder) {
   // Not by way of a temporary file: what a killed program has traced so far is worth having.
-  if (!gpu_.open(folder + "/cuda_gpu_trace.csv", true) || !api_.open(folder + "/cuda_api_trace.csv", true) ||
-      !library_.open(folder + "/library_trace.csv", true) ||
-      !processor_.open(folder + "/thread_cpu_trace.csv", true)) {
+  if (!gpu_.open(folder + "/cuda_gpu_trace.csv", OutputFile::Existing::kRefuse) ||
+      !api_.open(folder + "/cuda_api_trace.csv", OutputFile::Existing::kRefuse) ||
+      !library_.open(folder + "/library_trace.csv", OutputFile::Existing::kRefuse) ||
+      !processor_.open(folder + "/thread_cpu_trace.csv", OutputFile::Existing::kRefuse)) {
     return false;
   }
   gpu_.buffer() += kGpuHeader;

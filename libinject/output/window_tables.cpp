@@ -344,6 +344,7 @@ void iteration_rows(const Statistics& statistics, const RunInfo& run, std::strin
     iteration_work_cells(row, entry, busy, entry.gap, together);
     flop_cells(row, entry.flops, duration, run);
     utilization_cells(row, entry, kernel_busy, device_time);
+    iteration_metric_cells(row, statistics, entry, entry.devices);
     row.end();
     sink(text);
     for (const IterationDeviceRow& device : entry.devices) {
@@ -354,6 +355,7 @@ void iteration_rows(const Statistics& statistics, const RunInfo& run, std::strin
       iteration_work_cells(row, entry, device.busy, device.gap, device.work);
       row.empty().empty().empty();
       utilization_cells(row, entry, device.kernel_busy, phase ? device.time(duration) : 0);
+      iteration_metric_cells(row, statistics, entry, {&device, 1});
       row.end();
       sink(text);
     }

@@ -351,6 +351,19 @@ IterationRow IterationStatistics::shown(const Key& key, const Row& row) {
   return result;
 }
 
+std::vector<IterationRow> IterationStatistics::rows_of(std::uint32_t window) const {
+  std::vector<IterationRow> result;
+  Key before{0, 0};
+  for (auto place = rows_.lower_bound({window, 1}); place != rows_.end() && place->first.first == window;
+       ++place) {
+    result.push_back(shown(place->first, place->second));
+    if (result.size() > 1 && before.second + 1 == place->first.second)
+      add_gaps(result[result.size() - 2], result.back());
+    before = place->first;
+  }
+  return result;
+}
+
 std::vector<IterationRow> IterationStatistics::rows() const {
   // What waits is outside for now, so that the rows add up to the window's work at any time.
   std::map<Key, Row> waiting;

@@ -106,6 +106,8 @@ class IterationStatistics {
 
   /// By window and time; what waits for its boundaries is shown outside of them.
   std::vector<IterationRow> rows() const;
+  /// Those of one window that lie between boundaries.
+  std::vector<IterationRow> rows_of(std::uint32_t window) const;
   /// Durations of the complete iterations of all settled windows.
   const SampleStats& step_times() const { return step_times_; }
   /// Durations of iterations that touched no window: what a step takes without us.

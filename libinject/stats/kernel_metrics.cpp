@@ -3,6 +3,7 @@
 #include "libinject/stats/kernel_metrics.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <tuple>
@@ -30,9 +31,19 @@ bool is_percentage(const MetricInfo& metric) {
   return title.size() >= kSign.size() && title.substr(title.size() - kSign.size()) == kSign;
 }
 
+bool is_per_active_cycle(const MetricInfo& metric) {
+  return metric.quantity == Quantity::kIpc || metric.quantity == Quantity::kOccupancy;
+}
+
+bool is_of_link(const MetricInfo& metric) {
+  return metric.quantity == Quantity::kPcieRead || metric.quantity == Quantity::kPcieWrite ||
+         metric.quantity == Quantity::kNvlinkReceive || metric.quantity == Quantity::kNvlinkTransmit;
+}
+
 bool KernelMetricEntry::reliable() const {
   bool any = false;
   for (const MetricEstimate& metric : metrics) {
+    if (metric.of_link) continue;
     if (metric.measured && !metric.reliable) return false;
     any = any || metric.measured;
   }
@@ -47,7 +58,14 @@ void KernelMetrics::metrics(std::vector<MetricInfo> list) {
   }
   *this = KernelMetrics();
   metrics_ = std::move(list);
-  for (const MetricInfo& metric : metrics_) percentage_.push_back(is_percentage(metric));
+  for (std::size_t m = 0; m < metrics_.size(); ++m) {
+    percentage_.push_back(is_percentage(metrics_[m]));
+    if (!sm_active_ && metrics_[m].quantity == Quantity::kSmActive) sm_active_ = m;
+  }
+}
+
+bool KernelMetrics::per_active_cycle(std::size_t metric) const {
+  return sm_active_ && is_per_active_cycle(metrics_[metric]);
 }
 
 KernelMetrics::Device* KernelMetrics::device(std::uint32_t number) {
@@ -74,64 +92,89 @@ void KernelMetrics::kernel(std::uint32_t window, std::uint32_t device_number, st
   if (!active()) return;
   row_number = std::min(row_number, kMostRows);
   const std::uint64_t time = end > start ? end - start : 0;
+  entries_.reset();
   Row& row = this->row(row_number);
   if (row.instances == 0) row.device = device_number;
   if (row.device != device_number) row.several_devices = true;
   ++row.instances;
   row.time += time;
-  if (window > settled_through_)
-    window_kernels_[window][std::uint64_t{device_number} << 32 | row_number] += time;
+  RowTimes& rows = window_kernels_[window];
+  const std::size_t rows_before = rows.size();
+  rows[std::uint64_t{device_number} << 32 | row_number] += time;
+  window_rows_ += rows.size() - rows_before;
   Device* const device = this->device(device_number);
   if (device == nullptr || start < device->joined_until) ++late_;
-  if (device == nullptr || end <= std::max(start, device->joined_until)) return;
-  device->kernels.push_back({std::max(start, device->joined_until), end, row_number, window});
-  if (++held_kernels_ > kMostKernels) bound();
+  if (device != nullptr) hold(*device, {start, end, row_number, window});
+  if (window_rows_ > kMostWindowRows) bound_window_kernels();
+}
+
+void KernelMetrics::other_kernel(std::uint32_t device_number, Nanoseconds start, Nanoseconds end) {
+  if (!active()) return;
+  if (Device* const device = this->device(device_number)) hold(*device, {start, end, kOthers, 0});
+}
+
+void KernelMetrics::hold(Device& device, const Execution& execution) {
+  if (execution.end <= std::max(execution.start, device.joined_until)) return;
+  device.kernels.push_back(execution);
+  device.kernels.back().start = std::max(execution.start, device.joined_until);
+  if (++held_kernels_ > kMostKernels) bound_kernels();
+}
+
+/// A sample's values with those left out that can't be.
+std::array<float, kMostMetrics> KernelMetrics::possible(std::array<float, kMostMetrics> values) {
+  for (std::size_t m = 0; m < metrics_.size(); ++m) {
+    if (!percentage_[m] || std::isnan(values[m]) || values[m] <= 100) continue;
+    const bool rounded = double{values[m]} <= kMostRounded;
+    values[m] = rounded ? 100 : std::numeric_limits<float>::quiet_NaN();
+    if (!rounded) ++impossible_;
+  }
+  return values;
 }
 
 void KernelMetrics::sample(const MetricSample& sample) {
   if (!active() || sample.end <= sample.start) return;
+  const auto length = static_cast<double>(sample.end - sample.start);
+  const std::array<float, kMostMetrics> measured = possible(sample.values);
+  std::array<float, kMostMetrics> values = measured;
+  std::array<WeightedMean, kMostMetrics> means;
+  for (std::size_t m = 0; m < metrics_.size(); ++m) {
+    double weight = length;
+    if (per_active_cycle(m)) {
+      const float share = measured[*sm_active_] / 100;
+      weight *= std::max(double{share}, 0.0);
+      // Nothing was done in no cycle: known, though not how much per cycle.
+      values[m] = share <= 0 ? 0 : measured[m] * share;
+    }
+    if (!std::isnan(measured[m]) && weight > 0) means[m] = {weight, weight * double{measured[m]}};
+  }
   if (sample.window != 0) {
     if (Window* const window = this->window(sample.window, sample.device)) {
       ++window->samples;
       window->time += sample.end - sample.start;
-      const double weight = microseconds(sample.end - sample.start);
-      for (std::size_t m = 0; m < metrics_.size(); ++m) {
-        if (std::isnan(sample.values[m])) continue;
-        window->means[m].weight += weight;
-        window->means[m].sum += weight * double{sample.values[m]};
-      }
+      for (std::size_t m = 0; m < metrics_.size(); ++m) window->means[m].add(means[m]);
     }
   }
   Device* const device = this->device(sample.device);
-  if (device == nullptr || sample.start < device->joined_until) {
+  if (device == nullptr || sample.start < device->joined_until ||
+      (sample.window != 0 && sample.window <= settled_through_)) {  // its kernels have gone
     ++late_;
     return;
   }
+  device->history.add(sample.start, sample.end, means);
   auto place = device->samples.end();
   while (place != device->samples.begin() && std::prev(place)->start > sample.start) --place;
   const auto index = place - device->samples.begin();
   const auto stride = static_cast<std::ptrdiff_t>(metrics_.size());
-  device->samples.insert(place, {sample.start, sample.end, sample.window});
-  device->values.insert(device->values.begin() + index * stride, sample.values.begin(),
-                        sample.values.begin() + stride);
-  if (++held_samples_ > kMostSamples) bound();
+  device->samples.insert(place, {sample.start, sample.end, sample.window, sample.after});
+  device->values.insert(device->values.begin() + index * stride, values.begin(), values.begin() + stride);
+  if (++held_samples_ > kMostSamples) bound_samples();
 }
 
-/// Too many are held: of the device that has most, the older half is joined.
-void KernelMetrics::bound() {
-  const bool samples = held_samples_ > kMostSamples;
-  const auto held = [samples](const Device& device) {
-    return samples ? device.samples.size() : device.kernels.size();
-  };
-  auto fullest = devices_.begin();
-  for (auto at = devices_.begin(); at != devices_.end(); ++at) {
-    if (held(at->second) > held(fullest->second)) fullest = at;
-  }
-  Device& device = fullest->second;
-  if (samples) {
-    join(device, half(device.samples.size()));
-    return;
-  }
+/// Too many kernels are held: of the device that has most, the older half is joined.
+void KernelMetrics::bound_kernels() {
+  Device& device = std::max_element(devices_.begin(), devices_.end(), [](const auto& a, const auto& b) {
+                     return a.second.kernels.size() < b.second.kernels.size();
+                   })->second;
   std::vector<Nanoseconds> ends;
   for (const Execution& kernel : device.kernels) ends.push_back(kernel.end);
   const auto middle = ends.begin() + static_cast<std::ptrdiff_t>(half(ends.size()));
@@ -144,6 +187,63 @@ void KernelMetrics::bound() {
   forget_joined(device, 0);
 }
 
+/// Too many samples are held: half as many of the device that has most. Where they do not follow each other
+/// that is not possible, and the oldest are left out.
+void KernelMetrics::bound_samples() {
+  Device& device = std::max_element(devices_.begin(), devices_.end(), [](const auto& a, const auto& b) {
+                     return a.second.samples.size() < b.second.samples.size();
+                   })->second;
+  const std::size_t before = device.samples.size();
+  coarsen(device);
+  if (device.samples.size() <= before - before / 4) return;
+  const std::size_t oldest = half(device.samples.size());
+  late_ += oldest;
+  device.joined_until = std::max(device.joined_until, device.samples[oldest - 1].end);
+  forget_joined(device, oldest);
+}
+
+/// Neighbours become one sample, in pairs.
+void KernelMetrics::coarsen(Device& device) {
+  const std::size_t stride = metrics_.size();
+  const std::size_t before = device.samples.size();
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < before; ++kept) {
+    Held sample = device.samples[i];
+    float* const values = &device.values[kept * stride];
+    std::copy_n(&device.values[i * stride], stride, values);
+    ++i;
+    if (i < before) {
+      const Held& next = device.samples[i];
+      const Nanoseconds length = sample.end - sample.start;
+      if (next.window == sample.window && next.after == sample.after &&
+          next.start <= sample.end + length / 64) {
+        const auto weight =
+            static_cast<float>(next.end - next.start) / static_cast<float>(length + (next.end - next.start));
+        for (std::size_t m = 0; m < stride; ++m) {
+          const float more = device.values[i * stride + m];
+          values[m] = std::isnan(values[m]) ? more
+                      : std::isnan(more)    ? values[m]
+                                            : values[m] + (more - values[m]) * weight;
+        }
+        sample.end = std::max(sample.end, next.end);
+        ++i;
+      }
+    }
+    device.samples[kept] = sample;
+  }
+  device.samples.resize(kept);
+  device.values.resize(kept * stride);
+  held_samples_ -= before - kept;
+}
+
+void KernelMetrics::join_until(Nanoseconds time) {
+  for (auto& [number, device] : devices_) {
+    const auto later = std::find_if(device.samples.begin(), device.samples.end(),
+                                    [time](const Held& sample) { return sample.end > time; });
+    join(device, static_cast<std::size_t>(later - device.samples.begin()));
+  }
+}
+
 void KernelMetrics::settle_window(std::uint32_t number) {
   if (!active()) return;
   for (auto& [id, device] : devices_) {
@@ -152,18 +252,38 @@ void KernelMetrics::settle_window(std::uint32_t number) {
     const auto count = static_cast<std::size_t>(later - device.samples.begin());
     // But for the last one: kernels of the next window may have begun in it.
     join(device, count - std::min<std::size_t>(count, 1));
-    // A window's last kernels may run while the next one is open already, but none longer than that.
-    held_kernels_ -=
-        std::erase_if(device.kernels, [number](const Execution& kernel) { return kernel.window < number; });
+    device.history.forget(device.joined_until);
+    // Kernels may run long after their window's end, when others are open; but no sample of it comes later.
+    const Nanoseconds sampled = device.samples.empty() ? device.joined_until : device.samples.back().end;
+    held_kernels_ -= std::erase_if(device.kernels, [&](const Execution& kernel) {
+      return kernel.window <= number && kernel.start >= sampled;
+    });
   }
   settled_through_ = std::max(settled_through_, number);
-  sum_up(number);
-  window_kernels_.erase(window_kernels_.begin(), window_kernels_.upper_bound(number));
+  entries_.reset();
+}
+
+/// By window, ascending: when the latest kernel of it or of one before it ends.
+std::vector<std::pair<std::uint32_t, Nanoseconds>> KernelMetrics::last_ends(const Device& device) const {
+  std::vector<std::pair<std::uint32_t, Nanoseconds>> ends;
+  for (const Execution& kernel : device.kernels) {
+    if (kernel.row != kOthers) ends.emplace_back(kernel.window, kernel.end);
+  }
+  std::sort(ends.begin(), ends.end());
+  for (std::size_t i = 1; i < ends.size(); ++i) ends[i].second = std::max(ends[i].second, ends[i - 1].second);
+  return ends;
 }
 
 /// The oldest `count` samples of a device become sums.
 void KernelMetrics::join(Device& device, std::size_t count) {
   if (count == 0) return;
+  entries_.reset();
+  const auto ends = last_ends(device);
+  const auto last_end = [&ends](std::uint32_t window) -> Nanoseconds {
+    const auto after = std::upper_bound(ends.begin(), ends.end(), window,
+                                        [](std::uint32_t of, const auto& end) { return of < end.first; });
+    return after == ends.begin() ? 0 : std::prev(after)->second;
+  };
   std::vector<Execution>& kernels = device.kernels;
   std::sort(kernels.begin(), kernels.end(), [](const Execution& a, const Execution& b) {
     return std::tie(a.start, a.end, a.row) < std::tie(b.start, b.end, b.row);
@@ -175,6 +295,11 @@ void KernelMetrics::join(Device& device, std::size_t count) {
     const Held& sample = device.samples[i];
     now = std::max(now, sample.start);
     if (now >= sample.end) continue;
+    // After a window's end: as long as it is known what runs.
+    if (sample.window == 0 && sample.end > last_end(sample.after)) {
+      now = sample.end;
+      continue;
+    }
     const std::uint64_t length = sample.end - now;
     while (now < sample.end) {
       for (; next != kernels.end() && next->start <= now; ++next) running.push_back(*next);
@@ -184,7 +309,8 @@ void KernelMetrics::join(Device& device, std::size_t count) {
       spend(until - now);
       now = until;
     }
-    account(device, {&device.values[i * metrics_.size()], metrics_.size()}, length);
+    if (!scratch_.others) account(device, {&device.values[i * metrics_.size()], metrics_.size()}, length);
+    clear_scratch();
   }
   device.joined_until = std::max(device.joined_until, now);
   forget_joined(device, count);
@@ -197,8 +323,15 @@ Nanoseconds KernelMetrics::look(Device& device, std::span<const Execution> runni
   active.clear();
   Nanoseconds until = std::numeric_limits<Nanoseconds>::max();
   for (const Execution& kernel : running) {
+    scratch_.others = scratch_.others || kernel.row == kOthers;
     active.push_back(kernel.row);
     until = std::min(until, kernel.end);
+  }
+  // A sample that is not used is gone through all the same: what runs at its end runs on in the next one.
+  if (scratch_.others) {
+    active.clear();
+    scratch_.state = SampleMixture::kMixed;
+    return until;
   }
   std::sort(active.begin(), active.end());
   active.erase(std::unique(active.begin(), active.end()), active.end());
@@ -258,6 +391,11 @@ void KernelMetrics::account(Device& device, std::span<const float> values, std::
       const double value = double{values[m]};
       Bounds& bounds = row.bounds[m];
       bounds.time += weight * share;
+      if (per_active_cycle(m)) {
+        const double active = double{values[*sm_active_]} / 100;
+        if (share >= kWhole && active > 0) row.whole[m].add(value / active, weight * active);
+        continue;
+      }
       if (percentage_[m]) {
         bounds.low += weight * std::max(0.0, value - (1 - share) * 100);
         bounds.high += weight * std::min(100 * share, value);
@@ -267,15 +405,17 @@ void KernelMetrics::account(Device& device, std::span<const float> values, std::
       }
       if (share >= kWhole) row.whole[m].add(value, weight);
     }
-    scratch_.part_of_row[part.row] = kNone;
   }
-  for (SampleMixture::Part& part : scratch_.parts) {
-    scratch_.part_of_state[part.state] = kNone;
-    part.share /= static_cast<double>(length);
-  }
+  for (SampleMixture::Part& part : scratch_.parts) part.share /= static_cast<double>(length);
   device.mixture.add(device.serial++, scratch_.parts, values, weight);
+}
+
+void KernelMetrics::clear_scratch() {
+  for (const Scratch::RowPart& part : scratch_.rows) scratch_.part_of_row[part.row] = kNone;
+  for (const SampleMixture::Part& part : scratch_.parts) scratch_.part_of_state[part.state] = kNone;
   scratch_.rows.clear();
   scratch_.parts.clear();
+  scratch_.others = false;
 }
 
 void KernelMetrics::forget_joined(Device& device, std::size_t count) {
@@ -288,8 +428,29 @@ void KernelMetrics::forget_joined(Device& device, std::size_t count) {
       device.kernels, [&device](const Execution& kernel) { return kernel.end <= device.joined_until; });
 }
 
-MetricEstimate KernelMetrics::estimate(const Row& row, std::size_t metric, const Estimate& apart) const {
+/// Of a row, if nothing but samples that it shares tells of it.
+Estimate KernelMetrics::apart_of(std::span<const Estimate> estimates, std::size_t metric) const {
+  if (estimates.empty()) return {};
+  if (!per_active_cycle(metric)) return estimates[metric];
+  // What adds up in a sample was done in all cycles: over the share of the active ones.
+  const Estimate& all = estimates[metric];
+  const Estimate& active = estimates[*sm_active_];
+  Estimate result;
+  if (std::isnan(all.value) || std::isnan(active.value) || active.value <= active.error) return result;
+  result.value = all.value * 100 / active.value;
+  result.error = (all.error + std::abs(all.value) * active.error / active.value) * 100 / active.value;
+  return result;
+}
+
+MetricEstimate KernelMetrics::estimate(const Row& row, std::size_t metric,
+                                       std::span<const Estimate> estimates) const {
+  Estimate apart = apart_of(estimates, metric);
+  if (!std::isnan(apart.value) && row.time > 0) {
+    const double edges = kEdges * static_cast<double>(row.instances) / static_cast<double>(row.time);
+    apart.error += std::abs(apart.value) * std::min(kCarriedOver + edges, 1.0);
+  }
   MetricEstimate result;
+  result.of_link = is_of_link(metrics_[metric]);
   if (row.bounds.empty() || row.bounds[metric].time <= 0) return result;
   result.measured = true;
   const bool percentage = percentage_[metric];
@@ -301,6 +462,16 @@ MetricEstimate KernelMetrics::estimate(const Row& row, std::size_t metric, const
     const double others = 1 - row.whole_share / static_cast<double>(row.whole_samples);
     result.error = row.whole[metric].error() +
                    std::max(others, 0.0) * std::max(result.value, percentage ? 100 - result.value : 0.0);
+  } else if (per_active_cycle(metric)) {
+    // What others do in a sample bounds it by nothing. Where all of its interval lies beyond what can be, it
+    // is not the kernel's.
+    result.bounded = std::isnan(apart.value) || (percentage && apart.value - apart.error > kMostRounded);
+    if (!result.bounded) {
+      result.value = std::clamp(apart.value, 0.0, most);
+      result.error = apart.error;
+    } else {
+      result.error = std::numeric_limits<double>::infinity();
+    }
   } else {
     const Bounds& bounds = row.bounds[metric];
     const double low = std::clamp(bounds.low / bounds.time, 0.0, most);
@@ -316,6 +487,11 @@ MetricEstimate KernelMetrics::estimate(const Row& row, std::size_t metric, const
 }
 
 std::vector<KernelMetricEntry> KernelMetrics::rows() const {
+  return entries();
+}
+
+const std::vector<KernelMetricEntry>& KernelMetrics::entries() const {
+  if (entries_) return *entries_;
   std::map<std::uint32_t, std::vector<SampleMixture::Wanted>> wanted;  // by device
   for (std::uint32_t i = 0; i < rows_.size(); ++i) {
     if (rows_[i].samples >= kFewestSamples && !rows_[i].several_devices)
@@ -338,64 +514,64 @@ std::vector<KernelMetricEntry> KernelMetrics::rows() const {
     entry.whole_samples = row.whole_samples;
     entry.sampled_time = row.sampled_time;
     entry.shared_time = row.shared_time;
-    for (std::size_t m = 0; m < metrics_.size(); ++m)
-      entry.metrics.push_back(estimate(row, m, apart[i].empty() ? Estimate() : apart[i][m]));
+    for (std::size_t m = 0; m < metrics_.size(); ++m) entry.metrics.push_back(estimate(row, m, apart[i]));
   }
-  return entries;
+  return entries_.emplace(std::move(entries));
 }
 
-/// The window's kernels, with the values that are known by now.
-void KernelMetrics::sum_up(std::uint32_t number) {
-  const auto found = window_kernels_.find(number);
-  if (found == window_kernels_.end()) return;
-  struct Sum {
-    std::uint64_t time = 0;
-    std::vector<std::pair<double, double>> metrics;  // value x time, time that has a value
-  };
-  std::map<std::uint32_t, Sum> sums;
-  for (const KernelMetricEntry& entry : rows()) {
-    for (const auto& [id, device] : devices_) {
-      const auto time = found->second.find(std::uint64_t{id} << 32 | entry.row);
-      if (time == found->second.end()) continue;
-      Sum& sum = sums[id];
-      sum.time += time->second;
-      sum.metrics.resize(metrics_.size());
-      for (std::size_t m = 0; m < metrics_.size(); ++m) {
-        if (!entry.metrics[m].measured || entry.metrics[m].bounded) continue;
-        const auto share = static_cast<double>(time->second);
-        sum.metrics[m].first += entry.metrics[m].value * share;
-        sum.metrics[m].second += share;
-      }
-    }
-  }
-  for (const auto& [id, sum] : sums) {
-    const std::uint32_t index = window_keys_.find({number, id});
-    if (index == KeyIndex<2>::kNone) continue;  // not sampled
-    Window* const window = &windows_[index];
-    window->kernel_sums.assign(metrics_.size(), std::nullopt);
+/// A window's kernels on a device, with the values that are known by now.
+void KernelMetrics::add_kernels(KernelSum& sum, std::uint32_t device, const RowTimes& times) const {
+  sum.metrics.resize(metrics_.size());
+  const std::vector<KernelMetricEntry>& entries = this->entries();
+  for (const auto& [key, time] : times) {
+    if (key >> 32 != device) continue;
+    sum.time += time;
+    const auto entry =
+        std::lower_bound(entries.begin(), entries.end(), static_cast<std::uint32_t>(key),
+                         [](const KernelMetricEntry& of, std::uint32_t wanted) { return of.row < wanted; });
+    const auto share = static_cast<double>(time);
     for (std::size_t m = 0; m < metrics_.size(); ++m) {
-      const auto& [total, known] = sum.metrics[m];
-      if (known > 0 && known >= kLeastKnown * static_cast<double>(sum.time))
-        window->kernel_sums[m] = total * static_cast<double>(sum.time) / known;
+      const MetricEstimate& metric = entry->metrics[m];
+      if (!metric.measured || (metric.bounded && !metric.reliable)) continue;
+      sum.metrics[m].sum += metric.value * share;
+      sum.metrics[m].weight += share;
     }
   }
+}
+
+/// Too many windows have too many kernels: what is known of these now is what their sums are made of.
+void KernelMetrics::bound_window_kernels() {
+  for (const auto& [number, times] : window_kernels_) {
+    for (const auto& [id, device] : devices_) {
+      if (Window* const window = this->window(number, id)) add_kernels(window->kernels, id, times);
+    }
+  }
+  window_kernels_.clear();
+  window_rows_ = 0;
 }
 
 std::vector<WindowMetrics> KernelMetrics::windows() const {
   std::vector<WindowMetrics> result;
   for (std::uint32_t i = 0; i < windows_.size(); ++i) {
     const Window& from = windows_[i];
+    if (from.samples == 0) continue;
     WindowMetrics& window = result.emplace_back();
     window.window = window_keys_.key(i)[0];
     window.device = window_keys_.key(i)[1];
     window.samples = from.samples;
     window.sampled_time = from.time;
-    window.means.resize(metrics_.size());
-    for (std::size_t m = 0; m < metrics_.size(); ++m) {
-      if (from.means[m].weight > 0) window.means[m] = from.means[m].sum / from.means[m].weight;
-    }
-    window.kernel_sums = from.kernel_sums;
+    window.means = from.means;
     window.kernel_sums.resize(metrics_.size());
+    if (window.window > settled_through_) continue;
+    KernelSum sum = from.kernels;
+    if (const auto times = window_kernels_.find(window.window); times != window_kernels_.end())
+      add_kernels(sum, window.device, times->second);
+    window.kernel_time = sum.time;
+    const auto time = static_cast<double>(sum.time);
+    for (std::size_t m = 0; m < sum.metrics.size(); ++m) {
+      const auto value = sum.metrics[m].value();
+      if (value && sum.metrics[m].weight >= kLeastKnown * time) window.kernel_sums[m] = *value * time;
+    }
   }
   std::sort(result.begin(), result.end(), [](const WindowMetrics& a, const WindowMetrics& b) {
     return std::make_pair(a.window, a.device) < std::make_pair(b.window, b.device);
@@ -403,27 +579,11 @@ std::vector<WindowMetrics> KernelMetrics::windows() const {
   return result;
 }
 
-std::optional<double> KernelMetrics::mean_between(std::uint32_t number, std::size_t metric, Nanoseconds from,
-                                                  Nanoseconds to) const {
+WeightedMean KernelMetrics::mean_between(std::uint32_t number, std::size_t metric, Nanoseconds from,
+                                         Nanoseconds to) const {
   const auto device = devices_.find(number);
-  if (device == devices_.end() || metric >= metrics_.size()) return std::nullopt;
-  const std::vector<Held>& samples = device->second.samples;
-  // Samples hardly overlap: the one before the first that begins in time is the first that may reach into it.
-  auto at = std::lower_bound(samples.begin(), samples.end(), from,
-                             [](const Held& sample, Nanoseconds time) { return sample.start < time; });
-  if (at != samples.begin()) --at;
-  Mean mean;
-  for (; at != samples.end() && at->start < to; ++at) {
-    const Nanoseconds begin = std::max(at->start, from);
-    const Nanoseconds end = std::min(at->end, to);
-    const float value =
-        device->second.values[static_cast<std::size_t>(at - samples.begin()) * metrics_.size() + metric];
-    if (end <= begin || std::isnan(value)) continue;
-    mean.weight += static_cast<double>(end - begin);
-    mean.sum += static_cast<double>(end - begin) * double{value};
-  }
-  if (mean.weight <= 0) return std::nullopt;
-  return mean.sum / mean.weight;
+  if (device == devices_.end() || metric >= metrics_.size()) return {};
+  return device->second.history.between(metric, from, to);
 }
 
 std::uint64_t KernelMetrics::crowded() const {

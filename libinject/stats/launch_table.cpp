@@ -125,6 +125,18 @@ std::uint32_t LaunchTable::first_waiting_window() const {
   return first;
 }
 
+std::optional<Nanoseconds> LaunchTable::first_waiting_begin() const {
+  std::optional<Nanoseconds> first;
+  std::size_t left = waiting_;
+  for (std::size_t i = 0; i < size_ && left != 0; ++i) {
+    const Entry& entry = entries_[(first_ + i) & (entries_.size() - 1)];
+    if (!entry.waits) continue;
+    --left;
+    first = std::min(first.value_or(entry.launch.host_begin), entry.launch.host_begin);
+  }
+  return first;
+}
+
 std::map<std::uint32_t, std::uint64_t> LaunchTable::give_up_waiting() {
   std::map<std::uint32_t, std::uint64_t> forgotten = std::exchange(untold_, {});
   for (std::size_t i = 0; i < size_; ++i) {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "libinject/stats/events.h"
@@ -35,6 +36,8 @@ class LaunchTable {
   std::size_t waiting() const { return waiting_; }
   /// The first window of those that launches wait in; 0 if none does.
   std::uint32_t first_waiting_window() const;
+  /// When the first of them began; nothing if none waits.
+  std::optional<Nanoseconds> first_waiting_begin() const;
   /// Forgets what still waits: its records are not coming any more. Returns how many launches that were in
   /// each window, with those given up since the last time because the table was full; of the oldest of more
   /// than 4,096 windows together, as window 0's.

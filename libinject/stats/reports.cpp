@@ -118,6 +118,7 @@ const std::vector<DetailRow>& Statistics::kernel_details() const {
     }
     const auto& key = t.detail_keys.key(i);
     DetailRow& row = rows.emplace_back(detail_row(key, names_, t.details[i].time));
+    row.number = i;
     const auto known = cores.find(key[0]);
     row.cores = known != cores.end() ? known->second : tensor_cores_of(row.name).cores;
   }
@@ -135,6 +136,7 @@ std::vector<KernelMetricRow> Statistics::kernel_metrics() const {
     DetailRow detail = entry.row == KernelMetrics::kMostRows
                            ? other_details(time)
                            : detail_row(t.detail_keys.key(entry.row), names_, time);
+    detail.number = entry.row == KernelMetrics::kMostRows ? kNoIndex : entry.row;
     rows.push_back({std::move(detail), std::move(entry)});
   }
   std::sort(rows.begin(), rows.end(),
@@ -477,6 +479,13 @@ const DeviceTimeStatistics& Statistics::device_times() const {
 
 const KernelMetrics& Statistics::metrics() const {
   return tables_->metrics;
+}
+
+std::span<const WeightedMean> Statistics::iteration_metrics(const IterationRow& row,
+                                                            std::uint32_t device) const {
+  const auto found = tables_->iteration_metrics.find({row.window, row.begin, device});
+  if (found == tables_->iteration_metrics.end()) return {};
+  return found->second;
 }
 
 std::vector<PhaseRow> Statistics::phases() const {

@@ -4,6 +4,7 @@
 // What the outputs say about a run beyond its statistics: plain data, filled in by the session.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -13,6 +14,7 @@
 #include "libinject/analysis/occupancy.h"
 #include "libinject/record/memory_use.h"
 #include "libinject/record/records.h"
+#include "libinject/stats/metric_samples.h"
 
 namespace inject {
 
@@ -102,6 +104,46 @@ struct IterationInfo {
   std::uint64_t begun = 0;         ///< iterations, as long as they were followed
 };
 
+/// The steps of turning the hardware's records into values, and the processor time of each.
+struct MetricDecoding {
+  std::uint64_t calls = 0;
+  std::uint64_t samples = 0;        ///< that were complete
+  std::uint64_t full = 0;           ///< calls that ended where CUPTI's image was full
+  std::uint64_t emptied = 0;        ///< how often the image was made anew
+  std::uint64_t buffer_bytes = 0;   ///< the hardware's
+  Nanoseconds pause = 0;            ///< between two decodes, at most
+  std::uint64_t shortened = 0;      ///< how often that was halved
+  std::uint64_t image_bytes = 0;    ///< the largest
+  std::uint64_t image_samples = 0;  ///< that it has room for
+  Nanoseconds data = 0;             ///< cuptiPmSamplingDecodeData
+  Nanoseconds times = 0;            ///< cuptiPmSamplingCounterDataGetSampleInfo
+  Nanoseconds evaluate = 0;         ///< cuptiProfilerHostEvaluateToGpuValues
+  Nanoseconds empty = 0;            ///< cuptiPmSamplingCounterDataImageInitialize
+};
+
+/// How hardware metrics were sampled (metrics/pm_sampler.h).
+struct MetricsInfo {
+  bool on = false;           ///< asked for; whether there were samples is another matter
+  Nanoseconds interval = 0;  ///< between two samples, as asked for
+  std::vector<MetricInfo> columns;
+  std::vector<std::string> left_out;   ///< titles of what the chip can't measure in the same pass
+  std::vector<std::uint32_t> devices;  ///< that were sampled
+  std::uint64_t samples = 0;
+  std::uint64_t lost = 0;                              ///< samples that did not come, or could not be used
+  std::array<std::uint64_t, kMetricLosses> lost_by{};  ///< the same by MetricLoss
+  MetricSampleTimes first;                             ///< of the first sample
+  MetricSampleTimes first_lost;                        ///< … that came, and could not be used
+  MetricLoss first_lost_by = MetricLoss::kMissing;
+  std::string first_lost_error;     ///< CUPTI's; may be empty
+  std::uint64_t overflows = 0;      ///< of the hardware's buffer
+  std::uint64_t rows_left_out = 0;  ///< of metric_samples.csv
+  // The profiler's own share.
+  Nanoseconds start = 0;       ///< on the sampling thread: starting, all devices and windows together
+  Nanoseconds stop = 0;        ///< … stopping
+  Nanoseconds decode_cpu = 0;  ///< processor time of decoding; its parts are in `decode`
+  MetricDecoding decode;
+};
+
 /// The profiler's own share.
 struct Overhead {
   Nanoseconds open = 0;              ///< attaching CUPTI, all windows together
@@ -154,6 +196,7 @@ struct RunInfo {
   std::uint64_t unknown_frees = 0;               ///< frees of what no hook has seen allocated
   Overhead overhead;
   std::optional<IterationInfo> iterations;  ///< where they were looked for
+  MetricsInfo metrics;
 };
 
 }  // namespace inject

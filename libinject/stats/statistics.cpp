@@ -357,6 +357,14 @@ void Statistics::add(const MetricSample& sample) {
   tables_->metrics.sample(sample);
 }
 
+void Statistics::add_other_kernel(std::uint32_t device, Nanoseconds start, Nanoseconds end) {
+  tables_->metrics.other_kernel(device, start, end);
+}
+
+void Statistics::join_samples_until(Nanoseconds time) {
+  tables_->metrics.join_until(time);
+}
+
 void Statistics::set_metrics(std::vector<MetricInfo> list) {
   tables_->metrics.metrics(std::move(list));
 }
@@ -387,6 +395,7 @@ void Statistics::settle_window(std::uint32_t window, Nanoseconds begin, Nanoseco
   t.call_shapes.settle(window);
   t.overlap.settle_window(window);
   t.copies.settle_window(window);
+  if (t.metrics.active()) t.note_iteration_metrics(window);
   t.metrics.settle_window(window);
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -49,6 +50,7 @@ struct ShapeRow {
 };
 
 struct DetailRow {
+  std::uint32_t number = kNoIndex;  ///< the row's, for good
   std::string_view name;
   bool other = false;  ///< of many launch shapes: only name and time mean anything
   std::uint32_t device = 0;
@@ -193,8 +195,12 @@ class Statistics {
   void add(const ProcessorTimeEvent& event);
   /// Of a device's hardware counters, in the order of set_metrics().
   void add(const MetricSample& sample);
+  /// A kernel that was launched outside of all windows: samples tell of it as well.
+  void add_other_kernel(std::uint32_t device, Nanoseconds start, Nanoseconds end);
   /// What is sampled from now on: before the kernels that it is to be joined to.
   void set_metrics(std::vector<MetricInfo> list);
+  /// All kernels that start before that time have been added: samples need not wait for them any longer.
+  void join_samples_until(Nanoseconds time);
   /// Tells the name of a thread of the events; for the phases.
   void threads_are_named_by(std::function<std::string(std::uint32_t thread)> name);
 
@@ -241,6 +247,9 @@ class Statistics {
   const IterationStatistics& iterations() const;
   const DeviceTimeStatistics& device_times() const;
   const KernelMetrics& metrics() const;
+  /// By metric: mean over the iteration's time on the device (IterationDeviceRow::time), with the time that
+  /// was sampled of it. Empty where nothing was, and until its window is settled.
+  std::span<const WeightedMean> iteration_metrics(const IterationRow& row, std::uint32_t device) const;
   /// By window, device and phase.
   std::vector<PhaseRow> phases() const;
   const CopyStatistics& copies() const;

@@ -9,6 +9,7 @@
 #include <bit>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -296,6 +297,31 @@ struct Statistics::Tables {
   // Rows are those of `details`.
   KernelMetrics metrics;
   static_assert(KernelMetrics::kMostRows == kMaxRows);
+  // By window, begin of the iteration and device; the oldest go first.
+  using IterationKey = std::array<std::uint64_t, 3>;
+  static constexpr std::size_t kMostIterationMetrics = 16'384;
+  std::map<IterationKey, std::vector<WeightedMean>> iteration_metrics;
+
+  /// Samples are forgotten once their window is settled: what they say of its iterations is kept.
+  void note_iteration_metrics(std::uint32_t window) {
+    const std::size_t count = metrics.metrics().size();
+    for (const IterationRow& row : iterations.rows_of(window)) {
+      const std::uint64_t duration = row.end > row.begin ? row.end - row.begin : 0;
+      for (const IterationDeviceRow& device : row.devices) {
+        if (device.last <= device.first) continue;
+        const Nanoseconds until = device.first + device.time(duration);
+        std::vector<WeightedMean> means;
+        for (std::size_t m = 0; m < count; ++m)
+          means.push_back(metrics.mean_between(device.device, m, device.first, until));
+        if (std::none_of(means.begin(), means.end(),
+                         [](const WeightedMean& mean) { return mean.weight > 0; }))
+          continue;
+        iteration_metrics[{row.window, row.begin, device.device}] = std::move(means);
+        if (iteration_metrics.size() > kMostIterationMetrics)
+          iteration_metrics.erase(iteration_metrics.begin());
+      }
+    }
+  }
   // What a thread does in a function, by function, as far as it was asked for.
   struct FunctionKind {
     bool known = false;

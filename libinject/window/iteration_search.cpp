@@ -5,11 +5,14 @@
 #include <algorithm>
 #include <utility>
 
+#include "libinject/config/text.h"
+
 namespace inject {
 
 namespace {
 
 constexpr char kLetters[] = "KGHDPSYL";
+constexpr std::size_t kLongestName = 16 * 1024;
 
 std::uint32_t dense(std::unordered_map<std::uint64_t, std::uint32_t>& ids, std::uint64_t value) {
   return ids.emplace(value, static_cast<std::uint32_t>(ids.size() + 1)).first->second;
@@ -135,11 +138,11 @@ void IterationSearch::write(const Waiting& waiting) {
   switch (record.sign) {
     case SignKind::kName:
       text += "F " + std::to_string(dense(functions_, record.function)) + " ";
-      text += mangled_.name(record.name);
+      text += one_line(mangled_.name(record.name), kLongestName);
       break;
     case SignKind::kMark:
       line('M', time) += " " + std::to_string(waiting.thread) + " ";
-      text += names_.name(record.name);
+      text += one_line(names_.name(record.name), kLongestName);
       break;
     case SignKind::kBoundary:
       line('B', time) += " " + std::to_string(waiting.thread) + " " + std::to_string(record.name);
@@ -159,7 +162,8 @@ void IterationSearch::write_lock() {
   std::string& text = recording_.buffer();
   text += "X " + std::to_string(lock.locked_at) + " " + std::to_string(lock.seen_before);
   for (const bool property : {lock.optimizer, lock.by_shape, lock.rough}) text += property ? " 1" : " 0";
-  text += " " + std::to_string(whole_events(lock)) + " " + lock.begin_name + " | " + lock.anchor_name + "\n";
+  text += " " + std::to_string(whole_events(lock)) + " " + one_line(lock.begin_name, kLongestName) + " | " +
+          one_line(lock.anchor_name, kLongestName) + "\n";
 }
 
 void IterationSearch::write_span(const IterationSpan& span) {

@@ -41,8 +41,9 @@ inline std::uint64_t whole_events(const IterationDetector::Lock& lock) {
 ///   I NUMBER EVENT PHASE                   an iteration (PHASE 0) or what ran before iteration NUMBER (1)
 ///                                          began with sign EVENT, as is known at its end
 ///   R                                      the search began anew
-/// DT is in nanoseconds since the line before; ids count from 1 in order of appearance, signs from 0 at the
-/// beginning or the latest R. With an X iterations are told anew: the Is after it begin with the past.
+/// Control characters in names are written as ?. DT is in nanoseconds since the line before; ids count from 1
+/// in order of appearance, signs from 0 at the beginning or the latest R. With an X iterations are told anew:
+/// the Is after it begin with the past.
 class IterationSearch {
  public:
   /// `clock`: with a reading from before the first sign.

@@ -114,6 +114,14 @@ std::uint32_t WindowLog::at(Nanoseconds time) const {
   return 0;
 }
 
+std::uint32_t WindowLog::opened_by(Nanoseconds time) const {
+  const std::lock_guard lock(mutex_);
+  for (auto window = windows_.rbegin(); window != windows_.rend(); ++window) {
+    if (time >= window->start) return window->number;
+  }
+  return 0;
+}
+
 std::uint32_t WindowLog::opened() const {
   const std::lock_guard lock(mutex_);
   return opened_;

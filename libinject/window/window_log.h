@@ -36,6 +36,8 @@ class WindowLog {
   RangeTracker::Span span(std::uint32_t number) const;
   /// The window whose time holds `time`, 0 if none does.
   std::uint32_t at(Nanoseconds time) const;
+  /// The latest window that had opened by then, 0 if none had.
+  std::uint32_t opened_by(Nanoseconds time) const;
   /// How many windows have opened: the latest one's number.
   std::uint32_t opened() const;
   /// Numbers of windows that have ended and are not settled.

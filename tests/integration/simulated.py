@@ -105,6 +105,9 @@ class Folder:
         return {kind: count for kind, count in self.run["lost"].items() if count}
 
 
+Sampling = collections.namedtuple("Sampling", "device interval enabled started stopped disabled given")
+
+
 class Result:
     """A program that has ended."""
 
@@ -146,10 +149,16 @@ class Result:
                 found.append((kind, name, int(device), int(stream), int(correlation), int(start), int(end)))
         return found
 
+    def sampling(self):
+        """Each time that a simulated device's counters were sampled; what did not come about is 0."""
+        fields = [line.split(",") for line in self.report.read_text(encoding="utf-8").splitlines()]
+        return [Sampling(*map(int, line[1:])) for line in fields if line[0] == "sampling"]
+
     def misuse(self):
-        """CUDA calls made out of CUPTI's callbacks, which CUPTI forbids, and finalizations while another thread flushed it."""
+        """CUDA calls made out of CUPTI's callbacks, which CUPTI forbids, finalizations while another thread flushed it, and
+        calls for hardware counters that came out of order."""
         return sum(int(line.split(",")[1]) for line in self.report.read_text(encoding="utf-8").splitlines()
-                   if line.startswith(("calls_in_callbacks,", "finalized_in_flush,")))
+                   if line.startswith(("calls_in_callbacks,", "finalized_in_flush,", "sampling_misuse,")))
 
     def simulated_calls(self):
         """{function: calls} over the simulated libraries."""

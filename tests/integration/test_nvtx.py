@@ -69,6 +69,11 @@ class Ranges(simulated.SimulatedTest):
         done = self.script('start push:a,"b" kernel:k:1 pop stop sync')
         self.assertEqual(done.out.ranges(), {('a,"b"', PUSH): 1})
 
+    def test_names_are_no_formulas(self):
+        done = self.script("start domain_push:=1+1:x kernel:a:1 domain_pop:=1+1 stop sync")
+        for table in ("nvtx_sum.csv", "nvtx_kern_sum.csv"):
+            self.assertIn("\"'=1+1:x\"", (done.out.path / table).read_text(encoding="utf-8"))
+
     def test_start_and_end_on_one_thread(self):
         done = self.script("start range_start:x:epoch kernel:a:2 push:step kernel:b:1 range_end:x kernel:c:1 pop kernel:d:1 "
                            "stop sync")

@@ -13,12 +13,14 @@ import re
 import shlex
 import shutil
 import socket
+import stat
 import subprocess
 import unittest
 
 import simulated
 
 TEXT = "kernel:a:3 start kernel:b:2 copy:h2d:64 stop print:done sync return:3"
+NOBODY = 65534
 MORE = {"RANK": None, "OMPI_COMM_WORLD_RANK": None, "PMI_RANK": None, "SLURM_PROCID": None}
 
 
@@ -144,6 +146,13 @@ class Folders(OutputTest):
         self.assertEqual([window["state"] for window in done.out.run["windows"]], ["open"])
 
 
+    def test_what_is_written_is_this_users_alone(self):
+        done = self.script(TEXT, WINDOW="api", SUMMARY="summary.txt", LOG_FILE="log.txt", ITER_RECORD="stream", OUT="above/out")
+        for path in [*done.work.rglob("*")]:
+            self.assertEqual(stat.S_IMODE(path.stat().st_mode), 0o700 if path.is_dir() else 0o600, path)
+        self.assertEqual(len(done.out.files()), len([*simulated.TABLES, *simulated.RAW, "run.json"]))
+
+
 class Unwritable(OutputTest):
     def check_nothing_written(self, done):
         self.check_program(done)
@@ -163,6 +172,36 @@ class Unwritable(OutputTest):
     def test_no_permission(self):
         (self.folder / "closed").mkdir(mode=0o500)
         self.check_nothing_written(self.script(TEXT, WINDOW="api", OUT=f"{self.folder}/closed/out", SUMMARY="stderr"))
+
+    @unittest.skipIf(os.geteuid() != 0, "only root can make another user's files")
+    def test_what_another_user_has_put_in_the_way(self):
+        shared = self.folder / "shared"
+        shared.mkdir()
+        shared.chmod(0o1777)
+        (shared / "results").mkdir()
+        (shared / "results").chmod(0o777)
+        (self.folder / "mine").mkdir()
+        (shared / "link").symlink_to(self.folder / "mine")
+        for name in ("results", "link"):
+            os.chown(shared / name, NOBODY, NOBODY, follow_symlinks=False)
+        for name, problem in (("results", "results belongs to another user"), ("link", "link is a link that another user has made")):
+            with self.subTest(name):
+                done = self.script(TEXT, WINDOW="api", OUT=f"{shared}/{name}/out", SUMMARY="stderr")
+                self.check_nothing_written(done)
+                self.assertIn(problem, done.warnings()[0])
+                # As the folder itself, it is passed over.
+                done = self.script(TEXT, WINDOW="api", OUT=f"{shared}/{name}")
+                self.check_program(done)
+                self.assertEqual(simulated.Folder(f"{shared}/{name}.1").kernels(), {"b": 2})
+        for name, option in (("log", "LOG_FILE"), ("summary", "SUMMARY"), ("stream", "ITER_RECORD")):
+            with self.subTest(name):
+                (shared / name).write_text("theirs")
+                os.chown(shared / name, NOBODY, NOBODY)
+                done = self.script(TEXT, **{"WINDOW": "iter:1+2" if name == "stream" else "api", "SUMMARY": "off", option: f"{shared}/{name}"})
+                self.check_program(done)
+                self.assertIn("belongs to another user", " ".join(done.warnings()))
+                self.assertEqual((shared / name).read_text(), "theirs")
+        self.assertEqual((list((shared / "results").iterdir()), list((self.folder / "mine").iterdir())), ([], []))
 
     def test_a_name_too_long(self):
         self.check_nothing_written(self.script(TEXT, WINDOW="api", OUT="o" * 300, SUMMARY="stderr"))

@@ -79,9 +79,9 @@ TEST_CASE("A folder that is gone, a name that is taken", "[output]") {
   CHECK(taken.error().find("in place") != std::string::npos);
 
   OutputFile exclusive;
-  CHECK(exclusive.open(folder.path() + "/c", true));
+  CHECK(exclusive.open(folder.path() + "/c", OutputFile::Existing::kRefuse));
   OutputFile again;
-  CHECK_FALSE(again.open(folder.path() + "/c", true));
+  CHECK_FALSE(again.open(folder.path() + "/c", OutputFile::Existing::kRefuse));
   CHECK(again.error().find("File exists") != std::string::npos);
 }
 

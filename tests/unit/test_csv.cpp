@@ -45,6 +45,49 @@ TEST_CASE("Fields are quoted where RFC 4180 asks for it", "[output]") {
   CHECK(field("a,\"\xff\"") == "\"a,\"\"" + kReplacement + "\"\"\"");
 }
 
+TEST_CASE("No field is a formula to a spreadsheet", "[output]") {
+  CHECK(field("=1+1") == "\"'=1+1\"");
+  CHECK(field("+1") == "\"'+1\"");
+  CHECK(field("-1") == "\"'-1\"");
+  CHECK(field("@SUM(A1)") == "\"'@SUM(A1)\"");
+  CHECK(field("\t=1") == "\"'\t=1\"");
+  CHECK(field("\r=1") == "\"'\r=1\"");
+  CHECK(field("\n=1") == "\"'\n=1\"");
+  CHECK(field("=HYPERLINK(\"http://x\",\"y\")") == "\"'=HYPERLINK(\"\"http://x\"\",\"\"y\"\")\"");
+  // Inside a name they are what they are, and numbers stay numbers.
+  CHECK(field("a=b") == "a=b");
+  CHECK(field(":-step") == ":-step");
+  CHECK(field("[CUDA memset]") == "[CUDA memset]");
+  CHECK(field("operator-(int)") == "operator-(int)");
+  std::string out;
+  CsvRow(out).number(-5).decimal(-0.5, 1);
+  CHECK(out == "-5,-0.5");
+}
+
+TEST_CASE("Control characters do not come through", "[output]") {
+  CHECK(field("a\x1b[2Jb") == "a" + kReplacement + "[2Jb");
+  CHECK(field(std::string_view("a\0b", 3)) == "a" + kReplacement + "b");
+  CHECK(field("\x7f\x01") == kReplacement + kReplacement);
+  CHECK(field("\xc2\x9b"
+              "31m") == kReplacement + "31m");
+  CHECK(field("\xc2\xa0") == "\xc2\xa0");
+  CHECK(field("\xc2") == kReplacement);
+  CHECK(field("a\tb") == "a\tb");
+  CHECK(field("a,\x1b\"") == "\"a," + kReplacement + "\"\"\"");
+}
+
+TEST_CASE("A long text is cut, and shows it", "[output]") {
+  const std::string longest(CsvRow::kLongestText - 1, 'x');
+  CHECK(field(longest) == longest);
+  CHECK(field(longest + "y") == longest.substr(2) + "...");
+  CHECK(field(std::string(1 << 20, 'x')).size() == CsvRow::kLongestText);
+  std::string wide = "x";
+  while (wide.size() < CsvRow::kLongestText) wide += "ä";
+  CHECK(field(wide) == wide.substr(0, CsvRow::kLongestText - 3) + "...");
+  wide.insert(0, "y");
+  CHECK(field(wide) == wide.substr(0, CsvRow::kLongestText - 4) + "...");
+}
+
 TEST_CASE("Rows", "[output]") {
   std::string out;
   CsvRow row(out);

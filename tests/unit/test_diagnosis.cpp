@@ -29,7 +29,7 @@ DeviceTimes times_of(std::uint64_t kernel, std::initializer_list<std::pair<IdleC
 }  // namespace
 
 TEST_CASE("The verdict is what takes most of the time that is not computed in", "[diagnosis]") {
-  const KernelLimits limits{700, 200, 100, 0, 350};
+  const KernelLimits limits{700, 200, 100, 0, 350, 0};
   const auto verdict = [&](const DeviceTimes& times) { return diagnose(times, limits).verdict; };
   CHECK(verdict(times_of(300, {{IdleCause::kLaunchCall, 300}, {IdleCause::kHostCompute, 400}})) ==
         Bottleneck::kLaunch);
@@ -56,7 +56,7 @@ TEST_CASE("The verdict is what takes most of the time that is not computed in", 
 }
 
 TEST_CASE("What a remedy can win at most", "[diagnosis]") {
-  const KernelLimits limits{700, 200, 100, 0, 350};
+  const KernelLimits limits{700, 200, 100, 0, 350, 0};
   CHECK(diagnose(times_of(300, {{IdleCause::kLaunchCall, 300},
                                 {IdleCause::kHostWait, 100},
                                 {IdleCause::kHostCompute, 300}}),
@@ -89,6 +89,11 @@ TEST_CASE("What limits a kernel", "[diagnosis]") {
   CHECK(kernel_limit(Family::kGemm, 2000, 1) == Bottleneck::kGpuLatency);
   CHECK(kernel_limit(Family::kGemm, 1e6, 0.1) == Bottleneck::kGpuLatency);
   CHECK(kernel_limit(Family::kOther, 1e6, 1) == Bottleneck::kGpu);
+  CHECK(measured_limit(1e6, 0.99, 0.6, 0.5) == Bottleneck::kGpuCompute);
+  CHECK(measured_limit(1e6, 0.99, 0.2, 0.5) == Bottleneck::kGpuMemory);
+  CHECK(measured_limit(1e6, 0.49, 0.6, 0.5) == Bottleneck::kGpuLatency);
+  CHECK(measured_limit(4e3, 0.99, 0.6, 0.5) == Bottleneck::kGpuLatency);
+  CHECK(measured_limit(1e6, 0.99, 0.09, 0.05) == Bottleneck::kGpu);
 }
 
 TEST_CASE("What a device's kernels are limited by leaves collectives out", "[diagnosis]") {

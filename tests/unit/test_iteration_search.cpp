@@ -276,6 +276,23 @@ TEST_CASE_METHOD(Searching, "a recording tells the detector what the program tol
   for (const IterationSpan& span : found) CHECK(span.first_event == marks[span.number]);
 }
 
+TEST_CASE_METHOD(Searching, "a name keeps to its line of the recording", "[iterations]") {
+  record();
+  SignRecord mark;
+  mark.sign = SignKind::kMark;
+  mark.sequence = 10;
+  mark.name = names.intern("range\nK 1 1 1 1 1");
+  search.take(1, mark);
+  search.take(1, named(20, 100, "kernel\r\nI 0 0 0"));
+  search.finish();
+  std::istringstream text(folder.read("stream"));
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(text, line);) lines.push_back(line);
+  REQUIRE(lines.size() == 2);
+  CHECK(lines[0] == "M 0 1 range?K 1 1 1 1 1");
+  CHECK(lines[1] == "F 1 kernel??I 0 0 0");
+}
+
 TEST_CASE_METHOD(Searching, "a recording that can't be made says why", "[iterations]") {
   CHECK_FALSE(search.record_to(folder.path() + "/none/stream"));
   CHECK(search.recording_error().find("none/stream") != std::string::npos);

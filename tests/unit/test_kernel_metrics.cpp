@@ -3,18 +3,21 @@
 #include "libinject/stats/kernel_metrics.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <random>
 #include <vector>
 
 #include "tests/unit/catch.h"
-#include "tests/unit/metric_timeline.h"
+#include "tests/unit/synthetic_timeline.h"
 
 using namespace inject;
 
 namespace {
 
 constexpr Nanoseconds kInterval = 20'000;
+/// For whole programs: as by default, so that what an execution's edges may be off by hides nothing.
+constexpr Nanoseconds kUsualInterval = 500'000;
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 MetricSample sample_at(Nanoseconds start, float value, std::uint32_t window = 1) {
@@ -31,12 +34,12 @@ void add(KernelMetrics& metrics, const std::vector<MetricSample>& samples) {
   for (const MetricSample& sample : samples) metrics.sample(sample);
 }
 
-void add(KernelMetrics& metrics, const MetricTimeline& timeline) {
-  for (const MetricTimeline::Kernel& kernel : timeline.kernels)
+void add(KernelMetrics& metrics, const SyntheticTimeline& timeline) {
+  for (const SyntheticTimeline::Kernel& kernel : timeline.kernels)
     metrics.kernel(1, timeline.device, kernel.row, kernel.start, kernel.end);
 }
 
-KernelMetrics joined(const MetricTimeline& timeline, Nanoseconds phase = 0) {
+KernelMetrics joined(const SyntheticTimeline& timeline, Nanoseconds phase = 0) {
   KernelMetrics metrics;
   metrics.metrics({sm_active()});
   add(metrics, timeline);
@@ -74,12 +77,12 @@ Coverage coverage(const Program& program, unsigned seed, Nanoseconds samples) {
   std::mt19937 random(seed);
   const auto uniform = [&random] { return static_cast<double>(random()) / 4294967296.0; };
   const std::size_t kernels = program.lengths.size();
-  MetricTimeline halves;
+  SyntheticTimeline halves;
   KernelMetrics metrics;
   metrics.metrics({sm_active()});
   std::vector<double> work(kernels, 0.0);
   std::vector<double> time(kernels, 0.0);
-  for (std::size_t i = 0; halves.now < samples * kInterval; ++i) {
+  for (std::size_t i = 0; halves.now < samples * kUsualInterval; ++i) {
     const std::size_t k =
         program.order.empty()
             ? std::min(static_cast<std::size_t>(uniform() * static_cast<double>(kernels)), kernels - 1)
@@ -92,9 +95,9 @@ Coverage coverage(const Program& program, unsigned seed, Nanoseconds samples) {
     metrics.kernel(1, 0, static_cast<std::uint32_t>(k), start, halves.now);
     work[k] += value * static_cast<double>(2 * half);
     time[k] += static_cast<double>(2 * half);
-    if (uniform() < 0.3) halves.idle(static_cast<Nanoseconds>(uniform() * 3000));
+    if (uniform() < 0.3) halves.idle(static_cast<Nanoseconds>(uniform() * 0.15 * double{kUsualInterval}));
   }
-  add(metrics, halves.samples(kInterval));
+  add(metrics, halves.samples(kUsualInterval));
   metrics.settle_window(1);
   Coverage result;
   for (const KernelMetricEntry& entry : metrics.rows()) {
@@ -115,7 +118,7 @@ Program short_kernels(std::size_t count, double longest, unsigned seed) {
   const auto uniform = [&random] { return static_cast<double>(random()) / 4294967296.0; };
   Program program;
   for (std::size_t i = 0; i < count; ++i) {
-    program.lengths.push_back(0.05 * std::pow(longest / 0.05, uniform()) * double{kInterval});
+    program.lengths.push_back(0.05 * std::pow(longest / 0.05, uniform()) * double{kUsualInterval});
     program.values.push_back(20 + 60 * uniform());
   }
   return program;
@@ -148,7 +151,7 @@ TEST_CASE("Without metrics nothing is kept", "[metrics]") {
 }
 
 TEST_CASE("Long kernels have the mean of their samples", "[metrics]") {
-  MetricTimeline timeline;
+  SyntheticTimeline timeline;
   for (int i = 0; i < 5; ++i) {
     timeline.run(0, 20 * kInterval, 90);
     timeline.idle(3 * kInterval / 2);
@@ -178,7 +181,7 @@ TEST_CASE("The error of a long kernel is that of executions that differ, not of 
   int within = 0;
   constexpr int kRuns = 100;
   for (int run = 0; run < kRuns; ++run) {
-    MetricTimeline timeline;
+    SyntheticTimeline timeline;
     for (int i = 0; i < 40; ++i) timeline.run(0, 10 * kInterval, std::clamp(value(random), 0.0, 100.0));
     const KernelMetricEntry entry = entry_of(joined(timeline), 0);
     if (std::abs(entry.metrics[0].value - 50) <= entry.metrics[0].error) ++within;
@@ -226,7 +229,7 @@ TEST_CASE("So they are in a program whose steps are all alike, and when they beg
 
 TEST_CASE("Kernels that no sample tells apart are marked", "[metrics]") {
   // Both halves of each sample, always: 80 and 20 look like 50 and 50.
-  MetricTimeline timeline;
+  SyntheticTimeline timeline;
   for (int i = 0; i < 500; ++i) {
     timeline.run(0, kInterval / 2, 80);
     timeline.run(1, kInterval / 2, 20);
@@ -244,7 +247,7 @@ TEST_CASE("Kernels that no sample tells apart are marked", "[metrics]") {
 
 TEST_CASE("What no sample tells apart still has bounds, and they may do", "[metrics]") {
   // A half that does 98 %: no more than 2 points are left for what the rest may have added.
-  MetricTimeline timeline;
+  SyntheticTimeline timeline;
   for (int i = 0; i < 100; ++i) {
     timeline.run(0, kInterval / 2, 98);
     timeline.run(1, kInterval / 2, 98);
@@ -256,11 +259,37 @@ TEST_CASE("What no sample tells apart still has bounds, and they may do", "[metr
   CHECK(entry.metrics[0].error == Approx(2).margin(0.01));
 }
 
+TEST_CASE("A percentage beyond rounding is no value, and counted", "[metrics]") {
+  const auto with = [](float value) {
+    KernelMetrics metrics;
+    metrics.metrics({sm_active(), {"rate", "Rate (MB/s)", Quantity::kPcieRead}});
+    metrics.kernel(1, 0, 0, 0, 20 * kInterval);
+    for (Nanoseconds i = 0; i < 20; ++i) {
+      MetricSample sample = sample_at(i * kInterval, value);
+      sample.values[1] = 5000;  // no percentage
+      metrics.sample(sample);
+    }
+    metrics.settle_window(1);
+    return metrics;
+  };
+  const KernelMetrics rounded = with(100.9F);
+  CHECK(rounded.impossible() == 0);
+  CHECK(*rounded.windows().at(0).means[0].value() == 100);
+  CHECK(entry_of(rounded, 0).metrics[0].value == 100);
+  const KernelMetrics wrong = with(101.5F);
+  CHECK(wrong.impossible() == 20);
+  CHECK_FALSE(wrong.windows().at(0).means[0].value());
+  CHECK_FALSE(entry_of(wrong, 0).metrics[0].measured);
+  // The rest of the sample stands.
+  CHECK(*wrong.windows().at(0).means[1].value() == 5000);
+  CHECK(entry_of(wrong, 0).metrics[1].value == 5000);
+}
+
 TEST_CASE("Concurrent kernels are said to share, and have what the device did while they ran", "[metrics]") {
   // Rows 0 and 1 run at once for half of the time of 0; the counter has the sum.
   KernelMetrics metrics;
   metrics.metrics({sm_active()});
-  MetricTimeline timeline;
+  SyntheticTimeline timeline;
   for (int i = 0; i < 60; ++i) {
     const Nanoseconds start = timeline.now;
     timeline.run(0, 6 * kInterval, 30);
@@ -279,7 +308,7 @@ TEST_CASE("Concurrent kernels are said to share, and have what the device did wh
 }
 
 TEST_CASE("Executions of one row at the same time do not share", "[metrics]") {
-  MetricTimeline timeline;
+  SyntheticTimeline timeline;
   for (int i = 0; i < 20; ++i) {
     const Nanoseconds start = timeline.now;
     timeline.run(3, 4 * kInterval, 30);
@@ -292,7 +321,7 @@ TEST_CASE("Executions of one row at the same time do not share", "[metrics]") {
 }
 
 TEST_CASE("More than two kernels at once are nobody's figure", "[metrics]") {
-  MetricTimeline timeline;
+  SyntheticTimeline timeline;
   for (int i = 0; i < 50; ++i) {
     const Nanoseconds start = timeline.now;
     timeline.run(0, kInterval / 3, 30);
@@ -307,7 +336,7 @@ TEST_CASE("More than two kernels at once are nobody's figure", "[metrics]") {
 }
 
 TEST_CASE("The order in which kernels and samples come does not matter", "[metrics]") {
-  MetricTimeline timeline;
+  SyntheticTimeline timeline;
   std::mt19937 random(3);
   for (int i = 0; i < 2000; ++i) {
     const auto row = static_cast<std::uint32_t>(random() % 5);
@@ -319,7 +348,7 @@ TEST_CASE("The order in which kernels and samples come does not matter", "[metri
 
   KernelMetrics mixed;
   mixed.metrics({sm_active()});
-  std::vector<MetricTimeline::Kernel> kernels = timeline.kernels;
+  std::vector<SyntheticTimeline::Kernel> kernels = timeline.kernels;
   std::shuffle(kernels.begin(), kernels.end(), random);
   std::vector<MetricSample> shuffled = samples;
   for (std::size_t i = 0; i + 1 < shuffled.size(); i += 2) std::swap(shuffled[i], shuffled[i + 1]);
@@ -340,11 +369,11 @@ TEST_CASE("The order in which kernels and samples come does not matter", "[metri
     CHECK(a[i].metrics[0].error == b[i].metrics[0].error);
   }
   REQUIRE(plain.windows().size() == 1);
-  CHECK(*plain.windows()[0].means[0] == Approx(*mixed.windows()[0].means[0]));
+  CHECK(*plain.windows()[0].means[0].value() == Approx(*mixed.windows()[0].means[0].value()));
 }
 
 TEST_CASE("Many windows tell as much as one", "[metrics]") {
-  MetricTimeline timeline;
+  SyntheticTimeline timeline;
   for (int i = 0; i < 1500; ++i) {
     timeline.run(static_cast<std::uint32_t>(i % 3), 4000 + 3000 * static_cast<Nanoseconds>(i % 3),
                  20.0 + 30 * (i % 3));
@@ -355,7 +384,7 @@ TEST_CASE("Many windows tell as much as one", "[metrics]") {
   several.metrics({sm_active()});
   const Nanoseconds each = timeline.now / 6 + 1;
   for (std::uint32_t window = 1; window <= 6; ++window) {
-    for (const MetricTimeline::Kernel& kernel : timeline.kernels) {
+    for (const SyntheticTimeline::Kernel& kernel : timeline.kernels) {
       if (kernel.start / each + 1 == window) several.kernel(window, 0, kernel.row, kernel.start, kernel.end);
     }
     for (MetricSample sample : timeline.samples(kInterval)) {
@@ -398,12 +427,14 @@ TEST_CASE("Memory is bounded, and what comes too late is counted", "[metrics]") 
   SECTION("samples, with their kernels in time") {
     constexpr Nanoseconds kCount = KernelMetrics::kMostSamples * 2;
     for (Nanoseconds i = 0; i < kCount; ++i) {
-      if (i % 20 == 0) metrics.kernel(1, 0, 0, i * kInterval, (i + 20) * kInterval);
+      if (i % 20 == 0) {
+        metrics.kernel(1, 0, 0, i * kInterval, (i + 20) * kInterval);
+        if (i % 8000 == 0) metrics.join_until(i * kInterval);
+      }
       metrics.sample(sample_at(i * kInterval, 40));
-      REQUIRE(metrics.held_samples() <= KernelMetrics::kMostSamples);
+      REQUIRE(metrics.held_samples() <= 8000);
+      REQUIRE(metrics.held_kernels() <= 8000 / 20 + 1);
     }
-    CHECK(metrics.held_samples() >= KernelMetrics::kMostSamples / 2 - 1);
-    CHECK(metrics.held_kernels() <= KernelMetrics::kMostSamples / 20 + 2);
     CHECK(metrics.late() == 0);
     metrics.kernel(1, 0, 1, 10, 20);
     metrics.sample(sample_at(5, 40));
@@ -441,7 +472,7 @@ TEST_CASE("Memory is bounded, and what comes too late is counted", "[metrics]") 
 }
 
 TEST_CASE("Samples with too many kernels to be told apart are counted", "[metrics]") {
-  MetricTimeline timeline;
+  SyntheticTimeline timeline;
   for (std::uint32_t i = 0; i < 1000; ++i) timeline.run(i % 100, kInterval / 100, 50);
   const KernelMetrics metrics = joined(timeline);
   CHECK(metrics.crowded() == 9);
@@ -471,13 +502,13 @@ TEST_CASE("What was not measured is left out", "[metrics]") {
   CHECK_FALSE(entry_of(metrics, 1).metrics[0].measured);
   CHECK_FALSE(entry_of(metrics, 1).reliable());
   const WindowMetrics window = metrics.windows().at(0);
-  CHECK(*window.means[0] == Approx(45));
-  CHECK_FALSE(window.means[1].has_value());
-  CHECK(*window.means[2] == Approx(2.5));
+  CHECK(*window.means[0].value() == Approx(45));
+  CHECK_FALSE(window.means[1].value().has_value());
+  CHECK(*window.means[2].value() == Approx(2.5));
 }
 
 TEST_CASE("Short kernels of samples that lack a metric here and there", "[metrics]") {
-  MetricTimeline timeline;
+  SyntheticTimeline timeline;
   std::mt19937 random(11);
   for (int i = 0; i < 4000; ++i) {
     const auto row = static_cast<std::uint32_t>(random() % 3);
@@ -531,7 +562,7 @@ TEST_CASE("Percentages stay between 0 and 100, other figures do not", "[metrics]
 }
 
 TEST_CASE("A window's figures: the samples' mean, and the sum over its kernels", "[metrics]") {
-  MetricTimeline timeline;
+  SyntheticTimeline timeline;
   std::mt19937 random(5);
   double work = 0;
   for (int i = 0; i < 3000; ++i) {
@@ -551,22 +582,319 @@ TEST_CASE("A window's figures: the samples' mean, and the sum over its kernels",
   CHECK(window.window == 1);
   CHECK(window.device == 0);
   const double time = static_cast<double>(timeline.now - 1000);
-  CHECK(*window.means.at(0) == Approx(work / time).epsilon(0.002));
+  CHECK(*window.means.at(0).value() == Approx(work / time).epsilon(0.002));
   CHECK(*window.kernel_sums.at(0) / time == Approx(work / time).epsilon(0.002));
 }
 
-TEST_CASE("Mean between two times, of the samples that are held", "[metrics]") {
+TEST_CASE("Mean between two times, of windows that are not settled", "[metrics]") {
   KernelMetrics metrics;
   metrics.metrics({sm_active()});
   metrics.sample(sample_at(0, 10));
   metrics.sample(sample_at(kInterval, 40));
   metrics.sample(sample_at(2 * kInterval, kNan));
-  CHECK(*metrics.mean_between(0, 0, 0, 2 * kInterval) == Approx(25));
-  CHECK(*metrics.mean_between(0, 0, kInterval / 2, 2 * kInterval) == Approx(30));
-  CHECK(*metrics.mean_between(0, 0, kInterval + 1, 9 * kInterval) == Approx(40));
-  CHECK_FALSE(metrics.mean_between(0, 0, 2 * kInterval, 9 * kInterval).has_value());
-  CHECK_FALSE(metrics.mean_between(1, 0, 0, kInterval).has_value());
-  CHECK_FALSE(metrics.mean_between(0, 1, 0, kInterval).has_value());
+  CHECK(*metrics.mean_between(0, 0, 0, 2 * kInterval).value() == Approx(25));
+  CHECK(*metrics.mean_between(0, 0, kInterval / 2, 2 * kInterval).value() == Approx(30));
+  CHECK(*metrics.mean_between(0, 0, kInterval + 1, 9 * kInterval).value() == Approx(40));
+  CHECK_FALSE(metrics.mean_between(0, 0, 2 * kInterval, 9 * kInterval).value().has_value());
+  CHECK_FALSE(metrics.mean_between(1, 0, 0, kInterval).value().has_value());
+  CHECK_FALSE(metrics.mean_between(0, 1, 0, kInterval).value().has_value());
+}
+
+TEST_CASE("Figures per active cycle: of the cycles, not of the time", "[metrics]") {
+  // Row 0 keeps all multiprocessors at 4 instructions a cycle, row 1 a tenth of them at 1; half of the warps
+  // that fit, and a quarter.
+  struct Does {
+    double active, ipc, occupancy;
+  };
+  constexpr Does kDoes[] = {{100, 4, 50}, {10, 1, 25}};
+  const auto fill = [&](const std::vector<SyntheticTimeline::Kernel>& kernels, MetricSample& sample) {
+    double active = 0;
+    double instructions = 0;
+    double warps = 0;
+    for (const SyntheticTimeline::Kernel& kernel : kernels) {
+      const Nanoseconds begin = std::max(kernel.start, sample.start);
+      const Nanoseconds end = std::min(kernel.end, sample.end);
+      if (end <= begin) continue;
+      const double share = static_cast<double>(end - begin) / static_cast<double>(sample.end - sample.start);
+      const Does& does = kDoes[kernel.row];
+      active += share * does.active;
+      instructions += share * does.active * does.ipc;
+      warps += share * does.active * does.occupancy;
+    }
+    sample.values[0] = static_cast<float>(active);
+    sample.values[1] = active > 0 ? static_cast<float>(instructions / active) : kNan;
+    sample.values[2] = active > 0 ? static_cast<float>(warps / active) : kNan;
+  };
+  const auto run = [&](const SyntheticTimeline& timeline) {
+    KernelMetrics metrics;
+    metrics.metrics(
+        {sm_active(), {"ipc", "IPC", Quantity::kIpc}, {"o", "Occupancy (%)", Quantity::kOccupancy}});
+    add(metrics, timeline);
+    for (MetricSample sample : timeline.samples(kInterval)) {
+      fill(timeline.kernels, sample);
+      metrics.sample(sample);
+    }
+    return metrics;
+  };
+  SyntheticTimeline timeline;
+  std::mt19937 random(3);
+  SECTION("kernels shorter than samples") {
+    for (int i = 0; i < 1500; ++i) {
+      timeline.run(random() % 2, 3000 + random() % 9000, 0);
+      if (random() % 4 == 0) timeline.idle(30'000);
+    }
+  }
+  SECTION("longer ones") {
+    for (std::uint32_t i = 0; i < 20; ++i) {
+      timeline.run(i % 2, 40 * kInterval + 777, 0);
+      timeline.idle(3 * kInterval);
+    }
+  }
+  KernelMetrics metrics = run(timeline);
+  double active = 0;
+  double instructions = 0;
+  for (const SyntheticTimeline::Kernel& kernel : timeline.kernels) {
+    const auto cycles = static_cast<double>(kernel.end - kernel.start) * kDoes[kernel.row].active;
+    active += cycles;
+    instructions += cycles * kDoes[kernel.row].ipc;
+  }
+  CHECK(*metrics.mean_between(0, 1, 0, timeline.now).value() == Approx(instructions / active).epsilon(0.01));
+  metrics.settle_window(1);
+  CHECK(*metrics.windows().at(0).means[1].value() == Approx(instructions / active).epsilon(0.01));
+  for (std::uint32_t row = 0; row < 2; ++row) {
+    const KernelMetricEntry entry = entry_of(metrics, row);
+    CHECK(entry.reliable());
+    CHECK(entry.metrics[0].value == Approx(kDoes[row].active).margin(0.2));
+    CHECK(entry.metrics[1].value == Approx(kDoes[row].ipc).margin(0.05));
+    CHECK(entry.metrics[2].value == Approx(kDoes[row].occupancy).margin(0.5));
+  }
+}
+
+TEST_CASE("Figures per active cycle that nothing tells of are not shown", "[metrics]") {
+  KernelMetrics metrics;
+  metrics.metrics({sm_active(), {"ipc", "IPC", Quantity::kIpc}});
+  // Always the same parts of every sample.
+  for (Nanoseconds i = 0; i < 100; ++i) {
+    metrics.kernel(1, 0, 0, i * kInterval, i * kInterval + 4000);
+    metrics.kernel(1, 0, 1, i * kInterval + 4000, i * kInterval + 9000);
+    MetricSample sample = sample_at(i * kInterval, 30);
+    sample.values[1] = 2;
+    metrics.sample(sample);
+  }
+  metrics.settle_window(1);
+  for (const std::uint32_t row : {0u, 1u}) {
+    CHECK(entry_of(metrics, row).metrics[1].measured);
+    CHECK_FALSE(entry_of(metrics, row).metrics[1].reliable);
+  }
+}
+
+TEST_CASE("What a link does is not asked of a kernel's row", "[metrics]") {
+  for (const auto& [quantity, reliable] : {std::pair(Quantity::kPcieRead, true), {Quantity::kUser, false}}) {
+    KernelMetrics metrics;
+    metrics.metrics({sm_active(), {"rate", "Rate (MB/s)", quantity}});
+    metrics.kernel(1, 0, 0, 0, 20 * kInterval);
+    for (Nanoseconds i = 0; i < 20; ++i) {
+      MetricSample sample = sample_at(i * kInterval, 50);
+      sample.values[1] = i % 5 == 0 ? 10'000 : 0;  // too far apart for a mean to be shown
+      metrics.sample(sample);
+    }
+    metrics.settle_window(1);
+    const KernelMetricEntry entry = entry_of(metrics, 0);
+    CHECK(entry.metrics[0].reliable);
+    CHECK(entry.metrics[1].measured);
+    CHECK_FALSE(entry.metrics[1].reliable);
+    CHECK(entry.reliable() == reliable);
+  }
+}
+
+TEST_CASE("A sample that comes once its window is settled is not taken for an idle device", "[metrics]") {
+  KernelMetrics metrics;
+  metrics.metrics({sm_active()});
+  metrics.kernel(1, 0, 0, 0, 20 * kInterval);
+  for (Nanoseconds i = 0; i < 15; ++i) metrics.sample(sample_at(i * kInterval, 50));
+  metrics.settle_window(1);
+  const std::uint64_t before = metrics.late();
+  metrics.sample(sample_at(15 * kInterval, 50));
+  CHECK(metrics.late() == before + 1);
+  CHECK(metrics.windows().at(0).samples == 16);  // its mean has it all the same
+}
+
+TEST_CASE("Samples of work that no window launched are joined to nothing", "[metrics]") {
+  KernelMetrics metrics;
+  metrics.metrics({sm_active()});
+  // What was launched before the window runs on in it, with all that the device can do.
+  metrics.other_kernel(0, 0, 10 * kInterval + 5);
+  metrics.kernel(1, 0, 0, 10 * kInterval + 5, 40 * kInterval);
+  metrics.kernel(1, 0, 1, 41 * kInterval, 41 * kInterval + 100);
+  for (Nanoseconds i = 0; i < 60; ++i) metrics.sample(sample_at(i * kInterval, i <= 10 ? 100 : 30));
+  metrics.settle_window(1);
+  const KernelMetricEntry entry = entry_of(metrics, 0);
+  CHECK(entry.samples == 29);
+  CHECK(entry.whole_samples == 29);
+  CHECK(entry.metrics[0].value == Approx(30));
+  CHECK(metrics.rows().size() == 2);
+  // The window's mean is of all that ran.
+  CHECK(*metrics.windows().at(0).means[0].value() == Approx((11 * 100 + 49 * 30) / 60.0));
+  CHECK(metrics.late() == 0);
+}
+
+TEST_CASE("After a window's end samples count as long as its kernels run", "[metrics]") {
+  KernelMetrics metrics;
+  metrics.metrics({sm_active()});
+  metrics.kernel(1, 0, 0, 0, 30 * kInterval);
+  // From 10 on the window is over; from 30 on something runs of which there is no record.
+  for (Nanoseconds i = 0; i < 60; ++i) {
+    MetricSample sample = sample_at(i * kInterval, i < 30 ? 40 : 100, i < 10 ? 1 : 0);
+    sample.after = 1;
+    metrics.sample(sample);
+  }
+  // Nor is it known because the next window has kernels by then.
+  for (Nanoseconds i = 60; i < 100; ++i) metrics.sample(sample_at(i * kInterval, i < 80 ? 70 : 0, 2));
+  for (Nanoseconds i = 60; i < 80; ++i)
+    metrics.kernel(2, 0, 1, i * kInterval + 3000, i * kInterval + 9000 + 300 * i);
+  SECTION("settled one by one") {
+    metrics.settle_window(1);
+    CHECK(entry_of(metrics, 0).whole_samples == 30);
+  }
+  SECTION("settled together") {}
+  metrics.settle_window(2);
+  CHECK(entry_of(metrics, 0).whole_samples == 30);
+  CHECK(entry_of(metrics, 0).metrics[0].value == Approx(40));
+  CHECK(entry_of(metrics, 1).samples == 21);
+  CHECK(metrics.late() == 0);
+  CHECK(*metrics.windows().at(0).means[0].value() == Approx(40));
+}
+
+TEST_CASE("A device that lags behind several windows", "[metrics]") {
+  KernelMetrics metrics;
+  metrics.metrics({sm_active()});
+  // Five windows are over before the first one's kernels begin; two samples began in one of them.
+  for (std::uint32_t window = 1; window <= 5; ++window) {
+    const Nanoseconds begin = (10 + 20 * window) * kInterval;
+    metrics.kernel(window, 0, window, begin, begin + 15 * kInterval);
+    metrics.other_kernel(0, begin + 15 * kInterval, begin + 20 * kInterval);
+  }
+  for (Nanoseconds i = 0; i < 140; ++i) {
+    MetricSample sample = sample_at(i * kInterval, i % 20 >= 10 || i < 30 ? 50 : 100,
+                                    i == 2   ? 3
+                                    : i == 4 ? 5
+                                             : 0);
+    sample.after = i < 2 ? 0 : i < 3 ? 3 : 5;
+    metrics.sample(sample);
+  }
+  for (std::uint32_t window = 1; window <= 5; ++window) metrics.settle_window(window);
+  for (std::uint32_t window = 1; window <= 5; ++window) {
+    CHECK(entry_of(metrics, window).whole_samples == 15);
+    CHECK(entry_of(metrics, window).sampled_time == 15 * kInterval);
+  }
+  CHECK(metrics.late() == 0);
+  CHECK(metrics.held_kernels() == 0);
+}
+
+TEST_CASE("Samples that wait for their kernels for long become fewer and longer", "[metrics]") {
+  KernelMetrics metrics;
+  metrics.metrics({sm_active(), {"other", "Other (%)", Quantity::kUser}});
+  // A kernel in three quarters of every third sample; all their records come in the end.
+  constexpr Nanoseconds kCount = 5 * KernelMetrics::kMostSamples / 2;
+  for (Nanoseconds i = 0; i < kCount; ++i) {
+    MetricSample sample = sample_at(i * kInterval, i % 3 == 0 ? 60 : 0);
+    if (i % 2 == 0) sample.values[1] = 7;
+    metrics.sample(sample);
+    REQUIRE(metrics.held_samples() <= KernelMetrics::kMostSamples);
+  }
+  for (Nanoseconds i = 0; i < kCount; i += 3)
+    metrics.kernel(1, 0, 0, i * kInterval + 100, i * kInterval + 15'100);
+  const std::size_t held = metrics.held_samples();
+  metrics.settle_window(1);
+  CHECK(metrics.late() == 0);
+  const KernelMetricEntry entry = entry_of(metrics, 0);
+  CHECK(entry.samples > held / 3);
+  CHECK(entry.samples < held);
+  CHECK(entry.metrics[0].value == Approx(80).margin(0.1));
+  CHECK(entry.metrics[0].reliable);
+  CHECK(entry.metrics[1].value == Approx(7).margin(0.1));
+}
+
+TEST_CASE("Samples that do not follow each other can't become fewer", "[metrics]") {
+  KernelMetrics metrics;
+  metrics.metrics({sm_active()});
+  for (Nanoseconds i = 0; i <= KernelMetrics::kMostSamples; ++i)
+    metrics.sample(sample_at(2 * i * kInterval, 80));
+  CHECK(metrics.held_samples() == KernelMetrics::kMostSamples / 2 + 1);
+  CHECK(metrics.late() == KernelMetrics::kMostSamples / 2);
+}
+
+TEST_CASE("Samples whose kernels have all been told of need not wait", "[metrics]") {
+  KernelMetrics metrics;
+  metrics.metrics({sm_active()});
+  for (Nanoseconds i = 0; i < 100; ++i) metrics.sample(sample_at(i * kInterval, i < 30 ? 40 : 0));
+  metrics.kernel(1, 0, 0, 0, 30 * kInterval);
+  metrics.join_until(20 * kInterval + 5);
+  CHECK(metrics.held_samples() == 80);
+  CHECK(entry_of(metrics, 0).whole_samples == 20);
+  metrics.join_until(20 * kInterval);
+  CHECK(metrics.held_samples() == 80);
+  metrics.join_until(50 * kInterval);
+  CHECK(metrics.held_samples() == 50);
+  CHECK(metrics.held_kernels() == 0);
+  CHECK(entry_of(metrics, 0).whole_samples == 30);
+  metrics.kernel(1, 0, 0, 49 * kInterval, 51 * kInterval);
+  CHECK(metrics.late() == 1);
+  // Nor are they forgotten: the iterations of the window are not known yet.
+  CHECK(*metrics.mean_between(0, 0, 0, 60 * kInterval).value() == Approx(20));
+}
+
+TEST_CASE("What many windows have of many kernels is bounded", "[metrics]") {
+  KernelMetrics metrics;
+  metrics.metrics({sm_active()});
+  constexpr std::uint32_t kRowsEach = 600;
+  constexpr std::uint32_t kWindows = KernelMetrics::kMostWindowRows / kRowsEach + 20;
+  Nanoseconds time = 0;
+  for (std::uint32_t window = 1; window <= kWindows; ++window) {
+    metrics.kernel(window, 0, 0, time, time + 20 * kInterval);
+    for (Nanoseconds i = 0; i < 20; ++i) metrics.sample(sample_at(time + i * kInterval, 64, window));
+    time += 21 * kInterval;
+    metrics.sample(sample_at(time - kInterval, 0, window));
+    for (std::uint32_t row = 1; row < kRowsEach; ++row)
+      metrics.kernel(window, 0, row, time - kInterval + row, time - kInterval + row + 1);
+    REQUIRE(metrics.window_rows() <= KernelMetrics::kMostWindowRows);
+    if (window % 5 == 0) metrics.settle_window(window);
+  }
+  metrics.settle_window(kWindows);
+  for (const WindowMetrics& window : metrics.windows()) {
+    REQUIRE(window.kernel_sums[0].has_value());
+    REQUIRE(*window.kernel_sums[0] / (20.0 * kInterval) == Approx(64).epsilon(0.002));
+  }
+  CHECK(metrics.windows().size() == kWindows);
+}
+
+TEST_CASE("History of samples: bounded, and forgotten", "[metrics]") {
+  MetricHistory history(2);
+  constexpr Nanoseconds kCount = 3 * MetricHistory::kMostCells;
+  for (Nanoseconds i = 0; i < kCount; ++i) {
+    // The first half is 10, the other 30; every other sample lacks the second metric.
+    const std::array<WeightedMean, 2> means{WeightedMean{100, 100 * (i < kCount / 2 ? 10.0 : 30.0)},
+                                            i % 2 == 0 ? WeightedMean{} : WeightedMean{50, 50 * 7.0}};
+    history.add(1000 + 100 * i, 1100 + 100 * i, means);
+    REQUIRE(history.cells() <= MetricHistory::kMostCells);
+  }
+  const Nanoseconds end = 1000 + 100 * kCount;
+  const Nanoseconds middle = 1000 + 100 * (kCount / 2);
+  CHECK(*history.between(0, 0, end).value() == Approx(20));
+  CHECK(*history.between(1, 0, end).value() == Approx(7));
+  CHECK(history.between(1, 0, end).weight == Approx(25.0 * static_cast<double>(kCount)).epsilon(0.001));
+  CHECK(*history.between(0, 1000, middle - 800).value() == Approx(10));
+  CHECK(*history.between(0, middle + 800, end).value() == Approx(30));
+  CHECK(*history.between(0, middle - 80'000, middle + 240'000).value() == Approx(25).epsilon(0.01));
+  CHECK_FALSE(history.between(0, end, end + 100).value().has_value());
+  // Before the last: passed over.
+  history.add(1000, 5000, std::array<WeightedMean, 2>{WeightedMean{1e9, 1e12}, WeightedMean{}});
+  CHECK(*history.between(0, 0, end).value() == Approx(20));
+  history.forget(middle + 1000);
+  CHECK_FALSE(history.between(0, 0, middle).value().has_value());
+  CHECK(*history.between(0, middle + 2000, end).value() == Approx(30));
+  history.forget(end);
+  CHECK(history.cells() == 0);
 }
 
 TEST_CASE("Another list of metrics begins anew, the same one does not", "[metrics]") {

@@ -38,6 +38,23 @@ TEST_CASE("only launches in a window that expect a record are waited for") {
   CHECK(table.waiting() == 0);
 }
 
+TEST_CASE("the launch that has waited longest") {
+  LaunchTable table(1 << 14);
+  CHECK_FALSE(table.first_waiting_begin());
+  // Threads hand their records over in turn: not in the order of time.
+  std::uint32_t id = 0;
+  for (const Nanoseconds begin : {500, 700, 300, 900}) {
+    Attribution launch = in_window(begin == 300 ? 2 : 1);
+    launch.host_begin = begin;
+    table.add(1, ++id, launch, true);
+  }
+  CHECK(table.first_waiting_begin() == 300);
+  table.find(1, 3, 1);
+  CHECK(table.first_waiting_begin() == 500);
+  table.give_up_waiting();
+  CHECK_FALSE(table.first_waiting_begin());
+}
+
 TEST_CASE("the table turns over many launches and keeps finding the recent ones") {
   LaunchTable table(1 << 14);
   for (std::uint32_t i = 1; i <= 300'000; ++i) {

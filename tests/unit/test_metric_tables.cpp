@@ -5,6 +5,9 @@
 #include <limits>
 
 #include "libinject/analysis/measured_roofline.h"
+#include "libinject/output/diagnosis_report.h"
+#include "libinject/output/measured_kernels.h"
+#include "tests/unit/devices.h"
 #include "tests/unit/stats_run.h"
 #include "tests/unit/temporary_folder.h"
 
@@ -104,11 +107,14 @@ TEST_CASE("Kernel metrics rows", "[output][metrics]") {
   CHECK(header_named("kernel_metrics.csv", run.statistics) ==
         "Device,GrdX,GrdY,GrdZ,BlkX,BlkY,BlkZ,Total Time (ns),Instances,Samples,Shared (%),Reliable,"
         "SM Active (%),± SM Active (%),FMA (%),± FMA (%),IPC,± IPC,Tensor (%),± Tensor (%),"
-        "\"a, b\",\"± a, b\",Name");
-  CHECK(rows_of("kernel_metrics.csv", run.statistics) ==
-        "0,4,2,1,128,1,1,600000,1,60,0.0,yes,95.00,0.00,20.00,0.00,2.50,0.00,50.00,0.00,,,"
-        "\"void gemm<float, 4>(float*)\"\n"
-        "0,1,1,1,32,1,1,500,1,0,,no,,,,,,,,,,,late\n");
+        "\"a, b\",\"± a, b\",Theoretical Occupancy (%),Busiest Unit,Utilization (%),Unused Time (ns),"
+        "DRAM Traffic (MB),TFLOP/s,FLOP/Byte,Bound,Roofline (%),Name");
+  CHECK(
+      rows_of("kernel_metrics.csv", run.statistics) ==
+      "0,4,2,1,128,1,1,600000,1,60,0.0,yes,95.00,0.00,20.00,0.00,2.50,0.00,50.00,0.00,,,,Tensor,50.00,300000,"
+      ",,,,,"
+      "\"void gemm<float, 4>(float*)\"\n"
+      "0,1,1,1,32,1,1,500,1,0,,no,,,,,,,,,,,,,,,,,,,,late\n");
 }
 
 TEST_CASE("Values that are no facts are not in the rows", "[output][metrics]") {
@@ -120,7 +126,8 @@ TEST_CASE("Values that are no facts are not in the rows", "[output][metrics]") {
   event.end = event.start + 5 * kInterval;
   run.statistics.add(event);
   run.statistics.settle_window(1, 0, 100 * kInterval);
-  CHECK(rows_of("kernel_metrics.csv", run.statistics) == "0,1,1,1,32,1,1,50000,1,6,0.0,no,,,brief\n");
+  CHECK(rows_of("kernel_metrics.csv", run.statistics) ==
+        "0,1,1,1,32,1,1,50000,1,6,0.0,no,,,,,,,,,,,,brief\n");
 }
 
 TEST_CASE("Kernels of many shapes share a row of metrics without a shape", "[output][metrics]") {
@@ -133,7 +140,7 @@ TEST_CASE("Kernels of many shapes share a row of metrics without a shape", "[out
     run.statistics.add(event);
   }
   const std::string rows = rows_of("kernel_metrics.csv", run.statistics);
-  CHECK(rows.find(",,,,,,,20,2,0,,no,,,[other]\n") == 0);
+  CHECK(rows.find(",,,,,,,20,2,0,,no,,,,,,,,,,,,[other]\n") == 0);
 }
 
 TEST_CASE("A window's metrics: per device, and of all of them", "[output][metrics]") {
@@ -160,11 +167,235 @@ TEST_CASE("A window's metrics: per device, and of all of them", "[output][metric
     return row.substr(at);
   };
   // Kernels have no figures before the window is settled.
-  CHECK(last_cells(0) == ",57.00,12.00,1.50,30.00,,,");
+  CHECK(last_cells(0) == ",57.00,12.00,2.50,30.00,,,");
   run.statistics.settle_window(1, 0, 100 * kInterval);
-  CHECK(last_cells(0) == ",57.00,12.00,1.50,30.00,,12.00,30.00");
-  CHECK(last_cells(1) == ",57.00,12.00,1.50,30.00,,12.00,30.00");
+  CHECK(last_cells(0) == ",57.00,12.00,2.50,30.00,,12.00,30.00");
+  CHECK(last_cells(1) == ",57.00,12.00,2.50,30.00,,12.00,30.00");
   CHECK(last_cells(2) == ",,,,,,,");
+}
+
+TEST_CASE("Kernels that were told before there were metrics leave a window without their sums",
+          "[output][metrics]") {
+  StatsRun run;
+  KernelEvent early = long_kernel(run);
+  early.start = 70 * kInterval;
+  early.end = early.start + 6 * kInterval;
+  const bool few = GENERATE(true, false);
+  if (!few) early.end += kInterval;
+  run.statistics.add(early);
+  set_metrics(run.statistics);
+  add_samples(run.statistics);
+  run.statistics.add(long_kernel(run));
+  run.statistics.settle_window(1, 0, 100 * kInterval);
+  const std::string rows = rows_of("window_sum.csv", run.statistics, one_window());
+  // 60 of 66 parts of the time are known, or 60 of 67.
+  CHECK(rows.find(",30.00,,12.00,30.00\n") == (few ? rows.find(",30.00,") : std::string::npos));
+  CHECK((rows.find(",30.00,,,\n") == std::string::npos) == few);
+}
+
+TEST_CASE("An iteration's metrics: over its time on the device", "[output][metrics]") {
+  StatsRun run;
+  set_metrics(run.statistics);
+  add_samples(run.statistics);
+  // Two iterations of 30 samples' work each, the second 5 samples after the first; the device lags behind.
+  for (std::uint64_t number = 0; number < 2; ++number) {
+    IterationBoundary boundary;
+    boundary.number = number;
+    boundary.begin = 10 + 1000 * number;
+    boundary.window = 1;
+    boundary.window_before = number == 0 ? 0 : 1;
+    run.statistics.iteration_boundary(boundary);
+    KernelEvent event = run.kernel("k", 0);
+    event.launch.host_begin = boundary.begin;
+    event.start = 35 * number * kInterval;
+    event.end = event.start + 30 * kInterval;
+    run.statistics.add(event);
+  }
+  const std::string header = header_named("iteration_sum.csv", run.statistics);
+  CHECK(header == std::string(table_named("iteration_sum.csv").header) +
+                      ",SM Active (%),FMA (%),IPC,Tensor (%),\"a, b\"");
+  const auto last_cells = [&] {
+    std::vector<std::string> found;
+    const std::string rows = rows_of("iteration_sum.csv", run.statistics, one_window());
+    for (std::size_t begin = 0; begin < rows.size(); begin = rows.find('\n', begin) + 1) {
+      const std::string row = rows.substr(begin, rows.find('\n', begin) - begin);
+      std::size_t at = row.size();
+      for (int i = 0; i < 5; ++i) at = row.rfind(',', at - 1);
+      found.push_back(row.substr(at));
+    }
+    return found;
+  };
+  for (const std::string& cells : last_cells()) CHECK(cells == ",,,,,");
+  run.statistics.settle_window(1, 0, 100 * kInterval);
+  // The first: until the second one's work begins. The second: as long as the window is open on the host, 25
+  // of the 66 samples of which are busy.
+  const std::string first = ",95.00,20.00,2.50,50.00,";
+  const std::string second = ",35.98,7.58,2.50,18.94,";
+  CHECK(last_cells() == std::vector<std::string>{first, first, second, second});
+  // Once its window is settled nothing changes it.
+  add_samples(run.statistics);
+  run.statistics.settle_window(2, 100 * kInterval, 101 * kInterval);
+  CHECK(last_cells() == std::vector<std::string>{first, first, second, second});
+}
+
+namespace {
+
+/// What a kernel "k" did in 100 samples, with all that kernel_metrics.csv makes of it.
+MeasuredKernel measured(StatsRun& run, const std::vector<std::pair<Quantity, float>>& values,
+                        const RunInfo& info, const char* name = "k") {
+  std::vector<MetricInfo> metrics;
+  for (const auto& [quantity, value] : values) {
+    metrics.push_back(
+        {"m" + std::to_string(metrics.size()),
+         "Unit " + std::to_string(static_cast<int>(quantity)) + (quantity == Quantity::kIpc ? "" : " (%)"),
+         quantity});
+  }
+  run.statistics.set_metrics(std::move(metrics));
+  for (Nanoseconds i = 0; i < 101; ++i) {
+    MetricSample sample;
+    sample.start = i * kInterval;
+    sample.end = sample.start + kInterval;
+    sample.window = 1;
+    for (std::size_t m = 0; m < values.size(); ++m) sample.values[m] = values[m].second;
+    run.statistics.add(sample);
+  }
+  KernelEvent event = run.kernel(name, 0);
+  event.start = 0;
+  event.end = 100 * kInterval;
+  run.statistics.add(event);
+  run.statistics.settle_window(1, 0, 101 * kInterval);
+  const std::vector<MeasuredKernel> kernels = measured_kernels(run.statistics, info);
+  REQUIRE(kernels.size() == 1);
+  return kernels.front();
+}
+
+RunInfo on_h200() {
+  RunInfo info = one_window();
+  info.devices = {h200(0)};
+  info.devices[0].clock_khz = 1'980'000;
+  info.devices[0].memory_clock_khz = 3'201'000;
+  info.devices[0].memory_bus_bits = 6144;
+  return info;
+}
+
+}  // namespace
+
+TEST_CASE("The busiest unit of a kernel, and what it leaves unused", "[output][metrics]") {
+  StatsRun run;
+  SECTION("a pipe") {
+    const MeasuredKernel kernel = measured(run,
+                                           {{Quantity::kSmActive, 99},
+                                            {Quantity::kTensor, 10},
+                                            {Quantity::kFma, 60},
+                                            {Quantity::kL2, 55},
+                                            {Quantity::kDramRead, 20},
+                                            {Quantity::kDramWrite, 25},
+                                            {Quantity::kOccupancy, 40}},
+                                           on_h200());
+    CHECK(kernel.busiest == "Unit 2");
+    CHECK(*kernel.utilization == Approx(60));
+    CHECK(*kernel.arithmetic == Approx(60));
+    CHECK(*kernel.unused_time == 40 * kInterval);
+    CHECK(*kernel.dram == Approx(45));
+    CHECK(*kernel.sm_active == Approx(99));
+    CHECK(*kernel.achieved_occupancy == Approx(40));
+    CHECK(*kernel.theoretical_occupancy == Approx(50));  // 32 blocks of one warp
+    REQUIRE(kernel.place);
+    CHECK(kernel.place->bandwidth == Approx(0.45 * 4.9167e12).epsilon(0.001));
+    CHECK(*kernel.place->share == Approx(0.45));
+  }
+  SECTION("the memory, reads and writes together") {
+    const MeasuredKernel kernel = measured(
+        run, {{Quantity::kFma, 60}, {Quantity::kDramRead, 40}, {Quantity::kDramWrite, 35}}, on_h200());
+    CHECK(kernel.busiest == "DRAM");
+    CHECK(*kernel.utilization == Approx(75));
+  }
+  SECTION("no more than all of it") {
+    const MeasuredKernel kernel =
+        measured(run, {{Quantity::kDramRead, 60}, {Quantity::kDramWrite, 55}}, on_h200());
+    CHECK(*kernel.utilization == 100);
+    CHECK(*kernel.unused_time == 0);
+    CHECK_FALSE(kernel.arithmetic);
+  }
+  SECTION("half of the memory's traffic tells nothing") {
+    const MeasuredKernel kernel = measured(run, {{Quantity::kFma, 60}, {Quantity::kDramRead, 40}}, on_h200());
+    CHECK(*kernel.arithmetic == Approx(60));
+    CHECK_FALSE(kernel.utilization);
+    CHECK_FALSE(kernel.unused_time);
+    CHECK(kernel.busiest.empty());
+    CHECK_FALSE(kernel.place);
+  }
+  SECTION("a pipe that the chip can't measure may be the one") {
+    const char* const kTensorCores =
+        "sm80_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_stage4_warpsize2x2x1_tensor16x8x16_"
+        "kernel";
+    REQUIRE(tensor_cores_of(kTensorCores).cores == TensorCores::kUsed);
+    for (const bool there : {false, true}) {
+      StatsRun own;
+      std::vector<std::pair<Quantity, float>> values = {
+          {Quantity::kFma, 5}, {Quantity::kDramRead, 30}, {Quantity::kDramWrite, 5}};
+      if (there) values.emplace_back(Quantity::kTensor, 70);
+      const MeasuredKernel kernel = measured(own, values, on_h200(), kTensorCores);
+      CHECK(kernel.arithmetic.has_value() == there);
+      CHECK(kernel.utilization.has_value() == there);
+      CHECK(kernel.unused_time.has_value() == there);
+      CHECK(*kernel.dram == Approx(35));
+    }
+  }
+  SECTION("nothing of the kind was measured") {
+    const MeasuredKernel kernel = measured(run, {{Quantity::kUser, 60}}, on_h200());
+    CHECK_FALSE(kernel.utilization);
+    CHECK_FALSE(kernel.sm_active);
+    CHECK_FALSE(kernel.place);
+    CHECK(kernels_by_unused_time({kernel}).empty());
+  }
+  SECTION("the device is not known") {
+    const MeasuredKernel kernel =
+        measured(run, {{Quantity::kDramRead, 40}, {Quantity::kDramWrite, 35}}, one_window());
+    CHECK(*kernel.utilization == Approx(75));
+    CHECK_FALSE(kernel.theoretical_occupancy);
+    CHECK_FALSE(kernel.place);
+  }
+}
+
+TEST_CASE("Long kernels with low utilization come first", "[output][metrics]") {
+  const auto kernel = [](std::string_view name, std::optional<std::uint64_t> unused) {
+    MeasuredKernel result;
+    result.row.detail.name = name;
+    result.unused_time = unused;
+    return result;
+  };
+  std::string order;
+  for (const MeasuredKernel& entry :
+       kernels_by_unused_time({kernel("a", 5), kernel("b", std::nullopt), kernel("c", 90), kernel("d", 5)}))
+    order += entry.row.detail.name;
+  CHECK(order == "cad");
+}
+
+TEST_CASE("What was measured decides what limits kernels, and the evidence says so", "[output][metrics]") {
+  // One block: by its grid it leaves 131 of 132 multiprocessors idle.
+  const auto limits_of = [](float active, float tensor, float dram) {
+    StatsRun run;
+    measured(run,
+             {{Quantity::kSmActive, active},
+              {Quantity::kTensor, tensor},
+              {Quantity::kDramRead, dram},
+              {Quantity::kDramWrite, 0}},
+             on_h200());
+    return kernel_limits(run.statistics, on_h200(), 0);
+  };
+  constexpr std::uint64_t kTime = 100 * kInterval;
+  CHECK(limits_of(99, 70, 30).compute == kTime);
+  CHECK(limits_of(99, 20, 60).memory == kTime);
+  CHECK(limits_of(30, 70, 30).latency == kTime);
+  CHECK(limits_of(99, 2, 3).unknown == kTime);
+  CHECK(limits_of(99, 70, 30).measured == kTime);
+  // Where too little was measured, the grid decides as before.
+  StatsRun run;
+  measured(run, {{Quantity::kSmActive, 99}, {Quantity::kTensor, 70}}, on_h200());
+  const KernelLimits limits = kernel_limits(run.statistics, on_h200(), 0);
+  CHECK(limits.latency == kTime);
+  CHECK(limits.measured == 0);
 }
 
 TEST_CASE("The table of kernel metrics is written where they are taken", "[output][metrics]") {

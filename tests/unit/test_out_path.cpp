@@ -2,10 +2,6 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/config/out_path.h"
 
-#include <stdlib.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -75,16 +71,6 @@ TEST_CASE("An existing folder is never used", "[config]") {
   CHECK(make_unique_folder(folder.path() + "/file").path == folder.path() + "/file.1");
   std::filesystem::create_symlink("nowhere", folder.path() + "/link");
   CHECK(make_unique_folder(folder.path() + "/link").path == folder.path() + "/link.1");
-}
-
-TEST_CASE("Folders honour the umask", "[config]") {
-  const TemporaryFolder folder;
-  const mode_t before = ::umask(077);
-  const PathResult result = make_unique_folder(folder.path() + "/private");
-  ::umask(before);
-  struct stat status {};
-  REQUIRE(::stat(result.path.c_str(), &status) == 0);
-  CHECK((status.st_mode & 0777) == 0700);
 }
 
 TEST_CASE("A folder that cannot be made is an error with the path and the reason", "[config]") {

@@ -184,6 +184,76 @@ TEST_CASE("run.json says how iterations were found", "[output]") {
   CHECK(json_of(run)["iterations"]["recognised_by"] == "repetition");
 }
 
+TEST_CASE("run.json says how hardware metrics were sampled", "[output]") {
+  RunInfo run;
+  CHECK_FALSE(json_of(run).contains("metrics"));
+  run.metrics.on = true;
+  run.metrics.interval = 100'000;
+  run.metrics.columns = {{"sm__cycles_active.avg", "SM Active (%)", Quantity::kSmActive}};
+  run.metrics.left_out = {"L2 (%)"};
+  run.metrics.devices = {0, 3};
+  run.metrics.samples = 12;
+  run.metrics.lost = 5;
+  run.metrics.overflows = 2;
+  run.metrics.rows_left_out = 7;
+  run.metrics.start = 90;
+  run.metrics.stop = 40;
+  run.metrics.decode_cpu = 30;
+  run.metrics.decode = {6, 17, 1, 2, 8192, 40, 3, 4096, 20, 11, 3, 9, 5};
+  run.metrics.lost_by = {0, 1, 0, 4, 0, 0};
+  auto json = json_of(run);
+  CHECK(json["metrics"] ==
+        nlohmann::json({{"interval_ns", 100'000},
+                        {"columns", {{{"title", "SM Active (%)"}, {"name", "sm__cycles_active.avg"}}}},
+                        {"left_out", {"L2 (%)"}},
+                        {"devices", {0, 3}},
+                        {"samples", 12},
+                        {"overflows", 2},
+                        {"start_ns", 90},
+                        {"stop_ns", 40},
+                        {"decode_cpu_ns", 30},
+                        {"decode",
+                         {{"calls", 6},
+                          {"samples", 17},
+                          {"full", 1},
+                          {"emptied", 2},
+                          {"buffer_bytes", 8192},
+                          {"pause_ns", 40},
+                          {"shortened", 3},
+                          {"image_bytes", 4096},
+                          {"image_samples", 20},
+                          {"data_cpu_ns", 11},
+                          {"times_cpu_ns", 3},
+                          {"evaluate_cpu_ns", 9},
+                          {"empty_cpu_ns", 5}}},
+                        {"lost",
+                         {{"incomplete", 0},
+                          {"without_times", 1},
+                          {"bad_times", 0},
+                          {"not_evaluated", 4},
+                          {"queue_full", 0},
+                          {"missing", 0}}}}));
+  CHECK(json["lost"]["metric_samples"] == 5);
+  CHECK(json["lost"]["metric_rows"] == 7);
+
+  // The times of the first of both kinds, once there is one.
+  run.metrics.first = {1010, 1020, 10, 20, 25};
+  run.metrics.first_lost = {1030, 1030, 30, 30, 35};
+  run.metrics.first_lost_by = MetricLoss::kMistimed;
+  run.metrics.first_lost_error = "CUPTI error 999";
+  json = json_of(run);
+  nlohmann::json times = {{"cupti_start_ns", 1010},
+                          {"cupti_end_ns", 1020},
+                          {"clock_monotonic_start_ns", 10},
+                          {"clock_monotonic_end_ns", 20},
+                          {"read_clock_monotonic_ns", 25}};
+  CHECK(json["metrics"]["first_sample"] == times);
+  times = {{"reason", "bad_times"},        {"error", "CUPTI error 999"},     {"cupti_start_ns", 1030},
+           {"cupti_end_ns", 1030},         {"clock_monotonic_start_ns", 30}, {"clock_monotonic_end_ns", 30},
+           {"read_clock_monotonic_ns", 35}};
+  CHECK(json["metrics"]["first_lost"] == times);
+}
+
 TEST_CASE("Bytes that are not UTF-8 do not break run.json", "[output]") {
   RunInfo run;
   run.command_line = {"\xff\xfe", std::string("nul\0byte", 8), "quote\" back\\slash \n\t\r\x1f"};

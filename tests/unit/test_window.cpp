@@ -67,6 +67,8 @@ TEST_CASE("the window log follows windows from opening to settlement") {
   log.end(one, 2000);
   CHECK(log.at(2000) == 1);
   CHECK(log.at(2001) == 0);
+  CHECK(log.opened_by(999) == 0);
+  CHECK(log.opened_by(2001) == 1);
   CHECK(log.closing() == std::vector<std::uint32_t>{1});
   log.settle();
   CHECK(log.closing().empty());

@@ -3,10 +3,15 @@
 # SPDX-FileCopyrightText: The libinject authors
 """The library twice in one process: one of the two works, the other is not noticed."""
 
+import os
 import pathlib
 import shutil
+import subprocess
+import unittest
 
 import harness
+
+NOBODY = 65534
 
 
 class TwoCopies(harness.Case):
@@ -50,6 +55,34 @@ class OneFile(harness.Case):
         link.symlink_to(harness.library)
         done = self.run_both(harness.victim("exit", "return"), preloads=[harness.library, link, harness.library])
         self.assert_complete(done.output, {"quick": 100, "slow": 50})
+
+
+@unittest.skipIf(os.geteuid() != 0, "only root can make a program another user's")
+class OtherRights(harness.Case):
+    """A setuid program that has the library all the same: its user's environment is none of the program's."""
+
+    def run_victim(self, mode):
+        folder = self.fresh_folder()
+        folder.chmod(0o777)
+        program = folder / "program"
+        shutil.copy(harness.programs / "secure_victim", program)
+        if mode & 0o4000:
+            os.chown(program, NOBODY, NOBODY)
+        program.chmod(mode)
+        library = folder / "libinject.so"
+        shutil.copy(harness.library, library)
+        env = {"PATH": os.environ["PATH"], "INJECT_HELP": "1", "INJECT_OUT": str(folder / "out"), "INJECT_SUMMARY": "stderr"}
+        done = subprocess.run([str(program), str(library)], cwd=folder, env=env, capture_output=True, text=True, timeout=60, check=True)
+        return done.stdout.split(), done.stderr, (folder / "out").exists()
+
+    def test_does_nothing(self):
+        (secure, started, trace), stderr, output = self.run_victim(0o755)
+        self.assertEqual((secure, started, trace, output), ("0", "0", "1", True))
+        self.assertIn("INJECT_WINDOW", stderr)
+        (secure, started, trace), stderr, output = self.run_victim(0o4755)
+        if secure == "0":
+            self.skipTest("the file system has no setuid programs")
+        self.assertEqual((started, trace, stderr, output), ("-1", "0", "", False))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@
 namespace inject {
 
 /// A device's kernels with the values that its counters have while they run, and the samples that follow.
-class MetricTimeline {
+class SyntheticTimeline {
  public:
   struct Kernel {
     std::uint32_t row;

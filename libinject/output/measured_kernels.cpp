@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/output/measured_kernels.h"
+
+#include <algorithm>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+
+#include "libinject/analysis/shape_work.h"
+#include "libinject/output/shape_tables.h"
+#include "libinject/stats/kernel_use.h"
+
+namespace inject {
+
+namespace {
+
+/// Of a name's time, what has to lie in calls of known work for that to be the kernel's.
+constexpr double kLeastInCalls = 0.9;
+
+/// What the kernels of one name compute, by the library calls that launched them.
+struct NamedWork {
+  double flops = 0;
+  std::uint64_t time = 0;  // in such calls …
+  std::uint64_t all = 0;   // … and anywhere
+  const ShapeWork* most = nullptr;
+  std::uint64_t most_time = 0;
+};
+
+std::unordered_map<std::string_view, NamedWork> work_by_name(const Statistics& statistics) {
+  std::unordered_map<std::string_view, NamedWork> names;
+  for (const KernelFamilyRow& row : statistics.kernel_families()) names[row.name].all = row.time.sum;
+  for (const CallShapeRow& call : statistics.call_shapes()) {
+    if (call.entry.other || call.work.flops == 0 || call.entry.gpu.sum == 0) continue;
+    const auto calls = static_cast<double>(std::min(call.entry.executed(), call.entry.gpu.count));
+    const double rate =
+        static_cast<double>(call.work.flops) * calls / static_cast<double>(call.entry.gpu.sum);
+    for (const auto& [name, share] : call.kernels) {
+      const auto found = names.find(name);
+      if (found == names.end()) continue;
+      NamedWork& work = found->second;
+      work.flops += rate * static_cast<double>(share.time);
+      work.time += share.time;
+      if (share.time <= work.most_time) continue;
+      work.most = &call.work;
+      work.most_time = share.time;
+    }
+  }
+  return names;
+}
+
+/// The metrics of a kernel by what they are.
+class Measured {
+ public:
+  Measured(const std::vector<MetricInfo>& metrics, const KernelMetricEntry& entry)
+      : metrics_(metrics), entry_(entry) {}
+
+  bool was_measured(Quantity quantity) const {
+    const MetricEstimate* const metric = find(quantity);
+    return metric != nullptr && metric->measured;
+  }
+  std::optional<double> value(Quantity quantity) const {
+    const MetricEstimate* const metric = find(quantity);
+    return metric != nullptr && metric->reliable ? std::optional(metric->value) : std::nullopt;
+  }
+  /// Of the memory's peak bandwidth, both ways together.
+  std::optional<double> dram() const {
+    const auto read = value(Quantity::kDramRead);
+    const auto write = value(Quantity::kDramWrite);
+    return read && write ? std::optional(std::min(*read + *write, 100.0)) : std::nullopt;
+  }
+  const std::string& title(Quantity quantity) const { return metrics_[index(quantity)].title; }
+
+ private:
+  std::size_t index(Quantity quantity) const {
+    const auto found = std::find_if(metrics_.begin(), metrics_.end(), [quantity](const MetricInfo& metric) {
+      return metric.quantity == quantity;
+    });
+    return static_cast<std::size_t>(found - metrics_.begin());
+  }
+  const MetricEstimate* find(Quantity quantity) const {
+    const std::size_t i = index(quantity);
+    return i < entry_.metrics.size() ? &entry_.metrics[i] : nullptr;
+  }
+
+  const std::vector<MetricInfo>& metrics_;
+  const KernelMetricEntry& entry_;
+};
+
+/// Without its unit.
+std::string unit_name(std::string_view title) {
+  const std::size_t unit = title.find(" (");
+  return std::string(title.substr(0, unit));
+}
+
+/// The busiest unit so far.
+struct Busiest {
+  std::string name;
+  std::optional<double> value;
+  bool known = true;
+
+  void add(bool measured, const std::optional<double>& more, std::string_view called) {
+    if (!measured) return;
+    known = known && more.has_value();
+    if (!more || (value && *more <= *value)) return;
+    value = more;
+    name = called;
+  }
+};
+
+void find_busiest(MeasuredKernel& kernel, const Measured& measured) {
+  Busiest busiest;
+  const auto add = [&](Quantity quantity) {
+    if (measured.was_measured(quantity))
+      busiest.add(true, measured.value(quantity), unit_name(measured.title(quantity)));
+  };
+  for (const Quantity pipe : {Quantity::kTensor, Quantity::kFma, Quantity::kFp64}) add(pipe);
+  // What the chip can't measure may be what the kernel is all about.
+  const TensorCoreUse use = tensor_cores_of(kernel.row.detail.name);
+  if (!measured.was_measured(Quantity::kTensor) && use.cores == TensorCores::kUsed) busiest.known = false;
+  if (!measured.was_measured(Quantity::kFp64) && use.operand == Operand::kFp64) busiest.known = false;
+  if (busiest.known) kernel.arithmetic = busiest.value;
+  add(Quantity::kL2);
+  busiest.add(measured.was_measured(Quantity::kDramRead) || measured.was_measured(Quantity::kDramWrite),
+              kernel.dram, "DRAM");
+  if (!busiest.known || !busiest.value) return;
+  kernel.utilization = std::min(*busiest.value, 100.0);
+  kernel.busiest = std::move(busiest.name);
+  const std::uint64_t time = kernel.row.measured.time;
+  const auto used = static_cast<std::uint64_t>(static_cast<double>(time) * *kernel.utilization / 100);
+  kernel.unused_time = time - std::min(time, used);
+}
+
+std::optional<MeasuredRoofline> place_of(const KernelMetricRow& row, const std::optional<double>& dram,
+                                         const std::unordered_map<std::string_view, NamedWork>& names,
+                                         const RunInfo& run) {
+  const DeviceSpecs specs = specs_of(run, row.detail.device);
+  const double seconds = static_cast<double>(row.measured.time) * 1e-9;
+  double flops = 0;
+  std::optional<Arithmetic> arithmetic;
+  if (const auto found = names.find(row.detail.name); found != names.end()) {
+    const NamedWork& work = found->second;
+    if (work.most != nullptr &&
+        static_cast<double>(work.time) >= kLeastInCalls * static_cast<double>(work.all)) {
+      flops = work.flops / static_cast<double>(work.time) * static_cast<double>(row.measured.time);
+      arithmetic = arithmetic_of(*work.most, tensor_cores_of(row.detail.name).cores, specs);
+    }
+  }
+  return measured_roofline(seconds, dram, flops, arithmetic, specs);
+}
+
+}  // namespace
+
+std::vector<MeasuredKernel> measured_kernels(const Statistics& statistics, const RunInfo& run) {
+  const std::vector<MetricInfo>& metrics = statistics.metrics().metrics();
+  std::vector<MeasuredKernel> kernels;
+  if (metrics.empty()) return kernels;
+  const auto names = work_by_name(statistics);
+  for (KernelMetricRow& row : statistics.kernel_metrics()) {
+    MeasuredKernel& kernel = kernels.emplace_back();
+    kernel.row = std::move(row);
+    if (kernel.row.detail.other) continue;
+    const Measured measured(metrics, kernel.row.measured);
+    kernel.sm_active = measured.value(Quantity::kSmActive);
+    kernel.dram = measured.dram();
+    kernel.achieved_occupancy = measured.value(Quantity::kOccupancy);
+    if (const KernelUse use = kernel_use(kernel.row.detail, run.devices); use.occupancy)
+      kernel.theoretical_occupancy = 100 * use.occupancy->share;
+    find_busiest(kernel, measured);
+    kernel.place = place_of(kernel.row, kernel.dram, names, run);
+  }
+  return kernels;
+}
+
+std::vector<MeasuredKernel> kernels_by_unused_time(std::vector<MeasuredKernel> kernels) {
+  std::erase_if(kernels, [](const MeasuredKernel& kernel) { return !kernel.unused_time; });
+  std::stable_sort(kernels.begin(), kernels.end(), [](const MeasuredKernel& a, const MeasuredKernel& b) {
+    return *a.unused_time > *b.unused_time;
+  });
+  return kernels;
+}
+
+}  // namespace inject

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/output/metric_timeline.h"
+
+#include <algorithm>
+
+#include "libinject/output/csv.h"
+
+namespace inject {
+
+bool MetricTimeline::open(const std::string& folder) {
+  return file_.open(folder + "/metric_samples.csv", OutputFile::Existing::kRefuse);
+}
+
+void MetricTimeline::add(const MetricSample& sample, std::span<const MetricInfo> columns) {
+  if (rows_left_ == 0 || !file_.is_open() || !file_.error().empty()) {
+    ++rows_left_out_;
+    return;
+  }
+  --rows_left_;
+  const std::size_t values = std::min(columns.size(), sample.values.size());
+  CsvRow row(file_.buffer());
+  if (!has_header_) {
+    has_header_ = true;
+    row.text("Device").text("Start (ns)").text("End (ns)");
+    for (std::size_t i = 0; i < values; ++i) row.text(columns[i].title);
+    row.end();
+  }
+  row.number(sample.device)
+      .number(static_cast<std::int64_t>(sample.start - base_))
+      .number(static_cast<std::int64_t>(sample.end - base_));
+  for (std::size_t i = 0; i < values; ++i) row.decimal(static_cast<double>(sample.values[i]), 3);
+  row.end();
+  file_.write_if_full();
+}
+
+}  // namespace inject

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "libinject/output/atomic_file.h"
+#include "libinject/stats/metric_samples.h"
+
+namespace inject {
+
+/// INJECT_METRICS_TIMELINE=1: metric_samples.csv, a row per sample in the order of their arrival. Like the
+/// raw traces (output/trace.h) rows go out as they come, and their number is bounded, further ones are
+/// counted. For one thread, with all signals blocked (OutputFile).
+class MetricTimeline {
+ public:
+  static constexpr std::uint64_t kMaxRows = 5'000'000;  // some 600 MB
+
+  /// `base`: RunInfo::base, from which times in the file count.
+  explicit MetricTimeline(Nanoseconds base, std::uint64_t max_rows = kMaxRows)
+      : base_(base), rows_left_(max_rows) {}
+
+  /// Creates the file. False: see error().
+  bool open(const std::string& folder);
+  bool is_open() const { return file_.is_open(); }
+  /// `columns` name the sample's values; the header is written with the first row.
+  void add(const MetricSample& sample, std::span<const MetricInfo> columns);
+  /// Hands everything to the kernel.
+  bool flush() { return file_.flush(); }
+
+  std::uint64_t rows_left_out() const { return rows_left_out_; }
+  const std::string& error() const { return file_.error(); }
+
+ private:
+  Nanoseconds base_;
+  std::uint64_t rows_left_;
+  std::uint64_t rows_left_out_ = 0;
+  bool has_header_ = false;
+  OutputFile file_;
+};
+
+}  // namespace inject
