@@ -16,7 +16,6 @@ parser.add_argument("--width", type=int, default=1024)
 parser.add_argument("--layers", type=int, default=12)
 parser.add_argument("--vocabulary", type=int, default=32000)
 parser.add_argument("--seconds", type=float, default=20)
-options = parser.parse_args()
 
 
 class Block(nn.Module):
@@ -35,24 +34,44 @@ class Block(nn.Module):
         return x + self.mlp(self.norm2(x))
 
 
-torch.manual_seed(0)
-token = nn.Embedding(options.vocabulary, options.width)
-position = nn.Embedding(options.length, options.width)
-blocks = nn.Sequential(*(Block(options.width, options.width // 64) for _ in range(options.layers)))
-head = nn.Sequential(nn.LayerNorm(options.width), nn.Linear(options.width, options.vocabulary, bias=False))
-model = nn.ModuleList([token, position, blocks, head]).to(device="cuda", dtype=torch.bfloat16)
-optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
-where = torch.arange(options.length, device="cuda")
+class Transformer(nn.Module):
+    """Of the sizes that the command line has."""
 
-steps, begin = 0, time.perf_counter()
-while time.perf_counter() - begin < options.seconds:
-    text = torch.randint(0, options.vocabulary, (options.batch, options.length + 1), device="cuda")
-    logits = head(blocks(token(text[:, :-1]) + position(where)))
-    loss = F.cross_entropy(logits.flatten(0, 1), text[:, 1:].flatten())
-    loss.backward()
-    optimizer.step()
-    optimizer.zero_grad(set_to_none=True)
-    torch.cuda.synchronize()
-    steps += 1
-seconds = time.perf_counter() - begin
-print(f"{steps} steps, loss {loss.item():.3f}, {steps * options.batch * options.length / seconds:.0f} tokens/s")
+    def __init__(self, sizes):
+        super().__init__()
+        self.token = nn.Embedding(sizes.vocabulary, sizes.width)
+        self.position = nn.Embedding(sizes.length, sizes.width)
+        self.blocks = nn.Sequential(*(Block(sizes.width, sizes.width // 64) for _ in range(sizes.layers)))
+        self.head = nn.Sequential(nn.LayerNorm(sizes.width), nn.Linear(sizes.width, sizes.vocabulary, bias=False))
+        self.register_buffer("where", torch.arange(sizes.length), persistent=False)
+
+    def forward(self, text):
+        return self.head(self.blocks(self.token(text) + self.position(self.where)))
+
+
+def loss_of(model, sizes):
+    text = torch.randint(0, sizes.vocabulary, (sizes.batch, sizes.length + 1), device="cuda")
+    logits = model(text[:, :-1])
+    return F.cross_entropy(logits.flatten(0, 1), text[:, 1:].flatten())
+
+
+def main():
+    options = parser.parse_args()
+    torch.manual_seed(0)
+    model = Transformer(options).to(device="cuda", dtype=torch.bfloat16)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+
+    steps, begin = 0, time.perf_counter()
+    while time.perf_counter() - begin < options.seconds:
+        loss = loss_of(model, options)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        torch.cuda.synchronize()
+        steps += 1
+    seconds = time.perf_counter() - begin
+    print(f"{steps} steps, loss {loss.item():.3f}, {steps * options.batch * options.length / seconds:.0f} tokens/s")
+
+
+if __name__ == "__main__":
+    main()

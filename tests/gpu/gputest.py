@@ -438,10 +438,10 @@ class Report:
     def skip(self, what, reason):
         self.checks.append({"check": what, "passed": None, "detail": str(reason)})
 
-    def guarded(self, what, function, *args):
+    def guarded(self, what, function, *args, **named):
         """Runs a part of the test; an exception in it fails this part alone."""
         try:
-            return function(*args)
+            return function(*args, **named)
         except Exception as error:  # the other parts still have something to say
             import traceback
             self.data.setdefault("tracebacks", {})[what] = traceback.format_exc()

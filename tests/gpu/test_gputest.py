@@ -143,6 +143,7 @@ class Reports(unittest.TestCase):
             for verdict in verdicts:
                 report.check("check", verdict)
             report.guarded("nothing", lambda: None)
+            self.assertEqual(report.guarded("named", lambda one, two: one - two, 5, two=3), 2)
             stdout, sys.stdout = sys.stdout, null
             try:
                 return report.finish()
