@@ -82,12 +82,16 @@ constexpr Nanoseconds kLongestMetricsStop = 2 * kSecond;
 constexpr Nanoseconds kCallbackWait = 50 * kMillisecond;
 // Samples of hardware metrics are joined to their kernels so often, where there are many.
 constexpr Nanoseconds kJoinInterval = 250 * kMillisecond;
+// After that, an edge of a window has been entered; samples that wait for it are bounded as well.
+constexpr Nanoseconds kEdgesKnown = 100 * kMillisecond;
+constexpr std::size_t kMostUndecided = 16'384;
 // `launch:`: activity is switched on this many launches ahead of the window's first one.
 constexpr std::uint64_t kLaunchLead = 20'000;
 // `auto`, when the program does not call the profiler API.
 constexpr Nanoseconds kAutoDelay = 20 * kSecond;
 constexpr Nanoseconds kAutoDuration = 5 * kSecond;
 
+constexpr const char* kNoMemory = "profiling is off: out of memory";
 constexpr const char* kUnfinished =
     "the device has not finished what was launched in the last window: its records are missing";
 
@@ -942,19 +946,28 @@ void Session::know_metrics() {
   if (!metric_columns_.empty()) statistics_.set_metrics(metric_columns_);
 }
 
-// A sample belongs to the window in which it began; those that follow a window while its work goes on to
-// none.
 void Session::take_metric_samples() {
   if (!options_.metrics) return;
   sampler_.note_devices(drain_.devices_seen());
   const std::vector<MetricSample> samples = sampler_.take();
-  if (samples.empty()) return;
+  undecided_samples_.insert(undecided_samples_.end(), samples.begin(), samples.end());
+  decide_metric_samples(now() - kEdgesKnown);
+}
+
+// A sample belongs to the window in which it began; those that follow a window while its work goes on to
+// none. Whoever opens or closes a window takes the time first and enters it afterwards, and may lose its
+// processor in between: of samples that began after `until` it is not known yet.
+void Session::decide_metric_samples(Nanoseconds until) {
+  if (undecided_samples_.empty()) return;
   know_metrics();
   note_launch_windows();
   if (options_.metrics_timeline && windows_.opened() != 0) ensure_folder();  // the samples' file is in there
   const bool timeline = timeline_.is_open();
   const bool collecting = !windows_.closing().empty();
-  for (MetricSample sample : samples) {
+  while (!undecided_samples_.empty()) {
+    MetricSample sample = undecided_samples_.front();
+    if (sample.start > until && undecided_samples_.size() <= kMostUndecided) break;
+    undecided_samples_.pop_front();
     sample.window = windows_.at(sample.start);
     sample.after = windows_.opened_by(sample.start);
     statistics_.add(sample);
@@ -1135,6 +1148,7 @@ void Session::collect(std::unique_lock<std::mutex>& lock) {
     // The launches of a window that has begun since are still to be waited for.
     if (reopened()) return;
     deliver_last_boundary();
+    decide_metric_samples(kNever);
     drain_.settle();
   }
   windows_.settle(detached, drain_.last_in_window_end());
@@ -1221,6 +1235,7 @@ void Session::end(std::unique_lock<std::mutex>& lock) {
   ensure_folder();
   drain_.pass(tracer_.loaded() ? &tracer_.api() : nullptr);
   take_metric_samples();
+  decide_metric_samples(kNever);
   drain_.settle();
   windows_.settle();
   data.unlock();

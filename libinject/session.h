@@ -160,6 +160,7 @@ class Session {
   void pass(bool hold_signs = false);
   void know_metrics();
   void take_metric_samples();
+  void decide_metric_samples(Nanoseconds until);
   void reclaim_idle_buffers();
   Nanoseconds time_lead() const noexcept;
   bool timed() const noexcept;
@@ -226,6 +227,7 @@ class Session {
   MetricTimeline timeline_;
   std::vector<MetricInfo> metric_columns_;  // data_mutex_
   Nanoseconds samples_joined_ = 0;          // likewise
+  std::deque<MetricSample> undecided_samples_;  // likewise; their window is not known yet
   Drain drain_;
   Schedule schedule_;
   Occurrences occurrences_;
