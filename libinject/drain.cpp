@@ -284,7 +284,7 @@ void Drain::retry_pending() {
 }
 
 void Drain::note_drops() {
-  const std::uint64_t host = core_.threads.dropped(RecordKind::kCall);
+  const std::uint64_t host = core_.threads.dropped(RecordKind::kCall) + core_.threads.refused();
   const std::uint64_t ranges = core_.threads.dropped(RecordKind::kRange);
   if (host == seen_host_drops_ && ranges == seen_range_drops_) return;
   Losses losses;

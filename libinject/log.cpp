@@ -10,9 +10,14 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
+#include <cstdio>
 #include <memory>
 #include <mutex>
+#include <new>
+#include <span>
 
 #include "libinject/config/text.h"
 #include "libinject/host_io.h"
@@ -46,6 +51,24 @@ class DescriptorSink final : public spdlog::sinks::base_sink<std::mutex> {
 
 // Leaked on purpose: messages may come until the process is gone.
 constinit std::atomic<spdlog::logger*> logger{nullptr};
+// There was no memory for a logger; messages of this level go to stderr without one.
+constinit std::atomic<LogLevel> level_without_logger{LogLevel::kOff};
+
+// What spdlog would write, when there is no memory for it.
+void write_without_memory(LogLevel level, std::string_view text) noexcept {
+  std::array<char, 512> line;
+  const int length =
+      std::snprintf(line.data(), line.size(), "libinject[%ld] %s: %.*s\n", static_cast<long>(getpid()),
+                    level == LogLevel::kWarn ? "warning" : "error",
+                    static_cast<int>(std::min(text.size(), line.size())), text.data());
+  if (length <= 0) return;
+  const std::size_t size = std::min(static_cast<std::size_t>(length), line.size() - 1);
+  line[size - 1] = '\n';
+  for (char& c : std::span(line).first(size - 1)) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+  }
+  write_quietly(STDERR_FILENO, {line.data(), size});
+}
 
 struct Notable {
   std::mutex mutex;
@@ -74,28 +97,44 @@ void Log::open(LogLevel level, const std::string& file) noexcept {
     auto made = std::make_unique<spdlog::logger>("libinject", std::make_shared<DescriptorSink>(descriptor));
     made->set_pattern("libinject[%P] %l: %v");
     made->set_level(static_cast<spdlog::level::level_enum>(level));
+    // Its own prints a line of its own; a message for which there is no memory comes to write() instead.
+    made->set_error_handler([](const std::string&) { throw std::bad_alloc(); });
     logger.store(made.release(), std::memory_order_release);
     if (!problem.empty()) warn(problem);
   } catch (...) {
-    // Without memory for a logger there are no messages; the program is not harmed.
+    level_without_logger.store(level, std::memory_order_release);
   }
 }
 
 void Log::write(LogLevel level, std::string_view text) noexcept {
+  spdlog::logger* const target = logger.load(std::memory_order_acquire);
+  const bool problem = level >= LogLevel::kWarn;
   try {
     // Paths and names come from outside, and may hold line breaks or a terminal's commands.
     const std::string message = one_line(text, kLongestLine);
-    if (level >= LogLevel::kWarn) {
+    if (problem) {
       Notable& notable = notable_lines();
       const std::lock_guard lock(notable.mutex);
       if (notable.lines.size() < kMostNotable) notable.lines.push_back(message);
     }
-    if (spdlog::logger* target = logger.load(std::memory_order_acquire); target != nullptr) {
+    if (target != nullptr) {
       // As an argument, never as a format: messages carry names from outside.
       target->log(static_cast<spdlog::level::level_enum>(level), "{}", message);
+      return;
     }
   } catch (...) {
-    // A message that can't be written is not worth the program's time.
+    if (problem && target != nullptr && target->should_log(static_cast<spdlog::level::level_enum>(level)))
+      write_without_memory(level, text);
+  }
+  if (problem && target == nullptr && level >= level_without_logger.load(std::memory_order_acquire))
+    write_without_memory(level, text);
+}
+
+void Log::say_without_memory(std::string_view message) noexcept {
+  if (logger.load(std::memory_order_acquire) != nullptr) {
+    error(message);
+  } else {
+    write_without_memory(LogLevel::kError, message);
   }
 }
 

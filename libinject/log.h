@@ -25,6 +25,9 @@ class Log {
   static void error(std::string_view message) noexcept { write(LogLevel::kError, message); }
   static void debug(std::string_view message) noexcept { write(LogLevel::kDebug, message); }
 
+  /// An error, on stderr where there was no memory for open().
+  static void say_without_memory(std::string_view message) noexcept;
+
   /// Warnings and errors so far, for run.json; at most the first hundred.
   static std::vector<std::string> notable();
 };

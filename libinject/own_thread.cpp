@@ -11,16 +11,21 @@
 namespace inject {
 
 int start_own_thread(void* (*run)(void*) noexcept, void* argument) noexcept {
+  pthread_attr_t attributes;
+  if (const int failed = pthread_attr_init(&attributes); failed != 0) return failed;
+  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+  pthread_attr_setstacksize(&attributes, 1024 * 1024);
   sigset_t all;
   sigset_t previous;
   sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &previous);
+  // The program's signals are for its own threads.
+  int failed = pthread_sigmask(SIG_SETMASK, &all, &previous);
+  if (failed != 0) {
+    pthread_attr_destroy(&attributes);
+    return failed;
+  }
   pthread_t thread;
-  pthread_attr_t attributes;
-  pthread_attr_init(&attributes);
-  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-  pthread_attr_setstacksize(&attributes, 1024 * 1024);
-  const int failed = pthread_create(&thread, &attributes, run, argument);
+  failed = pthread_create(&thread, &attributes, run, argument);
   pthread_attr_destroy(&attributes);
   pthread_sigmask(SIG_SETMASK, &previous, nullptr);
   return failed;

@@ -214,6 +214,7 @@ Session* Session::start() noexcept {
     Core* core = Core::get();
     if (core == nullptr) {
       session_state.store(3, std::memory_order_release);
+      if (!has_other_rights()) Log::say_without_memory(kNoMemory);
       return nullptr;
     }
     const Options& options = core->configuration.options;
@@ -228,6 +229,8 @@ Session* Session::start() noexcept {
       session_state.store(3, std::memory_order_release);
       return nullptr;
     }
+    if (!core->threads.usable())
+      Log::warn("calls and ranges are not recorded: there is no memory for the state of threads");
     prepare_unwinder();
     auto* session = new Session(*core);  // leaked on purpose
     recorded_groups.store(group_mask(options.hooks), std::memory_order_release);
@@ -248,6 +251,7 @@ Session* Session::start() noexcept {
     return session;
   } catch (...) {
     session_state.store(3, std::memory_order_release);
+    Log::say_without_memory(kNoMemory);
     return nullptr;
   }
 }
@@ -371,7 +375,7 @@ bool Session::climb_tracer(TracerLevel level, bool may_gate) noexcept {
       return true;
     }
   } catch (...) {
-    // No memory: the window goes without device records.
+    say_no_memory("no device activity is recorded");
   }
   return false;
 }
@@ -445,7 +449,8 @@ bool Session::open_window(std::unique_lock<std::mutex>& lock, const std::string&
     return begin_window(reason, at);
   } catch (...) {
     wanted_ = false;
-    return false;  // no memory
+    say_no_memory("no window is opened");
+    return false;
   }
 }
 
@@ -710,7 +715,7 @@ void Session::foreign_profiler(bool initialize) noexcept {
 
 // Waiting is not for whoever wants mutex_ meanwhile.
 bool Session::stop_sampler_unlocked(std::unique_lock<std::mutex>& lock) noexcept {
-  if (!sampler_.running()) return true;
+  if (!sampler_.running() && !sampler_.still_on()) return true;
   lock.unlock();
   const bool out = stop_sampler();
   lock.lock();
@@ -760,6 +765,13 @@ void* Session::worker_entry(void* session) noexcept {
     static_cast<Session*>(session)->give_up();
   }
   return nullptr;
+}
+
+// Once: where there is none, there will be none for much.
+void Session::say_no_memory(const char* what) noexcept {
+  std::array<char, 128> line;
+  std::snprintf(line.data(), line.size(), "%s: out of memory", what);
+  if (!said_no_memory_.exchange(true)) Log::error(line.data());
 }
 
 // Our thread has run out of memory. What is on disk stays; nobody waits for the rest.
@@ -1211,7 +1223,7 @@ void Session::finish() noexcept {
     }
     end(lock);
   } catch (...) {
-    // Out of memory at exit: what was written before stays.
+    say_no_memory("the files are not complete");  // what was written before stays
   }
 }
 
@@ -1284,7 +1296,8 @@ Session::Conclusion Session::conclude(bool timed_out) noexcept {
     return Conclusion::kDone;
   } catch (...) {
     concluding_ = false;
-    return Conclusion::kDone;  // no memory for the outputs: what follows them comes nonetheless
+    say_no_memory("the files are not complete");
+    return Conclusion::kDone;  // what follows the outputs comes nonetheless
   }
 }
 

@@ -148,6 +148,7 @@ class Session {
   bool ensure_worker() noexcept;
   static void* worker_entry(void* session) noexcept;
   void work();
+  void say_no_memory(const char* what) noexcept;
   void give_up() noexcept;
   void step(std::unique_lock<std::mutex>& lock);
   void step_schedule(std::unique_lock<std::mutex>& lock);
@@ -225,8 +226,8 @@ class Session {
   std::vector<DeviceInfo> devices_;  // asked for when the first window's folder is made
   TraceWriter trace_;
   MetricTimeline timeline_;
-  std::vector<MetricInfo> metric_columns_;  // data_mutex_
-  Nanoseconds samples_joined_ = 0;          // likewise
+  std::vector<MetricInfo> metric_columns_;      // data_mutex_
+  Nanoseconds samples_joined_ = 0;              // likewise
   std::deque<MetricSample> undecided_samples_;  // likewise; their window is not known yet
   Drain drain_;
   Schedule schedule_;
@@ -241,6 +242,7 @@ class Session {
   std::condition_variable wake_;     // for our own thread
   std::condition_variable changed_;  // from our own thread: a collection or a write is done
   bool worker_running_ = false;
+  std::atomic<bool> said_no_memory_{false};
   bool worker_refused_ = false;        // said that our thread can't be started
   bool finishing_ = false;             // the process is exiting
   bool finished_ = false;              // … and everything is written

@@ -206,6 +206,7 @@ struct PmSampler::Device {
   Nanoseconds longest_pause = 0;  // … at most
   std::uint64_t missing = 0;      // samples, without a trace, at the latest decode
   bool started = false;
+  bool runs_on = false;   // could not be stopped
   bool held_up = false;   // another one was set up while its buffer filled
   bool sampled = false;   // there have been samples
   bool reopened = false;  // what lies before its first sample is lost
@@ -281,8 +282,9 @@ bool PmSampler::stop(Nanoseconds most) noexcept {
   wanted_ = false;
   wake_.notify_one();
   // Somebody may call start() meanwhile: then the thread goes on, but has been out of CUPTI.
-  return changed_.wait_for(lock, std::chrono::nanoseconds(most),
-                           [this, stop = stops_.load()] { return !attached_ || stopped_ >= stop; });
+  return changed_.wait_for(lock, std::chrono::nanoseconds(most), [this, stop = stops_.load()] {
+    return !attached_ || stopped_ >= stop;
+  }) && !still_on();
 }
 
 bool PmSampler::suspend(Nanoseconds most) noexcept {
@@ -1017,20 +1019,32 @@ void PmSampler::stop_device(Device& device) noexcept {
   if (!std::exchange(device.started, false) || abandoned_.load(std::memory_order_acquire)) return;
   INJECT_PM_PARAMS(stop, CUpti_PmSampling_Stop);
   stop.pPmSamplingObject = device.object;
-  api_.PmSamplingStop(&stop);
+  if (api_.PmSamplingStop(&stop) != CUPTI_SUCCESS && api_.PmSamplingStop(&stop) != CUPTI_SUCCESS)
+    device.runs_on = true;
 }
 
 void PmSampler::disable(Device& device) noexcept {
-  if (abandoned_.load(std::memory_order_acquire)) {
+  if (abandoned_.load(std::memory_order_acquire) || device.runs_on) {
     device.host.forget();
     device.object = nullptr;
+    if (device.runs_on) give_up();
     return;
   }
   device.host.close();
   if (device.object == nullptr) return;
   INJECT_PM_PARAMS(params, CUpti_PmSampling_Disable);
   params.pPmSamplingObject = std::exchange(device.object, nullptr);
-  api_.PmSamplingDisable(&params);
+  // CUPTI that is finalized with its sampling on ends the program.
+  if (api_.PmSamplingDisable(&params) != CUPTI_SUCCESS && api_.PmSamplingDisable(&params) != CUPTI_SUCCESS)
+    give_up();
+}
+
+// CUPTI keeps on sampling a device, and has to be left as it is.
+void PmSampler::give_up() noexcept {
+  refused_now_ = true;
+  still_on_.store(true, std::memory_order_release);
+  const std::lock_guard lock(mutex_);
+  refused_ = true;
 }
 
 void PmSampler::shut_down() noexcept {
@@ -1094,7 +1108,7 @@ void PmSampler::shut_down() noexcept {
     for (const auto& device : devices_) disable(*device);
   }
   devices_.clear();
-  if (end_profiler) {
+  if (end_profiler && !still_on()) {
     INJECT_PM_PARAMS(params, CUpti_Profiler_DeInitialize);
     api_.ProfilerDeInitialize(&params);
   }

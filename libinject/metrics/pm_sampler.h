@@ -68,6 +68,8 @@ class PmSampler {
   /// Likewise before there is a sampler.
   static void note_foreign_profiler() noexcept;
   bool running() const noexcept;
+  /// CUPTI has refused to switch the sampling of a device off: it can't be finalized any more.
+  bool still_on() const noexcept { return still_on_.load(std::memory_order_acquire); }
   /// Grows while the thread gets on: one that did not stop in time may have been slow.
   std::uint64_t passes() const noexcept { return passes_.load(std::memory_order_relaxed); }
 
@@ -86,6 +88,7 @@ class PmSampler {
   static void* entry(void* sampler) noexcept;
   void run() noexcept;
   void sample();
+  void give_up() noexcept;
   bool stop_asked() const noexcept { return stops_.load(std::memory_order_acquire) != followed_; }
   std::unique_lock<std::mutex> lock_within(Nanoseconds most) const noexcept;
   void initialize();
@@ -140,6 +143,7 @@ class PmSampler {
   bool suspended_ = false;  // the program finalizes CUPTI
   // … under a call of ours, which did not return: nothing is called any more once it does.
   std::atomic<bool> abandoned_{false};
+  std::atomic<bool> still_on_{false};
   bool keep_profiler_ = false;           // the program ends what it has initialised itself
   std::atomic<std::uint64_t> stops_{0};  // calls of stop()
   std::uint64_t stopped_ = 0;            // those that have been followed

@@ -51,11 +51,7 @@ void ThreadRegistry::ignore_this_thread() noexcept {
 }
 
 ThreadState* ThreadRegistry::acquire() noexcept {
-  if (!usable_) return nullptr;
-  if (next_index_.load(std::memory_order_relaxed) >= kMostEver) {
-    refused_.fetch_add(1, std::memory_order_relaxed);
-    return nullptr;
-  }
+  if (!usable_ || next_index_.load(std::memory_order_relaxed) >= kMostEver) return refuse();
   for (std::uint32_t i = 0; i < kMostAtOnce; ++i) {
     ThreadState& state = states_[i];
     std::uint32_t expected = kFree;
@@ -78,7 +74,11 @@ ThreadState* ThreadRegistry::acquire() noexcept {
     this_thread_state = &state;
     return &state;
   }
-  refused_.fetch_add(1, std::memory_order_relaxed);
+  return refuse();
+}
+
+ThreadState* ThreadRegistry::refuse() noexcept {
+  if (current_window.load(std::memory_order_relaxed) != 0) refused_.fetch_add(1, std::memory_order_relaxed);
   return nullptr;
 }
 

@@ -147,7 +147,10 @@ class ThreadRegistry {
   std::string thread_name(std::uint32_t index) const;
   /// Records of that kind that found no room.
   std::uint64_t dropped(RecordKind kind) const noexcept;
+  /// Records, of any kind, of threads that found no room, while a window was open.
   std::uint64_t refused() const noexcept { return refused_.load(std::memory_order_relaxed); }
+  /// There was memory for threads' state; if not, all of them are refused.
+  bool usable() const noexcept { return usable_; }
   /// Drain thread: threads that have ended, and whose last records have been taken.
   std::uint64_t gone() const noexcept { return gone_; }
 
@@ -160,6 +163,7 @@ class ThreadRegistry {
 
   static ThreadState* first_of_this_thread() noexcept;
   ThreadState* acquire() noexcept;
+  ThreadState* refuse() noexcept;
   void recycle(ThreadState& state) noexcept;
   static void on_thread_exit(void* state) noexcept;
 

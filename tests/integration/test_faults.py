@@ -1,0 +1,108 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""Single faults: each call that libinject makes of the C library and of CUPTI fails, once or from then on. Whatever it is, the
+program's output and status are what they are without libinject, and what is not in the tables has been told.
+
+usage: test_faults.py LIBRARY PROGRAMS SIMULATION [--every]     (--every: all calls, not some of each function's)
+"""
+
+import collections
+import sys
+
+import simulated
+
+# Windows with calls, kernels, copies, ranges, allocations and hardware metrics, by two threads, with files of every kind.
+TEXT = ("gemm kernel:warm:1 sync loop:2 [ start kernel:a:3 gemm copy:h2d:64 push:r kernel:b:2 pop "
+        "threads:2 [ kernel:c:2 ] malloc:x:4096 free:x sync stop kernel:between:1 sync until_closed ] print:done return:3")
+OPTIONS = {"WINDOW": "api", "METRICS": "auto", "METRICS_INTERVAL": "200us", "METRICS_TIMELINE": "1", "LOG_FILE": "log.txt",
+           "SUMMARY": "summary.txt", "CONTROL": "1"}
+KERNELS = {"a": 6, "b": 4, "c": 8, "sm90_lt_matmul_128x128": 2}
+# Of messages about one thing that has failed.
+MOST_LINES = 6
+EVERY = False
+
+
+class Faults(simulated.SimulatedTest):
+    def run_planned(self, plan=None, faults=()):
+        env = {"FAULT_COUNTS": "counts", **({"FAULT_PLAN": plan} if plan else {})}
+        return self.script(TEXT, before=[simulated.programs.parent / "faults" / "fault_plan.so"], env=env, faults=faults,
+                           check=False, timeout=100, **OPTIONS)
+
+    @staticmethod
+    def counts(done):
+        lines = (done.work / "counts").read_text(encoding="utf-8").split("\n")
+        return {name: int(count) for name, count in (line.split() for line in lines if line)}
+
+    def check(self, done, what):
+        self.assertEqual((done.code, done.stdout), (3, "done\n"), (what, done.stderr))
+        self.assertEqual(done.misuse(), 0, what)
+        told = done.warnings()
+        log = done.work / "log.txt"
+        if log.exists():
+            told += [line for line in log.read_text(encoding="utf-8").splitlines() if "] info: " not in line]
+        self.assertLessEqual(len(told), MOST_LINES, (what, told))
+        # The tables are what they should be, or it is said that they are not.
+        folders = done.folders()
+        if not told and not what.startswith("write:"):  # which messages are as well
+            self.assertEqual(len(folders), 1, what)
+            out = simulated.Folder(folders[0])
+            lost = out.lost()
+            lost.pop("metric_samples", None)
+            if not lost:
+                # On CUPTI's clock times are not to the nanosecond those of the devices (test_cupti_faults.py).
+                # Launches whose calls CUPTI can't name are unattributed, and counted as that.
+                exact = "TimestampCallback" not in what and "GetCallbackName" not in what
+                if exact and done.simulated_calls()["cuptiActivityRegisterTimestampCallback"]:
+                    self.check_folder(out, done)
+                self.assertEqual((out.run["state"], out.kernels(), len(out.windows())), ("closed", KERNELS, 2), what)
+
+    @staticmethod
+    def chosen(counts):
+        """(function, number, all later ones as well)"""
+        plans = []
+        for function, count in sorted(counts.items()):
+            numbers = range(1, count + 1)
+            if not EVERY:
+                numbers = sorted({1, 2, 3, count // 2, count - 1, count} & set(numbers))
+            plans += [(function, number, later) for number in numbers for later in (False, True)
+                      # The C++ runtime's pool for exceptions without memory, which it takes as it is loaded.
+                      if (function, number, later) != ("malloc", 1, True)]
+        # Of those, too, a part: of some functions the first calls, of others the last.
+        return plans if EVERY else plans[::5]
+
+    def test_the_c_library(self):
+        done = self.run_planned()
+        self.check(done, "no fault")
+        self.assertEqual(simulated.Folder(done.folders()[0]).kernels(), KERNELS)
+        counts = self.counts(done)
+        self.assertEqual(counts.pop("failed"), 0)
+        self.assertGreater(len(counts), 25, counts)
+        reached = collections.Counter()
+        for function, number, later in self.chosen(counts):
+            plan = f"{function}:{number}{'+' if later else ''}"
+            with self.subTest(plan):
+                done = self.run_planned(plan)
+                self.check(done, plan)
+                reached[function] += self.counts(done)["failed"] > 0
+        self.assertGreater(sum(reached.values()), 0.5 * sum(1 for _ in self.chosen(counts)))
+
+    def test_cupti(self):
+        done = self.run_planned()
+        calls = collections.Counter()
+        for line in done.report.read_text(encoding="utf-8").splitlines():
+            fields = line.split(",")
+            if fields[0] == "call" and "cupti" in fields[1]:
+                calls[fields[2]] += int(fields[3])
+        self.assertGreater(len(calls), 15)
+        for function, number, later in self.chosen(calls):
+            fault = f"cupti_fail={function}:999:{number}" + ("" if later else ":1")
+            with self.subTest(fault):
+                self.check(self.run_planned(faults=fault), fault)
+
+
+if __name__ == "__main__":
+    if "--every" in sys.argv:
+        sys.argv.remove("--every")
+        EVERY = True
+    simulated.main()
