@@ -69,7 +69,7 @@ class Faults(simulated.SimulatedTest):
                       # The C++ runtime's pool for exceptions without memory, which it takes as it is loaded.
                       if (function, number, later) != ("malloc", 1, True)]
         # Of those, too, a part: of some functions the first calls, of others the last.
-        return plans if EVERY else plans[::5]
+        return plans if EVERY else plans[::7]
 
     def test_the_c_library(self):
         done = self.run_planned()

@@ -5,6 +5,8 @@
 
 import collections
 import csv
+import os
+import sys
 
 import harness
 
@@ -54,6 +56,25 @@ class Windows(harness.Case):
             self.assertEqual(sum(inside), len(starts))
             begins = sum(now and not before for before, now in zip([False, *inside], inside))
             self.assertLessEqual(begins, 25)
+
+
+    def test_a_crowd(self):
+        """64 threads; VICTIM_LAUNCHES is how often each of them launches, VICTIM_SEED when windows open and close."""
+        launches = int(os.environ.get("VICTIM_LAUNCHES", "3000"))
+        done = self.run_program(harness.victim("threads", "crowd"), env={"VICTIM_LAUNCHES": str(launches), "INJECT_RING": "128M", "INJECT_BUFFERS": "256M",
+                                     "VICTIM_SEED": os.environ.get("VICTIM_SEED", "1")},
+                                timeout=60 + launches / 500)
+        self.assertEqual((done.status, done.stdout), (0, "done\n"))
+        self.assertEqual(int(done.notes.split()[1]), 64 * launches + 1)
+        output = done.output
+        rows = [row for row in output.table("window_sum") if row["Device"] == "all"]
+        total = {column: sum(int(row[column]) for row in rows) for column in ("Kernels", "Submissions", "Unattributed")}
+        self.assertEqual((output.state, total["Kernels"]), ("closed", output.kernels()["endless"]))
+        self.assertEqual(output.lost(), {})
+        self.assertEqual(total["Kernels"], total["Submissions"] + total["Unattributed"])
+        # Under way as CUPTI was attached: one of a thread at most.
+        self.assertLessEqual(total["Unattributed"], 64 * output.run["overhead"]["attachments"])
+        print(f"{64 * launches} launches, {len(rows)} windows, {total}", file=sys.stderr)
 
 
 class Lives(harness.Case):

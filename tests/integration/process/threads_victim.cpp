@@ -7,12 +7,16 @@
 #include <limits.h>
 #include <pthread.h>
 
+#include <algorithm>
 #include <atomic>
 #include <barrier>
+#include <cstdlib>
+#include <random>
 #include <thread>
 #include <vector>
 
 #include "tests/integration/process/victim.h"
+#include "tests/sim/cudasim.h"
 
 using namespace victim;
 
@@ -79,6 +83,46 @@ void without_pause() {
   }
   done = true;
   for (std::thread& thread : threads) thread.join();
+  say("done");
+}
+
+unsigned long number_in(const char* variable, unsigned long otherwise) {
+  const char* const text = std::getenv(variable);
+  return text == nullptr ? otherwise : std::strtoul(text, nullptr, 10);
+}
+
+// As many launches as a GPU can run, by more threads than processors, while windows come and go.
+void crowd() {
+  constexpr int kCrowd = 64;
+  constexpr unsigned long kAtOnce = 50;
+  const unsigned long each = number_in("VICTIM_LAUNCHES", 3000);
+  const cudaKernel_t endless = kernel("endless");
+  launch(endless, 1);
+  std::atomic<int> running{kCrowd};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kCrowd; ++i) {
+    threads.emplace_back([&] {
+      cudaStream_t stream = own_stream();
+      for (unsigned long made = 0; made < each;) {
+        const unsigned long now = std::min(kAtOnce, each - made);
+        launch(endless, static_cast<int>(now), stream);
+        made += now;
+        require(cudaStreamSynchronize(stream) == cudaSuccess, "cudaStreamSynchronize");
+        sleep_ms(12);  // some 250,000 a second, all of them
+      }
+      --running;
+    });
+  }
+  std::minstd_rand random(static_cast<unsigned>(number_in("VICTIM_SEED", 1)));
+  while (running != 0) {
+    sleep_ms(static_cast<int>(random() % 20));
+    open_window();
+    sleep_ms(static_cast<int>(random() % 20));
+    close_window();
+  }
+  for (std::thread& thread : threads) thread.join();
+  require(cudaDeviceSynchronize() == cudaSuccess, "cudaDeviceSynchronize");
+  note("calls %llu", static_cast<unsigned long long>(cudasim_call_count("__cudaLaunchKernel")));
   say("done");
 }
 
@@ -166,6 +210,7 @@ int main(int argc, char** argv) {
   return run(argc, argv,
              {{"rounds", rounds},
               {"without_pause", without_pause},
+              {"crowd", crowd},
               {"short_lived", short_lived},
               {"tiny_stacks", tiny_stacks},
               {"loading", loading}});
