@@ -97,7 +97,7 @@ Nanoseconds covered(std::vector<std::pair<Nanoseconds, Nanoseconds>>& spans, Nan
   return total;
 }
 
-Sample measure(State& shared, const Object& object, Nanoseconds begin, Nanoseconds end) {
+Sample measure(State& shared, const Object& object, Nanoseconds begin, Nanoseconds end, Nanoseconds clock) {
   std::array<std::vector<std::pair<Nanoseconds, Nanoseconds>>, kParts> spans;
   for (const Run& run : shared.runs[object.device]) {
     const Nanoseconds start = run.op->start.load();
@@ -106,8 +106,8 @@ Sample measure(State& shared, const Object& object, Nanoseconds begin, Nanosecon
     spans[run.part].emplace_back(start, run.op->end.load());
   }
   Sample sample;
-  sample.start = trace::on_sample_clock(begin);
-  sample.end = trace::on_sample_clock(end);
+  sample.start = begin + clock;
+  sample.end = end + clock;
   for (std::size_t part = 0; part < kParts; ++part)
     sample.parts[part] =
         static_cast<double>(covered(spans[part], begin, end)) / static_cast<double>(end - begin);
@@ -267,6 +267,8 @@ CUptiResult decode(Object* object, std::size_t most, std::vector<Sample>& sample
   if (std::int64_t room = faults().pm_buffer.load(); room > 0)
     object->capacity = static_cast<std::size_t>(room);
   Nanoseconds limit = std::min(object->until, now_ns());
+  // One reading for all of them: each ends where the next one begins.
+  const Nanoseconds clock = trace::sample_clock_ahead();
   // As on the hardware: an overflow is for good, until the device is disabled.
   if (!object->overflowed && object->next >= object->full_until &&
       object->next + (object->capacity + 1) * object->interval <= limit) {
@@ -296,10 +298,10 @@ CUptiResult decode(Object* object, std::size_t most, std::vector<Sample>& sample
     if (lost) {
       // Its counters come all the same.
       Sample empty;
-      empty.start = empty.end = trace::on_sample_clock(object->begun);
+      empty.start = empty.end = object->begun + clock;
       samples.push_back(empty);
     } else {
-      samples.push_back(measure(shared, *object, begin, end));
+      samples.push_back(measure(shared, *object, begin, end, clock));
     }
     if (!lost && !set_up && !object->silent) ++shared.periods[object->period].given;
     object->next = end;
@@ -307,11 +309,11 @@ CUptiResult decode(Object* object, std::size_t most, std::vector<Sample>& sample
   prune(shared, object->device);
   decoded.more = object->next + object->interval <= limit;
   if (object->started && !decoded.more && !object->overflowed && object->next < limit)
-    decoded.begun = trace::on_sample_clock(object->next);
+    decoded.begun = object->next + clock;
   if (decoded.more) object->lost_until = std::max(object->lost_until, limit);
   if (!decoded.more && samples.size() < most && std::exchange(object->after_stop, false)) {
     Sample empty;
-    empty.start = empty.end = trace::on_sample_clock(object->begun);
+    empty.start = empty.end = object->begun + clock;
     samples.push_back(empty);
   }
   return CUPTI_SUCCESS;

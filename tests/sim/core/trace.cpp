@@ -665,13 +665,13 @@ Nanoseconds timestamp() {
   return now_ns() + static_cast<std::uint64_t>(clock_offset(shared));
 }
 
-Nanoseconds on_sample_clock(Nanoseconds time) {
+Nanoseconds sample_clock_ahead() {
   State& shared = state();
   std::lock_guard lock(shared.mutex);
   const std::int64_t offset = faults().pm_wall_clock.load()
                                   ? static_cast<std::int64_t>(clock_ns(CLOCK_REALTIME) - now_ns())
                                   : clock_offset(shared);
-  return time + static_cast<std::uint64_t>(offset);
+  return static_cast<Nanoseconds>(offset);
 }
 
 void note_client_call() {

@@ -95,8 +95,8 @@ CUptiResult dropped_records(std::size_t* dropped);
 CUptiResult attribute(CUpti_ActivityAttribute name, std::size_t* size, void* value, bool set);
 CUptiResult finalize(bool by_client);
 Nanoseconds timestamp();
-/// A time of ours as records have it, and as samples of hardware counters do.
-Nanoseconds on_sample_clock(Nanoseconds time);
+/// By how much the clock of the samples of hardware counters is ahead of ours now.
+Nanoseconds sample_clock_ahead();
 /// Counts a call that CUPTI forbids in callbacks, if it is made in one.
 void note_client_call();
 
