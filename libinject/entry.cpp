@@ -6,12 +6,15 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstring>
 #include <string>
 
 #include "inject/inject.h"
 #include "libinject/caller_state.h"
 #include "libinject/config/options.h"
+#include "libinject/cupti/foreign_client.h"
+#include "libinject/cupti/holder.h"
 #include "libinject/hooks/observers.h"
 #include "libinject/host_io.h"
 #include "libinject/nvtx/injection.h"
@@ -22,9 +25,15 @@
 
 namespace {
 
-// Lets the driver and NVTX call us, unless another tool (nsys, ncu, compute-sanitizer) has taken the place.
-void offer(const char* variable, const char* path) {
-  if (getenv(variable) == nullptr) setenv(variable, path, 1);
+// The driver will call another tool's library (nsys, ncu, compute-sanitizer) in our place: the first call
+// that shows CUDA to be initialised makes the session.
+constinit std::atomic<bool> start_by_hooks{false};
+
+// Lets the driver and NVTX call us, unless another tool has taken the place. False if one has.
+bool offer(const char* variable, const char* path) {
+  const char* present = getenv(variable);
+  if (present == nullptr) setenv(variable, path, 1);
+  return present == nullptr || std::strcmp(present, path) == 0;
 }
 
 // Runs in every process that the preload reaches: no allocation but the environment's own, no thread, no
@@ -58,7 +67,7 @@ void on_load() {
     char resolved[4096];
     const char* path = self.dli_fname[0] == '/' ? self.dli_fname : realpath(self.dli_fname, resolved);
     if (path != nullptr) {
-      offer("CUDA_INJECTION64_PATH", path);
+      start_by_hooks.store(!offer("CUDA_INJECTION64_PATH", path), std::memory_order_relaxed);
       offer("NVTX_INJECTION64_PATH", path);
     }
   }
@@ -128,24 +137,33 @@ void on_profiler_stop() noexcept {
   if (Session* session = Session::get()) session->profiler_stop(false);
 }
 
-void on_foreign_cupti_subscribe() noexcept {
+bool on_uncounted_allocation() noexcept {
+  if (!start_by_hooks.load(std::memory_order_relaxed) ||
+      !start_by_hooks.exchange(false, std::memory_order_relaxed)) {
+    return false;
+  }
   const CallerState caller;
-  if (Session* session = Session::get()) session->foreign_subscribe();
+  return Session::start() != nullptr;
 }
 
-void on_foreign_cupti_buffers() noexcept {
-  const CallerState caller;
-  if (Session* session = Session::get()) session->foreign_buffers();
-}
-
-void on_foreign_cupti_finalize() noexcept {
-  const CallerState caller;
-  if (Session* session = Session::get()) session->foreign_finalize();
+void on_foreign_cupti(ForeignCall call, const void* caller) noexcept {
+  const CallerState state;
+  try {
+    foreign_client.call_from(library_in_words(object_around(caller)));
+  } catch (...) {
+    // No memory for its name.
+  }
+  if (Session* session = Session::get()) session->foreign_call(call);
 }
 
 void on_foreign_cupti_finalized(int status) noexcept {
   const CallerState caller;
   if (Session* session = Session::get()) session->foreign_finalized(status == 0);
+}
+
+void on_foreign_cupti_left(bool for_good) noexcept {
+  const CallerState caller;
+  if (Session* session = Session::get()) session->foreign_left(for_good);
 }
 
 void on_foreign_cupti_profiler(bool initialize) noexcept {

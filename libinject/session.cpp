@@ -18,6 +18,8 @@
 #include "libinject/caller_state.h"
 #include "libinject/config/out_path.h"
 #include "libinject/control/commands.h"
+#include "libinject/cupti/foreign_client.h"
+#include "libinject/cupti/holder.h"
 #include "libinject/host_io.h"
 #include "libinject/loader_use.h"
 #include "libinject/log.h"
@@ -69,15 +71,6 @@ constexpr Nanoseconds kLastReadingWait = kSecond;
 constexpr Nanoseconds kNever = ~Nanoseconds{0};
 // `time:` windows: CUPTI is attached this much earlier, so that the first launches in them are not slower.
 constexpr Nanoseconds kTimeLead = 100 * kMillisecond;
-// Longest time that a program's thread waits for CUPTI to be attached. With launches that pass our hooks it
-// takes some 10 ms; with 16 threads that launch past every hook CUPTI's own lock starved for 2.6 … 61 s
-// (H200, CUDA 13.0).
-constexpr Nanoseconds kLongestOpening = kSecond;
-// … and how much of that for the sampling of hardware metrics to start.
-constexpr Nanoseconds kLongestMetricsStart = 700 * kMillisecond;
-constexpr Nanoseconds kWaitSlice = 20 * kMillisecond;
-// It stops in some 50 ms a device; a call that takes longer than this hangs.
-constexpr Nanoseconds kLongestMetricsStop = 2 * kSecond;
 // Longest wait for our lock inside a CUPTI callback.
 constexpr Nanoseconds kCallbackWait = 50 * kMillisecond;
 // Samples of hardware metrics are joined to their kernels so often, where there are many.
@@ -231,6 +224,7 @@ Session* Session::start() noexcept {
     }
     if (!core->threads.usable())
       Log::warn("calls and ranges are not recorded: there is no memory for the state of threads");
+    if (const std::string others = others_in_place(); !others.empty()) Log::info(others);
     prepare_unwinder();
     auto* session = new Session(*core);  // leaked on purpose
     recorded_groups.store(group_mask(options.hooks), std::memory_order_release);
@@ -326,6 +320,7 @@ bool Session::arm() noexcept {
 
 bool Session::may_open_another() const noexcept {
   if (concluding_) return false;
+  if (resume_always_) return true;
   const WindowSpec& spec = options_.window;
   // A schedule that does not repeat keeps to its one window by itself.
   if (spec.every == 0 && (spec.kind == WindowKind::kIteration || spec.kind == WindowKind::kTime)) return true;
@@ -345,80 +340,6 @@ bool Session::no_window_left() const noexcept {
     default:
       return !may_open_another();
   }
-}
-
-bool Session::raise_tracer(TracerLevel level, bool may_gate) noexcept {
-  const bool raised = climb_tracer(level, may_gate);
-  if (raised && level == TracerLevel::kActivity) sampler_.start(tracer_.api());
-  return raised;
-}
-
-bool Session::climb_tracer(TracerLevel level, bool may_gate) noexcept {
-  if (tracer_.level() >= level) return true;
-  try {
-    const Nanoseconds begin = now();
-    std::string error;
-    bool raised;
-    {
-      const LaunchGate gate(may_gate && tracer_.level() < TracerLevel::kActivity);
-      raised = tracer_.raise(level, options_.api == ApiStatistics::kFull, error);
-    }
-    overhead_.open += now() - begin;
-    if (!error.empty() && error != cupti_problem_) {
-      cupti_problem_ = error;
-      Log::warn((raised ? "device activity is incomplete: " : "no device activity is recorded: ") + error);
-    }
-    if (raised) {
-      // Exit handlers run last in, first out: registered again now that CUPTI is loaded, ours runs before
-      // CUPTI's.
-      if (overhead_.attachments++ == 0) std::atexit(&on_exit_handler);
-      return true;
-    }
-  } catch (...) {
-    say_no_memory("no device activity is recorded");
-  }
-  return false;
-}
-
-// CUPTI must not be finalized while it is being called. Who hangs is not waited for a second time, unless it
-// has got on since.
-bool Session::stop_sampler() noexcept {
-  const Nanoseconds most = longest_sampler_stop();
-  const bool out = sampler_.stop(most);
-  if (!out && !said_sampler_stuck_.exchange(true, std::memory_order_relaxed))
-    Log::warn("the sampling of hardware metrics does not end: CUPTI is left as it is");
-  note_sampler(out);
-  return out;
-}
-
-Nanoseconds Session::longest_sampler_stop() const noexcept {
-  const bool hangs = sampler_stuck_.load(std::memory_order_relaxed) &&
-                     sampler_stuck_at_.load(std::memory_order_relaxed) == sampler_.passes();
-  return hangs ? 0 : kLongestMetricsStop;
-}
-
-void Session::note_sampler(bool out) noexcept {
-  sampler_stuck_at_.store(sampler_.passes(), std::memory_order_relaxed);
-  sampler_stuck_.store(!out, std::memory_order_relaxed);
-}
-
-// False where the sampling has not come out of CUPTI (`sampler_out`): pulled from under a call, it would end
-// the program. It stays subscribed, with nothing recorded.
-bool Session::detach_tracer(bool may_gate, bool sampler_out) noexcept {
-  if (tracer_.level() == TracerLevel::kDetached) return true;
-  if (!sampler_out) {
-    tracer_.stop_activity();
-    cupti_kept_ = detach_owed_ = true;
-    return false;
-  }
-  const Nanoseconds begin = now();
-  {
-    const LaunchGate gate(may_gate);
-    tracer_.detach(!cupti_kept_);
-  }
-  detach_owed_ = false;
-  overhead_.close += now() - begin;
-  return true;
 }
 
 bool Session::open_window(std::unique_lock<std::mutex>& lock, const std::string& reason, AttachOn thread,
@@ -454,34 +375,12 @@ bool Session::open_window(std::unique_lock<std::mutex>& lock, const std::string&
   }
 }
 
-// What another thread asked for, with mutex_ released while CUPTI is being attached: who asked waits for a
-// bounded time.
-void Session::attach_wanted(std::unique_lock<std::mutex>& lock) {
-  attach_unlocked(lock, kLongestMetricsStart);
-  if (wanted_ && !finishing_) {
-    wanted_ = false;
-    begin_wanted_window();
-  } else {
-    // Stopped before it had begun: nobody needs CUPTI now.
-    wanted_ = false;
-    last_stop_ = now();
-    collect_since_ = 0;
-    closing_ = true;
-  }
-  changed_.notify_all();
-}
-
-// Threads go on recording meanwhile.
-void Session::wait_sampling(Nanoseconds most) {
-  if (!options_.metrics) return;
-  for (const Nanoseconds deadline = now() + most; !sampler_.wait_started(kWaitSlice) && now() < deadline;)
-    pass(true);
-}
-
 bool Session::begin_window(const std::string& reason, Nanoseconds at) {
-  tracer_.resume_activity();
+  if (!yield_wanted_.load(std::memory_order_acquire)) tracer_.resume_activity();
   detach_owed_ = false;  // with the collection
   open_ = windows_.open(reason, at == 0 ? now() : at);
+  if (tracer_.level() < TracerLevel::kActivity || yield_wanted_.load(std::memory_order_acquire))
+    windows_.note_untraced(open_, untraced_.empty() ? "CUPTI could not be attached" : untraced_);
   begin_window_search();
   ++opened_total_;
   lead_since_ = 0;
@@ -620,129 +519,6 @@ bool Session::user_flush() noexcept {
   return changed_.wait_for(lock, std::chrono::seconds(10), [this] { return !closing_ && !dirty_; });
 }
 
-void Session::foreign_subscribe() noexcept {
-  std::unique_lock lock(mutex_);
-  if (!attaching_ && tracer_.level() == TracerLevel::kDetached) return;
-  if (open_ != 0 || launch_armed_ || attaching_) {
-    Log::warn(
-        "CUPTI is held by libinject's open window: the subscriber that the program attaches now will be "
-        "refused");
-    return;
-  }
-  give_way(lock);
-}
-
-// CUPTI refuses nobody here: it would hand our buffers to the program's callback, which may free them.
-void Session::foreign_buffers() noexcept {
-  std::unique_lock lock(mutex_);
-  const auto attached = [this] { return !attaching_; };
-  if (!changed_.wait_for(lock, std::chrono::seconds(1), attached)) {
-    Log::warn(
-        "the program takes CUPTI's buffers while CUPTI is being attached: device activity will be missing");
-    return;
-  }
-  if (tracer_.level() == TracerLevel::kDetached) return;
-  if (open_ == 0 && !launch_armed_) {
-    give_way(lock);
-    return;
-  }
-  Log::warn(
-      "CUPTI is given up in an open window because the program takes its buffers: device activity is missing "
-      "from here on");
-  if (launch_armed_) end_launch_windows();
-  gave_way_ = true;
-  watch_profiler_calls_ = false;
-  tracer_.stop_activity();
-  tracer_.flush(true);
-  detach_tracer(true, stop_sampler_unlocked(lock));
-}
-
-// CUPTI's callbacks allow cuptiFinalize: no lock of ours is waited for without end.
-void Session::foreign_finalize() noexcept {
-  if (options_.metrics) note_sampler(sampler_.suspend(longest_sampler_stop()));
-}
-
-void Session::foreign_finalized(bool done) noexcept {
-  if (!options_.metrics) return;
-  const std::unique_lock lock = lock_within(kLongestOpening);
-  if (done && (!lock.owns_lock() || attaching_)) {
-    // Whoever is about to attach CUPTI forgets it then; nothing is sampled before.
-    forget_owed_.store(true, std::memory_order_release);
-    return;
-  }
-  if (done) {
-    forget_cupti();
-  } else {
-    sampler_.resume();
-    if (lock.owns_lock() && open_ != 0 && tracer_.level() == TracerLevel::kActivity)
-      sampler_.start(tracer_.api());
-  }
-}
-
-// The program has finalized CUPTI: what was attached is gone.
-void Session::forget_cupti() noexcept {
-  if (tracer_.level() != TracerLevel::kDetached) {
-    if (open_ != 0) {
-      Log::warn(
-          "the program has finalized CUPTI in an open window: device activity and hardware metrics are "
-          "missing from here on");
-    }
-    tracer_.forget();
-    buffers_.reclaim_outstanding();  // it does not give them back any more
-    detach_owed_ = false;
-  }
-  sampler_.resume();
-}
-
-// With mutex_ released meanwhile; anew where the program has finalized CUPTI in between.
-void Session::attach_unlocked(std::unique_lock<std::mutex>& lock, Nanoseconds sampling) {
-  constexpr int kMostAttempts = 3;
-  for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
-    attaching_ = true;
-    lock.unlock();
-    raise_tracer(TracerLevel::kActivity, true);
-    wait_sampling(sampling);
-    lock.lock();
-    attaching_ = false;
-    if (!forget_owed_.exchange(false, std::memory_order_acq_rel)) return;
-    forget_cupti();
-  }
-}
-
-void Session::foreign_profiler(bool initialize) noexcept {
-  if (options_.metrics) note_sampler(sampler_.give_way(initialize, longest_sampler_stop()));
-}
-
-// Waiting is not for whoever wants mutex_ meanwhile.
-bool Session::stop_sampler_unlocked(std::unique_lock<std::mutex>& lock) noexcept {
-  if (!sampler_.running() && !sampler_.still_on()) return true;
-  lock.unlock();
-  const bool out = stop_sampler();
-  lock.lock();
-  return out;
-}
-
-void Session::give_way(std::unique_lock<std::mutex>& lock) noexcept {
-  stay_attached_ = false;
-  if (closing_) {
-    wake_.notify_one();
-    changed_.wait_for(lock, std::chrono::seconds(1), [this] { return !closing_; });
-    if (closing_) {
-      Log::warn("CUPTI is still held by libinject, whose last window is not collected yet");
-      return;
-    }
-  }
-  gave_way_ = true;
-  if (tracer_.level() == TracerLevel::kDetached) return;
-  const bool sampler_out = stop_sampler_unlocked(lock);
-  if (open_ != 0 || attaching_ || !detach_tracer(true, sampler_out)) return;
-  Log::info(watch_profiler_calls_
-                ? "CUPTI is given up because the program uses it itself; cuProfilerStart opens "
-                  "no window from here on"
-                : "CUPTI is given up because the program uses it itself");
-  watch_profiler_calls_ = false;
-}
-
 bool Session::ensure_worker() noexcept {
   if (worker_running_) return true;
   const int failed = start_own_thread(&worker_entry, this);
@@ -793,14 +569,14 @@ Nanoseconds Session::time_lead() const noexcept {
 
 // Whether windows open by the clock: of `auto` only where no iterations have been found in time.
 bool Session::timed() const noexcept {
-  if (gave_way_ || finishing_ || concluding_) return false;
+  if (finishing_ || concluding_) return false;
   if (options_.window.kind == WindowKind::kTime) return true;
   return options_.window.kind == WindowKind::kAuto && !api_called_ && !found_.lock && !search_over_;
 }
 
 Nanoseconds Session::next_wake() const {
   const Nanoseconds time = now();
-  if (wanted_ || lead_wanted_) return time;
+  if (wanted_ || lead_wanted_ || yield_wanted_.load(std::memory_order_relaxed)) return time;
   if (closing_ && !(stay_attached_ && open_ == 0)) return time + kCollectInterval;
   Nanoseconds wake = kNever;
   if (open_ != 0 || tracer_.level() == TracerLevel::kActivity || launch_armed_) wake = time + kDrainInterval;
@@ -817,6 +593,7 @@ Nanoseconds Session::next_wake() const {
           wake, attached_for_ == window->begin + 1 || begin < time_lead() ? begin : begin - time_lead());
     }
   }
+  if (resume_at_ != 0) wake = std::min(wake, std::max(resume_at_, time));
   if (dirty_) wake = std::min(wake, last_write_ + write_interval_.load(std::memory_order_relaxed));
   return wake;
 }
@@ -1008,10 +785,12 @@ void Session::reclaim_idle_buffers() {
 }
 
 void Session::step(std::unique_lock<std::mutex>& lock) {
+  step_yield(lock);
   if (forget_owed_.exchange(false, std::memory_order_acq_rel)) forget_cupti();
   if (launch_armed_) step_launch_trigger();
   if (wanted_) attach_wanted(lock);
   step_schedule(lock);
+  step_resume(lock);
   if (lead_since_ != 0) step_lead();
   if (finishing_ && open_ != 0) close_window();
   if (windows_.lacks_memory()) device_reader_.read_edges();
@@ -1117,6 +896,10 @@ void Session::collect(std::unique_lock<std::mutex>& lock) {
   Log::debug("collecting for " + in_ms(flush_end - last_stop_) + ": flush took " +
              in_ms(flush_end - flush_begin) + ", " + std::to_string(buffers_.outstanding()) +
              " buffers and " + std::to_string(drain_.waiting()) + " launches outstanding");
+  if (tracer_.level() != TracerLevel::kDetached && !Tracer::failed() && !tracer_.holds()) {
+    Log::warn("somebody has finalized CUPTI: device activity that it had not delivered is missing");
+    forget_cupti();
+  }
   // Every buffer back: nothing is on its way. Where kernels launched after the window's end keep a buffer, a
   // record for every launch will do, but for graphs: one launch, many records.
   const bool complete = tracer_.level() < TracerLevel::kActivity || buffers_.outstanding() == 0 ||
@@ -1148,7 +931,7 @@ void Session::collect(std::unique_lock<std::mutex>& lock) {
     }
     // Before a new attachment takes buffers: a finalized CUPTI does not give these back.
     if (tracer_.finalized()) buffers_.reclaim_outstanding();
-    if (watch_profiler_calls_ && !gave_way_ && !concluding_) {
+    if (watch_profiler_calls_ && !concluding_ && !foreign_client.has_subscriber()) {
       raise_tracer(TracerLevel::kProfilerCalls, false);
     }
   }

@@ -22,6 +22,7 @@
 #include "libinject/device_reader.h"
 #include "libinject/drain.h"
 #include "libinject/ending/ending.h"
+#include "libinject/hooks/observers.h"
 #include "libinject/metrics/pm_sampler.h"
 #include "libinject/output/metric_timeline.h"
 #include "libinject/output/trace.h"
@@ -81,13 +82,13 @@ class Session {
   /// is about to.
   void iteration_stop(std::uint64_t count, Nanoseconds time, bool in_callback) noexcept;
 
-  /// The program is about to subscribe to CUPTI itself.
-  void foreign_subscribe() noexcept;
-  /// The program is about to replace CUPTI's buffer callbacks.
-  void foreign_buffers() noexcept;
-  /// The program is about to finalize CUPTI; it has, or could not.
-  void foreign_finalize() noexcept;
+  /// A client of the program's is about to take CUPTI, or part of it: closes the window that is open,
+  /// collects and gives CUPTI up, within seconds, mostly milliseconds (session_cupti.cpp).
+  void foreign_call(ForeignCall call) noexcept;
+  /// The program has finalized CUPTI, or could not.
   void foreign_finalized(bool done) noexcept;
+  /// It is done with something; `for_good`: with all.
+  void foreign_left(bool for_good) noexcept;
   /// The program is about to initialise CUPTI's profiler itself, or to end that.
   void foreign_profiler(bool initialize) noexcept;
 
@@ -129,20 +130,26 @@ class Session {
   bool begin_window(const std::string& reason, Nanoseconds at = 0);
   void close_window(Nanoseconds at = 0) noexcept;
   void follow_ranges(std::unique_lock<std::mutex>& lock, AttachOn thread) noexcept;
+  bool may_open_another() const noexcept;
+  bool no_window_left() const noexcept;
+  std::string why_no_window(std::unique_lock<std::mutex>& lock);
+
+  // CUPTI (session_cupti.cpp).
   bool raise_tracer(TracerLevel level, bool may_gate) noexcept;
   bool climb_tracer(TracerLevel level, bool may_gate) noexcept;
+  void say_untraced(const std::string& why);
   bool detach_tracer(bool may_gate, bool sampler_out) noexcept;
   void wait_sampling(Nanoseconds most);
   bool stop_sampler() noexcept;
   Nanoseconds longest_sampler_stop() const noexcept;
   void note_sampler(bool out) noexcept;
   void forget_cupti() noexcept;
+  void attach_wanted(std::unique_lock<std::mutex>& lock);
   void attach_unlocked(std::unique_lock<std::mutex>& lock, Nanoseconds sampling);
   bool stop_sampler_unlocked(std::unique_lock<std::mutex>& lock) noexcept;
-  bool may_open_another() const noexcept;
-  bool no_window_left() const noexcept;
-  void give_way(std::unique_lock<std::mutex>& lock) noexcept;
-  std::string why_no_window(std::unique_lock<std::mutex>& lock);
+  void give_way(std::unique_lock<std::mutex>& lock, ForeignCall call);
+  void step_yield(std::unique_lock<std::mutex>& lock);
+  void step_resume(std::unique_lock<std::mutex>& lock);
 
   // Our own thread.
   bool ensure_worker() noexcept;
@@ -152,7 +159,6 @@ class Session {
   void give_up() noexcept;
   void step(std::unique_lock<std::mutex>& lock);
   void step_schedule(std::unique_lock<std::mutex>& lock);
-  void attach_wanted(std::unique_lock<std::mutex>& lock);
   void step_launch_trigger();
   void note_launch_windows();
   void end_launch_windows();
@@ -204,6 +210,11 @@ class Session {
   RunInfo run_info(const char* state);
   void final_output();
 
+  // Longest time that a program's thread waits for CUPTI to be attached. With launches that pass our hooks it
+  // takes some 10 ms; with 16 threads that launch past every hook CUPTI's own lock starved for 2.6 … 61 s
+  // (H200, CUDA 13.0).
+  static constexpr Nanoseconds kLongestOpening = 1'000'000'000;
+
   static void on_exit_handler() noexcept;
   static void on_fork_child() noexcept;
 
@@ -252,9 +263,15 @@ class Session {
   bool stay_attached_ = false;         // the program reopens within a second
   bool api_called_ = false;            // the program drives the windows (auto)
   bool watch_profiler_calls_ = false;  // no hook sees the profiler API: CUPTI has to
-  bool gave_way_ = false;              // the program subscribed to CUPTI itself
-  bool cupti_kept_ = false;            // a sampling call did not return in time: CUPTI is never finalized
-  bool detach_owed_ = false;           // … nor unsubscribed until it has returned
+  // A client of the program's waits for us to give CUPTI up …
+  std::atomic<bool> yield_wanted_{false};
+  Nanoseconds yield_since_ = 0;
+  bool yield_finalizes_ = true;  // … but not where it is about to finalize it
+  bool callbacks_lost_ = false;  // … and iterations were looked for in its callbacks
+  bool resume_always_ = false;   // … and the window that it ended was to last always
+  Nanoseconds resume_at_ = 0;    // we take our turn then; 0: there is nothing to resume
+  bool cupti_kept_ = false;      // a sampling call did not return in time: CUPTI is never finalized
+  bool detach_owed_ = false;     // … nor unsubscribed until it has returned
   bool launch_armed_ = false;
   bool wanted_ = false;     // a thread waits for a window
   bool attaching_ = false;  // our own thread attaches CUPTI, with mutex_ released
@@ -264,7 +281,8 @@ class Session {
   Nanoseconds last_stop_ = 0;
   Nanoseconds collect_since_ = 0;
   std::uint64_t settled_ = 0;  // counts settlements, for user_flush
-  std::string cupti_problem_;
+  std::string cupti_problem_;  // the latest that was said
+  std::string untraced_;       // why the latest attachment failed
   std::uint64_t seen_refusals_ = 0;
   std::uint64_t seen_gone_ = 0;
   Nanoseconds last_said_ = 0;    // a line about a window

@@ -59,7 +59,7 @@ void on_iteration_stop(std::uint64_t count, Nanoseconds time, bool in_callback) 
 bool Session::searching_for_window() const noexcept {
   const WindowKind kind = options_.window.kind;
   return (kind == WindowKind::kIteration || (kind == WindowKind::kAuto && !api_called_)) && !search_over_ &&
-         !gave_way_;
+         !callbacks_lost_;
 }
 
 // Where no module imports a launch from the CUDA runtime (JAX, Numba, a static runtime), the hooks would see
@@ -248,7 +248,7 @@ void Session::step_search(std::unique_lock<std::mutex>& lock) {
   iteration_edges_.clear();
   if (!searching_for_window() || finishing_) {
     // The last window is over. A recording goes on to the end.
-    if (options_.iteration_record.empty() && (search_over_ || gave_way_) && open_ == 0 && !finishing_)
+    if (options_.iteration_record.empty() && (search_over_ || callbacks_lost_) && open_ == 0 && !finishing_)
       stop_search();
     return;
   }

@@ -64,6 +64,7 @@ bool complete(CuptiApi& api, void* handle, std::string& error) {
   api.ActivityRegisterTimestampCallback = reinterpret_cast<decltype(api.ActivityRegisterTimestampCallback)>(
       dlsym(handle, "cuptiActivityRegisterTimestampCallback"));
   api.GetGraphNodeId = reinterpret_cast<decltype(api.GetGraphNodeId)>(dlsym(handle, "cuptiGetGraphNodeId"));
+  api.Subscribe_v2 = reinterpret_cast<decltype(api.Subscribe_v2)>(dlsym(handle, "cuptiSubscribe_v2"));
   if (api.GetVersion(&api.version) != CUPTI_SUCCESS || api.version < kOldestVersion) {
     error = "its API version is " + std::to_string(api.version) + ", the oldest accepted is " +
             std::to_string(kOldestVersion) + " (CUDA 12.0)";

@@ -40,6 +40,10 @@ struct CuptiApi {
   // NOLINTNEXTLINE(readability-identifier-naming): the vendor's name, as the others'
   decltype(&::cuptiGetGraphNodeId) GetGraphNodeId = nullptr;
 
+  /// Optional: absent before CUDA 13. Asked for the name of who has subscribed, no more.
+  // NOLINTNEXTLINE(readability-identifier-naming): the vendor's name, as the others'
+  decltype(&::cuptiSubscribe_v2) Subscribe_v2 = nullptr;
+
   std::uint32_t version = 0;  ///< CUPTI_API_VERSION of the library found
   std::string path;           ///< the file that was loaded
 

@@ -10,6 +10,8 @@
 #include <cstring>
 
 #include "libinject/core.h"
+#include "libinject/cupti/foreign_client.h"
+#include "libinject/cupti/holder.h"
 #include "libinject/cupti/launch_observer.h"
 #include "libinject/hooks/functions.h"
 #include "libinject/record/clock.h"
@@ -282,6 +284,33 @@ void CUPTIAPI on_buffer_completed(CUcontext context, std::uint32_t stream, std::
   }
 }
 
+/// Who has subscribed, after we were refused: as CUPTI knows it, and as hooks, environment or loaded
+/// libraries have it. Empty if nobody knows.
+std::string holder_name(const CuptiApi& api) {
+  std::string name;
+  if (api.Subscribe_v2 != nullptr) {
+    std::array<char, CUPTI_OLD_SUBSCRIBER_NAME_MIN_LEN> holder{};
+    CUpti_SubscriberParams params{};
+    params.structSize = CUpti_SubscriberParams_STRUCT_SIZE;
+    params.subscriberName = "libinject";
+    params.oldSubscriberName = holder.data();
+    params.oldSubscriberSize = holder.size();
+    CUpti_SubscriberHandle subscriber = nullptr;
+    // The holder may have gone since, or this CUPTI may take several who subscribe in this way: not ours.
+    if (api.Subscribe_v2(&subscriber, &on_callback, nullptr, &params) == CUPTI_SUCCESS) {
+      api.Unsubscribe(subscriber);
+    } else {
+      holder.back() = '\0';
+      // What CUPTI 13.0 says of those who have given no name.
+      if (std::strstr(holder.data(), "<not provided>") == nullptr) name = holder.data();
+    }
+  }
+  std::string likely = foreign_client.has_subscriber() ? foreign_client.name() : likely_holder();
+  if (likely.empty() && foreign_client.has_subscriber()) likely = "the program itself";
+  if (name.empty() || likely.empty()) return name + likely;
+  return name + ", " + likely;
+}
+
 }  // namespace
 
 Tracer::Tracer(ActivityBuffers& buffers, Events events) noexcept : buffers_(buffers) {
@@ -326,9 +355,13 @@ bool Tracer::attach(std::string& error) {
   }
   const CUptiResult result = api_.Subscribe(&subscriber_, &on_callback, nullptr);
   if (result != CUPTI_SUCCESS) {
-    error = result == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED
-                ? "another profiler is attached to this process (" + api_.describe(result) + ")"
-                : "cuptiSubscribe failed: " + api_.describe(result);
+    if (result == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED) {
+      const std::string holder = holder_name(api_);
+      error = "another profiler is attached to this process" + (holder.empty() ? " " : ": " + holder + " ") +
+              "(" + api_.describe(result) + ")";
+    } else {
+      error = "cuptiSubscribe failed: " + api_.describe(result);
+    }
     subscriber_ = nullptr;
     return false;
   }
@@ -408,13 +441,13 @@ bool Tracer::climb(TracerLevel level, bool all_driver_calls, std::string& error)
 bool Tracer::raise(TracerLevel level, bool all_driver_calls, std::string& error) {
   const bool was_attached = level_ != TracerLevel::kDetached;
   if (climb(level, all_driver_calls, error)) return true;
-  detach(true);
+  detach(!foreign_client.minds_finalize());
   if (!was_attached) return false;
   // The subscription that we held may be void: a program that calls cuptiFinalize ends everybody's. Once
   // more, afresh.
   error.clear();
   if (climb(level, all_driver_calls, error)) return true;
-  detach(true);
+  detach(!foreign_client.minds_finalize());
   return false;
 }
 
@@ -474,6 +507,13 @@ void Tracer::detach(bool finalize) noexcept {
     if (Core* core = Core::get_if_any(); core != nullptr) core->graph_nodes.clear();
   }
   level_ = TracerLevel::kDetached;
+}
+
+bool Tracer::holds() noexcept {
+  // It is enabled already.
+  return level_ != TracerLevel::kDetached &&
+         api_.EnableCallback(1, subscriber_, CUPTI_CB_DOMAIN_DRIVER_API,
+                             CUPTI_DRIVER_TRACE_CBID_cuProfilerStart) == CUPTI_SUCCESS;
 }
 
 void Tracer::forget() noexcept {

@@ -54,6 +54,9 @@ class Tracer {
   /// finalize. Waits for a use() on another thread.
   void detach(bool finalize) noexcept;
 
+  /// Whether our subscription is still good: whoever finalizes CUPTI ends everybody's.
+  bool holds() noexcept;
+
   /// The program has finalized CUPTI, and our subscription with it: detached without a call.
   void forget() noexcept;
 

@@ -30,9 +30,15 @@ inline void note_failure(AllocationApi api, std::uint64_t bytes) noexcept {
   memory_use.failed(api, bytes, current_device());
 }
 
+/// Whether allocations are counted; `status` of the call is 0 where CUDA is sure to be initialised, which the
+/// driver may have told nobody of us.
+inline bool counts_memory(int status) noexcept {
+  return memory_use.active() || (status == 0 && on_uncounted_allocation() && memory_use.active());
+}
+
 /// What is pointed to is read where the call has succeeded, and so has written it.
 inline void note_call(AllocationApi api, int status, void** address, std::uint64_t bytes) noexcept {
-  if (!memory_use.active()) return;
+  if (!counts_memory(status)) return;
   if (status == 0) {
     note_allocation(api, *address, bytes);
   } else {
@@ -102,7 +108,7 @@ template <>
 struct Observer<kFn_cudaMallocPitch> {
   static void after(void*, int status, void** address, const std::size_t* pitch, std::size_t width,
                     std::size_t height) noexcept {
-    if (!memory_use.active()) return;
+    if (!counts_memory(status)) return;
     note_call(AllocationApi::kMallocPitch, status, address, product(status == 0 ? *pitch : width, height));
   }
 };
@@ -152,7 +158,11 @@ struct FreeObserver {
     if (memory_use.active()) memory_use.freeing(address);
   }
   static void after(void*, int status, const void* address) noexcept {
-    if (memory_use.active()) memory_use.freed(address, status == 0);
+    if (memory_use.active()) {
+      memory_use.freed(address, status == 0);
+    } else if (status == 0) {
+      on_uncounted_allocation();  // cudaFree(0) is many programs' first call
+    }
   }
   // cudaFreeAsync: the address may be given again from here on, in the stream's order.
   static void before(const void* address, cudaStream_t) noexcept { before(address); }

@@ -3,6 +3,7 @@
 #include <cupti.h>
 #include <cupti_profiler_target.h>
 
+#include "libinject/hooks/foreign_cupti.h"
 #include "libinject/hooks/shim.h"
 
 namespace inject {

@@ -3,9 +3,12 @@
 //
 // What other parts of the library want to know of certain calls, whether a window is open or not. A
 // specialisation of Observer has `static void before()`, `static void after(int status)` or both, or the same
-// with what the call is about: `before(arguments...)`, `after(void* real, int status, arguments...)`. They
-// run outside the call's frame and don't throw. With a member kUnrecorded the call has no frame.
+// with what the call is about: `before(arguments...)`, `after(void* real, int status, arguments...)`, or who
+// makes it: `called_from(const void* caller)`, before it is made. They run outside the call's frame and don't
+// throw. With a member kUnrecorded the call has no frame.
 #pragma once
+
+#include <cstdint>
 
 #include "libinject/hooks/functions.h"
 #include "libinject/record/records.h"
@@ -17,13 +20,26 @@ namespace inject {
 void on_profiler_start(int status) noexcept;
 void on_profiler_stop() noexcept;
 
-/// The program is about to subscribe to CUPTI, or to take its activity buffers.
-void on_foreign_cupti_subscribe() noexcept;
-void on_foreign_cupti_buffers() noexcept;
+/// CUDA is initialised, and nobody counts allocations: makes the session where the driver has called another
+/// tool's library in our place, the first time. True if it has.
+bool on_uncounted_allocation() noexcept;
 
-/// The program is about to finalize CUPTI, for everybody; it has done so, or failed.
-void on_foreign_cupti_finalize() noexcept;
+/// What the program is about to take of CUPTI's (foreign_cupti.h). `caller`: the address that the call
+/// returns to.
+enum class ForeignCall : std::uint8_t {
+  kSubscribe,
+  kRegisterBuffers,
+  kRegisterClock,
+  kEnableActivity,
+  kFinalize,
+};
+void on_foreign_cupti(ForeignCall call, const void* caller) noexcept;
+
+/// It has finalized CUPTI, for everybody, or failed.
 void on_foreign_cupti_finalized(int status) noexcept;
+
+/// It has let go of something; `for_good`: of all there was.
+void on_foreign_cupti_left(bool for_good) noexcept;
 
 /// The program is about to initialise CUPTI's profiler, or to end that.
 void on_foreign_cupti_profiler(bool initialize) noexcept;
@@ -39,35 +55,6 @@ struct Observer<kFn_cudaProfilerStart> {
 template <>
 struct Observer<kFn_cudaProfilerStop> {
   static void before() noexcept { on_profiler_stop(); }
-};
-
-template <>
-struct Observer<kFn_cuptiSubscribe> {
-  static void before() noexcept { on_foreign_cupti_subscribe(); }
-};
-
-template <>
-struct Observer<kFn_cuptiSubscribe_v2> : Observer<kFn_cuptiSubscribe> {};
-
-template <>
-struct Observer<kFn_cuptiActivityRegisterCallbacks> {
-  static void before() noexcept { on_foreign_cupti_buffers(); }
-};
-
-template <>
-struct Observer<kFn_cuptiFinalize> {
-  static void before() noexcept { on_foreign_cupti_finalize(); }
-  static void after(int status) noexcept { on_foreign_cupti_finalized(status); }
-};
-
-template <>
-struct Observer<kFn_cuptiProfilerInitialize> {
-  static void before() noexcept { on_foreign_cupti_profiler(true); }
-};
-
-template <>
-struct Observer<kFn_cuptiProfilerDeInitialize> {
-  static void before() noexcept { on_foreign_cupti_profiler(false); }
 };
 
 }  // namespace inject

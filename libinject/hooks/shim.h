@@ -64,7 +64,9 @@ struct Shim<function, R(A...)> {
   static constexpr bool kSeenAfter = requires {
     Observer<function>::after(nullptr, 0, std::declval<A>()...);
   };
-  static constexpr bool kObserved = kObservedBefore || kObservedAfter || kSeenBefore || kSeenAfter;
+  static constexpr bool kCallerSeen = requires { Observer<function>::called_from(nullptr); };
+  static constexpr bool kObserved =
+      kObservedBefore || kObservedAfter || kSeenBefore || kSeenAfter || kCallerSeen;
   static constexpr bool kUnrecorded = requires { Observer<function>::kUnrecorded; };
 
   /// Where a call goes: to the real function at once, or to slow(). No branch and no ordering stronger than
@@ -88,6 +90,7 @@ struct Shim<function, R(A...)> {
   [[gnu::noinline]] static R slow(A... args) { INJECT_TAIL_CALL forward(args...); }
 
   [[gnu::always_inline]] static inline R forward(A... args) {
+    if constexpr (kCallerSeen) Observer<function>::called_from(__builtin_return_address(0));
     if constexpr (kObservedBefore) Observer<function>::before();
     if constexpr (kSeenBefore) Observer<function>::before(args...);
     const auto real = reinterpret_cast<Real>(bound(function, __builtin_return_address(0)));

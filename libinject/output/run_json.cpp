@@ -83,6 +83,8 @@ void window_json(JsonText& json, const WindowInfo& window, const RunInfo& run) {
       .member("reason", window.reason)
       .member("state", kStates[static_cast<std::size_t>(window.state)])
       .member("start_ns", since_base(window.start, run));
+  if (!window.ended_by.empty()) json.member("ended_by", window.ended_by);
+  if (!window.untraced.empty()) json.member("no_device_activity", window.untraced);
   if (window.end != 0) {
     json.member("end_ns", since_base(window.end, run)).member("duration_ns", window.end - window.start);
   }

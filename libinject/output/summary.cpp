@@ -606,6 +606,35 @@ void iteration_lines(std::string& out, const Statistics& statistics, const RunIn
   }
 }
 
+// Windows that somebody else's use of CUPTI ended, or kept without device activity: each reason once.
+void turn_lines(std::string& out, const RunInfo& run) {
+  struct Turn {
+    std::string WindowInfo::*why;
+    std::string_view what;
+  };
+  constexpr std::size_t kMostReasons = 3;
+  for (const Turn& turn : {Turn{&WindowInfo::ended_by, " closed early: "},
+                           Turn{&WindowInfo::untraced, " without GPU records: "}}) {
+    std::vector<std::pair<std::string_view, std::uint64_t>> reasons;
+    for (const WindowInfo& window : run.windows) {
+      const std::string& why = window.*turn.why;
+      if (why.empty()) continue;
+      const auto known = std::find_if(reasons.begin(), reasons.end(),
+                                      [&](const auto& reason) { return reason.first == why; });
+      if (known != reasons.end()) {
+        ++known->second;
+      } else {
+        reasons.emplace_back(why, 1);
+      }
+    }
+    for (std::size_t i = 0; i < std::min(reasons.size(), kMostReasons); ++i) {
+      paragraph(out, "  ",
+                "incomplete: " + plural(reasons[i].second, "window") + std::string(turn.what) +
+                    std::string(reasons[i].first));
+    }
+  }
+}
+
 void loss_lines(std::string& out, const Statistics& statistics, const RunInfo& run) {
   Losses lost = run.losses_outside;
   for (const WindowInfo& window : run.windows) lost.add(window.losses);
@@ -687,6 +716,7 @@ std::string summary_text(const Statistics& statistics, const RunInfo& run, std::
   device_lines(out, statistics, run);
   iteration_lines(out, statistics, run);
   phase_line(out, statistics);
+  turn_lines(out, run);
   loss_lines(out, statistics, run);
   diagnosis_lines(out, statistics, run);
   metric_lines(out, statistics, run);

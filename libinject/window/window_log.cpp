@@ -72,6 +72,16 @@ void WindowLog::add_losses(std::uint32_t number, const Losses& losses) {
   }
 }
 
+void WindowLog::note_ended_by(std::uint32_t number, std::string who) {
+  const std::lock_guard lock(mutex_);
+  if (WindowInfo* window = find(number)) window->ended_by = std::move(who);
+}
+
+void WindowLog::note_untraced(std::uint32_t number, std::string why) {
+  const std::lock_guard lock(mutex_);
+  if (WindowInfo* window = find(number)) window->untraced = std::move(why);
+}
+
 bool WindowLog::lacks_memory() const {
   const std::lock_guard lock(mutex_);
   for (std::size_t i = windows_.size(); i-- > 0 && windows_[i].number > all_read_until_;) {

@@ -26,6 +26,9 @@ class WindowLog {
   /// All windows that have ended are complete; see WindowInfo for the times, 0 where not known.
   void settle(Nanoseconds detached = 0, Nanoseconds last_activity = 0);
   void add_losses(std::uint32_t number, const Losses& losses);
+  /// Who ended the window before its trigger would have; why no device activity is recorded in it.
+  void note_ended_by(std::uint32_t number, std::string who);
+  void note_untraced(std::uint32_t number, std::string why);
 
   /// Whether an edge of a window waits for a reading of the devices' memory.
   bool lacks_memory() const;

@@ -32,7 +32,7 @@ void cudasim_set_kernel_duration(const char* name_part, uint64_t nanoseconds);
 ///   out_of_order              the records of each buffer are delivered last first
 ///   no_attach_wait            enabling kernel activity does not wait for the kernels that run at that time
 ///   attach_ms=MS              cuptiSubscribe takes that long
-///   subscriber_taken          another tool holds the subscriber slot
+///   subscriber_taken[=NAME]   another tool holds the subscriber slot, under that name
 ///   fatal_error               at the next record CUPTI reports a fatal error (state domain) and is finalized
 ///   cupti_version=V           cuptiGetVersion reports V
 ///   pm_enable_ms=MS           enabling the sampling of hardware counters takes that long

@@ -99,7 +99,7 @@ TEST_CASE("the tables have as many functions as meant", "[functions]") {
   CHECK(counts[FunctionGroup::kCublasLt] == 8);
   CHECK(counts[FunctionGroup::kCudnn] == 66);
   CHECK(counts[FunctionGroup::kNccl] == 16);
-  CHECK(counts[FunctionGroup::kCupti] == 6);
+  CHECK(counts[FunctionGroup::kCupti] == 13);
   CHECK(counts.count(FunctionGroup::kDriver) == 0);
 }
 

@@ -27,6 +27,18 @@ TEST_CASE("run.json of an empty run", "[output]") {
   CHECK(json["time_zero"]["utc"] == "1970-01-01T00:00:00.000000000Z");
 }
 
+TEST_CASE("run.json says of a window who ended it, and why it has no device activity", "[output]") {
+  RunInfo run;
+  run.windows.resize(3);
+  run.windows[1].ended_by = "a \"tool\" subscribes";
+  run.windows[2].untraced = "CUPTI is held";
+  const auto json = json_of(run)["windows"];
+  CHECK(json[1]["ended_by"] == "a \"tool\" subscribes");
+  CHECK(json[2]["no_device_activity"] == "CUPTI is held");
+  CHECK((json[0].count("ended_by") == 0 && json[0].count("no_device_activity") == 0));
+  CHECK((json[1].count("no_device_activity") == 0 && json[2].count("ended_by") == 0));
+}
+
 TEST_CASE("run.json of a run", "[output]") {
   RunInfo run;
   run.version = "0.1.0";

@@ -219,6 +219,30 @@ TEST_CASE("What was lost is told, with what to do", "[output]") {
         std::string::npos);
 }
 
+TEST_CASE("Windows that others ended or kept without device activity are told, each reason once",
+          "[output]") {
+  StatsRun run;
+  RunInfo info = some_run();
+  info.windows.resize(1);
+  info.windows[0].ended_by = "a tool subscribes to CUPTI";
+  for (std::uint32_t i = 2; i <= 6; ++i) {
+    WindowInfo window;
+    window.number = i;
+    window.reason = "api";
+    window.untraced = i <= 3
+                          ? "held by a tool whose name is long: " + std::string(60, 'n') + " (and a remark)"
+                          : std::to_string(i);
+    info.windows.push_back(window);
+  }
+  const std::string text = summary_text(run.statistics, info, "/out");
+  CHECK(text.find("  incomplete: 1 window closed early: a tool subscribes to CUPTI\n") != std::string::npos);
+  CHECK(text.find("  incomplete: 2 windows without GPU records: held by a tool whose name is long:") !=
+        std::string::npos);
+  CHECK(text.find("\n    " + std::string(60, 'n') + " (and a remark)\n") != std::string::npos);
+  CHECK(text.find("without GPU records: 5\n") != std::string::npos);
+  CHECK(text.find("without GPU records: 6\n") == std::string::npos);  // three reasons at most
+}
+
 TEST_CASE("Lines fit 120 columns whatever the names are, and are valid UTF-8", "[output]") {
   StatsRun run;
   const std::string nasty[] = {std::string(500, 'x'), "\x1b[31mred\n\r\t", std::string(200, '\xff'),

@@ -309,6 +309,7 @@ const Operations& common_operations() {
          nvtxRangeEnd(id);
        }},
       {"subscribe", [](const Arguments&) { client("client_subscribe"); }},
+      {"client", [](const Arguments& a) { client(("client_" + a.text(1)).c_str()); }},
       {"unsubscribe", [](const Arguments&) { client("client_unsubscribe"); }},
       {"take_buffers", [](const Arguments&) { client("client_take_buffers"); }},
       {"client_records", [](const Arguments&) { client("client_records"); }},

@@ -37,6 +37,8 @@
 //   child:SIGNAL                             prints what the signal does in a forked child
 //   subscribe unsubscribe finalize take_buffers client_records initialize_profiler end_profiler
 //                                            the program's own CUPTI client (client.cpp)
+//   client:FUNCTION                          any of its functions; after client:hide it has CUPTI's from
+//   dlsym
 //
 // cuda.cpp and driver.cpp add theirs.
 #pragma once

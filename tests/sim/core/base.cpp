@@ -179,6 +179,8 @@ bool apply_fault(State& state, std::string_view name, std::string_view value) {
   } else if (name == "no_attach_wait") {
     fault.no_attach_wait = !off;
   } else if (name == "subscriber_taken") {
+    // Not intern(): settings are read while the state is being made.
+    fault.holder = off || value.empty() ? nullptr : (new std::string(value))->c_str();
     fault.subscriber_taken = !off;
   } else if (name == "fatal_error") {
     fault.fatal_error = !off;

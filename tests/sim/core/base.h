@@ -89,6 +89,7 @@ struct Faults {
   std::atomic<bool> out_of_order{false};
   std::atomic<bool> no_attach_wait{false};
   std::atomic<bool> subscriber_taken{false};
+  std::atomic<const char*> holder{nullptr};  ///< who has it, as CUPTI tells others; null: no name
   std::atomic<bool> fatal_error{false};
   std::atomic<std::uint32_t> attach_ms{0};
   std::atomic<std::uint32_t> cupti_version{0};

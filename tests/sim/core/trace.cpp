@@ -31,6 +31,7 @@ constexpr std::size_t kKinds = CUPTI_ACTIVITY_KIND_COUNT;
 struct Subscriber {
   CUpti_CallbackFunc callback;
   void* user;
+  const char* name;  // null: it has given none
 };
 
 struct Buffer {
@@ -450,15 +451,21 @@ void commit_bytes(const ActivityRef& activity, const void* bytes, std::size_t si
 CUptiResult subscribe(CUpti_SubscriberHandle* handle, CUpti_CallbackFunc callback, void* user,
                       CUpti_SubscriberParams* params) {
   if (handle == nullptr || callback == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
+  if (params != nullptr && params->structSize < CUpti_SubscriberParams_STRUCT_SIZE)
+    return CUPTI_ERROR_INVALID_PARAMETER;
   if (std::uint32_t delay = faults().attach_ms.load())
     std::this_thread::sleep_for(std::chrono::milliseconds(delay));
-  auto* subscriber =
-      new Subscriber{callback, user};  // leaked: a callback may be under way when it unsubscribes
-  Subscriber* none = nullptr;
-  if (faults().subscriber_taken.load() || !state().subscriber.compare_exchange_strong(none, subscriber)) {
+  auto* subscriber = new Subscriber{
+      callback, user,  // leaked: a callback may be under way when it unsubscribes
+      params == nullptr || params->subscriberName == nullptr ? nullptr : intern(params->subscriberName)};
+  Subscriber* holder = nullptr;
+  if (faults().subscriber_taken.load() || !state().subscriber.compare_exchange_strong(holder, subscriber)) {
     delete subscriber;
+    const char* name = holder != nullptr ? holder->name : faults().holder.load();
+    // The vendor's own words (libcupti.so.13.0).
     if (params != nullptr && params->oldSubscriberName != nullptr && params->oldSubscriberSize > 0)
-      std::snprintf(params->oldSubscriberName, params->oldSubscriberSize, "CUPTI for another tool");
+      std::snprintf(params->oldSubscriberName, params->oldSubscriberSize, "CUPTI for %s",
+                    name == nullptr ? "<not provided>" : name);
     return CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
   }
   *handle = reinterpret_cast<CUpti_SubscriberHandle>(subscriber);

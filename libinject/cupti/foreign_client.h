@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <cupti.h>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+namespace inject {
+
+/// What the program's own clients of CUPTI (torch.profiler, Proton, an injected tool) are doing, by those of
+/// their calls that pass our hooks: whether CUPTI is free, so that we may attach, and whether cuptiFinalize
+/// would end somebody's work.
+///
+/// A subscriber is CUPTI's own business: it refuses the second one. Buffer callbacks are not, as the last to
+/// register them has all records. So a client that has registered some is taken to be at work until it has
+/// switched off all activity that it switched on and has flushed after that (as torch.profiler does at the
+/// end of each trace), or until anybody has finalized CUPTI. One that registers callbacks and never gets that
+/// far keeps us away for good.
+///
+/// Told by hooks on any thread, before there is a session as well; atomic throughout. Counts calls that
+/// succeeded. Initialised at compile time and never destroyed.
+class ForeignClient {
+ public:
+  using RegisterBuffers = decltype(&::cuptiActivityRegisterCallbacks);
+  using RegisterClock = decltype(&::cuptiActivityRegisterTimestampCallback);
+
+  /// A call that takes something of CUPTI's is about to be made; it has returned. In between CUPTI is not
+  /// free.
+  void arrive() noexcept { arriving_.fetch_add(1, std::memory_order_acq_rel); }
+  void arrived() noexcept { arriving_.fetch_sub(1, std::memory_order_acq_rel); }
+
+  void subscribed() noexcept { subscribers_.fetch_add(1, std::memory_order_acq_rel); }
+  void unsubscribed() noexcept;
+  /// `how`: the function that was called, so that restore() can call it again.
+  void registered(RegisterBuffers how, CUpti_BuffersCallbackRequestFunc requested,
+                  CUpti_BuffersCallbackCompleteFunc completed) noexcept;
+  void registered_clock(RegisterClock how, CUpti_TimestampCallbackFunc clock) noexcept;
+  void enabled(CUpti_ActivityKind kind) noexcept;
+  void disabled(CUpti_ActivityKind kind) noexcept;
+  void flushed() noexcept;
+  void profiler(bool initialized) noexcept { profiler_.store(initialized, std::memory_order_release); }
+  /// By the program: nothing of anybody's is left.
+  void finalized() noexcept;
+
+  /// We have registered callbacks of our own, or have finalized CUPTI: the client's are gone.
+  void displace() noexcept { displaced_.store(true, std::memory_order_release); }
+  /// Before the client switches activity on again without registering its callbacks anew: puts back what it
+  /// had registered, if that has been displaced.
+  void restore() noexcept;
+
+  /// It has registered buffer callbacks, now or before.
+  bool has_registered() const noexcept { return registered_.load(std::memory_order_acquire); }
+  /// … and is not done with them.
+  bool has_buffers() const noexcept;
+  bool has_subscriber() const noexcept { return subscribers_.load(std::memory_order_acquire) > 0; }
+  /// We may subscribe, to be refused if there is a subscriber.
+  bool lets_attach() const noexcept {
+    return arriving_.load(std::memory_order_acquire) == 0 && !has_buffers();
+  }
+  /// cuptiFinalize would take something from it.
+  bool minds_finalize() const noexcept {
+    return has_subscriber() || has_buffers() || profiler_.load(std::memory_order_acquire);
+  }
+
+  /// Who called last, for messages; see holder.h.
+  void call_from(std::string_view name) noexcept;
+  std::string name() const;
+
+ private:
+  bool activity_is_on() const noexcept;
+
+  std::atomic<int> arriving_{0};
+  std::atomic<int> subscribers_{0};
+  std::atomic<bool> registered_{false};
+  std::atomic<bool> unflushed_{false};
+  std::atomic<bool> profiler_{false};
+  std::atomic<bool> displaced_{false};
+  std::array<std::atomic<std::uint64_t>, 4> kinds_{};
+  std::atomic<RegisterBuffers> register_buffers_{nullptr};
+  std::atomic<CUpti_BuffersCallbackRequestFunc> requested_{nullptr};
+  std::atomic<CUpti_BuffersCallbackCompleteFunc> completed_{nullptr};
+  std::atomic<RegisterClock> register_clock_{nullptr};
+  std::atomic<CUpti_TimestampCallbackFunc> clock_{nullptr};
+  static constexpr std::size_t kMostName = 128;
+  mutable std::mutex name_mutex_;  // never waited for: the process may have been forked with it held
+  std::array<char, kMostName> name_{};
+};
+
+extern ForeignClient foreign_client;
+
+}  // namespace inject

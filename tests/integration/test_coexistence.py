@@ -1,0 +1,345 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""Others who use CUPTI, or CUDA's place for injected tools: they work as without us, we say who they are, and take our turn.
+
+usage: test_coexistence.py LIBRARY PROGRAMS SIMULATION
+"""
+
+import shutil
+
+import simulated
+
+
+class Turns(simulated.SimulatedTest):
+    def script(self, text, **options):
+        return super().script(text, **{"WINDOW": "api", "SUMMARY": "stderr", **options})
+
+    def check(self, text, lines, windows, **options):
+        """The program prints and returns what it does alone. `lines`: a part of each of our warnings, in their order.
+        `windows`: of each its kernels, or None where it has only what the hooks saw."""
+        done = self.script(text, **options)
+        self.check_unharmed(done, text, **{name: options[name] for name in ("program", "faults", "env") if name in options})
+        self.check_lines(done, lines)
+        self.check_windows(done, windows)
+        return done
+
+    def check_lines(self, done, lines):
+        warnings = done.warnings()
+        self.assertEqual(len(warnings), len(lines), done.stderr)
+        for warning, part in zip(warnings, lines):
+            self.assertIn(part, warning)
+
+    def check_windows(self, done, windows, lost=None):
+        out = done.out
+        listed = out.run["windows"]
+        self.assertEqual([None if "no_device_activity" in window else count
+                          for window, count in zip(listed, out.window_kernels())], windows)
+        for window, row in zip(listed, out.windows()):
+            if "no_device_activity" in window:
+                self.assertEqual((row["Kernels"], row["Copies"]), ("0", "0"))
+                self.assertGreater(int(row["API Calls"]), 0)
+                self.assertIn(f"without GPU records: {window['no_device_activity']}", self.summary(done))
+            if "ended_by" in window:
+                self.assertIn(f"closed early: {window['ended_by']}", self.summary(done))
+        self.assertEqual(out.lost(), lost or {})
+        self.assertTrue(all(window["state"] == "closed" for window in listed))
+
+    @staticmethod
+    def summary(done):
+        """Its words, whatever lines they are in."""
+        return " ".join(done.stderr.split("\nlibinject: ")[-1].split())
+
+    def ended_by(self, done):
+        return [window.get("ended_by", "") for window in done.out.run["windows"]]
+
+
+class Holder(Turns):
+    """Another tool has subscribed before us."""
+
+    TEXT = "gemm start gemm kernel:a:3 copy:h2d:64 push:r kernel:b:2 pop stop sync print:done return:3"
+
+    def check_holder(self, name, **options):
+        faults = options.pop("faults", "subscriber_taken")
+        done = self.check(self.TEXT, ["no device activity is recorded"], [None], faults=faults, **options)
+        (line,) = done.warnings()
+        self.assertIn(name, line)
+        self.assertIn("CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED (39)", line)
+        out = done.out
+        self.assertIn(name, out.run["windows"][0]["no_device_activity"])
+        # What the hooks see is all there.
+        calls = out.calls()
+        self.assertEqual(out.libraries(), {"cublasGemmEx": (1, 0, 0), "cublasGemmEx > cublasLtMatmul": (1, 0, 0)})
+        self.assertEqual(out.ranges(), {("r", "PushPop"): 1})
+        (gemm,) = out.rows("gemm_sum.csv")
+        self.assertEqual(gemm["Calls"], "1")
+        free = self.script(self.TEXT)
+        self.assertEqual(out.rows("memory_sum.csv"), free.out.rows("memory_sum.csv"))
+        # cuBLAS brings its own runtime, whose launches CUPTI alone sees.
+        self.assertEqual({**calls, "cuLaunchKernel": 1}, free.out.calls())
+        return done
+
+    def test_named_by_cupti(self):
+        self.check_holder("CUPTI for a profiler", faults="subscriber_taken=a profiler")
+
+    def test_named_by_nobody(self):
+        done = self.check_holder("another profiler is attached to this process (")
+        self.assertNotIn("not provided", done.stderr)
+
+    def test_named_by_the_environment(self):
+        for env, name in (({"CUDA_INJECTION64_PATH": "/opt/nsys/libToolsInjection64.so"},
+                           "Nsight Systems (CUDA_INJECTION64_PATH=/opt/nsys/libToolsInjection64.so)"),
+                          ({"CUDA_INJECTION64_PATH": "/opt/mine.so"}, "CUDA_INJECTION64_PATH=/opt/mine.so"),
+                          ({"NSYS_PROFILING_SESSION_ID": "7"}, "Nsight Systems (NSYS_PROFILING_SESSION_ID is set)"),
+                          ({"NV_COMPUTE_PROFILER_PERFWORKS_DIR": "/opt"}, "Nsight Compute (NV_COMPUTE_PROFILER_PERFWORKS_DIR"),
+                          ({"NV_SANITIZER_INJECTION_PORT_RANGE": "9"}, "compute-sanitizer (NV_SANITIZER_INJECTION_PORT_RANGE")):
+            with self.subTest(name):
+                self.check_holder(name, env=env)
+
+    def test_named_by_a_loaded_library(self):
+        tool = self.folder / "libsanitizer-collection.so"
+        shutil.copy(simulated.programs / "script_injected.so", tool)
+        self.check_holder("compute-sanitizer (libsanitizer-collection.so)", before=[tool])
+
+    def test_by_a_cupti_without_names(self):
+        hide = simulated.programs / "script_hide.so"
+        env = {"HIDDEN_LIBRARIES": "libcupti.so.13", "NSYS_PROFILING_SESSION_ID": "7"}
+        done = self.check_holder("Nsight Systems", before=[hide], env=env)
+        self.assertNotIn("cuptiSubscribe_v2", done.simulated_calls())
+
+    def test_gone_later(self):
+        self.check("start kernel:a:3 stop start kernel:b:2 stop fault:subscriber_taken:off start kernel:c:4 stop sync print:done",
+                   ["a profiler"], [None, None, 4], faults="subscriber_taken=a profiler")
+
+    def test_other_triggers(self):
+        work = "kernel:a:1 until_open while_open [ kernel:a:1 sleep:5 ] print:done"
+        done = self.check(work, ["a profiler"], [None], faults="subscriber_taken=a profiler", WINDOW="time:20ms+200ms")
+        self.assertEqual(set(done.out.calls()), {"__cudaLaunchKernel"})
+        self.check("kernel:a:3 sync print:done", ["a profiler"], [None], faults="subscriber_taken=a profiler", WINDOW="always")
+        self.check("kernel:x:1 push:r kernel:a:3 pop sync print:done", ["a profiler"], [None],
+                   faults="subscriber_taken=a profiler", WINDOW="nvtx:r")
+
+
+class Subscribers(Turns):
+    """The program subscribes in the middle of our window."""
+
+    def test_in_a_window(self):
+        for subscribe in ("subscribe", "client:subscribe_named"):
+            with self.subTest(subscribe):
+                done = self.check(f"start kernel:a:3 {subscribe} kernel:b:2 stop start kernel:c:5 stop unsubscribe "
+                                  "start kernel:d:4 stop sync print:done return:3",
+                                  ["window 1 is closed early and CUPTI given up: script_client.so subscribes to CUPTI",
+                                   "the tests" if "named" in subscribe else "script_client.so"], [3, None, 4])
+                self.assertEqual(self.ended_by(done), ["script_client.so subscribes to CUPTI", "", ""])
+                self.assertEqual(done.out.kernels(), {"a": 3, "d": 4})
+                self.assertEqual(done.out.calls()["__cudaLaunchKernel"], 12)
+
+    def test_behind_work_in_flight(self):
+        self.check("duration:a:40000000 start kernel:a:5 subscribe unsubscribe stop sync print:done", ["is closed early"], [5])
+
+    def test_behind_a_kernel_that_never_ends(self):
+        # Without it the client would subscribe at once: it is not refused, and its kernel alone is missing.
+        text = "start kernel:a:3 kernel:stuck:1:1 subscribe mark unsubscribe stop print:done return:3"
+        done = self.script(text, faults="hang=stuck")
+        self.assertEqual((done.code, done.stdout), (3, "done\n"))
+        self.check_lines(done, ["is closed early"])
+        self.assertEqual(done.out.kernels(), {"a": 3})
+        self.assertEqual(sum(done.out.lost().values()), 1)
+
+    def test_in_a_graphs_launch(self):
+        self.check("capture:1 kernel:g:20:1 end_capture:1:x start graph:x:1 graph:x:1 subscribe unsubscribe stop sync print:done",
+                   ["is closed early", "CUDA graphs"], [40])
+
+    def test_while_threads_launch(self):
+        text = ("background [ loop:400 [ kernel:a:5 ] ] background [ loop:400 [ kernel:b:5 ] ] "
+                "loop:10 [ start sleep:5 subscribe sleep:2 unsubscribe stop ] join sync print:done return:3")
+        done = self.script(text)
+        self.check_unharmed(done, text)
+        windows = done.out.run["windows"]
+        self.assertEqual(sum("ended_by" in window for window in windows), 10)
+        self.assertEqual(done.out.lost(), {})
+
+    def test_always_goes_on_when_it_has_left(self):
+        for leave in ("unsubscribe", "finalize"):
+            with self.subTest(leave):
+                self.check(f"kernel:a:3 subscribe kernel:b:2 {leave} until_open kernel:c:4 sync print:done",
+                           ["window 1 is closed early"], [3, 4], WINDOW="always")
+
+    def test_windows_by_the_clock_go_on(self):
+        text = ("kernel:warm:1 until_open kernel:a:3 subscribe until_closed until_open kernel:b:2 until_closed unsubscribe until_open kernel:c:4 "
+                "until_closed sync print:done")
+        self.check(text, ["window 1 is closed early", "no device activity"], [3, None, 4], WINDOW="time:50ms+150ms/500msx3")
+
+    def test_counting_launches_ends(self):
+        done = self.check("loop:10 [ kernel:a:1 sleep:2 ] subscribe kernel:b:2 unsubscribe kernel:c:90 sync print:done",
+                          ["window 1 is closed early"], [5], WINDOW="launch:5+50")
+        self.assertEqual(done.out.kernels(), {"a": 5})
+
+    def test_the_profiler_calls_are_watched_again(self):
+        done = self.check("init kernel:a:1 subscribe start kernel:b:2 stop unsubscribe finalize until_calls:cuptiSubscribe:3 "
+                          "start kernel:c:3 stop sync print:done", [], [3], program="driver")
+        self.assertEqual(sum("CUPTI is given up" in text for _, text in done.messages()), 1)
+
+    def test_held_before_the_first_window(self):
+        done = self.check("gemm subscribe start kernel:a:3 stop unsubscribe start kernel:b:2 stop sync print:done",
+                          ["script_client.so"], [None, 2])
+        self.assertEqual(self.ended_by(done), ["", ""])
+
+
+class Buffers(Turns):
+    """The program registers buffers without subscribing, as newer Kineto does: CUPTI refuses nobody."""
+
+    def test_in_a_window(self):
+        done = self.check("start kernel:a:3 take_buffers kernel:b:4 stop start kernel:c:2 stop sync client_records start kernel:d:5 stop sync "
+                          "print:done",
+                          ["window 1 is closed early and CUPTI given up: script_client.so registers activity buffers with CUPTI",
+                           "script_client.so has registered activity buffers with CUPTI, and is not done with them"], [3, None, 5])
+        self.assertEqual(done.stdout, "client's kernels: 6\ndone\n")
+
+    def test_switched_on_again_after_our_turn(self):
+        # It has registered its callbacks once, and we have put ours in their place since.
+        text = ("take_buffers kernel:a:3 sync client_records start kernel:b:2 stop sync {0} client:enable kernel:c:4 sync client_records "
+                "start kernel:d:5 stop sync print:done")
+        for between in ("until_calls:cuptiFinalize:1", "", "start kernel:b:2"):
+            with self.subTest(between):
+                inside = between.startswith("start")
+                done = self.check(text.format(between), ["is closed early"] if inside else [], [2, 2, 5] if inside else [2, 5])
+                self.assertEqual(done.stdout, "client's kernels: 3\nclient's kernels: 7\ndone\n")
+
+    def test_disabled_and_not_flushed(self):
+        # What it has collected is in its buffers yet.
+        done = self.check("take_buffers kernel:a:3 client:disable start kernel:b:2 stop sync client:flush client:count start kernel:c:4 stop "
+                          "sync print:done", ["is not done with them"], [None, 4])
+        self.assertEqual(done.stdout, "client's kernels: 3\ndone\n")
+
+    def test_never_done(self):
+        self.check("client:register start kernel:a:3 stop start kernel:b:3 stop finalize start kernel:c:4 stop sync print:done",
+                   ["is not done with them"], [None, None, 4])
+
+    def test_right_after_a_window(self):
+        done = self.check("duration:a:5000000 start kernel:a:3 stop take_buffers kernel:b:4 sync client_records print:done", [], [3])
+        self.assertEqual(done.stdout, "client's kernels: 4\ndone\n")
+
+    def test_while_threads_launch(self):
+        text = ("background [ loop:400 [ kernel:a:5 ] ] background [ loop:400 [ kernel:b:5 ] ] "
+                "loop:10 [ start sleep:5 take_buffers sleep:2 client:disable client:flush stop ] join sync client:disable client:flush "
+                "print:done return:3")
+        done = self.script(text)
+        self.assertEqual((done.code, done.stdout), (3, "done\n"))
+        self.assertEqual(sum("ended_by" in window for window in done.out.run["windows"]), 10)
+        self.assertEqual(done.out.lost(), {})
+
+
+class Finalized(Turns):
+    """The program finalizes CUPTI, for everybody."""
+
+    def test_in_a_window(self):
+        done = self.check("start kernel:a:3 finalize kernel:b:2 stop start kernel:c:4 stop sync until_calls:cuptiFinalize:2 "
+                          "print:done",
+                          ["window 1 is closed early and CUPTI given up: script_client.so finalizes CUPTI"], [3, 4])
+        # By the program, and after the second window by us.
+        calls = done.simulated_calls()
+        self.assertEqual((calls["cuptiSubscribe"], calls["cuptiUnsubscribe"], calls["cuptiFinalize"]), (2, 2, 2))
+
+    def test_behind_work_in_flight(self):
+        self.check("duration:a:40000000 start kernel:a:5 finalize stop sync print:done", ["is closed early"], [5])
+
+    def test_between_windows(self):
+        self.check("start kernel:a:3 stop sync finalize start kernel:b:2 stop sync print:done", [], [3, 2])
+
+    def test_while_it_fails(self):
+        done = self.script("start kernel:a:3 fault:cupti_fail:cuptiFinalize:2:1:1 finalize stop start kernel:b:2 stop sync print:done")
+        self.assertEqual(done.stdout, "client_finalize: 2\ndone\n")
+        self.check_windows(done, [3, 2])
+
+
+class Unseen(Turns):
+    """A client that has its functions from dlsym on CUPTI's own handle passes our hooks by."""
+
+    def test_subscribes_in_a_window(self):
+        # CUPTI's own answer. Our window is whole.
+        done = self.script("client:hide start kernel:a:3 subscribe kernel:b:2 stop sync print:done")
+        self.assertEqual(done.stdout, "client_subscribe: 39\ndone\n")
+        self.check_windows(done, [5])
+        self.check_lines(done, [])
+
+    def test_subscribes_before_a_window(self):
+        self.check("client:hide client:subscribe_named start kernel:a:3 stop unsubscribe start kernel:b:2 stop sync print:done",
+                   ["CUPTI for the tests"], [None, 2])
+
+    def test_registers_buffers_in_a_window(self):
+        # What is known not to be seen: records go to its callbacks from there on, and are missing in ours.
+        done = self.script("client:hide start kernel:a:3 client:register kernel:b:2 sync stop sync print:done return:3")
+        self.assertEqual((done.code, done.stdout), (3, "done\n"))
+        self.assertEqual(sum(done.out.lost().values()), 5)
+        self.assertEqual(done.out.calls()["__cudaLaunchKernel"], 5)
+
+    def test_finalizes_in_a_window(self):
+        done = self.script("client:hide start kernel:a:3 finalize kernel:b:2 stop sync flush start kernel:c:4 stop sync print:done return:3")
+        self.assertEqual((done.code, done.stdout), (3, "flush: 0\ndone\n"))
+        self.check_lines(done, ["somebody has finalized CUPTI"])
+        self.check_windows(done, [0, 4], {"missing_activity_records": 3})
+
+
+class Injections(Turns):
+    """Others who are in the process by LD_PRELOAD or CUDA_INJECTION64_PATH, as we are."""
+
+    TEXT = "malloc:x:4096 kernel:a:3 sync free:x print:done return:3"
+
+    def tool(self, name="libtool.so"):
+        tool = self.folder / name
+        shutil.copy(simulated.programs / "script_injected.so", tool)
+        return tool
+
+    def test_by_the_driver(self):
+        # It is called as without us, and we begin with the first allocation.
+        for name, said in (("libtool.so", "left to /"), ("libToolsInjection64.so", "left to Nsight Systems, /")):
+            with self.subTest(name):
+                tool = self.tool(name)
+                done = self.check(self.TEXT, [], [3], WINDOW="always", env={"CUDA_INJECTION64_PATH": str(tool)})
+                self.assertEqual(done.stderr.count("injected: 1\n"), 1)
+                self.assertEqual(sum(f"{said}{str(tool)[1:]}" in text for _, text in done.messages()), 1)
+                (row,) = [row for row in done.out.rows("memory_sum.csv") if row["API"] == "cudaMalloc"]
+                self.assertEqual((row["Allocations"], row["Frees"], row["Device"]), ("1", "1", "0"))
+                self.assertEqual(done.out.run["unknown_frees"], 0)
+
+    def test_by_the_driver_that_holds_cupti(self):
+        done = self.check(self.TEXT, ["Nsight Systems (CUDA_INJECTION64_PATH="], [None], WINDOW="always", faults="subscriber_taken",
+                          env={"CUDA_INJECTION64_PATH": str(self.tool("libToolsInjection64.so"))})
+        self.assertEqual(done.out.calls()["__cudaLaunchKernel"], 3)
+
+    def test_preloaded(self):
+        for first in (True, False):
+            with self.subTest(first=first):
+                preload = {"before": [self.tool()]} if first else {"env": {"LD_PRELOAD": f"{simulated.library} {self.tool()}"}}
+                done = self.script(self.TEXT, WINDOW="always", **preload)
+                self.check_lines(done, [])
+                self.check_windows(done, [3])
+                self.assertNotIn("injected", done.stderr)
+
+    def test_variables_are_left_alone(self):
+        # And those that nobody has set name us.
+        command = ["/bin/sh", "-c", 'echo "$CUDA_INJECTION64_PATH $NVTX_INJECTION64_PATH"']
+        done = self.script("", command=command, env={"CUDA_INJECTION64_PATH": "/opt/tool.so"})
+        self.assertEqual((done.stdout, done.stderr), (f"/opt/tool.so {simulated.library}\n", ""))
+
+    def test_a_second_copy_of_us(self):
+        copy = self.folder / "libinject.so"
+        shutil.copy(simulated.library, copy)
+        for how, works in (({"before": [copy]}, copy), ({"env": {"LD_PRELOAD": f"{simulated.library} {copy}"}}, simulated.library),
+                           ({"env": {"CUDA_INJECTION64_PATH": str(copy), "NVTX_INJECTION64_PATH": str(copy)}}, simulated.library)):
+            with self.subTest(how=str(how)):
+                done = self.script(f"push:r {self.TEXT.replace('free', 'pop free')}", WINDOW="always", **how)
+                self.assertEqual((done.code, done.stdout), (3, "done\n"))
+                self.check_lines(done, [])
+                other = simulated.library if works == copy else copy
+                line = f"libinject is in this process more than once: {works} works, {other} does nothing"
+                self.assertEqual([text for _, text in done.messages() if "more than once" in text], [line])
+                self.check_windows(done, [3])
+                self.assertEqual(done.out.calls()["__cudaLaunchKernel"], 3)
+                self.assertEqual(done.out.ranges(), {("r", "PushPop"): 1})
+                self.assertEqual(done.simulated_calls()["cuptiSubscribe"], 1)
+
+
+if __name__ == "__main__":
+    simulated.main()
