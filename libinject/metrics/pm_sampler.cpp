@@ -14,6 +14,7 @@
 #include "libinject/cupti/tracer.h"
 #include "libinject/loader_use.h"
 #include "libinject/log.h"
+#include "libinject/metrics/counter_holder.h"
 #include "libinject/own_thread.h"
 #include "libinject/process.h"
 #include "libinject/record/clock.h"
@@ -108,6 +109,7 @@ std::uint64_t clock_cycles(Nanoseconds interval, std::uint32_t device) {
 }
 
 constexpr const char* kEnable = "cuptiPmSamplingEnable";
+constexpr const char* kBusy = "another profiler uses its counters";
 
 // What a user or administrator can do about it; nullptr where only CUPTI's own name for the error says more.
 const char* reason_of(CUptiResult result, std::string_view action = {}) {
@@ -122,7 +124,7 @@ const char* reason_of(CUptiResult result, std::string_view action = {}) {
       return "the hypervisor does not let this virtual GPU be profiled";
     case CUPTI_ERROR_HARDWARE_BUSY:
     case CUPTI_ERROR_INVALID_OPERATION:
-      return "another profiler uses its counters";
+      return kBusy;
     case CUPTI_ERROR_VIRTUALIZED_DEVICE_NOT_SUPPORTED:
       return "it is a virtual GPU, whose counters can't be sampled";
     case CUPTI_ERROR_CONFIDENTIAL_COMPUTING_NOT_SUPPORTED:
@@ -1160,6 +1162,7 @@ bool PmSampler::fail(std::uint32_t device, const char* action, CUptiResult resul
   std::string reason;
   if (const char* known = reason_of(result, action); known != nullptr) {
     reason = known;
+    if (known == kBusy) reason += counter_holder();
   } else if (std::string level = support_level(device); !level.empty()) {
     reason = std::move(level);
   } else {

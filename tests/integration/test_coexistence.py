@@ -7,6 +7,7 @@ usage: test_coexistence.py LIBRARY PROGRAMS SIMULATION
 """
 
 import shutil
+import subprocess
 
 import simulated
 
@@ -180,6 +181,15 @@ class Subscribers(Turns):
                           "start kernel:c:3 stop sync print:done", [], [3], program="driver")
         self.assertEqual(sum("CUPTI is given up" in text for _, text in done.messages()), 1)
 
+    def test_iterations_that_callbacks_alone_tell_of(self):
+        text = "init kernel:a:3 subscribe kernel:b:2 unsubscribe kernel:c:2 sync print:done"
+        done = self.script(text, program="driver", WINDOW="iter:1+1")
+        self.check_unharmed(done, text, program="driver")
+        self.check_lines(done, ["the program ended before a window opened"])
+        self.assertEqual(done.folders(), [])
+        self.assertEqual([text for _, text in done.messages() if "given up" in text],
+                         ["CUPTI is given up: script_client.so subscribes to CUPTI"])
+
     def test_held_before_the_first_window(self):
         done = self.check("gemm subscribe start kernel:a:3 stop unsubscribe start kernel:b:2 stop sync print:done",
                           ["script_client.so"], [None, 2])
@@ -279,6 +289,29 @@ class Unseen(Turns):
         self.assertEqual((done.code, done.stdout), (3, "flush: 0\ndone\n"))
         self.check_lines(done, ["somebody has finalized CUPTI"])
         self.check_windows(done, [0, 4], {"missing_activity_records": 3})
+
+
+class Counters(Turns):
+    """Others use the hardware's counters: only the metrics are missing."""
+
+    TEXT = "kernel:warm:1 sync start kernel:a:3 stop sync until_calls:cuptiFinalize:1 start kernel:b:2 stop sync print:done"
+
+    def check_busy(self, part, **options):
+        self.check(self.TEXT, [f"no hardware metrics of device 0: another profiler uses its counters{part}"], [3, 2], METRICS="auto",
+                   faults="cupti_fail=cuptiPmSamplingEnable:26", **options)
+
+    def test_by_a_tool_around_the_program(self):
+        self.check_busy(", likely Nsight Systems (NSYS_PROFILING_SESSION_ID is set)", env={"NSYS_PROFILING_SESSION_ID": "7"})
+
+    def test_by_a_service_of_the_machine(self):
+        service = self.folder / "nv-hostengine"
+        shutil.copy(shutil.which("sleep"), service)
+        running = subprocess.Popen([service, "600"])
+        try:
+            self.check_busy(", likely DCGM (nv-hostengine runs here): `dcgmi profile --pause` makes it let go")
+        finally:
+            running.kill()
+            running.wait()
 
 
 class Injections(Turns):

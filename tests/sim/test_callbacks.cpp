@@ -6,6 +6,7 @@
 #include <cuda_profiler_api.h>
 
 #include <algorithm>
+#include <array>
 
 #include "tests/sim/client.h"
 #include "tests/sim/cudasim.h"
@@ -93,6 +94,29 @@ TEST_CASE("the profiler calls are reported twice, one inside the other") {
   REQUIRE(start.size() == 4);
   CHECK((start[0].enter && start[1].enter && !start[2].enter && !start[3].enter));
   CHECK(of(client, CUPTI_CB_DOMAIN_DRIVER_API, "cuProfilerStop").size() == 4);
+}
+
+TEST_CASE("who is refused is told the subscriber's name") {
+  auto callback = [](void*, CUpti_CallbackDomain, CUpti_CallbackId, const void*) {};
+  CUpti_SubscriberHandle first = nullptr;
+  CUpti_SubscriberHandle second = nullptr;
+  std::array<char, CUPTI_OLD_SUBSCRIBER_NAME_MIN_LEN> holder{};
+  CUpti_SubscriberParams params{};
+  CHECK(cuptiSubscribe_v2(&first, callback, nullptr, &params) == CUPTI_ERROR_INVALID_PARAMETER);
+  params.structSize = CUpti_SubscriberParams_STRUCT_SIZE;
+  params.subscriberName = "the first";
+  params.oldSubscriberName = holder.data();
+  params.oldSubscriberSize = holder.size();
+  REQUIRE(cuptiSubscribe_v2(&first, callback, nullptr, &params) == CUPTI_SUCCESS);
+  CHECK(cuptiSubscribe_v2(&second, callback, nullptr, &params) ==
+        CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED);
+  CHECK(std::string(holder.data()) == "CUPTI for the first");
+  CHECK(cuptiUnsubscribe(first) == CUPTI_SUCCESS);
+  REQUIRE(cuptiSubscribe(&first, callback, nullptr) == CUPTI_SUCCESS);
+  CHECK(cuptiSubscribe_v2(&second, callback, nullptr, &params) ==
+        CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED);
+  CHECK(std::string(holder.data()) == "CUPTI for <not provided>");
+  CHECK(cuptiUnsubscribe(first) == CUPTI_SUCCESS);
 }
 
 TEST_CASE("one subscriber at a time, and a name for every callback") {

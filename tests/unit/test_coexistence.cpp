@@ -10,6 +10,7 @@
 
 #include "libinject/cupti/foreign_client.h"
 #include "libinject/cupti/holder.h"
+#include "libinject/metrics/counter_holder.h"
 #include "libinject/window/window_log.h"
 #include "tests/unit/catch.h"
 
@@ -226,6 +227,19 @@ TEST_CASE("A process is told of others in its place", "[coexistence]") {
   CHECK(others("/x/libcuda-injection.so", {"/a/libinject.so"})
             .find("is left to Nsight Compute, /x/libcuda-injection.so:") != std::string::npos);
   CHECK(others("/x/tool.so", {}).empty());
+}
+
+TEST_CASE("Who is likely to use the counters, and what helps", "[coexistence]") {
+  CHECK(counter_holder("Nsight Systems (NSYS_PROFILING_SESSION_ID is set)", {"nv-hostengine"}) ==
+        ", likely Nsight Systems (NSYS_PROFILING_SESSION_ID is set)");
+  CHECK(counter_holder("", {"bash", "nv-hostengine"})
+            .find(", likely DCGM (nv-hostengine runs here): `dcgmi ") == 0);
+  CHECK(counter_holder("", {"ncu"}).find(", likely Nsight Compute") == 0);
+  for (const std::vector<std::string>& nobody : {std::vector<std::string>{}, {"bash", "ncu-ui", "my-nsys"}}) {
+    const std::string text = counter_holder("", nobody);
+    CHECK(text.find(": Nsight Systems or Compute, ") == 0);
+    CHECK(text.find("`dcgmi profile --pause`") != std::string::npos);
+  }
 }
 
 TEST_CASE("The object that an address lies in", "[coexistence]") {

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+//
+// Who is likely to use a GPU's performance counters where they are busy: CUPTI does not tell, and the
+// counters are the whole machine's.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace inject {
+
+/// Goes on from "another profiler uses its counters", with what can be done. `tool`: one that this process
+/// runs under, empty if none; `processes`: names of those that are visible.
+std::string counter_holder(std::string_view tool, const std::vector<std::string>& processes);
+
+/// The same of this machine, as it is now. Looks through /proc, 4,096 processes at most.
+std::string counter_holder();
+
+}  // namespace inject
