@@ -58,10 +58,6 @@ constexpr Nanoseconds kCollectDeadline = 30 * kSecond;
 constexpr Nanoseconds kExitCollectDeadline = 2 * kSecond;
 constexpr Nanoseconds kExitLockWait = 2 * kSecond;
 constexpr Nanoseconds kExitDeadline = 5 * kSecond;
-// A launch that began inside the window may not have come to where CUPTI takes note of it: its thread may
-// have lost its processor in between. It is waited for, this long at most (a copy may block for longer),
-// before activity is switched off.
-constexpr Nanoseconds kLaunchReturns = 20 * kMillisecond;
 // A program that reopens within this time brackets its iterations: CUPTI stays attached across the gap.
 constexpr Nanoseconds kStayAttached = kSecond;
 constexpr Nanoseconds kMostWriteInterval = 30 * kSecond;
@@ -344,6 +340,11 @@ bool Session::no_window_left() const noexcept {
 
 bool Session::open_window(std::unique_lock<std::mutex>& lock, const std::string& reason, AttachOn thread,
                           Nanoseconds at) noexcept {
+  // CUPTI is being given up for a client of the program's.
+  if (yield_wanted_.load(std::memory_order_acquire) && thread == AttachOn::kOurs) {
+    changed_.wait_for(lock, std::chrono::nanoseconds(kLongestOpening),
+                      [this] { return !yield_wanted_.load(std::memory_order_acquire); });
+  }
   if (open_ != 0 || wanted_ || finishing_ || !may_open_another()) return false;
   // Where the program's context is no primary one, its thread is the one that knows. Not in a callback.
   if (options_.metrics && thread == AttachOn::kOurs) sampler_.note_devices(device_bit(current_device()));
@@ -931,7 +932,8 @@ void Session::collect(std::unique_lock<std::mutex>& lock) {
     }
     // Before a new attachment takes buffers: a finalized CUPTI does not give these back.
     if (tracer_.finalized()) buffers_.reclaim_outstanding();
-    if (watch_profiler_calls_ && !concluding_ && !foreign_client.has_subscriber()) {
+    // Where a client of the program's is at work, once that has left.
+    if (watch_profiler_calls_ && !concluding_ && may_attach() && !foreign_client.has_subscriber()) {
       raise_tracer(TracerLevel::kProfilerCalls, false);
     }
   }

@@ -137,6 +137,7 @@ class Session {
   // CUPTI (session_cupti.cpp).
   bool raise_tracer(TracerLevel level, bool may_gate) noexcept;
   bool climb_tracer(TracerLevel level, bool may_gate) noexcept;
+  bool may_attach() const noexcept;
   void say_untraced(const std::string& why);
   bool detach_tracer(bool may_gate, bool sampler_out) noexcept;
   void wait_sampling(Nanoseconds most);
@@ -214,6 +215,10 @@ class Session {
   // takes some 10 ms; with 16 threads that launch past every hook CUPTI's own lock starved for 2.6 … 61 s
   // (H200, CUDA 13.0).
   static constexpr Nanoseconds kLongestOpening = 1'000'000'000;
+  // A launch that began inside the window may not have come to where CUPTI takes note of it: its thread may
+  // have lost its processor in between. It is waited for, this long at most (a copy may block for longer),
+  // before activity is switched off.
+  static constexpr Nanoseconds kLaunchReturns = 20'000'000;
 
   static void on_exit_handler() noexcept;
   static void on_fork_child() noexcept;

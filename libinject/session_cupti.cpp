@@ -74,7 +74,7 @@ bool Session::raise_tracer(TracerLevel level, bool may_gate) noexcept {
 bool Session::climb_tracer(TracerLevel level, bool may_gate) noexcept {
   try {
     std::string error;
-    if (yield_wanted_.load(std::memory_order_acquire) || !foreign_client.lets_attach()) {
+    if (!may_attach()) {
       say_untraced(client_name() +
                    (foreign_client.has_buffers()
                         ? " has registered activity buffers with CUPTI, and is not done with them"
@@ -110,6 +110,11 @@ bool Session::climb_tracer(TracerLevel level, bool may_gate) noexcept {
     say_no_memory("no device activity is recorded");
   }
   return false;
+}
+
+// No client of the program's is at work, or waits for us to give CUPTI up.
+bool Session::may_attach() const noexcept {
+  return !yield_wanted_.load(std::memory_order_acquire) && foreign_client.lets_attach();
 }
 
 // Each reason once.
@@ -260,9 +265,9 @@ void Session::give_way(std::unique_lock<std::mutex>& lock, ForeignCall call) {
   if (worker_running_ || (closing_ && ensure_worker())) {
     wake_.notify_one();
     changed_.wait_for(lock, std::chrono::nanoseconds(kLongestYield),
-                      [this] { return tracer_.level() == TracerLevel::kDetached; });
+                      [this] { return tracer_.level() == TracerLevel::kDetached || finishing_; });
   }
-  if (tracer_.level() != TracerLevel::kDetached) {
+  if (tracer_.level() != TracerLevel::kDetached && !finishing_) {
     tracer_.stop_activity();
     tracer_.flush(true);
     detach_tracer(true, stop_sampler_unlocked(lock));
@@ -271,6 +276,7 @@ void Session::give_way(std::unique_lock<std::mutex>& lock, ForeignCall call) {
   }
   yield_wanted_.store(false, std::memory_order_release);
   yield_finalizes_ = true;
+  changed_.notify_all();
 }
 
 // Our own thread, while a client's waits. As long as activity is on, flushing does not wait for running
@@ -278,6 +284,10 @@ void Session::give_way(std::unique_lock<std::mutex>& lock, ForeignCall call) {
 void Session::step_yield(std::unique_lock<std::mutex>& lock) {
   if (!yield_wanted_.load(std::memory_order_acquire) || tracer_.level() == TracerLevel::kDetached) return;
   const auto wanted = [this] { return yield_wanted_.load(std::memory_order_acquire); };
+  // A launch that began inside the window may not have come to CUPTI yet.
+  const auto launching = [this] {
+    return now() - yield_since_ < kLaunchReturns && core_.threads.any_launching();
+  };
   // A graph's launch is one, its records are many: once more after the first has come.
   for (int complete = 0; tracer_.level() == TracerLevel::kActivity;) {
     lock.unlock();
@@ -286,8 +296,8 @@ void Session::step_yield(std::unique_lock<std::mutex>& lock) {
     const timespec pause{0, 1'000'000};
     nanosleep(&pause, nullptr);
     lock.lock();
-    if (!wanted() || open_ != 0 || finishing_) return;
-    if (drain_.waiting() == 0 && ++complete > (drain_.saw_graphs() ? 1 : 0)) break;
+    if (!wanted() || finishing_) return;
+    if (!launching() && drain_.waiting() == 0 && ++complete > (drain_.saw_graphs() ? 1 : 0)) break;
     if (now() - yield_since_ > kYieldPatience || Tracer::failed()) break;
   }
   {
@@ -323,7 +333,8 @@ void Session::foreign_finalized(bool done) noexcept {
 
 // The program has finalized CUPTI: what was attached, or was left of it, is gone.
 void Session::forget_cupti() noexcept {
-  if (tracer_.level() != TracerLevel::kDetached) {
+  // One that we hold was made since.
+  if (tracer_.level() != TracerLevel::kDetached && !tracer_.holds()) {
     if (open_ != 0) {
       Log::warn(
           "the program has finalized CUPTI in an open window: device activity and hardware metrics are "
@@ -332,7 +343,8 @@ void Session::forget_cupti() noexcept {
     tracer_.forget();
     detach_owed_ = false;
   }
-  buffers_.reclaim_outstanding();  // it does not give them back any more
+  // It does not give them back any more.
+  if (tracer_.level() == TracerLevel::kDetached) buffers_.reclaim_outstanding();
   if (options_.metrics) sampler_.resume();
 }
 
@@ -359,7 +371,7 @@ void Session::step_resume(std::unique_lock<std::mutex>& lock) {
   if (resume_at_ == 0 || now() < resume_at_ || closing_ || finishing_) return;
   resume_at_ = 0;
   // It has come back: its next leaving is told as well.
-  if (foreign_client.has_subscriber() || !foreign_client.lets_attach()) return;
+  if (foreign_client.has_subscriber() || !may_attach()) return;
   if (open_ != 0 || wanted_ || concluding_) return;
   if (std::exchange(resume_always_, false)) {
     wanted_reason_ = "always";

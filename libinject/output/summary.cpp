@@ -395,7 +395,9 @@ void device_lines(std::string& out, const Statistics& statistics, const RunInfo&
     }
     if (const auto found = memory.extract(device)) line(out, found.mapped());
   }
-  if (devices.empty()) line(out, "  no GPU work was launched in a window");
+  const bool traced = std::any_of(run.windows.begin(), run.windows.end(),
+                                  [](const WindowInfo& window) { return window.untraced.empty(); });
+  if (devices.empty() && (traced || run.windows.empty())) line(out, "  no GPU work was launched in a window");
   for (const auto& [device, text] : memory) {
     line(out, name_of(device) + (devices.empty() ? "" : ": no work in a window"));
     line(out, text);

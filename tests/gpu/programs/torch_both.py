@@ -13,7 +13,7 @@ from torch.profiler import ProfilerActivity, profile
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--mode", choices=("after", "inside", "before", "only"), required=True)
+    parser.add_argument("--mode", choices=("after", "inside", "before", "only", "turns"), required=True)
     parser.add_argument("--count", type=int, default=50)
     parser.add_argument("--pause", type=float, default=2.0)
     options = parser.parse_args()
@@ -51,6 +51,17 @@ def main():
         torch.cuda.profiler.stop()
     elif options.mode == "before":
         seen = theirs()
+        ours()
+    elif options.mode == "turns":
+        # Of three windows of ours, torch.profiler comes after the first, in the second, and before the third.
+        ours()
+        time.sleep(options.pause)
+        seen = [theirs()]
+        torch.cuda.profiler.start()
+        work()
+        seen.append(theirs())
+        work()
+        torch.cuda.profiler.stop()
         ours()
     else:
         seen = theirs()
