@@ -64,6 +64,7 @@ class Turns(simulated.SimulatedTest):
 
 class Holder(Turns):
     """Another tool has subscribed before us."""
+    free = None  # what the hooks see where CUPTI is free: memory and calls
 
     TEXT = "gemm start gemm kernel:a:3 copy:h2d:64 push:r kernel:b:2 pop stop sync print:done return:3"
 
@@ -81,10 +82,11 @@ class Holder(Turns):
         self.assertEqual(out.ranges(), {("r", "PushPop"): 1})
         (gemm,) = out.rows("gemm_sum.csv")
         self.assertEqual(gemm["Calls"], "1")
-        free = self.script(self.TEXT)
-        self.assertEqual(out.rows("memory_sum.csv"), free.out.rows("memory_sum.csv"))
+        if Holder.free is None:
+            Holder.free = self.script(self.TEXT).out
+            Holder.free = Holder.free.rows("memory_sum.csv"), Holder.free.calls()
         # cuBLAS brings its own runtime, whose launches CUPTI alone sees.
-        self.assertEqual({**calls, "cuLaunchKernel": 1}, free.out.calls())
+        self.assertEqual((out.rows("memory_sum.csv"), {**calls, "cuLaunchKernel": 1}), Holder.free)
         return done
 
     def test_named_by_cupti(self):
@@ -176,7 +178,10 @@ class Subscribers(Turns):
         self.check_unharmed(done, text)
         out = done.out
         self.assertEqual(out.kernels()["b"], 3)
-        self.assertEqual((len(out.windows()), out.calls()["__cudaLaunchKernel"]), (61, 303))
+        self.assertEqual(len(out.windows()), 61)
+        # What is launched between a window's early end and its trigger's is in none.
+        calls = out.calls()["__cudaLaunchKernel"]
+        self.assertTrue(303 - 10 * 5 <= calls <= 303, calls)
 
     def test_always_goes_on_when_it_has_left(self):
         for leave in ("unsubscribe", "finalize"):
@@ -199,7 +204,8 @@ class Subscribers(Turns):
         self.assertEqual(done.out.kernels(), {"a": 5})
 
     def test_the_profiler_calls_are_watched_again(self):
-        done = self.check("init kernel:a:1 subscribe start kernel:b:2 stop unsubscribe finalize until_calls:cuptiSubscribe:3 "
+        # The callbacks of both are on once the third is asked for.
+        done = self.check("init kernel:a:1 subscribe start kernel:b:2 stop unsubscribe finalize until_calls:cuptiEnableCallback:6 "
                           "start kernel:c:3 stop sync print:done", [], [3], program="driver")
         self.assertEqual(sum("CUPTI is given up" in text for _, text in done.messages()), 1)
 
