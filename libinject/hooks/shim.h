@@ -90,12 +90,13 @@ struct Shim<function, R(A...)> {
   [[gnu::noinline]] static R slow(A... args) { INJECT_TAIL_CALL forward(args...); }
 
   [[gnu::always_inline]] static inline R forward(A... args) {
-    if constexpr (kCallerSeen) Observer<function>::called_from(__builtin_return_address(0));
     if constexpr (kObservedBefore) Observer<function>::before();
     if constexpr (kSeenBefore) Observer<function>::before(args...);
     const auto real = reinterpret_cast<Real>(bound(function, __builtin_return_address(0)));
     if (real == nullptr) [[unlikely]]
       return Missing<R>::value();
+    // Only where the call is made, and so has an end.
+    if constexpr (kCallerSeen) Observer<function>::called_from(__builtin_return_address(0));
     if constexpr (kSeenAfter) {
       R result{};
       if constexpr (kUnrecorded) {

@@ -8,6 +8,7 @@ usage: test_coexistence.py LIBRARY PROGRAMS SIMULATION
 
 import shutil
 import subprocess
+import sys
 
 import simulated
 
@@ -312,6 +313,17 @@ class Unseen(Turns):
     def test_subscribes_before_a_window(self):
         self.check("client:hide client:subscribe_named start kernel:a:3 stop unsubscribe start kernel:b:2 stop sync print:done",
                    ["CUPTI for the tests"], [None, 2])
+
+    def test_a_name_that_no_library_provides(self):
+        # Looked up where CUPTI is not loaded, and found with us: the call fails, and nobody is at work.
+        program = ("import ctypes; ctypes.CDLL('libcudart.so.13', mode=ctypes.RTLD_GLOBAL); c = ctypes.CDLL(None); p = ctypes.c_void_p(); "
+                   "s = hasattr(c, 'cuptiSubscribe') and [c.cuptiSubscribe(ctypes.byref(p), None, None), c.cuptiFinalize()]; "
+                   "m = lambda: [c.cudaMemset(p, 0, 64) for _ in range(3)]; c.cudaMalloc(ctypes.byref(p), 64); c.cudaProfilerStart(); m(); "
+                   "c.cudaProfilerStop(); print(s)")
+        done = self.script("", command=[sys.executable, "-c", program])
+        self.assertEqual((done.code, done.stdout), (0, "[15, 15]\n"))
+        self.assertEqual(done.out.operations(), {"[CUDA memset]": 3})
+        self.check_windows(done, [0])
 
     def test_registers_buffers_in_a_window(self):
         # What is known not to be seen: records go to its callbacks from there on, and are missing in ours.
