@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
 #
-# INJECT_SANITIZE=address (with undefined behaviour), thread or fuzzer (with both of address). A sanitizer's runtime must come first in a process, as
-# a preloaded library must: such builds have the unit tests alone.
+# INJECT_SANITIZE=address (with undefined behaviour), thread or fuzzer (with both of address). Such builds
+# have the unit tests alone, but with INJECT_SANITIZE_LIBRARY (scripts/sanitize.sh).
 if(INJECT_SANITIZE STREQUAL "address")
   add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
   add_link_options(-fsanitize=address,undefined)
@@ -21,4 +21,11 @@ endif()
 if(INJECT_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # With its instrumentation in between, GCC 12 takes libstdc++'s own members for uninitialised.
   add_compile_options(-Wno-maybe-uninitialized)
+endif()
+if(INJECT_SANITIZE_LIBRARY)
+  # Programs hand over numbers that are no value of an enumeration, which has to be passed on; and the check of an object's
+  # type needs a descriptor, of which some programs have none left.
+  add_compile_options(-fno-sanitize=enum,vptr)
+  # The run-time libraries are this machine's.
+  set(INJECT_GLIBC_FLOOR "" CACHE STRING "" FORCE)
 endif()

@@ -18,6 +18,8 @@ import sys
 import tempfile
 import unittest
 
+from sanitized import unsanitized  # pylint: disable=unused-import
+
 # The folder of the library, the programs' folder, the simulated CUDA's: set by main().
 library = programs = simulation = None
 

@@ -18,6 +18,9 @@ import tempfile
 import time
 import unittest
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent))
+from sanitized import unsanitized  # pylint: disable=wrong-import-position,unused-import
+
 library = programs = simulation = None
 
 # Longest time that the library may add to a run, far from what it does add: the closing of a window waits for the device,

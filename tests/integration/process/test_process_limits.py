@@ -97,6 +97,7 @@ class Streams(harness.Case):
 
 
 class Descriptors(harness.Case):
+    @harness.unsanitized("it needs some for its checks")
     def test_none_is_left(self):
         done = self.run_both(harness.victim("limits", "no_descriptor_left"), env=TRACED)
         self.assertEqual((done.status, done.stdout), (0, "done\n"))
@@ -168,6 +169,7 @@ class Threads(harness.Case):
         self.assertEqual(sum("thread can't be started" in line for line in done.problems()), 1)
 
 
+@harness.unsanitized("it reserves terabytes of addresses, and aborts where memory is denied")
 class AddressSpace(harness.Case):
     """However little is left: the tables may be missing, the program works."""
 
@@ -193,6 +195,7 @@ class AddressSpace(harness.Case):
         self.check("little_memory_in_the_window", 30_200)
 
 
+@harness.unsanitized("the program's malloc takes the place of its own")
 class Memory(harness.Case):
     """Every request of the library's for memory is denied in turn: that one alone, or that one and all later ones."""
 

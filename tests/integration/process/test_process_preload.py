@@ -37,6 +37,7 @@ class TwoCopies(harness.Case):
                 with self.subTest(window=window, first=pathlib.Path(preloads[0]).parent.name):
                     self.check(window, preloads=preloads)
 
+    @harness.unsanitized("a library is loaded by RTLD_DEEPBIND, which a sanitizer refuses")
     def test_libraries_come_and_go(self):
         done = self.run_program(harness.victim("threads", "loading"), preloads=[harness.library, self.copy])
         self.assertEqual((done.status, done.stdout), (0, "done\n"), done.stderr)
@@ -58,6 +59,7 @@ class OneFile(harness.Case):
 
 
 @unittest.skipIf(os.geteuid() != 0, "only root can make a program another user's")
+@harness.unsanitized("its run-time library can't be loaded there")
 class OtherRights(harness.Case):
     """A setuid program that has the library all the same: its user's environment is none of the program's."""
 

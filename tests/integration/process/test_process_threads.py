@@ -91,6 +91,7 @@ class Lives(harness.Case):
         self.assert_complete(done.output, {"quick": 15})
 
 
+@harness.unsanitized("a library is loaded by RTLD_DEEPBIND, which a sanitizer refuses")
 class Loading(harness.Case):
     def test_libraries_come_and_go(self):
         done = self.run_both(harness.victim("threads", "loading"))
