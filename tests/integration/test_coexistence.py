@@ -179,7 +179,7 @@ class Subscribers(Turns):
         self.check_unharmed(done, text)
         out = done.out
         self.assertEqual(out.kernels()["b"], 3)
-        self.assertEqual(len(out.windows()), 61)
+        self.assertGreaterEqual(len(out.windows()), 61)
         # What is launched between a window's early end and its trigger's is in none.
         calls = out.calls()["__cudaLaunchKernel"]
         self.assertTrue(303 - 10 * 5 <= calls <= 303, calls)
