@@ -20,6 +20,8 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
 #include <unistd.h>
@@ -153,6 +155,20 @@ FAULT_BY(void*, aligned_alloc, nullptr, ENOMEM, (std::size_t alignment, std::siz
 FAULT(void*, mmap, MAP_FAILED, ENOMEM,
       (void* address, std::size_t length, int protection, int flags, int file, off_t offset),
       (address, length, protection, flags, file, offset))
+FAULT(int, madvise, -1, EINVAL, (void* address, std::size_t length, int advice), (address, length, advice))
+extern "C" void* mremap(void* address, std::size_t length, std::size_t new_length, int flags, ...) {
+  static constinit Counter counter{"mremap"};
+  std::va_list more;
+  va_start(more, flags);
+  void* const new_address = (flags & MREMAP_FIXED) != 0 ? va_arg(more, void*) : nullptr;
+  va_end(more);
+  if (fails(counter, __builtin_return_address(0))) {
+    errno = ENOMEM;
+    return MAP_FAILED;
+  }
+  return real<void*(void*, std::size_t, std::size_t, int, ...)>(counter)(address, length, new_length, flags,
+                                                                         new_address);
+}
 
 // Files.
 extern "C" int open(const char* path, int flags, ...) {
@@ -201,6 +217,12 @@ FAULT(char*, getcwd, nullptr, ENOENT, (char* text, std::size_t size), (text, siz
 FAULT(DIR*, fdopendir, nullptr, ENOMEM, (int file), (file))
 FAULT(dirent*, readdir, nullptr, EBADF, (DIR * folder), (folder))
 FAULT(int, gethostname, -1, EFAULT, (char* name, std::size_t size), (name, size))
+
+FAULT(DIR*, opendir, nullptr, EMFILE, (const char* path), (path))
+FAULT(int, fstatfs, -1, EIO, (int file, struct statfs* result), (file, result))
+FAULT(int, fstatvfs, -1, EIO, (int file, struct statvfs* result), (file, result))
+FAULT(int, posix_fallocate, ENOSPC, 0, (int file, off_t begin, off_t length), (file, begin, length))
+FAULT(int, getrlimit, -1, EFAULT, (__rlimit_resource_t which, struct rlimit* result), (which, result))
 
 // The loader.
 FAULT(void*, dlopen, nullptr, 0, (const char* path, int flags), (path, flags))
