@@ -38,7 +38,10 @@ class OrderlyEnds(harness.Case):
         self.assertEqual(done.status, 6)
         output = done.output
         self.assertEqual(output.state, "closed")
-        self.assertEqual(output.lost(), {})
+        # A thread that loses its processor inside its launch may come to CUPTI when activity is off: one launch each.
+        lost = output.lost()
+        self.assertLessEqual(lost.pop("missing_activity_records", 0), 8)
+        self.assertEqual(lost, {})
         kernels = output.kernels()
         # At least what was launched before exit was called, at most what was launched at all.
         before = int(done.notes.split()[1])
