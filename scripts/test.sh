@@ -44,6 +44,6 @@ step "tests"
 ((!failed)) || echo "A sanitizer's run failed, see above: so will this one." >&2
 exclude=()
 ((!quick)) || exclude=(-LE lint)
-# One more than there are processors: many of them wait for time to pass.
-ctest --test-dir build --output-on-failure -j "$((jobs + 1))" "${exclude[@]}" || failed=1
+# More than there are processors: many of them wait for time to pass, and a linter fills the gaps.
+ctest --test-dir build --output-on-failure -j "$((jobs + 2))" "${exclude[@]}" || failed=1
 exit "$failed"

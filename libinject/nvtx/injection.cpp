@@ -156,17 +156,6 @@ void publish(ThreadState& thread, RangeEdge edge, std::uint32_t node) noexcept {
   ThreadRegistry::push(thread, record);
 }
 
-// Depth of push/pop ranges of one domain, as nvtxRangePush and nvtxRangePop report it.
-int depth(const RangeTree& tree, std::uint32_t node, std::uint32_t domain) noexcept {
-  int count = 0;
-  for (std::uint32_t at = node; at != 0;) {
-    const RangeTree::Node here = tree.node(at);
-    if (here.style == RangeStyle::kPushPop && here.domain == domain) ++count;
-    at = here.parent;
-  }
-  return count;
-}
-
 // What the tables call a range: "domain:message", as Nsight Systems writes it; ":message" in the default
 // domain.
 std::uint32_t range_name(Core& core, std::uint32_t message, std::uint32_t domain) noexcept {
@@ -196,12 +185,12 @@ int push(Core* core, Name message, Name domain) noexcept {
   const std::uint32_t outer = nvtx_current(*thread);
   thread->range = core->ranges.child(outer, name, domain.id, RangeStyle::kPushPop);
   publish(*thread, RangeEdge::kPush, thread->range);
-  return depth(core->ranges, thread->range, domain.id) - 1;
+  return static_cast<int>(core->ranges.level(thread->range, domain.id)) - 1;
 }
 
 int pop_range(Core* core, ThreadState* thread, std::uint32_t domain) noexcept {
   const std::uint32_t node = nvtx_current(*thread);
-  const int level = depth(core->ranges, node, domain) - 1;
+  const int level = static_cast<int>(core->ranges.level(node, domain)) - 1;
   if (level < 0) return level;
   std::uint32_t name = 0;
   const std::uint32_t rest = core->ranges.without(node, name, domain, RangeStyle::kPushPop, true);

@@ -47,7 +47,8 @@ std::uint32_t RangeTree::child(std::uint32_t parent, std::uint32_t name, std::ui
           overflows_.fetch_add(1, std::memory_order_relaxed);
           return parent;
         }
-        nodes_[id] = Node{parent, name, domain, style};
+        nodes_[id] = Node{parent, name, domain, style,
+                          level(parent, domain) + (style == RangeStyle::kPushPop ? 1 : 0)};
         fresh = id;
       }
       if (slots_[slot].compare_exchange_strong(value, fresh, std::memory_order_acq_rel,
@@ -65,7 +66,6 @@ std::uint32_t RangeTree::child(std::uint32_t parent, std::uint32_t name, std::ui
 
 std::uint32_t RangeTree::without(std::uint32_t node, std::uint32_t& name, std::uint32_t domain,
                                  RangeStyle style, bool any_name) noexcept {
-  constexpr unsigned kDeepest = 64;  // ranges of other domains or styles opened later than the one that goes
   std::uint32_t above[kDeepest];
   unsigned count = 0;
   for (std::uint32_t at = node; at != 0; at = nodes_[at].parent) {
@@ -83,6 +83,13 @@ std::uint32_t RangeTree::without(std::uint32_t node, std::uint32_t& name, std::u
     above[count++] = at;
   }
   return node;
+}
+
+std::uint32_t RangeTree::level(std::uint32_t node, std::uint32_t domain) const noexcept {
+  for (unsigned passed = 0; node != 0 && passed <= kDeepest; ++passed, node = nodes_[node].parent) {
+    if (nodes_[node].domain == domain) return nodes_[node].level;
+  }
+  return 0;
 }
 
 RangeTree::Node RangeTree::node(std::uint32_t id) const noexcept {

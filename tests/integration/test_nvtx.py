@@ -118,6 +118,12 @@ class Ranges(simulated.SimulatedTest):
         self.assertEqual(len(done.out.ranges()), 300)
         self.assertEqual(sum(kernels for _, kernels in done.out.range_kernels().values()), 300)
 
+    def test_ranges_that_are_never_popped(self):
+        done = self.script("kernel:warm:1 sync loop:60000 [ push:r ] start kernel:a:3 push:s kernel:b:2 pop sync stop")
+        self.assertEqual(done.out.kernels(), {"a": 3, "b": 2})
+        found = done.out.range_kernels()
+        self.assertEqual((found["s", "b"], found["r", "a"][1], found["r", "b"][1]), ((1, 2), 3, 2))
+
     def test_a_pop_too_many(self):
         done = self.script("start pop push:a kernel:k:1 pop pop kernel:l:1 stop sync")
         self.assertEqual(done.out.ranges(), {("a", PUSH): 1})

@@ -20,6 +20,26 @@ TEST_CASE("a range tree enters each path once") {
   CHECK(tree.node(b).name == 11);
 }
 
+TEST_CASE("a range's level counts those of its domain") {
+  RangeTree tree(100'100);
+  const std::uint32_t a = tree.child(0, 10, 0, RangeStyle::kPushPop);
+  const std::uint32_t started = tree.child(a, 10, 0, RangeStyle::kStartEnd);
+  const std::uint32_t d = tree.child(started, 20, 5, RangeStyle::kPushPop);
+  const std::uint32_t b = tree.child(d, 11, 0, RangeStyle::kPushPop);
+  CHECK(tree.level(0, 0) == 0);
+  CHECK(tree.level(a, 0) == 1);
+  CHECK(tree.level(started, 0) == 1);
+  CHECK(tree.level(d, 5) == 1);
+  CHECK(tree.level(d, 0) == 1);
+  CHECK(tree.level(b, 0) == 2);
+  CHECK(tree.level(b, 5) == 1);
+  // Pushed, and never popped.
+  std::uint32_t deep = b;
+  for (int i = 0; i < 100'000; ++i) deep = tree.child(deep, 12, 0, RangeStyle::kPushPop);
+  CHECK(tree.level(deep, 0) == 100'002);
+  CHECK(tree.level(tree.child(deep, 21, 5, RangeStyle::kPushPop), 5) == 1);
+}
+
 TEST_CASE("a full range tree falls back to the parent and counts") {
   RangeTree tree(3);
   const std::uint32_t a = tree.child(0, 1, 0, RangeStyle::kPushPop);
