@@ -25,7 +25,8 @@ step "set-up"
 scripts/setup.sh
 
 step "build"
-cmake --preset dev
+# The unit tests are built and run by the sanitizers' builds, or here.
+cmake --preset dev -DINJECT_BUILD_UNIT_TESTS="$( ((quick)) && echo ON || echo OFF)"
 cmake --build build -j "$jobs"
 
 failed=0
