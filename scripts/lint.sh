@@ -19,16 +19,10 @@ case "${1:-}" in
     # each. They take longest all the same, and so come first.
     # On all processors, but behind whatever else runs: other tests wait much of their time.
     budget=(--extra-arg=-Xclang --extra-arg=-analyzer-config --extra-arg=-Xclang --extra-arg=max-nodes=15000)
-    commands=$(mktemp -d)
-    trap 'rm -rf "$commands"' EXIT
-    python3 - "$2" "$commands" <<'EOF' | nice -n 19 xargs -P "$(nproc)" -L 1 "${CLANG:-clang-tidy}" --quiet -p "$commands" --extra-arg=-Wno-unknown-warning-option "${budget[@]}" 2> >(grep -v 'warnings generated' >&2 || true)
-import json, pathlib, re, sys
+    python3 - "$2" <<'EOF' | nice -n 19 xargs -P "$(nproc)" -L 1 "${CLANG:-clang-tidy}" --quiet -p "$2" --extra-arg=-Wno-unknown-warning-option "${budget[@]}" 2> >(grep -v 'warnings generated' >&2 || true)
+import json, pathlib, sys
 root = pathlib.Path.cwd()
-entries = json.load(open(f"{sys.argv[1]}/compile_commands.json"))
-for entry in entries:  # Clang can't read the headers that GCC has precompiled
-    entry["command"] = re.sub(r" -Winvalid-pch| -include \S*cmake_pch\S*", "", entry["command"])
-json.dump(entries, open(f"{sys.argv[2]}/compile_commands.json", "w"))
-files = {pathlib.Path(entry["file"]) for entry in entries}
+files = {pathlib.Path(entry["file"]) for entry in json.load(open(f"{sys.argv[1]}/compile_commands.json"))}
 ours = [file for file in files if any((root / folder) in file.parents for folder in ("libinject", "injectctl"))]
 table = lambda file: file.with_suffix(".def").exists()
 for file in sorted(ours, key=lambda file: (not table(file), -file.stat().st_size)):
