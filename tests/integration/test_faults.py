@@ -4,7 +4,7 @@
 """Single faults: each call that libinject makes of the C library and of CUPTI fails, once or from then on. Whatever it is, the
 program's output and status are what they are without libinject, and what is not in the tables has been told.
 
-usage: test_faults.py LIBRARY PROGRAMS SIMULATION [--every]     (--every: all calls, not some of each function's)
+usage: test_faults.py LIBRARY PROGRAMS SIMULATION [--every]     (--every: all calls, not some of them)
 """
 
 import collections
