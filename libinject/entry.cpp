@@ -17,6 +17,7 @@
 #include "libinject/cupti/holder.h"
 #include "libinject/hooks/observers.h"
 #include "libinject/host_io.h"
+#include "libinject/injection_place.h"
 #include "libinject/nvtx/injection.h"
 #include "libinject/process.h"
 #include "libinject/session.h"
@@ -28,13 +29,6 @@ namespace {
 // The driver will call another tool's library (nsys, ncu, compute-sanitizer) in our place: the first call
 // that shows CUDA to be initialised makes the session.
 constinit std::atomic<bool> start_by_hooks{false};
-
-// Lets the driver and NVTX call us, unless another tool has taken the place. False if one has.
-bool offer(const char* variable, const char* path) {
-  const char* present = getenv(variable);
-  if (present == nullptr) setenv(variable, path, 1);
-  return present == nullptr || std::strcmp(present, path) == 0;
-}
 
 // Runs in every process that the preload reaches: no allocation but the environment's own, no thread, no
 // file, and no message but the help that was asked for.
@@ -66,10 +60,7 @@ void on_load() {
   if (dladdr(reinterpret_cast<const void*>(&on_load), &self) != 0 && self.dli_fname != nullptr) {
     char resolved[4096];
     const char* path = self.dli_fname[0] == '/' ? self.dli_fname : realpath(self.dli_fname, resolved);
-    if (path != nullptr) {
-      start_by_hooks.store(!offer("CUDA_INJECTION64_PATH", path), std::memory_order_relaxed);
-      offer("NVTX_INJECTION64_PATH", path);
-    }
+    if (path != nullptr) start_by_hooks.store(!inject::take_injection_place(path), std::memory_order_relaxed);
   }
   if (const char* help = getenv("INJECT_HELP"); help != nullptr && std::strcmp(help, "1") == 0) {
     try {

@@ -17,6 +17,7 @@ from gputest import MEMSET, Folder, clean_environment, folders, main, module_mis
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 CLIENT = os.path.join(HERE, "programs", "cupti_client.py")
+PROTON = os.path.join(HERE, "programs", "proton_turns.py")
 TORCH = os.path.join(HERE, "programs", "torch_both.py")
 COUNT = 20
 
@@ -127,6 +128,19 @@ def turns(options, report):
     report.check("torch.profiler in turns: nothing lost", folder.lost() == {}, folder.lost())
 
 
+# What of PROTON's steps works: a copy of CUPTI that has once been subscribed to shuts Triton's own out, whoever did that.
+PROTON_TURNS = {"proton": "with no window of ours", "proton ours proton": "before our window, and after it",
+                "ours pause proton ours": "after our window"}
+
+
+def proton_turn(options, report, steps, environment, name):
+    """{step: what came of it}, in order; None where the program did not end well."""
+    log = os.path.join(options.work, f"{name}.log")
+    result = run([sys.executable, PROTON, os.path.join(options.work, name), *steps], environment, timeout=120, cwd=options.work, log=log)
+    report.check(f"Proton, {' '.join(steps)} ({name}): program ends well", result.rc == 0, result.why())
+    return json.loads(result.out.strip().splitlines()[-1]) if result.rc == 0 else None
+
+
 def proton(options, report):
     reason = module_missing("torch", "triton")
     if not reason:
@@ -135,23 +149,32 @@ def proton(options, report):
     if reason:
         report.skip("Proton", reason)
         return
-    code = ("import torch, triton.profiler as proton, sys\n"
-            "x = torch.randn(256, 256, device='cuda')\n"
-            "def work():\n    for _ in range(20): torch.relu(x)\n    torch.cuda.synchronize()\n"
-            "def ours():\n    torch.cuda.profiler.start(); work(); torch.cuda.profiler.stop()\n"
-            "def theirs():\n    proton.start(sys.argv[1], context='shadow'); work(); proton.finalize()\n"
-            "work(); ours()\n"
-            "import time; time.sleep(2)\n"  # CUPTI is free again
-            "theirs(); ours(); print('done')\n")
-    out = os.path.join(options.work, "proton.out")
-    result = run([sys.executable, "-c", code, os.path.join(options.work, "proton")], profiled_environment(options.library, out, summary="off"),
-                 timeout=120, cwd=options.work, log=os.path.join(options.work, "proton.log"))
-    found = folders(out)
-    report.check("Proton between our windows: program ends well", result.rc == 0 and result.out.strip().endswith("done"), result.why())
-    report.check("Proton between our windows: its file is there", bool(glob.glob(os.path.join(options.work, "proton*.hatchet"))), "")
-    if len(found) == 1:
-        told = [(window.get("ended_by", ""), window.get("no_device_activity", "")) for window in Folder(found[0]).run_json()["windows"]]
-        report.check("Proton between our windows: two windows, the first whole", len(told) == 2 and told[0] == ("", ""), told)
+    # What another client of torch's copy of CUPTI does to it: the same as ours.
+    alone = proton_turn(options, report, ["proton"], clean_environment(), "alone")
+    after_another = proton_turn(options, report, ["client", "proton"], clean_environment(), "after_another")
+    report.check("Proton works here", bool(alone) and alone[0]["error"] == "" and alone[0]["kernels"] > 0, alone)
+    if not alone or not after_another:
+        return
+    report.data["Proton after another client"] = after_another
+    shut_out = after_another[1]["error"]
+    for turns, when in PROTON_TURNS.items():
+        name = "proton_" + turns.replace(" ", "_")
+        out = os.path.join(options.work, f"{name}.out")
+        seen = proton_turn(options, report, turns.split(), profiled_environment(options.library, out, summary="off"), name)
+        if seen is None:
+            continue
+        first = turns.split()[0] == "proton"
+        theirs = [step for step in seen if step["step"] == "proton"]
+        expected = "" if first else shut_out
+        report.check(f"Proton {when}: as after another client", theirs[0]["error"] == expected
+                     and (theirs[0]["kernels"] > 0) == (expected == ""), (theirs, shut_out))
+        found = folders(out)
+        windows = Folder(found[0]).run_json()["windows"] if len(found) == 1 else []
+        told = [(window.get("ended_by", ""), window.get("no_device_activity", "")) for window in windows]
+        report.data[f"Proton {when}"] = {"seen": seen, "windows": told}
+        # CUPTI is free for us where it was ours first; where it was Proton's, ours says who has it.
+        report.check(f"Proton {when}: our windows are whole, or say why not", len(told) == turns.count("ours")
+                     and all(window == ("", "") or (first and window[1]) for window in told), told)
 
 
 def tool_path(name):

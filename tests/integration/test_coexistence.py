@@ -404,6 +404,29 @@ class Injections(Turns):
         done = self.script("", command=command, env={"CUDA_INJECTION64_PATH": "/opt/tool.so"})
         self.assertEqual((done.stdout, done.stderr), (f"/opt/tool.so {simulated.library}\n", ""))
 
+    def test_a_launcher_gets_no_variables(self):
+        # Nsight Compute ends programs that it finds ours in: what it starts has the environment that it has without us.
+        show = 'echo "$CUDA_INJECTION64_PATH|$NVTX_INJECTION64_PATH"'
+        for name in ("ncu", "nsys", "compute-sanitizer"):
+            with self.subTest(name):
+                launcher = self.folder / name
+                launcher.symlink_to("/usr/bin/env")
+                done = self.script("", command=["/bin/sh", "-c", f"{show}; exec {launcher}"])
+                ours, *launched = done.stdout.splitlines()
+                self.assertEqual((ours, done.stderr), (f"{simulated.library}|{simulated.library}", ""))
+                self.assertEqual([line for line in launched if "INJECTION64_PATH" in line], [])
+                done = self.script("", command=[str(launcher)], env={"CUDA_INJECTION64_PATH": "/opt/tool.so"})
+                self.assertEqual([line for line in done.stdout.splitlines() if "INJECTION64_PATH" in line],
+                                 ["CUDA_INJECTION64_PATH=/opt/tool.so"])
+
+    def test_under_nsight_compute(self):
+        done = self.script("", command=["/bin/sh", "-c", 'echo "$CUDA_INJECTION64_PATH"'],
+                           env={"NV_COMPUTE_PROFILER_PERFWORKS_DIR": "/opt/ncu"})
+        self.assertEqual((done.stdout, done.stderr), ("\n", ""))
+        # The driver does not call us: we begin with the first allocation.
+        done = self.check(self.TEXT, [], [3], WINDOW="always", env={"NV_COMPUTE_PROFILER_PERFWORKS_DIR": "/opt/ncu"})
+        self.assertEqual(done.out.calls()["__cudaLaunchKernel"], 3)
+
     def test_a_second_copy_of_us(self):
         copy = self.folder / "libinject.so"
         shutil.copy(simulated.library, copy)
