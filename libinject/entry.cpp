@@ -20,6 +20,7 @@
 #include "libinject/injection_place.h"
 #include "libinject/nvtx/injection.h"
 #include "libinject/process.h"
+#include "libinject/record/thread_registry.h"
 #include "libinject/session.h"
 
 #define INJECT_ENTRY extern "C" __attribute__((visibility("default")))
@@ -116,7 +117,12 @@ INJECT_ENTRY int inject_is_open() {
 
 namespace inject {
 
+void on_profiler_starting() noexcept {
+  this_thread_starts_profiler = true;
+}
+
 void on_profiler_start(int status) noexcept {
+  this_thread_starts_profiler = false;
   const CallerState caller;
   // Where the call fails CUDA may not be there at all, and then there is nothing of us either.
   Session* session = status == 0 ? Session::start() : Session::get();

@@ -117,6 +117,8 @@ std::string in_ms(Nanoseconds time) {
 }
 
 void on_callback_start() noexcept {
+  // The hook comes after the call, and can wait for CUPTI and the sampling of metrics.
+  if (this_thread_starts_profiler) return;
   const CallerState caller;
   if (Session* session = Session::get()) session->profiler_start(true);
 }
@@ -351,7 +353,9 @@ bool Session::open_window(std::unique_lock<std::mutex>& lock, const std::string&
   stay_attached_ = last_stop_ != 0 && now() - last_stop_ < kStayAttached;
   if (!ensure_worker()) return false;
   try {
-    if (attaching_ || (tracer_.level() < TracerLevel::kActivity && thread == AttachOn::kOurs)) {
+    // Also where CUPTI is attached and our thread is just ending the sampling for the window before.
+    const bool attached = tracer_.level() == TracerLevel::kActivity && !sampler_.starting();
+    if (attaching_ || (!attached && thread == AttachOn::kOurs)) {
       wanted_reason_ = reason;
       wanted_ = true;
       wake_.notify_one();
@@ -383,6 +387,7 @@ bool Session::begin_window(const std::string& reason, Nanoseconds at) {
   if (tracer_.level() < TracerLevel::kActivity || yield_wanted_.load(std::memory_order_acquire))
     windows_.note_untraced(open_, untraced_.empty() ? "CUPTI could not be attached" : untraced_);
   begin_window_search();
+  sampler_.note_window(windows_.span(open_).begin);
   ++opened_total_;
   lead_since_ = 0;
   // The window first, the hooks' switch after it: a hook that finds the switch on finds the window, too.
@@ -405,6 +410,7 @@ void Session::close_window(Nanoseconds at) noexcept {
   if (ThreadState* thread = ThreadRegistry::current_if_any(); thread != nullptr)
     publish_processor_time(*thread, open_, end);
   windows_.end(open_, end);
+  sampler_.note_window_end(end);
   open_ = 0;
   end_window_search();
   closing_ = true;
@@ -886,7 +892,7 @@ void Session::collect(std::unique_lock<std::mutex>& lock) {
   const Nanoseconds since = collect_since_;
   // A window may open while the lock is released, and end: then activity is on again, and what is still to
   // come comes with the collection that follows it.
-  const auto reopened = [&] { return open_ != 0 || collect_since_ != since; };
+  const auto reopened = [&] { return open_ != 0 || wanted_ || collect_since_ != since; };
   lock.unlock();
   const Nanoseconds flush_begin = now();
   tracer_.flush(false);

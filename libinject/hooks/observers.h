@@ -15,8 +15,9 @@
 
 namespace inject {
 
-/// The program called cudaProfilerStart (the real call has returned `status`) or cudaProfilerStop (it is
-/// about to be made).
+/// The program calls cudaProfilerStart (it is about to be made; the real call has returned `status`) or
+/// cudaProfilerStop (it is about to be made).
+void on_profiler_starting() noexcept;
 void on_profiler_start(int status) noexcept;
 void on_profiler_stop() noexcept;
 
@@ -49,6 +50,7 @@ struct Observer {};
 
 template <>
 struct Observer<kFn_cudaProfilerStart> {
+  static void before() noexcept { on_profiler_starting(); }
   static void after(int status) noexcept { on_profiler_start(status); }
 };
 

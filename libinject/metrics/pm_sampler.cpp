@@ -332,6 +332,34 @@ bool PmSampler::running() const noexcept {
   return attached_ || wanted_;
 }
 
+bool PmSampler::starting() const noexcept {
+  if (!options_.on) return false;
+  const std::lock_guard lock(mutex_);
+  return !refused_ && !suspended_ && !(wanted_ && started_);
+}
+
+void PmSampler::note_window(Nanoseconds begin) noexcept {
+  if (!options_.on) return;
+  const std::lock_guard lock(mutex_);
+  if (running_ && wanted_ && !started_) unsampled_since_ = begin;
+}
+
+void PmSampler::note_window_end(Nanoseconds end) noexcept {
+  if (!options_.on) return;
+  const std::lock_guard lock(mutex_);
+  lose_until(end);
+}
+
+// With mutex_ held. Of the devices that have been sampled, or that the program is known to use.
+void PmSampler::lose_until(Nanoseconds time) noexcept {
+  const Nanoseconds since = std::exchange(unsampled_since_, 0);
+  if (since == 0 || time <= since) return;
+  const auto noted = static_cast<std::size_t>(std::popcount(noted_devices_.load(std::memory_order_relaxed)));
+  const std::uint64_t missing = (time - since) / options_.interval * std::max(info_.devices.size(), noted);
+  info_.lost += missing;
+  info_.lost_by[static_cast<std::size_t>(MetricLoss::kMissing)] += missing;
+}
+
 void PmSampler::note_devices(std::uint64_t devices) noexcept {
   noted_devices_.fetch_or(devices, std::memory_order_relaxed);
 }
@@ -395,7 +423,10 @@ void PmSampler::sample() {
       info_.start += starting;
       // Not where start() has been called since: that is followed by another beginning.
       if (stop_asked()) return;
-      if (!std::exchange(started_, true)) changed_.notify_all();
+      if (!std::exchange(started_, true)) {
+        lose_until(now());
+        changed_.notify_all();
+      }
     }
     for (const auto& device : devices_) {
       if (!stop_asked() && now() >= device->decode_at) decode(*device);
@@ -1081,6 +1112,11 @@ void PmSampler::shut_down() noexcept {
     const bool started = device->started;
     stop_device(*device);
     if (left != 0) stops[static_cast<std::size_t>(&device - devices_.data())] = {asked, now(), started};
+  }
+  {
+    // A window that has begun meanwhile has had samples until now.
+    const std::lock_guard lock(mutex_);
+    if (unsampled_since_ != 0) unsampled_since_ = std::max(unsampled_since_, now());
   }
   for (std::size_t i = 0; usable && i < stops.size(); ++i, --left) {
     Device& device = *devices_[i];

@@ -68,6 +68,11 @@ class PmSampler {
   /// Likewise before there is a sampler.
   static void note_foreign_profiler() noexcept;
   bool running() const noexcept;
+  /// CUPTI is attached, and what start() would begin is not sampled yet.
+  bool starting() const noexcept;
+  /// A window has begun at `begin`, or ended: what it has of time before sampling began is counted as lost.
+  void note_window(Nanoseconds begin) noexcept;
+  void note_window_end(Nanoseconds end) noexcept;
   /// CUPTI has refused to switch the sampling of a device off: it can't be finalized any more.
   bool still_on() const noexcept { return still_on_.load(std::memory_order_acquire); }
   /// Grows while the thread gets on: one that did not stop in time may have been slow.
@@ -113,6 +118,7 @@ class PmSampler {
                CUptiResult result);
   void lose(Device& device, MetricLoss loss, std::uint64_t count);
   void lose_gap(Device& device, std::uint64_t count);
+  void lose_until(Nanoseconds time) noexcept;
   void note_gap(Device& device, Nanoseconds since, Nanoseconds until);
   void note_end(Device& device, Nanoseconds until);
   void reopen(Device& device);
@@ -147,6 +153,7 @@ class PmSampler {
   bool keep_profiler_ = false;           // the program ends what it has initialised itself
   std::atomic<std::uint64_t> stops_{0};  // calls of stop()
   std::uint64_t stopped_ = 0;            // those that have been followed
+  Nanoseconds unsampled_since_ = 0;      // a window has begun, sampling has not
   std::vector<MetricSample> queue_;
   MetricsInfo info_;
 

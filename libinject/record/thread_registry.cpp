@@ -26,6 +26,7 @@ constinit std::atomic<ThreadRegistry*> published_registry{nullptr};
 
 constinit thread_local ThreadState* this_thread_state = nullptr;
 constinit thread_local bool this_thread_ignored = false;
+constinit thread_local bool this_thread_starts_profiler = false;
 
 constinit std::atomic<BlockPool*> ThreadRegistry::published_pool{nullptr};
 

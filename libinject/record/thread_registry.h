@@ -58,9 +58,11 @@ struct alignas(64) ThreadState {
   }
 };
 
-/// The library's whole share of the static TLS block. Here so that hooks read them without a call.
+/// Most of the library's share of the static TLS block. Here so that hooks read them without a call.
 extern constinit thread_local ThreadState* this_thread_state;
 extern constinit thread_local bool this_thread_ignored;
+/// In a cudaProfilerStart that a hook sees.
+extern constinit thread_local bool this_thread_starts_profiler;
 
 /// While it lives, nothing that its thread does is recorded or held at the gate: for a question that a hook
 /// asks a library, which must not appear among the program's calls and ranges.

@@ -779,9 +779,9 @@ def test(options, report):
         report.guarded("phases", check_phases, options, report, "three windows, detached in between", 3, 1.5)
         report.guarded("close", check_phases, options, report, "four windows in a row", 4, 0.05)
         # Faster than one thread can decode: what is lost is told, and some are there.
-        report.guarded("fine", check_phases, options, report, "every 20 us", 1, 0.1, most_lost=0.97, metrics_interval="20us")
-        # As fast as one thread can decode, or not.
-        report.guarded("ten thousand a second", check_phases, options, report, "every 100 us", 1, 0.1, most_lost=0.75,
+        report.guarded("fine", check_phases, options, report, "every 20 us", 1, 0.1, most_lost=0.99, metrics_interval="20us")
+        # As fast as one thread can decode, or not: from none to 77 in 100, by the machine.
+        report.guarded("ten thousand a second", check_phases, options, report, "every 100 us", 1, 0.1, most_lost=0.9,
                        metrics_interval="100us")
         report.guarded("five thousand a second", check_phases, options, report, "every 200 us", 1, 0.1, metrics_interval="200us")
         report.guarded("coarse", check_phases, options, report, "every ms", 1, 0.1, metrics_interval="1ms")

@@ -121,7 +121,7 @@ class MetricsTest(simulated.SimulatedTest):
     def check_account(self, done, again=False):
         """Every sample that CUPTI gave is there, and all others that it took are counted as lost. Not more than could have
         been taken: when within the calls for them sampling began and ended only the simulation knows. Where it begins `again`,
-        as after each overflow, what lies between is lost as well."""
+        as after each overflow, what lies between is lost as well, and what a window has before sampling begins."""
         metrics = done.out.run["metrics"]
         times = sorted((one for one in done.sampling() if one.started), key=lambda one: (one.device, one.enabled))
         self.assertTrue(all(one.stopped and one.disabled for one in times), times)
@@ -132,6 +132,12 @@ class MetricsTest(simulated.SimulatedTest):
         if again or metrics["overflows"]:
             most += sum(after.enabled - before.disabled for before, after in zip(times, times[1:])
                         if before.device == after.device) // times[0].interval
+        base = done.out.run["time_zero"]["clock_monotonic_ns"]
+        spans = [(one.enabled - base, one.disabled - base) for one in times]
+        for begin, end in self.windows(done.out):
+            if not any(enabled <= begin and disabled >= end for enabled, disabled in spans):
+                begins = min([end] + [enabled for enabled, _ in spans if enabled > begin])
+                most += ((begins - begin) // times[0].interval + 1) * len({one.device for one in times})
         self.assertLessEqual(accounted, most)
 
     def check_order(self, done):
@@ -201,6 +207,7 @@ class Collected(MetricsTest):
         self.check_good(done)
         self.check_opened_in_time(done)
         self.assertGreater(done.out.run["metrics"]["start_ns"], 90 * NS)
+
     def test_long_after_the_window_has_ended(self):
         # Kernels that it launched go on: samples as well, until the last of them is over.
         done = self.script("duration:gemm:30000000 kernel:warm:1 sync start until_sampling kernel:gemm:3 stop sync")
@@ -221,7 +228,6 @@ class Collected(MetricsTest):
         self.assertGreater(self.check_good(done), 60)
         for row in self.samples(done.out):
             self.assertAlmostEqual(int(row["End (ns)"]) - int(row["Start (ns)"]), 100_000, delta=1_000)
-
 
     def test_a_board_without_some_of_its_chips_counters(self):
         done = self.script(f"{LONG} kernel:warm:1 sync start {STEP} stop", faults="pm_no_pcie")
@@ -251,6 +257,16 @@ class Windows(MetricsTest):
         self.assertEqual(done.simulated_calls()["cuptiPmSamplingEnable"], 3)
         # Which metrics, once.
         self.assertEqual(done.simulated_calls()["cuptiProfilerHostGetBaseMetrics"], 3)
+
+    def test_opened_while_the_sampling_for_the_one_before_ends(self):
+        for pause in (15, 30, 60):
+            with self.subTest(pause):
+                done = self.script(f"{LONG} kernel:warm:1 sync {BEGIN} {STEP} stop sleep:{pause} start {STEP} stop",
+                                   faults="pm_enable_ms=150,pm_decode_ms=30")
+                self.assertEqual(len(done.out.windows()), 2)
+                self.check_good(done)
+                self.check_opened_in_time(done, gap=pause * NS)
+
     def test_many(self):
         done = self.script("duration:gemm:1000000 kernel:warm:1 sync loop:60 [ start kernel:gemm:2 sync stop ]")
         self.assertEqual(len(done.out.windows()), 60)
@@ -288,6 +304,15 @@ class Windows(MetricsTest):
         # The driver API alone: CUPTI's callback opens the window, where nothing may wait.
         done = self.script(f"init duration:gemm:30000000 kernel:warm:1 sync {BEGIN} kernel:gemm:2 sync stop", program="driver")
         self.assertGreater(self.check_good(done), 500)
+
+    def test_opened_before_sampling_begins(self):
+        # Nothing may wait here either: what the window has not is counted.
+        text = f"init {LONG} kernel:warm:1 sync {BEGIN} kernel:gemm:1 sync stop sleep:15 start kernel:gemm:9 sync stop"
+        done = self.script(text, program="driver", faults="pm_enable_ms=150,pm_decode_ms=30")
+        self.check_account(done)
+        begin, end = self.windows(done.out)[1]
+        inside = sum(begin <= int(row["Start (ns)"]) < end for row in self.samples(done.out))
+        self.assertGreaterEqual(inside + done.out.lost().get("metric_samples", 0), (end - begin) // 100_000 - 4)
 
     def test_with_graphs(self):
         # CUPTI is unsubscribed, and not finalized.
