@@ -37,7 +37,7 @@ class DescriptorSink final : public spdlog::sinks::base_sink<std::mutex> {
   explicit DescriptorSink(int descriptor)
       : file_(descriptor == STDERR_FILENO ? Descriptor() : Descriptor(descriptor)) {}
 
- private:
+ protected:
   void sink_it_(const spdlog::details::log_msg& message) override {
     spdlog::memory_buf_t text;
     base_sink<std::mutex>::formatter_->format(message, text);
@@ -46,6 +46,7 @@ class DescriptorSink final : public spdlog::sinks::base_sink<std::mutex> {
   }
   void flush_() override {}
 
+ private:
   Descriptor file_;  // not open: stderr
 };
 

@@ -19,7 +19,7 @@ case "${1:-}" in
     # each. They take longest all the same, and so come first.
     # On all processors, but behind whatever else runs: other tests wait much of their time.
     budget=(--extra-arg=-Xclang --extra-arg=-analyzer-config --extra-arg=-Xclang --extra-arg=max-nodes=15000)
-    python3 - "$2" <<'EOF' | nice -n 19 xargs -P "$(nproc)" -L 1 "${CLANG:-clang-tidy}" --quiet -p "$2" --extra-arg=-Wno-unknown-warning-option "${budget[@]}" 2> >(grep -v 'warnings generated' >&2 || true)
+    python3 - "$2" <<'EOF' | nice -n 19 xargs -P "$(nproc)" -L 1 "${CLANG:-build/deps/clang-tidy/clang_tidy/data/bin/clang-tidy}" --quiet -p "$2" --extra-arg=-Wno-unknown-warning-option "${budget[@]}" 2> >(grep -v 'warnings generated' >&2 || true)
 import json, pathlib, sys
 root = pathlib.Path.cwd()
 files = {pathlib.Path(entry["file"]) for entry in json.load(open(f"{sys.argv[1]}/compile_commands.json"))}

@@ -24,7 +24,6 @@ need_program git git
 need_program python3 python3
 need_program readelf binutils
 need_program clang-format clang-format
-need_program clang-tidy clang-tidy
 need_file libspdlog-dev /usr/include/spdlog/spdlog.h /usr/local/include/spdlog/spdlog.h
 need_file nlohmann-json3-dev /usr/include/nlohmann/json.hpp /usr/local/include/nlohmann/json.hpp
 need_file catch2 /usr/{,local/}include/catch2/catch.hpp /usr/{,local/}include/catch2/catch_session.hpp
@@ -40,6 +39,18 @@ if ((${#packages[@]})); then
   export DEBIAN_FRONTEND=noninteractive
   apt-get update -qq
   apt-get install -y -qq --no-install-recommends "${packages[@]}" >/dev/null
+fi
+
+# From the Python package of that name: since 22 it passes over the system's headers, which makes it two and a half times
+# as fast as Debian's 14.
+clang_tidy=23.1.4
+if [[ ! -d build/deps/clang-tidy/clang_tidy-$clang_tidy.dist-info ]]; then
+  echo "setup: clang-tidy $clang_tidy"
+  rm -rf build/deps/clang-tidy
+  if ! PIP_ROOT_USER_ACTION=ignore python3 -m pip install --quiet --disable-pip-version-check --no-deps --target build/deps/clang-tidy "clang-tidy==$clang_tidy"; then
+    echo "setup: clang-tidy can't be installed: its test is left out" >&2
+    [[ ! ${CI:-} ]] || exit 1
+  fi
 fi
 
 python3 scripts/fetch_cuda.py build/deps/cuda "$@"

@@ -75,7 +75,8 @@ bool complete(CuptiApi& api, void* handle, std::string& error) {
 
 std::string file_of(void* handle, const std::string& asked) {
   const link_map* map = nullptr;
-  if (dlinfo(handle, RTLD_DI_LINKMAP, &map) == 0 && map != nullptr && map->l_name != nullptr)
+  if (dlinfo(handle, RTLD_DI_LINKMAP, static_cast<void*>(&map)) == 0 && map != nullptr &&
+      map->l_name != nullptr)
     return map->l_name;
   return asked;
 }
@@ -105,7 +106,7 @@ bool load_cupti(CuptiApi& api, std::string& error) {
     std::string reason;
     candidate.path = file_of(handle, asked);
     if (complete(candidate, handle, reason)) {
-      api = candidate;
+      api = std::move(candidate);
       return true;
     }
     refused += (refused.empty() ? "" : "; ") + candidate.path + ": " + reason;

@@ -58,7 +58,8 @@ class Reader {
     cudnnBackendDescriptor_t taken = nullptr;
     if (create_(type, &taken) != CUDNN_STATUS_SUCCESS) return nullptr;
     std::int64_t count = 0;
-    if (get_(descriptor, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count, &taken) == CUDNN_STATUS_SUCCESS &&
+    if (get_(descriptor, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count, static_cast<void*>(&taken)) ==
+            CUDNN_STATUS_SUCCESS &&
         count == 1) {
       return taken;
     }

@@ -305,7 +305,7 @@ std::string windows_text(const RunInfo& run) {
   for (std::size_t i = 0; i < reasons.size(); ++i) {
     text.append(i == 0 ? " (" : ", ").append(reasons[i]);
   }
-  if (!reasons.empty()) text += ")";
+  if (!reasons.empty()) text += ')';
   text += ", " + time_text(static_cast<double>(total));
   if (open) text += ", still open";
   return text;

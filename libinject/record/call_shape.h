@@ -210,8 +210,9 @@ class alignas(8) CallShape {
 
   CallShape() = default;
   template <typename Shape>
+  // NOLINTNEXTLINE(misc-explicit-constructor): one is the other
   requires(Shape::kKind != ShapeKind::kNone) CallShape(const Shape& shape)
-  noexcept {  // NOLINT(google-explicit-constructor): one is the other
+  noexcept {
     static_assert(sizeof(Shape) <= kSize && std::is_trivially_copyable_v<Shape>);
     // Compared by bytes: there must be none that nobody has written.
     static_assert(std::has_unique_object_representations_v<Shape>);

@@ -419,6 +419,7 @@ std::vector<IdleShare> DeviceTimeStatistics::largest(const Shares& shares) {
 
 std::vector<DeviceTimeRow> DeviceTimeStatistics::totals() const {
   std::vector<DeviceTimeRow> result;
+  result.reserve(totals_.size());
   for (const auto& [device, total] : totals_)
     result.push_back({0, device, total.times, largest(total.shares)});
   return result;

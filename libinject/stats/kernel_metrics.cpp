@@ -176,6 +176,7 @@ void KernelMetrics::bound_kernels() {
                      return a.second.kernels.size() < b.second.kernels.size();
                    })->second;
   std::vector<Nanoseconds> ends;
+  ends.reserve(device.kernels.size());
   for (const Execution& kernel : device.kernels) ends.push_back(kernel.end);
   const auto middle = ends.begin() + static_cast<std::ptrdiff_t>(half(ends.size()));
   std::nth_element(ends.begin(), middle, ends.end());

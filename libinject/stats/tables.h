@@ -311,6 +311,7 @@ struct Statistics::Tables {
         if (device.last <= device.first) continue;
         const Nanoseconds until = device.first + device.time(duration);
         std::vector<WeightedMean> means;
+        means.reserve(count);
         for (std::size_t m = 0; m < count; ++m)
           means.push_back(metrics.mean_between(device.device, m, device.first, until));
         if (std::none_of(means.begin(), means.end(),
