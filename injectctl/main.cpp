@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// Opens and closes windows in processes that run under libinject with INJECT_CONTROL=1.
+// Opens and closes windows in processes that run under libinject with INJECT_CONTROL=1, and makes the tables
+// of those that were killed.
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -13,6 +14,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <new>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,6 +22,7 @@
 #include "libinject/config/text.h"
 #include "libinject/control/conversation.h"
 #include "libinject/control/endpoint.h"
+#include "libinject/recovery/recover.h"
 
 namespace {
 
@@ -35,6 +38,10 @@ constexpr const char* kUsage =
     "       injectctl start PID      opens a window\n"
     "       injectctl stop PID       closes the open window, whoever opened it; its files follow within "
     "moments\n"
+    "       injectctl recover [--keep] FOLDER\n"
+    "                                makes the tables of a run whose process was killed, in its output "
+    "folder;\n"
+    "                                --keep leaves the file `records` there\n"
     "       injectctl --help\n"
     "Exit status: 0; 1 if the process can't be reached or refuses; 2 if the command line is wrong.\n";
 
@@ -144,6 +151,16 @@ int list(const std::vector<Folder>& where) {
   return 0;
 }
 
+int recover_folder(const std::string& folder, bool keep) {
+  const recovery::Outcome outcome = recovery::recover(folder, keep);
+  if (!outcome.done) {
+    std::fprintf(stderr, "injectctl: recover: %s\n", outcome.message.c_str());
+    return 1;
+  }
+  std::printf("%s%s\n", outcome.summary.c_str(), outcome.message.c_str());
+  return 0;
+}
+
 int usage_error(const std::string& problem) {
   std::fprintf(stderr, "injectctl: %s\n%s", problem.c_str(), kUsage);
   return 2;
@@ -158,6 +175,16 @@ int main(int argc, char** argv) {
   if (command == "--help" || command == "-h" || command == "help") {
     std::printf("%s", kUsage);
     return 0;
+  }
+  if (command == "recover") {
+    const bool keep = words.size() == 3 && words[1] == "--keep";
+    if (words.size() != 2 && !keep) return usage_error("recover takes one folder");
+    try {
+      return recover_folder(words.back(), keep);
+    } catch (const std::bad_alloc&) {
+      std::fprintf(stderr, "injectctl: recover: there is not enough memory\n");
+      return 1;
+    }
   }
   if (command == "list") return words.size() == 1 ? list(folders()) : usage_error("list takes nothing");
   if (command != "status" && command != "start" && command != "stop") {

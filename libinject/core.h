@@ -35,7 +35,7 @@ struct Core {
   /// The one Core if it has been made.
   static Core* get_if_any() noexcept;
 
- private:
+  /// Another one, for what another process has recorded.
   explicit Core(ParseResult parsed);
 };
 

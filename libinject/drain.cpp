@@ -9,11 +9,8 @@
 #include <utility>
 
 #include "libinject/cupti/decode.h"
-#include "libinject/cupti/tracer.h"
 #include "libinject/output/demangle.h"
-#include "libinject/record/clock.h"
 #include "libinject/record/mapping.h"
-#include "libinject/window/iteration_watch.h"
 
 namespace inject {
 
@@ -53,39 +50,25 @@ Drain::Drain(Core& core, ActivityBuffers& buffers, WindowLog& windows, Statistic
           core.ranges, [&windows](std::uint32_t number) { return windows.span(number); },
           [this](const RangeEvent& event) { statistics_.add(event); }) {}
 
-void Drain::pass(const CuptiApi* cupti, bool hold_signs) {
-  pass_begin_ = now();
-  // A sign that is published from here on may be older than one that is not: both wait for the next pass.
-  const SignPass pass = begin_sign_pass();
-  // Rings before buffers: most launches are then known before their device records come by.
-  core_.threads.drain([this](std::uint32_t thread, const Slot& slot) {
-    if (slot.kind() == RecordKind::kCall) {
-      CallRecord record;
-      std::memcpy(&record, slot.bytes, sizeof record);
-      on_call(thread, record);
-    } else if (slot.kind() == RecordKind::kRange) {
-      RangeRecord record;
-      std::memcpy(&record, slot.bytes, sizeof record);
-      know_window(record.window);
-      ranges_.edge(thread, record);
-    } else if (slot.kind() == RecordKind::kProcessorTime) {
-      ProcessorTimeRecord record;
-      std::memcpy(&record, slot.bytes, sizeof record);
-      on_processor_time(thread, record);
-    } else if (slot.kind() == RecordKind::kSign && search_ != nullptr) {
-      SignRecord record;
-      std::memcpy(&record, slot.bytes, sizeof record);
-      search_->take(thread, record);
-    }
-  });
-  if (search_ != nullptr) search_->advance(pass, hold_signs);
-  retry_pending();
-  if (cupti != nullptr) {
-    buffers_.drain([&](std::uint8_t* buffer, std::size_t valid, std::uint16_t generation) {
-      on_buffer(*cupti, buffer, valid, generation);
-    });
+void Drain::take(std::uint32_t thread, const Slot& slot) {
+  if (slot.kind() == RecordKind::kCall) {
+    CallRecord record;
+    std::memcpy(&record, slot.bytes, sizeof record);
+    on_call(thread, record);
+  } else if (slot.kind() == RecordKind::kRange) {
+    RangeRecord record;
+    std::memcpy(&record, slot.bytes, sizeof record);
+    know_window(record.window);
+    ranges_.edge(thread, record);
+  } else if (slot.kind() == RecordKind::kProcessorTime) {
+    ProcessorTimeRecord record;
+    std::memcpy(&record, slot.bytes, sizeof record);
+    on_processor_time(thread, record);
+  } else if (slot.kind() == RecordKind::kSign && search_ != nullptr) {
+    SignRecord record;
+    std::memcpy(&record, slot.bytes, sizeof record);
+    search_->take(thread, record);
   }
-  note_drops();
 }
 
 Nanoseconds Drain::told_until() const {
@@ -146,42 +129,28 @@ void Drain::on_processor_time(std::uint32_t thread, const ProcessorTimeRecord& r
   if (trace_ != nullptr) trace_->add(event);
 }
 
-std::uint32_t Drain::kernel_name(const char* mangled) {
-  if (mangled == nullptr) return NameTable::kEmpty;
-  const std::uint32_t id = core_.mangled.intern(mangled);
-  if (id == NameTable::kOther) return id;
-  if (id >= demangled_.size()) demangled_.resize(id + 1, 0);
-  if (demangled_[id] == 0) demangled_[id] = core_.names.intern(demangle(core_.mangled.name(id)));
-  return demangled_[id];
+std::uint32_t Drain::demangled_name(std::uint32_t mangled) {
+  if (mangled <= NameTable::kOther) return mangled;
+  if (mangled >= demangled_.size()) demangled_.resize(mangled + 1, 0);
+  if (demangled_[mangled] == 0)
+    demangled_[mangled] = core_.names.intern(demangle(core_.mangled.name(mangled)));
+  return demangled_[mangled];
 }
 
-void Drain::on_buffer(const CuptiApi& cupti, std::uint8_t* buffer, std::size_t valid,
-                      std::uint16_t generation) {
-  const std::unique_lock use = Tracer::use();
-  CUpti_Activity* record = nullptr;
-  while (cupti.ActivityGetNextRecord(buffer, valid, &record) == CUPTI_SUCCESS && record != nullptr) {
-    switch (activity_kind(*record)) {
-      case ActivityKind::kKernel: {
-        KernelActivity kernel = decode_kernel(*record);
-        kernel.event.name = kernel_name(kernel.name);
-        kernel.event.start = Tracer::to_our_clock(kernel.event.start);
-        kernel.event.end = Tracer::to_our_clock(kernel.event.end);
-        saw_graphs_ = saw_graphs_ || kernel.event.graph != 0;
-        if (kernel.event.device < 64) devices_seen_ |= std::uint64_t{1} << kernel.event.device;
-        on_activity(kernel.event, generation);
-        break;
-      }
-      case ActivityKind::kTransfer: {
-        TransferEvent transfer = decode_transfer(*record);
-        transfer.start = Tracer::to_our_clock(transfer.start);
-        transfer.end = Tracer::to_our_clock(transfer.end);
-        on_activity(transfer, generation);
-        break;
-      }
-      case ActivityKind::kOther:
-        break;
-    }
-  }
+void Drain::take(KernelEvent event, std::string_view name, std::uint16_t generation) {
+  event.name = demangled_name(core_.mangled.intern(name));
+  saw_graphs_ = saw_graphs_ || event.graph != 0;
+  if (event.device < 64) devices_seen_ |= std::uint64_t{1} << event.device;
+  on_activity(event, generation);
+}
+
+void Drain::take(TransferEvent event, std::uint16_t generation) {
+  on_activity(event, generation);
+}
+
+void Drain::iteration_boundary(const IterationBoundary& boundary) {
+  statistics_.iteration_boundary(boundary);
+  if (journal_ != nullptr) journal_->boundary(boundary);
 }
 
 template <typename Event>
@@ -283,23 +252,18 @@ void Drain::retry_pending() {
   });
 }
 
-void Drain::note_drops() {
-  const std::uint64_t host = core_.threads.dropped(RecordKind::kCall) + core_.threads.refused();
-  const std::uint64_t ranges = core_.threads.dropped(RecordKind::kRange);
-  if (host == seen_host_drops_ && ranges == seen_range_drops_) return;
+void Drain::take_drops(std::uint64_t calls, std::uint64_t ranges) {
+  if (calls == 0 && ranges == 0) return;
   Losses losses;
-  losses.host_records = host - seen_host_drops_;
-  losses.range_records = ranges - seen_range_drops_;
+  losses.host_records = calls;
+  losses.range_records = ranges;
   windows_.add_losses(windows_.opened(), losses);
-  seen_host_drops_ = host;
-  seen_range_drops_ = ranges;
+  if (journal_ != nullptr) journal_->drops(calls, ranges);
 }
 
 // CUPTI says how many records it dropped, not whose. A launch without a record is one of them while there are
 // any; what remains were kernels of graphs, or of launches that no record is known of.
-void Drain::note_missing() {
-  std::uint64_t dropped = Tracer::dropped_records() - told_activity_drops_;
-  told_activity_drops_ += dropped;
+void Drain::note_missing(std::uint64_t dropped) {
   for (const auto& [window, count] : launches_.give_up_waiting()) {
     Losses losses;
     losses.activity_records = std::min(count, dropped);
@@ -314,6 +278,7 @@ void Drain::note_missing() {
 }
 
 void Drain::settle_times(Nanoseconds until) {
+  if (journal_ != nullptr) journal_->settle_times(until);
   const std::uint32_t waiting = launches_.first_waiting_window();
   std::vector<std::uint32_t> closing = windows_.closing();
   std::sort(closing.begin(), closing.end());
@@ -324,7 +289,8 @@ void Drain::settle_times(Nanoseconds until) {
   }
 }
 
-void Drain::settle() {
+void Drain::settle(std::uint64_t dropped) {
+  if (journal_ != nullptr) journal_->settle(dropped);
   saw_graphs_ = false;
   retry_pending();
   for (Pending& pending : pending_) {
@@ -332,7 +298,7 @@ void Drain::settle() {
   }
   pending_.clear();
   first_launches_.clear();
-  note_missing();
+  note_missing(dropped);
   std::vector<std::uint32_t> closing = windows_.closing();
   std::sort(closing.begin(), closing.end());
   for (const std::uint32_t window : closing) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "libinject/cupti/buffers.h"
 #include "libinject/nvtx/range_tracker.h"
 #include "libinject/output/trace.h"
+#include "libinject/recovery/journal.h"
 #include "libinject/stats/first_launches.h"
 #include "libinject/stats/launch_table.h"
 #include "libinject/stats/statistics.h"
@@ -31,6 +33,8 @@ class Drain {
         std::function<void()> note_windows);
 
   void trace_to(TraceWriter* trace) { trace_ = trace; }
+  /// What is taken is kept there for the case that the process is killed.
+  void journal_to(recovery::Journal* journal) { journal_ = journal; }
   /// Signs of launches go there.
   void search_with(IterationSearch* search) { search_ = search; }
 
@@ -38,9 +42,24 @@ class Drain {
   /// `hold_signs`: signs of launches are taken, but not looked at yet, unless there are very many.
   void pass(const CuptiApi* cupti, bool hold_signs = false);
 
+  // What pass() is made of, for what comes from elsewhere.
+  /// A record of a thread's queue.
+  void take(std::uint32_t thread, const Slot& slot);
+  /// A device's record. `name`: the kernel's as the driver has it.
+  void take(KernelEvent event, std::string_view name, std::uint16_t generation);
+  void take(TransferEvent event, std::uint16_t generation);
+  /// Launches have come since device records did without one.
+  void retry_pending();
+  /// So many calls and ranges found the ring full.
+  void take_drops(std::uint64_t calls, std::uint64_t ranges);
+  void iteration_boundary(const IterationBoundary& boundary);
+
   /// No further device record will come for what was launched so far: judges what has no launch record by its
   /// time, counts the launches that got no record, because CUPTI dropped it or for reasons unknown, and clips
   /// the ranges of the windows that are closing.
+  /// `dropped`: records that CUPTI has dropped since the last time.
+  void settle(std::uint64_t dropped);
+  /// The same, of those that CUPTI tells of.
   void settle();
   /// Of the windows that ended before `until`, and whose launches all have their records: judges how their
   /// time was spent, so that a program that opens one after the other needs no memory for all of them.
@@ -74,6 +93,7 @@ class Drain {
   void on_call(std::uint32_t thread, const CallRecord& record);
   void on_processor_time(std::uint32_t thread, const ProcessorTimeRecord& record);
   void on_buffer(const CuptiApi& cupti, std::uint8_t* buffer, std::size_t valid, std::uint16_t generation);
+  void keep_size(const CUpti_Activity& record, const CUpti_Activity& next);
   template <typename Event>
   void on_activity(Event& event, std::uint16_t generation);
   template <typename Event>
@@ -85,10 +105,9 @@ class Drain {
   void attribute_to_captured(KernelEvent& event);
   template <typename Event>
   void deliver_by_time(Event& event, std::uint16_t generation);
-  void retry_pending();
   void note_drops();
-  void note_missing();
-  std::uint32_t kernel_name(const char* mangled);
+  void note_missing(std::uint64_t dropped);
+  std::uint32_t demangled_name(std::uint32_t mangled);
 
   Core& core_;
   ActivityBuffers& buffers_;
@@ -98,6 +117,7 @@ class Drain {
   std::uint32_t known_windows_ = 0;
   TraceWriter* trace_ = nullptr;
   IterationSearch* search_ = nullptr;
+  recovery::Journal* journal_ = nullptr;
   LaunchTable launches_;
   RangeTracker ranges_;
   std::vector<Pending> pending_;

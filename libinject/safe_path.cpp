@@ -165,7 +165,8 @@ int open_output(const FolderAbove& folder, int flags, std::string& problem) {
     problem = folder.problem();
     return -1;
   }
-  const int how = O_WRONLY | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK | (flags & O_APPEND);
+  const int access = (flags & O_RDWR) != 0 ? O_RDWR : O_WRONLY;
+  const int how = access | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK | (flags & O_APPEND);
   const char* name = folder.name().c_str();
   // What is made here need not be looked at.
   int file = open_file_at(folder.descriptor(), name, how | O_CREAT | O_EXCL);

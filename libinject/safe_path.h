@@ -43,8 +43,9 @@ class FolderAbove {
 
 /// A file for writing that is this user's alone: made with mode 0600; one that is there already is taken as
 /// it is, but in a folder that others may write to only if it is a plain file of this user's with no other
-/// name. `flags`: O_APPEND, O_TRUNC, O_EXCL. Never a descriptor that the program takes for its own stdin,
-/// stdout or stderr, and never waits for the other end of a pipe. The descriptor, or -1 and why.
+/// name. `flags`: O_APPEND, O_TRUNC, O_EXCL, O_RDWR (a mapping has to be read as well). Never a descriptor
+/// that the program takes for its own stdin, stdout or stderr, and never waits for the other end of a pipe.
+/// The descriptor, or -1 and why.
 int open_output(const FolderAbove& folder, int flags, std::string& problem);
 int open_output(const std::string& path, int flags, std::string& problem);
 

@@ -166,6 +166,7 @@ Session::Session(Core& core)
                 [] { std::atexit(&on_exit_handler); }}),
       device_reader_(windows_),
       statistics_(core.names, core.ranges, core.shapes),
+      journal_(core, windows_),
       trace_({&core.names,
               [&core](std::uint32_t thread) {
                 return ThreadInfo{static_cast<std::uint64_t>(core.threads.tid(thread)),
@@ -730,6 +731,7 @@ void Session::pass(bool hold_signs) {
   prepare_search();
   know_metrics();
   drain_.pass(tracer_.loaded() ? &tracer_.api() : nullptr, hold_signs);
+  records_.warm();
   if (!hold_signs) update_search();
   take_metric_samples();
   overhead_.drain_cpu += thread_cpu_time() - cpu;
@@ -811,6 +813,7 @@ void Session::step(std::unique_lock<std::mutex>& lock) {
     if (ensure_folder() && current != 0) write_files("open");
   }
   if (current != 0) reclaim_idle_buffers();
+  if (current != 0) keep_records();
   pass();
   lock.lock();
 
@@ -953,8 +956,9 @@ void Session::collect(std::unique_lock<std::mutex>& lock) {
     deliver_last_boundary();
     decide_metric_samples(kNever);
     drain_.settle();
+    windows_.settle(detached, drain_.last_in_window_end());
+    journal_.settled(detached, drain_.last_in_window_end());
   }
-  windows_.settle(detached, drain_.last_in_window_end());
   const bool say = said_open_ > said_closed_ && open_ == 0 && !finishing_;
   if (say) said_closed_ = said_open_;
   ++settled_;
@@ -1140,7 +1144,7 @@ void Session::final_output() {
   device_reader_.wait(kLastReadingWait);
   device_reader_.stop();
   const std::lock_guard data(data_mutex_);
-  if (ensure_folder()) write_files("closed");
+  if (ensure_folder()) remove_records(write_files("closed"));
   const bool shown = write_summary();
   if (!shown && !said_folder_ && !folder_.empty()) Log::info("the files are in " + folder_);
 }
@@ -1166,6 +1170,7 @@ bool Session::ensure_folder() {
       Log::error("no raw records are written: " + trace_.error());
     }
   }
+  if (options_.recover) open_records();
   return true;
 }
 
@@ -1194,10 +1199,6 @@ RunInfo Session::run_info(const char* state) {
   if (devices_.empty()) devices_ = devices();
   run.devices = devices_;
   device_reader_.add_links(run.devices);
-  for (std::uint32_t i = 0; i < core_.threads.threads_seen(); ++i) {
-    run.threads.push_back({static_cast<std::uint64_t>(core_.threads.tid(i)), core_.threads.thread_name(i)});
-  }
-  run.windows = windows_.copy();
   run.windows_not_listed = windows_.not_listed();
   run.losses_outside = windows_.losses_outside();
   run.name_overflows = core_.names.overflows() + core_.mangled.overflows();
@@ -1230,7 +1231,13 @@ RunInfo Session::run_info(const char* state) {
   return run;
 }
 
-void Session::write_files(const char* state) {
+void Session::list_threads(RunInfo& run) const {
+  for (std::uint32_t i = 0; i < core_.threads.threads_seen(); ++i) {
+    run.threads.push_back({static_cast<std::uint64_t>(core_.threads.tid(i)), core_.threads.thread_name(i)});
+  }
+}
+
+bool Session::write_files(const char* state) {
   const Nanoseconds begin = now();
   const Nanoseconds begin_cpu = thread_cpu_time();
   closed_on_disk_ = std::strcmp(state, "closed") == 0;
@@ -1242,23 +1249,32 @@ void Session::write_files(const char* state) {
     write_failed_ = true;
     Log::error(timeline_.error());
   }
-  const RunInfo run = run_info(state);
-  for (const std::string& problem : windows_.opened() == 0 || run.windows.front().state == WindowState::kOpen
-                                        ? write_run_json(folder_, run)
-                                        : write_all(folder_, statistics_, run)) {
+  RunInfo run = run_info(state);
+  list_threads(run);
+  run.windows = windows_.copy();
+  const std::vector<std::string> problems =
+      windows_.opened() == 0 || run.windows.front().state == WindowState::kOpen
+          ? write_run_json(folder_, run)
+          : write_all(folder_, statistics_, run);
+  for (const std::string& problem : problems) {
     if (!write_failed_) Log::error(problem);
     write_failed_ = true;
   }
+  if (problems.empty()) journal_.written();
+  keep_run_state();
   overhead_.write += now() - begin;
   // Large tables less often: a window's end waits for a write that is under way. By processor time: how long
   // a disk takes for small ones says nothing.
   const Nanoseconds took = thread_cpu_time() - begin_cpu;
   write_interval_.store(std::clamp(20 * took, kWriteInterval, kMostWriteInterval), std::memory_order_relaxed);
+  return problems.empty();
 }
 
 bool Session::write_summary() {
   if (options_.summary == SummaryTarget::kOff) return false;
-  const RunInfo run = run_info("closed");
+  RunInfo run = run_info("closed");
+  list_threads(run);
+  run.windows = windows_.copy();
   if (options_.summary == SummaryTarget::kStderr && !run.rank.empty() && run.rank != "0") return false;
   const std::string text = summary_text(statistics_, run, folder_);
   if (options_.summary == SummaryTarget::kStderr) {

@@ -27,6 +27,8 @@
 #include "libinject/output/metric_timeline.h"
 #include "libinject/output/trace.h"
 #include "libinject/record/control.h"
+#include "libinject/recovery/journal.h"
+#include "libinject/recovery/record_file.h"
 #include "libinject/stats/run_info.h"
 #include "libinject/stats/statistics.h"
 #include "libinject/window/iteration_search.h"
@@ -206,10 +208,17 @@ class Session {
 
   // Output, with data_mutex_ held.
   bool ensure_folder();
-  void write_files(const char* state);
+  bool write_files(const char* state);
   bool write_summary();  // true if the terminal shows it: it names the folder, too
   RunInfo run_info(const char* state);
+  void list_threads(RunInfo& run) const;
   void final_output();
+
+  // For the case that the process is killed (session_recovery.cpp).
+  void open_records();                    // data_mutex_
+  void keep_records();                    // our own thread, in open windows
+  void keep_run_state();                  // data_mutex_
+  void remove_records(bool all_written);  // likewise
 
   // Longest time that a program's thread waits for CUPTI to be attached. With launches that pass our hooks it
   // takes some 10 ms; with 16 threads that launch past every hook CUPTI's own lock starved for 2.6 … 61 s
@@ -240,6 +249,9 @@ class Session {
   DeviceReader device_reader_;
   Statistics statistics_;
   std::vector<DeviceInfo> devices_;  // asked for when the first window's folder is made
+  recovery::Journal journal_;        // data_mutex_
+  recovery::RecordFile records_;     // likewise
+  Nanoseconds records_kept_ = 0;     // our own thread's
   TraceWriter trace_;
   MetricTimeline timeline_;
   std::vector<MetricInfo> metric_columns_;      // data_mutex_

@@ -191,7 +191,7 @@ void Session::deliver_span(const IterationSpan& span) {
   boundary.label = span.checkpoint ? IterationLabel::kCheckpoint
                    : span.phase    ? IterationLabel::kValidation
                                    : IterationLabel::kIteration;
-  if (boundary.begin > delivered_until_ || delivered_until_ == 0) statistics_.iteration_boundary(boundary);
+  if (boundary.begin > delivered_until_ || delivered_until_ == 0) drain_.iteration_boundary(boundary);
   delivered_until_ = std::max(delivered_until_, boundary.begin);
   span_end_ = span.end;
   span_last_ = span.last_event_time;
@@ -215,7 +215,7 @@ void Session::deliver_last_boundary() {
   boundary.begin = span_end_;
   boundary.window = window_from(span_end_);
   boundary.window_before = windows_.at(span_last_);
-  statistics_.iteration_boundary(boundary);
+  drain_.iteration_boundary(boundary);
   delivered_until_ = span_end_;
 }
 

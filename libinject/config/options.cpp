@@ -259,6 +259,12 @@ Problem parse_buffers(std::string_view value, Parsing& to) {
   return parse_size(value, kMegabyte, 4 * kGigabyte, to.options.buffer_bytes);
 }
 
+Problem parse_recover(std::string_view value, Parsing& to) {
+  if (value != "0" && value != "1") return "neither 0 nor 1";
+  to.options.recover = value == "1";
+  return std::nullopt;
+}
+
 Problem parse_control(std::string_view value, Parsing& to) {
   if (value != "0" && value != "1") return "neither 0 nor 1";
   to.options.control = value == "1";

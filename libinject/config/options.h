@@ -49,6 +49,7 @@ struct Options {
   std::string summary_file;
   std::size_t ring_bytes = std::size_t{16} << 20;
   std::size_t buffer_bytes = std::size_t{32} << 20;
+  bool recover = true;
   bool control = false;
   LogLevel log_level = LogLevel::kInfo;
   std::string log_file;

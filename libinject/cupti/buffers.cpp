@@ -85,6 +85,8 @@ ActivityBuffers::Buffer ActivityBuffers::take(std::uint16_t generation) noexcept
   }
   State& state = states_[found - 1];
   state.generation = generation;
+  if (BufferMark* marks = marks_.load(std::memory_order_acquire); marks != nullptr)
+    marks[found - 1].sequence.store(0, std::memory_order_relaxed);  // what follows is not complete
   state.taken.store(1, std::memory_order_relaxed);
   in_use_.fetch_add(state.units, std::memory_order_relaxed);
   outstanding_.fetch_add(state.units, std::memory_order_acq_rel);
@@ -98,6 +100,14 @@ bool ActivityBuffers::complete(std::uint8_t* buffer, std::size_t valid) noexcept
   // Once it is in the list it is the drain thread's.
   const std::uint32_t units = states_[index].units;
   states_[index].valid = std::min(valid, units * unit_bytes_);
+  states_[index].sequence = 1 + sequence_.fetch_add(1, std::memory_order_relaxed);
+  if (BufferMark* marks = marks_.load(std::memory_order_acquire); marks != nullptr && states_[index].moved) {
+    BufferMark& mark = marks[index];
+    mark.units = units;
+    mark.generation = states_[index].generation;
+    mark.valid = states_[index].valid;
+    mark.sequence.store(states_[index].sequence, std::memory_order_release);
+  }
   std::uint32_t head = completed_.load(std::memory_order_relaxed);
   do {
     states_[index].link.store(head, std::memory_order_relaxed);
@@ -119,11 +129,66 @@ std::uint32_t ActivityBuffers::reversed(std::uint32_t chain) noexcept {
 }
 
 void ActivityBuffers::recycle(std::uint32_t index) noexcept {
-  // The whole buffer: an unfinished record may have been written past the valid part.
-  std::memset(base_ + index * unit_bytes_, 0, states_[index].units * unit_bytes_);
+  BufferMark* marks = marks_.load(std::memory_order_acquire);
+  if (marks != nullptr) marks[index].sequence.store(0, std::memory_order_release);
+  // The whole buffer: an unfinished record may have been written past the valid part. One that moves is zero.
+  if (marks == nullptr || states_[index].moved || !move(index))
+    std::memset(base_ + index * unit_bytes_, 0, states_[index].units * unit_bytes_);
   handled_.fetch_add(1, std::memory_order_relaxed);
   in_use_.fetch_sub(states_[index].units, std::memory_order_relaxed);
   push(index);
+}
+
+bool ActivityBuffers::move(std::uint32_t index) noexcept {
+  const std::size_t offset = index * unit_bytes_;
+  const std::uint32_t units = states_[index].units;
+  if (!region_.appear_at(base_ + offset, offset, units * unit_bytes_)) return false;
+  for (std::uint32_t i = 0; i < units; ++i) states_[index + i].moved = true;
+  return true;
+}
+
+// Up to `most` whole free buffers before those in `list`, linked like it: index + 1, 0 at its end.
+std::uint32_t ActivityBuffers::take_free(std::uint32_t most, std::uint32_t list) noexcept {
+  for (std::uint32_t i = 0; i < most; ++i) {
+    const std::uint32_t found = pop(free_);
+    if (found == kNone) break;
+    states_[found - 1].link.store(list, std::memory_order_relaxed);
+    list = found;
+  }
+  return list;
+}
+
+// A buffer that is being moved is nobody's: a few are left for CUPTI meanwhile, and follow when the others
+// are back, which takes as long as to unlink them.
+bool ActivityBuffers::move_to(const SharedRegion& region, BufferMark* marks) noexcept {
+  constexpr std::uint32_t kMeanwhile = 4;
+  if (units_ == 0 || marks_.load(std::memory_order_relaxed) != nullptr) return false;
+  region_ = region;
+  bool any = false;
+  const auto move_all = [&](std::uint32_t list) {
+    for (; list != kNone; list = states_[list - 1].link.load(std::memory_order_relaxed)) {
+      any = move(list - 1) || any;
+    }
+  };
+  const auto push_all = [&](std::uint32_t list) {
+    while (list != kNone) {
+      const std::uint32_t next = states_[list - 1].link.load(std::memory_order_relaxed);
+      push(list - 1);
+      list = next;
+    }
+  };
+  marks_.store(marks, std::memory_order_release);
+  const std::uint32_t free_units = units_ - in_use_.load(std::memory_order_relaxed);
+  const std::uint32_t free_buffers = free_units / units_each_;
+  const std::uint32_t first =
+      free_buffers <= kMeanwhile ? kNone : take_free(free_buffers - kMeanwhile, kNone);
+  move_all(first);
+  const std::uint32_t rest = take_free(kMeanwhile, kNone);
+  push_all(first);
+  move_all(rest);
+  push_all(rest);
+  if (!any) marks_.store(nullptr, std::memory_order_release);
+  return any;
 }
 
 void ActivityBuffers::reclaim_outstanding() noexcept {

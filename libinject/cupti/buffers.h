@@ -6,7 +6,21 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "libinject/record/shared_region.h"
+
 namespace inject {
+
+/// What another process needs to know of a buffer, beside it in a shared mapping: one for each unit of
+/// memory, used for the buffer that begins there.
+struct BufferMark {
+  std::atomic<std::uint64_t> sequence;  ///< 0 unless the buffer is complete; no other use has the same
+  std::uint32_t units;
+  std::uint16_t generation;
+  std::uint16_t reserved;
+  std::uint64_t valid;  ///< bytes of records
+  std::uint64_t reserved2;
+};
+static_assert(sizeof(BufferMark) == 32);
 
 /// The buffers that CUPTI fills with activity records: a fixed number out of one reserved mapping. CUPTI
 /// takes one a launching thread at a time and asks on that thread, so both ends are lock-free. Once a
@@ -31,15 +45,17 @@ class ActivityBuffers {
   /// ours.
   bool complete(std::uint8_t* buffer, std::size_t valid) noexcept;
 
-  /// Drain thread: Use(std::uint8_t* buffer, std::size_t valid, std::uint16_t generation) for each completed
-  /// buffer, oldest first. The generation is that of the attachment that took it.
+  /// Drain thread: Use(std::uint8_t* buffer, std::size_t valid, std::uint16_t generation, std::uint64_t
+  /// sequence) for each completed buffer, oldest first. The generation is that of the attachment that took
+  /// it.
   template <typename Use>
   void drain(Use&& use) {
     std::uint32_t chain = reversed(completed_.exchange(0, std::memory_order_acquire));
     while (chain != 0) {
       const std::uint32_t index = chain - 1;
       chain = states_[index].link.load(std::memory_order_relaxed);
-      use(base_ + index * unit_bytes_, states_[index].valid, states_[index].generation);
+      use(base_ + index * unit_bytes_, states_[index].valid, states_[index].generation,
+          states_[index].sequence);
       recycle(index);
     }
   }
@@ -55,6 +71,15 @@ class ActivityBuffers {
   /// After CUPTI has been finalized: buffers that it never gave back are ours again.
   void reclaim_outstanding() noexcept;
 
+  /// Drain thread, once: the buffers go on in a file's mapping of total_bytes(), with `marks` for units() of
+  /// them, so that what is completed outlives the process. Those in use follow once they are handled. False
+  /// if none could be moved.
+  bool move_to(const SharedRegion& region, BufferMark* marks) noexcept;
+  std::uint8_t* memory() noexcept { return base_; }
+  std::size_t unit_bytes() const noexcept { return unit_bytes_; }
+  std::uint32_t units() const noexcept { return units_; }
+  std::size_t total_bytes() const noexcept { return units_ * unit_bytes_; }
+
  private:
   // Of the unit that a buffer begins with.
   struct State {
@@ -62,7 +87,9 @@ class ActivityBuffers {
     std::atomic<std::uint32_t> taken;
     std::uint32_t units;
     std::uint16_t generation;
+    bool moved;
     std::size_t valid;
+    std::uint64_t sequence;
   };
   /// Pop count << 32 | (index + 1).
   using FreeList = std::atomic<std::uint64_t>;
@@ -72,6 +99,8 @@ class ActivityBuffers {
   void push(std::uint32_t index) noexcept;
   std::uint32_t pop(FreeList& list) noexcept;
   std::uint32_t split_one() noexcept;
+  bool move(std::uint32_t index) noexcept;
+  std::uint32_t take_free(std::uint32_t most, std::uint32_t list) noexcept;
 
   std::uint8_t* base_ = nullptr;
   State* states_ = nullptr;
@@ -85,6 +114,9 @@ class ActivityBuffers {
   std::atomic<std::uint32_t> outstanding_{0};
   std::atomic<std::uint64_t> refusals_{0};
   std::atomic<std::uint64_t> handled_{0};
+  std::atomic<std::uint64_t> sequence_{0};
+  std::atomic<BufferMark*> marks_{nullptr};  // set once
+  SharedRegion region_;                      // before it
 };
 
 }  // namespace inject

@@ -321,6 +321,10 @@ Nanoseconds Tracer::to_our_clock(Nanoseconds time) noexcept {
   return time == 0 ? 0 : time - clock_ahead.load(std::memory_order_relaxed);
 }
 
+Nanoseconds Tracer::clock_ahead_of_ours() noexcept {
+  return clock_ahead.load(std::memory_order_relaxed);
+}
+
 Nanoseconds Tracer::buffer_callback_time() noexcept {
   return buffer_time.load(std::memory_order_relaxed);
 }

@@ -71,6 +71,8 @@ class Tracer {
   bool loaded() const noexcept { return loaded_.load(std::memory_order_acquire); }
   /// A record's time on CLOCK_MONOTONIC. A CUPTI that has not taken our clock has its own, the wall's.
   static Nanoseconds to_our_clock(Nanoseconds time) noexcept;
+  /// CUPTI's clock beyond ours.
+  static Nanoseconds clock_ahead_of_ours() noexcept;
   /// Time spent in CUPTI's requests for buffers and returns of them, over the run, on all threads.
   static Nanoseconds buffer_callback_time() noexcept;
   /// Records that CUPTI itself dropped, over the run.

@@ -227,13 +227,52 @@ void diagnosis_json(JsonText& json, const DeviceDiagnosis& entry) {
   json.close_array().close_object();
 }
 
+// The members alone, after `"state"`.
+void recovered_json(JsonText& json, const RecoveredInfo& recovered) {
+  json.name("recovered")
+      .open_object()
+      .member("journal_blocks", recovered.journal_blocks)
+      .member("journal_cut", recovered.journal_cut)
+      .member("journal_full", recovered.journal_full)
+      .member("tables_kept", recovered.tables_kept)
+      .member("records_from_queues", recovered.queue_records)
+      .member("records_from_buffers", recovered.buffer_records)
+      .member("submissions_after_full", recovered.beyond_submissions)
+      .member("records_after_full", recovered.beyond_records)
+      .member("records_without_call", recovered.unattributed)
+      .member("names_missing", recovered.names_missing)
+      .member("records_refused", recovered.refused)
+      .member("bytes_unread", recovered.unread_bytes)
+      .close_object();
+}
+
 }  // namespace
+
+bool mark_recovered(std::string& text, const RecoveredInfo& recovered) {
+  for (const std::string_view state : {"\"state\": \"open\",\n", "\"state\": \"closed\",\n"}) {
+    const std::size_t at = text.find(state);
+    // Among the first members, before any text of the program's.
+    if (at == std::string::npos || text.substr(0, at).find('[') != std::string::npos) continue;
+    std::string object;
+    JsonText json(object);
+    json.open_object();
+    recovered_json(json, recovered);
+    json.close_object();
+    const std::size_t begin = object.find('"');
+    const std::size_t end = object.rfind('\n');
+    text.replace(at, state.size(),
+                 "\"state\": \"recovered\",\n  " + object.substr(begin, end - begin) + ",\n");
+    return true;
+  }
+  return false;
+}
 
 std::string run_json_text(const RunInfo& run, std::span<const std::string> files,
                           std::span<const std::string> errors, std::span<const DeviceDiagnosis> diagnoses) {
   std::string text;
   JsonText json(text);
   json.open_object().member("libinject", run.version).member("state", run.state);
+  if (run.recovered) recovered_json(json, *run.recovered);
   json.texts("command_line", run.command_line);
   json.member("working_directory", run.working_directory).member("host", run.host).member("pid", run.pid);
   json.name("rank");

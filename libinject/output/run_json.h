@@ -16,4 +16,8 @@ std::string run_json_text(const RunInfo& run, std::span<const std::string> files
                           std::span<const std::string> errors,
                           std::span<const DeviceDiagnosis> diagnoses = {});
 
+/// Makes the text of a run.json, which may have any contents, that of a run which was recovered: its state,
+/// and the object `recovered`. False, with the text as it was, where it is none.
+bool mark_recovered(std::string& text, const RecoveredInfo& recovered);
+
 }  // namespace inject

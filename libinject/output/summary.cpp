@@ -680,6 +680,22 @@ void loss_lines(std::string& out, const Statistics& statistics, const RunInfo& r
   }
 }
 
+void recovered_lines(std::string& out, const RunInfo& run) {
+  if (!run.recovered) return;
+  const RecoveredInfo& recovered = *run.recovered;
+  line(out, "  recovered: the process was killed; hardware metrics are not among what it left");
+  const auto lacks = [&out](std::uint64_t count, std::string_view noun, std::string_view why) {
+    if (count != 0) line(out, "  incomplete: " + plural(count, noun) + " " + std::string(why));
+  };
+  lacks(recovered.beyond_submissions, "submission", "after the journal was full: raise INJECT_RING");
+  lacks(recovered.beyond_records, "GPU record", "after the journal was full");
+  lacks(recovered.names_missing, "name", "shown as [not recovered]");
+  lacks(recovered.refused, "record", "left out: damaged");
+  lacks(recovered.unread_bytes, "byte", "of CUPTI's buffers that can't be read");
+  if (recovered.journal_cut)
+    line(out, "  incomplete: the journal is damaged; what came after that is missing");
+}
+
 }  // namespace
 
 std::string time_text(double nanoseconds) {
@@ -715,6 +731,7 @@ std::string summary_text(const Statistics& statistics, const RunInfo& run, std::
   if (!run.rank.empty()) title += ", rank " + run.rank;
   line(out, title);
   line(out, "  " + command_text(run));
+  recovered_lines(out, run);
   device_lines(out, statistics, run);
   iteration_lines(out, statistics, run);
   phase_line(out, statistics);

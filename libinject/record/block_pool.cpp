@@ -2,6 +2,8 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/record/block_pool.h"
 
+#include <algorithm>
+
 #include "libinject/record/mapping.h"
 
 namespace inject {
@@ -14,6 +16,7 @@ BlockPool::BlockPool(std::size_t bytes) noexcept {
 
 BlockPool::~BlockPool() {
   unmap_memory(blocks_, capacity_ * sizeof(Block));
+  unmap_memory(moved_early_, capacity_);
 }
 
 Block* BlockPool::take() noexcept {
@@ -34,6 +37,56 @@ Block* BlockPool::take() noexcept {
 }
 
 void BlockPool::give_back(Block* block) noexcept {
+  if (region_.base != nullptr && !moved(index(block))) move_block(index(block));
+  link(block);
+}
+
+bool BlockPool::move_block(std::uint32_t index) noexcept {
+  moved_early_[index] = region_.appear_at(blocks_ + index, index * sizeof(Block), sizeof(Block));
+  return moved_early_[index];
+}
+
+// Nobody but the drain thread writes to what is moved: blocks that were never taken, and free ones that it
+// takes for that. Some of the former are left for threads that want one meanwhile.
+bool BlockPool::move_to(const SharedRegion& region) noexcept {
+  if (region_.base != nullptr || capacity_ == 0) return false;
+  constexpr std::uint32_t kMeanwhile = 64;
+  moved_early_ = static_cast<bool*>(map_memory(capacity_));
+  if (moved_early_ == nullptr) return false;
+  std::uint32_t first = untouched_.load(std::memory_order_relaxed);
+  std::uint32_t rest;
+  do {
+    rest = std::min(first + kMeanwhile, capacity_);
+  } while (!untouched_.compare_exchange_weak(first, rest, std::memory_order_relaxed));
+  for (std::uint32_t i = first; i < rest; ++i) link(blocks_ + i);
+  rest = untouched_.exchange(capacity_, std::memory_order_relaxed);
+  const std::size_t bytes = (capacity_ - rest) * sizeof(Block);
+  const bool moved = bytes == 0 || region.appear_at(blocks_ + rest, rest * sizeof(Block), bytes);
+  untouched_.store(rest, std::memory_order_relaxed);
+  moved_from_ = moved ? rest : capacity_;
+  if (!moved) return false;
+  region_ = region;
+  // The free ones: last in, first out, so until one comes that has moved, or no more. As many are tried at
+  // most as there can be.
+  Block* free_blocks = nullptr;
+  for (std::uint32_t i = 0; i <= rest; ++i) {
+    Block* block = take();
+    if (block == nullptr) break;
+    const bool last = this->moved(index(block)) || !move_block(index(block));
+    block->next.store(free_blocks == nullptr ? 0 : index(free_blocks) + 1, std::memory_order_relaxed);
+    free_blocks = block;
+    if (last) break;
+  }
+  while (free_blocks != nullptr) {
+    Block* block = free_blocks;
+    const std::uint32_t next = block->next.load(std::memory_order_relaxed);
+    free_blocks = next == 0 ? nullptr : blocks_ + (next - 1);
+    link(block);
+  }
+  return true;
+}
+
+void BlockPool::link(Block* block) noexcept {
   std::uint64_t head = head_.load(std::memory_order_relaxed);
   std::uint64_t mine;
   do {
@@ -48,6 +101,8 @@ bool RecordQueue::next_block(BlockPool& pool, std::uint32_t thread) noexcept {
   block->published.store(0, std::memory_order_relaxed);
   block->next.store(0, std::memory_order_relaxed);
   block->thread = thread;
+  // After the count: what an older use left there must not be taken for this one's.
+  block->sequence.store(pool.next_sequence(), std::memory_order_release);
   // Release: the consumer that follows the link sees the block's fresh header.
   if (tail_ == nullptr) {
     first_.store(pool.index(block) + 1, std::memory_order_release);
@@ -55,7 +110,6 @@ bool RecordQueue::next_block(BlockPool& pool, std::uint32_t thread) noexcept {
     tail_->next.store(pool.index(block) + 1, std::memory_order_release);
   }
   tail_ = block;
-  fill_ = 0;
   return true;
 }
 
@@ -73,7 +127,7 @@ void RecordQueue::reset() noexcept {
   head_ = tail_ = nullptr;
   first_.store(0, std::memory_order_relaxed);
   taken_ = 0;
-  fill_ = Block::kSlots;
+  fill_.store(Block::kSlots, std::memory_order_relaxed);
 }
 
 }  // namespace inject

@@ -8,6 +8,7 @@
 #include <new>
 
 #include "libinject/record/records.h"
+#include "libinject/record/shared_region.h"
 
 namespace inject {
 
@@ -25,7 +26,9 @@ struct Block {
   std::atomic<std::uint32_t> published;  ///< slots that are complete; release by the producer
   std::atomic<std::uint32_t> next;  ///< block that the producer went on to (index + 1), or free-list link
   std::uint32_t thread;             ///< index of the producing thread
-  unsigned char reserved[52];
+  std::uint32_t reserved;
+  std::atomic<std::uint64_t> sequence;  ///< of this use, no other has the same; 0: not used yet
+  unsigned char reserved2[40];
   Slot slots[kSlots];
 };
 static_assert(sizeof(Block) == 16 * 1024);
@@ -42,19 +45,37 @@ class BlockPool {
   BlockPool& operator=(const BlockPool&) = delete;
 
   Block* take() noexcept;
+  /// Drain thread: the block's contents are not needed any more.
   void give_back(Block* block) noexcept;
+
+  /// Drain thread, once: the arena goes on in a file's mapping of the same size, so that it outlives the
+  /// process. Blocks that are in use follow when they are given back; false if no block could be moved.
+  bool move_to(const SharedRegion& region) noexcept;
+  /// Drain thread: whether a block that threads write to now would be lost with the process.
+  bool is_left_behind(std::uint32_t index) const noexcept { return region_.base != nullptr && !moved(index); }
 
   std::uint32_t index(const Block* block) const noexcept {
     return static_cast<std::uint32_t>(block - blocks_);
   }
   Block* at(std::uint32_t index) noexcept { return blocks_ + index; }
   std::uint32_t capacity() const noexcept { return capacity_; }
+  std::uint64_t next_sequence() noexcept { return 1 + sequence_.fetch_add(1, std::memory_order_relaxed); }
 
  private:
+  bool moved(std::uint32_t index) const noexcept { return index >= moved_from_ || moved_early_[index]; }
+  void link(Block* block) noexcept;
+  bool move_block(std::uint32_t index) noexcept;
+
   Block* blocks_ = nullptr;
   std::uint32_t capacity_ = 0;
   std::atomic<std::uint32_t> untouched_{0};  ///< blocks from here on were never taken
   std::atomic<std::uint64_t> head_{0};       ///< pop count << 32 | (index + 1)
+  std::atomic<std::uint64_t> sequence_{0};
+  // Drain thread's, once the arena has moved: blocks from moved_from_ on, and of those before it the ones
+  // that have been free since.
+  SharedRegion region_;
+  std::uint32_t moved_from_ = 0;
+  bool* moved_early_ = nullptr;
 };
 
 /// A thread's queue of records: single producer (the thread), single consumer (the drain thread), made of
@@ -75,13 +96,20 @@ class RecordQueue {
     }
     pushing_.store(true, std::memory_order_relaxed);
     std::atomic_signal_fence(std::memory_order_seq_cst);
-    const bool room = fill_ != Block::kSlots || next_block(pool, thread);
+    // Read once: leave_block() may change it meanwhile.
+    std::uint32_t filled = fill_.load(std::memory_order_relaxed);
+    bool room = true;
+    if (filled == Block::kSlots) [[unlikely]] {
+      room = next_block(pool, thread);
+      filled = 0;
+    }
     if (room) [[likely]] {
-      Slot& slot = tail_->slots[fill_];
+      Slot& slot = tail_->slots[filled];
       fill(*::new (static_cast<void*>(&slot)) Record);
       will_write(&slot + kAhead);
       // Release: a consumer that sees the new count sees the record.
-      tail_->published.store(++fill_, std::memory_order_release);
+      tail_->published.store(filled + 1, std::memory_order_release);
+      fill_.store(filled + 1, std::memory_order_relaxed);
     } else {
       dropped_[kind_index(kind)].fetch_add(1, std::memory_order_relaxed);
     }
@@ -98,19 +126,29 @@ class RecordQueue {
   /// Consumer. Hands every published record to `use(const Slot&)`; blocks that are done go back to the pool.
   template <typename Use>
   void drain(BlockPool& pool, Use&& use) {
+    drain(pool, use, [](const Block&, std::uint32_t, std::uint32_t, bool) {});
+  }
+  /// The same, and `taken(const Block&, first, end, bool done)` after the records first … end - 1 of a block;
+  /// one that is `done` goes back to the pool after that.
+  template <typename Use, typename Taken>
+  void drain(BlockPool& pool, Use&& use, Taken&& taken_from) {
     if (head_ == nullptr) {
       const std::uint32_t first = first_.load(std::memory_order_acquire);
       if (first == 0) return;
       head_ = pool.at(first - 1);
     }
     for (;;) {
-      const std::uint32_t published = head_->published.load(std::memory_order_acquire);
-      std::uint32_t taken = taken_;
-      for (; taken < published; ++taken) use(static_cast<const Slot&>(head_->slots[taken]));
-      taken_ = taken;
-      if (taken_ < Block::kSlots) return;
+      // The link first: a block that its producer has left, full or not, gets no more records.
       const std::uint32_t next = head_->next.load(std::memory_order_acquire);
-      if (next == 0) return;
+      const std::uint32_t published = head_->published.load(std::memory_order_acquire);
+      const std::uint32_t first = taken_;
+      for (std::uint32_t i = first; i < published; ++i) use(static_cast<const Slot&>(head_->slots[i]));
+      taken_ = published;
+      if (published != first || next != 0) taken_from(*head_, first, published, next != 0);
+      if (next == 0) {
+        if (pool.is_left_behind(pool.index(head_))) leave_block();
+        return;
+      }
       pool.give_back(head_);
       head_ = pool.at(next - 1);
       taken_ = 0;
@@ -141,9 +179,15 @@ class RecordQueue {
 #endif
   }
 
-  // Producer's side.
+  // Consumer. The next record goes into another block, unless the producer is about to publish one: then the
+  // one after it, or after that.
+  void leave_block() noexcept {
+    fill_.store(Block::kSlots, std::memory_order_relaxed);
+  }
+
+  // Producer's side, but for leave_block().
   Block* tail_ = nullptr;
-  std::uint32_t fill_ = Block::kSlots;
+  std::atomic<std::uint32_t> fill_{Block::kSlots};
   std::atomic<bool> pushing_{false};                       // read by the producer's signal handlers alone
   std::atomic<std::uint64_t> dropped_[kRecordKinds] = {};  // by kind_index()
   // Shared, written once: the first block of the queue.

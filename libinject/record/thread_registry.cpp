@@ -36,6 +36,12 @@ ThreadRegistry::ThreadRegistry(BlockPool& pool) noexcept : pool_(pool) {
   usable_ = states_ != nullptr && identities_ != nullptr && pthread_key_create(&key_, &on_thread_exit) == 0;
 }
 
+ThreadRegistry::~ThreadRegistry() {
+  if (usable_) pthread_key_delete(key_);
+  unmap_memory(states_, kMostAtOnce * sizeof(ThreadState));
+  unmap_memory(identities_, kMostEver * sizeof(Identity));
+}
+
 void ThreadRegistry::publish(ThreadRegistry* registry) noexcept {
   published_pool.store(registry == nullptr ? nullptr : &registry->pool_, std::memory_order_release);
   published_registry.store(registry, std::memory_order_release);

@@ -92,6 +92,10 @@ class ThreadRegistry {
   static constexpr std::uint32_t kMostEver = 65536;
 
   explicit ThreadRegistry(BlockPool& pool) noexcept;
+  /// Only where no thread has been observed.
+  ~ThreadRegistry();
+  ThreadRegistry(const ThreadRegistry&) = delete;
+  ThreadRegistry& operator=(const ThreadRegistry&) = delete;
 
   /// This thread's state, made on its first call; nullptr in our own threads, where there is no registry yet,
   /// after a fork, or when the registry is full.
@@ -125,13 +129,22 @@ class ThreadRegistry {
   /// Drain thread: every record published since the last call, per thread in order. Recycles dead threads.
   template <typename Use>  // Use(std::uint32_t thread, const Slot&)
   void drain(Use&& use) {
+    drain(use, [](std::uint32_t, const Block&, std::uint32_t, std::uint32_t, bool) {});
+  }
+  /// The same, with what RecordQueue::drain() tells of blocks: Taken(thread, block, first, end, done).
+  template <typename Use, typename Taken>
+  void drain(Use&& use, Taken&& taken) {
     const std::uint32_t most = high_water_.load(std::memory_order_acquire);
     for (std::uint32_t i = 0; i < most; ++i) {
       ThreadState& state = states_[i];
       const std::uint32_t life = state.life.load(std::memory_order_acquire);
       if (life != kLive && life != kDead) continue;
       const std::uint32_t index = state.index;
-      state.queue.drain(pool_, [&](const Slot& slot) { use(index, slot); });
+      state.queue.drain(
+          pool_, [&](const Slot& slot) { use(index, slot); },
+          [&](const Block& block, std::uint32_t first, std::uint32_t end, bool done) {
+            taken(index, block, first, end, done || life == kDead);
+          });
       if (life == kDead) recycle(state);
     }
   }

@@ -160,9 +160,26 @@ struct Overhead {
   Nanoseconds device_readings = 0;  ///< asking NVML, on a thread of its own
 };
 
+/// A run whose process was killed: what its tables were made of (recovery/replay.h), and what they lack.
+struct RecoveredInfo {
+  std::uint64_t journal_blocks = 0;  ///< that were as they had been written
+  bool journal_cut = false;          ///< … and one that was not, after them
+  bool journal_full = false;         ///< what came after it had filled up is missing
+  bool tables_kept = false;          ///< those that the process had written itself: they had more
+  std::uint64_t queue_records = 0;   ///< of threads, that the process had not looked at yet
+  std::uint64_t buffer_records = 0;  ///< of CUPTI, likewise
+  // What is missing, or without its name:
+  std::uint64_t beyond_submissions = 0;  ///< launches, copies and memsets after the journal was full …
+  std::uint64_t beyond_records = 0;      ///< … and their GPU records
+  std::uint64_t unattributed = 0;        ///< GPU records whose call the process had not finished writing
+  std::uint64_t names_missing = 0;       ///< ranges, shapes and kernels named after the last block
+  std::uint64_t refused = 0;             ///< records that make no sense
+  std::uint64_t unread_bytes = 0;        ///< of CUPTI's buffers
+};
+
 struct RunInfo {
   std::string version;  ///< libinject's
-  std::string state;    ///< "open" until the last window is written, then "closed"
+  std::string state;    ///< "open" until the last window is written, then "closed"; "recovered"
   std::vector<std::string> command_line;
   std::string working_directory;
   std::string host;
@@ -198,6 +215,7 @@ struct RunInfo {
   std::uint64_t unknown_frees = 0;               ///< frees of what no hook has seen allocated
   Overhead overhead;
   std::optional<IterationInfo> iterations;  ///< where they were looked for
+  std::optional<RecoveredInfo> recovered;   ///< where the tables are not the process's own work
   MetricsInfo metrics;
 };
 

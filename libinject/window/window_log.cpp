@@ -158,6 +158,13 @@ std::vector<WindowInfo> WindowLog::copy() const {
   return {windows_.begin(), windows_.end()};
 }
 
+std::vector<WindowInfo> WindowLog::from(std::uint32_t number) const {
+  const std::lock_guard lock(mutex_);
+  if (windows_.empty() || number > windows_.back().number) return {};
+  const std::size_t skipped = number > windows_.front().number ? number - windows_.front().number : 0;
+  return {windows_.begin() + static_cast<std::ptrdiff_t>(skipped), windows_.end()};
+}
+
 std::uint64_t WindowLog::not_listed() const {
   const std::lock_guard lock(mutex_);
   return opened_ - windows_.size();

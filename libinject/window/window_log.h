@@ -47,6 +47,8 @@ class WindowLog {
   std::vector<std::uint32_t> closing() const;
   std::string reason(std::uint32_t number) const;
   std::vector<WindowInfo> copy() const;
+  /// Those from `number` on.
+  std::vector<WindowInfo> from(std::uint32_t number) const;
   std::uint64_t not_listed() const;
   Losses losses_outside() const;
 

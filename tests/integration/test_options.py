@@ -34,6 +34,7 @@ REFUSED = {
     "INJECT_RING": ["1K", "5G", "lots", "-1", "16 M", "0", "16MB", "99999999999999999999"],
     "INJECT_BUFFERS": ["64K", "5G", "M", "1e6"],
     "INJECT_CONTROL": ["2", "yes"],
+    "INJECT_RECOVER": ["2", "yes"],
     "INJECT_PROM": ["metrics.prom"],
     "INJECT_LOG": ["loud", "INFO"],
     "INJECT_LOG_FILE": ["%y"],

@@ -142,7 +142,7 @@ TEST_CASE("activity buffers are handed out, completed, zeroed and handed out aga
   CHECK_FALSE(buffers.complete(taken[1].data, 200));                      // twice
   CHECK_FALSE(buffers.complete(reinterpret_cast<std::uint8_t*>(16), 1));  // not ours
   std::vector<std::size_t> sizes;
-  buffers.drain([&](std::uint8_t*, std::size_t valid, std::uint16_t generation) {
+  buffers.drain([&](std::uint8_t*, std::size_t valid, std::uint16_t generation, std::uint64_t) {
     sizes.push_back(valid);
     CHECK(generation == 3);
   });

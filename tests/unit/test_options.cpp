@@ -109,6 +109,7 @@ TEST_CASE("Smaller choices", "[config]") {
   CHECK(accepted({"INJECT_AFTER=exit"}).after == AfterAction::kExit);
   CHECK(accepted({"INJECT_TIMEOUT=1.5m"}).timeout == 90'000'000'000u);
   CHECK(accepted({"INJECT_CONTROL=1"}).control);
+  CHECK_FALSE(accepted({"INJECT_RECOVER=0"}).recover);
   CHECK(accepted({"INJECT_AFTER=continue", "INJECT_TIMEOUT=off", "INJECT_CONTROL=0", "INJECT_METRICS=off"})
             .help == false);
 }
@@ -148,6 +149,7 @@ TEST_CASE("Malformed values", "[config]") {
                             "INJECT_RING=0x10",
                             "INJECT_RING=1.5M",
                             "INJECT_CONTROL=yes",
+                            "INJECT_RECOVER=yes",
                             "INJECT_LOG=loud",
                             "INJECT_LOG_FILE=%k",
                             "INJECT_HELP=yes",

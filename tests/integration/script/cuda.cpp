@@ -113,8 +113,10 @@ void launch(const Arguments& a) {
   cudaStream_t stream = stream_of(a.text(3));
   const dim3 grid(static_cast<unsigned>(a.number(4, 1)));
   const dim3 block(static_cast<unsigned>(a.number(5, 32)));
-  for (std::uint64_t i = a.number(2, 1); i > 0; --i)
+  for (std::uint64_t i = a.number(2, 1); i > 0; --i) {
+    const script::Submission submission;
     report("__cudaLaunchKernel", __cudaLaunchKernel(kernel, grid, block, nullptr, 0, stream));
+  }
 }
 
 void launch_many(const Arguments& a) {
@@ -174,6 +176,7 @@ void copy(const Arguments& a) {
     return;
   }
   Areas& memory = areas();
+  const script::Submission submission;
   void* host = a.text(4) == "pageable" ? memory.pageable : memory.pinned;
   void* target = kind == "d2h" ? host : memory.device[0];
   const void* source = kind == "h2d" ? host : memory.device[1];
@@ -188,10 +191,12 @@ void copy(const Arguments& a) {
 }
 
 void set(const Arguments& a) {
+  const Areas& memory = areas();
+  const script::Submission submission;
   if (a.has(2)) {
-    report("cudaMemsetAsync", cudaMemsetAsync(areas().device[0], 0, a.number(1), stream_of(a.text(2))));
+    report("cudaMemsetAsync", cudaMemsetAsync(memory.device[0], 0, a.number(1), stream_of(a.text(2))));
   } else {
-    report("cudaMemset", cudaMemset(areas().device[0], 0, a.number(1)));
+    report("cudaMemset", cudaMemset(memory.device[0], 0, a.number(1)));
   }
 }
 

@@ -3,9 +3,11 @@
 #include "tests/integration/script/script.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <nvtx3/nvToolsExt.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -125,7 +127,23 @@ void meet(const Arguments& a) {
   changed.wait(lock, [&] { return met[a.text(1)] >= a.number(2); });
 }
 
+// begun, returned
+std::atomic<std::atomic<std::uint64_t>*> progress{nullptr};
+
+void keep_progress(const Arguments& a) {
+  const int file = open(a.text(1).c_str(), O_RDWR | O_CREAT, 0600);
+  constexpr std::size_t kBytes = 2 * sizeof(std::uint64_t);
+  if (file < 0 || ftruncate(file, kBytes) != 0) usage("no file " + a.text(1));
+  void* mapped = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  if (mapped == MAP_FAILED) usage("no mapping of " + a.text(1));
+  close(file);
+  progress = static_cast<std::atomic<std::uint64_t>*>(mapped);
+}
+
 int signal_number(const std::string& name) {
+  if (name == "SEGV") return SIGSEGV;
+  if (name == "ABRT") return SIGABRT;
+  if (name == "KILL") return SIGKILL;
   if (name == "USR1") return SIGUSR1;
   if (name == "USR2") return SIGUSR2;
   if (name == "HUP") return SIGHUP;
@@ -215,6 +233,8 @@ const Operations& common_operations() {
       {"quick_exit", [](const Arguments& a) { _exit(static_cast<int>(a.number(1))); }},
       {"name", [](const Arguments& a) { pthread_setname_np(pthread_self(), a.text(1).c_str()); }},
       {"chdir", [](const Arguments& a) { report("chdir", chdir(a.text(1).c_str())); }},
+      {"progress", keep_progress},
+      {"crash", [](const Arguments& a) { raise(signal_number(a.text(1))); }},
       {"linger",
        [](const Arguments& a) {
          static std::chrono::milliseconds time;
@@ -386,6 +406,13 @@ Arguments::Arguments(std::string_view word) {
 
 std::uint64_t Arguments::number(std::size_t index, std::uint64_t otherwise) const {
   return has(index) ? std::strtoull(parts_[index].c_str(), nullptr, 10) : otherwise;
+}
+
+Submission::Submission() {
+  if (auto* counts = progress.load()) ++counts[0];
+}
+Submission::~Submission() {
+  if (auto* counts = progress.load()) ++counts[1];
 }
 
 void report(const char* operation, int status) {

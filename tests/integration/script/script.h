@@ -13,6 +13,11 @@
 //   meet:NAME:COUNT       waits until so many threads have come here
 //   busy:US               the thread takes so much of a processor's time
 //   sleep:MS  print:TEXT  name:THREAD  exit:CODE  quick_exit:CODE  return:CODE  chdir:PATH
+//   progress:FILE         from here on kernel, copy and memset keep two numbers there, of eight bytes: how
+//   many calls
+//                         have begun, and how many have returned; for whoever looks when the program has been
+//                         killed
+//   crash:SIGNAL          SEGV, ABRT or KILL, to itself
 //   linger:MS             at the end, after all exit handlers that are registered later, takes so long
 //   mark within:MS        prints "late" if more than MS milliseconds have passed since `mark`
 //   fault:NAME:VALUE  duration:KERNEL:NS     see tests/sim/cudasim.h
@@ -66,6 +71,15 @@ class Arguments {
 };
 
 using Operations = std::map<std::string, std::function<void(const Arguments&)>>;
+
+/// Around a call that gives the device work: `progress`.
+class Submission {
+ public:
+  Submission();
+  ~Submission();
+  Submission(const Submission&) = delete;
+  Submission& operator=(const Submission&) = delete;
+};
 
 /// Prints a status that is not 0 as "OPERATION: STATUS": a test compares a program's output with and without
 /// the preload.

@@ -2,7 +2,9 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "tests/sim/core/trace.h"
 
+#include <fcntl.h>
 #include <pthread.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -10,6 +12,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <list>
@@ -184,14 +187,30 @@ std::size_t write_records(Buffer& buffer, std::int64_t offset, Nanoseconds now, 
   return at;
 }
 
+// CUDASIM_PROGRESS=FILE: the number of records that the client has been given, eight bytes, for whoever looks
+// when the program has been killed.
+void count_given(std::size_t count) {
+  static auto* given = []() -> std::atomic<std::uint64_t>* {
+    const char* path = std::getenv("CUDASIM_PROGRESS");
+    const int file = path == nullptr ? -1 : open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (file < 0) return nullptr;
+    void* mapped = MAP_FAILED;
+    if (ftruncate(file, sizeof(std::uint64_t)) == 0)
+      mapped = mmap(nullptr, sizeof(std::uint64_t), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    close(file);
+    return mapped == MAP_FAILED ? nullptr : static_cast<std::atomic<std::uint64_t>*>(mapped);
+  }();
+  if (given != nullptr) given->fetch_add(count);
+}
+
 void deliver(const BufferRef& buffer) {
   State& shared = state();
   std::lock_guard one_at_a_time(shared.delivery);
   CUpti_BuffersCallbackCompleteFunc completed = nullptr;
   std::size_t valid = 0;
+  std::size_t count = 0;
   {
     std::lock_guard lock(shared.mutex);
-    std::size_t count = 0;
     valid = write_records(*buffer, clock_offset(shared), now_ns(), count);
     shared.delivered += count;
     completed = shared.completed;
@@ -199,6 +218,7 @@ void deliver(const BufferRef& buffer) {
   this_thread.delivering = true;
   if (completed != nullptr) completed(nullptr, 0, buffer->data, buffer->size, valid);
   this_thread.delivering = false;
+  if (completed != nullptr) count_given(count);
 }
 
 // Buffers that can go to the client now: complete ones, or all if forced. The caller holds the lock.

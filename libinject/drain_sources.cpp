@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+//
+// The drain's sources in the process that it observes: threads' queues and CUPTI's buffers.
+#include <algorithm>
+#include <mutex>
+#include <utility>
+
+#include "libinject/cupti/decode.h"
+#include "libinject/cupti/tracer.h"
+#include "libinject/drain.h"
+#include "libinject/record/clock.h"
+#include "libinject/window/iteration_watch.h"
+
+namespace inject {
+
+void Drain::pass(const CuptiApi* cupti, bool hold_signs) {
+  pass_begin_ = now();
+  // A sign that is published from here on may be older than one that is not: both wait for the next pass.
+  const SignPass pass = begin_sign_pass();
+  // Rings before buffers: most launches are then known before their device records come by.
+  core_.threads.drain(
+      [this](std::uint32_t thread, const Slot& slot) { take(thread, slot); },
+      [this](std::uint32_t thread, const Block& block, std::uint32_t first, std::uint32_t end, bool done) {
+        if (journal_ != nullptr) journal_->take_run(thread, block, first, end, done);
+      });
+  if (search_ != nullptr) search_->advance(pass, hold_signs);
+  retry_pending();
+  if (cupti != nullptr) {
+    buffers_.drain(
+        [&](std::uint8_t* buffer, std::size_t valid, std::uint16_t generation, std::uint64_t sequence) {
+          if (journal_ != nullptr) journal_->begin_buffer(sequence, generation);
+          on_buffer(*cupti, buffer, valid, generation);
+          if (journal_ != nullptr) journal_->end_buffer();
+        });
+  }
+  note_drops();
+  if (journal_ != nullptr) journal_->commit();
+}
+
+// Another process that reads the buffers has no CUPTI to step through them.
+void Drain::keep_size(const CUpti_Activity& record, const CUpti_Activity& next) {
+  if (journal_ == nullptr) return;
+  const std::ptrdiff_t bytes = reinterpret_cast<const char*>(&next) - reinterpret_cast<const char*>(&record);
+  journal_->keep_record_size(static_cast<std::uint32_t>(record.kind), static_cast<std::uint64_t>(bytes));
+}
+
+void Drain::on_buffer(const CuptiApi& cupti, std::uint8_t* buffer, std::size_t valid,
+                      std::uint16_t generation) {
+  const std::unique_lock use = Tracer::use();
+  CUpti_Activity* record = nullptr;
+  const CUpti_Activity* before = nullptr;
+  while (cupti.ActivityGetNextRecord(buffer, valid, &record) == CUPTI_SUCCESS && record != nullptr) {
+    if (before != nullptr) keep_size(*before, *record);
+    before = record;
+    switch (activity_kind(*record)) {
+      case ActivityKind::kKernel: {
+        KernelActivity kernel = decode_kernel(*record);
+        kernel.event.start = Tracer::to_our_clock(kernel.event.start);
+        kernel.event.end = Tracer::to_our_clock(kernel.event.end);
+        const char* name = kernel.name == nullptr ? "" : kernel.name;
+        take(kernel.event, name, generation);
+        if (journal_ != nullptr) journal_->take(kernel.event, kernel.name, core_.mangled.intern(name));
+        break;
+      }
+      case ActivityKind::kTransfer: {
+        TransferEvent transfer = decode_transfer(*record);
+        transfer.start = Tracer::to_our_clock(transfer.start);
+        transfer.end = Tracer::to_our_clock(transfer.end);
+        take(transfer, generation);
+        if (journal_ != nullptr) journal_->take(transfer);
+        break;
+      }
+      case ActivityKind::kOther:
+        break;
+    }
+  }
+}
+
+void Drain::note_drops() {
+  const std::uint64_t calls = core_.threads.dropped(RecordKind::kCall) + core_.threads.refused();
+  const std::uint64_t ranges = core_.threads.dropped(RecordKind::kRange);
+  take_drops(calls - std::exchange(seen_host_drops_, calls),
+             ranges - std::exchange(seen_range_drops_, ranges));
+}
+
+void Drain::settle() {
+  const std::uint64_t dropped = Tracer::dropped_records();
+  settle(dropped - std::exchange(told_activity_drops_, dropped));
+}
+
+}  // namespace inject

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <sys/mman.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace inject {
+
+/// A part of a file that is mapped shared: what is written there outlives the process. Zero where nobody has
+/// written yet.
+struct SharedRegion {
+  std::uint8_t* base = nullptr;
+  std::size_t bytes = 0;
+
+  /// Has the same pages appear in place of the private ones at `address`, too, whose contents are dropped.
+  /// All three of whole pages. False, with everything as it was, where the kernel refuses.
+  bool appear_at(void* address, std::size_t offset, std::size_t length) const noexcept {
+    if (base == nullptr || offset > bytes || length > bytes - offset) return false;
+    // An old size of zero duplicates a shared mapping (mremap(2)): no descriptor has to stay open for it.
+    return mremap(base + offset, 0, length, MREMAP_MAYMOVE | MREMAP_FIXED, address) == address;
+  }
+};
+
+/// Has pages there that can be written to at once, so that the program's threads need not wait for the file
+/// system at their first write to one. What is in them stays, and others may write to them meanwhile. Nothing
+/// happens where the kernel has no such call (before Linux 5.14).
+inline void warm_pages(void* begin, std::size_t bytes) noexcept {
+  constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE, which older headers lack
+  madvise(begin, bytes, kPopulateWrite);
+}
+
+}  // namespace inject

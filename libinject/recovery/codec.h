@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+//
+// Numbers, texts and records as bytes. What is read is checked at every step, and believed in nothing.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace inject::recovery {
+
+/// Appends.
+class Encoder {
+ public:
+  /// Seven bits a byte, the lowest first.
+  void number(std::uint64_t value) {
+    while (value >= 0x80) {
+      bytes_.push_back(static_cast<char>(value | 0x80));
+      value >>= 7;
+    }
+    bytes_.push_back(static_cast<char>(value));
+  }
+  void text(std::string_view value) {
+    number(value.size());
+    bytes_.append(value);
+  }
+  template <typename Kind>
+  void entry(Kind kind) {
+    bytes_.push_back(static_cast<char>(kind));
+  }
+  void raw(std::string_view bytes) { bytes_.append(bytes); }
+
+  std::string_view bytes() const { return bytes_; }
+  bool empty() const { return bytes_.empty(); }
+  void clear() { bytes_.clear(); }
+
+ private:
+  std::string bytes_;
+};
+
+/// Reads what an Encoder wrote. Past the end, or in the face of what none writes, everything is 0 and ok() is
+/// false for good.
+class Decoder {
+ public:
+  explicit Decoder(std::string_view bytes) : left_(bytes) {}
+
+  std::uint64_t number() {
+    std::uint64_t value = 0;
+    for (unsigned shift = 0; shift < 64; shift += 7) {
+      if (left_.empty()) break;
+      const auto byte = static_cast<unsigned char>(left_.front());
+      left_.remove_prefix(1);
+      // The tenth byte has one bit.
+      if (shift == 63 && byte > 1) break;
+      value |= static_cast<std::uint64_t>(byte & 0x7Fu) << shift;
+      if (byte < 0x80) return value;
+    }
+    return fail();
+  }
+  /// At most `most`.
+  std::uint64_t number(std::uint64_t most) {
+    const std::uint64_t value = number();
+    return value <= most ? value : fail();
+  }
+  std::string_view text(std::size_t most) {
+    const std::uint64_t length = number();
+    if (length > most || length > left_.size()) {
+      fail();
+      return {};
+    }
+    const std::string_view value = left_.substr(0, length);
+    left_.remove_prefix(length);
+    return value;
+  }
+  std::uint8_t byte() {
+    if (left_.empty()) return static_cast<std::uint8_t>(fail());
+    const auto value = static_cast<std::uint8_t>(left_.front());
+    left_.remove_prefix(1);
+    return value;
+  }
+
+  bool ok() const { return ok_; }
+  bool at_end() const { return left_.empty(); }
+  std::size_t left() const { return left_.size(); }
+
+ private:
+  std::uint64_t fail() {
+    ok_ = false;
+    left_ = {};
+    return 0;
+  }
+
+  std::string_view left_;
+  bool ok_ = true;
+};
+
+/// Records of a fixed number of 32-bit words, as differences from the one before: those of one thread, or one
+/// stream of kernels, are much alike.
+template <std::size_t kWords>
+class RecordCoder {
+ public:
+  using Words = std::array<std::uint32_t, kWords>;
+  static_assert(kWords <= 64);
+
+  void encode(Encoder& to, const Words& words) {
+    std::uint64_t changed = 0;
+    for (std::size_t i = 0; i < kWords; ++i) changed |= std::uint64_t{words[i] != last_[i]} << i;
+    to.number(changed);
+    for (std::size_t i = 0; i < kWords; ++i) {
+      if ((changed >> i & 1) == 0) continue;
+      const std::uint32_t step = words[i] - last_[i];
+      // Small steps back as short as those ahead.
+      to.number(step << 1 ^ (step >> 31 != 0 ? 0xFFFF'FFFFu : 0));
+    }
+    last_ = words;
+  }
+
+  Words decode(Decoder& from) {
+    const std::uint64_t changed =
+        from.number(kWords == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << (kWords % 64)) - 1);
+    for (std::size_t i = 0; i < kWords; ++i) {
+      if ((changed >> i & 1) == 0) continue;
+      const auto folded = static_cast<std::uint32_t>(from.number(0xFFFF'FFFFu));
+      last_[i] += folded >> 1 ^ ((folded & 1) != 0 ? 0xFFFF'FFFFu : 0);
+    }
+    return last_;
+  }
+
+ private:
+  Words last_{};
+};
+
+}  // namespace inject::recovery

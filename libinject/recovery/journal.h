@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "libinject/core.h"
+#include "libinject/recovery/codec.h"
+#include "libinject/recovery/events.h"
+#include "libinject/recovery/format.h"
+#include "libinject/stats/iterations.h"
+#include "libinject/window/window_log.h"
+
+namespace inject::recovery {
+
+/// What the drain thread has taken out of the threads' queues and CUPTI's buffers, with the names that it
+/// refers to, in the order in which the statistics had it. In blocks: one is committed before the memory that
+/// its records came from is used again, so that each record is here, or still there. Whether both is told by
+/// sequence numbers: a block of a queue and a buffer have one for each use.
+///
+/// Bounded: the first block that finds no room is the end; what comes later is counted. One thread at a time;
+/// does nothing until start().
+class Journal {
+ public:
+  Journal(Core& core, WindowLog& windows) : core_(core), windows_(windows) {}
+
+  /// `region` is zero.
+  void start(std::uint8_t* region, std::size_t bytes, Live& live);
+  bool running() const { return live_ != nullptr; }
+  /// There was no room for some block.
+  bool full() const { return full_; }
+
+  /// The records first … end - 1 of a queue's block. `done`: the block is about to be used again.
+  void take_run(std::uint32_t thread, const Block& block, std::uint32_t first, std::uint32_t end, bool done);
+
+  /// A buffer of CUPTI's, its records in order, its end.
+  void begin_buffer(std::uint64_t sequence, std::uint16_t generation);
+  /// `pointer` and `name`: what CUPTI calls the kernel, and the number of that name in Core::mangled.
+  void take(const KernelEvent& event, const char* pointer, std::uint32_t name);
+  void take(const TransferEvent& event);
+  void end_buffer();
+
+  /// Records of that CUpti_ActivityKind have that size.
+  void keep_record_size(std::uint32_t kind, std::uint64_t bytes) {
+    if (running() && kind < live_->record_bytes.size())
+      live_->record_bytes[kind].store(bytes, std::memory_order_relaxed);
+  }
+  void drops(std::uint64_t calls, std::uint64_t ranges);
+  void settle_times(Nanoseconds until);
+  void settle(std::uint64_t dropped_by_cupti);
+  void settled(Nanoseconds detached, Nanoseconds last_activity);
+  void boundary(const IterationBoundary& boundary);
+  /// The tables on disk have all that came so far.
+  void written();
+  /// Commits what is not yet.
+  void commit();
+
+ private:
+  void note_thread(std::uint32_t thread);
+  void note_windows();
+  void note_range(std::uint32_t node);
+  void note_shape(std::uint32_t shape);
+  void note_driver_call(FunctionId function);
+  void note_call(const CallRecord& record);
+  void note_kernel_name(const char* pointer, std::uint32_t name);
+  void note_graph_node(std::uint64_t node);
+  void count_beyond(std::uint64_t submissions, std::uint64_t records);
+
+  Core& core_;
+  WindowLog& windows_;
+  Live* live_ = nullptr;
+  std::uint8_t* at_ = nullptr;
+  std::size_t room_ = 0;
+  std::uint64_t number_ = 0;
+  bool full_ = false;
+
+  Encoder notes_;  // what the body refers to comes before it
+  Encoder body_;
+  Encoder slots_;
+  Encoder events_;
+  std::uint64_t submissions_ = 0;  // in what is not committed
+  std::uint64_t records_ = 0;
+
+  std::uint64_t buffer_sequence_ = 0;
+  std::uint16_t buffer_generation_ = 0;
+  std::uint64_t buffer_events_ = 0;
+  KernelCoder kernels_;
+  TransferCoder transfers_;
+
+  std::uint32_t noted_windows_ = 0;
+  std::uint32_t first_open_ = 1;  // the first window whose end is not noted
+  std::uint32_t ended_ = 0;       // the last one whose end is
+  std::vector<bool> threads_;
+  std::vector<bool> ranges_;
+  std::vector<bool> shapes_;
+  std::vector<bool> driver_calls_;
+  std::vector<bool> kernel_names_;
+  std::unordered_map<const char*, std::uint32_t> pointers_;
+  std::unordered_set<std::uint64_t> nodes_;
+  std::uint32_t generation_ = 0;
+};
+
+}  // namespace inject::recovery

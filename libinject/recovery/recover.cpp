@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/recovery/recover.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <vector>
+
+#include "libinject/config/text.h"
+#include "libinject/host_io.h"
+#include "libinject/output/atomic_file.h"
+#include "libinject/output/run_json.h"
+#include "libinject/output/summary.h"
+#include "libinject/output/table_files.h"
+#include "libinject/recovery/replay.h"
+#include "libinject/safe_path.h"
+
+namespace inject::recovery {
+
+namespace {
+
+std::string text_of(int code) {
+  std::array<char, 128> text;
+  return strerror_r(code, text.data(), text.size());
+}
+
+std::string read_whole(int file, std::uint64_t bytes, std::vector<std::uint8_t>& contents) {
+  contents.resize(bytes);
+  for (std::size_t at = 0; at < contents.size();) {
+    const ssize_t n = pread(file, contents.data() + at, contents.size() - at, static_cast<off_t>(at));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return text_of(errno);
+    if (n == 0) return "it has become shorter meanwhile";
+    at += static_cast<std::size_t>(n);
+  }
+  return {};
+}
+
+/// What is wrong with the file; empty: nothing.
+std::string read_file(const FolderAbove& where, std::vector<std::uint8_t>& contents) {
+  const int file =
+      openat(where.descriptor(), where.name().c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+  if (file < 0) return errno == ELOOP ? "it is a link" : text_of(errno);
+  struct stat status {};
+  std::string problem;
+  if (fstat(file, &status) != 0) {
+    problem = text_of(errno);
+  } else if (!S_ISREG(status.st_mode)) {
+    problem = "it is no file";
+  } else if (static_cast<std::uint64_t>(status.st_size) > kLargestFile) {
+    problem = "it is larger than any record file";
+  } else {
+    problem = read_whole(file, static_cast<std::uint64_t>(status.st_size), contents);
+  }
+  close(file);
+  return problem;
+}
+
+bool still_runs(const Header& header) {
+  return header.process_start != 0 && header.boot == boot_hash() &&
+         process_start_of(header.pid) == header.process_start;
+}
+
+bool exists(const std::string& path) {
+  struct stat status {};
+  return lstat(path.c_str(), &status) == 0;
+}
+
+std::string text_file(const std::string& path) {
+  std::string text;
+  const int file = open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+  if (file < 0) return text;
+  constexpr std::size_t kLargest = std::size_t{64} << 20;
+  std::array<char, 65536> part;
+  for (ssize_t n; (n = read(file, part.data(), part.size())) > 0 && text.size() < kLargest;)
+    text.append(part.data(), static_cast<std::size_t>(n));
+  close(file);
+  return text;
+}
+
+// The process's own run.json says what its tables have; what is new is its state.
+std::string keep_tables(const std::string& folder, const RecoveredInfo& recovered) {
+  std::string text = text_file(folder + "/run.json");
+  if (!mark_recovered(text, recovered)) return "run.json can't be understood, and is left as it is";
+  AtomicFile file(folder, "run.json");
+  file.file().buffer() = text;
+  return file.finish() && file.commit() ? std::string() : file.error();
+}
+
+std::string missing_text(const RunInfo& run) {
+  Losses losses = run.losses_outside;
+  for (const WindowInfo& window : run.windows) losses.add(window.losses);
+  const std::uint64_t launches = losses.missing_records + run.recovered->beyond_submissions;
+  return launches == 0
+             ? "nothing that had been launched is missing"
+             : "of " + std::to_string(launches) + " launches, copies and memsets the GPU records are missing";
+}
+
+}  // namespace
+
+Outcome recover(const std::string& folder, bool keep) {
+  const std::string path = folder + "/" + kFileName;
+  const std::string shown = one_line(path, 300);
+  const FolderAbove where(path);
+  if (!where.is_open()) return {false, one_line(folder, 300) + ": " + where.problem(), {}};
+  std::vector<std::uint8_t> contents;
+  if (!exists(path)) {
+    std::string text = text_file(folder + "/run.json");
+    if (text.find("\"state\": \"recovered\"") != std::string::npos)
+      return {true, one_line(folder, 300) + " is recovered already", {}};
+    if (text.empty()) return {false, one_line(folder, 300) + " is no output folder: it has no run.json", {}};
+    return {false, one_line(folder, 300) + ": there is nothing to recover: it has no file `records`", {}};
+  }
+  std::string problem = read_file(where, contents);
+  if (!problem.empty()) return {false, shown + ": " + problem, {}};
+  Image image;
+  if (!image.open(contents, problem)) return {false, shown + ": " + problem, {}};
+  if (still_runs(image.header()))
+    return {false, shown + ": process " + std::to_string(image.header().pid) + " is still writing to it", {}};
+
+  Replay replay(image);
+  replay.run(nullptr);
+  RunInfo run = replay.run_info();
+  const bool tables_have_more = (image.live().journal_full && image.live().written_beyond) ||
+                                replay.blocks() < image.live().written_block;
+  Outcome outcome;
+  if (tables_have_more) {
+    run.recovered->tables_kept = true;
+    problem = keep_tables(folder, *run.recovered);
+    outcome.message = "the tables in " + one_line(folder, 300) +
+                      " are those that the process wrote itself: they have "
+                      "more than the records do";
+  } else {
+    const std::vector<std::string> problems = write_all(folder, replay.statistics(), run);
+    problem = problems.empty() ? std::string() : problems.front();
+    outcome.summary = summary_text(replay.statistics(), run, folder);
+    outcome.message = "the tables are in " + one_line(folder, 300) + "; " + missing_text(run);
+  }
+  if (!problem.empty()) return {false, one_line(folder, 300) + ": " + problem, {}};
+  if (!keep) unlinkat(where.descriptor(), where.name().c_str(), 0);
+  outcome.done = true;
+  return outcome;
+}
+
+}  // namespace inject::recovery

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <string>
+
+namespace inject::recovery {
+
+struct Outcome {
+  bool done = false;
+  std::string message;  ///< one line: what was done, or why nothing was
+  std::string summary;  ///< as at a program's end; empty where nothing was done
+};
+
+/// `injectctl recover FOLDER`: the tables of a run whose process was killed, from FOLDER/records, which is
+/// removed then unless it is to be `keep`t. Where the process has written tables that have more than can be
+/// recovered, these stay.
+Outcome recover(const std::string& folder, bool keep);
+
+}  // namespace inject::recovery

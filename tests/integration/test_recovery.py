@@ -1,0 +1,398 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""Programs that are killed, and `injectctl recover`: every call that returned and every record that CUPTI handed over is in
+the tables, none twice, and what is missing is counted.
+
+usage: test_recovery.py LIBRARY PROGRAMS SIMULATION INJECTCTL [--kills N] [TEST...]
+"""
+
+import os
+import pathlib
+import random
+import resource
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+import simulated
+
+injectctl = pathlib.Path(sys.argv.pop(4)).resolve()
+kills = 10
+if "--kills" in sys.argv:
+    at = sys.argv.index("--kills")
+    kills = int(sys.argv[at + 1])
+    del sys.argv[at:at + 2]
+
+NOBODY = 65534
+# The record file is there once run.json is.
+READY = "until_text:out/run.json:time_zero progress:progress"
+# Four threads in a window that stays open; the third column is what they launch in a round.
+STEADY = (f"sync {READY} threads:4 [ loop:100000 [ push:step kernel:alpha:5:own copy:d2d:4096 memset:100 pop kernel:beta:1:own "
+          "sleep:1 ] ]")
+# Windows that open and close while three threads launch.
+WINDOWS = (f"start {READY} stop loop:100000 [ start threads:3 [ loop:20 [ push:in kernel:alpha:3:own pop sleep:1 ] ] sync stop "
+           "sleep:30 ]")
+KERNELS = {"alpha", "beta", "[not recovered]"}
+
+
+def numbers(path, count):
+    """Little-endian numbers of eight bytes; zeros where there are none."""
+    content = path.read_bytes() if path.exists() else b""
+    return struct.unpack(f"<{count}Q", content.ljust(8 * count, b"\0")[:8 * count])
+
+
+class Killed:
+    """A program that runs until it is killed, or crashes, and what it has left."""
+
+    def __init__(self, test, text, env=None, before=None, **options):
+        test.runs += 1
+        self.work = test.folder / f"run{test.runs}"
+        self.work.mkdir()
+        self.test = test
+        kept = {name: value for name, value in os.environ.items()
+                if not name.startswith(("INJECT_", "CUDASIM_", "CUDA_", "NVTX_", "LD_"))}
+        kept.update(LD_LIBRARY_PATH=str(simulated.simulation), LD_PRELOAD=str(simulated.library), LC_ALL="C",
+                    CUDASIM_PROGRESS=str(self.work / "given"))
+        given = {"OUT": "out", "SUMMARY": "off", **options}
+        kept.update({f"INJECT_{name}": value for name, value in given.items() if value is not None})
+        kept.update(env or {})
+        self.errors = open(self.work / "stderr", "w+b")
+        test.addCleanup(self.errors.close)
+        self.process = subprocess.Popen([str(simulated.programs / "script_cuda"), *text.split()], cwd=self.work, env=kept,
+                                        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self.errors,
+                                        preexec_fn=before)
+        test.addCleanup(self.end)
+
+    @property
+    def out(self):
+        return simulated.Folder(self.work / "out")
+
+    def end(self):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+
+    def stderr(self):
+        self.errors.flush()
+        return (self.work / "stderr").read_text(encoding="utf-8")
+
+    def wait_for(self, condition, what):
+        deadline = time.monotonic() + 60
+        while not condition():
+            self.test.assertIsNone(self.process.poll(), f"ended before {what}: {self.stderr()}")
+            self.test.assertLess(time.monotonic(), deadline, f"waited in vain for {what}")
+            time.sleep(0.002)
+
+    def wait_for_submissions(self, count=1):
+        self.wait_for(lambda: numbers(self.work / "progress", 2)[1] >= count, f"{count} submissions")
+
+    def kill(self):
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+        self.test.assertEqual(self.process.returncode, -signal.SIGKILL)
+
+
+class Case(simulated.SimulatedTest):
+    def recover(self, folder, *more, code=0, **how):
+        done = subprocess.run([str(injectctl), "recover", *more, str(folder)], capture_output=True, text=True, timeout=60,
+                              check=False, **how)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        return done
+
+    def refused(self, folder, *more, **how):
+        """The one line that says why."""
+        done = self.recover(folder, *more, code=1, **how)
+        self.assertEqual(done.stdout, "")
+        (line,) = done.stderr.splitlines()
+        return line
+
+    def recovered(self, program):
+        """The folder, once it is recovered and found consistent with itself and with what the program did."""
+        out = program.out
+        before = {row["Window"]: row for row in out.windows() if row["State"] == "closed"} \
+            if "window_sum.csv" in out.files() else {}
+        said = self.recover(out.path).stdout
+        run = out.run
+        self.assertEqual(run["state"], "recovered")
+        self.assertIn("recovered: the process was killed", said)
+        self.assertNotIn("records", out.files())
+        self.assertEqual([name for name in out.files() if name.endswith(".tmp")], [])
+        self.check_counts(program, out)
+        for number, row in before.items():
+            (after,) = [found for found in out.windows() if found["Window"] == number]
+            for column in ("Kernels", "Kernel Time (ns)", "Copies", "Memsets", "Submissions", "API Calls", "Duration (ns)",
+                           "GPU Busy (ns)", "Ranges"):
+                self.assertEqual(after[column], row[column], f"{column} of window {number}, which was on disk")
+        # Once more there is nothing to do, and nothing is done.
+        tables = {name: (out.path / name).read_bytes() for name in out.files()}
+        self.assertIn("is recovered already", self.recover(out.path).stdout)
+        self.assertEqual({name: (out.path / name).read_bytes() for name in out.files()}, tables)
+        return out
+
+    def check_counts(self, program, out):
+        run = out.run
+        recovered = run["recovered"]
+        begun, returned = numbers(program.work / "progress", 2)
+        (given,) = numbers(program.work / "given", 1)
+        windows = out.windows()
+        submissions = self.sum(windows, "Submissions")
+        records = sum(self.sum(windows, column) for column in ("Kernels", "Copies", "Memsets"))
+        missing = run["lost"]["missing_activity_records"]
+        where = (recovered, run["lost"], f"{begun=} {returned=} {given=} {submissions=} {records=} {missing=}")
+        self.assertFalse(recovered["journal_cut"], where)
+        self.assertEqual(recovered["records_refused"], 0, where)
+        self.assertEqual(recovered["bytes_unread"], 0, where)
+        # Every call that returned was published, and none is there that had not begun.
+        self.assertLessEqual(returned, submissions + recovered["submissions_after_full"], where)
+        self.assertLessEqual(submissions + recovered["submissions_after_full"], begun, where)
+        # Every record that CUPTI handed over is there, and none twice.
+        self.assertLessEqual(given, records + recovered["records_after_full"], where)
+        self.assertEqual(records - recovered["records_without_call"] + missing, submissions, where)
+        self.assertLessEqual(recovered["records_without_call"], begun - returned, where)
+        self.assertLessEqual(set(out.kernels()), KERNELS)
+        self.assertEqual(sum(out.kernels().values()), self.sum(windows, "Kernels"))
+        self.assertEqual(sum(out.operations().values()), self.sum(windows, "Copies") + self.sum(windows, "Memsets"))
+        self.assertEqual([row["State"] for row in windows], ["closed"] * len(windows))
+        for name in simulated.TABLES:
+            self.assertIn(name, out.files())
+
+
+class KillTest(Case):
+    def kill_at_random(self, text, count, **options):
+        for i in range(count):
+            seed = random.randrange(2**32)
+            with self.subTest(kill=i, seed=seed):
+                program = Killed(self, text, **options)
+                program.wait_for_submissions()
+                time.sleep(random.Random(seed).uniform(0, 0.5))
+                program.kill()
+                self.recovered(program)
+                shutil.rmtree(program.work)
+
+    def test_threads_in_a_window(self):
+        self.kill_at_random(STEADY, (kills + 1) // 2, WINDOW="always")
+
+    def test_windows_that_open_and_close(self):
+        self.kill_at_random(WINDOWS, kills // 2, WINDOW="api")
+
+    def test_a_window_that_is_on_disk_stays_complete(self):
+        """Killed once a later window has been written down as open."""
+        program = Killed(self, f"start {READY} kernel:alpha:50 sync stop until_text:out/run.json:\"closed\" start kernel:beta:7 "
+                         "sleep:60000", WINDOW="api")
+        program.wait_for_submissions(57)
+        program.kill()
+        out = self.recovered(program)
+        first, second = out.windows()
+        self.assertEqual((first["Kernels"], first["Submissions"], first["Missing Activity Records"]), ("50", "50", "0"))
+        self.assertEqual((int(second["Kernels"]) + int(second["Missing Activity Records"]), second["Submissions"]), (7, "7"))
+
+    def test_a_crash_after_everything_was_handed_over(self):
+        for name in ("SEGV", "ABRT", "KILL"):
+            with self.subTest(signal=name):
+                program = Killed(self, f"sync {READY} push:outer kernel:alpha:100 copy:d2d:1000 pop sync until_delivered "
+                                 f"crash:{name}", WINDOW="always", before=lambda: resource.setrlimit(resource.RLIMIT_CORE, (0, 0)))
+                program.process.wait(60)
+                self.assertEqual(program.process.returncode, -getattr(signal, "SIG" + name))
+                out = self.recovered(program)
+                self.assertEqual(out.lost(), {})
+                (window,) = out.windows()
+                self.assertEqual((window["Kernels"], window["Copies"]), ("100", "1"))
+                self.assertEqual(out.ranges()[("outer", "PushPop")], 1)
+                self.assertEqual(out.range_kernels()[("outer", "alpha")], (1, 100))
+
+    @staticmethod
+    def word(program, number):
+        """Of those in the record file that change (Live, libinject/recovery/format.h)."""
+        with open(program.out.path / "records", "rb") as file:
+            file.seek(4096 + 8 * number)
+            return struct.unpack("<Q", file.read(8))[0]
+
+    def test_a_journal_that_is_full_is_counted(self):
+        """The window that was on disk before stays, whichever of them had more."""
+        program = Killed(self, f"start {READY} kernel:alpha:50 sync stop until_text:out/run.json:\"closed\" start "
+                         "threads:2 [ loop:100000 [ kernel:beta:50 sleep:1 ] ]", WINDOW="api", RING="64K", BUFFERS="1M")
+        program.wait_for_submissions(60)
+        program.wait_for(lambda: self.word(program, 0) == 1, "a full journal")
+        program.wait_for(lambda: self.word(program, 1) > 100, "submissions after it was full")
+        program.kill()
+        self.recover(program.out.path)
+        run = program.out.run
+        self.assertTrue(run["recovered"]["journal_full"])
+        first = program.out.windows()[0]
+        self.assertEqual((first["Kernels"], first["Missing Activity Records"]), ("50", "0"))
+        begun, _ = numbers(program.work / "progress", 2)
+        submissions = self.sum(program.out.windows(), "Submissions")
+        self.assertLess(50, submissions)
+        self.assertLess(0, run["recovered"]["submissions_after_full"])
+        self.assertLessEqual(submissions + run["recovered"]["submissions_after_full"], begun)
+
+
+class EndTest(Case):
+    def test_a_clean_end_leaves_no_file(self):
+        result = self.script("kernel:alpha:10 sync", WINDOW="always")
+        self.assertNotIn("records", result.out.files())
+        self.assertEqual(result.warnings(), [])
+        self.assertIn("nothing to recover", self.refused(result.out.path))
+
+    def test_switched_off_there_is_none(self):
+        program = Killed(self, f"sync {READY} kernel:alpha:5 sleep:60000", WINDOW="always", RECOVER="0")
+        program.wait_for_submissions(5)
+        self.assertNotIn("records", program.out.files())
+        program.kill()
+        self.assertIn("nothing to recover", self.refused(program.out.path))
+
+    def test_killed_before_a_window_there_is_nothing(self):
+        program = Killed(self, "progress:progress kernel:alpha:5 sleep:60000", WINDOW="api")
+        program.wait_for_submissions(5)
+        program.kill()
+        self.assertEqual([name for name in os.listdir(program.work) if name == "out"], [])
+
+    def test_the_file_is_the_users_alone(self):
+        program = Killed(self, f"sync {READY} kernel:alpha:5 sleep:60000", WINDOW="always")
+        program.wait_for_submissions(5)
+        self.assertEqual((program.out.path / "records").stat().st_mode & 0o777, 0o600)
+
+    def test_a_forked_child_writes_nothing_there(self):
+        program = Killed(self, f"sync {READY} kernel:alpha:20 child:USR1 kernel:alpha:20 child:USR1 sync until_delivered "
+                         "looks:3 crash:KILL", WINDOW="always")
+        program.process.wait(60)
+        out = self.recovered(program)
+        self.assertEqual(out.kernels(), {"alpha": 40})
+
+
+class RefusalTest(Case):
+    def killed(self):
+        program = Killed(self, f"sync {READY} kernel:alpha:20 sync until_delivered sleep:60000", WINDOW="always")
+        program.wait_for_submissions(20)
+        program.kill()
+        return program.out.path
+
+    def test_what_is_no_output_folder(self):
+        self.assertIn("No such file", self.refused(self.folder / "nowhere"))
+        self.assertIn("no output folder", self.refused(self.folder))
+        done = subprocess.run([str(injectctl), "recover"], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("recover takes one folder", done.stderr)
+
+    def test_a_process_that_still_runs(self):
+        program = Killed(self, f"sync {READY} kernel:alpha:5 sleep:60000", WINDOW="always")
+        program.wait_for_submissions(5)
+        self.assertIn("still writing", self.refused(program.out.path))
+        self.assertIn("records", program.out.files())
+
+    def test_damaged_files(self):
+        out = self.killed()
+        records = out / "records"
+        whole = records.read_bytes()
+        tables = sorted(os.listdir(out))
+        for damaged, said in ((b"", "too short"), (whole[:100_000], "was made with"), (whole + b"\0", "was made with"),
+                              (b"x" + whole[1:], "no record file"), (whole[:8] + b"\x09" + whole[9:], "version 9"),
+                              (whole[:40] + b"\xff" + whole[41:], "header is damaged")):
+            records.write_bytes(damaged)
+            self.assertIn(said, self.refused(out))
+        records.unlink()
+        records.symlink_to("/dev/zero")
+        self.assertIn("link", self.refused(out))
+        records.unlink()
+        records.mkdir()
+        self.assertIn("no file", self.refused(out))
+        records.rmdir()
+        self.assertEqual([name for name in tables if name != "records"], sorted(os.listdir(out)))
+        records.write_bytes(whole)
+        self.recover(out, "--keep")
+        self.assertEqual(records.read_bytes(), whole)
+
+    @unittest.skipUnless(os.geteuid() == 0, "root alone can become another user")
+    def test_another_users_files(self):
+        out = self.killed()
+        copy = pathlib.Path(tempfile.mkdtemp(prefix="inject-test-"))
+        self.addCleanup(shutil.rmtree, copy)
+        shutil.copy(injectctl, copy / "injectctl")
+        os.chmod(copy, 0o755)
+        for folder in (out, *out.parents[:-1]):
+            if folder != pathlib.Path("/tmp"):
+                os.chmod(folder, 0o755)
+        done = subprocess.run([str(copy / "injectctl"), "recover", str(out)], user=NOBODY, group=NOBODY, capture_output=True,
+                              text=True, check=False)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("Permission denied", done.stderr)
+
+
+class RoomTest(Case):
+    def check_in_memory(self, result, said):
+        """One line says why; everything else is as ever."""
+        (line,) = [text for text in result.warnings() if "records are kept in memory" in text]
+        self.assertIn(said, line)
+        self.assertEqual(result.out.kernels(), {"alpha": 30})
+        self.assertEqual(result.out.lost(), {})
+        self.assertNotIn("records", result.out.files())
+
+    def test_a_limit_on_files(self):
+        text = "kernel:alpha:30 sync return:3"
+        command = ["prlimit", f"--fsize={20_000_000}", str(simulated.programs / "script_cuda"), *text.split()]
+        if shutil.which("prlimit") is None:
+            self.skipTest("there is no prlimit")
+        result = self.script(text, command=command, WINDOW="always", TRACE=None, check=False)
+        self.assertEqual(result.code, 3)
+        self.check_in_memory(result, "ulimit -f")
+
+    @unittest.skipUnless(os.geteuid() == 0, "root alone can mount")
+    def test_a_small_disk(self):
+        disk = self.folder / "disk"
+        disk.mkdir()
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=30m", "none", str(disk)], capture_output=True,
+                          check=False).returncode != 0:
+            self.skipTest("nothing can be mounted")
+        try:
+            self.runs += 1
+            result = self.script("kernel:alpha:30 sync return:3", WINDOW="always", OUT=str(disk / "out"), TRACE=None, check=False)
+            self.assertEqual(result.code, 3)
+            (line,) = [text for text in result.warnings() if "records are kept in memory" in text]
+            self.assertIn("and the disk has", line)
+            out = simulated.Folder(disk / "out")
+            self.assertEqual(out.kernels(), {"alpha": 30})
+            self.assertNotIn("records", out.files())
+        finally:
+            subprocess.run(["umount", str(disk)], check=True)
+
+    @unittest.skipUnless(os.geteuid() == 0, "root alone can mount")
+    def test_a_disk_that_fills_up_meanwhile(self):
+        """The file has its room, so the program is not harmed; the tables, which have none, are made later."""
+        disk = self.folder / "disk"
+        disk.mkdir()
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=12m", "none", str(disk)], capture_output=True,
+                          check=False).returncode != 0:
+            self.skipTest("nothing can be mounted")
+        try:
+            program = Killed(self, f"sync until_text:{disk}/out/run.json:time_zero progress:progress signal:go "
+                             "until_text:full:full loop:200 [ kernel:alpha:30 sync ] return:3", WINDOW="always",
+                             OUT=str(disk / "out"), RING="256K", BUFFERS="1M")
+            program.wait_for(lambda: (disk / "out" / "run.json").exists(), "run.json")
+            filler = os.open(disk / "filler", os.O_WRONLY | os.O_CREAT)
+            try:
+                while True:
+                    os.write(filler, bytes(4096))
+            except OSError:
+                os.close(filler)
+            (program.work / "full").write_text("full")
+            program.process.wait(60)
+            self.assertEqual(program.process.returncode, 3)
+            self.assertIn("the records are kept", program.stderr())
+            (disk / "filler").unlink()
+            self.recover(disk / "out")
+            out = simulated.Folder(disk / "out")
+            self.assertEqual(out.kernels(), {"alpha": 6000})
+            self.assertEqual(out.lost(), {})
+        finally:
+            program.end()
+            subprocess.run(["umount", str(disk)], check=True)
+
+
+if __name__ == "__main__":
+    simulated.main()

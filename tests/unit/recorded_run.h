@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <cupti_activity.h>
+#include <cupti_activity_deprecated.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "libinject/core.h"
+#include "libinject/cupti/buffers.h"
+#include "libinject/cupti/decode.h"
+#include "libinject/drain.h"
+#include "libinject/hooks/functions.h"
+#include "libinject/recovery/journal.h"
+#include "libinject/recovery/record_file.h"
+#include "libinject/recovery/run_state.h"
+#include "libinject/stats/statistics.h"
+#include "libinject/window/window_log.h"
+
+namespace inject {
+
+/// A run with one thread whose records are in a file, as in a session, but for the session.
+struct RecordedRun {
+  static constexpr const char* kKernel = "_Z5alphav";
+  static constexpr std::uint16_t kGeneration = 1;
+
+  explicit RecordedRun(const std::string& folder, std::size_t ring = 64 * 1024)
+      : core(with_ring(ring)),
+        buffers(std::size_t{1} << 20),
+        statistics(core.names, core.ranges, core.shapes),
+        drain(core, buffers, windows, statistics, [] {}),
+        journal(core, windows) {
+    opened = file.open(folder, core.ring, buffers, journal, {kBase, 5}, problem);
+    drain.journal_to(&journal);
+    range = core.ranges.child(0, core.names.intern(":step"), 0, RangeStyle::kPushPop);
+    GemmShape gemm;
+    gemm.m = gemm.n = gemm.k = 64;
+    gemm.flops = 2 * 64 * 64 * 64;
+    shape = core.shapes.intern(gemm);
+  }
+
+  static constexpr Nanoseconds kBase = 1'000'000;
+
+  static ParseResult with_ring(std::size_t bytes) {
+    ParseResult parsed;
+    parsed.options.ring_bytes = bytes;
+    return parsed;
+  }
+
+  void open_window() { windows.open("test", time); }
+  void close_window() { windows.end(windows.opened(), time); }
+
+  /// The call's record in the thread's queue; its kernel's to come.
+  void launch() {
+    CallRecord record;
+    record.function = find_function("cudaLaunchKernel");
+    record.correlation = ++correlation;
+    record.begin = time += 1000;
+    record.end = time += 100;
+    record.window = windows.opened();
+    record.generation = kGeneration;
+    record.range = range;
+    record.call = correlation;
+    queue.push(core.ring, record, 1);
+  }
+
+  /// A buffer of CUPTI's with the kernels of the launches first … last, handed over. As many as one has room
+  /// for.
+  void kernels(std::uint32_t first, std::uint32_t last) {
+    const ActivityBuffers::Buffer buffer = buffers.take(kGeneration);
+    std::size_t at = 0;
+    for (std::uint32_t id = first; id <= last; ++id, at += sizeof(CUpti_ActivityKernel9)) {
+      CUpti_ActivityKernel9 kernel{};
+      kernel.kind = CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL;
+      kernel.start = kBase + 1200 * id;
+      kernel.end = kernel.start + 10;
+      kernel.correlationId = id;
+      kernel.gridX = kernel.gridY = kernel.gridZ = kernel.blockX = kernel.blockY = kernel.blockZ = 1;
+      kernel.name = kKernel;
+      std::memcpy(buffer.data + at, &kernel, sizeof kernel);
+    }
+    buffers.complete(buffer.data, at);
+  }
+
+  /// What the drain thread does with it.
+  void pass() {
+    queue.drain(
+        core.ring, [this](const Slot& slot) { drain.take(1, slot); },
+        [this](const Block& block, std::uint32_t begin, std::uint32_t end, bool done) {
+          journal.take_run(1, block, begin, end, done);
+        });
+    drain.retry_pending();
+    buffers.drain(
+        [this](std::uint8_t* data, std::size_t valid, std::uint16_t generation, std::uint64_t sequence) {
+          journal.begin_buffer(sequence, generation);
+          for (std::size_t at = 0; at < valid; at += sizeof(CUpti_ActivityKernel9)) {
+            journal.keep_record_size(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, sizeof(CUpti_ActivityKernel9));
+            const KernelActivity kernel = decode_kernel(*reinterpret_cast<const CUpti_Activity*>(data + at));
+            drain.take(kernel.event, kernel.name, generation);
+            journal.take(kernel.event, kernel.name, core.mangled.intern(kernel.name));
+          }
+          journal.end_buffer();
+        });
+    journal.commit();
+  }
+
+  void settle() {
+    drain.settle(0);
+    windows.settle();
+    journal.settled(0, 0);
+  }
+
+  Core core;
+  ActivityBuffers buffers;
+  WindowLog windows;
+  Statistics statistics;
+  Drain drain;
+  recovery::Journal journal;
+  recovery::RecordFile file;
+  RecordQueue queue;
+  std::string problem;
+  bool opened = false;
+  Nanoseconds time = kBase;
+  std::uint32_t correlation = 0;
+  std::uint32_t range = 0;
+  std::uint32_t shape = 0;
+};
+
+}  // namespace inject

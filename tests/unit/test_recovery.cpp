@@ -1,0 +1,597 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstddef>
+#include <random>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "libinject/output/run_json.h"
+#include "libinject/output/table_files.h"
+#include "libinject/recovery/codec.h"
+#include "libinject/recovery/image.h"
+#include "libinject/recovery/recover.h"
+#include "libinject/recovery/replay.h"
+#include "libinject/recovery/run_state.h"
+#include "libinject/recovery/shape_check.h"
+#include "tests/unit/catch.h"
+#include "tests/unit/recorded_run.h"
+#include "tests/unit/temporary_folder.h"
+
+using namespace inject;
+using namespace inject::recovery;
+
+namespace {
+
+using Bytes = std::vector<std::uint8_t>;
+
+Bytes bytes_of(const TemporaryFolder& folder) {
+  const std::string text = folder.read(kFileName);
+  return {text.begin(), text.end()};
+}
+
+/// The kernels that the tables have, and the calls that submitted work.
+struct Counts {
+  std::uint64_t kernels = 0;
+  std::uint64_t submissions = 0;
+  std::uint64_t missing = 0;
+  bool operator==(const Counts&) const = default;
+};
+
+Counts counts_of(const Statistics& statistics, const RunInfo& run) {
+  Counts counts;
+  counts.kernels = statistics.device_total().kernels.count;
+  counts.submissions = statistics.host_total().submissions;
+  for (const WindowInfo& window : run.windows) counts.missing += window.losses.missing_records;
+  return counts;
+}
+
+Counts recovered(const Image& image) {
+  Replay replay(image);
+  replay.run(nullptr);
+  return counts_of(replay.statistics(), replay.run_info());
+}
+
+Counts recovered(const Bytes& bytes) {
+  Image image;
+  std::string problem;
+  REQUIRE(image.open(bytes, problem));
+  return recovered(image);
+}
+
+template <typename T>
+void put(Bytes& bytes, std::size_t offset, const T& value) {
+  std::memcpy(bytes.data() + offset, &value, sizeof value);
+}
+
+Header header_of(const Bytes& bytes) {
+  Header header;
+  std::memcpy(static_cast<void*>(&header), bytes.data(), sizeof header);
+  return header;
+}
+
+void seal(Bytes& bytes, Header header) {
+  header.checksum = header_checksum(header);
+  put(bytes, 0, header);
+}
+
+/// Bytes of the journal that are in use.
+std::size_t journal_end(const Bytes& bytes) {
+  const Header header = header_of(bytes);
+  std::size_t end = bytes.size();
+  while (end > header.journal.offset && bytes[end - 1] == 0) --end;
+  return end;
+}
+
+}  // namespace
+
+TEST_CASE("numbers and texts are read as they were written, and nothing else is", "[recovery]") {
+  Encoder to;
+  const std::vector<std::uint64_t> numbers{0, 1, 127, 128, 300, 0xFFFF'FFFF, ~std::uint64_t{0}};
+  for (const std::uint64_t number : numbers) to.number(number);
+  to.text("text");
+  Decoder from(to.bytes());
+  for (const std::uint64_t number : numbers) CHECK(from.number() == number);
+  CHECK(from.text(4) == "text");
+  CHECK((from.ok() && from.at_end()));
+  CHECK(from.number() == 0);
+  CHECK_FALSE(from.ok());
+
+  for (std::size_t length = 0; length < to.bytes().size(); ++length) {
+    Decoder part(to.bytes().substr(0, length));
+    for (std::size_t i = 0; i < numbers.size(); ++i) part.number();
+    part.text(4);
+    CHECK_FALSE(part.ok());
+  }
+  Decoder longest(std::string_view("\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x02", 10));
+  longest.number();
+  CHECK_FALSE(longest.ok());
+  Decoder text(
+      std::string_view("\x05"
+                       "abcde",
+                       6));
+  text.text(4);
+  CHECK_FALSE(text.ok());
+  Decoder large(std::string_view("\x05", 1));
+  large.number(4);
+  CHECK_FALSE(large.ok());
+}
+
+TEST_CASE("coded records are what they were", "[recovery]") {
+  std::mt19937 random(1);
+  RecordCoder<16> encoder;
+  Encoder to;
+  std::vector<RecordCoder<16>::Words> all;
+  RecordCoder<16>::Words words{};
+  for (int i = 0; i < 1000; ++i) {
+    for (std::uint32_t& word : words) {
+      const auto how = random() % 8;
+      if (how == 0) word = static_cast<std::uint32_t>(random());
+      if (how == 1) word += static_cast<std::uint32_t>(random() % 100) - 50;
+    }
+    all.push_back(words);
+    encoder.encode(to, words);
+  }
+  Decoder from(to.bytes());
+  RecordCoder<16> decoder;
+  for (const auto& expected : all) CHECK(decoder.decode(from) == expected);
+  CHECK((from.ok() && from.at_end()));
+}
+
+TEST_CASE("an arena that moves into a file loses nothing, and is there from then on", "[recovery]") {
+  constexpr std::size_t kBlocks = 400;
+  constexpr std::uint32_t kEach = 40'000;
+  BlockPool pool(kBlocks * sizeof(Block));
+  const int file = memfd_create("ring", 0);
+  REQUIRE(ftruncate(file, kBlocks * sizeof(Block)) == 0);
+  void* mapped = mmap(nullptr, kBlocks * sizeof(Block), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  REQUIRE(mapped != MAP_FAILED);
+  const SharedRegion region{static_cast<std::uint8_t*>(mapped), kBlocks * sizeof(Block)};
+
+  std::vector<RecordQueue> queues(3);
+  std::atomic<std::size_t> done{0};
+  std::vector<std::thread> threads;
+  for (RecordQueue& queue : queues) {
+    threads.emplace_back([&] {
+      for (std::uint32_t i = 0; i < kEach;) {
+        CallRecord record;
+        record.correlation = i;
+        // Full is not what this is about: the next one is tried until there is room.
+        if (queue.push(pool, record, 1)) ++i;
+      }
+      ++done;
+    });
+  }
+  std::vector<std::uint32_t> expected(queues.size(), 0);
+  bool in_order = true;
+  const auto take_all = [&] {
+    for (std::size_t q = 0; q < queues.size(); ++q) {
+      queues[q].drain(pool, [&](const Slot& slot) {
+        CallRecord record;
+        std::memcpy(&record, slot.bytes, sizeof record);
+        in_order = in_order && record.correlation == expected[q]++;
+      });
+    }
+  };
+  take_all();
+  REQUIRE(pool.move_to(region));
+  CHECK_FALSE(pool.move_to(region));
+  while (done != queues.size()) take_all();
+  for (std::thread& thread : threads) thread.join();
+  take_all();
+  CHECK(in_order);
+  for (const std::uint32_t count : expected) CHECK(count == kEach);
+
+  // What is published now is in the mapping.
+  CallRecord record;
+  record.correlation = 0xABCD'1234;
+  for (int i = 0; i < 2; ++i) {
+    queues[0].push(pool, record, 7);
+    take_all();
+  }
+  queues[0].push(pool, record, 7);
+  bool found = false;
+  for (std::size_t i = 0; i < kBlocks; ++i) {
+    const auto* block = reinterpret_cast<const Block*>(region.base + i * sizeof(Block));
+    const std::uint32_t published = block->published.load();
+    if (block->thread != 1 && block->thread != 7) continue;
+    for (std::uint32_t s = 0; s < published && s < Block::kSlots; ++s) {
+      CallRecord there;
+      std::memcpy(&there, block->slots[s].bytes, sizeof there);
+      found = found || there.correlation == 0xABCD'1234;
+    }
+  }
+  CHECK(found);
+  munmap(mapped, kBlocks * sizeof(Block));
+  close(file);
+}
+
+TEST_CASE("CUPTI's buffers that move into a file are marked once they are complete", "[recovery]") {
+  ActivityBuffers buffers(4 << 20);
+  const int file = memfd_create("buffers", 0);
+  REQUIRE(ftruncate(file, static_cast<off_t>(buffers.total_bytes())) == 0);
+  void* mapped = mmap(nullptr, buffers.total_bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  REQUIRE(mapped != MAP_FAILED);
+  const SharedRegion region{static_cast<std::uint8_t*>(mapped), buffers.total_bytes()};
+  std::vector<BufferMark> marks(buffers.units());
+  const auto complete = [&] {
+    std::size_t count = 0;
+    for (const BufferMark& mark : marks) count += mark.sequence.load() != 0;
+    return count;
+  };
+
+  const ActivityBuffers::Buffer before = buffers.take(1);
+  REQUIRE(buffers.move_to(region, marks.data()));
+  std::memset(before.data, 1, 100);
+  CHECK(buffers.complete(before.data, 100));
+  CHECK(complete() == 0);  // CUPTI had it when the others moved
+  std::size_t handled = 0;
+  const auto use = [&](std::uint8_t*, std::size_t, std::uint16_t, std::uint64_t) { ++handled; };
+  buffers.drain(use);
+
+  std::vector<ActivityBuffers::Buffer> taken;
+  for (auto buffer = buffers.take(2); buffer.data != nullptr; buffer = buffers.take(2))
+    taken.push_back(buffer);
+  for (const ActivityBuffers::Buffer& buffer : taken) {
+    CHECK(std::all_of(buffer.data, buffer.data + buffer.bytes, [](std::uint8_t byte) { return byte == 0; }));
+    std::memset(buffer.data, 2, 50);
+    CHECK(buffers.complete(buffer.data, 50));
+  }
+  CHECK(complete() == taken.size());
+  for (std::size_t i = 0; i < marks.size(); ++i) {
+    if (marks[i].sequence.load() == 0) continue;
+    CHECK(marks[i].valid == 50);
+    CHECK(marks[i].generation == 2);
+    CHECK(region.base[i * buffers.unit_bytes()] == 2);
+  }
+  buffers.drain(use);
+  CHECK(handled == 1 + taken.size());
+  CHECK(complete() == 0);
+  munmap(mapped, region.bytes);
+  close(file);
+}
+
+TEST_CASE("what was taken, what was published and what was handed over is recovered once each",
+          "[recovery]") {
+  const TemporaryFolder folder;
+  RecordedRun run(folder.path());
+  REQUIRE(run.opened);
+  REQUIRE(run.problem.empty());
+  struct stat status {};
+  REQUIRE(stat((folder.path() + "/" + kFileName).c_str(), &status) == 0);
+  CHECK((status.st_mode & 0777) == 0600);
+  // Nothing that a write could find no room for.
+  CHECK(status.st_blocks * 512 >= status.st_size);
+
+  CHECK(recovered(bytes_of(folder)) == Counts{});
+  run.open_window();
+  for (int i = 0; i < 100; ++i) run.launch();
+  CHECK(recovered(bytes_of(folder)) == Counts{0, 100, 100});
+  run.pass();
+  CHECK(recovered(bytes_of(folder)) == Counts{0, 100, 100});
+  run.kernels(1, 60);
+  CHECK(recovered(bytes_of(folder)) == Counts{60, 100, 40});
+  run.pass();
+  CHECK(recovered(bytes_of(folder)) == Counts{60, 100, 40});
+  // More than a block: the first one goes back to the pool meanwhile, and is used again.
+  for (int i = 0; i < 1000; ++i) {
+    run.launch();
+    if (i % 100 == 0) run.pass();
+  }
+  run.kernels(61, 200);
+  CHECK(recovered(bytes_of(folder)) == Counts{200, 1100, 900});
+  run.pass();
+  for (std::uint32_t first = 201; first < 1100; first += 100) {
+    run.kernels(first, first + 99);
+    run.pass();
+  }
+  run.close_window();
+  run.settle();
+  CHECK(recovered(bytes_of(folder)) == Counts{1100, 1100, 0});
+  CHECK(counts_of(run.statistics, {}).kernels == 1100);
+
+  // The same tables, to the letter, as the process would have written.
+  Image image;
+  std::string problem;
+  const Bytes bytes = bytes_of(folder);
+  REQUIRE(image.open(bytes, problem));
+  Replay replay(image);
+  replay.run(nullptr);
+  RunInfo there = replay.run_info();
+  RunInfo here = there;
+  here.windows = run.windows.copy();
+  for (const TableFile& table : table_files()) {
+    INFO(table.name);
+    CHECK(table_text(table, replay.statistics(), there) == table_text(table, run.statistics, here));
+  }
+  run.file.remove();
+  CHECK(stat((folder.path() + "/" + kFileName).c_str(), &status) != 0);
+}
+
+TEST_CASE("a journal that ends anywhere is good up to its last whole block", "[recovery]") {
+  const TemporaryFolder folder;
+  RecordedRun run(folder.path());
+  REQUIRE(run.opened);
+  run.open_window();
+  for (int i = 0; i < 12; ++i) {
+    run.launch();
+    run.pass();
+  }
+  run.kernels(1, 6);
+  run.pass();
+  const Bytes whole = bytes_of(folder);
+  const Header header = header_of(whole);
+  const std::size_t end = journal_end(whole);
+  std::uint64_t last = 0;
+  std::size_t blocks = 0;
+  for (std::size_t at = header.journal.offset; at <= end; ++at) {
+    Bytes torn = whole;
+    std::fill(torn.begin() + static_cast<std::ptrdiff_t>(at), torn.end(), std::uint8_t{0});
+    Image image;
+    std::string problem;
+    REQUIRE(image.open(torn, problem));
+    REQUIRE(image.blocks().size() >= blocks);
+    if (image.blocks().size() == blocks) continue;
+    blocks = image.blocks().size();
+    const Counts counts = recovered(image);
+    CHECK(counts.submissions >= last);
+    last = counts.submissions;
+  }
+  CHECK(last == 12);
+  CHECK(blocks == 13);
+}
+
+TEST_CASE("a bit that has changed in the journal costs what follows it", "[recovery]") {
+  const TemporaryFolder folder;
+  RecordedRun run(folder.path());
+  REQUIRE(run.opened);
+  run.open_window();
+  for (int i = 0; i < 5; ++i) {
+    run.launch();
+    run.pass();
+  }
+  Bytes bytes = bytes_of(folder);
+  const Header header = header_of(bytes);
+  const std::size_t end = journal_end(bytes);
+  Image image;
+  std::string problem;
+  REQUIRE(image.open(bytes, problem));
+  REQUIRE(image.blocks().size() == 5);
+  // Each block, with its header and padding.
+  std::vector<std::size_t> begins;
+  for (const std::string_view block : image.blocks()) {
+    const auto* data = reinterpret_cast<const std::uint8_t*>(block.data());
+    begins.push_back(static_cast<std::size_t>(data - bytes.data()) - sizeof(BlockHeader));
+  }
+  for (std::size_t bit = header.journal.offset * 8; bit < end * 8; ++bit) {
+    const auto block = static_cast<std::size_t>(std::upper_bound(begins.begin(), begins.end(), bit / 8) -
+                                                begins.begin() - 1);
+    const std::size_t contents_end = begins[block] + sizeof(BlockHeader) + image.blocks()[block].size();
+    if (bit / 8 >= contents_end) continue;  // padding
+    bytes[bit / 8] ^= static_cast<std::uint8_t>(1u << bit % 8);
+    Image damaged;
+    REQUIRE(damaged.open(bytes, problem));
+    REQUIRE(damaged.blocks().size() == block);
+    bytes[bit / 8] ^= static_cast<std::uint8_t>(1u << bit % 8);
+  }
+}
+
+TEST_CASE("a header with any other bit is refused", "[recovery]") {
+  const TemporaryFolder folder;
+  RecordedRun run(folder.path());
+  REQUIRE(run.opened);
+  Bytes bytes = bytes_of(folder);
+  std::string problem;
+  for (std::size_t bit = 0; bit < sizeof(Header) * 8; ++bit) {
+    bytes[bit / 8] ^= static_cast<std::uint8_t>(1u << bit % 8);
+    Image image;
+    problem.clear();
+    REQUIRE_FALSE(image.open(bytes, problem));
+    REQUIRE_FALSE(problem.empty());
+    bytes[bit / 8] ^= static_cast<std::uint8_t>(1u << bit % 8);
+  }
+  for (const std::size_t length : {std::size_t{0}, sizeof(Header), kHeaderBytes, bytes.size() - 1}) {
+    Image image;
+    CHECK_FALSE(image.open(std::span(bytes).first(length), problem));
+  }
+}
+
+TEST_CASE("a sealed header that lies about its parts is refused", "[recovery]") {
+  const TemporaryFolder folder;
+  RecordedRun run(folder.path());
+  REQUIRE(run.opened);
+  const Bytes bytes = bytes_of(folder);
+  const Header good = header_of(bytes);
+  const auto refused = [&](Header header) {
+    Bytes lying = bytes;
+    seal(lying, header);
+    Image image;
+    std::string problem;
+    return !image.open(lying, problem);
+  };
+  CHECK_FALSE(refused(good));
+  for (Part Header::*part :
+       {&Header::info, &Header::marks, &Header::ring, &Header::buffers, &Header::journal}) {
+    for (const std::uint64_t offset : {std::uint64_t{0}, std::uint64_t{12}, std::uint64_t{bytes.size() + 8},
+                                       ~std::uint64_t{0}, ~std::uint64_t{7}}) {
+      Header header = good;
+      (header.*part).offset = offset;
+      CHECK(refused(header));
+    }
+    Header header = good;
+    (header.*part).bytes = ~std::uint64_t{0};
+    CHECK(refused(header));
+  }
+  Header header = good;
+  header.unit_bytes = 0;
+  CHECK(refused(header));
+  header = good;
+  header.block_bytes = 64;
+  CHECK(refused(header));
+  header = good;
+  header.functions ^= 1;
+  CHECK(refused(header));
+}
+
+TEST_CASE("records that make no sense are left out and counted", "[recovery]") {
+  const TemporaryFolder folder;
+  RecordedRun run(folder.path());
+  REQUIRE(run.opened);
+  run.open_window();
+  const auto push = [&](auto change) {
+    CallRecord record;
+    record.function = find_function("cudaLaunchKernel");
+    record.correlation = ++run.correlation;
+    record.begin = run.time += 10;
+    record.end = run.time += 10;
+    record.window = 1;
+    record.generation = 1;
+    change(record);
+    run.queue.push(run.core.ring, record, 1);
+  };
+  push([](CallRecord&) {});
+  push([](CallRecord& r) { r.function = 0; });
+  push([](CallRecord& r) { r.function = kFunctionEnd; });
+  push([](CallRecord& r) { r.function = 0xFFFF; });
+  push([](CallRecord& r) { r.window = 0x7FFF'FFFF; });
+  push([](CallRecord& r) { r.end = r.begin - 1; });
+  push([](CallRecord& r) { r.chain = CallChain{kFunctionEnd}; });
+  push([](CallRecord& r) { r.chain = CallChain{1} << 16; });
+  push([](CallRecord& r) { r.kind = static_cast<RecordKind>(77); });
+  // Not known by name, but not nonsense.
+  push([](CallRecord& r) { r.range = 99; });
+  push([](CallRecord& r) { r.shape = 99; });
+  push([](CallRecord& r) { r.function = kDriverFunction | 1; });
+  Image image;
+  std::string problem;
+  const Bytes bytes = bytes_of(folder);
+  REQUIRE(image.open(bytes, problem));
+  Replay replay(image);
+  replay.run(nullptr);
+  const RunInfo info = replay.run_info();
+  CHECK(info.recovered->refused == 8);
+  CHECK(info.recovered->queue_records == 4);
+  CHECK(info.recovered->names_missing == 3);
+  CHECK(counts_of(replay.statistics(), info).submissions == 4);
+}
+
+TEST_CASE("a journal that finds no room ends, and what follows is counted", "[recovery]") {
+  const TemporaryFolder folder;
+  RecordedRun run(folder.path());
+  REQUIRE(run.opened);
+  run.open_window();
+  std::uint64_t launched = 0;
+  for (; !run.journal.full(); ++launched) {
+    run.launch();
+    run.pass();
+    REQUIRE(launched < 1'000'000);
+  }
+  run.launch();
+  run.pass();
+  run.kernels(1, 10);
+  run.pass();
+  run.journal.written();
+  Image image;
+  std::string problem;
+  const Bytes bytes = bytes_of(folder);
+  REQUIRE(image.open(bytes, problem));
+  CHECK(image.live().journal_full);
+  CHECK(image.live().written_beyond);
+  CHECK(image.live().beyond_submissions == 2);
+  CHECK(image.live().beyond_records == 10);
+  CHECK(recovered(image).submissions == launched - 1);
+}
+
+TEST_CASE("what is said of a run comes back, and half of it is not believed", "[recovery]") {
+  RunInfo run;
+  run.version = "1.2";
+  run.command_line = {"python", "train.py"};
+  run.host = "host";
+  run.rank = "3";
+  run.base = 123;
+  run.options = {{"INJECT_RING", "16M"}};
+  run.messages = {"a message"};
+  DeviceInfo device;
+  device.name = "GPU";
+  device.multiprocessors = 132;
+  device.memory_bytes = 1u << 30;
+  run.devices = {device};
+  MemoryRow row;
+  row.device = 2;
+  row.api = AllocationApi::kMallocAsync;
+  row.counts.peak = 77;
+  run.memory = {row};
+  run.iterations = IterationInfo{};
+  run.iterations->source = "hooks";
+  run.iterations->begun = 9;
+  const std::string text = encode_run(run);
+  RunInfo back;
+  REQUIRE(decode_run(text, back));
+  CHECK(back.command_line == run.command_line);
+  CHECK(back.rank == "3");
+  CHECK(back.options == run.options);
+  REQUIRE(back.devices.size() == 1);
+  CHECK(back.devices[0].name == "GPU");
+  CHECK(back.devices[0].multiprocessors == 132);
+  REQUIRE(back.memory.size() == 1);
+  CHECK(back.memory[0].api == AllocationApi::kMallocAsync);
+  CHECK(back.memory[0].counts.peak == 77);
+  REQUIRE(back.iterations);
+  CHECK(back.iterations->begun == 9);
+  for (std::size_t length = 0; length < text.size(); ++length) {
+    RunInfo part;
+    CHECK_FALSE(decode_run(std::string_view(text).substr(0, length), part));
+  }
+}
+
+TEST_CASE("shapes that no library call has are not taken", "[recovery]") {
+  GemmShape gemm;
+  CHECK(is_shape(gemm));
+  gemm.a = static_cast<DataType>(200);
+  CHECK_FALSE(is_shape(gemm));
+  CollectiveShape collective;
+  collective.operation = static_cast<Collective>(99);
+  CHECK_FALSE(is_shape(collective));
+  ConvolutionShape convolution;
+  convolution.dimensions = 9;
+  CHECK_FALSE(is_shape(convolution));
+  CHECK_FALSE(is_shape(CallShape{}));
+  CallShape::Words words{};
+  words.fill(~std::uint64_t{0});
+  CallShape any;
+  std::memcpy(static_cast<void*>(&any), words.data(), sizeof any);
+  CHECK_FALSE(is_shape(any));
+}
+
+TEST_CASE("records do not go over a network", "[recovery]") {
+  CHECK(objection_to_filesystem(0x6969).find("NFS") != std::string::npos);
+  CHECK_FALSE(objection_to_filesystem(0x65735546).empty());
+  CHECK_FALSE(objection_to_filesystem(0x0BD00BD0).empty());
+  CHECK(objection_to_filesystem(0xEF53).empty());
+  // As a 32-bit number with its sign, which some kernels tell it by.
+  CHECK_FALSE(objection_to_filesystem(0xFFFF'FFFF'FF53'4D42).empty());
+}
+
+TEST_CASE("a run.json is marked, and what is none is left alone", "[recovery]") {
+  RunInfo run;
+  run.state = "open";
+  run.command_line = {"\"state\": \"closed\",\n"};
+  std::string text = run_json_text(run, {}, {});
+  const std::string before = text;
+  RecoveredInfo recovered;
+  recovered.tables_kept = true;
+  REQUIRE(mark_recovered(text, recovered));
+  CHECK(text.find("\"state\": \"recovered\"") != std::string::npos);
+  CHECK(text.find("\"tables_kept\": true") != std::string::npos);
+  run.state = "recovered";
+  run.recovered = recovered;
+  CHECK(text == run_json_text(run, {}, {}));
+  CHECK_FALSE(mark_recovered(text, recovered));
+  std::string none = "[\"state\": \"open\",\n";
+  CHECK_FALSE(mark_recovered(none, recovered));
+}
