@@ -42,6 +42,7 @@ void Session::keep_run_state() {
   recovery::Live& live = records_.live();
   if (tracer_.loaded()) live.cupti_version.store(tracer_.api().version, std::memory_order_relaxed);
   live.clock_ahead.store(Tracer::clock_ahead_of_ours(), std::memory_order_relaxed);
+  journal_.renew_thread_names();
   records_.write_info(recovery::encode_run(run_info("open")));
 }
 

@@ -39,11 +39,24 @@ void Journal::count_beyond(std::uint64_t submissions, std::uint64_t records) {
 }
 
 void Journal::note_thread(std::uint32_t thread) {
-  if (!mark(threads_, thread)) return;
+  if (threads_.count(thread) == 0) put_thread(thread, core_.threads.thread_name(thread));
+}
+
+void Journal::put_thread(std::uint32_t thread, const std::string& name) {
+  threads_[thread] = name;
   notes_.entry(Entry::kThread);
   notes_.number(thread);
   notes_.number(static_cast<std::uint64_t>(core_.threads.tid(thread)));
-  notes_.text(core_.threads.thread_name(thread));
+  notes_.text(name);
+}
+
+void Journal::renew_thread_names() {
+  constexpr std::size_t kMost = 256;  // a system call each
+  if (!running() || full_ || threads_.size() > kMost) return;
+  for (auto& [thread, known] : threads_) {
+    const std::string name = core_.threads.thread_name(thread);
+    if (name != known) put_thread(thread, name);
+  }
 }
 
 void Journal::note_windows() {

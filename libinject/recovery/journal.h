@@ -4,6 +4,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
@@ -55,6 +57,8 @@ class Journal {
   void settle(std::uint64_t dropped_by_cupti);
   void settled(Nanoseconds detached, Nanoseconds last_activity);
   void boundary(const IterationBoundary& boundary);
+  /// Threads are often named after their first call.
+  void renew_thread_names();
   /// The tables on disk have all that came so far.
   void written();
   /// Commits what is not yet.
@@ -62,6 +66,7 @@ class Journal {
 
  private:
   void note_thread(std::uint32_t thread);
+  void put_thread(std::uint32_t thread, const std::string& name);
   void note_windows();
   void note_range(std::uint32_t node);
   void note_shape(std::uint32_t shape);
@@ -93,9 +98,9 @@ class Journal {
   TransferCoder transfers_;
 
   std::uint32_t noted_windows_ = 0;
-  std::uint32_t first_open_ = 1;  // the first window whose end is not noted
-  std::uint32_t ended_ = 0;       // the last one whose end is
-  std::vector<bool> threads_;
+  std::uint32_t first_open_ = 1;                  // the first window whose end is not noted
+  std::uint32_t ended_ = 0;                       // the last one whose end is
+  std::map<std::uint32_t, std::string> threads_;  // and the names that are noted
   std::vector<bool> ranges_;
   std::vector<bool> shapes_;
   std::vector<bool> driver_calls_;

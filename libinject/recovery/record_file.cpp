@@ -33,6 +33,10 @@ constexpr std::pair<std::uint32_t, const char*> kElsewhere[] = {
     {0x013111A8, "IBRIX"}, {0x7C7C6673, "PRL_FS"}, {0x786F4256, "VBOXSF"}, {0xBACBACBC, "vmhgfs"},
 };
 
+// What has been allocated there is written to another place: a full disk raises SIGBUS.
+constexpr std::pair<std::uint32_t, const char*> kCopyOnWrite[] = {
+    {0x2FC12FC1, "ZFS"}, {0x9123683E, "btrfs"}, {0xCA451A4E, "bcachefs"}};
+
 std::string text_of(int code) {
   std::array<char, 128> text;
   return strerror_r(code, text.data(), text.size());
@@ -56,6 +60,10 @@ constexpr std::uint64_t whole(std::uint64_t bytes) {
 }  // namespace
 
 std::string objection_to_filesystem(std::uint64_t magic) {
+  for (const auto& [known, name] : kCopyOnWrite) {
+    if (known == static_cast<std::uint32_t>(magic))
+      return "what is allocated on " + std::string(name) + " may find no room all the same";
+  }
   for (const auto& [known, name] : kElsewhere) {
     if (known == static_cast<std::uint32_t>(magic))
       return "the output folder is on a network file system (" + std::string(name) + ")";

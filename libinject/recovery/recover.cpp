@@ -9,7 +9,9 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "libinject/config/text.h"
@@ -18,6 +20,7 @@
 #include "libinject/output/run_json.h"
 #include "libinject/output/summary.h"
 #include "libinject/output/table_files.h"
+#include "libinject/output/trace.h"
 #include "libinject/recovery/replay.h"
 #include "libinject/safe_path.h"
 
@@ -93,6 +96,65 @@ std::string keep_tables(const std::string& folder, const RecoveredInfo& recovere
   return file.finish() && file.commit() ? std::string() : file.error();
 }
 
+/// The raw records of a run that wrote some (INJECT_TRACE=csv), made anew beside the tables, and then put in
+/// the place of those that the process had written.
+class RawRecords {
+ public:
+  RawRecords(const std::string& folder, Replay& replay)
+      : folder_(folder),
+        aside_(folder + "/.recovering"),
+        run_(replay.run_info()),
+        writer_({&replay.core().names, [&replay](std::uint32_t index) { return replay.thread(index); },
+                 [this](std::uint32_t device) {
+                   return device < run_.devices.size() ? run_.devices[device].name : std::string();
+                 },
+                 run_.pid, run_.base}) {
+    const std::pair<std::string, std::string> asked{"INJECT_TRACE", "csv"};
+    if (std::find(run_.options.begin(), run_.options.end(), asked) == run_.options.end()) return;
+    clear();
+    made_ = mkdir(aside_.c_str(), 0700) == 0;
+    problem_ = made_ ? std::string() : text_of(errno);
+    open_ = made_ && writer_.open(aside_);
+  }
+  ~RawRecords() {
+    writer_.close();
+    if (made_) clear();
+  }
+  RawRecords(const RawRecords&) = delete;
+  RawRecords& operator=(const RawRecords&) = delete;
+
+  TraceWriter* writer() { return open_ ? &writer_ : nullptr; }
+  std::uint64_t rows_left_out() const { return writer_.rows_left_out(); }
+
+  /// What went wrong; empty: nothing, or there are none.
+  std::string put_in_place() {
+    if (!open_) return problem_.empty() ? writer_.error() : problem_;
+    if (!writer_.flush() || !writer_.close()) return writer_.error();
+    for (const char* name : kFiles) {
+      if (rename((aside_ + "/" + name).c_str(), (folder_ + "/" + name).c_str()) != 0)
+        return std::string(name) + ": " + text_of(errno);
+    }
+    return {};
+  }
+
+ private:
+  static constexpr std::array<const char*, 4> kFiles{"cuda_gpu_trace.csv", "cuda_api_trace.csv",
+                                                     "library_trace.csv", "thread_cpu_trace.csv"};
+
+  void clear() {
+    for (const char* name : kFiles) unlink((aside_ + "/" + name).c_str());
+    rmdir(aside_.c_str());
+  }
+
+  std::string folder_;
+  std::string aside_;
+  RunInfo run_;
+  TraceWriter writer_;
+  std::string problem_;
+  bool made_ = false;
+  bool open_ = false;
+};
+
 std::string missing_text(const RunInfo& run) {
   Losses losses = run.losses_outside;
   for (const WindowInfo& window : run.windows) losses.add(window.losses);
@@ -125,8 +187,10 @@ Outcome recover(const std::string& folder, bool keep) {
     return {false, shown + ": process " + std::to_string(image.header().pid) + " is still writing to it", {}};
 
   Replay replay(image);
-  replay.run(nullptr);
+  RawRecords raw(folder, replay);
+  replay.run(raw.writer());
   RunInfo run = replay.run_info();
+  if (raw.writer() != nullptr) run.trace_rows_left_out = raw.rows_left_out();
   const bool tables_have_more = (image.live().journal_full && image.live().written_beyond) ||
                                 replay.blocks() < image.live().written_block;
   Outcome outcome;
@@ -138,7 +202,7 @@ Outcome recover(const std::string& folder, bool keep) {
                       "more than the records do";
   } else {
     const std::vector<std::string> problems = write_all(folder, replay.statistics(), run);
-    problem = problems.empty() ? std::string() : problems.front();
+    problem = problems.empty() ? raw.put_in_place() : problems.front();
     outcome.summary = summary_text(replay.statistics(), run, folder);
     outcome.message = "the tables are in " + one_line(folder, 300) + "; " + missing_text(run);
   }

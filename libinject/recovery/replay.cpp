@@ -194,7 +194,7 @@ bool Replay::read_name(Entry entry, Decoder& from) {
     kernel_names_[static_cast<std::uint32_t>(id)] = name;
     return true;
   }
-  if (id > 0xFFFFu || (id & kDriverFunction) == 0 || (id & ~kDriverFunction) >= kDriverFunctions)
+  if (id > 0xFFFFu || (id & kDriverFunction) == 0 || (id & 0x7FFF) >= kDriverFunctions)
     return false;
   set_driver_function_name(static_cast<FunctionId>(id), name.c_str());
   return true;
@@ -277,7 +277,7 @@ bool Replay::read_boundary(Decoder& from) {
 
 bool Replay::is_function(FunctionId function) {
   if ((function & kDriverFunction) == 0) return function != kNoFunction && function < kFunctionEnd;
-  if ((function & ~kDriverFunction & 0xFFFFu) >= kDriverFunctions) return false;
+  if ((function & 0x7FFFu) >= kDriverFunctions) return false;
   if (function_name(function).empty()) {
     ++recovered_.names_missing;
     set_driver_function_name(function, kUnknown);

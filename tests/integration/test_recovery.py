@@ -59,9 +59,10 @@ class Killed:
                 if not name.startswith(("INJECT_", "CUDASIM_", "CUDA_", "NVTX_", "LD_"))}
         kept.update(LD_LIBRARY_PATH=str(simulated.simulation), LD_PRELOAD=str(simulated.library), LC_ALL="C",
                     CUDASIM_PROGRESS=str(self.work / "given"))
-        given = {"OUT": "out", "SUMMARY": "off", **options}
+        given = {"OUT": "out", "SUMMARY": "off", "TRACE": "csv", **options}
         kept.update({f"INJECT_{name}": value for name, value in given.items() if value is not None})
         kept.update(env or {})
+        self.report = self.work / "report"  # of what ran on the devices: a killed simulation makes none
         self.errors = open(self.work / "stderr", "w+b")
         test.addCleanup(self.errors.close)
         self.process = subprocess.Popen([str(simulated.programs / "script_cuda"), *text.split()], cwd=self.work, env=kept,
@@ -122,8 +123,11 @@ class Case(simulated.SimulatedTest):
         self.assertEqual(run["state"], "recovered")
         self.assertIn("recovered: the process was killed", said)
         self.assertNotIn("records", out.files())
+        self.assertNotIn(".recovering", out.files())
         self.assertEqual([name for name in out.files() if name.endswith(".tmp")], [])
         self.check_counts(program, out)
+        # Tables agree with each other, and with the raw records, which are made anew as well.
+        self.check_folder(out, program)
         for number, row in before.items():
             (after,) = [found for found in out.windows() if found["Window"] == number]
             for column in ("Kernels", "Kernel Time (ns)", "Copies", "Memsets", "Submissions", "API Calls", "Duration (ns)",
