@@ -813,7 +813,7 @@ void Session::step(std::unique_lock<std::mutex>& lock) {
     if (ensure_folder() && current != 0) write_files("open");
   }
   if (current != 0) reclaim_idle_buffers();
-  if (current != 0) keep_records();
+  if (current != 0) keep_records(current);
   pass();
   lock.lock();
 

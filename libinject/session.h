@@ -215,10 +215,10 @@ class Session {
   void final_output();
 
   // For the case that the process is killed (session_recovery.cpp).
-  void open_records();                    // data_mutex_
-  void keep_records();                    // our own thread, in open windows
-  void keep_run_state();                  // data_mutex_
-  void remove_records(bool all_written);  // likewise
+  void open_records();                      // data_mutex_
+  void keep_records(std::uint32_t window);  // our own thread, in open windows
+  void keep_run_state();                    // data_mutex_
+  void remove_records(bool all_written);    // likewise
 
   // Longest time that a program's thread waits for CUPTI to be attached. With launches that pass our hooks it
   // takes some 10 ms; with 16 threads that launch past every hook CUPTI's own lock starved for 2.6 … 61 s
@@ -248,10 +248,11 @@ class Session {
   WindowLog windows_;
   DeviceReader device_reader_;
   Statistics statistics_;
-  std::vector<DeviceInfo> devices_;  // asked for when the first window's folder is made
-  recovery::Journal journal_;        // data_mutex_
-  recovery::RecordFile records_;     // likewise
-  Nanoseconds records_kept_ = 0;     // our own thread's
+  std::vector<DeviceInfo> devices_;   // asked for when the first window's folder is made
+  recovery::Journal journal_;         // data_mutex_
+  recovery::RecordFile records_;      // likewise
+  std::uint32_t records_window_ = 0;  // our own thread's, like the next one
+  Nanoseconds records_kept_ = 0;
   TraceWriter trace_;
   MetricTimeline timeline_;
   std::vector<MetricInfo> metric_columns_;      // data_mutex_

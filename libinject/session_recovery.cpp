@@ -46,9 +46,14 @@ void Session::keep_run_state() {
   records_.write_info(recovery::encode_run(run_info("open")));
 }
 
-void Session::keep_records() {
-  if (!options_.recover || now() - records_kept_ < kFlushInterval) return;
-  records_kept_ = now();
+void Session::keep_records(std::uint32_t window) {
+  const Nanoseconds time = now();
+  if (window != records_window_) {
+    records_window_ = window;
+    records_kept_ = time;
+  }
+  if (!options_.recover || time - records_kept_ < kFlushInterval) return;
+  records_kept_ = time;
   tracer_.flush(false);
   const std::lock_guard data(data_mutex_);
   keep_run_state();

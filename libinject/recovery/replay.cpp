@@ -194,8 +194,7 @@ bool Replay::read_name(Entry entry, Decoder& from) {
     kernel_names_[static_cast<std::uint32_t>(id)] = name;
     return true;
   }
-  if (id > 0xFFFFu || (id & kDriverFunction) == 0 || (id & 0x7FFF) >= kDriverFunctions)
-    return false;
+  if (id > 0xFFFFu || (id & kDriverFunction) == 0 || (id & 0x7FFF) >= kDriverFunctions) return false;
   set_driver_function_name(static_cast<FunctionId>(id), name.c_str());
   return true;
 }
