@@ -1252,15 +1252,14 @@ bool Session::write_files(const char* state) {
   RunInfo run = run_info(state);
   list_threads(run);
   run.windows = windows_.copy();
+  const bool no_tables = windows_.opened() == 0 || run.windows.front().state == WindowState::kOpen;
   const std::vector<std::string> problems =
-      windows_.opened() == 0 || run.windows.front().state == WindowState::kOpen
-          ? write_run_json(folder_, run)
-          : write_all(folder_, statistics_, run);
+      no_tables ? write_run_json(folder_, run) : write_all(folder_, statistics_, run);
   for (const std::string& problem : problems) {
     if (!write_failed_) Log::error(problem);
     write_failed_ = true;
   }
-  if (problems.empty()) journal_.written();
+  if (problems.empty() && !no_tables) journal_.written();
   keep_run_state();
   overhead_.write += now() - begin;
   // Large tables less often: a window's end waits for a write that is under way. By processor time: how long

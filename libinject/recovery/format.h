@@ -122,7 +122,7 @@ inline std::uint64_t header_checksum(const Header& header) {
 /// Changes with every function that is hooked: records have functions by number.
 std::uint64_t function_print();
 
-/// When a process was started, in clock ticks after boot; 0 where there is none.
+/// When a process was started, in clock ticks after boot; 0 where none runs.
 std::uint64_t process_start_of(std::int64_t pid);
 /// Which boot this is; 0 where the kernel does not tell.
 std::uint64_t boot_hash();

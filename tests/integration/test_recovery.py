@@ -200,7 +200,7 @@ class KillTest(Case):
         for name in ("SEGV", "ABRT", "KILL"):
             with self.subTest(signal=name):
                 program = Killed(self, f"sync {READY} push:outer kernel:alpha:100 copy:d2d:1000 pop sync until_delivered "
-                                 f"crash:{name}", WINDOW="always", before=lambda: resource.setrlimit(resource.RLIMIT_CORE, (0, 0)))
+                                 f"looks:3 crash:{name}", WINDOW="always", before=lambda: resource.setrlimit(resource.RLIMIT_CORE, (0, 0)))
                 program.process.wait(60)
                 self.assertEqual(program.process.returncode, -getattr(signal, "SIG" + name))
                 out = self.recovered(program)
@@ -289,6 +289,13 @@ class RefusalTest(Case):
         program.wait_for_submissions(5)
         self.assertIn("still writing", self.refused(program.out.path))
         self.assertIn("records", program.out.files())
+
+    def test_a_process_that_nobody_has_waited_for(self):
+        program = Killed(self, f"sync {READY} kernel:alpha:5 sleep:60000", WINDOW="always")
+        program.wait_for_submissions(5)
+        program.process.send_signal(signal.SIGKILL)
+        os.waitid(os.P_PID, program.process.pid, os.WEXITED | os.WNOWAIT)
+        self.recovered(program)
 
     def test_damaged_files(self):
         out = self.killed()
