@@ -81,7 +81,11 @@ bool RecordFile::make(int folder, std::size_t bytes, std::string& problem) {
   problem = objection_to_filesystem(static_cast<std::uint64_t>(system.f_type));
   if (!problem.empty()) return false;
   rlimit limit{};
-  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur < bytes) {
+  if (getrlimit(RLIMIT_FSIZE, &limit) != 0) {
+    problem = "the limits of files are not known";
+    return false;
+  }
+  if (limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur < bytes) {
     problem = "they take " + in_megabytes(bytes) + " and files may have " + in_megabytes(limit.rlim_cur) +
               " (ulimit -f)";
     return false;
