@@ -79,15 +79,18 @@ void Journal::note_windows() {
 }
 
 void Journal::note_range(std::uint32_t id) {
-  if (id == 0 || !mark(ranges_, id)) return;
-  const RangeTree::Node node = core_.ranges.node(id);
-  note_range(node.parent);  // as deep as the program nests its ranges
-  notes_.entry(Entry::kRangeNode);
-  notes_.number(id);
-  notes_.number(node.parent);
-  notes_.number(static_cast<std::uint64_t>(node.style));
-  notes_.text(core_.names.name(node.name));
-  notes_.text(core_.names.name(node.domain));
+  // A program that pushes and never pops nests them by the hundred thousand.
+  range_chain_.clear();
+  for (; id != 0 && mark(ranges_, id); id = core_.ranges.node(id).parent) range_chain_.push_back(id);
+  for (; !range_chain_.empty(); range_chain_.pop_back()) {
+    const RangeTree::Node node = core_.ranges.node(range_chain_.back());
+    notes_.entry(Entry::kRangeNode);
+    notes_.number(range_chain_.back());
+    notes_.number(node.parent);
+    notes_.number(static_cast<std::uint64_t>(node.style));
+    notes_.text(core_.names.name(node.name));
+    notes_.text(core_.names.name(node.domain));
+  }
 }
 
 void Journal::note_shape(std::uint32_t shape) {

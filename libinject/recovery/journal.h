@@ -102,6 +102,7 @@ class Journal {
   std::uint32_t ended_ = 0;                       // the last one whose end is
   std::map<std::uint32_t, std::string> threads_;  // and the names that are noted
   std::vector<bool> ranges_;
+  std::vector<std::uint32_t> range_chain_;  // of one that is being noted, innermost first
   std::vector<bool> shapes_;
   std::vector<bool> driver_calls_;
   std::vector<bool> kernel_names_;

@@ -28,6 +28,7 @@ constexpr std::size_t kMostIds = std::size_t{1} << 18;
 constexpr std::size_t kLongestName = 16 * 1024;
 constexpr FunctionId kDriverFunctions = 2048;
 constexpr const char* kUnknown = "[not recovered]";
+constexpr const char* kUnknownRange = ":[not recovered]";  // in the default domain
 
 ParseResult small_ring() {
   ParseResult parsed;
@@ -290,8 +291,7 @@ std::uint32_t Replay::range_of(std::uint32_t id) {
   if (found != ranges_.end()) return found->second;
   ++recovered_.names_missing;
   if (ranges_.size() >= kMostIds) return 0;
-  return ranges_[id] = core_->ranges.child(0, core_->names.intern(std::string(":") + kUnknown), 0,
-                                           RangeStyle::kPushPop);
+  return ranges_[id] = core_->ranges.child(0, core_->names.intern(kUnknownRange), 0, RangeStyle::kPushPop);
 }
 
 std::uint32_t Replay::shape_of(std::uint32_t id) {

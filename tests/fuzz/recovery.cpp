@@ -148,7 +148,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   for (std::size_t i = 0; i < kUnits && (flags & 16) != 0; ++i) {
     const std::uint64_t sequence = plan.number<std::uint8_t>();
-    const std::uint32_t units = plan.number<std::uint8_t>() % (kUnits + 2);
+    const auto units = static_cast<std::uint32_t>(plan.number<std::uint8_t>() % (kUnits + 2));
     const std::uint64_t valid = plan.number<std::uint16_t>();
     file.buffer(i, sequence, units, valid, part_of(rest, plan, kUnitBytes));
   }
