@@ -21,19 +21,26 @@ class Ring(LimitTest):
     BUSY = "kernel:k:1:1 sync start kernel:held:1:1 stop until_calls:cuptiActivityFlushAll:1 start "
 
     def script(self, text, **options):
-        return super().script(text.replace("BUSY ", self.BUSY), **{"faults": ["wait_for=held/free", "no_attach_wait"], **options})
+        options = {"faults": ["wait_for=held/free", "no_attach_wait"], **options}
+        done = super().script(text.replace("BUSY ", self.BUSY), **options)
+        for _ in range(3):
+            # On a machine short of processors the flush may have been over before the launches came.
+            if "BUSY " not in text or {"host_records", "range_records"} & set(done.out.lost()):
+                break
+            done = super().script(text.replace("BUSY ", self.BUSY), **options)
+        return done
 
     def test_every_kernel_is_counted_without_its_launch(self):
-        done = self.script("BUSY kernel:a:30000 kernel:free:1 sync stop", RING="64K")
-        self.assertEqual(done.out.kernels(), {"held": 1, "a": 30_000, "free": 1})
+        done = self.script("BUSY kernel:a:6000 kernel:free:1 sync stop", RING="64K")
+        self.assertEqual(done.out.kernels(), {"held": 1, "a": 6_000, "free": 1})
         lost = done.out.lost()
         self.assertLessEqual(set(lost), {"host_records", "iteration_signs", "device_time_records"})
         _, window = done.out.windows()
         # A launch that found no room: its kernel is counted by its time.
-        self.assertEqual(int(window["Unattributed"]) + int(window["Submissions"]), 30_001)
+        self.assertEqual(int(window["Unattributed"]) + int(window["Submissions"]), 6_001)
         self.assertGreater(int(window["Unattributed"]), 0)
         # Calls, with the one that waits: recorded or lost.
-        self.assertEqual(int(window["API Calls"]) + lost["host_records"], 30_002)
+        self.assertEqual(int(window["API Calls"]) + lost["host_records"], 6_002)
         rows = {row["Thread Name"]: int(row["Instances"]) for row in done.out.rows("thread_kern_sum.csv")}
         self.assertEqual(rows["[unknown]"], int(window["Unattributed"]))
 
@@ -52,14 +59,14 @@ class Ring(LimitTest):
         self.assertLessEqual(sum(done.out.ranges().values()), 20_000)
 
     def test_the_next_window_has_room_again(self):
-        done = self.script("BUSY kernel:a:30000 kernel:free:1 sync stop sync looks:3 start kernel:b:100 sync stop", RING="64K")
+        done = self.script("BUSY kernel:a:6000 kernel:free:1 sync stop sync looks:3 start kernel:b:100 sync stop", RING="64K")
         _, *rows = done.out.windows()
-        self.assertEqual(done.out.window_kernels(), [1, 30_001, 100])
+        self.assertEqual(done.out.window_kernels(), [1, 6_001, 100])
         self.assertGreater(int(rows[0]["Lost Host Records"]), 0)
         self.assertEqual((rows[1]["Lost Host Records"], rows[1]["Unattributed"]), ("0", "0"))
 
     def test_the_summary_says_so(self):
-        done = self.script("BUSY kernel:a:30000 kernel:free:1 sync stop", RING="64K", SUMMARY="stderr", LOG="off")
+        done = self.script("BUSY kernel:a:6000 kernel:free:1 sync stop", RING="64K", SUMMARY="stderr", LOG="off")
         self.assertRegex(done.stderr, rf"(?i){done.out.lost()['host_records']}\b.*INJECT_RING|INJECT_RING")
 
     def test_the_program_notices_nothing(self):
