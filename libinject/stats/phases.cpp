@@ -62,13 +62,15 @@ void PhaseStatistics::work(std::uint32_t number, const PhasedWork& work) {
     judge(windows_.begin()->first.first, oldest, oldest.work.size(), true);
     windows_.erase(windows_.begin());
   }
-  windows_[{number, work.device}].work.push_back(work);
-  if (++held_ <= kMostHeld) return;
-  auto fullest = windows_.begin();
-  for (auto at = windows_.begin(); at != windows_.end(); ++at) {
-    if (at->second.work.size() > fullest->second.work.size()) fullest = at;
+  if (held_ == kMostHeld) {
+    auto fullest = windows_.begin();
+    for (auto at = windows_.begin(); at != windows_.end(); ++at) {
+      if (at->second.work.size() > fullest->second.work.size()) fullest = at;
+    }
+    judge(fullest->first.first, fullest->second, fullest->second.work.size() / 2, false);
   }
-  judge(fullest->first.first, fullest->second, fullest->second.work.size() / 2, false);
+  windows_[{number, work.device}].work.push_back(work);
+  ++held_;
 }
 
 void PhaseStatistics::count(std::uint32_t number, Phase phase, const PhasedWork& work) {

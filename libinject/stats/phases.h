@@ -58,7 +58,7 @@ struct PhaseRow {
 /// std::bad_alloc.
 class PhaseStatistics {
  public:
-  static constexpr std::size_t kMostHeld = 262'144;
+  static constexpr std::size_t kMostHeld = 131'072;
   static constexpr std::size_t kMostRows = 10'000;
   static constexpr std::size_t kMostUnsettled = 4096;  // windows, each device's
 
