@@ -2,6 +2,8 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/recovery/journal.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -28,7 +30,7 @@ constexpr std::size_t kMostNodes = 1u << 18;
 }  // namespace
 
 void Journal::start(std::uint8_t* region, std::size_t bytes, Live& live) {
-  at_ = region;
+  at_ = resident_ = region;
   room_ = bytes;
   live_ = &live;
 }
@@ -288,6 +290,13 @@ void Journal::written() {
   if (full_) live_->written_beyond.store(1, std::memory_order_release);
 }
 
+// What is written is for whoever recovers it: it is the file's, and the program does without its pages. Of a
+// shared mapping nothing is lost thereby (madvise(2)).
+void Journal::let_pages_go() {
+  constexpr std::ptrdiff_t kAtOnce = std::ptrdiff_t{1} << 20;
+  for (; at_ - resident_ > kAtOnce; resident_ += kAtOnce) madvise(resident_, kAtOnce, MADV_DONTNEED);
+}
+
 void Journal::commit() {
   if (!running() || full_) return;
   note_windows();
@@ -311,6 +320,7 @@ void Journal::commit() {
     header->bytes.store(bytes, std::memory_order_release);
     at_ += needed;
     room_ -= needed;
+    let_pages_go();
   }
   notes_.clear();
   body_.clear();

@@ -65,6 +65,7 @@ class Journal {
   void commit();
 
  private:
+  void let_pages_go();
   void note_thread(std::uint32_t thread);
   void put_thread(std::uint32_t thread, const std::string& name);
   void note_windows();
@@ -81,6 +82,7 @@ class Journal {
   Live* live_ = nullptr;
   std::uint8_t* at_ = nullptr;
   std::size_t room_ = 0;
+  std::uint8_t* resident_ = nullptr;  // what is written from here on may be in memory
   std::uint64_t number_ = 0;
   bool full_ = false;
 
