@@ -900,9 +900,7 @@ void Session::collect(std::unique_lock<std::mutex>& lock) {
   const Nanoseconds flush_begin = now();
   tracer_.flush(false);
   const Nanoseconds flush_end = now();
-  // Where CUPTI has given back all, nothing is waited for: what it gave is looked at once the program has its
-  // bare speed again.
-  if (tracer_.level() < TracerLevel::kActivity || buffers_.outstanding() != 0) pass(true);
+  pass(true);
   lock.lock();
   if (reopened()) return;
   Log::debug("collecting for " + in_ms(flush_end - last_stop_) + ": flush took " +
