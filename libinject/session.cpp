@@ -355,7 +355,8 @@ bool Session::open_window(std::unique_lock<std::mutex>& lock, const std::string&
   if (!ensure_worker()) return false;
   try {
     // Also where CUPTI is attached and our thread is just ending the sampling for the window before.
-    const bool attached = tracer_.level() == TracerLevel::kActivity && !sampler_.starting();
+    const bool sampled = !sampler_.starting() || longest_sampler_stop() == 0;  // or its calls hang
+    const bool attached = tracer_.level() == TracerLevel::kActivity && sampled;
     if (attaching_ || (!attached && thread == AttachOn::kOurs)) {
       wanted_reason_ = reason;
       wanted_ = true;
@@ -400,7 +401,7 @@ bool Session::begin_window(const std::string& reason, Nanoseconds at) {
 
 void Session::close_window(Nanoseconds at) noexcept {
   if (iteration_window_ && (open_ != 0 || wanted_)) end_iteration_window();
-  wanted_ = false;
+  if (std::exchange(wanted_, false)) changed_.notify_all();
   if (open_ == 0) return;
   control_word.fetch_and(~static_cast<std::uint32_t>(kControlRecord), std::memory_order_release);
   current_window.store(0, std::memory_order_release);
@@ -852,7 +853,8 @@ void Session::step(std::unique_lock<std::mutex>& lock) {
       dirty_ = true;
     }
   }
-  if (dirty_ && !finishing_ && now() - last_write_ >= write_interval_.load(std::memory_order_relaxed)) {
+  if (dirty_ && !wanted_ && !finishing_ &&
+      now() - last_write_ >= write_interval_.load(std::memory_order_relaxed)) {
     const bool active = closing_ || current != 0;
     lock.unlock();
     {
@@ -1241,9 +1243,9 @@ bool Session::write_files(const char* state) {
   const Nanoseconds begin = now();
   const Nanoseconds begin_cpu = thread_cpu_time();
   closed_on_disk_ = std::strcmp(state, "closed") == 0;
-  if (options_.trace == TraceFormat::kCsv && !trace_.flush() && !write_failed_) {
-    write_failed_ = true;
-    Log::error(trace_.error());
+  if (options_.trace == TraceFormat::kCsv && !trace_.flush()) {
+    if (!write_failed_) Log::error(trace_.error());
+    write_failed_ = trace_failed_ = true;
   }
   if (timeline_.is_open() && !timeline_.flush() && !write_failed_) {
     write_failed_ = true;
@@ -1266,7 +1268,7 @@ bool Session::write_files(const char* state) {
   // a disk takes for small ones says nothing.
   const Nanoseconds took = thread_cpu_time() - begin_cpu;
   write_interval_.store(std::clamp(20 * took, kWriteInterval, kMostWriteInterval), std::memory_order_relaxed);
-  return problems.empty();
+  return problems.empty() && !trace_failed_;
 }
 
 bool Session::write_summary() {

@@ -376,6 +376,7 @@ class Session {
   std::atomic<const char*> shown_folder_{nullptr};  // the same, for status()
   bool folder_failed_ = false;
   bool write_failed_ = false;
+  bool trace_failed_ = false;    // raw records are missing in the file
   bool closed_on_disk_ = false;  // run.json says that no window is open
   bool dirty_ = false;
   Nanoseconds last_write_ = 0;

@@ -22,10 +22,11 @@ esac
 #   test_faults: what lets malloc fail takes the place of the sanitizer's own
 #   test_metrics, test_kernel_metrics, test_diagnosis: at a sanitizer's pace samples are lost, and time is spent elsewhere
 #   resolver.deep_binding: sanitizers refuse RTLD_DEEPBIND
+#   process.unharmed: other people's programs, without the sanitizer's run-time library
 #   cancelled_inside_a_hook: a cancelled thread leaves functions by another way than their check of the stack knows
 # Single cases are skipped by the tests themselves, which print why (INJECT_TEST_SANITIZER).
 left_out='^(test_(binary|hosts|install|configure|faults|metrics|kernel_metrics|diagnosis)'
-left_out+='|resolver\.(shims|deep_binding.*)|cancelled_inside_a_hook)$'
+left_out+='|resolver\.(shims|deep_binding.*)|process\.unharmed|cancelled_inside_a_hook)$'
 
 cmake --preset "$preset"
 cmake --build "build-$preset" -j "$(nproc)"

@@ -158,10 +158,9 @@ std::uint32_t ActivityBuffers::take_free(std::uint32_t most, std::uint32_t list)
   return list;
 }
 
-// A buffer that is being moved is nobody's: a few are left for CUPTI meanwhile, and follow when the others
-// are back, which takes as long as to unlink them.
+// A buffer that is being moved is nobody's: half of them are left for CUPTI meanwhile, as many as there may
+// be threads that ask for one, and follow when the others are back.
 bool ActivityBuffers::move_to(const SharedRegion& region, BufferMark* marks) noexcept {
-  constexpr std::uint32_t kMeanwhile = 4;
   if (units_ == 0 || marks_.load(std::memory_order_relaxed) != nullptr) return false;
   region_ = region;
   bool any = false;
@@ -180,10 +179,9 @@ bool ActivityBuffers::move_to(const SharedRegion& region, BufferMark* marks) noe
   marks_.store(marks, std::memory_order_release);
   const std::uint32_t free_units = units_ - in_use_.load(std::memory_order_relaxed);
   const std::uint32_t free_buffers = free_units / units_each_;
-  const std::uint32_t first =
-      free_buffers <= kMeanwhile ? kNone : take_free(free_buffers - kMeanwhile, kNone);
+  const std::uint32_t first = take_free(free_buffers / 2, kNone);
   move_all(first);
-  const std::uint32_t rest = take_free(kMeanwhile, kNone);
+  const std::uint32_t rest = take_free(free_buffers - free_buffers / 2, kNone);
   push_all(first);
   move_all(rest);
   push_all(rest);

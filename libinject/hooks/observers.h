@@ -50,7 +50,8 @@ struct Observer {};
 
 template <>
 struct Observer<kFn_cudaProfilerStart> {
-  static void before() noexcept { on_profiler_starting(); }
+  // Where the call is made, and so has an end.
+  static void called_from(const void*) noexcept { on_profiler_starting(); }
   static void after(int status) noexcept { on_profiler_start(status); }
 };
 

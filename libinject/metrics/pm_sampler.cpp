@@ -334,20 +334,20 @@ bool PmSampler::running() const noexcept {
 
 bool PmSampler::starting() const noexcept {
   if (!options_.on) return false;
-  const std::lock_guard lock(mutex_);
-  return !refused_ && !suspended_ && !(wanted_ && started_);
+  const std::unique_lock lock = lock_within(kLongestLockWait);
+  return lock.owns_lock() && !refused_ && !suspended_ && !(wanted_ && started_);
 }
 
 void PmSampler::note_window(Nanoseconds begin) noexcept {
   if (!options_.on) return;
-  const std::lock_guard lock(mutex_);
-  if (running_ && wanted_ && !started_) unsampled_since_ = begin;
+  const std::unique_lock lock = lock_within(kLongestLockWait);
+  if (lock.owns_lock() && running_ && wanted_ && !started_) unsampled_since_ = begin;
 }
 
 void PmSampler::note_window_end(Nanoseconds end) noexcept {
   if (!options_.on) return;
-  const std::lock_guard lock(mutex_);
-  lose_until(end);
+  const std::unique_lock lock = lock_within(kLongestLockWait);
+  if (lock.owns_lock()) lose_until(end);
 }
 
 // With mutex_ held. Of the devices that have been sampled, or that the program is known to use.
@@ -399,6 +399,8 @@ void PmSampler::run() noexcept {
     attached_ = false;
     stopped_ = stops_.load();
     started_ = !stop_asked();
+    // Where nothing can be sampled, which has been said, there is nothing to lose.
+    if (started_) unsampled_since_ = 0;
     changed_.notify_all();
     // What can't be sampled now can't until CUPTI has been detached and attached anew.
     wake_.wait(lock, [this] { return stop_asked(); });
@@ -1113,7 +1115,7 @@ void PmSampler::shut_down() noexcept {
     stop_device(*device);
     if (left != 0) stops[static_cast<std::size_t>(&device - devices_.data())] = {asked, now(), started};
   }
-  {
+  if (std::any_of(stops.begin(), stops.end(), [](const Stop& stop) { return stop.started; })) {
     // A window that has begun meanwhile has had samples until now.
     const std::lock_guard lock(mutex_);
     if (unsampled_since_ != 0) unsampled_since_ = std::max(unsampled_since_, now());

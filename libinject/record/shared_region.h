@@ -16,11 +16,20 @@ struct SharedRegion {
   std::size_t bytes = 0;
 
   /// Has the same pages appear in place of the private ones at `address`, too, whose contents are dropped.
-  /// All three of whole pages. False, with everything as it was, where the kernel refuses.
+  /// All three of whole pages. False, with private pages there as before, where the kernel refuses.
   bool appear_at(void* address, std::size_t offset, std::size_t length) const noexcept {
     if (base == nullptr || offset > bytes || length > bytes - offset) return false;
-    // An old size of zero duplicates a shared mapping (mremap(2)): no descriptor has to stay open for it.
-    return mremap(base + offset, 0, length, MREMAP_MAYMOVE | MREMAP_FIXED, address) == address;
+    // An old size of zero duplicates a shared mapping (mremap(2)): no descriptor has to stay open for it. To
+    // another place first: what the kernel may refuse for the limits on memory it refuses here, and only a
+    // move of the same size, which has none of these, takes the private pages away.
+    void* const twin = mremap(base + offset, 0, length, MREMAP_MAYMOVE);
+    if (twin == MAP_FAILED) return false;
+    if (mremap(twin, length, length, MREMAP_MAYMOVE | MREMAP_FIXED, address) == address) return true;
+    munmap(twin, length);
+    // If that is refused, too, there is nothing left to try.
+    [[maybe_unused]] const void* const restored =
+        mmap(address, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    return false;
   }
 };
 

@@ -24,6 +24,8 @@ constexpr std::uint32_t kMostThreads = ThreadRegistry::kMostEver;
 // More windows than that have opened by themselves between two looks at them is no file of ours.
 constexpr std::uint32_t kMostUnknownWindows = LaunchTrigger::kEdges;
 constexpr std::uint32_t kMostWindowsSkipped = 10'000;
+// … of a whole file: they take memory, whatever the file's size.
+constexpr std::uint32_t kMostWindowsSkippedInAll = 1u << 20;
 constexpr std::size_t kMostIds = std::size_t{1} << 18;
 constexpr std::size_t kLongestName = 16 * 1024;
 constexpr FunctionId kDriverFunctions = 2048;
@@ -153,7 +155,11 @@ bool Replay::read_window(Entry entry, Decoder& from) {
     return true;
   }
   // Of more windows than the log keeps the first are not known by the time that they are written down.
-  while (known_windows_.size() < number) known_windows_.push_back({time, 0, kUnknown});
+  for (; known_windows_.size() + 1 < number; ++skipped_windows_) {
+    if (skipped_windows_ == kMostWindowsSkippedInAll) return false;
+    known_windows_.push_back({time, 0, kUnknown});
+  }
+  if (known_windows_.size() < number) known_windows_.emplace_back();
   known_windows_[number - 1] = {time, 0, std::string(reason)};
   return true;
 }
@@ -314,7 +320,10 @@ std::string_view Replay::kernel_name(std::uint32_t id) {
 
 bool Replay::open_until(std::uint32_t window, Nanoseconds begin) {
   if (window > known_windows_.size() + kMostUnknownWindows) return false;
-  while (known_windows_.size() < window) known_windows_.push_back({begin, 0, kUnknown});
+  for (; known_windows_.size() < window; ++skipped_windows_) {
+    if (skipped_windows_ == kMostWindowsSkippedInAll) return false;
+    known_windows_.push_back({begin, 0, kUnknown});
+  }
   while (windows_.opened() < window) {
     const Window& next = known_windows_[windows_.opened()];
     windows_.open(next.reason, next.begin);

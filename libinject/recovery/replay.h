@@ -81,6 +81,7 @@ class Replay {
   Drain drain_;
   RecoveredInfo recovered_;
   std::vector<Window> known_windows_;  // number - 1
+  std::uint32_t skipped_windows_ = 0;
   std::uint32_t ended_ = 0;
   Nanoseconds latest_ = 0;
   std::vector<ThreadInfo> threads_;

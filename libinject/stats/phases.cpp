@@ -62,7 +62,7 @@ void PhaseStatistics::work(std::uint32_t number, const PhasedWork& work) {
     judge(windows_.begin()->first.first, oldest, oldest.work.size(), true);
     windows_.erase(windows_.begin());
   }
-  if (held_ == kMostHeld) {
+  if (held_ >= kMostHeld) {
     auto fullest = windows_.begin();
     for (auto at = windows_.begin(); at != windows_.end(); ++at) {
       if (at->second.work.size() > fullest->second.work.size()) fullest = at;

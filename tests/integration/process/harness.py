@@ -19,7 +19,7 @@ import time
 import unittest
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent))
-from sanitized import unsanitized  # pylint: disable=wrong-import-position,unused-import
+from sanitized import SANITIZER, unsanitized  # pylint: disable=wrong-import-position,unused-import
 
 library = programs = simulation = None
 

@@ -219,6 +219,18 @@ std::size_t mapped_bytes() {
   return pages * 4096;
 }
 
+// … once nobody maps any more: what other threads map after it was counted would come out of the spare.
+std::size_t settled_bytes() {
+  std::size_t before = 0;
+  std::size_t bytes = mapped_bytes();
+  for (int same = 0; same < 4; same = bytes == before ? same + 1 : 0) {
+    before = bytes;
+    usleep(50'000);
+    bytes = mapped_bytes();
+  }
+  return bytes;
+}
+
 std::size_t spare_bytes() {
   const char* text = std::getenv("VICTIM_SPARE_MIB");
   require(text != nullptr, "VICTIM_SPARE_MIB");
@@ -248,7 +260,7 @@ void little_memory_in_the_window() {
   prepare();
   open_window();
   launch(quick_kernel, 100);
-  limit(RLIMIT_AS, mapped_bytes() + spare_bytes());
+  limit(RLIMIT_AS, settled_bytes() + spare_bytes());
   for (int i = 0; i < 300; ++i) {
     launch(quick_kernel, 100);
     cudaGetLastError();
