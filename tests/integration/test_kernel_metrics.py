@@ -409,9 +409,9 @@ class Windows(MetricsTest):
             # The error is one that is exceeded in 5 of 100 cases, in all of a kernel's metrics at once.
             for title, value in DURING[name].items():
                 self.close(row[title], value, (name, title), within=2 * float(row[f"± {title}"]))
-            # Two, or four, have become one.
+            # Two, or four, have become one, where our thread came too late to join them before; none is there twice.
             self.assertGreater(int(row["Samples"]) + self.lost(done), 400 * kernel // 80_000)
-            self.assertLess(int(row["Samples"]), 400 * kernel // 20_000 + 800)
+            self.assertLess(int(row["Samples"]), 400 * kernel // 10_000 + 800)
 
 
 class Iterations(MetricsTest):
