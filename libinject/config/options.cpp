@@ -341,6 +341,10 @@ std::string unknown_variable(std::string_view name) {
   std::size_t nearest_distance = kFarthestTypo + 1;
   std::string_view nearest;
   for (const OptionInfo& info : kInfos) {
+    // It is their difference in length at least: a name of any length is soon looked at.
+    if (std::max(name.size(), info.variable.size()) - std::min(name.size(), info.variable.size()) >
+        kFarthestTypo)
+      continue;
     const std::size_t distance = edit_distance(name, info.variable);
     if (distance < nearest_distance) {
       nearest_distance = distance;

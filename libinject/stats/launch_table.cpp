@@ -11,11 +11,12 @@
 namespace inject {
 
 namespace {
-constexpr std::size_t kFirstSize = 4096;
+constexpr std::size_t kFirstSize = 256;
+constexpr std::size_t kLeastKept = 4096;
 constexpr std::size_t kMostUntold = 4096;  // windows
 }  // namespace
 
-LaunchTable::LaunchTable(std::size_t most) : most_(std::bit_ceil(std::max(most, kFirstSize))) {
+LaunchTable::LaunchTable(std::size_t most) : most_(std::bit_ceil(std::max(most, kLeastKept))) {
   entries_.resize(kFirstSize);
   index_.assign(kFirstSize * 2, 0);
 }
@@ -62,7 +63,7 @@ void LaunchTable::grow() {
 void LaunchTable::add(std::uint16_t generation, std::uint32_t correlation, const Attribution& launch,
                       bool expects_work) {
   if (size_ == entries_.size()) {
-    if (entries_[first_].pending && entries_.size() < most_) {
+    if (size_ < kLeastKept || (entries_[first_].pending && size_ < most_)) {
       grow();
     } else {
       Entry& oldest = entries_[first_];

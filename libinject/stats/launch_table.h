@@ -13,9 +13,9 @@
 namespace inject {
 
 /// Launches by (generation, correlation id), for the device records that come later. Keeps the most recent
-/// launches: grows while its oldest launch has had no record yet, up to `most` (then the oldest is given up,
-/// and counted if it was made in a window); otherwise the oldest makes room. A graph launch has many records,
-/// so a launch stays after its first one. One thread.
+/// launches, 4,096 at least: grows while its oldest launch has had no record yet, up to `most` (then the
+/// oldest is given up, and counted if it was made in a window); otherwise the oldest makes room. A graph
+/// launch has many records, so a launch stays after its first one. One thread.
 class LaunchTable {
  public:
   explicit LaunchTable(std::size_t most);
