@@ -142,6 +142,7 @@ class Session {
   bool may_attach() const noexcept;
   void say_untraced(const std::string& why);
   bool detach_tracer(bool may_gate, bool sampler_out) noexcept;
+  bool finalization_due(Nanoseconds time) const noexcept;
   void wait_sampling(Nanoseconds most);
   bool stop_sampler() noexcept;
   Nanoseconds longest_sampler_stop() const noexcept;
@@ -290,6 +291,8 @@ class Session {
   Nanoseconds resume_at_ = 0;    // we take our turn then; 0: there is nothing to resume
   bool cupti_kept_ = false;      // a sampling call did not return in time: CUPTI is never finalized
   bool detach_owed_ = false;     // … nor unsubscribed until it has returned
+  bool said_kept_initialised_ = false;
+  Nanoseconds first_attached_ = 0;
   bool launch_armed_ = false;
   bool wanted_ = false;     // a thread waits for a window
   bool attaching_ = false;  // our own thread attaches CUPTI, with mutex_ released

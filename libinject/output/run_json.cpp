@@ -193,6 +193,7 @@ void overhead_json(JsonText& json, const Overhead& overhead) {
       .member("gate_ns", overhead.gate)
       .member("gate_holds", overhead.gate_holds)
       .member("attachments", overhead.attachments)
+      .member("finalizations", overhead.finalizations)
       .member("activity_buffers", overhead.buffers)
       .member("device_readings_ns", overhead.device_readings)
       .close_object();

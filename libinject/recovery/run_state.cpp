@@ -117,7 +117,7 @@ void run_fields(Way& way, RunInfo& run) {
   fields(way, run.allocations_not_held, run.unknown_frees);
   Overhead& o = run.overhead;
   fields(way, o.open, o.close, o.write, o.drain_cpu, o.buffer_callbacks, o.gate, o.gate_holds, o.attachments,
-         o.buffers, o.device_readings);
+         o.finalizations, o.buffers, o.device_readings);
   if (!way.has(run.iterations)) return;
   IterationInfo& i = *run.iterations;
   fields(way, i.source, i.found, i.report, i.optimizer, i.by_shape, i.rough, i.locked_after, i.changes,

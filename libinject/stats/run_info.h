@@ -156,6 +156,7 @@ struct Overhead {
   Nanoseconds gate = 0;              ///< launches held at the gate, summed over threads
   std::uint64_t gate_holds = 0;
   std::uint64_t attachments = 0;    ///< of CUPTI
+  std::uint64_t finalizations = 0;  ///< … after which it was finalized
   std::uint64_t buffers = 0;        ///< of CUPTI, completed
   Nanoseconds device_readings = 0;  ///< asking NVML, on a thread of its own
 };

@@ -93,7 +93,7 @@ class Turns:
     def __init__(self, options, out):
         self.seconds = options.seconds
         self.started, self.logs = {}, []
-        window = f"time:{START}s+{LENGTH * 1000:.0f}ms/{EVERY:.0f}s"
+        window = options.window
         for kind, environment in (("bare", clean_environment()), ("ours", profiled_environment(options.library, out, window))):
             self.logs.append(open(os.path.join(options.work, f"soak_{kind}.log"), "w", encoding="utf-8"))
             self.started[kind] = subprocess.Popen([sys.executable, options.program, options.model], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -164,13 +164,14 @@ def soak(options, report):
     for left in folders(out):
         shutil.rmtree(left)
     per_step = kernels_per_step(options)
-    turns, held = [], []
+    turns, held, processor = [], [], []
     began = time.monotonic()
     pair = Turns(options, out)
     try:
         def take(kind, seconds):
             told = pair.turn(kind, seconds)
             turns.append((kind, told["steps"]))
+            processor.append(statistics.median(told.get("processor", [0])))
             if kind == "ours":
                 held.append({**told["process"], "device": told["device"], "disk": disk(folders(out)[0]),
                              "at": round(time.monotonic() - began, 1)})
@@ -201,7 +202,8 @@ def soak(options, report):
     check_growth(report, held)
 
     ratios = ratios_of(turns, spans)
-    report.data.update(ratios=ratios, held=held, ends=ends, spans=spans, kernels=kernels, overhead=about["overhead"])
+    report.data["steps_ns"] = [(kind, [end - begin for begin, end in steps]) for kind, steps in turns]
+    report.data.update(ratios=ratios, held=held, ends=ends, spans=spans, kernels=kernels, processor_ns=processor, overhead=about["overhead"])
     minutes = collections.defaultdict(list)
     length = options.seconds / len(ratios)
     for at, ratio in enumerate(ratios):
@@ -231,6 +233,7 @@ def arguments(parser):
     parser.add_argument("--seconds", type=float, default=540, help="of training in turns")
     parser.add_argument("--turn", type=float, default=13, help="seconds of a turn under the preload")
     parser.add_argument("--bare", type=float, default=2, help="seconds of a bare turn")
+    parser.add_argument("--window", default=f"time:{START}s+{LENGTH * 1000:.0f}ms/{EVERY:.0f}s")
     parser.add_argument("--model", default="resnet50")
     parser.add_argument("--program", default=PROGRAM)
 

@@ -3,7 +3,7 @@
 """Training in turns, for the soak test: for each line "SECONDS" on stdin, steps for that long; then one line of JSON.
 
 usage: torch_soak.py MODEL [count]
-The answer: "steps", [begin, end] of each on CLOCK_MONOTONIC in ns; "process", what the process holds (memory in kB as in
+The answer: "steps", [begin, end] of each on CLOCK_MONOTONIC in ns; "processor", what each took of the thread's time, in ns; "process", what the process holds (memory in kB as in
 /proc/self/status, descriptors, threads); "device", bytes in use on the device, whoever uses them. With
 "count" just the kernels of a step, as torch.profiler counts them.
 """
@@ -59,12 +59,14 @@ def main():
     print(json.dumps("ready"), flush=True)
     for line in sys.stdin:
         until = time.monotonic_ns() + int(float(line) * 1e9)
-        steps = []
+        steps, processor = [], []
         while (begin := time.monotonic_ns()) < until:
+            before = time.thread_time_ns()
             step()
+            processor.append(time.thread_time_ns() - before)
             steps.append((begin, time.monotonic_ns()))
         free, total = torch.cuda.mem_get_info()
-        print(json.dumps({"steps": steps, "process": holds(), "device": total - free}), flush=True)
+        print(json.dumps({"steps": steps, "processor": processor, "process": holds(), "device": total - free}), flush=True)
 
 
 main()

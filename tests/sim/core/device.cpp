@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <set>
 
 #include "tests/sim/core/counters.h"
 #include "tests/sim/core/report.h"
@@ -573,6 +574,14 @@ std::size_t used_bytes(int device) {
   State& shared = state();
   std::lock_guard lock(shared.mutex);
   return shared.used[device];
+}
+
+void lose_bytes(std::size_t bytes) {
+  State& shared = state();
+  std::lock_guard lock(shared.mutex);
+  std::set<int> devices;
+  for (const Context* context : shared.contexts) devices.insert(context->device);
+  for (const int device : devices) shared.used[device] += bytes;
 }
 
 CUresult enqueue(Stream* stream, const KernelWork& work) {

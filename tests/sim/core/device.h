@@ -179,6 +179,8 @@ bool find_allocation(const void* pointer, Allocation& found);
 bool register_host(void* pointer, std::size_t bytes, Context* context);
 bool unregister_host(void* pointer);
 std::size_t used_bytes(int device);
+/// Taken from each device that has a context, for good.
+void lose_bytes(std::size_t bytes);
 inline constexpr std::size_t kDeviceMemory = std::size_t{80} << 30;
 
 /// Puts work on a stream, or into the graph that the stream is captured into.
