@@ -5,7 +5,7 @@
 # Runs GPU tests and benchmarks on a machine that may have nothing but a build folder:
 #   tests/gpu/run_all.sh [-b BUILD] [-o OUT] [-t SECONDS] SET...
 # SET: slice1 compare frameworks graphs after_inside unharmed coexistence processes iterations endings nccl shapes gemm_sweep memory metrics
-# utilization diagnosis occupancy copies recovery soak cuda12 cpp examples bench, or all (the default); SET:ARGUMENTS passes arguments to one of
+# utilization diagnosis occupancy copies recovery soak cupti_cycles cuda12 cpp examples bench, or all (the default); SET:ARGUMENTS passes arguments to one of
 # them, such as 'compare:--models transformer --rounds 2'.
 # BUILD (default build) holds libinject.so, tests/bench/ and examples/; a folder with the bare binaries will do too.
 # All output goes to OUT/gpu.log, details after each SET into OUT/gpu-results.tar.gz (so a run cut short leaves those of
@@ -27,7 +27,7 @@ done
 shift $((OPTIND - 1))
 if [ $# -eq 0 ] || [ "$1" = all ]; then
   set -- slice1 compare frameworks graphs after_inside unharmed coexistence processes iterations endings nccl shapes gemm_sweep memory \
-    metrics utilization diagnosis occupancy copies recovery soak cuda12 cpp examples bench
+    metrics utilization diagnosis occupancy copies recovery soak cupti_cycles cuda12 cpp examples bench
 fi
 build=$(cd "$build" && pwd) || exit 2
 mkdir -p "$out"
@@ -72,7 +72,9 @@ run_set() {
     iterations) python3 "$here/iterations/truth_table.py" "$@" --out "$work" ;;
     cuda12) python3 "$here/cuda12.py" --cuda12 "${INJECT_CUDA12:-$build/cuda12}" "$@" --out "$work" ;;
     cpp) LD_LIBRARY_PATH=$cuda${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} python3 "$here/cpp_example.py" "$@" --out "$work" ;;
-    occupancy) LD_LIBRARY_PATH=$cuda${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} python3 "$here/occupancy.py" "$@" --out "$work" ;;
+    occupancy | cupti_cycles)
+      LD_LIBRARY_PATH=$cuda:$(dirname "$cuda")/extras/CUPTI/lib64${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} python3 "$here/$set.py" "$@" --out "$work"
+      ;;
     examples) python3 "$here/examples.py" "$@" --out "$work" ;;
     bench)
       local launch

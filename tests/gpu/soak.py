@@ -96,7 +96,7 @@ class Turns:
         window = options.window
         for kind, environment in (("bare", clean_environment()), ("ours", profiled_environment(options.library, out, window))):
             self.logs.append(open(os.path.join(options.work, f"soak_{kind}.log"), "w", encoding="utf-8"))
-            self.started[kind] = subprocess.Popen([sys.executable, options.program, options.model], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            self.started[kind] = subprocess.Popen([sys.executable, options.program, *options.model.split(":")], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                                   stderr=self.logs[-1], text=True, cwd=options.work, env=environment)
         # One that hangs ends the reading.
         self.timer = threading.Timer(options.seconds + 120, self.kill)
@@ -222,7 +222,7 @@ def soak(options, report):
 
 def kernels_per_step(options):
     """As torch.profiler counts them, in a process of its own."""
-    result = run([sys.executable, options.program, options.model, "count"], clean_environment(), timeout=90, cwd=options.work,
+    result = run([sys.executable, options.program, *options.model.split(":"), "count"], clean_environment(), timeout=90, cwd=options.work,
                  log=os.path.join(options.work, "soak_count.log"))
     if result.rc != 0:
         raise RuntimeError(f"the kernels of a step: {result.why()}")
@@ -231,10 +231,10 @@ def kernels_per_step(options):
 
 def arguments(parser):
     parser.add_argument("--seconds", type=float, default=540, help="of training in turns")
-    parser.add_argument("--turn", type=float, default=13, help="seconds of a turn under the preload")
+    parser.add_argument("--turn", type=float, default=8, help="seconds of a turn under the preload")
     parser.add_argument("--bare", type=float, default=2, help="seconds of a bare turn")
     parser.add_argument("--window", default=f"time:{START}s+{LENGTH * 1000:.0f}ms/{EVERY:.0f}s")
-    parser.add_argument("--model", default="resnet50")
+    parser.add_argument("--model", default="resnet50:64", help="MODEL[:BATCH]")
     parser.add_argument("--program", default=PROGRAM)
 
 

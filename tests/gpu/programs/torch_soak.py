@@ -2,7 +2,7 @@
 # SPDX-FileCopyrightText: The libinject authors
 """Training in turns, for the soak test: for each line "SECONDS" on stdin, steps for that long; then one line of JSON.
 
-usage: torch_soak.py MODEL [count]
+usage: torch_soak.py MODEL [BATCH] [count]
 The answer: "steps", [begin, end] of each on CLOCK_MONOTONIC in ns; "processor", what each took of the thread's time, in ns; "process", what the process holds (memory in kB as in
 /proc/self/status, descriptors, threads); "device", bytes in use on the device, whoever uses them. With
 "count" just the kernels of a step, as torch.profiler counts them.
@@ -49,11 +49,13 @@ def main():
     from torch_models import MODELS
     torch.manual_seed(1)
     torch.set_num_threads(1)
-    step = MODELS[sys.argv[1]](torch.device("cuda"))
+    words = sys.argv[1:]
+    count = words[-1] == "count" and bool(words.pop())
+    step = MODELS[words[0]](torch.device("cuda"), **({"batch": int(words[1])} if len(words) > 1 else {}))
     for _ in range(30):
         step()
     torch.cuda.synchronize()
-    if sys.argv[2:] == ["count"]:
+    if count:
         print(kernels(step))
         return
     print(json.dumps("ready"), flush=True)
