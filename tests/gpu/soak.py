@@ -23,7 +23,8 @@ from gputest import Folder, clean_environment, folders, main, profiled_environme
 
 PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "programs", "torch_soak.py")
 START, LENGTH, EVERY = 5, 0.2, 2.0  # s
-MOST_COST = 1.01
+MOST_COST = 1.01  # of the medians
+MOST_MEAN = 1.03  # of the means, which have what other programs on the host do as well
 WARM = 0.15        # of a turn's steps, which follow a pause
 MOST_GROWTH = 2e6  # bytes, from the middle of the run to its end
 BEFORE, AFTER = 150e6, 400e6  # ns around a window in which CUPTI is attached, or what it gave is looked at
@@ -170,7 +171,7 @@ def soak(options, report):
     try:
         def take(kind, seconds):
             told = pair.turn(kind, seconds)
-            turns.append((kind, told["steps"]))
+            turns.append((kind, [tuple(step) for step in told["steps"]]))
             processor.append(statistics.median(told.get("processor", [0])))
             if kind == "ours":
                 held.append({**told["process"], "device": told["device"], "disk": disk(folders(out)[0]),
@@ -208,16 +209,23 @@ def soak(options, report):
     length = options.seconds / len(ratios)
     for at, ratio in enumerate(ratios):
         minutes[int(at * length // 60)].append(ratio)
-    parts = {name: [one[name] for one in ratios if one[name] is not None] for name in ("far", "near", "in")}
-    about = ", ".join(f"{name} windows {statistics.mean(values):.4f}" for name, values in parts.items() if values)
-    about += f"; a bare step {statistics.median(one['bare_ns'] for one in ratios) / 1e6:.3f} ms; {len(ratios)} turns"
-    for name in ("median", "mean"):
-        by_minute = [statistics.mean(one[name] for one in minutes[minute]) for minute in sorted(minutes)]
-        values = [one[name] for one in ratios]
-        low, high = interval(values)
-        report.check(f"a step outside windows takes at most {MOST_COST} of a bare one ({name})", max(by_minute) <= MOST_COST,
-                     f"{statistics.mean(values):.4f}, 95 % in {low:.4f} … {high:.4f}; by minute "
-                     + " ".join(f"{one:.4f}" for one in by_minute) + (f"; {about}" if name == "mean" else ""))
+    def by_minute(name):
+        """One turn that another program on the host disturbs does not decide a minute's."""
+        return [statistics.median(one[name] for one in minutes[minute]) for minute in sorted(minutes)]
+
+    def show(name, values):
+        low, high = interval([one[name] for one in ratios])
+        return f"all {statistics.mean(one[name] for one in ratios):.4f}, 95 % in {low:.4f} … {high:.4f}; by minute " + " ".join(
+            f"{value:.4f}" for value in values)
+
+    medians, means = by_minute("median"), by_minute("mean")
+    report.check(f"a step outside windows takes at most {MOST_COST} of a bare one in each minute", max(medians) <= MOST_COST,
+                 show("median", medians))
+    places = {name: [one[name] for one in ratios if one[name] is not None] for name in ("far", "near", "in")}
+    report.check(f"all of them together at most {MOST_MEAN}", statistics.mean(one["mean"] for one in ratios) <= MOST_MEAN,
+                 show("mean", means) + "; windows: " + ", ".join(f"{name} {statistics.mean(values):.4f}" for name, values in places.items() if values))
+    report.check("turns enough", len(ratios) >= 5,
+                 f"{len(ratios)}; a bare step {statistics.median(one['bare_ns'] for one in ratios) / 1e6:.3f} ms")
 
 
 def kernels_per_step(options):
