@@ -3,11 +3,22 @@
 #pragma once
 
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <cstddef>
 #include <cstdint>
 
 namespace inject {
+
+/// mremap(2), past the C library's function: MPI libraries patch that one to learn what memory goes, and UCX
+/// (until 2023) and Open MPI 4 drop the last argument. Where root runs the program, our pages would be at
+/// address 0 then.
+inline void* remap_pages(void* pages, std::size_t old_bytes, std::size_t bytes, int flags,
+                         void* address = nullptr) noexcept {
+  const long result = syscall(SYS_mremap, pages, old_bytes, bytes, flags, address);
+  return result == -1 ? MAP_FAILED : reinterpret_cast<void*>(result);
+}
 
 /// A part of a file that is mapped shared: what is written there outlives the process. Zero where nobody has
 /// written yet.
@@ -22,9 +33,9 @@ struct SharedRegion {
     // An old size of zero duplicates a shared mapping (mremap(2)): no descriptor has to stay open for it. To
     // another place first: what the kernel may refuse for the limits on memory it refuses here, and only a
     // move of the same size, which has none of these, takes the private pages away.
-    void* const twin = mremap(base + offset, 0, length, MREMAP_MAYMOVE);
+    void* const twin = remap_pages(base + offset, 0, length, MREMAP_MAYMOVE);
     if (twin == MAP_FAILED) return false;
-    if (mremap(twin, length, length, MREMAP_MAYMOVE | MREMAP_FIXED, address) == address) return true;
+    if (remap_pages(twin, length, length, MREMAP_MAYMOVE | MREMAP_FIXED, address) == address) return true;
     munmap(twin, length);
     // If that is refused, too, there is nothing left to try.
     [[maybe_unused]] const void* const restored =

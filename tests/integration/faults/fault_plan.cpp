@@ -156,18 +156,20 @@ FAULT(void*, mmap, MAP_FAILED, ENOMEM,
       (void* address, std::size_t length, int protection, int flags, int file, off_t offset),
       (address, length, protection, flags, file, offset))
 FAULT(int, madvise, -1, EINVAL, (void* address, std::size_t length, int advice), (address, length, advice))
-extern "C" void* mremap(void* address, std::size_t length, std::size_t new_length, int flags, ...) {
-  static constinit Counter counter{"mremap"};
+// libinject goes past the function of that name.
+extern "C" long syscall(long number, ...) {
+  static constinit Counter counter{"syscall"};
+  static constinit Counter remappings{"mremap"};
+  std::array<long, 6> words;
   std::va_list more;
-  va_start(more, flags);
-  void* const new_address = (flags & MREMAP_FIXED) != 0 ? va_arg(more, void*) : nullptr;
+  va_start(more, number);
+  for (long& word : words) word = va_arg(more, long);
   va_end(more);
-  if (fails(counter, __builtin_return_address(0))) {
+  if (number == SYS_mremap && fails(remappings, __builtin_return_address(0))) {
     errno = ENOMEM;
-    return MAP_FAILED;
+    return -1;
   }
-  return real<void*(void*, std::size_t, std::size_t, int, ...)>(counter)(address, length, new_length, flags,
-                                                                         new_address);
+  return real<long(long, ...)>(counter)(number, words[0], words[1], words[2], words[3], words[4], words[5]);
 }
 
 // Files.

@@ -7,8 +7,10 @@
 #include <fcntl.h>
 #include <inject/inject.h>
 #include <pthread.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -18,6 +20,7 @@
 #include <cstring>
 #include <string>
 
+#include "tests/integration/looks.h"
 #include "tests/integration/process/victim.h"
 
 using namespace victim;
@@ -34,6 +37,11 @@ extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attribute
   using Real = int (*)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
   static const Real real = reinterpret_cast<Real>(dlsym(RTLD_NEXT, "pthread_create"));
   return threads_denied ? EAGAIN : real(thread, attributes, body, argument);
+}
+
+// As MPI libraries patch it: without the address that pages are to go to.
+extern "C" void* mremap(void* pages, std::size_t old_bytes, std::size_t bytes, int flags, ...) noexcept {
+  return reinterpret_cast<void*>(syscall(SYS_mremap, pages, old_bytes, bytes, flags, nullptr));
 }
 
 namespace {
@@ -69,6 +77,13 @@ void plain() {
   window();
   window();
   say("done");
+}
+
+void mremap_is_patched() {
+  prepare();
+  window();
+  flush_windows();
+  say("address 0 is %s", looks::text_of("/proc/self/maps").starts_with("00000000-") ? "mapped" : "free");
 }
 
 // Waits until libinject's own thread has gone: the exiting thread then writes what is left.
@@ -276,6 +291,7 @@ void little_memory_in_the_window() {
 int main(int argc, char** argv) {
   return run(argc, argv,
              {{"plain", plain},
+              {"mremap_is_patched", mremap_is_patched},
               {"settled", settled_and_done},
               {"own_file_as_stderr", own_file_as_stderr},
               {"standard_descriptors_stay_free", standard_descriptors_stay_free},

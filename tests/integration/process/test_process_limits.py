@@ -169,6 +169,15 @@ class Threads(harness.Case):
         self.assertEqual(sum("thread can't be started" in line for line in done.problems()), 1)
 
 
+class Patches(harness.Case):
+    """MPI libraries patch functions of the C library to learn what memory goes, and some get it wrong."""
+
+    def test_mremap_without_its_last_argument(self):
+        done = self.run_both(harness.victim("limits", "mremap_is_patched"))
+        self.assertEqual((done.status, done.stdout, done.problems()), (0, "address 0 is free\n", []))
+        self.assert_complete(done.output, {"quick": 100})
+
+
 @harness.unsanitized("it reserves terabytes of addresses, and aborts where memory is denied")
 class AddressSpace(harness.Case):
     """However little is left: the tables may be missing, the program works."""
