@@ -29,6 +29,13 @@ need_file nlohmann-json3-dev /usr/include/nlohmann/json.hpp /usr/local/include/n
 need_file catch2 /usr/{,local/}include/catch2/catch.hpp /usr/{,local/}include/catch2/catch_session.hpp
 need_file libbenchmark-dev /usr/include/benchmark/benchmark.h /usr/local/include/benchmark/benchmark.h
 python3 -m pip --version >/dev/null 2>&1 || packages+=(python3-pip)
+# Nothing but the test of MPI jobs needs these: who may not install packages can do without.
+if [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null; then
+  need_program mpirun openmpi-bin
+  need_program mpicxx libopenmpi-dev
+elif ! { command -v mpirun && command -v mpicxx; } >/dev/null; then
+  echo "setup: no MPI (openmpi-bin libopenmpi-dev): its test is left out" >&2
+fi
 
 if ((${#packages[@]})); then
   if [[ $(id -u) != 0 ]] || ! command -v apt-get >/dev/null; then
