@@ -11,6 +11,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <string>
+#include <vector>
 
 #include "tests/integration/looks.h"
 #include "tests/integration/process/victim.h"
@@ -80,9 +81,19 @@ void train() {
   MPI_Finalize();
 }
 
+// The launcher ends the ranks that are left as soon as one fails: this one does so when the others have gone.
 void train_and_fail() {
-  train();
-  if (job_rank == 1) std::exit(3);
+  join_job();
+  steps();
+  const int mine = getpid();
+  std::vector<int> processes(static_cast<std::size_t>(job_ranks));
+  MPI_Allgather(&mine, 1, MPI_INT, processes.data(), 1, MPI_INT, MPI_COMM_WORLD);
+  MPI_Finalize();
+  if (job_rank != 1) return;
+  for (const int process : processes) {
+    for (int i = 0; i < kPatience && process != mine && kill(process, 0) == 0; ++i) sleep_ms(1);
+  }
+  std::exit(3);
 }
 
 // Many jobs have ranks that only hand out work.
