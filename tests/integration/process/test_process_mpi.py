@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 
 import harness
 
@@ -137,7 +138,19 @@ class OrderlyEnds(Case):
 class AbruptEnds(Case):
     """The launcher ends all ranks, some by SIGTERM and the one that takes no notice of it by SIGKILL."""
 
+    def wait_for_end(self, pid):
+        """A launcher that is ended itself may not wait for its ranks' ends. Nor may whoever inherits them."""
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            try:
+                if re.search(r"^State:\t[ZX]", harness.pathlib.Path(f"/proc/{pid}/status").read_text(), re.MULTILINE):
+                    return
+            except OSError:
+                return
+            time.sleep(0.01)
+
     def recover(self, output, rank):
+        self.wait_for_end(output.run["pid"])
         self.assertEqual(output.state, "open")
         self.assertEqual(output.windows(), ["closed", "open"])
         self.assertEqual(output.kernels()["first"], 20)
