@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import time
+import unittest
 
 import harness
 
@@ -177,6 +178,7 @@ class AbruptEnds(Case):
     def test_a_rank_is_killed_while_others_are_in_a_collective(self):
         self.assertNotEqual(self.check("killed", preloaded="all").status, 0)
 
+    @unittest.skipIf(launcher.hydra, "its ranks' parent takes no notice of SIGTERM")
     def test_the_launcher_is_ended(self):
         self.assertNotEqual(self.check("launcher_ended").status, 0)
 
