@@ -107,7 +107,9 @@ class Kill:
                     column_sum(rows, "Kernels") == sum(folder.kernel_counts().values()))
         after = {row["Window"]: row for row in rows}
         for number, row in before.items():
-            changed = [column for column in COLUMNS if number not in after or after[number][column] != row[column]]
+            # A call that began in the window may have returned after the tables were written.
+            changed = [column for column in COLUMNS if number not in after or (
+                int(after[number][column]) < int(row[column]) if column == "API Calls" else after[number][column] != row[column])]
             self.expect(f"window {number}, which was on disk, has other {changed}", not changed)
         again = subprocess.run([self.options.injectctl, "recover", self.out], capture_output=True, text=True, timeout=120, check=False)
         self.expect("the second time says that it is done", again.returncode == 0 and "recovered already" in again.stdout)

@@ -35,7 +35,7 @@ def error_summary(text):
     """What torchrun says of the ranks that failed, without times, process numbers and names of temporary files."""
     said = text[text.rfind("FAILED"):] if "FAILED" in text else ""
     lines = [line.strip() for line in re.findall(SUMMARY, said, re.MULTILINE)]
-    return [re.sub(r"\(pid: \d+\)", "(pid)", re.sub(r"/tmp/\S+", "FILE", line)) for line in lines]
+    return [re.sub(r"\(pid: \d+\)|by PID \d+", "(pid)", re.sub(r"/tmp/\S+", "FILE", line)) for line in lines]
 
 
 class Job:
