@@ -115,11 +115,14 @@ void RangeTracker::context(std::uint32_t thread, std::uint32_t window, std::uint
 }
 
 void RangeTracker::close_window(std::uint32_t window) {
-  for (auto& [thread, state] : threads_) {
-    if (state.window != window) continue;
-    clip_all(thread, state);
-    state.window = 0;
-    state.last_context = 0;
+  // What is kept of a thread goes with it: a program may have thousands of them, one after another.
+  for (auto at = threads_.begin(); at != threads_.end();) {
+    if (at->second.window != window) {
+      ++at;
+      continue;
+    }
+    clip_all(at->first, at->second);
+    at = threads_.erase(at);
   }
 }
 
