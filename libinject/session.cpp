@@ -1202,6 +1202,7 @@ RunInfo Session::run_info(const char* state) {
   run.devices = devices_;
   device_reader_.add_links(run.devices);
   run.windows_not_listed = windows_.not_listed();
+  run.windows_time = windows_.total_time();
   run.losses_outside = windows_.losses_outside();
   run.name_overflows = core_.names.overflows() + core_.mangled.overflows();
   run.shape_overflows = core_.shapes.overflows();

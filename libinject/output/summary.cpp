@@ -306,7 +306,7 @@ std::string windows_text(const RunInfo& run) {
     text.append(i == 0 ? " (" : ", ").append(reasons[i]);
   }
   if (!reasons.empty()) text += ')';
-  text += ", " + time_text(static_cast<double>(total));
+  text += ", " + time_text(static_cast<double>(std::max(total, run.windows_time)));
   if (open) text += ", still open";
   return text;
 }

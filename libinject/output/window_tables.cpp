@@ -33,6 +33,7 @@ std::string_view state_name(WindowState state) {
 
 /// A window's rows: one for the host and all devices together, then one a device.
 struct WindowRows {
+  bool known = false;  // has rows in the statistics
   const WindowInfo* info = nullptr;
   HostWork host;
   WindowDeviceRow together;
@@ -250,9 +251,13 @@ void window_rows(const Statistics& statistics, const RunInfo& run, std::string& 
   const std::optional<double> outside = step_time_outside(statistics.iterations());
   const WindowMetricCells metrics(statistics);
   for (const WindowInfo& info : run.windows) windows[info.number].info = &info;
-  for (const WindowHostRow& entry : statistics.window_hosts()) windows[entry.window].host = entry.work;
+  for (const WindowHostRow& entry : statistics.window_hosts()) {
+    windows[entry.window].host = entry.work;
+    windows[entry.window].known = true;
+  }
   for (const WindowDeviceRow& entry : statistics.window_devices()) {
     WindowRows& window = windows[entry.window];
+    window.known = true;
     WindowDeviceRow& together = window.together;
     const bool first = window.devices.empty();
     together.work.merge(entry.work);
@@ -265,7 +270,14 @@ void window_rows(const Statistics& statistics, const RunInfo& run, std::string& 
     window.times.merge(entry.times->times);
     if (limits.count(entry.device) == 0) limits[entry.device] = kernel_limits(statistics, run, entry.device);
   }
+  // Windows after the last one that there was room for are in the row of others: none of zeros.
+  const bool full = windows.count(kOtherIndex) != 0;
+  std::uint32_t last = 0;
   for (const auto& [number, window] : windows) {
+    if (window.known && number != kOtherIndex) last = number;
+  }
+  for (const auto& [number, window] : windows) {
+    if (full && number > last && number != kOtherIndex) continue;
     CsvRow row(text);
     window_cells(row, number, window.info, run);
     row.text("all");

@@ -502,6 +502,7 @@ RunInfo Replay::run_info() const {
   run.threads = threads_;
   run.windows = windows_.copy();
   run.windows_not_listed = windows_.not_listed();
+  run.windows_time = windows_.total_time();
   run.losses_outside = windows_.losses_outside();
   run.repeated_records = drain_.repeated();
   run.iteration_records_lost = statistics_.iterations().lost();

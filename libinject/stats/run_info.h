@@ -197,6 +197,7 @@ struct RunInfo {
   std::vector<ThreadInfo> threads;
   std::vector<WindowInfo> windows;  ///< ascending numbers
   std::uint64_t windows_not_listed = 0;
+  Nanoseconds windows_time = 0;       ///< of all windows that have ended, listed or not
   Losses losses_outside;              ///< not in any listed window
   std::uint64_t name_overflows = 0;   ///< names that became [other]
   std::uint64_t shape_overflows = 0;  ///< calls whose shape found no number

@@ -3,13 +3,15 @@
 #include "libinject/window/window_log.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <utility>
 
 namespace inject {
 
 namespace {
-constexpr std::size_t kMostKept = 10'000;
+constexpr std::size_t kMostKept = 10'000;  // of the first ones, and of the latest
+constexpr std::uint32_t kLatestListed = 100;
 
 void note_edge(WindowInfo& window, std::optional<std::uint64_t> WindowMemory::*edge,
                std::span<const std::pair<std::uint32_t, std::uint64_t>> used) {
@@ -31,7 +33,11 @@ WindowInfo* WindowLog::find(std::uint32_t number) {
 std::uint32_t WindowLog::open(std::string reason, Nanoseconds begin) {
   const std::lock_guard lock(mutex_);
   if (windows_.size() == kMostKept) {
-    losses_outside_.add(windows_.front().losses);
+    if (first_.size() < kMostKept) {
+      first_.push_back(std::move(windows_.front()));
+    } else {
+      losses_outside_.add(windows_.front().losses);
+    }
     windows_.pop_front();
     read_.pop_front();
   }
@@ -50,6 +56,7 @@ void WindowLog::end(std::uint32_t number, Nanoseconds end) {
   if (window == nullptr || window->state != WindowState::kOpen) return;
   window->end = end;
   window->state = WindowState::kClosing;
+  total_time_ += end - window->start;
 }
 
 void WindowLog::settle(Nanoseconds detached, Nanoseconds last_activity) {
@@ -153,9 +160,16 @@ std::string WindowLog::reason(std::uint32_t number) const {
   return window == nullptr ? std::string() : window->reason;
 }
 
+bool WindowLog::is_listed(std::uint32_t number) const {
+  return number <= kMostKept || number + kLatestListed > opened_;
+}
+
 std::vector<WindowInfo> WindowLog::copy() const {
   const std::lock_guard lock(mutex_);
-  return {windows_.begin(), windows_.end()};
+  std::vector<WindowInfo> listed(first_.begin(), first_.end());
+  std::copy_if(windows_.begin(), windows_.end(), std::back_inserter(listed),
+               [this](const WindowInfo& window) { return is_listed(window.number); });
+  return listed;
 }
 
 std::vector<WindowInfo> WindowLog::from(std::uint32_t number) const {
@@ -167,12 +181,22 @@ std::vector<WindowInfo> WindowLog::from(std::uint32_t number) const {
 
 std::uint64_t WindowLog::not_listed() const {
   const std::lock_guard lock(mutex_);
-  return opened_ - windows_.size();
+  const std::uint64_t listed = kMostKept + kLatestListed;
+  return opened_ > listed ? opened_ - listed : 0;
 }
 
 Losses WindowLog::losses_outside() const {
   const std::lock_guard lock(mutex_);
-  return losses_outside_;
+  Losses losses = losses_outside_;
+  for (const WindowInfo& window : windows_) {
+    if (!is_listed(window.number)) losses.add(window.losses);
+  }
+  return losses;
+}
+
+Nanoseconds WindowLog::total_time() const {
+  const std::lock_guard lock(mutex_);
+  return total_time_;
 }
 
 }  // namespace inject

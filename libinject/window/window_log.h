@@ -15,8 +15,9 @@
 
 namespace inject {
 
-/// The windows of the run, written by whoever opens and closes them and read by the drain thread. Keeps the
-/// latest 10,000; older ones are counted.
+/// The windows of the run, written by whoever opens and closes them and read by the drain thread. Knows the
+/// first 10,000, as the tables have those, and the latest 10,000, of which records may still come; of these
+/// the latest 100 are listed. The others are counted.
 class WindowLog {
  public:
   /// A new window that opens at `begin`; returns its number.
@@ -46,15 +47,19 @@ class WindowLog {
   /// Numbers of windows that have ended and are not settled.
   std::vector<std::uint32_t> closing() const;
   std::string reason(std::uint32_t number) const;
+  /// Those that are listed.
   std::vector<WindowInfo> copy() const;
   /// Those from `number` on.
   std::vector<WindowInfo> from(std::uint32_t number) const;
   std::uint64_t not_listed() const;
   Losses losses_outside() const;
+  /// How long all windows together were open, those that have ended.
+  Nanoseconds total_time() const;
 
  private:
   WindowInfo* find(std::uint32_t number);
   const WindowInfo* find(std::uint32_t number) const { return const_cast<WindowLog*>(this)->find(number); }
+  bool is_listed(std::uint32_t number) const;
 
   // Which readings a window has.
   struct Read {
@@ -63,11 +68,13 @@ class WindowLog {
   };
 
   mutable std::mutex mutex_;
+  std::deque<WindowInfo> first_;  // of the first ones those that windows_ has no more
   std::deque<WindowInfo> windows_;
   std::deque<Read> read_;             // beside them
   std::uint32_t all_read_until_ = 0;  // the latest window up to which nothing is lacking
   std::uint32_t opened_ = 0;
   Losses losses_outside_;
+  Nanoseconds total_time_ = 0;
 };
 
 }  // namespace inject

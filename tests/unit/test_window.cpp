@@ -117,21 +117,37 @@ TEST_CASE("readings of the devices' memory belong to the edges before them") {
   CHECK(windows[2].memory[0].at_end == 7u);
 }
 
-TEST_CASE("the window log keeps the latest ten thousand and counts the rest, with their losses") {
+TEST_CASE(
+    "the window log lists the first ten thousand and the latest, and counts the rest with their losses") {
+  constexpr std::uint32_t kOpened = 21'600;
   WindowLog log;
   Losses one_lost;
   one_lost.host_records = 1;
-  for (std::uint32_t i = 1; i <= 10'005; ++i) {
+  for (std::uint32_t i = 1; i <= kOpened; ++i) {
     const std::uint32_t number = log.open("api", i * 10);
     log.add_losses(number, one_lost);
     log.end(number, i * 10 + 5);
+    log.settle();
+    if (i % 1000 != 0 && i != kOpened) continue;
+    const std::vector<WindowInfo> listed = log.copy();
+    CHECK(listed.size() + log.not_listed() == i);
+    std::uint64_t lost = log.losses_outside().host_records;
+    for (const WindowInfo& window : listed) lost += window.losses.host_records;
+    CHECK(lost == i);
+    CHECK(log.total_time() == Nanoseconds{i} * 5);
   }
   CHECK(log.lacks_memory());
   log.note_memory(1'000'000, {});
   CHECK_FALSE(log.lacks_memory());
-  CHECK(log.not_listed() == 5);
-  CHECK(log.copy().front().number == 6);
-  CHECK(log.losses_outside().host_records == 5);
-  CHECK(log.at(60) == 6);
-  CHECK(log.at(50) == 0);
+
+  const std::vector<WindowInfo> listed = log.copy();
+  REQUIRE(listed.size() == 10'100);
+  CHECK(listed.front().number == 1);
+  CHECK(listed[9'999].number == 10'000);
+  CHECK(listed[10'000].number == kOpened - 99);
+  CHECK(listed.back().number == kOpened);
+  CHECK(listed[9'999].end == 100'005);
+  // Records may come of the latest ten thousand.
+  CHECK(log.at((kOpened - 9'999) * 10) == kOpened - 9'999);
+  CHECK(log.at((kOpened - 10'000) * 10) == 0);
 }
