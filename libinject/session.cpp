@@ -60,10 +60,16 @@ constexpr Nanoseconds kExitLockWait = 2 * kSecond;
 constexpr Nanoseconds kExitDeadline = 5 * kSecond;
 // A program that reopens within this time brackets its iterations: CUPTI stays attached across the gap.
 constexpr Nanoseconds kStayAttached = kSecond;
+// Between two writes, as multiples of the processor time that the last one took: where windows open again and
+// again for hours, tables are large, and are to cost a hundredth of a processor at most.
+constexpr Nanoseconds kWriteRest = 100;
 constexpr Nanoseconds kMostWriteInterval = 30 * kSecond;
 // How long writing waits for a reading of the devices' memory: at a window's end, and at the last.
 constexpr Nanoseconds kReadingWait = 20 * kMillisecond;
 constexpr Nanoseconds kLastReadingWait = kSecond;
+// Our thread stays this long for the next window: what it has freed is used again by it alone, as malloc
+// keeps threads apart, and windows that open every few seconds would each come by another part of the heap.
+constexpr Nanoseconds kLinger = 5 * kSecond;
 constexpr Nanoseconds kNever = ~Nanoseconds{0};
 // `time:` windows: CUPTI is attached this much earlier, so that the first launches in them are not slower.
 constexpr Nanoseconds kTimeLead = 100 * kMillisecond;
@@ -524,8 +530,16 @@ bool Session::user_stop() noexcept {
 
 bool Session::user_flush() noexcept {
   std::unique_lock lock(mutex_);
+  ++flushing_;
   wake_.notify_one();
-  return changed_.wait_for(lock, std::chrono::seconds(10), [this] { return !closing_ && !dirty_; });
+  const bool done =
+      changed_.wait_for(lock, std::chrono::seconds(10), [this] { return !closing_ && !dirty_; });
+  --flushing_;
+  return done;
+}
+
+Nanoseconds Session::write_interval() const noexcept {
+  return flushing_ != 0 ? kWriteInterval : write_interval_.load(std::memory_order_relaxed);
 }
 
 bool Session::ensure_worker() noexcept {
@@ -603,20 +617,26 @@ Nanoseconds Session::next_wake() const {
     }
   }
   if (resume_at_ != 0) wake = std::min(wake, std::max(resume_at_, time));
-  if (dirty_) wake = std::min(wake, last_write_ + write_interval_.load(std::memory_order_relaxed));
+  if (dirty_) wake = std::min(wake, last_write_ + write_interval());
   return wake;
 }
 
 void Session::work() {
   std::unique_lock lock(mutex_);
+  bool lingered = false;
   while (!finished_) {
     if (!finishing_) {
       const Nanoseconds wake = next_wake();
       if (wake == kNever) {
         // Nothing to do before the next window: there is a thread only while one is needed.
-        worker_running_ = false;
-        return;
+        if (lingered) {
+          worker_running_ = false;
+          return;
+        }
+        lingered = wake_.wait_for(lock, std::chrono::nanoseconds(kLinger)) == std::cv_status::timeout;
+        continue;
       }
+      lingered = false;
       const Nanoseconds time = now();
       if (wake > time) wake_.wait_for(lock, std::chrono::nanoseconds(wake - time));
     } else if (ending_search_) {
@@ -830,8 +850,7 @@ void Session::step(std::unique_lock<std::mutex>& lock) {
     said_open_ = current;
     Log::info("window " + std::to_string(current) + " is open (" + windows_.reason(current) + ")");
   }
-  if (current != 0 && closed_on_disk_ && !finishing_ &&
-      time - last_write_ >= write_interval_.load(std::memory_order_relaxed)) {
+  if (current != 0 && closed_on_disk_ && !finishing_ && time - last_write_ >= write_interval()) {
     // A reader must be able to tell that a later window, too, was cut off.
     lock.unlock();
     {
@@ -853,8 +872,7 @@ void Session::step(std::unique_lock<std::mutex>& lock) {
       dirty_ = true;
     }
   }
-  if (dirty_ && !wanted_ && !finishing_ &&
-      now() - last_write_ >= write_interval_.load(std::memory_order_relaxed)) {
+  if (dirty_ && !wanted_ && !finishing_ && now() - last_write_ >= write_interval()) {
     const bool active = closing_ || current != 0;
     lock.unlock();
     {
@@ -966,7 +984,7 @@ void Session::collect(std::unique_lock<std::mutex>& lock) {
   ++settled_;
   closing_ = open_ != 0;
   dirty_ = !finishing_;  // written once more at the end
-  if (finishing_ || now() - last_write_ < write_interval_.load(std::memory_order_relaxed)) return;
+  if (finishing_ || now() - last_write_ < write_interval()) return;
   last_write_ = now();
   lock.unlock();
   device_reader_.wait(kReadingWait);
@@ -1268,7 +1286,8 @@ bool Session::write_files(const char* state) {
   // Large tables less often: a window's end waits for a write that is under way. By processor time: how long
   // a disk takes for small ones says nothing.
   const Nanoseconds took = thread_cpu_time() - begin_cpu;
-  write_interval_.store(std::clamp(20 * took, kWriteInterval, kMostWriteInterval), std::memory_order_relaxed);
+  write_interval_.store(std::clamp(kWriteRest * took, kWriteInterval, kMostWriteInterval),
+                        std::memory_order_relaxed);
   return problems.empty() && !trace_failed_;
 }
 

@@ -209,6 +209,8 @@ class Session {
 
   // Output, with data_mutex_ held.
   bool ensure_folder();
+  /// From one writing of the files to the next.
+  Nanoseconds write_interval() const noexcept;
   bool write_files(const char* state);
   bool write_summary();  // true if the terminal shows it: it names the folder, too
   RunInfo run_info(const char* state);
@@ -385,6 +387,7 @@ class Session {
   Nanoseconds last_write_ = 0;
   static constexpr Nanoseconds kWriteInterval = 1'000'000'000;
   std::atomic<Nanoseconds> write_interval_{kWriteInterval};  // longer where tables are large
+  std::uint32_t flushing_ = 0;                               // threads that wait for the files
   Overhead overhead_;
 };
 
