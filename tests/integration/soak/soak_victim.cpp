@@ -17,7 +17,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstdio>
@@ -111,15 +110,15 @@ long own_thread() {
   long found = 0;
   DIR* const folder = opendir("/proc/self/task");
   victim::require(folder != nullptr, "/proc/self/task");
-  while (const dirent* entry = readdir(folder)) {
+  // In the order in which they were made.
+  for (const dirent* entry = readdir(folder); entry != nullptr && found == 0; entry = readdir(folder)) {
     std::array<char, 300> path{};
     std::array<char, 16> name{};
     std::snprintf(path.data(), path.size(), "/proc/self/task/%s/comm", entry->d_name);
     const int file = open(path.data(), O_RDONLY | O_CLOEXEC);
     if (file < 0) continue;
     if (read(file, name.data(), name.size() - 1) > 0 && std::strcmp(name.data(), "libinject\n") == 0)
-      found = found == 0 ? std::strtol(entry->d_name, nullptr, 10)
-                         : std::min(found, std::strtol(entry->d_name, nullptr, 10));
+      found = std::strtol(entry->d_name, nullptr, 10);
     close(file);
   }
   closedir(folder);
