@@ -131,7 +131,7 @@ class Samples {
     victim::require(file_ >= 0, "the file of samples");
     write(
         "seconds,cycles,rss_kb,anonymous_kb,heap_kb,descriptors,threads,files,output_bytes,processor_ms,own_"
-        "thread\n");
+        "thread,device_kb\n");
   }
 
   void take(long cycles) const {
@@ -145,13 +145,15 @@ class Samples {
     const long processor = (used.ru_utime.tv_sec + used.ru_stime.tv_sec) * 1000 +
                            (used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1000;
     const Entries output = entries_of(folder_.c_str());
+    std::size_t free_bytes = 0, device_bytes = 0;
+    victim::require(cudaMemGetInfo(&free_bytes, &device_bytes) == cudaSuccess, "cudaMemGetInfo");
     // Its own descriptor is one of them.
     std::array<char, 256> line{};
-    std::snprintf(line.data(), line.size(), "%.3f,%ld,%ld,%ld,%lld,%ld,%d,%ld,%lld,%ld,%ld\n",
+    std::snprintf(line.data(), line.size(), "%.3f,%ld,%ld,%ld,%lld,%ld,%d,%ld,%lld,%ld,%ld,%zu\n",
                   static_cast<double>(now() - begin_) / 1e9, cycles, value_of(maps.data(), "Rss:"),
                   value_of(maps.data(), "Anonymous:"), heap_in_use() / 1024,
                   entries_of("/proc/self/fd").count - 1, victim::thread_count(), output.count, output.bytes,
-                  processor, own_thread());
+                  processor, own_thread(), (device_bytes - free_bytes) / 1024);
     write(line.data());
   }
 
