@@ -61,6 +61,8 @@ class Search {
   Search(const char* name, const char* stem, const void* caller) noexcept
       : name_(name), stem_(stem), caller_(caller) {}
 
+  void prefer_behind_us() noexcept { behind_us_ = true; }
+
   void run() noexcept {
     const LoaderUse use;
     dl_iterate_phdr(
@@ -101,14 +103,23 @@ class Search {
         },
         this);
     if (provider_count_ == 0) return;
-    const unsigned chosen = provider_count_ == 1 ? 0 : choose();
+    const unsigned chosen = provider_count_ == 1 ? 0 : behind_us_ ? first_behind_us() : choose();
     result_ = providers_[chosen].object.address(*providers_[chosen].symbol);
+  }
+
+  // In load order, which is the order in which the dynamic linker looks through what is preloaded or linked.
+  unsigned first_behind_us() const noexcept {
+    for (unsigned i = 0; i < provider_count_; ++i) {
+      if (providers_[i].index > our_index_) return i;
+    }
+    return 0;
   }
 
   void visit(const dl_phdr_info& info) noexcept {
     const unsigned index = object_count_++;
     const ElfObject object(info);
     const bool ours = object.contains(&binding_table);
+    if (ours) our_index_ = index;
     if (object.contains(caller_)) {
       caller_index_ = index;
       caller_begin_ = object.begin();
@@ -220,9 +231,11 @@ class Search {
   SymbolName name_;
   const char* stem_;
   const void* caller_;
+  bool behind_us_ = false;
   void* result_ = nullptr;
 
   unsigned object_count_ = 0;
+  unsigned our_index_ = kNone;
   unsigned caller_index_ = kNone;
   std::uintptr_t caller_begin_ = 0;
   std::uintptr_t caller_end_ = 0;
@@ -364,6 +377,13 @@ void* symbol_beside(const void* function, const char* name) noexcept {
 
 void* next_symbol(const char* name) noexcept {
   Search search(name, "", nullptr);
+  search.run();
+  return search.result();
+}
+
+void* symbol_behind_us(const char* name) noexcept {
+  Search search(name, "", nullptr);
+  search.prefer_behind_us();
   search.run();
   return search.result();
 }

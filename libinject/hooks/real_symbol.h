@@ -111,4 +111,8 @@ class FunctionBeside {
 /// The first definition of `name` in load order that is not ours; nullptr if there is none.
 void* next_symbol(const char* name) noexcept;
 
+/// The same, but of the definitions behind ours if there are any, as dlsym(RTLD_NEXT) would: what is
+/// preloaded before us and has the name as well passes its calls on to us.
+void* symbol_behind_us(const char* name) noexcept;
+
 }  // namespace inject

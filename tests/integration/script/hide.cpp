@@ -2,7 +2,8 @@
 // SPDX-FileCopyrightText: The libinject authors
 //
 // Preloaded before libinject.so: libraries whose path contains one of $HIDDEN_LIBRARIES (separated by colons)
-// can't be opened by name, wherever the machine has them.
+// can't be opened by name, wherever the machine has them. dlclose is passed on, as by tools that look at both
+// (heaptrack): to libinject.
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,4 +26,9 @@ bool hidden(const char* file) {
 extern "C" __attribute__((visibility("default"))) void* dlopen(const char* file, int mode) noexcept {
   static auto* real = reinterpret_cast<void* (*)(const char*, int)>(dlsym(RTLD_NEXT, "dlopen"));
   return real(hidden(file) ? "/nonexistent/hidden" : file, mode);
+}
+
+extern "C" __attribute__((visibility("default"))) int dlclose(void* handle) noexcept {
+  static auto* real = reinterpret_cast<int (*)(void*)>(dlsym(RTLD_NEXT, "dlclose"));
+  return real(handle);
 }
