@@ -55,9 +55,16 @@ constexpr Nanoseconds kCollectInterval = 2 * kMillisecond;
 constexpr Nanoseconds kRecordsCome = 1'000'000'000;
 // Records that have not come this long after the last window's end are not waited for any longer.
 constexpr Nanoseconds kCollectDeadline = 30 * kSecond;
-constexpr Nanoseconds kExitCollectDeadline = 2 * kSecond;
-constexpr Nanoseconds kExitLockWait = 2 * kSecond;
-constexpr Nanoseconds kExitDeadline = 5 * kSecond;
+// A program's end waits for this and no longer. Where ThreadSanitizer watches every access, ours and CUPTI's,
+// the same work takes as much longer.
+#if defined(__SANITIZE_THREAD__)
+constexpr Nanoseconds kPace = 10;
+#else
+constexpr Nanoseconds kPace = 1;
+#endif
+constexpr Nanoseconds kExitCollectDeadline = kPace * 2 * kSecond;
+constexpr Nanoseconds kExitLockWait = kPace * 2 * kSecond;
+constexpr Nanoseconds kExitDeadline = kPace * 5 * kSecond;
 // A program that reopens within this time brackets its iterations: CUPTI stays attached across the gap.
 constexpr Nanoseconds kStayAttached = kSecond;
 // Between two writes, as multiples of the processor time that the last one took: where windows open again and
@@ -825,7 +832,10 @@ void Session::step(std::unique_lock<std::mutex>& lock) {
   if (finishing_ && open_ != 0) close_window();
   if (windows_.lacks_memory()) device_reader_.read_edges();
   // Before the first records are taken, also where the window has ended already: they go into files in there.
-  const bool first_window = windows_.opened() != 0 && folder_.empty() && !folder_failed_;
+  // (Without data_mutex_: the exiting thread may make the folder meanwhile, as it takes the last records.)
+  const bool first_window = windows_.opened() != 0 &&
+                            shown_folder_.load(std::memory_order_acquire) == nullptr &&
+                            !folder_failed_.load(std::memory_order_relaxed);
   const std::uint32_t current = current_window.load(std::memory_order_acquire);
   lock.unlock();
   if (first_window) {
@@ -1171,11 +1181,11 @@ void Session::final_output() {
 
 bool Session::ensure_folder() {
   if (!folder_.empty()) return true;
-  if (folder_failed_) return false;
+  if (folder_failed_.load(std::memory_order_relaxed)) return false;
   PathResult result = expand_path(options_.out, path_names(), working_directory());
   if (result.error.empty()) result = make_unique_folder(result.path);
   if (!result.error.empty()) {
-    folder_failed_ = true;
+    folder_failed_.store(true, std::memory_order_relaxed);
     Log::error("no files are written: INJECT_OUT=" + options_.out + ": " + result.error);
     return false;
   }

@@ -378,8 +378,8 @@ class Session {
 
   std::mutex data_mutex_;
   std::string folder_;                              // set once
-  std::atomic<const char*> shown_folder_{nullptr};  // the same, for status()
-  bool folder_failed_ = false;
+  std::atomic<const char*> shown_folder_{nullptr};  // the same, for whoever has not data_mutex_
+  std::atomic<bool> folder_failed_{false};
   bool write_failed_ = false;
   bool trace_failed_ = false;    // raw records are missing in the file
   bool closed_on_disk_ = false;  // run.json says that no window is open

@@ -361,7 +361,10 @@ bool fill(const NvtxExportTableCallbacks& callbacks, NvtxCallbackModule module,
   unsigned int size = 0;
   if (callbacks.GetModuleFunctionTable(module, &table, &size) == 0 || table == nullptr) return false;
   for (const TableEntry& entry : entries) {
-    if (entry.id < size && table[entry.id] != nullptr) *table[entry.id] = entry.function;
+    // In one piece: the client's other threads may call through the table meanwhile (its header takes no
+    // lock).
+    if (entry.id < size && table[entry.id] != nullptr)
+      __atomic_store_n(table[entry.id], entry.function, __ATOMIC_RELEASE);
   }
   return true;
 }

@@ -105,7 +105,7 @@ void ThreadRegistry::recycle(ThreadState& state) noexcept {
     dropped_by_gone_[kind_index(kind)].fetch_add(state.queue.dropped(kind), std::memory_order_relaxed);
   }
   state.queue.retire(pool_);
-  ++gone_;
+  gone_.fetch_add(1, std::memory_order_relaxed);
   state.life.store(kFree, std::memory_order_release);
 }
 

@@ -166,8 +166,8 @@ class ThreadRegistry {
   std::uint64_t refused() const noexcept { return refused_.load(std::memory_order_relaxed); }
   /// There was memory for threads' state; if not, all of them are refused.
   bool usable() const noexcept { return usable_; }
-  /// Drain thread: threads that have ended, and whose last records have been taken.
-  std::uint64_t gone() const noexcept { return gone_; }
+  /// Threads that have ended, and whose last records have been taken.
+  std::uint64_t gone() const noexcept { return gone_.load(std::memory_order_relaxed); }
 
  private:
   enum Life : std::uint32_t { kFree = 0, kLive = 1, kDead = 2, kClaimed = 3 };
@@ -192,7 +192,7 @@ class ThreadRegistry {
   std::atomic<std::uint32_t> high_water_{0};
   std::atomic<std::uint32_t> next_index_{1};
   std::atomic<std::uint64_t> refused_{0};
-  std::uint64_t gone_ = 0;
+  std::atomic<std::uint64_t> gone_{0};
   std::atomic<std::uint64_t> dropped_by_gone_[kRecordKinds] = {};  // by kind_index()
 };
 
