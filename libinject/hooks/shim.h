@@ -71,13 +71,13 @@ struct Shim<function, R(A...)> {
 
   /// Where a call goes: to the real function at once, or to slow(). No branch and no ordering stronger than
   /// relaxed here: across either, GCC copies every argument that lies on the stack back and forth (5 ns for
-  /// the 23 of a batched GEMM, measured; now none). The jump is predicted, so that the choice delays nothing;
-  /// what lies behind the index is ordered by its address, which depends on the index.
+  /// the 23 of a batched GEMM, measured; now none). The jump is predicted, so that the choice delays nothing
+  /// (kOrderedByAddress says what orders the binding).
   [[gnu::always_inline]] static inline Real target(const void* caller) noexcept {
     if constexpr (kObserved) {
       return &slow;
     } else {
-      const std::uint32_t index = binding_table.current[function].load(std::memory_order_relaxed);
+      const std::uint32_t index = binding_table.current[function].load(kOrderedByAddress);
       const Binding& binding = binding_table.bindings[index];
       const auto idle = static_cast<std::uintptr_t>(control_word.load(std::memory_order_relaxed) == 0);
       const auto covered = static_cast<std::uintptr_t>(binding.covers(caller));
