@@ -18,7 +18,7 @@ import sys
 import tempfile
 import unittest
 
-from sanitized import unsanitized  # pylint: disable=unused-import
+from sanitized import LOST_TO_PACE, PACE, preload as preload_of, unsanitized  # pylint: disable=unused-import
 
 # The folder of the library, the programs' folder, the simulated CUDA's: set by main().
 library = programs = simulation = None
@@ -194,13 +194,13 @@ class SimulatedTest(unittest.TestCase):
             kept["CUDASIM_FAULTS"] = ",".join([faults] if isinstance(faults, str) else faults)
         if devices is not None:
             kept["CUDASIM_DEVICES"] = str(devices)
-        if preload:
-            kept["LD_PRELOAD"] = " ".join([*map(str, before), str(library)])
+        if libraries := preload_of(*([*before, library] if preload else [])):
+            kept["LD_PRELOAD"] = libraries
         given = {"OUT": "out", "TRACE": "csv", "SUMMARY": "off", **options}
         kept.update({f"INJECT_{name}": value for name, value in given.items() if value is not None})
         kept.update(env or {})
         done = subprocess.run(command or [str(programs / f"script_{program}"), *text.split()], cwd=work, env=kept,
-                              stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout, check=False)
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout * PACE, check=False)
         result = Result(done, work, report)
         if check:
             self.assertNotIn(done.returncode, (99, -6, -11), done.stderr)

@@ -392,7 +392,7 @@ class Injections(Turns):
     def test_preloaded(self):
         for first in (True, False):
             with self.subTest(first=first):
-                preload = {"before": [self.tool()]} if first else {"env": {"LD_PRELOAD": f"{simulated.library} {self.tool()}"}}
+                preload = {"before": [self.tool()]} if first else {"env": {"LD_PRELOAD": simulated.preload_of(simulated.library, self.tool())}}
                 done = self.script(self.TEXT, WINDOW="always", **preload)
                 self.check_lines(done, [])
                 self.check_windows(done, [3])
@@ -430,7 +430,7 @@ class Injections(Turns):
     def test_a_second_copy_of_us(self):
         copy = self.folder / "libinject.so"
         shutil.copy(simulated.library, copy)
-        for how, works in (({"before": [copy]}, copy), ({"env": {"LD_PRELOAD": f"{simulated.library} {copy}"}}, simulated.library),
+        for how, works in (({"before": [copy]}, copy), ({"env": {"LD_PRELOAD": simulated.preload_of(simulated.library, copy)}}, simulated.library),
                            ({"env": {"CUDA_INJECTION64_PATH": str(copy), "NVTX_INJECTION64_PATH": str(copy)}}, simulated.library)):
             with self.subTest(how=str(how)):
                 done = self.script(f"push:r {self.TEXT.replace('free', 'pop free')}", WINDOW="always", **how)

@@ -73,7 +73,7 @@ class Case(simulated.SimulatedTest):
         work = self.folder / f"process{len(list(self.folder.iterdir()))}"
         work.mkdir()
         given = {"OUT": "out", "SUMMARY": "off", "WINDOW": "api", "CONTROL": control, **options}
-        env = {**self.environment(), "LD_LIBRARY_PATH": str(simulated.simulation), "LD_PRELOAD": str(simulated.library),
+        env = {**self.environment(), "LD_LIBRARY_PATH": str(simulated.simulation), "LD_PRELOAD": simulated.preload_of(simulated.library),
                **{f"INJECT_{name}": value for name, value in given.items() if value is not None}}
         program = subprocess.Popen(command or [str(simulated.programs / "script_cuda"), "sync", *text.split()], cwd=work, env=env,
                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

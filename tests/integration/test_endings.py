@@ -234,7 +234,7 @@ class Ranks(Case):
         runtime = self.folder / f"runtime{self.runs}"
         runtime.mkdir(mode=0o700)
         done = self.script("", command=[sys.executable, "-c", LAUNCHER, str(TRAINING), "20", "fork"], OUT="out-%r", preload=False,
-                           check=False, env={"PRELOAD": str(simulated.library), "INJECT_SUMMARY": "off", "INJECT_OUT": "out-%r",
+                           check=False, env={"PRELOAD": simulated.preload_of(simulated.library), "INJECT_SUMMARY": "off", "INJECT_OUT": "out-%r",
                                              "XDG_RUNTIME_DIR": str(runtime), "INJECT_TRACE": "csv", **options})
         self.assertEqual(list((runtime / "libinject").iterdir()), [])
         children = [int(pid) for pid in re.findall(r"^child (\d+)$", done.stdout, re.MULTILINE)]

@@ -86,7 +86,7 @@ class Buffers(LimitTest):
     def check_counted(self, text, launched):
         done = self.script(text, BUFFERS="1M")
         lost = done.out.lost()
-        self.assertEqual(set(lost), {"activity_records"})
+        self.assertEqual(set(lost) - simulated.LOST_TO_PACE, {"activity_records"})
         self.assertEqual(sum(done.out.kernels().values()) + lost["activity_records"], launched)
         (window,) = done.out.windows()
         self.assertEqual(window["Lost Activity Records"], str(lost["activity_records"]))
@@ -100,6 +100,7 @@ class Buffers(LimitTest):
         # All of them have launched before the first one ends.
         self.check_counted("start threads:32 [ meet:begin:32 kernel:t:500:own meet:end:32 stream_sync:own ] sync stop", 16_000)
 
+    @simulated.unsanitized("the first window's files take longer than the second's opening is waited for", alone="thread")
     def test_the_next_window_has_room_again(self):
         done = self.script("HELD kernel:a:20000 kernel:free:1:1 stop sync until_calls:cuptiFinalize:1 start kernel:b:100 stop sync",
                            BUFFERS="1M")

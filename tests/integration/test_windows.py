@@ -425,7 +425,7 @@ class Concurrency(simulated.SimulatedTest):
         rows = done.out.rows("thread_kern_sum.csv")
         self.assertEqual([row["Instances"] for row in rows], ["500"] * 32)
         self.assertEqual(len({row["TID"] for row in rows}), 32)
-        self.assertEqual(done.out.lost(), {})
+        self.assertLessEqual(set(done.out.lost()), simulated.LOST_TO_PACE)
 
     def test_windows_over_threads_that_launch_without_pause(self):
         # Edges fall anywhere: every kernel recorded did run (checked by each test), and none is missing.

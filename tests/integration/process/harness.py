@@ -19,15 +19,18 @@ import time
 import unittest
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent))
-from sanitized import SANITIZER, unsanitized  # pylint: disable=wrong-import-position,unused-import
+from sanitized import LOST_TO_PACE, PACE, SANITIZER, preload as preload_of, unsanitized  # pylint: disable=wrong-import-position,unused-import
 
 library = programs = simulation = None
 
 # Longest time that the library may add to a run, far from what it does add: the closing of a window waits for the device,
 # 100 ms of work in these programs, and a loaded machine adds seconds of its own. Where the library has waited in vain for
 # as long as it may, it says so.
-MOST_ADDED_SECONDS = 10
+MOST_ADDED_SECONDS = 10 * PACE
 WAITED_IN_VAIN = "the device has not finished"
+
+# A child hung in __sanitizer::StackDepotBase, waiting for a lock that another thread of the parent's held.
+LOCKED_IN_CHILDREN = "its run-time library has locks of its own that a child, forked while other threads are at work, never gets"
 
 NOT_OURS = ("LD_PRELOAD", "LD_LIBRARY_PATH", "CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH")
 
@@ -108,14 +111,14 @@ class Case(unittest.TestCase):
         environment = {name: value for name, value in os.environ.items()
                        if name not in NOT_OURS and not name.startswith(("INJECT_", "CUDASIM_", "VICTIM_"))}
         environment.update(LC_ALL="C", INJECT_OUT="out-%p", VICTIM_NOTES=str(folder / "notes"))
-        if preload:
-            environment["LD_PRELOAD"] = ":".join(str(path) for path in preloads or [library])
+        if libraries := preload_of(*((preloads or [library]) if preload else [])):
+            environment["LD_PRELOAD"] = libraries
         environment.update(options.pop("env", {}))
         if keep_stderr:
             options.setdefault("stderr", subprocess.PIPE)
         begin = time.monotonic()
         done = subprocess.run([str(word) for word in command], cwd=folder, env=environment, stdin=subprocess.DEVNULL,
-                              stdout=subprocess.PIPE, timeout=timeout, check=False, **options)
+                              stdout=subprocess.PIPE, timeout=timeout * PACE, check=False, **options)
         seconds = time.monotonic() - begin
         notes = (folder / "notes").read_text() if (folder / "notes").exists() else ""
         outputs = [Output(path) for path in sorted(folder.glob("out-*"))]

@@ -8,6 +8,9 @@ import signal
 
 import harness
 
+NO_THREADS_IN_CHILDREN = ("a forked child starts a thread, which gets the id of one of its parent's: its run-time library has that one "
+                          "still on its list, and ends the child")
+
 
 class Forks(harness.Case):
     """CUDA is of no use to the child of a process that has initialised it, nor is libinject."""
@@ -31,10 +34,12 @@ class Forks(harness.Case):
                            self.CHILD.format(who[2]), "grandchild: 6\n", f"child: {status}\n"])
         return printed, "".join(map(self.TRIED.format, who))
 
+    @harness.unsanitized(NO_THREADS_IN_CHILDREN, alone="thread")
     def test_a_child_that_calls_exit(self):
         printed, tried = self.family(3)
         self.check("fork_and_exit", printed, notes=tried)
 
+    @harness.unsanitized(NO_THREADS_IN_CHILDREN, alone="thread")
     def test_a_child_that_calls_underscore_exit(self):
         printed, tried = self.family(4)
         self.check("fork_and_underscore_exit", printed, notes=tried)
@@ -45,13 +50,16 @@ class Forks(harness.Case):
     def test_a_child_that_outlives_its_parent(self):
         self.check("fork_and_outlive", self.CHILD.format("orphan"), notes=self.TRIED.format("orphan"))
 
+    @harness.unsanitized(harness.LOCKED_IN_CHILDREN, alone="thread")
     def test_while_another_thread_opens_a_window(self):
         self.check("fork_while_opening", self.CHILD.format("child") + "child: 5\n", {"quick": 100},
                    notes=self.TRIED.format("child"))
 
+    @harness.unsanitized(harness.LOCKED_IN_CHILDREN, alone="thread")
     def test_while_threads_launch(self):
         self.check("fork_while_threads_launch", "children: 80\n", {"steady": 8000, "quick": 100})
 
+    @harness.unsanitized(harness.LOCKED_IN_CHILDREN, alone="thread")
     def test_while_windows_come_and_go(self):
         # Once it waits for the files, which are written once a second.
         done = self.check("fork_while_windows_come_and_go", "statuses: 0\n", {"quick": 300},

@@ -52,6 +52,7 @@ class Workers(PythonCase):
         self.assertEqual(done.stdout, f"fork {['CUDA error 3'] * 4}\n")
         self.assert_complete(done.output, PARENT)
 
+    @harness.unsanitized(harness.LOCKED_IN_CHILDREN, alone="thread")
     def test_forked_again_and_again_while_a_thread_launches(self):
         done = self.check("loader_threads_and_forks")
         kernels = done.output.kernels()
