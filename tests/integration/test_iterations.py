@@ -401,7 +401,7 @@ class Table(IterationTest):
     def test_in_a_window_by_the_clock(self):
         """It cuts the first step and the last one: what of them lies in the window is there, but not as whole ones."""
         done = self.script(f"sync loop:10 [ {PLAIN} sleep:2 ] until_open while_open [ {PLAIN} sleep:2 ] {PLAIN} sync",
-                           WINDOW="time:100ms+400ms")
+                           WINDOW=f"time:{100 * simulated.PACE}ms+{400 * simulated.PACE}ms")
         (window,) = done.out.windows()
         rows = self.iterations(done.out)
         complete = self.check_table(done, done.out.kernels()["adam"])
