@@ -41,7 +41,8 @@ chmod 1777 "$reports"
 export INJECT_TEST_SANITIZER=$1
 if [[ $1 == address ]]; then
   runtime=libasan.so
-  export ASAN_OPTIONS=detect_leaks=0:abort_on_error=1:log_path=$reports/report
+  # Programs that are watched themselves have its run-time library behind ours, which it minds though it need not here.
+  export ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0:abort_on_error=1:log_path=$reports/report
   export UBSAN_OPTIONS=print_stacktrace=1:log_path=$reports/report
 else
   runtime=libtsan.so
