@@ -18,6 +18,9 @@ constexpr Nanoseconds kLongestWait = 2'000'000'000;
 
 constinit std::atomic<unsigned> uses{0};
 constinit std::atomic<unsigned> forks{0};
+// Of this thread's own, one in the other: a fork that waits for the outer one must not be waited for by the
+// inner.
+constinit thread_local unsigned depth = 0;
 
 template <typename Done>
 void wait_until(Done done) noexcept {
@@ -31,6 +34,7 @@ void wait_until(Done done) noexcept {
 }  // namespace
 
 LoaderUse::LoaderUse() noexcept {
+  if (depth++ != 0) return;
   // Either the forking thread sees this use, or this thread sees the fork.
   uses.fetch_add(1, std::memory_order_seq_cst);
   if (forks.load(std::memory_order_seq_cst) == 0) [[likely]]
@@ -41,12 +45,14 @@ LoaderUse::LoaderUse() noexcept {
 }
 
 LoaderUse::~LoaderUse() {
+  if (--depth != 0) return;
   uses.fetch_sub(1, std::memory_order_release);
 }
 
 void LoaderUse::before_fork() noexcept {
   forks.fetch_add(1, std::memory_order_seq_cst);
-  wait_until([] { return uses.load(std::memory_order_seq_cst) == 0; });
+  // A signal handler that forks may have come amid a use of this thread's.
+  wait_until([] { return uses.load(std::memory_order_seq_cst) <= (depth != 0 ? 1u : 0u); });
 }
 
 void LoaderUse::after_fork() noexcept {
@@ -55,7 +61,7 @@ void LoaderUse::after_fork() noexcept {
 
 void LoaderUse::after_fork_in_child() noexcept {
   forks.store(0, std::memory_order_relaxed);
-  uses.store(0, std::memory_order_relaxed);
+  uses.store(depth != 0 ? 1 : 0, std::memory_order_relaxed);
 }
 
 }  // namespace inject

@@ -120,6 +120,7 @@ std::string read_file(const char* path) {
 template <typename Function>
 Function* driver_function(const char* name) {
   static constinit std::atomic<void*> found{nullptr};
+  const LoaderUse use;
   void* driver = found.load(std::memory_order_acquire);
   if (driver == nullptr) {
     // It may be loaded later: a window can be open before CUDA is there.
