@@ -636,7 +636,7 @@ void Session::work() {
       const Nanoseconds wake = next_wake();
       if (wake == kNever) {
         // Nothing to do before the next window: there is a thread only while one is needed.
-        if (lingered) {
+        if (lingered || no_window_left()) {
           worker_running_ = false;
           return;
         }

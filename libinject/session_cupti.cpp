@@ -176,9 +176,8 @@ bool Session::detach_tracer(bool may_gate, bool sampler_out) noexcept {
     foreign_client.displace();
   } else if (!due && !std::exchange(said_kept_initialised_, true)) {
     Log::warn("CUPTI has been attached and finalized " + std::to_string(overhead_.finalizations) +
-              " times, and keeps some memory each time: it is finalized once an hour now, and after the last "
-              "window; "
-              "launches stay some 0.4 us slower in between");
+              " times, and keeps some memory each time: it is finalized once an hour now, and after the "
+              "last window; launches stay some 0.4 us slower in between");
   }
   detach_owed_ = false;
   overhead_.close += now() - begin;

@@ -192,6 +192,11 @@ class Edges(MemoryTest):
     TEXT = (f"malloc:a:1000000 start kernel:k:1 sync {READ.format(2)} malloc:b:2000000 sleep:30 stop {READ.format(4)} "
             "malloc:c:4000000 ")
 
+    def script(self, text, *arguments, faults=(), **options):
+        # Whether CUPTI has been given up between two windows hangs on the machine's pace.
+        faults = [faults] if isinstance(faults, str) else list(faults)
+        return super().script(text, *arguments, faults=["finalize_keeps_nothing", *faults], **options)
+
     def test_the_first_window_and_the_next(self):
         text = self.TEXT + f"start kernel:k:1 {self.READ.format(6)} free:a stop {self.READ.format(8)} malloc:d:8000000"
         done = self.script(text, WINDOW="api", SUMMARY="stderr")

@@ -30,6 +30,7 @@ void cudasim_set_kernel_duration(const char* name_part, uint64_t nanoseconds);
 ///   repeat=N                  the next N activity records are delivered twice
 ///   zero_time=N               the next N activity records have zero timestamps
 ///   out_of_order              the records of each buffer are delivered last first
+///   finalize_keeps_nothing    cuptiFinalize leaves no device memory behind
 ///   no_attach_wait            enabling kernel activity does not wait for the kernels that run at that time
 ///   attach_ms=MS              cuptiSubscribe takes that long
 ///   subscriber_taken[=NAME]   another tool holds the subscriber slot, under that name

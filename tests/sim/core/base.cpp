@@ -176,6 +176,8 @@ bool apply_fault(State& state, std::string_view name, std::string_view value) {
     return counter(fault.zero_time);
   } else if (name == "out_of_order") {
     fault.out_of_order = !off;
+  } else if (name == "finalize_keeps_nothing") {
+    fault.finalize_keeps_nothing = !off;
   } else if (name == "no_attach_wait") {
     fault.no_attach_wait = !off;
   } else if (name == "subscriber_taken") {

@@ -88,6 +88,7 @@ struct Faults {
   std::atomic<std::int64_t> zero_time{0};
   std::atomic<bool> out_of_order{false};
   std::atomic<bool> no_attach_wait{false};
+  std::atomic<bool> finalize_keeps_nothing{false};
   std::atomic<bool> subscriber_taken{false};
   std::atomic<const char*> holder{nullptr};  ///< who has it, as CUPTI tells others; null: no name
   std::atomic<bool> fatal_error{false};
