@@ -36,10 +36,10 @@ constexpr Nanoseconds kLongestMetricsStop = 2 * kSecond;
 constexpr Nanoseconds kLongestYield = 5 * kSecond;
 // … and that much of it for the records of work that has been launched and has not ended.
 constexpr Nanoseconds kYieldPatience = 500 * kMillisecond;
-// Each cuptiFinalize leaves some 0.6 MB of the device's memory and 0.1 MB of the host's behind, whoever calls
-// it and whatever had been enabled (CUDA 13.0, H200: tests/gpu/cupti_cycles.py). So many of them are
-// made in a process, and one more for each hour; beyond that CUPTI stays initialised between windows, with
-// nothing enabled and nobody subscribed.
+// Each cuptiFinalize leaves some 0.6 MB of the device's memory behind, and some of the host's, whoever calls
+// it and whatever had been enabled (CUDA 13.0, H200: tests/gpu/cupti_cycles.py). It is called this often in a
+// process, and once more for each hour; beyond that CUPTI stays initialised between windows, with nothing
+// enabled and nobody subscribed.
 constexpr std::uint64_t kMostFinalizations = 50;
 constexpr Nanoseconds kOneMoreEach = 3'600 * kSecond;
 // Clients that unsubscribe mostly finalize CUPTI next.

@@ -126,7 +126,6 @@ def bench_latency(options, table, data):
         added = [max(0.0, h - max(quiet)) for h in held]
         table.add(f"held while closing, beyond the slowest launch without, {name}", added, "ms", 5 if limited else None,
                   max(added, default=0))
-        table.add(f"profiler's threads gone after cudaProfilerStop, {name}", series.get(f"{key}.threads_gone_ms", []), "ms")
     run = data.get("latency_run") or {}
     detached = [(w["detached_ns"] - max(w["end_ns"], w.get("last_activity_ns", 0))) / 1e6
                 for w in run.get("windows", []) if w.get("detached_ns")]

@@ -10,7 +10,6 @@
 #include <cublas_v2.h>
 #include <cuda_profiler_api.h>
 #include <cuda_runtime_api.h>
-#include <dirent.h>
 #include <dlfcn.h>
 #include <time.h>
 
@@ -163,15 +162,6 @@ class Results {
   std::vector<Series> series_;
 };
 
-int thread_count() {
-  DIR* folder = opendir("/proc/self/task");
-  if (folder == nullptr) return 0;
-  int count = 0;
-  while (const dirent* entry = readdir(folder)) count += entry->d_name[0] != '.';
-  closedir(folder);
-  return count;
-}
-
 /// Windows of the profiler API that follow each other within a second keep CUPTI attached: stay well beyond.
 constexpr unsigned kDetachedMs = 1300;
 
@@ -269,7 +259,6 @@ class Launchers {
 };
 
 void edges(Results& results, const std::string& name, Launch launch, int threads, int cycles) {
-  const int before = thread_count();
   Launchers launchers(launch, threads);
   sleep_ms(300);
   for (int cycle = 0; cycle < cycles; ++cycle) {
@@ -287,13 +276,9 @@ void edges(Results& results, const std::string& name, Launch launch, int threads
     results.add(name + ".stop_ms", static_cast<double>(stopped - begin) / 1e6);
     sleep_ms(100);
     results.add(name + ".close_stall_ms", launchers.slowest_ms());
-    // The profiler's own threads end when it has detached and written. CUPTI may leave one of its own behind.
-    const std::uint64_t deadline = stopped + 2'500'000'000u;
-    while (thread_count() > before + threads && now_ns() < deadline) sleep_ms(1);
-    results.add(name + ".threads_gone_ms", static_cast<double>(now_ns() - stopped) / 1e6);
-    const std::uint64_t passed = now_ns() - stopped;
-    if (passed < kDetachedMs * 1'000'000ull)
-      sleep_ms(static_cast<unsigned>(kDetachedMs - passed / 1'000'000));
+    // What is left of the pause: it has detached by then.
+    const std::uint64_t passed_ms = (now_ns() - stopped) / 1'000'000;
+    if (passed_ms < kDetachedMs) sleep_ms(static_cast<unsigned>(kDetachedMs - passed_ms));
     results.add(name + ".detach_stall_ms", launchers.slowest_ms());
   }
 }

@@ -94,8 +94,7 @@ class Turns:
     def __init__(self, options, out):
         self.seconds = options.seconds
         self.started, self.logs = {}, []
-        window = options.window
-        for kind, environment in (("bare", clean_environment()), ("ours", profiled_environment(options.library, out, window))):
+        for kind, environment in (("bare", clean_environment()), ("ours", profiled_environment(options.library, out, options.window))):
             self.logs.append(open(os.path.join(options.work, f"soak_{kind}.log"), "w", encoding="utf-8"))
             self.started[kind] = subprocess.Popen([sys.executable, options.program, *options.model.split(":")], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                                   stderr=self.logs[-1], text=True, cwd=options.work, env=environment)
