@@ -338,24 +338,39 @@ bool Tracer::failed() noexcept {
   return fatal.load(std::memory_order_acquire);
 }
 
+// What CUPTI's callbacks are about, by the names that it has for the driver's functions. False where a launch
+// has none: what it launches would be taken for what was on its way as the window opened.
+bool Tracer::name_driver_calls(std::string& error) {
+  for (std::uint32_t cbid = 1; cbid < kMostDriverFunctions; ++cbid) {
+    const char* name = nullptr;
+    if (api_.GetCallbackName(CUPTI_CB_DOMAIN_DRIVER_API, cbid, &name) != CUPTI_SUCCESS || name == nullptr)
+      continue;
+    driver_calls[cbid] = classify_driver_call(name);
+    stream_at[cbid] = stream_position(name);
+    size_is_third[cbid] = has_size_third(name);
+    copy_kind[cbid] = std::strstr(name, "HtoD") != nullptr   ? SignKind::kCopyToDevice
+                      : std::strstr(name, "DtoH") != nullptr ? SignKind::kCopyToHost
+                                                             : SignKind::kCopy;
+    set_driver_function_name(static_cast<FunctionId>(kDriverFunction | cbid), name);
+  }
+  for (const auto cbid :
+       {CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel_ptsz,
+        CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx_ptsz,
+        CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch, CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch_ptsz}) {
+    if (driver_calls[cbid] != DriverCall::kOther) continue;
+    error = "CUPTI does not name the launch that its callback " + std::to_string(cbid) + " is about";
+    return false;
+  }
+  return true;
+}
+
 bool Tracer::attach(std::string& error) {
   if (!loaded_) {
     if (!load_cupti(api_, error)) return false;
-    loaded_ = true;
     get_dropped.store(api_.ActivityGetNumDroppedRecords, std::memory_order_release);
     get_node_id.store(api_.GetGraphNodeId, std::memory_order_release);
-    for (std::uint32_t cbid = 1; cbid < kMostDriverFunctions; ++cbid) {
-      const char* name = nullptr;
-      if (api_.GetCallbackName(CUPTI_CB_DOMAIN_DRIVER_API, cbid, &name) != CUPTI_SUCCESS || name == nullptr)
-        continue;
-      driver_calls[cbid] = classify_driver_call(name);
-      stream_at[cbid] = stream_position(name);
-      size_is_third[cbid] = has_size_third(name);
-      copy_kind[cbid] = std::strstr(name, "HtoD") != nullptr   ? SignKind::kCopyToDevice
-                        : std::strstr(name, "DtoH") != nullptr ? SignKind::kCopyToHost
-                                                               : SignKind::kCopy;
-      set_driver_function_name(static_cast<FunctionId>(kDriverFunction | cbid), name);
-    }
+    if (!name_driver_calls(error)) return false;
+    loaded_ = true;
   }
   const CUptiResult result = api_.Subscribe(&subscriber_, &on_callback, nullptr);
   if (result != CUPTI_SUCCESS) {

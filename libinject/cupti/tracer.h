@@ -87,6 +87,7 @@ class Tracer {
  private:
   bool climb(TracerLevel level, bool all_driver_calls, std::string& error);
   bool attach(std::string& error);
+  bool name_driver_calls(std::string& error);
   bool enable_launch_callbacks(bool all_driver_calls, std::string& error);
   bool enable_activity(std::string& error);
 
