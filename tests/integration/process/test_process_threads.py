@@ -59,10 +59,12 @@ class Windows(harness.Case):
 
 
     def test_a_crowd(self):
-        """64 threads; VICTIM_LAUNCHES is how often each of them launches, VICTIM_SEED when windows open and close."""
+        """64 threads; VICTIM_LAUNCHES is how often each of them launches, VICTIM_PAUSE the milliseconds after each 50 launches,
+        VICTIM_GAP those between two windows at most, VICTIM_SEED when windows open and close."""
         launches = int(os.environ.get("VICTIM_LAUNCHES", "3000"))
-        done = self.run_program(harness.victim("threads", "crowd"), env={"VICTIM_LAUNCHES": str(launches), "INJECT_RING": "128M", "INJECT_BUFFERS": "256M",
-                                     "VICTIM_SEED": os.environ.get("VICTIM_SEED", "1")},
+        chosen = {name: os.environ[name] for name in ("VICTIM_PAUSE", "VICTIM_GAP", "VICTIM_SEED") if name in os.environ}
+        done = self.run_program(harness.victim("threads", "crowd"),
+                                env={"VICTIM_LAUNCHES": str(launches), "INJECT_RING": "128M", "INJECT_BUFFERS": "256M", **chosen},
                                 timeout=60 + launches / 500)
         self.assertEqual((done.status, done.stdout), (0, "done\n"))
         self.assertEqual(int(done.notes.split()[1]), 64 * launches + 1)

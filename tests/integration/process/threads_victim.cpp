@@ -96,6 +96,8 @@ void crowd() {
   constexpr int kCrowd = 64;
   constexpr unsigned long kAtOnce = 50;
   const unsigned long each = number_in("VICTIM_LAUNCHES", 3000);
+  const unsigned long pause = number_in("VICTIM_PAUSE", 12);  // some 250,000 a second, all of them
+  const unsigned long most_between = number_in("VICTIM_GAP", 20);
   const cudaKernel_t endless = kernel("endless");
   launch(endless, 1);
   std::atomic<int> running{kCrowd};
@@ -108,14 +110,14 @@ void crowd() {
         launch(endless, static_cast<int>(now), stream);
         made += now;
         require(cudaStreamSynchronize(stream) == cudaSuccess, "cudaStreamSynchronize");
-        sleep_ms(12);  // some 250,000 a second, all of them
+        sleep_ms(static_cast<int>(pause));
       }
       --running;
     });
   }
   std::minstd_rand random(static_cast<unsigned>(number_in("VICTIM_SEED", 1)));
   while (running != 0) {
-    sleep_ms(static_cast<int>(random() % 20));
+    sleep_ms(static_cast<int>(random() % most_between));
     open_window();
     sleep_ms(static_cast<int>(random() % 20));
     close_window();
