@@ -60,4 +60,17 @@ if [[ ! -d build/deps/clang-tidy/clang_tidy-$clang_tidy.dist-info ]]; then
   fi
 fi
 
+# Of the command `inject` and its tests; of the versions in that file, so that a change of it installs anew.
+python_packages=build/deps/python
+if ! cmp -s scripts/python-requirements.txt $python_packages/requirements.txt; then
+  echo "setup: Python packages of the command inject"
+  rm -rf $python_packages
+  if PIP_ROOT_USER_ACTION=ignore python3 -m pip install --quiet --disable-pip-version-check --no-warn-conflicts --target $python_packages -r scripts/python-requirements.txt; then
+    cp scripts/python-requirements.txt $python_packages/requirements.txt
+  else
+    echo "setup: the command inject can't be tested without them" >&2
+    [[ ! ${CI:-} ]] || exit 1
+  fi
+fi
+
 python3 scripts/fetch_cuda.py build/deps/cuda "$@"

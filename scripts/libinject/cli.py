@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""The command `inject`. Each subcommand is a module of its own; what takes long to import is imported where it is used."""
+
+from __future__ import annotations
+
+import typer
+
+import libinject
+from libinject import console
+from libinject.commands import run
+
+app = typer.Typer(name="inject", no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None,
+                  context_settings={"help_option_names": ["-h", "--help"]},
+                  help="Where the GPU's time goes in a training program, and why: runs programs under libinject and reads what it "
+                       "has written.")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        console.out.print(f"inject {libinject.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version.")) -> None:
+    del version
+
+
+for command in (run,):
+    command.add_to(app)
+
+
+def main() -> None:
+    app()

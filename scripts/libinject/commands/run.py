@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""`inject run`: a command under libinject. It takes our place: its status, signals and process id are what they would be."""
+
+from __future__ import annotations
+
+import os
+import shlex
+
+import typer
+
+from libinject import console, library
+
+
+def _help(variable: str, text: str) -> str:
+    return f"{text} ({variable})"
+
+
+def preload(library_path: str, before: str | None) -> str:
+    """LD_PRELOAD with `library_path` before what is there; once, if it is there already."""
+    others = [part for part in (before or "").replace(" ", ":").split(":") if part and part != library_path]
+    return ":".join([library_path, *others])
+
+
+def run(
+    command: list[str] = typer.Argument(..., metavar="-- COMMAND [ARGUMENT]…", help="What to run."),
+    window: str = typer.Option(None, help=_help("INJECT_WINDOW", "When to profile: auto, api, iter:100+10, time:2m+10s, …")),
+    after: str = typer.Option(None, help=_help("INJECT_AFTER", "What follows the last window: continue, interrupt, exit.")),
+    timeout: str = typer.Option(None, help=_help("INJECT_TIMEOUT", "When the last window ends at the latest: 10m.")),
+    out: str = typer.Option(None, "--out", "-o", help=_help("INJECT_OUT", "Folder for the tables; %p is the process id, %r the rank.")),
+    metrics: str = typer.Option(None, help=_help("INJECT_METRICS", "Hardware metrics: off, auto, or a list.")),
+    trace: str = typer.Option(None, help=_help("INJECT_TRACE", "Raw records as well: off, csv.")),
+    batch: int = typer.Option(None, min=1, help=_help("INJECT_BATCH", "Samples per iteration.")),
+    summary: str = typer.Option(None, help=_help("INJECT_SUMMARY", "Where the text summary goes: stderr, off, a file.")),
+    setting: list[str] = typer.Option([], "--set", "-s", metavar="NAME=VALUE", help="Any other variable of libinject's: RING=64M."),
+    show: bool = typer.Option(False, "--show", help="Print the command line with its variables instead of running it."),
+    as_json: bool = typer.Option(False, "--json", help="As --show, in JSON."),
+) -> None:
+    """Run a command under libinject. Its tables go to inject-HOST-PID in the working folder, or to --out."""
+    found = library.find_library()
+    if found is None:
+        console.fail("libinject.so is neither in this package nor in the source tree's build folder: build it, or install the package")
+    chosen = {"WINDOW": window, "AFTER": after, "TIMEOUT": timeout, "OUT": out, "METRICS": metrics, "TRACE": trace,
+              "BATCH": None if batch is None else str(batch), "SUMMARY": summary}
+    variables = {f"INJECT_{name}": value for name, value in chosen.items() if value is not None}
+    for text in setting:
+        name, equals, value = text.partition("=")
+        name = name.upper().removeprefix("INJECT_")
+        if not equals or not name.isidentifier():
+            console.fail(f"'{text}' is not NAME=VALUE, such as RING=64M")
+        variables[f"INJECT_{name}"] = value
+    before = os.environ.get("LD_PRELOAD")
+    if ":" in str(found) or " " in str(found):
+        console.fail(f"the loader can't preload '{found}': its path has a space or a colon")
+    variables["LD_PRELOAD"] = preload(str(found), before)
+
+    if as_json:
+        console.print_json({"environment": variables, "command": command})
+        return
+    if show:
+        settings = [f"{name}={shlex.quote(value)}" for name, value in variables.items()]
+        console.out.print(" ".join([*settings, shlex.join(command)]))
+        return
+    try:
+        os.execvpe(command[0], command, {**os.environ, **variables})
+    except OSError as error:
+        console.fail(f"can't run '{command[0]}': {(error.strerror or str(error)).lower()}",
+                     127 if isinstance(error, FileNotFoundError) else 126)
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command(name="run", context_settings={"allow_interspersed_args": False})(run)

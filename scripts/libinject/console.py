@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""How all of `inject` talks: results on stdout, everything else on stderr, one line for what goes wrong."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+from typing import Any, NoReturn
+
+import rich.console
+import typer
+
+BAD_USE = 2  # exit status, as that of wrong options
+# Text is printed as it is: names of kernels have brackets, which are no markup.
+out = rich.console.Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
+err = rich.console.Console(highlight=False, markup=False, emoji=False, soft_wrap=True, stderr=True)
+
+Json = typer.Option(False, "--json", help="Print the result as JSON.")
+
+
+def fail(message: str, status: int = BAD_USE) -> NoReturn:
+    err.print(f"inject: {message}")
+    raise typer.Exit(status)
+
+
+def warn(message: str) -> None:
+    err.print(f"inject: {message}")
+
+
+def print_json(value: Any) -> None:
+    json.dump(_finite(value), sys.stdout, indent=2, ensure_ascii=False, default=os.fspath)
+    sys.stdout.write("\n")
+
+
+def _finite(value: Any) -> Any:
+    """JSON has neither NaN nor infinity."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return value
+
+
+def duration(nanoseconds: float) -> str:
+    """As the text summary writes times: 1.234ms."""
+    for unit, size in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
+        if abs(nanoseconds) >= size:
+            return f"{nanoseconds / size:.3f}{unit}"
+    return f"{nanoseconds:.0f}ns"

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""Where libinject.so and injectctl are."""
+
+from __future__ import annotations
+
+import pathlib
+import sysconfig
+
+_HERE = pathlib.Path(__file__).resolve().parent
+
+
+def _places(folder_in_package: str, name: str) -> list[pathlib.Path]:
+    tree = _HERE.parent.parent  # of the sources, if this is scripts/libinject there
+    places = [_HERE / folder_in_package / name]
+    if (tree / "libinject" / "session.h").exists():
+        inside = name if name.endswith(".so") else f"{name}/{name}"
+        places += [tree / build / inside for build in ("build-release", "build")]
+    # As CMake and Debian's package install it: PREFIX/lib/libinject.so beside PREFIX/lib/python3/…, or the system's.
+    for prefix in (_HERE.parents[2], pathlib.Path("/usr/local"), pathlib.Path("/usr")):
+        triplet = sysconfig.get_config_var("MULTIARCH") or ""
+        places += [prefix / folder_in_package / name, prefix / folder_in_package / triplet / name]
+    return places
+
+
+def find_library() -> pathlib.Path | None:
+    """libinject.so: of this package, of the source tree's build, or installed."""
+    return next((place for place in _places("lib", "libinject.so") if place.is_file()), None)
+
+
+def find_injectctl() -> pathlib.Path | None:
+    return next((place for place in _places("bin", "injectctl") if place.is_file()), None)

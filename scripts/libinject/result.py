@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""Reads the folders that libinject writes: run.json and the CSV tables. Nothing in them is believed: what is missing, cut
+off or not what it should be is a BadFile that names the file, the line and what was expected."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import json
+import pathlib
+import re
+from collections.abc import Iterator
+
+Cell = str | int | float | None
+Row = dict[str, Cell]
+
+# Columns without a unit that are numbers all the same; the others without one are text.
+_COUNTS = frozenset("""
+API Calls|Allocations|Batch|BlkX|BlkY|BlkZ|Blocks/SM|Bytes|Calls|Captured Calls|Clipped Ranges|Complete|Copies|Count|Depth|
+FLOP/Byte|FLOPs|Failed|Failed Calls|Frees|GrdX|GrdY|GrdZ|Groups|Instances|Invalid Timestamps|Iteration|Iterations|Kern Inst|
+Kernel Concurrency|Kernels|Kernels incl. Nested|Launches|Library Calls|Lost Activity Records|Lost Host Records|
+Lost Range Records|M|N|K|Memsets|Missing Activity Records|NVTX Inst|Num Calls|PID|Ranges|Ranks|Reg/Trd|Replayed Calls|
+Samples|Samples/s|Small Copies|Submissions|Synchronizing|TFLOP/s|TID|Unattributed|Waves|Window
+""".replace("\n", "").split("|"))
+_UNIT = re.compile(r"\((ns|%|MB|GB|B|MB/s|GB/s|MHz|W|C)\)$")
+# A text that a spreadsheet would take for a formula has an apostrophe before it (docs/security.md).
+_ESCAPED = re.compile(r"'[=+\-@\t\r\n]")
+_LONGEST_CELL = 16 << 20
+_LARGEST_JSON = 256 << 20
+
+
+class BadFile(Exception):
+    """A file that is not what libinject writes. `str()` is one line: the file, the line where there is one, and why."""
+
+    def __init__(self, path: pathlib.Path, why: str, line: int | None = None):
+        self.path, self.why, self.line = path, why, line
+        where = str(path) if line is None else f"{path}:{line}"
+        super().__init__(f"{where}: {why}")
+
+
+def printable(text: str, most: int = 120) -> str:
+    """`text` for a message: no control characters, not longer than `most`."""
+    shown = "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text[: most + 1])
+    return shown if len(shown) <= most else shown[: most - 1] + "…"
+
+
+def is_number_column(name: str) -> bool:
+    return name in _COUNTS or _UNIT.search(name) is not None
+
+
+def _number(text: str) -> int | float:
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """A CSV table. Cells of number columns are int or float, empty ones None; all others are text."""
+
+    path: pathlib.Path
+    columns: tuple[str, ...]
+    rows: tuple[Row, ...]
+
+    @property
+    def name(self) -> str:
+        return self.path.stem
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+def read_table(path: pathlib.Path) -> Table:
+    """Raises BadFile."""
+    rows: list[Row] = []
+    columns: tuple[str, ...] = ()
+    line = 1
+    try:
+        csv.field_size_limit(_LONGEST_CELL)
+        # A line break within a cell is none of the file's lines: the reader counts, not we.
+        with open(path, newline="", encoding="utf-8", errors="strict") as file:
+            reader = csv.reader(file, strict=True)
+            for cells in reader:
+                line = reader.line_num
+                if not columns:
+                    columns = tuple(cells)
+                    if not columns or len(set(columns)) != len(columns):
+                        raise BadFile(path, "no header of distinct columns", 1)
+                    numeric = [is_number_column(column) for column in columns]
+                    continue
+                if len(cells) != len(columns):
+                    raise BadFile(path, f"{len(cells)} cells, the header has {len(columns)}", line)
+                row: Row = {}
+                for column, is_number, cell in zip(columns, numeric, cells, strict=True):
+                    if is_number:
+                        try:
+                            row[column] = _number(cell) if cell else None
+                        except ValueError:
+                            raise BadFile(path, f"'{printable(cell, 40)}' in column '{printable(column, 40)}' is not a number",
+                                          line) from None
+                    else:
+                        row[column] = cell[1:] if _ESCAPED.match(cell) else cell
+                rows.append(row)
+    except OSError as error:
+        raise BadFile(path, (error.strerror or "can't be read").lower()) from None
+    except UnicodeDecodeError as error:
+        raise BadFile(path, f"not UTF-8 ({error.reason})", line) from None
+    except csv.Error as error:
+        raise BadFile(path, f"not CSV: {error}", max(line, reader.line_num)) from None
+    if not columns:
+        raise BadFile(path, "empty: not even a header", 1)
+    return Table(path, columns, tuple(rows))
+
+
+class Result:
+    """A folder. Tables are read as they are asked for, once each; `problems` has what could not be read, a line each."""
+
+    def __init__(self, path: pathlib.Path | str):
+        """Raises BadFile where this is no folder of libinject's, or its run.json is damaged."""
+        self.path = pathlib.Path(path)
+        if not self.path.is_dir():
+            raise BadFile(self.path, "no such folder" if not self.path.exists() else "not a folder")
+        self.run = _read_run(self.path / "run.json")
+        self.problems: list[str] = []
+        self._tables: dict[str, Table | None] = {}
+
+    @property
+    def name(self) -> str:
+        return self.path.name or str(self.path)
+
+    @property
+    def complete(self) -> bool:
+        """False where the program was killed, or still runs."""
+        return self.run.get("state") in ("closed", "recovered")
+
+    def table(self, name: str) -> Table | None:
+        """The table NAME.csv; None if the run has none, or (see `problems`) it can't be read."""
+        if name not in self._tables:
+            self._tables[name] = None
+            path = self.path / f"{name}.csv"
+            try:
+                if path.exists():
+                    self._tables[name] = read_table(path)
+                elif path.name in (self.run.get("files") or []):
+                    self.problems.append(str(BadFile(path, "missing, though run.json lists it")))
+            except BadFile as problem:
+                self.problems.append(str(problem))
+        return self._tables[name]
+
+    def rows(self, name: str, *needed: str) -> list[Row]:
+        """The rows of a table, none if it is not there. A table without one of the columns `needed` is a problem as well."""
+        table = self.table(name)
+        if table is None:
+            return []
+        missing = [column for column in needed if column not in table.columns]
+        if missing:
+            problem = str(BadFile(table.path, f"no column '{missing[0]}'", 1))
+            if problem not in self.problems:
+                self.problems.append(problem)
+            return []
+        return list(table.rows)
+
+    def lost(self) -> dict[str, int]:
+        """What run.json counts as lost, without zeros."""
+        return {str(kind): count for kind, count in self.run["lost"].items() if isinstance(count, int) and count > 0}
+
+
+def _read_run(path: pathlib.Path) -> dict:
+    if not path.exists():
+        raise BadFile(path.parent, "not a folder of libinject's: it has no run.json")
+    try:
+        if path.stat().st_size > _LARGEST_JSON:
+            raise BadFile(path, "far too large")
+        run = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise BadFile(path, (error.strerror or "can't be read").lower()) from None
+    except UnicodeDecodeError as error:
+        raise BadFile(path, f"not UTF-8 ({error.reason})") from None
+    except json.JSONDecodeError as error:
+        raise BadFile(path, f"not JSON: {error.msg}", error.lineno) from None
+    except RecursionError:
+        raise BadFile(path, "not libinject's: nested too deeply") from None
+    if not isinstance(run, dict) or not isinstance(run.get("libinject"), str):
+        raise BadFile(path, "not libinject's: it does not say which version wrote it", 1)
+    for name, kind in (("lost", dict), ("windows", list), ("devices", list), ("options", dict), ("files", list)):
+        if not isinstance(run.setdefault(name, kind()), kind):
+            raise BadFile(path, f"'{name}' is not what it should be", 1)
+    return run

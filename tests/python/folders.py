@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""Result folders for tests: made by the C++ example on the simulated CUDA, or written by hand."""
+
+import csv
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ.get("INJECT_TEST_BUILD", ROOT / "build"))
+sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "build" / "deps" / "python")]
+
+
+def inject(*arguments, env=None, cwd=None, timeout=120):
+    """The command in a process of its own, as a user starts it."""
+    full = {**{name: value for name, value in os.environ.items() if not name.startswith("INJECT_")},
+            "NO_COLOR": "1", "COLUMNS": "120", **(env or {})}
+    return subprocess.run([sys.executable, ROOT / "scripts" / "inject", *map(str, arguments)], capture_output=True, text=True,
+                          env=full, cwd=cwd, timeout=timeout, check=False)
+
+
+def profile_example(out, **options):
+    """A run of the example on the simulated CUDA, its tables in `out`."""
+    env = {**{name: value for name, value in os.environ.items() if not name.startswith("INJECT_")},
+           "LD_LIBRARY_PATH": str(BUILD / "sim"), "LD_PRELOAD": str(BUILD / "libinject.so"), "INJECT_OUT": str(out),
+           **{f"INJECT_{name}": value for name, value in options.items()}}
+    subprocess.run([BUILD / "examples" / "inject-train"], env=env, capture_output=True, timeout=100, check=True)
+    return pathlib.Path(out)
+
+
+def write_table(folder, name, rows):
+    """rows: dictionaries, of which the first one's keys are the header."""
+    with open(pathlib.Path(folder) / f"{name}.csv", "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def write_run(folder, **fields):
+    folder = pathlib.Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    run = {"libinject": "0.1.0", "state": "closed", "command_line": ["python3", "train.py"], "host": "node", "pid": 1, "rank": None,
+           "versions": {}, "options": {}, "devices": [], "windows": [], "lost": {}, "files": [], **fields}
+    (folder / "run.json").write_text(json.dumps(run), encoding="utf-8")
+    return folder
+
+
+class TemporaryFolder(unittest.TestCase):
+    def setUp(self):
+        holder = tempfile.TemporaryDirectory(prefix="inject-test-")
+        self.addCleanup(holder.cleanup)
+        self.folder = pathlib.Path(holder.name)

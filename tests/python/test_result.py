@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""The reader of result folders: what libinject writes, and what it does not."""
+
+import unittest
+
+import folders
+from libinject.result import BadFile, Result, printable, read_table
+
+
+class Real(folders.TemporaryFolder):
+    def test_every_table_of_a_run(self):
+        result = Result(folders.profile_example(self.folder / "out"))
+        names = [name.removesuffix(".csv") for name in result.run["files"]]
+        self.assertGreater(len(names), 20)
+        tables = {name: result.table(name) for name in names}
+        self.assertEqual((result.problems, result.lost(), result.complete), ([], {}, True))
+        self.assertNotIn(None, tables.values())
+        kernels = result.rows("cuda_gpu_kern_sum", "Total Time (ns)", "Instances", "Name")
+        total = result.rows("window_sum", "Kernels", "Kernel Time (ns)")[0]
+        self.assertEqual(sum(row["Instances"] for row in kernels), total["Kernels"])
+        self.assertEqual(sum(row["Total Time (ns)"] for row in kernels), total["Kernel Time (ns)"])
+
+
+class Bad(folders.TemporaryFolder):
+    def refusal(self, function, *arguments):
+        with self.assertRaises(BadFile) as caught:
+            function(*arguments)
+        self.assertNotIn("\n", str(caught.exception))
+        return str(caught.exception).removeprefix(str(self.folder) + "/")
+
+    def table(self, content):
+        path = self.folder / "t.csv"
+        path.write_bytes(content)
+        return self.refusal(read_table, path)
+
+    def test_tables(self):
+        self.assertEqual(self.table(b""), "t.csv:1: empty: not even a header")
+        self.assertEqual(self.table(b"Calls,Name\n1,a\n2\n"), "t.csv:3: 1 cells, the header has 2")
+        self.assertEqual(self.table(b"Calls,Name\n1,a\nx,b\n"), "t.csv:3: 'x' in column 'Calls' is not a number")
+        self.assertEqual(self.table(b"Avg (ns)\n\x1b[31m\n"), "t.csv:2: '\N{REPLACEMENT CHARACTER}[31m' in column 'Avg (ns)' is not a number")
+        self.assertEqual(self.table(b'Name\n"a\n'), "t.csv:2: not CSV: unexpected end of data")
+        self.assertTrue(self.table(b"Name\n\xff\n").startswith("t.csv:1: not UTF-8"), "decoded ahead of its line")
+        self.assertEqual(self.table(b"A,A\n"), "t.csv:1: no header of distinct columns")
+
+    def test_folders(self):
+        self.assertEqual(self.refusal(Result, self.folder / "none"), "none: no such folder")
+        (self.folder / "file").touch()
+        self.assertEqual(self.refusal(Result, self.folder / "file"), "file: not a folder")
+        foreign = self.folder / "foreign"
+        foreign.mkdir()
+        self.assertEqual(self.refusal(Result, foreign), "foreign: not a folder of libinject's: it has no run.json")
+        for text, why in (("{", "foreign/run.json:1: not JSON: Expecting property name enclosed in double quotes"),
+                          ("[]", "foreign/run.json:1: not libinject's: it does not say which version wrote it"),
+                          ("[" * 100_000, "foreign/run.json: not libinject's: nested too deeply"),
+                          ('{"libinject": "1", "lost": []}', "foreign/run.json:1: 'lost' is not what it should be")):
+            (foreign / "run.json").write_text(text)
+            self.assertEqual(self.refusal(Result, foreign), why)
+
+    def test_a_bad_table_leaves_the_others(self):
+        folder = folders.write_run(self.folder / "out", files=["a.csv", "b.csv", "c.csv"])
+        (folder / "a.csv").write_text("Calls\nx\n")
+        (folder / "b.csv").write_text("Calls\n7\n")
+        result = Result(folder)
+        self.assertEqual((result.rows("a"), result.rows("b"), result.rows("c"), result.rows("d")), ([], [{"Calls": 7}], [], []))
+        self.assertEqual(result.rows("b", "Name"), [])
+        self.assertEqual([problem.removeprefix(str(folder) + "/") for problem in result.problems],
+                         ["a.csv:2: 'x' in column 'Calls' is not a number", "c.csv: missing, though run.json lists it",
+                          "b.csv:1: no column 'Name'"])
+
+
+class Cells(folders.TemporaryFolder):
+    def test_values(self):
+        path = self.folder / "t.csv"
+        path.write_text("Calls,Avg (ns),Name,TFLOP/s\n3,1.5,\"'=cmd()\",\n,,'a',2\n,,7,1e3\n")
+        self.assertEqual([tuple(row.values()) for row in read_table(path)],
+                         [(3, 1.5, "=cmd()", None), (None, None, "'a'", 2), (None, None, "7", 1000.0)])
+
+    def test_printable(self):
+        self.assertEqual(printable("a\nb" + "c" * 200, 10), "a\N{REPLACEMENT CHARACTER}bcccccc…")
+
+
+if __name__ == "__main__":
+    unittest.main()
