@@ -172,7 +172,7 @@ class AbruptEnds(Case):
             self.recover(output, int(rank))
         return done
 
-    @harness.unsanitized("Open MPI 4.1's mpirun itself reads what it has freed as it passes the abort on", alone="address")
+    @harness.unsanitized("Open MPI 4.1's mpirun itself reads what it has freed as it passes the abort on")
     def test_mpi_abort(self):
         self.assertEqual(self.check("aborted").status, 7)
 
