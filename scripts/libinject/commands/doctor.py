@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""`inject doctor`: whether libinject will work here, and what to do where it will not."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import sys
+
+import typer
+
+from libinject import console
+
+_MARKS = {"good": ("ok", "green"), "note": ("note", "cyan"), "warning": ("warning", "yellow"), "bad": ("bad", "bold red")}
+
+
+def doctor(
+    python: str = typer.Option(sys.executable, help="The Python whose packages bring CUDA's libraries (PyTorch's, JAX's)."),
+    trial: bool = typer.Option(True, help="Run a few CUDA calls under libinject, and look at what it writes of them."),
+    as_json: bool = console.Json,
+) -> None:
+    """Say what libinject finds on this machine: library, driver, GPUs, CUPTI, the right to read counters and who else uses them.
+    Exit status 1 if something keeps it from working."""
+    from libinject.doctor import machine
+    from libinject.doctor import trial as trial_run
+
+    findings = []
+    parts = [machine.look(pathlib.Path.cwd())] + ([trial_run.look(python)] if trial else [])
+    for part in parts:
+        for finding in part:
+            findings.append(finding)
+            if not as_json:
+                mark, colour = _MARKS[finding.state]
+                console.out.print(f"{mark:>7}", style=colour, end="  ")
+                console.out.print(f"{finding.subject}: {finding.text}")
+                if finding.remedy:
+                    console.out.print(f"         -> {finding.remedy}")
+    if as_json:
+        console.print_json([dataclasses.asdict(finding) for finding in findings])
+    raise typer.Exit(1 if any(finding.state == "bad" for finding in findings) else 0)
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command(name="doctor")(doctor)

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""The machine and the environment: everything that can be told without starting CUDA."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import pathlib
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+
+from libinject import library
+from libinject.doctor.finding import BAD, GOOD, NOTE, WARNING, Finding
+from libinject.result import printable
+
+PROC = pathlib.Path("/proc")
+# Tools whose processes use the counters, or may (docs/metrics_collection.md).
+COUNTER_TOOLS = {
+    "nv-hostengine": "pause its profiling metrics while INJECT_METRICS is used: dcgmi profile --pause, then --resume",
+    "dcgm-exporter": "stop it while INJECT_METRICS is used, or leave its profiling metrics (DCGM_FI_PROF_…) out",
+    "nsys": "wait for it to end",
+    "ncu": "wait for it to end",
+}
+CAP_SYS_ADMIN = 21
+
+
+def libinject_itself() -> Iterator[Finding]:
+    found = library.find_library()
+    if found is None:
+        yield Finding(BAD, "libinject.so", "neither in this package nor in the source tree's build folder nor installed",
+                      "build it, or install the package")
+        return
+    env = {name: value for name, value in os.environ.items() if not name.startswith("INJECT_")}
+    env.update(LD_PRELOAD=str(found), INJECT_HELP="1")
+    try:
+        done = subprocess.run(["/bin/sh", "-c", ":"], env=env, capture_output=True, text=True, errors="replace", timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        yield Finding(BAD, "libinject.so", f"{found}: a shell does not start under it: {error}")
+        return
+    known = re.findall(r"^(INJECT_\w+)", done.stderr, re.MULTILINE)
+    if not known:
+        why = printable(next(iter(done.stderr.splitlines()), "it says nothing"), 300)
+        yield Finding(BAD, "libinject.so", f"{found} can't be preloaded: {why}",
+                      f"build it for this machine ({platform.machine()}, {' '.join(platform.libc_ver())}); glibc 2.28 is the oldest")
+        return
+    yield Finding(GOOD, "libinject.so", str(found))
+    yield from variables(known)
+
+
+def variables(known: list[str]) -> Iterator[Finding]:
+    """What is set for libinject, and for the loader."""
+    for name in sorted(name for name in os.environ if name.startswith("INJECT_")):
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            yield Finding(WARNING, name, "is set and is no variable of libinject's", f"did you mean {near[0]}?" if near else "unset it")
+        else:
+            yield Finding(NOTE, name, f"is set to '{printable(os.environ[name], 80)}': every program started from here has it")
+    for name in ("CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH"):
+        if os.environ.get(name):
+            yield Finding(WARNING, name, f"is set to '{printable(os.environ[name], 120)}': another tool is called in libinject's place",
+                          "unset it, unless it is that tool's run")
+    for preloaded in os.environ.get("LD_PRELOAD", "").replace(" ", ":").split(":"):
+        if preloaded and not os.path.exists(preloaded) and "/" in preloaded:
+            yield Finding(WARNING, "LD_PRELOAD", f"names '{printable(preloaded, 120)}', which is not there", "take it out")
+
+
+def driver() -> Iterator[Finding]:
+    version = PROC / "driver" / "nvidia" / "version"
+    try:
+        text = version.read_text(errors="replace")
+        number = re.search(r"\b(\d+\.\d+(?:\.\d+)?)\b", text)
+        yield Finding(GOOD, "driver", f"NVIDIA {number[1] if number else printable(text, 80)}")
+    except OSError:
+        yield Finding(NOTE, "driver", "no NVIDIA driver is loaded here", "load it, or give the container the GPU (docker run --gpus all)")
+
+
+def devices() -> Iterator[Finding]:
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return
+    query = "name,driver_version,mig.mode.current,compute_mode,memory.total"
+    try:
+        done = subprocess.run([program, f"--query-gpu={query}", "--format=csv,noheader"], capture_output=True, text=True, errors="replace",
+                              timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        yield Finding(WARNING, "GPU", f"nvidia-smi does not answer: {printable(str(error))}")
+        return
+    if done.returncode != 0:
+        why = printable(next(iter((done.stdout + done.stderr).strip().splitlines()), ""), 200)
+        yield Finding(WARNING, "GPU", f"nvidia-smi: {why}")
+        return
+    for number, line in enumerate(done.stdout.splitlines()):
+        name, _, mig, mode, memory, *_ = [*(part.strip() for part in line.split(",")), "", "", "", ""]
+        yield Finding(GOOD, f"GPU {number}", printable(f"{name}, {memory}"))
+        if mig == "Enabled":
+            yield Finding(NOTE, f"GPU {number}", "is divided (MIG): what hardware metrics tell of a part of it was never tried")
+        if mode == "Exclusive_Process":
+            yield Finding(NOTE, f"GPU {number}", "serves one process at a time (compute mode): the trial below may find it taken")
+
+
+def is_administrator(status: str) -> bool:
+    """CAP_SYS_ADMIN, by a process's /proc/…/status."""
+    found = re.search(r"^CapEff:\s*([0-9a-f]+)", status, re.MULTILINE)
+    return found is not None and bool(int(found[1], 16) >> CAP_SYS_ADMIN & 1)
+
+
+def counters() -> Iterator[Finding]:
+    """Whether the driver lets this user read hardware counters (INJECT_METRICS)."""
+    try:
+        parameters = (PROC / "driver" / "nvidia" / "params").read_text(errors="replace")
+        status = (PROC / "self" / "status").read_text(errors="replace")
+    except OSError:
+        return
+    restricted = re.search(r"^RmProfilingAdminOnly:\s*1", parameters, re.MULTILINE) is not None
+    if not restricted:
+        yield Finding(GOOD, "counters", "every user may read them")
+    elif is_administrator(status):
+        yield Finding(GOOD, "counters", "administrators alone may read them, and this is one")
+    else:
+        yield Finding(WARNING, "counters", "administrators alone may read them: INJECT_METRICS will give nothing, everything else works",
+                      "load the driver with NVreg_RestrictProfilingToAdminUsers=0, or give the process CAP_SYS_ADMIN "
+                      "(docker run --cap-add=SYS_ADMIN)")
+
+
+def _processes() -> Iterator[tuple[int, str]]:
+    for entry in PROC.iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                # Names are cut off at 15 characters there: the longest of ours has 13.
+                yield int(entry.name), (entry / "comm").read_text(errors="replace").strip()
+            except OSError:
+                continue
+
+
+def holders() -> Iterator[Finding]:
+    for pid, name in sorted(_processes()):
+        if name in COUNTER_TOOLS:
+            yield Finding(WARNING, name, f"runs as process {pid}: it may hold the GPU's counters, which serve one client at a time",
+                          COUNTER_TOOLS[name])
+
+
+def output_folder(folder: pathlib.Path) -> Iterator[Finding]:
+    if not os.access(folder, os.W_OK | os.X_OK):
+        yield Finding(WARNING, "output", f"nothing can be written into {folder}", "say where: inject run --out FOLDER")
+        return
+    free = shutil.disk_usage(folder).free
+    if free < 256 << 20:
+        yield Finding(WARNING, "output", f"{free / 1e6:.0f} MB are free in {folder}: records alone take 48 MB while a program runs",
+                      "say where: inject run --out FOLDER")
+    else:
+        yield Finding(GOOD, "output", f"{folder}: {free / 1e9:.0f} GB free")
+
+
+def process() -> Iterator[Finding]:
+    if platform.system() != "Linux" or platform.machine() not in ("x86_64", "aarch64"):
+        yield Finding(BAD, "system", f"{platform.system()} on {platform.machine()}: Linux on x86-64 or aarch64 is needed")
+    if sys.maxsize < 1 << 32:
+        yield Finding(BAD, "system", "programs of 32 bits can't be preloaded into")
+
+
+def look(folder: pathlib.Path) -> Iterator[Finding]:
+    """All of it."""
+    for part in (process(), libinject_itself(), driver(), devices(), counters(), holders(), output_folder(folder)):
+        yield from part

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""`inject doctor`, on the simulated CUDA, without any, and before made-up machines."""
+
+import contextlib
+import json
+import os
+import pathlib
+import unittest
+import unittest.mock
+
+import folders
+from libinject.doctor import machine
+
+SIMULATION = {"LD_LIBRARY_PATH": str(folders.BUILD / "sim")}
+
+
+class Command(folders.TemporaryFolder):
+    def doctor(self, *arguments, status=0, **env):
+        done = folders.inject("doctor", "--json", *arguments, env=env, cwd=self.folder)
+        self.assertEqual(done.returncode, status, done.stdout + done.stderr)
+        return {finding["subject"]: finding for finding in reversed(json.loads(done.stdout))}  # the first of each
+
+    def test_all_is_well(self):
+        found = self.doctor(**SIMULATION)
+        for subject in ("libinject.so", "CUPTI", "trial", "counters", "output"):
+            self.assertEqual(found[subject]["state"], "good", found[subject])
+        self.assertEqual(list(self.folder.iterdir()), [])
+
+    def test_in_words(self):
+        done = folders.inject("doctor", env=SIMULATION)
+        self.assertEqual(done.returncode, 0)
+        self.assertIn("     ok  trial: a window was opened and closed, and the GPU's work in it (20 memsets) is in the tables\n", done.stdout)
+
+    def test_no_cuda(self):
+        found = self.doctor(status=1, LD_LIBRARY_PATH="")
+        self.assertEqual(found["CUDA"]["state"], "bad")
+        self.assertIn("libcuda.so.1", found["CUDA"]["text"])
+        self.assertNotIn("trial", found)
+
+    def test_no_trial(self):
+        self.assertEqual(self.doctor("--no-trial", LD_LIBRARY_PATH="")["libinject.so"]["state"], "good")
+
+    def test_another_profiler(self):
+        found = self.doctor(status=1, **SIMULATION, CUDASIM_FAULTS="subscriber_taken=a profiler")
+        self.assertEqual(found["trial"]["state"], "bad")
+        self.assertIn("a profiler", found["trial"]["text"])
+
+    def test_a_program_that_fails(self):
+        found = self.doctor("--python", self.folder / "none", status=1, **SIMULATION)
+        self.assertTrue(found["trial"]["text"].endswith("can't be run: no such file or directory"), found["trial"])
+
+    def test_variables(self):
+        found = self.doctor("--no-trial", INJECT_WINDOWS="x", INJECT_RING="1M", CUDA_INJECTION64_PATH="/tool.so", LD_PRELOAD="/no/such.so")
+        self.assertEqual((found["INJECT_WINDOWS"]["state"], found["INJECT_WINDOWS"]["remedy"]), ("warning", "did you mean INJECT_WINDOW?"))
+        self.assertEqual(found["INJECT_RING"]["state"], "note")
+        self.assertEqual(found["CUDA_INJECTION64_PATH"]["state"], "warning")
+        self.assertEqual(found["LD_PRELOAD"]["state"], "warning")
+
+
+class Machine(folders.TemporaryFolder):
+    """What /proc and nvidia-smi say."""
+
+    def write(self, name, text):
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    @contextlib.contextmanager
+    def proc(self):
+        with unittest.mock.patch.object(machine, "PROC", self.folder):
+            yield
+
+    def test_driver(self):
+        with self.proc():
+            self.assertEqual([finding.state for finding in machine.driver()], ["note"])
+            self.write("driver/nvidia/version", "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build\n")
+            self.assertEqual([finding.text for finding in machine.driver()], ["NVIDIA 580.159.04"])
+
+    def test_counters(self):
+        states = {}
+        with self.proc():
+            for restricted in (0, 1):
+                for capabilities in ("0000000000000000", "0000000000200000"):
+                    self.write("driver/nvidia/params", f"EnableMSI: 1\nRmProfilingAdminOnly: {restricted}\n")
+                    self.write("self/status", f"CapEff:\t{capabilities}\n")
+                    states[restricted, capabilities[10]] = [finding.state for finding in machine.counters()]
+        self.assertEqual(states, {(0, "0"): ["good"], (0, "2"): ["good"], (1, "0"): ["warning"], (1, "2"): ["good"]})
+
+    def test_who_else_uses_counters(self):
+        for pid, name in ((17, "nv-hostengine"), (18, "bash"), (os.getpid(), "ncu")):
+            self.write(f"{pid}/comm", name + "\n")
+        (self.folder / "19").mkdir()  # has ended
+        with self.proc():
+            found = list(machine.holders())
+        self.assertEqual([(finding.subject, "17" in finding.text, "--pause" in finding.remedy) for finding in found], [("nv-hostengine", True, True)])
+
+    def test_gpus(self):
+        program = self.write("bin/nvidia-smi", '#!/bin/sh\necho "NVIDIA H200, 580.1, Enabled, Exclusive_Process, 143771 MiB"\n'
+                                               'echo "Odd \033[31m GPU"\n')
+        program.chmod(0o755)
+        with unittest.mock.patch.dict(os.environ, PATH=f"{program.parent}:{os.environ['PATH']}"):
+            found = list(machine.devices())
+            self.assertEqual([(finding.subject, finding.state) for finding in found],
+                             [("GPU 0", "good"), ("GPU 0", "note"), ("GPU 0", "note"), ("GPU 1", "good")])
+            self.assertEqual(found[0].text, "NVIDIA H200, 143771 MiB")
+            self.assertNotIn("\033", found[3].text)
+            program.write_text("#!/bin/sh\necho NVIDIA-SMI has failed\nexit 9\n")
+            self.assertEqual([finding.text for finding in machine.devices()], ["nvidia-smi: NVIDIA-SMI has failed"])
+
+    def test_output(self):
+        self.assertEqual([finding.state for finding in machine.output_folder(self.folder)], ["good"])
+        with unittest.mock.patch.object(machine.shutil, "disk_usage", return_value=unittest.mock.Mock(free=10 << 20)):
+            self.assertEqual([finding.state for finding in machine.output_folder(self.folder)], ["warning"])
+        with unittest.mock.patch.object(machine.os, "access", return_value=False):
+            self.assertEqual([finding.state for finding in machine.output_folder(pathlib.Path("/"))], ["warning"])
+
+
+if __name__ == "__main__":
+    unittest.main()
