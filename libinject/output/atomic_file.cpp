@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -60,6 +61,11 @@ bool OutputFile::flush() {
   return true;
 }
 
+bool OutputFile::let_others_read() {
+  if (!descriptor_.is_open() || !error_.empty()) return false;
+  return ::fchmod(descriptor_.get(), 0644) == 0 || fail("let others read", errno);
+}
+
 bool OutputFile::sync() {
   if (!flush()) return false;
   // Pipes and some network file systems know no fsync: EINVAL is not a loss.
@@ -76,7 +82,10 @@ bool OutputFile::close() {
 }
 
 AtomicFile::AtomicFile(const std::string& folder, std::string_view name)
-    : path_(folder + "/" + std::string(name)), temporary_(folder + "/." + std::string(name) + ".new") {
+    : AtomicFile(folder, name, "." + std::string(name) + ".new") {}
+
+AtomicFile::AtomicFile(const std::string& folder, std::string_view name, std::string_view temporary)
+    : path_(folder + "/" + std::string(name)), temporary_(folder + "/" + std::string(temporary)) {
   // One that is there is a dead process's, or a trap.
   file_.open(temporary_, OutputFile::Existing::kReplace);
 }

@@ -33,6 +33,8 @@ class OutputFile {
     if (buffer_.size() >= kBufferBytes) flush();
   }
   bool flush();
+  /// Other users may read it from here on, whatever the umask.
+  bool let_others_read();
   /// Flushes and waits until the data is on the device.
   bool sync();
   bool close();
@@ -57,6 +59,8 @@ class OutputFile {
 class AtomicFile {
  public:
   AtomicFile(const std::string& folder, std::string_view name);
+  /// Written under a name of the caller's, in the same folder: where several processes may write `name`.
+  AtomicFile(const std::string& folder, std::string_view name, std::string_view temporary);
   /// Removes what was not put in place.
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;

@@ -31,12 +31,18 @@ std::int64_t since_base(Nanoseconds time, const RunInfo& run) {
   return static_cast<std::int64_t>(time - run.base);
 }
 
-void losses_json(JsonText& json, const Losses& losses) {
-  json.member("host_records", losses.host_records)
-      .member("range_records", losses.range_records)
-      .member("activity_records", losses.activity_records)
-      .member("invalid_timestamps", losses.invalid_times)
-      .member("missing_activity_records", losses.missing_records);
+std::array<LostCount, 5> counts_of(const Losses& losses) {
+  return {{{"host_records", losses.host_records},
+           {"range_records", losses.range_records},
+           {"activity_records", losses.activity_records},
+           {"invalid_timestamps", losses.invalid_times},
+           {"missing_activity_records", losses.missing_records}}};
+}
+
+void lost_json(JsonText& json, std::span<const LostCount> counts) {
+  json.name("lost").open_object();
+  for (const LostCount& lost : counts) json.member(lost.kind, lost.count);
+  json.close_object();
 }
 
 void pairs_json(JsonText& json, std::string_view name,
@@ -92,9 +98,8 @@ void window_json(JsonText& json, const WindowInfo& window, const RunInfo& run) {
     json.member("detached_ns", since_base(window.detached, run));
     if (window.last_activity != 0) json.member("last_activity_ns", since_base(window.last_activity, run));
   }
-  json.name("lost").open_object();
-  losses_json(json, window.losses);
-  json.close_object().close_object();
+  lost_json(json, counts_of(window.losses));
+  json.close_object();
 }
 
 // `signs_lost`: a call that the search has not seen may have been the end of an iteration.
@@ -182,6 +187,15 @@ void metrics_json(JsonText& json, const MetricsInfo& metrics) {
   json.close_object();
 }
 
+void prometheus_json(JsonText& json, const PrometheusInfo& prometheus) {
+  json.name("prometheus")
+      .open_object()
+      .member("file", prometheus.file)
+      .member("written", prometheus.written)
+      .member("failed", prometheus.failed)
+      .close_object();
+}
+
 void overhead_json(JsonText& json, const Overhead& overhead) {
   json.name("overhead")
       .open_object()
@@ -249,6 +263,27 @@ void recovered_json(JsonText& json, const RecoveredInfo& recovered) {
 
 }  // namespace
 
+std::vector<LostCount> lost_counts(const RunInfo& run) {
+  Losses records = run.losses_outside;
+  for (const WindowInfo& window : run.windows) records.add(window.losses);
+  const auto of_records = counts_of(records);
+  std::vector<LostCount> counts(of_records.begin(), of_records.end());
+  counts.insert(counts.end(), {{"names", run.name_overflows},
+                               {"shapes", run.shape_overflows},
+                               {"range_paths", run.range_overflows},
+                               {"trace_rows", run.trace_rows_left_out},
+                               {"iteration_records", run.iteration_records_lost},
+                               {"iteration_signs", run.iteration_signs_lost},
+                               {"busy_time_records", run.busy_records_late},
+                               {"device_time_records", run.device_time_records_lost},
+                               {"graph_nodes", run.graph_nodes_lost},
+                               {"live_allocations", run.allocations_not_held},
+                               {"metric_samples", run.metrics.lost},
+                               {"metric_records", run.metric_records_lost},
+                               {"metric_rows", run.metrics.rows_left_out}});
+  return counts;
+}
+
 bool mark_recovered(std::string& text, const RecoveredInfo& recovered) {
   for (const std::string_view state : {"\"state\": \"open\",\n", "\"state\": \"closed\",\n"}) {
     const std::size_t at = text.find(state);
@@ -299,34 +334,16 @@ std::string run_json_text(const RunInfo& run, std::span<const std::string> files
     json.open_object().member("tid", thread.tid).member("name", thread.name).close_object();
   }
   json.close_array().name("windows").open_array();
-  Losses lost = run.losses_outside;
-  for (const WindowInfo& window : run.windows) {
-    window_json(json, window, run);
-    lost.add(window.losses);
-  }
+  for (const WindowInfo& window : run.windows) window_json(json, window, run);
   json.close_array().member("windows_not_listed", run.windows_not_listed);
   if (run.iterations) iterations_json(json, *run.iterations, run.iteration_signs_lost != 0);
   if (run.metrics.on) metrics_json(json, run.metrics);
+  if (run.prometheus) prometheus_json(json, *run.prometheus);
   overhead_json(json, run.overhead);
   json.name("diagnosis").open_array();
   for (const DeviceDiagnosis& entry : diagnoses) diagnosis_json(json, entry);
   json.close_array();
-  json.name("lost").open_object();
-  losses_json(json, lost);
-  json.member("names", run.name_overflows)
-      .member("shapes", run.shape_overflows)
-      .member("range_paths", run.range_overflows)
-      .member("trace_rows", run.trace_rows_left_out)
-      .member("iteration_records", run.iteration_records_lost)
-      .member("iteration_signs", run.iteration_signs_lost)
-      .member("busy_time_records", run.busy_records_late)
-      .member("device_time_records", run.device_time_records_lost)
-      .member("graph_nodes", run.graph_nodes_lost)
-      .member("live_allocations", run.allocations_not_held)
-      .member("metric_samples", run.metrics.lost)
-      .member("metric_records", run.metric_records_lost)
-      .member("metric_rows", run.metrics.rows_left_out)
-      .close_object();
+  lost_json(json, lost_counts(run));
   json.member("repeated_activity_records", run.repeated_records)
       .member("graph_kernels_without_call", run.graph_kernels_without_call)
       .member("unknown_frees", run.unknown_frees);

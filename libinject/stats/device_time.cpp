@@ -117,6 +117,24 @@ void DeviceTimes::merge(const DeviceTimes& more) {
   }
 }
 
+void DeviceTimes::remove(const DeviceTimes& part) {
+  span -= part.span;
+  kernel_busy -= part.kernel_busy;
+  compute_busy -= part.compute_busy;
+  kernel_time -= part.kernel_time;
+  copy_only -= part.copy_only;
+  copy_busy -= part.copy_busy;
+  upload_busy -= part.upload_busy;
+  download_busy -= part.download_busy;
+  copy_overlapped -= part.copy_overlapped;
+  own_work -= part.own_work;
+  collective_block_time -= part.collective_block_time;
+  for (std::size_t i = 0; i < kIdleCauses; ++i) {
+    idle_by_cause[i].time -= part.idle_by_cause[i].time;
+    idle_by_cause[i].gaps -= part.idle_by_cause[i].gaps;
+  }
+}
+
 void DeviceTimeStatistics::Union::add(Nanoseconds begin, Nanoseconds until) {
   if (until <= end) return;
   time += until - std::max(begin, end);

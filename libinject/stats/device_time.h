@@ -59,6 +59,8 @@ struct DeviceTimes {
   /// blocks had. 0 where their number is not known.
   std::uint64_t taken_by_collectives(int multiprocessors) const;
   void merge(const DeviceTimes& more);
+  /// Takes out what merge() has put in.
+  void remove(const DeviceTimes& part);
 };
 
 /// Idle time that one call, or one thread outside of calls, is the cause of.

@@ -258,8 +258,18 @@ void IterationStatistics::boundary(const IterationBoundary& boundary) {
 void IterationStatistics::count_complete(const Key& key, const Row& row) {
   if (row.label != IterationLabel::kIteration) return;
   step_times_.add(duration(row.begin, row.end));
+  recent_step_times_.push_back(duration(row.begin, row.end));
+  if (recent_step_times_.size() > kMostRecent) recent_step_times_.pop_front();
   windows_[key.first].add(duration(row.begin, row.end));
   if (windows_.size() > kMostWindows) windows_.erase(windows_.begin());
+}
+
+SampleStats IterationStatistics::recent_step_times(std::uint64_t count) const {
+  SampleStats recent;
+  const std::size_t known = recent_step_times_.size();
+  for (std::size_t i = known - std::min<std::uint64_t>(count, known); i < known; ++i)
+    recent.add(recent_step_times_[i]);
+  return recent;
 }
 
 void IterationStatistics::settle_row(const Key& key, Row& row) {

@@ -90,6 +90,7 @@ class IterationStatistics {
   static constexpr std::size_t kMostRows = 10'000;
   static constexpr std::size_t kMostWaiting = 262'144;
   static constexpr std::size_t kMostWindows = 10'000;
+  static constexpr std::size_t kMostRecent = 1024;
 
   void activity(const IterationActivity& activity);
   /// A call gave the device work.
@@ -110,6 +111,8 @@ class IterationStatistics {
   std::vector<IterationRow> rows_of(std::uint32_t window) const;
   /// Durations of the complete iterations of all settled windows.
   const SampleStats& step_times() const { return step_times_; }
+  /// The latest `count` of them, as far as they are kept: kMostRecent.
+  SampleStats recent_step_times(std::uint64_t count) const;
   /// Durations of iterations that touched no window: what a step takes without us.
   const SampleStats& step_times_outside() const { return step_times_outside_; }
   /// Those of a window; of none but the latest kMostWindows.
@@ -224,6 +227,7 @@ class IterationStatistics {
   } spilled_;
 
   SampleStats step_times_;
+  std::deque<std::uint64_t> recent_step_times_;
   SampleStats step_times_outside_;
   std::map<std::uint32_t, Totals> windows_;
   std::uint64_t incomplete_ = 0;

@@ -161,6 +161,13 @@ struct Overhead {
   Nanoseconds device_readings = 0;  ///< asking NVML, on a thread of its own
 };
 
+/// The file that INJECT_PROM names.
+struct PrometheusInfo {
+  std::string file;
+  std::uint64_t written = 0;  ///< times
+  std::uint64_t failed = 0;   ///< times that it could not be
+};
+
 /// A run whose process was killed: what its tables were made of (recovery/replay.h), and what they lack.
 struct RecoveredInfo {
   std::uint64_t journal_blocks = 0;  ///< that were as they had been written
@@ -219,6 +226,7 @@ struct RunInfo {
   std::optional<IterationInfo> iterations;  ///< where they were looked for
   std::optional<RecoveredInfo> recovered;   ///< where the tables are not the process's own work
   MetricsInfo metrics;
+  std::optional<PrometheusInfo> prometheus;  ///< where it was asked for
 };
 
 }  // namespace inject

@@ -4,6 +4,7 @@
 
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <thread>
@@ -42,6 +43,22 @@ TEST_CASE("A file that is given up leaves its predecessor and nothing else", "[o
     CHECK_FALSE(third.commit());
   }
   CHECK(folder.read("a.csv") == "first");
+  CHECK(std::distance(std::filesystem::directory_iterator(folder.path()), {}) == 1);
+}
+
+TEST_CASE("A file that others may read, under a temporary name of its own", "[output]") {
+  const TemporaryFolder folder;
+  const mode_t mask = ::umask(077);
+  AtomicFile file(folder.path(), "a.prom", ".mine");
+  file.file().buffer() += "text";
+  CHECK(file.file().let_others_read());
+  CHECK(std::filesystem::exists(folder.path() + "/.mine"));
+  CHECK((file.finish() && file.commit()));
+  ::umask(mask);
+  CHECK(folder.read("a.prom") == "text");
+  struct stat found {};
+  REQUIRE(::stat((folder.path() + "/a.prom").c_str(), &found) == 0);
+  CHECK((found.st_mode & 07777) == 0644);
   CHECK(std::distance(std::filesystem::directory_iterator(folder.path()), {}) == 1);
 }
 

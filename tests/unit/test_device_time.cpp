@@ -3,6 +3,8 @@
 #include "libinject/stats/device_time.h"
 
 #include <algorithm>
+#include <array>
+#include <cstring>
 #include <functional>
 #include <map>
 #include <random>
@@ -85,6 +87,23 @@ std::map<IdleCause, std::uint64_t> idle_of(const DeviceTimeRow& row) {
 using Idle = std::map<IdleCause, std::uint64_t>;
 
 }  // namespace
+
+TEST_CASE("What was merged can be taken out again", "[stats]") {
+  static_assert(sizeof(DeviceTimes) % sizeof(std::uint64_t) == 0);
+  // Whatever members there are: each a number of its own.
+  const auto filled = [](std::uint64_t from) {
+    std::array<std::uint64_t, sizeof(DeviceTimes) / sizeof(std::uint64_t)> numbers;
+    for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = from + i;
+    DeviceTimes times;
+    std::memcpy(static_cast<void*>(&times), numbers.data(), sizeof times);
+    return times;
+  };
+  DeviceTimes times = filled(1000);
+  times.merge(filled(7));
+  times.remove(filled(7));
+  const DeviceTimes expected = filled(1000);
+  CHECK(std::memcmp(&times, &expected, sizeof times) == 0);
+}
 
 TEST_CASE("Work in a row, and what the device takes in between", "[device_time]") {
   Run run;

@@ -47,6 +47,21 @@ using Kind = IterationRow::Kind;
 
 }  // namespace
 
+TEST_CASE("The latest step times, as far as they are kept", "[stats]") {
+  IterationStatistics iterations;
+  CHECK(iterations.recent_step_times(5).count() == 0);
+  Nanoseconds begin = 1000;
+  std::uint64_t number = 0;
+  for (; number <= IterationStatistics::kMostRecent + 2; begin += 10 + number++)
+    iterations.boundary(boundary(number, begin, 1, number == 0 ? 0 : 1));
+  iterations.settle_window(1, 0, begin);
+  REQUIRE(iterations.step_times().count() == number - 1);
+  const SampleStats recent = iterations.recent_step_times(3);
+  CHECK((recent.count() == 3 && recent.max() == 10 + number - 2 && recent.min() == 10 + number - 4));
+  CHECK(iterations.recent_step_times(0).count() == 0);
+  CHECK(iterations.recent_step_times(number).count() == IterationStatistics::kMostRecent);
+}
+
 TEST_CASE("Work belongs to the iteration in which it was launched", "[stats]") {
   IterationStatistics iterations;
   iterations.boundary(boundary(7, 100, 1, 0));

@@ -27,6 +27,27 @@ TEST_CASE("run.json of an empty run", "[output]") {
   CHECK(json["time_zero"]["utc"] == "1970-01-01T00:00:00.000000000Z");
 }
 
+TEST_CASE("What is lost is counted alike for run.json and for others", "[output]") {
+  RunInfo run;
+  run.windows.resize(2);
+  run.windows[0].losses.host_records = 1;
+  run.windows[1].losses.host_records = 2;
+  run.losses_outside.host_records = 4;
+  run.metrics.rows_left_out = 9;
+  const auto json = json_of(run)["lost"];
+  const std::vector<LostCount> counts = lost_counts(run);
+  REQUIRE(counts.size() == json.size());
+  for (const LostCount& lost : counts) CHECK(json[std::string(lost.kind)] == lost.count);
+  CHECK((json["host_records"] == 7 && json["metric_rows"] == 9));
+}
+
+TEST_CASE("run.json says how often the Prometheus file was written, where there is one", "[output]") {
+  RunInfo run;
+  CHECK(json_of(run).count("prometheus") == 0);
+  run.prometheus = PrometheusInfo{"/x/a.prom", 3, 1};
+  CHECK(json_of(run)["prometheus"] == nlohmann::json{{"file", "/x/a.prom"}, {"written", 3}, {"failed", 1}});
+}
+
 TEST_CASE("run.json says of a window who ended it, and why it has no device activity", "[output]") {
   RunInfo run;
   run.windows.resize(3);
