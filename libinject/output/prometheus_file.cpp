@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/output/prometheus_file.h"
+
+#include <sys/stat.h>
+#include <time.h>
+
+#include <exception>
+#include <utility>
+
+#include "libinject/output/atomic_file.h"
+
+namespace inject {
+
+namespace {
+
+/// Nanoseconds since 1970.
+std::uint64_t wall_time() {
+  timespec time{};
+  ::clock_gettime(CLOCK_REALTIME, &time);
+  return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000u + static_cast<std::uint64_t>(time.tv_nsec);
+}
+
+}  // namespace
+
+// By its process: of several that were told the same name each puts a whole file in place.
+void PrometheusFile::open(std::string path, int pid) {
+  info_.file = std::move(path);
+  const std::string name = info_.file.substr(info_.file.rfind('/') + 1);
+  temporary_ = "." + name + "." + std::to_string(pid) + ".new";
+}
+
+bool PrometheusFile::write_text(const std::string& text) {
+  // A folder, a device or a link would be replaced by the file, or not: neither is what was asked for.
+  struct stat found {};
+  if (::lstat(info_.file.c_str(), &found) == 0 && !S_ISREG(found.st_mode)) {
+    error_ = "cannot put " + info_.file + " in place: what stands there is no plain file";
+    return false;
+  }
+  const std::size_t slash = info_.file.rfind('/');
+  AtomicFile file(info_.file.substr(0, slash), info_.file.substr(slash + 1), temporary_);
+  file.file().buffer() = text;
+  if (file.file().let_others_read() && file.finish() && file.commit()) return true;
+  error_ = file.error();
+  return false;
+}
+
+bool PrometheusFile::write(const Statistics& statistics, const RunInfo& run, PrometheusState state) noexcept {
+  bool done = false;
+  try {
+    done = write_text(metrics_.text(statistics, run, state, wall_time(), info_.failed));
+  } catch (const std::exception& problem) {
+    // Out of memory, most likely: this, too, may not fit.
+    try {
+      error_ = "cannot write " + info_.file + ": " + problem.what();
+    } catch (...) {
+      error_.clear();
+    }
+  }
+  ++(done ? info_.written : info_.failed);
+  return done;
+}
+
+}  // namespace inject

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "libinject/output/prometheus_metrics.h"
+#include "libinject/stats/run_info.h"
+#include "libinject/stats/statistics.h"
+
+namespace inject {
+
+/// The file that INJECT_PROM names, for the node exporter's textfile collector: appears whole or not at all,
+/// written beside its place under a name that the collector passes over. Others may read it (0644). One
+/// thread at a time.
+class PrometheusFile {
+ public:
+  void open(std::string path, int pid);
+  bool is_on() const { return !info_.file.empty(); }
+
+  /// False: it could not be written, see error(); what was there before stays. Throws nothing.
+  bool write(const Statistics& statistics, const RunInfo& run, PrometheusState state) noexcept;
+  const std::string& error() const { return error_; }
+  const PrometheusInfo& info() const { return info_; }
+
+ private:
+  bool write_text(const std::string& text);
+
+  PrometheusInfo info_;
+  std::string temporary_;
+  std::string error_;
+  PrometheusMetrics metrics_;
+};
+
+}  // namespace inject

@@ -1,0 +1,397 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/output/prometheus_metrics.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "libinject/analysis/diagnosis.h"
+#include "libinject/output/diagnosis_report.h"
+#include "libinject/output/run_json.h"
+#include "libinject/output/shape_tables.h"
+
+namespace inject {
+
+namespace {
+
+enum Metric : std::size_t {
+#define INJECT_PROMETHEUS(constant, name, type, help) constant,
+#include "libinject/output/prometheus.def"
+  kMetrics
+};
+
+constexpr std::array<MetricFamily, kMetrics> kTable{{
+#define INJECT_PROMETHEUS(constant, name, type, help) {name, MetricType::type, help},
+#include "libinject/output/prometheus.def"
+}};
+
+double ratio(std::uint64_t part, std::uint64_t whole) {
+  return static_cast<double>(part) / static_cast<double>(whole);
+}
+
+double seconds(double nanoseconds) {
+  return nanoseconds * 1e-9;
+}
+
+std::string device_text(std::uint32_t device) {
+  return device == kOtherIndex ? "[other]" : std::to_string(device);
+}
+
+std::string place_text(std::uint32_t place) {
+  switch (place) {
+    case MemoryUse::kHost:
+      return "host";
+    case MemoryUse::kOtherDevice:
+      return "[other]";
+    case MemoryUse::kUnknownDevice:
+      return "[unknown]";
+    default:
+      return std::to_string(place);
+  }
+}
+
+/// Where it is too long, beginning and end: what tells template instances apart is mostly at the end.
+std::string kernel_label(std::string_view name) {
+  constexpr std::string_view kCut = "...";
+  constexpr std::size_t kEnd = PrometheusMetrics::kLongestName / 3;
+  if (name.size() <= PrometheusMetrics::kLongestName) return std::string(name);
+  const auto inside = [name](std::size_t at) {
+    return (static_cast<unsigned char>(name[at]) & 0xc0) == 0x80;
+  };
+  std::size_t begin = PrometheusMetrics::kLongestName - kEnd - kCut.size();
+  while (begin > 0 && inside(begin)) --begin;
+  std::size_t end = name.size() - kEnd;
+  while (end < name.size() && inside(end)) ++end;
+  return std::string(name.substr(0, begin)).append(kCut).append(name.substr(end));
+}
+
+/// Devices that the program has used, as far as is known.
+std::set<std::uint32_t> used_devices(const Statistics& statistics, const RunInfo& run) {
+  std::set<std::uint32_t> devices;
+  for (const ThreadRow& row : statistics.threads()) devices.insert(row.device);
+  for (const CopyRow& row : statistics.copies().rows()) {
+    if (!row.other) devices.insert(row.device);
+  }
+  for (const MemoryRow& row : run.memory) {
+    if (row.device < MemoryUse::kDevices) devices.insert(row.device);
+  }
+  return devices;
+}
+
+std::string gpu_names(const RunInfo& run) {
+  std::string names;
+  std::set<std::string_view> seen;
+  for (const DeviceInfo& device : run.devices) {
+    if (!seen.insert(device.name).second) continue;
+    if (!names.empty()) names += ", ";
+    names += device.name;
+  }
+  return names;
+}
+
+void gpu_samples(PrometheusText& text, const std::set<std::uint32_t>& used, const RunInfo& run) {
+  text.family(kTable[kGpuInfo]);
+  for (const DeviceInfo& device : run.devices) {
+    if (used.count(device.id) != 0) {
+      text.count(1, {{"device", std::to_string(device.id)}, {"gpu", device.name}, {"uuid", device.uuid}});
+    }
+  }
+}
+
+void kernel_samples(PrometheusText& text, const Statistics& statistics) {
+  std::map<std::uint32_t, Totals> devices;
+  for (const ThreadRow& row : statistics.threads()) {
+    Totals& device = devices[row.device];
+    device.count += row.stats->count();
+    device.sum += row.stats->sum();
+  }
+  text.family(kTable[kKernels]);
+  for (const auto& [device, work] : devices) text.count(work.count, {{"device", device_text(device)}});
+  text.family(kTable[kKernelTime]);
+  for (const auto& [device, work] : devices) text.seconds(work.sum, {{"device", device_text(device)}});
+
+  const std::vector<TimeRow> kernels = statistics.kernels();
+  std::uint64_t total = 0;
+  for (const TimeRow& row : kernels) total += row.stats->sum();
+  // Names that are the same once they are cut are one label: the same labels twice are an error.
+  std::vector<std::pair<std::string, std::uint64_t>> top;
+  for (const TimeRow& row : kernels) {
+    std::string name;
+    append_label_value(name, kernel_label(row.name));
+    const auto same = std::find_if(top.begin(), top.end(), [&](const auto& known) {
+      std::string other;
+      append_label_value(other, known.first);
+      return other == name;
+    });
+    if (same != top.end()) {
+      same->second += row.stats->sum();
+    } else if (top.size() < PrometheusMetrics::kMostKernels) {
+      top.emplace_back(kernel_label(row.name), row.stats->sum());
+    } else {
+      break;
+    }
+  }
+  text.family(kTable[kTopKernels]);
+  for (const auto& [name, time] : top) {
+    if (total != 0) text.number(ratio(time, total), {{"kernel", name}});
+  }
+}
+
+void memory_samples(PrometheusText& text, const std::set<std::uint32_t>& used, const RunInfo& run) {
+  std::map<std::uint32_t, std::uint64_t> in_use;
+  for (auto window = run.windows.rbegin(); window != run.windows.rend(); ++window) {
+    for (const WindowMemory& memory : window->memory) {
+      if (memory.at_end) in_use.try_emplace(memory.device, *memory.at_end);
+    }
+    if (!in_use.empty()) break;
+  }
+  text.family(kTable[kMemoryUsed]);
+  for (const auto& [device, bytes] : in_use) text.count(bytes, {{"device", device_text(device)}});
+  text.family(kTable[kMemoryTotal]);
+  for (const DeviceInfo& device : run.devices) {
+    if (used.count(device.id) != 0 || in_use.count(device.id) != 0)
+      text.count(device.memory_bytes, {{"device", std::to_string(device.id)}});
+  }
+  const auto each = [&](Metric metric, std::uint64_t MemoryCounts::*count) {
+    text.family(kTable[metric]);
+    for (const MemoryRow& row : run.memory) {
+      if (!row.api) text.count(row.counts.*count, {{"device", place_text(row.device)}});
+    }
+  };
+  each(kAllocated, &MemoryCounts::live);
+  each(kAllocatedPeak, &MemoryCounts::peak);
+  each(kAllocations, &MemoryCounts::allocations);
+  each(kFailedAllocations, &MemoryCounts::failed);
+}
+
+void overhead_samples(PrometheusText& text, const Statistics& statistics, const RunInfo& run) {
+  const Overhead& overhead = run.overhead;
+  text.family(kTable[kOverhead])
+      .seconds(overhead.open, {{"part", "open"}})
+      .seconds(overhead.close, {{"part", "close"}})
+      .seconds(overhead.write, {{"part", "write"}})
+      .seconds(overhead.drain_cpu, {{"part", "drain_cpu"}})
+      .seconds(overhead.buffer_callbacks, {{"part", "buffer_callbacks"}})
+      .seconds(overhead.gate, {{"part", "gate"}})
+      .seconds(overhead.device_readings, {{"part", "device_readings"}});
+  const IterationStatistics& iterations = statistics.iterations();
+  const SampleStats& steps = iterations.step_times();
+  text.family(kTable[kOverheadRatio]);
+  if (const auto share = profiler_overhead(step_time_outside(iterations), steps.count(), steps.mean()))
+    text.number(*share);
+}
+
+}  // namespace
+
+std::span<const MetricFamily> prometheus_families() {
+  return kTable;
+}
+
+PrometheusMetrics::WindowSums PrometheusMetrics::window_sums(const Statistics& statistics,
+                                                             const RunInfo& run) {
+  WindowSums sums;
+  sums.windows = run.windows.size() + run.windows_not_listed;
+  sums.time = run.windows_time;
+  sums.flops = statistics.host_total().flops.total();
+  // A window that is open has calls, but no duration yet.
+  std::set<std::uint32_t> open;
+  for (const WindowInfo& window : run.windows) {
+    if (window.end == 0) open.insert(window.number);
+  }
+  sums.windows -= open.size();
+  if (open.empty()) return sums;
+  for (const WindowHostRow& row : statistics.window_hosts()) {
+    if (open.count(row.window) != 0) sums.flops -= row.work.flops.total();
+  }
+  return sums;
+}
+
+PrometheusMetrics::CopySums PrometheusMetrics::copy_sums(const Statistics& statistics) {
+  CopySums sums;
+  for (const CopyRow& row : statistics.copies().rows()) {
+    const CopyKey key =
+        row.other ? CopyKey{kOtherIndex, "[other]"} : CopyKey{row.device, direction_name(row.operation)};
+    Copies& copies = sums[key];
+    copies.count += row.time.count;
+    copies.bytes += row.bytes;
+    copies.time += row.time.sum;
+  }
+  return sums;
+}
+
+// Each group for itself: what a window's calls and its device did is not known at the same moment.
+void PrometheusMetrics::advance(const Statistics& statistics, const RunInfo& run) {
+  const WindowSums windows = window_sums(statistics, run);
+  if (windows.windows != windows_.windows) {
+    // Calls that come late for their window may be in neither difference, but never in two.
+    latest_windows_ = {windows.windows - windows_.windows, windows.time - windows_.time,
+                       windows.flops - std::min(windows.flops, windows_.flops)};
+    windows_ = windows;
+  }
+  const std::uint64_t steps = statistics.iterations().step_times().count();
+  if (steps != steps_) {
+    latest_steps_ = statistics.iterations().recent_step_times(steps - steps_);
+    steps_ = steps;
+  }
+  advance_devices(statistics);
+  advance_copies(statistics);
+}
+
+void PrometheusMetrics::advance_devices(const Statistics& statistics) {
+  DeviceSums sums;
+  bool changed = false;
+  for (const DeviceTimeRow& row : statistics.device_times().totals()) {
+    sums[row.device] = row.times;
+    changed = changed || devices_[row.device].span != row.times.span;
+  }
+  if (!changed) return;
+  latest_devices_.clear();
+  for (const auto& [device, times] : sums) {
+    DeviceTimes latest = times;
+    latest.remove(devices_[device]);
+    if (latest.span != 0) latest_devices_[device] = latest;
+  }
+  devices_ = std::move(sums);
+}
+
+void PrometheusMetrics::advance_copies(const Statistics& statistics) {
+  CopySums sums = copy_sums(statistics);
+  CopySums latest;
+  for (const auto& [key, now] : sums) {
+    const Copies& before = copies_[key];
+    if (now.count != before.count)
+      latest[key] = {now.count - before.count, now.bytes - before.bytes, now.time - before.time};
+  }
+  if (latest.empty()) return;
+  latest_copies_ = std::move(latest);
+  copies_ = std::move(sums);
+}
+
+void PrometheusMetrics::run_samples(PrometheusText& text, const RunInfo& run, PrometheusState state,
+                                    std::uint64_t time) const {
+  text.family(kTable[kState])
+      .count(state == PrometheusState::kOpen ? 1 : 0, {{"state", "open"}})
+      .count(state == PrometheusState::kWaiting ? 1 : 0, {{"state", "waiting"}})
+      .count(state == PrometheusState::kClosed ? 1 : 0, {{"state", "closed"}});
+  text.family(kTable[kStart]).seconds(run.base_utc);
+  text.family(kTable[kLastUpdate]).seconds(time);
+  Nanoseconds last_end = 0;
+  for (const WindowInfo& window : run.windows) last_end = std::max(last_end, window.end);
+  text.family(kTable[kLastWindowEnd]);
+  if (last_end != 0) text.seconds(run.base_utc + (last_end - run.base));
+  text.family(kTable[kWindows]).count(windows_.windows);
+  text.family(kTable[kWindowTime]).seconds(windows_.time);
+  text.family(kTable[kLatestWindows]).count(latest_windows_.windows);
+}
+
+void PrometheusMetrics::step_samples(PrometheusText& text, const Statistics& statistics,
+                                     const RunInfo& run) const {
+  const SampleStats& all = statistics.iterations().step_times();
+  text.family(kTable[kSteps]).count(all.count());
+  text.family(kTable[kStepTime]).seconds(all.sum());
+  text.family(kTable[kLatestSteps]).count(latest_steps_.count());
+  if (latest_steps_.count() == 0) return;
+  const double mean = seconds(latest_steps_.mean());
+  text.family(kTable[kStepTimeMean]).number(mean);
+  text.family(kTable[kStepTimeMedian]).number(seconds(latest_steps_.median()));
+  text.family(kTable[kStepTimeP95]).seconds(latest_steps_.percentile(0.95));
+  if (run.batch != 0) text.family(kTable[kSamplesRate]).number(static_cast<double>(run.batch) / mean);
+}
+
+void PrometheusMetrics::device_samples(PrometheusText& text, const Statistics& statistics,
+                                       const RunInfo& run) const {
+  text.family(kTable[kUtilization]);
+  for (const auto& [device, times] : latest_devices_)
+    text.number(ratio(times.kernel_busy, times.span), {{"device", device_text(device)}});
+  const auto each = [&](Metric metric, std::uint64_t DeviceTimes::*time) {
+    text.family(kTable[metric]);
+    for (const auto& [device, times] : devices_) text.seconds(times.*time, {{"device", device_text(device)}});
+  };
+  each(kGpuTime, &DeviceTimes::span);
+  each(kGpuKernelBusy, &DeviceTimes::kernel_busy);
+  each(kGpuCopyOnly, &DeviceTimes::copy_only);
+  const auto each_cause = [&](const DeviceSums& devices, const auto& sample) {
+    for (const auto& [device, times] : devices) {
+      const std::string name = device_text(device);
+      for (std::size_t i = 0; i < kIdleCauses; ++i)
+        sample(times, times.idle_by_cause[i].time, name, idle_cause_name(static_cast<IdleCause>(i)));
+    }
+  };
+  text.family(kTable[kGpuIdle]);
+  each_cause(devices_,
+             [&](const DeviceTimes&, std::uint64_t idle, std::string_view device, std::string_view cause) {
+               text.seconds(idle, {{"device", device}, {"cause", cause}});
+             });
+  text.family(kTable[kIdleRatio]);
+  each_cause(latest_devices_, [&](const DeviceTimes& times, std::uint64_t idle, std::string_view device,
+                                  std::string_view cause) {
+    text.number(ratio(idle, times.span), {{"device", device}, {"cause", cause}});
+  });
+  std::map<std::uint32_t, Diagnosis> diagnoses;
+  for (const auto& [device, times] : latest_devices_) {
+    const Diagnosis diagnosis =
+        diagnose(times, kernel_limits(statistics, run, device), specs_of(run, device).multiprocessors);
+    if (diagnosis.verdict != Bottleneck::kNone) diagnoses[device] = diagnosis;
+  }
+  text.family(kTable[kVerdict]);
+  for (const auto& [device, diagnosis] : diagnoses)
+    text.count(1, {{"device", device_text(device)}, {"verdict", bottleneck_name(diagnosis.verdict)}});
+  text.family(kTable[kPotentialGain]);
+  for (const auto& [device, diagnosis] : diagnoses)
+    text.number(diagnosis.share(diagnosis.gain), {{"device", device_text(device)}});
+}
+
+void PrometheusMetrics::copy_samples(PrometheusText& text, const Statistics& statistics) const {
+  const auto each = [&](Metric metric, const CopySums& sums, const auto& sample) {
+    text.family(kTable[metric]);
+    for (const auto& [key, copies] : sums) {
+      const std::string device = device_text(key.first);
+      sample(copies, PrometheusText::Labels{{"device", device}, {"direction", key.second}});
+    }
+  };
+  using Labels = PrometheusText::Labels;
+  each(kCopies, copies_, [&](const Copies& copies, Labels labels) { text.count(copies.count, labels); });
+  each(kCopyBytes, copies_, [&](const Copies& copies, Labels labels) { text.count(copies.bytes, labels); });
+  each(kCopyTime, copies_, [&](const Copies& copies, Labels labels) { text.seconds(copies.time, labels); });
+  each(kCopyRate, latest_copies_, [&](const Copies& copies, Labels labels) {
+    text.number(static_cast<double>(copies.bytes) / seconds(static_cast<double>(copies.time)), labels);
+  });
+  const DeviceWork total = statistics.device_total();
+  text.family(kTable[kMemsets]).count(total.memsets);
+  text.family(kTable[kMemsetBytes]).count(total.memset_bytes);
+}
+
+std::string PrometheusMetrics::text(const Statistics& statistics, const RunInfo& run, PrometheusState state,
+                                    std::uint64_t time, std::uint64_t failed) {
+  advance(statistics, run);
+  const std::set<std::uint32_t> used = used_devices(statistics, run);
+  std::string result;
+  // As %p and %r in the file's name: several processes' files are read together.
+  PrometheusText text(result,
+                      {{"pid", std::to_string(run.pid)}, {"rank", run.rank.empty() ? "0" : run.rank}});
+  text.family(kTable[kInfo])
+      .count(1, {{"version", run.version}, {"host", run.host}, {"gpu", gpu_names(run)}});
+  gpu_samples(text, used, run);
+  run_samples(text, run, state, time);
+  step_samples(text, statistics, run);
+  device_samples(text, statistics, run);
+  kernel_samples(text, statistics);
+  text.family(kTable[kFlops]).count(windows_.flops);
+  // Where no call's shape is known, what is computed is not either.
+  text.family(kTable[kFlopRate]);
+  if (windows_.flops != 0 && latest_windows_.time != 0)
+    text.number(static_cast<double>(latest_windows_.flops) /
+                seconds(static_cast<double>(latest_windows_.time)));
+  copy_samples(text, statistics);
+  memory_samples(text, used, run);
+  text.family(kTable[kLost]);
+  for (const LostCount& lost : lost_counts(run)) text.count(lost.count, {{"kind", lost.kind}});
+  overhead_samples(text, statistics, run);
+  text.family(kTable[kWriteErrors]).count(failed);
+  return result;
+}
+
+}  // namespace inject

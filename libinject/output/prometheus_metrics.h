@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+//
+// What the Prometheus file says of a run: docs/prometheus.md.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "libinject/output/prometheus_text.h"
+#include "libinject/stats/device_time.h"
+#include "libinject/stats/run_info.h"
+#include "libinject/stats/sample_stats.h"
+#include "libinject/stats/statistics.h"
+
+namespace inject {
+
+/// Every metric that the file can have, in its order.
+std::span<const MetricFamily> prometheus_families();
+
+enum class PrometheusState : std::uint8_t { kOpen, kWaiting, kClosed };
+
+/// Turns statistics into the file's text. Counters are of the run. Gauges of the latest windows are of what
+/// has been settled between the two latest calls between which anything was: the differences of the run's
+/// sums are kept, not the windows, which lose their rows after the 10,000th.
+class PrometheusMetrics {
+ public:
+  static constexpr std::size_t kMostKernels = 10;
+  static constexpr std::size_t kLongestName = 200;  ///< of a kernel, in bytes before they are escaped
+
+  /// `time`: nanoseconds since 1970. `failed`: times that the file could not be written.
+  std::string text(const Statistics& statistics, const RunInfo& run, PrometheusState state,
+                   std::uint64_t time, std::uint64_t failed);
+
+ private:
+  /// Device and direction.
+  using CopyKey = std::pair<std::uint32_t, std::string_view>;
+  struct Copies {
+    std::uint64_t count = 0;
+    std::uint64_t bytes = 0;
+    std::uint64_t time = 0;
+  };
+  using CopySums = std::map<CopyKey, Copies>;
+  struct WindowSums {
+    std::uint64_t windows = 0;
+    std::uint64_t time = 0;
+    std::uint64_t flops = 0;
+  };
+  using DeviceSums = std::map<std::uint32_t, DeviceTimes>;
+
+  static WindowSums window_sums(const Statistics& statistics, const RunInfo& run);
+  static CopySums copy_sums(const Statistics& statistics);
+  void advance(const Statistics& statistics, const RunInfo& run);
+  void advance_copies(const Statistics& statistics);
+  void advance_devices(const Statistics& statistics);
+
+  void run_samples(PrometheusText& text, const RunInfo& run, PrometheusState state, std::uint64_t time) const;
+  void step_samples(PrometheusText& text, const Statistics& statistics, const RunInfo& run) const;
+  void device_samples(PrometheusText& text, const Statistics& statistics, const RunInfo& run) const;
+  void copy_samples(PrometheusText& text, const Statistics& statistics) const;
+
+  // Of the run, as of the latest call; and of the latest windows.
+  WindowSums windows_;
+  WindowSums latest_windows_;
+  DeviceSums devices_;
+  DeviceSums latest_devices_;
+  CopySums copies_;
+  CopySums latest_copies_;
+  std::uint64_t steps_ = 0;
+  SampleStats latest_steps_;
+};
+
+}  // namespace inject
