@@ -203,6 +203,14 @@ Session::Session(Core& core)
       control_([this](std::string_view request) { return answer_request(*this, request); }) {
   statistics_.threads_are_named_by(
       [&core](std::uint32_t thread) { return core.threads.thread_name(thread); });
+  if (options_.prometheus_file.empty()) return;
+  prometheus_.open(path_of(options_.prometheus_file), pid_);
+  if (options_.prometheus_file.find('%') == std::string::npos &&
+      rank_from_environment(environment_variable) == "1") {
+    Log::warn(
+        "INJECT_PROM=" + options_.prometheus_file +
+        ": all ranks of a host write this file, and only one's figures stay; %r or %p tells them apart");
+  }
 }
 
 Session* Session::get() noexcept {
@@ -841,7 +849,7 @@ void Session::step(std::unique_lock<std::mutex>& lock) {
   if (first_window) {
     find_current_device();  // where no cuInit has called us
     const std::lock_guard data(data_mutex_);
-    if (ensure_folder() && current != 0) write_files("open");
+    if (may_write() && current != 0) write_files("open");
   }
   if (current != 0) reclaim_idle_buffers();
   if (current != 0) keep_records(current);
@@ -865,7 +873,7 @@ void Session::step(std::unique_lock<std::mutex>& lock) {
     lock.unlock();
     {
       const std::lock_guard data(data_mutex_);
-      if (ensure_folder()) write_files("open");
+      if (may_write()) write_files("open");
     }
     lock.lock();
     last_write_ = now();
@@ -890,7 +898,7 @@ void Session::step(std::unique_lock<std::mutex>& lock) {
       pass();
       const std::lock_guard data(data_mutex_);
       if (active) drain_.settle_times(now() - kRecordsCome);
-      if (ensure_folder()) write_files(active ? "open" : "closed");
+      if (may_write()) write_files(active ? "open" : "closed");
     }
     lock.lock();
     dirty_ = false;
@@ -1000,7 +1008,7 @@ void Session::collect(std::unique_lock<std::mutex>& lock) {
   device_reader_.wait(kReadingWait);
   {
     const std::lock_guard data(data_mutex_);
-    if (ensure_folder()) write_files("closed");
+    if (may_write()) write_files("closed");
   }
   if (say) {
     said_folder_ = !folder_.empty();
@@ -1174,7 +1182,7 @@ void Session::final_output() {
   device_reader_.wait(kLastReadingWait);
   device_reader_.stop();
   const std::lock_guard data(data_mutex_);
-  if (ensure_folder()) remove_records(write_files("closed"));
+  if (may_write()) remove_records(write_files("closed", true));
   const bool shown = write_summary();
   if (!shown && !said_folder_ && !folder_.empty()) Log::info("the files are in " + folder_);
 }
@@ -1268,7 +1276,11 @@ void Session::list_threads(RunInfo& run) const {
   }
 }
 
-bool Session::write_files(const char* state) {
+bool Session::may_write() {
+  return ensure_folder() || prometheus_.is_on();
+}
+
+bool Session::write_files(const char* state, bool last) {
   const Nanoseconds begin = now();
   const Nanoseconds begin_cpu = thread_cpu_time();
   closed_on_disk_ = std::strcmp(state, "closed") == 0;
@@ -1283,6 +1295,8 @@ bool Session::write_files(const char* state) {
   RunInfo run = run_info(state);
   list_threads(run);
   run.windows = windows_.copy();
+  if (prometheus_.is_on()) write_prometheus(run, last);
+  if (folder_.empty()) return false;
   const bool no_tables = windows_.opened() == 0 || run.windows.front().state == WindowState::kOpen;
   const std::vector<std::string> problems =
       no_tables ? write_run_json(folder_, run) : write_all(folder_, statistics_, run);
@@ -1299,6 +1313,16 @@ bool Session::write_files(const char* state) {
   write_interval_.store(std::clamp(kWriteRest * took, kWriteInterval, kMostWriteInterval),
                         std::memory_order_relaxed);
   return problems.empty() && !trace_failed_;
+}
+
+// Before run.json, which says how often that failed.
+void Session::write_prometheus(RunInfo& run, bool last) {
+  const PrometheusState state = last                  ? PrometheusState::kClosed
+                                : run.state == "open" ? PrometheusState::kOpen
+                                                      : PrometheusState::kWaiting;
+  if (!prometheus_.write(statistics_, run, state) && prometheus_.info().failed == 1)
+    Log::error("the Prometheus file: " + prometheus_.error());
+  run.prometheus = prometheus_.info();
 }
 
 bool Session::write_summary() {

@@ -25,6 +25,7 @@
 #include "libinject/hooks/observers.h"
 #include "libinject/metrics/pm_sampler.h"
 #include "libinject/output/metric_timeline.h"
+#include "libinject/output/prometheus_file.h"
 #include "libinject/output/trace.h"
 #include "libinject/record/control.h"
 #include "libinject/recovery/journal.h"
@@ -211,7 +212,11 @@ class Session {
   bool ensure_folder();
   /// From one writing of the files to the next.
   Nanoseconds write_interval() const noexcept;
-  bool write_files(const char* state);
+  /// Makes the folder; false where there is none and no file is written beside it either.
+  bool may_write();
+  /// `last`: nothing more comes. True if the folder has everything.
+  bool write_files(const char* state, bool last = false);
+  void write_prometheus(RunInfo& run, bool last);
   bool write_summary();  // true if the terminal shows it: it names the folder, too
   RunInfo run_info(const char* state);
   void list_threads(RunInfo& run) const;
@@ -258,6 +263,7 @@ class Session {
   Nanoseconds records_kept_ = 0;
   TraceWriter trace_;
   MetricTimeline timeline_;
+  PrometheusFile prometheus_;                   // data_mutex_
   std::vector<MetricInfo> metric_columns_;      // data_mutex_
   Nanoseconds samples_joined_ = 0;              // likewise
   std::deque<MetricSample> undecided_samples_;  // likewise; their window is not known yet

@@ -17,6 +17,8 @@ namespace inject {
 namespace {
 
 constexpr std::string_view kPrefix = "INJECT_";
+// What the node exporter's textfile collector reads.
+constexpr std::string_view kPrometheusEnding = ".prom";
 // Farther away than this, a name is not a misspelling of ours.
 constexpr std::size_t kFarthestTypo = 4;
 
@@ -271,8 +273,16 @@ Problem parse_control(std::string_view value, Parsing& to) {
   return {};
 }
 
-Problem parse_prom(std::string_view, Parsing&) {
-  return not_built("the Prometheus file");
+Problem parse_prom(std::string_view value, Parsing& to) {
+  const PathResult result = expand_path(value, {1, "host", to.environment}, "");
+  if (!result.error.empty()) return result.error;
+  // The node exporter passes over any other name without a word.
+  if (result.path.size() < kPrometheusEnding.size() ||
+      result.path.compare(result.path.size() - kPrometheusEnding.size(), kPrometheusEnding.size(),
+                          kPrometheusEnding) != 0)
+    return "the name does not end in .prom";
+  to.options.prometheus_file = value;
+  return {};
 }
 
 struct LevelName {

@@ -47,6 +47,7 @@ struct Options {
   TraceFormat trace = TraceFormat::kOff;
   SummaryTarget summary = SummaryTarget::kStderr;
   std::string summary_file;
+  std::string prometheus_file;  ///< empty: none
   std::size_t ring_bytes = std::size_t{16} << 20;
   std::size_t buffer_bytes = std::size_t{32} << 20;
   bool recover = true;

@@ -35,7 +35,7 @@ REFUSED = {
     "INJECT_BUFFERS": ["64K", "5G", "M", "1e6"],
     "INJECT_CONTROL": ["2", "yes"],
     "INJECT_RECOVER": ["2", "yes"],
-    "INJECT_PROM": ["metrics.prom"],
+    "INJECT_PROM": ["metrics.txt", "prom", "x.prom.new", "%z.prom", "lone%", "%q{NO_SUCH_VARIABLE}.prom"],
     "INJECT_LOG": ["loud", "INFO"],
     "INJECT_LOG_FILE": ["%y"],
     "INJECT_ITER_RECORD": ["%y"],
