@@ -1284,7 +1284,7 @@ bool Session::write_files(const char* state, bool last) {
   const Nanoseconds begin = now();
   const Nanoseconds begin_cpu = thread_cpu_time();
   closed_on_disk_ = std::strcmp(state, "closed") == 0;
-  if (options_.trace == TraceFormat::kCsv && !trace_.flush()) {
+  if (!folder_.empty() && options_.trace == TraceFormat::kCsv && !trace_.flush()) {
     if (!write_failed_) Log::error(trace_.error());
     write_failed_ = trace_failed_ = true;
   }

@@ -193,18 +193,19 @@ std::span<const MetricFamily> prometheus_families() {
 PrometheusMetrics::WindowSums PrometheusMetrics::window_sums(const Statistics& statistics,
                                                              const RunInfo& run) {
   WindowSums sums;
-  sums.windows = run.windows.size() + run.windows_not_listed;
+  sums.windows = statistics.device_times().settled_through();
   sums.time = run.windows_time;
   sums.flops = statistics.host_total().flops.total();
-  // A window that is open has calls, but no duration yet.
-  std::set<std::uint32_t> open;
+  // Those that are open, or whose records are still coming, are none yet.
   for (const WindowInfo& window : run.windows) {
-    if (window.end == 0) open.insert(window.number);
+    if (window.number <= sums.windows) {
+      sums.last_end = std::max(sums.last_end, window.end);
+    } else if (window.end != 0) {
+      sums.time -= window.end - window.start;
+    }
   }
-  sums.windows -= open.size();
-  if (open.empty()) return sums;
   for (const WindowHostRow& row : statistics.window_hosts()) {
-    if (open.count(row.window) != 0) sums.flops -= row.work.flops.total();
+    if (row.window != kOtherIndex && row.window > sums.windows) sums.flops -= row.work.flops.total();
   }
   return sums;
 }
@@ -222,39 +223,30 @@ PrometheusMetrics::CopySums PrometheusMetrics::copy_sums(const Statistics& stati
   return sums;
 }
 
-// Each group for itself: what a window's calls and its device did is not known at the same moment.
 void PrometheusMetrics::advance(const Statistics& statistics, const RunInfo& run) {
   const WindowSums windows = window_sums(statistics, run);
   if (windows.windows != windows_.windows) {
-    // Calls that come late for their window may be in neither difference, but never in two.
-    latest_windows_ = {windows.windows - windows_.windows, windows.time - windows_.time,
-                       windows.flops - std::min(windows.flops, windows_.flops)};
+    // Where windows have no rows any longer, calls of one that is open count early: a sum may be lower then.
+    latest_windows_ = {windows.windows - windows_.windows,
+                       windows.time - std::min(windows.time, windows_.time),
+                       windows.flops - std::min(windows.flops, windows_.flops), 0};
     windows_ = windows;
+    latest_devices_.clear();
+    for (const DeviceTimeRow& row : statistics.device_times().totals()) {
+      DeviceTimes& sum = devices_[row.device];
+      DeviceTimes latest = row.times;
+      latest.remove(sum);
+      if (latest.span != 0) latest_devices_[row.device] = latest;
+      sum = row.times;
+    }
   }
+  // Iterations and copies come at times of their own.
   const std::uint64_t steps = statistics.iterations().step_times().count();
   if (steps != steps_) {
     latest_steps_ = statistics.iterations().recent_step_times(steps - steps_);
     steps_ = steps;
   }
-  advance_devices(statistics);
   advance_copies(statistics);
-}
-
-void PrometheusMetrics::advance_devices(const Statistics& statistics) {
-  DeviceSums sums;
-  bool changed = false;
-  for (const DeviceTimeRow& row : statistics.device_times().totals()) {
-    sums[row.device] = row.times;
-    changed = changed || devices_[row.device].span != row.times.span;
-  }
-  if (!changed) return;
-  latest_devices_.clear();
-  for (const auto& [device, times] : sums) {
-    DeviceTimes latest = times;
-    latest.remove(devices_[device]);
-    if (latest.span != 0) latest_devices_[device] = latest;
-  }
-  devices_ = std::move(sums);
 }
 
 void PrometheusMetrics::advance_copies(const Statistics& statistics) {
@@ -278,10 +270,8 @@ void PrometheusMetrics::run_samples(PrometheusText& text, const RunInfo& run, Pr
       .count(state == PrometheusState::kClosed ? 1 : 0, {{"state", "closed"}});
   text.family(kTable[kStart]).seconds(run.base_utc);
   text.family(kTable[kLastUpdate]).seconds(time);
-  Nanoseconds last_end = 0;
-  for (const WindowInfo& window : run.windows) last_end = std::max(last_end, window.end);
   text.family(kTable[kLastWindowEnd]);
-  if (last_end != 0) text.seconds(run.base_utc + (last_end - run.base));
+  if (windows_.last_end != 0) text.seconds(run.base_utc + (windows_.last_end - run.base));
   text.family(kTable[kWindows]).count(windows_.windows);
   text.family(kTable[kWindowTime]).seconds(windows_.time);
   text.family(kTable[kLatestWindows]).count(latest_windows_.windows);

@@ -45,10 +45,12 @@ class PrometheusMetrics {
     std::uint64_t time = 0;
   };
   using CopySums = std::map<CopyKey, Copies>;
+  /// Of settled windows.
   struct WindowSums {
     std::uint64_t windows = 0;
     std::uint64_t time = 0;
     std::uint64_t flops = 0;
+    Nanoseconds last_end = 0;
   };
   using DeviceSums = std::map<std::uint32_t, DeviceTimes>;
 
@@ -56,7 +58,6 @@ class PrometheusMetrics {
   static CopySums copy_sums(const Statistics& statistics);
   void advance(const Statistics& statistics, const RunInfo& run);
   void advance_copies(const Statistics& statistics);
-  void advance_devices(const Statistics& statistics);
 
   void run_samples(PrometheusText& text, const RunInfo& run, PrometheusState state, std::uint64_t time) const;
   void step_samples(PrometheusText& text, const Statistics& statistics, const RunInfo& run) const;

@@ -109,6 +109,8 @@ class DeviceTimeStatistics {
   const DeviceTimeRow* row(std::uint32_t window, std::uint32_t device) const;
   /// By device, of all settled windows together; `window` means nothing.
   std::vector<DeviceTimeRow> totals() const;
+  /// The latest window that is settled, 0 if none is.
+  std::uint32_t settled_through() const { return settled_through_; }
   /// Records that came too late to be judged, or had to make room.
   std::uint64_t left_out() const { return left_out_; }
   /// Records that take memory.

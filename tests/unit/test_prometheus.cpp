@@ -257,10 +257,16 @@ TEST_CASE("Counters are of the run, gauges of the latest windows", "[prometheus]
   CHECK(value_of(samples, "libinject_flop_per_second") == Approx(5e9));
   CHECK(value_of(samples, "libinject_latest_windows") == 1);
 
-  // Nothing new: nothing changes, but for the window that is open, which has no duration yet.
+  // Nothing new: nothing changes, whatever the window that is open has done.
   run.open(2);
   run.gemm(2, 300'000);
   CHECK(samples_of(run.text()) == samples);
+
+  // Nor does a window that has ended, while its records are coming.
+  run.info.windows.back().end = Monitored::begin_of(2) + 100'000;
+  run.info.windows_time += 100'000;
+  CHECK(samples_of(run.text()) == samples);
+  run.info.windows_time -= 100'000;
 
   run.work(2, "k", 30'000);
   run.work(2, "k", 40'000, 1);
