@@ -18,7 +18,7 @@ import simulated
 TEXT = ("gemm kernel:warm:1 sync loop:2 [ start kernel:a:3 gemm copy:h2d:64 push:r kernel:b:2 pop "
         "threads:2 [ kernel:c:2 ] malloc:x:4096 free:x sync stop kernel:between:1 sync until_closed ] print:done return:3")
 OPTIONS = {"WINDOW": "api", "METRICS": "auto", "METRICS_INTERVAL": "200us", "METRICS_TIMELINE": "1", "LOG_FILE": "log.txt",
-           "SUMMARY": "summary.txt", "CONTROL": "1"}
+           "SUMMARY": "summary.txt", "CONTROL": "1", "PROM": "p.prom"}
 KERNELS = {"a": 6, "b": 4, "c": 8, "sm90_lt_matmul_128x128": 2}
 # Of messages about one thing that has failed.
 MOST_LINES = 6

@@ -204,6 +204,7 @@ FAULT(int, fsync, -1, EIO, (int file), (file))
 FAULT(int, ftruncate, -1, ENOSPC, (int file, off_t size), (file, size))
 FAULT(int, mkdir, -1, EACCES, (const char* path, mode_t mode), (path, mode))
 FAULT(int, mkdirat, -1, ENOSPC, (int folder, const char* path, mode_t mode), (folder, path, mode))
+FAULT(int, fchmod, -1, EPERM, (int file, mode_t mode), (file, mode))
 FAULT(int, fchmodat, -1, EPERM, (int folder, const char* path, mode_t mode, int flags),
       (folder, path, mode, flags))
 FAULT(int, rename, -1, EIO, (const char* from, const char* to), (from, to))
