@@ -73,4 +73,19 @@ if ! cmp -s scripts/python-requirements.txt $python_packages/requirements.txt; t
   fi
 fi
 
+# What checks files for Prometheus, a query or an alert: of Debian's package, without the server that comes with it.
+fetch_promtool() {
+  local folder=build/deps/promtool package
+  rm -rf "$folder" && mkdir -p "$folder"
+  (cd "$folder" && { apt-get download -qq prometheus || { apt-get update -qq && apt-get download -qq prometheus; }; }) >/dev/null 2>&1 || return
+  package=$(compgen -G "$folder/prometheus_*.deb") || return
+  dpkg-deb --fsys-tarfile "$package" | tar -x -C "$folder" --transform 's|.*/||' ./usr/bin/promtool && rm "$package"
+}
+if [[ ! -x build/deps/promtool/promtool ]] && ! command -v promtool >/dev/null; then
+  if [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null && echo "setup: promtool" && fetch_promtool; then :; else
+    rm -rf build/deps/promtool
+    echo "setup: no promtool (Debian's package prometheus): parts of a test are left out" >&2
+  fi
+fi
+
 python3 scripts/fetch_cuda.py build/deps/cuda "$@"

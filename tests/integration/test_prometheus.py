@@ -1,0 +1,436 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""INJECT_PROM's file: its figures are those of the tables, promtool and the dashboard's queries understand it, and where it
+can't be written nothing else suffers.
+
+usage: test_prometheus.py LIBRARY PROGRAMS SIMULATION INJECTCTL SOURCE_FOLDER
+"""
+
+import collections
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import stat
+import statistics
+import subprocess
+import sys
+import time
+import unittest
+
+import simulated
+
+source = pathlib.Path(sys.argv.pop(5)).resolve()
+injectctl = pathlib.Path(sys.argv.pop(4)).resolve()
+
+STEP = "kernel:first:1 kernel:middle:2 gemm copy:h2d:4096 memset:100 kernel:adam_step:1 sleep:2"
+# Two windows of iterations; the figures of the first are in the file before the second begins.
+WINDOWS = (f"sync malloc:x:1000000 loop:8 [ {STEP} ] looks:2 loop:4 [ {STEP} ] looks:2 loop:12 [ {STEP} ] until_closed "
+           f"until_text:p.prom:libinject_verdict{{ looks:2 loop:30 [ {STEP} ] sync")
+TEXT = "kernel:a:3 start kernel:b:2 copy:h2d:64 stop print:done sync return:3"
+SAMPLE = re.compile(r'(libinject_[a-z0-9_]+)\{((?:[a-z]+="(?:[^"\\\n]|\\[\\"n])*",?)*)\} (-?[0-9.e+-]+)')
+LABEL = re.compile(r'([a-z]+)="((?:[^"\\]|\\.)*)"')
+OWN = ("pid", "rank")
+
+
+def promtool():
+    """Where it is; None where it is not."""
+    own = source / "build" / "deps" / "promtool" / "promtool"
+    return str(own) if own.exists() else shutil.which("promtool")
+
+
+class Metrics:
+    """A file, read by the format's rules, and stricter than those: no comment but HELP and TYPE, no timestamp, no blank line."""
+
+    def __init__(self, path):
+        self.text = path.read_bytes().decode("utf-8")
+        self.types, self.helps, self.samples = {}, {}, {}
+        assert self.text.endswith("\n")
+        for line in self.text.splitlines():
+            if line.startswith("# "):
+                _, what, name, rest = line.split(" ", 3)
+                table = {"HELP": self.helps, "TYPE": self.types}[what]
+                assert name not in table, line
+                table[name] = rest
+                current = name
+                continue
+            match = SAMPLE.fullmatch(line)
+            assert match, line
+            name, labels, value = match.groups()
+            assert name == current and name in self.types and name in self.helps, line
+            labels = {key: re.sub(r"\\(.)", lambda found: "\n" if found[1] == "n" else found[1], text)
+                      for key, text in LABEL.findall(labels)}
+            key = name, *sorted(labels.items())
+            assert key not in self.samples, line
+            self.samples[key] = value
+
+    def all(self, name, *labels):
+        """{label or labels: value}"""
+        found = {}
+        for (of, *pairs), value in self.samples.items():
+            if of == name:
+                values = tuple(dict(pairs)[label] for label in labels)
+                found[values[0] if len(labels) == 1 else values] = float(value)
+        return found
+
+    def one(self, name):
+        (value,) = self.all(name).values()
+        return value
+
+    def states(self):
+        return {state for state, value in self.all("libinject_state", "state").items() if value == 1}
+
+
+class Prometheus(simulated.SimulatedTest):
+    def check_close(self, found, expected, what=""):
+        """Numbers of seconds, bytes or shares that are equal but for the digits that a CSV file has not."""
+        self.assertEqual(set(found), set(expected), what)
+        for key, value in expected.items():
+            self.assertAlmostEqual(found[key], value, delta=1e-9 * abs(value) + 1e-12, msg=f"{what} {key}")
+
+    def training(self, **options):
+        return self.script(WINDOWS, **{"WINDOW": "iter:15+4/20x2", "PROM": "p.prom", "BATCH": "32", **options})
+
+    def promtool(self, *arguments, **how):
+        """Its output, once it has found nothing to complain of."""
+        tool = promtool()
+        if tool is None:
+            self.skipTest("no promtool: scripts/setup.sh fetches it as root, Debian's package prometheus has it")
+        done = subprocess.run([tool, *map(str, arguments)], capture_output=True, text=True, timeout=100, check=False, **how)
+        self.assertEqual((done.returncode, done.stderr.replace("SUCCESS", "").strip() if how else ""), (0, ""), done.stdout + done.stderr)
+        return done.stdout
+
+
+class Figures(Prometheus):
+    def test_they_are_the_tables(self):
+        done = self.training()
+        metrics = Metrics(done.work / "p.prom")
+        self.check_run(metrics, done.out)
+        self.check_sums(metrics, done.out)
+        self.check_latest(metrics, done.out)
+        self.check_memory(metrics, done.out)
+        self.assertEqual(done.warnings(), [])
+        # Beside it nothing is left; its mode is for others to read, and only its.
+        self.assertEqual(sorted(path.name for path in done.work.iterdir()), ["out", "p.prom"])
+        self.assertEqual(stat.S_IMODE((done.work / "p.prom").stat().st_mode), 0o644)
+        if promtool() is not None:
+            self.promtool("check", "metrics", input=metrics.text)
+
+    def check_run(self, metrics, out):
+        run = out.run
+        self.assertEqual({key[1:] for key in metrics.samples if key[0] == "libinject_info"},
+                         {(("gpu", "Simulated GPU"), ("host", run["host"]), ("pid", str(run["pid"])), ("rank", "0"),
+                           ("version", run["libinject"]))})
+        self.assertEqual(metrics.all("libinject_gpu_info", "device", "gpu", "uuid"),
+                         {("0", "Simulated GPU", run["devices"][0]["uuid"]): 1})
+        self.assertEqual(metrics.states(), {"closed"})
+        self.check_close({"start": metrics.one("libinject_start_timestamp_seconds")}, {"start": run["time_zero"]["utc_ns"] / 1e9})
+        self.assertLessEqual(metrics.one("libinject_last_window_end_timestamp_seconds"),
+                             metrics.one("libinject_last_update_timestamp_seconds") + 1)
+        self.assertLess(abs(metrics.one("libinject_last_update_timestamp_seconds") - time.time()), 600)
+        self.assertEqual(metrics.all("libinject_lost_total", "kind"), {kind: count for kind, count in run["lost"].items()})
+        overhead = {name.removesuffix("_ns"): value / 1e9 for name, value in run["overhead"].items()
+                    if name.endswith("_ns")}
+        self.check_close(metrics.all("libinject_overhead_seconds_total", "part"), overhead, "overhead")
+        prometheus = run["prometheus"]
+        self.assertEqual((prometheus["file"], prometheus["failed"]), (str(out.path.parent / "p.prom"), 0))
+        self.assertGreaterEqual(prometheus["written"], 2)
+        self.assertEqual(metrics.one("libinject_write_errors_total"), 0)
+
+    def check_sums(self, metrics, out):
+        rows = out.rows("window_sum.csv")
+        every, device = [row for row in rows if row["Device"] == "all"], [row for row in rows if row["Device"] == "0"]
+        self.assertEqual(len(rows), len(every) + len(device))
+        self.assertEqual(metrics.one("libinject_windows_total"), len(every))
+        seconds = {"libinject_window_time_seconds_total": (every, "Duration (ns)"),
+                   "libinject_gpu_time_seconds_total": (device, "Device Time (ns)"),
+                   "libinject_gpu_kernel_busy_seconds_total": (device, "Kernel Busy (ns)"),
+                   "libinject_gpu_copy_only_seconds_total": (device, "Copy Only (ns)"),
+                   "libinject_kernel_time_seconds_total": (device, "Kernel Time (ns)")}
+        for name, (of, column) in seconds.items():
+            self.check_close({name: metrics.one(name)}, {name: self.sum(of, column) / 1e9})
+        self.check_close(metrics.all("libinject_gpu_idle_seconds_total", "cause"), self.idle(device))
+        self.assertEqual(metrics.one("libinject_kernels_total"), self.sum(device, "Kernels"))
+        self.assertEqual(metrics.one("libinject_flop_total"), self.sum(every, "FLOPs"))
+        self.assertGreater(metrics.one("libinject_flop_total"), 0)
+        self.assertEqual(metrics.one("libinject_memsets_total"), self.sum(device, "Memsets"))
+        self.assertEqual(metrics.one("libinject_memset_bytes_total"), 100 * self.sum(device, "Memsets"))
+        (copies,) = out.rows("copy_sum.csv")
+        key = copies["Device"], copies["Direction"]
+        self.assertEqual(key, ("0", "Host-to-Device"))
+        self.assertEqual(metrics.all("libinject_copies_total", "device", "direction"), {key: int(copies["Count"])})
+        self.assertEqual(metrics.all("libinject_copy_bytes_total", "device", "direction"), {key: 4096 * int(copies["Count"])})
+        self.check_close(metrics.all("libinject_copy_time_seconds_total", "device", "direction"),
+                         {key: int(copies["Total Time (ns)"]) / 1e9})
+        kernels = {row["Name"]: int(row["Total Time (ns)"]) for row in out.rows("cuda_gpu_kern_sum.csv")}
+        self.check_close(metrics.all("libinject_top_kernel_time_ratio", "kernel"),
+                         {name: value / sum(kernels.values()) for name, value in kernels.items()})
+
+    def idle(self, rows):
+        causes = [name for name in rows[0] if name.startswith("Idle: ")]
+        return {name.removeprefix("Idle: ").removesuffix(" (ns)"): self.sum(rows, name) / 1e9 for name in causes}
+
+    def check_latest(self, metrics, out):
+        rows = out.rows("window_sum.csv")
+        last = rows[-1]["Window"]
+        self.assertEqual(metrics.one("libinject_latest_windows"), 1)
+        (every,) = [row for row in rows if row["Window"] == last and row["Device"] == "all"]
+        (device,) = [row for row in rows if row["Window"] == last and row["Device"] == "0"]
+        device_time = int(device["Device Time (ns)"])
+        self.check_close(metrics.all("libinject_gpu_utilization_ratio", "device"),
+                         {"0": int(device["Kernel Busy (ns)"]) / device_time})
+        self.check_close(metrics.all("libinject_gpu_idle_ratio", "cause"),
+                         {cause: value * 1e9 / device_time for cause, value in self.idle([device]).items()})
+        self.assertEqual(metrics.all("libinject_verdict", "device", "verdict"), {("0", device["Verdict"]): 1})
+        self.assertAlmostEqual(metrics.one("libinject_potential_gain_ratio"), float(device["Potential Gain (%)"]) / 100, delta=0.0006)
+        self.check_close({"flop": metrics.one("libinject_flop_per_second")}, {"flop": int(every["FLOPs"]) * 1e9 / int(every["Duration (ns)"])})
+        # All copies are of one size, and take as long.
+        (copies,) = out.rows("copy_sum.csv")
+        self.check_close(metrics.all("libinject_copy_bytes_per_second", "direction"),
+                         {"Host-to-Device": 4096 * int(copies["Count"]) * 1e9 / int(copies["Total Time (ns)"])})
+        steps = [int(row["Duration (ns)"]) for row in out.rows("iteration_sum.csv")
+                 if row["Device"] == "all" and row["Label"] == "iteration" and row["Complete"] == "1"]
+        self.assertEqual(metrics.one("libinject_steps_total"), len(steps))
+        self.check_close({"steps": metrics.one("libinject_step_time_seconds_total")}, {"steps": sum(steps) / 1e9})
+        latest = sorted(steps[-int(metrics.one("libinject_latest_steps")):])
+        self.assertTrue(latest)
+        mean = statistics.mean(latest) / 1e9
+        self.check_close({name: metrics.one(f"libinject_step_time_{name}_seconds") for name in ("mean", "median", "p95")},
+                         {"mean": mean, "median": statistics.median(latest) / 1e9, "p95": latest[-(len(latest) // 20) - 1] / 1e9})
+        self.check_close({"rate": metrics.one("libinject_samples_per_second")}, {"rate": 32 / mean})
+
+    def check_memory(self, metrics, out):
+        self.assertEqual(metrics.all("libinject_gpu_memory_total_bytes", "device")["0"], out.run["devices"][0]["memory_bytes"])
+        for row in out.rows("memory_sum.csv"):
+            if row["API"] != "[all]":
+                continue
+            for name, column in (("allocated", "Live"), ("allocated_peak", "Peak")):
+                self.assertAlmostEqual(metrics.all(f"libinject_{name}_bytes", "device")[row["Device"]] / 1e6,
+                                       float(row[f"{column} (MB)"]), delta=0.0005001)
+            for name, column in (("allocations", "Allocations"), ("failed_allocations", "Failed")):
+                self.assertEqual(metrics.all(f"libinject_{name}_total", "device")[row["Device"]], int(row[column]))
+        used = {row["Device"]: row["Memory at End (MB)"] for row in out.rows("window_sum.csv") if row["Memory at End (MB)"]}
+        for device, megabytes in used.items():
+            self.assertAlmostEqual(metrics.all("libinject_gpu_memory_used_bytes", "device")[device] / 1e6, float(megabytes), delta=0.0005001)
+        self.assertTrue(used)
+
+    def test_between_windows(self):
+        """What is there while the program runs: whole, and of the window before."""
+        text = ('start until_text:p.prom:libinject_state kernel:a:1 sync looks:2 kernel:a:1 sync stop until_text:p.prom:libinject_verdict{ '
+                'crash:KILL')
+        done = self.script(text, WINDOW="api", PROM="p.prom", check=False)
+        self.assertEqual(done.code, -signal.SIGKILL)
+        metrics = Metrics(done.work / "p.prom")
+        self.assertEqual((metrics.states(), metrics.one("libinject_windows_total"), metrics.one("libinject_kernels_total")),
+                         ({"waiting"}, 1, 2))
+        # A process that was killed: the file is as it was, whatever becomes of the tables.
+        before = (done.work / "p.prom").read_bytes(), (done.work / "p.prom").stat().st_mtime_ns
+        recovered = subprocess.run([str(injectctl), "recover", str(done.out.path)], capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual(recovered.returncode, 0, recovered.stderr)
+        self.assertEqual(done.out.run["state"], "recovered")
+        self.assertEqual(((done.work / "p.prom").read_bytes(), (done.work / "p.prom").stat().st_mtime_ns), before)
+
+    def test_recovery_makes_none(self):
+        done = self.script("start kernel:a:1 sync until_text:out/run.json:time_zero until_text:p.prom:libinject_state crash:KILL",
+                           WINDOW="api", PROM="p.prom", check=False)
+        self.assertEqual(done.code, -signal.SIGKILL)
+        self.assertEqual(Metrics(done.work / "p.prom").states(), {"open"})
+        (done.work / "p.prom").unlink()
+        subprocess.run([str(injectctl), "recover", str(done.out.path)], capture_output=True, timeout=60, check=True)
+        self.assertEqual(sorted(path.name for path in done.work.iterdir()), ["out"])
+
+    def test_names_are_escaped(self):
+        name = 'k"q\\n{}é'
+        done = self.script(f"start kernel:{name}:2 stop sync", WINDOW="api", PROM="p.prom")
+        metrics = Metrics(done.work / "p.prom")
+        self.assertEqual(list(metrics.all("libinject_top_kernel_time_ratio", "kernel")),
+                         [row["Name"] for row in done.out.rows("cuda_gpu_kern_sum.csv")])
+        self.assertIn('\\"q\\\\n', metrics.text)
+        if promtool() is not None:
+            self.promtool("check", "metrics", input=metrics.text)
+
+
+class Files(Prometheus):
+    def check_program(self, done):
+        self.assertEqual((done.code, done.stdout), (3, "done\n"))
+
+    def test_placeholders_and_ranks(self):
+        """What the collector makes of two ranks' files: no family has two help texts, and no sample comes twice."""
+        folder = self.folder / "textfile"
+        folder.mkdir()
+        for rank in ("0", "1"):
+            done = self.script(TEXT, WINDOW="api", PROM=f"{folder}/%q{{JOB}}-%r.prom", env={"RANK": rank, "JOB": "7"})
+            self.check_program(done)
+            self.assertEqual(done.warnings(), [])
+        self.assertEqual(sorted(path.name for path in folder.iterdir()), ["7-0.prom", "7-1.prom"])
+        one, two = Metrics(folder / "7-0.prom"), Metrics(folder / "7-1.prom")
+        self.assertEqual((one.helps, one.types), (two.helps, two.types))
+        self.assertEqual(set(one.samples) & set(two.samples), set())
+        self.assertEqual({dict(key[1:])["rank"] for key in two.samples}, {"1"})
+        if promtool() is not None:
+            lines = collections.defaultdict(list)
+            for metrics in (one, two):
+                for line in metrics.text.splitlines():
+                    if not line.startswith("#"):
+                        lines[line.partition("{")[0]].append(line)
+            together = "".join(f"# HELP {name} {one.helps[name]}\n# TYPE {name} {one.types[name]}\n" + "\n".join(of) + "\n"
+                               for name, of in lines.items())
+            self.promtool("check", "metrics", input=together)
+
+    def test_ranks_that_write_one_file(self):
+        done = self.script(TEXT, WINDOW="api", PROM="p.prom", env={"RANK": "1"})
+        self.check_program(done)
+        (warning,) = done.warnings()
+        self.assertIn("%r or %p tells them apart", warning)
+        self.assertEqual(self.script(TEXT, WINDOW="api", PROM="p.prom", env={"RANK": "0"}).warnings(), [])
+
+    def test_an_older_file_is_replaced(self):
+        (self.folder / "p.prom").write_text("older")
+        done = self.script(TEXT, WINDOW="api", PROM=f"{self.folder}/p.prom")
+        self.check_program(done)
+        self.assertEqual(Metrics(self.folder / "p.prom").one("libinject_windows_total"), 1)
+        self.assertEqual([path.name for path in self.folder.glob(".*")], [])
+
+    def test_without_an_output_folder(self):
+        done = self.script(TEXT, WINDOW="api", OUT="/proc/none/out", PROM="p.prom")
+        self.check_program(done)
+        (warning,) = done.warnings()
+        self.assertIn("INJECT_OUT=", warning)
+        metrics = Metrics(done.work / "p.prom")
+        self.assertEqual((metrics.states(), metrics.one("libinject_kernels_total")), ({"closed"}, 2))
+
+    def test_without_a_window(self):
+        done = self.script("kernel:a:3 print:done return:3", WINDOW="api", PROM="p.prom", check=False)
+        self.check_program(done)
+        self.assertEqual(list(done.work.iterdir()), [])
+
+    def check_unwritten(self, done, where, why):
+        self.check_program(done)
+        (warning,) = done.warnings()
+        self.assertIn(where, warning)
+        self.assertIn(why, warning)
+        run = done.out.run
+        self.assertEqual((run["state"], run["messages"], done.out.kernels()), ("closed", [warning], {"b": 2}))
+        self.assertEqual(run["prometheus"]["written"], 0)
+        self.assertGreaterEqual(run["prometheus"]["failed"], 1)
+        self.assertNotIn("records", done.out.files())
+
+    def test_a_folder_that_is_not_there(self):
+        self.check_unwritten(self.script(TEXT, WINDOW="api", PROM="none/p.prom"), "none/", "No such file")
+        self.check_unwritten(self.script(TEXT, WINDOW="api", PROM="/proc/none/p.prom"), "/proc/none/", "No such file")
+
+    def test_what_is_no_file(self):
+        (self.folder / "p.prom").mkdir()
+        self.check_unwritten(self.script(TEXT, WINDOW="api", PROM=f"{self.folder}/p.prom"), "p.prom", "no plain file")
+        (self.folder / "mine").write_text("mine")
+        (self.folder / "q.prom").symlink_to("mine")
+        self.check_unwritten(self.script(TEXT, WINDOW="api", PROM=f"{self.folder}/q.prom"), "q.prom", "no plain file")
+        self.assertEqual((self.folder / "mine").read_text(), "mine")
+
+    @unittest.skipIf(os.geteuid() != 0, "only root can make another user's files")
+    def test_what_another_user_has_put_in_the_way(self):
+        shared = self.folder / "shared"
+        shared.mkdir()
+        shared.chmod(0o1777)
+        (self.folder / "mine").mkdir()
+        (shared / "link").symlink_to(self.folder / "mine")
+        os.chown(shared / "link", 65534, 65534, follow_symlinks=False)
+        self.check_unwritten(self.script(TEXT, WINDOW="api", PROM=f"{shared}/link/p.prom"), "link", "another user has made")
+        self.assertEqual(list((self.folder / "mine").iterdir()), [])
+
+    def test_a_full_disk(self):
+        disk = self.folder / "disk"
+        disk.mkdir()
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8k", "tmpfs", str(disk)], capture_output=True, check=False).returncode != 0:
+            self.skipTest("no file system can be mounted here")
+        try:
+            (disk / "p.prom").write_text("older")
+            self.check_unwritten(self.script(TEXT, WINDOW="api", PROM=f"{disk}/p.prom"), "disk", "No space left")
+            self.assertEqual([(path.name, path.read_text()) for path in disk.iterdir()], [("p.prom", "older")])
+        finally:
+            subprocess.run(["umount", str(disk)], check=True)
+
+
+class Dashboard(Prometheus):
+    """examples/grafana: what it asks for is what is written."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.dashboard = json.loads((source / "examples" / "grafana" / "libinject.json").read_text(encoding="utf-8"))
+        cls.rules = (source / "examples" / "grafana" / "libinject.rules.yml").read_text(encoding="utf-8")
+
+    def expressions(self):
+        found = [target["expr"] for panel in self.dashboard["panels"] for target in panel["targets"]]
+        return found + [variable["definition"] for variable in self.dashboard["templating"]["list"] if "definition" in variable]
+
+    def test_metrics_and_labels(self):
+        done = self.training()
+        metrics = Metrics(done.work / "p.prom")
+        labels = collections.defaultdict(set)
+        for name, *pairs in metrics.samples:
+            labels[name] |= {label for label, _ in pairs}
+        asked = self.expressions() + re.findall(r"expr: (.*)", self.rules)
+        self.assertGreater(len(asked), 25)
+        for expression in asked:
+            names = re.findall(r"libinject_\w+", expression)
+            self.assertTrue(names, expression)
+            for name in names:
+                self.assertIn(name, metrics.types, expression)
+            # Labels that are selected, grouped or matched by; `instance` is Prometheus' own.
+            used = {label for labelled in re.findall(r"(?:by|on|group_left) \(([^)]*)\)", expression) for label in labelled.split(", ")}
+            used |= set(re.findall(r'(\w+)=~?"', expression))
+            self.assertLessEqual(used - {"instance"}, set().union(*(labels[name] for name in names)), expression)
+        for panel in self.dashboard["panels"]:
+            for target in panel["targets"]:
+                shown = set(re.findall(r"{{(\w+)}}", target["legendFormat"])) - {"instance"}
+                self.assertLessEqual(shown, set().union(*(labels[name] for name in re.findall(r"libinject_\w+", target["expr"]))), target)
+        # What an example in the guide asks for is there as well.
+        guide = (source / "docs" / "prometheus.md").read_text(encoding="utf-8")
+        self.assertLessEqual(set(re.findall(r"libinject_\w+", guide)), set(metrics.types) | {"libinject_overhead_ratio"})
+
+    def test_panels(self):
+        panels = self.dashboard["panels"]
+        self.assertEqual(len({panel["id"] for panel in panels}), len(panels))
+        taken = set()
+        for panel in panels:
+            place = panel["gridPos"]
+            self.assertLessEqual(place["x"] + place["w"], 24)
+            cells = {(place["x"] + x, place["y"] + y) for x in range(place["w"]) for y in range(place["h"])}
+            self.assertFalse(taken & cells, panel["title"])
+            taken |= cells
+            self.assertEqual(panel["datasource"]["uid"], "${datasource}")
+        self.assertEqual([variable["name"] for variable in self.dashboard["templating"]["list"]], ["datasource", "host", "rank"])
+
+    def test_expressions_by_promtool(self):
+        plain = [re.sub(r"\$(host|rank)", ".*", target["expr"]) for panel in self.dashboard["panels"] for target in panel["targets"]]
+        # JSON is YAML.
+        path = self.folder / "rules.yml"
+        path.write_text(json.dumps({"groups": [{"name": "dashboard", "rules": [
+            {"record": f"panel:{i}", "expr": expression} for i, expression in enumerate(plain)]}]}))
+        self.assertIn(f"{len(plain)} rules found", self.promtool("check", "rules", path))
+
+    def test_alerts_by_promtool(self):
+        """A process that was killed is told of, one that has ended is not."""
+        path = source / "examples" / "grafana" / "libinject.rules.yml"
+        self.promtool("check", "rules", path)
+        series = []
+        for pid, closed in (("7", 0), ("8", 1)):
+            own = f'instance="node7",pid="{pid}",rank="0"'
+            series += [{"series": f"libinject_last_update_timestamp_seconds{{{own}}}", "values": "0x60"},
+                       {"series": f'libinject_state{{{own},state="closed"}}', "values": f"{closed}x60"},
+                       {"series": f'libinject_state{{{own},state="waiting"}}', "values": f"{1 - closed}x60"}]
+        silent = {"exp_labels": {"instance": "node7", "pid": "7", "rank": "0"},
+                  "exp_annotations": {"summary": "Rank 0 on node7 has ended without a word, or hangs"}}
+        test = self.folder / "test.yml"
+        test.write_text(json.dumps({"rule_files": [str(path)], "evaluation_interval": "1m", "tests": [
+            {"interval": "1m", "input_series": series, "alert_rule_test": [
+                {"eval_time": "20m", "alertname": "LibinjectProcessSilent", "exp_alerts": []},
+                {"eval_time": "40m", "alertname": "LibinjectProcessSilent", "exp_alerts": [silent]}]}]}))
+        self.promtool("test", "rules", test)
+
+
+if __name__ == "__main__":
+    simulated.main()
