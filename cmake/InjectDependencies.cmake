@@ -3,6 +3,7 @@
 #
 # inject_spdlog: spdlog and fmt as headers alone, so that neither becomes a needed library of libinject.so.
 # inject_json: nlohmann/json, for the tests that read JSON.
+# inject_zlib: zlib as an archive, for the same reason as spdlog.
 find_package(Threads REQUIRED)
 
 find_path(INJECT_SPDLOG_INCLUDE spdlog/spdlog.h REQUIRED)
@@ -24,3 +25,13 @@ endif()
 find_path(INJECT_JSON_INCLUDE nlohmann/json.hpp REQUIRED)
 add_library(inject_json INTERFACE)
 target_include_directories(inject_json SYSTEM INTERFACE ${INJECT_JSON_INCLUDE})
+
+# Not by find_package(ZLIB): it takes the shared library where both are there, and asks for CMake 3.24 to be told otherwise.
+find_path(INJECT_ZLIB_INCLUDE zlib.h REQUIRED)
+find_library(INJECT_ZLIB_ARCHIVE NAMES libz.a DOC "zlib's static library (Debian: zlib1g-dev, Fedora: zlib-static)")
+if(NOT INJECT_ZLIB_ARCHIVE)
+  message(FATAL_ERROR "libinject: no libz.a found (Debian: zlib1g-dev, Fedora: zlib-static); INJECT_ZLIB_ARCHIVE names one")
+endif()
+add_library(inject_zlib INTERFACE)
+target_include_directories(inject_zlib SYSTEM INTERFACE ${INJECT_ZLIB_INCLUDE})
+target_link_libraries(inject_zlib INTERFACE ${INJECT_ZLIB_ARCHIVE})

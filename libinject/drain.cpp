@@ -48,7 +48,10 @@ Drain::Drain(Core& core, ActivityBuffers& buffers, WindowLog& windows, Statistic
       launches_(kMostLaunches),
       ranges_(
           core.ranges, [&windows](std::uint32_t number) { return windows.span(number); },
-          [this](const RangeEvent& event) { statistics_.add(event); }) {}
+          [this](const RangeEvent& event) {
+            statistics_.add(event);
+            if (timeline_ != nullptr) timeline_->add(event);
+          }) {}
 
 void Drain::take(std::uint32_t thread, const Slot& slot) {
   if (slot.kind() == RecordKind::kCall) {
@@ -120,6 +123,7 @@ void Drain::on_call(std::uint32_t thread, const CallRecord& record) {
   event.end = record.end;
   statistics_.add(event);
   if (trace_ != nullptr) trace_->add(event);
+  if (timeline_ != nullptr) timeline_->add(event, record.generation);
 }
 
 void Drain::on_processor_time(std::uint32_t thread, const ProcessorTimeRecord& record) {
@@ -150,6 +154,7 @@ void Drain::take(TransferEvent event, std::uint16_t generation) {
 
 void Drain::iteration_boundary(const IterationBoundary& boundary) {
   statistics_.iteration_boundary(boundary);
+  if (timeline_ != nullptr) timeline_->add(boundary);
   if (journal_ != nullptr) journal_->boundary(boundary);
 }
 
@@ -162,7 +167,7 @@ bool Drain::deliver_by_launch(Event& event, std::uint16_t generation) {
     return true;
   }
   event.launch = *found.launch;
-  deliver(event);
+  deliver(event, generation);
   return true;
 }
 
@@ -206,7 +211,7 @@ void Drain::note_outside(const Event& event) {
 }
 
 template <typename Event>
-void Drain::deliver(Event& event) {
+void Drain::deliver(Event& event, std::uint16_t generation) {
   const std::uint32_t window = event.launch.window;
   if (window == 0) {
     note_outside(event);
@@ -222,6 +227,7 @@ void Drain::deliver(Event& event) {
   if constexpr (std::is_same_v<Event, KernelEvent>) attribute_to_captured(event);
   statistics_.add(event);
   if (trace_ != nullptr) trace_->add(event);
+  if (timeline_ != nullptr) timeline_->add(event, generation);
 }
 
 // A record without a launch. Ids ascend: one from before the window's first launch belongs to a call that was
@@ -242,7 +248,7 @@ void Drain::deliver_by_time(Event& event, std::uint16_t generation) {
     return;
   }
   ++unattributed_;
-  deliver(event);
+  deliver(event, generation);
 }
 
 void Drain::retry_pending() {

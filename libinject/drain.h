@@ -12,6 +12,7 @@
 #include "libinject/cupti/api.h"
 #include "libinject/cupti/buffers.h"
 #include "libinject/nvtx/range_tracker.h"
+#include "libinject/output/chrome_trace.h"
 #include "libinject/output/trace.h"
 #include "libinject/recovery/journal.h"
 #include "libinject/stats/first_launches.h"
@@ -23,7 +24,7 @@
 namespace inject {
 
 /// Empties the threads' rings and CUPTI's completed buffers, joins device records to their launches and hands
-/// the result to the statistics and the trace. One thread at a time. A kernel belongs to the window in which
+/// the result to the statistics and the traces. One thread at a time. A kernel belongs to the window in which
 /// it was launched; where the launch's record was dropped, to the window that its start lies in.
 class Drain {
  public:
@@ -33,6 +34,7 @@ class Drain {
         std::function<void()> note_windows);
 
   void trace_to(TraceWriter* trace) { trace_ = trace; }
+  void timeline_to(ChromeTrace* timeline) { timeline_ = timeline; }
   /// What is taken is kept there for the case that the process is killed.
   void journal_to(recovery::Journal* journal) { journal_ = journal; }
   /// Signs of launches go there.
@@ -101,7 +103,7 @@ class Drain {
   template <typename Event>
   void note_outside(const Event& event);
   template <typename Event>
-  void deliver(Event& event);
+  void deliver(Event& event, std::uint16_t generation);
   void attribute_to_captured(KernelEvent& event);
   template <typename Event>
   void deliver_by_time(Event& event, std::uint16_t generation);
@@ -116,6 +118,7 @@ class Drain {
   std::function<void()> note_windows_;
   std::uint32_t known_windows_ = 0;
   TraceWriter* trace_ = nullptr;
+  ChromeTrace* timeline_ = nullptr;
   IterationSearch* search_ = nullptr;
   recovery::Journal* journal_ = nullptr;
   LaunchTable launches_;

@@ -147,6 +147,11 @@ void on_signal_came() noexcept {
   if (Session* session = Session::get()) session->signalled();
 }
 
+std::string program_name() {
+  const std::vector<std::string> command = command_line();
+  return command.empty() ? std::string() : command.front().substr(command.front().rfind('/') + 1);
+}
+
 std::uint64_t device_bit(std::uint32_t device) {
   return device < MemoryUse::kDevices ? std::uint64_t{1} << device : 0;
 }
@@ -189,6 +194,15 @@ Session::Session(Core& core)
                 return device < devices_.size() ? devices_[device].name : std::string();
               },
               getpid(), base_}),
+      chrome_({&core.names, &core.ranges,
+               [&core](std::uint32_t thread) {
+                 return ThreadInfo{static_cast<std::uint64_t>(core.threads.tid(thread)),
+                                   core.threads.thread_name(thread)};
+               },
+               [this] { return std::span<const DeviceInfo>(devices_); },
+               (options_.trace & kTraceChrome) != 0 ? program_name() : std::string(), getpid(), base_,
+               base_utc_, rank_from_environment(environment_variable).value_or(""),
+               world_size_from_environment(environment_variable).value_or("")}),
       timeline_(base_),
       drain_(core, buffers_, windows_, statistics_,
              [this] {
@@ -795,8 +809,10 @@ void Session::decide_metric_samples(Nanoseconds until) {
   if (undecided_samples_.empty()) return;
   know_metrics();
   note_launch_windows();
-  if (options_.metrics_timeline && windows_.opened() != 0) ensure_folder();  // the samples' file is in there
+  if ((options_.metrics_timeline || (options_.trace & kTraceChrome) != 0) && windows_.opened() != 0)
+    ensure_folder();  // the samples' file is in there
   const bool timeline = timeline_.is_open();
+  const bool chrome = chrome_.is_open();
   const bool collecting = !windows_.closing().empty();
   while (!undecided_samples_.empty()) {
     MetricSample sample = undecided_samples_.front();
@@ -805,7 +821,9 @@ void Session::decide_metric_samples(Nanoseconds until) {
     sample.window = windows_.at(sample.start);
     sample.after = windows_.opened_by(sample.start);
     statistics_.add(sample);
-    if (timeline && (sample.window != 0 || collecting)) timeline_.add(sample, metric_columns_);
+    if (sample.window == 0 && !collecting) continue;
+    if (timeline) timeline_.add(sample, metric_columns_);
+    if (chrome) chrome_.add(sample, metric_columns_);
   }
   // They wait for the window's end, so that order does not matter, but not all of a long one's.
   if (statistics_.metrics().held_samples() < KernelMetrics::kMostSamples / 4 ||
@@ -1201,15 +1219,37 @@ bool Session::ensure_folder() {
   shown_folder_.store(folder_.c_str(), std::memory_order_release);
   if (options_.metrics && options_.metrics_timeline && !timeline_.open(folder_))
     Log::error("no samples are written: " + timeline_.error());
-  if (options_.trace == TraceFormat::kCsv) {
+  open_traces();
+  if (options_.recover) open_records();
+  return true;
+}
+
+void Session::open_traces() {
+  if ((options_.trace & kTraceCsv) != 0) {
     if (trace_.open(folder_)) {
       drain_.trace_to(&trace_);
     } else {
       Log::error("no raw records are written: " + trace_.error());
     }
   }
-  if (options_.recover) open_records();
-  return true;
+  if ((options_.trace & kTraceChrome) != 0) {
+    if (chrome_.open(folder_)) {
+      drain_.timeline_to(&chrome_);
+    } else {
+      Log::error("no timeline is written: " + chrome_.error());
+    }
+  }
+}
+
+// The timeline is made whole where it may be the last time.
+void Session::write_traces(const std::vector<WindowInfo>& windows) {
+  const auto failed = [this](const std::string& problem) {
+    if (!write_failed_) Log::error(problem);
+    write_failed_ = trace_failed_ = true;
+  };
+  if ((options_.trace & kTraceCsv) != 0 && !trace_.flush()) failed(trace_.error());
+  if ((options_.trace & kTraceChrome) != 0 && closed_on_disk_ && !chrome_.complete(windows))
+    failed(chrome_.error());
 }
 
 RunInfo Session::run_info(const char* state) {
@@ -1244,6 +1284,7 @@ RunInfo Session::run_info(const char* state) {
   run.shape_overflows = core_.shapes.overflows();
   run.range_overflows = core_.ranges.overflows() + nvtx_ranges_lost();
   run.trace_rows_left_out = trace_.rows_left_out();
+  run.trace_events_left_out = chrome_.left_out();
   run.repeated_records = drain_.repeated();
   run.iteration_records_lost = statistics_.iterations().lost();
   run.iteration_signs_lost = core_.threads.dropped(RecordKind::kSign);
@@ -1284,17 +1325,15 @@ bool Session::write_files(const char* state, bool last) {
   const Nanoseconds begin = now();
   const Nanoseconds begin_cpu = thread_cpu_time();
   closed_on_disk_ = std::strcmp(state, "closed") == 0;
-  if (!folder_.empty() && options_.trace == TraceFormat::kCsv && !trace_.flush()) {
-    if (!write_failed_) Log::error(trace_.error());
-    write_failed_ = trace_failed_ = true;
-  }
+  const std::vector<WindowInfo> windows = windows_.copy();
+  if (!folder_.empty()) write_traces(windows);
   if (timeline_.is_open() && !timeline_.flush() && !write_failed_) {
     write_failed_ = true;
     Log::error(timeline_.error());
   }
   RunInfo run = run_info(state);
   list_threads(run);
-  run.windows = windows_.copy();
+  run.windows = windows;
   if (prometheus_.is_on()) write_prometheus(run, last);
   if (folder_.empty()) return false;
   const bool no_tables = windows_.opened() == 0 || run.windows.front().state == WindowState::kOpen;

@@ -24,6 +24,7 @@
 #include "libinject/ending/ending.h"
 #include "libinject/hooks/observers.h"
 #include "libinject/metrics/pm_sampler.h"
+#include "libinject/output/chrome_trace.h"
 #include "libinject/output/metric_timeline.h"
 #include "libinject/output/prometheus_file.h"
 #include "libinject/output/trace.h"
@@ -220,6 +221,8 @@ class Session {
   bool write_summary();  // true if the terminal shows it: it names the folder, too
   RunInfo run_info(const char* state);
   void list_threads(RunInfo& run) const;
+  void open_traces();
+  void write_traces(const std::vector<WindowInfo>& windows);
   void final_output();
 
   // For the case that the process is killed (session_recovery.cpp).
@@ -262,6 +265,7 @@ class Session {
   std::uint32_t records_window_ = 0;  // our own thread's, like the next one
   Nanoseconds records_kept_ = 0;
   TraceWriter trace_;
+  ChromeTrace chrome_;
   MetricTimeline timeline_;
   PrometheusFile prometheus_;                   // data_mutex_
   std::vector<MetricInfo> metric_columns_;      // data_mutex_

@@ -28,6 +28,7 @@ need_file libspdlog-dev /usr/include/spdlog/spdlog.h /usr/local/include/spdlog/s
 need_file nlohmann-json3-dev /usr/include/nlohmann/json.hpp /usr/local/include/nlohmann/json.hpp
 need_file catch2 /usr/{,local/}include/catch2/catch.hpp /usr/{,local/}include/catch2/catch_session.hpp
 need_file libbenchmark-dev /usr/include/benchmark/benchmark.h /usr/local/include/benchmark/benchmark.h
+need_file zlib1g-dev /usr/lib/*/libz.a /usr/lib{,64}/libz.a /usr/local/lib/libz.a
 python3 -m pip --version >/dev/null 2>&1 || packages+=(python3-pip)
 # Nothing but the test of MPI jobs needs these: who may not install packages can do without.
 if [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null; then

@@ -186,15 +186,22 @@ Problem parse_metrics_timeline(std::string_view value, Parsing& to) {
 }
 
 Problem parse_trace(std::string_view value, Parsing& to) {
-  if (value == "off") {
-    to.options.trace = TraceFormat::kOff;
-  } else if (value == "csv") {
-    to.options.trace = TraceFormat::kCsv;
-  } else if (value == "chrome") {
-    return not_built("the chrome format");
-  } else {
-    return "not a known format";
+  to.options.trace = 0;
+  if (value == "off") return {};
+  unsigned formats = 0;
+  for (std::size_t begin = 0; begin <= value.size();) {
+    const std::size_t end = std::min(value.find(',', begin), value.size());
+    const std::string_view name = value.substr(begin, end - begin);
+    if (name == "csv") {
+      formats |= kTraceCsv;
+    } else if (name == "chrome") {
+      formats |= kTraceChrome;
+    } else {
+      return name == value ? "not a known format" : quoted(name) + " is not a known format";
+    }
+    begin = end + 1;
   }
+  to.options.trace = static_cast<std::uint8_t>(formats);
   return {};
 }
 

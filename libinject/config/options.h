@@ -15,7 +15,8 @@
 namespace inject {
 
 enum class ApiStatistics : std::uint8_t { kOff, kCuda, kFull };
-enum class TraceFormat : std::uint8_t { kOff, kCsv };
+/// Bits of Options::trace.
+enum TraceFormats : std::uint8_t { kTraceCsv = 1u << 0, kTraceChrome = 1u << 1 };
 enum class SummaryTarget : std::uint8_t { kStderr, kOff, kFile };
 enum class AfterAction : std::uint8_t { kContinue, kInterrupt, kExit };
 /// spdlog's levels, by their numbers.
@@ -44,7 +45,7 @@ struct Options {
   std::vector<std::string> metric_names;     ///< the user's own; none: a set chosen for the chip
   std::uint64_t metrics_interval = 500'000;  ///< nanoseconds
   bool metrics_timeline = false;
-  TraceFormat trace = TraceFormat::kOff;
+  std::uint8_t trace = 0;
   SummaryTarget summary = SummaryTarget::kStderr;
   std::string summary_file;
   std::string prometheus_file;  ///< empty: none

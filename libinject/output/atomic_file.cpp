@@ -73,6 +73,16 @@ bool OutputFile::sync() {
   return true;
 }
 
+bool OutputFile::cut(std::uint64_t bytes) {
+  if (!flush()) return false;
+  const int descriptor = descriptor_.get();
+  const auto end = static_cast<off_t>(bytes);
+  if (::ftruncate(descriptor, end) != 0 || ::lseek(descriptor, end, SEEK_SET) != end)
+    return fail("shorten", errno);
+  bytes_ = bytes;
+  return true;
+}
+
 bool OutputFile::close() {
   if (!descriptor_.is_open()) return error_.empty();
   flush();

@@ -37,6 +37,8 @@ class OutputFile {
   bool let_others_read();
   /// Flushes and waits until the data is on the device.
   bool sync();
+  /// Forgets what was written beyond the first `bytes` of it: the next text goes there.
+  bool cut(std::uint64_t bytes);
   bool close();
 
   const std::string& error() const { return error_; }

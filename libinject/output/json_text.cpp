@@ -6,9 +6,36 @@
 
 namespace inject {
 
+// Names come from the program as they are: what is not UTF-8 is replaced.
+void append_json_string(std::string& out, std::string_view text) {
+  constexpr std::string_view kHex = "0123456789abcdef";
+  out += '"';
+  std::size_t plain = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    if (byte >= 0x20 && byte != '"' && byte != '\\') continue;
+    append_utf8(out, text.substr(plain, i - plain));
+    plain = i + 1;
+    out += '\\';
+    if (byte == '"' || byte == '\\') {
+      out += text[i];
+    } else if (byte == '\n') {
+      out += 'n';
+    } else if (byte == '\t') {
+      out += 't';
+    } else {
+      out += "u00";
+      out += kHex[byte >> 4];
+      out += kHex[byte & 15];
+    }
+  }
+  append_utf8(out, text.substr(plain));
+  out += '"';
+}
+
 JsonText& JsonText::name(std::string_view text) {
   separate();
-  quote(text);
+  append_json_string(out_, text);
   out_ += ": ";
   named_ = true;
   return *this;
@@ -16,7 +43,7 @@ JsonText& JsonText::name(std::string_view text) {
 
 JsonText& JsonText::text(std::string_view value) {
   separate();
-  quote(value);
+  append_json_string(out_, value);
   return *this;
 }
 
@@ -53,33 +80,6 @@ void JsonText::separate() {
   out_ += filled_.at(depth_) ? ",\n" : "\n";
   out_.append(2 * depth_, ' ');
   filled_.at(depth_) = true;
-}
-
-// Names come from the program as they are: what is not UTF-8 is replaced.
-void JsonText::quote(std::string_view value) {
-  constexpr std::string_view kHex = "0123456789abcdef";
-  out_ += '"';
-  std::size_t plain = 0;
-  for (std::size_t i = 0; i < value.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(value[i]);
-    if (byte >= 0x20 && byte != '"' && byte != '\\') continue;
-    append_utf8(out_, value.substr(plain, i - plain));
-    plain = i + 1;
-    out_ += '\\';
-    if (byte == '"' || byte == '\\') {
-      out_ += value[i];
-    } else if (byte == '\n') {
-      out_ += 'n';
-    } else if (byte == '\t') {
-      out_ += 't';
-    } else {
-      out_ += "u00";
-      out_ += kHex[byte >> 4];
-      out_ += kHex[byte & 15];
-    }
-  }
-  append_utf8(out_, value.substr(plain));
-  out_ += '"';
 }
 
 }  // namespace inject

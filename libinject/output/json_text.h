@@ -10,6 +10,9 @@
 
 namespace inject {
 
+/// Appends `text` as a JSON string, quotes included: control characters escaped, what is not UTF-8 replaced.
+void append_json_string(std::string& out, std::string_view text);
+
 /// JSON appended to a string, indented by two spaces. The caller opens and closes in order. Of its own
 /// because the usual libraries' documents take memory even to be destroyed, and end the program where there
 /// is none.
@@ -57,7 +60,6 @@ class JsonText {
   JsonText& open(char bracket);
   JsonText& close(char bracket);
   void separate();
-  void quote(std::string_view value);
 
   std::string& out_;
   std::size_t depth_ = 0;

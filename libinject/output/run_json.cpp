@@ -272,6 +272,7 @@ std::vector<LostCount> lost_counts(const RunInfo& run) {
                                {"shapes", run.shape_overflows},
                                {"range_paths", run.range_overflows},
                                {"trace_rows", run.trace_rows_left_out},
+                               {"trace_events", run.trace_events_left_out},
                                {"iteration_records", run.iteration_records_lost},
                                {"iteration_signs", run.iteration_signs_lost},
                                {"busy_time_records", run.busy_records_late},

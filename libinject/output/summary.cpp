@@ -647,7 +647,7 @@ void loss_lines(std::string& out, const Statistics& statistics, const RunInfo& r
   };
   const std::string metrics_lost =
       "of hardware metrics lost: " + std::string(loss_text(main_loss(run.metrics.lost_by)));
-  const std::array<Loss, 19> losses{{
+  const std::array<Loss, 20> losses{{
       {lost.host_records, "API call", "lost: the ring was full, raise INJECT_RING"},
       {lost.range_records, "NVTX range", "lost: the ring was full, raise INJECT_RING"},
       {lost.activity_records, "GPU record", "lost: CUPTI's buffers were full, raise INJECT_BUFFERS"},
@@ -659,6 +659,7 @@ void loss_lines(std::string& out, const Statistics& statistics, const RunInfo& r
       {run.shape_overflows, "library call", "whose shape is counted as [other]"},
       {run.range_overflows, "nested NVTX range", "counted as the range around it"},
       {run.trace_rows_left_out, "row", "left out of the raw traces"},
+      {run.trace_events_left_out, "event", "left out of the timeline"},
       {run.iteration_records_lost, "GPU record", "in no iteration: too many came before it was known"},
       {run.iteration_signs_lost, "call",
        "unseen in the search for iterations, whose numbers may be off: raise INJECT_RING"},

@@ -11,12 +11,15 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "libinject/config/text.h"
 #include "libinject/host_io.h"
 #include "libinject/output/atomic_file.h"
+#include "libinject/output/chrome_trace.h"
 #include "libinject/output/run_json.h"
 #include "libinject/output/summary.h"
 #include "libinject/output/table_files.h"
@@ -96,8 +99,17 @@ std::string keep_tables(const std::string& folder, const RecoveredInfo& recovere
   return file.finish() && file.commit() ? std::string() : file.error();
 }
 
-/// The raw records of a run that wrote some (INJECT_TRACE=csv), made anew beside the tables, and then put in
-/// the place of those that the process had written.
+/// Whether INJECT_TRACE, as in force, has `format` in its list.
+bool traced(const RunInfo& run, std::string_view format) {
+  const auto found = std::find_if(run.options.begin(), run.options.end(),
+                                  [](const auto& option) { return option.first == "INJECT_TRACE"; });
+  if (found == run.options.end()) return false;
+  const std::string list = "," + found->second + ",";
+  return list.find("," + std::string(format) + ",") != std::string::npos;
+}
+
+/// The raw records of a run that wrote some (INJECT_TRACE), made anew beside the tables, and then put in the
+/// place of those that the process had written.
 class RawRecords {
  public:
   RawRecords(const std::string& folder, Replay& replay)
@@ -108,13 +120,20 @@ class RawRecords {
                  [this](std::uint32_t device) {
                    return device < run_.devices.size() ? run_.devices[device].name : std::string();
                  },
-                 run_.pid, run_.base}) {
-    const std::pair<std::string, std::string> asked{"INJECT_TRACE", "csv"};
-    if (std::find(run_.options.begin(), run_.options.end(), asked) == run_.options.end()) return;
+                 run_.pid, run_.base}),
+        chrome_({&replay.core().names, &replay.core().ranges,
+                 [&replay](std::uint32_t index) { return replay.thread(index); },
+                 [this] { return std::span<const DeviceInfo>(run_.devices); }, program(), run_.pid, run_.base,
+                 run_.base_utc, run_.rank, std::string()}) {
+    const bool csv = traced(run_, "csv");
+    const bool chrome = traced(run_, "chrome");
+    if (!csv && !chrome) return;
     clear();
     made_ = mkdir(aside_.c_str(), 0700) == 0;
     problem_ = made_ ? std::string() : text_of(errno);
-    open_ = made_ && writer_.open(aside_);
+    csv_open_ = made_ && csv && writer_.open(aside_);
+    chrome_open_ = made_ && chrome && chrome_.open(aside_);
+    if (problem_.empty()) problem_ = writer_.error().empty() ? chrome_.error() : writer_.error();
   }
   ~RawRecords() {
     writer_.close();
@@ -123,26 +142,42 @@ class RawRecords {
   RawRecords(const RawRecords&) = delete;
   RawRecords& operator=(const RawRecords&) = delete;
 
-  TraceWriter* writer() { return open_ ? &writer_ : nullptr; }
-  std::uint64_t rows_left_out() const { return writer_.rows_left_out(); }
+  TraceWriter* writer() { return csv_open_ ? &writer_ : nullptr; }
+  ChromeTrace* timeline() { return chrome_open_ ? &chrome_ : nullptr; }
+
+  void note_losses(RunInfo& run) const {
+    if (csv_open_) run.trace_rows_left_out = writer_.rows_left_out();
+    if (chrome_open_) run.trace_events_left_out = chrome_.left_out();
+  }
 
   /// What went wrong; empty: nothing, or there are none.
-  std::string put_in_place() {
-    if (!open_) return problem_.empty() ? writer_.error() : problem_;
-    if (!writer_.flush() || !writer_.close()) return writer_.error();
+  std::string put_in_place(const RunInfo& run) {
+    if (!problem_.empty()) return problem_;
+    if (csv_open_ && (!writer_.flush() || !writer_.close())) return writer_.error();
+    if (chrome_open_ && !chrome_.complete(run.windows)) return chrome_.error();
     for (const char* name : kFiles) {
+      if (std::strcmp(name, ChromeTrace::kFileName) == 0 ? !chrome_open_ : !csv_open_) continue;
       if (rename((aside_ + "/" + name).c_str(), (folder_ + "/" + name).c_str()) != 0)
         return std::string(name) + ": " + text_of(errno);
     }
+    // As far as the process had come with it.
+    if (chrome_open_) unlink((folder_ + "/." + ChromeTrace::kFileName + ".new").c_str());
     return {};
   }
 
  private:
-  static constexpr std::array<const char*, 4> kFiles{"cuda_gpu_trace.csv", "cuda_api_trace.csv",
-                                                     "library_trace.csv", "thread_cpu_trace.csv"};
+  static constexpr std::array<const char*, 5> kFiles{"cuda_gpu_trace.csv", "cuda_api_trace.csv",
+                                                     "library_trace.csv", "thread_cpu_trace.csv",
+                                                     ChromeTrace::kFileName};
 
+  std::string program() const {
+    if (run_.command_line.empty()) return {};
+    const std::string& path = run_.command_line.front();
+    return path.substr(path.rfind('/') + 1);
+  }
   void clear() {
     for (const char* name : kFiles) unlink((aside_ + "/" + name).c_str());
+    unlink((aside_ + "/." + ChromeTrace::kFileName + ".new").c_str());
     rmdir(aside_.c_str());
   }
 
@@ -150,9 +185,11 @@ class RawRecords {
   std::string aside_;
   RunInfo run_;
   TraceWriter writer_;
+  ChromeTrace chrome_;
   std::string problem_;
   bool made_ = false;
-  bool open_ = false;
+  bool csv_open_ = false;
+  bool chrome_open_ = false;
 };
 
 std::string missing_text(const RunInfo& run) {
@@ -188,9 +225,9 @@ Outcome recover(const std::string& folder, bool keep) {
 
   Replay replay(image);
   RawRecords raw(folder, replay);
-  replay.run(raw.writer());
+  replay.run(raw.writer(), raw.timeline());
   RunInfo run = replay.run_info();
-  if (raw.writer() != nullptr) run.trace_rows_left_out = raw.rows_left_out();
+  raw.note_losses(run);
   const bool tables_have_more = (image.live().journal_full && image.live().written_beyond) ||
                                 replay.blocks() < image.live().written_block;
   Outcome outcome;
@@ -202,7 +239,7 @@ Outcome recover(const std::string& folder, bool keep) {
                       "more than the records do";
   } else {
     const std::vector<std::string> problems = write_all(folder, replay.statistics(), run);
-    problem = problems.empty() ? raw.put_in_place() : problems.front();
+    problem = problems.empty() ? raw.put_in_place(run) : problems.front();
     outcome.summary = summary_text(replay.statistics(), run, folder);
     outcome.message = "the tables are in " + one_line(folder, 300) + "; " + missing_text(run);
   }

@@ -55,8 +55,9 @@ ThreadInfo Replay::thread(std::uint32_t index) const {
   return index < threads_.size() ? threads_[index] : ThreadInfo{};
 }
 
-void Replay::run(TraceWriter* trace) {
+void Replay::run(TraceWriter* trace, ChromeTrace* timeline) {
   drain_.trace_to(trace);
+  drain_.timeline_to(timeline);
   for (const std::string_view block : image_.blocks()) {
     if (!replay_block(block)) {
       recovered_.journal_cut = true;

@@ -29,8 +29,8 @@ class Replay {
   Replay(const Replay&) = delete;
   Replay& operator=(const Replay&) = delete;
 
-  /// Once. With `trace` the raw records go there as well.
-  void run(TraceWriter* trace);
+  /// Once. With `trace` or `timeline` the raw records go there as well.
+  void run(TraceWriter* trace, ChromeTrace* timeline = nullptr);
 
   const Statistics& statistics() const { return statistics_; }
   /// Of the run as far as it is known, state and `recovered` included.

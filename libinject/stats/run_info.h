@@ -204,12 +204,13 @@ struct RunInfo {
   std::vector<ThreadInfo> threads;
   std::vector<WindowInfo> windows;  ///< ascending numbers
   std::uint64_t windows_not_listed = 0;
-  Nanoseconds windows_time = 0;       ///< of all windows that have ended, listed or not
-  Losses losses_outside;              ///< not in any listed window
-  std::uint64_t name_overflows = 0;   ///< names that became [other]
-  std::uint64_t shape_overflows = 0;  ///< calls whose shape found no number
-  std::uint64_t range_overflows = 0;  ///< NVTX paths that became their parent
-  std::uint64_t trace_rows_left_out = 0;
+  Nanoseconds windows_time = 0;                  ///< of all windows that have ended, listed or not
+  Losses losses_outside;                         ///< not in any listed window
+  std::uint64_t name_overflows = 0;              ///< names that became [other]
+  std::uint64_t shape_overflows = 0;             ///< calls whose shape found no number
+  std::uint64_t range_overflows = 0;             ///< NVTX paths that became their parent
+  std::uint64_t trace_rows_left_out = 0;         ///< of the raw records' tables
+  std::uint64_t trace_events_left_out = 0;       ///< of trace.json.gz
   std::uint64_t repeated_records = 0;            ///< activity that came twice and is counted once
   std::uint64_t iteration_records_lost = 0;      ///< device records that no iteration could be told of
   std::uint64_t iteration_signs_lost = 0;        ///< calls that the search for iterations was not told of

@@ -29,7 +29,7 @@ REFUSED = {
     "INJECT_METRICS": ["on", "sm", "auto,sm__cycles_active.avg", "sm__cycles_active", "sm__cycles_active.avg,"],
     "INJECT_METRICS_INTERVAL": ["100", "5us", "2ms", "1s", "soon"],
     "INJECT_METRICS_TIMELINE": ["yes", "2"],
-    "INJECT_TRACE": ["json", "chrome"],
+    "INJECT_TRACE": ["json", "csv,", "csv,json", "off,chrome"],
     "INJECT_SUMMARY": ["lone%"],
     "INJECT_RING": ["1K", "5G", "lots", "-1", "16 M", "0", "16MB", "99999999999999999999"],
     "INJECT_BUFFERS": ["64K", "5G", "M", "1e6"],
@@ -71,7 +71,7 @@ class Refused(simulated.SimulatedTest):
         self.assertLessEqual(max(map(len, done.stderr.splitlines())), 110)
 
     def test_what_is_not_built_is_told_from_what_is_wrong(self):
-        self.assertIn("not built", self.check("INJECT_TRACE", "chrome"))
+        self.assertIn("not built", self.check("INJECT_PROM", "metrics.prom"))
         self.assertNotIn("not built", self.check("INJECT_WINDOW", "iter:5"))
 
     def test_hostile_text_stays_one_line(self):

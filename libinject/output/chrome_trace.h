@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "libinject/nvtx/range_tree.h"
+#include "libinject/output/event_text.h"
+#include "libinject/output/gzip_file.h"
+#include "libinject/record/name_table.h"
+#include "libinject/stats/events.h"
+#include "libinject/stats/iterations.h"
+#include "libinject/stats/metric_samples.h"
+#include "libinject/stats/run_info.h"
+
+namespace inject {
+
+/// INJECT_TRACE=chrome: trace.json.gz, in Chrome's trace-event format with the categories and arguments of
+/// PyTorch's Kineto (docs/timeline.md). Events go out as they come, so that memory is bounded; their number
+/// and the file's size are bounded, what goes beyond is counted. The file is there while it is whole
+/// (GzipFile): after complete(), until something is added. For one thread, with all signals blocked.
+class ChromeTrace {
+ public:
+  static constexpr const char* kFileName = "trace.json.gz";
+
+  struct Context {
+    const NameTable* names = nullptr;
+    const RangeTree* ranges = nullptr;
+    /// The thread of events that name this index.
+    std::function<ThreadInfo(std::uint32_t thread)> thread;
+    /// Those that are known by now, in order.
+    std::function<std::span<const DeviceInfo>()> devices;
+    std::string program;
+    int pid = 0;
+    Nanoseconds base = 0;        ///< RunInfo::base: times in the file count from it
+    std::uint64_t base_utc = 0;  ///< the same moment, nanoseconds since 1970
+    std::string rank;            ///< empty outside a distributed job
+    std::string world_size;      ///< empty if not known
+  };
+  struct Limits {
+    /// Of kernels, copies, calls, ranges, samples' values and iterations, and of the arrows between them.
+    std::uint64_t events = 20'000'000;
+    std::uint64_t bytes = std::uint64_t{1} << 30;
+  };
+
+  explicit ChromeTrace(Context context) : ChromeTrace(std::move(context), Limits()) {}
+  ChromeTrace(Context context, Limits limits);
+
+  /// Creates the file. False: see error().
+  bool open(const std::string& folder);
+  bool is_open() const { return file_.is_open(); }
+
+  // `attachment`: CUPTI's, within which correlation ids are unique.
+  void add(const KernelEvent& event, std::uint16_t attachment);
+  void add(const TransferEvent& event, std::uint16_t attachment);
+  void add(const CallEvent& event, std::uint16_t attachment);
+  void add(const RangeEvent& event);
+  void add(const IterationBoundary& boundary);
+  /// `columns` name the sample's values.
+  void add(const MetricSample& sample, std::span<const MetricInfo> columns);
+
+  /// Makes the file whole, with the windows that have ended.
+  bool complete(std::span<const WindowInfo> windows);
+
+  /// Kernels, copies, calls, ranges, samples and iterations.
+  std::uint64_t left_out() const { return left_out_; }
+  const std::string& error() const { return file_.error(); }
+
+ private:
+  /// What events have in common, up to the time and from the duration on; made once for many of them.
+  struct Frame {
+    std::string before;
+    std::string after;
+  };
+  struct KernelKey {
+    std::uint32_t name = 0;
+    std::uint32_t device = 0;
+    std::uint32_t context = 0;
+    std::uint32_t stream = 0;
+    std::uint32_t registers_per_thread = 0;
+    std::uint32_t static_shared_bytes = 0;
+    std::uint32_t dynamic_shared_bytes = 0;
+    std::array<std::int32_t, 3> grid{};
+    std::array<std::int32_t, 3> block{};
+
+    bool operator==(const KernelKey&) const = default;
+  };
+  struct KernelFrame {
+    bool used = false;
+    KernelKey key;
+    Frame frame;
+  };
+  struct CallFrame {
+    std::uint64_t key = 0;
+    std::string before;
+  };
+
+  bool take(unsigned events);
+  void begin();
+  void end_event();
+  std::string devices_text();
+  std::uint64_t since(Nanoseconds time) const { return time > context_.base ? time - context_.base : 0; }
+  std::uint64_t unique(std::uint32_t correlation, std::uint16_t attachment);
+  std::uint64_t call_id(std::uint32_t thread, std::uint32_t call) const;
+  const std::string& name_text(std::uint32_t name);
+  std::uint64_t tid_of(std::uint32_t thread);
+  const DeviceInfo* device(std::uint32_t id) const;
+  const Frame& kernel_frame(const KernelEvent& event);
+  void fill(Frame& frame, const KernelEvent& event);
+  const std::string& call_frame(const CallEvent& event);
+  void append_occupancy(std::string& out, const KernelEvent& event) const;
+  template <typename Event>
+  bool draws_arrow(const Event& event, std::uint64_t correlation);
+  template <typename Event>
+  void arrow(const Event& event, std::uint64_t correlation);
+  void note_stream(std::uint32_t device, std::uint32_t stream);
+  std::string end_text(std::span<const WindowInfo> windows);
+
+  Context context_;
+  std::uint64_t host_pid_;
+  std::uint64_t events_left_;
+  std::uint64_t bytes_most_;
+  std::uint64_t left_out_ = 0;
+  GzipFile file_;
+  EventText text_;
+  bool begun_ = false;
+  bool has_devices_ = false;
+  std::uint16_t first_attachment_ = 0;
+  std::uint64_t asynchronous_ = 0;  // ids of ranges that need not nest
+  IterationBoundary last_boundary_;
+  bool in_iteration_ = false;
+  bool has_iterations_ = false;
+  std::string scratch_;
+  std::vector<std::string> names_;  // quoted, by their numbers
+  std::vector<ThreadInfo> threads_;
+  std::vector<bool> threads_known_;
+  std::vector<KernelFrame> kernels_;
+  std::vector<CallFrame> calls_;
+  std::vector<std::uint64_t> drawn_;  // latest launches with an arrow
+  std::set<std::pair<std::uint32_t, std::uint32_t>> streams_;
+};
+
+}  // namespace inject

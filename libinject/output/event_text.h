@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <charconv>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <string_view>
+
+namespace inject {
+
+/// Where the text of many small events is put together: like a string that is appended to, but room is asked
+/// for once an event, as checking it for every number would take as long as writing it.
+class EventText {
+ public:
+  /// Room that each event finds.
+  static constexpr std::size_t kLargestEvent = 192 * 1024;
+
+  /// Without room for any.
+  EventText() = default;
+  explicit EventText(std::size_t full)
+      : full_(full), text_(new char[full + kLargestEvent]), at_(text_.get()) {}
+
+  std::string_view view() const { return {text_.get(), size()}; }
+  std::size_t size() const { return static_cast<std::size_t>(at_ - text_.get()); }
+  /// There may be no room for another event: take what there is, and clear().
+  bool is_full() const { return size() > full_; }
+  void clear() { at_ = text_.get(); }
+
+  // What an event is made of; kLargestEvent in all.
+  EventText& text(std::string_view value) {
+    std::memcpy(at_, value.data(), value.size());
+    at_ += value.size();
+    return *this;
+  }
+  template <std::integral T>
+  EventText& number(T value) {
+    at_ = std::to_chars(at_, at_ + kLongestNumber, value).ptr;
+    return *this;
+  }
+  /// Nanoseconds as microseconds with three decimals.
+  EventText& microseconds(std::uint64_t nanoseconds) {
+    at_ = put_microseconds(at_, nanoseconds);
+    return *this;
+  }
+  /// With three decimals; a number that is finite and less than 10^15.
+  EventText& decimal(double value) {
+    at_ = std::to_chars(at_, at_ + kLongestNumber, value, std::chars_format::fixed, 3).ptr;
+    return *this;
+  }
+
+  static constexpr std::size_t kLongestNumber = 32;
+  /// The place behind it.
+  static char* put_microseconds(char* at, std::uint64_t nanoseconds) {
+    at = std::to_chars(at, at + kLongestNumber, nanoseconds / 1000).ptr;
+    const auto rest = static_cast<unsigned>(nanoseconds % 1000);
+    *at++ = '.';
+    *at++ = static_cast<char>('0' + rest / 100);
+    *at++ = static_cast<char>('0' + rest / 10 % 10);
+    *at++ = static_cast<char>('0' + rest % 10);
+    return at;
+  }
+
+ private:
+  std::size_t full_ = 0;
+  std::unique_ptr<char[]> text_;
+  char* at_ = nullptr;
+};
+
+}  // namespace inject
