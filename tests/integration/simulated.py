@@ -18,6 +18,7 @@ import sys
 import tempfile
 import unittest
 
+import timeline
 from sanitized import LOST_TO_PACE, PACE, preload as preload_of, unsanitized  # pylint: disable=unused-import
 
 # The folder of the library, the programs' folder, the simulated CUDA's: set by main().
@@ -269,8 +270,11 @@ class SimulatedTest(unittest.TestCase):
             for column, kind in LOST.items():
                 self.assertEqual(sum(window["lost"][kind] for window in out.run["windows"]), self.sum(totals, column))
                 self.assertGreaterEqual(lost[kind], self.sum(totals, column))
-        if out.run["options"]["INJECT_TRACE"] == "csv" and not lost["trace_rows"]:
+        traces = out.run["options"]["INJECT_TRACE"].split(",")
+        if "csv" in traces and not lost["trace_rows"]:
             self.check_trace(out, result, per_kernel, per_operation, per_call)
+            if "chrome" in traces and not lost["trace_events"]:
+                timeline.check(self, out)
 
     def check_copies(self, out, per_operation, sizes):
         """copy_sum.csv splits the operations that are copies."""

@@ -244,7 +244,7 @@ class Unwritable(OutputTest):
         if mounted.returncode != 0:
             self.skipTest("no file system can be mounted here")
         try:
-            for trace in (None, "csv"):
+            for trace in (None, "csv", "chrome"):
                 with self.subTest(trace=trace):
                     (disk / "filler").write_bytes(b"x" * (56 << 10))
                     done = self.script("start kernel:a:3000 stop sync print:done return:3", WINDOW="api", TRACE=trace,

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""Reads trace.json.gz, and holds it against the raw records' tables of the same run."""
+
+import collections
+import gzip
+import json
+
+NAME = "trace.json.gz"
+APIS = ("cuda_runtime", "cuda_driver")
+GPU = ("kernel", "gpu_memcpy", "gpu_memset")
+
+
+class Timeline:
+    def __init__(self, path):
+        with gzip.open(path, "rt", encoding="utf-8") as file:
+            self.whole = json.load(file)
+        self.events = self.whole["traceEvents"]
+
+    def spans(self, *categories):
+        return [event for event in self.events if event["ph"] == "X" and event["cat"] in categories]
+
+    def phase(self, phase):
+        return [event for event in self.events if event["ph"] == phase]
+
+    def names(self, what):
+        """{(pid, tid): name} of thread_name, process_name and the like."""
+        return {(event["pid"], event["tid"]): event["args"]["name"] for event in self.phase("M") if event["name"] == what}
+
+
+def ns(microseconds):
+    return round(microseconds * 1000)
+
+
+def correlation(event):
+    # After another attachment of CUPTI's the ids begin anew, and are told apart by what is added.
+    return event.get("args", {}).get("correlation", 0) % 2**32
+
+
+def device_of(row):
+    return int(row["Device"].rpartition("(")[2].rstrip(")"))
+
+
+def check(test, out):
+    """Of a run with INJECT_TRACE=csv,chrome that lost nothing of either."""
+    timeline = Timeline(out.path / NAME)
+    rows = out.rows("cuda_gpu_trace.csv")
+    work = collections.Counter((device_of(row), int(row["Strm"]), int(row["Start (ns)"]), int(row["Duration (ns)"]), int(row["CorrId"]),
+                                row["Name"] if row["GrdX"] else row["Name"] == "[CUDA memset]") for row in rows)
+    found = collections.Counter((event["pid"], event["tid"], ns(event["ts"]), ns(event["dur"]), correlation(event),
+                                 event["name"] if event["cat"] == "kernel" else event["cat"] == "gpu_memset")
+                                for event in timeline.spans(*GPU))
+    test.assertEqual(found, work)
+    for event in timeline.spans(*GPU):
+        test.assertEqual((event["args"]["device"], event["args"]["stream"]), (event["pid"], event["tid"]))
+    calls = collections.Counter((row["Name"].removeprefix("__"), int(row["Tid"]), int(row["Start (ns)"]), int(row["Duration (ns)"]),
+                                 int(row["CorrID"])) for row in out.rows("cuda_api_trace.csv"))
+    test.assertEqual(collections.Counter((event["name"], event["tid"], ns(event["ts"]), ns(event["dur"]), correlation(event))
+                                         for event in timeline.spans(*APIS)), calls)
+    library = collections.Counter((row["Name"], int(row["Tid"]), int(row["Start (ns)"]), int(row["Duration (ns)"]))
+                                  for row in out.rows("library_trace.csv"))
+    test.assertEqual(collections.Counter((event["name"], event["tid"], ns(event["ts"]), ns(event["dur"]))
+                                         for event in timeline.spans("cpu_op")), library)
+    check_arrows(test, timeline)
+    windows = timeline.spans("Trace")
+    listed = {(window["number"], window["start_ns"], window["end_ns"]) for window in out.run["windows"]}
+    test.assertEqual({(int(window["name"].split()[1]), ns(window["ts"]), ns(window["ts"]) + ns(window["dur"])) for window in windows},
+                     listed)
+    return timeline
+
+
+def check_arrows(test, timeline):
+    """From the beginning of the call that launched to that of what it launched, one for each launch that is known."""
+    launches = {event["args"]["correlation"]: event for event in timeline.spans(*APIS, "cpu_op") if correlation(event)}
+    launched = collections.defaultdict(list)
+    for event in timeline.spans(*GPU):
+        launched[event["args"]["correlation"]].append((event["pid"], event["tid"], event["ts"]))
+    starts = {event["id"]: event for event in timeline.phase("s")}
+    ends = {event["id"]: event for event in timeline.phase("f")}
+    test.assertEqual((len(starts), len(ends)), (len(timeline.phase("s")), len(timeline.phase("f"))))
+    test.assertEqual(set(starts), set(ends))
+    test.assertEqual(set(starts), set(launches) & set(launched))
+    for number, start in starts.items():
+        call = launches[number]
+        test.assertEqual((start["pid"], start["tid"], start["ts"]), (call["pid"], call["tid"], call["ts"]))
+        end = ends[number]
+        test.assertIn((end["pid"], end["tid"], end["ts"]), launched[number])
+        test.assertEqual((start["cat"], end["cat"], end["bp"]), ("ac2g", "ac2g", "e"))
