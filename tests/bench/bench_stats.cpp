@@ -4,16 +4,21 @@
 // What one event costs the drain thread, and what a run's tables cost at its end.
 #include <benchmark/benchmark.h>
 #include <malloc.h>
+#include <stdlib.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "libinject/output/chrome_trace.h"
 #include "libinject/output/demangle.h"
 #include "libinject/output/diagnosis_report.h"
 #include "libinject/output/summary.h"
 #include "libinject/output/table_files.h"
+#include "libinject/output/trace.h"
 #include "libinject/stats/statistics.h"
 
 using namespace inject;
@@ -85,6 +90,7 @@ struct Workload {
     event.start += later;
     event.end += later;
     event.launch.host_begin += later;
+    event.correlation = static_cast<std::uint32_t>(i + 1);
     return event;
   }
 };
@@ -114,6 +120,89 @@ void BM_AddKernelOfIteration(benchmark::State& state) {
   }
 }
 BENCHMARK(BM_AddKernelOfIteration);
+
+std::string fresh_folder() {
+  std::string path = (std::filesystem::temp_directory_path() / "inject-bench-XXXXXX").string();
+  return mkdtemp(path.data()) == nullptr ? std::string() : path;
+}
+
+void remove_folder(const std::string& path) {
+  std::error_code ignored;
+  std::filesystem::remove_all(path, ignored);
+}
+
+std::vector<DeviceInfo> one_device() {
+  DeviceInfo device;
+  device.name = "NVIDIA H200";
+  device.compute_major = 9;
+  device.multiprocessors = 132;
+  device.warp_size = 32;
+  device.threads_per_block = 1024;
+  device.threads_per_multiprocessor = 2048;
+  device.blocks_per_multiprocessor = 32;
+  device.registers_per_block = device.registers_per_multiprocessor = 65'536;
+  device.shared_per_block = 49'152;
+  device.shared_per_block_optin = 232'448;
+  device.shared_per_multiprocessor = 233'472;
+  device.reserved_shared_per_block = 1024;
+  return {device};
+}
+
+CallEvent call_of(const KernelEvent& kernel) {
+  CallEvent call;
+  call.function = kernel.launch.function;
+  call.window = 1;
+  call.thread = kernel.launch.thread;
+  call.correlation = kernel.correlation;
+  call.begin = kernel.launch.host_begin;
+  call.end = kernel.launch.host_begin + 3000 + kernel.start % 701;
+  return call;
+}
+
+/// A kernel and the call that launched it, in the raw records' tables.
+void BM_CsvTrace(benchmark::State& state) {
+  const Workload& work = workload();
+  const std::string folder = fresh_folder();
+  TraceWriter::Context context;
+  context.names = &work.names;
+  TraceWriter trace(context, ~std::uint64_t{0});
+  if (!trace.open(folder)) state.SkipWithError("no folder");
+  std::size_t i = 0;
+  for (auto _ : state) {
+    const KernelEvent event = work.kernel(i++);
+    trace.add(call_of(event));
+    trace.add(event);
+  }
+  trace.close();
+  remove_folder(folder);
+}
+BENCHMARK(BM_CsvTrace);
+
+/// The same in the timeline, with the arrow between them; its size is a counter, in bytes for each such pair.
+void BM_ChromeTrace(benchmark::State& state) {
+  const Workload& work = workload();
+  const std::string folder = fresh_folder();
+  const std::vector<DeviceInfo> devices = one_device();
+  ChromeTrace::Context context;
+  context.names = &work.names;
+  context.ranges = &work.tree;
+  context.devices = [&devices] { return std::span<const DeviceInfo>(devices); };
+  context.pid = 123'456;
+  ChromeTrace trace(context, {~std::uint64_t{0}, ~std::uint64_t{0}});
+  if (!trace.open(folder)) state.SkipWithError("no folder");
+  std::size_t i = 0;
+  for (auto _ : state) {
+    const KernelEvent event = work.kernel(i++);
+    trace.add(call_of(event), 1);
+    trace.add(event, 1);
+  }
+  trace.complete({});
+  state.counters["bytes"] =
+      static_cast<double>(std::filesystem::file_size(folder + "/" + ChromeTrace::kFileName)) /
+      static_cast<double>(std::max<std::size_t>(i, 1));
+  remove_folder(folder);
+}
+BENCHMARK(BM_ChromeTrace);
 
 void BM_AddKernelOutsideRanges(benchmark::State& state) {
   const Workload& work = workload();
