@@ -13,15 +13,15 @@ from gputest import (Folder, GPU_TRACE, check_sums, compare_medians, count_diffe
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
-def run_child(options, model, rounds, steps, release, shortest=0.5, timeout=110):
+def run_child(options, model, rounds, steps, release, shortest=0.5, timeout=110, trace="csv", more=()):
     """Returns (run, folder of dumps, INJECT_OUT)."""
     work = os.path.join(options.work, f"{model}-{release}")
     shutil.rmtree(work, ignore_errors=True)
     os.makedirs(work)
     out = os.path.join(work, "out")
-    environment = profiled_environment(options.library, out, "api", trace="csv")
+    environment = profiled_environment(options.library, out, "api", trace=trace)
     result = run([sys.executable, os.path.join(HERE, "torch_child.py"), "--model", model, "--rounds", str(rounds), "--steps",
-                  str(steps), "--release", release, "--shortest", str(shortest), "--dump", work], environment, timeout, cwd=work,
+                  str(steps), "--release", release, "--shortest", str(shortest), "--dump", work, *more], environment, timeout, cwd=work,
                  log=os.path.join(options.work, f"{model}-{release}.log"))
     return result, work, out
 

@@ -5,7 +5,7 @@
 # Runs GPU tests and benchmarks on a machine that may have nothing but a build folder:
 #   tests/gpu/run_all.sh [-b BUILD] [-o OUT] [-t SECONDS] SET...
 # SET: slice1 compare frameworks graphs after_inside unharmed coexistence processes torchrun iterations endings nccl shapes gemm_sweep memory metrics
-# utilization diagnosis occupancy copies recovery soak cupti_cycles cuda12 cpp examples bench, or all (the default); SET:ARGUMENTS passes arguments to one of
+# utilization diagnosis occupancy copies timeline recovery soak cupti_cycles cuda12 cpp examples bench, or all (the default); SET:ARGUMENTS passes arguments to one of
 # them, such as 'compare:--models transformer --rounds 2'.
 # BUILD (default build) holds libinject.so, tests/bench/ and examples/; a folder with the bare binaries will do too.
 # All output goes to OUT/gpu.log, details after each SET into OUT/gpu-results.tar.gz (so a run cut short leaves those of
@@ -27,7 +27,7 @@ done
 shift $((OPTIND - 1))
 if [ $# -eq 0 ] || [ "$1" = all ]; then
   set -- slice1 compare frameworks graphs after_inside unharmed coexistence processes torchrun iterations endings nccl shapes gemm_sweep memory \
-    metrics utilization diagnosis occupancy copies recovery soak cupti_cycles cuda12 cpp examples bench
+    metrics utilization diagnosis occupancy copies timeline recovery soak cupti_cycles cuda12 cpp examples bench
 fi
 build=$(cd "$build" && pwd) || exit 2
 mkdir -p "$out"
@@ -67,6 +67,7 @@ run_set() {
     frameworks | graphs | after_inside | unharmed | coexistence | processes | torchrun | endings | shapes | gemm_sweep | memory | utilization | diagnosis | copies | recovery | soak)
       python3 "$here/$set.py" "$@" --out "$work"
       ;;
+    timeline) python3 "$here/torch_timeline.py" "$@" --out "$work" ;;
     metrics) python3 "$here/metrics_collection.py" "$@" --out "$work" ;;
     nccl) python3 "$here/nccl_ddp.py" "$@" --out "$work" ;;
     iterations) python3 "$here/iterations/truth_table.py" "$@" --out "$work" ;;
@@ -112,7 +113,7 @@ for word in "$@"; do
   tail -n 45 "$work/$set_name.log" | cut -c1-230
   { echo "---- $set_name: $verdict, $took s"; cat "$work/$set_name.log"; } >>"$out/gpu.log"
   # Raw records are large and can be had again; the tables, the logs and the verdicts are what one looks at.
-  find "$work" \( -name '*_trace.csv' -o -name 'theirs.*.json' \) -size +2M -delete 2>/dev/null
+  find "$work" \( -name '*_trace.csv' -o -name 'theirs.*.json*' -o -name 'trace.json.gz' \) -size +2M -delete 2>/dev/null
   tar -C "$work" -czf "$out/gpu-results.tar.gz" . 2>/dev/null
   table+=("$(printf '%-22s %5s s  %s' "$verdict" "$took" "$set_name")")
 done

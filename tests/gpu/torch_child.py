@@ -58,7 +58,7 @@ def ours(step, steps, out, shortest):
     return wait_written(out, stopped, shortest)
 
 
-def theirs(step, steps, activities):
+def theirs(step, steps, activities, export=None):
     torch.cuda.synchronize()
     with profile(activities=activities) as prof:
         # Kineto drops activity outside of its own window's edges: keep away from them.
@@ -67,6 +67,8 @@ def theirs(step, steps, activities):
             step()
         torch.cuda.synchronize()
         time.sleep(0.02)
+    if export:
+        prof.export_chrome_trace(export)
     kernels, operations, other = {}, {}, {}
     for event in prof.profiler.kineto_results.events():
         if "CUDA" not in str(event.device_type()):
@@ -133,6 +135,7 @@ def main():
     parser.add_argument("--shortest", type=float, default=0.5, help="least seconds between our window and theirs")
     parser.add_argument("--release", choices=("teardown", "finalize"), default="teardown")
     parser.add_argument("--dump", required=True)
+    parser.add_argument("--export", action="store_true", help="keep torch.profiler's traces: theirs.N.trace.json.gz")
     options = parser.parse_args()
     out = os.environ["INJECT_OUT"]
     if options.release == "teardown":
@@ -163,7 +166,8 @@ def main():
         save()
         settle(step)
         begin = time.monotonic()
-        seen = theirs(step, options.steps, [ProfilerActivity.CUDA])
+        export = os.path.join(options.dump, f"theirs.{number}.trace.json.gz") if options.export else None
+        seen = theirs(step, options.steps, [ProfilerActivity.CUDA], export)
         this["theirs_s"] = time.monotonic() - begin
         with open(os.path.join(options.dump, f"theirs.{number}.json"), "w") as file:
             json.dump(seen, file)

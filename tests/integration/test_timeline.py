@@ -33,7 +33,7 @@ class TimelineTest(simulated.SimulatedTest):
         done = self.script(text, **{"WINDOW": "api", "TRACE": BOTH, **options})
         self.assertEqual({kind: done.out.lost().get(kind, 0) for kind in ("trace_rows", "trace_events")},
                          {"trace_rows": 0, "trace_events": 0})
-        return done, timeline.Timeline(done.out.path / timeline.NAME)
+        return done, timeline.Timeline.read(done.out.path / timeline.NAME)
 
 
 class Contents(TimelineTest):
@@ -123,7 +123,7 @@ class Contents(TimelineTest):
         done = self.script("start kernel:a:1 stop sync", WINDOW="api", TRACE="chrome")
         self.assertEqual(done.out.files(), sorted([*simulated.TABLES, timeline.NAME, "run.json"]))
         self.assertEqual(stat.S_IMODE((done.out.path / timeline.NAME).stat().st_mode), 0o600)
-        self.assertEqual([event["name"] for event in timeline.Timeline(done.out.path / timeline.NAME).spans("kernel")], ["a()"])
+        self.assertEqual([event["name"] for event in timeline.Timeline.read(done.out.path / timeline.NAME).spans("kernel")], ["a()"])
 
 
 class Whole(TimelineTest):
@@ -135,7 +135,7 @@ class Whole(TimelineTest):
         text = "start kernel:a:3 sync stop flush start kernel:b:4 sync stop flush crash:KILL"
         done = self.script(text, WINDOW="api", TRACE=BOTH, check=False)
         self.assertEqual(done.code, -signal.SIGKILL)
-        found = timeline.Timeline(out / timeline.NAME)
+        found = timeline.Timeline.read(out / timeline.NAME)
         self.assertEqual(collections.Counter(event["name"] for event in found.spans("kernel")), {"a()": 3, "b()": 4})
         self.assertEqual(len(found.spans("Trace")), 2)
         timeline.check_arrows(self, found)

@@ -12,13 +12,17 @@ GPU = ("kernel", "gpu_memcpy", "gpu_memset")
 
 
 class Timeline:
-    def __init__(self, path):
+    def __init__(self, whole):
+        self.whole = whole
+        self.events = whole["traceEvents"]
+
+    @classmethod
+    def read(cls, path):
         with gzip.open(path, "rt", encoding="utf-8") as file:
-            self.whole = json.load(file)
-        self.events = self.whole["traceEvents"]
+            return cls(json.load(file))
 
     def spans(self, *categories):
-        return [event for event in self.events if event["ph"] == "X" and event["cat"] in categories]
+        return [event for event in self.events if event["ph"] == "X" and event.get("cat") in categories]
 
     def phase(self, phase):
         return [event for event in self.events if event["ph"] == phase]
@@ -43,7 +47,7 @@ def device_of(row):
 
 def check(test, out):
     """Of a run with INJECT_TRACE=csv,chrome that lost nothing of either."""
-    timeline = Timeline(out.path / NAME)
+    timeline = Timeline.read(out.path / NAME)
     rows = out.rows("cuda_gpu_trace.csv")
     work = collections.Counter((device_of(row), int(row["Strm"]), int(row["Start (ns)"]), int(row["Duration (ns)"]), int(row["CorrId"]),
                                 row["Name"] if row["GrdX"] else row["Name"] == "[CUDA memset]") for row in rows)
