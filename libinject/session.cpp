@@ -65,6 +65,9 @@ constexpr Nanoseconds kPace = 1;
 constexpr Nanoseconds kExitCollectDeadline = kPace * 2 * kSecond;
 constexpr Nanoseconds kExitLockWait = kPace * 2 * kSecond;
 constexpr Nanoseconds kExitDeadline = kPace * 5 * kSecond;
+// … where a timeline is to be made of what has come: some 3 s of a processor for a million kernels that it
+// has not had before.
+constexpr Nanoseconds kExitTimelineDeadline = 4 * kExitDeadline;
 // A program that reopens within this time brackets its iterations: CUPTI stays attached across the gap.
 constexpr Nanoseconds kStayAttached = kSecond;
 // Between two writes, as multiples of the processor time that the last one took: where windows open again and
@@ -1087,8 +1090,8 @@ void Session::end(std::unique_lock<std::mutex>& lock) {
   }
   if (ensure_worker()) {
     wake_.notify_one();
-    if (changed_.wait_for(lock, std::chrono::nanoseconds(kExitDeadline), [this] { return finished_; }))
-      return;
+    const Nanoseconds deadline = (options_.trace & kTraceChrome) != 0 ? kExitTimelineDeadline : kExitDeadline;
+    if (changed_.wait_for(lock, std::chrono::nanoseconds(deadline), [this] { return finished_; })) return;
     Log::warn(kUnfinished);
   }
   finished_ = true;
