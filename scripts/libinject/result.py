@@ -18,10 +18,10 @@ Row = dict[str, Cell]
 # Columns without a unit that are numbers all the same; the others without one are text.
 _COUNTS = frozenset("""
 API Calls|Allocations|Batch|BlkX|BlkY|BlkZ|Blocks/SM|Bytes|Calls|Captured Calls|Clipped Ranges|Complete|Copies|Count|Depth|
-FLOP/Byte|FLOPs|Failed|Failed Calls|Frees|GrdX|GrdY|GrdZ|Groups|Instances|Invalid Timestamps|Iteration|Iterations|Kern Inst|
+FLOP/Byte|FLOPs|Failed|Failed Calls|Frees|GrdX|GrdY|GrdZ|Groups|IPC|Instances|Invalid Timestamps|Iteration|Iterations|Kern Inst|
 Kernel Concurrency|Kernels|Kernels incl. Nested|Launches|Library Calls|Lost Activity Records|Lost Host Records|
 Lost Range Records|M|N|K|Memsets|Missing Activity Records|NVTX Inst|Num Calls|PID|Ranges|Ranks|Reg/Trd|Replayed Calls|
-Samples|Samples/s|Small Copies|Submissions|Synchronizing|TFLOP/s|TID|Unattributed|Waves|Window
+Samples|Samples/s|Small Copies|Submissions|Synchronizing|TFLOP/s|TID|Unattributed|Waves|Window|± IPC
 """.replace("\n", "").split("|"))
 _UNIT = re.compile(r"\((ns|%|MB|GB|B|MB/s|GB/s|MHz|W|C)\)$")
 # A text that a spreadsheet would take for a formula has an apostrophe before it (docs/security.md).
@@ -50,10 +50,14 @@ def is_number_column(name: str) -> bool:
 
 
 def _number(text: str) -> int | float:
+    """Nothing is written that needs more than 64 bits, or is infinite."""
     try:
-        return int(text)
+        number: int | float = int(text)
     except ValueError:
-        return float(text)
+        number = float(text)
+    if not -(2**63) <= number < 2**64:
+        raise ValueError
+    return number
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,10 +79,10 @@ class Table:
         return len(self.rows)
 
 
-def read_table(path: pathlib.Path) -> Table:
-    """Raises BadFile."""
-    rows: list[Row] = []
+def read_rows(path: pathlib.Path) -> Iterator[tuple[Cell, ...]]:
+    """The header's names, then row by row, for tables that may be too large to hold. Raises BadFile as it goes."""
     columns: tuple[str, ...] = ()
+    numeric: list[bool] = []
     line = 1
     try:
         csv.field_size_limit(_LONGEST_CELL)
@@ -92,20 +96,21 @@ def read_table(path: pathlib.Path) -> Table:
                     if not columns or len(set(columns)) != len(columns):
                         raise BadFile(path, "no header of distinct columns", 1)
                     numeric = [is_number_column(column) for column in columns]
+                    yield columns
                     continue
                 if len(cells) != len(columns):
                     raise BadFile(path, f"{len(cells)} cells, the header has {len(columns)}", line)
-                row: Row = {}
+                row: list[Cell] = []
                 for column, is_number, cell in zip(columns, numeric, cells, strict=True):
                     if is_number:
                         try:
-                            row[column] = _number(cell) if cell else None
+                            row.append(_number(cell) if cell else None)
                         except ValueError:
                             raise BadFile(path, f"'{printable(cell, 40)}' in column '{printable(column, 40)}' is not a number",
                                           line) from None
                     else:
-                        row[column] = cell[1:] if _ESCAPED.match(cell) else cell
-                rows.append(row)
+                        row.append(cell[1:] if _ESCAPED.match(cell) else cell)
+                yield tuple(row)
     except OSError as error:
         raise BadFile(path, (error.strerror or "can't be read").lower()) from None
     except UnicodeDecodeError as error:
@@ -114,7 +119,13 @@ def read_table(path: pathlib.Path) -> Table:
         raise BadFile(path, f"not CSV: {error}", max(line, reader.line_num)) from None
     if not columns:
         raise BadFile(path, "empty: not even a header", 1)
-    return Table(path, columns, tuple(rows))
+
+
+def read_table(path: pathlib.Path) -> Table:
+    """Raises BadFile."""
+    rows = read_rows(path)
+    columns = tuple(str(column) for column in next(rows))
+    return Table(path, columns, tuple(dict(zip(columns, row, strict=True)) for row in rows))
 
 
 class Result:
@@ -185,6 +196,8 @@ def _read_run(path: pathlib.Path) -> dict:
         raise BadFile(path, f"not JSON: {error.msg}", error.lineno) from None
     except RecursionError:
         raise BadFile(path, "not libinject's: nested too deeply") from None
+    except ValueError:
+        raise BadFile(path, "not libinject's: a number of thousands of digits") from None
     if not isinstance(run, dict) or not isinstance(run.get("libinject"), str):
         raise BadFile(path, "not libinject's: it does not say which version wrote it", 1)
     for name, kind in (("lost", dict), ("windows", list), ("devices", list), ("options", dict), ("files", list)):
