@@ -102,7 +102,7 @@ def read_rows(path: pathlib.Path) -> Iterator[tuple[Cell, ...]]:
                     raise BadFile(path, f"{len(cells)} cells, the header has {len(columns)}", line)
                 row: list[Cell] = []
                 for column, is_number, cell in zip(columns, numeric, cells, strict=True):
-                    if is_number:
+                    if is_number and not (column == "Window" and cell == "[other]"):
                         try:
                             row.append(_number(cell) if cell else None)
                         except ValueError:

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""`inject report`: folders of runs as one HTML page that opens offline."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import sys
+import tempfile
+import webbrowser
+from typing import Annotated
+
+import typer
+
+from libinject import console
+from libinject.result import BadFile, Result
+
+
+def _write(path: pathlib.Path, text: str) -> None:
+    """Whole or not at all, and for its user alone, as the tables are: command lines are in it."""
+    if path.exists() and not path.is_file():  # /dev/stdout, a pipe
+        path.write_text(text, encoding="utf-8")
+        return
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with open(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(name, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(name)
+        raise
+
+
+def report(
+    folders: Annotated[list[str], typer.Argument(metavar="DIR…", help="Folders that libinject has written.")],
+    out: Annotated[pathlib.Path, typer.Option("--out", "-o", help="The page; - for stdout.")] = pathlib.Path("report.html"),
+    open_it: Annotated[bool, typer.Option("--open", help="Show the page in a browser.")] = False,
+    as_json: bool = console.Json,
+) -> None:
+    """Make one HTML page of one or more folders: verdict, plots and tables. It opens offline; --json prints what it shows."""
+    from libinject.report.model import page_model
+
+    results, problems = [], []
+    for folder in dict.fromkeys(folders):
+        try:
+            results.append(Result(folder))
+        except BadFile as problem:
+            problems.append(str(problem))
+            console.warn(str(problem))
+    if not results:
+        console.fail("nothing to report: no folder could be read")
+    with console.err.status("reading") if console.err.is_terminal else contextlib.nullcontext():
+        model = page_model(results, problems)
+    for result in results:
+        for problem in result.problems:
+            console.warn(problem)
+    if as_json:
+        console.print_json(model)
+        return
+
+    from libinject.report.page import render
+
+    text = render(model)
+    if str(out) == "-":
+        sys.stdout.write(text)
+        return
+    try:
+        _write(out, text)
+    except OSError as error:
+        console.fail(f"can't write '{out}': {(error.strerror or str(error)).lower()}")
+    console.out.print(f"{out}: {len(results)} run{'s' if len(results) > 1 else ''}, {len(text.encode()) / 1e6:.1f} MB")
+    if open_it and not webbrowser.open(out.resolve().as_uri()):
+        console.warn("no browser could be started")
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command(name="report")(report)

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""Library calls: by name, by shape on a roofline, and the rate of matrix products over their size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from libinject.report.parts import Plot, Section, numbers, table
+from libinject.report.values import clean, objects, whole
+from libinject.result import Result, Row
+
+_MOST_POINTS = 1000
+
+
+def _gemm(row: Row) -> str:
+    text = f"{row.get('API')} {row.get('M')}×{row.get('N')}×{row.get('K')} {row.get('Op A') or ''}{row.get('Op B') or ''}"
+    return text + (f" ×{row['Batch']}" if row.get("Batch") not in (None, 1) else "") + f", {row.get('Type A') or ''}"
+
+
+def _conv(row: Row) -> str:
+    size = "×".join(str(row[name]) for name in ("N", "C", "D", "H", "W") if row.get(name) not in (None, ""))
+    taps = "×".join(str(row[name]) for name in ("T", "R", "S") if row.get(name) not in (None, ""))
+    return f"{row.get('Direction')} {size}, {row.get('K')} filters of {taps}, stride {row.get('Stride')}, {row.get('Type X')}"
+
+
+def _attention(row: Row) -> str:
+    return (f"{row.get('API')} {row.get('Direction')} B {row.get('B')}, H {row.get('H')}, S {row.get('S Query')}×{row.get('S Key')}, "
+            f"D {row.get('D')}, {row.get('Type')}")
+
+
+def _rnn(row: Row) -> str:
+    return (f"{row.get('Cell')} {row.get('Direction')} {row.get('Layers')} layers, {row.get('Input Size')}→{row.get('Hidden Size')}, "
+            f"T {row.get('T')}, B {row.get('B')}, {row.get('Type')}")
+
+
+_SHAPED: tuple[tuple[str, str, Callable[[Row], str]], ...] = (
+    ("gemm_sum", "matrix products", _gemm), ("conv_sum", "convolutions", _conv), ("attention_sum", "attention", _attention),
+    ("rnn_sum", "recurrent layers", _rnn))
+_NEEDED = ("Calls", "GPU Time (ns)", "FLOPs", "TFLOP/s", "Peak", "Peak (%)", "FLOP/Byte", "Bound")
+
+
+def _rows(result: Result, name: str) -> list[Row]:
+    """Of calls with a rate."""
+    return [row for row in result.rows(name, *_NEEDED) if numbers([row], "TFLOP/s") and row["TFLOP/s"] > 0]
+
+
+def peaks(rows: list[Row]) -> dict[str, tuple[float, float]]:
+    """By the names of the column Peak: TFLOP/s, and how far that may be off. A row's rate and percentage, each as rounded, leave
+    an interval; the peak is in that of every row, unless devices of several kinds share the name: then the row that is
+    nearest to its peak says it best."""
+    found: dict[str, tuple[float, float]] = {}
+    best: dict[str, tuple[float, float]] = {}
+    for row in sorted(rows, key=lambda row: -(row["Peak (%)"] or 0)):
+        percent, rate, name = row["Peak (%)"], row["TFLOP/s"], str(row["Peak"] or "")
+        if not name or not percent or percent <= 0.1:
+            continue
+        low, high = (rate - 0.0005) / (percent + 0.05) * 100, (rate + 0.0005) / (percent - 0.05) * 100
+        best.setdefault(name, (low, high))
+        before = found.setdefault(name, (low, high))
+        found[name] = (max(before[0], low), min(before[1], high))
+    sure = {name: (low, high) if low <= high else best[name] for name, (low, high) in found.items()}
+    return {name: ((low + high) / 2, (high - low) / 2) for name, (low, high) in sure.items()}
+
+
+def bandwidth(result: Result) -> float | None:
+    """Bytes per second at most, as docs/peaks.md has it; none where the devices differ."""
+    rates = set()
+    for device in objects(result.run["devices"]):
+        clock, bits = whole(device.get("memory_clock_khz")), whole(device.get("memory_bus_bits"))
+        rates.add(2 * clock * 1000 * bits / 8 if clock and bits and clock > 0 and bits > 0 else None)
+    return rates.pop() if len(rates) == 1 else None
+
+
+def _roofs(peak: dict[str, tuple[float, float]], bytes_per_second: float | None, points: list[float]) -> list[dict[str, Any]]:
+    left, right = min(points) / 2, max(points) * 2
+    roofs = []
+    for name, (rate, _) in sorted(peak.items(), key=lambda item: -item[1][0]):
+        ridge = rate * 1e12 / bytes_per_second if bytes_per_second else 0.0
+        start = max(left, ridge)
+        roofs.append({"name": f"peak {clean(name)}: {rate:,.4g} TFLOP/s", "x": [start, max(right, start * 2)], "y": [rate, rate], "roof": True})
+    if bytes_per_second:
+        most = max((rate for rate, _ in peak.values()), default=None)
+        end = most * 1e12 / bytes_per_second if most else right
+        roofs.append({"name": f"memory: {bytes_per_second / 1e12:.3g} TB/s", "x": [left, max(end, left)], "roof": True, "dash": True,
+                      "y": [x * bytes_per_second / 1e12 for x in (left, max(end, left))]})
+    return roofs
+
+
+def roofline(result: Result) -> Section:
+    part = Section("roofline", "Library calls and their roofline", "How fast the calls of cuBLAS, cuBLASLt and cuDNN ran for the bytes that they "
+                   "must at least move: below the slope the memory's bandwidth is the limit, below a flat roof the arithmetic.")
+    series, everything = [], []
+    for name, label, describe in _SHAPED:
+        rows = [row for row in _rows(result, name) if numbers([row], "FLOP/Byte") and row["FLOP/Byte"] > 0]
+        everything += rows
+        shown = sorted(rows, key=lambda row: -(row["GPU Time (ns)"] or 0))[:_MOST_POINTS]
+        if shown:
+            series.append({"name": label, "x": [row["FLOP/Byte"] for row in shown], "y": [row["TFLOP/s"] for row in shown],
+                           "sizes": [row["GPU Time (ns)"] for row in shown], "labels": [clean(describe(row)) for row in shown],
+                           "notes": [f"{row['Peak (%)']}% of the peak {row['Peak']}, bound by {row['Bound']}" for row in shown]})
+    if series:
+        found = peaks(everything)
+        roofs = _roofs(found, bandwidth(result), [row["FLOP/Byte"] for row in everything])
+        part.add(Plot("roofline", "Roofline", "points", {"title": "FLOP/Byte", "log": True}, series + roofs,
+                      {"title": "TFLOP/s", "log": True}, note="The larger a point, the more GPU time its calls took."))
+        if found:
+            part.notes.append("Peaks follow from the tables' TFLOP/s and Peak (%), as exactly as these are rounded: " + "; ".join(
+                f"{clean(name)} {rate:,.4g} TFLOP/s ± {100 * error / rate:.1g} %" for name, (rate, error) in found.items()) + ".")
+    part.add(table(result, "library_sum", "Library calls", ("Call", "Library", "Depth")))
+    for name, title in (("conv_sum", "Convolutions"), ("attention_sum", "Attention"), ("rnn_sum", "Recurrent layers"),
+                        ("norm_sum", "Normalizations")):
+        part.add(table(result, name, title, ("API",)))
+    return part
+
+
+def gemm(result: Result) -> Section:
+    part = Section("gemm", "Matrix products by shape", "The rate of each matrix product over its size, as cuBLAS was called (column-major), with "
+                   "hints where a product could be faster.")
+    by_peak: dict[str, list[Row]] = {}
+    for row in sorted(_rows(result, "gemm_sum"), key=lambda row: -(row["GPU Time (ns)"] or 0))[:_MOST_POINTS]:
+        if numbers([row], "FLOPs") and row["FLOPs"] > 0:
+            by_peak.setdefault(str(row["Peak"] or "arithmetic not known"), []).append(row)
+    series = [{"name": clean(name), "x": [row["FLOPs"] for row in rows], "y": [row["TFLOP/s"] for row in rows],
+               "sizes": [row["GPU Time (ns)"] for row in rows], "labels": [clean(_gemm(row)) for row in rows],
+               "notes": [f"{row['Calls']} calls, tensor cores: {row.get('Tensor Cores') or 'unknown'}"
+                         + (f", {row['Peak (%)']}% of the peak" if row["Peak (%)"] is not None else "") for row in rows]}
+              for name, rows in by_peak.items()]
+    if series:
+        part.add(Plot("gemm", "Rate over size", "points", {"title": "operations of a call (2·M·N·K·batch)", "unit": "si", "log": True}, series,
+                      {"title": "TFLOP/s", "log": True}, note="The larger a point, the more GPU time its calls took."))
+    return part.add(table(result, "gemm_sum", "Matrix products", ("API", "M", "N", "K", "Op A", "Op B", "GPU Time (ns)", "TFLOP/s", "Peak (%)",
+                                                                  "Hint")))

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""What is missing in a run: lost records, each count with its meaning, windows that ended early, a run that was cut off."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from libinject.report.parts import numbers
+from libinject.report.values import object_of, objects, text_of, texts, whole
+from libinject.result import Result
+
+# As the text summary says them.
+_LOST = {
+    "host_records": "API calls lost: the ring was full, raise INJECT_RING",
+    "range_records": "NVTX ranges lost: the ring was full, raise INJECT_RING",
+    "activity_records": "GPU records lost: CUPTI's buffers were full, raise INJECT_BUFFERS",
+    "invalid_timestamps": "GPU records left out: without usable times",
+    "missing_activity_records": "launches whose GPU record never came",
+    "names": "names counted as [other]",
+    "shapes": "library calls whose shape is counted as [other]",
+    "range_paths": "nested NVTX ranges counted as the range around them",
+    "trace_rows": "rows left out of the raw traces",
+    "iteration_records": "GPU records in no iteration: too many came before it was known",
+    "iteration_signs": "calls unseen in the search for iterations, whose numbers may be off: raise INJECT_RING",
+    "busy_time_records": "GPU records too late for the busy times",
+    "device_time_records": "records too late, or too many, for the causes of idle time",
+    "graph_nodes": "nodes of CUDA graphs too many: their kernels have no library call",
+    "live_allocations": "allocations too many at once: live and peak bytes lack them",
+    "metric_samples": "samples of hardware metrics lost",
+    "metric_records": "records left out of the metrics: too late, too many for a sample, or impossible",
+    "metric_rows": "rows left out of metric_samples.csv",
+}
+_RECOVERED = {
+    "submissions_after_full": "submissions after the journal was full: raise INJECT_RING",
+    "records_after_full": "GPU records after the journal was full",
+    "records_without_call": "GPU records whose call was not among what was left",
+    "names_missing": "names shown as [not recovered]",
+    "records_refused": "records left out: damaged",
+    "bytes_unread": "bytes of CUPTI's buffers that can't be read",
+}
+_STATES = {
+    "open": "run.json says that the run is open: the program still runs, or was killed. The tables have the windows that were closed; "
+            "injectctl recover makes the rest of what a killed one left.",
+    "recovered": "The process was killed: these tables were recovered from what it left. Hardware metrics and memory in use are not among that.",
+}
+
+
+def _counts(values: dict[str, Any], meanings: dict[str, str]) -> list[dict[str, Any]]:
+    return [{"kind": text_of(kind), "count": count, "meaning": meanings.get(kind, text_of(kind).replace("_", " "))}
+            for kind, value in values.items() if (count := whole(value)) is not None and count > 0]
+
+
+def losses(result: Result) -> dict[str, Any]:
+    """{counts: what was lost, notes: what else is incomplete}."""
+    run = result.run
+    counts = _counts(run["lost"], _LOST)
+    recovered = object_of(run.get("recovered"))
+    counts += _counts({kind: recovered.get(kind) for kind in _RECOVERED}, _RECOVERED)
+    rows = [row for row in result.rows("window_sum", "Device", "Unattributed") if row["Device"] == "all"]
+    counts += _counts({"Unattributed": sum(numbers(rows, "Unattributed"))},
+                      {"Unattributed": "GPU records whose launch was not seen (counted all the same)"})
+    state = text_of(run.get("state"))
+    notes = [] if state == "closed" else [_STATES.get(state, f"run.json has the state '{state}', which is not known here.")]
+    if recovered.get("journal_cut") is True:
+        notes.append("The journal is damaged; what came after that is missing.")
+    for key, what in (("ended_by", "closed early"), ("no_device_activity", "without GPU records")):
+        reasons: dict[str, list[str]] = {}
+        for window in objects(run["windows"]):
+            if reason := text_of(window.get(key)):
+                reasons.setdefault(reason, []).append(text_of(window.get("number")))
+        notes += [f"Window{'s' if len(which) > 1 else ''} {', '.join(which[:20])}{' …' if len(which) > 20 else ''} {what}: {reason}"
+                  for reason, which in list(reasons.items())[:10]]
+    for key, what in (("write_errors", "A file could not be written"), ("messages", "libinject said")):
+        notes += [f"{what}: {text}" for text in texts(run.get(key))[:50]]
+    return {"counts": counts, "notes": notes}

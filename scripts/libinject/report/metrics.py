@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""Hardware metrics over time. Samples may be millions: neighbours become one point, with their mean."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from libinject.report.parts import Plot, Section
+from libinject.report.transfers import windows_over_time
+from libinject.report.values import clean, text_of
+from libinject.result import BadFile, Result, read_rows
+
+_MOST_POINTS = 1024
+_MOST_DEVICES = 8
+_OF_ACTIVE = ("IPC", "Occupancy (%)")  # per active cycle: means are weighted with SM Active (docs/metrics.md)
+
+
+class Timeline:
+    """The samples of a device, at most twice _MOST_POINTS points: each the mean of `each` samples, weighted with their length."""
+
+    def __init__(self, columns: list[str]) -> None:
+        self.columns = columns
+        self.each = 1
+        self.starts: list[float] = []
+        self.ends: list[float] = []
+        self.sums: list[list[float]] = []
+        self.weights: list[list[float]] = []
+        self._filled = 0
+        self._active = columns.index("SM Active (%)") if "SM Active (%)" in columns else None
+
+    def add(self, start: float, end: float, values: list[float | None]) -> None:
+        if self._filled == 0 or self._filled == self.each:
+            if len(self.starts) == 2 * _MOST_POINTS:
+                self._halve()
+            self.starts.append(start)
+            self.ends.append(end)
+            self.sums.append([0.0] * len(values))
+            self.weights.append([0.0] * len(values))
+            self._filled = 0
+        self._filled += 1
+        self.ends[-1] = end
+        sums, weights = self.sums[-1], self.weights[-1]
+        active = values[self._active] if self._active is not None else None
+        for at, value in enumerate(values):
+            if value is None:
+                continue
+            weight = float(end - start)
+            if self.columns[at] in _OF_ACTIVE and active is not None:
+                weight *= active
+            sums[at] += weight * value
+            weights[at] += weight
+
+    def _halve(self) -> None:
+        self.each *= 2
+        self.starts = self.starts[::2]
+        self.ends = self.ends[1::2]
+        for name in ("sums", "weights"):
+            lists = getattr(self, name)
+            setattr(self, name, [[a + b for a, b in zip(*pair, strict=True)] for pair in zip(lists[::2], lists[1::2], strict=True)])
+
+    def means(self, at: int) -> list[float | None]:
+        return [round(sums[at] / weights[at], 3) if weights[at] else None for sums, weights in zip(self.sums, self.weights, strict=True)]
+
+
+def _number(cell: Any) -> float | None:
+    """A list of one's own has columns whose names tell no unit."""
+    if isinstance(cell, int | float):
+        return cell
+    try:
+        return float(cell) if cell else None
+    except ValueError:
+        return None
+
+
+def timelines(result: Result) -> dict[str, Timeline]:
+    """By device; none where there are no samples, or (see the result's problems) they can't be read."""
+    path = result.path / "metric_samples.csv"
+    if not path.exists():
+        return {}
+    found: dict[str, Timeline] = {}
+    try:
+        rows = read_rows(path)
+        header = [str(name) for name in next(rows)]
+        if header[:3] != ["Device", "Start (ns)", "End (ns)"]:
+            raise BadFile(path, "the first columns are not Device, Start (ns), End (ns)", 1)
+        for device, start, end, *cells in rows:
+            if isinstance(start, int) and isinstance(end, int) and end > start:
+                name = text_of(device)
+                if name not in found and len(found) == _MOST_DEVICES:
+                    continue
+                found.setdefault(name, Timeline(header[3:])).add(start, end, [_number(cell) for cell in cells])
+    except BadFile as problem:
+        result.problems.append(str(problem))
+        return {}
+    return found
+
+
+def _unit(column: str) -> str:
+    return column[column.rfind("(") + 1 : -1] if column.endswith(")") and "(" in column else ""
+
+
+def section(result: Result) -> Section:
+    part = Section("metrics", "Hardware metrics over time", "What the GPU's own counters said while windows were open (shaded), sample by sample.")
+    found = timelines(result)
+    for device, timeline in found.items():
+        times = [(start + end) / 2 for start, end in zip(timeline.starts, timeline.ends, strict=True)]
+        units: dict[str, list[int]] = {}
+        for at, column in enumerate(timeline.columns):
+            units.setdefault(_unit(column), []).append(at)
+        for unit, columns in units.items():
+            means = {at: timeline.means(at) for at in columns}
+            series = [{"name": clean(timeline.columns[at].removesuffix(f" ({unit})")), "x": times, "y": means[at], "lines": True, "plain": True}
+                      for at in columns if means[at].count(None) < len(times)]
+            if series:
+                kind = {"%": "share", "MB/s": "traffic"}.get(unit, "rate")
+                part.add(Plot(f"metrics-{len(part.plots)}", f"GPU {device}: {unit or ', '.join(each['name'] for each in series)}"[:100], "points",
+                              {"title": "time since CUDA's initialisation", "unit": "ns"}, series,
+                              {"title": unit or kind, "zero": True}, bands=windows_over_time(result)))
+        if timeline.each > 1:
+            part.notes.append(f"Each point of GPU {device} is the mean of {timeline.each} samples.")
+    if not found and isinstance(result.run.get("metrics"), dict):
+        part.notes.append("Metrics were taken, but not their samples: INJECT_METRICS_TIMELINE=1 writes them. Means are in the tables of windows "
+                          "and iterations.")
+    return part

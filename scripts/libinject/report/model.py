@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""The model of a page: what it shows of each folder, as plain data. What is not there is named in `absent`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import libinject
+from libinject.report import idle, kernels, library, losses, metrics, overview, phases, steps, transfers
+from libinject.report.parts import Section, as_data, made_table
+from libinject.report.values import clean, object_of, text_of
+from libinject.result import Result
+
+_SECTIONS = (steps.section, idle.section, kernels.top, kernels.detail, kernels.measured, library.roofline, library.gemm, transfers.copies,
+             transfers.memory, metrics.section, phases.phases, transfers.collectives, phases.host)
+
+
+def _settings(result: Result) -> Section:
+    part = Section("settings", "Settings and versions", "What libinject was told, and what it found.")
+    rows: list[list[Any]] = []
+    for kind, key in (("option", "options"), ("version", "versions")):
+        rows += [[kind, clean(str(name)), text_of(value)] for name, value in object_of(result.run.get(key)).items()]
+    own = [["own cost", clean(str(name)), text_of(value)] for name, value in object_of(result.run.get("overhead")).items()]
+    return part.add(made_table("settings", "Settings, versions, and libinject's own cost", "run.json", ["Kind", "Setting", "Value"], rows + own)
+                    if rows + own else None)
+
+
+def run_model(result: Result) -> dict[str, Any]:
+    sections = [make(result) for make in _SECTIONS] + [_settings(result)]
+    found = overview.verdicts(result)
+    model = {"name": clean(result.name), "facts": overview.facts(result), "complete": result.complete, "verdicts": found,
+             "tiles": overview.tiles(result, found), "steps": overview.step_times(result),
+             "sections": [as_data(section) for section in sections if not section.empty],
+             "absent": [section.title for section in sections if section.empty], "lost": losses.losses(result)}
+    # Last: every table has been asked for by now.
+    model["problems"] = [clean(problem) for problem in result.problems]
+    return model
+
+
+def page_model(results: Sequence[Result], problems: Sequence[str]) -> dict[str, Any]:
+    """`problems`: folders that can't be shown, a line each."""
+    return {"libinject": libinject.__version__, "problems": [clean(problem) for problem in problems],
+            "runs": [run_model(result) for result in results]}

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""The head of a run: what ran, the verdict with its evidence, and the figures to begin with."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+from libinject.console import duration
+from libinject.report.parts import numbers
+from libinject.report.values import clean, object_of, objects, share, text_of, texts, whole
+from libinject.result import Result, Row
+
+_MOST_DEVICES = 16
+# As docs/diagnosis.md has them, in a sentence.
+_MEANINGS = {
+    "GPU-bound": "Kernels run nearly all of the time: the GPU itself sets the pace.",
+    "GPU-bound (compute)": "Kernels run nearly all of the time, and most of that time is limited by arithmetic.",
+    "GPU-bound (memory)": "Kernels run nearly all of the time, and most of that time is limited by moving data.",
+    "GPU-bound (latency)": "Kernels run nearly all of the time, but most of them are too small for the GPU.",
+    "launch-bound": "The GPU waits for the host to launch its work.",
+    "synchronization-bound": "The host waits for the GPU, and then the GPU waits for the host.",
+    "input-bound": "The GPU waits for data, or for other work of the host.",
+    "copy-bound": "The GPU waits for copies.",
+    "communication-bound": "The GPU waits for collectives between GPUs.",
+    "mixed": "Two causes share most of what is lost.",
+    "undetermined": "The GPU idles for reasons that its own records do not tell.",
+}
+_COLOURS = {"launch-bound": "launch", "synchronization-bound": "sync", "input-bound": "input", "copy-bound": "copy",
+            "communication-bound": "comm"}
+_LABELS = {"launch-bound": "Waiting for launches", "synchronization-bound": "Synchronization", "input-bound": "Waiting for input",
+           "copy-bound": "Copies", "communication-bound": "Communication"}
+
+
+def colour_of(kind: str) -> str:
+    """The part of the time that a verdict or a piece of evidence is about."""
+    return "compute" if kind.startswith("GPU-bound") else _COLOURS.get(kind, "rest")
+
+
+def _label(kind: str) -> str:
+    return "Kernels" if kind.startswith("GPU-bound") else _LABELS.get(kind, "Start-up, other streams")
+
+
+def _parts(entry: dict, evidence: list[dict[str, Any]], device_time: int) -> list[dict[str, Any]]:
+    """The device's time in parts that add up to it: those of the evidence, or, if these do not, kernels, copies and idle time."""
+    kernels = whole(entry.get("kernel_busy_ns")) or 0
+    copies = whole(entry.get("copy_only_ns")) or 0
+    parts = [{"label": _label(part["kind"]), "colour": colour_of(part["kind"]), "ns": part["ns"]} for part in evidence]
+    rest = device_time - sum(part["ns"] for part in parts)
+    # What the evidence leaves out is computing, where that is not the verdict.
+    if rest and rest == kernels - (whole(entry.get("exposed_collective_ns")) or 0):
+        parts.insert(0, {"label": "Kernels", "colour": "compute", "ns": rest})
+    elif rest:
+        parts = [{"label": "Kernels", "colour": "compute", "ns": kernels}, {"label": "Copies alone", "colour": "copy", "ns": copies},
+                 {"label": "Idle", "colour": "rest", "ns": max(0, device_time - kernels - copies)}]
+    return [{**part, "share": share(part["ns"], device_time)} for part in parts if part["ns"] > 0]
+
+
+def _verdict(entry: dict, names: dict[Any, str]) -> dict[str, Any] | None:
+    device_time = whole(entry.get("device_time_ns"))
+    if not device_time or device_time < 0:
+        return None
+    evidence = [{"kind": text_of(part.get("kind")), "ns": time, "share": share(time, device_time), "label": _label(text_of(part.get("kind"))),
+                 "colour": colour_of(text_of(part.get("kind"))), "text": text_of(part.get("text")), "advice": text_of(part.get("advice"))}
+                for part in objects(entry.get("evidence")) if (time := whole(part.get("time_ns"))) is not None and time >= 0]
+    verdict, device = text_of(entry.get("verdict")), entry.get("device")
+    kernels = whole(entry.get("kernel_busy_ns")) or 0
+    return {"device": text_of(device), "device_name": names.get(text_of(device), ""), "verdict": verdict, "colour": colour_of(verdict),
+            "meaning": _MEANINGS.get(verdict, ""), "device_ns": device_time, "kernel_ns": kernels,
+            "utilization": share(kernels, device_time), "gain": share(whole(entry.get("potential_gain_ns")) or 0, device_time),
+            "parts": _parts(entry, evidence, device_time), "evidence": evidence}
+
+
+def verdicts(result: Result) -> list[dict[str, Any]]:
+    """Of each device, over all windows: run.json's diagnosis."""
+    names = {text_of(device.get("id")): text_of(device.get("name")) for device in objects(result.run["devices"])}
+    found = [_verdict(entry, names) for entry in objects(result.run.get("diagnosis"))[:_MOST_DEVICES]]
+    return [verdict for verdict in found if verdict is not None]
+
+
+def _range(values: Sequence[float], unit: str, digits: int = 1) -> str:
+    low, high = f"{min(values):,.{digits}f}", f"{max(values):,.{digits}f}"
+    return f"{low}{unit}" if low == high else f"{low} … {high}{unit}"
+
+
+def complete_steps(result: Result) -> list[Row]:
+    return [row for row in result.rows("iteration_sum", "Label", "Complete", "Device", "Duration (ns)")
+            if row["Label"] == "iteration" and row["Complete"] == 1 and row["Device"] == "all" and row["Duration (ns)"]]
+
+
+def step_times(result: Result) -> dict[str, float] | None:
+    """Of complete iterations; the standard deviation is the sample's."""
+    times = numbers(complete_steps(result), "Duration (ns)")
+    if not times:
+        return None
+    return {"count": len(times), "mean": statistics.fmean(times), "median": statistics.median(times), "min": min(times), "max": max(times),
+            "stdev": statistics.stdev(times) if len(times) > 1 else 0.0}
+
+
+def _tile(label: str, value: str, note: str) -> dict[str, str]:
+    return {"label": label, "value": value, "note": note}
+
+
+def tiles(result: Result, found: list[dict[str, Any]]) -> list[dict[str, str]]:
+    shown = []
+    steps = step_times(result)
+    if steps:
+        count = int(steps["count"])
+        spread = f", standard deviation {duration(steps['stdev'])}" if count > 1 else ""
+        shown.append(_tile("Step time, mean", duration(steps["mean"]),
+                           f"{count} complete iteration{'s' if count != 1 else ''}; median {duration(steps['median'])}{spread}"))
+    if found:
+        shown.append(_tile("GPU utilization", _range([verdict["utilization"] for verdict in found], "%"),
+                           "share of the time with at least one kernel"))
+    windows = [row for row in result.rows("window_sum", "Window", "Device") if row["Device"] == "all"]
+    several = f", of {len(windows)} windows" if len(windows) > 1 else ""
+    if rates := numbers(windows, "Samples/s"):
+        shown.append(_tile("Throughput", _range(rates, "/s"), f"samples per second{several}"))
+    if rates := numbers(windows, "TFLOP/s"):
+        peaks = numbers(windows, "Peak (%)")
+        shown.append(_tile("Arithmetic", _range(rates, " TFLOP/s", 3 if len(rates) == 1 else 1),
+                           (f"{_range(peaks, '%')} of the peak" if peaks else "of library calls of known shape") + several))
+    if counts := numbers(windows, "Kernels"):
+        total = sum(numbers(windows, "Kernel Time (ns)"))
+        shown.append(_tile("Kernels", f"{sum(counts):,}", f"{duration(total)} of kernel time{several.replace(', of', ' in')}"))
+    memory = [row for row in result.rows("memory_sum", "Device", "API", "Peak (MB)") if row["API"] == "[all]" and row["Device"] != "host"]
+    if peaks := numbers(memory, "Peak (MB)"):
+        shown.append(_tile("Peak memory", _range(peaks, " MB"), "allocated by the program" + (", by GPU" if len(peaks) > 1 else "")))
+    return shown
+
+
+def facts(result: Result) -> list[tuple[str, str]]:
+    """What ran, where and when."""
+    run = result.run
+    shown = [("Command", clean(" ".join(texts(run.get("command_line"))))), ("Folder", clean(str(result.path)))]
+    host = text_of(run.get("host"))
+    rank = text_of(run.get("rank"))
+    shown.append(("Process", " ".join(part for part in (text_of(run.get("pid")), f"on {host}" if host else "", f"rank {rank}" if rank else "") if part)))
+    devices = objects(run["devices"])
+    kinds: dict[str, list[str]] = {}
+    for device in devices:
+        kinds.setdefault(text_of(device.get("name")), []).append(text_of(device.get("id")))
+    shown.append(("GPU", "; ".join(f"{name} ({', '.join(ids)})" for name, ids in kinds.items())))
+    versions = object_of(run.get("versions"))
+    shown.append(("Driver", f"for CUDA {text_of(versions.get('driver'))}" if text_of(versions.get("driver")) else ""))
+    started = text_of(object_of(run.get("time_zero")).get("utc")).partition(".")[0].replace("T", " ")
+    shown.append(("Started", f"{started} UTC" if started else ""))
+    windows = objects(run["windows"])
+    more = whole(run.get("windows_not_listed")) or 0
+    reasons = ", ".join(dict.fromkeys(text_of(window.get("reason")) for window in windows))
+    shown.append(("Windows", f"{len(windows) + more}" + (f" ({reasons})" if reasons else "")))
+    shown.append(("libinject", clean(run["libinject"])))
+    return [(label, value) for label, value in shown if value]

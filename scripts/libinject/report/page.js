@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+//
+// Fills the page: tables first, then the plots one by one, so that it answers meanwhile.
+
+const PRINTED_WIDTH = 680;
+const model = JSON.parse(document.getElementById("model").textContent);
+const root = document.documentElement;
+
+function partOf(holder, key, parts) {
+  const [run, section, at] = holder.dataset[key].split(",").map(Number);
+  return model.runs[run].sections[section][parts][at];
+}
+
+for (const holder of document.querySelectorAll("[data-table]")) buildTable(holder, partOf(holder, "table", "tables"));
+root.dataset.tables = "shown";
+
+const holders = [...document.querySelectorAll("[data-plot]")];
+const dark = matchMedia("(prefers-color-scheme: dark)");
+let printing = false;
+
+function draw(holder) {
+  const width = printing ? PRINTED_WIDTH : holder.parentElement.clientWidth;
+  const { data, layout } = figureOf(partOf(holder, "plot", "plots"), themeOf(root), width);
+  return window.Plotly.react(holder, data, layout, PLOT_CONFIG);
+}
+
+const pause = () => new Promise((resume) => setTimeout(resume));
+
+async function drawAll() {
+  root.dataset.plots = "drawing";
+  for (const holder of holders) {
+    await draw(holder);
+    await pause();
+  }
+  root.dataset.plots = "drawn";
+}
+
+let drawing = Promise.resolve();
+function redraw() {
+  drawing = drawing.then(drawAll);
+}
+
+async function start() {
+  try {
+    await loadPlotly();
+  } catch {
+    for (const holder of holders) holder.textContent = "This browser can't draw the plots; the tables have their figures.";
+    root.dataset.plots = "failed";
+    return;
+  }
+  await drawAll();
+  let width = root.clientWidth;
+  let timer = 0;
+  addEventListener("resize", () => {
+    if (root.clientWidth === width || printing) return;
+    width = root.clientWidth;
+    clearTimeout(timer);
+    timer = setTimeout(redraw, 150);
+  });
+  dark.addEventListener("change", redraw);
+  // On paper: light, and as wide as a sheet. Nothing may be left for later here.
+  for (const [event, on] of [["beforeprint", true], ["afterprint", false]]) {
+    addEventListener(event, () => {
+      printing = on;
+      root.classList.toggle("printing", on);
+      holders.forEach(draw);
+    });
+  }
+}
+
+// Beside the text there is room for the contents; above it they fold.
+if (!matchMedia("(min-width: 70rem)").matches) document.querySelector("nav details").open = false;
+start();

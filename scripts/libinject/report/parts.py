@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""What a page is made of: sections with notes, plots and tables. All of it is plain data: numbers in the units of the tables (ns,
+MB), which plots.js and tables.js write with a unit."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from libinject.report.values import clean
+from libinject.result import Cell, Result, Row, is_number_column
+
+MOST_ROWS = 2000
+# Shown shortened, with the whole on demand.
+_NAMES = frozenset({"Name", "Kernel Name", "Kernel Names", "Call", "Operation", "Range", "NVTX Range", "Thread Name", "Anchor"})
+_WITH_PREFIX = frozenset({"FLOPs", "Bytes"})
+_MOST_DECIMALS = 3
+
+
+@dataclasses.dataclass
+class Table:
+    """A column is {name, kind, digits}; kind: ns, number, si, name or text."""
+
+    id: str
+    title: str
+    file: str
+    columns: list[dict[str, Any]]
+    rows: list[list[Cell]]
+    of: int  # rows in the file
+    note: str = ""
+
+
+@dataclasses.dataclass
+class Plot:
+    """kind: `points` (x, y) or `bars` (names, values). Axes are {title, unit, log}; a series is {name, …, notes}."""
+
+    id: str
+    title: str
+    kind: str
+    x: dict[str, Any]
+    series: list[dict[str, Any]]
+    y: dict[str, Any] = dataclasses.field(default_factory=dict)
+    bands: list[dict[str, Any]] = dataclasses.field(default_factory=list)  # from, to, label
+    stacked: bool = False
+    note: str = ""
+
+
+@dataclasses.dataclass
+class Section:
+    id: str
+    title: str
+    says: str  # what it shows, in a sentence
+    notes: list[str] = dataclasses.field(default_factory=list)
+    plots: list[Plot] = dataclasses.field(default_factory=list)
+    tables: list[Table] = dataclasses.field(default_factory=list)
+
+    def add(self, *parts: Plot | Table | None) -> Section:
+        for part in parts:
+            if isinstance(part, Plot):
+                self.plots.append(part)
+            elif part is not None:
+                self.tables.append(part)
+        return self
+
+    @property
+    def empty(self) -> bool:
+        return not (self.plots or self.tables or self.notes)
+
+
+def as_data(part: Any) -> Any:
+    """Of a section, table or plot, without copying its rows."""
+    if dataclasses.is_dataclass(part):
+        return {field.name: as_data(getattr(part, field.name)) for field in dataclasses.fields(part)}
+    if isinstance(part, list) and part and dataclasses.is_dataclass(part[0]):
+        return [as_data(item) for item in part]
+    return part
+
+
+def column(name: str, cells: Iterable[Cell] = ()) -> dict[str, Any]:
+    if name.endswith("(ns)"):
+        kind = "ns"
+    elif name in _WITH_PREFIX:
+        kind = "si"
+    elif is_number_column(name):
+        kind = "number"
+    else:
+        kind = "name" if name in _NAMES else "text"
+    digits = 0
+    if kind == "number":
+        decimals = (len(str(cell).partition(".")[2]) for cell in cells if isinstance(cell, float) and "e" not in str(cell))
+        digits = min(max(decimals, default=0), _MOST_DECIMALS)
+    return {"name": name, "kind": kind, "digits": digits}
+
+
+def made_table(id_: str, title: str, file: str, names: Sequence[str], rows: Sequence[Sequence[Cell]], of: int | None = None) -> Table:
+    """Without the columns that are empty in all rows."""
+    full = [at for at, _ in enumerate(names) if any(row[at] not in (None, "") for row in rows)]
+    shown = rows[:MOST_ROWS]
+    columns = [column(names[at], (row[at] for row in shown)) for at in full]
+    cells = [[clean(cell) if isinstance(cell, str) else cell for cell in (row[at] for at in full)] for row in shown]
+    return Table(id_, title, file, columns, cells, len(rows) if of is None else of)
+
+
+def table(result: Result, name: str, title: str, first: Sequence[str] = (), only: Sequence[str] = (), without: Sequence[str] = (),
+          where: Callable[[Row], bool] | None = None) -> Table | None:
+    """NAME.csv as a table of the page: the columns `first` first, or no others than `only`. None where it has no rows."""
+    source = result.table(name)
+    if source is None:
+        return None
+    rows = [row for row in source if where is None or where(row)]
+    if not rows:
+        return None
+    wanted = [*first, *(only or source.columns)]
+    names = [each for each in dict.fromkeys(wanted) if each in source.columns and each not in without]
+    return made_table(name, title, f"{name}.csv", names, [[row[each] for each in names] for row in rows])
+
+
+def numbers(rows: Iterable[Row], name: str) -> list[int | float]:
+    """What a column has, without its empty cells."""
+    return [value for row in rows if isinstance(value := row.get(name), int | float)]

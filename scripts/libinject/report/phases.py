@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""Phases of the training step, and what the host did meanwhile."""
+
+from __future__ import annotations
+
+from libinject.report.parts import Plot, Section, numbers, table
+from libinject.report.values import clean, share
+from libinject.result import Result
+
+
+def phases(result: Result) -> Section:
+    part = Section("phases", "Phases", "How the kernels' time is shared between the forward pass, the backward pass and the optimizer, over all "
+                   "windows.")
+    devices: dict[str, dict[str, int | float]] = {}
+    for row in result.rows("phase_sum", "Device", "Phase", "Kernel Time (ns)"):
+        of_device = devices.setdefault(str(row["Device"]), {})
+        phase = clean(str(row["Phase"]))
+        of_device[phase] = of_device.get(phase, 0) + sum(numbers([row], "Kernel Time (ns)"))
+    if devices:
+        names = list(dict.fromkeys(phase for times in devices.values() for phase in times))
+        shown = list(devices)[:16]
+        labels = [clean(f"GPU {device}") for device in shown]
+        part.add(Plot("phases", "Kernel time by phase", "bars", {"title": "kernel time", "unit": "ns"}, [
+            {"name": name, "names": labels, "values": [devices[device].get(name, 0) for device in shown],
+             "notes": [f"{name}: {share(devices[device].get(name, 0), sum(devices[device].values()))}% of the kernels' time" for device in shown]}
+            for name in names], stacked=True))
+    return part.add(table(result, "phase_sum", "Phases", ("Phase",)))
+
+
+def host(result: Result) -> Section:
+    part = Section("host", "Host: API calls, ranges, threads", "What the host's threads spent in CUDA's calls, the program's own NVTX ranges, and "
+                   "which thread launched how much of the kernels' time.")
+    return part.add(table(result, "cuda_api_sum", "API calls", ("Name",)), table(result, "nvtx_sum", "NVTX ranges", ("Range",)),
+                    table(result, "thread_kern_sum", "Launching threads", ("Thread Name",)))

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+//
+// Plotly's figures of the model's plots. Plotly takes some tags in texts for markup: whatever is the program's is escaped.
+
+const SYMBOLS = ["circle", "square", "diamond", "triangle-up", "star", "hexagon"];
+const PARTS = ["compute", "launch", "copy", "sync", "input", "comm", "rest"];
+const TIMES = [["s", 1e9], ["ms", 1e6], ["us", 1e3], ["ns", 1]];
+const NARROW = 560;
+
+function plain(text) {
+  return String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+}
+
+// Lines of at most 90 letters: a kernel's name may have a thousand.
+function hoverText(lines) {
+  const wrapped = lines.filter((line) => line).flatMap((line) => shortened(line, 270).match(/.{1,90}/gsu) || []);
+  return wrapped.map(plain).join("<br>");
+}
+
+function themeOf(page) {
+  const style = getComputedStyle(page);
+  const of = (name) => style.getPropertyValue(name).trim();
+  return { text: of("--text"), muted: of("--muted"), line: of("--line"), surface: of("--surface"), band: of("--band"), font: style.fontFamily,
+    parts: Object.fromEntries(PARTS.map((part) => [part, of(`--part-${part}`)])), cycle: PARTS.slice(0, 6).map((part) => of(`--part-${part}`)) };
+}
+
+// Times are drawn in the unit of the largest one.
+function scaleOf(unit, values) {
+  if (unit !== "ns") return { size: 1, unit: "" };
+  const largest = values.reduce((most, value) => Math.max(most, Math.abs(value ?? 0)), 0);
+  const [name, size] = TIMES.find(([, each]) => largest >= each) || ["ns", 1];
+  return { size, unit: name };
+}
+
+const scaled = (values, scale) => values.map((value) => (value === null ? null : value / scale.size));
+
+function axisOf(axis, scale, theme) {
+  return { title: { text: plain(axis.title) + (scale.unit ? ` (${scale.unit})` : ""), font: { color: theme.muted, size: 13 }, standoff: 8 },
+    type: axis.log ? "log" : "linear", rangemode: axis.zero ? "tozero" : "normal", gridcolor: theme.line, linecolor: theme.line, zeroline: false,
+    tickfont: { color: theme.muted, size: 12 }, automargin: true, exponentformat: axis.log && axis.unit === "si" ? "SI" : "none",
+    dtick: axis.log ? 1 : undefined, separatethousands: true, fixedrange: false };
+}
+
+function baseLayout(theme, width, height) {
+  return { width, height, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { family: theme.font, size: 13, color: theme.text },
+    margin: { l: 12, r: 16, t: 12, b: 12 }, hovermode: "closest", dragmode: width < NARROW ? false : "zoom", separators: ".,",
+    hoverlabel: { bgcolor: theme.surface, bordercolor: theme.muted, align: "left", namelength: 0, font: { family: theme.font, size: 13, color: theme.text } },
+    legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", font: { color: theme.text, size: 13 }, itemsizing: "constant" } };
+}
+
+function barFigure(plot, theme, width) {
+  const names = plot.series[0].names;
+  const bars = plot.series.filter((series) => !series.mark);
+  const scale = scaleOf(plot.x.unit, plot.series.flatMap((series) => series.values));
+  const room = Math.max(14, Math.min(58, Math.floor((width * (width < NARROW ? 0.4 : 0.42)) / 7)));
+  const data = plot.series.map((series, at) => {
+    const hover = series.names.map((name, i) => hoverText([name, `${plot.series.length > 1 ? series.name : plot.x.title}: ${shown(series.values[i], plot.x.unit)}`, series.notes?.[i]]));
+    const common = { x: scaled(series.values, scale), y: names.map((_, i) => i), name: plain(series.name), hovertext: hover, hoverinfo: "text" };
+    if (series.mark) return { ...common, type: "scatter", mode: "markers", marker: { symbol: "line-ns", size: 22, line: { width: 3, color: theme.text } } };
+    const colour = series.colours ? series.colours.map((part) => theme.parts[part]) : theme.cycle[at % theme.cycle.length];
+    const text = bars.length === 1 ? series.values.map((value) => shown(value, plot.x.unit)) : undefined;
+    return { ...common, type: "bar", orientation: "h", text, textposition: "outside", cliponaxis: false, textfont: { color: theme.text, size: 12 },
+      marker: { color: colour, line: { width: plot.stacked ? 1 : 0, color: theme.surface } } };
+  });
+  const groups = plot.stacked ? 1 : bars.length;
+  const layout = { ...baseLayout(theme, width, 70 + names.length * Math.max(26, 16 * groups + 10) + (plot.series.length > 1 ? 30 : 0)),
+    barmode: plot.stacked ? "stack" : "group", bargap: 0.28, showlegend: plot.series.length > 1, dragmode: false, xaxis: axisOf(plot.x, scale, theme),
+    yaxis: { autorange: "reversed", tickvals: names.map((_, i) => i), ticktext: names.map((name) => plain(shortened(name, room))), automargin: true, fixedrange: true,
+      tickfont: { color: theme.text, size: 12 }, ticks: "", showgrid: false, zeroline: false } };
+  layout.xaxis.fixedrange = true;
+  layout.xaxis.rangemode = "tozero";
+  // Room for the figure behind the longest bar.
+  if (bars.length === 1) layout.xaxis.range = [0, 1.16 * Math.max(...plot.series.flatMap((series) => scaled(series.values, scale)))];
+  return { data, layout };
+}
+
+function roofTrace(series, theme, x, y) {
+  const middle = series.dash ? [Math.sqrt(x[0] * x[1]), Math.sqrt(y[0] * y[1])] : null;
+  return { type: "scatter", mode: "lines+text", name: plain(series.name), showlegend: false, hoverinfo: "skip", cliponaxis: false,
+    x: middle ? [x[0], middle[0], x[1]] : x, y: middle ? [y[0], middle[1], y[1]] : y,
+    text: middle ? ["", plain(series.name), ""] : ["", plain(series.name)], textposition: middle ? "top left" : "top left",
+    textfont: { color: theme.muted, size: 12 }, line: { color: theme.muted, width: 2, dash: series.dash ? "dash" : "solid" } };
+}
+
+function pointFigure(plot, theme, width) {
+  const scaleX = scaleOf(plot.x.unit, plot.series.flatMap((series) => series.x));
+  const scaleY = scaleOf(plot.y.unit, plot.series.flatMap((series) => series.y));
+  const largest = Math.max(1, ...plot.series.map((series) => (series.sizes || []).reduce((most, size) => Math.max(most, size ?? 0), 0)));
+  const data = plot.series.map((series, at) => {
+    const x = scaled(series.x, scaleX);
+    const y = scaled(series.y, scaleY);
+    if (series.roof) return roofTrace(series, theme, x, y);
+    const colour = theme.cycle[at % theme.cycle.length];
+    const many = series.x.length > 300 || series.plain;
+    const hover = series.x.map((value, i) => hoverText([series.labels?.[i], `${series.name}: ${shown(series.y[i], plot.y.unit)} ${plot.y.unit ? "" : plot.y.title}`,
+      plot.x.ticks ? "" : `${plot.x.title}: ${shown(value, plot.x.unit)}`, series.notes?.[i]]));
+    return { type: "scatter", mode: series.lines ? (many ? "lines" : "lines+markers") : "markers", name: plain(series.name), x, y, hovertext: hover, hoverinfo: "text",
+      line: { color: colour, width: 2, dash: series.dash ? "dot" : "solid" },
+      marker: { color: colour, symbol: SYMBOLS[at % SYMBOLS.length] + (series.hollow ? "-open" : ""), opacity: series.sizes ? 0.75 : 1,
+        line: { width: series.hollow ? 2 : 1, color: series.hollow ? colour : theme.surface },
+        size: series.sizes ? series.sizes.map((size) => 7 + 21 * Math.sqrt((size ?? 0) / largest)) : 7 } };
+  });
+  const labelled = data.filter((trace) => trace.showlegend !== false).length;
+  const layout = { ...baseLayout(theme, width, width < NARROW ? 340 : 380), showlegend: labelled > 1, xaxis: axisOf(plot.x, scaleX, theme), yaxis: axisOf(plot.y, scaleY, theme) };
+  if (plot.x.ticks) {
+    const step = Math.max(1, Math.ceil(plot.x.ticks.length / (width < NARROW ? 6 : 14)));
+    layout.xaxis.tickvals = plot.x.ticks.map((_, i) => i).filter((i) => i % step === 0);
+    layout.xaxis.ticktext = layout.xaxis.tickvals.map((i) => plain(plot.x.ticks[i]));
+    layout.xaxis.range = [-0.6, plot.x.ticks.length - 0.4];
+  }
+  layout.shapes = plot.bands.map((band, at) => ({ type: "rect", layer: "below", yref: "paper", y0: 0, y1: 1, x0: band.from / scaleX.size, x1: band.to / scaleX.size,
+    fillcolor: theme.band, opacity: at % 2 ? 0.55 : 1, line: { width: 0 } }));
+  if (plot.bands.length <= (width < NARROW ? 3 : 8)) {
+    layout.annotations = plot.bands.map((band) => ({ x: band.from / scaleX.size, xanchor: "left", y: 1, yref: "paper", yanchor: "top", showarrow: false, text: plain(band.label),
+      font: { color: theme.muted, size: 12 } }));
+  }
+  return { data, layout };
+}
+
+function figureOf(plot, theme, width) {
+  return plot.kind === "bars" ? barFigure(plot, theme, width) : pointFigure(plot, theme, width);
+}
+
+const PLOT_CONFIG = { displaylogo: false, responsive: false, scrollZoom: false, modeBarButtonsToRemove: ["lasso2d", "select2d", "autoScale2d"] };
+
+// The library is in the page compressed: a third of the size, for some tenths of a second.
+async function loadPlotly() {
+  const bytes = Uint8Array.from(atob(document.getElementById("plotly").textContent), (letter) => letter.charCodeAt(0));
+  const source = await new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
+  const script = document.createElement("script");
+  script.textContent = source;
+  document.head.append(script);
+  return window.Plotly;
+}

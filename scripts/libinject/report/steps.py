@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""Step times over the run, and the windows that they were taken in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from libinject.console import duration
+from libinject.report.overview import step_times
+from libinject.report.parts import Plot, Section, numbers, table
+from libinject.report.values import text_of
+from libinject.result import Result, Row
+
+_MOST_DEVICES = 8
+_WINDOW_COLUMNS = (
+    "Window", "Reason", "State", "Device", "Start (ns)", "Duration (ns)", "Iterations", "Samples/s", "GPU Utilization (%)",
+    "Device Time (ns)", "Kernel Busy (ns)", "Copy Only (ns)", "Idle (ns)", "Verdict", "Potential Gain (%)", "Profiler Overhead (%)",
+    "Utilization w/o Overhead (%)", "Kernels", "Kernel Time (ns)", "Kernel Concurrency", "Copies", "Copy Overlap (%)", "TFLOP/s",
+    "Peak (%)", "Memory at Start (MB)", "Memory at End (MB)")
+_KINDS = (("iteration", "step"), ("validation", "validation"), ("checkpoint", "checkpoint"))
+
+
+def _series(name: str, rows: list[tuple[int, Row]], column: str, **style: Any) -> dict[str, Any]:
+    shown = [(at, row) for at, row in rows if isinstance(row[column], int | float)]
+    return {"name": name, "x": [at for at, _ in shown], "y": [row[column] for _, row in shown],
+            "notes": [f"window {row['Window']}, iteration {row['Iteration'] if row['Iteration'] is not None else '–'}, "
+                      f"begins at {duration(row['Start (ns)'] or 0)}" for _, row in shown], **style}
+
+
+def _bands(rows: list[tuple[int, Row]], reasons: dict[Any, str]) -> list[dict[str, Any]]:
+    """A window's first row to its last one."""
+    ends: dict[Any, list[int]] = {}
+    for at, row in rows:
+        ends.setdefault(row["Window"], [at, at])[1] = at
+    return [{"from": first - 0.5, "to": last + 0.5, "label": f"window {window}" + (f" ({reasons[window]})" if reasons.get(window) else "")}
+            for window, (first, last) in ends.items()]
+
+
+def _plot(result: Result) -> Plot | None:
+    rows = result.rows("iteration_sum", "Window", "Iteration", "Label", "Complete", "Device", "Start (ns)", "Duration (ns)")
+    rows = [row for row in rows if row["Label"] in dict(_KINDS) and isinstance(row["Window"], int)]
+    hosts = list(enumerate(row for row in rows if row["Device"] == "all"))
+    if not hosts:
+        return None
+    reasons = {row["Window"]: text_of(row["Reason"]) for row in result.rows("window_sum", "Window", "Reason")}
+    series = []
+    for label, name in _KINDS:
+        of_kind = [(at, row) for at, row in hosts if row["Label"] == label]
+        whole = [(at, row) for at, row in of_kind if row["Complete"] == 1]
+        cut = [(at, row) for at, row in of_kind if row["Complete"] != 1]
+        if whole:
+            series.append(_series(f"{name} time", whole, "Duration (ns)", lines=label == "iteration"))
+        if cut:
+            series.append(_series(f"{name}, cut by the window's edge", cut, "Duration (ns)", hollow=True))
+    places = {(row["Window"], row["Iteration"], row["Label"], row["Start (ns)"]): at for at, row in hosts}
+    devices: dict[str, list[tuple[int, Row]]] = {}
+    for row in rows:
+        at = places.get((row["Window"], row["Iteration"], row["Label"], row["Start (ns)"]))
+        if row["Device"] != "all" and at is not None:
+            devices.setdefault(str(row["Device"]), []).append((at, row))
+    for device, of_device in list(devices.items())[:_MOST_DEVICES]:
+        if "Kernel Busy (ns)" in of_device[0][1]:
+            series.append(_series(f"kernels running, GPU {text_of(device)}", of_device, "Kernel Busy (ns)", lines=True, dash=True))
+    ticks = [str(row["Iteration"]) if row["Iteration"] is not None else str(row["Label"]) for _, row in hosts]
+    return Plot("steps", "Step time", "points", {"title": "iteration", "ticks": ticks}, series, {"title": "time", "unit": "ns", "zero": True},
+                bands=_bands(hosts, reasons))
+
+
+def section(result: Result) -> Section:
+    part = Section("steps", "Steps and windows", "How long each training iteration took, and the windows of the run that were profiled: "
+                   "shaded, with their number and what opened them.")
+    part.add(_plot(result))
+    steps = step_times(result)
+    if steps:
+        part.notes.append(f"{int(steps['count'])} complete iterations: mean {duration(steps['mean'])}, median {duration(steps['median'])}, "
+                          f"{duration(steps['min'])} … {duration(steps['max'])}.")
+    windows = result.table("window_sum")
+    # Means of hardware metrics come behind the columns that all runs have.
+    columns = list(windows.columns) if windows is not None else []
+    metrics = columns[columns.index("Memory at End (MB)") + 1 :] if "Memory at End (MB)" in columns else []
+    part.add(table(result, "window_sum", "Windows", only=(*_WINDOW_COLUMNS, *metrics)),
+             table(result, "iteration_sum", "Iterations", without=("Memset Time (ns)", "Memset Size (MB)", "Memsets", "FLOPs")))
+    if windows is not None and numbers(windows, "Profiler Overhead (%)"):
+        part.notes.append("Profiler Overhead compares the iterations of the window with those outside of any.")
+    return part

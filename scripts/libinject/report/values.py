@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""Values of folders, made fit to be shown. Names and run.json are the program's: any text, any type."""
+
+from __future__ import annotations
+
+from typing import Any
+
+LONGEST = 4096
+
+
+def clean(text: str, most: int = LONGEST) -> str:
+    """`text` without what can't be printed (control characters, those that turn the writing direction, lone surrogates), and
+    without its middle where it is longer than `most`."""
+    shown = text if len(text) <= most else text[: most * 2 // 3] + " … " + text[-(most // 3) + 3 :]
+    return shown if shown.isprintable() else "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in shown)
+
+
+def text_of(value: Any) -> str:
+    """A text, or a number as text; nothing of anything else."""
+    if isinstance(value, str):
+        return clean(value)
+    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 2**64 else ""
+
+
+def texts(value: Any) -> list[str]:
+    return [text for item in value if (text := text_of(item))] if isinstance(value, list) else []
+
+
+def objects(value: Any) -> list[dict]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def object_of(value: Any) -> dict:
+    return value if isinstance(value, dict) else {}
+
+
+def whole(value: Any) -> int | None:
+    """An integer of 64 bits."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63 else None
+
+
+def share(part: float, of: float) -> float:
+    """In percent, with one decimal, as in the tables."""
+    return round(100 * part / of, 1) if of else 0.0
