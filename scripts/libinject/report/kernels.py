@@ -31,7 +31,12 @@ def top(result: Result) -> Section:
     families = result.rows("family_sum", "Time (%)", "Total Time (ns)", "Instances", "Family")
     part.add(bars(families, "Family", "Total Time (ns)", "families", "Kernels by family", "total time",
                   lambda row: f"{row['Time (%)']}% of the kernels' time, {row['Instances']:,} kernels", 25))
-    return part.add(table(result, "cuda_gpu_kern_sum", "Kernels", ("Name",)), table(result, "family_sum", "Families", ("Family",)))
+    # Elsewhere that column has names; here it counts them.
+    columns = ("Family", "Time (%)", "Total Time (ns)", "Instances", "Avg (ns)", "Min (ns)", "Max (ns)", "Different Kernels",
+               "In Library Calls (%)", "Tensor Cores (%)", "Tensor Cores Unknown (%)", "FLOPs", "TFLOP/s")
+    cells = [[{**row, "Different Kernels": row.get("Kernel Names")}.get(column) for column in columns] for row in families]
+    return part.add(table(result, "cuda_gpu_kern_sum", "Kernels", ("Name",)),
+                    made_table("family_sum", "Families", "family_sum.csv", columns, cells) if cells else None)
 
 
 def _shape(row: Row, names: tuple[str, ...]) -> str:

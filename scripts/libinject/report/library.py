@@ -38,6 +38,8 @@ def _rnn(row: Row) -> str:
 _SHAPED: tuple[tuple[str, str, Callable[[Row], str]], ...] = (
     ("gemm_sum", "matrix products", _gemm), ("conv_sum", "convolutions", _conv), ("attention_sum", "attention", _attention),
     ("rnn_sum", "recurrent layers", _rnn))
+# What a reader looks for first, behind the shape.
+_RATES = ("Calls", "GPU Time (%)", "GPU Time (ns)", "TFLOP/s", "Peak (%)", "Bound", "Tensor Cores")
 _NEEDED = ("Calls", "GPU Time (ns)", "FLOPs", "TFLOP/s", "Peak", "Peak (%)", "FLOP/Byte", "Bound")
 
 
@@ -74,7 +76,7 @@ def bandwidth(result: Result) -> float | None:
 
 
 def _roofs(peak: dict[str, tuple[float, float]], bytes_per_second: float | None, points: list[float]) -> list[dict[str, Any]]:
-    left, right = min(points) / 2, max(points) * 2
+    left, right = min(points) / 2, max(points) * 5  # room for the names of the roofs
     roofs = []
     for name, (rate, _) in sorted(peak.items(), key=lambda item: -item[1][0]):
         ridge = rate * 1e12 / bytes_per_second if bytes_per_second else 0.0
@@ -109,9 +111,12 @@ def roofline(result: Result) -> Section:
             part.notes.append("Peaks follow from the tables' TFLOP/s and Peak (%), as exactly as these are rounded: " + "; ".join(
                 f"{clean(name)} {rate:,.4g} TFLOP/s ± {100 * error / rate:.1g} %" for name, (rate, error) in found.items()) + ".")
     part.add(table(result, "library_sum", "Library calls", ("Call", "Library", "Depth")))
-    for name, title in (("conv_sum", "Convolutions"), ("attention_sum", "Attention"), ("rnn_sum", "Recurrent layers"),
-                        ("norm_sum", "Normalizations")):
-        part.add(table(result, name, title, ("API",)))
+    for name, title, shape in (
+            ("conv_sum", "Convolutions", ("Direction", "N", "C", "D", "H", "W", "K", "T", "R", "S", "Stride", "Type X")),
+            ("attention_sum", "Attention", ("API", "Direction", "B", "H", "S Query", "S Key", "D", "Type")),
+            ("rnn_sum", "Recurrent layers", ("Direction", "Cell", "Layers", "Input Size", "Hidden Size", "T", "B", "Type")),
+            ("norm_sum", "Normalizations", ("API", "Direction", "Mode", "Size", "Type"))):
+        part.add(table(result, name, title, (*shape, *_RATES)))
     return part
 
 
@@ -130,5 +135,4 @@ def gemm(result: Result) -> Section:
     if series:
         part.add(Plot("gemm", "Rate over size", "points", {"title": "operations of a call (2·M·N·K·batch)", "unit": "si", "log": True}, series,
                       {"title": "TFLOP/s", "log": True}, note="The larger a point, the more GPU time its calls took."))
-    return part.add(table(result, "gemm_sum", "Matrix products", ("API", "M", "N", "K", "Op A", "Op B", "GPU Time (ns)", "TFLOP/s", "Peak (%)",
-                                                                  "Hint")))
+    return part.add(table(result, "gemm_sum", "Matrix products", ("API", "M", "N", "K", "Op A", "Op B", "Type A", *_RATES, "Hint")))

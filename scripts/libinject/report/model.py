@@ -41,5 +41,8 @@ def run_model(result: Result) -> dict[str, Any]:
 
 def page_model(results: Sequence[Result], problems: Sequence[str]) -> dict[str, Any]:
     """`problems`: folders that can't be shown, a line each."""
-    return {"libinject": libinject.__version__, "problems": [clean(problem) for problem in problems],
-            "runs": [run_model(result) for result in results]}
+    runs = [run_model(result) for result in results]
+    if len({run["name"] for run in runs}) < len(runs):  # out/, of several jobs
+        for run, result in zip(runs, results, strict=True):
+            run["name"] = clean(str(result.path))
+    return {"libinject": libinject.__version__, "problems": [clean(problem) for problem in problems], "runs": runs}

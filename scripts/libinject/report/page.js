@@ -21,8 +21,9 @@ let printing = false;
 
 function draw(holder) {
   const width = printing ? PRINTED_WIDTH : holder.parentElement.clientWidth;
-  const { data, layout } = figureOf(partOf(holder, "plot", "plots"), themeOf(root), width);
-  return window.Plotly.react(holder, data, layout, PLOT_CONFIG);
+  const plot = partOf(holder, "plot", "plots");
+  const { data, layout } = figureOf(plot, themeOf(root), width);
+  return window.Plotly.react(holder, data, layout, { ...PLOT_CONFIG, displayModeBar: plot.kind === "bars" || width < NARROW ? false : "hover" });
 }
 
 const pause = () => new Promise((resume) => setTimeout(resume));
@@ -70,5 +71,5 @@ async function start() {
 }
 
 // Beside the text there is room for the contents; above it they fold.
-if (!matchMedia("(min-width: 70rem)").matches) document.querySelector("nav details").open = false;
+if (!matchMedia("(min-width: 70rem)").matches) document.querySelector("nav .contents").open = false;
 start();

@@ -17,6 +17,11 @@ MOST_ROWS = 2000
 _NAMES = frozenset({"Name", "Kernel Name", "Kernel Names", "Call", "Operation", "Range", "NVTX Range", "Thread Name", "Anchor"})
 _WITH_PREFIX = frozenset({"FLOPs", "Bytes"})
 _MOST_DECIMALS = 3
+# As the tables write them: a CSV reader does not tell 0.000 from 0.0.
+_DECIMALS = {"(%)": 1, "(MB)": 3, "(GB/s)": 3, "TFLOP/s": 3, "FLOP/Byte": 2, "Waves": 2}
+# Left out where all rows have 0: what is rare.
+_RARE = frozenset({"Failed Calls", "Captured Calls", "Replayed Calls", "Failed", "Failed Size (MB)", "Largest Failed (MB)", "Last Failed (MB)",
+                   "Unattributed", "Clipped Ranges"})
 
 
 @dataclasses.dataclass
@@ -90,13 +95,16 @@ def column(name: str, cells: Iterable[Cell] = ()) -> dict[str, Any]:
     digits = 0
     if kind == "number":
         decimals = (len(str(cell).partition(".")[2]) for cell in cells if isinstance(cell, float) and "e" not in str(cell))
+        usual = next((digits for end, digits in _DECIMALS.items() if name.endswith(end)), 0)
         digits = min(max(decimals, default=0), _MOST_DECIMALS)
+        digits = max(digits, usual) if digits else 0
     return {"name": name, "kind": kind, "digits": digits}
 
 
 def made_table(id_: str, title: str, file: str, names: Sequence[str], rows: Sequence[Sequence[Cell]], of: int | None = None) -> Table:
     """Without the columns that are empty in all rows."""
-    full = [at for at, _ in enumerate(names) if any(row[at] not in (None, "") for row in rows)]
+    nothing = {name: (None, "", 0) if name in _RARE else (None, "") for name in names}
+    full = [at for at, name in enumerate(names) if any(row[at] not in nothing[name] for row in rows)]
     shown = rows[:MOST_ROWS]
     columns = [column(names[at], (row[at] for row in shown)) for at in full]
     cells = [[clean(cell) if isinstance(cell, str) else cell for cell in (row[at] for at in full)] for row in shown]

@@ -35,18 +35,20 @@ function scaleOf(unit, values) {
 
 const scaled = (values, scale) => values.map((value) => (value === null ? null : value / scale.size));
 
-function axisOf(axis, scale, theme) {
-  return { title: { text: plain(axis.title) + (scale.unit ? ` (${scale.unit})` : ""), font: { color: theme.muted, size: 13 }, standoff: 8 },
+function axisOf(axis, scale, theme, values = []) {
+  const positive = values.filter((value) => value > 0);
+  const decades = positive.length ? Math.log10(Math.max(...positive) / Math.min(...positive)) : 0;
+  return { dtick: axis.log ? (decades > 1.5 ? 1 : "D2") : undefined, title: { text: plain(axis.title) + (scale.unit ? ` (${scale.unit})` : ""), font: { color: theme.muted, size: 13 }, standoff: 8 },
     type: axis.log ? "log" : "linear", rangemode: axis.zero ? "tozero" : "normal", gridcolor: theme.line, linecolor: theme.line, zeroline: false,
     tickfont: { color: theme.muted, size: 12 }, automargin: true, exponentformat: axis.log && axis.unit === "si" ? "SI" : "none",
-    dtick: axis.log ? 1 : undefined, separatethousands: true, fixedrange: false };
+    separatethousands: true, fixedrange: false };
 }
 
 function baseLayout(theme, width, height) {
   return { width, height, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { family: theme.font, size: 13, color: theme.text },
-    margin: { l: 12, r: 16, t: 12, b: 12 }, hovermode: "closest", dragmode: width < NARROW ? false : "zoom", separators: ".,",
+    margin: { l: 12, r: 16, t: 30, b: 12 }, modebar: { bgcolor: "rgba(0,0,0,0)", color: theme.muted, activecolor: theme.text }, hovermode: "closest", dragmode: width < NARROW ? false : "zoom", separators: ".,",
     hoverlabel: { bgcolor: theme.surface, bordercolor: theme.muted, align: "left", namelength: 0, font: { family: theme.font, size: 13, color: theme.text } },
-    legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", font: { color: theme.text, size: 13 }, itemsizing: "constant" } };
+    legend: { orientation: "h", traceorder: "normal", x: 0, y: 1.02, yanchor: "bottom", font: { color: theme.text, size: 13 }, itemsizing: "constant" } };
 }
 
 function barFigure(plot, theme, width) {
@@ -64,23 +66,33 @@ function barFigure(plot, theme, width) {
       marker: { color: colour, line: { width: plot.stacked ? 1 : 0, color: theme.surface } } };
   });
   const groups = plot.stacked ? 1 : bars.length;
-  const layout = { ...baseLayout(theme, width, 70 + names.length * Math.max(26, 16 * groups + 10) + (plot.series.length > 1 ? 30 : 0)),
-    barmode: plot.stacked ? "stack" : "group", bargap: 0.28, showlegend: plot.series.length > 1, dragmode: false, xaxis: axisOf(plot.x, scale, theme),
+  // On a phone names stand above their bars.
+  const above = width < NARROW && names.some((name) => name.length > 22);
+  const layout = { ...baseLayout(theme, width, 70 + names.length * Math.max(above ? 44 : 26, 16 * groups + 10) + (plot.series.length > 1 ? 30 : 0)),
+    barmode: plot.stacked ? "stack" : "group", bargap: above ? 0.62 : 0.28, showlegend: plot.series.length > 1, dragmode: false, xaxis: axisOf(plot.x, scale, theme),
     yaxis: { autorange: "reversed", tickvals: names.map((_, i) => i), ticktext: names.map((name) => plain(shortened(name, room))), automargin: true, fixedrange: true,
       tickfont: { color: theme.text, size: 12 }, ticks: "", showgrid: false, zeroline: false } };
+  if (above) {
+    layout.yaxis.showticklabels = false;
+    layout.annotations = names.map((name, i) => ({ text: plain(shortened(name, Math.floor(width / 7.5))), x: 0, xref: "paper", xanchor: "left", y: i - 0.2, yanchor: "bottom",
+      showarrow: false, font: { color: theme.text, size: 12 } }));
+  }
   layout.xaxis.fixedrange = true;
   layout.xaxis.rangemode = "tozero";
   // Room for the figure behind the longest bar.
-  if (bars.length === 1) layout.xaxis.range = [0, 1.16 * Math.max(...plot.series.flatMap((series) => scaled(series.values, scale)))];
+  if (bars.length === 1) layout.xaxis.range = [0, (width < NARROW ? 1.4 : 1.16) * Math.max(...plot.series.flatMap((series) => scaled(series.values, scale)))];
   return { data, layout };
 }
 
-function roofTrace(series, theme, x, y) {
+function roofTrace(series, theme, x, y, width) {
+  const line = { color: theme.muted, width: 2, dash: series.dash ? "dash" : "solid" };
+  // Where there is no room beside the line, its name is in the legend.
+  if (width < NARROW) return { type: "scatter", mode: "lines", name: plain(series.name), hoverinfo: "skip", x, y, line };
   const middle = series.dash ? [Math.sqrt(x[0] * x[1]), Math.sqrt(y[0] * y[1])] : null;
   return { type: "scatter", mode: "lines+text", name: plain(series.name), showlegend: false, hoverinfo: "skip", cliponaxis: false,
     x: middle ? [x[0], middle[0], x[1]] : x, y: middle ? [y[0], middle[1], y[1]] : y,
-    text: middle ? ["", plain(series.name), ""] : ["", plain(series.name)], textposition: middle ? "top left" : "top left",
-    textfont: { color: theme.muted, size: 12 }, line: { color: theme.muted, width: 2, dash: series.dash ? "dash" : "solid" } };
+    text: middle ? ["", plain(series.name), ""] : ["", plain(series.name)], textposition: !middle ? "top left" : y[0] === y[1] ? "top center" : "top left",
+    textfont: { color: theme.muted, size: 12 }, line };
 }
 
 function pointFigure(plot, theme, width) {
@@ -90,19 +102,20 @@ function pointFigure(plot, theme, width) {
   const data = plot.series.map((series, at) => {
     const x = scaled(series.x, scaleX);
     const y = scaled(series.y, scaleY);
-    if (series.roof) return roofTrace(series, theme, x, y);
+    if (series.roof) return roofTrace(series, theme, x, y, width);
     const colour = theme.cycle[at % theme.cycle.length];
     const many = series.x.length > 300 || series.plain;
     const hover = series.x.map((value, i) => hoverText([series.labels?.[i], `${series.name}: ${shown(series.y[i], plot.y.unit)} ${plot.y.unit ? "" : plot.y.title}`,
       plot.x.ticks ? "" : `${plot.x.title}: ${shown(value, plot.x.unit)}`, series.notes?.[i]]));
     return { type: "scatter", mode: series.lines ? (many ? "lines" : "lines+markers") : "markers", name: plain(series.name), x, y, hovertext: hover, hoverinfo: "text",
       line: { color: colour, width: 2, dash: series.dash ? "dot" : "solid" },
-      marker: { color: colour, symbol: SYMBOLS[at % SYMBOLS.length] + (series.hollow ? "-open" : ""), opacity: series.sizes ? 0.75 : 1,
+      marker: { color: colour, symbol: SYMBOLS[at % SYMBOLS.length] + (series.hollow ? "-open" : ""), opacity: series.sizes ? 0.65 : 1,
         line: { width: series.hollow ? 2 : 1, color: series.hollow ? colour : theme.surface },
-        size: series.sizes ? series.sizes.map((size) => 7 + 21 * Math.sqrt((size ?? 0) / largest)) : 7 } };
+        size: series.sizes ? series.sizes.map((size) => 6 + 16 * Math.sqrt((size ?? 0) / largest)) : 7 } };
   });
   const labelled = data.filter((trace) => trace.showlegend !== false).length;
-  const layout = { ...baseLayout(theme, width, width < NARROW ? 340 : 380), showlegend: labelled > 1, xaxis: axisOf(plot.x, scaleX, theme), yaxis: axisOf(plot.y, scaleY, theme) };
+  const layout = { ...baseLayout(theme, width, width < NARROW ? 340 : 380), showlegend: labelled > 1 || labelled < data.length, 
+    xaxis: axisOf(plot.x, scaleX, theme, plot.series.flatMap((series) => series.x)), yaxis: axisOf(plot.y, scaleY, theme, plot.series.flatMap((series) => series.y)) };
   if (plot.x.ticks) {
     const step = Math.max(1, Math.ceil(plot.x.ticks.length / (width < NARROW ? 6 : 14)));
     layout.xaxis.tickvals = plot.x.ticks.map((_, i) => i).filter((i) => i % step === 0);
@@ -122,7 +135,8 @@ function figureOf(plot, theme, width) {
   return plot.kind === "bars" ? barFigure(plot, theme, width) : pointFigure(plot, theme, width);
 }
 
-const PLOT_CONFIG = { displaylogo: false, responsive: false, scrollZoom: false, modeBarButtonsToRemove: ["lasso2d", "select2d", "autoScale2d"] };
+// No button that would send anything anywhere.
+const PLOT_CONFIG = { displaylogo: false, responsive: false, scrollZoom: false, modeBarButtons: [["zoom2d", "pan2d", "resetScale2d", "toImage"]] };
 
 // The library is in the page compressed: a third of the size, for some tenths of a second.
 async function loadPlotly() {

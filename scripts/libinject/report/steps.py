@@ -79,8 +79,12 @@ def section(result: Result) -> Section:
     # Means of hardware metrics come behind the columns that all runs have.
     columns = list(windows.columns) if windows is not None else []
     metrics = columns[columns.index("Memory at End (MB)") + 1 :] if "Memory at End (MB)" in columns else []
-    part.add(table(result, "window_sum", "Windows", only=(*_WINDOW_COLUMNS, *metrics)),
-             table(result, "iteration_sum", "Iterations", without=("Memset Time (ns)", "Memset Size (MB)", "Memsets", "FLOPs")))
+    part.add(table(result, "window_sum", "Windows", only=(*_WINDOW_COLUMNS, *metrics)))
+    # One GPU's rows would say the same again.
+    iterations = result.table("iteration_sum")
+    devices = {row.get("Device") for row in iterations or ()} - {"all"}
+    part.add(table(result, "iteration_sum", "Iterations", without=("Memset Time (ns)", "Memset Size (MB)", "Memsets", "FLOPs"),
+                   where=(lambda row: row.get("Device") == "all") if len(devices) == 1 else None))
     if windows is not None and numbers(windows, "Profiler Overhead (%)"):
         part.notes.append("Profiler Overhead compares the iterations of the window with those outside of any.")
     return part

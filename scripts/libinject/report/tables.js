@@ -5,7 +5,11 @@
 // into the page as text, never as HTML.
 
 const FIRST_ROWS = 10;
-const LONGEST_NAME = 64;
+// On a phone the figures are to be seen beside the names.
+const phone = matchMedia("(max-width: 40rem)").matches;
+const LONGEST_NAME = phone ? 28 : 64;
+const LONGEST_LINE = phone ? 20 : 40;
+const LONGEST_TEXT = 300;
 
 function element(tag, properties = {}, ...children) {
   const made = document.createElement(tag);
@@ -38,8 +42,9 @@ function tableRow(table, row) {
     if (column.kind === "name") {
       cell.append(nameCell(text));
     } else if (column.kind === "text") {
-      cell.append(text.length > LONGEST_NAME ? nameCell(text) : text);
-      if (text.length > 24) cell.className = "long";
+      const words = text.includes(" ");
+      cell.append(text.length > (words ? LONGEST_TEXT : LONGEST_NAME) ? nameCell(text) : text);
+      if (words && text.length > LONGEST_LINE) cell.className = "long";
     } else {
       cell.className = "number";
       cell.textContent = text;
