@@ -37,6 +37,13 @@ if [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null; then
 elif ! { command -v mpirun && command -v mpicxx; } >/dev/null; then
   echo "setup: no MPI (openmpi-bin libopenmpi-dev): its test is left out" >&2
 fi
+# Nor this, but the test of the page that `inject report` makes, and its picture in README.md.
+if [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null; then
+  need_program chromium chromium
+  need_program chromedriver chromium-driver
+elif ! { command -v chromium && command -v chromedriver; } >/dev/null; then
+  echo "setup: no headless browser (chromium chromium-driver): the test of the report's page is left out" >&2
+fi
 
 if ((${#packages[@]})); then
   if [[ $(id -u) != 0 ]] || ! command -v apt-get >/dev/null; then

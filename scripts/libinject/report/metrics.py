@@ -113,10 +113,10 @@ def section(result: Result) -> Section:
             series = [{"name": clean(timeline.columns[at].removesuffix(f" ({unit})")), "x": times, "y": means[at], "lines": True, "plain": True}
                       for at in columns if means[at].count(None) < len(times)]
             if series:
-                kind = {"%": "share", "MB/s": "traffic"}.get(unit, "rate")
-                part.add(Plot(f"metrics-{len(part.plots)}", f"GPU {device}: {unit or ', '.join(each['name'] for each in series)}"[:100], "points",
-                              {"title": "time since CUDA's initialisation", "unit": "ns"}, series,
-                              {"title": unit or kind, "zero": True}, bands=windows_over_time(result)))
+                names = ", ".join(each["name"] for each in series[:3])
+                part.add(Plot(f"metrics-{len(part.plots)}", f"GPU {device}: " + (f"metrics in {unit}" if unit else names), "points",
+                              {"title": "time since CUDA's initialisation", "unit": "ns"}, series, {"title": unit or names, "zero": True},
+                              bands=windows_over_time(result)))
         if timeline.each > 1:
             part.notes.append(f"Each point of GPU {device} is the mean of {timeline.each} samples.")
     if not found and isinstance(result.run.get("metrics"), dict):

@@ -85,14 +85,18 @@ function barFigure(plot, theme, width) {
 }
 
 function roofTrace(series, theme, x, y, width) {
-  const line = { color: theme.muted, width: 2, dash: series.dash ? "dash" : "solid" };
   // Where there is no room beside the line, its name is in the legend.
-  if (width < NARROW) return { type: "scatter", mode: "lines", name: plain(series.name), hoverinfo: "skip", x, y, line };
-  const middle = series.dash ? [Math.sqrt(x[0] * x[1]), Math.sqrt(y[0] * y[1])] : null;
-  return { type: "scatter", mode: "lines+text", name: plain(series.name), showlegend: false, hoverinfo: "skip", cliponaxis: false,
-    x: middle ? [x[0], middle[0], x[1]] : x, y: middle ? [y[0], middle[1], y[1]] : y,
-    text: middle ? ["", plain(series.name), ""] : ["", plain(series.name)], textposition: !middle ? "top left" : y[0] === y[1] ? "top center" : "top left",
-    textfont: { color: theme.muted, size: 12 }, line };
+  return { type: "scatter", mode: "lines", name: plain(series.name), hoverinfo: "skip", showlegend: width < NARROW, x, y,
+    line: { color: theme.muted, width: 2, dash: series.dash ? "dash" : "solid" } };
+}
+
+// Beside the slope, or over the end of a flat roof.
+function roofLabel(series, theme, plot, scaleX, scaleY) {
+  const flat = series.y[0] === series.y[1];
+  const place = (axis, scale, value) => (axis.log ? Math.log10(value / scale.size) : value / scale.size);
+  const middle = (axis, scale, pair) => (place(axis, scale, pair[0]) + place(axis, scale, pair[1])) / 2;
+  return { text: plain(series.name), showarrow: false, xanchor: "right", yanchor: "bottom", yshift: 2, xshift: flat ? 0 : -6, font: { color: theme.muted, size: 12 },
+    x: flat ? place(plot.x, scaleX, series.x[1]) : middle(plot.x, scaleX, series.x), y: flat ? place(plot.y, scaleY, series.y[1]) : middle(plot.y, scaleY, series.y) };
 }
 
 function pointFigure(plot, theme, width) {
@@ -108,7 +112,7 @@ function pointFigure(plot, theme, width) {
     const hover = series.x.map((value, i) => hoverText([series.labels?.[i], `${series.name}: ${shown(series.y[i], plot.y.unit)} ${plot.y.unit ? "" : plot.y.title}`,
       plot.x.ticks ? "" : `${plot.x.title}: ${shown(value, plot.x.unit)}`, series.notes?.[i]]));
     return { type: "scatter", mode: series.lines ? (many ? "lines" : "lines+markers") : "markers", name: plain(series.name), x, y, hovertext: hover, hoverinfo: "text",
-      line: { color: colour, width: 2, dash: series.dash ? "dot" : "solid" },
+      line: { color: colour, width: series.plain ? 1.5 : 2, dash: series.dash || at >= theme.cycle.length ? "dot" : "solid" },
       marker: { color: colour, symbol: SYMBOLS[at % SYMBOLS.length] + (series.hollow ? "-open" : ""), opacity: series.sizes ? 0.65 : 1,
         line: { width: series.hollow ? 2 : 1, color: series.hollow ? colour : theme.surface },
         size: series.sizes ? series.sizes.map((size) => 6 + 16 * Math.sqrt((size ?? 0) / largest)) : 7 } };
@@ -124,11 +128,12 @@ function pointFigure(plot, theme, width) {
   }
   layout.shapes = plot.bands.map((band, at) => ({ type: "rect", layer: "below", yref: "paper", y0: 0, y1: 1, x0: band.from / scaleX.size, x1: band.to / scaleX.size,
     fillcolor: theme.band, opacity: at % 2 ? 0.55 : 1, line: { width: 0 } }));
+  const annotations = width < NARROW ? [] : plot.series.filter((series) => series.roof).map((series) => roofLabel(series, theme, plot, scaleX, scaleY));
   if (plot.bands.length <= (width < NARROW ? 3 : 8)) {
-    layout.annotations = plot.bands.map((band) => ({ x: band.from / scaleX.size, xanchor: "left", y: 1, yref: "paper", yanchor: "top", showarrow: false, text: plain(band.label),
-      font: { color: theme.muted, size: 12 } }));
+    annotations.push(...plot.bands.map((band) => ({ x: band.from / scaleX.size, xanchor: "left", y: 1, yref: "paper", yanchor: "top", showarrow: false, text: plain(band.label),
+      font: { color: theme.muted, size: 12 } })));
   }
-  return { data, layout };
+  return { data, layout: { ...layout, annotations } };
 }
 
 function figureOf(plot, theme, width) {

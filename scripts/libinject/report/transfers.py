@@ -45,28 +45,26 @@ def memory(result: Result) -> Section:
     peaks = {text_of(row["Device"]): row["Peak (MB)"] for row in result.rows("memory_sum", "Device", "API", "Peak (MB)")
              if row["API"] == "[all]" and numbers([row], "Peak (MB)") and row["Device"] != "host"}
     series: list[dict[str, Any]] = []
+    bands = windows_over_time(result)
     for device, points in list(devices.items())[:_MOST_DEVICES]:
         times, values, notes = zip(*sorted(points), strict=True)
         series.append({"name": f"in use, GPU {device}", "x": list(times), "y": list(values), "notes": list(notes), "lines": True})
         if device in peaks:
-            series.append({"name": f"allocated at most, GPU {device}", "x": [times[0], times[-1]], "y": [peaks[device]] * 2, "roof": True,
-                           "dash": True})
+            series.append({"name": f"allocated at most, GPU {device}", "y": [peaks[device]] * 2, "roof": True, "dash": True,
+                           "x": [min([*times, *(band["from"] for band in bands)]), max([*times, *(band["to"] for band in bands)])]})
     if series:
         part.add(Plot("memory", "Memory over time", "points", {"title": "time since CUDA's initialisation", "unit": "ns"}, series,
-                      {"title": "MB", "zero": True}, bands=_windows(result)))
+                      {"title": "MB", "zero": True}, bands=bands))
         sizes = {text_of(device.get("id")): whole(device.get("memory_bytes")) for device in objects(result.run["devices"])}
         part.notes += [f"GPU {device} has {size / 1e6:,.0f} MB." for device, size in sizes.items() if size and device in devices][:_MOST_DEVICES]
     return part.add(table(result, "memory_sum", "Allocations by function", ("Device", "Kind", "API")))
 
 
-def _windows(result: Result, most: int = 200) -> list[dict[str, Any]]:
+def windows_over_time(result: Result, most: int = 200) -> list[dict[str, Any]]:
     """Windows as bands over time."""
     spans = {row["Window"]: (row["Start (ns)"], row["End (ns)"]) for row in result.rows("window_sum", "Window", "Start (ns)", "End (ns)")
              if numbers([row], "Start (ns)") and numbers([row], "End (ns)")}
     return [{"from": start, "to": end, "label": f"window {window}"} for window, (start, end) in list(spans.items())[:most]]
-
-
-windows_over_time = _windows
 
 
 def collectives(result: Result) -> Section:

@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""`inject report` without a browser: the page's model against the tables, and what it makes of damaged folders."""
+
+import csv
+import json
+import shutil
+import stat
+import unittest
+from unittest import mock
+
+import folders
+from libinject.report import library, metrics, values
+from libinject.report.model import page_model
+from libinject.report.page import embedded, render
+from libinject.result import BadFile, Result
+
+HOSTILE = "</script><img src=x onerror=\"window.hacked=1\"><b>k</b>&lt;<a href='http://evil.example/'>a</a>"
+
+
+def model_of(folder):
+    return page_model([Result(folder)], [])["runs"][0]
+
+
+def tables_of(run):
+    return {table["id"]: table for section in run["sections"] for table in section["tables"]}
+
+
+def plots_of(run):
+    return {plot["id"]: plot for section in run["sections"] for plot in section["plots"]}
+
+
+class OfTheExample(folders.TemporaryFolder):
+    """The example on the simulated CUDA, with hardware metrics."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.holder = folders.tempfile.TemporaryDirectory(prefix="inject-test-")
+        cls.addClassCleanup(cls.holder.cleanup)
+        cls.out = folders.profile_example(f"{cls.holder.name}/out", METRICS="auto", METRICS_TIMELINE="1", METRICS_INTERVAL="100us")
+        cls.run_model = model_of(cls.out)
+
+    def test_every_cell_is_the_tables(self):
+        checked = 0
+        for name, table in tables_of(self.run_model).items():
+            if name in ("idle", "settings"):
+                continue
+            with open(self.out / table["file"], newline="", encoding="utf-8") as file:
+                source = list(csv.DictReader(file))
+            rows = [{column["name"]: cell for column, cell in zip(table["columns"], row, strict=True)} for row in table["rows"]]
+            if len(rows) < len(source):  # iterations: of one GPU its rows are those of all
+                self.assertEqual(name, "iteration_sum")
+                source = [row for row in source if row["Device"] == "all"]
+            self.assertEqual(len(rows), len(source), name)
+            for shown, row in zip(rows, source, strict=True):
+                for column in shown.keys() & row.keys():
+                    cell, expected = shown[column], row[column].removeprefix("'")
+                    if not isinstance(cell, str):
+                        cell, expected = float(cell or 0), float(expected or 0)
+                    self.assertEqual(cell, expected, (name, column))
+                    checked += 1
+        self.assertGreater(checked, 800)
+
+    def test_every_section_is_there_and_says_what_it_shows(self):
+        ids = [section["id"] for section in self.run_model["sections"]]
+        self.assertEqual(ids, ["steps", "idle", "kernels", "detail", "measured", "roofline", "gemm", "copies", "memory", "metrics", "phases",
+                               "host", "settings"])
+        self.assertEqual(self.run_model["absent"], ["Collectives"])
+        for section in self.run_model["sections"]:
+            self.assertRegex(section["says"], r"^[A-Z].{20,}\.$")
+        self.assertGreaterEqual(set(plots_of(self.run_model)), {"steps", "idle", "kernels", "families", "roofline", "gemm", "copies", "memory",
+                                                                 "metrics-0", "phases"})
+        self.assertEqual(self.run_model["problems"], [])
+
+    def test_the_verdict_is_run_jsons(self):
+        diagnosis = json.loads((self.out / "run.json").read_text())["diagnosis"][0]
+        verdict = self.run_model["verdicts"][0]
+        self.assertEqual((verdict["verdict"], verdict["device_ns"]), (diagnosis["verdict"], diagnosis["device_time_ns"]))
+        self.assertEqual([(part["kind"], part["ns"], part["text"], part["advice"]) for part in verdict["evidence"]],
+                         [(part["kind"], part["time_ns"], part["text"], part["advice"]) for part in diagnosis["evidence"]])
+        self.assertEqual(sum(part["ns"] for part in verdict["parts"]), diagnosis["device_time_ns"])
+
+    def test_plots_have_the_tables_figures(self):
+        tables, plots = tables_of(self.run_model), plots_of(self.run_model)
+        at = [column["name"] for column in tables["cuda_gpu_kern_sum"]["columns"]].index("Total Time (ns)")
+        self.assertEqual(plots["kernels"]["series"][0]["values"], [row[at] for row in tables["cuda_gpu_kern_sum"]["rows"]])
+        idle = plots["idle"]["series"][0]
+        window = Result(self.out).rows("window_sum")[1]
+        self.assertEqual(dict(zip(idle["names"], idle["values"], strict=True)),
+                         {name[6:-5]: value for name, value in window.items() if name.startswith("Idle: ") and value})
+        self.assertEqual(sum(idle["values"]), window["Idle (ns)"])
+        phases = {series["name"]: series["values"] for series in plots["phases"]["series"]}
+        self.assertEqual(phases, {"forward": [200_000], "backward": [300_000], "optimizer": [200_000]})
+        steps = [row["Duration (ns)"] for row in Result(self.out).rows("iteration_sum") if row["Device"] == "all" and row["Label"] == "iteration"]
+        self.assertEqual(plots["steps"]["series"][0]["y"], steps)
+
+    def test_nothing_in_it_breaks_the_page(self):
+        """Tables without rows, columns or values, and a run.json with anything anywhere."""
+        folder = self.folder / "out"
+        shutil.copytree(self.out, folder)
+        samples = folder / "metric_samples.csv"
+        samples.write_text("".join(samples.read_text(encoding="utf-8").splitlines(keepends=True)[:9]), encoding="utf-8")
+        for path in sorted(folder.glob("*.csv")):
+            before = path.read_bytes()
+            header = before.decode().partition("\n")[0]
+            names = header.split(",")
+            half = names[::2]
+            for text in (header, f"{header}\n{',' * (len(names) - 1)}", f"{','.join(half)}\n{','.join('7' for _ in half)}",
+                         f"{header}\n{','.join('0' for _ in names)}"):
+                path.write_text(text + "\n", encoding="utf-8")
+                with self.subTest(path.name, text=text[:60]):
+                    json.dumps(model_of(folder), allow_nan=False)
+            path.write_bytes(before)
+        for path in folder.glob("*.csv"):
+            if path.stem not in ("window_sum", "memory_sum", "gemm_sum"):
+                path.unlink()
+        run = json.loads((self.out / "run.json").read_text())
+        run["files"] = []
+        for key in [key for key in run if key != "libinject"]:
+            for odd in (None, True, -1, 10**30, "\ud800", [1, None, "x"], {"a": [1]}, [{}], [{"device": [], "number": {}, "text": 1, "evidence": [1]}]):
+                (folder / "run.json").write_text(json.dumps({**run, key: odd}))
+                with self.subTest(key=key, odd=odd):
+                    try:
+                        result = Result(folder)
+                    except BadFile as problem:
+                        self.assertIn(f"'{key}' is not what it should be", str(problem))
+                        continue
+                    json.dumps(page_model([result], []), allow_nan=False, ensure_ascii=False).encode()
+
+
+class Command(folders.TemporaryFolder):
+    def test_the_page(self):
+        folders.write_run(self.folder / "a")
+        done = folders.inject("report", "a", cwd=self.folder)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertRegex(done.stdout, r"^report\.html: 1 run, 2\.\d MB\n$")
+        page = (self.folder / "report.html").read_text(encoding="utf-8")
+        self.assertTrue(page.startswith("<!DOCTYPE html>"))
+        self.assertIn("Nothing was lost", page)
+        self.assertEqual(stat.S_IMODE((self.folder / "report.html").stat().st_mode), 0o600)
+        self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["a", "report.html"])
+        self.assertEqual(folders.inject("report", self.folder / "a", "-o", "-").stdout.count("</html>"), 1)
+
+    def test_a_bad_folder_among_good_ones(self):
+        folders.write_run(self.folder / "a")
+        folders.write_run(self.folder / "b", files=["cuda_gpu_kern_sum.csv"])
+        (self.folder / "b" / "cuda_gpu_kern_sum.csv").write_text("Time (%),Total Time (ns),Instances,Name\n50,7,1,k\n50,x")
+        (self.folder / "c").mkdir()
+        done = folders.inject("report", "a", "c", "b", "--json", cwd=self.folder)
+        self.assertEqual(done.returncode, 0)
+        bad = "b/cuda_gpu_kern_sum.csv:3: 2 cells, the header has 4"
+        self.assertEqual(done.stderr.splitlines(), ["inject: c: not a folder of libinject's: it has no run.json", f"inject: {bad}"])
+        model = json.loads(done.stdout)
+        self.assertEqual(([run["name"] for run in model["runs"]], model["problems"], model["runs"][1]["problems"]),
+                         (["a", "b"], ["c: not a folder of libinject's: it has no run.json"], [bad]))
+        page = render(page_model([Result(self.folder / "a"), Result(self.folder / "b")], model["problems"]))
+        self.assertIn("1 of 3 folders can&#39;t be shown", page.replace("can't", "can&#39;t"))
+
+    def test_nothing_to_show(self):
+        done = folders.inject("report", self.folder / "none", "-o", self.folder / "x.html")
+        self.assertEqual(done.returncode, 2)
+        self.assertEqual(done.stderr.splitlines()[-1], "inject: nothing to report: no folder could be read")
+        self.assertFalse((self.folder / "x.html").exists())
+        folders.write_run(self.folder / "a")
+        done = folders.inject("report", self.folder / "a", "-o", self.folder / "no" / "x.html")
+        self.assertEqual((done.returncode, done.stderr), (2, f"inject: can't write '{self.folder}/no/x.html': no such file or directory\n"))
+
+    def test_open(self):
+        from libinject.commands import report
+
+        folders.write_run(self.folder / "a")
+        with mock.patch.object(report.webbrowser, "open", return_value=True) as opened, mock.patch.object(report.console.out, "print"):
+            report.report([str(self.folder / "a")], out=self.folder / "x.html", open_it=True, as_json=False)
+        opened.assert_called_once_with((self.folder / "x.html").resolve().as_uri())
+
+
+class Parts(folders.TemporaryFolder):
+    def test_what_was_lost(self):
+        folders.write_run(self.folder / "a", state="open", lost={"host_records": 3, "new_kind": 2, "names": 0}, messages=["a <b>"], windows=[
+            {"number": 4, "reason": "api", "ended_by": "another profiler"}])
+        lost = model_of(self.folder / "a")["lost"]
+        self.assertEqual([(entry["count"], entry["meaning"]) for entry in lost["counts"]],
+                         [(3, "API calls lost: the ring was full, raise INJECT_RING"), (2, "new kind")])
+        self.assertEqual(len(lost["notes"]), 3)
+        self.assertIn("Window 4 closed early: another profiler", lost["notes"])
+        page = render(page_model([Result(self.folder / "a")], []))
+        self.assertIn("a &lt;b&gt;", page)
+        self.assertNotIn("Nothing was lost", page)
+
+    def test_step_times(self):
+        folders.write_run(self.folder / "a")
+        rows = [{"Window": 1, "Iteration": at, "Label": label, "Complete": complete, "Device": device, "Start (ns)": at * 10, "Duration (ns)": time}
+                for at, label, complete, device, time in ((0, "iteration", 0, "all", 500), (1, "iteration", 1, "all", 10),
+                                                          (1, "iteration", 1, "0", 10), (2, "iteration", 1, "all", 20),
+                                                          ("", "validation", 1, "all", 900), (3, "iteration", 1, "all", 60))]
+        rows.append({**rows[0], "Window": "[other]", "Duration (ns)": ""})
+        folders.write_table(self.folder / "a", "iteration_sum", rows)
+        run = model_of(self.folder / "a")
+        self.assertEqual(run["problems"], [])
+        self.assertEqual({name: run["steps"][name] for name in ("count", "mean", "median", "min", "max")},
+                         {"count": 3, "mean": 30, "median": 20, "min": 10, "max": 60})
+        self.assertAlmostEqual(run["steps"]["stdev"], 26.4575, 3)
+        plot = plots_of(run)["steps"]
+        self.assertEqual([(series["name"], series["y"]) for series in plot["series"]],
+                         [("step time", [10, 20, 60]), ("step, cut by the window's edge", [500]), ("validation time", [900])])
+        self.assertEqual([(band["from"], band["to"], band["label"]) for band in plot["bands"]], [(-0.5, 4.5, "window 1")])
+
+    def test_peaks(self):
+        """Rates and percentages of a known peak, rounded as in the tables."""
+        peak = 494.09
+        rows = [{"TFLOP/s": round(peak * share, 3), "Peak (%)": round(100 * share, 1), "Peak": "tf32 tensor"} for share in (0.0012, 0.049, 0.2024, 0.3377)]
+        found, error = library.peaks(rows)["tf32 tensor"]
+        self.assertLess(error / peak, 0.002)
+        self.assertLessEqual(abs(found - peak), error)
+        # Two GPUs of different kinds: no peak fits both.
+        rows.append({"TFLOP/s": 100.0, "Peak (%)": 50.0, "Peak": "tf32 tensor"})
+        self.assertAlmostEqual(library.peaks(rows)["tf32 tensor"][0], 200, delta=0.5)
+        self.assertEqual(library.peaks([{"TFLOP/s": 1.0, "Peak (%)": None, "Peak": ""}, {"TFLOP/s": 0.1, "Peak (%)": 0.0, "Peak": "fp32"}]), {})
+
+    def test_bandwidth(self):
+        device = {"memory_clock_khz": 3201000, "memory_bus_bits": 6016}
+        for devices, expected in (([device, device], 4.814304e12), ([device, {}], None), ([{"memory_clock_khz": "x", "memory_bus_bits": -1}], None)):
+            folders.write_run(self.folder / "a", devices=devices)
+            self.assertEqual(library.bandwidth(Result(self.folder / "a")), expected)
+
+    def test_samples_become_points(self):
+        line = metrics.Timeline(["SM Active (%)", "IPC"])
+        count = 4 * metrics._MOST_POINTS + 3
+        for at in range(count):
+            line.add(10 * at, 10 * at + 10, [float(at % 4), None if at % 4 == 0 else 2.0 * (at % 4)])
+        self.assertEqual((line.each, len(line.starts)), (4, count // 4 + 1))
+        self.assertEqual((line.starts[0], line.ends[0], line.starts[1], line.ends[-1]), (0, 40, 40, 10 * count))
+        self.assertEqual(line.means(0)[:3], [1.5, 1.5, 1.5])
+        # Per active cycle: (1·2 + 2·4 + 3·6) / (1 + 2 + 3)
+        self.assertEqual(line.means(1)[0], 4.667)
+
+    def test_samples_that_can_not_be_read(self):
+        folders.write_run(self.folder / "a")
+        (self.folder / "a" / "metric_samples.csv").write_text("Device,Start (ns),End (ns),SM Active (%)\n0,1,2,3\n0,1,2,x\n")
+        run = model_of(self.folder / "a")
+        self.assertEqual([problem.partition("metric_samples")[2] for problem in run["problems"]],
+                         [".csv:3: 'x' in column 'SM Active (%)' is not a number"])
+
+    def test_large_tables_are_cut_and_say_so(self):
+        folders.write_run(self.folder / "a")
+        folders.write_table(self.folder / "a", "cuda_gpu_kern_sum", [
+            {"Time (%)": 0.1, "Total Time (ns)": 10_000 - at, "Instances": 1, "Name": f"kernel {at}"} for at in range(2500)])
+        table = tables_of(model_of(self.folder / "a"))["cuda_gpu_kern_sum"]
+        self.assertEqual((len(table["rows"]), table["of"], table["rows"][0][0]), (2000, 2500, "kernel 0"))
+
+
+class Texts(unittest.TestCase):
+    def test_clean(self):
+        self.assertEqual(values.clean("a\x1b[31m\u202eb\ud800\n"), "a\N{REPLACEMENT CHARACTER}[31m" + "\N{REPLACEMENT CHARACTER}b" + 2 * "\N{REPLACEMENT CHARACTER}")
+        long = values.clean("x" * 3000 + "y" * 3000)
+        self.assertLessEqual(len(long), values.LONGEST)
+        self.assertTrue(long.startswith("xx") and " … " in long and long.endswith("yy"))
+
+    def test_embedded(self):
+        text = embedded({"name": HOSTILE + "<!--\u2028"})
+        self.assertNotRegex(text, "[<>&\u2028]")
+        self.assertEqual(json.loads(text), {"name": HOSTILE + "<!--\u2028"})
+
+
+if __name__ == "__main__":
+    unittest.main()
