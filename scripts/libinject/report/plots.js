@@ -33,6 +33,7 @@ function scaleOf(unit, values) {
   return { size, unit: name };
 }
 
+// null ends a line.
 const scaled = (values, scale) => values.map((value) => (value === null ? null : value / scale.size));
 
 function axisOf(axis, scale, theme, values = []) {
@@ -71,7 +72,7 @@ function barFigure(plot, theme, width) {
   const layout = { ...baseLayout(theme, width, 70 + names.length * Math.max(above ? 44 : 26, 16 * groups + 10) + (plot.series.length > 1 ? 30 : 0)),
     barmode: plot.stacked ? "stack" : "group", bargap: above ? 0.62 : 0.28, showlegend: plot.series.length > 1, dragmode: false, xaxis: axisOf(plot.x, scale, theme),
     yaxis: { autorange: "reversed", tickvals: names.map((_, i) => i), ticktext: names.map((name) => plain(shortened(name, room))), automargin: true, fixedrange: true,
-      tickfont: { color: theme.text, size: 12 }, ticks: "", showgrid: false, zeroline: false } };
+      tickfont: { color: theme.text, size: 12 }, ticks: "outside", ticklen: 5, tickcolor: "rgba(0,0,0,0)", showgrid: false, zeroline: false } };
   if (above) {
     layout.yaxis.showticklabels = false;
     layout.annotations = names.map((name, i) => ({ text: plain(shortened(name, Math.floor(width / 7.5))), x: 0, xref: "paper", xanchor: "left", y: i - 0.2, yanchor: "bottom",
@@ -96,7 +97,8 @@ function roofLabel(series, theme, plot, scaleX, scaleY) {
   const place = (axis, scale, value) => (axis.log ? Math.log10(value / scale.size) : value / scale.size);
   const middle = (axis, scale, pair) => (place(axis, scale, pair[0]) + place(axis, scale, pair[1])) / 2;
   return { text: plain(series.name), showarrow: false, xanchor: "right", yanchor: "bottom", yshift: 2, xshift: flat ? 0 : -6, font: { color: theme.muted, size: 12 },
-    x: flat ? place(plot.x, scaleX, series.x[1]) : middle(plot.x, scaleX, series.x), y: flat ? place(plot.y, scaleY, series.y[1]) : middle(plot.y, scaleY, series.y) };
+    // Not quite at the end: what is beside the axis is not drawn.
+    x: flat ? place(plot.x, scaleX, series.x[1] * 0.99) : middle(plot.x, scaleX, series.x), y: flat ? place(plot.y, scaleY, series.y[1]) : middle(plot.y, scaleY, series.y) };
 }
 
 function pointFigure(plot, theme, width) {
@@ -108,14 +110,14 @@ function pointFigure(plot, theme, width) {
     const y = scaled(series.y, scaleY);
     if (series.roof) return roofTrace(series, theme, x, y, width);
     const colour = theme.cycle[at % theme.cycle.length];
-    const many = series.x.length > 300 || series.plain;
+    const many = series.x.length > 1500 || series.plain;
     const hover = series.x.map((value, i) => hoverText([series.labels?.[i], `${series.name}: ${shown(series.y[i], plot.y.unit)} ${plot.y.unit ? "" : plot.y.title}`,
       plot.x.ticks ? "" : `${plot.x.title}: ${shown(value, plot.x.unit)}`, series.notes?.[i]]));
     return { type: "scatter", mode: series.lines ? (many ? "lines" : "lines+markers") : "markers", name: plain(series.name), x, y, hovertext: hover, hoverinfo: "text",
       line: { color: colour, width: series.plain ? 1.5 : 2, dash: series.dash || at >= theme.cycle.length ? "dot" : "solid" },
       marker: { color: colour, symbol: SYMBOLS[at % SYMBOLS.length] + (series.hollow ? "-open" : ""), opacity: series.sizes ? 0.65 : 1,
         line: { width: series.hollow ? 2 : 1, color: series.hollow ? colour : theme.surface },
-        size: series.sizes ? series.sizes.map((size) => 6 + 16 * Math.sqrt((size ?? 0) / largest)) : 7 } };
+        size: series.sizes ? series.sizes.map((size) => 6 + 16 * Math.sqrt((size ?? 0) / largest)) : series.x.length > 120 ? 4 : 7 } };
   });
   const labelled = data.filter((trace) => trace.showlegend !== false).length;
   const layout = { ...baseLayout(theme, width, width < NARROW ? 340 : 380), showlegend: labelled > 1 || labelled < data.length, 

@@ -10,7 +10,7 @@ from libinject.console import duration
 from libinject.report.overview import step_times
 from libinject.report.parts import Plot, Section, numbers, table
 from libinject.report.values import text_of
-from libinject.result import Result, Row
+from libinject.result import Cell, Result, Row
 
 _MOST_DEVICES = 8
 _WINDOW_COLUMNS = (
@@ -22,10 +22,24 @@ _KINDS = (("iteration", "step"), ("validation", "validation"), ("checkpoint", "c
 
 
 def _series(name: str, rows: list[tuple[int, Row]], column: str, **style: Any) -> dict[str, Any]:
-    shown = [(at, row) for at, row in rows if isinstance(row[column], int | float)]
-    return {"name": name, "x": [at for at, _ in shown], "y": [row[column] for _, row in shown],
-            "notes": [f"window {row['Window']}, iteration {row['Iteration'] if row['Iteration'] is not None else '–'}, "
-                      f"begins at {duration(row['Start (ns)'] or 0)}" for _, row in shown], **style}
+    """A line ends with its window: None."""
+    x: list[int | None] = []
+    y: list[Cell] = []
+    notes: list[str] = []
+    before = None
+    for at, row in rows:
+        if not isinstance(row[column], int | float):
+            continue
+        if style.get("lines") and x and row["Window"] != before:
+            x.append(None)
+            y.append(None)
+            notes.append("")
+        before = row["Window"]
+        x.append(at)
+        y.append(row[column])
+        number = row["Iteration"] if row["Iteration"] is not None else "–"
+        notes.append(f"window {before}, iteration {number}, begins at {duration(row['Start (ns)'] or 0)}")
+    return {"name": name, "x": x, "y": y, "notes": notes, **style}
 
 
 def _bands(rows: list[tuple[int, Row]], reasons: dict[Any, str]) -> list[dict[str, Any]]:
@@ -57,7 +71,7 @@ def _plot(result: Result) -> Plot | None:
     devices: dict[str, list[tuple[int, Row]]] = {}
     for row in rows:
         at = places.get((row["Window"], row["Iteration"], row["Label"], row["Start (ns)"]))
-        if row["Device"] != "all" and at is not None:
+        if row["Device"] != "all" and at is not None and row["Complete"] == 1:
             devices.setdefault(str(row["Device"]), []).append((at, row))
     for device, of_device in list(devices.items())[:_MOST_DEVICES]:
         if "Kernel Busy (ns)" in of_device[0][1]:

@@ -1,0 +1,49 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""README.md's picture of a report: the top of the page that `inject report` makes of a folder.
+
+usage: scripts/screenshot_report.py FOLDER [PICTURE]     (docs/report.png; needs chromium and its driver)
+"""
+
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "tests" / "python"), str(ROOT / "build" / "deps" / "python")]
+
+from browser import Browser, missing
+
+WIDTH = 1280
+LARGEST = 300_000
+
+
+def main() -> None:
+    if len(sys.argv) not in (2, 3):
+        sys.exit(__doc__)
+    if missing():
+        sys.exit(f"there is no {missing()}")
+    picture = pathlib.Path(sys.argv[2] if len(sys.argv) > 2 else ROOT / "docs" / "report.png")
+    with tempfile.TemporaryDirectory(prefix="inject-picture-") as folder:
+        page = pathlib.Path(folder) / "report.html"
+        subprocess.run([ROOT / "scripts" / "inject", "report", sys.argv[1], "-o", page], check=True)
+        browser = Browser()
+        try:
+            browser.look(WIDTH)
+            browser.open(page)
+            # Paths of the machine that it is made on are nobody's business.
+            browser.run("document.querySelectorAll('.facts .wide').forEach((fact) => fact.remove())")
+            browser.look(WIDTH, browser.run("return Math.ceil(document.querySelector('figure').getBoundingClientRect().bottom) + 16"))
+            data = browser.png()
+        finally:
+            browser.quit()
+    if len(data) > LARGEST:
+        sys.exit(f"the picture has {len(data):,} bytes: more than {LARGEST:,}")
+    picture.write_bytes(data)
+    print(f"{picture}: {len(data):,} bytes")
+
+
+if __name__ == "__main__":
+    main()
