@@ -22,12 +22,13 @@ Json = typer.Option(False, "--json", help="Print the result as JSON.")
 
 
 def fail(message: str, status: int = BAD_USE) -> NoReturn:
-    err.print(f"inject: {message}")
+    warn(message)
     raise typer.Exit(status)
 
 
 def warn(message: str) -> None:
-    err.print(f"inject: {message}")
+    """Names of files are anybody's: no escape sequence of theirs reaches the terminal."""
+    err.print("inject: " + "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in message))
 
 
 def print_json(value: Any) -> None:

@@ -161,9 +161,24 @@ class Command(folders.TemporaryFolder):
         self.assertEqual(done.returncode, 2)
         self.assertEqual(done.stderr.splitlines()[-1], "inject: nothing to report: no folder could be read")
         self.assertFalse((self.folder / "x.html").exists())
+        done = folders.inject("report", *range(33))
+        self.assertEqual((done.returncode, done.stderr), (2, "inject: 33 folders are too many for one page, which shows at most 32\n"))
         folders.write_run(self.folder / "a")
         done = folders.inject("report", self.folder / "a", "-o", self.folder / "no" / "x.html")
         self.assertEqual((done.returncode, done.stderr), (2, f"inject: can't write '{self.folder}/no/x.html': no such file or directory\n"))
+
+    def test_names_of_folders(self):
+        """Escape sequences, HTML, and bytes that are no text."""
+        evil = self.folder / "\x1b[31m<img src=x>\udcff"
+        folders.write_run(evil)
+        done = folders.inject("report", evil, self.folder / "none\x1b]0;x\x07\udcff", "-o", self.folder / "x\x1b.html")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertNotRegex(done.stdout + done.stderr, "[\x00-\x09\x0b-\x1f]")
+        page = (self.folder / "x\x1b.html").read_text(encoding="utf-8")
+        self.assertIn("\N{REPLACEMENT CHARACTER}[31m&lt;img src=x&gt;", page)
+        self.assertNotIn("<img", page.partition('<script type="application/json"')[0])
+        self.assertEqual(json.loads(folders.inject("report", evil, "--json").stdout)["runs"][0]["name"],
+                         "\N{REPLACEMENT CHARACTER}[31m<img src=x>\N{REPLACEMENT CHARACTER}")
 
     def test_open(self):
         from libinject.commands import report

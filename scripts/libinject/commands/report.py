@@ -18,6 +18,9 @@ from libinject import console
 from libinject.result import BadFile, Result
 
 
+_MOST_FOLDERS = 32  # some hundred kB each
+
+
 def _write(path: pathlib.Path, text: str) -> None:
     """Whole or not at all, and for its user alone, as the tables are: command lines are in it."""
     if path.exists() and not path.is_file():  # /dev/stdout, a pipe
@@ -43,6 +46,8 @@ def report(
     """Make one HTML page of one or more folders: verdict, plots and tables. It opens offline; --json prints what it shows."""
     from libinject.report.model import page_model
 
+    if len(set(folders)) > _MOST_FOLDERS:
+        console.fail(f"{len(set(folders))} folders are too many for one page, which shows at most {_MOST_FOLDERS}")
     results, problems = [], []
     for folder in dict.fromkeys(folders):
         try:
@@ -62,6 +67,7 @@ def report(
         return
 
     from libinject.report.page import render
+    from libinject.report.values import clean
 
     text = render(model)
     if str(out) == "-":
@@ -71,7 +77,7 @@ def report(
         _write(out, text)
     except OSError as error:
         console.fail(f"can't write '{out}': {(error.strerror or str(error)).lower()}")
-    console.out.print(f"{out}: {len(results)} run{'s' if len(results) > 1 else ''}, {len(text.encode()) / 1e6:.1f} MB")
+    console.out.print(f"{clean(str(out))}: {len(results)} run{'s' if len(results) > 1 else ''}, {len(text.encode()) / 1e6:.1f} MB")
     if open_it and not webbrowser.open(out.resolve().as_uri()):
         console.warn("no browser could be started")
 
