@@ -129,7 +129,7 @@ class Page(unittest.TestCase):
         self.assertIn(f"{window['GPU Utilization (%)']}%", shown)
         self.assertIn(console.duration(int(window["Device Time (ns)"])), shown)
 
-    def test_sorting_and_searching_by_mouse(self):
+    def test_sorting_and_searching_by_mouse_stay_fluid(self):
         from selenium.webdriver.common.action_chains import ActionChains
 
         self.opened("many", changed=True)
@@ -148,6 +148,19 @@ class Page(unittest.TestCase):
         found = sorted((1000 + at * 7919 % 10_007, at) for at in range(1000) if at % 7 == 3)
         self.assertEqual(self.cells(table, "Name"), [f"void at::native::kernel_3<float, {at}>(float*, int)" for _, at in found[:10]])
         self.assertEqual(self.browser.run("return arguments[0].querySelector('.count').textContent", table), f"{len(found)} of 1,000 rows, 10 shown")
+
+        search.clear()  # and all 1,000 of them
+        took = self.browser.run("""
+          const table = arguments[0];
+          const time = (action) => { const start = performance.now(); action(); table.offsetHeight; return performance.now() - start; };
+          const all = time(() => table.querySelector(".more").click());
+          const sort = time(() => table.querySelectorAll("th button")[0].click());
+          return [table.querySelectorAll("tbody tr").length, all, sort, performance.getEntriesByType("navigation")[0].domContentLoadedEventEnd]""",
+                                table)
+        print("1,000 kernels: shown in {:.0f} ms, sorted in {:.0f} ms, page in {:.0f} ms".format(*took[1:]))
+        self.assertEqual(took[0], 1000)
+        # Tenths of a second where nothing else runs; a busy machine takes its time.
+        self.assertLess(max(took[1:]), 10_000)
 
     def test_sorting_and_searching_by_keyboard(self):
         from selenium.webdriver.common.action_chains import ActionChains
@@ -173,21 +186,7 @@ class Page(unittest.TestCase):
         keys(Keys.ENTER)
         self.assertEqual(self.browser.run(count, table), len(times))
 
-    def test_a_thousand_kernels_stay_fluid(self):
-        self.opened("many", changed=True)
-        took = self.browser.run("""
-          const table = arguments[0];
-          const time = (action) => { const start = performance.now(); action(); table.offsetHeight; return performance.now() - start; };
-          const all = time(() => table.querySelector(".more").click());
-          const sort = time(() => table.querySelectorAll("th button")[0].click());
-          return [table.querySelectorAll("tbody tr").length, all, sort, performance.getEntriesByType("navigation")[0].domContentLoadedEventEnd]""",
-                                self.table("kernels-cuda_gpu_kern_sum"))
-        print("1,000 kernels: shown in {:.0f} ms, sorted in {:.0f} ms, page in {:.0f} ms".format(*took[1:]))
-        self.assertEqual(took[0], 1000)
-        # Tenths of a second where nothing else runs; a busy machine takes its time.
-        self.assertLess(max(took[1:]), 10_000)
-
-    def test_dark_mode(self):
+    def test_dark_mode_and_paper(self):
         self.opened("example", changed=True)
         of_page = """const of = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
           return Object.fromEntries(["--text", "--muted", "--surface", "--bg", "--accent", "--hover", "--alert", "--good", "--band",
@@ -210,20 +209,25 @@ class Page(unittest.TestCase):
                     self.assertGreaterEqual(contrast(colour[name], colour["surface"]), 3, (dark, name))
         self.assertNotEqual(*colours)
 
-    def test_a_phone(self):
-        for page in ("example", "hostile"):
-            self.opened(page, width=400, height=850)
-            self.assertEqual(self.browser.run("return [document.documentElement.scrollWidth, document.body.scrollWidth]"), [400, 400], page)
-            # Tables scroll by themselves.
-            self.assertEqual(self.browser.run("return [...document.querySelectorAll('main table')].filter((table) => !table.closest('.scroll')).length"), 0)
-
-    def test_on_paper(self):
-        self.opened("example", changed=True, dark=True)
+        # On paper it is light.
         self.browser.run("dispatchEvent(new Event('beforeprint'))")
         self.assertEqual(self.browser.run("return getComputedStyle(document.querySelector('#run-0-kernels .ytick text')).fill"), "rgb(26, 34, 48)")
         self.browser.run("dispatchEvent(new Event('afterprint'))")
         self.assertEqual(self.browser.run("return getComputedStyle(document.querySelector('#run-0-kernels .ytick text')).fill"), "rgb(229, 234, 241)")
         self.assertGreater(len(self.browser.driver.execute_cdp_cmd("Page.printToPDF", {})["data"]), 50_000)
+
+    def fits_a_phone(self):
+        self.assertEqual(self.browser.run("return [document.documentElement.scrollWidth, document.body.scrollWidth]"), [400, 400])
+        # Tables scroll by themselves.
+        self.assertEqual(self.browser.run("return [...document.querySelectorAll('main table')].filter((table) => !table.closest('.scroll')).length"), 0)
+
+    def test_a_phone_and_then_a_wider_window(self):
+        self.opened("example", changed=True, width=400, height=850)
+        self.fits_a_phone()
+        self.assertFalse(self.browser.run("return document.querySelector('nav .contents').open"), "folded where there is no room")
+        self.browser.look(width=1400)
+        self.browser.until("document.querySelector('nav .contents').open")
+        self.browser.until(f"{PLOTS}.every((plot) => Math.abs(plot.querySelector('.main-svg').clientWidth - plot.clientWidth) < 2)")
 
     def test_hostile_names(self):
         self.opened("hostile", changed=True)
@@ -242,6 +246,9 @@ class Page(unittest.TestCase):
         markup = {tag for hover in hovers for tag in re.findall("<[^>]*>", str(hover))}
         self.assertEqual(markup, {"<br>"})
         self.assertTrue(any("&lt;/script&gt;&lt;img" in str(hover) for hover in hovers))
+        self.browser.look(width=400, height=850)
+        self.browser.until("document.documentElement.clientWidth === 400 && document.documentElement.dataset.plots === 'drawn'")
+        self.fits_a_phone()
 
 
 if __name__ == "__main__":

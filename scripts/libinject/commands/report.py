@@ -17,7 +17,6 @@ import typer
 from libinject import console
 from libinject.result import BadFile, Result
 
-
 _MOST_FOLDERS = 32  # some hundred kB each
 
 

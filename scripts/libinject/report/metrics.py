@@ -27,6 +27,7 @@ class Timeline:
         self.sums: list[list[float]] = []
         self.weights: list[list[float]] = []
         self._filled = 0
+        self._of_active = [column in _OF_ACTIVE for column in columns]
         self._active = columns.index("SM Active (%)") if "SM Active (%)" in columns else None
 
     def add(self, start: float, end: float, values: list[float | None]) -> None:
@@ -41,15 +42,13 @@ class Timeline:
         self._filled += 1
         self.ends[-1] = end
         sums, weights = self.sums[-1], self.weights[-1]
+        length = float(end - start)
         active = values[self._active] if self._active is not None else None
         for at, value in enumerate(values):
-            if value is None:
-                continue
-            weight = float(end - start)
-            if self.columns[at] in _OF_ACTIVE and active is not None:
-                weight *= active
-            sums[at] += weight * value
-            weights[at] += weight
+            if value is not None:
+                weight = length if active is None or not self._of_active[at] else length * active
+                sums[at] += weight * value
+                weights[at] += weight
 
     def _halve(self) -> None:
         self.each *= 2
@@ -89,7 +88,7 @@ def timelines(result: Result) -> dict[str, Timeline]:
                 name = text_of(device)
                 if name not in found and len(found) == _MOST_DEVICES:
                     continue
-                found.setdefault(name, Timeline(header[3:])).add(start, end, [_number(cell) for cell in cells])
+                found.setdefault(name, Timeline(header[3:])).add(start, end, [cell if isinstance(cell, float) else _number(cell) for cell in cells])
     except BadFile as problem:
         result.problems.append(str(problem))
         return {}

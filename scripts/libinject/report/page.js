@@ -71,5 +71,9 @@ async function start() {
 }
 
 // Beside the text there is room for the contents; above it they fold.
-if (!matchMedia("(min-width: 70rem)").matches) document.querySelector("nav .contents").open = false;
+const wide = matchMedia("(min-width: 70rem)");
+const contents = document.querySelector("nav .contents");
+const fold = () => { contents.open = wide.matches; };
+fold();
+wide.addEventListener("change", fold);
 start();
