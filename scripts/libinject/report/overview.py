@@ -49,9 +49,10 @@ def _parts(entry: dict, evidence: list[dict[str, Any]], device_time: int) -> lis
     copies = whole(entry.get("copy_only_ns")) or 0
     parts = [{"label": _label(part["kind"]), "colour": colour_of(part["kind"]), "ns": part["ns"]} for part in evidence]
     rest = device_time - sum(part["ns"] for part in parts)
+    collectives = whole(entry.get("exposed_collective_ns")) or 0
     # What the evidence leaves out is computing, where that is not the verdict.
-    if rest and rest == kernels - (whole(entry.get("exposed_collective_ns")) or 0):
-        parts.insert(0, {"label": "Kernels", "colour": "compute", "ns": rest})
+    if rest and rest == kernels - collectives:
+        parts.insert(0, {"label": "Kernels but collectives" if collectives else "Kernels", "colour": "compute", "ns": rest})
     elif rest:
         parts = [{"label": "Kernels", "colour": "compute", "ns": kernels}, {"label": "Copies alone", "colour": "copy", "ns": copies},
                  {"label": "Idle", "colour": "rest", "ns": max(0, device_time - kernels - copies)}]
@@ -137,7 +138,7 @@ def facts(result: Result) -> list[tuple[str, str]]:
     shown = [("Command", clean(" ".join(texts(run.get("command_line"))))), ("Folder", clean(str(result.path)))]
     host = text_of(run.get("host"))
     rank = text_of(run.get("rank"))
-    shown.append(("Process", " ".join(part for part in (text_of(run.get("pid")), f"on {host}" if host else "", f"rank {rank}" if rank else "") if part)))
+    shown.append(("Process", text_of(run.get("pid")) + (f" on {host}" if host else "") + (f", rank {rank}" if rank else "")))
     devices = objects(run["devices"])
     kinds: dict[str, list[str]] = {}
     for device in devices:

@@ -69,7 +69,7 @@ function barFigure(plot, theme, width) {
   const groups = plot.stacked ? 1 : bars.length;
   // On a phone names stand above their bars.
   const above = width < NARROW && names.some((name) => name.length > 22);
-  const layout = { ...baseLayout(theme, width, 70 + names.length * Math.max(above ? 44 : 26, 16 * groups + 10) + (plot.series.length > 1 ? 30 : 0)),
+  const layout = { ...baseLayout(theme, width, 86 + names.length * Math.max(above ? 44 : 26, 16 * groups + 10) + (plot.series.length > 1 ? 30 : 0)),
     barmode: plot.stacked ? "stack" : "group", bargap: above ? 0.62 : 0.28, showlegend: plot.series.length > 1, dragmode: false, xaxis: axisOf(plot.x, scale, theme),
     yaxis: { autorange: "reversed", tickvals: names.map((_, i) => i), ticktext: names.map((name) => plain(shortened(name, room))), automargin: true, fixedrange: true,
       tickfont: { color: theme.text, size: 12 }, ticks: "outside", ticklen: 5, tickcolor: "rgba(0,0,0,0)", showgrid: false, zeroline: false } };

@@ -13,11 +13,13 @@ from libinject.report.values import text_of
 from libinject.result import Cell, Result, Row
 
 _MOST_DEVICES = 8
+# In this order: a phone and a sheet of paper show the first ones.
 _WINDOW_COLUMNS = (
-    "Window", "Reason", "State", "Device", "Start (ns)", "Duration (ns)", "Iterations", "Samples/s", "GPU Utilization (%)",
-    "Device Time (ns)", "Kernel Busy (ns)", "Copy Only (ns)", "Idle (ns)", "Verdict", "Potential Gain (%)", "Profiler Overhead (%)",
-    "Utilization w/o Overhead (%)", "Kernels", "Kernel Time (ns)", "Kernel Concurrency", "Copies", "Copy Overlap (%)", "TFLOP/s",
-    "Peak (%)", "Memory at Start (MB)", "Memory at End (MB)")
+    "Window", "Reason", "Device", "Duration (ns)", "Iterations", "GPU Utilization (%)", "Verdict", "Potential Gain (%)", "Idle (ns)",
+    "Samples/s", "Device Time (ns)", "Kernel Busy (ns)", "Copy Only (ns)", "Profiler Overhead (%)", "Utilization w/o Overhead (%)",
+    "Kernels", "Kernel Time (ns)", "Kernel Concurrency", "Copies", "Copy Overlap (%)", "TFLOP/s", "Peak (%)", "Memory at Start (MB)",
+    "Memory at End (MB)", "Start (ns)", "State")
+_ITERATION_COLUMNS = ("Iteration", "Label", "Duration (ns)", "Samples/s", "GPU Utilization (%)", "Kernel Busy (ns)", "Gap to Next (ns)")
 _KINDS = (("iteration", "step"), ("validation", "validation"), ("checkpoint", "checkpoint"))
 
 
@@ -97,7 +99,7 @@ def section(result: Result) -> Section:
     # One GPU's rows would say the same again.
     iterations = result.table("iteration_sum")
     devices = {row.get("Device") for row in iterations or ()} - {"all"}
-    part.add(table(result, "iteration_sum", "Iterations", without=("Memset Time (ns)", "Memset Size (MB)", "Memsets", "FLOPs"),
+    part.add(table(result, "iteration_sum", "Iterations", _ITERATION_COLUMNS, without=("Memset Time (ns)", "Memset Size (MB)", "Memsets", "FLOPs"),
                    where=(lambda row: row.get("Device") == "all") if len(devices) == 1 else None))
     if windows is not None and numbers(windows, "Profiler Overhead (%)"):
         part.notes.append("Profiler Overhead compares the iterations of the window with those outside of any.")
