@@ -95,10 +95,13 @@ function roofTrace(series, theme, x, y, width) {
 function roofLabel(series, theme, plot, scaleX, scaleY) {
   const flat = series.y[0] === series.y[1];
   const place = (axis, scale, value) => (axis.log ? Math.log10(value / scale.size) : value / scale.size);
-  const middle = (axis, scale, pair) => (place(axis, scale, pair[0]) + place(axis, scale, pair[1])) / 2;
+  // Not quite at the end of a flat one: what is beside the axis is not drawn.
+  const along = (axis, scale, pair) => {
+    const [from, to] = pair.map((value) => place(axis, scale, value));
+    return from + (flat ? 0.995 : 0.5) * (to - from);
+  };
   return { text: plain(series.name), showarrow: false, xanchor: "right", yanchor: "bottom", yshift: 2, xshift: flat ? 0 : -6, font: { color: theme.muted, size: 12 },
-    // Not quite at the end: what is beside the axis is not drawn.
-    x: flat ? place(plot.x, scaleX, series.x[1] * 0.99) : middle(plot.x, scaleX, series.x), y: flat ? place(plot.y, scaleY, series.y[1]) : middle(plot.y, scaleY, series.y) };
+    x: along(plot.x, scaleX, series.x), y: along(plot.y, scaleY, series.y) };
 }
 
 function pointFigure(plot, theme, width) {
@@ -120,7 +123,7 @@ function pointFigure(plot, theme, width) {
         size: series.sizes ? series.sizes.map((size) => 6 + 16 * Math.sqrt((size ?? 0) / largest)) : series.x.length > 120 ? 4 : 7 } };
   });
   const labelled = data.filter((trace) => trace.showlegend !== false).length;
-  const layout = { ...baseLayout(theme, width, width < NARROW ? 340 : 380), showlegend: labelled > 1 || labelled < data.length, 
+  const layout = { ...baseLayout(theme, width, width < NARROW ? 340 : 380), showlegend: labelled > 1 || labelled < data.length || Boolean(plot.series[0].sizes), 
     xaxis: axisOf(plot.x, scaleX, theme, plot.series.flatMap((series) => series.x)), yaxis: axisOf(plot.y, scaleY, theme, plot.series.flatMap((series) => series.y)) };
   if (plot.x.ticks) {
     const step = Math.max(1, Math.ceil(plot.x.ticks.length / (width < NARROW ? 6 : 14)));
