@@ -37,7 +37,7 @@ def _write(path: pathlib.Path, text: str) -> None:
 
 
 def report(
-    folders: Annotated[list[str], typer.Argument(metavar="DIR…", help="Folders that libinject has written.")],
+    folders: Annotated[list[str], typer.Argument(metavar="DIR", help="Folders that libinject has written.")],
     out: Annotated[pathlib.Path, typer.Option("--out", "-o", help="The page; - for stdout.")] = pathlib.Path("report.html"),
     open_it: Annotated[bool, typer.Option("--open", help="Show the page in a browser.")] = False,
     as_json: bool = console.Json,
