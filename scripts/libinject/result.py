@@ -8,9 +8,12 @@ from __future__ import annotations
 import csv
 import dataclasses
 import json
+import os
 import pathlib
 import re
+import stat
 from collections.abc import Iterator
+from typing import TextIO
 
 Cell = str | int | float | None
 Row = dict[str, Cell]
@@ -26,6 +29,7 @@ Samples|Samples/s|Small Copies|Submissions|Synchronizing|TFLOP/s|TID|Unattribute
 _UNIT = re.compile(r"\((ns|%|MB|GB|B|MB/s|GB/s|MHz|W|C)\)$")
 # A text that a spreadsheet would take for a formula has an apostrophe before it (docs/security.md).
 _ESCAPED = re.compile(r"'[=+\-@\t\r\n]")
+OTHERS = "[other]"  # in place of a window's number: those that have no row of their own
 _LONGEST_CELL = 16 << 20
 _LARGEST_JSON = 256 << 20
 
@@ -36,7 +40,7 @@ class BadFile(Exception):
     def __init__(self, path: pathlib.Path, why: str, line: int | None = None):
         self.path, self.why, self.line = path, why, line
         where = str(path) if line is None else f"{path}:{line}"
-        super().__init__(f"{where}: {why}")
+        super().__init__(f"{printable(where, 1000)}: {why}")
 
 
 def printable(text: str, most: int = 120) -> str:
@@ -83,15 +87,25 @@ class Table:
         return len(self.rows)
 
 
-def read_rows(path: pathlib.Path) -> Iterator[tuple[Cell, ...]]:
-    """The header's names, then row by row, for tables that may be too large to hold. Raises BadFile as it goes."""
+def _open(path: pathlib.Path) -> TextIO:
+    # A pipe would be waited for; O_NONBLOCK, and then the look, leave no moment to put one there.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise BadFile(path, "not a regular file")
+    return open(descriptor, newline="", encoding="utf-8", errors="strict")
+
+
+def read_rows(path: pathlib.Path, only: frozenset[str] | None = None) -> Iterator[tuple[Cell, ...]]:
+    """The header's names, then row by row, for tables that may be too large to hold. `only`: other columns are left out, and what is
+    in them is not looked at. Raises BadFile as it goes."""
     columns: tuple[str, ...] = ()
-    numeric: list[bool] = []
+    kept: list[tuple[int, str, bool]] = []
     line = 1
     try:
         csv.field_size_limit(_LONGEST_CELL)
         # A line break within a cell is none of the file's lines: the reader counts, not we.
-        with open(path, newline="", encoding="utf-8", errors="strict") as file:
+        with _open(path) as file:
             reader = csv.reader(file, strict=True)
             for cells in reader:
                 line = reader.line_num
@@ -99,14 +113,16 @@ def read_rows(path: pathlib.Path) -> Iterator[tuple[Cell, ...]]:
                     columns = tuple(cells)
                     if not columns or len(set(columns)) != len(columns):
                         raise BadFile(path, "no header of distinct columns", 1)
-                    numeric = [is_number_column(column) for column in columns]
-                    yield columns
+                    kept = [(index, column, is_number_column(column)) for index, column in enumerate(columns)
+                            if only is None or column in only]
+                    yield tuple(column for _, column, _ in kept)
                     continue
                 if len(cells) != len(columns):
                     raise BadFile(path, f"{len(cells)} cells, the header has {len(columns)}", line)
                 row: list[Cell] = []
-                for column, is_number, cell in zip(columns, numeric, cells, strict=True):
-                    if is_number and not (column == "Window" and cell == "[other]"):
+                for index, column, is_number in kept:
+                    cell = cells[index]
+                    if is_number and not (column == "Window" and cell == OTHERS):
                         try:
                             row.append(_number(cell) if cell else None)
                         except ValueError:
@@ -125,9 +141,9 @@ def read_rows(path: pathlib.Path) -> Iterator[tuple[Cell, ...]]:
         raise BadFile(path, "empty: not even a header", 1)
 
 
-def read_table(path: pathlib.Path) -> Table:
-    """Raises BadFile."""
-    rows = read_rows(path)
+def read_table(path: pathlib.Path, only: frozenset[str] | None = None) -> Table:
+    """`only`: as read_rows() has it. Raises BadFile."""
+    rows = read_rows(path, only)
     columns = tuple(str(column) for column in next(rows))
     return Table(path, columns, tuple(dict(zip(columns, row, strict=True)) for row in rows))
 
@@ -189,9 +205,10 @@ def _read_run(path: pathlib.Path) -> dict:
     if not path.exists():
         raise BadFile(path.parent, "not a folder of libinject's: it has no run.json")
     try:
-        if path.stat().st_size > _LARGEST_JSON:
-            raise BadFile(path, "far too large")
-        run = json.loads(path.read_text(encoding="utf-8"))
+        with _open(path) as file:
+            if os.fstat(file.fileno()).st_size > _LARGEST_JSON:
+                raise BadFile(path, "far too large")
+            run = json.load(file)
     except OSError as error:
         raise BadFile(path, (error.strerror or "can't be read").lower()) from None
     except UnicodeDecodeError as error:

@@ -2,6 +2,7 @@
 # SPDX-FileCopyrightText: The libinject authors
 """The reader of result folders: what libinject writes, and what it does not."""
 
+import os
 import unittest
 
 import folders
@@ -42,6 +43,16 @@ class Bad(folders.TemporaryFolder):
         self.assertEqual(self.table(b'Name\n"a\n'), "t.csv:2: not CSV: unexpected end of data")
         self.assertTrue(self.table(b"Name\n\xff\n").startswith("t.csv:1: not UTF-8"), "decoded ahead of its line")
         self.assertEqual(self.table(b"A,A\n"), "t.csv:1: no header of distinct columns")
+        for number in (b"nan", b"-inf", b"1e400", b"9223372036854775808"):
+            self.assertEqual(self.table(b"Calls\n" + number + b"\n"), f"t.csv:2: '{number.decode()}' in column 'Calls' is not a number")
+
+    def test_what_is_no_file(self):
+        os.mkfifo(self.folder / "t.csv")
+        self.assertEqual(self.refusal(read_table, self.folder / "t.csv"), "t.csv: not a regular file")
+        out = folders.write_run(self.folder / "out")
+        (out / "run.json").unlink()
+        os.mkfifo(out / "run.json")
+        self.assertEqual(self.refusal(Result, out), "out/run.json: not a regular file")
 
     def test_folders(self):
         self.assertEqual(self.refusal(Result, self.folder / "none"), "none: no such folder")
@@ -52,6 +63,7 @@ class Bad(folders.TemporaryFolder):
         self.assertEqual(self.refusal(Result, foreign), "foreign: not a folder of libinject's: it has no run.json")
         for text, why in (("{", "foreign/run.json:1: not JSON: Expecting property name enclosed in double quotes"),
                           ("[]", "foreign/run.json:1: not libinject's: it does not say which version wrote it"),
+                          ("9" * 5000, "foreign/run.json: not libinject's: a number of thousands of digits"),
                           ("[" * 100_000, "foreign/run.json: not libinject's: nested too deeply"),
                           ('{"libinject": "1", "lost": []}', "foreign/run.json:1: 'lost' is not what it should be")):
             (foreign / "run.json").write_text(text)
@@ -75,6 +87,20 @@ class Cells(folders.TemporaryFolder):
         path.write_text("Calls,Avg (ns),Name,TFLOP/s\n3,1.5,\"'=cmd()\",\n,,'a',2\n,,7,1e3\n")
         self.assertEqual([tuple(row.values()) for row in read_table(path)],
                          [(3, 1.5, "=cmd()", None), (None, None, "'a'", 2), (None, None, "7", 1000.0)])
+
+    def test_rows_that_others_share(self):
+        path = self.folder / "t.csv"
+        path.write_text("Window,Name\n[other],a\n")
+        self.assertEqual(read_table(path).rows, ({"Window": None, "Name": "a"},))
+
+    def test_some_columns(self):
+        path = self.folder / "t.csv"
+        path.write_text("Calls,Name,Avg (ns)\nx,a,1\n")
+        table = read_table(path, frozenset(("Avg (ns)", "Name", "None")))
+        self.assertEqual((table.columns, table.rows), (("Name", "Avg (ns)"), ({"Name": "a", "Avg (ns)": 1},)))
+        path.write_text("Calls,Name,Avg (ns)\nx,a\n")
+        with self.assertRaises(BadFile):
+            read_table(path, frozenset(("Name",)))
 
     def test_printable(self):
         self.assertEqual(printable("a\nb" + "c" * 200, 10), "a\N{REPLACEMENT CHARACTER}bcccccc…")
