@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""`inject merge`: the folders of a distributed job's ranks as one report."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+import libinject
+from libinject import console
+from libinject.result import BadFile
+
+if TYPE_CHECKING:
+    from libinject.merge.store import Store
+
+_MOST_PROBLEMS = 20
+_MANY = 50  # folders, that take a while
+
+
+def merge(
+    folders: Annotated[list[pathlib.Path], typer.Argument(metavar="DIR", help="Result folders of ranks, folders that hold such, or Parquet copies.")],
+    out: Annotated[pathlib.Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the report as an HTML page.")] = None,
+    parquet: Annotated[pathlib.Path | None, typer.Option(metavar="FOLDER", help="Write the merged tables as Parquet files into a new folder.")] = None,
+    ranks: Annotated[int, typer.Option(min=1, help="Ranks in the terminal's table, at most.")] = 16,
+    jobs: Annotated[str, typer.Option(help="Whose folders are a job: one (all), folders (those in one folder), auto (all, unless a rank comes "
+                                           "twice).")] = "auto",
+    as_json: bool = console.Json,
+) -> None:
+    """Merge the result folders of a distributed job's ranks: step times, skew, stragglers, waiting, scaling, links."""
+    from libinject.merge import jobs as rules
+    from libinject.merge import page, report, terminal
+    from libinject.merge import parquet as copies
+    from libinject.merge.store import Store
+
+    if jobs not in rules.HOW:
+        console.fail(f"--jobs {jobs}: accepted are {', '.join(rules.HOW)}")
+    problems: list[str] = []
+    with Store() as store:
+        if not _read(store, folders, problems):
+            _warn(problems)
+            console.fail("no result folder to merge")
+        built = report.build(store, jobs, problems)
+        _warn(problems)
+        for job in built["jobs"]:
+            _warn([f"{job['name']}: {problem}" for problem in job["problems"]])
+        try:
+            if parquet is not None:
+                copies.write(store, parquet)
+            if out is not None:
+                page.write(out, built, [report.heat_map(store, number) for number in range(len(built["jobs"]))], libinject.__version__)
+        except BadFile as problem:
+            console.fail(str(problem))
+    if as_json:
+        console.print_json(built)
+    else:
+        terminal.show(built, ranks)
+
+
+def _read(store: Store, folders: list[pathlib.Path], problems: list[str]) -> int:
+    from libinject.merge import collect
+
+    found = collect.find(folders, problems)
+    if not console.err.is_terminal or len(found) < _MANY:
+        return collect.read(store, found, problems)
+    import rich.progress
+
+    with rich.progress.Progress(console=console.err, transient=True) as bar:
+        task = bar.add_task("reading folders", total=len(found))
+        return collect.read(store, found, problems, lambda: bar.advance(task))
+
+
+def _warn(problems: list[str]) -> None:
+    for problem in problems[:_MOST_PROBLEMS]:
+        console.warn(problem)
+    if len(problems) > _MOST_PROBLEMS:
+        console.warn(f"… and {len(problems) - _MOST_PROBLEMS} more of this kind: --json has all")
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command(name="merge")(merge)

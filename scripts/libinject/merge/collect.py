@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""Finds the folders and reads them into the store."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from libinject.merge import parquet
+from libinject.merge.schema import RUNS, TABLES, TEXT, WHOLE
+from libinject.merge.store import Store
+from libinject.result import BadFile, Result, Table, printable, read_table
+
+_RANK = re.compile(r"[0-9]{1,6}")
+_LARGEST_TABLE = 128 << 20  # ten times what libinject's bounds allow
+_MOST_MESSAGES = 5
+
+
+def find(paths: Iterable[pathlib.Path], problems: list[str]) -> list[pathlib.Path]:
+    """The result folders and Parquet folders among `paths` and their subfolders, each once."""
+    found: dict[pathlib.Path, pathlib.Path] = {}
+
+    def take(folder: pathlib.Path) -> None:
+        found.setdefault(folder.resolve(), folder)
+
+    for path in paths:
+        if not path.is_dir():
+            problems.append(str(BadFile(path, "not a folder" if path.exists() else "no such folder")))
+        elif _is_result(path):
+            take(path)
+        else:
+            try:
+                inside = sorted((folder for folder in path.iterdir() if folder.is_dir() and _is_result(folder)), key=_natural)
+            except OSError as error:
+                problems.append(str(BadFile(path, (error.strerror or "can't be read").lower())))
+                continue
+            for folder in inside:
+                take(folder)
+            if not inside:
+                problems.append(str(BadFile(path, "neither a folder of libinject's (it has no run.json) nor one that holds such folders")))
+    return list(found.values())
+
+
+def _is_result(folder: pathlib.Path) -> bool:
+    return (folder / "run.json").exists() or (folder / parquet.RUNS_FILE).exists()
+
+
+def _natural(path: pathlib.Path) -> list[tuple[int, str]]:
+    """rank-2 before rank-10."""
+    return [(int(part), "") if part.isdecimal() and part.isascii() else (-1, part) for part in re.split(r"([0-9]{1,18})", path.name)]
+
+
+def read(store: Store, folders: Iterable[pathlib.Path], problems: list[str], progress: Callable[[], None] = lambda: None) -> int:
+    """How many folders' runs there are now."""
+    runs = 0
+    for folder in folders:
+        if (folder / parquet.RUNS_FILE).exists():
+            runs += parquet.read(store, folder, runs, problems)
+        else:
+            try:
+                result = Result(folder)
+            except BadFile as problem:
+                problems.append(str(problem))
+            else:
+                store.add("runs", [run_row(runs, result, problems)])
+                for name in TABLES:
+                    store.add(name, _table_rows(runs, folder / f"{name}.csv", f"{name}.csv" in result.run["files"], problems))
+                runs += 1
+        progress()
+    store.flush()
+    return runs
+
+
+def run_row(number: int, result: Result, problems: list[str]) -> tuple[Any, ...]:
+    run = result.run
+    where = result.path / "run.json"
+    rank = run.get("rank")
+    if rank is not None and not _RANK.fullmatch(str(rank)):
+        problems.append(str(BadFile(where, f"'{printable(str(rank), 40)}' is no rank: a number is expected")))
+        rank = None
+    command = run.get("command_line")
+    diagnosis = [entry for entry in _list(run.get("diagnosis")) if isinstance(entry, dict)]
+    worst = max(diagnosis, key=lambda entry: _whole(entry.get("device_time_ns")) or 0, default={})
+    time = _whole(worst.get("device_time_ns")) or 0
+    gain = _whole(worst.get("potential_gain_ns"))
+    row = {
+        "run": number, "folder": str(result.path), "parent": str(result.path.resolve().parent),
+        "rank": None if rank is None else int(rank), "host": _text(run.get("host")), "pid": _whole(run.get("pid")),
+        "time_zero": _whole(_dict(run.get("time_zero")).get("utc_ns")), "state": _text(run.get("state")),
+        "command": " ".join(map(_text, command)) if isinstance(command, list) else "",
+        "gpu": json.dumps([_text(_dict(device).get("name")) for device in run["devices"]]),
+        "verdict": _text(worst.get("verdict")), "gain": gain / time if gain is not None and time > 0 else None,
+        "lost": json.dumps(result.lost()),
+        "messages": json.dumps([printable(_text(text), 200) for text in _list(run.get("messages"))[:_MOST_MESSAGES]])}
+    return tuple(row[name] for name in RUNS)
+
+
+def _table_rows(run: int, path: pathlib.Path, listed: bool, problems: list[str]) -> list[tuple[Any, ...]]:
+    kept = TABLES[path.stem]
+    try:
+        if not path.exists():
+            if listed:
+                raise BadFile(path, "missing, though run.json lists it")
+            return []
+        if path.stat().st_size > _LARGEST_TABLE:
+            raise BadFile(path, "far too large")
+        table = read_table(path, frozenset(kept.columns))
+        missing = [column for column in kept.needed if column not in table.columns]
+        if missing:
+            raise BadFile(path, f"no column '{missing[0]}'", 1)
+        return _values(run, table)
+    except BadFile as problem:
+        problems.append(str(problem))
+    except OSError as error:
+        problems.append(str(BadFile(path, (error.strerror or "can't be read").lower())))
+    return []
+
+
+def _values(run: int, table: Table) -> list[tuple[Any, ...]]:
+    columns = TABLES[table.name].columns
+    rows = []
+    for row in table:
+        # A whole number's cell may well have a decimal point; anything else was refused.
+        rows.append((run, *((int(value) if kind == WHOLE and value is not None else value)
+                            for value, kind in ((row.get(name, "" if kind == TEXT else None), kind) for name, kind in columns.items()))))
+    return rows
+
+
+def _whole(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 62 else None
+
+
+def _text(value: object) -> str:
+    # DuckDB takes no half of a surrogate pair, which JSON can name.
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else ""
+
+
+def _list(value: object) -> list:
+    return value if isinstance(value, list) else []
+
+
+def _dict(value: object) -> dict:
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""What ranks spend in collectives: transfer, and waiting for the rank that comes last."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from typing import Any
+
+from libinject.merge.jobs import Job
+from libinject.merge.statistics import median_of_others, middle
+from libinject.merge.steps import STRAGGLER_CHANCE, STRAGGLER_SHARE
+from libinject.merge.store import Store
+
+_KEY = "Operation, Type, Reduction, Bytes, Ranks, Grouped"
+# No rank can leave these before each has come: of a broadcast the root can.
+_ALL_WAIT = "regexp_full_match(Operation, '(Group of [0-9]+ )?(AllReduce|AllGather|ReduceScatter|AllToAll)')"
+_MOST_KEYS = 50
+
+
+def of_job(store: Store, number: int, job: Job) -> dict[str, Any] | None:
+    """None without any collective's kernel."""
+    store.run(f"""
+        CREATE OR REPLACE TEMP TABLE spent AS
+        SELECT rank, {_KEY}, "Peer/Root" AS peer, sum(Kernels) AS kernels, sum("GPU Time (ns)") AS t, min("GPU Min (ns)") AS shortest,
+               max("GPU Max (ns)") AS longest
+        FROM nccl_sum JOIN member USING (run) WHERE job = ? AND Kernels > 0 AND "GPU Time (ns)" > 0 GROUP BY ALL""", [number])
+    # A communicator of all ranks, a call that all wait in, and made by all equally often: else nothing tells which kernels met.
+    store.run(f"""
+        CREATE OR REPLACE TEMP TABLE met AS
+        SELECT {_KEY}, kernels, min(t) AS most_transfer, kernels * min(shortest) AS least_transfer
+        FROM (SELECT *, count(*) OVER key AS present, min(kernels) OVER key AS fewest, max(kernels) OVER key AS most FROM spent
+              WHERE Ranks = ? AND {_ALL_WAIT} WINDOW key AS (PARTITION BY {_KEY}))
+        WHERE present = ? AND fewest = most AND present > 1 GROUP BY {_KEY}, kernels""", [job.world, len(job.ranks)])
+    store.run(f"""
+        CREATE OR REPLACE TEMP TABLE waited AS
+        SELECT rank, sum(t)::DOUBLE AS t, sum(t - most_transfer) AS waiting_least, sum(t - least(least_transfer, most_transfer)) AS waiting_most,
+               sum(kernels * (longest - shortest) / 2.0 / sqrt(greatest(1, least(kernels, coalesce(steps, kernels))))) AS noise
+        FROM spent JOIN met USING ({_KEY}, kernels)
+        LEFT JOIN (SELECT rank, count(*) AS steps FROM step WHERE job = ? GROUP BY rank) USING (rank) GROUP BY rank""", [number])
+    time = dict(store.connection.execute("""
+        SELECT rank, sum("Device Time (ns)") FROM window_sum JOIN member USING (run) WHERE job = ? AND Device = 'all' GROUP BY rank
+        """, [number]).fetchall())
+    rows = store.rows(f"""
+        SELECT rank, all_t AS collective_ns, coalesce(w.t, 0) AS split_ns, waiting_least AS waiting_at_least_ns,
+               waiting_most AS waiting_at_most_ns, noise, {median_of_others('w.t')} - w.t AS lead
+        FROM (SELECT rank, sum(t) AS all_t FROM spent GROUP BY rank) LEFT JOIN waited w USING (rank),
+             (SELECT {middle('sorted')} FROM (SELECT coalesce(list(t ORDER BY t), []) AS sorted FROM waited)) ORDER BY rank""")
+    if not rows:
+        return None
+    ranks = {}
+    for row in rows:
+        device = time.get(row["rank"]) or None
+        lead, noise = row.pop("lead"), row.pop("noise")
+        ranks[row.pop("rank")] = {**row, "share": _share(row["collective_ns"], device), "waited_for_ns": lead, "noise_ns": noise,
+                                  "waiting_at_least_share": _share(row["waiting_at_least_ns"], device),
+                                  "waiting_at_most_share": _share(row["waiting_at_most_ns"], device)}
+    total = sum(row["collective_ns"] for row in ranks.values())
+    split = sum(row["split_ns"] for row in ranks.values())
+    found = {"collective_ns": total, "split_share": split / total, "waiting_at_least_ns": sum(row["waiting_at_least_ns"] or 0 for row in ranks.values()),
+             "waiting_at_most_ns": sum(row["waiting_at_most_ns"] or 0 for row in ranks.values()),
+             "share": _share(total, sum(filter(None, time.values()))), "ranks": ranks,
+             "stragglers": _stragglers(ranks, time, job), "operations": _operations(store)}
+    if split < 0.995 * total:
+        job.problems.append(f"{100 * (1 - split / total):.1f}% of the collectives' time is not split into transfer and waiting: other communicators than that of "
+                            "all ranks, calls that not all ranks wait in, or that not all made equally often")
+    return found
+
+
+def _share(part: float | None, whole: float | None) -> float | None:
+    return part / whole if part is not None and whole else None
+
+
+def _stragglers(ranks: dict[int, dict[str, Any]], time: dict[int, Any], job: Job) -> list[dict[str, Any]]:
+    """Ranks that the others wait for: their own kernels are the shortest."""
+    measured = {rank: row for rank, row in ranks.items() if row["waited_for_ns"] is not None}
+    if len(measured) < 2:
+        return []
+    usual = statistics.median(row["noise_ns"] for row in measured.values())
+    sure = statistics.NormalDist().inv_cdf(1 - STRAGGLER_CHANCE / len(measured))
+    found = []
+    for rank, row in measured.items():
+        lead, noise = row["waited_for_ns"], math.hypot(row["noise_ns"], usual)
+        row["noise_ns"] = noise
+        if time.get(rank) and lead >= STRAGGLER_SHARE * time[rank] and lead >= max(3.0, sure) * noise:
+            found.append({"rank": rank, "by": "collectives", "waited_for_ns": lead, "noise_ns": noise, "share": lead / time[rank]})
+    return sorted(found, key=lambda entry: -entry["share"])
+
+
+def _operations(store: Store) -> list[dict[str, Any]]:
+    rows = store.rows(f"""
+        SELECT Operation AS operation, Type AS type, Reduction AS reduction, Bytes AS bytes, Ranks AS ranks, Grouped AS grouped,
+               count(DISTINCT s.rank) AS made_by, sum(s.kernels) AS kernels, sum(s.t) AS time_ns,
+               sum(s.t - m.most_transfer) AS waiting_at_least_ns, sum(s.t - least(m.least_transfer, m.most_transfer)) AS waiting_at_most_ns
+        FROM spent s LEFT JOIN met m USING ({_KEY}, kernels) GROUP BY {_KEY} ORDER BY time_ns DESC, operation, bytes LIMIT {_MOST_KEYS}""")
+    return [{name: int(value) if name.endswith("_ns") and value is not None else value for name, value in row.items()} for row in rows]

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""All answers of a merge in one value: what `--json` prints, and what terminal and page show."""
+
+from __future__ import annotations
+
+import collections
+from typing import Any
+
+from libinject.merge import collectives, jobs, links, scaling, steps, usage
+from libinject.merge.store import Store
+
+_MOST_CELLS = 200_000  # of the heat map
+
+
+def build(store: Store, how: str, problems: list[str]) -> dict[str, Any]:
+    found = jobs.divide(store, how)
+    steps.prepare(store)
+    throughputs = [scaling.throughput(store, number, job) for number, job in enumerate(found)]
+    return {"jobs": [_job(store, number, job, throughputs[number]) for number, job in enumerate(found)],
+            "scaling": scaling.compare(found, throughputs), "problems": problems}
+
+
+def _job(store: Store, number: int, job: jobs.Job, throughput: dict[str, Any] | None) -> dict[str, Any]:
+    ranks = usage.of_job(store, number, job)
+    times = steps.of_job(store, number, job)
+    spent = collectives.of_job(store, number, job)
+    for rank, row in times.pop("ranks").items():
+        ranks[rank]["step"] = row
+    for rank, row in (spent.pop("ranks") if spent else {}).items():
+        ranks[rank]["collectives"] = row
+    stragglers = times.pop("stragglers") + (spent.pop("stragglers") if spent else [])
+    lost: collections.Counter[str] = collections.Counter()
+    for row in ranks.values():
+        lost.update(row["lost"])
+    some = next(iter(job.ranks.values()), {})
+    return {
+        "name": job.name, "command": some.get("command", ""), "ranks": len(job.ranks), "world": job.world, "missing": jobs.spans(job.missing),
+        "numbered_by_us": job.numbered, "hosts": len({row["host"] for row in ranks.values()}),
+        "gpus": dict(collections.Counter(name for row in ranks.values() for name in row["gpus"])),
+        "throughput": throughput, **times, "stragglers": stragglers, "collectives": spent, "links": links.of_job(store, number),
+        "verdicts": dict(collections.Counter(row["verdict"] or "none" for row in ranks.values()).most_common()),
+        "lost": dict(lost), "problems": job.problems,
+        "by_rank": [{"rank": rank, **row} for rank, row in sorted(ranks.items())]}
+
+
+def heat_map(store: Store, number: int) -> dict[str, Any]:
+    """Step times by rank and iteration; where there are more than a page can show, the latest iterations."""
+    ranks = [row[0] for row in store.connection.execute("SELECT DISTINCT rank FROM step WHERE job = ? ORDER BY rank", [number]).fetchall()]
+    iterations = [row[0] for row in store.connection.execute(
+        "SELECT DISTINCT iteration FROM step WHERE job = ? ORDER BY iteration DESC LIMIT ?",
+        [number, max(1, _MOST_CELLS // max(1, len(ranks)))]).fetchall()][::-1]
+    cells: dict[int, list[float | None]] = {rank: [None] * len(iterations) for rank in ranks}
+    place = {iteration: index for index, iteration in enumerate(iterations)}
+    for rank, iteration, d in store.connection.execute(
+            "SELECT rank, iteration, d FROM step WHERE job = ? AND iteration >= ?", [number, iterations[0] if iterations else 0]).fetchall():
+        cells[rank][place[iteration]] = d
+    total = store.connection.execute("SELECT count(DISTINCT iteration) FROM step WHERE job = ?", [number]).fetchone()
+    return {"ranks": ranks, "iterations": iterations, "ns": [cells[rank] for rank in ranks], "of": total[0] if total else 0}
+
+

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""Throughput of jobs with different numbers of ranks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from libinject.merge.jobs import Job
+from libinject.merge.store import Store
+
+
+def throughput(store: Store, number: int, job: Job) -> dict[str, Any] | None:
+    """Steps a second: the mean over the ranks. Samples a second: their sum, over all of the job's ranks, as those that are missing are
+    taken for average ones; only if each rank says how many it has an iteration (INJECT_BATCH)."""
+    row = store.rows("""
+        SELECT avg(steps) AS steps, avg(samples) AS samples, count(samples) AS told, count(*) AS ranks FROM (
+          SELECT rank, 1e9 * count(*) / sum("Duration (ns)") AS steps,
+                 CASE WHEN count("Samples/s") = count(*) THEN sum("Samples/s" * "Duration (ns)") / sum("Duration (ns)") END AS samples
+          FROM iteration_sum JOIN member USING (run)
+          WHERE job = ? AND Label = 'iteration' AND Complete = 1 AND Device = 'all' AND "Duration (ns)" > 0 GROUP BY rank)""", [number])[0]
+    if not row["ranks"]:
+        return None
+    return {"steps_per_s": row["steps"], "samples_per_s": row["samples"] * job.world if row["told"] == row["ranks"] else None}
+
+
+def compare(jobs: list[Job], throughputs: list[dict[str, Any] | None]) -> dict[str, Any] | None:
+    """Against the job with the fewest ranks. None if there are no two sizes to compare."""
+    measured = sorted(((job.world, index) for index, job in enumerate(jobs) if throughputs[index] is not None))
+    if len({world for world, _ in measured}) < 2:
+        return None
+    by_samples = all((throughputs[index] or {})["samples_per_s"] is not None for _, index in measured)
+    name = "samples_per_s" if by_samples else "steps_per_s"
+    base_world, base = measured[0]
+    base_rate = (throughputs[base] or {})[name]
+    rows = []
+    for world, index in measured:
+        rate = (throughputs[index] or {})[name]
+        speedup = rate / base_rate
+        # Steps of a larger job do more, if the work of a rank is the same: weak scaling is all that steps can tell of.
+        rows.append({"job": jobs[index].name, "ranks": world, **(throughputs[index] or {}), "speedup": speedup if by_samples else None,
+                     "efficiency": speedup * base_world / world if by_samples else speedup})
+    return {"by": name, "base": jobs[base].name, "jobs": rows}

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""What a merge keeps of each table: the columns that its questions need."""
+
+from __future__ import annotations
+
+import dataclasses
+
+WHOLE, REAL, TEXT = "BIGINT", "DOUBLE", "VARCHAR"
+
+
+@dataclasses.dataclass(frozen=True)
+class Kept:
+    """Columns of a table with their types. A table without one of the `needed` is not used; the others may be missing."""
+
+    needed: dict[str, str]
+    others: dict[str, str]
+
+    @property
+    def columns(self) -> dict[str, str]:
+        return {**self.needed, **self.others}
+
+
+TABLES = {
+    "iteration_sum": Kept(
+        {"Window": WHOLE, "Iteration": WHOLE, "Label": TEXT, "Complete": WHOLE, "Device": TEXT, "Start (ns)": WHOLE, "Duration (ns)": WHOLE},
+        {"Samples/s": REAL, "GPU Busy (ns)": WHOLE, "Kernels": WHOLE, "Kernel Time (ns)": WHOLE, "Kernel Busy (ns)": WHOLE}),
+    "window_sum": Kept(
+        {"Window": WHOLE, "Device": TEXT, "State": TEXT, "Duration (ns)": WHOLE},
+        {"Reason": TEXT, "Start (ns)": WHOLE, "Iterations": WHOLE, "Samples/s": REAL, "Device Time (ns)": WHOLE, "Kernel Busy (ns)": WHOLE,
+         "Copy Only (ns)": WHOLE, "Idle (ns)": WHOLE, "Exposed Collective (ns)": WHOLE, "Verdict": TEXT,
+         "Memory at Start (MB)": REAL, "Memory at End (MB)": REAL}),
+    "nccl_sum": Kept(
+        {"Operation": TEXT, "Type": TEXT, "Reduction": TEXT, "Bytes": WHOLE, "Ranks": WHOLE, "Peer/Root": TEXT, "Grouped": TEXT,
+         "Calls": WHOLE, "GPU Time (ns)": WHOLE, "GPU Min (ns)": WHOLE, "GPU Max (ns)": WHOLE, "Bus BW (GB/s)": REAL, "Kernels": WHOLE},
+        {"Algorithm BW (GB/s)": REAL, "Overlap with Compute (%)": REAL}),
+    "copy_sum": Kept(
+        {"Device": TEXT, "Direction": TEXT, "Source": TEXT, "Target": TEXT, "Count": WHOLE, "Total Time (ns)": WHOLE, "Total (MB)": REAL,
+         "Throughput (GB/s)": REAL},
+        {"Link (GB/s)": REAL, "Link (%)": REAL}),
+    "memory_sum": Kept(
+        {"Device": TEXT, "Kind": TEXT, "API": TEXT, "Peak (MB)": REAL},
+        {"Live (MB)": REAL, "Failed": WHOLE}),
+}
+
+# What is kept of a run.json: one row a folder. `parent` is what folders of one job have in common, if nothing else says it.
+RUNS = {"run": WHOLE, "folder": TEXT, "parent": TEXT, "rank": WHOLE, "host": TEXT, "pid": WHOLE, "time_zero": WHOLE, "state": TEXT,
+        "command": TEXT, "gpu": TEXT, "verdict": TEXT, "gain": REAL, "lost": TEXT, "messages": TEXT}

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""Step times: of each rank, the skew between ranks, and stragglers."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from libinject.console import duration
+from libinject.merge.jobs import Job, spans
+from libinject.merge.statistics import median_of_others, middle, student_tail
+from libinject.merge.store import Store
+from libinject.result import printable
+
+STRAGGLER_SHARE = 0.02  # of the step: less does not matter, however sure it is
+STRAGGLER_CHANCE = 0.01  # of calling any rank of a job one that is none
+FEWEST_ITERATIONS = 5
+OUT_OF_STEP = 0.75  # of a step
+
+
+def prepare(store: Store) -> None:
+    """`step`: complete iterations of all jobs. `compared`: those that the ranks of a job have in common, with what a rank took
+    longer than the median of the others."""
+    store.run("""
+        CREATE OR REPLACE TABLE step AS
+        SELECT job, rank, run, Iteration AS iteration, "Start (ns)" AS start, "Duration (ns)" AS d
+        FROM iteration_sum JOIN member USING (run)
+        WHERE Label = 'iteration' AND Complete = 1 AND Device = 'all' AND "Duration (ns)" > 0 AND Iteration IS NOT NULL
+        QUALIFY row_number() OVER (PARTITION BY run, Iteration ORDER BY "Window" DESC, "Start (ns)" DESC) = 1""")
+    # Iterations that at least half of the ranks have; ranks that have at least half of these; what all of those have.
+    store.run("""
+        CREATE OR REPLACE TABLE usual AS
+        SELECT job, iteration FROM step JOIN (SELECT job, count(DISTINCT rank) AS ranks FROM step GROUP BY job) USING (job)
+        GROUP BY job, iteration, ranks HAVING count(*) * 2 >= ranks""")
+    store.run("""
+        CREATE OR REPLACE TABLE fitting AS
+        SELECT job, rank FROM step JOIN usual USING (job, iteration)
+        JOIN (SELECT job, count(*) AS iterations FROM usual GROUP BY job) USING (job)
+        GROUP BY job, rank, iterations HAVING count(*) * 2 >= iterations""")
+    store.run(f"""
+        CREATE OR REPLACE TABLE common AS
+        SELECT job, iteration, {middle('sorted')}, sorted[1] AS least, sorted[n] AS most
+        FROM (SELECT job, iteration, list(d ORDER BY d) AS sorted FROM step JOIN fitting USING (job, rank)
+              JOIN (SELECT job, count(*) AS ranks FROM fitting GROUP BY job) USING (job)
+              GROUP BY job, iteration, ranks HAVING count(*) = ranks AND ranks > 1)""")
+    store.run(f"""
+        CREATE OR REPLACE TABLE compared AS
+        SELECT job, rank, run, iteration, start, d, d = most AND most > least AS slowest, d - {median_of_others('d')} AS excess
+        FROM step JOIN fitting USING (job, rank) JOIN common USING (job, iteration)""")
+
+
+def of_job(store: Store, number: int, job: Job) -> dict[str, Any]:
+    ranks = {row.pop("rank"): row for row in store.rows("""
+        SELECT rank, count(*) AS iterations, min(iteration) AS first, max(iteration) AS last, avg(d) AS mean_ns, median(d) AS median_ns,
+               stddev_samp(d) AS stddev_ns, min(d) AS min_ns, quantile_cont(d, 0.95) AS p95_ns, max(d) AS max_ns
+        FROM step WHERE job = ? GROUP BY rank ORDER BY rank""", [number])}
+    _tell_repeated(store, number, job)
+    without = [rank for rank in sorted(job.ranks) if rank not in ranks]
+    if without:
+        job.problems.append(f"no complete iteration: rank {spans(without)}")
+    found: dict[str, Any] = {"ranks": ranks, "compared": None, "skew": None, "stragglers": [], "step_ns": None}
+    if ranks:
+        found["step_ns"] = sum(row["mean_ns"] for row in ranks.values()) / len(ranks)
+    fitting = [row[0] for row in store.connection.execute("SELECT rank FROM fitting WHERE job = ? ORDER BY rank", [number]).fetchall()]
+    if len(ranks) < 2:
+        return found
+    strangers = [rank for rank in ranks if rank not in fitting]
+    if strangers:
+        job.problems.append(f"left out of the comparison by iteration: rank {spans(strangers)} has other iterations than most ranks")
+    shared = store.rows("""SELECT count(*) AS iterations, min(iteration) AS first, max(iteration) AS last FROM common WHERE job = ?""", [number])[0]
+    if not shared["iterations"]:
+        job.problems.append("no iteration that the ranks have in common: neither skew nor stragglers by step time")
+        return found
+    found["compared"] = {"ranks": len(fitting), "iterations": shared["iterations"], "first": shared["first"], "last": shared["last"]}
+    found["skew"] = _skew(store, number)
+    _check_starts(store, number, job)
+    found["stragglers"] = _stragglers(store, number, job, ranks, len(fitting), found["step_ns"])
+    return found
+
+
+def _skew(store: Store, number: int) -> dict[str, Any]:
+    """Of each iteration the slowest rank's duration less the fastest one's."""
+    return store.rows("""
+        SELECT avg(s) AS mean_ns, median(s) AS median_ns, quantile_cont(s, 0.95) AS p95_ns, max(s) AS max_ns, arg_max(iteration, s) AS max_iteration,
+               avg(s / usual) AS mean_share
+        FROM (SELECT iteration, most - least AS s, CASE n % 2 WHEN 1 THEN mid ELSE (low + mid) / 2.0 END AS usual FROM common WHERE job = ?)""", [number])[0]
+
+
+def _stragglers(store: Store, number: int, job: Job, ranks: dict[int, dict[str, Any]], compared: int, step: float) -> list[dict[str, Any]]:
+    found = []
+    rows = store.rows("""SELECT rank, count(*) AS n, avg(excess) AS mean, stddev_samp(excess) AS stddev, count(*) FILTER (slowest) AS slowest
+                         FROM compared WHERE job = ? GROUP BY rank ORDER BY mean DESC, rank""", [number])
+    if rows and rows[0]["n"] < FEWEST_ITERATIONS:
+        job.problems.append(f"{rows[0]['n']} iterations in common: too few to tell stragglers by step time ({FEWEST_ITERATIONS} are needed)")
+    for row in rows:
+        ranks[row["rank"]] |= {"excess_ns": row["mean"], "excess_stddev_ns": row["stddev"], "slowest": row["slowest"]}
+        if row["n"] < FEWEST_ITERATIONS or row["mean"] < STRAGGLER_SHARE * step:
+            continue
+        error = row["stddev"] / math.sqrt(row["n"])
+        # As many ranks, as many chances to be taken for one.
+        chance = min(1.0, compared * student_tail(row["mean"] / error if error else math.inf, row["n"] - 1))
+        if chance < STRAGGLER_CHANCE:
+            found.append({"rank": row["rank"], "by": "step time", "excess_ns": row["mean"], "excess_error_ns": error, "share": row["mean"] / step,
+                          "slowest": row["slowest"], "iterations": row["n"], "chance": chance})
+    return found
+
+
+def _tell_repeated(store: Store, number: int, job: Job) -> None:
+    rows = store.rows("""
+        SELECT rank, count(*) AS rows, count(DISTINCT Iteration) AS numbers FROM iteration_sum JOIN member USING (run)
+        WHERE job = ? AND Label = 'iteration' AND Complete = 1 AND Device = 'all' AND Iteration IS NOT NULL GROUP BY rank
+        HAVING rows > numbers ORDER BY rank""", [number])
+    if rows:
+        job.problems.append(f"numbers of iterations come twice, the later ones count: rank {spans([row['rank'] for row in rows])}")
+
+
+def _check_starts(store: Store, number: int, job: Job) -> None:
+    """Whether iterations of one number are the same ones. Ranks of one host have one clock; those of others are only told of.
+    Ranks that drift apart, as nothing holds them together, are not meant: all of the iterations must be apart."""
+    sql = """
+        WITH begun AS (SELECT c.rank, host, iteration, time_zero + start AS start, d FROM compared c JOIN runs USING (run)
+                       WHERE job = ? AND time_zero IS NOT NULL),
+             apart AS (SELECT rank, host, start - quantile_disc(start, 0.5) OVER (PARTITION BY {group}) AS off, d FROM begun)
+        SELECT {what} AS what, min(abs(off)) / median(d) AS steps, sign(median(off)) * min(abs(off)) AS off FROM apart GROUP BY what
+        HAVING steps > ? ORDER BY steps DESC, what"""
+    inside = store.rows(sql.format(group="host, iteration", what="rank"), [number, OUT_OF_STEP])
+    for row in inside[:8]:
+        job.problems.append(f"rank {row['what']} begins its iterations {row['steps']:.1f} steps {'after' if row['off'] > 0 else 'before'} those of "
+                            "the same numbers on its host's other ranks: the numbers may not correspond, and then neither does the skew")
+    if len(inside) > 8:
+        job.problems.append(f"… and so do {len(inside) - 8} more ranks")
+    across = store.rows(sql.format(group="iteration", what="host"), [number, OUT_OF_STEP])
+    if across and not inside:
+        hosts = ", ".join(f"{printable(row['what'], 40)} by {duration(row['off'])}" for row in across[:4])
+        job.problems.append(f"iterations of the same numbers begin at other times on {hosts}: these hosts' clocks are off, or the numbers are")

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""The report on the terminal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from libinject import console
+from libinject.merge import shown
+
+_WIDEST = 400
+
+def show(report: dict[str, Any], ranks: int) -> None:
+    scaling = shown.scaling_table(report)
+    for job in report["jobs"]:
+        console.out.print(shown.title(job))
+        for what, text in shown.lines(job):
+            console.out.print(f"  {what:<12} {text}")
+        for table in shown.tables(job, ranks, 8):
+            _table(table)
+        console.out.print()
+    if scaling is not None:
+        _table(scaling)
+
+
+def _table(table: shown.Shown) -> None:
+    import rich.box
+    import rich.table
+
+    drawn = rich.table.Table(box=rich.box.SIMPLE_HEAD, pad_edge=False)
+    filled = [index for index in range(len(table.columns)) if any(row[index] for row in table.rows)]
+    for index in filled:
+        drawn.add_column(table.columns[index], justify="left" if table.columns[index] in table.words else "right", no_wrap=True)
+    for row in table.rows:
+        drawn.add_row(*(row[index] for index in filled))
+    console.out.print(f"  {table.title}")
+    # As wide as it is: what a narrow terminal wraps can still be read, what is cut off can't.
+    width, console.out.width = console.out.width, _WIDEST
+    console.out.print(drawn)
+    console.out.width = width
+    if table.note:
+        console.out.print(f"  {table.note}\n")

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""Utilization, verdict, memory and losses of each rank."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from libinject.merge.jobs import Job, spans
+from libinject.merge.store import Store
+
+
+def of_job(store: Store, number: int, job: Job) -> dict[int, dict[str, Any]]:
+    """rank: figures."""
+    found: dict[int, dict[str, Any]] = {}
+    for rank, run in sorted(job.ranks.items()):
+        found[rank] = {
+            "host": run["host"], "pid": run["pid"], "folder": run["folder"], "state": run["state"], "verdict": run["verdict"] or None,
+            "potential_gain": run["gain"], "gpus": _parsed(run["gpu"], list), "lost": _parsed(run["lost"], dict),
+            "messages": _parsed(run["messages"], list)}
+    for row in store.rows("""
+            SELECT rank, count(*) AS windows, sum("Duration (ns)") AS window_ns, sum("Device Time (ns)") AS device_time_ns,
+                   sum("Kernel Busy (ns)") / nullif(sum("Device Time (ns)"), 0) AS utilization,
+                   sum("Idle (ns)") / nullif(sum("Device Time (ns)"), 0) AS idle,
+                   sum("Exposed Collective (ns)") / nullif(sum("Device Time (ns)"), 0) AS exposed_collective
+            FROM window_sum JOIN member USING (run) WHERE job = ? AND Device = 'all' GROUP BY rank""", [number]):
+        found[row.pop("rank")] |= {name: int(value) if name.endswith("_ns") and value is not None else value for name, value in row.items()}
+    for row in store.rows("""
+            SELECT rank, sum("Peak (MB)") AS peak_mb, sum("Failed") AS failed FROM memory_sum JOIN member USING (run)
+            WHERE job = ? AND Kind = '[all]' AND Device <> 'host' GROUP BY rank""", [number]):
+        found[row["rank"]] |= {"peak_memory_mb": row["peak_mb"], "failed_allocations": int(row["failed"] or 0)}
+    for row in store.rows("""
+            SELECT rank, max(used) AS used FROM (
+              SELECT rank, Device, max(greatest("Memory at Start (MB)", "Memory at End (MB)")) AS used
+              FROM window_sum JOIN member USING (run) WHERE job = ? AND Device <> 'all' GROUP BY ALL) GROUP BY rank""", [number]):
+        found[row["rank"]] |= {"device_memory_in_use_mb": row["used"]}
+    cut_off = [rank for rank, row in found.items() if row["state"] not in ("closed", "recovered")]
+    if cut_off:
+        job.problems.append(f"cut off, or still running ('injectctl recover' makes the rest of a killed one's tables): rank {spans(cut_off)}")
+    without = [rank for rank, row in found.items() if not row.get("windows")]
+    if without:
+        job.problems.append(f"no window: rank {spans(without)}")
+    return found
+
+
+def _parsed(text: str | None, kind: type) -> Any:
+    try:
+        value = json.loads(text or "")
+    except (ValueError, RecursionError):
+        return kind()
+    if not isinstance(value, kind):
+        return kind()
+    if isinstance(value, dict):
+        return {str(name): count for name, count in value.items() if isinstance(count, int)}
+    return [item for item in value if isinstance(item, str)]

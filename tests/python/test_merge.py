@@ -1,0 +1,545 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""`inject merge`: made-up jobs whose truth is known, hostile folders, a thousand ranks, and a real job on the simulated CUDA."""
+
+import concurrent.futures
+import html
+import json
+import os
+import random
+import re
+import statistics
+import subprocess
+import sys
+import time
+import unittest
+
+import folders
+import ranks
+from libinject.merge import collect, report, steps
+from libinject.merge.jobs import divide
+from libinject.merge.statistics import median_of_others, middle, student_tail
+from libinject.merge.store import Store
+from ranks import MS
+
+
+def merged(*paths, how="auto"):
+    problems = []
+    with Store() as store:
+        collect.read(store, collect.find(paths, problems), problems)
+        return report.build(store, how, problems)
+
+
+def rounded(value):
+    """Means depend on the order of their values, in the last digit."""
+    if isinstance(value, float):
+        return float(f"{value:.10g}")
+    if isinstance(value, dict):
+        return {str(key): rounded(item) for key, item in value.items()}
+    return [rounded(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+class Case(folders.TemporaryFolder):
+    maxDiff = None
+
+    def merge(self, *paths, how="auto"):
+        """What is said of what can't be used, without the folder's name, goes to self.said."""
+        found = merged(*(paths or [self.folder]), how=how)
+        texts = found["problems"] + [text for job in found["jobs"] for text in job["problems"]]
+        self.said = [text.replace(f"{self.folder}/", "") for text in texts]
+        return found
+
+    def job(self, *paths):
+        (job,) = self.merge(*paths)["jobs"]
+        return job
+
+    def stragglers(self, job):
+        return [(entry["rank"], entry["by"]) for entry in job["stragglers"]]
+
+
+class Statistics(unittest.TestCase):
+    def test_student(self):
+        # Tables' quantiles; tails of the Cauchy distribution are known exactly.
+        for t, freedom, tail in ((4.3027, 2, 0.025), (3.7469, 4, 0.01), (3.2498, 9, 0.005), (2.8609, 19, 0.005), (1.9600, 10**5, 0.025)):
+            self.assertAlmostEqual(student_tail(t, freedom), tail, delta=2e-6)
+        self.assertAlmostEqual(student_tail(1, 1), 0.25)
+        self.assertAlmostEqual(student_tail(-1, 1), 0.75)
+        self.assertEqual(student_tail(float("inf"), 3), 0)
+
+    def test_median_of_others(self):
+        chance = random.Random(1)
+        with Store() as store:
+            for n in range(1, 12):
+                values = [chance.randrange(6) for _ in range(n)]
+                store.run("CREATE OR REPLACE TABLE one AS SELECT unnest(?::BIGINT[]) AS v", [values])
+                rows = store.rows(f"SELECT v, {median_of_others('v')} AS others FROM one, (SELECT {middle('sorted')} FROM "
+                                  "(SELECT list(v ORDER BY v) AS sorted FROM one))")
+                self.assertEqual(len(rows), n)
+                for row in rows:
+                    others = sorted(values)
+                    others.remove(row["v"])
+                    self.assertEqual(row["others"], statistics.median(others) if others else None, (values, row))
+
+
+class Steps(Case):
+    def test_step_times_and_skew(self):
+        ranks.write_rank(self.folder / "a", 0, [100, 200, 300, 400])
+        ranks.write_rank(self.folder / "b", 1, [110, 190, 300, 480])
+        ranks.write_rank(self.folder / "c", 2, [90, 200, 330, 400])
+        job = self.job()
+        first = job["by_rank"][0]["step"]
+        self.assertEqual((first["iterations"], first["mean_ns"], first["median_ns"], first["min_ns"], first["max_ns"]), (4, 250, 250, 100, 400))
+        self.assertAlmostEqual(first["stddev_ns"], statistics.stdev([100, 200, 300, 400]))
+        self.assertEqual(job["compared"], {"ranks": 3, "iterations": 4, "first": 100, "last": 103})
+        skew = job["skew"]
+        self.assertEqual((skew["mean_ns"], skew["median_ns"], skew["max_ns"], skew["max_iteration"]), ((20 + 10 + 30 + 80) / 4, 25, 80, 103))
+        self.assertAlmostEqual(skew["mean_share"], (20 / 100 + 10 / 200 + 30 / 300 + 80 / 400) / 4)
+        # Against the median of the other two, in each iteration.
+        self.assertEqual([row["step"]["excess_ns"] for row in job["by_rank"]], [(0 + 5 - 15 - 40) / 4, (15 - 10 - 15 + 80) / 4, (-15 + 5 + 30 - 40) / 4])
+        self.assertEqual([row["step"]["slowest"] for row in job["by_rank"]], [1, 2, 2])
+        self.assertEqual(job["throughput"], {"steps_per_s": (4e9 / 1000 + 4e9 / 1080 + 4e9 / 1020) / 3, "samples_per_s": None})
+        self.assertEqual(self.said, ["4 iterations in common: too few to tell stragglers by step time (5 are needed)"])
+
+    def test_a_straggler(self):
+        job = self.job(ranks.write_job(self.folder, 8, slow={5: 1.1}))
+        self.assertEqual(self.stragglers(job), [(5, "step time")])
+        (entry,) = job["stragglers"]
+        self.assertAlmostEqual(entry["share"], 0.1, delta=0.01)
+        self.assertEqual((entry["slowest"], entry["iterations"]), (20, 20))
+        self.assertLess(entry["chance"], 1e-9)
+        self.assertAlmostEqual(job["skew"]["mean_ns"] / MS, 11.5, delta=1.5)
+
+    def test_a_host_of_stragglers(self):
+        job = self.job(ranks.write_job(self.folder, 16, slow={rank: 1.05 for rank in (4, 5, 6, 7)}, hosts=4))
+        self.assertEqual(sorted(self.stragglers(job)), [(rank, "step time") for rank in (4, 5, 6, 7)])
+
+    def test_of_two_ranks(self):
+        job = self.job(ranks.write_job(self.folder, 2, iterations=10, slow={1: 1.04}))
+        self.assertEqual(self.stragglers(job), [(1, "step time")])
+
+    def test_noise_is_no_straggler(self):
+        """One job in a hundred may have one by chance."""
+        chance = random.Random(1)
+        jobs, count = 80, 16
+        with Store() as store:
+            for run in range(jobs * count):
+                noise = (0.02, 0.2)[run // count % 2]
+                store.add("runs", [(run, "", f"{run // count:03}", run % count, "h", 1, 0, "closed", "", "[]", "", None, "{}", "[]")])
+                store.add("iteration_sum", [(run, 1, number, "iteration", 1, "all", 0, int(MS * chance.gauss(1, noise)), *[None] * 5)
+                                            for number in range(10)])
+            store.flush()
+            divided = divide(store, "folders")
+            steps.prepare(store)
+            found = [steps.of_job(store, number, job) for number, job in enumerate(divided)]
+        self.assertEqual([job["compared"]["iterations"] for job in found], [10] * jobs)
+        self.assertGreater(min(max(row["excess_ns"] for row in job["ranks"].values()) for job in found[1::2]), 0.04 * MS)
+        self.assertLessEqual(sum(bool(job["stragglers"]) for job in found), 3)
+
+    def test_a_hiccup_is_no_straggler(self):
+        for rank in range(4):
+            ranks.write_rank(self.folder / str(rank), rank, [100 * MS + rank * 1000] * 9 + [800 * MS if rank == 2 else 100 * MS])
+        job = self.job()
+        self.assertGreater(job["by_rank"][2]["step"]["excess_ns"], 0.5 * 100 * MS)
+        self.assertEqual(self.stragglers(job), [])
+
+    def test_what_does_not_matter_is_no_straggler(self):
+        job = self.job(ranks.write_job(self.folder, 8, noise=0.0001, slow={3: 1.01}))
+        self.assertEqual(job["by_rank"][3]["step"]["slowest"], 20)
+        self.assertEqual(self.stragglers(job), [])
+
+
+class Alignment(Case):
+    def test_numbers_that_are_one_apart(self):
+        """The same iterations by the clock, counted from another one on."""
+        for rank in range(3):
+            ranks.write_rank(self.folder / str(rank), rank, [100 * MS] * 20, first=101 if rank == 1 else 100)
+        job = self.job()
+        self.assertEqual((job["compared"]["first"], job["compared"]["last"]), (101, 119))
+        self.assertEqual(self.said, [("rank 1 begins its iterations 1.0 steps before those of the same numbers on its host's other ranks: the numbers may "
+                                     "not correspond, and then neither does the skew")])
+
+    def test_clocks_of_hosts(self):
+        for rank in range(3):
+            ranks.write_rank(self.folder / str(rank), rank, [100 * MS] * 20, host=f"node{rank}", start=3000 * MS if rank == 1 else 0)
+        self.job()
+        self.assertEqual(self.said, ["iterations of the same numbers begin at other times on node1 by 3.000s: these hosts' clocks are off, or the numbers are"])
+
+    def test_other_iterations(self):
+        for rank in range(4):
+            ranks.write_rank(self.folder / str(rank), rank, [100 * MS] * 10, first=500 if rank == 3 else 100 + rank, start=rank * 100 * MS)
+        job = self.job()
+        self.assertEqual(job["compared"], {"ranks": 3, "iterations": 8, "first": 102, "last": 109})
+        self.assertEqual(self.said, ["left out of the comparison by iteration: rank 3 has other iterations than most ranks"])
+        self.assertNotIn("excess_ns", job["by_rank"][3]["step"])
+
+    def test_nothing_in_common(self):
+        for rank in range(2):
+            ranks.write_rank(self.folder / str(rank), rank, [100 * MS] * 10, first=100 * rank)
+        job = self.job()
+        self.assertEqual((job["skew"], job["stragglers"]), (None, []))
+        self.assertEqual(self.said, ["no iteration that the ranks have in common: neither skew nor stragglers by step time"])
+
+    def test_cut_and_repeated_iterations(self):
+        for rank in range(2):
+            folder = ranks.write_rank(self.folder / str(rank), rank, [100] * 6)
+            rows = [["1", "99", "iteration", 0, "all", 1, 70], ["1", "98", "validation", 1, "all", 1, 70]] + [["2", "105", "iteration", 1, "all", 9, 200]] * (rank == 1)
+            with open(folder / "iteration_sum.csv", "a", encoding="utf-8") as file:
+                file.writelines(",".join(map(str, row + [""] * (len(ranks.ITERATION) - len(row)))) + "\n" for row in rows)
+        job = self.job()
+        self.assertEqual([row["step"]["mean_ns"] for row in job["by_rank"]], [100, (5 * 100 + 200) / 6])
+        self.assertEqual(self.said, ["numbers of iterations come twice, the later ones count: rank 1"])
+
+
+class Collectives(Case):
+    CALLS, TRANSFER = 100, 2 * MS
+
+    def write(self, waits, world=None, **more):
+        """waits: of each rank, those of each call."""
+        for rank, of_rank in enumerate(waits):
+            rows = [ranks.collective(len(of_rank), self.TRANSFER, of_rank, world=world or len(waits), **more)]
+            ranks.write_rank(self.folder / f"r{rank}", rank, [100 * MS] * 20, nccl=rows)
+        return self.job()
+
+    def test_one_rank_is_last(self):
+        chance = random.Random(1)
+        late = [2 * MS + chance.randrange(MS) for _ in range(self.CALLS)]
+        job = self.write([late, late, [0] * self.CALLS, late])
+        spent = job["collectives"]
+        self.assertEqual(spent["collective_ns"], 4 * self.CALLS * self.TRANSFER + 3 * sum(late))
+        # Always the same one: its kernels are the transfer, and both bounds are the truth.
+        self.assertEqual((spent["waiting_at_least_ns"], spent["waiting_at_most_ns"], spent["split_share"]), (3 * sum(late), 3 * sum(late), 1))
+        self.assertEqual([row["collectives"]["waiting_at_least_ns"] for row in job["by_rank"]], [sum(late), sum(late), 0, sum(late)])
+        self.assertEqual(self.stragglers(job), [(2, "collectives")])
+        self.assertEqual(job["stragglers"][0]["waited_for_ns"], sum(late))
+        self.assertAlmostEqual(job["stragglers"][0]["share"], sum(late) / (2000 * MS))
+        self.assertEqual(self.said, [])
+
+    def test_ranks_take_turns(self):
+        """What sums can't tell is said as a bound: nobody has the shortest time, but each has its shortest call."""
+        waits = [[0 if call % 4 == rank else 3 * MS for call in range(self.CALLS)] for rank in range(4)]
+        job = self.write(waits)
+        spent = job["collectives"]
+        self.assertEqual((spent["waiting_at_least_ns"], spent["waiting_at_most_ns"]), (0, 4 * 75 * 3 * MS))
+        self.assertEqual(self.stragglers(job), [])
+
+    def test_a_hiccup_is_no_straggler(self):
+        once = [900 * MS] + [0] * (self.CALLS - 1)
+        job = self.write([once, [0] * self.CALLS, once])
+        self.assertEqual(job["collectives"]["waiting_at_least_ns"], 2 * 900 * MS)
+        self.assertEqual(self.stragglers(job), [])
+
+    def test_what_can_not_be_split(self):
+        late = [MS] * self.CALLS
+        job = self.write([late, [0] * self.CALLS], world=2, operation="Broadcast")
+        self.assertEqual((job["collectives"]["split_share"], job["collectives"]["waiting_at_least_ns"]), (0, 0))
+        self.assertRegex(self.said[0], r"^100\.0% of the collectives' time is not split ")
+
+    def test_communicators_of_some_ranks(self):
+        job = self.write([[MS] * self.CALLS, [0] * self.CALLS] * 2, world=2)
+        self.assertEqual(job["collectives"]["split_share"], 0)
+        self.assertIsNone(job["by_rank"][0]["collectives"]["waiting_at_least_ns"])
+
+    def test_other_numbers_of_calls(self):
+        self.assertEqual(self.write([[MS] * 10, [0] * 11])["collectives"]["split_share"], 0)
+
+    def test_none(self):
+        self.assertIsNone(self.job(ranks.write_job(self.folder, 2))["collectives"])
+
+
+class Links(Case):
+    def test_bus_bandwidth(self):
+        for rank, wait in enumerate((0, 2 * MS)):
+            ranks.write_rank(self.folder / str(rank), rank, [100 * MS] * 5, nccl=[
+                ranks.collective(10, 2 * MS, [wait] * 10, world=2), ranks.collective(10, 8 * MS, [wait] * 10, world=2, operation="AllGather"),
+                ranks.collective(10, 8 * MS, [wait] * 10, world=2, operation="Send", **{"Peer/Root": str(1 - rank)}),
+                ranks.collective(10, 1000, [0] * 10, world=2, bytes=64)])
+        links = self.job()["links"]
+        self.assertEqual([(row["operation"], row["best_gbps"], row["best_rank"], row["worst_gbps"], row["worst_rank"]) for row in links["bus"]],
+                         [("AllGather", 4.194, 0, 3.355, 1), ("AllReduce", 33.554, 0, 16.777, 1)])
+        self.assertEqual([(row["rank"], row["peer"], row["best_gbps"]) for row in links["peers"]], [(1, "0", 6.711), (0, "1", 8.389)])
+
+    def test_copies(self):
+        for rank in range(4):
+            ranks.write_rank(self.folder / str(rank), rank, [100 * MS] * 5, link=40.0 if rank == 2 else 85.0)
+        first, *others = self.job()["links"]["copies"]
+        self.assertEqual((first["rank"], first["link_percent"], first["slow"], first["median_gbps"]), (2, 40.0, True, 53.55))
+        self.assertEqual([row["slow"] for row in others], [False] * 3)
+
+
+class Scaling(Case):
+    def write(self, batch):
+        for world, step in ((2, 100), (8, 125), (4, 110)):
+            for rank in range(world):
+                ranks.write_rank(self.folder / f"n{world}" / str(rank), rank, [step * MS] * 10, batch=batch)
+        return self.merge(*(self.folder / f"n{world}" for world in (2, 4, 8)))["scaling"]
+
+    def test_by_samples(self):
+        scaling = self.write(32)
+        self.assertEqual((scaling["by"], scaling["base"]), ("samples_per_s", "n2"))
+        for row, (world, step) in zip(scaling["jobs"], ((2, 0.1), (4, 0.11), (8, 0.125)), strict=True):
+            self.assertEqual(row["ranks"], world)
+            self.assertAlmostEqual(row["samples_per_s"], 32 * world / step, delta=0.01 * world)
+            self.assertAlmostEqual(row["efficiency"], 0.1 / step, places=4)
+            self.assertAlmostEqual(row["speedup"], world / 2 * 0.1 / step, places=4)
+
+    def test_by_steps(self):
+        scaling = self.write(None)
+        self.assertEqual((scaling["by"], [row["speedup"] for row in scaling["jobs"]]), ("steps_per_s", [None] * 3))
+        self.assertEqual([round(row["efficiency"], 6) for row in scaling["jobs"]], [1, round(100 / 110, 6), 0.8])
+
+    def test_missing_ranks_count_as_average_ones(self):
+        for rank in (0, 1, 3):
+            ranks.write_rank(self.folder / str(rank), rank, [100 * MS] * 10, batch=10)
+        job = self.job()
+        self.assertAlmostEqual(job["throughput"]["samples_per_s"], 400)
+        self.assertEqual(self.said, ["1 of 4 ranks is missing: 2"])
+
+    def test_one_size_is_no_scaling(self):
+        for job in "ab":
+            ranks.write_job(self.folder / job, 2)
+        self.assertIsNone(self.merge(self.folder / "a", self.folder / "b")["scaling"])
+
+
+class Ranks(Case):
+    def test_hosts_in_folders_of_their_own(self):
+        for rank in range(4):
+            ranks.write_rank(self.folder / f"node{rank // 2}" / f"r{rank}", rank, [100 * MS] * 5)
+        paths = self.folder / "node0", self.folder / "node1"
+        (job,) = self.merge(*paths)["jobs"]
+        self.assertEqual((job["ranks"], job["name"]), (4, self.folder.name))
+        self.assertEqual([job["name"] for job in self.merge(*paths, how="folders")["jobs"]], ["node0", "node1"])
+
+    def test_folders_by_name(self):
+        ranks.write_job(self.folder, 12)
+        paths = [self.folder / f"rank-{rank}" for rank in (3, 0, 1, 2)]
+        self.assertEqual(self.job(*paths, self.folder / "rank-0", self.folder)["ranks"], 12, "each once")
+        self.assertEqual(self.job(*paths)["ranks"], 4)
+
+    def test_missing(self):
+        for rank in (1, 2, 5):
+            ranks.write_rank(self.folder / str(rank), rank, [100 * MS] * 5, nccl=[ranks.collective(5, MS, [0] * 5, world=16)])
+        job = self.job()
+        self.assertEqual((job["world"], job["missing"]), (16, "0, 3-4, 6-15"))
+        self.assertEqual(self.said[0], "13 of 16 ranks are missing: 0, 3-4, 6-15: NCCL's communicators have 16")
+
+    def test_duplicates(self):
+        for name, rank, count in (("a", 0, 5), ("b", 1, 3), ("b.1", 1, 9)):
+            ranks.write_rank(self.folder / name, rank, [100 * MS] * count)
+        job = self.job()
+        self.assertEqual([row["step"]["iterations"] for row in job["by_rank"]], [5, 9])
+        self.assertEqual(self.said, ["b: left out: rank 1 is there twice, and b.1 has more complete iterations, or is newer"])
+
+    def test_none(self):
+        for name in "ab":
+            ranks.write_rank(self.folder / name, None, [100 * MS] * 5, host=f"h{'ba'.index(name)}")
+        job = self.job()
+        self.assertEqual([(row["rank"], row["host"]) for row in job["by_rank"]], [(0, "h0"), (1, "h1")])
+        self.assertRegex(self.said[0], "^no rank in any run.json .*: folders are numbered by host and start$")
+
+    def test_some_without(self):
+        for name, rank in (("a", 0), ("b", None), ("c", 1)):
+            ranks.write_rank(self.folder / name, rank, [100 * MS] * 5)
+        self.assertEqual(self.job()["ranks"], 2)
+        self.assertEqual(self.said, ["b: left out: it has no rank, and others of the job have"])
+
+    def test_odd_ranks(self):
+        for index, rank in enumerate((0, "-1", "1e3", [], "99999999999999999999", True)):
+            ranks.write_rank(self.folder / str(index), 0, [100 * MS] * 5, rank=rank)
+        self.assertEqual(self.job()["ranks"], 1)
+        self.assertIn("1/run.json: '-1' is no rank: a number is expected", self.said)
+        self.assertEqual(len(self.said), 10)
+
+    def test_usage(self):
+        ranks.write_rank(self.folder / "0", 0, [100 * MS] * 5, lost={"host_records": 7, "names": 0}, utilization=0.5, verdict="input-bound", peak=100.0)
+        ranks.write_rank(self.folder / "1", 1, [100 * MS] * 5, state="open", messages=["no CUPTI"])
+        job = self.job()
+        first, second = job["by_rank"]
+        self.assertEqual((first["utilization"], first["peak_memory_mb"], first["device_memory_in_use_mb"], first["potential_gain"]), (0.5, 100, 600, 0.1))
+        self.assertEqual((first["lost"], job["lost"], second["messages"]), ({"host_records": 7}, {"host_records": 7}, ["no CUPTI"]))
+        self.assertEqual(job["verdicts"], {"input-bound": 1, "GPU-bound (compute)": 1})
+        self.assertEqual(self.said, ["cut off, or still running ('injectctl recover' makes the rest of a killed one's tables): rank 1"])
+
+
+class Hostile(Case):
+    EVIL = "<script>alert(1)</script>\x1b[31m\u202e\nx" + "y" * 5000
+
+    def test_files(self):
+        ranks.write_job(self.folder, 12, hosts=12)
+        table = self.folder / "rank-1" / "iteration_sum.csv"
+        whole = table.read_bytes()
+        table.write_bytes(whole[: whole.rindex(b"iteration")])  # cut off within the last iteration's row
+        lines = whole.count(b"\n", 0, whole.rindex(b"iteration")) + 1
+        (self.folder / "rank-2" / "window_sum.csv").write_bytes(b"Window,Device,State,Duration (ns)\n1,all,closed,5\n1,all,closed,\x1b[31m\n")
+        (self.folder / "rank-3" / "nccl_sum.csv").write_bytes(b"Operation,Bytes\nAllReduce,1\n")
+        (self.folder / "rank-4" / "copy_sum.csv").unlink()
+        (self.folder / "rank-5" / "memory_sum.csv").write_bytes(b'Device,Kind,API,Peak (MB)\n0,[all],"\xff')
+        (self.folder / "rank-6" / "run.json").write_text('{"libinject": "0.1.0",\n"rank": ')
+        (self.folder / "rank-7" / "run.json").write_text("[]")
+        (self.folder / "rank-8" / "iteration_sum.csv").unlink()
+        os.mkfifo(self.folder / "rank-8" / "iteration_sum.csv")
+        (self.folder / "rank-9" / "memory_sum.csv").unlink()
+        (self.folder / "rank-9" / "memory_sum.csv").mkdir()
+        os.truncate(self.folder / "rank-10" / "window_sum.csv", 1 << 40)
+        (self.folder / "rank-11" / "window_sum.csv").write_bytes(b"Window,Device,State,Duration (ns)\n1,all,closed,1e30\n")
+        (self.folder / "foreign").mkdir()
+        job = self.job(self.folder, self.folder / "none", self.folder / "foreign", self.folder / "rank-0" / "run.json")
+        self.assertEqual((job["ranks"], job["missing"]), (10, "6-7"))
+        self.assertEqual(self.said, [
+            "none: no such folder", "foreign: neither a folder of libinject's (it has no run.json) nor one that holds such folders",
+            "rank-0/run.json: not a folder",
+            f"rank-1/iteration_sum.csv:{lines}: 3 cells, the header has {len(ranks.ITERATION)}",
+            "rank-2/window_sum.csv:3: '\N{REPLACEMENT CHARACTER}[31m' in column 'Duration (ns)' is not a number",
+            "rank-3/nccl_sum.csv:1: no column 'Type'", "rank-4/copy_sum.csv: missing, though run.json lists it",
+            "rank-5/memory_sum.csv:1: not UTF-8 (invalid start byte)",
+            "rank-6/run.json:2: not JSON: Expecting value", "rank-7/run.json:1: not libinject's: it does not say which version wrote it",
+            "rank-8/iteration_sum.csv: not a regular file", "rank-9/memory_sum.csv: not a regular file", "rank-10/window_sum.csv: far too large",
+            "rank-11/window_sum.csv:2: '1e30' in column 'Duration (ns)' is not a number", "2 of 12 ranks are missing: 6-7",
+            "no window: rank 2, 10-11", "no complete iteration: rank 1, 8"])
+        self.assertEqual(job["compared"]["ranks"], 8)
+
+    def test_names(self):
+        """Patterns to DuckDB, markup, escape sequences: in names of folders, hosts and columns' texts."""
+        evil = self.folder / "job[0]*?'\"<b>"
+        for rank in range(2):
+            ranks.write_rank(evil / f"r*[{rank}]", rank, [100 * MS] * 5, host=self.EVIL, verdict=self.EVIL, devices=[{"name": self.EVIL}, 7, None],
+                             command_line=[self.EVIL, 7], messages=[self.EVIL, {}], lost={self.EVIL: 3, "x": "y"}, diagnosis=[7, {"verdict": self.EVIL}],
+                             nccl=[ranks.collective(5, MS, [rank * MS] * 5, world=2, Type=self.EVIL)], link=20.0 * (rank + 1), time_zero=7)
+        copies = self.folder / "copies [1]"
+        done = folders.inject("merge", evil, "-o", self.folder / "a.html", "--parquet", copies)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for text in (done.stdout, f"{done.stderr}\n", folders.inject("merge", copies).stdout):
+            self.assertNotIn("\x1b", text)
+            self.assertNotIn("\u202e", text)
+            self.assertLess(max(map(len, text.splitlines())), 400)
+        page = (self.folder / "a.html").read_text(encoding="utf-8")
+        self.assertNotIn("<script>alert", page)
+        self.assertNotIn("<b>", page)
+        self.assertIn(html.escape("<script>alert(1)</script>"), page)
+        as_json = json.loads(folders.inject("merge", "--json", evil).stdout)
+        self.assertEqual(as_json["jobs"][0]["by_rank"][1]["host"], self.EVIL)
+
+    def test_surrogates(self):
+        folder = ranks.write_rank(self.folder / "a", 0, [100 * MS] * 5)
+        text = (folder / "run.json").read_text().replace('"node0"', '"\\ud800"')
+        (folder / "run.json").write_text(text)
+        self.assertEqual(self.job()["by_rank"][0]["host"], "?")
+
+    def test_nothing_is_left(self):
+        (self.folder / "empty").mkdir()
+        done = folders.inject("merge", self.folder / "empty", self.folder / "none")
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertEqual(done.stderr.splitlines()[-1], "inject: no result folder to merge")
+        self.assertEqual(len(done.stderr.splitlines()), 3)
+
+    def test_bad_use(self):
+        ranks.write_job(self.folder / "job", 1)
+        (self.folder / "full").mkdir()
+        (self.folder / "full" / "x").touch()
+        for arguments, said in ((["--jobs", "x"], "--jobs x: accepted are auto, one, folders"),
+                                (["--parquet", self.folder / "full"], f"{self.folder}/full: not empty: Parquet copies go into a new folder"),
+                                (["-o", self.folder / "none" / "x.html"], f"{self.folder}/none/x.html: no such file or directory"),
+                                (["-o", self.folder / "full"], f"{self.folder}/full: is a directory")):
+            done = folders.inject("merge", self.folder / "job", *arguments)
+            self.assertEqual((done.returncode, done.stderr), (2, f"inject: {said}\n"))
+        self.assertEqual([path.name for path in self.folder.iterdir() if path.name.startswith(".")], [])
+
+
+class Parquet(Case):
+    def test_same_figures(self):
+        for world in (2, 4):
+            ranks.write_job(self.folder / f"n{world}", world, batch=4, slow={1: 1.2}, nccl=[ranks.collective(40, MS, [5000] * 40, world=world)])
+        paths = [self.folder / "n2", self.folder / "n4"]
+        done = folders.inject("merge", *paths, "--parquet", self.folder / "copies", "--json")
+        expected = json.loads(done.stdout)
+        self.assertEqual(len(expected["jobs"]), 2)
+        self.assertEqual(rounded(merged(self.folder / "copies")), rounded(expected))
+        # A copy and folders together.
+        done = folders.inject("merge", self.folder / "n2", "--parquet", self.folder / "copy2")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(rounded(merged(self.folder / "copy2", self.folder / "n4")), rounded(expected))
+        # What one may not read others may not.
+        self.assertEqual((self.folder / "copies").stat().st_mode & 0o777, 0o700)
+
+    def test_damaged(self):
+        ranks.write_job(self.folder / "job", 3)
+        folders.inject("merge", self.folder / "job", "--parquet", self.folder / "copy")
+        (self.folder / "copy" / "window_sum.parquet").write_bytes(b"PAR1" + b"x" * 100 + b"PAR1")
+        (self.folder / "copy" / "copy_sum.parquet").unlink()
+        job = self.job(self.folder / "copy")
+        self.assertEqual(job["compared"]["ranks"], 3)
+        self.assertRegex(self.said[0], r"^copy/window_sum\.parquet: not Parquet of this kind: ")
+        self.assertEqual(self.said[1:], ["copy/copy_sum.parquet: missing", "no window: rank 0-2"])
+        with Store() as store:
+            store.run(f"COPY (SELECT * REPLACE (7 AS run) FROM '{self.folder}/copy/runs.parquet') TO '{self.folder}/copy/other' (FORMAT parquet)")
+        os.replace(self.folder / "copy" / "other", self.folder / "copy" / "runs.parquet")
+        self.assertEqual(self.merge(self.folder / "copy", ranks.write_job(self.folder / "good", 1))["jobs"][0]["ranks"], 1)
+        self.assertIn("copy/runs.parquet: its runs are not numbered from 0 on", self.said)
+        (self.folder / "copy" / "runs.parquet").write_text("no")
+        done = folders.inject("merge", self.folder / "copy")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("copy/runs.parquet: not Parquet of this kind: ", done.stderr)
+
+
+class Shown(Case):
+    def test_terminal_and_page(self):
+        ranks.write_job(self.folder / "job", 24, slow={7: 1.1}, batch=8, lost={"host_records": 1},
+                        nccl=[ranks.collective(40, MS, [5000] * 40, world=24)])
+        done = folders.inject("merge", self.folder / "job", "--ranks", 4, "-o", self.folder / "job.html", env={"COLUMNS": "60"})
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertTrue(done.stdout.startswith("job: 24 ranks on 3 hosts, 24 NVIDIA H200\n  command      python3 train.py\n"), done.stdout)
+        self.assertRegex(done.stdout, r"\n  stragglers   rank 7 \(node0\), by step time: 10\.\d{3}ms ± \S+us longer than the others' median \(\d+\.\d% of the step\), "
+                                      r"slowest in 20 of 20 iterations\n")
+        self.assertIn("  4 of 24 ranks: stragglers, ranks that lack something, the slowest\n", done.stdout)
+        self.assertEqual(len(re.findall(r"^ +\d+ +node\d ", done.stdout, re.MULTILINE)), 4)
+        page = (self.folder / "job.html").read_text(encoding="utf-8")
+        figures = json.loads(re.search(r'<script type="application/json" id="figures">(.*?)</script>', page, re.DOTALL).group(1))
+        heat = figures["heat-0"]["data"][0]
+        self.assertEqual((len(heat["z"]), len(heat["z"][0]), heat["x"][0], heat["y"]), (24, 20, 100, list(range(24))))
+        self.assertAlmostEqual(statistics.mean(heat["z"][7]), 110, delta=2)
+        self.assertEqual([*figures], ["heat-0", "steps-0", "shares-0"])
+        # Nothing is fetched.
+        self.assertEqual(re.findall(r'<(?:script|link|img|iframe)\b[^>]*?\b(?:src|href)=(?!"data:)[^>]*>', page), [])
+
+
+class Thousand(Case):
+    def test_a_thousand_ranks(self):
+        ranks.write_job(self.folder, 1000, slow={700: 1.1}, batch=8, nccl=[
+            ranks.collective(20, MS, [5000] * 20, world=1000, bytes=1 << size) for size in range(14, 26)])
+        ranks.fill_up(self.folder)
+        self.assertEqual(len(list((self.folder / "rank-999").iterdir())), 23)
+        begin = time.monotonic()
+        with open(self.folder / "out.json", "wb") as out, subprocess.Popen([sys.executable, folders.ROOT / "scripts" / "inject", "merge", "--json", self.folder],
+                                                                           stdout=out) as process:
+            _, status, used = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+        seconds, megabytes = time.monotonic() - begin, used.ru_maxrss * 1024 / 1e6
+        print(f"1,000 ranks: {seconds:.1f} s, {used.ru_utime + used.ru_stime:.1f} s of processors, {megabytes:.0f} MB")
+        self.assertEqual(process.returncode, 0)
+        (job,) = json.loads((self.folder / "out.json").read_text())["jobs"]
+        self.assertEqual((job["ranks"], self.stragglers(job)), (1000, [(700, "step time")]))
+        self.assertLess(seconds, 30)
+        self.assertLess(megabytes, 1000)
+
+
+class Real(Case):
+    def test_a_job_on_the_simulation(self):
+        def run(rank):
+            env = {"LD_LIBRARY_PATH": str(folders.BUILD / "sim"), "LD_PRELOAD": str(folders.BUILD / "libinject.so"), "RANK": str(rank),
+                   "INJECT_OUT": str(self.folder / "out-%r"), "INJECT_SUMMARY": "off", "INJECT_BATCH": "4"}
+            subprocess.run([folders.BUILD / "examples" / "inject-train"], env={**os.environ, **env}, capture_output=True, timeout=100, check=True)
+
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            list(pool.map(run, range(3)))
+        job = self.job()
+        self.assertEqual((job["ranks"], job["world"], [row["folder"].rpartition("/")[2] for row in job["by_rank"]]), (3, 3, ["out-0", "out-1", "out-2"]))
+        for row in job["by_rank"]:
+            windows = [window for window in json.loads((self.folder / f"out-{row['rank']}" / "run.json").read_text())["windows"]]
+            self.assertEqual((row["windows"], row["window_ns"]), (len(windows), sum(window["duration_ns"] for window in windows)))
+            self.assertGreater(row["utilization"], 0)
+            self.assertGreater(row["peak_memory_mb"], 0)
+        # The example says nothing of its steps but by its calls; a busy machine may make one of them odd.
+        self.assertEqual([text for text in self.said if "not Parquet" in text or "missing" in text], [])
+
+
+if __name__ == "__main__":
+    unittest.main()
