@@ -20,13 +20,19 @@ _MOST_PROBLEMS = 20
 _MANY = 50  # folders, that take a while
 
 
+_Folders = typer.Argument(metavar="DIR", help="Result folders of ranks, folders that hold such, or Parquet copies.")
+_Out = typer.Option("--out", "-o", metavar="FILE", help="Write the report as an HTML page.")
+_Parquet = typer.Option(metavar="FOLDER", help="Write the merged tables as Parquet files into a new folder.")
+_Ranks = typer.Option(min=1, help="Ranks in the terminal's table, at most.")
+_Jobs = typer.Option(help="Whose folders are a job: one (all), folders (those in one folder), auto (all, unless a rank comes twice).")
+
+
 def merge(
-    folders: Annotated[list[pathlib.Path], typer.Argument(metavar="DIR", help="Result folders of ranks, folders that hold such, or Parquet copies.")],
-    out: Annotated[pathlib.Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the report as an HTML page.")] = None,
-    parquet: Annotated[pathlib.Path | None, typer.Option(metavar="FOLDER", help="Write the merged tables as Parquet files into a new folder.")] = None,
-    ranks: Annotated[int, typer.Option(min=1, help="Ranks in the terminal's table, at most.")] = 16,
-    jobs: Annotated[str, typer.Option(help="Whose folders are a job: one (all), folders (those in one folder), auto (all, unless a rank comes "
-                                           "twice).")] = "auto",
+    folders: Annotated[list[pathlib.Path], _Folders],
+    out: Annotated[pathlib.Path | None, _Out] = None,
+    parquet: Annotated[pathlib.Path | None, _Parquet] = None,
+    ranks: Annotated[int, _Ranks] = 16,
+    jobs: Annotated[str, _Jobs] = "auto",
     as_json: bool = console.Json,
 ) -> None:
     """Merge the result folders of a distributed job's ranks: step times, skew, stragglers, waiting, scaling, links."""
@@ -76,7 +82,7 @@ def _warn(problems: list[str]) -> None:
     for problem in problems[:_MOST_PROBLEMS]:
         console.warn(problem)
     if len(problems) > _MOST_PROBLEMS:
-        console.warn(f"… and {len(problems) - _MOST_PROBLEMS} more of this kind: --json has all")
+        console.warn(f"… and {len(problems) - _MOST_PROBLEMS} more: --json has all")
 
 
 def add_to(app: typer.Typer) -> None:

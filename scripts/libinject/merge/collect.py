@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from libinject.merge import parquet
-from libinject.merge.schema import RUNS, TABLES, TEXT, WHOLE
+from libinject.merge.schema import LARGEST, RUNS, TABLES, TEXT, WHOLE
 from libinject.merge.store import Store
 from libinject.result import BadFile, Result, Table, printable, read_table
 
@@ -124,9 +124,15 @@ def _values(run: int, table: Table) -> list[tuple[Any, ...]]:
     columns = TABLES[table.name].columns
     rows = []
     for row in table:
-        # A whole number's cell may well have a decimal point; anything else was refused.
-        rows.append((run, *((int(value) if kind == WHOLE and value is not None else value)
-                            for value, kind in ((row.get(name, "" if kind == TEXT else None), kind) for name, kind in columns.items()))))
+        cells: list[Any] = [run]
+        for name, kind in columns.items():
+            value = row.get(name, "" if kind == TEXT else None)
+            if kind == WHOLE and value is not None:
+                if not -LARGEST <= value <= LARGEST:
+                    raise BadFile(table.path, f"{value} in column '{name}' is too large")
+                value = int(value)
+            cells.append(value)
+        rows.append(tuple(cells))
     return rows
 
 

@@ -35,7 +35,8 @@ def of_job(store: Store, number: int, job: Job) -> dict[str, Any] | None:
         WHERE present = ? AND fewest = most AND present > 1 GROUP BY {_KEY}, kernels""", [job.world, len(job.ranks)])
     store.run(f"""
         CREATE OR REPLACE TEMP TABLE waited AS
-        SELECT rank, sum(t)::DOUBLE AS t, sum(t - most_transfer) AS waiting_least, sum(t - least(least_transfer, most_transfer)) AS waiting_most,
+        SELECT rank, sum(t)::DOUBLE AS t, sum(t - most_transfer) AS waiting_least,
+               sum(t - least(least_transfer, most_transfer)) AS waiting_most,
                sum(kernels * (longest - shortest) / 2.0 / sqrt(greatest(1, least(kernels, coalesce(steps, kernels))))) AS noise
         FROM spent JOIN met USING ({_KEY}, kernels)
         LEFT JOIN (SELECT rank, count(*) AS steps FROM step WHERE job = ? GROUP BY rank) USING (rank) GROUP BY rank""", [number])
@@ -58,13 +59,14 @@ def of_job(store: Store, number: int, job: Job) -> dict[str, Any] | None:
                                   "waiting_at_most_share": _share(row["waiting_at_most_ns"], device)}
     total = sum(row["collective_ns"] for row in ranks.values())
     split = sum(row["split_ns"] for row in ranks.values())
-    found = {"collective_ns": total, "split_share": split / total, "waiting_at_least_ns": sum(row["waiting_at_least_ns"] or 0 for row in ranks.values()),
+    found = {"collective_ns": total, "split_share": split / total,
+             "waiting_at_least_ns": sum(row["waiting_at_least_ns"] or 0 for row in ranks.values()),
              "waiting_at_most_ns": sum(row["waiting_at_most_ns"] or 0 for row in ranks.values()),
              "share": _share(total, sum(filter(None, time.values()))), "ranks": ranks,
              "stragglers": _stragglers(ranks, time, job), "operations": _operations(store)}
     if split < 0.995 * total:
-        job.problems.append(f"{100 * (1 - split / total):.1f}% of the collectives' time is not split into transfer and waiting: other communicators than that of "
-                            "all ranks, calls that not all ranks wait in, or that not all made equally often")
+        job.problems.append(f"{100 * (1 - split / total):.1f}% of the collectives' time is not split into transfer and waiting: other "
+                            "communicators than that of all ranks, calls that not all ranks wait in, or that not all made equally often")
     return found
 
 

@@ -55,7 +55,8 @@ def divide(store: Store, how: str = "auto") -> list[Job]:
     names = _names([parent for parent, _ in groups])
     jobs = [_job(name, members, complete, largest) for name, (_, members) in zip(names, groups, strict=True)]
     store.run("CREATE OR REPLACE TABLE member (job BIGINT, rank BIGINT, run BIGINT)")
-    store.insert("member", ("BIGINT",) * 3, [(index, rank, run["run"]) for index, job in enumerate(jobs) for rank, run in job.ranks.items()])
+    members = [(index, rank, run["run"]) for index, job in enumerate(jobs) for rank, run in job.ranks.items()]
+    store.insert("member", ("BIGINT",) * 3, members)
     return jobs
 
 

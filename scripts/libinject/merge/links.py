@@ -26,7 +26,8 @@ def _bus(store: Store, number: int) -> list[dict[str, Any]]:
                arg_min(rank, bus) AS worst_rank
         FROM (SELECT *, "Bus BW (GB/s)" AS bus FROM nccl_sum JOIN member USING (run)
               WHERE job = ? AND bus > 0 AND Bytes >= ? AND NOT regexp_full_match(Operation, 'Send|Recv'))
-        GROUP BY Operation, Type, Reduction, Bytes, Ranks ORDER BY best_gbps, operation, bytes LIMIT ?""", [number, LARGE_COLLECTIVE, _MOST])
+        GROUP BY Operation, Type, Reduction, Bytes, Ranks ORDER BY best_gbps, operation, bytes LIMIT ?
+        """, [number, LARGE_COLLECTIVE, _MOST])
 
 
 def _peers(store: Store, number: int) -> list[dict[str, Any]]:

@@ -95,7 +95,8 @@ def _share_bars(job: dict[str, Any]) -> dict[str, Any] | None:
     ranks = [row["rank"] for row in rows]
     series = [("a kernel runs", [row["utilization"] for row in rows])]
     spent = [row.get("collectives") or {} for row in rows]
-    for name, key in (("collectives", "share"), ("waiting in them, at least", "waiting_at_least_share"), ("at most", "waiting_at_most_share")):
+    names = {"share": "collectives", "waiting_at_least_share": "waiting in them, at least", "waiting_at_most_share": "at most"}
+    for key, name in names.items():
         if any(row.get(key) is not None for row in spent):
             series.append((name, [row.get(key) for row in spent]))
     data = [{"type": "bar", "name": name, "x": ranks, "y": [None if share is None else 100 * share for share in shares],

@@ -5,8 +5,9 @@
 from __future__ import annotations
 
 import pathlib
+from collections.abc import Iterable
 
-from libinject.merge.schema import RUNS, TABLES
+from libinject.merge.schema import LARGEST, LARGEST_RANK, REAL, RUNS, TABLES, TEXT, WHOLE
 from libinject.merge.store import Store, quoted
 from libinject.result import BadFile, printable
 
@@ -32,52 +33,59 @@ def write(store: Store, folder: pathlib.Path) -> None:
 
 def read(store: Store, folder: pathlib.Path, first: int, problems: list[str]) -> int:
     """Adds the runs of a folder that `write` has made, numbered from `first` on; how many they are."""
-    runs = _read_table(store, folder, "runs", list(RUNS), list(RUNS), first, problems)
-    if runs is None:
+    store.flush()
+    try:
+        count = _read_table(store, folder, "runs", RUNS, RUNS, first, None)
+    except BadFile as problem:
+        problems.append(str(problem))
         return 0
     for name, kept in TABLES.items():
-        _read_table(store, folder, name, ["run", *kept.needed], ["run", *kept.columns], first, problems)
-    count, least, most, distinct = store.connection.execute(
-        "SELECT count(*), min(run), max(run), count(DISTINCT run) FROM runs WHERE run >= ?", [first]).fetchone() or (0, 0, 0, 0)
-    if count and (least != first or most != first + count - 1 or distinct != count):
-        problems.append(str(BadFile(folder / RUNS_FILE, "its runs are not numbered from 0 on")))
-        for name in ("runs", *TABLES):
-            store.run(f"DELETE FROM {name} WHERE run >= ?", [first])
-        return 0
+        try:
+            _read_table(store, folder, name, {"run": WHOLE, **kept.needed}, {"run": WHOLE, **kept.columns}, first, count)
+        except BadFile as problem:
+            problems.append(str(problem))
     return count
 
 
-def _read_table(store: Store, folder: pathlib.Path, table: str, needed: list[str], columns: list[str], first: int,
-                problems: list[str]) -> bool | None:
+def _read_table(store: Store, folder: pathlib.Path, table: str, needed: Iterable[str], columns: dict[str, str], first: int,
+                runs: int | None) -> int:
+    """`runs`: how many there are, None for the table of runs itself, of which it is returned. Raises BadFile."""
     import duckdb
 
     path = folder / f"{table}.parquet"
-    # In a name of ours: DuckDB takes brackets and asterisks for a pattern.
+    # By a name of ours: DuckDB takes brackets and asterisks for a pattern.
     link = store.folder / "copy.parquet"
-    link.unlink(missing_ok=True)
     try:
         if not path.is_file():
             raise BadFile(path, "missing" if not path.exists() else "not a regular file")
+        link.unlink(missing_ok=True)
         link.symlink_to(path.resolve())
-        store.flush()
-        there = [row[0] for row in store.connection.execute("SELECT * FROM (DESCRIBE SELECT * FROM read_parquet($1))", [str(link)]).fetchall()]
+        described = store.connection.execute("DESCRIBE SELECT * FROM read_parquet(?)", [str(link)]).fetchall()
+        there = {row[0] for row in described}
         missing = [name for name in needed if name not in there]
         if missing:
             raise BadFile(path, f"no column '{missing[0]}'")
-        types = {**RUNS, **(TABLES[table].columns if table in TABLES else {})}
-        cells = ", ".join(_cell(name, types[name], first) if name in there else "NULL" for name in columns)
-        store.run(f"INSERT INTO {table} SELECT {cells} FROM read_parquet(?)", [str(link)])
-        return True
-    except BadFile as problem:
-        problems.append(str(problem))
+        cells = ", ".join(_cell(name, kind) if name in there else "NULL" for name, kind in columns.items() if name != "run")
+        if runs is None:
+            runs, least, most, distinct = store.connection.execute(
+                "SELECT count(*), min(run), max(run), count(DISTINCT run) FROM read_parquet(?)", [str(link)]).fetchall()[0]
+            if runs and (least, most, distinct) != (0, runs - 1, runs):
+                raise BadFile(path, "its runs are not numbered from 0 on")
+        store.run(f"INSERT INTO {table} SELECT number + {first}, * EXCLUDE (number) "
+                  f"FROM (SELECT {_cell('run', WHOLE)} AS number, {cells} FROM read_parquet(?)) WHERE number >= 0 AND number < ?",
+                  [str(link), runs])
+        return runs
     except (duckdb.Error, OSError) as error:
-        problems.append(str(BadFile(path, f"not Parquet of this kind: {printable(str(error).partition(chr(10))[0].replace(str(link), path.name), 200)}")))
-    return None
+        why = printable(str(error).partition("\n")[0].replace(str(link), path.name), 200)
+        raise BadFile(path, f"not Parquet of this kind: {why}") from None
 
 
-def _cell(name: str, kind: str, first: int) -> str:
+def _cell(name: str, kind: str) -> str:
+    """What the reader of CSV refuses is none here."""
     cell = f"CAST({quoted(name)} AS {kind})"
-    if name == "run":
-        return f"{cell} + {first}"
-    # As the reader of CSV refuses them.
-    return f"CASE WHEN isfinite({cell}) THEN {cell} END" if kind == "DOUBLE" else cell
+    if kind == TEXT:
+        return f"coalesce({cell}, '')"
+    if kind == REAL:
+        return f"CASE WHEN isfinite({cell}) THEN {cell} END"
+    most, least = (LARGEST_RANK, 0) if name == "rank" else (1 << 62, -1 << 62) if name == "time_zero" else (LARGEST, -LARGEST)
+    return f"CASE WHEN {cell} BETWEEN {least} AND {most} THEN {cell} END"

@@ -35,7 +35,8 @@ def _job(store: Store, number: int, job: jobs.Job, throughput: dict[str, Any] | 
         lost.update(row["lost"])
     some = next(iter(job.ranks.values()), {})
     return {
-        "name": job.name, "command": some.get("command", ""), "ranks": len(job.ranks), "world": job.world, "missing": jobs.spans(job.missing),
+        "name": job.name, "command": some.get("command", ""), "ranks": len(job.ranks), "world": job.world,
+        "missing": jobs.spans(job.missing, 1000),
         "numbered_by_us": job.numbered, "hosts": len({row["host"] for row in ranks.values()}),
         "gpus": dict(collections.Counter(name for row in ranks.values() for name in row["gpus"])),
         "throughput": throughput, **times, "stragglers": stragglers, "collectives": spent, "links": links.of_job(store, number),
@@ -53,7 +54,8 @@ def heat_map(store: Store, number: int) -> dict[str, Any]:
     cells: dict[int, list[float | None]] = {rank: [None] * len(iterations) for rank in ranks}
     place = {iteration: index for index, iteration in enumerate(iterations)}
     for rank, iteration, d in store.connection.execute(
-            "SELECT rank, iteration, d FROM step WHERE job = ? AND iteration >= ?", [number, iterations[0] if iterations else 0]).fetchall():
+            "SELECT rank, iteration, d FROM step WHERE job = ? AND iteration >= ?",
+            [number, iterations[0] if iterations else 0]).fetchall():
         cells[rank][place[iteration]] = d
     total = store.connection.execute("SELECT count(DISTINCT iteration) FROM step WHERE job = ?", [number]).fetchone()
     return {"ranks": ranks, "iterations": iterations, "ns": [cells[rank] for rank in ranks], "of": total[0] if total else 0}

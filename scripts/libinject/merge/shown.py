@@ -9,6 +9,7 @@ from typing import Any
 
 from libinject.console import duration
 from libinject.merge.links import SLOW
+from libinject.merge.steps import FEWEST_ITERATIONS
 from libinject.result import printable
 
 
@@ -66,13 +67,14 @@ def lines(job: dict[str, Any]) -> list[tuple[str, str]]:
     found += _skew(job) + _stragglers(job) + _collectives(job)
     used = [(row["utilization"], row["rank"]) for row in job["by_rank"] if row.get("utilization") is not None]
     if used:
-        found.append(("utilization", (f"a kernel runs {percent(sum(share for share, _ in used) / len(used))}% of the time on average; from "
-                      f"{percent(min(used)[0])}% (rank {min(used)[1]}) to {percent(max(used)[0])}% (rank {max(used)[1]})")))
+        least, most = (f"{percent(share)}% (rank {rank})" for share, rank in (min(used), max(used)))
+        mean = percent(sum(share for share, _ in used) / len(used))
+        found.append(("utilization", f"a kernel runs {mean}% of the time on average; from {least} to {most}"))
     found.append(("verdicts", ", ".join(f"{printable(name, 40)} ({_count(count, 'rank')})" for name, count in job["verdicts"].items())))
     peaks = [(row["peak_memory_mb"], row["rank"]) for row in job["by_rank"] if row.get("peak_memory_mb") is not None]
     if peaks:
-        found.append(("memory", (f"peak of what a rank allocated on GPUs: from {min(peaks)[0]:.1f}MB (rank {min(peaks)[1]}) to {max(peaks)[0]:.1f}MB "
-                      f"(rank {max(peaks)[1]})")))
+        least, most = (f"{peak:.1f}MB (rank {rank})" for peak, rank in (min(peaks), max(peaks)))
+        found.append(("memory", f"peak of what a rank allocated on GPUs: from {least} to {most}"))
     failed = [row["rank"] for row in job["by_rank"] if row.get("failed_allocations")]
     if failed:
         found.append(("", f"allocations failed on {_count(len(failed), 'rank')}, rank {failed[0]} first"))
@@ -94,9 +96,11 @@ def _skew(job: dict[str, Any]) -> list[tuple[str, str]]:
     skew, compared = job["skew"], job["compared"]
     if not skew or not compared:
         return []
-    return [("skew", (f"{duration(skew['mean_ns'])} on average ({percent(skew['mean_share'])}% of the step), median {duration(skew['median_ns'])}, at "
-             f"most {duration(skew['max_ns'])} (iteration {skew['max_iteration']}); slowest less fastest of {compared['ranks']} ranks, "
-             f"{_count(compared['iterations'], 'iteration')}, {compared['first']} to {compared['last']}"))]
+    iterations = _count(compared["iterations"], "iteration")
+    mean = f"{duration(skew['mean_ns'])} on average ({percent(skew['mean_share'])}% of the step)"
+    most = f"{duration(skew['max_ns'])} at most (iteration {skew['max_iteration']})"
+    return [("skew", f"{mean}, median {duration(skew['median_ns'])}, {most}"),
+            ("", f"slowest less fastest of {compared['ranks']} ranks, in {iterations}, {compared['first']} to {compared['last']}")]
 
 
 def _stragglers(job: dict[str, Any]) -> list[tuple[str, str]]:
@@ -105,16 +109,16 @@ def _stragglers(job: dict[str, Any]) -> list[tuple[str, str]]:
     for entry in job["stragglers"]:
         who = f"rank {entry['rank']} ({printable(hosts[entry['rank']], 40)})"
         if entry["by"] == "step time":
-            text = (f"{who}, by step time: {duration(entry['excess_ns'])} ± {duration(entry['excess_error_ns'])} longer than the others' median "
-                    f"({percent(entry['share'])}% of the step), slowest in {entry['slowest']} of {entry['iterations']} iterations")
+            excess = f"{duration(entry['excess_ns'])} ± {duration(entry['excess_error_ns'])} ({percent(entry['share'])}%)"
+            text = f"{who}: a step takes {excess} longer than the others' median; slowest in {entry['slowest']} of {entry['iterations']}"
         else:
-            text = (f"{who}, by collectives: the others wait for it, {duration(entry['waited_for_ns'])} in all ({percent(entry['share'])}% of the "
-                    f"time; noise at most {duration(entry['noise_ns'])})")
+            lead = f"{duration(entry['waited_for_ns'])} in all ({percent(entry['share'])}% of the time)"
+            text = f"{who}: the others wait for it in collectives, {lead}; noise at most {duration(entry['noise_ns'])}"
         found.append(("" if found else "stragglers", text))
     if len(found) > 10:
         found[10:] = [("", f"… and {len(found) - 10} more")]
-    known = job["skew"] or (job["collectives"] and job["collectives"]["split_share"] > 0)
-    return found or [("stragglers", "none" if known else "not known: neither iterations nor collectives to compare")]
+    known = (job["compared"] or {}).get("iterations", 0) >= FEWEST_ITERATIONS or (job["collectives"] or {}).get("split_share")
+    return found or [("stragglers", "none" if known else "not known: too few iterations, and no collectives, to compare")]
 
 
 def _collectives(job: dict[str, Any]) -> list[tuple[str, str]]:
@@ -125,9 +129,11 @@ def _collectives(job: dict[str, Any]) -> list[tuple[str, str]]:
     found = [("collectives", f"{duration(spent['collective_ns'])} of kernels on all ranks{share}")]
     if spent["split_share"] > 0:
         split = spent["split_share"] * spent["collective_ns"]
-        found.append(("", (f"waiting for the last rank: at least {duration(spent['waiting_at_least_ns'])} "
-                      f"({percent(spent['waiting_at_least_ns'] / split)}%), at most {duration(spent['waiting_at_most_ns'])} "
-                      f"({percent(spent['waiting_at_most_ns'] / split)}%) of the {duration(split)} that can be told apart; the rest is transfer")))
+        bounds = (spent["waiting_at_least_ns"], spent["waiting_at_most_ns"])
+        least, most = (f"{duration(bound)} ({percent(bound / split)}%)" for bound in bounds)
+        found.append(("", f"waiting for the last rank: {least} at least, {most} at most; the rest is transfer"))
+        if spent["split_share"] < 0.995:
+            found.append(("", f"of the {percent(spent['split_share'])}% of that time in which the two can be told apart"))
     return found
 
 
@@ -138,56 +144,70 @@ def rank_table(job: dict[str, Any], most: int | None = None) -> Shown:
     if most is not None and len(ranks) > most:
         def order(row: dict[str, Any]) -> tuple:
             step = row.get("step") or {}
-            return (row["rank"] not in slow, not row["lost"] and row["state"] == "closed", -step.get("excess_ns", step.get("mean_ns", 0)), row["rank"])
+            lacking = row["lost"] or row["state"] != "closed"
+            return (row["rank"] not in slow, not lacking, -step.get("excess_ns", step.get("mean_ns", 0)), row["rank"])
         ranks = sorted(sorted(ranks, key=order)[:most], key=lambda row: row["rank"])
     rows = []
     for row in ranks:
         step, spent = row.get("step") or {}, row.get("collectives") or {}
         least, utmost = percent(spent.get("waiting_at_least_share")), percent(spent.get("waiting_at_most_share"))
         rows.append([
-            str(row["rank"]), printable(row["host"] or "", 24), str(step.get("iterations", 0)), _time(step.get("mean_ns")), _time(step.get("stddev_ns")),
-            _time(step.get("p95_ns")), _time(step.get("excess_ns")), str(step.get("slowest", "")), percent(row.get("utilization")),
-            percent(spent.get("share")), f"{least}-{utmost}" if least else "", _figure(row.get("peak_memory_mb")), str(sum(row["lost"].values()) or ""),
+            str(row["rank"]), printable(row["host"], 24), str(step.get("iterations", 0)),
+            _time(step.get("mean_ns")), _time(step.get("stddev_ns")), _time(step.get("p95_ns")), _time(step.get("excess_ns")),
+            str(step.get("slowest", "")), percent(row.get("utilization")),
+            percent(spent.get("share")), f"{least}-{utmost}" if least else "",
+            _figure(row.get("peak_memory_mb")), str(sum(row["lost"].values()) or ""),
             printable(row["verdict"] or "", 30) + ("" if row["state"] == "closed" else f" ({printable(row['state'], 12)})")])
-    note = f"{len(rows)} of {len(job['by_rank'])} ranks: stragglers, ranks that lack something, the slowest" if len(rows) < len(job["by_rank"]) else ""
-    return Shown("Ranks", ["Rank", "Host", "Steps", "Mean", "StdDev", "P95", "Excess", "Slowest", "Util (%)", "Coll (%)", "Wait (%)", "Peak (MB)", "Lost",
-                           "Verdict"], rows, note, frozenset(("Host", "Verdict")))
+    note = "" if len(rows) == len(job["by_rank"]) else (
+        f"{len(rows)} of {len(job['by_rank'])} ranks: stragglers, ranks that lack something, the slowest")
+    columns = ["Rank", "Host", "Steps", "Mean", "StdDev", "P95", "Excess", "Slowest", "Util (%)", "Coll (%)", "Wait (%)", "Peak (MB)",
+               "Lost", "Verdict"]
+    return Shown("Ranks", columns, rows, note, frozenset(("Host", "Verdict")))
+
+
+def _operation(row: dict[str, Any]) -> str:
+    return printable(" ".join(filter(None, (row["operation"], row["type"], row["reduction"]))), 50)
+
+
+def _ranks(row: dict[str, Any]) -> str:
+    return str(row["ranks"] or "")
 
 
 def operation_table(job: dict[str, Any], most: int) -> Shown | None:
-    operations = (job["collectives"] or {}).get("operations", [])
-    rows = []
-    for row in operations[:most]:
-        name = " ".join(filter(None, (row["operation"], row["type"], row["reduction"])))
-        rows.append([printable(name, 50), _bytes(row["bytes"]), str(row["ranks"] or ""), str(row["made_by"]), str(row["kernels"]), _time(row["time_ns"]),
-                     _time(row["waiting_at_least_ns"]), _time(row["waiting_at_most_ns"])])
-    return Shown("Collectives of all ranks: time, and what of it is waiting", ["Operation", "Bytes", "Ranks", "Made by", "Kernels", "Time", "Wait at least", "Wait at most"],
-                 rows, "", frozenset(("Operation",))) if rows else None
+    rows = [[_operation(row), _bytes(row["bytes"]), _ranks(row), str(row["made_by"]), str(row["kernels"]), _time(row["time_ns"]),
+             _time(row["waiting_at_least_ns"]), _time(row["waiting_at_most_ns"])]
+            for row in (job["collectives"] or {}).get("operations", [])[:most]]
+    columns = ["Operation", "Bytes", "Ranks", "Made by", "Kernels", "Time", "Wait at least", "Wait at most"]
+    title = "Collectives of all ranks: time, and what of it is waiting"
+    return Shown(title, columns, rows, "", frozenset(("Operation",))) if rows else None
 
 
 def bus_table(job: dict[str, Any], most: int) -> Shown | None:
-    rows = [[printable(" ".join(filter(None, (row["operation"], row["type"], row["reduction"]))), 50), _bytes(row["bytes"]), str(row["ranks"] or ""),
-             _figure(row["best_gbps"]), str(row["best_rank"]), _figure(row["median_gbps"]), _figure(row["worst_gbps"]), str(row["worst_rank"])]
-            for row in job["links"]["bus"][:most]]
-    return Shown("Bus bandwidths (GB/s), slowest operations first", ["Operation", "Bytes", "Ranks", "Best", "of rank", "Median", "Worst", "of rank "], rows,
-                 "the best is nearest to what the links carry: the others waited as well", frozenset(("Operation",))) if rows else None
+    rows = [[_operation(row), _bytes(row["bytes"]), _ranks(row), _figure(row["best_gbps"]), str(row["best_rank"]),
+             _figure(row["median_gbps"]), _figure(row["worst_gbps"]), str(row["worst_rank"])] for row in job["links"]["bus"][:most]]
+    columns = ["Operation", "Bytes", "Ranks", "Best", "of rank", "Median", "Worst", "by rank"]
+    note = "the best is nearest to what the links carry: the others waited as well"
+    return Shown("Bus bandwidths (GB/s), slowest operations first", columns, rows, note, frozenset(("Operation",))) if rows else None
 
 
 def peer_table(job: dict[str, Any], most: int) -> Shown | None:
-    rows = [[str(row["rank"]), printable(row["operation"], 20), printable(str(row["peer"]), 12), str(row["ranks"] or ""), _figure(row["best_gbps"])]
+    rows = [[str(row["rank"]), printable(row["operation"], 20), printable(row["peer"], 12), _ranks(row), _figure(row["best_gbps"])]
             for row in job["links"]["peers"][:most]]
-    return Shown("Sends and receives, slowest first", ["Rank", "Operation", "Peer", "Ranks", "Best (GB/s)"], rows,
-                 "the peer is a rank of the communicator, of as many ranks", frozenset(("Operation",))) if rows else None
+    columns = ["Rank", "Operation", "Peer", "Ranks", "Best (GB/s)"]
+    note = "the peer is a rank of the communicator, of as many ranks"
+    return Shown("Sends and receives, slowest first", columns, rows, note, frozenset(("Operation",))) if rows else None
 
 
 def copy_table(job: dict[str, Any], most: int) -> Shown | None:
-    rows = [[str(row["rank"]), printable(row["host"] or "", 24), printable(row["device"], 12), printable(row["direction"], 24),
+    rows = [[str(row["rank"]), printable(row["host"], 24), printable(row["device"], 12), printable(row["direction"], 24),
              printable(f"{row['source']} to {row['target']}", 40), str(row["copies"]), _figure(row["total_mb"]), _figure(row["gbps"]),
-             _figure(row["link_percent"]), _figure(row["median_gbps"]), "slow" if row["slow"] else ""] for row in job["links"]["copies"][:most]
+             _figure(row["link_percent"]), _figure(row["median_gbps"]), "slow" if row["slow"] else ""]
+            for row in job["links"]["copies"][:most]
             if row["slow"] or row["link_percent"] is None or row["link_percent"] < 100 * SLOW]
-    return Shown("Large copies below 80% of their link or of the other ranks' rate, worst first", ["Rank", "Host", "Device", "Direction", "Memory", "Copies", "Size (MB)", "GB/s", "Link (%)", "Median GB/s", ""],
-                 rows, "slow: less than 80% of the median of the ranks' copies of this kind" if any(row[-1] for row in rows) else "",
-                 frozenset(("Host", "Direction", "Memory", ""))) if rows else None
+    columns = ["Rank", "Host", "Device", "Direction", "Memory", "Copies", "Size (MB)", "GB/s", "Link (%)", "Median GB/s", ""]
+    title = "Large copies below 80% of their link or of the other ranks' rate, worst first"
+    note = "slow: less than 80% of the median of the ranks' copies of this kind" if any(row[-1] for row in rows) else ""
+    return Shown(title, columns, rows, note, frozenset(("Host", "Direction", "Memory", ""))) if rows else None
 
 
 def scaling_table(report: dict[str, Any]) -> Shown | None:
@@ -197,9 +217,10 @@ def scaling_table(report: dict[str, Any]) -> Shown | None:
     by_samples = scaling["by"] == "samples_per_s"
     rows = [[row["job"], str(row["ranks"]), _figure(row["steps_per_s"], 3), _figure(row["samples_per_s"]), _figure(row["speedup"], 2),
              percent(row["efficiency"])] for row in scaling["jobs"]]
-    what = "samples/s" if by_samples else "steps/s (without INJECT_BATCH: right only if a rank's share of a step is the same in all jobs)"
-    return Shown(f"Scaling: {what}, against the smallest job, {printable(scaling['base'])}", ["Job", "Ranks", "Steps/s", "Samples/s", "Speed-up", "Efficiency (%)"],
-                 rows, "", frozenset(("Job",)))
+    columns = ["Job", "Ranks", "Steps/s", "Samples/s", "Speed-up", "Efficiency (%)"]
+    title = f"Scaling by {'samples/s' if by_samples else 'steps/s'}, against the smallest job, {printable(scaling['base'])}"
+    note = "" if by_samples else "without INJECT_BATCH: right only if a rank's share of a step is the same in all jobs"
+    return Shown(title, columns, rows, note, frozenset(("Job",)))
 
 
 def tables(job: dict[str, Any], ranks: int | None, most: int) -> list[Shown]:

@@ -68,7 +68,8 @@ def of_job(store: Store, number: int, job: Job) -> dict[str, Any]:
     strangers = [rank for rank in ranks if rank not in fitting]
     if strangers:
         job.problems.append(f"left out of the comparison by iteration: rank {spans(strangers)} has other iterations than most ranks")
-    shared = store.rows("""SELECT count(*) AS iterations, min(iteration) AS first, max(iteration) AS last FROM common WHERE job = ?""", [number])[0]
+    shared = store.rows("SELECT count(*) AS iterations, min(iteration) AS first, max(iteration) AS last FROM common WHERE job = ?",
+                        [number])[0]
     if not shared["iterations"]:
         job.problems.append("no iteration that the ranks have in common: neither skew nor stragglers by step time")
         return found
@@ -82,17 +83,19 @@ def of_job(store: Store, number: int, job: Job) -> dict[str, Any]:
 def _skew(store: Store, number: int) -> dict[str, Any]:
     """Of each iteration the slowest rank's duration less the fastest one's."""
     return store.rows("""
-        SELECT avg(s) AS mean_ns, median(s) AS median_ns, quantile_cont(s, 0.95) AS p95_ns, max(s) AS max_ns, arg_max(iteration, s) AS max_iteration,
-               avg(s / usual) AS mean_share
-        FROM (SELECT iteration, most - least AS s, CASE n % 2 WHEN 1 THEN mid ELSE (low + mid) / 2.0 END AS usual FROM common WHERE job = ?)""", [number])[0]
+        SELECT avg(s) AS mean_ns, median(s) AS median_ns, quantile_cont(s, 0.95) AS p95_ns, max(s) AS max_ns,
+               arg_max(iteration, s) AS max_iteration, avg(s / usual) AS mean_share
+        FROM (SELECT iteration, most - least AS s, CASE n % 2 WHEN 1 THEN mid ELSE (low + mid) / 2.0 END AS usual
+              FROM common WHERE job = ?)""", [number])[0]
 
 
 def _stragglers(store: Store, number: int, job: Job, ranks: dict[int, dict[str, Any]], compared: int, step: float) -> list[dict[str, Any]]:
     found = []
-    rows = store.rows("""SELECT rank, count(*) AS n, avg(excess) AS mean, stddev_samp(excess) AS stddev, count(*) FILTER (slowest) AS slowest
+    rows = store.rows("""SELECT rank, count(*) AS n, avg(excess) AS mean, stddev_samp(excess) AS stddev,
+                                count(*) FILTER (slowest) AS slowest
                          FROM compared WHERE job = ? GROUP BY rank ORDER BY mean DESC, rank""", [number])
     if rows and rows[0]["n"] < FEWEST_ITERATIONS:
-        job.problems.append(f"{rows[0]['n']} iterations in common: too few to tell stragglers by step time ({FEWEST_ITERATIONS} are needed)")
+        job.problems.append(f"{rows[0]['n']} iterations in common: too few to tell stragglers by step time, {FEWEST_ITERATIONS} are needed")
     for row in rows:
         ranks[row["rank"]] |= {"excess_ns": row["mean"], "excess_stddev_ns": row["stddev"], "slowest": row["slowest"]}
         if row["n"] < FEWEST_ITERATIONS or row["mean"] < STRAGGLER_SHARE * step:
@@ -101,8 +104,8 @@ def _stragglers(store: Store, number: int, job: Job, ranks: dict[int, dict[str, 
         # As many ranks, as many chances to be taken for one.
         chance = min(1.0, compared * student_tail(row["mean"] / error if error else math.inf, row["n"] - 1))
         if chance < STRAGGLER_CHANCE:
-            found.append({"rank": row["rank"], "by": "step time", "excess_ns": row["mean"], "excess_error_ns": error, "share": row["mean"] / step,
-                          "slowest": row["slowest"], "iterations": row["n"], "chance": chance})
+            found.append({"rank": row["rank"], "by": "step time", "excess_ns": row["mean"], "excess_error_ns": error,
+                          "share": row["mean"] / step, "slowest": row["slowest"], "iterations": row["n"], "chance": chance})
     return found
 
 
@@ -126,11 +129,13 @@ def _check_starts(store: Store, number: int, job: Job) -> None:
         HAVING steps > ? ORDER BY steps DESC, what"""
     inside = store.rows(sql.format(group="host, iteration", what="rank"), [number, OUT_OF_STEP])
     for row in inside[:8]:
-        job.problems.append(f"rank {row['what']} begins its iterations {row['steps']:.1f} steps {'after' if row['off'] > 0 else 'before'} those of "
-                            "the same numbers on its host's other ranks: the numbers may not correspond, and then neither does the skew")
+        apart = f"{row['steps']:.1f} steps {'after' if row['off'] > 0 else 'before'}"
+        job.problems.append(f"rank {row['what']} begins its iterations {apart} those of the same numbers on its host's other ranks: "
+                            "the numbers may not correspond, and then neither does the skew")
     if len(inside) > 8:
         job.problems.append(f"… and so do {len(inside) - 8} more ranks")
     across = store.rows(sql.format(group="iteration", what="host"), [number, OUT_OF_STEP])
     if across and not inside:
         hosts = ", ".join(f"{printable(row['what'], 40)} by {duration(row['off'])}" for row in across[:4])
-        job.problems.append(f"iterations of the same numbers begin at other times on {hosts}: these hosts' clocks are off, or the numbers are")
+        job.problems.append(f"iterations of the same numbers begin at other times on {hosts}: "
+                            "these hosts' clocks are off, or the numbers are")

@@ -37,7 +37,8 @@ def of_job(store: Store, number: int, job: Job) -> dict[int, dict[str, Any]]:
         found[row["rank"]] |= {"device_memory_in_use_mb": row["used"]}
     cut_off = [rank for rank, row in found.items() if row["state"] not in ("closed", "recovered")]
     if cut_off:
-        job.problems.append(f"cut off, or still running ('injectctl recover' makes the rest of a killed one's tables): rank {spans(cut_off)}")
+        job.problems.append("cut off, or still running ('injectctl recover' makes the rest of a killed one's tables): "
+                            f"rank {spans(cut_off)}")
     without = [rank for rank, row in found.items() if not row.get("windows")]
     if without:
         job.problems.append(f"no window: rank {spans(without)}")
