@@ -57,7 +57,7 @@ def heat_map(store: Store, number: int) -> dict[str, Any]:
             "SELECT rank, iteration, d FROM step WHERE job = ? AND iteration >= ?",
             [number, iterations[0] if iterations else 0]).fetchall():
         cells[rank][place[iteration]] = d
-    total = store.connection.execute("SELECT count(DISTINCT iteration) FROM step WHERE job = ?", [number]).fetchone()
-    return {"ranks": ranks, "iterations": iterations, "ns": [cells[rank] for rank in ranks], "of": total[0] if total else 0}
+    [(total,)] = store.connection.execute("SELECT count(DISTINCT iteration) FROM step WHERE job = ?", [number]).fetchall()
+    return {"ranks": ranks, "iterations": iterations, "ns": [cells[rank] for rank in ranks], "of": total}
 
 
