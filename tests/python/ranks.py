@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Result folders of a made-up distributed job, whose truth is known."""
+"""Result folders of a made-up distributed job, whose truth is known.
+
+usage: ranks.py FOLDER RANKS: one of 20 iterations, with all files that a run writes; a rank of them is a straggler
+"""
 
 import csv
 import json
 import os
 import pathlib
 import random
+import sys
 
 MS = 1_000_000
 ITERATION = ("Window", "Iteration", "Label", "Complete", "Device", "Start (ns)", "Duration (ns)", "Samples/s", "Launches",
@@ -104,3 +108,13 @@ def fill_up(folder):
         if rank != original:
             for name in others:
                 os.link(original / f"{name}.csv", rank / f"{name}.csv")
+
+
+def write_whole(folder, count):
+    write_job(folder, count, slow={count * 7 // 10: 1.1}, batch=8, nccl=[
+        collective(20, MS, [5000] * 20, world=count, bytes=1 << size) for size in range(14, 26)])
+    fill_up(folder)
+
+
+if __name__ == "__main__":
+    write_whole(sys.argv[1], int(sys.argv[2]))

@@ -519,9 +519,7 @@ class Shown(Case):
 
 class Thousand(Case):
     def test_a_thousand_ranks(self):
-        ranks.write_job(self.folder, 1000, slow={700: 1.1}, batch=8, nccl=[
-            ranks.collective(20, MS, [5000] * 20, world=1000, bytes=1 << size) for size in range(14, 26)])
-        ranks.fill_up(self.folder)
+        ranks.write_whole(self.folder, 1000)
         self.assertEqual(len(list((self.folder / "rank-999").iterdir())), 23)
         begin = time.monotonic()
         with open(self.folder / "out.json", "wb") as out, subprocess.Popen([sys.executable, folders.ROOT / "scripts" / "inject", "merge", "--json", self.folder],
