@@ -399,14 +399,16 @@ class Hostile(Case):
 
     def test_names(self):
         """Patterns to DuckDB, markup, escape sequences: in names of folders, hosts and columns' texts."""
-        evil = self.folder / "job[0]*?'\"<b>"
+        evil = self.folder / os.fsdecode(b"job[0]*?'\"<b>\x1b[31m\xff\n")
         for rank in range(2):
             ranks.write_rank(evil / f"r*[{rank}]", rank, [100 * MS] * 5, host=self.EVIL, verdict=self.EVIL, devices=[{"name": self.EVIL}, 7, None],
                              command_line=[self.EVIL, 7], messages=[self.EVIL, {}], lost={self.EVIL: 3, "x": "y"}, diagnosis=[7, {"verdict": self.EVIL}],
                              nccl=[ranks.collective(5, MS, [rank * MS] * 5, world=2, Type=self.EVIL)], link=20.0 * (rank + 1), time_zero=7)
         copies = self.folder / "copies [1]"
+        (evil / "r*[0]" / "copy_sum.csv").unlink()
         done = folders.inject("merge", evil, "-o", self.folder / "a.html", "--parquet", copies)
         self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("copy_sum.csv: missing", done.stderr)
         for text in (done.stdout, f"{done.stderr}\n", folders.inject("merge", copies).stdout):
             self.assertNotIn("\x1b", text)
             self.assertNotIn("\u202e", text)
@@ -421,7 +423,7 @@ class Hostile(Case):
     def test_numbers(self):
         """Sums and products of the largest numbers that are taken, and one that is not."""
         for rank in range(3):
-            folder = ranks.write_rank(self.folder / str(rank), rank, [1 << 53] * 6, nccl=[
+            ranks.write_rank(self.folder / str(rank), rank, [1 << 53] * 6, nccl=[
                 {**ranks.collective(1, 1, [0], world=3), "Kernels": 1 << 53, "GPU Time (ns)": 1 << 53, "GPU Min (ns)": 1 << 53,
                  "GPU Max (ns)": -(1 << 53)}], time_zero={"utc_ns": (1 << 62) - 1}, start=-(1 << 50))
         # The starts add up to more than that.

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import pathlib
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -36,33 +36,40 @@ def merge(
     as_json: bool = console.Json,
 ) -> None:
     """Merge the result folders of a distributed job's ranks: step times, skew, stragglers, waiting, scaling, links."""
-    from libinject.merge import jobs as rules
-    from libinject.merge import page, report, terminal
-    from libinject.merge import parquet as copies
-    from libinject.merge.store import Store
+    from libinject.merge import terminal
+    from libinject.merge.jobs import HOW
+    from libinject.merge.store import Failure, Store
 
-    if jobs not in rules.HOW:
-        console.fail(f"--jobs {jobs}: accepted are {', '.join(rules.HOW)}")
-    problems: list[str] = []
-    with Store() as store:
-        if not _read(store, folders, problems):
-            _warn(problems)
-            console.fail("no result folder to merge")
-        built = report.build(store, jobs, problems)
-        _warn(problems)
-        for job in built["jobs"]:
-            _warn([f"{job['name']}: {problem}" for problem in job["problems"]])
-        try:
-            if parquet is not None:
-                copies.write(store, parquet)
-            if out is not None:
-                page.write(out, built, [report.heat_map(store, number) for number in range(len(built["jobs"]))], libinject.__version__)
-        except BadFile as problem:
-            console.fail(str(problem))
+    if jobs not in HOW:
+        console.fail(f"--jobs {jobs}: accepted are {', '.join(HOW)}")
+    try:
+        with Store() as store:
+            built = _merge(store, folders, out, parquet, jobs)
+    except (BadFile, Failure) as problem:
+        console.fail(str(problem))
     if as_json:
         console.print_json(built)
     else:
         terminal.show(built, ranks)
+
+
+def _merge(store: Store, folders: list[pathlib.Path], out: pathlib.Path | None, parquet: pathlib.Path | None, jobs: str) -> dict[str, Any]:
+    from libinject.merge import page, report
+    from libinject.merge import parquet as copies
+
+    problems: list[str] = []
+    if not _read(store, folders, problems):
+        _warn(problems)
+        console.fail("no result folder to merge")
+    built = report.build(store, jobs, problems)
+    _warn(problems)
+    for job in built["jobs"]:
+        _warn([f"{job['name']}: {problem}" for problem in job["problems"]])
+    if parquet is not None:
+        copies.write(store, parquet)
+    if out is not None:
+        page.write(out, built, [report.heat_map(store, number) for number in range(len(built["jobs"]))], libinject.__version__)
+    return built
 
 
 def _read(store: Store, folders: list[pathlib.Path], problems: list[str]) -> int:

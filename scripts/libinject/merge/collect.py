@@ -88,7 +88,7 @@ def run_row(number: int, result: Result, problems: list[str]) -> tuple[Any, ...]
     time = _whole(worst.get("device_time_ns")) or 0
     gain = _whole(worst.get("potential_gain_ns"))
     row = {
-        "run": number, "folder": str(result.path), "parent": str(result.path.resolve().parent),
+        "run": number, "folder": _text(str(result.path)), "parent": _text(str(result.path.resolve().parent)),
         "rank": None if rank is None else int(rank), "host": _text(run.get("host")), "pid": _whole(run.get("pid")),
         "time_zero": _whole(_dict(run.get("time_zero")).get("utc_ns")), "state": _text(run.get("state")),
         "command": " ".join(map(_text, command)) if isinstance(command, list) else "",

@@ -95,14 +95,14 @@ def _job(name: str, runs: list[dict[str, Any]], complete: dict[int, int], larges
         for run in runs:
             by_rank[run["rank"]].append(run)
         for run in by_rank.pop(None, []):
-            job.problems.append(f"{printable(run['folder'])}: left out: it has no rank, and others of the job have")
+            job.problems.append(f"{printable(run['folder'], 400)}: left out: it has no rank, and others of the job have")
         for rank, candidates in sorted(by_rank.items()):
             # A rank that was started again: the one that has more to say.
             candidates.sort(key=lambda run: (complete.get(run["run"], 0), run["time_zero"] or 0, run["run"]), reverse=True)
             job.ranks[rank] = candidates[0]
             for other in candidates[1:]:
-                job.problems.append(f"{printable(other['folder'])}: left out: rank {rank} is there twice, and "
-                                    f"{printable(candidates[0]['folder'])} has more complete iterations, or is newer")
+                job.problems.append(f"{printable(other['folder'], 400)}: left out: rank {rank} is there twice, and "
+                                    f"{printable(candidates[0]['folder'], 400)} has more complete iterations, or is newer")
     communicator = max((largest.get(run["run"]) or 0 for run in job.ranks.values()), default=0)
     job.world = max(len(job.ranks), max(job.ranks, default=-1) + 1, communicator)
     if not job.numbered:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from libinject.merge.schema import RUNS, TABLES, WHOLE
+from libinject.result import printable
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -22,13 +23,20 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+class Failure(Exception):
+    """DuckDB can't go on: no memory, no room for its temporary files."""
+
+
 class Store:
     """`runs` and the tables of schema.TABLES, each with the column `run`."""
 
     def __init__(self) -> None:
         import duckdb
 
-        self._folder = tempfile.TemporaryDirectory(prefix="inject-merge-")
+        try:
+            self._folder = tempfile.TemporaryDirectory(prefix="inject-merge-")
+        except OSError as error:
+            raise Failure(f"no temporary folder: {error.strerror}") from None
         self.folder = pathlib.Path(self._folder.name)
         # Nothing is fetched, and nothing but what we name is read.
         self.connection = duckdb.connect(config={
@@ -48,9 +56,13 @@ class Store:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, *_: object) -> None:
+        import duckdb
+
         self.connection.close()
         self._folder.cleanup()
+        if isinstance(error, duckdb.OutOfMemoryException | duckdb.IOException):
+            raise Failure(printable(str(error).partition("\n")[0], 300)) from None
 
     def add(self, table: str, rows: Iterable[Sequence[Any]]) -> None:
         waiting = self._waiting.setdefault(table, [])
