@@ -91,7 +91,7 @@ def write_job(folder, count, *, iterations=20, step=100 * MS, noise=0.01, slow=N
     for rank in range(count):
         factor = (slow or {}).get(rank, 1)
         durations = [int(step * factor * max(0.2, chance.gauss(1, noise))) for _ in range(iterations)]
-        write_rank(pathlib.Path(folder) / f"rank-{rank}", rank, durations, host=f"node{rank // hosts}", **more)
+        write_rank(pathlib.Path(folder) / f"rank-{rank}", rank, durations, **{"host": f"node{rank // hosts}", **more})
     return pathlib.Path(folder)
 
 

@@ -8,6 +8,7 @@ import json
 import os
 import random
 import re
+import shutil
 import statistics
 import subprocess
 import sys
@@ -517,6 +518,29 @@ class Shown(Case):
         self.assertEqual([*figures], ["heat-0", "steps-0", "shares-0"])
         # Nothing is fetched.
         self.assertEqual(re.findall(r'<(?:script|link|img|iframe)\b[^>]*?\b(?:src|href)=(?!"data:)[^>]*>', page), [])
+
+
+    @unittest.skipUnless(shutil.which("chromium") and shutil.which("chromedriver"), "no browser")
+    def test_in_a_browser(self):
+        from selenium import webdriver
+
+        ranks.write_job(self.folder / "job", 4, slow={1: 1.1}, nccl=[ranks.collective(40, MS, [5000] * 40, world=4)], host="<img src=x onerror=alert(1)>")
+        self.assertEqual(folders.inject("merge", self.folder / "job", "-o", self.folder / "job.html").returncode, 0)
+        options = webdriver.ChromeOptions()
+        for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", f"--user-data-dir={self.folder}/profile"):
+            options.add_argument(argument)
+        options.binary_location = shutil.which("chromium")
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+        driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(shutil.which("chromedriver")))
+        try:
+            driver.get(f"file://{self.folder}/job.html")
+            self.assertEqual(driver.get_log("browser"), [])
+            self.assertEqual(len(driver.find_elements("css selector", ".plot .main-svg:first-child")), 3)
+            self.assertEqual(len(driver.find_elements("css selector", ".heatmaplayer image")), 1)
+            self.assertEqual(len(driver.find_elements("css selector", "#steps-0 .bars .point")), 4)
+            self.assertEqual(driver.find_elements("css selector", "main img"), [])
+        finally:
+            driver.quit()
 
 
 class Thousand(Case):
