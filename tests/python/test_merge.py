@@ -121,7 +121,7 @@ class Steps(Case):
     def test_noise_is_no_straggler(self):
         """One job in a hundred may have one by chance."""
         chance = random.Random(1)
-        jobs, count = 80, 16
+        jobs, count = 50, 16
         with Store() as store:
             for run in range(jobs * count):
                 noise = (0.02, 0.2)[run // count % 2]
@@ -242,6 +242,14 @@ class Collectives(Case):
 
     def test_other_numbers_of_calls(self):
         self.assertEqual(self.write([[MS] * 10, [0] * 11])["collectives"]["split_share"], 0)
+
+    def test_calls_that_share_a_kernel(self):
+        """Three of a group each, with a third of its time."""
+        for rank in range(2):
+            row = ranks.collective(30, MS, [rank * 300] * 30, world=2)
+            ranks.write_rank(self.folder / str(rank), rank, [100 * MS] * 5, nccl=[{**row, "Grouped": "yes", "Kernels": 10}])
+        spent = self.job()["collectives"]
+        self.assertEqual((spent["waiting_at_least_ns"], spent["waiting_at_most_ns"]), (9000, 9000))
 
     def test_none(self):
         self.assertIsNone(self.job(ranks.write_job(self.folder, 2))["collectives"])

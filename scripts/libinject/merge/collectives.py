@@ -9,6 +9,7 @@ import statistics
 from typing import Any
 
 from libinject.merge.jobs import Job
+from libinject.merge.schema import LARGEST
 from libinject.merge.statistics import median_of_others, middle
 from libinject.merge.steps import STRAGGLER_CHANCE, STRAGGLER_SHARE
 from libinject.merge.store import Store
@@ -21,15 +22,18 @@ _MOST_KEYS = 50
 
 def of_job(store: Store, number: int, job: Job) -> dict[str, Any] | None:
     """None without any collective's kernel."""
+    # `times`: what GPU Avg, Min and Max are of. Calls that share a kernel have a part of it each.
     store.run(f"""
         CREATE OR REPLACE TEMP TABLE spent AS
-        SELECT rank, {_KEY}, "Peer/Root" AS peer, sum(Kernels) AS kernels, sum("GPU Time (ns)") AS t, min("GPU Min (ns)") AS shortest,
-               max("GPU Max (ns)") AS longest
-        FROM nccl_sum JOIN member USING (run) WHERE job = ? AND Kernels > 0 AND "GPU Time (ns)" > 0 GROUP BY ALL""", [number])
+        SELECT rank, {_KEY}, sum(Kernels) AS kernels, sum("GPU Time (ns)") AS t, min("GPU Min (ns)") AS shortest,
+               max("GPU Max (ns)") AS longest,
+               sum(greatest(1, least({LARGEST}, round("GPU Time (ns)" / "GPU Avg (ns)"))))::HUGEINT AS times
+        FROM nccl_sum JOIN member USING (run)
+        WHERE job = ? AND Kernels > 0 AND "GPU Time (ns)" > 0 AND "GPU Avg (ns)" > 0 GROUP BY ALL""", [number])
     # A communicator of all ranks, a call that all wait in, and made by all equally often: else nothing tells which kernels met.
     store.run(f"""
         CREATE OR REPLACE TEMP TABLE met AS
-        SELECT {_KEY}, kernels, min(t) AS most_transfer, kernels * min(shortest) AS least_transfer
+        SELECT {_KEY}, kernels, min(t) AS most_transfer, min(times * shortest) AS least_transfer
         FROM (SELECT *, count(*) OVER key AS present, min(kernels) OVER key AS fewest, max(kernels) OVER key AS most FROM spent
               WHERE Ranks = ? AND {_ALL_WAIT} WINDOW key AS (PARTITION BY {_KEY}))
         WHERE present = ? AND fewest = most AND present > 1 GROUP BY {_KEY}, kernels""", [job.world, len(job.ranks)])
@@ -37,7 +41,7 @@ def of_job(store: Store, number: int, job: Job) -> dict[str, Any] | None:
         CREATE OR REPLACE TEMP TABLE waited AS
         SELECT rank, sum(t)::DOUBLE AS t, sum(t - most_transfer) AS waiting_least,
                sum(t - least(least_transfer, most_transfer)) AS waiting_most,
-               sum(kernels * (longest - shortest) / 2.0 / sqrt(greatest(1, least(kernels, coalesce(steps, kernels))))) AS noise
+               sum(times * (longest - shortest) / 2.0 / sqrt(greatest(1, least(times, coalesce(steps, times))))) AS noise
         FROM spent JOIN met USING ({_KEY}, kernels)
         LEFT JOIN (SELECT rank, count(*) AS steps FROM step WHERE job = ? GROUP BY rank) USING (rank) GROUP BY rank""", [number])
     time = dict(store.connection.execute("""

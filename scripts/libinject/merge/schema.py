@@ -35,7 +35,8 @@ TABLES = {
          "Memory at Start (MB)": REAL, "Memory at End (MB)": REAL}),
     "nccl_sum": Kept(
         {"Operation": TEXT, "Type": TEXT, "Reduction": TEXT, "Bytes": WHOLE, "Ranks": WHOLE, "Peer/Root": TEXT, "Grouped": TEXT,
-         "Calls": WHOLE, "GPU Time (ns)": WHOLE, "GPU Min (ns)": WHOLE, "GPU Max (ns)": WHOLE, "Bus BW (GB/s)": REAL, "Kernels": WHOLE},
+         "Calls": WHOLE, "GPU Time (ns)": WHOLE, "GPU Avg (ns)": REAL, "GPU Min (ns)": WHOLE, "GPU Max (ns)": WHOLE,
+         "Bus BW (GB/s)": REAL, "Kernels": WHOLE},
         {"Algorithm BW (GB/s)": REAL, "Overlap with Compute (%)": REAL}),
     "copy_sum": Kept(
         {"Device": TEXT, "Direction": TEXT, "Source": TEXT, "Target": TEXT, "Count": WHOLE, "Total (MB)": REAL, "Throughput (GB/s)": REAL},
