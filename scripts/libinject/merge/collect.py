@@ -13,7 +13,7 @@ from typing import Any
 from libinject.merge import parquet
 from libinject.merge.schema import LARGEST, RUNS, TABLES, TEXT, WHOLE
 from libinject.merge.store import Store
-from libinject.result import BadFile, Result, Table, printable, read_table
+from libinject.result import OTHERS, BadFile, Result, Table, printable, read_table
 
 _RANK = re.compile(r"[0-9]{1,6}")
 _LARGEST_TABLE = 128 << 20  # ten times what libinject's bounds allow
@@ -127,6 +127,8 @@ def _values(run: int, table: Table) -> list[tuple[Any, ...]]:
         cells: list[Any] = [run]
         for name, kind in columns.items():
             value = row.get(name, "" if kind == TEXT else None)
+            if kind == WHOLE and value == OTHERS:
+                value = None
             if kind == WHOLE and value is not None:
                 if not -LARGEST <= value <= LARGEST:
                     raise BadFile(table.path, f"{value} in column '{name}' is too large")
