@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""`inject compare`: what changed from one run to another, and what of that is more than noise."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from libinject import console
+from libinject.result import BadFile, Result, printable
+
+if TYPE_CHECKING:
+    from libinject.compare.conditions import Condition, Outcome
+    from libinject.compare.measures import Run
+
+_HOLDS = 1  # exit status where a condition of --fail-if does
+
+
+def groups(arguments: list[str]) -> list[list[str]]:
+    """A B C: each a group of one folder. A1 A2 vs B1 B2: two groups. Raises ValueError."""
+    if "vs" not in arguments:
+        found = [[argument] for argument in arguments]
+    else:
+        found = [[]]
+        for argument in arguments:
+            if argument == "vs":
+                found.append([])
+            else:
+                found[-1].append(argument)
+    if len(found) < 2 or not all(found):
+        raise ValueError("two folders at least are compared: A B, A B C (each with the first), or with repeated runs A1 A2 vs B1 B2")
+    return found
+
+
+def compare(
+    folders: Annotated[list[str], typer.Argument(metavar="FOLDER", help="A B: what changed from A to B. A B C: from A to B, and "
+                                                 "from A to C. A1 A2 vs B1 B2: runs repeated on either side.")],
+    fail_if: Annotated[list[str], typer.Option("--fail-if", metavar="CONDITION", help="Exit with status 1 if it holds, beyond noise: "
+                                               "'step_time > +5%', 'kernel:*softmax* > +200us', 'utilization < 80%'. Repeatable.")] = [],  # noqa: B006
+    strict: Annotated[bool, typer.Option("--strict", help="Conditions also hold by changes that are within noise.")] = False,
+    least: Annotated[float, typer.Option("--least", metavar="PERCENT", min=0, help="What changed by less is not called changed.")] = 1.0,
+    top: Annotated[int, typer.Option("--top", min=1, help="Rows of each table on the terminal.")] = 10,
+    output: Annotated[pathlib.Path | None, typer.Option("--output", "-o", help="Write a page: compare.html.")] = None,
+    as_json: bool = console.Json,
+) -> None:
+    """Step time, utilization, kernels, shapes, phases, calls, copies and memory of runs, and which of them changed by more than noise."""
+    from libinject.compare import changes, conditions
+
+    try:
+        parsed = [conditions.parse(text) for text in fail_if]
+        wanted = groups(folders)
+    except (conditions.BadCondition, ValueError) as problem:
+        console.fail(str(problem))
+    sides = [_read(paths) for paths in wanted]
+    skipped = not all(sides)
+    if not sides[0] or not any(sides[1:]):
+        console.fail("nothing to compare")
+    sides = [side for side in sides if side]
+    runs = [run for side in sides for run in side]
+    basis = changes.common_basis(runs)
+    for run in runs:
+        run.measure(basis)
+    comparisons = [changes.compare(sides[0], side, basis, least / 100) for side in sides[1:]]
+    for problem in dict.fromkeys(problem for run in runs for problem in run.result.problems):
+        console.warn(printable(problem, 500))
+
+    outcomes = [_check(parsed, comparison, strict, least / 100) for comparison in comparisons]
+    if as_json:
+        from libinject.compare.as_json import comparison_as_dict
+        console.print_json({"basis": basis.value, "least": least / 100,
+                            "comparisons": [{**comparison_as_dict(comparison), "conditions": [outcome.as_dict() for outcome in of_it]}
+                                            for comparison, of_it in zip(comparisons, outcomes, strict=True)]})
+    else:
+        from libinject.compare.terminal import print_comparison
+        for number, comparison in enumerate(comparisons):
+            if number:
+                console.out.print()
+            print_comparison(comparison, top)
+    if output is not None:
+        _write_page(output, comparisons)
+    for of_it in outcomes:
+        for outcome in of_it:
+            _tell(outcome)
+    if any(outcome.fails for of_it in outcomes for outcome in of_it):
+        raise typer.Exit(_HOLDS)
+    if parsed and skipped:
+        console.fail("a folder could not be read: its conditions are not checked")
+
+
+def _read(paths: list[str]) -> list[Run]:
+    from libinject.compare.measures import Run
+
+    found = []
+    for path in paths:
+        try:
+            found.append(Run(Result(path)))
+        except BadFile as problem:
+            console.warn(printable(str(problem), 500))
+    return found
+
+
+def _check(parsed: list[Condition], comparison, strict: bool, least: float) -> list[Outcome]:
+    from libinject.compare import conditions
+
+    try:
+        return [conditions.check(condition, comparison, strict, least) for condition in parsed]
+    except conditions.BadCondition as problem:
+        console.fail(str(problem))
+
+
+def _tell(outcome: Outcome) -> None:
+    from libinject.compare import describe
+
+    change, unit = outcome.change, outcome.condition.unit
+    says = "holds" if outcome.fails else "is within noise" if outcome.holds else "does not hold"
+    console.err.print(f"inject: {printable(outcome.condition.text)}: {says}: {describe.figure(change.before, unit)} → "
+                      f"{describe.figure(change.after, unit)} ({describe.percent(change.relative)})")
+
+
+def _write_page(path: pathlib.Path, comparisons) -> None:
+    from libinject.compare.page import page
+
+    try:
+        path.write_text(page(comparisons), encoding="utf-8")
+    except OSError as error:
+        console.fail(f"can't write '{path}': {(error.strerror or str(error)).lower()}")
+    console.err.print(f"inject: wrote {path}")
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command(name="compare")(compare)

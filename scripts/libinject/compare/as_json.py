@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""A comparison as JSON: docs/compare.md has the members."""
+
+from __future__ import annotations
+
+from libinject.compare import describe
+from libinject.compare.changes import Comparison
+from libinject.compare.measures import KINDS, Run
+
+
+def _run(run: Run) -> dict:
+    return {"folder": str(run.result.path), "iterations": len(run.complete), "divisor": run.divisor, "window_s": run.seconds,
+            "problems": run.result.problems}
+
+
+def comparison_as_dict(comparison: Comparison) -> dict:
+    return {"before": [_run(run) for run in comparison.before], "after": [_run(run) for run in comparison.after],
+            "differences": describe.differences(comparison.before[0].result, comparison.after[0].result),
+            "caveats": describe.caveats([*comparison.before, *comparison.after]),
+            "metrics": [{"unit": metric.unit, **change.as_dict()} for metric, change in comparison.metrics],
+            "tables": {kind.name: {"unit": kind.unit, "rows": [change.as_dict() for change in comparison.tables[kind.name]]}
+                       for kind in KINDS if comparison.tables[kind.name]}}

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""--fail-if: "step_time > +5%", "kernel:*softmax* > +200us", "utilization < 80%"."""
+
+from __future__ import annotations
+
+import dataclasses
+import fnmatch
+import operator
+import re
+from collections.abc import Callable
+
+from libinject.compare.changes import Change, Comparison, sum_of
+from libinject.compare.measures import KINDS, METRIC_OF, METRICS
+from libinject.result import printable
+
+_OPERATORS: dict[str, Callable[[float, float], bool]] = {">": operator.gt, "<": operator.lt, ">=": operator.ge, "<=": operator.le}
+_TIMES = {"ns": 1.0, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9}
+_SIZES = {"B": 1e-6, "kB": 1e-3, "MB": 1.0, "GB": 1e3}
+# The last operator is meant: kernels have < and > in their names.
+_FORM = re.compile(r"\s*(?P<what>.+?)\s*(?P<operator>[<>]=?)\s*(?P<sign>[+-]?)(?P<number>\d+(?:\.\d*)?|\.\d+)\s*(?P<unit>[^\s\d]*)\s*")
+_KIND_OF = {kind.prefix: kind for kind in KINDS}
+
+
+class BadCondition(Exception):
+    """`str()` is one line that says what is accepted."""
+
+
+def accepted() -> str:
+    return (f"METRIC > +5%, with >, >=, < or <=; METRIC is one of {', '.join(metric.name for metric in METRICS)}, or "
+            f"{', '.join(prefix + ':NAME' for prefix in _KIND_OF)} (* and ? in NAME stand for any characters, and what matches is added up); "
+            "+5% and -5% are changes, +2ms and -100MB changes in a unit, -3pp of percentages; 30ms, 12GB, 80% without a sign are values")
+
+
+@dataclasses.dataclass(frozen=True)
+class Condition:
+    text: str
+    kind: str  # of a breakdown, or nothing
+    name: str
+    unit: str
+    operator: str
+    limit: float
+    how: str  # relative, difference, value
+
+    def matching(self, names: list[str]) -> list[str]:
+        return [name for name in names if name == self.name or fnmatch.fnmatchcase(name, self.name)]
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    condition: Condition
+    change: Change
+    holds: bool  # the figure is beyond the limit
+    fails: bool  # and that is more than noise
+
+    def as_dict(self) -> dict:
+        return {"condition": self.condition.text, "holds": self.holds, "fails": self.fails, **self.change.as_dict()}
+
+
+def parse(text: str) -> Condition:
+    form = _FORM.fullmatch(text)
+    shown = printable(text)
+    if form is None:
+        raise BadCondition(f"'{shown}' is no condition: {accepted()}")
+    what, sign, unit = form["what"], form["sign"], form["unit"]
+    prefix, colon, name = what.partition(":")
+    if what in METRIC_OF:
+        kind, name, figure_unit = "", what, METRIC_OF[what].unit
+    elif colon and prefix in _KIND_OF and name:
+        kind, figure_unit = _KIND_OF[prefix].name, _KIND_OF[prefix].unit
+    else:
+        raise BadCondition(f"'{shown}': there is no '{printable(what, 60)}': {accepted()}")
+    number = float(form["number"]) * (-1.0 if sign == "-" else 1.0)
+    if unit == "%" and (sign or figure_unit != "%"):
+        return Condition(text, kind, name, figure_unit, form["operator"], number / 100, "relative")
+    units = {"ns": _TIMES, "MB": _SIZES, "%": {"pp": 1.0} if sign else {"%": 1.0}, "1/s": {"": 1.0, "/s": 1.0}, "": {"": 1.0},
+             "TFLOP/s": {"TFLOP/s": 1.0}}[figure_unit]
+    if unit not in units:
+        names = ", ".join(["%", *(name or "no unit" for name in units if name != "%")])
+        raise BadCondition(f"'{shown}': '{printable(unit, 20)}' is no unit of {printable(what, 60)}, which has {names}")
+    return Condition(text, kind, name, figure_unit, form["operator"], number * units[unit], "difference" if sign else "value")
+
+
+def check(condition: Condition, comparison: Comparison, strict: bool, least: float) -> Outcome:
+    """Raises BadCondition where the runs have no such figure."""
+    if condition.kind:
+        names = condition.matching([change.name for change in comparison.tables[condition.kind]])
+        if not names:
+            raise BadCondition(f"'{printable(condition.text)}': neither run has a row of '{condition.kind}' with a name like that")
+        change = sum_of(condition.name, comparison.before, comparison.after, condition.kind, names, least)
+    else:
+        found = next((change for metric, change in comparison.metrics if metric.name == condition.name), None)
+        if found is None:
+            present = ", ".join(metric.name for metric, _ in comparison.metrics)
+            raise BadCondition(f"'{printable(condition.text)}': the runs do not both have a figure for {condition.name}; they have {present}")
+        change = found
+    value = {"relative": change.relative, "difference": change.difference, "value": change.after or 0.0}[condition.how]
+    holds = value is not None and _OPERATORS[condition.operator](value, condition.limit)
+    return Outcome(condition, change, holds, holds and (strict or condition.how == "value" or change.real))

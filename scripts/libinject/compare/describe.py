@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""What is said about runs and changes in words, for the terminal and the page alike."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Iterable
+
+from libinject import console
+from libinject.compare.changes import Change, Comparison
+from libinject.compare.measures import Basis, Run
+from libinject.result import Result, printable
+
+VERDICTS = {"changed": "changed", "new": "new", "gone": "gone", "noise": "within noise", "unknown": "noise unknown"}
+_OPTIONS_OF_NO_INTEREST = ("INJECT_OUT", "INJECT_LOG", "INJECT_LOG_FILE", "INJECT_SUMMARY", "INJECT_HELP", "INJECT_PROM", "INJECT_ITER_RECORD")
+
+
+def shorten(text: str, most: int) -> str:
+    """`text` without control characters, its middle left out where it is too long: names of kernels differ at both ends."""
+    shown = printable(text, 1 << 20)
+    if len(shown) <= most:
+        return shown
+    head = (most - 1) * 2 // 3
+    return f"{shown[:head]}…{shown[len(shown) - (most - 1 - head):]}"
+
+
+def figure(value: float | None, unit: str) -> str:
+    if value is None or not math.isfinite(value):
+        return "–"
+    if unit == "ns":
+        return console.duration(value)
+    if unit == "MB":
+        return f"{value / 1e3:.3f}GB" if abs(value) >= 1e3 else f"{value:.3f}MB"
+    if unit == "%":
+        return f"{value:.1f}%"
+    text = f"{value:.3f}" if abs(value) < 1e3 and value != int(value) else f"{value:,.0f}"
+    return f"{text} {unit}".strip()
+
+
+def difference(change: Change, unit: str) -> str:
+    sign = "+" if change.difference > 0 else ""
+    return f"{sign}{change.difference:.1f}pp" if unit == "%" else sign + figure(change.difference, unit)
+
+
+def percent(value: float | None) -> str:
+    if value is None:
+        return "–"
+    if math.isinf(value):
+        return "new"
+    return f"{value * 100:+.1f}%" if abs(value) < 10 else f"{value + 1:.1f}x"
+
+
+def interval(change: Change) -> str:
+    if change.low is None or change.high is None or change.high - change.low > 20:
+        return "–"
+    return f"{percent(change.low)} … {percent(change.high)}"
+
+
+def times(value: float | None) -> str:
+    return "–" if value is None else f"{value:.10g}" if abs(value - round(value)) < 1e-6 else f"{value:.2f}"
+
+
+def counts(change: Change) -> str:
+    if change.count_before is None or change.count_after is None:
+        return times(change.count_before if change.count_after is None else change.count_after)
+    if math.isclose(change.count_before, change.count_after, rel_tol=1e-3):
+        return times(change.count_after)
+    return f"{times(change.count_before)} → {times(change.count_after)}"
+
+
+def run_line(run: Run) -> str:
+    gpus: dict[str, int] = {}
+    for device in run.result.run["devices"]:
+        name = device.get("name") if isinstance(device, dict) else None
+        gpus[printable(str(name), 40)] = gpus.get(printable(str(name), 40), 0) + 1
+    names = ", ".join(name if count == 1 else f"{count} x {name}" for name, count in gpus.items()) or "no GPU listed"
+    return (f"{printable(str(run.result.path), 80)} ({len(run.complete)} iterations, {run.seconds:.3f}s in {len(run.windows)} "
+            f"window{'' if len(run.windows) == 1 else 's'}; {names})")
+
+
+def how_normalised(comparison: Comparison) -> str:
+    if comparison.basis is Basis.ITERATION:
+        return "Totals are divided by the iterations in the windows, of which runs may have different numbers."
+    if comparison.basis is Basis.SECOND:
+        return "No complete iterations in one of the runs: totals are per second of window, and don't tell whether a step got faster."
+    return "Neither iterations nor windows in one of the runs: totals are as they are, and depend on how long was profiled."
+
+
+def differences(before: Result, after: Result) -> list[str]:
+    """GPUs, versions, options and command lines that are not the same, a line each."""
+    lines = []
+
+    def add(what: str, a: object, b: object) -> None:
+        if a != b:
+            lines.append(f"{printable(what, 60)}: {_text(a)} | {_text(b)}")
+
+    for what, field in (("GPU", "name"), ("GPU clock (kHz)", "clock_khz"), ("GPU memory clock (kHz)", "memory_clock_khz")):
+        add(what, *(", ".join(str(device.get(field)) for device in result.run["devices"] if isinstance(device, dict))
+                    for result in (before, after)))
+    for field in ("host", "libinject"):
+        add(field, before.run.get(field), after.run.get(field))
+    for field, left_out in (("versions", ()), ("options", _OPTIONS_OF_NO_INTEREST)):
+        a, b = (result.run.get(field) if isinstance(result.run.get(field), dict) else {} for result in (before, after))
+        for key in sorted({*a, *b} - set(left_out)):
+            add(key, a.get(key), b.get(key))
+    add("command line", *(_command(result) for result in (before, after)))
+    add("verdict", *(_verdict(result) for result in (before, after)))
+    return lines
+
+
+def _text(value: object) -> str:
+    return "not there" if value is None else printable(str(value), 200) or "nothing"
+
+
+def _command(result: Result) -> str | None:
+    line = result.run.get("command_line")
+    return shlex.join(str(part) for part in line) if isinstance(line, list) else None
+
+
+def _verdict(result: Result) -> str | None:
+    verdicts = {str(part.get("verdict")) for part in result.run.get("diagnosis") or [] if isinstance(part, dict)}
+    return ", ".join(sorted(verdicts)) or None
+
+
+def caveats(runs: Iterable[Run]) -> list[str]:
+    """Why a run's figures may not be what they seem."""
+    lines = []
+    for run in runs:
+        name = printable(run.result.name, 40)
+        if not run.result.complete:
+            lines.append(f"{name}: the run has not ended, or was killed: what it wrote last is compared")
+        lost = run.result.lost()
+        if lost:
+            lines.append(f"{name}: lost: " + ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in sorted(lost.items())))
+        if len(run.complete) < 5 and run.basis is Basis.ITERATION:
+            lines.append(f"{name}: {len(run.complete)} complete iterations; five a run are the least by which a step time's change is told")
+        lines += [f"{name}: {note}" for note in run.notes]
+    return lines

@@ -1,0 +1,425 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""A run in figures that another run's can be held against: per iteration where both have some, each with its error."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import math
+import statistics
+from collections.abc import Iterable
+
+from libinject.compare import noise
+from libinject.result import Result, Row, Table
+
+# Time stamps of kernels come in steps of 32 ns on some GPUs: the deviation that alone makes.
+_STEP = 32 / math.sqrt(12)
+_UNGROUPED = 10  # observations that a row has at most where nothing says what belongs to one iteration
+
+
+class Basis(enum.Enum):
+    """What totals are divided by."""
+
+    ITERATION = "iteration"
+    SECOND = "second"
+    RUN = "run"
+
+    @property
+    def per(self) -> str:
+        return {"iteration": "per iteration", "second": "per second of window", "run": "in total"}[self.value]
+
+
+@dataclasses.dataclass(frozen=True)
+class Measure:
+    """A figure. `error` is its standard error by the spread within the run, of `freedom` degrees; None where that is not known.
+    `series` has the values of single iterations (or windows), where `value` is their median."""
+
+    value: float
+    error: float | None = None
+    freedom: float = 0.0
+    count: float | None = None  # instances, per what `value` is per
+    series: tuple[float, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Metric:
+    name: str
+    title: str
+    unit: str  # ns, %, MB, TFLOP/s, 1/s or none
+    better: int = -1  # 1: more is better, -1: less is, 0: neither
+
+
+METRICS = (
+    Metric("step_time", "Step time", "ns"),
+    Metric("throughput", "Samples per second", "1/s", 1),
+    Metric("utilization", "GPU utilization", "%", 1),
+    Metric("kernel_time", "Kernel time", "ns"),
+    Metric("gpu_busy", "GPU busy", "ns"),
+    Metric("idle_time", "GPU idle", "ns"),
+    Metric("gemm_time", "GEMM calls", "ns"),
+    Metric("gemm_rate", "GEMM rate", "TFLOP/s", 1),
+    Metric("conv_time", "Convolution calls", "ns"),
+    Metric("attention_time", "Attention calls", "ns"),
+    Metric("rnn_time", "RNN calls", "ns"),
+    Metric("collective_time", "NCCL calls", "ns"),
+    Metric("flop_rate", "Library calls' rate", "TFLOP/s", 1),
+    Metric("copies", "Copy time", "ns"),
+    Metric("copy_size", "Copied", "MB"),
+    Metric("launches", "Launches", ""),
+    Metric("kernels", "Kernels", ""),
+    Metric("peak_memory", "Peak allocated memory", "MB"),
+)
+METRIC_OF = {metric.name: metric for metric in METRICS}
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """A breakdown: rows by name."""
+
+    name: str
+    title: str
+    unit: str = "ns"
+    prefix: str = ""  # of conditions: kernel:NAME
+
+
+KINDS = (
+    Kind("kernels", "Kernels", prefix="kernel"),
+    Kind("gemm", "Matrix products by shape", prefix="gemm"),
+    Kind("conv", "Convolutions by shape", prefix="conv"),
+    Kind("attention", "Attention by shape", prefix="attention"),
+    Kind("rnn", "RNN layers by shape", prefix="rnn"),
+    Kind("nccl", "Collectives by size", prefix="nccl"),
+    Kind("families", "Kernel families", prefix="family"),
+    Kind("phases", "Phases (kernel time)", prefix="phase"),
+    Kind("library", "Library calls (GPU time, with the calls inside)", prefix="library"),
+    Kind("library_host", "Library calls (host time)", prefix="library_host"),
+    Kind("nvtx", "NVTX ranges (host time)", prefix="nvtx"),
+    Kind("nvtx_gpu", "NVTX ranges (time of their kernels)", prefix="nvtx_gpu"),
+    Kind("api", "API calls (host time)", prefix="api"),
+    Kind("copies", "Copies and memsets", prefix="copy"),
+    Kind("idle", "GPU idle by cause", prefix="idle"),
+    Kind("memory", "Peak of allocations", "MB", "memory"),
+)
+
+_SERIES = (("step_time", "Duration (ns)"), ("throughput", "Samples/s"), ("utilization", "GPU Utilization (%)"),
+           ("kernel_time", "Kernel Time (ns)"), ("gpu_busy", "GPU Busy (ns)"), ("copies", "Copy Time (ns)"),
+           ("copy_size", "Copy Size (MB)"), ("launches", "Launches"), ("kernels", "Kernels"), ("flop_rate", "TFLOP/s"))
+# Of windows; those with a factor are divided by the window's time.
+_WINDOW_SERIES = (("throughput", "Samples/s", False), ("utilization", "GPU Utilization (%)", False), ("kernel_time", "Kernel Time (ns)", True),
+                  ("gpu_busy", "GPU Busy (ns)", True), ("copies", "Copy Time (ns)", True), ("copy_size", "Copy Size (MB)", True),
+                  ("launches", "Submissions", True), ("kernels", "Kernels", True), ("flop_rate", "TFLOP/s", False))
+
+
+def number(row: Row, column: str) -> float:
+    value = row.get(column)
+    return float(value) if isinstance(value, int | float) else 0.0
+
+
+def _total(rows: Iterable[Row], column: str) -> float:
+    return math.fsum(number(row, column) for row in rows)
+
+
+def _series(rows: list[Row], column: str) -> tuple[float, ...]:
+    return tuple(float(row[column]) for row in rows if isinstance(row.get(column), int | float))
+
+
+def of_series(series: tuple[float, ...]) -> Measure:
+    found = noise.median_with_error(series)
+    if found is None:
+        return Measure(statistics.median(series), series=series)
+    return Measure(*found, series=series)
+
+
+class Run:
+    """A folder's figures. `notes` has what a reader has to know of them, a line each."""
+
+    def __init__(self, result: Result):
+        self.result = result
+        self.notes: list[str] = []
+        self._iterations = [row for row in result.rows("iteration_sum", "Device", "Label", "Complete", "Duration (ns)")
+                            if row["Device"] == "all"]
+        self.complete = [row for row in self._iterations if row["Label"] == "iteration" and row["Complete"] == 1]
+        self.windows = [row for row in result.rows("window_sum", "Device", "Duration (ns)") if row["Device"] == "all"]
+        self.seconds = _total(self.windows, "Duration (ns)") / 1e9
+        self.metrics: dict[str, Measure] = {}
+        self.tables: dict[str, dict[str, Measure]] = {}
+
+    def bases(self) -> list[Basis]:
+        """What its totals can be divided by, the best first."""
+        usable = [Basis.RUN]
+        if self.seconds > 0:
+            usable.insert(0, Basis.SECOND)
+        if self.complete and (not self._has_kernels() or _total(self.complete, "Kernels") > 0):
+            usable.insert(0, Basis.ITERATION)
+        return usable
+
+    def measure(self, basis: Basis) -> None:
+        self.basis = basis
+        self._cut_deviation = 0.0
+        if basis is Basis.ITERATION:
+            self.divisor = self._iterations_worth()
+            self.observations = len(self.complete)
+        elif basis is Basis.SECOND:
+            self.divisor, self.observations = self.seconds, _UNGROUPED
+        else:
+            self.divisor, self.observations = 1.0, _UNGROUPED
+        self._measure_metrics()
+        self._most_error = self._error_of_all_kernels()
+        kernels = self._kernels()
+        # Where a table says nothing of spread: as much as the kernels have on average, as if all rose and fell together.
+        time = math.fsum(m.value for m in kernels.values())
+        self._typical = math.fsum(m.error or 0.0 for m in kernels.values()) / time if time > 0 and self.observations >= 3 else None
+        self.tables = {"kernels": kernels, **{name: self._shapes(f"{name}_sum") for name in ("gemm", "conv", "attention", "rnn", "nccl")},
+                       "families": self._sums("family_sum", "Family", "Total Time (ns)", "Instances"),
+                       "phases": self._sums("phase_sum", "Phase", "Kernel Time (ns)", "Kernels"),
+                       "library": self._library(), "library_host": self._library_host(),
+                       "nvtx": self._spread("nvtx_sum", "Range", "Instances"),
+                       "nvtx_gpu": self._sums("nvtx_kern_sum", "NVTX Range", "Total Time (ns)", "Kern Inst"),
+                       "api": self._spread("cuda_api_sum", "Name", "Num Calls"), "copies": self._copies(), "idle": self._idle(),
+                       "memory": self._memory()}
+        self._measure_tables()
+
+    # What totals are divided by
+
+    def _has_kernels(self) -> bool:
+        return _total(self.windows, "Kernels") > 0
+
+    def _iterations_worth(self) -> float:
+        """The complete iterations, and what the windows' edges cut off by its share of a complete one's kernels."""
+        count = len(self.complete)
+        each = _total(self.complete, "Kernels") / count
+        if each <= 0:
+            return count
+        cut = [row for row in self._iterations if row["Label"] == "outside" or (row["Label"] == "iteration" and row["Complete"] != 1)]
+        parts = [number(row, "Kernels") / each for row in cut]
+        parts = [part for part in parts if part > 0]
+        # A kernel that comes once is in such a part whole, or not at all.
+        self._cut_deviation = 0.5 * math.sqrt(len(parts))
+        phases = [row for row in self._iterations if row["Label"] in ("validation", "checkpoint")]
+        share = _total(phases, "Kernel Time (ns)") / max(1.0, _total(self._iterations, "Kernel Time (ns)"))
+        if share >= 0.01:
+            self.notes.append(f"{share:.0%} of the kernels' time is of validation or checkpoints: the tables have it, iterations have not")
+        if math.fsum(parts) > 0.05 * count:
+            self.notes.append(f"windows cut iterations: {count} complete, and parts worth {math.fsum(parts):.1f}")
+        return count + math.fsum(parts)
+
+    # Figures of the whole run
+
+    def _measure_metrics(self) -> None:
+        if self.basis is Basis.ITERATION:
+            found = {name: _series(self.complete, column) for name, column in _SERIES}
+        else:
+            found = {}
+            for name, column, over_time in _WINDOW_SERIES:
+                if over_time and self.basis is Basis.RUN:
+                    found[name] = (_total(self.windows, column),) if self.windows else ()
+                elif over_time:
+                    found[name] = tuple(number(row, column) / (number(row, "Duration (ns)") / 1e9) for row in self.windows
+                                        if number(row, "Duration (ns)") > 0)
+                else:
+                    found[name] = _series(self.windows, column)
+        self.metrics = {name: of_series(series) for name, series in found.items() if series}
+        if "flop_rate" in self.metrics and not any(self.metrics["flop_rate"].series):
+            del self.metrics["flop_rate"]
+
+    def _measure_tables(self) -> None:
+        for metric, kind in (("gemm_time", "gemm"), ("conv_time", "conv"), ("attention_time", "attention"), ("rnn_time", "rnn"),
+                             ("collective_time", "nccl")):
+            if self.tables[kind]:
+                self.metrics[metric] = together(self.tables[kind].values())
+        if self.tables["idle"]:
+            self.metrics["idle_time"] = self._host_error(math.fsum(m.value for m in self.tables["idle"].values()))
+        gemms = [row for row in self.result.rows("gemm_sum", "TFLOP/s", "GPU Time (ns)") if number(row, "TFLOP/s") > 0]
+        time = _total(gemms, "GPU Time (ns)")
+        if time > 0:
+            rate = math.fsum(number(row, "TFLOP/s") * number(row, "GPU Time (ns)") for row in gemms) / time
+            part = together(self.tables["gemm"].values())
+            error = None if part.error is None or part.value <= 0 else rate * part.error / part.value
+            self.metrics["gemm_rate"] = Measure(rate, error, part.freedom)
+        peaks = [m.value for name, m in self.tables["memory"].items() if not name.startswith("host")]
+        if peaks:
+            self.metrics["peak_memory"] = Measure(max(peaks), 0.0, 1)
+
+    # Tables
+
+    def _row(self, total: float, count: float, error: float | None) -> Measure:
+        """`error` is the total's; what is not known of how often a row comes in an iteration is added."""
+        if error is not None:
+            if self.observations < 3:
+                error = None
+            elif count > 0:
+                deviation = 0.0
+                if count % self.observations and not self._cut_deviation and self.basis is Basis.ITERATION:
+                    deviation = math.sqrt(count)  # as if at random
+                error = math.hypot(error, total / count * deviation, total / self.divisor * self._cut_deviation)
+        return Measure(total / self.divisor, None if error is None else error / self.divisor, max(0, self.observations - 1),
+                       count / self.divisor)
+
+    def _error_of_total(self, count: float, deviation: float) -> float:
+        """Of the sum of `count` values: those of one iteration count as one observation."""
+        return count * deviation / math.sqrt(max(1.0, min(count, self.observations)))
+
+    def _error_of_all_kernels(self) -> float:
+        """Of the kernels' total time, by how it varies from iteration to iteration: that of one kernel varies no more."""
+        series = _series(self.complete, "Kernel Time (ns)") if self.basis is Basis.ITERATION else ()
+        if len(series) < 3:
+            return math.inf
+        return noise.deviation(series) * math.sqrt(noise.inflation(noise.blocks(series)) / len(series)) * self.divisor
+
+    def _error_on_gpu(self, parts: Iterable[tuple[float, float]]) -> float:
+        """Of the sum of GPU times, each part of which has a count and a deviation."""
+        found = list(parts)
+        error = math.fsum(self._error_of_total(count, deviation) for count, deviation in found)
+        return max(min(error, self._most_error), math.fsum(self._error_of_total(count, _STEP) for count, _ in found))
+
+    def _kernels(self) -> dict[str, Measure]:
+        """Deviations are those of one launch shape: that shapes take different times is none of the noise."""
+        needed = ("Name", "Total Time (ns)", "Instances", "StdDev (ns)")
+        table: Table | None = self.result.table("cuda_gpu_kern_gb_sum")
+        names = {row["Name"]: row for row in self.result.rows("cuda_gpu_kern_sum", *needed)}
+        shapes = self.result.rows("cuda_gpu_kern_gb_sum", *needed) if table is not None else []
+        parts: dict[object, list[tuple[float, float]]] = {}
+        times: dict[object, float] = {}
+        for row in shapes:
+            parts.setdefault(row["Name"], []).append((number(row, "Instances"), number(row, "StdDev (ns)")))
+            times[row["Name"]] = times.get(row["Name"], 0.0) + number(row, "Total Time (ns)")
+        found = {}
+        for name, row in names.items():
+            total, count = number(row, "Total Time (ns)"), number(row, "Instances")
+            if total <= 0 or count <= 0:
+                continue
+            # Shapes for which there was no room are in a row of another name.
+            whole = times.get(name, 0.0) >= 0.999 * total
+            found[str(name)] = self._row(total, count, self._error_on_gpu(parts[name] if whole else [(count, number(row, "StdDev (ns)"))]))
+        return found
+
+    def _shapes(self, table: str) -> dict[str, Measure]:
+        groups: dict[str, list[Row]] = {}
+        source = self.result.table(table)
+        if source is None or "Calls" not in source.columns:
+            return {}
+        keys = [column for column in source.columns[: source.columns.index("Calls")]
+                if column not in ("Lda", "Ldb", "Ldc", "Engine", "Algorithm", "Fused", "Source")]
+        for row in self.result.rows(table, "GPU Time (ns)", "GPU Avg (ns)", "GPU Min (ns)", "GPU Max (ns)"):
+            groups.setdefault(_shape_name(row, keys), []).append(row)
+        found = {}
+        for name, rows in groups.items():
+            total = _total(rows, "GPU Time (ns)")
+            ran = [(number(row, "GPU Time (ns)") / number(row, "GPU Avg (ns)"), row) for row in rows if number(row, "GPU Avg (ns)") > 0]
+            if total <= 0 or not ran:
+                continue
+            error = self._error_on_gpu((count, noise.largest_deviation(*(number(row, f"GPU {which} (ns)") for which in ("Avg", "Min", "Max"))))
+                                       for count, row in ran)
+            found[name] = self._row(total, round(math.fsum(count for count, _ in ran)), error)
+        return found
+
+    def _typical_error(self, total: float) -> float | None:
+        return None if self._typical is None else min(self._typical * total, self._most_error)
+
+    def _sums(self, table: str, key: str, time: str, count: str) -> dict[str, Measure]:
+        groups: dict[str, list[Row]] = {}
+        for row in self.result.rows(table, key, time, count):
+            groups.setdefault(str(row[key]), []).append(row)
+        found = {}
+        for name, rows in groups.items():
+            total = _total(rows, time)
+            if name and total > 0:
+                found[name] = self._row(total, _total(rows, count), self._typical_error(total))
+        return found
+
+    def _library(self) -> dict[str, Measure]:
+        found = {}
+        for row in self.result.rows("library_sum", "Call", "Depth", "GPU Time incl. Nested (ns)", "Calls"):
+            total = number(row, "GPU Time incl. Nested (ns)")
+            if row["Depth"] == 0 and total > 0:
+                found[str(row["Call"])] = self._row(total, number(row, "Calls"), self._typical_error(total))
+        return found
+
+    def _library_host(self) -> dict[str, Measure]:
+        found = {}
+        for row in self.result.rows("library_sum", "Call", "Depth", "Host Time (ns)", "Host Avg (ns)", "Host Min (ns)", "Host Max (ns)",
+                                    "Calls"):
+            total, count = number(row, "Host Time (ns)"), number(row, "Calls")
+            if row["Depth"] == 0 and total > 0 and count > 0:
+                deviation = noise.largest_deviation(number(row, "Host Avg (ns)"), number(row, "Host Min (ns)"), number(row, "Host Max (ns)"))
+                found[str(row["Call"])] = self._row(total, count, self._error_of_total(count, deviation))
+        return found
+
+    def _spread(self, table: str, key: str, count: str) -> dict[str, Measure]:
+        groups: dict[str, list[Row]] = {}
+        for row in self.result.rows(table, key, count, "Total Time (ns)", "StdDev (ns)"):
+            groups.setdefault(str(row[key]), []).append(row)
+        found = {}
+        for name, rows in groups.items():
+            total, instances = _total(rows, "Total Time (ns)"), _total(rows, count)
+            if total > 0 and instances > 0:
+                error = math.fsum(self._error_of_total(number(row, count), number(row, "StdDev (ns)")) for row in rows)
+                found[name] = self._row(total, instances, error)
+        return found
+
+    def _copies(self) -> dict[str, Measure]:
+        """A row has copies of all sizes, whose deviation says nothing: the error is that of the iterations' copy time."""
+        part = self.metrics.get("copies")
+        relative = None if part is None or part.error is None or not part.value else part.error / abs(part.value)
+        found = {}
+        for row in self.result.rows("cuda_gpu_mem_time_sum", "Operation", "Total Time (ns)", "Count", "StdDev (ns)"):
+            total, count = number(row, "Total Time (ns)"), number(row, "Count")
+            if total <= 0 or count <= 0:
+                continue
+            error = self._error_of_total(count, number(row, "StdDev (ns)"))
+            if relative is not None and "memset" not in str(row["Operation"]):
+                error = min(error, max(relative * total, self._error_of_total(count, _STEP)))
+            found[str(row["Operation"])] = self._row(total, count, error)
+        return found
+
+    def _host_error(self, value: float) -> Measure:
+        """Idle time is what the host makes it: all of the steps' spread may be its own, outliers included, as it is a sum."""
+        step = self.metrics.get("step_time")
+        if step is None or len(step.series) < 3:
+            return Measure(value)
+        error = noise.deviation(step.series) * math.sqrt(noise.inflation(noise.blocks(step.series)) / len(step.series))
+        return Measure(value, error, step.freedom)
+
+    def _idle(self) -> dict[str, Measure]:
+        found: dict[str, Measure] = {}
+        for column in sorted({column for row in self.windows for column in row if column.startswith("Idle: ")}):
+            total = _total(self.windows, column)
+            if total > 0:
+                found[column.removeprefix("Idle: ").removesuffix(" (ns)")] = self._host_error(total / self.divisor)
+        return found
+
+    def _memory(self) -> dict[str, Measure]:
+        found = {}
+        for row in self.result.rows("memory_sum", "Device", "Kind", "API", "Peak (MB)"):
+            if row["API"] == "[all]" and number(row, "Peak (MB)") > 0:
+                device = str(row["Device"])
+                found["host (pinned)" if device == "host" else f"GPU {device}"] = Measure(number(row, "Peak (MB)"), 0.0, 1)
+        return found
+
+
+def together(measures: Iterable[Measure]) -> Measure:
+    """Their sum; errors add up as they are: what makes one slower may make all slower."""
+    parts = list(measures)
+    known = all(part.error is not None for part in parts)
+    return Measure(math.fsum(part.value for part in parts), math.fsum(part.error or 0.0 for part in parts) if known else None,
+                   min((part.freedom for part in parts), default=0.0), math.fsum(part.count or 0.0 for part in parts))
+
+
+
+
+def _shape_name(row: Row, keys: list[str]) -> str:
+    """One line for a shape: 'cublasGemmEx 512x256x128 NN fp32 …', other tables' cells with their columns' names."""
+    if "Op A" in row:
+        size = "x".join(str(row.get(key)) for key in ("M", "N", "K"))
+        batch = row.get("Batch")
+        parts = [str(row.get("API")), size, f"{row.get('Op A')}{row.get('Op B')}", *dict.fromkeys(str(row.get(f'Type {x}')) for x in "ABC"),
+                 str(row.get("Compute Type")), f"batch {batch}" if batch not in (None, 1) else "", str(row.get("Epilogue") or "")]
+        return " ".join(part for part in parts if part and part != "None") if row.get("M") is not None else str(row.get("API"))
+    texts = []
+    for key in keys:
+        value = row.get(key)
+        if value is None or value == "":
+            continue
+        texts.append(f"{key}={value}" if isinstance(value, int | float) or len(key) == 1 else str(value))
+    return " ".join(texts) or "[no name]"

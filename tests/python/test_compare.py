@@ -1,0 +1,323 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""`inject compare`: what is called a change and what is not, on runs whose truth is known, and what is done with bad input."""
+
+import csv
+import json
+import math
+import pathlib
+import random
+import shutil
+import statistics
+import unittest
+
+import folders
+from libinject.compare import changes, conditions, noise
+from libinject.compare.measures import Basis, Run
+from libinject.result import Result, Table
+
+
+class Simulated(Result):
+    """A run in memory: kernels of (name, instances an iteration, ns), each iteration with a speed of its own that the last one's
+    hangs together with."""
+
+    def __init__(self, seed, kernels, iterations=10, spread=0.02, drift=0.003, step_spread=0.03, step_factor=1.0, run_factor=1.0):
+        luck = random.Random(seed)
+        self.path = pathlib.Path(f"run{seed}")
+        self.run = {"devices": [], "options": {}, "versions": {}, "lost": {}, "files": [], "windows": [], "state": "closed"}
+        self.problems = []
+        speeds, steps, speed, pace = [], [], 0.0, 0.0
+        for _ in range(iterations):
+            speed = 0.5 * speed + luck.gauss(0, drift)
+            pace = 0.5 * pace + luck.gauss(0, step_spread)
+            speeds.append((1 + speed) * run_factor)
+            steps.append(2e6 * step_factor * (1 + pace) * (2 if luck.random() < 0.05 else 1))
+        rows, each = [], [0.0] * iterations
+        for name, count, duration in kernels:
+            values = []
+            for i, speed in enumerate(speeds):
+                mine = [duration * speed * (1 + luck.gauss(0, spread)) for _ in range(count)]
+                each[i] += sum(mine)
+                values += mine
+            rows.append({"Name": name, "Total Time (ns)": sum(values), "Instances": len(values),
+                         "StdDev (ns)": noise.deviation(values)})
+        kernels_each = sum(count for _, count, _ in kernels)
+        common = {"Device": "all", "Kernels": kernels_each}
+        self._tables = {name: None for name in ("gemm_sum", "conv_sum", "attention_sum", "rnn_sum", "nccl_sum", "family_sum", "phase_sum",
+                                                "library_sum", "nvtx_sum", "nvtx_kern_sum", "cuda_api_sum", "cuda_gpu_mem_time_sum",
+                                                "memory_sum")}
+        for name, content in (
+                ("cuda_gpu_kern_sum", rows), ("cuda_gpu_kern_gb_sum", rows),
+                ("iteration_sum", [{**common, "Label": "iteration", "Complete": 1, "Duration (ns)": step, "Kernel Time (ns)": time}
+                                   for step, time in zip(steps, each, strict=True)]),
+                ("window_sum", [{**common, "Kernels": kernels_each * iterations, "Duration (ns)": sum(steps)}])):
+            self._tables[name] = Table(self.path / f"{name}.csv", tuple(content[0]), tuple(content))
+
+
+def model(kernels, seed=1):
+    luck = random.Random(seed)
+    return [(f"kernel{i}", luck.randint(1, 6), 10 ** luck.uniform(3.5, 5.5)) for i in range(kernels)]
+
+
+def compared(before, after, least=0.0):
+    runs = [[Run(result) for result in side] for side in (before, after)]
+    basis = changes.common_basis([run for side in runs for run in side])
+    for side in runs:
+        for run in side:
+            run.measure(basis)
+    return changes.compare(*runs, basis, least)
+
+
+def slower(kernels, name, factor):
+    return [(kernel, count, time * factor if kernel == name else time) for kernel, count, time in kernels]
+
+
+class Noise(unittest.TestCase):
+    def test_no_change_is_rarely_called_one(self):
+        kernels = model(16)
+        rows = metrics = 0
+        for pair in range(200):
+            comparison = compared([Simulated(2 * pair, kernels)], [Simulated(2 * pair + 1, kernels, iterations=14)])
+            rows += any(change.real for change in comparison.rows())
+            metrics += any(change.real for _, change in comparison.metrics)
+        self.assertLessEqual(rows, 10, "pairs with a kernel that is called changed: 5 % of 200")
+        self.assertLessEqual(metrics, 10, "pairs with a figure of the run that is called changed")
+
+    def test_a_change_of_5_percent_is_found(self):
+        kernels = model(40)
+        for iterations, least in ((10, 10), (20, 18)):
+            found = wrong = 0
+            for pair in range(20):
+                comparison = compared([Simulated(1000 + pair, kernels, iterations)],
+                                      [Simulated(2000 + pair, slower(kernels, "kernel7", 1.05), iterations)])
+                called = [change.name for change in comparison.tables["kernels"] if change.real]
+                found += "kernel7" in called
+                wrong += len(set(called) - {"kernel7"})
+            self.assertGreaterEqual(found, least, f"of 20 pairs of runs with {iterations} iterations")
+            self.assertLessEqual(wrong, 4)
+
+    def test_a_slower_step_is_found(self):
+        """By 20 %, where steps spread by 3 %, hang together and are twice as long now and then."""
+        for iterations, least in ((10, 10), (40, 28)):
+            found = 0
+            for seed in range(30):
+                comparison = compared([Simulated(seed, [("k", 1, 1e5)], iterations)],
+                                      [Simulated(seed + 500, [("k", 1, 1e5)], iterations, step_factor=1.2)])
+                found += next(change.real for metric, change in comparison.metrics if metric.name == "step_time")
+            self.assertGreaterEqual(found, least, f"of 30 pairs of runs with {iterations} iterations")
+
+    def test_repeated_runs_show_what_one_run_cannot(self):
+        """Each run has its own speed, 2 % apart: of single runs that looks like a change, of four a side it does not."""
+        kernels = model(12)
+        single = repeated = found = 0
+        for seed in range(0, 160, 8):
+            luck = random.Random(seed)
+            factors = [1 + luck.gauss(0, 0.02) for _ in range(8)]
+            runs = [Simulated(seed + i, kernels, run_factor=factor, drift=0.0) for i, factor in enumerate(factors)]
+            other = [Simulated(seed + i, slower(kernels, "kernel7", 1.2), run_factor=factors[i], drift=0.0) for i in range(4, 8)]
+            single += any(change.real for change in compared(runs[:1], runs[1:2]).rows())
+            repeated += any(change.real for change in compared(runs[:4], runs[4:]).rows())
+            found += any(change.real and change.name == "kernel7" for change in compared(runs[:4], other).rows())
+        self.assertGreater(single, 10)
+        self.assertLessEqual(repeated, 3)
+        self.assertGreaterEqual(found, 18)
+
+    def test_few_iterations_tell_nothing(self):
+        kernels = model(5)
+        comparison = compared([Simulated(1, kernels, 2)], [Simulated(2, slower(kernels, "kernel1", 2), 2)])
+        self.assertEqual({change.verdict for change in comparison.rows()} | {change.verdict for metric, change in comparison.metrics
+                                                                          if metric.name == "step_time"}, {"unknown"})
+
+    def test_new_and_gone(self):
+        kernels = model(5)
+        comparison = compared([Simulated(1, kernels)], [Simulated(2, [*kernels[1:], ("fresh", 2, 5000)])])
+        self.assertEqual({change.name: change.verdict for change in comparison.tables["kernels"] if change.real},
+                         {"kernel0": "gone", "fresh": "new"})
+
+    def test_different_numbers_of_iterations(self):
+        kernels = [("k", 3, 1e5)]
+        comparison = compared([Simulated(1, kernels, 10)], [Simulated(2, kernels, 40)])
+        change = comparison.tables["kernels"][0]
+        self.assertAlmostEqual(change.before / 3e5, 1, delta=0.02)
+        self.assertAlmostEqual(change.relative, 0, delta=0.02)
+        self.assertEqual((change.count_before, change.count_after), (3, 3))
+
+
+class Statistics(unittest.TestCase):
+    def test_against_tables(self):
+        for t, freedom, p in ((12.706, 1, 0.05), (4.604, 4, 0.01), (2.228, 10, 0.05), (1.96, 1e6, 0.05), (0.0, 3, 1.0)):
+            self.assertAlmostEqual(noise.student_p(t, freedom), p, places=4)
+        self.assertAlmostEqual(noise.student_factor(10), 2.228, places=3)
+        # Mann and Whitney: of all 252 orders of five and five two are as extreme.
+        self.assertAlmostEqual(noise.rank_test([1, 2, 3, 4, 5], [6, 7, 8, 9, 10]), 2 / 252)
+        self.assertEqual(noise.rank_test([1, 1, 1], [1, 1, 1]), 1.0)
+        self.assertEqual([round(p, 4) for p in noise.adjusted([0.01, 0.5, 0.03, 0.02])], [0.04, 0.5, 0.04, 0.04])
+        self.assertEqual(noise.ranks([5, 1, 5]), [2.5, 1, 2.5])
+
+    def test_the_largest_deviation_is_one(self):
+        luck = random.Random(3)
+        for _ in range(100):
+            values = [luck.lognormvariate(0, 1) for _ in range(luck.randint(1, 30))]
+            self.assertLessEqual(statistics.pstdev(values),
+                                 noise.largest_deviation(statistics.fmean(values), min(values), max(values)) + 1e-9)
+
+    def test_autocorrelation(self):
+        self.assertEqual(noise.autocorrelation([3, 3, 3, 3]), 0)
+        self.assertGreater(noise.inflation(range(30)), 10)
+        luck = random.Random(1)
+        self.assertLess(noise.inflation([luck.random() for _ in range(1000)]), 1.2)
+
+
+class Conditions(unittest.TestCase):
+    def test_forms(self):
+        for text, how, limit in (("step_time > +5%", "relative", 0.05), ("step_time>5%", "relative", 0.05), ("utilization < -5%", "relative", -0.05),
+                                 ("utilization < 80%", "value", 80), ("utilization < -3pp", "difference", -3), ("step_time >= 30ms", "value", 30e6),
+                                 ("step_time > +2.5us", "difference", 2500), ("peak_memory > +1GB", "difference", 1000),
+                                 ("kernel:a<4, b> > +5%", "relative", 0.05), ("throughput < 100", "value", 100)):
+            condition = conditions.parse(text)
+            self.assertEqual((condition.how, round(condition.limit, 9)), (how, limit), text)
+        self.assertEqual(conditions.parse("kernel:a<4, b> > +5%").name, "a<4, b>")
+
+    def test_bad_ones_name_what_is_accepted(self):
+        for text, part in (("", "is no condition: METRIC > +5%"), ("step_time 5%", "is no condition"), ("speed > 5%", "there is no 'speed'"),
+                           ("kernel: > 5%", "there is no 'kernel:'"), ("step_time > 5MB", "is no unit of step_time, which has %, ns, us"),
+                           ("step_time > +5", "is no unit"), ("\x1b[31m > 5%", "\N{REPLACEMENT CHARACTER}[31m")):
+            with self.assertRaises(conditions.BadCondition) as caught:
+                conditions.parse(text)
+            self.assertIn(part, str(caught.exception), text)
+            self.assertNotIn("\n", str(caught.exception))
+
+
+def rewrite(folder, table, function):
+    path = folder / f"{table}.csv"
+    with open(path, newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    for row in rows:
+        function(row)
+    folders.write_table(folder, table, rows)
+
+
+class Command(folders.TemporaryFolder):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.example = folders.BUILD / "examples" / "inject-train"
+
+    def pair(self):
+        """A run of the example, and a copy of it in which sum_rows takes twice as long and relu_backward has gone."""
+        a = folders.profile_example(self.folder / "a")
+        b = self.folder / "b"
+        shutil.copytree(a, b)
+
+        def change(row):
+            if row["Name"].startswith("sum_rows"):
+                for column in ("Total Time (ns)", "Avg (ns)"):
+                    row[column] = str(2 * float(row[column]))
+            if row["Name"].startswith("relu_backward"):
+                row["Name"] = "<script>alert(1)</script> \x1b[31m</td>"
+        for table in ("cuda_gpu_kern_sum", "cuda_gpu_kern_gb_sum"):
+            rewrite(b, table, change)
+        return a, b
+
+    def test_terminal_json_and_page(self):
+        a, b = self.pair()
+        done = folders.inject("compare", a, b, "-o", self.folder / "c.html")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, r"Kernels: 3 of 7 changed, per iteration")
+        self.assertRegex(done.stdout, r"\+20\.000us +\+100\.0% .* sum_rows")
+        self.assertRegex(done.stdout, r"-10\.000us +gone .* relu_backward")
+        self.assertLessEqual(max(map(len, done.stdout.replace(str(self.folder), "").splitlines())), 120)
+        self.assertNotIn("\x1b", done.stdout)
+        page = (self.folder / "c.html").read_text(encoding="utf-8")
+        self.assertNotIn("<script>alert", page)
+        self.assertIn("&lt;script&gt;alert", page)
+        self.assertNotRegex(page.replace("https://", ""), r"<(script|link)[^>]+(src|href)=", "nothing is loaded from outside")
+        shown = json.loads(folders.inject("compare", a, b, "--json").stdout)
+        rows = {row["name"]: row for row in shown["comparisons"][0]["tables"]["kernels"]["rows"]}
+        row = rows["sum_rows(float const*, float*, int, int)"]
+        self.assertEqual((row["verdict"], row["before"], row["after"], row["relative"], row["count_after"]), ("changed", 20000, 40000, 1.0, 2))
+        self.assertEqual(shown["basis"], "iteration")
+
+    def test_conditions(self):
+        a, b = self.pair()
+        for condition, status in (("kernel:sum_rows* > +5%", 1), ("kernel:sum_rows* > +150%", 0), ("kernel:relu* < -50%", 1), ("step_time > 1ns", 1),
+                                  ("kernel:none > +5%", 2), ("attention_time > +5%", 2)):
+            done = folders.inject("compare", a, b, "--fail-if", "gemm_time > +5%", "--fail-if", condition)
+            self.assertEqual(done.returncode, status, (condition, done.stderr))
+
+    def test_within_noise_fails_only_if_strict(self):
+        a, b = self.pair()
+        rewrite(b, "iteration_sum", lambda row: row.update({"Duration (ns)": str(int(row["Duration (ns)"]) + 5000)}))
+        for more, status in (((), 0), (("--strict",), 1)):
+            done = folders.inject("compare", a, b, "--fail-if", "step_time > +1%", *more)
+            self.assertEqual(done.returncode, status, done.stderr)
+        self.assertIn("step_time > +1%: holds:", done.stderr)
+
+    def test_against_itself(self):
+        a = folders.profile_example(self.folder / "a")
+        for arguments in ((a, a), (a, a, "vs", a, a), (a, a, a)):
+            shown = json.loads(folders.inject("compare", *arguments, "--json").stdout)
+            self.assertEqual(len(shown["comparisons"]), 2 if arguments == (a, a, a) else 1)
+            for comparison in shown["comparisons"]:
+                verdicts = {row["verdict"] for table in comparison["tables"].values() for row in table["rows"]}
+                verdicts |= {row["verdict"] for row in comparison["metrics"]}
+                self.assertEqual((verdicts, comparison["differences"]), ({"noise"}, []))
+
+    def test_what_else_differs(self):
+        a = folders.write_run(self.folder / "a", devices=[{"name": "H200"}], options={"INJECT_WINDOW": "api"}, versions={"cupti": "1"})
+        b = folders.write_run(self.folder / "b", devices=[{"name": "evil\x1b[2J"}, 7], options={"INJECT_WINDOW": "always"},
+                              command_line=["python3", "other.py"], state="open")
+        done = folders.inject("compare", a, b)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for line in ("GPU: H200 | evil\N{REPLACEMENT CHARACTER}[2J", "INJECT_WINDOW: api | always", "cupti: 1 | not there",
+                     "command line: python3 train.py | python3 other.py", "b: the run has not ended"):
+            self.assertIn(line, done.stdout)
+        self.assertIn("Neither iterations nor windows", done.stdout)
+
+    def test_without_iterations_rates_are_compared(self):
+        a, b = self.pair()
+        (b / "iteration_sum.csv").unlink()
+        rewrite(b, "window_sum", lambda row: row.update({"Duration (ns)": "1000000"}))
+        shown = json.loads(folders.inject("compare", a, b, "--json").stdout)
+        self.assertEqual(shown["basis"], "second")
+        row = next(row for row in shown["comparisons"][0]["tables"]["kernels"]["rows"] if row["name"].startswith("sgd"))
+        self.assertAlmostEqual(row["after"], 200000 / 1e-3)
+
+    def test_bad_folders(self):
+        a, b = self.pair()
+        done = folders.inject("compare", a, self.folder / "none", b)
+        self.assertEqual(done.returncode, 0)
+        self.assertIn("none: no such folder", done.stderr)
+        self.assertIn("sum_rows", done.stdout)
+        self.assertEqual(folders.inject("compare", a, self.folder / "none", b, "--fail-if", "step_time > +1000%").returncode, 2)
+        for arguments in ((a,), (a, "vs"), ("vs", a), (a, self.folder / "none"), (self.folder / "none", a)):
+            done = folders.inject("compare", *arguments)
+            self.assertEqual((done.returncode, done.stdout), (2, ""), arguments)
+        (b / "cuda_gpu_kern_sum.csv").write_text("Name,Calls\nx,y\n")
+        (b / "gemm_sum.csv").write_bytes(b"\xff\xfe")
+        done = folders.inject("compare", a, b)
+        self.assertEqual(done.returncode, 0)
+        self.assertIn("cuda_gpu_kern_sum.csv:2: 'y' in column 'Calls' is not a number", done.stderr)
+        self.assertIn("Step time", done.stdout)
+        for name in ("iteration_sum", "window_sum"):
+            (b / f"{name}.csv").write_text("Window\n1\n")
+        done = folders.inject("compare", a, b)
+        self.assertIn("no column 'Device'", done.stderr)
+        self.assertEqual(done.returncode, 0)
+
+    def test_numbers_that_are_none(self):
+        a, b = self.pair()
+        for value in ("nan", "-1", "9" * 400, "1e29", ""):
+            rewrite(b, "iteration_sum", lambda row, value=value: row.update({"Duration (ns)": value, "Kernel Time (ns)": value}))
+            rewrite(b, "cuda_gpu_kern_sum", lambda row, value=value: row.update({"Total Time (ns)": value}))
+            done = folders.inject("compare", a, b, "--json")
+            self.assertEqual(done.returncode, 0, (value, done.stderr))
+            json.loads(done.stdout, parse_constant=self.fail)
+
+    def test_basis(self):
+        self.assertEqual([basis.value for basis in Basis], ["iteration", "second", "run"])
+        self.assertTrue(math.isinf(changes.Change("x", None, 1.0).relative))
+
+
+if __name__ == "__main__":
+    unittest.main()
