@@ -9,17 +9,11 @@ import shlex
 
 import typer
 
-from libinject import console, library
+from libinject import console, environment
 
 
 def _help(variable: str, text: str) -> str:
     return f"{text} ({variable})"
-
-
-def preload(library_path: str, before: str | None) -> str:
-    """LD_PRELOAD with `library_path` before what is there; once, if it is there already."""
-    others = [part for part in (before or "").replace(" ", ":").split(":") if part and part != library_path]
-    return ":".join([library_path, *others])
 
 
 def run(
@@ -37,23 +31,8 @@ def run(
     as_json: bool = typer.Option(False, "--json", help="As --show, in JSON."),
 ) -> None:
     """Run a command under libinject. Its tables go to inject-HOST-PID in the working folder, or to --out."""
-    found = library.find_library()
-    if found is None:
-        console.fail("libinject.so is neither in this package nor in the source tree's build folder: build it, or install the package")
-    chosen = {"WINDOW": window, "AFTER": after, "TIMEOUT": timeout, "OUT": out, "METRICS": metrics, "TRACE": trace,
-              "BATCH": None if batch is None else str(batch), "SUMMARY": summary}
-    variables = {f"INJECT_{name}": value for name, value in chosen.items() if value is not None}
-    for text in setting:
-        name, equals, value = text.partition("=")
-        name = name.upper().removeprefix("INJECT_")
-        if not equals or not name.isidentifier():
-            console.fail(f"'{text}' is not NAME=VALUE, such as RING=64M")
-        variables[f"INJECT_{name}"] = value
-    before = os.environ.get("LD_PRELOAD")
-    if ":" in str(found) or " " in str(found):
-        console.fail(f"the loader can't preload '{found}': its path has a space or a colon")
-    variables["LD_PRELOAD"] = preload(str(found), before)
-
+    variables = environment.variables({"WINDOW": window, "AFTER": after, "TIMEOUT": timeout, "OUT": out, "METRICS": metrics, "TRACE": trace,
+                                       "BATCH": None if batch is None else str(batch), "SUMMARY": summary}, setting)
     if as_json:
         console.print_json({"environment": variables, "command": command})
         return

@@ -69,7 +69,7 @@ def _chart(comparison: Comparison, with_script: bool) -> str:
         marker_color=["#c0392b" if change.difference > 0 else "#27855a" for change in changes],
         hovertext=[html.escape(describe.shorten(change.name, 300)) for change in changes], hoverinfo="x+text"))
     figure.update_layout(height=120 + 24 * len(changes), margin={"l": 10, "r": 10, "t": 40, "b": 40}, template="plotly_white",
-                         paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)", font_color="#888",
+                         paper_bgcolor="rgba(0,0,0,0)", modebar_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)", font_color="#888",
                          xaxis_title=f"change of time (us) {comparison.basis.per}",
                          yaxis={"tickvals": list(range(len(changes))), "automargin": True,
                                 "ticktext": [html.escape(describe.shorten(change.name, 48)) for change in changes]})

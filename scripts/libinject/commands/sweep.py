@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""`inject sweep`: a command under libinject for each combination of some values, and figures over them."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+import signal
+from typing import TYPE_CHECKING, NoReturn
+
+import typer
+
+from libinject import console, environment
+from libinject.result import BadFile, printable
+
+if TYPE_CHECKING:
+    from libinject.sweep.measured import Measured
+    from libinject.sweep.points import Sweep
+
+_INCOMPLETE = 1  # exit status where a point neither worked nor ran out of memory
+_TIMES = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def sweep(
+    command: list[str] = typer.Argument(None, metavar="-- COMMAND [ARGUMENT]…", help="What to run; {NAME} is a variable's value, {{ a brace."),
+    var: list[str] = typer.Option([], "--var", metavar="NAME=VALUES", help="BATCH=1,2,4,…,64 or BATCH=1..64*2 or PREC=fp32,bf16. Repeatable: "
+                                  "all combinations are run; the first one is the x axis."),
+    out: pathlib.Path = typer.Option(pathlib.Path("inject-sweep"), "--out", "-o", metavar="SWEEPDIR",
+                                     help="Folder of the sweep. Points that are finished there are not run again."),
+    batch_var: str = typer.Option(None, "--batch-var", metavar="NAME", help="The variable that is the number of samples per iteration."),
+    timeout_each: str = typer.Option(None, "--timeout-each", metavar="TIME", help="End a run that takes longer: 10m."),
+    again: bool = typer.Option(False, "--again", help="Also run again what ran out of memory."),
+    report: pathlib.Path = typer.Option(None, "--report", metavar="SWEEPDIR", help="Run nothing: draw again from what is there."),
+    window: str = typer.Option(None, help="INJECT_WINDOW of each run: when to profile."),
+    after: str = typer.Option(None, help="INJECT_AFTER: what follows the last window: continue, interrupt, exit."),
+    metrics: str = typer.Option(None, help="INJECT_METRICS: hardware metrics."),
+    setting: list[str] = typer.Option([], "--set", "-s", metavar="NAME=VALUE", help="Any other variable of libinject's: RING=64M."),
+    as_json: bool = console.Json,
+) -> None:
+    """Run a command for all combinations of values under libinject, one after the other, and draw step time, throughput, utilization, kernel
+    families, GEMM rate and memory over them: SWEEPDIR/sweep.html and sweep.csv."""
+    from libinject.sweep import points, variables
+
+    if report is not None:
+        if command or var:
+            console.fail("--report draws what is there: it takes neither a command nor --var")
+        try:
+            _show(points.read(report), as_json)
+        except BadFile as problem:
+            console.fail(printable(str(problem), 500))
+        return
+    if not command:
+        console.fail("no command: inject sweep --var BATCH=1,2,4,8 -- python train.py --batch {BATCH}")
+    limit = _time(timeout_each)
+    try:
+        varied = variables.parse_all(var)
+        combinations = variables.combinations(varied)
+        variables.fill(command, combinations[0])
+    except variables.BadVariable as problem:
+        console.fail(str(problem))
+    if batch_var is not None and (batch_var not in varied or not all(re.fullmatch(r"[1-9]\d{0,17}", value) for value in varied[batch_var])):
+        console.fail(f"--batch-var {printable(batch_var, 40)}: no variable of that name, or not all its values are whole numbers above 0")
+    unused = [name for name in varied if name not in variables.used(command)]
+    if unused:
+        console.fail(f"{{{unused[0]}}} is nowhere in the command: all its points would be the same")
+    settings = environment.variables({"WINDOW": window, "AFTER": after, "METRICS": metrics}, setting)
+    for name, option in (("INJECT_OUT", "--out"), ("INJECT_BATCH", "--batch-var")):
+        if name in settings:
+            console.fail(f"{name} differs from point to point: use {option}")
+
+    try:
+        out.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with points.alone(out) as mine:
+            if not mine:
+                console.fail(f"another inject sweep runs in '{out}'")
+            wanted = points.Sweep(out, command, varied, batch_var, settings, [])
+            whole = points.with_points(_what_is_there(wanted), combinations)
+            whole.variables = {name: list(dict.fromkeys([*varied[name], *(point.values[name] for point in whole.points)])) for name in varied}
+            interrupted = _run(whole, limit, again)
+            _show(whole, as_json)
+    except OSError as error:
+        console.fail(f"'{error.filename or out}': {(error.strerror or str(error)).lower()}")
+    if interrupted:
+        raise typer.Exit(130)
+    if not all(point.status.finished for point in whole.points):
+        raise typer.Exit(_INCOMPLETE)
+
+
+def _what_is_there(wanted: Sweep) -> Sweep:
+    """The sweep of that folder, if it has one: it must be of the same runs."""
+    from libinject.sweep import points
+
+    if not (wanted.folder / points.FILE).exists():
+        if any(wanted.folder.iterdir()):
+            console.fail(f"'{wanted.folder}' is neither empty nor a sweep's folder")
+        return wanted
+    try:
+        found = points.read(wanted.folder)
+    except BadFile as problem:
+        console.fail(printable(str(problem), 500))
+    # The library may have moved, and what else is preloaded says nothing of the points.
+    before, now = ({name: value for name, value in each.settings.items() if name != "LD_PRELOAD"} for each in (found, wanted))
+    for what, a, b in (("command", found.command, wanted.command), ("variables", sorted(found.variables), sorted(wanted.variables)),
+                       ("--batch-var", found.batch_variable, wanted.batch_variable), ("options", before, now)):
+        if a != b:
+            console.fail(f"'{wanted.folder}' has a sweep with other {what}: {printable(str(a), 200)}; choose another --out")
+    wanted.points = found.points
+    return wanted
+
+
+def _stop(number: int, frame: object) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def _run(whole: Sweep, limit: float | None, again: bool) -> bool:
+    """True if it was interrupted."""
+    from libinject.sweep import runner
+    from libinject.sweep.points import Status
+
+    todo = [point for point in whole.points if not point.status.finished or (again and point.status is not Status.DONE)]
+    if len(todo) < len(whole.points):
+        console.err.print(f"inject: {len(whole.points) - len(todo)} of {len(whole.points)} points are finished")
+    before = [(number, signal.signal(number, _stop)) for number in (signal.SIGTERM, signal.SIGHUP)]
+    try:
+        whole.write()
+        for number, point in enumerate(todo, 1):
+            place = f"[{number}/{len(todo)}] {point.title}"
+            try:
+                with console.err.status(f"{place} …"):
+                    runner.run_point(whole, point, limit)
+            finally:
+                whole.write()
+                seconds = "" if point.seconds is None else f" ({point.seconds:.1f}s)"
+                why = f": {printable(point.why, 200)}" if point.why else ""
+                console.err.print(f"inject: {place}: {point.status.value}{why}{seconds}")
+    except KeyboardInterrupt:
+        console.err.print("inject: interrupted: the same command goes on where this ended")
+        return True
+    finally:
+        for number, handler in before:
+            signal.signal(number, handler)
+    return False
+
+
+def _show(whole: Sweep, as_json: bool) -> None:
+    from libinject.sweep import measured, page, points
+
+    found = measured.measure_all(whole)
+    for problem in dict.fromkeys(problem for item in found for problem in item.problems):
+        console.warn(problem)
+    try:
+        points.write_whole(whole.folder / "sweep.csv", measured.as_csv(whole, found))
+        points.write_whole(whole.folder / "sweep.html", page.page(whole, found))
+    except OSError as error:
+        console.warn(f"can't write to '{whole.folder}': {(error.strerror or str(error)).lower()}")
+    if as_json:
+        console.print_json({"folder": str(whole.folder), "variables": whole.variables, "points": [item.as_dict() for item in found]})
+    else:
+        _print(whole, found)
+    console.err.print(f"inject: {whole.folder / 'sweep.html'}, sweep.csv")
+
+
+def _print(whole: Sweep, found: list[Measured]) -> None:
+    import rich.box
+    import rich.console
+    from rich.table import Table
+    from rich.text import Text
+
+    from libinject.sweep.page import table_row
+
+    table = Table(box=rich.box.SIMPLE_HEAD, pad_edge=False)
+    for name in whole.variables:
+        table.add_column(Text(printable(name, 40)), justify="right", overflow="ellipsis")
+    for header in ("Step time", "Samples/s", "GPU util.", "Occup.", "TFLOP/s", "Peak mem."):
+        table.add_column(header, justify="right", no_wrap=True)
+    table.add_column("Status", overflow="ellipsis")
+    for item in found:
+        row = table_row(whole, item)
+        status = row["status"] if row["good"] else f"{row['status']}: {row['why']}" if row["why"] else row["status"]
+        table.add_row(*(Text(value) for value in row["values"]), *(text for _, text in row["cells"]),
+                      Text(status + (f"; {row['verdict']}" if row["verdict"] else "")), style="" if row["good"] else "red")
+    wide = max(120, console.out.width) if console.out.is_terminal else 120
+    rich.console.Console(highlight=False, markup=False, emoji=False, width=wide).print(table)
+
+
+def _time(text: str | None) -> float | None:
+    if text is None:
+        return None
+    form = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h)", text)
+    if form is None or float(form[1]) <= 0:
+        console.fail(f"--timeout-each {printable(text, 40)}: a time such as 90s, 10m or 2h")
+    return float(form[1]) * _TIMES[form[2]]
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command(name="sweep", context_settings={"allow_interspersed_args": False})(sweep)

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""A point's figures, from its tables."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import math
+
+from libinject.compare import noise
+from libinject.compare.measures import Basis, Run, number
+from libinject.result import BadFile, Result, printable
+from libinject.sweep.points import Point, Status, Sweep
+
+# Name in sweep.csv and JSON.
+FIGURES = ("iterations", "step_time_ns", "step_time_q1_ns", "step_time_q3_ns", "samples_per_s", "gpu_utilization_pct", "occupancy_pct",
+           "achieved_occupancy_pct", "kernel_time_ns", "gemm_tflops", "gemm_time_ns", "flop_rate_tflops", "peak_memory_mb",
+           "failed_allocations")
+
+
+@dataclasses.dataclass
+class Measured:
+    point: Point
+    figures: dict[str, float | None] = dataclasses.field(default_factory=dict)
+    families: dict[str, float] = dataclasses.field(default_factory=dict)  # percent of kernel time
+    verdict: str = ""
+    problems: list[str] = dataclasses.field(default_factory=list)
+
+    def as_dict(self) -> dict:
+        return {"values": self.point.values, "status": self.point.status.value, "why": self.point.why, "exit_status": self.point.exit_status,
+                "seconds": self.point.seconds, "folder": self.point.folder, **{name: self.figures.get(name) for name in FIGURES},
+                "verdict": self.verdict, "family_time_pct": self.families, "problems": self.problems}
+
+
+def measure_all(sweep: Sweep) -> list[Measured]:
+    return [measure(sweep, point) for point in sweep.points]
+
+
+def measure(sweep: Sweep, point: Point) -> Measured:
+    found = Measured(point)
+    results = []
+    for folder in sweep.tables(point):
+        try:
+            results.append(Result(folder))
+        except BadFile as problem:
+            found.problems.append(printable(str(problem), 500))
+    if not results:
+        return found
+    # Of several processes (ranks, workers) the one that gave the GPU most work stands for the point.
+    result = max(results, key=_kernel_time)
+    if len(results) > 1:
+        found.problems.append(f"{point.folder}: {len(results)} processes wrote tables: {printable(result.name, 40)} has most kernel time and is shown")
+    run = Run(result)
+    basis = run.bases()[0]
+    run.measure(basis)
+    figures = found.figures
+    # Where the run ended early its windows may be cut; memory counts all the same.
+    if "peak_memory" in run.metrics:
+        figures["peak_memory_mb"] = run.metrics["peak_memory"].value
+    figures["failed_allocations"] = sum(number(row, "Failed") for row in result.rows("memory_sum", "API", "Device", "Failed")
+                                        if row["API"] == "[all]" and row["Device"] != "host")
+    if point.status is Status.DONE:
+        _measure_work(run, result, basis, found)
+    found.problems += [printable(problem, 500) for problem in result.problems]
+    return found
+
+
+def _kernel_time(result: Result) -> float:
+    return math.fsum(number(row, "Kernel Time (ns)") for row in result.rows("window_sum", "Device", "Kernel Time (ns)") if row["Device"] == "all")
+
+
+def _measure_work(run: Run, result: Result, basis: Basis, found: Measured) -> None:
+    figures = found.figures
+    figures["iterations"] = len(run.complete)
+    for name, metric in (("step_time_ns", "step_time"), ("samples_per_s", "throughput"), ("gpu_utilization_pct", "utilization"),
+                         ("gemm_tflops", "gemm_rate"), ("flop_rate_tflops", "flop_rate")):
+        if metric in run.metrics:
+            figures[name] = run.metrics[metric].value
+    if basis is Basis.ITERATION:
+        for name in ("kernel_time", "gemm_time"):
+            if name in run.metrics:
+                figures[f"{name}_ns"] = run.metrics[name].value
+        steps = sorted(run.metrics["step_time"].series) if "step_time" in run.metrics else []
+        if len(steps) >= 2:
+            figures["step_time_q1_ns"], figures["step_time_q3_ns"] = noise.quantile(steps, 0.25), noise.quantile(steps, 0.75)
+    rows = [(number(row, "Total Time (ns)"), number(row, "Occupancy (%)"))
+            for row in result.rows("kernel_detail", "Total Time (ns)", "Occupancy (%)") if isinstance(row["Occupancy (%)"], int | float)]
+    figures["occupancy_pct"] = _mean(rows)
+    figures["achieved_occupancy_pct"] = _mean([(number(row, "Duration (ns)"), number(row, "Occupancy (%)")) for row in run.windows
+                                               if isinstance(row.get("Occupancy (%)"), int | float)])
+    total = math.fsum(m.value for m in run.tables["families"].values())
+    if total > 0:
+        found.families = {printable(name, 80): 100 * m.value / total for name, m in run.tables["families"].items()}
+    found.verdict = ", ".join(dict.fromkeys(printable(str(part.get("verdict")), 60) for part in result.run.get("diagnosis") or []
+                                            if isinstance(part, dict)))
+
+
+def _mean(weighted: list[tuple[float, float]]) -> float | None:
+    weight = math.fsum(w for w, _ in weighted)
+    return math.fsum(w * value for w, value in weighted) / weight if weight > 0 else None
+
+
+def _plain(text: str) -> str:
+    """No formula to a spreadsheet, as in libinject's tables; numbers are left alone."""
+    try:
+        float(text)
+    except ValueError:
+        return "'" + text if text[:1] in ("=", "+", "-", "@", "\t", "\r", "\n") else text
+    return text
+
+
+def as_csv(sweep: Sweep, measured: list[Measured]) -> str:
+    """A row for each point; families have columns of their own, those with most time first."""
+    families: dict[str, float] = {}
+    for item in measured:
+        for name, share in item.families.items():
+            families[name] = families.get(name, 0.0) + share
+    ordered = sorted(families, key=lambda name: (-families[name], name))
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow([*(_plain(printable(name, 80)) for name in sweep.variables), "status", "why", "exit_status", "seconds", "folder", *FIGURES, "verdict",
+                     *(f"{name} (%)" for name in ordered)])
+    for item in measured:
+        point = item.point
+        writer.writerow([*(_plain(printable(point.values[name], 200)) for name in sweep.variables), point.status.value, _plain(printable(point.why, 300)),
+                         _cell(point.exit_status), _cell(point.seconds), _plain(printable(point.folder, 200)), *(_cell(item.figures.get(name)) for name in FIGURES),
+                         item.verdict, *(_cell(item.families.get(name, 0.0) if item.families else None) for name in ordered)])
+    return out.getvalue()
+
+
+def _cell(value: float | None) -> str:
+    return "" if value is None or not math.isfinite(value) else f"{value:.10g}"
+
+

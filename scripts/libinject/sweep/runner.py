@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""Runs one point of a sweep, to its end or ours."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import time
+
+from libinject.result import BadFile, Result
+from libinject.sweep.points import Point, Status, Sweep
+from libinject.sweep.variables import fill
+
+# What is said by PyTorch, the CUDA runtime and driver, JAX, cuBLAS, cuDNN and TensorFlow, C++ and Python.
+_OUT_OF_MEMORY = re.compile(rb"out of memory|OutOfMemoryError|CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation|RESOURCE_EXHAUSTED|"
+                            rb"CUBLAS_STATUS_ALLOC_FAILED|CUDNN_STATUS_ALLOC_FAILED|std::bad_alloc|MemoryError\b", re.IGNORECASE)
+_TAIL = 1 << 20  # of the log, which is looked at
+GRACE = 10.0  # seconds from one signal to the next
+
+
+def run_point(sweep: Sweep, point: Point, limit: float | None) -> None:
+    """Raises OSError where not even the folder can be made, KeyboardInterrupt once the program has ended for it."""
+    folder = sweep.new_folder(point)
+    command = fill(sweep.command, point.values)
+    variables = {**sweep.settings, "INJECT_OUT": str(folder.resolve() / "tables").replace("%", "%%")}
+    if sweep.batch_variable is not None:
+        variables["INJECT_BATCH"] = point.values[sweep.batch_variable]
+    point.status, point.why, point.exit_status, point.seconds = Status.RUNNING, "", None, None
+    sweep.write()
+    began = time.monotonic()
+    interrupted = False
+    timed_out = False
+    with open(sweep.log(point), "xb") as log:
+        try:
+            # A session of its own: all that it starts can be ended with it, and Ctrl+C comes by us.
+            process = subprocess.Popen(command, env={**os.environ, **variables}, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                       start_new_session=True)
+        except (OSError, ValueError) as error:
+            point.status = Status.FAILED
+            reason = (error.strerror or str(error)).lower() if isinstance(error, OSError) else str(error)
+            point.why = f"can't run '{command[0]}': {reason}"
+            return
+        try:
+            process.wait(limit)
+        except subprocess.TimeoutExpired:
+            timed_out = True
+        except KeyboardInterrupt:
+            interrupted = True
+        finally:
+            _end(process)
+    point.seconds = round(time.monotonic() - began, 3)
+    if interrupted:
+        point.status, point.why, point.exit_status = Status.INTERRUPTED, "", process.returncode
+        raise KeyboardInterrupt
+    _judge(sweep, point, process.returncode, limit if timed_out else None)
+
+
+def _end(process: subprocess.Popen) -> None:
+    """Ends what still runs of the process and its descendants: SIGINT, by which tables are written, then harder."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
+        if process.poll() is not None:
+            break
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        try:
+            process.wait(GRACE)
+        except subprocess.TimeoutExpired:
+            continue
+        except KeyboardInterrupt:  # once more: no patience
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    # Workers that it left behind would take the GPU from the next point.
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def _judge(sweep: Sweep, point: Point, code: int, limit: float | None) -> None:
+    point.exit_status = code
+    tables = sweep.tables(point)
+    if limit is not None:
+        point.status, point.why = Status.TIMEOUT, f"took longer than {limit:g}s"
+        return
+    # INJECT_AFTER=interrupt ends programs so.
+    wanted = sweep.settings.get("INJECT_AFTER") == "interrupt" and code in (-signal.SIGINT, 128 + signal.SIGINT)
+    if code != 0 and not wanted:
+        said = _said_out_of_memory(sweep.log(point))
+        failed = sum(failed_allocations(table) for table in tables)
+        if said or failed:
+            point.status = Status.MEMORY
+            point.why = said or f"{failed} allocations failed"
+        elif code < 0:
+            point.status = Status.FAILED
+            name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
+            point.why = f"ended by {name}" + (": the host's memory may have run out" if code == -signal.SIGKILL else "")
+        else:
+            point.status, point.why = Status.FAILED, f"exit status {code}"
+        return
+    if not any(has_window(table) for table in tables):
+        point.status, point.why = Status.NO_TABLES, "no window was profiled: the log says why"
+        return
+    failed = sum(failed_allocations(table) for table in tables)
+    point.status, point.why = Status.DONE, f"{failed} allocations failed" if failed else ""
+
+
+def _said_out_of_memory(log: pathlib.Path) -> str:
+    """The line that says so."""
+    try:
+        with open(log, "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL))
+            lines = file.read(_TAIL).splitlines()
+    except OSError:
+        return ""
+    # libinject's own words are of allocations that may have been tried again.
+    return next((line.decode(errors="replace").strip()[:300] for line in lines
+                 if _OUT_OF_MEMORY.search(line) and not line.startswith(b"libinject")), "")
+
+
+def has_window(table: pathlib.Path) -> bool:
+    try:
+        return bool(Result(table).run["windows"])
+    except BadFile:
+        return False
+
+
+def failed_allocations(table: pathlib.Path) -> int:
+    """On GPUs, all in all."""
+    try:
+        rows = Result(table).rows("memory_sum", "Device", "API", "Failed")
+    except BadFile:
+        return 0
+    return sum(int(row["Failed"]) for row in rows
+               if row["API"] == "[all]" and row["Device"] != "host" and isinstance(row["Failed"], int | float))

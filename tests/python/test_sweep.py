@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""`inject sweep`: which points there are, how each ends, that finished ones are not run again, and what is drawn of them."""
+
+import csv
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+import folders
+from libinject.cli import app
+from libinject.result import BadFile
+from libinject.sweep import points, variables
+from libinject.sweep.variables import BadVariable
+from typer.testing import CliRunner
+
+SIMULATED = {"LD_LIBRARY_PATH": str(folders.BUILD / "sim")}
+
+
+class Variables(unittest.TestCase):
+    def test_values(self):
+        doubled = ["1", "2", "4", "8", "16", "32", "64"]
+        for text, values in (("1,2,4,…,64", doubled), ("1,2,4,...,64", doubled), ("1..64*2", doubled), ("1..100*2", doubled),
+                             ("64,32,16,…,1", doubled[::-1]), ("10,20,…,50", ["10", "20", "30", "40", "50"]), ("10..50+20", ["10", "30", "50"]),
+                             ("1..3", ["1", "2", "3"]), ("3..1", ["3", "2", "1"]), ("9..1-4", ["9", "5", "1"]), ("7..7", ["7"]),
+                             ("0.1,0.2,0.3,…,0.5", ["0.1", "0.2", "0.3", "0.4", "0.5"]), ("fp32, bf16", ["fp32", "bf16"]),
+                             ("1e-3,1e-4", ["1e-3", "1e-4"]), ("1..4*2,100", ["1", "2", "4", "100"]), ("a..b,../x", ["a..b", "../x"])):
+            self.assertEqual(variables.parse(f"X={text}"), ("X", values), text)
+
+    def test_what_is_none(self):
+        for text, why in (("X", "is not NAME=VALUES"), ("=1", "is not NAME=VALUES"), ("1X=1", "is not NAME=VALUES"), ("X=", "an empty value"),
+                          ("X=1,,2", "an empty value"), ("X=1,1", "1 comes twice"), ("X=1,2,4,…,63", "neither grows"), ("X=2,3,9,…,27", "neither grows"),
+                          ("X=8,16,…,64", "by an amount or by a factor"), ("X=1,2,4,…", "the last value is missing"), ("X=…,4", "two at least before"),
+                          ("X=a,b,…,z", "before and after the three dots are numbers"), ("X=0..8*2", "never gets there"), ("X=1..8*1", "never gets there"),
+                          ("X=1..8+0", "never gets there"), ("X=8..1+1", "never gets there"), ("X=1..99999999", "too many values"),
+                          ("X=1..2..3", "is no range"), ("X=\x1b[2J", "is no value"), ("X=4,4,4,…,8", "neither grows")):
+            with self.assertRaises(BadVariable) as caught:
+                variables.parse(text)
+            self.assertIn(why, str(caught.exception), text)
+            self.assertNotRegex(str(caught.exception), r"[\n\x1b]")
+        for texts in (["X=1", "X=2"], [], ["X=1..200", "Y=1..200"]):
+            with self.assertRaises(BadVariable):
+                variables.parse_all(texts)
+
+    def test_combinations_and_placeholders(self):
+        found = variables.combinations({"B": ["1", "2"], "P": ["x", "y"]})
+        self.assertEqual([(point["B"], point["P"]) for point in found], [("1", "x"), ("1", "y"), ("2", "x"), ("2", "y")])
+        self.assertEqual(variables.fill(["-b{B}", "{P}{P}", "{{P}} {{", "plain"], found[1]), ["-b1", "yy", "{P} {", "plain"])
+        for argument in ("{Q}", "{", "}", "${X}", "{b}"):
+            with self.assertRaisesRegex(BadVariable, r"is no variable: there are \{B\}, \{P\}"):
+                variables.fill([argument], found[0])
+
+
+class Command(folders.TemporaryFolder):
+    def sweep(self, *arguments, env=None):
+        return folders.inject("sweep", "--out", self.folder / "sweep", *arguments, env={**SIMULATED, **(env or {})}, cwd=self.folder)
+
+    def points(self):
+        return json.loads((self.folder / "sweep" / "points.json").read_text())["points"]
+
+    def statuses(self):
+        return [point["status"] for point in self.points()]
+
+    def test_the_example_over_its_kernels_time(self):
+        done = self.sweep("--var", "NS=5000,10000,20000", "--batch-var", "NS", "--window", "api", "--set", "summary=off", "--json",
+                          "--", "env", "CUDASIM_KERNEL_NS={NS}", folders.BUILD / "examples" / "inject-train")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for point, time_ns in zip(json.loads(done.stdout)["points"], (5000, 10000, 20000), strict=True):
+            self.assertEqual((point["status"], point["iterations"], point["kernel_time_ns"]), ("done", 5, 14 * time_ns))
+            # Five GEMMs, of 79,691,776 operations: the rate is of each kernel's name, with three decimals.
+            self.assertAlmostEqual(point["gemm_tflops"], 79691776 / (5 * time_ns) / 1e3, places=2)
+            self.assertAlmostEqual(sum(point["family_time_pct"].values()), 100)
+            self.assertAlmostEqual(point["samples_per_s"] * point["step_time_ns"] / 1e9, time_ns, delta=1)
+            self.assertGreater(point["peak_memory_mb"], 2)
+            self.assertGreater(point["occupancy_pct"], 90)
+        run = json.loads((self.folder / "sweep" / "002-NS=10000" / "tables" / "run.json").read_text())
+        self.assertEqual((run["options"]["INJECT_BATCH"], run["options"]["INJECT_WINDOW"]), ("10000", "api"))
+        with open(self.folder / "sweep" / "sweep.csv", newline="") as file:
+            rows = list(csv.DictReader(file))
+        self.assertEqual([(row["NS"], row["status"], float(row["kernel_time_ns"])) for row in rows],
+                         [("5000", "done", 70000), ("10000", "done", 140000), ("20000", "done", 280000)])
+        self.assertAlmostEqual(float(rows[0]["GEMM (%)"]), 100 * 5 / 14, places=3)
+        page = (self.folder / "sweep" / "sweep.html").read_text()
+        for title in ("Step time", "Samples per second", "GPU utilization", "GEMM rate", "Peak of allocated memory", "Share of kernel time by family"):
+            self.assertIn(f"<h2>{title}", page)
+        self.assertNotRegex(page, r"<(script|link)[^>]+(src|href)=", "nothing is loaded from outside")
+
+    def ends(self, case):
+        """How the command of the cases below ends."""
+        return {"fail": "exit 3", "said": "echo 'torch.OutOfMemoryError: CUDA out of memory. <b>'; exit 1", "kill": "kill -9 $$", "idle": "exit 0",
+                "slow": "sleep 60", "tables": "cp -r prepared \"$INJECT_OUT\"; exit 1", "tried": "cp -r prepared \"$INJECT_OUT\""}[case]
+
+    def test_how_runs_end_and_what_is_run_again(self):
+        prepared = folders.profile_example(self.folder / "prepared")
+        with open(prepared / "memory_sum.csv", newline="") as file:
+            rows = list(csv.DictReader(file))
+        for row in rows:
+            if row["Device"] == "0":
+                row["Failed"] = "2"
+        folders.write_table(prepared, "memory_sum", rows)
+        cases = ("fail", "said", "kill", "idle", "slow", "tables", "tried")
+        script = "echo {CASE} >> runs; case {CASE} in " + " ".join(f"{case}) {self.ends(case)};;" for case in cases) + " esac"
+        arguments = ("--var", "CASE=" + ",".join(cases), "--timeout-each", "700ms", "--", "sh", "-c", script)
+        done = self.sweep(*arguments)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        expected = ["failed", "out of memory", "failed", "no tables", "timed out", "out of memory", "done"]
+        self.assertEqual(self.statuses(), expected)
+        why = [point["why"] for point in self.points()]
+        self.assertEqual(why[0], "exit status 3")
+        self.assertEqual(why[1], "torch.OutOfMemoryError: CUDA out of memory. <b>")
+        self.assertIn("SIGKILL", why[2])
+        self.assertEqual((why[4], why[5], why[6]), ("took longer than 0.7s", "2 allocations failed", "2 allocations failed"))
+        self.assertIn("[2/7] CASE=said: out of memory: torch.OutOfMemoryError", done.stderr)
+        self.assertRegex(done.stdout, r"tried +[\d.]+us")
+        self.assertIn("CUDA out of memory. &lt;b&gt;", (self.folder / "sweep" / "sweep.html").read_text())
+        self.assertEqual((self.folder / "runs").read_text().split(), list(cases))
+
+        # What is done, or ran out of memory, is not run again; earlier attempts stay.
+        (self.folder / "runs").unlink()
+        self.assertEqual(self.sweep(*arguments).returncode, 1)
+        self.assertEqual((self.folder / "runs").read_text().split(), ["fail", "kill", "idle", "slow"])
+        self.assertEqual(self.statuses(), expected)
+        self.assertTrue((self.folder / "sweep" / "001-CASE=fail" / "log.txt").exists())
+        self.assertEqual(self.points()[0]["folder"], "001-CASE=fail.2")
+
+        drawn = folders.inject("sweep", "--report", self.folder / "sweep", "--json")
+        self.assertEqual(drawn.returncode, 0, drawn.stderr)
+        self.assertEqual([point["status"] for point in json.loads(drawn.stdout)["points"]], expected)
+
+    def test_more_values_and_other_commands(self):
+        prepared = folders.profile_example(self.folder / "prepared")
+        command = ("--", "sh", "-c", f"cp -r {prepared} \"$INJECT_OUT\" && echo {{N}} >> runs")
+        for values in ("1,2", "1,2,4", "4"):
+            self.assertEqual(self.sweep("--var", f"N={values}", *command).returncode, 0)
+        self.assertEqual((self.folder / "runs").read_text().split(), ["1", "2", "4"])
+        self.assertEqual(len(self.points()), 3)
+        for other in (("--var", "N=1", "--", "true", "{N}"), ("--var", "N=1", "--var", "M=1", *command[:-1], command[-1] + " {M}"),
+                      ("--var", "N=1", "--window", "always", *command), ("--var", "N=1", "--batch-var", "N", *command)):
+            done = self.sweep(*other)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn("choose another --out", done.stderr)
+
+    def test_interrupted(self):
+        prepared = folders.profile_example(self.folder / "prepared")
+        command = [sys.executable, str(folders.ROOT / "scripts" / "inject"), "sweep", "--out", str(self.folder / "sweep"), "--var", "N=1,2,3", "--",
+                   "sh", "-c", f"cp -r {prepared} \"$INJECT_OUT\"; echo $$ > pid{{N}}; test {{N}} = 2 && exec sleep 600; true"]
+        for number, after in ((signal.SIGINT, ["done", "interrupted", "not run"]), (signal.SIGTERM, ["done", "interrupted", "not run"])):
+            (self.folder / "pid2").unlink(missing_ok=True)
+            process = subprocess.Popen(command, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                       env={**os.environ, "COLUMNS": "120"})
+            until = time.monotonic() + 60
+            while not (self.folder / "pid2").exists() or not (self.folder / "pid2").read_text().strip():
+                self.assertLess(time.monotonic(), until)
+                time.sleep(0.02)
+            busy = self.sweep("--var", "N=1", "--", "true", "{N}")
+            self.assertIn("another inject sweep runs in", busy.stderr)
+            process.send_signal(number)
+            out, err = process.communicate(timeout=60)
+            self.assertEqual(process.returncode, 130, err)
+            self.assertEqual(self.statuses(), after)
+            self.assertIn("interrupted: the same command goes on", err)
+            self.assertRegex(out, r"1 +[\d.]+us")
+            with self.assertRaises(ProcessLookupError):
+                os.kill(int((self.folder / "pid2").read_text()), 0)
+            self.assertTrue((self.folder / "sweep" / "sweep.csv").exists())
+
+    def test_bad_use(self):
+        for arguments, why in (((), "no command"), (("--", "true"), "nothing to vary"), (("--var", "N=1", "--", "true"), "{N} is nowhere in the command"),
+                               (("--var", "N=1", "--", "true", "{M}"), "'{M}' in the command is no variable"),
+                               (("--var", "N=1,x", "--batch-var", "N", "--", "true", "{N}"), "whole numbers above 0"),
+                               (("--var", "N=1", "--batch-var", "M", "--", "true", "{N}"), "no variable of that name"),
+                               (("--var", "N=1", "--timeout-each", "5", "--", "true", "{N}"), "a time such as 90s"),
+                               (("--var", "N=1", "--set", "OUT=x", "--", "true", "{N}"), "INJECT_OUT differs from point to point"),
+                               (("--report", self.folder, "--", "true"), "takes neither a command nor --var"),
+                               (("--report", self.folder / "none"), "no such folder"), (("--report", self.folder), "it has no points.json")):
+            done = CliRunner().invoke(app, ["sweep", "--out", str(self.folder / "sweep"), *map(str, arguments)])
+            self.assertEqual((done.exit_code, done.stdout), (2, ""), arguments)
+            self.assertIn(why, done.stderr)
+            self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+        (self.folder / "sweep").mkdir()
+        (self.folder / "sweep" / "other").touch()
+        self.assertIn("neither empty nor a sweep's folder", self.sweep("--var", "N=1", "--", "true", "{N}").stderr)
+
+    def test_a_command_that_is_not_there(self):
+        self.assertEqual(self.sweep("--var", "N=1,2", "--", "no-such-program", "{N}").returncode, 1)
+        self.assertEqual([point["why"] for point in self.points()], ["can't run 'no-such-program': no such file or directory"] * 2)
+
+    def test_hostile_points(self):
+        folder = self.folder / "sweep"
+        folder.mkdir()
+        secret = folders.profile_example(self.folder / "secret" / "x")
+        good = {"inject_sweep": 1, "command": ["\ud800"], "variables": {"N<b>": ["1"]}, "batch_variable": None, "settings": {},
+                "points": [{"values": {"N<b>": "=1<script>\x1b\ud800"}, "folder": "001", "status": "done", "why": "@x", "exit_status": 0, "seconds": 1}]}
+        shutil.copytree(secret, folder / "001" / "tables")
+        (folder / "points.json").write_text(json.dumps(good))
+        done = folders.inject("sweep", "--report", folder)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertNotIn("\x1b", done.stdout + done.stderr)
+        self.assertNotIn("<script>\N{REPLACEMENT CHARACTER}", (folder / "sweep.html").read_text())
+        self.assertIn("'=1<script>", (folder / "sweep.csv").read_text())
+        (folder / "001" / "tables" / "window_sum.csv").write_text("Window\nx\n")
+        done = folders.inject("sweep", "--report", folder)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("window_sum.csv:2: 'x' in column 'Window' is not a number", done.stderr)
+
+        def changed(**fields):
+            return {**good, "points": [{**good["points"][0], **fields}]}
+        for content in ("", "[]", "{}", "[" * 100_000, json.dumps({**good, "inject_sweep": 2}), json.dumps(changed(folder="../secret")),
+                        json.dumps(changed(folder="..")), json.dumps(changed(status="fine")), json.dumps(changed(values={})),
+                        json.dumps(changed(seconds="x")), json.dumps({**good, "variables": 7}), json.dumps({**good, "variables": {}}),
+                        json.dumps(changed(exit_status=1e999)), json.dumps({**good, "points": 1})):
+            (folder / "points.json").write_text(content)
+            with self.assertRaises(BadFile) as caught:
+                points.read(folder)
+            self.assertRegex(str(caught.exception), r"points\.json(:\d+)?: [^\n]+$")
+        self.assertEqual(folders.inject("sweep", "--report", folder).returncode, 2)
+
+
+if __name__ == "__main__":
+    unittest.main()
