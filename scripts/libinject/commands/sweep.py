@@ -34,7 +34,10 @@ def sweep(
     report: pathlib.Path = typer.Option(None, "--report", metavar="SWEEPDIR", help="Run nothing: draw again from what is there."),
     window: str = typer.Option(None, help="INJECT_WINDOW of each run: when to profile."),
     after: str = typer.Option(None, help="INJECT_AFTER: what follows the last window: continue, interrupt, exit."),
+    timeout: str = typer.Option(None, help="INJECT_TIMEOUT: when the last window ends at the latest."),
     metrics: str = typer.Option(None, help="INJECT_METRICS: hardware metrics."),
+    trace: str = typer.Option(None, help="INJECT_TRACE: raw records as well."),
+    summary: str = typer.Option(None, help="INJECT_SUMMARY: where the text summary goes; stderr is the point's log."),
     setting: list[str] = typer.Option([], "--set", "-s", metavar="NAME=VALUE", help="Any other variable of libinject's: RING=64M."),
     as_json: bool = console.Json,
 ) -> None:
@@ -64,7 +67,8 @@ def sweep(
     unused = [name for name in varied if name not in variables.used(command)]
     if unused:
         console.fail(f"{{{unused[0]}}} is nowhere in the command: all its points would be the same")
-    settings = environment.variables({"WINDOW": window, "AFTER": after, "METRICS": metrics}, setting)
+    settings = environment.variables({"WINDOW": window, "AFTER": after, "TIMEOUT": timeout, "METRICS": metrics, "TRACE": trace, "SUMMARY": summary},
+                                     setting)
     for name, option in (("INJECT_OUT", "--out"), ("INJECT_BATCH", "--batch-var")):
         if name in settings:
             console.fail(f"{name} differs from point to point: use {option}")

@@ -135,11 +135,14 @@ def student_p(t: float, freedom: float) -> float:
 
 
 def student_factor(freedom: float, p: float = 0.05) -> float:
-    """t whose two-sided p is `p`."""
-    if freedom <= 0:
-        return math.inf
+    """t whose two-sided p is `p`, to a thousandth."""
+    return math.inf if freedom <= 0 else _student_factor(float(f"{freedom:.4g}"), p)
+
+
+@functools.lru_cache(maxsize=4096)
+def _student_factor(freedom: float, p: float) -> float:
     low, high = 0.0, 1e6
-    for _ in range(80):
+    while high - low > 1e-4 * high:
         middle = (low + high) / 2
         low, high = (middle, high) if student_p(middle, freedom) > p else (low, middle)
     return high
