@@ -21,6 +21,7 @@ _OUT_OF_MEMORY = re.compile(rb"out of memory|OutOfMemoryError|CUDA_ERROR_OUT_OF_
                             rb"CUBLAS_STATUS_ALLOC_FAILED|CUDNN_STATUS_ALLOC_FAILED|std::bad_alloc|MemoryError\b", re.IGNORECASE)
 _TAIL = 1 << 20  # of the log, which is looked at
 GRACE = 10.0  # seconds from one signal to the next
+LEFT_BEHIND = 2.0  # likewise, for what a program has left running
 
 
 def run_point(sweep: Sweep, point: Point, limit: float | None) -> None:
@@ -76,8 +77,15 @@ def _end(process: subprocess.Popen) -> None:
                 os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     # Workers that it left behind would take the GPU from the next point.
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        until = time.monotonic() + LEFT_BEHIND
+        try:
+            os.killpg(process.pid, number)
+            while number == signal.SIGTERM and time.monotonic() < until:
+                time.sleep(0.02)
+                os.killpg(process.pid, 0)
+        except (ProcessLookupError, PermissionError):
+            return
 
 
 def _judge(sweep: Sweep, point: Point, code: int, limit: float | None) -> None:
