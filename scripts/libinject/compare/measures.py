@@ -69,6 +69,12 @@ METRICS = (
     Metric("launches", "Launches", ""),
     Metric("kernels", "Kernels", ""),
     Metric("peak_memory", "Peak allocated memory", "MB"),
+    # With INJECT_METRICS alone.
+    Metric("sm_active", "SM active", "%", 1),
+    Metric("occupancy", "Achieved occupancy", "%", 1),
+    Metric("tensor_pipe", "Tensor pipe", "%", 0),
+    Metric("dram_read", "DRAM read", "%", 0),
+    Metric("dram_write", "DRAM write", "%", 0),
 )
 METRIC_OF = {metric.name: metric for metric in METRICS}
 
@@ -105,6 +111,8 @@ KINDS = (
 _SERIES = (("step_time", "Duration (ns)"), ("throughput", "Samples/s"), ("utilization", "GPU Utilization (%)"),
            ("kernel_time", "Kernel Time (ns)"), ("gpu_busy", "GPU Busy (ns)"), ("copies", "Copy Time (ns)"),
            ("copy_size", "Copy Size (MB)"), ("launches", "Launches"), ("kernels", "Kernels"), ("flop_rate", "TFLOP/s"))
+_HARDWARE = (("sm_active", "SM Active (%)"), ("occupancy", "Occupancy (%)"), ("tensor_pipe", "Tensor Pipe (%)"), ("dram_read", "DRAM Read (%)"),
+             ("dram_write", "DRAM Write (%)"))
 # Of windows; those with a factor are divided by the window's time.
 _WINDOW_SERIES = (("throughput", "Samples/s", False), ("utilization", "GPU Utilization (%)", False), ("kernel_time", "Kernel Time (ns)", True),
                   ("gpu_busy", "GPU Busy (ns)", True), ("copies", "Copy Time (ns)", True), ("copy_size", "Copy Size (MB)", True),
@@ -208,10 +216,10 @@ class Run:
 
     def _measure_metrics(self) -> None:
         if self.basis is Basis.ITERATION:
-            found = {name: _series(self.complete, column) for name, column in _SERIES}
+            found = {name: _series(self.complete, column) for name, column in (*_SERIES, *_HARDWARE)}
         else:
             found = {}
-            for name, column, over_time in _WINDOW_SERIES:
+            for name, column, over_time in (*_WINDOW_SERIES, *((name, column, False) for name, column in _HARDWARE)):
                 if over_time and self.basis is Basis.RUN:
                     found[name] = (_total(self.windows, column),) if self.windows else ()
                 elif over_time:
