@@ -127,6 +127,9 @@ class Noise(unittest.TestCase):
         comparison = compared([Simulated(1, kernels, 2)], [Simulated(2, slower(kernels, "kernel1", 2), 2)])
         self.assertEqual({change.verdict for change in comparison.rows()} | {change.verdict for metric, change in comparison.metrics
                                                                           if metric.name == "step_time"}, {"unknown"})
+        for strict in (False, True):
+            outcome = conditions.check(conditions.parse("kernel:kernel1 > +50%"), comparison, strict, 0.01)
+            self.assertEqual((outcome.holds, outcome.fails), (True, strict))
 
     def test_new_and_gone(self):
         kernels = model(5)

@@ -138,6 +138,10 @@ class Command(folders.TemporaryFolder):
         self.assertTrue((self.folder / "sweep" / "001-CASE=fail" / "log.txt").exists())
         self.assertEqual(self.points()[0]["folder"], "001-CASE=fail.2")
 
+        (self.folder / "runs").unlink()
+        self.sweep("--again", *arguments)
+        self.assertEqual((self.folder / "runs").read_text().split(), [case for case in cases if case != "tried"])
+
         drawn = folders.inject("sweep", "--report", self.folder / "sweep", "--json")
         self.assertEqual(drawn.returncode, 0, drawn.stderr)
         self.assertEqual([point["status"] for point in json.loads(drawn.stdout)["points"]], expected)
