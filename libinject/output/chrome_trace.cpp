@@ -397,6 +397,13 @@ void ChromeTrace::add(const CallEvent& event, std::uint16_t attachment) {
   end_event();
 }
 
+unsigned ChromeTrace::ranges_around(RangeTree::Node node) const {
+  constexpr unsigned kMost = 64;
+  unsigned count = 0;
+  for (; node.parent != 0 && count < kMost; ++count) node = context_.ranges->node(node.parent);
+  return count;
+}
+
 void ChromeTrace::add(const RangeEvent& event) {
   const RangeTree::Node node = context_.ranges->node(event.node);
   const bool nests = node.style == RangeStyle::kPushPop;
@@ -410,8 +417,12 @@ void ChromeTrace::add(const RangeEvent& event) {
     text_.text(R"(,"ts":)").microseconds(since(time));
   };
   if (nests) {
-    head("X", event.begin);
-    text_.text(R"(,"dur":)").microseconds(length(event.begin, event.end));
+    // Ranges that were open when the window opened begin with it, all at once, and the innermost ends, and is
+    // written, first. Viewers put what begins at the same time inside what came before it.
+    const Nanoseconds begin =
+        event.clipped ? std::min(event.begin + ranges_around(node), event.end) : event.begin;
+    head("X", begin);
+    text_.text(R"(,"dur":)").microseconds(length(begin, event.end));
     end_event();
     return;
   }

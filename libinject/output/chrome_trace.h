@@ -113,6 +113,7 @@ class ChromeTrace {
   const std::string& name_text(std::uint32_t name);
   std::uint64_t tid_of(std::uint32_t thread);
   const DeviceInfo* device(std::uint32_t id) const;
+  unsigned ranges_around(RangeTree::Node node) const;
   const Frame& kernel_frame(const KernelEvent& event);
   void fill(Frame& frame, const KernelEvent& event);
   const std::string& call_frame(const CallEvent& event);

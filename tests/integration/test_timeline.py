@@ -82,6 +82,12 @@ class Contents(TimelineTest):
         self.assertEqual((begin["name"], begin["id"]), (end["name"], end["id"]))
         self.assertEqual({**lengths, begin["name"]: ns(end["ts"]) - ns(begin["ts"])}, rows)
 
+    def test_ranges_around_the_window(self):
+        # They begin with it, and still lie within each other.
+        _, found = self.timeline("push:epoch push:step push:forward start kernel:a:2 sync pop pop kernel:a:1 sync stop pop")
+        begins = {event["name"]: ns(event["ts"]) for event in found.spans("user_annotation")}
+        self.assertEqual([begins[name] - begins["epoch"] for name in ("epoch", "step", "forward")], [0, 1, 2])
+
     def test_a_graph_launch_has_one_arrow(self):
         done, found = self.timeline("gemm capture:1 gemm:1 kernel:own:1:1 end_capture:1:x start loop:5 [ graph:x:1 ] stop sync",
                                     WINDOW="always")

@@ -66,6 +66,7 @@ def check(test, out):
     test.assertEqual(collections.Counter((event["name"], event["tid"], ns(event["ts"]), ns(event["dur"]))
                                          for event in timeline.spans("cpu_op")), library)
     check_arrows(test, timeline)
+    check_rows(test, timeline)
     windows = timeline.spans("Trace")
     listed = {(window["number"], window["start_ns"], window["end_ns"]) for window in out.run["windows"]}
     test.assertEqual({(int(window["name"].split()[1]), ns(window["ts"]), ns(window["ts"]) + ns(window["dur"])) for window in windows},
@@ -90,3 +91,19 @@ def check_arrows(test, timeline):
         end = ends[number]
         test.assertIn((end["pid"], end["tid"], end["ts"]), launched[number])
         test.assertEqual((start["cat"], end["cat"], end["bp"]), ("ac2g", "ac2g", "e"))
+
+
+def check_rows(test, timeline):
+    """What is on one row lies within what is around it, or beside it: Perfetto leaves out what does neither."""
+    rows = collections.defaultdict(list)
+    for event in timeline.phase("X"):
+        begin = ns(event["ts"])
+        rows[event["pid"], event["tid"]].append((begin, -(begin + ns(event["dur"])), event["name"]))
+    for events in rows.values():
+        around = []
+        for begin, minus_end, name in sorted(events):
+            while around and around[-1][0] <= begin:
+                around.pop()
+            if around:
+                test.assertLessEqual(-minus_end, around[-1][0], f"{name} reaches out of {around[-1][1]}")
+            around.append((-minus_end, name))

@@ -225,6 +225,27 @@ TEST_CASE("Ranges nest on their thread's row, or have their own", "[output]") {
   CHECK(timeline.events("b").at(0)["id"] == timeline.events("e").at(0)["id"]);
 }
 
+TEST_CASE("Ranges that were open before the window do not begin at the same time", "[output]") {
+  Timeline timeline;
+  const std::uint32_t epoch = timeline.run.range(0, ":epoch");
+  RangeEvent event;
+  event.begin = 1000;
+  event.clipped = true;
+  event.node = timeline.run.range(timeline.run.range(epoch, ":step"), ":forward");
+  event.end = 1001;
+  timeline.trace.add(event);
+  event.node = timeline.run.range(epoch, ":step");
+  event.end = 2000;
+  timeline.trace.add(event);
+  event.node = epoch;
+  event.end = 3000;
+  timeline.trace.add(event);
+  std::vector<std::string> found;
+  for (const json& span : timeline.events("X"))
+    found.push_back(span["name"].get<std::string>() + " " + span["ts"].dump() + " " + span["dur"].dump());
+  CHECK(found == std::vector<std::string>{"forward 0.501 0.0", "step 0.501 0.999", "epoch 0.5 2.0"});
+}
+
 TEST_CASE("Iterations reach from boundary to boundary, inside windows", "[output]") {
   Timeline timeline;
   timeline.trace.add(IterationBoundary{4, 1000, 0, 0, IterationLabel::kIteration});  // before the window
