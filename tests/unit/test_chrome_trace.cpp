@@ -302,7 +302,7 @@ TEST_CASE("Rows, windows and devices are named", "[output]") {
       rows[event["pid"].dump()] = event["args"]["name"];
     if (event["ph"] == "M" && event["name"] == "thread_name")
       rows[event["pid"].dump() + "/" + event["tid"].dump()] = event["args"]["name"];
-    if (event["cat"] == "Trace") spans.push_back(event);
+    if (event.value("cat", "") == "Trace") spans.push_back(event);
   }
   CHECK(rows == std::map<std::string, json>{{"0", "NVIDIA H200"},
                                             {"0/7", "stream 7"},
