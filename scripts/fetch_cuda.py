@@ -4,7 +4,7 @@
 """Completes a machine's CUDA toolkit from the vendor's Python packages (scripts/cuda-wheels.txt), into one folder
 that is laid out like a toolkit. Takes nothing that the machine has.
 
-usage: fetch_cuda.py OUT [--libraries]
+usage: fetch_cuda.py OUT [--libraries | --headers]
 """
 
 import argparse
@@ -40,10 +40,10 @@ def has_library(library, out):
     return any((folder / library).exists() for folder in folders)
 
 
-def wanted(out, libraries):
+def wanted(out, libraries, compiler):
     """package==version -> what to take of it: "include" (its headers), "all"."""
     rows = [line.split() for line in TABLE.read_text().splitlines() if line and not line.startswith("#")]
-    nvcc = has_nvcc(out)
+    nvcc = not compiler or has_nvcc(out)
     take, optional = {}, set()
     for need, file, package, version in rows:
         requirement = f"{package}=={version}"
@@ -80,13 +80,15 @@ def unpack(wheel, part, out):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("out", type=pathlib.Path)
-    parser.add_argument("--libraries", action="store_true", help="the libraries to run with a GPU as well")
+    parts = parser.add_mutually_exclusive_group()
+    parts.add_argument("--libraries", action="store_true", help="the libraries to run with a GPU as well")
+    parts.add_argument("--headers", action="store_true", help="the headers alone, no compiler: what the library is built from")
     arguments = parser.parse_args()
 
     arguments.out.mkdir(parents=True, exist_ok=True)
     if not (arguments.out / "lib64").exists() and not (arguments.out / "lib64").is_symlink():  # one that leads nowhere yet
         (arguments.out / "lib64").symlink_to("lib")  # where nvcc looks; the packages have lib
-    take, optional = wanted(arguments.out, arguments.libraries)
+    take, optional = wanted(arguments.out, arguments.libraries, not arguments.headers)
     for requirement, part in take.items():
         print(f"setup: fetching {requirement}", flush=True)
         with tempfile.TemporaryDirectory() as folder:

@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
+import sys
 import sysconfig
 
 _HERE = pathlib.Path(__file__).resolve().parent
@@ -16,8 +18,8 @@ def _places(folder_in_package: str, name: str) -> list[pathlib.Path]:
     if (tree / "libinject" / "session.h").exists():
         inside = name if name.endswith(".so") else f"{name}/{name}"
         places += [tree / build / inside for build in ("build-release", "build")]
-    # As CMake and Debian's package install it: PREFIX/lib/libinject.so beside PREFIX/lib/python3/…, or the system's.
-    for prefix in (_HERE.parents[2], pathlib.Path("/usr/local"), pathlib.Path("/usr")):
+    # As CMake and Debian's package install it: PREFIX/lib/libinject.so beside PREFIX/lib/python3/…/libinject, or the system's.
+    for prefix in (*_HERE.parents[3:4], pathlib.Path("/usr/local"), pathlib.Path("/usr")):
         triplet = sysconfig.get_config_var("MULTIARCH") or ""
         places += [prefix / folder_in_package / name, prefix / folder_in_package / triplet / name]
     return places
@@ -30,3 +32,11 @@ def find_library() -> pathlib.Path | None:
 
 def find_injectctl() -> pathlib.Path | None:
     return next((place for place in _places("bin", "injectctl") if place.is_file()), None)
+
+
+def run_injectctl() -> None:
+    """The command `injectctl` of the Python package: the binary inside it takes our place."""
+    found = find_injectctl()
+    if found is None:
+        sys.exit("injectctl: the binary is neither in this package nor installed: install the package again")
+    os.execv(found, ["injectctl", *sys.argv[1:]])

@@ -13,6 +13,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("INJECT_TEST_BUILD", ROOT / "build"))
+CMAKE = os.environ.get("INJECT_TEST_CMAKE", "cmake")
 sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "build" / "deps" / "python")]
 
 
