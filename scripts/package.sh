@@ -3,6 +3,7 @@
 # SPDX-FileCopyrightText: The libinject authors
 #
 # usage: scripts/package.sh wheel    makes the Python package, build-packages/*.whl, for every Linux with glibc 2.28
+#        scripts/package.sh deb      makes the Debian package, build-packages/*.deb: all but the command inject
 set -euo pipefail
 cd "$(dirname "$0")/.."
 out=build-packages
@@ -19,8 +20,15 @@ case "${1:-}" in
     # libinject.so needs no more than glibc 2.28 (INJECT_GLIBC_FLOOR) and injectctl none: fails where that is no longer so.
     PATH="$PWD/$out/tools/bin:$PATH" auditwheel repair --plat "manylinux_2_28_$(uname -m)" --wheel-dir "$out" "$out"/plain/*.whl
     ;;
+  deb)
+    rm -f "$out"/*.deb
+    cmake --preset package
+    cmake --build --preset package
+    cpack -G DEB --config build-package/CPackConfig.cmake -B "$out"
+    rm -rf "$out/_CPack_Packages"
+    ;;
   *)
-    sed -n '5s/^# //p' "$0" >&2
+    sed -n '5,6s/^# //p' "$0" >&2
     exit 2
     ;;
 esac

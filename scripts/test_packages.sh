@@ -4,7 +4,7 @@
 #
 # Makes the packages (scripts/package.sh), installs each one where nothing else is, profiles the C++ example of build/ on the
 # simulated CUDA with it, and removes it again. Not a part of scripts/test.sh: compiling takes minutes.
-# usage: scripts/test_packages.sh [wheel]
+# usage: scripts/test_packages.sh [wheel | deb]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
@@ -22,8 +22,8 @@ profiled() {
   [[ $(wc -l <"$out/cuda_gpu_kern_sum.csv") -gt 1 ]] || fail "$1: no kernels"
 }
 
-# Files, without what Python leaves as it imports.
-listing() { (cd "$1" && find . -name __pycache__ -prune -o -print | sort); }
+# Files, without what Python leaves as it imports, and without folders: pip leaves share/man where it made it.
+listing() { (cd "$1" && find . -name __pycache__ -prune -o ! -type d -print | sort); }
 
 test_wheel() {
   scripts/package.sh wheel
@@ -50,8 +50,40 @@ test_wheel() {
   echo "wheel: $(basename "${wheel[0]}"), $(stat -c %s "${wheel[0]}") bytes: passed"
 }
 
+test_deb() {
+  scripts/package.sh deb
+  local deb=(build-packages/*.deb) place=$scratch/deb triplet file
+  dpkg-deb -c "${deb[0]}"
+  dpkg-deb -x "${deb[0]}" "$place"
+  triplet=$(dpkg-architecture -qDEB_HOST_MULTIARCH)
+  for file in usr/bin/injectctl usr/include/inject/inject.h usr/share/man/man7/libinject.7.gz usr/share/man/man1/injectctl.1.gz \
+    usr/share/doc/libinject/{README.md,diagnosis.md,copyright} "usr/lib/$triplet/"{libinject.so,cmake/inject/injectConfig.cmake}; do
+    [[ -f $place/$file ]] || fail "no $file in ${deb[0]}"
+  done
+  [[ $(dpkg-deb -f "${deb[0]}" Depends) =~ ^libc6\ \(\>=\ 2\.[0-9]+\)$ ]] || fail "depends on $(dpkg-deb -f "${deb[0]}" Depends)"
+  "$place/usr/bin/injectctl" --help >/dev/null
+  profiled deb-files env LD_PRELOAD="$place/usr/lib/$triplet/libinject.so"
+
+  # Installed and removed by dpkg itself, into a root of its own.
+  if [[ $(id -u) == 0 ]]; then
+    local root=$scratch/root
+    mkdir -p "$root/var/lib/dpkg/"{info,updates} && : >"$root/var/lib/dpkg/status"
+    dpkg --root="$root" --force-depends --force-script-chrootless --no-triggers -i "${deb[0]}" >/dev/null 2>&1
+    listing "$root/usr" | grep -q libinject.so || fail "dpkg has not installed the library"
+    dpkg --root="$root" --force-script-chrootless --no-triggers --purge libinject >/dev/null
+    [[ -z $(listing "$root" | grep -v '^./var/') ]] || fail "removing leaves $(listing "$root" | grep -v '^./var/')"
+  fi
+  # It has no address to write to and no changelog, as nothing has been released.
+  if command -v lintian >/dev/null; then
+    lintian --allow-root --fail-on error,warning --suppress-tags malformed-contact,no-changelog "${deb[0]}"
+  fi
+  echo "deb: $(basename "${deb[0]}"), $(stat -c %s "${deb[0]}") bytes: passed"
+}
+
 case "${1:-all}" in
-  all | wheel) test_wheel ;;
+  all) test_wheel && test_deb ;;
+  wheel) test_wheel ;;
+  deb) test_deb ;;
   *)
     sed -n '7s/^# //p' "$0" >&2
     exit 2
