@@ -51,9 +51,7 @@ def wanted(out, libraries, compiler):
             take.setdefault(requirement, "include")
             if need == "optional":
                 optional.add(requirement)
-        elif need == "nvcc" and not nvcc:
-            take[requirement] = "all"
-        elif need == "libraries" and libraries and not has_library(file, out):
+        elif (need == "nvcc" and not nvcc) or (need == "libraries" and libraries and not has_library(file, out)):
             take[requirement] = "all"
     return take, optional
 

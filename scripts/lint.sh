@@ -4,6 +4,7 @@
 #
 # usage: scripts/lint.sh format            every C++ and CUDA source is as clang-format 14 writes it
 #        scripts/lint.sh tidy BUILD_DIR    clang-tidy over libinject and injectctl, with the checks of .clang-tidy
+#        scripts/lint.sh python            ruff over the command inject, its tests and the scripts; its settings are in pyproject.toml
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -30,8 +31,11 @@ for file in sorted(ours, key=lambda file: (not table(file), -file.stat().st_size
     print(checks if table(file) and file.stem != "cupti" else "", file)
 EOF
     ;;
+  python)
+    PYTHONPATH=build/deps/python${PYTHONPATH:+:$PYTHONPATH} python3 -m ruff check --no-cache scripts tests/python cmake
+    ;;
   *)
-    sed -n '5,6s/^# //p' "$0" >&2
+    sed -n '5,7s/^# //p' "$0" >&2
     exit 2
     ;;
 esac

@@ -14,7 +14,7 @@ import matplotlib
 
 matplotlib.use("svg")
 matplotlib.rcParams["svg.hashsalt"] = "gemm"  # the same file from the same figures
-import matplotlib.pyplot as pyplot
+from matplotlib import pyplot
 
 DOCS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "docs")
 TYPES = ["fp32", "tf32", "fp16", "bf16", "fp8"]
