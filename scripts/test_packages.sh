@@ -69,7 +69,7 @@ test_deb() {
     local root=$scratch/root
     mkdir -p "$root/var/lib/dpkg/"{info,updates} && : >"$root/var/lib/dpkg/status"
     dpkg --root="$root" --force-depends --force-script-chrootless --no-triggers -i "${deb[0]}" >/dev/null 2>&1
-    listing "$root/usr" | grep -q libinject.so || fail "dpkg has not installed the library"
+    listing "$root/usr" | grep libinject.so >/dev/null || fail "dpkg has not installed the library"
     dpkg --root="$root" --force-script-chrootless --no-triggers --purge libinject >/dev/null
     [[ -z $(listing "$root" | grep -v '^./var/') ]] || fail "removing leaves $(listing "$root" | grep -v '^./var/')"
   fi

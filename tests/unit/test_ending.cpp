@@ -104,7 +104,7 @@ TEST_CASE("Ranks wait for each other", "[ending]") {
   close(folder);
 }
 
-TEST_CASE("A process as /proc shows it", "[ending]") {
+TEST_CASE("A process as /proc shows it", "[ending][native]") {
   ProcessInfo self;
   REQUIRE(read_process(getpid(), self));
   CHECK(self.pid == getpid());

@@ -185,7 +185,8 @@ TEST_CASE_METHOD(Searching, "the watch's count and the iterations' numbers", "[i
   CHECK(search.detector().events() == 0);
 }
 
-TEST_CASE_METHOD(Searching, "a recording tells the detector what the program told it", "[iterations]") {
+TEST_CASE_METHOD(Searching, "a recording tells the detector what the program told it",
+                 "[iterations][native]") {
   record();
   std::mt19937 random(5);
   std::uint64_t at = 0;

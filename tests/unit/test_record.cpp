@@ -152,7 +152,7 @@ TEST_CASE("producers and the consumer work side by side and nothing is lost or d
   for (const std::uint32_t count : next) CHECK(count == kEach);
 }
 
-TEST_CASE("times made of ticks are not late, and hardly early") {
+TEST_CASE("times made of ticks are not late, and hardly early", "[native]") {
   TickClock clock;
   int close = 0;
   for (int round = 0; round < 200; ++round) {

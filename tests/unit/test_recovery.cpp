@@ -144,7 +144,7 @@ TEST_CASE("coded records are what they were", "[recovery]") {
 }
 
 TEST_CASE("what was taken, what was published and what was handed over is recovered once each",
-          "[recovery]") {
+          "[recovery][native]") {
   const TemporaryFolder folder;
   RecordedRun run(folder.path());
   REQUIRE(run.opened);
@@ -325,7 +325,7 @@ TEST_CASE("a sealed header that lies about its parts is refused", "[recovery]") 
   CHECK(refused(header));
 }
 
-TEST_CASE("records that make no sense are left out and counted", "[recovery]") {
+TEST_CASE("records that make no sense are left out and counted", "[recovery][native]") {
   const TemporaryFolder folder;
   RecordedRun run(folder.path());
   REQUIRE(run.opened);

@@ -17,7 +17,7 @@
 
 using namespace inject;
 
-TEST_CASE("an arena that moves into a file loses nothing, and is there from then on", "[recovery]") {
+TEST_CASE("an arena that moves into a file loses nothing, and is there from then on", "[recovery][native]") {
   constexpr std::size_t kBlocks = 400;
   constexpr std::uint32_t kEach = 40'000;
   BlockPool pool(kBlocks * sizeof(Block));
@@ -85,7 +85,7 @@ TEST_CASE("an arena that moves into a file loses nothing, and is there from then
   close(file);
 }
 
-TEST_CASE("CUPTI's buffers that move into a file are marked once they are complete", "[recovery]") {
+TEST_CASE("CUPTI's buffers that move into a file are marked once they are complete", "[recovery][native]") {
   ActivityBuffers buffers(4 << 20);
   const int file = memfd_create("buffers", 0);
   REQUIRE(ftruncate(file, static_cast<off_t>(buffers.total_bytes())) == 0);
