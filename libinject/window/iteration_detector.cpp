@@ -422,6 +422,8 @@ std::optional<IterationDetector::Candidate> IterationDetector::evaluate(std::uin
     with_optimizer += optimizer;
   }
   if (covered_count < std::max(kLeastIntervals, most) || (found.covered & 3u) == 0) return std::nullopt;
+  // Every other one: the pivot comes twice in an iteration, whose other half is as regular.
+  if (count == 5 && found.covered == 0b10101) return std::nullopt;
   // Every interval has one, or the optimizer goes with something longer.
   found.optimizer = with_optimizer == covered_count;
   if (!found.optimizer) {

@@ -227,6 +227,26 @@ TEST_CASE("what a compiler tries out for minutes is no iteration, however regula
   CHECK(program.locked_in <= 6);
 }
 
+TEST_CASE(
+    "a kernel that comes twice in an iteration, once where gradients are clipped by names like an "
+    "optimizer's",
+    "[iterations]") {
+  Program program;
+  name_optimizer(program);
+  program.name(600, "_ZN2at6native12_GLOBAL__N_125multi_tensor_apply_kernelINS1_12LpNormFunctor");
+  for (std::uint64_t k = 0; k < 20; ++k) {
+    program.begin();
+    program.copy_in();
+    program.kernels(10, 40);
+    program.kernel(7);  // a clamp: of lengths in the loss
+    program.kernels(50, 80);
+    program.kernels(600, 603);
+    program.kernel(7);  // … and of the norm
+    optimizer(program);
+  }
+  check_all(program);
+}
+
 TEST_CASE("gradient accumulation: an iteration has one optimizer's step", "[iterations]") {
   for (const unsigned batches : {2u, 4u, 16u}) {
     CAPTURE(batches);
