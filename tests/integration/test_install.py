@@ -68,7 +68,8 @@ class Install(unittest.TestCase):
         self.assertEqual(sorted(pathlib.Path(file).name for file in package), ["injectConfig.cmake", "injectConfigVersion.cmake"])
         files -= package
         self.assertEqual(sorted(files), ["bin/injectctl", "include/inject/inject.h", "share/doc/libinject/LICENSE",
-                                         "share/doc/libinject/gemm_curve.csv", "share/doc/libinject/gemm_curve.svg",
+                                         "share/doc/libinject/gemm_curve.csv", "share/doc/libinject/gemm_curve.svg", "share/doc/libinject/report.png",
+                                         "share/doc/libinject/sweep_deepspeech2.csv", "share/doc/libinject/sweep_deepspeech2.png",
                                          "share/man/man1/injectctl.1.gz", "share/man/man7/libinject.7.gz"])
 
     def test_injectctl_runs(self):

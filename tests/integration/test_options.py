@@ -70,10 +70,6 @@ class Refused(simulated.SimulatedTest):
         self.assertEqual(set(re.findall(r"^ *(INJECT_\w+)", done.stderr, re.MULTILINE)), set(REFUSED))
         self.assertLessEqual(max(map(len, done.stderr.splitlines())), 110)
 
-    def test_what_is_not_built_is_told_from_what_is_wrong(self):
-        self.assertIn("not built", self.check("INJECT_PROM", "metrics.prom"))
-        self.assertNotIn("not built", self.check("INJECT_WINDOW", "iter:5"))
-
     def test_hostile_text_stays_one_line(self):
         for value in ("a\nlibinject[1] info: all is well", "\x1b[31mred\r", "tab\tbell\a"):
             with self.subTest(repr(value)):
