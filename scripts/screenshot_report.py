@@ -17,7 +17,7 @@ sys.path[:0] = [str(ROOT / "tests" / "python"), str(ROOT / "build" / "deps" / "p
 from browser import Browser, missing
 
 WIDTH = 1280
-LARGEST = 300_000
+LARGEST = 320_000
 
 
 def main() -> None:

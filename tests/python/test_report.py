@@ -189,6 +189,22 @@ class Command(folders.TemporaryFolder):
         opened.assert_called_once_with((self.folder / "x.html").resolve().as_uri())
 
 
+class OfAGpu(unittest.TestCase):
+    """The folders in examples/data, as an H200 left them."""
+
+    def test_pages(self):
+        data = folders.ROOT / "examples" / "data"
+        names = sorted(path.name for path in data.iterdir() if path.is_dir())
+        self.assertEqual(names, ["deepspeech2", "resnet50", "transformer"])
+        for name in names:
+            result = Result(data / name)
+            run = page_model([result], [])["runs"][0]
+            self.assertEqual(result.problems, [])
+            self.assertTrue(run["lost"]["metrics_alone"], name)
+            self.assertLessEqual({"steps", "kernels", "idle"}, set(tables_of(run)) | set(plots_of(run)) | {part["id"] for part in run["sections"]})
+            self.assertIn("The hardware metrics lack some records", render(page_model([result], [])))
+
+
 class Parts(folders.TemporaryFolder):
     def test_what_was_lost(self):
         folders.write_run(self.folder / "a", state="open", lost={"host_records": 3, "new_kind": 2, "names": 0}, messages=["a <b>"], windows=[
@@ -196,6 +212,7 @@ class Parts(folders.TemporaryFolder):
         lost = model_of(self.folder / "a")["lost"]
         self.assertEqual([(entry["count"], entry["meaning"]) for entry in lost["counts"]],
                          [(3, "API calls lost: the ring was full, raise INJECT_RING"), (2, "new kind")])
+        self.assertFalse(lost["metrics_alone"])
         self.assertEqual(len(lost["notes"]), 3)
         self.assertIn("Window 4 closed early: another profiler", lost["notes"])
         page = render(page_model([Result(self.folder / "a")], []))

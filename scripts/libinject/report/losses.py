@@ -21,6 +21,7 @@ _LOST = {
     "shapes": "library calls whose shape is counted as [other]",
     "range_paths": "nested NVTX ranges counted as the range around them",
     "trace_rows": "rows left out of the raw traces",
+    "trace_events": "events left out of the timeline",
     "iteration_records": "GPU records in no iteration: too many came before it was known",
     "iteration_signs": "calls unseen in the search for iterations, whose numbers may be off: raise INJECT_RING",
     "busy_time_records": "GPU records too late for the busy times",
@@ -31,6 +32,7 @@ _LOST = {
     "metric_records": "records left out of the metrics: too late, too many for a sample, or impossible",
     "metric_rows": "rows left out of metric_samples.csv",
 }
+_METRICS_ALONE = frozenset({"metric_samples", "metric_records", "metric_rows"})
 _RECOVERED = {
     "submissions_after_full": "submissions after the journal was full: raise INJECT_RING",
     "records_after_full": "GPU records after the journal was full",
@@ -52,7 +54,7 @@ def _counts(values: dict[str, Any], meanings: dict[str, str]) -> list[dict[str, 
 
 
 def losses(result: Result) -> dict[str, Any]:
-    """{counts: what was lost, notes: what else is incomplete}."""
+    """{counts: what was lost, metrics_alone: whether only hardware metrics lack it, notes: what else is incomplete}."""
     run = result.run
     counts = _counts(run["lost"], _LOST)
     recovered = object_of(run.get("recovered"))
@@ -73,4 +75,4 @@ def losses(result: Result) -> dict[str, Any]:
                   for reason, which in list(reasons.items())[:10]]
     for key, what in (("write_errors", "A file could not be written"), ("messages", "libinject said")):
         notes += [f"{what}: {text}" for text in texts(run.get(key))[:50]]
-    return {"counts": counts, "notes": notes}
+    return {"counts": counts, "metrics_alone": {entry["kind"] for entry in counts} <= _METRICS_ALONE, "notes": notes}

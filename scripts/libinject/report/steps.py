@@ -49,7 +49,9 @@ def _bands(rows: list[tuple[int, Row]], reasons: dict[Any, str]) -> list[dict[st
     ends: dict[Any, list[int]] = {}
     for at, row in rows:
         ends.setdefault(row["Window"], [at, at])[1] = at
-    return [{"from": first - 0.5, "to": last + 0.5, "label": f"window {window}" + (f" ({reasons[window]})" if reasons.get(window) else "")}
+    # Reasons of several would run into each other.
+    alone = len(ends) == 1
+    return [{"from": first - 0.5, "to": last + 0.5, "label": f"window {window}" + (f" ({reasons[window]})" if alone and reasons.get(window) else "")}
             for window, (first, last) in ends.items()]
 
 
