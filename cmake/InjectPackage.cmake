@@ -15,11 +15,12 @@ Copyright: 2026 The libinject authors
 License: Apache-2.0
  On Debian systems, the text of the Apache License 2.0 is in /usr/share/common-licenses/Apache-2.0.
 ")
-# A library to preload, which nobody links, has no versions of its interface. injectctl goes to other machines with it. And CPack
-# writes scripts that call ldconfig beside the trigger.
+# A library to preload, which nobody links, has no versions of its interface, and brings zlib itself, as the program may have another.
+# injectctl goes to other machines with it. And CPack writes scripts that call ldconfig beside the trigger.
 file(CONFIGURE OUTPUT ${debian}/overrides @ONLY CONTENT "libinject: shared-library-lacks-version
 libinject: statically-linked-binary
 libinject: maintscript-calls-ldconfig
+libinject: embedded-library *zlib*
 ")
 file(CONFIGURE OUTPUT ${debian}/triggers @ONLY CONTENT "activate-noawait ldconfig
 ")
