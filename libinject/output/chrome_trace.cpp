@@ -181,9 +181,8 @@ std::uint64_t ChromeTrace::call_id(std::uint32_t thread, std::uint32_t call) con
   return (std::uint64_t{thread % kMostThreads} << 32) + call;
 }
 
-const std::string& ChromeTrace::name_text(std::uint32_t name) {
-  static const std::string nothing = "\"\"";
-  if (name >= context_.names->size()) return nothing;
+std::string_view ChromeTrace::name_text(std::uint32_t name) {
+  if (name >= context_.names->size()) return "\"\"";
   if (name >= names_.size()) names_.resize(name + 1);
   if (names_[name].empty()) names_[name] = quoted_text(context_.names->name(name));
   return names_[name];
@@ -489,6 +488,8 @@ std::string ChromeTrace::end_text(std::span<const WindowInfo> windows) {
   append_property(out, "thread_sort_index", host, kWindowRow, "sort_index", "0");
   for (std::size_t i = 0; i < threads_.size(); ++i) {
     if (!threads_known_[i]) continue;
+    // Threads are often named after their first call.
+    if (context_.thread) threads_[i] = context_.thread(static_cast<std::uint32_t>(i));
     const std::string name = "thread " + std::to_string(threads_[i].tid) + " (" + threads_[i].name + ")";
     append_property(out, "thread_name", host, threads_[i].tid, "name", quoted_text(name));
     append_property(out, "thread_sort_index", host, threads_[i].tid, "sort_index", std::to_string(i + 2));

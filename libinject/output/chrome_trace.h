@@ -110,7 +110,7 @@ class ChromeTrace {
   std::uint64_t since(Nanoseconds time) const { return time > context_.base ? time - context_.base : 0; }
   std::uint64_t unique(std::uint32_t correlation, std::uint16_t attachment);
   std::uint64_t call_id(std::uint32_t thread, std::uint32_t call) const;
-  const std::string& name_text(std::uint32_t name);
+  std::string_view name_text(std::uint32_t name);
   std::uint64_t tid_of(std::uint32_t thread);
   const DeviceInfo* device(std::uint32_t id) const;
   unsigned ranges_around(RangeTree::Node node) const;

@@ -20,6 +20,7 @@
 #include "libinject/output/table_files.h"
 #include "libinject/output/trace.h"
 #include "libinject/stats/statistics.h"
+#include "tests/unit/devices.h"
 
 using namespace inject;
 
@@ -131,23 +132,6 @@ void remove_folder(const std::string& path) {
   std::filesystem::remove_all(path, ignored);
 }
 
-std::vector<DeviceInfo> one_device() {
-  DeviceInfo device;
-  device.name = "NVIDIA H200";
-  device.compute_major = 9;
-  device.multiprocessors = 132;
-  device.warp_size = 32;
-  device.threads_per_block = 1024;
-  device.threads_per_multiprocessor = 2048;
-  device.blocks_per_multiprocessor = 32;
-  device.registers_per_block = device.registers_per_multiprocessor = 65'536;
-  device.shared_per_block = 49'152;
-  device.shared_per_block_optin = 232'448;
-  device.shared_per_multiprocessor = 233'472;
-  device.reserved_shared_per_block = 1024;
-  return {device};
-}
-
 CallEvent call_of(const KernelEvent& kernel) {
   CallEvent call;
   call.function = kernel.launch.function;
@@ -182,7 +166,7 @@ BENCHMARK(BM_CsvTrace);
 void BM_ChromeTrace(benchmark::State& state) {
   const Workload& work = workload();
   const std::string folder = fresh_folder();
-  const std::vector<DeviceInfo> devices = one_device();
+  const std::vector<DeviceInfo> devices{h200(0)};
   ChromeTrace::Context context;
   context.names = &work.names;
   context.ranges = &work.tree;

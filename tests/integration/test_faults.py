@@ -103,7 +103,9 @@ class Faults(simulated.SimulatedTest):
             if fields[0] == "call" and "cupti" in fields[1]:
                 calls[fields[2]] += int(fields[3])
         self.assertGreater(len(calls), 15)
-        for function, number, later in self.chosen(calls):
+        plans = self.chosen(calls)
+        print(f"{len(plans)} faults of CUPTI's", file=sys.stderr)
+        for function, number, later in plans:
             fault = f"cupti_fail={function}:999:{number}" + ("" if later else ":1")
             with self.subTest(fault):
                 done = self.run_planned(faults=fault)
