@@ -18,7 +18,10 @@ void Drain::pass(const CuptiApi* cupti, bool hold_signs) {
   pass_begin_ = now();
   // A sign that is published from here on may be older than one that is not: both wait for the next pass.
   const SignPass pass = begin_sign_pass();
-  // Rings before buffers: most launches are then known before their device records come by.
+  // Buffers that are complete before the rings are read hold few device records whose launch is not known
+  // yet. What completes meanwhile waits: at a million launches a second, reading the rings takes its time.
+  const ActivityBuffers::Completed completed =
+      cupti != nullptr ? buffers_.take_completed() : ActivityBuffers::Completed{};
   core_.threads.drain(
       [this](std::uint32_t thread, const Slot& slot) { take(thread, slot); },
       [this](std::uint32_t thread, const Block& block, std::uint32_t first, std::uint32_t end, bool done) {
@@ -27,12 +30,12 @@ void Drain::pass(const CuptiApi* cupti, bool hold_signs) {
   if (search_ != nullptr) search_->advance(pass, hold_signs);
   retry_pending();
   if (cupti != nullptr) {
-    buffers_.drain(
-        [&](std::uint8_t* buffer, std::size_t valid, std::uint16_t generation, std::uint64_t sequence) {
-          if (journal_ != nullptr) journal_->begin_buffer(sequence, generation);
-          on_buffer(*cupti, buffer, valid, generation);
-          if (journal_ != nullptr) journal_->end_buffer();
-        });
+    buffers_.handle(completed, [&](std::uint8_t* buffer, std::size_t valid, std::uint16_t generation,
+                                   std::uint64_t sequence) {
+      if (journal_ != nullptr) journal_->begin_buffer(sequence, generation);
+      on_buffer(*cupti, buffer, valid, generation);
+      if (journal_ != nullptr) journal_->end_buffer();
+    });
   }
   note_drops();
   if (journal_ != nullptr) journal_->commit();

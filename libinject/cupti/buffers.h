@@ -45,12 +45,17 @@ class ActivityBuffers {
   /// ours.
   bool complete(std::uint8_t* buffer, std::size_t valid) noexcept;
 
+  /// What is complete by now, for handle().
+  enum class Completed : std::uint32_t {};
+  /// Drain thread. Each is to be handled, once.
+  Completed take_completed() noexcept {
+    return Completed{reversed(completed_.exchange(0, std::memory_order_acquire))};
+  }
   /// Drain thread: Use(std::uint8_t* buffer, std::size_t valid, std::uint16_t generation, std::uint64_t
-  /// sequence) for each completed buffer, oldest first. The generation is that of the attachment that took
-  /// it.
+  /// sequence) for each buffer, oldest first. The generation is that of the attachment that took it.
   template <typename Use>
-  void drain(Use&& use) {
-    std::uint32_t chain = reversed(completed_.exchange(0, std::memory_order_acquire));
+  void handle(Completed completed, Use&& use) {
+    auto chain = static_cast<std::uint32_t>(completed);
     while (chain != 0) {
       const std::uint32_t index = chain - 1;
       chain = states_[index].link.load(std::memory_order_relaxed);

@@ -14,6 +14,13 @@ namespace {
 constexpr std::size_t kFirstSize = 256;
 constexpr std::size_t kLeastKept = 4096;
 constexpr std::size_t kMostUntold = 4096;  // windows
+
+// All that is told of a launch outside of all windows.
+constexpr Attribution kLaunchedOutside = [] {
+  Attribution launch;
+  launch.known = true;
+  return launch;
+}();
 }  // namespace
 
 LaunchTable::LaunchTable(std::size_t most) : most_(std::bit_ceil(std::max(most, kLeastKept))) {
@@ -62,8 +69,12 @@ void LaunchTable::grow() {
 
 void LaunchTable::add(std::uint16_t generation, std::uint32_t correlation, const Attribution& launch,
                       bool expects_work) {
+  if (launch.window == 0) {
+    outside_.add(generation, correlation);
+    return;
+  }
   if (size_ == entries_.size()) {
-    if (size_ < kLeastKept || (entries_[first_].pending && size_ < most_)) {
+    if (size_ < kLeastKept || (entries_[first_].waits && size_ < most_)) {
       grow();
     } else {
       Entry& oldest = entries_[first_];
@@ -90,8 +101,7 @@ void LaunchTable::add(std::uint16_t generation, std::uint32_t correlation, const
   entry.launch.known = true;
   entry.key = key_of(generation, correlation);
   entry.last_record = 0;
-  entry.pending = expects_work;
-  entry.waits = expects_work && launch.window != 0;
+  entry.waits = expects_work;
   if (entry.waits) ++waiting_;
   ++size_;
   index_insert(static_cast<std::uint32_t>(position));
@@ -104,13 +114,10 @@ LaunchTable::Found LaunchTable::find(std::uint16_t generation, std::uint32_t cor
   for (std::size_t slot = slot_of(key); index_[slot] != 0; slot = (slot + 1) & mask) {
     Entry& entry = entries_[index_[slot] - 1];
     if (entry.key != key) continue;
-    entry.pending = false;
-    if (entry.waits) {
-      entry.waits = false;
-      --waiting_;
-    }
+    if (std::exchange(entry.waits, false)) --waiting_;
     return {&entry.launch, std::exchange(entry.last_record, identity) == identity && identity != 0};
   }
+  if (outside_.contains(generation, correlation)) return {&kLaunchedOutside, false};
   return {};
 }
 
@@ -142,8 +149,7 @@ std::map<std::uint32_t, std::uint64_t> LaunchTable::give_up_waiting() {
   std::map<std::uint32_t, std::uint64_t> forgotten = std::exchange(untold_, {});
   for (std::size_t i = 0; i < size_; ++i) {
     Entry& entry = entries_[(first_ + i) & (entries_.size() - 1)];
-    if (entry.waits) ++forgotten[entry.launch.window];
-    entry.pending = entry.waits = false;
+    if (std::exchange(entry.waits, false)) ++forgotten[entry.launch.window];
   }
   waiting_ = 0;
   return forgotten;

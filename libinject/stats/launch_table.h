@@ -9,13 +9,16 @@
 #include <vector>
 
 #include "libinject/stats/events.h"
+#include "libinject/stats/outside_launches.h"
 
 namespace inject {
 
 /// Launches by (generation, correlation id), for the device records that come later. Keeps the most recent
 /// launches, 4,096 at least: grows while its oldest launch has had no record yet, up to `most` (then the
 /// oldest is given up, and counted if it was made in a window); otherwise the oldest makes room. A graph
-/// launch has many records, so a launch stays after its first one. One thread.
+/// launch has many records, so a launch stays after its first one. Of launches outside of all windows it
+/// keeps that they were made: a program that goes on launching at full speed while a window's records are
+/// still to come must not push that window's launches out. One thread.
 class LaunchTable {
  public:
   explicit LaunchTable(std::size_t most);
@@ -25,7 +28,8 @@ class LaunchTable {
 
   struct Found {
     const Attribution* launch = nullptr;  ///< nullptr: not seen (yet)
-    bool repeated = false;                ///< the launch's previous record had the same identity
+    /// The launch's previous record had the same identity; not told of launches outside of all windows.
+    bool repeated = false;
   };
   /// The launch of a device record, marked as arrived. `identity` tells the records of one launch apart, 0 is
   /// none's.
@@ -50,8 +54,7 @@ class LaunchTable {
     Attribution launch;
     std::uint64_t key = 0;
     std::uint64_t last_record = 0;  // identity
-    bool pending = false;           // a record is to come
-    bool waits = false;             // … and it will be part of a window
+    bool waits = false;             // a record is to come
   };
 
   static std::uint64_t key_of(std::uint16_t generation, std::uint32_t correlation) {
@@ -63,6 +66,7 @@ class LaunchTable {
   std::size_t slot_of(std::uint64_t key) const;
 
   std::size_t most_;
+  OutsideLaunches outside_;
   std::vector<Entry> entries_;        // ring: [first_, first_ + size_)
   std::vector<std::uint32_t> index_;  // open addressing over entries_, position + 1
   std::size_t first_ = 0;

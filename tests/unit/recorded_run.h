@@ -93,17 +93,17 @@ struct RecordedRun {
           journal.take_run(1, block, begin, end, done);
         });
     drain.retry_pending();
-    buffers.drain(
-        [this](std::uint8_t* data, std::size_t valid, std::uint16_t generation, std::uint64_t sequence) {
-          journal.begin_buffer(sequence, generation);
-          for (std::size_t at = 0; at < valid; at += sizeof(CUpti_ActivityKernel9)) {
-            journal.keep_record_size(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, sizeof(CUpti_ActivityKernel9));
-            const KernelActivity kernel = decode_kernel(*reinterpret_cast<const CUpti_Activity*>(data + at));
-            drain.take(kernel.event, kernel.name, generation);
-            journal.take(kernel.event, kernel.name, core.mangled.intern(kernel.name));
-          }
-          journal.end_buffer();
-        });
+    buffers.handle(buffers.take_completed(), [this](std::uint8_t* data, std::size_t valid,
+                                                    std::uint16_t generation, std::uint64_t sequence) {
+      journal.begin_buffer(sequence, generation);
+      for (std::size_t at = 0; at < valid; at += sizeof(CUpti_ActivityKernel9)) {
+        journal.keep_record_size(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, sizeof(CUpti_ActivityKernel9));
+        const KernelActivity kernel = decode_kernel(*reinterpret_cast<const CUpti_Activity*>(data + at));
+        drain.take(kernel.event, kernel.name, generation);
+        journal.take(kernel.event, kernel.name, core.mangled.intern(kernel.name));
+      }
+      journal.end_buffer();
+    });
     journal.commit();
   }
 

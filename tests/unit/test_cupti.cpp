@@ -142,10 +142,11 @@ TEST_CASE("activity buffers are handed out, completed, zeroed and handed out aga
   CHECK_FALSE(buffers.complete(taken[1].data, 200));                      // twice
   CHECK_FALSE(buffers.complete(reinterpret_cast<std::uint8_t*>(16), 1));  // not ours
   std::vector<std::size_t> sizes;
-  buffers.drain([&](std::uint8_t*, std::size_t valid, std::uint16_t generation, std::uint64_t) {
-    sizes.push_back(valid);
-    CHECK(generation == 3);
-  });
+  buffers.handle(buffers.take_completed(),
+                 [&](std::uint8_t*, std::size_t valid, std::uint16_t generation, std::uint64_t) {
+                   sizes.push_back(valid);
+                   CHECK(generation == 3);
+                 });
   CHECK(sizes == std::vector<std::size_t>{100, 200});
   CHECK(buffers.handled() == 2);
   for (int i = 0; i < 2; ++i) {

@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
+#include <cstdint>
+#include <limits>
+#include <map>
+
 #include "libinject/stats/first_launches.h"
 #include "libinject/stats/launch_table.h"
+#include "libinject/stats/outside_launches.h"
 #include "tests/unit/catch.h"
 
 using namespace inject;
@@ -82,6 +87,73 @@ TEST_CASE("launches whose records never come are given up when the table is full
   // All but the one that was found, each told once.
   CHECK(table.give_up_waiting() == std::map<std::uint32_t, std::uint64_t>{{1, 9'999}});
   CHECK(table.give_up_waiting().empty());
+}
+
+TEST_CASE("launches outside of all windows push none of a window's out") {
+  LaunchTable table(1 << 13);
+  table.add(1, 1, in_window(1, 100), true);
+  constexpr std::uint32_t kLast = 1'000'000;
+  for (std::uint32_t i = 2; i <= kLast; ++i) table.add(1, i, in_window(0), true);
+  CHECK(table.waiting() == 1);
+  CHECK(table.given_up() == 0);
+  const Attribution* launch = table.find(1, 1, 1).launch;
+  REQUIRE(launch != nullptr);
+  CHECK(launch->owner == 100);
+  for (const std::uint32_t id : {2u, 70'000u, kLast}) {
+    launch = table.find(1, id, 1).launch;
+    REQUIRE(launch != nullptr);
+    CHECK(launch->known);
+    CHECK(launch->window == 0);
+  }
+  CHECK(table.find(1, kLast + 1, 1).launch == nullptr);
+}
+
+TEST_CASE("launches outside of all windows: the attachment's, by id, the latest ones") {
+  const auto first = GENERATE(1u, 5'000'000u, std::numeric_limits<std::uint32_t>::max() - 1000);  // ids wrap
+  const auto generation = GENERATE(std::uint16_t{1}, std::uint16_t{40'000});
+  OutsideLaunches outside;
+  CHECK_FALSE(outside.contains(0, 0));
+  // Each third call is a launch; threads hand theirs over in turn.
+  constexpr std::uint32_t kLaunches = 400'000;
+  for (std::uint32_t i = 0; i < kLaunches; i += 100) {
+    for (std::uint32_t k = 0; k < 100; ++k) {
+      outside.add(generation, first + 3 * (i + 37 * k % 100));
+    }
+  }
+  std::size_t right = 0;
+  for (std::uint32_t i = 0; i < kLaunches; ++i) {
+    right += outside.contains(generation, first + 3 * i) && !outside.contains(generation, first + 3 * i + 1)
+                 ? 1
+                 : 0;
+  }
+  CHECK(right == kLaunches);
+  CHECK_FALSE(outside.contains(static_cast<std::uint16_t>(generation + 1), first));
+
+  SECTION("far ahead, what is too old is forgotten, and not mistaken for what is new") {
+    const std::uint32_t ahead = first + OutsideLaunches::kMostIds + 64;
+    outside.add(generation, ahead);
+    CHECK(outside.contains(generation, ahead));
+    CHECK_FALSE(outside.contains(generation, first));
+    CHECK_FALSE(outside.contains(generation, first + OutsideLaunches::kMostIds));
+    outside.add(generation, first);
+    CHECK_FALSE(outside.contains(generation, first));
+  }
+  SECTION("further ahead than all there is room for") {
+    const std::uint32_t ahead = first + 1'500'000'000u;
+    outside.add(generation, ahead);
+    CHECK(outside.contains(generation, ahead));
+    for (std::uint32_t i = 0; i < 3 * kLaunches; ++i) {
+      if (outside.contains(generation, first + i)) FAIL("a launch of long ago");
+    }
+  }
+  SECTION("another attachment's ids begin anew; one that is late for the last is passed over") {
+    outside.add(static_cast<std::uint16_t>(generation + 1), 7);
+    CHECK(outside.contains(static_cast<std::uint16_t>(generation + 1), 7));
+    CHECK_FALSE(outside.contains(static_cast<std::uint16_t>(generation + 1), 10));
+    outside.add(generation, first);
+    CHECK_FALSE(outside.contains(generation, first));
+    CHECK(outside.contains(static_cast<std::uint16_t>(generation + 1), 7));
+  }
 }
 
 TEST_CASE("a launch tells a repeated record from the next one") {

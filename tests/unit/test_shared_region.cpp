@@ -106,7 +106,7 @@ TEST_CASE("CUPTI's buffers that move into a file are marked once they are comple
   CHECK(complete() == 0);  // CUPTI had it when the others moved
   std::size_t handled = 0;
   const auto use = [&](std::uint8_t*, std::size_t, std::uint16_t, std::uint64_t) { ++handled; };
-  buffers.drain(use);
+  buffers.handle(buffers.take_completed(), use);
 
   std::vector<ActivityBuffers::Buffer> taken;
   for (auto buffer = buffers.take(2); buffer.data != nullptr; buffer = buffers.take(2))
@@ -123,7 +123,7 @@ TEST_CASE("CUPTI's buffers that move into a file are marked once they are comple
     CHECK(marks[i].generation == 2);
     CHECK(region.base[i * buffers.unit_bytes()] == 2);
   }
-  buffers.drain(use);
+  buffers.handle(buffers.take_completed(), use);
   CHECK(handled == 1 + taken.size());
   CHECK(complete() == 0);
   munmap(mapped, region.bytes);
