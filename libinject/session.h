@@ -193,6 +193,8 @@ class Session {
   void take_spans();
   void release_spans();
   void deliver_span(const IterationSpan& span);
+  void deliver_beginning(const IterationSpan& span);
+  void deliver_cut(const IterationSpan& span);
   void deliver_last_boundary();
   void step_search(std::unique_lock<std::mutex>& lock);
   void plan_iterations(std::uint64_t soonest);
@@ -352,8 +354,10 @@ class Session {
   Nanoseconds search_since_ = 0;
   bool search_over_ = false;  // no further window is to be found
   bool tried_callbacks_ = false;
-  bool window_search_ = false;     // on for the window that is open, no longer
-  bool window_searched_ = false;   // it has been before
+  bool window_search_ = false;    // on for the window that is open, no longer
+  bool window_searched_ = false;  // it has been before
+  bool clock_ended_search_ = false;
+  SearchGaps search_gaps_;
   bool iteration_window_ = false;  // the window that is open closes at a boundary
   bool lead_wanted_ = false;
   Nanoseconds lead_since_ = 0;  // CUPTI has been attached ahead of a window which has not opened yet
@@ -378,10 +382,11 @@ class Session {
   // when.
   std::mutex held_mutex_;
   std::deque<std::pair<Nanoseconds, Nanoseconds>> held_;
-  // Of a lock that may still prove wrong. data_mutex_, like the next four.
+  // Of a lock that may still prove wrong. data_mutex_, like the next six.
   std::vector<IterationSpan> held_spans_;
   std::uint64_t held_changes_ = 0;
   Nanoseconds delivered_until_ = 0;
+  bool after_cut_ = false;
   Nanoseconds span_end_ = 0;
   Nanoseconds span_last_ = 0;
   std::uint64_t span_next_ = 0;

@@ -108,7 +108,7 @@ void Session::stop_search() noexcept {
 void Session::prepare_search() {
   if (reset_search_.exchange(false, std::memory_order_acq_rel)) {
     if (search_ == nullptr) {
-      search_ = std::make_unique<IterationSearch>(core_.mangled, core_.names, core_.clock);
+      search_ = std::make_unique<IterationSearch>(core_.mangled, core_.names, core_.clock, &search_gaps_);
       if (!options_.iteration_record.empty() &&
           !search_->record_to(expand_option_path(options_.iteration_record))) {
         Log::error("the launch stream can't be recorded: " + search_->recording_error());
@@ -178,6 +178,28 @@ std::uint32_t Session::window_from(Nanoseconds time) const {
 
 // What begins at a span's end is known when it is over itself, or when its window is.
 void Session::deliver_span(const IterationSpan& span) {
+  if (!span.cut || span.begin != 0) deliver_beginning(span);
+  span_end_ = span.end;
+  span_last_ = span.last_event_time;
+  span_next_ = span.phase ? span.number : span.number + 1;
+  after_cut_ = span.cut;
+  if (span.cut) deliver_cut(span);
+}
+
+// What the next window shows first has begun unseen, after the window before it.
+void Session::deliver_cut(const IterationSpan& span) {
+  const std::uint32_t window = windows_.at(span.last_event_time);
+  IterationBoundary boundary;
+  boundary.number = span_next_ = span.following;
+  boundary.begin = std::max(window == 0 ? 0 : windows_.span(window).end, span.last_event_time + 1);
+  boundary.window_before = span.whole ? window : 0;
+  span_end_ = boundary.begin;
+  if (boundary.begin <= delivered_until_) return;
+  drain_.iteration_boundary(boundary);
+  delivered_until_ = boundary.begin;
+}
+
+void Session::deliver_beginning(const IterationSpan& span) {
   IterationBoundary boundary;
   boundary.number = span.number;
   boundary.begin = span.begin;
@@ -187,15 +209,14 @@ void Session::deliver_span(const IterationSpan& span) {
       if (held_.front().first == span.begin) boundary.begin = held_.front().second;
   }
   boundary.window = window_from(boundary.begin);
-  boundary.window_before = windows_.at(span_last_ == 0 ? span.begin - 1 : span_last_);
+  // What ends here after a gap has not been seen from its beginning on, whatever its window.
+  boundary.window_before =
+      after_cut_ ? boundary.window : windows_.at(span_last_ == 0 ? span.begin - 1 : span_last_);
   boundary.label = span.checkpoint ? IterationLabel::kCheckpoint
                    : span.phase    ? IterationLabel::kValidation
                                    : IterationLabel::kIteration;
   if (boundary.begin > delivered_until_ || delivered_until_ == 0) drain_.iteration_boundary(boundary);
   delivered_until_ = std::max(delivered_until_, boundary.begin);
-  span_end_ = span.end;
-  span_last_ = span.last_event_time;
-  span_next_ = span.phase ? span.number : span.number + 1;
 }
 
 void Session::deliver_last_boundary() {
@@ -230,12 +251,15 @@ void Session::begin_window_search() noexcept {
     return;
   }
   search_source_ = searched_source_ = SignSource::kCallbacks;
+  search_gaps_.add(begin_sign_pass().sequence, !clock_ended_search_);
+  iteration_watch.anchor_seen.store(false, std::memory_order_release);
   iteration_watch.source.store(SignSource::kCallbacks, std::memory_order_release);
 }
 
 void Session::end_window_search() noexcept {
   if (!window_search_) return;
   window_search_ = false;
+  clock_ended_search_ = windows_.opened() == timed_window_.load(std::memory_order_acquire);
   search_source_ = SignSource::kNone;
   iteration_watch.source.store(SignSource::kNone, std::memory_order_release);
 }

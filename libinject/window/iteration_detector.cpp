@@ -18,6 +18,7 @@ constexpr std::size_t kMostTokens = std::size_t{1} << 17;
 constexpr std::size_t kMostNames = 8192;
 constexpr std::size_t kMostSpans = 65536;
 constexpr std::size_t kMostBegins = 65536;
+constexpr std::size_t kMostGaps = 4096;
 // To the host, one after the other and four times as many as an iteration ends with: parameters are saved.
 constexpr std::uint64_t kCheckpointCopies = 16;
 // An analysis looks at so many of the latest events, and again when a sixteenth of them is new: the lock
@@ -191,9 +192,55 @@ bool IterationDetector::matches(std::uint64_t position, std::uint64_t mark) cons
   return tokens_[at.shape].hash == mark || tokens_[at.function].hash == mark;
 }
 
+void IterationDetector::resume(bool bracketed) {
+  if (total_ == 0) return;
+  if (!gaps_.empty() && gaps_.back().position == total_) {
+    gaps_.back().bracketed = gaps_.back().bracketed && bracketed;  // nothing was launched in between
+    return;
+  }
+  if (gaps_.size() == kMostGaps) gaps_.erase(gaps_.begin(), gaps_.begin() + kMostGaps / 2);
+  gaps_.push_back({total_, bracketed});
+}
+
+const IterationDetector::Gap* IterationDetector::gap_at(std::uint64_t position) const {
+  if (gaps_.empty() || gaps_.back().position < position) return nullptr;
+  const auto gap = std::ranges::lower_bound(gaps_, position, {}, &Gap::position);
+  return gap->position == position ? &*gap : nullptr;
+}
+
+bool IterationDetector::is_as_long(std::uint64_t length) const {
+  return static_cast<double>(length) >= 0.97 * lock_->events &&
+         static_cast<double>(length) <= 1.5 * lock_->events;
+}
+
+// What was in progress has come to its end unseen, and others may have begun and ended. A program that
+// switches the profiler off between two iterations leaves no gap in what is seen of them.
+void IterationDetector::pass_gap(std::uint64_t position, bool bracketed) {
+  // `begin_too` may come later in an iteration: after a gap it tells nothing.
+  if (bracketed && in_iteration_ && anchor_seen_ && matches(position, lock_->marks.begin)) return;
+  IterationSpan cut;
+  cut.number = number_;
+  cut.end = cut.last_event_time = event(position - 1).time;
+  cut.first_event = begin_event_;
+  cut.cut = true;
+  if (in_iteration_) {
+    cut.begin = begin_time_;
+    cut.whole = bracketed && anchor_seen_ && is_as_long(position - begin_event_);
+  }
+  if (in_iteration_ || anchor_seen_) ++number_;
+  cut.following = number_;
+  if (spans_.size() < kMostSpans) spans_.push_back(cut);
+  in_iteration_ = anchor_seen_ = false;
+  begins_.clear();
+  copies_ = 0;
+}
+
 // The same steps as emit_sign() takes on the program's threads, and what can be told only afterwards: where
 // `begin` came more often than it does in an iteration, something else ran before it.
 void IterationDetector::track(std::uint64_t position) {
+  if (const Gap* gap = gap_at(position); gap != nullptr && position > oldest()) {
+    pass_gap(position, gap->bracketed);
+  }
   const IterationMarks& marks = lock_->marks;
   const bool begins = matches(position, marks.begin) || matches(position, marks.begin_too);
   const Nanoseconds time = event(position).time;
@@ -269,8 +316,7 @@ std::optional<IterationSpan> IterationDetector::unfinished_span() const {
 std::optional<IterationSpan> IterationDetector::trailing_span() const {
   auto span = unfinished_span();
   if (!span) return std::nullopt;
-  const auto length = static_cast<double>(total_ - begin_event_);
-  if (length < 0.97 * lock_->events || length > 1.5 * lock_->events) return std::nullopt;
+  if (!is_as_long(total_ - begin_event_)) return std::nullopt;
   return span;
 }
 
@@ -573,6 +619,7 @@ bool IterationDetector::marks_hold(const Candidate& candidate, const IterationMa
   bool met = false;
   unsigned boundaries = 0;
   for (std::uint64_t p = candidate.at[candidate.intervals]; p < total_; ++p) {
+    if (const Gap* gap = gap_at(p); gap != nullptr && !gap->bracketed) seen = false;
     if (seen && (matches(p, marks.begin) || matches(p, marks.begin_too))) {
       seen = false;
       ++boundaries;
@@ -810,6 +857,10 @@ void IterationDetector::accept(Lock found, const Candidate& candidate) {
     bool varies = false;
     for (std::uint64_t p = candidate.at[candidate.intervals]; p < total_; ++p) {
       const bool is_begin = matches(p, lock_->marks.begin);
+      if (gap_at(p) != nullptr) {
+        seen = whole = false;
+        begins = 0;
+      }
       if (seen && (is_begin || matches(p, lock_->marks.begin_too))) {
         seen = false;
         whole = true;

@@ -26,6 +26,11 @@ struct IterationSpan {
   std::uint64_t first_event = 0;    ///< position of its first event in the stream of signs
   bool phase = false;               ///< no iteration: ran between two
   bool checkpoint = false;          ///< … and did nothing but copy to the host
+  /// The signs end here for a while (IterationDetector::resume()). `begin` is 0 where no iteration is known
+  /// to have begun; what follows is of iteration `following`.
+  bool cut = false;
+  bool whole = false;  ///< … and the iteration looks as if it were over
+  std::uint64_t following = 0;
 };
 
 /// Finds training iterations in a stream of launches, without a marker in the program. Pure: no clock, no
@@ -63,6 +68,9 @@ class IterationDetector {
   void name(std::uint64_t function, std::string_view mangled);
   /// The next event; marks, names and boundaries are no events.
   void add(const LaunchSign& sign);
+  /// The program has run on without a sign of it; the next event comes from somewhere later. `bracketed`: the
+  /// program itself said when no more was to be seen, and may have said so between two iterations.
+  void resume(bool bracketed);
 
   /// Analyses wait that would look at more events than this (some 2 ns each) before the next call.
   void allow(std::int64_t looks) { allowed_ = looks; }
@@ -132,6 +140,8 @@ class IterationDetector {
     return by_shape ? event(position).shape : event(position).function;
   }
   void track(std::uint64_t position);
+  void pass_gap(std::uint64_t position, bool bracketed);
+  bool is_as_long(std::uint64_t length) const;
   void analyse_if_due();
   void analyse(std::uint64_t depth);
   void gather(std::uint64_t begin, bool by_shape, std::vector<std::uint32_t>& pivots);
@@ -174,6 +184,13 @@ class IterationDetector {
   std::optional<Lock> lock_;
   std::uint64_t changes_ = 0;
   std::vector<std::uint32_t> lock_once_;
+
+  struct Gap {
+    std::uint64_t position;  // of the first event after it
+    bool bracketed;
+  };
+  const Gap* gap_at(std::uint64_t position) const;
+  std::vector<Gap> gaps_;  // in order
 
   // Following the marks.
   bool anchor_seen_ = false;

@@ -22,6 +22,7 @@ std::uint32_t dense(std::unordered_map<std::uint64_t, std::uint32_t>& ids, std::
 
 void IterationSearch::advance(const SignPass& pass, bool hold) {
   if (hold && waiting_.size() < kMostHeld) return;
+  if (told_gaps_ != nullptr) told_gaps_->move_to(gaps_);
   clock_.calibrate();
   detector_.allow(kLooksAtOnce);
   // A boundary has the place of the sign that it stands before, and was published before it.
@@ -70,6 +71,7 @@ void IterationSearch::finish() {
 void IterationSearch::restart() {
   detector_ = IterationDetector();
   waiting_.clear();
+  gaps_.clear();
   last_spans_.clear();
   offset_.reset();
   boundary_.reset();
@@ -87,6 +89,10 @@ std::vector<IterationSpan> IterationSearch::take_spans() {
 
 void IterationSearch::pass_on(const Waiting& waiting) {
   const SignRecord& record = waiting.record;
+  for (; !gaps_.empty() && gaps_.front().sequence <= record.sequence; gaps_.pop_front()) {
+    detector_.resume(gaps_.front().bracketed);
+    if (recording()) recording_.buffer() += gaps_.front().bracketed ? "U 1\n" : "U 0\n";
+  }
   if (recording()) write(waiting);
   switch (record.sign) {
     case SignKind::kName:
@@ -167,6 +173,7 @@ void IterationSearch::write_lock() {
 }
 
 void IterationSearch::write_span(const IterationSpan& span) {
+  if (span.cut && span.begin == 0) return;
   recording_.buffer() += "I " + std::to_string(span.number) + " " + std::to_string(span.first_event) +
                          (span.phase ? " 1\n" : " 0\n");
 }

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -22,6 +24,29 @@ inline std::uint64_t whole_events(const IterationDetector::Lock& lock) {
   return below + (lock.events - static_cast<double>(below) >= 0.5 ? 1 : 0);
 }
 
+/// Where the signs begin again after a stretch of the program that was not seen, for an IterationSearch. Any
+/// thread adds to it, before there are signs of what follows.
+class SearchGaps {
+ public:
+  struct Gap {
+    std::uint64_t sequence;  // of the first sign after it (SignRecord::sequence), or less
+    bool bracketed;          // IterationDetector::resume()
+  };
+  void add(std::uint64_t sequence, bool bracketed) {
+    const std::lock_guard held(mutex_);
+    gaps_.push_back({sequence, bracketed});
+  }
+  void move_to(std::deque<Gap>& to) {
+    const std::lock_guard held(mutex_);
+    to.insert(to.end(), gaps_.begin(), gaps_.end());
+    gaps_.clear();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<Gap> gaps_;
+};
+
 /// The search for iterations while the program runs: brings the signs of all threads into one order, hands
 /// them to the detector, and knows which iteration the watch's count stands for. On our own thread, after
 /// each drain.
@@ -40,6 +65,7 @@ inline std::uint64_t whole_events(const IterationDetector::Lock& lock) {
 ///                                          EVENTS of an iteration, the names of its marks
 ///   I NUMBER EVENT PHASE                   an iteration (PHASE 0) or what ran before iteration NUMBER (1)
 ///                                          began with sign EVENT, as is known at its end
+///   U BRACKETED                            the program ran on unseen (IterationDetector::resume())
 ///   R                                      the search began anew
 /// Control characters in names are written as ?. DT is in nanoseconds since the line before; ids count from 1
 /// in order of appearance, signs from 0 at the beginning or the latest R. With an X iterations are told anew:
@@ -47,8 +73,9 @@ inline std::uint64_t whole_events(const IterationDetector::Lock& lock) {
 class IterationSearch {
  public:
   /// `clock`: with a reading from before the first sign.
-  IterationSearch(const NameTable& mangled, const NameTable& names, const TickClock& clock = {})
-      : mangled_(mangled), names_(names), clock_(clock) {}
+  IterationSearch(const NameTable& mangled, const NameTable& names, const TickClock& clock = {},
+                  SearchGaps* gaps = nullptr)
+      : mangled_(mangled), names_(names), clock_(clock), told_gaps_(gaps) {}
 
   bool record_to(const std::string& path) { return recording_.open(path); }
   const std::string& recording_error() const { return recording_.error(); }
@@ -104,6 +131,8 @@ class IterationSearch {
   const NameTable& mangled_;
   const NameTable& names_;
   TickClock clock_;
+  SearchGaps* told_gaps_;
+  std::deque<SearchGaps::Gap> gaps_;
   std::vector<Waiting> waiting_;
   IterationDetector detector_;
   std::vector<IterationSpan> last_spans_;

@@ -414,6 +414,39 @@ class Table(IterationTest):
             self.assertLessEqual(begin, int(row["Start (ns)"]))
             self.assertLessEqual(int(row["Start (ns)"]) + int(row["Duration (ns)"]), end)
 
+    def check_whole(self, done, least):
+        """Rows that are said to be complete have a step's work; returns their numbers."""
+        rows = self.iterations(done.out)
+        complete = [row for row in rows if row["Complete"] == "1"]
+        self.assertEqual({(row["Kernels"], row["Copies"]) for row in complete}, {("4", "1")}, rows)
+        self.assertGreaterEqual(len(complete), least, rows)
+        numbers = [int(row["Iteration"]) for row in complete]
+        self.assertEqual(numbers, sorted(set(numbers)))
+        # Nothing is counted twice, and nothing is left out.
+        self.assertEqual(sum(int(row["Kernels"]) for row in rows), sum(done.out.kernels().values()))
+        return numbers
+
+    def test_in_windows_by_the_clock(self):
+        """Between two of them the program runs on unseen: what the first one cuts does not go on in the second."""
+        step = "copy:h2d:64 sleep:1 kernel:forward:2 sleep:1 kernel:backward:1 sleep:1 kernel:adam:1 sleep:1"
+        for period in (109, 131):
+            with self.subTest(period):
+                done = self.script(f"sync loop:600 [ {step} ] sync", WINDOW=f"time:50ms+60ms/{period}ms")
+                self.assertGreater(len(done.out.windows()), 5)
+                self.check_whole(done, 10)
+
+    def test_in_windows_that_calls_cut(self):
+        """Closed and opened in the middle of a step, and where it ends."""
+        begin, end = "copy:h2d:64 kernel:forward:2 ", "kernel:backward:1 kernel:adam:1 sync "
+        step = begin + end
+        for first, second, whole in ((begin, end, 0), (step, step, 2), (begin, step, 1), (step, end, 1), ("", "", 0)):
+            with self.subTest(first + "| " + second):
+                window = f"start {second} loop:5 [ {step} ] {first} stop"
+                unseen = {begin: end, step: "", "": ""}[first] + f" loop:3 [ {step} ] " + {end: begin, step: "", "": ""}[second]
+                done = self.script(f"sync loop:4 [ {window} {unseen} ] sync", WINDOW="api")
+                self.assertEqual(len(done.out.windows()), 4)
+                self.assertEqual(len(self.check_whole(done, 1)), 4 * (5 + whole), self.iterations(done.out))
+
 
 class Unharmed(IterationTest):
     """The search changes nothing for the program."""

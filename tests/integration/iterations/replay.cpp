@@ -8,6 +8,8 @@
 //                                  a lock, or a change of it, once EVENT events had been seen
 //   span NUMBER FIRST_EVENT BEGIN END PHASE
 //                                  an iteration, or what ran between two, of the lock that was printed last
+//   cut NUMBER FIRST_EVENT BEGIN END WHOLE
+//                                  an iteration that a stretch without signs ends; BEGIN 0: none is known
 //   boundary EVENT                 the watch fired before this event
 //   end EVENTS NANOSECONDS         and the time that the detector took for them
 #include <chrono>
@@ -48,6 +50,11 @@ int main() {
       continue;
     }
     std::uint64_t step = 0;
+    if (line[0] == 'U') {
+      detector.resume(line[2] == '1');
+      inject::iteration_watch.anchor_seen.store(false);
+      continue;
+    }
     if (line[0] == 'M' || line[0] == 'B') {
       words >> step;
       time += step;
@@ -81,8 +88,8 @@ int main() {
       inject::iteration_watch.arm(lock.marks);
     }
     for (const inject::IterationSpan& span : detector.take_spans()) {
-      std::cout << "span " << span.number << ' ' << span.first_event << ' ' << span.begin << ' ' << span.end
-                << ' ' << span.phase << '\n';
+      std::cout << (span.cut ? "cut " : "span ") << span.number << ' ' << span.first_event << ' '
+                << span.begin << ' ' << span.end << ' ' << (span.cut ? span.whole : span.phase) << '\n';
     }
   }
   std::cout << "end " << detector.events() << ' ' << spent.count() << '\n';

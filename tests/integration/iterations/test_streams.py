@@ -11,6 +11,7 @@ usage: test_streams.py REPLAY DATA RECORDING
 import dataclasses
 import lzma
 import pathlib
+import random
 import subprocess
 import sys
 import unittest
@@ -60,12 +61,20 @@ class Found:
 
     def __init__(self, text):
         self.locks, self.spans, self.phases, self.boundaries, self.events = [], {}, [], [], 0
+        self.whole, last = [], None  # [(first event, that of what follows)]
         for line in text.splitlines():
             kind, *fields = line.split(" ")
             if kind == "lock":
                 self.locks.append((int(fields[0]), int(fields[1]), fields[2] == "1"))
-                self.spans, self.phases = {}, []
-            elif kind == "span" and fields[4] == "1":
+                self.spans, self.phases, self.whole, last = {}, [], [], None
+                continue
+            if kind in ("span", "cut") and (kind == "span" or fields[2] != "0"):
+                if last is not None:
+                    self.whole.append((last, int(fields[1])))
+                last = int(fields[1]) if kind == "span" and fields[4] == "0" else None
+            elif kind == "cut":
+                last = None
+            if kind == "span" and fields[4] == "1":
                 self.phases.append((int(fields[1]), int(fields[0])))
             elif kind == "span":
                 self.spans[int(fields[1])] = int(fields[0])
@@ -73,6 +82,26 @@ class Found:
                 self.boundaries.append(int(fields[0]))
             elif kind == "end":
                 self.events = int(fields[0])
+
+
+def cut(text, steps, draw):
+    """The stream as windows by the clock show it, three to six iterations long and up to two apart; and which events are left."""
+    each = (steps[60][0] - steps[10][0]) / 50
+    left, shown, position, lines, kept = int(12.3 * each), True, 0, [], []
+    for line in text.splitlines():
+        if line[0] in "KGHDPSYL":
+            if left == 0:
+                shown = not shown
+                left = max(1, int(each * (draw.uniform(3, 6.5) if shown else draw.uniform(0.3, 1.7))))
+                if shown:
+                    lines.append("U 0")
+            left -= 1
+            if shown:
+                kept.append(position)
+            position += 1
+        if shown or line[0] == "F":
+            lines.append(line)
+    return "\n".join(lines) + "\n", kept
 
 
 def between(phases, steps):
@@ -124,6 +153,25 @@ class Streams(unittest.TestCase):
 
         self.check_phases(found, steps, phases, expected, locked)
         self.check_watch(found, steps, phases, locked, in_progress)
+        self.check_cut(name, text, steps)
+
+    def check_cut(self, name, text, steps):
+        """Windows by the clock show pieces of it: an iteration is whole if all of it was seen, and begins where it does."""
+        lines, kept = cut(text, steps, random.Random(name))
+        found = Found(subprocess.run([replay], input=lines, capture_output=True, text=True, check=True, timeout=60).stdout)
+        self.assertEqual(found.events, len(kept))
+        self.assertNotEqual(found.locks, [])
+        expected = PROGRAMS.get(name, Expected())
+        at = {position: i for i, position in enumerate(kept)}
+        whole = {at[begin]: k for k, (begin, end) in steps.items() if begin in at and end in at and at[end] - at[begin] == end - begin}
+        true = {at[begin] for k, (begin, _) in steps.items() if begin in at and k >= expected.unseen}
+        first = min(true)
+        self.assertEqual([begin for begin, _ in found.whole if begin >= first and begin not in true], [])
+        self.assertEqual([(begin, end) for begin, end in found.whole if kept[end] - kept[begin] != end - begin], [])
+        seen = {begin for begin, _ in found.whole}
+        missed = [k for begin, k in whole.items() if k >= expected.unseen and begin not in seen]
+        # Where several windows show little of it, the first whole one may need the next to be told.
+        self.assertLessEqual(len(missed), len(whole) / 6, missed)
 
     def check_phases(self, found, steps, phases, expected, locked):
         """What runs between two iterations belongs to neither."""
