@@ -512,6 +512,13 @@ void Tracer::detach(bool finalize) noexcept {
   const std::unique_lock use = Tracer::use();
   stop_activity();
   collecting_activity.store(false, std::memory_order_release);
+  finalize = finalize && use.owns_lock() && !failed() && !saw_graphs();
+  // A buffer that CUPTI keeps, for kernels launched after the window, would have the next attachment's
+  // records as well, whose correlation ids are others.
+  if (!finalize && level_ == TracerLevel::kActivity && use.owns_lock() && !failed() &&
+      buffers_.outstanding() != 0) {
+    api_.ActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
+  }
   if (subscriber_ != nullptr) api_.Unsubscribe(subscriber_);
   subscriber_ = nullptr;
   // CUPTI leaves something of its own in every graph that it has traced. After cuptiFinalize the next
@@ -519,7 +526,7 @@ void Tracer::detach(bool finalize) noexcept {
   // (CUDA 13.0 on an H200: JAX's command buffers, torch.cuda.CUDAGraph; a synchronization before or a pause
   // of 400 ms did not help). So programs with graphs keep CUPTI, with nothing enabled and nobody subscribed.
   // After a fatal error it has finalized itself.
-  finalized_ = finalize && use.owns_lock() && !failed() && !saw_graphs();
+  finalized_ = finalize;
   if (finalized_) {
     api_.Finalize();
     // Graphs that were captured, but never instantiated: the next attachment numbers nodes anew.

@@ -339,6 +339,17 @@ class Closing(FaultTest):
         self.assertEqual((done.code, done.stdout), (3, "done\n"))
         self.assertEqual(done.out.kernels(), {"a": 3})
 
+    def test_a_kernel_after_the_window_where_cupti_is_kept(self):
+        """Its thread's buffer is of an attachment that is over when the next window's records come into it."""
+        # CUPTI is kept for the graph's sake, and detached about a second after the window.
+        text = ("duration:late:4000000 capture:1 kernel:own:1:1 end_capture:1:x start graph:x:1 sync stop until_calls:cuptiUnsubscribe:1 "
+                "background [ wait:closed loop:500 [ kernel:late:1:2 sleep:3 ] signal:ended wait:open kernel:b:2:2 signal:launched ] "
+                "start kernel:a:3 sync stop signal:closed until_calls:cuptiUnsubscribe:2 wait:ended start signal:open wait:launched sync stop join sync")
+        done = self.script(text)
+        self.assertEqual(done.out.kernels(), {"own": 1, "a": 3, "b": 2})
+        self.assertEqual({row["Unattributed"] for row in done.out.windows()}, {"0"})
+        self.assertEqual(done.out.lost(), {})
+
     def test_a_stop_behind_long_kernels_holds_nobody(self):
         # They end once the program has gone on.
         done = self.script("start kernel:long:2:1 stop kernel:go:2 sync", faults="wait_for=long/go")
