@@ -6,20 +6,22 @@ namespace inject {
 
 static_assert(CommunicatorTable::kSets == 64, "set_of() takes six bits");
 
-std::uint32_t CommunicatorTable::ranks(const void* communicator, std::uint32_t window) const noexcept {
+CommunicatorFacts CommunicatorTable::facts(const void* communicator, std::uint32_t window) const noexcept {
   const auto key = reinterpret_cast<std::uintptr_t>(communicator);
   for (const Entry& entry : entries_[set_of(key)]) {
     if (entry.communicator.load(std::memory_order_acquire) != key) continue;
     const std::uint64_t value = entry.value.load(std::memory_order_acquire);
+    const CommunicatorId id = entry.id.load(std::memory_order_acquire);
     // Still this communicator's: who gives the entry to another one makes it busy before it writes.
-    if (entry.communicator.load(std::memory_order_relaxed) != key) return 0;
-    return value >> 32 == window ? static_cast<std::uint32_t>(value) : 0;
+    if (entry.communicator.load(std::memory_order_relaxed) != key) return {};
+    if (value >> 32 != window) return {};
+    return {static_cast<std::uint32_t>(value), id};
   }
-  return 0;
+  return {};
 }
 
 void CommunicatorTable::remember(const void* communicator, std::uint32_t window,
-                                 std::uint32_t ranks) noexcept {
+                                 const CommunicatorFacts& facts) noexcept {
   const auto key = reinterpret_cast<std::uintptr_t>(communicator);
   if (key <= kBusy) return;
   auto& set = entries_[set_of(key)];
@@ -42,7 +44,8 @@ void CommunicatorTable::remember(const void* communicator, std::uint32_t window,
       !best->communicator.compare_exchange_strong(there, kBusy, std::memory_order_acq_rel)) {
     return;  // another thread writes there: this one asks again
   }
-  best->value.store(std::uint64_t{window} << 32 | ranks, std::memory_order_release);
+  best->value.store(std::uint64_t{window} << 32 | facts.ranks, std::memory_order_release);
+  best->id.store(facts.id, std::memory_order_release);
   best->communicator.store(key, std::memory_order_release);
 }
 

@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 #include <nccl.h>
+#include <unistd.h>
+
+#include <array>
 
 #include "libinject/analysis/collective.h"
+#include "libinject/hooks/communicator_ids.h"
 #include "libinject/hooks/communicator_table.h"
 #include "libinject/hooks/shim.h"
+#include "libinject/record/clock.h"
 #include "libinject/record/thread_registry.h"
 
 namespace inject {
@@ -36,20 +41,24 @@ static_assert(ncclSum == 0 && ncclProd == 1 && ncclMax == 2 && ncclMin == 3 && n
 
 constinit FunctionBeside<ncclResult_t(ncclComm_t, int*)> comm_count{"ncclCommCount"};
 constinit CommunicatorTable communicators;
+constinit CommunicatorIds communicator_ids;
 
-std::uint32_t ranks_of(ncclComm_t comm, const void* real, std::uint32_t window) noexcept {
+CommunicatorFacts facts_of(ncclComm_t comm, const void* real, std::uint32_t window) noexcept {
   // The library says that an unusable communicator is one, but for those that it cannot read.
-  if (comm == nullptr) return 0;
-  if (const std::uint32_t known = communicators.ranks(comm, window); known != 0) return known;
+  if (comm == nullptr) return {};
+  CommunicatorFacts facts = communicators.facts(comm, window);
+  if (facts.ranks != 0) return facts;
+  facts.id = communicator_ids.id(comm);
   auto* ask = comm_count.get(real);
   if (ask == nullptr) ask = reinterpret_cast<decltype(ask)>(symbol_beside(real, "ncclCommCount"));
-  if (ask == nullptr) return 0;
+  if (ask == nullptr) return facts;
   int ranks = 0;
   // It leaves an NVTX range, which is not the program's.
   const UnseenThread unseen;
-  if (ask(comm, &ranks) != ncclSuccess || ranks < 1) return 0;
-  communicators.remember(comm, window, static_cast<std::uint32_t>(ranks));
-  return static_cast<std::uint32_t>(ranks);
+  if (ask(comm, &ranks) != ncclSuccess || ranks < 1) return facts;
+  facts.ranks = static_cast<std::uint32_t>(ranks);
+  communicators.remember(comm, window, facts);
+  return facts;
 }
 
 void tell_call(CallFrame& frame, const void* real, Collective operation, std::size_t count,
@@ -65,7 +74,9 @@ void tell_call(CallFrame& frame, const void* real, Collective operation, std::si
   shape.reduction = static_cast<std::uint8_t>(reduction < 0            ? 0
                                               : reduction < ncclNumOps ? reduction + 1
                                                                        : ncclNumOps + 1);
-  shape.ranks = ranks_of(comm, real, frame.window());
+  const CommunicatorFacts facts = facts_of(comm, real, frame.window());
+  shape.ranks = facts.ranks;
+  shape.communicator = facts.id;
   shape.count = count;
   shape.bytes = collective_bytes(operation, shape.type, count, shape.ranks);
   shape.peer = peer;
@@ -81,6 +92,28 @@ struct Collected {
     if (status == 0 && thread != nullptr) thread->collectives.accept();
   }
 };
+
+// Communicators are seen from their making to their end, inside windows and outside.
+
+bool has_worked(int status) noexcept {
+  return StatusCode<ncclResult_t>::of(static_cast<ncclResult_t>(status)) == ncclSuccess;
+}
+
+CommunicatorId id_of(const ncclUniqueId& unique_id) noexcept {
+  return communicator_id({unique_id.internal, sizeof unique_id.internal});
+}
+
+// One whose handle the library writes later (ncclCommSplit in a group, or without blocking) is not known.
+void made(int status, const ncclComm_t* comm, CommunicatorId id) noexcept {
+  if (!has_worked(status) || comm == nullptr || *comm == nullptr) return;
+  communicators.forget(*comm);
+  communicator_ids.remember(*comm, id);
+}
+
+void forget(ncclComm_t comm) noexcept {
+  communicators.forget(comm);
+  communicator_ids.forget(comm);
+}
 
 constexpr int kNoReduction = -1;
 constexpr int kNoPeer = -1;
@@ -171,12 +204,57 @@ struct CallArguments<kFn_ncclGroupEnd> {
 };
 
 template <>
-struct CallArguments<kFn_ncclCommDestroy> {
-  static void tell(CallFrame&, void*, ncclComm_t comm) noexcept { communicators.forget(comm); }
+struct Observer<kFn_ncclCommDestroy> {
+  static void before(ncclComm_t comm) noexcept { forget(comm); }
 };
 
 template <>
-struct CallArguments<kFn_ncclCommAbort> : CallArguments<kFn_ncclCommDestroy> {};
+struct Observer<kFn_ncclCommAbort> : Observer<kFn_ncclCommDestroy> {};
+
+template <>
+struct Observer<kFn_ncclCommInitRank> {
+  static void after(void*, int status, ncclComm_t* comm, int, const ncclUniqueId& unique_id, int) noexcept {
+    made(status, comm, id_of(unique_id));
+  }
+};
+
+template <>
+struct Observer<kFn_ncclCommInitRankConfig> {
+  static void after(void*, int status, ncclComm_t* comm, int, const ncclUniqueId& unique_id, int,
+                    ncclConfig_t*) noexcept {
+    made(status, comm, id_of(unique_id));
+  }
+};
+
+// Each rank gives the same unique ids in the same order, and none of them is another communicator's.
+template <>
+struct Observer<kFn_ncclCommInitRankScalable> {
+  static void after(void*, int status, ncclComm_t* comm, int, int, int count, const ncclUniqueId* unique_ids,
+                    ncclConfig_t*) noexcept {
+    if (has_worked(status) && unique_ids != nullptr && count > 0) made(status, comm, id_of(unique_ids[0]));
+  }
+};
+
+// Of this process alone: nobody else has to find the same id.
+template <>
+struct Observer<kFn_ncclCommInitAll> {
+  static void after(void*, int status, ncclComm_t* all, int count, const int*) noexcept {
+    if (!has_worked(status) || all == nullptr) return;
+    const std::array<std::uint64_t, 3> own{static_cast<std::uint64_t>(now()),
+                                           static_cast<std::uint64_t>(getpid()),
+                                           reinterpret_cast<std::uintptr_t>(all)};
+    const CommunicatorId id = communicator_id({reinterpret_cast<const char*>(own.data()), sizeof own});
+    for (int i = 0; i < count; ++i) made(status, all + i, id);
+  }
+};
+
+template <>
+struct Observer<kFn_ncclCommSplit> {
+  static void after(void*, int status, ncclComm_t parent, int color, int, ncclComm_t* comm,
+                    ncclConfig_t*) noexcept {
+    if (has_worked(status)) made(status, comm, communicator_ids.split(parent, color));
+  }
+};
 
 }  // namespace inject
 

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <initializer_list>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -233,6 +235,14 @@ struct KindRows {
 
 void number_cell(CsvRow& row, std::int64_t value) {
   size_cell(row, value, value >= 0);
+}
+
+// As NCCL writes those in its log. Not a number to anything that reads tables, which would round it.
+std::string communicator_text(std::uint64_t id) {
+  if (id == 0) return {};
+  std::array<char, 24> digits{};
+  std::snprintf(digits.data(), digits.size(), "0x%016llx", static_cast<unsigned long long>(id));
+  return digits.data();
 }
 
 }  // namespace
@@ -464,7 +474,7 @@ void nccl_rows(const Statistics& statistics, const RunInfo&, std::string& text, 
       if (!names.empty()) names += "; ";
       names += kernel.name;
     }
-    row.text(names).end();
+    row.text(names).text(communicator_text(shape.communicator)).end();
     sink(text);
   }
 }

@@ -28,7 +28,7 @@ inline constexpr std::string_view kCollectiveHeader =
     "Operation,Type,Reduction,Bytes,Ranks,Peer/Root,Grouped,Calls,Failed Calls,Captured Calls,Replayed "
     "Calls,Host Time (ns),"
     "GPU Time (%),GPU Time (ns),GPU Avg (ns),GPU Min (ns),GPU Max (ns),Algorithm BW (GB/s),Bus BW (GB/s),"
-    "Overlap with Compute (%),Kernels,Kernel Names";
+    "Overlap with Compute (%),Kernels,Kernel Names,Communicator";
 void nccl_rows(const Statistics& statistics, const RunInfo& run, std::string& text, const TextSink& sink);
 
 inline constexpr std::string_view kConvHeader =

@@ -189,6 +189,7 @@ struct CollectiveShape {
   std::uint32_t operations = 0;  ///< calls in the group that is submitted
   GroupRole role = GroupRole::kNone;
   std::uint8_t reserved[7] = {};
+  std::uint64_t communicator = 0;  ///< CommunicatorId; 0: not known, or several in a group
 
   bool operator==(const CollectiveShape&) const = default;
 };

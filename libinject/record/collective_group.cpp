@@ -42,6 +42,7 @@ void CollectiveGroup::add(const CollectiveShape& call) noexcept {
   if (call.type != all_.type) all_.type = CollectiveShape::kSeveral;
   if (call.reduction != all_.reduction) all_.reduction = CollectiveShape::kSeveral;
   if (call.ranks != all_.ranks) all_.ranks = 0;
+  if (call.communicator != all_.communicator) all_.communicator = 0;
   if (call.peer != all_.peer) all_.peer = -1;
   all_.count = sum(all_.count, call.count);
   all_.bytes = sum(all_.bytes, call.bytes);

@@ -89,7 +89,7 @@ class Operations(Collectives):
         # Between windows nobody sees what becomes of a communicator.
         done = self.script(text + " nccl:AllReduce:B:5 start loop:20 [ nccl:AllReduce:A:5 ] stop sync")
         self.assertEqual(self.asked(done), 3)
-        done = self.script("comm:A:4 start loop:5 [ nccl:AllReduce:A:5 comm_destroy:A comm:A:8 ] stop sync")
+        done = self.script("comm:A:4 start loop:5 [ nccl:AllReduce:A:5 comm_destroy:A comm:A:8:later ] stop sync")
         self.assertEqual({row["Ranks"]: row["Calls"] for row in done.out.rows("nccl_sum.csv")}, {"4": "1", "8": "4"})
 
     def test_hooks_that_do_not_record_ask_nothing(self):
@@ -106,6 +106,74 @@ class Operations(Collectives):
         self.assertEqual(rows["AllReduce", "fp32", "sum", "28", "yes"].kernels, 60)
         self.assertEqual(rows["AllGather", "fp32", "", "112", "no"].kernels, 60)
         self.assertEqual(len(rows), 2)
+
+
+class Communicators(Collectives):
+    """Which calls were on one communicator, and that its ranks, each a process here, say the same of it."""
+
+    def ids(self, text, **options):
+        """{count of elements: communicator}"""
+        rows = self.script(text, **options).out.rows("nccl_sum.csv")
+        return {int(row["Bytes"]) // 4: row["Communicator"] for row in rows}
+
+    def test_by_unique_id(self):
+        text = ("comm:A:4:here comm:B:4:there:config comm:C:4:there_too:scalable comm:D:4 start nccl:AllReduce:A:1 nccl:AllReduce:B:2 "
+                "nccl:AllReduce:C:3 nccl:AllReduce:D:4 stop nccl:AllReduce:A:1 start nccl:AllReduce:A:5 nccl:Broadcast:B:6 stop sync")
+        one, other = self.ids(text), self.ids("comm:X:9 " + text)
+        for found in one.values():
+            self.assertRegex(found, "^0x[0-9a-f]{16}$")
+        self.assertEqual(len(set(one.values())), 4)
+        self.assertEqual((one[1], one[2]), (one[5], one[6]))
+        # D's is made by the library, anew in each process; the others' are the same in both.
+        self.assertNotEqual(one.pop(4), other.pop(4))
+        self.assertEqual(one, other)
+
+    def test_splits(self):
+        # Of a split each rank sees its own colour; all of them see all splits.
+        one, other = (self.ids(f"comm:A:4:here comm_split:B:A:{color} comm_split:C:A:{first} comm_split:D:A:0 comm_split:E:D:0 start "
+                               "nccl:AllReduce:A:1 nccl:AllReduce:B:2 " + ("nccl:AllReduce:C:3 " if first == "0" else "") +
+                               "nccl:AllReduce:D:4 nccl:AllReduce:E:5 stop sync") for color, first in (("0", "0"), ("1", "none")))
+        self.assertEqual(len(set(one.values())), 5)
+        self.assertNotEqual(one.pop(2), other.pop(2))
+        self.assertNotIn(one.pop(3), other.values())
+        self.assertEqual(one, other)
+
+    def test_all_devices_of_a_process(self):
+        found = self.ids("comm_all:A:B start nccl:AllReduce:A:1 nccl:AllReduce:B:2 stop sync", devices=2)
+        self.assertEqual(found[1], found[2])
+        self.assertNotEqual(found[1], "")
+
+    def test_one_in_the_place_of_another(self):
+        # The handle of what has gone may be the next one's.
+        for way in ("comm_destroy", "comm_abort"):
+            found = self.ids(f"comm:A:4:here start nccl:AllReduce:A:1 {way}:A comm:A:4:there nccl:AllReduce:A:2 stop {way}:A comm:A:4:here "
+                             "start nccl:AllReduce:A:3 stop sync")
+            self.assertEqual(len(set(found.values())), 2)
+            self.assertEqual(found[1], found[3])
+
+    def test_groups(self):
+        rows = self.script("comm:A:4:here comm:B:4:there start group_start nccl:AllReduce:A:1000 nccl:AllReduce:A:1000 group_end "
+                           "group_start nccl:AllReduce:A:1000 nccl:AllReduce:A:5 group_end "
+                           "group_start nccl:AllReduce:A:1000 nccl:AllReduce:B:1000 group_end stop sync").out.rows("nccl_sum.csv")
+        of = {(row["Operation"], row["Bytes"], row["Calls"]): row["Communicator"] for row in rows}
+        a, b = of["AllReduce", "4000", "4"], of["AllReduce", "4000", "1"]
+        self.assertNotEqual(a, b)
+        # The same on both: on which of them the kernels were, nothing tells.
+        self.assertEqual(of, {("AllReduce", "4000", "4"): a, ("AllReduce", "20", "1"): a, ("AllReduce", "4000", "1"): b,
+                              ("Group of 2 AllReduce", "4020", "1"): a, ("Group of 2 AllReduce", "8000", "1"): ""})
+
+    def test_what_is_not_known(self):
+        # The library writes the handle at the group's end. The next split has its number all the same.
+        text = "comm:A:4:here {}comm_split:B:A:0{} comm_split:C:A:0 start nccl:AllReduce:B:1 nccl:AllReduce:C:2 stop sync"
+        late, known = self.ids(text.format("group_start ", " group_end")), self.ids(text.format("", ""))
+        self.assertEqual(late[1], "")
+        self.assertEqual(late[2], known[2])
+        # A split that failed is none.
+        known = self.ids("comm:A:4:here comm_split:B:A:0 start nccl:AllReduce:A:1 nccl:AllReduce:B:2 stop sync")
+        after = self.ids("comm:A:4:here fault:api_fail:ncclCommSplit:5 comm_split:B:A:0 fault:api_fail:off comm_split:B:A:0 start "
+                         "nccl:AllReduce:A:1 nccl:AllReduce:B:2 stop sync")
+        self.assertEqual(after, known)
+        self.assertEqual(self.ids("comm:A:0:here start nccl:AllReduce:none:1 stop sync"), {1: ""})
 
 
 class Groups(Collectives):

@@ -3,11 +3,14 @@
 //
 // libnccl.so.2: communicators without peers. A collective is one kernel on its stream; between GroupStart and
 // GroupEnd it is submitted by GroupEnd, as with the vendor's, and not at all if a call of the group was
-// rejected. Bcast, Send and Recv call other exported functions, as there.
+// rejected. Bcast, Send and Recv call other exported functions, as there. What is split off a communicator
+// has all of its ranks, and is handed out at once, or at the end of the group that ncclCommSplit is called
+// in.
 #include <nccl.h>
 #include <nvtx3/nvToolsExt.h>
 
 #include <cstring>
+#include <random>
 #include <string>
 #include <tuple>
 #include <type_traits>
@@ -41,6 +44,7 @@ struct Group {
   int depth = 0;
   ncclResult_t error = ncclSuccess;
   std::vector<Pending> pending;
+  std::vector<std::pair<ncclComm_t*, ncclComm_t>> split;  // where to hand out what
 };
 // Leaked: exit handlers call into NCCL after the main thread's thread-local objects are gone.
 Group& group() {
@@ -133,7 +137,13 @@ ncclResult_t ncclGetVersion(int* version) {
 }
 ncclResult_t ncclGetUniqueId(ncclUniqueId* uniqueId) {
   NCCL_FUNCTION(ncclGetUniqueId);
-  std::memset(uniqueId, 1, sizeof *uniqueId);
+  // A random number and an address; the rest is zero.
+  std::memset(uniqueId, 0, sizeof *uniqueId);
+  std::random_device source;
+  for (std::size_t i = 0; i < 3; ++i) {
+    const unsigned number = source();
+    std::memcpy(uniqueId->internal + i * sizeof number, &number, sizeof number);
+  }
   return ncclSuccess;
 }
 const char* ncclGetErrorString(ncclResult_t result) {
@@ -178,8 +188,35 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int nranks, ncclUniqueId, 
   NCCL_FUNCTION(ncclCommInitRankConfig);
   return create(comm, nranks, rank, current_device());
 }
+ncclResult_t ncclCommInitRankScalable(ncclComm_t* comm, int nranks, int rank, int nId, ncclUniqueId* ids,
+                                      ncclConfig_t*) {
+  NCCL_FUNCTION(ncclCommInitRankScalable);
+  if (nId <= 0 || nId > nranks || ids == nullptr) return ncclInvalidArgument;
+  return create(comm, nranks, rank, current_device());
+}
+ncclResult_t ncclCommSplit(ncclComm_t parent, int color, int, ncclComm_t* comm, ncclConfig_t*) {
+  NCCL_FUNCTION(ncclCommSplit);
+  if (parent == nullptr || comm == nullptr || color < NCCL_SPLIT_NOCOLOR) return ncclInvalidArgument;
+  *comm = nullptr;
+  if (color == NCCL_SPLIT_NOCOLOR) return ncclSuccess;
+  const Communicator& from = *communicator_of(parent);
+  ncclComm_t made = nullptr;
+  if (const ncclResult_t result = create(&made, from.ranks, from.rank, from.device); result != ncclSuccess)
+    return result;
+  if (group().depth == 0) {
+    *comm = made;
+  } else {
+    group().split.emplace_back(comm, made);
+  }
+  return ncclSuccess;
+}
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   NCCL_FUNCTION(ncclCommDestroy);
+  delete communicator_of(comm);
+  return ncclSuccess;
+}
+ncclResult_t ncclCommAbort(ncclComm_t comm) {
+  NCCL_FUNCTION(ncclCommAbort);
   delete communicator_of(comm);
   return ncclSuccess;
 }
@@ -192,6 +229,7 @@ ncclResult_t ncclGroupEnd(void) {
   NCCL_FUNCTION(ncclGroupEnd);
   if (group().depth == 0) return ncclInvalidUsage;
   if (--group().depth > 0) return ncclSuccess;
+  for (const auto& [place, comm] : std::exchange(group().split, {})) *place = comm;
   std::vector<Pending> pending;
   pending.swap(group().pending);
   if (const ncclResult_t error = std::exchange(group().error, ncclSuccess); error != ncclSuccess)
@@ -220,7 +258,10 @@ ncclResult_t ncclRecv(void*, size_t count, ncclDataType_t datatype, int peer, nc
 #define SIM_SKIP_ncclCommInitAll ~, 1
 #define SIM_SKIP_ncclCommInitRank ~, 1
 #define SIM_SKIP_ncclCommInitRankConfig ~, 1
+#define SIM_SKIP_ncclCommInitRankScalable ~, 1
+#define SIM_SKIP_ncclCommSplit ~, 1
 #define SIM_SKIP_ncclCommDestroy ~, 1
+#define SIM_SKIP_ncclCommAbort ~, 1
 #define SIM_SKIP_ncclBcast ~, 1
 #define SIM_SKIP_ncclSend ~, 1
 #define SIM_SKIP_ncclRecv ~, 1

@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <atomic>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "libinject/hooks/communicator_ids.h"
 #include "libinject/hooks/communicator_table.h"
 #include "libinject/output/table_files.h"
 #include "libinject/record/collective_group.h"
@@ -176,6 +178,24 @@ TEST_CASE("A group of different calls is a shape of its own", "[collectives]") {
   CHECK(submitted.reduction == CollectiveShape::kSeveral);
   CHECK(submitted.ranks == 0);
   CHECK(submitted.bytes == 400 + 1600);
+
+  CollectiveShape here = call(Collective::kAllReduce, 100, 2);
+  here.communicator = 7;
+  CollectiveShape more = here;
+  more.count = 200;
+  group.start(1);
+  put(group, here);
+  put(group, more);
+  CHECK(end_of(group).communicator == 7);
+  // The same call on two communicators: whose kernels were whose is not known.
+  CollectiveShape there = here;
+  there.communicator = 8;
+  group.start(1);
+  put(group, here);
+  put(group, there);
+  submitted = end_of(group);
+  CHECK(submitted.role == GroupRole::kDifferent);
+  CHECK(submitted.communicator == 0);
 }
 
 TEST_CASE("Groups of sends and receives", "[collectives]") {
@@ -332,36 +352,37 @@ TEST_CASE("Rows: groups of different calls stand by themselves", "[collectives]"
   CHECK_FALSE(rows[0].bus_bandwidth().has_value());
 }
 
-TEST_CASE("Ranks of communicators are known for a window, until the communicator goes", "[collectives]") {
+TEST_CASE("What is known of communicators holds for a window, until the communicator goes", "[collectives]") {
   CommunicatorTable table;
   const auto handle = [](std::uintptr_t i) { return reinterpret_cast<const void*>(0x7000'0000 + i * 64); };
-  CHECK(table.ranks(handle(0), 1) == 0);
-  table.remember(handle(0), 1, 8);
-  CHECK(table.ranks(handle(0), 1) == 8);
-  CHECK(table.ranks(handle(0), 2) == 0);
-  table.remember(handle(0), 2, 4);
-  CHECK(table.ranks(handle(0), 2) == 4);
+  constexpr CommunicatorFacts kNothing;
+  CHECK(table.facts(handle(0), 1) == kNothing);
+  table.remember(handle(0), 1, {8, 77});
+  CHECK(table.facts(handle(0), 1) == CommunicatorFacts{8, 77});
+  CHECK(table.facts(handle(0), 2) == kNothing);
+  table.remember(handle(0), 2, {4, 0});
+  CHECK(table.facts(handle(0), 2) == CommunicatorFacts{4, 0});
   table.forget(handle(0));
-  CHECK(table.ranks(handle(0), 2) == 0);
+  CHECK(table.facts(handle(0), 2) == kNothing);
   table.forget(nullptr);
-  table.remember(nullptr, 2, 4);
-  CHECK(table.ranks(nullptr, 2) == 0);
+  table.remember(nullptr, 2, {4, 78});
+  CHECK(table.facts(nullptr, 2) == kNothing);
 
   // More than there is room for: an answer is right or there is none.
   constexpr unsigned kMany = 4 * CommunicatorTable::kSets * CommunicatorTable::kWays;
-  for (unsigned i = 0; i < kMany; ++i) table.remember(handle(i), 3, i + 1);
+  for (unsigned i = 0; i < kMany; ++i) table.remember(handle(i), 3, {i + 1, i + 100});
   unsigned known = 0;
   for (unsigned i = 0; i < kMany; ++i) {
-    const std::uint32_t ranks = table.ranks(handle(i), 3);
-    if (ranks != 0) {
+    const CommunicatorFacts facts = table.facts(handle(i), 3);
+    if (facts.ranks != 0) {
       ++known;
-      REQUIRE(ranks == i + 1);
+      REQUIRE(facts == CommunicatorFacts{i + 1, i + 100});
     }
   }
   CHECK(known > CommunicatorTable::kSets * CommunicatorTable::kWays / 2);
 }
 
-TEST_CASE("Ranks of communicators are right while threads enter, ask and forget", "[collectives]") {
+TEST_CASE("What is known of communicators is right while threads enter, ask and forget", "[collectives]") {
   static CommunicatorTable table;
   std::atomic<unsigned> wrong{0};
   std::vector<std::thread> threads;
@@ -370,10 +391,93 @@ TEST_CASE("Ranks of communicators are right while threads enter, ask and forget"
       for (unsigned i = 0; i < 20'000; ++i) {
         const unsigned number = (i * 7 + t) % 1500;  // three for each place
         const auto* communicator = reinterpret_cast<const void*>(std::uintptr_t{0x10000} + number * 32);
-        const std::uint32_t ranks = table.ranks(communicator, 1 + i / 10'000);
-        if (ranks != 0 && ranks != number + 1) wrong.fetch_add(1);
-        if (ranks == 0) table.remember(communicator, 1 + i / 10'000, number + 1);
+        const CommunicatorFacts right{number + 1, number + 5};
+        const CommunicatorFacts facts = table.facts(communicator, 1 + i / 10'000);
+        if (facts.ranks != 0 && facts != right) wrong.fetch_add(1);
+        if (facts.ranks == 0) table.remember(communicator, 1 + i / 10'000, right);
         if (i % 13 == 0) table.forget(communicator);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(wrong.load() == 0);
+}
+
+TEST_CASE("A communicator's id is its unique id's, whoever computes it", "[collectives]") {
+  std::string unique(128, '\0');
+  const CommunicatorId id = communicator_id(unique);
+  CHECK(id != 0);
+  CHECK(communicator_id(std::string(unique)) == id);
+  // Each of its bytes counts.
+  for (char& byte : unique) {
+    byte = 1;
+    CHECK(communicator_id(unique) != id);
+    byte = 0;
+  }
+  // Splits: by parent, colour and number.
+  std::set<CommunicatorId> all{id};
+  for (const CommunicatorId parent : {id, id + 1}) {
+    for (int color = 0; color < 64; ++color) {
+      for (std::uint32_t number = 0; number < 64; ++number)
+        all.insert(split_communicator_id(parent, color, number));
+    }
+  }
+  CHECK(all.size() == 1 + 2 * 64 * 64);
+  CHECK(all.count(0) == 0);
+  CHECK(split_communicator_id(0, 3, 1) == 0);
+}
+
+TEST_CASE("Ids of communicators last from their making to their end", "[collectives]") {
+  static CommunicatorIds ids;
+  const auto handle = [](std::uintptr_t i) { return reinterpret_cast<const void*>(0x5000'0000 + i * 64); };
+  CHECK(ids.id(handle(0)) == 0);
+  CHECK(ids.split(handle(0), 1) == 0);
+  ids.remember(handle(0), 7);
+  CHECK(ids.id(handle(0)) == 7);
+  // A rank that gets none counts the split as well.
+  CHECK(ids.split(handle(0), 5) == split_communicator_id(7, 5, 0));
+  CHECK(ids.split(handle(0), -1) == 0);
+  CHECK(ids.split(handle(0), 5) == split_communicator_id(7, 5, 2));
+  // One that has come to lie in its place begins anew, also if the end went unseen.
+  ids.remember(handle(0), 8);
+  CHECK(ids.split(handle(0), 5) == split_communicator_id(8, 5, 0));
+  ids.remember(handle(0), 0);
+  CHECK(ids.id(handle(0)) == 0);
+  ids.forget(handle(0));
+  for (const void* none : {handle(0), static_cast<const void*>(nullptr), reinterpret_cast<const void*>(2)}) {
+    ids.remember(none, 0);
+    ids.forget(none);
+    CHECK(ids.id(none) == 0);
+  }
+  ids.remember(nullptr, 3);
+  CHECK(ids.id(nullptr) == 0);
+
+  // As many as there is room for, made and gone many times; of more the rest is not known.
+  for (unsigned round = 0; round < 3; ++round) {
+    for (unsigned i = 0; i < CommunicatorIds::kMost; ++i) ids.remember(handle(i), i + 1 + round);
+    ids.remember(handle(CommunicatorIds::kMost), 1);
+    CHECK(ids.id(handle(CommunicatorIds::kMost)) == 0);
+    unsigned wrong = 0;
+    for (unsigned i = 0; i < CommunicatorIds::kMost; ++i) wrong += ids.id(handle(i)) == i + 1 + round ? 0 : 1;
+    CHECK(wrong == 0);
+    for (unsigned i = 0; i < CommunicatorIds::kMost; ++i) ids.forget(handle(i));
+    CHECK(ids.id(handle(1)) == 0);
+  }
+}
+
+TEST_CASE("Ids of communicators are right while threads make, split and end them", "[collectives]") {
+  static CommunicatorIds ids;
+  std::atomic<unsigned> wrong{0};
+  std::vector<std::thread> threads;
+  for (std::uintptr_t t = 0; t < 4; ++t) {
+    threads.emplace_back([&wrong, t] {
+      for (std::uintptr_t i = 0; i < 5000; ++i) {
+        const auto* mine = reinterpret_cast<const void*>(0x10000 + (i % 50) * 256 + t * 64);
+        const CommunicatorId id = 1 + t + i * 8;
+        ids.remember(mine, id);
+        if (ids.id(mine) != id || ids.split(mine, 3) != split_communicator_id(id, 3, 0)) wrong.fetch_add(1);
+        ids.forget(mine);
+        if (ids.id(mine) != 0) wrong.fetch_add(1);
       }
     });
   }
@@ -405,6 +509,7 @@ TEST_CASE("nccl_sum.csv: calls joined to their kernels, overlap, and kernels tha
   };
   CollectiveShape alone = call(Collective::kAllReduce, 1000, 4);
   alone.role = GroupRole::kNone;
+  alone.communicator = 0x0123'4567'89AB'CDEF;
   CollectiveShape member = call(Collective::kAllGather, 1000, 4);
   CollectiveShape end = member;
   end.role = GroupRole::kEqual;
@@ -429,15 +534,16 @@ TEST_CASE("nccl_sum.csv: calls joined to their kernels, overlap, and kernels tha
       "Operation,Type,Reduction,Bytes,Ranks,Peer/Root,Grouped,Calls,Failed Calls,Captured Calls,Replayed "
       "Calls,"
       "Host Time (ns),GPU Time (%),GPU Time (ns),GPU Avg (ns),GPU Min (ns),GPU Max (ns),Algorithm BW (GB/s),"
-      "Bus BW (GB/s),Overlap with Compute (%),Kernels,Kernel Names\n";
-  const std::string all_reduce =
-      "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)\n";
+      "Bus BW (GB/s),Overlap with Compute (%),Kernels,Kernel Names,Communicator\n";
+  const std::string all_reduce = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)";
   const std::string expected =
       header + "AllReduce,fp32,sum,4000,4,,no,1,1,0,0,20,57.1,2000,2000.0,2000,2000,2.000,3.000,25.0,1," +
-      all_reduce + "AllGather,fp32,,16000,4,,yes,2,0,0,0,30,28.6,1000,500.0,500,500,32.000,24.000,10.0,1," +
       all_reduce +
-      "[unknown],,,,,,,,,,,,14.3,500,500.0,500,500,,,0.0,1,"
-      "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)\n";
+      ",0x0123456789abcdef\nAllGather,fp32,,16000,4,,yes,2,0,0,0,30,28.6,1000,500.0,500,500,32.000,24.000,10."
+      "0,1," +
+      all_reduce +
+      ",\n[unknown],,,,,,,,,,,,14.3,500,500.0,500,500,,,0.0,1,"
+      "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>),\n";
   const auto files = table_files();
   const auto table = std::find_if(files.begin(), files.end(),
                                   [](const TableFile& file) { return file.name == "nccl_sum.csv"; });

@@ -15,17 +15,55 @@ std::mutex mutex;  // the map below
 std::map<std::string, ncclComm_t> communicators;
 cudaStream_t (*stream_by_name)(const std::string&) = nullptr;
 
-void make_communicator(const Arguments& a) {
-  ncclComm_t communicator = nullptr;
-  report("ncclCommInitRank",
-         ncclCommInitRank(&communicator, static_cast<int>(a.number(2)), ncclUniqueId{}, 0));
-  const std::lock_guard lock(mutex);
-  communicators[a.text(1)] = communicator;
-}
-
 ncclComm_t communicator_of(const std::string& name) {
   const std::lock_guard lock(mutex);
   return name == "none" ? nullptr : communicators.at(name);
+}
+
+// Where its handle is, for good: the library may write it later.
+ncclComm_t* place_of(const std::string& name) {
+  const std::lock_guard lock(mutex);
+  return &communicators[name];
+}
+
+ncclUniqueId unique_id(const std::string& text) {
+  ncclUniqueId id{};
+  if (text.empty()) {
+    report("ncclGetUniqueId", ncclGetUniqueId(&id));
+  } else {
+    text.copy(static_cast<char*>(id.internal), sizeof id.internal);
+  }
+  return id;
+}
+
+void make_communicator(const Arguments& a) {
+  const std::string way = a.text(4);
+  const auto ranks = static_cast<int>(a.number(2));
+  ncclComm_t* comm = place_of(a.text(1));
+  ncclUniqueId ids[2] = {unique_id(a.text(3)), {}};
+  if (way == "config") {
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    report("ncclCommInitRankConfig", ncclCommInitRankConfig(comm, ranks, ids[0], 0, &config));
+  } else if (way == "scalable") {
+    report("ncclCommInitRankScalable", ncclCommInitRankScalable(comm, ranks, 0, 2, ids, nullptr));
+  } else {
+    report("ncclCommInitRank", ncclCommInitRank(comm, ranks, ids[0], 0));
+  }
+}
+
+void make_all(const Arguments& a) {
+  ncclComm_t all[2] = {};
+  report("ncclCommInitAll", ncclCommInitAll(all, 2, nullptr));
+  *place_of(a.text(1)) = all[0];
+  *place_of(a.text(2)) = all[1];
+}
+
+void split_communicator(const Arguments& a) {
+  ncclComm_t parent = communicator_of(a.text(2));
+  const std::string color = a.text(3);
+  report("ncclCommSplit",
+         ncclCommSplit(parent, color == "none" ? NCCL_SPLIT_NOCOLOR : static_cast<int>(a.number(3)), 0,
+                       place_of(a.text(1)), nullptr));
 }
 
 // The simulation does not look at what is sent.
@@ -55,6 +93,11 @@ void call(const Arguments& a) {
 void add_nccl(Operations& operations, cudaStream_t (*stream_of)(const std::string&)) {
   stream_by_name = stream_of;
   operations["comm"] = make_communicator;
+  operations["comm_all"] = make_all;
+  operations["comm_split"] = split_communicator;
+  operations["comm_abort"] = [](const Arguments& a) {
+    report("ncclCommAbort", ncclCommAbort(communicator_of(a.text(1))));
+  };
   operations["comm_destroy"] = [](const Arguments& a) {
     report("ncclCommDestroy", ncclCommDestroy(communicator_of(a.text(1))));
   };

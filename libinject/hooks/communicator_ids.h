@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace inject {
+
+/// What tells a communicator from all others, and is the same on each of its ranks; 0: not known.
+using CommunicatorId = std::uint64_t;
+
+/// By the unique id that its ranks have in common. Nothing of that (it has an address) can be read off it.
+CommunicatorId communicator_id(std::string_view unique_id) noexcept;
+
+/// Of what ranks with one colour get in the `number`th split of a communicator, counted from 0: all of its
+/// ranks take part in each split, so that they count alike. 0 if the parent's is not known.
+CommunicatorId split_communicator_id(CommunicatorId parent, int color, std::uint32_t number) noexcept;
+
+/// Ids by communicator, from its making to its end. Any thread may call anything; there is no lock. Bounded:
+/// a communicator that finds no place is not known. Zero-initialised.
+class CommunicatorIds {
+ public:
+  /// It has just been made.
+  void remember(const void* communicator, CommunicatorId id) noexcept;
+  CommunicatorId id(const void* communicator) noexcept;
+  /// It is being split: the id of its ranks with this colour, 0 if it is not known. `color` < 0: this rank
+  /// takes part, and gets none.
+  CommunicatorId split(const void* communicator, int color) noexcept;
+  /// It is about to go.
+  void forget(const void* communicator) noexcept;
+
+  static constexpr std::size_t kMost = 2048;
+
+ private:
+  struct Entry {
+    std::atomic<std::uintptr_t> communicator{0};  // 0: never used, else kFree, kBusy, or whose it is
+    std::atomic<CommunicatorId> id{0};
+    std::atomic<std::uint32_t> splits{0};
+  };
+  static constexpr std::uintptr_t kFree = 1;  // was used: a search goes on behind it
+  static constexpr std::uintptr_t kBusy = 2;  // being written
+
+  Entry* find(std::uintptr_t key) noexcept;
+  static std::size_t place(std::uintptr_t key) noexcept;
+
+  std::array<Entry, kMost> entries_{};
+};
+
+}  // namespace inject
