@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "libinject/caller_state.h"
+#include "libinject/config/job_place.h"
 #include "libinject/config/out_path.h"
 #include "libinject/control/commands.h"
 #include "libinject/cupti/foreign_client.h"
@@ -1264,6 +1265,7 @@ RunInfo Session::run_info(const char* state) {
   run.host = host_name();
   run.pid = pid_;
   run.rank = rank_from_environment(environment_variable).value_or("");
+  run.job = job_from_environment(environment_variable);
   run.base = base_;
   run.base_utc = base_utc_;
   run.versions = library_versions();

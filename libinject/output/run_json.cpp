@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdio>
+#include <optional>
 #include <string_view>
 
 #include "libinject/output/json_text.h"
@@ -49,6 +50,35 @@ void pairs_json(JsonText& json, std::string_view name,
                 const std::vector<std::pair<std::string, std::string>>& pairs) {
   json.name(name).open_object();
   for (const auto& [key, value] : pairs) json.member(key, value);
+  json.close_object();
+}
+
+void job_json(JsonText& json, const std::optional<JobPlace>& job) {
+  json.name("job");
+  if (!job) {
+    json.null();
+    return;
+  }
+  const auto number = [&json](std::string_view name, std::optional<std::uint32_t> value) {
+    json.name(name);
+    if (value) {
+      json.number(*value);
+    } else {
+      json.null();
+    }
+  };
+  json.open_object().member("launcher", job->launcher).name("id");
+  if (job->id.empty()) {
+    json.null();
+  } else {
+    json.text(job->id);
+  }
+  number("rank", job->rank);
+  number("world_size", job->world_size);
+  number("local_rank", job->local_rank);
+  number("local_size", job->local_size);
+  number("node", job->node);
+  number("nodes", job->nodes);
   json.close_object();
 }
 
@@ -318,6 +348,7 @@ std::string run_json_text(const RunInfo& run, std::span<const std::string> files
   } else {
     json.text(run.rank);
   }
+  job_json(json, run.job);
   json.name("time_zero")
       .open_object()
       .member("utc", utc_text(run.base_utc))

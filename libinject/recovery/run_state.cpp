@@ -102,9 +102,22 @@ void memory_fields(Way& way, MemoryRow& row) {
 }
 
 template <typename Way>
+void optional_field(Way& way, std::optional<std::uint32_t>& value) {
+  if (way.has(value)) way.field(*value);
+}
+
+template <typename Way>
+void job_fields(Way& way, JobPlace& job) {
+  fields(way, job.launcher, job.id, job.rank);
+  for (auto* value : {&job.world_size, &job.local_rank, &job.local_size, &job.node, &job.nodes})
+    optional_field(way, *value);
+}
+
+template <typename Way>
 void run_fields(Way& way, RunInfo& run) {
   const auto plain = [](Way& w, auto& value) { w.field(value); };
   fields(way, run.version, run.working_directory, run.host, run.pid, run.rank, run.base, run.base_utc);
+  if (way.has(run.job)) job_fields(way, *run.job);
   way.list(run.command_line, plain);
   way.list(run.versions, plain);
   way.list(run.options, plain);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "libinject/analysis/occupancy.h"
+#include "libinject/config/job_place.h"
 #include "libinject/record/memory_use.h"
 #include "libinject/record/records.h"
 #include "libinject/stats/metric_samples.h"
@@ -193,6 +194,7 @@ struct RunInfo {
   std::string host;
   int pid = 0;
   std::string rank;  ///< empty outside a distributed job
+  std::optional<JobPlace> job;
   /// Two clocks read at the same moment, CUDA's initialisation. Times in the tables count from it.
   Nanoseconds base = 0;                                       ///< CLOCK_MONOTONIC
   std::uint64_t base_utc = 0;                                 ///< nanoseconds since 1970

@@ -400,6 +400,7 @@ TEST_CASE("what is said of a run comes back, and half of it is not believed", "[
   run.command_line = {"python", "train.py"};
   run.host = "host";
   run.rank = "3";
+  run.job = JobPlace{"torchrun", "id", 3, 4, 1, {}, {}, 2};
   run.base = 123;
   run.options = {{"INJECT_RING", "16M"}};
   run.messages = {"a message"};
@@ -421,6 +422,10 @@ TEST_CASE("what is said of a run comes back, and half of it is not believed", "[
   REQUIRE(decode_run(text, back));
   CHECK(back.command_line == run.command_line);
   CHECK(back.rank == "3");
+  REQUIRE(back.job);
+  CHECK((back.job->launcher == "torchrun" && back.job->id == "id" && back.job->rank == 3));
+  CHECK((back.job->world_size == 4u && back.job->local_rank == 1u && back.job->nodes == 2u));
+  CHECK((!back.job->local_size && !back.job->node));
   CHECK(back.options == run.options);
   REQUIRE(back.devices.size() == 1);
   CHECK(back.devices[0].name == "GPU");

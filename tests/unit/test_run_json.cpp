@@ -22,6 +22,7 @@ TEST_CASE("run.json of an empty run", "[output]") {
   const auto json = json_of({});
   CHECK(json["state"] == "");
   CHECK(json["rank"].is_null());
+  CHECK(json["job"].is_null());
   CHECK(json["devices"].is_array());
   CHECK(json["options"].is_object());
   CHECK(json["time_zero"]["utc"] == "1970-01-01T00:00:00.000000000Z");
@@ -69,6 +70,7 @@ TEST_CASE("run.json of a run", "[output]") {
   run.host = "node7";
   run.pid = 4242;
   run.rank = "3";
+  run.job = JobPlace{"torchrun", "a \"job\"", 3, 4, 1, {}, {}, 2};
   run.base = 1000;
   run.base_utc = 1'784'597'271'426'118'694u;
   run.versions = {{"driver", "580.159"}, {"cupti", "13.0.1"}};
@@ -121,6 +123,9 @@ TEST_CASE("run.json of a run", "[output]") {
   CHECK(json["host"] == "node7");
   CHECK(json["pid"] == 4242);
   CHECK(json["rank"] == "3");
+  CHECK(json["job"] ==
+        nlohmann::json::parse(R"({"launcher": "torchrun", "id": "a \"job\"", "rank": 3, "world_size": 4,
+      "local_rank": 1, "local_size": null, "node": null, "nodes": 2})"));
   CHECK(json["time_zero"]["utc"] == "2026-07-21T01:27:51.426118694Z");
   CHECK(json["time_zero"]["utc_ns"] == 1'784'597'271'426'118'694u);
   CHECK(json["time_zero"]["clock_monotonic_ns"] == 1000);
