@@ -86,7 +86,7 @@ def check_communicators(report, name, ranks, exact):
         if not report.check(f"{what}: nccl_sum.csv has the column Communicator, the last", columns[-1:] == ["Communicator"], columns[-3:]):
             return None
         known = [row for row in rows if row["Operation"] != "[unknown]"]
-        bad = [row["Operation"] for row in known if not re.fullmatch("[0-9a-f]{16}", row["Communicator"]) and row["Grouped"] != "group"]
+        bad = [row["Operation"] for row in known if not re.fullmatch("0x[0-9a-f]{16}", row["Communicator"]) and row["Grouped"] != "group"]
         report.check(f"{what}: every call has its communicator, and the kernels of no call have none",
                      known and not bad and not any(row["Communicator"] for row in rows if row not in known), f"{len(known)} rows; without: {bad}")
         gradients, shared, own = (communicators(rows, Type=kind) for kind in ("fp32", "bf16", "fp64"))
@@ -139,13 +139,13 @@ def test(options, report):
     if count < RANKS:
         print(f"merge: SKIPPED: {count} of the {RANKS} GPUs that it needs")
         sys.exit(SKIPPED)
-    options.program, options.launcher = PROGRAM, torchrun
+    options.program, options.launcher, options.jobs = PROGRAM, torchrun, JOBS
     run_jobs(options, report)
 
 
 def run_jobs(options, report):
     jobs, groups = [], []
-    for name, arguments, window in JOBS:
+    for name, arguments, window in options.jobs:
         ranks = report.guarded(name, profile, options, report, name, arguments, window)
         if ranks is None:
             continue
@@ -153,7 +153,7 @@ def run_jobs(options, report):
         groups.append(report.guarded(name, check_communicators, report, name, ranks, window == "api"))
         report.guarded(name, check_merge, options, report, name, SLOW if "--slow" in arguments else None)
     report.check("jobs have ids of their own, and their communicators as well",
-                 len(jobs) == len(JOBS) and None not in jobs + groups and not set.intersection(*jobs) and not set.intersection(*groups),
+                 len(jobs) == len(options.jobs) and None not in jobs + groups and not set.intersection(*jobs) and not set.intersection(*groups),
                  f"{jobs}, {groups}")
 
 
