@@ -22,7 +22,7 @@ WINDOW = ("Window", "Reason", "State", "Start (ns)", "End (ns)", "Duration (ns)"
           "Exposed Collective (ns)", "Verdict", "Memory at Start (MB)", "Memory at End (MB)")
 NCCL = ("Operation", "Type", "Reduction", "Bytes", "Ranks", "Peer/Root", "Grouped", "Calls", "Failed Calls", "GPU Time (ns)",
         "GPU Avg (ns)", "GPU Min (ns)", "GPU Max (ns)", "Algorithm BW (GB/s)", "Bus BW (GB/s)", "Overlap with Compute (%)", "Kernels",
-        "Kernel Names")
+        "Kernel Names", "Communicator")
 COPY = ("Device", "Direction", "Source", "Target", "Count", "Total Time (ns)", "Avg (ns)", "Total (MB)", "Avg (MB)", "Throughput (GB/s)",
         "Link (GB/s)", "Link (%)")
 MEMORY = ("Device", "Kind", "API", "Allocations", "Live (MB)", "Peak (MB)", "Failed")
@@ -71,7 +71,8 @@ def write_rank(folder, number, durations, *, host="node0", first=100, start=0, b
            "Iterations": len(durations), "Device Time (ns)": time, "Kernel Busy (ns)": int(utilization * time), "Idle (ns)": time - int(utilization * time),
            "Copy Only (ns)": 0, "Exposed Collective (ns)": 0, "Verdict": verdict}
     write(folder / "window_sum.csv", WINDOW, [row, {**row, "Device": "0", "Memory at Start (MB)": peak, "Memory at End (MB)": peak + 500}])
-    write(folder / "nccl_sum.csv", NCCL, nccl)
+    # Without the last column, as older versions write it, where nothing is in it.
+    write(folder / "nccl_sum.csv", NCCL if any("Communicator" in row for row in nccl) else NCCL[:-1], nccl)
     write(folder / "copy_sum.csv", COPY, [["0", "Host-to-Device", "Pinned", "Device", 20, 3_000_000, "150000.0", "192.000", "9.600",
                                            f"{0.63 * link:.3f}", "63.000", f"{link:.1f}"]])
     write(folder / "memory_sum.csv", MEMORY, [["0", "[all]", "[all]", 100, peak, peak, 0], ["0", "device", "cudaMalloc", 100, peak, peak, 0],
@@ -86,13 +87,21 @@ def write_rank(folder, number, durations, *, host="node0", first=100, start=0, b
 
 
 def write_job(folder, count, *, iterations=20, step=100 * MS, noise=0.01, slow=None, hosts=8, seed=1, **more):
-    """Ranks of equal speed but for `slow`: {rank: factor}. `noise`: standard deviation of a step, as a share of it."""
+    """Ranks of equal speed but for `slow`: {rank: factor}. `noise`: standard deviation of a step, as a share of it. What is given as
+    a function is asked for each rank."""
     chance = random.Random(seed)
     for rank in range(count):
         factor = (slow or {}).get(rank, 1)
         durations = [int(step * factor * max(0.2, chance.gauss(1, noise))) for _ in range(iterations)]
-        write_rank(pathlib.Path(folder) / f"rank-{rank}", rank, durations, **{"host": f"node{rank // hosts}", **more})
+        write_rank(pathlib.Path(folder) / f"rank-{rank}", rank, durations, **{"host": f"node{rank // hosts}", **{
+            name: value(rank) if callable(value) else value for name, value in more.items()}})
     return pathlib.Path(folder)
+
+
+def place(rank, world, local=8, id="torchrun:training slurm:4711"):
+    """What run.json has of a rank's job."""
+    return {"launcher": "torchrun", "id": id, "rank": rank, "world_size": world, "local_rank": rank % local, "local_size": local,
+            "node": rank // local, "nodes": -(-world // local)}
 
 
 def fill_up(folder):
@@ -111,8 +120,12 @@ def fill_up(folder):
 
 
 def write_whole(folder, count):
-    write_job(folder, count, slow={count * 7 // 10: 1.1}, batch=8, nccl=[
-        collective(20, MS, [5000] * 20, world=count, bytes=1 << size) for size in range(14, 26)])
+    def on_three_communicators(rank):
+        groups = (("0x0000000000000001", count), ("0x1%015x" % (rank // 8), 8), ("0x2%015x" % (rank % 8), count // 8))
+        return [collective(20, MS, [5000 * (rank % 8)] * 20, world=groups[size % 3][1], bytes=1 << size, Communicator=groups[size % 3][0])
+                for size in range(14, 26)]
+
+    write_job(folder, count, slow={count * 7 // 10: 1.1}, batch=8, nccl=on_three_communicators, job=lambda rank: place(rank, count))
     fill_up(folder)
 
 

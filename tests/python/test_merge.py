@@ -125,7 +125,7 @@ class Steps(Case):
         with Store() as store:
             for run in range(jobs * count):
                 noise = (0.02, 0.2)[run // count % 2]
-                store.add("runs", [(run, "", f"{run // count:03}", run % count, "h", 1, 0, "closed", "", "[]", "", None, "{}", "[]")])
+                store.add("runs", [(run, "", f"{run // count:03}", run % count, "h", 1, 0, "closed", "", "[]", "", None, "{}", "[]", "", None)])
                 store.add("iteration_sum", [(run, 1, number, "iteration", 1, "all", 0, int(MS * chance.gauss(1, noise)), *[None] * 5)
                                             for number in range(10)])
             store.flush()
@@ -255,6 +255,77 @@ class Collectives(Case):
         self.assertIsNone(self.job(ranks.write_job(self.folder, 2))["collectives"])
 
 
+class Communicators(Case):
+    """Collectives are compared within their communicator, where nccl_sum.csv has it."""
+
+    CALLS, TRANSFER = 100, 2 * MS
+
+    def row(self, communicator, size, wait, calls=CALLS, **more):
+        return ranks.collective(calls, self.TRANSFER, [wait] * calls, world=size, Communicator=communicator, **more)
+
+    def write(self, rows, **more):
+        for rank, of_rank in enumerate(rows):
+            ranks.write_rank(self.folder / f"r{rank}", rank, [100 * MS] * 20, nccl=of_rank, **more)
+        return self.job()
+
+    def test_tensor_and_data_parallel(self):
+        # Tensor parallel: 0-3 and 4-7, and these have twice the work; data parallel: pairs across. Rank 2 is last among the first four.
+        late = MS
+        job = self.write([[self.row(f"0xt{rank // 4}", 4, 0 if rank == 2 or rank > 3 else late, calls=100 if rank < 4 else 200),
+                           self.row(f"0xd{rank % 4}", 2, 0)] for rank in range(8)])
+        spent = job["collectives"]
+        self.assertEqual((spent["split_share"], spent["waiting_at_least_ns"], spent["waiting_at_most_ns"]), (1, 300 * late, 300 * late))
+        self.assertEqual([row["collectives"]["waiting_at_least_ns"] // late for row in job["by_rank"]], [100, 100, 0, 100, 0, 0, 0, 0])
+        self.assertEqual(self.stragglers(job), [(2, "collectives")])
+        self.assertEqual(job["stragglers"][0]["waited_for_ns"], 100 * late)
+        found = {entry["id"]: (entry["size"], entry["given"], entry["ranks"], entry["kernels"], entry["waiting_at_least_ns"])
+                 for entry in spent["communicators"]}
+        self.assertEqual(found, {"0xt0": (4, 4, "0-3", 400, 300 * late), "0xt1": (4, 4, "4-7", 800, 0),
+                                 **{f"0xd{index}": (2, 2, f"{index}, {index + 4}", 200, 0) for index in range(4)}})
+        # Calls alike are one row of the table of operations, whatever their communicator.
+        self.assertEqual([(row["ranks"], row["made_by"], row["kernels"]) for row in spent["operations"]], [(4, 8, 1200), (2, 8, 800)])
+        self.assertEqual(self.said, [])
+
+    def test_two_communicators_of_all_ranks(self):
+        def rows(rank, **more):
+            return [{**self.row("0xa", 2, 0 if rank == 0 else MS), **more}, {**self.row("0xb", 2, 0 if rank == 1 else MS), **more}]
+
+        job = self.write([rows(0), rows(1)])
+        self.assertEqual([row["collectives"]["waiting_at_least_ns"] for row in job["by_rank"]], [100 * MS, 100 * MS])
+        # What older folders have: sums over both, in which neither waits.
+        other = self.folder / "older"
+        for rank in range(2):
+            ranks.write_rank(other / str(rank), rank, [100 * MS] * 20, nccl=[
+                {name: cell for name, cell in ranks.collective(200, self.TRANSFER, [0, MS] * 100, world=2).items() if name != "Communicator"}])
+        (job,) = self.merge(other)["jobs"]
+        self.assertEqual([row["collectives"]["waiting_at_least_ns"] for row in job["by_rank"]], [0, 0])
+        self.assertEqual((job["collectives"]["communicators"], job["collectives"]["split_share"]), ([], 1))
+
+    def test_some_of_the_ranks(self):
+        # Of a communicator of four three are here, of another one.
+        job = self.write([[self.row("0xa", 4, rank * MS)] for rank in range(3)] + [[self.row("0xb", 4, 0)]], job=ranks.place(0, 8))
+        self.assertEqual((job["collectives"]["waiting_at_least_ns"], job["collectives"]["split_share"]), (300 * MS, 9 / 11))
+        self.assertEqual([(entry["ranks"], entry["given"], entry["split_ns"]) for entry in job["collectives"]["communicators"]],
+                         [("0-2", 3, 900 * MS), ("3", 1, None)])
+        self.assertRegex(self.said[-1], r"^18\.2% of the collectives' time is not split .* of which one alone is here")
+
+    def test_calls_that_not_all_make(self):
+        # A rank of it with other calls than the other's.
+        job = self.write([[self.row("0xa", 2, 0), self.row("0xa", 2, 0, bytes=4096)], [self.row("0xa", 2, MS), self.row("0xa", 2, 0, calls=99, bytes=4096)]])
+        self.assertEqual(job["collectives"]["waiting_at_least_ns"], 100 * MS)
+        job = self.job(ranks.write_rank(self.folder / "x", 0, [MS], nccl=[self.row("0xa", 2, 0)]),
+                       ranks.write_rank(self.folder / "y", 1, [MS], nccl=[self.row("", 2, MS)]))
+        self.assertEqual(job["collectives"]["split_share"], 0)
+
+    def test_shown(self):
+        self.write([[self.row("0xa", 2, rank * MS), self.row("0xb<i>\x1b[31m", 2, 0)] for rank in range(2)])
+        done = folders.inject("merge", self.folder, "-o", self.folder / "page.html")
+        self.assertRegex(done.stdout, r"Communicators by time\n *\n Communicator +Size +Ranks")
+        self.assertRegex(done.stdout, r"0xa +2 +0-1 +200 +500\.000ms +100\.000ms +100\.000ms")
+        self.assertNotIn("\x1b", done.stdout)
+        self.assertNotIn("0xb<i>", (self.folder / "page.html").read_text())
+
+
 class Links(Case):
     def test_bus_bandwidth(self):
         for rank, wait in enumerate((0, 2 * MS)):
@@ -330,6 +401,66 @@ class Ranks(Case):
         job = self.job()
         self.assertEqual((job["world"], job["missing"]), (16, "0, 3-4, 6-15"))
         self.assertEqual(self.said[0], "13 of 16 ranks are missing: 0, 3-4, 6-15: NCCL's communicators have 16")
+
+    def test_missing_by_the_launchers_word(self):
+        for rank in (0, 1, 2, 4, 6, 7):
+            ranks.write_rank(self.folder / str(rank), rank, [100 * MS] * 5, job=ranks.place(rank, 8))
+        job = self.job()
+        self.assertEqual((job["ranks"], job["world"], job["missing"], job["id"]), (6, 8, "3, 5", "torchrun:training slurm:4711"))
+        self.assertEqual(self.said[0], "2 of 8 ranks are missing: 3, 5")
+        self.assertIn("6 of 8 ranks on 1 host", folders.inject("merge", self.folder).stdout)
+
+    def test_jobs_by_id(self):
+        # Side by side in one folder, with the same ranks or not.
+        for number, id in enumerate(("slurm:1.0", "slurm:2.0", "slurm:3.0")):
+            for rank in range(2):
+                rank += 2 * (number == 2)
+                ranks.write_rank(self.folder / f"j{number}-{rank}", rank, [100 * MS] * 5, job=ranks.place(rank, 2 + 2 * (number == 2), id=id))
+        jobs = self.merge()["jobs"]
+        self.assertEqual([(job["ranks"], job["world"], job["id"]) for job in jobs], [(2, 2, "slurm:1.0"), (2, 2, "slurm:2.0"), (2, 4, "slurm:3.0")])
+        self.assertEqual([job["name"] for job in jobs], [f"{self.folder.name} (slurm:{number}.0)" for number in (1, 2, 3)])
+        (job,) = self.merge(how="one")["jobs"]
+        self.assertEqual(job["ranks"], 4)
+        self.assertIn("the ranks' run.json do not agree on how many ranks the job has: 2 (rank 0-1), 4 (rank 2-3)", self.said)
+
+    def test_one_id_for_several_jobs(self):
+        # One after another in an allocation, the second one in two folders; nothing but the ranks tells them apart.
+        for name, world in (("n2", 2), ("n4", 4)):
+            ranks.write_job(self.folder / name, world, job=lambda rank, world=world: ranks.place(rank, world, id="slurm:4711"))
+        jobs = self.merge(self.folder / "n2", self.folder / "n4")["jobs"]
+        self.assertEqual([(job["name"], job["ranks"], job["world"]) for job in jobs], [("n2", 2, 2), ("n4", 4, 4)])
+
+    def test_who_shares_a_communicator_is_of_one_job(self):
+        def write(name, rank, communicator, **more):
+            row = ranks.collective(5, MS, [0] * 5, world=4, Communicator=communicator)
+            ranks.write_rank(self.folder / name / str(rank), rank, [100 * MS] * (5 + (name == "b")), nccl=[row], **more)
+
+        # Two nodes' own ids, two pairs of one job.
+        write("a", 0, "0x1", job=ranks.place(0, 4, id="one"))
+        write("b", 1, "0x1", job=ranks.place(1, 4, id="other"))
+        write("b", 2, "0x2", job=ranks.place(2, 4, id="other"))
+        write("c", 0, "0x3", job=ranks.place(0, 4, id="third"))
+        paths = [self.folder / name for name in "abc"]
+        self.assertEqual([(job["ranks"], job["missing"]) for job in self.merge(*paths)["jobs"]], [(3, "3"), (1, "1-3")])
+        # Without ids a rank that is there twice makes folders jobs, but for those that have met.
+        write("d", 0, "0x4")
+        write("e", 0, "0x5")
+        write("e", 1, "0x4")
+        self.assertEqual([job["ranks"] for job in self.merge(self.folder / "d", self.folder / "e")["jobs"]], [2])
+        self.assertIn("rank 0 is there twice", self.said[0])
+        self.assertEqual(len(self.merge(*(self.folder / name for name in "cde"), how="folders")["jobs"]), 3)
+
+    def test_odd_places(self):
+        places = (7, [], {"id": 7, "world_size": "2"}, {"id": "\x1b[31m<b>" + 5000 * "x", "world_size": 10**30}, {"world_size": -1},
+                  {"id": "\ud800", "world_size": True}, {"world_size": 2**40, "id": None})
+        for rank, odd in enumerate(places):
+            ranks.write_rank(self.folder / str(rank), rank, [100 * MS] * 5, job=odd)
+        jobs = self.merge()["jobs"]
+        self.assertEqual([(job["ranks"], job["world"]) for job in self.merge(how="one")["jobs"]], [(7, 7)])
+        self.assertEqual(sum(job["ranks"] for job in jobs), 7)
+        done = folders.inject("merge", self.folder)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertNotIn("\x1b", done.stdout + done.stderr)
 
     def test_duplicates(self):
         for name, rank, count in (("a", 0, 5), ("b", 1, 3), ("b.1", 1, 9)):
@@ -487,6 +618,21 @@ class Parquet(Case):
         # What one may not read others may not.
         self.assertEqual((self.folder / "copies").stat().st_mode & 0o777, 0o700)
 
+    def test_copies_of_an_older_version(self):
+        ranks.write_job(self.folder / "job", 3, nccl=lambda rank: [ranks.collective(40, MS, [5000 * rank] * 40, world=3, Communicator="0x1")],
+                        job=lambda rank: ranks.place(rank, 4))
+        folders.inject("merge", self.folder / "job", "--parquet", self.folder / "copy")
+        job = self.job(self.folder / "copy")
+        self.assertEqual((job["world"], len(job["collectives"]["communicators"])), (4, 1))
+        with Store() as store:
+            for table, left_out in (("runs", "job_id, world_size"), ("nccl_sum", "Communicator")):
+                path = self.folder / "copy" / f"{table}.parquet"
+                store.run(f"COPY (SELECT * EXCLUDE ({left_out}) FROM '{path}') TO '{path}.new' (FORMAT parquet)")
+                os.replace(f"{path}.new", path)
+        job = self.job(self.folder / "copy")
+        self.assertEqual((job["world"], job["id"], job["collectives"]["communicators"], job["collectives"]["split_share"]), (3, "", [], 1))
+        self.assertEqual(self.said, [])
+
     def test_damaged(self):
         ranks.write_job(self.folder / "job", 3)
         folders.inject("merge", self.folder / "job", "--parquet", self.folder / "copy")
@@ -564,7 +710,8 @@ class Thousand(Case):
         print(f"1,000 ranks: {seconds:.1f} s, {used.ru_utime + used.ru_stime:.1f} s of processors, {megabytes:.0f} MB")
         self.assertEqual(process.returncode, 0)
         (job,) = json.loads((self.folder / "out.json").read_text())["jobs"]
-        self.assertEqual((job["ranks"], self.stragglers(job)), (1000, [(700, "step time")]))
+        self.assertEqual((job["ranks"], job["world"], self.stragglers(job)), (1000, 1000, [(700, "step time")]))
+        self.assertEqual((job["collectives"]["split_share"], len(job["collectives"]["communicators"])), (1, 50))
         self.assertLess(seconds, 30)
         self.assertLess(megabytes, 1000)
 
@@ -603,14 +750,17 @@ class Real(Case):
         if not program.exists():
             self.skipTest("the tests' programs are not built")
         # The second rank comes last: its kernels are the transfer alone.
-        job = self.ranks(lambda rank: [program, f"duration:AllReduce:{40_000 if rank == 1 else 90_000}", "comm:A:3", "start", "loop:20", "[",
-                                       "nccl:AllReduce:A:1000000", "]", "stop", "sync"], INJECT_WINDOW="api")
+        job = self.ranks(lambda rank: [program, f"duration:AllReduce:{40_000 if rank == 1 else 90_000}", "comm:A:3:all", "comm_split:B:A:0", "start",
+                                       "loop:20", "[", "nccl:AllReduce:A:1000000", "]", "nccl:AllReduce:B:1000000", "stop", "sync"],
+                         INJECT_WINDOW="api", WORLD_SIZE="3", TORCHELASTIC_RUN_ID="real")
         spent = job["collectives"]
         if spent is None:
             self.skipTest("built without NCCL's header")
         self.assertEqual((spent["collective_ns"], spent["waiting_at_least_ns"], spent["waiting_at_most_ns"], spent["split_share"]),
-                         (20 * (40_000 + 2 * 90_000), 20 * 2 * 50_000, 20 * 2 * 50_000, 1))
-        self.assertEqual([row["collectives"]["waiting_at_least_ns"] for row in job["by_rank"]], [1_000_000, 0, 1_000_000])
+                         (21 * (40_000 + 2 * 90_000), 21 * 2 * 50_000, 21 * 2 * 50_000, 1))
+        self.assertEqual([row["collectives"]["waiting_at_least_ns"] for row in job["by_rank"]], [1_050_000, 0, 1_050_000])
+        self.assertEqual([(entry["size"], entry["ranks"], entry["kernels"]) for entry in spent["communicators"]], [(3, "0-2", 60), (3, "0-2", 3)])
+        self.assertEqual(job["id"], "torchrun:real")
         self.assertEqual(self.said, ["no complete iteration: rank 0-2"])
         (bus,) = job["links"]["bus"]
         self.assertEqual((bus["best_rank"], bus["best_gbps"]), (1, 133.333))

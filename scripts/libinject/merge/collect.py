@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from libinject.merge import parquet
-from libinject.merge.schema import LARGEST, RUNS, TABLES, TEXT, WHOLE
+from libinject.merge.schema import LARGEST, LARGEST_RANK, RUNS, TABLES, TEXT, WHOLE
 from libinject.merge.store import Store
 from libinject.result import OTHERS, BadFile, Result, Table, printable, read_table
 
 _RANK = re.compile(r"[0-9]{1,6}")
 _LARGEST_TABLE = 128 << 20  # ten times what libinject's bounds allow
 _MOST_MESSAGES = 5
+_LONGEST_ID = 500
 
 
 def find(paths: Iterable[pathlib.Path], problems: list[str]) -> list[pathlib.Path]:
@@ -82,7 +83,8 @@ def run_row(number: int, result: Result, problems: list[str]) -> tuple[Any, ...]
     if rank is not None and not _RANK.fullmatch(str(rank)):
         problems.append(str(BadFile(where, f"'{printable(str(rank), 40)}' is no rank: a number is expected")))
         rank = None
-    command = run.get("command_line")
+    command, job = run.get("command_line"), _dict(run.get("job"))
+    world = _whole(job.get("world_size"))
     diagnosis = [entry for entry in _list(run.get("diagnosis")) if isinstance(entry, dict)]
     worst = max(diagnosis, key=lambda entry: _whole(entry.get("device_time_ns")) or 0, default={})
     time = _whole(worst.get("device_time_ns")) or 0
@@ -95,7 +97,8 @@ def run_row(number: int, result: Result, problems: list[str]) -> tuple[Any, ...]
         "gpu": json.dumps([_text(_dict(device).get("name")) for device in run["devices"]]),
         "verdict": _text(worst.get("verdict")), "gain": gain / time if gain is not None and time > 0 else None,
         "lost": json.dumps(result.lost()),
-        "messages": json.dumps([printable(_text(text), 200) for text in _list(run.get("messages"))[:_MOST_MESSAGES]])}
+        "messages": json.dumps([printable(_text(text), 200) for text in _list(run.get("messages"))[:_MOST_MESSAGES]]),
+        "job_id": _text(job.get("id"))[:_LONGEST_ID], "world_size": world if world is not None and 0 < world <= LARGEST_RANK + 1 else None}
     return tuple(row[name] for name in RUNS)
 
 

@@ -8,12 +8,14 @@ import collections
 import dataclasses
 import os
 import pathlib
+from collections.abc import Callable, Hashable
 from typing import Any
 
 from libinject.merge.store import Store
 from libinject.result import printable
 
 HOW = ("auto", "one", "folders")
+Run = dict[str, Any]  # a row of `runs`
 
 
 @dataclasses.dataclass
@@ -21,9 +23,10 @@ class Job:
     """`ranks`: rank to row of `runs`. `world` is how many ranks the job has, as far as that can be told."""
 
     name: str
-    ranks: dict[int, dict[str, Any]]
+    ranks: dict[int, Run]
     world: int = 0
     missing: list[int] = dataclasses.field(default_factory=list)
+    id: str = ""
     numbered: bool = False  # the ranks' numbers are ours: run.json has none
     problems: list[str] = dataclasses.field(default_factory=list)
 
@@ -40,30 +43,73 @@ def spans(numbers: list[int], most: int = 8) -> str:
 
 
 def divide(store: Store, how: str = "auto") -> list[Job]:
-    """The jobs, in the order of their names, and the table `member` (job, rank, run). Folders with different parents are one job
-    unless a rank comes twice in it: each job has a rank 0."""
+    """The jobs, in the order of their names, and the table `member` (job, rank, run)."""
     runs = store.rows("SELECT * FROM runs ORDER BY run")
-    by_parent: dict[str, list[dict[str, Any]]] = {}
-    for run in runs:
-        by_parent.setdefault(run["parent"], []).append(run)
-    groups = list(by_parent.items())
-    if how == "one" or (how == "auto" and not _ranks_repeat(groups)):
-        groups = [(os.path.commonpath(list(by_parent)) if by_parent else "", runs)]
+    if how == "auto":
+        groups = _by_evidence(runs, _communicators(store))
+    elif how == "folders":
+        groups = list(_by(runs, lambda run: run["parent"]).values())
+    else:
+        groups = [runs] if runs else []
     complete = dict(store.connection.execute(
         "SELECT run, count(*) FROM iteration_sum WHERE Label = 'iteration' AND Complete = 1 AND Device = 'all' GROUP BY run").fetchall())
     largest = dict(store.connection.execute("SELECT run, max(Ranks) FROM nccl_sum WHERE Ranks < 1000000 GROUP BY run").fetchall())
-    names = _names([parent for parent, _ in groups])
-    jobs = [_job(name, members, complete, largest) for name, (_, members) in zip(names, groups, strict=True)]
+    jobs = [_job(name, members, complete, largest) for name, members in zip(_names(groups), groups, strict=True)]
     store.run("CREATE OR REPLACE TABLE member (job BIGINT, rank BIGINT, run BIGINT)")
     members = [(index, rank, run["run"]) for index, job in enumerate(jobs) for rank, run in job.ranks.items()]
     store.insert("member", ("BIGINT",) * 3, members)
     return jobs
 
 
-def _ranks_repeat(groups: list[tuple[str, list[dict[str, Any]]]]) -> bool:
+def _by(runs: list[Run], key: Callable[[Run], Hashable]) -> dict[Hashable, list[Run]]:
+    found: dict[Hashable, list[Run]] = {}
+    for run in runs:
+        found.setdefault(key(run), []).append(run)
+    return found
+
+
+def _communicators(store: Store) -> dict[int, list[str]]:
+    return dict(store.connection.execute(
+        "SELECT run, list(DISTINCT Communicator) FROM nccl_sum WHERE Communicator <> '' GROUP BY run").fetchall())
+
+
+def _by_evidence(runs: list[Run], communicators: dict[int, list[str]]) -> list[list[Run]]:
+    """What shares a communicator is one job. Else other ids are other jobs; and in what the ids don't tell apart, folders with
+    different parents are one job unless a rank comes twice: each job has a rank 0."""
+    parents: dict[Hashable, Hashable] = {}  # of a forest: communicators, ids and folders, what belongs together under one root
+
+    def root(node: Hashable) -> Hashable:
+        while (above := parents.setdefault(node, node)) != node:
+            parents[node] = parents[above]
+            node = above
+        return node
+
+    def roots(run: Run, kind: str, value: str) -> Hashable:
+        """Of this run by id or folder, joined with those that share a communicator with it."""
+        own = root((kind, value))
+        for each in communicators.get(run["run"], ()):
+            parents[root((kind + " of", each))] = own
+            own = root(own)
+        return own
+
+    for run in runs:
+        if run["job_id"]:
+            roots(run, "id", run["job_id"])
+        roots(run, "folder", run["parent"])
+    by_id = _by(runs, lambda run: root(("id", run["job_id"])) if run["job_id"] else None)
+    if len(by_id) - (None in by_id) <= 1:
+        by_id = {None: runs} if runs else {}
+    groups = []
+    for members in by_id.values():
+        by_folder = list(_by(members, lambda run: root(("folder", run["parent"]))).values())
+        groups += by_folder if _ranks_repeat(by_folder) else [members]
+    return groups
+
+
+def _ranks_repeat(groups: list[list[Run]]) -> bool:
     """Whether a rank of one group is in another; without ranks, groups are jobs."""
     seen: set[int] = set()
-    for _, runs in groups:
+    for runs in groups:
         ranks = {run["rank"] for run in runs if run["rank"] is not None}
         if seen & ranks or (not ranks and len(groups) > 1):
             return True
@@ -71,17 +117,28 @@ def _ranks_repeat(groups: list[tuple[str, list[dict[str, Any]]]]) -> bool:
     return False
 
 
-def _names(parents: list[str]) -> list[str]:
-    """The last parts of the paths, as many as tell them apart."""
+def _common(parents: set[str]) -> str:
+    try:
+        return os.path.commonpath(parents)
+    except ValueError:  # absolute ones and others, which copies can name
+        return min(parents)
+
+
+def _names(groups: list[list[Run]]) -> list[str]:
+    """The last parts of the folders' paths, as many as tell them apart; of jobs in one folder, their ids as well."""
+    parents = [_common({run["parent"] for run in runs}) for runs in groups]
     paths = [pathlib.PurePath(parent) for parent in parents]
+    names = [printable(parent) for parent in parents]
     for depth in range(1, max((len(path.parts) for path in paths), default=1) + 1):
-        names = ["/".join(path.parts[-depth:]) for path in paths]
-        if len(set(names)) == len(names):
-            return [printable(name) for name in names]
-    return [printable(parent) for parent in parents]
+        short = ["/".join(path.parts[-depth:]) for path in paths]
+        if len(set(short)) == len(set(parents)):
+            names = [printable(name) for name in short]
+            break
+    ids = [next((run["job_id"] for run in runs if run["job_id"]), "") for runs in groups]
+    return [f"{name} ({printable(ids[index] or 'no id', 60)})" if names.count(name) > 1 else name for index, name in enumerate(names)]
 
 
-def _job(name: str, runs: list[dict[str, Any]], complete: dict[int, int], largest: dict[int, int]) -> Job:
+def _job(name: str, runs: list[Run], complete: dict[int, int], largest: dict[int, int]) -> Job:
     job = Job(name, {})
     if all(run["rank"] is None for run in runs):
         ordered = sorted(runs, key=lambda run: (run["host"], run["time_zero"] or 0, run["pid"] or 0, run["run"]))
@@ -104,11 +161,17 @@ def _job(name: str, runs: list[dict[str, Any]], complete: dict[int, int], larges
                 job.problems.append(f"{printable(other['folder'], 400)}: left out: rank {rank} is there twice, and "
                                     f"{printable(candidates[0]['folder'], 400)} has more complete iterations, or is newer")
     communicator = max((largest.get(run["run"]) or 0 for run in job.ranks.values()), default=0)
-    job.world = max(len(job.ranks), max(job.ranks, default=-1) + 1, communicator)
+    told = _by(list(job.ranks.values()), lambda run: run["world_size"])
+    told.pop(None, None)
+    if len(told) > 1:
+        sizes = ", ".join(f"{size} (rank {spans(sorted(run['rank'] or 0 for run in runs))})" for size, runs in sorted(told.items())[:4])
+        job.problems.append(f"the ranks' run.json do not agree on how many ranks the job has: {sizes}")
+    job.world = max(len(job.ranks), max(job.ranks, default=-1) + 1, communicator, *told)
+    job.id = next((run["job_id"] for run in job.ranks.values() if run["job_id"]), "")
     if not job.numbered:
         job.missing = [rank for rank in range(job.world) if rank not in job.ranks]
     if job.missing:
         count = f"{len(job.missing)} of {job.world} ranks are missing" if len(job.missing) > 1 else f"1 of {job.world} ranks is missing"
-        why = f": NCCL's communicators have {communicator}" if communicator > max(job.ranks, default=-1) + 1 else ""
+        why = f": NCCL's communicators have {communicator}" if communicator > max(max(job.ranks, default=-1) + 1, *told, 0) else ""
         job.problems.append(f"{count}: {spans(job.missing)}{why}")
     return job

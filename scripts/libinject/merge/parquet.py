@@ -7,7 +7,7 @@ from __future__ import annotations
 import pathlib
 from collections.abc import Iterable
 
-from libinject.merge.schema import LARGEST, LARGEST_RANK, REAL, RUNS, TABLES, TEXT, WHOLE
+from libinject.merge.schema import LARGEST, LARGEST_RANK, REAL, RUNS, RUNS_OTHERS, TABLES, TEXT, WHOLE
 from libinject.merge.store import Store, quoted
 from libinject.result import BadFile, printable
 
@@ -35,7 +35,7 @@ def read(store: Store, folder: pathlib.Path, first: int, problems: list[str]) ->
     """Adds the runs of a folder that `write` has made, numbered from `first` on; how many they are."""
     store.flush()
     try:
-        count = _read_table(store, folder, "runs", RUNS, RUNS, first, None)
+        count = _read_table(store, folder, "runs", [name for name in RUNS if name not in RUNS_OTHERS], RUNS, first, None)
     except BadFile as problem:
         problems.append(str(problem))
         return 0
@@ -65,7 +65,7 @@ def _read_table(store: Store, folder: pathlib.Path, table: str, needed: Iterable
         missing = [name for name in needed if name not in there]
         if missing:
             raise BadFile(path, f"no column '{missing[0]}'")
-        cells = ", ".join(_cell(name, kind) if name in there else "NULL" for name, kind in columns.items() if name != "run")
+        cells = ", ".join(_cell(name, kind) if name in there else "''" if kind == TEXT else "NULL" for name, kind in columns.items() if name != "run")
         if runs is None:
             runs, least, most, distinct = store.connection.execute(
                 "SELECT count(*), min(run), max(run), count(DISTINCT run) FROM read_parquet(?)", [str(link)]).fetchall()[0]
@@ -87,5 +87,5 @@ def _cell(name: str, kind: str) -> str:
         return f"coalesce({cell}, '')"
     if kind == REAL:
         return f"CASE WHEN isfinite({cell}) THEN {cell} END"
-    most, least = (LARGEST_RANK, 0) if name == "rank" else (1 << 62, -1 << 62) if name == "time_zero" else (LARGEST, -LARGEST)
+    most, least = (LARGEST_RANK + (name == "world_size"), 0) if name in ("rank", "world_size") else (1 << 62, -1 << 62) if name == "time_zero" else (LARGEST, -LARGEST)
     return f"CASE WHEN {cell} BETWEEN {least} AND {most} THEN {cell} END"

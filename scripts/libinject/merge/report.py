@@ -9,6 +9,7 @@ from typing import Any
 
 from libinject.merge import collectives, jobs, links, scaling, steps, usage
 from libinject.merge.store import Store
+from libinject.result import printable
 
 _MOST_CELLS = 200_000  # of the heat map
 
@@ -35,7 +36,7 @@ def _job(store: Store, number: int, job: jobs.Job, throughput: dict[str, Any] | 
         lost.update(row["lost"])
     some = next(iter(job.ranks.values()), {})
     return {
-        "name": job.name, "command": some.get("command", ""), "ranks": len(job.ranks), "world": job.world,
+        "name": job.name, "command": some.get("command", ""), "id": printable(job.id, 500), "ranks": len(job.ranks), "world": job.world,
         "missing": jobs.spans(job.missing, 1000),
         "numbered_by_us": job.numbered, "hosts": len({row["host"] for row in ranks.values()}),
         "gpus": dict(collections.Counter(name for row in ranks.values() for name in row["gpus"])),

@@ -37,7 +37,7 @@ TABLES = {
         {"Operation": TEXT, "Type": TEXT, "Reduction": TEXT, "Bytes": WHOLE, "Ranks": WHOLE, "Peer/Root": TEXT, "Grouped": TEXT,
          "Calls": WHOLE, "GPU Time (ns)": WHOLE, "GPU Avg (ns)": REAL, "GPU Min (ns)": WHOLE, "GPU Max (ns)": WHOLE,
          "Bus BW (GB/s)": REAL, "Kernels": WHOLE},
-        {"Algorithm BW (GB/s)": REAL, "Overlap with Compute (%)": REAL}),
+        {"Algorithm BW (GB/s)": REAL, "Overlap with Compute (%)": REAL, "Communicator": TEXT}),
     "copy_sum": Kept(
         {"Device": TEXT, "Direction": TEXT, "Source": TEXT, "Target": TEXT, "Count": WHOLE, "Total (MB)": REAL, "Throughput (GB/s)": REAL},
         {"Link (GB/s)": REAL, "Link (%)": REAL}),
@@ -48,4 +48,5 @@ TABLES = {
 
 # What is kept of a run.json: one row a folder. `parent` is what folders of one job have in common, if nothing else says it.
 RUNS = {"run": WHOLE, "folder": TEXT, "parent": TEXT, "rank": WHOLE, "host": TEXT, "pid": WHOLE, "time_zero": WHOLE, "state": TEXT,
-        "command": TEXT, "gpu": TEXT, "verdict": TEXT, "gain": REAL, "lost": TEXT, "messages": TEXT}
+        "command": TEXT, "gpu": TEXT, "verdict": TEXT, "gain": REAL, "lost": TEXT, "messages": TEXT, "job_id": TEXT, "world_size": WHOLE}
+RUNS_OTHERS = frozenset(("job_id", "world_size"))  # that older copies lack

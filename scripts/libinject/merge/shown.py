@@ -182,6 +182,17 @@ def operation_table(job: dict[str, Any], most: int) -> Shown | None:
     return Shown(title, columns, rows, "", frozenset(("Operation",))) if rows else None
 
 
+def communicator_table(job: dict[str, Any], most: int) -> Shown | None:
+    """Of one communicator there is nothing to tell apart."""
+    found = (job["collectives"] or {}).get("communicators", [])
+    rows = [[printable(row["id"], 20), str(row["size"]), row["ranks"] if len(row["ranks"]) <= 40 else f"{row['ranks'][:39]}…",
+             str(row["kernels"] or 0), _time(row["time_ns"]), _time(row["waiting_at_least_ns"]), _time(row["waiting_at_most_ns"])]
+            for row in found[:most]]
+    columns = ["Communicator", "Size", "Ranks", "Kernels", "Time", "Wait at least", "Wait at most"]
+    note = "ranks as the job numbers them, those whose folders are here"
+    return Shown("Communicators by time", columns, rows, note, frozenset(("Communicator", "Ranks"))) if len(found) > 1 else None
+
+
 def bus_table(job: dict[str, Any], most: int) -> Shown | None:
     rows = [[_operation(row), _bytes(row["bytes"]), _ranks(row), _figure(row["best_gbps"]), str(row["best_rank"]),
              _figure(row["median_gbps"]), _figure(row["worst_gbps"]), str(row["worst_rank"])] for row in job["links"]["bus"][:most]]
@@ -224,5 +235,5 @@ def scaling_table(report: dict[str, Any]) -> Shown | None:
 
 
 def tables(job: dict[str, Any], ranks: int | None, most: int) -> list[Shown]:
-    found = [rank_table(job, ranks), operation_table(job, most), bus_table(job, most), peer_table(job, most), copy_table(job, most)]
+    found = [rank_table(job, ranks), operation_table(job, most), communicator_table(job, most), bus_table(job, most), peer_table(job, most), copy_table(job, most)]
     return [table for table in found if table is not None]
