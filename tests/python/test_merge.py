@@ -101,6 +101,13 @@ class Steps(Case):
         self.assertEqual(job["throughput"], {"steps_per_s": (4e9 / 1000 + 4e9 / 1080 + 4e9 / 1020) / 3, "samples_per_s": None})
         self.assertEqual(self.said, ["4 iterations in common: too few to tell stragglers by step time, 5 are needed"])
 
+    def test_gpus_that_ranks_see_of_each_other(self):
+        both = [{"id": i, "name": "NVIDIA H200", "uuid": f"GPU-{i}"} for i in (0, 1)]
+        for rank in (0, 1):
+            ranks.write_rank(self.folder / f"r{rank}", rank, [100 * MS] * 6, devices=both)
+        ranks.write_rank(self.folder / "r2", 2, [100 * MS] * 6)  # its UUID is not known
+        self.assertEqual(self.job()["gpus"], {"NVIDIA H200": 3})
+
     def test_a_straggler(self):
         job = self.job(ranks.write_job(self.folder, 8, slow={5: 1.1}))
         self.assertEqual(self.stragglers(job), [(5, "step time")])

@@ -95,6 +95,7 @@ def run_row(number: int, result: Result, problems: list[str]) -> tuple[Any, ...]
         "time_zero": _whole(_dict(run.get("time_zero")).get("utc_ns")), "state": _text(run.get("state")),
         "command": " ".join(map(_text, command)) if isinstance(command, list) else "",
         "gpu": json.dumps([_text(_dict(device).get("name")) for device in run["devices"]]),
+        "gpu_uuid": json.dumps([_text(_dict(device).get("uuid")) for device in run["devices"]]),
         "verdict": _text(worst.get("verdict")), "gain": gain / time if gain is not None and time > 0 else None,
         "lost": json.dumps(result.lost()),
         "messages": json.dumps([printable(_text(text), 200) for text in _list(run.get("messages"))[:_MOST_MESSAGES]]),

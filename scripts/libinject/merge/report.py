@@ -39,11 +39,18 @@ def _job(store: Store, number: int, job: jobs.Job, throughput: dict[str, Any] | 
         "name": job.name, "command": some.get("command", ""), "id": printable(job.id, 500), "ranks": len(job.ranks), "world": job.world,
         "missing": jobs.spans(job.missing, 1000),
         "numbered_by_us": job.numbered, "hosts": len({row["host"] for row in ranks.values()}),
-        "gpus": dict(collections.Counter(name for row in ranks.values() for name in row["gpus"])),
+        "gpus": _gpus(ranks),
         "throughput": throughput, **times, "stragglers": stragglers, "collectives": spent, "links": links.of_job(store, number),
         "verdicts": dict(collections.Counter(row["verdict"] or "none" for row in ranks.values()).most_common()),
         "lost": dict(lost), "problems": job.problems,
         "by_rank": [{"rank": rank, **row} for rank, row in sorted(ranks.items())]}
+
+
+def _gpus(ranks: dict[int, dict[str, Any]]) -> dict[str, int]:
+    """How many of each name: ranks of one host may see each other's."""
+    seen = {uuid or f"{rank} {index}": name for rank, row in ranks.items()
+            for index, (name, uuid) in enumerate(zip(row["gpus"], row["gpu_uuids"]))}
+    return dict(collections.Counter(seen.values()))
 
 
 def heat_map(store: Store, number: int) -> dict[str, Any]:
@@ -60,5 +67,3 @@ def heat_map(store: Store, number: int) -> dict[str, Any]:
         cells[rank][place[iteration]] = d
     [(total,)] = store.connection.execute("SELECT count(DISTINCT iteration) FROM step WHERE job = ?", [number]).fetchall()
     return {"ranks": ranks, "iterations": iterations, "ns": [cells[rank] for rank in ranks], "of": total}
-
-

@@ -48,5 +48,5 @@ TABLES = {
 
 # What is kept of a run.json: one row a folder. `parent` is what folders of one job have in common, if nothing else says it.
 RUNS = {"run": WHOLE, "folder": TEXT, "parent": TEXT, "rank": WHOLE, "host": TEXT, "pid": WHOLE, "time_zero": WHOLE, "state": TEXT,
-        "command": TEXT, "gpu": TEXT, "verdict": TEXT, "gain": REAL, "lost": TEXT, "messages": TEXT, "job_id": TEXT, "world_size": WHOLE}
+        "command": TEXT, "gpu": TEXT, "gpu_uuid": TEXT, "verdict": TEXT, "gain": REAL, "lost": TEXT, "messages": TEXT, "job_id": TEXT, "world_size": WHOLE}
 RUNS_OTHERS = frozenset(("job_id", "world_size"))  # that older copies lack

@@ -17,7 +17,8 @@ def of_job(store: Store, number: int, job: Job) -> dict[int, dict[str, Any]]:
     for rank, run in sorted(job.ranks.items()):
         found[rank] = {
             "host": run["host"], "pid": run["pid"], "folder": run["folder"], "state": run["state"], "verdict": run["verdict"] or None,
-            "potential_gain": run["gain"], "gpus": _parsed(run["gpu"], list), "lost": _parsed(run["lost"], dict),
+            "potential_gain": run["gain"], "gpus": _parsed(run["gpu"], list), "gpu_uuids": _parsed(run["gpu_uuid"], list),
+            "lost": _parsed(run["lost"], dict),
             "messages": _parsed(run["messages"], list)}
     for row in store.rows("""
             SELECT rank, count(*) AS windows, sum("Duration (ns)") AS window_ns, sum("Device Time (ns)") AS device_time_ns,
