@@ -74,7 +74,7 @@ class OnTheSimulation(unittest.TestCase):
                 file.write(text)
         options = types.SimpleNamespace(library=library, work=os.path.join(folder.name, "work"), program=program,
                                         launcher=lambda: [sys.executable, launcher],
-                                        jobs=[(name, arguments, "api") for name, arguments, _ in merge.JOBS[:jobs]])
+                                        jobs=merge.JOBS[:jobs])
         os.mkdir(options.work)
         report = Report("merge", folder.name)
         merge.run_jobs(options, report)

@@ -51,7 +51,6 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--result", required=True)
     parser.add_argument("--eager", action="store_true")
-    parser.add_argument("--window", choices=("here", "outside"), required=True, help="here: this program opens and closes it")
     parser.add_argument("--steps", type=int, required=True)
     parser.add_argument("--slow", type=int, default=-1, help="the rank that computes more")
     options = parser.parse_args()
@@ -87,15 +86,11 @@ def main():
     steps(5)  # DDP makes its buckets anew after the first one
     torch.cuda.synchronize()
     dist.barrier()
-    if options.window == "here":
-        torch.cuda.profiler.start()
-        dist.barrier()
-        steps(options.steps)
-        torch.cuda.synchronize()
-        torch.cuda.profiler.stop()
-    else:
-        steps(options.steps)
-        torch.cuda.synchronize()
+    torch.cuda.profiler.start()
+    dist.barrier()
+    steps(options.steps)
+    torch.cuda.synchronize()
+    torch.cuda.profiler.stop()
     result = {"rank": rank, "ranks": ranks, "steps": options.steps, "pid": os.getpid(),
               "gradient_bytes": 4 * sum(parameter.numel() for parameter in model.parameters()), "shared_bytes": 2 * SHARED,
               "own_bytes": 8000, "device": torch.cuda.get_device_name(), "torch": torch.__version__,
