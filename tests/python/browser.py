@@ -1,12 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""A headless Chromium, driven by selenium. No test of its own."""
+"""A headless Chromium, driven by selenium, and what all pages are tested with. No test of its own."""
 
 import base64
 import json
 import os
+import pathlib
+import re
 import shutil
+import tempfile
 import time
+import unittest
+
+HOSTILE = ("</script><img src=x onerror=\"window.hacked=1\"><b>bold</b>&lt;&amp;<a href=\"http://evil.example/\">a</a>"
+           "<svg/onload=window.hacked=1>{{7*7}}${7*7}%{x}" + "long" * 60)
+PLOTS = "[...document.querySelectorAll('[data-plot]')]"
+# Colours of texts, and what they stand on.
+_COLOURS = """
+  const found = new Set();
+  for (const element of document.querySelectorAll("main *, nav *")) {
+    const written = [...element.childNodes].some((node) => node.nodeType === Node.TEXT_NODE && node.textContent.trim());
+    if (!written || !element.getClientRects().length || element.closest(".modebar")) continue;
+    let ground = element;
+    while (ground !== document.body && getComputedStyle(ground).backgroundColor === "rgba(0, 0, 0, 0)") ground = ground.parentElement;
+    const style = getComputedStyle(element);
+    found.add(`${element.closest("svg") ? style.fill : style.color}|${getComputedStyle(ground).backgroundColor}`);
+  }
+  return [...found].map((pair) => pair.split("|"))"""
 
 
 def missing():
@@ -74,3 +94,97 @@ class Browser:
 
     def png(self):
         return base64.b64decode(self.driver.execute_cdp_cmd("Page.captureScreenshot", {"format": "png"})["data"])
+
+
+def contrast(first, second):
+    """WCAG's, of two colours rgb(…) or #rrggbb."""
+    def luminance(colour):
+        found = re.findall(r"\d+", colour) if colour.startswith("rgb") else [int(colour[at : at + 2], 16) for at in (1, 3, 5)]
+        parts = [int(part) / 255 for part in found]
+        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    bright, dim = sorted((luminance(first), luminance(second)), reverse=True)
+    return (bright + 0.05) / (dim + 0.05)
+
+
+class PageCase(unittest.TestCase):
+    """`pages`: by name, made by make_pages() once for all tests."""
+
+    @classmethod
+    def setUpClass(cls):
+        holder = tempfile.TemporaryDirectory(prefix="inject-test-")
+        cls.addClassCleanup(holder.cleanup)
+        cls.folder = pathlib.Path(holder.name)
+        cls.pages = {}
+        cls.shown = None
+        cls.make_pages()
+        cls.browser = Browser()
+        cls.addClassCleanup(cls.browser.quit)
+
+    def opened(self, name, changed=False, **look):
+        """The page as it was made, if the test is one that has it `changed`."""
+        before, type(self).shown = self.shown, None if changed else (name, look)
+        if before == (name, look) and not changed:
+            return
+        self.browser.look(**look)
+        self.assertEqual(self.browser.open(self.pages[name]), ([], []), "what the console says, and what was asked of a network")
+        self.assertEqual(self.browser.run("return document.documentElement.dataset.plots"), "drawn")
+
+    def element(self, selector):
+        return self.browser.run("return document.querySelector(arguments[0])", selector)
+
+    def cells(self, table, column):
+        """The texts of a column."""
+        return self.browser.run("const at = [...arguments[0].querySelectorAll('th')].findIndex((head) => head.textContent === arguments[1]);"
+                                "return [...arguments[0].querySelectorAll('tbody tr')].map((row) => row.children[at].textContent)", table, column)
+
+    def click(self, element):
+        from selenium.webdriver.common.action_chains import ActionChains
+
+        self.browser.run("arguments[0].scrollIntoView({block: 'center', inline: 'center', behavior: 'instant'})", element)
+        ActionChains(self.browser.driver).move_to_element(element).click().perform()
+
+    def header(self, table, column):
+        return self.browser.run("return [...arguments[0].querySelectorAll('th button')].find((button) => button.textContent === arguments[1])", table, column)
+
+    def press(self, *keys):
+        from selenium.webdriver.common.action_chains import ActionChains
+
+        ActionChains(self.browser.driver).send_keys(*keys).perform()
+
+    def every_plot_is_drawn(self, least):
+        drawn = self.browser.run(f"return {PLOTS}.map((plot) => [plot.dataset.plot, plot.querySelectorAll('.trace, .bars .point, .heatmaplayer image').length])")
+        self.assertGreaterEqual(len(drawn), least)
+        self.assertEqual([plot for plot, traces in drawn if traces == 0], [])
+        self.assertEqual(self.browser.run(f"return {PLOTS}.filter((plot) => plot.querySelector('.main-svg').clientWidth > plot.clientWidth).length"), 0)
+
+    def looks(self, **look):
+        """The page that is shown, on another screen."""
+        self.browser.run("document.documentElement.dataset.plots = 'old'")
+        self.browser.look(**look)
+        self.browser.until("document.documentElement.dataset.plots === 'drawn'")
+
+    def every_text_is_readable(self):
+        found = self.browser.run(_COLOURS)
+        self.assertGreater(len(found), 3)
+        self.assertEqual([pair for pair in found if contrast(*pair) < 4.5], [])
+
+    def fits_a_phone(self):
+        self.assertEqual(self.browser.run("return [document.documentElement.scrollWidth, document.body.scrollWidth]"), [400, 400])
+        # Tables scroll by themselves.
+        self.assertEqual(self.browser.run("return [...document.querySelectorAll('main table')].filter((table) => !table.closest('.scroll')).length"), 0)
+
+    def nothing_hostile_ran(self):
+        self.assertEqual(self.browser.run("return [typeof window.hacked, document.querySelectorAll('img, b, main a[href^=http], .plot a').length]"),
+                         ["undefined", 0])
+        hovers = self.browser.run(f"return {PLOTS}.flatMap((plot) => plot.data.flatMap((trace) => [trace.hovertext, trace.text, trace.name]).flat()).filter(Boolean)")
+        self.assertLessEqual({tag for hover in hovers for tag in re.findall("<[^>]*>", str(hover))}, {"<br>"})
+        self.assertTrue(any("&lt;/script&gt;&lt;img" in str(hover) for hover in hovers))
+
+
+def main():
+    if missing():
+        print(f"skipped: there is no {missing()}, which scripts/setup.sh installs as root")
+        raise SystemExit(77)
+    unittest.main()

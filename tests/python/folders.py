@@ -6,6 +6,7 @@ import csv
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -49,6 +50,12 @@ def write_run(folder, **fields):
            "versions": {}, "options": {}, "devices": [], "windows": [], "lost": {}, "files": [], **fields}
     (folder / "run.json").write_text(json.dumps(run), encoding="utf-8")
     return folder
+
+
+def sections_of(page):
+    """What the scripts of a page are given: sections by their ids, of each article."""
+    data = re.search(r'<script type="application/json" id="model">(.*?)</script>', pathlib.Path(page).read_text(encoding="utf-8"), re.DOTALL).group(1)
+    return [{section["id"]: section for section in article} for article in json.loads(data)]
 
 
 class TemporaryFolder(unittest.TestCase):

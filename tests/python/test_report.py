@@ -10,9 +10,11 @@ import unittest
 from unittest import mock
 
 import folders
-from libinject.report import library, metrics, values
+from libinject.page import values
+from libinject.page.render import embedded
+from libinject.report import library, metrics
 from libinject.report.model import page_model
-from libinject.report.page import embedded, render
+from libinject.report.page import render
 from libinject.result import BadFile, Result
 
 HOSTILE = "</script><img src=x onerror=\"window.hacked=1\"><b>k</b>&lt;<a href='http://evil.example/'>a</a>"

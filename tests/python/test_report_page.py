@@ -3,21 +3,13 @@
 """The page of `inject report` in a headless Chromium: drawn, offline, sorted, searched, dark, narrow, and harmless whatever names say."""
 
 import csv
-import pathlib
-import re
-import sys
-import tempfile
-import unittest
 
 import folders
-from browser import Browser, missing
+from browser import HOSTILE, PLOTS, PageCase, contrast, main
 
 from libinject import console
 
-HOSTILE = ("</script><img src=x onerror=\"window.hacked=1\"><b>bold</b>&lt;&amp;<a href=\"http://evil.example/\">a</a>"
-           "<svg/onload=window.hacked=1>{{7*7}}${7*7}%{x}" + "long" * 60)
 TEXT_OF = "return arguments[0].textContent"
-PLOTS = "[...document.querySelectorAll('[data-plot]')]"
 
 
 def hostile_folder(folder):
@@ -54,60 +46,24 @@ def many_kernels(folder, count):
     return folder
 
 
-def contrast(first, second):
-    """WCAG's, of two colours #rrggbb."""
-    def luminance(colour):
-        parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
-        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
-        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-    bright, dim = sorted((luminance(first), luminance(second)), reverse=True)
-    return (bright + 0.05) / (dim + 0.05)
-
-
-class Page(unittest.TestCase):
+class Page(PageCase):
     @classmethod
-    def setUpClass(cls):
-        holder = tempfile.TemporaryDirectory(prefix="inject-test-")
-        cls.addClassCleanup(holder.cleanup)
-        cls.folder = pathlib.Path(holder.name)
+    def make_pages(cls):
         cls.example = folders.profile_example(cls.folder / "example", METRICS="auto", METRICS_TIMELINE="1")
         hostile_folder(cls.folder / "hostile")
         many_kernels(cls.folder / "many", 1000)
-        cls.pages = {}
         for name in ("example", "hostile", "many"):
             cls.pages[name] = cls.folder / f"{name}.html"
             done = folders.inject("report", cls.folder / name, "-o", cls.pages[name])
             if done.returncode or done.stderr:
                 raise RuntimeError(done.stderr)
-        cls.browser = Browser()
-        cls.addClassCleanup(cls.browser.quit)
-
-    shown = None
-
-    def opened(self, name, changed=False, **look):
-        """The page as it was made, if the test is one that has it `changed`."""
-        before, Page.shown = Page.shown, None if changed else (name, look)
-        if before == (name, look) and not changed:
-            return
-        self.browser.look(**look)
-        self.assertEqual(self.browser.open(self.pages[name]), ([], []), "what the console says, and what was asked of a network")
-        self.assertEqual(self.browser.run("return document.documentElement.dataset.plots"), "drawn")
 
     def table(self, id_):
-        return self.browser.run("return document.querySelector(`#run-0-${arguments[0]}`)", id_)
-
-    def cells(self, table, column):
-        """The texts of a column."""
-        return self.browser.run("const at = [...arguments[0].querySelectorAll('th')].findIndex((head) => head.textContent === arguments[1]);"
-                                "return [...arguments[0].querySelectorAll('tbody tr')].map((row) => row.children[at].textContent)", table, column)
+        return self.element(f"#run-0-{id_}")
 
     def test_every_plot_is_drawn(self):
         self.opened("example")
-        drawn = self.browser.run(f"return {PLOTS}.map((plot) => [plot.dataset.plot, plot.querySelectorAll('.trace, .bars .point').length])")
-        self.assertGreaterEqual(len(drawn), 12)
-        self.assertEqual([plot for plot, traces in drawn if traces == 0], [])
-        self.assertEqual(self.browser.run(f"return {PLOTS}.filter((plot) => plot.querySelector('.main-svg').clientWidth > plot.clientWidth).length"), 0)
+        self.every_plot_is_drawn(12)
 
     def test_figures_are_the_tables(self):
         self.opened("example")
@@ -130,21 +86,19 @@ class Page(unittest.TestCase):
         self.assertIn(console.duration(int(window["Device Time (ns)"])), shown)
 
     def test_sorting_and_searching_by_mouse_stay_fluid(self):
-        from selenium.webdriver.common.action_chains import ActionChains
-
         self.opened("many", changed=True)
         table = self.table("kernels-cuda_gpu_kern_sum")
-        header = self.browser.run("return arguments[0].querySelectorAll('th button')[2]", table)
-        self.browser.run("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", header)
-        ActionChains(self.browser.driver).move_to_element(header).click().perform()
+        header = self.header(table, "Total Time")
+        self.click(header)
         times = sorted((1000 + at * 7919 % 10_007 for at in range(1000)), reverse=True)
         self.assertEqual(self.cells(table, "Total Time"), [console.duration(time) for time in times[:10]])
-        ActionChains(self.browser.driver).move_to_element(header).click().perform()
+        self.click(header)
         self.assertEqual(self.cells(table, "Total Time"), [console.duration(time) for time in times[:-11:-1]])
         self.assertEqual(self.browser.run("return [...arguments[0].querySelectorAll('th')].map((head) => head.ariaSort)", table)[:4],
                          ["none", "none", "ascending", "none"])
         search = self.browser.run("return arguments[0].querySelector('input')", table)
-        ActionChains(self.browser.driver).move_to_element(search).click().send_keys("KERNEL_3< native").perform()
+        self.click(search)
+        self.press("KERNEL_3< native")
         found = sorted((1000 + at * 7919 % 10_007, at) for at in range(1000) if at % 7 == 3)
         self.assertEqual(self.cells(table, "Name"), [f"void at::native::kernel_3<float, {at}>(float*, int)" for _, at in found[:10]])
         self.assertEqual(self.browser.run("return arguments[0].querySelector('.count').textContent", table), f"{len(found)} of 1,000 rows, 10 shown")
@@ -163,27 +117,23 @@ class Page(unittest.TestCase):
         self.assertLess(max(took[1:]), 10_000)
 
     def test_sorting_and_searching_by_keyboard(self):
-        from selenium.webdriver.common.action_chains import ActionChains
         from selenium.webdriver.common.keys import Keys
 
         self.opened("many", changed=True)
         table = self.table("kernels-cuda_gpu_kern_sum")
         self.browser.run("arguments[0].querySelector('input').focus()", table)
 
-        def keys(*pressed):
-            ActionChains(self.browser.driver).send_keys(*pressed).perform()
-
         # The field, the table (it scrolls), its first header, its third.
-        keys("kernel_5", Keys.TAB, Keys.TAB, Keys.TAB, Keys.TAB, Keys.ENTER)
+        self.press("kernel_5", Keys.TAB, Keys.TAB, Keys.TAB, Keys.TAB, Keys.ENTER)
         self.assertEqual(self.browser.run("return document.activeElement.textContent"), "Total Time")
         self.assertNotEqual(self.browser.run("return getComputedStyle(document.activeElement).outlineStyle"), "none", "the focus is seen")
         times = sorted((1000 + at * 7919 % 10_007 for at in range(1000) if at % 7 == 5), reverse=True)
         self.assertEqual(self.cells(table, "Total Time"), [console.duration(time) for time in times[:10]])
-        keys(Keys.SPACE)
+        self.press(Keys.SPACE)
         self.assertEqual(self.cells(table, "Total Time")[0], console.duration(times[-1]))
         count = "return arguments[0].querySelectorAll('tbody tr').length"
         self.browser.run("arguments[0].querySelector('.more').focus()", table)
-        keys(Keys.ENTER)
+        self.press(Keys.ENTER)
         self.assertEqual(self.browser.run(count, table), len(times))
 
     def test_dark_mode_and_paper(self):
@@ -216,11 +166,6 @@ class Page(unittest.TestCase):
         self.assertEqual(self.browser.run("return getComputedStyle(document.querySelector('#run-0-kernels .ytick text')).fill"), "rgb(229, 234, 241)")
         self.assertGreater(len(self.browser.driver.execute_cdp_cmd("Page.printToPDF", {})["data"]), 50_000)
 
-    def fits_a_phone(self):
-        self.assertEqual(self.browser.run("return [document.documentElement.scrollWidth, document.body.scrollWidth]"), [400, 400])
-        # Tables scroll by themselves.
-        self.assertEqual(self.browser.run("return [...document.querySelectorAll('main table')].filter((table) => !table.closest('.scroll')).length"), 0)
-
     def test_a_phone_and_then_a_wider_window(self):
         self.opened("example", changed=True, width=400, height=850)
         self.fits_a_phone()
@@ -231,8 +176,7 @@ class Page(unittest.TestCase):
 
     def test_hostile_names(self):
         self.opened("hostile", changed=True)
-        self.assertEqual(self.browser.run("return [typeof window.hacked, document.querySelectorAll('img, b, main a[href^=http], .plot a').length]"),
-                         ["undefined", 0])
+        self.nothing_hostile_ran()
         button = self.browser.run("return document.querySelector('#run-0-kernels tbody button.name')")
         self.assertIn("…", self.browser.run(TEXT_OF, button))
         self.browser.run("arguments[0].click()", button)
@@ -242,17 +186,10 @@ class Page(unittest.TestCase):
         # In plots every label begins as the name does, and has no element but the text's own.
         ticks = self.browser.run("return [...document.querySelectorAll('#run-0-kernels .ytick text')].map((text) => [text.textContent, text.innerHTML.includes('<')])")
         self.assertTrue(ticks[0][0].startswith("</script><img src=x") and not ticks[0][1], ticks)
-        hovers = self.browser.run(f"return {PLOTS}.flatMap((plot) => plot.data.flatMap((trace) => [trace.hovertext, trace.text, trace.name]).flat()).filter(Boolean)")
-        markup = {tag for hover in hovers for tag in re.findall("<[^>]*>", str(hover))}
-        self.assertEqual(markup, {"<br>"})
-        self.assertTrue(any("&lt;/script&gt;&lt;img" in str(hover) for hover in hovers))
         self.browser.look(width=400, height=850)
         self.browser.until("document.documentElement.clientWidth === 400 && document.documentElement.dataset.plots === 'drawn'")
         self.fits_a_phone()
 
 
 if __name__ == "__main__":
-    if missing():
-        print(f"skipped: there is no {missing()}, which scripts/setup.sh installs as root")
-        sys.exit(77)
-    unittest.main()
+    main()

@@ -94,10 +94,13 @@ class Command(folders.TemporaryFolder):
         self.assertEqual([(row["NS"], row["status"], float(row["kernel_time_ns"])) for row in rows],
                          [("5000", "done", 70000), ("10000", "done", 140000), ("20000", "done", 280000)])
         self.assertAlmostEqual(float(rows[0]["GEMM (%)"]), 100 * 5 / 14, places=3)
-        page = (self.folder / "sweep" / "sweep.html").read_text()
-        for title in ("Step time", "Samples per second", "GPU utilization", "GEMM rate", "Peak of allocated memory", "Share of kernel time by family"):
-            self.assertIn(f"<h2>{title}", page)
-        self.assertNotRegex(page, r"<(script|link)[^>]+(src|href)=", "nothing is loaded from outside")
+        (sections,) = folders.sections_of(self.folder / "sweep" / "sweep.html")
+        plots = {plot["id"]: plot for plot in sections["figures"]["plots"]}
+        self.assertLessEqual({"step_time_ns", "samples_per_s", "gpu_utilization_pct", "gemm_tflops", "peak_memory_mb"}, plots.keys())
+        (line,) = plots["step_time_ns"]["series"]
+        self.assertEqual((line["x"], line["y"]), ([5000, 10000, 20000], [point["step_time_ns"] for point in json.loads(done.stdout)["points"]]))
+        for at in range(3):
+            self.assertAlmostEqual(sum(series["values"][at] for series in sections["families"]["plots"][0]["series"]), 100, places=1)
 
     def ends(self, case):
         """How the command of the cases below ends."""
@@ -126,7 +129,9 @@ class Command(folders.TemporaryFolder):
         self.assertEqual((why[4], why[5], why[6]), ("took longer than 0.7s", "2 allocations failed", "2 allocations failed"))
         self.assertIn("[2/7] CASE=said: out of memory: torch.OutOfMemoryError", done.stderr)
         self.assertRegex(done.stdout, r"tried +[\d.]+us")
-        self.assertIn("CUDA out of memory. &lt;b&gt;", (self.folder / "sweep" / "sweep.html").read_text())
+        (sections,) = folders.sections_of(self.folder / "sweep" / "sweep.html")
+        self.assertIn("out of memory: torch.OutOfMemoryError: CUDA out of memory. <b>",
+                      [row[-2][1] for row in sections["points"]["tables"][0]["rows"]])
         self.assertEqual((self.folder / "runs").read_text().split(), list(cases))
         self.assertFalse(runs(int((self.folder / "left").read_text())), "what a run left behind")
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from libinject import console
+from libinject import console, files
 from libinject.result import BadFile, Result, printable
 
 if TYPE_CHECKING:
@@ -80,7 +80,9 @@ def compare(
                 console.out.print()
             print_comparison(comparison, top)
     if output is not None:
-        _write_page(output, comparisons)
+        from libinject.compare.page import page
+        files.write_or_fail(output, page(comparisons))
+        console.err.print(f"inject: wrote {printable(str(output), 500)}")
     for of_it in outcomes:
         for outcome in of_it:
             _tell(outcome)
@@ -119,16 +121,6 @@ def _tell(outcome: Outcome) -> None:
     says = "holds" if outcome.fails else noise if outcome.holds else "does not hold"
     console.err.print(f"inject: {printable(outcome.condition.text)}: {says}: {describe.figure(change.before, unit)} → "
                       f"{describe.figure(change.after, unit)} ({describe.percent(change.relative)})")
-
-
-def _write_page(path: pathlib.Path, comparisons) -> None:
-    from libinject.compare.page import page
-
-    try:
-        path.write_text(page(comparisons), encoding="utf-8")
-    except OSError as error:
-        console.fail(f"can't write '{path}': {(error.strerror or str(error)).lower()}")
-    console.err.print(f"inject: wrote {path}")
 
 
 def add_to(app: typer.Typer) -> None:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-import libinject
-from libinject import console
+from libinject import console, files
 from libinject.result import BadFile
 
 if TYPE_CHECKING:
@@ -68,7 +67,7 @@ def _merge(store: Store, folders: list[pathlib.Path], out: pathlib.Path | None, 
     if parquet is not None:
         copies.write(store, parquet)
     if out is not None:
-        page.write(out, built, [report.heat_map(store, number) for number in range(len(built["jobs"]))], libinject.__version__)
+        files.write_or_fail(out, page.page(built, [report.heat_map(store, number) for number in range(len(built["jobs"]))]))
     return built
 
 

@@ -5,35 +5,17 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import pathlib
 import sys
-import tempfile
 import webbrowser
 from typing import Annotated
 
 import typer
 
-from libinject import console
+from libinject import console, files
 from libinject.result import BadFile, Result
 
 _MOST_FOLDERS = 32  # some hundred kB each
-
-
-def _write(path: pathlib.Path, text: str) -> None:
-    """Whole or not at all, and for its user alone, as the tables are: command lines are in it."""
-    if path.exists() and not path.is_file():  # /dev/stdout, a pipe
-        path.write_text(text, encoding="utf-8")
-        return
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with open(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(name, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(name)
-        raise
 
 
 def report(
@@ -65,17 +47,14 @@ def report(
         console.print_json(model)
         return
 
+    from libinject.page.values import clean
     from libinject.report.page import render
-    from libinject.report.values import clean
 
     text = render(model)
     if str(out) == "-":
         sys.stdout.write(text)
         return
-    try:
-        _write(out, text)
-    except OSError as error:
-        console.fail(f"can't write '{out}': {(error.strerror or str(error)).lower()}")
+    files.write_or_fail(out, text)
     console.out.print(f"{clean(str(out))}: {len(results)} run{'s' if len(results) > 1 else ''}, {len(text.encode()) / 1e6:.1f} MB")
     if open_it and not webbrowser.open(out.resolve().as_uri()):
         console.warn("no browser could be started")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
-from libinject import console, environment
+from libinject import console, environment, files
 from libinject.result import BadFile, printable
 
 if TYPE_CHECKING:
@@ -148,14 +148,14 @@ def _run(whole: Sweep, limit: float | None, again: bool) -> bool:
 
 
 def _show(whole: Sweep, as_json: bool) -> None:
-    from libinject.sweep import measured, page, points
+    from libinject.sweep import measured, page
 
     found = measured.measure_all(whole)
     for problem in dict.fromkeys(problem for item in found for problem in item.problems):
         console.warn(problem)
     try:
-        points.write_whole(whole.folder / "sweep.csv", measured.as_csv(whole, found))
-        points.write_whole(whole.folder / "sweep.html", page.page(whole, found))
+        files.write_whole(whole.folder / "sweep.csv", measured.as_csv(whole, found))
+        files.write_whole(whole.folder / "sweep.html", page.page(whole, found))
     except OSError as error:
         console.warn(f"can't write to '{whole.folder}': {(error.strerror or str(error)).lower()}")
     if as_json:

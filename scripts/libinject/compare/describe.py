@@ -36,7 +36,7 @@ def figure(value: float | None, unit: str) -> str:
     if unit == "%":
         return f"{value:.1f}%"
     text = f"{value:.3f}" if abs(value) < 1e3 and value != int(value) else f"{value:,.0f}"
-    return f"{text} {unit}".strip()
+    return text + (unit[1:] if unit == "1/s" else f" {unit}" if unit else "")
 
 
 def difference(change: Change, unit: str) -> str:
@@ -89,12 +89,16 @@ def how_normalised(comparison: Comparison) -> str:
 
 
 def differences(before: Result, after: Result) -> list[str]:
-    """GPUs, versions, options and command lines that are not the same, a line each."""
-    lines = []
+    return [f"{what}: {a} | {b}" for what, a, b in differing(before, after)]
+
+
+def differing(before: Result, after: Result) -> list[tuple[str, str, str]]:
+    """GPUs, versions, options, command lines and verdicts that are not the same: what, and each run's."""
+    found = []
 
     def add(what: str, a: object, b: object) -> None:
         if a != b:
-            lines.append(f"{printable(what, 60)}: {_text(a)} | {_text(b)}")
+            found.append((printable(what, 60), _text(a), _text(b)))
 
     for what, field in (("GPU", "name"), ("GPU clock (kHz)", "clock_khz"), ("GPU memory clock (kHz)", "memory_clock_khz")):
         add(what, *(", ".join(str(device.get(field)) for device in result.run["devices"] if isinstance(device, dict))
@@ -107,7 +111,7 @@ def differences(before: Result, after: Result) -> list[str]:
             add(key, a.get(key), b.get(key))
     add("command line", *(_command(result) for result in (before, after)))
     add("verdict", *(_verdict(result) for result in (before, after)))
-    return lines
+    return found
 
 
 def _text(value: object) -> str:

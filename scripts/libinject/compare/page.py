@@ -1,76 +1,122 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""A comparison as a page of its own that opens offline."""
+"""A comparison as a page."""
 
 from __future__ import annotations
 
-import html
-import pathlib
+import math
 from collections.abc import Sequence
 
 from libinject.compare import describe
 from libinject.compare.changes import Change, Comparison
-from libinject.compare.measures import KINDS
+from libinject.compare.measures import KINDS, Kind, Run
+from libinject.page.parts import MOST_ROWS, Article, Plot, Section, Table, as_column, plain_table
+from libinject.page.render import articles_page
+from libinject.result import printable
 
-_BARS = 20
-_MOST_ROWS = 2000  # of a table, those with the largest changes
+_MOST_BARS = 20
+_WITH_BARS = ("kernels", "families")
+_LONGEST = 1 << 11  # of a name
+_NEW = 1e300  # the relative change of what has not been there, for sorting
 
 
 def page(comparisons: Sequence[Comparison]) -> str:
-    import jinja2
-
-    environment = jinja2.Environment(loader=jinja2.FileSystemLoader(pathlib.Path(__file__).parent), autoescape=True,
-                                     undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    # plotly's script comes with the first chart.
-    shown = []
-    has_script = False
-    for comparison in comparisons:
-        view = _view(comparison, not has_script)
-        has_script = has_script or bool(view["chart"])
-        shown.append(view)
-    return environment.get_template("page.html.j2").render(comparisons=shown)
+    return articles_page("Comparison of runs", "compare", [_article(comparison) for comparison in comparisons])
 
 
-def _view(comparison: Comparison, with_script: bool) -> dict:
-    tables = []
+def _article(comparison: Comparison) -> Article:
+    sides = (("A", comparison.before), ("B", comparison.after))
+    headline, mood = _headline(comparison)
+    sections = [_runs(comparison)]
     for kind in KINDS:
         changes = comparison.tables[kind.name]
         if changes:
-            tables.append({"title": kind.title, "changed": sum(change.real for change in changes), "rows_in_all": len(changes),
-                           "per": comparison.basis.per if kind.unit == "ns" else "",
-                           "rows": [_row(change, change.name, kind.unit, -1) for change in changes[:_MOST_ROWS]]})
-    return {"before": [describe.run_line(run) for run in comparison.before], "after": [describe.run_line(run) for run in comparison.after],
-            "differences": describe.differences(comparison.before[0].result, comparison.after[0].result),
-            "caveats": describe.caveats([*comparison.before, *comparison.after]), "normalised": describe.how_normalised(comparison),
-            "metrics": [_row(change, metric.title, metric.unit, metric.better) for metric, change in comparison.metrics],
-            "tables": tables, "chart": _chart(comparison, with_script)}
+            sections.append(_breakdown(kind, changes, comparison.basis.per))
+    differing = describe.differing(comparison.before[0].result, comparison.after[0].result)
+    if differing:
+        columns = [as_column(name, "text") for name in ("What", "A", "B")]
+        sections.insert(1, Section("differences", "What else differs", "GPUs, versions, options, command lines and verdicts that are not the same.",
+                                   tables=[plain_table("differences", "Of the first run on either side", "run.json", columns, differing)]))
+    facts = [(letter, describe.run_line(run)) for letter, runs in sides for run in runs]
+    return Article(f"{_name(comparison.after)} against {_name(comparison.before)}", [*facts, ("Totals", describe.how_normalised(comparison))],
+                   sections, headline, mood, describe.caveats([*comparison.before, *comparison.after]))
 
 
-def _row(change: Change, name: str, unit: str, better: int) -> dict:
-    mood = "" if not change.real or not better else "better" if (change.difference > 0) == (better > 0) else "worse"
-    return {"name": describe.printable(name, 1 << 11), "before": describe.figure(change.before, unit), "after": describe.figure(change.after, unit),
-            "before_value": change.before, "after_value": change.after, "difference": describe.difference(change, unit),
-            "difference_value": change.difference, "relative": describe.percent(change.relative), "relative_value": change.relative,
-            "interval": describe.interval(change), "counts": describe.counts(change), "verdict": describe.VERDICTS[change.verdict],
-            "mood": mood}
+def _name(runs: Sequence[Run]) -> str:
+    return printable(runs[0].result.name, 80) if len(runs) == 1 else f"{len(runs)} runs"
 
 
-def _chart(comparison: Comparison, with_script: bool) -> str:
-    """The kernels whose time changed most, longest bar on top."""
-    changes = [change for change in comparison.tables["kernels"] if change.real][:_BARS]
-    if not changes:
-        return ""
-    import plotly.graph_objects
+def _mood(change: Change, better: int) -> str:
+    return "" if not change.real or not better else "good" if (change.difference > 0) == (better > 0) else "bad"
 
-    changes.reverse()
-    # Labels are taken for HTML by plotly.
-    figure = plotly.graph_objects.Figure(plotly.graph_objects.Bar(
-        orientation="h", x=[change.difference / 1e3 for change in changes], y=list(range(len(changes))),
-        marker_color=["#c0392b" if change.difference > 0 else "#27855a" for change in changes],
-        hovertext=[html.escape(describe.shorten(change.name, 300)) for change in changes], hoverinfo="x+text"))
-    figure.update_layout(height=120 + 24 * len(changes), margin={"l": 10, "r": 10, "t": 40, "b": 40}, template="plotly_white",
-                         paper_bgcolor="rgba(0,0,0,0)", modebar_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)", font_color="#888",
-                         xaxis_title=f"change of time (us) {comparison.basis.per}",
-                         yaxis={"tickvals": list(range(len(changes))), "automargin": True,
-                                "ticktext": [html.escape(describe.shorten(change.name, 48)) for change in changes]})
-    return figure.to_html(full_html=False, include_plotlyjs=with_script, config={"displaylogo": False, "responsive": True})
+
+def _headline(comparison: Comparison) -> tuple[str, str]:
+    for metric, change in comparison.metrics[:1]:
+        before, after = (describe.figure(value, metric.unit) for value in (change.before, change.after))
+        verdict = "" if change.verdict == "changed" else f", {describe.VERDICTS[change.verdict]}"
+        return f"{metric.title} {before} → {after}: {describe.percent(change.relative)}{verdict}", _mood(change, metric.better)
+    return "", ""
+
+
+def _runs(comparison: Comparison) -> Section:
+    part = Section("run", "The whole run", "Medians over the complete iterations, and what of the changes is more than noise.")
+    rows = [[metric.title, *_cells(change, metric.unit, metric.better)] for metric, change in comparison.metrics]
+    columns = [as_column("Figure", "text"), *_columns()]
+    return part.add(_steps(comparison), plain_table("metrics", "Figures of the whole run", "", columns, rows, first=30) if rows else None)
+
+
+def _columns() -> list[dict]:
+    # A phone shows the first ones.
+    return [*(as_column(name) for name in ("Change (%)", "A", "B", "Change", "95% Interval", "Calls")), as_column("Verdict", "text")]
+
+
+def _cells(change: Change, unit: str, better: int) -> list[list | str | None]:
+    mood = _mood(change, better)
+    relative = _NEW if change.relative is not None and math.isinf(change.relative) else change.relative
+    count = change.count_before if change.count_after is None else change.count_after
+    return [_cell(relative, describe.percent(change.relative), mood), _cell(change.before, describe.figure(change.before, unit)),
+            _cell(change.after, describe.figure(change.after, unit)), _cell(change.difference, describe.difference(change, unit), mood),
+            _cell(change.low, describe.interval(change)), _cell(count, describe.counts(change)),
+            [describe.VERDICTS[change.verdict], describe.VERDICTS[change.verdict], mood]]
+
+
+def _cell(value: float | None, text: str, mood: str = "") -> list | None:
+    return None if value is None else [value, text, mood]
+
+
+def _breakdown(kind: Kind, changes: list[Change], per: str) -> Section:
+    real = [change for change in changes if change.real]
+    part = Section(kind.name, kind.title, f"{len(real)} of {len(changes)} changed{f'; {per}' if kind.unit == 'ns' else ''}.")
+    if kind.name in _WITH_BARS and real:
+        part.add(_bars(real[:_MOST_BARS], kind.title, per))
+    return part.add(_table(kind, changes))
+
+
+def _table(kind: Kind, changes: list[Change]) -> Table:
+    rows = [[describe.printable(change.name, _LONGEST), *_cells(change, kind.unit, -1)] for change in changes[:MOST_ROWS]]
+    columns = [as_column("Name", "name"), *_columns()]
+    return plain_table(kind.name, kind.title, "", columns, rows, len(changes), "" if len(changes) <= MOST_ROWS else "--json has all rows")
+
+
+def _bars(changes: list[Change], title: str, per: str) -> Plot:
+    axis = f"change of time {per}"
+    return Plot("changes", f"{title} whose time changed most", "bars", {"title": axis, "unit": "ns", "signed": True}, [
+        {"name": axis, "names": [describe.printable(change.name, _LONGEST) for change in changes], "values": [change.difference for change in changes],
+         "colours": [_mood(change, -1) for change in changes],
+         "notes": [f"{describe.figure(change.before, 'ns')} → {describe.figure(change.after, 'ns')}, {describe.VERDICTS[change.verdict]}"
+                   for change in changes]}])
+
+
+def _steps(comparison: Comparison) -> Plot | None:
+    """What the noise is judged by: the step times themselves."""
+    series = []
+    for letter, runs in (("A", comparison.before), ("B", comparison.after)):
+        for run in runs:
+            times = run.metrics["step_time"].series if "step_time" in run.metrics else ()
+            times = times[:MOST_ROWS]
+            if times:
+                series.append({"name": f"{letter}: {printable(run.result.name, 40)}", "x": list(range(1, len(times) + 1)), "y": list(times), "lines": True})
+    if not series:
+        return None
+    return Plot("steps", "Step time, iteration by iteration", "points", {"title": "complete iteration, in the order of the run"}, series,
+                {"title": "step time", "unit": "ns", "zero": True})

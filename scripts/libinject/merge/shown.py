@@ -4,36 +4,25 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 from libinject.console import duration
 from libinject.merge.links import SLOW
 from libinject.merge.steps import FEWEST_ITERATIONS
+from libinject.page.parts import Table, as_column, plain_table
 from libinject.result import printable
-
-
-@dataclasses.dataclass
-class Shown:
-    """A table of texts. The columns named in `words` are no figures."""
-
-    title: str
-    columns: list[str]
-    rows: list[list[str]]
-    note: str = ""
-    words: frozenset[str] = frozenset()
 
 
 def percent(share: float | None) -> str:
     return "" if share is None else f"{100 * share:.1f}"
 
 
-def _time(nanoseconds: float | None) -> str:
-    return "" if nanoseconds is None else duration(nanoseconds)
+def _percent(share: float | None) -> float | None:
+    return None if share is None else 100 * share
 
 
-def _figure(value: float | None, digits: int = 1) -> str:
-    return "" if value is None else f"{value:.{digits}f}"
+def _times(*names: str) -> list[dict[str, Any]]:
+    return [as_column(name, "ns") for name in names]
 
 
 def _count(number: int, what: str) -> str:
@@ -103,6 +92,11 @@ def _skew(job: dict[str, Any]) -> list[tuple[str, str]]:
             ("", f"slowest less fastest of {compared['ranks']} ranks, in {iterations}, {compared['first']} to {compared['last']}")]
 
 
+def stragglers_known(job: dict[str, Any]) -> bool:
+    compared, spent = job["compared"] or {}, job["collectives"] or {}
+    return compared.get("iterations", 0) >= FEWEST_ITERATIONS or bool(spent.get("split_share"))
+
+
 def _stragglers(job: dict[str, Any]) -> list[tuple[str, str]]:
     hosts = {row["rank"]: row["host"] for row in job["by_rank"]}
     found = []
@@ -117,8 +111,7 @@ def _stragglers(job: dict[str, Any]) -> list[tuple[str, str]]:
         found.append(("" if found else "stragglers", text))
     if len(found) > 10:
         found[10:] = [("", f"… and {len(found) - 10} more")]
-    known = (job["compared"] or {}).get("iterations", 0) >= FEWEST_ITERATIONS or (job["collectives"] or {}).get("split_share")
-    return found or [("stragglers", "none" if known else "not known: too few iterations, and no collectives, to compare")]
+    return found or [("stragglers", "none" if stragglers_known(job) else "not known: too few iterations, and no collectives, to compare")]
 
 
 def _collectives(job: dict[str, Any]) -> list[tuple[str, str]]:
@@ -137,7 +130,7 @@ def _collectives(job: dict[str, Any]) -> list[tuple[str, str]]:
     return found
 
 
-def rank_table(job: dict[str, Any], most: int | None = None) -> Shown:
+def rank_table(job: dict[str, Any], most: int | None = None) -> Table:
     """At most `most` ranks: stragglers, those that lack something, and then those that are slowest."""
     slow = {entry["rank"] for entry in job["stragglers"]}
     ranks = job["by_rank"]
@@ -150,90 +143,99 @@ def rank_table(job: dict[str, Any], most: int | None = None) -> Shown:
     rows = []
     for row in ranks:
         step, spent = row.get("step") or {}, row.get("collectives") or {}
-        least, utmost = percent(spent.get("waiting_at_least_share")), percent(spent.get("waiting_at_most_share"))
+        least, utmost = spent.get("waiting_at_least_share"), spent.get("waiting_at_most_share")
         rows.append([
-            str(row["rank"]), printable(row["host"], 24), str(step.get("iterations", 0)),
-            _time(step.get("mean_ns")), _time(step.get("stddev_ns")), _time(step.get("p95_ns")), _time(step.get("excess_ns")),
-            str(step.get("slowest", "")), percent(row.get("utilization")),
-            percent(spent.get("share")), f"{least}-{utmost}" if least else "",
-            _figure(row.get("peak_memory_mb")), str(sum(row["lost"].values()) or ""),
+            [row["rank"], str(row["rank"]), "bad" if row["rank"] in slow else ""], printable(row["host"], 24), step.get("iterations", 0),
+            step.get("mean_ns"), step.get("stddev_ns"), step.get("p95_ns"), step.get("excess_ns"), step.get("slowest"), _percent(row.get("utilization")),
+            _percent(spent.get("share")), None if least is None else [least, f"{percent(least)}-{percent(utmost)}"], row.get("peak_memory_mb"),
+            sum(row["lost"].values()) or None,
             printable(row["verdict"] or "", 30) + ("" if row["state"] == "closed" else f" ({printable(row['state'], 12)})")])
     note = "" if len(rows) == len(job["by_rank"]) else (
         f"{len(rows)} of {len(job['by_rank'])} ranks: stragglers, ranks that lack something, the slowest")
-    columns = ["Rank", "Host", "Steps", "Mean", "StdDev", "P95", "Excess", "Slowest", "Util (%)", "Coll (%)", "Wait (%)", "Peak (MB)",
-               "Lost", "Verdict"]
-    return Shown("Ranks", columns, rows, note, frozenset(("Host", "Verdict")))
+    columns = [as_column("Rank"), as_column("Host", "text"), as_column("Steps"), *_times("Mean", "StdDev", "P95", "Excess"), as_column("Slowest"),
+               *(as_column(name, digits=1) for name in ("Util (%)", "Coll (%)", "Wait (%)", "Peak (MB)")), as_column("Lost"),
+               as_column("Verdict", "text")]
+    return plain_table("ranks", "Ranks", "", columns, rows, note=note, first=32)
 
 
 def _operation(row: dict[str, Any]) -> str:
     return printable(" ".join(filter(None, (row["operation"], row["type"], row["reduction"]))), 50)
 
 
-def _ranks(row: dict[str, Any]) -> str:
-    return str(row["ranks"] or "")
+def _size(row: dict[str, Any]) -> list | None:
+    return None if row["bytes"] is None else [row["bytes"], _bytes(row["bytes"])]
 
 
-def operation_table(job: dict[str, Any], most: int) -> Shown | None:
-    rows = [[_operation(row), _bytes(row["bytes"]), _ranks(row), str(row["made_by"]), str(row["kernels"]), _time(row["time_ns"]),
-             _time(row["waiting_at_least_ns"]), _time(row["waiting_at_most_ns"])]
-            for row in (job["collectives"] or {}).get("operations", [])[:most]]
-    columns = ["Operation", "Bytes", "Ranks", "Made by", "Kernels", "Time", "Wait at least", "Wait at most"]
-    title = "Collectives of all ranks: time, and what of it is waiting"
-    return Shown(title, columns, rows, "", frozenset(("Operation",))) if rows else None
+def operation_table(job: dict[str, Any], most: int) -> Table:
+    rows = [[_operation(row), _size(row), row["ranks"] or None, row["made_by"], row["kernels"], row["time_ns"], row["waiting_at_least_ns"],
+             row["waiting_at_most_ns"]] for row in (job["collectives"] or {}).get("operations", [])[:most]]
+    columns = [as_column("Operation", "text"), *map(as_column, ("Bytes", "Ranks", "Made by", "Kernels")), *_times("Time", "Wait at least", "Wait at most")]
+    return plain_table("operations", "Collectives of all ranks: time, and what of it is waiting", "", columns, rows)
 
 
-def communicator_table(job: dict[str, Any], most: int) -> Shown | None:
+def communicator_table(job: dict[str, Any], most: int) -> Table:
     """Of one communicator there is nothing to tell apart."""
     found = (job["collectives"] or {}).get("communicators", [])
-    rows = [[printable(row["id"], 20), str(row["size"]), row["ranks"] if len(row["ranks"]) <= 40 else f"{row['ranks'][:39]}…",
-             str(row["kernels"] or 0), _time(row["time_ns"]), _time(row["waiting_at_least_ns"]), _time(row["waiting_at_most_ns"])]
-            for row in found[:most]]
-    columns = ["Communicator", "Size", "Ranks", "Kernels", "Time", "Wait at least", "Wait at most"]
-    note = "ranks as the job numbers them, those whose folders are here"
-    return Shown("Communicators by time", columns, rows, note, frozenset(("Communicator", "Ranks"))) if len(found) > 1 else None
+    rows = [[printable(row["id"], 20), row["size"], row["ranks"] if len(row["ranks"]) <= 40 else f"{row['ranks'][:39]}…",
+             row["kernels"] or 0, row["time_ns"], row["waiting_at_least_ns"], row["waiting_at_most_ns"]]
+            for row in found[:most] if len(found) > 1]
+    columns = [as_column("Communicator", "text"), as_column("Size"), as_column("Ranks", "text"), as_column("Kernels"),
+               *_times("Time", "Wait at least", "Wait at most")]
+    return plain_table("communicators", "Communicators by time", "", columns, rows, note="ranks as the job numbers them, those whose folders are here")
 
 
-def bus_table(job: dict[str, Any], most: int) -> Shown | None:
-    rows = [[_operation(row), _bytes(row["bytes"]), _ranks(row), _figure(row["best_gbps"]), str(row["best_rank"]),
-             _figure(row["median_gbps"]), _figure(row["worst_gbps"]), str(row["worst_rank"])] for row in job["links"]["bus"][:most]]
-    columns = ["Operation", "Bytes", "Ranks", "Best", "of rank", "Median", "Worst", "by rank"]
-    note = "the best is nearest to what the links carry: the others waited as well"
-    return Shown("Bus bandwidths (GB/s), slowest operations first", columns, rows, note, frozenset(("Operation",))) if rows else None
+def bus_table(job: dict[str, Any], most: int) -> Table:
+    rows = [[_operation(row), _size(row), row["ranks"] or None, row["best_gbps"], row["best_rank"], row["median_gbps"], row["worst_gbps"],
+             row["worst_rank"]] for row in job["links"]["bus"][:most]]
+    columns = [as_column("Operation", "text"), *map(as_column, ("Bytes", "Ranks")), as_column("Best", digits=1), as_column("of rank"),
+               as_column("Median", digits=1), as_column("Worst", digits=1), as_column("by rank")]
+    return plain_table("bus", "Bus bandwidths (GB/s), slowest operations first", "", columns, rows,
+                       note="the best is nearest to what the links carry: the others waited as well")
 
 
-def peer_table(job: dict[str, Any], most: int) -> Shown | None:
-    rows = [[str(row["rank"]), printable(row["operation"], 20), printable(row["peer"], 12), _ranks(row), _figure(row["best_gbps"])]
+def peer_table(job: dict[str, Any], most: int) -> Table:
+    rows = [[row["rank"], printable(row["operation"], 20), printable(row["peer"], 12), row["ranks"] or None, row["best_gbps"]]
             for row in job["links"]["peers"][:most]]
-    columns = ["Rank", "Operation", "Peer", "Ranks", "Best (GB/s)"]
-    note = "the peer is a rank of the communicator, of as many ranks"
-    return Shown("Sends and receives, slowest first", columns, rows, note, frozenset(("Operation",))) if rows else None
+    columns = [as_column("Rank"), as_column("Operation", "text"), *map(as_column, ("Peer", "Ranks")), as_column("Best (GB/s)", digits=1)]
+    return plain_table("peers", "Sends and receives, slowest first", "", columns, rows, note="the peer is a rank of the communicator, of as many ranks")
 
 
-def copy_table(job: dict[str, Any], most: int) -> Shown | None:
-    rows = [[str(row["rank"]), printable(row["host"], 24), printable(row["device"], 12), printable(row["direction"], 24),
-             printable(f"{row['source']} to {row['target']}", 40), str(row["copies"]), _figure(row["total_mb"]), _figure(row["gbps"]),
-             _figure(row["link_percent"]), _figure(row["median_gbps"]), "slow" if row["slow"] else ""]
+def copy_table(job: dict[str, Any], most: int) -> Table:
+    rows = [[row["rank"], printable(row["host"], 24), printable(row["device"], 12), printable(row["direction"], 24),
+             printable(f"{row['source']} to {row['target']}", 40), row["copies"], row["total_mb"], row["gbps"], row["link_percent"],
+             row["median_gbps"], ["slow", "slow", "bad"] if row["slow"] else None]
             for row in job["links"]["copies"][:most]
             if row["slow"] or row["link_percent"] is None or row["link_percent"] < 100 * SLOW]
-    columns = ["Rank", "Host", "Device", "Direction", "Memory", "Copies", "Size (MB)", "GB/s", "Link (%)", "Median GB/s", ""]
-    title = "Large copies below 80% of their link or of the other ranks' rate, worst first"
+    columns = [as_column("Rank"), as_column("Host", "text"), as_column("Device"), as_column("Direction", "text"), as_column("Memory", "text"),
+               as_column("Copies"), *(as_column(name, digits=1) for name in ("Size (MB)", "GB/s", "Link (%)", "Median GB/s")), as_column("", "text")]
     note = "slow: less than 80% of the median of the ranks' copies of this kind" if any(row[-1] for row in rows) else ""
-    return Shown(title, columns, rows, note, frozenset(("Host", "Direction", "Memory", ""))) if rows else None
+    return plain_table("copies", "Large copies below 80% of their link or of the other ranks' rate, worst first", "", columns, rows, note=note)
 
 
-def scaling_table(report: dict[str, Any]) -> Shown | None:
+def scaling_table(report: dict[str, Any]) -> Table | None:
     scaling = report["scaling"]
     if not scaling:
         return None
     by_samples = scaling["by"] == "samples_per_s"
-    rows = [[row["job"], str(row["ranks"]), _figure(row["steps_per_s"], 3), _figure(row["samples_per_s"]), _figure(row["speedup"], 2),
-             percent(row["efficiency"])] for row in scaling["jobs"]]
-    columns = ["Job", "Ranks", "Steps/s", "Samples/s", "Speed-up", "Efficiency (%)"]
+    rows = [[row["job"], row["ranks"], row["steps_per_s"], row["samples_per_s"], row["speedup"], _percent(row["efficiency"])]
+            for row in scaling["jobs"]]
+    columns = [as_column("Job", "text"), as_column("Ranks"), as_column("Steps/s", digits=3), as_column("Samples/s", digits=1),
+               as_column("Speed-up", digits=2), as_column("Efficiency (%)", digits=1)]
     title = f"Scaling by {'samples/s' if by_samples else 'steps/s'}, against the smallest job, {printable(scaling['base'])}"
     note = "" if by_samples else "without INJECT_BATCH: right only if a rank's share of a step is the same in all jobs"
-    return Shown(title, columns, rows, note, frozenset(("Job",)))
+    return plain_table("scaling", title, "", columns, rows, note=note, first=32)
 
 
-def tables(job: dict[str, Any], ranks: int | None, most: int) -> list[Shown]:
-    found = [rank_table(job, ranks), operation_table(job, most), communicator_table(job, most), bus_table(job, most), peer_table(job, most), copy_table(job, most)]
-    return [table for table in found if table is not None]
+def cell_text(cell: Any, column: dict[str, Any]) -> str:
+    """As a terminal shows it."""
+    if isinstance(cell, list):
+        return cell[1]
+    if cell is None or isinstance(cell, str):
+        return cell or ""
+    return duration(cell) if column["kind"] == "ns" else f"{cell:.{column['digits']}f}"
+
+
+def tables(job: dict[str, Any], ranks: int | None, most: int) -> list[Table]:
+    found = [rank_table(job, ranks), operation_table(job, most), communicator_table(job, most), bus_table(job, most),
+             peer_table(job, most), copy_table(job, most)]
+    return [table for table in found if table.rows]

@@ -8,8 +8,10 @@ from typing import Any
 
 from libinject import console
 from libinject.merge import shown
+from libinject.page.parts import Table
 
 _WIDEST = 400
+
 
 def show(report: dict[str, Any], ranks: int) -> None:
     scaling = shown.scaling_table(report)
@@ -24,16 +26,15 @@ def show(report: dict[str, Any], ranks: int) -> None:
         _table(scaling)
 
 
-def _table(table: shown.Shown) -> None:
+def _table(table: Table) -> None:
     import rich.box
     import rich.table
 
     drawn = rich.table.Table(box=rich.box.SIMPLE_HEAD, pad_edge=False)
-    filled = [index for index in range(len(table.columns)) if any(row[index] for row in table.rows)]
-    for index in filled:
-        drawn.add_column(table.columns[index], justify="left" if table.columns[index] in table.words else "right", no_wrap=True)
+    for column in table.columns:
+        drawn.add_column(column["name"], justify="left" if column["kind"] == "text" else "right", no_wrap=True)
     for row in table.rows:
-        drawn.add_row(*(row[index] for index in filled))
+        drawn.add_row(*(shown.cell_text(cell, column) for cell, column in zip(row, table.columns, strict=True)))
     console.out.print(f"  {table.title}")
     # As wide as it is: what a narrow terminal wraps can still be read, what is cut off can't.
     width, console.out.width = console.out.width, _WIDEST

@@ -4,8 +4,8 @@
 
 from __future__ import annotations
 
-from libinject.report.parts import Plot, Section, made_table, numbers
-from libinject.report.values import share, text_of
+from libinject.page.parts import Plot, Section, made_table, numbers
+from libinject.page.values import share, text_of
 from libinject.result import Cell, Result
 
 _MOST_DEVICES = 8

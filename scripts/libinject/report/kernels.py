@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from libinject.report.parts import Plot, Section, made_table, numbers, table
-from libinject.report.values import clean
+from libinject.page.parts import Plot, Section, made_table, numbers, table
+from libinject.page.values import clean
 from libinject.result import Cell, Result, Row
 
 _MOST_BARS = 15

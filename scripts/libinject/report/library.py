@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from libinject.report.parts import Plot, Section, numbers, table
-from libinject.report.values import clean, objects, whole
+from libinject.page.parts import Plot, Section, numbers, table
+from libinject.page.values import clean, objects, whole
 from libinject.result import Result, Row
 
 _MOST_POINTS = 1000

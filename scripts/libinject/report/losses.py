@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from libinject.report.parts import numbers
-from libinject.report.values import object_of, objects, text_of, texts, whole
+from libinject.page.parts import numbers
+from libinject.page.values import object_of, objects, text_of, texts, whole
 from libinject.result import Result
 
 # As the text summary says them.

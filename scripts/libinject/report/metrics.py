@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from libinject.report.parts import Plot, Section
+from libinject.page.parts import Plot, Section
+from libinject.page.values import clean, text_of
 from libinject.report.transfers import windows_over_time
-from libinject.report.values import clean, text_of
 from libinject.result import BadFile, Result, read_rows
 
 _MOST_POINTS = 1024

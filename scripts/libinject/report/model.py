@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import libinject
+from libinject.page.parts import Section, as_data, made_table
+from libinject.page.values import clean, object_of, text_of
 from libinject.report import idle, kernels, library, losses, metrics, overview, phases, steps, transfers
-from libinject.report.parts import Section, as_data, made_table
-from libinject.report.values import clean, object_of, text_of
 from libinject.result import Result
 
 _SECTIONS = (steps.section, idle.section, kernels.top, kernels.detail, kernels.measured, library.roofline, library.gemm, transfers.copies,

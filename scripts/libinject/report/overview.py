@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from libinject.console import duration
-from libinject.report.parts import numbers
-from libinject.report.values import clean, object_of, objects, share, text_of, texts, whole
+from libinject.page.parts import numbers
+from libinject.page.values import clean, object_of, objects, share, text_of, texts, whole
 from libinject.result import Result, Row
 
 _MOST_DEVICES = 16

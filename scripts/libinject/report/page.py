@@ -1,49 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""The model as one HTML file, which needs nothing else: no network, no other file."""
+"""The model as a page."""
 
 from __future__ import annotations
 
-import base64
-import gzip
-import hashlib
-import importlib.resources
-import json
 import pathlib
 from typing import Any
 
-from libinject import console
-
-_HERE = pathlib.Path(__file__).resolve().parent
-_SCRIPTS = ("format.js", "tables.js", "plots.js", "page.js")
-
-
-def _hash(source: str) -> str:
-    return "'sha256-" + base64.b64encode(hashlib.sha256(source.encode()).digest()).decode() + "'"
-
-
-def embedded(model: Any) -> str:
-    """JSON that ends no script element, and begins no comment in one."""
-    text = json.dumps(model, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+from libinject.page import render as page
 
 
 def render(model: dict[str, Any]) -> str:
-    import jinja2
-    import markupsafe
-
-    plotly = (importlib.resources.files("plotly") / "package_data" / "plotly.min.js").read_text(encoding="utf-8")
-    script = "(() => {\n" + "\n".join((_HERE / name).read_text(encoding="utf-8") for name in _SCRIPTS) + "})();"
-    # Only these two scripts may run, and nothing may be asked of any network: not even if a name got past the escaping.
-    policy = (f"default-src 'none'; script-src {_hash(script)} {_hash(plotly)}; style-src 'unsafe-inline'; img-src data: blob:; "
-              "base-uri 'none'; form-action 'none'")
-    # mtime: the same folder makes the same page.
-    packed = base64.b64encode(gzip.compress(plotly.encode(), 9, mtime=0)).decode()
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True,
-                                     loader=jinja2.FileSystemLoader(_HERE, encoding="utf-8"))
-    environment.filters["duration"] = console.duration
-    environment.filters["grouped"] = lambda value: f"{value:,}"
-    ours = {name: markupsafe.Markup(text) for name, text in (
-        ("css", (_HERE / "page.css").read_text(encoding="utf-8")), ("script", script), ("plotly", packed), ("data", embedded(model)),
-        ("policy", policy))}
-    return environment.get_template("page.html").render(model=model, **ours)
+    return page.render(pathlib.Path(__file__).resolve().parent / "report.html", [run["sections"] for run in model["runs"]], model=model)

@@ -4,8 +4,8 @@
 
 from __future__ import annotations
 
-from libinject.report.parts import Plot, Section, numbers, table
-from libinject.report.values import clean, share
+from libinject.page.parts import Plot, Section, numbers, table
+from libinject.page.values import clean, share
 from libinject.result import Result
 
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 from typing import Any
 
 from libinject.console import duration
+from libinject.page.parts import Plot, Section, numbers, table
+from libinject.page.values import text_of
 from libinject.report.overview import step_times
-from libinject.report.parts import Plot, Section, numbers, table
-from libinject.report.values import text_of
 from libinject.result import Cell, Result, Row
 
 _MOST_DEVICES = 8

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from libinject.report.parts import Plot, Section, numbers, table
-from libinject.report.values import clean, objects, text_of, whole
+from libinject.page.parts import Plot, Section, numbers, table
+from libinject.page.values import clean, objects, text_of, whole
 from libinject.result import Result
 
 _MOST_BARS = 20

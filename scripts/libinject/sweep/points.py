@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from libinject import files
 from libinject.result import BadFile, printable
 
 FILE = "points.json"
@@ -65,7 +66,7 @@ class Sweep:
         text = json.dumps({"inject_sweep": _VERSION, "command": self.command, "variables": self.variables,
                            "batch_variable": self.batch_variable, "settings": self.settings,
                            "points": [{**dataclasses.asdict(point), "status": point.status.value} for point in self.points]}, indent=2)
-        write_whole(self.folder / FILE, text + "\n")
+        files.write_whole(self.folder / FILE, text + "\n")
 
     def log(self, point: Point) -> pathlib.Path:
         return self.folder / point.folder / "log.txt"
@@ -90,21 +91,6 @@ class Sweep:
         if not point.folder:
             return []
         return sorted(path.parent for path in (self.folder / point.folder).glob("*/run.json"))
-
-
-def write_whole(path: pathlib.Path, text: str) -> None:
-    """So that a reader sees the old file or the new one. Raises OSError."""
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with open(fresh, "w", encoding="utf-8", newline="") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(fresh, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            fresh.unlink()
-        raise
 
 
 @contextlib.contextmanager

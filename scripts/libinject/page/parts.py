@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""What a page is made of: sections with notes, plots and tables. All of it is plain data: numbers in the units of the tables (ns,
-MB), which plots.js and tables.js write with a unit."""
+"""What a page is made of: articles of sections with notes, plots and tables. All of it is plain data: numbers in the units of the
+tables (ns, MB), which plots.js and tables.js write with a unit."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from libinject.report.values import clean
+from libinject.page.values import clean
 from libinject.result import Cell, Result, Row, is_number_column
 
 MOST_ROWS = 2000
@@ -26,7 +26,8 @@ _RARE = frozenset({"Failed Calls", "Captured Calls", "Replayed Calls", "Failed",
 
 @dataclasses.dataclass
 class Table:
-    """A column is {name, kind, digits}; kind: ns, number, si, name or text."""
+    """A column is {name, kind, digits}; kind: ns, number, si, name or text. A cell may be [value, text, mood]: sorted by the value, shown
+    as the text, in the colour of the mood (good, bad or none)."""
 
     id: str
     title: str
@@ -35,11 +36,13 @@ class Table:
     rows: list[list[Cell]]
     of: int  # rows in the file
     note: str = ""
+    first: int = 10  # rows that show before the others are asked for
 
 
 @dataclasses.dataclass
 class Plot:
-    """kind: `points` (x, y) or `bars` (names, values). Axes are {title, unit, log}; a series is {name, …, notes}."""
+    """kind: `points` (x, y), `bars` (names, values) or `heat` (x, y, and z in rows). Axes are {title, unit, log, zero, ticks, places};
+    a series is {name, …, notes}."""
 
     id: str
     title: str
@@ -50,6 +53,7 @@ class Plot:
     bands: list[dict[str, Any]] = dataclasses.field(default_factory=list)  # from, to, label
     stacked: bool = False
     note: str = ""
+    unit: str = ""  # of heat
 
 
 @dataclasses.dataclass
@@ -60,6 +64,7 @@ class Section:
     notes: list[str] = dataclasses.field(default_factory=list)
     plots: list[Plot] = dataclasses.field(default_factory=list)
     tables: list[Table] = dataclasses.field(default_factory=list)
+    side_by_side: bool = False  # its plots, where there is room
 
     def add(self, *parts: Plot | Table | None) -> Section:
         for part in parts:
@@ -74,13 +79,29 @@ class Section:
         return not (self.plots or self.tables or self.notes)
 
 
+@dataclasses.dataclass
+class Article:
+    """`headline`: the answer in a line, in the colour of `mood`; `facts` are (what, text)."""
+
+    name: str
+    facts: list[tuple[str, str]]
+    sections: list[Section]
+    headline: str = ""
+    mood: str = ""
+    alerts: list[str] = dataclasses.field(default_factory=list)
+
+
 def as_data(part: Any) -> Any:
-    """Of a section, table or plot, without copying its rows."""
+    """Of an article, section, table or plot, without copying its rows."""
     if dataclasses.is_dataclass(part):
         return {field.name: as_data(getattr(part, field.name)) for field in dataclasses.fields(part)}
     if isinstance(part, list) and part and dataclasses.is_dataclass(part[0]):
         return [as_data(item) for item in part]
     return part
+
+
+def as_column(name: str, kind: str = "number", digits: int = 0) -> dict[str, Any]:
+    return {"name": name, "kind": kind, "digits": digits}
 
 
 def column(name: str, cells: Iterable[Cell] = ()) -> dict[str, Any]:
@@ -98,7 +119,14 @@ def column(name: str, cells: Iterable[Cell] = ()) -> dict[str, Any]:
         usual = next((digits for end, digits in _DECIMALS.items() if name.endswith(end)), 0)
         digits = min(max(decimals, default=0), _MOST_DECIMALS)
         digits = max(digits, usual) if digits else 0
-    return {"name": name, "kind": kind, "digits": digits}
+    return as_column(name, kind, digits)
+
+
+def plain_table(id_: str, title: str, file: str, columns: Sequence[dict[str, Any]], rows: Sequence[Sequence[Any]], of: int | None = None,
+                note: str = "", first: int = 10) -> Table:
+    """Of columns made by as_column(), those without a cell left out."""
+    full = [at for at in range(len(columns)) if any(row[at] not in (None, "") for row in rows)]
+    return Table(id_, title, file, [columns[at] for at in full], [[row[at] for at in full] for row in rows], len(rows) if of is None else of, note, first)
 
 
 def made_table(id_: str, title: str, file: str, names: Sequence[str], rows: Sequence[Sequence[Cell]], of: int | None = None) -> Table:

@@ -4,12 +4,12 @@
 // Fills the page: tables first, then the plots one by one, so that it answers meanwhile.
 
 const PRINTED_WIDTH = 680;
-const model = JSON.parse(document.getElementById("model").textContent);
+const articles = JSON.parse(document.getElementById("model").textContent);
 const root = document.documentElement;
 
 function partOf(holder, key, parts) {
-  const [run, section, at] = holder.dataset[key].split(",").map(Number);
-  return model.runs[run].sections[section][parts][at];
+  const [article, section, at] = holder.dataset[key].split(",").map(Number);
+  return articles[article][section][parts][at];
 }
 
 for (const holder of document.querySelectorAll("[data-table]")) buildTable(holder, partOf(holder, "table", "tables"));
@@ -23,7 +23,7 @@ function draw(holder) {
   const width = printing ? PRINTED_WIDTH : holder.parentElement.clientWidth;
   const plot = partOf(holder, "plot", "plots");
   const { data, layout } = figureOf(plot, themeOf(root), width);
-  return window.Plotly.react(holder, data, layout, { ...PLOT_CONFIG, displayModeBar: plot.kind === "bars" || width < NARROW ? false : "hover" });
+  return window.Plotly.react(holder, data, layout, { ...PLOT_CONFIG, displayModeBar: plot.kind !== "points" || width < NARROW ? false : "hover" });
 }
 
 const pause = () => new Promise((resume) => setTimeout(resume));

@@ -4,7 +4,6 @@
 // Tables that are sorted by the buttons in their headers and searched by a field above. Everything of the program's goes
 // into the page as text, never as HTML.
 
-const FIRST_ROWS = 10;
 // On a phone the figures are to be seen beside the names.
 const phone = matchMedia("(max-width: 40rem)").matches;
 const LONGEST_NAME = phone ? 28 : 64;
@@ -33,12 +32,16 @@ function nameCell(text) {
   return button;
 }
 
+// A cell is a value, or [value, text, mood]: sorted by the one, shown and searched as the other.
+const valueOf = (cell) => (Array.isArray(cell) ? cell[0] : cell);
+const textOf = (cell, column) => (Array.isArray(cell) ? cell[1] : shown(cell, column.kind, column.digits));
+
 function tableRow(table, row) {
   const line = document.createElement("tr");
   table.columns.forEach((column, at) => {
     const cell = document.createElement("td");
     const value = row[at];
-    const text = shown(value, column.kind, column.digits);
+    const text = textOf(value, column);
     if (column.kind === "name") {
       cell.append(nameCell(text));
     } else if (column.kind === "text") {
@@ -52,6 +55,7 @@ function tableRow(table, row) {
         cell.title = grouped(value, Number.isInteger(value) ? 0 : 1) + (column.kind === "ns" ? " ns" : "");
       }
     }
+    if (Array.isArray(value) && value[2]) cell.classList.add(value[2]);
     line.append(cell);
   });
   return line;
@@ -96,19 +100,19 @@ function buildTable(holder, table) {
   function found(words) {
     if (words.length === 0) return table.rows;
     texts ??= table.rows.map((row) =>
-      row.map((value, at) => (typeof value === "number" ? shown(value, table.columns[at].kind, table.columns[at].digits) : value ?? "")).join("\n").toLowerCase());
+      row.map((cell, at) => textOf(cell, table.columns[at])).join("\n").toLowerCase());
     return table.rows.filter((_, at) => words.every((word) => texts[at].includes(word)));
   }
 
   function show() {
     rows = found(search.value.toLowerCase().split(/\s+/).filter(Boolean));
-    const order = sorted ? [...rows].sort((a, b) => compare(a[sorted.at], b[sorted.at], sorted.ascending)) : rows;
-    body.replaceChildren(...(all ? order : order.slice(0, FIRST_ROWS)).map((row) => tableRow(table, row)));
+    const order = sorted ? [...rows].sort((a, b) => compare(valueOf(a[sorted.at]), valueOf(b[sorted.at]), sorted.ascending)) : rows;
+    body.replaceChildren(...(all ? order : order.slice(0, table.first)).map((row) => tableRow(table, row)));
     const hidden = rows.length - body.children.length;
     const matching = rows.length === table.rows.length ? grouped(rows.length, 0) : `${grouped(rows.length, 0)} of ${grouped(table.rows.length, 0)}`;
     count.textContent = `${matching} row${table.rows.length === 1 ? "" : "s"}` + (hidden ? `, ${body.children.length} shown` : "");
-    more.hidden = !hidden && !(all && rows.length > FIRST_ROWS);
-    more.textContent = hidden ? `Show all ${grouped(rows.length, 0)} rows` : `Show ${FIRST_ROWS} rows`;
+    more.hidden = !hidden && !(all && rows.length > table.first);
+    more.textContent = hidden ? `Show all ${grouped(rows.length, 0)} rows` : `Show ${table.first} rows`;
   }
 
   const search = element("input", { type: "search", placeholder: "Search", autocomplete: "off", spellcheck: false, "aria-label": `Search in ${title}` });

@@ -5,6 +5,7 @@
 
 const SYMBOLS = ["circle", "square", "diamond", "triangle-up", "star", "hexagon"];
 const PARTS = ["compute", "launch", "copy", "sync", "input", "comm", "rest"];
+const CYCLE = 6; // of them, for series
 const TIMES = [["s", 1e9], ["ms", 1e6], ["us", 1e3], ["ns", 1]];
 const NARROW = 560;
 
@@ -22,7 +23,8 @@ function themeOf(page) {
   const style = getComputedStyle(page);
   const of = (name) => style.getPropertyValue(name).trim();
   return { text: of("--text"), muted: of("--muted"), line: of("--line"), surface: of("--surface"), band: of("--band"), font: style.fontFamily,
-    parts: Object.fromEntries(PARTS.map((part) => [part, of(`--part-${part}`)])), cycle: PARTS.slice(0, 6).map((part) => of(`--part-${part}`)) };
+    parts: Object.fromEntries([...PARTS.map((part) => [part, of(`--part-${part}`)]), ["good", of("--good")], ["bad", of("--bad")]]),
+    cycle: PARTS.slice(0, CYCLE).map((part) => of(`--part-${part}`)) };
 }
 
 // Times are drawn in the unit of the largest one.
@@ -32,6 +34,11 @@ function scaleOf(unit, values) {
   const [name, size] = TIMES.find(([, each]) => largest >= each) || ["ns", 1];
   return { size, unit: name };
 }
+
+const signed = (text, value) => (value > 0 ? "+" : "") + text;
+
+// Beyond the colours there are the same ones, hatched.
+const patternOf = (at) => ({ shape: ["", "/", "x"][Math.floor(at / CYCLE) % 3], size: 6, solidity: 0.25 });
 
 // null ends a line.
 const scaled = (values, scale) => values.map((value) => (value === null ? null : value / scale.size));
@@ -56,15 +63,16 @@ function barFigure(plot, theme, width) {
   const names = plot.series[0].names;
   const bars = plot.series.filter((series) => !series.mark);
   const scale = scaleOf(plot.x.unit, plot.series.flatMap((series) => series.values));
+  const written = (value) => (plot.x.signed ? signed(shown(value, plot.x.unit), value) : shown(value, plot.x.unit));
   const room = Math.max(14, Math.min(58, Math.floor((width * (width < NARROW ? 0.4 : 0.42)) / 7)));
   const data = plot.series.map((series, at) => {
-    const hover = series.names.map((name, i) => hoverText([name, `${plot.series.length > 1 ? series.name : plot.x.title}: ${shown(series.values[i], plot.x.unit)}`, series.notes?.[i]]));
+    const hover = series.names.map((name, i) => hoverText([name, `${plot.series.length > 1 ? series.name : plot.x.title}: ${written(series.values[i])}`, series.notes?.[i]]));
     const common = { x: scaled(series.values, scale), y: names.map((_, i) => i), name: plain(series.name), hovertext: hover, hoverinfo: "text" };
     if (series.mark) return { ...common, type: "scatter", mode: "markers", marker: { symbol: "line-ns", size: 22, line: { width: 3, color: theme.text } } };
     const colour = series.colours ? series.colours.map((part) => theme.parts[part]) : theme.cycle[at % theme.cycle.length];
-    const text = bars.length === 1 ? series.values.map((value) => shown(value, plot.x.unit)) : undefined;
+    const text = bars.length === 1 ? series.values.map(written) : undefined;
     return { ...common, type: "bar", orientation: "h", text, textposition: "outside", cliponaxis: false, textfont: { color: theme.text, size: 12 },
-      marker: { color: colour, line: { width: plot.stacked ? 1 : 0, color: theme.surface } } };
+      marker: { color: colour, pattern: patternOf(at), line: { width: plot.stacked ? 1 : 0, color: theme.surface } } };
   });
   const groups = plot.stacked ? 1 : bars.length;
   // On a phone names stand above their bars.
@@ -80,8 +88,16 @@ function barFigure(plot, theme, width) {
   }
   layout.xaxis.fixedrange = true;
   layout.xaxis.rangemode = "tozero";
-  // Room for the figure behind the longest bar.
-  if (bars.length === 1) layout.xaxis.range = [0, (width < NARROW ? 1.4 : 1.16) * Math.max(...plot.series.flatMap((series) => scaled(series.values, scale)))];
+  if (plot.x.range) layout.xaxis.range = plot.x.range;
+  // Room for the figure behind the longest bar, on either side.
+  if (bars.length === 1) {
+    const values = plot.series.flatMap((series) => scaled(series.values, scale));
+    const [least, most] = [Math.min(0, ...values), Math.max(0, ...values)];
+    const more = (width < NARROW ? 0.4 : 0.16) * (most - least);
+    layout.xaxis.range = [least < 0 ? least - more : 0, most > 0 ? most + more : 0];
+    layout.xaxis.zeroline = least < 0 && !above;
+    layout.xaxis.zerolinecolor = theme.muted;
+  }
   return { data, layout };
 }
 
@@ -112,24 +128,32 @@ function pointFigure(plot, theme, width) {
     const x = scaled(series.x, scaleX);
     const y = scaled(series.y, scaleY);
     if (series.roof) return roofTrace(series, theme, x, y, width);
-    const colour = theme.cycle[at % theme.cycle.length];
+    const own = series.of ?? at;
+    const colour = theme.cycle[own % theme.cycle.length];
     const many = series.x.length > 1500 || series.plain;
     const hover = series.x.map((value, i) => hoverText([series.labels?.[i], `${series.name}: ${shown(series.y[i], plot.y.unit)} ${plot.y.unit ? "" : plot.y.title}`,
       plot.x.ticks ? "" : `${plot.x.title}: ${shown(value, plot.x.unit)}`, series.notes?.[i]]));
     return { type: "scatter", mode: series.lines ? (many ? "lines" : "lines+markers") : "markers", name: plain(series.name), x, y, hovertext: hover, hoverinfo: "text",
-      line: { color: colour, width: series.plain ? 1.5 : 2, dash: series.dash || at >= theme.cycle.length ? "dot" : "solid" },
-      marker: { color: colour, symbol: SYMBOLS[at % SYMBOLS.length] + (series.hollow ? "-open" : ""), opacity: series.sizes ? 0.65 : 1,
+      line: { color: colour, width: series.plain ? 1.5 : 2, dash: series.dash || own >= theme.cycle.length ? "dot" : "solid" },
+      showlegend: series.cross ? false : undefined, error_y: errorsOf(series, scaleY, colour), cliponaxis: !series.cross,
+      marker: { color: colour, symbol: series.cross ? "x" : SYMBOLS[own % SYMBOLS.length] + (series.hollow ? "-open" : ""), opacity: series.sizes ? 0.65 : 1,
         line: { width: series.hollow ? 2 : 1, color: series.hollow ? colour : theme.surface },
         size: series.sizes ? series.sizes.map((size) => 6 + 16 * Math.sqrt((size ?? 0) / largest)) : series.x.length > 120 ? 4 : 7 } };
   });
-  const labelled = data.filter((trace) => trace.showlegend !== false).length;
+  const labelled = data.filter((trace, at) => trace.showlegend !== false || plot.series[at].cross).length;
   const layout = { ...baseLayout(theme, width, width < NARROW ? 340 : 380), showlegend: labelled > 1 || labelled < data.length || Boolean(plot.series[0].sizes), 
     xaxis: axisOf(plot.x, scaleX, theme, plot.series.flatMap((series) => series.x)), yaxis: axisOf(plot.y, scaleY, theme, plot.series.flatMap((series) => series.y)) };
   if (plot.x.ticks) {
-    const step = Math.max(1, Math.ceil(plot.x.ticks.length / (width < NARROW ? 6 : 14)));
+    const room = width < 440 ? 6 : width < NARROW ? 10 : 14;
+    const step = Math.max(1, Math.ceil(plot.x.ticks.length / room));
     layout.xaxis.tickvals = plot.x.ticks.map((_, i) => i).filter((i) => i % step === 0);
     layout.xaxis.ticktext = layout.xaxis.tickvals.map((i) => plain(plot.x.ticks[i]));
-    layout.xaxis.range = [-0.6, plot.x.ticks.length - 0.4];
+    if (plot.x.places) {
+      layout.xaxis.tickvals = layout.xaxis.tickvals.map((i) => plot.x.places[i]);
+      layout.xaxis.dtick = undefined;
+    } else {
+      layout.xaxis.range = [-0.6, plot.x.ticks.length - 0.4];
+    }
   }
   layout.shapes = plot.bands.map((band, at) => ({ type: "rect", layer: "below", yref: "paper", y0: 0, y1: 1, x0: band.from / scaleX.size, x1: band.to / scaleX.size,
     fillcolor: theme.band, opacity: at % 2 ? 0.55 : 1, line: { width: 0 } }));
@@ -141,8 +165,31 @@ function pointFigure(plot, theme, width) {
   return { data, layout: { ...layout, annotations } };
 }
 
+// From the value: [below, above].
+function errorsOf(series, scale, colour) {
+  if (!series.errors) return undefined;
+  const [below, above] = series.errors.map((values) => scaled(values, scale));
+  return { type: "data", symmetric: false, array: above, arrayminus: below, thickness: 1, width: 3, color: colour };
+}
+
+function heatFigure(plot, theme, width) {
+  const { x, y, z, most } = plot.series[0];
+  const values = z.flat().filter((value) => value !== null);
+  const scale = scaleOf(plot.unit, values);
+  const bar = { thickness: 12, outlinewidth: 0, title: { text: scale.unit, font: { color: theme.muted, size: 12 } }, tickfont: { color: theme.muted, size: 12 } };
+  const hover = `${plain(plot.y.title)} %{y}, ${plain(plot.x.title)} %{x}: %{z:.3f}${scale.unit}<extra></extra>`;
+  const data = [{ type: "heatmap", x, y, z: z.map((row) => scaled(row, scale)), hovertemplate: hover, colorscale: "Viridis", colorbar: bar,
+    zmin: values.reduce((least, value) => Math.min(least, value), Infinity) / scale.size, zmax: most / scale.size }];
+  const axis = { unit: "" };
+  const layout = { ...baseLayout(theme, width, Math.min(900, 110 + 18 * Math.max(6, y.length))), dragmode: false,
+    xaxis: { ...axisOf({ ...axis, ...plot.x }, { unit: "" }, theme), showgrid: false, fixedrange: true },
+    yaxis: { ...axisOf({ ...axis, ...plot.y }, { unit: "" }, theme), showgrid: false, fixedrange: true, autorange: "reversed" } };
+  if (y.length <= 40) Object.assign(layout.yaxis, { tickvals: y, ticktext: y.map(String) });
+  return { data, layout };
+}
+
 function figureOf(plot, theme, width) {
-  return plot.kind === "bars" ? barFigure(plot, theme, width) : pointFigure(plot, theme, width);
+  return { bars: barFigure, points: pointFigure, heat: heatFigure }[plot.kind](plot, theme, width);
 }
 
 // No button that would send anything anywhere.

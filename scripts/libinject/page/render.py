@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""Articles as one HTML file, which needs nothing else: no network, no other file."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import importlib.resources
+import json
+import pathlib
+from collections.abc import Sequence
+from typing import Any
+
+import libinject
+from libinject import console
+from libinject.page.parts import Article, as_data
+
+_HERE = pathlib.Path(__file__).resolve().parent
+_SCRIPTS = ("format.js", "tables.js", "plots.js", "page.js")
+
+
+def _hash(source: str) -> str:
+    return "'sha256-" + base64.b64encode(hashlib.sha256(source.encode()).digest()).decode() + "'"
+
+
+def embedded(data: Any) -> str:
+    """JSON that ends no script element, and begins no comment in one."""
+    text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def articles_page(title: str, kind: str, articles: Sequence[Article], problems: Sequence[str] = (), note: str = "") -> str:
+    """A page of nothing but articles. `kind` is what the page is, in a word or two; `note` stands at its end."""
+    shown = [as_data(article) for article in articles]
+    return render(_HERE / "articles.html", [article["sections"] for article in shown], title=title, kind=kind, articles=shown,
+                  problems=problems, note=note)
+
+
+def render(template: pathlib.Path, sections: Sequence[Sequence[dict[str, Any]]], **values: Any) -> str:
+    """`sections` of each article, as the scripts find them by `data-table` and `data-plot`."""
+    import jinja2
+    import markupsafe
+
+    plotly = (importlib.resources.files("plotly") / "package_data" / "plotly.min.js").read_text(encoding="utf-8")
+    script = "(() => {\n" + "\n".join((_HERE / name).read_text(encoding="utf-8") for name in _SCRIPTS) + "})();"
+    # Only these two scripts may run, and nothing may be asked of any network: not even if a name got past the escaping.
+    policy = (f"default-src 'none'; script-src {_hash(script)} {_hash(plotly)}; style-src 'unsafe-inline'; img-src data: blob:; "
+              "base-uri 'none'; form-action 'none'")
+    # mtime: the same folder makes the same page.
+    packed = base64.b64encode(gzip.compress(plotly.encode(), 9, mtime=0)).decode()
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True,
+                                     loader=jinja2.FileSystemLoader([_HERE, template.parent], encoding="utf-8"))
+    environment.filters["duration"] = console.duration
+    environment.filters["grouped"] = lambda value: f"{value:,}"
+    ours = {name: markupsafe.Markup(text) for name, text in (
+        ("css", (_HERE / "page.css").read_text(encoding="utf-8")), ("script", script), ("plotly", packed), ("data", embedded(sections)),
+        ("policy", policy))}
+    return environment.get_template(template.name).render(version=libinject.__version__, **ours, **values)
