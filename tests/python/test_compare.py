@@ -12,7 +12,7 @@ import statistics
 import unittest
 
 import folders
-from libinject.compare import changes, conditions, noise
+from libinject.compare import changes, conditions, describe, noise
 from libinject.compare.measures import Basis, Run
 from libinject.result import Result, Table
 
@@ -144,6 +144,48 @@ class Noise(unittest.TestCase):
         self.assertAlmostEqual(change.before / 3e5, 1, delta=0.02)
         self.assertAlmostEqual(change.relative, 0, delta=0.02)
         self.assertEqual((change.count_before, change.count_after), (3, 3))
+
+
+class Shapes(unittest.TestCase):
+    COLUMNS = ("API", "M", "N", "K", "Op A", "Op B", "Type A", "Type B", "Type C", "Compute Type", "Batch", "Calls", "GPU Time (ns)",
+               "GPU Avg (ns)", "GPU Min (ns)", "GPU Max (ns)", "TFLOP/s")
+
+    def run_of(self, seed, *products):
+        """products: (API, M, type, compute type, ns), once an iteration."""
+        run = Simulated(seed, [("k", 1, 1e5)])
+        run._tables["gemm_sum"] = Table(run.path / "gemm_sum.csv", self.COLUMNS, tuple(
+            dict(zip(self.COLUMNS, (api, m, 64, 64, "N", "T", type_, type_, type_, compute, 1, 10, 10 * time, time, time - 5, time + 5, 1.0), strict=True))
+            for api, m, type_, compute, time in products))
+        return run
+
+    def test_other_types_are_the_same_shape(self):
+        comparison = compared([self.run_of(1, ("cublasSgemm_v2", 64, "fp32", "fp32 (tf32)", 2000), ("cublasSgemm_v2", 128, "fp32", "fp32", 5000),
+                                           ("cublasSgemm_v2", 256, "fp32", "fp32", 700), ("cublasGemmEx", 256, "fp16", "fp32", 600))],
+                              [self.run_of(2, ("cublasSgemm_v2", 64, "fp32", "fp32", 8000), ("cublasGemmEx", 128, "bf16", "fp32", 1000),
+                                           ("cublasGemmEx", 256, "bf16", "fp32", 500))])
+        rows = {change.name: (change.before, change.after, change.verdict) for change in comparison.tables["gemm"]}
+        self.assertEqual(rows, {
+            "cublasSgemm_v2 64x64x64 NT fp32, fp32 (tf32) → fp32": (2000, 8000, "changed"),
+            "cublasSgemm_v2 → cublasGemmEx 128x64x64 NT fp32 → bf16, fp32": (5000, 1000, "changed"),
+            # Which of the two it has been is not known.
+            "cublasSgemm_v2 256x64x64 NT fp32 fp32": (700, None, "gone"), "cublasGemmEx 256x64x64 NT fp16 fp32": (600, None, "gone"),
+            "cublasGemmEx 256x64x64 NT bf16 fp32": (None, 500, "new")})
+        outcome = conditions.check(conditions.parse("gemm:*128x64x64* < -70%"), comparison, False, 0.01)
+        self.assertEqual((outcome.fails, outcome.change.before, outcome.change.after), (True, 5000, 1000))
+
+    def test_a_run_that_is_held_against_several(self):
+        a = self.run_of(1, ("cublasSgemm_v2", 64, "fp32", "fp32 (tf32)", 2000))
+        runs = [Run(result) for result in (a, self.run_of(2, ("cublasSgemm_v2", 64, "fp32", "fp32", 8000)), self.run_of(3, ("cublasSgemm_v2", 64, "fp32", "fp32 (tf32)", 2000)))]
+        for run in runs:
+            run.measure(Basis.ITERATION)
+        for _ in range(2):
+            names = [changes.compare(runs[:1], [run], Basis.ITERATION).tables["gemm"][0].name for run in runs[1:]]
+            self.assertEqual(names, ["cublasSgemm_v2 64x64x64 NT fp32, fp32 (tf32) → fp32", "cublasSgemm_v2 64x64x64 NT fp32 fp32 (tf32)"])
+
+    def test_names_without_signature(self):
+        for name, short in (("void a::b<float, (int)3>(int, std::less<int>)", "a::b<float, (int)3>"), ("sm90_gemm", "sm90_gemm"), ("f()", "f"),
+                            ("void f<g(int)>()", "f<g(int)>"), ("(x)", "(x)"), (")", ")"), ("a b)", "a b)")):
+            self.assertEqual(describe.without_signature(name), short)
 
 
 class Statistics(unittest.TestCase):

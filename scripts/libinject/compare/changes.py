@@ -4,17 +4,19 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import math
 import statistics
 from collections.abc import Iterable, Sequence
 
 from libinject.compare import noise
-from libinject.compare.measures import KINDS, METRICS, Basis, Measure, Metric, Run, together
+from libinject.compare.measures import KINDS, METRICS, Basis, Measure, Metric, Run, Shape, together
 
 CERTAIN = 0.01  # p up to which a figure of the whole run is taken to have changed
 FALSE_SHARE = 0.05  # of the rows of the breakdowns that are called changes
 LEAST = 0.01
+_TYPED = ("gemm", "conv", "attention", "rnn")
 _PRIOR = 4  # degrees of freedom that all rows' spread between runs has in one row's
 
 
@@ -75,6 +77,7 @@ def common_basis(runs: Sequence[Run]) -> Basis:
 
 def compare(before: Sequence[Run], after: Sequence[Run], basis: Basis, least: float = LEAST) -> Comparison:
     """Runs that have been measured on `basis`."""
+    before, after = _with_shapes_paired(before, after)
     metrics = []
     for metric in METRICS:
         a, b = ([run.metrics[metric.name] for run in side if metric.name in run.metrics] for side in (before, after))
@@ -90,6 +93,38 @@ def compare(before: Sequence[Run], after: Sequence[Run], basis: Basis, least: fl
     for changes in tables.values():
         changes.sort(key=lambda change: (not change.real, -abs(change.difference), change.name))
     return Comparison(list(before), list(after), basis, metrics, tables)
+
+
+def _with_shapes_paired(before: Sequence[Run], after: Sequence[Run]) -> tuple[list[Run], list[Run]]:
+    """Where one side alone has a shape in some types, and the other side alone in others, that is one row: with other types a step asks for
+    the same, and how much faster each of it got is what one wants to know. Copies: a run may be held against several."""
+    names: dict[tuple[str, str], str] = {}
+    for kind in _TYPED:
+        a, b = ({name for run in side for name in run.tables[kind]} for side in (before, after))
+        gone, new = (_alone(side, names_of) for side, names_of in ((before, a - b), (after, b - a)))
+        for size in gone.keys() & new.keys():
+            if len(gone[size]) == len(new[size]) == 1:
+                (old, was), (fresh, becomes) = gone[size][0], new[size][0]
+                if len(was.types) == len(becomes.types):
+                    names[kind, old] = names[kind, fresh] = was.to(becomes)
+    if not names:
+        return list(before), list(after)
+
+    def renamed(run: Run) -> Run:
+        found = copy.copy(run)
+        found.tables = {kind: {names.get((kind, name), name): measure for name, measure in table.items()} for kind, table in run.tables.items()}
+        return found
+
+    return [renamed(run) for run in before], [renamed(run) for run in after]
+
+
+def _alone(side: Sequence[Run], names: Iterable[str]) -> dict[str, list[tuple[str, Shape]]]:
+    found: dict[str, list[tuple[str, Shape]]] = {}
+    for name in names:
+        shape = next((run.shapes[name] for run in side if name in run.shapes), None)
+        if shape is not None and shape.size:
+            found.setdefault(shape.size, []).append((name, shape))
+    return found
 
 
 def _judge(change: Change, p: float | None, certain: float, least: float) -> None:

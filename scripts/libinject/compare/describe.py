@@ -26,6 +26,26 @@ def shorten(text: str, most: int) -> str:
     return f"{shown[:head]}…{shown[len(shown) - (most - 1 - head):]}"
 
 
+def without_signature(name: str) -> str:
+    """A function's name without arguments and return type, as the text summary has it; any other name as it is."""
+    if not name.endswith(")"):
+        return name
+    depth, end = 0, len(name)
+    while end > 0:
+        end -= 1
+        depth += (name[end] == ")") - (name[end] == "(")
+        if depth == 0:
+            break
+    if depth or end == 0:
+        return name
+    brackets = start = 0
+    for at, character in enumerate(name[:end]):
+        brackets += (character in "<({[") - (character in ">)}]")
+        if character == " " and brackets == 0:
+            start = at + 1
+    return name[start:end] or name[:end]
+
+
 def figure(value: float | None, unit: str) -> str:
     if value is None or not math.isfinite(value):
         return "–"

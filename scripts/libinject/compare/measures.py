@@ -139,6 +139,26 @@ def of_series(series: tuple[float, ...]) -> Measure:
     return Measure(*found, series=series)
 
 
+@dataclasses.dataclass(frozen=True)
+class Shape:
+    """What is asked of a library, without the call and the types by which it is."""
+
+    size: str
+    call: str
+    types: tuple[str, ...]
+
+    @classmethod
+    def of(cls, row: Row, keys: list[str]) -> Shape:
+        types = [key for key in keys if key.startswith("Type") or key.endswith(" Type")]
+        size = {key: value for key, value in row.items() if key != "API" and key not in types}
+        return cls(_shape_name(size, [key for key in keys if key in size]), str(row.get("API") or ""), tuple(str(row.get(key) or "") for key in types))
+
+    def to(self, other: Shape) -> str:
+        """The name of a row that has been this and is the other."""
+        types = (_from_to(a, b) for a, b in zip(self.types, other.types, strict=True))
+        return " ".join(filter(None, (_from_to(self.call, other.call), self.size, ", ".join(filter(None, dict.fromkeys(types))))))
+
+
 class Run:
     """A folder's figures. `notes` has what a reader has to know of them, a line each."""
 
@@ -152,6 +172,7 @@ class Run:
         self.seconds = _total(self.windows, "Duration (ns)") / 1e9
         self.metrics: dict[str, Measure] = {}
         self.tables: dict[str, dict[str, Measure]] = {}
+        self.shapes: dict[str, Shape] = {}  # of the tables' rows that have one, by name
 
     def bases(self) -> list[Basis]:
         """What its totals can be divided by, the best first."""
@@ -310,7 +331,9 @@ class Run:
         keys = [column for column in source.columns[: source.columns.index("Calls")]
                 if column not in ("Lda", "Ldb", "Ldc", "Engine", "Algorithm", "Fused", "Source")]
         for row in self.result.rows(table, "GPU Time (ns)", "GPU Avg (ns)", "GPU Min (ns)", "GPU Max (ns)"):
-            groups.setdefault(_shape_name(row, keys), []).append(row)
+            name = _shape_name(row, keys)
+            groups.setdefault(name, []).append(row)
+            self.shapes[name] = Shape.of(row, keys)
         found = {}
         for name, rows in groups.items():
             total = _total(rows, "GPU Time (ns)")
@@ -416,6 +439,10 @@ def together(measures: Iterable[Measure]) -> Measure:
 
 
 
+def _from_to(a: str, b: str) -> str:
+    return a if a == b else f"{a or 'nothing'} → {b or 'nothing'}"
+
+
 def _shape_name(row: Row, keys: list[str]) -> str:
     """One line for a shape: 'cublasGemmEx 512x256x128 NN fp32 …', other tables' cells with their columns' names."""
     if "Op A" in row:
@@ -423,8 +450,12 @@ def _shape_name(row: Row, keys: list[str]) -> str:
         batch = row.get("Batch")
         parts = [str(row.get("API")), size, f"{row.get('Op A')}{row.get('Op B')}", *dict.fromkeys(str(row.get(f'Type {x}')) for x in "ABC"),
                  str(row.get("Compute Type")), f"batch {batch}" if batch not in (None, 1) else "", str(row.get("Epilogue") or "")]
-        return " ".join(part for part in parts if part and part != "None") if row.get("M") is not None else str(row.get("API"))
+        return " ".join(part for part in parts if part and part != "None") if row.get("M") is not None else str(row.get("API") or "")
     texts = []
+    if "Stride" in row:
+        # What is usual is not said.
+        keys = [key for key in keys if not (key == "Dilation" and set(str(row[key])) <= {"1", "x"}) and not (key == "Groups" and row[key] == 1)]
+        row = {**row, **{key: f"{key.lower()} {row[key]}" for key in ("Stride", "Padding", "Dilation") if row.get(key)}}
     for key in keys:
         value = row.get(key)
         if value is None or value == "":

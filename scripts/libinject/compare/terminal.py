@@ -25,9 +25,16 @@ def _style(change: Change, better: int) -> str:
     return "green" if (change.difference > 0) == (better > 0) else "red"
 
 
+def _width() -> int:
+    return max(_WIDTH, console.out.width) if console.out.is_terminal else _WIDTH
+
+
 def _show(table: Table) -> None:
-    wide = max(_WIDTH, console.out.width) if console.out.is_terminal else _WIDTH
-    rich.console.Console(highlight=False, markup=False, emoji=False, width=wide).print(table)
+    rich.console.Console(highlight=False, markup=False, emoji=False, width=_width()).print(table)
+
+
+def _wrapped(name: str, room: int) -> str:
+    return "\n".join(textwrap.wrap(describe.shorten(name, 3 * room - 8), room, break_on_hyphens=False))
 
 
 def _new_table(title: str) -> Table:
@@ -68,13 +75,19 @@ def print_comparison(comparison: Comparison, top: int) -> None:
             continue
         table = _new_table(f"{kind.title}: {len(real)} of {len(changes)} changed, {comparison.basis.per}" if kind.unit == "ns"
                            else f"{kind.title}: {len(real)} of {len(changes)} changed")
-        for header in ("Change", "", "95% interval", "A", "B", "Calls"):
-            table.add_column(header, justify="right", no_wrap=True)
+        headers = ("Change", "", "95% interval", "A", "B", "Calls")
+        rows = [(describe.difference(change, kind.unit), change.verdict if change.verdict in ("new", "gone") else describe.percent(change.relative),
+                 describe.interval(change), describe.figure(change.before, kind.unit), describe.figure(change.after, kind.unit),
+                 describe.counts(change)) for change in real[:top]]
+        # Figures are whole, and names have what they leave, on some lines.
+        widths = [max(map(len, column)) for column in zip(headers, *rows, strict=True)]
+        room = max(20, _width() - sum(width + 3 for width in widths) - 2)
+        for header, width in zip(headers, widths, strict=True):
+            table.add_column(header, justify="right", no_wrap=True, min_width=width)
         table.add_column("Name", no_wrap=True, overflow="ellipsis")
-        for change in real[:top]:
-            table.add_row(describe.difference(change, kind.unit), change.verdict if change.verdict in ("new", "gone") else describe.percent(change.relative),
-                          describe.interval(change), describe.figure(change.before, kind.unit), describe.figure(change.after, kind.unit),
-                          describe.counts(change), Text(describe.shorten(change.name, 48)), style=_style(change, -1))
+        for change, row in zip(real, rows, strict=False):
+            name = describe.without_signature(change.name) if kind.name == "kernels" else change.name
+            table.add_row(*row, Text(_wrapped(name, room)), style=_style(change, -1))
         _show(table)
         if len(real) > top:
             print_(f"   … and {len(real) - top} more: --top, --json or -o compare.html")
