@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""README.md's picture of a report: the top of the page that `inject report` makes of a folder.
+"""Pictures for the documents: the top of the page that `inject report` makes of a folder, or the whole of a page.
 
-usage: scripts/screenshot_report.py FOLDER [PICTURE]     (docs/report.png; needs chromium and its driver)
+usage: scripts/screenshot_report.py FOLDER|PAGE [PICTURE]     (docs/report.png; needs chromium and its driver)
 """
 
 import pathlib
@@ -27,15 +27,20 @@ def main() -> None:
         sys.exit(f"there is no {missing()}")
     picture = pathlib.Path(sys.argv[2] if len(sys.argv) > 2 else ROOT / "docs" / "report.png")
     with tempfile.TemporaryDirectory(prefix="inject-picture-") as folder:
-        page = pathlib.Path(folder) / "report.html"
-        subprocess.run([ROOT / "scripts" / "inject", "report", sys.argv[1], "-o", page], check=True)
+        page = pathlib.Path(sys.argv[1])
+        whole = page.is_file()
+        if not whole:
+            page = pathlib.Path(folder) / "report.html"
+            subprocess.run([ROOT / "scripts" / "inject", "report", sys.argv[1], "-o", page], check=True)
         browser = Browser()
         try:
             browser.look(WIDTH)
             browser.open(page)
             # Paths of the machine that it is made on are nobody's business.
-            browser.run("document.querySelectorAll('.facts .wide').forEach((fact) => fact.remove())")
-            browser.look(WIDTH, browser.run("return Math.ceil(document.querySelector('figure').getBoundingClientRect().bottom) + 16"))
+            if not whole:
+                browser.run("document.querySelectorAll('.facts .wide').forEach((fact) => fact.remove())")
+            bottom = "document.documentElement.scrollHeight" if whole else "document.querySelector('figure').getBoundingClientRect().bottom + 16"
+            browser.look(WIDTH, browser.run(f"return Math.ceil({bottom})"))
             data = browser.png()
         finally:
             browser.quit()

@@ -37,12 +37,12 @@ if [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null; then
 elif ! { command -v mpirun && command -v mpicxx; } >/dev/null; then
   echo "setup: no MPI (openmpi-bin libopenmpi-dev): its test is left out" >&2
 fi
-# Nor this, but the test of the page that `inject report` makes, and its picture in README.md.
+# Nor this, but the tests of the pages that `inject` makes, and their pictures in the documents.
 if [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null; then
   need_program chromium chromium
   need_program chromedriver chromium-driver
 elif ! { command -v chromium && command -v chromedriver; } >/dev/null; then
-  echo "setup: no headless browser (chromium chromium-driver): the test of the report's page is left out" >&2
+  echo "setup: no headless browser (chromium chromium-driver): the tests of the pages are left out" >&2
 fi
 
 if ((${#packages[@]})); then

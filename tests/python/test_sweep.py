@@ -130,8 +130,9 @@ class Command(folders.TemporaryFolder):
         self.assertIn("[2/7] CASE=said: out of memory: torch.OutOfMemoryError", done.stderr)
         self.assertRegex(done.stdout, r"tried +[\d.]+us")
         (sections,) = folders.sections_of(self.folder / "sweep" / "sweep.html")
-        self.assertIn("out of memory: torch.OutOfMemoryError: CUDA out of memory. <b>",
-                      [row[-2][1] for row in sections["points"]["tables"][0]["rows"]])
+        rows = sections["points"]["tables"][0]["rows"]
+        self.assertEqual([row[1][1] for row in rows], expected)
+        self.assertIn("torch.OutOfMemoryError: CUDA out of memory. <b>", [row[-1] for row in rows])
         self.assertEqual((self.folder / "runs").read_text().split(), list(cases))
         self.assertFalse(runs(int((self.folder / "left").read_text())), "what a run left behind")
 

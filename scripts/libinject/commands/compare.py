@@ -117,7 +117,8 @@ def _tell(outcome: Outcome) -> None:
     from libinject.compare import describe
 
     change, unit = outcome.change, outcome.condition.unit
-    noise = "would hold, but nothing says how large the noise is" if change.verdict == "unknown" else "is within noise"
+    noise = {"unknown": "would hold, but nothing says how large the noise is",
+             "small": "would hold, but the change is less than --least"}.get(change.verdict, "is within noise")
     says = "holds" if outcome.fails else noise if outcome.holds else "does not hold"
     console.err.print(f"inject: {printable(outcome.condition.text)}: {says}: {describe.figure(change.before, unit)} → "
                       f"{describe.figure(change.after, unit)} ({describe.percent(change.relative)})")

@@ -22,7 +22,8 @@ _PRIOR = 4  # degrees of freedom that all rows' spread between runs has in one r
 
 @dataclasses.dataclass
 class Change:
-    """`verdict`: changed, new, gone, noise; 'unknown' where nothing says how large the noise is."""
+    """`verdict`: changed, new, gone, noise; 'small' for what is certain and less than asked for; 'unknown' where nothing says how large
+    the noise is."""
 
     name: str
     before: float | None
@@ -131,8 +132,10 @@ def _judge(change: Change, p: float | None, certain: float, least: float) -> Non
     relative = change.relative
     if p is None:
         change.verdict = "unknown"
-    elif p > certain or relative is None or abs(relative) < least:
+    elif p > certain or relative is None:
         change.verdict = "noise"
+    elif abs(relative) < least:
+        change.verdict = "small" if relative else "noise"
     elif change.before is None:
         change.verdict = "new"
     else:

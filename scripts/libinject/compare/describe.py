@@ -13,7 +13,7 @@ from libinject.compare.changes import Change, Comparison
 from libinject.compare.measures import Basis, Run
 from libinject.result import Result, printable
 
-VERDICTS = {"changed": "changed", "new": "new", "gone": "gone", "noise": "within noise", "unknown": "noise unknown"}
+VERDICTS = {"changed": "changed", "new": "new", "gone": "gone", "noise": "within noise", "small": "too small", "unknown": "noise unknown"}
 _OPTIONS_OF_NO_INTEREST = ("INJECT_OUT", "INJECT_LOG", "INJECT_LOG_FILE", "INJECT_SUMMARY", "INJECT_HELP", "INJECT_PROM", "INJECT_ITER_RECORD")
 
 

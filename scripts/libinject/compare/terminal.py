@@ -92,6 +92,6 @@ def print_comparison(comparison: Comparison, top: int) -> None:
         if len(real) > top:
             print_(f"   … and {len(real) - top} more: --top, --json or -o compare.html")
     if quiet:
-        print_("No change beyond noise:")
+        print_("No change:")
         for line in textwrap.wrap("; ".join(quiet), _WIDTH - 3):
             print_(f"   {line}")

@@ -144,7 +144,7 @@ function pointFigure(plot, theme, width) {
   const layout = { ...baseLayout(theme, width, width < NARROW ? 340 : 380), showlegend: labelled > 1 || labelled < data.length || Boolean(plot.series[0].sizes), 
     xaxis: axisOf(plot.x, scaleX, theme, plot.series.flatMap((series) => series.x)), yaxis: axisOf(plot.y, scaleY, theme, plot.series.flatMap((series) => series.y)) };
   if (plot.x.ticks) {
-    const room = width < 440 ? 6 : width < NARROW ? 10 : 14;
+    const room = width < 400 ? 6 : width < NARROW ? 10 : 14;
     const step = Math.max(1, Math.ceil(plot.x.ticks.length / room));
     layout.xaxis.tickvals = plot.x.ticks.map((_, i) => i).filter((i) => i % step === 0);
     layout.xaxis.ticktext = layout.xaxis.tickvals.map((i) => plain(plot.x.ticks[i]));

@@ -24,7 +24,7 @@ _LINES = (("Step time", "ns", "step_time_ns"), ("Samples per second", "", "sampl
           ("GEMM rate (TFLOP/s)", "", "gemm_tflops"), ("Peak of allocated memory (MB)", "", "peak_memory_mb"))
 _NOTES = {"step_time_ns": "median of the iterations; the bars are their quartiles", "occupancy_pct": "mean over the kernels, weighted by their time",
           "gemm_tflops": "all matrix products: operations by GPU time", "achieved_occupancy_pct": "mean over the windows"}
-_CELLS = (("Step time", "step_time_ns", "ns"), ("Samples/s", "samples_per_s", ""), ("GPU Utilization (%)", "gpu_utilization_pct", "%"),
+_CELLS = (("Step time", "step_time_ns", "ns"), ("Samples/s", "samples_per_s", ""), ("GPU Util. (%)", "gpu_utilization_pct", "%"),
           ("Occupancy (%)", "occupancy_pct", "%"), ("GEMM TFLOP/s", "gemm_tflops", ""), ("Peak Memory", "peak_memory_mb", "MB"))
 
 
@@ -59,12 +59,10 @@ def _table(sweep: Sweep, measured: Sequence[Measured]) -> Table:
     rows = []
     for item in measured:
         row = table_row(sweep, item)
-        status = f"{row['status']}: {row['why']}" if row["why"] else row["status"]
-        rows.append([*([_sort_key(value), value] for value in row["values"]),
-                     *(None if value is None else [value, text] for value, text in row["cells"]),
-                     [status, status, "" if row["good"] else "bad"], row["verdict"]])
-    columns = [*(as_column(printable(name, 40)) for name in sweep.variables), *(as_column(name) for name, _, _ in _CELLS),
-               as_column("Status", "text"), as_column("Verdict", "text")]
+        rows.append([*([_sort_key(value), value] for value in row["values"]), [row["status"], row["status"], "" if row["good"] else "bad"],
+                     *(None if value is None else [value, text] for value, text in row["cells"]), row["verdict"], row["why"]])
+    columns = [*(as_column(printable(name, 40)) for name in sweep.variables), as_column("Status", "text"), *(as_column(name) for name, _, _ in _CELLS),
+               as_column("Verdict", "text"), as_column("Why", "text")]
     return plain_table("points", "Points", "sweep.csv", columns, rows, first=64)
 
 
