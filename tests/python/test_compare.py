@@ -277,11 +277,11 @@ class Command(folders.TemporaryFolder):
         self.assertNotIn("<script>alert", page)
         (sections,) = folders.sections_of(self.folder / "c.html")
         (table,) = sections["kernels"]["tables"]
-        self.assertEqual([column["name"] for column in table["columns"]], ["Name", "Change (%)", "A", "B", "Change", "95% Interval", "Calls", "Verdict"])
+        self.assertEqual([column["name"] for column in table["columns"]], ["Name", "Change (%)", "Verdict", "A", "B", "Change", "95% Interval", "Calls"])
         rows = {row[0]: row for row in table["rows"]}
-        self.assertEqual(rows["sum_rows(float const*, float*, int, int)"][1:5],
-                         [[1.0, "+100.0%", "bad"], [20000, "20.000us", ""], [40000, "40.000us", ""], [20000, "+20.000us", "bad"]])
-        self.assertEqual(rows["<script>alert(1)</script> \N{REPLACEMENT CHARACTER}[31m</td>"][-1], ["new", "new", "bad"])
+        self.assertEqual(rows["sum_rows(float const*, float*, int, int)"][1:6],
+                         [[1.0, "+100.0%", "bad"], ["changed", "changed", "bad"], [20000, "20.000us", ""], [40000, "40.000us", ""], [20000, "+20.000us", "bad"]])
+        self.assertEqual(rows["<script>alert(1)</script> \N{REPLACEMENT CHARACTER}[31m</td>"][2], ["new", "new", "bad"])
         self.assertEqual(sorted(sections["kernels"]["plots"][0]["series"][0]["values"]), [-10000, 10000, 20000])
         self.assertEqual(sections["run"]["plots"][0]["series"][0]["name"], "A: a")
         self.assertEqual((self.folder / "c.html").stat().st_mode & 0o777, 0o600)

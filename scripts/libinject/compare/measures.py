@@ -454,8 +454,11 @@ def _shape_name(row: Row, keys: list[str]) -> str:
     texts = []
     if "Stride" in row:
         # What is usual is not said.
-        keys = [key for key in keys if not (key == "Dilation" and set(str(row[key])) <= {"1", "x"}) and not (key == "Groups" and row[key] == 1)]
-        row = {**row, **{key: f"{key.lower()} {row[key]}" for key in ("Stride", "Padding", "Dilation") if row.get(key)}}
+        keys = [key for key in keys if not (key == "Dilation" and set(str(row.get(key))) <= {"1", "x"}) and not (key == "Groups" and row.get(key) == 1)]
+        types = [key for key in keys if key.startswith("Type") or key.endswith(" Type")]
+        keys = [*(key for key in keys if key not in types), "Types"]
+        row = {**row, **{key: f"{key.lower()} {row[key]}" for key in ("Stride", "Padding", "Dilation") if row.get(key)},
+               "Types": ", ".join(dict.fromkeys(str(row[key]) for key in types if row[key]))}
     for key in keys:
         value = row.get(key)
         if value is None or value == "":

@@ -16,6 +16,7 @@ from libinject.result import printable
 
 _MOST_BARS = 20
 _WITH_BARS = ("kernels", "families")
+_SHAPES = ("gemm", "conv", "attention", "rnn", "nccl")
 _LONGEST = 1 << 11  # of a name
 _NEW = 1e300  # the relative change of what has not been there, for sorting
 
@@ -67,17 +68,17 @@ def _runs(comparison: Comparison) -> Section:
 
 def _columns() -> list[dict]:
     # A phone shows the first ones.
-    return [*(as_column(name) for name in ("Change (%)", "A", "B", "Change", "95% Interval", "Calls")), as_column("Verdict", "text")]
+    return [as_column("Change (%)"), as_column("Verdict", "text"), *(as_column(name) for name in ("A", "B", "Change", "95% Interval", "Calls"))]
 
 
 def _cells(change: Change, unit: str, better: int) -> list[list | str | None]:
     mood = _mood(change, better)
     relative = _NEW if change.relative is not None and math.isinf(change.relative) else change.relative
     count = change.count_before if change.count_after is None else change.count_after
-    return [_cell(relative, describe.percent(change.relative), mood), _cell(change.before, describe.figure(change.before, unit)),
+    return [_cell(relative, describe.percent(change.relative), mood), [describe.VERDICTS[change.verdict], describe.VERDICTS[change.verdict], mood],
+            _cell(change.before, describe.figure(change.before, unit)),
             _cell(change.after, describe.figure(change.after, unit)), _cell(change.difference, describe.difference(change, unit), mood),
-            _cell(change.low, describe.interval(change)), _cell(count, describe.counts(change)),
-            [describe.VERDICTS[change.verdict], describe.VERDICTS[change.verdict], mood]]
+            _cell(change.low, describe.interval(change)), _cell(count, describe.counts(change))]
 
 
 def _cell(value: float | None, text: str, mood: str = "") -> list | None:
@@ -94,7 +95,8 @@ def _breakdown(kind: Kind, changes: list[Change], per: str) -> Section:
 
 def _table(kind: Kind, changes: list[Change]) -> Table:
     rows = [[describe.printable(change.name, _LONGEST), *_cells(change, kind.unit, -1)] for change in changes[:MOST_ROWS]]
-    columns = [as_column("Name", "name"), *_columns()]
+    # Shapes are words, of which none can be left out.
+    columns = [as_column("Name", "text" if kind.name in _SHAPES else "name"), *_columns()]
     return plain_table(kind.name, kind.title, "", columns, rows, len(changes), "" if len(changes) <= MOST_ROWS else "--json has all rows")
 
 

@@ -52,22 +52,32 @@ function axisOf(axis, scale, theme, values = []) {
     separatethousands: true, fixedrange: false };
 }
 
-function baseLayout(theme, width, height) {
+function baseLayout(theme, width, height, legend) {
   return { width, height, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { family: theme.font, size: 13, color: theme.text },
     margin: { l: 12, r: 16, t: 30, b: 12 }, modebar: { bgcolor: "rgba(0,0,0,0)", color: theme.muted, activecolor: theme.text }, hovermode: "closest", dragmode: width < NARROW ? false : "zoom", separators: ".,",
     hoverlabel: { bgcolor: theme.surface, bordercolor: theme.muted, align: "left", namelength: 0, font: { family: theme.font, size: 13, color: theme.text } },
-    legend: { orientation: "h", traceorder: "normal", x: 0, y: 1.02, yanchor: "bottom", font: { color: theme.text, size: 13 }, itemsizing: "constant" } };
+    legend: { orientation: "h", traceorder: "normal", x: 0, y: 1.02, yanchor: "bottom", font: { color: theme.text, size: 13 }, itemsizing: "constant", ...legend?.layout } };
+}
+
+// A legend of more than a line, as the plot gives room to one: its names as long as there is room for, its lines' height, and the layout's part.
+function legendOf(names, width) {
+  const most = Math.max(16, Math.floor(width / 9) - 6);
+  const longest = Math.min(most, names.reduce((length, name) => Math.max(length, name.length), 0));
+  const lines = Math.ceil(names.length / Math.max(1, Math.floor((0.85 * width) / (7 * longest + 46))));
+  const more = names.length > 1 ? 20 * (lines - 1) : 0;
+  return { name: (name) => plain(shortened(name, most)), more, layout: { maxheight: more + 40 } };
 }
 
 function barFigure(plot, theme, width) {
   const names = plot.series[0].names;
   const bars = plot.series.filter((series) => !series.mark);
   const scale = scaleOf(plot.x.unit, plot.series.flatMap((series) => series.values));
+  const legend = legendOf(plot.series.map((series) => series.name), width);
   const written = (value) => (plot.x.signed ? signed(shown(value, plot.x.unit), value) : shown(value, plot.x.unit));
   const room = Math.max(14, Math.min(58, Math.floor((width * (width < NARROW ? 0.4 : 0.42)) / 7)));
   const data = plot.series.map((series, at) => {
     const hover = series.names.map((name, i) => hoverText([name, `${plot.series.length > 1 ? series.name : plot.x.title}: ${written(series.values[i])}`, series.notes?.[i]]));
-    const common = { x: scaled(series.values, scale), y: names.map((_, i) => i), name: plain(series.name), hovertext: hover, hoverinfo: "text" };
+    const common = { x: scaled(series.values, scale), y: names.map((_, i) => i), name: legend.name(series.name), hovertext: hover, hoverinfo: "text" };
     if (series.mark) return { ...common, type: "scatter", mode: "markers", marker: { symbol: "line-ns", size: 22, line: { width: 3, color: theme.text } } };
     const colour = series.colours ? series.colours.map((part) => theme.parts[part]) : theme.cycle[at % theme.cycle.length];
     const text = bars.length === 1 ? series.values.map(written) : undefined;
@@ -77,7 +87,8 @@ function barFigure(plot, theme, width) {
   const groups = plot.stacked ? 1 : bars.length;
   // On a phone names stand above their bars.
   const above = width < NARROW && names.some((name) => name.length > 22);
-  const layout = { ...baseLayout(theme, width, 86 + names.length * Math.max(above ? 44 : 26, 16 * groups + 10) + (plot.series.length > 1 ? 30 : 0)),
+  const height = 86 + names.length * Math.max(above ? 44 : 26, 16 * groups + 10) + (plot.series.length > 1 ? 30 + legend.more : 0);
+  const layout = { ...baseLayout(theme, width, Math.max(136, height), legend),
     barmode: plot.stacked ? "stack" : "group", bargap: above ? 0.62 : 0.28, showlegend: plot.series.length > 1, dragmode: false, xaxis: axisOf(plot.x, scale, theme),
     yaxis: { autorange: "reversed", tickvals: names.map((_, i) => i), ticktext: names.map((name) => plain(shortened(name, room))), automargin: true, fixedrange: true,
       tickfont: { color: theme.text, size: 12 }, ticks: "outside", ticklen: 5, tickcolor: "rgba(0,0,0,0)", showgrid: false, zeroline: false } };
@@ -124,6 +135,7 @@ function pointFigure(plot, theme, width) {
   const scaleX = scaleOf(plot.x.unit, plot.series.flatMap((series) => series.x));
   const scaleY = scaleOf(plot.y.unit, plot.series.flatMap((series) => series.y));
   const largest = Math.max(1, ...plot.series.map((series) => (series.sizes || []).reduce((most, size) => Math.max(most, size ?? 0), 0)));
+  const legend = legendOf(plot.series.filter((series) => !series.cross && !(series.roof && width >= NARROW)).map((series) => series.name), width);
   const data = plot.series.map((series, at) => {
     const x = scaled(series.x, scaleX);
     const y = scaled(series.y, scaleY);
@@ -133,7 +145,7 @@ function pointFigure(plot, theme, width) {
     const many = series.x.length > 1500 || series.plain;
     const hover = series.x.map((value, i) => hoverText([series.labels?.[i], `${series.name}: ${shown(series.y[i], plot.y.unit)} ${plot.y.unit ? "" : plot.y.title}`,
       plot.x.ticks ? "" : `${plot.x.title}: ${shown(value, plot.x.unit)}`, series.notes?.[i]]));
-    return { type: "scatter", mode: series.lines ? (many ? "lines" : "lines+markers") : "markers", name: plain(series.name), x, y, hovertext: hover, hoverinfo: "text",
+    return { type: "scatter", mode: series.lines ? (many ? "lines" : "lines+markers") : "markers", name: legend.name(series.name), x, y, hovertext: hover, hoverinfo: "text",
       line: { color: colour, width: series.plain ? 1.5 : 2, dash: series.dash || own >= theme.cycle.length ? "dot" : "solid" },
       showlegend: series.cross ? false : undefined, error_y: errorsOf(series, scaleY, colour), cliponaxis: !series.cross,
       marker: { color: colour, symbol: series.cross ? "x" : SYMBOLS[own % SYMBOLS.length] + (series.hollow ? "-open" : ""), opacity: series.sizes ? 0.65 : 1,
@@ -141,7 +153,7 @@ function pointFigure(plot, theme, width) {
         size: series.sizes ? series.sizes.map((size) => 6 + 16 * Math.sqrt((size ?? 0) / largest)) : series.x.length > 120 ? 4 : 7 } };
   });
   const labelled = data.filter((trace, at) => trace.showlegend !== false || plot.series[at].cross).length;
-  const layout = { ...baseLayout(theme, width, width < NARROW ? 340 : 380), showlegend: labelled > 1 || labelled < data.length || Boolean(plot.series[0].sizes), 
+  const layout = { ...baseLayout(theme, width, (width < NARROW ? 340 : 380) + legend.more, legend), showlegend: labelled > 1 || labelled < data.length || Boolean(plot.series[0].sizes), 
     xaxis: axisOf(plot.x, scaleX, theme, plot.series.flatMap((series) => series.x)), yaxis: axisOf(plot.y, scaleY, theme, plot.series.flatMap((series) => series.y)) };
   if (plot.x.ticks) {
     const room = width < 400 ? 6 : width < NARROW ? 10 : 14;
