@@ -32,18 +32,18 @@ def warn(message: str) -> None:
 
 
 def print_json(value: Any) -> None:
-    json.dump(_finite(value), sys.stdout, indent=2, ensure_ascii=False, default=os.fspath)
+    json.dump(finite(value), sys.stdout, indent=2, ensure_ascii=False, default=os.fspath)
     sys.stdout.write("\n")
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
     """JSON has neither NaN nor infinity."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
+        return {key: finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
+        return [finite(item) for item in value]
     return value
 
 

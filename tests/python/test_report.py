@@ -4,6 +4,7 @@
 
 import csv
 import json
+import math
 import shutil
 import stat
 import unittest
@@ -294,6 +295,7 @@ class Texts(unittest.TestCase):
         text = embedded({"name": HOSTILE + "<!--\u2028"})
         self.assertNotRegex(text, "[<>&\u2028]")
         self.assertEqual(json.loads(text), {"name": HOSTILE + "<!--\u2028"})
+        self.assertEqual(json.loads(embedded([1.5, {"x": [math.inf, -math.inf, math.nan]}])), [1.5, {"x": [None, None, None]}])
 
 
 if __name__ == "__main__":

@@ -27,7 +27,10 @@ def _hash(source: str) -> str:
 
 def embedded(data: Any) -> str:
     """JSON that ends no script element, and begins no comment in one."""
-    text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    try:
+        text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    except ValueError:  # figures by next to nothing: rare, and looking for them takes a while
+        text = json.dumps(console.finite(data), ensure_ascii=True, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
