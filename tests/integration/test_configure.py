@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Where cuDNN's and NCCL's headers are missing, configuring says so, and what is to be built does without.
+"""Where cuDNN's and NCCL's headers are missing, configuring says so, and what is to be built does without. Without a compiler it
+says what to install.
 
 usage: test_configure.py SOURCE_DIR BUILD_DIR CMAKE
 """
 
 import json
+import os
 import pathlib
 import re
 import subprocess
@@ -41,6 +43,15 @@ class Configure(unittest.TestCase):
                 self.assertIn("-DINJECT_HAVE_NCCL=0", compiled[file])
             for file in ("tests/sim/cudnn.cpp", "tests/sim/nccl.cpp"):
                 self.assertNotIn(file, compiled)
+
+    def test_without_a_compiler(self):
+        """As in pip's builds, which name a compiler in CXX whether there is one or not."""
+        with tempfile.TemporaryDirectory() as folder:
+            done = subprocess.run([cmake, "-S", source, "-B", folder], env={**os.environ, "CXX": f"{folder}/none"}, capture_output=True,
+                                  text=True, timeout=120, check=False)
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn("no C++ compiler found: please install", done.stderr)
+        self.assertEqual(done.stderr.count("CMake Error"), 1, done.stderr)
 
 
 if __name__ == "__main__":
