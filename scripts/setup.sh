@@ -81,18 +81,20 @@ if ! cmp -s scripts/python-requirements.txt $python_packages/requirements.txt; t
   fi
 fi
 
-# What checks files for Prometheus, a query or an alert: of Debian's package, without the server that comes with it.
-fetch_promtool() {
-  local folder=build/deps/promtool package
+# What reads files for Prometheus, and checks queries and alerts: programs of Debian's packages, without the services that come
+# with them.
+fetch_prometheus() {
+  local folder=build/deps/prometheus package packages=(prometheus prometheus-node-exporter)
   rm -rf "$folder" && mkdir -p "$folder"
-  (cd "$folder" && { apt-get download -qq prometheus || { apt-get update -qq && apt-get download -qq prometheus; }; }) >/dev/null 2>&1 || return
-  package=$(compgen -G "$folder/prometheus_*.deb") || return
-  dpkg-deb --fsys-tarfile "$package" | tar -x -C "$folder" --transform 's|.*/||' ./usr/bin/promtool && rm "$package"
+  (cd "$folder" && { apt-get download -qq "${packages[@]}" || { apt-get update -qq && apt-get download -qq "${packages[@]}"; }; }) >/dev/null 2>&1 || return
+  for package in "$folder"/*.deb; do
+    dpkg-deb --fsys-tarfile "$package" | tar -x -C "$folder" --wildcards --transform 's|.*/||' './usr/bin/prom*' && rm "$package" || return
+  done
 }
-if [[ ! -x build/deps/promtool/promtool ]] && ! command -v promtool >/dev/null; then
-  if [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null && echo "setup: promtool" && fetch_promtool; then :; else
-    rm -rf build/deps/promtool
-    echo "setup: no promtool (Debian's package prometheus): parts of a test are left out" >&2
+if [[ ! -x build/deps/prometheus/prometheus-node-exporter ]] && ! { command -v promtool && command -v prometheus && command -v prometheus-node-exporter; } >/dev/null; then
+  if [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null && echo "setup: Prometheus and its node exporter" && fetch_prometheus; then :; else
+    rm -rf build/deps/prometheus
+    echo "setup: no Prometheus (Debian's packages prometheus prometheus-node-exporter): parts of a test are left out" >&2
   fi
 fi
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""INJECT_PROM's file: its figures are those of the tables, promtool and the dashboard's queries understand it, and where it
-can't be written nothing else suffers.
+"""INJECT_PROM's file: its figures are those of the tables, promtool understands it and the dashboard's queries, a node exporter and
+a Prometheus hand all of it on, and where it can't be written nothing else suffers.
 
 usage: test_prometheus.py LIBRARY PROGRAMS SIMULATION INJECTCTL SOURCE_FOLDER
 """
@@ -14,12 +14,15 @@ import pathlib
 import re
 import shutil
 import signal
+import socket
 import stat
 import statistics
 import subprocess
 import sys
 import time
 import unittest
+import urllib.parse
+import urllib.request
 
 import simulated
 
@@ -36,10 +39,14 @@ LABEL = re.compile(r'([a-z]+)="((?:[^"\\]|\\.)*)"')
 OWN = ("pid", "rank")
 
 
+def installed(name):
+    """Where this program of Prometheus is; None where it is not."""
+    own = source / "build" / "deps" / "prometheus" / name
+    return str(own) if own.exists() else shutil.which(name)
+
+
 def promtool():
-    """Where it is; None where it is not."""
-    own = source / "build" / "deps" / "promtool" / "promtool"
-    return str(own) if own.exists() else shutil.which("promtool")
+    return installed("promtool")
 
 
 class Metrics:
@@ -354,13 +361,17 @@ class Files(Prometheus):
             subprocess.run(["umount", str(disk)], check=True)
 
 
-class Dashboard(Prometheus):
-    """examples/grafana: what it asks for is what is written."""
+class WithDashboard(Prometheus):
+    """Has what is in examples/grafana."""
 
     @classmethod
     def setUpClass(cls):
         cls.dashboard = json.loads((source / "examples" / "grafana" / "libinject.json").read_text(encoding="utf-8"))
         cls.rules = (source / "examples" / "grafana" / "libinject.rules.yml").read_text(encoding="utf-8")
+
+
+class Dashboard(WithDashboard):
+    """What it asks for is what is written."""
 
     def expressions(self):
         found = [target["expr"] for panel in self.dashboard["panels"] for target in panel["targets"]]
@@ -380,7 +391,7 @@ class Dashboard(Prometheus):
             for name in names:
                 self.assertIn(name, metrics.types, expression)
             # Labels that are selected, grouped or matched by; `instance` is Prometheus' own.
-            used = {label for labelled in re.findall(r"(?:by|on|group_left) \(([^)]*)\)", expression) for label in labelled.split(", ")}
+            used = {label for labelled in re.findall(r"(?:by|on|group_left) \(([^)]+)\)", expression) for label in labelled.split(", ")}
             used |= set(re.findall(r'(\w+)=~?"', expression))
             self.assertLessEqual(used - {"instance"}, set().union(*(labels[name] for name in names)), expression)
         for panel in self.dashboard["panels"]:
@@ -422,14 +433,156 @@ class Dashboard(Prometheus):
             series += [{"series": f"libinject_last_update_timestamp_seconds{{{own}}}", "values": "0x60"},
                        {"series": f'libinject_state{{{own},state="closed"}}', "values": f"{closed}x60"},
                        {"series": f'libinject_state{{{own},state="waiting"}}', "values": f"{1 - closed}x60"}]
+        # Of the two that run, one is slow; those that do not were faster than both.
+        for pid, step in (("7", 0.1), ("8", 0.1), ("9", 0.2), ("10", 0.3)):
+            series.append({"series": f'libinject_step_time_mean_seconds{{instance="node7",pid="{pid}",rank="{int(pid) - 7}"}}',
+                           "values": f"{step}x80"})
+        for pid in ("9", "10"):
+            own = f'instance="node7",pid="{pid}",rank="{int(pid) - 7}"'
+            series += [{"series": f"libinject_last_update_timestamp_seconds{{{own}}}", "values": "0+60x80"},
+                       {"series": f'libinject_state{{{own},state="closed"}}', "values": "0x80"}]
+        lags = {"exp_labels": {"instance": "node7", "pid": "10", "rank": "3"},
+                "exp_annotations": {"summary": "A step of rank 3 takes 300ms, a fifth longer than that of the fastest on node7"}}
         silent = {"exp_labels": {"instance": "node7", "pid": "7", "rank": "0"},
                   "exp_annotations": {"summary": "Rank 0 on node7 has ended without a word, or hangs"}}
         test = self.folder / "test.yml"
         test.write_text(json.dumps({"rule_files": [str(path)], "evaluation_interval": "1m", "tests": [
             {"interval": "1m", "input_series": series, "alert_rule_test": [
                 {"eval_time": "20m", "alertname": "LibinjectProcessSilent", "exp_alerts": []},
-                {"eval_time": "40m", "alertname": "LibinjectProcessSilent", "exp_alerts": [silent]}]}]}))
+                {"eval_time": "40m", "alertname": "LibinjectProcessSilent", "exp_alerts": [silent]},
+                {"eval_time": "70m", "alertname": "LibinjectRankLags", "exp_alerts": [lags]}]}]}))
         self.promtool("test", "rules", test)
+
+
+class Server(WithDashboard):
+    """A Prometheus that asks a node exporter, which reads the files of three processes."""
+
+    LIMIT = 100
+
+    def setUp(self):
+        super().setUp()
+        missing = [name for name in ("prometheus", "prometheus-node-exporter") if installed(name) is None]
+        if missing:
+            self.skipTest(f"no {' and no '.join(missing)}: scripts/setup.sh fetches them as root, Debian has packages of these names")
+
+    def serve(self, name, path, *arguments):
+        """Runs it until the test has ended; its address, once it answers."""
+        for _ in range(5):
+            with socket.socket() as free:
+                free.bind(("127.0.0.1", 0))
+                address = "127.0.0.1:{}".format(free.getsockname()[1])
+            log = self.folder / f"{name}.log"
+            with log.open("w") as output:
+                server = subprocess.Popen([installed(name), f"--web.listen-address={address}", *arguments], stdin=subprocess.DEVNULL,
+                                          stdout=output, stderr=output)
+            self.addCleanup(server.wait)
+            self.addCleanup(server.kill)
+            until = time.monotonic() + self.LIMIT
+            while server.poll() is None:
+                try:
+                    urllib.request.urlopen(f"http://{address}{path}", timeout=self.LIMIT).close()
+                    return address
+                except OSError:
+                    self.assertLess(time.monotonic(), until, f"{name} does not answer")
+                    time.sleep(0.05)
+            # Another program may have been faster with that port.
+            self.assertIn("address already in use", log.read_text())
+        self.fail(f"no port for {name}")
+
+    def ask(self, what, **parameters):
+        with urllib.request.urlopen(f"http://{self.server}/api/v1/{what}?{urllib.parse.urlencode(parameters)}", timeout=self.LIMIT) as answer:
+            reply = json.load(answer)
+        self.assertEqual(reply["status"], "success")
+        return reply["data"]
+
+    def query(self, expression):
+        return self.ask("query", query=expression)["result"]
+
+    def until(self, expression):
+        """What it gives, once it gives anything."""
+        until = time.monotonic() + self.LIMIT
+        while not (found := self.query(expression)):
+            self.assertLess(time.monotonic(), until, expression)
+            time.sleep(0.05)
+        return found
+
+    def start(self, textfiles):
+        exporter = self.serve("prometheus-node-exporter", "/metrics", "--collector.disable-defaults", "--collector.textfile",
+                              f"--collector.textfile.directory={textfiles}")
+        settings = {"global": {"scrape_interval": "200ms", "evaluation_interval": "200ms"},
+                    "rule_files": [str(source / "examples" / "grafana" / "libinject.rules.yml")],
+                    "scrape_configs": [{"job_name": "node", "static_configs": [{"targets": [exporter]}]}]}
+        (self.folder / "prometheus.yml").write_text(json.dumps(settings))
+        self.server = self.serve("prometheus", "/-/ready", f"--config.file={self.folder}/prometheus.yml",
+                                 f"--storage.tsdb.path={self.folder}/data")
+        return exporter
+
+    def test_from_the_files_to_the_panels(self):
+        textfiles = self.folder / "textfiles"
+        textfiles.mkdir()
+        # Rank 0 has ended, rank 1 as well; a process without ranks was killed in between windows.
+        for rank in ("0", "1"):
+            self.script(WINDOWS.replace("p.prom", f"{textfiles}/job-{rank}.prom"), WINDOW="iter:15+4/20x2", BATCH="32",
+                        PROM=f"{textfiles}/job-%r.prom", env={"RANK": rank})
+        self.script(f"start kernel:a:1 copy:h2d:64 sync stop until_text:{textfiles}/killed.prom:libinject_verdict{{ crash:KILL",
+                    WINDOW="api", PROM=f"{textfiles}/killed.prom", check=False)
+        files = {path.stem: Metrics(path) for path in textfiles.iterdir()}
+        self.assertEqual(sorted(files), ["job-0", "job-1", "killed"])
+        killed = dict(next(iter(files["killed"].samples))[1:])["pid"]
+
+        exporter = self.start(textfiles)
+        self.until("libinject_info")
+        self.check_series(files, exporter)
+        self.check_dashboard(exporter)
+        self.check_rules(exporter, killed)
+
+    def check_series(self, files, exporter):
+        """All that stands in the files, and nothing else."""
+        self.assertEqual([sample["value"][1] for sample in self.query("node_textfile_scrape_error")], ["0"])
+        written = {key: float(value) for metrics in files.values() for key, value in metrics.samples.items()}
+        read = {}
+        for sample in self.query('{__name__=~"libinject_.*"}'):
+            labels = sample["metric"]
+            self.assertEqual((labels.pop("instance"), labels.pop("job")), (exporter, "node"))
+            read[labels.pop("__name__"), *sorted(labels.items())] = float(sample["value"][1])
+        self.assertEqual(read, written)
+
+    def check_dashboard(self, exporter):
+        for name, label, expected in (("host", "instance", [exporter]), ("rank", "rank", ["0", "1"])):
+            (variable,) = [variable for variable in self.dashboard["templating"]["list"] if variable["name"] == name]
+            selector, asked = re.fullmatch(r"label_values\((.*), (\w+)\)", variable["definition"]).groups()
+            self.assertEqual(asked, label)
+            self.assertEqual(self.ask(f"label/{label}/values", **{"match[]": selector.replace("$host", "127[.]0.*")}), expected)
+        for panel in self.dashboard["panels"]:
+            for target in panel["targets"]:
+                for rank in (".*", "1"):
+                    expression = target["expr"].replace("$host", "127[.]0.*").replace("$rank", rank)
+                    found = self.query(expression)
+                    if expression.endswith("> 0") and panel["title"] == "Losses":
+                        self.assertEqual(found, [], expression)
+                    elif rank == "1" and panel["title"] == "Since the last update":
+                        self.assertEqual(found, [], "rank 1 has ended")
+                    else:
+                        self.assertTrue(found, expression)
+                        # What a legend names is there to be named.
+                        for label in re.findall(r"{{(\w+)}}", target["legendFormat"]):
+                            self.assertTrue(all(sample["metric"].get(label) for sample in found), (expression, label))
+
+    def check_rules(self, exporter, killed):
+        self.assertEqual([sample["metric"]["pid"] for sample in self.until("libinject:running")], [killed])
+        until = time.monotonic() + self.LIMIT
+        while True:
+            rules = [rule for group in self.ask("rules")["groups"] for rule in group["rules"]]
+            if all(rule["health"] != "unknown" for rule in rules):
+                break
+            self.assertLess(time.monotonic(), until)
+        self.assertEqual([(rule["health"], rule.get("lastError")) for rule in rules], [("ok", None)] * len(rules))
+        self.assertEqual([rule["name"] for rule in rules if rule.get("alerts")], ["LibinjectGpuWaits"])
+        # Half an hour later.
+        (silent,) = [rule["query"] for rule in rules if rule["name"] == "LibinjectProcessSilent"]
+        self.assertEqual(self.query(silent), [])
+        self.assertIn("> 1800", silent)
+        self.assertEqual([sample["metric"]["pid"] for sample in self.query(silent.replace("> 1800", "> -1"))], [killed])
 
 
 if __name__ == "__main__":
