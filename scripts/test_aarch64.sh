@@ -14,6 +14,11 @@ for program in aarch64-linux-gnu-g++ qemu-aarch64; do
     exit 1
   fi
 done
+# The cross compiler brings a C library of its own, and no other.
+if [[ ! -f $(aarch64-linux-gnu-g++ -print-file-name=libz.a) ]]; then
+  echo "test_aarch64: no libz.a for aarch64: please install zlib1g-dev:arm64 (Debian: dpkg --add-architecture arm64 && apt-get update first)" >&2
+  exit 1
+fi
 cmake --preset aarch64
 cmake --build --preset aarch64 -j "$(nproc)"
 
