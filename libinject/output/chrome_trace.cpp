@@ -20,7 +20,6 @@ constexpr std::size_t kFull = 64 * 1024;
 // A number that a run gives to its devices and threads stays small; a damaged record must not cost memory.
 constexpr std::uint32_t kMostDevices = 1u << 10;
 constexpr std::uint32_t kMostThreads = 1u << 20;
-constexpr std::size_t kMostStreams = 4096;
 // Powers of two. A training step has some hundreds of launch shapes; what shares a place is made anew.
 constexpr std::size_t kKernelFrames = 4096;
 constexpr std::size_t kCallFrames = 1024;
@@ -208,8 +207,11 @@ const DeviceInfo* ChromeTrace::device(std::uint32_t id) const {
   return nullptr;
 }
 
-void ChromeTrace::note_stream(std::uint32_t device, std::uint32_t stream) {
-  if (streams_.size() < kMostStreams) streams_.emplace(device, stream);
+// By the times that are shown.
+template <typename Event>
+std::uint32_t ChromeTrace::row_of(const Event& event) {
+  const std::uint64_t begin = since(event.start);
+  return streams_.place(event.device, event.stream, begin, begin + length(event.start, event.end));
 }
 
 // As Kineto computes them: what a multiprocessor gets of the grid, and what of that is there at once.
@@ -237,11 +239,10 @@ void ChromeTrace::append_occupancy(std::string& out, const KernelEvent& event) c
   append_decimal(out, 100 * resident / info->threads_per_multiprocessor, 0);
 }
 
-void ChromeTrace::fill(Frame& frame, const KernelEvent& event) {
-  note_stream(event.device, event.stream);
+void ChromeTrace::fill(Frame& frame, const KernelEvent& event, std::uint32_t row) {
   frame.before.assign(R"({"ph":"X","cat":"kernel","name":)").append(name_text(event.name));
   frame.before.append(R"(,"pid":)").append(std::to_string(event.device));
-  frame.before.append(R"(,"tid":)").append(std::to_string(event.stream)).append(R"(,"ts":)");
+  frame.before.append(R"(,"tid":)").append(std::to_string(row)).append(R"(,"ts":)");
   std::string& after = frame.after;
   after.assign(R"(,"args":{"device":)").append(std::to_string(event.device));
   after.append(R"(,"context":)").append(std::to_string(event.context));
@@ -258,11 +259,12 @@ void ChromeTrace::fill(Frame& frame, const KernelEvent& event) {
   after.append(R"(,"correlation":)");
 }
 
-const ChromeTrace::Frame& ChromeTrace::kernel_frame(const KernelEvent& event) {
+const ChromeTrace::Frame& ChromeTrace::kernel_frame(const KernelEvent& event, std::uint32_t row) {
   const KernelKey key{event.name,
                       event.device,
                       event.context,
                       event.stream,
+                      row,
                       event.registers_per_thread,
                       event.static_shared_bytes,
                       event.dynamic_shared_bytes,
@@ -274,13 +276,13 @@ const ChromeTrace::Frame& ChromeTrace::kernel_frame(const KernelEvent& event) {
   };
   const auto word = [](std::int32_t value) { return static_cast<std::uint32_t>(value); };
   mix(key.name, key.device);
-  mix(key.context, key.stream);
+  mix(key.context, key.row);
   mix(key.dynamic_shared_bytes, word(key.grid[0]));
   mix(word(key.grid[1]), word(key.grid[2]));
   mix(word(key.block[0]), word(key.block[1]));
   KernelFrame& place = kernels_[hash & (kKernelFrames - 1)];
   if (place.used && place.key == key) return place.frame;
-  fill(place.frame, event);
+  fill(place.frame, event, row);
   place.key = key;
   // Not kept before it can be told how many of its blocks fit on this device.
   place.used = !context_.devices().empty();
@@ -299,13 +301,13 @@ bool ChromeTrace::draws_arrow(const Event& event, std::uint64_t correlation) {
 
 // What does not change from one to the next comes first: fewer pieces to compress.
 template <typename Event>
-void ChromeTrace::arrow(const Event& event, std::uint64_t correlation) {
+void ChromeTrace::arrow(const Event& event, std::uint32_t row, std::uint64_t correlation) {
   text_.text(R"({"ph":"s","cat":"ac2g","name":"ac2g","pid":)").number(host_pid_);
   text_.text(R"(,"tid":)").number(tid_of(event.launch.thread)).text(R"(,"id":)").number(correlation);
   text_.text(R"(,"ts":)").microseconds(since(event.launch.host_begin));
   end_event();
   text_.text(R"({"ph":"f","bp":"e","cat":"ac2g","name":"ac2g","pid":)").number(event.device);
-  text_.text(R"(,"tid":)").number(event.stream).text(R"(,"id":)").number(correlation);
+  text_.text(R"(,"tid":)").number(row).text(R"(,"id":)").number(correlation);
   text_.text(R"(,"ts":)").microseconds(since(event.start));
   end_event();
 }
@@ -315,7 +317,8 @@ void ChromeTrace::add(const KernelEvent& event, std::uint16_t attachment) {
   if (!take(3)) return;
   const bool drawn = draws_arrow(event, correlation);
   if (!drawn) events_left_ += 2;
-  const Frame& frame = kernel_frame(event);
+  const std::uint32_t row = row_of(event);
+  const Frame& frame = kernel_frame(event, row);
   text_.text(frame.before).microseconds(since(event.start));
   text_.text(R"(,"dur":)").microseconds(length(event.start, event.end));
   text_.text(frame.after).number(correlation);
@@ -323,7 +326,7 @@ void ChromeTrace::add(const KernelEvent& event, std::uint16_t attachment) {
     text_.text(R"(,"External id":)").number(call_id(event.launch.thread, event.launch.owner));
   text_.text("}");
   end_event();
-  if (drawn) arrow(event, correlation);
+  if (drawn) arrow(event, row, correlation);
 }
 
 void ChromeTrace::add(const TransferEvent& event, std::uint16_t attachment) {
@@ -331,7 +334,7 @@ void ChromeTrace::add(const TransferEvent& event, std::uint16_t attachment) {
   if (!take(3)) return;
   const bool drawn = draws_arrow(event, correlation);
   if (!drawn) events_left_ += 2;
-  note_stream(event.device, event.stream);
+  const std::uint32_t row = row_of(event);
   const std::uint64_t duration = length(event.start, event.end);
   if (event.memset) {
     text_.text(R"({"ph":"X","cat":"gpu_memset","name":"Memset )").text("(");
@@ -340,7 +343,7 @@ void ChromeTrace::add(const TransferEvent& event, std::uint16_t attachment) {
     text_.text(" (").text(memory_kind_name(event.source_memory)).text(" -> ");
   }
   text_.text(memory_kind_name(event.target_memory)).text(")\"");
-  text_.text(R"(,"pid":)").number(event.device).text(R"(,"tid":)").number(event.stream);
+  text_.text(R"(,"pid":)").number(event.device).text(R"(,"tid":)").number(row);
   text_.text(R"(,"ts":)").microseconds(since(event.start)).text(R"(,"dur":)").microseconds(duration);
   text_.text(R"(,"args":{"device":)").number(event.device).text(R"(,"context":)").number(event.context);
   text_.text(R"(,"stream":)").number(event.stream).text(R"(,"correlation":)").number(correlation);
@@ -358,7 +361,7 @@ void ChromeTrace::add(const TransferEvent& event, std::uint16_t attachment) {
     text_.text(R"(,"External id":)").number(call_id(event.launch.thread, event.launch.owner));
   text_.text("}");
   end_event();
-  if (drawn) arrow(event, correlation);
+  if (drawn) arrow(event, row, correlation);
 }
 
 const std::string& ChromeTrace::call_frame(const CallEvent& event) {
@@ -469,6 +472,30 @@ void ChromeTrace::add(const MetricSample& sample, std::span<const MetricInfo> co
   }
 }
 
+// A row beside a stream's comes after it: its number is greater, where both are sorted alike.
+void ChromeTrace::append_stream_rows(std::string& out) {
+  const StreamRows::Row* last = nullptr;
+  unsigned beside = 0;
+  const std::vector<StreamRows::Row> rows = streams_.rows();
+  for (const StreamRows::Row& row : rows) {
+    const std::string process = std::to_string(row.device);
+    const bool device_known = last != nullptr && last->device == row.device;
+    if (!device_known) {
+      const DeviceInfo* info = device(row.device);
+      append_property(out, "process_name", process, 0, "name",
+                      quoted_text(info == nullptr || info->name.empty() ? "GPU" : info->name));
+      append_property(out, "process_labels", process, 0, "labels", "\"GPU " + process + "\"");
+      append_property(out, "process_sort_index", process, 0, "sort_index", std::to_string(1000 + row.device));
+    }
+    beside = device_known && last->stream == row.stream ? beside + 1 : 0;
+    std::string name = "\"stream " + std::to_string(row.stream);
+    if (beside != 0) name += beside == 1 ? " (overlapping)" : " (overlapping " + std::to_string(beside) + ")";
+    append_property(out, "thread_name", process, row.number, "name", name + "\"");
+    append_property(out, "thread_sort_index", process, row.number, "sort_index", std::to_string(row.stream));
+    last = &row;
+  }
+}
+
 // The names of rows, windows, and what else is known at the end alone.
 std::string ChromeTrace::end_text(std::span<const WindowInfo> windows) {
   std::string out;
@@ -498,19 +525,7 @@ std::string ChromeTrace::end_text(std::span<const WindowInfo> windows) {
     append_property(out, "thread_name", host, kIterationRow, "name", "\"iterations\"");
     append_property(out, "thread_sort_index", host, kIterationRow, "sort_index", "1");
   }
-  std::set<std::uint32_t> devices;
-  for (const auto& [device, stream] : streams_) {
-    const std::string process = std::to_string(device);
-    if (devices.insert(device).second) {
-      const DeviceInfo* info = this->device(device);
-      append_property(out, "process_name", process, 0, "name",
-                      quoted_text(info == nullptr || info->name.empty() ? "GPU" : info->name));
-      append_property(out, "process_labels", process, 0, "labels", "\"GPU " + process + "\"");
-      append_property(out, "process_sort_index", process, 0, "sort_index", std::to_string(1000 + device));
-    }
-    append_property(out, "thread_name", process, stream, "name", "\"stream " + std::to_string(stream) + "\"");
-    append_property(out, "thread_sort_index", process, stream, "sort_index", std::to_string(stream));
-  }
+  append_stream_rows(out);
   append_property(out, "process_name", host, 0, "name", quoted_text(context_.program));
   append_property(out, "process_labels", host, 0, "labels", "\"CPU\"");
   append_property(out, "process_sort_index", host, 0, "sort_index", "0");

@@ -5,7 +5,6 @@
 #include <array>
 #include <cstdint>
 #include <functional>
-#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,6 +14,7 @@
 #include "libinject/nvtx/range_tree.h"
 #include "libinject/output/event_text.h"
 #include "libinject/output/gzip_file.h"
+#include "libinject/output/stream_rows.h"
 #include "libinject/record/name_table.h"
 #include "libinject/stats/events.h"
 #include "libinject/stats/iterations.h"
@@ -85,6 +85,7 @@ class ChromeTrace {
     std::uint32_t device = 0;
     std::uint32_t context = 0;
     std::uint32_t stream = 0;
+    std::uint32_t row = 0;
     std::uint32_t registers_per_thread = 0;
     std::uint32_t static_shared_bytes = 0;
     std::uint32_t dynamic_shared_bytes = 0;
@@ -114,15 +115,17 @@ class ChromeTrace {
   std::uint64_t tid_of(std::uint32_t thread);
   const DeviceInfo* device(std::uint32_t id) const;
   unsigned ranges_around(RangeTree::Node node) const;
-  const Frame& kernel_frame(const KernelEvent& event);
-  void fill(Frame& frame, const KernelEvent& event);
+  template <typename Event>
+  std::uint32_t row_of(const Event& event);
+  const Frame& kernel_frame(const KernelEvent& event, std::uint32_t row);
+  void fill(Frame& frame, const KernelEvent& event, std::uint32_t row);
   const std::string& call_frame(const CallEvent& event);
   void append_occupancy(std::string& out, const KernelEvent& event) const;
   template <typename Event>
   bool draws_arrow(const Event& event, std::uint64_t correlation);
   template <typename Event>
-  void arrow(const Event& event, std::uint64_t correlation);
-  void note_stream(std::uint32_t device, std::uint32_t stream);
+  void arrow(const Event& event, std::uint32_t row, std::uint64_t correlation);
+  void append_stream_rows(std::string& out);
   std::string end_text(std::span<const WindowInfo> windows);
 
   Context context_;
@@ -146,7 +149,7 @@ class ChromeTrace {
   std::vector<KernelFrame> kernels_;
   std::vector<CallFrame> calls_;
   std::vector<std::uint64_t> drawn_;  // latest launches with an arrow
-  std::set<std::pair<std::uint32_t, std::uint32_t>> streams_;
+  StreamRows streams_;
 };
 
 }  // namespace inject

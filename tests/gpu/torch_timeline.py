@@ -67,6 +67,19 @@ def judge_against_tables(report, model, folder):
                  f"{len(found.spans('kernel'))} kernels, {len(found.spans(*timeline.APIS))} calls, {len(found.phase('s'))} arrows")
 
 
+def judge_rows(report, model, folder):
+    """What overlaps on a stream has a row beside it; viewers leave it out elsewhere."""
+    found = timeline.Timeline.read(os.path.join(folder.path, timeline.NAME))
+    work = found.spans(*timeline.GPU)
+    beside = [event for event in work if event["tid"] != event["args"]["stream"]]
+    wrong = timeline.overlaps(work)
+    report.check(f"{model}: nothing overlaps on a row", bool(work) and not wrong,
+                 f"{len(beside)} of {len(work)} beside their stream's, {len(wrong)} overlap. {str(wrong[:1])[:300]}")
+    on_streams = timeline.overlaps([{**event, "tid": event["args"]["stream"]} for event in work])
+    report.check(f"{model}: rows beside streams where something overlaps, and there alone", bool(on_streams) == bool(beside),
+                 f"{len(on_streams)} overlaps on streams")
+
+
 def judge_against_torch(report, model, work, pairs):
     kernels_before, copies_before = {}, {}
     for number, (folder, theirs) in enumerate(pairs, 1):
@@ -120,6 +133,7 @@ def one_model(options, report, model):
     print(f"{model}: {size / 1e6:.2f} MB for {kernels} kernels, {size / max(1, kernels):.0f} bytes each")
     report.data[f"{model}.size"] = {"bytes": size, "kernels": kernels}
     report.guarded(f"{model}: tables", judge_against_tables, report, model, folder)
+    report.guarded(f"{model}: rows", judge_rows, report, model, folder)
     report.guarded(f"{model}: torch.profiler", judge_against_torch, report, model, work, pairs)
     report.guarded(f"{model}: HolisticTraceAnalysis", judge_in_hta, report, model, folder, work)
 

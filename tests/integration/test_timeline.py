@@ -97,6 +97,24 @@ class Contents(TimelineTest):
         self.assertEqual(sorted(arrows), sorted(launches))
         self.assertEqual(done.out.kernels()["own"], 5)
 
+    def test_what_overlaps_on_a_stream(self):
+        # A graph's kernels run side by side, each begins as another one runs; CUPTI names the stream of the graph's launch for all.
+        text = ("duration:root:1000 duration:left:30000 duration:right:50000 duration:join:1000 "
+                "capture:1 kernel:root:1:1 record:root:1 await:root:2 kernel:left:3:1 kernel:right:2:2 record:right:2 await:right:1 "
+                "kernel:join:1:1 end_capture:1:x start loop:5 [ graph:x:1 kernel:alone:2:1 ] stop sync")
+        for fault in ("", "out_of_order"):
+            with self.subTest(fault):
+                _, found = self.timeline(text, faults=fault)
+                kernels = found.spans("kernel")
+                self.assertEqual({event["args"]["stream"] for event in kernels}, {kernels[0]["args"]["stream"]})
+                names = found.names("thread_name")
+                on_row = collections.Counter((names[event["pid"], event["tid"]].partition(" (")[2], event["name"]) for event in kernels)
+                self.assertEqual(sum(on_row.values()), 45)
+                # What overlaps with nothing needs no row beside it.
+                self.assertIn("overlapping)", {row for row, _ in on_row})
+                self.assertEqual({name: on_row["", name] for name in ("root()", "join()", "alone()")},
+                                 {"root()": 5, "join()": 5, "alone()": 10})
+
     def test_iterations(self):
         text = "start loop:30 [ kernel:first:1 kernel:middle:2 kernel:adam_step:1 sync ] stop"
         done, found = self.timeline(text)

@@ -4,11 +4,13 @@
 
 import collections
 import gzip
+import itertools
 import json
 
 NAME = "trace.json.gz"
 APIS = ("cuda_runtime", "cuda_driver")
 GPU = ("kernel", "gpu_memcpy", "gpu_memset")
+OVERLAPPING = r" \(overlapping( \d+)?\)"
 
 
 class Timeline:
@@ -27,9 +29,9 @@ class Timeline:
     def phase(self, phase):
         return [event for event in self.events if event["ph"] == phase]
 
-    def names(self, what):
+    def names(self, what, argument="name"):
         """{(pid, tid): name} of thread_name, process_name and the like."""
-        return {(event["pid"], event["tid"]): event["args"]["name"] for event in self.phase("M") if event["name"] == what}
+        return {(event["pid"], event["tid"]): event["args"][argument] for event in self.phase("M") if event["name"] == what}
 
 
 def ns(microseconds):
@@ -51,12 +53,11 @@ def check(test, out):
     rows = out.rows("cuda_gpu_trace.csv")
     work = collections.Counter((device_of(row), int(row["Strm"]), int(row["Start (ns)"]), int(row["Duration (ns)"]), int(row["CorrId"]),
                                 row["Name"] if row["GrdX"] else row["Name"] == "[CUDA memset]") for row in rows)
-    found = collections.Counter((event["pid"], event["tid"], ns(event["ts"]), ns(event["dur"]), correlation(event),
+    found = collections.Counter((event["pid"], event["args"]["stream"], ns(event["ts"]), ns(event["dur"]), correlation(event),
                                  event["name"] if event["cat"] == "kernel" else event["cat"] == "gpu_memset")
                                 for event in timeline.spans(*GPU))
     test.assertEqual(found, work)
-    for event in timeline.spans(*GPU):
-        test.assertEqual((event["args"]["device"], event["args"]["stream"]), (event["pid"], event["tid"]))
+    check_streams(test, timeline)
     calls = collections.Counter((row["Name"].removeprefix("__"), int(row["Tid"]), int(row["Start (ns)"]), int(row["Duration (ns)"]),
                                  int(row["CorrID"])) for row in out.rows("cuda_api_trace.csv"))
     test.assertEqual(collections.Counter((event["name"], event["tid"], ns(event["ts"]), ns(event["dur"]), correlation(event))
@@ -72,6 +73,15 @@ def check(test, out):
     test.assertEqual({(int(window["name"].split()[1]), ns(window["ts"]), ns(window["ts"]) + ns(window["dur"])) for window in windows},
                      listed)
     return timeline
+
+
+def check_streams(test, timeline):
+    """What ran on a stream is on its row, or on one beside it that says so."""
+    names, places = timeline.names("thread_name"), timeline.names("thread_sort_index", "sort_index")
+    for event in timeline.spans(*GPU):
+        row, stream = (event["pid"], event["tid"]), event["args"]["stream"]
+        test.assertEqual((event["args"]["device"], places[row]), (event["pid"], stream))
+        test.assertRegex(names[row], rf"^stream {stream}{'' if event['tid'] == stream else OVERLAPPING}$")
 
 
 def check_arrows(test, timeline):
@@ -93,9 +103,22 @@ def check_arrows(test, timeline):
         test.assertEqual((start["cat"], end["cat"], end["bp"]), ("ac2g", "ac2g", "e"))
 
 
+def overlaps(events):
+    """Pairs of spans that overlap on a row, be it in part or one within the other."""
+    rows = collections.defaultdict(list)
+    for event in events:
+        begin = ns(event["ts"])
+        rows[event["pid"], event["tid"]].append((begin, begin + ns(event["dur"]), event["name"]))
+    found = []
+    for spans in map(sorted, rows.values()):
+        found += [(before[2], after[2]) for before, after in itertools.pairwise(spans) if after[0] < before[1]]
+    return found
+
+
 def check_rows(test, timeline):
-    """What is on one row lies within what is around it, or beside it: Perfetto leaves out what does neither. Kernels of one stream may
-    do neither on a GPU: one can begin before the one that it follows has ended (programmatic dependent launch)."""
+    """What is on one row lies within what is around it, or beside it: Perfetto leaves out what does neither. What ran on a GPU lies
+    within nothing."""
+    test.assertEqual(overlaps(timeline.spans(*GPU)), [])
     rows = collections.defaultdict(list)
     for event in timeline.phase("X"):
         if event.get("cat") in GPU:

@@ -206,6 +206,62 @@ TEST_CASE("A launch of many kernels has one arrow", "[output]") {
   CHECK(timeline.events("f").size() == 1);
 }
 
+TEST_CASE("What overlaps on a stream has a row beside it, and is the stream's all the same", "[output]") {
+  Timeline timeline;
+  KernelEvent first = timeline.kernel(1);
+  timeline.trace.add(first, 1);
+  KernelEvent early = timeline.kernel(2);  // begins before the one that it follows has ended
+  early.start = first.end - 100;
+  early.end = early.start + 5000;
+  timeline.trace.add(early, 1);
+  TransferEvent copy = copy_event(100, 4000, first.start + 10);
+  copy.correlation = 3;
+  copy.stream = first.stream;
+  copy.launch = first.launch;
+  timeline.trace.add(copy, 1);
+  TransferEvent memset = memset_event(64, early.start);
+  memset.stream = first.stream;
+  timeline.trace.add(memset, 1);
+  KernelEvent next = timeline.kernel(4);
+  next.start = early.end;
+  next.end = next.start + 100;
+  timeline.trace.add(next, 1);
+  KernelEvent other = early;  // of another stream
+  other.correlation = 5;
+  other.stream = 13;
+  timeline.trace.add(other, 1);
+  constexpr std::uint64_t kBeside = StreamRows::kFirstBeside;
+  const std::vector<std::uint64_t> expected{7, kBeside, kBeside, kBeside + 1, 7, 13};
+  std::vector<std::uint64_t> rows;
+  std::map<std::uint64_t, json> spans;
+  for (const json& span : timeline.events("X")) {
+    rows.push_back(span["tid"].get<std::uint64_t>());
+    CHECK(span["args"]["stream"] == (rows.size() == 6 ? 13 : 7));
+    spans[span["args"]["correlation"].get<std::uint64_t>()] = span;
+  }
+  CHECK(rows == expected);
+  std::size_t arrows = 0;
+  for (const json& end : timeline.events("f")) {
+    const json& span = spans.at(end["id"].get<std::uint64_t>());
+    CHECK(std::pair(end["tid"], end["ts"]) == std::pair(span["tid"], span["ts"]));
+    ++arrows;
+  }
+  CHECK(arrows == 5);
+  std::map<std::uint64_t, json> names;
+  std::map<std::uint64_t, json> places;
+  for (const json& event : timeline.events("M")) {
+    if (event["pid"] != 0) continue;
+    if (event["name"] == "thread_name") names[event["tid"].get<std::uint64_t>()] = event["args"]["name"];
+    if (event["name"] == "thread_sort_index")
+      places[event["tid"].get<std::uint64_t>()] = event["args"]["sort_index"];
+  }
+  CHECK(names == std::map<std::uint64_t, json>{{7, "stream 7"},
+                                               {13, "stream 13"},
+                                               {kBeside, "stream 7 (overlapping)"},
+                                               {kBeside + 1, "stream 7 (overlapping 2)"}});
+  CHECK(places == std::map<std::uint64_t, json>{{7, 7}, {13, 13}, {kBeside, 7}, {kBeside + 1, 7}});
+}
+
 TEST_CASE("Ranges nest on their thread's row, or have their own", "[output]") {
   Timeline timeline;
   RangeEvent event;
