@@ -25,8 +25,10 @@ void IterationSearch::advance(const SignPass& pass, bool hold) {
   if (told_gaps_ != nullptr) told_gaps_->move_to(gaps_);
   clock_.calibrate();
   detector_.allow(kLooksAtOnce);
-  // A boundary has the place of the sign that it stands before, and was published before it.
-  std::ranges::stable_sort(waiting_, {}, [](const Waiting& w) { return w.record.sequence; });
+  // A boundary has the place of the sign that it stands before, and was published before it. One thread's
+  // signs are in order, and a million may have been held.
+  const auto place = [](const Waiting& w) { return w.record.sequence; };
+  if (!std::ranges::is_sorted(waiting_, {}, place)) std::ranges::stable_sort(waiting_, {}, place);
   const auto end =
       std::ranges::find_if(waiting_, [&](const Waiting& w) { return w.record.sequence >= pass.sequence; });
   tell_times(static_cast<std::size_t>(end - waiting_.begin()), pass.time);
