@@ -37,14 +37,13 @@ if [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null; then
 elif ! { command -v mpirun && command -v mpicxx; } >/dev/null; then
   echo "setup: no MPI (openmpi-bin libopenmpi-dev): its test is left out" >&2
 fi
-# Nor this, but the tests of the pages that `inject` makes, and their pictures in the documents.
 # Nor this, but the test of timelines in Perfetto's trace processor.
 if [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null; then
   need_program node nodejs
 elif ! command -v node >/dev/null; then
   echo "setup: no node (nodejs): the test of timelines in Perfetto is left out" >&2
 fi
-# Nor this, but the test of the page that `inject report` makes, and its picture in README.md.
+# Nor this, but the tests of the pages that `inject` makes, and their pictures in the documents.
 if [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null; then
   need_program chromium chromium
   need_program chromedriver chromium-driver

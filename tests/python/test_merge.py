@@ -103,7 +103,7 @@ class Steps(Case):
     def test_gpus_that_ranks_see_of_each_other(self):
         both = [{"id": i, "name": "NVIDIA H200", "uuid": f"GPU-{i}"} for i in (0, 1)]
         for rank in (0, 1):
-            ranks.write_rank(self.folder / f"r{rank}", rank, [100 * MS] * 6, devices=both)
+            ranks.write_rank(self.folder / f"r{rank}", rank, [100 * MS] * 6, devices=both, diagnosis=[])
         ranks.write_rank(self.folder / "r2", 2, [100 * MS] * 6)  # its UUID is not known
         self.assertEqual(self.job()["gpus"], {"NVIDIA H200": 3})
 
@@ -394,6 +394,17 @@ class Ranks(Case):
         (job,) = self.merge(*paths)["jobs"]
         self.assertEqual((job["ranks"], job["name"]), (4, self.folder.name))
         self.assertEqual([job["name"] for job in self.merge(*paths, how="folders")["jobs"]], ["node0", "node1"])
+
+    def test_gpus_are_those_that_a_rank_worked_on(self):
+        seen = [{"id": device, "name": "NVIDIA H200"} for device in range(8)] + [{"id": 8, "name": "NVIDIA T400"}]
+        for rank in range(2):
+            ranks.write_rank(self.folder / "job" / str(rank), rank, [100 * MS] * 5, devices=seen,
+                             diagnosis=[{"device": rank, "verdict": "launch-bound", "device_time_ns": 500 * MS, "potential_gain_ns": MS}])
+        self.assertEqual(self.job(self.folder / "job")["gpus"], {"NVIDIA H200": 2})
+        # Nothing worked: what they saw.
+        for rank in range(2):
+            ranks.write_rank(self.folder / "idle" / str(rank), rank, [100 * MS] * 5, devices=seen, diagnosis=[])
+        self.assertEqual(self.job(self.folder / "idle")["gpus"], {"NVIDIA H200": 16, "NVIDIA T400": 2})
 
     def test_folders_by_name(self):
         ranks.write_job(self.folder, 12)

@@ -88,14 +88,17 @@ def run_row(number: int, result: Result, problems: list[str]) -> tuple[Any, ...]
     diagnosis = [entry for entry in _list(run.get("diagnosis")) if isinstance(entry, dict)]
     worst = max(diagnosis, key=lambda entry: _whole(entry.get("device_time_ns")) or 0, default={})
     time = _whole(worst.get("device_time_ns")) or 0
+    # Under torchrun each process sees all GPUs of its host, and works on one.
+    used = [entry.get("device") for entry in diagnosis]
+    gpus = [device for device in map(_dict, run["devices"]) if not used or device.get("id") in used]
     gain = _whole(worst.get("potential_gain_ns"))
     row = {
         "run": number, "folder": _text(str(result.path)), "parent": _text(str(result.path.resolve().parent)),
         "rank": None if rank is None else int(rank), "host": _text(run.get("host")), "pid": _whole(run.get("pid")),
         "time_zero": _whole(_dict(run.get("time_zero")).get("utc_ns")), "state": _text(run.get("state")),
         "command": " ".join(map(_text, command)) if isinstance(command, list) else "",
-        "gpu": json.dumps([_text(_dict(device).get("name")) for device in run["devices"]]),
-        "gpu_uuid": json.dumps([_text(_dict(device).get("uuid")) for device in run["devices"]]),
+        "gpu": json.dumps([_text(device.get("name")) for device in gpus]),
+        "gpu_uuid": json.dumps([_text(device.get("uuid")) for device in gpus]),
         "verdict": _text(worst.get("verdict")), "gain": gain / time if gain is not None and time > 0 else None,
         "lost": json.dumps(result.lost()),
         "messages": json.dumps([printable(_text(text), 200) for text in _list(run.get("messages"))[:_MOST_MESSAGES]]),
