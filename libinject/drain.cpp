@@ -15,8 +15,16 @@
 namespace inject {
 
 namespace {
-// As many launches as CUPTI's default buffers hold records, and more: some 20 MB when full.
-constexpr std::size_t kMostLaunches = 1u << 18;
+// Launches that are remembered: as many as CUPTI's default buffers hold records, and more, some 40 MB when
+// full; with a larger INJECT_RING as many as that holds, or those that come out of it at once would push out
+// each other before their records are looked at.
+constexpr std::size_t kLeastLaunches = 1u << 18;
+constexpr std::size_t kMostLaunches = 1u << 21;
+
+std::size_t most_launches(const BlockPool& ring) {
+  return std::clamp(std::size_t{ring.capacity()} * Block::kSlots, kLeastLaunches, kMostLaunches);
+}
+
 // Device records kept while their launch is still on its way through its thread (a blocking copy publishes
 // its record when it returns, after its activity may have come).
 constexpr std::size_t kMostPending = 1u << 16;
@@ -45,7 +53,7 @@ Drain::Drain(Core& core, ActivityBuffers& buffers, WindowLog& windows, Statistic
       windows_(windows),
       statistics_(statistics),
       note_windows_(std::move(note_windows)),
-      launches_(kMostLaunches),
+      launches_(most_launches(core.ring)),
       ranges_(
           core.ranges, [&windows](std::uint32_t number) { return windows.span(number); },
           [this](const RangeEvent& event) {
