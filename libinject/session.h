@@ -354,9 +354,9 @@ class Session {
   Nanoseconds search_since_ = 0;
   bool search_over_ = false;  // no further window is to be found
   bool tried_callbacks_ = false;
-  bool window_search_ = false;    // on for the window that is open, no longer
-  bool window_searched_ = false;  // it has been before
-  bool clock_ended_search_ = false;
+  bool window_search_ = false;                   // on for the window that is open, no longer
+  bool window_searched_ = false;                 // it has been before
+  std::atomic<bool> clock_ended_search_{false};  // the last window that signs were taken in
   SearchGaps search_gaps_;
   bool iteration_window_ = false;  // the window that is open closes at a boundary
   bool lead_wanted_ = false;

@@ -226,7 +226,7 @@ void Session::deliver_last_boundary() {
   // in the pause after an iteration's last launch.
   const auto trailing = search_->detector().trailing_span();
   const std::uint32_t last = trailing ? windows_.at(trailing->end) : 0;
-  if (last != 0 && last != timed_window_.load(std::memory_order_acquire)) {
+  if (last != 0 && last != timed_window_.load(std::memory_order_acquire) && !clock_ended_search_) {
     deliver_span(*trailing);
     span_end_ = windows_.span(last).end;
   }

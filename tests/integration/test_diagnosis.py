@@ -135,7 +135,8 @@ class Causes(Diagnosed):
 
     @unittest.skipIf("nccl" in without, "built without nccl")
     def test_kernels_beside_collectives(self):
-        row = self.one("duration:k:2000000 all_reduce kernel:k:1:1 sync start loop:20 [ kernel:k:1:1 all_reduce sync ] stop",
+        # Long enough that the collective begins beside the kernel on a busy machine as well.
+        row = self.one("duration:k:50000000 all_reduce kernel:k:1:1 sync start loop:5 [ kernel:k:1:1 all_reduce sync ] stop",
                        env={"CUDASIM_KERNELS": "nccl=1000000"})
         self.assertEqual(int(row["Exposed Collective (ns)"]), 0)
         self.assertGreater(int(row["Taken by Collectives (ns)"]), 0)

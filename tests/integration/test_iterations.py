@@ -435,6 +435,13 @@ class Table(IterationTest):
                 self.assertGreater(len(done.out.windows()), 5)
                 self.check_whole(done, 10)
 
+    def test_cut_by_the_clock_before_a_window_without_a_launch(self):
+        """What looks as if it were all of a step but for its last launch is none, whatever comes next."""
+        head, tail = "copy:h2d:64 kernel:forward:40 kernel:backward:40 kernel:adam:1 ", "kernel:norm:1 "
+        done = self.script(f"sync until_open loop:8 [ {head}{tail} ] {head}sync until_closed {tail}until_open until_closed sync",
+                           WINDOW=f"time:50ms+{400 * simulated.PACE}ms/{1000 * simulated.PACE}msx2")
+        self.assertEqual([sum(row["Complete"] == complete for row in self.iterations(done.out)) for complete in "10"], [8, 1])
+
     def test_in_windows_that_calls_cut(self):
         """Closed and opened in the middle of a step, and where it ends."""
         begin, end = "copy:h2d:64 kernel:forward:2 ", "kernel:backward:1 kernel:adam:1 sync "
