@@ -15,7 +15,7 @@
 namespace inject {
 
 namespace {
-// Launches that are remembered: as many as CUPTI's default buffers hold records, and more, some 40 MB when
+// Launches that are remembered: as many as CUPTI's default buffers hold records, and more, some 23 MB when
 // full; with a larger INJECT_RING as many as that holds, or those that come out of it at once would push out
 // each other before their records are looked at.
 constexpr std::size_t kLeastLaunches = 1u << 18;

@@ -173,6 +173,10 @@ std::uint32_t group_mask(std::uint8_t hooks) {
   return mask;
 }
 
+std::string world_size_of(const std::optional<JobPlace>& job) {
+  return job && job->world_size ? std::to_string(*job->world_size) : std::string();
+}
+
 }  // namespace
 
 Session::Session(Core& core)
@@ -206,7 +210,7 @@ Session::Session(Core& core)
                [this] { return std::span<const DeviceInfo>(devices_); },
                (options_.trace & kTraceChrome) != 0 ? program_name() : std::string(), getpid(), base_,
                base_utc_, rank_from_environment(environment_variable).value_or(""),
-               world_size_from_environment(environment_variable).value_or("")}),
+               world_size_of(job_from_environment(environment_variable))}),
       timeline_(base_),
       drain_(core, buffers_, windows_, statistics_,
              [this] {

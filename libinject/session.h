@@ -356,7 +356,7 @@ class Session {
   bool tried_callbacks_ = false;
   bool window_search_ = false;                   // on for the window that is open, no longer
   bool window_searched_ = false;                 // it has been before
-  std::atomic<bool> clock_ended_search_{false};  // the last window that signs were taken in
+  std::atomic<bool> clock_ended_search_{false};  // the clock closed the window that it was on for last
   SearchGaps search_gaps_;
   bool iteration_window_ = false;  // the window that is open closes at a boundary
   bool lead_wanted_ = false;

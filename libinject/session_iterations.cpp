@@ -250,8 +250,11 @@ void Session::begin_window_search() noexcept {
     start_search(SignSource::kCallbacks);
     return;
   }
+  if (!search_gaps_.add(begin_sign_pass().sequence, !clock_ended_search_)) {
+    window_search_ = false;
+    return;
+  }
   search_source_ = searched_source_ = SignSource::kCallbacks;
-  search_gaps_.add(begin_sign_pass().sequence, !clock_ended_search_);
   iteration_watch.anchor_seen.store(false, std::memory_order_release);
   iteration_watch.source.store(SignSource::kCallbacks, std::memory_order_release);
 }

@@ -15,14 +15,8 @@ namespace inject {
 
 namespace {
 
-struct RankVariables {
-  std::string_view rank;
-  std::string_view size;
-};
-constexpr std::array<RankVariables, 4> kRankVariables{{{"RANK", "WORLD_SIZE"},
-                                                       {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
-                                                       {"PMI_RANK", "PMI_SIZE"},
-                                                       {"SLURM_PROCID", "SLURM_NTASKS"}}};
+constexpr std::array<std::string_view, 4> kRankVariables{"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK",
+                                                         "SLURM_PROCID"};
 constexpr int kLastSuffix = 9999;
 constexpr mode_t kFolderMode = 0700;
 
@@ -34,18 +28,9 @@ PathResult failed(std::string error) {
 
 std::optional<std::string> rank_from_environment(const EnvironmentLookup& environment) {
   if (!environment) return std::nullopt;
-  for (const RankVariables& variables : kRankVariables) {
-    std::optional<std::string> value = environment(variables.rank);
+  for (const std::string_view variable : kRankVariables) {
+    std::optional<std::string> value = environment(variable);
     if (value && !value->empty()) return value;
-  }
-  return std::nullopt;
-}
-
-std::optional<std::string> world_size_from_environment(const EnvironmentLookup& environment) {
-  if (!environment) return std::nullopt;
-  for (const RankVariables& variables : kRankVariables) {
-    const std::optional<std::string> rank = environment(variables.rank);
-    if (rank && !rank->empty()) return environment(variables.size);
   }
   return std::nullopt;
 }

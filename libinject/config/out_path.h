@@ -28,9 +28,6 @@ struct PathResult {
 /// whichever is set first; nothing outside a distributed job.
 std::optional<std::string> rank_from_environment(const EnvironmentLookup& environment);
 
-/// The number of processes of that job, by the variables that go with those; nothing where none is set.
-std::optional<std::string> world_size_from_environment(const EnvironmentLookup& environment);
-
 /// Replaces %p, %h, %r (0 outside a distributed job), %q{VAR} and %%; an unknown placeholder or an unset
 /// variable is an error. A relative path is taken from `folder`, the working directory when the library was
 /// loaded, so that a later chdir() does not move the output.

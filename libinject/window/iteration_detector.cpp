@@ -892,6 +892,7 @@ void IterationDetector::accept(Lock found, const Candidate& candidate) {
   // Numbers of what has been passed.
   for (IterationSpan& span : spans_) {
     span.number = span.number + before >= number_ ? span.number + before - number_ : 0;
+    span.following = span.following + before >= number_ ? span.following + before - number_ : 0;
   }
   number_ = before;
   lock_->seen_before = before;

@@ -25,26 +25,41 @@ inline std::uint64_t whole_events(const IterationDetector::Lock& lock) {
 }
 
 /// Where the signs begin again after a stretch of the program that was not seen, for an IterationSearch. Any
-/// thread adds to it, before there are signs of what follows.
+/// thread adds to it, before there are signs of what follows. No more of them than there are signs: where
+/// none was made since the last one, the two are one.
 class SearchGaps {
  public:
   struct Gap {
     std::uint64_t sequence;  // of the first sign after it (SignRecord::sequence), or less
     bool bracketed;          // IterationDetector::resume()
   };
-  void add(std::uint64_t sequence, bool bracketed) {
+  /// False if there is no memory for it: what follows must not be seen then.
+  bool add(std::uint64_t sequence, bool bracketed) noexcept {
     const std::lock_guard held(mutex_);
-    gaps_.push_back({sequence, bracketed});
+    try {
+      append(gaps_, {sequence, bracketed});
+    } catch (...) {
+      return false;
+    }
+    return true;
   }
   void move_to(std::deque<Gap>& to) {
     const std::lock_guard held(mutex_);
-    to.insert(to.end(), gaps_.begin(), gaps_.end());
+    for (const Gap& gap : gaps_) append(to, gap);
     gaps_.clear();
   }
 
  private:
+  static void append(std::deque<Gap>& to, const Gap& gap) {
+    if (!to.empty() && to.back().sequence == gap.sequence) {
+      to.back().bracketed = to.back().bracketed && gap.bracketed;
+    } else {
+      to.push_back(gap);
+    }
+  }
+
   std::mutex mutex_;
-  std::vector<Gap> gaps_;
+  std::deque<Gap> gaps_;
 };
 
 /// The search for iterations while the program runs: brings the signs of all threads into one order, hands

@@ -422,6 +422,8 @@ class Table(IterationTest):
         self.assertGreaterEqual(len(complete), least, rows)
         numbers = [int(row["Iteration"]) for row in complete]
         self.assertEqual(numbers, sorted(set(numbers)))
+        told = [int(row["Iteration"]) for row in rows if row["Iteration"]]
+        self.assertEqual(told, sorted(told))
         # Nothing is counted twice, and nothing is left out.
         self.assertEqual(sum(int(row["Kernels"]) for row in rows), sum(done.out.kernels().values()))
         return numbers
