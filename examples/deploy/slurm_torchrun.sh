@@ -14,7 +14,8 @@ library=${LIBINJECT:-/opt/libinject/lib/libinject.so}
 export INJECT_OUT="$SLURM_SUBMIT_DIR/profile-$SLURM_JOB_ID/rank-%r"
 export INJECT_WINDOW=${INJECT_WINDOW:-iter:100+10}
 
-first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+hosts=$(scontrol show hostnames "$SLURM_JOB_NODELIST")
+first=${hosts%%$'\n'*}
 # Preloaded into torchrun alone, whose workers inherit it: not into srun.
 srun env LD_PRELOAD="$library" torchrun --nnodes="$SLURM_NNODES" --nproc-per-node="${SLURM_GPUS_ON_NODE:-8}" \
   --rdzv-id="$SLURM_JOB_ID" --rdzv-backend=c10d --rdzv-endpoint="$first:29500" "$@"

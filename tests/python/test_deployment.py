@@ -106,7 +106,8 @@ class Runs(folders.TemporaryFolder):
 
     def test_slurm(self):
         """srun starts a task on each host, whose torchrun starts a worker for each GPU."""
-        self.stand_in("scontrol", 'printf "%s\\n" first second')
+        # A while between two hosts: a reader that leaves after the first would end it by SIGPIPE.
+        self.stand_in("scontrol", "echo first; sleep 0.2; echo second")
         self.stand_in("srun", 'for SLURM_PROCID in 0 1; do SLURM_PROCID=$SLURM_PROCID "$@" || exit; done; '
                               '[[ ! ${LD_PRELOAD:-} ]]')
         self.stand_in("torchrun", 'echo "$*" >>torchrun.log; while [[ $1 == --* ]]; do shift; done\n'
