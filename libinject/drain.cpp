@@ -266,13 +266,12 @@ void Drain::retry_pending() {
   });
 }
 
-void Drain::take_drops(std::uint64_t calls, std::uint64_t ranges) {
-  if (calls == 0 && ranges == 0) return;
+void Drain::take_drops(std::uint32_t window, HostDrops drops) {
   Losses losses;
-  losses.host_records = calls;
-  losses.range_records = ranges;
-  windows_.add_losses(windows_.opened(), losses);
-  if (journal_ != nullptr) journal_->drops(calls, ranges);
+  losses.host_records = drops.calls;
+  losses.range_records = drops.ranges;
+  windows_.add_losses(window, losses);
+  if (journal_ != nullptr) journal_->drops(window, drops);
 }
 
 // CUPTI says how many records it dropped, not whose. A launch without a record is one of them while there are

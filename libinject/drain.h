@@ -52,8 +52,8 @@ class Drain {
   void take(TransferEvent event, std::uint16_t generation);
   /// Launches have come since device records did without one.
   void retry_pending();
-  /// So many calls and ranges found the ring full.
-  void take_drops(std::uint64_t calls, std::uint64_t ranges);
+  /// So many calls and ranges of the window found the ring full.
+  void take_drops(std::uint32_t window, HostDrops drops);
   void iteration_boundary(const IterationBoundary& boundary);
 
   /// No further device record will come for what was launched so far: judges what has no launch record by its
@@ -129,8 +129,7 @@ class Drain {
   std::uint64_t unattributed_ = 0;
   std::uint64_t repeated_ = 0;
   std::uint64_t graph_kernels_without_call_ = 0;
-  std::uint64_t seen_host_drops_ = 0;
-  std::uint64_t seen_range_drops_ = 0;
+  HostDrops seen_drops_;
   std::uint64_t told_activity_drops_ = 0;
   Nanoseconds last_in_window_end_ = 0;
   Nanoseconds pass_begin_ = 0;

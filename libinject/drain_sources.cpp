@@ -81,10 +81,12 @@ void Drain::on_buffer(const CuptiApi& cupti, std::uint8_t* buffer, std::size_t v
 }
 
 void Drain::note_drops() {
-  const std::uint64_t calls = core_.threads.dropped(RecordKind::kCall) + core_.threads.refused();
-  const std::uint64_t ranges = core_.threads.dropped(RecordKind::kRange);
-  take_drops(calls - std::exchange(seen_host_drops_, calls),
-             ranges - std::exchange(seen_range_drops_, ranges));
+  const HostDrops dropped = core_.threads.host_drops();
+  if (dropped == seen_drops_) return;
+  // A window that the program has just opened may be noted later than its first losses.
+  note_windows_();
+  for (const WindowLog::Share& share : windows_.shares(std::exchange(seen_drops_, dropped), dropped))
+    take_drops(share.window, share.drops);
 }
 
 void Drain::settle() {

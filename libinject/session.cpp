@@ -428,7 +428,7 @@ bool Session::open_window(std::unique_lock<std::mutex>& lock, const std::string&
 bool Session::begin_window(const std::string& reason, Nanoseconds at) {
   if (!yield_wanted_.load(std::memory_order_acquire)) tracer_.resume_activity();
   detach_owed_ = false;  // with the collection
-  open_ = windows_.open(reason, at == 0 ? now() : at);
+  open_ = windows_.open(reason, at == 0 ? now() : at, core_.threads.host_drops());
   if (tracer_.level() < TracerLevel::kActivity || yield_wanted_.load(std::memory_order_acquire))
     windows_.note_untraced(open_, untraced_.empty() ? "CUPTI could not be attached" : untraced_);
   begin_window_search();

@@ -84,6 +84,14 @@ class UnseenThread {
   bool ignored_;
 };
 
+/// Host records that found the ring full, since the process began.
+struct HostDrops {
+  std::uint64_t calls = 0;
+  std::uint64_t ranges = 0;
+
+  bool operator==(const HostDrops&) const = default;
+};
+
 /// Finds and keeps the state of every thread that makes a recorded call. Bounded: 4,096 threads at once and
 /// 65,536 over the run; beyond that a thread's calls are not recorded (counted in refused()).
 class ThreadRegistry {
@@ -164,6 +172,10 @@ class ThreadRegistry {
   std::uint64_t dropped(RecordKind kind) const noexcept;
   /// Records, of any kind, of threads that found no room, while a window was open.
   std::uint64_t refused() const noexcept { return refused_.load(std::memory_order_relaxed); }
+  /// Those that were refused are among the calls.
+  HostDrops host_drops() const noexcept {
+    return {dropped(RecordKind::kCall) + refused(), dropped(RecordKind::kRange)};
+  }
   /// There was memory for threads' state; if not, all of them are refused.
   bool usable() const noexcept { return usable_; }
   /// Threads that have ended, and whose last records have been taken.

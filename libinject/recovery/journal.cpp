@@ -240,11 +240,12 @@ void Journal::end_buffer() {
   commit();
 }
 
-void Journal::drops(std::uint64_t calls, std::uint64_t ranges) {
+void Journal::drops(std::uint32_t window, HostDrops drops) {
   if (!running() || full_) return;
   body_.entry(Entry::kDrops);
-  body_.number(calls);
-  body_.number(ranges);
+  body_.number(window);
+  body_.number(drops.calls);
+  body_.number(drops.ranges);
 }
 
 void Journal::settle_times(Nanoseconds until) {

@@ -52,7 +52,7 @@ class Journal {
     if (running() && kind < live_->record_bytes.size())
       live_->record_bytes[kind].store(bytes, std::memory_order_relaxed);
   }
-  void drops(std::uint64_t calls, std::uint64_t ranges);
+  void drops(std::uint32_t window, HostDrops drops);
   void settle_times(Nanoseconds until);
   void settle(std::uint64_t dropped_by_cupti);
   void settled(Nanoseconds detached, Nanoseconds last_activity);

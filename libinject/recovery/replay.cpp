@@ -117,12 +117,8 @@ bool Replay::replay_entry(Entry entry, Decoder& from) {
       return read_run(from);
     case Entry::kBuffer:
       return read_buffer(from);
-    case Entry::kDrops: {
-      const std::uint64_t calls = from.number();
-      const std::uint64_t ranges = from.number();
-      if (from.ok()) drain_.take_drops(calls, ranges);
-      return from.ok();
-    }
+    case Entry::kDrops:
+      return read_drops(from);
     case Entry::kSettleTimes:
     case Entry::kSettle:
     case Entry::kSettled:
@@ -257,6 +253,17 @@ bool Replay::read_buffer(Decoder& from) {
   }
   taken_buffers_.insert(sequence);
   return from.ok();
+}
+
+bool Replay::read_drops(Decoder& from) {
+  const auto window = static_cast<std::uint32_t>(from.number(known_windows_.size()));
+  HostDrops drops;
+  drops.calls = from.number();
+  drops.ranges = from.number();
+  if (!from.ok()) return false;
+  open_until(window, 0);
+  drain_.take_drops(window, drops);
+  return true;
 }
 
 bool Replay::read_settle(Entry entry, Decoder& from) {

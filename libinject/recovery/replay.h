@@ -57,6 +57,7 @@ class Replay {
   bool read_graph_node(Decoder& from);
   bool read_run(Decoder& from);
   bool read_buffer(Decoder& from);
+  bool read_drops(Decoder& from);
   bool read_settle(Entry entry, Decoder& from);
   bool read_boundary(Decoder& from);
   void take_queues();

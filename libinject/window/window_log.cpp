@@ -30,7 +30,7 @@ WindowInfo* WindowLog::find(std::uint32_t number) {
   return &windows_[number - windows_.front().number];
 }
 
-std::uint32_t WindowLog::open(std::string reason, Nanoseconds begin) {
+std::uint32_t WindowLog::open(std::string reason, Nanoseconds begin, HostDrops dropped) {
   const std::lock_guard lock(mutex_);
   if (windows_.size() == kMostKept) {
     if (first_.size() < kMostKept) {
@@ -40,6 +40,7 @@ std::uint32_t WindowLog::open(std::string reason, Nanoseconds begin) {
     }
     windows_.pop_front();
     read_.pop_front();
+    dropped_.pop_front();
   }
   WindowInfo window;
   window.number = ++opened_;
@@ -47,6 +48,7 @@ std::uint32_t WindowLog::open(std::string reason, Nanoseconds begin) {
   window.start = begin;
   windows_.push_back(std::move(window));
   read_.emplace_back();
+  dropped_.push_back(dropped);
   return opened_;
 }
 
@@ -77,6 +79,27 @@ void WindowLog::add_losses(std::uint32_t number, const Losses& losses) {
   } else {
     losses_outside_.add(losses);
   }
+}
+
+std::vector<WindowLog::Share> WindowLog::shares(HostDrops before, HostDrops dropped) const {
+  // Counted meanwhile by a thread that ends, a sum may be a little off: none is less than the one before it.
+  const auto take = [](std::uint64_t from, std::uint64_t& until) {
+    const std::uint64_t part = until > from ? until - from : 0;
+    until -= part;
+    return part;
+  };
+  const std::lock_guard lock(mutex_);
+  std::vector<Share> shares;
+  for (std::size_t i = windows_.size(); i-- > 0;) {
+    if (dropped.calls <= before.calls && dropped.ranges <= before.ranges) return shares;
+    const HostDrops drops{take(std::max(before.calls, dropped_[i].calls), dropped.calls),
+                          take(std::max(before.ranges, dropped_[i].ranges), dropped.ranges)};
+    if (drops != HostDrops{}) shares.push_back({windows_[i].number, drops});
+  }
+  if (const HostDrops rest{take(before.calls, dropped.calls), take(before.ranges, dropped.ranges)};
+      rest != HostDrops{})
+    shares.push_back({0, rest});
+  return shares;
 }
 
 void WindowLog::note_ended_by(std::uint32_t number, std::string who) {

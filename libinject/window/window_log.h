@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "libinject/nvtx/range_tracker.h"
+#include "libinject/record/thread_registry.h"
 #include "libinject/stats/run_info.h"
 
 namespace inject {
@@ -20,13 +21,20 @@ namespace inject {
 /// the latest 100 are listed. The others are counted.
 class WindowLog {
  public:
-  /// A new window that opens at `begin`; returns its number.
-  std::uint32_t open(std::string reason, Nanoseconds begin);
+  /// A new window that opens at `begin`, when so much had been dropped; returns its number.
+  std::uint32_t open(std::string reason, Nanoseconds begin, HostDrops dropped = {});
   /// The window ends at `end`; its records are still being collected.
   void end(std::uint32_t number, Nanoseconds end);
   /// All windows that have ended are complete; see WindowInfo for the times, 0 where not known.
   void settle(Nanoseconds detached = 0, Nanoseconds last_activity = 0);
   void add_losses(std::uint32_t number, const Losses& losses);
+  struct Share {
+    std::uint32_t window;
+    HostDrops drops;
+  };
+  /// Whose are those that were dropped after `before` had been: a window's until the next one opened. One
+  /// that opened without a count takes what came before it, too. The latest window first.
+  std::vector<Share> shares(HostDrops before, HostDrops dropped) const;
   /// Who ended the window before its trigger would have; why no device activity is recorded in it.
   void note_ended_by(std::uint32_t number, std::string who);
   void note_untraced(std::uint32_t number, std::string why);
@@ -71,6 +79,7 @@ class WindowLog {
   std::deque<WindowInfo> first_;  // of the first ones those that windows_ has no more
   std::deque<WindowInfo> windows_;
   std::deque<Read> read_;             // beside them
+  std::deque<HostDrops> dropped_;     // beside them: when they opened
   std::uint32_t all_read_until_ = 0;  // the latest window up to which nothing is lacking
   std::uint32_t opened_ = 0;
   Losses losses_outside_;

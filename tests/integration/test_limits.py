@@ -59,11 +59,20 @@ class Ring(LimitTest):
         self.assertLessEqual(sum(done.out.ranges().values()), 20_000)
 
     def test_the_next_window_has_room_again(self):
-        done = self.script("BUSY kernel:a:6000 kernel:free:1 sync stop sync looks:3 start kernel:b:100 sync stop", RING="64K")
+        done = self.script("BUSY kernel:a:6000 kernel:free:1 sync stop sync until_calls:cuptiFinalize:1 start kernel:b:100 sync stop",
+                           RING="64K")
         _, *rows = done.out.windows()
         self.assertEqual(done.out.window_kernels(), [1, 6_001, 100])
         self.assertGreater(int(rows[0]["Lost Host Records"]), 0)
         self.assertEqual((rows[1]["Lost Host Records"], rows[1]["Unattributed"]), ("0", "0"))
+
+    def test_each_window_has_its_own_losses(self):
+        # The second one opens before the first one's have been looked at.
+        done = self.script("BUSY kernel:a:6000 stop start kernel:b:3000 kernel:free:1 sync stop", RING="64K")
+        windows = _, first, second = done.out.windows()
+        self.assertEqual(int(first["API Calls"]) + int(first["Lost Host Records"]), 6_000)
+        self.assertEqual(int(second["API Calls"]) + int(second["Lost Host Records"]), 3_002)
+        self.assertEqual(sum(int(window["Lost Host Records"]) for window in windows), done.out.lost()["host_records"])
 
     def test_the_summary_says_so(self):
         done = self.script("BUSY kernel:a:6000 kernel:free:1 sync stop", RING="64K", SUMMARY="stderr", LOG="off")

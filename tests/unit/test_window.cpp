@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
+#include <tuple>
+#include <vector>
+
 #include "libinject/window/schedule.h"
 #include "libinject/window/window_log.h"
 #include "tests/unit/catch.h"
@@ -76,6 +79,28 @@ TEST_CASE("the window log follows windows from opening to settlement") {
   CHECK(log.open("api", 3000) == 2);
   CHECK(log.opened() == 2);
   CHECK(log.copy().size() == 2);
+}
+
+TEST_CASE("records that were dropped belong to the window that was open last") {
+  using Row = std::tuple<std::uint32_t, std::uint64_t, std::uint64_t>;
+  const auto rows = [](const WindowLog& log, HostDrops before, HostDrops dropped) {
+    std::vector<Row> shares;
+    for (const auto& [window, drops] : log.shares(before, dropped))
+      shares.emplace_back(window, drops.calls, drops.ranges);
+    return shares;
+  };
+  WindowLog log;
+  CHECK(rows(log, {}, {}).empty());
+  CHECK(rows(log, {}, {5, 0}) == std::vector<Row>{{0, 5, 0}});
+  log.open("api", 1000, {10, 0});
+  log.open("api", 2000, {10, 3});
+  log.open("api", 3000, {14, 7});
+  CHECK(rows(log, {10, 0}, {20, 8}) == std::vector<Row>{{3, 6, 1}, {2, 4, 4}, {1, 0, 3}});
+  CHECK(rows(log, {16, 7}, {20, 7}) == std::vector<Row>{{3, 4, 0}});
+  CHECK(rows(log, {20, 7}, {20, 7}).empty());
+  CHECK(rows(log, {8, 0}, {12, 1}) == std::vector<Row>{{2, 2, 0}, {1, 0, 1}, {0, 2, 0}});
+  log.open("launch:1+1", 4000);  // opened by itself: nobody has counted then
+  CHECK(rows(log, {12, 2}, {20, 8}) == std::vector<Row>{{4, 8, 6}});
 }
 
 TEST_CASE("readings of the devices' memory belong to the edges before them") {
