@@ -700,13 +700,14 @@ class Thousand(Case):
                                                                            stdout=out) as process:
             _, status, used = os.wait4(process.pid, 0)
             process.returncode = os.waitstatus_to_exitcode(status)
-        seconds, megabytes = time.monotonic() - begin, used.ru_maxrss * 1024 / 1e6
-        print(f"1,000 ranks: {seconds:.1f} s, {used.ru_utime + used.ru_stime:.1f} s of processors, {megabytes:.0f} MB")
+        seconds, processors, megabytes = time.monotonic() - begin, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024 / 1e6
+        print(f"1,000 ranks: {seconds:.1f} s, {processors:.1f} s of processors, {megabytes:.0f} MB")
         self.assertEqual(process.returncode, 0)
         (job,) = json.loads((self.folder / "out.json").read_text())["jobs"]
         self.assertEqual((job["ranks"], job["world"], self.stragglers(job)), (1000, 1000, [(700, "step time")]))
         self.assertEqual((job["collectives"]["split_share"], len(job["collectives"]["communicators"])), (1, 50))
-        self.assertLess(seconds, 30)
+        # What two of them do in ten seconds, however busy the machine is.
+        self.assertLess(processors, 20)
         self.assertLess(megabytes, 1000)
 
 
