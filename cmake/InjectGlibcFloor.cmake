@@ -41,7 +41,8 @@ function(inject_glibc_floor target)
   if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
     set(libm ${stubs}/libm.so.6)
   endif()
+  # The loader's stack guard (aarch64) is first asked for by archives that come after it, such as zlib's.
   target_link_libraries(
     ${target} PRIVATE -Wl,-Bstatic -lstdc++ -Wl,-Bdynamic -lgcc_eh -lgcc ${libm} ${stubs}/libc.so.6
-                      ${loader} -Wl,--no-as-needed ${stubs}/libpthread.so.0 ${stubs}/libdl.so.2 ${nonshared})
+                      -Wl,--no-as-needed ${loader} ${stubs}/libpthread.so.0 ${stubs}/libdl.so.2 ${nonshared})
 endfunction()

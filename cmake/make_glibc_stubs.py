@@ -12,12 +12,12 @@ usage: make_glibc_stubs.py CC READELF FLOOR OUT   (FLOOR as in 2.28)
 
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 
 # libpthread and libdl are empty since glibc 2.34 but must stay needed: before it they are where the functions are.
 LIBRARIES = ["libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2"]
-LOADERS = ["ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"]
 TYPES = {"FUNC": "function", "IFUNC": "function", "OBJECT": "object"}
 
 
@@ -42,6 +42,16 @@ def symbols_of(library, readelf, floor):
     return found
 
 
+def path_of(library, compiler):
+    return subprocess.run([compiler, f"-print-file-name={library}"], check=True, capture_output=True, text=True).stdout.strip()
+
+
+def loaders(libc, readelf):
+    """The C library's own. A machine may have another architecture's as well, which the compiler finds by name too."""
+    listing = subprocess.run([readelf, "-d", "-W", libc], check=True, capture_output=True, text=True).stdout
+    return re.findall(r"\(NEEDED\).*\[(ld-linux[^]]*)\]", listing)
+
+
 def write_stub(library, symbols, compiler, out):
     assembly = ["\t.data"]
     for index, (name, (version, kind)) in enumerate(sorted(symbols.items())):
@@ -62,12 +72,10 @@ def main():
     compiler, readelf, floor, out = sys.argv[1:]
     floor = tuple(int(part) for part in floor.split("."))
     out = pathlib.Path(out)
-    out.mkdir(parents=True, exist_ok=True)
-    for library in LIBRARIES + LOADERS:
-        path = subprocess.run([compiler, f"-print-file-name={library}"], check=True, capture_output=True,
-                              text=True).stdout.strip()
-        if "/" in path:  # else there is no such file: another architecture's loader
-            write_stub(library, symbols_of(path, readelf, floor), compiler, out)
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir(parents=True)
+    for library in LIBRARIES + loaders(path_of("libc.so.6", compiler), readelf):
+        write_stub(library, symbols_of(path_of(library, compiler), readelf, floor), compiler, out)
 
 
 if __name__ == "__main__":
