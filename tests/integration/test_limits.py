@@ -95,7 +95,9 @@ class Buffers(LimitTest):
     def check_counted(self, text, launched):
         done = self.script(text, BUFFERS="1M")
         lost = done.out.lost()
-        self.assertEqual(set(lost) - simulated.LOST_TO_PACE, {"activity_records"})
+        # Each launch looks like an iteration here. Of more than 10,000 the oldest have no row any more; a thread that has had no
+        # processor may bring their kernels.
+        self.assertEqual(set(lost) - {"busy_time_records"}, {"activity_records"})
         self.assertEqual(sum(done.out.kernels().values()) + lost["activity_records"], launched)
         (window,) = done.out.windows()
         self.assertEqual(window["Lost Activity Records"], str(lost["activity_records"]))
