@@ -20,7 +20,6 @@ namespace inject {
 
 namespace {
 
-constexpr Nanoseconds kMillisecond = 1'000'000;
 // The thread stays this long for the next edge.
 constexpr std::chrono::seconds kLinger{1};
 // A program that brackets every iteration has an edge every few milliseconds: after a reading comes a pause

@@ -80,7 +80,6 @@ void write_quietly(int descriptor, std::string_view text) noexcept {
   if (descriptor == STDERR_FILENO && started_without_stderr.load(std::memory_order_relaxed)) return;
   const CallerState caller;
   const QuietSignals quiet;
-  constexpr Nanoseconds kMillisecond = 1'000'000;
   const Nanoseconds begin = now();
   const Nanoseconds patience = waited_in_vain.load(std::memory_order_relaxed) ? 0 : kLongestWrite;
   while (!text.empty()) {

@@ -144,6 +144,11 @@ std::string working_directory() {
   return folder_at_load.data();
 }
 
+std::optional<std::string> environment_variable(std::string_view name) {
+  const char* value = std::getenv(std::string(name).c_str());
+  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+}
+
 std::vector<std::string> command_line() {
   const std::string text = read_file("/proc/self/cmdline");
   std::vector<std::string> words;

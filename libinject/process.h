@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -24,6 +25,7 @@ void remember_working_directory() noexcept;
 std::string working_directory();
 
 std::vector<std::string> command_line();
+std::optional<std::string> environment_variable(std::string_view name);
 std::string host_name();
 
 /// Whether an object of the process, other than this library, refers to the function `name` by symbol, so

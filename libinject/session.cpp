@@ -18,21 +18,17 @@
 #include "libinject/caller_state.h"
 #include "libinject/config/job_place.h"
 #include "libinject/config/out_path.h"
+#include "libinject/config/text.h"
 #include "libinject/control/commands.h"
 #include "libinject/cupti/foreign_client.h"
 #include "libinject/cupti/holder.h"
-#include "libinject/host_io.h"
 #include "libinject/loader_use.h"
 #include "libinject/log.h"
-#include "libinject/nvtx/injection.h"
-#include "libinject/output/summary.h"
-#include "libinject/output/table_files.h"
 #include "libinject/own_thread.h"
 #include "libinject/process.h"
 #include "libinject/record/clock.h"
 #include "libinject/record/control.h"
 #include "libinject/record/memory_use.h"
-#include "libinject/record/processor_time.h"
 #include "libinject/unwinder.h"
 #include "libinject/window/gate.h"
 #include "libinject/window/signal_trigger.h"
@@ -41,8 +37,6 @@ namespace inject {
 
 namespace {
 
-constexpr Nanoseconds kMillisecond = 1'000'000;
-constexpr Nanoseconds kSecond = 1'000 * kMillisecond;
 // The ring holds a quarter of a second of a launch-bound thread's records; CUPTI's buffers fill in some 16 ms
 // each.
 constexpr Nanoseconds kDrainInterval = 5 * kMillisecond;
@@ -69,23 +63,14 @@ constexpr Nanoseconds kExitDeadline = kPace * 5 * kSecond;
 // … where a timeline is to be made of what has come: some 3 s of a processor for a million kernels that it
 // has not had before.
 constexpr Nanoseconds kExitTimelineDeadline = 4 * kExitDeadline;
-// A program that reopens within this time brackets its iterations: CUPTI stays attached across the gap.
-constexpr Nanoseconds kStayAttached = kSecond;
-// Between two writes, as multiples of the processor time that the last one took: where windows open again and
-// again for hours, tables are large, and are to cost a hundredth of a processor at most.
-constexpr Nanoseconds kWriteRest = 100;
-constexpr Nanoseconds kMostWriteInterval = 30 * kSecond;
-// How long writing waits for a reading of the devices' memory: at a window's end, and at the last.
+// How long writing waits for a reading of the devices' memory at a window's end.
 constexpr Nanoseconds kReadingWait = 20 * kMillisecond;
-constexpr Nanoseconds kLastReadingWait = kSecond;
 // Our thread stays this long for the next window: what it has freed is used again by it alone, as malloc
 // keeps threads apart, and windows that open every few seconds would each come by another part of the heap.
 constexpr Nanoseconds kLinger = 5 * kSecond;
 constexpr Nanoseconds kNever = ~Nanoseconds{0};
 // `time:` windows: CUPTI is attached this much earlier, so that the first launches in them are not slower.
 constexpr Nanoseconds kTimeLead = 100 * kMillisecond;
-// Longest wait for our lock inside a CUPTI callback.
-constexpr Nanoseconds kCallbackWait = 50 * kMillisecond;
 // Samples of hardware metrics are joined to their kernels so often, where there are many.
 constexpr Nanoseconds kJoinInterval = 250 * kMillisecond;
 // After that, an edge of a window has been entered; samples that wait for it are bounded as well.
@@ -113,26 +98,6 @@ WindowSpec scheduled(const WindowSpec& spec) {
   return timed;
 }
 
-std::optional<std::string> environment_variable(std::string_view name) {
-  const char* value = std::getenv(std::string(name).c_str());
-  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
-}
-
-PathNames path_names() {
-  return {getpid(), host_name(), environment_variable};
-}
-
-/// A file named by an option. Its pattern was found good when the options were read.
-std::string path_of(const std::string& pattern) {
-  return expand_path(pattern, path_names(), working_directory()).path;
-}
-
-std::string in_ms(Nanoseconds time) {
-  std::array<char, 32> text;
-  std::snprintf(text.data(), text.size(), "%.3f ms", static_cast<double>(time) / 1e6);
-  return text.data();
-}
-
 void on_callback_start() noexcept {
   // The hook comes after the call, and can wait for CUPTI and the sampling of metrics.
   if (this_thread_starts_profiler) return;
@@ -154,10 +119,6 @@ void on_signal_came() noexcept {
 std::string program_name() {
   const std::vector<std::string> command = command_line();
   return command.empty() ? std::string() : command.front().substr(command.front().rfind('/') + 1);
-}
-
-std::uint64_t device_bit(std::uint32_t device) {
-  return device < MemoryUse::kDevices ? std::uint64_t{1} << device : 0;
 }
 
 std::uint32_t group_mask(std::uint8_t hooks) {
@@ -226,7 +187,7 @@ Session::Session(Core& core)
   statistics_.threads_are_named_by(
       [&core](std::uint32_t thread) { return core.threads.thread_name(thread); });
   if (options_.prometheus_file.empty()) return;
-  prometheus_.open(path_of(options_.prometheus_file), pid_);
+  prometheus_.open(expand_option_path(options_.prometheus_file), pid_);
   if (options_.prometheus_file.find('%') == std::string::npos &&
       rank_from_environment(environment_variable) == "1") {
     Log::warn(
@@ -253,7 +214,8 @@ Session* Session::start() noexcept {
       return nullptr;
     }
     const Options& options = core->configuration.options;
-    Log::open(options.log_level, options.log_file.empty() ? "" : path_of(options.log_file));
+    Log::open(options.log_level,
+              options.log_file.empty() ? "" : Session::expand_option_path(options.log_file));
     for (const std::string& warning : core->configuration.warnings) Log::warn(warning);
     if (!core->configuration.error.empty()) {
       Log::error(core->configuration.error);
@@ -358,225 +320,6 @@ bool Session::arm() noexcept {
     default:
       return true;
   }
-}
-
-bool Session::may_open_another() const noexcept {
-  if (concluding_) return false;
-  if (resume_always_) return true;
-  const WindowSpec& spec = options_.window;
-  // A schedule that does not repeat keeps to its one window by itself.
-  if (spec.every == 0 && (spec.kind == WindowKind::kIteration || spec.kind == WindowKind::kTime)) return true;
-  return spec.max_windows == 0 || opened_total_ < spec.max_windows;
-}
-
-bool Session::no_window_left() const noexcept {
-  switch (options_.window.kind) {
-    case WindowKind::kTime:
-      return schedule_.done();
-    case WindowKind::kAuto:
-      return !api_called_ && (schedule_.done() || search_over_);
-    case WindowKind::kIteration:
-      return search_over_;
-    case WindowKind::kLaunch:
-      return !launch_armed_;
-    default:
-      return !may_open_another();
-  }
-}
-
-bool Session::open_window(std::unique_lock<std::mutex>& lock, const std::string& reason, AttachOn thread,
-                          Nanoseconds at) noexcept {
-  // CUPTI is being given up for a client of the program's.
-  if (yield_wanted_.load(std::memory_order_acquire) && thread == AttachOn::kOurs) {
-    changed_.wait_for(lock, std::chrono::nanoseconds(kLongestOpening),
-                      [this] { return !yield_wanted_.load(std::memory_order_acquire); });
-  }
-  if (open_ != 0 || wanted_ || finishing_ || !may_open_another()) return false;
-  // Where the program's context is no primary one, its thread is the one that knows. Not in a callback.
-  if (options_.metrics && thread == AttachOn::kOurs) sampler_.note_devices(device_bit(current_device()));
-  stay_attached_ = last_stop_ != 0 && now() - last_stop_ < kStayAttached;
-  if (!ensure_worker()) return false;
-  try {
-    // Also where CUPTI is attached and our thread is just ending the sampling for the window before.
-    const bool sampled = !sampler_.starting() || longest_sampler_stop() == 0;  // or its calls hang
-    const bool attached = tracer_.level() == TracerLevel::kActivity && sampled;
-    if (attaching_ || (!attached && thread == AttachOn::kOurs)) {
-      wanted_reason_ = reason;
-      wanted_ = true;
-      wake_.notify_one();
-      if (thread == AttachOn::kCalling) return true;  // in a callback nothing waits
-      changed_.wait_for(lock, std::chrono::nanoseconds(kLongestOpening), [this] { return !wanted_; });
-      if (wanted_) {
-        Log::warn(tracer_.level() == TracerLevel::kActivity
-                      ? "hardware metrics are not sampled after " + in_ms(kLongestOpening) +
-                            ": the program goes on, the window opens as soon as they are, or can't be"
-                      : "CUPTI is not attached after " + in_ms(kLongestOpening) +
-                            ": it waits for running kernels, or for threads that launch past every hook; the "
-                            "program goes on, the window opens as soon as it is");
-      }
-      return open_ != 0 || wanted_;
-    }
-    raise_tracer(TracerLevel::kActivity, thread == AttachOn::kOurs);
-    return begin_window(reason, at);
-  } catch (...) {
-    wanted_ = false;
-    say_no_memory("no window is opened");
-    return false;
-  }
-}
-
-bool Session::begin_window(const std::string& reason, Nanoseconds at) {
-  if (!yield_wanted_.load(std::memory_order_acquire)) tracer_.resume_activity();
-  detach_owed_ = false;  // with the collection
-  open_ = windows_.open(reason, at == 0 ? now() : at, core_.threads.host_drops());
-  if (tracer_.level() < TracerLevel::kActivity || yield_wanted_.load(std::memory_order_acquire))
-    windows_.note_untraced(open_, untraced_.empty() ? "CUPTI could not be attached" : untraced_);
-  begin_window_search();
-  sampler_.note_window(windows_.span(open_).begin);
-  ++opened_total_;
-  lead_since_ = 0;
-  // The window first, the hooks' switch after it: a hook that finds the switch on finds the window, too.
-  current_window.store(open_, std::memory_order_release);
-  control_word.fetch_or(kControlRecord, std::memory_order_release);
-  wake_.notify_one();
-  return true;
-}
-
-void Session::close_window(Nanoseconds at) noexcept {
-  if (iteration_window_ && (open_ != 0 || wanted_)) end_iteration_window();
-  if (std::exchange(wanted_, false)) changed_.notify_all();
-  if (open_ == 0) return;
-  control_word.fetch_and(~static_cast<std::uint32_t>(kControlRecord), std::memory_order_release);
-  current_window.store(0, std::memory_order_release);
-  last_stop_ = now();
-  const Nanoseconds end = at == 0 ? last_stop_ : at;
-  // Whether the program's thread that comes here has computed or waited since its last call: for the causes
-  // of idle time. Our own threads have no state.
-  if (ThreadState* thread = ThreadRegistry::current_if_any(); thread != nullptr)
-    publish_processor_time(*thread, open_, end);
-  windows_.end(open_, end);
-  sampler_.note_window_end(end);
-  open_ = 0;
-  end_window_search();
-  closing_ = true;
-  collect_since_ = 0;
-  wake_.notify_one();
-}
-
-// Inside a callback nothing may wait for us without end: our thread may hold the lock while it detaches
-// CUPTI, which in turn waits for callbacks.
-std::unique_lock<std::mutex> Session::lock_in(bool in_callback) noexcept {
-  return in_callback ? lock_within(kCallbackWait) : std::unique_lock(mutex_);
-}
-
-std::unique_lock<std::mutex> Session::lock_within(Nanoseconds wait) noexcept {
-  std::unique_lock lock(mutex_, std::try_to_lock);
-  constexpr Nanoseconds kPause = 100'000;
-  const timespec pause{0, kPause};
-  // By pauses, not by the clock: while the whole process stands still, nobody can let go of the lock.
-  for (Nanoseconds waited = 0; !lock.owns_lock() && waited < wait; waited += kPause) {
-    nanosleep(&pause, nullptr);
-    lock.try_lock();
-  }
-  return lock;
-}
-
-void Session::profiler_start(bool in_callback) noexcept {
-  std::unique_lock lock = lock_in(in_callback);
-  if (!lock.owns_lock()) {
-    Log::warn("a cudaProfilerStart came while CUPTI was being detached and opened no window");
-    return;
-  }
-  const WindowKind kind = options_.window.kind;
-  if (kind != WindowKind::kAuto && kind != WindowKind::kApi) return;
-  // The program has a trigger of its own; `auto` follows it from here on.
-  if (!api_called_ && open_ != 0) close_window();
-  api_called_ = true;
-  if (search_source_ != SignSource::kNone && kind == WindowKind::kAuto) stop_search();
-  if (!occurrences_.begin()) return;
-  open_window(lock, "api", in_callback ? AttachOn::kCalling : AttachOn::kOurs);
-}
-
-void Session::profiler_stop(bool in_callback) noexcept {
-  const std::unique_lock lock = lock_in(in_callback);
-  if (!lock.owns_lock()) return;
-  occurrences_.end();
-  const WindowKind kind = options_.window.kind;
-  if (api_called_ && (kind == WindowKind::kAuto || kind == WindowKind::kApi)) close_window();
-}
-
-void Session::ranges_changed() noexcept {
-  // Bounded: the range may be one of a host function's, which the CUPTI that our thread detaches waits for.
-  std::unique_lock lock = lock_within(kLongestOpening);
-  if (lock.owns_lock()) {
-    follow_ranges(lock, AttachOn::kOurs);
-  } else {
-    Log::warn("an NVTX range opened or closed while CUPTI was being detached; no window did with it");
-  }
-}
-
-// By what is open now, not by what has just opened or closed: threads come here in any order.
-void Session::follow_ranges(std::unique_lock<std::mutex>& lock, AttachOn thread) noexcept {
-  if (core_.nvtx_trigger.open_ranges() == 0) {
-    occurrences_.end();
-    const std::uint32_t current = open_ != 0 ? open_ : wanted_ ? windows_.opened() + 1 : 0;
-    if (current != 0 && current == range_window_) close_window();
-    range_window_ = 0;
-  } else if (!occurrences_.inside()) {
-    if (!occurrences_.begin() || open_ != 0 || wanted_) return;
-    range_window_ = windows_.opened() + 1;
-    open_window(lock, trigger_text_, thread);
-  } else if (wanted_ && range_window_ == windows_.opened() + 1) {
-    // Another thread's range is opening the window, and this thread's launches belong to it as well.
-    changed_.wait_for(lock, std::chrono::nanoseconds(kLongestOpening), [this] { return !wanted_; });
-  }
-}
-
-void Session::signalled() noexcept {
-  std::unique_lock lock(mutex_);
-  if (finishing_) return;
-  if (open_ != 0 || wanted_) {
-    signal_count_.closing();
-    close_window();
-  } else if (signal_count_.opening()) {
-    open_window(lock, trigger_text_, AttachOn::kOurs);
-  }
-}
-
-bool Session::user_start() noexcept {
-  return request_window("inject_start") == Opened::kYes;
-}
-
-Session::Opened Session::request_window(const char* reason) noexcept {
-  std::unique_lock lock(mutex_);
-  if (finishing_ || concluding_) return Opened::kEnding;
-  if (launch_armed_) return Opened::kByItself;
-  if (open_ != 0 || wanted_) return Opened::kIsOpen;
-  if (!may_open_another()) return Opened::kNoMore;
-  api_called_ = true;
-  if (search_source_ != SignSource::kNone && options_.window.kind == WindowKind::kAuto) stop_search();
-  return open_window(lock, reason, AttachOn::kOurs) ? Opened::kYes : Opened::kFailed;
-}
-
-bool Session::user_stop() noexcept {
-  const std::unique_lock lock(mutex_);
-  if (open_ == 0 && !wanted_) return false;
-  close_window();
-  return true;
-}
-
-bool Session::user_flush() noexcept {
-  std::unique_lock lock(mutex_);
-  ++flushing_;
-  wake_.notify_one();
-  const bool done =
-      changed_.wait_for(lock, std::chrono::seconds(10), [this] { return !closing_ && !dirty_; });
-  --flushing_;
-  return done;
-}
-
-Nanoseconds Session::write_interval() const noexcept {
-  return flushing_ != 0 ? kWriteInterval : write_interval_.load(std::memory_order_relaxed);
 }
 
 bool Session::ensure_worker() noexcept {
@@ -777,10 +520,6 @@ void Session::step_launch_trigger() {
     collect_since_ = 0;
     closing_ = true;
   }
-}
-
-std::string Session::expand_option_path(const std::string& pattern) {
-  return path_of(pattern);
 }
 
 void Session::pass(bool hold_signs) {
@@ -1160,238 +899,8 @@ Session::Conclusion Session::conclude(bool timed_out) noexcept {
   }
 }
 
-Session::Status Session::status() {
-  Status status;
-  const std::lock_guard lock(mutex_);
-  status.window = current_window.load(std::memory_order_acquire);
-  status.state = finishing_ || concluding_ ? "finished"
-                 : status.window != 0      ? "open"
-                 : closing_                ? "closing"
-                 : no_window_left()        ? "finished"
-                                           : "waiting";
-  status.reason = status.window == 0 ? "" : windows_.reason(status.window);
-  status.opened = std::max(windows_.opened(), status.window);
-  status.trigger = to_string(options_.window);
-  if (const char* folder = shown_folder_.load(std::memory_order_acquire)) status.folder = folder;
-  for (const WindowInfo& window : windows_.copy()) status.losses.add(window.losses);
-  status.losses.add(windows_.losses_outside());
-  status.base = base_;
-  return status;
-}
-
 void Session::remove_control_socket() noexcept {
   if (options_.control) control_.remove_socket();
-}
-
-// Goes on from "… before a window opened".
-std::string Session::why_no_window(std::unique_lock<std::mutex>& lock) {
-  switch (options_.window.kind) {
-    case WindowKind::kApi:
-      return api_called_ ? "" : ": it did not call cudaProfilerStart";
-    case WindowKind::kTime:
-      return ": it ran for " + in_ms(now() - base_) + " with CUDA";
-    case WindowKind::kLaunch:
-      return ": it launched " + std::to_string(launch_trigger.count.load(std::memory_order_acquire)) +
-             " kernels";
-    case WindowKind::kNvtx:
-      return ": " + core_.nvtx_trigger.why_none(core_.names);
-    case WindowKind::kSignal:
-      return SignalTrigger::why_none();
-    default:
-      return why_no_iterations(lock);
-  }
-}
-
-void Session::final_output() {
-  // The exiting thread may be the program's.
-  const QuietSignals quiet;
-  device_reader_.wait(kLastReadingWait);
-  device_reader_.stop();
-  const std::lock_guard data(data_mutex_);
-  if (may_write()) remove_records(write_files("closed", true));
-  const bool shown = write_summary();
-  if (!shown && !said_folder_ && !folder_.empty()) Log::info("the files are in " + folder_);
-}
-
-bool Session::ensure_folder() {
-  if (!folder_.empty()) return true;
-  if (folder_failed_.load(std::memory_order_relaxed)) return false;
-  PathResult result = expand_path(options_.out, path_names(), working_directory());
-  if (result.error.empty()) result = make_unique_folder(result.path);
-  if (!result.error.empty()) {
-    folder_failed_.store(true, std::memory_order_relaxed);
-    Log::error("no files are written: INJECT_OUT=" + options_.out + ": " + result.error);
-    return false;
-  }
-  folder_ = result.path;
-  shown_folder_.store(folder_.c_str(), std::memory_order_release);
-  if (options_.metrics && options_.metrics_timeline && !timeline_.open(folder_))
-    Log::error("no samples are written: " + timeline_.error());
-  open_traces();
-  if (options_.recover) open_records();
-  return true;
-}
-
-void Session::open_traces() {
-  if ((options_.trace & kTraceCsv) != 0) {
-    if (trace_.open(folder_)) {
-      drain_.trace_to(&trace_);
-    } else {
-      Log::error("no raw records are written: " + trace_.error());
-    }
-  }
-  if ((options_.trace & kTraceChrome) != 0) {
-    if (chrome_.open(folder_)) {
-      drain_.timeline_to(&chrome_);
-    } else {
-      Log::error("no timeline is written: " + chrome_.error());
-    }
-  }
-}
-
-// The timeline is made whole where it may be the last time.
-void Session::write_traces(const std::vector<WindowInfo>& windows) {
-  const auto failed = [this](const std::string& problem) {
-    if (!write_failed_) Log::error(problem);
-    write_failed_ = trace_failed_ = true;
-  };
-  if ((options_.trace & kTraceCsv) != 0 && !trace_.flush()) failed(trace_.error());
-  if ((options_.trace & kTraceChrome) != 0 && closed_on_disk_ && !chrome_.complete(windows))
-    failed(chrome_.error());
-}
-
-RunInfo Session::run_info(const char* state) {
-  RunInfo run;
-  run.version = INJECT_VERSION;
-  run.state = state;
-  run.command_line = command_line();
-  run.working_directory = working_directory();
-  run.host = host_name();
-  run.pid = pid_;
-  run.rank = rank_from_environment(environment_variable).value_or("");
-  run.job = job_from_environment(environment_variable);
-  run.base = base_;
-  run.base_utc = base_utc_;
-  run.versions = library_versions();
-  if (tracer_.loaded()) run.versions.emplace_back("cupti", std::to_string(tracer_.api().version));
-  run.options = options_.in_force;
-#if !INJECT_HAVE_CUDNN
-  run.groups_left_out.emplace_back("cudnn");
-#endif
-#if !INJECT_HAVE_NCCL
-  run.groups_left_out.emplace_back("nccl");
-#endif
-  run.messages = Log::notable();
-  // Inside cuInit, where an `always` window opens, the driver does not show its devices yet.
-  if (devices_.empty()) devices_ = devices();
-  run.devices = devices_;
-  device_reader_.add_links(run.devices);
-  run.windows_not_listed = windows_.not_listed();
-  run.windows_time = windows_.total_time();
-  run.losses_outside = windows_.losses_outside();
-  run.name_overflows = core_.names.overflows() + core_.mangled.overflows();
-  run.shape_overflows = core_.shapes.overflows();
-  run.range_overflows = core_.ranges.overflows() + nvtx_ranges_lost();
-  run.trace_rows_left_out = trace_.rows_left_out();
-  run.trace_events_left_out = chrome_.left_out();
-  run.repeated_records = drain_.repeated();
-  run.iteration_records_lost = statistics_.iterations().lost();
-  run.iteration_signs_lost = core_.threads.dropped(RecordKind::kSign);
-  run.busy_records_late = statistics_.late_for_busy_time();
-  run.device_time_records_lost =
-      statistics_.left_out_of_device_times() + core_.threads.dropped(RecordKind::kProcessorTime);
-  const KernelMetrics& metrics = statistics_.metrics();
-  run.metric_records_lost = metrics.late() + metrics.crowded() + metrics.impossible();
-  run.graph_nodes_lost = core_.graph_nodes.overflows();
-  run.graph_kernels_without_call = drain_.graph_kernels_without_call();
-  run.batch = options_.batch;
-  run.iterations = iteration_info();
-  run.memory = memory_use.rows();
-  run.allocations_not_held = memory_use.not_held();
-  run.unknown_frees = memory_use.unknown_frees();
-  run.metrics = sampler_.info();
-  run.metrics.rows_left_out = timeline_.rows_left_out();
-  run.overhead = overhead_;
-  run.overhead.device_readings = device_reader_.time();
-  run.overhead.buffer_callbacks = Tracer::buffer_callback_time();
-  run.overhead.gate = LaunchGate::held_for();
-  run.overhead.gate_holds = LaunchGate::holds();
-  run.overhead.buffers = buffers_.handled();
-  return run;
-}
-
-void Session::list_threads(RunInfo& run) const {
-  for (std::uint32_t i = 0; i < core_.threads.threads_seen(); ++i) {
-    run.threads.push_back({static_cast<std::uint64_t>(core_.threads.tid(i)), core_.threads.thread_name(i)});
-  }
-}
-
-bool Session::may_write() {
-  return ensure_folder() || prometheus_.is_on();
-}
-
-bool Session::write_files(const char* state, bool last) {
-  const Nanoseconds begin = now();
-  const Nanoseconds begin_cpu = thread_cpu_time();
-  closed_on_disk_ = std::strcmp(state, "closed") == 0;
-  const std::vector<WindowInfo> windows = windows_.copy();
-  if (!folder_.empty()) write_traces(windows);
-  if (timeline_.is_open() && !timeline_.flush() && !write_failed_) {
-    write_failed_ = true;
-    Log::error(timeline_.error());
-  }
-  RunInfo run = run_info(state);
-  list_threads(run);
-  run.windows = windows;
-  if (prometheus_.is_on()) write_prometheus(run, last);
-  if (folder_.empty()) return false;
-  const bool no_tables = windows_.opened() == 0 || run.windows.front().state == WindowState::kOpen;
-  const std::vector<std::string> problems =
-      no_tables ? write_run_json(folder_, run) : write_all(folder_, statistics_, run);
-  for (const std::string& problem : problems) {
-    if (!write_failed_) Log::error(problem);
-    write_failed_ = true;
-  }
-  if (problems.empty() && !no_tables) journal_.written();
-  keep_run_state();
-  overhead_.write += now() - begin;
-  // Large tables less often: a window's end waits for a write that is under way. By processor time: how long
-  // a disk takes for small ones says nothing.
-  const Nanoseconds took = thread_cpu_time() - begin_cpu;
-  write_interval_.store(std::clamp(kWriteRest * took, kWriteInterval, kMostWriteInterval),
-                        std::memory_order_relaxed);
-  return problems.empty() && !trace_failed_;
-}
-
-// Before run.json, which says how often that failed.
-void Session::write_prometheus(RunInfo& run, bool last) {
-  const PrometheusState state = last                  ? PrometheusState::kClosed
-                                : run.state == "open" ? PrometheusState::kOpen
-                                                      : PrometheusState::kWaiting;
-  if (!prometheus_.write(statistics_, run, state) && prometheus_.info().failed == 1)
-    Log::error("the Prometheus file: " + prometheus_.error());
-  run.prometheus = prometheus_.info();
-}
-
-bool Session::write_summary() {
-  if (options_.summary == SummaryTarget::kOff) return false;
-  RunInfo run = run_info("closed");
-  list_threads(run);
-  run.windows = windows_.copy();
-  if (options_.summary == SummaryTarget::kStderr && !run.rank.empty() && run.rank != "0") return false;
-  const std::string text = summary_text(statistics_, run, folder_);
-  if (options_.summary == SummaryTarget::kStderr) {
-    write_quietly(STDERR_FILENO, text);
-    return true;
-  }
-  OutputFile file;
-  if (!file.open(path_of(options_.summary_file))) {
-    Log::error("the summary can't be written: " + file.error());
-    return false;
-  }
-  file.buffer() = text;
-  if (!file.flush()) Log::error("the summary can't be written: " + file.error());
-  return false;
 }
 
 }  // namespace inject

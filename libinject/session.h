@@ -237,6 +237,8 @@ class Session {
   // takes some 10 ms; with 16 threads that launch past every hook CUPTI's own lock starved for 2.6 … 61 s
   // (H200, CUDA 13.0).
   static constexpr Nanoseconds kLongestOpening = 1'000'000'000;
+  // A program that reopens within this time brackets its iterations: CUPTI stays attached across the gap.
+  static constexpr Nanoseconds kStayAttached = 1'000'000'000;
   // A launch that began inside the window may not have come to where CUPTI takes note of it: its thread may
   // have lost its processor in between. It is waited for, this long at most (a copy may block for longer),
   // before activity is switched off.

@@ -24,8 +24,6 @@ namespace inject {
 
 namespace {
 
-constexpr Nanoseconds kMillisecond = 1'000'000;
-constexpr Nanoseconds kSecond = 1'000 * kMillisecond;
 // How much of kLongestOpening is for the sampling of hardware metrics to start.
 constexpr Nanoseconds kLongestMetricsStart = 700 * kMillisecond;
 constexpr Nanoseconds kWaitSlice = 20 * kMillisecond;

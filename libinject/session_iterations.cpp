@@ -21,8 +21,6 @@ namespace inject {
 
 namespace {
 
-constexpr Nanoseconds kMillisecond = 1'000'000;
-constexpr Nanoseconds kSecond = 1'000 * kMillisecond;
 // CUPTI is attached this long before a window's first iteration, in whole iterations, one at least: attaching
 // takes some 15 ms, and the first launches after it are slower.
 constexpr Nanoseconds kLeadTime = 100 * kMillisecond;

@@ -3,6 +3,8 @@
 #include "libinject/config/text.h"
 
 #include <algorithm>
+#include <array>
+#include <cstdio>
 #include <vector>
 
 namespace inject {
@@ -39,6 +41,12 @@ std::string one_line(std::string_view text, std::size_t longest) {
   }
   if (text.size() > longest) line += "...";
   return line;
+}
+
+std::string in_ms(std::uint64_t nanoseconds) {
+  std::array<char, 32> text;
+  std::snprintf(text.data(), text.size(), "%.3f ms", static_cast<double>(nanoseconds) / 1e6);
+  return text.data();
 }
 
 bool glob_matches(std::string_view pattern, std::string_view text) noexcept {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -14,6 +15,9 @@ std::string quoted(std::string_view text);
 
 /// `text` for a line of its own: control characters as ?, cut after `longest` bytes.
 std::string one_line(std::string_view text, std::size_t longest);
+
+/// `12.345 ms`.
+std::string in_ms(std::uint64_t nanoseconds);
 
 /// Whether `pattern` stands for all of `text`: `*` for any characters, `?` for one (of UTF-8), a backslash
 /// before `*`, `?` or a backslash for that character itself.

@@ -21,7 +21,6 @@ namespace inject {
 
 namespace {
 
-constexpr Nanoseconds kMillisecond = 1'000'000;
 constexpr Nanoseconds kPatience = 2'000 * kMillisecond;
 
 // An answer always fits into the empty buffer of a fresh connection; nobody is waited for.

@@ -18,6 +18,7 @@
 #include "libinject/ending/rank_meeting.h"
 #include "libinject/log.h"
 #include "libinject/own_thread.h"
+#include "libinject/process.h"
 #include "libinject/record/clock.h"
 #include "libinject/session.h"
 
@@ -25,7 +26,6 @@ namespace inject {
 
 namespace {
 
-constexpr Nanoseconds kSecond = 1'000'000'000;
 // Conditions wait on clocks that can't count as far as an option can.
 constexpr Nanoseconds kLongestSleep = 3'600 * kSecond;
 constexpr Nanoseconds kRankPatience = 10 * kSecond;
@@ -38,11 +38,6 @@ OnInterrupt on_interrupt() {
     return OnInterrupt::kHandled;
   if (action.sa_handler == SIG_IGN) return OnInterrupt::kIgnored;
   return action.sa_handler == SIG_DFL ? OnInterrupt::kEnds : OnInterrupt::kHandled;
-}
-
-std::optional<std::string> environment_variable(std::string_view name) {
-  const char* value = std::getenv(std::string(name).c_str());
-  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
 }
 
 }  // namespace

@@ -25,7 +25,6 @@ namespace inject {
 
 namespace {
 
-constexpr Nanoseconds kMillisecond = 1'000'000;
 constexpr Nanoseconds kFreezeWait = 50 * kMillisecond;
 constexpr Nanoseconds kTerminateWait = 2'000 * kMillisecond;
 constexpr Nanoseconds kKillWait = 1'000 * kMillisecond;

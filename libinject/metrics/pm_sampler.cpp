@@ -23,8 +23,6 @@ namespace inject {
 
 namespace {
 
-constexpr Nanoseconds kMillisecond = 1'000'000;
-constexpr Nanoseconds kSecond = 1'000 * kMillisecond;
 // How often the thread looks whether a device is due, has come into use, or is no longer to be sampled.
 constexpr Nanoseconds kIntervalsALook = 100;
 constexpr Nanoseconds kShortestPause = 2 * kMillisecond;

@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "libinject/output/csv.h"
+#include "libinject/record/clock.h"
 
 namespace inject {
 
@@ -79,7 +80,6 @@ PrometheusText& PrometheusText::count(std::uint64_t value, Labels labels) {
 }
 
 PrometheusText& PrometheusText::seconds(std::uint64_t nanoseconds, Labels labels) {
-  constexpr std::uint64_t kSecond = 1'000'000'000;
   begin(labels);
   out_.append(std::to_string(nanoseconds / kSecond));
   if (nanoseconds % kSecond != 0) {

@@ -8,6 +8,9 @@
 
 namespace inject {
 
+inline constexpr Nanoseconds kMillisecond = 1'000'000;
+inline constexpr Nanoseconds kSecond = 1'000 * kMillisecond;
+
 /// CLOCK_MONOTONIC by way of the vDSO: no system call, never steps.
 inline Nanoseconds now() noexcept {
   timespec t;

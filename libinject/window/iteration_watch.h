@@ -81,7 +81,7 @@ void emit_name(std::uint64_t function, const char* name) noexcept;
 /// An NVTX range was pushed; for the recording. `name` is an id in Core::names.
 void emit_mark(std::uint32_t name) noexcept;
 
-/// A boundary whose count has reached `next_stop` (session.cpp).
+/// A boundary whose count has reached `next_stop` (session_iterations.cpp).
 void on_iteration_stop(std::uint64_t count, Nanoseconds time, bool in_callback) noexcept;
 
 }  // namespace inject

@@ -21,8 +21,6 @@ using namespace inject;
 
 namespace {
 
-constexpr Nanoseconds kMillisecond = 1'000'000;
-
 EnvironmentLookup environment(std::map<std::string, std::string> variables) {
   return [variables = std::move(variables)](std::string_view name) -> std::optional<std::string> {
     const auto found = variables.find(std::string(name));
