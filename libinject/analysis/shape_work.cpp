@@ -103,10 +103,7 @@ ShapeWork work_of(const CallShape& shape) noexcept {
     case ShapeKind::kConvolution: {
       const auto convolution = shape.as<ConvolutionShape>();
       const DataType type = convolution.direction == 2 ? convolution.y : convolution.x;
-      // Engines that use tensor cores round fp32 to TF32.
-      const bool tf32 = type == DataType::kF32 && (convolution.notes & kEngineTensorCores) != 0;
-      return {convolution_flops(convolution), convolution_bytes(convolution), type,
-              tf32 ? ComputeType::kF32Tf32 : convolution.compute};
+      return {convolution_flops(convolution), convolution_bytes(convolution), type, convolution.compute};
     }
     case ShapeKind::kAttention: {
       const auto attention = shape.as<AttentionShape>();
@@ -114,8 +111,7 @@ ShapeWork work_of(const CallShape& shape) noexcept {
     }
     case ShapeKind::kRnn: {
       const auto rnn = shape.as<RnnShape>();
-      const bool tf32 = rnn.type == DataType::kF32 && rnn.tensor_math != 4;
-      return {rnn_flops(rnn), 0, rnn.type, tf32 ? ComputeType::kF32Tf32 : rnn.compute};
+      return {rnn_flops(rnn), 0, rnn.type, rnn.compute};
     }
     default:
       return {};

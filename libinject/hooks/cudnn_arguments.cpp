@@ -8,6 +8,7 @@
 
 #include "libinject/analysis/graph_operations.h"
 #include "libinject/hooks/real_symbol.h"
+#include "libinject/hooks/tf32.h"
 
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
@@ -69,7 +70,7 @@ ComputeType compute_type_of(cudnnDataType_t compute, DataType operand, cudnnMath
   switch (compute) {
     case CUDNN_DATA_FLOAT:
       if (operand != DataType::kF32 || math == CUDNN_FMA_MATH) return ComputeType::kF32;
-      return math == CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION ? ComputeType::kF32F16 : ComputeType::kF32Tf32;
+      return math == CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION ? ComputeType::kF32F16 : tf32_if_allowed();
     case CUDNN_DATA_DOUBLE:
       return ComputeType::kF64;
     case CUDNN_DATA_HALF:

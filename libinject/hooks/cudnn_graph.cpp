@@ -11,6 +11,7 @@
 
 #include "libinject/analysis/graph_operations.h"
 #include "libinject/hooks/json_reader.h"
+#include "libinject/hooks/tf32.h"
 
 namespace inject {
 
@@ -152,7 +153,7 @@ ComputeType compute_type_of(DataType math, DataType operand, std::uint32_t notes
   switch (math) {
     case DataType::kF32:
       // An engine that takes fp32 and runs on tensor cores rounds to TF32.
-      return operand == DataType::kF32 && (notes & kEngineTensorCores) != 0 ? ComputeType::kF32Tf32
+      return operand == DataType::kF32 && (notes & kEngineTensorCores) != 0 ? tf32_if_allowed()
                                                                             : ComputeType::kF32;
     case DataType::kF64:
       return ComputeType::kF64;

@@ -10,6 +10,7 @@
 
 #include "libinject/core.h"
 #include "libinject/hooks/real_symbol.h"
+#include "libinject/hooks/tf32.h"
 #include "libinject/record/mapping.h"
 
 namespace inject {
@@ -261,7 +262,7 @@ ComputeType compute_type_of(cublasComputeType_t type) noexcept {
     case CUBLAS_COMPUTE_32F_FAST_16BF:
       return ComputeType::kF32Bf16;
     case CUBLAS_COMPUTE_32F_FAST_TF32:
-      return ComputeType::kF32Tf32;
+      return tf32_if_allowed();
     case CUBLAS_COMPUTE_64F:
     case CUBLAS_COMPUTE_64F_PEDANTIC:
       return ComputeType::kF64;
@@ -296,7 +297,7 @@ ComputeType allowed(ComputeType compute, DataType type, cublasHandle_t handle, c
   auto* get = handle == nullptr ? nullptr : get_math.get(real);
   cublasMath_t mode = CUBLAS_DEFAULT_MATH;
   if (get == nullptr || get(handle, &mode) != CUBLAS_STATUS_SUCCESS) return ComputeType::kF32;
-  return (mode & 0xF) == CUBLAS_TF32_TENSOR_OP_MATH ? ComputeType::kF32Tf32 : ComputeType::kF32;
+  return (mode & 0xF) == CUBLAS_TF32_TENSOR_OP_MATH ? tf32_if_allowed() : ComputeType::kF32;
 }
 
 CallShape shape_of(const GemmCall& call) noexcept {

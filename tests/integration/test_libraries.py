@@ -128,6 +128,13 @@ class Products(simulated.SimulatedTest):
                    Bytes=str(2 * (2 * 128 * 64 + 128 * 128)), KernelNames="sm90_lt_matmul_128x128")
         self.assertEqual(done.out.windows()[0]["FLOPs"], str(4 * 2 * 128 * 128 * 64))
 
+    def test_tf32_is_allowed_by_the_program_and_the_environment(self):
+        for allow, override, compute in (("", None, "fp32"), ("allow_tf32", None, "fp32 (tf32)"), ("allow_tf32", "1", "fp32 (tf32)"),
+                                         ("allow_tf32", "0", "fp32")):
+            with self.subTest(allow=allow, override=override):
+                _, (row,) = self.rows(f"sgemm {allow} start sgemm stop sync", env={} if override is None else {"NVIDIA_TF32_OVERRIDE": override})
+                self.check(row, TypeA="fp32", ComputeType=compute)
+
     def test_transposed(self):
         _, (row,) = self.rows("sgemm start loop:3 [ sgemm kernel:mine:2 ] stop sync")
         self.check(row, API="cublasSgemm_v2", M="64", N="64", K="64", OpA="N", OpB="T", TypeA="fp32", Calls="3", Kernels="3",

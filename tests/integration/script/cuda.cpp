@@ -22,7 +22,7 @@
 //   reset                    cudaDeviceReset
 //   sync  stream_sync:STREAM  device:N  start stop  bad_copy  last_error
 //   capture:STREAM  end_capture:STREAM:GRAPH  graph:GRAPH[:STREAM]
-//   gemm[:STREAM] sgemm convolution all_reduce group_start group_end
+//   gemm[:STREAM] sgemm allow_tf32 convolution all_reduce group_start group_end
 #include <cublas_v2.h>
 #include <cuda_profiler_api.h>
 #include <cuda_runtime_api.h>
@@ -332,6 +332,10 @@ void sgemm(const Arguments&) {
                                     64, &kOne, memory, 64));
 }
 
+void allow_tf32(const Arguments&) {
+  report("cublasSetMathMode", cublasSetMathMode(blas(), CUBLAS_TF32_TENSOR_OP_MATH));
+}
+
 // Four products with one A.
 void batched(const Arguments&) {
   void* memory = areas().device[0];
@@ -397,7 +401,7 @@ const script::Operations kOperations {
                 cudaStreamBeginCapture(stream_of(a.text(1)), cudaStreamCaptureModeGlobal));
        }},
       {"end_capture", end_capture}, {"graph", launch_graph}, {"gemm", gemm}, {"batched", batched},
-      {"sgemm", sgemm},
+      {"sgemm", sgemm}, {"allow_tf32", allow_tf32},
 #if INJECT_HAVE_CUDNN
       {"convolution", convolution},
 #endif
