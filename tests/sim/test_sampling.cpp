@@ -62,6 +62,8 @@ CUptiResult stop(CUpti_PmSampling_Object* object) {
   return cuptiPmSamplingStop(&p);
 }
 
+constexpr std::size_t kMostSamples = 200;  // that an image has room for
+
 /// One metric, from its name to its values.
 struct Sampling {
   const char* metric =
@@ -105,7 +107,7 @@ struct Sampling {
     bytes.pPmSamplingObject = object;
     bytes.pMetricNames = &metric;
     bytes.numMetrics = 1;
-    bytes.maxSamples = 200;
+    bytes.maxSamples = kMostSamples;
     REQUIRE(cuptiPmSamplingGetCounterDataSize(&bytes) == CUPTI_SUCCESS);
     image.resize(bytes.counterDataSize);
     empty();
@@ -247,20 +249,25 @@ TEST_CASE("what an image has no room for is lost") {
   sleep_ms(25);
   std::size_t samples = 0;
   CHECK_FALSE(sampling.decode(samples));
-  CHECK(samples == 200);
-  CHECK(sampling.times(199).second > 0);
+  CHECK(samples == kMostSamples);
+  CHECK(sampling.times(kMostSamples - 1).second > 0);
   sampling.empty();
   sampling.decode(samples);
   REQUIRE(samples >= 50);
   CHECK(sampling.times(0).first == sampling.times(0).second);
-  // The next ones have theirs again, and the last one, after the end, no duration.
+  // The next ones have theirs again, and the last one, after the end, no duration. On a busy machine the
+  // image may have been full once more.
+  for (int i = 0; i < 50 && samples == kMostSamples; ++i) {
+    sampling.empty();
+    sampling.decode(samples);
+  }
   sampling.empty();
   sleep_ms(1);
   REQUIRE(stop(sampling.object) == CUPTI_SUCCESS);
   sampling.decode(samples);
   REQUIRE(samples >= 2);
   CHECK(sampling.times(0).second > sampling.times(0).first);
-  CHECK(sampling.times(samples - 1).second == sampling.times(samples - 1).first);
+  if (samples < kMostSamples) CHECK(sampling.times(samples - 1).second == sampling.times(samples - 1).first);
   REQUIRE(start(sampling.object) == CUPTI_SUCCESS);
   sampling.close();
   deinitialize();
@@ -346,25 +353,30 @@ TEST_CASE("a sample under way is populated, not completed, and comes whole later
   prepare(client);
   Sampling sampling;
   sampling.open();
-  std::size_t samples = 0;
-  std::size_t populated = 0;
-  for (int i = 0; i < 20 && populated <= samples; ++i) {
+  bool seen = false;
+  // Once more where the image was full before the machine had a processor for us.
+  for (int i = 0; i < 200 && !seen; ++i) {
+    sampling.empty();
     sleep_ms(1);
+    std::size_t samples = 0;
     REQUIRE_FALSE(sampling.decode(samples));
-    populated = sampling.populated();
+    if (sampling.populated() <= samples) continue;
+    REQUIRE(sampling.populated() == samples + 1);
+    const std::uint64_t begun = sampling.times(samples).first;
+    CHECK(begun > 0);
+    CHECK(sampling.times(samples).second == 0);
+    const std::size_t before = samples;
+    sleep_ms(2);
+    REQUIRE_FALSE(sampling.decode(samples));
+    if (samples == kMostSamples) continue;
+    seen = true;
+    REQUIRE(samples > before);
+    // What the clocks differ by is read again each time.
+    const auto differs = [](std::uint64_t a, std::uint64_t b) { return a > b ? a - b : b - a; };
+    CHECK(differs(sampling.times(before).first, begun) < 50'000);
+    CHECK(differs(sampling.times(before).second, begun + 100'000) < 50'000);
   }
-  REQUIRE(populated == samples + 1);
-  const std::uint64_t begun = sampling.times(samples).first;
-  CHECK(begun > 0);
-  CHECK(sampling.times(samples).second == 0);
-  const std::size_t before = samples;
-  sleep_ms(2);
-  REQUIRE_FALSE(sampling.decode(samples));
-  REQUIRE(samples > before);
-  // What the clocks differ by is read again each time.
-  const auto differs = [](std::uint64_t a, std::uint64_t b) { return a > b ? a - b : b - a; };
-  CHECK(differs(sampling.times(before).first, begun) < 50'000);
-  CHECK(differs(sampling.times(before).second, begun + 100'000) < 50'000);
+  CHECK(seen);
   sampling.close();
   deinitialize();
 }
