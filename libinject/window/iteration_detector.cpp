@@ -448,6 +448,7 @@ std::optional<IterationDetector::Candidate> IterationDetector::evaluate(std::uin
     return static_cast<unsigned>(std::popcount(masks_[id])) >= most;
   };
   unsigned covered_count = 0;
+  std::uint64_t covered_events = 0;
   unsigned with_optimizer = 0;
   for (unsigned j = 0; j < count; ++j) {
     std::uint64_t covered = 0;
@@ -465,6 +466,7 @@ std::optional<IterationDetector::Candidate> IterationDetector::evaluate(std::uin
     if (!work || static_cast<double>(covered) < kCovered * static_cast<double>(length)) continue;
     found.covered |= 1u << j;
     ++covered_count;
+    covered_events += length;
     with_optimizer += optimizer;
   }
   if (covered_count < std::max(kLeastIntervals, most) || (found.covered & 3u) == 0) return std::nullopt;
@@ -473,6 +475,8 @@ std::optional<IterationDetector::Candidate> IterationDetector::evaluate(std::uin
   // Every interval has one, or the optimizer goes with something longer.
   found.optimizer = with_optimizer == covered_count;
   if (!found.optimizer) {
+    // A kernel that a step launches a few times in a row, and then the rest of the step.
+    if (covered_count < count && covered_events <= kFewEvents * covered_count) return std::nullopt;
     // Most of them: some may hold the time between two windows, where nothing is seen, or another process's.
     unsigned long_enough = 0;
     for (unsigned j = 0; j < count; ++j)

@@ -306,9 +306,13 @@ class Kernels(MetricsTest):
 
     def test_on_two_streams(self):
         # gemm and other run beside each other all the time, gemm and fp64 half of it.
-        done = self.script(f"duration:gemm:2000000 duration:other:2000000 duration:fp64:1000000 kernel:warm:1 sync {self.BEGIN} loop:10 "
-                           "[ kernel:gemm:1:1 kernel:other:1:2 sync kernel:gemm:1:1 kernel:fp64:1:2 sync ] stop")
-        rows = {row["Name"].removesuffix("()"): row for row in self.check_good(done)}
+        for _ in range(3):
+            done = self.script(f"duration:gemm:2000000 duration:other:2000000 duration:fp64:1000000 kernel:warm:1 sync {self.BEGIN} loop:10 "
+                               "[ kernel:gemm:1:1 kernel:other:1:2 sync kernel:gemm:1:1 kernel:fp64:1:2 sync ] stop")
+            rows = {row["Name"].removesuffix("()"): row for row in self.check_good(done)}
+            # Where samples were lost for want of a processor there may be too few.
+            if all(row["Reliable"] == "yes" for row in rows.values()):
+                break
         # How much, exactly, is worked out above; a thread that lost its processor launches the second one late.
         for name in rows:
             self.assertGreater(float(rows[name]["Shared (%)"]), 0, name)

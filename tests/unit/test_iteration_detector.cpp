@@ -650,6 +650,20 @@ TEST_CASE("one kernel over and over is no training, even where some launches of 
   CHECK(program.detector.lock());
 }
 
+TEST_CASE("a kernel a few times in a row is no iteration, however long each launch takes", "[iterations]") {
+  for (unsigned times = 2; times <= 4; ++times) {
+    Program program;
+    for (std::uint64_t k = 0; k < 40; ++k) {
+      program.begin();
+      program.copy_in();
+      for (unsigned i = 0; i < times; ++i) program.kernel(1);
+      program.kernels(10, 13);
+    }
+    CAPTURE(times);
+    check_all(program);
+  }
+}
+
 TEST_CASE("iterations after a long time without any", "[iterations]") {
   Program program;
   std::mt19937 random(7);
