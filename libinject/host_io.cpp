@@ -34,10 +34,37 @@ int open_file(const char* path, int flags, mode_t mode) noexcept {
 }
 
 int open_file_at(int folder, const char* path, int flags, mode_t mode) noexcept {
+  const StandardDescriptors standard;
   int descriptor;
   do {
     descriptor = ::openat(folder, path, flags | O_CLOEXEC, mode);
   } while (descriptor < 0 && errno == EINTR);
+  return above_standard(descriptor);
+}
+
+StandardDescriptors::StandardDescriptors() noexcept {
+  const int saved_errno = errno;
+  for (int number = STDIN_FILENO; number <= STDERR_FILENO; ++number) {
+    if (::fcntl(number, F_GETFD) >= 0) continue;
+    const int place = ::open("/", O_PATH | O_CLOEXEC);
+    held_[static_cast<std::size_t>(number)] = place == number;
+    if (place >= 0 && place != number) ::close(place);  // taken by another thread meanwhile
+  }
+  errno = saved_errno;
+}
+
+StandardDescriptors::~StandardDescriptors() {
+  const int saved_errno = errno;
+  for (int number = STDIN_FILENO; number <= STDERR_FILENO; ++number) {
+    if (!held_[static_cast<std::size_t>(number)]) continue;
+    // The program may have closed it, or opened something in its place.
+    const int flags = ::fcntl(number, F_GETFL);
+    if (flags >= 0 && (flags & O_PATH) != 0) ::close(number);
+  }
+  errno = saved_errno;
+}
+
+int above_standard(int descriptor) noexcept {
   if (descriptor < 0 || descriptor > STDERR_FILENO) return descriptor;
   const int higher = ::fcntl(descriptor, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
   const int saved_errno = errno;

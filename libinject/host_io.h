@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <sys/types.h>
 
+#include <array>
 #include <string_view>
 
 namespace inject {
@@ -17,6 +18,23 @@ namespace inject {
 int open_file(const char* path, int flags, mode_t mode = 0600) noexcept;
 /// The same with a path from the folder that is open as `folder`.
 int open_file_at(int folder, const char* path, int flags, mode_t mode = 0600) noexcept;
+
+/// While it lives, what is opened has a number of its own, above 2. Where the program has closed descriptor
+/// 0, 1 or 2, they are held by what nobody can read from or write to: the program's attempts end with EBADF,
+/// as they do without us. (A file that is opened there and moved away is the program's stdout for a moment.)
+class StandardDescriptors {
+ public:
+  StandardDescriptors() noexcept;
+  ~StandardDescriptors();
+  StandardDescriptors(const StandardDescriptors&) = delete;
+  StandardDescriptors& operator=(const StandardDescriptors&) = delete;
+
+ private:
+  std::array<bool, 3> held_{};
+};
+
+/// The same file as a descriptor above 2, should `descriptor` be none, and -1 and errno if that can't be had.
+int above_standard(int descriptor) noexcept;
 
 /// The number of a file that stays open, looked at before each use: a program that closes every descriptor it
 /// can think of may have opened a file of its own under that number.

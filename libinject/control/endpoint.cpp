@@ -16,6 +16,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "libinject/host_io.h"
+
 namespace inject {
 
 namespace {
@@ -53,11 +55,9 @@ std::string failure(std::string_view what) {
   return std::string(what) + ": " + std::strerror(code);
 }
 
-int above_standard(int descriptor) {
-  if (descriptor < 0 || descriptor > STDERR_FILENO) return descriptor;
-  const int higher = fcntl(descriptor, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-  close(descriptor);
-  return higher;
+int open_socket() {
+  const StandardDescriptors standard;
+  return above_standard(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 }
 
 }  // namespace
@@ -80,7 +80,7 @@ int open_control_folder(const std::string& path, bool create, std::string& error
     error = failure(path);
     return -1;
   }
-  const int folder = above_standard(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  const int folder = open_file(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
   if (folder < 0) {
     if (errno == ENOENT) return -1;  // NOLINT(clang-analyzer-unix.Errno): of open(), or of what moved it
     error = errno == ELOOP || errno == ENOTDIR ? path + " is not a folder" : failure(path);
@@ -109,7 +109,7 @@ SocketState connect_control_socket(int folder, const std::string& name, int& con
   sockaddr_un address;
   if (!address_in(folder, name, address)) return SocketState::kGone;
   // Not blocking: a process whose queue is full is alive, and waited for by nobody.
-  const int made = above_standard(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const int made = open_socket();
   if (made < 0) return SocketState::kAlive;
   if (connect(made, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) {
     connection = made;
@@ -133,7 +133,7 @@ int listen_control_socket(int folder, pid_t pid, std::string& error) {
   const std::string unfinished = std::to_string(pid) + std::string(kUnfinishedSuffix);
   unlinkat(folder, unfinished.c_str(), 0);
   sockaddr_un address;
-  const int made = above_standard(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const int made = open_socket();
   constexpr int kWaiting = 16;
   if (made >= 0 && address_in(folder, unfinished, address) &&
       bind(made, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 &&

@@ -117,7 +117,10 @@ void ControlListener::serve() {
 void ControlListener::accept_client() {
   const int listening = listening_.get();
   if (listening < 0) return;
-  const int number = accept4(listening, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+  const int number = [listening] {
+    const StandardDescriptors standard;
+    return above_standard(accept4(listening, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  }();
   if (number < 0) {
     // Out of descriptors, as a rule: the client stays in the queue, and poll() would return at once.
     const timespec pause{0, 100'000'000};
@@ -129,7 +132,7 @@ void ControlListener::accept_client() {
   const auto free = std::find_if(clients_.begin(), clients_.end(),
                                  [](const Client& client) { return !client.socket.is_open(); });
   // The folder keeps other users out; whoever got past it, root among them, is not answered.
-  if (!peer_of(number, user, pid) || user != geteuid() || free == clients_.end() || number <= STDERR_FILENO) {
+  if (!peer_of(number, user, pid) || user != geteuid() || free == clients_.end()) {
     close(number);
     return;
   }
