@@ -455,7 +455,8 @@ class Iterations(MetricsTest):
         work = sorted(int(row["Start (ns)"]) for row in done.out.rows("cuda_gpu_trace.csv"))
         for i, row in enumerate(rows[:-1]):
             for title in ("SM Active (%)", "Tensor Pipe (%)", "FMA Pipe (%)"):
-                self.close(row[title], samples.between(title, work[7 * i], work[7 * i + 7]), (i, title), within=0.5)
+                # Samples that a busy machine has lost leave the neighbours' cells to tell of their time.
+                self.close(row[title], samples.between(title, work[7 * i], work[7 * i + 7]), (i, title), within=5 if self.lost(done) else 0.5)
 
 
 class Lost(MetricsTest):

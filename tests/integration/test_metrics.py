@@ -77,7 +77,7 @@ class MetricsTest(simulated.SimulatedTest):
             if len(around) == len(touching) == 1 and around[0] in DURING:
                 busy += 1
                 expected = DURING[around[0]]
-                self.assertEqual({title: float(row[title]) for title in expected}, expected, row)
+                self.assertEqual({title: float(row[title] or "nan") for title in expected}, expected, row)
             if not touching:
                 self.assertEqual((float(row["SM Active (%)"]), row["Occupancy (%)"], row["IPC"]), (0, "", ""), row)
         windows = self.windows(out)
@@ -598,8 +598,12 @@ class Faults(MetricsTest):
         self.assertGreater(metrics["lost"]["not_evaluated"], 250)
 
     def test_what_decoding_costs_is_told_by_its_steps(self):
-        metrics = self.script(f"{LONG} kernel:warm:1 sync {BEGIN} until_calls:cuptiPmSamplingDecodeData:12 {STEP} stop").out.run["metrics"]
-        decode = metrics["decode"]
+        for _ in range(3):
+            metrics = self.script(f"{LONG} kernel:warm:1 sync {BEGIN} until_calls:cuptiPmSamplingDecodeData:12 {STEP} stop").out.run["metrics"]
+            decode = metrics["decode"]
+            # On a busy machine there may be as much as there is room for each time.
+            if decode["emptied"] < decode["calls"]:
+                break
         steps = [decode[step] for step in ("data_cpu_ns", "times_cpu_ns", "evaluate_cpu_ns", "empty_cpu_ns")]
         self.assertGreater(min(steps[:3]), 0)
         self.assertLessEqual(sum(steps), metrics["decode_cpu_ns"])
