@@ -50,13 +50,14 @@ bool BlockPool::move_block(std::uint32_t index) noexcept {
 // takes for that. Some of the former are left for threads that want one meanwhile.
 bool BlockPool::move_to(const SharedRegion& region) noexcept {
   if (region_.base != nullptr || capacity_ == 0) return false;
-  constexpr std::uint32_t kMeanwhile = 64;
+  // A thread may fill 64 in a millisecond, and ours lose its processor for longer; each takes a call to move.
+  const std::uint32_t meanwhile = std::clamp(capacity_ / 4, 64u, 1024u);
   moved_early_ = static_cast<bool*>(map_memory(capacity_));
   if (moved_early_ == nullptr) return false;
   std::uint32_t first = untouched_.load(std::memory_order_relaxed);
   std::uint32_t rest;
   do {
-    rest = std::min(first + kMeanwhile, capacity_);
+    rest = std::min(first + meanwhile, capacity_);
   } while (!untouched_.compare_exchange_weak(first, rest, std::memory_order_relaxed));
   for (std::uint32_t i = first; i < rest; ++i) link(blocks_ + i);
   rest = untouched_.exchange(capacity_, std::memory_order_relaxed);

@@ -39,17 +39,20 @@ std::uint32_t WindowLog::open(std::string reason, Nanoseconds begin, HostDrops d
       losses_outside_.add(windows_.front().losses);
     }
     windows_.pop_front();
-    read_.pop_front();
-    dropped_.pop_front();
+    more_.pop_front();
   }
   WindowInfo window;
-  window.number = ++opened_;
+  window.number = opened_ + 1;
   window.reason = std::move(reason);
   window.start = begin;
-  windows_.push_back(std::move(window));
-  read_.emplace_back();
-  dropped_.push_back(dropped);
-  return opened_;
+  more_.push_back({false, false, dropped});
+  try {
+    windows_.push_back(std::move(window));
+  } catch (...) {
+    more_.pop_back();
+    throw;
+  }
+  return ++opened_;
 }
 
 void WindowLog::end(std::uint32_t number, Nanoseconds end) {
@@ -92,8 +95,8 @@ std::vector<WindowLog::Share> WindowLog::shares(HostDrops before, HostDrops drop
   std::vector<Share> shares;
   for (std::size_t i = windows_.size(); i-- > 0;) {
     if (dropped.calls <= before.calls && dropped.ranges <= before.ranges) return shares;
-    const HostDrops drops{take(std::max(before.calls, dropped_[i].calls), dropped.calls),
-                          take(std::max(before.ranges, dropped_[i].ranges), dropped.ranges)};
+    const HostDrops drops{take(std::max(before.calls, more_[i].dropped.calls), dropped.calls),
+                          take(std::max(before.ranges, more_[i].dropped.ranges), dropped.ranges)};
     if (drops != HostDrops{}) shares.push_back({windows_[i].number, drops});
   }
   if (const HostDrops rest{take(before.calls, dropped.calls), take(before.ranges, dropped.ranges)};
@@ -115,7 +118,7 @@ void WindowLog::note_untraced(std::uint32_t number, std::string why) {
 bool WindowLog::lacks_memory() const {
   const std::lock_guard lock(mutex_);
   for (std::size_t i = windows_.size(); i-- > 0 && windows_[i].number > all_read_until_;) {
-    if (windows_[i].end == 0 ? !read_[i].start : !read_[i].end) return true;
+    if (windows_[i].end == 0 ? !more_[i].start_read : !more_[i].end_read) return true;
   }
   return false;
 }
@@ -125,17 +128,17 @@ void WindowLog::note_memory(Nanoseconds time, std::span<const std::pair<std::uin
   std::uint32_t all_read = opened_;
   for (std::size_t i = windows_.size(); i-- > 0 && windows_[i].number > all_read_until_;) {
     WindowInfo& window = windows_[i];
-    Read& read = read_[i];
+    More& more = more_[i];
     const bool ended = window.end != 0 && window.end <= time;
-    if (!read.start && !ended && window.start <= time) {
+    if (!more.start_read && !ended && window.start <= time) {
       note_edge(window, &WindowMemory::at_start, used);
-      read.start = true;
+      more.start_read = true;
     }
-    if (!read.end && ended) {
+    if (!more.end_read && ended) {
       note_edge(window, &WindowMemory::at_end, used);
-      read.end = true;
+      more.end_read = true;
     }
-    if (!read.end) all_read = window.number - 1;
+    if (!more.end_read) all_read = window.number - 1;
   }
   all_read_until_ = all_read;
 }

@@ -69,17 +69,16 @@ class WindowLog {
   const WindowInfo* find(std::uint32_t number) const { return const_cast<WindowLog*>(this)->find(number); }
   bool is_listed(std::uint32_t number) const;
 
-  // Which readings a window has.
-  struct Read {
-    bool start = false;
-    bool end = false;
+  struct More {
+    bool start_read = false;  // whether there is a reading of the devices' memory
+    bool end_read = false;
+    HostDrops dropped;  // when it opened
   };
 
   mutable std::mutex mutex_;
   std::deque<WindowInfo> first_;  // of the first ones those that windows_ has no more
   std::deque<WindowInfo> windows_;
-  std::deque<Read> read_;             // beside them
-  std::deque<HostDrops> dropped_;     // beside them: when they opened
+  std::deque<More> more_;             // beside them
   std::uint32_t all_read_until_ = 0;  // the latest window up to which nothing is lacking
   std::uint32_t opened_ = 0;
   Losses losses_outside_;
