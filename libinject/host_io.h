@@ -33,7 +33,7 @@ class StandardDescriptors {
   std::array<bool, 3> held_{};
 };
 
-/// The same file as a descriptor above 2, should `descriptor` be none, and -1 and errno if that can't be had.
+/// `descriptor`, or, where it is 0, 1 or 2, the same file under a number above that; -1 and errno on failure.
 int above_standard(int descriptor) noexcept;
 
 /// The number of a file that stays open, looked at before each use: a program that closes every descriptor it

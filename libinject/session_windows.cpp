@@ -4,8 +4,6 @@
 // How the session's windows open and close, and who asks for that: the profiler's start and stop, NVTX
 // ranges, a signal, the program itself and `injectctl`. The clock and iterations come by session.cpp's step()
 // and session_iterations.cpp.
-#include <time.h>
-
 #include <algorithm>
 #include <chrono>
 #include <mutex>
@@ -13,6 +11,7 @@
 #include <utility>
 
 #include "libinject/config/text.h"
+#include "libinject/lock_within.h"
 #include "libinject/log.h"
 #include "libinject/process.h"
 #include "libinject/record/clock.h"
@@ -145,15 +144,7 @@ std::unique_lock<std::mutex> Session::lock_in(bool in_callback) noexcept {
 }
 
 std::unique_lock<std::mutex> Session::lock_within(Nanoseconds wait) noexcept {
-  std::unique_lock lock(mutex_, std::try_to_lock);
-  constexpr Nanoseconds kPause = 100'000;
-  const timespec pause{0, kPause};
-  // By pauses, not by the clock: while the whole process stands still, nobody can let go of the lock.
-  for (Nanoseconds waited = 0; !lock.owns_lock() && waited < wait; waited += kPause) {
-    nanosleep(&pause, nullptr);
-    lock.try_lock();
-  }
-  return lock;
+  return inject::lock_within(mutex_, wait);
 }
 
 void Session::profiler_start(bool in_callback) noexcept {

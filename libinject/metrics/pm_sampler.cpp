@@ -2,8 +2,6 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/metrics/pm_sampler.h"
 
-#include <time.h>
-
 #include <algorithm>
 #include <bit>
 #include <chrono>
@@ -13,6 +11,7 @@
 
 #include "libinject/cupti/tracer.h"
 #include "libinject/loader_use.h"
+#include "libinject/lock_within.h"
 #include "libinject/log.h"
 #include "libinject/metrics/counter_holder.h"
 #include "libinject/own_thread.h"
@@ -264,14 +263,7 @@ bool PmSampler::wait_started(Nanoseconds most) noexcept {
 }
 
 std::unique_lock<std::mutex> PmSampler::lock_within(Nanoseconds most) const noexcept {
-  std::unique_lock lock(mutex_, std::try_to_lock);
-  constexpr Nanoseconds kPause = 100'000;
-  const timespec pause{0, kPause};
-  for (Nanoseconds waited = 0; !lock.owns_lock() && waited < most; waited += kPause) {
-    nanosleep(&pause, nullptr);
-    lock.try_lock();
-  }
-  return lock;
+  return inject::lock_within(mutex_, most);
 }
 
 bool PmSampler::stop(Nanoseconds most) noexcept {
