@@ -31,6 +31,7 @@
 #include "libinject/record/control.h"
 #include "libinject/recovery/journal.h"
 #include "libinject/recovery/record_file.h"
+#include "libinject/report/report.h"
 #include "libinject/stats/run_info.h"
 #include "libinject/stats/statistics.h"
 #include "libinject/window/iteration_search.h"
@@ -218,9 +219,20 @@ class Session {
   /// Makes the folder; false where there is none and no file is written beside it either.
   bool may_write();
   /// `last`: nothing more comes. True if the folder has everything.
-  bool write_files(const char* state, bool last = false);
-  void write_prometheus(RunInfo& run, bool last);
-  bool write_summary();  // true if the terminal shows it: it names the folder, too
+  /// What all files of one writing are made of.
+  struct Writing {
+    Writing(Session& session, const char* state);
+    Writing(const Writing&) = delete;  // the report refers to the run
+    Writing& operator=(const Writing&) = delete;
+    RunInfo run;
+    std::optional<Report> report;  ///< nothing where it could not be made: `problem`
+    std::string problem;
+  };
+  void write_raw_records(const char* state);
+  void write_files(const char* state);
+  bool write_files(Writing& writing, bool last);
+  void write_prometheus(Writing& writing, bool last);
+  bool write_summary(Writing& writing);  // true if the terminal shows it: it names the folder, too
   RunInfo run_info(const char* state);
   void list_threads(RunInfo& run) const;
   void open_traces();

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -51,8 +52,12 @@ void Session::final_output() {
   device_reader_.wait(kLastReadingWait);
   device_reader_.stop();
   const std::lock_guard data(data_mutex_);
-  if (may_write()) remove_records(write_files("closed", true));
-  const bool shown = write_summary();
+  const bool files = may_write();
+  if (files) write_raw_records("closed");
+  // The same report for all that is written at the end.
+  Writing writing(*this, "closed");
+  if (files) remove_records(write_files(writing, true));
+  const bool shown = write_summary(writing);
   if (!shown && !said_folder_ && !folder_.empty()) Log::info("the files are in " + folder_);
 }
 
@@ -173,24 +178,47 @@ bool Session::may_write() {
   return ensure_folder() || prometheus_.is_on();
 }
 
-bool Session::write_files(const char* state, bool last) {
-  const Nanoseconds begin = now();
-  const Nanoseconds begin_cpu = thread_cpu_time();
+Session::Writing::Writing(Session& session, const char* state) : run(session.run_info(state)) {
+  session.list_threads(run);
+  run.windows = session.windows_.copy();
+  try {
+    report = build_report(session.statistics_, run);
+  } catch (const std::exception& caught) {
+    // Out of memory, most likely: this, too, may not fit.
+    try {
+      problem = std::string("cannot make the tables: ") + caught.what();
+    } catch (...) {
+      problem.clear();
+    }
+  }
+}
+
+/// What is written as it comes, rather than made of the statistics.
+void Session::write_raw_records(const char* state) {
   closed_on_disk_ = std::strcmp(state, "closed") == 0;
-  const std::vector<WindowInfo> windows = windows_.copy();
-  if (!folder_.empty()) write_traces(windows);
+  if (!folder_.empty()) write_traces(windows_.copy());
   if (timeline_.is_open() && !timeline_.flush() && !write_failed_) {
     write_failed_ = true;
     Log::error(timeline_.error());
   }
-  RunInfo run = run_info(state);
-  list_threads(run);
-  run.windows = windows;
-  if (prometheus_.is_on()) write_prometheus(run, last);
+}
+
+void Session::write_files(const char* state) {
+  write_raw_records(state);
+  Writing writing(*this, state);
+  write_files(writing, false);
+}
+
+bool Session::write_files(Writing& writing, bool last) {
+  const Nanoseconds begin = now();
+  const Nanoseconds begin_cpu = thread_cpu_time();
+  RunInfo& run = writing.run;
+  if (prometheus_.is_on() && writing.report) write_prometheus(writing, last);
   if (folder_.empty()) return false;
   const bool no_tables = windows_.opened() == 0 || run.windows.front().state == WindowState::kOpen;
-  const std::vector<std::string> problems =
-      no_tables ? write_run_json(folder_, run) : write_all(folder_, statistics_, run);
+  std::vector<std::string> problems =
+      no_tables || !writing.report ? write_run_json(folder_, run) : write_all(folder_, *writing.report);
+  if (!writing.report) problems.push_back(writing.problem);
   for (const std::string& problem : problems) {
     if (!write_failed_) Log::error(problem);
     write_failed_ = true;
@@ -207,22 +235,20 @@ bool Session::write_files(const char* state, bool last) {
 }
 
 // Before run.json, which says how often that failed.
-void Session::write_prometheus(RunInfo& run, bool last) {
-  const PrometheusState state = last                  ? PrometheusState::kClosed
-                                : run.state == "open" ? PrometheusState::kOpen
-                                                      : PrometheusState::kWaiting;
-  if (!prometheus_.write(statistics_, run, state) && prometheus_.info().failed == 1)
+void Session::write_prometheus(Writing& writing, bool last) {
+  const PrometheusState state = last                          ? PrometheusState::kClosed
+                                : writing.run.state == "open" ? PrometheusState::kOpen
+                                                              : PrometheusState::kWaiting;
+  if (!prometheus_.write(*writing.report, state) && prometheus_.info().failed == 1)
     Log::error("the Prometheus file: " + prometheus_.error());
-  run.prometheus = prometheus_.info();
+  writing.run.prometheus = prometheus_.info();
 }
 
-bool Session::write_summary() {
-  if (options_.summary == SummaryTarget::kOff) return false;
-  RunInfo run = run_info("closed");
-  list_threads(run);
-  run.windows = windows_.copy();
+bool Session::write_summary(Writing& writing) {
+  if (options_.summary == SummaryTarget::kOff || !writing.report) return false;
+  const RunInfo& run = writing.run;
   if (options_.summary == SummaryTarget::kStderr && !run.rank.empty() && run.rank != "0") return false;
-  const std::string text = summary_text(statistics_, run, folder_);
+  const std::string text = summary_text(*writing.report, folder_);
   if (options_.summary == SummaryTarget::kStderr) {
     write_quietly(STDERR_FILENO, text);
     return true;

@@ -12,6 +12,8 @@ namespace {
 
 // From this share of the time on a device computes as well as it can be expected to.
 constexpr double kWellUsed = 0.8;
+// A window of which this share passed before its first work has too little of the rest to judge by.
+constexpr double kMostlyStartUp = 0.5;
 // A second cause of lost time is worth naming from this share of the time on, and of the first one.
 constexpr double kWorthNaming = 0.1;
 constexpr double kOfTheFirst = 0.5;
@@ -36,7 +38,8 @@ std::string_view bottleneck_name(Bottleneck bottleneck) {
                                                               "copy-bound",
                                                               "communication-bound",
                                                               "mixed",
-                                                              "undetermined"};
+                                                              "undetermined",
+                                                              "too short"};
   return kNames[static_cast<std::size_t>(bottleneck)];
 }
 
@@ -66,6 +69,7 @@ std::string_view bottleneck_advice(Bottleneck bottleneck) {
     case Bottleneck::kGpu:
     case Bottleneck::kMixed:
     case Bottleneck::kUndetermined:
+    case Bottleneck::kTooShort:
       break;
   }
   return {};
@@ -165,6 +169,10 @@ Diagnosis diagnose(const DeviceTimes& times, const KernelLimits& limits, int mul
   const auto share = [&](std::uint64_t time, double of) {
     return static_cast<double>(time) >= of * static_cast<double>(times.span);
   };
+  if (share(times.idle(IdleCause::kStartUp), kMostlyStartUp)) {
+    result.verdict = Bottleneck::kTooShort;
+    return result;
+  }
   // Before its first work the device is not held against the program: a window may open at any moment.
   const double started = static_cast<double>(times.span - times.idle(IdleCause::kStartUp));
   const bool well_used = static_cast<double>(result.compute_time) >= kWellUsed * started;

@@ -29,8 +29,9 @@ enum class Bottleneck : std::uint8_t {
   kCommunication,
   kMixed,
   kUndetermined,  ///< most of what is lost is idle time that no remedy is known for
+  kTooShort,      ///< half of the time or more passed before the first work
 };
-inline constexpr std::size_t kBottlenecks = 12;
+inline constexpr std::size_t kBottlenecks = 13;
 
 /// `GPU-bound (compute)`, `launch-bound`, …; empty for kNone.
 std::string_view bottleneck_name(Bottleneck bottleneck);

@@ -4,11 +4,12 @@
 
 #include <algorithm>
 #include <map>
+#include <string_view>
+#include <utility>
 
 #include "libinject/analysis/copies.h"
-#include "libinject/output/csv.h"
-#include "libinject/output/shape_tables.h"
 #include "libinject/output/table_cells.h"
+#include "libinject/report/device_specs.h"
 
 namespace inject {
 
@@ -47,58 +48,104 @@ CopyFacts facts_of(const CopyRow& row, std::uint64_t device_time, std::optional<
   return facts;
 }
 
-/// Throughput and what it is of the link's.
-void rate_cells(CsvRow& row, const CopyRow& entry, std::optional<double> link) {
-  const double rate =
-      entry.time.sum == 0 ? 0 : static_cast<double>(entry.bytes) / static_cast<double>(entry.time.sum);
-  if (entry.time.sum == 0) {
-    row.empty();
-  } else {
-    row.decimal(rate, 3);
-  }
-  if (!link) {
-    row.empty().empty();
-    return;
-  }
-  row.decimal(*link / 1e9, 3);
-  if (entry.time.sum == 0) {
-    row.empty();
-  } else {
-    row.decimal(100.0 * rate * 1e9 / *link, 1);
-  }
-}
-
 }  // namespace
 
-void copy_rows(const Statistics& statistics, const RunInfo& run, std::string& text, const TextSink& sink) {
+Columns<CopyTableRow> copy_columns(const Report&) {
+  using namespace units;
+  static constexpr std::string_view kOther = "the row `[other]`";
+  Columns<CopyTableRow> columns;
+  const auto kind = [&columns](std::string header, const Unit& unit, auto of, std::string_view meaning) {
+    columns.add(
+        std::move(header), unit,
+        [of](const CopyTableRow& row) { return row.copies.other ? Cell() : Cell(of(row.copies)); }, meaning,
+        kOther);
+  };
+  const auto add = [&columns](std::string header, const Unit& unit, auto of, std::string_view meaning,
+                              std::string_view empty = {}) {
+    columns.add(
+        std::move(header), unit, [of](const CopyTableRow& row) { return Cell(of(row.copies)); }, meaning,
+        empty);
+  };
+  kind(
+      "Device", kNumber, [](const CopyRow& row) { return row.device; },
+      "The GPU that made the copy; of copies between GPUs, that of the stream.");
+  add(
+      "Direction", kText,
+      [](const CopyRow& row) { return row.other ? "[other]" : direction_name(row.operation); },
+      "`Host-to-Device`, `Device-to-Host`, `Device-to-Device`, `Peer-to-Peer`, ….");
+  kind(
+      "Source", kText,
+      [](const CopyRow& row) { return memory_text(row.source_memory, row.peer, row.source_device); },
+      "`Pageable`, `Pinned`, `Device`, `Managed`, …; of copies between GPUs with the GPU's number.");
+  kind(
+      "Target", kText,
+      [](const CopyRow& row) { return memory_text(row.target_memory, row.peer, row.target_device); },
+      "Likewise.");
+  add(
+      "Count", kCount, [](const CopyRow& row) { return row.time.count; }, "Copies.");
+  add(
+      "Total Time (ns)", kTime, [](const CopyRow& row) { return row.time.sum; }, "Sum of their durations.");
+  add(
+      "Avg (ns)", kMeanTime, [](const CopyRow& row) { return row.time.mean(); }, "Mean duration.");
+  add(
+      "Total (MB)", kMegabytes, [](const CopyRow& row) { return megabytes(row.bytes); }, "Bytes copied.");
+  add(
+      "Avg (MB)", kMegabytes,
+      [](const CopyRow& row) {
+        return megabytes(static_cast<double>(row.bytes)) / static_cast<double>(row.time.count);
+      },
+      "Mean size of a copy.");
+  columns
+      .add(
+          "Throughput (GB/s)", kBandwidth, [](const CopyTableRow& row) { return Cell(row.rate); },
+          "Size by Total Time.", "no time")
+      .add(
+          "Link (GB/s)", kBandwidth,
+          [](const CopyTableRow& row) { return row.link ? Cell(*row.link / 1e9) : Cell(); },
+          "What the way of the copies has at most (copies.md).", "not known")
+      .add(
+          "Link (%)", kPercent,
+          [](const CopyTableRow& row) {
+            return row.link && row.rate ? Cell(100.0 * *row.rate * 1e9 / *row.link) : Cell();
+          },
+          "Throughput by Link.", "one of them is not known");
+  add(
+      "Small Copies", kCount, [](const CopyRow& row) { return row.small; }, "Of fewer than 64 KiB.");
+  add(
+      "Small Copies (%)", kPercent, [](const CopyRow& row) { return percent(row.small, row.time.count); },
+      "Share of Count.");
+  add(
+      "Overlap with Kernels (%)", kPercent,
+      [](const CopyRow& row) {
+        return cell_if(row.overlap.time != 0, percent(row.overlap.overlapped, row.overlap.time));
+      },
+      "Share of the copies' time in which a kernel ran on the device.", "nothing could be judged");
+  add(
+      "Synchronizing", kCount, [](const CopyRow& row) { return row.synchronizing; },
+      "Copies that the host waited for.");
+  add(
+      "Synchronizing (%)", kPercent,
+      [](const CopyRow& row) { return percent(row.synchronizing, row.time.count); }, "Share of Count.");
+  columns.add(
+      "Hint", kText, [](const CopyTableRow& row) { return Cell(std::string_view(row.hint)); },
+      "What could be done (copies.md).", "nothing");
+  return columns;
+}
+
+std::vector<CopyTableRow> copy_rows(const Report& report) {
   std::map<std::uint32_t, std::uint64_t> device_times;
-  for (const DeviceTimeRow& row : statistics.device_times().totals())
+  for (const DeviceTimeRow& row : report.statistics->device_times().totals())
     device_times[row.device] = row.times.span;
-  for (const CopyRow& entry : statistics.copies().rows()) {
-    const std::optional<double> link = link_of(entry, run);
-    CsvRow row(text);
-    if (entry.other) {
-      row.empty().text("[other]").empty().empty();
-    } else {
-      row.number(entry.device).text(direction_name(entry.operation));
-      row.text(memory_text(entry.source_memory, entry.peer, entry.source_device));
-      row.text(memory_text(entry.target_memory, entry.peer, entry.target_device));
-    }
-    row.number(entry.time.count).number(entry.time.sum).decimal(entry.time.mean(), 1);
-    const double bytes = static_cast<double>(entry.bytes);
-    row.decimal(bytes / 1e6, 3).decimal(bytes / 1e6 / static_cast<double>(entry.time.count), 3);
-    rate_cells(row, entry, link);
-    row.number(entry.small).decimal(percent(entry.small, entry.time.count), 1);
-    if (entry.overlap.time == 0) {
-      row.empty();
-    } else {
-      row.decimal(percent(entry.overlap.overlapped, entry.overlap.time), 1);
-    }
-    row.number(entry.synchronizing).decimal(percent(entry.synchronizing, entry.time.count), 1);
-    row.text(entry.other ? std::string() : copy_hint(facts_of(entry, device_times[entry.device], link)));
-    row.end();
-    sink(text);
+  std::vector<CopyTableRow> rows;
+  for (CopyRow& copies : report.statistics->copies().rows()) {
+    CopyTableRow& row = rows.emplace_back();
+    row.link = link_of(copies, *report.run);
+    if (copies.time.sum != 0)
+      row.rate = static_cast<double>(copies.bytes) / static_cast<double>(copies.time.sum);
+    if (!copies.other) row.hint = copy_hint(facts_of(copies, device_times[copies.device], row.link));
+    row.copies = std::move(copies);
   }
+  return rows;
 }
 
 }  // namespace inject

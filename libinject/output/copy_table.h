@@ -1,20 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
-//
-// copy_sum.csv: docs/copies.md explains it.
 #pragma once
 
+#include <optional>
 #include <string>
-#include <string_view>
+#include <vector>
 
-#include "libinject/output/table_files.h"
+#include "libinject/output/columns.h"
+#include "libinject/report/report.h"
 
 namespace inject {
 
-inline constexpr std::string_view kCopyHeader =
-    "Device,Direction,Source,Target,Count,Total Time (ns),Avg (ns),Total (MB),Avg (MB),Throughput "
-    "(GB/s),Link (GB/s),Link (%),Small Copies,Small Copies (%),Overlap with Kernels (%),Synchronizing,"
-    "Synchronizing (%),Hint";
-void copy_rows(const Statistics& statistics, const RunInfo& run, std::string& text, const TextSink& sink);
+struct CopyTableRow {
+  CopyRow copies;
+  std::optional<double> rate;  ///< bytes a nanosecond
+  std::optional<double> link;  ///< bytes a second that the copies' way has at most
+  std::string hint;
+};
+
+/// copy_sum.csv: docs/copies.md.
+Columns<CopyTableRow> copy_columns(const Report& report);
+std::vector<CopyTableRow> copy_rows(const Report& report);
 
 }  // namespace inject

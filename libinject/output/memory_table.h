@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
-//
-// memory_sum.csv: docs/memory.md explains it.
 #pragma once
 
-#include <string>
+#include <vector>
 
-#include "libinject/output/table_files.h"
+#include "libinject/output/columns.h"
+#include "libinject/report/report.h"
 
 namespace inject {
 
-void memory_rows(const Statistics& statistics, const RunInfo& run, std::string& text, const TextSink& sink);
+/// memory_sum.csv: docs/memory.md.
+Columns<MemoryRow> memory_columns(const Report& report);
+const std::vector<MemoryRow>& memory_rows(const Report& report);
 
 }  // namespace inject

@@ -2,18 +2,12 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/output/metric_tables.h"
 
-#include <algorithm>
 #include <utility>
 
-#include "libinject/output/measured_kernels.h"
+#include "libinject/output/table_cells.h"
 
 namespace inject {
 
-namespace {
-
-constexpr int kDecimals = 2;
-
-/// The studies' utilization is that of what multiplies: null for any other metric.
 const char* utilization_title(Quantity quantity) {
   switch (quantity) {
     case Quantity::kFma:
@@ -25,167 +19,122 @@ const char* utilization_title(Quantity quantity) {
   }
 }
 
-/// With its comma, as a field of CSV: users name metrics as they like.
-void append_column(std::string& columns, const std::string& title) {
-  columns += ',';
-  CsvRow(columns).text(title);
+bool takes_metrics(const Report& report) {
+  return report.statistics->metrics().active();
 }
 
-void optional_cell(CsvRow& row, const std::optional<double>& value) {
-  if (value) {
-    row.decimal(*value, kDecimals);
-  } else {
-    row.empty();
+Columns<MeasuredKernel> kernel_metric_columns(const Report& report) {
+  using namespace units;
+  static constexpr std::string_view kOther = "the row `[other]`";
+  Columns<MeasuredKernel> columns;
+  const auto launch = [&columns](std::string header, auto of, std::string_view meaning) {
+    columns.add(
+        std::move(header), kCount,
+        [of](const MeasuredKernel& kernel) {
+          return cell_if(!kernel.row.detail.other, of(kernel.row.detail));
+        },
+        meaning, kOther);
+  };
+  const auto size = [](auto side, std::size_t i) {
+    return [side, i](const DetailRow& row) { return (row.*side)[i]; };
+  };
+  launch(
+      "Device", [](const DetailRow& row) { return row.device; }, "The GPU, as the process numbers them.");
+  launch("GrdX", size(&DetailRow::grid, 0), "Blocks in x.");
+  launch("GrdY", size(&DetailRow::grid, 1), "Blocks in y.");
+  launch("GrdZ", size(&DetailRow::grid, 2), "Blocks in z.");
+  launch("BlkX", size(&DetailRow::block, 0), "Threads of a block in x.");
+  launch("BlkY", size(&DetailRow::block, 1), "Threads of a block in y.");
+  launch("BlkZ", size(&DetailRow::block, 2), "Threads of a block in z.");
+  const auto measured = [&columns](std::string header, const Unit& unit, auto of, std::string_view meaning,
+                                   std::string_view empty = {}) {
+    columns.add(
+        std::move(header), unit, [of](const MeasuredKernel& kernel) { return Cell(of(kernel.row.measured)); },
+        meaning, empty);
+  };
+  measured(
+      "Total Time (ns)", kTime, [](const KernelMetricEntry& entry) { return entry.time; },
+      "Of all executions, with samples or without.");
+  measured(
+      "Instances", kCount, [](const KernelMetricEntry& entry) { return entry.instances; }, "Executions.");
+  measured(
+      "Samples", kCount, [](const KernelMetricEntry& entry) { return entry.samples; },
+      "Samples in which any of them ran.");
+  measured(
+      "Shared (%)", kPercent,
+      [](const KernelMetricEntry& entry) {
+        return cell_if(entry.sampled_time != 0, percent(entry.shared_time, entry.sampled_time));
+      },
+      "Share of the sampled time in which a kernel of another row ran as well.", "no sampled time");
+  measured(
+      "Reliable", kText, [](const KernelMetricEntry& entry) { return entry.reliable() ? "yes" : "no"; },
+      "`yes`: every metric that was measured has a value, links' aside.");
+  const std::vector<MetricInfo>& metrics = report.statistics->metrics().metrics();
+  for (std::size_t m = 0; m < metrics.size(); ++m) {
+    const auto estimate = [&columns, m](std::string header, double MetricEstimate::*member,
+                                        std::string_view meaning) {
+      columns.add(
+          std::move(header), kMetric,
+          [m, member](const MeasuredKernel& kernel) {
+            const MetricEstimate& metric = kernel.row.measured.metrics[m];
+            return cell_if(metric.reliable, metric.*member);
+          },
+          meaning, "fewer than 10 samples, or the error is too large (metrics.md)");
+    };
+    estimate(metrics[m].title, &MetricEstimate::value, "What the device did while the kernel ran.");
+    estimate("± " + metrics[m].title, &MetricEstimate::error,
+             "Half the width of the interval that holds the true value in 95 of 100 cases.");
   }
-}
-
-/// From Theoretical Occupancy to Roofline.
-void measured_cells(CsvRow& row, const MeasuredKernel& kernel) {
-  if (kernel.theoretical_occupancy) {
-    row.decimal(*kernel.theoretical_occupancy, 1);
-  } else {
-    row.empty();
-  }
-  row.text(kernel.busiest);
-  optional_cell(row, kernel.utilization);
-  if (kernel.unused_time) {
-    row.number(*kernel.unused_time);
-  } else {
-    row.empty();
-  }
-  if (!kernel.place) {
-    for (int i = 0; i < 5; ++i) row.empty();
-    return;
-  }
-  const MeasuredRoofline& place = *kernel.place;
-  row.decimal(place.bytes / 1e6, 3);
-  if (place.rate > 0) {
-    row.decimal(place.rate / 1e12, 3);
-  } else {
-    row.empty();
-  }
-  if (place.roof.intensity > 0) {
-    row.decimal(place.roof.intensity, 2);
-  } else {
-    row.empty();
-  }
-  row.text(bound_name(place.roof.bound));
-  if (place.share) {
-    row.decimal(100 * *place.share, 1);
-  } else {
-    row.empty();
-  }
-}
-
-}  // namespace
-
-bool takes_metrics(const Statistics& statistics) {
-  return statistics.metrics().active();
-}
-
-std::string kernel_metric_columns(const Statistics& statistics) {
-  std::string columns;
-  for (const MetricInfo& metric : statistics.metrics().metrics()) {
-    append_column(columns, metric.title);
-    append_column(columns, "± " + metric.title);
-  }
-  return columns +
-         ",Theoretical Occupancy (%),Busiest Unit,Utilization (%),Unused Time (ns),DRAM Traffic (MB),TFLOP/s,"
-         "FLOP/Byte,Bound,Roofline (%),Name";
-}
-
-void kernel_metric_rows(const Statistics& statistics, const RunInfo& run, std::string& text,
-                        const TextSink& sink) {
-  for (const MeasuredKernel& kernel : measured_kernels(statistics, run)) {
-    const KernelMetricRow& entry = kernel.row;
-    const KernelMetricEntry& measured = entry.measured;
-    CsvRow row(text);
-    if (entry.detail.other) {
-      for (int i = 0; i < 7; ++i) row.empty();
-    } else {
-      row.number(entry.detail.device);
-      for (const std::int32_t size : entry.detail.grid) row.number(size);
-      for (const std::int32_t size : entry.detail.block) row.number(size);
-    }
-    row.number(measured.time).number(measured.instances).number(measured.samples);
-    if (measured.sampled_time == 0) {
-      row.empty();
-    } else {
-      row.decimal(
-          100.0 * static_cast<double>(measured.shared_time) / static_cast<double>(measured.sampled_time), 1);
-    }
-    row.text(measured.reliable() ? "yes" : "no");
-    for (const MetricEstimate& metric : measured.metrics) {
-      if (metric.reliable) {
-        row.decimal(metric.value, kDecimals).decimal(metric.error, kDecimals);
-      } else {
-        row.empty().empty();
-      }
-    }
-    measured_cells(row, kernel);
-    row.text(entry.detail.name).end();
-    sink(text);
-  }
-}
-
-std::string window_metric_columns(const Statistics& statistics) {
-  std::string columns;
-  for (const MetricInfo& metric : statistics.metrics().metrics()) append_column(columns, metric.title);
-  for (const MetricInfo& metric : statistics.metrics().metrics()) {
-    if (const char* const title = utilization_title(metric.quantity)) append_column(columns, title);
-  }
+  const auto add = [&columns](std::string header, const Unit& unit, auto of, std::string_view meaning,
+                              std::string_view empty) {
+    columns.add(
+        std::move(header), unit, [of](const MeasuredKernel& kernel) { return Cell(of(kernel)); }, meaning,
+        empty);
+  };
+  const auto place = [&columns](std::string header, const Unit& unit, auto of, std::string_view meaning) {
+    columns.add(
+        std::move(header), unit,
+        [of](const MeasuredKernel& kernel) { return kernel.place ? Cell(of(*kernel.place)) : Cell(); },
+        meaning, "the memory's traffic was not measured; nothing is known of what is computed");
+  };
+  add(
+      "Theoretical Occupancy (%)", kPercent,
+      [](const MeasuredKernel& kernel) { return kernel.theoretical_occupancy; }, "As in kernel_detail.csv.",
+      "the device's limits are not known");
+  add(
+      "Busiest Unit", kText, [](const MeasuredKernel& kernel) { return std::string_view(kernel.busiest); },
+      "Of tensor, FMA and FP64 pipe, L2 cache and memory, the one with the largest value.",
+      "one has no value");
+  add(
+      "Utilization (%)", {"%", "0 … 100", 2}, [](const MeasuredKernel& kernel) { return kernel.utilization; },
+      "Its value.", "as Busiest Unit");
+  add(
+      "Unused Time (ns)", kTime, [](const MeasuredKernel& kernel) { return kernel.unused_time; },
+      "Total Time · (1 - Utilization).", "as Busiest Unit");
+  place(
+      "DRAM Traffic (MB)", kMegabytes, [](const MeasuredRoofline& at) { return megabytes(at.bytes); },
+      "To and from the device's memory, of all executions.");
+  place(
+      "TFLOP/s", kTeraflops, [](const MeasuredRoofline& at) { return cell_if(at.rate > 0, at.rate / 1e12); },
+      "What the kernel's library calls compute, by its time.");
+  place(
+      "FLOP/Byte", kIntensity,
+      [](const MeasuredRoofline& at) { return cell_if(at.roof.intensity > 0, at.roof.intensity); },
+      "By the measured traffic.");
+  place(
+      "Bound", kText, [](const MeasuredRoofline& at) { return bound_name(at.roof.bound); },
+      "`memory` or `compute`, by the measured traffic.");
+  place(
+      "Roofline (%)", kPercent, [](const MeasuredRoofline& at) { return percent(at.share); },
+      "Rate by what is attainable; without a rate, the share of the memory's peak bandwidth.");
+  columns.add(
+      "Name", kText, [](const MeasuredKernel& kernel) { return Cell(kernel.row.detail.name); },
+      "The kernel, demangled in full.");
   return columns;
 }
 
-std::string iteration_metric_columns(const Statistics& statistics) {
-  std::string columns;
-  for (const MetricInfo& metric : statistics.metrics().metrics()) append_column(columns, metric.title);
-  return columns;
-}
-
-void iteration_metric_cells(CsvRow& row, const Statistics& statistics, const IterationRow& iteration,
-                            std::span<const IterationDeviceRow> devices) {
-  std::vector<WeightedMean> means(statistics.metrics().metrics().size());
-  if (iteration.kind == IterationRow::Kind::kPhase) {
-    for (const IterationDeviceRow& device : devices) {
-      const std::span<const WeightedMean> more = statistics.iteration_metrics(iteration, device.device);
-      for (std::size_t m = 0; m < std::min(means.size(), more.size()); ++m) means[m].add(more[m]);
-    }
-  }
-  for (const WeightedMean& mean : means) optional_cell(row, mean.value());
-}
-
-WindowMetricCells::WindowMetricCells(const Statistics& statistics)
-    : metrics_(statistics.metrics().metrics().size()), windows_(statistics.metrics().windows()) {
-  for (std::size_t m = 0; m < metrics_; ++m) {
-    if (utilization_title(statistics.metrics().metrics()[m].quantity) != nullptr) summed_.push_back(m);
-  }
-}
-
-void WindowMetricCells::append(CsvRow& row, std::uint32_t window, std::span<const WindowDeviceRow> devices,
-                               std::uint64_t duration) const {
-  std::vector<WeightedMean> means(metrics_);
-  std::vector<WeightedMean> utilizations(metrics_);
-  std::vector<bool> unknown(metrics_, duration == 0);
-  for (const WindowDeviceRow& device : devices) {
-    const auto found = std::lower_bound(windows_.begin(), windows_.end(), std::pair(window, device.device),
-                                        [](const WindowMetrics& entry, const auto& key) {
-                                          return std::pair(entry.window, entry.device) < key;
-                                        });
-    // A device that was not sampled has no part in the means.
-    if (found == windows_.end() || found->window != window || found->device != device.device) continue;
-    // Nor those that came before there was a sample: too few of the others tell nothing of all.
-    const bool known = static_cast<double>(found->kernel_time) >=
-                       KernelMetrics::kLeastKnown * static_cast<double>(device.work.kernels.sum);
-    for (std::size_t m = 0; m < metrics_; ++m) {
-      means[m].add(found->means[m]);
-      utilizations[m].weight += static_cast<double>(device.time(duration));
-      utilizations[m].sum += found->kernel_sums[m].value_or(0);
-      unknown[m] = unknown[m] || !found->kernel_sums[m] || !known;
-    }
-  }
-  for (const WeightedMean& mean : means) optional_cell(row, mean.value());
-  for (const std::size_t m : summed_) optional_cell(row, unknown[m] ? std::nullopt : utilizations[m].value());
+const std::vector<MeasuredKernel>& kernel_metric_rows(const Report& report) {
+  return report.measured_kernels;
 }
 
 }  // namespace inject

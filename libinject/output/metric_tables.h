@@ -1,51 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// Hardware metrics in the tables: kernel_metrics.csv, and columns of window_sum.csv. docs/metrics.md explains
-// them. Where no metrics are taken there is neither.
+// Hardware metrics in the tables: kernel_metrics.csv, and columns of window_sum.csv and iteration_sum.csv.
+// docs/metrics.md explains them. Where no metrics are taken there are none.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "libinject/output/csv.h"
-#include "libinject/output/table_files.h"
+#include "libinject/output/columns.h"
+#include "libinject/report/report.h"
 
 namespace inject {
 
-bool takes_metrics(const Statistics& statistics);
+bool takes_metrics(const Report& report);
 
-inline constexpr std::string_view kKernelMetricHeader =
-    "Device,GrdX,GrdY,GrdZ,BlkX,BlkY,BlkZ,Total Time (ns),Instances,Samples,Shared (%),Reliable";
-std::string kernel_metric_columns(const Statistics& statistics);
-void kernel_metric_rows(const Statistics& statistics, const RunInfo& run, std::string& text,
-                        const TextSink& sink);
+Columns<MeasuredKernel> kernel_metric_columns(const Report& report);
+const std::vector<MeasuredKernel>& kernel_metric_rows(const Report& report);
 
-std::string window_metric_columns(const Statistics& statistics);
+inline constexpr Unit kMetric{"as the title says", "≥ 0; of percentages ≤ 100", 2};
+/// Documentation has one column for all metrics, under this title.
+inline constexpr std::string_view kAnyMetric = "*metric*";
 
-std::string iteration_metric_columns(const Statistics& statistics);
-/// The cells below them: of an iteration on these devices together.
-void iteration_metric_cells(CsvRow& row, const Statistics& statistics, const IterationRow& iteration,
-                            std::span<const IterationDeviceRow> devices);
+/// A column for each metric; `values` gives a row's.
+template <typename Row, typename Values>
+void add_metric_columns(Columns<Row>& columns, const Report& report, Values values) {
+  const std::vector<MetricInfo>& metrics = report.statistics->metrics().metrics();
+  for (std::size_t m = 0; m < metrics.size(); ++m) {
+    columns.add(
+        metrics[m].title, kMetric, [m, values](const Row& row) { return Cell(values(row)[m]); },
+        "Mean over the samples of the row's time (metrics.md); only where metrics were taken.",
+        "not sampled");
+  }
+}
 
-/// The cells below window_metric_columns().
-class WindowMetricCells {
- public:
-  explicit WindowMetricCells(const Statistics& statistics);
-
-  /// Of a window on these devices together. `duration`: the window's, 0 if it is not known.
-  void append(CsvRow& row, std::uint32_t window, std::span<const WindowDeviceRow> devices,
-              std::uint64_t duration) const;
-
- private:
-  std::size_t metrics_;
-  std::vector<std::size_t> summed_;  // metrics that have a column for their kernels' sum
-  std::vector<WindowMetrics> windows_;
-};
+/// The studies' utilization is that of what multiplies: null for any other metric.
+const char* utilization_title(Quantity quantity);
 
 }  // namespace inject

@@ -45,10 +45,10 @@ bool PrometheusFile::write_text(const std::string& text) {
   return false;
 }
 
-bool PrometheusFile::write(const Statistics& statistics, const RunInfo& run, PrometheusState state) noexcept {
+bool PrometheusFile::write(const Report& report, PrometheusState state) noexcept {
   bool done = false;
   try {
-    done = write_text(metrics_.text(statistics, run, state, wall_time(), info_.failed));
+    done = write_text(metrics_.text(report, state, wall_time(), info_.failed));
   } catch (const std::exception& problem) {
     // Out of memory, most likely: this, too, may not fit.
     try {

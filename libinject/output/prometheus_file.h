@@ -20,7 +20,7 @@ class PrometheusFile {
   bool is_on() const { return !info_.file.empty(); }
 
   /// False: it could not be written, see error(); what was there before stays. Throws nothing.
-  bool write(const Statistics& statistics, const RunInfo& run, PrometheusState state) noexcept;
+  bool write(const Report& report, PrometheusState state) noexcept;
   const std::string& error() const { return error_; }
   const PrometheusInfo& info() const { return info_; }
 

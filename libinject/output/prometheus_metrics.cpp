@@ -9,9 +9,8 @@
 #include <vector>
 
 #include "libinject/analysis/diagnosis.h"
-#include "libinject/output/diagnosis_report.h"
 #include "libinject/output/run_json.h"
-#include "libinject/output/shape_tables.h"
+#include "libinject/report/device_specs.h"
 
 namespace inject {
 
@@ -167,8 +166,8 @@ void memory_samples(PrometheusText& text, const std::set<std::uint32_t>& used, c
   each(kFailedAllocations, &MemoryCounts::failed);
 }
 
-void overhead_samples(PrometheusText& text, const Statistics& statistics, const RunInfo& run) {
-  const Overhead& overhead = run.overhead;
+void overhead_samples(PrometheusText& text, const Report& report) {
+  const Overhead& overhead = report.run->overhead;
   text.family(kTable[kOverhead])
       .seconds(overhead.open, {{"part", "open"}})
       .seconds(overhead.close, {{"part", "close"}})
@@ -177,11 +176,8 @@ void overhead_samples(PrometheusText& text, const Statistics& statistics, const 
       .seconds(overhead.buffer_callbacks, {{"part", "buffer_callbacks"}})
       .seconds(overhead.gate, {{"part", "gate"}})
       .seconds(overhead.device_readings, {{"part", "device_readings"}});
-  const IterationStatistics& iterations = statistics.iterations();
-  const SampleStats& steps = iterations.step_times();
   text.family(kTable[kOverheadRatio]);
-  if (const auto share = profiler_overhead(step_time_outside(iterations), steps.count(), steps.mean()))
-    text.number(*share);
+  if (const auto& share = report.steps.overhead; share && share->seen()) text.number(share->share);
 }
 
 }  // namespace
@@ -277,22 +273,21 @@ void PrometheusMetrics::run_samples(PrometheusText& text, const RunInfo& run, Pr
   text.family(kTable[kLatestWindows]).count(latest_windows_.windows);
 }
 
-void PrometheusMetrics::step_samples(PrometheusText& text, const Statistics& statistics,
-                                     const RunInfo& run) const {
-  const SampleStats& all = statistics.iterations().step_times();
+void PrometheusMetrics::step_samples(PrometheusText& text, const Report& report) const {
+  const SampleStats& all = *report.steps.inside;
   text.family(kTable[kSteps]).count(all.count());
   text.family(kTable[kStepTime]).seconds(all.sum());
   text.family(kTable[kLatestSteps]).count(latest_steps_.count());
   if (latest_steps_.count() == 0) return;
-  const double mean = seconds(latest_steps_.mean());
-  text.family(kTable[kStepTimeMean]).number(mean);
-  text.family(kTable[kStepTimeMedian]).number(seconds(latest_steps_.median()));
+  const double median = seconds(latest_steps_.median());
+  text.family(kTable[kStepTimeMean]).number(seconds(latest_steps_.mean()));
+  text.family(kTable[kStepTimeMedian]).number(median);
   text.family(kTable[kStepTimeP95]).seconds(latest_steps_.percentile(0.95));
-  if (run.batch != 0) text.family(kTable[kSamplesRate]).number(static_cast<double>(run.batch) / mean);
+  if (report.run->batch != 0 && median > 0)
+    text.family(kTable[kSamplesRate]).number(static_cast<double>(report.run->batch) / median);
 }
 
-void PrometheusMetrics::device_samples(PrometheusText& text, const Statistics& statistics,
-                                       const RunInfo& run) const {
+void PrometheusMetrics::device_samples(PrometheusText& text, const Report& report) const {
   text.family(kTable[kUtilization]);
   for (const auto& [device, times] : latest_devices_)
     text.number(ratio(times.kernel_busy, times.span), {{"device", device_text(device)}});
@@ -323,7 +318,7 @@ void PrometheusMetrics::device_samples(PrometheusText& text, const Statistics& s
   std::map<std::uint32_t, Diagnosis> diagnoses;
   for (const auto& [device, times] : latest_devices_) {
     const Diagnosis diagnosis =
-        diagnose(times, kernel_limits(statistics, run, device), specs_of(run, device).multiprocessors);
+        diagnose(times, report.limits_of(device), specs_of(*report.run, device).multiprocessors);
     if (diagnosis.verdict != Bottleneck::kNone) diagnoses[device] = diagnosis;
   }
   text.family(kTable[kVerdict]);
@@ -354,8 +349,10 @@ void PrometheusMetrics::copy_samples(PrometheusText& text, const Statistics& sta
   text.family(kTable[kMemsetBytes]).count(total.memset_bytes);
 }
 
-std::string PrometheusMetrics::text(const Statistics& statistics, const RunInfo& run, PrometheusState state,
-                                    std::uint64_t time, std::uint64_t failed) {
+std::string PrometheusMetrics::text(const Report& report, PrometheusState state, std::uint64_t time,
+                                    std::uint64_t failed) {
+  const Statistics& statistics = *report.statistics;
+  const RunInfo& run = *report.run;
   advance(statistics, run);
   const std::set<std::uint32_t> used = used_devices(statistics, run);
   std::string result;
@@ -366,8 +363,8 @@ std::string PrometheusMetrics::text(const Statistics& statistics, const RunInfo&
       .count(1, {{"version", run.version}, {"host", run.host}, {"gpu", gpu_names(run)}});
   gpu_samples(text, used, run);
   run_samples(text, run, state, time);
-  step_samples(text, statistics, run);
-  device_samples(text, statistics, run);
+  step_samples(text, report);
+  device_samples(text, report);
   kernel_samples(text, statistics);
   text.family(kTable[kFlops]).count(windows_.flops);
   // Where no call's shape is known, what is computed is not either.
@@ -379,7 +376,7 @@ std::string PrometheusMetrics::text(const Statistics& statistics, const RunInfo&
   memory_samples(text, used, run);
   text.family(kTable[kLost]);
   for (const LostCount& lost : lost_counts(run)) text.count(lost.count, {{"kind", lost.kind}});
-  overhead_samples(text, statistics, run);
+  overhead_samples(text, report);
   text.family(kTable[kWriteErrors]).count(failed);
   return result;
 }

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "libinject/output/prometheus_text.h"
+#include "libinject/report/report.h"
 #include "libinject/stats/device_time.h"
 #include "libinject/stats/run_info.h"
 #include "libinject/stats/sample_stats.h"
@@ -33,8 +34,7 @@ class PrometheusMetrics {
   static constexpr std::size_t kLongestName = 200;  ///< of a kernel, in bytes before they are escaped
 
   /// `time`: nanoseconds since 1970. `failed`: times that the file could not be written.
-  std::string text(const Statistics& statistics, const RunInfo& run, PrometheusState state,
-                   std::uint64_t time, std::uint64_t failed);
+  std::string text(const Report& report, PrometheusState state, std::uint64_t time, std::uint64_t failed);
 
  private:
   /// Device and direction.
@@ -60,8 +60,8 @@ class PrometheusMetrics {
   void advance_copies(const Statistics& statistics);
 
   void run_samples(PrometheusText& text, const RunInfo& run, PrometheusState state, std::uint64_t time) const;
-  void step_samples(PrometheusText& text, const Statistics& statistics, const RunInfo& run) const;
-  void device_samples(PrometheusText& text, const Statistics& statistics, const RunInfo& run) const;
+  void step_samples(PrometheusText& text, const Report& report) const;
+  void device_samples(PrometheusText& text, const Report& report) const;
   void copy_samples(PrometheusText& text, const Statistics& statistics) const;
 
   // Of the run, as of the latest call; and of the latest windows.

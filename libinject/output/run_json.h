@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "libinject/output/diagnosis_report.h"
+#include "libinject/report/device_diagnosis.h"
 #include "libinject/stats/run_info.h"
 
 namespace inject {

@@ -2,24 +2,20 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/output/shape_tables.h"
 
-#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <initializer_list>
-#include <optional>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "libinject/analysis/collective.h"
 #include "libinject/analysis/gemm_hints.h"
 #include "libinject/analysis/shape_text.h"
-#include "libinject/output/csv.h"
-#include "libinject/output/table_cells.h"
 
 namespace inject {
 
 namespace {
+
+using namespace units;
 
 /// cublasLtEpilogue_t.
 std::string epilogue_name(std::uint32_t epilogue) {
@@ -45,23 +41,6 @@ std::string epilogue_name(std::uint32_t epilogue) {
   return std::to_string(epilogue);
 }
 
-/// Of the kernels of a row: used if those that take most of the time use them.
-TensorCoreUse tensor_use(const CallShapeRow& row) {
-  std::array<std::uint64_t, 3> time{};
-  Operand operand = Operand::kUnknown;
-  for (const auto& [name, share] : row.kernels) {
-    const TensorCoreUse use = tensor_cores_of(name);
-    time[static_cast<std::size_t>(use.cores)] += share.time;
-    if (operand == Operand::kUnknown && use.cores == TensorCores::kUsed) operand = use.operand;
-  }
-  // Kernels that split sums are summed up by small ones of other kinds.
-  const auto at = [&](TensorCores cores) { return time[static_cast<std::size_t>(cores)]; };
-  if (at(TensorCores::kUsed) != 0 && at(TensorCores::kUsed) >= at(TensorCores::kUnknown))
-    return {TensorCores::kUsed, operand};
-  if (at(TensorCores::kNotUsed) > at(TensorCores::kUnknown)) return {TensorCores::kNotUsed, operand};
-  return {};
-}
-
 std::string kernel_names(const CallShapeRow& row) {
   std::string names;
   for (const auto& [name, share] : row.kernels) {
@@ -72,169 +51,8 @@ std::string kernel_names(const CallShapeRow& row) {
   return names;
 }
 
-void size_cell(CsvRow& row, std::int64_t size, bool known) {
-  if (known) {
-    row.number(size);
-  } else {
-    row.empty();
-  }
-}
-
-/// Calls whose kernels ran: what the GPU's time is a rate of.
-std::uint64_t calls_on_gpu(const CallShapeEntry& entry) {
-  return std::min(entry.executed(), entry.gpu.count);
-}
-
-double rate_of(const CallShapeRow& row) {
-  const std::uint64_t calls = calls_on_gpu(row.entry);
-  if (calls == 0 || row.entry.gpu.sum == 0) return 0;
-  // Operations per nanosecond; ends of calls that were cut have no operations of their own.
-  return static_cast<double>(row.work.flops) * static_cast<double>(calls) /
-         static_cast<double>(row.entry.gpu.sum);
-}
-
-void call_cells(CsvRow& row, const CallShapeEntry& entry) {
-  row.number(entry.calls).number(entry.failed).number(entry.captured).number(entry.replayed);
-  row.number(entry.host.sum);
-}
-
-void gpu_cells(CsvRow& row, const CallShapeEntry& entry, std::uint64_t total) {
-  row.decimal(percent(entry.gpu.sum, total), 1).number(entry.gpu.sum).decimal(entry.gpu.mean(), 1);
-  row.number(entry.gpu.smallest()).number(entry.gpu.max).number(entry.kernels);
-}
-
-/// What the kernels say they multiply, else what the call's types let them. A product's are its own.
-std::optional<Arithmetic> arithmetic_of(const CallShapeRow& call, TensorCoreUse use,
-                                        const DeviceSpecs& specs) {
-  if (use.cores == TensorCores::kUsed && call.shape.kind() != ShapeKind::kGemm) {
-    if (const auto told = inject::arithmetic_of(use)) return told;
-  }
-  return inject::arithmetic_of(call.work, use.cores, specs);
-}
-
-Roofline roofline_of(const CallShapeRow& call, std::optional<double> peak, const DeviceSpecs& specs) {
-  return roofline(static_cast<double>(call.work.flops), static_cast<double>(call.work.bytes), peak,
-                  peak_bandwidth(specs));
-}
-
-/// FLOPs to Bound, of a call; the rate of all of them.
-void work_cells(CsvRow& row, const CallShapeRow& call, TensorCoreUse use, const DeviceSpecs& specs) {
-  row.number(call.work.flops);
-  const double rate = rate_of(call);  // GFLOP/s
-  const std::optional<Arithmetic> arithmetic = arithmetic_of(call, use, specs);
-  const auto peak = arithmetic ? peak_flops(specs, *arithmetic) : std::nullopt;
-  if (rate == 0) {
-    row.empty();
-  } else {
-    row.decimal(rate / 1e3, 3);
-  }
-  row.text(arithmetic ? arithmetic_name(*arithmetic) : std::string_view());
-  if (rate == 0 || !peak) {
-    row.empty();
-  } else {
-    row.decimal(100.0 * rate * 1e9 / *peak, 1);
-  }
-  if (call.work.bytes == 0) {
-    row.empty();
-  } else {
-    row.number(call.work.bytes);
-  }
-  const Roofline roof = roofline_of(call, peak, specs);
-  if (roof.intensity == 0) {
-    row.empty();
-  } else {
-    row.decimal(roof.intensity, 2);
-  }
-  row.text(bound_name(roof.bound));
-}
-
 std::string_view one_of(std::initializer_list<std::string_view> names, unsigned index) {
   return index < names.size() ? names.begin()[index] : std::string_view();
-}
-
-std::string_view convolution_algorithm(const CallShapeRow& call, const ConvolutionShape& shape) {
-  ConvolutionAlgorithm algorithm = convolution_algorithm_of(shape);
-  for (const auto& [name, share] : call.kernels) {
-    if (algorithm == ConvolutionAlgorithm::kOther) algorithm = convolution_algorithm_of(name);
-  }
-  return algorithm == ConvolutionAlgorithm::kOther ? std::string_view() : algorithm_name(algorithm);
-}
-
-/// The rows of one kind, and the GPU's time for all of them.
-struct KindRows {
-  std::vector<CallShapeRow> calls;
-  std::vector<CallShapeRow> others;
-  UnshapedWork unshaped;
-  std::uint64_t total = 0;
-
-  KindRows(const Statistics& statistics, ShapeKind kind) {
-    for (const CallShapeRow& call : statistics.call_shapes()) {
-      if (call.entry.other) {
-        if (kind_of(function_category(call.entry.function)) == kind) others.push_back(call);
-      } else if (call.shape.kind() == kind) {
-        calls.push_back(call);
-      }
-    }
-    for (const auto* rows : {&calls, &others}) {
-      for (const CallShapeRow& call : *rows) total += call.entry.gpu.sum;
-    }
-  }
-
-  /// The table that a call of this category most likely belongs to.
-  static ShapeKind kind_of(Category category) {
-    switch (category) {
-      case Category::kGemm:
-        return ShapeKind::kGemm;
-      case Category::kConv:
-        return ShapeKind::kConvolution;
-      case Category::kAttention:
-        return ShapeKind::kAttention;
-      case Category::kRnn:
-        return ShapeKind::kRnn;
-      case Category::kNorm:
-        return ShapeKind::kNormalization;
-      default:
-        return ShapeKind::kNone;
-    }
-  }
-
-  void add(const UnshapedWork& work) {
-    unshaped = work;
-    total += work.in_calls.sum + work.by_itself.sum;
-  }
-
-  /// What has no shape, after all that has one. `header`: all tables have the columns from Calls to Kernels.
-  void write_rest(std::string_view header, std::string& text, const TextSink& sink) const {
-    const auto columns = [](std::string_view names) { return std::count(names.begin(), names.end(), ','); };
-    const auto before = columns(header.substr(0, header.find(",Calls,")));
-    const auto after = columns(header.substr(header.find(",Kernels,"))) - 2;
-    for (const CallShapeRow& call : others) {
-      CsvRow row(text);
-      row.text("[other]");
-      for (auto i = before; i-- > 0;) row.empty();
-      call_cells(row, call.entry);
-      gpu_cells(row, call.entry, total);
-      for (auto i = after; i-- > 0;) row.empty();
-      row.text(kernel_names(call)).end();
-      sink(text);
-    }
-    for (const auto& [name, work] :
-         {std::pair("[no shape]", &unshaped.in_calls), std::pair("[no call]", &unshaped.by_itself)}) {
-      if (work->count == 0) continue;
-      CsvRow row(text);
-      row.text(name);
-      for (auto i = before + 5; i-- > 0;) row.empty();
-      row.decimal(percent(work->sum, total), 1).number(work->sum).decimal(work->mean(), 1);
-      row.number(work->smallest()).number(work->max).number(work->count);
-      for (auto i = after + 1; i-- > 0;) row.empty();
-      row.end();
-      sink(text);
-    }
-  }
-};
-
-void number_cell(CsvRow& row, std::int64_t value) {
-  size_cell(row, value, value >= 0);
 }
 
 // As NCCL writes those in its log. Not a number to anything that reads tables, which would round it.
@@ -245,260 +63,639 @@ std::string communicator_text(std::uint64_t id) {
   return digits.data();
 }
 
+/// The table that a call of this category most likely belongs to.
+ShapeKind kind_of(Category category) {
+  switch (category) {
+    case Category::kGemm:
+      return ShapeKind::kGemm;
+    case Category::kConv:
+      return ShapeKind::kConvolution;
+    case Category::kAttention:
+      return ShapeKind::kAttention;
+    case Category::kRnn:
+      return ShapeKind::kRnn;
+    case Category::kNorm:
+      return ShapeKind::kNormalization;
+    default:
+      return ShapeKind::kNone;
+  }
+}
+
+CallTableRow row_of(const CallReport& report) {
+  const CallShapeRow& call = *report.call;
+  CallTableRow row;
+  row.name = call.entry.other ? "[other]" : call.function;
+  row.call = call.entry.other ? nullptr : &report;
+  row.entry = &call.entry;
+  row.gpu = call.entry.gpu;
+  row.kernels = call.entry.kernels;
+  if (!call.entry.other) row.cores = report.use.cores;
+  row.kernel_names = kernel_names(call);
+  return row;
+}
+
+CallTableRow row_of_kernels(std::string_view name, const Totals& kernels) {
+  CallTableRow row;
+  row.name = name;
+  row.gpu = kernels;
+  row.kernels = kernels.count;
+  return row;
+}
+
+/// Calls of one kind, then what has no shape.
+std::vector<CallTableRow> rows_of(const Report& report, ShapeKind kind, const UnshapedWork& unshaped = {}) {
+  std::vector<CallTableRow> rows;
+  for (const CallReport& call : report.calls) {
+    if (!call.call->entry.other && call.call->shape.kind() == kind) rows.push_back(row_of(call));
+  }
+  for (const CallReport& call : report.calls) {
+    if (call.call->entry.other && kind_of(function_category(call.call->entry.function)) == kind)
+      rows.push_back(row_of(call));
+  }
+  if (unshaped.in_calls.count != 0) rows.push_back(row_of_kernels("[no shape]", unshaped.in_calls));
+  if (unshaped.by_itself.count != 0) rows.push_back(row_of_kernels("[no call]", unshaped.by_itself));
+  return rows;
+}
+
+std::vector<CallTableRow> with_total(std::vector<CallTableRow> rows) {
+  std::uint64_t total = 0;
+  for (const CallTableRow& row : rows) total += row.gpu.sum;
+  for (CallTableRow& row : rows) row.total = total;
+  return rows;
+}
+
+constexpr std::string_view kUnknown = "`[unknown]`: kernels of no call that is known";
+constexpr std::string_view kNoShape = "rows in brackets: no one shape is known";
+
+/// A column of what the calls' arguments say. `of`: from the shape.
+template <typename Shape>
+class ShapeColumns {
+ public:
+  explicit ShapeColumns(Columns<CallTableRow>& columns) : columns_(columns) {}
+
+  template <typename Function>
+  void add(std::string header, const Unit& unit, Function of, std::string_view meaning,
+           std::string_view empty = kNoShape) {
+    columns_.add(
+        std::move(header), unit,
+        [of](const CallTableRow& row) {
+          return row.call == nullptr ? Cell() : Cell(of(row.call->call->shape.template as<Shape>()));
+        },
+        meaning, empty);
+  }
+  /// A member that is shown as it is.
+  template <typename Member>
+  void count(std::string header, Member Shape::*member, std::string_view meaning) {
+    add(
+        std::move(header), kCount, [member](const Shape& shape) { return Cell(shape.*member); }, meaning);
+  }
+  void type(std::string header, DataType Shape::*member, std::string_view meaning) {
+    add(
+        std::move(header), kText,
+        [member](const Shape& shape) { return Cell(data_type_name(shape.*member)); }, meaning);
+  }
+  void compute() {
+    add(
+        "Compute Type", kText, [](const Shape& shape) { return Cell(compute_type_name(shape.compute)); },
+        "What sums are made in.");
+  }
+  void engine() {
+    add(
+        "Engine", kNumber, [](const Shape& shape) { return cell_if(shape.engine >= 0, shape.engine); },
+        "Number of cuDNN's engine.", "rows in brackets; not known");
+  }
+
+ private:
+  Columns<CallTableRow>& columns_;
+};
+
+void add_name(Columns<CallTableRow>& columns) {
+  columns.add(
+      "API", kText, [](const CallTableRow& row) { return Cell(row.name); },
+      "The function whose arguments were read. `[other]`: calls of shapes beyond 10,000; `[no shape]`: "
+      "kernels "
+      "of calls whose arguments are not known; `[no call]`: kernels of this kind launched in no library "
+      "call.",
+      "the calls' own records were lost");
+}
+
+/// Calls to Kernels.
+void add_call_columns(Columns<CallTableRow>& columns) {
+  const auto count = [&columns](std::string header, const Unit& unit, auto of, std::string_view meaning) {
+    columns.add(
+        std::move(header), unit,
+        [of](const CallTableRow& row) { return row.entry == nullptr ? Cell() : Cell(of(*row.entry)); },
+        meaning, "`[no shape]`, `[no call]`: no calls are known");
+  };
+  count(
+      "Calls", kCount, [](const CallShapeEntry& entry) { return entry.calls; },
+      "Calls that the library accepted.");
+  count(
+      "Failed Calls", kCount, [](const CallShapeEntry& entry) { return entry.failed; },
+      "Calls that it rejected.");
+  count(
+      "Captured Calls", kCount, [](const CallShapeEntry& entry) { return entry.captured; },
+      "Of Calls, those whose work went into a CUDA graph: they ran nothing themselves.");
+  count(
+      "Replayed Calls", kCount, [](const CallShapeEntry& entry) { return entry.replayed; },
+      "Captured calls that graph launches ran, once for each launch (graphs.md).");
+  count(
+      "Host Time (ns)", kTime, [](const CallShapeEntry& entry) { return entry.host.sum; },
+      "Time in all calls, failed ones included.");
+  columns
+      .add(
+          "GPU Time (%)", kPercent,
+          [](const CallTableRow& row) { return Cell(percent(row.gpu.sum, row.total)); },
+          "Share of the table's GPU time.")
+      .add(
+          "GPU Time (ns)", kTime, [](const CallTableRow& row) { return Cell(row.gpu.sum); },
+          "Sum of the durations of the calls' kernels.")
+      .add(
+          "GPU Avg (ns)", kMeanTime, [](const CallTableRow& row) { return Cell(row.gpu.mean()); },
+          "Mean of a call's kernels together; without calls, of a kernel.")
+      .add(
+          "GPU Min (ns)", kTime, [](const CallTableRow& row) { return Cell(row.gpu.smallest()); },
+          "The least of them.")
+      .add(
+          "GPU Max (ns)", kTime, [](const CallTableRow& row) { return Cell(row.gpu.max); },
+          "The most of them.")
+      .add(
+          "Kernels", kCount, [](const CallTableRow& row) { return Cell(row.kernels); }, "Kernels that ran.");
+}
+
+/// FLOPs to Tensor Cores.
+void add_rate_columns(Columns<CallTableRow>& columns) {
+  const auto add = [&columns](std::string header, const Unit& unit, auto of, std::string_view meaning,
+                              std::string_view empty) {
+    columns.add(
+        std::move(header), unit,
+        [of](const CallTableRow& row) { return row.call == nullptr ? Cell() : Cell(of(*row.call)); }, meaning,
+        empty);
+  };
+  add(
+      "FLOPs", kFlops, [](const CallReport& call) { return call.call->work.flops; },
+      "Of one call, a multiply-add counting two; normalizations, activations and biases count nothing.",
+      kNoShape);
+  add(
+      "TFLOP/s", kTeraflops,
+      [](const CallReport& call) { return call.rate ? Cell(*call.rate / 1e12) : Cell(); },
+      "FLOPs of the calls whose kernels ran by their GPU time.", "no FLOPs, or no GPU time");
+  add(
+      "Peak", kText,
+      [](const CallReport& call) {
+        return call.arithmetic ? Cell(arithmetic_name(*call.arithmetic)) : Cell();
+      },
+      "The arithmetic whose peak the rate is held against (peaks.md).", "not known");
+  add(
+      "Peak (%)", kPercent, [](const CallReport& call) { return Cell(percent(call.peak_share)); },
+      "TFLOP/s by that peak.", "the rate or the peak is not known");
+  add(
+      "Bytes", kBytes,
+      [](const CallReport& call) { return cell_if(call.call->work.bytes != 0, call.call->work.bytes); },
+      "Operands read and results written once, of one call.", "not known");
+  add(
+      "FLOP/Byte", kIntensity,
+      [](const CallReport& call) { return cell_if(call.roof.intensity != 0, call.roof.intensity); },
+      "FLOPs by Bytes.", "one of them is not known");
+  add(
+      "Bound", kText, [](const CallReport& call) { return Cell(bound_name(call.roof.bound)); },
+      "`memory` below the device's ridge, else `compute`.", "a peak is not known");
+  columns.add(
+      "Tensor Cores", kText,
+      [](const CallTableRow& row) { return row.cores ? Cell(tensor_cores_name(*row.cores)) : Cell(); },
+      "`yes`, `no` or `unknown`: by the names of the kernels that take most of the time.", kNoShape);
+}
+
+void add_kernel_names(Columns<CallTableRow>& columns) {
+  columns.add(
+      "Kernel Names", kText, [](const CallTableRow& row) { return Cell(std::string_view(row.kernel_names)); },
+      "By descending time, with the number where it is not one a call.", "`[no shape]`, `[no call]`");
+}
+
 }  // namespace
 
-DeviceSpecs specs_of(const RunInfo& run, std::uint32_t device) {
-  const DeviceInfo* found = run.devices.empty() ? nullptr : &run.devices.front();
-  for (const DeviceInfo& info : run.devices) {
-    if (info.id == device) found = &info;
-  }
-  if (found == nullptr) return {};
-  DeviceSpecs specs;
-  specs.major = found->compute_major;
-  specs.minor = found->compute_minor;
-  specs.multiprocessors = found->multiprocessors;
-  specs.clock_khz = found->clock_khz;
-  specs.memory_clock_khz = found->memory_clock_khz;
-  specs.bus_bits = found->memory_bus_bits;
-  specs.half_rate_sums = sums_at_half_rate(found->name);
-  return specs;
-}
-
-Bound bound_of(const CallShapeRow& call, const DeviceSpecs& specs) {
-  if (call.entry.other || call.work.flops == 0 || call.work.bytes == 0) return Bound::kUnknown;
-  const std::optional<Arithmetic> arithmetic = arithmetic_of(call, tensor_use(call), specs);
-  return roofline_of(call, arithmetic ? peak_flops(specs, *arithmetic) : std::nullopt, specs).bound;
-}
-
-void gemm_rows(const Statistics& statistics, const RunInfo& run, std::string& text, const TextSink& sink) {
-  KindRows rows(statistics, ShapeKind::kGemm);
-  rows.add(statistics.unshaped_work([](Family family) { return family == Family::kGemm; }));
-  const std::vector<CallShapeRow>& calls = rows.calls;
-  std::vector<GemmRow> facts;
-  for (const CallShapeRow& call : calls) {
-    GemmRow& fact = facts.emplace_back();
-    fact.shape = call.shape.as<GemmShape>();
-    fact.calls = calls_on_gpu(call.entry);
-    fact.gpu_ns = call.entry.gpu.sum;
-    fact.shared = call.entry.shared;
-    fact.hints = gemm_hints(fact.shape, tensor_use(call).cores, specs_of(run, call.entry.device));
-  }
-  add_row_hints(facts, specs_of(run, 0), statistics.iterations().step_times().count());
-  for (std::size_t i = 0; i < calls.size(); ++i) {
-    const CallShapeRow& call = calls[i];
-    const GemmShape& shape = facts[i].shape;
-    const DeviceSpecs specs = specs_of(run, call.entry.device);
-    const bool sized = shape.groups <= 1 || shape.m != 0 || shape.n != 0 || shape.k != 0;
-    const TensorCoreUse use = tensor_use(call);
-    CsvRow row(text);
-    row.text(call.function);
-    size_cell(row, shape.m, sized);
-    size_cell(row, shape.n, sized);
-    size_cell(row, shape.k, sized);
-    row.text(std::string_view(&shape.op_a, 1)).text(std::string_view(&shape.op_b, 1));
-    row.text(data_type_name(shape.a)).text(data_type_name(shape.b)).text(data_type_name(shape.d));
-    row.text(compute_type_name(shape.compute)).number(shape.batch);
-    size_cell(row, shape.groups, shape.groups != 0);
-    row.text(epilogue_name(shape.epilogue));
-    size_cell(row, shape.lda, sized);
-    size_cell(row, shape.ldb, sized);
-    size_cell(row, shape.ldc, sized);
-    call_cells(row, call.entry);
-    gpu_cells(row, call.entry, rows.total);
-    work_cells(row, call, use, specs);
-    row.text(tensor_cores_name(use.cores));
-    const TensorEligibility eligibility = tensor_eligibility(shape, specs);
-    row.text(eligibility.reason.empty()
-                 ? std::string(eligible_name(eligibility.eligible))
-                 : std::string(eligible_name(eligibility.eligible)) + ": " + eligibility.reason);
-    row.text(join_hints(facts[i].hints)).text(kernel_names(call)).end();
-    sink(text);
-  }
-  rows.write_rest(kGemmHeader, text, sink);
-}
-
-void conv_rows(const Statistics& statistics, const RunInfo& run, std::string& text, const TextSink& sink) {
-  KindRows rows(statistics, ShapeKind::kConvolution);
-  rows.add(statistics.unshaped_work(is_convolution));
-  for (const CallShapeRow& call : rows.calls) {
-    const auto shape = call.shape.as<ConvolutionShape>();
-    const DeviceSpecs specs = specs_of(run, call.entry.device);
-    const TensorCoreUse use = tensor_use(call);
-    const auto size_of = [&](const std::array<std::uint32_t, 3>& values, unsigned i) {
-      return i + shape.dimensions >= 3 ? std::int64_t{values[i]} : -1;
-    };
-    CsvRow row(text);
-    row.text(call.function).text(convolution_direction_name(shape.direction));
-    row.number(shape.n).number(shape.c);
-    for (unsigned i = 0; i < 3; ++i) number_cell(row, size_of(shape.in, i));
-    row.number(shape.k);
-    for (unsigned i = 0; i < 3; ++i) number_cell(row, size_of(shape.filter, i));
-    row.text(spatial_text(shape.stride, shape.dimensions)).text(spatial_text(shape.pad, shape.dimensions));
-    row.text(spatial_text(shape.dilation, shape.dimensions))
-        .number(shape.groups)
-        .text(layout_name(shape.layout, shape.dimensions));
-    row.text(data_type_name(shape.x)).text(data_type_name(shape.w)).text(data_type_name(shape.y));
-    row.text(compute_type_name(shape.compute)).text(operations_text(shape.fused));
-    number_cell(row, shape.engine);
-    row.text(convolution_algorithm(call, shape));
-    call_cells(row, call.entry);
-    gpu_cells(row, call.entry, rows.total);
-    work_cells(row, call, use, specs);
-    row.text(tensor_cores_name(use.cores)).text(kernel_names(call)).end();
-    sink(text);
-  }
-  rows.write_rest(kConvHeader, text, sink);
-}
-
-void attention_rows(const Statistics& statistics, const RunInfo& run, std::string& text,
-                    const TextSink& sink) {
-  KindRows rows(statistics, ShapeKind::kAttention);
-  const auto own = statistics.unshaped_kernels(Family::kAttention);
-  for (const auto& [name, time] : own) rows.total += time.sum;
-  const auto flag = [](const AttentionShape& shape, AttentionFlags bit) {
-    return (shape.flags & bit) != 0 ? 1 : 0;
+Columns<CallTableRow> gemm_columns(const Report&) {
+  Columns<CallTableRow> columns;
+  add_name(columns);
+  ShapeColumns<GemmShape> shape(columns);
+  const auto size = [&shape](std::string header, auto member, std::string_view meaning) {
+    shape.add(
+        std::move(header), kCount,
+        [member](const GemmShape& gemm) {
+          const bool sized = gemm.groups <= 1 || gemm.m != 0 || gemm.n != 0 || gemm.k != 0;
+          return cell_if(sized, gemm.*member);
+        },
+        meaning, "rows in brackets; groups of products of different sizes");
   };
-  for (const CallShapeRow& call : rows.calls) {
-    const auto shape = call.shape.as<AttentionShape>();
-    const DeviceSpecs specs = specs_of(run, call.entry.device);
-    const TensorCoreUse use = tensor_use(call);
-    CsvRow row(text);
-    row.text("library call").text(call.function).text(attention_direction_name(shape.direction));
-    row.number(shape.batch).number(shape.heads).number(shape.kv_heads).number(shape.query_length);
-    row.number(shape.key_length).number(shape.head_size).number(shape.value_head_size);
-    row.number(flag(shape, kAttentionCausal)).number(flag(shape, kAttentionBias));
-    row.number(flag(shape, kAttentionDropout)).number(flag(shape, kAttentionRagged));
-    row.text(data_type_name(shape.type)).text(compute_type_name(shape.compute));
-    number_cell(row, shape.engine);
-    call_cells(row, call.entry);
-    gpu_cells(row, call.entry, rows.total);
-    work_cells(row, call, use, specs);
-    row.text(tensor_cores_name(use.cores)).text(kernel_names(call)).end();
-    sink(text);
-  }
-  rows.write_rest(kAttentionHeader, text, sink);
+  size("M", &GemmShape::m,
+       "Rows of op(A) and of the result, column-major as the library has them (gemm.md).");
+  size("N", &GemmShape::n, "Columns of op(B) and of the result.");
+  size("K", &GemmShape::k, "Columns of op(A), rows of op(B).");
+  shape.add(
+      "Op A", kText, [](const GemmShape& gemm) { return std::string(1, gemm.op_a); }, "`N`, `T` or `C`.");
+  shape.add(
+      "Op B", kText, [](const GemmShape& gemm) { return std::string(1, gemm.op_b); }, "`N`, `T` or `C`.");
+  shape.type("Type A", &GemmShape::a, "Elements of A.");
+  shape.type("Type B", &GemmShape::b, "Elements of B.");
+  shape.type("Type C", &GemmShape::d, "Elements of the result.");
+  shape.compute();
+  shape.count("Batch", &GemmShape::batch, "Products of one call.");
+  shape.add(
+      "Groups", kCount, [](const GemmShape& gemm) { return cell_if(gemm.groups != 0, gemm.groups); },
+      "Groups of a grouped product.", "not a grouped product");
+  shape.add(
+      "Epilogue", kText, [](const GemmShape& gemm) { return epilogue_name(gemm.epilogue); },
+      "What cuBLASLt does to the result.", "nothing");
+  size("Lda", &GemmShape::lda, "Leading dimension of A.");
+  size("Ldb", &GemmShape::ldb, "Leading dimension of B.");
+  size("Ldc", &GemmShape::ldc, "Leading dimension of the result.");
+  add_call_columns(columns);
+  add_rate_columns(columns);
+  columns
+      .add(
+          "Eligible", kText,
+          [](const CallTableRow& row) {
+            if (row.call == nullptr) return Cell();
+            const TensorEligibility& eligibility = row.call->eligibility;
+            std::string text(eligible_name(eligibility.eligible));
+            if (!eligibility.reason.empty()) text += ": " + eligibility.reason;
+            return Cell(std::move(text));
+          },
+          "Whether tensor cores of the device could do it, by type, shape and alignment (gemm.md).", kNoShape)
+      .add(
+          "Hint", kText,
+          [](const CallTableRow& row) {
+            return row.call == nullptr ? Cell() : Cell(join_hints(row.call->hints));
+          },
+          "What could be better (gemm.md).", "nothing");
+  add_kernel_names(columns);
+  return columns;
+}
+std::vector<CallTableRow> gemm_rows(const Report& report) {
+  return with_total(rows_of(report, ShapeKind::kGemm, report.statistics->unshaped_work([](Family family) {
+    return family == Family::kGemm;
+  })));
+}
+
+Columns<CallTableRow> conv_columns(const Report&) {
+  Columns<CallTableRow> columns;
+  add_name(columns);
+  ShapeColumns<ConvolutionShape> shape(columns);
+  const auto size = [&shape](std::string header, auto member, unsigned place, std::string_view meaning) {
+    shape.add(
+        std::move(header), kCount,
+        [member, place](const ConvolutionShape& convolution) {
+          return cell_if(place + convolution.dimensions >= 3, (convolution.*member)[place]);
+        },
+        meaning, "rows in brackets; fewer dimensions");
+  };
+  const auto spatial = [&shape](std::string header, auto member, std::string_view meaning) {
+    shape.add(
+        std::move(header), kText,
+        [member](const ConvolutionShape& convolution) {
+          return spatial_text(convolution.*member, convolution.dimensions);
+        },
+        meaning);
+  };
+  shape.add(
+      "Direction", kText,
+      [](const ConvolutionShape& convolution) { return convolution_direction_name(convolution.direction); },
+      "Forward, or what is computed backward: the gradient of the data or of the filter.");
+  shape.count("N", &ConvolutionShape::n, "Images of the batch.");
+  shape.count("C", &ConvolutionShape::c, "Channels of the input.");
+  size("D", &ConvolutionShape::in, 0, "Depth of the input.");
+  size("H", &ConvolutionShape::in, 1, "Height of the input.");
+  size("W", &ConvolutionShape::in, 2, "Width of the input.");
+  shape.count("K", &ConvolutionShape::k, "Channels of the output.");
+  size("T", &ConvolutionShape::filter, 0, "Depth of the filter.");
+  size("R", &ConvolutionShape::filter, 1, "Height of the filter.");
+  size("S", &ConvolutionShape::filter, 2, "Width of the filter.");
+  spatial("Stride", &ConvolutionShape::stride, "In each dimension.");
+  spatial("Padding", &ConvolutionShape::pad, "In each dimension.");
+  spatial("Dilation", &ConvolutionShape::dilation, "In each dimension.");
+  shape.count("Groups", &ConvolutionShape::groups, "Groups of channels.");
+  shape.add(
+      "Layout", kText,
+      [](const ConvolutionShape& convolution) {
+        return layout_name(convolution.layout, convolution.dimensions);
+      },
+      "Of the input in memory.");
+  shape.type("Type X", &ConvolutionShape::x, "Elements of the input.");
+  shape.type("Type W", &ConvolutionShape::w, "Elements of the filter.");
+  shape.type("Type Y", &ConvolutionShape::y, "Elements of the output.");
+  shape.compute();
+  shape.add(
+      "Fused", kText, [](const ConvolutionShape& convolution) { return operations_text(convolution.fused); },
+      "What the call does besides: bias, activation, ….", "nothing");
+  shape.engine();
+  columns.add(
+      "Algorithm", kText,
+      [](const CallTableRow& row) {
+        if (row.call == nullptr) return Cell();
+        const CallShapeRow& call = *row.call->call;
+        ConvolutionAlgorithm algorithm = convolution_algorithm_of(call.shape.as<ConvolutionShape>());
+        for (const auto& [name, share] : call.kernels) {
+          if (algorithm == ConvolutionAlgorithm::kOther) algorithm = convolution_algorithm_of(name);
+        }
+        return cell_if(algorithm != ConvolutionAlgorithm::kOther, algorithm_name(algorithm));
+      },
+      "By the call's arguments, else by the kernels' names.", "neither tells");
+  add_call_columns(columns);
+  add_rate_columns(columns);
+  add_kernel_names(columns);
+  return columns;
+}
+std::vector<CallTableRow> conv_rows(const Report& report) {
+  return with_total(
+      rows_of(report, ShapeKind::kConvolution, report.statistics->unshaped_work(&is_convolution)));
+}
+
+Columns<CallTableRow> attention_columns(const Report&) {
+  Columns<CallTableRow> columns;
+  columns
+      .add(
+          "Source", kText,
+          [](const CallTableRow& row) {
+            if (row.call != nullptr) return Cell("library call");
+            return row.entry != nullptr ? Cell(row.name) : Cell("kernel name");
+          },
+          "`library call`; `kernel name`: kernels of no call that is known, by their names; `[other]`: calls "
+          "of shapes "
+          "beyond 10,000.")
+      .add(
+          "API", kText, [](const CallTableRow& row) { return row.call == nullptr ? Cell() : Cell(row.name); },
+          "The function whose arguments were read.", "not known");
+  ShapeColumns<AttentionShape> shape(columns);
+  const auto flag = [&shape](std::string header, AttentionFlags bit, std::string_view meaning) {
+    shape.add(
+        std::move(header), kFlag,
+        [bit](const AttentionShape& attention) { return (attention.flags & bit) != 0 ? 1 : 0; }, meaning);
+  };
+  shape.add(
+      "Direction", kText,
+      [](const AttentionShape& attention) { return attention_direction_name(attention.direction); },
+      "Forward or backward.");
+  shape.count("B", &AttentionShape::batch, "Sequences of the batch.");
+  shape.count("H", &AttentionShape::heads, "Heads of the queries.");
+  shape.count("KV Heads", &AttentionShape::kv_heads, "Heads of keys and values.");
+  shape.count("S Query", &AttentionShape::query_length, "Queries of a sequence.");
+  shape.count("S Key", &AttentionShape::key_length, "Keys of a sequence.");
+  shape.count("D", &AttentionShape::head_size, "Elements of a query and a key.");
+  shape.count("D Value", &AttentionShape::value_head_size, "Elements of a value.");
+  flag("Causal", kAttentionCausal, "A query sees no later key.");
+  flag("Bias", kAttentionBias, "Something is added to the scores.");
+  flag("Dropout", kAttentionDropout, "Dropout is part of the call.");
+  flag("Varying Lengths", kAttentionRagged,
+       "Sequences have lengths of their own: FLOPs and bytes are of the longest.");
+  shape.type("Type", &AttentionShape::type, "Elements of queries, keys and values.");
+  shape.compute();
+  shape.engine();
+  add_call_columns(columns);
+  add_rate_columns(columns);
+  add_kernel_names(columns);
+  return columns;
+}
+std::vector<CallTableRow> attention_rows(const Report& report) {
+  std::vector<CallTableRow> rows = rows_of(report, ShapeKind::kAttention);
   // Kernels of no call that is known for attention: all that is known of them is their names.
-  for (const auto& [name, time] : own) {
-    CsvRow row(text);
-    row.text("kernel name");
-    for (int i = 0; i < 21; ++i) row.empty();
-    row.decimal(percent(time.sum, rows.total), 1).number(time.sum).decimal(time.mean(), 1);
-    row.number(time.smallest()).number(time.max).number(time.count);
-    for (int i = 0; i < 7; ++i) row.empty();
-    row.text(tensor_cores_name(tensor_cores_of(name).cores)).text(name).end();
-    sink(text);
+  for (const auto& [name, time] : report.statistics->unshaped_kernels(Family::kAttention)) {
+    CallTableRow& row = rows.emplace_back(row_of_kernels({}, time));
+    row.cores = tensor_cores_of(name).cores;
+    row.kernel_names = name;
   }
+  return with_total(std::move(rows));
 }
 
-void rnn_rows(const Statistics& statistics, const RunInfo& run, std::string& text, const TextSink& sink) {
-  KindRows rows(statistics, ShapeKind::kRnn);
-  rows.add(statistics.unshaped_work([](Family family) { return family == Family::kRnnCell; }));
-  for (const CallShapeRow& call : rows.calls) {
-    const auto shape = call.shape.as<RnnShape>();
-    const DeviceSpecs specs = specs_of(run, call.entry.device);
-    const TensorCoreUse use = tensor_use(call);
-    CsvRow row(text);
-    row.text(call.function).text(rnn_direction_name(shape.direction));
-    row.text(rnn_cell_name(shape.cell)).number(shape.layers);
-    row.number(shape.bidirectional != 0 ? 2 : 1).number(shape.input_size).number(shape.hidden_size);
-    row.number(shape.projection_size).number(shape.length).number(shape.batch).number(shape.steps);
-    row.text(data_type_name(shape.type)).text(compute_type_name(shape.compute));
-    row.text(rnn_algorithm_name(shape.algorithm));
-    row.text(one_of({"", "default", "tensor operations", "tensor operations, conversion allowed", "FMA"},
-                    shape.tensor_math));
-    call_cells(row, call.entry);
-    gpu_cells(row, call.entry, rows.total);
-    work_cells(row, call, use, specs);
-    row.text(tensor_cores_name(use.cores)).text(kernel_names(call)).end();
-    sink(text);
-  }
-  rows.write_rest(kRnnHeader, text, sink);
+Columns<CallTableRow> rnn_columns(const Report&) {
+  Columns<CallTableRow> columns;
+  add_name(columns);
+  ShapeColumns<RnnShape> shape(columns);
+  shape.add(
+      "Direction", kText, [](const RnnShape& rnn) { return rnn_direction_name(rnn.direction); },
+      "Forward, or what is computed backward.");
+  shape.add(
+      "Cell", kText, [](const RnnShape& rnn) { return rnn_cell_name(rnn.cell); }, "`LSTM`, `GRU`, ….");
+  shape.count("Layers", &RnnShape::layers, "Layers of the call.");
+  shape.add(
+      "Directions", kCount, [](const RnnShape& rnn) { return rnn.bidirectional != 0 ? 2 : 1; },
+      "2 where it runs both ways.");
+  shape.count("Input Size", &RnnShape::input_size, "Elements of an input.");
+  shape.count("Hidden Size", &RnnShape::hidden_size, "Elements of the state.");
+  shape.count("Projection Size", &RnnShape::projection_size, "Elements that the state is projected to.");
+  shape.count("T", &RnnShape::length, "Steps of the longest sequence.");
+  shape.count("B", &RnnShape::batch, "Sequences of the batch.");
+  shape.count("Steps", &RnnShape::steps, "Steps of all sequences together.");
+  shape.type("Type", &RnnShape::type, "Elements.");
+  shape.compute();
+  shape.add(
+      "Algorithm", kText, [](const RnnShape& rnn) { return rnn_algorithm_name(rnn.algorithm); },
+      "As the descriptor has it.");
+  shape.add(
+      "Math", kText,
+      [](const RnnShape& rnn) {
+        return one_of({"", "default", "tensor operations", "tensor operations, conversion allowed", "FMA"},
+                      rnn.tensor_math);
+      },
+      "As the descriptor has it.", "not known");
+  add_call_columns(columns);
+  add_rate_columns(columns);
+  add_kernel_names(columns);
+  return columns;
+}
+std::vector<CallTableRow> rnn_rows(const Report& report) {
+  return with_total(rows_of(report, ShapeKind::kRnn, report.statistics->unshaped_work([](Family family) {
+    return family == Family::kRnnCell;
+  })));
 }
 
-void norm_rows(const Statistics& statistics, const RunInfo&, std::string& text, const TextSink& sink) {
-  const KindRows rows(statistics, ShapeKind::kNormalization);
-  for (const CallShapeRow& call : rows.calls) {
-    const auto shape = call.shape.as<NormalizationShape>();
-    CsvRow row(text);
-    row.text(call.function).text(normalization_direction_name(shape.direction));
-    row.text(normalization_mode_name(shape.mode));
-    std::string size;
-    for (unsigned i = 0; i < shape.size.size() && i < shape.dimensions; ++i)
-      size += (i == 0 ? "" : "x") + std::to_string(shape.size[i]);
-    row.text(size)
-        .text(layout_name(shape.layout,
-                          static_cast<std::uint8_t>(shape.dimensions < 2 ? 0 : shape.dimensions - 2)))
-        .text(data_type_name(shape.type));
-    row.text(operations_text(shape.fused));
-    call_cells(row, call.entry);
-    gpu_cells(row, call.entry, rows.total);
-    row.text(kernel_names(call)).end();
-    sink(text);
-  }
-  rows.write_rest(kNormHeader, text, sink);
+Columns<CallTableRow> norm_columns(const Report&) {
+  Columns<CallTableRow> columns;
+  add_name(columns);
+  ShapeColumns<NormalizationShape> shape(columns);
+  shape.add(
+      "Direction", kText,
+      [](const NormalizationShape& norm) { return normalization_direction_name(norm.direction); },
+      "Forward (training or inference) or backward.");
+  shape.add(
+      "Mode", kText, [](const NormalizationShape& norm) { return normalization_mode_name(norm.mode); },
+      "Batch, layer, … normalization.");
+  shape.add(
+      "Size", kText,
+      [](const NormalizationShape& norm) {
+        std::string size;
+        for (unsigned i = 0; i < norm.size.size() && i < norm.dimensions; ++i)
+          size += (i == 0 ? "" : "x") + std::to_string(norm.size[i]);
+        return size;
+      },
+      "Of the input.");
+  shape.add(
+      "Layout", kText,
+      [](const NormalizationShape& norm) {
+        return layout_name(norm.layout,
+                           static_cast<std::uint8_t>(norm.dimensions < 2 ? 0 : norm.dimensions - 2));
+      },
+      "Of the input in memory.");
+  shape.type("Type", &NormalizationShape::type, "Elements of the input.");
+  shape.add(
+      "Fused", kText, [](const NormalizationShape& norm) { return operations_text(norm.fused); },
+      "What the call does besides.", "nothing");
+  add_call_columns(columns);
+  add_kernel_names(columns);
+  return columns;
+}
+std::vector<CallTableRow> norm_rows(const Report& report) {
+  return with_total(rows_of(report, ShapeKind::kNormalization));
 }
 
-void nccl_rows(const Statistics& statistics, const RunInfo&, std::string& text, const TextSink& sink) {
-  const std::vector<CollectiveRow> rows = statistics.collectives();
-  std::uint64_t total = 0;
-  for (const CollectiveRow& entry : rows) total += entry.gpu.sum;
-  for (const CollectiveRow& entry : rows) {
-    const CollectiveShape& shape = entry.shape;
-    CsvRow row(text);
-    const auto decimal = [&row](std::optional<double> value, int digits) {
-      if (value) {
-        row.decimal(*value, digits);
-      } else {
-        row.empty();
-      }
-    };
-    row.text(entry.operation());
-    if (entry.is_known()) {
-      row.text(collective_type_name(shape.type)).text(reduction_name(shape.reduction)).number(shape.bytes);
-      size_cell(row, shape.ranks, shape.ranks != 0);
-      size_cell(row, shape.peer, shape.peer >= 0);
-      row.text(entry.grouped()).number(entry.calls).number(entry.failed).number(entry.captured);
-      row.number(entry.replayed).number(entry.host_time);
-    } else {
-      for (int i = 0; i < 11; ++i) row.empty();
-    }
-    row.decimal(percent(entry.gpu.sum, total), 1).number(entry.gpu.sum).decimal(entry.gpu.mean(), 1);
-    row.number(entry.gpu.smallest()).number(entry.gpu.max);
-    decimal(entry.algorithm_bandwidth(), 3);
-    decimal(entry.bus_bandwidth(), 3);
-    const std::optional<double> overlap = entry.overlap();
-    decimal(overlap ? std::optional(100.0 * *overlap) : std::nullopt, 1);
-    row.number(entry.kernels);
-    std::string names;
-    for (const KernelTime& kernel : entry.names) {
-      if (!names.empty()) names += "; ";
-      names += kernel.name;
-    }
-    row.text(names).text(communicator_text(shape.communicator)).end();
-    sink(text);
-  }
+Columns<Listed<CollectiveRow>> nccl_columns(const Report&) {
+  using Row = Listed<CollectiveRow>;
+  Columns<Row> columns;
+  const auto known = [&columns](std::string header, const Unit& unit, auto of, std::string_view meaning,
+                                std::string_view empty = kUnknown) {
+    columns.add(
+        std::move(header), unit,
+        [of](const Row& row) { return row.row.is_known() ? Cell(of(row.row)) : Cell(); }, meaning, empty);
+  };
+  const auto gpu = [&columns](std::string header, const Unit& unit, auto of, std::string_view meaning) {
+    columns.add(
+        std::move(header), unit, [of](const Row& row) { return Cell(of(row.row.gpu)); }, meaning);
+  };
+  columns.add(
+      "Operation", kText, [](const Row& row) { return Cell(row.row.operation()); },
+      "`AllReduce`, …, `Group of 3 AllReduce`; `[unknown]`: kernels of no call that is known.");
+  known(
+      "Type", kText, [](const CollectiveRow& row) { return collective_type_name(row.shape.type); },
+      "Elements.");
+  known(
+      "Reduction", kText, [](const CollectiveRow& row) { return reduction_name(row.shape.reduction); },
+      "`sum`, `avg`, ….", "nothing is reduced; `[unknown]`");
+  known(
+      "Bytes", kBytes, [](const CollectiveRow& row) { return row.shape.bytes; },
+      "Of one call, as collectives.md counts them.");
+  known(
+      "Ranks", kCount,
+      [](const CollectiveRow& row) { return cell_if(row.shape.ranks != 0, row.shape.ranks); },
+      "Of the communicator.", "not known");
+  known(
+      "Peer/Root", kNumber,
+      [](const CollectiveRow& row) { return cell_if(row.shape.peer >= 0, row.shape.peer); },
+      "The other rank of a send or receive, the root of a broadcast or reduce.", "the operation has none");
+  known(
+      "Grouped", kText, [](const CollectiveRow& row) { return row.grouped(); },
+      "`no`; `yes`: submitted by a group's end; `group`: the end of a group of different calls.");
+  known(
+      "Calls", kCount, [](const CollectiveRow& row) { return row.calls; }, "Calls that did not fail.");
+  known(
+      "Failed Calls", kCount, [](const CollectiveRow& row) { return row.failed; }, "Calls that failed.");
+  known(
+      "Captured Calls", kCount, [](const CollectiveRow& row) { return row.captured; },
+      "Of Calls, those whose work went into a CUDA graph.");
+  known(
+      "Replayed Calls", kCount, [](const CollectiveRow& row) { return row.replayed; },
+      "Captured calls that graph launches ran, once for each launch.");
+  known(
+      "Host Time (ns)", kTime, [](const CollectiveRow& row) { return row.host_time; },
+      "Time in the calls, with that of the group's end.");
+  columns.add(
+      "GPU Time (%)", kPercent, [](const Row& row) { return Cell(percent(row.row.gpu.sum, row.total)); },
+      "Share of the table's GPU time.");
+  gpu(
+      "GPU Time (ns)", kTime, [](const Totals& time) { return time.sum; },
+      "Sum of the kernels' durations, their waiting for other ranks included.");
+  gpu(
+      "GPU Avg (ns)", kMeanTime, [](const Totals& time) { return time.mean(); }, "Mean of a call.");
+  gpu(
+      "GPU Min (ns)", kTime, [](const Totals& time) { return time.smallest(); }, "Shortest.");
+  gpu(
+      "GPU Max (ns)", kTime, [](const Totals& time) { return time.max; }, "Longest.");
+  columns
+      .add(
+          "Algorithm BW (GB/s)", kBandwidth,
+          [](const Row& row) { return Cell(row.row.algorithm_bandwidth()); }, "Bytes by GPU time.",
+          "no GPU time; bytes not known")
+      .add(
+          "Bus BW (GB/s)", kBandwidth, [](const Row& row) { return Cell(row.row.bus_bandwidth()); },
+          "Algorithm bandwidth by the operation's factor (collectives.md).", "as Algorithm BW")
+      .add(
+          "Overlap with Compute (%)", kPercent,
+          [](const Row& row) { return Cell(percent(row.row.overlap())); },
+          "Share of the kernels' time in which a kernel that is no collective's ran on the device.",
+          "no kernels")
+      .add(
+          "Kernels", kCount, [](const Row& row) { return Cell(row.row.kernels); }, "Kernels that ran.")
+      .add(
+          "Kernel Names", kText,
+          [](const Row& row) {
+            std::string names;
+            for (const KernelTime& kernel : row.row.names) {
+              if (!names.empty()) names += "; ";
+              names += kernel.name;
+            }
+            return Cell(std::move(names));
+          },
+          "Each once, by descending time.", "no kernels")
+      .add(
+          "Communicator", kText,
+          [](const Row& row) { return Cell(communicator_text(row.row.shape.communicator)); },
+          "Its identity, the same in all ranks, as NCCL logs it.", "not known");
+  return columns;
+}
+std::vector<Listed<CollectiveRow>> nccl_rows(const Report& report) {
+  return listed(report.statistics->collectives(), [](const CollectiveRow& row) { return row.gpu.sum; });
 }
 
-void family_rows(const Statistics& statistics, const RunInfo&, std::string& text, const TextSink& sink) {
-  const std::vector<FamilyRow> families = statistics.families();
-  std::uint64_t total = 0;
-  for (const FamilyRow& family : families) total += family.time.sum;
-  for (const FamilyRow& family : families) {
-    const Totals& time = family.time;
-    CsvRow row(text);
-    row.decimal(percent(time.sum, total), 1).number(time.sum).number(time.count).decimal(time.mean(), 1);
-    row.number(time.smallest()).number(time.max).number(family.names);
-    row.decimal(percent(family.attributed, time.sum), 1)
-        .decimal(percent(family.on_tensor_cores, time.sum), 1);
-    row.decimal(percent(family.unknown_cores, time.sum), 1).number(family.flops);
-    if (family.flops == 0 || time.sum == 0) {
-      row.empty();
-    } else {
-      row.decimal(static_cast<double>(family.flops) / static_cast<double>(time.sum) / 1e3, 3);
-    }
-    row.text(family_name(family.family)).end();
-    sink(text);
-  }
+Columns<Listed<FamilyRow>> family_columns(const Report&) {
+  using Row = Listed<FamilyRow>;
+  Columns<Row> columns;
+  const auto add = [&columns](std::string header, const Unit& unit, auto of, std::string_view meaning,
+                              std::string_view empty = {}) {
+    columns.add(
+        std::move(header), unit, [of](const Row& row) { return Cell(of(row.row)); }, meaning, empty);
+  };
+  columns.add(
+      "Time (%)", kPercent, [](const Row& row) { return Cell(percent(row.row.time.sum, row.total)); },
+      kShareOfListed);
+  add(
+      "Total Time (ns)", kTime, [](const FamilyRow& row) { return row.time.sum; },
+      "Sum of the kernels' durations.");
+  add(
+      "Instances", kCount, [](const FamilyRow& row) { return row.time.count; }, "Executions.");
+  add(
+      "Avg (ns)", kMeanTime, [](const FamilyRow& row) { return row.time.mean(); }, "Mean duration.");
+  add(
+      "Min (ns)", kTime, [](const FamilyRow& row) { return row.time.smallest(); }, "Shortest.");
+  add(
+      "Max (ns)", kTime, [](const FamilyRow& row) { return row.time.max; }, "Longest.");
+  add(
+      "Kernel Names", kCount, [](const FamilyRow& row) { return row.names; }, "Distinct names of kernels.");
+  add(
+      "In Library Calls (%)", kPercent,
+      [](const FamilyRow& row) { return percent(row.attributed, row.time.sum); },
+      "Share of the time that is of kernels launched inside a library call.");
+  add(
+      "Tensor Cores (%)", kPercent,
+      [](const FamilyRow& row) { return percent(row.on_tensor_cores, row.time.sum); },
+      "Share of the time that is of kernels known to use tensor cores.");
+  add(
+      "Tensor Cores Unknown (%)", kPercent,
+      [](const FamilyRow& row) { return percent(row.unknown_cores, row.time.sum); },
+      "Share of the time that is of kernels whose names do not tell.");
+  add(
+      "FLOPs", kFlops, [](const FamilyRow& row) { return row.flops; },
+      "Of the library calls of known shape whose kernels these are.");
+  add(
+      "TFLOP/s", kTeraflops,
+      [](const FamilyRow& row) {
+        return cell_if(row.flops != 0 && row.time.sum != 0,
+                       static_cast<double>(row.flops) / static_cast<double>(row.time.sum) / 1e3);
+      },
+      "FLOPs by Total Time.", "no FLOPs are known");
+  add(
+      "Family", kText, [](const FamilyRow& row) { return family_name(row.family); }, "What the kernels do.");
+  return columns;
+}
+std::vector<Listed<FamilyRow>> family_rows(const Report& report) {
+  return listed(report.statistics->families(), [](const FamilyRow& row) { return row.time.sum; });
 }
 
 }  // namespace inject

@@ -4,66 +4,44 @@
 // The tables of library calls by what they compute, and of kernel families.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
-#include "libinject/analysis/gemm_hints.h"
-#include "libinject/output/table_files.h"
+#include "libinject/output/columns.h"
+#include "libinject/output/table_cells.h"
+#include "libinject/report/report.h"
 
 namespace inject {
 
-// Columns that the tables share.
-#define INJECT_CALL_COLUMNS                                                       \
-  "Calls,Failed Calls,Captured Calls,Replayed Calls,Host Time (ns),GPU Time (%)," \
-  "GPU Time (ns),GPU Avg (ns),GPU Min (ns),GPU Max (ns),Kernels,"
-#define INJECT_WORK_COLUMNS "FLOPs,TFLOP/s,Peak,Peak (%),Bytes,FLOP/Byte,Bound,Tensor Cores,"
+/// A row of a table of calls: those of one shape, or kernels of which no shape is known.
+struct CallTableRow {
+  std::string_view name;                  ///< the function; `[other]`, `[no shape]`, `[no call]`
+  const CallReport* call = nullptr;       ///< null where no shape is known
+  const CallShapeEntry* entry = nullptr;  ///< null where the kernels were launched in no call
+  Totals gpu;                             ///< of a call's kernels, or, without calls, of a kernel
+  std::uint64_t kernels = 0;
+  std::optional<TensorCores> cores;
+  std::string kernel_names;
+  std::uint64_t total = 0;  ///< GPU time of all rows
+};
 
-inline constexpr std::string_view kGemmHeader =
-    "API,M,N,K,Op A,Op B,Type A,Type B,Type C,Compute "
-    "Type,Batch,Groups,Epilogue,Lda,Ldb,Ldc," INJECT_CALL_COLUMNS INJECT_WORK_COLUMNS
-    "Eligible,Hint,Kernel Names";
-void gemm_rows(const Statistics& statistics, const RunInfo& run, std::string& text, const TextSink& sink);
+Columns<CallTableRow> gemm_columns(const Report& report);
+std::vector<CallTableRow> gemm_rows(const Report& report);
+Columns<CallTableRow> conv_columns(const Report& report);
+std::vector<CallTableRow> conv_rows(const Report& report);
+Columns<CallTableRow> attention_columns(const Report& report);
+std::vector<CallTableRow> attention_rows(const Report& report);
+Columns<CallTableRow> rnn_columns(const Report& report);
+std::vector<CallTableRow> rnn_rows(const Report& report);
+Columns<CallTableRow> norm_columns(const Report& report);
+std::vector<CallTableRow> norm_rows(const Report& report);
 
-inline constexpr std::string_view kCollectiveHeader =
-    "Operation,Type,Reduction,Bytes,Ranks,Peer/Root,Grouped,Calls,Failed Calls,Captured Calls,Replayed "
-    "Calls,Host Time (ns),"
-    "GPU Time (%),GPU Time (ns),GPU Avg (ns),GPU Min (ns),GPU Max (ns),Algorithm BW (GB/s),Bus BW (GB/s),"
-    "Overlap with Compute (%),Kernels,Kernel Names,Communicator";
-void nccl_rows(const Statistics& statistics, const RunInfo& run, std::string& text, const TextSink& sink);
-
-inline constexpr std::string_view kConvHeader =
-    "API,Direction,N,C,D,H,W,K,T,R,S,Stride,Padding,Dilation,Groups,Layout,Type X,Type W,Type Y,"
-    "Compute Type,Fused,Engine,Algorithm," INJECT_CALL_COLUMNS INJECT_WORK_COLUMNS "Kernel Names";
-void conv_rows(const Statistics& statistics, const RunInfo& run, std::string& text, const TextSink& sink);
-
-inline constexpr std::string_view kAttentionHeader =
-    "Source,API,Direction,B,H,KV Heads,S Query,S Key,D,D Value,Causal,Bias,Dropout,Varying Lengths,Type,"
-    "Compute Type,Engine," INJECT_CALL_COLUMNS INJECT_WORK_COLUMNS "Kernel Names";
-void attention_rows(const Statistics& statistics, const RunInfo& run, std::string& text,
-                    const TextSink& sink);
-
-inline constexpr std::string_view kRnnHeader =
-    "API,Direction,Cell,Layers,Directions,Input Size,Hidden Size,Projection Size,T,B,Steps,Type,"
-    "Compute Type,Algorithm,Math," INJECT_CALL_COLUMNS INJECT_WORK_COLUMNS "Kernel Names";
-void rnn_rows(const Statistics& statistics, const RunInfo& run, std::string& text, const TextSink& sink);
-
-inline constexpr std::string_view kNormHeader =
-    "API,Direction,Mode,Size,Layout,Type,Fused," INJECT_CALL_COLUMNS "Kernel Names";
-void norm_rows(const Statistics& statistics, const RunInfo& run, std::string& text, const TextSink& sink);
-
-inline constexpr std::string_view kFamilyHeader =
-    "Time (%),Total Time (ns),Instances,Avg (ns),Min (ns),Max (ns),Kernel Names,In Library Calls (%),Tensor "
-    "Cores (%),"
-    "Tensor Cores Unknown (%),FLOPs,TFLOP/s,Family";
-void family_rows(const Statistics& statistics, const RunInfo& run, std::string& text, const TextSink& sink);
-
-#undef INJECT_CALL_COLUMNS
-#undef INJECT_WORK_COLUMNS
-
-/// What the roofline bounds such a call by, as the tables have it.
-Bound bound_of(const CallShapeRow& call, const DeviceSpecs& specs);
-
-/// What the peaks of a device of the run are computed from; of device 0 where it is not known.
-DeviceSpecs specs_of(const RunInfo& run, std::uint32_t device);
+Columns<Listed<CollectiveRow>> nccl_columns(const Report& report);
+std::vector<Listed<CollectiveRow>> nccl_rows(const Report& report);
+Columns<Listed<FamilyRow>> family_columns(const Report& report);
+std::vector<Listed<FamilyRow>> family_rows(const Report& report);
 
 }  // namespace inject

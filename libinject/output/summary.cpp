@@ -10,9 +10,7 @@
 #include <vector>
 
 #include "libinject/output/csv.h"
-#include "libinject/output/diagnosis_report.h"
-#include "libinject/output/measured_kernels.h"
-#include "libinject/stats/kernel_use.h"
+#include "libinject/report/display_text.h"
 
 namespace inject {
 
@@ -21,154 +19,8 @@ namespace {
 constexpr std::size_t kColumns = 120;
 constexpr std::size_t kMostRows = 10;
 
-/// A character and its bytes.
-struct Character {
-  char32_t code = 0;
-  std::size_t size = 1;
-};
-
-/// `text` is valid UTF-8.
-Character character_at(std::string_view text, std::size_t position) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[position + i]); };
-  const unsigned char lead = byte(0);
-  if (lead < 0x80) return {lead, 1};
-  const std::size_t size = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
-  auto code = static_cast<char32_t>(lead & (0xffu >> (size + 1)));
-  for (std::size_t i = 1; i < size; ++i) code = code << 6 | (byte(i) & 0x3fu);
-  return {code, size};
-}
-
-bool is_control(char32_t code) {
-  return code < 0x20 || (code >= 0x7f && code < 0xa0);
-}
-
-/// East Asian wide and emoji blocks, roughly: an upper bound is what counts here.
-std::size_t columns_of(char32_t code) {
-  struct Block {
-    char32_t first;
-    char32_t last;
-  };
-  constexpr std::array<Block, 9> kWide{{{0x1100, 0x115f},
-                                        {0x2e80, 0xa4cf},
-                                        {0xac00, 0xd7a3},
-                                        {0xf900, 0xfaff},
-                                        {0xfe30, 0xfe6f},
-                                        {0xff00, 0xff60},
-                                        {0xffe0, 0xffe6},
-                                        {0x1f300, 0x1faff},
-                                        {0x20000, 0x3fffd}}};
-  for (const Block& block : kWide) {
-    if (code >= block.first && code <= block.last) return 2;
-  }
-  return 1;
-}
-
-std::size_t columns_of(std::string_view text) {
-  std::size_t columns = 0;
-  for (std::size_t i = 0; i < text.size();) {
-    const Character c = character_at(text, i);
-    columns += columns_of(c.code);
-    i += c.size;
-  }
-  return columns;
-}
-
-std::string printable(std::string_view name) {
-  std::string valid;
-  append_utf8(valid, name);
-  std::string result;
-  for (std::size_t i = 0; i < valid.size();) {
-    const Character c = character_at(valid, i);
-    if (is_control(c.code)) {
-      result += '?';
-    } else {
-      result.append(valid, i, c.size);
-    }
-    i += c.size;
-  }
-  return result;
-}
-
-/// The longest beginning of `text` that fits.
-std::string_view beginning(std::string_view text, std::size_t columns) {
-  std::size_t end = 0;
-  while (end < text.size()) {
-    const Character c = character_at(text, end);
-    if (columns_of(c.code) > columns) break;
-    columns -= columns_of(c.code);
-    end += c.size;
-  }
-  return text.substr(0, end);
-}
-
-/// The longest end of `text` that fits.
-std::string_view ending(std::string_view text, std::size_t columns) {
-  std::size_t all = columns_of(text);
-  std::size_t begin = 0;
-  while (all > columns) {
-    const Character c = character_at(text, begin);
-    all -= columns_of(c.code);
-    begin += c.size;
-  }
-  return text.substr(begin);
-}
-
-/// A C++ function's name without its arguments and return type; template arguments stay.
-std::string_view without_signature(std::string_view name) {
-  if (name.empty() || name.back() != ')') return name;
-  // Back from the closing parenthesis to the one that it closes: where the arguments begin.
-  std::size_t depth = 0;
-  std::size_t open = name.size();
-  while (open > 0) {
-    --open;
-    if (name[open] == ')') ++depth;
-    if (name[open] == '(' && --depth == 0) break;
-  }
-  if (depth != 0 || open == 0) return name;
-  name = name.substr(0, open);
-  // The return type, which only templates have, ends at a space outside all brackets.
-  int brackets = 0;
-  std::size_t start = 0;
-  for (std::size_t i = 0; i < name.size(); ++i) {
-    const char c = name[i];
-    if (c == '<' || c == '(' || c == '{' || c == '[') ++brackets;
-    if (c == '>' || c == ')' || c == '}' || c == ']') --brackets;
-    if (c == ' ' && brackets == 0) start = i + 1;
-  }
-  return start < name.size() ? name.substr(start) : name;
-}
-
-std::string with_unit(double value, std::span<const std::string_view> units) {
-  std::size_t unit = 0;
-  while (unit + 1 < units.size() && value >= 999.9995) {
-    value /= 1000;
-    ++unit;
-  }
-  std::string text;
-  // Whole numbers of the smallest unit; otherwise as many decimals as six columns hold.
-  append_decimal(text, value, unit == 0 ? 0 : value < 100 ? 3 : 2);
-  return text.append(units[unit]);
-}
-
-std::string percent_text(double value) {
-  std::string text;
-  append_decimal(text, value, 1);
-  return text + "%";
-}
-
 double ratio(std::uint64_t part, std::uint64_t whole) {
   return whole == 0 ? 0.0 : 100.0 * static_cast<double>(part) / static_cast<double>(whole);
-}
-
-std::string plural(std::uint64_t count, std::string_view noun) {
-  std::string text = std::to_string(count) + " " + std::string(noun);
-  if (count == 1) return text;
-  // copy, copies; memset, memsets
-  if (text.back() == 'y') {
-    text.pop_back();
-    return text + "ies";
-  }
-  return text + "s";
 }
 
 /// Right-aligned cells, then a name that takes what is left of the line.
@@ -426,8 +278,9 @@ void paragraph(std::string& out, std::string_view indent, std::string_view text)
 }
 
 /// How well the kernels fill the device, and those that lose most by not filling it.
-void kernel_use_lines(std::string& out, const std::vector<DetailRow>& details, const RunInfo& run,
-                      std::uint32_t device) {
+void kernel_use_lines(std::string& out, const Report& report, std::uint32_t device) {
+  const std::vector<DetailRow>& details = report.statistics->kernel_details();
+  const RunInfo& run = *report.run;
   const auto use = device_use(details, run.devices, device);
   if (!use) return;
   std::string text = "    while kernels run, their grids keep ";
@@ -451,16 +304,17 @@ void kernel_use_lines(std::string& out, const std::vector<DetailRow>& details, c
   }
 }
 
-void diagnosis_lines(std::string& out, const Statistics& statistics, const RunInfo& run) {
-  const std::vector<DeviceDiagnosis> devices = device_diagnoses(statistics, run);
-  const std::vector<DetailRow>& details = statistics.kernel_details();
+void diagnosis_lines(std::string& out, const Report& report) {
+  const std::vector<DeviceDiagnosis>& devices = report.diagnoses;
   constexpr std::size_t kMostEvidence = 3;
   for (const DeviceDiagnosis& entry : devices) {
     const Diagnosis& diagnosis = entry.diagnosis;
     const DeviceTimes& times = entry.times;
     if (diagnosis.verdict == Bottleneck::kNone) continue;
     out += '\n';
-    std::string text = "  " + std::string(bottleneck_name(diagnosis.verdict));
+    const bool too_short = diagnosis.verdict == Bottleneck::kTooShort;
+    std::string text = too_short ? "  windows too short for a verdict"
+                                 : "  " + std::string(bottleneck_name(diagnosis.verdict));
     if (devices.size() > 1) text += ", GPU " + std::to_string(entry.device);
     text += ": a kernel runs " + share_text(times.kernel_busy, times.span) + " of the time";
     if (times.kernel_busy != 0) {
@@ -472,19 +326,22 @@ void diagnosis_lines(std::string& out, const Statistics& statistics, const RunIn
     text += ", copies alone " + share_text(times.copy_only, times.span) + ", idle " +
             share_text(times.idle(), times.span);
     line(out, text);
+    // A line of its own: it is neither for nor against the program, and may be most of the time.
+    const std::uint64_t start_up = times.idle(IdleCause::kStartUp);
     std::size_t told = 0;
     for (const Evidence& evidence : entry.evidence) {
+      const std::uint64_t time = evidence.time - (evidence.kind == Bottleneck::kNone ? start_up : 0);
       // Small change is left out, but for what the verdict is about.
       const bool leading =
-          told <
-          std::max<std::size_t>(diagnosis.verdict == Bottleneck::kUndetermined ? 0 : 1, diagnosis.leading);
-      if (!leading && (told >= kMostEvidence || diagnosis.share(evidence.time) < 0.01)) break;
+          told < std::max<std::size_t>(diagnosis.verdict == Bottleneck::kUndetermined || too_short ? 0 : 1,
+                                       diagnosis.leading);
+      if (!leading && (told >= kMostEvidence || diagnosis.share(time) < 0.01)) break;
       ++told;
       std::string_view name = bottleneck_name(evidence.kind);
       if (const std::size_t bound = name.find("-bound"); bound != std::string_view::npos)
         name = name.substr(0, bound);
       paragraph(out, "    ",
-                share_text(evidence.time, times.span) + " " +
+                share_text(time, times.span) + " " +
                     (name.empty() ? std::string("other idle time") : std::string(name)) +
                     (evidence.text.empty() ? std::string() : ": " + evidence.text));
       if (leading && !bottleneck_advice(evidence.kind).empty()) {
@@ -495,12 +352,16 @@ void diagnosis_lines(std::string& out, const Statistics& statistics, const RunIn
         paragraph(out, "    -> ", advice);
       }
     }
-    if (diagnosis.leading == 0) kernel_use_lines(out, details, run, entry.device);
+    if (diagnosis.share(start_up) >= 0.01)
+      line(out,
+           "    " + share_text(start_up, times.span) + " start-up: before the first GPU work of a window");
+    if (diagnosis.leading == 0 && !too_short) kernel_use_lines(out, report, entry.device);
   }
 }
 
 /// Means over the windows, and the long kernels that leave most of the device unused.
-void metric_lines(std::string& out, const Statistics& statistics, const RunInfo& run) {
+void metric_lines(std::string& out, const Report& report) {
+  const Statistics& statistics = *report.statistics;
   const std::vector<MetricInfo>& metrics = statistics.metrics().metrics();
   if (metrics.empty()) return;
   std::map<std::uint32_t, std::vector<WeightedMean>> devices;
@@ -509,7 +370,7 @@ void metric_lines(std::string& out, const Statistics& statistics, const RunInfo&
     means.resize(metrics.size());
     for (std::size_t m = 0; m < metrics.size(); ++m) means[m].add(window.means[m]);
   }
-  const std::vector<MeasuredKernel> kernels = kernels_by_unused_time(measured_kernels(statistics, run));
+  const std::vector<MeasuredKernel> kernels = kernels_by_unused_time(report.measured_kernels);
   for (const auto& [device, means] : devices) {
     std::string text = "measured";
     if (devices.size() > 1) text += " on GPU " + std::to_string(device);
@@ -569,18 +430,18 @@ void phase_line(std::string& out, const Statistics& statistics) {
   line(out, text);
 }
 
-void iteration_lines(std::string& out, const Statistics& statistics, const RunInfo& run) {
-  const IterationStatistics& iterations = statistics.iterations();
-  const SampleStats& steps = iterations.step_times();
+void iteration_lines(std::string& out, const Report& report) {
+  const IterationStatistics& iterations = report.statistics->iterations();
+  const SampleStats& steps = *report.steps.inside;
   if (steps.count() == 0 && iterations.incomplete() == 0) return;
   std::string text = "  no complete iteration";
   if (steps.count() != 0) {
-    text = "  " + plural(steps.count(), "iteration") + ": " + time_text(steps.mean()) +
-           " on average, median " + time_text(steps.median()) + ", 95th percentile " +
+    text = "  " + plural(steps.count(), "iteration") + ": median " + time_text(steps.median()) + ", mean " +
+           time_text(steps.mean()) + ", 95th percentile " +
            time_text(static_cast<double>(steps.percentile(0.95)));
-    if (run.batch != 0 && steps.mean() > 0) {
+    if (report.steps.samples_per_second) {
       text += "; ";
-      append_decimal(text, static_cast<double>(run.batch) / steps.mean() * 1e9, 1);
+      append_decimal(text, *report.steps.samples_per_second, 1);
       text += " samples/s";
     }
   }
@@ -593,14 +454,15 @@ void iteration_lines(std::string& out, const Statistics& statistics, const RunIn
   also(iterations.phases(IterationLabel::kValidation), "validation phase");
   also(iterations.phases(IterationLabel::kCheckpoint), "checkpoint");
   if (!text.empty()) line(out, text);
-  const std::optional<double> outside = step_time_outside(iterations);
-  if (const auto overhead = profiler_overhead(outside, steps.count(), steps.mean())) {
-    text = "    " + time_text(*outside) + " outside windows: the profiler's own share is ";
-    // Steps inside can be the shorter ones: their launches run ahead from a device that is idle as the window
-    // opens.
-    if (*overhead > 0) {
-      append_decimal(text, 100 * *overhead, 1);
-      text += '%';
+  if (const auto& overhead = report.steps.overhead) {
+    text = "    " + time_text(overhead->outside) + " outside windows: the profiler's own share is ";
+    if (overhead->seen()) {
+      append_decimal(text, 100 * overhead->share, 1);
+      text += "% (";
+      append_decimal(text, 100 * overhead->low, 1);
+      text += " to ";
+      append_decimal(text, 100 * overhead->high, 1);
+      text += ')';
     } else {
       text += "not seen";
     }
@@ -699,33 +561,9 @@ void recovered_lines(std::string& out, const RunInfo& run) {
 
 }  // namespace
 
-std::string time_text(double nanoseconds) {
-  constexpr std::array<std::string_view, 4> kUnits{"ns", "us", "ms", "s"};
-  return with_unit(nanoseconds, kUnits);
-}
-
-std::string share_text(std::uint64_t part, std::uint64_t whole) {
-  return percent_text(ratio(part, whole));
-}
-
-std::string size_text(double bytes) {
-  constexpr std::array<std::string_view, 5> kUnits{"B", "kB", "MB", "GB", "TB"};
-  return with_unit(bytes, kUnits);
-}
-
-std::string shortened(std::string_view name, std::size_t columns) {
-  std::string text = printable(name);
-  if (columns_of(text) <= columns) return text;
-  text = std::string(without_signature(text));
-  if (columns_of(text) <= columns) return text;
-  constexpr std::string_view kGap = "...";
-  if (columns <= kGap.size()) return std::string(beginning(text, columns));
-  const std::size_t room = columns - kGap.size();
-  std::string result(beginning(text, room - room / 3));
-  return result.append(kGap).append(ending(text, room / 3));
-}
-
-std::string summary_text(const Statistics& statistics, const RunInfo& run, std::string_view folder) {
+std::string summary_text(const Report& report, std::string_view folder) {
+  const Statistics& statistics = *report.statistics;
+  const RunInfo& run = *report.run;
   std::string out;
   std::string title =
       "libinject: " + windows_text(run) + "; process " + std::to_string(run.pid) + " on " + run.host;
@@ -734,12 +572,12 @@ std::string summary_text(const Statistics& statistics, const RunInfo& run, std::
   line(out, "  " + command_text(run));
   recovered_lines(out, run);
   device_lines(out, statistics, run);
-  iteration_lines(out, statistics, run);
+  iteration_lines(out, report);
   phase_line(out, statistics);
   turn_lines(out, run);
   loss_lines(out, statistics, run);
-  diagnosis_lines(out, statistics, run);
-  metric_lines(out, statistics, run);
+  diagnosis_lines(out, report);
+  metric_lines(out, report);
   time_table(out, statistics.kernels(), "Kernel");
   library_table(out, statistics.library_calls(), statistics.device_total().kernels.sum);
   operation_table(out, statistics);

@@ -6,38 +6,72 @@
 #include <cstdio>
 #include <exception>
 #include <memory>
+#include <utility>
 
 #include "libinject/output/atomic_file.h"
 #include "libinject/output/copy_table.h"
 #include "libinject/output/csv.h"
-#include "libinject/output/diagnosis_report.h"
 #include "libinject/output/memory_table.h"
 #include "libinject/output/metric_tables.h"
 #include "libinject/output/run_json.h"
 #include "libinject/output/shape_tables.h"
 #include "libinject/output/table_cells.h"
 #include "libinject/output/window_tables.h"
-#include "libinject/stats/kernel_use.h"
 
 namespace inject {
 
 namespace {
 
+using namespace units;
+
 constexpr std::string_view kRunFile = "run.json";
 
-template <typename Row>
-std::uint64_t total_of(const std::vector<Row>& rows) {
-  std::uint64_t total = 0;
-  for (const Row& row : rows) total += row.stats->sum();
-  return total;
+/// Total to standard deviation, as in all of Nsight Systems' summaries of times.
+template <typename Row, typename Stats>
+void add_total_and_count(Columns<Row>& columns, Stats stats, std::string count, std::string_view counted) {
+  columns
+      .add(
+          "Total Time (ns)", kTime, [stats](const Row& row) { return Cell(stats(row).sum()); },
+          "Sum of the durations.")
+      .add(
+          std::move(count), kCount, [stats](const Row& row) { return Cell(stats(row).count()); }, counted);
 }
 
-/// Total, count, average, median, minimum, maximum, standard deviation: in all of Nsight Systems' summaries
-/// of times.
-void time_cells(CsvRow& row, const SampleStats& stats) {
-  row.number(stats.sum()).number(stats.count());
-  row.decimal(stats.mean(), 1).decimal(stats.median(), 1);
-  row.number(stats.min()).number(stats.max()).decimal(stats.stddev(), 1);
+template <typename Row, typename Stats>
+void add_distribution(Columns<Row>& columns, Stats stats) {
+  columns
+      .add(
+          "Avg (ns)", kMeanTime, [stats](const Row& row) { return Cell(stats(row).mean()); },
+          "Mean duration.")
+      .add(
+          "Med (ns)", kMeanTime, [stats](const Row& row) { return Cell(stats(row).median()); },
+          "Median duration: exact up to 1,024 values of a row while 16 MiB for all rows last, of a histogram "
+          "beyond (README.md has its error).")
+      .add(
+          "Min (ns)", kTime, [stats](const Row& row) { return Cell(stats(row).min()); }, "Shortest.")
+      .add(
+          "Max (ns)", kTime, [stats](const Row& row) { return Cell(stats(row).max()); }, "Longest.")
+      .add(
+          "StdDev (ns)", kMeanTime, [stats](const Row& row) { return Cell(stats(row).stddev()); },
+          "Sample standard deviation (n - 1); 0 for a single value.");
+}
+
+template <typename T>
+const SampleStats& stats_of(const Listed<T>& row) {
+  return *row.row.stats;
+}
+
+template <typename T>
+void add_share(Columns<Listed<T>>& columns) {
+  columns.add(
+      "Time (%)", kPercent,
+      [](const Listed<T>& row) { return Cell(percent(row.row.stats->sum(), row.total)); }, kShareOfListed);
+}
+
+template <typename T>
+std::vector<Listed<T>> listed_by_time(std::vector<T> rows, const Report& report) {
+  return listed(
+      std::move(rows), [](const T& row) { return row.stats->sum(); }, report.run);
 }
 
 /// As Nsight Systems prints GridXYZ and BlockXYZ: each number right-aligned in four columns.
@@ -51,12 +85,9 @@ std::string_view style_name(RangeStyle style) {
   return style == RangeStyle::kStartEnd ? "StartEnd" : "PushPop";
 }
 
-void thread_id(CsvRow& row, std::uint32_t thread, const RunInfo& run) {
-  if (thread < run.threads.size() && run.threads[thread].tid != 0) {
-    row.number(run.threads[thread].tid);
-  } else {
-    row.empty();
-  }
+Cell thread_id(std::uint32_t thread, const RunInfo& run) {
+  if (thread < run.threads.size() && run.threads[thread].tid != 0) return run.threads[thread].tid;
+  return {};
 }
 
 std::string_view thread_name(std::uint32_t thread, const RunInfo& run) {
@@ -64,268 +95,382 @@ std::string_view thread_name(std::uint32_t thread, const RunInfo& run) {
   return thread == kOtherIndex ? "[other]" : "[unknown]";
 }
 
-void time_rows(const std::vector<TimeRow>& rows, std::string& text, const TextSink& sink) {
-  const std::uint64_t total = total_of(rows);
-  for (const TimeRow& entry : rows) {
-    CsvRow row(text);
-    row.decimal(percent(entry.stats->sum(), total), 1);
-    time_cells(row, *entry.stats);
-    row.text(entry.name).end();
-    sink(text);
-  }
+// What a name, an API function or an operation took.
+using TimeShare = Listed<TimeRow>;
+Columns<TimeShare> time_columns(std::string count, std::string_view counted, std::string name,
+                                std::string_view named) {
+  Columns<TimeShare> columns;
+  add_share(columns);
+  add_total_and_count(columns, stats_of<TimeRow>, std::move(count), counted);
+  add_distribution(columns, stats_of<TimeRow>);
+  columns.add(
+      std::move(name), kText, [](const TimeShare& row) { return Cell(row.row.name); }, named);
+  return columns;
 }
 
-void kernel_rows(const Statistics& statistics, const RunInfo&, std::string& text, const TextSink& sink) {
-  time_rows(statistics.kernels(), text, sink);
+constexpr std::string_view kKernelName = "The kernel, demangled in full; `[other]`: beyond 10,000 names.";
+
+Columns<TimeShare> kernel_columns(const Report&) {
+  return time_columns("Instances", "Executions.", "Name", kKernelName);
+}
+std::vector<TimeShare> kernel_rows(const Report& report) {
+  return listed_by_time(report.statistics->kernels(), report);
 }
 
-void api_rows(const Statistics& statistics, const RunInfo&, std::string& text, const TextSink& sink) {
-  time_rows(statistics.api_calls(), text, sink);
+Columns<TimeShare> api_columns(const Report&) {
+  return time_columns("Num Calls", "Calls, failed ones included.", "Name",
+                      "The function of the runtime or the driver.");
+}
+std::vector<TimeShare> api_rows(const Report& report) {
+  return listed_by_time(report.statistics->api_calls(), report);
 }
 
-void operation_time_rows(const Statistics& statistics, const RunInfo&, std::string& text,
-                         const TextSink& sink) {
-  time_rows(statistics.operation_times(), text, sink);
+constexpr std::string_view kOperation = "`[CUDA memcpy Host-to-Device]`, …, `[CUDA memset]`.";
+
+Columns<TimeShare> operation_time_columns(const Report&) {
+  return time_columns("Count", "Copies or memsets.", "Operation", kOperation);
+}
+std::vector<TimeShare> operation_time_rows(const Report& report) {
+  return listed_by_time(report.statistics->operation_times(), report);
 }
 
-void operation_size_rows(const Statistics& statistics, const RunInfo&, std::string& text,
-                         const TextSink& sink) {
-  for (const TimeRow& entry : statistics.operation_sizes()) {
-    const SampleStats& stats = *entry.stats;
-    CsvRow row(text);
-    row.decimal(megabytes(stats.sum()), 3).number(stats.count());
-    row.decimal(megabytes(stats.mean()), 3).decimal(megabytes(stats.median()), 3);
-    row.decimal(megabytes(stats.min()), 3)
-        .decimal(megabytes(stats.max()), 3)
-        .decimal(megabytes(stats.stddev()), 3);
-    row.text(entry.name).end();
-    sink(text);
-  }
+Columns<TimeRow> operation_size_columns(const Report&) {
+  const auto size = [](auto of) {
+    return [of](const TimeRow& row) { return Cell(megabytes(of(*row.stats))); };
+  };
+  Columns<TimeRow> columns;
+  columns
+      .add("Total (MB)", kMegabytes, size([](const SampleStats& stats) { return stats.sum(); }),
+           "Bytes of all.")
+      .add(
+          "Count", kCount, [](const TimeRow& row) { return Cell(row.stats->count()); }, "Copies or memsets.")
+      .add("Avg (MB)", kMegabytes, size([](const SampleStats& stats) { return stats.mean(); }), "Mean size.")
+      .add("Med (MB)", kMegabytes, size([](const SampleStats& stats) { return stats.median(); }),
+           "Median size.")
+      .add("Min (MB)", kMegabytes, size([](const SampleStats& stats) { return stats.min(); }), "Smallest.")
+      .add("Max (MB)", kMegabytes, size([](const SampleStats& stats) { return stats.max(); }), "Largest.")
+      .add("StdDev (MB)", kMegabytes, size([](const SampleStats& stats) { return stats.stddev(); }),
+           "Sample standard deviation (n - 1); 0 for a single value.")
+      .add(
+          "Operation", kText, [](const TimeRow& row) { return Cell(row.name); }, kOperation);
+  return columns;
+}
+std::vector<TimeRow> operation_size_rows(const Report& report) {
+  return report.statistics->operation_sizes();
 }
 
-void shape_rows(const Statistics& statistics, const RunInfo&, std::string& text, const TextSink& sink) {
-  const std::vector<ShapeRow> rows = statistics.kernel_shapes();
-  const std::uint64_t total = total_of(rows);
-  for (const ShapeRow& entry : rows) {
-    CsvRow row(text);
-    row.decimal(percent(entry.stats->sum(), total), 1);
-    time_cells(row, *entry.stats);
-    if (entry.other) {
-      row.empty().empty();
-    } else {
-      row.text(dimensions(entry.grid)).text(dimensions(entry.block));
-    }
-    row.text(entry.name).end();
-    sink(text);
-  }
+using ShapeShare = Listed<ShapeRow>;
+Columns<ShapeShare> shape_columns(const Report&) {
+  Columns<ShapeShare> columns;
+  add_share(columns);
+  add_total_and_count(columns, stats_of<ShapeRow>, "Instances", "Executions with this launch shape.");
+  add_distribution(columns, stats_of<ShapeRow>);
+  columns
+      .add(
+          "GridXYZ", kText,
+          [](const ShapeShare& row) { return cell_if(!row.row.other, dimensions(row.row.grid)); },
+          "Blocks in x, y and z.", "the row `[other]`")
+      .add(
+          "BlockXYZ", kText,
+          [](const ShapeShare& row) { return cell_if(!row.row.other, dimensions(row.row.block)); },
+          "Threads of a block in x, y and z.", "the row `[other]`")
+      .add(
+          "Name", kText, [](const ShapeShare& row) { return Cell(row.row.name); }, kKernelName);
+  return columns;
+}
+std::vector<ShapeShare> shape_rows(const Report& report) {
+  return listed_by_time(report.statistics->kernel_shapes(), report);
 }
 
-/// From Occupancy to Lost Time.
-void use_cells(CsvRow& row, const DetailRow& entry, const KernelUse& use) {
-  if (use.occupancy) {
-    row.decimal(100 * use.occupancy->share, 1).number(use.occupancy->blocks);
-    row.text(limiter_text(use.occupancy->limiters));
-  } else {
-    row.empty().empty().empty();
-  }
-  if (use.grid) {
-    row.decimal(use.grid->waves, 2).decimal(100 * use.grid->efficiency, 1);
-  } else {
-    row.empty().empty();
-  }
-  row.text(tensor_cores_name(entry.cores));
-  if (use.lost_time) {
-    row.number(*use.lost_time);
-  } else {
-    row.empty();
-  }
+using DetailShare = Listed<const KernelReport*>;
+Columns<DetailShare> detail_columns(const Report&) {
+  static constexpr std::string_view kOther = "the row `[other]`";
+  static constexpr std::string_view kUnknownDevice = "the row `[other]`; the device's limits are not known";
+  Columns<DetailShare> columns;
+  const auto total = [&columns](std::string header, const Unit& unit, auto of, std::string_view meaning) {
+    columns.add(
+        std::move(header), unit, [of](const DetailShare& row) { return Cell(of(row.row->detail->time)); },
+        meaning);
+  };
+  const auto launch = [&columns](std::string header, const Unit& unit, auto of, std::string_view meaning) {
+    columns.add(
+        std::move(header), unit,
+        [of](const DetailShare& row) { return cell_if(!row.row->detail->other, of(*row.row->detail)); },
+        meaning, kOther);
+  };
+  const auto use = [&columns](std::string header, const Unit& unit, auto of, std::string_view meaning) {
+    columns.add(
+        std::move(header), unit, [of](const DetailShare& row) { return Cell(of(row.row->use)); }, meaning,
+        kUnknownDevice);
+  };
+  const auto size = [](auto side, std::size_t i) {
+    return [side, i](const DetailRow& row) { return (row.*side)[i]; };
+  };
+  columns.add(
+      "Time (%)", kPercent,
+      [](const DetailShare& row) { return Cell(percent(row.row->detail->time.sum, row.total)); },
+      kShareOfListed);
+  total(
+      "Total Time (ns)", kTime, [](const Totals& time) { return time.sum; }, "Sum of the durations.");
+  total(
+      "Instances", kCount, [](const Totals& time) { return time.count; }, "Executions.");
+  total(
+      "Avg (ns)", kMeanTime, [](const Totals& time) { return time.mean(); }, "Mean duration.");
+  total(
+      "Min (ns)", kTime, [](const Totals& time) { return time.smallest(); }, "Shortest.");
+  total(
+      "Max (ns)", kTime, [](const Totals& time) { return time.max; }, "Longest.");
+  launch(
+      "Device", kNumber, [](const DetailRow& row) { return row.device; },
+      "The GPU, as the process numbers them.");
+  launch("GrdX", kCount, size(&DetailRow::grid, 0), "Blocks in x.");
+  launch("GrdY", kCount, size(&DetailRow::grid, 1), "Blocks in y.");
+  launch("GrdZ", kCount, size(&DetailRow::grid, 2), "Blocks in z.");
+  launch("BlkX", kCount, size(&DetailRow::block, 0), "Threads of a block in x.");
+  launch("BlkY", kCount, size(&DetailRow::block, 1), "Threads of a block in y.");
+  launch("BlkZ", kCount, size(&DetailRow::block, 2), "Threads of a block in z.");
+  launch(
+      "Reg/Trd", kCount, [](const DetailRow& row) { return row.registers_per_thread; },
+      "Registers of a thread.");
+  launch(
+      "StcSMem (B)", kBytes, [](const DetailRow& row) { return row.static_shared_bytes; },
+      "Static shared memory of a block.");
+  launch(
+      "DymSMem (B)", kBytes, [](const DetailRow& row) { return row.dynamic_shared_bytes; },
+      "Dynamic shared memory of a block.");
+  launch(
+      "LocalMem/Trd (B)", kBytes, [](const DetailRow& row) { return row.local_bytes_per_thread; },
+      "Local memory of a thread.");
+  use(
+      "Occupancy (%)", kPercent,
+      [](const KernelUse& of) { return of.occupancy ? Cell(100 * of.occupancy->share) : Cell(); },
+      "Theoretical: resident warps of those that a multiprocessor holds at most (occupancy.md).");
+  use(
+      "Blocks/SM", kCount,
+      [](const KernelUse& of) { return of.occupancy ? Cell(of.occupancy->blocks) : Cell(); },
+      "Blocks of this launch that are resident on a multiprocessor at the same time.");
+  use(
+      "Limited by", kText,
+      [](const KernelUse& of) { return of.occupancy ? Cell(limiter_text(of.occupancy->limiters)) : Cell(); },
+      "What leaves no room for another block: `registers`, `shared memory`, `block size`, `blocks`, joined "
+      "by `+`.");
+  use(
+      "Waves", {"", "≥ 0", 2}, [](const KernelUse& of) { return of.grid ? Cell(of.grid->waves) : Cell(); },
+      "Blocks of the grid / (multiprocessors · Blocks/SM).");
+  use(
+      "SM Efficiency (%)", kPercent,
+      [](const KernelUse& of) { return of.grid ? Cell(100 * of.grid->efficiency) : Cell(); },
+      "Share of the multiprocessors' time that the grid can use (occupancy.md).");
+  launch(
+      "Tensor Cores", kText, [](const DetailRow& row) { return tensor_cores_name(row.cores); },
+      "`yes`, `no` or `unknown`, by the kernel's name.");
+  use(
+      "Lost Time (ns)", kTime, [](const KernelUse& of) { return Cell(of.lost_time); },
+      "Total Time · (1 - SM Efficiency).");
+  columns.add(
+      "Name", kText, [](const DetailShare& row) { return Cell(row.row->detail->name); }, kKernelName);
+  return columns;
+}
+std::vector<DetailShare> detail_rows(const Report& report) {
+  std::vector<const KernelReport*> rows;
+  for (const KernelReport& kernel : report.kernels) rows.push_back(&kernel);
+  return listed(std::move(rows), [](const KernelReport* row) { return row->detail->time.sum; });
 }
 
-void detail_rows(const Statistics& statistics, const RunInfo& run, std::string& text, const TextSink& sink) {
-  const std::vector<DetailRow>& rows = statistics.kernel_details();
-  std::uint64_t total = 0;
-  for (const DetailRow& entry : rows) total += entry.time.sum;
-  for (const DetailRow& entry : rows) {
-    CsvRow row(text);
-    row.decimal(percent(entry.time.sum, total), 1).number(entry.time.sum).number(entry.time.count);
-    row.decimal(entry.time.mean(), 1).number(entry.time.smallest()).number(entry.time.max);
-    if (entry.other) {
-      empty_cells(row, 18);  // Device to Lost Time
-    } else {
-      row.number(entry.device);
-      for (const std::int32_t size : entry.grid) row.number(size);
-      for (const std::int32_t size : entry.block) row.number(size);
-      row.number(entry.registers_per_thread)
-          .number(entry.static_shared_bytes)
-          .number(entry.dynamic_shared_bytes);
-      row.number(entry.local_bytes_per_thread);
-      use_cells(row, entry, kernel_use(entry, run.devices));
-    }
-    row.text(entry.name).end();
-    sink(text);
-  }
+using RangeShare = Listed<RangeRow>;
+Columns<RangeShare> range_columns(const Report&) {
+  Columns<RangeShare> columns;
+  add_share(columns);
+  add_total_and_count(columns, stats_of<RangeRow>, "Instances", "Times that the range was open in a window.");
+  add_distribution(columns, stats_of<RangeRow>);
+  columns
+      .add(
+          "Style", kText,
+          [](const RangeShare& row) { return cell_if(!row.row.other, style_name(row.row.style)); },
+          "`PushPop` (of a thread) or `StartEnd`.", "the row `[other]`")
+      .add(
+          "Range", kText, [](const RangeShare& row) { return Cell(row.row.name); },
+          "The NVTX range's message, after its domain where it has one.");
+  return columns;
+}
+std::vector<RangeShare> range_rows(const Report& report) {
+  return listed_by_time(report.statistics->ranges(), report);
 }
 
-void range_rows(const Statistics& statistics, const RunInfo&, std::string& text, const TextSink& sink) {
-  const std::vector<RangeRow> rows = statistics.ranges();
-  const std::uint64_t total = total_of(rows);
-  for (const RangeRow& entry : rows) {
-    CsvRow row(text);
-    row.decimal(percent(entry.stats->sum(), total), 1);
-    time_cells(row, *entry.stats);
-    row.text(entry.other ? "" : style_name(entry.style)).text(entry.name).end();
-    sink(text);
-  }
+using RangeKernel = Listed<RangeKernelRow>;
+Columns<RangeKernel> range_kernel_columns(const Report&) {
+  Columns<RangeKernel> columns;
+  columns
+      .add(
+          "NVTX Range", kText, [](const RangeKernel& row) { return Cell(row.row.range); },
+          "The range around the launch; a kernel counts in every range around it.",
+          "launched outside any range")
+      .add(
+          "Style", kText,
+          [](const RangeKernel& row) {
+            return cell_if(row.row.in_range && !row.row.other, style_name(row.row.style));
+          },
+          "`PushPop` or `StartEnd`.", "launched outside any range; the row `[other]`")
+      .add(
+          "PID", kNumber, [](const RangeKernel& row) { return Cell(row.run->pid); }, "The process.")
+      .add(
+          "TID", kNumber, [](const RangeKernel& row) { return thread_id(row.row.thread, *row.run); },
+          "The thread that launched.", "not known")
+      .add(
+          "NVTX Inst", kCount, [](const RangeKernel& row) { return Cell(row.row.range_instances); },
+          "Instances of the range with such a kernel.")
+      .add(
+          "Kern Inst", kCount, [](const RangeKernel& row) { return Cell(row.row.stats->count()); },
+          "Executions of the kernel.")
+      .add(
+          "Total Time (ns)", kTime, [](const RangeKernel& row) { return Cell(row.row.stats->sum()); },
+          "Sum of the kernels' durations.");
+  add_distribution(columns, stats_of<RangeKernelRow>);
+  columns.add(
+      "Kernel Name", kText, [](const RangeKernel& row) { return Cell(row.row.kernel); }, kKernelName);
+  return columns;
+}
+std::vector<RangeKernel> range_kernel_rows(const Report& report) {
+  return listed_by_time(report.statistics->range_kernels(), report);
 }
 
-void range_kernel_rows(const Statistics& statistics, const RunInfo& run, std::string& text,
-                       const TextSink& sink) {
-  for (const RangeKernelRow& entry : statistics.range_kernels()) {
-    const SampleStats& stats = *entry.stats;
-    CsvRow row(text);
-    row.text(entry.range).text(entry.in_range && !entry.other ? style_name(entry.style) : "").number(run.pid);
-    thread_id(row, entry.thread, run);
-    row.number(entry.range_instances).number(stats.count()).number(stats.sum());
-    row.decimal(stats.mean(), 1).decimal(stats.median(), 1);
-    row.number(stats.min()).number(stats.max()).decimal(stats.stddev(), 1);
-    row.text(entry.kernel).end();
-    sink(text);
-  }
+using LibraryShare = Listed<LibraryRow>;
+Columns<LibraryShare> library_columns(const Report&) {
+  Columns<LibraryShare> columns;
+  const auto add = [&columns](std::string header, const Unit& unit, auto of, std::string_view meaning) {
+    columns.add(
+        std::move(header), unit, [of](const LibraryShare& row) { return Cell(of(row.row)); }, meaning);
+  };
+  columns.add(
+      "GPU Time (%)", kPercent,
+      [](const LibraryShare& row) { return Cell(percent(row.row.self.kernels.sum, row.total)); },
+      "Share of the kernel time of the listed rows.");
+  add(
+      "GPU Time (ns)", kTime, [](const LibraryRow& row) { return row.self.kernels.sum; },
+      "Of the kernels whose innermost library call is this one: adds up over the rows.");
+  add(
+      "Kernels", kCount, [](const LibraryRow& row) { return row.self.kernels.count; }, "Their number.");
+  add(
+      "GPU Time incl. Nested (ns)", kTime, [](const LibraryRow& row) { return row.inclusive.kernels.sum; },
+      "With those of the library calls inside this one.");
+  add(
+      "Kernels incl. Nested", kCount, [](const LibraryRow& row) { return row.inclusive.kernels.count; },
+      "Their number.");
+  add(
+      "Calls", kCount, [](const LibraryRow& row) { return row.host.count; }, "Calls, failed ones included.");
+  add(
+      "Failed Calls", kCount, [](const LibraryRow& row) { return row.failed; },
+      "Calls that returned an error.");
+  add(
+      "Host Time (ns)", kTime, [](const LibraryRow& row) { return row.host.sum; }, "Time in the calls.");
+  add(
+      "Host Avg (ns)", kMeanTime, [](const LibraryRow& row) { return row.host.mean(); }, "Mean of a call.");
+  add(
+      "Host Min (ns)", kTime, [](const LibraryRow& row) { return row.host.smallest(); }, "Shortest call.");
+  add(
+      "Host Max (ns)", kTime, [](const LibraryRow& row) { return row.host.max; }, "Longest call.");
+  add(
+      "Copies", kCount, [](const LibraryRow& row) { return row.self.copies; },
+      "Memory copies whose innermost library call is this one.");
+  add(
+      "Copy Time (ns)", kTime, [](const LibraryRow& row) { return row.self.copy_time; },
+      "Sum of their durations.");
+  add(
+      "Memsets", kCount, [](const LibraryRow& row) { return row.self.memsets; }, "Memsets, likewise.");
+  add(
+      "Memset Time (ns)", kTime, [](const LibraryRow& row) { return row.self.memset_time; },
+      "Sum of their durations.");
+  columns
+      .add(
+          "Depth", kCount, [](const LibraryShare& row) { return cell_if(!row.row.other, row.row.depth); },
+          "Library calls around this one.", "the row `[other]`")
+      .add(
+          "Library", kText,
+          [](const LibraryShare& row) { return cell_if(!row.row.other, group_name(row.row.group)); },
+          "`cublas`, `cublaslt`, `cudnn`, `nccl`.", "the row `[other]`")
+      .add(
+          "Call", kText, [](const LibraryShare& row) { return Cell(row.row.path); },
+          "The function, after those that called it: `cublasGemmEx > cublasLtMatmul`.");
+  return columns;
+}
+std::vector<LibraryShare> library_rows(const Report& report) {
+  return listed(report.statistics->library_calls(),
+                [](const LibraryRow& row) { return row.self.kernels.sum; });
 }
 
-void library_rows(const Statistics& statistics, const RunInfo&, std::string& text, const TextSink& sink) {
-  const std::vector<LibraryRow> rows = statistics.library_calls();
-  std::uint64_t total = 0;
-  for (const LibraryRow& entry : rows) total += entry.self.kernels.sum;
-  for (const LibraryRow& entry : rows) {
-    CsvRow row(text);
-    row.decimal(percent(entry.self.kernels.sum, total), 1).number(entry.self.kernels.sum);
-    row.number(entry.self.kernels.count);
-    row.number(entry.inclusive.kernels.sum).number(entry.inclusive.kernels.count);
-    row.number(entry.host.count).number(entry.failed).number(entry.host.sum).decimal(entry.host.mean(), 1);
-    row.number(entry.host.smallest()).number(entry.host.max);
-    row.number(entry.self.copies).number(entry.self.copy_time);
-    row.number(entry.self.memsets).number(entry.self.memset_time);
-    if (entry.other) {
-      row.empty().empty();
-    } else {
-      row.number(entry.depth).text(group_name(entry.group));
-    }
-    row.text(entry.path).end();
-    sink(text);
-  }
+using ThreadShare = Listed<ThreadRow>;
+Columns<ThreadShare> thread_columns(const Report&) {
+  Columns<ThreadShare> columns;
+  add_share(columns);
+  add_total_and_count(columns, stats_of<ThreadRow>, "Instances", "Kernels that the thread launched.");
+  add_distribution(columns, stats_of<ThreadRow>);
+  columns
+      .add(
+          "Device", kNumber,
+          [](const ThreadShare& row) { return cell_if(row.row.device != kOtherIndex, row.row.device); },
+          "The GPU, as the process numbers them.", "the row `[other]`")
+      .add(
+          "PID", kNumber, [](const ThreadShare& row) { return Cell(row.run->pid); }, "The process.")
+      .add(
+          "TID", kNumber, [](const ThreadShare& row) { return thread_id(row.row.thread, *row.run); },
+          "The thread.", "not known")
+      .add(
+          "Thread Name", kText,
+          [](const ThreadShare& row) { return Cell(thread_name(row.row.thread, *row.run)); },
+          "Its name; `[unknown]`: the launch was not seen.");
+  return columns;
 }
-
-void thread_rows(const Statistics& statistics, const RunInfo& run, std::string& text, const TextSink& sink) {
-  const std::vector<ThreadRow> rows = statistics.threads();
-  const std::uint64_t total = total_of(rows);
-  for (const ThreadRow& entry : rows) {
-    CsvRow row(text);
-    row.decimal(percent(entry.stats->sum(), total), 1);
-    time_cells(row, *entry.stats);
-    if (entry.device == kOtherIndex) {
-      row.empty();
-    } else {
-      row.number(entry.device);
-    }
-    row.number(run.pid);
-    thread_id(row, entry.thread, run);
-    row.text(thread_name(entry.thread, run)).end();
-    sink(text);
-  }
+std::vector<ThreadShare> thread_rows(const Report& report) {
+  return listed_by_time(report.statistics->threads(), report);
 }
 
 constexpr std::array kTables{
-    TableFile{"cuda_gpu_kern_sum.csv",
-              "Time (%),Total Time (ns),Instances,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),Name",
-              kernel_rows},
-    TableFile{
-        "cuda_gpu_kern_gb_sum.csv",
-        "Time (%),Total Time (ns),Instances,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),GridXYZ,BlockXYZ,"
-        "Name",
-        shape_rows},
-    TableFile{"cuda_api_sum.csv",
-              "Time (%),Total Time (ns),Num Calls,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),Name",
-              api_rows},
-    TableFile{"cuda_gpu_mem_time_sum.csv",
-              "Time (%),Total Time (ns),Count,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),Operation",
-              operation_time_rows},
-    TableFile{"cuda_gpu_mem_size_sum.csv",
-              "Total (MB),Count,Avg (MB),Med (MB),Min (MB),Max (MB),StdDev (MB),Operation",
-              operation_size_rows},
-    TableFile{"copy_sum.csv", kCopyHeader, copy_rows},
-    TableFile{
-        "nvtx_sum.csv",
-        "Time (%),Total Time (ns),Instances,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),Style,Range",
-        range_rows},
-    TableFile{
-        "nvtx_kern_sum.csv",
-        "NVTX Range,Style,PID,TID,NVTX Inst,Kern Inst,Total Time (ns),Avg (ns),Med (ns),Min (ns),Max (ns),"
-        "StdDev (ns),Kernel Name",
-        range_kernel_rows},
-    TableFile{"library_sum.csv",
-              "GPU Time (%),GPU Time (ns),Kernels,GPU Time incl. Nested (ns),Kernels incl. "
-              "Nested,Calls,Failed Calls,"
-              "Host Time (ns),Host Avg (ns),Host Min (ns),Host Max (ns),Copies,Copy Time (ns),Memsets,"
-              "Memset Time (ns),Depth,Library,Call",
-              library_rows},
-    TableFile{"family_sum.csv", kFamilyHeader, family_rows},
-    TableFile{"gemm_sum.csv", kGemmHeader, gemm_rows},
-    TableFile{"conv_sum.csv", kConvHeader, conv_rows},
-    TableFile{"attention_sum.csv", kAttentionHeader, attention_rows},
-    TableFile{"rnn_sum.csv", kRnnHeader, rnn_rows},
-    TableFile{"norm_sum.csv", kNormHeader, norm_rows},
-    TableFile{"nccl_sum.csv", kCollectiveHeader, nccl_rows},
-    TableFile{
-        "thread_kern_sum.csv",
-        "Time (%),Total Time (ns),Instances,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),Device,PID,TID,"
-        "Thread Name",
-        thread_rows},
-    TableFile{
-        "window_sum.csv",
-        "Window,Reason,State,Start (ns),End (ns),Duration (ns),Device,GPU Busy (ns),GPU Span (ns),"
-        "GPU Busy (%),Kernels,Kernel Time (ns),Copies,"
-        "Copy Time (ns),Copy Size (MB),Memsets,Memset Time (ns),Memset Size (MB),Unattributed,API Calls,"
-        "API Time (ns),Library Calls,Submissions,Ranges,Clipped Ranges,Iterations,Samples/s,"
-        "Lost Host Records,Lost Range Records,Lost Activity Records,Invalid Timestamps,"
-        "Missing Activity Records,FLOPs,TFLOP/s,Peak (%),Device Time (ns),Kernel Busy (ns),GPU Utilization "
-        "(%),"
-        "Profiler Overhead (%),Utilization w/o Overhead (%),Copy Only (ns),Idle (ns),Idle: Start-up (ns),"
-        "Idle: Synchronization (ns),Idle: Copy Call (ns),Idle: Launch Call (ns),Idle: Other Call (ns),"
-        "Idle: Host Compute (ns),Idle: Host Wait (ns),Idle: Other Stream (ns),Idle: Collective (ns),"
-        "Idle: Queue (ns),Idle: Unknown (ns),Exposed Collective (ns),Taken by Collectives (ns),Kernel "
-        "Concurrency,H2D Busy (ns),"
-        "D2H Busy (ns),Copy Overlap (%),Verdict,Potential Gain (%),Memory at Start (MB),Memory at End (MB)",
-        window_rows, window_metric_columns},
-    TableFile{
+    make_table<kernel_columns, kernel_rows>("cuda_gpu_kern_sum.csv", "A kernel, by its name."),
+    make_table<shape_columns, shape_rows>("cuda_gpu_kern_gb_sum.csv", "A kernel with one launch shape."),
+    make_table<api_columns, api_rows>("cuda_api_sum.csv", "A function of the CUDA runtime or driver."),
+    make_table<operation_time_columns, operation_time_rows>("cuda_gpu_mem_time_sum.csv",
+                                                            "A kind of copy, or memsets: their times."),
+    make_table<operation_size_columns, operation_size_rows>("cuda_gpu_mem_size_sum.csv",
+                                                            "A kind of copy, or memsets: their sizes."),
+    make_table<copy_columns, copy_rows>("copy_sum.csv",
+                                        "A kind of copy on a device between kinds of memory (copies.md)."),
+    make_table<range_columns, range_rows>("nvtx_sum.csv", "An NVTX range, by its name."),
+    make_table<range_kernel_columns, range_kernel_rows>("nvtx_kern_sum.csv",
+                                                        "A kernel, by NVTX range and launching thread."),
+    make_table<library_columns, library_rows>(
+        "library_sum.csv", "A library call (cuBLAS, cuBLASLt, cuDNN, NCCL), by the calls around it."),
+    make_table<family_columns, family_rows>("family_sum.csv", "A family of kernels (shapes.md)."),
+    make_table<gemm_columns, gemm_rows>("gemm_sum.csv", "Matrix products of one shape (gemm.md)."),
+    make_table<conv_columns, conv_rows>("conv_sum.csv", "Convolutions of one shape (shapes.md)."),
+    make_table<attention_columns, attention_rows>("attention_sum.csv", "Attention of one shape (shapes.md)."),
+    make_table<rnn_columns, rnn_rows>("rnn_sum.csv", "Recurrent layers of one shape (shapes.md)."),
+    make_table<norm_columns, norm_rows>("norm_sum.csv", "Normalizations of one shape (shapes.md)."),
+    make_table<nccl_columns, nccl_rows>("nccl_sum.csv", "Collectives of one kind and size (collectives.md)."),
+    make_table<thread_columns, thread_rows>("thread_kern_sum.csv",
+                                            "The kernels that a thread launched on a device."),
+    make_table<window_columns, window_rows>("window_sum.csv",
+                                            "A window: one row for all devices together (`all`) with what "
+                                            "the host did, then one a device (diagnosis.md). "
+                                            "Add up either the rows `all` or the others."),
+    make_table<iteration_columns, iteration_rows>(
         "iteration_sum.csv",
-        "Window,Iteration,Label,Complete,Device,Start (ns),Duration (ns),Samples/s,Launches,"
-        "GPU Busy (ns),Gap to Next (ns),Kernels,Kernel Time (ns),Copies,Copy Time (ns),Copy Size (MB),"
-        "Memsets,Memset Time (ns),Memset Size (MB),Unattributed,FLOPs,TFLOP/s,Peak (%),Kernel Busy (ns),"
-        "GPU Utilization (%)",
-        iteration_rows, iteration_metric_columns},
-    TableFile{"phase_sum.csv",
-              "Window,Device,Phase,Kernel Time (%),Kernels,Kernel Time (ns),Copies,Copy Time (ns),"
-              "Copy Size (MB),Memsets,Memset Time (ns),Memset Size (MB),Unattributed",
-              phase_rows},
-    TableFile{"memory_sum.csv",
-              "Device,Kind,API,Allocations,Frees,Allocated (MB),Live (MB),Peak (MB),Largest (MB),Failed,"
-              "Failed Size (MB),Largest Failed (MB),Last Failed (MB)",
-              memory_rows},
-    TableFile{
-        "kernel_detail.csv",
-        "Time (%),Total Time (ns),Instances,Avg (ns),Min (ns),Max (ns),Device,GrdX,GrdY,GrdZ,BlkX,BlkY,BlkZ,"
-        "Reg/Trd,StcSMem (B),DymSMem (B),LocalMem/Trd (B),Occupancy (%),Blocks/SM,Limited by,Waves,"
-        "SM Efficiency (%),Tensor Cores,Lost Time (ns),Name",
-        detail_rows},
-    TableFile{"kernel_metrics.csv", kKernelMetricHeader, kernel_metric_rows, kernel_metric_columns,
-              takes_metrics},
+        "An iteration, or what ran outside of any: one row for all devices together (`all`), then one a "
+        "device "
+        "(iterations.md). Add up either the rows `all` or the others."),
+    make_table<phase_columns, phase_rows>(
+        "phase_sum.csv", "A phase of the training step, by window and device (diagnosis.md)."),
+    make_table<memory_columns, memory_rows>("memory_sum.csv",
+                                            "Allocations by function and device (memory.md)."),
+    make_table<detail_columns, detail_rows>(
+        "kernel_detail.csv", "A kernel with one launch shape and its resources (occupancy.md)."),
+    make_table<kernel_metric_columns, kernel_metric_rows>(
+        "kernel_metrics.csv", "Hardware metrics of a kernel with one launch shape (metrics.md).",
+        takes_metrics),
 };
 
-void append_table(const TableFile& table, const Statistics& statistics, const RunInfo& run, std::string& text,
-                  const TextSink& sink) {
-  text += header_of(table, statistics) + "\n";
-  table.rows(statistics, run, text, sink);
+void append_table(const TableFile& table, const Report& report, std::string& text, const TextSink& sink) {
+  text += header_of(table, report) + "\n";
+  table.append_rows(report, text, sink);
 }
 
 void write_json(const std::string& folder, const RunInfo& run, const std::vector<std::string>& files,
@@ -341,24 +486,21 @@ std::span<const TableFile> table_files() {
   return kTables;
 }
 
-std::string header_of(const TableFile& table, const Statistics& statistics) {
-  std::string header(table.header);
-  if (table.more_columns != nullptr) header += table.more_columns(statistics);
-  return header;
+std::string header_of(const TableFile& table, const Report& report) {
+  return header_line(table.columns(report));
 }
 
-bool is_wanted(const TableFile& table, const Statistics& statistics) {
-  return table.wanted == nullptr || table.wanted(statistics);
+bool is_wanted(const TableFile& table, const Report& report) {
+  return table.wanted == nullptr || table.wanted(report);
 }
 
-std::string table_text(const TableFile& table, const Statistics& statistics, const RunInfo& run) {
+std::string table_text(const TableFile& table, const Report& report) {
   std::string text;
-  append_table(table, statistics, run, text, [](std::string&) {});
+  append_table(table, report, text, [](std::string&) {});
   return text;
 }
 
-std::vector<std::string> write_all(const std::string& folder, const Statistics& statistics,
-                                   const RunInfo& run) noexcept {
+std::vector<std::string> write_all(const std::string& folder, const Report& report) noexcept {
   std::vector<std::string> errors;
   try {
     // All are written before the first is put in place: a reader meets tables of one moment, but for the
@@ -366,9 +508,9 @@ std::vector<std::string> write_all(const std::string& folder, const Statistics& 
     std::vector<std::unique_ptr<AtomicFile>> finished;
     std::vector<std::string> names;
     for (const TableFile& table : kTables) {
-      if (!is_wanted(table, statistics)) continue;
+      if (!is_wanted(table, report)) continue;
       auto file = std::make_unique<AtomicFile>(folder, table.name);
-      append_table(table, statistics, run, file->file().buffer(),
+      append_table(table, report, file->file().buffer(),
                    [&file](std::string&) { file->file().write_if_full(); });
       if (file->finish()) {
         finished.push_back(std::move(file));
@@ -380,7 +522,7 @@ std::vector<std::string> write_all(const std::string& folder, const Statistics& 
     for (const auto& file : finished) {
       if (!file->commit()) errors.push_back(file->error());
     }
-    write_json(folder, run, names, errors, device_diagnoses(statistics, run));
+    write_json(folder, *report.run, names, errors, report.diagnoses);
   } catch (const std::exception& problem) {
     // Out of memory, most likely: this, too, may not fit.
     try {

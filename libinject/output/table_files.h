@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "libinject/stats/run_info.h"
-#include "libinject/stats/statistics.h"
+#include "libinject/output/columns.h"
+#include "libinject/report/report.h"
 
 namespace inject {
 
@@ -19,28 +19,42 @@ namespace inject {
 using TextSink = std::function<void(std::string& text)>;
 
 struct TableFile {
-  std::string_view name;    ///< of the file
-  std::string_view header;  ///< as far as it is the same for every run: header_of()
+  std::string_view name;  ///< of the file
+  std::string_view rows;  ///< what its rows are; for docs/columns.md
+  /// Those of a run: where metrics were taken, some tables have columns for them.
+  std::vector<ColumnInfo> (*columns)(const Report& report);
   /// Appends the rows to `text`, calling `sink` after each.
-  void (*rows)(const Statistics& statistics, const RunInfo& run, std::string& text, const TextSink& sink);
-  /// What follows in the header, each column with its comma; null if nothing ever does.
-  std::string (*more_columns)(const Statistics& statistics) = nullptr;
+  void (*append_rows)(const Report& report, std::string& text, const TextSink& sink);
   /// Whether a run has the file at all; null if every run has.
-  bool (*wanted)(const Statistics& statistics) = nullptr;
+  bool (*wanted)(const Report& report) = nullptr;
 };
 
+/// `columns` gives the Columns<Row> of a report, `rows` a vector of the rows.
+template <auto columns, auto rows>
+constexpr TableFile make_table(std::string_view name, std::string_view about,
+                               bool (*wanted)(const Report& report) = nullptr) {
+  return {name, about, [](const Report& report) { return columns(report).infos(); },
+          [](const Report& report, std::string& text, const TextSink& sink) {
+            const auto table = columns(report);
+            for (const auto& row : rows(report)) {
+              table.append_row(text, row);
+              sink(text);
+            }
+          },
+          wanted};
+}
+
 std::span<const TableFile> table_files();
-std::string header_of(const TableFile& table, const Statistics& statistics);
-bool is_wanted(const TableFile& table, const Statistics& statistics);
+std::string header_of(const TableFile& table, const Report& report);
+bool is_wanted(const TableFile& table, const Report& report);
 
 /// A whole table, header included.
-std::string table_text(const TableFile& table, const Statistics& statistics, const RunInfo& run);
+std::string table_text(const TableFile& table, const Report& report);
 
 /// Writes all tables and then run.json into `folder`, each by way of a temporary file; returns what failed, a
 /// line each (run.json lists it, too). A file that fails leaves its predecessor as it was and does not keep
 /// the others from being written. Never throws. For threads with all signals blocked (OutputFile).
-std::vector<std::string> write_all(const std::string& folder, const Statistics& statistics,
-                                   const RunInfo& run) noexcept;
+std::vector<std::string> write_all(const std::string& folder, const Report& report) noexcept;
 
 /// run.json alone: when the first window opens.
 std::vector<std::string> write_run_json(const std::string& folder, const RunInfo& run) noexcept;

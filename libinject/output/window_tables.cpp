@@ -2,22 +2,21 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/output/window_tables.h"
 
-#include <algorithm>
 #include <map>
-#include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
-#include "libinject/output/csv.h"
-#include "libinject/output/diagnosis_report.h"
 #include "libinject/output/metric_tables.h"
-#include "libinject/output/shape_tables.h"
-#include "libinject/output/table_cells.h"
 
 namespace inject {
 
 namespace {
+
+using namespace units;
+
+constexpr std::string_view kAllDevices = "rows of one device";
+constexpr std::string_view kUnsettled = "the window is not over, or nothing of it ran on the device";
 
 std::string_view state_name(WindowState state) {
   switch (state) {
@@ -31,366 +30,403 @@ std::string_view state_name(WindowState state) {
   return "";
 }
 
-/// A window's rows: one for the host and all devices together, then one a device.
-struct WindowRows {
-  bool known = false;  // has rows in the statistics
-  const WindowInfo* info = nullptr;
-  HostWork host;
-  WindowDeviceRow together;
-  DeviceTimes times;              // summed up over the devices
-  std::uint64_t device_time = 0;  // what `together` is busy of: the sum over the devices
-  std::vector<WindowDeviceRow> devices;
-};
+template <typename Row>
+Cell device_of(const Row& row) {
+  return row.device ? Cell(*row.device) : Cell("all");
+}
+constexpr std::string_view kDevice =
+    "The GPU, as the process numbers them; `all`: all of them together, and the host.";
 
-void device_cells(CsvRow& row, const DeviceWork& work) {
-  row.number(work.kernels.count).number(work.kernels.sum);
-  row.number(work.copies).number(work.copy_time).decimal(megabytes(work.copy_bytes), 3);
-  row.number(work.memsets).number(work.memset_time).decimal(megabytes(work.memset_bytes), 3);
-  row.number(work.unattributed);
+/// 10^12 a second, and the share of the peaks. `of` gives the rate, or null.
+template <typename Row, typename Of>
+void add_flop_columns(Columns<Row>& columns, Of of) {
+  const auto add = [&](std::string header, const Unit& unit, auto value, std::string_view meaning,
+                       std::string_view empty) {
+    columns.add(
+        std::move(header), unit,
+        [of, value](const Row& row) {
+          const FlopRate* const rate = of(row);
+          return rate == nullptr ? Cell() : Cell(value(*rate));
+        },
+        meaning, empty);
+  };
+  add(
+      "FLOPs", kFlops, [](const FlopRate& rate) { return rate.flops; },
+      "Of the library calls of known shape.", kAllDevices);
+  add(
+      "TFLOP/s", kTeraflops, [](const FlopRate& rate) { return rate.teraflops; }, "FLOPs by Duration.",
+      "rows of one device; nothing is known to be computed");
+  add(
+      "Peak (%)", kPercent, [](const FlopRate& rate) { return percent(rate.peak_share); },
+      "Time that the device needs for the FLOPs at its peaks, by Duration.",
+      "rows of one device; a peak is not known");
 }
 
-void window_cells(CsvRow& row, std::uint32_t number, const WindowInfo* info, const RunInfo& run) {
-  if (number == kOtherIndex) {
-    row.text("[other]");
-  } else {
-    row.number(number);
+/// Columns of the diagnosis.
+void add_time_columns(Columns<WindowReport>& columns) {
+  const auto add = [&columns](std::string header, const Unit& unit, auto of, std::string_view meaning,
+                              std::string_view empty = kUnsettled) {
+    columns.add(
+        std::move(header), unit,
+        [of](const WindowReport& row) { return row.times ? Cell(of(*row.times)) : Cell(); }, meaning, empty);
+  };
+  const auto time = [&add](std::string header, std::uint64_t DeviceTimes::*member, std::string_view meaning) {
+    add(
+        std::move(header), kTime, [member](const DeviceTimeReport& report) { return report.times.*member; },
+        meaning);
+  };
+  time("Device Time (ns)", &DeviceTimes::span,
+       "What the window lasted for the device: Kernel Busy + Copy Only + Idle. `all`: the devices' sum, as "
+       "in all that "
+       "follows.");
+  time("Kernel Busy (ns)", &DeviceTimes::kernel_busy, "At least one kernel ran.");
+  add(
+      "GPU Utilization (%)", kPercent,
+      [](const DeviceTimeReport& report) { return percent(report.utilization); },
+      "Kernel Busy by Device Time.");
+  static constexpr std::string_view kTooFew =
+      "not settled; fewer than seven steps in the window or outside of all windows";
+  add(
+      "Profiler Overhead (%)", kPercent,
+      [](const DeviceTimeReport& report) {
+        return report.overhead && report.overhead->seen() ? Cell(100 * report.overhead->share) : Cell();
+      },
+      "1 - median step outside windows / median step in the window, where the interval of the next two "
+      "columns lies "
+      "above 0.",
+      "not known, or, with an interval, not seen");
+  add(
+      "Profiler Overhead Low (%)", {"%", "≤ 100", 1},
+      [](const DeviceTimeReport& report) {
+        return report.overhead ? Cell(100 * report.overhead->low) : Cell();
+      },
+      "Lower end of its 95 % interval; below 0 where steps in the window may have been the shorter ones.",
+      kTooFew);
+  add(
+      "Profiler Overhead High (%)", {"%", "≤ 100", 1},
+      [](const DeviceTimeReport& report) {
+        return report.overhead ? Cell(100 * report.overhead->high) : Cell();
+      },
+      "Upper end of it.", kTooFew);
+  add(
+      "Utilization w/o Overhead (%)", kPercent,
+      [](const DeviceTimeReport& report) { return percent(report.without_overhead); },
+      "GPU Utilization / (1 - Profiler Overhead); GPU Utilization where no overhead is seen.",
+      "the overhead is not known; more than 100");
+  time("Copy Only (ns)", &DeviceTimes::copy_only, "No kernel, but a copy or a memset ran.");
+  add(
+      "Idle (ns)", kTime, [](const DeviceTimeReport& report) { return report.times.idle(); },
+      "Nothing ran: the sum of the causes that follow.");
+  struct Cause {
+    IdleCause cause;
+    const char* name;
+    std::string_view meaning;
+  };
+  constexpr Cause kCauses[] = {
+      {IdleCause::kStartUp, "Start-up", "Before the window's first work on the device."},
+      {IdleCause::kSynchronization, "Synchronization", "The host waited for the device."},
+      {IdleCause::kCopyCall, "Copy Call", "The host was in a copy's call."},
+      {IdleCause::kLaunchCall, "Launch Call", "The host was in a launch's or a library's call."},
+      {IdleCause::kOtherCall, "Other Call", "The host was in another call of CUDA."},
+      {IdleCause::kHostCompute, "Host Compute", "The host computed outside of calls."},
+      {IdleCause::kHostWait, "Host Wait", "The launching thread waited outside of calls."},
+      {IdleCause::kOtherStream, "Other Stream",
+       "The work waited for another stream, or for what no timeline shows."},
+      {IdleCause::kCollective, "Collective", "The work waited for a collective on another stream."},
+      {IdleCause::kQueue, "Queue", "What the device takes from one piece of work to the next."},
+      {IdleCause::kUnknown, "Unknown", "The launch of the next work was not seen."}};
+  static_assert(std::size(kCauses) == kIdleCauses);
+  for (const Cause& of : kCauses) {
+    add(
+        std::string("Idle: ") + of.name + " (ns)", kTime,
+        [cause = of.cause](const DeviceTimeReport& report) { return report.times.idle(cause); }, of.meaning);
   }
-  if (info == nullptr) {
-    row.empty().empty().empty().empty().empty();
-    return;
-  }
-  row.text(info->reason).text(state_name(info->state)).number(since_base(info->start, run));
-  if (info->end == 0) {
-    row.empty().empty();
-  } else {
-    row.number(since_base(info->end, run)).number(info->end - info->start);
-  }
-}
-
-/// The time that the device's busy time is a share of, 0 where that is not known.
-std::uint64_t device_time(const WindowDeviceRow& device, const WindowInfo* window) {
-  return window == nullptr || window->end == 0 ? 0 : device.time(window->end - window->start);
-}
-
-/// Busy time, the time from the first work's start to the last one's end, and the busy share of
-/// `device_time`.
-void busy_cells(CsvRow& row, const WindowDeviceRow& work, std::uint64_t device_time) {
-  row.number(work.busy).number(work.last - work.first);
-  if (device_time == 0) {
-    row.empty();
-  } else {
-    row.decimal(percent(work.busy, device_time), 1);
-  }
-}
-
-/// What library calls of known shape computed, at what rate, and the rate's share of the peaks: the time that
-/// the run's devices would need at least, each product at the peak of its type, by `duration` (0: not known).
-void flop_cells(CsvRow& row, const FlopCount& flops, std::uint64_t duration, const RunInfo& run) {
-  const std::uint64_t total = flops.total();
-  row.number(total);
-  if (total == 0 || duration == 0) {
-    row.empty().empty();
-    return;
-  }
-  row.decimal(static_cast<double>(total) / static_cast<double>(duration) / 1e3, 3);
-  const auto least = flops.least_time(specs_of(run, 0));
-  if (!least) {
-    row.empty();
-    return;
-  }
-  row.decimal(100.0 * *least * 1e9 / static_cast<double>(duration), 1);
-}
-
-std::uint64_t duration_of(const WindowInfo* window) {
-  return window == nullptr || window->end == 0 ? 0 : window->end - window->start;
-}
-
-double samples_per_second(const RunInfo& run, const Totals& step_times) {
-  return static_cast<double>(run.batch * step_times.count) / (static_cast<double>(step_times.sum) * 1e-9);
-}
-
-/// How the device's time was spent, and what that says. `overhead`: the profiler's share of it, if known.
-void device_time_cells(CsvRow& row, const DeviceTimes& times, const KernelLimits& limits, int multiprocessors,
-                       const std::optional<double>& overhead) {
-  row.number(times.span).number(times.kernel_busy).decimal(percent(times.kernel_busy, times.span), 1);
-  if (overhead) {
-    row.decimal(100.0 * *overhead, 1);
-    const double share = 1 - std::clamp(*overhead, 0.0, 0.99);
-    row.decimal(std::min(100.0, percent(times.kernel_busy, times.span) / share), 1);
-  } else {
-    row.empty().empty();
-  }
-  row.number(times.copy_only).number(times.idle());
-  for (const DeviceTimes::Idle& idle : times.idle_by_cause) row.number(idle.time);
-  row.number(times.exposed_collective()).number(times.taken_by_collectives(multiprocessors));
-  if (times.kernel_busy == 0) {
-    row.empty();
-  } else {
-    row.decimal(static_cast<double>(times.kernel_time) / static_cast<double>(times.kernel_busy), 3);
-  }
-  row.number(times.upload_busy).number(times.download_busy);
-  if (times.copy_busy == 0) {
-    row.empty();
-  } else {
-    row.decimal(percent(times.copy_overlapped, times.copy_busy), 1);
-  }
-  const Diagnosis diagnosis = diagnose(times, limits, multiprocessors);
-  row.text(bottleneck_name(diagnosis.verdict)).decimal(100.0 * diagnosis.share(diagnosis.gain), 1);
-}
-constexpr std::size_t kDeviceTimeCells = 26;
-
-// What calls, iterations, losses and operations of the host have, and no device.
-constexpr std::size_t kHostCells = 16;
-
-void memory_cells(CsvRow& row, const WindowInfo* window, std::uint32_t device) {
-  const WindowMemory* found = nullptr;
-  if (window != nullptr) {
-    for (const WindowMemory& memory : window->memory) {
-      if (memory.device == device) found = &memory;
-    }
-  }
-  for (const auto edge : {&WindowMemory::at_start, &WindowMemory::at_end}) {
-    if (found != nullptr && (found->*edge).has_value()) {
-      row.decimal(megabytes(*(found->*edge)), 3);
-    } else {
-      row.empty();
-    }
-  }
-}
-
-std::string_view label_name(const IterationRow& entry) {
-  if (entry.kind == IterationRow::Kind::kOlder) return "";
-  if (entry.kind == IterationRow::Kind::kOutside) return "outside";
-  switch (entry.label) {
-    case IterationLabel::kIteration:
-      return "iteration";
-    case IterationLabel::kValidation:
-      return "validation";
-    case IterationLabel::kCheckpoint:
-      return "checkpoint";
-  }
-  return "";
-}
-
-/// From Window to Complete, and those from Start to Samples/s.
-void iteration_name_cells(CsvRow& row, const IterationRow& entry) {
-  if (entry.kind == IterationRow::Kind::kOlder) {
-    row.text("[other]");
-  } else {
-    row.number(entry.window);
-  }
-  const bool phase = entry.kind == IterationRow::Kind::kPhase;
-  if (phase && entry.label == IterationLabel::kIteration) {
-    row.number(entry.number);
-  } else {
-    row.empty();
-  }
-  row.text(label_name(entry));
-  if (phase) {
-    row.number(entry.complete ? 1 : 0);
-  } else {
-    row.empty();
-  }
-}
-
-void iteration_time_cells(CsvRow& row, const IterationRow& entry, const RunInfo& run) {
-  if (entry.kind != IterationRow::Kind::kPhase) {
-    row.empty().empty().empty();
-    return;
-  }
-  row.number(since_base(entry.begin, run));
-  if (entry.end == 0) {
-    row.empty();
-  } else {
-    row.number(entry.end - entry.begin);
-  }
-  Totals step;
-  if (entry.complete && entry.label == IterationLabel::kIteration) step.add(entry.end - entry.begin);
-  if (run.batch == 0 || step.sum == 0) {
-    row.empty();
-  } else {
-    row.decimal(samples_per_second(run, step), 1);
-  }
-}
-
-void iteration_work_cells(CsvRow& row, const IterationRow& entry, std::uint64_t busy,
-                          const std::optional<std::uint64_t>& gap, const DeviceWork& work) {
-  if (entry.kind == IterationRow::Kind::kOutside) {
-    row.empty();
-  } else {
-    row.number(busy);
-  }
-  if (gap) {
-    row.number(*gap);
-  } else {
-    row.empty();
-  }
-  device_cells(row, work);
-}
-
-/// The time with at least one kernel, and its share of `time` on the device (0: not known).
-void utilization_cells(CsvRow& row, const IterationRow& entry, std::uint64_t kernel_busy,
-                       std::uint64_t time) {
-  if (entry.kind == IterationRow::Kind::kOutside) {
-    row.empty().empty();
-    return;
-  }
-  row.number(kernel_busy);
-  if (time == 0) {
-    row.empty();
-  } else {
-    row.decimal(percent(kernel_busy, time), 1);
-  }
+  add(
+      "Exposed Collective (ns)", kTime,
+      [](const DeviceTimeReport& report) { return report.times.exposed_collective(); },
+      "Part of Kernel Busy in which no kernels but collectives' ran.");
+  add(
+      "Taken by Collectives (ns)", kTime,
+      [](const DeviceTimeReport& report) { return report.taken_by_collectives; },
+      "What collectives took from the kernels beside them: their blocks' share of the multiprocessors.");
+  add(
+      "Kernel Concurrency", {"", "≥ 1", 3},
+      [](const DeviceTimeReport& report) {
+        return cell_if(report.times.kernel_busy != 0, static_cast<double>(report.times.kernel_time) /
+                                                          static_cast<double>(report.times.kernel_busy));
+      },
+      "Sum of the kernels' durations by Kernel Busy: 1 if they never overlap.", "no kernel ran");
+  time("H2D Busy (ns)", &DeviceTimes::upload_busy, "At least one copy from the host's memory ran.");
+  time("D2H Busy (ns)", &DeviceTimes::download_busy, "At least one copy to the host's memory ran.");
+  add(
+      "Copy Overlap (%)", kPercent,
+      [](const DeviceTimeReport& report) {
+        return cell_if(report.times.copy_busy != 0,
+                       percent(report.times.copy_overlapped, report.times.copy_busy));
+      },
+      "Share of the time with copies in which a kernel ran as well.", "no copy ran");
+  add(
+      "Verdict", kText,
+      [](const DeviceTimeReport& report) { return bottleneck_name(report.diagnosis.verdict); },
+      "What the program is bound by.", "too little ran for a verdict");
+  add(
+      "Potential Gain (%)", kPercent,
+      [](const DeviceTimeReport& report) { return 100.0 * report.diagnosis.share(report.diagnosis.gain); },
+      "Share of the device's time that fixing this could save at most.");
 }
 
 }  // namespace
 
-void window_rows(const Statistics& statistics, const RunInfo& run, std::string& text, const TextSink& sink) {
-  std::map<std::uint32_t, WindowRows> windows;
-  std::map<std::uint32_t, KernelLimits> limits;
-  const std::optional<double> outside = step_time_outside(statistics.iterations());
-  const WindowMetricCells metrics(statistics);
-  for (const WindowInfo& info : run.windows) windows[info.number].info = &info;
-  for (const WindowHostRow& entry : statistics.window_hosts()) {
-    windows[entry.window].host = entry.work;
-    windows[entry.window].known = true;
-  }
-  for (const WindowDeviceRow& entry : statistics.window_devices()) {
-    WindowRows& window = windows[entry.window];
-    window.known = true;
-    WindowDeviceRow& together = window.together;
-    const bool first = window.devices.empty();
-    together.work.merge(entry.work);
-    together.busy += entry.busy;
-    together.first = first ? entry.first : std::min(together.first, entry.first);
-    together.last = std::max(together.last, entry.last);
-    window.device_time += device_time(entry, window.info);
-    window.devices.push_back(entry);
-    if (entry.times == nullptr) continue;
-    window.times.merge(entry.times->times);
-    if (limits.count(entry.device) == 0) limits[entry.device] = kernel_limits(statistics, run, entry.device);
-  }
-  // Windows after the last one that there was room for are in the row of others: none of zeros.
-  const bool full = windows.count(kOtherIndex) != 0;
-  std::uint32_t last = 0;
-  for (const auto& [number, window] : windows) {
-    if (window.known && number != kOtherIndex) last = number;
-  }
-  for (const auto& [number, window] : windows) {
-    if (full && number > last && number != kOtherIndex) continue;
-    CsvRow row(text);
-    window_cells(row, number, window.info, run);
-    row.text("all");
-    busy_cells(row, window.together, window.device_time);
-    device_cells(row, window.together.work);
-    row.number(window.host.api_calls).number(window.host.api_time).number(window.host.library_calls);
-    row.number(window.host.submissions).number(window.host.ranges).number(window.host.clipped_ranges);
-    const Totals steps = statistics.iterations().window_step_times(number);
-    const auto overhead = profiler_overhead(outside, steps.count, steps.mean());
-    row.number(steps.count);
-    if (run.batch == 0 || steps.sum == 0) {
-      row.empty();
-    } else {
-      row.decimal(samples_per_second(run, steps), 1);
+Columns<WindowReport> window_columns(const Report& report) {
+  Columns<WindowReport> columns;
+  const RunInfo* const run = report.run;
+  static constexpr std::string_view kNotListed = "`[other]`, and windows beyond those that run.json lists";
+  const auto info = [&columns](std::string header, const Unit& unit, auto of, std::string_view meaning,
+                               std::string_view empty) {
+    columns.add(
+        std::move(header), unit,
+        [of](const WindowReport& row) { return row.info == nullptr ? Cell() : Cell(of(*row.info)); }, meaning,
+        empty);
+  };
+  const auto host = [&columns](std::string header, const Unit& unit, auto of, std::string_view meaning,
+                               std::string_view empty = kAllDevices) {
+    columns.add(
+        std::move(header), unit,
+        [of](const WindowReport& row) { return row.host ? Cell(of(*row.host)) : Cell(); }, meaning, empty);
+  };
+  columns.add(
+      "Window", kText,
+      [](const WindowReport& row) { return row.window == kOtherIndex ? Cell("[other]") : Cell(row.window); },
+      "Its number, from 1; `[other]`: all windows beyond the first 10,000 (window, device) pairs.");
+  info(
+      "Reason", kText, [](const WindowInfo& window) { return std::string_view(window.reason); },
+      "The trigger that opened it.", kNotListed);
+  info(
+      "State", kText, [](const WindowInfo& window) { return state_name(window.state); },
+      "`open`, `closing` (records are still coming) or `closed`.", kNotListed);
+  info(
+      "Start (ns)", kMoment, [run](const WindowInfo& window) { return since_base(window.start, *run); },
+      "When it opened, on the host.", kNotListed);
+  info(
+      "End (ns)", kMoment,
+      [run](const WindowInfo& window) { return cell_if(window.end != 0, since_base(window.end, *run)); },
+      "When it closed, on the host.", "still open; not listed in run.json");
+  info(
+      "Duration (ns)", kTime,
+      [](const WindowInfo& window) { return cell_if(window.end != 0, window.end - window.start); },
+      "End - Start.", "still open; not listed in run.json");
+  columns.add("Device", kText, device_of<WindowReport>, kDevice)
+      .add(
+          "GPU Busy (ns)", kTime, [](const WindowReport& row) { return Cell(row.busy); },
+          "At least one kernel, copy or memset ran; `all`: the devices' sum.")
+      .add(
+          "GPU Span (ns)", kTime, [](const WindowReport& row) { return Cell(row.span); },
+          "From the first work's start to the last one's end.")
+      .add(
+          "GPU Busy (%)", kPercent, [](const WindowReport& row) { return Cell(percent(row.busy_share)); },
+          "GPU Busy by Duration, or by GPU Span where that is longer.", "still open; not listed in run.json");
+  add_work_columns(columns, [](const WindowReport& row) -> const DeviceWork& { return row.work; });
+  using Host = WindowReport::Host;
+  host(
+      "API Calls", kCount, [](const Host& of) { return of.work.api_calls; },
+      "Calls of CUDA's runtime and driver.");
+  host(
+      "API Time (ns)", kTime, [](const Host& of) { return of.work.api_time; },
+      "Time in them; of a nested call in itself and in the call around it.");
+  host(
+      "Library Calls", kCount, [](const Host& of) { return of.work.library_calls; },
+      "Calls of cuBLAS, cuBLASLt, cuDNN and NCCL.");
+  host(
+      "Submissions", kCount, [](const Host& of) { return of.work.submissions; },
+      "Calls that gave a device work: launches, graph launches, copies, memsets.");
+  host(
+      "Ranges", kCount, [](const Host& of) { return of.work.ranges; }, "NVTX ranges that ended in it.");
+  host(
+      "Clipped Ranges", kCount, [](const Host& of) { return of.work.clipped_ranges; },
+      "NVTX ranges that an edge of the window cut.");
+  host(
+      "Iterations", kCount, [](const Host& of) { return of.steps.count(); }, "Complete iterations.");
+  host(
+      "Samples/s", kRate, [](const Host& of) { return of.samples_per_second; },
+      "INJECT_BATCH by the median duration of the complete iterations.",
+      "rows of one device; no INJECT_BATCH; no complete iteration");
+  host(
+      "Lost Host Records", kCount, [](const Host& of) { return of.losses.host_records; },
+      "Calls that found the ring full.");
+  host(
+      "Lost Range Records", kCount, [](const Host& of) { return of.losses.range_records; },
+      "NVTX ranges that found the ring full.");
+  host(
+      "Lost Activity Records", kCount, [](const Host& of) { return of.losses.activity_records; },
+      "Records that CUPTI had no buffer for.");
+  host(
+      "Invalid Timestamps", kCount, [](const Host& of) { return of.losses.invalid_times; },
+      "Records without usable times, which are left out.");
+  host(
+      "Missing Activity Records", kCount, [](const Host& of) { return of.losses.missing_records; },
+      "Launches whose record never came.");
+  add_flop_columns(columns, [](const WindowReport& row) { return row.host ? &row.host->flops : nullptr; });
+  add_time_columns(columns);
+  const auto memory = [&columns](std::string header, auto member, std::string_view meaning) {
+    columns.add(
+        std::move(header), kMegabytes,
+        [member](const WindowReport& row) {
+          return row.memory != nullptr && row.memory->*member ? Cell(megabytes(*(row.memory->*member)))
+                                                              : Cell();
+        },
+        meaning, "the row `all`; not asked in time");
+  };
+  memory("Memory at Start (MB)", &WindowMemory::at_start,
+         "In use on the device by all processes as the window opened.");
+  memory("Memory at End (MB)", &WindowMemory::at_end, "Likewise as it closed.");
+  add_metric_columns(columns, report,
+                     [](const WindowReport& row) -> const MetricValues& { return row.metrics; });
+  const std::vector<MetricInfo>& metrics = report.statistics->metrics().metrics();
+  for (std::size_t m = 0; m < metrics.size(); ++m) {
+    if (const char* const title = utilization_title(metrics[m].quantity)) {
+      columns.add(
+          title, kMetric, [m](const WindowReport& row) { return Cell(row.utilizations[m]); },
+          "Sum over the kernels of their own figure by their time, by the device's time (metrics.md).",
+          "too many kernels have no figure");
     }
-    const Losses losses = window.info != nullptr ? window.info->losses : Losses{};
-    row.number(losses.host_records).number(losses.range_records).number(losses.activity_records);
-    row.number(losses.invalid_times).number(losses.missing_records);
-    flop_cells(row, window.host.flops, duration_of(window.info), run);
-    if (window.times.span == 0) {
-      empty_cells(row, kDeviceTimeCells);
-    } else {
-      KernelLimits together;
-      for (const WindowDeviceRow& device : window.devices) {
-        if (device.times != nullptr) together.merge(limits[device.device]);
-      }
-      device_time_cells(row, window.times, together, specs_of(run, 0).multiprocessors, overhead);
-    }
-    row.empty().empty();
-    metrics.append(row, number, window.devices, duration_of(window.info));
-    row.end();
-    sink(text);
-    for (const WindowDeviceRow& device : window.devices) {
-      if (device.device == kOtherIndex) continue;
-      window_cells(row, number, window.info, run);
-      row.number(device.device);
-      busy_cells(row, device, device_time(device, window.info));
-      device_cells(row, device.work);
-      empty_cells(row, kHostCells);
-      if (device.times == nullptr) {
-        empty_cells(row, kDeviceTimeCells);
-      } else {
-        device_time_cells(row, device.times->times, limits[device.device],
-                          specs_of(run, device.device).multiprocessors, overhead);
-      }
-      memory_cells(row, window.info, device.device);
-      metrics.append(row, number, {&device, 1}, duration_of(window.info));
-      row.end();
-      sink(text);
-    }
   }
+  return columns;
 }
 
-void iteration_rows(const Statistics& statistics, const RunInfo& run, std::string& text,
-                    const TextSink& sink) {
-  for (const IterationRow& entry : statistics.iterations().rows()) {
-    CsvRow row(text);
-    DeviceWork together;
-    std::uint64_t busy = 0;
-    std::uint64_t kernel_busy = 0;
-    std::uint64_t device_time = 0;
-    for (const IterationDeviceRow& device : entry.devices) {
-      together.merge(device.work);
-      busy += device.busy;
-      kernel_busy += device.kernel_busy;
-    }
-    const bool phase = entry.kind == IterationRow::Kind::kPhase && entry.end != 0;
-    const std::uint64_t duration = phase ? entry.end - entry.begin : 0;
-    if (phase) {
-      for (const IterationDeviceRow& device : entry.devices) device_time += device.time(duration);
-    }
-    iteration_name_cells(row, entry);
-    row.text("all");
-    iteration_time_cells(row, entry, run);
-    row.number(entry.launches);
-    iteration_work_cells(row, entry, busy, entry.gap, together);
-    flop_cells(row, entry.flops, duration, run);
-    utilization_cells(row, entry, kernel_busy, device_time);
-    iteration_metric_cells(row, statistics, entry, entry.devices);
-    row.end();
-    sink(text);
-    for (const IterationDeviceRow& device : entry.devices) {
-      iteration_name_cells(row, entry);
-      row.number(device.device);
-      iteration_time_cells(row, entry, run);
-      row.empty();
-      iteration_work_cells(row, entry, device.busy, device.gap, device.work);
-      row.empty().empty().empty();
-      utilization_cells(row, entry, device.kernel_busy, phase ? device.time(duration) : 0);
-      iteration_metric_cells(row, statistics, entry, {&device, 1});
-      row.end();
-      sink(text);
-    }
-  }
+const std::vector<WindowReport>& window_rows(const Report& report) {
+  return report.windows;
 }
 
-void phase_rows(const Statistics& statistics, const RunInfo&, std::string& text, const TextSink& sink) {
-  const std::vector<PhaseRow> rows = statistics.phases();
+Columns<IterationReport> iteration_columns(const Report& report) {
+  using Kind = IterationRow::Kind;
+  Columns<IterationReport> columns;
+  const RunInfo* const run = report.run;
+  static constexpr std::string_view kNoPhase = "`outside` and `[other]`";
+  const auto phase = [&columns](std::string header, const Unit& unit, auto of, std::string_view meaning,
+                                std::string_view empty) {
+    columns.add(
+        std::move(header), unit,
+        [of](const IterationReport& row) { return row.row->kind == Kind::kPhase ? Cell(of(row)) : Cell(); },
+        meaning, empty);
+  };
+  columns.add(
+      "Window", kText,
+      [](const IterationReport& row) {
+        return row.row->kind == Kind::kOlder ? Cell("[other]") : Cell(row.row->window);
+      },
+      "Number of the window; `[other]`: all rows older than the latest 10,000.");
+  phase(
+      "Iteration", kCount,
+      [](const IterationReport& row) {
+        return cell_if(row.row->label == IterationLabel::kIteration, row.row->number);
+      },
+      "Its number, from 0.", "anything that is no iteration");
+  columns.add(
+      "Label", kText,
+      [](const IterationReport& row) -> Cell {
+        if (row.row->kind == Kind::kOlder) return {};
+        if (row.row->kind == Kind::kOutside) return "outside";
+        switch (row.row->label) {
+          case IterationLabel::kIteration:
+            return "iteration";
+          case IterationLabel::kValidation:
+            return "validation";
+          case IterationLabel::kCheckpoint:
+            return "checkpoint";
+        }
+        return {};
+      },
+      "`iteration`, `validation`, `checkpoint`; `outside`: what was launched before or after any known "
+      "boundary, "
+      "or has no launch that was seen.",
+      "`[other]`");
+  phase(
+      "Complete", kFlag, [](const IterationReport& row) { return row.row->complete ? 1 : 0; },
+      "1: the window holds it from its boundary to the next one, and nothing of it was lost.", kNoPhase);
+  columns.add("Device", kText, device_of<IterationReport>, kDevice);
+  phase(
+      "Start (ns)", kMoment, [run](const IterationReport& row) { return since_base(row.row->begin, *run); },
+      "Host time of its boundary; of what began before the window, the window's start.", kNoPhase);
+  phase(
+      "Duration (ns)", kTime, [](const IterationReport& row) { return row.duration; },
+      "Next boundary - Start, on the host; of what the window's end cuts, its end - Start.",
+      "`outside` and `[other]`; not over");
+  phase(
+      "Samples/s", kRate, [](const IterationReport& row) { return row.samples_per_second; },
+      "INJECT_BATCH by Duration.", "not a complete iteration; no INJECT_BATCH");
+  columns
+      .add(
+          "Launches", kCount,
+          [](const IterationReport& row) { return cell_if(!row.device, row.row->launches); },
+          "Host calls that gave a device work.", kAllDevices)
+      .add(
+          "GPU Busy (ns)", kTime,
+          [](const IterationReport& row) { return cell_if(row.row->kind != Kind::kOutside, row.busy); },
+          "At least one of the row's kernels, copies and memsets ran; `all`: the devices' sum.", "`outside`")
+      .add(
+          "Gap to Next (ns)", kTime, [](const IterationReport& row) { return Cell(row.gap); },
+          "From the end of the row's last work to the start of the next one's first; `all`: no device "
+          "worked.",
+          "the last of its window");
+  add_work_columns(columns, [](const IterationReport& row) -> const DeviceWork& { return row.work; });
+  add_flop_columns(columns, [](const IterationReport& row) { return row.flops ? &*row.flops : nullptr; });
+  columns
+      .add(
+          "Kernel Busy (ns)", kTime,
+          [](const IterationReport& row) {
+            return cell_if(row.row->kind != Kind::kOutside, row.kernel_busy);
+          },
+          "At least one of the row's kernels ran.", "`outside`")
+      .add(
+          "GPU Utilization (%)", kPercent,
+          [](const IterationReport& row) {
+            return cell_if(row.row->kind != Kind::kOutside && row.utilization.has_value(),
+                           100 * row.utilization.value_or(0));
+          },
+          "Kernel Busy by the iteration's time on the device: from its first work to the next one's.",
+          "`outside`; the time is not known");
+  add_metric_columns(columns, report,
+                     [](const IterationReport& row) -> const MetricValues& { return row.metrics; });
+  return columns;
+}
+
+const std::vector<IterationReport>& iteration_rows(const Report& report) {
+  return report.iterations;
+}
+
+Columns<Listed<PhaseRow>> phase_columns(const Report&) {
+  using Row = Listed<PhaseRow>;
+  Columns<Row> columns;
+  columns
+      .add(
+          "Window", kText,
+          [](const Row& row) {
+            return row.row.window == PhaseStatistics::kOtherWindow ? Cell("[other]") : Cell(row.row.window);
+          },
+          "Number of the window; `[other]`: all beyond those that there was room for.")
+      .add(
+          "Device", kNumber, [](const Row& row) { return Cell(row.row.device); },
+          "The GPU, as the process numbers them.")
+      .add(
+          "Phase", kText, [](const Row& row) { return Cell(phase_name(row.row.phase)); },
+          "`forward`, `backward`, `optimizer` or `other`.")
+      .add(
+          "Kernel Time (%)", kPercent,
+          [](const Row& row) { return Cell(percent(row.row.work.kernels.sum, row.total)); },
+          "Share of the window's kernel time on the device.");
+  add_work_columns(columns, [](const Row& row) -> const DeviceWork& { return row.row.work; });
+  return columns;
+}
+
+std::vector<Listed<PhaseRow>> phase_rows(const Report& report) {
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint64_t> totals;  // kernel time by window, device
-  for (const PhaseRow& entry : rows) totals[{entry.window, entry.device}] += entry.work.kernels.sum;
-  for (const PhaseRow& entry : rows) {
-    CsvRow row(text);
-    if (entry.window == PhaseStatistics::kOtherWindow) {
-      row.text("[other]");
-    } else {
-      row.number(entry.window);
-    }
-    row.number(entry.device).text(phase_name(entry.phase));
-    row.decimal(percent(entry.work.kernels.sum, totals[{entry.window, entry.device}]), 1);
-    device_cells(row, entry.work);
-    row.end();
-    sink(text);
+  std::vector<Listed<PhaseRow>> rows;
+  for (const PhaseRow& row : report.statistics->phases()) {
+    totals[{row.window, row.device}] += row.work.kernels.sum;
+    rows.push_back({row, 0, report.run});
   }
+  for (Listed<PhaseRow>& row : rows) row.total = totals[{row.row.window, row.row.device}];
+  return rows;
 }
 
 }  // namespace inject

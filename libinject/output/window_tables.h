@@ -5,15 +5,19 @@
 // iteration_sum.csv (docs/iterations.md) and phase_sum.csv.
 #pragma once
 
-#include <string>
+#include <vector>
 
-#include "libinject/output/table_files.h"
+#include "libinject/output/columns.h"
+#include "libinject/output/table_cells.h"
+#include "libinject/report/report.h"
 
 namespace inject {
 
-void window_rows(const Statistics& statistics, const RunInfo& run, std::string& text, const TextSink& sink);
-void iteration_rows(const Statistics& statistics, const RunInfo& run, std::string& text,
-                    const TextSink& sink);
-void phase_rows(const Statistics& statistics, const RunInfo& run, std::string& text, const TextSink& sink);
+Columns<WindowReport> window_columns(const Report& report);
+const std::vector<WindowReport>& window_rows(const Report& report);
+Columns<IterationReport> iteration_columns(const Report& report);
+const std::vector<IterationReport>& iteration_rows(const Report& report);
+Columns<Listed<PhaseRow>> phase_columns(const Report& report);
+std::vector<Listed<PhaseRow>> phase_rows(const Report& report);
 
 }  // namespace inject

@@ -238,9 +238,10 @@ Outcome recover(const std::string& folder, bool keep) {
                       " are those that the process wrote itself: they have "
                       "more than the records do";
   } else {
-    const std::vector<std::string> problems = write_all(folder, replay.statistics(), run);
+    const Report report = build_report(replay.statistics(), run);
+    const std::vector<std::string> problems = write_all(folder, report);
     problem = problems.empty() ? raw.put_in_place(run) : problems.front();
-    outcome.summary = summary_text(replay.statistics(), run, folder);
+    outcome.summary = summary_text(report, folder);
     outcome.message = "the tables are in " + one_line(folder, 300) + "; " + missing_text(run);
   }
   if (!problem.empty()) return {false, one_line(folder, 300) + ": " + problem, {}};

@@ -260,7 +260,7 @@ void IterationStatistics::count_complete(const Key& key, const Row& row) {
   step_times_.add(duration(row.begin, row.end));
   recent_step_times_.push_back(duration(row.begin, row.end));
   if (recent_step_times_.size() > kMostRecent) recent_step_times_.pop_front();
-  windows_[key.first].add(duration(row.begin, row.end));
+  windows_.try_emplace(key.first, &window_budget_).first->second.add(duration(row.begin, row.end));
   if (windows_.size() > kMostWindows) windows_.erase(windows_.begin());
 }
 
@@ -335,9 +335,9 @@ void IterationStatistics::drop_oldest() {
   rows_.erase(oldest);
 }
 
-Totals IterationStatistics::window_step_times(std::uint32_t window) const {
+const SampleStats* IterationStatistics::window_step_times(std::uint32_t window) const {
   const auto place = windows_.find(window);
-  return place == windows_.end() ? Totals{} : place->second;
+  return place == windows_.end() ? nullptr : &place->second;
 }
 
 IterationRow IterationStatistics::shown(const Key& key, const Row& row) {

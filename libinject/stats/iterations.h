@@ -115,8 +115,8 @@ class IterationStatistics {
   SampleStats recent_step_times(std::uint64_t count) const;
   /// Durations of iterations that touched no window: what a step takes without us.
   const SampleStats& step_times_outside() const { return step_times_outside_; }
-  /// Those of a window; of none but the latest kMostWindows.
-  Totals window_step_times(std::uint32_t window) const;
+  /// Those of a window; null where it has none, and for all but the latest kMostWindows.
+  const SampleStats* window_step_times(std::uint32_t window) const;
   /// Iterations of settled windows that were cut by a window's edge, or whose work was lost().
   std::uint64_t incomplete() const { return incomplete_; }
   std::uint64_t phases(IterationLabel label) const { return phases_[static_cast<std::size_t>(label)]; }
@@ -229,7 +229,8 @@ class IterationStatistics {
   SampleStats step_times_;
   std::deque<std::uint64_t> recent_step_times_;
   SampleStats step_times_outside_;
-  std::map<std::uint32_t, Totals> windows_;
+  SampleBudget window_budget_{std::size_t{4} << 20};
+  std::map<std::uint32_t, SampleStats> windows_;
   std::uint64_t incomplete_ = 0;
   std::uint64_t phases_[3] = {};
   std::uint64_t lost_ = 0;

@@ -285,10 +285,14 @@ std::uint64_t SampleStats::percentile(double share) const {
   if (count_ == 0) return 0;
   const std::uint64_t values = histogram_ ? histogram_->total() : samples_.size();
   const double place = std::ceil(std::clamp(share, 0.0, 1.0) * static_cast<double>(values));
-  const std::uint64_t rank = std::clamp<std::uint64_t>(static_cast<std::uint64_t>(place), 1, values) - 1;
+  return value_at(std::clamp<std::uint64_t>(static_cast<std::uint64_t>(place), 1, values) - 1);
+}
+
+std::uint64_t SampleStats::value_at(std::uint64_t rank) const {
+  if (count_ == 0) return 0;
   if (histogram_) return std::clamp(histogram_->value_at(rank), min_, max_);
   std::vector<std::uint64_t> sorted = samples_;
-  const auto nth = sorted.begin() + static_cast<std::ptrdiff_t>(rank);
+  const auto nth = sorted.begin() + static_cast<std::ptrdiff_t>(std::min(rank, sorted.size() - 1));
   std::nth_element(sorted.begin(), nth, sorted.end());
   return *nth;
 }

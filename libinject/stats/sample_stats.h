@@ -80,6 +80,8 @@ class SampleStats {
   double median() const;
   /// The smallest value that at least this share of all values (0 … 1) does not exceed, as exact as median().
   std::uint64_t percentile(double share) const;
+  /// The value of the given rank, counted from 0 in ascending order, as exact as median().
+  std::uint64_t value_at(std::uint64_t rank) const;
   /// Bound of the median's relative error; 0 where it is exact.
   double median_error() const { return histogram_ ? histogram_->error() : 0.0; }
 

@@ -15,10 +15,10 @@
 
 #include "libinject/output/chrome_trace.h"
 #include "libinject/output/demangle.h"
-#include "libinject/output/diagnosis_report.h"
 #include "libinject/output/summary.h"
 #include "libinject/output/table_files.h"
 #include "libinject/output/trace.h"
+#include "libinject/report/report.h"
 #include "libinject/stats/statistics.h"
 #include "tests/unit/devices.h"
 
@@ -246,11 +246,13 @@ void BM_AllTables(benchmark::State& state) {
   work.fill(statistics, 1'000'000);
   const std::size_t after = ::mallinfo2().uordblks + ::mallinfo2().hblkhd;
   state.counters["heap_MB"] = static_cast<double>(after - before) / 1e6;
+  const RunInfo info;
   std::size_t bytes = 0;
   for (auto _ : state) {
     bytes = 0;
-    for (const TableFile& table : table_files()) bytes += table_text(table, statistics, RunInfo{}).size();
-    bytes += summary_text(statistics, RunInfo{}, "/out").size();
+    const Report report = build_report(statistics, info);
+    for (const TableFile& table : table_files()) bytes += table_text(table, report).size();
+    bytes += summary_text(report, "/out").size();
   }
   state.counters["text_MB"] = static_cast<double>(bytes) / 1e6;
 }
@@ -280,9 +282,11 @@ void BM_FullTables(benchmark::State& state) {
   }
   const std::size_t after = ::mallinfo2().uordblks + ::mallinfo2().hblkhd;
   state.counters["heap_MB"] = static_cast<double>(after - before) / 1e6;
+  const RunInfo info;
   for (auto _ : state) {
     std::size_t bytes = 0;
-    for (const TableFile& table : table_files()) bytes += table_text(table, statistics, RunInfo{}).size();
+    const Report report = build_report(statistics, info);
+    for (const TableFile& table : table_files()) bytes += table_text(table, report).size();
     benchmark::DoNotOptimize(bytes);
   }
 }
@@ -331,9 +335,9 @@ void BM_TablesOfShapes(benchmark::State& state) {
     statistics.add(call);  // something has come since the files were last written
     state.ResumeTiming();
     std::size_t bytes = 0;
-    for (const TableFile& table : table_files()) bytes += table_text(table, statistics, run).size();
-    bytes += device_diagnoses(statistics, run).size();
-    bytes += summary_text(statistics, run, "/out").size();
+    const Report report = build_report(statistics, run);
+    for (const TableFile& table : table_files()) bytes += table_text(table, report).size();
+    bytes += summary_text(report, "/out").size();
     benchmark::DoNotOptimize(bytes);
   }
 }

@@ -269,10 +269,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     window.end = run.until;
     info.windows.push_back(window);
   }
+  const Report report = build_report(run.statistics, info);
   for (const TableFile& table : table_files()) {
-    if (is_wanted(table, run.statistics)) check_table(table_text(table, run.statistics, info));
+    if (is_wanted(table, report)) check_table(table_text(table, report));
   }
-  summary_text(run.statistics, info, "folder");
+  summary_text(report, "folder");
   run_json_text(info, {}, {});
   return 0;
 }

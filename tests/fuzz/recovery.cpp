@@ -165,10 +165,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   Replay replay(image);
   replay.run(nullptr);
   const RunInfo run = replay.run_info();
+  const Report report = build_report(replay.statistics(), run);
   for (const TableFile& table : table_files()) {
-    if (is_wanted(table, replay.statistics())) table_text(table, replay.statistics(), run);
+    if (is_wanted(table, report)) table_text(table, report);
   }
-  summary_text(replay.statistics(), run, "folder");
+  summary_text(report, "folder");
   std::string text = run_json_text(run, {}, {});
   fuzz::require(!mark_recovered(text, *run.recovered), "a run.json of a recovered run says so");
   return 0;

@@ -548,7 +548,7 @@ TEST_CASE("nccl_sum.csv: calls joined to their kernels, overlap, and kernels tha
   const auto table = std::find_if(files.begin(), files.end(),
                                   [](const TableFile& file) { return file.name == "nccl_sum.csv"; });
   REQUIRE(table != files.end());
-  CHECK(table_text(*table, run.statistics, {}) == expected);
+  CHECK(table_text(*table, build_report(run.statistics, {})) == expected);
   run.statistics.settle_window(1, 0, 10'000);
-  CHECK(table_text(*table, run.statistics, {}) == expected);
+  CHECK(table_text(*table, build_report(run.statistics, {})) == expected);
 }

@@ -73,8 +73,10 @@ bool says(const CopyFacts& facts, std::string_view what) {
 }
 
 std::string table(const StatsRun& run, const RunInfo& info) {
+  const Report report = build_report(run.statistics, info);
+  const auto columns = copy_columns(report);
   std::string text;
-  copy_rows(run.statistics, info, text, [](std::string&) {});
+  for (const CopyTableRow& row : copy_rows(report)) columns.append_row(text, row);
   return text;
 }
 

@@ -5,7 +5,7 @@
 #include <initializer_list>
 #include <utility>
 
-#include "libinject/output/diagnosis_report.h"
+#include "libinject/report/report.h"
 #include "tests/unit/catch.h"
 #include "tests/unit/stats_run.h"
 
@@ -50,8 +50,11 @@ TEST_CASE("The verdict is what takes most of the time that is not computed in", 
         Bottleneck::kGpuCompute);
   CHECK(verdict(times_of(500, {{IdleCause::kOtherStream, 450}, {IdleCause::kHostWait, 50}})) ==
         Bottleneck::kUndetermined);
-  CHECK(verdict(times_of(300, {{IdleCause::kStartUp, 650}, {IdleCause::kUnknown, 50}})) ==
-        Bottleneck::kGpuCompute);
+  // But where most of the window is none of it, the rest is too little to judge by.
+  CHECK(verdict(times_of(501, {{IdleCause::kStartUp, 499}})) == Bottleneck::kGpuCompute);
+  CHECK(verdict(times_of(500, {{IdleCause::kStartUp, 500}})) == Bottleneck::kTooShort);
+  CHECK(verdict(times_of(150, {{IdleCause::kStartUp, 650}, {IdleCause::kHostWait, 200}})) ==
+        Bottleneck::kTooShort);
   CHECK(verdict(DeviceTimes{}) == Bottleneck::kNone);
 }
 
@@ -108,7 +111,7 @@ TEST_CASE("What a device's kernels are limited by leaves collectives out", "[dia
   kernel("mine", 30'000);
   // They wait for other ranks, for longer than anything is computed.
   kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", 500'000);
-  const KernelLimits limits = kernel_limits(run.statistics, info, 0);
+  const KernelLimits limits = build_report(run.statistics, info).limits_of(0);
   CHECK(limits.memory == 100'000);
   CHECK(limits.unknown == 30'000);
   CHECK(limits.total() == 130'000);
@@ -119,7 +122,8 @@ TEST_CASE("Each verdict has a name, and what has a remedy an advice", "[diagnosi
     const auto kind = static_cast<Bottleneck>(i);
     CHECK_FALSE(bottleneck_name(kind).empty());
     CHECK(bottleneck_advice(kind).empty() ==
-          (kind == Bottleneck::kGpu || kind == Bottleneck::kMixed || kind == Bottleneck::kUndetermined));
+          (kind == Bottleneck::kGpu || kind == Bottleneck::kMixed || kind == Bottleneck::kUndetermined ||
+           kind == Bottleneck::kTooShort));
   }
 }
 
@@ -148,9 +152,9 @@ TEST_CASE("A diagnosis names the calls and threads that say so", "[diagnosis]") 
   wait.end = 105'000;
   run.statistics.add(wait);
   launch(150'000, 160'000, 200'000);
-  CHECK(device_diagnoses(run.statistics, info).empty());
+  CHECK(build_report(run.statistics, info).diagnoses.empty());
   run.statistics.settle_window(1, 0, 200'000);
-  const auto diagnoses = device_diagnoses(run.statistics, info);
+  const auto diagnoses = build_report(run.statistics, info).diagnoses;
   REQUIRE(diagnoses.size() == 1);
   CHECK(diagnoses[0].device == 0);
   CHECK(diagnoses[0].diagnosis.verdict == Bottleneck::kSynchronization);

@@ -5,8 +5,7 @@
 #include <limits>
 
 #include "libinject/analysis/measured_roofline.h"
-#include "libinject/output/diagnosis_report.h"
-#include "libinject/output/measured_kernels.h"
+#include "libinject/output/table_files.h"
 #include "tests/unit/devices.h"
 #include "tests/unit/stats_run.h"
 #include "tests/unit/temporary_folder.h"
@@ -26,12 +25,13 @@ const TableFile& table_named(std::string_view name) {
 }
 
 std::string rows_of(std::string_view name, const Statistics& statistics, const RunInfo& info = {}) {
-  const std::string text = table_text(table_named(name), statistics, info);
+  const std::string text = table_text(table_named(name), build_report(statistics, info));
   return text.substr(text.find('\n') + 1);
 }
 
 std::string header_named(std::string_view name, const Statistics& statistics) {
-  return header_of(table_named(name), statistics);
+  const RunInfo info;
+  return header_of(table_named(name), build_report(statistics, info));
 }
 
 void set_metrics(Statistics& statistics) {
@@ -86,9 +86,9 @@ RunInfo one_window() {
 TEST_CASE("Without metrics there is no table of them, and no column", "[output][metrics]") {
   StatsRun run;
   run.statistics.add(run.kernel("k", 100));
-  CHECK_FALSE(takes_metrics(run.statistics));
-  CHECK_FALSE(is_wanted(table_named("kernel_metrics.csv"), run.statistics));
-  CHECK(header_named("window_sum.csv", run.statistics) == table_named("window_sum.csv").header);
+  CHECK_FALSE(takes_metrics(build_report(run.statistics, {})));
+  CHECK_FALSE(is_wanted(table_named("kernel_metrics.csv"), build_report(run.statistics, {})));
+  CHECK(header_named("window_sum.csv", run.statistics).ends_with(",Memory at End (MB)"));
   CHECK(run.statistics.kernel_metrics().empty());
 }
 
@@ -156,7 +156,8 @@ TEST_CASE("A window's metrics: per device, and of all of them", "[output][metric
       ",SM Active (%),FMA (%),IPC,Tensor (%),\"a, b\",FP32 Utilization (%),"
       "Tensor Utilization (%)";
   const std::string header = header_named("window_sum.csv", run.statistics);
-  CHECK(header == std::string(table_named("window_sum.csv").header) + columns);
+  const StatsRun without;
+  CHECK(header == header_named("window_sum.csv", without.statistics) + columns);
   const auto last_cells = [&](std::size_t line) {
     const std::string rows = rows_of("window_sum.csv", run.statistics, one_window());
     std::size_t begin = 0;
@@ -212,7 +213,8 @@ TEST_CASE("An iteration's metrics: over its time on the device", "[output][metri
     run.statistics.add(event);
   }
   const std::string header = header_named("iteration_sum.csv", run.statistics);
-  CHECK(header == std::string(table_named("iteration_sum.csv").header) +
+  const StatsRun without;
+  CHECK(header == header_named("iteration_sum.csv", without.statistics) +
                       ",SM Active (%),FMA (%),IPC,Tensor (%),\"a, b\"");
   const auto last_cells = [&] {
     std::vector<std::string> found;
@@ -382,7 +384,7 @@ TEST_CASE("What was measured decides what limits kernels, and the evidence says 
               {Quantity::kDramRead, dram},
               {Quantity::kDramWrite, 0}},
              on_h200());
-    return kernel_limits(run.statistics, on_h200(), 0);
+    return build_report(run.statistics, on_h200()).limits_of(0);
   };
   constexpr std::uint64_t kTime = 100 * kInterval;
   CHECK(limits_of(99, 70, 30).compute == kTime);
@@ -393,7 +395,7 @@ TEST_CASE("What was measured decides what limits kernels, and the evidence says 
   // Where too little was measured, the grid decides as before.
   StatsRun run;
   measured(run, {{Quantity::kSmActive, 99}, {Quantity::kTensor, 70}}, on_h200());
-  const KernelLimits limits = kernel_limits(run.statistics, on_h200(), 0);
+  const KernelLimits limits = build_report(run.statistics, on_h200()).limits_of(0);
   CHECK(limits.latency == kTime);
   CHECK(limits.measured == 0);
 }
@@ -402,10 +404,10 @@ TEST_CASE("The table of kernel metrics is written where they are taken", "[outpu
   const TemporaryFolder folder;
   StatsRun run;
   run.statistics.add(run.kernel("k", 100));
-  CHECK(write_all(folder.path(), run.statistics, one_window()).empty());
+  CHECK(write_all(folder.path(), build_report(run.statistics, one_window())).empty());
   CHECK_FALSE(std::filesystem::exists(folder.path() + "/kernel_metrics.csv"));
   set_metrics(run.statistics);
-  CHECK(write_all(folder.path(), run.statistics, one_window()).empty());
+  CHECK(write_all(folder.path(), build_report(run.statistics, one_window())).empty());
   CHECK(folder.read("kernel_metrics.csv") == header_named("kernel_metrics.csv", run.statistics) + "\n");
 }
 

@@ -2,6 +2,8 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/output/summary.h"
 
+#include "libinject/report/display_text.h"
+
 #include <sstream>
 
 #include "libinject/output/csv.h"
@@ -59,7 +61,7 @@ TEST_CASE("The summary of a small run", "[output]") {
   run.statistics.add(call_event("cublasSgemm_v2", 20'000));
   run.statistics.add(call_event("cudaLaunchKernel", 4'000));
   run.statistics.add(copy_event(1, 4'000'000, 200'000));
-  CHECK(summary_text(run.statistics, some_run(), "/out/inject-node7-77") ==
+  CHECK(summary_text(build_report(run.statistics, some_run()), "/out/inject-node7-77") ==
         R"(libinject: 1 window (api), 2.000ms; process 77 on node7
   python train.py
   GPU 0 NVIDIA H200: 4 kernels 1.600ms, busy 65.0% of the windows' time
@@ -84,7 +86,7 @@ TEST_CASE("The summary of a small run", "[output]") {
 
 TEST_CASE("A run without GPU work says so", "[output]") {
   const StatsRun run;
-  CHECK(summary_text(run.statistics, some_run(), "/out") ==
+  CHECK(summary_text(build_report(run.statistics, some_run()), "/out") ==
         "libinject: 1 window (api), 2.000ms; process 77 on node7\n  python train.py\n"
         "  no GPU work was launched in a window\n\n  tables: /out\n");
 }
@@ -100,7 +102,7 @@ TEST_CASE("A line for each device whose memory was used", "[output]") {
                  {0, AllocationApi::kMalloc, counts},
                  {MemoryUse::kUnknownDevice, {}, counts},
                  {MemoryUse::kHost, {}, counts}};
-  CHECK(summary_text(run.statistics, info, "/out")
+  CHECK(summary_text(build_report(run.statistics, info), "/out")
             .find("  no GPU work was launched in a window\n"
                   "  GPU 0 NVIDIA H200\n"
                   "    memory: peak 1.234GB allocated by 12 calls\n\n") != std::string::npos);
@@ -116,7 +118,7 @@ TEST_CASE("A line for each device whose memory was used", "[output]") {
   counts.largest_failed = 80'000'000'000;
   info.memory[0].counts = counts;
   info.allocations_not_held = 4;
-  const std::string text = summary_text(run.statistics, info, "/out");
+  const std::string text = summary_text(build_report(run.statistics, info), "/out");
   CHECK(text.find(
             "    memory: peak 1.234GB allocated by 1 call, 20.100GB in use on the GPU at the end; 3 failed, "
             "the largest of 80.000GB\n") != std::string::npos);
@@ -142,7 +144,7 @@ TEST_CASE("A device that lags behind the host was busy up to 100 %", "[output]")
   idle.start = 5'000'000;
   idle.end = 8'000'000;
   info.windows.push_back(idle);
-  const std::string text = summary_text(run.statistics, info, "/out");
+  const std::string text = summary_text(build_report(run.statistics, info), "/out");
   CHECK(text.find("GPU 0 NVIDIA H200: 1 kernel 3.000ms, busy 50.0% of the windows' time\n") !=
         std::string::npos);
   CHECK(text.find("GPU 1: 1 kernel 500.00us, busy 10.0% of the windows' time\n") != std::string::npos);
@@ -161,13 +163,14 @@ TEST_CASE("Step times, with samples per second where the batch size is known", "
     time += i < 18 ? 50'000 : 77'000;
   }
   RunInfo info = some_run();
-  CHECK(summary_text(run.statistics, info, "/out").find("iteration") == std::string::npos);  // not settled
+  CHECK(summary_text(build_report(run.statistics, info), "/out").find("iteration") ==
+        std::string::npos);  // not settled
   run.statistics.settle_window(1, 1'000'000, 3'000'000);
-  CHECK(summary_text(run.statistics, info, "/out")
-            .find("  18 iterations: 51.500us on average, median 50.000us, 95th percentile 77.000us\n"
+  CHECK(summary_text(build_report(run.statistics, info), "/out")
+            .find("  18 iterations: median 50.000us, mean 51.500us, 95th percentile 77.000us\n"
                   "    also 1 incomplete iteration, 1 validation phase\n") != std::string::npos);
-  info.batch = 103;
-  CHECK(summary_text(run.statistics, info, "/out").find("77.000us; 2000000.0 samples/s\n") !=
+  info.batch = 100;
+  CHECK(summary_text(build_report(run.statistics, info), "/out").find("77.000us; 2000000.0 samples/s\n") !=
         std::string::npos);
 }
 
@@ -180,7 +183,7 @@ TEST_CASE("Windows that cut each iteration have no step time", "[output]") {
   call.correlation = 1;
   run.statistics.add(call);
   run.statistics.settle_window(1, 100, 1000);
-  CHECK(summary_text(run.statistics, some_run(), "/out")
+  CHECK(summary_text(build_report(run.statistics, some_run()), "/out")
             .find("  no complete iteration\n    also 1 incomplete iteration\n") != std::string::npos);
 }
 
@@ -200,7 +203,7 @@ TEST_CASE("What was lost is told, with what to do", "[output]") {
   info.iteration_signs_lost = 5;
   info.busy_records_late = 1;
   info.graph_nodes_lost = 2;
-  const std::string text = summary_text(run.statistics, info, "/out");
+  const std::string text = summary_text(build_report(run.statistics, info), "/out");
   CHECK(text.find("incomplete: 3 GPU records in no iteration: too many came before it was known\n") !=
         std::string::npos);
   CHECK(text.find("incomplete: 5 calls unseen in the search for iterations, whose numbers may be off: raise "
@@ -234,7 +237,7 @@ TEST_CASE("Windows that others ended or kept without device activity are told, e
                           : std::to_string(i);
     info.windows.push_back(window);
   }
-  const std::string text = summary_text(run.statistics, info, "/out");
+  const std::string text = summary_text(build_report(run.statistics, info), "/out");
   CHECK(text.find("  incomplete: 1 window closed early: a tool subscribes to CUPTI\n") != std::string::npos);
   CHECK(text.find("  incomplete: 2 windows without GPU records: held by a tool whose name is long:") !=
         std::string::npos);
@@ -259,7 +262,7 @@ TEST_CASE("Lines fit 120 columns whatever the names are, and are valid UTF-8", "
   RunInfo info = some_run();
   info.command_line = {std::string(1000, 'a'), "\xff"};
   info.host = std::string(300, 'h');
-  const std::string text = summary_text(run.statistics, info, "/out");
+  const std::string text = summary_text(build_report(run.statistics, info), "/out");
   CHECK(valid(text) == text);
   CHECK(text.find('\x1b') == std::string::npos);
   CHECK(text.find("... and 17 more") != std::string::npos);

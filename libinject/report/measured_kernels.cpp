@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
-#include "libinject/output/measured_kernels.h"
+#include "libinject/report/measured_kernels.h"
 
 #include <algorithm>
 #include <string_view>
@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "libinject/analysis/shape_work.h"
-#include "libinject/output/shape_tables.h"
+#include "libinject/report/device_specs.h"
 #include "libinject/stats/kernel_use.h"
 
 namespace inject {

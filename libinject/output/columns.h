@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+//
+// Typed columns: header, unit, meaning and cell of a column stand in one place. Headers, rows and
+// docs/columns.md are all made of them.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "libinject/output/csv.h"
+
+namespace inject {
+
+/// How the numbers of a column are printed and what they can be.
+struct Unit {
+  std::string_view name;   ///< as docs/columns.md has it
+  std::string_view range;  ///< of every value that is not empty
+  int decimals = 0;        ///< of cells that are not whole numbers
+};
+
+namespace units {
+inline constexpr Unit kText{"text", ""};
+inline constexpr Unit kNumber{"", ""};
+inline constexpr Unit kCount{"", "≥ 0"};
+inline constexpr Unit kFlag{"", "0 or 1"};
+inline constexpr Unit kTime{"ns", "≥ 0"};
+inline constexpr Unit kMeanTime{"ns", "≥ 0", 1};
+inline constexpr Unit kMoment{"ns since `time_zero`", ""};
+inline constexpr Unit kPercent{"%", "0 … 100", 1};
+inline constexpr Unit kMegabytes{"MB", "≥ 0", 3};
+inline constexpr Unit kBytes{"bytes", "≥ 0"};
+inline constexpr Unit kFlops{"FLOP", "≥ 0"};
+inline constexpr Unit kTeraflops{"10^12 FLOP/s", "≥ 0", 3};
+inline constexpr Unit kIntensity{"FLOP/byte", "≥ 0", 2};
+inline constexpr Unit kBandwidth{"GB/s", "≥ 0", 3};
+inline constexpr Unit kRate{"1/s", "≥ 0", 1};
+}  // namespace units
+
+/// What stands in a column of a row: nothing, a whole number, one with the unit's decimals, or text.
+class Cell {
+ public:
+  // Implicit, so that a column's function returns what it has.
+  Cell() = default;
+  template <std::integral T>
+  Cell(T value) {
+    if constexpr (std::signed_integral<T>) {
+      value_ = static_cast<std::int64_t>(value);
+    } else {
+      value_ = static_cast<std::uint64_t>(value);
+    }
+  }
+  Cell(double value) : value_(value) {}
+  Cell(std::string_view text) : value_(text) {}
+  Cell(const char* text) : value_(std::string_view(text)) {}
+  Cell(std::string text) : value_(std::move(text)) {}
+  template <typename T>
+  Cell(const std::optional<T>& value) {
+    if (value) *this = Cell(*value);
+  }
+
+  void append_to(CsvRow& row, int decimals) const;
+
+ private:
+  std::variant<std::monostate, std::int64_t, std::uint64_t, double, std::string_view, std::string> value_;
+};
+
+/// What docs/columns.md says of a column.
+struct ColumnInfo {
+  std::string header;
+  Unit unit;
+  std::string_view meaning;
+  std::string_view empty;  ///< when a cell has no value; nothing: every row has one
+};
+
+template <typename Row>
+struct Column : ColumnInfo {
+  std::function<Cell(const Row&)> cell;
+};
+
+/// The columns of one table, in their order.
+template <typename Row>
+class Columns {
+ public:
+  template <typename Function>
+  Columns& add(std::string header, const Unit& unit, Function cell, std::string_view meaning,
+               std::string_view empty = {}) {
+    columns_.push_back({{std::move(header), unit, meaning, empty}, std::move(cell)});
+    return *this;
+  }
+  /// Those of a part of the row: `part` gives a pointer to it, or null, and then the cells are empty.
+  template <typename Part, typename Function>
+  Columns& add_part(const Columns<Part>& columns, Function part) {
+    for (const Column<Part>& column : columns) {
+      columns_.push_back({column, [cell = column.cell, part](const Row& row) {
+                            const Part* const of = part(row);
+                            return of == nullptr ? Cell() : cell(*of);
+                          }});
+    }
+    return *this;
+  }
+  void append_row(std::string& text, const Row& value) const {
+    CsvRow row(text);
+    for (const Column<Row>& column : columns_) column.cell(value).append_to(row, column.unit.decimals);
+    row.end();
+  }
+  std::vector<ColumnInfo> infos() const { return {columns_.begin(), columns_.end()}; }
+
+  auto begin() const { return columns_.begin(); }
+  auto end() const { return columns_.end(); }
+
+ private:
+  std::vector<Column<Row>> columns_;
+};
+
+/// A line of CSV without its end. Users name metrics as they like: a header may have to be quoted.
+std::string header_line(const std::vector<ColumnInfo>& columns);
+
+}  // namespace inject

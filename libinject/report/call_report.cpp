@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/report/call_report.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "libinject/report/device_specs.h"
+
+namespace inject {
+
+namespace {
+
+/// Of the kernels of a row: used if those that take most of the time use them.
+TensorCoreUse tensor_use(const CallShapeRow& row) {
+  std::array<std::uint64_t, 3> time{};
+  Operand operand = Operand::kUnknown;
+  for (const auto& [name, share] : row.kernels) {
+    const TensorCoreUse use = tensor_cores_of(name);
+    time[static_cast<std::size_t>(use.cores)] += share.time;
+    if (operand == Operand::kUnknown && use.cores == TensorCores::kUsed) operand = use.operand;
+  }
+  // Kernels that split sums are summed up by small ones of other kinds.
+  const auto at = [&](TensorCores cores) { return time[static_cast<std::size_t>(cores)]; };
+  if (at(TensorCores::kUsed) != 0 && at(TensorCores::kUsed) >= at(TensorCores::kUnknown))
+    return {TensorCores::kUsed, operand};
+  if (at(TensorCores::kNotUsed) > at(TensorCores::kUnknown)) return {TensorCores::kNotUsed, operand};
+  return {};
+}
+
+/// What the kernels say they multiply, else what the call's types let them. A product's are its own.
+std::optional<Arithmetic> arithmetic_of_call(const CallShapeRow& call, TensorCoreUse use,
+                                             const DeviceSpecs& specs) {
+  if (use.cores == TensorCores::kUsed && call.shape.kind() != ShapeKind::kGemm) {
+    if (const auto told = arithmetic_of(use)) return told;
+  }
+  return arithmetic_of(call.work, use.cores, specs);
+}
+
+CallReport report_of(const CallShapeRow& call, const DeviceSpecs& specs) {
+  CallReport report;
+  report.call = &call;
+  report.use = tensor_use(call);
+  report.calls_on_gpu = std::min(call.entry.executed(), call.entry.gpu.count);
+  if (call.entry.other) return report;
+  report.arithmetic = arithmetic_of_call(call, report.use, specs);
+  const auto peak = report.arithmetic ? peak_flops(specs, *report.arithmetic) : std::nullopt;
+  // Ends of calls that a window's edge cut have no operations of their own.
+  if (report.calls_on_gpu != 0 && call.entry.gpu.sum != 0 && call.work.flops != 0) {
+    report.rate = static_cast<double>(call.work.flops) * static_cast<double>(report.calls_on_gpu) /
+                  (static_cast<double>(call.entry.gpu.sum) * 1e-9);
+    if (peak) report.peak_share = *report.rate / *peak;
+  }
+  report.roof = roofline(static_cast<double>(call.work.flops), static_cast<double>(call.work.bytes), peak,
+                         peak_bandwidth(specs));
+  return report;
+}
+
+/// What the shapes tell, and the comparison of one row with the others.
+void add_hints(std::vector<CallReport>& calls, const Statistics& statistics, const RunInfo& run) {
+  std::vector<GemmRow> rows;
+  std::vector<CallReport*> products;
+  for (CallReport& call : calls) {
+    if (call.call->entry.other || call.call->shape.kind() != ShapeKind::kGemm) continue;
+    const DeviceSpecs specs = specs_of(run, call.call->entry.device);
+    GemmRow& row = rows.emplace_back();
+    row.shape = call.call->shape.as<GemmShape>();
+    row.calls = call.calls_on_gpu;
+    row.gpu_ns = call.call->entry.gpu.sum;
+    row.shared = call.call->entry.shared;
+    row.hints = gemm_hints(row.shape, call.use.cores, specs);
+    call.eligibility = tensor_eligibility(row.shape, specs);
+    products.push_back(&call);
+  }
+  add_row_hints(rows, specs_of(run, 0), statistics.iterations().step_times().count());
+  for (std::size_t i = 0; i < rows.size(); ++i) products[i]->hints = std::move(rows[i].hints);
+}
+
+}  // namespace
+
+std::vector<CallReport> call_reports(const Statistics& statistics, const RunInfo& run) {
+  std::vector<CallReport> reports;
+  for (const CallShapeRow& call : statistics.call_shapes())
+    reports.push_back(report_of(call, specs_of(run, call.entry.device)));
+  add_hints(reports, statistics, run);
+  return reports;
+}
+
+}  // namespace inject

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/report/device_diagnosis.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "libinject/report/device_specs.h"
+#include "libinject/report/display_text.h"
+
+namespace inject {
+
+/// A device's kernels of one name.
+struct DeviceKernel {
+  std::string_view name;
+  Family family = Family::kOther;
+  std::uint64_t time = 0;
+};
+
+namespace {
+
+constexpr std::size_t kMostNamed = 2;  // causes of one kind that are named
+
+Bottleneck part_of(const IdleShare& share) {
+  if (share.own_work) return Bottleneck::kInput;
+  switch (share.cause) {
+    case IdleCause::kSynchronization:
+      return Bottleneck::kSynchronization;
+    case IdleCause::kHostWait:
+      return Bottleneck::kInput;
+    case IdleCause::kCopyCall:
+      return Bottleneck::kCopy;
+    case IdleCause::kCollective:
+      return Bottleneck::kCommunication;
+    case IdleCause::kLaunchCall:
+    case IdleCause::kOtherCall:
+    case IdleCause::kHostCompute:
+    case IdleCause::kQueue:
+      return Bottleneck::kLaunch;
+    case IdleCause::kStartUp:
+    case IdleCause::kOtherStream:
+    case IdleCause::kUnknown:
+      break;
+  }
+  return Bottleneck::kNone;
+}
+
+std::string lower(std::string_view text) {
+  std::string result(text);
+  for (char& c : result) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return result;
+}
+
+std::string cause_text(const IdleShare& share, const RunInfo& run) {
+  std::string text = share.function != kNoFunction ? std::string(function_name(share.function))
+                                                   : lower(idle_cause_name(share.cause));
+  if (share.thread < run.threads.size() && share.thread != 0) {
+    const ThreadInfo& thread = run.threads[share.thread];
+    text += " on thread " + std::to_string(thread.tid);
+    if (!thread.name.empty()) text += " (" + thread.name + ")";
+  }
+  text += ": " + std::to_string(share.gaps) + (share.gaps == 1 ? " gap, " : " gaps, ");
+  return text + time_text(static_cast<double>(share.time));
+}
+
+/// The largest of the shares of that kind, in words.
+std::string idle_text(const std::vector<IdleShare>& shares, Bottleneck kind, const RunInfo& run) {
+  std::string text;
+  std::size_t named = 0;
+  for (const IdleShare& share : shares) {
+    if (part_of(share) != kind) continue;
+    if (named == kMostNamed) break;
+    if (named++ != 0) text += "; ";
+    text += cause_text(share, run);
+  }
+  return text;
+}
+
+std::string kernels_text(const std::vector<DeviceKernel>& kernels, bool (*of)(Family)) {
+  std::string text;
+  std::size_t named = 0;
+  std::uint64_t total = 0;
+  for (const DeviceKernel& kernel : kernels) total += kernel.time;
+  for (const DeviceKernel& kernel : kernels) {
+    if (!of(kernel.family)) continue;
+    if (named == kMostNamed) break;
+    if (named++ != 0) text += "; ";
+    text += share_text(kernel.time, total) + " of the kernels' time " + shortened(kernel.name, 40);
+  }
+  return text;
+}
+
+std::string evidence_text(const std::vector<DeviceKernel>& kernels, const RunInfo& run, Bottleneck kind,
+                          const DeviceTimes& times, std::uint64_t taken_by_collectives,
+                          const std::vector<IdleShare>& shares) {
+  std::string text;
+  if (kind == Bottleneck::kCopy && times.copy_only != 0)
+    text = "copies alone " + time_text(static_cast<double>(times.copy_only));
+  if (kind == Bottleneck::kCommunication && times.exposed_collective() != 0) {
+    text = "collectives alone " + time_text(static_cast<double>(times.exposed_collective())) + ": " +
+           kernels_text(kernels, &is_collective);
+    if (taken_by_collectives != 0) {
+      text += ", and " + time_text(static_cast<double>(taken_by_collectives)) +
+              " by the multiprocessors that they take from the kernels beside them";
+    }
+  }
+  const std::string idle = idle_text(shares, kind, run);
+  if (!text.empty() && !idle.empty()) text += "; ";
+  return text + idle;
+}
+
+}  // namespace
+
+DeviceDiagnoser::DeviceDiagnoser(const Statistics& statistics, const RunInfo& run,
+                                 std::span<const CallReport> calls, std::span<const MeasuredKernel> measured)
+    : statistics_(statistics), run_(run) {
+  for (const KernelFamilyRow& row : statistics.kernel_families()) families_[row.name] = &row;
+  struct Times {
+    std::uint64_t shaped = 0;
+    std::uint64_t memory = 0;
+  };
+  std::unordered_map<std::string_view, Times> times;
+  for (const CallReport& call : calls) {
+    if (call.roof.bound == Bound::kUnknown) continue;
+    for (const auto& [name, share] : call.call->kernels) {
+      times[name].shaped += share.time;
+      if (call.roof.bound == Bound::kMemory) times[name].memory += share.time;
+    }
+  }
+  for (const auto& [name, time] : times) {
+    if (time.shaped != 0)
+      memory_bound_[name] = static_cast<double>(time.memory) / static_cast<double>(time.shaped);
+  }
+  for (const MeasuredKernel& kernel : measured) {
+    if (kernel.row.detail.other || !kernel.sm_active || !kernel.arithmetic || !kernel.dram) continue;
+    measured_[kernel.row.detail.number] = measured_limit(
+        kernel.row.detail.time.mean(), *kernel.sm_active / 100, *kernel.arithmetic / 100, *kernel.dram / 100);
+  }
+}
+
+KernelLimits DeviceDiagnoser::limits(std::uint32_t device) const {
+  const int multiprocessors = specs_of(run_, device).multiprocessors;
+  KernelLimits limits;
+  for (const DetailRow& detail : statistics_.kernel_details()) {
+    if (!detail.other && detail.device != device) continue;
+    const auto found = families_.find(detail.name);
+    if (detail.other || found == families_.end()) {
+      limits.unknown += detail.time.sum;
+      continue;
+    }
+    // They are no part of the time that computes.
+    if (is_collective(found->second->family)) continue;
+    const bool off_tensor_cores = found->second->cores == TensorCores::kNotUsed;
+    if (const auto known = measured_.find(detail.number); known != measured_.end()) {
+      limits.add(known->second, detail.time.sum, off_tensor_cores);
+      limits.measured += detail.time.sum;
+      continue;
+    }
+    double blocks = 1;
+    for (const std::int32_t size : detail.grid) blocks *= static_cast<double>(size);
+    const double fill =
+        multiprocessors <= 0 ? 1.0 : std::min(1.0, blocks / static_cast<double>(multiprocessors));
+    const Bottleneck limit = kernel_limit(found->second->family, detail.time.mean(), fill);
+    std::uint64_t by_memory = 0;
+    if (limit == Bottleneck::kGpuCompute) {
+      if (const auto share = memory_bound_.find(detail.name); share != memory_bound_.end())
+        by_memory = static_cast<std::uint64_t>(share->second * static_cast<double>(detail.time.sum));
+    }
+    limits.add(Bottleneck::kGpuMemory, by_memory, false);
+    limits.add(limit, detail.time.sum - by_memory, off_tensor_cores);
+  }
+  return limits;
+}
+
+/// By descending time.
+std::vector<DeviceKernel> DeviceDiagnoser::kernels_of(std::uint32_t device) const {
+  std::unordered_map<std::string_view, std::uint64_t> times;
+  for (const DetailRow& row : statistics_.kernel_details()) {
+    if (row.other || row.device == device) times[row.name] += row.time.sum;
+  }
+  std::vector<DeviceKernel> kernels;
+  for (const auto& [name, time] : times) {
+    const auto family = families_.find(name);
+    kernels.push_back({name, family == families_.end() ? Family::kOther : family->second->family, time});
+  }
+  std::sort(kernels.begin(), kernels.end(), [](const DeviceKernel& a, const DeviceKernel& b) {
+    return a.time != b.time ? a.time > b.time : a.name < b.name;
+  });
+  return kernels;
+}
+
+DeviceDiagnosis DeviceDiagnoser::diagnose(const DeviceTimeRow& device, const KernelLimits& limits) const {
+  DeviceDiagnosis entry;
+  entry.device = device.device;
+  entry.times = device.times;
+  const int multiprocessors = specs_of(run_, device.device).multiprocessors;
+  entry.taken_by_collectives = device.times.taken_by_collectives(multiprocessors);
+  entry.diagnosis = inject::diagnose(device.times, limits, multiprocessors);
+  const std::vector<DeviceKernel> kernels = kernels_of(device.device);
+  const Bottleneck verdict = entry.diagnosis.verdict;
+  if (entry.diagnosis.leading == 0 && verdict != Bottleneck::kNone && verdict != Bottleneck::kUndetermined &&
+      verdict != Bottleneck::kTooShort) {
+    std::string text = kernels_text(kernels, [](Family) { return true; });
+    if (limits.measured != 0)
+      text += "; judged by measurement: " + share_text(limits.measured, limits.total()) + " of it";
+    entry.evidence.push_back({verdict, entry.diagnosis.compute_time, entry.diagnosis.gain, std::move(text)});
+  }
+  for (const BottleneckPart& part : entry.diagnosis.parts) {
+    entry.evidence.push_back(
+        {part.kind, part.time, part.gain,
+         evidence_text(kernels, run_, part.kind, entry.times, entry.taken_by_collectives, device.shares)});
+  }
+  return entry;
+}
+
+}  // namespace inject

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "libinject/analysis/diagnosis.h"
+#include "libinject/report/call_report.h"
+#include "libinject/report/measured_kernels.h"
+#include "libinject/stats/device_time.h"
+#include "libinject/stats/run_info.h"
+#include "libinject/stats/statistics.h"
+
+namespace inject {
+
+/// A cause of lost time, and what says so.
+struct Evidence {
+  Bottleneck kind = Bottleneck::kNone;
+  std::uint64_t time = 0;
+  std::uint64_t gain = 0;  ///< what the remedy could win at most
+  std::string text;  ///< `cudaStreamSynchronize on thread 4711 (python): 10 gaps, 12.345 ms`; may be empty
+};
+
+/// One device over all settled windows.
+struct DeviceDiagnosis {
+  std::uint32_t device = 0;
+  DeviceTimes times;
+  std::uint64_t taken_by_collectives = 0;
+  Diagnosis diagnosis;
+  std::vector<Evidence> evidence;  ///< of what the verdict is about first
+};
+
+struct DeviceKernel;
+
+/// Makes diagnoses of devices of one run. Refers to what it was made of.
+class DeviceDiagnoser {
+ public:
+  DeviceDiagnoser(const Statistics& statistics, const RunInfo& run, std::span<const CallReport> calls,
+                  std::span<const MeasuredKernel> measured);
+
+  /// What a device's kernels but collectives' are limited by, over the run: by what was measured of them,
+  /// those of calls of known shape by the roofline, all others by their families.
+  KernelLimits limits(std::uint32_t device) const;
+  DeviceDiagnosis diagnose(const DeviceTimeRow& device, const KernelLimits& limits) const;
+
+ private:
+  std::vector<DeviceKernel> kernels_of(std::uint32_t device) const;
+
+  const Statistics& statistics_;
+  const RunInfo& run_;
+  std::unordered_map<std::string_view, const KernelFamilyRow*> families_;
+  /// Of each kernel's time, the share in calls that the roofline has bound by memory.
+  std::unordered_map<std::string_view, double> memory_bound_;
+  /// By row of the kernels' details: what limits those of which enough was measured.
+  std::unordered_map<std::uint32_t, Bottleneck> measured_;
+};
+
+}  // namespace inject

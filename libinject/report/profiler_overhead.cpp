@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/report/profiler_overhead.h"
+
+#include <cstdint>
+
+namespace inject {
+
+namespace {
+
+// Two intervals that each hold their median in 97.5 of 100 cases hold both in 95.
+constexpr double kOutside = 0.025;
+
+/// How many of `count` values may lie on either side of the interval: the most, so that fewer than that many
+/// of them lie below the true median in at most kOutside / 2 of all cases.
+std::uint64_t left_out(std::uint64_t count) {
+  // P(X = k) of a binomial distribution with p = 1/2, from the middle down, as 2^-count is 0 in a double
+  // before long. Its sum is normalised by that of both halves.
+  const std::uint64_t middle = count / 2;
+  const auto below = [](std::uint64_t of, std::uint64_t k) {  // P(k - 1) / P(k)
+    return static_cast<double>(k) / static_cast<double>(of - k + 1);
+  };
+  double weight = 1;
+  double all = 0;
+  for (std::uint64_t k = middle;; --k) {
+    all += weight;
+    if (k == 0 || weight < 1e-12) break;
+    weight *= below(count, k);
+  }
+  const bool even = count % 2 == 0;
+  all = even ? 2 * all - 1 : 2 * all;
+  // Down from the middle again, until what is left is little enough.
+  double tail = even ? (all - 1) / 2 + 1 : all / 2;  // P(X <= middle), as a weight
+  weight = 1;
+  for (std::uint64_t k = middle;; --k) {
+    if (tail <= kOutside / 2 * all) return k + 1;
+    if (k == 0) return 0;
+    tail -= weight;
+    weight *= below(count, k);
+  }
+}
+
+}  // namespace
+
+std::optional<MedianInterval> median_interval(const SampleStats& values) {
+  const std::uint64_t count = values.count();
+  const std::uint64_t out = left_out(count);
+  if (out == 0 || 2 * out > count) return std::nullopt;
+  // Beyond the values that are kept one by one a quantile has an error of its own.
+  const double error = values.median_error();
+  return MedianInterval{values.median(), static_cast<double>(values.value_at(out - 1)) * (1 - error),
+                        static_cast<double>(values.value_at(count - out)) * (1 + error)};
+}
+
+std::optional<OverheadEstimate> profiler_overhead(const SampleStats& outside, const SampleStats& inside) {
+  const auto bare = median_interval(outside);
+  const auto profiled = median_interval(inside);
+  if (!bare || !profiled || profiled->low <= 0) return std::nullopt;
+  return OverheadEstimate{1 - bare->median / profiled->median, 1 - bare->high / profiled->low,
+                          1 - bare->low / profiled->high, bare->median};
+}
+
+}  // namespace inject

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/report/report.h"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "libinject/report/call_report.h"
+#include "libinject/report/device_specs.h"
+
+namespace inject {
+
+namespace {
+
+std::optional<double> share_of(std::uint64_t part, std::uint64_t whole) {
+  if (whole == 0) return std::nullopt;
+  return static_cast<double>(part) / static_cast<double>(whole);
+}
+
+/// By the median: the first steps of a window run ahead of the device, and pull a mean down.
+std::optional<double> samples_per_second(std::uint64_t batch, double step_time) {
+  if (batch == 0 || !(step_time > 0)) return std::nullopt;
+  return static_cast<double>(batch) / (step_time * 1e-9);
+}
+
+/// `duration` on the host, 0 if it is not known.
+FlopRate flop_rate(const FlopCount& flops, std::uint64_t duration, const RunInfo& run) {
+  FlopRate rate;
+  rate.flops = flops.total();
+  if (rate.flops == 0 || duration == 0) return rate;
+  const auto nanoseconds = static_cast<double>(duration);
+  rate.teraflops = static_cast<double>(rate.flops) / nanoseconds / 1e3;
+  if (const auto least = flops.least_time(specs_of(run, 0))) rate.peak_share = *least * 1e9 / nanoseconds;
+  return rate;
+}
+
+std::uint64_t duration_of(const WindowInfo* window) {
+  return window == nullptr || window->end == 0 ? 0 : window->end - window->start;
+}
+
+/// The figures of metrics in windows: means over the samples, and what the kernels' own figures add up to.
+class WindowMetricValues {
+ public:
+  explicit WindowMetricValues(const Statistics& statistics)
+      : metrics_(statistics.metrics().metrics().size()), windows_(statistics.metrics().windows()) {}
+
+  /// Of a window on these devices together. `duration`: the window's, 0 if it is not known.
+  void fill(WindowReport& report, std::span<const WindowDeviceRow> devices, std::uint64_t duration) const {
+    std::vector<WeightedMean> means(metrics_);
+    std::vector<WeightedMean> utilizations(metrics_);
+    std::vector<bool> unknown(metrics_, duration == 0);
+    for (const WindowDeviceRow& device : devices) {
+      const auto found =
+          std::lower_bound(windows_.begin(), windows_.end(), std::pair(report.window, device.device),
+                           [](const WindowMetrics& entry, const auto& key) {
+                             return std::pair(entry.window, entry.device) < key;
+                           });
+      // A device that was not sampled has no part in the means.
+      if (found == windows_.end() || found->window != report.window || found->device != device.device)
+        continue;
+      // Nor those that came before there was a sample: too few of the others tell nothing of all.
+      const bool known = static_cast<double>(found->kernel_time) >=
+                         KernelMetrics::kLeastKnown * static_cast<double>(device.work.kernels.sum);
+      for (std::size_t m = 0; m < metrics_; ++m) {
+        means[m].add(found->means[m]);
+        utilizations[m].weight += static_cast<double>(device.time(duration));
+        utilizations[m].sum += found->kernel_sums[m].value_or(0);
+        unknown[m] = unknown[m] || !found->kernel_sums[m] || !known;
+      }
+    }
+    for (const WeightedMean& mean : means) report.metrics.push_back(mean.value());
+    for (std::size_t m = 0; m < metrics_; ++m)
+      report.utilizations.push_back(unknown[m] ? std::nullopt : utilizations[m].value());
+  }
+
+ private:
+  std::size_t metrics_;
+  std::vector<WindowMetrics> windows_;
+};
+
+class WindowReports {
+ public:
+  WindowReports(const Statistics& statistics, const RunInfo& run, Report& report)
+      : statistics_(statistics), run_(run), report_(report), metrics_(statistics) {}
+
+  void build() {
+    for (const WindowInfo& info : run_.windows) windows_[info.number].info = &info;
+    for (const WindowHostRow& entry : statistics_.window_hosts()) {
+      windows_[entry.window].host = entry.work;
+      windows_[entry.window].known = true;
+    }
+    for (const WindowDeviceRow& entry : statistics_.window_devices()) {
+      windows_[entry.window].devices.push_back(entry);
+      windows_[entry.window].known = true;
+    }
+    // Windows after the last one that there was room for are in the row of others: none of zeros.
+    const bool full = windows_.count(kOtherIndex) != 0;
+    std::uint32_t last = 0;
+    for (const auto& [number, window] : windows_) {
+      if (window.known && number != kOtherIndex) last = number;
+    }
+    for (const auto& [number, window] : windows_) {
+      if (full && number > last && number != kOtherIndex) continue;
+      add(number, window);
+    }
+  }
+
+ private:
+  struct Window {
+    bool known = false;  // has rows in the statistics
+    const WindowInfo* info = nullptr;
+    HostWork host;
+    std::vector<WindowDeviceRow> devices;
+  };
+
+  /// What all rows of the window have.
+  WindowReport report_of(std::uint32_t number, const Window& window) const {
+    WindowReport report;
+    report.window = number;
+    report.info = window.info;
+    return report;
+  }
+
+  std::optional<OverheadEstimate> overhead_of(const SampleStats* steps) const {
+    if (steps == nullptr || report_.steps.outside == nullptr) return std::nullopt;
+    return profiler_overhead(*report_.steps.outside, *steps);
+  }
+
+  static DeviceTimeReport times_report(const DeviceTimes& times, const KernelLimits& limits,
+                                       int multiprocessors, const std::optional<OverheadEstimate>& overhead) {
+    DeviceTimeReport report;
+    report.times = times;
+    report.taken_by_collectives = times.taken_by_collectives(multiprocessors);
+    report.diagnosis = diagnose(times, limits, multiprocessors);
+    report.utilization = share_of(times.kernel_busy, times.span);
+    report.overhead = overhead;
+    if (report.utilization && overhead) {
+      const double without = *report.utilization / (1 - (overhead->seen() ? overhead->share : 0));
+      // The kernels' own times can't be longer without the profiler: then the steps are not alike.
+      if (without <= 1) report.without_overhead = without;
+    }
+    return report;
+  }
+
+  void add(std::uint32_t number, const Window& window) {
+    const std::uint64_t duration = duration_of(window.info);
+    const SampleStats* const steps = statistics_.iterations().window_step_times(number);
+    const std::optional<OverheadEstimate> overhead = overhead_of(steps);
+    WindowReport& all = report_.windows.emplace_back(report_of(number, window));
+    std::uint64_t device_time = 0;
+    Nanoseconds first = 0;
+    Nanoseconds last = 0;
+    DeviceTimes times;
+    KernelLimits limits;
+    for (const WindowDeviceRow& device : window.devices) {
+      all.work.merge(device.work);
+      all.busy += device.busy;
+      first = &device == window.devices.data() ? device.first : std::min(first, device.first);
+      last = std::max(last, device.last);
+      if (duration != 0) device_time += device.time(duration);
+      if (device.times == nullptr) continue;
+      times.merge(device.times->times);
+      limits.merge(report_.limits_of(device.device));
+    }
+    all.span = last - first;
+    all.busy_share = share_of(all.busy, device_time);
+    all.host = host_of(window, steps, duration);
+    if (times.span != 0) all.times = times_report(times, limits, specs_of(run_, 0).multiprocessors, overhead);
+    metrics_.fill(all, window.devices, duration);
+    for (const WindowDeviceRow& device : window.devices) {
+      if (device.device == kOtherIndex) continue;
+      WindowReport& report = report_.windows.emplace_back(report_of(number, window));
+      report.device = device.device;
+      report.work = device.work;
+      report.busy = device.busy;
+      report.span = device.last - device.first;
+      report.busy_share = share_of(device.busy, duration == 0 ? 0 : device.time(duration));
+      if (device.times != nullptr)
+        report.times = times_report(device.times->times, report_.limits_of(device.device),
+                                    specs_of(run_, device.device).multiprocessors, overhead);
+      if (window.info != nullptr) {
+        for (const WindowMemory& memory : window.info->memory) {
+          if (memory.device == device.device) report.memory = &memory;
+        }
+      }
+      metrics_.fill(report, {&device, 1}, duration);
+    }
+  }
+
+  WindowReport::Host host_of(const Window& window, const SampleStats* steps, std::uint64_t duration) const {
+    WindowReport::Host host;
+    host.work = window.host;
+    if (steps != nullptr) host.steps = *steps;
+    host.samples_per_second = samples_per_second(run_.batch, host.steps.median());
+    host.flops = flop_rate(window.host.flops, duration, run_);
+    if (window.info != nullptr) host.losses = window.info->losses;
+    return host;
+  }
+
+  const Statistics& statistics_;
+  const RunInfo& run_;
+  Report& report_;
+  WindowMetricValues metrics_;
+  std::map<std::uint32_t, Window> windows_;
+};
+
+MetricValues iteration_metrics(const Statistics& statistics, const IterationRow& iteration,
+                               std::span<const IterationDeviceRow> devices) {
+  std::vector<WeightedMean> means(statistics.metrics().metrics().size());
+  if (iteration.kind == IterationRow::Kind::kPhase) {
+    for (const IterationDeviceRow& device : devices) {
+      const std::span<const WeightedMean> more = statistics.iteration_metrics(iteration, device.device);
+      for (std::size_t m = 0; m < std::min(means.size(), more.size()); ++m) means[m].add(more[m]);
+    }
+  }
+  MetricValues values;
+  for (const WeightedMean& mean : means) values.push_back(mean.value());
+  return values;
+}
+
+void add_iteration(Report& report, const IterationRow& row) {
+  const bool phase = row.kind == IterationRow::Kind::kPhase;
+  const std::uint64_t duration = phase && row.end != 0 ? row.end - row.begin : 0;
+  IterationReport all;
+  all.row = &row;
+  if (phase && row.end != 0) all.duration = duration;
+  if (row.complete && row.label == IterationLabel::kIteration)
+    all.samples_per_second = samples_per_second(report.run->batch, static_cast<double>(duration));
+  IterationReport each = all;
+  std::uint64_t device_time = 0;
+  for (const IterationDeviceRow& device : row.devices) {
+    all.work.merge(device.work);
+    all.busy += device.busy;
+    all.kernel_busy += device.kernel_busy;
+    if (all.duration) device_time += device.time(duration);
+  }
+  all.flops = flop_rate(row.flops, duration, *report.run);
+  all.gap = row.gap;
+  all.utilization = share_of(all.kernel_busy, device_time);
+  all.metrics = iteration_metrics(*report.statistics, row, row.devices);
+  report.iterations.push_back(std::move(all));
+  for (const IterationDeviceRow& device : row.devices) {
+    IterationReport& entry = report.iterations.emplace_back(each);
+    entry.device = device.device;
+    entry.work = device.work;
+    entry.busy = device.busy;
+    entry.kernel_busy = device.kernel_busy;
+    entry.gap = device.gap;
+    entry.utilization = share_of(device.kernel_busy, each.duration ? device.time(duration) : 0);
+    entry.metrics = iteration_metrics(*report.statistics, row, {&device, 1});
+  }
+}
+
+}  // namespace
+
+KernelLimits Report::limits_of(std::uint32_t device) const {
+  const auto found = limits.find(device);
+  return found == limits.end() ? KernelLimits{} : found->second;
+}
+
+Report build_report(const Statistics& statistics, const RunInfo& run) {
+  Report report;
+  report.statistics = &statistics;
+  report.run = &run;
+  report.calls = call_reports(statistics, run);
+  for (const DetailRow& detail : statistics.kernel_details())
+    report.kernels.push_back({&detail, kernel_use(detail, run.devices)});
+  report.measured_kernels = measured_kernels(statistics, run);
+  const DeviceDiagnoser diagnoser(statistics, run, report.calls, report.measured_kernels);
+  for (const KernelReport& kernel : report.kernels) {
+    if (!kernel.detail->other) report.limits.try_emplace(kernel.detail->device);
+  }
+  for (const DeviceTimeRow& device : statistics.device_times().totals())
+    report.limits.try_emplace(device.device);
+  for (auto& [device, limits] : report.limits) limits = diagnoser.limits(device);
+  for (const DeviceTimeRow& device : statistics.device_times().totals())
+    report.diagnoses.push_back(diagnoser.diagnose(device, report.limits_of(device.device)));
+  const IterationStatistics& iterations = statistics.iterations();
+  report.steps.inside = &iterations.step_times();
+  report.steps.outside = &iterations.step_times_outside();
+  report.steps.samples_per_second = samples_per_second(run.batch, iterations.step_times().median());
+  report.steps.overhead = profiler_overhead(iterations.step_times_outside(), iterations.step_times());
+  WindowReports(statistics, run, report).build();
+  report.iteration_rows = iterations.rows();
+  for (const IterationRow& row : report.iteration_rows) add_iteration(report, row);
+  return report;
+}
+
+}  // namespace inject

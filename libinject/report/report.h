@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+//
+// What the outputs say of a run, worked out once for each writing. Tables, run.json, the summary and the
+// Prometheus file only format it, so that no two of them can disagree.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "libinject/analysis/diagnosis.h"
+#include "libinject/report/call_report.h"
+#include "libinject/report/device_diagnosis.h"
+#include "libinject/report/measured_kernels.h"
+#include "libinject/report/profiler_overhead.h"
+#include "libinject/stats/kernel_use.h"
+#include "libinject/stats/run_info.h"
+#include "libinject/stats/statistics.h"
+
+namespace inject {
+
+/// What library calls of known shape computed in some time on the host, at what rate.
+struct FlopRate {
+  std::uint64_t flops = 0;
+  std::optional<double> teraflops;   ///< 10^12 a second; nothing without work or time
+  std::optional<double> peak_share;  ///< time that the device needs at its peaks by the time taken, 0 … 1
+};
+
+/// A kernel with one launch shape.
+struct KernelReport {
+  const DetailRow* detail = nullptr;
+  KernelUse use;
+};
+
+/// How a device's time, or that of all devices together, was spent in a window.
+struct DeviceTimeReport {
+  DeviceTimes times;
+  std::uint64_t taken_by_collectives = 0;
+  Diagnosis diagnosis;
+  std::optional<double> utilization;         ///< kernel_busy by span, 0 … 1
+  std::optional<double> without_overhead;    ///< the same by the time without the profiler's share
+  std::optional<OverheadEstimate> overhead;  ///< of the window's steps
+};
+
+/// The values of the metrics' columns, percentages 0 … 100; nothing where it was not measured.
+using MetricValues = std::vector<std::optional<double>>;
+
+/// A window on one device, or on all together with what the host did.
+struct WindowReport {
+  struct Host {
+    HostWork work;
+    SampleStats steps;  ///< durations of the window's complete iterations
+    std::optional<double> samples_per_second;
+    FlopRate flops;
+    Losses losses;
+  };
+  std::uint32_t window = 0;  ///< kOtherIndex: all that found no room
+  const WindowInfo* info = nullptr;
+  std::optional<std::uint32_t> device;  ///< nothing: all together
+  DeviceWork work;
+  std::uint64_t busy = 0;
+  std::uint64_t span = 0;                 ///< from the first work's start to the last one's end
+  std::optional<double> busy_share;       ///< of the device's time, 0 … 1
+  std::optional<Host> host;               ///< of all devices together alone
+  std::optional<DeviceTimeReport> times;  ///< once the window is settled
+  const WindowMemory* memory = nullptr;
+  MetricValues metrics;
+  MetricValues utilizations;  ///< by metric: what the kernels' own figures add up to
+};
+
+/// An iteration, or what ran outside of any, on one device or all together.
+struct IterationReport {
+  const IterationRow* row = nullptr;
+  std::optional<std::uint32_t> device;  ///< nothing: all together
+  std::optional<std::uint64_t> duration;
+  std::optional<double> samples_per_second;
+  std::optional<FlopRate> flops;  ///< of all together alone
+  std::optional<std::uint64_t> gap;
+  std::uint64_t busy = 0;
+  std::uint64_t kernel_busy = 0;
+  std::optional<double> utilization;  ///< kernel_busy by the time on the device, 0 … 1
+  DeviceWork work;
+  MetricValues metrics;
+};
+
+/// Step times in the windows, and what the profiler's share of them is.
+struct StepReport {
+  const SampleStats* inside = nullptr;  ///< durations of the complete iterations in windows
+  const SampleStats* outside = nullptr;
+  std::optional<double> samples_per_second;  ///< by the median
+  std::optional<OverheadEstimate> overhead;
+};
+
+/// Refers to the statistics and the run that it was made of, and in part to itself.
+struct Report {
+  Report() = default;
+  Report(Report&&) noexcept = default;
+  Report& operator=(Report&&) noexcept = default;
+  Report(const Report&) = delete;
+  Report& operator=(const Report&) = delete;
+  ~Report() = default;
+
+  const Statistics* statistics = nullptr;
+  const RunInfo* run = nullptr;
+  std::map<std::uint32_t, KernelLimits> limits;  ///< by device
+  std::vector<DeviceDiagnosis> diagnoses;
+  std::vector<CallReport> calls;      ///< as Statistics::call_shapes()
+  std::vector<KernelReport> kernels;  ///< as Statistics::kernel_details()
+  std::vector<MeasuredKernel> measured_kernels;
+  std::vector<WindowReport> windows;  ///< by window: all devices together, then each of them
+  std::vector<IterationRow> iteration_rows;
+  std::vector<IterationReport> iterations;  ///< likewise
+  StepReport steps;
+
+  /// Nothing is limited where nothing ran.
+  KernelLimits limits_of(std::uint32_t device) const;
+};
+
+Report build_report(const Statistics& statistics, const RunInfo& run);
+
+}  // namespace inject
