@@ -8,6 +8,19 @@
 
 namespace inject {
 
+std::vector<ColumnInfo> sample_columns(std::span<const MetricInfo> metrics) {
+  std::vector<ColumnInfo> columns{{"Device", units::kNumber, "The GPU, as the process numbers them.", ""},
+                                  {"Start (ns)", units::kMoment, "When the sample began.", ""},
+                                  {"End (ns)", units::kMoment, "When it ended.", ""}};
+  for (const MetricInfo& metric : metrics) {
+    columns.push_back({metric.title,
+                       {"as the title says", "≥ 0; of percentages ≤ 100", 3},
+                       "Mean over the sample.",
+                       "not a number"});
+  }
+  return columns;
+}
+
 bool MetricTimeline::open(const std::string& folder) {
   return file_.open(folder + "/metric_samples.csv", OutputFile::Existing::kRefuse);
 }
@@ -19,13 +32,11 @@ void MetricTimeline::add(const MetricSample& sample, std::span<const MetricInfo>
   }
   --rows_left_;
   const std::size_t values = std::min(columns.size(), sample.values.size());
-  CsvRow row(file_.buffer());
   if (!has_header_) {
     has_header_ = true;
-    row.text("Device").text("Start (ns)").text("End (ns)");
-    for (std::size_t i = 0; i < values; ++i) row.text(columns[i].title);
-    row.end();
+    file_.buffer() += header_line(sample_columns(columns.first(values))) + "\n";
   }
+  CsvRow row(file_.buffer());
   row.number(sample.device)
       .number(static_cast<std::int64_t>(sample.start - base_))
       .number(static_cast<std::int64_t>(sample.end - base_));

@@ -5,11 +5,16 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "libinject/output/atomic_file.h"
+#include "libinject/output/columns.h"
 #include "libinject/stats/metric_samples.h"
 
 namespace inject {
+
+/// The columns of metric_samples.csv.
+std::vector<ColumnInfo> sample_columns(std::span<const MetricInfo> metrics);
 
 /// INJECT_METRICS_TIMELINE=1: metric_samples.csv, a row per sample in the order of their arrival. Like the
 /// raw traces (output/trace.h) rows go out as they come, and their number is bounded, further ones are

@@ -2,6 +2,7 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/output/trace.h"
 
+#include <array>
 #include <utility>
 
 #include "libinject/hooks/functions.h"
@@ -12,15 +13,73 @@ namespace inject {
 
 namespace {
 
-constexpr std::string_view kGpuHeader =
-    "Start (ns),Duration (ns),CorrId,GrdX,GrdY,GrdZ,BlkX,BlkY,BlkZ,Reg/Trd,StcSMem (MB),DymSMem (MB),Bytes "
-    "(MB),"
-    "Throughput (MB/s),SrcMemKd,DstMemKd,Device,Ctx,GreenCtx,Strm,Name\n";
-constexpr std::string_view kApiHeader =
-    "Start (ns),Duration (ns),Name,Result,CorrID,Pid,Tid,T-Pri,Thread Name\n";
-constexpr std::string_view kLibraryHeader =
-    "Start (ns),Duration (ns),Name,Result,Depth,Pid,Tid,Thread Name\n";
-constexpr std::string_view kProcessorHeader = "Time (ns),CPU Time (ns),Voluntary Switches,Tid\n";
+using namespace units;
+
+constexpr std::string_view kKernelsOnly = "copies and memsets";
+constexpr std::string_view kTransfersOnly = "kernels";
+
+std::vector<ColumnInfo> gpu_columns() {
+  return {{"Start (ns)", kMoment, "When it started on the device.", ""},
+          {"Duration (ns)", kTime, "End - start.", ""},
+          {"CorrId", kNumber, "CUPTI's correlation id: that of the call which submitted it.", ""},
+          {"GrdX", kCount, "Blocks in x.", kKernelsOnly},
+          {"GrdY", kCount, "Blocks in y.", kKernelsOnly},
+          {"GrdZ", kCount, "Blocks in z.", kKernelsOnly},
+          {"BlkX", kCount, "Threads of a block in x.", kKernelsOnly},
+          {"BlkY", kCount, "Threads of a block in y.", kKernelsOnly},
+          {"BlkZ", kCount, "Threads of a block in z.", kKernelsOnly},
+          {"Reg/Trd", kCount, "Registers of a thread.", kKernelsOnly},
+          {"StcSMem (MB)", kMegabytes, "Static shared memory of a block.", kKernelsOnly},
+          {"DymSMem (MB)", kMegabytes, "Dynamic shared memory of a block.", kKernelsOnly},
+          {"Bytes (MB)", kMegabytes, "Bytes copied or set.", kTransfersOnly},
+          {"Throughput (MB/s)", {"MB/s", "≥ 0", 3}, "Bytes by Duration.", "kernels; no duration"},
+          {"SrcMemKd", kText, "Kind of memory copied from.", "kernels and memsets"},
+          {"DstMemKd", kText, "Kind of memory written to.", kTransfersOnly},
+          {"Device", kText, "The GPU's name and its number in the process.", ""},
+          {"Ctx", kNumber, "Number of the context.", ""},
+          {"GreenCtx", kText, "Always empty: Nsight Systems has the column.", "always"},
+          {"Strm", kNumber, "Number of the stream.", ""},
+          {"Name", kText, "The kernel, or `[CUDA memcpy …]`, `[CUDA memset]`.", ""}};
+}
+
+std::vector<ColumnInfo> api_columns() {
+  return {{"Start (ns)", kMoment, "When the call began.", ""},
+          {"Duration (ns)", kTime, "Time in the call.", ""},
+          {"Name", kText, "The function of the runtime or the driver.", ""},
+          {"Result", kNumber, "What it returned; 0 is success.", ""},
+          {"CorrID", kNumber, "CUPTI's correlation id of what it submitted; 0: nothing.", ""},
+          {"Pid", kNumber, "The process.", ""},
+          {"Tid", kNumber, "The thread.", ""},
+          {"T-Pri", kText, "Always empty: Nsight Systems has the column.", "always"},
+          {"Thread Name", kText, "Its name.", "not known"}};
+}
+
+std::vector<ColumnInfo> library_columns() {
+  return {{"Start (ns)", kMoment, "When the call began.", ""},
+          {"Duration (ns)", kTime, "Time in the call.", ""},
+          {"Name", kText, "The function.", ""},
+          {"Result", kNumber, "What it returned; 0 is success.", ""},
+          {"Depth", kCount, "Library calls around this one.", ""},
+          {"Pid", kNumber, "The process.", ""},
+          {"Tid", kNumber, "The thread.", ""},
+          {"Thread Name", kText, "Its name.", "not known"}};
+}
+
+std::vector<ColumnInfo> processor_columns() {
+  return {
+      {"Time (ns)", kMoment, "When it was read.", ""},
+      {"CPU Time (ns)", kTime, "Processor time of the thread so far.", ""},
+      {"Voluntary Switches", kCount, "How often the thread has given the processor up by itself so far.", ""},
+      {"Tid", kNumber, "The thread.", ""}};
+}
+
+constexpr std::array kFiles{
+    TraceFile{"cuda_gpu_trace.csv", "A kernel, copy or memset.", gpu_columns},
+    TraceFile{"cuda_api_trace.csv", "A call of the CUDA runtime or driver.", api_columns},
+    TraceFile{"library_trace.csv", "A call of cuBLAS, cuBLASLt, cuDNN or NCCL.", library_columns},
+    TraceFile{"thread_cpu_trace.csv", "A reading of a thread's processor time (diagnosis.md).",
+              processor_columns},
+};
 
 // A number that a run gives to its devices and threads stays small; a damaged record must not cost memory.
 constexpr std::uint32_t kMostDevices = 1u << 10;
@@ -51,21 +110,21 @@ double megabytes(std::uint64_t bytes) {
 
 }  // namespace
 
+std::span<const TraceFile> trace_files() {
+  return kFiles;
+}
+
 TraceWriter::TraceWriter(Context context, std::uint64_t max_rows)
     : context_(std::move(context)), rows_left_(max_rows) {}
 
 bool TraceWriter::open(const std::string& folder) {
   // Not by way of a temporary file: what a killed program has traced so far is worth having.
-  if (!gpu_.open(folder + "/cuda_gpu_trace.csv", OutputFile::Existing::kRefuse) ||
-      !api_.open(folder + "/cuda_api_trace.csv", OutputFile::Existing::kRefuse) ||
-      !library_.open(folder + "/library_trace.csv", OutputFile::Existing::kRefuse) ||
-      !processor_.open(folder + "/thread_cpu_trace.csv", OutputFile::Existing::kRefuse)) {
-    return false;
+  const std::array<OutputFile*, kFiles.size()> files{&gpu_, &api_, &library_, &processor_};
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    if (!files[i]->open(folder + "/" + std::string(kFiles[i].name), OutputFile::Existing::kRefuse))
+      return false;
+    files[i]->buffer() += header_line(kFiles[i].columns()) + "\n";
   }
-  gpu_.buffer() += kGpuHeader;
-  api_.buffer() += kApiHeader;
-  library_.buffer() += kLibraryHeader;
-  processor_.buffer() += kProcessorHeader;
   return true;
 }
 

@@ -4,16 +4,26 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "libinject/output/atomic_file.h"
+#include "libinject/output/columns.h"
 #include "libinject/record/name_table.h"
 #include "libinject/stats/events.h"
 #include "libinject/stats/run_info.h"
 
 namespace inject {
+
+/// A file of raw records; for docs/columns.md.
+struct TraceFile {
+  std::string_view name;
+  std::string_view rows;  ///< what its rows are
+  std::vector<ColumnInfo> (*columns)();
+};
+std::span<const TraceFile> trace_files();
 
 /// INJECT_TRACE=csv: cuda_gpu_trace.csv and cuda_api_trace.csv with the headers of Nsight Systems' trace
 /// reports, library_trace.csv and thread_cpu_trace.csv; a row per event in the order of their arrival. Rows
