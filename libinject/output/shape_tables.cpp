@@ -154,8 +154,9 @@ std::string_view one_of(std::initializer_list<std::string_view> names, unsigned 
 
 std::string_view convolution_algorithm(const CallShapeRow& call, const ConvolutionShape& shape) {
   ConvolutionAlgorithm algorithm = convolution_algorithm_of(shape);
-  for (const auto& [name, share] : call.kernels) {
-    if (algorithm == ConvolutionAlgorithm::kOther) algorithm = convolution_algorithm_of(name);
+  if (algorithm == ConvolutionAlgorithm::kOther) {
+    for (const auto& [name, share] : call.kernels)
+      algorithm = algorithm_of_both(algorithm, convolution_algorithm_of(name));
   }
   return algorithm == ConvolutionAlgorithm::kOther ? std::string_view() : algorithm_name(algorithm);
 }
