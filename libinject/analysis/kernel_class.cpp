@@ -54,8 +54,8 @@ constexpr FamilyRule kFamilyRules[] = {
     // The layout of a dispatch is counted by each rank for itself.
     {"get_dispatch_layout", Family::kOther},
     {"deep_ep", Family::kCollectiveOther},
-    {"intranode", Family::kCollectiveOther},
-    {"internode", Family::kCollectiveOther},
+    {"internode dispatch", Family::kCollectiveOther},
+    {"internode combine", Family::kCollectiveOther},
     {"moeA2A", Family::kCollectiveOther},
     {"^all_to_all", Family::kCollectiveOther},
     {"^alltoall", Family::kCollectiveOther},
