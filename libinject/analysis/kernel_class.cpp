@@ -21,13 +21,13 @@ constexpr FamilyRule kFamilyRules[] = {
 
     // Frameworks have some of their own: PyTorch (symmetric memory), XLA, vLLM, SGLang, TensorRT-LLM,
     // FlashInfer, Transformer Engine (userbuffers), NVSHMEM (…_on_stream_kernel). One that normalizes what it
-    // has summed up is an all-reduce, and so is rmsNormLamport, which waits for the other ranks' sums.
-    // Threads
-    // of a block or a warp that all get its sum are none.
+    // has summed up is an all-reduce, and so is rmsNormLamport, which waits for the other ranks' sums; one
+    // that sums up its product is a GEMM. Threads of a block or a warp that all get its sum are none.
     {"block_all_reduce", Family::kReduction},
     {"warp_all_reduce", Family::kReduction},
     {"BlockAllReduce", Family::kReduction},
     {"WarpAllReduce", Family::kReduction},
+    {"gemm_allreduce", Family::kGemm},
     {"cross_device_reduce", Family::kAllReduce},
     {"^all_reduce", Family::kAllReduce},
     {"^allreduce", Family::kAllReduce},
@@ -114,12 +114,13 @@ constexpr FamilyRule kFamilyRules[] = {
     // What is done around attention by kernels of its own. Rotary position embedding turns pairs of elements;
     // vLLM's and FlashInfer's caches of keys and values are written by copies.
     {"QKNorm", Family::kNormalization},
+    {"norm_rope", Family::kNormalization},
     {"_grouped_kernel_stage", Family::kAttention},
     {"otary", Family::kElementwise},
     {"^rope", Family::kElementwise},
     {"Rope", Family::kElementwise},
     {"RoPE", Family::kElementwise},
-    {"reshape_and_cache", Family::kCopy},
+    {"_and_cache_", Family::kCopy},
     {"AppendPagedKVCache", Family::kCopy},
 
     // Attention: cuDNN's and cuBLAS's sdpa and fmha, PyTorch's memory-efficient one (fmha_cutlass), Flash
@@ -327,6 +328,7 @@ constexpr FamilyRule kFamilyRules[] = {
     {"cutlass", Family::kGemm},
     {"matmul", Family::kGemm},
     {"matMul", Family::kGemm},
+    {"scaled_mm", Family::kGemm},
     {"^mul_mat_", Family::kGemm},
     {"^bmm_", Family::kGemm},
     {"arlin", Family::kGemm},
