@@ -92,6 +92,7 @@ Bottleneck kernel_limit(Family family, double average, double fill) {
     case Family::kReduction:
     case Family::kEmbedding:
     case Family::kOptimizer:
+    case Family::kLayoutChange:
     case Family::kCopy:
       return Bottleneck::kGpuMemory;
     default:

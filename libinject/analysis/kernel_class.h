@@ -3,7 +3,7 @@
 //
 // What a kernel does, told by the library call that launched it and by its name. The names are those of the
 // vendor's libraries and of the frameworks' own kernels; docs/gemm.md and the tables in the .cpp say how they
-// are read. tests/data/kernels/names.csv holds names with what is known of them.
+// are read. tests/data/kernels holds names with what is known of them.
 #pragma once
 
 #include <array>
@@ -16,8 +16,9 @@
 
 namespace inject {
 
-enum class ConvolutionAlgorithm : std::uint8_t { kImplicitGemm, kWinograd, kFft, kDirect, kOther };
-inline constexpr std::size_t kConvolutionAlgorithms = 5;
+/// kGemm is a plain matrix product: of a 1 × 1 convolution, or of a matrix that was formed before (im2col).
+enum class ConvolutionAlgorithm : std::uint8_t { kImplicitGemm, kGemm, kWinograd, kFft, kDirect, kOther };
+inline constexpr std::size_t kConvolutionAlgorithms = 6;
 
 enum class ConvolutionDirection : std::uint8_t { kUnknown, kForward, kDataGradient, kFilterGradient };
 inline constexpr std::size_t kConvolutionDirections = 4;
@@ -30,6 +31,10 @@ enum class Family : std::uint8_t {
   kConvImplicitGemmForward,
   kConvImplicitGemmDataGradient,
   kConvImplicitGemmFilterGradient,
+  kConvGemm,
+  kConvGemmForward,
+  kConvGemmDataGradient,
+  kConvGemmFilterGradient,
   kConvWinograd,
   kConvWinogradForward,
   kConvWinogradDataGradient,
@@ -64,6 +69,7 @@ enum class Family : std::uint8_t {
   kReduce,
   kSendReceive,
   kCollectiveOther,
+  kLayoutChange,  // channels first to channels last and back, padding of channels, transpositions
   kCopy,
   kOther,
 };
@@ -100,6 +106,14 @@ Family family_of(std::string_view name, Category innermost_call = Category::kOth
 /// Of a name that belongs to a convolution; kOther where the name does not tell.
 ConvolutionAlgorithm convolution_algorithm_of(std::string_view name) noexcept;
 
+/// Of a call whose kernels say one and the other: plain matrix products are parts of other algorithms as
+/// well.
+constexpr ConvolutionAlgorithm algorithm_of_both(ConvolutionAlgorithm one, ConvolutionAlgorithm other) {
+  const bool tells_less = one == ConvolutionAlgorithm::kOther ||
+                          (one == ConvolutionAlgorithm::kGemm && other != ConvolutionAlgorithm::kOther);
+  return tells_less ? other : one;
+}
+
 /// kUnknown where neither the vendor nor the name says so.
 enum class TensorCores : std::uint8_t { kUnknown, kNotUsed, kUsed };
 
@@ -127,7 +141,9 @@ std::string_view operand_name(Operand operand) noexcept;
 inline constexpr std::size_t kLongestClassified = 4096;
 
 // The rules, for the tests: the first one all of whose words (separated by spaces, case counts) occur in the
-// name decides. They hold for mangled and demangled names alike, so no word contains "::", "<" or "(".
+// name decides. They hold for mangled and demangled names alike, so no word contains "::", "<" or "(". After
+// ^ a word begins with no letter before it ("^lamb" is not in "flamb"), before $ it ends with no small letter
+// behind it ("lamb$" is not in "lambda").
 struct FamilyRule {
   char words[36];
   Family family;

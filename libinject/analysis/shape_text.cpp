@@ -36,8 +36,8 @@ ConvolutionAlgorithm convolution_algorithm_of(const ConvolutionShape& shape) noe
   }
   // cudnnConvolutionFwdAlgo_t, …BwdDataAlgo_t, …BwdFilterAlgo_t; the gradients' algorithms without a name are
   // products whose matrices are never laid out.
-  constexpr ConvolutionAlgorithm kForward[] = {kImplicitGemm, kImplicitGemm, kImplicitGemm, kDirect,
-                                               kFft,          kFft,          kWinograd,     kWinograd};
+  constexpr ConvolutionAlgorithm kForward[] = {kImplicitGemm, kImplicitGemm, kGemm,     kDirect,
+                                               kFft,          kFft,          kWinograd, kWinograd};
   constexpr ConvolutionAlgorithm kData[] = {kImplicitGemm, kImplicitGemm, kFft, kFft, kWinograd, kWinograd};
   constexpr ConvolutionAlgorithm kFilter[] = {kImplicitGemm, kImplicitGemm, kFft, kImplicitGemm,
                                               kWinograd,     kWinograd,     kFft};

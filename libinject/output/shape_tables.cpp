@@ -394,8 +394,9 @@ Columns<CallTableRow> conv_columns(const Report&) {
         if (row.call == nullptr) return Cell();
         const CallShapeRow& call = *row.call->call;
         ConvolutionAlgorithm algorithm = convolution_algorithm_of(call.shape.as<ConvolutionShape>());
-        for (const auto& [name, share] : call.kernels) {
-          if (algorithm == ConvolutionAlgorithm::kOther) algorithm = convolution_algorithm_of(name);
+        if (algorithm == ConvolutionAlgorithm::kOther) {
+          for (const auto& [name, share] : call.kernels)
+            algorithm = algorithm_of_both(algorithm, convolution_algorithm_of(name));
         }
         return cell_if(algorithm != ConvolutionAlgorithm::kOther, algorithm_name(algorithm));
       },

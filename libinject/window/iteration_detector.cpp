@@ -8,6 +8,8 @@
 #include <map>
 #include <utility>
 
+#include "libinject/analysis/kernel_class.h"
+
 namespace inject {
 
 namespace {
@@ -83,9 +85,9 @@ bool is_optimizer_name(std::string_view name) {
                                                 "adadelta",
                                                 "adafactor",
                                                 "fusedlamb",
-                                                "lamb_",
-                                                "lars_",
-                                                "lion_",
+                                                "^lamb_",
+                                                "^lars_",
+                                                "^lion_",
                                                 "momentum",
                                                 "optimizer",
                                                 "update_weight",
@@ -96,11 +98,11 @@ bool is_optimizer_name(std::string_view name) {
                                                 "param_update"};
   std::string lower(name.substr(0, 2048));
   for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  // Gradients are set to zero by the same kernels, but at the beginning.
-  if (lower.find("zerofunctor") != std::string::npos || lower.find("foreach_zero") != std::string::npos)
-    return false;
-  return std::ranges::any_of(kWords,
-                             [&](std::string_view word) { return lower.find(word) != std::string::npos; });
+  const auto has = [&](std::string_view words) { return name_has_words(lower, words); };
+  // Gradients are set to zero by the same kernels, but at the beginning; and shards of parameters are copied
+  // by them in the forward and backward passes (FSDP).
+  if (has("zerofunctor") || has("foreach_zero") || has("multi_tensor_apply copy")) return false;
+  return std::ranges::any_of(kWords, has);
 }
 
 bool is_tuning_name(std::string_view name) {

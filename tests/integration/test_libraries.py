@@ -163,6 +163,15 @@ class Products(simulated.SimulatedTest):
         families = {row["Family"]: (row["Instances"], row["FLOPs"]) for row in done.out.rows("family_sum.csv")}
         self.assertEqual(families, {"GEMM": ("4", str(4 * 2 * 128 * 128 * 64)), "elementwise": ("4", "0")})
 
+    def test_families_by_name(self):
+        """Outside of library calls."""
+        names = {"twoShotAllReduceKernel": "all-reduce", "small_reduce_kernel": "reduction", "moeA2ADispatchKernel": "collective other",
+                 "BatchPrefillWithPagedKVCacheKernel": "attention", "rotary_embedding_kernel": "elementwise",
+                 "kOptimizer32bit1State": "optimizer", "KeMaxPoolBackward": "pooling backward", "nchwToNhwcKernel": "layout change"}
+        done, _ = self.rows(f"start {' '.join('kernel:' + name for name in names)} stop sync")
+        families = {row["Family"]: row["Instances"] for row in done.out.rows("family_sum.csv")}
+        self.assertEqual(families, dict.fromkeys(names.values(), "1"))
+
     def test_threads(self):
         _, rows = self.rows("threads:4 [ gemm ] start threads:4 [ loop:10 [ gemm sgemm ] ] stop sync")
         self.assertEqual({row["API"]: (row["Calls"], row["Kernels"]) for row in rows},

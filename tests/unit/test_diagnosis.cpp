@@ -88,7 +88,9 @@ TEST_CASE("What a remedy can win at most", "[diagnosis]") {
 TEST_CASE("What limits a kernel", "[diagnosis]") {
   CHECK(kernel_limit(Family::kGemm, 1e6, 1) == Bottleneck::kGpuCompute);
   CHECK(kernel_limit(Family::kConvWinogradForward, 1e6, 1) == Bottleneck::kGpuCompute);
+  CHECK(kernel_limit(Family::kConvGemm, 1e6, 1) == Bottleneck::kGpuCompute);
   CHECK(kernel_limit(Family::kElementwise, 1e6, 1) == Bottleneck::kGpuMemory);
+  CHECK(kernel_limit(Family::kLayoutChange, 1e6, 1) == Bottleneck::kGpuMemory);
   CHECK(kernel_limit(Family::kGemm, 2000, 1) == Bottleneck::kGpuLatency);
   CHECK(kernel_limit(Family::kGemm, 1e6, 0.1) == Bottleneck::kGpuLatency);
   CHECK(kernel_limit(Family::kOther, 1e6, 1) == Bottleneck::kGpu);

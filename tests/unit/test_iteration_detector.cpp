@@ -826,15 +826,21 @@ TEST_CASE("an optimizer's kernels are known by their names", "[iterations]") {
         "18TensorListMetadataILi1EEENS1_21BinaryOpScalarFunctorIfLi1ELi1ELi0EEEJSt4plusIfEfEEEvT_T0_DpT1_",
         "void at::native::multi_tensor_apply_kernel<at::native::FusedAdamMathFunctor<float, 4>>",
         "triton_poi_fused_adam_3", "sgd_update", "_Z13SGDStepKernelPf", "adagrad_kernel", "RMSProp_update",
-        "apply_gradients", "update_weights_kernel", "_Z9optimizerv", "fusedLAMB_stage1"})
+        "apply_gradients", "update_weights_kernel", "_Z9optimizerv", "fusedLAMB_stage1",
+        "_lion_update_kernel", "lars_update", "_Z11lamb_stage2Pf"})
     CHECK(is_optimizer_name(name));
   for (const char* name :
        {"", "k", "ampere_sgemm_128x64_nt",
         "_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_11FillFunctorIfEESt5arrayIPcLm1EEEEviT0_T1_",
         "_ZN2at6native12_GLOBAL__N_125multi_tensor_apply_kernelINS1_18TensorListMetadataILi1EEENS1_"
         "11ZeroFunctorIfLi1E",
-        "cudnn::bn_fw_tr_1C11_kernel_NCHW", "softmax_warp_forward", "ncclDevKernel_AllReduce_Sum_f32_RING_LL",
-        "loop_add_fusion"})
+        "_ZN2at6native55_GLOBAL__N__86b9896c_22_ForeachBinaryOpList_cu_e658eeb925multi_tensor_apply_"
+        "kernelINS1_"
+        "18TensorListMetadataILi2EEENS1_11CopyFunctorIfffLi2ELi1ELi1EEEJNS0_4CopyIffEEEEEvT_T0_DpT1_",
+        "void at::native::multi_tensor_apply_kernel<at::native::UnaryOpFunctor<c10::BFloat16, 2, 1, 1>, "
+        "at::native::Copy<c10::BFloat16, c10::BFloat16>>",
+        "split_scalars_kernel", "million_steps", "compute_flamb_", "cudnn::bn_fw_tr_1C11_kernel_NCHW",
+        "softmax_warp_forward", "ncclDevKernel_AllReduce_Sum_f32_RING_LL", "loop_add_fusion"})
     CHECK_FALSE(is_optimizer_name(name));
   // A name of any length is looked at up to some length.
   CHECK_FALSE(is_optimizer_name(std::string(1 << 20, 'x') + "adam"));

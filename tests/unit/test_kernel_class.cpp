@@ -40,18 +40,41 @@ std::vector<std::string> fields_of(const std::string& line) {
   return fields;
 }
 
+std::vector<std::vector<std::string>> rows_of(const char* file_name, const std::string& header) {
+  std::vector<std::vector<std::string>> rows;
+  std::ifstream file(std::string(INJECT_SOURCE_DIR "/tests/data/kernels/") + file_name);
+  std::string line;
+  REQUIRE(std::getline(file, line));
+  REQUIRE(line == header);
+  const std::size_t columns = fields_of(header).size();
+  while (std::getline(file, line)) {
+    INFO(line);
+    rows.push_back(fields_of(line));
+    REQUIRE(rows.back().size() == columns);
+  }
+  return rows;
+}
+
 const std::vector<Known>& known_names() {
   static const std::vector<Known> loaded = [] {
     std::vector<Known> names;
-    std::ifstream file(INJECT_SOURCE_DIR "/tests/data/kernels/names.csv");
-    std::string line;
-    REQUIRE(std::getline(file, line));
-    REQUIRE(line == "Family,Tensor Cores,Operand,Name");
-    while (std::getline(file, line)) {
-      const std::vector<std::string> fields = fields_of(line);
-      REQUIRE(fields.size() == 4);
-      names.push_back({fields[0], fields[1], fields[2], fields[3]});
-    }
+    for (const std::vector<std::string>& row : rows_of("names.csv", "Family,Tensor Cores,Operand,Name"))
+      names.push_back({row[0], row[1], row[2], row[3]});
+    return names;
+  }();
+  return loaded;
+}
+
+struct FrameworkName {
+  std::string family;
+  std::string name;
+};
+
+const std::vector<FrameworkName>& framework_names() {
+  static const std::vector<FrameworkName> loaded = [] {
+    std::vector<FrameworkName> names;
+    for (const std::vector<std::string>& row : rows_of("frameworks.csv", "Family,Source,Name"))
+      names.push_back({row[0], row[2]});
     return names;
   }();
   return loaded;
@@ -68,7 +91,7 @@ std::size_t first_match(Rules rules, const std::string& name) {
 template <class Rules>
 void check_all_used(Rules rules, const std::set<std::size_t>& used) {
   for (std::size_t i = 0; i < rules.size(); ++i) {
-    INFO("no name in names.csv for which this rule decides: " << rules[i].words);
+    INFO("no name in tests/data/kernels for which this rule decides: " << rules[i].words);
     CHECK(used.count(i) == 1);
   }
 }
@@ -83,6 +106,15 @@ TEST_CASE("Kernels by their names", "[analysis]") {
     const TensorCoreUse use = tensor_cores_of(known.name);
     CHECK(tensor_cores_name(use.cores) == known.cores);
     CHECK(operand_name(use.operand) == known.operand);
+  }
+}
+
+TEST_CASE("Families of the frameworks' own kernels", "[analysis]") {
+  REQUIRE(framework_names().size() > 200);
+  for (const FrameworkName& known : framework_names()) {
+    INFO(known.name);
+    CHECK(family_name(family_of(known.name)) == known.family);
+    CHECK(family_name(family_of(demangle(known.name))) == known.family);
   }
 }
 
@@ -117,6 +149,11 @@ TEST_CASE("Every family has one name, and no rule for kernels is dead", "[analys
       operands.insert(first_match(operand_rules(), known.name));
     }
   }
+  for (const FrameworkName& known : framework_names()) {
+    INFO(known.name);
+    CHECK(names.count(known.family) == 1);
+    families.insert(first_match(family_rules(), known.name));
+  }
   check_all_used(family_rules(), families);
   check_all_used(cores_rules(), cores);
   check_all_used(operand_rules(), operands);
@@ -129,6 +166,16 @@ TEST_CASE("The words of rules", "[analysis]") {
   CHECK_FALSE(name_has_words("volta_sgemm_128x64_nn", "Volta"));
   CHECK_FALSE(name_has_words("", "a"));
   CHECK(name_has_words("", ""));
+  // The beginning and the end of a word.
+  CHECK(name_has_words("all_reduce_kernel", "^all_reduce"));
+  CHECK(name_has_words("_Z17all_reduce_kernelPf", "^all_reduce"));
+  CHECK(name_has_words("small_reduce_then_all_reduce", "^all_reduce"));
+  CHECK_FALSE(name_has_words("small_reduce_kernel", "^all_reduce"));
+  CHECK(name_has_words("lamb_stage1", "^lamb$"));
+  CHECK(name_has_words("lamb", "^lamb$"));
+  CHECK(name_has_words("LambStage1", "Lamb$"));
+  CHECK_FALSE(name_has_words("lambda", "^lamb$"));
+  CHECK_FALSE(name_has_words("flamb", "^lamb$"));
   // Words stand for parts of names that both forms have.
   const auto check = [](const auto& rules) {
     for (const auto& rule : rules) {
@@ -139,6 +186,10 @@ TEST_CASE("The words of rules", "[analysis]") {
       CHECK(words.find("  ") == std::string_view::npos);
       CHECK(words.front() != ' ');
       CHECK(words.back() != ' ');
+      for (std::size_t i = 0; i < words.size(); ++i) {
+        if (words[i] == '^') CHECK((i == 0 || words[i - 1] == ' '));
+        if (words[i] == '$') CHECK((i + 1 == words.size() || words[i + 1] == ' '));
+      }
     }
   };
   check(family_rules());
@@ -160,9 +211,14 @@ TEST_CASE("The library call comes before the name", "[analysis]") {
   CHECK(family_of(relu, Category::kGemm) == Family::kGemm);
   CHECK(family_of(split, Category::kGemm) == Family::kGemm);
 
-  CHECK(family_of(layout) == Family::kCopy);
-  CHECK(family_of(layout, Category::kConv) == Family::kConvOther);
-  CHECK(family_of(gemm, Category::kConv) == Family::kConvOther);
+  // A convolution's time is told apart: its own kernels, plain products (1 × 1), other layouts.
+  CHECK(family_of(layout) == Family::kLayoutChange);
+  CHECK(family_of(layout, Category::kConv) == Family::kLayoutChange);
+  CHECK(family_of(gemm, Category::kConv) == Family::kConvGemm);
+  CHECK(family_of(split, Category::kConv) == Family::kConvGemm);
+  CHECK(family_of("void im2col4d_kernel<float, long>()", Category::kConv) == Family::kConvGemm);
+  CHECK(family_of(relu, Category::kConv) == Family::kConvOther);
+  CHECK(family_of("mystery", Category::kConv) == Family::kConvOther);
   CHECK(family_of(dgrad, Category::kConv) == Family::kConvImplicitGemmDataGradient);
   CHECK(family_of("volta_gcgemm_32x32_nt", Category::kConv) == Family::kConvFft);
   CHECK(family_of("sm80_xmma_gemm_cf32cf32_f32f32_cf32_tn_n_tilesize32x32x8_ffma", Category::kConv) ==
@@ -173,9 +229,11 @@ TEST_CASE("The library call comes before the name", "[analysis]") {
 
   CHECK(family_of(gemm, Category::kRnn) == Family::kGemm);
   CHECK(family_of(layout, Category::kRnn) == Family::kRnnCell);
-  CHECK(family_of(layout, Category::kNorm) == Family::kNormalization);
+  CHECK(family_of(layout, Category::kNorm) == Family::kLayoutChange);
+  CHECK(family_of(relu, Category::kNorm) == Family::kNormalization);
   CHECK(family_of("void cudnn::pooling_bw_kernel_max<float>()", Category::kPool) == Family::kPoolingBackward);
-  CHECK(family_of(layout, Category::kPool) == Family::kPoolingForward);
+  CHECK(family_of(layout, Category::kPool) == Family::kLayoutChange);
+  CHECK(family_of("mystery", Category::kPool) == Family::kPoolingForward);
   CHECK(family_of(relu, Category::kSoftmax) == Family::kSoftmax);
   CHECK(family_of(layout, Category::kAttention) == Family::kAttention);
   CHECK(family_of("op", Category::kActivation) == Family::kElementwise);
@@ -215,6 +273,16 @@ TEST_CASE("Convolutions: algorithm and direction", "[analysis]") {
         ConvolutionAlgorithm::kWinograd);
   CHECK(convolution_algorithm_of("volta_gcgemm_32x32_nt") == ConvolutionAlgorithm::kFft);
   CHECK(convolution_algorithm_of("nchwToNhwcKernel") == ConvolutionAlgorithm::kOther);
+  CHECK(convolution_algorithm_of("volta_sgemm_128x64_nn") == ConvolutionAlgorithm::kGemm);
+  CHECK(convolution_algorithm_of("void explicit_convolve_sgemm<float>()") == ConvolutionAlgorithm::kGemm);
+  // A plain product in a call whose other kernels are Winograd's is Winograd's.
+  using enum ConvolutionAlgorithm;
+  CHECK(algorithm_of_both(kOther, kOther) == kOther);
+  CHECK(algorithm_of_both(kOther, kGemm) == kGemm);
+  CHECK(algorithm_of_both(kGemm, kOther) == kGemm);
+  CHECK(algorithm_of_both(kGemm, kWinograd) == kWinograd);
+  CHECK(algorithm_of_both(kWinograd, kGemm) == kWinograd);
+  CHECK(algorithm_of_both(kWinograd, kFft) == kWinograd);
   CHECK(is_collective(Family::kAllReduce));
   CHECK(is_collective(Family::kCollectiveOther));
   CHECK_FALSE(is_collective(Family::kCopy));

@@ -37,6 +37,7 @@ TEST_CASE("Shapes in words: a convolution's algorithm") {
     return convolution_algorithm_of(call);
   };
   CHECK(algorithm(1, 1) == ConvolutionAlgorithm::kImplicitGemm);
+  CHECK(algorithm(1, 2) == ConvolutionAlgorithm::kGemm);
   CHECK(algorithm(1, 3) == ConvolutionAlgorithm::kDirect);
   CHECK(algorithm(1, 4) == ConvolutionAlgorithm::kFft);
   CHECK(algorithm(1, 7) == ConvolutionAlgorithm::kWinograd);
