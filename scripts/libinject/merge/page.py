@@ -65,12 +65,12 @@ def _step_plot(job: dict[str, Any]) -> Plot | None:
     rows = [row for row in job["by_rank"] if row.get("step")]
     if not rows:
         return None
-    series: dict[str, Any] = {"name": "mean step time", "x": [row["rank"] for row in rows], "y": [row["step"]["mean_ns"] for row in rows],
+    series: dict[str, Any] = {"name": "step time", "x": [row["rank"] for row in rows], "y": [row["step"]["median_ns"] for row in rows],
                               "labels": _labels(rows)}
     if len(rows) <= _MOST_ERRORS:
         series["errors"] = [[row["step"]["stddev_ns"] or 0 for row in rows]] * 2
-    return Plot("steps", "Mean step time by rank", "points", {"title": "rank"}, [series], {"title": "step time", "unit": "ns"},
-                note="the bars are the iterations' standard deviation; the axis does not begin at 0" if "errors" in series else "the axis does not begin at 0")
+    return Plot("steps", "Step time by rank", "points", {"title": "rank"}, [series], {"title": "step time", "unit": "ns"},
+                note=f"medians of the iterations{'; the bars are their standard deviation' if 'errors' in series else ''}; the axis does not begin at 0")
 
 
 def _share_plot(job: dict[str, Any]) -> Plot | None:

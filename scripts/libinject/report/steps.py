@@ -91,7 +91,7 @@ def section(result: Result) -> Section:
     part.add(_plot(result))
     steps = step_times(result)
     if steps:
-        part.notes.append(f"{int(steps['count'])} complete iterations: mean {duration(steps['mean'])}, median {duration(steps['median'])}, "
+        part.notes.append(f"{int(steps['count'])} complete iterations: median {duration(steps['median'])}, mean {duration(steps['mean'])}, "
                           f"{duration(steps['min'])} … {duration(steps['max'])}.")
     windows = result.table("window_sum")
     # Means of hardware metrics come behind the columns that all runs have.
