@@ -48,13 +48,13 @@ def _heat(heat_map: dict[str, Any]) -> Plot | None:
     if not heat_map["iterations"]:
         return None
     ordered = sorted(cell for row in heat_map["ns"] for cell in row if cell is not None)
-    title = "Step time by rank and iteration"
-    if len(heat_map["iterations"]) < heat_map["of"]:
-        title += f", the latest {len(heat_map['iterations'])} of {heat_map['of']}"
+    title, blank = "Step time by rank and iteration", heat_map["blank"]
+    if heat_map["shown"] < heat_map["of"]:
+        title += f", the latest {heat_map['shown']} of {heat_map['of']}"
     # One very slow step, as a first one is, would make all others look the same.
     most = min(ordered[-1], 2 * ordered[len(ordered) // 2])
     return Plot("heat", title, "heat", {"title": "iteration"}, [{"x": heat_map["iterations"], "y": heat_map["ranks"], "z": heat_map["ns"], "most": most}],
-                {"title": "rank"}, unit="ns")
+                {"title": "rank"}, unit="ns", note=f"{blank} {'is' if blank == 1 else 'are'} blank: iterations that a rank has not profiled whole" if blank else "")
 
 
 def _labels(rows: Sequence[dict[str, Any]]) -> list[str]:

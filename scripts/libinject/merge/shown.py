@@ -95,10 +95,11 @@ def _skew(job: dict[str, Any]) -> list[tuple[str, str]]:
     if not skew or not compared:
         return []
     iterations = _count(compared["iterations"], "iteration")
+    left_out = f"; {compared['left_out']} that some ranks have not profiled whole are left out" if compared["left_out"] else ""
     mean = f"{duration(skew['mean_ns'])} on average ({percent(skew['mean_share'])}% of the step)"
     most = f"{duration(skew['max_ns'])} at most (iteration {skew['max_iteration']})"
     return [("skew", f"{mean}, median {duration(skew['median_ns'])}, {most}"),
-            ("", f"slowest less fastest of {compared['ranks']} ranks, in {iterations}, {compared['first']} to {compared['last']}")]
+            ("", f"slowest less fastest of {compared['ranks']} ranks, in {iterations}, {compared['first']} to {compared['last']}{left_out}")]
 
 
 def stragglers_known(job: dict[str, Any]) -> bool:

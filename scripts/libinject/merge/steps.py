@@ -74,7 +74,9 @@ def of_job(store: Store, number: int, job: Job) -> dict[str, Any]:
     if not shared["iterations"]:
         job.problems.append("no iteration that the ranks have in common: neither skew nor stragglers by step time")
         return found
-    found["compared"] = {"ranks": len(fitting), "iterations": shared["iterations"], "first": shared["first"], "last": shared["last"]}
+    [(seen,)] = store.connection.execute("SELECT count(DISTINCT iteration) FROM step JOIN fitting USING (job, rank) WHERE job = ?", [number]).fetchall()
+    found["compared"] = {"ranks": len(fitting), "iterations": shared["iterations"], "first": shared["first"], "last": shared["last"],
+                         "left_out": seen - shared["iterations"]}
     found["skew"] = _skew(store, number)
     _check_starts(store, number, job)
     found["stragglers"] = _stragglers(store, number, job, ranks, len(fitting), found["step_ns"])
