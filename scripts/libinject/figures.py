@@ -21,7 +21,7 @@ def complete_iterations(result: Result) -> list[Row]:
 
 
 def windows(result: Result) -> list[Row]:
-    return [row for row in result.rows("window_sum", "Device", "Duration (ns)") if row["Device"] == "all"]
+    return [row for row in result.rows("window_sum", "Device") if row["Device"] == "all"]
 
 
 def step_times(result: Result) -> list[float]:

@@ -32,12 +32,12 @@ _ESCAPED = re.compile(r"'[=+\-@\t\r\n]")
 OTHERS = "[other]"  # in place of a window's number: those that have no row of their own
 _LONGEST_CELL = 16 << 20
 _LARGEST_JSON = 256 << 20
-# Of run.json, what is read here.
+# Of run.json, what several commands read.
 _KINDS = {dict: "an object", list: "a list", str: "a text"}
-_MEMBERS = {"state": str, "command_line": list, "host": str, "time_zero": dict, "versions": dict, "options": dict, "devices": list, "windows": list,
-            "job": dict, "metrics": dict, "overhead": dict, "diagnosis": list, "lost": dict, "recovered": dict, "messages": list, "files": list,
+_MEMBERS = {"state": str, "command_line": list, "host": str, "versions": dict, "options": dict, "devices": list, "windows": list,
+            "metrics": dict, "overhead": dict, "diagnosis": list, "lost": dict, "recovered": dict, "messages": list, "files": list,
             "write_errors": list}
-_OR_NULL = frozenset(("host", "job", "metrics", "recovered", "diagnosis"))
+_OR_NULL = frozenset(("host", "metrics", "recovered", "diagnosis"))
 
 
 class BadFile(Exception):

@@ -269,6 +269,22 @@ class Parts(folders.TemporaryFolder):
         # Per active cycle: (1·2 + 2·4 + 3·6) / (1 + 2 + 3)
         self.assertEqual(line.means(1)[0], 4.667)
 
+    def test_samples_on_both_sides_of_a_gap_are_no_point(self):
+        windows, each = 3, metrics._MOST_POINTS + 5
+        line = metrics.Timeline(["SM Active (%)"])
+        for window in range(windows):
+            for at in range(each):
+                line.add(10**6 * window + 10 * at, 10**6 * window + 10 * at + 10, [float(window)])
+        self.assertEqual((line.each, line.left_out, sum(line.gaps)), (2, 0, 2))
+        self.assertEqual({line.means(at)[0] for at in range(1)}, {0.0})
+        for start, end, value in zip(line.starts, line.ends, line.means(0), strict=True):
+            self.assertEqual((start // 10**6, (end - 1) // 10**6), (value, value))
+        # More windows than points: what is left out is counted.
+        line = metrics.Timeline(["SM Active (%)"])
+        for window in range(2 * metrics._MOST_POINTS + 7):
+            line.add(1000 * window, 1000 * window + 10, [1.0])
+        self.assertEqual((len(line.starts), line.left_out), (2 * metrics._MOST_POINTS, 7))
+
     def test_samples_that_can_not_be_read(self):
         folders.write_run(self.folder / "a")
         (self.folder / "a" / "metric_samples.csv").write_text("Device,Start (ns),End (ns),SM Active (%)\n0,1,2,3\n0,1,2,x\n")
