@@ -269,6 +269,21 @@ class Parts(folders.TemporaryFolder):
         # Per active cycle: (1·2 + 2·4 + 3·6) / (1 + 2 + 3)
         self.assertEqual(line.means(1)[0], 4.667)
 
+    def test_windows_that_are_too_short(self):
+        folder = folders.write_run(self.folder / "a", diagnosis=[{"device": 0, "verdict": "", "device_time_ns": 1000, "kernel_busy_ns": 10, "evidence": []}])
+        folders.write_table(folder, "window_sum", [
+            {"Window": window, "Device": device, "Start (ns)": 0, "End (ns)": 9, "Device Time (ns)": 500, "Unattributed": 0, "Verdict": verdict}
+            for window, verdict in ((1, ""), (2, "launch-bound"), (3, "")) for device in ("all", "0")])
+        run = model_of(folder)
+        self.assertEqual([verdict["verdict"] for verdict in run["verdicts"]], ["too short for a verdict"])
+        self.assertEqual(run["verdicts"][0]["meaning"], "The windows are too short for a verdict: profile more iterations.")
+        (steps,) = (section for section in run["sections"] if section["id"] == "steps")
+        self.assertEqual(steps["notes"], ["Windows 1, 3 are too short for a verdict."])
+        self.assertIn("too short for a verdict</strong>", render(page_model([Result(folder)], [])))
+        # Device times that are not there at all, as older versions write a window without work, say nothing.
+        folders.write_table(folder, "window_sum", [{"Window": 1, "Device": "all", "Device Time (ns)": "", "Verdict": ""}])
+        self.assertNotIn("too short", str(model_of(folder)["sections"]))
+
     def test_samples_on_both_sides_of_a_gap_are_no_point(self):
         windows, each = 3, metrics._MOST_POINTS + 5
         line = metrics.Timeline(["SM Active (%)"])

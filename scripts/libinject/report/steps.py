@@ -93,6 +93,11 @@ def section(result: Result) -> Section:
     if steps:
         part.notes.append(f"{int(steps['count'])} complete iterations: median {duration(steps['median'])}, mean {duration(steps['mean'])}, "
                           f"{duration(steps['min'])} … {duration(steps['max'])}.")
+    short = dict.fromkeys(text_of(row["Window"]) for row in result.rows("window_sum", "Window") if row.get("Device Time (ns)") and row.get("Verdict") == "")
+    if short:
+        which, more = list(short)[:20], " …" if len(short) > 20 else ""
+        part.notes.append(f"Window {which[0]} is too short for a verdict." if len(short) == 1 else
+                          f"Windows {', '.join(which)}{more} are too short for a verdict.")
     windows = result.table("window_sum")
     # Means of hardware metrics come behind the columns that all runs have.
     columns = list(windows.columns) if windows is not None else []
