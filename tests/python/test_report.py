@@ -270,13 +270,14 @@ class Parts(folders.TemporaryFolder):
         self.assertEqual(line.means(1)[0], 4.667)
 
     def test_windows_that_are_too_short(self):
-        folder = folders.write_run(self.folder / "a", diagnosis=[{"device": 0, "verdict": "", "device_time_ns": 1000, "kernel_busy_ns": 10, "evidence": []}])
+        folder = folders.write_run(self.folder / "a", diagnosis=[
+            {"device": device, "verdict": verdict, "device_time_ns": 1000, "kernel_busy_ns": 10, "evidence": []} for device, verdict in enumerate(("", "too short"))])
         folders.write_table(folder, "window_sum", [
             {"Window": window, "Device": device, "Start (ns)": 0, "End (ns)": 9, "Device Time (ns)": 500, "Unattributed": 0, "Verdict": verdict}
-            for window, verdict in ((1, ""), (2, "launch-bound"), (3, "")) for device in ("all", "0")])
+            for window, verdict in ((1, ""), (2, "launch-bound"), (3, "too short")) for device in ("all", "0")])
         run = model_of(folder)
-        self.assertEqual([verdict["verdict"] for verdict in run["verdicts"]], ["too short for a verdict"])
-        self.assertEqual(run["verdicts"][0]["meaning"], "The windows are too short for a verdict: profile more iterations.")
+        self.assertEqual([verdict["verdict"] for verdict in run["verdicts"]], ["too short for a verdict"] * 2)
+        self.assertEqual(run["verdicts"][0]["meaning"], "Profile longer windows, or more iterations.")
         (steps,) = (section for section in run["sections"] if section["id"] == "steps")
         self.assertEqual(steps["notes"], ["Windows 1, 3 are too short for a verdict."])
         self.assertIn("too short for a verdict</strong>", render(page_model([Result(folder)], [])))

@@ -94,8 +94,8 @@ function logAxis(axis, scale, values, most) {
 
 const mostTicks = (width) => Math.max(4, Math.floor(width / 80));
 
-function axisOf(axis, scale, theme, values = [], most = 8) {
-  return { ...logAxis(axis, scale, values, most), title: { text: plain(axis.title) + (scale.unit ? ` (${scale.unit})` : ""), font: { color: theme.muted, size: 13 }, standoff: 8 },
+function axisOf(axis, scale, theme, values = [], most = 0) {
+  return { nticks: axis.log || !most ? undefined : most + 2, ...logAxis(axis, scale, values, most || 8), title: { text: plain(axis.title) + (scale.unit ? ` (${scale.unit})` : ""), font: { color: theme.muted, size: 13 }, standoff: 8 },
     type: axis.log ? "log" : "linear", rangemode: axis.zero ? "tozero" : "normal", gridcolor: theme.line, linecolor: theme.line, zeroline: false,
     tickfont: { color: theme.muted, size: 12 }, automargin: true, exponentformat: axis.log && axis.unit === "si" ? "SI" : "none",
     separatethousands: true, fixedrange: false };
