@@ -32,6 +32,12 @@ _ESCAPED = re.compile(r"'[=+\-@\t\r\n]")
 OTHERS = "[other]"  # in place of a window's number: those that have no row of their own
 _LONGEST_CELL = 16 << 20
 _LARGEST_JSON = 256 << 20
+# Of run.json, what several commands read.
+_KINDS = {dict: "an object", list: "a list", str: "a text"}
+_MEMBERS = {"state": str, "command_line": list, "host": str, "versions": dict, "options": dict, "devices": list, "windows": list,
+            "metrics": dict, "overhead": dict, "diagnosis": list, "lost": dict, "recovered": dict, "messages": list, "files": list,
+            "write_errors": list}
+_OR_NULL = frozenset(("host", "metrics", "recovered", "diagnosis"))
 
 
 class BadFile(Exception):
@@ -154,9 +160,12 @@ class Result:
     def __init__(self, path: pathlib.Path | str):
         """Raises BadFile where this is no folder of libinject's, or its run.json is damaged."""
         self.path = pathlib.Path(path)
-        if not self.path.is_dir():
-            raise BadFile(self.path, "no such folder" if not self.path.exists() else "not a folder")
-        self.run = _read_run(self.path / "run.json")
+        try:
+            if not self.path.is_dir():
+                raise BadFile(self.path, "no such folder" if not self.path.exists() else "not a folder")
+            self.run = _read_run(self.path / "run.json")
+        except OSError as error:  # a folder that may not be looked into
+            raise BadFile(self.path, (error.strerror or "can't be read").lower()) from None
         self.problems: list[str] = []
         self._tables: dict[str, Table | None] = {}
 
@@ -181,6 +190,8 @@ class Result:
                     self.problems.append(str(BadFile(path, "missing, though run.json lists it")))
             except BadFile as problem:
                 self.problems.append(str(problem))
+            except OSError as error:
+                self.problems.append(str(BadFile(path, (error.strerror or "can't be read").lower())))
         return self._tables[name]
 
     def rows(self, name: str, *needed: str) -> list[Row]:
@@ -221,7 +232,11 @@ def _read_run(path: pathlib.Path) -> dict:
         raise BadFile(path, "not libinject's: a number of thousands of digits") from None
     if not isinstance(run, dict) or not isinstance(run.get("libinject"), str):
         raise BadFile(path, "not libinject's: it does not say which version wrote it", 1)
-    for name, kind in (("lost", dict), ("windows", list), ("devices", list), ("options", dict), ("files", list)):
-        if not isinstance(run.setdefault(name, kind()), kind):
-            raise BadFile(path, f"'{name}' is not what it should be", 1)
+    for name, kind in _MEMBERS.items():
+        if not isinstance(run.setdefault(name, None if name in _OR_NULL else kind()), (kind, type(None)) if name in _OR_NULL else kind):
+            raise BadFile(path, f"'{name}' is {_kind_of(run[name])}, and has to be {_KINDS[kind]}")
     return run
+
+
+def _kind_of(value: object) -> str:
+    return "null" if value is None else "a number" if isinstance(value, int | float) and not isinstance(value, bool) else _KINDS.get(type(value), "a truth value")

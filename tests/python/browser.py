@@ -27,6 +27,16 @@ _COLOURS = """
     found.add(`${element.closest("svg") ? style.fill : style.color}|${getComputedStyle(ground).backgroundColor}`);
   }
   return [...found].map((pair) => pair.split("|"))"""
+# Of each axis of numbers: its plot, its letter, its kind, the labels in sight, and how many lie over the one before.
+_LABELS = """
+  return %s.flatMap((plot) => ["x", "y"].flatMap((letter) => {
+    const axis = plot._fullLayout[letter + "axis"];
+    if (!axis.showticklabels || (axis.tickmode === "array" && axis.type !== "log") || (axis.type === "log" && plot.layout.meta.most[letter + "axis"] === 0)) return [];
+    const boxes = [...plot.querySelectorAll(`.${letter}tick text`)].filter((text) => text.textContent.trim())
+      .map((text) => text.getBoundingClientRect()).sort((a, b) => letter === "x" ? a.left - b.left : a.top - b.top);
+    const overlaps = boxes.filter((box, i) => i && (letter === "x" ? box.left < boxes[i - 1].right : box.top < boxes[i - 1].bottom)).length;
+    return [[plot.dataset.plot, letter, axis.type, [...plot.querySelectorAll(`.${letter}tick text`)].map((text) => text.textContent), overlaps ? [axis.range, ...boxes.map((box) => [box.left, box.right, plot.clientWidth])] : overlaps]];
+  }))"""
 
 
 def missing():
@@ -158,6 +168,14 @@ class PageCase(unittest.TestCase):
         self.assertGreaterEqual(len(drawn), least)
         self.assertEqual([plot for plot, traces in drawn if traces == 0], [])
         self.assertEqual(self.browser.run(f"return {PLOTS}.filter((plot) => plot.querySelector('.main-svg').clientWidth > plot.clientWidth).length"), 0)
+
+    def every_axis_is_readable(self):
+        """Three labels at least, none over another; but for places with names, which are as many as there are."""
+        axes = self.browser.run(_LABELS % PLOTS)
+        self.assertTrue(any(kind == "log" for _, _, kind, _, _ in axes) or not any("roofline" in plot for plot, *_ in axes))
+        for plot, axis, kind, texts, overlaps in axes:
+            self.assertGreaterEqual(len(set(texts)), 3, (plot, axis, kind, texts))
+            self.assertEqual(overlaps, 0, (plot, axis, kind, texts, overlaps))
 
     def looks(self, **look):
         """The page that is shown, on another screen."""

@@ -3,6 +3,7 @@
 """`inject merge`: made-up jobs whose truth is known, hostile folders, a thousand ranks, and a real job on the simulated CUDA."""
 
 import concurrent.futures
+import csv
 import html
 import json
 import os
@@ -16,18 +17,18 @@ import unittest
 
 import folders
 import ranks
-from libinject.merge import collect, report, steps
-from libinject.merge.jobs import divide
+from libinject.merge import collect, page, report, shown, steps
+from libinject.merge.jobs import NotOneJob, divide
 from libinject.merge.statistics import median_of_others, middle, student_tail
 from libinject.merge.store import Store
 from ranks import MS
 
 
-def merged(*paths, how="auto"):
+def merged(*paths, how="auto", force=False):
     problems = []
     with Store() as store:
         collect.read(store, collect.find(paths, problems), problems)
-        return report.build(store, how, problems)
+        return report.build(store, how, problems, force)
 
 
 def rounded(value):
@@ -42,15 +43,15 @@ def rounded(value):
 class Case(folders.TemporaryFolder):
     maxDiff = None
 
-    def merge(self, *paths, how="auto"):
+    def merge(self, *paths, how="auto", force=False):
         """What is said of what can't be used, without the folder's name, goes to self.said."""
-        found = merged(*(paths or [self.folder]), how=how)
+        found = merged(*(paths or [self.folder]), how=how, force=force)
         texts = found["problems"] + [text for job in found["jobs"] for text in job["problems"]]
         self.said = [text.replace(f"{self.folder}/", "") for text in texts]
         return found
 
-    def job(self, *paths):
-        (job,) = self.merge(*paths)["jobs"]
+    def job(self, *paths, force=False):
+        (job,) = self.merge(*paths, force=force)["jobs"]
         return job
 
     def stragglers(self, job):
@@ -90,14 +91,15 @@ class Steps(Case):
         first = job["by_rank"][0]["step"]
         self.assertEqual((first["iterations"], first["mean_ns"], first["median_ns"], first["min_ns"], first["max_ns"]), (4, 250, 250, 100, 400))
         self.assertAlmostEqual(first["stddev_ns"], statistics.stdev([100, 200, 300, 400]))
-        self.assertEqual(job["compared"], {"ranks": 3, "iterations": 4, "first": 100, "last": 103})
+        self.assertEqual(job["compared"], {"ranks": 3, "iterations": 4, "first": 100, "last": 103, "left_out": 0})
         skew = job["skew"]
         self.assertEqual((skew["mean_ns"], skew["median_ns"], skew["max_ns"], skew["max_iteration"]), ((20 + 10 + 30 + 80) / 4, 25, 80, 103))
         self.assertAlmostEqual(skew["mean_share"], (20 / 100 + 10 / 200 + 30 / 300 + 80 / 400) / 4)
         # Against the median of the other two, in each iteration.
         self.assertEqual([row["step"]["excess_ns"] for row in job["by_rank"]], [(0 + 5 - 15 - 40) / 4, (15 - 10 - 15 + 80) / 4, (-15 + 5 + 30 - 40) / 4])
         self.assertEqual([row["step"]["slowest"] for row in job["by_rank"]], [1, 2, 2])
-        self.assertEqual(job["throughput"], {"steps_per_s": (4e9 / 1000 + 4e9 / 1080 + 4e9 / 1020) / 3, "samples_per_s": None})
+        self.assertEqual(job["throughput"], {"steps_per_s": (1e9 / 250 + 1e9 / 245 + 1e9 / 265) / 3, "samples_per_s": None})
+        self.assertEqual(job["step_ns"], 250)
         self.assertEqual(self.said, ["4 iterations in common: too few to tell stragglers by step time, 5 are needed"])
 
     def test_gpus_that_ranks_see_of_each_other(self):
@@ -175,7 +177,7 @@ class Alignment(Case):
         for rank in range(4):
             ranks.write_rank(self.folder / str(rank), rank, [100 * MS] * 10, first=500 if rank == 3 else 100 + rank, start=rank * 100 * MS)
         job = self.job()
-        self.assertEqual(job["compared"], {"ranks": 3, "iterations": 8, "first": 102, "last": 109})
+        self.assertEqual(job["compared"], {"ranks": 3, "iterations": 8, "first": 102, "last": 109, "left_out": 4})
         self.assertEqual(self.said, ["left out of the comparison by iteration: rank 3 has other iterations than most ranks"])
         self.assertNotIn("excess_ns", job["by_rank"][3]["step"])
 
@@ -436,7 +438,7 @@ class Ranks(Case):
         jobs = self.merge()["jobs"]
         self.assertEqual([(job["ranks"], job["world"], job["id"]) for job in jobs], [(2, 2, "slurm:1.0"), (2, 2, "slurm:2.0"), (2, 4, "slurm:3.0")])
         self.assertEqual([job["name"] for job in jobs], [f"{self.folder.name} (slurm:{number}.0)" for number in (1, 2, 3)])
-        (job,) = self.merge(how="one")["jobs"]
+        (job,) = self.merge(how="one", force=True)["jobs"]
         self.assertEqual(job["ranks"], 4)
         self.assertIn("the ranks' run.json do not agree on how many ranks the job has: 2 (rank 0-1), 4 (rank 2-3)", self.said)
 
@@ -463,7 +465,7 @@ class Ranks(Case):
         write("d", 0, "0x4")
         write("e", 0, "0x5")
         write("e", 1, "0x4")
-        self.assertEqual([job["ranks"] for job in self.merge(self.folder / "d", self.folder / "e")["jobs"]], [2])
+        self.assertEqual([job["ranks"] for job in self.merge(self.folder / "d", self.folder / "e", force=True)["jobs"]], [2])
         self.assertIn("rank 0 is there twice", self.said[0])
         self.assertEqual(len(self.merge(*(self.folder / name for name in "cde"), how="folders")["jobs"]), 3)
 
@@ -473,7 +475,7 @@ class Ranks(Case):
         for rank, odd in enumerate(places):
             ranks.write_rank(self.folder / str(rank), rank, [100 * MS] * 5, job=odd)
         jobs = self.merge()["jobs"]
-        self.assertEqual([(job["ranks"], job["world"]) for job in self.merge(how="one")["jobs"]], [(7, 7)])
+        self.assertEqual([(job["ranks"], job["world"]) for job in self.merge(how="one", force=True)["jobs"]], [(7, 7)])
         self.assertEqual(sum(job["ranks"] for job in jobs), 7)
         done = folders.inject("merge", self.folder)
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -482,7 +484,7 @@ class Ranks(Case):
     def test_duplicates(self):
         for name, rank, count in (("a", 0, 5), ("b", 1, 3), ("b.1", 1, 9)):
             ranks.write_rank(self.folder / name, rank, [100 * MS] * count)
-        job = self.job()
+        job = self.job(force=True)
         self.assertEqual([row["step"]["iterations"] for row in job["by_rank"]], [5, 9])
         self.assertEqual(self.said, ["b: left out: rank 1 is there twice, and b.1 has more complete iterations, or is newer"])
 
@@ -515,6 +517,95 @@ class Ranks(Case):
         self.assertEqual((first["lost"], job["lost"], second["messages"]), ({"host_records": 7}, {"host_records": 7}, ["no CUPTI"]))
         self.assertEqual(job["verdicts"], {"input-bound": 1, "GPU-bound (compute)": 1})
         self.assertEqual(self.said, ["cut off, or still running ('injectctl recover' makes the rest of a killed one's tables): rank 1"])
+
+
+class OfOneJob(Case):
+    """Folders that are not ranks of one job are refused, in one line that says which and why."""
+
+    def refusal(self, *arguments):
+        done = folders.inject("merge", self.folder, *arguments)
+        self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
+        line = done.stderr.replace(f"{self.folder}/", "")
+        self.assertEqual(line.count("\n"), 1, line)
+        self.assertTrue(line.startswith("inject: ") and line.endswith("; --force merges them all the same\n"), line)
+        return line.removeprefix("inject: ").partition("; --force")[0]
+
+    def three(self, **by_folder):
+        for number, name in enumerate("abc"):
+            ranks.write_rank(self.folder / name, None, [(100 + 10 * number) * MS] * 9, **{key: values[number] for key, values in by_folder.items()})
+
+    def test_three_programs(self):
+        self.three(command_line=[["python3", f"{name}.py"] for name in ("resnet", "transformer", "speech")])
+        self.assertEqual(self.refusal(), "a and b are not ranks of one job: they ran 'python3 resnet.py' and 'python3 transformer.py'")
+        done = folders.inject("merge", self.folder, "--force")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("3 ranks", done.stdout)
+
+    def test_one_program_three_times(self):
+        zero = 1_795_000_000_000_000_000
+        self.three(time_zero=[{"utc_ns": zero + number * 3600 * 1000 * MS} for number in range(3)])
+        self.assertEqual(self.refusal(), "a and b are not ranks of one job: one had ended 3579.100s before the other began")
+
+    def test_clocks_and_ranks_in_commands(self):
+        """Two hosts, a minute apart by their clocks, and what an old launcher adds to the commands."""
+        for rank in range(2):
+            ranks.write_rank(self.folder / str(rank), rank, [100 * MS] * 9, host=f"node{rank}", command_line=["train", f"--local_rank={rank}", "--rank", str(rank)],
+                             time_zero={"utc_ns": 1_795_000_000_000_000_000 + rank * 60_000 * MS})
+        self.assertEqual(self.job()["ranks"], 2)
+
+    def test_a_rank_that_is_there_twice(self):
+        for name, rank in (("a", 0), ("b", 1), ("c", 1)):
+            ranks.write_rank(self.folder / name, rank, [100 * MS] * 9)
+        self.assertEqual(self.refusal("--jobs", "one"), "b and c are not ranks of one job: both are rank 1")
+        self.assertEqual(self.job(force=True)["ranks"], 2)
+
+    def test_other_ids_and_sizes(self):
+        for rank, id in enumerate(("slurm:1.0", "slurm:2.0")):
+            ranks.write_rank(self.folder / "ids" / str(rank), rank, [100 * MS] * 9, job=ranks.place(rank, 2, id=id))
+            ranks.write_rank(self.folder / "sizes" / str(rank), rank, [100 * MS] * 9, job=ranks.place(rank, 2 + rank))
+        with self.assertRaisesRegex(NotOneJob, "ids/0 and .*ids/1 are not ranks of one job: jobs 'slurm:1.0' and 'slurm:2.0';"):
+            self.merge(self.folder / "ids", how="one")
+        with self.assertRaisesRegex(NotOneJob, "sizes/0 and .*sizes/1 are not ranks of one job: of 2 and of 3 ranks;"):
+            self.merge(self.folder / "sizes")
+
+    def test_who_shares_a_communicator(self):
+        """Several programs can be one job: one id, or a communicator in common, also by others."""
+        for rank, met in enumerate((("0x1",), ("0x2",), ("0x1", "0x2"))):
+            ranks.write_rank(self.folder / "met" / str(rank), rank, [100 * MS] * 9, command_line=[f"program{rank}"],
+                             nccl=[ranks.collective(9, MS, [0] * 9, world=2, Communicator=each) for each in met])
+            ranks.write_rank(self.folder / "id" / str(rank), rank, [100 * MS] * 9, command_line=[f"program{rank}"], job=ranks.place(rank, 3))
+        for name in ("met", "id"):
+            self.assertEqual(self.job(self.folder / name)["ranks"], 3)
+
+
+class NotProfiled(Case):
+    def test_iterations_that_were_not_profiled_are_blank(self):
+        """Two windows, of the second of which rank 1 has less, and an iteration that its window's edge cut."""
+        for rank in range(4):
+            folder = ranks.write_rank(self.folder / "job" / str(rank), rank, [100 * MS] * 12)
+            path = folder / "iteration_sum.csv"
+            with open(path, newline="", encoding="utf-8") as file:
+                rows = list(csv.DictReader(file))
+            for row in rows:
+                if row["Iteration"]:
+                    row["Iteration"] = int(row["Iteration"]) + 1000 * (int(row["Iteration"]) >= 106)
+                    row["Complete"] = 0 if rank == 2 and row["Iteration"] == 103 else 1
+            folders.write_table(folder, "iteration_sum", [row for row in rows if not (rank == 1 and row["Iteration"] in (1109, 1110))])
+        with Store() as store:
+            collect.read(store, collect.find([self.folder / "job"], []), [])
+            built = report.build(store, "auto", [])
+            heat = report.heat_map(store, 0)
+            page.page(built, [heat])
+            drawn = page._heat(heat)
+        self.assertEqual(heat["iterations"], [*range(100, 106), None, *range(1106, 1112)])
+        missing = {(rank, iteration) for rank, row in enumerate(heat["ns"]) for iteration, cell in zip(heat["iterations"], row, strict=True) if cell is None}
+        self.assertEqual(missing, {*((rank, None) for rank in range(4)), (1, 1109), (1, 1110), (2, 103)})
+        self.assertEqual({cell for row in heat["ns"] for cell in row}, {100 * MS, None})
+        self.assertEqual((heat["blank"], drawn.note), (3, "3 are blank: iterations that a rank has not profiled whole"))
+        (job,) = built["jobs"]
+        self.assertEqual([row["step"]["iterations"] for row in job["by_rank"]], [12, 10, 11, 12])
+        self.assertEqual((job["compared"]["iterations"], job["compared"]["left_out"]), (9, 3))
+        self.assertIn("9 iterations, 100 to 1111; 3 that some ranks have not profiled whole are left out", dict(shown.lines(job)).get("", ""))
 
 
 class Hostile(Case):
@@ -687,7 +778,7 @@ class Shown(Case):
         heat = plots["heat"][0]
         self.assertEqual((len(heat["z"]), len(heat["z"][0]), heat["x"][0], heat["y"]), (24, 20, 100, list(range(24))))
         self.assertAlmostEqual(statistics.mean(heat["z"][7]), 110e6, delta=2e6)
-        self.assertAlmostEqual(plots["steps"][0]["y"][7], statistics.mean(heat["z"][7]), places=3)
+        self.assertAlmostEqual(plots["steps"][0]["y"][7], statistics.median(heat["z"][7]), places=3)
         self.assertEqual([len(table["rows"]) for table in sections["ranks"]["tables"]], [24])
 
 

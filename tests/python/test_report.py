@@ -126,7 +126,7 @@ class OfTheExample(folders.TemporaryFolder):
                     try:
                         result = Result(folder)
                     except BadFile as problem:
-                        self.assertIn(f"'{key}' is not what it should be", str(problem))
+                        self.assertRegex(str(problem), f"'{key}' is an? .*, and has to be an? |'{key}' is null, and has to be")
                         continue
                     json.dumps(page_model([result], []), allow_nan=False, ensure_ascii=False).encode()
 
@@ -268,6 +268,38 @@ class Parts(folders.TemporaryFolder):
         self.assertEqual(line.means(0)[:3], [1.5, 1.5, 1.5])
         # Per active cycle: (1·2 + 2·4 + 3·6) / (1 + 2 + 3)
         self.assertEqual(line.means(1)[0], 4.667)
+
+    def test_windows_that_are_too_short(self):
+        folder = folders.write_run(self.folder / "a", diagnosis=[
+            {"device": device, "verdict": verdict, "device_time_ns": 1000, "kernel_busy_ns": 10, "evidence": []} for device, verdict in enumerate(("", "too short"))])
+        folders.write_table(folder, "window_sum", [
+            {"Window": window, "Device": device, "Start (ns)": 0, "End (ns)": 9, "Device Time (ns)": 500, "Unattributed": 0, "Verdict": verdict}
+            for window, verdict in ((1, ""), (2, "launch-bound"), (3, "too short")) for device in ("all", "0")])
+        run = model_of(folder)
+        self.assertEqual([verdict["verdict"] for verdict in run["verdicts"]], ["too short for a verdict"] * 2)
+        self.assertEqual(run["verdicts"][0]["meaning"], "Profile longer windows, or more iterations.")
+        (steps,) = (section for section in run["sections"] if section["id"] == "steps")
+        self.assertEqual(steps["notes"], ["Windows 1, 3 are too short for a verdict."])
+        self.assertIn("too short for a verdict</strong>", render(page_model([Result(folder)], [])))
+        # Device times that are not there at all, as older versions write a window without work, say nothing.
+        folders.write_table(folder, "window_sum", [{"Window": 1, "Device": "all", "Device Time (ns)": "", "Verdict": ""}])
+        self.assertNotIn("too short", str(model_of(folder)["sections"]))
+
+    def test_samples_on_both_sides_of_a_gap_are_no_point(self):
+        windows, each = 3, metrics._MOST_POINTS + 5
+        line = metrics.Timeline(["SM Active (%)"])
+        for window in range(windows):
+            for at in range(each):
+                line.add(10**6 * window + 10 * at, 10**6 * window + 10 * at + 10, [float(window)])
+        self.assertEqual((line.each, line.left_out, sum(line.gaps)), (2, 0, 2))
+        self.assertEqual({line.means(at)[0] for at in range(1)}, {0.0})
+        for start, end, value in zip(line.starts, line.ends, line.means(0), strict=True):
+            self.assertEqual((start // 10**6, (end - 1) // 10**6), (value, value))
+        # More windows than points: what is left out is counted.
+        line = metrics.Timeline(["SM Active (%)"])
+        for window in range(2 * metrics._MOST_POINTS + 7):
+            line.add(1000 * window, 1000 * window + 10, [1.0])
+        self.assertEqual((len(line.starts), line.left_out), (2 * metrics._MOST_POINTS, 7))
 
     def test_samples_that_can_not_be_read(self):
         folders.write_run(self.folder / "a")

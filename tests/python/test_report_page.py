@@ -46,17 +46,63 @@ def many_kernels(folder, count):
     return folder
 
 
+def narrow_scales(folder):
+    """Rates and sizes that differ by a fifth; two windows with hardware metrics, one of which has no value."""
+    folders.write_run(folder)
+    folders.write_table(folder, "gemm_sum", [
+        {"API": "cublasSgemm_v2", "M": 100 + at, "N": 100, "K": 100, "Calls": 1, "GPU Time (ns)": 10, "FLOPs": 2_000_000 + at, "TFLOP/s": 30.0 + at,
+         "Peak": "", "Peak (%)": None, "FLOP/Byte": 11.0 + 0.3 * at, "Bound": "memory", "Tensor Cores": "no", "Hint": ""} for at in range(5)])
+    folders.write_table(folder, "nccl_sum", [{"Operation": "AllReduce", "Bytes": 1 << 24, "Bus BW (GB/s)": 3.0, "GPU Time (ns)": 7}])
+    windows = [{"Window": number, "Reason": "time", "Device": 0, "Start (ns)": start, "End (ns)": start + 100, "Duration (ns)": 100, "Device Time (ns)": 100, "Unattributed": 0, "Memory at Start (MB)": used,
+                "Memory at End (MB)": used + 1} for number, start, used in ((1, 0, 5), (2, 1000, 7))]
+    folders.write_table(folder, "window_sum", windows)
+    folders.write_table(folder, "metric_samples", [{"Device": 0, "Start (ns)": at, "End (ns)": at + 1, "SM Active (%)": 5.0, "DRAM Read (%)": ""}
+                                                   for start in (0, 1000) for at in range(start, start + 100)])
+    return folder
+
+
 class Page(PageCase):
     @classmethod
     def make_pages(cls):
         cls.example = folders.profile_example(cls.folder / "example", METRICS="auto", METRICS_TIMELINE="1")
         hostile_folder(cls.folder / "hostile")
         many_kernels(cls.folder / "many", 1000)
-        for name in ("example", "hostile", "many"):
+        narrow_scales(cls.folder / "narrow")
+        for name in ("example", "hostile", "many", "narrow"):
             cls.pages[name] = cls.folder / f"{name}.html"
             done = folders.inject("report", cls.folder / name, "-o", cls.pages[name])
             if done.returncode or done.stderr:
                 raise RuntimeError(done.stderr)
+
+    def test_every_axis_has_ticks(self):
+        """Logarithmic ones that span less than a decade as well, on a phone, and where they are zoomed."""
+        for name in ("narrow", "example"):
+            self.opened(name)
+            self.every_axis_is_readable()
+            self.looks(width=400, height=850)
+            self.every_axis_is_readable()
+            self.looks(width=1280, height=900)
+        self.opened("narrow")
+        zoomed = """const [plot] = [...document.querySelectorAll("[data-plot]")].filter((plot) => plot._fullLayout.xaxis.type === "log");
+          await Plotly.relayout(plot, %s); await new Promise((resume) => setTimeout(resume, 50));
+          return [plot.layout.xaxis.tickvals, plot._fullLayout.xaxis.range.map((power) => 10 ** power)]"""
+        for change in ('{"xaxis.range[0]": Math.log10(11), "xaxis.range[1]": Math.log10(11.8)}', '{"xaxis.range": [-2, 6]}', '{"xaxis.autorange": true}'):
+            ticks, (low, high) = self.browser.run(f"return (async () => {{ {zoomed % change} }})()")
+            self.assertGreaterEqual(sum(low <= tick <= high for tick in ticks), 3, (change, ticks, low, high))
+            self.assertLessEqual(len(ticks), 20)
+
+    def test_nothing_is_drawn_where_no_samples_are(self):
+        self.opened("narrow")
+        drawn = self.browser.run("return Object.fromEntries([...document.querySelectorAll('[data-plot]')].map((plot) => "
+                                 "[plot.closest('section').id, plot.data.map((line) => [line.name, line.x, line.y])]))")
+        by_name = {name: (x, y) for name, x, y in drawn["run-0-metrics"]}
+        self.assertEqual([*by_name], ["SM Active"], "of DRAM Read there is no sample")
+        x, y = by_name["SM Active"]
+        self.assertEqual([place for place, value in enumerate(y) if value is None], [100])
+        self.assertIsNone(x[100])
+        self.assertEqual((x[99], x[101], len(x)), (0.0995, 1.0005, 201), "in us")
+        (memory, *_) = drawn["run-0-memory"]
+        self.assertEqual(memory[1:], [[0, 0.1, None, 1, 1.1], [5, 6, None, 7, 8]])
 
     def table(self, id_):
         return self.element(f"#run-0-{id_}")

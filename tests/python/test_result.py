@@ -2,8 +2,11 @@
 # SPDX-FileCopyrightText: The libinject authors
 """The reader of result folders: what libinject writes, and what it does not."""
 
+import errno
 import os
+import pathlib
 import unittest
+from unittest import mock
 
 import folders
 from libinject.result import BadFile, Result, printable, read_table
@@ -65,9 +68,47 @@ class Bad(folders.TemporaryFolder):
                           ("[]", "foreign/run.json:1: not libinject's: it does not say which version wrote it"),
                           ("9" * 5000, "foreign/run.json: not libinject's: a number of thousands of digits"),
                           ("[" * 100_000, "foreign/run.json: not libinject's: nested too deeply"),
-                          ('{"libinject": "1", "lost": []}', "foreign/run.json:1: 'lost' is not what it should be")):
+                          ('{"libinject": "1", "lost": []}', "foreign/run.json: 'lost' is a list, and has to be an object"),
+                          ('{"libinject": "1", "diagnosis": 5}', "foreign/run.json: 'diagnosis' is a number, and has to be a list"),
+                          ('{"libinject": "1", "command_line": true}', "foreign/run.json: 'command_line' is a truth value, and has to be a list"),
+                          ('{"libinject": "1", "windows": null}', "foreign/run.json: 'windows' is null, and has to be a list"),
+                          ('{"libinject": "1", "versions": "x"}', "foreign/run.json: 'versions' is a text, and has to be an object")):
             (foreign / "run.json").write_text(text)
             self.assertEqual(self.refusal(Result, foreign), why)
+
+    def test_what_may_be_missing(self):
+        folder = folders.write_run(self.folder / "out")
+        (folder / "run.json").write_text('{"libinject": "1", "job": null, "metrics": null, "diagnosis": null}')
+        self.assertEqual(Result(folder).run["windows"], [])
+
+    def test_folders_that_may_not_be_looked_into(self):
+        """Of a name that no file system takes; and as a user without permission finds them, which no test that runs as root is."""
+        self.assertEqual(self.refusal(Result, self.folder / ("x" * 300)), "x" * 300 + ": file name too long")
+        folder = folders.write_run(self.folder / "out", files=["a.csv"])
+        exists = pathlib.Path.exists
+
+        def refused(path, **more):
+            if path.name in ("run.json", "a.csv"):
+                raise PermissionError(errno.EACCES, "Permission denied", str(path))
+            return exists(path, **more)
+
+        result = Result(folder)
+        with mock.patch.object(pathlib.Path, "exists", refused):
+            self.assertEqual(self.refusal(Result, folder), "out: permission denied")
+            self.assertEqual(result.rows("a"), [])
+        self.assertEqual([problem.removeprefix(f"{folder}/") for problem in result.problems], ["a.csv: permission denied"])
+
+    def test_commands_say_one_line(self):
+        """No traceback: one line, and status 2."""
+        good = folders.write_run(self.folder / "good")
+        bad = folders.write_run(self.folder / "bad", diagnosis=5)
+        for path, why in ((bad, "bad/run.json: 'diagnosis' is a number, and has to be a list"), (self.folder / ("x" * 300), "file name too long")):
+            for arguments, end in ((("compare", good, path), "inject: nothing to compare"), (("merge", path), "inject: no result folder to merge"),
+                                   (("report", path, "-o", self.folder / "r.html"), "inject: nothing to report: no folder could be read")):
+                done = folders.inject(*arguments)
+                first, *others = done.stderr.splitlines()
+                self.assertTrue(first.startswith("inject: ") and first.endswith(why), done.stderr)
+                self.assertEqual((others, done.returncode, done.stdout), ([end], 2, ""), arguments)
 
     def test_a_bad_table_leaves_the_others(self):
         folder = folders.write_run(self.folder / "out", files=["a.csv", "b.csv", "c.csv"])

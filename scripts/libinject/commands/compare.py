@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from libinject.compare.conditions import Condition, Outcome
     from libinject.compare.measures import Run
 
-_HOLDS = 1  # exit status where a condition of --fail-if does
+_FAILED, _UNDECIDED = 1, 3  # exit status: a condition of --fail-if holds; none does, but one can't be judged
 
 
 def groups(arguments: list[str]) -> list[list[str]]:
@@ -38,16 +38,16 @@ def groups(arguments: list[str]) -> list[list[str]]:
 def compare(
     folders: Annotated[list[str], typer.Argument(metavar="FOLDER", help="A B: what changed from A to B. A B C: from A to B, and "
                                                  "from A to C. A1 A2 vs B1 B2: runs repeated on either side.")],
-    fail_if: Annotated[list[str], typer.Option("--fail-if", metavar="CONDITION", help="Exit with status 1 if it holds, beyond noise: "
-                                               "'step_time > +5%', 'kernel:*softmax* > +200us', 'utilization < 80%'. Repeatable.")] = [],  # noqa: B006
-    strict: Annotated[bool, typer.Option("--strict", help="Conditions also hold by changes that are within noise.")] = False,
+    fail_if: Annotated[list[str], typer.Option("--fail-if", metavar="CONDITION", help="Exit with status 1 if it holds, 3 if too few samples "
+                                               "can tell: 'step_time > +5%', 'kernel:*softmax* > +200us', 'utilization < 80%'. Repeatable.")] = [],  # noqa: B006
+    strict: Annotated[bool, typer.Option("--strict", help="Conditions are judged by the figures alone, whatever the interval.")] = False,
     least: Annotated[float, typer.Option("--least", metavar="PERCENT", min=0, help="What changed by less is not called changed.")] = 1.0,
     top: Annotated[int, typer.Option("--top", min=1, help="Rows of each table on the terminal.")] = 10,
     output: Annotated[pathlib.Path | None, typer.Option("--output", "-o", help="Write a page: compare.html.")] = None,
     as_json: bool = console.Json,
 ) -> None:
     """Step time, utilization, kernels, shapes, phases, calls, copies and memory of runs, and which of them changed by more than noise."""
-    from libinject.compare import changes, conditions
+    from libinject.compare import changes, conditions, describe
 
     try:
         parsed = [conditions.parse(text) for text in fail_if]
@@ -71,25 +71,26 @@ def compare(
     if as_json:
         from libinject.compare.as_json import comparison_as_dict
         console.print_json({"basis": basis.value, "least": least / 100,
-                            "comparisons": [{**comparison_as_dict(comparison), "conditions": [outcome.as_dict() for outcome in of_it]}
-                                            for comparison, of_it in zip(comparisons, outcomes, strict=True)]})
+                            "comparisons": [comparison_as_dict(*pair) for pair in zip(comparisons, outcomes, strict=True)]})
     else:
         from libinject.compare.terminal import print_comparison
-        for number, comparison in enumerate(comparisons):
+        for number, (comparison, of_it) in enumerate(zip(comparisons, outcomes, strict=True)):
             if number:
                 console.out.print()
-            print_comparison(comparison, top)
+            print_comparison(comparison, top, of_it)
     if output is not None:
         from libinject.compare.page import page
-        files.write_or_fail(output, page(comparisons))
+        files.write_or_fail(output, page(comparisons, outcomes))
         console.err.print(f"inject: wrote {printable(str(output), 500)}")
-    for of_it in outcomes:
-        for outcome in of_it:
-            _tell(outcome)
-    if any(outcome.fails for of_it in outcomes for outcome in of_it):
-        raise typer.Exit(_HOLDS)
+    results = [outcome.result for of_it in outcomes for outcome in of_it]
+    for outcome in (outcome for of_it in outcomes for outcome in of_it):
+        console.err.print(f"inject: {describe.gate(outcome)}")
+    if conditions.FAILED in results:
+        raise typer.Exit(_FAILED)
     if parsed and skipped:
         console.fail("a folder could not be read: its conditions are not checked")
+    if conditions.UNDECIDED in results:
+        raise typer.Exit(_UNDECIDED)
 
 
 def _read(paths: list[str]) -> list[Run]:
@@ -111,17 +112,6 @@ def _check(parsed: list[Condition], comparison, strict: bool, least: float) -> l
         return [conditions.check(condition, comparison, strict, least) for condition in parsed]
     except conditions.BadCondition as problem:
         console.fail(str(problem))
-
-
-def _tell(outcome: Outcome) -> None:
-    from libinject.compare import describe
-
-    change, unit = outcome.change, outcome.condition.unit
-    noise = {"unknown": "would hold, but nothing says how large the noise is",
-             "small": "would hold, but the change is less than --least"}.get(change.verdict, "is within noise")
-    says = "holds" if outcome.fails else noise if outcome.holds else "does not hold"
-    console.err.print(f"inject: {printable(outcome.condition.text)}: {says}: {describe.figure(change.before, unit)} → "
-                      f"{describe.figure(change.after, unit)} ({describe.percent(change.relative)})")
 
 
 def add_to(app: typer.Typer) -> None:

@@ -25,6 +25,8 @@ _Parquet = typer.Option(metavar="FOLDER", help="Write the merged tables as Parqu
 _Ranks = typer.Option(min=1, help="Ranks in the terminal's table, at most.")
 _Jobs = typer.Option(help="Whose folders are a job: one (all), folders (those in one folder), auto (all, unless a rank comes twice).")
 
+_Force = typer.Option("--force", help="Merge folders that are not ranks of one job all the same.")
+
 
 def merge(
     folders: Annotated[list[pathlib.Path], _Folders],
@@ -32,19 +34,20 @@ def merge(
     parquet: Annotated[pathlib.Path | None, _Parquet] = None,
     ranks: Annotated[int, _Ranks] = 16,
     jobs: Annotated[str, _Jobs] = "auto",
+    force: Annotated[bool, _Force] = False,
     as_json: bool = console.Json,
 ) -> None:
     """Merge the result folders of a distributed job's ranks: step times, skew, stragglers, waiting, scaling, links."""
     from libinject.merge import terminal
-    from libinject.merge.jobs import HOW
+    from libinject.merge.jobs import HOW, NotOneJob
     from libinject.merge.store import Failure, Store
 
     if jobs not in HOW:
         console.fail(f"--jobs {jobs}: accepted are {', '.join(HOW)}")
     try:
         with Store() as store:
-            built = _merge(store, folders, out, parquet, jobs)
-    except (BadFile, Failure) as problem:
+            built = _merge(store, folders, out, parquet, jobs, force)
+    except (BadFile, Failure, NotOneJob) as problem:
         console.fail(str(problem))
     if as_json:
         console.print_json(built)
@@ -52,7 +55,7 @@ def merge(
         terminal.show(built, ranks)
 
 
-def _merge(store: Store, folders: list[pathlib.Path], out: pathlib.Path | None, parquet: pathlib.Path | None, jobs: str) -> dict[str, Any]:
+def _merge(store: Store, folders: list[pathlib.Path], out: pathlib.Path | None, parquet: pathlib.Path | None, jobs: str, force: bool) -> dict[str, Any]:
     from libinject.merge import page, report
     from libinject.merge import parquet as copies
 
@@ -60,7 +63,7 @@ def _merge(store: Store, folders: list[pathlib.Path], out: pathlib.Path | None, 
     if not _read(store, folders, problems):
         _warn(problems)
         console.fail("no result folder to merge")
-    built = report.build(store, jobs, problems)
+    built = report.build(store, jobs, problems, force)
     _warn(problems)
     for job in built["jobs"]:
         _warn([f"{job['name']}: {problem}" for problem in job["problems"]])

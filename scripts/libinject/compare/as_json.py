@@ -4,8 +4,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from libinject.compare import describe
 from libinject.compare.changes import Comparison
+from libinject.compare.conditions import Outcome
 from libinject.compare.measures import KINDS, Run
 
 
@@ -14,10 +17,11 @@ def _run(run: Run) -> dict:
             "problems": run.result.problems}
 
 
-def comparison_as_dict(comparison: Comparison) -> dict:
+def comparison_as_dict(comparison: Comparison, outcomes: Sequence[Outcome]) -> dict:
     return {"before": [_run(run) for run in comparison.before], "after": [_run(run) for run in comparison.after],
             "differences": describe.differences(comparison.before[0].result, comparison.after[0].result),
             "caveats": describe.caveats([*comparison.before, *comparison.after]),
             "metrics": [{"unit": metric.unit, **change.as_dict()} for metric, change in comparison.metrics],
             "tables": {kind.name: {"unit": kind.unit, "rows": [change.as_dict() for change in comparison.tables[kind.name]]}
-                       for kind in KINDS if comparison.tables[kind.name]}}
+                       for kind in KINDS if comparison.tables[kind.name]},
+            "conditions": [outcome.as_dict() for outcome in outcomes], "conclusion": describe.conclusion(comparison, outcomes)}

@@ -13,28 +13,44 @@ from collections.abc import Iterable, Sequence
 from libinject.compare import noise
 from libinject.compare.measures import KINDS, METRICS, Basis, Measure, Metric, Run, Shape, together
 
-CERTAIN = 0.01  # p up to which a figure of the whole run is taken to have changed
+CERTAIN = 0.01  # of equal runs, the share in which a figure is called changed at most: its interval is of 99 %
 FALSE_SHARE = 0.05  # of the rows of the breakdowns that are called changes
 LEAST = 0.01
+COARSE = 0.1  # an interval that reaches further says nothing
 _TYPED = ("gemm", "conv", "attention", "rnn")
 _PRIOR = 4  # degrees of freedom that all rows' spread between runs has in one row's
 
 
+@dataclasses.dataclass(frozen=True)
+class Test:
+    """A difference's standard error, of so many degrees of freedom."""
+
+    error: float
+    freedom: float
+
+    def p(self, difference: float) -> float:
+        if self.error <= 0:
+            return float(difference == 0)
+        return noise.student_p(difference / self.error, self.freedom)
+
+    def half(self, p: float) -> float:
+        """Of the interval that holds the true difference but for `p` of all cases."""
+        return noise.student_factor(self.freedom, p) * self.error if self.error > 0 else 0.0
+
+
 @dataclasses.dataclass
 class Change:
-    """`verdict`: changed, new, gone, noise; 'small' for what is certain and less than asked for; 'unknown' where nothing says how large
-    the noise is."""
+    """`verdict` follows from the interval alone. Without zero in it: changed, new, gone; 'small' for what is less than asked for. With
+    zero: 'no difference'; 'too few' where it reaches so far that this would say nothing, or where there is none."""
 
     name: str
     before: float | None
     after: float | None
     count_before: float | None = None
     count_after: float | None = None
-    p: float | None = None
-    low: float | None = None  # 95 % interval of the relative change
-    high: float | None = None
-    adjusted_p: float | None = None
-    verdict: str = "unknown"
+    span: tuple[float, float] | None = None  # the interval of the difference
+    confidence: float | None = None  # of the interval
+    verdict: str = "too few"
 
     @property
     def difference(self) -> float:
@@ -51,11 +67,26 @@ class Change:
         return self.after / self.before - 1
 
     @property
+    def interval(self) -> tuple[float, float] | None:
+        """Of the relative change."""
+        if self.span is None or not self.before or self.after is None:
+            return None
+        low, high = (end / self.before for end in self.span)
+        return max(-1.0, low), max(-1.0, high)
+
+    @property
+    def certain(self) -> bool:
+        return self.span is not None and (self.span[0] > 0 or self.span[1] < 0)
+
+    @property
     def real(self) -> bool:
         return self.verdict in ("changed", "new", "gone")
 
     def as_dict(self) -> dict:
-        return {**dataclasses.asdict(self), "difference": self.difference, "relative": self.relative}
+        low, high = self.interval or (None, None)
+        return {"name": self.name, "before": self.before, "after": self.after, "difference": self.difference, "relative": self.relative,
+                "low": low, "high": high, "confidence": self.confidence, "verdict": self.verdict, "count_before": self.count_before,
+                "count_after": self.count_after}
 
 
 @dataclasses.dataclass
@@ -83,17 +114,22 @@ def compare(before: Sequence[Run], after: Sequence[Run], basis: Basis, least: fl
     for metric in METRICS:
         a, b = ([run.metrics[metric.name] for run in side if metric.name in run.metrics] for side in (before, after))
         if a and b:
-            change = _metric(metric.name, a, b)
-            _judge(change, change.p, CERTAIN, least)
-            metrics.append((metric, change))
-    tables = {kind.name: _table(kind.name, before, after) for kind in KINDS}
-    known = [change for changes in tables.values() for change in changes if change.p is not None]
-    for change, p in zip(known, noise.adjusted([change.p or 0.0 for change in known]), strict=True):
-        change.adjusted_p = p
-        _judge(change, p, FALSE_SHARE, least)
-    for changes in tables.values():
-        changes.sort(key=lambda change: (not change.real, -abs(change.difference), change.name))
+            metrics.append((metric, _metric(metric.name, a, b, least)))
+    rows = {kind.name: _table(kind.name, before, after) for kind in KINDS}
+    level = _level([test.p(change.difference) for of_kind in rows.values() for change, test in of_kind if test is not None])
+    for of_kind in rows.values():
+        for change, test in of_kind:
+            _judge(change, test, level, least)
+    tables = {name: sorted((change for change, _ in of_kind), key=lambda change: (not change.real, -abs(change.difference), change.name))
+              for name, of_kind in rows.items()}
     return Comparison(list(before), list(after), basis, metrics, tables)
+
+
+def _level(ps: list[float]) -> float:
+    """Benjamini and Hochberg call what has the k smallest p a change, with the largest k whose p is at most k / n of the share of false
+    ones. Intervals of 1 - that leave zero out for these rows, and for no others (Benjamini and Yekutieli)."""
+    called = [k for k, p in enumerate(sorted(ps), 1) if p <= k / len(ps) * FALSE_SHARE]
+    return max(called, default=1) / max(1, len(ps)) * FALSE_SHARE
 
 
 def _with_shapes_paired(before: Sequence[Run], after: Sequence[Run]) -> tuple[list[Run], list[Run]]:
@@ -128,26 +164,33 @@ def _alone(side: Sequence[Run], names: Iterable[str]) -> dict[str, list[tuple[st
     return found
 
 
-def _judge(change: Change, p: float | None, certain: float, least: float) -> None:
-    relative = change.relative
-    if p is None:
-        change.verdict = "unknown"
-    elif p > certain or relative is None:
-        change.verdict = "noise"
-    elif abs(relative) < least:
-        change.verdict = "small" if relative else "noise"
-    elif change.before is None:
-        change.verdict = "new"
-    else:
-        change.verdict = "gone" if change.after is None else "changed"
+def _judge(change: Change, test: Test | None, p: float, least: float, more: tuple[float, float] | None = None) -> None:
+    """`more`: another interval, which is contained as well."""
+    if test is None:
+        return
+    half = test.half(p)
+    low, high = change.difference - half, change.difference + half
+    if more is not None:
+        low, high = min(low, more[0]), max(high, more[1])
+    if not math.isfinite(high - low):
+        return
+    change.span, change.confidence = (low, high), 1 - p
+    relative, interval = change.relative, change.interval
+    if change.certain and relative is not None and abs(relative) < least:
+        change.verdict = "small"
+    elif change.certain:
+        change.verdict = "new" if change.before is None else "gone" if change.after is None else "changed"
+    elif low == high == 0 or (interval is not None and -COARSE <= interval[0] and interval[1] <= COARSE):
+        change.verdict = "no difference"
 
 
-def _metric(name: str, a: list[Measure], b: list[Measure]) -> Change:
+def _metric(name: str, a: list[Measure], b: list[Measure], least: float) -> Change:
     change = Change(name, statistics.fmean(m.value for m in a), statistics.fmean(m.value for m in b))
-    _test(change, a, b, None)
-    if change.p is not None and len(a) == 1 and len(b) == 1 and a[0].series and b[0].series:
-        # Of values that are in no way normally distributed, too: neither test alone is to be trusted (docs/compare.md).
-        change.p = max(change.p, noise.rank_test(noise.blocks(a[0].series), noise.blocks(b[0].series)))
+    more = None
+    if len(a) == 1 and len(b) == 1 and a[0].series and b[0].series:
+        # Of values that are in no way normally distributed, too: neither interval alone is to be trusted (docs/compare.md).
+        more = noise.rank_interval(noise.blocks(a[0].series), noise.blocks(b[0].series), CERTAIN)
+    _judge(change, _test(a, b, None), CERTAIN, least, more)
     return change
 
 
@@ -161,12 +204,11 @@ def sum_of(name: str, before: Sequence[Run], after: Sequence[Run], kind: str, na
         change.before = None
     if change.after == 0:
         change.after = None
-    _test(change, sides[0], sides[1], None)
-    _judge(change, change.p, CERTAIN, least)
+    _judge(change, _test(sides[0], sides[1], None), CERTAIN, least)
     return change
 
 
-def _table(kind: str, before: Sequence[Run], after: Sequence[Run]) -> list[Change]:
+def _table(kind: str, before: Sequence[Run], after: Sequence[Run]) -> list[tuple[Change, Test | None]]:
     names = dict.fromkeys(name for run in (*before, *after) for name in run.tables[kind])
     absent = Measure(0.0, 0.0, math.inf, 0.0)
     rows = []
@@ -180,9 +222,7 @@ def _table(kind: str, before: Sequence[Run], after: Sequence[Run]) -> list[Chang
         values = [statistics.fmean(m.value for m in side) if is_there else None for side, is_there in zip((a, b), there, strict=True)]
         counts = [statistics.fmean(m.count or 0.0 for m in side) if is_there and side[0].count is not None else None
                   for side, is_there in zip((a, b), there, strict=True)]
-        change = Change(name, values[0], values[1], counts[0], counts[1])
-        _test(change, a, b, spread)
-        changes.append(change)
+        changes.append((Change(name, values[0], values[1], counts[0], counts[1]), _test(a, b, spread)))
     return changes
 
 
@@ -207,10 +247,10 @@ def _between(a: list[Measure], b: list[Measure]) -> tuple[float, int] | None:
     return (total / freedom, freedom) if freedom else None
 
 
-def _test(change: Change, a: list[Measure], b: list[Measure], usual_spread: float | None) -> None:
-    """Welch's test with the errors within runs, or the spread between runs where that is larger."""
+def _test(a: list[Measure], b: list[Measure], usual_spread: float | None) -> Test | None:
+    """Welch's, with the errors within runs, or the spread between runs where that is larger. None where neither is known."""
     if any(m.error is None for m in (*a, *b)):
-        return
+        return None
     between = _between(a, b)
     variances, freedoms = [], []
     for side in (a, b):
@@ -225,16 +265,8 @@ def _test(change: Change, a: list[Measure], b: list[Measure], usual_spread: floa
                 variance, freedom = relative * mean * mean / len(side), degrees
         variances.append(variance)
         freedoms.append(freedom)
-    total = sum(variances)
-    difference = statistics.fmean(m.value for m in b) - statistics.fmean(m.value for m in a)
-    if total <= 0:
-        change.p = 1.0 if difference == 0 else 0.0
-        return
-    parts = sum(variance * variance / freedom for variance, freedom in zip(variances, freedoms, strict=True) if variance > 0 and freedom > 0)
     if any(variance > 0 and freedom <= 0 for variance, freedom in zip(variances, freedoms, strict=True)):
-        return
-    freedom = total * total / parts if parts > 0 else math.inf
-    change.p = noise.student_p(difference / math.sqrt(total), min(freedom, 1e6))
-    if change.before and change.after is not None:
-        half = noise.student_factor(min(freedom, 1e6)) * math.sqrt(total) / change.before
-        change.low, change.high = max(-1.0, difference / change.before - half), difference / change.before + half
+        return None
+    total = sum(variances)
+    parts = sum(variance * variance / freedom for variance, freedom in zip(variances, freedoms, strict=True) if variance > 0)
+    return Test(math.sqrt(total), min(total * total / parts if parts > 0 else math.inf, 1e6))

@@ -22,6 +22,9 @@ _FORM = re.compile(r"\s*(?P<what>.+?)\s*(?P<operator>[<>]=?)\s*(?P<sign>[+-]?)(?
 _KIND_OF = {kind.prefix: kind for kind in KINDS}
 
 
+PASSED, FAILED, UNDECIDED = "passed", "failed", "undecided"
+
+
 class BadCondition(Exception):
     """`str()` is one line that says what is accepted."""
 
@@ -50,11 +53,10 @@ class Condition:
 class Outcome:
     condition: Condition
     change: Change
-    holds: bool  # the figure is beyond the limit
-    fails: bool  # and that is more than noise
+    result: str  # PASSED, FAILED or UNDECIDED
 
     def as_dict(self) -> dict:
-        return {"condition": self.condition.text, "holds": self.holds, "fails": self.fails, **self.change.as_dict()}
+        return {"condition": self.condition.text, "result": self.result, **self.change.as_dict()}
 
 
 def parse(text: str) -> Condition:
@@ -94,6 +96,28 @@ def check(condition: Condition, comparison: Comparison, strict: bool, least: flo
             present = ", ".join(metric.name for metric, _ in comparison.metrics)
             raise BadCondition(f"'{printable(condition.text)}': the runs do not both have a figure for {condition.name}; they have {present}")
         change = found
+    return Outcome(condition, change, _result(condition, change, strict, least))
+
+
+def _result(condition: Condition, change: Change, strict: bool, least: float) -> str:
+    """Failed if the change is certain and beyond the limit, passed if all of its interval is within."""
+    beyond, limit = _OPERATORS[condition.operator], condition.limit
     value = {"relative": change.relative, "difference": change.difference, "value": change.after or 0.0}[condition.how]
-    holds = value is not None and _OPERATORS[condition.operator](value, condition.limit)
-    return Outcome(condition, change, holds, holds and (strict or condition.how == "value" or change.real))
+    if value is None:
+        return UNDECIDED
+    holds = beyond(value, limit)
+    if strict or condition.how == "value" or (holds and change.real):
+        return FAILED if holds else PASSED
+    interval = change.interval if condition.how == "relative" else change.span
+    if change.before is None or change.after is None:  # what is new did not shrink, what has gone did not grow
+        return UNDECIDED if holds else PASSED
+    if interval is None:
+        return UNDECIDED
+    # A change of less than `least` is called none, so a limit within that is as far away.
+    near = least if condition.how == "relative" else least * abs(change.before)
+    if condition.operator[0] == ">" and 0 <= limit < near:
+        limit = near
+    elif condition.operator[0] == "<" and -near < limit <= 0:
+        limit = -near
+    ends = [beyond(end, limit) for end in interval]
+    return FAILED if all(ends) else UNDECIDED if any(ends) else PASSED

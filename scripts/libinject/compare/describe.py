@@ -6,14 +6,16 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from libinject import console
+from libinject.compare import conditions
 from libinject.compare.changes import Change, Comparison
-from libinject.compare.measures import Basis, Run
+from libinject.compare.measures import Basis, Metric, Run
 from libinject.result import Result, printable
 
-VERDICTS = {"changed": "changed", "new": "new", "gone": "gone", "noise": "within noise", "small": "too small", "unknown": "noise unknown"}
+VERDICTS = {"small": "too small a change", "no difference": "no difference seen", "too few": "too few samples to say"}
+_SPEEDS = {"step_time", "throughput", "gemm_rate", "flop_rate"}  # what is faster or slower; the rest is more or less
 _OPTIONS_OF_NO_INTEREST = ("INJECT_OUT", "INJECT_LOG", "INJECT_LOG_FILE", "INJECT_SUMMARY", "INJECT_HELP", "INJECT_PROM", "INJECT_ITER_RECORD")
 
 
@@ -73,9 +75,75 @@ def percent(value: float | None) -> str:
 
 
 def interval(change: Change) -> str:
-    if change.low is None or change.high is None or change.high - change.low > 20:
+    if change.interval is None:
         return "–"
-    return f"{percent(change.low)} … {percent(change.high)}"
+    low, high = change.interval
+    return f"{percent(low)} … {percent(high)}" if high <= 20 else f"{percent(low)} … more than 20x"
+
+
+def verdict(change: Change, metric: Metric | None = None) -> str:
+    if change.verdict != "changed":
+        return VERDICTS.get(change.verdict, change.verdict)
+    if metric is None or metric.name not in _SPEEDS:
+        return "more" if change.difference > 0 else "less"
+    return "faster" if (change.difference > 0) == (metric.better > 0) else "slower"
+
+
+def _told(change: Change, unit: str) -> str:
+    """5.000ms → 6.000ms, +20.0% (+18.0% … +22.0%)."""
+    known = "" if change.interval is None else f" ({interval(change)})"
+    return f"{figure(change.before, unit)} → {figure(change.after, unit)}, {percent(change.relative)}{known}"
+
+
+def gate(outcome: conditions.Outcome) -> str:
+    change = outcome.change
+    says = {conditions.PASSED: "passed", conditions.FAILED: "failed", conditions.UNDECIDED: "can't be judged, too few samples to say"}
+    return f"{printable(outcome.condition.text)}: {says[outcome.result]}: {_told(change, outcome.condition.unit)}"
+
+
+def conclusion(comparison: Comparison, outcomes: Sequence[conditions.Outcome] = ()) -> str:
+    """What it all comes to, in sentences."""
+    return " ".join(filter(None, (_step(comparison), _most(comparison), _gates(outcomes))))
+
+
+def _step(comparison: Comparison) -> str:
+    metric, change = next(((metric, change) for metric, change in comparison.metrics if metric.name in ("step_time", "kernel_time")), (None, None))
+    if metric is None or change is None:
+        return "The runs have no step time and no kernel time to compare."
+    steps = metric.name == "step_time"
+    what = "a step takes" if steps else f"kernel time {comparison.basis.per} is"
+    times = f"{what} {figure(change.after, 'ns')} instead of {figure(change.before, 'ns')}: {percent(change.relative)}"
+    times += "" if change.interval is None else f", the {100 * (change.confidence or 0):.0f}% interval is {interval(change)}"
+    if change.verdict == "changed":
+        return f"B is {verdict(change, metric)} than A: {times}." if steps else f"B has {verdict(change, metric)} kernel time than A: {times}."
+    if change.verdict == "small":
+        return f"B and A differ by less than asked for: {times}."
+    if change.verdict == "no difference":
+        return f"No difference seen between A and B: {times}."
+    return f"Too few samples to say whether {'B is slower or faster' if steps else 'B has more kernel time or less'} than A: {times}."
+
+
+def _most(comparison: Comparison) -> str:
+    """Of the kernels what changed most: it stands first."""
+    kernels = comparison.tables["kernels"]
+    count = sum(change.real for change in kernels)
+    if not count:
+        return ""
+    name = shorten(without_signature(kernels[0].name), 80)
+    return f"{count} of {len(kernels)} kernels changed, most of all {name}: {difference(kernels[0], 'ns')} {comparison.basis.per}."
+
+
+def _gates(outcomes: Sequence[conditions.Outcome]) -> str:
+    if not outcomes:
+        return ""
+    found = {result: [printable(outcome.condition.text) for outcome in outcomes if outcome.result == result]
+             for result in (conditions.FAILED, conditions.UNDECIDED)}
+    undecided = f"too few samples to say of {'; '.join(found[conditions.UNDECIDED])}" if found[conditions.UNDECIDED] else ""
+    if found[conditions.FAILED]:
+        return f"The gate failed: {'; '.join(found[conditions.FAILED])}{f' ({undecided})' if undecided else ''}."
+    if undecided:
+        return f"The gate can't be judged: {undecided}."
+    return "The gate passed."
 
 
 def times(value: float | None) -> str:

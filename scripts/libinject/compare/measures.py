@@ -10,11 +10,13 @@ import math
 import statistics
 from collections.abc import Iterable
 
+from libinject import figures
 from libinject.compare import noise
 from libinject.result import Result, Row, Table
 
 # Time stamps of kernels come in steps of 32 ns on some GPUs: the deviation that alone makes.
 _STEP = 32 / math.sqrt(12)
+_WHOLE = 0.9  # of the windows' time: where iterations have less, their spread is not that of the windows
 _UNGROUPED = 10  # observations that a row has at most where nothing says what belongs to one iteration
 
 
@@ -108,13 +110,12 @@ KINDS = (
     Kind("memory", "Peak of allocations", "MB", "memory"),
 )
 
-_SERIES = (("step_time", "Duration (ns)"), ("throughput", "Samples/s"), ("utilization", "GPU Utilization (%)"),
-           ("kernel_time", "Kernel Time (ns)"), ("gpu_busy", "GPU Busy (ns)"), ("copies", "Copy Time (ns)"),
+_SERIES = (("kernel_time", "Kernel Time (ns)"), ("gpu_busy", "GPU Busy (ns)"), ("copies", "Copy Time (ns)"),
            ("copy_size", "Copy Size (MB)"), ("launches", "Launches"), ("kernels", "Kernels"), ("flop_rate", "TFLOP/s"))
 _HARDWARE = (("sm_active", "SM Active (%)"), ("occupancy", "Occupancy (%)"), ("tensor_pipe", "Tensor Pipe (%)"), ("dram_read", "DRAM Read (%)"),
              ("dram_write", "DRAM Write (%)"))
 # Of windows; those with a factor are divided by the window's time.
-_WINDOW_SERIES = (("throughput", "Samples/s", False), ("utilization", "GPU Utilization (%)", False), ("kernel_time", "Kernel Time (ns)", True),
+_WINDOW_SERIES = (("kernel_time", "Kernel Time (ns)", True),
                   ("gpu_busy", "GPU Busy (ns)", True), ("copies", "Copy Time (ns)", True), ("copy_size", "Copy Size (MB)", True),
                   ("launches", "Submissions", True), ("kernels", "Kernels", True), ("flop_rate", "TFLOP/s", False))
 
@@ -167,8 +168,8 @@ class Run:
         self.notes: list[str] = []
         self._iterations = [row for row in result.rows("iteration_sum", "Device", "Label", "Complete", "Duration (ns)")
                             if row["Device"] == "all"]
-        self.complete = [row for row in self._iterations if row["Label"] == "iteration" and row["Complete"] == 1]
-        self.windows = [row for row in result.rows("window_sum", "Device", "Duration (ns)") if row["Device"] == "all"]
+        self.complete = figures.complete_iterations(result)
+        self.windows = figures.windows(result)
         self.seconds = _total(self.windows, "Duration (ns)") / 1e9
         self.metrics: dict[str, Measure] = {}
         self.tables: dict[str, dict[str, Measure]] = {}
@@ -238,6 +239,7 @@ class Run:
     def _measure_metrics(self) -> None:
         if self.basis is Basis.ITERATION:
             found = {name: _series(self.complete, column) for name, column in (*_SERIES, *_HARDWARE)}
+            found["step_time"] = tuple(figures.step_times(self.result))
         else:
             found = {}
             for name, column, over_time in (*_WINDOW_SERIES, *((name, column, False) for name, column in _HARDWARE)):
@@ -248,9 +250,21 @@ class Run:
                                         if number(row, "Duration (ns)") > 0)
                 else:
                     found[name] = _series(self.windows, column)
+        found["throughput"] = _series(self.complete, "Samples/s") or _series(self.windows, "Samples/s")
         self.metrics = {name: of_series(series) for name, series in found.items() if series}
+        utilization = figures.utilization(self.result)
+        if utilization is not None:
+            self.metrics["utilization"] = self._utilization(utilization)
         if "flop_rate" in self.metrics and not any(self.metrics["flop_rate"].series):
             del self.metrics["flop_rate"]
+
+    def _utilization(self, value: float) -> Measure:
+        """Of the windows; what it would be in other windows is told by how the iterations differ, if these fill the windows."""
+        series = _series(self.complete, "GPU Utilization (%)")
+        if len(series) < 3 or _total(self.complete, "Duration (ns)") < _WHOLE * _total(self.windows, "Duration (ns)"):
+            return Measure(value)
+        independent = len(series) / noise.inflation(noise.blocks(series))
+        return Measure(value, noise.deviation(series) / math.sqrt(independent), max(0.5, independent - 1))
 
     def _measure_tables(self) -> None:
         for metric, kind in (("gemm_time", "gemm"), ("conv_time", "conv"), ("attention_time", "attention"), ("rnn_time", "rnn"),

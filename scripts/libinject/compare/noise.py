@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 _NORMAL = statistics.NormalDist()
 MOST_BLOCKS = 32
+_LEAST_INDEPENDENT = 4
 _EXACT = 400  # pairs up to which the rank test's distribution is counted out
 
 
@@ -71,24 +72,26 @@ def _ways(n: int, m: int) -> tuple[int, ...]:
     return tuple(counts)
 
 
-def rank_test(a: Sequence[float], b: Sequence[float]) -> float:
-    """Two-sided p of Mann and Whitney's test that b is neither larger nor smaller than a."""
+def rank_interval(a: Sequence[float], b: Sequence[float], p: float) -> tuple[float, float]:
+    """Of how much larger b's values are: all shifts that Mann and Whitney's test does not refute at `p`. Without limits where there
+    are too few values."""
     n, m = len(a), len(b)
-    if n == 0 or m == 0:
-        return 1.0
-    both = [*a, *b]
-    u = sum(ranks(both)[n:]) - m * (m + 1) / 2
-    if len(set(both)) == n + m and n * m <= _EXACT:
-        ways = _ways(n, m)
-        return min(1.0, 2 * sum(ways[: int(min(u, n * m - u)) + 1]) / sum(ways))
-    sizes: dict[float, int] = {}
-    for value in both:
-        sizes[value] = sizes.get(value, 0) + 1
-    ties = sum(size**3 - size for size in sizes.values()) / ((n + m) * (n + m - 1))
-    variance = n * m / 12 * (n + m + 1 - ties)
-    if variance <= 0:
-        return 1.0
-    return min(1.0, 2 * _NORMAL.cdf(-max(0.0, abs(u - n * m / 2) - 0.5) / math.sqrt(variance)))
+    if n * m <= _EXACT:
+        place = _refuted(n, m, p)
+    else:
+        place = math.floor(n * m / 2 - 0.5 - _NORMAL.inv_cdf(1 - p / 2) * math.sqrt(n * m * (n + m + 1) / 12))
+    if place < 1:
+        return -math.inf, math.inf
+    shifts = sorted(y - x for x in a for y in b)
+    return shifts[place - 1], shifts[-place]
+
+
+@functools.lru_cache(maxsize=256)
+def _refuted(n: int, m: int, p: float) -> int:
+    """How many of the statistic's smallest values, and as many of the largest, have a probability of `p` at most."""
+    ways = _ways(n, m)
+    least = p / 2 * sum(ways)
+    return next(place for place, count in enumerate(itertools.accumulate(ways)) if count > least)
 
 
 def deviation(values: Sequence[float]) -> float:
@@ -116,8 +119,9 @@ def median_with_error(values: Sequence[float]) -> tuple[float, float, float] | N
     by_median = 1.4826 * statistics.median(abs(value - center) for value in few)
     by_quartiles = (quantile(ordered, 0.75) - quantile(ordered, 0.25)) / 1.349
     independent = len(few) / inflation(few)
-    # They use less than half of what the values know of their spread.
-    return statistics.median(values), 1.2533 * max(by_median, by_quartiles) / math.sqrt(independent), 0.5 * max(0.5, independent - 1)
+    # They use less than half of what the values know of their spread. That neighbours are alike is in the error already.
+    freedom = 0.5 * max(independent - 1, min(_LEAST_INDEPENDENT, len(few) - 1))
+    return statistics.median(values), 1.2533 * max(by_median, by_quartiles) / math.sqrt(independent), freedom
 
 
 def largest_deviation(average: float, smallest: float, largest: float) -> float:
@@ -171,13 +175,3 @@ def _incomplete_beta(a: float, b: float, x: float) -> float:
         if abs(c * d - 1) < 1e-12:
             break
     return min(1.0, max(0.0, front * (value - 1)))
-
-
-def adjusted(ps: Sequence[float]) -> list[float]:
-    """Benjamini and Hochberg: of what is taken for a change where this is at most q, a share of q at most is none on average."""
-    result = [1.0] * len(ps)
-    least = 1.0
-    for place, index in reversed(list(enumerate(sorted(range(len(ps)), key=ps.__getitem__), 1))):
-        least = min(least, ps[index] * len(ps) / place)
-        result[index] = least
-    return result

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 
 from libinject.compare import describe
 from libinject.compare.changes import Change, Comparison
-from libinject.compare.measures import KINDS, Kind, Run
+from libinject.compare.conditions import Outcome
+from libinject.compare.measures import KINDS, Kind, Metric, Run
 from libinject.page.parts import MOST_ROWS, Article, Plot, Section, Table, as_column, plain_table
 from libinject.page.render import articles_page
 from libinject.result import printable
@@ -21,11 +22,11 @@ _LONGEST = 1 << 11  # of a name
 _NEW = 1e300  # the relative change of what has not been there, for sorting
 
 
-def page(comparisons: Sequence[Comparison]) -> str:
-    return articles_page("Comparison of runs", "compare", [_article(comparison) for comparison in comparisons])
+def page(comparisons: Sequence[Comparison], outcomes: Sequence[Sequence[Outcome]]) -> str:
+    return articles_page("Comparison of runs", "compare", [_article(*pair) for pair in zip(comparisons, outcomes, strict=True)])
 
 
-def _article(comparison: Comparison) -> Article:
+def _article(comparison: Comparison, outcomes: Sequence[Outcome]) -> Article:
     sides = (("A", comparison.before), ("B", comparison.after))
     headline, mood = _headline(comparison)
     sections = [_runs(comparison)]
@@ -39,8 +40,9 @@ def _article(comparison: Comparison) -> Article:
         sections.insert(1, Section("differences", "What else differs", "GPUs, versions, options, command lines and verdicts that are not the same.",
                                    tables=[plain_table("differences", "Of the first run on either side", "run.json", columns, differing)]))
     facts = [(letter, describe.run_line(run)) for letter, runs in sides for run in runs]
-    return Article(f"{_name(comparison.after)} against {_name(comparison.before)}", [*facts, ("Totals", describe.how_normalised(comparison))],
-                   sections, headline, mood, describe.caveats([*comparison.before, *comparison.after]))
+    facts += [("Totals", describe.how_normalised(comparison)), *(("Gate", describe.gate(outcome)) for outcome in outcomes),
+              ("Conclusion", describe.conclusion(comparison, outcomes))]
+    return Article(f"{_name(comparison.after)} against {_name(comparison.before)}", facts, sections, headline, mood, describe.caveats([*comparison.before, *comparison.after]))
 
 
 def _name(runs: Sequence[Run]) -> str:
@@ -54,31 +56,31 @@ def _mood(change: Change, better: int) -> str:
 def _headline(comparison: Comparison) -> tuple[str, str]:
     for metric, change in comparison.metrics[:1]:
         before, after = (describe.figure(value, metric.unit) for value in (change.before, change.after))
-        verdict = "" if change.verdict == "changed" else f", {describe.VERDICTS[change.verdict]}"
-        return f"{metric.title} {before} → {after}: {describe.percent(change.relative)}{verdict}", _mood(change, metric.better)
+        return f"{metric.title} {before} → {after}: {describe.percent(change.relative)}, {describe.verdict(change, metric)}", _mood(change, metric.better)
     return "", ""
 
 
 def _runs(comparison: Comparison) -> Section:
-    part = Section("run", "The whole run", "Medians over the complete iterations, and what of the changes is more than noise.")
-    rows = [[metric.title, *_cells(change, metric.unit, metric.better)] for metric, change in comparison.metrics]
+    part = Section("run", "The whole run", "Medians over the complete iterations. A change is what leaves zero out of its interval of 99 %.")
+    rows = [[metric.title, *_cells(change, metric.unit, metric.better, metric)] for metric, change in comparison.metrics]
     columns = [as_column("Figure", "text"), *_columns()]
     return part.add(_steps(comparison), plain_table("metrics", "Figures of the whole run", "", columns, rows, first=30) if rows else None)
 
 
 def _columns() -> list[dict]:
     # A phone shows the first ones.
-    return [as_column("Change (%)"), as_column("Verdict", "text"), *(as_column(name) for name in ("A", "B", "Change", "95% Interval", "Calls"))]
+    return [as_column("Change (%)"), as_column("Verdict", "text"), *(as_column(name) for name in ("A", "B", "Change", "Interval", "Calls"))]
 
 
-def _cells(change: Change, unit: str, better: int) -> list[list | str | None]:
+def _cells(change: Change, unit: str, better: int, metric: Metric | None = None) -> list[list | str | None]:
     mood = _mood(change, better)
     relative = _NEW if change.relative is not None and math.isinf(change.relative) else change.relative
     count = change.count_before if change.count_after is None else change.count_after
-    return [_cell(relative, describe.percent(change.relative), mood), [describe.VERDICTS[change.verdict], describe.VERDICTS[change.verdict], mood],
+    verdict = describe.verdict(change, metric)
+    return [_cell(relative, describe.percent(change.relative), mood), [verdict, verdict, mood],
             _cell(change.before, describe.figure(change.before, unit)),
             _cell(change.after, describe.figure(change.after, unit)), _cell(change.difference, describe.difference(change, unit), mood),
-            _cell(change.low, describe.interval(change)), _cell(count, describe.counts(change))]
+            _cell(change.interval and change.interval[0], describe.interval(change)), _cell(count, describe.counts(change))]
 
 
 def _cell(value: float | None, text: str, mood: str = "") -> list | None:
@@ -105,7 +107,7 @@ def _bars(changes: list[Change], title: str, per: str) -> Plot:
     return Plot("changes", f"{title} whose time changed most", "bars", {"title": axis, "unit": "ns", "signed": True}, [
         {"name": axis, "names": [describe.printable(change.name, _LONGEST) for change in changes], "values": [change.difference for change in changes],
          "colours": [_mood(change, -1) for change in changes],
-         "notes": [f"{describe.figure(change.before, 'ns')} → {describe.figure(change.after, 'ns')}, {describe.VERDICTS[change.verdict]}"
+         "notes": [f"{describe.figure(change.before, 'ns')} → {describe.figure(change.after, 'ns')}, {describe.verdict(change)}"
                    for change in changes]}])
 
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Sequence
 
 import rich.box
 import rich.console
@@ -13,7 +14,8 @@ from rich.text import Text
 
 from libinject import console
 from libinject.compare import describe
-from libinject.compare.changes import Change, Comparison
+from libinject.compare.changes import CERTAIN, Change, Comparison
+from libinject.compare.conditions import Outcome
 from libinject.compare.measures import KINDS
 
 _WIDTH = 120
@@ -41,7 +43,7 @@ def _new_table(title: str) -> Table:
     return Table(title=Text(title), title_justify="left", title_style="bold", box=rich.box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
 
 
-def print_comparison(comparison: Comparison, top: int) -> None:
+def print_comparison(comparison: Comparison, top: int, outcomes: Sequence[Outcome]) -> None:
     print_ = console.out.print
     for letter, side in (("A", comparison.before), ("B", comparison.after)):
         for run in side:
@@ -54,13 +56,12 @@ def print_comparison(comparison: Comparison, top: int) -> None:
     print_()
 
     table = _new_table("The runs")
-    for header, justify in (("Figure", "left"), ("A", "right"), ("B", "right"), ("Change", "right"), ("", "right"), ("95% interval", "right"),
+    for header, justify in (("Figure", "left"), ("A", "right"), ("B", "right"), ("Change", "right"), (f"{1 - CERTAIN:.0%} interval", "right"),
                             ("Verdict", "left")):
         table.add_column(header, justify=justify, no_wrap=True)
     for metric, change in comparison.metrics:
         table.add_row(Text(metric.title), describe.figure(change.before, metric.unit), describe.figure(change.after, metric.unit),
-                      describe.difference(change, metric.unit), describe.percent(change.relative), describe.interval(change),
-                      describe.VERDICTS[change.verdict], style=_style(change, metric.better))
+                      describe.percent(change.relative), describe.interval(change), describe.verdict(change, metric), style=_style(change, metric.better))
     _show(table)
 
     quiet = []
@@ -70,12 +71,12 @@ def print_comparison(comparison: Comparison, top: int) -> None:
         if not changes:
             continue
         if not real:
-            unknown = all(change.verdict == "unknown" for change in changes)
-            quiet.append(f"{kind.title} ({len(changes)}{', noise unknown' if unknown else ''})")
+            few = sum(change.verdict == "too few" for change in changes)
+            quiet.append(f"{kind.title} ({len(changes)}{f', of {few} too few samples to say' if few else ''})")
             continue
         table = _new_table(f"{kind.title}: {len(real)} of {len(changes)} changed, {comparison.basis.per}" if kind.unit == "ns"
                            else f"{kind.title}: {len(real)} of {len(changes)} changed")
-        headers = ("Change", "", "95% interval", "A", "B", "Calls")
+        headers = ("Change", "", "Interval", "A", "B", "Calls")
         rows = [(describe.difference(change, kind.unit), change.verdict if change.verdict in ("new", "gone") else describe.percent(change.relative),
                  describe.interval(change), describe.figure(change.before, kind.unit), describe.figure(change.after, kind.unit),
                  describe.counts(change)) for change in real[:top]]
@@ -92,6 +93,9 @@ def print_comparison(comparison: Comparison, top: int) -> None:
         if len(real) > top:
             print_(f"   … and {len(real) - top} more: --top, --json or -o compare.html")
     if quiet:
-        print_("No change:")
+        print_("No difference seen:")
         for line in textwrap.wrap("; ".join(quiet), _WIDTH - 3):
             print_(f"   {line}")
+    print_()
+    for line in textwrap.wrap(describe.conclusion(comparison, outcomes), _WIDTH, break_on_hyphens=False):
+        print_(line)

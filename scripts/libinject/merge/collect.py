@@ -29,25 +29,33 @@ def find(paths: Iterable[pathlib.Path], problems: list[str]) -> list[pathlib.Pat
         found.setdefault(folder.resolve(), folder)
 
     for path in paths:
-        if not path.is_dir():
-            problems.append(str(BadFile(path, "not a folder" if path.exists() else "no such folder")))
-        elif _is_result(path):
-            take(path)
-        else:
-            try:
-                inside = sorted((folder for folder in path.iterdir() if folder.is_dir() and _is_result(folder)), key=_natural)
-            except OSError as error:
-                problems.append(str(BadFile(path, (error.strerror or "can't be read").lower())))
+        try:
+            if not path.is_dir():
+                problems.append(str(BadFile(path, "not a folder" if path.exists() else "no such folder")))
                 continue
-            for folder in inside:
-                take(folder)
-            if not inside:
-                problems.append(str(BadFile(path, "neither a folder of libinject's (it has no run.json) nor one that holds such folders")))
+            inside = [path] if _is_result(path) else sorted((folder for folder in path.iterdir() if folder.is_dir() and _is_result(folder)), key=_natural)
+        except OSError as error:
+            problems.append(str(BadFile(path, (error.strerror or "can't be read").lower())))
+            continue
+        for folder in inside:
+            take(folder)
+        if not inside:
+            problems.append(str(BadFile(path, "neither a folder of libinject's (it has no run.json) nor one that holds such folders")))
     return list(found.values())
 
 
 def _is_result(folder: pathlib.Path) -> bool:
-    return (folder / "run.json").exists() or (folder / parquet.RUNS_FILE).exists()
+    try:
+        return (folder / "run.json").exists() or (folder / parquet.RUNS_FILE).exists()
+    except OSError:
+        return True  # whatever it is, reading it says why it can't be read
+
+
+def _has_copies(folder: pathlib.Path) -> bool:
+    try:
+        return (folder / parquet.RUNS_FILE).exists()
+    except OSError:
+        return False
 
 
 def _natural(path: pathlib.Path) -> list[tuple[int, str]]:
@@ -59,7 +67,7 @@ def read(store: Store, folders: Iterable[pathlib.Path], problems: list[str], pro
     """How many folders' runs there are now."""
     runs = 0
     for folder in folders:
-        if (folder / parquet.RUNS_FILE).exists():
+        if _has_copies(folder):
             runs += parquet.read(store, folder, runs, problems)
         else:
             try:

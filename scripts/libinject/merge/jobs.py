@@ -8,14 +8,22 @@ import collections
 import dataclasses
 import os
 import pathlib
+import re
 from collections.abc import Callable, Hashable
-from typing import Any
+from typing import Any, NoReturn
 
+from libinject.console import duration
 from libinject.merge.store import Store
 from libinject.result import printable
 
 HOW = ("auto", "one", "folders")
 Run = dict[str, Any]  # a row of `runs`
+_CLOCKS = 300_000_000_000  # ns that hosts' clocks may be apart
+_OWN_RANK = re.compile(r"(--(?:local|node)?[-_]?rank[= ])\d+")  # what launchers add to a command
+
+
+class NotOneJob(Exception):
+    """`str()` is one line: which folders are not ranks of one job, and what tells."""
 
 
 @dataclasses.dataclass
@@ -42,15 +50,20 @@ def spans(numbers: list[int], most: int = 8) -> str:
     return ", ".join(parts[:most] + (["…"] if len(parts) > most else []))
 
 
-def divide(store: Store, how: str = "auto") -> list[Job]:
-    """The jobs, in the order of their names, and the table `member` (job, rank, run)."""
+def divide(store: Store, how: str = "auto", force: bool = False) -> list[Job]:
+    """The jobs, in the order of their names, and the table `member` (job, rank, run). Raises NotOneJob, unless `force`."""
     runs = store.rows("SELECT * FROM runs ORDER BY run")
+    communicators = _communicators(store)
     if how == "auto":
-        groups = _by_evidence(runs, _communicators(store))
+        groups = _by_evidence(runs, communicators)
     elif how == "folders":
         groups = list(_by(runs, lambda run: run["parent"]).values())
     else:
         groups = [runs] if runs else []
+    if not force:
+        ends = dict(store.connection.execute('SELECT run, max("Start (ns)" + "Duration (ns)") FROM window_sum GROUP BY run').fetchall())
+        for group in groups:
+            _check(group, communicators, ends)
     complete = dict(store.connection.execute(
         "SELECT run, count(*) FROM iteration_sum WHERE Label = 'iteration' AND Complete = 1 AND Device = 'all' GROUP BY run").fetchall())
     largest = dict(store.connection.execute("SELECT run, max(Ranks) FROM nccl_sum WHERE Ranks < 1000000 GROUP BY run").fetchall())
@@ -104,6 +117,65 @@ def _by_evidence(runs: list[Run], communicators: dict[int, list[str]]) -> list[l
         by_folder = list(_by(members, lambda run: root(("folder", run["parent"]))).values())
         groups += by_folder if _ranks_repeat(by_folder) else [members]
     return groups
+
+
+def _check(group: list[Run], communicators: dict[int, list[str]], ends: dict[int, int | None]) -> None:
+    """Whether the folders can be ranks of one job. Those without a rank are left out where others have one."""
+    ranked = [run for run in group if run["rank"] is not None]
+    runs = ranked or group
+    first_of: dict[int, Run] = {}
+    for run in ranked:
+        other = first_of.setdefault(run["rank"], run)
+        if other is not run:
+            _refuse(other, run, f"both are rank {run['rank']}")
+    met = _met(runs, communicators)
+    related = _met(runs, {run["run"]: [*communicators.get(run["run"], ()), *([f"job {run['job_id']}"] if run["job_id"] else [])] for run in runs})
+    for run in runs[1:]:
+        if met[run["run"]] != met[runs[0]["run"]]:
+            differs = _differs(runs[0], run, related[run["run"]] == related[runs[0]["run"]], ends)
+            if differs:
+                _refuse(runs[0], run, differs)
+
+
+def _refuse(a: Run, b: Run, why: str) -> NoReturn:
+    raise NotOneJob(f"{printable(a['folder'], 400)} and {printable(b['folder'], 400)} are not ranks of one job: {why}; --force merges them all the same")
+
+
+def _met(runs: list[Run], communicators: dict[int, list[str]]) -> dict[int, Hashable]:
+    """Runs that have communicators in common, directly or by others, have the same value here; all others one of their own."""
+    of_communicator: dict[str, int] = {}
+    members: dict[int, set[int]] = {}
+    group_of: dict[int, int] = {}
+    for run in runs:
+        number = run["run"]
+        members[number], group_of[number] = {number}, number
+        for each in communicators.get(number, ()):
+            a, b = group_of[of_communicator.setdefault(each, number)], group_of[number]
+            if a != b:
+                small, large = sorted((a, b), key=lambda group: len(members[group]))
+                for member in members[small]:
+                    group_of[member] = large
+                members[large] |= members.pop(small)
+    return dict(group_of)
+
+
+def _differs(a: Run, b: Run, related: bool, ends: dict[int, int | None]) -> str:
+    """What tells that two runs are not of one job. `related`: by its id, or by others that share communicators or ids with them."""
+    if a["world_size"] and b["world_size"] and a["world_size"] != b["world_size"]:
+        return f"of {a['world_size']} and of {b['world_size']} ranks"
+    if related:
+        return ""
+    if a["job_id"] and b["job_id"]:
+        return f"jobs '{printable(a['job_id'], 80)}' and '{printable(b['job_id'], 80)}'"
+    commands = [_OWN_RANK.sub(r"\1N", run["command"]) for run in (a, b)]
+    if commands[0] != commands[1]:
+        return f"they ran '{printable(a['command'], 120)}' and '{printable(b['command'], 120)}'"
+    if any(run["time_zero"] is None or ends.get(run["run"]) is None for run in (a, b)):
+        return ""
+    between = max(run["time_zero"] for run in (a, b)) - min(run["time_zero"] + (ends[run["run"]] or 0) for run in (a, b))
+    if between > (0 if a["host"] == b["host"] else _CLOCKS):
+        return f"one had ended {duration(between)} before the other began"
+    return ""
 
 
 def _ranks_repeat(groups: list[list[Run]]) -> bool:

@@ -48,13 +48,13 @@ def _heat(heat_map: dict[str, Any]) -> Plot | None:
     if not heat_map["iterations"]:
         return None
     ordered = sorted(cell for row in heat_map["ns"] for cell in row if cell is not None)
-    title = "Step time by rank and iteration"
-    if len(heat_map["iterations"]) < heat_map["of"]:
-        title += f", the latest {len(heat_map['iterations'])} of {heat_map['of']}"
+    title, blank = "Step time by rank and iteration", heat_map["blank"]
+    if heat_map["shown"] < heat_map["of"]:
+        title += f", the latest {heat_map['shown']} of {heat_map['of']}"
     # One very slow step, as a first one is, would make all others look the same.
     most = min(ordered[-1], 2 * ordered[len(ordered) // 2])
     return Plot("heat", title, "heat", {"title": "iteration"}, [{"x": heat_map["iterations"], "y": heat_map["ranks"], "z": heat_map["ns"], "most": most}],
-                {"title": "rank"}, unit="ns")
+                {"title": "rank"}, unit="ns", note=f"{blank} {'is' if blank == 1 else 'are'} blank: iterations that a rank has not profiled whole" if blank else "")
 
 
 def _labels(rows: Sequence[dict[str, Any]]) -> list[str]:
@@ -65,12 +65,12 @@ def _step_plot(job: dict[str, Any]) -> Plot | None:
     rows = [row for row in job["by_rank"] if row.get("step")]
     if not rows:
         return None
-    series: dict[str, Any] = {"name": "mean step time", "x": [row["rank"] for row in rows], "y": [row["step"]["mean_ns"] for row in rows],
+    series: dict[str, Any] = {"name": "step time", "x": [row["rank"] for row in rows], "y": [row["step"]["median_ns"] for row in rows],
                               "labels": _labels(rows)}
     if len(rows) <= _MOST_ERRORS:
         series["errors"] = [[row["step"]["stddev_ns"] or 0 for row in rows]] * 2
-    return Plot("steps", "Mean step time by rank", "points", {"title": "rank"}, [series], {"title": "step time", "unit": "ns"},
-                note="the bars are the iterations' standard deviation; the axis does not begin at 0" if "errors" in series else "the axis does not begin at 0")
+    return Plot("steps", "Step time by rank", "points", {"title": "rank"}, [series], {"title": "step time", "unit": "ns"},
+                note=f"medians of the iterations{'; the bars are their standard deviation' if 'errors' in series else ''}; the axis does not begin at 0")
 
 
 def _share_plot(job: dict[str, Any]) -> Plot | None:

@@ -14,8 +14,8 @@ from libinject.result import printable
 _MOST_CELLS = 200_000  # of the heat map
 
 
-def build(store: Store, how: str, problems: list[str]) -> dict[str, Any]:
-    found = jobs.divide(store, how)
+def build(store: Store, how: str, problems: list[str], force: bool = False) -> dict[str, Any]:
+    found = jobs.divide(store, how, force)
     steps.prepare(store)
     throughputs = [scaling.throughput(store, number, job) for number, job in enumerate(found)]
     return {"jobs": [_job(store, number, job, throughputs[number]) for number, job in enumerate(found)],
@@ -54,16 +54,23 @@ def _gpus(ranks: dict[int, dict[str, Any]]) -> dict[str, int]:
 
 
 def heat_map(store: Store, number: int) -> dict[str, Any]:
-    """Step times by rank and iteration; where there are more than a page can show, the latest iterations."""
+    """Step times by rank and iteration; where there are more than a page can show, the latest iterations. None where a rank has no complete one
+    of that number, and a column of None, with the number None, where no rank has any."""
     ranks = [row[0] for row in store.connection.execute("SELECT DISTINCT rank FROM step WHERE job = ? ORDER BY rank", [number]).fetchall()]
     iterations = [row[0] for row in store.connection.execute(
         "SELECT DISTINCT iteration FROM step WHERE job = ? ORDER BY iteration DESC LIMIT ?",
         [number, max(1, _MOST_CELLS // max(1, len(ranks)))]).fetchall()][::-1]
-    cells: dict[int, list[float | None]] = {rank: [None] * len(iterations) for rank in ranks}
-    place = {iteration: index for index, iteration in enumerate(iterations)}
+    columns: list[int | None] = []
+    for iteration in iterations:
+        if columns and columns[-1] != iteration - 1:
+            columns.append(None)
+        columns.append(iteration)
+    cells: dict[int, list[float | None]] = {rank: [None] * len(columns) for rank in ranks}
+    place = {iteration: index for index, iteration in enumerate(columns)}
     for rank, iteration, d in store.connection.execute(
             "SELECT rank, iteration, d FROM step WHERE job = ? AND iteration >= ?",
             [number, iterations[0] if iterations else 0]).fetchall():
         cells[rank][place[iteration]] = d
     [(total,)] = store.connection.execute("SELECT count(DISTINCT iteration) FROM step WHERE job = ?", [number]).fetchall()
-    return {"ranks": ranks, "iterations": iterations, "ns": [cells[rank] for rank in ranks], "of": total}
+    blank = sum(cells[rank][place[iteration]] is None for rank in ranks for iteration in iterations)
+    return {"ranks": ranks, "iterations": columns, "ns": [cells[rank] for rank in ranks], "shown": len(iterations), "of": total, "blank": blank}

@@ -11,12 +11,12 @@ from libinject.merge.store import Store
 
 
 def throughput(store: Store, number: int, job: Job) -> dict[str, Any] | None:
-    """Steps a second: the mean over the ranks. Samples a second: their sum, over all of the job's ranks, as those that are missing are
+    """Steps a second: by the median step of each rank, the mean over the ranks. Samples a second: their sum, over all of the job's ranks, as those that are missing are
     taken for average ones; only if each rank says how many it has an iteration (INJECT_BATCH)."""
     row = store.rows("""
         SELECT avg(steps) AS steps, avg(samples) AS samples, count(samples) AS told, count(*) AS ranks FROM (
-          SELECT rank, 1e9 * count(*) / sum("Duration (ns)") AS steps,
-                 CASE WHEN count("Samples/s") = count(*) THEN sum("Samples/s" * "Duration (ns)") / sum("Duration (ns)") END AS samples
+          SELECT rank, 1e9 / median("Duration (ns)") AS steps,
+                 CASE WHEN count("Samples/s") = count(*) THEN median("Samples/s") END AS samples
           FROM iteration_sum JOIN member USING (run)
           WHERE job = ? AND Label = 'iteration' AND Complete = 1 AND Device = 'all' AND "Duration (ns)" > 0 GROUP BY rank)""", [number])[0]
     if not row["ranks"]:

@@ -50,7 +50,7 @@ def lines(job: dict[str, Any]) -> list[tuple[str, str]]:
     if job["step_ns"] is not None:
         rate = job["throughput"]
         samples = f", {rate['samples_per_s']:.1f} samples/s" if rate["samples_per_s"] is not None else ""
-        found.append(("step time", f"{duration(job['step_ns'])} on average over the ranks; {rate['steps_per_s']:.3f} steps/s{samples}"))
+        found.append(("step time", f"{duration(job['step_ns'])}, median of {_iterations(job)}; {rate['steps_per_s']:.3f} steps/s{samples}"))
     else:
         found.append(("step time", "not known: no complete iterations"))
     found += _skew(job) + _stragglers(job) + _collectives(job)
@@ -58,7 +58,8 @@ def lines(job: dict[str, Any]) -> list[tuple[str, str]]:
     if used:
         least, most = (f"{percent(share)}% (rank {rank})" for share, rank in (min(used), max(used)))
         mean = percent(sum(share for share, _ in used) / len(used))
-        found.append(("utilization", f"a kernel runs {mean}% of the time on average; from {least} to {most}"))
+        several = f" on average over the ranks; from {least} to {most}" if len(used) > 1 else ""
+        found.append(("utilization", f"GPU utilization {mean}%: a kernel runs for that share of the device time{several}"))
     found.append(("verdicts", ", ".join(f"{printable(name, 40)} ({_count(count, 'rank')})" for name, count in job["verdicts"].items())))
     peaks = [(row["peak_memory_mb"], row["rank"]) for row in job["by_rank"] if row.get("peak_memory_mb") is not None]
     if peaks:
@@ -81,15 +82,24 @@ def lines(job: dict[str, Any]) -> list[tuple[str, str]]:
     return found
 
 
+def _iterations(job: dict[str, Any]) -> str:
+    counts = [row["step"]["iterations"] for row in job["by_rank"] if row.get("step")]
+    if len(counts) == 1:
+        return f"{_count(counts[0], 'complete iteration')} on the host"
+    least, most = min(counts), max(counts)
+    return f"each rank's {least if least == most else f'{least} to {most}'} complete iterations on the host, and of the ranks"
+
+
 def _skew(job: dict[str, Any]) -> list[tuple[str, str]]:
     skew, compared = job["skew"], job["compared"]
     if not skew or not compared:
         return []
     iterations = _count(compared["iterations"], "iteration")
+    left_out = f"; {compared['left_out']} that some ranks have not profiled whole are left out" if compared["left_out"] else ""
     mean = f"{duration(skew['mean_ns'])} on average ({percent(skew['mean_share'])}% of the step)"
     most = f"{duration(skew['max_ns'])} at most (iteration {skew['max_iteration']})"
     return [("skew", f"{mean}, median {duration(skew['median_ns'])}, {most}"),
-            ("", f"slowest less fastest of {compared['ranks']} ranks, in {iterations}, {compared['first']} to {compared['last']}")]
+            ("", f"slowest less fastest of {compared['ranks']} ranks, in {iterations}, {compared['first']} to {compared['last']}{left_out}")]
 
 
 def stragglers_known(job: dict[str, Any]) -> bool:
@@ -138,7 +148,7 @@ def rank_table(job: dict[str, Any], most: int | None = None) -> Table:
         def order(row: dict[str, Any]) -> tuple:
             step = row.get("step") or {}
             lacking = row["lost"] or row["state"] != "closed"
-            return (row["rank"] not in slow, not lacking, -step.get("excess_ns", step.get("mean_ns", 0)), row["rank"])
+            return (row["rank"] not in slow, not lacking, -step.get("excess_ns", step.get("median_ns", 0)), row["rank"])
         ranks = sorted(sorted(ranks, key=order)[:most], key=lambda row: row["rank"])
     rows = []
     for row in ranks:
@@ -146,14 +156,14 @@ def rank_table(job: dict[str, Any], most: int | None = None) -> Table:
         least, utmost = spent.get("waiting_at_least_share"), spent.get("waiting_at_most_share")
         rows.append([
             [row["rank"], str(row["rank"]), "bad" if row["rank"] in slow else ""], printable(row["host"], 24), step.get("iterations", 0),
-            step.get("mean_ns"), step.get("stddev_ns"), step.get("p95_ns"), step.get("excess_ns"), step.get("slowest"), _percent(row.get("utilization")),
+            step.get("median_ns"), step.get("mean_ns"), step.get("stddev_ns"), step.get("p95_ns"), step.get("excess_ns"), step.get("slowest"), _percent(row.get("utilization")),
             _percent(spent.get("share")), None if least is None else [least, f"{percent(least)}-{percent(utmost)}"], row.get("peak_memory_mb"),
             sum(row["lost"].values()) or None,
             printable(row["verdict"] or "", 30) + ("" if row["state"] == "closed" else f" ({printable(row['state'], 12)})")])
     note = "" if len(rows) == len(job["by_rank"]) else (
         f"{len(rows)} of {len(job['by_rank'])} ranks: stragglers, ranks that lack something, the slowest")
-    columns = [as_column("Rank"), as_column("Host", "text"), as_column("Steps"), *_times("Mean", "StdDev", "P95", "Excess"), as_column("Slowest"),
-               *(as_column(name, digits=1) for name in ("Util (%)", "Coll (%)", "Wait (%)", "Peak (MB)")), as_column("Lost"),
+    columns = [as_column("Rank"), as_column("Host", "text"), as_column("Steps"), *_times("Step time", "Mean", "StdDev", "P95", "Excess"), as_column("Slowest"),
+               *(as_column(name, digits=1) for name in ("GPU Util. (%)", "Coll (%)", "Wait (%)", "Peak (MB)")), as_column("Lost"),
                as_column("Verdict", "text")]
     return plain_table("ranks", "Ranks", "", columns, rows, note=note, first=32)
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from typing import Any
 
 from libinject.console import duration
@@ -61,7 +62,7 @@ def of_job(store: Store, number: int, job: Job) -> dict[str, Any]:
         job.problems.append(f"no complete iteration: rank {spans(without)}")
     found: dict[str, Any] = {"ranks": ranks, "compared": None, "skew": None, "stragglers": [], "step_ns": None}
     if ranks:
-        found["step_ns"] = sum(row["mean_ns"] for row in ranks.values()) / len(ranks)
+        found["step_ns"] = statistics.median(row["median_ns"] for row in ranks.values())
     fitting = [row[0] for row in store.connection.execute("SELECT rank FROM fitting WHERE job = ? ORDER BY rank", [number]).fetchall()]
     if len(ranks) < 2:
         return found
@@ -73,7 +74,9 @@ def of_job(store: Store, number: int, job: Job) -> dict[str, Any]:
     if not shared["iterations"]:
         job.problems.append("no iteration that the ranks have in common: neither skew nor stragglers by step time")
         return found
-    found["compared"] = {"ranks": len(fitting), "iterations": shared["iterations"], "first": shared["first"], "last": shared["last"]}
+    [(seen,)] = store.connection.execute("SELECT count(DISTINCT iteration) FROM step JOIN fitting USING (job, rank) WHERE job = ?", [number]).fetchall()
+    found["compared"] = {"ranks": len(fitting), "iterations": shared["iterations"], "first": shared["first"], "last": shared["last"],
+                         "left_out": seen - shared["iterations"]}
     found["skew"] = _skew(store, number)
     _check_starts(store, number, job)
     found["stragglers"] = _stragglers(store, number, job, ranks, len(fitting), found["step_ns"])

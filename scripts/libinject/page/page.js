@@ -19,6 +19,19 @@ const holders = [...document.querySelectorAll("[data-plot]")];
 const dark = matchMedia("(prefers-color-scheme: dark)");
 let printing = false;
 
+// Logarithmic axes have ticks of ours.
+function followZoom(holder, changed) {
+  const update = {};
+  for (const [name, most] of Object.entries(holder.layout.meta?.most ?? {})) {
+    const axis = holder._fullLayout[name];
+    if (most && axis.type === "log" && Object.keys(changed).some((key) => key.startsWith(`${name}.range`) || key === `${name}.autorange`)) {
+      const ticks = ticksOf(axis.range, holder.layout.meta.units[name], most);
+      Object.assign(update, { [`${name}.tickvals`]: ticks.tickvals, [`${name}.ticktext`]: ticks.ticktext });
+    }
+  }
+  if (Object.keys(update).length) window.Plotly.relayout(holder, update);
+}
+
 function draw(holder) {
   const width = printing ? PRINTED_WIDTH : holder.parentElement.clientWidth;
   const plot = partOf(holder, "plot", "plots");
@@ -32,6 +45,8 @@ async function drawAll() {
   root.dataset.plots = "drawing";
   for (const holder of holders) {
     await draw(holder);
+    holder.removeAllListeners("plotly_relayout");
+    holder.on("plotly_relayout", (changed) => followZoom(holder, changed));
     await pause();
   }
   root.dataset.plots = "drawn";

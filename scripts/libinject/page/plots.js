@@ -43,10 +43,59 @@ const patternOf = (at) => ({ shape: ["", "/", "x"][Math.floor(at / CYCLE) % 3], 
 // null ends a line.
 const scaled = (values, scale) => values.map((value) => (value === null ? null : value / scale.size));
 
-function axisOf(axis, scale, theme, values = []) {
-  const positive = values.filter((value) => value > 0);
-  const decades = positive.length ? Math.log10(Math.max(...positive) / Math.min(...positive)) : 0;
-  return { dtick: axis.log ? (decades > 1.5 ? 1 : "D2") : undefined, title: { text: plain(axis.title) + (scale.unit ? ` (${scale.unit})` : ""), font: { color: theme.muted, size: 13 }, standoff: 8 },
+// What a logarithmic axis from `low` to `high` is marked with: powers of ten, 1-2-5, 1-3, all digits, or equal steps, whichever first gives three
+// that don't run into each other where there is room for `most`.
+function logTicks(low, high, most) {
+  const [first, last] = [Math.floor(Math.log10(low)), Math.ceil(Math.log10(high))];
+  const inside = (values) => values.map((value) => Number(value.toPrecision(12))).filter((value) => value >= low && value <= high);
+  const near = Math.log10(high / low) / most / 1.5;
+  const apart = (values) => values.every((value, i) => !i || Math.log10(value / values[i - 1]) >= near);
+  const powers = Array.from({ length: last - first + 1 }, (_, i) => first + i);
+  const few = inside(powers.filter((power) => power % Math.max(1, Math.ceil(powers.length / most)) === 0).map((power) => 10 ** power));
+  for (const digits of [[1], [1, 2, 5], [1, 3], [1, 2, 3, 4, 5, 6, 7, 8, 9]]) {
+    const found = digits.length === 1 ? few : inside(powers.flatMap((power) => digits.map((digit) => digit * 10 ** power)));
+    if (found.length >= 3 && apart(found)) return found;
+  }
+  let close;
+  for (let power = last; power > first - 12; power -= 1) {
+    for (const digit of [5, 2, 1]) {
+      const step = digit * 10 ** power;
+      if ((high - low) / step > 2 * most + 2) continue;
+      const from = Math.ceil(low / step);
+      const found = inside(Array.from({ length: Math.max(0, Math.floor(high / step) - from + 1) }, (_, i) => (from + i) * step));
+      if (found.length >= 3 && apart(found)) return found;
+      if (found.length >= 3) close ??= found;
+    }
+  }
+  return close ?? few;
+}
+
+const SHORT = [["P", 1e15], ["T", 1e12], ["G", 1e9], ["M", 1e6], ["k", 1e3]];
+function tickText(value, unit) {
+  const [prefix, size] = (unit === "si" && SHORT.find(([, each]) => value >= each)) || ["", 1];
+  return prefix ? Number((value / size).toPrecision(6)) + prefix : shown(Number(value.toPrecision(6)), "");
+}
+
+// Of a range in powers of ten.
+function ticksOf([from, to], unit, most) {
+  const tickvals = logTicks(10 ** from, 10 ** to, most);
+  return { tickmode: "array", tickvals, ticktext: tickvals.map((value) => tickText(value, unit)) };
+}
+
+// The range, with room around what is drawn, and the ticks. With these given, Plotly makes none where the axis is zoomed: page.js does.
+function logAxis(axis, scale, values, most) {
+  const positive = values.filter((value) => value > 0).map((value) => Math.log10(value / scale.size));
+  if (!axis.log || !positive.length) return {};
+  const [low, high] = positive.reduce(([least, largest], value) => [Math.min(least, value), Math.max(largest, value)], [Infinity, -Infinity]);
+  const room = Math.max(0.06 * (high - low), high > low ? 0.01 : 0.3);
+  const range = [low - room, high + room];
+  return { range, ...ticksOf(range, axis.unit, most) };
+}
+
+const mostTicks = (width) => Math.max(4, Math.floor(width / 80));
+
+function axisOf(axis, scale, theme, values = [], most = 0) {
+  return { nticks: axis.log || !most ? undefined : most + 2, ...logAxis(axis, scale, values, most || 8), title: { text: plain(axis.title) + (scale.unit ? ` (${scale.unit})` : ""), font: { color: theme.muted, size: 13 }, standoff: 8 },
     type: axis.log ? "log" : "linear", rangemode: axis.zero ? "tozero" : "normal", gridcolor: theme.line, linecolor: theme.line, zeroline: false,
     tickfont: { color: theme.muted, size: 12 }, automargin: true, exponentformat: axis.log && axis.unit === "si" ? "SI" : "none",
     separatethousands: true, fixedrange: false };
@@ -154,7 +203,8 @@ function pointFigure(plot, theme, width) {
   });
   const labelled = data.filter((trace, at) => trace.showlegend !== false || plot.series[at].cross).length;
   const layout = { ...baseLayout(theme, width, (width < NARROW ? 340 : 380) + legend.more, legend), showlegend: labelled > 1 || labelled < data.length || Boolean(plot.series[0].sizes), 
-    xaxis: axisOf(plot.x, scaleX, theme, plot.series.flatMap((series) => series.x)), yaxis: axisOf(plot.y, scaleY, theme, plot.series.flatMap((series) => series.y)) };
+    meta: { units: { xaxis: plot.x.unit, yaxis: plot.y.unit }, most: { xaxis: mostTicks(width), yaxis: 8 } },
+    xaxis: axisOf(plot.x, scaleX, theme, plot.series.flatMap((series) => series.x), mostTicks(width)), yaxis: axisOf(plot.y, scaleY, theme, plot.series.flatMap((series) => series.y)) };
   if (plot.x.ticks) {
     const room = width < 400 ? 6 : width < NARROW ? 10 : 14;
     const step = Math.max(1, Math.ceil(plot.x.ticks.length / room));
@@ -162,7 +212,8 @@ function pointFigure(plot, theme, width) {
     layout.xaxis.ticktext = layout.xaxis.tickvals.map((i) => plain(plot.x.ticks[i]));
     if (plot.x.places) {
       layout.xaxis.tickvals = layout.xaxis.tickvals.map((i) => plot.x.places[i]);
-      layout.xaxis.dtick = undefined;
+      layout.xaxis.tickmode = "array";
+      layout.meta.most.xaxis = 0;
     } else {
       layout.xaxis.range = [-0.6, plot.x.ticks.length - 0.4];
     }
@@ -189,15 +240,25 @@ function heatFigure(plot, theme, width) {
   const values = z.flat().filter((value) => value !== null);
   const scale = scaleOf(plot.unit, values);
   const bar = { thickness: 12, outlinewidth: 0, title: { text: scale.unit, font: { color: theme.muted, size: 12 } }, tickfont: { color: theme.muted, size: 12 } };
-  const hover = `${plain(plot.y.title)} %{y}, ${plain(plot.x.title)} %{x}: %{z:.3f}${scale.unit}<extra></extra>`;
-  const data = [{ type: "heatmap", x, y, z: z.map((row) => scaled(row, scale)), hovertemplate: hover, colorscale: "Viridis", colorbar: bar,
+  // By place, not by number: a cell would grow over the numbers that are not there.
+  const hover = `${plain(plot.y.title)} %{customdata[1]}, ${plain(plot.x.title)} %{customdata[0]}: %{z:.3f}${scale.unit}<extra></extra>`;
+  const data = [{ type: "heatmap", customdata: y.map((row) => x.map((column) => [column, row])), hoverongaps: false, z: z.map((row) => scaled(row, scale)), hovertemplate: hover, colorscale: "Viridis", colorbar: bar,
     zmin: values.reduce((least, value) => Math.min(least, value), Infinity) / scale.size, zmax: most / scale.size }];
   const axis = { unit: "" };
   const layout = { ...baseLayout(theme, width, Math.min(900, 110 + 18 * Math.max(6, y.length))), dragmode: false,
     xaxis: { ...axisOf({ ...axis, ...plot.x }, { unit: "" }, theme), showgrid: false, fixedrange: true },
     yaxis: { ...axisOf({ ...axis, ...plot.y }, { unit: "" }, theme), showgrid: false, fixedrange: true, autorange: "reversed" } };
-  if (y.length <= 40) Object.assign(layout.yaxis, { tickvals: y, ticktext: y.map(String) });
+  Object.assign(layout.xaxis, placesOf(x, Math.max(3, Math.floor(width / 90))));
+  Object.assign(layout.yaxis, placesOf(y, 40));
   return { data, layout };
+}
+
+// Ticks at some places, with what stands there; null is a gap.
+function placesOf(labels, most) {
+  const there = labels.map((_, i) => i).filter((i) => labels[i] !== null);
+  const step = Math.max(1, Math.ceil(there.length / most));
+  const tickvals = there.filter((_, i) => i % step === 0);
+  return { tickvals, ticktext: tickvals.map((i) => String(labels[i])) };
 }
 
 function figureOf(plot, theme, width) {

@@ -17,7 +17,8 @@ _OF_ACTIVE = ("IPC", "Occupancy (%)")  # per active cycle: means are weighted wi
 
 
 class Timeline:
-    """The samples of a device, at most twice _MOST_POINTS points: each the mean of `each` samples, weighted with their length."""
+    """The samples of a device, at most twice _MOST_POINTS points: each the mean of `each` samples, weighted with their length. Between windows there
+    are none: no point is of samples on both sides of a gap, `gaps` has those that come after one."""
 
     def __init__(self, columns: list[str]) -> None:
         self.columns = columns
@@ -26,20 +27,30 @@ class Timeline:
         self.ends: list[float] = []
         self.sums: list[list[float]] = []
         self.weights: list[list[float]] = []
-        self._filled = 0
+        self.gaps: list[bool] = []
+        self.left_out = 0  # samples of further windows, where those alone are more than the points
+        self._counts: list[int] = []
         self._of_active = [column in _OF_ACTIVE for column in columns]
         self._active = columns.index("SM Active (%)") if "SM Active (%)" in columns else None
 
     def add(self, start: float, end: float, values: list[float | None]) -> None:
-        if self._filled == 0 or self._filled == self.each:
+        if self.left_out:
+            self.left_out += 1
+            return
+        gap = bool(self.ends) and start > self.ends[-1] + (end - start)
+        if len(self.starts) == 2 * _MOST_POINTS and (gap or self._counts[-1] >= self.each):
+            self._halve()
+        if gap or not self.starts or self._counts[-1] >= self.each:
             if len(self.starts) == 2 * _MOST_POINTS:
-                self._halve()
+                self.left_out = 1
+                return
             self.starts.append(start)
             self.ends.append(end)
             self.sums.append([0.0] * len(values))
             self.weights.append([0.0] * len(values))
-            self._filled = 0
-        self._filled += 1
+            self.gaps.append(gap)
+            self._counts.append(0)
+        self._counts[-1] += 1
         self.ends[-1] = end
         sums, weights = self.sums[-1], self.weights[-1]
         length = float(end - start)
@@ -51,12 +62,23 @@ class Timeline:
                 weights[at] += weight
 
     def _halve(self) -> None:
-        self.each *= 2
-        self.starts = self.starts[::2]
-        self.ends = self.ends[1::2]
-        for name in ("sums", "weights"):
-            lists = getattr(self, name)
-            setattr(self, name, [[a + b for a, b in zip(*pair, strict=True)] for pair in zip(lists[::2], lists[1::2], strict=True)])
+        """Until it helps, or each window is one point."""
+        before = len(self.starts)
+        while len(self.starts) == before and self.each < 1 << 40:
+            self.each *= 2
+            kept: list[int] = []
+            for at in range(before):
+                if not kept or self.gaps[at] or self._counts[kept[-1]] + self._counts[at] > self.each:
+                    kept.append(at)
+                    continue
+                into = kept[-1]
+                self.ends[into] = self.ends[at]
+                self._counts[into] += self._counts[at]
+                for lists in (self.sums, self.weights):
+                    lists[into] = [a + b for a, b in zip(lists[into], lists[at], strict=True)]
+            for name in ("starts", "ends", "sums", "weights", "gaps", "_counts"):
+                values = getattr(self, name)
+                setattr(self, name, [values[at] for at in kept])
 
     def means(self, at: int) -> list[float | None]:
         return [round(sums[at] / weights[at], 3) if weights[at] else None for sums, weights in zip(self.sums, self.weights, strict=True)]
@@ -103,21 +125,28 @@ def section(result: Result) -> Section:
     part = Section("metrics", "Hardware metrics over time", "What the GPU's own counters said while windows were open (shaded), sample by sample.")
     found = timelines(result)
     for device, timeline in found.items():
-        times = [(start + end) / 2 for start, end in zip(timeline.starts, timeline.ends, strict=True)]
+        times: list[float | None] = []
+        places: list[int | None] = []  # None: a line ends
+        for at, (start, end, gap) in enumerate(zip(timeline.starts, timeline.ends, timeline.gaps, strict=True)):
+            times += [None] * gap + [(start + end) / 2]
+            places += [None] * gap + [at]
         units: dict[str, list[int]] = {}
         for at, column in enumerate(timeline.columns):
             units.setdefault(_unit(column), []).append(at)
         for unit, columns in units.items():
             means = {at: timeline.means(at) for at in columns}
-            series = [{"name": clean(timeline.columns[at].removesuffix(f" ({unit})")), "x": times, "y": means[at], "lines": True, "plain": True}
-                      for at in columns if means[at].count(None) < len(times)]
+            series = [{"name": clean(timeline.columns[at].removesuffix(f" ({unit})")), "x": times, "lines": True, "plain": True,
+                       "y": [None if place is None else means[at][place] for place in places]}
+                      for at in columns if means[at].count(None) < len(means[at])]
             if series:
                 names = ", ".join(each["name"] for each in series[:3])
                 part.add(Plot(f"metrics-{len(part.plots)}", f"GPU {device}: " + (f"metrics in {unit}" if unit else names), "points",
                               {"title": "time since CUDA's initialisation", "unit": "ns"}, series, {"title": unit or names, "zero": True},
                               bands=windows_over_time(result)))
         if timeline.each > 1:
-            part.notes.append(f"Each point of GPU {device} is the mean of {timeline.each} samples.")
+            part.notes.append(f"Each point of GPU {device} is the mean of {timeline.each} samples, or of what a window has.")
+        if timeline.left_out:
+            part.notes.append(f"GPU {device}: {timeline.left_out} samples of further windows are not drawn.")
     if not found and isinstance(result.run.get("metrics"), dict):
         part.notes.append("Metrics were taken, but not their samples: INJECT_METRICS_TIMELINE=1 writes them. Means are in the tables of windows "
                           "and iterations.")

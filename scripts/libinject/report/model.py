@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import libinject
+from libinject import figures
 from libinject.page.parts import Section, as_data, made_table
 from libinject.page.values import clean, object_of, text_of
 from libinject.report import idle, kernels, library, losses, metrics, overview, phases, steps, transfers
@@ -31,7 +32,7 @@ def run_model(result: Result) -> dict[str, Any]:
     sections = [make(result) for make in _SECTIONS] + [_settings(result)]
     found = overview.verdicts(result)
     model = {"name": clean(result.name), "facts": overview.facts(result), "complete": result.complete, "verdicts": found,
-             "tiles": overview.tiles(result, found), "steps": overview.step_times(result),
+             "tiles": overview.tiles(result, found), "steps": overview.step_times(result), "utilization": figures.utilization(result),
              "sections": [as_data(section) for section in sections if not section.empty],
              "absent": [section.title for section in sections if section.empty], "lost": losses.losses(result)}
     # Last: every table has been asked for by now.

@@ -8,10 +8,11 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
+from libinject import figures
 from libinject.console import duration
 from libinject.page.parts import numbers
 from libinject.page.values import clean, object_of, objects, share, text_of, texts, whole
-from libinject.result import Result, Row
+from libinject.result import Result
 
 _MOST_DEVICES = 16
 # As docs/diagnosis.md has them, in a sentence.
@@ -27,7 +28,9 @@ _MEANINGS = {
     "communication-bound": "The GPU waits for collectives between GPUs.",
     "mixed": "Two causes share most of what is lost.",
     "undetermined": "The GPU idles for reasons that its own records do not tell.",
+    "too short for a verdict": "Profile longer windows, or more iterations.",
 }
+TOO_SHORT = ("", "too short")  # in place of a verdict
 _COLOURS = {"launch-bound": "launch", "synchronization-bound": "sync", "input-bound": "input", "copy-bound": "copy",
             "communication-bound": "comm"}
 _LABELS = {"launch-bound": "Waiting for launches", "synchronization-bound": "Synchronization", "input-bound": "Waiting for input",
@@ -67,6 +70,7 @@ def _verdict(entry: dict, names: dict[Any, str]) -> dict[str, Any] | None:
                  "colour": colour_of(text_of(part.get("kind"))), "text": text_of(part.get("text")), "advice": text_of(part.get("advice"))}
                 for part in objects(entry.get("evidence")) if (time := whole(part.get("time_ns"))) is not None and time >= 0]
     verdict, device = text_of(entry.get("verdict")), entry.get("device")
+    verdict = "too short for a verdict" if verdict in TOO_SHORT else verdict
     kernels = whole(entry.get("kernel_busy_ns")) or 0
     return {"device": text_of(device), "device_name": names.get(text_of(device), ""), "verdict": verdict, "colour": colour_of(verdict),
             "meaning": _MEANINGS.get(verdict, ""), "device_ns": device_time, "kernel_ns": kernels,
@@ -86,14 +90,9 @@ def _range(values: Sequence[float], unit: str, digits: int = 1) -> str:
     return f"{low}{unit}" if low == high else f"{low} … {high}{unit}"
 
 
-def complete_steps(result: Result) -> list[Row]:
-    return [row for row in result.rows("iteration_sum", "Label", "Complete", "Device", "Duration (ns)")
-            if row["Label"] == "iteration" and row["Complete"] == 1 and row["Device"] == "all" and row["Duration (ns)"]]
-
-
 def step_times(result: Result) -> dict[str, float] | None:
     """Of complete iterations; the standard deviation is the sample's."""
-    times = numbers(complete_steps(result), "Duration (ns)")
+    times = figures.step_times(result)
     if not times:
         return None
     return {"count": len(times), "mean": statistics.fmean(times), "median": statistics.median(times), "min": min(times), "max": max(times),
@@ -110,15 +109,17 @@ def tiles(result: Result, found: list[dict[str, Any]]) -> list[dict[str, str]]:
     if steps:
         count = int(steps["count"])
         spread = f", standard deviation {duration(steps['stdev'])}" if count > 1 else ""
-        shown.append(_tile("Step time, mean", duration(steps["mean"]),
-                           f"{count} complete iteration{'s' if count != 1 else ''}; median {duration(steps['median'])}{spread}"))
-    if found:
-        shown.append(_tile("GPU utilization", _range([verdict["utilization"] for verdict in found], "%"),
-                           "share of the time with at least one kernel"))
-    windows = [row for row in result.rows("window_sum", "Window", "Device") if row["Device"] == "all"]
+        shown.append(_tile("Step time", duration(steps["median"]),
+                           f"median of {count} complete iteration{'s' if count != 1 else ''}, on the host; mean {duration(steps['mean'])}{spread}"))
+    utilization = figures.utilization(result)
+    if utilization is not None:
+        by_device = f"; {_range([verdict['utilization'] for verdict in found], '%')} by GPU" if len(found) > 1 else ""
+        shown.append(_tile("GPU utilization", f"{utilization:.1f}%", f"share of the device time with at least one kernel{by_device}"))
+    windows = figures.windows(result)
     several = f", of {len(windows)} windows" if len(windows) > 1 else ""
-    if rates := numbers(windows, "Samples/s"):
-        shown.append(_tile("Throughput", _range(rates, "/s"), f"samples per second{several}"))
+    rate = figures.samples_per_second(result)
+    if rate is not None:
+        shown.append(_tile("Samples per second", f"{rate:,.1f}/s", "median of the complete iterations" if steps else f"median{several}"))
     if rates := numbers(windows, "TFLOP/s"):
         peaks = numbers(windows, "Peak (%)")
         shown.append(_tile("Arithmetic", _range(rates, " TFLOP/s", 3 if len(rates) == 1 else 1),

@@ -9,7 +9,7 @@ from typing import Any
 from libinject.console import duration
 from libinject.page.parts import Plot, Section, numbers, table
 from libinject.page.values import text_of
-from libinject.report.overview import step_times
+from libinject.report.overview import TOO_SHORT, step_times
 from libinject.result import Cell, Result, Row
 
 _MOST_DEVICES = 8
@@ -91,8 +91,13 @@ def section(result: Result) -> Section:
     part.add(_plot(result))
     steps = step_times(result)
     if steps:
-        part.notes.append(f"{int(steps['count'])} complete iterations: mean {duration(steps['mean'])}, median {duration(steps['median'])}, "
+        part.notes.append(f"{int(steps['count'])} complete iterations: median {duration(steps['median'])}, mean {duration(steps['mean'])}, "
                           f"{duration(steps['min'])} … {duration(steps['max'])}.")
+    short = dict.fromkeys(text_of(row["Window"]) for row in result.rows("window_sum", "Window") if row.get("Device Time (ns)") and row.get("Verdict") in TOO_SHORT)
+    if short:
+        which, more = list(short)[:20], " …" if len(short) > 20 else ""
+        part.notes.append(f"Window {which[0]} is too short for a verdict." if len(short) == 1 else
+                          f"Windows {', '.join(which)}{more} are too short for a verdict.")
     windows = result.table("window_sum")
     # Means of hardware metrics come behind the columns that all runs have.
     columns = list(windows.columns) if windows is not None else []

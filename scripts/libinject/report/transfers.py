@@ -36,27 +36,31 @@ def copies(result: Result) -> Section:
 def memory(result: Result) -> Section:
     part = Section("memory", "Memory", "Memory in use on each GPU as windows opened and closed (by all processes), and what the program had "
                    "allocated at most.")
-    devices: dict[str, list[tuple[float, float, str]]] = {}
+    devices: dict[str, list[tuple[float | None, float | None, str]]] = {}
     for row in result.rows("window_sum", "Window", "Device", "Start (ns)", "End (ns)", "Memory at Start (MB)", "Memory at End (MB)"):
+        of_device = devices.setdefault(text_of(row["Device"]), [])
+        if of_device:
+            of_device.append((None, None, ""))  # what was in use between windows is not known
         for edge in ("Start", "End"):
             if numbers([row], f"Memory at {edge} (MB)") and numbers([row], f"{edge} (ns)"):
-                devices.setdefault(text_of(row["Device"]), []).append(
-                    (row[f"{edge} (ns)"], row[f"Memory at {edge} (MB)"], f"{edge.lower()} of window {row['Window']}"))
+                of_device.append((row[f"{edge} (ns)"], row[f"Memory at {edge} (MB)"], f"{edge.lower()} of window {row['Window']}"))
     peaks = {text_of(row["Device"]): row["Peak (MB)"] for row in result.rows("memory_sum", "Device", "API", "Peak (MB)")
              if row["API"] == "[all]" and numbers([row], "Peak (MB)") and row["Device"] != "host"}
     series: list[dict[str, Any]] = []
     bands = windows_over_time(result)
-    for device, points in list(devices.items())[:_MOST_DEVICES]:
-        times, values, notes = zip(*sorted(points), strict=True)
+    measured = {device: points for device, points in devices.items() if any(value is not None for _, value, _ in points)}
+    for device, points in list(measured.items())[:_MOST_DEVICES]:
+        times, values, notes = zip(*points, strict=True)
+        spans = [time for time in times if time is not None], [edge for band in bands for edge in (band["from"], band["to"])]
         series.append({"name": f"in use, GPU {device}", "x": list(times), "y": list(values), "notes": list(notes), "lines": True})
         if device in peaks:
             series.append({"name": f"allocated at most, GPU {device}", "y": [peaks[device]] * 2, "roof": True, "dash": True,
-                           "x": [min([*times, *(band["from"] for band in bands)]), max([*times, *(band["to"] for band in bands)])]})
+                           "x": [find(spans[0] + spans[1]) for find in (min, max)]})
     if series:
         part.add(Plot("memory", "Memory over time", "points", {"title": "time since CUDA's initialisation", "unit": "ns"}, series,
                       {"title": "MB", "zero": True}, bands=bands))
         sizes = {text_of(device.get("id")): whole(device.get("memory_bytes")) for device in objects(result.run["devices"])}
-        part.notes += [f"GPU {device} has {size / 1e6:,.0f} MB." for device, size in sizes.items() if size and device in devices][:_MOST_DEVICES]
+        part.notes += [f"GPU {device} has {size / 1e6:,.0f} MB." for device, size in sizes.items() if size and device in measured][:_MOST_DEVICES]
     return part.add(table(result, "memory_sum", "Allocations by function", ("Device", "Kind", "API")))
 
 

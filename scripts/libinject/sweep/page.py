@@ -22,7 +22,7 @@ _MOST_FAMILIES = 9
 _LINES = (("Step time", "ns", "step_time_ns"), ("Samples per second", "", "samples_per_s"), ("GPU utilization (%)", "", "gpu_utilization_pct"),
           ("Occupancy, theoretical (%)", "", "occupancy_pct"), ("Occupancy, achieved (%)", "", "achieved_occupancy_pct"),
           ("GEMM rate (TFLOP/s)", "", "gemm_tflops"), ("Peak of allocated memory (MB)", "", "peak_memory_mb"))
-_NOTES = {"step_time_ns": "median of the iterations; the bars are their quartiles", "occupancy_pct": "mean over the kernels, weighted by their time",
+_NOTES = {"step_time_ns": "median of the iterations; the bars are their quartiles", "gpu_utilization_pct": "kernels by device time, of all windows", "occupancy_pct": "mean over the kernels, weighted by their time",
           "gemm_tflops": "all matrix products: operations by GPU time", "achieved_occupancy_pct": "mean over the windows"}
 _CELLS = (("Step time", "step_time_ns", "ns"), ("Samples/s", "samples_per_s", ""), ("GPU Util. (%)", "gpu_utilization_pct", "%"),
           ("Occupancy (%)", "occupancy_pct", "%"), ("GEMM TFLOP/s", "gemm_tflops", ""), ("Peak Memory", "peak_memory_mb", "MB"))

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""One folder's figures are the same in `inject report`, `compare`, `sweep` and `merge` wherever they have the same name."""
+
+import csv
+import json
+import shutil
+import statistics
+import unittest
+
+import folders
+
+DATA = folders.ROOT / "examples" / "data"
+
+
+def read(folder, table):
+    with open(folder / f"{table}.csv", newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+class OneNameOneMeaning(folders.TemporaryFolder):
+    def shown(self, *arguments):
+        done = folders.inject(*arguments)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def folders_of_runs(self):
+        for name in ("resnet50", "deepspeech2"):
+            yield DATA / name
+        # Windows that are mostly waiting, before and after their iterations.
+        idle = self.folder / "idle"
+        shutil.copytree(DATA / "resnet50", idle)
+        rows = read(idle, "window_sum")
+        for row in rows:
+            for column in ("Duration (ns)", "Device Time (ns)"):
+                row[column] = int(row[column]) + 150_000_000
+            row["GPU Utilization (%)"] = round(100 * int(row["Kernel Busy (ns)"]) / row["Device Time (ns)"], 1)
+        folders.write_table(idle, "window_sum", rows)
+        yield idle
+
+    def figures_of(self, folder):
+        """By command: step time (ns), samples per second (as the report has it, in tenths), GPU utilization (%)."""
+        report = json.loads(self.shown("report", folder, "--json"))["runs"][0]
+        tiles = {tile["label"]: tile["value"] for tile in report["tiles"]}
+        metrics = {metric["name"]: metric for metric in json.loads(self.shown("compare", folder, folder, "--json"))["comparisons"][0]["metrics"]}
+        sweep = self.folder / f"sweep {folder.name}"
+        shutil.copytree(folder, sweep / "point" / "tables")
+        (sweep / "points.json").write_text(json.dumps({
+            "inject_sweep": 1, "command": ["train"], "variables": {"N": ["1"]}, "batch_variable": None, "settings": {},
+            "points": [{"values": {"N": "1"}, "folder": "point", "status": "done", "why": "", "exit_status": 0, "seconds": 1}]}))
+        (point,) = json.loads(self.shown("sweep", "--report", sweep, "--json"))["points"]
+        (job,) = json.loads(self.shown("merge", folder, "--json"))["jobs"]
+        (rank,) = job["by_rank"]
+        self.assertIn(tiles["GPU utilization"], self.shown("merge", folder))
+        return tiles, {
+            "report": (report["steps"]["median"], float(tiles["Samples per second"].removesuffix("/s").replace(",", "")), report["utilization"]),
+            "compare": tuple(metrics[name]["after"] for name in ("step_time", "throughput", "utilization")),
+            "sweep": tuple(point[name] for name in ("step_time_ns", "samples_per_s", "gpu_utilization_pct")),
+            "merge": (job["step_ns"], job["throughput"]["samples_per_s"], 100 * rank["utilization"])}
+
+    def test_every_command_says_the_same(self):
+        for folder in self.folders_of_runs():
+            rows = [row for row in read(folder, "iteration_sum") if (row["Label"], row["Complete"], row["Device"]) == ("iteration", "1", "all")]
+            windows = [row for row in read(folder, "window_sum") if row["Device"] == "all"]
+            step = statistics.median(int(row["Duration (ns)"]) for row in rows)
+            busy, time = (sum(int(row[column]) for row in windows) for column in ("Kernel Busy (ns)", "Device Time (ns)"))
+            expected = (step, statistics.median(float(row["Samples/s"]) for row in rows), 100 * busy / time)
+            tiles, found = self.figures_of(folder)
+            self.assertEqual((tiles["Step time"], tiles["GPU utilization"]), (f"{step / 1e6:.3f}ms", f"{100 * busy / time:.1f}%"))
+            for command, values in found.items():
+                for value, wanted in zip(values, expected, strict=True):
+                    self.assertAlmostEqual(value / wanted, 1, delta=5e-4, msg=(folder.name, command, values, expected))
+
+
+if __name__ == "__main__":
+    unittest.main()
