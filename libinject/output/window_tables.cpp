@@ -59,7 +59,12 @@ void window_cells(CsvRow& row, std::uint32_t number, const WindowInfo* info, con
     row.empty().empty().empty().empty().empty();
     return;
   }
-  row.text(info->reason).text(state_name(info->state)).number(since_base(info->start, run));
+  row.text(info->reason).text(state_name(info->state));
+  if (info->times_known()) {
+    row.number(since_base(info->start, run));
+  } else {
+    row.empty();
+  }
   if (info->end == 0) {
     row.empty().empty();
   } else {
@@ -198,7 +203,11 @@ void iteration_time_cells(CsvRow& row, const IterationRow& entry, const RunInfo&
     row.empty().empty().empty();
     return;
   }
-  row.number(since_base(entry.begin, run));
+  if (entry.begin == 0) {
+    row.empty();
+  } else {
+    row.number(since_base(entry.begin, run));
+  }
   if (entry.end == 0) {
     row.empty();
   } else {

@@ -210,6 +210,7 @@ class Statistics {
   void settle_window(std::uint32_t window, Nanoseconds begin, Nanoseconds end);
   /// The part of it that needs no iterations: device times and phases. Where windows follow each other for
   /// days, they are settled so as they end.
+  /// Without its times (`end` 0) a window has no shares of time.
   void settle_times(std::uint32_t window, Nanoseconds begin, Nanoseconds end);
 
   // The rows of a table, by descending total and then by name; pointers are good until the next add().
