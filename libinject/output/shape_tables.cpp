@@ -119,7 +119,11 @@ Roofline roofline_of(const CallShapeRow& call, std::optional<double> peak, const
 
 /// FLOPs to Bound, of a call; the rate of all of them.
 void work_cells(CsvRow& row, const CallShapeRow& call, TensorCoreUse use, const DeviceSpecs& specs) {
-  row.number(call.work.flops);
+  if (call.work.flops_known) {
+    row.number(call.work.flops);
+  } else {
+    row.empty();
+  }
   const double rate = rate_of(call);  // GFLOP/s
   const std::optional<Arithmetic> arithmetic = arithmetic_of(call, use, specs);
   const auto peak = arithmetic ? peak_flops(specs, *arithmetic) : std::nullopt;
@@ -278,6 +282,8 @@ void gemm_rows(const Statistics& statistics, const RunInfo& run, std::string& te
   for (const CallShapeRow& call : calls) {
     GemmRow& fact = facts.emplace_back();
     fact.shape = call.shape.as<GemmShape>();
+    fact.shape.flops = call.work.flops;
+    fact.shape.bytes = call.work.bytes;
     fact.calls = calls_on_gpu(call.entry);
     fact.gpu_ns = call.entry.gpu.sum;
     fact.shared = call.entry.shared;

@@ -91,7 +91,7 @@ void busy_cells(CsvRow& row, const WindowDeviceRow& work, std::uint64_t device_t
 /// What library calls of known shape computed, at what rate, and the rate's share of the peaks: the time that
 /// the run's devices would need at least, each product at the peak of its type, by `duration` (0: not known).
 void flop_cells(CsvRow& row, const FlopCount& flops, std::uint64_t duration, const RunInfo& run) {
-  const std::uint64_t total = flops.total();
+  const FlopSum total = flops.total();
   row.number(total);
   if (total == 0 || duration == 0) {
     row.empty().empty();

@@ -127,7 +127,7 @@ struct FamilyRow {
   std::uint64_t on_tensor_cores = 0;  ///< of the time, that of kernels known to use them …
   std::uint64_t unknown_cores = 0;    ///< … and of those of which it is not known
   std::uint64_t attributed = 0;       ///< of the time, that of kernels launched inside a library call
-  std::uint64_t flops = 0;            ///< of the library calls whose shape is known
+  FlopSum flops = 0;                  ///< of the library calls whose shape is known
 };
 
 /// What the host did in a window.
