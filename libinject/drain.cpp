@@ -56,10 +56,7 @@ Drain::Drain(Core& core, ActivityBuffers& buffers, WindowLog& windows, Statistic
       launches_(most_launches(core.ring)),
       ranges_(
           core.ranges, [&windows](std::uint32_t number) { return windows.span(number); },
-          [this](const RangeEvent& event) {
-            statistics_.add(event);
-            if (timeline_ != nullptr) timeline_->add(event);
-          }) {}
+          [this](const RangeEvent& event) { deliver(event); }) {}
 
 void Drain::take(std::uint32_t thread, const Slot& slot) {
   if (slot.kind() == RecordKind::kCall) {
@@ -238,6 +235,18 @@ void Drain::deliver(Event& event, std::uint16_t generation) {
   if (timeline_ != nullptr) timeline_->add(event, generation);
 }
 
+// A range that the window cuts off has its times from the window's: where these are not known, none.
+void Drain::deliver(const RangeEvent& event) {
+  if (event.clipped && (event.begin == 0 || windows_.span(event.window).begin == 0)) {
+    Losses losses;
+    losses.range_records = 1;
+    windows_.add_losses(event.window, losses);
+    return;
+  }
+  statistics_.add(event);
+  if (timeline_ != nullptr) timeline_->add(event);
+}
+
 // A record without a launch. Ids ascend: one from before the window's first launch belongs to a call that was
 // on its way when the window opened, and ran into it. Of the others we have missed the launch.
 template <typename Event>
@@ -297,7 +306,7 @@ void Drain::settle_times(Nanoseconds until) {
   std::sort(closing.begin(), closing.end());
   for (const std::uint32_t window : closing) {
     const RangeTracker::Span span = windows_.span(window);
-    if ((waiting != 0 && window >= waiting) || span.end == 0 || span.end >= until) break;
+    if ((waiting != 0 && window >= waiting) || span.end >= until) break;
     statistics_.settle_times(window, span.begin, span.end);
   }
 }

@@ -104,6 +104,7 @@ class Drain {
   void note_outside(const Event& event);
   template <typename Event>
   void deliver(Event& event, std::uint16_t generation);
+  void deliver(const RangeEvent& event);
   void attribute_to_captured(KernelEvent& event);
   template <typename Event>
   void deliver_by_time(Event& event, std::uint16_t generation);

@@ -183,7 +183,8 @@ Session::Session(Core& core)
       signal_count_(options_.window),
       trigger_text_(to_string(options_.window)),
       ending_(options_, base_),
-      control_([this](std::string_view request) { return answer_request(*this, request); }) {
+      control_([this](std::string_view request) { return answer_request(*this, request); }),
+      launch_windows_(launch_trigger, windows_, trigger_text_) {
   statistics_.threads_are_named_by(
       [&core](std::uint32_t thread) { return core.threads.thread_name(thread); });
   if (options_.prometheus_file.empty()) return;
@@ -461,38 +462,28 @@ void Session::step_schedule(std::unique_lock<std::mutex>& lock) {
 // Enters the windows that the launch callback has opened and closed by itself.
 void Session::note_launch_windows() {
   const std::lock_guard one_at_a_time(launch_windows_mutex_);
-  if (!launch_trigger.counting.load(std::memory_order_acquire)) return;
-  const auto edges_of = [](std::uint32_t window) -> LaunchTrigger::Edges& {
-    return launch_trigger.edges[window % LaunchTrigger::kEdges];
-  };
-  const auto close = [&](std::uint32_t window) {
-    const Nanoseconds closed = edges_of(window).closed.load(std::memory_order_acquire);
-    if (closed != 0) windows_.end(window, closed);
-    return closed;
-  };
-  std::uint32_t window = windows_.opened();
-  if (window != 0) close(window);
-  for (;;) {
-    const Nanoseconds opened = edges_of(window + 1).opened.load(std::memory_order_acquire);
-    // 0, or the time of an older window with the same place.
-    if (opened == 0 || (window != 0 && opened <= windows_.span(window).begin)) break;
-    if (windows_.span(window).end == 0 && window != 0) windows_.end(window, opened);
-    windows_.open(to_string(options_.window), opened);
-    close(++window);
-  }
+  if (launch_trigger.counting.load(std::memory_order_acquire)) launch_windows_.note();
 }
 
 void Session::end_launch_windows() {
-  note_launch_windows();
   launch_trigger.counting.store(false, std::memory_order_release);
   control_word.fetch_and(~static_cast<std::uint32_t>(kControlRecord), std::memory_order_release);
   current_window.store(0, std::memory_order_release);
-  if (windows_.opened() != 0) windows_.end(windows_.opened(), now());
+  {
+    const std::lock_guard one_at_a_time(launch_windows_mutex_);
+    launch_windows_.finish(now());
+  }
   launch_armed_ = false;
   stop_search();
   last_stop_ = now();
   collect_since_ = 0;
   closing_ = true;
+}
+
+// Whether the log has all that the launch callback has counted.
+bool Session::launch_windows_noted() {
+  const std::lock_guard one_at_a_time(launch_windows_mutex_);
+  return launch_windows_.up_to_date();
 }
 
 // Activity is on around the windows; the callbacks, which count, all the time until the last one is over.
@@ -508,7 +499,8 @@ void Session::step_launch_trigger() {
                     launch_trigger.length) ||
       (launch_trigger.every == 0 && count > launch_trigger.start + launch_trigger.length);
   if (over) {
-    end_launch_windows();
+    // The thread that launched last may have to say when yet. Nothing is counted to any window meanwhile.
+    if (finishing_ || launch_windows_noted()) end_launch_windows();
     return;
   }
   if (count + kLaunchLead >= window->begin) {
@@ -519,6 +511,10 @@ void Session::step_launch_trigger() {
     last_stop_ = now();
     collect_since_ = 0;
     closing_ = true;
+    control_word.fetch_and(~static_cast<std::uint32_t>(kControlRecord), std::memory_order_seq_cst);
+    // Far from a window as we were: the next one may have opened since.
+    if (current_window.load(std::memory_order_seq_cst) != 0)
+      control_word.fetch_or(kControlRecord, std::memory_order_release);
   }
 }
 

@@ -36,6 +36,7 @@
 #include "libinject/stats/statistics.h"
 #include "libinject/window/iteration_search.h"
 #include "libinject/window/iteration_watch.h"
+#include "libinject/window/launch_windows.h"
 #include "libinject/window/occurrences.h"
 #include "libinject/window/schedule.h"
 #include "libinject/window/window_log.h"
@@ -169,6 +170,7 @@ class Session {
   void step_launch_trigger();
   void note_launch_windows();
   void end_launch_windows();
+  bool launch_windows_noted();
   void collect(std::unique_lock<std::mutex>& lock);
   /// `hold_signs`: what they tell of iterations waits, and nothing waits for it.
   void pass(bool hold_signs = false);
@@ -377,6 +379,7 @@ class Session {
   Nanoseconds lead_since_ = 0;  // CUPTI has been attached ahead of a window which has not opened yet
   std::atomic<std::uint32_t> timed_window_{0};  // the one that closes by the clock
   std::mutex launch_windows_mutex_;             // innermost
+  LaunchWindows launch_windows_;                // launch_windows_mutex_
   Nanoseconds attached_for_ = 0;  // `time:`: begin + 1 of the window that CUPTI was attached for
   bool said_nothing_found_ = false;
   bool said_late_ = false;

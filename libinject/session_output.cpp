@@ -136,6 +136,7 @@ RunInfo Session::run_info(const char* state) {
   device_reader_.add_links(run.devices);
   run.windows_not_listed = windows_.not_listed();
   run.windows_time = windows_.total_time();
+  run.windows_without_times = windows_.without_times();
   run.losses_outside = windows_.losses_outside();
   run.name_overflows = core_.names.overflows() + core_.mangled.overflows();
   run.shape_overflows = core_.shapes.overflows();

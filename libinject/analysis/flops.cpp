@@ -3,19 +3,16 @@
 #include "libinject/analysis/flops.h"
 
 #include <initializer_list>
-#include <limits>
 
 namespace inject {
 
 namespace {
 
-constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();
-
 std::uint64_t product(std::initializer_list<std::uint64_t> factors) noexcept {
   std::uint64_t all = 1;
   for (const std::uint64_t factor : factors) {
     if (factor == 0) return 0;
-    if (__builtin_mul_overflow(all, factor, &all)) all = kMost;
+    if (__builtin_mul_overflow(all, factor, &all)) all = kTooLarge;
   }
   return all;
 }
@@ -23,7 +20,7 @@ std::uint64_t product(std::initializer_list<std::uint64_t> factors) noexcept {
 std::uint64_t sum(std::initializer_list<std::uint64_t> terms) noexcept {
   std::uint64_t all = 0;
   for (const std::uint64_t term : terms)
-    if (__builtin_add_overflow(all, term, &all)) all = kMost;
+    if (__builtin_add_overflow(all, term, &all)) all = kTooLarge;
   return all;
 }
 
@@ -38,7 +35,7 @@ std::uint64_t volume(const Sizes& sizes, std::uint8_t dimensions) noexcept {
 
 std::uint64_t bytes_of(std::uint64_t elements, DataType type) noexcept {
   const std::uint64_t bits = product({elements, data_type_bits(type)});
-  return bits == kMost ? kMost : bits / 8;
+  return bits == kTooLarge ? kTooLarge : bits / 8;
 }
 
 }  // namespace
@@ -63,7 +60,7 @@ std::uint64_t attention_flops(const AttentionShape& shape) noexcept {
   const std::uint64_t depth = shape.direction == 2 ? 3 * head + 2 * value : head + value;
   const std::uint64_t all =
       product({2, shape.batch, shape.heads, shape.query_length, shape.key_length, depth});
-  return (shape.flags & kAttentionCausal) != 0 ? all / 2 : all;
+  return (shape.flags & kAttentionCausal) != 0 && all != kTooLarge ? all / 2 : all;
 }
 
 std::uint64_t attention_bytes(const AttentionShape& shape) noexcept {

@@ -2,15 +2,18 @@
 // SPDX-FileCopyrightText: The libinject authors
 //
 // What library calls compute, in multiply-adds as two operations each, and the bytes that they have to move
-// at least. Counted as if directly computed, whatever algorithm does it. What can't be held in 64 bits is the
-// largest number.
+// at least. Counted as if directly computed, whatever algorithm does it.
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 #include "libinject/record/call_shape.h"
 
 namespace inject {
+
+/// What can't be held in 64 bits, here and in a GemmShape. It is no count.
+inline constexpr std::uint64_t kTooLarge = std::numeric_limits<std::uint64_t>::max();
 
 /// 2 · N · K · out · C / groups · filter: forward, and for either gradient as many. Products with padding
 /// count.

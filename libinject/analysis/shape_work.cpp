@@ -13,11 +13,16 @@ Arithmetic without_tensor_cores(Arithmetic arithmetic) {
   return arithmetic == Arithmetic::kFp64Tensor ? Arithmetic::kFp64 : Arithmetic::kFp32;
 }
 
+ShapeWork work(std::uint64_t flops, std::uint64_t bytes, DataType type, ComputeType compute) {
+  const bool known = flops != kTooLarge;
+  return {known ? flops : 0, known, bytes != kTooLarge ? bytes : 0, type, compute};
+}
+
 }  // namespace
 
-std::uint64_t FlopCount::total() const {
-  std::uint64_t sum = 0;
-  for (const std::uint64_t flops : by) sum += flops;
+FlopSum FlopCount::total() const {
+  FlopSum sum = 0;
+  for (const FlopSum flops : by) sum += flops;
   return sum;
 }
 
@@ -98,20 +103,20 @@ ShapeWork work_of(const CallShape& shape) noexcept {
   switch (shape.kind()) {
     case ShapeKind::kGemm: {
       const auto gemm = shape.as<GemmShape>();
-      return {gemm.flops, gemm.bytes, gemm.a, gemm.compute};
+      return work(gemm.flops, gemm.bytes, gemm.a, gemm.compute);
     }
     case ShapeKind::kConvolution: {
       const auto convolution = shape.as<ConvolutionShape>();
       const DataType type = convolution.direction == 2 ? convolution.y : convolution.x;
-      return {convolution_flops(convolution), convolution_bytes(convolution), type, convolution.compute};
+      return work(convolution_flops(convolution), convolution_bytes(convolution), type, convolution.compute);
     }
     case ShapeKind::kAttention: {
       const auto attention = shape.as<AttentionShape>();
-      return {attention_flops(attention), attention_bytes(attention), attention.type, attention.compute};
+      return work(attention_flops(attention), attention_bytes(attention), attention.type, attention.compute);
     }
     case ShapeKind::kRnn: {
       const auto rnn = shape.as<RnnShape>();
-      return {rnn_flops(rnn), 0, rnn.type, rnn.compute};
+      return work(rnn_flops(rnn), 0, rnn.type, rnn.compute);
     }
     default:
       return {};

@@ -9,13 +9,17 @@
 
 #include "libinject/analysis/peaks.h"
 #include "libinject/record/call_shape.h"
+#include "libinject/uint128.h"
 
 namespace inject {
 
-/// Floating-point (or integer) operations, by what they are held against.
+/// A sum of floating-point (or integer) operations. 64 bits hold those of 13 hours at 400 TFLOP/s.
+using FlopSum = Uint128;
+
+/// Operations, by what they are held against.
 struct FlopCount {
   /// By Arithmetic; the last one: no peak is known for their type.
-  std::array<std::uint64_t, kArithmetics + 1> by{};
+  std::array<FlopSum, kArithmetics + 1> by{};
 
   void add(std::optional<Arithmetic> arithmetic, std::uint64_t flops) {
     by[arithmetic ? static_cast<std::size_t>(*arithmetic) : kArithmetics] += flops;
@@ -23,7 +27,7 @@ struct FlopCount {
   void merge(const FlopCount& more) {
     for (std::size_t i = 0; i < by.size(); ++i) by[i] += more.by[i];
   }
-  std::uint64_t total() const;
+  FlopSum total() const;
   /// Seconds that the device would take for them at its peaks. Nothing if a peak that is needed is not known.
   std::optional<double> least_time(const DeviceSpecs& device) const;
 };
@@ -32,6 +36,7 @@ struct FlopCount {
 /// none or of which it is not known.
 struct ShapeWork {
   std::uint64_t flops = 0;
+  bool flops_known = true;             ///< false: there are more than can be counted, and `flops` is 0
   std::uint64_t bytes = 0;             ///< read and written once; 0: not known
   DataType type = DataType::kUnknown;  ///< of what is multiplied
   ComputeType compute = ComputeType::kUnknown;

@@ -24,35 +24,33 @@ bool starts_with(const char* text, const char* prefix) noexcept {
   return std::strncmp(text, prefix, std::strlen(prefix)) == 0;
 }
 
+// Only if no later window has opened meanwhile on another thread. The hooks go on recording: whoever switched
+// them off could do so just after the next window has switched them on (Session::step_launch_trigger).
+void leave_window(std::uint32_t window) noexcept {
+  current_window.compare_exchange_strong(window, 0, std::memory_order_seq_cst);
+}
+
 // The window of a kernel launch: by its number where the trigger counts launches, else the one that is open.
 std::uint32_t window_of_launch() noexcept {
   LaunchTrigger& trigger = launch_trigger;
   if (!trigger.counting.load(std::memory_order_acquire))
     return current_window.load(std::memory_order_acquire);
-  const std::uint64_t number = trigger.count.fetch_add(1, std::memory_order_acq_rel);
-  if (number < trigger.start) return 0;
-  const std::uint64_t index = trigger.every == 0 ? 0 : (number - trigger.start) / trigger.every;
-  if (index >= trigger.most_windows) return 0;
-  const std::uint64_t offset = number - trigger.start - index * trigger.every;
-  auto window = static_cast<std::uint32_t>(index + 1);
-  LaunchTrigger::Edges& edges = trigger.edges[window % LaunchTrigger::kEdges];
-  if (offset == 0) {
-    edges.closed.store(0, std::memory_order_relaxed);
-    edges.opened.store(now(), std::memory_order_release);
-    current_window.store(window, std::memory_order_release);
-    control_word.fetch_or(kControlRecord, std::memory_order_release);
-  } else if (offset == trigger.length) {
-    const Nanoseconds closed = now();
-    edges.closed.store(closed, std::memory_order_release);
+  const LaunchTrigger::Launch launch = trigger.next([] { return now(); });
+  if (launch.closes != 0) {
     if (ThreadState* thread = ThreadRegistry::current_if_any(); thread != nullptr)
-      publish_processor_time(*thread, window, closed);
-    // Only if no later window has opened meanwhile on another thread.
-    std::uint32_t open = window;
-    if (current_window.compare_exchange_strong(open, 0, std::memory_order_acq_rel)) {
-      control_word.fetch_and(~static_cast<std::uint32_t>(kControlRecord), std::memory_order_release);
-    }
+      publish_processor_time(*thread, launch.closes, launch.time);
+    leave_window(launch.closes);
   }
-  return offset < trigger.length ? window : 0;
+  if (launch.opens != 0) {
+    // Another thread may have opened a later window meanwhile, …
+    std::uint32_t open = current_window.load(std::memory_order_seq_cst);
+    while (open < launch.opens && !current_window.compare_exchange_weak(open, launch.opens)) {
+    }
+    control_word.fetch_or(kControlRecord, std::memory_order_seq_cst);
+    // … or closed this one before it was there to be closed.
+    if (trigger.window_over(launch.opens)) leave_window(launch.opens);
+  }
+  return launch.window;
 }
 
 /// Whether the frame takes the id of a launch inside it: a runtime call's first one.

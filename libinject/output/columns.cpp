@@ -14,7 +14,7 @@ void Cell::append_to(CsvRow& row, int decimals) const {
           row.empty();
         } else if constexpr (std::is_same_v<Value, double>) {
           row.decimal(value, decimals);
-        } else if constexpr (std::is_integral_v<Value>) {
+        } else if constexpr (std::is_integral_v<Value> || std::is_same_v<Value, Uint128>) {
           row.number(value);
         } else {
           row.text(value);

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "libinject/output/csv.h"
+#include "libinject/uint128.h"
 
 namespace inject {
 
@@ -57,6 +58,7 @@ class Cell {
       value_ = static_cast<std::uint64_t>(value);
     }
   }
+  Cell(Uint128 value) : value_(value) {}
   Cell(double value) : value_(value) {}
   Cell(std::string_view text) : value_(text) {}
   Cell(const char* text) : value_(std::string_view(text)) {}
@@ -69,7 +71,8 @@ class Cell {
   void append_to(CsvRow& row, int decimals) const;
 
  private:
-  std::variant<std::monostate, std::int64_t, std::uint64_t, double, std::string_view, std::string> value_;
+  std::variant<std::monostate, std::int64_t, std::uint64_t, Uint128, double, std::string_view, std::string>
+      value_;
 };
 
 /// What docs/columns.md says of a column.

@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "libinject/uint128.h"
+
 namespace inject {
 
 /// Appends `text` with every byte that is not part of valid UTF-8 replaced by U+FFFD: readers of CSV and JSON
@@ -34,6 +36,11 @@ class CsvRow {
   CsvRow& number(T value) {
     separate();
     out_ += std::to_string(value);
+    return *this;
+  }
+  CsvRow& number(Uint128 value) {
+    separate();
+    out_ += to_string(value);
     return *this;
   }
   CsvRow& decimal(double value, int decimals);

@@ -366,7 +366,7 @@ std::string PrometheusMetrics::text(const Report& report, PrometheusState state,
   step_samples(text, report);
   device_samples(text, report);
   kernel_samples(text, statistics);
-  text.family(kTable[kFlops]).count(windows_.flops);
+  text.family(kTable[kFlops]).sum(windows_.flops);
   // Where no call's shape is known, what is computed is not either.
   text.family(kTable[kFlopRate]);
   if (windows_.flops != 0 && latest_windows_.time != 0)

@@ -49,7 +49,7 @@ class PrometheusMetrics {
   struct WindowSums {
     std::uint64_t windows = 0;
     std::uint64_t time = 0;
-    std::uint64_t flops = 0;
+    FlopSum flops = 0;
     Nanoseconds last_end = 0;
   };
   using DeviceSums = std::map<std::uint32_t, DeviceTimes>;

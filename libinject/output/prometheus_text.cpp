@@ -79,6 +79,12 @@ PrometheusText& PrometheusText::count(std::uint64_t value, Labels labels) {
   return *this;
 }
 
+PrometheusText& PrometheusText::sum(Uint128 value, Labels labels) {
+  begin(labels);
+  out_.append(to_string(value)) += '\n';
+  return *this;
+}
+
 PrometheusText& PrometheusText::seconds(std::uint64_t nanoseconds, Labels labels) {
   begin(labels);
   out_.append(std::to_string(nanoseconds / kSecond));

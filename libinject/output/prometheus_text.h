@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "libinject/uint128.h"
+
 namespace inject {
 
 enum class MetricType : std::uint8_t { kGauge, kCounter };
@@ -36,6 +38,8 @@ class PrometheusText {
   /// The samples that follow are this one's, each with labels of its own. No family comes twice.
   PrometheusText& family(const MetricFamily& family);
   PrometheusText& count(std::uint64_t value, Labels labels = {});
+  /// All of its digits; who reads them has a double.
+  PrometheusText& sum(Uint128 value, Labels labels = {});
   /// As seconds, to the nanosecond.
   PrometheusText& seconds(std::uint64_t nanoseconds, Labels labels = {});
   /// What is not finite is no sample.

@@ -117,8 +117,8 @@ void window_json(JsonText& json, const WindowInfo& window, const RunInfo& run) {
   json.open_object()
       .member("number", window.number)
       .member("reason", window.reason)
-      .member("state", kStates[static_cast<std::size_t>(window.state)])
-      .member("start_ns", since_base(window.start, run));
+      .member("state", kStates[static_cast<std::size_t>(window.state)]);
+  if (window.times_known()) json.member("start_ns", since_base(window.start, run));
   if (!window.ended_by.empty()) json.member("ended_by", window.ended_by);
   if (!window.untraced.empty()) json.member("no_device_activity", window.untraced);
   if (window.end != 0) {
@@ -298,7 +298,8 @@ std::vector<LostCount> lost_counts(const RunInfo& run) {
   for (const WindowInfo& window : run.windows) records.add(window.losses);
   const auto of_records = counts_of(records);
   std::vector<LostCount> counts(of_records.begin(), of_records.end());
-  counts.insert(counts.end(), {{"names", run.name_overflows},
+  counts.insert(counts.end(), {{"window_times", run.windows_without_times},
+                               {"names", run.name_overflows},
                                {"shapes", run.shape_overflows},
                                {"range_paths", run.range_overflows},
                                {"trace_rows", run.trace_rows_left_out},

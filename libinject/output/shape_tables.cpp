@@ -233,9 +233,10 @@ void add_rate_columns(Columns<CallTableRow>& columns) {
         empty);
   };
   add(
-      "FLOPs", kFlops, [](const CallReport& call) { return call.call->work.flops; },
+      "FLOPs", kFlops,
+      [](const CallReport& call) { return cell_if(call.call->work.flops_known, call.call->work.flops); },
       "Of one call, a multiply-add counting two; normalizations, activations and biases count nothing.",
-      kNoShape);
+      "rows in brackets: no one shape is known; more than 64 bits hold");
   add(
       "TFLOP/s", kTeraflops,
       [](const CallReport& call) { return call.rate ? Cell(*call.rate / 1e12) : Cell(); },

@@ -147,7 +147,7 @@ std::string windows_text(const RunInfo& run) {
     if (window.end != 0) {
       total += window.end - window.start;
     } else {
-      open = true;
+      open = open || window.times_known();
     }
     if (reasons.size() < 3 && std::find(reasons.begin(), reasons.end(), window.reason) == reasons.end()) {
       reasons.push_back(window.reason);
@@ -509,7 +509,7 @@ void loss_lines(std::string& out, const Statistics& statistics, const RunInfo& r
   };
   const std::string metrics_lost =
       "of hardware metrics lost: " + std::string(loss_text(main_loss(run.metrics.lost_by)));
-  const std::array<Loss, 20> losses{{
+  const std::array<Loss, 21> losses{{
       {lost.host_records, "API call", "lost: the ring was full, raise INJECT_RING"},
       {lost.range_records, "NVTX range", "lost: the ring was full, raise INJECT_RING"},
       {lost.activity_records, "GPU record", "lost: CUPTI's buffers were full, raise INJECT_BUFFERS"},
@@ -517,6 +517,7 @@ void loss_lines(std::string& out, const Statistics& statistics, const RunInfo& r
       {lost.missing_records, "launch", "whose GPU record never came"},
       {statistics.device_total().unattributed, "GPU record",
        "whose launch was not seen (counted all the same)"},
+      {run.windows_without_times, "window", "without times of their own: they followed one another too fast"},
       {run.name_overflows, "name", "counted as [other]"},
       {run.shape_overflows, "library call", "whose shape is counted as [other]"},
       {run.range_overflows, "nested NVTX range", "counted as the range around it"},

@@ -205,8 +205,11 @@ Columns<WindowReport> window_columns(const Report& report) {
       "State", kText, [](const WindowInfo& window) { return state_name(window.state); },
       "`open`, `closing` (records are still coming) or `closed`.", kNotListed);
   info(
-      "Start (ns)", kMoment, [run](const WindowInfo& window) { return since_base(window.start, *run); },
-      "When it opened, on the host.", kNotListed);
+      "Start (ns)", kMoment,
+      [run](const WindowInfo& window) {
+        return cell_if(window.times_known(), since_base(window.start, *run));
+      },
+      "When it opened, on the host.", "not known (`lost.window_times`); not listed in run.json");
   info(
       "End (ns)", kMoment,
       [run](const WindowInfo& window) { return cell_if(window.end != 0, since_base(window.end, *run)); },
@@ -345,8 +348,12 @@ Columns<IterationReport> iteration_columns(const Report& report) {
       "1: the window holds it from its boundary to the next one, and nothing of it was lost.", kNoPhase);
   columns.add("Device", kText, device_of<IterationReport>, kDevice);
   phase(
-      "Start (ns)", kMoment, [run](const IterationReport& row) { return since_base(row.row->begin, *run); },
-      "Host time of its boundary; of what began before the window, the window's start.", kNoPhase);
+      "Start (ns)", kMoment,
+      [run](const IterationReport& row) {
+        return cell_if(row.row->begin != 0, since_base(row.row->begin, *run));
+      },
+      "Host time of its boundary; of what began before the window, the window's start.",
+      "`outside` and `[other]`; not known");
   phase(
       "Duration (ns)", kTime, [](const IterationReport& row) { return row.duration; },
       "Next boundary - Start, on the host; of what the window's end cuts, its end - Start.",

@@ -8,6 +8,8 @@
 #include <atomic>
 #include <cstdint>
 
+#include "libinject/record/launch_trigger.h"
+
 namespace inject {
 
 /// What hooks have to do beyond forwarding. Every hook reads control_word first; 0 means: forward at once.
@@ -42,26 +44,7 @@ extern std::atomic<bool> record_inner_calls;
 /// last window is being collected would fill the rings with them.
 extern std::atomic<bool> collecting_activity;
 
-/// `launch:START+COUNT/EVERYxN`, decided launch by launch in the launch callback: exact whatever the number
-/// of threads and however short the windows. Launch n lies in window (n - start) / every + 1 if what is left
-/// is below `length`.
-struct LaunchTrigger {
-  /// Windows whose edges are kept until our own thread has read them.
-  static constexpr std::uint64_t kEdges = 256;
-  struct Edges {
-    std::atomic<std::uint64_t> opened{0};  ///< time of the window's first launch
-    std::atomic<std::uint64_t> closed{0};  ///< time of the first launch after its last
-  };
-
-  std::atomic<bool> counting{false};
-  // Set before `counting`, constant after it.
-  std::uint64_t start = 0;
-  std::uint64_t length = 0;
-  std::uint64_t every = 0;
-  std::uint64_t most_windows = 0;
-  std::atomic<std::uint64_t> count{0};
-  Edges edges[kEdges];  ///< of window w at [w % kEdges]
-};
+/// Of `launch:` windows.
 extern LaunchTrigger launch_trigger;
 
 }  // namespace inject

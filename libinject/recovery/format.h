@@ -86,8 +86,8 @@ struct InfoHeader {
 /// Entries of a block: kind, then its fields.
 enum class Entry : std::uint8_t {
   kThread = 1,     ///< index, tid, name
-  kWindowOpen,     ///< number, begin, reason
-  kWindowEnd,      ///< number, end
+  kWindowOpen,     ///< number, begin (0: not known), reason
+  kWindowEnd,      ///< number, end (0: its times are not known)
   kRangeNode,      ///< id, parent, style, name, domain
   kShape,          ///< id, words
   kDriverCall,     ///< function id, name

@@ -71,10 +71,10 @@ void Journal::note_windows() {
       notes_.text(window.reason);
       noted_windows_ = window.number;
     }
-    if (window.end == 0 || window.number < first_open_) continue;
+    if (window.state == WindowState::kOpen || window.number < first_open_) continue;
     notes_.entry(Entry::kWindowEnd);
     notes_.number(window.number);
-    notes_.number(window.end);
+    notes_.number(window.end);  // 0: its times are not known
     ended_ = window.number;
     first_open_ = window.number + 1;
   }

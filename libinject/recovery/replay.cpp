@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::uint32_t kMostThreads = ThreadRegistry::kMostEver;
 // More windows than that have opened by themselves between two looks at them is no file of ours.
-constexpr std::uint32_t kMostUnknownWindows = LaunchTrigger::kEdges;
+constexpr std::uint32_t kMostUnknownWindows = EdgeTimes::kPlaces;
 constexpr std::uint32_t kMostWindowsSkipped = 10'000;
 // … of a whole file: they take memory, whatever the file's size.
 constexpr std::uint32_t kMostWindowsSkippedInAll = 1u << 20;
@@ -148,16 +148,20 @@ bool Replay::read_window(Entry entry, Decoder& from) {
   if (entry == Entry::kWindowEnd) {
     if (number > known_windows_.size()) return false;
     Window& window = known_windows_[number - 1];
-    window.end = std::max(time, window.begin);
+    if (time == 0) {
+      window.without_times = true;
+    } else {
+      window.end = std::max(time, window.begin);
+    }
     return true;
   }
   // Of more windows than the log keeps the first are not known by the time that they are written down.
   for (; known_windows_.size() + 1 < number; ++skipped_windows_) {
     if (skipped_windows_ == kMostWindowsSkippedInAll) return false;
-    known_windows_.push_back({time, 0, kUnknown});
+    known_windows_.push_back({0, 0, kUnknown, true});
   }
   if (known_windows_.size() < number) known_windows_.emplace_back();
-  known_windows_[number - 1] = {time, 0, std::string(reason)};
+  known_windows_[number - 1] = {time, 0, std::string(reason), time == 0};
   return true;
 }
 
@@ -330,7 +334,8 @@ bool Replay::open_until(std::uint32_t window, Nanoseconds begin) {
   if (window > known_windows_.size() + kMostUnknownWindows) return false;
   for (; known_windows_.size() < window; ++skipped_windows_) {
     if (skipped_windows_ == kMostWindowsSkippedInAll) return false;
-    known_windows_.push_back({begin, 0, kUnknown});
+    const bool skipped = known_windows_.size() + 1 < window;
+    known_windows_.push_back({skipped ? 0 : begin, 0, kUnknown, skipped});
   }
   while (windows_.opened() < window) {
     const Window& next = known_windows_[windows_.opened()];
@@ -340,8 +345,16 @@ bool Replay::open_until(std::uint32_t window, Nanoseconds begin) {
 }
 
 void Replay::end_until(std::uint32_t window) {
-  for (; ended_ < window && known_windows_[ended_].end != 0; ++ended_)
-    windows_.end(ended_ + 1, known_windows_[ended_].end);
+  for (; ended_ < window; ++ended_) {
+    const Window& known = known_windows_[ended_];
+    if (known.without_times) {
+      windows_.end_without_times(ended_ + 1);
+    } else if (known.end != 0) {
+      windows_.end(ended_ + 1, known.end);
+    } else {
+      return;
+    }
+  }
 }
 
 // What was still open ended with the process, or where the next one began.
@@ -349,9 +362,11 @@ void Replay::end_all() {
   open_until(static_cast<std::uint32_t>(known_windows_.size()), 0);
   for (std::size_t i = 0; i < known_windows_.size(); ++i) {
     Window& window = known_windows_[i];
-    const Nanoseconds end =
-        i + 1 < known_windows_.size() ? known_windows_[i + 1].begin : std::max(image_.live().alive, latest_);
-    if (window.end == 0) window.end = std::max({end, window.begin, Nanoseconds{1}});
+    if (window.end != 0 || window.without_times) continue;
+    const bool last = i + 1 == known_windows_.size();
+    window.without_times = !last && known_windows_[i + 1].without_times;
+    const Nanoseconds end = last ? std::max(image_.live().alive, latest_) : known_windows_[i + 1].begin;
+    if (!window.without_times) window.end = std::max({end, window.begin, Nanoseconds{1}});
   }
   end_until(static_cast<std::uint32_t>(known_windows_.size()));
 }
@@ -511,6 +526,7 @@ RunInfo Replay::run_info() const {
   run.windows = windows_.copy();
   run.windows_not_listed = windows_.not_listed();
   run.windows_time = windows_.total_time();
+  run.windows_without_times = windows_.without_times();
   run.losses_outside = windows_.losses_outside();
   run.repeated_records = drain_.repeated();
   run.iteration_records_lost = statistics_.iterations().lost();

@@ -45,6 +45,7 @@ class Replay {
     Nanoseconds begin = 0;
     Nanoseconds end = 0;
     std::string reason;
+    bool without_times = false;  // the process did not know them
   };
 
   bool replay_block(std::string_view block);

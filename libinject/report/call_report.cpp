@@ -66,6 +66,8 @@ void add_hints(std::vector<CallReport>& calls, const Statistics& statistics, con
     const DeviceSpecs specs = specs_of(run, call.call->entry.device);
     GemmRow& row = rows.emplace_back();
     row.shape = call.call->shape.as<GemmShape>();
+    row.shape.flops = call.call->work.flops;
+    row.shape.bytes = call.call->work.bytes;
     row.calls = call.calls_on_gpu;
     row.gpu_ns = call.call->entry.gpu.sum;
     row.shared = call.call->entry.shared;

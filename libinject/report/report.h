@@ -25,7 +25,7 @@ namespace inject {
 
 /// What library calls of known shape computed in some time on the host, at what rate.
 struct FlopRate {
-  std::uint64_t flops = 0;
+  FlopSum flops = 0;
   std::optional<double> teraflops;   ///< 10^12 a second; nothing without work or time
   std::optional<double> peak_share;  ///< time that the device needs at its peaks by the time taken, 0 … 1
 };

@@ -455,6 +455,12 @@ void DeviceTimeStatistics::settle_window(std::uint32_t number, Nanoseconds begin
   const auto found = windows_.find(number);
   if (found == windows_.end()) return;
   Window& window = found->second;
+  if (end == 0) {
+    left_out_ += window.held;
+    held_ -= window.held;
+    windows_.erase(found);
+    return;
+  }
   for (auto& [thread, host] : window.threads) host.closing = end;
   for (auto& [device, timeline] : window.devices) {
     judge(window, timeline, ~Nanoseconds{0});

@@ -300,7 +300,11 @@ void IterationStatistics::settle_window(std::uint32_t window, Nanoseconds begin,
   for (auto place = rows_.lower_bound({settled_through_ + 1, 0});
        place != rows_.end() && place->first.first <= window; ++place) {
     Row& row = place->second;
-    if (place->first.second != 0 && !row.settled) {
+    if (end == 0 && place->first.second != 0 && !row.settled && !row.complete) {
+      // Which part of it lay in the window is not known.
+      row.begin = row.end = 0;
+      row.spoiled = true;
+    } else if (end != 0 && place->first.second != 0 && !row.settled) {
       row.begin = std::max(row.begin, begin);
       row.end = std::max(row.begin, row.end == 0 ? end : std::min(row.end, end));
     }

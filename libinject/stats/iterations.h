@@ -103,6 +103,7 @@ class IterationStatistics {
   /// complete.
   void boundary(const IterationBoundary& boundary);
   /// Nothing more comes for this window, nor for any before it.
+  /// `end` 0: the window's times are not known.
   void settle_window(std::uint32_t window, Nanoseconds begin, Nanoseconds end);
 
   /// By window and time; what waits for its boundaries is shown outside of them.

@@ -307,7 +307,7 @@ std::vector<FamilyRow> Statistics::families() const {
       time[static_cast<std::size_t>(
           family_of(name, call_category(call.entry.function, call.shape.kind())))] += share.time;
     const auto most = std::max_element(time.begin(), time.end()) - time.begin();
-    families[static_cast<std::size_t>(most)].flops += call.work.flops * call.entry.executed();
+    families[static_cast<std::size_t>(most)].flops += FlopSum{call.work.flops} * call.entry.executed();
   }
   std::vector<FamilyRow> rows;
   for (std::size_t i = 0; i < kFamilies; ++i) {

@@ -80,14 +80,17 @@ struct WindowInfo {
   std::string ended_by;  ///< who took CUPTI in the middle of it, which ended it; empty: its trigger did
   std::string untraced;  ///< why it has only what the hooks saw, no device activity; empty: it has
   WindowState state = WindowState::kOpen;
-  Nanoseconds start = 0;
-  Nanoseconds end = 0;  ///< 0 while the window is open
+  Nanoseconds start = 0;  ///< 0 where its times are not known
+  Nanoseconds end = 0;    ///< 0 while the window is open, and where its times are not known
   /// When CUPTI had been given up after it, and when the last device work of any window so far ended: 0 where
   /// not known (CUPTI stayed attached for the next window, or to the end of the process).
   Nanoseconds detached = 0;
   Nanoseconds last_activity = 0;
   Losses losses;
   std::vector<WindowMemory> memory;
+
+  /// While the window is open, its start is.
+  bool times_known() const { return start != 0; }
 };
 
 /// What the search for training iterations found, or why it did not.
@@ -207,6 +210,7 @@ struct RunInfo {
   std::vector<WindowInfo> windows;  ///< ascending numbers
   std::uint64_t windows_not_listed = 0;
   Nanoseconds windows_time = 0;                  ///< of all windows that have ended, listed or not
+  std::uint64_t windows_without_times = 0;       ///< that followed one another too fast, likewise
   Losses losses_outside;                         ///< not in any listed window
   std::uint64_t name_overflows = 0;              ///< names that became [other]
   std::uint64_t shape_overflows = 0;             ///< calls whose shape found no number

@@ -8,9 +8,9 @@
 #include <memory>
 #include <vector>
 
-namespace inject {
+#include "libinject/uint128.h"
 
-__extension__ typedef unsigned __int128 Uint128;
+namespace inject {
 
 /// Bytes that the single values behind exact medians may take, shared by all rows of a run.
 struct SampleBudget {

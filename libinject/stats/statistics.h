@@ -127,7 +127,7 @@ struct FamilyRow {
   std::uint64_t on_tensor_cores = 0;  ///< of the time, that of kernels known to use them …
   std::uint64_t unknown_cores = 0;    ///< … and of those of which it is not known
   std::uint64_t attributed = 0;       ///< of the time, that of kernels launched inside a library call
-  std::uint64_t flops = 0;            ///< of the library calls whose shape is known
+  FlopSum flops = 0;                  ///< of the library calls whose shape is known
 };
 
 /// What the host did in a window.
@@ -210,6 +210,7 @@ class Statistics {
   void settle_window(std::uint32_t window, Nanoseconds begin, Nanoseconds end);
   /// The part of it that needs no iterations: device times and phases. Where windows follow each other for
   /// days, they are settled so as they end.
+  /// Without its times (`end` 0) a window has no shares of time.
   void settle_times(std::uint32_t window, Nanoseconds begin, Nanoseconds end);
 
   // The rows of a table, by descending total and then by name; pointers are good until the next add().

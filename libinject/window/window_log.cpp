@@ -64,6 +64,18 @@ void WindowLog::end(std::uint32_t number, Nanoseconds end) {
   total_time_ += end - window->start;
 }
 
+void WindowLog::end_without_times(std::uint32_t number) {
+  const std::lock_guard lock(mutex_);
+  WindowInfo* window = find(number);
+  if (window == nullptr || window->state != WindowState::kOpen) return;
+  window->start = 0;
+  window->state = WindowState::kClosing;
+  More& more = more_[number - windows_.front().number];
+  more.start_read = more.end_read = true;
+  window->memory.clear();
+  ++without_times_;
+}
+
 void WindowLog::settle(Nanoseconds detached, Nanoseconds last_activity) {
   const std::lock_guard lock(mutex_);
   for (auto window = windows_.rbegin(); window != windows_.rend(); ++window) {
@@ -152,6 +164,7 @@ RangeTracker::Span WindowLog::span(std::uint32_t number) const {
 std::uint32_t WindowLog::at(Nanoseconds time) const {
   const std::lock_guard lock(mutex_);
   for (auto window = windows_.rbegin(); window != windows_.rend(); ++window) {
+    if (!window->times_known()) continue;
     if (time >= window->start) return window->end == 0 || time <= window->end ? window->number : 0;
   }
   return 0;
@@ -160,7 +173,7 @@ std::uint32_t WindowLog::at(Nanoseconds time) const {
 std::uint32_t WindowLog::opened_by(Nanoseconds time) const {
   const std::lock_guard lock(mutex_);
   for (auto window = windows_.rbegin(); window != windows_.rend(); ++window) {
-    if (time >= window->start) return window->number;
+    if (window->times_known() && time >= window->start) return window->number;
   }
   return 0;
 }
@@ -223,6 +236,11 @@ Losses WindowLog::losses_outside() const {
 Nanoseconds WindowLog::total_time() const {
   const std::lock_guard lock(mutex_);
   return total_time_;
+}
+
+std::uint64_t WindowLog::without_times() const {
+  const std::lock_guard lock(mutex_);
+  return without_times_;
 }
 
 }  // namespace inject

@@ -25,6 +25,8 @@ class WindowLog {
   std::uint32_t open(std::string reason, Nanoseconds begin, HostDrops dropped = {});
   /// The window ends at `end`; its records are still being collected.
   void end(std::uint32_t number, Nanoseconds end);
+  /// The window has ended, and when it began and ended is not known.
+  void end_without_times(std::uint32_t number);
   /// All windows that have ended are complete; see WindowInfo for the times, 0 where not known.
   void settle(Nanoseconds detached = 0, Nanoseconds last_activity = 0);
   void add_losses(std::uint32_t number, const Losses& losses);
@@ -63,6 +65,8 @@ class WindowLog {
   Losses losses_outside() const;
   /// How long all windows together were open, those that have ended.
   Nanoseconds total_time() const;
+  /// Windows whose times are not known.
+  std::uint64_t without_times() const;
 
  private:
   WindowInfo* find(std::uint32_t number);
@@ -83,6 +87,7 @@ class WindowLog {
   std::uint32_t opened_ = 0;
   Losses losses_outside_;
   Nanoseconds total_time_ = 0;
+  std::uint64_t without_times_ = 0;
 };
 
 }  // namespace inject

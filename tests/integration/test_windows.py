@@ -306,6 +306,25 @@ class Launch(simulated.SimulatedTest):
         done = self.script("kernel:k:20000 sync", WINDOW="launch:10+5/20")
         self.assertEqual(set(done.out.window_kernels()), {5})
 
+    def check_own_times(self, out, count, length):
+        """So many windows, each with its launches between its own edges, or without times and counted as such."""
+        windows = out.windows()
+        self.assertEqual([row["Window"] for row in windows], [str(number) for number in range(1, count + 1)])
+        self.assertEqual(out.window_kernels(), [length] * count)
+        timed = [row for row in windows if row["Start (ns)"] and row["End (ns)"]]
+        edges = [int(row[edge]) for row in timed for edge in ("Start (ns)", "End (ns)")]
+        self.assertEqual(edges, sorted(edges))
+        blank = [row for row in windows if row not in timed]
+        self.assertTrue(all(row["Start (ns)"] == row["End (ns)"] == row["Duration (ns)"] == "" for row in blank))
+        self.assertEqual(out.run["lost"].get("window_times", 0), len(blank))
+
+    def test_every_window_of_a_burst_has_its_own_times(self):
+        for threads in (1, 4):
+            for window, count in (("launch:0+10/20x300", 300), ("launch:3+1/2x1500", 1500), ("launch:0+5/5x600", 600)):
+                with self.subTest(window, threads=threads):
+                    done = self.script(f"threads:{threads} [ kernel:k:{8000 // threads}:own ] sync", WINDOW=window)
+                    self.check_own_times(done.out, count, int(window.split("+")[1].split("/")[0]))
+
     def test_a_window_that_is_open_when_the_program_returns(self):
         done = self.script("kernel:a:10 kernel:b:3", WINDOW="launch:8+100")
         self.assertEqual(done.out.kernels(), {"a": 2, "b": 3})

@@ -99,6 +99,12 @@ TEST_CASE("run.json of a run", "[output]") {
   window.state = WindowState::kOpen;
   window.end = 0;
   run.windows.push_back(window);
+  window.number = 3;
+  window.state = WindowState::kClosed;
+  window.start = 0;  // its times are not known
+  window.losses = {};
+  run.windows.push_back(window);
+  run.windows_without_times = 1;
   run.losses_outside.activity_records = 1;
   run.overhead.open = 12'000'000;
   run.overhead.gate_holds = 4;
@@ -151,7 +157,7 @@ TEST_CASE("run.json of a run", "[output]") {
   }
   CHECK(json["threads"].size() == 1);
   CHECK(json["threads"][0]["tid"] == 4242);
-  CHECK(json["windows"].size() == 2);
+  CHECK(json["windows"].size() == 3);
   CHECK(json["windows"][0]["state"] == "closed");
   CHECK(json["windows"][0]["start_ns"] == 2000);
   CHECK(json["windows"][0]["end_ns"] == 8000);
@@ -165,6 +171,9 @@ TEST_CASE("run.json of a run", "[output]") {
   CHECK(json["lost"]["iteration_signs"] == 10);
   CHECK(json["lost"]["busy_time_records"] == 9);
   CHECK(json["lost"]["graph_nodes"] == 11);
+  CHECK(json["lost"]["window_times"] == 1);
+  CHECK_FALSE(json["windows"][2].contains("start_ns"));
+  CHECK_FALSE(json["windows"][2].contains("end_ns"));
   CHECK(json["lost"]["live_allocations"] == 13);
   CHECK(json["unknown_frees"] == 14);
   CHECK(json["overhead"]["device_readings_ns"] == 15);

@@ -203,11 +203,15 @@ TEST_CASE("What was lost is told, with what to do", "[output]") {
   info.iteration_signs_lost = 5;
   info.busy_records_late = 1;
   info.graph_nodes_lost = 2;
+  info.windows_without_times = 44;
   const std::string text = summary_text(build_report(run.statistics, info), "/out");
   CHECK(text.find("incomplete: 3 GPU records in no iteration: too many came before it was known\n") !=
         std::string::npos);
   CHECK(text.find("incomplete: 5 calls unseen in the search for iterations, whose numbers may be off: raise "
                   "INJECT_RING\n") != std::string::npos);
+  CHECK(
+      text.find("incomplete: 44 windows without times of their own: they followed one another too fast\n") !=
+      std::string::npos);
   CHECK(text.find("incomplete: 1 GPU record too late for the busy times\n") != std::string::npos);
   CHECK(text.find("incomplete: 2 nodes of CUDA graphs too many: their kernels have no library call\n") !=
         std::string::npos);

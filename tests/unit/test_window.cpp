@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
+#include <atomic>
+#include <memory>
+#include <thread>
 #include <tuple>
 #include <vector>
 
+#include "libinject/record/clock.h"
+#include "libinject/window/launch_windows.h"
 #include "libinject/window/schedule.h"
 #include "libinject/window/window_log.h"
 #include "tests/unit/catch.h"
@@ -175,4 +180,144 @@ TEST_CASE(
   // Records may come of the latest ten thousand.
   CHECK(log.at((kOpened - 9'999) * 10) == kOpened - 9'999);
   CHECK(log.at((kOpened - 10'000) * 10) == 0);
+}
+
+namespace {
+/// Two megabytes of places for edges.
+std::unique_ptr<LaunchTrigger> trigger(std::uint64_t start, std::uint64_t length, std::uint64_t every,
+                                       std::uint64_t most) {
+  auto result = std::make_unique<LaunchTrigger>();
+  result->start = start;
+  result->length = length;
+  result->every = every;
+  result->most_windows = most;
+  return result;
+}
+
+/// Launch n comes at 1000 + 10 n.
+void launch(LaunchTrigger& trigger, std::uint64_t launches) {
+  for (; launches != 0; --launches)
+    trigger.next([&] { return 1000 + 10 * trigger.count.load(std::memory_order_relaxed); });
+}
+
+using Edges = std::tuple<Nanoseconds, Nanoseconds>;
+Edges edges(const WindowLog& log, std::uint32_t window) {
+  return {log.span(window).begin, log.span(window).end};
+}
+}  // namespace
+
+TEST_CASE("a launch's number says which window it lies in, opens and closes") {
+  const auto at = [](const LaunchTrigger& trigger, std::uint64_t number) {
+    const LaunchTrigger::Launch launch = trigger.launch(number);
+    return std::make_tuple(launch.window, launch.opens, launch.closes);
+  };
+  const auto apart = trigger(5, 2, 10, 2);
+  CHECK(at(*apart, 4) == std::make_tuple(0, 0, 0));
+  CHECK(at(*apart, 5) == std::make_tuple(1, 1, 0));
+  CHECK(at(*apart, 6) == std::make_tuple(1, 0, 0));
+  CHECK(at(*apart, 7) == std::make_tuple(0, 0, 1));
+  CHECK(at(*apart, 8) == std::make_tuple(0, 0, 0));
+  CHECK(at(*apart, 15) == std::make_tuple(2, 2, 0));
+  CHECK(at(*apart, 17) == std::make_tuple(0, 0, 2));
+  CHECK(at(*apart, 25) == std::make_tuple(0, 0, 0));
+  // One follows the other without a launch between.
+  const auto joined = trigger(0, 3, 3, 2);
+  CHECK(at(*joined, 3) == std::make_tuple(2, 2, 1));
+  CHECK(at(*joined, 6) == std::make_tuple(0, 0, 2));
+  CHECK(at(*joined, 9) == std::make_tuple(0, 0, 0));
+  const auto once = trigger(1, 3, 0, 1);
+  CHECK(at(*once, 1) == std::make_tuple(1, 1, 0));
+  CHECK(at(*once, 4) == std::make_tuple(0, 0, 1));
+  CHECK(at(*once, 5) == std::make_tuple(0, 0, 0));
+}
+
+TEST_CASE("windows that launches open and close are entered with their own times") {
+  const auto some = trigger(0, 2, 5, 1000);
+  WindowLog log;
+  LaunchWindows windows(*some, log, "launch:0+2/5x1000");
+  launch(*some, 1500);  // 300 windows between two looks
+  CHECK_FALSE(windows.up_to_date());
+  windows.note();
+  CHECK(windows.up_to_date());
+  REQUIRE(log.opened() == 300);
+  for (std::uint32_t window = 1; window <= 300; ++window) {
+    const Nanoseconds begin = 1000 + 50 * (Nanoseconds{window} - 1);
+    CHECK(edges(log, window) == Edges{begin, begin + 20});
+  }
+  launch(*some, 1);
+  windows.note();
+  CHECK(edges(log, 301) == Edges{1000 + 50 * 300, 0});
+  windows.finish(99'999);
+  CHECK(edges(log, 301) == Edges{1000 + 50 * 300, 99'999});
+  CHECK(log.without_times() == 0);
+}
+
+TEST_CASE("a window whose edge was overwritten before it was read has no times, and is counted") {
+  const auto some = trigger(0, 1, 2, std::uint64_t{1} << 31);
+  WindowLog log;
+  LaunchWindows windows(*some, log, "launch:0+1/2");
+  launch(*some, 1);
+  windows.note();  // the first one is open
+  launch(*some, 2 * (EdgeTimes::kPlaces + 2));
+  windows.note();
+  REQUIRE(log.opened() == EdgeTimes::kPlaces + 3);
+  CHECK(log.without_times() == 3);
+  CHECK(log.copy()[0].state == WindowState::kClosing);
+  CHECK(log.at(1000) == 0);
+  CHECK(log.opened_by(1000 + 20 * 2) == 0);
+  windows.finish(~Nanoseconds{0});
+  const Nanoseconds last = 1000 + 20 * (EdgeTimes::kPlaces + 2);
+  CHECK(edges(log, EdgeTimes::kPlaces + 3) == Edges{last, ~Nanoseconds{0}});
+  CHECK(edges(log, EdgeTimes::kPlaces + 2) == Edges{last - 20, last - 10});
+  CHECK(log.without_times() == 3);
+  CHECK(log.total_time() == 10 * (EdgeTimes::kPlaces - 1) + (~Nanoseconds{0} - last));
+}
+
+TEST_CASE("a window without times is neither open nor waited for") {
+  WindowLog log;
+  CHECK(log.open("launch:0+1/2", 0) == 1);
+  log.end_without_times(1);
+  CHECK(log.open("launch:0+1/2", 3000) == 2);
+  CHECK(log.closing() == std::vector<std::uint32_t>{1});
+  CHECK(log.at(10) == 0);
+  CHECK(log.at(3000) == 2);
+  CHECK(log.opened_by(10) == 0);
+  log.end(2, 4000);
+  log.note_memory(5000, {});
+  CHECK_FALSE(log.lacks_memory());
+  CHECK(log.total_time() == 1000);
+  CHECK(log.without_times() == 1);
+  CHECK_FALSE(log.copy()[0].times_known());
+}
+
+TEST_CASE("edges have the order of their launches, whichever threads these are on") {
+  constexpr std::uint32_t kWindows = 5000;
+  const auto some = trigger(3, 2, 4, kWindows);
+  std::vector<std::atomic<std::uint32_t>> launches(kWindows + 1);
+  WindowLog log;
+  LaunchWindows windows(*some, log, "launch:3+2/4x5000");
+  std::vector<std::thread> threads;
+  threads.reserve(4);
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      while (!some->window_over(kWindows)) ++launches[some->next([] { return now(); }).window];
+    });
+  }
+  while (!some->window_over(kWindows)) windows.note();
+  for (std::thread& thread : threads) thread.join();
+  windows.note();
+  CHECK(windows.up_to_date());
+  REQUIRE(log.opened() == kWindows);
+  CHECK(log.without_times() == 0);
+  Nanoseconds before = 0;
+  bool ordered = true;
+  bool whole = true;
+  for (std::uint32_t window = 1; window <= kWindows; ++window) {
+    const auto [begin, end] = edges(log, window);
+    ordered = ordered && before <= begin && begin <= end;
+    before = end;
+    whole = whole && launches[window] == 2;
+  }
+  CHECK(ordered);
+  CHECK(whole);
 }

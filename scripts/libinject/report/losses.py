@@ -17,6 +17,7 @@ _LOST = {
     "activity_records": "GPU records lost: CUPTI's buffers were full, raise INJECT_BUFFERS",
     "invalid_timestamps": "GPU records left out: without usable times",
     "missing_activity_records": "launches whose GPU record never came",
+    "window_times": "windows without times of their own: they followed one another too fast",
     "names": "names counted as [other]",
     "shapes": "library calls whose shape is counted as [other]",
     "range_paths": "nested NVTX ranges counted as the range around them",
