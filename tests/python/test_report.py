@@ -276,11 +276,11 @@ class Parts(folders.TemporaryFolder):
             {"Window": window, "Device": device, "Start (ns)": 0, "End (ns)": 9, "Device Time (ns)": 500, "Unattributed": 0, "Verdict": verdict}
             for window, verdict in ((1, ""), (2, "launch-bound"), (3, "too short")) for device in ("all", "0")])
         run = model_of(folder)
-        self.assertEqual([verdict["verdict"] for verdict in run["verdicts"]], ["too short for a verdict"] * 2)
-        self.assertEqual(run["verdicts"][0]["meaning"], "Profile longer windows, or more iterations.")
+        self.assertEqual([verdict["verdict"] for verdict in run["verdicts"]], ["too short"] * 2)
+        self.assertEqual(run["verdicts"][0]["meaning"], "The windows are too short for a verdict: profile longer ones, or more iterations.")
         (steps,) = (section for section in run["sections"] if section["id"] == "steps")
         self.assertEqual(steps["notes"], ["Windows 1, 3 are too short for a verdict."])
-        self.assertIn("too short for a verdict</strong>", render(page_model([Result(folder)], [])))
+        self.assertIn("too short</strong>", render(page_model([Result(folder)], [])))
         # Device times that are not there at all, as older versions write a window without work, say nothing.
         folders.write_table(folder, "window_sum", [{"Window": 1, "Device": "all", "Device Time (ns)": "", "Verdict": ""}])
         self.assertNotIn("too short", str(model_of(folder)["sections"]))

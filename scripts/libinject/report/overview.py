@@ -28,7 +28,7 @@ _MEANINGS = {
     "communication-bound": "The GPU waits for collectives between GPUs.",
     "mixed": "Two causes share most of what is lost.",
     "undetermined": "The GPU idles for reasons that its own records do not tell.",
-    "too short for a verdict": "Profile longer windows, or more iterations.",
+    **dict.fromkeys(("", "too short"), "The windows are too short for a verdict: profile longer ones, or more iterations."),
 }
 TOO_SHORT = ("", "too short")  # in place of a verdict
 _COLOURS = {"launch-bound": "launch", "synchronization-bound": "sync", "input-bound": "input", "copy-bound": "copy",
@@ -70,9 +70,8 @@ def _verdict(entry: dict, names: dict[Any, str]) -> dict[str, Any] | None:
                  "colour": colour_of(text_of(part.get("kind"))), "text": text_of(part.get("text")), "advice": text_of(part.get("advice"))}
                 for part in objects(entry.get("evidence")) if (time := whole(part.get("time_ns"))) is not None and time >= 0]
     verdict, device = text_of(entry.get("verdict")), entry.get("device")
-    verdict = "too short for a verdict" if verdict in TOO_SHORT else verdict
     kernels = whole(entry.get("kernel_busy_ns")) or 0
-    return {"device": text_of(device), "device_name": names.get(text_of(device), ""), "verdict": verdict, "colour": colour_of(verdict),
+    return {"device": text_of(device), "device_name": names.get(text_of(device), ""), "verdict": verdict or "too short", "colour": colour_of(verdict),
             "meaning": _MEANINGS.get(verdict, ""), "device_ns": device_time, "kernel_ns": kernels,
             "utilization": share(kernels, device_time), "gain": share(whole(entry.get("potential_gain_ns")) or 0, device_time),
             "parts": _parts(entry, evidence, device_time), "evidence": evidence}
