@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <mutex>
+#include <optional>
 #include <type_traits>
 #include <utility>
 
@@ -92,6 +93,10 @@ void Drain::know_window(std::uint32_t window) {
 
 void Drain::on_call(std::uint32_t thread, const CallRecord& record) {
   know_window(record.window);
+  const bool no_work = (record.flags & kCallNoWork) != 0;
+  std::optional<std::uint16_t> graph;
+  if ((record.flags & kCallGraph) != 0) graph = static_cast<std::uint16_t>(record.status);
+  const std::int16_t status = graph ? std::int16_t{0} : record.status;
   if (record.correlation != 0) {
     Attribution launch;
     launch.function = record.function;
@@ -105,14 +110,14 @@ void Drain::on_call(std::uint32_t thread, const CallRecord& record) {
     launch.host_begin = record.begin;
     launch.host_end = record.end;
     launches_.add(record.generation, record.correlation, launch,
-                  record.status == 0 && (record.flags & kCallCaptured) == 0);
+                  status == 0 && !no_work && (record.flags & kCallCaptured) == 0, graph);
     if (record.window != 0) first_launches_.add(record.window, record.generation, record.correlation);
   }
   if (record.window == 0) return;
   ranges_.context(thread, record.window, record.range);
   CallEvent event;
   event.function = record.function;
-  event.status = record.status;
+  event.status = status;
   event.captured = (record.flags & kCallCaptured) != 0;
   event.owns_shape = (record.flags & kCallOwnsShape) != 0;
   event.shared = (record.flags & kCallShared) != 0;
@@ -122,7 +127,7 @@ void Drain::on_call(std::uint32_t thread, const CallRecord& record) {
   event.window = record.window;
   event.thread = thread;
   event.range = record.range;
-  event.correlation = record.correlation;
+  event.correlation = no_work ? 0 : record.correlation;
   event.chain = record.chain;
   event.begin = record.begin;
   event.end = record.end;
@@ -285,8 +290,8 @@ void Drain::take_drops(std::uint32_t window, HostDrops drops) {
 
 // CUPTI says how many records it dropped, not whose. A launch without a record is one of them while there are
 // any; what remains were kernels of graphs, or of launches that no record is known of.
-void Drain::note_missing(std::uint64_t dropped) {
-  for (const auto& [window, count] : launches_.give_up_waiting()) {
+void Drain::note_missing(std::uint64_t dropped, bool delivered) {
+  for (const auto& [window, count] : launches_.give_up_waiting(delivered)) {
     Losses losses;
     losses.activity_records = std::min(count, dropped);
     losses.missing_records = count - losses.activity_records;
@@ -311,8 +316,8 @@ void Drain::settle_times(Nanoseconds until) {
   }
 }
 
-void Drain::settle(std::uint64_t dropped) {
-  if (journal_ != nullptr) journal_->settle(dropped);
+void Drain::settle(std::uint64_t dropped, bool delivered) {
+  if (journal_ != nullptr) journal_->settle(dropped, delivered);
   saw_graphs_ = false;
   retry_pending();
   for (Pending& pending : pending_) {
@@ -320,7 +325,7 @@ void Drain::settle(std::uint64_t dropped) {
   }
   pending_.clear();
   first_launches_.clear();
-  note_missing(dropped);
+  note_missing(dropped, delivered);
   std::vector<std::uint32_t> closing = windows_.closing();
   std::sort(closing.begin(), closing.end());
   for (const std::uint32_t window : closing) {

@@ -59,10 +59,11 @@ class Drain {
   /// No further device record will come for what was launched so far: judges what has no launch record by its
   /// time, counts the launches that got no record, because CUPTI dropped it or for reasons unknown, and clips
   /// the ranges of the windows that are closing.
-  /// `dropped`: records that CUPTI has dropped since the last time.
-  void settle(std::uint64_t dropped);
+  /// `dropped`: records that CUPTI has dropped since the last time. `delivered`: CUPTI has handed over all
+  /// others.
+  void settle(std::uint64_t dropped, bool delivered);
   /// The same, of those that CUPTI tells of.
-  void settle();
+  void settle(bool delivered);
   /// Of the windows that ended before `until`, and whose launches all have their records: judges how their
   /// time was spent, so that a program that opens one after the other needs no memory for all of them.
   void settle_times(Nanoseconds until);
@@ -79,6 +80,9 @@ class Drain {
   /// Kernels of graph launches whose nodes were not captured in a window, so that their calls are not known,
   /// over the run.
   std::uint64_t graph_kernels_without_call() const { return graph_kernels_without_call_; }
+  /// Launches of graphs that seem to have neither kernels nor copies, as no record has come of them, over the
+  /// run.
+  std::uint64_t graph_launches_without_records() const { return launches_.graphs_without_work(); }
   /// Kernels of graph launches were among what came since the last settle().
   bool saw_graphs() const { return saw_graphs_; }
   /// Devices that kernels ran on, a bit each.
@@ -109,7 +113,7 @@ class Drain {
   template <typename Event>
   void deliver_by_time(Event& event, std::uint16_t generation);
   void note_drops();
-  void note_missing(std::uint64_t dropped);
+  void note_missing(std::uint64_t dropped, bool delivered);
   std::uint32_t demangled_name(std::uint32_t mangled);
 
   Core& core_;

@@ -89,9 +89,9 @@ void Drain::note_drops() {
     take_drops(share.window, share.drops);
 }
 
-void Drain::settle() {
+void Drain::settle(bool delivered) {
   const std::uint64_t dropped = Tracer::dropped_records();
-  settle(dropped - std::exchange(told_activity_drops_, dropped));
+  settle(dropped - std::exchange(told_activity_drops_, dropped), delivered);
 }
 
 }  // namespace inject

@@ -711,6 +711,7 @@ void Session::collect(std::unique_lock<std::mutex>& lock) {
   }
   // Every buffer back: nothing is on its way. Where kernels launched after the window's end keep a buffer, a
   // record for every launch will do, but for graphs: one launch, many records.
+  const bool delivered = buffers_.outstanding() == 0 && !Tracer::failed();
   const bool complete = tracer_.level() < TracerLevel::kActivity || buffers_.outstanding() == 0 ||
                         (drain_.waiting() == 0 && !drain_.saw_graphs());
   const Nanoseconds deadline = finishing_ ? kExitCollectDeadline : kCollectDeadline;
@@ -754,7 +755,7 @@ void Session::collect(std::unique_lock<std::mutex>& lock) {
     if (reopened()) return;
     deliver_last_boundary();
     decide_metric_samples(kNever);
-    drain_.settle();
+    drain_.settle(delivered);
     windows_.settle(detached, drain_.last_in_window_end());
     journal_.settled(detached, drain_.last_in_window_end());
   }
@@ -842,7 +843,7 @@ void Session::end(std::unique_lock<std::mutex>& lock) {
   drain_.pass(tracer_.loaded() ? &tracer_.api() : nullptr);
   take_metric_samples();
   decide_metric_samples(kNever);
-  drain_.settle();
+  drain_.settle(false);
   windows_.settle();
   data.unlock();
   final_output();

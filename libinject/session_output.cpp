@@ -153,6 +153,7 @@ RunInfo Session::run_info(const char* state) {
   run.metric_records_lost = metrics.late() + metrics.crowded() + metrics.impossible();
   run.graph_nodes_lost = core_.graph_nodes.overflows();
   run.graph_kernels_without_call = drain_.graph_kernels_without_call();
+  run.graph_launches_without_records = drain_.graph_launches_without_records();
   run.batch = options_.batch;
   run.iterations = iteration_info();
   run.memory = memory_use.rows();

@@ -110,7 +110,7 @@ void LaunchObserver::enter(DriverCall call, std::uint32_t, std::uint32_t correla
   if (frame == nullptr && window != 0) *carried = outermost_call_begins(*thread, window, *carried);
 }
 
-void LaunchObserver::leave(DriverCall, std::uint32_t cbid, std::uint32_t correlation, std::uint64_t stream,
+void LaunchObserver::leave(Work work, std::uint32_t cbid, std::uint32_t correlation, std::uint64_t stream,
                            int status, const std::uint64_t* carried) noexcept {
   ThreadState* thread = ThreadRegistry::current_if_any();
   if (thread == nullptr || *carried == 0) return;
@@ -118,8 +118,12 @@ void LaunchObserver::leave(DriverCall, std::uint32_t cbid, std::uint32_t correla
   thread->launching_kernel = 0;
   CallFrame* frame = thread->innermost;
   const bool captured = thread->graph_nodes != thread->graph_nodes_at_enter;
+  if (status != 0) work = {};
   if (*carried == kGivenAway) {
-    if (frame != nullptr && captured) frame->flags_ |= kCallCaptured;
+    if (frame == nullptr) return;
+    if (captured) frame->flags_ |= kCallCaptured;
+    frame->flags_ |= work.flags;
+    frame->graph_ = work.graph;
     return;
   }
   CallRecord record;
@@ -136,7 +140,8 @@ void LaunchObserver::leave(DriverCall, std::uint32_t cbid, std::uint32_t correla
   record.call = ++thread->calls;
   record.range = nvtx_current(*thread);
   record.window = thread->launch_window;
-  record.status = static_cast<std::int16_t>(status);
+  record.flags = work.flags;
+  record.status = static_cast<std::int16_t>((work.flags & kCallGraph) != 0 ? work.graph : status);
   record.generation = current_generation.load(std::memory_order_relaxed);
   if (captured) record.flags |= kCallCaptured;
   ThreadRegistry::push(*thread, record);

@@ -25,7 +25,12 @@ class LaunchObserver {
                     std::uint64_t* carried) noexcept;
   /// When the hooked call that enter() will give the id to began; 0 if there is none.
   static Nanoseconds call_begin() noexcept;
-  static void leave(DriverCall call, std::uint32_t cbid, std::uint32_t correlation, std::uint64_t stream,
+  /// `work`: kCallNoWork, kCallGraph with what tells the graph apart, or nothing of these.
+  struct Work {
+    std::uint8_t flags = 0;
+    std::uint16_t graph = 0;
+  };
+  static void leave(Work work, std::uint32_t cbid, std::uint32_t correlation, std::uint64_t stream,
                     int status, const std::uint64_t* carried) noexcept;
 
   /// A driver function that submits nothing: a copy of zero bytes, or with INJECT_API=full any other.

@@ -5,6 +5,7 @@
 #include <cuda.h>
 #include <time.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstring>
@@ -39,6 +40,20 @@ constinit std::array<StreamAt, kMostDriverFunctions> stream_at{};
 // Copies and memsets whose third parameter is their size: of zero bytes they submit nothing, and no record
 // comes.
 constinit std::array<bool, kMostDriverFunctions> size_is_third{};
+
+// Where the other copies and memsets have their sizes, of which any may be 0. For these it has not been
+// measured that no record comes: they are launches, and one that comes finds its own.
+enum class SizesAt : std::uint8_t {
+  kUnknown,
+  kFourth,
+  kFifth,
+  kFourthAndFifth,
+  kCopy2D,
+  kCopy3D,
+  kPeer3D,
+  kBatch
+};
+constinit std::array<SizesAt, kMostDriverFunctions> sizes_at{};
 
 // Where copies go, as far as their names say it.
 constinit std::array<SignKind, kMostDriverFunctions> copy_kind{};
@@ -95,6 +110,98 @@ bool submits_nothing(CUpti_CallbackId cbid, const void* parameters) noexcept {
   std::size_t size;
   std::memcpy(&size, static_cast<const char*>(parameters) + 16, sizeof size);
   return size == 0;
+}
+
+SizesAt sizes_position(const char* name) noexcept {
+  // Of what has a version, the first one was for 32 bits.
+  struct Known {
+    const char* prefix;
+    SizesAt at;
+  };
+  constexpr Known kKnown[] = {{"cuMemcpy2D_v2", SizesAt::kCopy2D},
+                              {"cuMemcpy2DUnaligned_v2", SizesAt::kCopy2D},
+                              {"cuMemcpy2DAsync_v2", SizesAt::kCopy2D},
+                              {"cuMemcpy3D_v2", SizesAt::kCopy3D},
+                              {"cuMemcpy3DAsync_v2", SizesAt::kCopy3D},
+                              {"cuMemcpy3DPeer", SizesAt::kPeer3D},
+                              {"cuMemcpyPeer", SizesAt::kFifth},
+                              {"cuMemcpyAtoA_v2", SizesAt::kFifth},
+                              {"cuMemcpyDtoA_v2", SizesAt::kFourth},
+                              {"cuMemcpyAtoD_v2", SizesAt::kFourth},
+                              {"cuMemcpyHtoA_v2", SizesAt::kFourth},
+                              {"cuMemcpyAtoH_v2", SizesAt::kFourth},
+                              {"cuMemcpyHtoAAsync_v2", SizesAt::kFourth},
+                              {"cuMemcpyAtoHAsync_v2", SizesAt::kFourth},
+                              {"cuMemsetD2D8_v2", SizesAt::kFourthAndFifth},
+                              {"cuMemsetD2D16_v2", SizesAt::kFourthAndFifth},
+                              {"cuMemsetD2D32_v2", SizesAt::kFourthAndFifth},
+                              {"cuMemsetD2D8Async", SizesAt::kFourthAndFifth},
+                              {"cuMemsetD2D16Async", SizesAt::kFourthAndFifth},
+                              {"cuMemsetD2D32Async", SizesAt::kFourthAndFifth},
+                              {"cuMemcpyBatchAsync", SizesAt::kBatch}};
+  for (const Known& known : kKnown) {
+    if (std::strncmp(name, known.prefix, std::strlen(known.prefix)) == 0) return known.at;
+  }
+  return SizesAt::kUnknown;
+}
+
+// Whether one of the sizes is 0, so that there is nothing to copy or set; of a batch, all of them.
+bool is_empty(CUpti_CallbackId cbid, const void* parameters) noexcept {
+  static_assert(
+      offsetof(cuMemcpyPeer_params, ByteCount) == 32 && offsetof(cuMemcpyAtoA_v2_params, ByteCount) == 32 &&
+      offsetof(cuMemcpyHtoAAsync_v2_params, ByteCount) == 24 &&
+      offsetof(cuMemcpyAtoD_v2_params, ByteCount) == 24 && offsetof(cuMemsetD2D8_v2_params, Width) == 24 &&
+      offsetof(cuMemsetD2D32Async_params, Height) == 32);
+  if (parameters == nullptr) return false;
+  const auto size_at = [parameters](std::size_t offset) {
+    std::size_t size;
+    std::memcpy(&size, static_cast<const char*>(parameters) + offset, sizeof size);
+    return size;
+  };
+  const void* first = nullptr;
+  std::memcpy(static_cast<void*>(&first), parameters, sizeof first);
+  switch (sizes_at[cbid]) {
+    case SizesAt::kFourth:
+      return size_at(24) == 0;
+    case SizesAt::kFifth:
+      return size_at(32) == 0;
+    case SizesAt::kFourthAndFifth:
+      return size_at(24) == 0 || size_at(32) == 0;
+    case SizesAt::kCopy2D: {
+      const auto* copy = static_cast<const CUDA_MEMCPY2D*>(first);
+      return copy != nullptr && (copy->WidthInBytes == 0 || copy->Height == 0);
+    }
+    case SizesAt::kCopy3D: {
+      const auto* copy = static_cast<const CUDA_MEMCPY3D*>(first);
+      return copy != nullptr && (copy->WidthInBytes == 0 || copy->Height == 0 || copy->Depth == 0);
+    }
+    case SizesAt::kPeer3D: {
+      const auto* copy = static_cast<const CUDA_MEMCPY3D_PEER*>(first);
+      return copy != nullptr && (copy->WidthInBytes == 0 || copy->Height == 0 || copy->Depth == 0);
+    }
+    case SizesAt::kBatch: {
+      // Targets, sources, sizes, how many.
+      const std::size_t* sizes = nullptr;
+      std::memcpy(static_cast<void*>(&sizes), static_cast<const char*>(parameters) + 16, sizeof sizes);
+      const std::size_t count = size_at(24);
+      return sizes != nullptr &&
+             std::all_of(sizes, sizes + count, [](std::size_t size) { return size == 0; });
+    }
+    case SizesAt::kUnknown:
+      break;
+  }
+  return false;
+}
+
+// What may be launched without a device record to come.
+LaunchObserver::Work work_of(DriverCall call, CUpti_CallbackId cbid, const void* parameters) noexcept {
+  if (call == DriverCall::kGraphLaunch) {
+    const void* graph =
+        parameters == nullptr ? nullptr : static_cast<const cuGraphLaunch_params*>(parameters)->hGraph;
+    return {kCallGraph,
+            static_cast<std::uint16_t>(hash_mix(reinterpret_cast<std::uint64_t>(graph) * kHashSeed))};
+  }
+  return {static_cast<std::uint8_t>(is_empty(cbid, parameters) ? kCallNoWork : 0), 0};
 }
 
 std::uint64_t stream_of(CUpti_CallbackId cbid, const void* parameters) noexcept {
@@ -200,8 +307,8 @@ void on_driver_call(CUpti_CallbackId cbid, const CUpti_CallbackData& data) noexc
   } else {
     const int status =
         data.functionReturnValue == nullptr ? 0 : *static_cast<const CUresult*>(data.functionReturnValue);
-    LaunchObserver::leave(call, cbid, data.correlationId, stream_of(cbid, data.functionParams), status,
-                          data.correlationData);
+    LaunchObserver::leave(work_of(call, cbid, data.functionParams), cbid, data.correlationId,
+                          stream_of(cbid, data.functionParams), status, data.correlationData);
   }
 }
 
@@ -348,6 +455,7 @@ bool Tracer::name_driver_calls(std::string& error) {
     driver_calls[cbid] = classify_driver_call(name);
     stream_at[cbid] = stream_position(name);
     size_is_third[cbid] = has_size_third(name);
+    sizes_at[cbid] = sizes_position(name);
     copy_kind[cbid] = std::strstr(name, "HtoD") != nullptr   ? SignKind::kCopyToDevice
                       : std::strstr(name, "DtoH") != nullptr ? SignKind::kCopyToHost
                                                              : SignKind::kCopy;

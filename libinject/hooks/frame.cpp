@@ -115,6 +115,13 @@ CallFrame::~CallFrame() {
   record.window = window_;
   record.shape = shape_;
   record.status = status_;
+  if ((flags_ & kCallGraph) != 0) {
+    if (status_ == 0) {
+      record.status = static_cast<std::int16_t>(graph_);
+    } else {
+      record.flags &= static_cast<std::uint8_t>(~kCallGraph);
+    }
+  }
   record.generation = generation_;
   ThreadRegistry::push(*thread, record);
 }

@@ -49,6 +49,7 @@ class CallFrame {
   FunctionId function_;
   std::int16_t status_ = 0;
   std::uint16_t generation_ = 0;
+  std::uint16_t graph_ = 0;  // with kCallGraph
   std::uint8_t flags_ = 0;
   bool entered_ = false;
 };

@@ -379,6 +379,7 @@ std::string run_json_text(const RunInfo& run, std::span<const std::string> files
   lost_json(json, lost_counts(run));
   json.member("repeated_activity_records", run.repeated_records)
       .member("graph_kernels_without_call", run.graph_kernels_without_call)
+      .member("graph_launches_without_records", run.graph_launches_without_records)
       .member("unknown_frees", run.unknown_frees);
   json.texts("messages", run.messages).texts("files", files).texts("write_errors", errors);
   json.close_object();

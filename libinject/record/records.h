@@ -73,7 +73,8 @@ struct alignas(64) CallRecord {
   std::uint32_t window = 0;  ///< number of the window the call began in, 0 if none was open
   std::uint32_t shape = 0;   ///< in Core::shapes: what the outermost call computes of those around this one
                              ///< and itself whose arguments are read; 0 if there is none
-  std::int16_t status = 0;   ///< the API's own status code
+  std::int16_t status = 0;   ///< the API's own status code; with kCallGraph, where it is 0, what tells graphs
+                             ///< apart
   std::uint16_t generation = 0;  ///< counts CUPTI attachments: correlation ids are unique within one
 };
 
@@ -82,6 +83,8 @@ enum CallFlags : std::uint8_t {
   kCallCaptured = 1,   ///< the launch was captured into a graph: no device work of its own follows
   kCallOwnsShape = 2,  ///< `shape` is this call's own
   kCallShared = 4,     ///< one operand is the same as in the thread's call before, of the same shape
+  kCallNoWork = 8,     ///< its sizes are 0: no device work follows
+  kCallGraph = 16,     ///< a graph was launched, successfully: whether work follows depends on its nodes
 };
 
 enum class RangeEdge : std::uint8_t { kPush = 1, kPop = 2, kStart = 3, kEnd = 4 };

@@ -256,9 +256,10 @@ void Journal::settle_times(Nanoseconds until) {
   body_.number(until);
 }
 
-void Journal::settle(std::uint64_t dropped_by_cupti) {
+void Journal::settle(std::uint64_t dropped_by_cupti, bool delivered) {
   if (!running() || full_) return;
   note_windows();
+  if (delivered) body_.entry(Entry::kDelivered);
   body_.entry(Entry::kSettle);
   body_.number(ended_);
   body_.number(dropped_by_cupti);

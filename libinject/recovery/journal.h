@@ -54,7 +54,7 @@ class Journal {
   }
   void drops(std::uint32_t window, HostDrops drops);
   void settle_times(Nanoseconds until);
-  void settle(std::uint64_t dropped_by_cupti);
+  void settle(std::uint64_t dropped_by_cupti, bool delivered);
   void settled(Nanoseconds detached, Nanoseconds last_activity);
   void boundary(const IterationBoundary& boundary);
   /// Threads are often named after their first call.

@@ -76,7 +76,7 @@ void Replay::run(TraceWriter* trace, ChromeTrace* timeline) {
   recovered_.beyond_submissions = image_.live().beyond_submissions;
   recovered_.beyond_records = image_.live().beyond_records;
   end_all();
-  drain_.settle(0);
+  drain_.settle(0, false);
   windows_.settle(0, drain_.last_in_window_end());
   recovered_.unattributed = drain_.unattributed();
 }
@@ -119,6 +119,9 @@ bool Replay::replay_entry(Entry entry, Decoder& from) {
       return read_buffer(from);
     case Entry::kDrops:
       return read_drops(from);
+    case Entry::kDelivered:
+      delivered_ = true;
+      return true;
     case Entry::kSettleTimes:
     case Entry::kSettle:
     case Entry::kSettled:
@@ -278,7 +281,7 @@ bool Replay::read_settle(Entry entry, Decoder& from) {
   open_until(window, 0);
   end_until(window);
   if (entry == Entry::kSettleTimes) drain_.settle_times(first);
-  if (entry == Entry::kSettle) drain_.settle(first);
+  if (entry == Entry::kSettle) drain_.settle(first, std::exchange(delivered_, false));
   if (entry == Entry::kSettled) windows_.settle(first, second);
   return true;
 }
@@ -533,6 +536,7 @@ RunInfo Replay::run_info() const {
   run.busy_records_late = statistics_.late_for_busy_time();
   run.device_time_records_lost = statistics_.left_out_of_device_times();
   run.graph_kernels_without_call = drain_.graph_kernels_without_call();
+  run.graph_launches_without_records = drain_.graph_launches_without_records();
   run.recovered = recovered_;
   return run;
 }

@@ -93,6 +93,7 @@ class Replay {
   std::unordered_map<std::uint64_t, std::uint32_t> pointers_;
   std::unordered_map<std::uint64_t, std::uint32_t> taken_;  // records of a queue's block, by its sequence
   std::unordered_set<std::uint64_t> taken_buffers_;
+  bool delivered_ = false;  // the settlement that follows is of all records
 };
 
 }  // namespace inject::recovery

@@ -14,6 +14,8 @@ namespace {
 constexpr std::size_t kFirstSize = 256;
 constexpr std::size_t kLeastKept = 4096;
 constexpr std::size_t kMostUntold = 4096;  // windows
+// The records of launches on one device come within that time of each other, if CUPTI is flushed meanwhile.
+constexpr Nanoseconds kRecordsCome = 1'000'000'000;
 
 // All that is told of a launch outside of all windows.
 constexpr Attribution kLaunchedOutside = [] {
@@ -68,7 +70,7 @@ void LaunchTable::grow() {
 }
 
 void LaunchTable::add(std::uint16_t generation, std::uint32_t correlation, const Attribution& launch,
-                      bool expects_work) {
+                      bool expects_work, std::optional<std::uint16_t> graph) {
   if (launch.window == 0) {
     outside_.add(generation, correlation);
     return;
@@ -80,8 +82,9 @@ void LaunchTable::add(std::uint16_t generation, std::uint32_t correlation, const
       Entry& oldest = entries_[first_];
       if (oldest.waits) {
         --waiting_;
+        if (oldest.is_graph) --waiting_graphs_;
         ++given_up_;
-        ++untold_[oldest.launch.window];
+        forget(oldest, false, untold_);
         if (untold_.size() > kMostUntold) {
           // Windows of days ago together, as the run's.
           const auto first = untold_.upper_bound(0);
@@ -102,7 +105,10 @@ void LaunchTable::add(std::uint16_t generation, std::uint32_t correlation, const
   entry.key = key_of(generation, correlation);
   entry.last_record = 0;
   entry.waits = expects_work;
+  entry.is_graph = graph.has_value();
+  entry.graph = graph.value_or(0);
   if (entry.waits) ++waiting_;
+  if (entry.waits && entry.is_graph) ++waiting_graphs_;
   ++size_;
   index_insert(static_cast<std::uint32_t>(position));
 }
@@ -114,11 +120,43 @@ LaunchTable::Found LaunchTable::find(std::uint16_t generation, std::uint32_t cor
   for (std::size_t slot = slot_of(key); index_[slot] != 0; slot = (slot + 1) & mask) {
     Entry& entry = entries_[index_[slot] - 1];
     if (entry.key != key) continue;
-    if (std::exchange(entry.waits, false)) --waiting_;
+    if (std::exchange(entry.waits, false)) {
+      --waiting_;
+      latest_arrived_ = std::max(latest_arrived_, entry.launch.host_begin);
+      if (entry.is_graph) {
+        --waiting_graphs_;
+        graphs_with_work_[entry.graph] = true;
+      }
+    }
     return {&entry.launch, std::exchange(entry.last_record, identity) == identity && identity != 0};
   }
   if (outside_.contains(generation, correlation)) return {&kLaunchedOutside, false};
   return {};
+}
+
+bool LaunchTable::passed_over(const Entry& entry) const {
+  return may_be_empty(entry) && entry.launch.host_begin + kRecordsCome < latest_arrived_;
+}
+
+std::size_t LaunchTable::waiting() const {
+  std::size_t passed = 0;
+  std::size_t left = waiting_graphs_;
+  for (std::size_t i = 0; i < size_ && left != 0; ++i) {
+    const Entry& entry = entries_[(first_ + i) & (entries_.size() - 1)];
+    if (!entry.waits || !entry.is_graph) continue;
+    --left;
+    if (passed_over(entry)) ++passed;
+  }
+  return waiting_ - passed;
+}
+
+void LaunchTable::forget(const Entry& entry, bool delivered,
+                         std::map<std::uint32_t, std::uint64_t>& missing) {
+  if (may_be_empty(entry) && (delivered || entry.launch.host_begin < latest_arrived_)) {
+    ++graphs_without_work_;
+  } else {
+    ++missing[entry.launch.window];
+  }
 }
 
 std::uint32_t LaunchTable::first_waiting_window() const {
@@ -128,6 +166,7 @@ std::uint32_t LaunchTable::first_waiting_window() const {
     const Entry& entry = entries_[(first_ + i) & (entries_.size() - 1)];
     if (!entry.waits) continue;
     --left;
+    if (passed_over(entry)) continue;
     if (first == 0 || entry.launch.window < first) first = entry.launch.window;
   }
   return first;
@@ -140,18 +179,19 @@ std::optional<Nanoseconds> LaunchTable::first_waiting_begin() const {
     const Entry& entry = entries_[(first_ + i) & (entries_.size() - 1)];
     if (!entry.waits) continue;
     --left;
+    if (passed_over(entry)) continue;
     first = std::min(first.value_or(entry.launch.host_begin), entry.launch.host_begin);
   }
   return first;
 }
 
-std::map<std::uint32_t, std::uint64_t> LaunchTable::give_up_waiting() {
+std::map<std::uint32_t, std::uint64_t> LaunchTable::give_up_waiting(bool delivered) {
   std::map<std::uint32_t, std::uint64_t> forgotten = std::exchange(untold_, {});
   for (std::size_t i = 0; i < size_; ++i) {
     Entry& entry = entries_[(first_ + i) & (entries_.size() - 1)];
-    if (std::exchange(entry.waits, false)) ++forgotten[entry.launch.window];
+    if (std::exchange(entry.waits, false)) forget(entry, delivered, forgotten);
   }
-  waiting_ = 0;
+  waiting_ = waiting_graphs_ = 0;
   return forgotten;
 }
 

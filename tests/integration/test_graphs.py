@@ -76,5 +76,37 @@ class Replayed(simulated.SimulatedTest):
         self.assertEqual(done.out.kernels(), {self.KERNEL: 1})
 
 
+class Owed(simulated.SimulatedTest):
+    """Calls that no GPU record comes of: none is missing."""
+
+    def test_graphs_without_gpu_work(self):
+        for text, launches, kernels in (("kernel:a:1 graph:x:1 graph:x:1 kernel:b:1", 2, {"a": 1, "b": 1}), ("graph:x:1", 1, {}),
+                                        ("kernel:a:1 loop:20 [ graph:x:1 ]", 20, {"a": 1})):
+            with self.subTest(text):
+                done = self.script(f"capture:1 end_capture:1:x start {text} stop sync", WINDOW="api")
+                self.assertEqual((done.out.lost(), done.out.kernels()), ({}, kernels))
+                self.assertEqual(done.out.run["graph_launches_without_records"], launches)
+
+    def test_a_graph_within_a_graph(self):
+        done = self.script("capture:1 end_capture:1:x capture:1 graph:x:1 end_capture:1:y capture:1 graph:x:1 kernel:k:1:1 "
+                           "end_capture:1:z start graph:y:1 graph:z:1 stop sync", WINDOW="api")
+        self.assertEqual((done.out.lost(), done.out.kernels()), ({}, {"k": 1}))
+        self.assertEqual(done.out.run["graph_launches_without_records"], 1)
+
+    def test_a_graph_whose_records_do_not_come(self):
+        # Nothing tells that it has no work.
+        done = self.script("capture:1 kernel:k:1:1 end_capture:1:x start kernel:a:3 graph:x:1 stop sync", WINDOW="api",
+                           faults="cupti_fail=cuptiActivityFlushAll:2", timeout=20)
+        self.assertEqual((done.out.kernels(), done.out.lost()), ({}, {"missing_activity_records": 4}))
+        self.assertEqual(done.out.run["graph_launches_without_records"], 0)
+
+    def test_sizes_of_0(self):
+        done = self.script("start copy2d:0:4 copy2d:4:0:1 memset2d:0:4 memset2d:4:0:1 copy3d:4:4:0 copy3d:0:4:4 copy:h2d:0 "
+                           "memset:0 copy2d:16:4 copy3d:4:4:4 memset2d:16:4:1 kernel:a:1 stop sync", WINDOW="api")
+        self.assertEqual((done.out.lost(), done.out.kernels()), ({}, {"a": 1}))
+        window, = done.out.windows()
+        self.assertEqual((window["Copies"], window["Memsets"], window["Submissions"]), ("2", "1", "4"))
+
+
 if __name__ == "__main__":
     simulated.main()

@@ -60,6 +60,63 @@ TEST_CASE("the launch that has waited longest") {
   CHECK_FALSE(table.first_waiting_begin());
 }
 
+namespace {
+Attribution begun(Nanoseconds begin) {
+  Attribution launch = in_window(1);
+  launch.host_begin = begin;
+  return launch;
+}
+using Missing = std::map<std::uint32_t, std::uint64_t>;
+constexpr Nanoseconds kLater = 2'000'000'000;
+}  // namespace
+
+TEST_CASE("a graph none of whose launches has had a record owes none") {
+  LaunchTable table(1 << 14);
+  table.add(1, 1, begun(100), true, std::uint16_t{7});
+  table.add(1, 2, begun(200), true);
+  CHECK(table.waiting() == 2);
+  CHECK(table.first_waiting_begin() == 100);
+  SECTION("while nothing else comes it is waited for, and missing") {
+    CHECK(table.give_up_waiting() == Missing{{1, 2}});
+    CHECK(table.graphs_without_work() == 0);
+  }
+  SECTION("where a later launch's record has come it is not missing, but waited for: work may take long") {
+    table.find(1, 2, 1);
+    CHECK(table.waiting() == 1);
+    CHECK(table.first_waiting_begin() == 100);
+    CHECK(table.give_up_waiting().empty());
+    CHECK(table.graphs_without_work() == 1);
+    CHECK(table.waiting() == 0);
+  }
+  SECTION("where one of a second later has come it is not waited for") {
+    table.find(1, 2, 1);
+    table.add(1, 3, begun(kLater), true);
+    table.find(1, 3, 1);
+    CHECK(table.waiting() == 0);
+    CHECK_FALSE(table.first_waiting_begin());
+    CHECK(table.first_waiting_window() == 0);
+    // It is found all the same.
+    CHECK(table.find(1, 1, 1).launch != nullptr);
+  }
+  SECTION("where everything has been delivered it is not missing, unlike other launches") {
+    CHECK(table.give_up_waiting(true) == Missing{{1, 1}});
+    CHECK(table.graphs_without_work() == 1);
+  }
+}
+
+TEST_CASE("a graph that had records of one launch owes those of the others") {
+  LaunchTable table(1 << 14);
+  table.add(1, 1, begun(100), true, std::uint16_t{7});
+  table.add(1, 2, begun(200), true, std::uint16_t{7});
+  table.add(1, 3, begun(kLater), true);
+  table.find(1, 1, 1);
+  table.find(1, 3, 1);
+  CHECK(table.waiting() == 1);
+  CHECK(table.first_waiting_begin() == 200);
+  CHECK(table.give_up_waiting(true) == Missing{{1, 1}});
+  CHECK(table.graphs_without_work() == 0);
+}
+
 TEST_CASE("the table turns over many launches and keeps finding the recent ones") {
   LaunchTable table(1 << 14);
   for (std::uint32_t i = 1; i <= 300'000; ++i) {

@@ -114,6 +114,7 @@ TEST_CASE("run.json of a run", "[output]") {
   run.busy_records_late = 9;
   run.graph_nodes_lost = 11;
   run.graph_kernels_without_call = 12;
+  run.graph_launches_without_records = 17;
   run.allocations_not_held = 13;
   run.unknown_frees = 14;
   run.overhead.device_readings = 15;
@@ -183,6 +184,7 @@ TEST_CASE("run.json of a run", "[output]") {
   CHECK(json["devices"][0]["pcie_max_width"] == 16);
   CHECK(json["repeated_activity_records"] == 5);
   CHECK(json["graph_kernels_without_call"] == 12);
+  CHECK(json["graph_launches_without_records"] == 17);
   CHECK(json["overhead"]["open_ns"] == 12'000'000);
   CHECK(json["overhead"]["gate_holds"] == 4);
   CHECK(json["messages"][0] == "another profiler holds CUPTI");

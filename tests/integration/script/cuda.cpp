@@ -11,6 +11,7 @@
 //                                                 asynchronous; the host's MEMORY: pinned (if not told),
 //                                                 pageable
 //   memset:BYTES[:STREAM]                         likewise
+//   copy2d:WIDTH:HEIGHT[:STREAM] copy3d:WIDTH:HEIGHT:DEPTH memset2d:WIDTH:HEIGHT[:STREAM]   on the device
 //   record:EVENT[:STREAM] await:EVENT[:STREAM]    the stream's work up to here; what follows waits for it
 //   malloc:NAME:BYTES[:HOW]  HOW: plain, async, async_ptsz, managed, pitch, 3d, pool, host, host_alloc,
 //                            driver (which no hook sees);
@@ -190,6 +191,40 @@ void copy(const Arguments& a) {
   }
 }
 
+void copy_2d(const Arguments& a) {
+  const Areas& memory = areas();
+  const std::size_t pitch = 4096;
+  if (a.has(3)) {
+    report("cudaMemcpy2DAsync",
+           cudaMemcpy2DAsync(memory.device[0], pitch, memory.device[1], pitch, a.number(1), a.number(2),
+                             cudaMemcpyDeviceToDevice, stream_of(a.text(3))));
+  } else {
+    report("cudaMemcpy2D", cudaMemcpy2D(memory.device[0], pitch, memory.device[1], pitch, a.number(1),
+                                        a.number(2), cudaMemcpyDeviceToDevice));
+  }
+}
+
+void copy_3d(const Arguments& a) {
+  const Areas& memory = areas();
+  cudaMemcpy3DParms copy{};
+  copy.srcPtr = make_cudaPitchedPtr(memory.device[1], 256, 256, 4);
+  copy.dstPtr = make_cudaPitchedPtr(memory.device[0], 256, 256, 4);
+  copy.extent = make_cudaExtent(a.number(1), a.number(2), a.number(3));
+  copy.kind = cudaMemcpyDeviceToDevice;
+  report("cudaMemcpy3D", cudaMemcpy3D(&copy));
+}
+
+void set_2d(const Arguments& a) {
+  const Areas& memory = areas();
+  const std::size_t pitch = 4096;
+  if (a.has(3)) {
+    report("cudaMemset2DAsync",
+           cudaMemset2DAsync(memory.device[0], pitch, 0, a.number(1), a.number(2), stream_of(a.text(3))));
+  } else {
+    report("cudaMemset2D", cudaMemset2D(memory.device[0], pitch, 0, a.number(1), a.number(2)));
+  }
+}
+
 void set(const Arguments& a) {
   const Areas& memory = areas();
   const script::Submission submission;
@@ -365,9 +400,10 @@ void all_reduce(const Arguments&) {
 #endif
 
 const script::Operations kOperations {
-  {"kernel", launch}, {"runtime_kernel", runtime_launch}, {"kernels", launch_many}, {"copy", copy},
-      {"memset", set}, {"malloc", allocate_named}, {"free", free_named}, {"mallocs", allocate_in_turn},
-      {"fork_malloc", allocate_in_child}, {"fork_load", load_in_child},
+  {"kernel", launch}, {"runtime_kernel", runtime_launch}, {"kernels", launch_many}, {"copy2d", copy_2d},
+      {"copy3d", copy_3d}, {"memset2d", set_2d}, {"copy", copy}, {"memset", set}, {"malloc", allocate_named},
+      {"free", free_named}, {"mallocs", allocate_in_turn}, {"fork_malloc", allocate_in_child},
+      {"fork_load", load_in_child},
       {"reset", [](const Arguments&) { report("cudaDeviceReset", cudaDeviceReset()); }},
       {"sync", [](const Arguments&) { report("cudaDeviceSynchronize", cudaDeviceSynchronize()); }},
       {"stream_sync",
