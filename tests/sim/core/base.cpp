@@ -209,6 +209,8 @@ bool apply_fault(State& state, std::string_view name, std::string_view value) {
     fault.pm_overflow_silent = !off;
   } else if (name == "pm_wall_clock") {
     fault.pm_wall_clock = !off;
+  } else if (name == "pm_contrary") {
+    return counter(fault.pm_contrary);
   } else if (name == "pm_no_timer") {
     fault.pm_no_timer = !off;
   } else if (name == "pm_no_pcie") {
