@@ -29,8 +29,9 @@ void cudasim_set_kernel_duration(const char* name_part, uint64_t nanoseconds);
 ///   drop=N                    the next N activity records are dropped and counted as such
 ///   repeat=N                  the next N activity records are delivered twice
 ///   zero_time=N               the next N activity records have zero timestamps
-///   out_of_order              the records of each buffer are delivered last first
-///   finalize_keeps_nothing    cuptiFinalize leaves no device memory behind
+///   overwritten_end=N         the records of the next N kernels of CUDA graphs are read once their nodes
+///   have run again, and have the end of that out_of_order              the records of each buffer are
+///   delivered last first finalize_keeps_nothing    cuptiFinalize leaves no device memory behind
 ///   no_attach_wait            enabling kernel activity does not wait for the kernels that run at that time
 ///   attach_ms=MS              cuptiSubscribe takes that long
 ///   subscriber_taken[=NAME]   another tool holds the subscriber slot, under that name

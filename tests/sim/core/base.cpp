@@ -172,6 +172,8 @@ bool apply_fault(State& state, std::string_view name, std::string_view value) {
     return counter(fault.drop);
   } else if (name == "repeat") {
     return counter(fault.repeat);
+  } else if (name == "overwritten_end") {
+    return counter(fault.overwritten_end);
   } else if (name == "zero_time") {
     return counter(fault.zero_time);
   } else if (name == "out_of_order") {
