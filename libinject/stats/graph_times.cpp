@@ -48,10 +48,10 @@ void GraphTimes::kernel(const KernelEvent& event, std::uint16_t generation) {
   if (starts_[index] != kNone) {
     Node older = node;
     if (newer.start < older.event.start) std::swap(newer, older.event);
-    // One that comes twice says nothing of itself.
-    const bool again = older.event.start == newer.start;
+    // In one launch a node may run several times, and a record come twice.
+    const bool same_launch = older.event.correlation == newer.correlation;
     const bool usable =
-        (again || older.event.end <= newer.start) && !runs_into_later(older.event, generation);
+        (same_launch || older.event.end <= newer.start) && !runs_into_later(older.event, generation);
     if (usable) {
       ++node.replays;
       node.longest = std::max(node.longest, older.event.end - older.event.start);

@@ -61,6 +61,16 @@ TEST_CASE("A graph's kernel does not end after its node's next one began", "[gra
   CHECK(replays.unusable == Times::Spans{{5000, 10'000}});
 }
 
+TEST_CASE("A node may run several times in a launch, one beside the other", "[graphs]") {
+  Times replays;
+  for (std::uint32_t i = 0; i < 3; ++i) {
+    replays.kernel(1, 10 + i, 20'000 * i + 1000, 20'000 * i + 9000);
+    replays.kernel(1, 10 + i, 20'000 * i + 2000, 20'000 * i + 8000);
+  }
+  CHECK(replays.all() == 6);
+  CHECK(replays.unusable.empty());
+}
+
 TEST_CASE("The order of a graph's records does not matter, and one that comes twice is not its own next",
           "[graphs]") {
   Times replays;
