@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "libinject/analysis/kernel_class.h"
 #include "libinject/cupti/decode.h"
 #include "libinject/output/demangle.h"
 #include "libinject/record/mapping.h"
@@ -57,7 +58,17 @@ Drain::Drain(Core& core, ActivityBuffers& buffers, WindowLog& windows, Statistic
       launches_(most_launches(core.ring)),
       ranges_(
           core.ranges, [&windows](std::uint32_t number) { return windows.span(number); },
-          [this](const RangeEvent& event) { deliver(event); }) {}
+          [this](const RangeEvent& event) { deliver(event); }),
+      graph_times_({[this](KernelEvent& event, std::uint16_t generation, bool usable) {
+                      if (usable)
+                        hand_on(event, generation);
+                      else
+                        leave_out(event);
+                    },
+                    [&windows](std::uint32_t number) { return windows.span(number).end; },
+                    [this](std::uint32_t name) {
+                      return is_collective(family_of(core_.names.name(name), Category::kOther));
+                    }}) {}
 
 void Drain::take(std::uint32_t thread, const Slot& slot) {
   if (slot.kind() == RecordKind::kCall) {
@@ -82,7 +93,7 @@ void Drain::take(std::uint32_t thread, const Slot& slot) {
 
 Nanoseconds Drain::told_until() const {
   const Nanoseconds taken = pass_begin_ > kOnItsWay ? pass_begin_ - kOnItsWay : 0;
-  return std::min(taken, launches_.first_waiting_begin().value_or(taken));
+  return std::min({taken, launches_.first_waiting_begin().value_or(taken), graph_times_.first_start()});
 }
 
 void Drain::know_window(std::uint32_t window) {
@@ -222,15 +233,33 @@ void Drain::note_outside(const Event& event) {
 
 template <typename Event>
 void Drain::deliver(Event& event, std::uint16_t generation) {
-  const std::uint32_t window = event.launch.window;
-  if (window == 0) {
-    note_outside(event);
+  if (!times_valid(event.start, event.end)) {
+    leave_out(event);
     return;
   }
-  if (!times_valid(event.start, event.end)) {
-    Losses losses;
-    losses.invalid_times = 1;
-    windows_.add_losses(window, losses);
+  if constexpr (std::is_same_v<Event, KernelEvent>) {
+    if (event.graph_node != 0) {
+      graph_times_.kernel(event, generation);
+      return;
+    }
+  }
+  graph_times_.work(event.device, event.context, event.stream, event.correlation, generation, event.start,
+                    event.end);
+  hand_on(event, generation);
+}
+
+template <typename Event>
+void Drain::leave_out(const Event& event) {
+  if (event.launch.window == 0) return;
+  Losses losses;
+  losses.invalid_times = 1;
+  windows_.add_losses(event.launch.window, losses);
+}
+
+template <typename Event>
+void Drain::hand_on(Event& event, std::uint16_t generation) {
+  if (event.launch.window == 0) {
+    note_outside(event);
     return;
   }
   last_in_window_end_ = std::max(last_in_window_end_, event.end);
@@ -311,7 +340,8 @@ void Drain::settle_times(Nanoseconds until) {
   std::sort(closing.begin(), closing.end());
   for (const std::uint32_t window : closing) {
     const RangeTracker::Span span = windows_.span(window);
-    if ((waiting != 0 && window >= waiting) || span.end >= until) break;
+    if ((waiting != 0 && window >= waiting) || span.end == 0 || span.end >= until) break;
+    graph_times_.release_windows(window);
     statistics_.settle_times(window, span.begin, span.end);
   }
 }
@@ -324,6 +354,7 @@ void Drain::settle(std::uint64_t dropped, bool delivered) {
     std::visit([&](auto& event) { deliver_by_time(event, pending.generation); }, pending.event);
   }
   pending_.clear();
+  graph_times_.release_all();
   first_launches_.clear();
   note_missing(dropped, delivered);
   std::vector<std::uint32_t> closing = windows_.closing();

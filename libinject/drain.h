@@ -16,6 +16,7 @@
 #include "libinject/output/trace.h"
 #include "libinject/recovery/journal.h"
 #include "libinject/stats/first_launches.h"
+#include "libinject/stats/graph_times.h"
 #include "libinject/stats/launch_table.h"
 #include "libinject/stats/statistics.h"
 #include "libinject/window/iteration_search.h"
@@ -109,6 +110,10 @@ class Drain {
   template <typename Event>
   void deliver(Event& event, std::uint16_t generation);
   void deliver(const RangeEvent& event);
+  template <typename Event>
+  void hand_on(Event& event, std::uint16_t generation);
+  template <typename Event>
+  void leave_out(const Event& event);
   void attribute_to_captured(KernelEvent& event);
   template <typename Event>
   void deliver_by_time(Event& event, std::uint16_t generation);
@@ -130,6 +135,7 @@ class Drain {
   RangeTracker ranges_;
   std::vector<Pending> pending_;
   FirstLaunches first_launches_;
+  GraphTimes graph_times_;
   std::vector<std::uint32_t> demangled_;  // by id in core_.mangled
   std::uint64_t unattributed_ = 0;
   std::uint64_t repeated_ = 0;

@@ -14,6 +14,11 @@
 
 namespace inject {
 
+namespace {
+// A graph's kernel waits so long for the next replay of its node to say whether its end is its own.
+constexpr Nanoseconds kHeldForGraphs = 1'000'000'000;
+}  // namespace
+
 void Drain::pass(const CuptiApi* cupti, bool hold_signs) {
   pass_begin_ = now();
   // A sign that is published from here on may be older than one that is not: both wait for the next pass.
@@ -37,6 +42,8 @@ void Drain::pass(const CuptiApi* cupti, bool hold_signs) {
       if (journal_ != nullptr) journal_->end_buffer();
     });
   }
+  // What a graph that is not launched again has left does not hold up those that wait for earlier work.
+  if (pass_begin_ > kHeldForGraphs) graph_times_.release_ended(pass_begin_ - kHeldForGraphs);
   note_drops();
   if (journal_ != nullptr) journal_->commit();
 }

@@ -306,4 +306,21 @@ std::array<float, kMostMetrics> MetricChoice::values(std::span<const double> of_
   return values;
 }
 
+bool MetricChoice::contradictory(std::span<const float> values) const {
+  constexpr float kRounded = 1.01F;
+  const auto active = std::find_if(metrics.begin(), metrics.end(), [](const MetricInfo& metric) {
+    return metric.quantity == Quantity::kSmActive;
+  });
+  if (active == metrics.end()) return false;
+  // A value that was not measured is neither more nor less than another.
+  const float most = values[static_cast<std::size_t>(active - metrics.begin())] * kRounded;
+  for (std::size_t i = 0; i < metrics.size(); ++i) {
+    const Quantity quantity = metrics[i].quantity;
+    const bool of_sm = quantity == Quantity::kWarpsActive || quantity == Quantity::kFma ||
+                       quantity == Quantity::kFp64 || quantity == Quantity::kTensor;
+    if (of_sm && values[i] > most) return true;
+  }
+  return false;
+}
+
 }  // namespace inject

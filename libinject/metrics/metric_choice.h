@@ -35,6 +35,10 @@ struct MetricChoice {
   /// A sample's values from what CUPTI measured, in the order of `measured`.
   std::array<float, kMostMetrics> values(std::span<const double> of_measured) const;
 
+  /// Whether a sample's values can't all be right: more warps, or more work of a pipe, than the SMs were
+  /// active for.
+  bool contradictory(std::span<const float> values) const;
+
   /// How each of `metrics` comes out of `measured`.
   struct Source {
     std::size_t measured = 0;

@@ -185,6 +185,7 @@ struct PmSampler::Device {
   std::size_t taken = 0;       // samples of the image that have been read
   Nanoseconds taken_end = 0;   // the end of the last of them, as CUPTI has it
   std::size_t waiting = 0;     // samples of the image that are not complete
+  std::size_t torn = 0;        // samples still to come, a part of which went with the image before
   std::size_t fruitless = 0;   // samples that came, since sampling began, before one could be used
   bool useful = false;         // one could be
   // Samples that came and could not be used since the latest that could, and how many in all, by MetricLoss.
@@ -645,6 +646,7 @@ CUptiResult PmSampler::set_up(Device& device, const char*& action) {
   decoding_.buffer_bytes = kHardwareBuffer;
   decoding_.pause = device.longest_pause;
   device.taken = 0;
+  device.torn = 0;
   device.fruitless = 0;
   device.useful = false;
   action = "cuptiPmSamplingCounterDataImageInitialize";
@@ -781,9 +783,12 @@ bool PmSampler::decode_image(Device& device) {
   return full;
 }
 
-// From the beginning, without those that are not complete.
+// From the beginning, without those that are not complete. What their other units tell comes into the new
+// image, where CUPTI calls it complete: on an H100 that was each image's first sample, with 1 to 6 % of what
+// the SMs counted and all of the rest. No image is without one that has begun, whatever CUPTI says of it.
 void PmSampler::empty(Device& device) {
   const Nanoseconds begin = thread_cpu_time();
+  device.torn = std::max<std::size_t>(device.waiting, 1);
   wait_no_more(device);
   device.taken = 0;
   if (const CUptiResult emptied = empty_image(device); emptied != CUPTI_SUCCESS) {
@@ -830,17 +835,15 @@ void PmSampler::take_samples(Device& device, std::size_t completed) {
   for (Device::Placed& one : device.placed) {
     const CUptiResult result = device.host.evaluate(device.image, one.index, device.measured);
     if (result != CUPTI_SUCCESS) {
-      ++device.fruitless;
-      ++device.unusable_ever[static_cast<std::size_t>(MetricLoss::kNotEvaluated)];
-      if (device.suspect.read == 0) {
-        device.suspect = one.times;
-        device.suspect_by = MetricLoss::kNotEvaluated;
-        device.suspect_error = cupti_.describe(result);
-      }
-      lose(device, MetricLoss::kNotEvaluated, 1);
+      drop(device, one.times, MetricLoss::kNotEvaluated, cupti_.describe(result));
       continue;
     }
     one.sample.values = device.choice.values(device.measured);
+    // Which of its counters is wrong can't be known.
+    if (device.choice.contradictory(one.sample.values)) {
+      drop(device, one.times, MetricLoss::kContradictory);
+      continue;
+    }
     fresh_.push_back(one.sample);
     if (first_.read == 0) first_ = one.times;
     device.sampled = device.useful = true;
@@ -852,7 +855,10 @@ void PmSampler::take_samples(Device& device, std::size_t completed) {
 // Those of the image that have been completed since the last call, as far as their times can be.
 void PmSampler::place_samples(Device& device, std::size_t completed) {
   device.placed.clear();
-  if (begins_anew(device, completed)) device.taken = 0;
+  if (begins_anew(device, completed)) {
+    device.taken = 0;
+    device.torn = std::max<std::size_t>(device.torn, 1);
+  }
   decoding_.samples += completed - std::min(completed, device.taken);
   for (; device.taken < completed; ++device.taken) {
     INJECT_PM_PARAMS(info, CUpti_PmSampling_CounterData_GetSampleInfo);
@@ -889,6 +895,8 @@ void PmSampler::place_samples(Device& device, std::size_t completed) {
     if (!std::exchange(device.clock_known, true) && device.clock_ahead != 0)
       Log::debug("CUPTI's samples have the wall clock's times");
     device.unplaced = false;
+    const bool torn = device.torn != 0;
+    if (torn) --device.torn;
     const Nanoseconds before = std::exchange(device.last_end, info.endTimestamp);
     const Nanoseconds end = info.endTimestamp - device.clock_ahead;
     // The first one spans the set-up; where sampling has been started again, what lies before it is lost.
@@ -900,8 +908,16 @@ void PmSampler::place_samples(Device& device, std::size_t completed) {
       placed.sample.end = end;
       placed.sample.device = device.index;
       placed.times = {info.startTimestamp, info.endTimestamp, placed.sample.start, end, time};
-      device.placed.push_back(placed);
+      // It has been noted among those that were given up, and is not another one.
+      std::uint64_t& incomplete = device.unusable[static_cast<std::size_t>(MetricLoss::kIncomplete)];
+      if (torn && incomplete != 0) --incomplete;
       lose_gap(device, samples_between(before, info.startTimestamp, info.endTimestamp - info.startTimestamp));
+      if (torn) {
+        device.suspect = {};
+        drop(device, placed.times, MetricLoss::kIncomplete);
+      } else {
+        device.placed.push_back(placed);
+      }
     }
     device.unusable = {};
     device.suspect = {};
@@ -926,6 +942,18 @@ void PmSampler::suspect(Device& device, MetricLoss loss,
                     ours(info.endTimestamp), time};
   device.suspect_by = loss;
   device.suspect_error = result == CUPTI_SUCCESS ? std::string() : cupti_.describe(result);
+}
+
+// A sample whose time is known, and that is of no use.
+void PmSampler::drop(Device& device, const MetricSampleTimes& times, MetricLoss loss, std::string error) {
+  ++device.fruitless;
+  ++device.unusable_ever[static_cast<std::size_t>(loss)];
+  if (device.suspect.read == 0) {
+    device.suspect = times;
+    device.suspect_by = loss;
+    device.suspect_error = std::move(error);
+  }
+  lose(device, loss, 1);
 }
 
 void PmSampler::lose(Device& device, MetricLoss loss, std::uint64_t count) {

@@ -116,6 +116,7 @@ class PmSampler {
   void wait_no_more(Device& device);
   void suspect(Device& device, MetricLoss loss, const CUpti_PmSampling_CounterData_GetSampleInfo_Params& info,
                CUptiResult result);
+  void drop(Device& device, const MetricSampleTimes& times, MetricLoss loss, std::string error = {});
   void lose(Device& device, MetricLoss loss, std::uint64_t count);
   void lose_gap(Device& device, std::uint64_t count);
   void lose_until(Nanoseconds time) noexcept;

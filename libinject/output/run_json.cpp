@@ -155,7 +155,7 @@ void iterations_json(JsonText& json, const IterationInfo& iterations, bool signs
 
 // In the order of MetricLoss.
 constexpr std::array<std::string_view, kMetricLosses> kMetricLossNames{
-    "incomplete", "without_times", "bad_times", "not_evaluated", "queue_full", "missing"};
+    "incomplete", "without_times", "bad_times", "not_evaluated", "contradictory", "queue_full", "missing"};
 
 void sample_times_json(JsonText& json, const MetricSampleTimes& times) {
   json.member("cupti_start_ns", times.cupti_start)

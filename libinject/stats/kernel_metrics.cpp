@@ -458,7 +458,8 @@ MetricEstimate KernelMetrics::estimate(const Row& row, std::size_t metric,
   const double most = percentage ? 100.0 : std::numeric_limits<double>::infinity();
   if (!row.whole.empty() && row.whole[metric].values() >= kFewestWhole &&
       static_cast<double>(row.whole_time) >= kMostlyWhole * static_cast<double>(row.sampled_time)) {
-    result.value = std::clamp(row.whole[metric].mean(), 0.0, most);
+    result.summand = row.whole[metric].mean();
+    result.value = std::clamp(result.summand, 0.0, most);
     // Nor is a sample wholly the kernel's where it fills 99 % of it.
     const double others = 1 - row.whole_share / static_cast<double>(row.whole_samples);
     result.error = row.whole[metric].error() +
@@ -468,6 +469,7 @@ MetricEstimate KernelMetrics::estimate(const Row& row, std::size_t metric,
     // is not the kernel's.
     result.bounded = std::isnan(apart.value) || (percentage && apart.value - apart.error > kMostRounded);
     if (!result.bounded) {
+      result.summand = apart.value;
       result.value = std::clamp(apart.value, 0.0, most);
       result.error = apart.error;
     } else {
@@ -479,6 +481,7 @@ MetricEstimate KernelMetrics::estimate(const Row& row, std::size_t metric,
     const double high = std::clamp(bounds.high / bounds.time, low, most);
     result.bounded = std::isnan(apart.value);
     result.value = result.bounded ? (low + high) / 2 : std::clamp(apart.value, low, high);
+    result.summand = result.bounded ? result.value : apart.value;
     result.error = std::max(result.value - low, high - result.value);
     if (!result.bounded) result.error = std::min(result.error, apart.error);
   }
@@ -534,7 +537,7 @@ void KernelMetrics::add_kernels(KernelSum& sum, std::uint32_t device, const RowT
     for (std::size_t m = 0; m < metrics_.size(); ++m) {
       const MetricEstimate& metric = entry->metrics[m];
       if (!metric.measured || (metric.bounded && !metric.reliable)) continue;
-      sum.metrics[m].sum += metric.value * share;
+      sum.metrics[m].sum += metric.summand * share;
       sum.metrics[m].weight += share;
     }
   }
@@ -571,7 +574,8 @@ std::vector<WindowMetrics> KernelMetrics::windows() const {
     const auto time = static_cast<double>(sum.time);
     for (std::size_t m = 0; m < sum.metrics.size(); ++m) {
       const auto value = sum.metrics[m].value();
-      if (value && sum.metrics[m].weight >= kLeastKnown * time) window.kernel_sums[m] = *value * time;
+      if (value && sum.metrics[m].weight >= kLeastKnown * time)
+        window.kernel_sums[m] = std::max(*value, 0.0) * time;
     }
   }
   std::sort(result.begin(), result.end(), [](const WindowMetrics& a, const WindowMetrics& b) {

@@ -35,6 +35,9 @@ bool is_of_link(const MetricInfo& metric);
 /// A metric of a kernel, or of anything that there are few samples of.
 struct MetricEstimate {
   double value = 0;
+  /// What is to be added up over kernels: as it came out of all samples, below 0 as well. Kept to what can
+  /// be, those of kernels that do next to nothing are only ever too large, and so is their sum.
+  double summand = 0;
   double error = 0;       ///< half the width of the interval that holds the true value in 95 of 100 cases
   bool measured = false;  ///< there is a value at all
   bool bounded = false;   ///< all that is known are bounds: it is the middle between them

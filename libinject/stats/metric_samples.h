@@ -53,14 +53,15 @@ struct MetricSample {
 
 /// Why a sample that was due is not there.
 enum class MetricLoss : std::uint8_t {
-  kIncomplete,    ///< some of the device's units have not told their part of it
-  kTimeless,      ///< it came without times, or a duration, as where CUPTI's image had no room
-  kMistimed,      ///< its times can't be: before the one before it, or of no clock that is known
-  kNotEvaluated,  ///< it has no values
-  kQueueFull,     ///< the drain side came late
-  kMissing,       ///< nothing came at all
+  kIncomplete,     ///< a part of what the device's units tell of it is not there
+  kTimeless,       ///< it came without times, or a duration, as where CUPTI's image had no room
+  kMistimed,       ///< its times can't be: before the one before it, or of no clock that is known
+  kNotEvaluated,   ///< it has no values
+  kContradictory,  ///< its values can't all be right
+  kQueueFull,      ///< the drain side came late
+  kMissing,        ///< nothing came at all
 };
-inline constexpr std::size_t kMetricLosses = 6;
+inline constexpr std::size_t kMetricLosses = 7;
 
 /// Why most of them are not there.
 inline MetricLoss main_loss(const std::array<std::uint64_t, kMetricLosses>& lost) noexcept {
@@ -71,11 +72,13 @@ inline MetricLoss main_loss(const std::array<std::uint64_t, kMetricLosses>& lost
 inline std::string_view loss_text(MetricLoss loss) noexcept {
   switch (loss) {
     case MetricLoss::kIncomplete:
-      return "a part of the device's counters has told nothing";
+      return "a part of the device's counters is not in them";
     case MetricLoss::kMistimed:
       return "CUPTI gave them impossible times";
     case MetricLoss::kNotEvaluated:
       return "CUPTI gave them no values";
+    case MetricLoss::kContradictory:
+      return "their counters contradict each other";
     case MetricLoss::kMissing:
       return "measure fewer (INJECT_METRICS), or raise INJECT_METRICS_INTERVAL";
     case MetricLoss::kTimeless:

@@ -107,6 +107,50 @@ class Owed(simulated.SimulatedTest):
         window, = done.out.windows()
         self.assertEqual((window["Copies"], window["Memsets"], window["Submissions"]), ("2", "1", "4"))
 
+class Times(simulated.SimulatedTest):
+    """The record of a graph's kernel may have the end of the node's next replay, if that ran before it was read."""
+    CAPTURED = "capture:1 kernel:a:1:1 kernel:b:1:1 end_capture:1:x"
+
+    def check(self, done, kernels):
+        """Every instance took as long as the device says, and those that can't be told are counted."""
+        rows = {row["Name"].split("(")[0]: row for row in done.out.rows("cuda_gpu_kern_sum.csv")}
+        self.assertEqual({name: (int(row["Instances"]), int(row["Max (ns)"])) for name, row in rows.items()},
+                         {name: (count, 10_000) for name, count in kernels.items()})
+
+    def test_a_replay_after_the_window(self):
+        done = self.script(f"{self.CAPTURED} start loop:4 [ graph:x:1 ] fault:overwritten_end:2 graph:x:1 stop sleep:5 graph:x:1 sync",
+                           WINDOW="api")
+        self.check(done, {"a": 4, "b": 4})
+        self.assertEqual(done.out.lost(), {"invalid_timestamps": 2})
+        self.assertEqual([(row["Kernels"], row["Invalid Timestamps"]) for row in done.out.windows()], [("8", "2")])
+
+    def test_a_replay_after_the_window_that_is_not_recorded(self):
+        done = self.script(f"{self.CAPTURED} start loop:4 [ graph:x:1 ] fault:overwritten_end:2 graph:x:1 stop sleep:5 fault:drop:2 "
+                           "graph:x:1 sync", WINDOW="api")
+        self.check(done, {"a": 4, "b": 4})
+        self.assertEqual(done.out.lost()["invalid_timestamps"], 2)
+
+    def test_a_replay_in_the_window(self):
+        done = self.script(f"{self.CAPTURED} start loop:4 [ graph:x:1 ] fault:overwritten_end:1 graph:x:1 sleep:5 graph:x:1 graph:x:1 "
+                           "stop sync", WINDOW="api")
+        self.check(done, {"a": 6, "b": 7})
+        self.assertEqual(done.out.lost(), {"invalid_timestamps": 1})
+
+    def test_other_work_in_the_stream_after_it(self):
+        # Of a node that ran once nothing is known but that what follows had ended by then.
+        done = self.script(f"{self.CAPTURED} start fault:overwritten_end:2 graph:x:1 kernel:c:1:1 stop sleep:5 fault:drop:2 graph:x:1 "
+                           "sync", WINDOW="api")
+        self.check(done, {"c": 1})
+        self.assertEqual(done.out.lost()["invalid_timestamps"], 2)
+
+    def test_replays_that_take_longer_now_and_then(self):
+        # In the window a kernel may take as long as it likes, and after its end no longer than usual.
+        done = self.script(f"{self.CAPTURED} start loop:3 [ graph:x:1 ] sync duration:a:5000000 graph:x:1 sync duration:a:10000 "
+                           "loop:3 [ graph:x:1 ] stop sync", WINDOW="api")
+        rows = {row["Name"].split("(")[0]: row for row in done.out.rows("cuda_gpu_kern_sum.csv")}
+        self.assertEqual((rows["a"]["Instances"], rows["a"]["Max (ns)"]), ("7", "5000000"))
+        self.assertEqual(done.out.lost(), {})
+
 
 if __name__ == "__main__":
     simulated.main()

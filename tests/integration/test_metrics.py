@@ -570,7 +570,7 @@ class Faults(MetricsTest):
         done = self.script(f"{LONG} kernel:warm:1 sync start loop:3 [ {STEP} ] stop", faults="pm_silent_pcie",
                            METRICS="PCI.TriageCompute.pcie__read_bytes.sum.per_second")
         (line,) = done.warnings()
-        self.assertIn("not one sample could be used: a part of the device's counters has told nothing", line)
+        self.assertIn("not one sample could be used: a part of the device's counters is not in them", line)
         metrics = done.out.run["metrics"]
         self.assertEqual((metrics["samples"], self.check_order(done)["cuptiPmSamplingEnable"]), (0, 1))
         self.assertGreater(metrics["lost"]["incomplete"], 60)
@@ -586,6 +586,32 @@ class Faults(MetricsTest):
         self.assertGreater(metrics["first_lost"]["cupti_end_ns"], metrics["first_lost"]["cupti_start_ns"])
         self.assertEqual(metrics["left_out"], ["NVLink Receive (MB/s)", "NVLink Transmit (MB/s)"])
         self.assertIn("of hardware metrics lost: ", done.stderr)
+
+    def test_what_an_emptied_image_cuts_in_two(self):
+        # The SMs' part of each new image's first sample went with the image before: not one figure is of it.
+        done = self.script(f"{LONG} kernel:warm:1 sync {BEGIN} loop:12 [ {STEP} ] stop", SUMMARY="stderr")
+        self.check_good(done)
+        metrics = done.out.run["metrics"]
+        self.assertGreater(metrics["decode"]["emptied"], 1)
+        # The last one may have been emptied for nothing, and a sample been under way when sampling stopped.
+        if metrics["overflows"] == 0:
+            self.assertLessEqual(abs(metrics["decode"]["emptied"] - metrics["lost"]["incomplete"]), 1)
+        self.assertEqual({row["Occupancy (%)"] for row in self.samples(done.out)} - {"", "50.000"}, set())
+        self.assertEqual(metrics["first_lost"]["reason"], "incomplete")
+        self.assertGreater(metrics["first_lost"]["cupti_end_ns"], metrics["first_lost"]["cupti_start_ns"])
+        self.assertIn("of hardware metrics lost: a part of the device's counters is not in them", done.stderr)
+
+    def test_counters_contradict_each_other(self):
+        # More warps than the SMs were active for: none of the sample's values counts.
+        done = self.script(ONE_WINDOW, faults="pm_contrary=40")
+        self.check_good(done)
+        metrics = done.out.run["metrics"]
+        self.assertEqual(metrics["lost"]["contradictory"], 40)
+        # Where our thread came late an image was emptied before there was one of them.
+        self.assertIn(metrics["first_lost"]["reason"], ("contradictory", "incomplete"))
+        self.assertEqual(metrics["first_lost"]["error"], "")
+        rows = [row for row in self.samples(done.out) if float(row["SM Active (%)"]) < 2]
+        self.assertEqual({(row["Warps Active (%)"], row["DRAM Read (%)"]) for row in rows} - {("0.000", "0.000")}, set())
 
     def test_no_sample_can_be_evaluated(self):
         # With fewer metrics neither: that is said once, and sampling ends.

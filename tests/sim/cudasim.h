@@ -29,8 +29,9 @@ void cudasim_set_kernel_duration(const char* name_part, uint64_t nanoseconds);
 ///   drop=N                    the next N activity records are dropped and counted as such
 ///   repeat=N                  the next N activity records are delivered twice
 ///   zero_time=N               the next N activity records have zero timestamps
-///   out_of_order              the records of each buffer are delivered last first
-///   finalize_keeps_nothing    cuptiFinalize leaves no device memory behind
+///   overwritten_end=N         the records of the next N kernels of CUDA graphs are read once their nodes
+///   have run again, and have the end of that out_of_order              the records of each buffer are
+///   delivered last first finalize_keeps_nothing    cuptiFinalize leaves no device memory behind
 ///   no_attach_wait            enabling kernel activity does not wait for the kernels that run at that time
 ///   attach_ms=MS              cuptiSubscribe takes that long
 ///   subscriber_taken[=NAME]   another tool holds the subscriber slot, under that name
@@ -43,6 +44,7 @@ void cudasim_set_kernel_duration(const char* name_part, uint64_t nanoseconds);
 ///   pm_overflow_flag          once that has overflowed, decoding succeeds and only sets the flag
 ///   pm_overflow_silent        once that is full, what comes until it is decoded is lost, and nothing says so
 ///   pm_wall_clock             samples are on CLOCK_REALTIME, whatever clock the records have
+///   pm_contrary=N             of the next N samples the SMs' activity is counted a hundred times too low
 ///   pm_no_timer               there is no timer for sampling, only the system clock's cycles
 ///   pm_no_pcie                the board's counters of PCIe can't be used; its availability image says so
 ///   pm_silent_pcie            … are said to be there, and tell nothing: no sample with them is ever complete

@@ -46,6 +46,8 @@ constexpr std::size_t kPlainInAPass = 4;
 constexpr std::size_t kBytesInBuffer = 8192;
 constexpr Nanoseconds kBytesRepeat = 60'000;
 constexpr std::size_t kBytesInImage = 32768;
+// Of what the SMs count in a sample, that which comes after the rest of it.
+constexpr double kTornPart = 1.0 / 32;
 constexpr char kAvailability[] = "all counters";
 constexpr char kWithoutPcie[] = "all but pcie";
 static_assert(sizeof kAvailability == sizeof kWithoutPcie);
@@ -129,7 +131,9 @@ Metric find_metric(std::string_view name) {
 }
 
 double value_of(const Metric& metric, const counters::Sample& sample) {
-  const double part = sample.parts[metric.base->part];
+  const bool of_sm = std::string_view(metric.base->name).substr(0, 4) == "TPC.";
+  double part = sample.parts[metric.base->part] * (sample.torn && of_sm ? kTornPart : 1);
+  if (sample.contrary && std::string_view(metric.base->name) == kBases[0].name) part /= 100;
   switch (metric.rollup) {
     case Rollup::kPercent:
       return metric.base->percent * part;
@@ -420,6 +424,10 @@ CUptiResult cuptiPmSamplingCounterDataImageInitialize(
     CUpti_PmSampling_CounterDataImage_Initialize_Params* params) {
   PM_FUNCTION(cuptiPmSamplingCounterDataImageInitialize, CUpti_PmSampling_CounterDataImage_Initialize);
   if (params->counterDataSize < sizeof(Image)) return CUPTI_ERROR_INVALID_PARAMETER;
+  // As on the hardware: what is told of a sample later finds none that it belongs to, and begins one.
+  if (const Image* before = image_of(params->pCounterData, params->counterDataSize);
+      before != nullptr && before->count + before->partial != 0)
+    counters::tear(params->pPmSamplingObject->counters);
   const Image image{kImageMark, (params->counterDataSize - sizeof(Image)) / kBytesInImage, 0, 0, 0};
   std::memcpy(params->pCounterData, &image, sizeof image);
   return CUPTI_SUCCESS;

@@ -586,6 +586,32 @@ TEST_CASE("A window's figures: the samples' mean, and the sum over its kernels",
   CHECK(*window.kernel_sums.at(0) / time == Approx(work / time).epsilon(0.002));
 }
 
+TEST_CASE(
+    "The sum over a window's kernels is not more than its samples where most of them do next to nothing",
+    "[metrics]") {
+  // A step of 40 kernels of which one in five uses the unit, executions that differ, and few samples of each.
+  std::mt19937 random(11);
+  const auto uniform = [&random] { return static_cast<double>(random()) / 4294967296.0; };
+  SyntheticTimeline timeline;
+  for (int step = 0; step < 60; ++step) {
+    for (std::uint32_t row = 0; row < 40; ++row) {
+      const auto length = static_cast<Nanoseconds>((0.3 + 0.05 * ((row * 7) % 10)) * double{kInterval});
+      timeline.run(row, length, row % 5 == 0 ? 10 + 80 * uniform() : 0);
+    }
+    timeline.idle(static_cast<Nanoseconds>(uniform() * double{kInterval}));
+  }
+  KernelMetrics metrics;
+  metrics.metrics({sm_active()});
+  add(metrics, timeline);
+  add(metrics, timeline.samples(kInterval));
+  metrics.settle_window(1);
+  const WindowMetrics window = metrics.windows().at(0);
+  const double mean = *window.means.at(0).value();
+  REQUIRE(window.kernel_sums.at(0).has_value());
+  const double time = static_cast<double>(timeline.now - 1000);
+  CHECK(*window.kernel_sums.at(0) / time == Approx(mean).epsilon(0.02));
+}
+
 TEST_CASE("Mean between two times, of windows that are not settled", "[metrics]") {
   KernelMetrics metrics;
   metrics.metrics({sm_active()});

@@ -280,6 +280,7 @@ TEST_CASE("run.json says how hardware metrics were sampled", "[output]") {
                           {"without_times", 1},
                           {"bad_times", 0},
                           {"not_evaluated", 4},
+                          {"contradictory", 0},
                           {"queue_full", 0},
                           {"missing", 0}}}}));
   CHECK(json["lost"]["metric_samples"] == 5);

@@ -172,6 +172,8 @@ bool apply_fault(State& state, std::string_view name, std::string_view value) {
     return counter(fault.drop);
   } else if (name == "repeat") {
     return counter(fault.repeat);
+  } else if (name == "overwritten_end") {
+    return counter(fault.overwritten_end);
   } else if (name == "zero_time") {
     return counter(fault.zero_time);
   } else if (name == "out_of_order") {
@@ -209,6 +211,8 @@ bool apply_fault(State& state, std::string_view name, std::string_view value) {
     fault.pm_overflow_silent = !off;
   } else if (name == "pm_wall_clock") {
     fault.pm_wall_clock = !off;
+  } else if (name == "pm_contrary") {
+    return counter(fault.pm_contrary);
   } else if (name == "pm_no_timer") {
     fault.pm_no_timer = !off;
   } else if (name == "pm_no_pcie") {

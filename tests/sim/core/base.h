@@ -86,6 +86,7 @@ struct Faults {
   std::atomic<std::int64_t> drop{0};
   std::atomic<std::int64_t> repeat{0};
   std::atomic<std::int64_t> zero_time{0};
+  std::atomic<std::int64_t> overwritten_end{0};
   std::atomic<bool> out_of_order{false};
   std::atomic<bool> no_attach_wait{false};
   std::atomic<bool> finalize_keeps_nothing{false};
@@ -102,6 +103,7 @@ struct Faults {
   std::atomic<bool> pm_overflow_silent{false};
   std::atomic<bool> pm_wall_clock{false};
   std::atomic<bool> pm_no_timer{false};
+  std::atomic<std::int64_t> pm_contrary{0};
   std::atomic<bool> pm_no_pcie{false};
   std::atomic<bool> pm_silent_pcie{false};
   std::atomic<std::uint32_t> pm_unsupported{0};

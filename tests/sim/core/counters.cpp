@@ -22,6 +22,7 @@ struct Object {
   bool configured = false;
   bool started = false;
   bool set_up = false;  // the next sample is the one that spans the set-up
+  bool torn = false;    // the next sample
   bool overflowed = false;
   bool silent = false;
   bool after_stop = false;  // a sample without duration is to come
@@ -233,6 +234,12 @@ CUptiResult configure(Object* object, Nanoseconds interval, std::size_t capacity
   return CUPTI_SUCCESS;
 }
 
+void tear(Object* object) {
+  State& shared = state();
+  std::lock_guard lock(shared.mutex);
+  if (known(shared, object)) object->torn = true;
+}
+
 CUptiResult start(Object* object) {
   State& shared = state();
   std::lock_guard lock(shared.mutex);
@@ -302,8 +309,12 @@ CUptiResult decode(Object* object, std::size_t most, std::vector<Sample>& sample
       samples.push_back(empty);
     } else {
       samples.push_back(measure(shared, *object, begin, end, clock));
+      samples.back().torn = std::exchange(object->torn, false);
+      samples.back().contrary = !samples.back().torn && !set_up && samples.back().parts[kAny] > 0 &&
+                                Faults::take(faults().pm_contrary);
     }
-    if (!lost && !set_up && !object->silent) ++shared.periods[object->period].given;
+    if (!lost && !set_up && !object->silent && !samples.back().torn && !samples.back().contrary)
+      ++shared.periods[object->period].given;
     object->next = end;
   }
   prune(shared, object->device);

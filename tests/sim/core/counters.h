@@ -27,6 +27,8 @@ struct Sample {
   std::uint64_t start = 0;  ///< on the client's clock
   std::uint64_t end = 0;
   std::array<double, kParts> parts{};
+  bool contrary = false;  ///< the SMs' activity is counted too low
+  bool torn = false;      ///< most of what the SMs counted went into an image that is no more
 };
 
 // The order in which CUPTI wants to be called. Where the real one ends the program or hangs, the call is
@@ -50,7 +52,7 @@ struct Period {
   Nanoseconds stopped = 0;
   Nanoseconds disabled = 0;
   std::uint64_t given =
-      0;  ///< complete samples that came with their times, but for the one that spans the set-up
+      0;  ///< whole samples that came with their times, but for the one that spans the set-up
 };
 std::vector<Period> periods();
 
@@ -62,6 +64,8 @@ bool enabled(int device);
 /// Nanoseconds between samples; how many of them the hardware's buffer holds.
 /// `silent`: a part of what is counted never comes, so that no sample is ever complete.
 CUptiResult configure(Object* object, Nanoseconds interval, std::size_t capacity, bool silent);
+/// What has been told of the sample under way is thrown away: the rest comes as the next one.
+void tear(Object* object);
 CUptiResult start(Object* object);
 CUptiResult stop(Object* object);
 /// The next samples that are over, oldest first, as many as `most`; those beyond are lost, and come without

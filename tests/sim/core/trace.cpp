@@ -130,6 +130,7 @@ bool is_kernel_kind(CUpti_ActivityKind kind) {
 bool complete(const Activity& activity, Nanoseconds now) {
   if (!activity.committed) return false;
   Nanoseconds late = faults().late_ns.load(std::memory_order_relaxed);
+  if (activity.overwritten && (activity.end_of == nullptr || !activity.end_of->ended_by(now))) return false;
   return activity.op == nullptr || (now >= late && activity.op->ended_by(now - late));
 }
 
@@ -175,6 +176,7 @@ std::size_t write_records(Buffer& buffer, std::int64_t offset, Nanoseconds now, 
     } else if (complete(*activity, now)) {
       times = {activity->op->start.load(), activity->op->end.load()};
     }
+    if (times[1] != 0 && activity->end_of != nullptr) times[1] = activity->end_of->end.load();
     if (times[1] != 0)
       for (std::uint64_t& time : times) time += static_cast<std::uint64_t>(offset);
     if (activity->zero_time) times = {0, 0};
@@ -452,6 +454,11 @@ ActivityRef reserve(CUpti_ActivityKind kind) {
   place->second->used += bytes;
   place->second->records.push_back(activity);
   return activity;
+}
+
+void overwrite_end(const ActivityRef& activity, OpRef op) {
+  const std::lock_guard lock(state().mutex);
+  activity->end_of = std::move(op);
 }
 
 void commit_bytes(const ActivityRef& activity, const void* bytes, std::size_t size, std::size_t time_offset,

@@ -54,6 +54,8 @@ struct Activity {
   bool committed = false;
   bool zero_time = false;
   bool repeated = false;
+  bool overwritten = false;  ///< its end is to be `end_of`'s
+  OpRef end_of;
   bool gone = false;  ///< its buffer was handed back before the record was committed
 };
 using ActivityRef = std::shared_ptr<Activity>;
@@ -67,6 +69,9 @@ void commit(const ActivityRef& activity, const Record& record, OpRef op) {
   void commit_bytes(const ActivityRef&, const void*, std::size_t, std::size_t, OpRef);
   commit_bytes(activity, &record, sizeof record, offsetof(Record, start), std::move(op));
 }
+
+/// That record's end is the end of `op`.
+void overwrite_end(const ActivityRef& activity, OpRef op);
 
 // What libcupti.so exports. `sizes` are those of the library's own record layouts.
 struct RecordSizes {

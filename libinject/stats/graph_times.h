@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <map>
+#include <tuple>
+#include <vector>
+
+#include "libinject/stats/events.h"
+#include "libinject/stats/key_index.h"
+
+namespace inject {
+
+/// Kernels of CUDA graphs whose end can't be theirs. On an H100 the last replay of a window had kernels
+/// of 1.3 us with one instance each as long as an iteration: their start, and the end of the same node in the
+/// next replay, which ran before the record was read. Each node's latest kernel is held until it is known not
+/// to be one:
+///
+/// - Launches of an executable graph run one after the other (cudaGraphLaunch): a kernel does not end after
+/// its
+///   node's next one began.
+/// - What is launched into a stream later does not run, from its start to its end, within it.
+/// - Of the next replay there is no record where it was launched after the window. A kernel that ends after
+/// the
+///   window did, and took several times as long as its node ever did before, is held to have that one's end.
+///   A collective may wait for others that long.
+///
+/// Kernels may come in any order. One thread; may throw std::bad_alloc.
+class GraphTimes {
+ public:
+  /// Nodes whose kernels are held; those of others are judged as they come.
+  static constexpr std::uint32_t kMostNodes = 1u << 16;
+  static constexpr std::size_t kMostStreams = 4096;
+  /// Replays that have to have been seen to say how long a node takes, and how much longer is too long.
+  static constexpr std::uint32_t kFewestReplays = 2;
+  static constexpr std::uint64_t kTooLong = 4;
+  static constexpr Nanoseconds kShortest = 10'000;
+
+  struct Callbacks {
+    /// The kernel, with usable times or without.
+    std::function<void(KernelEvent&, std::uint16_t generation, bool usable)> taker;
+    /// When a window ended; 0 while it is open.
+    std::function<Nanoseconds(std::uint32_t window)> window_end;
+    /// Whether a kernel of that name is a collective.
+    std::function<bool(std::uint32_t name)> is_collective;
+  };
+
+  explicit GraphTimes(Callbacks callbacks) : callbacks_(std::move(callbacks)) {}
+
+  /// A kernel of a graph, with valid times.
+  void kernel(const KernelEvent& event, std::uint16_t generation);
+  /// Any other work. Nothing is kept of it before there was a graph.
+  void work(std::uint32_t device, std::uint32_t context, std::uint32_t stream, std::uint32_t correlation,
+            std::uint16_t generation, Nanoseconds start, Nanoseconds end);
+
+  /// No further record will come of what was launched in these windows, or of anything that ended by `ended`.
+  void release_windows(std::uint32_t through);
+  void release_ended(Nanoseconds ended);
+  void release_all();
+
+  /// The earliest start of those that are held.
+  Nanoseconds first_start() const;
+
+ private:
+  struct Node {
+    KernelEvent event;
+    std::uint16_t generation = 0;
+    std::uint32_t replays = 0;
+    Nanoseconds longest = 0;
+  };
+  /// What was launched last into a stream.
+  struct Last {
+    std::uint16_t generation = 0;
+    std::uint32_t correlation = 0;
+    Nanoseconds start = 0;
+    Nanoseconds end = 0;
+  };
+  static constexpr Nanoseconds kNone = std::numeric_limits<Nanoseconds>::max();
+
+  bool runs_into_later(const KernelEvent& event, std::uint16_t generation) const;
+  bool too_long(const Node& node) const;
+  void hand_on(Node& node, bool usable);
+  void release(std::size_t index);
+
+  Callbacks callbacks_;
+  KeyIndex<4> keys_{kMostNodes};  // device, graph, node
+  std::vector<Node> nodes_;
+  std::vector<Nanoseconds> starts_;  // of the kernels that are held; kNone
+  std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>, Last> streams_;  // device, context, id
+};
+
+}  // namespace inject
