@@ -70,7 +70,8 @@ void LogHistogram::coarsen() {
 
 void LogHistogram::add_bucket(unsigned bucket, std::uint64_t times) {
   unsigned index = find_or_add_chunk(bucket / kChunkBuckets);
-  // 65 powers of two take 260 chunks; each step halves that, so that the fourth one suffices for any values.
+  // 64 powers of two take 256 chunks and zero one more; each step halves that, so that the second one
+  // suffices for any values.
   while (index == kMaxChunks) {
     coarsen();
     bucket >>= 1;
@@ -286,6 +287,7 @@ std::uint64_t SampleStats::percentile(double share) const {
   const std::uint64_t values = histogram_ ? histogram_->total() : samples_.size();
   const double place = std::ceil(std::clamp(share, 0.0, 1.0) * static_cast<double>(values));
   const std::uint64_t rank = std::clamp<std::uint64_t>(static_cast<std::uint64_t>(place), 1, values) - 1;
+  if (rank == values - 1) return max_;
   if (histogram_) return std::clamp(histogram_->value_at(rank), min_, max_);
   std::vector<std::uint64_t> sorted = samples_;
   const auto nth = sorted.begin() + static_cast<std::ptrdiff_t>(rank);
