@@ -15,6 +15,7 @@
 #include "libinject/host_io.h"
 #include "libinject/log.h"
 #include "libinject/nvtx/injection.h"
+#include "libinject/output/impossible_rates.h"
 #include "libinject/output/summary.h"
 #include "libinject/output/table_files.h"
 #include "libinject/own_thread.h"
@@ -154,6 +155,7 @@ RunInfo Session::run_info(const char* state) {
   run.unknown_frees = memory_use.unknown_frees();
   run.metrics = sampler_.info();
   run.metrics.rows_left_out = timeline_.rows_left_out();
+  run.impossible_rates = impossible_rates(statistics_, run);
   run.overhead = overhead_;
   run.overhead.device_readings = device_reader_.time();
   run.overhead.buffer_callbacks = Tracer::buffer_callback_time();

@@ -107,7 +107,10 @@ void gpu_cells(CsvRow& row, const CallShapeEntry& entry, std::uint64_t total) {
 std::optional<Arithmetic> arithmetic_of(const CallShapeRow& call, TensorCoreUse use,
                                         const DeviceSpecs& specs) {
   if (use.cores == TensorCores::kUsed && call.shape.kind() != ShapeKind::kGemm) {
-    if (const auto told = inject::arithmetic_of(use)) return told;
+    auto told = inject::arithmetic_of(use);
+    if (told == Arithmetic::kFp16Tensor && call.work.compute == ComputeType::kF16)
+      told = Arithmetic::kFp16TensorFp16Sums;  // names don't tell them apart
+    if (told) return told;
   }
   return inject::arithmetic_of(call.work, use.cores, specs);
 }
@@ -117,9 +120,22 @@ Roofline roofline_of(const CallShapeRow& call, std::optional<double> peak, const
                   peak_bandwidth(specs));
 }
 
+PeakShare peak_share(const CallShapeRow& call, TensorCoreUse use, const DeviceSpecs& specs) {
+  const double rate = rate_of(call);  // GFLOP/s
+  const std::optional<Arithmetic> arithmetic = arithmetic_of(call, use, specs);
+  const auto peak = arithmetic ? peak_flops(specs, *arithmetic) : std::nullopt;
+  if (rate == 0 || !peak || call.entry.kernels == 0) return {};
+  const double each = static_cast<double>(call.entry.gpu.sum) / static_cast<double>(call.entry.kernels);
+  return possible_share(rate * 1e9 / *peak, each);
+}
+
 /// FLOPs to Bound, of a call; the rate of all of them.
 void work_cells(CsvRow& row, const CallShapeRow& call, TensorCoreUse use, const DeviceSpecs& specs) {
-  row.number(call.work.flops);
+  if (call.work.flops_known) {
+    row.number(call.work.flops);
+  } else {
+    row.empty();
+  }
   const double rate = rate_of(call);  // GFLOP/s
   const std::optional<Arithmetic> arithmetic = arithmetic_of(call, use, specs);
   const auto peak = arithmetic ? peak_flops(specs, *arithmetic) : std::nullopt;
@@ -129,10 +145,10 @@ void work_cells(CsvRow& row, const CallShapeRow& call, TensorCoreUse use, const 
     row.decimal(rate / 1e3, 3);
   }
   row.text(arithmetic ? arithmetic_name(*arithmetic) : std::string_view());
-  if (rate == 0 || !peak) {
-    row.empty();
+  if (const PeakShare share = peak_share(call, use, specs); share.value) {
+    row.decimal(100.0 * *share.value, 1);
   } else {
-    row.decimal(100.0 * rate * 1e9 / *peak, 1);
+    row.empty();
   }
   if (call.work.bytes == 0) {
     row.empty();
@@ -260,8 +276,12 @@ DeviceSpecs specs_of(const RunInfo& run, std::uint32_t device) {
   specs.clock_khz = found->clock_khz;
   specs.memory_clock_khz = found->memory_clock_khz;
   specs.bus_bits = found->memory_bus_bits;
-  specs.half_rate_sums = sums_at_half_rate(found->name);
+  specs.product = product_of(specs.major, specs.minor, found->name);
   return specs;
+}
+
+PeakShare peak_share(const CallShapeRow& call, const DeviceSpecs& specs) {
+  return call.entry.other ? PeakShare() : peak_share(call, tensor_use(call), specs);
 }
 
 Bound bound_of(const CallShapeRow& call, const DeviceSpecs& specs) {

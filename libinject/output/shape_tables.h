@@ -60,6 +60,9 @@ void family_rows(const Statistics& statistics, const RunInfo& run, std::string& 
 #undef INJECT_CALL_COLUMNS
 #undef INJECT_WORK_COLUMNS
 
+/// What of the device's peak a row's calls reach, 1 being all of it.
+PeakShare peak_share(const CallShapeRow& call, const DeviceSpecs& specs);
+
 /// What the roofline bounds such a call by, as the tables have it.
 Bound bound_of(const CallShapeRow& call, const DeviceSpecs& specs);
 

@@ -647,7 +647,7 @@ void loss_lines(std::string& out, const Statistics& statistics, const RunInfo& r
   };
   const std::string metrics_lost =
       "of hardware metrics lost: " + std::string(loss_text(main_loss(run.metrics.lost_by)));
-  const std::array<Loss, 20> losses{{
+  const std::array<Loss, 21> losses{{
       {lost.host_records, "API call", "lost: the ring was full, raise INJECT_RING"},
       {lost.range_records, "NVTX range", "lost: the ring was full, raise INJECT_RING"},
       {lost.activity_records, "GPU record", "lost: CUPTI's buffers were full, raise INJECT_BUFFERS"},
@@ -657,6 +657,7 @@ void loss_lines(std::string& out, const Statistics& statistics, const RunInfo& r
        "whose launch was not seen (counted all the same)"},
       {run.name_overflows, "name", "counted as [other]"},
       {run.shape_overflows, "library call", "whose shape is counted as [other]"},
+      {run.impossible_rates, "rate", "beyond the device's peak, whose share is left out"},
       {run.range_overflows, "nested NVTX range", "counted as the range around it"},
       {run.trace_rows_left_out, "row", "left out of the raw traces"},
       {run.trace_events_left_out, "event", "left out of the timeline"},

@@ -93,12 +93,11 @@ void flop_cells(CsvRow& row, const FlopCount& flops, std::uint64_t duration, con
     return;
   }
   row.decimal(static_cast<double>(total) / static_cast<double>(duration) / 1e3, 3);
-  const auto least = flops.least_time(specs_of(run, 0));
-  if (!least) {
+  if (const PeakShare share = peak_share(flops, duration, run); share.value) {
+    row.decimal(100.0 * *share.value, 1);
+  } else {
     row.empty();
-    return;
   }
-  row.decimal(100.0 * *least * 1e9 / static_cast<double>(duration), 1);
 }
 
 std::uint64_t duration_of(const WindowInfo* window) {
@@ -244,6 +243,16 @@ void utilization_cells(CsvRow& row, const IterationRow& entry, std::uint64_t ker
 }
 
 }  // namespace
+
+PeakShare peak_share(const FlopCount& flops, std::uint64_t duration, const RunInfo& run) {
+  const auto least = flops.total() == 0 || duration == 0 ? std::nullopt : flops.least_time(specs_of(run, 0));
+  if (!least) return {};
+  // Of one device's peak, while all of them may have worked.
+  const double devices = static_cast<double>(std::max<std::size_t>(run.devices.size(), 1));
+  const double share = *least * 1e9 / static_cast<double>(duration);
+  const bool possible = possible_share(share / devices, static_cast<double>(duration)).value.has_value();
+  return possible ? PeakShare{share, false} : PeakShare{std::nullopt, true};
+}
 
 void window_rows(const Statistics& statistics, const RunInfo& run, std::string& text, const TextSink& sink) {
   std::map<std::uint32_t, WindowRows> windows;

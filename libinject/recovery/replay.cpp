@@ -11,6 +11,7 @@
 
 #include "libinject/cupti/decode.h"
 #include "libinject/hooks/functions.h"
+#include "libinject/output/impossible_rates.h"
 #include "libinject/record/control.h"
 #include "libinject/recovery/events.h"
 #include "libinject/recovery/run_state.h"
@@ -518,6 +519,7 @@ RunInfo Replay::run_info() const {
   run.device_time_records_lost = statistics_.left_out_of_device_times();
   run.graph_kernels_without_call = drain_.graph_kernels_without_call();
   run.recovered = recovered_;
+  run.impossible_rates = impossible_rates(statistics_, run);
   return run;
 }
 
