@@ -98,7 +98,8 @@ constexpr unsigned data_type_bits(DataType type) {
 }
 
 constexpr bool is_complex(DataType type) {
-  return type == DataType::kC32 || type == DataType::kC64 || type == DataType::kC128;
+  return type == DataType::kC32 || type == DataType::kC64 || type == DataType::kC128 ||
+         type == DataType::kC8I;
 }
 
 }  // namespace inject
