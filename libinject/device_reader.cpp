@@ -31,7 +31,8 @@ constexpr std::chrono::milliseconds kNoDeviceYet{2};
 // Then it will not: CUDA was not initialised, or failed.
 constexpr Nanoseconds kNoDeviceAtAll = 10'000 * kMillisecond;
 constexpr std::chrono::milliseconds kLongestReading{200};
-// A link that idles may run at less than its speed: the greatest of a few readings.
+// A link that idles runs at less than its speed: the greatest of a few readings, and of more until it has
+// been seen at the speed that device and slot can do.
 constexpr int kLinkReadings = 4;
 
 constexpr const char* kLinkFunctions[] = {
@@ -191,8 +192,11 @@ void DeviceReader::read() {
     }
   }
   windows_.note_memory(time, used);
-  if (link_readings_ == kLinkReadings) return;
-  ++link_readings_;
+  const auto idles = [](const Reading& device) {
+    return device.handle != nullptr && device.link.pcie_generation < device.link.pcie_max_generation;
+  };
+  if (link_readings_ == kLinkReadings && std::none_of(devices_.begin(), devices_.end(), idles)) return;
+  link_readings_ = std::min(link_readings_ + 1, kLinkReadings);
   std::vector<DeviceInfo> links;
   for (Reading& device : devices_) {
     if (device.handle == nullptr) continue;

@@ -185,6 +185,7 @@ Session::Writing::Writing(Session& session, const char* state) : run(session.run
   run.windows = session.windows_.copy();
   try {
     report = build_report(session.statistics_, run);
+    run.impossible_rates = report->impossible_rates;
   } catch (const std::exception& caught) {
     // Out of memory, most likely: this, too, may not fit.
     try {

@@ -64,6 +64,15 @@ std::optional<double> pcie_bandwidth(int generation, int width) noexcept {
   return rate.transfers * rate.payload * width / 8;
 }
 
+int copying_generation(int highest_read, int possible) noexcept {
+  return possible > 0 && highest_read >= possible ? highest_read : 0;
+}
+
+std::optional<double> plausible_link(CopyPath path, std::optional<double> link, double rate) noexcept {
+  const bool pcie = path == CopyPath::kToDevice || path == CopyPath::kFromDevice;
+  return pcie && link && rate > *link ? std::nullopt : link;
+}
+
 std::optional<double> copy_bandwidth(CopyPath path, int pcie_generation, int pcie_width,
                                      const DeviceSpecs& device) noexcept {
   switch (path) {

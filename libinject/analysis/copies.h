@@ -55,10 +55,18 @@ inline constexpr std::uint64_t kSmallCopy = 64 * 1024;
 /// mode), their chapters on the physical layer; glennklockwood.com/garden/PCIe-Gen6 has the FLIT's parts.
 std::optional<double> pcie_bandwidth(int generation, int width) noexcept;
 
+/// The generation at which copies ran, from the highest that was read and the highest that device and slot
+/// can do; 0 if that is not known. Drivers let a link that idles run as generation 1, so that a lower one may
+/// be what the link was between two copies.
+int copying_generation(int highest_read, int possible) noexcept;
+
 /// Bytes a second that copies on this path can move at most: the link's, or half of the memory's, which is
 /// both read and written. Nothing if that is not known.
 std::optional<double> copy_bandwidth(CopyPath path, int pcie_generation, int pcie_width,
                                      const DeviceSpecs& device) noexcept;
+
+/// `link`, unless copies at `rate` (bytes a second) prove that it is another one: of PCIe no copy is faster.
+std::optional<double> plausible_link(CopyPath path, std::optional<double> link, double rate) noexcept;
 
 /// Copies of one path between memory of the same kinds.
 struct CopyFacts {

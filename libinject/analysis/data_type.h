@@ -28,7 +28,10 @@ enum class DataType : std::uint8_t {
   kC32,   ///< two kF16
   kBool,
   kOther,
+  kF8E8M0,  ///< factors of blocks of other types
+  kC8I,     ///< two kI8
 };
+inline constexpr DataType kLastDataType = DataType::kC8I;
 
 /// What products are computed and summed up in.
 enum class ComputeType : std::uint8_t {
@@ -45,9 +48,10 @@ enum class ComputeType : std::uint8_t {
 
 constexpr std::string_view data_type_name(DataType type) {
   constexpr std::string_view kNames[] = {
-      "",     "fp64",  "fp32",  "fp16",  "bf16",  "fp8 e4m3",     "fp8 e5m2",     "fp6",          "fp4",
-      "int8", "uint8", "int16", "int32", "int64", "complex fp32", "complex fp64", "complex fp16", "bool",
-      "other"};
+      "",         "fp64",     "fp32",         "fp16",         "bf16",         "fp8 e4m3",
+      "fp8 e5m2", "fp6",      "fp4",          "int8",         "uint8",        "int16",
+      "int32",    "int64",    "complex fp32", "complex fp64", "complex fp16", "bool",
+      "other",    "fp8 e8m0", "complex int8"};
   return kNames[static_cast<unsigned>(type)];
 }
 
@@ -73,9 +77,11 @@ constexpr unsigned data_type_bits(DataType type) {
     case DataType::kF16:
     case DataType::kBf16:
     case DataType::kI16:
+    case DataType::kC8I:
       return 16;
     case DataType::kF8E4M3:
     case DataType::kF8E5M2:
+    case DataType::kF8E8M0:
     case DataType::kI8:
     case DataType::kU8:
     case DataType::kBool:
@@ -92,7 +98,8 @@ constexpr unsigned data_type_bits(DataType type) {
 }
 
 constexpr bool is_complex(DataType type) {
-  return type == DataType::kC32 || type == DataType::kC64 || type == DataType::kC128;
+  return type == DataType::kC32 || type == DataType::kC64 || type == DataType::kC128 ||
+         type == DataType::kC8I;
 }
 
 }  // namespace inject

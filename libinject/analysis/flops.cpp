@@ -54,13 +54,29 @@ std::uint64_t convolution_bytes(const ConvolutionShape& shape) noexcept {
        bytes_of(product({shape.n, shape.k, volume(shape.out, shape.dimensions)}), shape.y)});
 }
 
-std::uint64_t attention_flops(const AttentionShape& shape) noexcept {
+std::optional<std::uint64_t> attention_pairs(const AttentionShape& shape) noexcept {
+  // Of 32 bits each: their products fit into 64, and so does what follows.
+  const std::uint64_t queries = shape.query_length;
+  const std::uint64_t keys = shape.key_length;
+  if ((shape.flags & kAttentionCausal) == 0) return queries * keys;
+  if ((shape.flags & kAttentionShifted) != 0) return std::nullopt;
+  // The steps of a staircase: a query sees one key more than the one before it.
+  const auto staircase = [](std::uint64_t steps) {
+    return steps % 2 == 0 ? steps / 2 * (steps + 1) : (steps + 1) / 2 * steps;
+  };
+  const bool bottom_right = (shape.flags & kAttentionBottomRight) != 0;
+  if (queries <= keys) return staircase(queries) + (bottom_right ? queries * (keys - queries) : 0);
+  // The queries beyond the staircase are the last ones and see every key, or the first ones and see none.
+  return staircase(keys) + (bottom_right ? 0 : (queries - keys) * keys);
+}
+
+std::optional<std::uint64_t> attention_flops(const AttentionShape& shape) noexcept {
+  const std::optional<std::uint64_t> pairs = attention_pairs(shape);
+  if (!pairs) return std::nullopt;
   const std::uint64_t head = shape.head_size;
   const std::uint64_t value = shape.value_head_size;
   const std::uint64_t depth = shape.direction == 2 ? 3 * head + 2 * value : head + value;
-  const std::uint64_t all =
-      product({2, shape.batch, shape.heads, shape.query_length, shape.key_length, depth});
-  return (shape.flags & kAttentionCausal) != 0 && all != kTooLarge ? all / 2 : all;
+  return product({2, shape.batch, shape.heads, *pairs, depth});
 }
 
 std::uint64_t attention_bytes(const AttentionShape& shape) noexcept {

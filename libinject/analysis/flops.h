@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 
 #include "libinject/record/call_shape.h"
 
@@ -21,9 +22,12 @@ std::uint64_t convolution_flops(const ConvolutionShape& shape) noexcept;
 /// Input, filter and output once each.
 std::uint64_t convolution_bytes(const ConvolutionShape& shape) noexcept;
 
+/// Pairs of a query and a key whose score a causal mask of this kind keeps; all of them without one. Nothing
+/// if that depends on where the mask's diagonal lies, which is not known.
+std::optional<std::uint64_t> attention_pairs(const AttentionShape& shape) noexcept;
 /// Forward two products, of queries and keys and of scores and values; backward five, as the scores are
-/// computed again. A causal mask leaves half of them. Of sequences whose lengths vary the longest count.
-std::uint64_t attention_flops(const AttentionShape& shape) noexcept;
+/// computed again; of the pairs that the mask keeps. Of sequences whose lengths vary the longest count.
+std::optional<std::uint64_t> attention_flops(const AttentionShape& shape) noexcept;
 /// Queries, keys, values and output once each; backward their gradients as well.
 std::uint64_t attention_bytes(const AttentionShape& shape) noexcept;
 

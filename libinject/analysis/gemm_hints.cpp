@@ -32,7 +32,7 @@ DataType result_type(const GemmShape& shape) {
 }
 
 bool has(const DeviceSpecs& device, Arithmetic arithmetic) {
-  return peak_flops(device, arithmetic).has_value();
+  return ability(device, arithmetic) == Ability::kYes;
 }
 
 bool is_fp8(DataType type) {
@@ -240,22 +240,33 @@ std::string_view eligible_name(Eligible eligible) noexcept {
 TensorEligibility tensor_eligibility(const GemmShape& shape, const DeviceSpecs& device) {
   if (data_type_bits(shape.a) == 0 || data_type_bits(shape.b) == 0)
     return {Eligible::kUnknown, "type not known"};
+  // Of these it is not said here what the devices can do.
+  if ((shape.flags & kGemmBlockScaled) != 0) return {Eligible::kUnknown, "scaled by blocks"};
+  for (const DataType type : {shape.a, shape.b}) {
+    if (type == DataType::kF4 || type == DataType::kF6 || type == DataType::kF8E8M0 || type == DataType::kC8I)
+      return {Eligible::kUnknown, std::string(data_type_name(type))};
+  }
+  if (shape.compute == ComputeType::kOther) return {Eligible::kUnknown, "compute type not known"};
   if (shape.a != shape.b && !(is_fp8(shape.a) && is_fp8(shape.b))) {
     return {Eligible::kNo, "A and B are of different types"};
   }
   const std::optional<Arithmetic> arithmetic = tensor_arithmetic(shape);
   if (!arithmetic) {
+    if ((shape.a == DataType::kI8 || shape.a == DataType::kU8) && shape.compute == ComputeType::kF32)
+      return {Eligible::kNo, "int8 summed up in fp32"};
     if (shape.a == DataType::kF32 || shape.a == DataType::kC64) {
       return {Eligible::kNo, has(device, Arithmetic::kTf32) ? "fp32, and tf32 is not allowed" : "fp32"};
     }
     return {Eligible::kNo, "no tensor cores for " + std::string(data_type_name(shape.a))};
   }
   if (device.multiprocessors == 0) return {Eligible::kUnknown, "device not known"};
-  if (!has(device, *arithmetic)) {
-    return {Eligible::kNo, "the device has none for " + std::string(data_type_name(shape.a))};
-  }
-  if (shape.compute == ComputeType::kF32 && *arithmetic == Arithmetic::kInt8) {
-    return {Eligible::kNo, "int8 summed up in fp32"};
+  switch (ability(device, *arithmetic)) {
+    case Ability::kNo:
+      return {Eligible::kNo, "the device has none for " + std::string(data_type_name(shape.a))};
+    case Ability::kUnknown:
+      return {Eligible::kUnknown, "device not known"};
+    case Ability::kYes:
+      break;
   }
   if (has_sizes(shape) && std::min(shape.m, shape.n) == 1) return {Eligible::kNo, "a matrix-vector product"};
   // fp64 is loaded in whole elements of 8 bytes.

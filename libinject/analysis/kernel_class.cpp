@@ -443,7 +443,8 @@ constexpr CallRule kCallRules[] = {
 };
 
 constexpr CoresRule kCoresRules[] = {
-    // Kernels around a product: sums of a split one's parts, epilogues, work spaces, transforms.
+    // Kernels around a product: sums of a split one's parts, epilogues, work spaces, transforms, the cells of
+    // recurrent networks without their products.
     {"splitKreduce", TensorCores::kNotUsed, false},
     {"split_k_kernel", TensorCores::kNotUsed, false},
     {"ReduceSplitK", TensorCores::kNotUsed, false},
@@ -463,6 +464,16 @@ constexpr CoresRule kCoresRules[] = {
     {"fft1d_", TensorCores::kNotUsed, false},
     {"fft2d_", TensorCores::kNotUsed, false},
     {"im2col", TensorCores::kNotUsed, false},
+    {"col2im", TensorCores::kNotUsed, false},
+    {"generateWinograd", TensorCores::kNotUsed, false},
+    {"winograd_nonfused", TensorCores::kNotUsed, false},
+    {"persistRNN_addBias", TensorCores::kNotUsed, false},
+    {"Rearrangement", TensorCores::kNotUsed, false},
+    {"RNN_bidirectional", TensorCores::kNotUsed, false},
+    {"elementWise", TensorCores::kNotUsed, false},
+    {"elemWise", TensorCores::kNotUsed, false},
+    {"lstm_cell", TensorCores::kNotUsed, false},
+    {"gru_cell", TensorCores::kNotUsed, false},
 
     // The name says the unit: fused multiply-add on the CUDA cores, …
     {"_ffma", TensorCores::kNotUsed},
@@ -527,19 +538,10 @@ constexpr CoresRule kCoresRules[] = {
     {"dgrad2d_alg", TensorCores::kNotUsed},
     {"precomputed_common_engine", TensorCores::kNotUsed},
     {"grouped_direct", TensorCores::kNotUsed},
-    {"winograd", TensorCores::kNotUsed},
-    {"Winograd", TensorCores::kNotUsed},
 
-    // Cells of recurrent networks without their products. The persistent kernels contain them, by either
-    // unit: unknown, unless HMMA or the generation is in the name.
+    // The persistent kernels of recurrent networks contain products, by either unit: unknown, unless HMMA or
+    // the generation is in the name.
     {"ampere_lstm", TensorCores::kUsed},
-    {"persistRNN_", TensorCores::kNotUsed},
-    {"Rearrangement", TensorCores::kNotUsed},
-    {"RNN_bidirectional", TensorCores::kNotUsed},
-    {"elementWise", TensorCores::kNotUsed},
-    {"elemWise", TensorCores::kNotUsed},
-    {"lstm_cell", TensorCores::kNotUsed},
-    {"gru_cell", TensorCores::kNotUsed},
 
     // Inductor can write a small product as a reduction.
     {"triton_red_ mm", TensorCores::kUnknown},
@@ -717,6 +719,19 @@ TensorCoreUse tensor_cores_of(std::string_view name) noexcept {
   }
   if ((kWithoutProducts & bit(family_by_name(name))) != 0) return {TensorCores::kNotUsed, Operand::kUnknown};
   return {};
+}
+
+ProductRole product_role_of(std::string_view name) noexcept {
+  name = name.substr(0, kLongestClassified);
+  if (const CoresRule* rule = first_match(kCoresRules, name); rule != nullptr) {
+    if (rule->cores == TensorCores::kUnknown) return ProductRole::kUnknown;
+    return rule->multiplies ? ProductRole::kMultiplies : ProductRole::kHelps;
+  }
+  const Family family = family_by_name(name);
+  if ((kWithoutProducts & bit(family)) != 0) return ProductRole::kHelps;
+  constexpr std::uint64_t kProducts =
+      kConvolutions | bit(Family::kGemm) | bit(Family::kAttention) | bit(Family::kRnnCell);
+  return (kProducts & bit(family)) != 0 ? ProductRole::kMultiplies : ProductRole::kUnknown;
 }
 
 std::string_view family_name(Family family) noexcept {

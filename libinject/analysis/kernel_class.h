@@ -131,6 +131,16 @@ struct TensorCoreUse {
 /// Whether the kernel with this name does its arithmetic on tensor cores, and on which type.
 TensorCoreUse tensor_cores_of(std::string_view name) noexcept;
 
+/// What a kernel has to do with the products of the library call that launched it.
+enum class ProductRole : std::uint8_t {
+  kUnknown,
+  kMultiplies,
+  kHelps,  ///< changes layouts or types, pads, adds up parts of sums: computes none of the products
+};
+
+/// Of the kernel with this name inside a call that computes products.
+ProductRole product_role_of(std::string_view name) noexcept;
+
 /// "yes", "no", "unknown".
 std::string_view tensor_cores_name(TensorCores cores) noexcept;
 

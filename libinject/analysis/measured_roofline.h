@@ -19,6 +19,7 @@ struct MeasuredRoofline {
   /// Rate by what is attainable, 0 … 1; nothing where one of them is not known. Where the operations are not
   /// known, the share of the bandwidth's peak: the least that it can be.
   std::optional<double> share;
+  bool impossible = false;  ///< there is no share because it can't be (possible_share)
 };
 
 /// `dram_percent`: of the peak bandwidth, reads and writes together, over `seconds`, in which `flops` (0: not

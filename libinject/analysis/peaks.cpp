@@ -6,12 +6,15 @@ namespace inject {
 
 namespace {
 
+constexpr std::size_t kColumns =
+    9;  // fp16 with sums in fp16 is at the rate of fp16 where all is as it should be
+
 struct Rates {
   int major;
   int minor;
   // Multiply-adds per multiprocessor and clock, in the order of Arithmetic; 0: no such unit, or not
   // published.
-  std::uint16_t multiply_adds[kArithmetics];
+  std::uint16_t multiply_adds[kColumns];
   // Hopper and Blackwell run products of tensor cores, but for fp64, at a lower clock than everything else,
   // and their datasheets count with it. The attribute is the other clock.
   double tensor_clock_share;
@@ -33,13 +36,111 @@ constexpr Rates kRates[] = {
     {12, 0, {2, 0, 128, 128, 256, 512, 512, 1024, 1024}, 1},
 };
 
-constexpr bool on_tensor_cores_at_their_clock(Arithmetic arithmetic) {
-  return arithmetic >= Arithmetic::kTf32;
+constexpr const Rates* rates_of(const DeviceSpecs& device) {
+  for (const Rates& rates : kRates) {
+    if (rates.major == device.major && rates.minor == device.minor) return &rates;
+  }
+  return nullptr;
 }
 
-/// Integers are summed up exactly, at the full rate.
+constexpr std::uint16_t multiply_adds(const Rates& rates, Arithmetic arithmetic) {
+  if (arithmetic == Arithmetic::kFp16TensorFp16Sums) arithmetic = Arithmetic::kFp16Tensor;
+  return rates.multiply_adds[static_cast<std::size_t>(arithmetic)];
+}
+
+constexpr bool is_fp64(Arithmetic arithmetic) {
+  return arithmetic == Arithmetic::kFp64 || arithmetic == Arithmetic::kFp64Tensor;
+}
+constexpr bool on_tensor_cores(Arithmetic arithmetic) {
+  return arithmetic == Arithmetic::kFp64Tensor || arithmetic >= Arithmetic::kTf32;
+}
+constexpr bool at_tensor_clock(Arithmetic arithmetic) {
+  return arithmetic >= Arithmetic::kTf32;
+}
 constexpr bool summed_in_fp32(Arithmetic arithmetic) {
-  return arithmetic >= Arithmetic::kTf32 && arithmetic != Arithmetic::kInt8;
+  return arithmetic == Arithmetic::kTf32 || arithmetic == Arithmetic::kFp16Tensor ||
+         arithmetic == Arithmetic::kBf16Tensor || arithmetic == Arithmetic::kFp8;
+}
+
+struct KnownProduct {
+  std::uint8_t major;
+  std::uint8_t minor;
+  char words[22];  // in the driver's name, between spaces and hyphens
+  Product product;
+};
+
+// The first one that fits. Who is not here is not known. The sources are in docs/peaks.md.
+constexpr KnownProduct kProducts[] = {
+    {6, 0, "P100", Product::kFull},
+    {7, 0, "V100", Product::kFull},
+    {7, 0, "V100S", Product::kFull},
+    {7, 5, "T4", Product::kFull},
+    {7, 5, "Quadro RTX 6000", Product::kFull},
+    {7, 5, "Quadro RTX 8000", Product::kFull},
+    {7, 5, "GeForce RTX", Product::kHalfFp32Sums},
+    {7, 5, "GeForce GTX", Product::kNoTensorCores},
+    {7, 5, "GeForce MX450", Product::kNoTensorCores},
+    {7, 5, "GeForce MX550", Product::kNoTensorCores},
+    {7, 5, "T400", Product::kNoTensorCores},
+    {7, 5, "T600", Product::kNoTensorCores},
+    {7, 5, "T1000", Product::kNoTensorCores},
+    {8, 0, "A100", Product::kFull},
+    {8, 0, "A800", Product::kFull},
+    {8, 0, "A30", Product::kFull},
+    {8, 6, "A10", Product::kFull},
+    {8, 6, "A10G", Product::kHalf},
+    {8, 6, "A16", Product::kFull},
+    {8, 6, "A2", Product::kFull},
+    {8, 6, "A40", Product::kFull},
+    {8, 6, "RTX A6000", Product::kFull},
+    {8, 6, "GeForce RTX", Product::kHalfFp32Sums},
+    {8, 9, "L4", Product::kFull},
+    {8, 9, "L40S", Product::kFull},
+    {8, 9, "L40", Product::kHalf},
+    {8, 9, "L20", Product::kHalf},
+    {8, 9, "RTX 6000 Ada", Product::kFull},
+    {8, 9, "GeForce RTX", Product::kHalfFp32Sums},
+    // Their tensor cores keep another clock than the SXM and PCIe products'.
+    {9, 0, "H100 NVL", Product::kUnknown},
+    {9, 0, "H200 NVL", Product::kUnknown},
+    {9, 0, "H100", Product::kFull},
+    {9, 0, "H200", Product::kFull},
+    {9, 0, "GH200", Product::kFull},
+    {9, 0, "H800", Product::kReducedFp64},
+    {10, 0, "B200", Product::kFull},
+    {12, 0, "GeForce RTX", Product::kHalfFp32Sums},
+};
+
+bool has_words(std::string_view name, std::string_view words) {
+  const auto ends = [&name](std::size_t at) {
+    return at >= name.size() || name[at] == ' ' || name[at] == '-';
+  };
+  for (std::size_t at = name.find(words); at != std::string_view::npos; at = name.find(words, at + 1)) {
+    if ((at == 0 || ends(at - 1)) && ends(at + words.size())) return true;
+  }
+  return false;
+}
+
+/// What of the table's rate the product reaches; 0: not known, or no such unit.
+double share_of_rate(Product product, Arithmetic arithmetic) {
+  switch (product) {
+    case Product::kFull:
+      return 1;
+    case Product::kHalfFp32Sums:
+      return summed_in_fp32(arithmetic) ? 0.5 : 1;
+    case Product::kHalf:
+      if (arithmetic == Arithmetic::kFp16TensorFp16Sums) return 0;
+      return on_tensor_cores(arithmetic) ? 0.5 : 1;
+    case Product::kReducedFp64:
+      return is_fp64(arithmetic) ? 0 : 1;
+    case Product::kNoTensorCores:
+      return on_tensor_cores(arithmetic) ? 0 : 1;
+    case Product::kUnknown:
+      return arithmetic == Arithmetic::kFp32 || arithmetic == Arithmetic::kFp16 ? 1 : 0;
+    case Product::kReduced:
+      break;
+  }
+  return 0;
 }
 
 }  // namespace
@@ -64,31 +165,58 @@ std::string_view arithmetic_name(Arithmetic arithmetic) noexcept {
       return "fp8 tensor";
     case Arithmetic::kInt8:
       return "int8 tensor";
+    case Arithmetic::kFp16TensorFp16Sums:
+      return "fp16 tensor, fp16 sums";
   }
   return {};
 }
 
+Product product_of(int major, int minor, std::string_view device_name) noexcept {
+  // Cards for mining: most of their rates were cut.
+  if (has_words(device_name, "CMP")) return Product::kReduced;
+  for (const KnownProduct& known : kProducts) {
+    if (known.major == major && known.minor == minor && has_words(device_name, known.words))
+      return known.product;
+  }
+  return Product::kUnknown;
+}
+
+Ability ability(const DeviceSpecs& device, Arithmetic arithmetic) noexcept {
+  const Rates* rates = rates_of(device);
+  if (rates == nullptr) return Ability::kUnknown;
+  if (!on_tensor_cores(arithmetic))
+    return multiply_adds(*rates, arithmetic) != 0 ? Ability::kYes : Ability::kUnknown;
+  if (multiply_adds(*rates, arithmetic) == 0 || device.product == Product::kNoTensorCores)
+    return Ability::kNo;
+  // Turing chips come with tensor cores and without.
+  const bool turing = device.major == 7 && device.minor == 5;
+  const bool known = device.product != Product::kUnknown && device.product != Product::kReduced;
+  return turing && !known ? Ability::kUnknown : Ability::kYes;
+}
+
+PeakShare possible_share(double share, double nanoseconds) noexcept {
+  constexpr double kPeaksError = 0.03;
+  constexpr double kStep = 32;
+  if (!(nanoseconds > 0)) return {};
+  const double most = (1 + kPeaksError) * (1 + 2 * kStep / nanoseconds);
+  if (share > most) return {std::nullopt, true};
+  return {share, false};
+}
+
 std::optional<double> peak_flops(const DeviceSpecs& device, Arithmetic arithmetic) noexcept {
   if (device.multiprocessors <= 0 || device.clock_khz <= 0) return std::nullopt;
-  for (const Rates& rates : kRates) {
-    if (rates.major != device.major || rates.minor != device.minor) continue;
-    const std::uint16_t per_clock = rates.multiply_adds[static_cast<std::size_t>(arithmetic)];
-    if (per_clock == 0) return std::nullopt;
-    double flops = 2.0 * per_clock * device.multiprocessors * static_cast<double>(device.clock_khz) * 1000.0;
-    if (on_tensor_cores_at_their_clock(arithmetic)) flops *= rates.tensor_clock_share;
-    if (device.half_rate_sums && summed_in_fp32(arithmetic)) flops /= 2;
-    return flops;
-  }
-  return std::nullopt;
+  const Rates* rates = rates_of(device);
+  if (rates == nullptr) return std::nullopt;
+  const double per_clock = multiply_adds(*rates, arithmetic) * share_of_rate(device.product, arithmetic);
+  if (per_clock == 0) return std::nullopt;
+  const double flops =
+      2.0 * per_clock * device.multiprocessors * static_cast<double>(device.clock_khz) * 1000.0;
+  return at_tensor_clock(arithmetic) ? flops * rates->tensor_clock_share : flops;
 }
 
 std::optional<double> peak_bandwidth(const DeviceSpecs& device) noexcept {
   if (device.memory_clock_khz <= 0 || device.bus_bits <= 0) return std::nullopt;
   return 2.0 * static_cast<double>(device.memory_clock_khz) * 1000.0 * device.bus_bits / 8;
-}
-
-bool sums_at_half_rate(std::string_view device_name) noexcept {
-  return device_name.find("GeForce") != std::string_view::npos || device_name == "NVIDIA L40";
 }
 
 std::optional<Arithmetic> arithmetic_of(TensorCoreUse use) noexcept {

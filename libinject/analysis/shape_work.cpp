@@ -13,9 +13,9 @@ Arithmetic without_tensor_cores(Arithmetic arithmetic) {
   return arithmetic == Arithmetic::kFp64Tensor ? Arithmetic::kFp64 : Arithmetic::kFp32;
 }
 
-ShapeWork work(std::uint64_t flops, std::uint64_t bytes, DataType type, ComputeType compute) {
-  const bool known = flops != kTooLarge;
-  return {known ? flops : 0, known, bytes != kTooLarge ? bytes : 0, type, compute};
+ShapeWork work(std::optional<std::uint64_t> flops, std::uint64_t bytes, DataType type, ComputeType compute) {
+  const bool known = flops && *flops != kTooLarge;
+  return {known ? *flops : 0, bytes != kTooLarge ? bytes : 0, type, compute, known};
 }
 
 }  // namespace
@@ -33,7 +33,8 @@ std::optional<double> FlopCount::least_time(const DeviceSpecs& device) const {
     if (i == kArithmetics) return std::nullopt;
     const auto arithmetic = static_cast<Arithmetic>(i);
     auto peak = peak_flops(device, arithmetic);
-    if (!peak) peak = peak_flops(device, without_tensor_cores(arithmetic));
+    if (!peak && ability(device, arithmetic) == Ability::kNo)
+      peak = peak_flops(device, without_tensor_cores(arithmetic));
     if (!peak) return std::nullopt;
     seconds += static_cast<double>(by[i]) / *peak;
   }
@@ -44,7 +45,7 @@ std::optional<Arithmetic> tensor_arithmetic(DataType type, ComputeType compute) 
   switch (type) {
     case DataType::kF16:
     case DataType::kC32:
-      return Arithmetic::kFp16Tensor;
+      return compute == ComputeType::kF16 ? Arithmetic::kFp16TensorFp16Sums : Arithmetic::kFp16Tensor;
     case DataType::kBf16:
       return Arithmetic::kBf16Tensor;
     case DataType::kF8E4M3:
@@ -52,9 +53,13 @@ std::optional<Arithmetic> tensor_arithmetic(DataType type, ComputeType compute) 
       return Arithmetic::kFp8;
     case DataType::kI8:
     case DataType::kU8:
-      return Arithmetic::kInt8;
+      // Sums in fp32 are those of products in fp32.
+      if (compute == ComputeType::kI32 || compute == ComputeType::kUnknown) return Arithmetic::kInt8;
+      return std::nullopt;
     case DataType::kF64:
     case DataType::kC128:
+      // Of products that emulate fp64 by others it is not known what they are.
+      if (compute == ComputeType::kOther) return std::nullopt;
       return Arithmetic::kFp64Tensor;
     case DataType::kF32:
     case DataType::kC64:
@@ -68,22 +73,31 @@ std::optional<Arithmetic> tensor_arithmetic(DataType type, ComputeType compute) 
 }
 
 std::optional<Arithmetic> best_arithmetic(DataType type, ComputeType compute) noexcept {
-  const bool fp32 = type == DataType::kF32 || type == DataType::kC64;
+  const bool fp32 = (type == DataType::kF32 || type == DataType::kC64) && compute != ComputeType::kOther;
   const auto on_tensor_cores = tensor_arithmetic(type, compute);
   return !on_tensor_cores && fp32 ? Arithmetic::kFp32 : on_tensor_cores;
+}
+
+std::optional<Arithmetic> best_arithmetic(const ShapeWork& work) noexcept {
+  return work.block_scaled ? std::nullopt : best_arithmetic(work.type, work.compute);
 }
 
 std::optional<Arithmetic> arithmetic_of(const ShapeWork& work, TensorCores cores,
                                         const DeviceSpecs& device) noexcept {
   const auto on_tensor_cores = tensor_arithmetic(work.type, work.compute);
   const bool fp32 = work.type == DataType::kF32 || work.type == DataType::kC64;
+  const bool fp64 = work.type == DataType::kF64 || work.type == DataType::kC128;
+  if (work.block_scaled || ((fp32 || fp64) && work.compute == ComputeType::kOther)) return std::nullopt;
   if (cores == TensorCores::kUsed) {
     // A library may use tf32 without the call's saying so.
     if (!on_tensor_cores && fp32) return Arithmetic::kTf32;
     return on_tensor_cores;
   }
-  if (cores == TensorCores::kUnknown && on_tensor_cores && peak_flops(device, *on_tensor_cores))
-    return on_tensor_cores;
+  if (cores == TensorCores::kUnknown && on_tensor_cores) {
+    const Ability able = ability(device, *on_tensor_cores);
+    if (able == Ability::kYes) return on_tensor_cores;
+    if (able == Ability::kUnknown) return std::nullopt;
+  }
   switch (work.type) {
     case DataType::kF64:
     case DataType::kC128:
@@ -103,7 +117,9 @@ ShapeWork work_of(const CallShape& shape) noexcept {
   switch (shape.kind()) {
     case ShapeKind::kGemm: {
       const auto gemm = shape.as<GemmShape>();
-      return work(gemm.flops, gemm.bytes, gemm.a, gemm.compute);
+      ShapeWork product = work(gemm.flops, gemm.bytes, gemm.a, gemm.compute);
+      product.block_scaled = (gemm.flags & kGemmBlockScaled) != 0;
+      return product;
     }
     case ShapeKind::kConvolution: {
       const auto convolution = shape.as<ConvolutionShape>();

@@ -35,11 +35,12 @@ struct FlopCount {
 /// What a call of this shape computes. A multiply-add counts as two operations; nothing for shapes that have
 /// none or of which it is not known.
 struct ShapeWork {
-  std::uint64_t flops = 0;
-  bool flops_known = true;             ///< false: there are more than can be counted, and `flops` is 0
+  std::uint64_t flops = 0;             ///< 0 also where they are not known, or more than can be counted
   std::uint64_t bytes = 0;             ///< read and written once; 0: not known
   DataType type = DataType::kUnknown;  ///< of what is multiplied
   ComputeType compute = ComputeType::kUnknown;
+  bool flops_known = true;
+  bool block_scaled = false;  ///< mxfp8, nvfp4: no peak is known of such products
 };
 ShapeWork work_of(const CallShape& shape) noexcept;
 
@@ -49,6 +50,9 @@ std::optional<Arithmetic> tensor_arithmetic(DataType type, ComputeType compute) 
 
 /// The arithmetic that elements of this type are multiplied in at best, on a device that has it.
 std::optional<Arithmetic> best_arithmetic(DataType type, ComputeType compute) noexcept;
+
+/// The same of a call's work.
+std::optional<Arithmetic> best_arithmetic(const ShapeWork& work) noexcept;
 
 /// The arithmetic whose peak the rate of such work is to be held against. `cores`: what its kernels did, as
 /// far as is known; unknown counts as used where the device could.

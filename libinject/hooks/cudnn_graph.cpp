@@ -8,6 +8,7 @@
 #include <limits>
 #include <memory>
 #include <new>
+#include <utility>
 
 #include "libinject/analysis/graph_operations.h"
 #include "libinject/hooks/json_reader.h"
@@ -59,6 +60,7 @@ struct Node {
   Numbers pad;
   Numbers stride;
   Numbers dilation;
+  std::int64_t axis = -1;  // of an index
   std::size_t first_port = 0;
   std::size_t ports = 0;
 };
@@ -76,6 +78,7 @@ DataType data_type_of(std::string_view name) noexcept {
       {"CUDNN_DATA_FP8_E4M3", DataType::kF8E4M3},
       {"CUDNN_DATA_FP8_E5M2", DataType::kF8E5M2},
       {"CUDNN_DATA_FP4_E2M1", DataType::kF4},
+      {"CUDNN_DATA_FP8_E8M0", DataType::kF8E8M0},
       {"CUDNN_DATA_INT8", DataType::kI8},
       {"CUDNN_DATA_INT8x4", DataType::kI8},
       {"CUDNN_DATA_INT8x32", DataType::kI8},
@@ -195,6 +198,10 @@ class Graph {
   const Tensor* tensor(const Node& node, std::string_view port) const noexcept;
   std::size_t index_of(std::string_view name) const noexcept;
   DataType stored_type(const Tensor& tensor) const noexcept;
+  const Tensor* before_scaling(const Tensor* tensor, const Node** scaling) const noexcept;
+  const Node* producer(const Tensor& tensor) const noexcept;
+  bool is_index(const Tensor& tensor, std::int64_t axis) const noexcept;
+  std::uint32_t causal_flags(const Tensor& rows, const Tensor& columns) const noexcept;
   std::uint32_t operations_but(std::size_t except) const noexcept;
   GraphOperation operation_of_pointwise(const Node& node) const noexcept;
   std::size_t count(GraphOperation operation) const noexcept;
@@ -293,6 +300,8 @@ void Graph::read_node(JsonReader& json) noexcept {
       if (key == "pad" || key == "pad_lower") read_numbers(json, node.pad);
       if (key == "stride") read_numbers(json, node.stride);
       if (key == "dilation") read_numbers(json, node.dilation);
+    } else if (key == "axis" && (next == '-' || (next >= '0' && next <= '9'))) {
+      node.axis = json.integer();
     }
   });
   node.ports = port_count_ - node.first_port;
@@ -319,6 +328,62 @@ DataType Graph::stored_type(const Tensor& tensor) const noexcept {
   for (std::size_t i = 0; i < tensor_count_; ++i)
     if (tensors_[i].is_given() && tensors_[i].size == tensor.size) return tensors_[i].type;
   return tensor.type;
+}
+
+/// Operands that are scaled by blocks (mxfp8, nvfp4) are stored in few bits, and reach the product as a
+/// tensor of more that nothing ever stores: the one that is stored, or `tensor` itself. What scaling nodes
+/// call their tensors differs; theirs of the operand's size is it. `scaling`: the node in between, else null.
+const Tensor* Graph::before_scaling(const Tensor* tensor, const Node** scaling) const noexcept {
+  *scaling = nullptr;
+  if (tensor == nullptr || !tensor->is_virtual) return tensor;
+  for (std::size_t i = 0; i < node_count_; ++i) {
+    const Node& node = nodes_[i];
+    if (node.operation != GraphOperation::kScaling) continue;
+    const Tensor* stored = nullptr;
+    bool is_its = false;
+    for (std::size_t p = node.first_port; p < node.first_port + node.ports; ++p) {
+      const std::size_t index = index_of(ports_[p].tensor);
+      if (index == kNone) continue;
+      const Tensor& other = tensors_[index];
+      is_its = is_its || &other == tensor;
+      if (other.is_given() && other.size == tensor->size) stored = &other;
+    }
+    if (!is_its || stored == nullptr) continue;
+    *scaling = &node;
+    return stored;
+  }
+  return tensor;
+}
+
+const Node* Graph::producer(const Tensor& tensor) const noexcept {
+  for (std::size_t i = 0; i < node_count_; ++i) {
+    if (Graph::tensor(nodes_[i], "Y") == &tensor) return &nodes_[i];
+  }
+  return nullptr;
+}
+
+/// Whether a tensor holds each element's place along an axis.
+bool Graph::is_index(const Tensor& tensor, std::int64_t axis) const noexcept {
+  const Node* node = producer(tensor);
+  return node != nullptr && node->mode == "CUDNN_POINTWISE_GEN_INDEX" && node->axis == axis;
+}
+
+/// Of a mask that keeps a score where `rows` is at least `columns`. cudnn-frontend aligns its diagonal with
+/// the scores' last corner by adding the number of keys to a row's index and taking that of the queries away.
+std::uint32_t Graph::causal_flags(const Tensor& rows, const Tensor& columns) const noexcept {
+  constexpr std::int64_t kRows = 2;
+  constexpr std::int64_t kColumns = 3;
+  if (!is_index(columns, kColumns)) return kAttentionCausal | kAttentionShifted;
+  if (is_index(rows, kRows)) return kAttentionCausal;
+  const auto operands = [this](const Node* node, std::string_view mode) -> const Tensor* {
+    if (node == nullptr || node->mode != mode) return nullptr;
+    const Tensor* number = tensor(*node, "B");
+    return number != nullptr && number->by_value ? tensor(*node, "X") : nullptr;
+  };
+  const Tensor* sum = operands(producer(rows), "CUDNN_POINTWISE_SUB");
+  const Tensor* row = sum == nullptr ? nullptr : operands(producer(*sum), "CUDNN_POINTWISE_ADD");
+  return row != nullptr && is_index(*row, kRows) ? kAttentionCausal | kAttentionBottomRight
+                                                 : kAttentionCausal | kAttentionShifted;
 }
 
 GraphOperation Graph::operation_of_pointwise(const Node& node) const noexcept {
@@ -453,7 +518,7 @@ std::uint32_t Graph::attention_flags(std::int64_t key_length) const noexcept {
     if (x == nullptr || b == nullptr) continue;
     // Masks compare the index of a row with that of a column; padding compares one with a length.
     const bool of_indices = x->is_virtual && b->is_virtual;
-    if (node.mode == "CUDNN_POINTWISE_CMP_GE" && of_indices) flags |= kAttentionCausal;
+    if (node.mode == "CUDNN_POINTWISE_CMP_GE" && of_indices) flags |= causal_flags(*x, *b);
     if (node.mode == "CUDNN_POINTWISE_CMP_GT" && of_indices) flags |= kAttentionWindow;
     if (node.mode == "CUDNN_POINTWISE_CMP_LT" && (x->is_given() || b->is_given())) flags |= kAttentionRagged;
     if (node.mode == "CUDNN_POINTWISE_ADD") {
@@ -572,9 +637,12 @@ CallShape Graph::attention_of_parts(std::uint32_t notes) const noexcept {
 /// A product whose result is row-major is, column-major, that of the operands' transposes the other way
 /// round.
 CallShape Graph::product_of(std::size_t at, std::uint32_t notes) const noexcept {
-  const Tensor* a = tensor(nodes_[at], "matA");
-  const Tensor* b = tensor(nodes_[at], "matB");
-  const Tensor* c = tensor(nodes_[at], "matC");
+  const Node* scaling_a = nullptr;
+  const Node* scaling_b = nullptr;
+  const Node* scaling_c = nullptr;
+  const Tensor* a = before_scaling(tensor(nodes_[at], "matA"), &scaling_a);
+  const Tensor* b = before_scaling(tensor(nodes_[at], "matB"), &scaling_b);
+  const Tensor* c = before_scaling(tensor(nodes_[at], "matC"), &scaling_c);
   if (a == nullptr || b == nullptr || c == nullptr) return {};
   for (const Tensor* matrix : {a, b, c})
     if (matrix->size.count < 2 || matrix->stride.count != matrix->size.count) return {};
@@ -589,11 +657,12 @@ CallShape Graph::product_of(std::size_t at, std::uint32_t notes) const noexcept 
   const Tensor* right = row_major ? a : b;
   shape.op_a = is_row_major(*left) == row_major ? 'N' : 'T';
   shape.op_b = is_row_major(*right) == row_major ? 'N' : 'T';
-  shape.a = left->type;
-  shape.b = right->type;
-  shape.c = c->type;
-  shape.d = c->type;
-  shape.compute = compute_type_of(nodes_[at].math, a->type, notes);
+  shape.a = stored_type(*left);
+  shape.b = stored_type(*right);
+  shape.c = stored_type(*c);
+  shape.d = shape.c;
+  shape.compute = compute_type_of(nodes_[at].math, stored_type(*a), notes);
+  if (scaling_a != nullptr || scaling_b != nullptr) shape.flags |= kGemmBlockScaled;
   const std::uint32_t fused = operations_but(at);
   constexpr std::uint32_t kBias = operation_bit(GraphOperation::kBias);
   constexpr std::uint32_t kRelu = operation_bit(GraphOperation::kRelu);
@@ -618,12 +687,22 @@ CallShape Graph::product_of(std::size_t at, std::uint32_t notes) const noexcept 
   for (const std::int64_t factor : {shape.m, shape.n, shape.k, batch})
     if (__builtin_mul_overflow(flops, factor, &flops)) return {};
   shape.flops = static_cast<std::uint64_t>(flops);
-  for (const Tensor* matrix : {a, b, c}) {
+  const auto add = [&shape](const Tensor& matrix, DataType type) {
     std::int64_t bits = 0;
-    const unsigned element = data_type_bits(matrix->type);
-    if (!__builtin_mul_overflow(product(matrix->size, kMostDimensions), static_cast<std::int64_t>(element),
-                                &bits))
+    const auto element = static_cast<std::int64_t>(data_type_bits(type));
+    if (!__builtin_mul_overflow(product(matrix.size, kMostDimensions), element, &bits))
       shape.bytes += static_cast<std::uint64_t>(bits) / 8;
+  };
+  for (const Tensor* matrix : {a, b, c}) add(*matrix, stored_type(*matrix));
+  // The factors of the blocks.
+  for (const auto& [scaling, matrix] :
+       {std::pair(scaling_a, a), std::pair(scaling_b, b), std::pair(scaling_c, c)}) {
+    if (scaling == nullptr) continue;
+    for (std::size_t p = scaling->first_port; p < scaling->first_port + scaling->ports; ++p) {
+      const std::size_t index = index_of(ports_[p].tensor);
+      if (index != kNone && tensors_[index].is_given() && &tensors_[index] != matrix)
+        add(tensors_[index], tensors_[index].type);
+    }
   }
   return shape;
 }

@@ -86,6 +86,7 @@ bool fill(GemmShape& shape, const GemmCall& call) noexcept {
                           all(matrix_bytes(call.k, call.n, call.b), call.common_b)),
                      all(matrix_bytes(call.m, call.n, shape.d), false));
   if (call.other_order) shape.flags |= kGemmOtherOrder;
+  if (call.block_scaled) shape.flags |= kGemmBlockScaled;
   return true;
 }
 
@@ -155,9 +156,17 @@ struct Operation {
   std::int32_t op_b = CUBLAS_OP_N;
   std::int32_t compute = 0;
   std::uint32_t epilogue = 0;
+  std::int32_t scale_a = 0;  // cublasLtMatmulMatrixScale_t
 };
 
+// By number: names that came with CUDA 12.8. Where the library has none of them there is nothing to say.
+constexpr auto kScaleModeOfA = static_cast<cublasLtMatmulDescAttributes_t>(31);
+constexpr std::int32_t kScaledBy16 = 1;  // nvfp4
+constexpr std::int32_t kScaledBy32 = 2;  // mxfp8
+
 bool read_operation(GetDesc* get, cublasLtMatmulDesc_t desc, Operation& to) noexcept {
+  if (get(desc, kScaleModeOfA, &to.scale_a, sizeof to.scale_a, nullptr) != CUBLAS_STATUS_SUCCESS)
+    to.scale_a = 0;
   return get(desc, CUBLASLT_MATMUL_DESC_TRANSA, &to.op_a, sizeof to.op_a, nullptr) == CUBLAS_STATUS_SUCCESS &&
          get(desc, CUBLASLT_MATMUL_DESC_TRANSB, &to.op_b, sizeof to.op_b, nullptr) == CUBLAS_STATUS_SUCCESS &&
          get(desc, CUBLASLT_MATMUL_DESC_COMPUTE_TYPE, &to.compute, sizeof to.compute, nullptr) ==
@@ -202,6 +211,7 @@ std::uint32_t find_out(GetLayout* get, const Operation& operation, const void* a
   call.common_a = a.offset == 0;
   call.common_b = b.offset == 0;
   call.epilogue = operation.epilogue == CUBLASLT_EPILOGUE_DEFAULT ? 0 : operation.epilogue;
+  call.block_scaled = operation.scale_a == kScaledBy16 || operation.scale_a == kScaledBy32;
   const CallShape shape = shape_of(call);
   return shape.kind() == ShapeKind::kNone ? 0 : core->shapes.intern(shape);
 }
@@ -224,6 +234,8 @@ DataType data_type_of(cudaDataType type) noexcept {
       return DataType::kC64;
     case CUDA_C_16F:
       return DataType::kC32;
+    case CUDA_C_8I:
+      return DataType::kC8I;
     case CUDA_R_8I:
       return DataType::kI8;
     case CUDA_R_8U:
@@ -290,14 +302,41 @@ ComputeType compute_type_of(DataType type) noexcept {
   }
 }
 
-ComputeType allowed(ComputeType compute, DataType type, cublasHandle_t handle, const void* real) noexcept {
+bool is_pedantic(cublasComputeType_t compute) noexcept {
+  return compute == CUBLAS_COMPUTE_16F_PEDANTIC || compute == CUBLAS_COMPUTE_32F_PEDANTIC ||
+         compute == CUBLAS_COMPUTE_64F_PEDANTIC || compute == CUBLAS_COMPUTE_32I_PEDANTIC;
+}
+
+ComputeType compute_under(cublasMath_t mode, ComputeType compute, DataType type) noexcept {
+  // By number: names that came with CUDA 12.9 and 13.0. Both may be set, and further flags lie above the four
+  // bits.
+  constexpr unsigned kEmulatesFp32 = 4;
+  constexpr unsigned kEmulatesFp64 = 8;
+  const unsigned bits = static_cast<unsigned>(mode) & 0xF;
+  if (compute == ComputeType::kF64 && (type == DataType::kF64 || type == DataType::kC128))
+    return (bits & kEmulatesFp64) != 0 ? ComputeType::kOther : compute;
   if (compute != ComputeType::kF32 || (type != DataType::kF32 && type != DataType::kC64)) return compute;
+  if ((bits & kEmulatesFp32) != 0) return ComputeType::kOther;
+  switch (bits & 3) {
+    case CUBLAS_TENSOR_OP_MATH:  // "same effect as using CUBLAS_COMPUTE_32F_FAST_16F"
+      return ComputeType::kF32F16;
+    case CUBLAS_TF32_TENSOR_OP_MATH:
+      return tf32_if_allowed();
+    default:
+      return compute;
+  }
+}
+
+ComputeType allowed(ComputeType compute, DataType type, cublasHandle_t handle, const void* real) noexcept {
+  const bool fp32 = compute == ComputeType::kF32 && (type == DataType::kF32 || type == DataType::kC64);
+  const bool fp64 = compute == ComputeType::kF64 && (type == DataType::kF64 || type == DataType::kC128);
+  if (!fp32 && !fp64) return compute;
   static constinit FunctionBeside<cublasStatus_t(cublasHandle_t, cublasMath_t*)> get_math{
       "cublasGetMathMode"};
   auto* get = handle == nullptr ? nullptr : get_math.get(real);
   cublasMath_t mode = CUBLAS_DEFAULT_MATH;
-  if (get == nullptr || get(handle, &mode) != CUBLAS_STATUS_SUCCESS) return ComputeType::kF32;
-  return (mode & 0xF) == CUBLAS_TF32_TENSOR_OP_MATH ? tf32_if_allowed() : ComputeType::kF32;
+  if (get == nullptr || get(handle, &mode) != CUBLAS_STATUS_SUCCESS) return compute;
+  return compute_under(mode, compute, type);
 }
 
 CallShape shape_of(const GemmCall& call) noexcept {
@@ -333,7 +372,7 @@ CallShape GroupedGemm::shape() const noexcept {
 }
 
 void GemmArguments::tell(CallFrame& frame, void* real, cublasHandle_t handle, GemmCall call) noexcept {
-  call.compute = allowed(call.compute, call.a, handle, real);
+  if (!call.pedantic) call.compute = allowed(call.compute, call.a, handle, real);
   // What several small products may have in common is a weight: the first operand as PyTorch calls it.
   frame.shape(shape_of(call), reinterpret_cast<std::uint64_t>(call.at_a));
 }
@@ -352,8 +391,9 @@ void tell_matmul(CallFrame& frame, void* real, cublasLtMatmulDesc_t desc, const 
                       static_cast<std::uint64_t>(operation.op_a & 3) << 38 |
                       static_cast<std::uint64_t>(operation.op_b & 3) << 36 |
                       std::uint64_t{operation.epilogue};
-  key = hash_mix(key * kHashSeed +
-                 (std::uint64_t{alignment(a)} << 16 | std::uint64_t{alignment(b)} << 8 | alignment(d)));
+  key = hash_mix(key * kHashSeed + (static_cast<std::uint64_t>(operation.scale_a & 0xFF) << 24 |
+                                    std::uint64_t{alignment(a)} << 16 | std::uint64_t{alignment(b)} << 8 |
+                                    alignment(d)));
   for (cublasLtMatrixLayout_t one : {layout_a, layout_b, layout_c, layout_d}) key = hash_layout(key, one);
   key |= 1;
   for (std::size_t probe = 0; probe < kProbes; ++probe) {

@@ -41,6 +41,8 @@ struct GemmCall {
   // The whole batch has this matrix.
   bool common_a = false;
   bool common_b = false;
+  bool pedantic = false;      ///< the call forbids what its handle's math mode allows
+  bool block_scaled = false;  ///< mxfp8, nvfp4
 };
 
 DataType data_type_of(cudaDataType type) noexcept;
@@ -81,6 +83,9 @@ inline constexpr std::int64_t kMostGroups = 4096;
 /// What a handle's math mode lets be done to fp32 of a call that says no more. `real`: the function that is
 /// called.
 ComputeType allowed(ComputeType compute, DataType type, cublasHandle_t handle, const void* real) noexcept;
+/// The same of a mode that is known.
+ComputeType compute_under(cublasMath_t mode, ComputeType compute, DataType type) noexcept;
+bool is_pedantic(cublasComputeType_t compute) noexcept;
 
 void tell_matmul(CallFrame& frame, void* real, cublasLtMatmulDesc_t desc, const void* a,
                  cublasLtMatrixLayout_t layout_a, const void* b, cublasLtMatrixLayout_t layout_b,
@@ -113,8 +118,9 @@ struct GemmArguments {
                    I ldb, const void*, void* c, cudaDataType type_c, I ldc, cublasComputeType_t compute,
                    cublasGemmAlgo_t) noexcept {
     tell(frame, real, handle,
-         {ta, tb, m, n, k, 1, data_type_of(type_a), data_type_of(type_b), data_type_of(type_c),
-          DataType::kUnknown, compute_type_of(compute), lda, ldb, ldc, a, b, c});
+         computed({ta, tb, m, n, k, 1, data_type_of(type_a), data_type_of(type_b), data_type_of(type_c),
+                   DataType::kUnknown, ComputeType::kUnknown, lda, ldb, ldc, a, b, c},
+                  compute));
   }
   // SgemmBatched, …
   template <typename I, typename T>
@@ -142,8 +148,9 @@ struct GemmArguments {
                    cudaDataType type_b, I ldb, const void*, void* const*, cudaDataType type_c, I ldc, I batch,
                    cublasComputeType_t compute, cublasGemmAlgo_t) noexcept {
     tell(frame, real, handle,
-         {ta, tb, m, n, k, batch, data_type_of(type_a), data_type_of(type_b), data_type_of(type_c),
-          DataType::kUnknown, compute_type_of(compute), lda, ldb, ldc});
+         computed({ta, tb, m, n, k, batch, data_type_of(type_a), data_type_of(type_b), data_type_of(type_c),
+                   DataType::kUnknown, ComputeType::kUnknown, lda, ldb, ldc},
+                  compute));
   }
   // GemmStridedBatchedEx
   template <typename I>
@@ -152,8 +159,10 @@ struct GemmArguments {
                    cudaDataType type_b, I ldb, long long stride_b, const void*, void* c, cudaDataType type_c,
                    I ldc, long long, I batch, cublasComputeType_t compute, cublasGemmAlgo_t) noexcept {
     tell(frame, real, handle,
-         strided({ta, tb, m, n, k, batch, data_type_of(type_a), data_type_of(type_b), data_type_of(type_c),
-                  DataType::kUnknown, compute_type_of(compute), lda, ldb, ldc, a, b, c},
+         strided(computed({ta, tb, m, n, k, batch, data_type_of(type_a), data_type_of(type_b),
+                           data_type_of(type_c), DataType::kUnknown, ComputeType::kUnknown, lda, ldb, ldc, a,
+                           b, c},
+                          compute),
                  stride_a, stride_b));
   }
   // SgemmGroupedBatched, …
@@ -163,7 +172,7 @@ struct GemmArguments {
                    const T* const*, const I* ldb, const T*, T* const*, const I* ldc, I groups,
                    const I* sizes) noexcept {
     tell_groups(frame, real, handle, ta, tb, m, n, k, lda, ldb, ldc, groups, sizes, kElement<T>, kElement<T>,
-                kElement<T>, compute_type_of(kElement<T>));
+                kElement<T>, compute_type_of(kElement<T>), false);
   }
   // GemmGroupedBatchedEx
   template <typename I>
@@ -173,7 +182,7 @@ struct GemmArguments {
                    void* const*, cudaDataType_t type_c, const I* ldc, I groups, const I* sizes,
                    cublasComputeType_t compute) noexcept {
     tell_groups(frame, real, handle, ta, tb, m, n, k, lda, ldb, ldc, groups, sizes, data_type_of(type_a),
-                data_type_of(type_b), data_type_of(type_c), compute_type_of(compute));
+                data_type_of(type_b), data_type_of(type_c), compute_type_of(compute), is_pedantic(compute));
   }
   // Uint8gemmBias
   static void tell(CallFrame& frame, void* real, cublasHandle_t handle, Op ta, Op tb, Op, int m, int n, int k,
@@ -187,19 +196,21 @@ struct GemmArguments {
   template <typename I, typename T>
   static void tell(CallFrame& frame, void* real, cublasHandle_t handle, Op ta, I m, I n, const T*, const T* a,
                    I lda, const T* x, I, const T*, T* y, I) noexcept {
-    tell_vector(frame, real, handle, ta, m, n, I{1}, kElement<T>, kElement<T>, kElement<T>, lda, a, x, y);
+    tell_vector(frame, real, handle, ta, m, n, I{1}, kElement<T>, kElement<T>, kElement<T>, lda, a, x, y, 1,
+                1);
   }
   template <typename I, typename S, typename T, typename Y>
   static void tell(CallFrame& frame, void* real, cublasHandle_t handle, Op ta, I m, I n, const S*,
                    const T* const*, I lda, const T* const*, I, const S*, Y* const*, I, I batch) noexcept {
     tell_vector(frame, real, handle, ta, m, n, batch, kElement<T>, kElement<Y>, kElement<S>, lda, nullptr,
-                nullptr, nullptr);
+                nullptr, nullptr, 1, 1);
   }
   template <typename I, typename S, typename T, typename Y>
   static void tell(CallFrame& frame, void* real, cublasHandle_t handle, Op ta, I m, I n, const S*, const T* a,
-                   I lda, long long, const T* x, I, long long, const S*, Y* y, I, long long,
+                   I lda, long long stride_a, const T* x, I, long long stride_x, const S*, Y* y, I, long long,
                    I batch) noexcept {
-    tell_vector(frame, real, handle, ta, m, n, batch, kElement<T>, kElement<Y>, kElement<S>, lda, a, x, y);
+    tell_vector(frame, real, handle, ta, m, n, batch, kElement<T>, kElement<Y>, kElement<S>, lda, a, x, y,
+                stride_a, stride_x);
   }
   // cublasLtMatmul
   static void tell(CallFrame& frame, void* real, cublasLtHandle_t, cublasLtMatmulDesc_t desc, const void*,
@@ -216,11 +227,18 @@ struct GemmArguments {
   template <typename I>
   static void tell_vector(CallFrame& frame, void* real, cublasHandle_t handle, Op ta, I m, I n, I batch,
                           DataType type, DataType type_y, DataType scalar, I lda, const void* a,
-                          const void* x, const void* y) noexcept {
+                          const void* x, const void* y, long long stride_a, long long stride_x) noexcept {
     const bool plain = ta == CUBLAS_OP_N;
     tell(frame, real, handle,
-         {ta, CUBLAS_OP_N, plain ? m : n, 1, plain ? n : m, batch, type, type, type_y, DataType::kUnknown,
-          compute_type_of(scalar), lda, plain ? n : m, plain ? m : n, a, x, y});
+         strided({ta, CUBLAS_OP_N, plain ? m : n, 1, plain ? n : m, batch, type, type, type_y,
+                  DataType::kUnknown, compute_type_of(scalar), lda, plain ? n : m, plain ? m : n, a, x, y},
+                 stride_a, stride_x));
+  }
+
+  static GemmCall computed(GemmCall call, cublasComputeType_t compute) noexcept {
+    call.compute = compute_type_of(compute);
+    call.pedantic = is_pedantic(compute);
+    return call;
   }
 
   /// Without a stride the whole batch has the matrix.
@@ -233,8 +251,8 @@ struct GemmArguments {
   template <typename I>
   static void tell_groups(CallFrame& frame, void* real, cublasHandle_t handle, const Op* ta, const Op* tb,
                           const I* m, const I* n, const I* k, const I* lda, const I* ldb, const I* ldc,
-                          I groups, const I* sizes, DataType a, DataType b, DataType c,
-                          ComputeType compute) noexcept {
+                          I groups, const I* sizes, DataType a, DataType b, DataType c, ComputeType compute,
+                          bool pedantic) noexcept {
     for (const void* array :
          {static_cast<const void*>(ta), static_cast<const void*>(tb), static_cast<const void*>(m),
           static_cast<const void*>(n), static_cast<const void*>(k), static_cast<const void*>(lda),
@@ -242,7 +260,7 @@ struct GemmArguments {
       if (array == nullptr) return;
     }
     if (groups <= 0 || groups > kMostGroups) return;
-    compute = allowed(compute, a, handle, real);
+    if (!pedantic) compute = allowed(compute, a, handle, real);
     GroupedGemm sum;
     for (I i = 0; i < groups; ++i) {
       sum.add({ta[i], tb[i], m[i], n[i], k[i], sizes[i], a, b, c, DataType::kUnknown, compute, lda[i], ldb[i],

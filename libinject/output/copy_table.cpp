@@ -26,8 +26,12 @@ std::optional<double> link_of(const CopyRow& row, const RunInfo& run) {
   const auto device = std::find_if(run.devices.begin(), run.devices.end(),
                                    [&row](const DeviceInfo& info) { return info.id == row.device; });
   if (row.other || row.peer || device == run.devices.end()) return std::nullopt;
-  return copy_bandwidth(copy_path(row.operation), device->pcie_generation, device->pcie_width,
-                        specs_of(run, row.device));
+  const CopyPath path = copy_path(row.operation);
+  const int generation = copying_generation(device->pcie_generation, device->pcie_max_generation);
+  const double rate =
+      row.time.sum == 0 ? 0 : static_cast<double>(row.bytes) / static_cast<double>(row.time.sum) * 1e9;
+  return plausible_link(path, copy_bandwidth(path, generation, device->pcie_width, specs_of(run, row.device)),
+                        rate);
 }
 
 CopyFacts facts_of(const CopyRow& row, std::uint64_t device_time, std::optional<double> link) {

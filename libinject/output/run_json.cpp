@@ -301,6 +301,7 @@ std::vector<LostCount> lost_counts(const RunInfo& run) {
   counts.insert(counts.end(), {{"window_times", run.windows_without_times},
                                {"names", run.name_overflows},
                                {"shapes", run.shape_overflows},
+                               {"impossible_rates", run.impossible_rates},
                                {"range_paths", run.range_overflows},
                                {"trace_rows", run.trace_rows_left_out},
                                {"trace_events", run.trace_events_left_out},

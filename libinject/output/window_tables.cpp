@@ -57,9 +57,9 @@ void add_flop_columns(Columns<Row>& columns, Of of) {
       "TFLOP/s", kTeraflops, [](const FlopRate& rate) { return rate.teraflops; }, "FLOPs by Duration.",
       "rows of one device; nothing is known to be computed");
   add(
-      "Peak (%)", kPercent, [](const FlopRate& rate) { return percent(rate.peak_share); },
-      "Time that the device needs for the FLOPs at its peaks, by Duration.",
-      "rows of one device; a peak is not known");
+      "Peak (%)", kPercent, [](const FlopRate& rate) { return percent(rate.peak_share.value); },
+      "Time that the first device needs for the FLOPs at its peaks, by Duration.",
+      "rows of one device; a peak is not known; a share that can't be (peaks.md)");
 }
 
 /// Columns of the diagnosis.

@@ -54,7 +54,8 @@ struct GemmShape {
 };
 
 enum GemmFlags : std::uint8_t {
-  kGemmOtherOrder = 1,  ///< a matrix is not column-major: alignments of sizes mean something else
+  kGemmOtherOrder = 1,   ///< a matrix is not column-major: alignments of sizes mean something else
+  kGemmBlockScaled = 2,  ///< each block of an operand's elements has a factor of its own: mxfp8, nvfp4
 };
 
 struct ConvolutionShape {
@@ -118,6 +119,10 @@ enum AttentionFlags : std::uint32_t {
   kAttentionRagged = 8,   ///< lengths vary: those above are the longest
   kAttentionWindow = 16,  ///< only keys that are near count
   kAttentionPaged = 32,   ///< keys and values lie in pages
+  // Where the causal mask's diagonal lies, if not at the scores' first corner, where query 0 sees key 0
+  // alone.
+  kAttentionBottomRight = 64,  ///< the last query sees the last key
+  kAttentionShifted = 128,     ///< it is not known where
 };
 
 struct NormalizationShape {

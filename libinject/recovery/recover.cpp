@@ -239,6 +239,7 @@ Outcome recover(const std::string& folder, bool keep) {
                       "more than the records do";
   } else {
     const Report report = build_report(replay.statistics(), run);
+    run.impossible_rates = report.impossible_rates;
     const std::vector<std::string> problems = write_all(folder, report);
     problem = problems.empty() ? raw.put_in_place(run) : problems.front();
     outcome.summary = summary_text(report, folder);

@@ -7,7 +7,7 @@ namespace inject::recovery {
 namespace {
 
 bool is_type(DataType type) {
-  return type <= DataType::kOther;
+  return type <= kLastDataType;
 }
 bool is_type(ComputeType type) {
   return type <= ComputeType::kOther;

@@ -33,7 +33,10 @@ TensorCoreUse tensor_use(const CallShapeRow& row) {
 std::optional<Arithmetic> arithmetic_of_call(const CallShapeRow& call, TensorCoreUse use,
                                              const DeviceSpecs& specs) {
   if (use.cores == TensorCores::kUsed && call.shape.kind() != ShapeKind::kGemm) {
-    if (const auto told = arithmetic_of(use)) return told;
+    auto told = arithmetic_of(use);
+    if (told == Arithmetic::kFp16Tensor && call.work.compute == ComputeType::kF16)
+      told = Arithmetic::kFp16TensorFp16Sums;  // names don't tell them apart
+    if (told) return told;
   }
   return arithmetic_of(call.work, use.cores, specs);
 }
@@ -50,7 +53,8 @@ CallReport report_of(const CallShapeRow& call, const DeviceSpecs& specs) {
   if (report.calls_on_gpu != 0 && call.entry.gpu.sum != 0 && call.work.flops != 0) {
     report.rate = static_cast<double>(call.work.flops) * static_cast<double>(report.calls_on_gpu) /
                   (static_cast<double>(call.entry.gpu.sum) * 1e-9);
-    if (peak) report.peak_share = *report.rate / *peak;
+    const double each = static_cast<double>(call.entry.gpu.sum) / static_cast<double>(call.entry.kernels);
+    if (peak && call.entry.kernels != 0) report.peak_share = possible_share(*report.rate / *peak, each);
   }
   report.roof = roofline(static_cast<double>(call.work.flops), static_cast<double>(call.work.bytes), peak,
                          peak_bandwidth(specs));

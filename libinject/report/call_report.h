@@ -23,8 +23,8 @@ struct CallReport {
   TensorCoreUse use;               ///< of the kernels that take most of the time
   std::uint64_t calls_on_gpu = 0;  ///< whose kernels ran: what the GPU's time is a rate of
   std::optional<Arithmetic> arithmetic;
-  std::optional<double> rate;        ///< operations a second
-  std::optional<double> peak_share;  ///< of the arithmetic's peak, 0 … 1
+  std::optional<double> rate;  ///< operations a second
+  PeakShare peak_share;        ///< of the arithmetic's peak
   Roofline roof;
   // Of a product alone:
   TensorEligibility eligibility;

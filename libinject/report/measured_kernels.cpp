@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "libinject/analysis/product_shares.h"
 #include "libinject/analysis/shape_work.h"
 #include "libinject/report/device_specs.h"
 #include "libinject/stats/kernel_use.h"
@@ -21,7 +22,7 @@ constexpr double kLeastInCalls = 0.9;
 /// What the kernels of one name compute, by the library calls that launched them.
 struct NamedWork {
   double flops = 0;
-  std::uint64_t time = 0;  // in such calls …
+  std::uint64_t time = 0;  // in calls that say what they computed …
   std::uint64_t all = 0;   // … and anywhere
   const ShapeWork* most = nullptr;
   std::uint64_t most_time = 0;
@@ -32,18 +33,19 @@ std::unordered_map<std::string_view, NamedWork> work_by_name(const Statistics& s
   for (const KernelFamilyRow& row : statistics.kernel_families()) names[row.name].all = row.time.sum;
   for (const CallShapeRow& call : statistics.call_shapes()) {
     if (call.entry.other || call.work.flops == 0 || call.entry.gpu.sum == 0) continue;
-    const auto calls = static_cast<double>(std::min(call.entry.executed(), call.entry.gpu.count));
-    const double rate =
-        static_cast<double>(call.work.flops) * calls / static_cast<double>(call.entry.gpu.sum);
-    for (const auto& [name, share] : call.kernels) {
-      const auto found = names.find(name);
-      if (found == names.end()) continue;
+    std::vector<KernelInCalls> kernels;
+    for (const auto& [name, share] : call.kernels) kernels.push_back({name, share.count, share.time});
+    const auto shares = product_shares(kernels, static_cast<double>(call.work.flops),
+                                       std::min(call.entry.executed(), call.entry.gpu.count));
+    for (std::size_t i = 0; i < kernels.size(); ++i) {
+      const auto found = names.find(kernels[i].name);
+      if (found == names.end() || !shares[i] || *shares[i] == 0) continue;
       NamedWork& work = found->second;
-      work.flops += rate * static_cast<double>(share.time);
-      work.time += share.time;
-      if (share.time <= work.most_time) continue;
+      work.flops += *shares[i];
+      work.time += kernels[i].time;
+      if (kernels[i].time <= work.most_time) continue;
       work.most = &call.work;
-      work.most_time = share.time;
+      work.most_time = kernels[i].time;
     }
   }
   return names;
@@ -146,7 +148,14 @@ std::optional<MeasuredRoofline> place_of(const KernelMetricRow& row, const std::
       arithmetic = arithmetic_of(*work.most, tensor_cores_of(row.detail.name).cores, specs);
     }
   }
-  return measured_roofline(seconds, dram, flops, arithmetic, specs);
+  auto place = measured_roofline(seconds, dram, flops, arithmetic, specs);
+  if (place && place->share) {
+    const double each = static_cast<double>(row.measured.time) / static_cast<double>(row.measured.instances);
+    const PeakShare share = possible_share(*place->share, each);
+    place->share = share.value;
+    place->impossible = share.impossible;
+  }
+  return place;
 }
 
 }  // namespace

@@ -31,7 +31,13 @@ FlopRate flop_rate(const FlopCount& flops, std::uint64_t duration, const RunInfo
   if (rate.flops == 0 || duration == 0) return rate;
   const auto nanoseconds = static_cast<double>(duration);
   rate.teraflops = static_cast<double>(rate.flops) / nanoseconds / 1e3;
-  if (const auto least = flops.least_time(specs_of(run, 0))) rate.peak_share = *least * 1e9 / nanoseconds;
+  if (const auto least = flops.least_time(specs_of(run, 0))) {
+    const double share = *least * 1e9 / nanoseconds;
+    // Of one device's peak, while all of them may have worked.
+    const double devices = static_cast<double>(std::max<std::size_t>(run.devices.size(), 1));
+    rate.peak_share = possible_share(share / devices, nanoseconds);
+    if (rate.peak_share.value) rate.peak_share.value = share;
+  }
   return rate;
 }
 
@@ -252,6 +258,18 @@ void add_iteration(Report& report, const IterationRow& row) {
   }
 }
 
+std::uint64_t count_impossible_rates(const Report& report) {
+  std::uint64_t count = 0;
+  const auto add = [&count](bool impossible) { count += impossible ? 1 : 0; };
+  for (const CallReport& call : report.calls) add(call.peak_share.impossible);
+  for (const MeasuredKernel& kernel : report.measured_kernels) add(kernel.place && kernel.place->impossible);
+  for (const WindowReport& window : report.windows)
+    add(window.host && window.host->flops.peak_share.impossible);
+  for (const IterationReport& iteration : report.iterations)
+    add(iteration.flops && iteration.flops->peak_share.impossible);
+  return count;
+}
+
 }  // namespace
 
 KernelLimits Report::limits_of(std::uint32_t device) const {
@@ -284,6 +302,7 @@ Report build_report(const Statistics& statistics, const RunInfo& run) {
   WindowReports(statistics, run, report).build();
   report.iteration_rows = iterations.rows();
   for (const IterationRow& row : report.iteration_rows) add_iteration(report, row);
+  report.impossible_rates = count_impossible_rates(report);
   return report;
 }
 

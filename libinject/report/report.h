@@ -26,8 +26,8 @@ namespace inject {
 /// What library calls of known shape computed in some time on the host, at what rate.
 struct FlopRate {
   FlopSum flops = 0;
-  std::optional<double> teraflops;   ///< 10^12 a second; nothing without work or time
-  std::optional<double> peak_share;  ///< time that the device needs at its peaks by the time taken, 0 … 1
+  std::optional<double> teraflops;  ///< 10^12 a second; nothing without work or time
+  PeakShare peak_share;             ///< time that the first device needs at its peaks by the time taken
 };
 
 /// A kernel with one launch shape.
@@ -115,6 +115,9 @@ struct Report {
   std::vector<IterationRow> iteration_rows;
   std::vector<IterationReport> iterations;  ///< likewise
   StepReport steps;
+  /// Rows of the tables of calls, kernels' metrics, windows and iterations whose share of a peak is left out
+  /// because it can't be (possible_share()).
+  std::uint64_t impossible_rates = 0;
 
   /// Nothing is limited where nothing ran.
   KernelLimits limits_of(std::uint32_t device) const;

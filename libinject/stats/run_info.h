@@ -214,6 +214,7 @@ struct RunInfo {
   Losses losses_outside;                             ///< not in any listed window
   std::uint64_t name_overflows = 0;                  ///< names that became [other]
   std::uint64_t shape_overflows = 0;                 ///< calls whose shape found no number
+  std::uint64_t impossible_rates = 0;                ///< rows whose share of a peak can't be, and is left out
   std::uint64_t range_overflows = 0;                 ///< NVTX paths that became their parent
   std::uint64_t trace_rows_left_out = 0;             ///< of the raw records' tables
   std::uint64_t trace_events_left_out = 0;           ///< of trace.json.gz

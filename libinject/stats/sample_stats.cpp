@@ -70,7 +70,8 @@ void LogHistogram::coarsen() {
 
 void LogHistogram::add_bucket(unsigned bucket, std::uint64_t times) {
   unsigned index = find_or_add_chunk(bucket / kChunkBuckets);
-  // 65 powers of two take 260 chunks; each step halves that, so that the fourth one suffices for any values.
+  // 64 powers of two take 256 chunks and zero one more; each step halves that, so that the second one
+  // suffices for any values.
   while (index == kMaxChunks) {
     coarsen();
     bucket >>= 1;
@@ -290,9 +291,10 @@ std::uint64_t SampleStats::percentile(double share) const {
 
 std::uint64_t SampleStats::value_at(std::uint64_t rank) const {
   if (count_ == 0) return 0;
+  if (rank + 1 >= (histogram_ ? histogram_->total() : samples_.size())) return max_;
   if (histogram_) return std::clamp(histogram_->value_at(rank), min_, max_);
   std::vector<std::uint64_t> sorted = samples_;
-  const auto nth = sorted.begin() + static_cast<std::ptrdiff_t>(std::min(rank, sorted.size() - 1));
+  const auto nth = sorted.begin() + static_cast<std::ptrdiff_t>(rank);
   std::nth_element(sorted.begin(), nth, sorted.end());
   return *nth;
 }

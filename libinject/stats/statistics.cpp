@@ -231,10 +231,9 @@ void Statistics::add(const KernelEvent& event) {
   t.kernel_family_rows.reset();
   if (t.call_shapes.add(event)) {
     const ShapeWork work = work_of(shapes_.shape(event.launch.shape));
-    t.window_host(event.launch.window).flops.add(best_arithmetic(work.type, work.compute), work.flops);
+    t.window_host(event.launch.window).flops.add(best_arithmetic(work), work.flops);
     // By the end of the graph's launch, as other calls.
-    t.iterations.flops(event.launch.window, event.launch.host_end, best_arithmetic(work.type, work.compute),
-                       work.flops);
+    t.iterations.flops(event.launch.window, event.launch.host_end, best_arithmetic(work), work.flops);
   }
   FamilyEntry& family =
       t.family_entry(event.name, call_category(path, shapes_.kind(event.launch.shape)), names_);
@@ -322,9 +321,9 @@ void Statistics::add(const CallEvent& event) {
     if (function_group(event.function) == FunctionGroup::kNccl) t.overlap.expect_work();
     if (event.owns_shape && event.status == 0 && !t.call_shapes.is_captured(event)) {
       const ShapeWork work = work_of(shapes_.shape(event.shape));
-      window.flops.add(best_arithmetic(work.type, work.compute), work.flops);
+      window.flops.add(best_arithmetic(work), work.flops);
       // By the call's end: its first launch may be what begins the iteration.
-      t.iterations.flops(event.window, event.end, best_arithmetic(work.type, work.compute), work.flops);
+      t.iterations.flops(event.window, event.end, best_arithmetic(work), work.flops);
     }
     LibraryEntry& row = t.libraries.at(t.library_row(chain_push(library_chain(event.chain), event.function)));
     row.host.add(time);

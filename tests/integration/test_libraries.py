@@ -135,6 +135,27 @@ class Products(simulated.SimulatedTest):
                 _, (row,) = self.rows(f"sgemm {allow} start sgemm stop sync", env={} if override is None else {"NVIDIA_TF32_OVERRIDE": override})
                 self.check(row, TypeA="fp32", ComputeType=compute)
 
+    def test_the_handles_math_mode(self):
+        # cublasMath_t: default, tensor operations (fp16), pedantic, tf32, fp32 and fp64 by other products; 16 is a flag beside them.
+        for mode, compute in ((0, "fp32"), (1, "fp32 (fp16)"), (2, "fp32"), (3, "fp32 (tf32)"), (4, "other"), (8, "fp32"), (12, "other"),
+                              (16, "fp32"), (17, "fp32 (fp16)"), (19, "fp32 (tf32)")):
+            with self.subTest(mode=mode):
+                _, (row,) = self.rows(f"sgemm math_mode:{mode} start sgemm stop sync")
+                self.check(row, TypeA="fp32", ComputeType=compute)
+        # A call that says so is not changed by it.
+        _, (row,) = self.rows("sgemm math_mode:3 start pedantic stop sync")
+        self.check(row, TypeA="fp32", ComputeType="fp32")
+
+    def test_complex_int8(self):
+        _, (row,) = self.rows("gemm start complex_int8 stop sync")
+        self.check(row, API="cublasCgemmEx", TypeA="complex int8", TypeC="complex fp32", FLOPs=str(8 * 32 * 16 * 8),
+                   Bytes=str(2 * (32 * 8 + 8 * 16) + 8 * 32 * 16), Eligible="unknown: complex int8")
+
+    def test_vectors_that_have_a_matrix_in_common(self):
+        _, (row,) = self.rows("gemm start vectors stop sync")
+        self.check(row, API="cublasSgemvStridedBatched", M="64", N="1", K="32", Batch="4", FLOPs=str(4 * 2 * 64 * 32),
+                   Bytes=str(4 * (64 * 32 + 4 * (32 + 64))))
+
     def test_transposed(self):
         _, (row,) = self.rows("sgemm start loop:3 [ sgemm kernel:mine:2 ] stop sync")
         self.check(row, API="cublasSgemm_v2", M="64", N="64", K="64", OpA="N", OpB="T", TypeA="fp32", Calls="3", Kernels="3",

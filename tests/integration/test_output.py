@@ -114,7 +114,7 @@ class Folders(OutputTest):
         self.assertEqual(run["command_line"], [str(simulated.programs / "script_cuda"), *TEXT.split()])
         self.assertEqual(run["working_directory"], str(done.work))
         self.assertEqual((run["state"], run["rank"], run["write_errors"], run["messages"]), ("closed", None, [], []))
-        self.assertEqual([device["name"] for device in run["devices"]], ["Simulated GPU"] * 2)
+        self.assertEqual([device["name"] for device in run["devices"]], ["Simulated H200"] * 2)
         self.assertEqual(run["devices"][1]["multiprocessors"], 132)
         limits = {name: run["devices"][1][name] for name in run["devices"][1] if "_per_" in name or name == "warp_size"}
         self.assertEqual(limits, {"warp_size": 32, "threads_per_block": 1024, "threads_per_multiprocessor": 2048,

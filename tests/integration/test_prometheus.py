@@ -129,10 +129,10 @@ class Figures(Prometheus):
     def check_run(self, metrics, out):
         run = out.run
         self.assertEqual({key[1:] for key in metrics.samples if key[0] == "libinject_info"},
-                         {(("gpu", "Simulated GPU"), ("host", run["host"]), ("pid", str(run["pid"])), ("rank", "0"),
+                         {(("gpu", "Simulated H200"), ("host", run["host"]), ("pid", str(run["pid"])), ("rank", "0"),
                            ("version", run["libinject"]))})
         self.assertEqual(metrics.all("libinject_gpu_info", "device", "gpu", "uuid"),
-                         {("0", "Simulated GPU", run["devices"][0]["uuid"]): 1})
+                         {("0", "Simulated H200", run["devices"][0]["uuid"]): 1})
         self.assertEqual(metrics.states(), {"closed"})
         self.check_close({"start": metrics.one("libinject_start_timestamp_seconds")}, {"start": run["time_zero"]["utc_ns"] / 1e9})
         self.assertLessEqual(metrics.one("libinject_last_window_end_timestamp_seconds"),

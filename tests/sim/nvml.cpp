@@ -96,7 +96,7 @@ nvml::Status nvmlDeviceGetCurrPcieLinkWidth(nvml::Device device, unsigned* width
 }
 nvml::Status nvmlDeviceGetMaxPcieLinkGeneration(nvml::Device device, unsigned* generation) {
   NVML_FUNCTION(nvmlDeviceGetMaxPcieLinkGeneration);
-  return give(device, generation, 5);
+  return give(device, generation, 4);
 }
 nvml::Status nvmlDeviceGetMaxPcieLinkWidth(nvml::Device device, unsigned* width) {
   NVML_FUNCTION(nvmlDeviceGetMaxPcieLinkWidth);

@@ -95,6 +95,40 @@ TEST_CASE("A PCIe link's bandwidth is its transfer rate less its encoding", "[co
     CHECK_FALSE(pcie_bandwidth(generation, width));
 }
 
+TEST_CASE("A link counts only if it was seen at its speed, and no copy was faster", "[copies]") {
+  CHECK(copying_generation(5, 5) == 5);
+  CHECK(copying_generation(4, 4) == 4);
+  CHECK(copying_generation(1, 5) == 0);  // idle
+  CHECK(copying_generation(4, 5) == 0);
+  CHECK(copying_generation(4, 0) == 0);
+  CHECK(copying_generation(0, 0) == 0);
+  const double link = *pcie_bandwidth(5, 16);
+  CHECK(plausible_link(CopyPath::kToDevice, link, 0.9 * link) == link);
+  CHECK_FALSE(plausible_link(CopyPath::kToDevice, link, 1.01 * link));
+  CHECK_FALSE(plausible_link(CopyPath::kFromDevice, link, 5 * link));
+  // Copies that stay in the L2 cache.
+  CHECK(plausible_link(CopyPath::kWithinDevice, link, 5 * link) == link);
+  CHECK_FALSE(plausible_link(CopyPath::kToDevice, {}, link));
+}
+
+TEST_CASE("A link that was read while it idled is in no row", "[copies]") {
+  // 100 MB in 2 ms: 50 GB/s, of a link that was seen at generation 1 (4 GB/s) alone.
+  const auto row_with = [](int generation) {
+    StatsRun run;
+    RunInfo info;
+    info.devices = {h200(0)};
+    info.devices[0].pcie_generation = generation;
+    info.devices[0].pcie_max_generation = 5;
+    info.devices[0].pcie_width = 16;
+    run.statistics.add(copy(kHostToDevice, kPinnedMemory, kDeviceMemory, 100'000'000, 1'000'000, 3'000'000));
+    std::string text;
+    copy_rows(run.statistics, info, text, [](std::string&) {});
+    return text;
+  };
+  CHECK(row_with(5).find(",50.000,63.015,79.3,") != std::string::npos);
+  CHECK(row_with(1).find(",50.000,,,") != std::string::npos);
+}
+
 TEST_CASE("Copies between host and device go over the link, those on a device through its memory twice",
           "[copies]") {
   DeviceSpecs device;
@@ -358,6 +392,7 @@ TEST_CASE("copy_sum.csv has the link, its share, overlap and hints", "[copies]")
   info.devices[0].memory_bus_bits = 6144;
   info.devices[0].pcie_generation = 5;
   info.devices[0].pcie_width = 16;
+  info.devices[0].pcie_max_generation = 5;
   // 100 MB in 2 ms: 50 GB/s of 63. A kernel runs in a quarter of it.
   TransferEvent upload = copy(kHostToDevice, kPinnedMemory, kDeviceMemory, 100'000'000, 1'000'000, 3'000'000);
   upload.launch.host_begin = 900'000;

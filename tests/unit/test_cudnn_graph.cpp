@@ -9,6 +9,7 @@
 
 #include "libinject/analysis/flops.h"
 #include "libinject/analysis/graph_operations.h"
+#include "libinject/analysis/shape_work.h"
 #include "tests/unit/catch.h"
 
 using namespace inject;
@@ -196,6 +197,78 @@ TEST_CASE("cuDNN plan: attention, in one operation or spelled out") {
   }
 }
 
+namespace {
+
+/// The scores of queries and keys with a mask: `index` are the operations between a row's index, "row", and
+/// the comparison with a column's.
+CallShape masked_attention(const std::string& index, const std::string& compared) {
+  const auto tensor = [](const std::string& name, const std::string& size, const std::string& kind) {
+    return R"({"name": ")" + name + R"(", "dataType": "CUDNN_DATA_BFLOAT16", "dim": )" + size +
+           R"(, "stride": [1, 1, 1, 1], )" + kind + "}";
+  };
+  const std::string given = R"("isVirtual": false, "isByValue": false)";
+  const std::string number = R"("isVirtual": false, "isByValue": true)";
+  const std::string inner = R"("isVirtual": true, "isByValue": false)";
+  std::string tensors;
+  for (const std::string name :
+       {"scores", "row", "column", "sum", "difference", "mask", "masked", "exponential"})
+    tensors += tensor(name, "[1, 2, 4, 16]", inner) + ", ";
+  tensors += tensor("keys", "[1, 1, 1, 1]", number) + ", " + tensor("queries", "[1, 1, 1, 1]", number) +
+             ", " + tensor("lengths", "[1, 1, 1, 1]", given) + ", " + tensor("low", "[1, 1, 1, 1]", number) +
+             ", " + tensor("q", "[1, 2, 4, 64]", given) + ", " + tensor("k", "[1, 2, 64, 16]", given) + ", " +
+             tensor("v", "[1, 2, 16, 64]", given) + ", " + tensor("o", "[1, 2, 4, 64]", given);
+  const auto pointwise = [](const std::string& mode, const std::string& rest) {
+    return R"({"operation": "CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR", "pointwiseMode": "CUDNN_POINTWISE_)" +
+           mode + R"(", )" + rest + "}, ";
+  };
+  return shape_of_plan(
+      R"({"operationGraph": {"tensors": [)" + tensors + R"(], "nodes": [)" +
+          R"({"operation": "CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR", "mathPrec": "CUDNN_DATA_FLOAT", )" +
+          R"("matA": "q", "matB": "k", "matC": "scores"}, )" +
+          pointwise("GEN_INDEX", R"("axis": 2, "X": "scores", "Y": "row")") +
+          pointwise("GEN_INDEX", R"("axis": 3, "X": "scores", "Y": "column")") + index +
+          pointwise("CMP_GE", R"("X": ")" + compared + R"(", "B": "column", "Y": "mask")") +
+          pointwise("BINARY_SELECT", R"("X": "scores", "B": "low", "T": "mask", "Y": "masked")") +
+          pointwise("EXP", R"("X": "masked", "Y": "exponential")") +
+          R"({"operation": "CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR", "mathPrec": "CUDNN_DATA_FLOAT", )" +
+          R"("matA": "exponential", "matB": "v", "matC": "o"}]}, "engine": {"engineId": 1}})",
+      kTensorCores);
+}
+
+}  // namespace
+
+TEST_CASE("cuDNN plan: where the diagonal of a causal mask lies") {
+  const std::string start =
+      R"({"operation": "CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR", "pointwiseMode": )";
+  const std::string add_keys = start + R"("CUDNN_POINTWISE_ADD", "X": "row", "B": "keys", "Y": "sum"}, )";
+  const std::string add_lengths =
+      start + R"("CUDNN_POINTWISE_ADD", "X": "row", "B": "lengths", "Y": "sum"}, )";
+  const std::string subtract =
+      start + R"("CUDNN_POINTWISE_SUB", "X": "sum", "B": "queries", "Y": "difference"}, )";
+  struct Known {
+    std::string index;
+    std::string compared;
+    std::uint32_t flags;
+    std::uint64_t pairs;  // of 4 queries and 16 keys; 0: not known
+  };
+  const Known known[] = {
+      {"", "row", kAttentionCausal, 1 + 2 + 3 + 4},
+      {add_keys + subtract, "difference", kAttentionCausal | kAttentionBottomRight, 13 + 14 + 15 + 16},
+      // Some number of keys further to the right; as many as the sequences are long.
+      {add_keys, "sum", kAttentionCausal | kAttentionShifted, 0},
+      {add_lengths + subtract, "difference", kAttentionCausal | kAttentionShifted, 0},
+  };
+  for (const Known& mask : known) {
+    INFO(mask.index);
+    const CallShape shape = masked_attention(mask.index, mask.compared);
+    REQUIRE(shape.kind() == ShapeKind::kAttention);
+    CHECK((shape.as<AttentionShape>().flags & ~std::uint32_t{kAttentionRagged}) == mask.flags);
+    const ShapeWork work = work_of(shape);
+    CHECK(work.flops_known == (mask.pairs != 0));
+    CHECK(work.flops == 2 * 2 * mask.pairs * (64 + 64));
+  }
+}
+
 TEST_CASE("cuDNN plan: normalization") {
   const auto normalization = [](const std::string& name) {
     const CallShape shape = shape_of_plan(text_of(name), kTensorCores);
@@ -242,6 +315,43 @@ TEST_CASE("cuDNN plan: products, as cuBLAS would have them") {
   CHECK(column_major.epilogue == 0);
   CHECK(column_major.flops == 16ull * 2 * 512 * 256 * 1024);
   CHECK(column_major.bytes == 16ull * 2 * (512 * 1024 + 1024 * 256 + 512 * 256));
+}
+
+TEST_CASE("cuDNN plan: operands that are scaled by blocks have the type in which they are stored") {
+  const auto tensor = [](const std::string& name, const std::string& type, const std::string& rest) {
+    return R"({"name": ")" + name + R"(", "dataType": "CUDNN_DATA_)" + type + R"(", "dim": )" + rest + "}";
+  };
+  const std::string given = R"(, "isVirtual": false, "isByValue": false)";
+  const std::string inner = R"(, "isVirtual": true, "isByValue": false)";
+  const std::string a = R"([1, 128, 512], "stride": [65536, 512, 1])";
+  const std::string b = R"([1, 512, 256], "stride": [131072, 1, 512])";
+  const std::string c = R"([1, 128, 256], "stride": [32768, 256, 1])";
+  const std::string tensors =
+      tensor("a", "FP8_E4M3", a + given) + ", " + tensor("b", "FP8_E5M2", b + given) + ", " +
+      tensor("scale_a", "FP8_E8M0", R"([1, 128, 16], "stride": [2048, 16, 1])" + given) + ", " +
+      tensor("scale_b", "FP8_E8M0", R"([1, 16, 256], "stride": [4096, 1, 16])" + given) + ", " +
+      tensor("wide_a", "FLOAT", a + inner) + ", " + tensor("wide_b", "FLOAT", b + inner) + ", " +
+      tensor("c", "BFLOAT16", c + given);
+  const auto dequantize = [](const std::string& of) {
+    return R"({"operation": "CUDNN_BACKEND_OPERATION_BLOCK_SCALE_DEQUANTIZE_DESCRIPTOR", "X": ")" + of +
+           R"(", "scale": "scale_)" + of + R"(", "Y": "wide_)" + of + R"("}, )";
+  };
+  const CallShape shape = shape_of_plan(
+      R"({"operationGraph": {"tensors": [)" + tensors + R"(], "nodes": [)" + dequantize("a") +
+          dequantize("b") +
+          R"({"operation": "CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR", "mathPrec": "CUDNN_DATA_FLOAT", )" +
+          R"("matA": "wide_a", "matB": "wide_b", "matC": "c"}]}, "engine": {"engineId": 1}})",
+      kTensorCores);
+  REQUIRE(shape.kind() == ShapeKind::kGemm);
+  const auto gemm = shape.as<GemmShape>();
+  // Row-major: the operands change places.
+  CHECK(gemm.a == DataType::kF8E5M2);
+  CHECK(gemm.b == DataType::kF8E4M3);
+  CHECK(gemm.d == DataType::kBf16);
+  CHECK(gemm.compute == ComputeType::kF32);
+  CHECK((gemm.flags & kGemmBlockScaled) != 0);
+  CHECK((gemm.m == 256 && gemm.n == 128 && gemm.k == 512));
+  CHECK(gemm.bytes == 128 * 512 + 512 * 256 + (128 + 256) * 16 + 2 * 128 * 256);
 }
 
 TEST_CASE("cuDNN plan: other graphs say which operations they have") {

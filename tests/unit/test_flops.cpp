@@ -2,6 +2,8 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/analysis/flops.h"
 
+#include "libinject/analysis/shape_work.h"
+
 #include <vector>
 
 #include "tests/unit/catch.h"
@@ -145,7 +147,7 @@ TEST_CASE("Attention: two products forward, five backward") {
   CHECK(attention_flops(shape) == forward);
   CHECK(attention_bytes(shape) == 2ull * 4 * 2 * 8 * 512 * 64);
   shape.flags = kAttentionCausal;
-  CHECK(attention_flops(shape) == forward / 2);
+  CHECK(attention_flops(shape) == forward / 512 / 512 * (512 * 513 / 2));
   shape.flags = kAttentionDropout;
   CHECK(attention_flops(shape) == forward);
   shape.direction = 2;
@@ -167,6 +169,44 @@ TEST_CASE("Attention: two products forward, five backward") {
   CHECK(attention_bytes(shared) == 2ull * (16 * 300 + 4 * 700) * (192 + 128));
   shared.direction = 2;
   CHECK(attention_flops(shared) == 2ull * 16 * 300 * 700 * (3 * 192 + 2 * 128));
+}
+
+TEST_CASE("Attention: a causal mask leaves the pairs below its diagonal") {
+  struct Lengths {
+    std::uint32_t queries, keys;
+  };
+  // One query and many keys is decoding.
+  for (const auto& [queries, keys] : {Lengths{1, 4096}, Lengths{5, 5}, Lengths{3, 8}, Lengths{8, 3},
+                                      Lengths{64, 1}, Lengths{128, 131}, Lengths{0, 7}, Lengths{7, 0}}) {
+    AttentionShape shape;
+    shape.direction = 1;
+    shape.batch = 2;
+    shape.heads = 3;
+    shape.query_length = queries;
+    shape.key_length = keys;
+    shape.head_size = 64;
+    shape.value_head_size = 32;
+    std::uint64_t top_left = 0;
+    std::uint64_t bottom_right = 0;
+    for (std::int64_t query = 0; query < queries; ++query) {
+      for (std::int64_t key = 0; key < keys; ++key) {
+        top_left += key <= query ? 1 : 0;
+        bottom_right += key <= query + keys - queries ? 1 : 0;
+      }
+    }
+    INFO(queries << " queries, " << keys << " keys");
+    CHECK(attention_flops(shape) == std::uint64_t{2} * 2 * 3 * queries * keys * (64 + 32));
+    shape.flags = kAttentionCausal;
+    CHECK(attention_pairs(shape) == top_left);
+    CHECK(attention_flops(shape) == 2 * 2 * 3 * top_left * (64 + 32));
+    shape.flags = kAttentionCausal | kAttentionBottomRight;
+    CHECK(attention_pairs(shape) == bottom_right);
+    CHECK(attention_flops(shape) == 2 * 2 * 3 * bottom_right * (64 + 32));
+    shape.flags = kAttentionCausal | kAttentionShifted;
+    CHECK_FALSE(attention_flops(shape).has_value());
+    CHECK(work_of(shape).flops == 0);
+    CHECK_FALSE(work_of(shape).flops_known);
+  }
 }
 
 TEST_CASE("RNN: gates times input and state, at every step") {

@@ -11,10 +11,10 @@ using namespace inject;
 
 namespace {
 
-constexpr DeviceSpecs kP100{6, 0, 56, 1480000, 715000, 4096};
-constexpr DeviceSpecs kV100{7, 0, 80, 1530000, 877000, 4096};
-constexpr DeviceSpecs kA100{8, 0, 108, 1410000, 1215000, 5120};
-constexpr DeviceSpecs kH200{9, 0, 132, 1980000, 3201000, 6144};
+constexpr DeviceSpecs kP100{6, 0, 56, 1480000, 715000, 4096, Product::kFull};
+constexpr DeviceSpecs kV100{7, 0, 80, 1530000, 877000, 4096, Product::kFull};
+constexpr DeviceSpecs kA100{8, 0, 108, 1410000, 1215000, 5120, Product::kFull};
+constexpr DeviceSpecs kH200{9, 0, 132, 1980000, 3201000, 6144, Product::kFull};
 
 /// A product of packed matrices at good addresses.
 GemmShape product(std::int64_t m, std::int64_t n, std::int64_t k, DataType type, const char* ops = "NN",
@@ -92,6 +92,21 @@ TEST_CASE("Whether tensor cores could: the type and the device", "[analysis]") {
   mixed.b = DataType::kF8E4M3;
   check(mixed, kH200, Eligible::kYes, "");
 
+  // Of these it is not said, whatever the device.
+  check(square(DataType::kF4), kH200, Eligible::kUnknown, "fp4");
+  check(square(DataType::kF6), kH200, Eligible::kUnknown, "fp6");
+  check(square(DataType::kC8I), kH200, Eligible::kUnknown, "complex int8");
+  check(square(DataType::kF32, ComputeType::kOther), kH200, Eligible::kUnknown, "compute type not known");
+  GemmShape scaled = square(DataType::kF8E4M3);
+  scaled.flags = kGemmBlockScaled;
+  check(scaled, kH200, Eligible::kUnknown, "scaled by blocks");
+  check(scaled, kV100, Eligible::kUnknown, "scaled by blocks");
+  check(square(DataType::kF16, ComputeType::kF16), kA100, Eligible::kYes, "");
+  // Turing chips come with tensor cores and without.
+  check(square(DataType::kF16), {7, 5, 40, 1590000, 5001000, 256}, Eligible::kUnknown, "device not known");
+  check(square(DataType::kF16), {7, 5, 22, 1785000, 4001000, 192, Product::kNoTensorCores}, Eligible::kNo,
+        "the device has none for fp16");
+
   check(square(DataType::kUnknown), kH200, Eligible::kUnknown, "type not known");
   check(square(DataType::kF16), {}, Eligible::kUnknown, "device not known");
   check(GemmShape{}, kH200, Eligible::kUnknown, "type not known");
@@ -151,6 +166,10 @@ TEST_CASE("The least time of operations, also on a device that lacks a unit", "[
   };
   CHECK(*flops.least_time(kH200) == Approx(seconds(kH200, Arithmetic::kTf32, Arithmetic::kFp64Tensor)));
   CHECK(*flops.least_time(kV100) == Approx(seconds(kV100, Arithmetic::kFp32, Arithmetic::kFp64)));
+  // Tensor cores are there, but of what rate is not known: not those of the CUDA cores.
+  DeviceSpecs h20 = kH200;
+  h20.product = Product::kUnknown;
+  CHECK_FALSE(flops.least_time(h20).has_value());
   flops.add(std::nullopt, 1);
   CHECK_FALSE(flops.least_time(kH200).has_value());
 }
@@ -182,6 +201,23 @@ TEST_CASE("The peak that a product is held against", "[analysis]") {
   CHECK(of(D::kF8E4M3, C::kF32, T::kUsed) == Arithmetic::kFp8);
   CHECK(of(D::kI8, C::kI32, T::kUsed) == Arithmetic::kInt8);
   CHECK_FALSE(of(D::kI8, C::kI32, T::kNotUsed).has_value());
+  CHECK_FALSE(of(D::kI8, C::kF32, T::kUnknown).has_value());
+  CHECK(of(D::kF16, C::kF16, T::kUsed) == Arithmetic::kFp16TensorFp16Sums);
+  // Emulated by other products.
+  for (const T cores : {T::kUsed, T::kNotUsed, T::kUnknown}) {
+    CHECK_FALSE(of(D::kF32, C::kOther, cores).has_value());
+    CHECK_FALSE(of(D::kF64, C::kOther, cores).has_value());
+    CHECK_FALSE(of(D::kF4, C::kF32, cores).has_value());
+    GemmShape scaled = product(512, 512, 512, D::kF8E4M3);
+    scaled.flags = kGemmBlockScaled;
+    CHECK_FALSE(arithmetic_of(work_of(scaled), cores, kH200).has_value());
+    CHECK_FALSE(best_arithmetic(work_of(scaled)).has_value());
+  }
+  CHECK_FALSE(best_arithmetic(D::kF32, C::kOther).has_value());
+  DeviceSpecs h20 = kH200;
+  h20.product = Product::kUnknown;
+  CHECK(of(D::kBf16, C::kF32, T::kUnknown, h20) == Arithmetic::kBf16Tensor);
+  CHECK_FALSE(of(D::kBf16, C::kF32, T::kUnknown, {7, 7}).has_value());
   CHECK_FALSE(of(D::kUnknown, C::kF32, T::kUsed).has_value());
 }
 

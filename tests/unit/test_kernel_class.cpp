@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "libinject/analysis/product_shares.h"
 #include "libinject/output/demangle.h"
 #include "tests/unit/catch.h"
 
@@ -295,4 +296,46 @@ TEST_CASE("Kernel names of any length", "[analysis]") {
   CHECK(family_of(beyond) == Family::kOther);
   CHECK(tensor_cores_of(beyond).cores == TensorCores::kUnknown);
   CHECK(family_of(beyond.substr(20)) == Family::kGemm);
+}
+
+TEST_CASE("Kernels that help a product compute none of it", "[kernels]") {
+  for (const char* name :
+       {"void cudnn::engines_precompiled::nchwToNhwcKernel<float, float, float, false, true>()",
+        "void cudnn::cnn::reduce_wgrad_nchw_helper<float, float>()",
+        "void cudnn::fusion::compute_dot_do_o_specialized<true, 64>()",
+        "void cudnn::fusion::convert_dq_to_16bits<true>()",
+        "void cublasLt::splitKreduce_kernel<32, 16, int, float>()",
+        "void elemWiseRNNcell<float, float, float>()",
+        "void cudnn::winograd_nonfused::winogradForwardData4x4<float, float>()",
+        "void at::native::vectorized_elementwise_kernel<4, FillFunctor>()"}) {
+    INFO(name);
+    CHECK(product_role_of(name) == ProductRole::kHelps);
+  }
+  for (const char* name :
+       {"nvjet_sm90_hsh_128x64_64x8_1x2_h_bz_TNT", "maxwell_scudnn_winograd_128x128_ldg1_ldg4_tile148n_nt",
+        "sm80_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64", "void gemv2T_kernel_val<int, float>()",
+        "cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16", "RNN_blockPersist_fp_GRU"}) {
+    INFO(name);
+    CHECK(product_role_of(name) == ProductRole::kMultiplies);
+  }
+  CHECK(product_role_of("my_kernel") == ProductRole::kUnknown);
+}
+
+TEST_CASE("A call's operations are those of its kernels that multiply", "[kernels]") {
+  using Shares = std::vector<std::optional<double>>;
+  const KernelInCalls gemm{"nvjet_sm90_hsh_128x64_64x8_1x2_h_bz_TNT", 10, 900};
+  const KernelInCalls other_gemm{"volta_sgemm_128x64_nn", 5, 900};
+  const KernelInCalls layout{"void cudnn::engines_precompiled::nchwToNhwcKernel<float>()", 20, 300};
+  const KernelInCalls unknown{"my_kernel", 10, 100};
+  CHECK(product_shares(std::vector{gemm, layout}, 8, 10) == Shares{80, 0});
+  CHECK(product_shares(std::vector{gemm}, 8, 10) == Shares{80});
+  CHECK(product_shares(std::vector{unknown}, 8, 10) == Shares{80});
+  CHECK(product_shares(std::vector{unknown, layout}, 8, 10) == Shares{80, 0});
+  // Some calls ran the one, some the other.
+  CHECK(product_shares(std::vector{gemm, other_gemm, layout}, 8, 15) == Shares{80, 40, 0});
+  // Each call ran both, in shares that nobody tells.
+  CHECK(product_shares(std::vector{gemm, other_gemm, layout}, 8, 10) ==
+        Shares{std::nullopt, std::nullopt, 0});
+  CHECK(product_shares(std::vector{gemm, unknown}, 8, 10) == Shares{std::nullopt, std::nullopt});
+  CHECK(product_shares(std::vector{layout, layout}, 8, 10) == Shares{0, 0});
 }

@@ -6,6 +6,7 @@
 
 #include "libinject/analysis/measured_roofline.h"
 #include "libinject/output/table_files.h"
+#include "libinject/report/device_specs.h"
 #include "tests/unit/devices.h"
 #include "tests/unit/stats_run.h"
 #include "tests/unit/temporary_folder.h"
@@ -358,6 +359,93 @@ TEST_CASE("The busiest unit of a kernel, and what it leaves unused", "[output][m
     CHECK_FALSE(kernel.theoretical_occupancy);
     CHECK_FALSE(kernel.place);
   }
+}
+
+namespace {
+
+constexpr const char* kProduct = "nvjet_sm90_tst_128x256_64x4_2x1_v_bz_coopA_NNT";
+constexpr const char* kHelper = "void cudnn::fusion::convert_dq_to_16bits<true>(void const*, void*)";
+
+/// One call that computes this share of what an H200 could in the time of its product, and has a helper that
+/// runs as long; 70 % of the memory's bandwidth all the time.
+void add_call(StatsRun& run, double share_of_peak) {
+  const RunInfo info = on_h200();
+  run.statistics.set_metrics(
+      {{"r", "DRAM Read (%)", Quantity::kDramRead}, {"w", "DRAM Write (%)", Quantity::kDramWrite}});
+  GemmShape shape;
+  shape.a = shape.b = shape.c = shape.d = DataType::kBf16;
+  shape.compute = ComputeType::kF32;
+  shape.m = shape.n = shape.k = 4096;
+  const double peak = *peak_flops(specs_of(info, 0), Arithmetic::kBf16Tensor);
+  shape.flops = static_cast<std::uint64_t>(share_of_peak * peak * 100 * kInterval * 1e-9);
+  const std::uint32_t number = run.shapes.intern(shape);
+  CallEvent call = call_event("cublasGemmEx", 100);
+  call.owns_shape = true;
+  call.shape = number;
+  call.call = 1;
+  run.statistics.add(call);
+  for (Nanoseconds i = 0; i < 201; ++i) {
+    MetricSample sample;
+    sample.start = i * kInterval;
+    sample.end = sample.start + kInterval;
+    sample.window = 1;
+    sample.values[0] = 40;
+    sample.values[1] = 30;
+    run.statistics.add(sample);
+  }
+  for (const char* name : {kProduct, kHelper}) {
+    KernelEvent event = run.kernel(name, 0);
+    event.launch.owner = 1;
+    event.launch.shape = number;
+    event.start = name == kProduct ? 0 : 100 * kInterval;
+    event.end = event.start + 100 * kInterval;
+    run.statistics.add(event);
+  }
+  run.statistics.settle_window(1, 0, 201 * kInterval);
+}
+
+MeasuredKernel kernel_named(const Statistics& statistics, std::string_view name) {
+  for (const MeasuredKernel& kernel : measured_kernels(statistics, on_h200()))
+    if (kernel.row.detail.name == name) return kernel;
+  FAIL("no kernel " << name);
+  return {};
+}
+
+}  // namespace
+
+TEST_CASE("A call's operations are its product's, not those of the kernels around it", "[output][metrics]") {
+  StatsRun run;
+  add_call(run, 0.9);
+  const MeasuredKernel product = kernel_named(run.statistics, kProduct);
+  REQUIRE(product.place);
+  CHECK(product.place->roof.bound == Bound::kCompute);
+  CHECK(*product.place->share == Approx(0.9));
+  const MeasuredKernel helper = kernel_named(run.statistics, kHelper);
+  REQUIRE(helper.place);
+  CHECK(helper.place->rate == 0);
+  CHECK(helper.place->roof.bound == Bound::kUnknown);
+  CHECK(*helper.place->share == Approx(0.7));  // by the bandwidth alone
+  CHECK(build_report(run.statistics, on_h200()).impossible_rates == 0);
+}
+
+TEST_CASE("A share of the peak that can't be is left out, and counted", "[output][metrics]") {
+  StatsRun run;
+  add_call(run, 1.7);
+  const MeasuredKernel product = kernel_named(run.statistics, kProduct);
+  REQUIRE(product.place);
+  CHECK_FALSE(product.place->share.has_value());
+  CHECK(product.place->impossible);
+  // The kernel's row and the window's, which are as long; the call's share is half of it, as its time is that
+  // of both.
+  CHECK(build_report(run.statistics, on_h200()).impossible_rates == 2);
+  const std::string rows = rows_of("kernel_metrics.csv", run.statistics, on_h200());
+  CHECK(rows.find(",compute,,nvjet") != std::string::npos);
+
+  StatsRun more;
+  add_call(more, 2.2);
+  CHECK(build_report(more.statistics, on_h200()).impossible_rates == 3);
+  const std::string calls = rows_of("gemm_sum.csv", more.statistics, on_h200());
+  CHECK(calls.find(",bf16 tensor,,") != std::string::npos);
 }
 
 TEST_CASE("Long kernels with low utilization come first", "[output][metrics]") {

@@ -20,12 +20,14 @@ struct Datasheet {
   std::initializer_list<std::pair<Arithmetic, double>> tera;  // dense, 10^12/s
 };
 
-constexpr Arithmetic kAll[] = {Arithmetic::kFp64,       Arithmetic::kFp64Tensor, Arithmetic::kFp32,
-                               Arithmetic::kFp16,       Arithmetic::kTf32,       Arithmetic::kFp16Tensor,
-                               Arithmetic::kBf16Tensor, Arithmetic::kFp8,        Arithmetic::kInt8};
+constexpr Arithmetic kAll[] = {
+    Arithmetic::kFp64, Arithmetic::kFp64Tensor,        Arithmetic::kFp32,       Arithmetic::kFp16,
+    Arithmetic::kTf32, Arithmetic::kFp16Tensor,        Arithmetic::kBf16Tensor, Arithmetic::kFp8,
+    Arithmetic::kInt8, Arithmetic::kFp16TensorFp16Sums};
 
-void check(const Datasheet& sheet) {
+void check(Datasheet sheet) {
   INFO(sheet.name);
+  sheet.specs.product = product_of(sheet.specs.major, sheet.specs.minor, sheet.name);
   REQUIRE(peak_bandwidth(sheet.specs).has_value());
   CHECK(peak_bandwidth(sheet.specs).value() == Approx(sheet.bandwidth).epsilon(0.03));
   for (const auto& [arithmetic, tera] : sheet.tera) {
@@ -47,7 +49,7 @@ void check(const Datasheet& sheet) {
 // H100, H200, B200.
 TEST_CASE("Peaks are those of the datasheets", "[analysis]") {
   using A = Arithmetic;
-  check({"P100 SXM2",
+  check({"Tesla P100-SXM2-16GB",
          {6, 0, 56, 1480000, 715000, 4096},
          732e9,
          {{A::kFp64, 5.3},
@@ -59,7 +61,7 @@ TEST_CASE("Peaks are those of the datasheets", "[analysis]") {
           {A::kBf16Tensor, 0},
           {A::kFp8, 0},
           {A::kInt8, 0}}});
-  check({"V100 SXM2",
+  check({"Tesla V100-SXM2-16GB",
          {7, 0, 80, 1530000, 877000, 4096},
          900e9,
          {{A::kFp64, 7.8},
@@ -68,7 +70,7 @@ TEST_CASE("Peaks are those of the datasheets", "[analysis]") {
           {A::kFp16Tensor, 125},
           {A::kBf16Tensor, 0},
           {A::kTf32, 0}}});
-  check({"T4",
+  check({"Tesla T4",
          {7, 5, 40, 1590000, 5001000, 256},
          320e9,
          {{A::kFp32, 8.1},
@@ -77,7 +79,7 @@ TEST_CASE("Peaks are those of the datasheets", "[analysis]") {
           {A::kInt8, 130},
           {A::kBf16Tensor, 0},
           {A::kFp8, 0}}});
-  check({"A100 SXM 40 GB",
+  check({"NVIDIA A100-SXM4-40GB",
          {8, 0, 108, 1410000, 1215000, 5120},
          1555e9,
          {{A::kFp64, 9.7},
@@ -89,8 +91,8 @@ TEST_CASE("Peaks are those of the datasheets", "[analysis]") {
           {A::kBf16Tensor, 312},
           {A::kInt8, 624},
           {A::kFp8, 0}}});
-  check({"A100 SXM 80 GB", {8, 0, 108, 1410000, 1593000, 5120}, 2039e9, {{A::kFp16Tensor, 312}}});
-  check({"A10",
+  check({"NVIDIA A100-SXM4-80GB", {8, 0, 108, 1410000, 1593000, 5120}, 2039e9, {{A::kFp16Tensor, 312}}});
+  check({"NVIDIA A10",
          {8, 6, 72, 1695000, 6251000, 384},
          600e9,
          {{A::kFp32, 31.2},
@@ -100,8 +102,8 @@ TEST_CASE("Peaks are those of the datasheets", "[analysis]") {
           {A::kInt8, 250},
           {A::kFp8, 0}}});
   // Sums in fp32.
-  check({"GeForce RTX 4090",
-         {8, 9, 128, 2520000, 10501000, 384, true},
+  check({"NVIDIA GeForce RTX 4090",
+         {8, 9, 128, 2520000, 10501000, 384},
          1008e9,
          {{A::kFp64, 1.29},
           {A::kFp32, 82.6},
@@ -110,8 +112,9 @@ TEST_CASE("Peaks are those of the datasheets", "[analysis]") {
           {A::kFp16Tensor, 165.2},
           {A::kBf16Tensor, 165.2},
           {A::kFp8, 330.3},
-          {A::kInt8, 660.6}}});
-  check({"L40S",
+          {A::kInt8, 660.6},
+          {A::kFp16TensorFp16Sums, 330.3}}});
+  check({"NVIDIA L40S",
          {8, 9, 142, 2520000, 9001000, 384},
          864e9,
          {{A::kFp32, 91.6},
@@ -120,7 +123,7 @@ TEST_CASE("Peaks are those of the datasheets", "[analysis]") {
           {A::kBf16Tensor, 362.05},
           {A::kFp8, 733},
           {A::kInt8, 733}}});
-  check({"H100 SXM",
+  check({"NVIDIA H100 80GB HBM3",
          {9, 0, 132, 1980000, 2619000, 5120},
          3350e9,
          {{A::kFp64, 33.5},
@@ -132,7 +135,7 @@ TEST_CASE("Peaks are those of the datasheets", "[analysis]") {
           {A::kBf16Tensor, 989.4},
           {A::kFp8, 1978.9},
           {A::kInt8, 1978.9}}});
-  check({"H100 PCIe",
+  check({"NVIDIA H100 PCIe",
          {9, 0, 114, 1755000, 1593000, 5120},
          2000e9,
          {{A::kFp64, 25.6},
@@ -144,7 +147,7 @@ TEST_CASE("Peaks are those of the datasheets", "[analysis]") {
           {A::kBf16Tensor, 756},
           {A::kFp8, 1513},
           {A::kInt8, 1513}}});
-  check({"H200",
+  check({"NVIDIA H200",
          {9, 0, 132, 1980000, 3201000, 6144},
          4800e9,
          {{A::kFp64, 34},
@@ -155,7 +158,49 @@ TEST_CASE("Peaks are those of the datasheets", "[analysis]") {
           {A::kBf16Tensor, 989.5},
           {A::kFp8, 1979},
           {A::kInt8, 1979}}});
-  check({"B200",
+  check({"NVIDIA A30",
+         {8, 0, 56, 1440000, 1215000, 3072},
+         933e9,
+         {{A::kFp64, 5.2}, {A::kTf32, 82}, {A::kFp16Tensor, 165}, {A::kInt8, 330}}});
+  check({"NVIDIA A800-SXM4-80GB",
+         {8, 0, 108, 1410000, 1593000, 5120},
+         2039e9,
+         {{A::kFp64, 9.7}, {A::kBf16Tensor, 312}}});
+  check({"NVIDIA A10G",
+         {8, 6, 80, 1710000, 6251000, 384},
+         600e9,
+         {{A::kFp32, 35.0},
+          {A::kTf32, 35},
+          {A::kFp16Tensor, 70},
+          {A::kBf16Tensor, 70},
+          {A::kInt8, 140},
+          {A::kFp16TensorFp16Sums, 0}}});
+  check({"NVIDIA L20",
+         {8, 9, 92, 2520000, 9001000, 384},
+         864e9,
+         {{A::kFp32, 59.8}, {A::kTf32, 59.8}, {A::kFp16Tensor, 119.5}, {A::kFp8, 239}, {A::kInt8, 239}}});
+  check({"NVIDIA L40",
+         {8, 9, 142, 2490000, 9001000, 384},
+         864e9,
+         {{A::kFp32, 90.5},
+          {A::kTf32, 90.5},
+          {A::kFp16Tensor, 181.05},
+          {A::kBf16Tensor, 181.05},
+          {A::kFp8, 362},
+          {A::kInt8, 362}}});
+  check({"NVIDIA GeForce RTX 2080 Ti",
+         {7, 5, 68, 1635000, 7001000, 352},
+         616e9,
+         {{A::kFp16Tensor, 56.9}, {A::kFp16TensorFp16Sums, 113.8}, {A::kInt8, 227.7}}});
+  check({"NVIDIA GeForce GTX 1660",
+         {7, 5, 22, 1785000, 4001000, 192},
+         192e9,
+         {{A::kFp32, 5.0}, {A::kFp16Tensor, 0}, {A::kInt8, 0}}});
+  check({"NVIDIA H800",
+         {9, 0, 132, 1980000, 2619000, 5120},
+         3350e9,
+         {{A::kFp64, 0}, {A::kFp64Tensor, 0}, {A::kFp32, 66.9}, {A::kBf16Tensor, 989.4}, {A::kFp8, 1978.9}}});
+  check({"NVIDIA B200",
          {10, 0, 148, 1965000, 3996000, 8192},
          8000e9,
          {{A::kFp64, 37},
@@ -169,33 +214,69 @@ TEST_CASE("Peaks are those of the datasheets", "[analysis]") {
 }
 
 TEST_CASE("Peaks exist only where they are known", "[analysis]") {
-  const DeviceSpecs h100{9, 0, 132, 1980000, 2619000, 5120};
+  const DeviceSpecs h100{9, 0, 132, 1980000, 2619000, 5120, Product::kFull};
   for (const Arithmetic arithmetic : kAll) {
     INFO(arithmetic_name(arithmetic));
     CHECK(peak_flops(h100, arithmetic).has_value());
-    CHECK_FALSE(peak_flops({9, 1, 132, 1980000, 2619000, 5120}, arithmetic).has_value());
-    CHECK_FALSE(peak_flops({3, 5, 15, 745000, 3004000, 384}, arithmetic).has_value());
-    CHECK_FALSE(peak_flops({9, 0, 0, 1980000, 2619000, 5120}, arithmetic).has_value());
-    CHECK_FALSE(peak_flops({9, 0, 132, 0, 2619000, 5120}, arithmetic).has_value());
+    CHECK_FALSE(peak_flops({9, 1, 132, 1980000, 2619000, 5120, Product::kFull}, arithmetic).has_value());
+    CHECK_FALSE(peak_flops({3, 5, 15, 745000, 3004000, 384, Product::kFull}, arithmetic).has_value());
+    CHECK_FALSE(peak_flops({9, 0, 0, 1980000, 2619000, 5120, Product::kFull}, arithmetic).has_value());
+    CHECK_FALSE(peak_flops({9, 0, 132, 0, 2619000, 5120, Product::kFull}, arithmetic).has_value());
     CHECK_FALSE(peak_flops({}, arithmetic).has_value());
   }
   CHECK_FALSE(peak_bandwidth({9, 0, 132, 1980000, 0, 5120}).has_value());
   CHECK_FALSE(peak_bandwidth({9, 0, 132, 1980000, 2619000, 0}).has_value());
 }
 
-TEST_CASE("Cards that sum up in fp32 at half the rate", "[analysis]") {
-  CHECK(sums_at_half_rate("NVIDIA GeForce RTX 4090"));
-  CHECK(sums_at_half_rate("NVIDIA L40"));
-  CHECK_FALSE(sums_at_half_rate("NVIDIA L40S"));
-  CHECK_FALSE(sums_at_half_rate("NVIDIA RTX 6000 Ada Generation"));
-  CHECK_FALSE(sums_at_half_rate("Tesla T4"));
-  CHECK_FALSE(sums_at_half_rate(""));
-  // The L40's datasheet: 90.5 at fp32, 90.5 at tf32, 181.05 at fp16, 362 at fp8, dense.
-  const DeviceSpecs l40{8, 9, 142, 2490000, 9001000, 384, true};
-  CHECK(peak_flops(l40, Arithmetic::kFp32).value() / 1e12 == Approx(90.5).epsilon(0.03));
-  CHECK(peak_flops(l40, Arithmetic::kTf32).value() / 1e12 == Approx(90.5).epsilon(0.03));
-  CHECK(peak_flops(l40, Arithmetic::kFp16Tensor).value() / 1e12 == Approx(181.05).epsilon(0.03));
-  CHECK(peak_flops(l40, Arithmetic::kFp8).value() / 1e12 == Approx(362).epsilon(0.03));
+TEST_CASE("Products of one compute capability are told apart by their names", "[analysis]") {
+  CHECK(product_of(9, 0, "NVIDIA H200") == Product::kFull);
+  CHECK(product_of(9, 0, "NVIDIA GH200 480GB") == Product::kFull);
+  CHECK(product_of(8, 9, "NVIDIA L40S") == Product::kFull);
+  CHECK(product_of(8, 9, "NVIDIA L40") == Product::kHalf);
+  CHECK(product_of(8, 6, "NVIDIA A10") == Product::kFull);
+  CHECK(product_of(8, 6, "NVIDIA A10G") == Product::kHalf);
+  CHECK(product_of(8, 6, "NVIDIA GeForce RTX 3080 Laptop GPU") == Product::kHalfFp32Sums);
+  CHECK(product_of(12, 0, "NVIDIA GeForce RTX 5090") == Product::kHalfFp32Sums);
+  CHECK(product_of(7, 5, "NVIDIA GeForce GTX 1660 Ti") == Product::kNoTensorCores);
+  CHECK(product_of(9, 0, "NVIDIA H800 PCIe") == Product::kReducedFp64);
+  CHECK(product_of(8, 0, "NVIDIA CMP 170HX") == Product::kReduced);
+  // Not in the list, or of another capability than their namesakes.
+  for (const char* name :
+       {"NVIDIA H20", "NVIDIA H20-3e", "NVIDIA H100 NVL", "NVIDIA H200 NVL", "NVIDIA H2000", "H", ""})
+    CHECK(product_of(9, 0, name) == Product::kUnknown);
+  CHECK(product_of(8, 0, "NVIDIA PG506-230") == Product::kUnknown);
+  CHECK(product_of(8, 6, "NVIDIA RTX A4000") == Product::kUnknown);
+  CHECK(product_of(8, 6, "NVIDIA A100-SXM4-40GB") == Product::kUnknown);
+  CHECK(product_of(10, 0, "NVIDIA GB200") == Product::kUnknown);
+  CHECK(product_of(8, 7, "Orin") == Product::kUnknown);
+}
+
+TEST_CASE("Of a product that is not known fp32 has a peak, and tensor cores have none", "[analysis]") {
+  // 78 multiprocessors: an H20, of 148 TFLOP/s at bf16 where Hopper's table comes to 584.
+  const DeviceSpecs h20{9, 0, 78, 1980000, 2619000, 6144, product_of(9, 0, "NVIDIA H20")};
+  for (const Arithmetic arithmetic : kAll) {
+    INFO(arithmetic_name(arithmetic));
+    CHECK(peak_flops(h20, arithmetic).has_value() ==
+          (arithmetic == Arithmetic::kFp32 || arithmetic == Arithmetic::kFp16));
+  }
+  CHECK(ability(h20, Arithmetic::kBf16Tensor) == Ability::kYes);
+  const DeviceSpecs turing{7, 5, 40, 1590000, 5001000, 256};
+  CHECK(ability(turing, Arithmetic::kFp16Tensor) == Ability::kUnknown);
+  CHECK(ability(turing, Arithmetic::kBf16Tensor) == Ability::kNo);
+  CHECK(ability({7, 5, 22, 1785000, 0, 0, Product::kNoTensorCores}, Arithmetic::kFp16Tensor) == Ability::kNo);
+  CHECK(ability({8, 7, 16, 1300000, 0, 0}, Arithmetic::kFp16Tensor) == Ability::kUnknown);
+}
+
+TEST_CASE("A share of a peak is possible up to the error of the peak and of the time", "[analysis]") {
+  CHECK(*possible_share(0.5, 1000).value == 0.5);
+  CHECK(*possible_share(1.03, 1e9).value == 1.03);
+  CHECK_FALSE(possible_share(1.031, 1e9).value.has_value());
+  CHECK(possible_share(1.031, 1e9).impossible);
+  // Two steps of 32 ns are 3.2 % of 2 us.
+  CHECK(possible_share(1.06, 2000).value.has_value());
+  CHECK(possible_share(1.07, 2000).impossible);
+  CHECK_FALSE(possible_share(0.5, 0).value.has_value());
+  CHECK_FALSE(possible_share(0.5, 0).impossible);
 }
 
 TEST_CASE("Arithmetic of kernels and its names", "[analysis]") {

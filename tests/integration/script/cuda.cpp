@@ -23,7 +23,8 @@
 //   reset                    cudaDeviceReset
 //   sync  stream_sync:STREAM  device:N  start stop  bad_copy  last_error
 //   capture:STREAM  end_capture:STREAM:GRAPH  graph:GRAPH[:STREAM]
-//   gemm[:STREAM] sgemm allow_tf32 convolution all_reduce group_start group_end
+//   gemm[:STREAM] sgemm allow_tf32 math_mode:MODE pedantic complex_int8 vectors convolution all_reduce
+//   group_start group_end
 #include <cublas_v2.h>
 #include <cuda_profiler_api.h>
 #include <cuda_runtime_api.h>
@@ -371,6 +372,34 @@ void allow_tf32(const Arguments&) {
   report("cublasSetMathMode", cublasSetMathMode(blas(), CUBLAS_TF32_TENSOR_OP_MATH));
 }
 
+void math_mode(const Arguments& a) {
+  report("cublasSetMathMode", cublasSetMathMode(blas(), static_cast<cublasMath_t>(a.number(1))));
+}
+
+// fp32 that may be nothing else, whatever the handle's mode.
+void pedantic(const Arguments&) {
+  void* memory = areas().device[0];
+  report("cublasGemmEx", cublasGemmEx(blas(), CUBLAS_OP_N, CUBLAS_OP_N, 64, 64, 64, &kOne, memory, CUDA_R_32F,
+                                      64, memory, CUDA_R_32F, 64, &kOne, memory, CUDA_R_32F, 64,
+                                      CUBLAS_COMPUTE_32F_PEDANTIC, CUBLAS_GEMM_DEFAULT));
+}
+
+// Complex numbers of two int8.
+void complex_int8(const Arguments&) {
+  void* memory = areas().device[0];
+  const cuComplex one{1, 0};
+  report("cublasCgemmEx", cublasCgemmEx(blas(), CUBLAS_OP_N, CUBLAS_OP_N, 32, 16, 8, &one, memory, CUDA_C_8I,
+                                        32, memory, CUDA_C_8I, 8, &one, memory, CUDA_C_32F, 32));
+}
+
+// Four vectors and one matrix.
+void vectors(const Arguments&) {
+  auto* memory = static_cast<float*>(areas().device[0]);
+  report("cublasSgemvStridedBatched",
+         cublasSgemvStridedBatched(blas(), CUBLAS_OP_N, 64, 32, &kOne, memory, 64, 0, memory, 1, 32, &kOne,
+                                   memory, 1, 64, 4));
+}
+
 // Four products with one A.
 void batched(const Arguments&) {
   void* memory = areas().device[0];
@@ -437,7 +466,8 @@ const script::Operations kOperations {
                 cudaStreamBeginCapture(stream_of(a.text(1)), cudaStreamCaptureModeGlobal));
        }},
       {"end_capture", end_capture}, {"graph", launch_graph}, {"gemm", gemm}, {"batched", batched},
-      {"sgemm", sgemm}, {"allow_tf32", allow_tf32},
+      {"sgemm", sgemm}, {"allow_tf32", allow_tf32}, {"math_mode", math_mode}, {"pedantic", pedantic},
+      {"complex_int8", complex_int8}, {"vectors", vectors},
 #if INJECT_HAVE_CUDNN
       {"convolution", convolution},
 #endif

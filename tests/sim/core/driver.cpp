@@ -366,7 +366,7 @@ CUresult cuDeviceGetCount(int* count) {
 CUresult cuDeviceGetName(char* name, int len, CUdevice dev) {
   DRIVER_CALL(cuDeviceGetName, name, len, dev) {
     if (!valid_device(dev)) return CUDA_ERROR_INVALID_DEVICE;
-    std::snprintf(name, static_cast<std::size_t>(len), "Simulated GPU");
+    std::snprintf(name, static_cast<std::size_t>(len), "Simulated H200");
     return CUDA_SUCCESS;
   }
   DRIVER_END;

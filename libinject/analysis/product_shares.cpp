@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/analysis/product_shares.h"
+
+#include <algorithm>
+
+#include "libinject/analysis/kernel_class.h"
+
+namespace inject {
+
+std::vector<std::optional<double>> product_shares(std::span<const KernelInCalls> kernels, double flops,
+                                                  std::uint64_t calls) {
+  std::vector<ProductRole> roles;
+  std::uint64_t products = 0;  // executions that may have done some of the operations …
+  std::size_t names = 0;       // … of so many kernels
+  for (const KernelInCalls& kernel : kernels) {
+    // All that a call launched has done all of its operations, whatever its name.
+    roles.push_back(kernels.size() == 1 ? ProductRole::kMultiplies : product_role_of(kernel.name));
+    if (roles.back() == ProductRole::kHelps) continue;
+    products += kernel.count;
+    ++names;
+  }
+  // Several kernels are either what different calls ran, one each, or share a call in a way that isn't known.
+  const bool unknown = std::find(roles.begin(), roles.end(), ProductRole::kUnknown) != roles.end();
+  const bool one_each = products == calls && !unknown;
+  std::vector<std::optional<double>> shares;
+  for (std::size_t i = 0; i < kernels.size(); ++i) {
+    if (roles[i] == ProductRole::kHelps) {
+      shares.emplace_back(0);
+    } else if (names == 1) {
+      shares.emplace_back(flops * static_cast<double>(calls));
+    } else if (one_each) {
+      shares.emplace_back(flops * static_cast<double>(kernels[i].count));
+    } else {
+      shares.emplace_back();
+    }
+  }
+  return shares;
+}
+
+}  // namespace inject
