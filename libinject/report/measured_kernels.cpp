@@ -34,6 +34,7 @@ std::unordered_map<std::string_view, NamedWork> work_by_name(const Statistics& s
   for (const CallShapeRow& call : statistics.call_shapes()) {
     if (call.entry.other || call.work.flops == 0 || call.entry.gpu.sum == 0) continue;
     std::vector<KernelInCalls> kernels;
+    kernels.reserve(call.kernels.size());
     for (const auto& [name, share] : call.kernels) kernels.push_back({name, share.count, share.time});
     const auto shares = product_shares(kernels, static_cast<double>(call.work.flops),
                                        std::min(call.entry.executed(), call.entry.gpu.count));

@@ -52,7 +52,7 @@ class Contents(TimelineTest):
         for row in (*found.spans(*timeline.GPU), *found.spans(*timeline.APIS)):
             self.assertIn((row["pid"], row["tid"]), threads)
         self.assertEqual(sum("helper" in name for name in threads.values()), 3)
-        self.assertEqual(found.names("process_name"), {(0, 0): "Simulated H200", (1, 0): "Simulated GPU",
+        self.assertEqual(found.names("process_name"), {(0, 0): "Simulated H200", (1, 0): "Simulated H200",
                                                        (done.out.run["pid"], 0): "script_cuda"})
         self.assertEqual(len(found.whole["deviceProperties"]), 2)
         self.assertEqual(found.whole["distributedInfo"], {"rank": 0, "world_size": 1})
