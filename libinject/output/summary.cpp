@@ -509,7 +509,7 @@ void loss_lines(std::string& out, const Statistics& statistics, const RunInfo& r
   };
   const std::string metrics_lost =
       "of hardware metrics lost: " + std::string(loss_text(main_loss(run.metrics.lost_by)));
-  const std::array<Loss, 21> losses{{
+  const std::array<Loss, 22> losses{{
       {lost.host_records, "API call", "lost: the ring was full, raise INJECT_RING"},
       {lost.range_records, "NVTX range", "lost: the ring was full, raise INJECT_RING"},
       {lost.activity_records, "GPU record", "lost: CUPTI's buffers were full, raise INJECT_BUFFERS"},

@@ -121,9 +121,7 @@ TEST_CASE("A link that was read while it idled is in no row", "[copies]") {
     info.devices[0].pcie_max_generation = 5;
     info.devices[0].pcie_width = 16;
     run.statistics.add(copy(kHostToDevice, kPinnedMemory, kDeviceMemory, 100'000'000, 1'000'000, 3'000'000));
-    std::string text;
-    copy_rows(run.statistics, info, text, [](std::string&) {});
-    return text;
+    return table(run, info);
   };
   CHECK(row_with(5).find(",50.000,63.015,79.3,") != std::string::npos);
   CHECK(row_with(1).find(",50.000,,,") != std::string::npos);

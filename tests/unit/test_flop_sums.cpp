@@ -38,10 +38,11 @@ std::vector<std::string> split(const std::string& line) {
 std::vector<std::map<std::string, std::string>> rows_of(std::string_view file, const StatsRun& run,
                                                         const RunInfo& info) {
   std::vector<std::map<std::string, std::string>> rows;
+  const Report report = build_report(run.statistics, info);
   for (const TableFile& table : table_files()) {
     if (table.name != file) continue;
-    const std::vector<std::string> columns = split(header_of(table, run.statistics));
-    const std::string text = table_text(table, run.statistics, info);
+    const std::vector<std::string> columns = split(header_of(table, report));
+    const std::string text = table_text(table, report);
     for (std::size_t begin = text.find('\n') + 1; begin < text.size();) {
       const std::size_t end = text.find('\n', begin);
       const std::vector<std::string> cells = split(text.substr(begin, end - begin));
@@ -160,7 +161,9 @@ TEST_CASE("Tables have sums of operations beyond 64 bits", "[flops]") {
 TEST_CASE("Prometheus has sums of operations beyond 64 bits, and what they grew by", "[flops]") {
   LongRun run;
   PrometheusMetrics metrics;
-  const auto text = [&] { return metrics.text(run.statistics, run.info, PrometheusState::kWaiting, 1, 0); };
+  const auto text = [&] {
+    return metrics.text(build_report(run.statistics, run.info), PrometheusState::kWaiting, 1, 0);
+  };
   for (int i = 0; i < 2; ++i) run.gemm(1, kHalf);
   run.close(1);
   CHECK(sample(text(), "libinject_flop_total") == kTwoHalves);
