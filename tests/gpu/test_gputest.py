@@ -3,6 +3,7 @@
 """Tests of the GPU tests' own arithmetic, on folders written here: a comparison that cannot fail proves nothing."""
 
 import csv
+import json
 import os
 import random
 import statistics
@@ -30,6 +31,29 @@ def summary(groups):
     return [[f"{100 * sum(v) / total:.1f}", sum(v), len(v), f"{statistics.fmean(v):.1f}", f"{statistics.median(v):.1f}", min(v), max(v),
              f"{statistics.stdev(v) if len(v) > 1 else 0:.1f}", *(name if isinstance(name, tuple) else (name,))]
             for name, v in groups.items()]
+
+
+class Promises(unittest.TestCase):
+    def found(self, share):
+        with tempfile.TemporaryDirectory() as path:
+            folder = os.path.join(path, "rank", "out")
+            os.makedirs(folder)
+            with open(os.path.join(folder, "run.json"), "w") as file:
+                json.dump({"libinject": "0.1.0", "state": "closed", "files": [gputest.KERN_SUM]}, file)
+            write(folder, gputest.KERN_SUM, SUMMARY.format("Instances") + "Name", [[share, 10, 1, "10.0", "10.0", 10, 10, "0.0", "k"]])
+            report = gputest.Report("test", path)
+            gputest.check_promises(path, report)
+            gputest.check_promises(os.path.join(path, "rank", "none"), report)
+            return report.checks
+
+    def test_each_folder_is_checked(self):
+        (check,) = self.found("100.0")
+        self.assertTrue(check["passed"], check)
+
+    def test_what_is_broken_fails(self):
+        (check,) = self.found("170.0")
+        self.assertFalse(check["passed"])
+        self.assertIn("rank/out: cuda_gpu_kern_sum.csv:2: Time (%): share-range: 170.0", check["detail"])
 
 
 class Sums(unittest.TestCase):

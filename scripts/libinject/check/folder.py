@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from libinject.result import ESCAPED, OTHERS, BadFile, Result, as_number, printable, read_cells
 
 Number = int | float
+SAMPLES = "metric_samples"  # empty where no sample was taken
 _LARGEST = 128 << 20  # bytes of a table: it is held in memory, and takes some ten times as much there
 
 
@@ -105,9 +106,10 @@ class Folder:
             if f"{name}.csv" in self.names:
                 path = self.path / f"{name}.csv"
                 try:
-                    if path.stat().st_size > _LARGEST:
+                    size = path.stat().st_size
+                    if size > _LARGEST:
                         self.too_large.append(path.name)
-                    else:
+                    elif size or name != SAMPLES or not path.is_file():
                         self._tables[name] = Table(path)
                 except OSError as error:
                     self.unreadable.append(BadFile(path, (error.strerror or "can't be read").lower()))

@@ -8,7 +8,7 @@ import collections
 import math
 from collections.abc import Iterator
 
-from libinject.check.folder import Folder, Number, Place, Table, named
+from libinject.check.folder import SAMPLES, Folder, Number, Place, Table, named
 from libinject.check.rows import SHAPES
 from libinject.check.rules import ERROR, rule
 from libinject.check.sums import rows_of
@@ -184,7 +184,7 @@ _APART = 1000  # ns: two clocks that are held against each other
 
 @rule("sample-time", ERROR, "A device's samples follow each other in time, within a microsecond.")
 def sample_time(folder: Folder) -> Iterator[Place]:
-    table = folder.table("metric_samples", "Device")
+    table = folder.table(SAMPLES, "Device")
     if table is None:
         return
     reached: dict[str, Number] = {}
@@ -199,7 +199,7 @@ def sample_time(folder: Folder) -> Iterator[Place]:
 
 @rule("sample-occupancy", ERROR, "A sample's occupancy is its active warps by SM Active.")
 def sample_occupancy(folder: Folder) -> Iterator[Place]:
-    if (table := folder.table("metric_samples")) is not None:
+    if (table := folder.table(SAMPLES)) is not None:
         for index, (value, warps, active) in table.each("Occupancy (%)", "Warps Active (%)", "SM Active (%)"):
             slack = table.half(index, "Warps Active (%)") + value / 100 * table.half(index, "SM Active (%)") + active / 100 * table.half(index, "Occupancy (%)")
             # A value of up to 101 is 100.
@@ -209,7 +209,7 @@ def sample_occupancy(folder: Folder) -> Iterator[Place]:
 
 @rule("metric-mean", ERROR, "A window's metrics are the means of the samples that began in it.")
 def metric_mean(folder: Folder) -> Iterator[Place]:
-    samples = folder.table("metric_samples", "Device", "Start (ns)", "End (ns)")
+    samples = folder.table(SAMPLES, "Device", "Start (ns)", "End (ns)")
     windows = folder.table("window_sum", "Device", "Start (ns)", "End (ns)")
     if samples is None or windows is None or folder.lost("metric_rows", "metric_samples"):
         return
