@@ -8,9 +8,9 @@ import sys
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
 sys.dont_write_bytecode = True
 
-from libinject.check.check import findings  # noqa: E402  # pylint: disable=wrong-import-position
-from libinject.check.rules import ERROR  # noqa: E402  # pylint: disable=wrong-import-position
-from libinject.result import BadFile  # noqa: E402  # pylint: disable=wrong-import-position
+from libinject.check.check import findings  # pylint: disable=wrong-import-position
+from libinject.check.rules import ERROR  # pylint: disable=wrong-import-position
+from libinject.result import BadFile  # pylint: disable=wrong-import-position
 
 
 def broken(root, expected=()):

@@ -17,8 +17,8 @@ BUILD = pathlib.Path(os.environ.get("INJECT_TEST_BUILD", ROOT / "build"))
 CMAKE = os.environ.get("INJECT_TEST_CMAKE", "cmake")
 sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "build" / "deps" / "python")]
 
-from libinject.check.check import findings  # noqa: E402
-from libinject.check.rules import ERROR  # noqa: E402
+from libinject.check.check import findings
+from libinject.check.rules import ERROR
 
 
 def inject(*arguments, env=None, cwd=None, timeout=120):

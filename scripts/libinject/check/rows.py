@@ -227,7 +227,7 @@ def call_counts(folder: Folder) -> Iterator[Place]:
                     yield table.place(index, nested, f"{both} is less than the call's own, {own}")
 
 
-@rule("memory", ERROR, "Of allocations no more is live than was at the peak, and the rows of a device add up to its [all].")
+@rule("memory", ERROR, "No more is live than was at the peak, a device's rows add up to its [all], and no more is in use than it has.")
 def memory(folder: Folder) -> Iterator[Place]:
     table = folder.table("memory_sum", "Device", "Kind", "API")
     if table is None:
@@ -237,6 +237,12 @@ def memory(folder: Folder) -> Iterator[Place]:
         for index, (low, high) in table.each(lesser, greater):
             if low > high:
                 yield table.place(index, lesser, f"{low} is more than {greater}, {high}")
+    windows = folder.table("window_sum", "Device")
+    for column in ("Memory at Start (MB)", "Memory at End (MB)") if windows is not None else ():
+        for index, (used,) in windows.each(column):
+            most = folder.device(windows.cells("Device")[index]).get("memory_bytes")
+            if isinstance(most, int) and used > most / 1e6:
+                yield windows.place(index, column, f"{used}, the device has {most / 1e6:.3f}")
     devices, apis = table.cells("Device"), table.cells("API")
     for column in ("Allocations", "Frees", "Allocated (MB)", "Live (MB)", "Failed", "Failed Size (MB)"):
         if not table.has(column):

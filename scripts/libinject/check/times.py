@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from libinject.check.folder import Folder, Place, Table, is_others, named
 from libinject.check.rules import ERROR, WARNING, rule
-from libinject.check.sums import rows_of
+from libinject.check.sums import rows_of, without_devices
 
 _CAUSES = ("Start-up", "Synchronization", "Copy Call", "Launch Call", "Other Call", "Host Compute", "Host Wait", "Other Stream", "Collective",
            "Queue", "Unknown")
@@ -82,6 +82,36 @@ def device_time(folder: Folder) -> Iterator[Place]:
         for index, (whole, *parts) in table.each("GPU Busy (ns)", "Kernel Busy (ns)", "Copy Only (ns)"):
             if whole != sum(parts):
                 yield table.place(index, "GPU Busy (ns)", f"{whole} is not {parts[0]} + {parts[1]} of kernels and copies alone")
+
+
+@rule("device-span", ERROR, "A device's time holds all its work of the window, and is not less than the window.")
+def device_span(folder: Folder) -> Iterator[Place]:
+    table = folder.table("window_sum", "Device")
+    if table is None:
+        return
+    for column in ("Duration (ns)", "GPU Span (ns)"):
+        for index, (whole, part) in table.each("Device Time (ns)", column):
+            if table.cells("Device")[index] != "all" and whole < part and not folder.lost("busy_time_records", "device_time_records"):
+                yield table.place(index, "Device Time (ns)", f"{whole} is less than {column}, {part}")
+
+
+@rule("diagnosis-sum", ERROR, "The diagnosis in run.json is of the sums over the windows.")
+def diagnosis_sum(folder: Folder) -> Iterator[Place]:
+    table = folder.table("window_sum", "Window", "Device")
+    devices = folder.run.get("diagnosis")
+    if table is None or not isinstance(devices, list) or without_devices(table):
+        return
+    for told in devices:
+        if not isinstance(told, dict):
+            continue
+        rows = [index for index, device in enumerate(table.cells("Device")) if device == str(told.get("device"))]
+        idle = told.get("idle_ns") if isinstance(told.get("idle_ns"), dict) else {}
+        pairs = [("Device Time (ns)", told.get("device_time_ns")), ("Kernel Busy (ns)", told.get("kernel_busy_ns")),
+                 ("Copy Only (ns)", told.get("copy_only_ns")), ("Exposed Collective (ns)", told.get("exposed_collective_ns")),
+                 *((f"Idle: {cause} (ns)", idle.get(cause, 0)) for cause in _CAUSES)]
+        for column, value in pairs:
+            if rows and isinstance(value, int) and table.has(column) and table.sum(column, rows) != value:
+                yield folder.in_run("diagnosis", f"{column} of device {told.get('device')} is {value}, {table.sum(column, rows)} in {table.path.name}")
 
 
 @rule("idle-sum", ERROR, "The idle time by cause adds up to the idle time.")
