@@ -17,6 +17,9 @@ import subprocess
 import sys
 import time
 
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "integration"))
+import promises  # noqa: E402
+
 SKIPPED = 77  # ctest's SKIP_RETURN_CODE
 
 KERN_SUM = "cuda_gpu_kern_sum.csv"
@@ -326,10 +329,8 @@ def check_sums(folder):
 
 def check_promises(work, report):
     """Every folder that the test has left in WORK against what the documentation promises, as `inject check` does."""
-    sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "integration"))
-    from promises import broken
     made = sum("run.json" in files for _, _, files in os.walk(work))
-    wrong = broken(work, report.may_break)
+    wrong = promises.broken(work, report.may_break)
     report.data["broken_promises"] = wrong
     if made:
         first = "; ".join(f"{folder}: {lines[0]} (of {len(lines)})" for folder, lines in sorted(wrong.items()))

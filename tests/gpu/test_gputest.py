@@ -12,6 +12,7 @@ import tempfile
 import unittest
 
 import gputest
+from gputest import promises
 
 SUMMARY = "Time (%),Total Time (ns),{},Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),"
 TRACE = ("Start (ns),Duration (ns),CorrId,GrdX,GrdY,GrdZ,BlkX,BlkY,BlkZ,Reg/Trd,StcSMem (MB),DymSMem (MB),Bytes (MB),"
@@ -49,6 +50,14 @@ class Promises(unittest.TestCase):
     def test_each_folder_is_checked(self):
         (check,) = self.found("100.0")
         self.assertTrue(check["passed"], check)
+
+    def test_a_test_of_a_program_fails(self):
+        with tempfile.TemporaryDirectory() as path:
+            with open(os.path.join(path, "run.json"), "w") as file:
+                json.dump({"libinject": "0.1.0", "state": "closed", "files": ["absent.csv"]}, file)
+            with self.assertRaisesRegex(self.failureException, "lists absent.csv, which is not there"):
+                promises.hold(self, path)
+            promises.hold(self, path, {"files": "a reason"})
 
     def test_what_is_broken_fails(self):
         (check,) = self.found("170.0")

@@ -24,3 +24,11 @@ def broken(root, expected=()):
         if lines:
             found[str(run.parent.relative_to(root))] = lines
     return found
+
+
+def hold(test, root, expected=()):
+    """Fails the test with what is wrong with the folders under `root`."""
+    found = broken(root, expected)
+    if found:
+        lines = [f"{folder}/{line}" for folder, lines in found.items() for line in lines]
+        test.fail("\n".join(["a folder breaks what the documentation promises:", *lines[:20], f"({len(lines)} in all)"]))

@@ -18,8 +18,8 @@ import sys
 import tempfile
 import unittest
 
+import promises
 import timeline
-from promises import broken
 from sanitized import LOST_TO_PACE, PACE, preload as preload_of, unsanitized  # pylint: disable=unused-import
 
 # The folder of the library, the programs' folder, the simulated CUDA's: set by main().
@@ -190,7 +190,7 @@ class SimulatedTest(unittest.TestCase):
 
     def check_promises(self):
         """Whatever folders the test has made keep what the documentation promises, as they are in the end."""
-        self.assertEqual(broken(self.folder, self.may_break), {})
+        promises.hold(self, self.folder, self.may_break)
 
     def script(self, text, program="cuda", preload=True, before=(), faults=(), devices=None, env=None, check=True,
                command=None, timeout=60, **options):

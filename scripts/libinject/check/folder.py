@@ -123,6 +123,11 @@ class Folder:
             if name.endswith(".csv") and (table := self.table(name.removesuffix(".csv"))) is not None:
                 yield table
 
+    @property
+    def ended(self) -> bool:
+        """False where the program was killed, or still runs: tables are then of different moments."""
+        return self.run.get("state") in ("closed", "recovered")
+
     def lost(self, *kinds: str) -> int:
         """How many of these kinds run.json says were lost; of all kinds, if none is named."""
         lost = self.run["lost"]

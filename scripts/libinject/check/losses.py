@@ -18,7 +18,7 @@ _LOST = {"Lost Host Records": "host_records", "Lost Range Records": "range_recor
 
 @rule("state", WARNING, "The run is closed, or was recovered.")
 def state(folder: Folder) -> Iterator[Place]:
-    if folder.run.get("state") not in ("closed", "recovered"):
+    if not folder.ended:
         yield folder.in_run("state", f"'{folder.run.get('state')}': the program still runs, or was killed (injectctl recover)")
 
 
@@ -28,7 +28,7 @@ def files(folder: Folder) -> Iterator[Place]:
     for name in sorted(listed - folder.names):
         yield folder.in_run("files", f"lists {name}, which is not there")
     # The tables of an open run are there before the run.json that lists them.
-    if folder.run.get("state") in ("closed", "recovered"):
+    if folder.ended:
         for name in sorted(folder.names - listed - _RAW):
             if name.endswith(".csv"):
                 yield folder.in_run("files", f"does not list {name}")
@@ -62,7 +62,7 @@ def window_run(folder: Folder) -> Iterator[Place]:
             lost = window.get("lost")
             if table.has(column) and isinstance(lost, dict) and member in lost and table.numbers(column)[index] not in (None, lost[member]):
                 yield table.place(index, column, f"{table.cells(column)[index]}, {lost[member]} in run.json")
-    if not any(map(is_others, table.cells("Window"))) and folder.run.get("state") in ("closed", "recovered"):
+    if not any(map(is_others, table.cells("Window"))) and folder.ended:
         for number in told:
             yield folder.in_run("windows", f"lists window {number}, of which window_sum.csv has no row")
 

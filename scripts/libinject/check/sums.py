@@ -34,6 +34,11 @@ _KERNEL_TABLES = (("cuda_gpu_kern_gb_sum", "Instances", "Total Time (ns)", None)
                   ("phase_sum", "Kernels", "Kernel Time (ns)", None))
 
 
+def phases_complete(folder: Folder) -> bool:
+    """Phases are told of what is in time for its window, once that is settled."""
+    return folder.ended and not folder.lost("device_time_records")
+
+
 def without_devices(table: Table) -> bool:
     """Windows and iterations beyond the listed ones share a row, which is of no device."""
     return any(is_others(window) for window in table.cells("Window"))
@@ -49,8 +54,7 @@ def kernel_sum(folder: Folder) -> Iterator[Place]:
         table = folder.table(name, count, time, *(["Device", "Window"] if scope else []))
         if table is None or scope == "each" and without_devices(table):
             continue
-        # Phases are told of what is in time for its window.
-        if name == "phase_sum" and folder.lost("device_time_records"):
+        if name == "phase_sum" and not phases_complete(folder):
             continue
         rows = rows_of(table, scope) if scope else None
         told = f"{source.path.name}" + (f" (rows of {'all devices' if scope == _ALL else 'one device'})" if scope else "")
@@ -121,7 +125,7 @@ def copy_sum(folder: Folder) -> Iterator[Place]:
                 for memset in (False, True)]
     for name in ("window_sum", "iteration_sum", "phase_sum"):
         table = folder.table(name, "Device", "Window", *WORK)
-        if table is None or name == "phase_sum" and folder.lost("device_time_records"):
+        if table is None or name == "phase_sum" and not phases_complete(folder):
             continue
         for scope in (_ALL, "each"):
             if name == "phase_sum" and scope == _ALL or scope == "each" and without_devices(table):
@@ -167,7 +171,7 @@ def window_split(folder: Folder) -> Iterator[Place]:
     keys = list(zip(windows.cells("Window"), windows.cells("Device"), strict=True))
     for name in ("iteration_sum", "phase_sum"):
         table = folder.table(name, "Window", "Device", *WORK)
-        if table is None or without_devices(table) or name == "phase_sum" and folder.lost("device_time_records"):
+        if table is None or without_devices(table) or name == "phase_sum" and not phases_complete(folder):
             continue
         sums: dict[tuple[str, str], list[Number]] = collections.defaultdict(lambda: [0] * len(WORK))
         for index, key in enumerate(zip(table.cells("Window"), table.cells("Device"), strict=True)):

@@ -274,7 +274,7 @@ def outlier(folder: Folder) -> Iterator[Place]:
 def trace_sum(folder: Folder) -> Iterator[Place]:
     # What a process that was killed had written stays as it was (docs/recovery.md).
     kept = isinstance(folder.run.get("recovered"), dict) and folder.run["recovered"].get("tables_kept")
-    if folder.lost("trace_rows") or kept or folder.run.get("state") not in ("closed", "recovered"):
+    if folder.lost("trace_rows") or kept or not folder.ended:
         return
     trace = folder.table("cuda_gpu_trace", "Name", "Duration (ns)", "GrdX")
     if trace is not None:
