@@ -28,9 +28,12 @@ MEASURED = {"Samples": "40", "Reliable": "yes", "FMA Pipe (%)": "40.00", "± FMA
             "Busiest Unit": "DRAM", "Utilization (%)": "50.00", "Unused Time (ns)": "50000", "DRAM Traffic (MB)": "167.616", "TFLOP/s": "1.000",
             "FLOP/Byte": "0.60", "Bound": "memory", "Roofline (%)": "50.0"}
 
+SAMPLE = {"SM Active (%)": "80.000", "IPC": "2.000", "FMA Pipe (%)": "10.000", "FP64 Pipe (%)": "0.000", "Tensor Pipe (%)": "20.000",
+          "Warps Active (%)": "40.000", "Occupancy (%)": "50.000", "DRAM Read (%)": "30.000", "DRAM Write (%)": "10.000", "L2 (%)": "20.000"}
 
-def edit(folder, table, row=None, **cells):
-    """Changes cells of a row (0-based), or all rows' by a function; a column's spaces and signs are as they are."""
+
+def edit(folder, table, row, **cells):
+    """Changes cells of a row (0-based)."""
     path = pathlib.Path(folder) / f"{table}.csv"
     with open(path, newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
@@ -79,7 +82,14 @@ class CheckTest(folders.TemporaryFolder):
         for row in (0, 1):
             with open(cls.clean / "window_sum.csv", newline="", encoding="utf-8") as file:
                 used = float(list(csv.DictReader(file))[row]["GPU Utilization (%)"])
-            edit(cls.clean, "window_sum", row, **{"Profiler Overhead (%)": "4.0", "Utilization w/o Overhead (%)": f"{used / 0.96:.1f}"})
+            edit(cls.clean, "window_sum", row, **{"Profiler Overhead (%)": "4.0", "Utilization w/o Overhead (%)": f"{used / 0.96:.1f}",
+                                                  **{title: f"{float(value):.2f}" for title, value in SAMPLE.items()}})
+        # As many samples come as the machine is free to take.
+        with open(cls.clean / "window_sum.csv", newline="", encoding="utf-8") as file:
+            start = int(next(csv.DictReader(file))["Start (ns)"])
+        folders.write_table(cls.clean, "metric_samples", [{"Device": 0, "Start (ns)": start + 100 * at, "End (ns)": start + 100 * at + 100, **SAMPLE}
+                                                          for at in range(10)])
+        change_run(cls.clean, lambda run: run.update(lost=dict.fromkeys(run["lost"], 0)))
 
     def copy(self):
         self.copies = getattr(self, "copies", 0) + 1
@@ -110,7 +120,7 @@ PLANTED = [
     ("average", "library_sum", 0, {"Host Avg (ns)": "1.0"}, ("order",)),
     ("average", "gemm_sum", 0, {"GPU Avg (ns)": "100.0"}, ("order", "peak")),
     ("average", "copy_sum", 0, {"Avg (MB)": "5.000"}, ()),
-    ("total", "cuda_api_sum", 0, {"Min (ns)": "0", "Max (ns)": "1"}, ("order", "deviation")),
+    ("total", "cuda_api_sum", 0, {"Min (ns)": "0", "Max (ns)": "1"}, ("order", "deviation", "trace-sum")),
     ("deviation", "cuda_gpu_kern_sum", 0, {"StdDev (ns)": "77.0"}, ()),
     ("share", "cuda_gpu_kern_sum", 0, {"Time (%)": "12.3"}, ()),
     ("share", "gemm_sum", 0, {"GPU Time (%)": "99.0"}, ()),
@@ -143,6 +153,9 @@ PLANTED = [
     ("flop-sum", "gemm_sum", 0, {"FLOPs": "999999999"}, ("flops", "intensity")),
     ("flops", "gemm_sum", 0, {"M": "1024"}, ()),
     ("intensity", "gemm_sum", 0, {"FLOP/Byte": "1.00"}, ()),
+    ("communicator", "nccl_sum", 0, {"Communicator": "7"}, ()),
+    ("kernel-extremes", "thread_kern_sum", 0, {"Max (ns)": "10004"}, ("total", "deviation")),
+    ("trace-sum", "cuda_api_sum", 0, {"Max (ns)": "999999999"}, ("deviation", "total", "order")),
     ("link", "copy_sum", 0, {"Link (GB/s)": "31.508", "Link (%)": "31.7"}, ()),
     ("word", "phase_sum", 0, {"Phase": "sideways"}, ()),
     ("word", "gemm_sum", 0, {"Tensor Cores": "perhaps"}, ()),
@@ -165,7 +178,7 @@ PLANTED = [
     ("iteration-count", "iteration_sum", 0, {"Complete": "0"}, ()),
     ("iteration-count", "iteration_sum", 0, {"Samples/s": "1.0"}, ()),
     ("iteration-count", "window_sum", 0, {"Samples/s": "1.0"}, ()),
-    ("longest-kernel", "family_sum", 0, {"Max (ns)": "17395000"}, ("total",)),
+    ("longest-kernel", "family_sum", 0, {"Max (ns)": "17395000"}, ("total", "kernel-extremes")),
     ("trace-sum", "cuda_gpu_trace", 0, {"Duration (ns)": "1"}, ("trace-busy",)),
     ("trace-sum", "cuda_api_trace", 0, {"Name": "cudaNothing"}, ()),
     ("trace-busy", "cuda_gpu_trace", 0, {"Start (ns)": "1"}, ()),
@@ -174,7 +187,7 @@ PLANTED = [
     ("theoretical-occupancy", "kernel_detail", 0, {"Lost Time (ns)": "5"}, ()),
     ("theoretical-occupancy", "kernel_detail", 0, {"Waves": "7.00"}, ()),
     ("occupancy", "kernel_metrics", 0, {"Occupancy (%)": "99.00"}, ()),
-    ("peak", "gemm_sum", 0, {"Peak (%)": "150.0"}, ()),
+    ("peak", "gemm_sum", 0, {"Peak (%)": "150.0"}, ("one-peak",)),
     ("roofline", "kernel_metrics", 0, {"Roofline (%)": "170.0"}, ()),
     ("traffic", "kernel_metrics", 0, {"DRAM Traffic (MB)": "200.000"}, ()),
     ("traffic", "kernel_metrics", 0, {"FLOP/Byte": "99.00"}, ()),
@@ -275,6 +288,14 @@ class Planted(CheckTest):
                 edit(folder, table, 0, FLOPs=str(2 * row["FLOPs"]))
                 self.found(folder, "flops")
 
+    def test_two_peaks_of_one_arithmetic(self):
+        folder = folders.write_run(self.folder / "peaks", devices=[{"id": 0}], files=["gemm_sum.csv"])
+        rows = [{"TFLOP/s": "689.004", "Peak": "bf16 tensor", "Peak (%)": "69.7"}, {"TFLOP/s": "713.715", "Peak": "bf16 tensor", "Peak (%)": "72.2"}]
+        folders.write_table(folder, "gemm_sum", rows)
+        self.assertEqual(list(map(str, findings(folder))), [])
+        edit(folder, "gemm_sum", 1, **{"Peak (%)": "36.1"})
+        self.found(folder, "one-peak")
+
     def test_collectives_wait_for_others(self):
         folder = graph_folder(self.folder / "bad", 17_395_000)
         for table in ("cuda_gpu_kern_sum", "cuda_gpu_kern_gb_sum"):
@@ -290,7 +311,7 @@ class Planted(CheckTest):
         self.assertEqual(findings(folder), [])
 
     def test_each_rule_has_something_planted(self):
-        elsewhere = {"readable", "size", "distinct", "state", "files", "write-errors", "lost-sum", "outlier", "diagnosis-sum"}
+        elsewhere = {"readable", "size", "distinct", "state", "files", "write-errors", "lost-sum", "outlier", "diagnosis-sum", "one-peak"}
         self.assertEqual({rule for rule, *_ in PLANTED} | elsewhere, set(RULES))
 
     def test_the_documentation_lists_the_rules(self):

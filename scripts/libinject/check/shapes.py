@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 
 from libinject.check.folder import Folder, Number, Place, Table
@@ -81,6 +82,25 @@ def intensity(folder: Folder) -> Iterator[Place]:
                     yield table.place(index, "FLOP/Byte", f"{value} is not {work} by {size} bytes")
 
 
+@rule("one-peak", ERROR, "All rates that are held against the peak of one arithmetic, on one GPU, are held against the same.")
+def one_peak(folder: Folder) -> Iterator[Place]:
+    if len(folder.run["devices"]) != 1:
+        return
+    bounds: dict[str, tuple[float, float]] = {}
+    for name in SHAPES:
+        if (table := folder.table(name, "Peak")) is None:
+            continue
+        for index, (rate, share) in table.each("TFLOP/s", "Peak (%)"):
+            steps = table.half(index, "TFLOP/s") * 1.01, table.half(index, "Peak (%)") * 1.01
+            low = 100 * (rate - steps[0]) / (share + steps[1])
+            high = 100 * (rate + steps[0]) / (share - steps[1]) if share > steps[1] else math.inf
+            least, most = bounds.get(table.cells("Peak")[index], (0.0, math.inf))
+            if low > most or high < least:
+                yield table.place(index, "Peak (%)", f"{share} of {rate} TFLOP/s, whose peak is {least:.1f} to {most:.1f} by the rows before")
+            else:
+                bounds[table.cells("Peak")[index]] = max(low, least), min(high, most)
+
+
 # Transfers a second and lane, and the share of them that is not encoding (docs/copies.md).
 _PCIE = {1: (2.5e9, 0.8), 2: (5e9, 0.8), 3: (8e9, 128 / 130), 4: (16e9, 128 / 130), 5: (32e9, 128 / 130), 6: (64e9, 236 / 256)}
 
@@ -101,6 +121,17 @@ def link(folder: Folder) -> Iterator[Place]:
             continue
         if abs(value - expected) > table.half(index, "Link (GB/s)") * 1.01 + 1e-6 * value:
             yield table.place(index, "Link (GB/s)", f"{value}, its device's way has {expected:.3f}")
+
+
+_COMMUNICATOR = re.compile(r"(0x[0-9a-f]{16})?")
+
+
+@rule("communicator", ERROR, "A communicator is 64 bits in hexadecimal, or not known.")
+def communicator(folder: Folder) -> Iterator[Place]:
+    if (table := folder.table("nccl_sum", "Communicator")) is not None:
+        for index, cell in enumerate(table.cells("Communicator")):
+            if not _COMMUNICATOR.fullmatch(cell):
+                yield table.place(index, "Communicator", f"'{cell[:40]}' is not 0x and 16 digits")
 
 
 _WORDS = {

@@ -93,6 +93,30 @@ def kernel_name_sum(folder: Folder) -> Iterator[Place]:
                     yield source.place(index, column, f"{source.cells(column)[index]}, {sums} in {table.path.name}: {named(key)}")
 
 
+@rule("kernel-extremes", ERROR, "The shortest and the longest kernel of a name, and of all, are the same in all tables that split them.")
+def kernel_extremes(folder: Folder) -> Iterator[Place]:
+    columns = ("Min (ns)", "Max (ns)")
+    source = folder.table("cuda_gpu_kern_sum", "Name", *columns)
+    if source is None or not len(source):
+        return
+    for name in ("cuda_gpu_kern_gb_sum", "kernel_detail", "family_sum", "thread_kern_sum"):
+        table = folder.table(name, *columns)
+        if table is None or not len(table):
+            continue
+        for column, pick in zip(columns, (min, max), strict=True):
+            ours, theirs = (pick((number for number in each.numbers(column) if number is not None), default=None) for each in (table, source))
+            if ours != theirs:
+                yield table.place(None, column, f"{ours} of all, {theirs} in {source.path.name}")
+            elif name in ("cuda_gpu_kern_gb_sum", "kernel_detail") and table.has("Name") and not any(map(is_others, table.cells("Name"))):
+                found: dict[str, Number] = {}
+                for key, number in zip(table.cells("Name"), table.numbers(column), strict=True):
+                    if number is not None:
+                        found[key] = pick(found.get(key, number), number)
+                for index, key in enumerate(source.cells("Name")):
+                    if not is_others(key) and key in found and source.numbers(column)[index] != found[key]:
+                        yield source.place(index, column, f"{source.cells(column)[index]}, {found[key]} in {table.path.name}: {named(key)}")
+
+
 @rule("copy-sum", ERROR, "Copies and memsets, their time and size are the same in all tables that split them.")
 def copy_sum(folder: Folder) -> Iterator[Place]:
     times = folder.table("cuda_gpu_mem_time_sum", "Operation", "Count", "Total Time (ns)")

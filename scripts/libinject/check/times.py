@@ -8,7 +8,7 @@ import collections
 import re
 from collections.abc import Iterator
 
-from libinject.check.folder import Folder, Place, Table, is_others, named
+from libinject.check.folder import Folder, Number, Place, Table, is_others, named
 from libinject.check.rules import ERROR, WARNING, rule
 from libinject.check.sums import rows_of, without_devices
 
@@ -270,7 +270,7 @@ def outlier(folder: Folder) -> Iterator[Place]:
 
 # --- raw records ------------------------------------------------------------------------------------------------------
 
-@rule("trace-sum", ERROR, "The raw records add up to the tables, name by name.")
+@rule("trace-sum", ERROR, "The raw records add up to the tables, name by name, and have their shortest and longest.")
 def trace_sum(folder: Folder) -> Iterator[Place]:
     # What a process that was killed had written stays as it was (docs/recovery.md).
     kept = isinstance(folder.run.get("recovered"), dict) and folder.run["recovered"].get("tables_kept")
@@ -278,33 +278,33 @@ def trace_sum(folder: Folder) -> Iterator[Place]:
         return
     trace = folder.table("cuda_gpu_trace", "Name", "Duration (ns)", "GrdX")
     if trace is not None:
-        found: list[dict[str, list[int]]] = [{}, {}]
+        found: list[dict[str, list[Number]]] = [{}, {}]
         for name, grid, duration in zip(trace.cells("Name"), trace.cells("GrdX"), trace.numbers("Duration (ns)"), strict=True):
             _add(found[grid == ""], name, duration)
         yield from _compared(trace, found[0], folder.table("cuda_gpu_kern_sum", "Name", "Instances", "Total Time (ns)"), "Instances", "Name")
         yield from _compared(trace, found[1], folder.table("cuda_gpu_mem_time_sum", "Operation", "Count", "Total Time (ns)"), "Count", "Operation")
     calls = folder.table("cuda_api_trace", "Name", "Duration (ns)")
     if calls is not None:
-        sums: dict[str, list[int]] = {}
+        sums: dict[str, list[Number]] = {}
         for name, duration in zip(calls.cells("Name"), calls.numbers("Duration (ns)"), strict=True):
             _add(sums, name, duration)
         yield from _compared(calls, sums, folder.table("cuda_api_sum", "Name", "Num Calls", "Total Time (ns)"), "Num Calls", "Name")
 
 
-def _add(sums: dict[str, list[int]], name: str, duration: float | None) -> None:
-    both = sums.setdefault(name, [0, 0])
-    both[0] += 1
-    both[1] += duration or 0
+def _add(sums: dict[str, list[Number]], name: str, duration: Number | None) -> None:
+    duration = duration or 0
+    seen = sums.setdefault(name, [0, 0, duration, duration])
+    seen[:] = seen[0] + 1, seen[1] + duration, min(seen[2], duration), max(seen[3], duration)
 
 
-def _compared(trace: Table, sums: dict[str, list[int]], table: Table | None, count: str, key: str) -> Iterator[Place]:
+def _compared(trace: Table, sums: dict[str, list[Number]], table: Table | None, count: str, key: str) -> Iterator[Place]:
     if table is None or any(map(is_others, table.cells(key))):
         return
     for index, name in enumerate(table.cells(key)):
-        for column, found in zip((count, "Total Time (ns)"), sums.pop(name, [0, 0]), strict=True):
-            if table.numbers(column)[index] != found:
+        for column, found in zip((count, "Total Time (ns)", "Min (ns)", "Max (ns)"), sums.pop(name, [0, 0, 0, 0]), strict=True):
+            if table.has(column) and table.numbers(column)[index] != found:
                 yield table.place(index, column, f"{table.cells(column)[index]}, {found} in {trace.path.name}: {named(name)}")
-    for name, (number, _) in sums.items():
+    for name, (number, *_) in sums.items():
         yield table.place(None, key, f"no row of {named(name)}, which {trace.path.name} has {number} times")
 
 
