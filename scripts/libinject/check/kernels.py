@@ -40,7 +40,8 @@ def theoretical_occupancy(folder: Folder) -> Iterator[Place]:
         share = (full + min(rest, sms) / sms) / (full + 1) if rest else 1.0
         if table.has("SM Efficiency (%)") and (told := table.numbers("SM Efficiency (%)")[index]) is not None:
             if abs(told - 100 * share) > table.half(index, "SM Efficiency (%)") + 1e-6:
-                yield table.place(index, "SM Efficiency (%)", f"{told} is not that of {blocks} blocks in waves of {room}, {100 * share:.2f}")
+                yield table.place(index, "SM Efficiency (%)",
+                                  f"{told} is not that of {blocks} blocks in waves of {room}, {100 * share:.2f}")
             elif table.has("Lost Time (ns)") and (lost := table.numbers("Lost Time (ns)")[index]) is not None:
                 whole = table.numbers("Total Time (ns)")[index] if table.has("Total Time (ns)") else None
                 if whole is not None and abs(lost - whole * (1 - share)) > 1 + 1e-9 * whole:
@@ -55,7 +56,8 @@ def occupancy(folder: Folder) -> Iterator[Place]:
     # The error holds the true value in 95 of 100 cases, and there are many rows.
     for index, (achieved, error, most, shared) in table.each("Occupancy (%)", "± Occupancy (%)", "Theoretical Occupancy (%)", "Shared (%)"):
         if shared == 0 and achieved - 2 * error > most + table.half(index, "Theoretical Occupancy (%)"):
-            yield table.place(index, "Occupancy (%)", f"{achieved} ± {error}, at most {most} by its launch: {named(table.cells('Name')[index])}")
+            yield table.place(index, "Occupancy (%)",
+                              f"{achieved} ± {error}, at most {most} by its launch: {named(table.cells('Name')[index])}")
 
 
 @rule("peak", ERROR, "No rate is above the peak of its arithmetic, but that of a Winograd or FFT convolution.")
@@ -64,7 +66,8 @@ def peak(folder: Folder) -> Iterator[Place]:
         if (table := folder.table(name)) is not None:
             for index, (value, mean) in table.each("Peak (%)", "GPU Avg (ns)"):
                 algorithm = table.cells("Algorithm")[index].lower() if table.has("Algorithm") else ""
-                if value > 100 * (1 + _TICKS / max(mean, 1)) + table.half(index, "Peak (%)") and not ("winograd" in algorithm or "fft" in algorithm):
+                fewer_operations = "winograd" in algorithm or "fft" in algorithm
+                if value > 100 * (1 + _TICKS / max(mean, 1)) + table.half(index, "Peak (%)") and not fewer_operations:
                     yield table.place(index, "Peak (%)", f"{value} % of the peak")
     for name in ("window_sum", "iteration_sum"):
         # Of several GPUs the first one's peak counts (docs/shapes.md).
@@ -99,12 +102,13 @@ def traffic(folder: Folder) -> Iterator[Place]:
             expected = sum(parts) / 100 * bandwidth * time / 1e9 / 1e6
             slack = 0.011 / 100 * bandwidth * time / 1e9 / 1e6 + 0.001
             if abs(told - expected) > slack:
-                yield table.place(index, "DRAM Traffic (MB)", f"{told} is not {sum(parts):.2f} % of {bandwidth / 1e9:.0f} GB/s for {time} ns, {expected:.3f}")
+                yield table.place(index, "DRAM Traffic (MB)",
+                                  f"{told} is not {sum(parts):.2f} % of {bandwidth / 1e9:.0f} GB/s for {time} ns, {expected:.3f}")
     for index, (rate, intensity, size, time) in table.each("TFLOP/s", "FLOP/Byte", "DRAM Traffic (MB)", "Total Time (ns)"):
         if size:
             expected = rate * time * 1e3 / (size * 1e6)
-            slack = (table.half(index, "TFLOP/s") * time * 1e3 / (size * 1e6) + expected * 0.0006 / size + table.half(index, "FLOP/Byte")) * 1.01
-            if abs(intensity - expected) > slack:
+            slack = table.half(index, "TFLOP/s") * time * 1e3 / (size * 1e6) + expected * 0.0006 / size + table.half(index, "FLOP/Byte")
+            if abs(intensity - expected) > 1.01 * slack:
                 yield table.place(index, "FLOP/Byte", f"{intensity} is not {rate} TFLOP/s for {time} ns by {size} MB, {expected:.2f}")
 
 
@@ -131,7 +135,8 @@ def busiest_unit(folder: Folder) -> Iterator[Place]:
         if units[index] not in found:
             yield table.place(index, "Busiest Unit", f"{named(units[index])} has no value")
         elif abs(value - found[units[index]]) > 0.011 or value < min(most, 100) - 0.011:
-            yield table.place(index, "Utilization (%)", f"{value} of {units[index]}, which has {found[units[index]]:.2f}; the largest is {most:.2f}")
+            yield table.place(index, "Utilization (%)",
+                              f"{value} of {units[index]}, which has {found[units[index]]:.2f}; the largest is {most:.2f}")
     for index, (unused, time, value) in table.each("Unused Time (ns)", "Total Time (ns)", "Utilization (%)"):
         if abs(unused - time * (1 - value / 100)) > 1 + time * 0.5001e-4:
             yield table.place(index, "Unused Time (ns)", f"{unused} is not what {value} % leave of {time}")
@@ -149,7 +154,8 @@ def metric_error(folder: Folder) -> Iterator[Place]:
             continue
         for index, (value, error) in enumerate(zip(table.numbers(column), table.numbers(error_column), strict=True)):
             if (value is None) != (error is None):
-                yield table.place(index, column, f"'{table.cells(column)[index]}' ± '{table.cells(error_column)[index]}': one without the other")
+                yield table.place(index, column,
+                                  f"'{table.cells(column)[index]}' ± '{table.cells(error_column)[index]}': one without the other")
             elif value is not None and (samples[index] or 0) < 10:
                 yield table.place(index, column, f"{value} of {samples[index]} samples")
             elif error is not None and error > (10 if column.endswith("(%)") else value / 4) + table.half(index, error_column) * 1.26:
@@ -201,7 +207,8 @@ def sample_time(folder: Folder) -> Iterator[Place]:
 def sample_occupancy(folder: Folder) -> Iterator[Place]:
     if (table := folder.table(SAMPLES)) is not None:
         for index, (value, warps, active) in table.each("Occupancy (%)", "Warps Active (%)", "SM Active (%)"):
-            slack = table.half(index, "Warps Active (%)") + value / 100 * table.half(index, "SM Active (%)") + active / 100 * table.half(index, "Occupancy (%)")
+            slack = (table.half(index, "Warps Active (%)") + value / 100 * table.half(index, "SM Active (%)")
+                     + active / 100 * table.half(index, "Occupancy (%)"))
             # A value of up to 101 is 100.
             if abs(value * active / 100 - warps) > slack * 1.01 + (0.01 * warps if value == 100 or active == 100 else 0):
                 yield table.place(index, "Occupancy (%)", f"{value} is not {warps} by {active}")
@@ -227,7 +234,8 @@ def metric_mean(folder: Folder) -> Iterator[Place]:
             told = windows.numbers(title)[row]
             if told is None or title in _PER_ACTIVE and active is None:
                 continue
-            values = [(length * ((active[index] or 0) if title in _PER_ACTIVE else 1), samples.numbers(title)[index]) for length, index in mine]
+            values = [(length * ((active[index] or 0) if title in _PER_ACTIVE else 1), samples.numbers(title)[index])
+                      for length, index in mine]
             weights = sum(weight for weight, value in values if value is not None)
             if not weights:
                 continue

@@ -89,4 +89,5 @@ def missing_records(folder: Folder) -> Iterator[Place]:
         return
     for index, (submitted, *work, unattributed) in table.each("Submissions", "Kernels", "Copies", "Memsets", "Unattributed"):
         if table.cells("Device")[index] == "all" and sum(work) - unattributed != submitted:
-            yield table.place(index, "Submissions", f"{submitted}, and {sum(work)} kernels, copies and memsets, {unattributed} of them unattributed")
+            yield table.place(index, "Submissions",
+                              f"{submitted}, and {sum(work)} kernels, copies and memsets, {unattributed} of them unattributed")

@@ -74,7 +74,8 @@ def average(folder: Folder) -> Iterator[Place]:
         for index, (summed, number, value) in table.each(total, count, column) if column else ():
             slack = table.half(index, column) * number + table.half(index, total) * (1 if total.endswith("(MB)") else 0) + 1e-9 * summed
             if abs(value * number - summed) > slack:
-                yield table.place(index, column, f"{value} is not {summed} / {number}" + (f", which is {summed / number:.3f}" if number else ""))
+                yield table.place(index, column,
+                                  f"{value} is not {summed} / {number}" + (f", which is {summed / number:.3f}" if number else ""))
     if (table := folder.table("library_sum")) is not None:
         for index, (number, summed, value) in table.each("Calls", "Host Time (ns)", "Host Avg (ns)"):
             if abs(value * number - summed) > table.half(index, "Host Avg (ns)") * number + 1e-9 * summed:
@@ -111,7 +112,8 @@ def deviation(folder: Folder) -> Iterator[Place]:
                 most = (high - low) / 2 * math.sqrt(number / (number - 1))
                 fewest = (high - low) / math.sqrt(2 * (number - 1))
                 if not fewest - slack <= value <= most + slack:
-                    yield table.place(index, column, f"{value} of {number} values from {low} to {high}, where it is {fewest:.1f} to {most:.1f}")
+                    yield table.place(index, column,
+                                      f"{value} of {number} values from {low} to {high}, where it is {fewest:.1f} to {most:.1f}")
 
 
 # Shares of the listed rows' total, and what they are shares of; within the rows that are alike in the last columns.
@@ -180,11 +182,13 @@ def rate(folder: Folder) -> Iterator[Place]:
             for index, (flops, time, value) in table.each("FLOPs", "GPU Time (ns)", "TFLOP/s"):
                 most = flops * executed(table, index) / time / 1e3 if time else 0
                 if value > most + table.half(index, "TFLOP/s") * 1.01 + 1e-6 * value:
-                    yield table.place(index, "TFLOP/s", f"{value} is more than {executed(table, index)} calls of {flops} FLOPs in {time} ns")
+                    yield table.place(index, "TFLOP/s",
+                                      f"{value} is more than {executed(table, index)} calls of {flops} FLOPs in {time} ns")
             for index, (size, time, value) in table.each("Bytes", "GPU Time (ns)", "Algorithm BW (GB/s)"):
                 most = size * executed(table, index) / time if time else 0
                 if value > most + table.half(index, "Algorithm BW (GB/s)") * 1.01 + 1e-6 * value:
-                    yield table.place(index, "Algorithm BW (GB/s)", f"{value} is more than {executed(table, index)} calls of {size} bytes in {time} ns")
+                    yield table.place(index, "Algorithm BW (GB/s)",
+                                      f"{value} is more than {executed(table, index)} calls of {size} bytes in {time} ns")
     if (table := folder.table("copy_sum")) is not None:
         for index, (size, time, value) in table.each("Total (MB)", "Total Time (ns)", "Throughput (GB/s)"):
             step = table.half(index, "Total (MB)") * 1e6
@@ -210,7 +214,8 @@ def bus_bandwidth(folder: Folder) -> Iterator[Place]:
                 factor = _BUS[operations[index]](ranks)
                 slack = factor * table.half(index, "Algorithm BW (GB/s)") + table.half(index, "Bus BW (GB/s)") * 1.01
                 if abs(bus - factor * algorithm) > slack + 1e-6 * bus:
-                    yield table.place(index, "Bus BW (GB/s)", f"{bus} is not {factor:.3f} · {algorithm}, as of {operations[index]} of {ranks} ranks")
+                    yield table.place(index, "Bus BW (GB/s)",
+                                      f"{bus} is not {factor:.3f} · {algorithm}, as of {operations[index]} of {ranks} ranks")
 
 
 @rule("call-counts", ERROR, "Of a row's calls no more were captured, and no more kernels nested, than there are.")

@@ -57,7 +57,8 @@ def _conv(table: Table) -> Iterator[tuple[int, Number]]:
         sizes = [table.numbers(column)[index] for column in ("D", "H", "W") if table.cells(column)[index]]
         window = [table.numbers(column)[index] for column in ("T", "R", "S") if table.cells(column)[index]]
         strides, padding, dilation = (_spatial(table.cells(column)[index]) for column in ("Stride", "Padding", "Dilation"))
-        if len({len(part) for part in (sizes, window, strides, padding, dilation)}) == 1 and None not in (*sizes, *window) and groups and all(strides):
+        known = len({len(part) for part in (sizes, window, strides, padding, dilation)}) == 1 and None not in (*sizes, *window)
+        if known and groups and all(strides):
             results = [(size + 2 * pad - apart * (width - 1) - 1) // stride + 1
                        for size, width, stride, pad, apart in zip(sizes, window, strides, padding, dilation, strict=True)]
             yield index, 2 * batch * filters * math.prod(results) * (channels // groups) * math.prod(window)
@@ -96,7 +97,8 @@ def one_peak(folder: Folder) -> Iterator[Place]:
             high = 100 * (rate + steps[0]) / (share - steps[1]) if share > steps[1] else math.inf
             least, most = bounds.get(table.cells("Peak")[index], (0.0, math.inf))
             if low > most or high < least:
-                yield table.place(index, "Peak (%)", f"{share} of {rate} TFLOP/s, whose peak is {least:.1f} to {most:.1f} by the rows before")
+                yield table.place(index, "Peak (%)",
+                                  f"{share} of {rate} TFLOP/s, whose peak is {least:.1f} to {most:.1f} by the rows before")
             else:
                 bounds[table.cells("Peak")[index]] = max(low, least), min(high, most)
 

@@ -242,7 +242,8 @@ def library_kernels(folder: Folder) -> Iterator[Place]:
         return
     depths = table.cells("Depth")
     outermost = [index for index, depth in enumerate(depths) if depth in ("0", "")]
-    for own, nested, total in (("Kernels", "Kernels incl. Nested", "Instances"), ("GPU Time (ns)", "GPU Time incl. Nested (ns)", "Total Time (ns)")):
+    for own, nested, total in (("Kernels", "Kernels incl. Nested", "Instances"),
+                               ("GPU Time (ns)", "GPU Time incl. Nested (ns)", "Total Time (ns)")):
         if table.has(own, nested):
             mine = table.sum(own)
             if mine != table.sum(nested, outermost):

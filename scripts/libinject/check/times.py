@@ -111,7 +111,8 @@ def diagnosis_sum(folder: Folder) -> Iterator[Place]:
                  *((f"Idle: {cause} (ns)", idle.get(cause, 0)) for cause in _CAUSES)]
         for column, value in pairs:
             if rows and isinstance(value, int) and table.has(column) and table.sum(column, rows) != value:
-                yield folder.in_run("diagnosis", f"{column} of device {told.get('device')} is {value}, {table.sum(column, rows)} in {table.path.name}")
+                yield folder.in_run("diagnosis",
+                                    f"{column} of device {told.get('device')} is {value}, {table.sum(column, rows)} in {table.path.name}")
 
 
 @rule("idle-sum", ERROR, "The idle time by cause adds up to the idle time.")
@@ -183,7 +184,8 @@ def iteration_time(folder: Folder) -> Iterator[Place]:
         if devices[index] != "all" or labels[index] == "outside":
             continue
         if window in spans and not spans[window][0] <= start <= start + duration <= spans[window][1]:
-            yield table.place(index, "Start (ns)", f"{start} for {duration} is not in window {window}, {spans[window][0]} to {spans[window][1]}")
+            yield table.place(index, "Start (ns)",
+                              f"{start} for {duration} is not in window {window}, {spans[window][0]} to {spans[window][1]}")
         if start < last_end.get(window, start):
             yield table.place(index, "Start (ns)", f"{start} is before the end of the one before, {last_end[window]}")
         last_end[window] = start + duration
@@ -242,7 +244,9 @@ def longest_kernel(folder: Folder) -> Iterator[Place]:
         if most is not None and (table := folder.table(name)) is not None:
             for index, (value,) in table.each("Max (ns)"):
                 if value > most:
-                    yield table.place(index, "Max (ns)", f"{value} is more than the longest window's work takes, {most}: {named(table.cells(table.columns[-1])[index])}")
+                    label = table.cells(table.columns[-1])[index]
+                    yield table.place(index, "Max (ns)",
+                                      f"{value} is more than the longest window's work takes, {most}: {named(label)}")
 
 
 @rule("outlier", WARNING, "No kernel but a collective's takes half of an iteration once, and 20 times less at the median.")
@@ -265,7 +269,8 @@ def outlier(folder: Folder) -> Iterator[Place]:
     names = table.cells("Name")
     for index, (median, greatest, count) in table.each("Med (ns)", "Max (ns)", "Instances"):
         if count > 2 and greatest > _FAR * median and greatest > long and not _WAITING.search(names[index]):
-            yield table.place(index, "Max (ns)", f"{greatest}, {median} at the median, and at least half of an iteration's work: {named(names[index])}")
+            yield table.place(index, "Max (ns)",
+                              f"{greatest}, {median} at the median, and at least half of an iteration's work: {named(names[index])}")
 
 
 # --- raw records ------------------------------------------------------------------------------------------------------
@@ -282,7 +287,8 @@ def trace_sum(folder: Folder) -> Iterator[Place]:
         for name, grid, duration in zip(trace.cells("Name"), trace.cells("GrdX"), trace.numbers("Duration (ns)"), strict=True):
             _add(found[grid == ""], name, duration)
         yield from _compared(trace, found[0], folder.table("cuda_gpu_kern_sum", "Name", "Instances", "Total Time (ns)"), "Instances", "Name")
-        yield from _compared(trace, found[1], folder.table("cuda_gpu_mem_time_sum", "Operation", "Count", "Total Time (ns)"), "Count", "Operation")
+        operations = folder.table("cuda_gpu_mem_time_sum", "Operation", "Count", "Total Time (ns)")
+        yield from _compared(trace, found[1], operations, "Count", "Operation")
     calls = folder.table("cuda_api_trace", "Name", "Duration (ns)")
     if calls is not None:
         sums: dict[str, list[Number]] = {}
