@@ -8,7 +8,7 @@ import math
 import re
 from collections.abc import Iterator
 
-from libinject.check.folder import Folder, Number, Place, Table
+from libinject.check.folder import Folder, Number, Place, Table, is_others
 from libinject.check.rows import SHAPES
 from libinject.check.rules import ERROR, rule
 
@@ -154,7 +154,8 @@ def word(folder: Folder) -> Iterator[Place]:
     for table in folder.tables():
         for column, words in _WORDS.items():
             if table.has(column) and (column not in ("Source", "Grouped") or column in _WORDS_OF.get(table.name, ())):
+                windows = table.cells("Window") if table.has("Window") else [""] * len(table)
                 for index, cell in enumerate(table.cells(column)):
-                    # Rows that share what has none of their own have no words.
-                    if cell not in words and not cell.startswith("["):
+                    # Rows of what has none of its own have no words.
+                    if cell not in words and not cell.startswith("[") and not is_others(windows[index]):
                         yield table.place(index, column, f"'{cell[:40]}' is none of {', '.join(sorted(words - {''}))}")
