@@ -8,7 +8,7 @@ import typer
 
 import libinject
 from libinject import console
-from libinject.commands import compare, doctor, merge, report, run, sweep
+from libinject.commands import check, compare, doctor, merge, report, run, sweep
 
 app = typer.Typer(name="inject", no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None,
                   context_settings={"help_option_names": ["-h", "--help"]},
@@ -27,7 +27,7 @@ def _options(version: bool = typer.Option(False, "--version", callback=_version,
     del version
 
 
-for command in (run, doctor, report, compare, merge, sweep):
+for command in (run, doctor, report, check, compare, merge, sweep):
     command.add_to(app)
 
 

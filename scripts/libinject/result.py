@@ -28,7 +28,7 @@ Samples|Samples/s|Small Copies|Submissions|Synchronizing|TFLOP/s|TID|Unattribute
 """.replace("\n", "").split("|"))
 _UNIT = re.compile(r"\((ns|%|MB|GB|B|MB/s|GB/s|MHz|W|C)\)$")
 # A text that a spreadsheet would take for a formula has an apostrophe before it (docs/security.md).
-_ESCAPED = re.compile(r"'[=+\-@\t\r\n]")
+ESCAPED = re.compile(r"'[=+\-@\t\r\n]")
 OTHERS = "[other]"  # in place of a window's number: those that have no row of their own
 _LONGEST_CELL = 16 << 20
 _LARGEST_JSON = 256 << 20
@@ -59,7 +59,7 @@ def is_number_column(name: str) -> bool:
     return name in _COUNTS or _UNIT.search(name) is not None
 
 
-def _number(text: str) -> int | float:
+def as_number(text: str) -> int | float:
     """Nothing is written that needs more than 64 bits, or is infinite."""
     number: int | float
     if "." in text:  # most of them: an int() that fails takes ten times as long
@@ -102,11 +102,9 @@ def _open(path: pathlib.Path) -> TextIO:
     return open(descriptor, newline="", encoding="utf-8", errors="strict")
 
 
-def read_rows(path: pathlib.Path, only: frozenset[str] | None = None) -> Iterator[tuple[Cell, ...]]:
-    """The header's names, then row by row, for tables that may be too large to hold. `only`: other columns are left out, and what is
-    in them is not looked at. Raises BadFile as it goes."""
-    columns: tuple[str, ...] = ()
-    kept: list[tuple[int, str, bool]] = []
+def read_cells(path: pathlib.Path) -> Iterator[tuple[int, list[str]]]:
+    """The header and then row by row, as they stand in the file, each with the number of its last line. Raises BadFile as it goes."""
+    width = 0
     line = 1
     try:
         csv.field_size_limit(_LONGEST_CELL)
@@ -115,36 +113,43 @@ def read_rows(path: pathlib.Path, only: frozenset[str] | None = None) -> Iterato
             reader = csv.reader(file, strict=True)
             for cells in reader:
                 line = reader.line_num
-                if not columns:
-                    columns = tuple(cells)
-                    if not columns or len(set(columns)) != len(columns):
+                if not width:
+                    width = len(cells)
+                    if not width or len(set(cells)) != width:
                         raise BadFile(path, "no header of distinct columns", 1)
-                    kept = [(index, column, is_number_column(column)) for index, column in enumerate(columns)
-                            if only is None or column in only]
-                    yield tuple(column for _, column, _ in kept)
-                    continue
-                if len(cells) != len(columns):
-                    raise BadFile(path, f"{len(cells)} cells, the header has {len(columns)}", line)
-                row: list[Cell] = []
-                for index, column, is_number in kept:
-                    cell = cells[index]
-                    if is_number and not (column == "Window" and cell == OTHERS):
-                        try:
-                            row.append(_number(cell) if cell else None)
-                        except ValueError:
-                            raise BadFile(path, f"'{printable(cell, 40)}' in column '{printable(column, 40)}' is not a number",
-                                          line) from None
-                    else:
-                        row.append(cell[1:] if _ESCAPED.match(cell) else cell)
-                yield tuple(row)
+                elif len(cells) != width:
+                    raise BadFile(path, f"{len(cells)} cells, the header has {width}", line)
+                yield line, cells
     except OSError as error:
         raise BadFile(path, (error.strerror or "can't be read").lower()) from None
     except UnicodeDecodeError as error:
         raise BadFile(path, f"not UTF-8 ({error.reason})", line) from None
     except csv.Error as error:
         raise BadFile(path, f"not CSV: {error}", max(line, reader.line_num)) from None
-    if not columns:
+    if not width:
         raise BadFile(path, "empty: not even a header", 1)
+
+
+def read_rows(path: pathlib.Path, only: frozenset[str] | None = None) -> Iterator[tuple[Cell, ...]]:
+    """The header's names, then row by row, for tables that may be too large to hold. `only`: other columns are left out, and what is
+    in them is not looked at. Raises BadFile as it goes."""
+    kept: list[tuple[int, str, bool]] | None = None
+    for line, cells in read_cells(path):
+        if kept is None:
+            kept = [(index, column, is_number_column(column)) for index, column in enumerate(cells) if only is None or column in only]
+            yield tuple(column for _, column, _ in kept)
+            continue
+        row: list[Cell] = []
+        for index, column, is_number in kept:
+            cell = cells[index]
+            if is_number and not (column == "Window" and cell == OTHERS):
+                try:
+                    row.append(as_number(cell) if cell else None)
+                except ValueError:
+                    raise BadFile(path, f"'{printable(cell, 40)}' in column '{printable(column, 40)}' is not a number", line) from None
+            else:
+                row.append(cell[1:] if ESCAPED.match(cell) else cell)
+        yield tuple(row)
 
 
 def read_table(path: pathlib.Path, only: frozenset[str] | None = None) -> Table:

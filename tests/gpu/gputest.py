@@ -17,6 +17,9 @@ import subprocess
 import sys
 import time
 
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "integration"))
+import promises  # noqa: E402
+
 SKIPPED = 77  # ctest's SKIP_RETURN_CODE
 
 KERN_SUM = "cuda_gpu_kern_sum.csv"
@@ -324,6 +327,16 @@ def check_sums(folder):
     return compared, wrong
 
 
+def check_promises(work, report):
+    """Every folder that the test has left in WORK against what the documentation promises, as `inject check` does."""
+    made = sum("run.json" in files for _, _, files in os.walk(work))
+    wrong = promises.broken(work, report.may_break)
+    report.data["broken_promises"] = wrong
+    if made:
+        first = "; ".join(f"{folder}: {lines[0]} (of {len(lines)})" for folder, lines in sorted(wrong.items()))
+        report.check("inject check finds nothing wrong with the folders", not wrong, first or f"{made} folders")
+
+
 # --- running ---------------------------------------------------------------------------------------------------------
 
 def find_library(build):
@@ -430,6 +443,7 @@ class Report:
 
     def __init__(self, name, out):
         self.name, self.out, self.checks, self.data = name, out, [], {}
+        self.may_break = {}  # rules of `inject check` that the test's folders may break, and why
 
     def check(self, what, passed, detail=""):
         self.checks.append({"check": what, "passed": bool(passed), "detail": str(detail)})
@@ -485,5 +499,6 @@ def main(name, test, modules=(), arguments=None):
     report = Report(name, options.out)
     begin = time.monotonic()
     report.guarded(name, test, options, report)
+    report.guarded("inject check", check_promises, options.work, report)
     report.data["seconds"] = round(time.monotonic() - begin, 1)
     sys.exit(report.finish())

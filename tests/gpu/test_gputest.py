@@ -3,6 +3,7 @@
 """Tests of the GPU tests' own arithmetic, on folders written here: a comparison that cannot fail proves nothing."""
 
 import csv
+import json
 import os
 import random
 import statistics
@@ -11,6 +12,7 @@ import tempfile
 import unittest
 
 import gputest
+from gputest import promises
 
 SUMMARY = "Time (%),Total Time (ns),{},Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),"
 TRACE = ("Start (ns),Duration (ns),CorrId,GrdX,GrdY,GrdZ,BlkX,BlkY,BlkZ,Reg/Trd,StcSMem (MB),DymSMem (MB),Bytes (MB),"
@@ -30,6 +32,37 @@ def summary(groups):
     return [[f"{100 * sum(v) / total:.1f}", sum(v), len(v), f"{statistics.fmean(v):.1f}", f"{statistics.median(v):.1f}", min(v), max(v),
              f"{statistics.stdev(v) if len(v) > 1 else 0:.1f}", *(name if isinstance(name, tuple) else (name,))]
             for name, v in groups.items()]
+
+
+class Promises(unittest.TestCase):
+    def found(self, share):
+        with tempfile.TemporaryDirectory() as path:
+            folder = os.path.join(path, "rank", "out")
+            os.makedirs(folder)
+            with open(os.path.join(folder, "run.json"), "w") as file:
+                json.dump({"libinject": "0.1.0", "state": "closed", "files": [gputest.KERN_SUM]}, file)
+            write(folder, gputest.KERN_SUM, SUMMARY.format("Instances") + "Name", [[share, 10, 1, "10.0", "10.0", 10, 10, "0.0", "k"]])
+            report = gputest.Report("test", path)
+            gputest.check_promises(path, report)
+            gputest.check_promises(os.path.join(path, "rank", "none"), report)
+            return report.checks
+
+    def test_each_folder_is_checked(self):
+        (check,) = self.found("100.0")
+        self.assertTrue(check["passed"], check)
+
+    def test_a_test_of_a_program_fails(self):
+        with tempfile.TemporaryDirectory() as path:
+            with open(os.path.join(path, "run.json"), "w") as file:
+                json.dump({"libinject": "0.1.0", "state": "closed", "files": ["absent.csv"]}, file)
+            with self.assertRaisesRegex(self.failureException, "lists absent.csv, which is not there"):
+                promises.hold(self, path)
+            promises.hold(self, path, {"files": "a reason"})
+
+    def test_what_is_broken_fails(self):
+        (check,) = self.found("170.0")
+        self.assertFalse(check["passed"])
+        self.assertIn("rank/out: cuda_gpu_kern_sum.csv:2: Time (%): share-range: 170.0", check["detail"])
 
 
 class Sums(unittest.TestCase):

@@ -18,6 +18,7 @@ import sys
 import tempfile
 import unittest
 
+import promises
 import timeline
 from sanitized import LOST_TO_PACE, PACE, preload as preload_of, unsanitized  # pylint: disable=unused-import
 
@@ -179,7 +180,17 @@ class SimulatedTest(unittest.TestCase):
     def setUp(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="inject-test-"))
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+        self.addCleanup(self.check_promises)
         self.runs = 0
+        self.may_break = {}
+
+    def breaks(self, **reasons):
+        """This test makes folders that break rules of `inject check`, by their names with _ for -, each for a reason."""
+        self.may_break.update({name.replace("_", "-"): reason for name, reason in reasons.items()})
+
+    def check_promises(self):
+        """Whatever folders the test has made keep what the documentation promises, as they are in the end."""
+        promises.hold(self, self.folder, self.may_break)
 
     def script(self, text, program="cuda", preload=True, before=(), faults=(), devices=None, env=None, check=True,
                command=None, timeout=60, **options):

@@ -17,6 +17,9 @@ BUILD = pathlib.Path(os.environ.get("INJECT_TEST_BUILD", ROOT / "build"))
 CMAKE = os.environ.get("INJECT_TEST_CMAKE", "cmake")
 sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "build" / "deps" / "python")]
 
+from libinject.check.check import findings
+from libinject.check.rules import ERROR
+
 
 def inject(*arguments, env=None, cwd=None, timeout=120):
     """The command in a process of its own, as a user starts it."""
@@ -27,11 +30,13 @@ def inject(*arguments, env=None, cwd=None, timeout=120):
 
 
 def profile_example(out, **options):
-    """A run of the example on the simulated CUDA, its tables in `out`."""
+    """A run of the example on the simulated CUDA, its tables in `out`, which keep what the documentation promises."""
     env = {**{name: value for name, value in os.environ.items() if not name.startswith("INJECT_")},
            "LD_LIBRARY_PATH": str(BUILD / "sim"), "LD_PRELOAD": str(BUILD / "libinject.so"), "INJECT_OUT": str(out),
            **{f"INJECT_{name}": value for name, value in options.items()}}
     subprocess.run([BUILD / "examples" / "inject-train"], env=env, capture_output=True, timeout=100, check=True)
+    wrong = [str(finding) for finding in findings(out) if finding.severity == ERROR]
+    assert not wrong, wrong
     return pathlib.Path(out)
 
 

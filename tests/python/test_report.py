@@ -308,6 +308,11 @@ class Parts(folders.TemporaryFolder):
         self.assertEqual([problem.partition("metric_samples")[2] for problem in run["problems"]],
                          [".csv:3: 'x' in column 'SM Active (%)' is not a number"])
 
+    def test_no_sample_was_taken(self):
+        folders.write_run(self.folder / "a")
+        (self.folder / "a" / "metric_samples.csv").touch()
+        self.assertEqual(model_of(self.folder / "a")["problems"], [])
+
     def test_large_tables_are_cut_and_say_so(self):
         folders.write_run(self.folder / "a")
         folders.write_table(self.folder / "a", "cuda_gpu_kern_sum", [

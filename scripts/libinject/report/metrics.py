@@ -97,7 +97,7 @@ def _number(cell: Any) -> float | None:
 def timelines(result: Result) -> dict[str, Timeline]:
     """By device; none where there are no samples, or (see the result's problems) they can't be read."""
     path = result.path / "metric_samples.csv"
-    if not path.exists():
+    if not path.exists() or path.is_file() and path.stat().st_size == 0:  # empty: no sample was taken
         return {}
     found: dict[str, Timeline] = {}
     try:

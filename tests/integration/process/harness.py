@@ -19,6 +19,7 @@ import time
 import unittest
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent))
+import promises  # pylint: disable=wrong-import-position
 from sanitized import LOST_TO_PACE, PACE, SANITIZER, preload as preload_of, unsanitized  # pylint: disable=wrong-import-position,unused-import
 
 library = programs = simulation = None
@@ -98,10 +99,14 @@ class Result:
 
 
 class Case(unittest.TestCase):
+    may_break = {}  # rules of `inject check` that the folders of a test may break, and why
+
     def fresh_folder(self):
         folder = pathlib.Path(tempfile.mkdtemp(prefix="inject-process-"))
         folder.chmod(0o777)
         self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
+        # Whatever the library leaves keeps what the documentation promises.
+        self.addCleanup(lambda: promises.hold(self, folder, self.may_break))
         return folder
 
     def run_program(self, command, preload=True, timeout=60, preloads=None, expected_files=(), keep_stderr=True, **options):

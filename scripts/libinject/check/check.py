@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""Holds a folder against all rules."""
+
+from __future__ import annotations
+
+import pathlib
+
+# Each enters its rules into the list.
+from libinject.check import formats, kernels, losses, rows, shapes, sums, times  # noqa: F401
+from libinject.check.folder import Folder
+from libinject.check.rules import RULES, Finding
+
+
+def findings(path: pathlib.Path | str) -> list[Finding]:
+    """Rule by rule. Raises BadFile where this is no folder of libinject's."""
+    folder = Folder(path)
+    return [Finding(rule.name, rule.severity, place) for rule in RULES.values() for place in rule.look(folder)]

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""A folder as the rules see it: columns of cells as they stand in the file, numbers where they are some, and where they stand.
+
+Rules ask for columns; what a folder of an older build, or a run without that feature, does not have is nothing to look at."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+from collections.abc import Iterator
+
+from libinject.result import ESCAPED, OTHERS, BadFile, Result, as_number, printable, read_cells
+
+Number = int | float
+SAMPLES = "metric_samples"  # empty where no sample was taken
+_LARGEST = 128 << 20  # bytes of a table: it is held in memory, and takes some ten times as much there
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """A cell and what is wrong with it. Row: the file's line, as an editor counts."""
+
+    file: str
+    row: int
+    column: str
+    text: str
+
+
+class Table:
+    """A CSV table by columns."""
+
+    def __init__(self, path: pathlib.Path):
+        """Raises BadFile."""
+        self.path, self.name = path, path.stem
+        rows = read_cells(path)
+        before, header = next(rows)
+        self.columns = tuple(header)
+        self.lines: list[int] = []
+        cells: list[list[str]] = []
+        shared = {}.setdefault  # most cells stand in a table many times
+        for line, row in rows:
+            self.lines.append(before + 1)
+            cells.append([shared(cell, cell) for cell in row])
+            before = line
+        self._cells = dict(zip(header, map(list, zip(*cells, strict=True)), strict=True)) if cells else {column: [] for column in header}
+        self._numbers: dict[str, list[Number | None]] = {}
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def has(self, *columns: str) -> bool:
+        return all(column in self._cells for column in columns)
+
+    def cells(self, column: str) -> list[str]:
+        return self._cells[column]
+
+    def texts(self, column: str) -> list[str]:
+        """The cells without the apostrophe that is put before what a spreadsheet would take for a formula."""
+        return [cell[1:] if ESCAPED.match(cell) else cell for cell in self._cells[column]]
+
+    def numbers(self, column: str) -> list[Number | None]:
+        """None for what is empty, or no number (which the rule 'number' tells)."""
+        if column not in self._numbers:
+            self._numbers[column] = [_number(cell) for cell in self._cells[column]]
+        return self._numbers[column]
+
+    def each(self, *columns: str) -> Iterator[tuple[int, tuple[Number, ...]]]:
+        """The rows that have a number in each of these columns; none where one of the columns is not there."""
+        if self.has(*columns):
+            for index, row in enumerate(zip(*(self.numbers(column) for column in columns), strict=True)):
+                if None not in row:
+                    yield index, row  # type: ignore[misc]
+
+    def sum(self, column: str, rows: list[int] | None = None) -> Number:
+        numbers = self.numbers(column)
+        return sum(number for number in (numbers if rows is None else [numbers[index] for index in rows]) if number is not None)
+
+    def half(self, index: int, column: str) -> float:
+        """Half a step of the last digit that is printed there: what rounding may have taken."""
+        return half_step(self._cells[column][index])
+
+    def place(self, index: int | None, column: str, text: str) -> Place:
+        """`index`: None for the table as a whole, which is its header's line."""
+        return Place(self.path.name, 1 if index is None else self.lines[index], column, text)
+
+
+class Folder:
+    """Raises BadFile where this is no folder of libinject's, or its run.json is damaged."""
+
+    def __init__(self, path: pathlib.Path | str):
+        result = Result(path)
+        self.path, self.run = result.path, result.run
+        self.unreadable: list[BadFile] = []
+        self.too_large: list[str] = []
+        try:
+            self.names = {entry.name for entry in self.path.iterdir()}
+        except OSError as error:
+            raise BadFile(self.path, (error.strerror or "can't be read").lower()) from None
+        self._tables: dict[str, Table | None] = {}
+
+    def table(self, name: str, *columns: str) -> Table | None:
+        """NAME.csv; None if it is not there, can't be read, or lacks one of these columns."""
+        if name not in self._tables:
+            self._tables[name] = None
+            if f"{name}.csv" in self.names:
+                path = self.path / f"{name}.csv"
+                try:
+                    size = path.stat().st_size
+                    if size > _LARGEST:
+                        self.too_large.append(path.name)
+                    elif size or name != SAMPLES or not path.is_file():
+                        self._tables[name] = Table(path)
+                except OSError as error:
+                    self.unreadable.append(BadFile(path, (error.strerror or "can't be read").lower()))
+                except BadFile as problem:
+                    self.unreadable.append(problem)
+        table = self._tables[name]
+        return table if table is not None and table.has(*columns) else None
+
+    def tables(self) -> Iterator[Table]:
+        for name in sorted(self.names):
+            if name.endswith(".csv") and (table := self.table(name.removesuffix(".csv"))) is not None:
+                yield table
+
+    @property
+    def ended(self) -> bool:
+        """False where the program was killed, or still runs: tables are then of different moments."""
+        return self.run.get("state") in ("closed", "recovered")
+
+    def lost(self, *kinds: str) -> int:
+        """How many of these kinds run.json says were lost; of all kinds, if none is named."""
+        lost = self.run["lost"]
+        return sum(count for kind, count in lost.items() if isinstance(count, int) and (not kinds or kind in kinds))
+
+    def option(self, name: str) -> str:
+        return str(self.run["options"].get(f"INJECT_{name}", ""))
+
+    def device(self, number: str) -> dict:
+        return next((device for device in self.run["devices"] if isinstance(device, dict) and str(device.get("id")) == number), {})
+
+    def in_run(self, member: str, text: str) -> Place:
+        """A place in run.json: the line on which the member's name stands first."""
+        line = 1
+        try:
+            for number, read in enumerate((self.path / "run.json").read_text(encoding="utf-8").splitlines(), 1):
+                if f'"{member}"' in read:
+                    line = number
+                    break
+        except (OSError, UnicodeDecodeError):
+            pass
+        return Place("run.json", line, member, text)
+
+
+def _number(cell: str) -> Number | None:
+    try:
+        return as_number(cell) if cell else None
+    except ValueError:
+        return None
+
+
+def half_step(cell: str) -> float:
+    return 0.5 * 10.0 ** -len(cell.partition(".")[2])
+
+
+def named(text: str) -> str:
+    """A name for a message."""
+    return f"'{printable(text, 60)}'"
+
+
+def is_others(text: str) -> bool:
+    """A row of several things that have none of their own."""
+    return text == OTHERS

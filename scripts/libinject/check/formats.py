@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""Cells by themselves: headers, digits, units and ranges."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from libinject.check.folder import Folder, Place, Table, is_others
+from libinject.check.rules import ERROR, WARNING, rule
+from libinject.result import is_number_column, printable
+
+_STATISTICS = "Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns)"
+# As Nsight Systems writes them.
+HEADERS = {
+    "cuda_gpu_kern_sum": f"Time (%),Total Time (ns),Instances,{_STATISTICS},Name",
+    "cuda_gpu_kern_gb_sum": f"Time (%),Total Time (ns),Instances,{_STATISTICS},GridXYZ,BlockXYZ,Name",
+    "cuda_api_sum": f"Time (%),Total Time (ns),Num Calls,{_STATISTICS},Name",
+    "cuda_gpu_mem_time_sum": f"Time (%),Total Time (ns),Count,{_STATISTICS},Operation",
+    "cuda_gpu_mem_size_sum": "Total (MB),Count,Avg (MB),Med (MB),Min (MB),Max (MB),StdDev (MB),Operation",
+    "nvtx_sum": f"Time (%),Total Time (ns),Instances,{_STATISTICS},Style,Range",
+    "nvtx_kern_sum": f"NVTX Range,Style,PID,TID,NVTX Inst,Kern Inst,Total Time (ns),{_STATISTICS},Kernel Name",
+    "cuda_gpu_trace": "Start (ns),Duration (ns),CorrId,GrdX,GrdY,GrdZ,BlkX,BlkY,BlkZ,Reg/Trd,StcSMem (MB),DymSMem (MB),Bytes (MB),"
+                      "Throughput (MB/s),SrcMemKd,DstMemKd,Device,Ctx,GreenCtx,Strm,Name",
+}
+_INTEGER = re.compile(r"-?\d+")
+_TENTHS = re.compile(r"-?\d+\.\d")
+_THOUSANDTHS = re.compile(r"-?\d+\.\d{3}")
+# Numbers without a unit that have a fraction.
+_RATIOS = {"FLOP/Byte", "IPC", "± IPC", "Kernel Concurrency", "Samples/s", "TFLOP/s", "Waves"}
+_MEANS = re.compile(r"(Avg|Med|StdDev) \(ns\)$")
+
+
+def _numbers(table: Table) -> Iterator[str]:
+    """The columns that are numbers."""
+    return (column for column in table.columns if is_number_column(column))
+
+
+@rule("readable", ERROR, "Each table is CSV in UTF-8, with a header of distinct columns, and as many cells in each row.")
+def readable(folder: Folder) -> Iterator[Place]:
+    for _ in folder.tables():
+        pass
+    for problem in folder.unreadable:
+        yield Place(problem.path.name, problem.line or 1, "-", problem.why)
+
+
+@rule("size", WARNING, "No table is too large to be looked at.")
+def size(folder: Folder) -> Iterator[Place]:
+    for _ in folder.tables():
+        pass
+    for name in folder.too_large:
+        yield Place(name, 1, "-", "too large: nothing in it was looked at")
+
+
+@rule("header", ERROR, "A table that Nsight Systems has as well has its header, byte for byte.")
+def header(folder: Folder) -> Iterator[Place]:
+    for name, expected in HEADERS.items():
+        if (table := folder.table(name)) is not None and ",".join(table.columns) != expected:
+            theirs = expected.split(",")
+            wrong = next((found for found, wanted in zip(table.columns, theirs, strict=False) if found != wanted), table.columns[-1])
+            yield table.place(None, printable(wrong, 40), f"the header is not '{expected}'")
+
+
+@rule("number", ERROR, "Times in ns and counts are whole numbers, means of times have one decimal, MB have three.")
+def number(folder: Folder) -> Iterator[Place]:
+    for table in folder.tables():
+        for column in _numbers(table):
+            if column.endswith("(ns)"):
+                form, means = (_TENTHS, "a number with one decimal") if _MEANS.search(column) else (_INTEGER, "a whole number of ns")
+            elif column.endswith("(MB)"):
+                form, means = _THOUSANDTHS, "a number with three decimals"
+            elif column.endswith(")") or column in _RATIOS:
+                form, means = None, "a number"
+            else:
+                form, means = _INTEGER, "a whole number"
+            cells, numbers = table.cells(column), table.numbers(column)
+            for index, cell in enumerate(cells):
+                if not cell or column == "Window" and is_others(cell):
+                    continue
+                if numbers[index] is None or form is not None and not form.fullmatch(cell):
+                    yield table.place(index, column, f"'{printable(cell, 40)}' is not {means}")
+
+
+@rule("negative", ERROR, "No time, count, size or rate is below 0.")
+def negative(folder: Folder) -> Iterator[Place]:
+    for table in folder.tables():
+        for column in _numbers(table):
+            if not column.endswith("(%)"):
+                for index, value in enumerate(table.numbers(column)):
+                    if value is not None and value < 0:
+                        yield table.place(index, column, f"{table.cells(column)[index]} is below 0")
+
+
+# Percentages that may go beyond 100: a sum over kernels that run at the same time; what the L2 cache serves (docs/copies.md); rates,
+# which have rules of their own.
+_BEYOND = {"FP32 Utilization (%)", "Tensor Utilization (%)", "Link (%)", "Peak (%)", "Roofline (%)"}
+
+
+@rule("share-range", ERROR, "A percentage is between 0 and 100, but for the few that may go beyond by what they are.")
+def share_range(folder: Folder) -> Iterator[Place]:
+    for table in folder.tables():
+        for column in table.columns:
+            if column.endswith("(%)") and column != "Profiler Overhead (%)":
+                most = float("inf") if column in _BEYOND or column.startswith("±") else 100
+                for index, value in enumerate(table.numbers(column)):
+                    if value is not None and not 0 <= value <= most:
+                        yield table.place(index, column, f"{table.cells(column)[index]} is not between 0 and 100")
+
+
+@rule("overhead-range", WARNING, "The profiler's overhead is not below 0, which says that it could not be told from the noise.")
+def overhead_range(folder: Folder) -> Iterator[Place]:
+    if (table := folder.table("window_sum", "Profiler Overhead (%)")) is not None:
+        for index, value in enumerate(table.numbers("Profiler Overhead (%)")):
+            if value is not None and value > 100:
+                yield table.place(index, "Profiler Overhead (%)", f"{value} is above 100")
+            elif value is not None and value < 0:
+                yield table.place(index, "Profiler Overhead (%)", f"{value}: iterations in the window took less time than those outside")

@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""What the cells of one row, and the rows of one table, say of each other."""
+
+from __future__ import annotations
+
+import collections
+import math
+from collections.abc import Iterator
+
+from libinject.check.folder import Folder, Place, Table, named
+from libinject.check.rules import ERROR, rule
+
+APART = 0.016  # medians are exact up to 1,024 values, and within this share beyond
+# What is summed up, how many, and the unit of mean, median, least, greatest and deviation.
+_SUMS = {
+    "cuda_gpu_kern_sum": ("Total Time (ns)", "Instances", "{} (ns)"),
+    "cuda_gpu_kern_gb_sum": ("Total Time (ns)", "Instances", "{} (ns)"),
+    "cuda_api_sum": ("Total Time (ns)", "Num Calls", "{} (ns)"),
+    "cuda_gpu_mem_time_sum": ("Total Time (ns)", "Count", "{} (ns)"),
+    "cuda_gpu_mem_size_sum": ("Total (MB)", "Count", "{} (MB)"),
+    "nvtx_sum": ("Total Time (ns)", "Instances", "{} (ns)"),
+    "nvtx_kern_sum": ("Total Time (ns)", "Kern Inst", "{} (ns)"),
+    "thread_kern_sum": ("Total Time (ns)", "Instances", "{} (ns)"),
+    "kernel_detail": ("Total Time (ns)", "Instances", "{} (ns)"),
+    "family_sum": ("Total Time (ns)", "Instances", "{} (ns)"),
+}
+SHAPES = ("gemm_sum", "conv_sum", "attention_sum", "rnn_sum", "norm_sum", "nccl_sum")
+
+
+def _column(table: Table, form: str, statistic: str) -> str | None:
+    name = form.format(statistic)
+    return name if table.has(name) else None
+
+
+def _summed(folder: Folder) -> Iterator[tuple[Table, str, str, str]]:
+    for name, (total, count, form) in _SUMS.items():
+        if (table := folder.table(name, total, count)) is not None:
+            yield table, total, count, form
+
+
+def executed(table: Table, index: int) -> int:
+    """Calls that ran their work: those of a captured graph run by the graph's launches (docs/graphs.md)."""
+    calls, captured, replayed = (int(table.numbers(column)[index] or 0) if table.has(column) else 0
+                                 for column in ("Calls", "Captured Calls", "Replayed Calls"))
+    return calls - captured + replayed
+
+
+@rule("order", ERROR, "Least, median, mean and greatest are in that order.")
+def order(folder: Folder) -> Iterator[Place]:
+    forms = {name: form for name, (_, _, form) in _SUMS.items()} | dict.fromkeys(SHAPES, "GPU {} (ns)") | {"library_sum": "Host {} (ns)"}
+    for name, form in forms.items():
+        least, greatest = form.format("Min"), form.format("Max")
+        if (table := folder.table(name, least, greatest)) is None:
+            continue
+        for index, (low, high) in table.each(least, greatest):
+            if low > high:
+                yield table.place(index, least, f"{low} is above the greatest, {high}")
+        for statistic in ("Avg", "Med"):
+            if (column := _column(table, form, statistic)) is not None:
+                for index, (low, value, high) in table.each(least, column, greatest):
+                    slack = table.half(index, column) + (APART * value if statistic == "Med" else 1e-9 * value)
+                    if low <= high and not low - slack <= value <= high + slack:
+                        yield table.place(index, column, f"{value} is not between {low} and {high}")
+
+
+@rule("average", ERROR, "A mean is the total by the count.")
+def average(folder: Folder) -> Iterator[Place]:
+    rows = [(table, total, count, _column(table, form, "Avg")) for table, total, count, form in _summed(folder)]
+    for name, total, count, mean in (("copy_sum", "Total Time (ns)", "Count", "Avg (ns)"), ("copy_sum", "Total (MB)", "Count", "Avg (MB)")):
+        if (table := folder.table(name)) is not None:
+            rows.append((table, total, count, mean))
+    for table, total, count, column in rows:
+        for index, (summed, number, value) in table.each(total, count, column) if column else ():
+            slack = table.half(index, column) * number + table.half(index, total) * (1 if total.endswith("(MB)") else 0) + 1e-9 * summed
+            if abs(value * number - summed) > slack:
+                yield table.place(index, column,
+                                  f"{value} is not {summed} / {number}" + (f", which is {summed / number:.3f}" if number else ""))
+    if (table := folder.table("library_sum")) is not None:
+        for index, (number, summed, value) in table.each("Calls", "Host Time (ns)", "Host Avg (ns)"):
+            if abs(value * number - summed) > table.half(index, "Host Avg (ns)") * number + 1e-9 * summed:
+                yield table.place(index, "Host Avg (ns)", f"{value} is not {summed} / {number}")
+    # Kernels of calls that launched some are shared among those.
+    for name in SHAPES:
+        if (table := folder.table(name, "Calls")) is not None and not folder.lost():
+            for index, (summed, value) in table.each("GPU Time (ns)", "GPU Avg (ns)"):
+                number = executed(table, index)
+                if table.numbers("Calls")[index] and summed > (value + table.half(index, "GPU Avg (ns)")) * number * (1 + 1e-9):
+                    yield table.place(index, "GPU Avg (ns)", f"{value} of {number} calls is less than the time of all, {summed}")
+
+
+@rule("total", ERROR, "A total is not more than its values can be, by their number, the least and the greatest.")
+def total(folder: Folder) -> Iterator[Place]:
+    for table, column, count, form in _summed(folder):
+        least, greatest = form.format("Min"), form.format("Max")
+        for index, (summed, number, low, high) in table.each(column, count, least, greatest):
+            slack = (number + 2) * table.half(index, least) if column.endswith("(MB)") else 0
+            if number and low <= high and not low * (number - 1) + high - slack <= summed <= low + high * (number - 1) + slack:
+                yield table.place(index, column, f"{summed} is no sum of {number} values from {low} to {high}")
+
+
+@rule("deviation", ERROR, "A standard deviation is 0 of one value, and not beyond what least and greatest allow.")
+def deviation(folder: Folder) -> Iterator[Place]:
+    for table, _, count, form in _summed(folder):
+        column = form.format("StdDev")
+        for index, (value, number, low, high) in table.each(column, count, form.format("Min"), form.format("Max")):
+            slack = table.half(index, column) + 1e-6 * value + (2 * table.half(index, form.format("Min")) if form.endswith("(MB)") else 0)
+            if number < 2:
+                if value != 0:
+                    yield table.place(index, column, f"{value} of {number} value")
+            elif low <= high:
+                most = (high - low) / 2 * math.sqrt(number / (number - 1))
+                fewest = (high - low) / math.sqrt(2 * (number - 1))
+                if not fewest - slack <= value <= most + slack:
+                    yield table.place(index, column,
+                                      f"{value} of {number} values from {low} to {high}, where it is {fewest:.1f} to {most:.1f}")
+
+
+# Shares of the listed rows' total, and what they are shares of; within the rows that are alike in the last columns.
+_SHARES = [(name, "Time (%)", "Total Time (ns)", ()) for name in
+           ("cuda_gpu_kern_sum", "cuda_gpu_kern_gb_sum", "cuda_api_sum", "cuda_gpu_mem_time_sum", "nvtx_sum", "family_sum", "kernel_detail",
+            "thread_kern_sum")]
+_SHARES += [(name, "GPU Time (%)", "GPU Time (ns)", ()) for name in ("library_sum", *SHAPES)]
+_SHARES += [("phase_sum", "Kernel Time (%)", "Kernel Time (ns)", ("Window", "Device"))]
+
+
+@rule("share", ERROR, "A share is the row's part of the total of the listed rows.")
+def share(folder: Folder) -> Iterator[Place]:
+    for name, column, part, alike in _SHARES:
+        if (table := folder.table(name, column, part, *alike)) is None:
+            continue
+        keys = list(zip(*(table.cells(key) for key in alike), strict=True)) if alike else [()] * len(table)
+        totals: dict[tuple, float] = collections.defaultdict(int)
+        for index, (value,) in table.each(part):
+            totals[keys[index]] += value
+        for index, (value, mine) in table.each(column, part):
+            whole = totals[keys[index]]
+            expected = 100 * mine / whole if whole else 0.0
+            if abs(value - expected) > table.half(index, column) + 1e-6:
+                yield table.place(index, column, f"{value} is not {mine} of {whole}, which is {expected:.2f} %")
+    for part, column in (("Small Copies", "Small Copies (%)"), ("Synchronizing", "Synchronizing (%)")):
+        if (table := folder.table("copy_sum")) is not None:
+            for index, (mine, whole, value) in table.each(part, "Count", column):
+                if mine > whole or abs(value - 100 * mine / max(whole, 1)) > table.half(index, column) + 1e-6:
+                    yield table.place(index, column, f"{value} is not {mine} of {whole}")
+
+
+_KEYS = {
+    "cuda_gpu_kern_sum": ("Name",), "cuda_gpu_kern_gb_sum": ("GridXYZ", "BlockXYZ", "Name"), "cuda_api_sum": ("Name",),
+    "cuda_gpu_mem_time_sum": ("Operation",), "cuda_gpu_mem_size_sum": ("Operation",), "nvtx_sum": ("Style", "Range"),
+    "nvtx_kern_sum": ("NVTX Range", "Style", "PID", "TID", "Kernel Name"), "family_sum": ("Family",), "phase_sum": ("Window", "Device", "Phase"),
+    "library_sum": ("Depth", "Library", "Call"), "window_sum": ("Window", "Device"), "memory_sum": ("Device", "Kind", "API"),
+    "copy_sum": ("Device", "Direction", "Source", "Target"),
+}
+
+
+@rule("distinct", ERROR, "No two rows of a table are of the same thing.")
+def distinct(folder: Folder) -> Iterator[Place]:
+    for name, columns in _KEYS.items():
+        if (table := folder.table(name, *columns)) is not None:
+            first: dict[tuple, int] = {}
+            for index, key in enumerate(zip(*(table.cells(column) for column in columns), strict=True)):
+                if key in first:
+                    yield table.place(index, columns[-1], f"{named(', '.join(key))} has row {table.lines[first[key]]} as well")
+                first.setdefault(key, index)
+
+
+@rule("rate", ERROR, "A rate is the work by the time: FLOPs, bytes, samples.")
+def rate(folder: Folder) -> Iterator[Place]:
+    for name in ("window_sum", "iteration_sum"):
+        if (table := folder.table(name)) is not None:
+            for index, (flops, time, value) in table.each("FLOPs", "Duration (ns)", "TFLOP/s"):
+                if time and abs(value - flops / time / 1e3) > table.half(index, "TFLOP/s") * 1.01 + 1e-6 * value:
+                    yield table.place(index, "TFLOP/s", f"{value} is not {flops} in {time} ns, which is {flops / time / 1e3:.3f}")
+    if (table := folder.table("family_sum")) is not None:
+        for index, (flops, time, value) in table.each("FLOPs", "Total Time (ns)", "TFLOP/s"):
+            if time and value > flops / time / 1e3 + table.half(index, "TFLOP/s") * 1.01 + 1e-6 * value:
+                yield table.place(index, "TFLOP/s", f"{value} is more than {flops} in {time} ns")
+    for name in SHAPES:
+        if (table := folder.table(name, "Calls")) is not None:
+            # Not each call need have kernels.
+            for index, (flops, time, value) in table.each("FLOPs", "GPU Time (ns)", "TFLOP/s"):
+                most = flops * executed(table, index) / time / 1e3 if time else 0
+                if value > most + table.half(index, "TFLOP/s") * 1.01 + 1e-6 * value:
+                    yield table.place(index, "TFLOP/s",
+                                      f"{value} is more than {executed(table, index)} calls of {flops} FLOPs in {time} ns")
+            for index, (size, time, value) in table.each("Bytes", "GPU Time (ns)", "Algorithm BW (GB/s)"):
+                most = size * executed(table, index) / time if time else 0
+                if value > most + table.half(index, "Algorithm BW (GB/s)") * 1.01 + 1e-6 * value:
+                    yield table.place(index, "Algorithm BW (GB/s)",
+                                      f"{value} is more than {executed(table, index)} calls of {size} bytes in {time} ns")
+    if (table := folder.table("copy_sum")) is not None:
+        for index, (size, time, value) in table.each("Total (MB)", "Total Time (ns)", "Throughput (GB/s)"):
+            step = table.half(index, "Total (MB)") * 1e6
+            if time and abs(value - size * 1e6 / time) > step / time + table.half(index, "Throughput (GB/s)") * 1.01 + 1e-6 * value:
+                yield table.place(index, "Throughput (GB/s)", f"{value} is not {size} MB in {time} ns")
+        for index, (value, link, of_link) in table.each("Throughput (GB/s)", "Link (GB/s)", "Link (%)"):
+            slack = 100 * (table.half(index, "Throughput (GB/s)") + 0.0005 * value / link) / link if link else 0
+            if link and abs(of_link - 100 * value / link) > slack + table.half(index, "Link (%)") * 1.01:
+                yield table.place(index, "Link (%)", f"{of_link} is not {value} of {link} GB/s")
+
+
+_BUS = {"AllReduce": lambda ranks: 2 * (ranks - 1) / ranks, "AllGather": lambda ranks: (ranks - 1) / ranks,
+        "ReduceScatter": lambda ranks: (ranks - 1) / ranks, "AllToAll": lambda ranks: (ranks - 1) / ranks,
+        "Broadcast": lambda ranks: 1, "Reduce": lambda ranks: 1, "Send": lambda ranks: 1, "Recv": lambda ranks: 1, "SendRecv": lambda ranks: 1}
+
+
+@rule("bus-bandwidth", ERROR, "The bus bandwidth of a collective is the algorithm's by the factor of the operation and the ranks.")
+def bus_bandwidth(folder: Folder) -> Iterator[Place]:
+    if (table := folder.table("nccl_sum", "Operation")) is not None:
+        operations = table.cells("Operation")
+        for index, (ranks, algorithm, bus) in table.each("Ranks", "Algorithm BW (GB/s)", "Bus BW (GB/s)"):
+            if operations[index] in _BUS and ranks > 0:
+                factor = _BUS[operations[index]](ranks)
+                slack = factor * table.half(index, "Algorithm BW (GB/s)") + table.half(index, "Bus BW (GB/s)") * 1.01
+                if abs(bus - factor * algorithm) > slack + 1e-6 * bus:
+                    yield table.place(index, "Bus BW (GB/s)",
+                                      f"{bus} is not {factor:.3f} · {algorithm}, as of {operations[index]} of {ranks} ranks")
+
+
+@rule("call-counts", ERROR, "Of a row's calls no more were captured, and no more kernels nested, than there are.")
+def call_counts(folder: Folder) -> Iterator[Place]:
+    for name in SHAPES:
+        if (table := folder.table(name)) is not None:
+            for index, (calls, captured) in table.each("Calls", "Captured Calls"):
+                if captured > calls:
+                    yield table.place(index, "Captured Calls", f"{captured} of {calls} calls")
+    if (table := folder.table("library_sum")) is not None:
+        for mine, nested in (("Kernels", "Kernels incl. Nested"), ("GPU Time (ns)", "GPU Time incl. Nested (ns)")):
+            for index, (own, both) in table.each(mine, nested):
+                if own > both:
+                    yield table.place(index, nested, f"{both} is less than the call's own, {own}")
+
+
+@rule("memory", ERROR, "No more is live than was at the peak, a device's rows add up to its [all], and no more is in use than it has.")
+def memory(folder: Folder) -> Iterator[Place]:
+    table = folder.table("memory_sum", "Device", "Kind", "API")
+    if table is None:
+        return
+    for lesser, greater in (("Live (MB)", "Peak (MB)"), ("Peak (MB)", "Allocated (MB)"), ("Largest (MB)", "Allocated (MB)"),
+                            ("Largest Failed (MB)", "Failed Size (MB)"), ("Last Failed (MB)", "Largest Failed (MB)"), ("Frees", "Allocations")):
+        for index, (low, high) in table.each(lesser, greater):
+            if low > high:
+                yield table.place(index, lesser, f"{low} is more than {greater}, {high}")
+    windows = folder.table("window_sum", "Device")
+    for column in ("Memory at Start (MB)", "Memory at End (MB)") if windows is not None else ():
+        for index, (used,) in windows.each(column):
+            most = folder.device(windows.cells("Device")[index]).get("memory_bytes")
+            if isinstance(most, int) and used > most / 1e6:
+                yield windows.place(index, column, f"{used}, the device has {most / 1e6:.3f}")
+    devices, apis = table.cells("Device"), table.cells("API")
+    for column in ("Allocations", "Frees", "Allocated (MB)", "Live (MB)", "Failed", "Failed Size (MB)"):
+        if not table.has(column):
+            continue
+        for index, api in enumerate(apis):
+            if api == "[all]":
+                rows = [other for other, device in enumerate(devices) if device == devices[index] and apis[other] != "[all]"]
+                both, parts = table.numbers(column)[index] or 0, table.sum(column, rows)
+                if abs(both - parts) > (0.0005 * (len(rows) + 1.01) if column.endswith("(MB)") else 0):
+                    yield table.place(index, column, f"{both} of all, {parts} in its rows")

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""What a rule is, and the list of all."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+
+from libinject.check.folder import Folder, Place
+
+ERROR, WARNING = "error", "warning"
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    rule: str
+    severity: str
+    place: Place
+
+    def __str__(self) -> str:
+        return f"{self.place.file}:{self.place.row}: {self.place.column}: {self.rule}: {self.place.text}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Rule:
+    name: str
+    severity: str
+    says: str  # what has to hold, in one line
+    look: Callable[[Folder], Iterator[Place]]
+
+
+RULES: dict[str, Rule] = {}
+
+
+def rule(name: str, severity: str, says: str) -> Callable[[Callable[[Folder], Iterator[Place]]], Callable[[Folder], Iterator[Place]]]:
+    """Enters a function into the list; it yields the places where what `says` says does not hold."""
+
+    def enter(look: Callable[[Folder], Iterator[Place]]) -> Callable[[Folder], Iterator[Place]]:
+        if name in RULES:
+            raise ValueError(f"two rules '{name}'")
+        RULES[name] = Rule(name, severity, says, look)
+        return look
+
+    return enter

@@ -1,0 +1,340 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""Times of windows, devices and iterations, and the raw records' beside them: what can't take longer than what, and what adds up."""
+
+from __future__ import annotations
+
+import collections
+import re
+from collections.abc import Iterator
+
+from libinject.check.folder import Folder, Number, Place, Table, is_others, named
+from libinject.check.rules import ERROR, WARNING, rule
+from libinject.check.sums import rows_of, without_devices
+
+_CAUSES = ("Start-up", "Synchronization", "Copy Call", "Launch Call", "Other Call", "Host Compute", "Host Wait", "Other Stream", "Collective",
+           "Queue", "Unknown")
+_MOST_AT_ONCE = 128  # kernels that a device runs at the same time
+
+
+def _window_tables(folder: Folder) -> Iterator[Table]:
+    for name in ("window_sum", "iteration_sum"):
+        if (table := folder.table(name, "Device")) is not None:
+            yield table
+
+
+@rule("window-time", ERROR, "A window ends after it starts, its duration is the time between, and windows follow each other by number.")
+def window_time(folder: Folder) -> Iterator[Place]:
+    table = folder.table("window_sum", "Window", "Device", "Start (ns)", "End (ns)", "Duration (ns)")
+    if table is None:
+        return
+    before = None
+    for index, (start, end, duration) in table.each("Start (ns)", "End (ns)", "Duration (ns)"):
+        if end < start:
+            yield table.place(index, "End (ns)", f"{end} is before the start, {start}")
+        elif duration != end - start:
+            yield table.place(index, "Duration (ns)", f"{duration} is not {end} - {start}, which is {end - start}")
+        number = table.numbers("Window")[index]
+        if number is None:
+            continue
+        if before is not None and number != before[0] and (number < before[0] or start < before[1]):
+            yield table.place(index, "Window", f"window {number} from {start} on comes after window {before[0]} of {before[1]}")
+        before = number, start
+
+
+@rule("busy", ERROR, "A GPU is busy no longer than from its first to its last work, nor than all its work takes.")
+def busy(folder: Folder) -> Iterator[Place]:
+    for table in _window_tables(folder):
+        for index, (time, *work) in table.each("GPU Busy (ns)", "Kernel Time (ns)", "Copy Time (ns)", "Memset Time (ns)"):
+            if time > sum(work):
+                yield table.place(index, "GPU Busy (ns)", f"{time} is more than its work takes, {sum(work)}")
+        devices = table.cells("Device")
+        for index, (time, span) in table.each("GPU Busy (ns)", "GPU Span (ns)"):
+            # Of several devices the busy times add up.
+            if devices[index] != "all" and time > span:
+                yield table.place(index, "GPU Busy (ns)", f"{time} is more than the time from the first work to the last, {span}")
+        for index, (time, span, duration, value) in table.each("GPU Busy (ns)", "GPU Span (ns)", "Duration (ns)", "GPU Busy (%)"):
+            whole = max(span, duration)
+            if devices[index] != "all" and whole and abs(value - 100 * time / whole) > table.half(index, "GPU Busy (%)") + 1e-6:
+                yield table.place(index, "GPU Busy (%)", f"{value} is not {time} of {whole}")
+
+
+@rule("kernel-busy", ERROR, "Kernels are busy no longer than they take together, than the GPU is busy, and than the device's time.")
+def kernel_busy(folder: Folder) -> Iterator[Place]:
+    for table in _window_tables(folder):
+        whole = ("Kernel Time (ns)", *(["Device Time (ns)"] if table.has("Device Time (ns)") else []),
+                 *([] if folder.lost("busy_time_records") else ["GPU Busy (ns)"]))
+        for column in whole:
+            for index, (time, most) in table.each("Kernel Busy (ns)", column):
+                if time > most:
+                    yield table.place(index, "Kernel Busy (ns)", f"{time} is more than {column}, {most}")
+
+
+@rule("device-time", ERROR, "A device's time is that of kernels, of copies alone and idle time; the first two are the GPU's busy time.")
+def device_time(folder: Folder) -> Iterator[Place]:
+    table = folder.table("window_sum")
+    if table is None:
+        return
+    for index, (whole, *parts) in table.each("Device Time (ns)", "Kernel Busy (ns)", "Copy Only (ns)", "Idle (ns)"):
+        if whole != sum(parts):
+            yield table.place(index, "Device Time (ns)", f"{whole} is not {' + '.join(map(str, parts))}, which is {sum(parts)}")
+    if not folder.lost("busy_time_records", "device_time_records"):
+        for index, (whole, *parts) in table.each("GPU Busy (ns)", "Kernel Busy (ns)", "Copy Only (ns)"):
+            if whole != sum(parts):
+                yield table.place(index, "GPU Busy (ns)", f"{whole} is not {parts[0]} + {parts[1]} of kernels and copies alone")
+
+
+@rule("device-span", ERROR, "A device's time holds all its work of the window, and is not less than the window.")
+def device_span(folder: Folder) -> Iterator[Place]:
+    table = folder.table("window_sum", "Device")
+    if table is None:
+        return
+    for column in ("Duration (ns)", "GPU Span (ns)"):
+        for index, (whole, part) in table.each("Device Time (ns)", column):
+            if table.cells("Device")[index] != "all" and whole < part and not folder.lost("busy_time_records", "device_time_records"):
+                yield table.place(index, "Device Time (ns)", f"{whole} is less than {column}, {part}")
+
+
+@rule("diagnosis-sum", ERROR, "The diagnosis in run.json is of the sums over the windows.")
+def diagnosis_sum(folder: Folder) -> Iterator[Place]:
+    table = folder.table("window_sum", "Window", "Device")
+    devices = folder.run.get("diagnosis")
+    if table is None or not isinstance(devices, list) or without_devices(table):
+        return
+    for told in devices:
+        if not isinstance(told, dict):
+            continue
+        rows = [index for index, device in enumerate(table.cells("Device")) if device == str(told.get("device"))]
+        idle = told.get("idle_ns") if isinstance(told.get("idle_ns"), dict) else {}
+        pairs = [("Device Time (ns)", told.get("device_time_ns")), ("Kernel Busy (ns)", told.get("kernel_busy_ns")),
+                 ("Copy Only (ns)", told.get("copy_only_ns")), ("Exposed Collective (ns)", told.get("exposed_collective_ns")),
+                 *((f"Idle: {cause} (ns)", idle.get(cause, 0)) for cause in _CAUSES)]
+        for column, value in pairs:
+            if rows and isinstance(value, int) and table.has(column) and table.sum(column, rows) != value:
+                yield folder.in_run("diagnosis",
+                                    f"{column} of device {told.get('device')} is {value}, {table.sum(column, rows)} in {table.path.name}")
+
+
+@rule("idle-sum", ERROR, "The idle time by cause adds up to the idle time.")
+def idle_sum(folder: Folder) -> Iterator[Place]:
+    table = folder.table("window_sum", "Idle (ns)")
+    if table is None:
+        return
+    causes = [f"Idle: {cause} (ns)" for cause in _CAUSES]
+    for index, (whole, *parts) in table.each("Idle (ns)", *causes):
+        if whole != sum(parts):
+            yield table.place(index, "Idle (ns)", f"{whole}, {sum(parts)} by cause")
+
+
+@rule("utilization", ERROR, "GPU Utilization is the share of the device's time in which kernels run.")
+def utilization(folder: Folder) -> Iterator[Place]:
+    table = folder.table("window_sum")
+    if table is None:
+        return
+    column = "GPU Utilization (%)"
+    for index, (value, part, whole) in table.each(column, "Kernel Busy (ns)", "Device Time (ns)"):
+        if whole and abs(value - 100 * part / whole) > table.half(index, column) + 1e-6:
+            yield table.place(index, column, f"{value} is not {part} of {whole}, which is {100 * part / whole:.2f} %")
+    column = "Utilization w/o Overhead (%)"
+    for index, (value, before, measured) in table.each(column, "GPU Utilization (%)", "Profiler Overhead (%)"):
+        least, most = (min(100.0, (before + 0.05 * sign) / max(0.01, 1 - max(0, measured + 0.05 * sign) / 100)) for sign in (-1, 1))
+        if not least - table.half(index, column) - 1e-6 <= value <= most + table.half(index, column) + 1e-6:
+            yield table.place(index, column, f"{value} is not {before} by what {measured} % of overhead leave")
+
+
+@rule("concurrency", ERROR, "Kernel Concurrency is the kernels' time by the time in which any runs, and no device runs more than 128 at once.")
+def concurrency(folder: Folder) -> Iterator[Place]:
+    column = "Kernel Concurrency"
+    if (table := folder.table("window_sum", column)) is not None:
+        for index, (value, time, part) in table.each(column, "Kernel Time (ns)", "Kernel Busy (ns)"):
+            if value > _MOST_AT_ONCE:
+                yield table.place(index, column, f"{value} kernels at once")
+            elif part and not folder.lost("device_time_records") and abs(value - time / part) > table.half(index, column) + 1e-6:
+                yield table.place(index, column, f"{value} is not {time} by {part}, which is {time / part:.3f}")
+
+
+@rule("overlap", ERROR, "What runs alone, or beside something, is no longer than either.")
+def overlap(folder: Folder) -> Iterator[Place]:
+    table = folder.table("window_sum")
+    if table is None:
+        return
+    for part, whole in (("Exposed Collective (ns)", ("Kernel Busy (ns)",)), ("Copy Only (ns)", ("Copy Time (ns)", "Memset Time (ns)")),
+                        ("H2D Busy (ns)", ("Copy Time (ns)",)), ("D2H Busy (ns)", ("Copy Time (ns)",))):
+        for index, (time, *most) in table.each(part, *whole):
+            if time > sum(most):
+                yield table.place(index, part, f"{time} is more than {' and '.join(whole)}, {sum(most)}")
+    for index, (taken, kernels, exposed) in table.each("Taken by Collectives (ns)", "Kernel Busy (ns)", "Exposed Collective (ns)"):
+        if taken > kernels - exposed:
+            yield table.place(index, "Taken by Collectives (ns)", f"{taken} is more than other kernels run, {kernels} - {exposed}")
+
+
+@rule("iteration-time", ERROR, "A window's iterations are numbered upwards, lie in the window, and do not overlap.")
+def iteration_time(folder: Folder) -> Iterator[Place]:
+    table = folder.table("iteration_sum", "Window", "Iteration", "Label", "Device", "Start (ns)", "Duration (ns)")
+    if table is None:
+        return
+    spans = {}
+    windows = folder.table("window_sum", "Window", "Device")
+    if windows is not None:
+        spans = {windows.numbers("Window")[index]: (start, end) for index, (start, end) in windows.each("Start (ns)", "End (ns)")}
+    labels, devices = table.cells("Label"), table.cells("Device")
+    last_number: dict[int, int] = {}
+    last_end: dict[int, int] = {}
+    for index, (window, start, duration) in table.each("Window", "Start (ns)", "Duration (ns)"):
+        if devices[index] != "all" or labels[index] == "outside":
+            continue
+        if window in spans and not spans[window][0] <= start <= start + duration <= spans[window][1]:
+            yield table.place(index, "Start (ns)",
+                              f"{start} for {duration} is not in window {window}, {spans[window][0]} to {spans[window][1]}")
+        if start < last_end.get(window, start):
+            yield table.place(index, "Start (ns)", f"{start} is before the end of the one before, {last_end[window]}")
+        last_end[window] = start + duration
+        number = table.numbers("Iteration")[index]
+        if number is not None:
+            if number <= last_number.get(window, -1):
+                yield table.place(index, "Iteration", f"{number} comes after {last_number[window]}")
+            last_number[window] = number
+
+
+@rule("iteration-count", ERROR, "A window has as many iterations as complete rows, and their samples a second.")
+def iteration_count(folder: Folder) -> Iterator[Place]:
+    table = folder.table("iteration_sum", "Window", "Label", "Complete", "Device", "Duration (ns)")
+    windows = folder.table("window_sum", "Window", "Device", "Iterations")
+    if table is None:
+        return
+    labels, devices = table.cells("Label"), table.cells("Device")
+    complete: dict[str, list] = collections.defaultdict(list)
+    batch = float(folder.option("BATCH")) if folder.option("BATCH").isdigit() else None
+    for index, (whole, duration) in table.each("Complete", "Duration (ns)"):
+        if whole not in (0, 1):
+            yield table.place(index, "Complete", f"{whole} is neither 0 nor 1")
+        if whole == 1 and labels[index] == "iteration" and devices[index] == "all":
+            complete[table.cells("Window")[index]].append(duration)
+            value = table.numbers("Samples/s")[index] if table.has("Samples/s") else None
+            if batch and duration and value and abs(value - batch * 1e9 / duration) > table.half(index, "Samples/s") + 1e-6 * value:
+                yield table.place(index, "Samples/s", f"{value} is not {batch:.0f} in {duration} ns")
+    if windows is None or any(map(is_others, table.cells("Window"))):
+        return
+    for index in rows_of(windows, "all"):
+        window, told = windows.cells("Window")[index], windows.numbers("Iterations")[index]
+        found = complete[window]
+        if told is not None and not is_others(window) and told != len(found):
+            yield windows.place(index, "Iterations", f"{told}, {len(found)} complete ones in {table.path.name}")
+            continue
+        value, whole = windows.numbers("Samples/s")[index] if windows.has("Samples/s") else None, sum(found)
+        if batch and whole and value and abs(value - batch * len(found) * 1e9 / whole) > windows.half(index, "Samples/s") + 1e-6 * value:
+            yield windows.place(index, "Samples/s", f"{value} is not {len(found)} · {batch:.0f} in {whole} ns")
+
+
+# --- single kernels ---------------------------------------------------------------------------------------------------
+
+# Kernels that wait for other ranks take as long as these need.
+_WAITING = re.compile(r"nccl|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|cross_device_reduce|multimem|nvshmem", re.IGNORECASE)
+_FAR = 20  # times the median
+_SHORTEST = 100_000  # ns: what is shorter can take longer for a moment's sake
+
+
+@rule("longest-kernel", ERROR, "No kernel, copy or memset takes longer than its window's work on the GPU, from the first to the last.")
+def longest_kernel(folder: Folder) -> Iterator[Place]:
+    windows = folder.table("window_sum", "Window", "Device", "GPU Span (ns)")
+    if windows is None or not len(windows) or any(map(is_others, windows.cells("Window"))) or folder.lost("busy_time_records"):
+        return
+    most = max((span for _, (span,) in windows.each("GPU Span (ns)")), default=None)
+    for name in ("cuda_gpu_kern_sum", "cuda_gpu_kern_gb_sum", "kernel_detail", "family_sum", "cuda_gpu_mem_time_sum"):
+        if most is not None and (table := folder.table(name)) is not None:
+            for index, (value,) in table.each("Max (ns)"):
+                if value > most:
+                    label = table.cells(table.columns[-1])[index]
+                    yield table.place(index, "Max (ns)",
+                                      f"{value} is more than the longest window's work takes, {most}: {named(label)}")
+
+
+@rule("outlier", WARNING, "No kernel but a collective's takes half of an iteration once, and 20 times less at the median.")
+def outlier(folder: Folder) -> Iterator[Place]:
+    """A kernel record with another one's end looks like this."""
+    table = folder.table("cuda_gpu_kern_gb_sum", "Name") or folder.table("cuda_gpu_kern_sum", "Name")
+    if table is None:
+        return
+    durations = []
+    iterations = folder.table("iteration_sum", "Label", "Device", "Complete", "GPU Busy (ns)")
+    if iterations is not None:
+        durations = sorted(time for index, (time, whole) in iterations.each("GPU Busy (ns)", "Complete")
+                           if whole == 1 and iterations.cells("Device")[index] == "all" and iterations.cells("Label")[index] == "iteration")
+    windows = folder.table("window_sum", "Device", "GPU Span (ns)")
+    if not durations and windows is not None:
+        durations = [max((span for _, (span,) in windows.each("GPU Span (ns)")), default=0)]
+    if not durations:
+        return
+    long = max(durations[len(durations) // 2] / 2, _SHORTEST)
+    names = table.cells("Name")
+    for index, (median, greatest, count) in table.each("Med (ns)", "Max (ns)", "Instances"):
+        if count > 2 and greatest > _FAR * median and greatest > long and not _WAITING.search(names[index]):
+            yield table.place(index, "Max (ns)",
+                              f"{greatest}, {median} at the median, and at least half of an iteration's work: {named(names[index])}")
+
+
+# --- raw records ------------------------------------------------------------------------------------------------------
+
+@rule("trace-sum", ERROR, "The raw records add up to the tables, name by name, and have their shortest and longest.")
+def trace_sum(folder: Folder) -> Iterator[Place]:
+    # What a process that was killed had written stays as it was (docs/recovery.md).
+    kept = isinstance(folder.run.get("recovered"), dict) and folder.run["recovered"].get("tables_kept")
+    if folder.lost("trace_rows") or kept or not folder.ended:
+        return
+    trace = folder.table("cuda_gpu_trace", "Name", "Duration (ns)", "GrdX")
+    if trace is not None:
+        found: list[dict[str, list[Number]]] = [{}, {}]
+        for name, grid, duration in zip(trace.cells("Name"), trace.cells("GrdX"), trace.numbers("Duration (ns)"), strict=True):
+            _add(found[grid == ""], name, duration)
+        yield from _compared(trace, found[0], folder.table("cuda_gpu_kern_sum", "Name", "Instances", "Total Time (ns)"), "Instances", "Name")
+        operations = folder.table("cuda_gpu_mem_time_sum", "Operation", "Count", "Total Time (ns)")
+        yield from _compared(trace, found[1], operations, "Count", "Operation")
+    calls = folder.table("cuda_api_trace", "Name", "Duration (ns)")
+    if calls is not None:
+        sums: dict[str, list[Number]] = {}
+        for name, duration in zip(calls.cells("Name"), calls.numbers("Duration (ns)"), strict=True):
+            _add(sums, name, duration)
+        yield from _compared(calls, sums, folder.table("cuda_api_sum", "Name", "Num Calls", "Total Time (ns)"), "Num Calls", "Name")
+
+
+def _add(sums: dict[str, list[Number]], name: str, duration: Number | None) -> None:
+    duration = duration or 0
+    seen = sums.setdefault(name, [0, 0, duration, duration])
+    seen[:] = seen[0] + 1, seen[1] + duration, min(seen[2], duration), max(seen[3], duration)
+
+
+def _compared(trace: Table, sums: dict[str, list[Number]], table: Table | None, count: str, key: str) -> Iterator[Place]:
+    if table is None or any(map(is_others, table.cells(key))):
+        return
+    for index, name in enumerate(table.cells(key)):
+        for column, found in zip((count, "Total Time (ns)", "Min (ns)", "Max (ns)"), sums.pop(name, [0, 0, 0, 0]), strict=True):
+            if table.has(column) and table.numbers(column)[index] != found:
+                yield table.place(index, column, f"{table.cells(column)[index]}, {found} in {trace.path.name}: {named(name)}")
+    for name, (number, *_) in sums.items():
+        yield table.place(None, key, f"no row of {named(name)}, which {trace.path.name} has {number} times")
+
+
+@rule("trace-busy", ERROR, "The time in which the raw records' work ran is the windows' busy time, or less where windows overlap.")
+def trace_busy(folder: Folder) -> Iterator[Place]:
+    trace = folder.table("cuda_gpu_trace", "Device", "Start (ns)", "Duration (ns)")
+    windows = folder.table("window_sum", "Device", "GPU Busy (ns)", "GPU Span (ns)")
+    if trace is None or windows is None or folder.lost("trace_rows", "busy_time_records") or folder.run.get("state") != "closed":
+        return
+    spans: dict[str, list[tuple[int, int]]] = collections.defaultdict(list)
+    for index, (start, duration) in trace.each("Start (ns)", "Duration (ns)"):
+        spans[trace.cells("Device")[index].rpartition("(")[2].removesuffix(")")].append((start, start + duration))
+    for device, intervals in spans.items():
+        rows = [index for index, name in enumerate(windows.cells("Device")) if name == device]
+        if not rows:
+            continue
+        covered, reached = 0, None
+        for begin, end in sorted(intervals):
+            covered += max(0, end - (begin if reached is None else max(begin, reached)))
+            reached = end if reached is None else max(end, reached)
+        told = windows.sum("GPU Busy (ns)", rows)
+        if covered > told or len(rows) == 1 and covered != told:
+            yield windows.place(rows[0], "GPU Busy (ns)", f"{told} in the windows of device {device}, {covered} in {trace.path.name}")
+        if len(rows) == 1:
+            span = max(end for _, end in intervals) - min(begin for begin, _ in intervals)
+            if windows.numbers("GPU Span (ns)")[rows[0]] != span:
+                yield windows.place(rows[0], "GPU Span (ns)", f"{windows.cells('GPU Span (ns)')[rows[0]]}, {span} in {trace.path.name}")

@@ -1,0 +1,499 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""`inject check`: a clean folder has no findings, each rule finds what is planted for it, and bad input is one line."""
+
+import csv
+import json
+import os
+import pathlib
+import shutil
+import time
+import unittest
+
+import folders
+from libinject.check.check import findings
+from libinject.check.rules import RULES
+from libinject.result import BadFile
+
+DOCS = folders.ROOT / "docs" / "check.md"
+NCCL = {"Operation": "AllReduce", "Type": "fp32", "Reduction": "sum", "Bytes": "4000000", "Ranks": "4", "Peer/Root": "", "Grouped": "no",
+        "Calls": "2", "Failed Calls": "0", "Captured Calls": "0", "Replayed Calls": "0", "Host Time (ns)": "5000", "GPU Time (%)": "100.0",
+        "GPU Time (ns)": "20000", "GPU Avg (ns)": "10000.0", "GPU Min (ns)": "9000", "GPU Max (ns)": "11000", "Algorithm BW (GB/s)": "400.000",
+        "Bus BW (GB/s)": "600.000", "Overlap with Compute (%)": "0.0", "Kernels": "2", "Kernel Names": "ncclDevKernel_AllReduce",
+        "Communicator": "0x0000000000000001"}
+# Of the simulated GPU's 3,352 GB/s: half of it for 100 us are 167.616 MB.
+MEASURED = {"Samples": "40", "Reliable": "yes", "FMA Pipe (%)": "40.00", "± FMA Pipe (%)": "1.00", "FP64 Pipe (%)": "0.00", "± FP64 Pipe (%)": "0.00",
+            "Tensor Pipe (%)": "10.00", "± Tensor Pipe (%)": "1.00", "L2 (%)": "20.00", "± L2 (%)": "1.00", "Occupancy (%)": "80.00",
+            "± Occupancy (%)": "2.00", "DRAM Read (%)": "30.00", "± DRAM Read (%)": "1.00", "DRAM Write (%)": "20.00", "± DRAM Write (%)": "1.00",
+            "Busiest Unit": "DRAM", "Utilization (%)": "50.00", "Unused Time (ns)": "50000", "DRAM Traffic (MB)": "167.616", "TFLOP/s": "1.000",
+            "FLOP/Byte": "0.60", "Bound": "memory", "Roofline (%)": "50.0"}
+
+SAMPLE = {"SM Active (%)": "80.000", "IPC": "2.000", "FMA Pipe (%)": "10.000", "FP64 Pipe (%)": "0.000", "Tensor Pipe (%)": "20.000",
+          "Warps Active (%)": "40.000", "Occupancy (%)": "50.000", "DRAM Read (%)": "30.000", "DRAM Write (%)": "10.000", "L2 (%)": "20.000"}
+
+
+def edit(folder, table, row, **cells):
+    """Changes cells of a row (0-based)."""
+    path = pathlib.Path(folder) / f"{table}.csv"
+    with open(path, newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    rows[row].update(cells)
+    folders.write_table(folder, table, rows)
+
+
+def change_run(folder, change):
+    path = pathlib.Path(folder) / "run.json"
+    run = json.loads(path.read_text(encoding="utf-8"))
+    change(run)
+    path.write_text(json.dumps(run, indent=1), encoding="utf-8")
+
+
+def graph_folder(path, longest):
+    """Ten iterations of 17 ms, in which a kernel of 1.3 us ran 74 times, the last time for `longest`."""
+    folders.write_run(path, windows=[])
+    total = 73 * 1300 + longest
+    mean = total / 74
+    deviation = ((73 * (1300 - mean) ** 2 + (longest - mean) ** 2) / 73) ** 0.5
+    kernel = {"Time (%)": "100.0", "Total Time (ns)": total, "Instances": 74, "Avg (ns)": f"{mean:.1f}", "Med (ns)": "1300.0", "Min (ns)": 1300,
+              "Max (ns)": longest, "StdDev (ns)": f"{deviation:.1f}"}
+    folders.write_table(path, "cuda_gpu_kern_sum", [{**kernel, "Name": "fill"}])
+    folders.write_table(path, "cuda_gpu_kern_gb_sum", [{**kernel, "GridXYZ": "   1    1    1", "BlockXYZ": "  32    1    1", "Name": "fill"}])
+    folders.write_table(path, "iteration_sum", [
+        {"Window": 1, "Iteration": number, "Label": "iteration", "Complete": 1, "Device": device, "Start (ns)": number * 17_400_000,
+         "Duration (ns)": 17_400_000, "GPU Busy (ns)": 17_395_000} for number in range(10) for device in ("all", "0")])
+    change_run(path, lambda run: run.update(files=[name for name in os.listdir(path) if name.endswith(".csv")]))
+    return path
+
+
+class CheckTest(folders.TemporaryFolder):
+    """A run of the example on the simulated CUDA, to which is added what that has not: collectives, a kernel with all of its metrics, overhead."""
+
+    @classmethod
+    def setUpClass(cls):
+        holder = folders.tempfile.TemporaryDirectory(prefix="inject-test-")
+        cls.addClassCleanup(holder.cleanup)
+        cls.clean = folders.profile_example(f"{holder.name}/out", METRICS="auto", METRICS_TIMELINE="1", METRICS_INTERVAL="100us", TRACE="csv",
+                                            BATCH="64", SUMMARY="off")
+        folders.write_table(cls.clean, "nccl_sum", [NCCL])
+        with open(cls.clean / "kernel_metrics.csv", newline="", encoding="utf-8") as file:
+            first = next(csv.DictReader(file))
+        edit(cls.clean, "kernel_metrics", 0, **{**dict.fromkeys(first, ""), **{column: cell for column, cell in first.items() if "(%)" not in column},
+                                              "Shared (%)": "0.0", "Theoretical Occupancy (%)": first["Theoretical Occupancy (%)"], **MEASURED})
+        for row in (0, 1):
+            with open(cls.clean / "window_sum.csv", newline="", encoding="utf-8") as file:
+                used = float(list(csv.DictReader(file))[row]["GPU Utilization (%)"])
+            edit(cls.clean, "window_sum", row, **{"Profiler Overhead (%)": "4.0", "Utilization w/o Overhead (%)": f"{used / 0.96:.1f}",
+                                                  **{title: f"{float(value):.2f}" for title, value in SAMPLE.items()}})
+        # As many samples come as the machine is free to take.
+        with open(cls.clean / "window_sum.csv", newline="", encoding="utf-8") as file:
+            start = int(next(csv.DictReader(file))["Start (ns)"])
+        folders.write_table(cls.clean, "metric_samples", [{"Device": 0, "Start (ns)": start + 100 * at, "End (ns)": start + 100 * at + 100, **SAMPLE}
+                                                          for at in range(10)])
+        change_run(cls.clean, lambda run: run.update(lost=dict.fromkeys(run["lost"], 0)))
+
+    def copy(self):
+        self.copies = getattr(self, "copies", 0) + 1
+        return pathlib.Path(shutil.copytree(self.clean, self.folder / f"copy{self.copies}"))
+
+    def cell(self, table, row, column):
+        with open(self.clean / f"{table}.csv", newline="", encoding="utf-8") as file:
+            return list(csv.DictReader(file))[row][column]
+
+
+# What is planted: rule, table, row, cells, and the other rules that it breaks as well.
+PLANTED = [
+    ("header", "cuda_gpu_kern_sum", 0, {"Mode": "x"}, ()),
+    ("number", "cuda_gpu_kern_sum", 0, {"Instances": "many"}, ("kernel-sum", "kernel-name-sum", "range-kernels", "trace-sum")),
+    ("number", "window_sum", 0, {"GPU Busy (ns)": "7.5"}, ("device-sum", "device-time", "kernel-busy", "busy")),
+    ("number", "memory_sum", 0, {"Largest (MB)": "0.5"}, ()),
+    ("number", "cuda_gpu_kern_sum", 0, {"Med (ns)": "10000"}, ()),
+    ("negative", "window_sum", 0, {"H2D Busy (ns)": "-5"}, ("device-sum",)),
+    ("negative", "memory_sum", 0, {"Failed": "-1"}, ("memory",)),
+    ("share-range", "metric_samples", 5, {"Tensor Pipe (%)": "170.000"}, ("metric-mean",)),
+    ("share-range", "kernel_metrics", 0, {"L2 (%)": "120.00"}, ("busiest-unit",)),
+    ("share-range", "window_sum", 1, {"Copy Overlap (%)": "-3.0"}, ()),
+    ("overhead-range", "window_sum", 0, {"Profiler Overhead (%)": "-15.5"}, ("utilization",)),
+    ("order", "cuda_api_sum", 0, {"Med (ns)": "99999999999.0"}, ()),
+    ("order", "gemm_sum", 0, {"GPU Min (ns)": "20000"}, ()),
+    ("order", "nvtx_sum", 0, {"Min (ns)": "9999999999"}, ("deviation",)),
+    ("average", "cuda_gpu_kern_sum", 0, {"Avg (ns)": "10001.0"}, ("order",)),
+    ("average", "library_sum", 0, {"Host Avg (ns)": "1.0"}, ("order",)),
+    ("average", "gemm_sum", 0, {"GPU Avg (ns)": "100.0"}, ("order", "peak")),
+    ("average", "copy_sum", 0, {"Avg (MB)": "5.000"}, ()),
+    ("total", "cuda_api_sum", 0, {"Min (ns)": "0", "Max (ns)": "1"}, ("order", "deviation", "trace-sum")),
+    ("deviation", "cuda_gpu_kern_sum", 0, {"StdDev (ns)": "77.0"}, ()),
+    ("share", "cuda_gpu_kern_sum", 0, {"Time (%)": "12.3"}, ()),
+    ("share", "gemm_sum", 0, {"GPU Time (%)": "99.0"}, ()),
+    ("share", "phase_sum", 0, {"Kernel Time (%)": "1.0"}, ()),
+    ("share", "copy_sum", 0, {"Small Copies (%)": "1.0"}, ()),
+    ("rate", "window_sum", 0, {"TFLOP/s": "700.000"}, ()),
+    ("rate", "gemm_sum", 0, {"TFLOP/s": "700.000"}, ()),
+    ("rate", "copy_sum", 0, {"Throughput (GB/s)": "700.000"}, ()),
+    ("rate", "family_sum", 0, {"TFLOP/s": "700.000"}, ()),
+    ("rate", "nccl_sum", 0, {"Algorithm BW (GB/s)": "700.000"}, ("bus-bandwidth",)),
+    ("bus-bandwidth", "nccl_sum", 0, {"Bus BW (GB/s)": "400.000"}, ()),
+    ("call-counts", "nccl_sum", 0, {"Captured Calls": "3"}, ("average", "rate")),
+    ("call-counts", "library_sum", 0, {"Kernels": "99"}, ("library-kernels",)),
+    ("memory", "memory_sum", 0, {"Live (MB)": "9.000"}, ()),
+    ("memory", "memory_sum", 0, {"Allocations": "1000"}, ()),
+    ("kernel-sum", "family_sum", 0, {"Instances": "1"}, ("average", "total", "deviation", "order")),
+    ("kernel-sum", "thread_kern_sum", 0, {"Instances": "1"}, ("average", "total", "deviation", "order")),
+    ("kernel-name-sum", "cuda_gpu_kern_gb_sum", 0, {"Name": "another"}, ()),
+    ("copy-sum", "cuda_gpu_mem_size_sum", 0, {"Count": "1"}, ("average", "total", "deviation", "order")),
+    ("copy-sum", "copy_sum", 0, {"Direction": "Device-to-Device"}, ("link",)),
+    ("copy-sum", "window_sum", 0, {"Copies": "99"}, ("device-sum", "window-split", "missing-records")),
+    ("device-sum", "window_sum", 1, {"D2H Busy (ns)": "7"}, ()),
+    ("window-split", "phase_sum", 0, {"Unattributed": "7"}, ()),
+    ("launch-sum", "iteration_sum", 0, {"Launches": "7000"}, ()),
+    ("call-sum", "window_sum", 0, {"API Calls": "7"}, ()),
+    ("call-sum", "window_sum", 0, {"Ranges": "7"}, ()),
+    ("library-kernels", "library_sum", 0, {"Kernels incl. Nested": "99"}, ()),
+    ("range-kernels", "nvtx_kern_sum", 0, {"Kern Inst": "9999"}, ("average", "total", "order", "deviation")),
+    ("flop-sum", "window_sum", 0, {"FLOPs": "12345"}, ("rate",)),
+    ("flop-sum", "gemm_sum", 0, {"FLOPs": "999999999"}, ("flops", "intensity")),
+    ("flops", "gemm_sum", 0, {"M": "1024"}, ()),
+    ("intensity", "gemm_sum", 0, {"FLOP/Byte": "1.00"}, ()),
+    ("communicator", "nccl_sum", 0, {"Communicator": "7"}, ()),
+    ("kernel-extremes", "thread_kern_sum", 0, {"Max (ns)": "10004"}, ("total", "deviation")),
+    ("trace-sum", "cuda_api_sum", 0, {"Max (ns)": "999999999"}, ("deviation", "total", "order")),
+    ("link", "copy_sum", 0, {"Link (GB/s)": "31.508", "Link (%)": "31.7"}, ()),
+    ("word", "phase_sum", 0, {"Phase": "sideways"}, ()),
+    ("word", "gemm_sum", 0, {"Tensor Cores": "perhaps"}, ()),
+    ("device-span", "window_sum", 1, {"Device Time (ns)": "1"}, ("device-time", "device-sum", "diagnosis-sum", "kernel-busy", "utilization")),
+    ("memory", "window_sum", 1, {"Memory at End (MB)": "999999.000"}, ()),
+    ("shape-kernels", "nccl_sum", 0, {"Kernels": "7777777"}, ()),
+    ("window-time", "window_sum", 0, {"Duration (ns)": "1"}, ("busy", "rate", "window-run", "utilization")),
+    ("busy", "window_sum", 1, {"GPU Busy (%)": "99.9"}, ()),
+    ("busy", "window_sum", 1, {"GPU Span (ns)": "700"}, ("trace-busy", "longest-kernel")),
+    ("kernel-busy", "iteration_sum", 0, {"Kernel Busy (ns)": "99999999"}, ("device-sum",)),
+    ("device-time", "window_sum", 0, {"Idle (ns)": "1"}, ("idle-sum", "device-sum", "diagnosis-sum")),
+    ("idle-sum", "window_sum", 1, {"Idle: Queue (ns)": "12"}, ("device-sum", "diagnosis-sum")),
+    ("utilization", "window_sum", 1, {"GPU Utilization (%)": "1.0"}, ()),
+    ("concurrency", "window_sum", 1, {"Kernel Concurrency": "2.000"}, ()),
+    ("concurrency", "window_sum", 1, {"Kernel Concurrency": "129.000"}, ()),
+    ("overlap", "window_sum", 1, {"Taken by Collectives (ns)": "999999999"}, ()),
+    ("overlap", "window_sum", 1, {"H2D Busy (ns)": "999999999"}, ("device-sum",)),
+    ("iteration-time", "iteration_sum", 2, {"Start (ns)": "1"}, ("device-sum",)),
+    ("iteration-time", "iteration_sum", 2, {"Iteration": "0"}, ("device-sum",)),
+    ("iteration-count", "iteration_sum", 0, {"Complete": "0"}, ()),
+    ("iteration-count", "iteration_sum", 0, {"Samples/s": "1.0"}, ()),
+    ("iteration-count", "window_sum", 0, {"Samples/s": "1.0"}, ()),
+    ("longest-kernel", "family_sum", 0, {"Max (ns)": "17395000"}, ("total", "kernel-extremes")),
+    ("trace-sum", "cuda_gpu_trace", 0, {"Duration (ns)": "1"}, ("trace-busy",)),
+    ("trace-sum", "cuda_api_trace", 0, {"Name": "cudaNothing"}, ()),
+    ("trace-busy", "cuda_gpu_trace", 0, {"Start (ns)": "1"}, ()),
+    ("theoretical-occupancy", "kernel_detail", 0, {"Occupancy (%)": "12.5"}, ()),
+    ("theoretical-occupancy", "kernel_detail", 0, {"SM Efficiency (%)": "50.0"}, ()),
+    ("theoretical-occupancy", "kernel_detail", 0, {"Lost Time (ns)": "5"}, ()),
+    ("theoretical-occupancy", "kernel_detail", 0, {"Waves": "7.00"}, ()),
+    ("occupancy", "kernel_metrics", 0, {"Occupancy (%)": "99.00"}, ()),
+    ("peak", "gemm_sum", 0, {"Peak (%)": "150.0"}, ("one-peak",)),
+    ("roofline", "kernel_metrics", 0, {"Roofline (%)": "170.0"}, ()),
+    ("traffic", "kernel_metrics", 0, {"DRAM Traffic (MB)": "200.000"}, ()),
+    ("traffic", "kernel_metrics", 0, {"FLOP/Byte": "99.00"}, ()),
+    ("busiest-unit", "kernel_metrics", 0, {"Busiest Unit": "L2"}, ()),
+    ("busiest-unit", "kernel_metrics", 0, {"Unused Time (ns)": "1"}, ()),
+    ("metric-error", "kernel_metrics", 0, {"± L2 (%)": ""}, ()),
+    ("metric-error", "kernel_metrics", 0, {"Samples": "9"}, ()),
+    ("metric-error", "kernel_metrics", 0, {"± L2 (%)": "12.00"}, ()),
+    ("metric-kernels", "kernel_metrics", 0, {"Instances": "11"}, ()),
+    ("sample-time", "metric_samples", 1, {"Start (ns)": "1"}, ("metric-mean",)),
+    ("sample-occupancy", "metric_samples", 7, {"SM Active (%)": "60.000", "Warps Active (%)": "40.000", "Occupancy (%)": "10.000"}, ("metric-mean",)),
+    ("metric-mean", "window_sum", 1, {"L2 (%)": "99.00"}, ()),
+    ("window-run", "window_sum", 0, {"Missing Activity Records": "1"}, ("lost-sum",)),
+    ("missing-records", "window_sum", 0, {"Submissions": "1"}, ("launch-sum",)),
+]
+
+
+class Planted(CheckTest):
+    def found(self, folder, rule, others=()):
+        """Findings of the rule; no rules but it and `others` have any."""
+        found = findings(folder)
+        self.assertIn(rule, {finding.rule for finding in found}, list(map(str, found)))
+        self.assertLessEqual({finding.rule for finding in found}, {rule, *others}, list(map(str, found)))
+        return [finding for finding in found if finding.rule == rule]
+
+    def test_a_clean_folder_has_none(self):
+        self.assertEqual(list(map(str, findings(self.clean))), [])
+
+    def test_one_cell_that_is_wrong(self):
+        for rule, table, row, cells, others in PLANTED:
+            with self.subTest(rule=rule, table=table, cells=cells):
+                folder = self.copy()
+                edit(folder, table, row, **cells)
+                found = self.found(folder, rule, others)
+                self.assertTrue(all(finding.place.row >= 1 and finding.place.text for finding in found))
+
+    def test_the_place_is_told(self):
+        folder = self.copy()
+        edit(folder, "window_sum", 1, **{"Kernel Concurrency": "129.000"})
+        self.assertEqual(str(findings(folder)[0]), "window_sum.csv:3: Kernel Concurrency: concurrency: 129.0 kernels at once")
+
+    def test_rows_are_lines_of_the_file(self):
+        # A name may have line breaks.
+        folder = self.copy()
+        edit(folder, "cuda_api_sum", 0, Name="a\nb\nc")
+        edit(folder, "cuda_api_sum", 1, **{"Time (%)": "99.9"})
+        found = [finding for finding in findings(folder) if finding.rule == "share"]
+        self.assertEqual([finding.place.row for finding in found], [5])
+
+    def test_two_rows_of_one_thing(self):
+        folder = self.copy()
+        edit(folder, "cuda_api_sum", 1, Name=self.cell("cuda_api_sum", 0, "Name"))
+        self.found(folder, "distinct", ("trace-sum",))
+
+    def test_what_run_json_says(self):
+        for rule, change, others in (
+                ("state", lambda run: run.update(state="open"), ()),
+                ("files", lambda run: run["files"].append("absent.csv"), ()),
+                ("files", lambda run: run["files"].remove("gemm_sum.csv"), ()),
+                ("write-errors", lambda run: run["write_errors"].append("gemm_sum.csv: no space left on device"), ()),
+                ("window-run", lambda run: run["windows"][0].update(start_ns=1), ()),
+                ("window-run", lambda run: run["windows"].append({**run["windows"][0], "number": 2}), ()),
+                ("window-run", lambda run: run["windows"].clear(), ()),
+                ("diagnosis-sum", lambda run: run["diagnosis"][0].update(copy_only_ns=1), ()),
+                ("diagnosis-sum", lambda run: run["diagnosis"][0]["idle_ns"].update({"Queue": 1}), ())):
+            with self.subTest(rule=rule):
+                folder = self.copy()
+                change_run(folder, change)
+                for finding in self.found(folder, rule, others):
+                    self.assertGreaterEqual(finding.place.row, 1)
+
+    def test_less_lost_in_all_than_in_the_windows(self):
+        folder = self.copy()
+        for row in (0, 1):
+            edit(folder, "window_sum", row, **{"Lost Host Records": "3"})
+        change_run(folder, lambda run: run["windows"][0]["lost"].update(host_records=3))
+        self.found(folder, "lost-sum")
+
+    def test_a_kernel_with_another_ones_end(self):
+        self.assertEqual(findings(graph_folder(self.folder / "good", 1300)), [])
+        found = findings(graph_folder(self.folder / "bad", 17_395_000))
+        self.assertEqual([(finding.rule, finding.severity, finding.place.file, finding.place.row) for finding in found],
+                         [("outlier", "warning", "cuda_gpu_kern_gb_sum.csv", 2)])
+
+    def test_operations_of_a_shape(self):
+        # Of runs on an H200 (examples/data).
+        rows = {"attention_sum": {"Direction": "backward", "B": 16, "H": 16, "S Query": 1024, "S Key": 1024, "D": 64, "D Value": 64, "Causal": 1,
+                                  "Varying Lengths": 0, "FLOPs": 85899345920},
+                "rnn_sum": {"Cell": "GRU", "Layers": 5, "Directions": 2, "Input Size": 1312, "Hidden Size": 800, "Projection Size": 0,
+                            "Steps": 9600, "FLOPs": 1079377920000},
+                "conv_sum": {"N": 64, "C": 3, "D": "", "H": 224, "W": 224, "K": 64, "T": "", "R": 7, "S": 7, "Stride": "2x2", "Padding": "3x3",
+                             "Dilation": "1x1", "Groups": 1, "FLOPs": 15105785856}}
+        for table, row in rows.items():
+            with self.subTest(table):
+                folder = folders.write_run(self.folder / table, files=[f"{table}.csv"])
+                folders.write_table(folder, table, [row])
+                self.assertEqual(list(map(str, findings(folder))), [])
+                edit(folder, table, 0, FLOPs=str(2 * row["FLOPs"]))
+                self.found(folder, "flops")
+
+    def test_two_peaks_of_one_arithmetic(self):
+        folder = folders.write_run(self.folder / "peaks", devices=[{"id": 0}], files=["gemm_sum.csv"])
+        rows = [{"TFLOP/s": "689.004", "Peak": "bf16 tensor", "Peak (%)": "69.7"}, {"TFLOP/s": "713.715", "Peak": "bf16 tensor", "Peak (%)": "72.2"}]
+        folders.write_table(folder, "gemm_sum", rows)
+        self.assertEqual(list(map(str, findings(folder))), [])
+        edit(folder, "gemm_sum", 1, **{"Peak (%)": "36.1"})
+        self.found(folder, "one-peak")
+
+    def test_collectives_wait_for_others(self):
+        folder = graph_folder(self.folder / "bad", 17_395_000)
+        for table in ("cuda_gpu_kern_sum", "cuda_gpu_kern_gb_sum"):
+            edit(folder, table, 0, Name="ncclDevKernel_AllReduce_Sum_f32_RING_LL")
+        self.assertEqual(findings(folder), [])
+
+    def test_losses_loosen_what_they_touch(self):
+        folder = self.copy()
+        edit(folder, "window_sum", 0, Submissions="87")
+        edit(folder, "iteration_sum", 0, Launches=str(int(self.cell("iteration_sum", 0, "Launches")) + 1))
+        self.found(folder, "missing-records")
+        change_run(folder, lambda run: run["lost"].update(missing_activity_records=1))
+        self.assertEqual(findings(folder), [])
+
+    def test_each_rule_has_something_planted(self):
+        elsewhere = {"readable", "size", "distinct", "state", "files", "write-errors", "lost-sum", "outlier", "diagnosis-sum", "one-peak"}
+        self.assertEqual({rule for rule, *_ in PLANTED} | elsewhere, set(RULES))
+
+    def test_the_documentation_lists_the_rules(self):
+        rows = [[cell.strip() for cell in line.strip("|\n ").split("|")] for line in DOCS.read_text(encoding="utf-8").splitlines()
+                if line.startswith("| `")]
+        self.assertEqual([(name.strip("`"), severity, says) for name, severity, says in rows],
+                         [(rule.name, rule.severity, rule.says) for rule in RULES.values()])
+
+
+class BadInput(CheckTest):
+    def command(self, *arguments):
+        done = folders.inject("check", *arguments)
+        self.assertNotIn("Traceback", done.stderr)
+        return done
+
+    def test_clean(self):
+        done = self.command(self.clean)
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
+
+    def test_findings(self):
+        folder = self.copy()
+        edit(folder, "kernel_metrics", 0, **{"Roofline (%)": "170.0"})
+        done = self.command(folder)
+        self.assertEqual((done.returncode, done.stderr), (1, ""))
+        self.assertRegex(done.stdout, rf"^{folder}/kernel_metrics\.csv:2: Roofline \(%\): roofline: 170\.0 % of [^\n]*\n$")
+        told = json.loads(self.command("--json", folder).stdout)
+        self.assertEqual([(finding["rule"], finding["row"]) for finding in told[str(folder)]], [("roofline", 2)])
+
+    def test_warnings_alone_are_no_failure(self):
+        done = self.command(graph_folder(self.folder / "graph", 17_395_000))
+        self.assertEqual(done.returncode, 0)
+        self.assertIn("outlier", done.stdout)
+        self.assertIn("(warning)", done.stdout)
+
+    def test_a_rule_is_told_twenty_times(self):
+        folder = self.copy()
+        with open(folder / "metric_samples.csv", newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+        folders.write_table(folder, "metric_samples", [{**row, "L2 (%)": "-1.000"} for row in rows * 3])
+        lines = [line for line in self.command(folder).stdout.splitlines() if ": share-range: " in line]
+        self.assertEqual(len(lines), 21)
+        self.assertEqual(lines[-1], f"{folder}: share-range: … and {3 * len(rows) - 20} more")
+
+    def test_tables_that_are_missing(self):
+        # An older build's, or of a run without them: what is there is checked, what run.json promises is missed.
+        names = [path.stem for path in sorted(self.clean.glob("*.csv"))]
+        for name in names:
+            with self.subTest(name):
+                folder = self.copy()
+                (folder / f"{name}.csv").unlink()
+                change_run(folder, lambda run, name=name: run.update(files=[file for file in run["files"] if file != f"{name}.csv"]))
+                self.assertEqual(list(map(str, findings(folder))), [])
+        for path in folder.glob("*.csv"):
+            path.unlink()
+        self.assertEqual({finding.rule for finding in findings(folder)}, {"files"})
+
+    def test_columns_that_are_missing(self):
+        tables = {}
+        for path in sorted(self.clean.glob("*.csv")):
+            with open(path, newline="", encoding="utf-8") as file:
+                tables[path.stem] = list(csv.DictReader(file))
+        folder = self.copy()
+        for column in sorted({column for rows in tables.values() if rows for column in rows[0]}):
+            with self.subTest(column):
+                mine = {name: rows for name, rows in tables.items() if rows and column in rows[0]}
+                for name, rows in mine.items():
+                    folders.write_table(folder, name, [{key: cell for key, cell in row.items() if key != column} for row in rows])
+                self.assertLessEqual({finding.rule for finding in findings(folder)}, {"header"})
+                for name in mine:
+                    shutil.copy(self.clean / f"{name}.csv", folder)
+
+    def test_tables_that_are_damaged(self):
+        for content in (b"", b"\n", b"a,a\n", b"a,b\n1\n", b"\xff\xfe\n", b'"a', b"\0\n", b"a" * 100):
+            folder = self.copy()
+            for path in folder.glob("*.csv"):
+                path.write_bytes(content)
+            self.assertLessEqual({finding.rule for finding in findings(folder)}, {"readable", "header"})
+        folder = self.copy()
+        for path in sorted(self.clean.glob("*.csv")):
+            (folder / path.name).write_bytes(path.read_bytes()[:-9])
+            findings(folder)
+            shutil.copy(path, folder)
+
+    def test_no_sample_was_taken(self):
+        folder = self.copy()
+        (folder / "metric_samples.csv").write_bytes(b"")
+        self.assertEqual(list(map(str, findings(folder))), [])
+
+    def test_tables_without_rows(self):
+        folder = self.copy()
+        for path in folder.glob("*.csv"):
+            path.write_text(path.read_text(encoding="utf-8").partition("\n")[0] + "\n", encoding="utf-8")
+        self.assertLessEqual({finding.rule for finding in findings(folder)}, {"window-run"})
+
+    def test_numbers_that_are_none(self):
+        for cell in ("", "nan", "inf", "-inf", "1e999", "9" * 5000, "-1", "0", "99999999999999999999", "text", "'=1"):
+            folder = self.copy()
+            for path in folder.glob("*.csv"):
+                with open(path, newline="", encoding="utf-8") as file:
+                    rows = list(csv.DictReader(file))
+                if rows:
+                    folders.write_table(folder, path.stem, [dict.fromkeys(row, cell) for row in rows])
+            findings(folder)
+
+    def test_run_json_that_is_none(self):
+        for content, why in ((b"", "not JSON"), (b"[]", "not libinject's"), (b"{}", "does not say which version"), (b"\xff", "not UTF-8")):
+            folder = self.copy()
+            (folder / "run.json").write_bytes(content)
+            done = self.command(folder)
+            self.assertEqual((done.returncode, done.stdout), (2, ""))
+            self.assertRegex(done.stderr, f"^inject: [^\n]*{why}[^\n]*\n$")
+
+    def test_members_of_run_json_that_are_none(self):
+        folder = self.copy()
+        for member in json.loads((self.clean / "run.json").read_text()):
+            for value in (5, [None], {"a": None}):
+                shutil.copy(self.clean / "run.json", folder)
+                change_run(folder, lambda run, member=member, value=value: run.update({member: value}))
+                try:
+                    findings(folder)
+                except BadFile:
+                    pass
+
+    def test_no_folder(self):
+        (self.folder / "empty").mkdir()
+        for path, why in ((self.folder / "absent", "no such folder"), (self.folder / "empty", "it has no run.json"), (DOCS, "not a folder")):
+            done = self.command(path, self.clean)
+            self.assertEqual((done.returncode, done.stdout), (2, ""))
+            self.assertRegex(done.stderr, f"^inject: [^\n]*{why}[^\n]*\n$")
+        self.assertEqual(self.command().returncode, 2)
+        self.assertEqual(self.command("--nothing", self.clean).returncode, 2)
+
+    @unittest.skipIf(os.geteuid() == 0, "root may read everything")
+    def test_a_folder_that_may_not_be_read(self):
+        folder = self.copy()
+        folder.chmod(0o300)
+        self.addCleanup(folder.chmod, 0o700)
+        self.assertEqual(self.command(folder).returncode, 2)
+
+    def test_a_pipe_is_not_waited_for(self):
+        folder = self.copy()
+        (folder / "gemm_sum.csv").unlink()
+        os.mkfifo(folder / "gemm_sum.csv")
+        done = self.command(folder)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("gemm_sum.csv:1: -: readable: not a regular file", done.stdout)
+
+
+class OfAGpu(unittest.TestCase):
+    def test_runs_on_an_h200(self):
+        # Recorded when rooflines went beyond 100 %, and samples had occupancies that no SM can have, one of them twice.
+        known = {"roofline", "share-range", "metric-mean", "sample-time", "overhead-range"}
+        for name in ("resnet50", "transformer", "deepspeech2"):
+            with self.subTest(name):
+                found = findings(folders.ROOT / "examples" / "data" / name)
+                self.assertEqual([str(finding) for finding in found if finding.rule not in known], [])
+
+
+class Large(folders.TemporaryFolder):
+    def test_ten_thousand_kernels(self):
+        folder = folders.write_run(self.folder / "large")
+        times = {"Time (%)": "0.0", "Total Time (ns)": 20000, "Instances": 2, "Avg (ns)": "10000.0", "Min (ns)": 9000, "Max (ns)": 11000}
+        whole = {"Time (%)": "0.0", "Total Time (ns)": 20000, "Instances": 2, "Avg (ns)": "10000.0", "Med (ns)": "10000.0", "Min (ns)": 9000,
+                 "Max (ns)": 11000, "StdDev (ns)": "1414.2"}
+        ranged = {column: cell for column, cell in whole.items() if column not in ("Time (%)", "Instances")}
+        names = [f"void kernel_{number}<float, {number}>(float*, int)" for number in range(10_000)]
+        shape = {"GrdX": 64, "GrdY": 1, "GrdZ": 1, "BlkX": 128, "BlkY": 1, "BlkZ": 1}
+        folders.write_table(folder, "cuda_gpu_kern_sum", [{**whole, "Name": name} for name in names])
+        folders.write_table(folder, "cuda_gpu_kern_gb_sum", [{**whole, "GridXYZ": "64", "BlockXYZ": "128", "Name": name} for name in names])
+        folders.write_table(folder, "kernel_detail", [{**times, "Device": 0, **shape, "Name": name} for name in names])
+        folders.write_table(folder, "nvtx_kern_sum", [{"NVTX Range": ":step", "Style": "PushPop", "PID": 1, "TID": 1, "NVTX Inst": 2, "Kern Inst": 2,
+                                                      **ranged, "Kernel Name": name} for name in names])
+        folders.write_table(folder, "kernel_metrics", [{"Device": 0, **shape, "Total Time (ns)": 20000, "Instances": 2, "Samples": 20, "Shared (%)": "0.0",
+                                                       **MEASURED, "Unused Time (ns)": 10000,
+                                                       "DRAM Traffic (MB)": "33.520", "Name": name} for name in names])
+        change_run(folder, lambda run: run.update(files=[name for name in os.listdir(folder) if name.endswith(".csv")]))
+        begin = time.process_time()
+        found = findings(folder)
+        self.assertEqual({finding.rule for finding in found}, set())
+        # 1 s where this was written; sums that go through all rows again for each would take minutes.
+        self.assertLess(time.process_time() - begin, 10)
+
+
+if __name__ == "__main__":
+    unittest.main()
