@@ -11,7 +11,7 @@
 #include "libinject/output/csv.h"
 #include "libinject/output/demangle.h"
 #include "libinject/output/json_text.h"
-#include "libinject/output/summary.h"
+#include "libinject/report/display_text.h"
 #include "tests/fuzz/fuzz.h"
 
 using namespace inject;

@@ -82,7 +82,8 @@ class CheckTest(folders.TemporaryFolder):
         for row in (0, 1):
             with open(cls.clean / "window_sum.csv", newline="", encoding="utf-8") as file:
                 used = float(list(csv.DictReader(file))[row]["GPU Utilization (%)"])
-            edit(cls.clean, "window_sum", row, **{"Profiler Overhead (%)": "4.0", "Utilization w/o Overhead (%)": f"{used / 0.96:.1f}",
+            edit(cls.clean, "window_sum", row, **{"Profiler Overhead (%)": "4.0", "Profiler Overhead Low (%)": "1.0",
+                                                  "Profiler Overhead High (%)": "7.0", "Utilization w/o Overhead (%)": f"{used / 0.96:.1f}",
                                                   **{title: f"{float(value):.2f}" for title, value in SAMPLE.items()}})
         # As many samples come as the machine is free to take.
         with open(cls.clean / "window_sum.csv", newline="", encoding="utf-8") as file:
@@ -113,6 +114,11 @@ PLANTED = [
     ("share-range", "kernel_metrics", 0, {"L2 (%)": "120.00"}, ("busiest-unit",)),
     ("share-range", "window_sum", 1, {"Copy Overlap (%)": "-3.0"}, ()),
     ("overhead-range", "window_sum", 0, {"Profiler Overhead (%)": "-15.5"}, ("utilization",)),
+    ("overhead-range", "window_sum", 0, {"Profiler Overhead (%)": ""}, ("utilization",)),
+    ("overhead-range", "window_sum", 0, {"Profiler Overhead Low (%)": "-2.0"}, ()),
+    ("overhead-range", "window_sum", 0, {"Profiler Overhead High (%)": "0.5"}, ()),
+    ("overhead-range", "window_sum", 0, {"Profiler Overhead Low (%)": ""}, ()),
+    ("utilization", "window_sum", 0, {"Profiler Overhead (%)": "", "Profiler Overhead Low (%)": "-1.0"}, ()),
     ("order", "cuda_api_sum", 0, {"Med (ns)": "99999999999.0"}, ()),
     ("order", "gemm_sum", 0, {"GPU Min (ns)": "20000"}, ()),
     ("order", "nvtx_sum", 0, {"Min (ns)": "9999999999"}, ("deviation",)),

@@ -101,18 +101,37 @@ _BEYOND = {"FP32 Utilization (%)", "Tensor Utilization (%)", "Link (%)", "Peak (
 def share_range(folder: Folder) -> Iterator[Place]:
     for table in folder.tables():
         for column in table.columns:
-            if column.endswith("(%)") and column != "Profiler Overhead (%)":
+            if column.endswith("(%)") and not column.startswith("Profiler Overhead"):
                 most = float("inf") if column in _BEYOND or column.startswith("±") else 100
                 for index, value in enumerate(table.numbers(column)):
                     if value is not None and not 0 <= value <= most:
                         yield table.place(index, column, f"{table.cells(column)[index]} is not between 0 and 100")
 
 
-@rule("overhead-range", WARNING, "The profiler's overhead is not below 0, which says that it could not be told from the noise.")
+_OVERHEAD = "Profiler Overhead (%)"
+_INTERVAL = ("Profiler Overhead Low (%)", "Profiler Overhead High (%)")
+
+
+@rule("overhead-range", ERROR, "The profiler's overhead is above 0 and within its interval, and shown where that lies above 0.")
 def overhead_range(folder: Folder) -> Iterator[Place]:
-    if (table := folder.table("window_sum", "Profiler Overhead (%)")) is not None:
-        for index, value in enumerate(table.numbers("Profiler Overhead (%)")):
-            if value is not None and value > 100:
-                yield table.place(index, "Profiler Overhead (%)", f"{value} is above 100")
-            elif value is not None and value < 0:
-                yield table.place(index, "Profiler Overhead (%)", f"{value}: iterations in the window took less time than those outside")
+    table = folder.table("window_sum", _OVERHEAD)
+    if table is None:
+        return
+    for index, value in enumerate(table.numbers(_OVERHEAD)):
+        if value is not None and not 0 <= value <= 100:
+            yield table.place(index, _OVERHEAD, f"{value} is not between 0 and 100")
+    if not all(table.has(column) for column in _INTERVAL):
+        return
+    for index, value in enumerate(table.numbers(_OVERHEAD)):
+        low, high = (table.numbers(column)[index] for column in _INTERVAL)
+        if low is None or high is None:
+            if value is not None:
+                yield table.place(index, _OVERHEAD, f"{value} without an interval")
+        elif not low <= high <= 100:
+            yield table.place(index, _INTERVAL[0], f"{low} to {high} is no interval that ends at 100 or below")
+        elif value is not None and not low - 0.1 <= value <= high + 0.1:
+            yield table.place(index, _OVERHEAD, f"{value} is not between {low} and {high}")
+        # As printed, what is a little above 0 and what is not look alike.
+        elif (value is None and low > 0.05) or (value is not None and low < -0.05):
+            yield table.place(index, _OVERHEAD, f"{table.cells(_OVERHEAD)[index] or 'empty'}, with an interval from {low} on")
+
