@@ -13,10 +13,11 @@ from unittest import mock
 import folders
 from libinject.page import values
 from libinject.page.render import embedded
-from libinject.report import library, metrics
 from libinject.report.model import page_model
 from libinject.report.page import render
 from libinject.result import BadFile, Result
+
+from libinject.report import library, metrics
 
 HOSTILE = "</script><img src=x onerror=\"window.hacked=1\"><b>k</b>&lt;<a href='http://evil.example/'>a</a>"
 

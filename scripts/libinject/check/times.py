@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import collections
 import re
+import statistics
 from collections.abc import Iterator
 
 from libinject.check.folder import Folder, Number, Place, Table, is_others, named
@@ -136,9 +137,11 @@ def utilization(folder: Folder) -> Iterator[Place]:
         if whole and abs(value - 100 * part / whole) > table.half(index, column) + 1e-6:
             yield table.place(index, column, f"{value} is not {part} of {whole}, which is {100 * part / whole:.2f} %")
     column = "Utilization w/o Overhead (%)"
+    if not table.has("Profiler Overhead (%)"):
+        return
     for index, (value, before) in table.each(column, "GPU Utilization (%)"):
         # Where nothing is seen, nothing is taken out.
-        measured = (table.numbers("Profiler Overhead (%)")[index] if table.has("Profiler Overhead (%)") else None) or 0.0
+        measured = table.numbers("Profiler Overhead (%)")[index] or 0.0
         least, most = (min(100.0, (before + 0.05 * sign) / max(0.01, 1 - max(0, measured + 0.05 * sign) / 100)) for sign in (-1, 1))
         if not least - table.half(index, column) - 1e-6 <= value <= most + table.half(index, column) + 1e-6:
             yield table.place(index, column, f"{value} is not {before} by what {measured} % of overhead leave")
@@ -198,7 +201,7 @@ def iteration_time(folder: Folder) -> Iterator[Place]:
             last_number[window] = number
 
 
-@rule("iteration-count", ERROR, "A window has as many iterations as complete rows, and their samples a second.")
+@rule("iteration-count", ERROR, "A window has as many iterations as complete rows, and the samples a second of their median.")
 def iteration_count(folder: Folder) -> Iterator[Place]:
     table = folder.table("iteration_sum", "Window", "Label", "Complete", "Device", "Duration (ns)")
     windows = folder.table("window_sum", "Window", "Device", "Iterations")
@@ -223,9 +226,11 @@ def iteration_count(folder: Folder) -> Iterator[Place]:
         if told is not None and not is_others(window) and told != len(found):
             yield windows.place(index, "Iterations", f"{told}, {len(found)} complete ones in {table.path.name}")
             continue
-        value, whole = windows.numbers("Samples/s")[index] if windows.has("Samples/s") else None, sum(found)
-        if batch and whole and value and abs(value - batch * len(found) * 1e9 / whole) > windows.half(index, "Samples/s") + 1e-6 * value:
-            yield windows.place(index, "Samples/s", f"{value} is not {len(found)} · {batch:.0f} in {whole} ns")
+        value = windows.numbers("Samples/s")[index] if windows.has("Samples/s") else None
+        if value is not None and batch is not None and found:
+            median = statistics.median(found)
+            if median > 0 and abs(value - batch / median * 1e9) > windows.half(index, "Samples/s") + 1e-6 * value:
+                yield windows.place(index, "Samples/s", f"{value} is not {batch:.0f} in {median} ns, the median of {len(found)}")
 
 
 # --- single kernels ---------------------------------------------------------------------------------------------------
