@@ -49,6 +49,7 @@ inline constexpr Unit kRate{"1/s", "≥ 0", 1};
 class Cell {
  public:
   // Implicit, so that a column's function returns what it has.
+  // NOLINTBEGIN(misc-explicit-constructor)
   Cell() = default;
   template <std::integral T>
   Cell(T value) {
@@ -67,6 +68,7 @@ class Cell {
   Cell(const std::optional<T>& value) {
     if (value) *this = Cell(*value);
   }
+  // NOLINTEND(misc-explicit-constructor)
 
   void append_to(CsvRow& row, int decimals) const;
 
@@ -96,17 +98,6 @@ class Columns {
   Columns& add(std::string header, const Unit& unit, Function cell, std::string_view meaning,
                std::string_view empty = {}) {
     columns_.push_back({{std::move(header), unit, meaning, empty}, std::move(cell)});
-    return *this;
-  }
-  /// Those of a part of the row: `part` gives a pointer to it, or null, and then the cells are empty.
-  template <typename Part, typename Function>
-  Columns& add_part(const Columns<Part>& columns, Function part) {
-    for (const Column<Part>& column : columns) {
-      columns_.push_back({column, [cell = column.cell, part](const Row& row) {
-                            const Part* const of = part(row);
-                            return of == nullptr ? Cell() : cell(*of);
-                          }});
-    }
     return *this;
   }
   void append_row(std::string& text, const Row& value) const {

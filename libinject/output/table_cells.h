@@ -53,7 +53,7 @@ struct Listed {
 
 /// `time` gives the row's part of the total.
 template <typename T, typename Time>
-std::vector<Listed<T>> listed(std::vector<T> rows, Time time, const RunInfo* run = nullptr) {
+std::vector<Listed<T>> listed(std::vector<T>&& rows, Time time, const RunInfo* run = nullptr) {
   std::uint64_t total = 0;
   for (const T& row : rows) total += time(row);
   std::vector<Listed<T>> result;

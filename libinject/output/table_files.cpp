@@ -273,6 +273,7 @@ Columns<DetailShare> detail_columns(const Report&) {
 }
 std::vector<DetailShare> detail_rows(const Report& report) {
   std::vector<const KernelReport*> rows;
+  rows.reserve(report.kernels.size());
   for (const KernelReport& kernel : report.kernels) rows.push_back(&kernel);
   return listed(std::move(rows), [](const KernelReport* row) { return row->detail->time.sum; });
 }
