@@ -816,7 +816,7 @@ void PmSampler::wait_no_more(Device& device) {
 }
 
 // Whether the image holds other samples in the place of those that have been taken from it.
-bool PmSampler::begins_anew(const Device& device, std::size_t completed) const {
+bool PmSampler::begins_anew(Device& device, std::size_t completed) const {
   if (device.taken == 0) return false;
   if (completed < device.taken) return true;
   INJECT_PM_PARAMS(info, CUpti_PmSampling_CounterData_GetSampleInfo);
@@ -825,7 +825,15 @@ bool PmSampler::begins_anew(const Device& device, std::size_t completed) const {
   info.counterDataImageSize = device.image.size();
   info.sampleIndex = device.taken - 1;
   api_.PmSamplingCounterDataGetSampleInfo(&info);
-  return info.endTimestamp != device.taken_end;
+  if (info.endTimestamp == device.taken_end) return false;
+  // CUPTI may compare clocks between two decodes, and the sample that was taken last then be a microsecond
+  // later (seen on an H200): it is the same one.
+  const Nanoseconds moved = info.endTimestamp > device.taken_end ? info.endTimestamp - device.taken_end
+                                                                 : device.taken_end - info.endTimestamp;
+  if (2 * moved >= info.endTimestamp - info.startTimestamp) return true;
+  if (device.last_end == device.taken_end) device.last_end = info.endTimestamp;
+  device.taken_end = info.endTimestamp;
+  return false;
 }
 
 void PmSampler::take_samples(Device& device, std::size_t completed) {

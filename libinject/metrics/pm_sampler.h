@@ -111,7 +111,7 @@ class PmSampler {
   bool decode_image(Device& device);
   void take_samples(Device& device, std::size_t completed);
   void place_samples(Device& device, std::size_t completed);
-  bool begins_anew(const Device& device, std::size_t completed) const;
+  bool begins_anew(Device& device, std::size_t completed) const;
   void empty(Device& device);
   void wait_no_more(Device& device);
   void suspect(Device& device, MetricLoss loss, const CUpti_PmSampling_CounterData_GetSampleInfo_Params& info,

@@ -613,6 +613,16 @@ class Faults(MetricsTest):
         rows = [row for row in self.samples(done.out) if float(row["SM Active (%)"]) < 2]
         self.assertEqual({(row["Warps Active (%)"], row["DRAM Read (%)"]) for row in rows} - {("0.000", "0.000")}, set())
 
+    def test_samples_that_are_timed_anew(self):
+        # They are the same ones, and count once.
+        done = self.script(f"{LONG} kernel:warm:1 sync {BEGIN} until_calls:cuptiPmSamplingDecodeData:20 {STEP} stop", faults="pm_retimed=1000", METRICS_INTERVAL="1ms")
+        rows = self.samples(done.out)
+        self.assertGreater(len(rows), 10)
+        for before, after in zip(rows, rows[1:]):
+            self.assertGreaterEqual(int(after["Start (ns)"]), int(before["End (ns)"]) - 1100 * 2)
+        metrics = done.out.run["metrics"]
+        self.assertLessEqual(metrics["lost"].get("incomplete", 0), metrics["decode"]["emptied"])
+
     def test_no_sample_can_be_evaluated(self):
         # With fewer metrics neither: that is said once, and sampling ends.
         done = self.script(f"{LONG} kernel:warm:1 sync start until_calls:cuptiPmSamplingEnable:5 loop:8 [ {STEP} ] stop",

@@ -213,6 +213,8 @@ bool apply_fault(State& state, std::string_view name, std::string_view value) {
     fault.pm_wall_clock = !off;
   } else if (name == "pm_contrary") {
     return counter(fault.pm_contrary);
+  } else if (name == "pm_retimed") {
+    return counter(fault.pm_retimed);
   } else if (name == "pm_no_timer") {
     fault.pm_no_timer = !off;
   } else if (name == "pm_no_pcie") {

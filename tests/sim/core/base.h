@@ -104,6 +104,7 @@ struct Faults {
   std::atomic<bool> pm_wall_clock{false};
   std::atomic<bool> pm_no_timer{false};
   std::atomic<std::int64_t> pm_contrary{0};
+  std::atomic<std::int64_t> pm_retimed{0};
   std::atomic<bool> pm_no_pcie{false};
   std::atomic<bool> pm_silent_pcie{false};
   std::atomic<std::uint32_t> pm_unsupported{0};
