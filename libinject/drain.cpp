@@ -338,11 +338,14 @@ void Drain::settle_times(Nanoseconds until) {
   const std::uint32_t waiting = launches_.first_waiting_window();
   std::vector<std::uint32_t> closing = windows_.closing();
   std::sort(closing.begin(), closing.end());
-  for (const std::uint32_t window : closing) {
-    const RangeTracker::Span span = windows_.span(window);
-    if ((waiting != 0 && window >= waiting) || span.end == 0 || span.end >= until) break;
-    graph_times_.release_windows(window);
-    statistics_.settle_times(window, span.begin, span.end);
+  const auto end = std::find_if(closing.begin(), closing.end(), [&](std::uint32_t window) {
+    return (waiting != 0 && window >= waiting) || windows_.span(window).end >= until;
+  });
+  if (end == closing.begin()) return;
+  graph_times_.release_windows(*(end - 1));
+  for (auto window = closing.begin(); window != end; ++window) {
+    const RangeTracker::Span span = windows_.span(*window);
+    statistics_.settle_times(*window, span.begin, span.end);
   }
 }
 

@@ -226,9 +226,10 @@ class Session {
     Writing(Session& session, const char* state);
     Writing(const Writing&) = delete;  // the report refers to the run
     Writing& operator=(const Writing&) = delete;
+    Nanoseconds begin;
+    Nanoseconds begin_cpu;
     RunInfo run;
-    std::optional<Report> report;  ///< nothing where it could not be made: `problem`
-    std::string problem;
+    std::optional<Report> report;  ///< nothing where there was no memory for it, which has been said
   };
   void write_raw_records(const char* state);
   void write_files(const char* state);

@@ -9,6 +9,7 @@
 #include <exception>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "libinject/config/job_place.h"
@@ -53,7 +54,6 @@ void Session::final_output() {
   device_reader_.stop();
   const std::lock_guard data(data_mutex_);
   const bool files = may_write();
-  if (files) write_raw_records("closed");
   // The same report for all that is written at the end.
   Writing writing(*this, "closed");
   if (files) remove_records(write_files(writing, true));
@@ -180,19 +180,17 @@ bool Session::may_write() {
   return ensure_folder() || prometheus_.is_on();
 }
 
-Session::Writing::Writing(Session& session, const char* state) : run(session.run_info(state)) {
+Session::Writing::Writing(Session& session, const char* state) : begin(now()), begin_cpu(thread_cpu_time()) {
+  // First: the run tells how much of them there is.
+  session.write_raw_records(state);
+  run = session.run_info(state);
   session.list_threads(run);
   run.windows = session.windows_.copy();
   try {
     report = build_report(session.statistics_, run);
     run.impossible_rates = report->impossible_rates;
-  } catch (const std::exception& caught) {
-    // Out of memory, most likely: this, too, may not fit.
-    try {
-      problem = std::string("cannot make the tables: ") + caught.what();
-    } catch (...) {
-      problem.clear();
-    }
+  } catch (const std::exception&) {
+    if (!std::exchange(session.write_failed_, true)) Log::error("cannot make the tables: out of memory");
   }
 }
 
@@ -207,34 +205,30 @@ void Session::write_raw_records(const char* state) {
 }
 
 void Session::write_files(const char* state) {
-  write_raw_records(state);
   Writing writing(*this, state);
   write_files(writing, false);
 }
 
 bool Session::write_files(Writing& writing, bool last) {
-  const Nanoseconds begin = now();
-  const Nanoseconds begin_cpu = thread_cpu_time();
   RunInfo& run = writing.run;
   if (prometheus_.is_on() && writing.report) write_prometheus(writing, last);
   if (folder_.empty()) return false;
   const bool no_tables = windows_.opened() == 0 || run.windows.front().state == WindowState::kOpen;
-  std::vector<std::string> problems =
+  const std::vector<std::string> problems =
       no_tables || !writing.report ? write_run_json(folder_, run) : write_all(folder_, *writing.report);
-  if (!writing.report) problems.push_back(writing.problem);
   for (const std::string& problem : problems) {
     if (!write_failed_) Log::error(problem);
     write_failed_ = true;
   }
-  if (problems.empty() && !no_tables) journal_.written();
+  if (problems.empty() && writing.report && !no_tables) journal_.written();
   keep_run_state();
-  overhead_.write += now() - begin;
+  overhead_.write += now() - writing.begin;
   // Large tables less often: a window's end waits for a write that is under way. By processor time: how long
   // a disk takes for small ones says nothing.
-  const Nanoseconds took = thread_cpu_time() - begin_cpu;
+  const Nanoseconds took = thread_cpu_time() - writing.begin_cpu;
   write_interval_.store(std::clamp(kWriteRest * took, kWriteInterval, kMostWriteInterval),
                         std::memory_order_relaxed);
-  return problems.empty() && !trace_failed_;
+  return problems.empty() && writing.report && !trace_failed_;
 }
 
 // Before run.json, which says how often that failed.

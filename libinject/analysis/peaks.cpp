@@ -6,8 +6,8 @@ namespace inject {
 
 namespace {
 
-constexpr std::size_t kColumns =
-    9;  // fp16 with sums in fp16 is at the rate of fp16 where all is as it should be
+// Products with sums in fp16 have no column: theirs is that of fp16.
+constexpr std::size_t kColumns = 9;
 
 struct Rates {
   int major;

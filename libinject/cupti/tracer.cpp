@@ -307,8 +307,11 @@ void on_driver_call(CUpti_CallbackId cbid, const CUpti_CallbackData& data) noexc
   } else {
     const int status =
         data.functionReturnValue == nullptr ? 0 : *static_cast<const CUresult*>(data.functionReturnValue);
-    LaunchObserver::leave(work_of(call, cbid, data.functionParams), cbid, data.correlationId,
-                          stream_of(cbid, data.functionParams), status, data.correlationData);
+    // What a call that failed was given may be no memory at all.
+    const bool made = status == 0 && *data.correlationData != 0;
+    LaunchObserver::leave(made ? work_of(call, cbid, data.functionParams) : LaunchObserver::Work{}, cbid,
+                          data.correlationId, stream_of(cbid, data.functionParams), status,
+                          data.correlationData);
   }
 }
 

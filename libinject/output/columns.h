@@ -36,6 +36,8 @@ inline constexpr Unit kTime{"ns", "≥ 0"};
 inline constexpr Unit kMeanTime{"ns", "≥ 0", 1};
 inline constexpr Unit kMoment{"ns since `time_zero`", ""};
 inline constexpr Unit kPercent{"%", "0 … 100", 1};
+/// Of a peak, which has errors, or of what runs side by side.
+inline constexpr Unit kRateShare{"%", "≥ 0", 1};
 inline constexpr Unit kMegabytes{"MB", "≥ 0", 3};
 inline constexpr Unit kBytes{"bytes", "≥ 0"};
 inline constexpr Unit kFlops{"FLOP", "≥ 0"};

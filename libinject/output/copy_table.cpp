@@ -108,7 +108,7 @@ Columns<CopyTableRow> copy_columns(const Report&) {
           [](const CopyTableRow& row) { return row.link ? Cell(*row.link / 1e9) : Cell(); },
           "What the way of the copies has at most (copies.md).", "not known")
       .add(
-          "Link (%)", kPercent,
+          "Link (%)", kRateShare,
           [](const CopyTableRow& row) {
             return row.link && row.rate ? Cell(100.0 * *row.rate * 1e9 / *row.link) : Cell();
           },

@@ -125,7 +125,7 @@ Columns<MeasuredKernel> kernel_metric_columns(const Report& report) {
       "Bound", kText, [](const MeasuredRoofline& at) { return bound_name(at.roof.bound); },
       "`memory` or `compute`, by the measured traffic.");
   place(
-      "Roofline (%)", kPercent, [](const MeasuredRoofline& at) { return percent(at.share); },
+      "Roofline (%)", kRateShare, [](const MeasuredRoofline& at) { return percent(at.share); },
       "Rate by what is attainable; without a rate, the share of the memory's peak bandwidth.");
   columns.add(
       "Name", kText, [](const MeasuredKernel& kernel) { return Cell(kernel.row.detail.name); },

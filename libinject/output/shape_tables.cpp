@@ -248,7 +248,7 @@ void add_rate_columns(Columns<CallTableRow>& columns) {
       },
       "The arithmetic whose peak the rate is held against (peaks.md).", "not known");
   add(
-      "Peak (%)", kPercent, [](const CallReport& call) { return Cell(percent(call.peak_share.value)); },
+      "Peak (%)", kRateShare, [](const CallReport& call) { return Cell(percent(call.peak_share.value)); },
       "TFLOP/s by that peak.", "the rate or the peak is not known; a share that can't be (peaks.md)");
   add(
       "Bytes", kBytes,

@@ -57,7 +57,7 @@ void add_flop_columns(Columns<Row>& columns, Of of) {
       "TFLOP/s", kTeraflops, [](const FlopRate& rate) { return rate.teraflops; }, "FLOPs by Duration.",
       "rows of one device; nothing is known to be computed");
   add(
-      "Peak (%)", kPercent, [](const FlopRate& rate) { return percent(rate.peak_share.value); },
+      "Peak (%)", kRateShare, [](const FlopRate& rate) { return percent(rate.peak_share.value); },
       "Time that the first device needs for the FLOPs at its peaks, by Duration.",
       "rows of one device; a peak is not known; a share that can't be (peaks.md)");
 }
@@ -213,11 +213,11 @@ Columns<WindowReport> window_columns(const Report& report) {
   info(
       "End (ns)", kMoment,
       [run](const WindowInfo& window) { return cell_if(window.end != 0, since_base(window.end, *run)); },
-      "When it closed, on the host.", "still open; not listed in run.json");
+      "When it closed, on the host.", "still open; not known (`lost.window_times`); not listed in run.json");
   info(
       "Duration (ns)", kTime,
       [](const WindowInfo& window) { return cell_if(window.end != 0, window.end - window.start); },
-      "End - Start.", "still open; not listed in run.json");
+      "End - Start.", "still open; not known (`lost.window_times`); not listed in run.json");
   columns.add("Device", kText, device_of<WindowReport>, kDevice)
       .add(
           "GPU Busy (ns)", kTime, [](const WindowReport& row) { return Cell(row.busy); },
@@ -227,7 +227,8 @@ Columns<WindowReport> window_columns(const Report& report) {
           "From the first work's start to the last one's end.")
       .add(
           "GPU Busy (%)", kPercent, [](const WindowReport& row) { return Cell(percent(row.busy_share)); },
-          "GPU Busy by Duration, or by GPU Span where that is longer.", "still open; not listed in run.json");
+          "GPU Busy by Duration, or by GPU Span where that is longer.",
+          "still open; not known (`lost.window_times`); not listed in run.json");
   add_work_columns(columns, [](const WindowReport& row) -> const DeviceWork& { return row.work; });
   using Host = WindowReport::Host;
   host(
@@ -248,7 +249,8 @@ Columns<WindowReport> window_columns(const Report& report) {
       "Clipped Ranges", kCount, [](const Host& of) { return of.work.clipped_ranges; },
       "NVTX ranges that an edge of the window cut.");
   host(
-      "Iterations", kCount, [](const Host& of) { return of.steps.count(); }, "Complete iterations.");
+      "Iterations", kCount, [](const Host& of) { return of.steps == nullptr ? 0 : of.steps->count(); },
+      "Complete iterations.");
   host(
       "Samples/s", kRate, [](const Host& of) { return of.samples_per_second; },
       "INJECT_BATCH by the median duration of the complete iterations.",
@@ -288,7 +290,7 @@ Columns<WindowReport> window_columns(const Report& report) {
   for (std::size_t m = 0; m < metrics.size(); ++m) {
     if (const char* const title = utilization_title(metrics[m].quantity)) {
       columns.add(
-          title, kMetric, [m](const WindowReport& row) { return Cell(row.utilizations[m]); },
+          title, {"%", "≥ 0", 2}, [m](const WindowReport& row) { return Cell(row.utilizations[m]); },
           "Sum over the kernels of their own figure by their time, by the device's time (metrics.md).",
           "too many kernels have no figure");
     }

@@ -52,12 +52,11 @@ std::optional<MedianInterval> median_interval(const SampleStats& values) {
                         static_cast<double>(values.value_at(count - out)) * (1 + error)};
 }
 
-std::optional<OverheadEstimate> profiler_overhead(const SampleStats& outside, const SampleStats& inside) {
-  const auto bare = median_interval(outside);
-  const auto profiled = median_interval(inside);
-  if (!bare || !profiled || profiled->low <= 0) return std::nullopt;
-  return OverheadEstimate{1 - bare->median / profiled->median, 1 - bare->high / profiled->low,
-                          1 - bare->low / profiled->high, bare->median};
+std::optional<OverheadEstimate> profiler_overhead(const std::optional<MedianInterval>& outside,
+                                                  const std::optional<MedianInterval>& inside) {
+  if (!outside || !inside || inside->low <= 0) return std::nullopt;
+  return OverheadEstimate{1 - outside->median / inside->median, 1 - outside->high / inside->low,
+                          1 - outside->low / inside->high, outside->median};
 }
 
 }  // namespace inject

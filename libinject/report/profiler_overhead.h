@@ -34,6 +34,7 @@ struct OverheadEstimate {
 };
 
 /// Nothing where one of the medians has no interval.
-std::optional<OverheadEstimate> profiler_overhead(const SampleStats& outside, const SampleStats& inside);
+std::optional<OverheadEstimate> profiler_overhead(const std::optional<MedianInterval>& outside,
+                                                  const std::optional<MedianInterval>& inside);
 
 }  // namespace inject

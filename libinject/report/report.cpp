@@ -129,8 +129,8 @@ class WindowReports {
   }
 
   std::optional<OverheadEstimate> overhead_of(const SampleStats* steps) const {
-    if (steps == nullptr || report_.steps.outside == nullptr) return std::nullopt;
-    return profiler_overhead(*report_.steps.outside, *steps);
+    if (steps == nullptr || !report_.steps.outside) return std::nullopt;
+    return profiler_overhead(report_.steps.outside, median_interval(*steps));
   }
 
   static DeviceTimeReport times_report(const DeviceTimes& times, const KernelLimits& limits,
@@ -197,8 +197,8 @@ class WindowReports {
   WindowReport::Host host_of(const Window& window, const SampleStats* steps, std::uint64_t duration) const {
     WindowReport::Host host;
     host.work = window.host;
-    if (steps != nullptr) host.steps = *steps;
-    host.samples_per_second = samples_per_second(run_.batch, host.steps.median());
+    host.steps = steps;
+    if (steps != nullptr) host.samples_per_second = samples_per_second(run_.batch, steps->median());
     host.flops = flop_rate(window.host.flops, duration, run_);
     if (window.info != nullptr) host.losses = window.info->losses;
     return host;
@@ -296,9 +296,9 @@ Report build_report(const Statistics& statistics, const RunInfo& run) {
     report.diagnoses.push_back(diagnoser.diagnose(device, report.limits_of(device.device)));
   const IterationStatistics& iterations = statistics.iterations();
   report.steps.inside = &iterations.step_times();
-  report.steps.outside = &iterations.step_times_outside();
+  report.steps.outside = median_interval(iterations.step_times_outside());
   report.steps.samples_per_second = samples_per_second(run.batch, iterations.step_times().median());
-  report.steps.overhead = profiler_overhead(iterations.step_times_outside(), iterations.step_times());
+  report.steps.overhead = profiler_overhead(report.steps.outside, median_interval(iterations.step_times()));
   WindowReports(statistics, run, report).build();
   report.iteration_rows = iterations.rows();
   for (const IterationRow& row : report.iteration_rows) add_iteration(report, row);

@@ -53,7 +53,7 @@ using MetricValues = std::vector<std::optional<double>>;
 struct WindowReport {
   struct Host {
     HostWork work;
-    SampleStats steps;  ///< durations of the window's complete iterations
+    const SampleStats* steps = nullptr;  ///< durations of the window's complete iterations; null: none
     std::optional<double> samples_per_second;
     FlopRate flops;
     Losses losses;
@@ -89,8 +89,8 @@ struct IterationReport {
 
 /// Step times in the windows, and what the profiler's share of them is.
 struct StepReport {
-  const SampleStats* inside = nullptr;  ///< durations of the complete iterations in windows
-  const SampleStats* outside = nullptr;
+  const SampleStats* inside = nullptr;       ///< durations of the complete iterations in windows
+  std::optional<MedianInterval> outside;     ///< of the steps outside of all windows
   std::optional<double> samples_per_second;  ///< by the median
   std::optional<OverheadEstimate> overhead;
 };

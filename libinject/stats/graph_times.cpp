@@ -27,6 +27,7 @@ void GraphTimes::kernel(const KernelEvent& event, std::uint16_t generation) {
   const std::uint32_t index =
       keys_.find_or_add({event.device, event.graph, static_cast<std::uint32_t>(event.graph_node),
                          static_cast<std::uint32_t>(event.graph_node >> 32)});
+  work(event.device, event.context, event.stream, event.correlation, generation, event.start, event.end);
   if (index == KeyIndex<4>::kOther) {
     KernelEvent passed = event;
     callbacks_.taker(passed, generation, !runs_into_later(event, generation));
@@ -36,7 +37,6 @@ void GraphTimes::kernel(const KernelEvent& event, std::uint16_t generation) {
     nodes_.emplace_back();
     starts_.push_back(kNone);
   }
-  work(event.device, event.context, event.stream, event.correlation, generation, event.start, event.end);
   Node& node = nodes_[index];
   if (node.generation != generation) {
     // Another attachment, in which the same number may be another node's.

@@ -15,19 +15,17 @@
 
 namespace inject {
 
-/// Kernels of CUDA graphs whose end can't be theirs. On an H100 the last replay of a window had kernels
-/// of 1.3 us with one instance each as long as an iteration: their start, and the end of the same node in the
+/// Kernels of CUDA graphs whose end can't be theirs. On an H100 the last replay of a window had kernels of
+/// 1.3 us with one instance each as long as an iteration: their start, and the end of the same node in the
 /// next replay, which ran before the record was read. Each node's latest kernel is held until it is known not
 /// to be one:
 ///
 /// - Launches of an executable graph run one after the other (cudaGraphLaunch): a kernel does not end after
-/// its
-///   node's next one began.
-/// - What is launched into a stream later does not run, from its start to its end, within it.
+///   its node's next one began. (Each executable graph has nodes of its own, copies of the graph's.)
+/// - What is launched into a stream later does not run, from its start to its end, within an earlier kernel.
 /// - Of the next replay there is no record where it was launched after the window. A kernel that ends after
-/// the
-///   window did, and took several times as long as its node ever did before, is held to have that one's end.
-///   A collective may wait for others that long.
+///   the window did, and took several times as long as its node ever did before, is taken to have that one's
+///   end. A collective may wait for others that long.
 ///
 /// Kernels may come in any order. One thread; may throw std::bad_alloc.
 class GraphTimes {
@@ -83,7 +81,6 @@ class GraphTimes {
 
   bool runs_into_later(const KernelEvent& event, std::uint16_t generation) const;
   bool too_long(const Node& node) const;
-  void hand_on(Node& node, bool usable);
   void release(std::size_t index);
 
   Callbacks callbacks_;

@@ -60,7 +60,7 @@ def is_number_column(name: str) -> bool:
 
 
 def as_number(text: str) -> int | float:
-    """Nothing is written that needs more than 64 bits, or is infinite."""
+    """Nothing is written that needs more than 128 bits, which sums of operations have, or is infinite."""
     number: int | float
     if "." in text:  # most of them: an int() that fails takes ten times as long
         number = float(text)
@@ -69,7 +69,7 @@ def as_number(text: str) -> int | float:
             number = int(text)
         except ValueError:
             number = float(text)
-    if not -(2**63) <= number < 2**64:
+    if not -(2**63) <= number < 2**128:
         raise ValueError
     return number
 

@@ -3,6 +3,7 @@
 //
 // Prints docs/columns.md: what the tables' columns say of themselves.
 #include <iostream>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -43,11 +44,10 @@ void print(std::string_view file, std::string_view rows, std::string_view when,
   std::cout << "\n## " << file << "\n" << rows;
   if (!when.empty()) std::cout << " Written " << when << ".";
   std::cout << "\n\n| column | unit | range | meaning | empty |\n|---|---|---|---|---|\n";
-  std::string before;
+  std::set<std::string> shown;
   for (const ColumnInfo& column : columns) {
     // One line stands for all metrics.
-    if (column.header == before) continue;
-    before = column.header;
+    if (!shown.insert(column.header).second) continue;
     std::cout << "| " << cell(column.header) << " | " << cell(column.unit.name) << " | "
               << cell(column.unit.range) << " | " << cell(column.meaning) << " | " << cell(column.empty)
               << " |\n";

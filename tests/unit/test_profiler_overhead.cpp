@@ -70,7 +70,7 @@ TEST_CASE("An overhead is seen where its interval lies above nothing", "[overhea
     SampleStats inside;
     for (int i = 0; i < 40; ++i) outside.add(step(random, 1));
     for (int i = 0; i < 10; ++i) inside.add(step(random, 1));
-    const auto overhead = profiler_overhead(outside, inside);
+    const auto overhead = profiler_overhead(median_interval(outside), median_interval(inside));
     REQUIRE(overhead.has_value());
     REQUIRE(overhead->low <= overhead->share);
     REQUIRE(overhead->share <= overhead->high);
@@ -82,13 +82,13 @@ TEST_CASE("An overhead is seen where its interval lies above nothing", "[overhea
   SampleStats inside;
   for (int i = 0; i < 40; ++i) outside.add(1'000'000);
   for (int i = 0; i < 10; ++i) inside.add(1'250'000);
-  const auto overhead = profiler_overhead(outside, inside);
+  const auto overhead = profiler_overhead(median_interval(outside), median_interval(inside));
   REQUIRE(overhead.has_value());
   CHECK(overhead->seen());
   CHECK(overhead->share == Approx(0.2));
   CHECK(overhead->outside == 1'000'000);
   // Steps in the window that are the shorter ones are none of our doing.
-  const auto reverse = profiler_overhead(inside, outside);
+  const auto reverse = profiler_overhead(median_interval(inside), median_interval(outside));
   REQUIRE(reverse.has_value());
   CHECK(reverse->share == Approx(-0.25));
   CHECK_FALSE(reverse->seen());
@@ -97,6 +97,6 @@ TEST_CASE("An overhead is seen where its interval lies above nothing", "[overhea
 TEST_CASE("An overhead is not known from too few steps", "[overhead]") {
   const SampleStats few = stats_of({1, 2, 3});
   const SampleStats enough = stats_of({1, 2, 3, 4, 5, 6, 7, 8});
-  CHECK_FALSE(profiler_overhead(few, enough).has_value());
-  CHECK_FALSE(profiler_overhead(enough, few).has_value());
+  CHECK_FALSE(profiler_overhead(median_interval(few), median_interval(enough)).has_value());
+  CHECK_FALSE(profiler_overhead(median_interval(enough), median_interval(few)).has_value());
 }

@@ -25,14 +25,25 @@ def _gemm(table: Table) -> Iterator[tuple[int, Number]]:
             yield index, 2 * math.prod(sizes)
 
 
+def _causal_pairs(queries: Number, keys: Number) -> tuple[Number, ...]:
+    """The mask's diagonal begins in the first row and column, or ends in the last ones."""
+    steps = min(queries, keys)
+    staircase = steps * (steps + 1) // 2
+    rest = queries * keys - keys * keys if queries > keys else queries * (keys - queries)
+    return (staircase + (rest if queries > keys else 0), staircase + (rest if queries < keys else 0))
+
+
 def _attention(table: Table) -> Iterator[tuple[int, Number]]:
     if not table.has("Direction", "Causal", "Varying Lengths"):
         return
     for index, (batch, heads, queries, keys, size, other) in table.each("B", "H", "S Query", "S Key", "D", "D Value"):
         factor = _ATTENTION.get(table.cells("Direction")[index])
         if factor is not None and size == other and table.cells("Varying Lengths")[index] == "0":
-            causal = 0.5 if table.cells("Causal")[index] == "1" else 1
-            yield index, factor * causal * 4 * batch * heads * queries * keys * size
+            told = table.numbers("FLOPs")[index] if table.has("FLOPs") else None
+            # Which queries see which keys where there are more of the ones than of the others is not in the table (docs/shapes.md).
+            pairs = _causal_pairs(queries, keys) if table.cells("Causal")[index] == "1" else (queries * keys,)
+            sums = [int(4 * factor) * batch * heads * count * size for count in pairs]
+            yield index, told if told in sums else sums[0]
 
 
 def _rnn(table: Table) -> Iterator[tuple[int, Number]]:
