@@ -183,7 +183,8 @@ def iteration_time(folder: Folder) -> Iterator[Place]:
     if windows is not None:
         spans = {windows.numbers("Window")[index]: (start, end) for index, (start, end) in windows.each("Start (ns)", "End (ns)")}
     labels, devices = table.cells("Label"), table.cells("Device")
-    last_number: dict[int, int] = {}
+    complete = table.cells("Complete") if table.has("Complete") else None
+    last_number: dict[int, tuple[int, bool]] = {}
     last_end: dict[int, int] = {}
     for index, (window, start, duration) in table.each("Window", "Start (ns)", "Duration (ns)"):
         if devices[index] != "all" or labels[index] == "outside":
@@ -196,9 +197,11 @@ def iteration_time(folder: Folder) -> Iterator[Place]:
         last_end[window] = start + duration
         number = table.numbers("Iteration")[index]
         if number is not None:
-            if number <= last_number.get(window, -1):
-                yield table.place(index, "Iteration", f"{number} comes after {last_number[window]}")
-            last_number[window] = number
+            # A piece that is no whole iteration may have the number of the one that follows (docs/iterations.md).
+            before, piece = last_number.get(window, (-1, False))
+            if number < before or number == before and not piece:
+                yield table.place(index, "Iteration", f"{number} comes after {before}")
+            last_number[window] = number, complete is not None and complete[index] == "0"
 
 
 @rule("iteration-count", ERROR, "A window has as many iterations as complete rows, and the samples a second of their median.")
