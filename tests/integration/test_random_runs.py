@@ -56,7 +56,7 @@ CUPTI_CALLS = ("cuptiSubscribe", "cuptiUnsubscribe", "cuptiFinalize", "cuptiActi
                "cuptiPmSamplingEnable", "cuptiPmSamplingSetConfig", "cuptiPmSamplingStart", "cuptiPmSamplingDecodeData",
                "cuptiPmSamplingStop", "cuptiDeviceGetChipName")
 CUDA_CALLS = ("cudaMemcpy", "cudaMemcpyAsync", "cudaMemsetAsync", "__cudaLaunchKernel", "cudaGraphLaunch", "cudaDeviceSynchronize",
-              "cublasGemmEx", "cublasSgemm", "cudnnConvolutionForward", "ncclAllReduce", "cudaMalloc")
+              "cublasGemmEx", "cublasSgemm", "cudnnConvolutionForward", "ncclAllReduce")
 KILL = "crash:KILL"
 
 
@@ -174,8 +174,9 @@ class Plan:
     def every(self, most):
         """A schedule, of which a trigger's windows may have one."""
         chance = self.chance
-        every = f"/{chance.randrange(2, most)}" if self.likely(0.6) else ""
-        return every + (f"x{chance.randrange(1, 5)}" if self.likely(0.5) else "")
+        if self.likely(0.4):
+            return ""
+        return f"/{chance.randrange(2, most)}" + (f"x{chance.randrange(1, 5)}" if self.likely(0.5) else "")
 
     def program(self):
         chance, options = self.chance, self.options
@@ -200,7 +201,7 @@ class Plan:
             text += f" loop:{chance.choice((1, 10))} [ {self.body()} ]"
         elif trigger == "time":
             every = f"/{chance.randrange(30, 60)}ms" if self.likely(0.6) else ""
-            options["WINDOW"] = f"time:{chance.randrange(0, 30)}ms+{chance.randrange(5, 40)}ms{every}" + ("x2" if self.likely(0.5) else "")
+            options["WINDOW"] = f"time:{chance.randrange(0, 30)}ms+{chance.randrange(5, 30)}ms{every}" + ("x2" if every and self.likely(0.5) else "")
             text += f" loop:{chance.randrange(20, 80)} [ {self.body()} sleep:1 ]"
         elif trigger == "launch":
             count = chance.randrange(1, 30)
