@@ -262,7 +262,9 @@ class RandomRuns(simulated.SimulatedTest):
         if done.code not in ((0, -9) if plan.kill else (0,)):
             found.append(("status", f"the program ended with {done.code}: {done.stderr[-1000:]}"))
         if done.report.exists() and done.misuse() != 0:
-            found.append(("misuse", "of CUDA or CUPTI: " + done.report.read_text(encoding="utf-8")[:200]))
+            counts = [line for line in done.report.read_text(encoding="utf-8").splitlines()
+                      if line.startswith(("calls_in_callbacks,", "finalized_in_flush,", "sampling_misuse,"))]
+            found.append(("misuse", "of CUDA or CUPTI: " + " ".join(counts)))
         for folder in done.folders():
             self.folders += 1
             if (folder / "records").exists():
