@@ -48,11 +48,15 @@ bool OutputFile::flush() {
   }
   std::string_view rest = buffer_;
   const int descriptor = rest.empty() ? -1 : descriptor_.get();
+  const std::uint64_t before = bytes_;
   while (!rest.empty()) {
     const ssize_t written = ::write(descriptor, rest.data(), rest.size());
     if (written < 0) {
       if (errno == EINTR) continue;
-      return fail("write", errno);
+      fail("write", errno);
+      // No line that ends in its middle.
+      if (bytes_ > before && ::ftruncate(descriptor_.get(), static_cast<off_t>(before)) == 0) bytes_ = before;
+      return false;
     }
     bytes_ += static_cast<std::uint64_t>(written);
     rest.remove_prefix(static_cast<std::size_t>(written));

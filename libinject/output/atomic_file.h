@@ -32,6 +32,7 @@ class OutputFile {
   void write_if_full() {
     if (buffer_.size() >= kBufferBytes) flush();
   }
+  /// False: nothing of what was in the buffer is in the file.
   bool flush();
   /// Other users may read it from here on, whatever the umask.
   bool let_others_read();

@@ -3,6 +3,7 @@
 #include "libinject/output/trace.h"
 
 #include <array>
+#include <tuple>
 #include <utility>
 
 #include "libinject/hooks/functions.h"
@@ -119,22 +120,34 @@ TraceWriter::TraceWriter(Context context, std::uint64_t max_rows)
 
 bool TraceWriter::open(const std::string& folder) {
   // Not by way of a temporary file: what a killed program has traced so far is worth having.
-  const std::array<OutputFile*, kFiles.size()> files{&gpu_, &api_, &library_, &processor_};
-  for (std::size_t i = 0; i < files.size(); ++i) {
-    if (!files[i]->open(folder + "/" + std::string(kFiles[i].name), OutputFile::Existing::kRefuse))
-      return false;
-    files[i]->buffer() += header_line(kFiles[i].columns()) + "\n";
+  static_assert(kFiles.size() == std::tuple_size_v<decltype(tables_)>);
+  for (std::size_t i = 0; i < kFiles.size(); ++i) {
+    OutputFile& file = tables_[i].file;
+    if (!file.open(folder + "/" + std::string(kFiles[i].name), OutputFile::Existing::kRefuse)) return false;
+    file.buffer() += header_line(kFiles[i].columns()) + "\n";
   }
   return true;
 }
 
-bool TraceWriter::take_row(const OutputFile& file) {
-  if (rows_left_ == 0 || !file.is_open() || !file.error().empty()) {
+bool TraceWriter::take_row(Table& table) {
+  if (rows_left_ == 0 || !table.file.is_open() || !table.file.error().empty()) {
     ++rows_left_out_;
     return false;
   }
   --rows_left_;
+  ++table.unwritten;
   return true;
+}
+
+void TraceWriter::end_row(Table& table) {
+  table.file.write_if_full();
+  if (table.file.buffer().empty()) count_unwritten(table);
+}
+
+// A write that fails leaves nothing of the buffer in the file.
+void TraceWriter::count_unwritten(Table& table) {
+  if (!table.file.error().empty()) rows_left_out_ += table.unwritten;
+  table.unwritten = 0;
 }
 
 const std::string& TraceWriter::name_text(std::uint32_t name) {
@@ -158,7 +171,7 @@ const ThreadInfo& TraceWriter::thread_info(std::uint32_t thread) {
 
 void TraceWriter::add(const KernelEvent& event) {
   if (!take_row(gpu_)) return;
-  CsvRow row(gpu_.buffer());
+  CsvRow row(gpu_.file.buffer());
   row.number(since(event.start, context_.base)).number(event.end - event.start).number(event.correlation);
   for (const std::int32_t size : event.grid) row.number(size);
   for (const std::int32_t size : event.block) row.number(size);
@@ -167,13 +180,13 @@ void TraceWriter::add(const KernelEvent& event) {
   row.empty().empty().empty().empty();
   row.raw(device_text(event.device)).number(event.context).empty().number(event.stream);
   row.raw(name_text(event.name)).end();
-  gpu_.write_if_full();
+  end_row(gpu_);
 }
 
 void TraceWriter::add(const TransferEvent& event) {
   if (!take_row(gpu_)) return;
   const std::uint64_t duration = event.end - event.start;
-  CsvRow row(gpu_.buffer());
+  CsvRow row(gpu_.file.buffer());
   row.number(since(event.start, context_.base)).number(duration).number(event.correlation);
   for (int i = 0; i < 9; ++i) row.empty();
   row.decimal(megabytes(event.bytes), 3);
@@ -190,16 +203,16 @@ void TraceWriter::add(const TransferEvent& event) {
   }
   row.raw(device_text(event.device)).number(event.context).empty().number(event.stream);
   row.text(operation_name(event)).end();
-  gpu_.write_if_full();
+  end_row(gpu_);
 }
 
 void TraceWriter::add(const CallEvent& event) {
   const bool library = is_library_function(event.function);
   if (!library && !is_api_function(event.function)) return;
-  OutputFile& file = library ? library_ : api_;
-  if (!take_row(file)) return;
+  Table& table = library ? library_ : api_;
+  if (!take_row(table)) return;
   const ThreadInfo& thread = thread_info(event.thread);
-  CsvRow row(file.buffer());
+  CsvRow row(table.file.buffer());
   row.number(since(event.begin, context_.base))
       .number(event.end - event.begin)
       .text(function_name(event.function));
@@ -212,35 +225,41 @@ void TraceWriter::add(const CallEvent& event) {
   row.number(context_.pid).number(thread.tid);
   if (!library) row.empty();  // the thread's priority
   row.raw(thread.name).end();
-  file.write_if_full();
+  end_row(table);
 }
 
 void TraceWriter::add(const ProcessorTimeEvent& event) {
   if (!take_row(processor_)) return;
-  CsvRow(processor_.buffer())
+  CsvRow(processor_.file.buffer())
       .number(since(event.time, context_.base))
       .number(event.processor)
       .number(event.waits)
       .number(thread_info(event.thread).tid)
       .end();
-  processor_.write_if_full();
+  end_row(processor_);
 }
 
 bool TraceWriter::flush() {
   bool good = true;
-  for (OutputFile* file : {&gpu_, &api_, &library_, &processor_}) good = file->flush() && good;
+  for (Table& table : tables_) {
+    good = table.file.flush() && good;
+    count_unwritten(table);
+  }
   return good;
 }
 
 bool TraceWriter::close() {
   bool good = true;
-  for (OutputFile* file : {&gpu_, &api_, &library_, &processor_}) good = file->close() && good;
+  for (Table& table : tables_) {
+    good = table.file.close() && good;
+    count_unwritten(table);
+  }
   return good;
 }
 
 std::string TraceWriter::error() const {
-  for (const OutputFile* file : {&gpu_, &api_, &library_, &processor_}) {
-    if (!file->error().empty()) return file->error();
+  for (const Table& table : tables_) {
+    if (!table.file.error().empty()) return table.file.error();
   }
   return {};
 }

@@ -2,6 +2,7 @@
 // SPDX-FileCopyrightText: The libinject authors
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -56,11 +57,18 @@ class TraceWriter {
   bool close();
 
   std::uint64_t rows_left_out() const { return rows_left_out_; }
-  /// The first failure; empty if there was none. What comes after it is not written, but counted as left out.
+  /// The first failure; empty if there was none. What its file did not take, then or later, is counted as
+  /// left out.
   std::string error() const;
 
  private:
-  bool take_row(const OutputFile& file);
+  struct Table {
+    OutputFile file;
+    std::uint64_t unwritten = 0;  // rows in the file's buffer
+  };
+  bool take_row(Table& table);
+  void end_row(Table& table);
+  void count_unwritten(Table& table);
   const std::string& name_text(std::uint32_t name);
   const std::string& device_text(std::uint32_t device);
   const ThreadInfo& thread_info(std::uint32_t thread);
@@ -68,10 +76,11 @@ class TraceWriter {
   Context context_;
   std::uint64_t rows_left_;
   std::uint64_t rows_left_out_ = 0;
-  OutputFile gpu_;
-  OutputFile api_;
-  OutputFile library_;
-  OutputFile processor_;
+  std::array<Table, 4> tables_;  // as trace_files()
+  Table& gpu_ = tables_[0];
+  Table& api_ = tables_[1];
+  Table& library_ = tables_[2];
+  Table& processor_ = tables_[3];
   // The quoted texts of names, devices and threads, by their numbers: made once each.
   std::vector<std::string> names_;
   std::vector<std::string> devices_;

@@ -2,6 +2,9 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/output/trace.h"
 
+#include <sys/resource.h>
+
+#include "libinject/host_io.h"
 #include "tests/unit/stats_run.h"
 #include "tests/unit/temporary_folder.h"
 
@@ -119,6 +122,33 @@ TEST_CASE("A trace that cannot be written says so once and counts what it leaves
   CHECK(first.open(folder.path()));
   TraceWriter second(context_of(run));
   CHECK_FALSE(second.open(folder.path()));
+}
+
+TEST_CASE("Rows whose file fails are left out, those in its buffer as well", "[output]") {
+  const TemporaryFolder folder;
+  StatsRun run;
+  TraceWriter trace(context_of(run));
+  REQUIRE(trace.open(folder.path()));
+  trace.add(run.kernel("k", 1));
+  REQUIRE(trace.flush());
+  rlimit before{};
+  REQUIRE(getrlimit(RLIMIT_FSIZE, &before) == 0);
+  const std::string written = folder.read("cuda_gpu_trace.csv");
+  {
+    const QuietSignals quiet;
+    // A part of a row finds room: none of it may stay.
+    const rlimit little{written.size() + 10, before.rlim_max};
+    REQUIRE(setrlimit(RLIMIT_FSIZE, &little) == 0);
+    for (int i = 0; i < 3; ++i) trace.add(run.kernel("k", 1));
+    CHECK_FALSE(trace.flush());
+    REQUIRE(setrlimit(RLIMIT_FSIZE, &before) == 0);
+  }
+  CHECK(trace.rows_left_out() == 3);
+  trace.add(run.kernel("k", 1));
+  CHECK(trace.rows_left_out() == 4);
+  CHECK_FALSE(trace.close());
+  CHECK(trace.rows_left_out() == 4);
+  CHECK(folder.read("cuda_gpu_trace.csv") == written);
 }
 
 TEST_CASE("Damaged events do not harm the trace", "[output]") {
