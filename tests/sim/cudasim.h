@@ -45,7 +45,7 @@ void cudasim_set_kernel_duration(const char* name_part, uint64_t nanoseconds);
 ///   pm_overflow_silent        once that is full, what comes until it is decoded is lost, and nothing says so
 ///   pm_wall_clock             samples are on CLOCK_REALTIME, whatever clock the records have
 ///   pm_contrary=N             of the next N samples the SMs' activity is counted a hundred times too low
-///   pm_retimed=N              at each of the next N decodes that find samples in the image these become 1,100 ns later
+///   pm_retimed=N              by each of the next N decodes what the image holds becomes 1,100 ns later
 ///   pm_no_timer               there is no timer for sampling, only the system clock's cycles
 ///   pm_no_pcie                the board's counters of PCIe can't be used; its availability image says so
 ///   pm_silent_pcie            … are said to be there, and tell nothing: no sample with them is ever complete
