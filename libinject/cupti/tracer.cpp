@@ -63,6 +63,7 @@ constinit std::atomic<std::uint64_t> dropped{0};
 constinit std::atomic<Nanoseconds> buffer_time{0};
 constinit Tracer::Events profiler_events{nullptr, nullptr};
 constinit std::atomic<bool> fatal{false};
+constinit std::atomic<std::uint32_t> failures_so_far{0};
 constinit std::atomic<bool> graphs{false};
 constinit std::atomic<decltype(&::cuptiActivityGetNumDroppedRecords)> get_dropped{nullptr};
 constinit std::atomic<decltype(&::cuptiGetGraphNodeId)> get_node_id{nullptr};
@@ -347,7 +348,10 @@ void CUPTIAPI on_callback(void*, CUpti_CallbackDomain domain, CUpti_CallbackId c
       on_resource(cbid, data);
       break;
     case CUPTI_CB_DOMAIN_STATE:
-      if (cbid == CUPTI_CBID_STATE_FATAL_ERROR) fatal.store(true, std::memory_order_release);
+      if (cbid == CUPTI_CBID_STATE_FATAL_ERROR) {
+        failures_so_far.fetch_add(1, std::memory_order_release);
+        fatal.store(true, std::memory_order_release);
+      }
       break;
     default:
       break;
@@ -446,6 +450,10 @@ bool Tracer::saw_graphs() noexcept {
 }
 bool Tracer::failed() noexcept {
   return fatal.load(std::memory_order_acquire);
+}
+
+std::uint32_t Tracer::failures() noexcept {
+  return failures_so_far.load(std::memory_order_acquire);
 }
 
 // What CUPTI's callbacks are about, by the names that it has for the driver's functions. False where a launch

@@ -83,6 +83,8 @@ class Tracer {
   static bool saw_graphs() noexcept;
   /// CUPTI gave up with a fatal error and finalized itself.
   static bool failed() noexcept;
+  /// How often it did so in this process.
+  static std::uint32_t failures() noexcept;
 
  private:
   bool climb(TracerLevel level, bool all_driver_calls, std::string& error);

@@ -376,6 +376,7 @@ void PmSampler::run() noexcept {
   std::unique_lock lock(mutex_);
   while (wanted_) {
     followed_ = stops_.load();
+    failures_before_ = Tracer::failures();
     attached_ = true;
     abandoned_ = false;
     lock.unlock();
@@ -401,6 +402,15 @@ void PmSampler::run() noexcept {
   changed_.notify_all();
 }
 
+// Also where CUPTI has been attached anew since.
+bool PmSampler::cupti_failed() const noexcept {
+  return Tracer::failures() != failures_before_;
+}
+
+bool PmSampler::must_stop() const noexcept {
+  return stop_asked() || cupti_failed();
+}
+
 void PmSampler::sample() {
   refused_now_ = false;
   failed_ = never_;
@@ -408,9 +418,9 @@ void PmSampler::sample() {
   asked_at_ = 0;
   for (;;) {
     passes_.fetch_add(1, std::memory_order_relaxed);
-    if (Tracer::failed()) return;
+    if (cupti_failed()) return;
     const Nanoseconds starting = open_devices();
-    if (refused_now_ || stop_asked()) return;
+    if (refused_now_ || must_stop()) return;
     {
       const std::lock_guard lock(mutex_);
       info_.start += starting;
@@ -422,7 +432,7 @@ void PmSampler::sample() {
       }
     }
     for (const auto& device : devices_) {
-      if (!stop_asked() && now() >= device->decode_at) decode(*device);
+      if (!must_stop() && now() >= device->decode_at) decode(*device);
     }
     Nanoseconds wait = pause;
     for (const auto& device : devices_) {
@@ -470,7 +480,7 @@ Nanoseconds PmSampler::open_devices() {
     const bool known = std::find(failed_.begin(), failed_.end(), index) != failed_.end() ||
                        std::any_of(devices_.begin(), devices_.end(),
                                    [index](const auto& device) { return device->index == index; });
-    if (known || refused_now_ || stop_asked()) continue;
+    if (known || refused_now_ || must_stop()) continue;
     const Nanoseconds begin = now();
     if (!initialized_) initialize();
     if (refused_now_ || !prepare_device(index))
@@ -481,12 +491,12 @@ Nanoseconds PmSampler::open_devices() {
     for (const auto& device : devices_) device->held_up = device->started;
     // The next one may take as long as the others can wait.
     for (const auto& device : devices_) {
-      if (device->started && !stop_asked() && now() >= device->decode_at) decode(*device);
+      if (device->started && !must_stop() && now() >= device->decode_at) decode(*device);
     }
   }
   // Setting one up takes up to 0.3 s (H200), for which nobody would decode what those before it sample.
   for (const std::uint32_t index : prepared) {
-    if (stop_asked() || refused_now_) break;  // what there is of them ends with the others
+    if (must_stop() || refused_now_) break;  // what there is of them ends with the others
     const Nanoseconds begin = now();
     if (!begin_device(index)) failed_.push_back(index);
     took += now() - begin;
@@ -529,7 +539,7 @@ bool PmSampler::prepare_device(std::uint32_t index) {
     device.measured.resize(choice->measured.size());
     result = set_up(device, action);
   }
-  if (stop_asked()) return true;
+  if (must_stop()) return true;
   if (choice == nullptr || result != CUPTI_SUCCESS) {
     disable(device);
     devices_.pop_back();
@@ -566,7 +576,7 @@ const MetricChoice* PmSampler::choice_for(Device& device) {
   const CUptiResult result = device.host.base_names(names);
   use.reset();
   if (!std::exchange(told_loaded_, true) && options_.loaded != nullptr) options_.loaded();
-  if (stop_asked()) return nullptr;
+  if (must_stop()) return nullptr;
   if (result != CUPTI_SUCCESS) {
     std::string reason = "libnvperf_host can't be used";
     if (result == CUPTI_ERROR_INVALID_CHIP_NAME) {
@@ -613,13 +623,13 @@ CUptiResult PmSampler::set_up(Device& device, const char*& action) {
   use.reset();
   if (!std::exchange(told_enabled_, true) && options_.loaded != nullptr) options_.loaded();
   device.object = enable.pPmSamplingObject;
-  if (stop_asked()) return CUPTI_SUCCESS;
+  if (must_stop()) return CUPTI_SUCCESS;
   action = "cuptiProfilerHostGetConfigImage";
   if (const CUptiResult result = device.host.open(names, device.config); result != CUPTI_SUCCESS)
     return result;
   action = "cuptiPmSamplingSetConfig";
   if (const CUptiResult result = configure(device); result != CUPTI_SUCCESS) return result;
-  if (stop_asked()) return CUPTI_SUCCESS;
+  if (must_stop()) return CUPTI_SUCCESS;
   action = "cuptiPmSamplingGetCounterDataSize";
   INJECT_PM_PARAMS(size, CUpti_PmSampling_GetCounterDataSize);
   size.pPmSamplingObject = device.object;
@@ -700,7 +710,7 @@ void PmSampler::decode(Device& device) {
   const Nanoseconds begin = now();
   device.missing = 0;
   const bool held_up = std::exchange(device.held_up, false);
-  for (int round = 0; round < kMostRounds && !stop_asked() && decode_image(device); ++round) {
+  for (int round = 0; round < kMostRounds && !must_stop() && decode_image(device); ++round) {
   }
   // Which says nothing of its own pauses.
   if (held_up)
@@ -710,7 +720,7 @@ void PmSampler::decode(Device& device) {
   hand_over();
   device.pause = std::min(2 * device.pause, device.longest_pause);
   device.decode_at = begin + device.pause;
-  if (device.broken || stop_asked()) return;
+  if (device.broken || must_stop()) return;
   if (device.overflowed)
     reopen(device);
   else if (!device.useful && device.fruitless + device.waiting > kMostFruitless)
@@ -1085,7 +1095,7 @@ void PmSampler::stop_device(Device& device) noexcept {
 }
 
 void PmSampler::disable(Device& device) noexcept {
-  if (abandoned_.load(std::memory_order_acquire) || device.runs_on) {
+  if (abandoned_.load(std::memory_order_acquire) || device.runs_on || cupti_failed()) {
     device.host.forget();
     device.object = nullptr;
     if (device.runs_on) give_up();
@@ -1115,7 +1125,7 @@ void PmSampler::shut_down() noexcept {
   {
     const std::lock_guard lock(mutex_);
     // CUPTI that gave up with an error has finalized itself.
-    usable = !Tracer::failed() && !abandoned_;
+    usable = !cupti_failed() && !abandoned_;
     end_profiler = usable && initialized_ && !keep_profiler_;
   }
   struct Stop {

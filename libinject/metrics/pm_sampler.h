@@ -95,6 +95,10 @@ class PmSampler {
   void sample();
   void give_up() noexcept;
   bool stop_asked() const noexcept { return stops_.load(std::memory_order_acquire) != followed_; }
+  /// CUPTI gave up with an error since the devices were opened: it has finalized itself, and no more of it
+  /// may be called.
+  bool cupti_failed() const noexcept;
+  bool must_stop() const noexcept;
   std::unique_lock<std::mutex> lock_within(Nanoseconds most) const noexcept;
   void initialize();
   Nanoseconds open_devices();
@@ -160,6 +164,7 @@ class PmSampler {
 
   // Written by start() while there is no thread, then the thread's alone, like the rest.
   std::uint64_t followed_ = 0;  // stops_ when CUPTI was attached
+  std::uint32_t failures_before_ = 0;
   CuptiApi cupti_;
   PmApi api_;
   bool found_api_ = false;
