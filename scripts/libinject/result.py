@@ -60,7 +60,7 @@ def is_number_column(name: str) -> bool:
 
 
 def as_number(text: str) -> int | float:
-    """Nothing is written that needs more than 128 bits, which sums of operations have, or is infinite."""
+    """Nothing is written that is infinite, or needs more than 64 bits, but whole numbers: sums of operations have 128."""
     number: int | float
     if "." in text:  # most of them: an int() that fails takes ten times as long
         number = float(text)
@@ -69,7 +69,7 @@ def as_number(text: str) -> int | float:
             number = int(text)
         except ValueError:
             number = float(text)
-    if not -(2**63) <= number < 2**128:
+    if not -(2**63) <= number < (2**128 if isinstance(number, int) else 2**64):
         raise ValueError
     return number
 
