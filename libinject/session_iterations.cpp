@@ -195,6 +195,7 @@ void Session::deliver_cut(const IterationSpan& span) {
   if (boundary.begin <= delivered_until_) return;
   drain_.iteration_boundary(boundary);
   delivered_until_ = boundary.begin;
+  search_->keep_numbers(boundary.number, delivered_until_);
 }
 
 void Session::deliver_beginning(const IterationSpan& span) {
@@ -215,6 +216,7 @@ void Session::deliver_beginning(const IterationSpan& span) {
                                    : IterationLabel::kIteration;
   if (boundary.begin > delivered_until_ || delivered_until_ == 0) drain_.iteration_boundary(boundary);
   delivered_until_ = std::max(delivered_until_, boundary.begin);
+  if (boundary.window != 0) search_->keep_numbers(span.phase ? span.number : span.number + 1, delivered_until_);
 }
 
 void Session::deliver_last_boundary() {

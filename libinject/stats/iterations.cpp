@@ -236,7 +236,8 @@ void IterationStatistics::boundary(const IterationBoundary& boundary) {
       if (window == 0 || place == rows_.end()) continue;
       Row& row = place->second;
       if (!row.settled) row.end = boundary.begin;
-      if (row.complete || window != before.window || window != boundary.window_before) continue;
+      if (row.complete || row.past_window) continue;
+      if (window != before.window || window != boundary.window_before) continue;
       row.complete = !row.spoiled;
       if (row.settled && row.complete) {
         if (row.label == IterationLabel::kIteration) --incomplete_;
@@ -278,7 +279,7 @@ void IterationStatistics::settle_row(const Key& key, Row& row) {
   for (Part& part : row.parts) {
     settle(part);
   }
-  if (key.second == 0) return;
+  if (key.second == 0 || row.past_window) return;
   ++phases_[static_cast<std::size_t>(row.label)];
   if (spilled_.any && row.begin <= spilled_.last && spilled_.first < row.end) {
     row.spoiled = true;
@@ -305,6 +306,8 @@ void IterationStatistics::settle_window(std::uint32_t window, Nanoseconds begin,
       row.begin = row.end = 0;
       row.spoiled = true;
     } else if (end != 0 && place->first.second != 0 && !row.settled) {
+      // Calls are a window's until it has closed on all threads, which is some time after its end.
+      row.past_window = row.begin >= end;
       row.begin = std::max(row.begin, begin);
       row.end = std::max(row.begin, row.end == 0 ? end : std::min(row.end, end));
     }
@@ -370,6 +373,7 @@ std::vector<IterationRow> IterationStatistics::rows_of(std::uint32_t window) con
   Key before{0, 0};
   for (auto place = rows_.lower_bound({window, 1}); place != rows_.end() && place->first.first == window;
        ++place) {
+    if (place->second.past_window) continue;
     result.push_back(shown(place->first, place->second));
     if (result.size() > 1 && before.second + 1 == place->first.second)
       add_gaps(result[result.size() - 2], result.back());
@@ -385,11 +389,15 @@ std::vector<IterationRow> IterationStatistics::rows() const {
     count(part(waiting[{activity.window, 0}], activity.device).work, activity);
   }
   for (const WaitingLaunch& launch : waiting_launches_) launch.count(waiting[{launch.window, 0}].host);
+  const auto add = [](Row& row, const Row& more) {
+    row.host.merge(more.host);
+    for (const Part& from : more.parts) part(row, from.device).work.merge(from.work);
+  };
+  for (const auto& [key, row] : rows_) {
+    if (row.past_window) add(waiting[{key.first, 0}], row);
+  }
   for (auto& [key, row] : waiting) {
-    const auto place = rows_.find(key);
-    if (place == rows_.end()) continue;
-    row.host.merge(place->second.host);
-    for (const Part& from : place->second.parts) part(row, from.device).work.merge(from.work);
+    if (const auto place = rows_.find(key); place != rows_.end()) add(row, place->second);
   }
 
   std::vector<IterationRow> result;
@@ -399,7 +407,7 @@ std::vector<IterationRow> IterationStatistics::rows() const {
     for (; outside != waiting.end() && outside->first < key; ++outside) {
       result.push_back(shown(outside->first, outside->second));
     }
-    if (outside != waiting.end() && outside->first == key) continue;
+    if ((outside != waiting.end() && outside->first == key) || row.past_window) continue;
     result.push_back(shown(key, row));
     // The gap before it belongs to the row before it, if that is of the boundary before.
     const auto before = key.second > 1 ? rows_.find({key.first, key.second - 1}) : rows_.end();

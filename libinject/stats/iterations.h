@@ -154,6 +154,7 @@ class IterationStatistics {
     bool complete = false;
     bool spoiled = false;  // work of it was lost
     bool settled = false;
+    bool past_window = false;  // begins after the window's end: shown outside
     Nanoseconds begin = 0;
     Nanoseconds end = 0;
     HostPart host;

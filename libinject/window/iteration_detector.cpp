@@ -836,6 +836,28 @@ std::uint64_t IterationDetector::count_before(const Candidate& candidate, std::u
   return best;
 }
 
+void IterationDetector::keep_numbers(std::uint64_t next, Nanoseconds until) {
+  next_number_ = next;
+  numbered_until_ = until;
+}
+
+// By how much the numbers of a new lock have to grow so that none is shown twice.
+std::uint64_t IterationDetector::least_shift() const {
+  std::uint64_t next = in_iteration_ && begin_time_ <= numbered_until_ ? number_ + 1 : number_;
+  for (const IterationSpan& span : spans_) {
+    if (span.begin <= numbered_until_ && span.end <= numbered_until_) continue;
+    if (span.begin > numbered_until_) {
+      next = span.number;
+    } else if (span.cut) {
+      next = span.following;
+    } else {
+      next = span.phase ? span.number : span.number + 1;
+    }
+    break;
+  }
+  return next_number_ > next ? next_number_ - next : 0;
+}
+
 void IterationDetector::accept(Lock found, const Candidate& candidate) {
   // What had been taken for iterations before an optimizer was seen may have been anything.
   const bool count_on = lock_ && (lock_->optimizer || !found.optimizer);
@@ -895,13 +917,18 @@ void IterationDetector::accept(Lock found, const Candidate& candidate) {
     // The program goes on with other kernels.
     if (first > old_end) before += old_ones;
   }
-  // Numbers of what has been passed.
-  for (IterationSpan& span : spans_) {
-    span.number = span.number + before >= number_ ? span.number + before - number_ : 0;
-    span.following = span.following + before >= number_ ? span.following + before - number_ : 0;
-  }
-  number_ = before;
-  lock_->seen_before = before;
+  // Each boundary that was passed began another iteration, whatever the vote says.
+  if (!spans_.empty()) before = std::max(before, number_ - spans_.front().number);
+  const auto renumber = [this](std::uint64_t number) {
+    for (IterationSpan& span : spans_) {
+      span.number += number - number_;
+      span.following += number - number_;
+    }
+    number_ = number;
+  };
+  renumber(before);
+  renumber(before + least_shift());
+  lock_->seen_before = number_;
   lock_once_ = candidate.once;
   ++changes_;
 }

@@ -80,10 +80,13 @@ class IterationDetector {
   bool expects_optimizer() const { return optimizer_will_show_; }
   /// Counts how often lock() has changed.
   std::uint64_t changes() const { return changes_; }
+  /// The user has been shown iterations below `next`, all that began by `until`: should the lock change, what
+  /// began later is numbered from `next` on.
+  void keep_numbers(std::uint64_t next, Nanoseconds until);
   /// Iterations that have begun so far: the one in progress has this number less one. 0 before the lock.
   std::uint64_t begun() const { return lock_ ? number_ + 1 : 0; }
   /// Spans that have ended since the last call, in order; at the lock also those of the history. Boundaries
-  /// of one lock are consistent; a changed lock (`changes()`) counts anew.
+  /// of one lock are consistent; a changed lock (`changes()`) counts anew, but for keep_numbers().
   std::vector<IterationSpan> take_spans();
   /// The iteration in progress, once its anchor has come: from then on its beginning is certain. Ends with
   /// the last event so far.
@@ -154,6 +157,7 @@ class IterationDetector {
   bool marks_hold(const Candidate& candidate, const IterationMarks& marks, std::uint64_t expected) const;
   void accept(Lock found, const Candidate& candidate);
   std::uint64_t count_before(const Candidate& candidate, std::uint64_t position) const;
+  std::uint64_t least_shift() const;
   bool matches(std::uint64_t position, std::uint64_t mark) const;
   std::string name_of(std::uint32_t token) const;
 
@@ -209,6 +213,10 @@ class IterationDetector {
   std::uint64_t last_anchor_ = 0;
   double mean_ = 0;
   std::vector<IterationSpan> spans_;
+
+  // keep_numbers()
+  std::uint64_t next_number_ = 0;
+  Nanoseconds numbered_until_ = 0;
 };
 
 /// Whether a kernel's (mangled) name is an optimizer's.

@@ -111,6 +111,7 @@ class IterationSearch {
   void note_window(bool opened, std::uint64_t count, std::uint32_t window);
 
   const IterationDetector& detector() const { return detector_; }
+  void keep_numbers(std::uint64_t next, Nanoseconds until) { detector_.keep_numbers(next, until); }
   /// IterationDetector::take_spans().
   std::vector<IterationSpan> take_spans();
   /// The iteration that begins at the watch's boundary `count` is number `count` plus this. Known from the

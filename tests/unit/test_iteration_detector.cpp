@@ -619,6 +619,56 @@ TEST_CASE("what was taken for iterations before the optimizer showed does not co
   CHECK(program.detector.begun() == 40);
 }
 
+TEST_CASE("a changed lock gives none of the numbers that were shown", "[iterations]") {
+  Program program;
+  for (unsigned i = 0; i < 60; ++i) program.kernels(300, 303);
+  REQUIRE(program.changes == 1);
+  const std::uint64_t shown = program.detector.begun();
+  REQUIRE(shown > 50);
+  name_optimizer(program);
+  SECTION("all that began so far") {
+    program.detector.keep_numbers(shown, program.time);
+    for (std::uint64_t k = 0; k < 40; ++k) {
+      program.begin();
+      plain_step(program, k);
+    }
+    REQUIRE(program.changes == 2);
+    CHECK(program.detector.begun() == shown + 40);
+    CHECK(program.told().at(program.begins[5]) == shown + 5);
+  }
+  SECTION("the last one while it is in progress") {
+    const auto step = [&](std::uint64_t k) {
+      program.begin();
+      plain_step(program, k);
+    };
+    step(0);
+    REQUIRE(program.changes == 1);
+    program.detector.keep_numbers(shown, program.time);
+    for (std::uint64_t k = 1; k < 40; ++k) step(k);
+    REQUIRE(program.changes == 2);
+    // Iteration 0 began before that time: its row is there, under the old lock's number.
+    CHECK(program.told().at(program.begins[1]) == shown);
+    CHECK(program.detector.begun() == shown + 39);
+  }
+}
+
+TEST_CASE("iterations of which most signs were lost have numbers of their own", "[iterations]") {
+  Program program;
+  name_optimizer(program);
+  for (std::uint64_t k = 0; k < 6; ++k) {
+    program.begin();
+    program.copy_in();
+    optimizer(program);
+  }
+  for (std::uint64_t k = 6; k < 30; ++k) {
+    program.begin();
+    plain_step(program, k);
+  }
+  std::uint64_t next = 0;
+  for (const IterationSpan& span : program.spans) CHECK(span.number == next++);
+  CHECK(program.detector.begun() == next + 1);
+}
+
 TEST_CASE("work without a period is no training, and the report says what was seen", "[iterations]") {
   Program program;
   std::mt19937 random(3);

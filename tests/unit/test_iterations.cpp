@@ -189,6 +189,33 @@ TEST_CASE("A window that opens or closes within an iteration has a part of it", 
   CHECK(iterations.incomplete() == 3);
 }
 
+TEST_CASE("What begins after its window's end is outside of iterations", "[stats]") {
+  // Calls are a window's until it has closed on all threads, some time after its end.
+  IterationStatistics iterations;
+  for (std::uint64_t i = 0; i < 5; ++i) {
+    iterations.boundary(boundary(i, 100 + 100 * i, 1, i == 0 ? 0 : 1));
+    iterations.launch(1, 100 + 100 * i);
+    iterations.activity(kernel(1, 100 + 100 * i, 10, 1000 + 100 * i));
+  }
+  iterations.settle_window(1, 90, 300);
+  iterations.boundary(boundary(5, 600, 0, 1));
+
+  const auto rows = iterations.rows();
+  REQUIRE(rows.size() == 3);
+  CHECK(rows[0].kind == Kind::kOutside);
+  CHECK(rows[0].launches == 3);
+  REQUIRE(rows[0].devices.size() == 1);
+  CHECK(rows[0].devices[0].work.kernels.count == 3);
+  CHECK(rows[1].end == 200);
+  CHECK(rows[2].number == 1);
+  CHECK(rows[2].end == 300);
+  CHECK(iterations.rows_of(1).size() == 2);
+  // None of them is a step that took no time.
+  CHECK(iterations.step_times().count() == 2);
+  CHECK(iterations.step_times().min() == 100);
+  CHECK(iterations.incomplete() == 0);
+}
+
 TEST_CASE("Validation is seen and is no iteration", "[stats]") {
   IterationStatistics iterations;
   iterations.boundary(boundary(0, 1000, 1, 0));
