@@ -118,6 +118,8 @@ std::optional<double> bus_factor(Collective operation, std::uint32_t ranks) {
 std::optional<double> CollectiveRow::algorithm_bandwidth() const {
   // Bytes by nanosecond are 10^9 by second.
   if (gpu.sum == 0 || !is_known()) return std::nullopt;
+  // Of calls that failed it is not known what they moved.
+  if (gpu.count > calls - captured + replayed) return std::nullopt;
   return static_cast<double>(shape.bytes) * static_cast<double>(gpu.count) / static_cast<double>(gpu.sum);
 }
 

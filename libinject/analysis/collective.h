@@ -80,7 +80,7 @@ struct CollectiveRow {
   std::uint64_t overlapped = 0;
   std::vector<KernelTime> names;  ///< each once, by descending time
 
-  /// Bytes by second, 10^9; nothing without GPU time.
+  /// Bytes by second, 10^9; nothing without GPU time, or where some of that is of calls that failed.
   std::optional<double> algorithm_bandwidth() const;
   std::optional<double> bus_bandwidth() const;
   /// Share of the kernels' time, 0 … 1; nothing without kernels.

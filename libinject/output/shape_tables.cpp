@@ -614,7 +614,7 @@ Columns<Listed<CollectiveRow>> nccl_columns(const Report&) {
       .add(
           "Algorithm BW (GB/s)", kBandwidth,
           [](const Row& row) { return Cell(row.row.algorithm_bandwidth()); }, "Bytes by GPU time.",
-          "no GPU time; bytes not known")
+          "no GPU time; bytes not known; GPU time of calls that failed")
       .add(
           "Bus BW (GB/s)", kBandwidth, [](const Row& row) { return Cell(row.row.bus_bandwidth()); },
           "Algorithm bandwidth by the operation's factor (collectives.md).", "as Algorithm BW")

@@ -116,6 +116,16 @@ TEST_CASE("Bus bandwidth is the algorithm's times nccl-tests' factor", "[collect
   CHECK(rows[0].operation() == "AllReduce");
   CHECK(rows[0].grouped() == "no");
 
+  // A call that failed had kernels, too: what it moved is not known.
+  input.calls = 1;
+  input.failed = 2;
+  const CollectiveRow with_failed = collective_rows({input}).at(0);
+  CHECK_FALSE(with_failed.algorithm_bandwidth().has_value());
+  CHECK_FALSE(with_failed.bus_bandwidth().has_value());
+  CHECK(with_failed.overlap() == 0.25);
+  input.calls = 3;
+  input.failed = 0;
+
   input.gpu = {};
   input.kernel_time = 0;
   const CollectiveRow none = collective_rows({input}).at(0);
