@@ -2,6 +2,8 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/output/table_files.h"
 
+#include <unistd.h>
+
 #include <array>
 #include <cstdio>
 #include <exception>
@@ -509,7 +511,11 @@ std::vector<std::string> write_all(const std::string& folder, const Report& repo
     std::vector<std::unique_ptr<AtomicFile>> finished;
     std::vector<std::string> names;
     for (const TableFile& table : kTables) {
-      if (!is_wanted(table, report)) continue;
+      if (!is_wanted(table, report)) {
+        // What a killed process left of hardware metrics can't be made anew.
+        if (access((folder + "/" + std::string(table.name)).c_str(), F_OK) == 0) names.emplace_back(table.name);
+        continue;
+      }
       auto file = std::make_unique<AtomicFile>(folder, table.name);
       append_table(table, report, file->file().buffer(),
                    [&file](std::string&) { file->file().write_if_full(); });

@@ -462,6 +462,18 @@ TEST_CASE("All files are written, run.json with their names", "[output]") {
   CHECK(static_cast<std::size_t>(files) == wanted_files() + 1);
 }
 
+TEST_CASE("A table that this writing has not, and an earlier one had, stays and is listed", "[output]") {
+  const TemporaryFolder folder;
+  StatsRun run;
+  run.statistics.add(run.kernel("k", 100));
+  std::ofstream(folder.path() + "/kernel_metrics.csv") << "before";
+  CHECK(write_all(folder.path(), build_report(run.statistics, some_run())).empty());
+  CHECK(folder.read("kernel_metrics.csv") == "before");
+  const auto files = nlohmann::json::parse(folder.read("run.json"))["files"];
+  CHECK(files.size() == wanted_files() + 1);
+  CHECK(std::ranges::find(files, "kernel_metrics.csv") != files.end());
+}
+
 TEST_CASE("A file that cannot be written leaves the others and its predecessor", "[output]") {
   const TemporaryFolder folder;
   StatsRun run;
