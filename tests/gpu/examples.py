@@ -10,6 +10,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import sys
 
 from gputest import Folder, clean_environment, folders, main, module_missing, run
@@ -31,19 +32,18 @@ def command_of(line, options):
         name, _, value = words.pop(0).partition("=")
         environment[name] = value
     if words[0] == "python3":
-        words[0] = sys.executable
-        words[1] = os.path.join(EXAMPLES, os.path.basename(words[1]))
-    else:
-        build = os.path.dirname(options.library)
-        candidates = [os.path.join(build, words[0].removeprefix("build/")), os.path.join(build, os.path.basename(words[0]))]
-        words[0] = next((c for c in candidates if os.path.exists(c)), candidates[0])
+        if shutil.which(words[0]) != sys.executable:
+            words[0] = sys.executable
+    elif not os.path.exists(os.path.join(options.work, words[0])):
+        # A folder with the bare binaries.
+        words[0] = os.path.join("build", os.path.basename(words[0]))
     return words, environment
 
 
 def one(options, report, name, line, outputs):
     reason = module_missing(*MODULES.get(name, ("torch",)))
     argv, environment = command_of(line, options)
-    if not reason and not os.path.exists(argv[0]):
+    if not reason and "/" in argv[0] and not os.path.exists(os.path.join(options.work, argv[0])):
         reason = f"{argv[0]} is not built"
     if reason:
         report.skip(name, reason)
@@ -70,6 +70,11 @@ def one(options, report, name, line, outputs):
 
 def test(options, report):
     outputs = {}
+    # Commands are run as the README has them, so that what they print has its paths.
+    for name, folder in (("examples", EXAMPLES), ("build", os.path.dirname(options.library))):
+        link = os.path.join(options.work, name)
+        if not os.path.lexists(link):
+            os.symlink(os.path.abspath(folder), link)
     with open(README) as file:
         sections = [(m["name"], m["command"]) for m in SECTION.finditer(file.read())]
     only = options.only.split(",") if options.only else [name for name, _ in sections]
