@@ -197,6 +197,7 @@ class Session {
   void release_spans();
   void deliver_span(const IterationSpan& span);
   void deliver_beginning(const IterationSpan& span);
+  void deliver_restart(Nanoseconds time);
   void deliver_cut(const IterationSpan& span);
   void deliver_last_boundary();
   void step_search(std::unique_lock<std::mutex>& lock);
@@ -366,6 +367,7 @@ class Session {
   std::uint64_t armed_changes_ = 0;  // data_mutex_
   std::atomic<bool> reset_search_{false};
   std::atomic<std::uint64_t> search_from_{0};  // sign that the search begins with
+  std::atomic<Nanoseconds> search_from_time_{0};
   SignSource search_source_ = SignSource::kNone;
   std::atomic<SignSource> searched_source_{SignSource::kNone};  // the same, but for when it is over
   Nanoseconds search_since_ = 0;

@@ -81,6 +81,7 @@ void Session::start_search(SignSource source) noexcept {
   // What the source before told lies in the threads' queues yet.
   control_word.fetch_and(~static_cast<std::uint32_t>(kControlSearch), std::memory_order_acq_rel);
   search_from_.store(begin_sign_pass().sequence, std::memory_order_relaxed);
+  search_from_time_.store(now(), std::memory_order_relaxed);
   reset_search_.store(true, std::memory_order_release);
   search_source_ = searched_source_ = source;
   search_since_ = now();
@@ -112,7 +113,9 @@ void Session::prepare_search() {
         Log::error("the launch stream can't be recorded: " + search_->recording_error());
       }
     } else {
+      if (windows_.opened() != 0) deliver_last_boundary();
       search_->restart();
+      deliver_restart(search_from_time_.load(std::memory_order_relaxed));
     }
     search_->ignore_before(search_from_.load(std::memory_order_relaxed));
     drain_.search_with(search_.get());
@@ -182,6 +185,19 @@ void Session::deliver_span(const IterationSpan& span) {
   span_next_ = span.phase ? span.number : span.number + 1;
   after_cut_ = span.cut;
   if (span.cut) deliver_cut(span);
+}
+
+// What was followed so far ends: the new search knows nothing of it.
+void Session::deliver_restart(Nanoseconds time) {
+  held_spans_.clear();
+  if (delivered_until_ == 0) return;
+  IterationBoundary boundary;
+  boundary.begin = std::max(time, delivered_until_ + 1);
+  boundary.followed = false;
+  drain_.iteration_boundary(boundary);
+  delivered_until_ = boundary.begin;
+  span_end_ = span_last_ = 0;
+  after_cut_ = false;
 }
 
 // What the next window shows first has begun unseen, after the window before it.

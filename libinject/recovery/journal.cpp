@@ -283,6 +283,7 @@ void Journal::boundary(const IterationBoundary& boundary) {
   body_.number(boundary.window);
   body_.number(boundary.window_before);
   body_.number(static_cast<std::uint64_t>(boundary.label));
+  body_.number(boundary.followed ? 1 : 0);
 }
 
 void Journal::written() {

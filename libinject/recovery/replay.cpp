@@ -294,6 +294,7 @@ bool Replay::read_boundary(Decoder& from) {
   boundary.window_before = static_cast<std::uint32_t>(from.number(known_windows_.size()));
   boundary.label =
       static_cast<IterationLabel>(from.number(static_cast<std::uint64_t>(IterationLabel::kCheckpoint)));
+  boundary.followed = from.number(1) != 0;
   if (from.ok()) drain_.iteration_boundary(boundary);
   return from.ok();
 }

@@ -88,7 +88,7 @@ void IterationStatistics::note(const WaitingLaunch& launch) {
   waiting_launches_.push_back(launch);
 }
 
-/// The number of the latest boundary that is not after `time`, 0 if there is none.
+/// The number of the latest boundary that is not after `time`, 0 if there is none or nothing is followed then.
 std::uint64_t IterationStatistics::boundary_at(Nanoseconds time) {
   if (time >= cache_.begin && time < cache_.end) return cache_.found;
   const auto next = std::upper_bound(
@@ -96,8 +96,9 @@ std::uint64_t IterationStatistics::boundary_at(Nanoseconds time) {
       [](Nanoseconds wanted, const IterationBoundary& boundary) { return wanted < boundary.begin; });
   cache_.begin = next == boundaries_.begin() ? 0 : (next - 1)->begin;
   cache_.end = next == boundaries_.end() ? std::numeric_limits<Nanoseconds>::max() : next->begin;
-  cache_.found =
-      next == boundaries_.begin() ? 0 : first_ + static_cast<std::uint64_t>(next - boundaries_.begin()) - 1;
+  cache_.found = next == boundaries_.begin() || !(next - 1)->followed
+                     ? 0
+                     : first_ + static_cast<std::uint64_t>(next - boundaries_.begin()) - 1;
   return cache_.found;
 }
 
@@ -227,7 +228,8 @@ void IterationStatistics::boundary(const IterationBoundary& boundary) {
       ++disordered_;
       return;
     }
-    if (before.window == 0 && boundary.window_before == 0 && before.label == IterationLabel::kIteration)
+    if (before.window == 0 && boundary.window_before == 0 && before.label == IterationLabel::kIteration &&
+        before.followed && boundary.followed)
       step_times_outside_.add(duration(before.begin, boundary.begin));
     // What ends here, in the window that it began in and in the one that it ends in.
     const std::uint64_t ended = first_ + boundaries_.size() - 1;

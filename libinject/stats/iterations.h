@@ -30,6 +30,7 @@ struct IterationBoundary {
   std::uint32_t window = 0;         ///< window that the call belongs to, 0 if none
   std::uint32_t window_before = 0;  ///< window of the call before it, the last one of what ends here
   IterationLabel label = IterationLabel::kIteration;
+  bool followed = true;  ///< false: from here on nothing is known of iterations
 };
 
 enum class WorkKind : std::uint8_t { kKernel, kCopy, kMemset };

@@ -80,9 +80,11 @@ class IterationDetector {
   bool expects_optimizer() const { return optimizer_will_show_; }
   /// Counts how often lock() has changed.
   std::uint64_t changes() const { return changes_; }
-  /// The user has been shown iterations below `next`, all that began by `until`: should the lock change, what
-  /// began later is numbered from `next` on.
+  /// The user has been shown iterations below `next`, all that began by `until`: another lock numbers what
+  /// began later from `next` on.
   void keep_numbers(std::uint64_t next, Nanoseconds until);
+  /// The `next` of keep_numbers().
+  std::uint64_t next_number() const { return next_number_; }
   /// Iterations that have begun so far: the one in progress has this number less one. 0 before the lock.
   std::uint64_t begun() const { return lock_ ? number_ + 1 : 0; }
   /// Spans that have ended since the last call, in order; at the lock also those of the history. Boundaries

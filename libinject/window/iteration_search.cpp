@@ -71,7 +71,9 @@ void IterationSearch::finish() {
 }
 
 void IterationSearch::restart() {
+  const std::uint64_t next = detector_.next_number();
   detector_ = IterationDetector();
+  detector_.keep_numbers(next, 0);
   waiting_.clear();
   gaps_.clear();
   last_spans_.clear();

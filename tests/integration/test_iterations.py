@@ -330,6 +330,17 @@ class Auto(IterationTest):
                 self.assertEqual(done.warnings(), [])
 
 
+    def test_as_the_program_says_within_a_step(self):
+        """What the window begins with is no iteration's that was followed before it: numbers count what the window shows."""
+        step = "kernel:forward:2 kernel:backward:2 kernel:adam:1 sync sleep:1"
+        done = self.script(f"sync loop:100 [ {step} ] kernel:forward:2 kernel:backward:2 start kernel:adam:1 sync "
+                           f"loop:30 [ {step} ] stop loop:10 [ {step} ]", WINDOW="auto")
+        rows = self.iterations(done.out)
+        self.assertEqual([(row["Label"], row["Kernels"]) for row in rows], [("outside", "1")] + [("iteration", "5")] * 30)
+        self.assertEqual([row["Iteration"] for row in rows], ["", *map(str, range(1, 31))])
+        self.assertEqual([row["Complete"] for row in rows], [""] + ["1"] * 30)
+
+
 class Table(IterationTest):
     """iteration_sum.csv, of whichever window."""
 
