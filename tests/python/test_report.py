@@ -11,6 +11,7 @@ import unittest
 from unittest import mock
 
 import folders
+from libinject.check.check import findings
 from libinject.page import values
 from libinject.page.render import embedded
 from libinject.report.model import page_model
@@ -194,16 +195,17 @@ class Command(folders.TemporaryFolder):
 
 
 class OfAGpu(unittest.TestCase):
-    """The folders in examples/data, as an H200 left them."""
+    """The folders in examples/data, as an H200 and an H100 left them."""
 
     def test_pages(self):
         data = folders.ROOT / "examples" / "data"
-        names = sorted(path.name for path in data.iterdir() if path.is_dir())
-        self.assertEqual(names, ["deepspeech2", "resnet50", "transformer"])
+        names = sorted(str(path.parent.relative_to(data)) for path in data.rglob("run.json"))
+        self.assertEqual(names, [f"{gpu}/{run}" for gpu in ("h100", "h200") for run in ("deepspeech2", "resnet50", "transformer")])
         for name in names:
             result = Result(data / name)
             run = page_model([result], [])["runs"][0]
             self.assertEqual(result.problems, [])
+            self.assertEqual(list(map(str, findings(data / name))), [])
             self.assertTrue(run["lost"]["metrics_alone"], name)
             self.assertLessEqual({"steps", "kernels", "idle"}, set(tables_of(run)) | set(plots_of(run)) | {part["id"] for part in run["sections"]})
             self.assertIn("The hardware metrics lack some records", render(page_model([result], [])))
