@@ -659,6 +659,8 @@ CUptiResult PmSampler::set_up(Device& device, const char*& action) {
   device.torn = 0;
   device.fruitless = 0;
   device.useful = false;
+  // The image's pages have taken some milliseconds.
+  if (must_stop()) return CUPTI_SUCCESS;
   action = "cuptiPmSamplingCounterDataImageInitialize";
   return empty_image(device);
 }
