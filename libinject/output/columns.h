@@ -47,10 +47,11 @@ inline constexpr Unit kBandwidth{"GB/s", "≥ 0", 3};
 inline constexpr Unit kRate{"1/s", "≥ 0", 1};
 }  // namespace units
 
-/// What stands in a column of a row: nothing, a whole number, one with the unit's decimals, or text.
+/// What a column's function returns where it is not the same type in every row: nothing, a whole number, one
+/// with the unit's decimals, or text.
 class Cell {
  public:
-  // Implicit, so that a column's function returns what it has.
+  // Implicit, as the functions that append_cell() takes.
   // NOLINTBEGIN(misc-explicit-constructor)
   Cell() = default;
   template <std::integral T>
@@ -79,6 +80,32 @@ class Cell {
       value_;
 };
 
+template <std::integral T>
+void append_cell(CsvRow& row, T value, int /*decimals*/) {
+  row.number(value);
+}
+inline void append_cell(CsvRow& row, Uint128 value, int /*decimals*/) {
+  row.number(value);
+}
+inline void append_cell(CsvRow& row, double value, int decimals) {
+  row.decimal(value, decimals);
+}
+inline void append_cell(CsvRow& row, std::string_view text, int /*decimals*/) {
+  row.text(text);
+}
+template <std::same_as<Cell> T>
+void append_cell(CsvRow& row, const T& cell, int decimals) {
+  cell.append_to(row, decimals);
+}
+template <typename T>
+void append_cell(CsvRow& row, const std::optional<T>& value, int decimals) {
+  if (value) {
+    append_cell(row, *value, decimals);
+  } else {
+    row.empty();
+  }
+}
+
 /// What docs/columns.md says of a column.
 struct ColumnInfo {
   std::string header;
@@ -89,22 +116,26 @@ struct ColumnInfo {
 
 template <typename Row>
 struct Column : ColumnInfo {
-  std::function<Cell(const Row&)> cell;
+  std::function<void(CsvRow&, const Row&)> append;
 };
 
 /// The columns of one table, in their order.
 template <typename Row>
 class Columns {
  public:
+  /// `cell` gives what stands in the column of a row, of any type that append_cell() takes.
   template <typename Function>
   Columns& add(std::string header, const Unit& unit, Function cell, std::string_view meaning,
                std::string_view empty = {}) {
-    columns_.push_back({{std::move(header), unit, meaning, empty}, std::move(cell)});
+    columns_.push_back({{std::move(header), unit, meaning, empty},
+                        [cell = std::move(cell), decimals = unit.decimals](CsvRow& row, const Row& value) {
+                          append_cell(row, cell(value), decimals);
+                        }});
     return *this;
   }
   void append_row(std::string& text, const Row& value) const {
     CsvRow row(text);
-    for (const Column<Row>& column : columns_) column.cell(value).append_to(row, column.unit.decimals);
+    for (const Column<Row>& column : columns_) column.append(row, value);
     row.end();
   }
   std::vector<ColumnInfo> infos() const { return {columns_.begin(), columns_.end()}; }

@@ -67,8 +67,7 @@ Columns<CopyTableRow> copy_columns(const Report&) {
   const auto add = [&columns](std::string header, const Unit& unit, auto of, std::string_view meaning,
                               std::string_view empty = {}) {
     columns.add(
-        std::move(header), unit, [of](const CopyTableRow& row) { return Cell(of(row.copies)); }, meaning,
-        empty);
+        std::move(header), unit, [of](const CopyTableRow& row) { return of(row.copies); }, meaning, empty);
   };
   kind(
       "Device", kNumber, [](const CopyRow& row) { return row.device; },
@@ -101,7 +100,7 @@ Columns<CopyTableRow> copy_columns(const Report&) {
       "Mean size of a copy.");
   columns
       .add(
-          "Throughput (GB/s)", kBandwidth, [](const CopyTableRow& row) { return Cell(row.rate); },
+          "Throughput (GB/s)", kBandwidth, [](const CopyTableRow& row) { return row.rate; },
           "Size by Total Time.", "no time")
       .add(
           "Link (GB/s)", kBandwidth,
@@ -131,7 +130,7 @@ Columns<CopyTableRow> copy_columns(const Report&) {
       "Synchronizing (%)", kPercent,
       [](const CopyRow& row) { return percent(row.synchronizing, row.time.count); }, "Share of Count.");
   columns.add(
-      "Hint", kText, [](const CopyTableRow& row) { return Cell(std::string_view(row.hint)); },
+      "Hint", kText, [](const CopyTableRow& row) { return std::string_view(row.hint); },
       "What could be done (copies.md).", "nothing");
   return columns;
 }

@@ -2,6 +2,8 @@
 // SPDX-FileCopyrightText: The libinject authors
 #pragma once
 
+#include <array>
+#include <charconv>
 #include <concepts>
 #include <cstdint>
 #include <string>
@@ -35,7 +37,9 @@ class CsvRow {
   template <std::integral T>
   CsvRow& number(T value) {
     separate();
-    out_ += std::to_string(value);
+    std::array<char, 24> digits;
+    const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), +value).ptr;
+    out_.append(digits.data(), end);
     return *this;
   }
   CsvRow& number(Uint128 value) {

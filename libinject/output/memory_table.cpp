@@ -40,14 +40,13 @@ Columns<MemoryRow> memory_columns(const Report&) {
   const auto count = [&columns](std::string header, std::uint64_t MemoryCounts::*member,
                                 std::string_view meaning) {
     columns.add(
-        std::move(header), kCount, [member](const MemoryRow& row) { return Cell(row.counts.*member); },
-        meaning);
+        std::move(header), kCount, [member](const MemoryRow& row) { return row.counts.*member; }, meaning);
   };
   const auto size = [&columns](std::string header, std::uint64_t MemoryCounts::*member,
                                std::string_view meaning) {
     columns.add(
         std::move(header), kMegabytes,
-        [member](const MemoryRow& row) { return Cell(megabytes(row.counts.*member)); }, meaning);
+        [member](const MemoryRow& row) { return megabytes(row.counts.*member); }, meaning);
   };
   columns
       .add(

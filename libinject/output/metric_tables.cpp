@@ -49,7 +49,7 @@ Columns<MeasuredKernel> kernel_metric_columns(const Report& report) {
   const auto measured = [&columns](std::string header, const Unit& unit, auto of, std::string_view meaning,
                                    std::string_view empty = {}) {
     columns.add(
-        std::move(header), unit, [of](const MeasuredKernel& kernel) { return Cell(of(kernel.row.measured)); },
+        std::move(header), unit, [of](const MeasuredKernel& kernel) { return of(kernel.row.measured); },
         meaning, empty);
   };
   measured(
@@ -88,8 +88,7 @@ Columns<MeasuredKernel> kernel_metric_columns(const Report& report) {
   const auto add = [&columns](std::string header, const Unit& unit, auto of, std::string_view meaning,
                               std::string_view empty) {
     columns.add(
-        std::move(header), unit, [of](const MeasuredKernel& kernel) { return Cell(of(kernel)); }, meaning,
-        empty);
+        std::move(header), unit, [of](const MeasuredKernel& kernel) { return of(kernel); }, meaning, empty);
   };
   const auto place = [&columns](std::string header, const Unit& unit, auto of, std::string_view meaning) {
     columns.add(
@@ -128,7 +127,7 @@ Columns<MeasuredKernel> kernel_metric_columns(const Report& report) {
       "Roofline (%)", kRateShare, [](const MeasuredRoofline& at) { return percent(at.share); },
       "Rate by what is attainable; without a rate, the share of the memory's peak bandwidth.");
   columns.add(
-      "Name", kText, [](const MeasuredKernel& kernel) { return Cell(kernel.row.detail.name); },
+      "Name", kText, [](const MeasuredKernel& kernel) { return kernel.row.detail.name; },
       "The kernel, demangled in full.");
   return columns;
 }

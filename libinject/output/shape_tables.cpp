@@ -147,16 +147,16 @@ class ShapeColumns {
   template <typename Member>
   void count(std::string header, Member Shape::*member, std::string_view meaning) {
     add(
-        std::move(header), kCount, [member](const Shape& shape) { return Cell(shape.*member); }, meaning);
+        std::move(header), kCount, [member](const Shape& shape) { return shape.*member; }, meaning);
   }
   void type(std::string header, DataType Shape::*member, std::string_view meaning) {
     add(
-        std::move(header), kText,
-        [member](const Shape& shape) { return Cell(data_type_name(shape.*member)); }, meaning);
+        std::move(header), kText, [member](const Shape& shape) { return data_type_name(shape.*member); },
+        meaning);
   }
   void compute() {
     add(
-        "Compute Type", kText, [](const Shape& shape) { return Cell(compute_type_name(shape.compute)); },
+        "Compute Type", kText, [](const Shape& shape) { return compute_type_name(shape.compute); },
         "What sums are made in.");
   }
   void engine() {
@@ -171,7 +171,7 @@ class ShapeColumns {
 
 void add_name(Columns<CallTableRow>& columns) {
   columns.add(
-      "API", kText, [](const CallTableRow& row) { return Cell(row.name); },
+      "API", kText, [](const CallTableRow& row) { return row.name; },
       "The function whose arguments were read. `[other]`: calls of shapes beyond 10,000; `[no shape]`: "
       "kernels "
       "of calls whose arguments are not known; `[no call]`: kernels of this kind launched in no library "
@@ -204,23 +204,21 @@ void add_call_columns(Columns<CallTableRow>& columns) {
       "Time in all calls, failed ones included.");
   columns
       .add(
-          "GPU Time (%)", kPercent,
-          [](const CallTableRow& row) { return Cell(percent(row.gpu.sum, row.total)); },
+          "GPU Time (%)", kPercent, [](const CallTableRow& row) { return percent(row.gpu.sum, row.total); },
           "Share of the table's GPU time.")
       .add(
-          "GPU Time (ns)", kTime, [](const CallTableRow& row) { return Cell(row.gpu.sum); },
+          "GPU Time (ns)", kTime, [](const CallTableRow& row) { return row.gpu.sum; },
           "Sum of the durations of the calls' kernels.")
       .add(
-          "GPU Avg (ns)", kMeanTime, [](const CallTableRow& row) { return Cell(row.gpu.mean()); },
+          "GPU Avg (ns)", kMeanTime, [](const CallTableRow& row) { return row.gpu.mean(); },
           "Mean of a call's kernels together; without calls, of a kernel.")
       .add(
-          "GPU Min (ns)", kTime, [](const CallTableRow& row) { return Cell(row.gpu.smallest()); },
+          "GPU Min (ns)", kTime, [](const CallTableRow& row) { return row.gpu.smallest(); },
           "The least of them.")
       .add(
-          "GPU Max (ns)", kTime, [](const CallTableRow& row) { return Cell(row.gpu.max); },
-          "The most of them.")
+          "GPU Max (ns)", kTime, [](const CallTableRow& row) { return row.gpu.max; }, "The most of them.")
       .add(
-          "Kernels", kCount, [](const CallTableRow& row) { return Cell(row.kernels); }, "Kernels that ran.");
+          "Kernels", kCount, [](const CallTableRow& row) { return row.kernels; }, "Kernels that ran.");
 }
 
 /// FLOPs to Tensor Cores.
@@ -248,7 +246,7 @@ void add_rate_columns(Columns<CallTableRow>& columns) {
       },
       "The arithmetic whose peak the rate is held against (peaks.md).", "not known");
   add(
-      "Peak (%)", kRateShare, [](const CallReport& call) { return Cell(percent(call.peak_share.value)); },
+      "Peak (%)", kRateShare, [](const CallReport& call) { return percent(call.peak_share.value); },
       "TFLOP/s by that peak.", "the rate or the peak is not known; a share that can't be (peaks.md)");
   add(
       "Bytes", kBytes,
@@ -259,7 +257,7 @@ void add_rate_columns(Columns<CallTableRow>& columns) {
       [](const CallReport& call) { return cell_if(call.roof.intensity != 0, call.roof.intensity); },
       "FLOPs by Bytes.", "one of them is not known");
   add(
-      "Bound", kText, [](const CallReport& call) { return Cell(bound_name(call.roof.bound)); },
+      "Bound", kText, [](const CallReport& call) { return bound_name(call.roof.bound); },
       "`memory` below the device's ridge, else `compute`.", "a peak is not known");
   columns.add(
       "Tensor Cores", kText,
@@ -269,7 +267,7 @@ void add_rate_columns(Columns<CallTableRow>& columns) {
 
 void add_kernel_names(Columns<CallTableRow>& columns) {
   columns.add(
-      "Kernel Names", kText, [](const CallTableRow& row) { return Cell(std::string_view(row.kernel_names)); },
+      "Kernel Names", kText, [](const CallTableRow& row) { return std::string_view(row.kernel_names); },
       "By descending time, with the number where it is not one a call.", "`[no shape]`, `[no call]`");
 }
 
@@ -560,10 +558,10 @@ Columns<Listed<CollectiveRow>> nccl_columns(const Report&) {
   };
   const auto gpu = [&columns](std::string header, const Unit& unit, auto of, std::string_view meaning) {
     columns.add(
-        std::move(header), unit, [of](const Row& row) { return Cell(of(row.row.gpu)); }, meaning);
+        std::move(header), unit, [of](const Row& row) { return of(row.row.gpu); }, meaning);
   };
   columns.add(
-      "Operation", kText, [](const Row& row) { return Cell(row.row.operation()); },
+      "Operation", kText, [](const Row& row) { return row.row.operation(); },
       "`AllReduce`, …, `Group of 3 AllReduce`; `[unknown]`: kernels of no call that is known.");
   known(
       "Type", kText, [](const CollectiveRow& row) { return collective_type_name(row.shape.type); },
@@ -599,7 +597,7 @@ Columns<Listed<CollectiveRow>> nccl_columns(const Report&) {
       "Host Time (ns)", kTime, [](const CollectiveRow& row) { return row.host_time; },
       "Time in the calls, with that of the group's end.");
   columns.add(
-      "GPU Time (%)", kPercent, [](const Row& row) { return Cell(percent(row.row.gpu.sum, row.total)); },
+      "GPU Time (%)", kPercent, [](const Row& row) { return percent(row.row.gpu.sum, row.total); },
       "Share of the table's GPU time.");
   gpu(
       "GPU Time (ns)", kTime, [](const Totals& time) { return time.sum; },
@@ -612,19 +610,17 @@ Columns<Listed<CollectiveRow>> nccl_columns(const Report&) {
       "GPU Max (ns)", kTime, [](const Totals& time) { return time.max; }, "Longest.");
   columns
       .add(
-          "Algorithm BW (GB/s)", kBandwidth,
-          [](const Row& row) { return Cell(row.row.algorithm_bandwidth()); }, "Bytes by GPU time.",
-          "no GPU time; bytes not known; GPU time of calls that failed")
+          "Algorithm BW (GB/s)", kBandwidth, [](const Row& row) { return row.row.algorithm_bandwidth(); },
+          "Bytes by GPU time.", "no GPU time; bytes not known; GPU time of calls that failed")
       .add(
-          "Bus BW (GB/s)", kBandwidth, [](const Row& row) { return Cell(row.row.bus_bandwidth()); },
+          "Bus BW (GB/s)", kBandwidth, [](const Row& row) { return row.row.bus_bandwidth(); },
           "Algorithm bandwidth by the operation's factor (collectives.md).", "as Algorithm BW")
       .add(
-          "Overlap with Compute (%)", kPercent,
-          [](const Row& row) { return Cell(percent(row.row.overlap())); },
+          "Overlap with Compute (%)", kPercent, [](const Row& row) { return percent(row.row.overlap()); },
           "Share of the kernels' time in which a kernel that is no collective's ran on the device.",
           "no kernels")
       .add(
-          "Kernels", kCount, [](const Row& row) { return Cell(row.row.kernels); }, "Kernels that ran.")
+          "Kernels", kCount, [](const Row& row) { return row.row.kernels; }, "Kernels that ran.")
       .add(
           "Kernel Names", kText,
           [](const Row& row) {
@@ -633,12 +629,11 @@ Columns<Listed<CollectiveRow>> nccl_columns(const Report&) {
               if (!names.empty()) names += "; ";
               names += kernel.name;
             }
-            return Cell(std::move(names));
+            return names;
           },
           "Each once, by descending time.", "no kernels")
       .add(
-          "Communicator", kText,
-          [](const Row& row) { return Cell(communicator_text(row.row.shape.communicator)); },
+          "Communicator", kText, [](const Row& row) { return communicator_text(row.row.shape.communicator); },
           "Its identity, the same in all ranks, as NCCL logs it.", "not known");
   return columns;
 }
@@ -652,10 +647,10 @@ Columns<Listed<FamilyRow>> family_columns(const Report&) {
   const auto add = [&columns](std::string header, const Unit& unit, auto of, std::string_view meaning,
                               std::string_view empty = {}) {
     columns.add(
-        std::move(header), unit, [of](const Row& row) { return Cell(of(row.row)); }, meaning, empty);
+        std::move(header), unit, [of](const Row& row) { return of(row.row); }, meaning, empty);
   };
   columns.add(
-      "Time (%)", kPercent, [](const Row& row) { return Cell(percent(row.row.time.sum, row.total)); },
+      "Time (%)", kPercent, [](const Row& row) { return percent(row.row.time.sum, row.total); },
       kShareOfListed);
   add(
       "Total Time (ns)", kTime, [](const FamilyRow& row) { return row.time.sum; },

@@ -70,29 +70,28 @@ void add_work_columns(Columns<Row>& columns, Work work) {
   using namespace units;
   columns
       .add(
-          "Kernels", kCount, [work](const Row& row) { return Cell(work(row).kernels.count); },
-          "Kernels that ran.")
+          "Kernels", kCount, [work](const Row& row) { return work(row).kernels.count; }, "Kernels that ran.")
       .add(
-          "Kernel Time (ns)", kTime, [work](const Row& row) { return Cell(work(row).kernels.sum); },
+          "Kernel Time (ns)", kTime, [work](const Row& row) { return work(row).kernels.sum; },
           "Sum of their durations; where kernels overlap it exceeds the time that passed.")
       .add(
-          "Copies", kCount, [work](const Row& row) { return Cell(work(row).copies); }, "Memory copies.")
+          "Copies", kCount, [work](const Row& row) { return work(row).copies; }, "Memory copies.")
       .add(
-          "Copy Time (ns)", kTime, [work](const Row& row) { return Cell(work(row).copy_time); },
+          "Copy Time (ns)", kTime, [work](const Row& row) { return work(row).copy_time; },
           "Sum of the copies' durations.")
       .add(
-          "Copy Size (MB)", kMegabytes,
-          [work](const Row& row) { return Cell(megabytes(work(row).copy_bytes)); }, "Bytes copied.")
+          "Copy Size (MB)", kMegabytes, [work](const Row& row) { return megabytes(work(row).copy_bytes); },
+          "Bytes copied.")
       .add(
-          "Memsets", kCount, [work](const Row& row) { return Cell(work(row).memsets); }, "Memsets.")
+          "Memsets", kCount, [work](const Row& row) { return work(row).memsets; }, "Memsets.")
       .add(
-          "Memset Time (ns)", kTime, [work](const Row& row) { return Cell(work(row).memset_time); },
+          "Memset Time (ns)", kTime, [work](const Row& row) { return work(row).memset_time; },
           "Sum of the memsets' durations.")
       .add(
           "Memset Size (MB)", kMegabytes,
-          [work](const Row& row) { return Cell(megabytes(work(row).memset_bytes)); }, "Bytes set.")
+          [work](const Row& row) { return megabytes(work(row).memset_bytes); }, "Bytes set.")
       .add(
-          "Unattributed", kCount, [work](const Row& row) { return Cell(work(row).unattributed); },
+          "Unattributed", kCount, [work](const Row& row) { return work(row).unattributed; },
           "Of these kernels, copies and memsets, how many have a launch that was not seen.");
 }
 

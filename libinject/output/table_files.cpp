@@ -33,28 +33,27 @@ template <typename Row, typename Stats>
 void add_total_and_count(Columns<Row>& columns, Stats stats, std::string count, std::string_view counted) {
   columns
       .add(
-          "Total Time (ns)", kTime, [stats](const Row& row) { return Cell(stats(row).sum()); },
+          "Total Time (ns)", kTime, [stats](const Row& row) { return stats(row).sum(); },
           "Sum of the durations.")
       .add(
-          std::move(count), kCount, [stats](const Row& row) { return Cell(stats(row).count()); }, counted);
+          std::move(count), kCount, [stats](const Row& row) { return stats(row).count(); }, counted);
 }
 
 template <typename Row, typename Stats>
 void add_distribution(Columns<Row>& columns, Stats stats) {
   columns
       .add(
-          "Avg (ns)", kMeanTime, [stats](const Row& row) { return Cell(stats(row).mean()); },
-          "Mean duration.")
+          "Avg (ns)", kMeanTime, [stats](const Row& row) { return stats(row).mean(); }, "Mean duration.")
       .add(
-          "Med (ns)", kMeanTime, [stats](const Row& row) { return Cell(stats(row).median()); },
+          "Med (ns)", kMeanTime, [stats](const Row& row) { return stats(row).median(); },
           "Median duration: exact up to 1,024 values of a row while 16 MiB for all rows last, of a histogram "
           "beyond (README.md has its error).")
       .add(
-          "Min (ns)", kTime, [stats](const Row& row) { return Cell(stats(row).min()); }, "Shortest.")
+          "Min (ns)", kTime, [stats](const Row& row) { return stats(row).min(); }, "Shortest.")
       .add(
-          "Max (ns)", kTime, [stats](const Row& row) { return Cell(stats(row).max()); }, "Longest.")
+          "Max (ns)", kTime, [stats](const Row& row) { return stats(row).max(); }, "Longest.")
       .add(
-          "StdDev (ns)", kMeanTime, [stats](const Row& row) { return Cell(stats(row).stddev()); },
+          "StdDev (ns)", kMeanTime, [stats](const Row& row) { return stats(row).stddev(); },
           "Sample standard deviation (n - 1); 0 for a single value.");
 }
 
@@ -66,8 +65,8 @@ const SampleStats& stats_of(const Listed<T>& row) {
 template <typename T>
 void add_share(Columns<Listed<T>>& columns) {
   columns.add(
-      "Time (%)", kPercent,
-      [](const Listed<T>& row) { return Cell(percent(row.row.stats->sum(), row.total)); }, kShareOfListed);
+      "Time (%)", kPercent, [](const Listed<T>& row) { return percent(row.row.stats->sum(), row.total); },
+      kShareOfListed);
 }
 
 template <typename T>
@@ -106,7 +105,7 @@ Columns<TimeShare> time_columns(std::string count, std::string_view counted, std
   add_total_and_count(columns, stats_of<TimeRow>, std::move(count), counted);
   add_distribution(columns, stats_of<TimeRow>);
   columns.add(
-      std::move(name), kText, [](const TimeShare& row) { return Cell(row.row.name); }, named);
+      std::move(name), kText, [](const TimeShare& row) { return row.row.name; }, named);
   return columns;
 }
 
@@ -137,15 +136,13 @@ std::vector<TimeShare> operation_time_rows(const Report& report) {
 }
 
 Columns<TimeRow> operation_size_columns(const Report&) {
-  const auto size = [](auto of) {
-    return [of](const TimeRow& row) { return Cell(megabytes(of(*row.stats))); };
-  };
+  const auto size = [](auto of) { return [of](const TimeRow& row) { return megabytes(of(*row.stats)); }; };
   Columns<TimeRow> columns;
   columns
       .add("Total (MB)", kMegabytes, size([](const SampleStats& stats) { return stats.sum(); }),
            "Bytes of all.")
       .add(
-          "Count", kCount, [](const TimeRow& row) { return Cell(row.stats->count()); }, "Copies or memsets.")
+          "Count", kCount, [](const TimeRow& row) { return row.stats->count(); }, "Copies or memsets.")
       .add("Avg (MB)", kMegabytes, size([](const SampleStats& stats) { return stats.mean(); }), "Mean size.")
       .add("Med (MB)", kMegabytes, size([](const SampleStats& stats) { return stats.median(); }),
            "Median size.")
@@ -154,7 +151,7 @@ Columns<TimeRow> operation_size_columns(const Report&) {
       .add("StdDev (MB)", kMegabytes, size([](const SampleStats& stats) { return stats.stddev(); }),
            "Sample standard deviation (n - 1); 0 for a single value.")
       .add(
-          "Operation", kText, [](const TimeRow& row) { return Cell(row.name); }, kOperation);
+          "Operation", kText, [](const TimeRow& row) { return row.name; }, kOperation);
   return columns;
 }
 std::vector<TimeRow> operation_size_rows(const Report& report) {
@@ -177,7 +174,7 @@ Columns<ShapeShare> shape_columns(const Report&) {
           [](const ShapeShare& row) { return cell_if(!row.row.other, dimensions(row.row.block)); },
           "Threads of a block in x, y and z.", "the row `[other]`")
       .add(
-          "Name", kText, [](const ShapeShare& row) { return Cell(row.row.name); }, kKernelName);
+          "Name", kText, [](const ShapeShare& row) { return row.row.name; }, kKernelName);
   return columns;
 }
 std::vector<ShapeShare> shape_rows(const Report& report) {
@@ -191,8 +188,7 @@ Columns<DetailShare> detail_columns(const Report&) {
   Columns<DetailShare> columns;
   const auto total = [&columns](std::string header, const Unit& unit, auto of, std::string_view meaning) {
     columns.add(
-        std::move(header), unit, [of](const DetailShare& row) { return Cell(of(row.row->detail->time)); },
-        meaning);
+        std::move(header), unit, [of](const DetailShare& row) { return of(row.row->detail->time); }, meaning);
   };
   const auto launch = [&columns](std::string header, const Unit& unit, auto of, std::string_view meaning) {
     columns.add(
@@ -202,7 +198,7 @@ Columns<DetailShare> detail_columns(const Report&) {
   };
   const auto use = [&columns](std::string header, const Unit& unit, auto of, std::string_view meaning) {
     columns.add(
-        std::move(header), unit, [of](const DetailShare& row) { return Cell(of(row.row->use)); }, meaning,
+        std::move(header), unit, [of](const DetailShare& row) { return of(row.row->use); }, meaning,
         kUnknownDevice);
   };
   const auto size = [](auto side, std::size_t i) {
@@ -210,8 +206,7 @@ Columns<DetailShare> detail_columns(const Report&) {
   };
   columns.add(
       "Time (%)", kPercent,
-      [](const DetailShare& row) { return Cell(percent(row.row->detail->time.sum, row.total)); },
-      kShareOfListed);
+      [](const DetailShare& row) { return percent(row.row->detail->time.sum, row.total); }, kShareOfListed);
   total(
       "Total Time (ns)", kTime, [](const Totals& time) { return time.sum; }, "Sum of the durations.");
   total(
@@ -267,10 +262,10 @@ Columns<DetailShare> detail_columns(const Report&) {
       "Tensor Cores", kText, [](const DetailRow& row) { return tensor_cores_name(row.cores); },
       "`yes`, `no` or `unknown`, by the kernel's name.");
   use(
-      "Lost Time (ns)", kTime, [](const KernelUse& of) { return Cell(of.lost_time); },
+      "Lost Time (ns)", kTime, [](const KernelUse& of) { return of.lost_time; },
       "Total Time · (1 - SM Efficiency).");
   columns.add(
-      "Name", kText, [](const DetailShare& row) { return Cell(row.row->detail->name); }, kKernelName);
+      "Name", kText, [](const DetailShare& row) { return row.row->detail->name; }, kKernelName);
   return columns;
 }
 std::vector<DetailShare> detail_rows(const Report& report) {
@@ -292,7 +287,7 @@ Columns<RangeShare> range_columns(const Report&) {
           [](const RangeShare& row) { return cell_if(!row.row.other, style_name(row.row.style)); },
           "`PushPop` (of a thread) or `StartEnd`.", "the row `[other]`")
       .add(
-          "Range", kText, [](const RangeShare& row) { return Cell(row.row.name); },
+          "Range", kText, [](const RangeShare& row) { return row.row.name; },
           "The NVTX range's message, after its domain where it has one.");
   return columns;
 }
@@ -305,7 +300,7 @@ Columns<RangeKernel> range_kernel_columns(const Report&) {
   Columns<RangeKernel> columns;
   columns
       .add(
-          "NVTX Range", kText, [](const RangeKernel& row) { return Cell(row.row.range); },
+          "NVTX Range", kText, [](const RangeKernel& row) { return row.row.range; },
           "The range around the launch; a kernel counts in every range around it.",
           "launched outside any range")
       .add(
@@ -315,22 +310,22 @@ Columns<RangeKernel> range_kernel_columns(const Report&) {
           },
           "`PushPop` or `StartEnd`.", "launched outside any range; the row `[other]`")
       .add(
-          "PID", kNumber, [](const RangeKernel& row) { return Cell(row.run->pid); }, "The process.")
+          "PID", kNumber, [](const RangeKernel& row) { return row.run->pid; }, "The process.")
       .add(
           "TID", kNumber, [](const RangeKernel& row) { return thread_id(row.row.thread, *row.run); },
           "The thread that launched.", "not known")
       .add(
-          "NVTX Inst", kCount, [](const RangeKernel& row) { return Cell(row.row.range_instances); },
+          "NVTX Inst", kCount, [](const RangeKernel& row) { return row.row.range_instances; },
           "Instances of the range with such a kernel.")
       .add(
-          "Kern Inst", kCount, [](const RangeKernel& row) { return Cell(row.row.stats->count()); },
+          "Kern Inst", kCount, [](const RangeKernel& row) { return row.row.stats->count(); },
           "Executions of the kernel.")
       .add(
-          "Total Time (ns)", kTime, [](const RangeKernel& row) { return Cell(row.row.stats->sum()); },
+          "Total Time (ns)", kTime, [](const RangeKernel& row) { return row.row.stats->sum(); },
           "Sum of the kernels' durations.");
   add_distribution(columns, stats_of<RangeKernelRow>);
   columns.add(
-      "Kernel Name", kText, [](const RangeKernel& row) { return Cell(row.row.kernel); }, kKernelName);
+      "Kernel Name", kText, [](const RangeKernel& row) { return row.row.kernel; }, kKernelName);
   return columns;
 }
 std::vector<RangeKernel> range_kernel_rows(const Report& report) {
@@ -342,11 +337,11 @@ Columns<LibraryShare> library_columns(const Report&) {
   Columns<LibraryShare> columns;
   const auto add = [&columns](std::string header, const Unit& unit, auto of, std::string_view meaning) {
     columns.add(
-        std::move(header), unit, [of](const LibraryShare& row) { return Cell(of(row.row)); }, meaning);
+        std::move(header), unit, [of](const LibraryShare& row) { return of(row.row); }, meaning);
   };
   columns.add(
       "GPU Time (%)", kPercent,
-      [](const LibraryShare& row) { return Cell(percent(row.row.self.kernels.sum, row.total)); },
+      [](const LibraryShare& row) { return percent(row.row.self.kernels.sum, row.total); },
       "Share of the kernel time of the listed rows.");
   add(
       "GPU Time (ns)", kTime, [](const LibraryRow& row) { return row.self.kernels.sum; },
@@ -392,7 +387,7 @@ Columns<LibraryShare> library_columns(const Report&) {
           [](const LibraryShare& row) { return cell_if(!row.row.other, group_name(row.row.group)); },
           "`cublas`, `cublaslt`, `cudnn`, `nccl`.", "the row `[other]`")
       .add(
-          "Call", kText, [](const LibraryShare& row) { return Cell(row.row.path); },
+          "Call", kText, [](const LibraryShare& row) { return row.row.path; },
           "The function, after those that called it: `cublasGemmEx > cublasLtMatmul`.");
   return columns;
 }
@@ -413,13 +408,12 @@ Columns<ThreadShare> thread_columns(const Report&) {
           [](const ThreadShare& row) { return cell_if(row.row.device != kOtherIndex, row.row.device); },
           "The GPU, as the process numbers them.", "the row `[other]`")
       .add(
-          "PID", kNumber, [](const ThreadShare& row) { return Cell(row.run->pid); }, "The process.")
+          "PID", kNumber, [](const ThreadShare& row) { return row.run->pid; }, "The process.")
       .add(
           "TID", kNumber, [](const ThreadShare& row) { return thread_id(row.row.thread, *row.run); },
           "The thread.", "not known")
       .add(
-          "Thread Name", kText,
-          [](const ThreadShare& row) { return Cell(thread_name(row.row.thread, *row.run)); },
+          "Thread Name", kText, [](const ThreadShare& row) { return thread_name(row.row.thread, *row.run); },
           "Its name; `[unknown]`: the launch was not seen.");
   return columns;
 }
@@ -513,7 +507,8 @@ std::vector<std::string> write_all(const std::string& folder, const Report& repo
     for (const TableFile& table : kTables) {
       if (!is_wanted(table, report)) {
         // What a killed process left of hardware metrics can't be made anew.
-        if (access((folder + "/" + std::string(table.name)).c_str(), F_OK) == 0) names.emplace_back(table.name);
+        if (access((folder + "/" + std::string(table.name)).c_str(), F_OK) == 0)
+          names.emplace_back(table.name);
         continue;
       }
       auto file = std::make_unique<AtomicFile>(folder, table.name);

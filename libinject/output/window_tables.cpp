@@ -220,13 +220,13 @@ Columns<WindowReport> window_columns(const Report& report) {
       "End - Start.", "still open; not known (`lost.window_times`); not listed in run.json");
   columns.add("Device", kText, device_of<WindowReport>, kDevice)
       .add(
-          "GPU Busy (ns)", kTime, [](const WindowReport& row) { return Cell(row.busy); },
+          "GPU Busy (ns)", kTime, [](const WindowReport& row) { return row.busy; },
           "At least one kernel, copy or memset ran; `all`: the devices' sum.")
       .add(
-          "GPU Span (ns)", kTime, [](const WindowReport& row) { return Cell(row.span); },
+          "GPU Span (ns)", kTime, [](const WindowReport& row) { return row.span; },
           "From the first work's start to the last one's end.")
       .add(
-          "GPU Busy (%)", kPercent, [](const WindowReport& row) { return Cell(percent(row.busy_share)); },
+          "GPU Busy (%)", kPercent, [](const WindowReport& row) { return percent(row.busy_share); },
           "GPU Busy by Duration, or by GPU Span where that is longer.",
           "still open; not known (`lost.window_times`); not listed in run.json");
   add_work_columns(columns, [](const WindowReport& row) -> const DeviceWork& { return row.work; });
@@ -290,7 +290,7 @@ Columns<WindowReport> window_columns(const Report& report) {
   for (std::size_t m = 0; m < metrics.size(); ++m) {
     if (const char* const title = utilization_title(metrics[m].quantity)) {
       columns.add(
-          title, {"%", "≥ 0", 2}, [m](const WindowReport& row) { return Cell(row.utilizations[m]); },
+          title, {"%", "≥ 0", 2}, [m](const WindowReport& row) { return row.utilizations[m]; },
           "Sum over the kernels of their own figure by their time, by the device's time (metrics.md).",
           "too many kernels have no figure");
     }
@@ -373,7 +373,7 @@ Columns<IterationReport> iteration_columns(const Report& report) {
           [](const IterationReport& row) { return cell_if(row.row->kind != Kind::kOutside, row.busy); },
           "At least one of the row's kernels, copies and memsets ran; `all`: the devices' sum.", "`outside`")
       .add(
-          "Gap to Next (ns)", kTime, [](const IterationReport& row) { return Cell(row.gap); },
+          "Gap to Next (ns)", kTime, [](const IterationReport& row) { return row.gap; },
           "From the end of the row's last work to the start of the next one's first; `all`: no device "
           "worked.",
           "the last of its window");
@@ -414,14 +414,14 @@ Columns<Listed<PhaseRow>> phase_columns(const Report&) {
           },
           "Number of the window; `[other]`: all beyond those that there was room for.")
       .add(
-          "Device", kNumber, [](const Row& row) { return Cell(row.row.device); },
+          "Device", kNumber, [](const Row& row) { return row.row.device; },
           "The GPU, as the process numbers them.")
       .add(
-          "Phase", kText, [](const Row& row) { return Cell(phase_name(row.row.phase)); },
+          "Phase", kText, [](const Row& row) { return phase_name(row.row.phase); },
           "`forward`, `backward`, `optimizer` or `other`.")
       .add(
           "Kernel Time (%)", kPercent,
-          [](const Row& row) { return Cell(percent(row.row.work.kernels.sum, row.total)); },
+          [](const Row& row) { return percent(row.row.work.kernels.sum, row.total); },
           "Share of the window's kernel time on the device.");
   add_work_columns(columns, [](const Row& row) -> const DeviceWork& { return row.row.work; });
   return columns;

@@ -70,8 +70,8 @@ void LogHistogram::coarsen() {
 
 void LogHistogram::add_bucket(unsigned bucket, std::uint64_t times) {
   unsigned index = find_or_add_chunk(bucket / kChunkBuckets);
-  // 64 powers of two take 256 chunks and zero one more; each step halves that, so that the second one
-  // suffices for any values.
+  // 64 powers of two take 256 chunks and zero one more; each step halves that, so that the third one suffices
+  // for any values.
   while (index == kMaxChunks) {
     coarsen();
     bucket >>= 1;

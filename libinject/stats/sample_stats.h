@@ -19,9 +19,9 @@ struct SampleBudget {
 };
 
 /// Counts of values in buckets whose width grows with the value: 64 buckets per power of two, so that the
-/// middle of a bucket is at most 1/128 (0.8 %) off any value in it. At most 4 KiB of counters: where values
-/// spread over more than 16 powers of two the buckets become twice as wide (1.6 %), over more than 32 four
-/// times (3.1 %). That holds all of 64 bits.
+/// middle of a bucket is at most 1/128 (0.8 %) off any value in it. At most 2 KiB of counters: where values
+/// spread over more than 8 powers of two the buckets become twice as wide (1.6 %), over more than 16 four times
+/// (3.1 %), over more than 32 eight times (6.3 %). That holds all of 64 bits.
 class LogHistogram {
  public:
   void add(std::uint64_t value, std::uint32_t times = 1);
@@ -35,8 +35,8 @@ class LogHistogram {
  private:
   // Counters come in chunks of a cache line: the values of one kernel lie close together.
   static constexpr unsigned kChunkBuckets = 16;
-  // Zero and 64 powers of two, at a quarter of the buckets: no values need wider ones.
-  static constexpr unsigned kMaxChunks = 65;
+  // Zero and 64 powers of two, at an eighth of the buckets: no values need wider ones.
+  static constexpr unsigned kMaxChunks = 33;
   using Counters = std::array<std::uint32_t, kChunkBuckets>;
 
   static unsigned bucket_of(std::uint64_t value, unsigned coarseness);

@@ -787,7 +787,8 @@ def test(options, report):
         # As fast as one thread can decode, or not: from none to 77 in 100, by the machine.
         report.guarded("ten thousand a second", check_phases, options, report, "every 100 us", 1, 0.1, most_lost=0.9,
                        metrics_interval="100us")
-        report.guarded("five thousand a second", check_phases, options, report, "every 200 us", 1, 0.1, metrics_interval="200us")
+        # Decoding takes 137 to 185 of these 200 us on an H100.
+        report.guarded("five thousand a second", check_phases, options, report, "every 200 us", 1, 0.1, most_lost=0.2, metrics_interval="200us")
         report.guarded("coarse", check_phases, options, report, "every ms", 1, 0.1, metrics_interval="1ms")
         report.guarded("timing", check_timing, options, report)
     if "values" in parts:

@@ -129,11 +129,11 @@ TEST_CASE("The median's error stays within its stated bound for any distribution
     const double exact = exact_median(values);
     INFO(octaves << " octaves: " << stats.median() << " for " << exact << ", bound " << stats.median_error());
     CHECK(std::abs(stats.median() - exact) <= stats.median_error() * exact);
-    // What README.md says: 0.8 % as long as the largest value is less than 2^15 times the smallest, 3.1 % for
-    // any.
-    CHECK(stats.median_error() <= 1.0 / 32);
-    if (octaves <= 15) CHECK(stats.median_error() == 1.0 / 128);
-    if (octaves <= 31) CHECK(stats.median_error() <= 1.0 / 64);
+    // What README.md says.
+    CHECK(stats.median_error() <= 1.0 / 16);
+    if (octaves <= 7) CHECK(stats.median_error() == 1.0 / 128);
+    if (octaves <= 15) CHECK(stats.median_error() <= 1.0 / 64);
+    if (octaves <= 31) CHECK(stats.median_error() <= 1.0 / 32);
   }
 }
 
@@ -161,7 +161,7 @@ TEST_CASE("The median's bound holds for samples made to break it", "[stats]") {
       INFO(value << ": " << stats.median() << ", bound " << stats.median_error());
       CHECK(exact == static_cast<double>(value));
       CHECK(std::abs(stats.median() - exact) <= stats.median_error() * exact);
-      CHECK(stats.median_error() == 1.0 / 32);
+      CHECK(stats.median_error() == 1.0 / 16);
     }
   }
 }
