@@ -62,7 +62,12 @@ def one_model(options, report, name):
         close = (forward + gradient > 1.5 * expected) if transposed else abs(forward - expected) <= 1e-6 * expected
         report.check(f"{name}: FLOPs of forward convolutions", close,
                      f"{forward / 1e9:.3f} GFLOP, the model's {expected / 1e9:.3f}, data gradients {gradient / 1e9:.3f}")
-    report.check(f"{name}: nothing lost", not folder.lost(), folder.lost() or "")
+    lost = folder.lost()
+    # Winograd's and FFT convolutions do other operations than are counted, and may seem to exceed the peak (docs/peaks.md).
+    other = sum(row["Algorithm"] not in ("", "implicit GEMM", "GEMM", "direct") and row["Peak (%)"] == "" for row in folder.rows("conv_sum.csv"))
+    if lost.get("impossible_rates", 0) <= other:
+        lost.pop("impossible_rates", None)
+    report.check(f"{name}: nothing lost", not lost, lost or f"{other} rows of convolutions whose operations are others")
     iterations = [row for row in folder.rows("iteration_sum.csv") if row["Device"] == "all"]
     window = [row for row in folder.rows("window_sum.csv") if row["Device"] == "all"]
     report.check(f"{name}: FLOPs of iterations add up to the window's",
