@@ -232,7 +232,8 @@ void Session::deliver_beginning(const IterationSpan& span) {
                                    : IterationLabel::kIteration;
   if (boundary.begin > delivered_until_ || delivered_until_ == 0) drain_.iteration_boundary(boundary);
   delivered_until_ = std::max(delivered_until_, boundary.begin);
-  if (boundary.window != 0) search_->keep_numbers(span.phase ? span.number : span.number + 1, delivered_until_);
+  if (boundary.window != 0)
+    search_->keep_numbers(span.phase ? span.number : span.number + 1, delivered_until_);
 }
 
 void Session::deliver_last_boundary() {

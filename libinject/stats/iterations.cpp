@@ -88,7 +88,8 @@ void IterationStatistics::note(const WaitingLaunch& launch) {
   waiting_launches_.push_back(launch);
 }
 
-/// The number of the latest boundary that is not after `time`, 0 if there is none or nothing is followed then.
+/// The number of the latest boundary that is not after `time`, 0 if there is none or nothing is followed
+/// then.
 std::uint64_t IterationStatistics::boundary_at(Nanoseconds time) {
   if (time >= cache_.begin && time < cache_.end) return cache_.found;
   const auto next = std::upper_bound(

@@ -20,8 +20,8 @@ struct SampleBudget {
 
 /// Counts of values in buckets whose width grows with the value: 64 buckets per power of two, so that the
 /// middle of a bucket is at most 1/128 (0.8 %) off any value in it. At most 2 KiB of counters: where values
-/// spread over more than 8 powers of two the buckets become twice as wide (1.6 %), over more than 16 four times
-/// (3.1 %), over more than 32 eight times (6.3 %). That holds all of 64 bits.
+/// spread over more than 8 powers of two the buckets become twice as wide (1.6 %), over more than 16 four
+/// times (3.1 %), over more than 32 eight times (6.3 %). That holds all of 64 bits.
 class LogHistogram {
  public:
   void add(std::uint64_t value, std::uint32_t times = 1);

@@ -10,7 +10,7 @@ import unittest
 
 import folders
 
-DATA = folders.ROOT / "examples" / "data"
+DATA = folders.ROOT / "examples" / "data" / "h200"
 
 
 def read(folder, table):
