@@ -423,7 +423,16 @@ class Session {
   static constexpr Nanoseconds kWriteInterval = 1'000'000'000;
   std::atomic<Nanoseconds> write_interval_{kWriteInterval};  // longer where tables are large
   std::uint32_t flushing_ = 0;                               // threads that wait for the files
-  Overhead overhead_;
+  // Counted under one lock or the other, and by none while files are written; read for run.json under the
+  // data's.
+  struct {
+    std::atomic<Nanoseconds> open{0};
+    std::atomic<Nanoseconds> close{0};
+    std::atomic<Nanoseconds> write{0};
+    std::atomic<Nanoseconds> drain_cpu{0};
+    std::atomic<std::uint64_t> attachments{0};
+    std::atomic<std::uint64_t> finalizations{0};
+  } overhead_;
 };
 
 }  // namespace inject

@@ -161,7 +161,12 @@ RunInfo Session::run_info(const char* state) {
   run.unknown_frees = memory_use.unknown_frees();
   run.metrics = sampler_.info();
   run.metrics.rows_left_out = timeline_.rows_left_out();
-  run.overhead = overhead_;
+  run.overhead.open = overhead_.open;
+  run.overhead.close = overhead_.close;
+  run.overhead.write = overhead_.write;
+  run.overhead.drain_cpu = overhead_.drain_cpu;
+  run.overhead.attachments = overhead_.attachments;
+  run.overhead.finalizations = overhead_.finalizations;
   run.overhead.device_readings = device_reader_.time();
   run.overhead.buffer_callbacks = Tracer::buffer_callback_time();
   run.overhead.gate = LaunchGate::held_for();
