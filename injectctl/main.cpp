@@ -78,7 +78,7 @@ bool read_until(int connection, std::string& text, std::string_view last,
                 std::chrono::steady_clock::time_point deadline) {
   std::array<char, 4096> part;
   while (!text.ends_with(last)) {
-    if (text.size() > 2 * kLongestControlAnswer || !wait_for(connection, POLLIN, deadline)) return false;
+    if (text.size() > 2 * kMaxControlAnswerLength || !wait_for(connection, POLLIN, deadline)) return false;
     const ssize_t n = recv(connection, part.data(), part.size(), 0);
     if (n > 0) text.append(part.data(), static_cast<std::size_t>(n));
     if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) return false;

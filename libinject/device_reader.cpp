@@ -25,12 +25,12 @@ constexpr std::chrono::seconds kLinger{1};
 // A program that brackets every iteration has an edge every few milliseconds: after a reading comes a pause
 // so many times as long, and edges that come in between share the next one.
 constexpr std::uint64_t kPauseByReading = 20;
-constexpr Nanoseconds kLongestPause = 100 * kMillisecond;
+constexpr Nanoseconds kMaxPause = 100 * kMillisecond;
 // While CUDA is being initialised the driver shows no device yet.
 constexpr std::chrono::milliseconds kNoDeviceYet{2};
 // Then it will not: CUDA was not initialised, or failed.
 constexpr Nanoseconds kNoDeviceAtAll = 10'000 * kMillisecond;
-constexpr std::chrono::milliseconds kLongestReading{200};
+constexpr std::chrono::milliseconds kMaxReading{200};
 // A link that idles runs at less than its speed: the greatest of a few readings, and of more until it has
 // been seen at the speed that device and slot can do.
 constexpr int kLinkReadings = 4;
@@ -64,7 +64,7 @@ void DeviceReader::stop() noexcept {
   std::unique_lock lock(mutex_);
   stopped_ = true;
   wake_.notify_one();
-  changed_.wait_for(lock, kLongestReading, [this] { return !asking_; });
+  changed_.wait_for(lock, kMaxReading, [this] { return !asking_; });
 }
 
 void* DeviceReader::entry(void* reader) noexcept {
@@ -120,7 +120,7 @@ void DeviceReader::run() {
       break;
     }
     changed_.notify_all();
-    const auto pause = any ? std::chrono::nanoseconds(std::min(kPauseByReading * took, kLongestPause))
+    const auto pause = any ? std::chrono::nanoseconds(std::min(kPauseByReading * took, kMaxPause))
                            : std::chrono::nanoseconds(kNoDeviceYet);
     wake_.wait_for(lock, pause, [this] { return stopped_; });
   }

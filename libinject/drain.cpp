@@ -20,16 +20,16 @@ namespace {
 // Launches that are remembered: as many as CUPTI's default buffers hold records, and more, some 23 MB when
 // full; with a larger INJECT_RING as many as that holds, or those that come out of it at once would push out
 // each other before their records are looked at.
-constexpr std::size_t kLeastLaunches = 1u << 18;
-constexpr std::size_t kMostLaunches = 1u << 21;
+constexpr std::size_t kMinLaunches = 1u << 18;
+constexpr std::size_t kMaxLaunches = 1u << 21;
 
 std::size_t most_launches(const BlockPool& ring) {
-  return std::clamp(std::size_t{ring.capacity()} * Block::kSlots, kLeastLaunches, kMostLaunches);
+  return std::clamp(std::size_t{ring.capacity()} * Block::kSlots, kMinLaunches, kMaxLaunches);
 }
 
 // Device records kept while their launch is still on its way through its thread (a blocking copy publishes
 // its record when it returns, after its activity may have come).
-constexpr std::size_t kMostPending = 1u << 16;
+constexpr std::size_t kMaxPending = 1u << 16;
 // A launch is published once its call returns; one that takes longer has lost its processor, or waits for
 // room behind the kernels that are there.
 constexpr Nanoseconds kOnItsWay = 20'000'000;
@@ -195,7 +195,7 @@ bool Drain::deliver_by_launch(Event& event, std::uint16_t generation) {
 template <typename Event>
 void Drain::on_activity(Event& event, std::uint16_t generation) {
   if (deliver_by_launch(event, generation)) return;
-  if (pending_.size() < kMostPending) {
+  if (pending_.size() < kMaxPending) {
     pending_.push_back({generation, event});
   } else {
     deliver_by_time(event, generation);

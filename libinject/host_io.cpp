@@ -20,7 +20,7 @@ namespace inject {
 
 namespace {
 
-constexpr Nanoseconds kLongestWrite = 1'000'000'000;
+constexpr Nanoseconds kMaxWrite = 1'000'000'000;
 constexpr std::size_t kPage = 4096;
 
 constinit std::atomic<bool> started_without_stderr{false};
@@ -108,7 +108,7 @@ void write_quietly(int descriptor, std::string_view text) noexcept {
   const CallerState caller;
   const QuietSignals quiet;
   const Nanoseconds begin = now();
-  const Nanoseconds patience = waited_in_vain.load(std::memory_order_relaxed) ? 0 : kLongestWrite;
+  const Nanoseconds patience = waited_in_vain.load(std::memory_order_relaxed) ? 0 : kMaxWrite;
   while (!text.empty()) {
     const Nanoseconds spent = now() - begin;
     const Nanoseconds left = spent < patience ? patience - spent : 0;

@@ -14,7 +14,7 @@ namespace inject {
 namespace {
 
 // Loading CUPTI takes some 10 ms from a warm disk, its libraries for hardware metrics up to 300 ms.
-constexpr Nanoseconds kLongestWait = 2'000'000'000;
+constexpr Nanoseconds kMaxWait = 2'000'000'000;
 
 constinit std::atomic<unsigned> uses{0};
 constinit std::atomic<unsigned> forks{0};
@@ -26,7 +26,7 @@ template <typename Done>
 void wait_until(Done done) noexcept {
   const int saved_errno = errno;
   const timespec pause{0, 50'000};
-  for (const Nanoseconds deadline = now() + kLongestWait; !done() && now() < deadline;)
+  for (const Nanoseconds deadline = now() + kMaxWait; !done() && now() < deadline;)
     nanosleep(&pause, nullptr);
   errno = saved_errno;
 }

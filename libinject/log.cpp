@@ -27,8 +27,8 @@ namespace inject {
 
 namespace {
 
-constexpr std::size_t kMostNotable = 100;
-constexpr std::size_t kLongestLine = 8192;
+constexpr std::size_t kMaxNotable = 100;
+constexpr std::size_t kMaxLineLength = 8192;
 
 // A descriptor rather than a FILE*: nothing buffered that a fork could write twice, no lock of the host's
 // stdio.
@@ -112,11 +112,11 @@ void Log::write(LogLevel level, std::string_view text) noexcept {
   const bool problem = level >= LogLevel::kWarn;
   try {
     // Paths and names come from outside, and may hold line breaks or a terminal's commands.
-    const std::string message = one_line(text, kLongestLine);
+    const std::string message = one_line(text, kMaxLineLength);
     if (problem) {
       Notable& notable = notable_lines();
       const std::lock_guard lock(notable.mutex);
-      if (notable.lines.size() < kMostNotable) notable.lines.push_back(message);
+      if (notable.lines.size() < kMaxNotable) notable.lines.push_back(message);
     }
     if (target != nullptr) {
       // As an argument, never as a format: messages carry names from outside.
@@ -131,7 +131,7 @@ void Log::write(LogLevel level, std::string_view text) noexcept {
     write_without_memory(level, text);
 }
 
-void Log::say_without_memory(std::string_view message) noexcept {
+void Log::error_without_allocation(std::string_view message) noexcept {
   if (logger.load(std::memory_order_acquire) != nullptr) {
     error(message);
   } else {

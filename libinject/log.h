@@ -26,7 +26,7 @@ class Log {
   static void debug(std::string_view message) noexcept { write(LogLevel::kDebug, message); }
 
   /// An error, on stderr where there was no memory for open().
-  static void say_without_memory(std::string_view message) noexcept;
+  static void error_without_allocation(std::string_view message) noexcept;
 
   /// Warnings and errors so far, for run.json; at most the first hundred.
   static std::vector<std::string> notable();

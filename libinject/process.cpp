@@ -26,8 +26,8 @@ namespace inject {
 
 namespace {
 
-constexpr std::size_t kLongestPath = 4096;
-constinit std::array<char, kLongestPath> folder_at_load{};
+constexpr std::size_t kMaxPathLength = 4096;
+constinit std::array<char, kMaxPathLength> folder_at_load{};
 
 constinit std::atomic<decltype(&cuCtxGetDevice)> context_device{nullptr};
 
@@ -109,8 +109,8 @@ std::string read_file(const char* path) {
   const int file = open_file(path, O_RDONLY);
   if (file < 0) return text;
   std::array<char, 4096> part;
-  constexpr std::size_t kMost = 64 * 1024;
-  for (ssize_t n = 0; text.size() < kMost && (n = read(file, part.data(), part.size())) > 0;) {
+  constexpr std::size_t kMax = 64 * 1024;
+  for (ssize_t n = 0; text.size() < kMax && (n = read(file, part.data(), part.size())) > 0;) {
     text.append(part.data(), static_cast<std::size_t>(n));
   }
   close(file);
@@ -175,7 +175,7 @@ bool process_imports(std::string_view name) {
 
 void at_python_exit(void (*handler)()) noexcept {
   // Not in a program that has Python inside: it may go on after its interpreter.
-  std::array<char, kLongestPath> path{};
+  std::array<char, kMaxPathLength> path{};
   if (readlink("/proc/self/exe", path.data(), path.size() - 1) <= 0) return;
   const char* slash = std::strrchr(path.data(), '/');
   if (slash == nullptr || std::strncmp(slash + 1, "python", 6) != 0) return;

@@ -22,7 +22,7 @@ namespace {
 
 constexpr int kFolder = O_PATH | O_DIRECTORY | O_CLOEXEC;
 constexpr mode_t kFolderMode = 0700;
-constexpr int kMostLinks = 40;
+constexpr int kMaxLinks = 40;
 constexpr mode_t kOthersWrite = S_IWGRP | S_IWOTH;
 
 std::string reason(int code) {
@@ -111,7 +111,7 @@ void FolderAbove::walk(const std::string& path, Missing missing) {
     from.clear();
     if (!enter(name, missing, from)) return;
     if (from.empty()) continue;
-    if (++links > kMostLinks) {
+    if (++links > kMaxLinks) {
       fail(reason(ELOOP));
       return;
     }

@@ -75,7 +75,7 @@ constexpr Nanoseconds kTimeLead = 100 * kMillisecond;
 constexpr Nanoseconds kJoinInterval = 250 * kMillisecond;
 // After that, an edge of a window has been entered; samples that wait for it are bounded as well.
 constexpr Nanoseconds kEdgesKnown = 100 * kMillisecond;
-constexpr std::size_t kMostUndecided = 16'384;
+constexpr std::size_t kMaxUndecided = 16'384;
 // `launch:`: activity is switched on this many launches ahead of the window's first one.
 constexpr std::uint64_t kLaunchLead = 20'000;
 // `auto`, when the program does not call the profiler API.
@@ -211,7 +211,7 @@ Session* Session::start() noexcept {
     Core* core = Core::get();
     if (core == nullptr) {
       session_state.store(3, std::memory_order_release);
-      if (!has_other_rights()) Log::say_without_memory(kNoMemory);
+      if (!has_other_rights()) Log::error_without_allocation(kNoMemory);
       return nullptr;
     }
     const Options& options = core->configuration.options;
@@ -250,7 +250,7 @@ Session* Session::start() noexcept {
     return session;
   } catch (...) {
     session_state.store(3, std::memory_order_release);
-    Log::say_without_memory(kNoMemory);
+    Log::error_without_allocation(kNoMemory);
     return nullptr;
   }
 }
@@ -348,7 +348,7 @@ void* Session::worker_entry(void* session) noexcept {
 }
 
 // Once: where there is none, there will be none for much.
-void Session::say_no_memory(const char* what) noexcept {
+void Session::warn_no_memory(const char* what) noexcept {
   std::array<char, 128> line;
   std::snprintf(line.data(), line.size(), "%s: out of memory", what);
   if (!said_no_memory_.exchange(true)) Log::error(line.data());
@@ -522,7 +522,7 @@ void Session::pass(bool hold_signs) {
   const std::lock_guard data(data_mutex_);
   const Nanoseconds cpu = thread_cpu_time();
   prepare_search();
-  know_metrics();
+  register_metric_columns();
   drain_.pass(tracer_.loaded() ? &tracer_.api() : nullptr, hold_signs);
   records_.warm();
   if (!hold_signs) update_search();
@@ -531,7 +531,7 @@ void Session::pass(bool hold_signs) {
 }
 
 // What is sampled, as soon as that is known: the kernels that the samples are joined to come after it.
-void Session::know_metrics() {
+void Session::register_metric_columns() {
   if (!options_.metrics || !metric_columns_.empty()) return;
   metric_columns_ = sampler_.info().columns;
   if (!metric_columns_.empty()) statistics_.set_metrics(metric_columns_);
@@ -550,7 +550,7 @@ void Session::take_metric_samples() {
 // processor in between: of samples that began after `until` it is not known yet.
 void Session::decide_metric_samples(Nanoseconds until) {
   if (undecided_samples_.empty()) return;
-  know_metrics();
+  register_metric_columns();
   note_launch_windows();
   if ((options_.metrics_timeline || (options_.trace & kTraceChrome) != 0) && windows_.opened() != 0)
     ensure_folder();  // the samples' file is in there
@@ -559,7 +559,7 @@ void Session::decide_metric_samples(Nanoseconds until) {
   const bool collecting = !windows_.closing().empty();
   while (!undecided_samples_.empty()) {
     MetricSample sample = undecided_samples_.front();
-    if (sample.start > until && undecided_samples_.size() <= kMostUndecided) break;
+    if (sample.start > until && undecided_samples_.size() <= kMaxUndecided) break;
     undecided_samples_.pop_front();
     sample.window = windows_.at(sample.start);
     sample.after = windows_.opened_by(sample.start);
@@ -569,7 +569,7 @@ void Session::decide_metric_samples(Nanoseconds until) {
     if (chrome) chrome_.add(sample, metric_columns_);
   }
   // They wait for the window's end, so that order does not matter, but not all of a long one's.
-  if (statistics_.metrics().held_samples() < KernelMetrics::kMostSamples / 4 ||
+  if (statistics_.metrics().held_samples() < KernelMetrics::kMaxSamples / 4 ||
       now() - samples_joined_ < kJoinInterval) {
     return;
   }
@@ -818,7 +818,7 @@ void Session::finish() noexcept {
     }
     end(lock);
   } catch (...) {
-    say_no_memory("the files are not complete");  // what was written before stays
+    warn_no_memory("the files are not complete");  // what was written before stays
   }
 }
 
@@ -891,7 +891,7 @@ Session::Conclusion Session::conclude(bool timed_out) noexcept {
     return Conclusion::kDone;
   } catch (...) {
     concluding_ = false;
-    say_no_memory("the files are not complete");
+    warn_no_memory("the files are not complete");
     return Conclusion::kDone;  // what follows the outputs comes nonetheless
   }
 }

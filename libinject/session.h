@@ -142,9 +142,9 @@ class Session {
 
   // CUPTI (session_cupti.cpp).
   bool raise_tracer(TracerLevel level, bool may_gate) noexcept;
-  bool climb_tracer(TracerLevel level, bool may_gate) noexcept;
+  bool try_raise_tracer(TracerLevel level, bool may_gate) noexcept;
   bool may_attach() const noexcept;
-  void say_untraced(const std::string& why);
+  void warn_no_device_activity(const std::string& why);
   bool detach_tracer(bool may_gate, bool sampler_out) noexcept;
   bool finalization_due(Nanoseconds time) const noexcept;
   void wait_sampling(Nanoseconds most);
@@ -155,7 +155,7 @@ class Session {
   void attach_wanted(std::unique_lock<std::mutex>& lock);
   void attach_unlocked(std::unique_lock<std::mutex>& lock, Nanoseconds sampling);
   bool stop_sampler_unlocked(std::unique_lock<std::mutex>& lock) noexcept;
-  void give_way(std::unique_lock<std::mutex>& lock, ForeignCall call);
+  void yield_cupti(std::unique_lock<std::mutex>& lock, ForeignCall call);
   void step_yield(std::unique_lock<std::mutex>& lock);
   void step_resume(std::unique_lock<std::mutex>& lock);
 
@@ -163,7 +163,7 @@ class Session {
   bool ensure_worker() noexcept;
   static void* worker_entry(void* session) noexcept;
   void work();
-  void say_no_memory(const char* what) noexcept;
+  void warn_no_memory(const char* what) noexcept;
   void give_up() noexcept;
   void step(std::unique_lock<std::mutex>& lock);
   void step_schedule(std::unique_lock<std::mutex>& lock);
@@ -174,7 +174,7 @@ class Session {
   void collect(std::unique_lock<std::mutex>& lock);
   /// `hold_signs`: what they tell of iterations waits, and nothing waits for it.
   void pass(bool hold_signs = false);
-  void know_metrics();
+  void register_metric_columns();
   void take_metric_samples();
   void decide_metric_samples(Nanoseconds until);
   void reclaim_idle_buffers();
@@ -252,7 +252,7 @@ class Session {
   // Longest time that a program's thread waits for CUPTI to be attached. With launches that pass our hooks it
   // takes some 10 ms; with 16 threads that launch past every hook CUPTI's own lock starved for 2.6 … 61 s
   // (H200, CUDA 13.0).
-  static constexpr Nanoseconds kLongestOpening = 1'000'000'000;
+  static constexpr Nanoseconds kMaxOpening = 1'000'000'000;
   // A program that reopens within this time brackets its iterations: CUPTI stays attached across the gap.
   static constexpr Nanoseconds kStayAttached = 1'000'000'000;
   // A launch that began inside the window may not have come to where CUPTI takes note of it: its thread may

@@ -24,26 +24,26 @@ namespace inject {
 
 namespace {
 
-// How much of kLongestOpening is for the sampling of hardware metrics to start.
-constexpr Nanoseconds kLongestMetricsStart = 700 * kMillisecond;
+// How much of kMaxOpening is for the sampling of hardware metrics to start.
+constexpr Nanoseconds kMaxMetricsStart = 700 * kMillisecond;
 constexpr Nanoseconds kWaitSlice = 20 * kMillisecond;
 // It stops in some 50 ms a device; a call that takes longer than this hangs.
-constexpr Nanoseconds kLongestMetricsStop = 2 * kSecond;
+constexpr Nanoseconds kMaxMetricsStop = 2 * kSecond;
 // A client of the program's waits so long for us to give CUPTI up. It is a matter of milliseconds, but for a
 // flush that stands behind a running kernel.
-constexpr Nanoseconds kLongestYield = 5 * kSecond;
+constexpr Nanoseconds kMaxYield = 5 * kSecond;
 // … and that much of it for the records of work that has been launched and has not ended.
 constexpr Nanoseconds kYieldPatience = 500 * kMillisecond;
 // Each cuptiFinalize leaves some 0.6 MB of the device's memory behind, and some of the host's, whoever calls
 // it and whatever had been enabled (CUDA 13.0, H200: tests/gpu/cupti_cycles.py). It is called this often in a
 // process, and once more for each hour; beyond that CUPTI stays initialised between windows, with nothing
 // enabled and nobody subscribed.
-constexpr std::uint64_t kMostFinalizations = 50;
+constexpr std::uint64_t kMaxFinalizations = 50;
 constexpr Nanoseconds kOneMoreEach = 3'600 * kSecond;
 // Clients that unsubscribe mostly finalize CUPTI next.
 constexpr Nanoseconds kResumeAfter = 200 * kMillisecond;
 
-const char* deed(ForeignCall call) noexcept {
+const char* action_of(ForeignCall call) noexcept {
   switch (call) {
     case ForeignCall::kSubscribe:
       return " subscribes to CUPTI";
@@ -67,7 +67,7 @@ std::string client_name() {
 }  // namespace
 
 bool Session::raise_tracer(TracerLevel level, bool may_gate) noexcept {
-  const bool raised = climb_tracer(level, may_gate);
+  const bool raised = try_raise_tracer(level, may_gate);
   if (raised && level == TracerLevel::kActivity) {
     foreign_client.displace();
     sampler_.start(tracer_.api());
@@ -75,14 +75,14 @@ bool Session::raise_tracer(TracerLevel level, bool may_gate) noexcept {
   return raised;
 }
 
-bool Session::climb_tracer(TracerLevel level, bool may_gate) noexcept {
+bool Session::try_raise_tracer(TracerLevel level, bool may_gate) noexcept {
   try {
     std::string error;
     if (!may_attach()) {
-      say_untraced(client_name() +
-                   (foreign_client.has_buffers()
-                        ? " has registered activity buffers with CUPTI, and is not done with them"
-                        : " is about to use CUPTI itself"));
+      warn_no_device_activity(client_name() +
+                              (foreign_client.has_buffers()
+                                   ? " has registered activity buffers with CUPTI, and is not done with them"
+                                   : " is about to use CUPTI itself"));
       return false;
     }
     if (tracer_.level() >= level) {
@@ -99,7 +99,7 @@ bool Session::climb_tracer(TracerLevel level, bool may_gate) noexcept {
     }
     overhead_.open += now() - begin;
     if (!raised) {
-      say_untraced(error);
+      warn_no_device_activity(error);
     } else if (!error.empty() && error != cupti_problem_) {
       cupti_problem_ = error;
       Log::warn("device activity is incomplete: " + error);
@@ -114,7 +114,7 @@ bool Session::climb_tracer(TracerLevel level, bool may_gate) noexcept {
       return true;
     }
   } catch (...) {
-    say_no_memory("no device activity is recorded");
+    warn_no_memory("no device activity is recorded");
   }
   return false;
 }
@@ -125,7 +125,7 @@ bool Session::may_attach() const noexcept {
 }
 
 // Each reason once.
-void Session::say_untraced(const std::string& why) {
+void Session::warn_no_device_activity(const std::string& why) {
   untraced_ = why;
   if (why.empty() || why == cupti_problem_) return;
   cupti_problem_ = why;
@@ -146,7 +146,7 @@ bool Session::stop_sampler() noexcept {
 Nanoseconds Session::longest_sampler_stop() const noexcept {
   const bool hangs = sampler_stuck_.load(std::memory_order_relaxed) &&
                      sampler_stuck_at_.load(std::memory_order_relaxed) == sampler_.passes();
-  return hangs ? 0 : kLongestMetricsStop;
+  return hangs ? 0 : kMaxMetricsStop;
 }
 
 void Session::note_sampler(bool out) noexcept {
@@ -186,13 +186,13 @@ bool Session::detach_tracer(bool may_gate, bool sampler_out) noexcept {
 // Nothing is spared where a client of the program's waits for CUPTI, or after the last window.
 bool Session::finalization_due(Nanoseconds time) const noexcept {
   if (yield_wanted_.load(std::memory_order_acquire) || no_window_left()) return true;
-  return overhead_.finalizations < kMostFinalizations + (time - first_attached_) / kOneMoreEach;
+  return overhead_.finalizations < kMaxFinalizations + (time - first_attached_) / kOneMoreEach;
 }
 
 // What another thread asked for, with mutex_ released while CUPTI is being attached: who asked waits for a
 // bounded time.
 void Session::attach_wanted(std::unique_lock<std::mutex>& lock) {
-  attach_unlocked(lock, kLongestMetricsStart);
+  attach_unlocked(lock, kMaxMetricsStart);
   if (wanted_ && !finishing_) {
     wanted_ = false;
     begin_wanted_window();
@@ -215,8 +215,8 @@ void Session::wait_sampling(Nanoseconds most) {
 
 // With mutex_ released meanwhile; anew where the program has finalized CUPTI in between.
 void Session::attach_unlocked(std::unique_lock<std::mutex>& lock, Nanoseconds sampling) {
-  constexpr int kMostAttempts = 3;
-  for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
+  constexpr int kMaxAttempts = 3;
+  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
     attaching_ = true;
     lock.unlock();
     raise_tracer(TracerLevel::kActivity, true);
@@ -243,24 +243,24 @@ void Session::foreign_call(ForeignCall call) noexcept {
   try {
     if (call == ForeignCall::kFinalize && options_.metrics)
       note_sampler(sampler_.suspend(longest_sampler_stop()));
-    std::unique_lock lock = lock_within(kLongestOpening);
+    std::unique_lock lock = lock_within(kMaxOpening);
     if (!lock.owns_lock() || finishing_) return;
     const auto attached = [this] { return !attaching_; };
-    if (!changed_.wait_for(lock, std::chrono::nanoseconds(kLongestOpening), attached)) {
-      Log::warn(client_name() + deed(call) +
+    if (!changed_.wait_for(lock, std::chrono::nanoseconds(kMaxOpening), attached)) {
+      Log::warn(client_name() + action_of(call) +
                 " while libinject is attaching it: one of the two will have no device activity");
       return;
     }
-    if (tracer_.level() != TracerLevel::kDetached) give_way(lock, call);
+    if (tracer_.level() != TracerLevel::kDetached) yield_cupti(lock, call);
   } catch (...) {
     // No memory to say so, or to give way: CUPTI has the last word.
   }
 }
 
 // Our own thread collects what CUPTI has for us and detaches it (step_yield); the client's waits for that.
-void Session::give_way(std::unique_lock<std::mutex>& lock, ForeignCall call) {
+void Session::yield_cupti(std::unique_lock<std::mutex>& lock, ForeignCall call) {
   stay_attached_ = false;
-  const std::string why = client_name() + deed(call);
+  const std::string why = client_name() + action_of(call);
   if (launch_armed_) note_launch_windows();
   const std::uint32_t window = current_window.load(std::memory_order_acquire);
   if (window != 0) windows_.note_ended_by(window, why);
@@ -285,7 +285,7 @@ void Session::give_way(std::unique_lock<std::mutex>& lock, ForeignCall call) {
   // Where no window has been open there is nothing to collect, and may be no thread of ours.
   if (worker_running_ || (closing_ && ensure_worker())) {
     wake_.notify_one();
-    changed_.wait_for(lock, std::chrono::nanoseconds(kLongestYield),
+    changed_.wait_for(lock, std::chrono::nanoseconds(kMaxYield),
                       [this] { return tracer_.level() == TracerLevel::kDetached || finishing_; });
   }
   if (tracer_.level() != TracerLevel::kDetached && !finishing_) {
@@ -337,7 +337,7 @@ void Session::step_yield(std::unique_lock<std::mutex>& lock) {
 }
 
 void Session::foreign_finalized(bool done) noexcept {
-  const std::unique_lock lock = lock_within(kLongestOpening);
+  const std::unique_lock lock = lock_within(kMaxOpening);
   if (done && (!lock.owns_lock() || attaching_)) {
     // Whoever is about to attach CUPTI forgets it then; nothing is sampled before.
     forget_owed_.store(true, std::memory_order_release);
@@ -370,14 +370,14 @@ void Session::forget_cupti() noexcept {
 }
 
 void Session::foreign_profiler(bool initialize) noexcept {
-  if (options_.metrics) note_sampler(sampler_.give_way(initialize, longest_sampler_stop()));
+  if (options_.metrics) note_sampler(sampler_.yield_cupti(initialize, longest_sampler_stop()));
 }
 
 // Windows attach CUPTI by themselves. What is left is to watch for the profiler API once more, and to go on
 // with a window that was to last always. May be called in a callback of the client's.
 void Session::foreign_left(bool for_good) noexcept {
   try {
-    const std::unique_lock lock = lock_within(kLongestOpening);
+    const std::unique_lock lock = lock_within(kMaxOpening);
     if (!lock.owns_lock() || finishing_ || concluding_ || open_ != 0 || wanted_) return;
     if (!watch_profiler_calls_ && !resume_always_) return;
     resume_at_ = now() + (for_good ? 0 : kResumeAfter);

@@ -24,10 +24,10 @@ namespace {
 // CUPTI is attached this long before a window's first iteration, in whole iterations, one at least: attaching
 // takes some 15 ms, and the first launches after it are slower.
 constexpr Nanoseconds kLeadTime = 100 * kMillisecond;
-constexpr std::uint64_t kMostLead = 1000;
+constexpr std::uint64_t kMaxLead = 1000;
 constexpr Nanoseconds kLeadPatience = 5 * kSecond;  // and four iterations
-constexpr std::size_t kMostHeld = 64;
-constexpr std::size_t kMostHeldSpans = 65536;
+constexpr std::size_t kMaxHeld = 64;
+constexpr std::size_t kMaxHeldSpans = 65536;
 // Without a launch that passes a hook for this long, the launches pass elsewhere: CUPTI's callbacks see them.
 constexpr Nanoseconds kNoHookedLaunches = 20 * kSecond;
 // Launches pass our hooks, but nothing repeats in what we see of them.
@@ -163,7 +163,7 @@ void Session::take_spans() {
     held_spans_.clear();
   }
   for (const IterationSpan& span : search_->take_spans()) held_spans_.push_back(span);
-  if (held_spans_.size() > kMostHeldSpans) release_spans();
+  if (held_spans_.size() > kMaxHeldSpans) release_spans();
 }
 
 void Session::release_spans() {
@@ -373,7 +373,7 @@ void Session::plan_iterations(std::uint64_t soonest) {
   const std::int64_t offset = *iteration_offset_;
   const Nanoseconds duration = std::max<Nanoseconds>(known_.mean_duration, 1000);
   const Nanoseconds lead_time = kLeadTime + (options_.metrics ? sampler_.start_time() : 0);
-  const std::uint64_t lead = std::clamp<std::uint64_t>(lead_time / duration + 1, 1, kMostLead);
+  const std::uint64_t lead = std::clamp<std::uint64_t>(lead_time / duration + 1, 1, kMaxLead);
   std::uint64_t begin = 0;
   std::uint64_t length = 0;
   if (options_.window.kind == WindowKind::kAuto) {
@@ -485,7 +485,7 @@ void Session::iteration_stop(std::uint64_t count, Nanoseconds time, bool in_call
     if (open_ != 0 && noted_window_ != open_) iteration_edges_.push_back({true, count, open_});
     if (open_ != 0 && !in_callback) {
       const std::lock_guard held(held_mutex_);
-      if (held_.size() == kMostHeld) held_.pop_front();
+      if (held_.size() == kMaxHeld) held_.pop_front();
       held_.emplace_back(time, windows_.span(open_).begin);
     }
   } catch (...) {

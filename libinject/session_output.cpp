@@ -33,7 +33,7 @@ namespace {
 // Between two writes, as multiples of the processor time that the last one took: where windows open again and
 // again for hours, tables are large, and are to cost a hundredth of a processor at most.
 constexpr Nanoseconds kWriteRest = 100;
-constexpr Nanoseconds kMostWriteInterval = 30 * kSecond;
+constexpr Nanoseconds kMaxWriteInterval = 30 * kSecond;
 // How long the last write waits for a reading of the devices' memory.
 constexpr Nanoseconds kLastReadingWait = kSecond;
 
@@ -231,7 +231,7 @@ bool Session::write_files(Writing& writing, bool last) {
   // Large tables less often: a window's end waits for a write that is under way. By processor time: how long
   // a disk takes for small ones says nothing.
   const Nanoseconds took = thread_cpu_time() - writing.begin_cpu;
-  write_interval_.store(std::clamp(kWriteRest * took, kWriteInterval, kMostWriteInterval),
+  write_interval_.store(std::clamp(kWriteRest * took, kWriteInterval, kMaxWriteInterval),
                         std::memory_order_relaxed);
   return problems.empty() && writing.report && !trace_failed_;
 }

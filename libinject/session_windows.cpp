@@ -62,7 +62,7 @@ bool Session::open_window(std::unique_lock<std::mutex>& lock, const std::string&
                           Nanoseconds at) noexcept {
   // CUPTI is being given up for a client of the program's.
   if (yield_wanted_.load(std::memory_order_acquire) && thread == AttachOn::kOurs) {
-    changed_.wait_for(lock, std::chrono::nanoseconds(kLongestOpening),
+    changed_.wait_for(lock, std::chrono::nanoseconds(kMaxOpening),
                       [this] { return !yield_wanted_.load(std::memory_order_acquire); });
   }
   if (open_ != 0 || wanted_ || finishing_ || !may_open_another()) return false;
@@ -79,12 +79,12 @@ bool Session::open_window(std::unique_lock<std::mutex>& lock, const std::string&
       wanted_ = true;
       wake_.notify_one();
       if (thread == AttachOn::kCalling) return true;  // in a callback nothing waits
-      changed_.wait_for(lock, std::chrono::nanoseconds(kLongestOpening), [this] { return !wanted_; });
+      changed_.wait_for(lock, std::chrono::nanoseconds(kMaxOpening), [this] { return !wanted_; });
       if (wanted_) {
         Log::warn(tracer_.level() == TracerLevel::kActivity
-                      ? "hardware metrics are not sampled after " + in_ms(kLongestOpening) +
+                      ? "hardware metrics are not sampled after " + in_ms(kMaxOpening) +
                             ": the program goes on, the window opens as soon as they are, or can't be"
-                      : "CUPTI is not attached after " + in_ms(kLongestOpening) +
+                      : "CUPTI is not attached after " + in_ms(kMaxOpening) +
                             ": it waits for running kernels, or for threads that launch past every hook; the "
                             "program goes on, the window opens as soon as it is");
       }
@@ -94,7 +94,7 @@ bool Session::open_window(std::unique_lock<std::mutex>& lock, const std::string&
     return begin_window(reason, at);
   } catch (...) {
     wanted_ = false;
-    say_no_memory("no window is opened");
+    warn_no_memory("no window is opened");
     return false;
   }
 }
@@ -173,7 +173,7 @@ void Session::profiler_stop(bool in_callback) noexcept {
 
 void Session::ranges_changed() noexcept {
   // Bounded: the range may be one of a host function's, which the CUPTI that our thread detaches waits for.
-  std::unique_lock lock = lock_within(kLongestOpening);
+  std::unique_lock lock = lock_within(kMaxOpening);
   if (lock.owns_lock()) {
     follow_ranges(lock, AttachOn::kOurs);
   } else {
@@ -194,7 +194,7 @@ void Session::follow_ranges(std::unique_lock<std::mutex>& lock, AttachOn thread)
     open_window(lock, trigger_text_, thread);
   } else if (wanted_ && range_window_ == windows_.opened() + 1) {
     // Another thread's range is opening the window, and this thread's launches belong to it as well.
-    changed_.wait_for(lock, std::chrono::nanoseconds(kLongestOpening), [this] { return !wanted_; });
+    changed_.wait_for(lock, std::chrono::nanoseconds(kMaxOpening), [this] { return !wanted_; });
   }
 }
 

@@ -14,8 +14,8 @@ constexpr double kWorthwhile = 0.01;
 // 10 µs of both: so many a second are a hundredth of the time.
 constexpr double kReadsPerSecond = 100;
 constexpr double kSmallPerSecond = 1000;
-constexpr std::uint64_t kFewestReads = 10;
-constexpr std::uint64_t kFewestSmall = 100;
+constexpr std::uint64_t kMinReads = 10;
+constexpr std::uint64_t kMinSmall = 100;
 // Large enough for the link's rate to show.
 constexpr std::uint64_t kLargeCopy = 1024 * 1024;
 constexpr double kSlow = 0.5;
@@ -97,10 +97,10 @@ std::string copy_hint(const CopyFacts& copies) {
   const bool mostly_small = at_least(copies.small, 0.5, copies.count);
 
   if (download && at_least(copies.small_synchronizing, 0.5, copies.count) &&
-      copies.small_synchronizing >= kFewestReads &&
+      copies.small_synchronizing >= kMinReads &&
       static_cast<double>(copies.small_synchronizing) >= kReadsPerSecond * seconds) {
     add(hints, "values read one by one (.item(), .cpu()): collect them on the device and read them together");
-  } else if (mostly_small && copies.small >= kFewestSmall &&
+  } else if (mostly_small && copies.small >= kMinSmall &&
              static_cast<double>(copies.small) >= kSmallPerSecond * seconds) {
     add(hints, "small copies: batch them");
   }

@@ -678,7 +678,7 @@ bool name_has_words(std::string_view name, std::string_view words) noexcept {
 }
 
 Family family_of(std::string_view name, Category innermost_call) noexcept {
-  const Family by_name = family_by_name(name.substr(0, kLongestClassified));
+  const Family by_name = family_by_name(name.substr(0, kMaxClassifiedLength));
   for (const CallRule& rule : kCallRules) {
     if (rule.call != innermost_call) continue;
     if ((rule.by_name & bit(by_name)) != 0) return by_name;
@@ -711,7 +711,7 @@ ConvolutionAlgorithm convolution_algorithm_of(std::string_view name) noexcept {
 }
 
 TensorCoreUse tensor_cores_of(std::string_view name) noexcept {
-  name = name.substr(0, kLongestClassified);
+  name = name.substr(0, kMaxClassifiedLength);
   if (const CoresRule* rule = first_match(kCoresRules, name); rule != nullptr) {
     if (rule->cores == TensorCores::kUnknown) return {};
     const OperandRule* operand = rule->multiplies ? first_match(kOperandRules, name) : nullptr;
@@ -722,7 +722,7 @@ TensorCoreUse tensor_cores_of(std::string_view name) noexcept {
 }
 
 ProductRole product_role_of(std::string_view name) noexcept {
-  name = name.substr(0, kLongestClassified);
+  name = name.substr(0, kMaxClassifiedLength);
   if (const CoresRule* rule = first_match(kCoresRules, name); rule != nullptr) {
     if (rule->cores == TensorCores::kUnknown) return ProductRole::kUnknown;
     return rule->multiplies ? ProductRole::kMultiplies : ProductRole::kHelps;

@@ -148,7 +148,7 @@ std::string_view tensor_cores_name(TensorCores cores) noexcept;
 std::string_view operand_name(Operand operand) noexcept;
 
 /// Longer names are judged by their beginning: demangled templates repeat themselves.
-inline constexpr std::size_t kLongestClassified = 4096;
+inline constexpr std::size_t kMaxClassifiedLength = 4096;
 
 // The rules, for the tests: the first one all of whose words (separated by spaces, case counts) occur in the
 // name decides. They hold for mangled and demangled names alike, so no word contains "::", "<" or "(". After

@@ -14,8 +14,8 @@ namespace {
 
 using Number = std::optional<std::uint32_t>;
 
-constexpr std::uint32_t kMost = (1u << 20) - 1;
-constexpr std::size_t kLongestId = 200;  // bytes, of one launcher
+constexpr std::uint32_t kMax = (1u << 20) - 1;
+constexpr std::size_t kMaxIdLength = 200;  // bytes, of one launcher
 
 /// Variables of one launcher; empty: it has none for that.
 struct Launcher {
@@ -41,7 +41,7 @@ constexpr std::array<Launcher, 4> kLaunchers{{
 
 std::string text_of(const EnvironmentLookup& environment, std::string_view variable) {
   if (variable.empty()) return {};
-  return one_line(environment(variable).value_or(""), kLongestId);
+  return one_line(environment(variable).value_or(""), kMaxIdLength);
 }
 
 Number number_of(const EnvironmentLookup& environment, std::string_view variable) {
@@ -51,7 +51,7 @@ Number number_of(const EnvironmentLookup& environment, std::string_view variable
   std::uint32_t number = 0;
   const char* end = text->data() + text->size();
   const auto [parsed, code] = std::from_chars(text->data(), end, number);
-  if (code != std::errc() || parsed != end || number > kMost) return {};
+  if (code != std::errc() || parsed != end || number > kMax) return {};
   return number;
 }
 

@@ -120,11 +120,11 @@ Problem parse_hooks(std::string_view value, Parsing& to) {
 }
 
 Problem parse_batch(std::string_view value, Parsing& to) {
-  constexpr std::uint64_t kLargest = 1'000'000'000;
+  constexpr std::uint64_t kMax = 1'000'000'000;
   std::uint64_t samples = 0;
   const auto [end, code] = std::from_chars(value.data(), value.data() + value.size(), samples);
   if (code == std::errc::invalid_argument || end != value.data() + value.size()) return "not a whole number";
-  if (code != std::errc() || samples > kLargest) return "too large";
+  if (code != std::errc() || samples > kMax) return "too large";
   if (samples == 0) return "too small";
   to.options.batch = samples;
   return {};
@@ -153,7 +153,7 @@ Problem parse_metrics(std::string_view value, Parsing& to) {
     std::vector<std::string>& names = to.options.metric_names;
     if (!is_metric_name(name)) return quoted(name) + " is not a metric's full name";
     if (std::find(names.begin(), names.end(), name) != names.end()) return quoted(name) + " is named twice";
-    if (names.size() == kMostMetrics) return "more than " + std::to_string(kMostMetrics) + " metrics";
+    if (names.size() == kMaxMetrics) return "more than " + std::to_string(kMaxMetrics) + " metrics";
     names.push_back(name);
     begin = end + 1;
   }

@@ -10,11 +10,11 @@
 namespace inject {
 
 std::string quoted(std::string_view text) {
-  constexpr std::size_t kLongest = 80;
+  constexpr std::size_t kMax = 80;
   constexpr std::string_view kHex = "0123456789abcdef";
   std::string result = "'";
   for (const char c : text) {
-    if (result.size() > kLongest) {
+    if (result.size() > kMax) {
       result += "...";
       break;
     }

@@ -15,7 +15,7 @@ namespace inject {
 namespace {
 
 // Half of the 64-bit range, so that a start and a length can always be added.
-constexpr std::uint64_t kLargest = std::numeric_limits<std::uint64_t>::max() / 2;
+constexpr std::uint64_t kMax = std::numeric_limits<std::uint64_t>::max() / 2;
 
 struct Unit {
   std::string_view name;
@@ -79,7 +79,7 @@ bool parse_count(std::string_view text, std::string_view what, std::uint64_t& va
     return false;
   }
   const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (code != std::errc() || end != text.data() + text.size() || value > kLargest) {
+  if (code != std::errc() || end != text.data() + text.size() || value > kMax) {
     error = quoted(text) + " is too large";
     return false;
   }
@@ -354,7 +354,7 @@ bool parse_duration(std::string_view text, std::uint64_t& nanoseconds, std::stri
   }
   std::uint64_t value = 0;
   const auto [end, code] = std::from_chars(whole.data(), whole.data() + whole.size(), value);
-  if (code != std::errc() || value > kLargest / unit) {
+  if (code != std::errc() || value > kMax / unit) {
     error = quoted(text) + " is too large";
     return false;
   }

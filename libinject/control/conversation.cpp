@@ -11,8 +11,8 @@ namespace inject {
 
 namespace {
 
-constexpr std::size_t kLongestValue = 2'000;
-constexpr std::size_t kLongestShown = 500;
+constexpr std::size_t kMaxValueLength = 2'000;
+constexpr std::size_t kMaxShownLength = 500;
 constexpr std::string_view kError = "error: ";
 constexpr std::string_view kOk = "ok\n";
 
@@ -21,17 +21,17 @@ constexpr std::string_view kOk = "ok\n";
 ControlRequest read_request(std::string_view received) {
   // The request's end, also where there is none yet.
   const std::size_t end = std::min(received.find('\n'), received.size());
-  if (end > kLongestControlRequest) return {ControlRequest::State::kTooLong, {}};
+  if (end > kMaxControlRequestLength) return {ControlRequest::State::kTooLong, {}};
   if (end == received.size()) return {};
   return {ControlRequest::State::kComplete, received.substr(0, end)};
 }
 
 void add_answer_line(std::string& answer, std::string_view key, std::string_view value) {
-  answer.append(key).append(": ").append(one_line(value, kLongestValue)).append(1, '\n');
+  answer.append(key).append(": ").append(one_line(value, kMaxValueLength)).append(1, '\n');
 }
 
 std::string framed_answer(std::string answer) {
-  if (answer.size() > kLongestControlAnswer) answer = std::string(kError) + "the answer is too long\n";
+  if (answer.size() > kMaxControlAnswerLength) answer = std::string(kError) + "the answer is too long\n";
   return answer.append(kControlEnd);
 }
 
@@ -45,7 +45,7 @@ ControlAnswer read_answer(std::string_view received) {
   if (received.ends_with(kControlEnd)) received.remove_suffix(kControlEnd.size());
   if (received.starts_with(kError)) {
     received.remove_prefix(kError.size());
-    return {"", one_line(received.substr(0, received.find('\n')), kLongestShown)};
+    return {"", one_line(received.substr(0, received.find('\n')), kMaxShownLength)};
   }
   if (!received.starts_with(kOk)) return {"", "its answer is not understood"};
   return {std::string(received.substr(kOk.size())), ""};
@@ -57,14 +57,14 @@ std::string answer_value(std::string_view answer, std::string_view key) {
   const std::size_t found = lines.find(start);
   if (found == std::string::npos) return "?";
   const std::size_t begin = found + start.size();
-  return one_line(std::string_view(lines).substr(begin, lines.find('\n', begin) - begin), kLongestShown);
+  return one_line(std::string_view(lines).substr(begin, lines.find('\n', begin) - begin), kMaxShownLength);
 }
 
 std::string printable_answer(std::string_view answer) {
   std::string text;
   for (std::size_t begin = 0; begin < answer.size();) {
     const std::size_t end = std::min(answer.find('\n', begin), answer.size());
-    text += one_line(answer.substr(begin, end - begin), kLongestControlAnswer) + "\n";
+    text += one_line(answer.substr(begin, end - begin), kMaxControlAnswerLength) + "\n";
     begin = end + 1;
   }
   return text;

@@ -13,8 +13,8 @@
 
 namespace inject {
 
-/// A request out of what has come so far. No more than kLongestControlRequest + 1 bytes have to be kept until
-/// it is one.
+/// A request out of what has come so far. No more than kMaxControlRequestLength + 1 bytes have to be kept
+/// until it is one.
 struct ControlRequest {
   enum class State { kIncomplete, kComplete, kTooLong };
   State state = State::kIncomplete;

@@ -22,8 +22,8 @@ namespace inject {
 
 constexpr std::string_view kControlGreeting = "libinject-control 1 ";
 constexpr std::string_view kControlEnd = "end\n";
-constexpr std::size_t kLongestControlRequest = 64;
-constexpr std::size_t kLongestControlAnswer = 16 * 1024;
+constexpr std::size_t kMaxControlRequestLength = 64;
+constexpr std::size_t kMaxControlAnswerLength = 16 * 1024;
 
 /// Folders that sockets may be in, the preferred one first: in $XDG_RUNTIME_DIR where that is an absolute
 /// path, in /run/user/UID, in /tmp. A job often has another environment than the shell that looks for it.

@@ -76,12 +76,12 @@ bool ControlListener::listen() {
 }
 
 void ControlListener::serve() {
-  std::array<pollfd, kMostClients + 1> wanted;
+  std::array<pollfd, kMaxClients + 1> wanted;
   for (;;) {
     const Nanoseconds time = now();
     Nanoseconds wake = ~Nanoseconds{0};
     bool room = false;
-    for (std::size_t i = 0; i < kMostClients; ++i) {
+    for (std::size_t i = 0; i < kMaxClients; ++i) {
       Client& client = clients_[i];
       if (client.socket.is_open() && (time >= client.deadline || client.socket.get() < 0)) drop(client);
       // poll() passes over negative numbers.
@@ -95,20 +95,20 @@ void ControlListener::serve() {
     const int listening = listening_.get();
     if (listening < 0) return;
     // With no room, those to come wait in the socket's queue.
-    wanted[kMostClients] = {room ? listening : -1, POLLIN, 0};
+    wanted[kMaxClients] = {room ? listening : -1, POLLIN, 0};
     const int timeout =
         wake == ~Nanoseconds{0} ? -1 : static_cast<int>((wake - time + kMillisecond - 1) / kMillisecond);
     if (poll(wanted.data(), wanted.size(), timeout) < 0) {
       if (errno != EINTR) return;
       continue;
     }
-    for (std::size_t i = 0; i < kMostClients; ++i) {
+    for (std::size_t i = 0; i < kMaxClients; ++i) {
       if (clients_[i].socket.is_open() && wanted[i].revents != 0 && !read_request(clients_[i]))
         drop(clients_[i]);
     }
-    if ((wanted[kMostClients].revents & POLLIN) != 0) {
+    if ((wanted[kMaxClients].revents & POLLIN) != 0) {
       accept_client();
-    } else if (wanted[kMostClients].revents != 0) {
+    } else if (wanted[kMaxClients].revents != 0) {
       return;
     }
   }
@@ -144,7 +144,7 @@ void ControlListener::accept_client() {
 }
 
 bool ControlListener::read_request(Client& client) {
-  std::array<char, kLongestControlRequest + 2> part;
+  std::array<char, kMaxControlRequestLength + 2> part;
   const int number = client.socket.get();
   const ssize_t n = number < 0 ? 0 : recv(number, part.data(), part.size(), MSG_DONTWAIT);
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return true;
@@ -167,10 +167,10 @@ void ControlListener::drop(Client& client) noexcept {
 
 void ControlListener::note_sockets() noexcept {
   const auto number_of = [](const Descriptor& socket) { return socket.is_open() ? socket.get() : -1; };
-  for (std::size_t i = 0; i < kMostClients; ++i) {
+  for (std::size_t i = 0; i < kMaxClients; ++i) {
     numbers_[i].store(number_of(clients_[i].socket) + 1, std::memory_order_relaxed);
   }
-  numbers_[kMostClients].store(number_of(listening_) + 1, std::memory_order_relaxed);
+  numbers_[kMaxClients].store(number_of(listening_) + 1, std::memory_order_relaxed);
 }
 
 void ControlListener::close_in_child() noexcept {

@@ -33,7 +33,7 @@ class ControlListener {
   void close_in_child() noexcept;
 
  private:
-  static constexpr std::size_t kMostClients = 8;
+  static constexpr std::size_t kMaxClients = 8;
   struct Client {
     Descriptor socket;
     Nanoseconds deadline = 0;
@@ -50,9 +50,9 @@ class ControlListener {
 
   Answer answer_;
   Descriptor listening_;
-  std::array<Client, kMostClients> clients_;
+  std::array<Client, kMaxClients> clients_;
   // The numbers of the above, for the child of a fork at any time.
-  std::array<std::atomic<int>, kMostClients + 1> numbers_ = {};
+  std::array<std::atomic<int>, kMaxClients + 1> numbers_ = {};
   std::mutex mutex_;  // guards what follows
   bool ended_ = false;
   std::string folder_;  // of the socket, empty while there is none

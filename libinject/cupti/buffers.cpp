@@ -13,15 +13,15 @@ namespace {
 // Room for some 5,000 kernel records: at 300,000 launches a second a thread asks for one every 16 ms. Small,
 // because the last, partly filled buffer of every thread is what a closing window waits for.
 constexpr std::size_t kBufferBytes = 1024 * 1024;
-constexpr std::size_t kSmallestBuffer = 64 * 1024;
+constexpr std::size_t kMinBuffer = 64 * 1024;
 constexpr std::size_t kParts = 4;
 constexpr std::uint32_t kNone = 0;
 }  // namespace
 
 ActivityBuffers::ActivityBuffers(std::size_t total_bytes) noexcept {
   // At least 16 buffers out of a small total: threads hold one each.
-  const std::size_t bytes = std::clamp(total_bytes / 16, kSmallestBuffer, kBufferBytes) & ~std::size_t{4095};
-  units_each_ = bytes / kParts >= kSmallestBuffer ? kParts : 1;
+  const std::size_t bytes = std::clamp(total_bytes / 16, kMinBuffer, kBufferBytes) & ~std::size_t{4095};
+  units_each_ = bytes / kParts >= kMinBuffer ? kParts : 1;
   unit_bytes_ = bytes / units_each_ & ~std::size_t{4095};
   units_ = static_cast<std::uint32_t>(std::max<std::size_t>(total_bytes / bytes, 1)) * units_each_;
   base_ = static_cast<std::uint8_t*>(map_memory(units_ * unit_bytes_));

@@ -77,7 +77,7 @@ bool ForeignClient::has_buffers() const noexcept {
 void ForeignClient::call_from(std::string_view name) noexcept {
   const std::unique_lock lock(name_mutex_, std::try_to_lock);
   if (!lock.owns_lock()) return;
-  const std::size_t length = std::min(name.size(), kMostName - 1);
+  const std::size_t length = std::min(name.size(), kMaxName - 1);
   std::copy_n(name.begin(), length, name_.begin());
   name_[length] = '\0';
 }

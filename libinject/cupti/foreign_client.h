@@ -88,9 +88,9 @@ class ForeignClient {
   std::atomic<CUpti_BuffersCallbackCompleteFunc> completed_{nullptr};
   std::atomic<RegisterClock> register_clock_{nullptr};
   std::atomic<CUpti_TimestampCallbackFunc> clock_{nullptr};
-  static constexpr std::size_t kMostName = 128;
+  static constexpr std::size_t kMaxName = 128;
   mutable std::mutex name_mutex_;  // never waited for: the process may have been forked with it held
-  std::array<char, kMostName> name_{};
+  std::array<char, kMaxName> name_{};
 };
 
 extern ForeignClient foreign_client;

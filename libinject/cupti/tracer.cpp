@@ -30,16 +30,16 @@ constexpr std::array kActivityKinds = {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CU
 
 // What each driver callback id stands for, filled from CUPTI's own names when it is first attached: one
 // binary serves driver versions that number functions which its headers don't know.
-constexpr std::uint32_t kMostDriverFunctions = 2048;
-constinit std::array<DriverCall, kMostDriverFunctions> driver_calls{};
+constexpr std::uint32_t kMaxDriverFunctions = 2048;
+constinit std::array<DriverCall, kMaxDriverFunctions> driver_calls{};
 
 // Where a launch's parameters keep its stream: 0 unknown.
 enum class StreamAt : std::uint8_t { kUnknown, kLaunchKernel, kLaunchKernelEx, kGraphLaunch };
-constinit std::array<StreamAt, kMostDriverFunctions> stream_at{};
+constinit std::array<StreamAt, kMaxDriverFunctions> stream_at{};
 
 // Copies and memsets whose third parameter is their size: of zero bytes they submit nothing, and no record
 // comes.
-constinit std::array<bool, kMostDriverFunctions> size_is_third{};
+constinit std::array<bool, kMaxDriverFunctions> size_is_third{};
 
 // Where the other copies and memsets have their sizes, of which any may be 0. For these it has not been
 // measured that no record comes: they are launches, and one that comes finds its own.
@@ -53,10 +53,10 @@ enum class SizesAt : std::uint8_t {
   kPeer3D,
   kBatch
 };
-constinit std::array<SizesAt, kMostDriverFunctions> sizes_at{};
+constinit std::array<SizesAt, kMaxDriverFunctions> sizes_at{};
 
 // Where copies go, as far as their names say it.
-constinit std::array<SignKind, kMostDriverFunctions> copy_kind{};
+constinit std::array<SignKind, kMaxDriverFunctions> copy_kind{};
 
 constinit std::atomic<ActivityBuffers*> active_buffers{nullptr};
 constinit std::atomic<std::uint64_t> dropped{0};
@@ -275,7 +275,7 @@ void tell_sign(DriverCall call, CUpti_CallbackId cbid, const CUpti_CallbackData&
 }
 
 void on_driver_call(CUpti_CallbackId cbid, const CUpti_CallbackData& data) noexcept {
-  if (cbid >= kMostDriverFunctions) return;
+  if (cbid >= kMaxDriverFunctions) return;
   const DriverCall call = driver_calls[cbid];
   const bool enter = data.callbackSite == CUPTI_API_ENTER;
   const bool unrecorded =
@@ -459,7 +459,7 @@ std::uint32_t Tracer::failures() noexcept {
 // What CUPTI's callbacks are about, by the names that it has for the driver's functions. False where a launch
 // has none: what it launches would be taken for what was on its way as the window opened.
 bool Tracer::name_driver_calls(std::string& error) {
-  for (std::uint32_t cbid = 1; cbid < kMostDriverFunctions; ++cbid) {
+  for (std::uint32_t cbid = 1; cbid < kMaxDriverFunctions; ++cbid) {
     const char* name = nullptr;
     if (api_.GetCallbackName(CUPTI_CB_DOMAIN_DRIVER_API, cbid, &name) != CUPTI_SUCCESS || name == nullptr)
       continue;
@@ -515,7 +515,7 @@ bool Tracer::attach(std::string& error) {
 }
 
 bool Tracer::enable_launch_callbacks(bool all_driver_calls, std::string& error) {
-  for (std::uint32_t cbid = 1; cbid < kMostDriverFunctions; ++cbid) {
+  for (std::uint32_t cbid = 1; cbid < kMaxDriverFunctions; ++cbid) {
     if (driver_calls[cbid] == DriverCall::kOther) continue;
     const CUptiResult result = api_.EnableCallback(1, subscriber_, CUPTI_CB_DOMAIN_DRIVER_API, cbid);
     if (result != CUPTI_SUCCESS && driver_calls[cbid] == DriverCall::kLaunch) {
@@ -611,7 +611,7 @@ void Tracer::keep_launches() noexcept {
 std::unique_lock<std::mutex> Tracer::use() noexcept {
   std::unique_lock lock(use_mutex, std::try_to_lock);
   const timespec pause{0, 100'000};
-  for (const Nanoseconds deadline = now() + kLongestUse; !lock.owns_lock() && now() < deadline;) {
+  for (const Nanoseconds deadline = now() + kMaxUse; !lock.owns_lock() && now() < deadline;) {
     nanosleep(&pause, nullptr);
     lock.try_lock();
   }

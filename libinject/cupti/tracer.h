@@ -61,9 +61,9 @@ class Tracer {
   void forget() noexcept;
 
   /// Held while CUPTI hands buffers over or reads records: it is not finalized meanwhile. Nobody waits here
-  /// for longer than kLongestUse: a flush may stand behind a kernel that never ends.
+  /// for longer than kMaxUse: a flush may stand behind a kernel that never ends.
   static std::unique_lock<std::mutex> use() noexcept;
-  static constexpr Nanoseconds kLongestUse = 5'000'000'000;
+  static constexpr Nanoseconds kMaxUse = 5'000'000'000;
 
   TracerLevel level() const noexcept { return level_.load(std::memory_order_acquire); }
   bool activity_on() const noexcept { return activity_on_; }

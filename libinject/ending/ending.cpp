@@ -26,7 +26,7 @@ namespace inject {
 namespace {
 
 // Conditions wait on clocks that can't count as far as an option can.
-constexpr Nanoseconds kLongestSleep = 3'600 * kSecond;
+constexpr Nanoseconds kMaxSleep = 3'600 * kSecond;
 constexpr Nanoseconds kRankPatience = 10 * kSecond;
 
 enum class OnInterrupt { kIgnored, kEnds, kHandled };
@@ -75,8 +75,8 @@ bool Ending::wait() {
     }
     const Nanoseconds passed = now() - base_;
     if (options_.timeout != 0 && passed >= options_.timeout) return true;
-    const Nanoseconds left = options_.timeout != 0 ? options_.timeout - passed : kLongestSleep;
-    wake_.wait_for(lock, std::chrono::nanoseconds(std::min(left, kLongestSleep)));
+    const Nanoseconds left = options_.timeout != 0 ? options_.timeout - passed : kMaxSleep;
+    wake_.wait_for(lock, std::chrono::nanoseconds(std::min(left, kMaxSleep)));
   }
 }
 

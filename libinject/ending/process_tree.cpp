@@ -28,7 +28,7 @@ namespace {
 constexpr Nanoseconds kFreezeWait = 50 * kMillisecond;
 constexpr Nanoseconds kTerminateWait = 2'000 * kMillisecond;
 constexpr Nanoseconds kKillWait = 1'000 * kMillisecond;
-constexpr std::size_t kMostProcesses = 65'536;
+constexpr std::size_t kMaxProcesses = 65'536;
 
 constinit std::atomic<unsigned> frozen_threads{0};
 
@@ -146,13 +146,13 @@ bool read_process(pid_t pid, ProcessInfo& info) noexcept {
 }
 
 Descendants::Descendants() noexcept {
-  void* room = mmap(nullptr, kMostProcesses * sizeof(ProcessInfo), PROT_READ | PROT_WRITE,
+  void* room = mmap(nullptr, kMaxProcesses * sizeof(ProcessInfo), PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (room == MAP_FAILED) return;
   processes_ = static_cast<ProcessInfo*>(room);
   std::size_t all = 0;
   for_each_number("/proc", [&](pid_t pid) {
-    if (all < kMostProcesses && read_process(pid, processes_[all])) ++all;
+    if (all < kMaxProcesses && read_process(pid, processes_[all])) ++all;
   });
   // Those found come to the front, generation by generation.
   const pid_t self = getpid();
@@ -175,7 +175,7 @@ Descendants::Descendants() noexcept {
 }
 
 Descendants::~Descendants() {
-  if (processes_ != nullptr) munmap(processes_, kMostProcesses * sizeof(ProcessInfo));
+  if (processes_ != nullptr) munmap(processes_, kMaxProcesses * sizeof(ProcessInfo));
 }
 
 void end_descendants() noexcept {

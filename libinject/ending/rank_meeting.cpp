@@ -18,7 +18,7 @@ namespace inject {
 
 namespace {
 
-constexpr unsigned kMostRanks = 1024;
+constexpr unsigned kMaxRanks = 1024;
 
 }  // namespace
 
@@ -29,7 +29,7 @@ unsigned ranks_of_this_host(const EnvironmentLookup& environment) {
     unsigned count = 0;
     if (!value) continue;
     const auto [end, code] = std::from_chars(value->data(), value->data() + value->size(), count);
-    if (code == std::errc() && end == value->data() + value->size() && count >= 1 && count <= kMostRanks)
+    if (code == std::errc() && end == value->data() + value->size() && count >= 1 && count <= kMaxRanks)
       return count;
   }
   return 1;

@@ -26,12 +26,12 @@ CommunicatorId split_communicator_id(CommunicatorId parent, int color, std::uint
 }
 
 std::size_t CommunicatorIds::place(std::uintptr_t key) noexcept {
-  return hash_mix(key) % kMost;
+  return hash_mix(key) % kMax;
 }
 
 CommunicatorIds::Entry* CommunicatorIds::find(std::uintptr_t key) noexcept {
   if (key <= kBusy) return nullptr;
-  for (std::size_t i = 0, at = place(key); i < kMost; ++i, at = (at + 1) % kMost) {
+  for (std::size_t i = 0, at = place(key); i < kMax; ++i, at = (at + 1) % kMax) {
     const std::uintptr_t there = entries_[at].communicator.load(std::memory_order_acquire);
     if (there == key) return &entries_[at];
     if (there == 0) return nullptr;
@@ -44,7 +44,7 @@ void CommunicatorIds::remember(const void* communicator, CommunicatorId id) noex
   // One that went unseen has been where this one is now.
   forget(communicator);
   if (key <= kBusy || id == 0) return;
-  for (std::size_t i = 0, at = place(key); i < kMost; ++i, at = (at + 1) % kMost) {
+  for (std::size_t i = 0, at = place(key); i < kMax; ++i, at = (at + 1) % kMax) {
     Entry& entry = entries_[at];
     std::uintptr_t there = entry.communicator.load(std::memory_order_acquire);
     if (there > kFree || !entry.communicator.compare_exchange_strong(there, kBusy, std::memory_order_acq_rel))

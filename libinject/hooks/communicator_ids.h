@@ -33,7 +33,7 @@ class CommunicatorIds {
   /// It is about to go.
   void forget(const void* communicator) noexcept;
 
-  static constexpr std::size_t kMost = 2048;
+  static constexpr std::size_t kMax = 2048;
 
  private:
   struct Entry {
@@ -47,7 +47,7 @@ class CommunicatorIds {
   Entry* find(std::uintptr_t key) noexcept;
   static std::size_t place(std::uintptr_t key) noexcept;
 
-  std::array<Entry, kMost> entries_{};
+  std::array<Entry, kMax> entries_{};
 };
 
 }  // namespace inject

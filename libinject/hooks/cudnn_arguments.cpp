@@ -30,7 +30,7 @@ GETTER(cudnnGetAttnDescriptor);
 GETTER(cudnnGetSeqDataDescriptor);
 #undef GETTER
 
-constexpr int kMostDimensions = 5;  // of what a convolution takes
+constexpr int kMaxDimensions = 5;  // of what a convolution takes
 
 DataType data_type_of(cudnnDataType_t type) noexcept {
   switch (type) {
@@ -92,15 +92,15 @@ To clamped(int value) noexcept {
 struct Tensor {
   cudnnDataType_t type = CUDNN_DATA_FLOAT;
   int rank = 0;
-  std::array<int, kMostDimensions> size{};
-  std::array<int, kMostDimensions> stride{};
+  std::array<int, kMaxDimensions> size{};
+  std::array<int, kMaxDimensions> stride{};
 
   bool read(void* real, cudnnTensorDescriptor_t descriptor) noexcept {
     auto* get = cudnnGetTensorNdDescriptor_beside.get(real);
     return descriptor != nullptr && get != nullptr &&
-           get(descriptor, kMostDimensions, &type, &rank, size.data(), stride.data()) ==
+           get(descriptor, kMaxDimensions, &type, &rank, size.data(), stride.data()) ==
                CUDNN_STATUS_SUCCESS &&
-           rank > 0 && rank <= kMostDimensions;
+           rank > 0 && rank <= kMaxDimensions;
   }
   /// 1 channels first, 2 channels last, 0 where it can't be told or is neither.
   std::uint8_t layout() const noexcept {
@@ -161,8 +161,8 @@ void tell_convolution(CallFrame& frame, void* real, const ConvolutionCall& call)
   cudnnDataType_t filter_type = CUDNN_DATA_FLOAT;
   cudnnTensorFormat_t format = CUDNN_TENSOR_NCHW;
   int filter_rank = 0;
-  std::array<int, kMostDimensions> filter{};
-  if (get_filter(call.w, kMostDimensions, &filter_type, &format, &filter_rank, filter.data()) !=
+  std::array<int, kMaxDimensions> filter{};
+  if (get_filter(call.w, kMaxDimensions, &filter_type, &format, &filter_rank, filter.data()) !=
       CUDNN_STATUS_SUCCESS) {
     return;
   }
@@ -261,10 +261,10 @@ void tell_rnn(CallFrame& frame, void* real, std::uint8_t direction, cudnnRNNDesc
   int batch = 0;
   int width = 0;
   // Of larger batches the further sequences count as long as the longest.
-  constexpr int kMostLengths = 2048;
-  std::array<int, kMostLengths> lengths;  // NOLINT(cppcoreguidelines-pro-type-member-init): written below
-  double fill = 0;                        // of the data's type
-  if (get_data(x, &data_type, &layout, &length, &batch, &width, kMostLengths, lengths.data(), &fill) !=
+  constexpr int kMaxLengths = 2048;
+  std::array<int, kMaxLengths> lengths;  // NOLINT(cppcoreguidelines-pro-type-member-init): written below
+  double fill = 0;                       // of the data's type
+  if (get_data(x, &data_type, &layout, &length, &batch, &width, kMaxLengths, lengths.data(), &fill) !=
           CUDNN_STATUS_SUCCESS ||
       length < 0 || batch < 0) {
     return;
@@ -284,7 +284,7 @@ void tell_rnn(CallFrame& frame, void* real, std::uint8_t direction, cudnnRNNDesc
   shape.projection_size = projection_size == hidden_size ? 0 : clamped<std::uint32_t>(projection_size);
   shape.length = clamped<std::uint32_t>(length);
   shape.batch = clamped<std::uint32_t>(batch);
-  const int known = std::min(batch, kMostLengths);
+  const int known = std::min(batch, kMaxLengths);
   for (int i = 0; i < known; ++i) shape.steps += clamped<std::uint32_t>(lengths[static_cast<std::size_t>(i)]);
   shape.steps += static_cast<std::uint64_t>(batch - known) * shape.length;
   frame.shape(shape);

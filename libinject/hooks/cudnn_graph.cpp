@@ -19,15 +19,15 @@ namespace inject {
 namespace {
 
 // Attention, the largest of today's graphs, has some forty of either. What lies beyond is not looked at.
-constexpr std::size_t kMostTensors = 128;
-constexpr std::size_t kMostNodes = 128;
-constexpr std::size_t kMostPorts = 1024;
-constexpr std::size_t kMostDimensions = 8;
+constexpr std::size_t kMaxTensors = 128;
+constexpr std::size_t kMaxNodes = 128;
+constexpr std::size_t kMaxPorts = 1024;
+constexpr std::size_t kMaxDimensions = 8;
 constexpr std::size_t kNone = ~std::size_t{0};
 
 struct Numbers {
   std::size_t count = 0;
-  std::array<std::int64_t, kMostDimensions> at{};
+  std::array<std::int64_t, kMaxDimensions> at{};
 
   /// From the end: 1 is the last.
   std::int64_t last(std::size_t n) const noexcept { return n <= count ? at[count - n] : 0; }
@@ -215,9 +215,9 @@ class Graph {
   bool leads_to_exponential(std::string_view from) const noexcept;
   std::uint32_t attention_flags(std::int64_t key_length) const noexcept;
 
-  std::array<Tensor, kMostTensors> tensors_{};
-  std::array<Node, kMostNodes> nodes_{};
-  std::array<Port, kMostPorts> ports_{};
+  std::array<Tensor, kMaxTensors> tensors_{};
+  std::array<Node, kMaxNodes> nodes_{};
+  std::array<Port, kMaxPorts> ports_{};
   std::size_t tensor_count_ = 0;
   std::size_t node_count_ = 0;
   std::size_t port_count_ = 0;
@@ -228,7 +228,7 @@ void read_numbers(JsonReader& json, Numbers& numbers) noexcept {
   numbers.count = 0;
   json.array([&] {
     const std::int64_t value = json.integer();
-    if (numbers.count < kMostDimensions) numbers.at[numbers.count++] = value;
+    if (numbers.count < kMaxDimensions) numbers.at[numbers.count++] = value;
   });
 }
 
@@ -250,11 +250,11 @@ void Graph::read_graph(JsonReader& json) noexcept {
   json.object([&](std::string_view key) {
     if (key == "tensors") {
       json.array([&] {
-        if (tensor_count_ < kMostTensors) read_tensor(json);
+        if (tensor_count_ < kMaxTensors) read_tensor(json);
       });
     } else if (key == "nodes") {
       json.array([&] {
-        if (node_count_ < kMostNodes) read_node(json);
+        if (node_count_ < kMaxNodes) read_node(json);
       });
     }
   });
@@ -292,7 +292,7 @@ void Graph::read_node(JsonReader& json) noexcept {
         node.phase = value;
       } else if (key == "mathPrec") {
         node.math = data_type_of(value);
-      } else if (port_count_ < kMostPorts) {
+      } else if (port_count_ < kMaxPorts) {
         ports_[port_count_++] = {key, value};
       }
     } else if (next == '[') {
@@ -394,7 +394,7 @@ GraphOperation Graph::operation_of_pointwise(const Node& node) const noexcept {
   for (const std::string_view port : {"X", "B"}) {
     const Tensor* operand = tensor(node, port);
     if (operand != nullptr && operand->is_given() &&
-        product(operand->size, kMostDimensions) < product(result->size, kMostDimensions)) {
+        product(operand->size, kMaxDimensions) < product(result->size, kMaxDimensions)) {
       return GraphOperation::kBias;
     }
   }
@@ -564,8 +564,8 @@ CallShape Graph::attention(std::size_t at, std::uint32_t notes) const noexcept {
 
 /// Whether a tensor goes through pointwise operations into an exponential: the scores that softmax takes.
 bool Graph::leads_to_exponential(std::string_view from) const noexcept {
-  std::array<bool, kMostNodes> seen{};
-  std::array<std::string_view, kMostNodes + 1> open{};
+  std::array<bool, kMaxNodes> seen{};
+  std::array<std::string_view, kMaxNodes + 1> open{};
   std::size_t count = 0;
   open[count++] = from;
   while (count != 0) {
@@ -690,7 +690,7 @@ CallShape Graph::product_of(std::size_t at, std::uint32_t notes) const noexcept 
   const auto add = [&shape](const Tensor& matrix, DataType type) {
     std::int64_t bits = 0;
     const auto element = static_cast<std::int64_t>(data_type_bits(type));
-    if (!__builtin_mul_overflow(product(matrix.size, kMostDimensions), element, &bits))
+    if (!__builtin_mul_overflow(product(matrix.size, kMaxDimensions), element, &bits))
       shape.bytes += static_cast<std::uint64_t>(bits) / 8;
   };
   for (const Tensor* matrix : {a, b, c}) add(*matrix, stored_type(*matrix));

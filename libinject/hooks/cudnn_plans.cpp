@@ -19,7 +19,7 @@ namespace inject {
 namespace {
 
 // A plan of kernels that were compiled for it carries them in its text: 40 to 300 kB.
-constexpr std::int64_t kMostText = std::int64_t{4} << 20;
+constexpr std::int64_t kMaxText = std::int64_t{4} << 20;
 
 constinit PlanTable plans;
 
@@ -99,7 +99,7 @@ class Reader {
     std::int64_t size = 0;
     if (get_(plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, 0, &size, nullptr) !=
             CUDNN_STATUS_SUCCESS ||
-        size <= 0 || size > kMostText) {
+        size <= 0 || size > kMaxText) {
       return {};
     }
     const auto bytes = static_cast<std::size_t>(size);

@@ -78,7 +78,7 @@ class GroupedGemm {
   bool bad_ = false;
 };
 /// More groups than that are not looked at.
-inline constexpr std::int64_t kMostGroups = 4096;
+inline constexpr std::int64_t kMaxGroups = 4096;
 
 /// What a handle's math mode lets be done to fp32 of a call that says no more. `real`: the function that is
 /// called.
@@ -259,7 +259,7 @@ struct GemmArguments {
           static_cast<const void*>(ldb), static_cast<const void*>(ldc), static_cast<const void*>(sizes)}) {
       if (array == nullptr) return;
     }
-    if (groups <= 0 || groups > kMostGroups) return;
+    if (groups <= 0 || groups > kMaxGroups) return;
     if (!pedantic) compute = allowed(compute, a, handle, real);
     GroupedGemm sum;
     for (I i = 0; i < groups; ++i) {

@@ -42,13 +42,13 @@ std::string_view JsonReader::string() noexcept {
 }
 
 std::int64_t JsonReader::integer() noexcept {
-  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
   const bool negative = take('-');
   std::int64_t value = 0;
   std::size_t digits = 0;
   for (; at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9'; ++at_, ++digits) {
     const std::int64_t digit = text_[at_] - '0';
-    value = value > (kMost - digit) / 10 ? kMost : value * 10 + digit;
+    value = value > (kMax - digit) / 10 ? kMax : value * 10 + digit;
   }
   if (digits == 0) {
     fail();

@@ -16,7 +16,7 @@ namespace inject {
 
 namespace {
 
-constexpr std::size_t kMostProcesses = 4096;
+constexpr std::size_t kMaxProcesses = 4096;
 
 struct KnownProcess {
   std::string_view name;
@@ -48,7 +48,7 @@ std::vector<std::string> process_names() {
     const ssize_t length = read(file, name.data(), name.size());
     close(file);
     if (length > 1) names.emplace_back(name.data(), static_cast<std::size_t>(length) - 1);
-    if (names.size() == kMostProcesses) break;
+    if (names.size() == kMaxProcesses) break;
   }
   return names;
 }

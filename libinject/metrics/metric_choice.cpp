@@ -234,7 +234,7 @@ MetricChoice check_metrics(const ChipMetrics& chip, const std::vector<std::strin
 }
 
 std::vector<std::string> leave_out_least(MetricChoice& choice) {
-  constexpr std::array<std::array<Quantity, 2>, 5> kLeastFirst{{
+  constexpr std::array<std::array<Quantity, 2>, 5> kMinFirst{{
       {Quantity::kNvlinkReceive, Quantity::kNvlinkTransmit},
       {Quantity::kPcieRead, Quantity::kPcieWrite},
       {Quantity::kL2, Quantity::kL2},
@@ -242,7 +242,7 @@ std::vector<std::string> leave_out_least(MetricChoice& choice) {
       {Quantity::kFp64, Quantity::kIpc},
   }};
   constexpr std::size_t kNone = MetricChoice::kNone;
-  for (const auto& group : kLeastFirst) {
+  for (const auto& group : kMinFirst) {
     std::vector<std::string> titles;
     for (std::size_t i = 0; i < choice.sources.size(); ++i) {
       const Quantity quantity = choice.metrics[i].quantity;
@@ -289,8 +289,8 @@ MetricChoice with_columns_of(const MetricChoice& first, const MetricChoice& choi
   return mapped;
 }
 
-std::array<float, kMostMetrics> MetricChoice::values(std::span<const double> of_measured) const {
-  std::array<float, kMostMetrics> values;
+std::array<float, kMaxMetrics> MetricChoice::values(std::span<const double> of_measured) const {
+  std::array<float, kMaxMetrics> values;
   values.fill(std::numeric_limits<float>::quiet_NaN());
   for (std::size_t i = 0; i < sources.size() && i < values.size(); ++i) {
     const Source& source = sources[i];

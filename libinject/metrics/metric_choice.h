@@ -33,7 +33,7 @@ struct MetricChoice {
   std::string error;                  ///< why nothing can be sampled; empty if all is well
 
   /// A sample's values from what CUPTI measured, in the order of `measured`.
-  std::array<float, kMostMetrics> values(std::span<const double> of_measured) const;
+  std::array<float, kMaxMetrics> values(std::span<const double> of_measured) const;
 
   /// Whether a sample's values can't all be right: more warps, or more work of a pipe, than the SMs were
   /// active for.

@@ -24,23 +24,23 @@ namespace {
 
 // How often the thread looks whether a device is due, has come into use, or is no longer to be sampled.
 constexpr Nanoseconds kIntervalsALook = 100;
-constexpr Nanoseconds kShortestPause = 2 * kMillisecond;
+constexpr Nanoseconds kMinPause = 2 * kMillisecond;
 constexpr Nanoseconds kLook = 20 * kMillisecond;
 // A decode costs by what the hardware has written since the last, and next to nothing by the call (H200): it
 // is done well before the hardware's buffer is full, sooner at first, as samples may turn out to be of no
 // use.
-constexpr Nanoseconds kLongestPause = 100 * kMillisecond;
+constexpr Nanoseconds kMaxPause = 100 * kMillisecond;
 // Where samples were missing all the same it is done twice as often, down to this.
-constexpr Nanoseconds kLeastPause = 10 * kMillisecond;
-constexpr std::uint64_t kFewestMissing = 4;  // fewer can have other reasons
+constexpr Nanoseconds kMinDecodePause = 10 * kMillisecond;
+constexpr std::uint64_t kMinMissing = 4;  // fewer can have other reasons
 // Per device, 50 MB together. A sample of the automatic set takes some 46 kilobytes in CUPTI's image: 35 for
 // each counter of each of the device's units.
 constexpr std::size_t kHardwareBuffer = std::size_t{32} << 20;
-constexpr std::size_t kMostImageBytes = std::size_t{16} << 20;
+constexpr std::size_t kMaxImageBytes = std::size_t{16} << 20;
 // In the hardware's buffer a unit's counters share records of 32 bytes: a quarter of that where many are
 // sampled, all of it where one is.
 constexpr std::size_t kPartInBuffer = 4;
-constexpr std::size_t kMostInBufferOfOne = 8192;
+constexpr std::size_t kMaxInBufferOfOne = 8192;
 // Beyond a sample's own records as many come each time so much of it has passed, whatever its length: on an
 // H200 150 us in a product in bfloat16, between 40 and 80 in one in fp32 or where memory is the limit, and
 // much more while it idles.
@@ -50,16 +50,16 @@ constexpr Nanoseconds kRecordsRepeat = 40'000;
 // room for more.
 constexpr std::size_t kRoomOfPauses = 2;
 constexpr std::size_t kImageOfPauses = 8;
-constexpr std::uint32_t kFewestImageSamples = 16;
+constexpr std::uint32_t kMinImageSamples = 16;
 // Where so many samples have begun to come and not one could be used, none will be: some of the device's
 // units, as links that are switched off, tell nothing of theirs.
-constexpr std::size_t kMostFruitless = 64;
+constexpr std::size_t kMaxFruitless = 64;
 // A sample whose time is further from ours is on a clock that is not known.
 constexpr Nanoseconds kFarthest = 60 * kSecond;
 // Images that are decoded in a row.
-constexpr int kMostRounds = 8;
+constexpr int kMaxRounds = 8;
 // A device whose buffer overflows so often samples faster than it can be decoded.
-constexpr int kMostOverflows = 8;
+constexpr int kMaxOverflows = 8;
 // … within this time of each other.
 constexpr Nanoseconds kOverflowsForgotten = 10 * kSecond;
 // The driver is asked so often which devices are in use, once one is.
@@ -67,13 +67,13 @@ constexpr Nanoseconds kAskInterval = 100 * kMillisecond;
 // The wall clock may be set.
 constexpr Nanoseconds kClockInterval = kSecond;
 // Samples of all devices that the drain side has not taken yet: 120 bytes each.
-constexpr std::size_t kMostQueued = std::size_t{1} << 15;
+constexpr std::size_t kMaxQueued = std::size_t{1} << 15;
 // What is left in the hardware's buffer when sampling stops is decoded for this long at most.
-constexpr Nanoseconds kLongestRest = kSecond;
-constexpr std::size_t kMostNotedDevices = 64;
+constexpr Nanoseconds kMaxRest = kSecond;
+constexpr std::size_t kMaxNotedDevices = 64;
 // For our lock, which nobody holds for long: it is held for good only by a thread that a signal handler has
 // interrupted.
-constexpr Nanoseconds kLongestLockWait = kSecond;
+constexpr Nanoseconds kMaxLockWait = kSecond;
 
 constinit std::atomic<bool> foreign_profiler{false};
 
@@ -86,13 +86,13 @@ bool lacks_timer(const std::string& chip) {
 }
 
 Nanoseconds look_pause(Nanoseconds interval) {
-  return std::clamp(kIntervalsALook * interval, kShortestPause, kLook);
+  return std::clamp(kIntervalsALook * interval, kMinPause, kLook);
 }
 
 // How long the hardware's buffer can wait, however busy the device, by what a sample takes in CUPTI's image.
 Nanoseconds pause_of_buffer(std::size_t bytes_in_image, Nanoseconds interval) {
   const std::size_t records =
-      std::max(bytes_in_image / kPartInBuffer, std::min(bytes_in_image, kMostInBufferOfOne));
+      std::max(bytes_in_image / kPartInBuffer, std::min(bytes_in_image, kMaxInBufferOfOne));
   return kHardwareBuffer / records / kRoomOfPauses * interval * kRecordsRepeat / (interval + kRecordsRepeat);
 }
 
@@ -269,7 +269,7 @@ std::unique_lock<std::mutex> PmSampler::lock_within(Nanoseconds most) const noex
 
 bool PmSampler::stop(Nanoseconds most) noexcept {
   if (!options_.on) return true;
-  std::unique_lock lock = lock_within(kLongestLockWait);
+  std::unique_lock lock = lock_within(kMaxLockWait);
   if (!lock.owns_lock()) return false;
   if (wanted_) stops_.fetch_add(1, std::memory_order_release);
   wanted_ = false;
@@ -283,18 +283,18 @@ bool PmSampler::stop(Nanoseconds most) noexcept {
 bool PmSampler::suspend(Nanoseconds most) noexcept {
   if (!options_.on) return true;
   {
-    const std::unique_lock lock = lock_within(kLongestLockWait);
+    const std::unique_lock lock = lock_within(kMaxLockWait);
     if (!lock.owns_lock()) return false;
     suspended_ = true;
   }
   if (stop(most)) return true;
-  const std::unique_lock lock = lock_within(kLongestLockWait);
+  const std::unique_lock lock = lock_within(kMaxLockWait);
   if (lock.owns_lock()) abandoned_ = attached_;
   return false;
 }
 
 void PmSampler::resume() noexcept {
-  const std::unique_lock lock = lock_within(kLongestLockWait);
+  const std::unique_lock lock = lock_within(kMaxLockWait);
   if (lock.owns_lock()) suspended_ = false;
 }
 
@@ -302,17 +302,17 @@ void PmSampler::note_foreign_profiler() noexcept {
   foreign_profiler.store(true, std::memory_order_release);
 }
 
-bool PmSampler::give_way(bool initialize, Nanoseconds most) noexcept {
+bool PmSampler::yield_cupti(bool initialize, Nanoseconds most) noexcept {
   if (!options_.on) return true;
   {
-    const std::unique_lock lock = lock_within(kLongestLockWait);
+    const std::unique_lock lock = lock_within(kMaxLockWait);
     if (!lock.owns_lock()) return false;
     // Where its beginning was not seen, it is the program's to end.
     if (!initialize) keep_profiler_ = true;
     if (!std::exchange(refused_, true)) Log::warn(kForeignProfiler);
   }
   if (stop(most)) return true;
-  const std::unique_lock lock = lock_within(kLongestLockWait);
+  const std::unique_lock lock = lock_within(kMaxLockWait);
   if (lock.owns_lock()) keep_profiler_ = true;
   return false;
 }
@@ -325,19 +325,19 @@ bool PmSampler::running() const noexcept {
 
 bool PmSampler::starting() const noexcept {
   if (!options_.on) return false;
-  const std::unique_lock lock = lock_within(kLongestLockWait);
+  const std::unique_lock lock = lock_within(kMaxLockWait);
   return lock.owns_lock() && !refused_ && !suspended_ && !(wanted_ && started_);
 }
 
 void PmSampler::note_window(Nanoseconds begin) noexcept {
   if (!options_.on) return;
-  const std::unique_lock lock = lock_within(kLongestLockWait);
+  const std::unique_lock lock = lock_within(kMaxLockWait);
   if (lock.owns_lock() && running_ && wanted_ && !started_) unsampled_since_ = begin;
 }
 
 void PmSampler::note_window_end(Nanoseconds end) noexcept {
   if (!options_.on) return;
-  const std::unique_lock lock = lock_within(kLongestLockWait);
+  const std::unique_lock lock = lock_within(kMaxLockWait);
   if (lock.owns_lock()) lose_until(end);
 }
 
@@ -437,7 +437,7 @@ void PmSampler::sample() {
     Nanoseconds wait = pause;
     for (const auto& device : devices_) {
       const Nanoseconds time = now();
-      wait = std::min(wait, device->decode_at > time ? device->decode_at - time : kShortestPause);
+      wait = std::min(wait, device->decode_at > time ? device->decode_at - time : kMinPause);
     }
     std::unique_lock lock(mutex_);
     if (wake_.wait_for(lock, std::chrono::nanoseconds(wait), [this] { return stop_asked(); })) return;
@@ -471,7 +471,7 @@ Nanoseconds PmSampler::open_devices() {
     asked_at_ = now();
   }
   const std::uint64_t noted = noted_devices_.load(std::memory_order_relaxed);
-  for (std::uint32_t index = 0; index < kMostNotedDevices; ++index) {
+  for (std::uint32_t index = 0; index < kMaxNotedDevices; ++index) {
     if ((noted >> index & 1u) != 0) wanted.push_back(index);
   }
   Nanoseconds took = 0;
@@ -507,12 +507,12 @@ Nanoseconds PmSampler::open_devices() {
 /// What the board has of its chip's counters, for CUPTI's host side; empty where that is not told, which is
 /// no reason to go without metrics. It may not be asked of a device that is being sampled.
 std::vector<std::uint8_t> PmSampler::counter_availability(std::uint32_t index) const {
-  constexpr std::size_t kMostBytes = std::size_t{16} << 20;
+  constexpr std::size_t kMaxBytes = std::size_t{16} << 20;
   if (api_.PmSamplingGetCounterAvailability == nullptr) return {};
   INJECT_PM_PARAMS(params, CUpti_PmSampling_GetCounterAvailability);
   params.deviceIndex = index;
   if (api_.PmSamplingGetCounterAvailability(&params) != CUPTI_SUCCESS ||
-      params.counterAvailabilityImageSize == 0 || params.counterAvailabilityImageSize > kMostBytes) {
+      params.counterAvailabilityImageSize == 0 || params.counterAvailabilityImageSize > kMaxBytes) {
     return {};
   }
   std::vector<std::uint8_t> image(params.counterAvailabilityImageSize);
@@ -635,17 +635,17 @@ CUptiResult PmSampler::set_up(Device& device, const char*& action) {
   size.pPmSamplingObject = device.object;
   size.pMetricNames = device.host.names().data();
   size.numMetrics = names.size();
-  size.maxSamples = kFewestImageSamples;
+  size.maxSamples = kMinImageSamples;
   if (const CUptiResult result = api_.PmSamplingGetCounterDataSize(&size); result != CUPTI_SUCCESS)
     return result;
-  const std::size_t each = std::max<std::size_t>(size.counterDataSize / kFewestImageSamples, 1);
-  const Nanoseconds buffer = std::min(pause_of_buffer(each, options_.interval), kLongestPause);
+  const std::size_t each = std::max<std::size_t>(size.counterDataSize / kMinImageSamples, 1);
+  const Nanoseconds buffer = std::min(pause_of_buffer(each, options_.interval), kMaxPause);
   size.maxSamples = static_cast<std::uint32_t>(
-      std::clamp<std::size_t>(kImageOfPauses * (buffer / options_.interval), kFewestImageSamples,
-                              std::max<std::size_t>(kMostImageBytes / each, kFewestImageSamples)));
+      std::clamp<std::size_t>(kImageOfPauses * (buffer / options_.interval), kMinImageSamples,
+                              std::max<std::size_t>(kMaxImageBytes / each, kMinImageSamples)));
   // Beyond its room for what comes late, so that it needs not be emptied each time.
   const Nanoseconds image = size.maxSamples / (kRoomOfPauses + 1) * options_.interval;
-  device.longest_pause = std::max(std::min({buffer, image, most_pause_}), kShortestPause);
+  device.longest_pause = std::max(std::min({buffer, image, most_pause_}), kMinPause);
   if (const CUptiResult result = api_.PmSamplingGetCounterDataSize(&size); result != CUPTI_SUCCESS)
     return result;
   device.image.resize(size.counterDataSize);
@@ -712,12 +712,12 @@ void PmSampler::decode(Device& device) {
   const Nanoseconds begin = now();
   device.missing = 0;
   const bool held_up = std::exchange(device.held_up, false);
-  for (int round = 0; round < kMostRounds && !must_stop() && decode_image(device); ++round) {
+  for (int round = 0; round < kMaxRounds && !must_stop() && decode_image(device); ++round) {
   }
   // Which says nothing of its own pauses.
   if (held_up)
     device.overflows -= device.overflowed && device.overflows > 0 ? 1 : 0;
-  else if (device.overflowed || device.missing >= kFewestMissing)
+  else if (device.overflowed || device.missing >= kMinMissing)
     decode_sooner(device);
   hand_over();
   device.pause = std::min(2 * device.pause, device.longest_pause);
@@ -725,13 +725,13 @@ void PmSampler::decode(Device& device) {
   if (device.broken || must_stop()) return;
   if (device.overflowed)
     reopen(device);
-  else if (!device.useful && device.fruitless + device.waiting > kMostFruitless)
+  else if (!device.useful && device.fruitless + device.waiting > kMaxFruitless)
     measure_less(device);
 }
 
 // The hardware's buffer was full: CUPTI says so, or samples are missing between two decodes.
 void PmSampler::decode_sooner(Device& device) {
-  const Nanoseconds pause = std::max(device.pause / 2, std::min(kLeastPause, device.longest_pause));
+  const Nanoseconds pause = std::max(device.pause / 2, std::min(kMinDecodePause, device.longest_pause));
   if (pause >= device.longest_pause) return;
   most_pause_ = std::min(most_pause_, pause);
   device.longest_pause = pause;
@@ -1014,7 +1014,7 @@ void PmSampler::note_end(Device& device, Nanoseconds until) {
 
 // After an overflow nothing comes any more, whatever is decoded: from the beginning.
 void PmSampler::reopen(Device& device) {
-  if (device.overflows == kMostOverflows) {
+  if (device.overflows == kMaxOverflows) {
     device.broken = true;
     say("samples come faster than they can be decoded; measure fewer metrics (INJECT_METRICS), or raise "
         "INJECT_METRICS_INTERVAL",
@@ -1065,7 +1065,7 @@ void PmSampler::begin_anew(Device& due) {
     if (device.get() != &due && (!device->started || device->broken)) continue;
     all.push_back(device.get());
     if (device.get() != &due) {
-      for (int round = 0; round < kMostRounds && !stop_asked() && decode_image(*device); ++round) {
+      for (int round = 0; round < kMaxRounds && !stop_asked() && decode_image(*device); ++round) {
       }
     }
     stop_device(*device);
@@ -1165,8 +1165,7 @@ void PmSampler::shut_down() noexcept {
     try {
       // Each its share of what is left of the time.
       const Nanoseconds time = now();
-      const Nanoseconds until =
-          begin + kLongestRest > time ? time + (begin + kLongestRest - time) / left : time;
+      const Nanoseconds until = begin + kMaxRest > time ? time + (begin + kMaxRest - time) / left : time;
       // Where it has been set up anew, and not started yet, there is nothing to decode.
       bool more = stops[i].started;
       while (more && now() < until) {
@@ -1192,7 +1191,7 @@ void PmSampler::shut_down() noexcept {
   }
   initialized_ = false;
   try {
-    say_lost();
+    log_lost_samples();
   } catch (...) {
     // No memory for a line: run.json has the numbers.
   }
@@ -1201,7 +1200,7 @@ void PmSampler::shut_down() noexcept {
 }
 
 // Where it is more than one in a hundred.
-void PmSampler::say_lost() {
+void PmSampler::log_lost_samples() {
   const MetricsInfo about = info();
   if (about.lost == 0 || about.lost * 100 <= about.lost + about.samples) return;
   const std::string reason(loss_text(main_loss(about.lost_by)));
@@ -1213,7 +1212,7 @@ void PmSampler::say_lost() {
 
 void PmSampler::hand_over() {
   const std::lock_guard lock(mutex_);
-  const std::size_t room = kMostQueued - std::min(queue_.size(), kMostQueued);
+  const std::size_t room = kMaxQueued - std::min(queue_.size(), kMaxQueued);
   const std::size_t fit = std::min(room, fresh_.size());
   queue_.insert(queue_.end(), fresh_.begin(), fresh_.begin() + static_cast<std::ptrdiff_t>(fit));
   info_.samples += fit;

@@ -64,7 +64,7 @@ class PmSampler {
   void resume() noexcept;
   /// The program is about to initialise CUPTI's profiler itself, which is one for the whole process and
   /// counts no users, or to end that (`initialize` false): as stop(), for good.
-  bool give_way(bool initialize, Nanoseconds most) noexcept;
+  bool yield_cupti(bool initialize, Nanoseconds most) noexcept;
   /// Likewise before there is a sampler.
   static void note_foreign_profiler() noexcept;
   bool running() const noexcept;
@@ -136,7 +136,7 @@ class PmSampler {
   bool fail(std::uint32_t device, const char* action, CUptiResult result);
   std::string support_level(std::uint32_t device);
   void say(const std::string& reason, std::uint32_t device);
-  void say_lost();
+  void log_lost_samples();
   void refuse(const std::string& reason, bool for_good);
 
   const Options options_;

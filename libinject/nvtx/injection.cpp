@@ -25,7 +25,7 @@ namespace {
 
 // Start/end ranges open at once, process-wide. The id that the program gets is serial << 12 | slot.
 constexpr std::uint32_t kSlotBits = 12;
-constexpr std::uint32_t kMostOpen = 1u << kSlotBits;
+constexpr std::uint32_t kMaxOpen = 1u << kSlotBits;
 
 constexpr std::uint32_t kEnding = ~std::uint32_t{0};
 
@@ -41,7 +41,7 @@ struct OpenRange {
   std::atomic<std::uint32_t> thread{0};
   ThreadState* state = nullptr;
 };
-constinit std::array<OpenRange, kMostOpen> open_ranges;
+constinit std::array<OpenRange, kMaxOpen> open_ranges;
 constinit std::atomic<std::uint32_t> next_serial{1};
 constinit std::atomic<std::uint32_t> next_slot{0};
 constinit std::atomic<std::uint64_t> lost_ranges{0};
@@ -66,11 +66,11 @@ Handle handle_of(Name name) noexcept {
   return reinterpret_cast<Handle>(std::uintptr_t{name.id} | std::uintptr_t{name.watched} << kWatchedBit);
 }
 
-constexpr std::size_t kLongestMessage = 1024;
+constexpr std::size_t kMaxMessageLength = 1024;
 
 // Messages are cut at 1 KiB: they are names, and a hostile one must not cost the program its time.
 std::string_view cut(const char* text) noexcept {
-  return text == nullptr ? std::string_view() : std::string_view(text, strnlen(text, kLongestMessage));
+  return text == nullptr ? std::string_view() : std::string_view(text, strnlen(text, kMaxMessageLength));
 }
 
 /// A wide text as UTF-8, cut likewise.
@@ -101,7 +101,7 @@ class Narrow {
  private:
   void put(std::uint32_t byte) noexcept { utf8_[size_++] = static_cast<char>(byte); }
 
-  char utf8_[kLongestMessage];
+  char utf8_[kMaxMessageLength];
   std::size_t size_ = 0;
 };
 
@@ -161,7 +161,7 @@ void publish(ThreadState& thread, RangeEdge edge, std::uint32_t node) noexcept {
 std::uint32_t range_name(Core& core, std::uint32_t message, std::uint32_t domain) noexcept {
   const std::string_view first = core.names.name(domain);
   const std::string_view second = core.names.name(message);
-  char text[2 * kLongestMessage + 1];
+  char text[2 * kMaxMessageLength + 1];
   char* end = std::copy(first.begin(), first.end(), text);
   *end++ = ':';
   end = std::copy(second.begin(), second.end(), end);
@@ -221,8 +221,8 @@ nvtxRangeId_t start(Core* core, Name message, Name domain) noexcept {
   std::uint32_t serial = next_serial.fetch_add(1, std::memory_order_relaxed);
   while (serial == 0 || serial == kEnding) serial = next_serial.fetch_add(1, std::memory_order_relaxed);
   const std::uint32_t first = next_slot.fetch_add(1, std::memory_order_relaxed);
-  for (std::uint32_t i = 0; i < kMostOpen; ++i) {
-    const std::uint32_t slot = (first + i) % kMostOpen;
+  for (std::uint32_t i = 0; i < kMaxOpen; ++i) {
+    const std::uint32_t slot = (first + i) % kMaxOpen;
     OpenRange& open = open_ranges[slot];
     std::uint32_t free = 0;
     if (!open.serial.compare_exchange_strong(free, serial, std::memory_order_acq_rel)) continue;
@@ -266,7 +266,7 @@ void end(nvtxRangeId_t id) noexcept {
   Core* core = Core::get_if_any();
   ThreadState* thread = ThreadRegistry::current();
   if (id == 0 || core == nullptr || thread == nullptr) return;
-  OpenRange& open = open_ranges[id % kMostOpen];
+  OpenRange& open = open_ranges[id % kMaxOpen];
   const auto serial = static_cast<std::uint32_t>(id >> kSlotBits);
   // A program may end a range twice.
   std::uint32_t current = serial;

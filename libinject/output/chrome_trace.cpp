@@ -18,8 +18,8 @@ namespace {
 
 constexpr std::size_t kFull = 64 * 1024;
 // A number that a run gives to its devices and threads stays small; a damaged record must not cost memory.
-constexpr std::uint32_t kMostDevices = 1u << 10;
-constexpr std::uint32_t kMostThreads = 1u << 20;
+constexpr std::uint32_t kMaxDevices = 1u << 10;
+constexpr std::uint32_t kMaxThreads = 1u << 20;
 // Powers of two. A training step has some hundreds of launch shapes; what shares a place is made anew.
 constexpr std::size_t kKernelFrames = 4096;
 constexpr std::size_t kCallFrames = 1024;
@@ -30,15 +30,15 @@ constexpr std::uint64_t kOtherPid = std::uint64_t{1} << 22;
 constexpr std::uint64_t kWindowRow = kOtherPid + 1;
 constexpr std::uint64_t kIterationRow = kOtherPid + 2;
 // Escaped, that is six times as long at most, a name fits into an event.
-constexpr std::size_t kLongestName = 16 * 1024;
-static_assert(6 * kLongestName + 4096 < EventText::kLargestEvent);
+constexpr std::size_t kMaxNameLength = 16 * 1024;
+static_assert(6 * kMaxNameLength + 4096 < EventText::kMaxEvent);
 
 std::string quoted_text(std::string_view text) {
   std::string quoted;
-  if (text.size() < kLongestName) {
+  if (text.size() < kMaxNameLength) {
     append_json_string(quoted, text);
   } else {
-    append_json_string(quoted, std::string(text.substr(0, kLongestName - 3)) + "...");
+    append_json_string(quoted, std::string(text.substr(0, kMaxNameLength - 3)) + "...");
   }
   return quoted;
 }
@@ -48,7 +48,7 @@ void append_number(std::string& out, std::uint64_t value) {
 }
 
 void append_microseconds(std::string& out, std::uint64_t nanoseconds) {
-  std::array<char, EventText::kLongestNumber> digits;
+  std::array<char, EventText::kMaxNumberLength> digits;
   out.append(digits.data(), EventText::put_microseconds(digits.data(), nanoseconds));
 }
 
@@ -100,7 +100,7 @@ ChromeTrace::ChromeTrace(Context context, Limits limits)
       events_left_(limits.events),
       bytes_most_(limits.bytes) {
   if (!context_.devices) context_.devices = [] { return std::span<const DeviceInfo>(); };
-  if (host_pid_ < kMostDevices) host_pid_ += kOtherPid;
+  if (host_pid_ < kMaxDevices) host_pid_ += kOtherPid;
 }
 
 bool ChromeTrace::open(const std::string& folder) {
@@ -177,7 +177,7 @@ std::uint64_t ChromeTrace::unique(std::uint32_t correlation, std::uint16_t attac
 }
 
 std::uint64_t ChromeTrace::call_id(std::uint32_t thread, std::uint32_t call) const {
-  return (std::uint64_t{thread % kMostThreads} << 32) + call;
+  return (std::uint64_t{thread % kMaxThreads} << 32) + call;
 }
 
 std::string_view ChromeTrace::name_text(std::uint32_t name) {
@@ -188,7 +188,7 @@ std::string_view ChromeTrace::name_text(std::uint32_t name) {
 }
 
 std::uint64_t ChromeTrace::tid_of(std::uint32_t thread) {
-  if (thread >= kMostThreads) return 0;
+  if (thread >= kMaxThreads) return 0;
   if (thread >= threads_.size()) {
     threads_.resize(thread + 1);
     threads_known_.resize(thread + 1);
@@ -400,9 +400,9 @@ void ChromeTrace::add(const CallEvent& event, std::uint16_t attachment) {
 }
 
 unsigned ChromeTrace::ranges_around(RangeTree::Node node) const {
-  constexpr unsigned kMost = 64;
+  constexpr unsigned kMax = 64;
   unsigned count = 0;
-  for (; node.parent != 0 && count < kMost; ++count) node = context_.ranges->node(node.parent);
+  for (; node.parent != 0 && count < kMax; ++count) node = context_.ranges->node(node.parent);
   return count;
 }
 
@@ -461,9 +461,9 @@ void ChromeTrace::add(const IterationBoundary& boundary) {
 void ChromeTrace::add(const MetricSample& sample, std::span<const MetricInfo> columns) {
   const std::size_t values = std::min(columns.size(), sample.values.size());
   if (!take(static_cast<unsigned>(values))) return;
-  constexpr float kMost = 1e15f;
+  constexpr float kMax = 1e15f;
   for (std::size_t i = 0; i < values; ++i) {
-    if (!(std::abs(sample.values[i]) < kMost)) continue;  // not measured
+    if (!(std::abs(sample.values[i]) < kMax)) continue;  // not measured
     scratch_ = quoted_text(columns[i].title);
     text_.text(R"({"ph":"C","name":)").text(scratch_);
     text_.text(R"(,"pid":)").number(sample.device).text(R"(,"ts":)").microseconds(since(sample.start));

@@ -80,9 +80,9 @@ void append_decimal(std::string& out, double value, int decimals) {
 // In one pass for names as they mostly are.
 CsvRow& CsvRow::text(std::string_view value) {
   separate();
-  const bool cut = value.size() >= kLongestText;
+  const bool cut = value.size() >= kMaxTextLength;
   if (cut) {
-    std::size_t length = kLongestText - kCutMark.size();
+    std::size_t length = kMaxTextLength - kCutMark.size();
     while (length > 0 && (static_cast<unsigned char>(value[length]) & 0xc0) == 0x80) --length;
     value = value.substr(0, length);
   }

@@ -24,7 +24,7 @@ void append_decimal(std::string& out, double value, int decimals);
 /// a quote or a line break. Text comes from the program: what a spreadsheet would take for a formula, as it
 /// begins with = + - @, a tab or a line break, gets an apostrophe before it and is quoted; control characters
 /// but tab and line breaks are replaced, like bytes that are not UTF-8; and no text is longer than
-/// kLongestText bytes, of which the last three are points where more has been cut off.
+/// kMaxTextLength bytes, of which the last three are points where more has been cut off.
 class CsvRow {
  public:
   explicit CsvRow(std::string& out) : out_(out) {}
@@ -32,7 +32,7 @@ class CsvRow {
   CsvRow& operator=(const CsvRow&) = delete;
 
   /// Names are kept up to this length (NameTable).
-  static constexpr std::size_t kLongestText = 16 * 1024;
+  static constexpr std::size_t kMaxTextLength = 16 * 1024;
   CsvRow& text(std::string_view value);
   template <std::integral T>
   CsvRow& number(T value) {

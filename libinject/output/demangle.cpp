@@ -20,11 +20,11 @@ struct Collected {
   jmp_buf full;
 };
 
-// Room for kLongestDemangled is reserved before: nothing here throws. No frame between here and setjmp() has
-// a destructor, and the demangler's memory is on the stack.
+// Room for kMaxDemangledLength is reserved before: nothing here throws. No frame between here and setjmp()
+// has a destructor, and the demangler's memory is on the stack.
 void collect(const char* piece, std::size_t size, void* context) {
   auto& collected = *static_cast<Collected*>(context);
-  const std::size_t room = kLongestDemangled - collected.text.size();
+  const std::size_t room = kMaxDemangledLength - collected.text.size();
   collected.text.append(piece, size < room ? size : room);
   if (size >= room) longjmp(collected.full, 1);  // NOLINT(cert-err52-cpp): the only way out of the demangler
 }
@@ -39,9 +39,9 @@ bool run_demangler(const char* name, Collected& collected) {
 
 std::string demangle(std::string_view name) {
   std::string plain(name);
-  if (name.substr(0, 2) != "_Z" || name.size() > kLongestDemangled) return plain;
+  if (name.substr(0, 2) != "_Z" || name.size() > kMaxDemangledLength) return plain;
   Collected collected;
-  collected.text.reserve(kLongestDemangled);
+  collected.text.reserve(kMaxDemangledLength);
   if (!run_demangler(plain.c_str(), collected) || collected.text.empty()) return plain;
   collected.text.shrink_to_fit();
   return std::move(collected.text);

@@ -9,7 +9,7 @@
 namespace inject {
 
 /// Longer results are cut here: a mangled name of 250 bytes can stand for half a gigabyte of text.
-inline constexpr std::size_t kLongestDemangled = 16 * 1024;
+inline constexpr std::size_t kMaxDemangledLength = 16 * 1024;
 
 /// A C++ name as in its declaration, in full; any other name unchanged.
 std::string demangle(std::string_view name);

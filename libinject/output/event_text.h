@@ -17,12 +17,11 @@ namespace inject {
 class EventText {
  public:
   /// Room that each event finds.
-  static constexpr std::size_t kLargestEvent = 192 * 1024;
+  static constexpr std::size_t kMaxEvent = 192 * 1024;
 
   /// Without room for any.
   EventText() = default;
-  explicit EventText(std::size_t full)
-      : full_(full), text_(new char[full + kLargestEvent]), at_(text_.get()) {}
+  explicit EventText(std::size_t full) : full_(full), text_(new char[full + kMaxEvent]), at_(text_.get()) {}
 
   std::string_view view() const { return {text_.get(), size()}; }
   std::size_t size() const { return static_cast<std::size_t>(at_ - text_.get()); }
@@ -30,7 +29,7 @@ class EventText {
   bool is_full() const { return size() > full_; }
   void clear() { at_ = text_.get(); }
 
-  // What an event is made of; kLargestEvent in all.
+  // What an event is made of; kMaxEvent in all.
   EventText& text(std::string_view value) {
     std::memcpy(at_, value.data(), value.size());
     at_ += value.size();
@@ -38,7 +37,7 @@ class EventText {
   }
   template <std::integral T>
   EventText& number(T value) {
-    at_ = std::to_chars(at_, at_ + kLongestNumber, value).ptr;
+    at_ = std::to_chars(at_, at_ + kMaxNumberLength, value).ptr;
     return *this;
   }
   /// Nanoseconds as microseconds with three decimals.
@@ -48,14 +47,14 @@ class EventText {
   }
   /// With three decimals; a number that is finite and less than 10^15.
   EventText& decimal(double value) {
-    at_ = std::to_chars(at_, at_ + kLongestNumber, value, std::chars_format::fixed, 3).ptr;
+    at_ = std::to_chars(at_, at_ + kMaxNumberLength, value, std::chars_format::fixed, 3).ptr;
     return *this;
   }
 
-  static constexpr std::size_t kLongestNumber = 32;
+  static constexpr std::size_t kMaxNumberLength = 32;
   /// The place behind it.
   static char* put_microseconds(char* at, std::uint64_t nanoseconds) {
-    at = std::to_chars(at, at + kLongestNumber, nanoseconds / 1000).ptr;
+    at = std::to_chars(at, at + kMaxNumberLength, nanoseconds / 1000).ptr;
     const auto rest = static_cast<unsigned>(nanoseconds % 1000);
     *at++ = '.';
     *at++ = static_cast<char>('0' + rest / 100);

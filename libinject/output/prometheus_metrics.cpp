@@ -55,12 +55,12 @@ std::string place_text(std::uint32_t place) {
 /// Where it is too long, beginning and end: what tells template instances apart is mostly at the end.
 std::string kernel_label(std::string_view name) {
   constexpr std::string_view kCut = "...";
-  constexpr std::size_t kEnd = PrometheusMetrics::kLongestName / 3;
-  if (name.size() <= PrometheusMetrics::kLongestName) return std::string(name);
+  constexpr std::size_t kEnd = PrometheusMetrics::kMaxNameLength / 3;
+  if (name.size() <= PrometheusMetrics::kMaxNameLength) return std::string(name);
   const auto inside = [name](std::size_t at) {
     return (static_cast<unsigned char>(name[at]) & 0xc0) == 0x80;
   };
-  std::size_t begin = PrometheusMetrics::kLongestName - kEnd - kCut.size();
+  std::size_t begin = PrometheusMetrics::kMaxNameLength - kEnd - kCut.size();
   while (begin > 0 && inside(begin)) --begin;
   std::size_t end = name.size() - kEnd;
   while (end < name.size() && inside(end)) ++end;
@@ -127,7 +127,7 @@ void kernel_samples(PrometheusText& text, const Statistics& statistics) {
     });
     if (same != top.end()) {
       same->second += row.stats->sum();
-    } else if (top.size() < PrometheusMetrics::kMostKernels) {
+    } else if (top.size() < PrometheusMetrics::kMaxKernels) {
       top.emplace_back(kernel_label(row.name), row.stats->sum());
     } else {
       break;

@@ -30,8 +30,8 @@ enum class PrometheusState : std::uint8_t { kOpen, kWaiting, kClosed };
 /// sums are kept, not the windows, which lose their rows after the 10,000th.
 class PrometheusMetrics {
  public:
-  static constexpr std::size_t kMostKernels = 10;
-  static constexpr std::size_t kLongestName = 200;  ///< of a kernel, in bytes before they are escaped
+  static constexpr std::size_t kMaxKernels = 10;
+  static constexpr std::size_t kMaxNameLength = 200;  ///< of a kernel, in bytes before they are escaped
 
   /// `time`: nanoseconds since 1970. `failed`: times that the file could not be written.
   std::string text(const Report& report, PrometheusState state, std::uint64_t time, std::uint64_t failed);

@@ -11,7 +11,7 @@ namespace inject {
 namespace {
 // Spans that all rows keep, about.
 constexpr std::size_t kKeptInAll = 1u << 17;
-constexpr std::size_t kLeastKept = 64;
+constexpr std::size_t kMinKept = 64;
 }  // namespace
 
 bool StreamRows::Shown::add(Nanoseconds begin, Nanoseconds end, std::size_t kept) {
@@ -38,7 +38,7 @@ StreamRows::Stream* StreamRows::find(const Key& key) {
   if (place.stream != nullptr && place.key == key) return place.stream;
   auto stream = streams_.find(key);
   if (stream == streams_.end()) {
-    if (streams_.size() >= kMostStreams) return nullptr;
+    if (streams_.size() >= kMaxStreams) return nullptr;
     stream = streams_.emplace(key, Stream{Shown(key.second)}).first;
     ++rows_;
   }
@@ -51,11 +51,11 @@ std::uint32_t StreamRows::place(std::uint32_t device, std::uint32_t stream, Nano
   Stream* rows = find({device, stream});
   if (rows == nullptr) return stream;
   end = std::max(begin, end);
-  const std::size_t kept = std::clamp(kKeptInAll / rows_, kLeastKept, kKept);
+  const std::size_t kept = std::clamp(kKeptInAll / rows_, kMinKept, kKept);
   for (Shown& row : *rows) {
     if (row.add(begin, end, kept)) return row.number();
   }
-  if (rows->size() >= kMostRows || beside_ >= kMostBeside) return rows->back().number();
+  if (rows->size() >= kMaxRows || beside_ >= kMaxBeside) return rows->back().number();
   Shown& row = rows->emplace_back(kFirstBeside + static_cast<std::uint32_t>(beside_++));
   ++rows_;
   row.add(begin, end, kept);

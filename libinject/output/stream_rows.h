@@ -22,11 +22,11 @@ namespace inject {
 /// does where the bounds are reached.
 class StreamRows {
  public:
-  static constexpr std::size_t kMostStreams = 4096;
+  static constexpr std::size_t kMaxStreams = 4096;
   /// Of a stream: a GPU runs no more kernels at a time.
-  static constexpr std::size_t kMostRows = 128;
+  static constexpr std::size_t kMaxRows = 128;
   /// Of all streams, beside their own.
-  static constexpr std::size_t kMostBeside = 4096;
+  static constexpr std::size_t kMaxBeside = 4096;
   /// Rows beside streams' own are numbered from here on, in the order in which they were needed. The
   /// programs' streams are counted from 1, and a viewer has 32 bits for a row.
   static constexpr std::uint32_t kFirstBeside = 1u << 30;
@@ -42,7 +42,7 @@ class StreamRows {
 
   /// The number of its row: the stream's, or one beside it.
   std::uint32_t place(std::uint32_t device, std::uint32_t stream, Nanoseconds begin, Nanoseconds end);
-  /// Those of the first kMostStreams streams, by device and stream, a stream's own first.
+  /// Those of the first kMaxStreams streams, by device and stream, a stream's own first.
   std::vector<Row> rows() const;
 
  private:

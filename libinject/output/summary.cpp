@@ -17,7 +17,7 @@ namespace inject {
 namespace {
 
 constexpr std::size_t kColumns = 120;
-constexpr std::size_t kMostRows = 10;
+constexpr std::size_t kMaxRows = 10;
 
 double ratio(std::uint64_t part, std::uint64_t whole) {
   return whole == 0 ? 0.0 : 100.0 * static_cast<double>(part) / static_cast<double>(whole);
@@ -73,14 +73,14 @@ class Table {
 };
 
 std::size_t left_out(std::size_t rows) {
-  return rows > kMostRows ? rows - kMostRows : 0;
+  return rows > kMaxRows ? rows - kMaxRows : 0;
 }
 
 void time_table(std::string& out, const std::vector<TimeRow>& rows, std::string_view title) {
   std::uint64_t total = 0;
   for (const TimeRow& row : rows) total += row.stats->sum();
   Table table(out, {"Time(%)", "Time", "Calls", "Avg", "Min", "Max"}, title);
-  for (std::size_t i = 0; i < std::min(rows.size(), kMostRows); ++i) {
+  for (std::size_t i = 0; i < std::min(rows.size(), kMaxRows); ++i) {
     const SampleStats& stats = *rows[i].stats;
     table.row({percent_text(ratio(stats.sum(), total)), time_text(static_cast<double>(stats.sum())),
                std::to_string(stats.count()), time_text(stats.mean()),
@@ -97,7 +97,7 @@ void library_table(std::string& out, const std::vector<LibraryRow>& rows, std::u
   for (const LibraryRow& row : rows) {
     // The calls inside are in the outer ones' figures.
     if (row.depth != 0 || row.host.count == 0) continue;
-    if (++outer > kMostRows) continue;
+    if (++outer > kMaxRows) continue;
     table.row({percent_text(ratio(row.inclusive.kernels.sum, kernel_time)),
                time_text(static_cast<double>(row.inclusive.kernels.sum)),
                std::to_string(row.inclusive.kernels.count), std::to_string(row.host.count),
@@ -111,7 +111,7 @@ void operation_table(std::string& out, const Statistics& statistics) {
   const std::vector<TimeRow> times = statistics.operation_times();
   const std::vector<TimeRow> sizes = statistics.operation_sizes();
   Table table(out, {"Time", "Calls", "Size", "Avg size", "Throughput"}, "Copies and memsets");
-  for (std::size_t i = 0; i < std::min(times.size(), kMostRows); ++i) {
+  for (std::size_t i = 0; i < std::min(times.size(), kMaxRows); ++i) {
     const auto size = std::find_if(sizes.begin(), sizes.end(),
                                    [&](const TimeRow& row) { return row.name == times[i].name; });
     const auto time = static_cast<double>(times[i].stats->sum());
@@ -288,12 +288,12 @@ void kernel_use_lines(std::string& out, const Report& report, std::uint32_t devi
   text += "% of the multiprocessors busy, at a theoretical occupancy of ";
   append_decimal(text, 100 * use->occupancy, 1);
   line(out, text + "%");
-  constexpr std::size_t kMostNamed = 3;
+  constexpr std::size_t kMaxNamed = 3;
   std::size_t named = 0;
   for (const RankedKernel& kernel : kernels_by_lost_time(details, run.devices)) {
     if (kernel.detail.device != device) continue;
     // What is lost by less than a hundredth of the kernels' time is nothing to look at.
-    if (named == kMostNamed || *kernel.use.lost_time * 100 < use->known_time + use->unknown_time) break;
+    if (named == kMaxNamed || *kernel.use.lost_time * 100 < use->known_time + use->unknown_time) break;
     ++named;
     text = "      " + time_text(static_cast<double>(*kernel.use.lost_time)) + " lost in grids of ";
     double blocks = 1;
@@ -306,7 +306,7 @@ void kernel_use_lines(std::string& out, const Report& report, std::uint32_t devi
 
 void diagnosis_lines(std::string& out, const Report& report) {
   const std::vector<DeviceDiagnosis>& devices = report.diagnoses;
-  constexpr std::size_t kMostEvidence = 3;
+  constexpr std::size_t kMaxEvidence = 3;
   for (const DeviceDiagnosis& entry : devices) {
     const Diagnosis& diagnosis = entry.diagnosis;
     const DeviceTimes& times = entry.times;
@@ -335,7 +335,7 @@ void diagnosis_lines(std::string& out, const Report& report) {
       const bool leading =
           told < std::max<std::size_t>(diagnosis.verdict == Bottleneck::kUndetermined || too_short ? 0 : 1,
                                        diagnosis.leading);
-      if (!leading && (told >= kMostEvidence || diagnosis.share(time) < 0.01)) break;
+      if (!leading && (told >= kMaxEvidence || diagnosis.share(time) < 0.01)) break;
       ++told;
       std::string_view name = bottleneck_name(evidence.kind);
       if (const std::size_t bound = name.find("-bound"); bound != std::string_view::npos)
@@ -388,12 +388,12 @@ void metric_lines(std::string& out, const Report& report) {
     for (const MeasuredKernel& kernel : kernels) {
       if (kernel.row.detail.device == device) total += kernel.row.measured.time;
     }
-    constexpr std::size_t kMostNamed = 3;
+    constexpr std::size_t kMaxNamed = 3;
     std::size_t named = 0;
     for (const MeasuredKernel& kernel : kernels) {
       if (kernel.row.detail.device != device) continue;
       // As with grids: less than a hundredth is nothing to look at.
-      if (named == kMostNamed || *kernel.unused_time * 100 < total) break;
+      if (named == kMaxNamed || *kernel.unused_time * 100 < total) break;
       ++named;
       text = "    " + time_text(static_cast<double>(*kernel.unused_time)) + " unused, " + kernel.busiest +
              " at " + percent_text(*kernel.utilization);
@@ -476,7 +476,7 @@ void turn_lines(std::string& out, const RunInfo& run) {
     std::string WindowInfo::*why;
     std::string_view what;
   };
-  constexpr std::size_t kMostReasons = 3;
+  constexpr std::size_t kMaxReasons = 3;
   for (const Turn& turn : {Turn{&WindowInfo::ended_by, " closed early: "},
                            Turn{&WindowInfo::untraced, " without GPU records: "}}) {
     std::vector<std::pair<std::string_view, std::uint64_t>> reasons;
@@ -491,7 +491,7 @@ void turn_lines(std::string& out, const RunInfo& run) {
         reasons.emplace_back(why, 1);
       }
     }
-    for (std::size_t i = 0; i < std::min(reasons.size(), kMostReasons); ++i) {
+    for (std::size_t i = 0; i < std::min(reasons.size(), kMaxReasons); ++i) {
       paragraph(out, "  ",
                 "incomplete: " + plural(reasons[i].second, "window") + std::string(turn.what) +
                     std::string(reasons[i].first));

@@ -83,8 +83,8 @@ constexpr std::array kFiles{
 };
 
 // A number that a run gives to its devices and threads stays small; a damaged record must not cost memory.
-constexpr std::uint32_t kMostDevices = 1u << 10;
-constexpr std::uint32_t kMostThreads = 1u << 20;
+constexpr std::uint32_t kMaxDevices = 1u << 10;
+constexpr std::uint32_t kMaxThreads = 1u << 20;
 
 std::string field(std::string_view text) {
   std::string quoted;
@@ -155,14 +155,14 @@ const std::string& TraceWriter::name_text(std::uint32_t name) {
 }
 
 const std::string& TraceWriter::device_text(std::uint32_t device) {
-  return cached(devices_, device, kMostDevices, [&] {
+  return cached(devices_, device, kMaxDevices, [&] {
     const std::string name = context_.device_name ? context_.device_name(device) : std::string();
     return field(name + " (" + std::to_string(device) + ")");
   });
 }
 
 const ThreadInfo& TraceWriter::thread_info(std::uint32_t thread) {
-  return cached(threads_, thread, kMostThreads, [&] {
+  return cached(threads_, thread, kMaxThreads, [&] {
     ThreadInfo info = context_.thread ? context_.thread(thread) : ThreadInfo{};
     info.name = field(info.name);
     return info;

@@ -15,7 +15,7 @@ constinit MemoryUse memory_use;
 namespace {
 
 constexpr unsigned kByteBits = 48;
-constexpr std::uint64_t kMostBytes = (std::uint64_t{1} << kByteBits) - 1;
+constexpr std::uint64_t kMaxBytes = (std::uint64_t{1} << kByteBits) - 1;
 
 void raise(std::atomic<std::uint64_t>& greatest, std::uint64_t value) noexcept {
   std::uint64_t known = greatest.load(std::memory_order_relaxed);
@@ -44,12 +44,12 @@ std::string_view allocation_name(AllocationApi api) noexcept {
 }
 
 std::uint64_t AllocationTable::pack(const Allocation& allocation) noexcept {
-  return std::min(allocation.bytes, kMostBytes) | static_cast<std::uint64_t>(allocation.device & 0xFF) << 48 |
+  return std::min(allocation.bytes, kMaxBytes) | static_cast<std::uint64_t>(allocation.device & 0xFF) << 48 |
          static_cast<std::uint64_t>(allocation.api) << 56;
 }
 
 Allocation AllocationTable::unpack(std::uint64_t value) noexcept {
-  return {value & kMostBytes, static_cast<std::uint32_t>(value >> 48 & 0xFF),
+  return {value & kMaxBytes, static_cast<std::uint32_t>(value >> 48 & 0xFF),
           static_cast<AllocationApi>(value >> 56)};
 }
 
@@ -164,7 +164,7 @@ void MemoryUse::release(const Allocation& allocation) noexcept {
 void MemoryUse::allocated(AllocationApi api, const void* address, std::uint64_t bytes,
                           std::uint32_t device) noexcept {
   if (address == nullptr) return;  // no bytes were asked for
-  const Allocation allocation{std::min(bytes, kMostBytes), device, api};
+  const Allocation allocation{std::min(bytes, kMaxBytes), device, api};
   Counts& counts = counts_of(api, device);
   counts.allocations.fetch_add(1, std::memory_order_relaxed);
   counts.allocated.fetch_add(allocation.bytes, std::memory_order_relaxed);

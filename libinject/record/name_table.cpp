@@ -10,7 +10,7 @@
 namespace inject {
 
 namespace {
-constexpr std::size_t kLongestName = 16 * 1024;
+constexpr std::size_t kMaxNameLength = 16 * 1024;
 constexpr std::uint32_t kReservedNames = 2;
 constexpr std::string_view kOtherText = "[other]";
 }  // namespace
@@ -47,7 +47,7 @@ NameTable::~NameTable() {
 
 std::uint32_t NameTable::intern(std::string_view name) noexcept {
   if (name.empty()) return kEmpty;
-  if (name.size() > kLongestName) name = name.substr(0, kLongestName);
+  if (name.size() > kMaxNameLength) name = name.substr(0, kMaxNameLength);
   if (name == kOtherText) return kOther;
   if (base_ == nullptr) {
     overflows_.fetch_add(1, std::memory_order_relaxed);

@@ -31,15 +31,15 @@ constinit thread_local bool this_thread_starts_profiler = false;
 constinit std::atomic<BlockPool*> ThreadRegistry::published_pool{nullptr};
 
 ThreadRegistry::ThreadRegistry(BlockPool& pool) noexcept : pool_(pool) {
-  states_ = static_cast<ThreadState*>(map_memory(kMostAtOnce * sizeof(ThreadState)));
-  identities_ = static_cast<Identity*>(map_memory(kMostEver * sizeof(Identity)));
+  states_ = static_cast<ThreadState*>(map_memory(kMaxAtOnce * sizeof(ThreadState)));
+  identities_ = static_cast<Identity*>(map_memory(kMaxEver * sizeof(Identity)));
   usable_ = states_ != nullptr && identities_ != nullptr && pthread_key_create(&key_, &on_thread_exit) == 0;
 }
 
 ThreadRegistry::~ThreadRegistry() {
   if (usable_) pthread_key_delete(key_);
-  unmap_memory(states_, kMostAtOnce * sizeof(ThreadState));
-  unmap_memory(identities_, kMostEver * sizeof(Identity));
+  unmap_memory(states_, kMaxAtOnce * sizeof(ThreadState));
+  unmap_memory(identities_, kMaxEver * sizeof(Identity));
 }
 
 void ThreadRegistry::publish(ThreadRegistry* registry) noexcept {
@@ -58,8 +58,8 @@ void ThreadRegistry::ignore_this_thread() noexcept {
 }
 
 ThreadState* ThreadRegistry::acquire() noexcept {
-  if (!usable_ || next_index_.load(std::memory_order_relaxed) >= kMostEver) return refuse();
-  for (std::uint32_t i = 0; i < kMostAtOnce; ++i) {
+  if (!usable_ || next_index_.load(std::memory_order_relaxed) >= kMaxEver) return refuse();
+  for (std::uint32_t i = 0; i < kMaxAtOnce; ++i) {
     ThreadState& state = states_[i];
     std::uint32_t expected = kFree;
     if (state.life.load(std::memory_order_relaxed) != kFree ||
@@ -67,7 +67,7 @@ ThreadState* ThreadRegistry::acquire() noexcept {
       continue;
     }
     state.reset();
-    state.index = std::min(next_index_.fetch_add(1, std::memory_order_relaxed), kMostEver - 1);
+    state.index = std::min(next_index_.fetch_add(1, std::memory_order_relaxed), kMaxEver - 1);
     Identity& identity = identities_[state.index];
     prctl(PR_GET_NAME, identity.name);
     identity.tid.store(static_cast<pid_t>(syscall(SYS_gettid)), std::memory_order_release);
@@ -132,12 +132,12 @@ bool ThreadRegistry::any_launching() const noexcept {
 }
 
 std::uint32_t ThreadRegistry::threads_seen() const noexcept {
-  return std::min(next_index_.load(std::memory_order_acquire), kMostEver);
+  return std::min(next_index_.load(std::memory_order_acquire), kMaxEver);
 }
 
 pid_t ThreadRegistry::tid(std::uint32_t index) const noexcept {
-  return index < kMostEver && identities_ != nullptr ? identities_[index].tid.load(std::memory_order_acquire)
-                                                     : 0;
+  return index < kMaxEver && identities_ != nullptr ? identities_[index].tid.load(std::memory_order_acquire)
+                                                    : 0;
 }
 
 std::string ThreadRegistry::thread_name(std::uint32_t index) const {

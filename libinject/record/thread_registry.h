@@ -96,8 +96,8 @@ struct HostDrops {
 /// 65,536 over the run; beyond that a thread's calls are not recorded (counted in refused()).
 class ThreadRegistry {
  public:
-  static constexpr std::uint32_t kMostAtOnce = 4096;
-  static constexpr std::uint32_t kMostEver = 65536;
+  static constexpr std::uint32_t kMaxAtOnce = 4096;
+  static constexpr std::uint32_t kMaxEver = 65536;
 
   explicit ThreadRegistry(BlockPool& pool) noexcept;
   /// Only where no thread has been observed.

@@ -13,7 +13,7 @@ namespace inject {
 /// those of four others, are not noticed.
 class WatchedRanges {
  public:
-  static constexpr std::size_t kMostDomains = 4;
+  static constexpr std::size_t kMaxDomains = 4;
 
   /// A range was pushed in `domain`; true if it is the outermost watched one there.
   bool push(std::uint32_t domain, bool watched) noexcept {
@@ -43,7 +43,7 @@ class WatchedRanges {
     std::uint32_t domain = 0;
     std::uint32_t depth = 0;  // 0: not in use
   };
-  std::array<Domain, kMostDomains> domains_;
+  std::array<Domain, kMaxDomains> domains_;
 };
 
 }  // namespace inject

@@ -23,7 +23,7 @@ inline constexpr std::uint32_t kVersion = 5;
 inline constexpr std::size_t kHeaderBytes = std::size_t{64} << 10;  // the largest page size there is
 inline constexpr std::size_t kInfoBytes = std::size_t{256} << 10;   // of each of two places
 /// Files beyond that are refused: twice what the largest INJECT_RING and INJECT_BUFFERS make.
-inline constexpr std::uint64_t kLargestFile = std::uint64_t{32} << 30;
+inline constexpr std::uint64_t kMaxFile = std::uint64_t{32} << 30;
 
 /// A part of the file.
 struct Part {

@@ -24,8 +24,8 @@ bool mark(std::vector<bool>& noted, std::size_t id) {
 
 // Kernels have few names, and as many pointers; a driver that makes a new one for each launch must not fill
 // the memory.
-constexpr std::size_t kMostPointers = 1u << 17;
-constexpr std::size_t kMostNodes = 1u << 18;
+constexpr std::size_t kMaxPointers = 1u << 17;
+constexpr std::size_t kMaxNodes = 1u << 18;
 
 }  // namespace
 
@@ -53,8 +53,8 @@ void Journal::put_thread(std::uint32_t thread, const std::string& name) {
 }
 
 void Journal::renew_thread_names() {
-  constexpr std::size_t kMost = 256;  // a system call each
-  if (!running() || full_ || threads_.size() > kMost) return;
+  constexpr std::size_t kMax = 256;  // a system call each
+  if (!running() || full_ || threads_.size() > kMax) return;
   for (auto& [thread, known] : threads_) {
     const std::string name = core_.threads.thread_name(thread);
     if (name != known) put_thread(thread, name);
@@ -177,7 +177,7 @@ void Journal::note_kernel_name(const char* pointer, std::uint32_t name) {
   }
   if (pointer == nullptr) return;
   const auto known = pointers_.find(pointer);
-  if (known != pointers_.end() ? known->second == name : pointers_.size() >= kMostPointers) return;
+  if (known != pointers_.end() ? known->second == name : pointers_.size() >= kMaxPointers) return;
   pointers_[pointer] = name;
   notes_.entry(Entry::kKernelPointer);
   notes_.number(reinterpret_cast<std::uintptr_t>(pointer));
@@ -192,7 +192,7 @@ void Journal::note_graph_node(std::uint64_t node) {
     notes_.entry(Entry::kGeneration);
   }
   CapturedCall call;
-  if (nodes_.size() >= kMostNodes || nodes_.count(node) != 0 || !core_.graph_nodes.find(node, call)) return;
+  if (nodes_.size() >= kMaxNodes || nodes_.count(node) != 0 || !core_.graph_nodes.find(node, call)) return;
   nodes_.insert(node);
   note_driver_call(call.function);
   for (unsigned level = 0; level < chain_depth(call.chain); ++level)

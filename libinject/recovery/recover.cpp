@@ -59,7 +59,7 @@ std::string read_file(const FolderAbove& where, std::vector<std::uint8_t>& conte
     problem = text_of(errno);
   } else if (!S_ISREG(status.st_mode)) {
     problem = "it is no file";
-  } else if (static_cast<std::uint64_t>(status.st_size) > kLargestFile) {
+  } else if (static_cast<std::uint64_t>(status.st_size) > kMaxFile) {
     problem = "it is larger than any record file";
   } else {
     problem = read_whole(file, static_cast<std::uint64_t>(status.st_size), contents);
@@ -82,9 +82,9 @@ std::string text_file(const std::string& path) {
   std::string text;
   const int file = open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
   if (file < 0) return text;
-  constexpr std::size_t kLargest = std::size_t{64} << 20;
+  constexpr std::size_t kMax = std::size_t{64} << 20;
   std::array<char, 65536> part;
-  for (ssize_t n; (n = read(file, part.data(), part.size())) > 0 && text.size() < kLargest;)
+  for (ssize_t n; (n = read(file, part.data(), part.size())) > 0 && text.size() < kMax;)
     text.append(part.data(), static_cast<std::size_t>(n));
   close(file);
   return text;

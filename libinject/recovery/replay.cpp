@@ -20,14 +20,14 @@ namespace inject::recovery {
 
 namespace {
 
-constexpr std::uint32_t kMostThreads = ThreadRegistry::kMostEver;
+constexpr std::uint32_t kMaxThreads = ThreadRegistry::kMaxEver;
 // More windows than that have opened by themselves between two looks at them is no file of ours.
-constexpr std::uint32_t kMostUnknownWindows = EdgeTimes::kPlaces;
-constexpr std::uint32_t kMostWindowsSkipped = 10'000;
+constexpr std::uint32_t kMaxUnknownWindows = EdgeTimes::kPlaces;
+constexpr std::uint32_t kMaxWindowsSkipped = 10'000;
 // … of a whole file: they take memory, whatever the file's size.
-constexpr std::uint32_t kMostWindowsSkippedInAll = 1u << 20;
-constexpr std::size_t kMostIds = std::size_t{1} << 18;
-constexpr std::size_t kLongestName = 16 * 1024;
+constexpr std::uint32_t kMaxWindowsSkippedInAll = 1u << 20;
+constexpr std::size_t kMaxIds = std::size_t{1} << 18;
+constexpr std::size_t kMaxNameLength = 16 * 1024;
 constexpr FunctionId kDriverFunctions = 2048;
 constexpr const char* kUnknown = "[not recovered]";
 constexpr const char* kUnknownRange = ":[not recovered]";  // in the default domain
@@ -133,7 +133,7 @@ bool Replay::replay_entry(Entry entry, Decoder& from) {
 }
 
 bool Replay::read_thread(Decoder& from) {
-  const auto index = static_cast<std::uint32_t>(from.number(kMostThreads - 1));
+  const auto index = static_cast<std::uint32_t>(from.number(kMaxThreads - 1));
   ThreadInfo info;
   info.tid = from.number();
   info.name = from.text(64);
@@ -146,8 +146,9 @@ bool Replay::read_thread(Decoder& from) {
 bool Replay::read_window(Entry entry, Decoder& from) {
   const auto number = static_cast<std::uint32_t>(from.number(0xFFFF'FFFFu));
   const Nanoseconds time = from.number();
-  const std::string_view reason = entry == Entry::kWindowOpen ? from.text(kLongestName) : std::string_view();
-  if (!from.ok() || number == 0 || number > known_windows_.size() + kMostWindowsSkipped) return false;
+  const std::string_view reason =
+      entry == Entry::kWindowOpen ? from.text(kMaxNameLength) : std::string_view();
+  if (!from.ok() || number == 0 || number > known_windows_.size() + kMaxWindowsSkipped) return false;
   if (entry == Entry::kWindowEnd) {
     if (number > known_windows_.size()) return false;
     Window& window = known_windows_[number - 1];
@@ -160,7 +161,7 @@ bool Replay::read_window(Entry entry, Decoder& from) {
   }
   // Of more windows than the log keeps the first are not known by the time that they are written down.
   for (; known_windows_.size() + 1 < number; ++skipped_windows_) {
-    if (skipped_windows_ == kMostWindowsSkippedInAll) return false;
+    if (skipped_windows_ == kMaxWindowsSkippedInAll) return false;
     known_windows_.push_back({0, 0, kUnknown, true});
   }
   if (known_windows_.size() < number) known_windows_.emplace_back();
@@ -172,9 +173,9 @@ bool Replay::read_range(Decoder& from) {
   const auto id = static_cast<std::uint32_t>(from.number(0xFFFF'FFFFu));
   const auto parent = static_cast<std::uint32_t>(from.number(0xFFFF'FFFFu));
   const auto style = static_cast<RangeStyle>(from.number(static_cast<std::uint64_t>(RangeStyle::kStartEnd)));
-  const std::string_view name = from.text(kLongestName);
-  const std::string_view domain = from.text(kLongestName);
-  if (!from.ok() || id == 0 || ranges_.size() >= kMostIds || (parent != 0 && ranges_.count(parent) == 0))
+  const std::string_view name = from.text(kMaxNameLength);
+  const std::string_view domain = from.text(kMaxNameLength);
+  if (!from.ok() || id == 0 || ranges_.size() >= kMaxIds || (parent != 0 && ranges_.count(parent) == 0))
     return false;
   const std::uint32_t above = parent == 0 ? 0 : ranges_[parent];
   ranges_[id] = core_->ranges.child(above, core_->names.intern(name), core_->names.intern(domain), style);
@@ -187,7 +188,7 @@ bool Replay::read_shape(Decoder& from) {
   for (std::uint64_t& word : words) word = from.number();
   CallShape shape;
   std::memcpy(static_cast<void*>(&shape), words.data(), sizeof shape);
-  if (!from.ok() || shapes_.size() >= kMostIds || !is_shape(shape)) return false;
+  if (!from.ok() || shapes_.size() >= kMaxIds || !is_shape(shape)) return false;
   shapes_[id] = core_->shapes.intern(shape);
   return true;
 }
@@ -196,14 +197,14 @@ bool Replay::read_name(Entry entry, Decoder& from) {
   const std::uint64_t id = from.number();
   if (entry == Entry::kKernelPointer) {
     const auto name = static_cast<std::uint32_t>(from.number(0xFFFF'FFFFu));
-    if (!from.ok() || pointers_.size() >= kMostIds) return false;
+    if (!from.ok() || pointers_.size() >= kMaxIds) return false;
     pointers_[id] = name;
     return true;
   }
-  const std::string name(from.text(kLongestName));
+  const std::string name(from.text(kMaxNameLength));
   if (!from.ok()) return false;
   if (entry == Entry::kKernelName) {
-    if (id > 0xFFFF'FFFFu || kernel_names_.size() >= kMostIds) return false;
+    if (id > 0xFFFF'FFFFu || kernel_names_.size() >= kMaxIds) return false;
     kernel_names_[static_cast<std::uint32_t>(id)] = name;
     return true;
   }
@@ -216,7 +217,7 @@ bool Replay::read_graph_node(Decoder& from) {
   const std::uint64_t node = from.number();
   CapturedCall call;
   call.chain = from.number();
-  call.thread = static_cast<std::uint32_t>(from.number(kMostThreads - 1));
+  call.thread = static_cast<std::uint32_t>(from.number(kMaxThreads - 1));
   call.owner = static_cast<std::uint32_t>(from.number(0xFFFF'FFFFu));
   call.shape = shape_of(static_cast<std::uint32_t>(from.number(0xFFFF'FFFFu)));
   call.function = static_cast<FunctionId>(from.number(0xFFFFu));
@@ -230,7 +231,7 @@ bool Replay::read_graph_node(Decoder& from) {
 bool Replay::read_run(Decoder& from) {
   const std::uint64_t sequence = from.number();
   const auto end = static_cast<std::uint32_t>(from.number(Block::kSlots));
-  const auto thread = static_cast<std::uint32_t>(from.number(kMostThreads - 1));
+  const auto thread = static_cast<std::uint32_t>(from.number(kMaxThreads - 1));
   const std::uint64_t count = from.number(end);
   SlotCoder coder;
   for (std::uint64_t i = 0; i < count && from.ok(); ++i) {
@@ -314,7 +315,7 @@ std::uint32_t Replay::range_of(std::uint32_t id) {
   const auto found = ranges_.find(id);
   if (found != ranges_.end()) return found->second;
   ++recovered_.names_missing;
-  if (ranges_.size() >= kMostIds) return 0;
+  if (ranges_.size() >= kMaxIds) return 0;
   return ranges_[id] = core_->ranges.child(0, core_->names.intern(kUnknownRange), 0, RangeStyle::kPushPop);
 }
 
@@ -335,9 +336,9 @@ std::string_view Replay::kernel_name(std::uint32_t id) {
 }
 
 bool Replay::open_until(std::uint32_t window, Nanoseconds begin) {
-  if (window > known_windows_.size() + kMostUnknownWindows) return false;
+  if (window > known_windows_.size() + kMaxUnknownWindows) return false;
   for (; known_windows_.size() < window; ++skipped_windows_) {
-    if (skipped_windows_ == kMostWindowsSkippedInAll) return false;
+    if (skipped_windows_ == kMaxWindowsSkippedInAll) return false;
     const bool skipped = known_windows_.size() + 1 < window;
     known_windows_.push_back({skipped ? 0 : begin, 0, kUnknown, skipped});
   }
@@ -432,7 +433,7 @@ void Replay::take_queues() {
       Slot slot;
       std::memcpy(slot.bytes, block.slots + i * sizeof(Slot), sizeof slot.bytes);
       if (slot.kind() == RecordKind::kSign) continue;
-      if (block.thread < kMostThreads && take_slot(block.thread, slot)) {
+      if (block.thread < kMaxThreads && take_slot(block.thread, slot)) {
         ++recovered_.queue_records;
       } else {
         ++recovered_.refused;

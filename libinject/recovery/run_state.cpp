@@ -15,12 +15,12 @@ namespace inject::recovery {
 
 namespace {
 
-constexpr std::size_t kLongestText = 64 * 1024;
-constexpr std::size_t kMostOfAll = 100'000;  // of the things in a list
+constexpr std::size_t kMaxTextLength = 64 * 1024;
+constexpr std::size_t kMaxOfAll = 100'000;  // of the things in a list
 
 class Writer {
  public:
-  void field(const std::string& value) { to_.text(std::string_view(value).substr(0, kLongestText)); }
+  void field(const std::string& value) { to_.text(std::string_view(value).substr(0, kMaxTextLength)); }
   template <typename Number>
   requires std::integral<Number> || std::is_enum_v<Number>
   void field(const Number& value) { to_.number(static_cast<std::uint64_t>(value)); }
@@ -48,7 +48,7 @@ class Writer {
 class Reader {
  public:
   explicit Reader(std::string_view text) : from_(text) {}
-  void field(std::string& value) { value = from_.text(kLongestText); }
+  void field(std::string& value) { value = from_.text(kMaxTextLength); }
   template <typename Number>
   requires std::integral<Number> || std::is_enum_v<Number>
   void field(Number& value) { value = static_cast<Number>(from_.number()); }
@@ -59,7 +59,7 @@ class Reader {
   }
   template <typename Value, typename Each>
   void list(std::vector<Value>& values, Each&& each) {
-    const std::uint64_t count = from_.number(kMostOfAll);
+    const std::uint64_t count = from_.number(kMaxOfAll);
     for (std::uint64_t i = 0; i < count && from_.ok(); ++i) {
       Value value{};
       each(*this, value);

@@ -22,9 +22,9 @@ bool is_operation(char op) {
 
 // Of counts and sizes, all small numbers are sound; what is computed from them is checked for overflow only
 // as far as real calls go.
-constexpr std::int64_t kLargest = std::int64_t{1} << 40;
+constexpr std::int64_t kMax = std::int64_t{1} << 40;
 bool is_size(std::int64_t size) {
-  return size >= -kLargest && size <= kLargest;
+  return size >= -kMax && size <= kMax;
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ struct DeviceKernel {
 
 namespace {
 
-constexpr std::size_t kMostNamed = 2;  // causes of one kind that are named
+constexpr std::size_t kMaxNamed = 2;  // causes of one kind that are named
 
 Bottleneck part_of(const IdleShare& share) {
   if (share.own_work) return Bottleneck::kInput;
@@ -71,7 +71,7 @@ std::string idle_text(const std::vector<IdleShare>& shares, Bottleneck kind, con
   std::size_t named = 0;
   for (const IdleShare& share : shares) {
     if (part_of(share) != kind) continue;
-    if (named == kMostNamed) break;
+    if (named == kMaxNamed) break;
     if (named++ != 0) text += "; ";
     text += cause_text(share, run);
   }
@@ -85,7 +85,7 @@ std::string kernels_text(const std::vector<DeviceKernel>& kernels, bool (*of)(Fa
   for (const DeviceKernel& kernel : kernels) total += kernel.time;
   for (const DeviceKernel& kernel : kernels) {
     if (!of(kernel.family)) continue;
-    if (named == kMostNamed) break;
+    if (named == kMaxNamed) break;
     if (named++ != 0) text += "; ";
     text += share_text(kernel.time, total) + " of the kernels' time " + shortened(kernel.name, 40);
   }

@@ -17,7 +17,7 @@ namespace inject {
 namespace {
 
 /// Of a name's time, what has to lie in calls of known work for that to be the kernel's.
-constexpr double kLeastInCalls = 0.9;
+constexpr double kMinInCalls = 0.9;
 
 /// What the kernels of one name compute, by the library calls that launched them.
 struct NamedWork {
@@ -144,7 +144,7 @@ std::optional<MeasuredRoofline> place_of(const KernelMetricRow& row, const std::
   if (const auto found = names.find(row.detail.name); found != names.end()) {
     const NamedWork& work = found->second;
     if (work.most != nullptr &&
-        static_cast<double>(work.time) >= kLeastInCalls * static_cast<double>(work.all)) {
+        static_cast<double>(work.time) >= kMinInCalls * static_cast<double>(work.all)) {
       flops = work.flops / static_cast<double>(work.time) * static_cast<double>(row.measured.time);
       arithmetic = arithmetic_of(*work.most, tensor_cores_of(row.detail.name).cores, specs);
     }

@@ -67,7 +67,7 @@ class WindowMetricValues {
         continue;
       // Nor those that came before there was a sample: too few of the others tell nothing of all.
       const bool known = static_cast<double>(found->kernel_time) >=
-                         KernelMetrics::kLeastKnown * static_cast<double>(device.work.kernels.sum);
+                         KernelMetrics::kMinKnown * static_cast<double>(device.work.kernels.sum);
       for (std::size_t m = 0; m < metrics_; ++m) {
         means[m].add(found->means[m]);
         utilizations[m].weight += static_cast<double>(device.time(duration));

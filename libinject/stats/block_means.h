@@ -35,15 +35,15 @@ inline double confidence_factor(std::size_t freedom) {
 
 /// The weighted mean of values that come in order of time and are no independent ones, and how sure it is:
 /// from the spread of the means of blocks of neighbours. Blocks double in length whenever there are
-/// kMostBlocks of them, so that they outgrow whatever makes neighbours alike, and memory stays as it is.
+/// kMaxBlocks of them, so that they outgrow whatever makes neighbours alike, and memory stays as it is.
 class BlockMeans {
  public:
-  static constexpr std::size_t kMostBlocks = 16;
+  static constexpr std::size_t kMaxBlocks = 16;
 
   void add(double value, double weight) {
     ++values_;
     if (filled_ == length_) {
-      if (blocks_ == kMostBlocks) join_pairs();
+      if (blocks_ == kMaxBlocks) join_pairs();
       ++blocks_;
       filled_ = 0;
     }
@@ -99,16 +99,16 @@ class BlockMeans {
   }
 
   void join_pairs() {
-    for (std::size_t i = 0; i < kMostBlocks / 2; ++i) {
+    for (std::size_t i = 0; i < kMaxBlocks / 2; ++i) {
       block_[i] = block_[2 * i];
       join(block_[i], block_[2 * i + 1]);
     }
-    std::fill(block_.begin() + kMostBlocks / 2, block_.end(), Block{});
-    blocks_ = kMostBlocks / 2;
+    std::fill(block_.begin() + kMaxBlocks / 2, block_.end(), Block{});
+    blocks_ = kMaxBlocks / 2;
     length_ *= 2;
   }
 
-  std::array<Block, kMostBlocks> block_{};
+  std::array<Block, kMaxBlocks> block_{};
   std::size_t blocks_ = 0;
   std::uint64_t length_ = 1;  // values in a block; of the last one, `filled_` so far
   std::uint64_t filled_ = 1;

@@ -29,9 +29,9 @@ void BusyTime::add(Nanoseconds start, Nanoseconds end) {
     }
   } else {
     disordered_.push_back({start, end});
-    if (disordered_.size() >= kMostDisordered) sort_in();
+    if (disordered_.size() >= kMaxDisordered) sort_in();
   }
-  if (held() >= kMostIntervals) make_room();
+  if (held() >= kMaxIntervals) make_room();
 }
 
 void BusyTime::sort_in() {
@@ -64,7 +64,7 @@ void BusyTime::sort_in() {
 
 void BusyTime::make_room() {
   sort_in();
-  if (sorted_.size() >= kMostIntervals / 2) forget(sorted_.size() - kMostIntervals / 2);
+  if (sorted_.size() >= kMaxIntervals / 2) forget(sorted_.size() - kMaxIntervals / 2);
 }
 
 void BusyTime::forget(std::size_t count) {

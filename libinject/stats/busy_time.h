@@ -11,12 +11,12 @@
 namespace inject {
 
 /// The time that a device worked: the length of the union of its activities' intervals, as they come. Exact
-/// in whatever order they come, up to kMostIntervals disjoint ones; then the oldest half is only a sum any
+/// in whatever order they come, up to kMaxIntervals disjoint ones; then the oldest half is only a sum any
 /// more, and what comes later for that time is counted as late instead. CUPTI has a buffer for every
 /// launching thread: records of one thread come after many younger ones of another.
 class BusyTime {
  public:
-  static constexpr std::size_t kMostIntervals = 65'536;
+  static constexpr std::size_t kMaxIntervals = 65'536;
 
   /// Does nothing but to first() and last() where `end` is not after `start`.
   void add(Nanoseconds start, Nanoseconds end);
@@ -38,7 +38,7 @@ class BusyTime {
     Nanoseconds begin;
     Nanoseconds end;
   };
-  static constexpr std::size_t kMostDisordered = 4096;
+  static constexpr std::size_t kMaxDisordered = 4096;
 
   void sort_in();
   void make_room();

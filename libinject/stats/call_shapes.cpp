@@ -10,7 +10,7 @@ namespace inject {
 
 namespace {
 
-constexpr std::size_t kMostNames = CallShapeStatistics::kMostNames;
+constexpr std::size_t kMaxNames = CallShapeStatistics::kMaxNames;
 
 void add_name(std::vector<KernelShare>& names, const KernelShare& more, std::size_t most) {
   for (KernelShare& known : names) {
@@ -29,7 +29,7 @@ void add_name(std::vector<KernelShare>& names, const KernelShare& more, std::siz
 }  // namespace
 
 void add_share(std::vector<KernelShare>& names, const KernelShare& more) {
-  add_name(names, more, kMostNames);
+  add_name(names, more, kMaxNames);
 }
 
 CallShapeStatistics::Key CallShapeStatistics::key_of(const KernelEvent& event) {
@@ -46,7 +46,7 @@ CallShapeStatistics::Call& CallShapeStatistics::call_of(const Key& key, std::uin
   const auto [place, is_new] = calls_.try_emplace(key);
   if (is_new) {
     order_.push_back(key);
-    if (order_.size() > kMostCalls) {
+    if (order_.size() > kMaxCalls) {
       const auto oldest = calls_.find(order_.front());
       flush(oldest->second);
       calls_.erase(oldest);
@@ -84,7 +84,7 @@ bool CallShapeStatistics::add(const KernelEvent& event) {
   const std::uint64_t time = event.end > event.start ? event.end - event.start : 0;
   if (call.kernels++ == 0) call.device = event.device;
   call.gpu += time;
-  add_name(call.names, {event.name, 1, time}, kMostNames);
+  add_name(call.names, {event.name, 1, time}, kMaxNames);
   return first_replayed;
 }
 
@@ -120,7 +120,7 @@ void CallShapeStatistics::flush(const Call& call) {
   if (row.kernels == 0) row.device = call.device;
   row.kernels += call.kernels;
   row.gpu.add(call.gpu);
-  for (const KernelShare& name : call.names) add_name(row.names, name, kMostNames);
+  for (const KernelShare& name : call.names) add_name(row.names, name, kMaxNames);
 }
 
 void CallShapeStatistics::settle(std::uint32_t window) {

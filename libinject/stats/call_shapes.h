@@ -53,8 +53,8 @@ struct CallShapeEntry {
 class CallShapeStatistics {
  public:
   static constexpr std::uint32_t kMaxRows = 10'000;
-  static constexpr std::size_t kMostCalls = 65'536;
-  static constexpr std::size_t kMostNames = 16;
+  static constexpr std::size_t kMaxCalls = 65'536;
+  static constexpr std::size_t kMaxNames = 16;
 
   /// One that owns its shape, or that submitted work inside one that does.
   void add(const CallEvent& event);

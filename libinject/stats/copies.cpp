@@ -36,7 +36,7 @@ void CopyStatistics::call(const CallEvent& event, HostState state) {
   if (last.recorded && event.end >= last.end) count_wait(row_at(last.row), last.small);
   if (last.recorded) return;
   waits_[{last.window, last.begin, event.thread}] = event.end;
-  if (waits_.size() > kMostWaits) waits_.erase(waits_.begin());
+  if (waits_.size() > kMaxWaits) waits_.erase(waits_.begin());
 }
 
 void CopyStatistics::settle_window(std::uint32_t window) {

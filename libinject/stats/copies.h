@@ -36,12 +36,12 @@ struct CopyRow {
 };
 
 /// What copies moved, how fast, and what ran meanwhile. Bounded: at most kMaxRows kinds, all further ones
-/// share a row, and of the waits for copies whose records are still to come the latest kMostWaits are kept.
+/// share a row, and of the waits for copies whose records are still to come the latest kMaxWaits are kept.
 /// One thread at a time; may throw std::bad_alloc.
 class CopyStatistics {
  public:
   static constexpr std::uint32_t kMaxRows = 10'000;
-  static constexpr std::size_t kMostWaits = 65'536;
+  static constexpr std::size_t kMaxWaits = 65'536;
 
   CopyStatistics() { overlap_.expect_work(); }
 

@@ -11,9 +11,9 @@ namespace {
 
 // Longer than what the device takes from one piece of work to the next on a stream.
 constexpr Nanoseconds kQueueTime = 20'000;
-constexpr std::size_t kMostShareKeys = 1024;
+constexpr std::size_t kMaxShareKeys = 1024;
 // CUDA C++ Programming Guide, technical specifications: 128 for each compute capability since 6.x.
-constexpr std::size_t kMostResidentGrids = 128;
+constexpr std::size_t kMaxResidentGrids = 128;
 // Frameworks ask for the current device or the last error ten times a launch: that is part of their
 // computing, and far too much to be held.
 constexpr Nanoseconds kShortCall = 1'000;
@@ -147,7 +147,7 @@ DeviceTimeStatistics::Window* DeviceTimeStatistics::window(std::uint32_t number)
     ++left_out_;
     return nullptr;
   }
-  if (windows_.size() >= kMostUnsettled && windows_.count(number) == 0) {
+  if (windows_.size() >= kMaxUnsettled && windows_.count(number) == 0) {
     held_ -= windows_.begin()->second.held;
     left_out_ += windows_.begin()->second.held;
     settled_through_ = windows_.begin()->first;
@@ -276,7 +276,7 @@ void DeviceTimeStatistics::recount(Window& window) {
 
 void DeviceTimeStatistics::add_share(Shares& shares, const ShareKey& key, const Share& share) {
   const auto& [cause, function, thread, own_work] = key;
-  const bool room = shares.size() < kMostShareKeys || shares.count(key) != 0;
+  const bool room = shares.size() < kMaxShareKeys || shares.count(key) != 0;
   Share& sum = shares[room ? key : ShareKey{cause, kNoFunction, 0, own_work}];
   sum.gaps += share.gaps;
   sum.time += share.time;
@@ -364,7 +364,7 @@ void DeviceTimeStatistics::collective(Timeline& timeline, const TimedWork& kerne
   if (end > kernel.start) timeline.collective_block_time += kernel.blocks * (end - kernel.start);
   std::erase_if(timeline.collectives,
                 [&](const Timeline::Collective& one) { return one.end <= kernel.start; });
-  if (timeline.collectives.size() < kMostResidentGrids)
+  if (timeline.collectives.size() < kMaxResidentGrids)
     timeline.collectives.push_back({kernel.end, kernel.blocks});
 }
 
@@ -431,7 +431,7 @@ std::vector<IdleShare> DeviceTimeStatistics::largest(const Shares& shares) {
   }
   std::sort(result.begin(), result.end(),
             [](const IdleShare& a, const IdleShare& b) { return a.time > b.time; });
-  if (result.size() > kMostShares) result.resize(kMostShares);
+  if (result.size() > kMaxShares) result.resize(kMaxShares);
   return result;
 }
 
@@ -497,7 +497,7 @@ void DeviceTimeStatistics::settle_window(std::uint32_t number, Nanoseconds begin
     Total& total = totals_[device];
     total.times.merge(times);
     for (const auto& [key, share] : timeline.shares) add_share(total.shares, key, share);
-    if (rows_.size() == kMostRows) continue;
+    if (rows_.size() == kMaxRows) continue;
     row.shares = largest(timeline.shares);
     rows_.push_back(std::move(row));
   }

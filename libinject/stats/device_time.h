@@ -77,7 +77,7 @@ struct DeviceTimeRow {
   std::uint32_t window = 0;
   std::uint32_t device = 0;
   DeviceTimes times;
-  std::vector<IdleShare> shares;  ///< by descending time, the largest kMostShares
+  std::vector<IdleShare> shares;  ///< by descending time, the largest kMaxShares
 };
 
 /// Tells, for each window and device, when it worked and why it did not. Exact in whatever order records
@@ -86,12 +86,12 @@ struct DeviceTimeRow {
 /// thread at a time; may throw std::bad_alloc.
 class DeviceTimeStatistics {
  public:
-  static constexpr std::size_t kMostHeld = 262'144;
-  static constexpr std::size_t kMostRows = 10'000;
-  static constexpr std::size_t kMostUnsettled = 4096;  // windows
-  static constexpr std::size_t kMostShares = 24;
+  static constexpr std::size_t kMaxHeld = 262'144;
+  static constexpr std::size_t kMaxRows = 10'000;
+  static constexpr std::size_t kMaxUnsettled = 4096;  // windows
+  static constexpr std::size_t kMaxShares = 24;
 
-  explicit DeviceTimeStatistics(std::size_t most_held = kMostHeld) : most_held_(most_held) {}
+  explicit DeviceTimeStatistics(std::size_t most_held = kMaxHeld) : most_held_(most_held) {}
 
   void work(std::uint32_t window, std::uint32_t device, const TimedWork& work);
   /// Outermost calls, those of a thread in order.
@@ -103,7 +103,7 @@ class DeviceTimeStatistics {
   /// window; a second time does nothing.
   void settle_window(std::uint32_t window, Nanoseconds begin, Nanoseconds end);
 
-  /// Of the settled windows, in their order; of the first kMostRows, as the table of windows has them.
+  /// Of the settled windows, in their order; of the first kMaxRows, as the table of windows has them.
   const std::vector<DeviceTimeRow>& rows() const { return rows_; }
   /// The row of a window and device; null if there is none.
   const DeviceTimeRow* row(std::uint32_t window, std::uint32_t device) const;

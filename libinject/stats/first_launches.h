@@ -14,14 +14,14 @@ namespace inject {
 /// is asked of is recent.
 class FirstLaunches {
  public:
-  static constexpr std::size_t kMostWindows = 4096;
+  static constexpr std::size_t kMaxWindows = 4096;
 
   void add(std::uint32_t window, std::uint16_t generation, std::uint32_t correlation) {
     const auto [first, fresh] = launches_.try_emplace(window, Launch{generation, correlation});
     if (!fresh && first->second.generation == generation) {
       first->second.correlation = std::min(first->second.correlation, correlation);
     }
-    if (launches_.size() > kMostWindows) launches_.erase(launches_.begin());
+    if (launches_.size() > kMaxWindows) launches_.erase(launches_.begin());
   }
   /// Whether a launch with that id was made before all of the window's. Ids ascend within a generation.
   bool is_older(std::uint32_t window, std::uint16_t generation, std::uint32_t correlation) const {

@@ -12,7 +12,7 @@ void GraphTimes::work(std::uint32_t device, std::uint32_t context, std::uint32_t
                       Nanoseconds end) {
   if (nodes_.empty()) return;
   const auto key = std::make_tuple(device, context, stream);
-  if (streams_.size() == kMostStreams && !streams_.contains(key)) streams_.clear();
+  if (streams_.size() == kMaxStreams && !streams_.contains(key)) streams_.clear();
   Last& last = streams_[key];
   if (last.generation != generation || last.correlation < correlation) {
     last = {generation, correlation, start, end};
@@ -75,9 +75,8 @@ bool GraphTimes::too_long(const Node& node) const {
   const KernelEvent& event = node.event;
   if (event.launch.window == 0) return false;
   const Nanoseconds end = callbacks_.window_end(event.launch.window);
-  return end != 0 && event.end > end && node.replays >= kFewestReplays &&
-         event.end - event.start > kTooLong * node.longest + kShortest &&
-         !callbacks_.is_collective(event.name);
+  return end != 0 && event.end > end && node.replays >= kMinReplays &&
+         event.end - event.start > kTooLong * node.longest + kMin && !callbacks_.is_collective(event.name);
 }
 
 void GraphTimes::release(std::size_t index) {
@@ -106,8 +105,8 @@ void GraphTimes::release_ended(Nanoseconds ended) {
 void GraphTimes::release_all() {
   for (std::size_t i = 0; i < nodes_.size(); ++i) release(i);
   // Programs that make graphs all the time: what is known of the old ones makes room.
-  if (nodes_.size() <= kMostNodes / 2) return;
-  keys_ = KeyIndex<4>(kMostNodes);
+  if (nodes_.size() <= kMaxNodes / 2) return;
+  keys_ = KeyIndex<4>(kMaxNodes);
   nodes_.clear();
   starts_.clear();
   streams_.clear();

@@ -31,12 +31,12 @@ namespace inject {
 class GraphTimes {
  public:
   /// Nodes whose kernels are held; those of others are judged as they come.
-  static constexpr std::uint32_t kMostNodes = 1u << 16;
-  static constexpr std::size_t kMostStreams = 4096;
+  static constexpr std::uint32_t kMaxNodes = 1u << 16;
+  static constexpr std::size_t kMaxStreams = 4096;
   /// Replays that have to have been seen to say how long a node takes, and how much longer is too long.
-  static constexpr std::uint32_t kFewestReplays = 2;
+  static constexpr std::uint32_t kMinReplays = 2;
   static constexpr std::uint64_t kTooLong = 4;
-  static constexpr Nanoseconds kShortest = 10'000;
+  static constexpr Nanoseconds kMin = 10'000;
 
   struct Callbacks {
     /// The kernel, with usable times or without.
@@ -84,7 +84,7 @@ class GraphTimes {
   void release(std::size_t index);
 
   Callbacks callbacks_;
-  KeyIndex<4> keys_{kMostNodes};  // device, graph, node
+  KeyIndex<4> keys_{kMaxNodes};  // device, graph, node
   std::vector<Node> nodes_;
   std::vector<Nanoseconds> starts_;  // of the kernels that are held; kNone
   std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>, Last> streams_;  // device, context, id

@@ -9,9 +9,9 @@ namespace inject {
 
 namespace {
 
-constexpr std::size_t kMostBoundaries = 65'536;
+constexpr std::size_t kMaxBoundaries = 65'536;
 // Of all rows together. Those of the oldest rows become sums first.
-constexpr std::size_t kMostIntervals = 262'144;
+constexpr std::size_t kMaxIntervals = 262'144;
 // Boundaries that come many at a time, as when the search has just locked, share a pass over what waits.
 constexpr std::size_t kWaitingPerBoundary = 1024;
 
@@ -66,7 +66,7 @@ void IterationStatistics::activity(const IterationActivity& activity) {
     account(key_of(activity.window, activity.launch_begin), activity);
     return;
   }
-  if (waiting_.size() + waiting_launches_.size() >= kMostWaiting) spill();
+  if (waiting_.size() + waiting_launches_.size() >= kMaxWaiting) spill();
   waiting_.push_back(activity);
 }
 
@@ -84,7 +84,7 @@ void IterationStatistics::note(const WaitingLaunch& launch) {
     launch.count(row(key_of(launch.window, launch.begin)).host);
     return;
   }
-  if (waiting_.size() + waiting_launches_.size() >= kMostWaiting) spill();
+  if (waiting_.size() + waiting_launches_.size() >= kMaxWaiting) spill();
   waiting_launches_.push_back(launch);
 }
 
@@ -128,7 +128,7 @@ IterationStatistics::Row& IterationStatistics::row(const Key& key) {
     made.begin = boundaries_[index].begin;
     if (index + 1 < boundaries_.size()) made.end = boundaries_[index + 1].begin;
   }
-  if (rows_.size() <= kMostRows) return made;
+  if (rows_.size() <= kMaxRows) return made;
   drop_oldest();
   return row(key);
 }
@@ -155,7 +155,7 @@ void IterationStatistics::account(const Key& key, const IterationActivity& activ
   work(sums.busy, activity.start, activity.end);
   late_ += sums.busy.late() - late;
   if (activity.kind == WorkKind::kKernel) work(sums.kernel_busy, activity.start, activity.end);
-  if (intervals_held_ > kMostIntervals) bound_busy_times();
+  if (intervals_held_ > kMaxIntervals) bound_busy_times();
 }
 
 void IterationStatistics::work(BusyTime& busy, Nanoseconds start, Nanoseconds end) {
@@ -173,7 +173,7 @@ void IterationStatistics::settle(Part& part) {
 
 void IterationStatistics::bound_busy_times() {
   for (auto place = rows_.upper_bound(busy_settled_through_);
-       place != rows_.end() && intervals_held_ > kMostIntervals / 2; ++place) {
+       place != rows_.end() && intervals_held_ > kMaxIntervals / 2; ++place) {
     for (Part& part : place->second.parts) {
       settle(part);
     }
@@ -206,7 +206,7 @@ void IterationStatistics::spilled(std::uint32_t window, Nanoseconds launch, std:
 /// Makes room in what waits: the older half goes outside of iterations.
 void IterationStatistics::spill() {
   assign();
-  if (waiting_.size() + waiting_launches_.size() < kMostWaiting - kMostWaiting / 8) return;
+  if (waiting_.size() + waiting_launches_.size() < kMaxWaiting - kMaxWaiting / 8) return;
   const auto half = [](const auto& waiting) {
     return waiting.begin() + static_cast<std::ptrdiff_t>((waiting.size() + 1) / 2);
   };
@@ -249,7 +249,7 @@ void IterationStatistics::boundary(const IterationBoundary& boundary) {
     }
   }
   boundaries_.push_back(boundary);
-  if (boundaries_.size() > kMostBoundaries) {
+  if (boundaries_.size() > kMaxBoundaries) {
     boundaries_.pop_front();
     ++first_;
   }
@@ -263,9 +263,9 @@ void IterationStatistics::count_complete(const Key& key, const Row& row) {
   if (row.label != IterationLabel::kIteration) return;
   step_times_.add(duration(row.begin, row.end));
   recent_step_times_.push_back(duration(row.begin, row.end));
-  if (recent_step_times_.size() > kMostRecent) recent_step_times_.pop_front();
+  if (recent_step_times_.size() > kMaxRecent) recent_step_times_.pop_front();
   windows_.try_emplace(key.first, &window_budget_).first->second.add(duration(row.begin, row.end));
-  if (windows_.size() > kMostWindows) windows_.erase(windows_.begin());
+  if (windows_.size() > kMaxWindows) windows_.erase(windows_.begin());
 }
 
 SampleStats IterationStatistics::recent_step_times(std::uint64_t count) const {

@@ -84,14 +84,14 @@ struct IterationRow {
 
 /// Launches and device work by iteration. Work belongs to the iteration in which it was launched, by the host
 /// time of the launch; the iterations may become known long after the work. Memory is bounded: work waits for
-/// its boundaries up to kMostWaiting records, then it goes to no iteration, those that it could have been
+/// its boundaries up to kMaxWaiting records, then it goes to no iteration, those that it could have been
 /// part of count as incomplete, and lost() counts it. One thread at a time.
 class IterationStatistics {
  public:
-  static constexpr std::size_t kMostRows = 10'000;
-  static constexpr std::size_t kMostWaiting = 262'144;
-  static constexpr std::size_t kMostWindows = 10'000;
-  static constexpr std::size_t kMostRecent = 1024;
+  static constexpr std::size_t kMaxRows = 10'000;
+  static constexpr std::size_t kMaxWaiting = 262'144;
+  static constexpr std::size_t kMaxWindows = 10'000;
+  static constexpr std::size_t kMaxRecent = 1024;
 
   void activity(const IterationActivity& activity);
   /// A call gave the device work.
@@ -113,11 +113,11 @@ class IterationStatistics {
   std::vector<IterationRow> rows_of(std::uint32_t window) const;
   /// Durations of the complete iterations of all settled windows.
   const SampleStats& step_times() const { return step_times_; }
-  /// The latest `count` of them, as far as they are kept: kMostRecent.
+  /// The latest `count` of them, as far as they are kept: kMaxRecent.
   SampleStats recent_step_times(std::uint64_t count) const;
   /// Durations of iterations that touched no window: what a step takes without us.
   const SampleStats& step_times_outside() const { return step_times_outside_; }
-  /// Those of a window; null where it has none, and for all but the latest kMostWindows.
+  /// Those of a window; null where it has none, and for all but the latest kMaxWindows.
   const SampleStats* window_step_times(std::uint32_t window) const;
   /// Iterations of settled windows that were cut by a window's edge, or whose work was lost().
   std::uint64_t incomplete() const { return incomplete_; }

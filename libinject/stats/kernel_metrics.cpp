@@ -51,7 +51,7 @@ bool KernelMetricEntry::reliable() const {
 }
 
 void KernelMetrics::metrics(std::vector<MetricInfo> list) {
-  if (list.size() > kMostMetrics) list.resize(kMostMetrics);
+  if (list.size() > kMaxMetrics) list.resize(kMaxMetrics);
   if (std::equal(list.begin(), list.end(), metrics_.begin(), metrics_.end(),
                  [](const MetricInfo& a, const MetricInfo& b) { return a.name == b.name; })) {
     return;
@@ -71,7 +71,7 @@ bool KernelMetrics::per_active_cycle(std::size_t metric) const {
 KernelMetrics::Device* KernelMetrics::device(std::uint32_t number) {
   const auto found = devices_.find(number);
   if (found != devices_.end()) return &found->second;
-  if (devices_.size() == kMostDevices) return nullptr;
+  if (devices_.size() == kMaxDevices) return nullptr;
   return &devices_.try_emplace(number, metrics_.size()).first->second;
 }
 
@@ -90,7 +90,7 @@ KernelMetrics::Window* KernelMetrics::window(std::uint32_t number, std::uint32_t
 void KernelMetrics::kernel(std::uint32_t window, std::uint32_t device_number, std::uint32_t row_number,
                            Nanoseconds start, Nanoseconds end) {
   if (!active()) return;
-  row_number = std::min(row_number, kMostRows);
+  row_number = std::min(row_number, kMaxRows);
   const std::uint64_t time = end > start ? end - start : 0;
   entries_.reset();
   Row& row = this->row(row_number);
@@ -105,7 +105,7 @@ void KernelMetrics::kernel(std::uint32_t window, std::uint32_t device_number, st
   Device* const device = this->device(device_number);
   if (device == nullptr || start < device->joined_until) ++late_;
   if (device != nullptr) hold(*device, {start, end, row_number, window});
-  if (window_rows_ > kMostWindowRows) bound_window_kernels();
+  if (window_rows_ > kMaxWindowRows) bound_window_kernels();
 }
 
 void KernelMetrics::other_kernel(std::uint32_t device_number, Nanoseconds start, Nanoseconds end) {
@@ -117,14 +117,14 @@ void KernelMetrics::hold(Device& device, const Execution& execution) {
   if (execution.end <= std::max(execution.start, device.joined_until)) return;
   device.kernels.push_back(execution);
   device.kernels.back().start = std::max(execution.start, device.joined_until);
-  if (++held_kernels_ > kMostKernels) bound_kernels();
+  if (++held_kernels_ > kMaxKernels) bound_kernels();
 }
 
 /// A sample's values with those left out that can't be.
-std::array<float, kMostMetrics> KernelMetrics::possible(std::array<float, kMostMetrics> values) {
+std::array<float, kMaxMetrics> KernelMetrics::possible(std::array<float, kMaxMetrics> values) {
   for (std::size_t m = 0; m < metrics_.size(); ++m) {
     if (!percentage_[m] || std::isnan(values[m]) || values[m] <= 100) continue;
-    const bool rounded = double{values[m]} <= kMostRounded;
+    const bool rounded = double{values[m]} <= kMaxRounded;
     values[m] = rounded ? 100 : std::numeric_limits<float>::quiet_NaN();
     if (!rounded) ++impossible_;
   }
@@ -134,9 +134,9 @@ std::array<float, kMostMetrics> KernelMetrics::possible(std::array<float, kMostM
 void KernelMetrics::sample(const MetricSample& sample) {
   if (!active() || sample.end <= sample.start) return;
   const auto length = static_cast<double>(sample.end - sample.start);
-  const std::array<float, kMostMetrics> measured = possible(sample.values);
-  std::array<float, kMostMetrics> values = measured;
-  std::array<WeightedMean, kMostMetrics> means;
+  const std::array<float, kMaxMetrics> measured = possible(sample.values);
+  std::array<float, kMaxMetrics> values = measured;
+  std::array<WeightedMean, kMaxMetrics> means;
   for (std::size_t m = 0; m < metrics_.size(); ++m) {
     double weight = length;
     if (per_active_cycle(m)) {
@@ -167,7 +167,7 @@ void KernelMetrics::sample(const MetricSample& sample) {
   const auto stride = static_cast<std::ptrdiff_t>(metrics_.size());
   device->samples.insert(place, {sample.start, sample.end, sample.window, sample.after});
   device->values.insert(device->values.begin() + index * stride, values.begin(), values.begin() + stride);
-  if (++held_samples_ > kMostSamples) bound_samples();
+  if (++held_samples_ > kMaxSamples) bound_samples();
 }
 
 /// Too many kernels are held: of the device that has most, the older half is joined.
@@ -456,7 +456,7 @@ MetricEstimate KernelMetrics::estimate(const Row& row, std::size_t metric,
   result.measured = true;
   const bool percentage = percentage_[metric];
   const double most = percentage ? 100.0 : std::numeric_limits<double>::infinity();
-  if (!row.whole.empty() && row.whole[metric].values() >= kFewestWhole &&
+  if (!row.whole.empty() && row.whole[metric].values() >= kMinWhole &&
       static_cast<double>(row.whole_time) >= kMostlyWhole * static_cast<double>(row.sampled_time)) {
     result.summand = row.whole[metric].mean();
     result.value = std::clamp(result.summand, 0.0, most);
@@ -467,7 +467,7 @@ MetricEstimate KernelMetrics::estimate(const Row& row, std::size_t metric,
   } else if (per_active_cycle(metric)) {
     // What others do in a sample bounds it by nothing. Where all of its interval lies beyond what can be, it
     // is not the kernel's.
-    result.bounded = std::isnan(apart.value) || (percentage && apart.value - apart.error > kMostRounded);
+    result.bounded = std::isnan(apart.value) || (percentage && apart.value - apart.error > kMaxRounded);
     if (!result.bounded) {
       result.summand = apart.value;
       result.value = std::clamp(apart.value, 0.0, most);
@@ -485,8 +485,8 @@ MetricEstimate KernelMetrics::estimate(const Row& row, std::size_t metric,
     result.error = std::max(result.value - low, high - result.value);
     if (!result.bounded) result.error = std::min(result.error, apart.error);
   }
-  const double limit = percentage ? kMostPoints : kMostRelative * result.value;
-  result.reliable = row.samples >= kFewestSamples && result.error <= limit;
+  const double limit = percentage ? kMaxPoints : kMaxRelative * result.value;
+  result.reliable = row.samples >= kMinSamples && result.error <= limit;
   return result;
 }
 
@@ -498,7 +498,7 @@ const std::vector<KernelMetricEntry>& KernelMetrics::entries() const {
   if (entries_) return *entries_;
   std::map<std::uint32_t, std::vector<SampleMixture::Wanted>> wanted;  // by device
   for (std::uint32_t i = 0; i < rows_.size(); ++i) {
-    if (rows_[i].samples >= kFewestSamples && !rows_[i].several_devices)
+    if (rows_[i].samples >= kMinSamples && !rows_[i].several_devices)
       wanted[rows_[i].device].push_back({i, microseconds(rows_[i].sampled_time)});
   }
   std::vector<std::vector<Estimate>> apart(rows_.size());
@@ -574,7 +574,7 @@ std::vector<WindowMetrics> KernelMetrics::windows() const {
     const auto time = static_cast<double>(sum.time);
     for (std::size_t m = 0; m < sum.metrics.size(); ++m) {
       const auto value = sum.metrics[m].value();
-      if (value && sum.metrics[m].weight >= kLeastKnown * time)
+      if (value && sum.metrics[m].weight >= kMinKnown * time)
         window.kernel_sums[m] = std::max(*value, 0.0) * time;
     }
   }

@@ -70,7 +70,7 @@ struct WindowMetrics {
   std::vector<WeightedMean> means;
   /// By metric, once the window is settled: the sum over the window's kernels of value times duration, with
   /// the values that are known by now. By the window's time it is the utilization that the kernels' own
-  /// figures add up to. Nothing where too many kernels have no value (kLeastKnown).
+  /// figures add up to. Nothing where too many kernels have no value (kMinKnown).
   std::vector<std::optional<double>> kernel_sums;
   std::uint64_t kernel_time = 0;  ///< of the kernels that it is of
 };
@@ -87,25 +87,25 @@ struct WindowMetrics {
 /// std::bad_alloc.
 class KernelMetrics {
  public:
-  static constexpr std::size_t kMostSamples = 65'536;
-  static constexpr std::size_t kMostKernels = 262'144;
-  static constexpr std::size_t kMostDevices = 64;
-  static constexpr std::uint32_t kMostRows = 10'000;  ///< and one more, of any other number
-  static constexpr std::uint32_t kMostWindows = 10'000;
+  static constexpr std::size_t kMaxSamples = 65'536;
+  static constexpr std::size_t kMaxKernels = 262'144;
+  static constexpr std::size_t kMaxDevices = 64;
+  static constexpr std::uint32_t kMaxRows = 10'000;  ///< and one more, of any other number
+  static constexpr std::uint32_t kMaxWindows = 10'000;
   /// Kernels of a window whose values are still looked for when its sum is asked for, windows times rows.
-  static constexpr std::size_t kMostWindowRows = 131'072;
+  static constexpr std::size_t kMaxWindowRows = 131'072;
 
   /// A percentage up to here is 100, rounded; beyond, it is a ratio of things that do not go together.
-  static constexpr double kMostRounded = 101;
+  static constexpr double kMaxRounded = 101;
 
   /// A sample that a kernel fills to this part is the kernel's alone.
   static constexpr double kWhole = 0.99;
-  static constexpr std::uint64_t kFewestWhole = 10;
+  static constexpr std::uint64_t kMinWhole = 10;
   /// Of a row's time in samples, that in whole ones, for these alone to tell what it does: the others have
   /// its beginning and its end in them.
   static constexpr double kMostlyWhole = 0.75;
   /// Fewer tell nothing.
-  static constexpr std::uint64_t kFewestSamples = 10;
+  static constexpr std::uint64_t kMinSamples = 10;
   /// Of a kernel that is taken apart from others in its samples, what its figure may be off by beyond what
   /// samples can tell: a share, for what caches carry from one kernel to the next, and this time of each
   /// execution, since what a record says of beginning and end is not when units begin and end. Measured with
@@ -113,12 +113,12 @@ class KernelMetrics {
   static constexpr double kCarriedOver = 0.01;
   static constexpr double kEdges = 250;  // ns
   /// The largest error of what is shown: points of a percentage, or of anything else a share of the value.
-  static constexpr double kMostPoints = 10;
-  static constexpr double kMostRelative = 0.25;
+  static constexpr double kMaxPoints = 10;
+  static constexpr double kMaxRelative = 0.25;
   /// Of a window's kernel time, what has to have values for their sum to mean anything.
-  static constexpr double kLeastKnown = 0.9;
+  static constexpr double kMinKnown = 0.9;
 
-  /// What is sampled, at most kMostMetrics; from now on kernels are wanted. Another list than before drops
+  /// What is sampled, at most kMaxMetrics; from now on kernels are wanted. Another list than before drops
   /// all that is known.
   void metrics(std::vector<MetricInfo> list);
   const std::vector<MetricInfo>& metrics() const { return metrics_; }
@@ -143,7 +143,7 @@ class KernelMetrics {
   /// Mean of a metric over a time in windows that are not settled.
   WeightedMean mean_between(std::uint32_t device, std::size_t metric, Nanoseconds from, Nanoseconds to) const;
 
-  /// Values of samples that can't be: percentages beyond kMostRounded. They count as not measured.
+  /// Values of samples that can't be: percentages beyond kMaxRounded. They count as not measured.
   std::uint64_t impossible() const { return impossible_; }
   /// Kernels and samples that came when their time was joined already, or found no room.
   std::uint64_t late() const { return late_; }
@@ -230,7 +230,7 @@ class KernelMetrics {
   Device* device(std::uint32_t number);
   Row& row(std::uint32_t number);
   Window* window(std::uint32_t number, std::uint32_t device);
-  std::array<float, kMostMetrics> possible(std::array<float, kMostMetrics> values);
+  std::array<float, kMaxMetrics> possible(std::array<float, kMaxMetrics> values);
   void bound_samples();
   void hold(Device& device, const Execution& execution);
   void bound_kernels();
@@ -255,7 +255,7 @@ class KernelMetrics {
   std::optional<std::size_t> sm_active_;  // the metric that says how active multiprocessors were, in percent
   std::map<std::uint32_t, Device> devices_;
   std::vector<Row> rows_;
-  KeyIndex<2> window_keys_{kMostWindows};  // window, device
+  KeyIndex<2> window_keys_{kMaxWindows};  // window, device
   std::vector<Window> windows_;
   std::map<std::uint32_t, RowTimes> window_kernels_;
   std::size_t window_rows_ = 0;  // theirs together

@@ -12,8 +12,8 @@ namespace inject {
 
 namespace {
 constexpr std::size_t kFirstSize = 256;
-constexpr std::size_t kLeastKept = 4096;
-constexpr std::size_t kMostUntold = 4096;  // windows
+constexpr std::size_t kMinKept = 4096;
+constexpr std::size_t kMaxUntold = 4096;  // windows
 // The records of launches on one device come within that time of each other, if CUPTI is flushed meanwhile.
 constexpr Nanoseconds kRecordsCome = 1'000'000'000;
 
@@ -25,7 +25,7 @@ constexpr Attribution kLaunchedOutside = [] {
 }();
 }  // namespace
 
-LaunchTable::LaunchTable(std::size_t most) : most_(std::bit_ceil(std::max(most, kLeastKept))) {
+LaunchTable::LaunchTable(std::size_t most) : most_(std::bit_ceil(std::max(most, kMinKept))) {
   entries_.resize(kFirstSize);
   index_.assign(kFirstSize * 2, 0);
 }
@@ -76,7 +76,7 @@ void LaunchTable::add(std::uint16_t generation, std::uint32_t correlation, const
     return;
   }
   if (size_ == entries_.size()) {
-    if (size_ < kLeastKept || (entries_[first_].waits && size_ < most_)) {
+    if (size_ < kMinKept || (entries_[first_].waits && size_ < most_)) {
       grow();
     } else {
       Entry& oldest = entries_[first_];
@@ -85,7 +85,7 @@ void LaunchTable::add(std::uint16_t generation, std::uint32_t correlation, const
         if (oldest.is_graph) --waiting_graphs_;
         ++given_up_;
         forget(oldest, false, untold_);
-        if (untold_.size() > kMostUntold) {
+        if (untold_.size() > kMaxUntold) {
           // Windows of days ago together, as the run's.
           const auto first = untold_.upper_bound(0);
           const std::uint64_t count = first->second;

@@ -25,11 +25,11 @@ struct WeightedMean {
 };
 
 /// A device's samples in order of time, for means over any part of it. Memory is bounded: whenever there are
-/// kMostCells, neighbours are joined, so that what a mean has at its ends is known to one part in kMostCells
+/// kMaxCells, neighbours are joined, so that what a mean has at its ends is known to one part in kMaxCells
 /// / 2 of the whole, or to a sample.
 class MetricHistory {
  public:
-  static constexpr std::size_t kMostCells = 16'384;
+  static constexpr std::size_t kMaxCells = 16'384;
 
   explicit MetricHistory(std::size_t metrics) : metrics_(metrics) {}
 
@@ -39,7 +39,7 @@ class MetricHistory {
     if (end <= start || (!cells_.empty() && start < last_start_)) return;
     last_start_ = start;
     if (cells_.empty() || filled_ == length_) {
-      if (cells_.size() == kMostCells) join_pairs();
+      if (cells_.size() == kMaxCells) join_pairs();
       cells_.push_back({start, end});
       means_.resize(means_.size() + metrics_);
       filled_ = 0;
@@ -100,7 +100,7 @@ class MetricHistory {
   };
 
   void join_pairs() {
-    for (std::size_t i = 0; i < kMostCells / 2; ++i) {
+    for (std::size_t i = 0; i < kMaxCells / 2; ++i) {
       cells_[i] = {cells_[2 * i].start, std::max(cells_[2 * i].end, cells_[2 * i + 1].end)};
       for (std::size_t m = 0; m < metrics_; ++m) {
         Mean joined = means_[2 * i * metrics_ + m];
@@ -108,8 +108,8 @@ class MetricHistory {
         means_[i * metrics_ + m] = joined;
       }
     }
-    cells_.resize(kMostCells / 2);
-    means_.resize(kMostCells / 2 * metrics_);
+    cells_.resize(kMaxCells / 2);
+    means_.resize(kMaxCells / 2 * metrics_);
     length_ *= 2;
   }
 

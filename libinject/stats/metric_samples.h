@@ -40,15 +40,15 @@ struct MetricInfo {
   Quantity quantity = Quantity::kUser;
 };
 
-inline constexpr std::size_t kMostMetrics = 24;
+inline constexpr std::size_t kMaxMetrics = 24;
 
 struct MetricSample {
   Nanoseconds start = 0;
   Nanoseconds end = 0;
   std::uint32_t device = 0;
-  std::uint32_t window = 0;                  ///< in which it began; 0: none
-  std::uint32_t after = 0;                   ///< the latest window that had opened by then
-  std::array<float, kMostMetrics> values{};  ///< in the order of the MetricInfo list; NaN: not measured
+  std::uint32_t window = 0;                 ///< in which it began; 0: none
+  std::uint32_t after = 0;                  ///< the latest window that had opened by then
+  std::array<float, kMaxMetrics> values{};  ///< in the order of the MetricInfo list; NaN: not measured
 };
 
 /// Why a sample that was due is not there.

@@ -15,7 +15,7 @@ namespace inject {
 /// thread.
 class OutsideLaunches {
  public:
-  static constexpr std::uint32_t kMostIds = 1u << 24;
+  static constexpr std::uint32_t kMaxIds = 1u << 24;
 
   /// Of an attachment before the present one, or too old: passed over.
   void add(std::uint16_t generation, std::uint32_t correlation) {
@@ -54,13 +54,13 @@ class OutsideLaunches {
   }
 
   void advance_to(std::uint32_t word) {
-    if (((word - last_) & kWordMask) >= kMostIds / 64) {
+    if (((word - last_) & kWordMask) >= kMaxIds / 64) {
       std::fill(words_.begin(), words_.end(), 0);
       last_ = word;
     }
     while (last_ != word) {
       const std::uint32_t next = (last_ + 1) & kWordMask;
-      while (words_[slot_of(next)] != 0 && words_.size() < kMostIds / 64) grow();
+      while (words_[slot_of(next)] != 0 && words_.size() < kMaxIds / 64) grow();
       last_ = next;
       words_[slot_of(next)] = 0;
     }

@@ -77,7 +77,7 @@ void OverlapStatistics::work(std::uint32_t window, std::uint32_t device, std::ui
   Timeline* found = timeline(window, device, start, end);
   if (found == nullptr) return;
   found->works.push_back({start, end, row});
-  if (++held_ > kMostHeld) bound();
+  if (++held_ > kMaxHeld) bound();
 }
 
 void OverlapStatistics::beside(std::uint32_t window, std::uint32_t device, Nanoseconds start,
@@ -85,7 +85,7 @@ void OverlapStatistics::beside(std::uint32_t window, std::uint32_t device, Nanos
   Timeline* found = timeline(window, device, start, end);
   if (found == nullptr) return;
   found->others.push_back({start, end});
-  if (++held_ > kMostHeld) bound();
+  if (++held_ > kMaxHeld) bound();
 }
 
 void OverlapStatistics::bound() {

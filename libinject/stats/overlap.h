@@ -15,12 +15,12 @@ namespace inject {
 
 /// How much of some work's time the devices did something else as well, such as collectives' time in which
 /// they computed: of each piece of that work, the time in which at least one piece of the other kind ran on
-/// the same device, both launched in the same window. Exact in whatever order they come, up to kMostHeld of
+/// the same device, both launched in the same window. Exact in whatever order they come, up to kMaxHeld of
 /// them that are not judged yet; then the older half of a device's are judged by what has come, and what
 /// comes later for that time is counted as late instead. One thread at a time; may throw std::bad_alloc.
 class OverlapStatistics {
  public:
-  static constexpr std::size_t kMostHeld = 65'536;
+  static constexpr std::size_t kMaxHeld = 65'536;
 
   struct Times {
     std::uint64_t time = 0;        ///< of the work, as far as it is judged

@@ -9,7 +9,7 @@ namespace inject {
 
 namespace {
 
-constexpr std::uint32_t kMostThreads = 65'536;
+constexpr std::uint32_t kMaxThreads = 65'536;
 
 bool contains_word(std::string_view text, std::string_view lower_case) {
   const auto same = [](char a, char b) { return (a >= 'A' && a <= 'Z' ? a - 'A' + 'a' : a) == b; };
@@ -49,7 +49,7 @@ void PhaseStatistics::threads_are_named_by(std::function<std::string(std::uint32
 }
 
 bool PhaseStatistics::runs_backward(std::uint32_t thread) {
-  if (!name_ || thread >= kMostThreads) return false;
+  if (!name_ || thread >= kMaxThreads) return false;
   if (thread >= backward_.size()) backward_.resize(thread + 1, 0);
   std::uint8_t& known = backward_[thread];
   if (known == 0) known = is_backward_thread(name_(thread)) ? 2 : 1;
@@ -57,12 +57,12 @@ bool PhaseStatistics::runs_backward(std::uint32_t thread) {
 }
 
 void PhaseStatistics::work(std::uint32_t number, const PhasedWork& work) {
-  if (windows_.size() >= kMostUnsettled && windows_.count({number, work.device}) == 0) {
+  if (windows_.size() >= kMaxUnsettled && windows_.count({number, work.device}) == 0) {
     Window& oldest = windows_.begin()->second;
     judge(windows_.begin()->first.first, oldest, oldest.work.size(), true);
     windows_.erase(windows_.begin());
   }
-  if (held_ >= kMostHeld) {
+  if (held_ >= kMaxHeld) {
     auto fullest = windows_.begin();
     for (auto at = windows_.begin(); at != windows_.end(); ++at) {
       if (at->second.work.size() > fullest->second.work.size()) fullest = at;
@@ -75,7 +75,7 @@ void PhaseStatistics::work(std::uint32_t number, const PhasedWork& work) {
 
 void PhaseStatistics::count(std::uint32_t number, Phase phase, const PhasedWork& work) {
   Key key{number, work.device};
-  if (rows_.size() >= kMostRows && rows_.count(key) == 0) key.first = kOtherWindow;
+  if (rows_.size() >= kMaxRows && rows_.count(key) == 0) key.first = kOtherWindow;
   DeviceWork& sum = rows_[key][static_cast<std::size_t>(phase)];
   if (work.memset) {
     ++sum.memsets;

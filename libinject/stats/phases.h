@@ -53,14 +53,14 @@ struct PhaseRow {
 
 /// Device work by phase of the training step (docs/diagnosis.md): told by NVTX ranges, by the launching
 /// thread and by optimizer kernels; what is launched in between by what was launched before and after it.
-/// That takes the launches' order, so work waits for its window to be settled: up to kMostHeld records, then
+/// That takes the launches' order, so work waits for its window to be settled: up to kMaxHeld records, then
 /// the older half of the fullest window is judged by what has come. One thread at a time; may throw
 /// std::bad_alloc.
 class PhaseStatistics {
  public:
-  static constexpr std::size_t kMostHeld = 131'072;
-  static constexpr std::size_t kMostRows = 10'000;
-  static constexpr std::size_t kMostUnsettled = 4096;  // windows, each device's
+  static constexpr std::size_t kMaxHeld = 131'072;
+  static constexpr std::size_t kMaxRows = 10'000;
+  static constexpr std::size_t kMaxUnsettled = 4096;  // windows, each device's
 
   /// Tells a thread's name, asked when a window is judged.
   void threads_are_named_by(std::function<std::string(std::uint32_t thread)> name);
@@ -69,7 +69,7 @@ class PhaseStatistics {
   /// Nothing more comes for this window, nor for any before it.
   void settle_window(std::uint32_t window);
 
-  /// By window, device and phase, of what is judged; windows beyond kMostRows rows share those of window
+  /// By window, device and phase, of what is judged; windows beyond kMaxRows rows share those of window
   /// kOtherWindow.
   std::vector<PhaseRow> rows() const;
   std::size_t held() const { return held_; }

@@ -133,10 +133,10 @@ std::vector<KernelMetricRow> Statistics::kernel_metrics() const {
     Totals time;  // since metrics were taken
     time.count = entry.instances;
     time.sum = entry.time;
-    DetailRow detail = entry.row == KernelMetrics::kMostRows
+    DetailRow detail = entry.row == KernelMetrics::kMaxRows
                            ? other_details(time)
                            : detail_row(t.detail_keys.key(entry.row), names_, time);
-    detail.number = entry.row == KernelMetrics::kMostRows ? kNoIndex : entry.row;
+    detail.number = entry.row == KernelMetrics::kMaxRows ? kNoIndex : entry.row;
     rows.push_back({std::move(detail), std::move(entry)});
   }
   std::sort(rows.begin(), rows.end(),

@@ -20,19 +20,19 @@ namespace {
 constexpr std::uint32_t kNoRow = ~std::uint32_t{0};
 constexpr std::uint32_t kManyRows = kNoRow - 1;
 // In the place of a second row: there is none, but the part of the first.
-constexpr std::uint32_t kPart = kManyRows - SampleMixture::kMostPartsOfRow;
+constexpr std::uint32_t kPart = kManyRows - SampleMixture::kMaxPartsOfRow;
 
 // Neighbours of this number are in one group.
 constexpr std::uint64_t kRun = 4;
 // Of its own sum on the diagonal, added to it: states that no sample tells apart have a solution then, a
-// meaningless one, which kMostInflation finds.
+// meaningless one, which kMaxInflation finds.
 constexpr double kRidge = 1e-7;
 // By how much the variance may exceed that of a kernel that was the only unknown one.
-constexpr double kMostInflation = 1e4;
+constexpr double kMaxInflation = 1e4;
 // A row must be met in as many groups for its error to mean anything.
-constexpr std::size_t kFewestGroups = 4;
+constexpr std::size_t kMinGroups = 4;
 // Of a row's time, that in states that are not solved for.
-constexpr double kMostUnknown = 0.2;
+constexpr double kMaxUnknown = 0.2;
 
 std::size_t group_of(std::uint64_t serial) {
   std::uint64_t mixed = (serial / kRun + 1) * 0x9e3779b97f4a7c15u;
@@ -110,7 +110,7 @@ SampleMixture::Pool* SampleMixture::pool(std::uint32_t measured) {
   for (Pool& pool : pools_) {
     if (pool.measured == measured) return &pool;
   }
-  if (pools_.size() == kMostPools) return nullptr;
+  if (pools_.size() == kMaxPools) return nullptr;
   return &pools_.emplace_back(measured);
 }
 
@@ -119,9 +119,9 @@ void SampleMixture::add(std::uint64_t serial, std::span<const Part> parts, std::
   std::uint32_t measured = 0;
   for (std::size_t m = 0; m < metrics_; ++m) measured |= std::uint32_t{!std::isnan(values[m])} << m;
   if (measured == 0) return;
-  Pool* const into = parts.size() > kMostParts ? nullptr : pool(measured);
+  Pool* const into = parts.size() > kMaxParts ? nullptr : pool(measured);
   // Room for all of it, or none: half of a sample's sums would be wrong.
-  if (into == nullptr || into->pairs.size() + parts.size() * (parts.size() + 1) / 2 > kMostPairs) {
+  if (into == nullptr || into->pairs.size() + parts.size() * (parts.size() + 1) / 2 > kMaxPairs) {
     ++left_out_;
     return;
   }
@@ -152,7 +152,7 @@ SampleMixture::System SampleMixture::system(std::span<const std::size_t> metrics
   }
   std::stable_sort(states.begin(), states.end(),
                    [this](std::uint32_t a, std::uint32_t b) { return times_[a] > times_[b]; });
-  states.resize(std::min(states.size(), kMostSolved));
+  states.resize(std::min(states.size(), kMaxSolved));
   std::vector<std::size_t> column(times_.size(), states.size());
   for (std::size_t i = 0; i < states.size(); ++i) column[states[i]] = i;
   const std::size_t size = system.columns = states.size() + 1;
@@ -242,14 +242,14 @@ std::vector<std::vector<Estimate>> SampleMixture::solve(std::span<const Wanted> 
       }
       const double unknown = 1 - std::min(1.0, known / rows[r].time);
       const auto groups = static_cast<std::size_t>(std::count(met.begin(), met.end(), true));
-      if (known <= 0 || unknown > kMostUnknown || groups < kFewestGroups) continue;
+      if (known <= 0 || unknown > kMaxUnknown || groups < kMinGroups) continue;
       for (const std::size_t i : found->second) {
         weights[i] /= known;
         if (system.total[i * size + i] > 0) alone += weights[i] * weights[i] / system.total[i * size + i];
       }
       std::vector<double> inverse = weights;
       factors.solve(inverse);
-      if (std::inner_product(weights.begin(), weights.end(), inverse.begin(), 0.0) > kMostInflation * alone)
+      if (std::inner_product(weights.begin(), weights.end(), inverse.begin(), 0.0) > kMaxInflation * alone)
         continue;
       for (std::size_t m = 0; m < metrics.size(); ++m) {
         const auto value = [&](std::size_t left_out) {

@@ -34,12 +34,12 @@ class SampleMixture {
   static constexpr std::uint32_t kIdle = 0;  ///< the state in which no kernel runs …
   static constexpr std::uint32_t kMixed =
       1;  ///< … and all that there are more than two kernels in, or no room for
-  static constexpr std::uint32_t kMostStates = 4096;
-  static constexpr std::uint32_t kMostPairs = 65'536;
-  static constexpr std::size_t kMostParts = 48;  ///< of a sample; those with more tell little of each
-  static constexpr unsigned kMostPartsOfRow = 6;
-  static constexpr std::size_t kMostSolved = 384;
-  static constexpr std::size_t kMostPools = 3;
+  static constexpr std::uint32_t kMaxStates = 4096;
+  static constexpr std::uint32_t kMaxPairs = 65'536;
+  static constexpr std::size_t kMaxParts = 48;  ///< of a sample; those with more tell little of each
+  static constexpr unsigned kMaxPartsOfRow = 6;
+  static constexpr std::size_t kMaxSolved = 384;
+  static constexpr std::size_t kMaxPools = 3;
   static constexpr std::size_t kGroups = 8;
 
   struct Part {
@@ -55,7 +55,7 @@ class SampleMixture {
   explicit SampleMixture(std::size_t metrics);
 
   /// The state of the device while these rows, ascending, run; one that runs alone has `part`s, less than
-  /// kMostPartsOfRow, since kernels begin and end in other ways than they go on.
+  /// kMaxPartsOfRow, since kernels begin and end in other ways than they go on.
   std::uint32_t state(std::span<const std::uint32_t> rows, unsigned part);
   /// `serial`: the sample's number on its device. The weight is its length. What is NaN is left out.
   void add(std::uint64_t serial, std::span<const Part> parts, std::span<const float> values, double weight);
@@ -71,9 +71,9 @@ class SampleMixture {
   struct Pool {
     explicit Pool(std::uint32_t mask) : measured(mask) {}
     std::uint32_t measured;
-    KeyIndex<2> pairs{kMostPairs};  // of states, the lesser first
-    std::vector<Groups> products;   // beside them: sums of the products of their shares
-    std::vector<Groups> sides;      // state x metric: of share and value
+    KeyIndex<2> pairs{kMaxPairs};  // of states, the lesser first
+    std::vector<Groups> products;  // beside them: sums of the products of their shares
+    std::vector<Groups> sides;     // state x metric: of share and value
   };
   struct System;
 
@@ -81,8 +81,8 @@ class SampleMixture {
   System system(std::span<const std::size_t> metrics) const;
 
   std::size_t metrics_;
-  KeyIndex<2> states_{kMostStates};  // the rows that run; the same one twice: it alone
-  std::vector<double> times_;        // of states
+  KeyIndex<2> states_{kMaxStates};  // the rows that run; the same one twice: it alone
+  std::vector<double> times_;       // of states
   std::vector<Pool> pools_;
   std::uint64_t left_out_ = 0;
 };

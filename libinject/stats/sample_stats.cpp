@@ -78,8 +78,8 @@ void LogHistogram::add_bucket(unsigned bucket, std::uint64_t times) {
     index = find_or_add_chunk(bucket / kChunkBuckets);
   }
   last_chunk_ = static_cast<std::uint8_t>(index);
-  constexpr std::uint64_t kLargest = std::numeric_limits<std::uint32_t>::max();
-  while (counters_[index][bucket % kChunkBuckets] + times > kLargest) {
+  constexpr std::uint64_t kMax = std::numeric_limits<std::uint32_t>::max();
+  while (counters_[index][bucket % kChunkBuckets] + times > kMax) {
     // The shape is what the median is read from: halve all counters.
     total_ = 0;
     for (Counters& counters : counters_) {
@@ -238,8 +238,8 @@ void SampleStats::merge(const SampleStats& other) {
 }
 
 std::uint64_t SampleStats::sum() const {
-  constexpr std::uint64_t kLargest = std::numeric_limits<std::uint64_t>::max();
-  return sum_ > kLargest ? kLargest : static_cast<std::uint64_t>(sum_);
+  constexpr std::uint64_t kMax = std::numeric_limits<std::uint64_t>::max();
+  return sum_ > kMax ? kMax : static_cast<std::uint64_t>(sum_);
 }
 
 double SampleStats::mean() const {

@@ -146,11 +146,11 @@ struct EndedRanges {
   std::vector<Nanoseconds> ends;
   std::uint64_t dropped = 0;  // older ones, no longer kept
 };
-inline constexpr std::size_t kMostEnds = 16 * 1024;  // of one range and thread
-inline constexpr std::size_t kFewestEnds = 256;
+inline constexpr std::size_t kMaxEnds = 16 * 1024;  // of one range and thread
+inline constexpr std::size_t kMinEnds = 256;
 inline constexpr std::size_t kEndsTogether = 1u << 20;  // 8 MiB
 // Intervals behind the busy times of windows that are not settled; beyond, those of the oldest become sums.
-inline constexpr std::size_t kMostIntervals = 262'144;
+inline constexpr std::size_t kMaxIntervals = 262'144;
 // Deeper nesting of ranges of different names is left out of nvtx_kern_sum.
 inline constexpr std::size_t kMaxNesting = 64;
 
@@ -296,10 +296,10 @@ struct Statistics::Tables {
   CopyStatistics copies;
   // Rows are those of `details`.
   KernelMetrics metrics;
-  static_assert(KernelMetrics::kMostRows == kMaxRows);
+  static_assert(KernelMetrics::kMaxRows == kMaxRows);
   // By window, begin of the iteration and device; the oldest go first.
   using IterationKey = std::array<std::uint64_t, 3>;
-  static constexpr std::size_t kMostIterationMetrics = 16'384;
+  static constexpr std::size_t kMaxIterationMetrics = 16'384;
   std::map<IterationKey, std::vector<WeightedMean>> iteration_metrics;
 
   /// Samples are forgotten once their window is settled: what they say of its iterations is kept.
@@ -318,7 +318,7 @@ struct Statistics::Tables {
                          [](const WeightedMean& mean) { return mean.weight > 0; }))
           continue;
         iteration_metrics[{row.window, row.begin, device.device}] = std::move(means);
-        if (iteration_metrics.size() > kMostIterationMetrics)
+        if (iteration_metrics.size() > kMaxIterationMetrics)
           iteration_metrics.erase(iteration_metrics.begin());
       }
     }
@@ -418,7 +418,7 @@ struct Statistics::Tables {
     if (index == kOtherIndex) return;
     if (index == ended.size()) ended.emplace_back();
     EndedRanges& entry = ended[index];
-    if (entry.ends.size() >= kMostEnds || (ends_kept >= kEndsTogether && entry.ends.size() >= kFewestEnds)) {
+    if (entry.ends.size() >= kMaxEnds || (ends_kept >= kEndsTogether && entry.ends.size() >= kMinEnds)) {
       const std::size_t half = entry.ends.size() / 2;
       entry.ends.erase(entry.ends.begin(), entry.ends.begin() + static_cast<std::ptrdiff_t>(half));
       entry.dropped += half;
@@ -461,7 +461,7 @@ struct Statistics::Tables {
     busy.add(start, end);
     late_for_busy += busy.late() - late;
     intervals_held += busy.held() - held;
-    for (std::size_t i = 0; i < unsettled_busy.size() && intervals_held > kMostIntervals; ++i) {
+    for (std::size_t i = 0; i < unsettled_busy.size() && intervals_held > kMaxIntervals; ++i) {
       settle_busy(unsettled_busy[i]);
     }
   }

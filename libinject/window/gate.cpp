@@ -32,7 +32,7 @@ void release() noexcept {
 
 LaunchGate::LaunchGate(bool close) noexcept : closed_(close) {
   if (!closed_) return;
-  gate_deadline.store(now() + kInFlight + kLongestHold, std::memory_order_relaxed);
+  gate_deadline.store(now() + kInFlight + kMaxHold, std::memory_order_relaxed);
   control_word.fetch_or(kControlGate, std::memory_order_seq_cst);
   // Hooks outside a window count nothing, so nobody knows how many calls are past the gate: give them their
   // time.

@@ -12,13 +12,13 @@ namespace inject {
 /// The launch gate. CUPTI attaches and detaches under a lock that launching threads hold in turn: with eight
 /// threads that launch without pause it starves for up to 3.4 s; with their launches held it needs 3 … 14 ms
 /// (H200, CUDA 13.0). While a LaunchGate lives, hooks hold new launches (hooks/frame.cpp), for
-/// kLongestHold at most, all of them together: attaching waits for running kernels, and one that waits for a
+/// kMaxHold at most, all of them together: attaching waits for running kernels, and one that waits for a
 /// held launch would otherwise never end; nor must a program crawl from launch to launch until it does. It
 /// serves latency, never correctness: launches that pass no hook are not held.
 class LaunchGate {
  public:
   /// Longest time that the gate is closed.
-  static constexpr Nanoseconds kLongestHold = 30'000'000;
+  static constexpr Nanoseconds kMaxHold = 30'000'000;
   /// Given to calls that passed the gate before it closed.
   static constexpr Nanoseconds kInFlight = 300'000;
 

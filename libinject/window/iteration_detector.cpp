@@ -15,12 +15,12 @@ namespace inject {
 namespace {
 
 constexpr std::size_t kFirstHistory = std::size_t{1} << 12;
-constexpr std::size_t kMostHistory = std::size_t{1} << 20;
-constexpr std::size_t kMostTokens = std::size_t{1} << 17;
-constexpr std::size_t kMostNames = 8192;
-constexpr std::size_t kMostSpans = 65536;
-constexpr std::size_t kMostBegins = 65536;
-constexpr std::size_t kMostGaps = 4096;
+constexpr std::size_t kMaxHistory = std::size_t{1} << 20;
+constexpr std::size_t kMaxTokens = std::size_t{1} << 17;
+constexpr std::size_t kMaxNames = 8192;
+constexpr std::size_t kMaxSpans = 65536;
+constexpr std::size_t kMaxBegins = 65536;
+constexpr std::size_t kMaxGaps = 4096;
 // To the host, one after the other and four times as many as an iteration ends with: parameters are saved.
 constexpr std::uint64_t kCheckpointCopies = 16;
 // An analysis looks at so many of the latest events, and again when a sixteenth of them is new: the lock
@@ -30,29 +30,29 @@ constexpr std::array<std::uint64_t, 9> kDepths = {1u << 6,  1u << 8,  1u << 10, 
 constexpr std::uint64_t kDueShare = 16;
 // While there is a lock, only a better one is looked for.
 constexpr std::uint64_t kLockedDueShare = 2;
-constexpr unsigned kLeastIntervals = 3;
-constexpr unsigned kLeastIntervalsUnnamed = 4;
+constexpr unsigned kMinIntervals = 3;
+constexpr unsigned kMinIntervalsUnnamed = 4;
 constexpr double kCovered = 0.97;
 // Nothing is trained in less: a kernel launched over and over. With an optimizer's name anything goes.
-constexpr Nanoseconds kLeastDuration = 20'000;
+constexpr Nanoseconds kMinDuration = 20'000;
 // Of so few events, so many of the latest repetitions must look like it.
 constexpr std::uint64_t kFewEvents = 8;
 constexpr unsigned kFewEventsIntervals = 64;
 // Of the kinds of events in an iteration without an optimizer's name, one in so many at least comes once.
 constexpr std::size_t kOnceShare = 10;
-constexpr std::size_t kMostPivots = 48;
-constexpr std::size_t kLeastPivots = 4;
+constexpr std::size_t kMaxPivots = 48;
+constexpr std::size_t kMinPivots = 4;
 // What analyses may cost, in events looked at (some 2 ns each): so many at first, which covers the search in
 // nearly all programs, and so many more with every event; and one analysis at most so many.
 constexpr std::int64_t kFirstCredit = 100'000'000;
 constexpr std::int64_t kCreditPerEvent = 32;
-constexpr std::uint64_t kMostPerAnalysis = 2'000'000;
+constexpr std::uint64_t kMaxPerAnalysis = 2'000'000;
 // When that is used up, each depth has a share of its own, or the small ones, which are due more often, would
 // leave nothing to the others; and fewer pivots.
 constexpr std::int64_t kShareOfDepth = 7;
 constexpr std::size_t kScarcePivots = 12;
 // Events between two boundaries' neighbours that are looked at for where an iteration begins.
-constexpr std::size_t kMostZone = 512;
+constexpr std::size_t kMaxZone = 512;
 // An optimizer that has not been seen for this many events is not waited for.
 constexpr std::uint64_t kOptimizerPatience = 1u << 16;
 constexpr std::uint64_t kOptimizerGaps = 64;
@@ -118,7 +118,7 @@ IterationDetector::IterationDetector() : history_(kFirstHistory), credit_(kFirst
 }
 
 void IterationDetector::name(std::uint64_t function, std::string_view mangled) {
-  if (names_.size() >= kMostNames) return;
+  if (names_.size() >= kMaxNames) return;
   const auto [at, fresh] = names_.emplace(function, mangled.substr(0, 512));
   if (!fresh) return;
   optimizer_will_show_ = optimizer_will_show_ || mangled.find("at6native") != std::string_view::npos;
@@ -144,7 +144,7 @@ std::uint32_t IterationDetector::token_of(std::uint64_t hash, SignKind kind, std
     cached_id = found->second;
     return cached_id;
   }
-  if (tokens_.size() >= kMostTokens) return function;
+  if (tokens_.size() >= kMaxTokens) return function;
   const auto id = static_cast<std::uint32_t>(tokens_.size());
   Token token;
   token.hash = hash;
@@ -165,7 +165,7 @@ std::uint32_t IterationDetector::token_of(std::uint64_t hash, SignKind kind, std
 
 void IterationDetector::add(const LaunchSign& sign) {
   if (sign.kind >= SignKind::kMark) return;
-  if (total_ >= history_.size() && history_.size() < kMostHistory) {
+  if (total_ >= history_.size() && history_.size() < kMaxHistory) {
     std::vector<Event> larger(history_.size() * 2);
     for (std::uint64_t p = oldest(); p < total_; ++p) larger[p & (larger.size() - 1)] = event(p);
     history_ = std::move(larger);
@@ -200,7 +200,7 @@ void IterationDetector::resume(bool bracketed) {
     gaps_.back().bracketed = gaps_.back().bracketed && bracketed;  // nothing was launched in between
     return;
   }
-  if (gaps_.size() == kMostGaps) gaps_.erase(gaps_.begin(), gaps_.begin() + kMostGaps / 2);
+  if (gaps_.size() == kMaxGaps) gaps_.erase(gaps_.begin(), gaps_.begin() + kMaxGaps / 2);
   gaps_.push_back({total_, bracketed});
 }
 
@@ -231,7 +231,7 @@ void IterationDetector::pass_gap(std::uint64_t position, bool bracketed) {
   }
   if (in_iteration_ || anchor_seen_) ++number_;
   cut.following = number_;
-  if (spans_.size() < kMostSpans) spans_.push_back(cut);
+  if (spans_.size() < kMaxSpans) spans_.push_back(cut);
   in_iteration_ = anchor_seen_ = false;
   begins_.clear();
   copies_ = 0;
@@ -251,7 +251,7 @@ void IterationDetector::track(std::uint64_t position) {
     const bool checkpoint = in_iteration_ && tail_known_ && tail_event_ > begin_event_ &&
                             tail_event_ > oldest() && copies_ >= kCheckpointCopies &&
                             copies_ >= 4 * usual_copies_;
-    if (in_iteration_ && spans_.size() < kMostSpans) {
+    if (in_iteration_ && spans_.size() < kMaxSpans) {
       const std::uint64_t end = checkpoint ? tail_event_ : position;
       spans_.push_back({number_, begin_time_, checkpoint ? tail_time_ : time, event(end - 1).time,
                         begin_event_, false, false});
@@ -275,7 +275,7 @@ void IterationDetector::track(std::uint64_t position) {
   }
   if (matches(position, marks.begin)) {
     // The latest are those that count.
-    if (begins_.size() == kMostBegins) begins_.erase(begins_.begin(), begins_.begin() + kMostBegins / 2);
+    if (begins_.size() == kMaxBegins) begins_.erase(begins_.begin(), begins_.begin() + kMaxBegins / 2);
     begins_.emplace_back(position, time);
   }
   if (matches(position, marks.anchor)) {
@@ -287,7 +287,7 @@ void IterationDetector::track(std::uint64_t position) {
       begin_time_ = begins_[begins_.size() - begins_expected_].second;
     } else if (!anchor_seen_ && in_iteration_ && begins_expected_ != 0 && begins_.size() > begins_expected_) {
       const auto& [event_begin, time_begin] = begins_[begins_.size() - begins_expected_];
-      if (spans_.size() < kMostSpans) {
+      if (spans_.size() < kMaxSpans) {
         const Nanoseconds before = event_begin > oldest() ? event(event_begin - 1).time : time_begin;
         spans_.push_back({number_, begin_time_, time_begin, before, begin_event_, true, false});
       }
@@ -354,7 +354,7 @@ void IterationDetector::analyse_if_due() {
 void IterationDetector::gather(std::uint64_t begin, bool by_shape, std::vector<std::uint32_t>& pivots) {
   const std::uint64_t depth = total_ - begin;
   const std::size_t most =
-      std::clamp<std::size_t>(kMostPerAnalysis / depth, kLeastPivots, scarce_ ? kScarcePivots : kMostPivots);
+      std::clamp<std::size_t>(kMaxPerAnalysis / depth, kMinPivots, scarce_ ? kScarcePivots : kMaxPivots);
   credit_ -= static_cast<std::int64_t>(depth);
   ++epoch_;
   if (tails_.size() < tokens_.size()) tails_.resize(tokens_.size());
@@ -367,7 +367,7 @@ void IterationDetector::gather(std::uint64_t begin, bool by_shape, std::vector<s
       tail.count = 0;
       met.push_back(id);
     }
-    if (tail.count <= kMostIntervals) tail.at[tail.count] = p;
+    if (tail.count <= kMaxIntervals) tail.at[tail.count] = p;
     ++tail.count;
   }
   struct Group {
@@ -379,8 +379,8 @@ void IterationDetector::gather(std::uint64_t begin, bool by_shape, std::vector<s
   for (const std::uint32_t id : met) {
     const Tail& tail = tails_[id];
     const Token& token = tokens_[id];
-    if (id == 0 || tail.count <= kLeastIntervals || token.kind == SignKind::kSync) continue;
-    const unsigned last = std::min(tail.count - 1, kMostIntervals);
+    if (id == 0 || tail.count <= kMinIntervals || token.kind == SignKind::kSync) continue;
+    const unsigned last = std::min(tail.count - 1, kMaxIntervals);
     const double spacing = static_cast<double>(tail.at[0] - tail.at[last]) / last;
     Group& group = groups[distance_class(spacing)];
     ++group.size;
@@ -416,7 +416,7 @@ std::optional<IterationDetector::Candidate> IterationDetector::evaluate(std::uin
   Candidate found;
   found.pivot = pivot;
   found.by_shape = by_shape;
-  found.intervals = std::min(tail.count - 1, kMostIntervals);
+  found.intervals = std::min(tail.count - 1, kMaxIntervals);
   found.at = tail.at;
   const unsigned count = found.intervals;
   found.spacing = static_cast<double>(tail.at[0] - tail.at[count]) / count;
@@ -471,7 +471,7 @@ std::optional<IterationDetector::Candidate> IterationDetector::evaluate(std::uin
     covered_events += length;
     with_optimizer += optimizer;
   }
-  if (covered_count < std::max(kLeastIntervals, most) || (found.covered & 3u) == 0) return std::nullopt;
+  if (covered_count < std::max(kMinIntervals, most) || (found.covered & 3u) == 0) return std::nullopt;
   // Every other one: the pivot comes twice in an iteration, whose other half is as regular.
   if (count == 5 && found.covered == 0b10101) return std::nullopt;
   // Every interval has one, or the optimizer goes with something longer.
@@ -482,7 +482,7 @@ std::optional<IterationDetector::Candidate> IterationDetector::evaluate(std::uin
     // Most of them: some may hold the time between two windows, where nothing is seen, or another process's.
     unsigned long_enough = 0;
     for (unsigned j = 0; j < count; ++j)
-      long_enough += event(tail.at[j]).time - event(tail.at[j + 1]).time >= kLeastDuration;
+      long_enough += event(tail.at[j]).time - event(tail.at[j + 1]).time >= kMinDuration;
     if (2 * long_enough <= count || is_too_short(found)) return std::nullopt;
   }
   for (const std::uint32_t id : met) {
@@ -510,7 +510,7 @@ bool IterationDetector::is_too_short(const Candidate& candidate) const {
   for (std::uint64_t p = total_ - 1; intervals < kFewEventsIntervals && p >= oldest() + length; p -= length) {
     if (event(p).function != event(p - length).function) break;
     ++intervals;
-    long_enough += event(p).time - event(p - length).time >= kLeastDuration;
+    long_enough += event(p).time - event(p - length).time >= kMinDuration;
   }
   return intervals != 0 && 2 * long_enough <= intervals;
 }
@@ -597,19 +597,19 @@ void IterationDetector::analyse(std::uint64_t depth) {
   if (chosen == nullptr) return;
   if (!chosen->optimizer) {
     const auto agreed = static_cast<unsigned>(std::popcount(chosen->covered));
-    if (agreed < (chosen->intervals < kMostIntervals ? std::max(chosen->intervals, kLeastIntervalsUnnamed)
-                                                     : kLeastIntervalsUnnamed)) {
+    if (agreed < (chosen->intervals < kMaxIntervals ? std::max(chosen->intervals, kMinIntervalsUnnamed)
+                                                    : kMinIntervalsUnnamed)) {
       return;
     }
     // PyTorch's optimizers have names, and before the first one come its layers, and tuning that runs the
     // same kernels for minutes.
     if (optimizer_will_show_ && !chosen->graph &&
-        (chosen->intervals < kMostIntervals || chosen->kinds_of_work < 3 ||
+        (chosen->intervals < kMaxIntervals || chosen->kinds_of_work < 3 ||
          event(total_ - 1).time - first_time_ < kOptimizerShows)) {
       return;
     }
   }
-  if (!chosen->by_shape && chosen->intervals < kMostIntervals && !has_new_shapes(*chosen)) return;
+  if (!chosen->by_shape && chosen->intervals < kMaxIntervals && !has_new_shapes(*chosen)) return;
   // The same iterations again?
   if (lock_ && (chosen->optimizer == lock_->optimizer || !chosen->optimizer) &&
       chosen->spacing < 1.5 * lock_->events &&
@@ -666,7 +666,7 @@ std::optional<IterationDetector::Lock> IterationDetector::find_marks(const Candi
       if (steps.size() > 1 && next - steps[i] <= apart) continue;
       // What follows this group: the iteration that was seen first began so.
       std::uint64_t first = ~std::uint64_t{0};
-      for (std::uint64_t o = steps[i] + 1; o < next && o < steps[i] + 1 + kMostZone; ++o) {
+      for (std::uint64_t o = steps[i] + 1; o < next && o < steps[i] + 1 + kMaxZone; ++o) {
         if (once[id_at(o)] && is_work(tokens_[id_at(o)].kind)) {
           first = tokens_[id_at(o)].first;
           break;
@@ -726,12 +726,12 @@ std::optional<IterationDetector::Lock> IterationDetector::find_marks(const Candi
   // one: it belongs to the beginning. Failing that, the first work that is older.
   std::vector<std::uint64_t> zone;
   const auto first_seen = [&](std::uint64_t o) { return tokens_[id_at(o)].first; };
-  std::size_t from = kMostZone;
-  for (std::uint64_t o = end + 1; o <= end + length && zone.size() < kMostZone; ++o) {
+  std::size_t from = kMaxZone;
+  for (std::uint64_t o = end + 1; o <= end + length && zone.size() < kMaxZone; ++o) {
     zone.push_back(o);
     const Token& token = tokens_[id_at(o)];
     if (!is_work(token.kind) || token.optimizer || token.first >= middle) continue;
-    if (from == kMostZone) from = zone.size() - 1;
+    if (from == kMaxZone) from = zone.size() - 1;
     if (!once[id_at(o)]) continue;
     from = zone.size() - 1;
     break;
@@ -739,7 +739,7 @@ std::optional<IterationDetector::Lock> IterationDetector::find_marks(const Candi
   if (zone.empty()) return std::nullopt;
   // Backwards over what had been seen before the first iteration came to its end.
   std::size_t start = 0;
-  const bool rough = from == kMostZone && length > 1;
+  const bool rough = from == kMaxZone && length > 1;
   if (!rough && length > 1) {
     start = from;
     for (std::size_t i = from; i-- > 0;) {

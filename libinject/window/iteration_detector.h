@@ -118,9 +118,9 @@ class IterationDetector {
     std::uint32_t function;
     Nanoseconds time;
   };
-  static constexpr unsigned kMostIntervals = 8;
+  static constexpr unsigned kMaxIntervals = 8;
   struct Tail {
-    std::array<std::uint64_t, kMostIntervals + 1> at{};  // latest first
+    std::array<std::uint64_t, kMaxIntervals + 1> at{};  // latest first
     std::uint32_t count = 0;
     std::uint32_t epoch = 0;
   };
@@ -135,7 +135,7 @@ class IterationDetector {
     double spacing = 0;    // events
     std::vector<std::uint32_t> core;
     std::vector<std::uint32_t> once;  // tokens that come once in every covered interval
-    std::array<std::uint64_t, kMostIntervals + 1> at{};
+    std::array<std::uint64_t, kMaxIntervals + 1> at{};
   };
 
   std::uint32_t token_of(std::uint64_t hash, SignKind kind, std::uint32_t function);

@@ -12,7 +12,7 @@ namespace inject {
 namespace {
 
 constexpr char kLetters[] = "KGHDPSYL";
-constexpr std::size_t kLongestName = 16 * 1024;
+constexpr std::size_t kMaxNameLength = 16 * 1024;
 
 std::uint32_t dense(std::unordered_map<std::uint64_t, std::uint32_t>& ids, std::uint64_t value) {
   return ids.emplace(value, static_cast<std::uint32_t>(ids.size() + 1)).first->second;
@@ -21,7 +21,7 @@ std::uint32_t dense(std::unordered_map<std::uint64_t, std::uint32_t>& ids, std::
 }  // namespace
 
 void IterationSearch::advance(const SignPass& pass, bool hold) {
-  if (hold && waiting_.size() < kMostHeld) return;
+  if (hold && waiting_.size() < kMaxHeld) return;
   if (told_gaps_ != nullptr) told_gaps_->move_to(gaps_);
   clock_.calibrate();
   detector_.allow(kLooksAtOnce);
@@ -148,11 +148,11 @@ void IterationSearch::write(const Waiting& waiting) {
   switch (record.sign) {
     case SignKind::kName:
       text += "F " + std::to_string(dense(functions_, record.function)) + " ";
-      text += one_line(mangled_.name(record.name), kLongestName);
+      text += one_line(mangled_.name(record.name), kMaxNameLength);
       break;
     case SignKind::kMark:
       line('M', time) += " " + std::to_string(waiting.thread) + " ";
-      text += one_line(names_.name(record.name), kLongestName);
+      text += one_line(names_.name(record.name), kMaxNameLength);
       break;
     case SignKind::kBoundary:
       line('B', time) += " " + std::to_string(waiting.thread) + " " + std::to_string(record.name);
@@ -172,8 +172,8 @@ void IterationSearch::write_lock() {
   std::string& text = recording_.buffer();
   text += "X " + std::to_string(lock.locked_at) + " " + std::to_string(lock.seen_before);
   for (const bool property : {lock.optimizer, lock.by_shape, lock.rough}) text += property ? " 1" : " 0";
-  text += " " + std::to_string(whole_events(lock)) + " " + one_line(lock.begin_name, kLongestName) + " | " +
-          one_line(lock.anchor_name, kLongestName) + "\n";
+  text += " " + std::to_string(whole_events(lock)) + " " + one_line(lock.begin_name, kMaxNameLength) + " | " +
+          one_line(lock.anchor_name, kMaxNameLength) + "\n";
 }
 
 void IterationSearch::write_span(const IterationSpan& span) {

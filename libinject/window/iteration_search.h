@@ -125,9 +125,9 @@ class IterationSearch {
 
  private:
   // A recording ends here: some minutes of a busy program.
-  static constexpr std::uint64_t kMostRecorded = std::uint64_t{256} << 20;
+  static constexpr std::uint64_t kMaxRecorded = std::uint64_t{256} << 20;
   // 23 MB. More can only come out of the ring at once.
-  static constexpr std::size_t kMostHeld = 1u << 18;
+  static constexpr std::size_t kMaxHeld = 1u << 18;
   // Analyses of one call, some 2 ms: a window's end may have to wait for it.
   static constexpr std::int64_t kLooksAtOnce = 1'000'000;
   struct Waiting {
@@ -142,7 +142,7 @@ class IterationSearch {
   void write_lock();
   void write_span(const IterationSpan& span);
   std::string& line(char kind, Nanoseconds time);
-  bool recording() const { return recording_.is_open() && recording_.bytes() < kMostRecorded; }
+  bool recording() const { return recording_.is_open() && recording_.bytes() < kMaxRecorded; }
 
   const NameTable& mangled_;
   const NameTable& names_;

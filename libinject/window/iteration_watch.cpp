@@ -18,14 +18,14 @@ constinit IterationWatch iteration_watch;
 namespace {
 
 // Functions whose names have been told. Full: the rest goes without names.
-constexpr std::size_t kMostFunctions = 8192;
+constexpr std::size_t kMaxFunctions = 8192;
 constexpr std::size_t kProbes = 16;
-constinit std::array<std::atomic<std::uint64_t>, kMostFunctions> named{};
+constinit std::array<std::atomic<std::uint64_t>, kMaxFunctions> named{};
 
 // Of a thread's signs, so many at most have no time of their own. Reading the processor's counter takes 16 ns
 // on a Xeon of 2023, and 68 in a program that has something else to do, as nothing overtakes it (measured);
 // a place in the order takes 5 to 9.
-constexpr std::uint32_t kMostUntimed = 15;
+constexpr std::uint32_t kMaxUntimed = 15;
 alignas(64) constinit std::atomic<std::uint64_t> next_sequence{1};
 
 std::uint64_t take_sequence() noexcept {
@@ -76,7 +76,7 @@ void emit_sign(SignKind kind, std::uint64_t function, std::uint64_t shape, std::
   std::uint64_t at = 0;
   if (begin == 0 && (exact || thread->untimed_signs == 0 || thread->sign_pass != pass)) {
     at = ticks();
-    thread->untimed_signs = kMostUntimed;
+    thread->untimed_signs = kMaxUntimed;
     thread->sign_pass = pass;
   } else {
     thread->untimed_signs -= thread->untimed_signs != 0;
@@ -117,9 +117,9 @@ SignPass begin_sign_pass() noexcept {
 }
 
 bool function_is_new(std::uint64_t function) noexcept {
-  const std::size_t home = hash_mix(function) % kMostFunctions;
+  const std::size_t home = hash_mix(function) % kMaxFunctions;
   for (std::size_t i = 0; i < kProbes; ++i) {
-    std::atomic<std::uint64_t>& slot = named[(home + i) % kMostFunctions];
+    std::atomic<std::uint64_t>& slot = named[(home + i) % kMaxFunctions];
     std::uint64_t there = slot.load(std::memory_order_relaxed);
     if (there == function) return false;
     if (there == 0) {
@@ -132,10 +132,10 @@ bool function_is_new(std::uint64_t function) noexcept {
 
 // A hole in the row of those that had to go on from here: at worst some of them are told once more.
 void function_stays_new(std::uint64_t function) noexcept {
-  const std::size_t home = hash_mix(function) % kMostFunctions;
+  const std::size_t home = hash_mix(function) % kMaxFunctions;
   for (std::size_t i = 0; i < kProbes; ++i) {
     std::uint64_t there = function;
-    std::atomic<std::uint64_t>& slot = named[(home + i) % kMostFunctions];
+    std::atomic<std::uint64_t>& slot = named[(home + i) % kMaxFunctions];
     if (slot.compare_exchange_strong(there, 0, std::memory_order_relaxed)) return;
   }
 }

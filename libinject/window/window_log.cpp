@@ -10,7 +10,7 @@
 namespace inject {
 
 namespace {
-constexpr std::size_t kMostKept = 10'000;  // of the first ones, and of the latest
+constexpr std::size_t kMaxKept = 10'000;  // of the first ones, and of the latest
 constexpr std::uint32_t kLatestListed = 100;
 
 void note_edge(WindowInfo& window, std::optional<std::uint64_t> WindowMemory::*edge,
@@ -32,8 +32,8 @@ WindowInfo* WindowLog::find(std::uint32_t number) {
 
 std::uint32_t WindowLog::open(std::string reason, Nanoseconds begin, HostDrops dropped) {
   const std::lock_guard lock(mutex_);
-  if (windows_.size() == kMostKept) {
-    if (first_.size() < kMostKept) {
+  if (windows_.size() == kMaxKept) {
+    if (first_.size() < kMaxKept) {
       first_.push_back(std::move(windows_.front()));
     } else {
       losses_outside_.add(windows_.front().losses);
@@ -200,7 +200,7 @@ std::string WindowLog::reason(std::uint32_t number) const {
 }
 
 bool WindowLog::is_listed(std::uint32_t number) const {
-  return number <= kMostKept || number + kLatestListed > opened_;
+  return number <= kMaxKept || number + kLatestListed > opened_;
 }
 
 std::vector<WindowInfo> WindowLog::copy() const {
@@ -220,7 +220,7 @@ std::vector<WindowInfo> WindowLog::from(std::uint32_t number) const {
 
 std::uint64_t WindowLog::not_listed() const {
   const std::lock_guard lock(mutex_);
-  const std::uint64_t listed = kMostKept + kLatestListed;
+  const std::uint64_t listed = kMaxKept + kLatestListed;
   return opened_ > listed ? opened_ - listed : 0;
 }
 

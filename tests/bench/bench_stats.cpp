@@ -341,7 +341,7 @@ void BM_TablesOfShapes(benchmark::State& state) {
     benchmark::DoNotOptimize(bytes);
   }
 }
-BENCHMARK(BM_TablesOfShapes)->Unit(benchmark::kMillisecond)->Arg(0)->Arg(CallShapeStatistics::kMostCalls);
+BENCHMARK(BM_TablesOfShapes)->Unit(benchmark::kMillisecond)->Arg(0)->Arg(CallShapeStatistics::kMaxCalls);
 
 void BM_Demangle(benchmark::State& state) {
   for (auto _ : state) {

@@ -24,11 +24,11 @@ std::string answer_to(std::string_view sent, std::size_t part) {
     received.append(sent.substr(at, part));
     const ControlRequest request = read_request(received);
     if (request.state == ControlRequest::State::kIncomplete) {
-      fuzz::require(received.size() <= kLongestControlRequest, "what is kept of a request is bounded");
+      fuzz::require(received.size() <= kMaxControlRequestLength, "what is kept of a request is bounded");
       continue;
     }
     if (request.state == ControlRequest::State::kTooLong) return "too long";
-    fuzz::require(request.text.size() <= kLongestControlRequest, "a request is bounded");
+    fuzz::require(request.text.size() <= kMaxControlRequestLength, "a request is bounded");
     fuzz::require(request.text.find('\n') == std::string_view::npos, "a request is one line");
     return "error: " + quoted(request.text);
   }
@@ -46,7 +46,7 @@ void check_values(std::string_view first, std::string_view second) {
   add_answer_line(text, "first", first);
   add_answer_line(text, "second", second);
   const std::string sent = framed_answer(text);
-  fuzz::require(sent.size() <= kLongestControlAnswer + kControlEnd.size(), "an answer is bounded");
+  fuzz::require(sent.size() <= kMaxControlAnswerLength + kControlEnd.size(), "an answer is bounded");
   fuzz::require(
       sent.find(kControlEnd) == sent.size() - kControlEnd.size() || sent.find("\nend\n") == sent.size() - 5,
       "an answer ends once");

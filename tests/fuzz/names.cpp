@@ -55,8 +55,8 @@ std::vector<std::string> csv_fields(std::string_view text) {
 void check_field(std::string_view name, std::string_view cell) {
   std::string clean;
   append_utf8(clean, name);
-  if (name.size() >= CsvRow::kLongestText) {
-    fuzz::require(cell.size() <= 3 * CsvRow::kLongestText && cell.ends_with("..."),
+  if (name.size() >= CsvRow::kMaxTextLength) {
+    fuzz::require(cell.size() <= 3 * CsvRow::kMaxTextLength && cell.ends_with("..."),
                   "a long name is cut, and shows it");
     return;
   }
@@ -90,7 +90,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     append_utf8(clean, name);
     fuzz::require(is_utf8(clean), "what is cleaned is clean");
     const std::string plain = demangle(name);
-    fuzz::require(plain.size() <= kLongestDemangled || plain == name, "demangled names are bounded");
+    fuzz::require(plain.size() <= kMaxDemangledLength || plain == name, "demangled names are bounded");
     family_of(plain);
     tensor_cores_of(plain);
     convolution_algorithm_of(plain);

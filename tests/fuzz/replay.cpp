@@ -20,7 +20,7 @@ namespace {
 
 using Bytes = std::vector<std::uint8_t>;
 
-constexpr std::size_t kLongest = 4096;
+constexpr std::size_t kMax = 4096;
 
 class Mutator {
  public:
@@ -30,7 +30,7 @@ class Mutator {
   Bytes next() {
     Bytes bytes = inputs_[below(inputs_.size())];
     for (std::size_t changes = 1 + below(8); changes > 0; --changes) change(bytes);
-    if (bytes.size() > kLongest) bytes.resize(kLongest);
+    if (bytes.size() > kMax) bytes.resize(kMax);
     return bytes;
   }
 

@@ -62,7 +62,7 @@ CUptiResult stop(CUpti_PmSampling_Object* object) {
   return cuptiPmSamplingStop(&p);
 }
 
-constexpr std::size_t kMostSamples = 200;  // that an image has room for
+constexpr std::size_t kMaxSamples = 200;  // that an image has room for
 
 /// One metric, from its name to its values.
 struct Sampling {
@@ -107,7 +107,7 @@ struct Sampling {
     bytes.pPmSamplingObject = object;
     bytes.pMetricNames = &metric;
     bytes.numMetrics = 1;
-    bytes.maxSamples = kMostSamples;
+    bytes.maxSamples = kMaxSamples;
     REQUIRE(cuptiPmSamplingGetCounterDataSize(&bytes) == CUPTI_SUCCESS);
     image.resize(bytes.counterDataSize);
     empty();
@@ -249,15 +249,15 @@ TEST_CASE("what an image has no room for is lost") {
   sleep_ms(25);
   std::size_t samples = 0;
   CHECK_FALSE(sampling.decode(samples));
-  CHECK(samples == kMostSamples);
-  CHECK(sampling.times(kMostSamples - 1).second > 0);
+  CHECK(samples == kMaxSamples);
+  CHECK(sampling.times(kMaxSamples - 1).second > 0);
   sampling.empty();
   sampling.decode(samples);
   REQUIRE(samples >= 50);
   CHECK(sampling.times(0).first == sampling.times(0).second);
   // The next ones have theirs again, and the last one, after the end, no duration. On a busy machine the
   // image may have been full once more.
-  for (int i = 0; i < 50 && samples == kMostSamples; ++i) {
+  for (int i = 0; i < 50 && samples == kMaxSamples; ++i) {
     sampling.empty();
     sampling.decode(samples);
   }
@@ -267,7 +267,7 @@ TEST_CASE("what an image has no room for is lost") {
   sampling.decode(samples);
   REQUIRE(samples >= 2);
   CHECK(sampling.times(0).second > sampling.times(0).first);
-  if (samples < kMostSamples) CHECK(sampling.times(samples - 1).second == sampling.times(samples - 1).first);
+  if (samples < kMaxSamples) CHECK(sampling.times(samples - 1).second == sampling.times(samples - 1).first);
   REQUIRE(start(sampling.object) == CUPTI_SUCCESS);
   sampling.close();
   deinitialize();
@@ -368,7 +368,7 @@ TEST_CASE("a sample under way is populated, not completed, and comes whole later
     const std::size_t before = samples;
     sleep_ms(2);
     REQUIRE_FALSE(sampling.decode(samples));
-    if (samples == kMostSamples) continue;
+    if (samples == kMaxSamples) continue;
     seen = true;
     REQUIRE(samples > before);
     // What the clocks differ by is read again each time.

@@ -98,8 +98,8 @@ TEST_CASE("Busy time of a long window is bounded in memory and exact while recor
     busy.add(place * 100, place * 100 + 60);
     most = std::max(most, busy.held());
   }
-  CHECK(most <= BusyTime::kMostIntervals);
-  CHECK(most > BusyTime::kMostIntervals / 2);
+  CHECK(most <= BusyTime::kMaxIntervals);
+  CHECK(most > BusyTime::kMaxIntervals / 2);
   CHECK(busy.late() == 0);
   CHECK(busy.busy() == kCount * 60);
 

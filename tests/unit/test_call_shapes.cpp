@@ -181,7 +181,7 @@ TEST_CASE("a kernel whose call's record was lost has a row without a function", 
 
 TEST_CASE("more calls at once than are kept, and more rows", "[shapes]") {
   CallShapeStatistics calls;
-  constexpr std::uint32_t kCalls = CallShapeStatistics::kMostCalls + 1000;
+  constexpr std::uint32_t kCalls = CallShapeStatistics::kMaxCalls + 1000;
   for (std::uint32_t i = 0; i < kCalls; ++i)
     calls.add(call(i + 1, 2 + i % (CallShapeStatistics::kMaxRows + 5)));
   calls.settle(1);

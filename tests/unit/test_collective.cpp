@@ -21,7 +21,7 @@ namespace {
 
 constexpr unsigned kFp16 = 6;
 constexpr unsigned kFp32 = 7;
-constexpr std::uint64_t kLargest = ~std::uint64_t{0};
+constexpr std::uint64_t kMax = ~std::uint64_t{0};
 
 CollectiveShape call(Collective operation, std::uint64_t count, std::uint32_t ranks, std::int32_t peer = -1) {
   CollectiveShape shape;
@@ -68,7 +68,7 @@ TEST_CASE("Bytes of a collective are nccl-tests'", "[collectives]") {
   CHECK(collective_bytes(Collective::kAllReduce, kFp32, 0, 8) == 0);
   // Beyond 32 and beyond 64 bits.
   CHECK(collective_bytes(Collective::kAllGather, kFp32, std::uint64_t{1} << 33, 8) == std::uint64_t{1} << 38);
-  CHECK(collective_bytes(Collective::kAllReduce, kFp32, kLargest / 2, 8) == kLargest);
+  CHECK(collective_bytes(Collective::kAllReduce, kFp32, kMax / 2, 8) == kMax);
 
   const std::vector<unsigned> bytes{1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
   for (unsigned type = 0; type < bytes.size(); ++type) {
@@ -464,13 +464,13 @@ TEST_CASE("Ids of communicators last from their making to their end", "[collecti
 
   // As many as there is room for, made and gone many times; of more the rest is not known.
   for (unsigned round = 0; round < 3; ++round) {
-    for (unsigned i = 0; i < CommunicatorIds::kMost; ++i) ids.remember(handle(i), i + 1 + round);
-    ids.remember(handle(CommunicatorIds::kMost), 1);
-    CHECK(ids.id(handle(CommunicatorIds::kMost)) == 0);
+    for (unsigned i = 0; i < CommunicatorIds::kMax; ++i) ids.remember(handle(i), i + 1 + round);
+    ids.remember(handle(CommunicatorIds::kMax), 1);
+    CHECK(ids.id(handle(CommunicatorIds::kMax)) == 0);
     unsigned wrong = 0;
-    for (unsigned i = 0; i < CommunicatorIds::kMost; ++i) wrong += ids.id(handle(i)) == i + 1 + round ? 0 : 1;
+    for (unsigned i = 0; i < CommunicatorIds::kMax; ++i) wrong += ids.id(handle(i)) == i + 1 + round ? 0 : 1;
     CHECK(wrong == 0);
-    for (unsigned i = 0; i < CommunicatorIds::kMost; ++i) ids.forget(handle(i));
+    for (unsigned i = 0; i < CommunicatorIds::kMax; ++i) ids.forget(handle(i));
     CHECK(ids.id(handle(1)) == 0);
   }
 }

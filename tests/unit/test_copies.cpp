@@ -425,7 +425,7 @@ TEST_CASE("Hints are held against the device's time in all windows, listed or no
   StatsRun run;
   RunInfo info;
   info.devices = {h200(0)};
-  constexpr auto kListed = static_cast<std::uint32_t>(DeviceTimeStatistics::kMostRows);
+  constexpr auto kListed = static_cast<std::uint32_t>(DeviceTimeStatistics::kMaxRows);
   for (std::uint32_t window = 1; window <= kListed + 1; ++window) {
     TransferEvent event = copy(kHostToDevice, kPinnedMemory, kDeviceMemory, 8, 100, 101);
     event.launch.window = window;

@@ -77,15 +77,15 @@ TEST_CASE("Control characters do not come through", "[output]") {
 }
 
 TEST_CASE("A long text is cut, and shows it", "[output]") {
-  const std::string longest(CsvRow::kLongestText - 1, 'x');
+  const std::string longest(CsvRow::kMaxTextLength - 1, 'x');
   CHECK(field(longest) == longest);
   CHECK(field(longest + "y") == longest.substr(2) + "...");
-  CHECK(field(std::string(1 << 20, 'x')).size() == CsvRow::kLongestText);
+  CHECK(field(std::string(1 << 20, 'x')).size() == CsvRow::kMaxTextLength);
   std::string wide = "x";
-  while (wide.size() < CsvRow::kLongestText) wide += "ä";
-  CHECK(field(wide) == wide.substr(0, CsvRow::kLongestText - 3) + "...");
+  while (wide.size() < CsvRow::kMaxTextLength) wide += "ä";
+  CHECK(field(wide) == wide.substr(0, CsvRow::kMaxTextLength - 3) + "...");
   wide.insert(0, "y");
-  CHECK(field(wide) == wide.substr(0, CsvRow::kLongestText - 4) + "...");
+  CHECK(field(wide) == wide.substr(0, CsvRow::kMaxTextLength - 4) + "...");
 }
 
 TEST_CASE("Rows", "[output]") {

@@ -35,7 +35,7 @@ TEST_CASE("Names made to explode are cut", "[output]") {
   const auto start = std::chrono::steady_clock::now();
   const std::string text = demangle(name);
   CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(2));
-  CHECK(text.size() == kLongestDemangled);
+  CHECK(text.size() == kMaxDemangledLength);
   CHECK(text.rfind("f(P<int, int>, P<", 0) == 0);
 }
 
@@ -45,7 +45,7 @@ TEST_CASE("Long names", "[output]") {
   // libstdc++ gives up beyond 1,024 bytes.
   const std::string longer = "_Z1f" + std::string(2000, 'i');
   CHECK(demangle(longer) == longer);
-  const std::string longest = "_Z1f" + std::string(kLongestDemangled, 'i');
+  const std::string longest = "_Z1f" + std::string(kMaxDemangledLength, 'i');
   CHECK(demangle(longest) == longest);
 }
 
@@ -56,6 +56,6 @@ TEST_CASE("Damaged names come back as something bounded", "[output]") {
   for (int i = 0; i < 20'000; ++i) {
     std::string damaged = name;
     for (int j = 0; j < 3; ++j) damaged[2 + random() % (damaged.size() - 2)] = name[random() % name.size()];
-    REQUIRE(demangle(damaged).size() <= kLongestDemangled);
+    REQUIRE(demangle(damaged).size() <= kMaxDemangledLength);
   }
 }

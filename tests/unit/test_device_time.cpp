@@ -554,7 +554,7 @@ TEST_CASE("Causes share all of the idle time, whatever the threads and streams a
       CHECK(times.idle() == idle_between(intervals, from, std::max(last, scene.end)));
       std::uint64_t shared = 0;
       for (const IdleShare& share : row.shares) shared += share.time;
-      if (row.shares.size() < DeviceTimeStatistics::kMostShares) CHECK(shared == times.idle());
+      if (row.shares.size() < DeviceTimeStatistics::kMaxShares) CHECK(shared == times.idle());
       for (std::size_t i = 0; i < kIdleCauses; ++i) {
         if (times.idle_by_cause[i].time != 0) seen.insert(static_cast<IdleCause>(i));
       }
@@ -649,7 +649,7 @@ TEST_CASE("Several threads that launch nothing for the device that worked", "[de
       statistics.work(1, 1, work);
     }
   }
-  CHECK(statistics.held() <= DeviceTimeStatistics::kMostHeld);
+  CHECK(statistics.held() <= DeviceTimeStatistics::kMaxHeld);
   CHECK(statistics.left_out() == 0);
   statistics.settle_window(1, kMs, kMs + 60'001 * kThreads * 10 * kUs);
   REQUIRE(statistics.row(1, 1) != nullptr);
@@ -668,7 +668,7 @@ TEST_CASE("Windows without end: rows of the first, sums of all, and bounded memo
     statistics.settle_window(window, window * kMs, window * kMs + 1000);  // a second time
   }
   CHECK(statistics.left_out() == 0);
-  CHECK(statistics.rows().size() == DeviceTimeStatistics::kMostRows);
+  CHECK(statistics.rows().size() == DeviceTimeStatistics::kMaxRows);
   CHECK(statistics.row(1, 0) != nullptr);
   CHECK(statistics.row(kWindows, 0) == nullptr);
   REQUIRE(statistics.totals().size() == 1);
@@ -680,7 +680,7 @@ TEST_CASE("Windows without end: rows of the first, sums of all, and bounded memo
     work.start = work.end = window * kMs;
     unsettled.work(window, 0, work);
   }
-  CHECK(unsettled.held() <= DeviceTimeStatistics::kMostUnsettled);
+  CHECK(unsettled.held() <= DeviceTimeStatistics::kMaxUnsettled);
   CHECK(unsettled.left_out() == kWindows - unsettled.held());
 }
 
@@ -708,7 +708,7 @@ TEST_CASE("A window of any length takes bounded memory, and nothing is lost that
     const Nanoseconds begin = kMs + i * 10 * kUs;
     statistics.call(1, 7, {begin, begin + 5 * kUs, kLaunchFunction, HostState::kLaunch});
     statistics.work(1, 0, launched_at(begin));
-    CHECK(statistics.held() <= DeviceTimeStatistics::kMostHeld);
+    CHECK(statistics.held() <= DeviceTimeStatistics::kMaxHeld);
   }
   CHECK(statistics.left_out() == 0);
   statistics.settle_window(1, kMs, kMs + kCalls * 10 * kUs);
@@ -728,7 +728,7 @@ TEST_CASE("Calls without end that launch nothing take bounded memory", "[device_
     const Nanoseconds begin = kMs + i * kUs;
     statistics.call(1, 7, {begin, begin + 500, kOtherFunction, HostState::kOther, asks});
   }
-  CHECK(statistics.held() <= DeviceTimeStatistics::kMostHeld);
+  CHECK(statistics.held() <= DeviceTimeStatistics::kMaxHeld);
   CHECK(statistics.left_out() == 0);
   // They are why the device had nothing to do.
   TimedWork work;
@@ -777,8 +777,8 @@ TEST_CASE("What collectives take from the kernels beside them goes by their bloc
 
 TEST_CASE("Calls for the current device are part of the computing around them", "[device_time]") {
   // A launch each 100 us, and ten short calls in between: 60 ms of them take more memory than there is.
-  constexpr std::size_t kMost = 1000;
-  DeviceTimeStatistics statistics(kMost);
+  constexpr std::size_t kMax = 1000;
+  DeviceTimeStatistics statistics(kMax);
   for (std::uint64_t i = 0; i < 600; ++i) {
     const Nanoseconds begin = kMs + i * 100 * kUs;
     for (std::uint64_t k = 0; k < 10; ++k) {
@@ -812,16 +812,16 @@ TEST_CASE("A call that comes after a pause tells what the pause was", "[device_t
 }
 
 TEST_CASE("Many windows at once that nobody settles take bounded memory together", "[device_time]") {
-  constexpr std::size_t kMost = 4000;
+  constexpr std::size_t kMax = 4000;
   constexpr std::uint32_t kWindows = 100;
-  DeviceTimeStatistics statistics(kMost);
+  DeviceTimeStatistics statistics(kMax);
   for (std::uint64_t i = 0; i < 1000; ++i) {
     for (std::uint32_t window = 1; window <= kWindows; ++window) {
       const Nanoseconds begin = kMs + i * 10 * kUs;
       statistics.call(window, 7, {begin, begin + 5 * kUs, kLaunchFunction, HostState::kLaunch});
       if (window % 2 == 0) continue;  // calls alone
       statistics.work(window, 0, launched_at(begin));
-      CHECK(statistics.held() <= kMost);
+      CHECK(statistics.held() <= kMax);
     }
   }
   for (std::uint32_t window = 1; window <= kWindows; ++window)
@@ -832,12 +832,12 @@ TEST_CASE("Many windows at once that nobody settles take bounded memory together
 }
 
 TEST_CASE("Readings of calls that are not recorded take bounded memory", "[device_time]") {
-  constexpr std::size_t kMost = 1000;
-  DeviceTimeStatistics statistics(kMost);
+  constexpr std::size_t kMax = 1000;
+  DeviceTimeStatistics statistics(kMax);
   statistics.call(1, 7, {kMs, kMs + kUs, kOtherFunction, HostState::kOther});
   for (std::uint64_t i = 1; i <= 10'000; ++i) {
     statistics.reading(1, 7, {kMs + i * 200 * kUs, i, i});
-    CHECK(statistics.held() <= kMost);
+    CHECK(statistics.held() <= kMax);
   }
   CHECK(statistics.left_out() > 0);
 }

@@ -140,10 +140,10 @@ TEST_CASE("Graphs' kernels are handed on in time, and room is bounded", "[graphs
   CHECK(replays.usable.size() == 1);
   replays.times.release_windows(1);
   CHECK(replays.usable.size() == 2);
-  for (std::uint64_t node = 0; node < GraphTimes::kMostNodes + 100; ++node)
+  for (std::uint64_t node = 0; node < GraphTimes::kMaxNodes + 100; ++node)
     replays.kernel(node, 11, 500'000, 501'000);
   CHECK(replays.usable.size() == 102);
-  CHECK(replays.all() == GraphTimes::kMostNodes + 102);
+  CHECK(replays.all() == GraphTimes::kMaxNodes + 102);
   replays.kernel(1, 12, 600'000, 601'000);
   CHECK(replays.times.first_start() == 600'000);
 }

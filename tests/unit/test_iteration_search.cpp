@@ -126,17 +126,17 @@ TEST_CASE_METHOD(Searching, "what may still be overtaken waits", "[iterations]")
 }
 
 TEST_CASE_METHOD(Searching, "signs that are held are looked at when there are too many", "[iterations]") {
-  constexpr std::uint64_t kMost = 1u << 18;
-  for (std::uint64_t i = 0; i < kMost - 1; ++i) search.take(1, sign(i, SignKind::kKernel, 100 + i % 7));
-  search.advance({base + kMost, now()}, true);
+  constexpr std::uint64_t kMax = 1u << 18;
+  for (std::uint64_t i = 0; i < kMax - 1; ++i) search.take(1, sign(i, SignKind::kKernel, 100 + i % 7));
+  search.advance({base + kMax, now()}, true);
   CHECK(search.detector().events() == 0);
-  search.take(1, sign(kMost, SignKind::kKernel, 100));
-  search.advance({base + kMost, now()}, true);
-  CHECK(search.detector().events() == kMost - 1);  // the newest may still be overtaken
-  search.advance({base + kMost + 1, now()}, true);
-  CHECK(search.detector().events() == kMost - 1);
-  search.advance({base + kMost + 1, now()});
-  CHECK(search.detector().events() == kMost);
+  search.take(1, sign(kMax, SignKind::kKernel, 100));
+  search.advance({base + kMax, now()}, true);
+  CHECK(search.detector().events() == kMax - 1);  // the newest may still be overtaken
+  search.advance({base + kMax + 1, now()}, true);
+  CHECK(search.detector().events() == kMax - 1);
+  search.advance({base + kMax + 1, now()});
+  CHECK(search.detector().events() == kMax);
 }
 
 TEST_CASE_METHOD(Searching, "a boundary stays before its sign, whoever else came at that tick",

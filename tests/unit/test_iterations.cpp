@@ -52,14 +52,14 @@ TEST_CASE("The latest step times, as far as they are kept", "[stats]") {
   CHECK(iterations.recent_step_times(5).count() == 0);
   Nanoseconds begin = 1000;
   std::uint64_t number = 0;
-  for (; number <= IterationStatistics::kMostRecent + 2; begin += 10 + number++)
+  for (; number <= IterationStatistics::kMaxRecent + 2; begin += 10 + number++)
     iterations.boundary(boundary(number, begin, 1, number == 0 ? 0 : 1));
   iterations.settle_window(1, 0, begin);
   REQUIRE(iterations.step_times().count() == number - 1);
   const SampleStats recent = iterations.recent_step_times(3);
   CHECK((recent.count() == 3 && recent.max() == 10 + number - 2 && recent.min() == 10 + number - 4));
   CHECK(iterations.recent_step_times(0).count() == 0);
-  CHECK(iterations.recent_step_times(number).count() == IterationStatistics::kMostRecent);
+  CHECK(iterations.recent_step_times(number).count() == IterationStatistics::kMaxRecent);
 }
 
 TEST_CASE("Work belongs to the iteration in which it was launched", "[stats]") {
@@ -296,7 +296,7 @@ TEST_CASE("Boundaries out of order are passed over and counted", "[stats]") {
 
 TEST_CASE("What waits is bounded; iterations that it may be part of are not complete", "[stats]") {
   IterationStatistics iterations;
-  constexpr std::uint64_t kCount = IterationStatistics::kMostWaiting + 1000;
+  constexpr std::uint64_t kCount = IterationStatistics::kMaxWaiting + 1000;
   for (std::uint64_t i = 0; i < kCount; ++i) iterations.activity(kernel(1, 10'000 + i, 1));
   CHECK(iterations.lost() == 0);  // of no iteration yet
   constexpr Nanoseconds kStep = kCount / 8;
@@ -304,7 +304,7 @@ TEST_CASE("What waits is bounded; iterations that it may be part of are not comp
     iterations.boundary(boundary(i, 10'000 + i * kStep, 1, i == 0 ? 0 : 1));
   iterations.boundary(boundary(8, 10'000 + kCount, 0, 1));
   iterations.settle_window(1, 9'000, 10'000 + kCount);
-  CHECK(iterations.lost() == IterationStatistics::kMostWaiting / 2);
+  CHECK(iterations.lost() == IterationStatistics::kMaxWaiting / 2);
   const auto rows = iterations.rows();
   REQUIRE(rows.size() == 9);
   CHECK(kernel_time(rows) == kCount);
@@ -318,20 +318,20 @@ TEST_CASE("What waits is bounded; iterations that it may be part of are not comp
 
 TEST_CASE("Without any boundary nothing is lost, however much is launched", "[stats]") {
   IterationStatistics iterations;
-  for (std::uint64_t i = 0; i < 2 * IterationStatistics::kMostWaiting; ++i) {
+  for (std::uint64_t i = 0; i < 2 * IterationStatistics::kMaxWaiting; ++i) {
     iterations.activity(kernel(1, 10'000 + i, 1));
   }
   iterations.settle_window(1, 9'000, 1'000'000);
   const auto rows = iterations.rows();
   REQUIRE(rows.size() == 1);
   CHECK(rows[0].kind == Kind::kOutside);
-  CHECK(kernel_time(rows) == 2 * IterationStatistics::kMostWaiting);
+  CHECK(kernel_time(rows) == 2 * IterationStatistics::kMaxWaiting);
   CHECK(iterations.lost() == 0);
 }
 
 TEST_CASE("The oldest rows share one when there are too many, and nothing is lost from the sums", "[stats]") {
   IterationStatistics iterations;
-  constexpr std::uint64_t kCount = IterationStatistics::kMostRows + 500;
+  constexpr std::uint64_t kCount = IterationStatistics::kMaxRows + 500;
   for (std::uint64_t i = 0; i <= kCount; ++i) {
     iterations.boundary(boundary(i, 1000 + i * 100, i < kCount ? 1 : 0, i == 0 ? 0 : 1));
     if (i == kCount) break;
@@ -341,7 +341,7 @@ TEST_CASE("The oldest rows share one when there are too many, and nothing is los
   iterations.activity(kernel(1, 1050, 5, 60));  // of a row that is gone
   iterations.settle_window(1, 1000, 1000 + kCount * 100);
   const auto rows = iterations.rows();
-  REQUIRE(rows.size() == IterationStatistics::kMostRows + 1);
+  REQUIRE(rows.size() == IterationStatistics::kMaxRows + 1);
   CHECK(rows.front().number == 500);
   CHECK(rows.back().kind == Kind::kOlder);
   CHECK(rows.back().launches == 500);

@@ -46,8 +46,8 @@ TEST_CASE("JSON: numbers that do not fit") {
   JsonReader json("[99999999999999999999, -99999999999999999999, 9223372036854775807, 1.5]");
   std::vector<std::int64_t> numbers;
   json.array([&] { numbers.push_back(json.integer()); });
-  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
-  CHECK(numbers == std::vector<std::int64_t>{kMost, -kMost, kMost, 1});
+  constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
+  CHECK(numbers == std::vector<std::int64_t>{kMax, -kMax, kMax, 1});
 }
 
 TEST_CASE("JSON: what is none fails, and nothing is taken after it") {

@@ -292,7 +292,7 @@ TEST_CASE("Convolutions: algorithm and direction", "[analysis]") {
 TEST_CASE("Kernel names of any length", "[analysis]") {
   CHECK(family_of("") == Family::kOther);
   CHECK(tensor_cores_of("") == TensorCoreUse{});
-  const std::string beyond = std::string(kLongestClassified, 'x') + "nvjet_sm90_hsh";
+  const std::string beyond = std::string(kMaxClassifiedLength, 'x') + "nvjet_sm90_hsh";
   CHECK(family_of(beyond) == Family::kOther);
   CHECK(tensor_cores_of(beyond).cores == TensorCores::kUnknown);
   CHECK(family_of(beyond.substr(20)) == Family::kGemm);

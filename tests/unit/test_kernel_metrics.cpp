@@ -201,7 +201,7 @@ TEST_CASE("Short kernels in random order are told apart within the stated error 
     sum.rows += one.rows;
     sum.shown += one.shown;
     sum.within += one.within;
-    CHECK(one.worst_error <= KernelMetrics::kMostPoints);
+    CHECK(one.worst_error <= KernelMetrics::kMaxPoints);
   }
   CAPTURE(sum.rows, sum.shown, sum.within);
   CHECK(sum.shown >= sum.rows * 9 / 10);
@@ -425,7 +425,7 @@ TEST_CASE("Memory is bounded, and what comes too late is counted", "[metrics]") 
   KernelMetrics metrics;
   metrics.metrics({sm_active()});
   SECTION("samples, with their kernels in time") {
-    constexpr Nanoseconds kCount = KernelMetrics::kMostSamples * 2;
+    constexpr Nanoseconds kCount = KernelMetrics::kMaxSamples * 2;
     for (Nanoseconds i = 0; i < kCount; ++i) {
       if (i % 20 == 0) {
         metrics.kernel(1, 0, 0, i * kInterval, (i + 20) * kInterval);
@@ -444,12 +444,12 @@ TEST_CASE("Memory is bounded, and what comes too late is counted", "[metrics]") 
     CHECK(entry_of(metrics, 0).metrics[0].value == Approx(40));
   }
   SECTION("kernels without samples") {
-    for (Nanoseconds i = 0; i < KernelMetrics::kMostKernels + 1000; ++i) {
+    for (Nanoseconds i = 0; i < KernelMetrics::kMaxKernels + 1000; ++i) {
       metrics.kernel(1, 0, 0, i * 100, i * 100 + 60);
-      REQUIRE(metrics.held_kernels() <= KernelMetrics::kMostKernels);
+      REQUIRE(metrics.held_kernels() <= KernelMetrics::kMaxKernels);
     }
     CHECK(metrics.late() == 0);
-    CHECK(entry_of(metrics, 0).instances == KernelMetrics::kMostKernels + 1000);
+    CHECK(entry_of(metrics, 0).instances == KernelMetrics::kMaxKernels + 1000);
     metrics.sample(sample_at(0, 40));
     CHECK(metrics.late() == 1);
   }
@@ -457,17 +457,17 @@ TEST_CASE("Memory is bounded, and what comes too late is counted", "[metrics]") 
     MetricSample endless = sample_at(0, 40);
     endless.end = ~Nanoseconds{0} / 2;
     metrics.sample(endless);
-    for (Nanoseconds i = 0; i < KernelMetrics::kMostKernels + 1000; ++i) {
+    for (Nanoseconds i = 0; i < KernelMetrics::kMaxKernels + 1000; ++i) {
       metrics.kernel(1, 0, 0, i * 100, i * 100 + 60);
-      REQUIRE(metrics.held_kernels() <= KernelMetrics::kMostKernels);
+      REQUIRE(metrics.held_kernels() <= KernelMetrics::kMaxKernels);
     }
     CHECK(metrics.late() > 0);
   }
   SECTION("devices") {
-    for (std::uint32_t device = 0; device < KernelMetrics::kMostDevices + 3; ++device)
+    for (std::uint32_t device = 0; device < KernelMetrics::kMaxDevices + 3; ++device)
       metrics.kernel(1, device, device, 100, 200);
     CHECK(metrics.late() == 3);
-    CHECK(metrics.rows().size() == KernelMetrics::kMostDevices + 3);
+    CHECK(metrics.rows().size() == KernelMetrics::kMaxDevices + 3);
   }
 }
 
@@ -821,12 +821,12 @@ TEST_CASE("Samples that wait for their kernels for long become fewer and longer"
   KernelMetrics metrics;
   metrics.metrics({sm_active(), {"other", "Other (%)", Quantity::kUser}});
   // A kernel in three quarters of every third sample; all their records come in the end.
-  constexpr Nanoseconds kCount = 5 * KernelMetrics::kMostSamples / 2;
+  constexpr Nanoseconds kCount = 5 * KernelMetrics::kMaxSamples / 2;
   for (Nanoseconds i = 0; i < kCount; ++i) {
     MetricSample sample = sample_at(i * kInterval, i % 3 == 0 ? 60 : 0);
     if (i % 2 == 0) sample.values[1] = 7;
     metrics.sample(sample);
-    REQUIRE(metrics.held_samples() <= KernelMetrics::kMostSamples);
+    REQUIRE(metrics.held_samples() <= KernelMetrics::kMaxSamples);
   }
   for (Nanoseconds i = 0; i < kCount; i += 3)
     metrics.kernel(1, 0, 0, i * kInterval + 100, i * kInterval + 15'100);
@@ -844,10 +844,10 @@ TEST_CASE("Samples that wait for their kernels for long become fewer and longer"
 TEST_CASE("Samples that do not follow each other can't become fewer", "[metrics]") {
   KernelMetrics metrics;
   metrics.metrics({sm_active()});
-  for (Nanoseconds i = 0; i <= KernelMetrics::kMostSamples; ++i)
+  for (Nanoseconds i = 0; i <= KernelMetrics::kMaxSamples; ++i)
     metrics.sample(sample_at(2 * i * kInterval, 80));
-  CHECK(metrics.held_samples() == KernelMetrics::kMostSamples / 2 + 1);
-  CHECK(metrics.late() == KernelMetrics::kMostSamples / 2);
+  CHECK(metrics.held_samples() == KernelMetrics::kMaxSamples / 2 + 1);
+  CHECK(metrics.late() == KernelMetrics::kMaxSamples / 2);
 }
 
 TEST_CASE("Samples whose kernels have all been told of need not wait", "[metrics]") {
@@ -874,7 +874,7 @@ TEST_CASE("What many windows have of many kernels is bounded", "[metrics]") {
   KernelMetrics metrics;
   metrics.metrics({sm_active()});
   constexpr std::uint32_t kRowsEach = 600;
-  constexpr std::uint32_t kWindows = KernelMetrics::kMostWindowRows / kRowsEach + 20;
+  constexpr std::uint32_t kWindows = KernelMetrics::kMaxWindowRows / kRowsEach + 20;
   Nanoseconds time = 0;
   for (std::uint32_t window = 1; window <= kWindows; ++window) {
     metrics.kernel(window, 0, 0, time, time + 20 * kInterval);
@@ -883,7 +883,7 @@ TEST_CASE("What many windows have of many kernels is bounded", "[metrics]") {
     metrics.sample(sample_at(time - kInterval, 0, window));
     for (std::uint32_t row = 1; row < kRowsEach; ++row)
       metrics.kernel(window, 0, row, time - kInterval + row, time - kInterval + row + 1);
-    REQUIRE(metrics.window_rows() <= KernelMetrics::kMostWindowRows);
+    REQUIRE(metrics.window_rows() <= KernelMetrics::kMaxWindowRows);
     if (window % 5 == 0) metrics.settle_window(window);
   }
   metrics.settle_window(kWindows);
@@ -896,13 +896,13 @@ TEST_CASE("What many windows have of many kernels is bounded", "[metrics]") {
 
 TEST_CASE("History of samples: bounded, and forgotten", "[metrics]") {
   MetricHistory history(2);
-  constexpr Nanoseconds kCount = 3 * MetricHistory::kMostCells;
+  constexpr Nanoseconds kCount = 3 * MetricHistory::kMaxCells;
   for (Nanoseconds i = 0; i < kCount; ++i) {
     // The first half is 10, the other 30; every other sample lacks the second metric.
     const std::array<WeightedMean, 2> means{WeightedMean{100, 100 * (i < kCount / 2 ? 10.0 : 30.0)},
                                             i % 2 == 0 ? WeightedMean{} : WeightedMean{50, 50 * 7.0}};
     history.add(1000 + 100 * i, 1100 + 100 * i, means);
-    REQUIRE(history.cells() <= MetricHistory::kMostCells);
+    REQUIRE(history.cells() <= MetricHistory::kMaxCells);
   }
   const Nanoseconds end = 1000 + 100 * kCount;
   const Nanoseconds middle = 1000 + 100 * (kCount / 2);
@@ -932,6 +932,6 @@ TEST_CASE("Another list of metrics begins anew, the same one does not", "[metric
   metrics.metrics({{"ipc", "IPC", Quantity::kIpc}});
   CHECK(metrics.rows().empty());
   CHECK(metrics.metrics().size() == 1);
-  metrics.metrics(std::vector<MetricInfo>(kMostMetrics + 5, sm_active()));
-  CHECK(metrics.metrics().size() == kMostMetrics);
+  metrics.metrics(std::vector<MetricInfo>(kMaxMetrics + 5, sm_active()));
+  CHECK(metrics.metrics().size() == kMaxMetrics);
 }

@@ -187,11 +187,11 @@ TEST_CASE("launches outside of all windows: the attachment's, by id, the latest 
   CHECK_FALSE(outside.contains(static_cast<std::uint16_t>(generation + 1), first));
 
   SECTION("far ahead, what is too old is forgotten, and not mistaken for what is new") {
-    const std::uint32_t ahead = first + OutsideLaunches::kMostIds + 64;
+    const std::uint32_t ahead = first + OutsideLaunches::kMaxIds + 64;
     outside.add(generation, ahead);
     CHECK(outside.contains(generation, ahead));
     CHECK_FALSE(outside.contains(generation, first));
-    CHECK_FALSE(outside.contains(generation, first + OutsideLaunches::kMostIds));
+    CHECK_FALSE(outside.contains(generation, first + OutsideLaunches::kMaxIds));
     outside.add(generation, first);
     CHECK_FALSE(outside.contains(generation, first));
   }
@@ -251,7 +251,7 @@ TEST_CASE("a window for each of a million iterations: the latest ones' first lau
   FirstLaunches first;
   constexpr std::uint32_t kWindows = 1'000'000;
   for (std::uint32_t window = 1; window <= kWindows; ++window) first.add(window, 1, 10 * window);
-  CHECK(first.windows() == FirstLaunches::kMostWindows);
+  CHECK(first.windows() == FirstLaunches::kMaxWindows);
   CHECK(first.is_older(kWindows, 1, 10 * kWindows - 1));
   CHECK(first.is_older(kWindows - 4000, 1, 10));
   CHECK_FALSE(first.is_older(1, 1, 1));

@@ -147,7 +147,7 @@ TEST_CASE("Values of a sample", "[metrics]") {
   CHECK(values[2] == 50);
   CHECK(values[3] == Approx(3000));
   CHECK(std::isnan(values[4]));
-  CHECK(std::isnan(values[kMostMetrics - 1]));
+  CHECK(std::isnan(values[kMaxMetrics - 1]));
   // Of an idle device there is no occupancy; more than all is for others to judge.
   CHECK(std::isnan(choice.values(std::array<double, 3>{0, 0, 0})[2]));
   CHECK(choice.values(std::array<double, 3>{50, 65, 0})[2] == 130);

@@ -149,7 +149,7 @@ TEST_CASE("Overlap of a long window is bounded in memory and exact while records
     if (place % 10 == 0) overlap.work(1, 0, 1, place * 100, place * 100 + 250);
     most = std::max(most, overlap.held());
   }
-  CHECK(most <= OverlapStatistics::kMostHeld);
+  CHECK(most <= OverlapStatistics::kMaxHeld);
   CHECK(overlap.late() == 0);
   CHECK(overlap.rows().at(1).time == kCount / 10 * 250);
   CHECK(overlap.rows().at(1).overlapped == kCount / 10 * 170);
@@ -170,13 +170,13 @@ TEST_CASE("Kernels that all begin at one time, and computing without a gap, are 
     overlap.work(1, 0, 1, 1000, 1100);
     most = std::max(most, overlap.held());
   }
-  CHECK(most <= OverlapStatistics::kMostHeld);
+  CHECK(most <= OverlapStatistics::kMaxHeld);
   CHECK(overlap.rows().at(1).time + overlap.late() * 100 == 200'000 * 100);
 
   OverlapStatistics gapless;
   gapless.work(1, 0, 1, 500, 10'000'000);
   for (Nanoseconds i = 0; i < 200'000; ++i) gapless.beside(1, 0, i * 10, i * 10 + 10);
-  CHECK(gapless.held() <= OverlapStatistics::kMostHeld);
+  CHECK(gapless.held() <= OverlapStatistics::kMaxHeld);
   CHECK(gapless.late() == 0);
   CHECK(gapless.rows().at(1).overlapped == 2'000'000 - 500);
 }

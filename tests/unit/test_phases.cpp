@@ -139,7 +139,7 @@ TEST_CASE("Each device has its own order", "[phases]") {
 TEST_CASE("Windows without end that nobody settles take bounded memory", "[phases]") {
   Run run;
   for (std::uint32_t window = 1; window <= 20'000; ++window) run.statistics.work(window, run.next(kMain));
-  CHECK(run.statistics.held() <= PhaseStatistics::kMostUnsettled);
+  CHECK(run.statistics.held() <= PhaseStatistics::kMaxUnsettled);
 }
 
 TEST_CASE("Work whose launch was not seen has no phase", "[phases]") {
@@ -182,7 +182,7 @@ TEST_CASE("Windows of any length take bounded memory, and come out the same", "[
     run.kernels(5, kMain);
     run.kernels(5, kAutograd);
     run.kernels(2, kMain, Phase::kOptimizer);
-    CHECK(run.statistics.held() <= PhaseStatistics::kMostHeld);
+    CHECK(run.statistics.held() <= PhaseStatistics::kMaxHeld);
   }
   CHECK(run.settled() == Counts{5 * kSteps, 5 * kSteps, 2 * kSteps, 0});
 }
@@ -191,7 +191,7 @@ TEST_CASE("Work without any phase takes bounded memory", "[phases]") {
   Run run;
   for (int i = 0; i < 10; ++i) {
     run.kernels(100'000, kMain);
-    CHECK(run.statistics.held() <= PhaseStatistics::kMostHeld);
+    CHECK(run.statistics.held() <= PhaseStatistics::kMaxHeld);
   }
   CHECK(run.settled() == Counts{0, 0, 0, 1'000'000});
 }

@@ -334,7 +334,7 @@ TEST_CASE("Ten kernels at most, by their time, with names of bounded length", "[
     return lines;
   };
   std::vector<std::string> lines = kernels();
-  REQUIRE(lines.size() == PrometheusMetrics::kMostKernels);
+  REQUIRE(lines.size() == PrometheusMetrics::kMaxKernels);
   for (std::size_t i = 0; i < lines.size(); ++i)
     CHECK(lines[i].find("kernel=\"k" + std::to_string(99 - i) + "\"} 0.01") != std::string::npos);
 
@@ -344,10 +344,10 @@ TEST_CASE("Ten kernels at most, by their time, with names of bounded length", "[
   for (const char middle : {'a', 'b'}) run.work(1, long_name + std::string(500, middle) + long_name, 50'000);
   for (const char* name : {"twin\x01", "twin\x02"}) run.work(1, name, 20'000);
   lines = kernels();
-  REQUIRE(lines.size() == PrometheusMetrics::kMostKernels);
+  REQUIRE(lines.size() == PrometheusMetrics::kMaxKernels);
   CHECK(std::set<std::string>(lines.begin(), lines.end()).size() == lines.size());
   CHECK(lines[0].find("...") != std::string::npos);
-  CHECK(lines[0].size() < PrometheusMetrics::kLongestName + 100);
+  CHECK(lines[0].size() < PrometheusMetrics::kMaxNameLength + 100);
   CHECK(lines[1].find("kernel=\"twin\xef\xbf\xbd\"} ") != std::string::npos);
   const double total = 100 * 100 + 99 * 50 + 2 * 50'000 + 2 * 20'000;
   CHECK(std::stod(lines[0].substr(lines[0].rfind(' '))) == Approx(100'000 / total));

@@ -163,25 +163,25 @@ TEST_CASE("Rows are bounded", "[output]") {
   SECTION("of a stream") {
     Picture picture;
     std::set<std::uint32_t> found;
-    for (std::size_t i = 0; i < StreamRows::kMostRows; ++i) found.insert(picture.add(100, 200));
-    CHECK(found.size() == StreamRows::kMostRows);
+    for (std::size_t i = 0; i < StreamRows::kMaxRows; ++i) found.insert(picture.add(100, 200));
+    CHECK(found.size() == StreamRows::kMaxRows);
     CHECK(picture.mixed() == 0);
     // No row is left for these; what comes later has one again.
     CHECK(found.count(picture.add(100, 200)) == 1);
     CHECK(picture.add(200, 300) == 7);
-    CHECK(picture.rows.rows().size() == StreamRows::kMostRows);
+    CHECK(picture.rows.rows().size() == StreamRows::kMaxRows);
   }
   SECTION("of all streams") {
     Picture picture;
     std::set<std::uint32_t> found;
-    for (std::uint32_t stream = 0; stream < StreamRows::kMostStreams; ++stream) {
+    for (std::uint32_t stream = 0; stream < StreamRows::kMaxStreams; ++stream) {
       for (int i = 0; i < 3; ++i) found.insert(picture.add({0, stream, 100, 200}));
     }
-    CHECK(found.size() == StreamRows::kMostStreams + StreamRows::kMostBeside);
-    CHECK(picture.rows.rows().size() == StreamRows::kMostStreams + StreamRows::kMostBeside);
+    CHECK(found.size() == StreamRows::kMaxStreams + StreamRows::kMaxBeside);
+    CHECK(picture.rows.rows().size() == StreamRows::kMaxStreams + StreamRows::kMaxBeside);
     // A stream beyond those that have rows, and a damaged record.
     for (int i = 0; i < 2; ++i) CHECK(picture.add({0, 5000, 100, 200}) == 5000);
     CHECK(picture.add({0xffffffff, 0xffffffff, 200, 100}) == 0xffffffff);
-    CHECK(picture.rows.rows().size() == StreamRows::kMostStreams + StreamRows::kMostBeside);
+    CHECK(picture.rows.rows().size() == StreamRows::kMaxStreams + StreamRows::kMaxBeside);
   }
 }

@@ -422,7 +422,7 @@ TEST_CASE("Iteration rows: one for the host and all devices, one per device", "[
 
 TEST_CASE("Iterations that have found no room share a row", "[output]") {
   StatsRun run;
-  for (std::uint64_t i = 0; i <= IterationStatistics::kMostRows + 1; ++i) {
+  for (std::uint64_t i = 0; i <= IterationStatistics::kMaxRows + 1; ++i) {
     run.statistics.iteration_boundary({i, 4000 + i * 10, 1, 1, IterationLabel::kIteration});
   }
   const std::string rows = rows_of("iteration_sum.csv", run, some_run());
@@ -430,7 +430,7 @@ TEST_CASE("Iterations that have found no room share a row", "[output]") {
   CHECK(rows.substr(rows.rfind('\n', rows.size() - 2) + 1) ==
         "[other],,,,all,,,,0,0,,0,0,0,0,0.000,0,0,0.000,0,0,,,0,\n");
   // The iteration that runs.
-  CHECK(rows.find(",0,all," + std::to_string(3000 + 10 * (IterationStatistics::kMostRows + 1)) + ",,,0,") !=
+  CHECK(rows.find(",0,all," + std::to_string(3000 + 10 * (IterationStatistics::kMaxRows + 1)) + ",,,0,") !=
         std::string::npos);
 }
 

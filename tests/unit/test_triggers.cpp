@@ -146,7 +146,7 @@ TEST_CASE("a thread's outermost watched range counts in each domain", "[nvtx]") 
 
 TEST_CASE("a fifth domain's watched ranges are passed over, and end nothing", "[nvtx]") {
   WatchedRanges ranges;
-  for (std::uint32_t domain = 1; domain <= WatchedRanges::kMostDomains; ++domain)
+  for (std::uint32_t domain = 1; domain <= WatchedRanges::kMaxDomains; ++domain)
     CHECK(ranges.push(domain, true));
   CHECK_FALSE(ranges.push(9, true));
   CHECK_FALSE(ranges.pop(9));

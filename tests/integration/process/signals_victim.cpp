@@ -277,10 +277,10 @@ void timer_with_cuda_calls(int which, int number) {
   setitimer(static_cast<__itimer_which>(which), &often, nullptr);
   int calls = 0;
   // A machine that is busy hands out few signals. The ring has room for all the calls.
-  constexpr int kMostCalls = 2'500'000;
+  constexpr int kMaxCalls = 2'500'000;
   constexpr int kSignals = 250;
-  while (handled < kSignals || calls < kMostCalls / 5) {
-    if (calls >= kMostCalls) continue;
+  while (handled < kSignals || calls < kMaxCalls / 5) {
+    if (calls >= kMaxCalls) continue;
     // Cheap calls, one after the other: much of the time is spent where records are made.
     for (int i = 0; i < 500; ++i) cudaGetLastError();
     calls += 500;

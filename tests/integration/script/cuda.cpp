@@ -133,7 +133,7 @@ void runtime_launch(const Arguments& a) {
 }
 
 // Room for every copy: two areas on each device, one of pinned memory, one that CUDA does not know of.
-constexpr std::size_t kMostBytes = std::size_t{4} << 20;
+constexpr std::size_t kMaxBytes = std::size_t{4} << 20;
 struct Areas {
   void* device[2] = {nullptr, nullptr};
   void* pinned = nullptr;
@@ -146,9 +146,9 @@ Areas& areas() {
   const std::lock_guard lock(mutex);
   Areas& mine = all[static_cast<std::size_t>(device)];
   if (mine.pinned == nullptr) {
-    for (void*& area : mine.device) report("cudaMalloc", cudaMalloc(&area, kMostBytes));
-    report("cudaMallocHost", cudaMallocHost(&mine.pinned, kMostBytes));
-    mine.pageable = new char[kMostBytes]();
+    for (void*& area : mine.device) report("cudaMalloc", cudaMalloc(&area, kMaxBytes));
+    report("cudaMallocHost", cudaMallocHost(&mine.pinned, kMaxBytes));
+    mine.pageable = new char[kMaxBytes]();
   }
   return mine;
 }

@@ -61,7 +61,7 @@ State& state() {
   return instance;
 }
 
-constexpr std::size_t kMostRuns = 1u << 16;
+constexpr std::size_t kMaxRuns = 1u << 16;
 
 // What no sample to come overlaps.
 void prune(State& shared, int device) {
@@ -71,7 +71,7 @@ void prune(State& shared, int device) {
     if (object->device != device) continue;
     oldest = std::min(oldest, object->set_up || !object->configured ? object->enabled_at : object->next);
   }
-  while (!runs.empty() && (runs.front().op->ended_by(oldest) || runs.size() >= kMostRuns)) runs.pop_front();
+  while (!runs.empty() && (runs.front().op->ended_by(oldest) || runs.size() >= kMaxRuns)) runs.pop_front();
 }
 
 Part part_of(std::string_view name) {
