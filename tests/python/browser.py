@@ -170,11 +170,12 @@ class PageCase(unittest.TestCase):
         self.assertEqual(self.browser.run(f"return {PLOTS}.filter((plot) => plot.querySelector('.main-svg').clientWidth > plot.clientWidth).length"), 0)
 
     def every_axis_is_readable(self):
-        """Three labels at least, none over another; but for places with names, which are as many as there are."""
+        """Three labels at least, two of a linear axis, none over another; but for places with names, which are as many as there are."""
         axes = self.browser.run(_LABELS % PLOTS)
         self.assertTrue(any(kind == "log" for _, _, kind, _, _ in axes) or not any("roofline" in plot for plot, *_ in axes))
         for plot, axis, kind, texts, overlaps in axes:
-            self.assertGreaterEqual(len(set(texts)), 3, (plot, axis, kind, texts))
+            # Two say all of a linear axis, and on a phone the next round number may lie beyond its end.
+            self.assertGreaterEqual(len(set(texts)), 2 if kind == "linear" else 3, (plot, axis, kind, texts))
             self.assertEqual(overlaps, 0, (plot, axis, kind, texts, overlaps))
 
     def looks(self, **look):
