@@ -19,10 +19,10 @@
 #include <string_view>
 #include <vector>
 
-#include "libinject/config/text.h"
+#include "libinject/base/text.h"
 #include "libinject/control/conversation.h"
 #include "libinject/control/endpoint.h"
-#include "libinject/recovery/recover.h"
+#include "libinject/replay/recover.h"
 
 namespace {
 

@@ -21,7 +21,7 @@ enum class CopyPath : std::uint8_t {
   kOther,         ///< between devices, on the host, or not known
 };
 
-/// CUpti_ActivityMemcpyKind, as far as it matters here: cupti/decode.cpp holds them against CUPTI's own.
+/// CUpti_ActivityMemcpyKind, as far as it matters here: pipeline/decode.cpp holds them against CUPTI's own.
 inline constexpr std::uint8_t kHostToDevice = 1;
 inline constexpr std::uint8_t kDeviceToHost = 2;
 inline constexpr std::uint8_t kHostToArray = 3;

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "libinject/stats/device_time.h"
+#include "libinject/analysis/device_times.h"
 
 namespace inject {
 

@@ -9,7 +9,7 @@
 #include <limits>
 #include <optional>
 
-#include "libinject/record/call_shape.h"
+#include "libinject/model/call_shape.h"
 
 namespace inject {
 

@@ -15,7 +15,7 @@
 #include "libinject/analysis/kernel_class.h"
 #include "libinject/analysis/peaks.h"
 #include "libinject/analysis/shape_work.h"
-#include "libinject/record/call_shape.h"
+#include "libinject/model/call_shape.h"
 
 namespace inject {
 

@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "libinject/record/records.h"
+#include "libinject/model/records.h"
 
 namespace inject {
 

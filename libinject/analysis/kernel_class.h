@@ -2,17 +2,16 @@
 // SPDX-FileCopyrightText: The libinject authors
 //
 // What a kernel does, told by the library call that launched it and by its name. The names are those of the
-// vendor's libraries and of the frameworks' own kernels; docs/gemm.md and the tables in the .cpp say how they
-// are read. tests/data/kernels holds names with what is known of them.
+// vendor's libraries and of the frameworks' own kernels; docs/gemm.md and the tables of kernel_rules.h say
+// how they are read. tests/data/kernels holds names with what is known of them.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <string_view>
 
-#include "libinject/hooks/functions.h"
+#include "libinject/model/functions.h"
 
 namespace inject {
 
@@ -149,29 +148,5 @@ std::string_view operand_name(Operand operand) noexcept;
 
 /// Longer names are judged by their beginning: demangled templates repeat themselves.
 inline constexpr std::size_t kMaxClassifiedLength = 4096;
-
-// The rules, for the tests: the first one all of whose words (separated by spaces, case counts) occur in the
-// name decides. They hold for mangled and demangled names alike, so no word contains "::", "<" or "(". After
-// ^ a word begins with no letter before it ("^lamb" is not in "flamb"), before $ it ends with no small letter
-// behind it ("lamb$" is not in "lambda").
-struct FamilyRule {
-  char words[36];
-  Family family;
-};
-struct CoresRule {
-  char words[36];
-  TensorCores cores;
-  bool multiplies = true;  ///< false: the name's types are those of a product that other kernels do
-};
-struct OperandRule {
-  char words[36];
-  Operand operand;
-};
-std::span<const FamilyRule> family_rules() noexcept;
-std::span<const CoresRule> cores_rules() noexcept;
-std::span<const OperandRule> operand_rules() noexcept;
-
-/// Whether all of the words occur in the name.
-bool name_has_words(std::string_view name, std::string_view words) noexcept;
 
 }  // namespace inject

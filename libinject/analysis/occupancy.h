@@ -9,24 +9,9 @@
 #include <optional>
 #include <string>
 
-namespace inject {
+#include "libinject/model/device_limits.h"
 
-/// As the device's attributes have them; 0 where one could not be read.
-struct DeviceLimits {
-  int compute_major = 0;
-  int compute_minor = 0;
-  int multiprocessors = 0;
-  int warp_size = 0;
-  int threads_per_block = 0;
-  int threads_per_multiprocessor = 0;
-  int blocks_per_multiprocessor = 0;
-  int registers_per_block = 0;
-  int registers_per_multiprocessor = 0;
-  int shared_per_block = 0;        ///< bytes; without opting in for more
-  int shared_per_block_optin = 0;  ///< at most
-  int shared_per_multiprocessor = 0;
-  int reserved_shared_per_block = 0;  ///< by the driver, on top of what the kernel asks for
-};
+namespace inject {
 
 struct LaunchResources {
   std::uint64_t block_threads = 0;

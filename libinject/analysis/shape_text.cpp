@@ -4,7 +4,7 @@
 
 #include <span>
 
-#include "libinject/analysis/graph_operations.h"
+#include "libinject/model/graph_operations.h"
 
 namespace inject {
 

@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "libinject/analysis/kernel_class.h"
-#include "libinject/record/call_shape.h"
+#include "libinject/model/call_shape.h"
 
 namespace inject {
 

@@ -8,8 +8,8 @@
 #include <optional>
 
 #include "libinject/analysis/peaks.h"
-#include "libinject/record/call_shape.h"
-#include "libinject/uint128.h"
+#include "libinject/base/uint128.h"
+#include "libinject/model/call_shape.h"
 
 namespace inject {
 

@@ -8,9 +8,9 @@
 #include <limits>
 #include <optional>
 
-#include "libinject/config/out_path.h"
-#include "libinject/config/text.h"
-#include "libinject/stats/metric_samples.h"
+#include "libinject/base/out_path.h"
+#include "libinject/base/text.h"
+#include "libinject/model/metric_samples.h"
 
 namespace inject {
 

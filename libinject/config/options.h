@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "libinject/base/log.h"
 #include "libinject/config/window_spec.h"
 
 namespace inject {
@@ -19,9 +20,6 @@ enum class ApiStatistics : std::uint8_t { kOff, kCuda, kFull };
 enum TraceFormats : std::uint8_t { kTraceCsv = 1u << 0, kTraceChrome = 1u << 1 };
 enum class SummaryTarget : std::uint8_t { kStderr, kOff, kFile };
 enum class AfterAction : std::uint8_t { kContinue, kInterrupt, kExit };
-/// spdlog's levels, by their numbers.
-enum class LogLevel : std::uint8_t { kTrace, kDebug, kInfo, kWarn, kError, kCritical, kOff };
-
 /// Bits of Options::hooks.
 enum HookGroups : std::uint8_t {
   kHookCudart = 1u << 0,

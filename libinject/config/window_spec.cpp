@@ -8,7 +8,7 @@
 #include <charconv>
 #include <limits>
 
-#include "libinject/config/text.h"
+#include "libinject/base/text.h"
 
 namespace inject {
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "libinject/config/text.h"
+#include "libinject/base/text.h"
 #include "libinject/control/endpoint.h"
 
 namespace inject {

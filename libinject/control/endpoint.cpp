@@ -16,7 +16,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include "libinject/host_io.h"
+#include "libinject/base/host_io.h"
 
 namespace inject {
 

@@ -11,11 +11,11 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "libinject/base/clock.h"
+#include "libinject/base/log.h"
 #include "libinject/control/conversation.h"
 #include "libinject/control/endpoint.h"
-#include "libinject/log.h"
-#include "libinject/own_thread.h"
-#include "libinject/record/clock.h"
+#include "libinject/record/internal_thread.h"
 
 namespace inject {
 
@@ -32,13 +32,13 @@ void send_line(const Descriptor& socket, std::string_view text) noexcept {
 }  // namespace
 
 bool ControlListener::start() noexcept {
-  const int failed = start_own_thread(&entry, this);
+  const int failed = start_internal_thread(&entry, this);
   if (failed != 0) Log::warn(std::string("nothing listens for injectctl: ") + std::strerror(failed));
   return failed == 0;
 }
 
 void* ControlListener::entry(void* listener) noexcept {
-  enter_own_thread();
+  enter_internal_thread();
   auto* self = static_cast<ControlListener*>(listener);
   try {
     if (self->listen()) {
@@ -59,7 +59,7 @@ bool ControlListener::listen() {
     const int folder = open_control_folder(path, true, error);
     if (folder >= 0) {
       control_sockets(folder);  // removes those of dead processes
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (!ended_) listening_ = Descriptor(listen_control_socket(folder, getpid(), error));
       close(folder);
       if (ended_) return false;
@@ -181,7 +181,7 @@ void ControlListener::close_in_child() noexcept {
 
 void ControlListener::remove_socket() noexcept {
   try {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     ended_ = true;
     if (folder_.empty()) return;
     std::string error;

@@ -5,12 +5,12 @@
 #include <array>
 #include <atomic>
 #include <functional>
-#include <mutex>
 #include <string>
 #include <string_view>
 
-#include "libinject/host_io.h"
-#include "libinject/record/clock.h"
+#include "libinject/base/clock.h"
+#include "libinject/base/host_io.h"
+#include "libinject/base/mutex.h"
 
 namespace inject {
 
@@ -53,9 +53,9 @@ class ControlListener {
   std::array<Client, kMaxClients> clients_;
   // The numbers of the above, for the child of a fork at any time.
   std::array<std::atomic<int>, kMaxClients + 1> numbers_ = {};
-  std::mutex mutex_;  // guards what follows
-  bool ended_ = false;
-  std::string folder_;  // of the socket, empty while there is none
+  Mutex mutex_;
+  bool ended_ INJECT_GUARDED_BY(mutex_) = false;
+  std::string folder_ INJECT_GUARDED_BY(mutex_);  // of the socket, empty while there is none
 };
 
 }  // namespace inject

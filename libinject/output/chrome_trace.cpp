@@ -6,10 +6,10 @@
 #include <cmath>
 
 #include "libinject/analysis/occupancy.h"
-#include "libinject/hooks/functions.h"
-#include "libinject/output/csv.h"
-#include "libinject/output/json_text.h"
-#include "libinject/record/mapping.h"
+#include "libinject/base/csv.h"
+#include "libinject/base/json_text.h"
+#include "libinject/base/mapping.h"
+#include "libinject/model/functions.h"
 #include "libinject/stats/statistics.h"
 
 namespace inject {

@@ -11,15 +11,15 @@
 #include <utility>
 #include <vector>
 
-#include "libinject/nvtx/range_tree.h"
+#include "libinject/base/gzip_file.h"
+#include "libinject/model/event_sink.h"
+#include "libinject/model/metric_samples.h"
+#include "libinject/model/run_info.h"
 #include "libinject/output/event_text.h"
-#include "libinject/output/gzip_file.h"
 #include "libinject/output/stream_rows.h"
 #include "libinject/record/name_table.h"
-#include "libinject/stats/events.h"
+#include "libinject/record/range_tree.h"
 #include "libinject/stats/iterations.h"
-#include "libinject/stats/metric_samples.h"
-#include "libinject/stats/run_info.h"
 
 namespace inject {
 
@@ -27,7 +27,7 @@ namespace inject {
 /// PyTorch's Kineto (docs/timeline.md). Events go out as they come, so that memory is bounded; their number
 /// and the file's size are bounded, what goes beyond is counted. The file is there while it is whole
 /// (GzipFile): after complete(), until something is added. For one thread, with all signals blocked.
-class ChromeTrace {
+class ChromeTrace final : public EventSink {
  public:
   static constexpr const char* kFileName = "trace.json.gz";
 
@@ -58,12 +58,12 @@ class ChromeTrace {
   bool open(const std::string& folder);
   bool is_open() const { return file_.is_open(); }
 
-  // `attachment`: CUPTI's, within which correlation ids are unique.
-  void add(const KernelEvent& event, std::uint16_t attachment);
-  void add(const TransferEvent& event, std::uint16_t attachment);
-  void add(const CallEvent& event, std::uint16_t attachment);
-  void add(const RangeEvent& event);
-  void add(const IterationBoundary& boundary);
+  using EventSink::add;
+  void add(const KernelEvent& event, std::uint16_t attachment) override;
+  void add(const TransferEvent& event, std::uint16_t attachment) override;
+  void add(const CallEvent& event, std::uint16_t attachment) override;
+  void add(const RangeEvent& event) override;
+  void add(const IterationBoundary& boundary) override;
   /// `columns` name the sample's values.
   void add(const MetricSample& sample, std::span<const MetricInfo> columns);
 

@@ -15,8 +15,8 @@
 #include <variant>
 #include <vector>
 
-#include "libinject/output/csv.h"
-#include "libinject/uint128.h"
+#include "libinject/base/csv.h"
+#include "libinject/base/uint128.h"
 
 namespace inject {
 
@@ -51,7 +51,7 @@ inline constexpr Unit kRate{"1/s", "≥ 0", 1};
 /// with the unit's decimals, or text.
 class Cell {
  public:
-  // Implicit, as the functions that append_cell() takes.
+  // Implicit, so that a column's function returns what it has.
   // NOLINTBEGIN(misc-explicit-constructor)
   Cell() = default;
   template <std::integral T>

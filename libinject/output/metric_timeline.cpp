@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "libinject/output/csv.h"
+#include "libinject/base/csv.h"
 
 namespace inject {
 

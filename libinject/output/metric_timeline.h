@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "libinject/output/atomic_file.h"
+#include "libinject/base/atomic_file.h"
+#include "libinject/model/metric_samples.h"
 #include "libinject/output/columns.h"
-#include "libinject/stats/metric_samples.h"
 
 namespace inject {
 

@@ -8,7 +8,7 @@
 #include <exception>
 #include <utility>
 
-#include "libinject/output/atomic_file.h"
+#include "libinject/base/atomic_file.h"
 
 namespace inject {
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "libinject/model/run_info.h"
 #include "libinject/output/prometheus_metrics.h"
-#include "libinject/stats/run_info.h"
 #include "libinject/stats/statistics.h"
 
 namespace inject {

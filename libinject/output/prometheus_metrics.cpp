@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/output/prometheus_metrics.h"
+#include "libinject/record/memory_use.h"
 
 #include <algorithm>
 #include <array>

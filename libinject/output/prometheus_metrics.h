@@ -11,11 +11,11 @@
 #include <string_view>
 #include <utility>
 
+#include "libinject/analysis/sample_stats.h"
+#include "libinject/model/run_info.h"
 #include "libinject/output/prometheus_text.h"
 #include "libinject/report/report.h"
 #include "libinject/stats/device_time.h"
-#include "libinject/stats/run_info.h"
-#include "libinject/stats/sample_stats.h"
 #include "libinject/stats/statistics.h"
 
 namespace inject {

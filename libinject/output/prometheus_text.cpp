@@ -7,8 +7,8 @@
 #include <cmath>
 #include <system_error>
 
-#include "libinject/output/csv.h"
-#include "libinject/record/clock.h"
+#include "libinject/base/clock.h"
+#include "libinject/base/csv.h"
 
 namespace inject {
 

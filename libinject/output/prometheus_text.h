@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "libinject/uint128.h"
+#include "libinject/base/uint128.h"
 
 namespace inject {
 

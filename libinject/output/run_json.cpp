@@ -9,7 +9,7 @@
 #include <optional>
 #include <string_view>
 
-#include "libinject/output/json_text.h"
+#include "libinject/base/json_text.h"
 
 namespace inject {
 

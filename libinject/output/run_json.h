@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "libinject/model/run_info.h"
 #include "libinject/report/device_diagnosis.h"
-#include "libinject/stats/run_info.h"
 
 namespace inject {
 

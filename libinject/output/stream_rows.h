@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "libinject/record/records.h"
+#include "libinject/model/records.h"
 
 namespace inject {
 

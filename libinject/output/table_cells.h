@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "libinject/analysis/sample_stats.h"
+#include "libinject/model/run_info.h"
 #include "libinject/output/columns.h"
 #include "libinject/stats/device_work.h"
-#include "libinject/stats/run_info.h"
-#include "libinject/stats/sample_stats.h"
 
 namespace inject {
 

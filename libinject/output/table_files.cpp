@@ -10,9 +10,9 @@
 #include <memory>
 #include <utility>
 
-#include "libinject/output/atomic_file.h"
+#include "libinject/base/atomic_file.h"
+#include "libinject/base/csv.h"
 #include "libinject/output/copy_table.h"
-#include "libinject/output/csv.h"
 #include "libinject/output/memory_table.h"
 #include "libinject/output/metric_tables.h"
 #include "libinject/output/run_json.h"
@@ -506,8 +506,8 @@ std::vector<std::string> write_all(const std::string& folder, const Report& repo
     std::vector<std::string> names;
     for (const TableFile& table : kTables) {
       if (!is_wanted(table, report)) {
-        // What a killed process left of hardware metrics can't be made anew.
-        if (access((folder + "/" + std::string(table.name)).c_str(), F_OK) == 0)
+        // What a killed process wrote of hardware metrics can't be made anew.
+        if (report.run->recovered && access((folder + "/" + std::string(table.name)).c_str(), F_OK) == 0)
           names.emplace_back(table.name);
         continue;
       }

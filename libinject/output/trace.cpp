@@ -6,8 +6,8 @@
 #include <tuple>
 #include <utility>
 
-#include "libinject/hooks/functions.h"
-#include "libinject/output/csv.h"
+#include "libinject/base/csv.h"
+#include "libinject/model/functions.h"
 #include "libinject/stats/statistics.h"
 
 namespace inject {
@@ -169,7 +169,7 @@ const ThreadInfo& TraceWriter::thread_info(std::uint32_t thread) {
   });
 }
 
-void TraceWriter::add(const KernelEvent& event) {
+void TraceWriter::add(const KernelEvent& event, std::uint16_t /*attachment*/) {
   if (!take_row(gpu_)) return;
   CsvRow row(gpu_.file.buffer());
   row.number(since(event.start, context_.base)).number(event.end - event.start).number(event.correlation);
@@ -183,7 +183,7 @@ void TraceWriter::add(const KernelEvent& event) {
   end_row(gpu_);
 }
 
-void TraceWriter::add(const TransferEvent& event) {
+void TraceWriter::add(const TransferEvent& event, std::uint16_t /*attachment*/) {
   if (!take_row(gpu_)) return;
   const std::uint64_t duration = event.end - event.start;
   CsvRow row(gpu_.file.buffer());
@@ -206,7 +206,7 @@ void TraceWriter::add(const TransferEvent& event) {
   end_row(gpu_);
 }
 
-void TraceWriter::add(const CallEvent& event) {
+void TraceWriter::add(const CallEvent& event, std::uint16_t /*attachment*/) {
   const bool library = is_library_function(event.function);
   if (!library && !is_api_function(event.function)) return;
   Table& table = library ? library_ : api_;

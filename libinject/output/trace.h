@@ -10,11 +10,11 @@
 #include <string_view>
 #include <vector>
 
-#include "libinject/output/atomic_file.h"
+#include "libinject/base/atomic_file.h"
+#include "libinject/model/event_sink.h"
+#include "libinject/model/run_info.h"
 #include "libinject/output/columns.h"
 #include "libinject/record/name_table.h"
-#include "libinject/stats/events.h"
-#include "libinject/stats/run_info.h"
 
 namespace inject {
 
@@ -30,7 +30,7 @@ std::span<const TraceFile> trace_files();
 /// reports, library_trace.csv and thread_cpu_trace.csv; a row per event in the order of their arrival. Rows
 /// go out as they come, so that memory is bounded and a killed program leaves what was flushed; the number of
 /// rows is bounded, further ones are counted. For one thread, with all signals blocked (OutputFile).
-class TraceWriter {
+class TraceWriter final : public EventSink {
  public:
   struct Context {
     const NameTable* names = nullptr;
@@ -47,10 +47,11 @@ class TraceWriter {
   /// Creates the files. False: see error().
   bool open(const std::string& folder);
 
-  void add(const KernelEvent& event);
-  void add(const TransferEvent& event);
-  void add(const CallEvent& event);
-  void add(const ProcessorTimeEvent& event);
+  using EventSink::add;
+  void add(const KernelEvent& event, std::uint16_t attachment = 0) override;
+  void add(const TransferEvent& event, std::uint16_t attachment = 0) override;
+  void add(const CallEvent& event, std::uint16_t attachment = 0) override;
+  void add(const ProcessorTimeEvent& event) override;
 
   /// Hands everything to the kernel.
   bool flush();

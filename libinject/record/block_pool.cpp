@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "libinject/record/mapping.h"
+#include "libinject/base/mapping.h"
 
 namespace inject {
 

@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <new>
 
-#include "libinject/record/records.h"
-#include "libinject/record/shared_region.h"
+#include "libinject/base/shared_region.h"
+#include "libinject/model/records.h"
 
 namespace inject {
 

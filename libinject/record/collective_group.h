@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "libinject/record/call_shape.h"
+#include "libinject/model/call_shape.h"
 
 namespace inject {
 

@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "libinject/record/records.h"
+#include "libinject/model/records.h"
 
 namespace inject {
 

@@ -6,7 +6,7 @@
 #include <bit>
 #include <cerrno>
 
-#include "libinject/record/mapping.h"
+#include "libinject/base/mapping.h"
 
 namespace inject {
 
@@ -24,24 +24,6 @@ void raise(std::atomic<std::uint64_t>& greatest, std::uint64_t value) noexcept {
 }
 
 }  // namespace
-
-std::string_view allocation_name(AllocationApi api) noexcept {
-  constexpr std::array<std::string_view, kAllocationApis> kNames{"cudaMalloc",
-                                                                 "cudaMallocPitch",
-                                                                 "cudaMalloc3D",
-                                                                 "cudaMallocAsync",
-                                                                 "cudaMallocAsync_ptsz",
-                                                                 "cudaMallocFromPoolAsync",
-                                                                 "cudaMallocFromPoolAsync_ptsz",
-                                                                 "cudaMallocArray",
-                                                                 "cudaMalloc3DArray",
-                                                                 "cudaMallocMipmappedArray",
-                                                                 "cudaMallocManaged",
-                                                                 "cudaMallocHost",
-                                                                 "cudaHostAlloc"};
-  static_assert(!kNames.back().empty());
-  return kNames[static_cast<std::size_t>(api)];
-}
 
 std::uint64_t AllocationTable::pack(const Allocation& allocation) noexcept {
   return std::min(allocation.bytes, kMaxBytes) | static_cast<std::uint64_t>(allocation.device & 0xFF) << 48 |

@@ -7,37 +7,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <string_view>
 #include <vector>
 
+#include "libinject/model/memory_row.h"
+
 namespace inject {
-
-/// The CUDA runtime's functions that allocate.
-enum class AllocationApi : std::uint8_t {
-  kMalloc,
-  kMallocPitch,
-  kMalloc3D,
-  kMallocAsync,
-  kMallocAsyncPtsz,
-  kMallocFromPoolAsync,
-  kMallocFromPoolAsyncPtsz,
-  kMallocArray,
-  kMalloc3DArray,
-  kMallocMipmappedArray,
-  kMallocManaged,
-  kMallocHost,
-  kHostAlloc,
-};
-inline constexpr std::size_t kAllocationApis = 13;
-
-enum class AllocationKind : std::uint8_t { kDevice, kManaged, kPinnedHost };
-
-std::string_view allocation_name(AllocationApi api) noexcept;
-constexpr AllocationKind allocation_kind(AllocationApi api) noexcept {
-  return api >= AllocationApi::kMallocHost      ? AllocationKind::kPinnedHost
-         : api == AllocationApi::kMallocManaged ? AllocationKind::kManaged
-                                                : AllocationKind::kDevice;
-}
 
 struct Allocation {
   std::uint64_t bytes = 0;
@@ -109,26 +83,6 @@ class AllocationTable {
   const std::size_t entries_;
   std::atomic<Entry*> table_{nullptr};
   std::atomic<bool> refused_{false};  // there is no memory for the table
-};
-
-/// What one function did on one device, or all of them.
-struct MemoryCounts {
-  std::uint64_t allocations = 0;
-  std::uint64_t frees = 0;  ///< of what these allocated
-  std::uint64_t allocated = 0;
-  std::uint64_t live = 0;
-  std::uint64_t peak = 0;  ///< of `live`
-  std::uint64_t largest = 0;
-  std::uint64_t failed = 0;
-  std::uint64_t failed_bytes = 0;  ///< requested in vain
-  std::uint64_t largest_failed = 0;
-  std::uint64_t last_failed = 0;
-};
-
-struct MemoryRow {
-  std::uint32_t device = 0;          ///< or one of MemoryUse's numbers
-  std::optional<AllocationApi> api;  ///< none: all together
-  MemoryCounts counts;
 };
 
 /// Allocations by function and device, counted by the hooks of the CUDA runtime at all times, windows or not.

@@ -9,7 +9,7 @@
 #include <cerrno>
 #include <cstdint>
 
-#include "libinject/record/clock.h"
+#include "libinject/base/clock.h"
 #include "libinject/record/thread_registry.h"
 
 namespace inject {

@@ -5,7 +5,7 @@
 #include <bit>
 #include <new>
 
-#include "libinject/record/mapping.h"
+#include "libinject/base/mapping.h"
 
 namespace inject {
 

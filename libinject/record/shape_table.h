@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "libinject/record/call_shape.h"
+#include "libinject/model/call_shape.h"
 
 namespace inject {
 

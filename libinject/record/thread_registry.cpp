@@ -12,9 +12,9 @@
 #include <cstdio>
 #include <cstring>
 
-#include "libinject/host_io.h"
+#include "libinject/base/host_io.h"
+#include "libinject/base/mapping.h"
 #include "libinject/record/control.h"
-#include "libinject/record/mapping.h"
 
 namespace inject {
 

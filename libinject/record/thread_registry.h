@@ -9,9 +9,9 @@
 #include <cstdint>
 #include <string>
 
+#include "libinject/model/records.h"
 #include "libinject/record/block_pool.h"
 #include "libinject/record/collective_group.h"
-#include "libinject/record/records.h"
 #include "libinject/record/watched_ranges.h"
 
 namespace inject {
@@ -31,7 +31,7 @@ struct alignas(64) ThreadState {
   std::uint32_t launching_kernel = 0;  ///< 1 while a kernel launch of an open window is in progress
   std::uint32_t last_shape = 0;        ///< of the call whose operand is last_operand
   std::uint64_t last_operand = 0;
-  std::uint32_t untimed_signs = 0;             ///< signs that need no time (window/iteration_watch.cpp)
+  std::uint32_t untimed_signs = 0;             ///< signs that need no time (record/iteration_watch.cpp)
   std::uint32_t sign_pass = 0;                 ///< pass of the search at the last sign that had one
   std::uint32_t launch_window = 0;             ///< window of the driver launch in progress
   std::uint32_t plain_window = 0;              ///< window that a driver call which submits nothing began in

@@ -12,7 +12,7 @@
 #include "libinject/analysis/gemm_hints.h"
 #include "libinject/analysis/kernel_class.h"
 #include "libinject/analysis/peaks.h"
-#include "libinject/stats/run_info.h"
+#include "libinject/model/run_info.h"
 #include "libinject/stats/statistics.h"
 
 namespace inject {

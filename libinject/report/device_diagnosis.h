@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "libinject/analysis/diagnosis.h"
+#include "libinject/model/run_info.h"
 #include "libinject/report/call_report.h"
 #include "libinject/report/measured_kernels.h"
 #include "libinject/stats/device_time.h"
-#include "libinject/stats/run_info.h"
 #include "libinject/stats/statistics.h"
 
 namespace inject {

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "libinject/analysis/peaks.h"
-#include "libinject/stats/run_info.h"
+#include "libinject/model/run_info.h"
 
 namespace inject {
 

@@ -5,7 +5,7 @@
 #include <array>
 #include <span>
 
-#include "libinject/output/csv.h"
+#include "libinject/base/csv.h"
 
 namespace inject {
 

@@ -6,7 +6,7 @@
 
 #include <optional>
 
-#include "libinject/stats/sample_stats.h"
+#include "libinject/analysis/sample_stats.h"
 
 namespace inject {
 

@@ -13,12 +13,12 @@
 #include <vector>
 
 #include "libinject/analysis/diagnosis.h"
+#include "libinject/model/run_info.h"
 #include "libinject/report/call_report.h"
 #include "libinject/report/device_diagnosis.h"
 #include "libinject/report/measured_kernels.h"
 #include "libinject/report/profiler_overhead.h"
 #include "libinject/stats/kernel_use.h"
-#include "libinject/stats/run_info.h"
 #include "libinject/stats/statistics.h"
 
 namespace inject {

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "libinject/record/records.h"
+#include "libinject/model/records.h"
 
 namespace inject {
 

@@ -9,11 +9,11 @@
 #include <unordered_map>
 #include <vector>
 
-#include "libinject/hooks/functions.h"
-#include "libinject/record/mapping.h"
-#include "libinject/stats/events.h"
+#include "libinject/analysis/sample_stats.h"
+#include "libinject/base/mapping.h"
+#include "libinject/model/events.h"
+#include "libinject/model/functions.h"
 #include "libinject/stats/key_index.h"
-#include "libinject/stats/sample_stats.h"
 
 namespace inject {
 

@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "libinject/analysis/idle_time.h"
-#include "libinject/stats/events.h"
+#include "libinject/analysis/sample_stats.h"
+#include "libinject/model/events.h"
 #include "libinject/stats/key_index.h"
 #include "libinject/stats/overlap.h"
-#include "libinject/stats/sample_stats.h"
 
 namespace inject {
 

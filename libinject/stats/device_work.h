@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "libinject/stats/sample_stats.h"
+#include "libinject/analysis/sample_stats.h"
 
 namespace inject {
 

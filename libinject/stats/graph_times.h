@@ -10,7 +10,7 @@
 #include <tuple>
 #include <vector>
 
-#include "libinject/stats/events.h"
+#include "libinject/model/events.h"
 #include "libinject/stats/key_index.h"
 
 namespace inject {

@@ -70,6 +70,11 @@ void IterationStatistics::activity(const IterationActivity& activity) {
   waiting_.push_back(activity);
 }
 
+void IterationStatistics::lost_work(std::uint32_t window, Nanoseconds launch) {
+  if (launch != 0 && window > settled_through_ && lost_work_.size() < kMaxLost)
+    lost_work_.emplace_back(window, launch);
+}
+
 void IterationStatistics::launch(std::uint32_t window, Nanoseconds begin) {
   note({begin, window, std::nullopt, 0});
 }
@@ -301,9 +306,22 @@ void IterationStatistics::settle_window(std::uint32_t window, Nanoseconds begin,
   if (window <= settled_through_) return;
   final_through_ = window;
   assign();
+  const bool lost_more = lost_work_.size() == kMaxLost;
+  std::erase_if(lost_work_, [this, window](const auto& lost) {
+    if (lost.first > window) return false;
+    if (const auto place = rows_.find(key_of(lost.first, lost.second)); place != rows_.end()) {
+      place->second.spoiled = true;
+      place->second.complete = false;
+    }
+    return true;
+  });
   for (auto place = rows_.lower_bound({settled_through_ + 1, 0});
        place != rows_.end() && place->first.first <= window; ++place) {
     Row& row = place->second;
+    if (lost_more) {
+      row.spoiled = true;
+      row.complete = false;
+    }
     if (end == 0 && place->first.second != 0 && !row.settled && !row.complete) {
       // Which part of it lay in the window is not known.
       row.begin = row.end = 0;
@@ -397,7 +415,7 @@ std::vector<IterationRow> IterationStatistics::rows() const {
     for (const Part& from : more.parts) part(row, from.device).work.merge(from.work);
   };
   for (const auto& [key, row] : rows_) {
-    if (row.past_window) add(waiting[{key.first, 0}], row);
+    if (row.past_window && (!row.host.empty() || !row.parts.empty())) add(waiting[{key.first, 0}], row);
   }
   for (auto& [key, row] : waiting) {
     if (const auto place = rows_.find(key); place != rows_.end()) add(row, place->second);

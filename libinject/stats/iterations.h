@@ -11,27 +11,13 @@
 #include <utility>
 #include <vector>
 
+#include "libinject/analysis/sample_stats.h"
 #include "libinject/analysis/shape_work.h"
+#include "libinject/model/events.h"
 #include "libinject/stats/busy_time.h"
 #include "libinject/stats/device_work.h"
-#include "libinject/stats/events.h"
-#include "libinject/stats/sample_stats.h"
 
 namespace inject {
-
-enum class IterationLabel : std::uint8_t { kIteration, kValidation, kCheckpoint };
-
-/// An iteration, or something else that lasts until the next boundary, begins: with a launch or a copy, the
-/// first call of what begins.
-struct IterationBoundary {
-  std::uint64_t number = 0;  ///< of the iteration; means nothing for other labels
-  /// Host time: not after that call, and after the last call before it.
-  Nanoseconds begin = 0;
-  std::uint32_t window = 0;         ///< window that the call belongs to, 0 if none
-  std::uint32_t window_before = 0;  ///< window of the call before it, the last one of what ends here
-  IterationLabel label = IterationLabel::kIteration;
-  bool followed = true;  ///< false: from here on nothing is known of iterations
-};
 
 enum class WorkKind : std::uint8_t { kKernel, kCopy, kMemset };
 
@@ -92,8 +78,12 @@ class IterationStatistics {
   static constexpr std::size_t kMaxWaiting = 262'144;
   static constexpr std::size_t kMaxWindows = 10'000;
   static constexpr std::size_t kMaxRecent = 1024;
+  static constexpr std::size_t kMaxLost = 4096;  ///< launches; beyond it a window has no complete iteration
 
   void activity(const IterationActivity& activity);
+  /// Work that was launched then, before its window is settled, has no usable record: its iteration is not
+  /// complete.
+  void lost_work(std::uint32_t window, Nanoseconds launch);
   /// A call gave the device work.
   void launch(std::uint32_t window, Nanoseconds begin);
   /// A library call that was over at `end` computes this much.
@@ -144,6 +134,7 @@ class IterationStatistics {
   struct HostPart {
     std::uint64_t launches = 0;
     FlopCount flops;
+    bool empty() const { return launches == 0 && flops.total() == 0; }
     void merge(const HostPart& more) {
       launches += more.launches;
       flops.merge(more.flops);
@@ -232,6 +223,7 @@ class IterationStatistics {
   SampleStats step_times_;
   std::deque<std::uint64_t> recent_step_times_;
   SampleStats step_times_outside_;
+  std::vector<std::pair<std::uint32_t, Nanoseconds>> lost_work_;  // by window and launch
   SampleBudget window_budget_{std::size_t{4} << 20};
   std::map<std::uint32_t, SampleStats> windows_;
   std::uint64_t incomplete_ = 0;

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "libinject/analysis/occupancy.h"
-#include "libinject/stats/run_info.h"
+#include "libinject/model/run_info.h"
 #include "libinject/stats/statistics.h"
 
 namespace inject {

@@ -6,7 +6,7 @@
 #include <bit>
 #include <utility>
 
-#include "libinject/record/mapping.h"
+#include "libinject/base/mapping.h"
 
 namespace inject {
 

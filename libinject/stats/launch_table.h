@@ -9,7 +9,7 @@
 #include <optional>
 #include <vector>
 
-#include "libinject/stats/events.h"
+#include "libinject/model/events.h"
 #include "libinject/stats/outside_launches.h"
 
 namespace inject {

@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "libinject/record/records.h"
+#include "libinject/model/records.h"
 
 namespace inject {
 

@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "libinject/model/events.h"
 #include "libinject/stats/device_work.h"
-#include "libinject/stats/events.h"
 
 namespace inject {
 

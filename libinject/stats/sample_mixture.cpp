@@ -10,7 +10,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "libinject/stats/block_means.h"
+#include "libinject/analysis/block_means.h"
 
 namespace inject {
 

@@ -2,55 +2,36 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/stats/statistics.h"
 
+#include <algorithm>
+#include <bit>
+#include <optional>
+#include <utility>
+
 #include "libinject/analysis/copies.h"
-#include "libinject/stats/tables.h"
+#include "libinject/stats/call_times.h"
+#include "libinject/stats/collective_table.h"
+#include "libinject/stats/family_table.h"
+#include "libinject/stats/iteration_metrics.h"
+#include "libinject/stats/kernel_tables.h"
+#include "libinject/stats/library_table.h"
+#include "libinject/stats/range_phases.h"
+#include "libinject/stats/range_tables.h"
+#include "libinject/stats/table_rows.h"
+#include "libinject/stats/window_totals.h"
 
 namespace inject {
 
 namespace {
 
-// Of kOperations, after the copies.
-constexpr std::uint32_t kMemset = kPeerToPeer + 1;
-static_assert(kMemset + 1 == kOperations.size());
-
-constexpr std::array<std::string_view, kMemoryKinds> kMemoryKindNames{
-    "Unknown", "Pageable", "Pinned", "Device", "Array", "Managed", "Device Static", "Managed Static"};
-
-std::uint32_t operation_of(const TransferEvent& event) {
-  if (event.memset) return kMemset;
-  if (event.copy_kind == 0 && event.peer) return kPeerToPeer;
-  return event.copy_kind <= kPeerToPeer ? event.copy_kind : 0;
-}
-
-std::uint64_t duration(Nanoseconds begin, Nanoseconds end) {
-  return end > begin ? end - begin : 0;
-}
-
-/// The library calls of a chain, without what lies between them.
-CallChain library_chain(CallChain chain) {
-  CallChain path = 0;
-  for (unsigned level = 0; level < chain_depth(chain); ++level) {
-    if (is_library_function(chain_at(chain, level))) path = chain_push(path, chain_at(chain, level));
-  }
-  return path;
-}
-
-/// The path of library calls that an activity was launched in.
-CallChain library_path(const Attribution& launch) {
-  if (launch.chain == 0 && !is_library_function(launch.function)) return 0;
-  const CallChain path = library_chain(launch.chain);
-  return is_library_function(launch.function) ? chain_push(path, launch.function) : path;
-}
-
 /// Counts what `event` stands for into `work`.
 void count(DeviceWork& work, const KernelEvent& event) {
-  work.kernels.add(duration(event.start, event.end));
+  work.kernels.add(duration_between(event.start, event.end));
   if (!event.launch.known) ++work.unattributed;
 }
 
 void count(DeviceWork& work, const TransferEvent& event) {
   (event.memset ? work.memsets : work.copies) += 1;
-  (event.memset ? work.memset_time : work.copy_time) += duration(event.start, event.end);
+  (event.memset ? work.memset_time : work.copy_time) += duration_between(event.start, event.end);
   (event.memset ? work.memset_bytes : work.copy_bytes) += event.bytes;
   if (!event.launch.known) ++work.unattributed;
 }
@@ -96,7 +77,7 @@ PhasedWork phased_work(const Event& event) {
   PhasedWork work;
   work.launch_known = event.launch.known;
   work.launch_begin = event.launch.known ? event.launch.host_begin : event.start;
-  work.duration = duration(event.start, event.end);
+  work.duration = duration_between(event.start, event.end);
   work.thread = event.launch.thread;
   work.device = static_cast<std::uint16_t>(event.device);
   return work;
@@ -114,7 +95,60 @@ TimedWorkKind kind_of(const TransferEvent& event) {
   }
 }
 
+/// What a thread does in a function, as far as it was asked for.
+class FunctionKinds {
+ public:
+  struct Kind {
+    bool known = false;
+    HostState state = HostState::kOther;
+    bool asks = false;
+  };
+
+  const Kind& of(FunctionId function) {
+    if (function >= kinds_.size()) kinds_.resize(std::bit_ceil(function + 1u));
+    Kind& kind = kinds_[function];
+    if (!kind.known) {
+      const std::string_view name = function_name(function);
+      kind = {true, host_state_of(name, is_library_function(function)), asks_for_work(name)};
+    }
+    return kind;
+  }
+
+ private:
+  std::vector<Kind> kinds_;  // by function
+};
+
 }  // namespace
+
+struct Statistics::Collectors {
+  Collectors(const NameTable& names, const RangeTree& tree)
+      : ranges(budget, names, tree), families(names), range_phases(names, tree) {}
+
+  SampleBudget budget;
+  KernelTables kernels{budget};
+  ApiTable apis{budget};
+  OperationTable operations{budget};
+  RangeTables ranges;
+  LibraryTable libraries;
+  CallShapeStatistics call_shapes;
+  CollectiveTable collectives;
+  FamilyTable families;
+  WindowTotals windows;
+  IterationStatistics iterations;
+  PhaseStatistics phases;
+  RangePhases range_phases;
+  DeviceTimeStatistics device_times;
+  CopyStatistics copies;
+  KernelMetrics metrics;  // rows are those of the kernels' details
+  static_assert(KernelMetrics::kMaxRows == kMaxRows);
+  IterationMetrics iteration_metrics;
+  FunctionKinds functions;
+
+  // What Statistics::call_shapes(), kernel_details() and kernel_families() made, until something changes.
+  std::optional<std::vector<CallShapeRow>> call_shape_rows;
+  std::optional<std::vector<DetailRow>> detail_rows;
+  std::optional<std::vector<KernelFamilyRow>> kernel_family_rows;
+};
 
 void DeviceWork::merge(const DeviceWork& more) {
   kernels.merge(more.kernels);
@@ -137,265 +171,313 @@ void HostWork::merge(const HostWork& more) {
   flops.merge(more.flops);
 }
 
-bool is_library_function(FunctionId function) {
-  switch (function_group(function)) {
-    case FunctionGroup::kCublas:
-    case FunctionGroup::kCublasLt:
-    case FunctionGroup::kCudnn:
-    case FunctionGroup::kNccl:
-      return function != kNoFunction;
-    case FunctionGroup::kCudart:
-    case FunctionGroup::kCupti:
-    case FunctionGroup::kDriver:
-      return false;
-  }
-  return false;
-}
-
-unsigned library_depth(CallChain chain) {
-  return chain_depth(library_chain(chain));
-}
-
 bool is_api_function(FunctionId function) {
   const FunctionGroup group = function_group(function);
   return group == FunctionGroup::kCudart || group == FunctionGroup::kDriver;
 }
 
-std::string_view operation_name(const TransferEvent& event) {
-  return kOperations[operation_of(event)];
-}
-
-std::string_view direction_name(std::uint32_t operation) {
-  constexpr std::string_view kBefore = "[CUDA memcpy ";
-  if (operation >= kMemset) return {};
-  const std::string_view name = kOperations[operation];
-  return name.substr(kBefore.size(), name.size() - kBefore.size() - 1);
-}
-
-std::string_view memory_kind_name(std::uint8_t kind) {
-  return kMemoryKindNames[kind < kMemoryKinds ? kind : 0];
-}
-
 Statistics::Statistics(const NameTable& names, const RangeTree& ranges, const ShapeTable& shapes)
-    : tables_(std::make_unique<Tables>()), names_(names), range_tree_(ranges), shapes_(shapes) {}
+    : collectors_(std::make_unique<Collectors>(names, ranges)), names_(names), shapes_(shapes) {}
 
 Statistics::~Statistics() = default;
 
 void Statistics::add(const KernelEvent& event) {
-  Tables& t = *tables_;
-  const std::uint64_t time = duration(event.start, event.end);
-  const auto word = [](std::int32_t value) { return static_cast<std::uint32_t>(value); };
+  Collectors& c = *collectors_;
+  const Attribution& launch = event.launch;
+  const std::uint64_t time = duration_between(event.start, event.end);
+  const CallChain path = library_path(launch);
+  c.call_shape_rows.reset();
+  c.detail_rows.reset();
+  c.kernel_family_rows.reset();
 
-  t.kernel_row(event.name).add(time);
-
-  const KeyIndex<7>::Key shape{event.name,          word(event.grid[0]),  word(event.grid[1]),
-                               word(event.grid[2]), word(event.block[0]), word(event.block[1]),
-                               word(event.block[2])};
-  const KeyIndex<12>::Key detail{shape[0],
-                                 shape[1],
-                                 shape[2],
-                                 shape[3],
-                                 shape[4],
-                                 shape[5],
-                                 shape[6],
-                                 event.device,
-                                 event.registers_per_thread,
-                                 event.static_shared_bytes,
-                                 event.dynamic_shared_bytes,
-                                 event.local_bytes_per_thread};
-  const std::uint32_t details_known = t.detail_keys.size();
-  const std::uint32_t detail_index = t.detail_keys.find_or_add(detail);
-  DetailEntry& entry = t.details.at(detail_index);
-  // A launch's details name its shape: the second lookup is needed for new details only.
-  std::uint32_t shape_index = entry.shape;
-  if (detail_index == details_known || detail_index == kOtherIndex) {
-    shape_index = t.shape_keys.find_or_add(shape);
-    entry.shape = shape_index;
-  }
-  entry.time.add(time);
-  if (t.metrics.active())
-    t.metrics.kernel(event.launch.window, event.device, detail_index, event.start, event.end);
-  t.shapes.at(shape_index, &t.budget).add(time);
-
-  const std::uint32_t thread = event.launch.known ? event.launch.thread : kNoIndex;
-  t.threads.at(t.thread_keys.find_or_add({thread, event.device}), &t.budget).add(time);
-  const std::uint32_t window = t.window_device_keys.find_or_add({event.launch.window, event.device});
-  count(t.window_devices.at(window), event);
-  t.window_worked(window, event.start, event.end);
-  t.iterations.activity(iteration_activity(event.launch, event.device, event.start, event.end));
-
-  const CallChain path = library_path(event.launch);
-  if (path != 0) count(t.libraries.at(t.library_row(path)).work, event);
-  t.call_shape_rows.reset();
-  t.detail_rows.reset();
-  t.kernel_family_rows.reset();
-  if (t.call_shapes.add(event)) {
-    const ShapeWork work = work_of(shapes_.shape(event.launch.shape));
-    t.window_host(event.launch.window).flops.add(best_arithmetic(work), work.flops);
+  const std::uint32_t detail = c.kernels.add(event, time);
+  if (c.metrics.active()) c.metrics.kernel(launch.window, event.device, detail, event.start, event.end);
+  count(c.windows.work(launch.window, event.device, event.start, event.end), event);
+  c.iterations.activity(iteration_activity(launch, event.device, event.start, event.end));
+  if (path != 0) count(c.libraries.work(path), event);
+  if (c.call_shapes.add(event)) {
     // By the end of the graph's launch, as other calls.
-    t.iterations.flops(event.launch.window, event.launch.host_end, best_arithmetic(work), work.flops);
-  }
-  FamilyEntry& family =
-      t.family_entry(event.name, call_category(path, shapes_.kind(event.launch.shape)), names_);
-  family.add(time, path != 0, event.launch.known && event.launch.shape != ShapeTable::kNone);
-  const bool collective = is_collective(family.family);
-  TimedWork timed = timed_work(event, collective ? TimedWorkKind::kCollective : TimedWorkKind::kKernel,
-                               t.function_kind(event.launch.function).state);
-  if (collective) timed.blocks = blocks_of(event);
-  t.device_times.work(event.launch.window, event.device, timed);
-  PhasedWork phased = phased_work(event);
-  phased.told = t.phase_of_node(range_tree_, names_, event.launch.range);
-  phased.optimizer = family.family == Family::kOptimizer;
-  t.phases.work(event.launch.window, phased);
-  t.copies.kernel(event.launch.window, event.device, event.start, event.end);
-  if (collective) {
-    t.overlap.work(event.launch.window, event.device, event.launch.shape, event.start, event.end);
-    if (event.launch.shape == ShapeTable::kNone) {
-      t.unknown_collectives.add(time);
-      add_share(t.unknown_collective_names, {event.name, 1, time});
-    }
-  } else {
-    t.overlap.beside(event.launch.window, event.device, event.start, event.end);
+    add_flops(launch.shape, launch.window, launch.host_end);
   }
 
-  if (!event.launch.known || event.launch.range == 0) {
-    t.range_kernel_row(kOutsideRanges, thread, event.name).time.add(time);
-    return;
-  }
-  t.any_range = true;
-  const Tables::Around around = t.ranges_around(range_tree_, event.launch.range);
-  for (std::uint32_t i = around.begin; i < around.begin + around.size; ++i) {
-    const std::uint32_t range = t.around_ranges[i];
-    RangeKernelEntry& row = t.range_kernel_row(range, thread, event.name);
-    row.time.add(time);
-    row.instances.add(t.instance_at(thread, range, event.launch.host_begin));
-  }
+  const Family family = c.families.add(event, path, shapes_.kind(launch.shape), time);
+  const bool collective = is_collective(family);
+  TimedWork timed = timed_work(event, collective ? TimedWorkKind::kCollective : TimedWorkKind::kKernel,
+                               c.functions.of(launch.function).state);
+  if (collective) timed.blocks = blocks_of(event);
+  c.device_times.work(launch.window, event.device, timed);
+  PhasedWork phased = phased_work(event);
+  phased.told = c.range_phases.of(launch.range);
+  phased.optimizer = family == Family::kOptimizer;
+  c.phases.work(launch.window, phased);
+  c.copies.kernel(launch.window, event.device, event.start, event.end);
+  c.collectives.add(event, collective, time);
+  c.ranges.add(event, time);
 }
 
 void Statistics::add(const TransferEvent& event) {
-  Tables& t = *tables_;
+  Collectors& c = *collectors_;
+  const Attribution& launch = event.launch;
   const std::uint32_t operation = operation_of(event);
-  if (!event.memset) t.copies.add(event, operation);
-  t.operation_times[operation].add(duration(event.start, event.end));
-  t.operation_sizes[operation].add(event.bytes);
-  const std::uint32_t window = t.window_device_keys.find_or_add({event.launch.window, event.device});
-  count(t.window_devices.at(window), event);
-  t.window_worked(window, event.start, event.end);
-  IterationActivity activity = iteration_activity(event.launch, event.device, event.start, event.end);
+  if (!event.memset) c.copies.add(event, operation);
+  c.operations.add(operation, duration_between(event.start, event.end), event.bytes);
+  count(c.windows.work(launch.window, event.device, event.start, event.end), event);
+  IterationActivity activity = iteration_activity(launch, event.device, event.start, event.end);
   activity.kind = event.memset ? WorkKind::kMemset : WorkKind::kCopy;
   activity.bytes = event.bytes;
-  t.iterations.activity(activity);
+  c.iterations.activity(activity);
   const TimedWorkKind kind = kind_of(event);
-  t.device_times.work(event.launch.window, event.device,
-                      timed_work(event, kind, t.function_kind(event.launch.function).state));
+  c.device_times.work(launch.window, event.device,
+                      timed_work(event, kind, c.functions.of(launch.function).state));
   PhasedWork phased = phased_work(event);
   (event.memset ? phased.memset : phased.copy) = true;
   phased.bytes = event.bytes;
-  phased.told = t.phase_of_node(range_tree_, names_, event.launch.range);
-  t.phases.work(event.launch.window, phased);
+  phased.told = c.range_phases.of(launch.range);
+  c.phases.work(launch.window, phased);
   // Copied for a value to look at, as loss.item() does, rather than for the data.
-  if (kind == TimedWorkKind::kDownload && event.bytes < kSmallCopy && event.launch.known)
-    t.device_times.small_download(event.launch.window, event.launch.thread, event.launch.host_begin);
-  if (const CallChain path = library_path(event.launch); path != 0)
-    count(t.libraries.at(t.library_row(path)).work, event);
+  if (kind == TimedWorkKind::kDownload && event.bytes < kSmallCopy && launch.known)
+    c.device_times.small_download(launch.window, launch.thread, launch.host_begin);
+  if (const CallChain path = library_path(launch); path != 0) count(c.libraries.work(path), event);
 }
 
 void Statistics::add(const CallEvent& event) {
-  Tables& t = *tables_;
-  t.call_shape_rows.reset();
-  t.call_shapes.add(event);
-  const std::uint64_t time = duration(event.begin, event.end);
+  Collectors& c = *collectors_;
+  c.call_shape_rows.reset();
+  c.call_shapes.add(event);
+  const std::uint64_t time = duration_between(event.begin, event.end);
   if (event.chain == 0) {
-    const Tables::FunctionKind& kind = t.function_kind(event.function);
-    t.device_times.call(event.window, event.thread,
+    const FunctionKinds::Kind& kind = c.functions.of(event.function);
+    c.device_times.call(event.window, event.thread,
                         {event.begin, event.end, event.function, kind.state, kind.asks});
-    t.copies.call(event, kind.state);
+    c.copies.call(event, kind.state);
   }
-  HostWork& window = t.window_host(event.window);
+  HostWork& window = c.windows.host(event.window);
   if (event.correlation != 0 && event.status == 0 && !event.captured) {
     ++window.submissions;
-    t.iterations.launch(event.window, event.begin);
+    c.iterations.launch(event.window, event.begin);
   }
   if (is_library_function(event.function)) {
     ++window.library_calls;
-    if (function_group(event.function) == FunctionGroup::kNccl) t.overlap.expect_work();
-    if (event.owns_shape && event.status == 0 && !t.call_shapes.is_captured(event)) {
-      const ShapeWork work = work_of(shapes_.shape(event.shape));
-      window.flops.add(best_arithmetic(work), work.flops);
+    if (function_group(event.function) == FunctionGroup::kNccl) c.collectives.expect();
+    if (event.owns_shape && event.status == 0 && !c.call_shapes.is_captured(event)) {
       // By the call's end: its first launch may be what begins the iteration.
-      t.iterations.flops(event.window, event.end, best_arithmetic(work), work.flops);
+      add_flops(event.shape, event.window, event.end);
     }
-    LibraryEntry& row = t.libraries.at(t.library_row(chain_push(library_chain(event.chain), event.function)));
-    row.host.add(time);
-    if (event.status != 0) ++row.failed;
+    c.libraries.add_call(event, time);
   } else if (is_api_function(event.function)) {
     ++window.api_calls;
     window.api_time += time;
-    t.apis.at(t.api_keys.find_or_add({event.function}), &t.budget).add(time);
+    c.apis.add(event.function, time);
   }
 }
 
 void Statistics::add(const RangeEvent& event) {
-  Tables& t = *tables_;
-  t.any_range = true;
-  const std::uint32_t range = t.range_of(range_tree_.node(event.node));
-  // Kernels may have named ranges that have not ended yet.
-  t.range_times.fill(t.range_keys.size(), &t.budget);
-  t.range_times.at(range, &t.budget).add(duration(event.begin, event.end));
-  t.range_ended(event.thread, range, event.end);
-  HostWork& window = t.window_host(event.window);
+  Collectors& c = *collectors_;
+  c.ranges.add(event, duration_between(event.begin, event.end));
+  HostWork& window = c.windows.host(event.window);
   ++window.ranges;
   if (event.clipped) ++window.clipped_ranges;
 }
 
+void Statistics::add_flops(std::uint32_t shape, std::uint32_t window, Nanoseconds time) {
+  const ShapeWork work = work_of(shapes_.shape(shape));
+  collectors_->windows.host(window).flops.add(best_arithmetic(work), work.flops);
+  collectors_->iterations.flops(window, time, best_arithmetic(work), work.flops);
+}
+
 void Statistics::add(const ProcessorTimeEvent& event) {
-  tables_->device_times.reading(event.window, event.thread, {event.time, event.processor, event.waits});
+  collectors_->device_times.reading(event.window, event.thread, {event.time, event.processor, event.waits});
 }
 
 void Statistics::add(const MetricSample& sample) {
-  tables_->metrics.sample(sample);
+  collectors_->metrics.sample(sample);
 }
 
 void Statistics::add_other_kernel(std::uint32_t device, Nanoseconds start, Nanoseconds end) {
-  tables_->metrics.other_kernel(device, start, end);
+  collectors_->metrics.other_kernel(device, start, end);
 }
 
 void Statistics::join_samples_until(Nanoseconds time) {
-  tables_->metrics.join_until(time);
+  collectors_->metrics.join_until(time);
 }
 
 void Statistics::set_metrics(std::vector<MetricInfo> list) {
-  tables_->metrics.metrics(std::move(list));
+  collectors_->metrics.metrics(std::move(list));
 }
 
 void Statistics::threads_are_named_by(std::function<std::string(std::uint32_t)> name) {
-  tables_->phases.threads_are_named_by(std::move(name));
+  collectors_->phases.threads_are_named_by(std::move(name));
 }
 
 void Statistics::iteration_boundary(const IterationBoundary& boundary) {
-  tables_->iterations.boundary(boundary);
+  collectors_->iterations.boundary(boundary);
+}
+
+void Statistics::lost_work(const Attribution& launch) {
+  if (launch.known) collectors_->iterations.lost_work(launch.window, launch.host_begin);
 }
 
 void Statistics::settle_times(std::uint32_t window, Nanoseconds begin, Nanoseconds end) {
-  tables_->device_times.settle_window(window, begin, end);
-  tables_->phases.settle_window(window);
+  collectors_->device_times.settle_window(window, begin, end);
+  collectors_->phases.settle_window(window);
 }
 
 void Statistics::settle_window(std::uint32_t window, Nanoseconds begin, Nanoseconds end) {
-  Tables& t = *tables_;
+  Collectors& c = *collectors_;
   settle_times(window, begin, end);
-  std::erase_if(t.unsettled_busy, [&](std::uint32_t index) {
-    if (index == kOtherIndex || t.window_device_keys.key(index)[0] > window) return false;
-    t.settle_busy(index);
-    return true;
-  });
-  t.iterations.settle_window(window, begin, end);
-  t.call_shape_rows.reset();
-  t.call_shapes.settle(window);
-  t.overlap.settle_window(window);
-  t.copies.settle_window(window);
-  if (t.metrics.active()) t.note_iteration_metrics(window);
-  t.metrics.settle_window(window);
+  c.windows.settle(window);
+  c.iterations.settle_window(window, begin, end);
+  c.call_shape_rows.reset();
+  c.call_shapes.settle(window);
+  c.collectives.settle(window);
+  c.copies.settle_window(window);
+  if (c.metrics.active()) c.iteration_metrics.note(window, c.iterations, c.metrics);
+  c.metrics.settle_window(window);
+}
+
+std::vector<TimeRow> Statistics::kernels() const {
+  return collectors_->kernels.kernels(names_);
+}
+
+std::vector<ShapeRow> Statistics::kernel_shapes() const {
+  return collectors_->kernels.shapes(names_);
+}
+
+const std::vector<DetailRow>& Statistics::kernel_details() const {
+  Collectors& c = *collectors_;
+  if (c.detail_rows) return *c.detail_rows;
+  // The table of families has looked most names up already.
+  const auto known = c.families.tensor_cores();
+  return c.detail_rows.emplace(c.kernels.details(names_, [&](std::uint32_t name) {
+    const auto found = known.find(name);
+    return found != known.end() ? found->second : tensor_cores_of(names_.name(name)).cores;
+  }));
+}
+
+std::vector<KernelMetricRow> Statistics::kernel_metrics() const {
+  return collectors_->kernels.with_details(collectors_->metrics.rows(), names_);
+}
+
+std::vector<TimeRow> Statistics::api_calls() const {
+  return collectors_->apis.rows();
+}
+
+std::vector<TimeRow> Statistics::operation_times() const {
+  return collectors_->operations.times();
+}
+
+std::vector<TimeRow> Statistics::operation_sizes() const {
+  return collectors_->operations.sizes();
+}
+
+std::vector<RangeRow> Statistics::ranges() const {
+  return collectors_->ranges.ranges();
+}
+
+std::vector<RangeKernelRow> Statistics::range_kernels() const {
+  return collectors_->ranges.kernels();
+}
+
+std::vector<LibraryRow> Statistics::library_calls() const {
+  return collectors_->libraries.rows();
+}
+
+std::vector<ThreadRow> Statistics::threads() const {
+  return collectors_->kernels.threads();
+}
+
+const std::vector<CallShapeRow>& Statistics::call_shapes() const {
+  Collectors& c = *collectors_;
+  if (c.call_shape_rows) return *c.call_shape_rows;
+  std::vector<CallShapeRow> rows;
+  for (CallShapeEntry& entry : c.call_shapes.rows()) {
+    CallShapeRow& row = rows.emplace_back();
+    if (entry.other) {
+      row.function = kOtherName;
+    } else {
+      row.function = entry.function == kNoFunction ? std::string_view() : function_name(entry.function);
+      row.shape = shapes_.shape(entry.shape);
+      row.work = work_of(row.shape);
+    }
+    for (const KernelShare& share : entry.names)
+      row.kernels.emplace_back(share.name == 0 ? kOtherName : names_.name(share.name), share);
+    row.entry = std::move(entry);
+  }
+  return c.call_shape_rows.emplace(std::move(rows));
+}
+
+std::vector<FamilyRow> Statistics::families() const {
+  return collectors_->families.families(call_shapes());
+}
+
+const std::vector<KernelFamilyRow>& Statistics::kernel_families() const {
+  Collectors& c = *collectors_;
+  if (!c.kernel_family_rows) c.kernel_family_rows = c.families.by_name();
+  return *c.kernel_family_rows;
+}
+
+std::vector<std::pair<std::string_view, Totals>> Statistics::unshaped_kernels(Family family) const {
+  return collectors_->families.unshaped_kernels(family);
+}
+
+UnshapedWork Statistics::unshaped_work(bool (*of)(Family)) const {
+  return collectors_->families.unshaped_work(of);
+}
+
+std::vector<CollectiveRow> Statistics::collectives() const {
+  return collectors_->collectives.rows(call_shapes(), names_);
+}
+
+std::vector<WindowDeviceRow> Statistics::window_devices() const {
+  std::vector<WindowDeviceRow> rows = collectors_->windows.device_rows();
+  for (WindowDeviceRow& row : rows) row.times = collectors_->device_times.row(row.window, row.device);
+  return rows;
+}
+
+std::vector<WindowHostRow> Statistics::window_hosts() const {
+  return collectors_->windows.host_rows();
+}
+
+const IterationStatistics& Statistics::iterations() const {
+  return collectors_->iterations;
+}
+
+const DeviceTimeStatistics& Statistics::device_times() const {
+  return collectors_->device_times;
+}
+
+const KernelMetrics& Statistics::metrics() const {
+  return collectors_->metrics;
+}
+
+std::span<const WeightedMean> Statistics::iteration_metrics(const IterationRow& row,
+                                                            std::uint32_t device) const {
+  return collectors_->iteration_metrics.means(row, device);
+}
+
+std::vector<PhaseRow> Statistics::phases() const {
+  return collectors_->phases.rows();
+}
+
+const CopyStatistics& Statistics::copies() const {
+  return collectors_->copies;
+}
+
+std::uint64_t Statistics::late_for_busy_time() const {
+  return collectors_->windows.late() + collectors_->iterations.late() + collectors_->collectives.late() +
+         collectors_->copies.late();
+}
+
+std::uint64_t Statistics::left_out_of_device_times() const {
+  return collectors_->device_times.left_out();
+}
+
+DeviceWork Statistics::device_total() const {
+  return collectors_->windows.device_total();
+}
+
+HostWork Statistics::host_total() const {
+  return collectors_->windows.host_total();
 }
 
 }  // namespace inject

@@ -13,21 +13,21 @@
 
 #include "libinject/analysis/collective.h"
 #include "libinject/analysis/kernel_class.h"
+#include "libinject/analysis/sample_stats.h"
 #include "libinject/analysis/shape_work.h"
-#include "libinject/hooks/functions.h"
-#include "libinject/nvtx/range_tree.h"
+#include "libinject/model/events.h"
+#include "libinject/model/functions.h"
 #include "libinject/record/name_table.h"
+#include "libinject/record/range_tree.h"
 #include "libinject/record/shape_table.h"
 #include "libinject/stats/call_shapes.h"
 #include "libinject/stats/copies.h"
 #include "libinject/stats/device_time.h"
 #include "libinject/stats/device_work.h"
-#include "libinject/stats/events.h"
 #include "libinject/stats/iterations.h"
 #include "libinject/stats/kernel_metrics.h"
 #include "libinject/stats/key_index.h"
 #include "libinject/stats/phases.h"
-#include "libinject/stats/sample_stats.h"
 
 namespace inject {
 
@@ -172,10 +172,10 @@ struct WindowHostRow {
   HostWork work;
 };
 
-/// Turns events into the rows of the tables. Memory is bounded: each table has at most kMaxRows distinct
-/// keys, all further ones share a row named `[other]`. One kernel costs a few hash lookups, no allocation in
-/// the usual case. Used by one thread at a time; add() may throw std::bad_alloc, after which the tables may
-/// disagree by that event.
+/// Turns events into the rows of the tables: hands each to the collectors that it concerns, a family of
+/// tables each. Memory is bounded: each table has at most kMaxRows distinct keys, all further ones share a
+/// row named `[other]`. One kernel costs a few hash lookups, no allocation in the usual case. Used by one
+/// thread at a time; add() may throw std::bad_alloc, after which the tables may disagree by that event.
 class Statistics {
  public:
   static constexpr std::uint32_t kMaxRows = 10'000;
@@ -206,6 +206,8 @@ class Statistics {
 
   /// An iteration begins: in ascending order of time, those of a window before it is settled.
   void iteration_boundary(const IterationBoundary& boundary);
+  /// IterationStatistics::lost_work().
+  void lost_work(const Attribution& launch);
   /// Nothing more comes for this window, which was open from `begin` to `end`. In ascending order.
   void settle_window(std::uint32_t window, Nanoseconds begin, Nanoseconds end);
   /// The part of it that needs no iterations: device times and phases. Where windows follow each other for
@@ -265,10 +267,12 @@ class Statistics {
   std::uint64_t left_out_of_device_times() const;
 
  private:
-  struct Tables;
-  std::unique_ptr<Tables> tables_;
+  /// What a call of that shape computes, done at that time.
+  void add_flops(std::uint32_t shape, std::uint32_t window, Nanoseconds time);
+
+  struct Collectors;
+  std::unique_ptr<Collectors> collectors_;
   const NameTable& names_;
-  const RangeTree& range_tree_;
   const ShapeTable& shapes_;
 };
 

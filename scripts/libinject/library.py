@@ -15,7 +15,7 @@ _HERE = pathlib.Path(__file__).resolve().parent
 def _places(folder_in_package: str, name: str) -> list[pathlib.Path]:
     tree = _HERE.parent.parent  # of the sources, if this is scripts/libinject there
     places = [_HERE / folder_in_package / name]
-    if (tree / "libinject" / "session.h").exists():
+    if (tree / "libinject" / "session" / "session.h").exists():
         inside = name if name.endswith(".so") else f"{name}/{name}"
         places += [tree / build / inside for build in ("build-release", "build")]
     # As CMake and Debian's package install it: PREFIX/lib/libinject.so beside PREFIX/lib/python3/…/libinject, or the system's.

@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "libinject/base/demangle.h"
 #include "libinject/output/chrome_trace.h"
-#include "libinject/output/demangle.h"
 #include "libinject/output/summary.h"
 #include "libinject/output/table_files.h"
 #include "libinject/output/trace.h"

@@ -11,10 +11,10 @@
 #include <string>
 #include <vector>
 
-#include "libinject/cupti/decode.h"
 #include "libinject/output/run_json.h"
 #include "libinject/output/summary.h"
 #include "libinject/output/table_files.h"
+#include "libinject/pipeline/decode.h"
 #include "libinject/stats/statistics.h"
 #include "tests/fuzz/fuzz.h"
 

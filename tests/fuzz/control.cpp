@@ -7,7 +7,7 @@
 
 #include <string>
 
-#include "libinject/config/text.h"
+#include "libinject/base/text.h"
 #include "libinject/control/endpoint.h"
 #include "tests/fuzz/fuzz.h"
 

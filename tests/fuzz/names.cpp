@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "libinject/analysis/kernel_class.h"
-#include "libinject/config/text.h"
-#include "libinject/output/csv.h"
-#include "libinject/output/demangle.h"
-#include "libinject/output/json_text.h"
+#include "libinject/base/csv.h"
+#include "libinject/base/demangle.h"
+#include "libinject/base/json_text.h"
+#include "libinject/base/text.h"
 #include "libinject/report/display_text.h"
 #include "tests/fuzz/fuzz.h"
 

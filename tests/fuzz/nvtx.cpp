@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "libinject/core.h"
-#include "libinject/nvtx/injection.h"
+#include "libinject/capture/nvtx/injection.h"
+#include "libinject/record/core.h"
 #include "tests/fuzz/fuzz.h"
 
 using namespace inject;

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "libinject/config/out_path.h"
+#include "libinject/base/out_path.h"
 #include "libinject/config/window_spec.h"
 #include "tests/fuzz/fuzz.h"
 

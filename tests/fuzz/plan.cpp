@@ -7,8 +7,8 @@
 
 #include "libinject/analysis/shape_text.h"
 #include "libinject/analysis/shape_work.h"
-#include "libinject/hooks/cudnn_graph.h"
-#include "libinject/hooks/json_reader.h"
+#include "libinject/base/json_reader.h"
+#include "libinject/capture/hooks/cudnn_graph.h"
 #include "tests/fuzz/fuzz.h"
 
 using namespace inject;

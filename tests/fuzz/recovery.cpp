@@ -13,8 +13,8 @@
 #include "libinject/output/run_json.h"
 #include "libinject/output/summary.h"
 #include "libinject/output/table_files.h"
-#include "libinject/recovery/image.h"
-#include "libinject/recovery/replay.h"
+#include "libinject/replay/image.h"
+#include "libinject/replay/replay.h"
 #include "tests/fuzz/fuzz.h"
 
 using namespace inject;
@@ -163,7 +163,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     return 0;
   }
   Replay replay(image);
-  replay.run(nullptr);
+  replay.run();
   const RunInfo run = replay.run_info();
   const Report report = build_report(replay.statistics(), run);
   for (const TableFile& table : table_files()) {

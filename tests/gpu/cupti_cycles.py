@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
 """What CUPTI keeps each time that it is attached and given up, without libinject: nothing where it is not finalized, which is why
-it is finalized a bounded number of times (libinject/session_cupti.cpp); how much where it is."""
+it is finalized a bounded number of times (libinject/session/session_cupti.cpp); how much where it is."""
 
 import json
 import os

@@ -5,7 +5,7 @@
 
     tests/gpu/tensor_truth.py --out OUT        # writes OUT/tensor_truth.csv
 
-The counters of the tensor pipe are the truth that the rules over kernel names (libinject/analysis/kernel_class.cpp) are held
+The counters of the tensor pipe are the truth that the rules over kernel names (libinject/analysis/kernel_rules.h) are held
 against: a name that tests/data/kernels/names.csv has otherwise is reported, and the exit status is 1. Without ncu, a GPU, PyTorch or the
 permission to read counters it prints a line that starts with SKIP and exits 0.
 """

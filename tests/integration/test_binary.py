@@ -25,9 +25,9 @@ def output(*command):
 
 
 def hook_names():
-    """The names in libinject/hooks/*.def, as the compiler sees them."""
+    """The names in libinject/model/*.def, as the compiler sees them."""
     names = set()
-    for table in sorted((arguments.source / "libinject/hooks").glob("*.def")):
+    for table in sorted((arguments.source / "libinject/model").glob("*.def")):
         if table.stem in arguments.without:
             continue
         text = output(arguments.compiler, "-x", "c++", "-E", "-P", "-DINJECT_HOOK(name,arity,category)=HOOK name END",

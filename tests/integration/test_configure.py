@@ -38,7 +38,7 @@ class Configure(unittest.TestCase):
             commands = json.loads(pathlib.Path(folder, "compile_commands.json").read_text())
             compiled = {str(pathlib.Path(entry["file"]).relative_to(source)): entry["command"] for entry in commands
                         if source in pathlib.Path(entry["file"]).parents}
-            for file in ("libinject/session_output.cpp", "libinject/hooks/functions.cpp"):
+            for file in ("libinject/session/run_writer.cpp", "libinject/model/functions.cpp"):
                 self.assertIn("-DINJECT_HAVE_CUDNN=0", compiled[file])
                 self.assertIn("-DINJECT_HAVE_NCCL=0", compiled[file])
             for file in ("tests/sim/cudnn.cpp", "tests/sim/nccl.cpp"):

@@ -214,7 +214,7 @@ class KillTest(Case):
 
     @staticmethod
     def word(program, number):
-        """Of those in the record file that change (Live, libinject/recovery/format.h)."""
+        """Of those in the record file that change (Live, libinject/journal/format.h)."""
         with open(program.out.path / "records", "rb") as file:
             file.seek(4096 + 8 * number)
             return struct.unpack("<Q", file.read(8))[0]

@@ -21,6 +21,16 @@ struct Signature<Result(Params...)> {
 
 template <class Function, std::size_t Index>
 using Argument = std::tuple_element_t<Index, typename Signature<Function>::Arguments>;
+/// The same function, told first whether the default stream is the calling thread's own.
+template <class>
+struct PerThreadOrNot;
+template <class R, class... Params>
+struct PerThreadOrNot<R(Params...)> {
+  using Type = R(bool, Params...);
+};
+template <class Function>
+using WithDefaultStream = typename PerThreadOrNot<Function>::Type;
+
 template <class Function>
 using Result = typename Signature<Function>::Return;
 

@@ -33,4 +33,4 @@ int sim_default_work(const inject::sim::Function& function, inject::sim::SimCate
 #define SIM_SKIP_cublasGemmBatchedEx ~, 1
 #define SIM_SKIP_cublasGemmStridedBatchedEx ~, 1
 
-#include "libinject/hooks/cublas.def"
+#include "libinject/model/cublas.def"

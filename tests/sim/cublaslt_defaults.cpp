@@ -25,4 +25,4 @@ int sim_default_work(const inject::sim::Function& function, inject::sim::SimCate
 }
 }  // namespace
 
-#include "libinject/hooks/cublaslt.def"
+#include "libinject/model/cublaslt.def"

@@ -14,11 +14,13 @@ using namespace inject::sim;
 extern "C" {
 
 // NOLINTBEGIN(bugprone-macro-parentheses): a function's name can't stand in them
-#define SIM_DRIVER(name, declared_as, arity)                                              \
-  Result<decltype(::declared_as)> name(SIM_PARAMETERS_##arity(decltype(::declared_as))) { \
-    static_assert(Signature<decltype(::declared_as)>::kArity == arity, #name);            \
-    return drv::name(SIM_ARGUMENTS_##arity);                                              \
+#define EXPORT(name, twin, arity)                                           \
+  Result<decltype(::name)> twin(SIM_PARAMETERS_##arity(decltype(::name))) { \
+    static_assert(Signature<decltype(::name)>::kArity == arity, #name);     \
+    return drv::twin(SIM_ARGUMENTS_##arity);                                \
   }
+#define SIM_DRIVER(name, arity) EXPORT(name, name, arity)
+#define SIM_DRIVER_TWINS(name, twin, arity) EXPORT(name, name, arity) EXPORT(name, twin, arity)
 #include "tests/sim/core/driver.def"
 // NOLINTEND(bugprone-macro-parentheses)
 

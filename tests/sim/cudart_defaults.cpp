@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// What cudart.cpp does not define.
+// What cudart.cpp and cudart/ do not define.
 #include <cuda_profiler_api.h>
 #include <cuda_runtime_api.h>
 
@@ -33,4 +33,4 @@ cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 gridDim, dim3 blockDim,
                                size_t sharedMem, cudaStream_t stream);
 }
 
-#include "libinject/hooks/cudart.def"
+#include "libinject/model/cudart.def"

@@ -107,4 +107,4 @@ cudnnStatus_t cudnnDestroy(cudnnHandle_t handle) {
 #define SIM_SKIP_cudnnBackendFinalize ~, 1
 #define SIM_SKIP_cudnnBackendExecute ~, 1
 
-#include "libinject/hooks/cudnn.def"
+#include "libinject/model/cudnn.def"

@@ -49,4 +49,4 @@ Function* implementation_of(const char* name) {
 #include "tests/sim/cudnn_plain.def"
 
 #define INJECT_HOOK(name, arity, category) FORWARD(name, arity)
-#include "libinject/hooks/cudnn.def"
+#include "libinject/model/cudnn.def"

@@ -268,4 +268,4 @@ ncclResult_t ncclRecv(void*, size_t count, ncclDataType_t datatype, int peer, nc
 #define SIM_SKIP_ncclGroupStart ~, 1
 #define SIM_SKIP_ncclGroupEnd ~, 1
 
-#include "libinject/hooks/nccl.def"
+#include "libinject/model/nccl.def"

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "libinject/nvml_api.h"
+#include "libinject/session/nvml_api.h"
 #include "tests/sim/core/device.h"
 
 using namespace inject::sim;

@@ -46,32 +46,32 @@ const std::vector<Table>& tables() {
      true,
      {
 #define INJECT_HOOK(name, arity, category) #name,
-#include "libinject/hooks/cudart.def"
+#include "libinject/model/cudart.def"
      }},
     {"libcublas.so.13",
      true,
      {
 #define INJECT_HOOK(name, arity, category) #name,
-#include "libinject/hooks/cublas.def"
+#include "libinject/model/cublas.def"
      }},
     {"libcublasLt.so.13",
      true,
      {
 #define INJECT_HOOK(name, arity, category) #name,
-#include "libinject/hooks/cublaslt.def"
+#include "libinject/model/cublaslt.def"
      }},
     {"libcupti.so.13",
      true,
      {
 #define INJECT_HOOK(name, arity, category) #name,
-#include "libinject/hooks/cupti.def"
+#include "libinject/model/cupti.def"
      }},
 #if INJECT_HAVE_CUDNN
     {"libcudnn.so.9",
      true,
      {
 #define INJECT_HOOK(name, arity, category) #name,
-#include "libinject/hooks/cudnn.def"
+#include "libinject/model/cudnn.def"
      }},
 #endif
 #if INJECT_HAVE_NCCL
@@ -79,7 +79,7 @@ const std::vector<Table>& tables() {
      false,
      {
 #define INJECT_HOOK(name, arity, category) #name,
-#include "libinject/hooks/nccl.def"
+#include "libinject/model/nccl.def"
      }},
 #endif
   };

@@ -2,10 +2,16 @@
 // SPDX-FileCopyrightText: The libinject authors
 //
 // When work runs: streams, events, host functions, graphs, several devices.
+#include <dlfcn.h>
+
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <map>
+#include <stdexcept>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "tests/sim/client.h"
 #include "tests/sim/cudasim.h"
@@ -20,6 +26,24 @@ const KernelRecord& named(const Client& client, const std::string& part) {
   });
   if (found == client.kernels.end()) throw std::runtime_error("no kernel " + part);
   return *found;
+}
+
+// A function that headers declare under its twin's name alone.
+template <class Function>
+Function* exported(const char* name) {
+  auto* function = reinterpret_cast<Function*>(dlsym(RTLD_DEFAULT, name));
+  if (function == nullptr) throw std::runtime_error(std::string("no function ") + name);
+  return function;
+}
+
+struct Twins {
+  std::string driver, suffix;  ///< what both go through in the driver
+  std::function<cudaError_t()> call, twin;
+};
+
+template <class Function, class... Arguments>
+Twins twins(const char* driver, const char* suffix, Function* call, Function* twin, Arguments... arguments) {
+  return {driver, suffix, [=] { return call(arguments...); }, [=] { return twin(arguments...); }};
 }
 }  // namespace
 
@@ -54,6 +78,65 @@ TEST_CASE("streams overlap, the legacy stream waits for them and they for it") {
   for (cudaStream_t stream : {a, b, free_running}) REQUIRE(cudaStreamDestroy(stream) == cudaSuccess);
   CHECK(cudaStreamSynchronize(a) == cudaErrorInvalidResourceHandle);
   cudaGetLastError();
+}
+
+TEST_CASE("a twin works on the thread's own default stream, through the driver's twin") {
+  Client client;
+  client.trace();
+  void* device = nullptr;
+  REQUIRE(cudaMalloc(&device, 4096) == cudaSuccess);
+  std::vector<char> host(4096);
+  cudaPitchedPtr box{device, 64, 64, 2};
+  cudaMemcpy3DParms copy{};
+  copy.srcPtr = {host.data(), 64, 64, 2};
+  copy.dstPtr = box;
+  copy.extent = {64, 2, 2};
+
+#define TWINS(driver, name, suffix, ...) \
+  twins(#driver, #suffix, name, exported<decltype(name)>(#name #suffix), __VA_ARGS__)
+  const std::vector<Twins> all = {
+      TWINS(cuMemcpyHtoD_v2, cudaMemcpy, _ptds, device, host.data(), 64, cudaMemcpyHostToDevice),
+      TWINS(cuMemcpyHtoDAsync_v2, cudaMemcpyAsync, _ptsz, device, host.data(), 64, cudaMemcpyHostToDevice,
+            nullptr),
+      TWINS(cuMemcpy2DUnaligned_v2, cudaMemcpy2D, _ptds, device, 64, host.data(), 64, 32, 2,
+            cudaMemcpyDefault),
+      TWINS(cuMemcpy2DAsync_v2, cudaMemcpy2DAsync, _ptsz, device, 64, host.data(), 64, 32, 2,
+            cudaMemcpyDefault, nullptr),
+      TWINS(cuMemcpy3D_v2, cudaMemcpy3D, _ptds, &copy),
+      TWINS(cuMemcpy3DAsync_v2, cudaMemcpy3DAsync, _ptsz, &copy, nullptr),
+      TWINS(cuMemsetD8_v2, cudaMemset, _ptds, device, 1, 64),
+      TWINS(cuMemsetD8Async, cudaMemsetAsync, _ptsz, device, 1, 64, nullptr),
+      TWINS(cuMemsetD2D8_v2, cudaMemset2D, _ptds, device, 64, 1, 32, 2),
+      TWINS(cuMemsetD2D8Async, cudaMemset2DAsync, _ptsz, device, 64, 1, 32, 2, nullptr),
+      TWINS(cuMemsetD2D8_v2, cudaMemset3D, _ptds, box, 1, copy.extent),
+      TWINS(cuMemsetD2D8Async, cudaMemset3DAsync, _ptsz, box, 1, copy.extent, nullptr),
+  };
+#undef TWINS
+  constexpr std::uint32_t kLegacy = 7;
+  for (const Twins& pair : all) {
+    INFO(pair.driver);
+    const std::string twin = pair.driver + pair.suffix;
+    const auto calls = cudasim_call_count(pair.driver.c_str());
+    const auto twin_calls = cudasim_call_count(twin.c_str());
+    REQUIRE(pair.call() == cudaSuccess);
+    CHECK(cudasim_call_count(pair.driver.c_str()) == calls + 1);
+    CHECK(cudasim_call_count(twin.c_str()) == twin_calls);
+    REQUIRE(pair.twin() == cudaSuccess);
+    CHECK(cudasim_call_count(pair.driver.c_str()) == calls + 1);
+    CHECK(cudasim_call_count(twin.c_str()) == twin_calls + 1);
+  }
+  REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
+  client.flush();
+  REQUIRE(client.transfers.size() == 2 * all.size());
+  std::sort(client.transfers.begin(), client.transfers.end(),
+            [](const auto& a, const auto& b) { return a.correlation < b.correlation; });
+  const std::uint32_t own = client.transfers[1].stream;
+  CHECK(own != kLegacy);
+  for (std::size_t i = 0; i < client.transfers.size(); ++i) {
+    INFO(all[i / 2].driver);
+    CHECK(client.transfers[i].stream == (i % 2 == 0 ? kLegacy : own));
+  }
+  REQUIRE(cudaFree(device) == cudaSuccess);
 }
 
 TEST_CASE("events order streams and measure them") {

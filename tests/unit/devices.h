@@ -2,7 +2,7 @@
 // SPDX-FileCopyrightText: The libinject authors
 #pragma once
 
-#include "libinject/stats/run_info.h"
+#include "libinject/model/run_info.h"
 
 namespace inject {
 

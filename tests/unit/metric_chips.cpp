@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "libinject/metrics/metric_host.h"
+#include "libinject/capture/metrics/metric_host.h"
 
 using namespace inject;
 

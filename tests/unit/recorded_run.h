@@ -9,16 +9,16 @@
 #include <string>
 #include <vector>
 
-#include "libinject/core.h"
-#include "libinject/cupti/buffers.h"
-#include "libinject/cupti/decode.h"
-#include "libinject/drain.h"
-#include "libinject/hooks/functions.h"
-#include "libinject/recovery/journal.h"
-#include "libinject/recovery/record_file.h"
-#include "libinject/recovery/run_state.h"
+#include "libinject/journal/journal.h"
+#include "libinject/journal/record_file.h"
+#include "libinject/journal/run_state.h"
+#include "libinject/model/functions.h"
+#include "libinject/pipeline/decode.h"
+#include "libinject/pipeline/drain.h"
+#include "libinject/pipeline/window_log.h"
+#include "libinject/record/buffers.h"
+#include "libinject/record/core.h"
 #include "libinject/stats/statistics.h"
-#include "libinject/window/window_log.h"
 
 namespace inject {
 
@@ -31,10 +31,10 @@ struct RecordedRun {
       : core(with_ring(ring)),
         buffers(std::size_t{1} << 20),
         statistics(core.names, core.ranges, core.shapes),
-        drain(core, buffers, windows, statistics, [] {}),
+        drain(core, windows, statistics, [] {}),
         journal(core, windows) {
     opened = file.open(folder, core.ring, buffers, journal, {kBase, 5}, problem);
-    drain.journal_to(&journal);
+    drain.log_to(journal);
     range = core.ranges.child(0, core.names.intern(":step"), 0, RangeStyle::kPushPop);
     GemmShape gemm;
     gemm.m = gemm.n = gemm.k = 64;
@@ -108,7 +108,7 @@ struct RecordedRun {
   }
 
   void settle() {
-    drain.settle(0);
+    drain.settle(0, false);
     windows.settle();
     journal.settled(0, 0);
   }

@@ -5,7 +5,7 @@
 #include <initializer_list>
 #include <string_view>
 
-#include "libinject/stats/run_info.h"
+#include "libinject/model/run_info.h"
 #include "libinject/stats/statistics.h"
 #include "tests/unit/catch.h"
 

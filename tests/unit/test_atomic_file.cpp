@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
-#include "libinject/output/atomic_file.h"
+#include "libinject/base/atomic_file.h"
 
 #include <signal.h>
 #include <sys/resource.h>

@@ -5,7 +5,7 @@
 #include <thread>
 #include <vector>
 
-#include "libinject/hooks/functions.h"
+#include "libinject/model/functions.h"
 #include "libinject/record/shape_table.h"
 #include "tests/unit/stats_run.h"
 

@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "libinject/cupti/foreign_client.h"
-#include "libinject/cupti/holder.h"
-#include "libinject/metrics/counter_holder.h"
-#include "libinject/window/window_log.h"
+#include "libinject/capture/cupti/foreign_client.h"
+#include "libinject/capture/cupti/holder.h"
+#include "libinject/capture/metrics/counter_holder.h"
+#include "libinject/pipeline/window_log.h"
 #include "tests/unit/catch.h"
 
 using namespace inject;

@@ -9,8 +9,8 @@
 #include <thread>
 #include <vector>
 
-#include "libinject/hooks/communicator_ids.h"
-#include "libinject/hooks/communicator_table.h"
+#include "libinject/capture/hooks/communicator_ids.h"
+#include "libinject/capture/hooks/communicator_table.h"
 #include "libinject/output/table_files.h"
 #include "libinject/record/collective_group.h"
 #include "tests/unit/stats_run.h"

@@ -6,7 +6,7 @@
 
 #include <fstream>
 
-#include "libinject/config/text.h"
+#include "libinject/base/text.h"
 #include "libinject/control/endpoint.h"
 #include "tests/unit/catch.h"
 #include "tests/unit/temporary_folder.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
-#include "libinject/output/csv.h"
+#include "libinject/base/csv.h"
 
 #include <clocale>
 #include <limits>

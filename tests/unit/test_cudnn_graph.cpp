@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
-#include "libinject/hooks/cudnn_graph.h"
+#include "libinject/capture/hooks/cudnn_graph.h"
 
 #include <fstream>
 #include <random>
@@ -8,8 +8,8 @@
 #include <string>
 
 #include "libinject/analysis/flops.h"
-#include "libinject/analysis/graph_operations.h"
 #include "libinject/analysis/shape_work.h"
+#include "libinject/model/graph_operations.h"
 #include "tests/unit/catch.h"
 
 using namespace inject;

@@ -5,9 +5,9 @@
 #include <set>
 #include <vector>
 
-#include "libinject/cupti/buffers.h"
-#include "libinject/cupti/decode.h"
-#include "libinject/cupti/launch_observer.h"
+#include "libinject/capture/cupti/launch_observer.h"
+#include "libinject/pipeline/decode.h"
+#include "libinject/record/buffers.h"
 #include "tests/unit/catch.h"
 
 using namespace inject;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
-#include "libinject/output/demangle.h"
+#include "libinject/base/demangle.h"
 
 #include <chrono>
 #include <random>

@@ -11,9 +11,9 @@
 #include <thread>
 #include <vector>
 
-#include "libinject/ending/process_tree.h"
-#include "libinject/ending/rank_meeting.h"
-#include "libinject/record/clock.h"
+#include "libinject/base/clock.h"
+#include "libinject/shutdown/process_tree.h"
+#include "libinject/shutdown/rank_meeting.h"
 #include "tests/unit/catch.h"
 #include "tests/unit/temporary_folder.h"
 

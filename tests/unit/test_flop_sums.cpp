@@ -8,7 +8,7 @@
 
 #include "libinject/analysis/flops.h"
 #include "libinject/analysis/shape_work.h"
-#include "libinject/output/csv.h"
+#include "libinject/base/csv.h"
 #include "libinject/output/prometheus_metrics.h"
 #include "libinject/output/table_files.h"
 #include "tests/unit/catch.h"

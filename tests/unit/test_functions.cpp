@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
-#include "libinject/hooks/functions.h"
+#include "libinject/model/functions.h"
 
 #include <elf.h>
 #include <fcntl.h>

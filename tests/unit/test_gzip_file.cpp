@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
-#include "libinject/output/gzip_file.h"
+#include "libinject/base/gzip_file.h"
 
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -9,7 +9,7 @@
 #include <random>
 #include <string>
 
-#include "libinject/host_io.h"
+#include "libinject/base/host_io.h"
 #include "tests/unit/catch.h"
 #include "tests/unit/gunzip.h"
 #include "tests/unit/temporary_folder.h"

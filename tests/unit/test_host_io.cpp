@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
-#include "libinject/host_io.h"
+#include "libinject/base/host_io.h"
 
 #include <fcntl.h>
 #include <sys/syscall.h>

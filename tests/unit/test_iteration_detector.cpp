@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
-#include "libinject/window/iteration_detector.h"
+#include "libinject/iterations/iteration_detector.h"
 
 #include <algorithm>
 #include <fstream>
@@ -9,7 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "libinject/record/mapping.h"
+#include "libinject/base/mapping.h"
+#include "libinject/iterations/kernel_names.h"
 #include "tests/unit/catch.h"
 
 using namespace inject;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
-#include "libinject/window/iteration_search.h"
+#include "libinject/iterations/iteration_search.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "libinject/record/mapping.h"
+#include "libinject/base/mapping.h"
 #include "tests/unit/catch.h"
 #include "tests/unit/temporary_folder.h"
 

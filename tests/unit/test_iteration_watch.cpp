@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
-//
-// A program of its own: what the session does at a boundary is replaced by what the tests ask for.
-#include "libinject/window/iteration_watch.h"
+#include "libinject/record/iteration_watch.h"
 
 #include <barrier>
 #include <cerrno>
@@ -13,8 +11,8 @@
 #include <thread>
 #include <vector>
 
-#include "libinject/core.h"
 #include "libinject/record/control.h"
+#include "libinject/record/core.h"
 #include "tests/unit/catch.h"
 
 using namespace inject;
@@ -35,8 +33,13 @@ constexpr std::uint64_t kAnchor = 900;
 constexpr std::uint64_t kBegin = 100;
 constexpr std::uint64_t kBeginToo = 200;
 
+void on_stop(std::uint64_t count, Nanoseconds time, bool in_callback) noexcept {
+  if (stop_handler()) stop_handler()({count, time, in_callback});
+}
+
 struct Watching {
   Watching() {
+    iteration_watch.on_stop = &on_stop;
     iteration_watch.armed = false;
     iteration_watch.count = 0;
     iteration_watch.next_stop = IterationWatch::kNever;
@@ -63,12 +66,6 @@ struct Watching {
 };
 
 }  // namespace
-
-namespace inject {
-void on_iteration_stop(std::uint64_t count, Nanoseconds time, bool in_callback) noexcept {
-  if (stop_handler()) stop_handler()({count, time, in_callback});
-}
-}  // namespace inject
 
 TEST_CASE_METHOD(Watching, "an iteration begins with the first `begin` after the anchor") {
   CHECK(sign(kAnchor) == 0);  // not armed

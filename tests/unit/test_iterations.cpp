@@ -216,6 +216,64 @@ TEST_CASE("What begins after its window's end is outside of iterations", "[stats
   CHECK(iterations.incomplete() == 0);
 }
 
+TEST_CASE("FLOPs of calls after their window's end are outside of iterations, launches or not", "[stats]") {
+  IterationStatistics iterations;
+  for (std::uint64_t i = 0; i < 3; ++i) iterations.boundary(boundary(i, 100 + 100 * i, 1, i == 0 ? 0 : 1));
+  iterations.flops(1, 310, std::nullopt, 7);
+  iterations.settle_window(1, 90, 300);
+  iterations.boundary(boundary(3, 600, 0, 1));
+  std::uint64_t sum = 0;
+  for (const auto& row : iterations.rows()) sum += static_cast<std::uint64_t>(row.flops.total());
+  CHECK(sum == 7);
+}
+
+TEST_CASE("An iteration of which work has no usable record is not complete", "[stats]") {
+  IterationStatistics iterations;
+  for (std::uint64_t i = 0; i < 4; ++i) iterations.boundary(boundary(i, 1000 + 100 * i, 1, i == 0 ? 0 : 1));
+  SECTION("one of its launches") {
+    iterations.lost_work(1, 1150);
+  }
+  SECTION("its last one, known before the boundary that ends it") {
+    iterations.lost_work(1, 1199);
+    iterations.boundary(boundary(4, 1400, 1, 1));
+  }
+  iterations.settle_window(1, 1000, 1390);
+  const auto rows = iterations.rows();
+  CHECK(rows[0].complete);
+  CHECK_FALSE(rows[1].complete);
+  CHECK(rows[2].complete);
+  CHECK(iterations.step_times().sum() % 100 == (rows[3].complete ? 90 : 0));
+}
+
+TEST_CASE("More lost launches than are kept leave no complete iteration", "[stats]") {
+  IterationStatistics iterations;
+  for (std::uint64_t i = 0; i < 4; ++i) iterations.boundary(boundary(i, 1000 + 100 * i, 1, i == 0 ? 0 : 1));
+  for (std::size_t i = 0; i <= IterationStatistics::kMaxLost; ++i) iterations.lost_work(1, 1150);
+  iterations.settle_window(1, 1000, 1390);
+  for (const auto& row : iterations.rows()) CHECK_FALSE(row.complete);
+  CHECK(iterations.step_times().count() == 0);
+}
+
+TEST_CASE("From where nothing is followed work is outside of iterations", "[stats]") {
+  IterationStatistics iterations;
+  iterations.boundary(boundary(7, 100, 0, 0));
+  IterationBoundary restart = boundary(0, 200, 0, 0);
+  restart.followed = false;
+  iterations.boundary(restart);
+  iterations.launch(1, 350);
+  iterations.boundary(boundary(1, 400, 1, 1));
+  iterations.launch(1, 450);
+  iterations.boundary(boundary(2, 500, 0, 1));
+  iterations.settle_window(1, 300, 500);
+  const auto rows = iterations.rows();
+  REQUIRE(rows.size() == 2);
+  CHECK(rows[0].kind == Kind::kOutside);
+  CHECK(rows[0].launches == 1);
+  CHECK(rows[1].number == 1);
+  // Neither what was cut off nor what was not followed is a step.
+  CHECK(iterations.step_times_outside().count() == 0);
+}
+
 TEST_CASE("Validation is seen and is no iteration", "[stats]") {
   IterationStatistics iterations;
   iterations.boundary(boundary(0, 1000, 1, 0));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
-#include "libinject/config/job_place.h"
+#include "libinject/model/job_place.h"
 
 #include <map>
 #include <string>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
-#include "libinject/hooks/json_reader.h"
+#include "libinject/base/json_reader.h"
 
 #include <limits>
 #include <random>

@@ -7,8 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "libinject/analysis/kernel_rules.h"
+#include "libinject/analysis/name_words.h"
 #include "libinject/analysis/product_shares.h"
-#include "libinject/output/demangle.h"
+#include "libinject/base/demangle.h"
 #include "tests/unit/catch.h"
 
 using namespace inject;
@@ -82,11 +84,9 @@ const std::vector<FrameworkName>& framework_names() {
 }
 
 template <class Rules>
-std::size_t first_match(Rules rules, const std::string& name) {
-  for (std::size_t i = 0; i < rules.size(); ++i) {
-    if (name_has_words(name, rules[i].words)) return i;
-  }
-  return rules.size();
+std::size_t index_of_match(Rules rules, const std::string& name) {
+  const auto* rule = first_match(rules, name);
+  return rule == nullptr ? rules.size() : static_cast<std::size_t>(rule - rules.data());
 }
 
 template <class Rules>
@@ -142,22 +142,35 @@ TEST_CASE("Every family has one name, and no rule for kernels is dead", "[analys
   std::set<std::size_t> operands;
   for (const Known& known : known_names()) {
     CHECK(names.count(known.family) == 1);
-    families.insert(first_match(family_rules(), known.name));
-    const std::size_t rule = first_match(cores_rules(), known.name);
+    families.insert(index_of_match(family_rules(), known.name));
+    const std::size_t rule = index_of_match(cores_rules(), known.name);
     cores.insert(rule);
     if (rule < cores_rules().size() && cores_rules()[rule].cores != TensorCores::kUnknown &&
         cores_rules()[rule].multiplies) {
-      operands.insert(first_match(operand_rules(), known.name));
+      operands.insert(index_of_match(operand_rules(), known.name));
     }
   }
   for (const FrameworkName& known : framework_names()) {
     INFO(known.name);
     CHECK(names.count(known.family) == 1);
-    families.insert(first_match(family_rules(), known.name));
+    families.insert(index_of_match(family_rules(), known.name));
   }
   check_all_used(family_rules(), families);
   check_all_used(cores_rules(), cores);
   check_all_used(operand_rules(), operands);
+}
+
+TEST_CASE("Sets of families", "[analysis]") {
+  CHECK_FALSE(FamilySet().contains(Family::kGemm));
+  CHECK(FamilySet(Family::kOther).contains(Family::kOther));
+  constexpr FamilySet kSome = kPoolings | Family::kGemm;
+  for (std::size_t i = 0; i < kFamilies; ++i) {
+    const auto family = static_cast<Family>(i);
+    CHECK(kConvolutions.contains(family) == is_convolution(family));
+    CHECK(kCollectives.contains(family) == is_collective(family));
+    CHECK(kSome.contains(family) == (family == Family::kGemm || family == Family::kPoolingForward ||
+                                     family == Family::kPoolingBackward));
+  }
 }
 
 TEST_CASE("The words of rules", "[analysis]") {
@@ -194,6 +207,7 @@ TEST_CASE("The words of rules", "[analysis]") {
     }
   };
   check(family_rules());
+  check(direction_rules());
   check(cores_rules());
   check(operand_rules());
 }

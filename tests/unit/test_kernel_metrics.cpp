@@ -201,7 +201,7 @@ TEST_CASE("Short kernels in random order are told apart within the stated error 
     sum.rows += one.rows;
     sum.shown += one.shown;
     sum.within += one.within;
-    CHECK(one.worst_error <= KernelMetrics::kMaxPoints);
+    CHECK(one.worst_error <= KernelEstimates::kMaxPoints);
   }
   CAPTURE(sum.rows, sum.shown, sum.within);
   CHECK(sum.shown >= sum.rows * 9 / 10);

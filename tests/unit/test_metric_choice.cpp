@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
-#include "libinject/metrics/metric_choice.h"
+#include "libinject/capture/metrics/metric_choice.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "libinject/metrics/pm_sampler.h"
 #include "libinject/output/metric_timeline.h"
 #include "tests/unit/catch.h"
 #include "tests/unit/temporary_folder.h"
@@ -251,24 +250,6 @@ TEST_CASE("Most of the losses", "[metrics]") {
   CHECK(loss_text(main_loss({9, 0, 0, 4, 0, 0, 1})).find("is not in them") != std::string_view::npos);
   CHECK(loss_text(main_loss({0, 2, 0, 0, 0, 1})) == "raise INJECT_METRICS_INTERVAL");
   CHECK(loss_text(main_loss({0, 2, 0, 0, 0, 0, 3})).substr(0, 13) == "measure fewer");
-}
-
-TEST_CASE("Whose clock a sample's time is on", "[metrics]") {
-  constexpr Nanoseconds kUptime = 5'000'000'000'000;
-  constexpr Nanoseconds kSince1970 = 1'800'000'000'000'000'000;
-  CHECK(clock_ahead_of_ours(kUptime - 3'000'000, kUptime, kSince1970) == 0);
-  CHECK(clock_ahead_of_ours(kUptime + 3'000'000, kUptime, kSince1970) == 0);
-  CHECK(clock_ahead_of_ours(kSince1970 - 3'000'000, kUptime, kSince1970) == kSince1970 - kUptime);
-  CHECK(clock_ahead_of_ours(kSince1970 + 3'000'000, kUptime, kSince1970) == kSince1970 - kUptime);
-}
-
-TEST_CASE("Samples that did not come", "[metrics]") {
-  CHECK(samples_between(1000, 1000, 100) == 0);
-  CHECK(samples_between(1000, 1040, 100) == 0);
-  CHECK(samples_between(1000, 1100, 100) == 1);
-  CHECK(samples_between(1000, 1990, 100) == 10);
-  CHECK(samples_between(1000, 900, 100) == 0);
-  CHECK(samples_between(1000, 1990, 0) == 0);
 }
 
 TEST_CASE("metric_samples.csv", "[metrics]") {

@@ -2,8 +2,8 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include <vector>
 
-#include "libinject/nvtx/range_tracker.h"
-#include "libinject/nvtx/range_tree.h"
+#include "libinject/pipeline/range_tracker.h"
+#include "libinject/record/range_tree.h"
 #include "tests/unit/catch.h"
 
 using namespace inject;

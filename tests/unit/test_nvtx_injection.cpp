@@ -2,7 +2,7 @@
 // SPDX-FileCopyrightText: The libinject authors
 //
 // The functions that an NVTX client's table gets, called by several threads at once.
-#include "libinject/nvtx/injection.h"
+#include "libinject/capture/nvtx/injection.h"
 
 #include <nvtx3/nvToolsExt.h>
 
@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "libinject/core.h"
+#include "libinject/record/core.h"
 #include "tests/unit/catch.h"
 
 using namespace inject;

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <sstream>
 
-#include "libinject/config/text.h"
+#include "libinject/base/text.h"
 #include "tests/unit/catch.h"
 
 using namespace inject;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
-#include "libinject/config/out_path.h"
+#include "libinject/base/out_path.h"
 
 #include <filesystem>
 #include <fstream>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
-#include "libinject/hooks/plan_table.h"
+#include "libinject/capture/hooks/plan_table.h"
 
 #include <atomic>
 #include <memory>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
-#include "libinject/hooks/real_symbol.h"
+#include "libinject/capture/hooks/real_symbol.h"
 
 #include <dlfcn.h>
 #include <link.h>
@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "catch.h"
-#include "libinject/hooks/elf_object.h"
+#include "libinject/capture/hooks/elf_object.h"
 
 using inject::ElfObject;
 using inject::SymbolName;

@@ -6,10 +6,10 @@
 #include <thread>
 #include <vector>
 
+#include "libinject/base/ticks.h"
+#include "libinject/model/records.h"
 #include "libinject/record/block_pool.h"
 #include "libinject/record/name_table.h"
-#include "libinject/record/records.h"
-#include "libinject/record/ticks.h"
 #include "tests/unit/catch.h"
 
 using namespace inject;

@@ -11,14 +11,14 @@
 #include <string>
 #include <vector>
 
+#include "libinject/journal/codec.h"
+#include "libinject/journal/run_state.h"
 #include "libinject/output/run_json.h"
 #include "libinject/output/table_files.h"
-#include "libinject/recovery/codec.h"
-#include "libinject/recovery/image.h"
-#include "libinject/recovery/recover.h"
-#include "libinject/recovery/replay.h"
-#include "libinject/recovery/run_state.h"
-#include "libinject/recovery/shape_check.h"
+#include "libinject/replay/image.h"
+#include "libinject/replay/recover.h"
+#include "libinject/replay/replay.h"
+#include "libinject/replay/shape_check.h"
 #include "tests/unit/catch.h"
 #include "tests/unit/recorded_run.h"
 #include "tests/unit/temporary_folder.h"
@@ -53,7 +53,7 @@ Counts counts_of(const Statistics& statistics, const RunInfo& run) {
 
 Counts recovered(const Image& image) {
   Replay replay(image);
-  replay.run(nullptr);
+  replay.run();
   return counts_of(replay.statistics(), replay.run_info());
 }
 
@@ -188,7 +188,7 @@ TEST_CASE("what was taken, what was published and what was handed over is recove
   const Bytes bytes = bytes_of(folder);
   REQUIRE(image.open(bytes, problem));
   Replay replay(image);
-  replay.run(nullptr);
+  replay.run();
   RunInfo there = replay.run_info();
   RunInfo here = there;
   here.windows = run.windows.copy();
@@ -360,7 +360,7 @@ TEST_CASE("records that make no sense are left out and counted", "[recovery][nat
   const Bytes bytes = bytes_of(folder);
   REQUIRE(image.open(bytes, problem));
   Replay replay(image);
-  replay.run(nullptr);
+  replay.run();
   const RunInfo info = replay.run_info();
   CHECK(info.recovered->refused == 8);
   CHECK(info.recovered->queue_records == 4);

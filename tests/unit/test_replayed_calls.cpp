@@ -2,7 +2,7 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/stats/call_shapes.h"
 
-#include "libinject/hooks/functions.h"
+#include "libinject/model/functions.h"
 #include "tests/unit/catch.h"
 
 using namespace inject;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
-#include "libinject/safe_path.h"
+#include "libinject/base/safe_path.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -8,8 +8,8 @@
 
 #include <fstream>
 
-#include "libinject/config/out_path.h"
-#include "libinject/output/atomic_file.h"
+#include "libinject/base/atomic_file.h"
+#include "libinject/base/out_path.h"
 #include "tests/unit/catch.h"
 #include "tests/unit/temporary_folder.h"
 

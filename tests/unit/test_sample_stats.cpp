@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
-#include "libinject/stats/sample_stats.h"
+#include "libinject/analysis/sample_stats.h"
 
 #include <algorithm>
 #include <cmath>

@@ -2,7 +2,7 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/analysis/shape_text.h"
 
-#include "libinject/analysis/graph_operations.h"
+#include "libinject/model/graph_operations.h"
 #include "tests/unit/catch.h"
 
 using namespace inject;

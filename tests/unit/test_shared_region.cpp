@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
-#include "libinject/record/shared_region.h"
+#include "libinject/base/shared_region.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -11,8 +11,8 @@
 #include <thread>
 #include <vector>
 
-#include "libinject/cupti/buffers.h"
 #include "libinject/record/block_pool.h"
+#include "libinject/record/buffers.h"
 #include "tests/unit/catch.h"
 
 using namespace inject;

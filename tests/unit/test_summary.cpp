@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/output/summary.h"
+#include "libinject/record/memory_use.h"
 
 #include "libinject/report/display_text.h"
 
 #include <sstream>
 
-#include "libinject/output/csv.h"
+#include "libinject/base/csv.h"
 #include "tests/unit/stats_run.h"
 
 using namespace inject;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/output/table_files.h"
+#include "libinject/record/memory_use.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -462,12 +463,17 @@ TEST_CASE("All files are written, run.json with their names", "[output]") {
   CHECK(static_cast<std::size_t>(files) == wanted_files() + 1);
 }
 
-TEST_CASE("A table that this writing has not, and an earlier one had, stays and is listed", "[output]") {
+TEST_CASE("What a killed process wrote of hardware metrics stays, and is listed", "[output]") {
   const TemporaryFolder folder;
   StatsRun run;
   run.statistics.add(run.kernel("k", 100));
   std::ofstream(folder.path() + "/kernel_metrics.csv") << "before";
-  CHECK(write_all(folder.path(), build_report(run.statistics, some_run())).empty());
+  RunInfo info = some_run();
+  CHECK(write_all(folder.path(), build_report(run.statistics, info)).empty());
+  // Of another run, in the same folder.
+  CHECK(nlohmann::json::parse(folder.read("run.json"))["files"].size() == wanted_files());
+  info.recovered.emplace();
+  CHECK(write_all(folder.path(), build_report(run.statistics, info)).empty());
   CHECK(folder.read("kernel_metrics.csv") == "before");
   const auto files = nlohmann::json::parse(folder.read("run.json"))["files"];
   CHECK(files.size() == wanted_files() + 1);

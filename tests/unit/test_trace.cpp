@@ -4,7 +4,7 @@
 
 #include <sys/resource.h>
 
-#include "libinject/host_io.h"
+#include "libinject/base/host_io.h"
 #include "tests/unit/stats_run.h"
 #include "tests/unit/temporary_folder.h"
 

@@ -3,11 +3,12 @@
 #include <string>
 #include <vector>
 
-#include "libinject/config/text.h"
+#include "libinject/base/text.h"
+#include "libinject/record/nvtx_trigger.h"
 #include "libinject/record/watched_ranges.h"
-#include "libinject/window/nvtx_trigger.h"
-#include "libinject/window/occurrences.h"
-#include "libinject/window/schedule.h"
+#include "libinject/session/occurrences.h"
+#include "libinject/session/once_log.h"
+#include "libinject/session/schedule.h"
 #include "tests/unit/catch.h"
 
 using namespace inject;
@@ -124,6 +125,17 @@ TEST_CASE("signals toggle, and open a window each EVERY signals", "[window]") {
   SignalCount count(spec("signal"));
   CHECK(count.opening());
   CHECK(count.opening());
+}
+
+TEST_CASE("what is said once is said once, whatever else is said", "[window]") {
+  OnceLog once;
+  CHECK_FALSE(once.said(OnceLog::Topic::kFolder));
+  CHECK(once.first(OnceLog::Topic::kFolder));
+  CHECK_FALSE(once.first(OnceLog::Topic::kFolder));
+  CHECK(once.said(OnceLog::Topic::kFolder));
+  CHECK_FALSE(once.said(OnceLog::Topic::kNoMemory));
+  CHECK(once.first(OnceLog::Topic::kNoMemory));
+  CHECK(once.said(OnceLog::Topic::kFolder));
 }
 
 TEST_CASE("a thread's outermost watched range counts in each domain", "[nvtx]") {

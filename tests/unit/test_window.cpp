@@ -6,10 +6,10 @@
 #include <tuple>
 #include <vector>
 
-#include "libinject/record/clock.h"
-#include "libinject/window/launch_windows.h"
-#include "libinject/window/schedule.h"
-#include "libinject/window/window_log.h"
+#include "libinject/base/clock.h"
+#include "libinject/pipeline/window_log.h"
+#include "libinject/session/launch_windows.h"
+#include "libinject/session/schedule.h"
 #include "tests/unit/catch.h"
 
 using namespace inject;

@@ -2,7 +2,7 @@
 # SPDX-FileCopyrightText: The libinject authors
 """Recorded launch streams (INJECT_ITER_RECORD): reading, comparing with the true iterations, writing a small copy.
 
-The format is that of libinject/window/iteration_search.h. A position in a stream is the number of events before it.
+The format is that of libinject/iterations/iteration_search.h. A position in a stream is the number of events before it.
 """
 
 import lzma

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// Feeds a recorded launch stream (INJECT_ITER_RECORD, libinject/window/iteration_search.h) from stdin to the
-// detector and, once that has found iterations, to the watch; prints what they find, a line each:
+// Feeds a recorded launch stream (INJECT_ITER_RECORD, libinject/iterations/iteration_search.h) from stdin to
+// the detector and, once that has found iterations, to the watch; prints what they find, a line each:
 //
 //   lock EVENT BEFORE OPTIMIZER BY_SHAPE ROUGH EVENTS_EACH BEGIN | ANCHOR
 //                                  a lock, or a change of it, once EVENT events had been seen
@@ -18,10 +18,10 @@
 #include <sstream>
 #include <string>
 
-#include "libinject/record/mapping.h"
+#include "libinject/base/mapping.h"
+#include "libinject/iterations/iteration_detector.h"
+#include "libinject/record/iteration_watch.h"
 #include "libinject/record/thread_registry.h"
-#include "libinject/window/iteration_detector.h"
-#include "libinject/window/iteration_watch.h"
 
 int main() {
   constexpr std::string_view kLetters = "KGHDPSYL";

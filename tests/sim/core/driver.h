@@ -8,6 +8,7 @@
 #include <cuda.h>
 #include <cudaProfiler.h>
 
+#include "tests/sim/arity.h"
 #include "tests/sim/core/device.h"
 
 // Exported by every driver for programs built against older headers, which alone declare them.
@@ -20,7 +21,16 @@ CUresult cuStreamGetCaptureInfo_v2(CUstream hStream, CUstreamCaptureStatus* capt
 
 namespace inject::sim::drv {
 
-#define SIM_DRIVER(name, declared_as, arity) decltype(::declared_as) name;
+#define SIM_DRIVER(name, arity) decltype(::name) name;
+#define SIM_DRIVER_TWINS(name, twin, arity) decltype(::name) name, twin;
+#include "tests/sim/core/driver.def"
+
+// A call with either default stream, for callers that are twins themselves.
+#define SIM_DRIVER(name, arity)
+#define SIM_DRIVER_TWINS(name, twin, arity)                                                  \
+  inline CUresult name(bool per_thread, SIM_PARAMETERS_##arity(decltype(::name))) {          \
+    return per_thread ? drv::twin(SIM_ARGUMENTS_##arity) : drv::name(SIM_ARGUMENTS_##arity); \
+  }
 #include "tests/sim/core/driver.def"
 
 /// Not a vendor function: what cuInit and the first call of the runtime need. Loads the injection library.

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/base/atomic_file.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+#include "libinject/base/safe_path.h"
+
+namespace inject {
+
+bool OutputFile::fail(std::string_view action, int code) {
+  return fail(action, std::generic_category().message(code));
+}
+
+bool OutputFile::fail(std::string_view action, const std::string& reason) {
+  if (error_.empty()) {
+    try {
+      error_ = "cannot " + std::string(action) + " " + path_ + ": " + reason;
+    } catch (...) {
+      error_ = "out of memory";  // short enough to need none
+    }
+  }
+  buffer_.clear();
+  return false;
+}
+
+bool OutputFile::open(std::string path, Existing existing) {
+  path_ = std::move(path);
+  const FolderAbove folder(path_);
+  if (existing == Existing::kReplace && folder.is_open())
+    ::unlinkat(folder.descriptor(), folder.name().c_str(), 0);
+  std::string problem;
+  descriptor_ = Descriptor(open_output(folder, existing == Existing::kEmpty ? O_TRUNC : O_EXCL, problem));
+  return descriptor_.is_open() || fail("create", problem);
+}
+
+bool OutputFile::flush() {
+  if (!descriptor_.is_open() || !error_.empty()) {
+    buffer_.clear();
+    return false;
+  }
+  std::string_view rest = buffer_;
+  const int descriptor = rest.empty() ? -1 : descriptor_.get();
+  const std::uint64_t before = bytes_;
+  while (!rest.empty()) {
+    const ssize_t written = ::write(descriptor, rest.data(), rest.size());
+    if (written < 0) {
+      if (errno == EINTR) continue;
+      fail("write", errno);
+      // No line that ends in its middle.
+      if (bytes_ > before && ::ftruncate(descriptor_.get(), static_cast<off_t>(before)) == 0) bytes_ = before;
+      return false;
+    }
+    bytes_ += static_cast<std::uint64_t>(written);
+    rest.remove_prefix(static_cast<std::size_t>(written));
+  }
+  buffer_.clear();
+  return true;
+}
+
+bool OutputFile::let_others_read() {
+  if (!descriptor_.is_open() || !error_.empty()) return false;
+  return ::fchmod(descriptor_.get(), 0644) == 0 || fail("let others read", errno);
+}
+
+bool OutputFile::sync() {
+  if (!flush()) return false;
+  // Pipes and some network file systems know no fsync: EINVAL is not a loss.
+  if (::fsync(descriptor_.get()) != 0 && errno != EINVAL) return fail("sync", errno);
+  return true;
+}
+
+bool OutputFile::cut(std::uint64_t bytes) {
+  if (!flush()) return false;
+  const int descriptor = descriptor_.get();
+  const auto end = static_cast<off_t>(bytes);
+  if (::ftruncate(descriptor, end) != 0 || ::lseek(descriptor, end, SEEK_SET) != end)
+    return fail("shorten", errno);
+  bytes_ = bytes;
+  return true;
+}
+
+bool OutputFile::close() {
+  if (!descriptor_.is_open()) return error_.empty();
+  flush();
+  // Not repeated on EINTR: on Linux the descriptor is gone already.
+  if (::close(std::exchange(descriptor_, Descriptor()).get()) != 0 && errno != EINTR) fail("close", errno);
+  return error_.empty();
+}
+
+AtomicFile::AtomicFile(const std::string& folder, std::string_view name)
+    : AtomicFile(folder, name, "." + std::string(name) + ".new") {}
+
+AtomicFile::AtomicFile(const std::string& folder, std::string_view name, std::string_view temporary)
+    : path_(folder + "/" + std::string(name)), temporary_(folder + "/" + std::string(temporary)) {
+  // One that is there is a dead process's, or a trap.
+  file_.open(temporary_, OutputFile::Existing::kReplace);
+}
+
+AtomicFile::~AtomicFile() {
+  file_.close();
+  if (!committed_) ::unlink(temporary_.c_str());
+}
+
+bool AtomicFile::finish() {
+  finished_ = file_.sync();
+  finished_ = file_.close() && finished_;
+  return finished_;
+}
+
+// By their paths, which takes no memory. Whoever leads these elsewhere meanwhile gains nothing: what is
+// renamed has to be there under the temporary name.
+bool AtomicFile::commit() {
+  if (!finished_) return false;
+  committed_ = ::rename(temporary_.c_str(), path_.c_str()) == 0;
+  if (!committed_) error_ = "cannot put " + path_ + " in place: " + std::generic_category().message(errno);
+  return committed_;
+}
+
+}  // namespace inject

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "libinject/base/host_io.h"
+
+namespace inject {
+
+/// An open file with a buffer before it. Every failure is remembered: later calls do nothing, error() says
+/// what happened first. Writing past RLIMIT_FSIZE raises SIGXFSZ, which ends a process that does not expect
+/// it: use this on threads that have all signals blocked or within QuietSignals, where the write fails with
+/// EFBIG instead.
+class OutputFile {
+ public:
+  OutputFile() = default;
+  ~OutputFile() { close(); }
+  OutputFile(const OutputFile&) = delete;
+  OutputFile& operator=(const OutputFile&) = delete;
+
+  enum class Existing { kEmpty, kRefuse, kReplace };
+  /// Creates `path` for this user alone (safe_path.h); what is done with a file of that name is up to the
+  /// caller.
+  bool open(std::string path, Existing existing = Existing::kEmpty);
+  bool is_open() const { return descriptor_.is_open(); }
+  /// Text appended to buffer() is written when write_if_full() finds enough of it, and by flush().
+  std::string& buffer() { return buffer_; }
+  void write_if_full() {
+    if (buffer_.size() >= kBufferBytes) flush();
+  }
+  /// False: nothing of what was in the buffer is in the file.
+  bool flush();
+  /// Other users may read it from here on, whatever the umask.
+  bool let_others_read();
+  /// Flushes and waits until the data is on the device.
+  bool sync();
+  /// Forgets what was written beyond the first `bytes` of it: the next text goes there.
+  bool cut(std::uint64_t bytes);
+  bool close();
+
+  const std::string& error() const { return error_; }
+  std::uint64_t bytes() const { return bytes_; }
+
+ private:
+  static constexpr std::size_t kBufferBytes = 64 * 1024;
+  bool fail(std::string_view action, int code);
+  bool fail(std::string_view action, const std::string& reason);
+
+  Descriptor descriptor_;
+  std::string path_;
+  std::string buffer_;
+  std::string error_;
+  std::uint64_t bytes_ = 0;
+};
+
+/// A file that appears whole or not at all: written beside its place, synced, then renamed. What was there
+/// before stays until then.
+class AtomicFile {
+ public:
+  AtomicFile(const std::string& folder, std::string_view name);
+  /// Written under a name of the caller's, in the same folder: where several processes may write `name`.
+  AtomicFile(const std::string& folder, std::string_view name, std::string_view temporary);
+  /// Removes what was not put in place.
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  OutputFile& file() { return file_; }
+  /// Everything has been appended: makes it durable. False: see error().
+  bool finish();
+  /// Puts the finished file in its place.
+  bool commit();
+  const std::string& error() const { return error_.empty() ? file_.error() : error_; }
+
+ private:
+  std::string path_;
+  std::string temporary_;
+  OutputFile file_;
+  std::string error_;
+  bool finished_ = false;
+  bool committed_ = false;
+};
+
+}  // namespace inject

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/base/gzip_file.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <limits>
+#include <system_error>
+#include <utility>
+
+namespace inject {
+
+namespace {
+// 15 bits of window, and a gzip header instead of zlib's.
+constexpr int kGzipWindow = 15 + 16;
+// A table of 4,096 strings to look for, which fits into a fast cache and is soon moved on by a window: what
+// is written here repeats itself within some lines.
+constexpr int kMemoryLevel = 5;
+// On the stack, which may be that of a thread of the program.
+constexpr std::size_t kPart = 8 * 1024;
+}  // namespace
+
+void GzipFile::EndStream::operator()(z_stream* stream) const noexcept {
+  deflateEnd(stream);
+  delete stream;  // NOLINT(cppcoreguidelines-owning-memory)
+}
+
+GzipFile::~GzipFile() {
+  file_.close();
+  if (stream_ != nullptr && !in_place_) ::unlink(temporary_.c_str());
+}
+
+bool GzipFile::fail(std::string problem) {
+  if (error().empty()) error_ = std::move(problem);
+  return check();
+}
+
+// What has failed can't be ended any more.
+bool GzipFile::check() {
+  if (error().empty()) return true;
+  if (stream_ != nullptr) ::unlink(in_place_ ? path_.c_str() : temporary_.c_str());
+  stream_.reset();
+  file_.close();
+  return false;
+}
+
+bool GzipFile::open(const std::string& folder, std::string_view name) {
+  path_ = folder + "/" + std::string(name);
+  temporary_ = folder + "/." + std::string(name) + ".new";
+  if (!file_.open(temporary_, OutputFile::Existing::kReplace)) return false;
+  auto stream = std::make_unique<z_stream>();
+  if (deflateInit2(stream.get(), Z_BEST_SPEED, Z_DEFLATED, kGzipWindow, kMemoryLevel, Z_DEFAULT_STRATEGY) !=
+      Z_OK) {
+    ::unlink(temporary_.c_str());
+    return fail("cannot write " + path_ + ": out of memory");
+  }
+  stream_ = Stream(stream.release());
+  return true;
+}
+
+bool GzipFile::compress(z_stream& stream, std::string_view text, int flush) {
+  std::array<char, kPart> part;
+  do {
+    const std::size_t length = std::min<std::size_t>(text.size(), std::numeric_limits<uInt>::max());
+    // zlib reads there, and has no const.
+    stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
+    stream.avail_in = static_cast<uInt>(length);
+    text.remove_prefix(length);
+    int code = Z_OK;
+    do {
+      stream.next_out = reinterpret_cast<Bytef*>(part.data());
+      stream.avail_out = static_cast<uInt>(part.size());
+      code = deflate(&stream, text.empty() ? flush : Z_NO_FLUSH);
+      file_.buffer().append(part.data(), part.size() - stream.avail_out);
+      file_.write_if_full();
+    } while (stream.avail_out == 0 && code == Z_OK);
+  } while (!text.empty());
+  return file_.error().empty();
+}
+
+// For a reader the file is gone until it is whole again; one that has it open sees it change.
+bool GzipFile::take_away() {
+  in_place_ = false;
+  if (::rename(path_.c_str(), temporary_.c_str()) != 0)
+    return fail("cannot go on with " + path_ + ": " + std::generic_category().message(errno));
+  return file_.cut(without_end_) || check();
+}
+
+bool GzipFile::add(std::string_view text) {
+  if (!is_open() || (in_place_ && !take_away())) return false;
+  return compress(*stream_, text, Z_NO_FLUSH) || check();
+}
+
+bool GzipFile::complete(std::string_view end) {
+  if (!is_open() || (in_place_ && !take_away())) return false;
+  if (!file_.flush()) return check();
+  without_end_ = file_.bytes();
+  // The end is written with a copy of the compressor's state: the file goes on from where it was before it.
+  auto copy = std::make_unique<z_stream>();
+  if (deflateCopy(copy.get(), stream_.get()) != Z_OK)
+    return fail("cannot write " + path_ + ": out of memory");
+  const Stream ending(copy.release());
+  if (!compress(*ending, end, Z_FINISH) || !file_.sync()) return check();
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0)
+    return fail("cannot put " + path_ + " in place: " + std::generic_category().message(errno));
+  in_place_ = true;
+  return true;
+}
+
+}  // namespace inject

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <zlib.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "libinject/base/atomic_file.h"
+
+namespace inject {
+
+/// A gzip file that grows, and stands under its name whenever it is whole: complete() ends what was added so
+/// far with some text and puts it in its place; what is added after that takes the end, and the name, away
+/// again. A reader finds a whole file or none. Compressed as fast as zlib can. After a failure nothing is
+/// written, and the file is removed: what there is of it has no end. For one thread, with all signals blocked
+/// (OutputFile).
+class GzipFile {
+ public:
+  GzipFile() = default;
+  /// Removes what is not in its place.
+  ~GzipFile();
+  GzipFile(const GzipFile&) = delete;
+  GzipFile& operator=(const GzipFile&) = delete;
+
+  /// Creates `.name.new` in `folder`. False: see error().
+  bool open(const std::string& folder, std::string_view name);
+  bool is_open() const { return stream_ != nullptr && error().empty(); }
+  bool add(std::string_view text);
+  bool complete(std::string_view end);
+
+  /// Compressed, without the end.
+  std::uint64_t bytes() const { return file_.bytes(); }
+  /// The first failure; empty if there was none.
+  const std::string& error() const { return error_.empty() ? file_.error() : error_; }
+
+ private:
+  struct EndStream {
+    void operator()(z_stream* stream) const noexcept;
+  };
+  using Stream = std::unique_ptr<z_stream, EndStream>;
+
+  bool compress(z_stream& stream, std::string_view text, int flush);
+  bool take_away();
+  bool fail(std::string problem);
+  bool check();
+
+  std::string path_;
+  std::string temporary_;
+  std::string error_;
+  OutputFile file_;
+  Stream stream_;
+  bool in_place_ = false;
+  std::uint64_t without_end_ = 0;  // bytes, while in_place_
+};
+
+}  // namespace inject

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/base/host_io.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+
+#include "libinject/base/caller_state.h"
+#include "libinject/base/clock.h"
+
+namespace inject {
+
+namespace {
+
+constexpr Nanoseconds kMaxWrite = 1'000'000'000;
+constexpr std::size_t kPage = 4096;
+
+constinit std::atomic<bool> started_without_stderr{false};
+// A message has been waited for in vain: the next ones go out only if there is room at once.
+constinit std::atomic<bool> waited_in_vain{false};
+
+}  // namespace
+
+int open_file(const char* path, int flags, mode_t mode) noexcept {
+  return open_file_at(AT_FDCWD, path, flags, mode);
+}
+
+int open_file_at(int folder, const char* path, int flags, mode_t mode) noexcept {
+  const StandardDescriptors standard;
+  int descriptor;
+  do {
+    descriptor = ::openat(folder, path, flags | O_CLOEXEC, mode);
+  } while (descriptor < 0 && errno == EINTR);
+  return above_standard(descriptor);
+}
+
+StandardDescriptors::StandardDescriptors() noexcept {
+  const int saved_errno = errno;
+  for (int number = STDIN_FILENO; number <= STDERR_FILENO; ++number) {
+    if (::fcntl(number, F_GETFD) >= 0) continue;
+    const int place = ::open("/", O_PATH | O_CLOEXEC);
+    held_[static_cast<std::size_t>(number)] = place == number;
+    if (place >= 0 && place != number) ::close(place);  // taken by another thread meanwhile
+  }
+  errno = saved_errno;
+}
+
+StandardDescriptors::~StandardDescriptors() {
+  const int saved_errno = errno;
+  for (int number = STDIN_FILENO; number <= STDERR_FILENO; ++number) {
+    if (!held_[static_cast<std::size_t>(number)]) continue;
+    // The program may have closed it, or opened something in its place.
+    const int flags = ::fcntl(number, F_GETFL);
+    if (flags >= 0 && (flags & O_PATH) != 0) ::close(number);
+  }
+  errno = saved_errno;
+}
+
+int above_standard(int descriptor) noexcept {
+  if (descriptor < 0 || descriptor > STDERR_FILENO) return descriptor;
+  const int higher = ::fcntl(descriptor, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+  const int saved_errno = errno;
+  ::close(descriptor);
+  errno = saved_errno;
+  return higher;
+}
+
+QuietSignals::QuietSignals() noexcept {
+  sigset_t blocked;
+  sigset_t waiting;
+  sigemptyset(&blocked);
+  sigemptyset(&waiting);
+  sigemptyset(&ours_);
+  sigpending(&waiting);
+  for (const int number : {SIGPIPE, SIGXFSZ}) {
+    sigaddset(&blocked, number);
+    if (sigismember(&waiting, number) == 0) sigaddset(&ours_, number);
+  }
+  pthread_sigmask(SIG_BLOCK, &blocked, &previous_);
+}
+
+QuietSignals::~QuietSignals() {
+  const int saved_errno = errno;
+  const timespec none{0, 0};
+  while (sigtimedwait(&ours_, nullptr, &none) > 0 || errno == EINTR) {
+  }
+  pthread_sigmask(SIG_SETMASK, &previous_, nullptr);
+  errno = saved_errno;
+}
+
+void note_stderr() noexcept {
+  const int saved_errno = errno;
+  if (::fcntl(STDERR_FILENO, F_GETFD) < 0) started_without_stderr.store(true, std::memory_order_relaxed);
+  errno = saved_errno;
+}
+
+void write_quietly(int descriptor, std::string_view text) noexcept {
+  // The descriptor may be any file of the program's by now.
+  if (descriptor == STDERR_FILENO && started_without_stderr.load(std::memory_order_relaxed)) return;
+  const CallerState caller;
+  const QuietSignals quiet;
+  const Nanoseconds begin = now();
+  const Nanoseconds patience = waited_in_vain.load(std::memory_order_relaxed) ? 0 : kMaxWrite;
+  while (!text.empty()) {
+    const Nanoseconds spent = now() - begin;
+    const Nanoseconds left = spent < patience ? patience - spent : 0;
+    pollfd room{descriptor, POLLOUT, 0};
+    const int ready = poll(&room, 1, static_cast<int>((left + kMillisecond - 1) / kMillisecond));
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready == 0) break;
+    if (ready < 0 || (room.revents & POLLOUT) == 0) return;
+    // What poll promises room for, in a pipe, is one page. Whole lines, as long as they fit.
+    std::size_t length = std::min(text.size(), kPage);
+    if (length < text.size()) {
+      const std::size_t line = text.rfind('\n', length - 1);
+      if (line != std::string_view::npos) length = line + 1;
+    }
+    const ssize_t n = ::write(descriptor, text.data(), length);
+    if (n > 0) {
+      text.remove_prefix(static_cast<std::size_t>(n));
+    } else if (n < 0 && errno == EAGAIN) {
+      if (left == 0) break;
+    } else if (n == 0 || errno != EINTR) {
+      return;
+    }
+  }
+  waited_in_vain.store(!text.empty(), std::memory_order_relaxed);
+}
+
+Descriptor::Descriptor(int number) noexcept {
+  struct stat file {};
+  if (number < 0 || fstat(number, &file) != 0) return;
+  number_ = number;
+  device_ = file.st_dev;
+  inode_ = file.st_ino;
+}
+
+int Descriptor::get() const noexcept {
+  struct stat file {};
+  if (number_ >= 0 && fstat(number_, &file) == 0 && file.st_dev == device_ && file.st_ino == inode_)
+    return number_;
+  errno = EBADF;
+  return -1;
+}
+
+}  // namespace inject

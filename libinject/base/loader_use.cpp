@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/base/loader_use.h"
+
+#include <time.h>
+
+#include <atomic>
+#include <cerrno>
+
+#include "libinject/base/clock.h"
+
+namespace inject {
+
+namespace {
+
+// Loading CUPTI takes some 10 ms from a warm disk, its libraries for hardware metrics up to 300 ms.
+constexpr Nanoseconds kMaxWait = 2'000'000'000;
+
+constinit std::atomic<unsigned> uses{0};
+constinit std::atomic<unsigned> forks{0};
+// Of this thread's own, one in the other: a fork that waits for the outer one must not be waited for by the
+// inner.
+constinit thread_local unsigned depth = 0;
+
+template <typename Done>
+void wait_until(Done done) noexcept {
+  const int saved_errno = errno;
+  const timespec pause{0, 50'000};
+  for (const Nanoseconds deadline = now() + kMaxWait; !done() && now() < deadline;)
+    nanosleep(&pause, nullptr);
+  errno = saved_errno;
+}
+
+}  // namespace
+
+LoaderUse::LoaderUse() noexcept {
+  if (depth++ != 0) return;
+  // Either the forking thread sees this use, or this thread sees the fork.
+  uses.fetch_add(1, std::memory_order_seq_cst);
+  if (forks.load(std::memory_order_seq_cst) == 0) [[likely]]
+    return;
+  uses.fetch_sub(1, std::memory_order_seq_cst);
+  wait_until([] { return forks.load(std::memory_order_seq_cst) == 0; });
+  uses.fetch_add(1, std::memory_order_seq_cst);
+}
+
+LoaderUse::~LoaderUse() {
+  if (--depth != 0) return;
+  uses.fetch_sub(1, std::memory_order_release);
+}
+
+void LoaderUse::before_fork() noexcept {
+  forks.fetch_add(1, std::memory_order_seq_cst);
+  // A signal handler that forks may have come amid a use of this thread's.
+  wait_until([] { return uses.load(std::memory_order_seq_cst) <= (depth != 0 ? 1u : 0u); });
+}
+
+void LoaderUse::after_fork() noexcept {
+  forks.fetch_sub(1, std::memory_order_release);
+}
+
+void LoaderUse::after_fork_in_child() noexcept {
+  forks.store(0, std::memory_order_relaxed);
+  uses.store(depth != 0 ? 1 : 0, std::memory_order_relaxed);
+}
+
+}  // namespace inject

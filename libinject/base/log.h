@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace inject {
+
+/// spdlog's levels, by their numbers.
+enum class LogLevel : std::uint8_t { kTrace, kDebug, kInfo, kWarn, kError, kCritical, kOff };
+
+/// libinject's own messages, one line each with its prefix, through a logger of our own (spdlog's default one
+/// writes to stdout and belongs to the host if the host uses spdlog too). Never raises SIGPIPE or an
+/// exception in the caller.
+class Log {
+ public:
+  /// `file` empty: stderr. A file that can't be opened is said on stderr, which is then used.
+  static void open(LogLevel level, const std::string& file) noexcept;
+  /// Control characters are written as ?, and long messages cut.
+  static void write(LogLevel level, std::string_view message) noexcept;
+
+  static void info(std::string_view message) noexcept { write(LogLevel::kInfo, message); }
+  static void warn(std::string_view message) noexcept { write(LogLevel::kWarn, message); }
+  static void error(std::string_view message) noexcept { write(LogLevel::kError, message); }
+  static void debug(std::string_view message) noexcept { write(LogLevel::kDebug, message); }
+
+  /// An error, on stderr where there was no memory for open().
+  static void error_without_allocation(std::string_view message) noexcept;
+
+  /// Warnings and errors so far, for run.json; at most the first hundred.
+  static std::vector<std::string> notable();
+};
+
+}  // namespace inject

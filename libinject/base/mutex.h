@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+//
+// std::mutex with Clang's thread-safety annotations: what INJECT_GUARDED_BY names a lock for can't be touched
+// without it. The linter checks that (-Wthread-safety); other compilers see plain locks.
+// https://clang.llvm.org/docs/ThreadSafetyAnalysis.html
+#pragma once
+
+#include <time.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+
+#include "libinject/base/time.h"
+
+#if defined(__clang__)
+#define INJECT_THREAD_ANNOTATION(x) __attribute__((x))
+#else
+#define INJECT_THREAD_ANNOTATION(x)
+#endif
+#define INJECT_GUARDED_BY(x) INJECT_THREAD_ANNOTATION(guarded_by(x))
+#define INJECT_REQUIRES(...) INJECT_THREAD_ANNOTATION(requires_capability(__VA_ARGS__))
+#define INJECT_EXCLUDES(...) INJECT_THREAD_ANNOTATION(locks_excluded(__VA_ARGS__))
+/// For functions that take a lock where they can get it, or let go of it for a while: the analysis does not
+/// follow those.
+#define INJECT_NO_THREAD_ANALYSIS INJECT_THREAD_ANNOTATION(no_thread_safety_analysis)
+
+namespace inject {
+
+class INJECT_THREAD_ANNOTATION(capability("mutex")) Mutex {
+ public:
+  constexpr Mutex() noexcept = default;
+  Mutex(const Mutex&) = delete;
+  Mutex& operator=(const Mutex&) = delete;
+
+  void lock() INJECT_THREAD_ANNOTATION(acquire_capability()) { mutex_.lock(); }
+  void unlock() INJECT_THREAD_ANNOTATION(release_capability()) { mutex_.unlock(); }
+  bool try_lock() INJECT_THREAD_ANNOTATION(try_acquire_capability(true)) { return mutex_.try_lock(); }
+  std::mutex& native() noexcept { return mutex_; }
+
+ private:
+  std::mutex mutex_;
+};
+
+/// Holds a Mutex as long as it lives.
+class INJECT_THREAD_ANNOTATION(scoped_lockable) MutexLock {
+ public:
+  explicit MutexLock(Mutex& mutex) INJECT_THREAD_ANNOTATION(acquire_capability(mutex))
+      : lock_(mutex.native()) {}
+  ~MutexLock() INJECT_THREAD_ANNOTATION(release_capability()) {}
+  MutexLock(const MutexLock&) = delete;
+  MutexLock& operator=(const MutexLock&) = delete;
+
+  void lock() INJECT_THREAD_ANNOTATION(acquire_capability()) { lock_.lock(); }
+  void unlock() INJECT_THREAD_ANNOTATION(release_capability()) { lock_.unlock(); }
+
+  void wait(std::condition_variable& condition) { condition.wait(lock_); }
+  std::cv_status wait_for(std::condition_variable& condition, Nanoseconds most) {
+    return condition.wait_for(lock_, std::chrono::nanoseconds(most));
+  }
+  template <typename Predicate>
+  bool wait_for(std::condition_variable& condition, Nanoseconds most, Predicate done) {
+    return condition.wait_for(lock_, std::chrono::nanoseconds(most), done);
+  }
+
+ private:
+  std::unique_lock<std::mutex> lock_;
+};
+
+}  // namespace inject

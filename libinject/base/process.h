@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+//
+// What this process is: its rights, command line, folder and environment.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace inject {
+
+/// Whether the process has other rights than the user who started it (setuid, file capabilities): its
+/// environment is then that user's, who must not have it do anything.
+bool is_secure_execution() noexcept;
+
+/// Keeps the working directory as it is now; called once, when the library is loaded. Makes one system call.
+void remember_working_directory() noexcept;
+/// The directory kept by remember_working_directory().
+std::string working_directory();
+
+std::vector<std::string> command_line();
+std::optional<std::string> environment_variable(std::string_view name);
+std::string host_name();
+
+}  // namespace inject

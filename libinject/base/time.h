@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <cstdint>
+
+namespace inject {
+
+/// Durations, and times on CLOCK_MONOTONIC: of host calls and, through CUPTI's timestamp callback, of device
+/// activity.
+using Nanoseconds = std::uint64_t;
+
+inline constexpr Nanoseconds kMillisecond = 1'000'000;
+inline constexpr Nanoseconds kSecond = 1'000 * kMillisecond;
+
+}  // namespace inject

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/capture/cupti/launch_observer.h"
+
+#include <cstring>
+
+#include "libinject/base/clock.h"
+#include "libinject/capture/hooks/frame.h"
+#include "libinject/capture/nvtx/injection.h"
+#include "libinject/model/functions.h"
+#include "libinject/record/control.h"
+#include "libinject/record/core.h"
+#include "libinject/record/processor_time.h"
+#include "libinject/record/thread_registry.h"
+
+namespace inject {
+
+namespace {
+
+// In CUPTI's slot: the call's id has gone to the hooked call around it.
+constexpr std::uint64_t kGivenAway = 1;
+
+bool starts_with(const char* text, const char* prefix) noexcept {
+  return std::strncmp(text, prefix, std::strlen(prefix)) == 0;
+}
+
+// Only if no later window has opened meanwhile on another thread. The hooks go on recording: whoever switched
+// them off could do so just after the next window has switched them on (Session::step_launch_trigger).
+void leave_window(std::uint32_t window) noexcept {
+  current_window.compare_exchange_strong(window, 0, std::memory_order_seq_cst);
+}
+
+// The window of a kernel launch: by its number where the trigger counts launches, else the one that is open.
+std::uint32_t window_of_launch() noexcept {
+  LaunchTrigger& trigger = launch_trigger;
+  if (!trigger.counting.load(std::memory_order_acquire))
+    return current_window.load(std::memory_order_acquire);
+  const LaunchTrigger::Launch launch = trigger.next([] { return now(); });
+  if (launch.closes != 0) {
+    if (ThreadState* thread = ThreadRegistry::current_if_any(); thread != nullptr)
+      publish_processor_time(*thread, launch.closes, launch.time);
+    leave_window(launch.closes);
+  }
+  if (launch.opens != 0) {
+    // Another thread may have opened a later window meanwhile, …
+    std::uint32_t open = current_window.load(std::memory_order_seq_cst);
+    while (open < launch.opens && !current_window.compare_exchange_weak(open, launch.opens)) {
+    }
+    control_word.fetch_or(kControlRecord, std::memory_order_seq_cst);
+    // … or closed this one before it was there to be closed.
+    if (trigger.window_over(launch.opens)) leave_window(launch.opens);
+  }
+  return launch.window;
+}
+
+/// Whether the frame takes the id of a launch inside it: a runtime call's first one.
+bool takes_launch(FunctionId function, std::uint32_t correlation) noexcept {
+  return correlation == 0 && function_group(function) == FunctionGroup::kCudart;
+}
+
+CallChain chain_inside(const CallFrame* frame, CallChain around, FunctionId function) noexcept {
+  return frame == nullptr ? 0 : chain_push(around, function);
+}
+
+}  // namespace
+
+DriverCall classify_driver_call(const char* name) noexcept {
+  if (name == nullptr) return DriverCall::kOther;
+  if (starts_with(name, "cuLaunchHostFunc")) return DriverCall::kOther;
+  if (starts_with(name, "cuLaunch")) return DriverCall::kLaunch;
+  if (starts_with(name, "cuGraphLaunch")) return DriverCall::kGraphLaunch;
+  if (starts_with(name, "cuMemcpy")) return DriverCall::kCopy;
+  if (starts_with(name, "cuMemset")) return DriverCall::kMemset;
+  return DriverCall::kOther;
+}
+
+Nanoseconds LaunchObserver::call_begin() noexcept {
+  const ThreadState* thread = ThreadRegistry::current_if_any();
+  const CallFrame* frame = thread == nullptr ? nullptr : thread->innermost;
+  return frame != nullptr && takes_launch(frame->function_, frame->correlation_) ? frame->begin_ : 0;
+}
+
+void LaunchObserver::enter(DriverCall call, std::uint32_t, std::uint32_t correlation, std::uint64_t stream,
+                           std::uint64_t* carried) noexcept {
+  *carried = 0;
+  ThreadState* thread = ThreadRegistry::current();
+  if (thread == nullptr) return;
+  // Said before the window is read. No fence: it would wait for CUPTI's stores into cold buffers, 0.2 us a
+  // launch; who looks (ThreadRegistry::any_launching) has all threads fenced instead.
+  thread->launching.store(1, std::memory_order_relaxed);
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  const bool kernel = call == DriverCall::kLaunch || call == DriverCall::kGraphLaunch;
+  const std::uint32_t window = kernel ? window_of_launch() : current_window.load(std::memory_order_acquire);
+  if (window == 0) thread->launching.store(0, std::memory_order_relaxed);
+  thread->launch_window = window;
+  thread->graph_nodes_at_enter = thread->graph_nodes;
+  thread->launching_kernel = call == DriverCall::kLaunch && window != 0 ? 1 : 0;
+  CallFrame* frame = thread->innermost;
+  if (frame != nullptr && takes_launch(frame->function_, frame->correlation_)) {
+    frame->correlation_ = correlation;
+    frame->generation_ = current_generation.load(std::memory_order_relaxed);
+    frame->stream_ = stream;
+    // The hooked call began before the launch did: where the window opened in between, the launch decides.
+    frame->window_ = window;
+    *carried = kGivenAway;
+    return;
+  }
+  if (window == 0 && !collecting_activity.load(std::memory_order_acquire)) return;
+  *carried = now();
+  if (frame == nullptr && window != 0) *carried = outermost_call_begins(*thread, window, *carried);
+}
+
+void LaunchObserver::leave(Work work, std::uint32_t cbid, std::uint32_t correlation, std::uint64_t stream,
+                           int status, const std::uint64_t* carried) noexcept {
+  ThreadState* thread = ThreadRegistry::current_if_any();
+  if (thread == nullptr || *carried == 0) return;
+  thread->launching.store(0, std::memory_order_release);
+  thread->launching_kernel = 0;
+  CallFrame* frame = thread->innermost;
+  const bool captured = thread->graph_nodes != thread->graph_nodes_at_enter;
+  if (status != 0) work = {};
+  if (*carried == kGivenAway) {
+    if (frame == nullptr) return;
+    if (captured) frame->flags_ |= kCallCaptured;
+    frame->flags_ |= work.flags;
+    frame->graph_ = work.graph;
+    return;
+  }
+  CallRecord record;
+  record.begin = *carried;
+  record.end = now();
+  record.function = static_cast<FunctionId>(kDriverFunction | cbid);
+  record.correlation = correlation;
+  record.chain = frame == nullptr ? 0 : chain_inside(frame, frame->chain_, frame->function_);
+  record.stream = stream;
+  if (frame != nullptr) {
+    record.owner = CallFrame::owner_inside(*frame);
+    record.shape = frame->shape_;
+  }
+  record.call = ++thread->calls;
+  record.range = nvtx_current(*thread);
+  record.window = thread->launch_window;
+  record.flags = work.flags;
+  record.status = static_cast<std::int16_t>((work.flags & kCallGraph) != 0 ? work.graph : status);
+  record.generation = current_generation.load(std::memory_order_relaxed);
+  if (captured) record.flags |= kCallCaptured;
+  ThreadRegistry::push(*thread, record);
+  if (frame == nullptr && record.window != 0)
+    outermost_call_ended(*thread, record.window, record.begin, record.end);
+}
+
+void LaunchObserver::enter_plain(std::uint64_t* carried) noexcept {
+  *carried = 0;
+  const std::uint32_t window = current_window.load(std::memory_order_acquire);
+  if (window == 0 || !record_plain_calls.load(std::memory_order_relaxed)) return;
+  ThreadState* thread = ThreadRegistry::current();
+  if (thread == nullptr) return;
+  const CallFrame* frame = thread->innermost;
+  if (frame != nullptr && function_group(frame->function_) == FunctionGroup::kCudart &&
+      !record_inner_calls.load(std::memory_order_relaxed)) {
+    return;
+  }
+  thread->plain_window = window;
+  *carried = now();
+  if (frame == nullptr) *carried = outermost_call_begins(*thread, window, *carried);
+}
+
+void LaunchObserver::leave_plain(std::uint32_t cbid, std::uint32_t, int status,
+                                 const std::uint64_t* carried) noexcept {
+  ThreadState* thread = ThreadRegistry::current_if_any();
+  if (thread == nullptr || *carried == 0 || thread->plain_window == 0) return;
+  const std::uint32_t window = thread->plain_window;
+  const CallFrame* frame = thread->innermost;
+  CallRecord record;
+  record.begin = *carried;
+  record.end = now();
+  record.function = static_cast<FunctionId>(kDriverFunction | cbid);
+  record.chain = frame == nullptr ? 0 : chain_inside(frame, frame->chain_, frame->function_);
+  record.call = ++thread->calls;
+  record.range = nvtx_current(*thread);
+  record.window = window;
+  record.status = static_cast<std::int16_t>(status);
+  ThreadRegistry::push(*thread, record);
+  if (frame == nullptr) outermost_call_ended(*thread, window, record.begin, record.end);
+}
+
+void LaunchObserver::graph_node_created() noexcept {
+  ThreadState* thread = ThreadRegistry::current_if_any();
+  if (thread != nullptr) ++thread->graph_nodes;
+}
+
+bool LaunchObserver::captures_kernel() noexcept {
+  const ThreadState* thread = ThreadRegistry::current_if_any();
+  return thread != nullptr && thread->launching_kernel != 0;
+}
+
+void LaunchObserver::kernel_captured(std::uint64_t node) noexcept {
+  const ThreadState* thread = ThreadRegistry::current_if_any();
+  Core* core = Core::get_if_any();
+  if (thread == nullptr || core == nullptr) return;
+  CapturedCall call;
+  call.thread = thread->index;
+  if (const CallFrame* frame = thread->innermost; frame != nullptr) {
+    call.chain = chain_inside(frame, frame->chain_, frame->function_);
+    call.owner = CallFrame::owner_inside(*frame);
+    call.shape = frame->shape_;
+    for (; frame != nullptr; frame = frame->outer_) {
+      if ((frame->flags_ & kCallOwnsShape) != 0) call.function = frame->function_;
+    }
+  }
+  core->graph_nodes.add(node, call);
+}
+
+void LaunchObserver::graph_node_cloned(std::uint64_t node, std::uint64_t original) noexcept {
+  if (Core* core = Core::get_if_any(); core != nullptr) core->graph_nodes.add_clone(node, original);
+}
+
+}  // namespace inject

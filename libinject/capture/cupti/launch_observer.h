@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <cstdint>
+
+#include "libinject/model/records.h"
+
+namespace inject {
+
+/// What a driver function does, as far as attribution is concerned.
+enum class DriverCall : std::uint8_t { kOther, kLaunch, kGraphLaunch, kCopy, kMemset };
+
+/// From the driver function's name as CUPTI gives it ("cuLaunchKernelEx_ptsz", "cuMemcpyHtoDAsync_v2").
+DriverCall classify_driver_call(const char* name) noexcept;
+
+/// The launching side of attribution: called on the program's threads by the driver callbacks, around every
+/// launch, copy and memset, with the correlation id that the device's record will carry. Gives the id to the
+/// hooked runtime call around it, or publishes a record of its own where the caller brought its own runtime
+/// (cuBLAS, cuDNN, NCCL, JAX, static cudart, the driver API).
+class LaunchObserver {
+ public:
+  /// `carried` is CUPTI's 64-bit slot from enter to leave of the same call.
+  static void enter(DriverCall call, std::uint32_t cbid, std::uint32_t correlation, std::uint64_t stream,
+                    std::uint64_t* carried) noexcept;
+  /// When the hooked call that enter() will give the id to began; 0 if there is none.
+  static Nanoseconds call_begin() noexcept;
+  /// `work`: kCallNoWork, kCallGraph with what tells the graph apart, or nothing of these.
+  struct Work {
+    std::uint8_t flags = 0;
+    std::uint16_t graph = 0;
+  };
+  static void leave(Work work, std::uint32_t cbid, std::uint32_t correlation, std::uint64_t stream,
+                    int status, const std::uint64_t* carried) noexcept;
+
+  /// A driver function that submits nothing: a copy of zero bytes, or with INJECT_API=full any other.
+  static void enter_plain(std::uint64_t* carried) noexcept;
+  static void leave_plain(std::uint32_t cbid, std::uint32_t correlation, int status,
+                          const std::uint64_t* carried) noexcept;
+
+  /// A graph node came into being on this thread: the launch around it, if any, is being captured.
+  static void graph_node_created() noexcept;
+  /// The node's kernel is launched, on this thread, inside a window: CUPTI makes more nodes than those that
+  /// calls are captured as, when a graph is instantiated for one.
+  static bool captures_kernel() noexcept;
+  /// A kernel's node came into being with this id in a launch that is being captured.
+  static void kernel_captured(std::uint64_t node) noexcept;
+  static void graph_node_cloned(std::uint64_t node, std::uint64_t original) noexcept;
+};
+
+}  // namespace inject

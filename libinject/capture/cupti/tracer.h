@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <string>
+
+#include "libinject/capture/cupti/api.h"
+#include "libinject/model/records.h"
+#include "libinject/record/buffers.h"
+
+namespace inject {
+
+/// What CUPTI is used for, in increasing order of cost.
+enum class TracerLevel : std::uint8_t {
+  kDetached,       ///< not subscribed, finalized: the program runs at its bare speed
+  kProfilerCalls,  ///< subscribed, told of cu/cudaProfilerStart and Stop: no cost on the launch path
+  kLaunches,       ///< … and of every launch, copy and memset: some 0.2 µs a launch
+  kActivity,       ///< … and activity records are collected: some 0.5 µs a launch
+};
+
+/// The one CUPTI subscriber of this process: attaching, detaching and the callbacks. Not thread-safe but for
+/// the callbacks, flush(), level() and loaded(): the session calls it under its lock.
+class Tracer {
+ public:
+  /// Called on the program's threads out of callbacks: the program called the profiler API below every hook.
+  struct Events {
+    void (*profiler_start)() noexcept;
+    void (*profiler_stop)() noexcept;
+  };
+
+  Tracer(ActivityBuffers& buffers, Events events) noexcept;
+
+  /// Goes up to `level` (never down). On failure returns false, says why in `error`, and is kDetached. On
+  /// success `error` says what will be missing, if anything.
+  /// `all_driver_calls`: INJECT_API=full.
+  bool raise(TracerLevel level, bool all_driver_calls, std::string& error);
+
+  /// No new activity records from here on; those of work submitted before still come.
+  void stop_activity() noexcept;
+  /// Takes stop_activity() back.
+  void resume_activity() noexcept;
+
+  /// Back to kLaunches once activity has been stopped and collected: launches are told of without a gap.
+  void keep_launches() noexcept;
+
+  /// Asks CUPTI for the buffers whose records are complete; `force` for all of them, finished or not. May
+  /// block until running kernels are done. Never from a callback.
+  void flush(bool force) noexcept;
+
+  /// Gives CUPTI up: unsubscribe and, unless the process is exiting or has CUDA graphs that CUPTI traced,
+  /// finalize. Waits for a use() on another thread.
+  void detach(bool finalize) noexcept;
+
+  /// Whether our subscription is still good: whoever finalizes CUPTI ends everybody's.
+  bool holds() noexcept;
+
+  /// The program has finalized CUPTI, and our subscription with it: detached without a call.
+  void forget() noexcept;
+
+  /// Held while CUPTI hands buffers over or reads records: it is not finalized meanwhile. Nobody waits here
+  /// for longer than kMaxUse: a flush may stand behind a kernel that never ends.
+  static std::unique_lock<std::mutex> use() noexcept;
+  static constexpr Nanoseconds kMaxUse = 5'000'000'000;
+
+  TracerLevel level() const noexcept { return level_.load(std::memory_order_acquire); }
+  bool activity_on() const noexcept { return activity_on_; }
+  const CuptiApi& api() const noexcept { return api_; }
+  bool loaded() const noexcept { return loaded_.load(std::memory_order_acquire); }
+  /// A record's time on CLOCK_MONOTONIC. A CUPTI that has not taken our clock has its own, the wall's.
+  static Nanoseconds to_our_clock(Nanoseconds time) noexcept;
+  /// CUPTI's clock beyond ours.
+  static Nanoseconds clock_ahead_of_ours() noexcept;
+  /// Time spent in CUPTI's requests for buffers and returns of them, over the run, on all threads.
+  static Nanoseconds buffer_callback_time() noexcept;
+  /// Records that CUPTI itself dropped, over the run.
+  static std::uint64_t dropped_records() noexcept;
+  /// The last detach() finalized CUPTI: no buffer is in its hands, the launch path is bare.
+  bool finalized() const noexcept { return finalized_; }
+  /// The program launched or instantiated CUDA graphs while CUPTI was attached.
+  static bool saw_graphs() noexcept;
+  /// CUPTI gave up with a fatal error and finalized itself.
+  static bool failed() noexcept;
+  /// How often it did so in this process.
+  static std::uint32_t failures() noexcept;
+
+ private:
+  bool climb(TracerLevel level, bool all_driver_calls, std::string& error);
+  bool attach(std::string& error);
+  bool name_driver_calls(std::string& error);
+  bool enable_launch_callbacks(bool all_driver_calls, std::string& error);
+  bool enable_activity(std::string& error);
+
+  ActivityBuffers& buffers_;
+  CuptiApi api_;
+  CUpti_SubscriberHandle subscriber_ = nullptr;
+  std::atomic<TracerLevel> level_{TracerLevel::kDetached};
+  std::atomic<bool> loaded_{false};
+  bool activity_on_ = false;
+  bool finalized_ = false;
+};
+
+}  // namespace inject

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+//
+// What the CUDA driver says of its devices. Nothing here initialises CUDA.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "libinject/model/run_info.h"
+
+namespace inject {
+
+/// The newest CUDA version that the driver supports, e.g. "13.0"; empty where there is no driver.
+std::string driver_version();
+
+/// Finds what current_device() asks. Not before the driver is loaded; no dl* call.
+void find_current_device() noexcept;
+/// The device of the calling thread's current context, as MemoryUse numbers devices. For hooks: the driver
+/// alone is asked, a few instructions of its own, and neither the runtime's last error nor errno changes.
+std::uint32_t current_device() noexcept;
+
+/// Numbers of the devices whose primary context is alive: those that the runtime's users have used. For our
+/// own threads.
+std::vector<std::uint32_t> devices_in_use();
+
+/// The devices that the driver shows to this process. Only where the program has initialised CUDA.
+std::vector<DeviceInfo> devices();
+
+}  // namespace inject

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include <nccl.h>
+#include <unistd.h>
+
+#include <array>
+
+#include "libinject/base/clock.h"
+#include "libinject/capture/hooks/communicator_ids.h"
+#include "libinject/capture/hooks/communicator_table.h"
+#include "libinject/capture/hooks/shim.h"
+#include "libinject/model/collective_bytes.h"
+#include "libinject/record/thread_registry.h"
+
+namespace inject {
+
+template <>
+struct Missing<ncclResult_t> {
+  static ncclResult_t value() noexcept { return ncclSystemError; }
+};
+
+// A communicator that does not block is told of what happens later.
+template <>
+struct StatusCode<ncclResult_t> {
+  static int of(ncclResult_t result) noexcept {
+    return result == ncclInProgress ? 0 : static_cast<int>(result);
+  }
+};
+
+namespace {
+
+// The numbers that records have, and the sizes: those of this header.
+static_assert(ncclInt8 == 0 && ncclUint8 == 1 && ncclInt32 == 2 && ncclUint32 == 3 && ncclInt64 == 4 &&
+              ncclUint64 == 5 && ncclFloat16 == 6 && ncclFloat32 == 7 && ncclFloat64 == 8 &&
+              ncclBfloat16 == 9);
+#if NCCL_VERSION_CODE >= 22400
+static_assert(ncclFloat8e4m3 == 10 && ncclFloat8e5m2 == 11);
+#endif
+static_assert(ncclSum == 0 && ncclProd == 1 && ncclMax == 2 && ncclMin == 3 && ncclAvg == 4 &&
+              ncclNumOps == 5);
+
+constinit FunctionBeside<ncclResult_t(ncclComm_t, int*)> comm_count{"ncclCommCount"};
+constinit CommunicatorTable communicators;
+constinit CommunicatorIds communicator_ids;
+
+CommunicatorFacts facts_of(ncclComm_t comm, const void* real, std::uint32_t window) noexcept {
+  // The library says that an unusable communicator is one, but for those that it cannot read.
+  if (comm == nullptr) return {};
+  CommunicatorFacts facts = communicators.facts(comm, window);
+  if (facts.ranks != 0) return facts;
+  facts.id = communicator_ids.id(comm);
+  auto* ask = comm_count.get(real);
+  if (ask == nullptr) ask = reinterpret_cast<decltype(ask)>(symbol_beside(real, "ncclCommCount"));
+  if (ask == nullptr) return facts;
+  int ranks = 0;
+  // It leaves an NVTX range, which is not the program's.
+  const UnseenThread unseen;
+  if (ask(comm, &ranks) != ncclSuccess || ranks < 1) return facts;
+  facts.ranks = static_cast<std::uint32_t>(ranks);
+  communicators.remember(comm, window, facts);
+  return facts;
+}
+
+void tell_call(CallFrame& frame, const void* real, Collective operation, std::size_t count,
+               ncclDataType_t type, int reduction, int peer, ncclComm_t comm) noexcept {
+  ThreadState* thread = ThreadRegistry::current_if_any();
+  if (thread == nullptr) return;
+  CollectiveShape shape;
+  shape.operation = operation;
+  const auto number = static_cast<unsigned>(type);
+  shape.type = number < CollectiveShape::kSeveral ? static_cast<std::uint8_t>(number)
+                                                  : std::uint8_t{CollectiveShape::kSeveral - 1};
+  // A program's own have numbers of their own, and no name.
+  shape.reduction = static_cast<std::uint8_t>(reduction < 0            ? 0
+                                              : reduction < ncclNumOps ? reduction + 1
+                                                                       : ncclNumOps + 1);
+  const CommunicatorFacts facts = facts_of(comm, real, frame.window());
+  shape.ranks = facts.ranks;
+  shape.communicator = facts.id;
+  shape.count = count;
+  shape.bytes = collective_bytes(operation, shape.type, count, shape.ranks);
+  shape.peer = peer;
+  if (thread->collectives.is_open(frame.window())) shape.role = GroupRole::kMember;
+  thread->collectives.offer(shape);
+  frame.shape(shape);
+}
+
+// A call that is rejected is not part of its group.
+struct Collected {
+  static void told(int status) noexcept {
+    ThreadState* thread = ThreadRegistry::current_if_any();
+    if (status == 0 && thread != nullptr) thread->collectives.accept();
+  }
+};
+
+// Communicators are seen from their making to their end, inside windows and outside.
+
+bool has_worked(int status) noexcept {
+  return StatusCode<ncclResult_t>::of(static_cast<ncclResult_t>(status)) == ncclSuccess;
+}
+
+CommunicatorId id_of(const ncclUniqueId& unique_id) noexcept {
+  return communicator_id({unique_id.internal, sizeof unique_id.internal});
+}
+
+// One whose handle the library writes later (ncclCommSplit in a group, or without blocking) is not known.
+void made(int status, const ncclComm_t* comm, CommunicatorId id) noexcept {
+  if (!has_worked(status) || comm == nullptr || *comm == nullptr) return;
+  communicators.forget(*comm);
+  communicator_ids.remember(*comm, id);
+}
+
+void forget(ncclComm_t comm) noexcept {
+  communicators.forget(comm);
+  communicator_ids.forget(comm);
+}
+
+constexpr int kNoReduction = -1;
+constexpr int kNoPeer = -1;
+
+}  // namespace
+
+template <>
+struct CallArguments<kFn_ncclAllReduce> : Collected {
+  static void tell(CallFrame& frame, void* real, const void*, void*, std::size_t count, ncclDataType_t type,
+                   ncclRedOp_t reduction, ncclComm_t comm, cudaStream_t) noexcept {
+    tell_call(frame, real, Collective::kAllReduce, count, type, reduction, kNoPeer, comm);
+  }
+};
+
+template <>
+struct CallArguments<kFn_ncclBroadcast> : Collected {
+  static void tell(CallFrame& frame, void* real, const void*, void*, std::size_t count, ncclDataType_t type,
+                   int root, ncclComm_t comm, cudaStream_t) noexcept {
+    tell_call(frame, real, Collective::kBroadcast, count, type, kNoReduction, root, comm);
+  }
+};
+
+template <>
+struct CallArguments<kFn_ncclBcast> : Collected {
+  static void tell(CallFrame& frame, void* real, void*, std::size_t count, ncclDataType_t type, int root,
+                   ncclComm_t comm, cudaStream_t) noexcept {
+    tell_call(frame, real, Collective::kBroadcast, count, type, kNoReduction, root, comm);
+  }
+};
+
+template <>
+struct CallArguments<kFn_ncclReduce> : Collected {
+  static void tell(CallFrame& frame, void* real, const void*, void*, std::size_t count, ncclDataType_t type,
+                   ncclRedOp_t reduction, int root, ncclComm_t comm, cudaStream_t) noexcept {
+    tell_call(frame, real, Collective::kReduce, count, type, reduction, root, comm);
+  }
+};
+
+template <>
+struct CallArguments<kFn_ncclAllGather> : Collected {
+  static void tell(CallFrame& frame, void* real, const void*, void*, std::size_t count, ncclDataType_t type,
+                   ncclComm_t comm, cudaStream_t) noexcept {
+    tell_call(frame, real, Collective::kAllGather, count, type, kNoReduction, kNoPeer, comm);
+  }
+};
+
+template <>
+struct CallArguments<kFn_ncclReduceScatter> : Collected {
+  static void tell(CallFrame& frame, void* real, const void*, void*, std::size_t count, ncclDataType_t type,
+                   ncclRedOp_t reduction, ncclComm_t comm, cudaStream_t) noexcept {
+    tell_call(frame, real, Collective::kReduceScatter, count, type, reduction, kNoPeer, comm);
+  }
+};
+
+template <>
+struct CallArguments<kFn_ncclSend> : Collected {
+  static void tell(CallFrame& frame, void* real, const void*, std::size_t count, ncclDataType_t type,
+                   int peer, ncclComm_t comm, cudaStream_t) noexcept {
+    tell_call(frame, real, Collective::kSend, count, type, kNoReduction, peer, comm);
+  }
+};
+
+template <>
+struct CallArguments<kFn_ncclRecv> : Collected {
+  static void tell(CallFrame& frame, void* real, void*, std::size_t count, ncclDataType_t type, int peer,
+                   ncclComm_t comm, cudaStream_t) noexcept {
+    tell_call(frame, real, Collective::kRecv, count, type, kNoReduction, peer, comm);
+  }
+};
+
+// The library's own use of groups, inside ncclSend, is not told of: the call around it has a shape.
+template <>
+struct CallArguments<kFn_ncclGroupStart> {
+  static void tell(CallFrame& frame, void*) noexcept {
+    if (ThreadState* thread = ThreadRegistry::current_if_any(); thread != nullptr)
+      thread->collectives.start(frame.window());
+  }
+};
+
+template <>
+struct CallArguments<kFn_ncclGroupEnd> {
+  static void tell(CallFrame& frame, void*) noexcept {
+    ThreadState* thread = ThreadRegistry::current_if_any();
+    if (thread == nullptr) return;
+    CollectiveShape submitted;
+    if (thread->collectives.end(frame.window(), submitted)) frame.shape(submitted);
+  }
+};
+
+template <>
+struct Observer<kFn_ncclCommDestroy> {
+  static void before(ncclComm_t comm) noexcept { forget(comm); }
+};
+
+template <>
+struct Observer<kFn_ncclCommAbort> : Observer<kFn_ncclCommDestroy> {};
+
+template <>
+struct Observer<kFn_ncclCommInitRank> {
+  static void after(void*, int status, ncclComm_t* comm, int, const ncclUniqueId& unique_id, int) noexcept {
+    made(status, comm, id_of(unique_id));
+  }
+};
+
+template <>
+struct Observer<kFn_ncclCommInitRankConfig> {
+  static void after(void*, int status, ncclComm_t* comm, int, const ncclUniqueId& unique_id, int,
+                    ncclConfig_t*) noexcept {
+    made(status, comm, id_of(unique_id));
+  }
+};
+
+// Each rank gives the same unique ids in the same order, and none of them is another communicator's.
+template <>
+struct Observer<kFn_ncclCommInitRankScalable> {
+  static void after(void*, int status, ncclComm_t* comm, int, int, int count, const ncclUniqueId* unique_ids,
+                    ncclConfig_t*) noexcept {
+    if (has_worked(status) && unique_ids != nullptr && count > 0) made(status, comm, id_of(unique_ids[0]));
+  }
+};
+
+// Of this process alone: nobody else has to find the same id.
+template <>
+struct Observer<kFn_ncclCommInitAll> {
+  static void after(void*, int status, ncclComm_t* all, int count, const int*) noexcept {
+    if (!has_worked(status) || all == nullptr) return;
+    const std::array<std::uint64_t, 3> own{static_cast<std::uint64_t>(now()),
+                                           static_cast<std::uint64_t>(getpid()),
+                                           reinterpret_cast<std::uintptr_t>(all)};
+    const CommunicatorId id = communicator_id({reinterpret_cast<const char*>(own.data()), sizeof own});
+    for (int i = 0; i < count; ++i) made(status, all + i, id);
+  }
+};
+
+template <>
+struct Observer<kFn_ncclCommSplit> {
+  static void after(void*, int status, ncclComm_t parent, int color, int, ncclComm_t* comm,
+                    ncclConfig_t*) noexcept {
+    if (has_worked(status)) made(status, comm, communicator_ids.split(parent, color));
+  }
+};
+
+}  // namespace inject
+
+#include "libinject/model/nccl.def"

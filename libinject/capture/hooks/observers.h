@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+//
+// What other parts of the library want to know of certain calls, whether a window is open or not. A
+// specialisation of Observer has `static void before()`, `static void after(int status)` or both, or the same
+// with what the call is about: `before(arguments...)`, `after(void* real, int status, arguments...)`, or who
+// makes it: `called_from(const void* caller)`, before it is made. They run outside the call's frame and don't
+// throw. With a member kUnrecorded the call has no frame.
+#pragma once
+
+#include <cstdint>
+
+#include "libinject/model/functions.h"
+#include "libinject/model/records.h"
+
+namespace inject {
+
+/// The program calls cudaProfilerStart (it is about to be made; the real call has returned `status`) or
+/// cudaProfilerStop (it is about to be made).
+void on_profiler_starting() noexcept;
+void on_profiler_start(int status) noexcept;
+void on_profiler_stop() noexcept;
+
+/// CUDA is initialised, and nobody counts allocations: makes the session where the driver has called another
+/// tool's library in our place, the first time. True if it has.
+bool on_uncounted_allocation() noexcept;
+
+/// What the program is about to take of CUPTI's (foreign_cupti.h). `caller`: the address that the call
+/// returns to.
+enum class ForeignCall : std::uint8_t {
+  kSubscribe,
+  kRegisterBuffers,
+  kRegisterClock,
+  kEnableActivity,
+  kFinalize,
+};
+void on_foreign_cupti(ForeignCall call, const void* caller) noexcept;
+
+/// It has finalized CUPTI, for everybody, or failed.
+void on_foreign_cupti_finalized(int status) noexcept;
+
+/// It has let go of something; `for_good`: of all there was.
+void on_foreign_cupti_left(bool for_good) noexcept;
+
+/// The program is about to initialise CUPTI's profiler, or to end that.
+void on_foreign_cupti_profiler(bool initialize) noexcept;
+
+template <FunctionId function>
+struct Observer {};
+
+template <>
+struct Observer<kFn_cudaProfilerStart> {
+  // Where the call is made, and so has an end.
+  static void called_from(const void*) noexcept { on_profiler_starting(); }
+  static void after(int status) noexcept { on_profiler_start(status); }
+};
+
+template <>
+struct Observer<kFn_cudaProfilerStop> {
+  static void before() noexcept { on_profiler_stop(); }
+};
+
+}  // namespace inject

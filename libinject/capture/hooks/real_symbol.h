@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+//
+// Finds the function that a hooked call is to reach. dlsym(RTLD_NEXT) cannot do it: frameworks load their
+// CUDA libraries RTLD_LOCAL, two CUDA majors may be loaded side by side, and dlsym takes a lock that the
+// loader holds while it runs constructors. So the loaded objects' own hash tables are read, and what was
+// found is remembered for each module that calls.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "libinject/model/functions.h"
+#include "libinject/model/records.h"
+
+namespace inject {
+
+/// Where the calls of one function that come from one module go. Written once, before it is published; only
+/// `epoch` changes later. `begin` and `span` cover the calling module's code.
+struct alignas(32) Binding {
+  std::uintptr_t begin = 0;
+  std::uintptr_t span = 0;
+  void* real = nullptr;
+  std::atomic<std::uint32_t> epoch = 0;  ///< the unload epoch in which it was last found right
+  std::uint32_t next = 0;                ///< index of the function's next binding, 0: none
+
+  bool covers(const void* caller) const noexcept {
+    return reinterpret_cast<std::uintptr_t>(caller) - begin < span;
+  }
+};
+
+inline constexpr std::size_t kMaxBindings = 16384;
+
+/// How hooks load the index of a binding that they then read: with no barrier, since what lies behind the
+/// index is ordered by its address, which depends on the index (true of x86-64 and of aarch64). The language
+/// has no word for that which GCC would not make an acquire, and ThreadSanitizer does not know of it: there
+/// it is one.
+#if defined(__SANITIZE_THREAD__)
+inline constexpr std::memory_order kOrderedByAddress = std::memory_order_acquire;
+#else
+inline constexpr std::memory_order kOrderedByAddress = std::memory_order_relaxed;
+#endif
+
+// What hooks read. Zero-initialised (hooks run before any initialiser) and hidden (no detour through the
+// GOT). Binding 0 covers nothing, so a function that nobody has called yet needs no test of its own.
+struct BindingTable {
+  std::array<std::atomic<std::uint32_t>, kFunctionEnd> current{};  ///< the binding that was used last
+  std::array<std::atomic<std::uint32_t>, kFunctionEnd>
+      first{};  ///< all bindings of a function, linked by `next`
+  std::array<Binding, kMaxBindings> bindings{};
+};
+extern BindingTable binding_table __attribute__((visibility("hidden")));
+
+/// The real `function` for a call that returns to `caller`, by the table or, the first time, by a walk over
+/// the loaded objects. nullptr if no loaded library has it (said once on stderr). Keeps errno. Lock-free but
+/// for the walk, which takes the lock of dl_iterate_phdr and no other.
+void* resolve(FunctionId function, const void* caller) noexcept;
+
+/// The same, by a look at the binding that was used last if it is the caller's.
+inline void* bound(FunctionId function, const void* caller) noexcept {
+  const Binding& binding = binding_table.bindings[binding_table.current[function].load(kOrderedByAddress)];
+  return binding.covers(caller) ? binding.real : resolve(function, caller);
+}
+
+/// To be called after a library may have been unloaded: no binding that was made before is used unchecked
+/// again.
+void note_unload() noexcept;
+
+/// The function `name` of the library that `function` lies in; nullptr if it has none.
+void* symbol_beside(const void* function, const char* name) noexcept;
+
+/// Counts the times that libraries may have been unloaded.
+std::uint32_t unloads_so_far() noexcept;
+
+/// A function of the library that hooked calls go to, remembered by the real function that is called: for 64
+/// of them, looked for anew each time for any more, and after a library may have been unloaded. F: its type.
+template <typename F>
+class FunctionBeside {
+ public:
+  constexpr explicit FunctionBeside(const char* name) noexcept : name_(name) {}
+  /// nullptr if the library has none.
+  F* get(const void* real) noexcept {
+    const std::uint32_t unloads = unloads_so_far();
+    for (Entry& entry : entries_) {
+      const void* beside = entry.beside.load(std::memory_order_acquire);
+      if (beside == real) {
+        if (entry.unloads.load(std::memory_order_acquire) == unloads)
+          return entry.found.load(std::memory_order_relaxed);
+        break;
+      }
+      if (beside != nullptr ||
+          !entry.beside.compare_exchange_strong(beside, real, std::memory_order_acq_rel)) {
+        if (beside == real) break;
+        continue;
+      }
+      F* found = look(real);
+      entry.found.store(found, std::memory_order_relaxed);
+      // Release, last: who finds the number finds the function.
+      entry.unloads.store(unloads, std::memory_order_release);
+      return found;
+    }
+    return look(real);
+  }
+
+ private:
+  struct Entry {
+    std::atomic<const void*> beside{nullptr};
+    std::atomic<F*> found{nullptr};
+    std::atomic<std::uint32_t> unloads{~std::uint32_t{0}};  // when it was found; none yet
+  };
+  F* look(const void* real) const noexcept { return reinterpret_cast<F*>(symbol_beside(real, name_)); }
+
+  const char* name_;
+  std::array<Entry, 64> entries_{};
+};
+
+/// The first definition of `name` in load order that is not ours; nullptr if there is none.
+void* next_symbol(const char* name) noexcept;
+
+/// The same, but of the definitions behind ours if there are any, as dlsym(RTLD_NEXT) would: what is
+/// preloaded before us and has the name as well passes its calls on to us.
+void* symbol_behind_us(const char* name) noexcept;
+
+}  // namespace inject

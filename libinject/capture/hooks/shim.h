@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+//
+// Every hook, written once: look at control_word, find the real function, call it, and on the slow path do so
+// inside a CallFrame. Including a .def table after this header defines that table's exported functions. Not
+// noexcept, and no catch: pthread_cancel unwinds through the real calls, and would end the program at either.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+#include "libinject/capture/hooks/arity.h"
+#include "libinject/capture/hooks/frame.h"
+#include "libinject/capture/hooks/observers.h"
+#include "libinject/capture/hooks/real_symbol.h"
+#include "libinject/capture/hooks/signs.h"
+#include "libinject/model/functions.h"
+#include "libinject/record/control.h"
+
+namespace inject {
+
+/// What a hook returns if no loaded library has the real function. Specialised for each API's status type.
+template <typename R>
+struct Missing {
+  static R value() noexcept { return R{}; }
+};
+
+// The shims end in tail calls: the real function then finds the stack as the caller left it, and the slow
+// path finds the caller's return address, by which the real function is chosen. GCC makes them when it
+// optimises (the build sees to that), Clang on request.
+#if defined(__clang__)
+#define INJECT_TAIL_CALL [[clang::musttail]] return
+#else
+#define INJECT_TAIL_CALL return
+#endif
+
+/// The status that a call returned, as a record has it: 0 is success.
+template <typename R>
+struct StatusCode {
+  static int of(R result) noexcept { return static_cast<int>(result); }
+};
+
+/// What a call's arguments mean: specialisations have `static void tell(CallFrame&, void* real,
+/// arguments...)`, which gives the frame a shape. Called before the real function, with what the program
+/// passed, right or wrong. `static void told(int status)`, if there is one, is called after it.
+template <FunctionId function>
+struct CallArguments {};
+
+template <FunctionId function, typename F>
+struct Shim;
+
+template <FunctionId function, typename R, typename... A>
+struct Shim<function, R(A...)> {
+  using Real = R (*)(A...);
+
+  static constexpr bool kObservedBefore = requires { Observer<function>::before(); };
+  static constexpr bool kObservedAfter = requires { Observer<function>::after(0); };
+  // With the call's arguments.
+  static constexpr bool kSeenBefore = sizeof...(A) != 0 && requires {
+    Observer<function>::before(std::declval<A>()...);
+  };
+  static constexpr bool kSeenAfter = requires {
+    Observer<function>::after(nullptr, 0, std::declval<A>()...);
+  };
+  static constexpr bool kCallerSeen = requires { Observer<function>::called_from(nullptr); };
+  static constexpr bool kObserved =
+      kObservedBefore || kObservedAfter || kSeenBefore || kSeenAfter || kCallerSeen;
+  static constexpr bool kUnrecorded = requires { Observer<function>::kUnrecorded; };
+
+  /// Where a call goes: to the real function at once, or to slow(). No branch and no ordering stronger than
+  /// relaxed here: across either, GCC copies every argument that lies on the stack back and forth (5 ns for
+  /// the 23 of a batched GEMM, measured; now none). The jump is predicted, so that the choice delays nothing
+  /// (kOrderedByAddress says what orders the binding).
+  [[gnu::always_inline]] static inline Real target(const void* caller) noexcept {
+    if constexpr (kObserved) {
+      return &slow;
+    } else {
+      const std::uint32_t index = binding_table.current[function].load(kOrderedByAddress);
+      const Binding& binding = binding_table.bindings[index];
+      const auto idle = static_cast<std::uintptr_t>(control_word.load(std::memory_order_relaxed) == 0);
+      const auto covered = static_cast<std::uintptr_t>(binding.covers(caller));
+      const std::uintptr_t mask = std::uintptr_t{0} - (idle & covered);
+      return reinterpret_cast<Real>((reinterpret_cast<std::uintptr_t>(binding.real) & mask) |
+                                    (reinterpret_cast<std::uintptr_t>(&slow) & ~mask));
+    }
+  }
+
+  [[gnu::noinline]] static R slow(A... args) { INJECT_TAIL_CALL forward(args...); }
+
+  [[gnu::always_inline]] static inline R forward(A... args) {
+    if constexpr (kObservedBefore) Observer<function>::before();
+    if constexpr (kSeenBefore) Observer<function>::before(args...);
+    const auto real = reinterpret_cast<Real>(bound(function, __builtin_return_address(0)));
+    if (real == nullptr) [[unlikely]]
+      return Missing<R>::value();
+    // Only where the call is made, and so has an end.
+    if constexpr (kCallerSeen) Observer<function>::called_from(__builtin_return_address(0));
+    if constexpr (kSeenAfter) {
+      R result{};
+      if constexpr (kUnrecorded) {
+        result = real(args...);
+      } else {
+        result = framed(real, args...);
+      }
+      Observer<function>::after(reinterpret_cast<void*>(real), static_cast<int>(result), args...);
+      return result;
+    } else if constexpr (kUnrecorded) {
+      INJECT_TAIL_CALL real(args...);
+    } else if constexpr (kObservedAfter) {
+      static_assert(!std::is_void_v<R>);
+      const R result = framed(real, args...);
+      Observer<function>::after(static_cast<int>(result));
+      return result;
+    } else {
+      const std::uint32_t control = control_word.load(std::memory_order_relaxed);
+      if constexpr (is_sign(kCategory<function>)) {
+        if ((control & kControlSearch) != 0) {
+          const SeenLaunch seen = tell_sign<function>(args...);
+          if constexpr (kCategory<function> == Category::kLaunch) {
+            if (seen.kernel != nullptr && function_is_new(seen.function)) {
+              const R result = framed(real, args...);
+              if (static_cast<int>(result) != 0 || !tell_kernel_name(seen, __builtin_return_address(0)))
+                function_stays_new(seen.function);
+              return result;
+            }
+          }
+          // What has been told may have opened a window or closed it.
+          if ((control_word.load(std::memory_order_relaxed) & ~std::uint32_t{kControlSearch}) == 0)
+            INJECT_TAIL_CALL real(args...);
+          return framed(real, args...);
+        }
+      }
+      if ((control & ~std::uint32_t{kControlSearch}) == 0) INJECT_TAIL_CALL real(args...);
+      return framed(real, args...);
+    }
+  }
+
+  [[gnu::always_inline]] static inline R framed(Real real, A... args) {
+    CallFrame frame(function);
+    [[maybe_unused]] bool told = false;
+    if constexpr (requires { CallArguments<function>::tell(frame, nullptr, std::declval<A>()...); }) {
+      told = frame.wants_shape();
+      if (told) CallArguments<function>::tell(frame, reinterpret_cast<void*>(real), args...);
+    } else {
+      static_assert(kCategory<function> != Category::kGemm, "a product whose arguments fit no pattern");
+    }
+    if constexpr (std::is_enum_v<R>) {
+      const R result = real(args...);
+      const int status = StatusCode<R>::of(result);
+      frame.status(status);
+      if constexpr (requires { CallArguments<function>::told(status); }) {
+        if (told) CallArguments<function>::told(status);
+      }
+      return result;
+    } else {
+      return real(args...);
+    }
+  }
+};
+
+}  // namespace inject
+
+#define INJECT_EXPORT __attribute__((visibility("default")))
+
+// A row's name as it is spelled must be its name as it expands: a vendor's renaming macro would have us hook
+// another function. To be used where the row's arguments are not expanded yet.
+#define INJECT_CHECK_SPELLING(spelling, name)                        \
+  static_assert(inject::same_text(spelling, INJECT_STRINGISE(name)), \
+                spelling " is a macro of the vendor's: spell the exported name");
+
+// Defines `name` with the type of the header's function `like`, which for the per-thread default stream twins
+// has another name. NOLINTBEGIN(bugprone-macro-parentheses): a name that is defined can't stand in
+// parentheses.
+#define INJECT_SHIM(name, like, arity)                                                      \
+  using InjectType_##name = decltype(inject::prototype<inject::kFn_##like>(like))::Type;    \
+  static_assert(inject::Signature<InjectType_##name>::kArity == arity,                      \
+                #name " has another number of parameters");                                 \
+  extern "C" INJECT_EXPORT inject::Result<InjectType_##name> name(                          \
+      INJECT_PARAMETERS_##arity(InjectType_##name)) {                                       \
+    using Shim = inject::Shim<inject::kFn_##name, InjectType_##name>;                       \
+    /* A result that is returned in memory rules a tail call out. */                        \
+    if constexpr (std::is_class_v<inject::Result<InjectType_##name>>) {                     \
+      return Shim::forward(INJECT_ARGUMENTS_##arity);                                       \
+    } else {                                                                                \
+      INJECT_TAIL_CALL Shim::target(__builtin_return_address(0))(INJECT_ARGUMENTS_##arity); \
+    }                                                                                       \
+  }
+// NOLINTEND(bugprone-macro-parentheses)
+
+#define INJECT_HOOK(name, arity, category) \
+  INJECT_CHECK_SPELLING(#name, name)       \
+  INJECT_SHIM(name, name, arity)

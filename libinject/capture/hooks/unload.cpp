@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+//
+// A hook remembers where the real function lies, so it has to learn of unloading. dlclose, unlike dlopen and
+// dlsym, does not depend on who calls it and can be passed on.
+#include <dlfcn.h>
+
+#include <atomic>
+
+#include "libinject/capture/hooks/real_symbol.h"
+#include "libinject/capture/hooks/shim.h"
+
+namespace {
+
+using Close = int (*)(void*);
+
+// The C library is never unloaded.
+constinit std::atomic<Close> real_dlclose{nullptr};
+
+}  // namespace
+
+extern "C" INJECT_EXPORT int dlclose(void* handle) {
+  Close real = real_dlclose.load(std::memory_order_acquire);
+  if (real == nullptr) {
+    real = reinterpret_cast<Close>(inject::symbol_behind_us("dlclose"));
+    if (real == nullptr) return -1;
+    real_dlclose.store(real, std::memory_order_release);
+  }
+  const int result = real(handle);
+  inject::note_unload();
+  return result;
+}

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/capture/metrics/decode_pace.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace inject {
+
+namespace {
+
+constexpr Nanoseconds kIntervalsALook = 100;
+constexpr Nanoseconds kLook = 20 * kMillisecond;
+// A decode costs by what the hardware has written since the last, and next to nothing by the call (H200): it
+// is done well before the hardware's buffer is full.
+constexpr Nanoseconds kMaxPause = 100 * kMillisecond;
+// A sample of the automatic set takes some 46 kilobytes in CUPTI's image: 35 for each counter of each of the
+// device's units. With the hardware's buffer it is 50 MB a device.
+constexpr std::size_t kMaxImageBytes = std::size_t{16} << 20;
+// In the hardware's buffer a unit's counters share records of 32 bytes: a quarter of that where many are
+// sampled, all of it where one is.
+constexpr std::size_t kPartInBuffer = 4;
+constexpr std::size_t kMaxInBufferOfOne = 8192;
+// Beyond a sample's own records as many come each time so much of it has passed, whatever its length: on an
+// H200 150 us in a product in bfloat16, between 40 and 80 in one in fp32 or where memory is the limit, and
+// much more while it idles.
+constexpr Nanoseconds kRecordsRepeat = 40'000;
+// Both have to hold what comes between two decodes, and as much again where our thread comes late: what finds
+// no room is lost. Emptying the image takes ten microseconds for each sample that it has room for: it has
+// room for more.
+constexpr std::size_t kRoomOfPauses = 2;
+constexpr std::size_t kImageOfPauses = 8;
+
+// How long the hardware's buffer can wait, however busy the device, by what a sample takes in CUPTI's image.
+Nanoseconds pause_of_buffer(std::size_t bytes_in_image, std::size_t buffer_bytes, Nanoseconds interval) {
+  const std::size_t records =
+      std::max(bytes_in_image / kPartInBuffer, std::min(bytes_in_image, kMaxInBufferOfOne));
+  return buffer_bytes / records / kRoomOfPauses * interval * kRecordsRepeat / (interval + kRecordsRepeat);
+}
+
+}  // namespace
+
+Nanoseconds look_pause(Nanoseconds interval) noexcept {
+  return std::clamp(kIntervalsALook * interval, kMinPause, kLook);
+}
+
+DecodePlan plan_decoding(std::size_t bytes_in_image, std::size_t buffer_bytes, Nanoseconds interval,
+                         Nanoseconds most) noexcept {
+  const std::size_t each = std::max<std::size_t>(bytes_in_image, 1);
+  const Nanoseconds buffer = std::min(pause_of_buffer(each, buffer_bytes, interval), kMaxPause);
+  DecodePlan plan;
+  plan.image_samples = static_cast<std::uint32_t>(
+      std::clamp<std::size_t>(kImageOfPauses * (buffer / interval), kMinImageSamples,
+                              std::max<std::size_t>(kMaxImageBytes / each, kMinImageSamples)));
+  // Beyond its room for what comes late, so that it needs not be emptied each time.
+  const Nanoseconds image = plan.image_samples / (kRoomOfPauses + 1) * interval;
+  plan.pause = std::max(std::min({buffer, image, most}), kMinPause);
+  return plan;
+}
+
+void DecodePace::start(Nanoseconds time, Nanoseconds interval) noexcept {
+  pause_ = std::min(look_pause(interval), longest_pause_);
+  decode_at_ = time + pause_;
+}
+
+Nanoseconds DecodePace::until_due(Nanoseconds time) const noexcept {
+  return decode_at_ > time ? decode_at_ - time : kMinPause;
+}
+
+void DecodePace::decoded(Nanoseconds begun) noexcept {
+  pause_ = std::min(2 * pause_, longest_pause_);
+  decode_at_ = begun + pause_;
+}
+
+bool DecodePace::shorten() noexcept {
+  const Nanoseconds pause = std::max(pause_ / 2, std::min(kMinDecodePause, longest_pause_));
+  if (pause >= longest_pause_) return false;
+  longest_pause_ = pause;
+  return true;
+}
+
+bool DecodePace::is_tight(std::size_t room, Nanoseconds interval) const noexcept {
+  return room < kRoomOfPauses * (longest_pause_ / interval + 1);
+}
+
+void DecodePace::note_overflow(Nanoseconds time) noexcept {
+  if (time - std::exchange(overflowed_at_, time) > kOverflowsForgotten) overflows_ = 0;
+  ++overflows_;
+}
+
+bool DecodePace::may_retry(Nanoseconds time) noexcept {
+  const Nanoseconds before = std::exchange(retried_at_, time);
+  return before == 0 || time - before >= kOverflowsForgotten;
+}
+
+}  // namespace inject

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/capture/metrics/pm_api.h"
+
+#include <dlfcn.h>
+
+#include "libinject/base/loader_use.h"
+
+namespace inject {
+
+namespace {
+
+// Those of CUDA 12.6 to 12.9 have the functions, but are reported to deliver no kernel record while they
+// sample.
+constexpr std::uint32_t kOldestVersion = 130000;
+
+}  // namespace
+
+bool find_pm_api(const CuptiApi& cupti, PmApi& api, std::string& error) {
+  const LoaderUse use;
+  // It is loaded and stays: one reference more does not matter.
+  void* handle =
+      cupti.version < kOldestVersion ? nullptr : dlopen(cupti.path.c_str(), RTLD_NOW | RTLD_NOLOAD);
+  bool complete = handle != nullptr;
+#define INJECT_PM_FIND(name)                                                       \
+  if (complete) {                                                                  \
+    api.name = reinterpret_cast<decltype(api.name)>(dlsym(handle, "cupti" #name)); \
+    complete = api.name != nullptr;                                                \
+  }
+  INJECT_PM_FUNCTIONS(INJECT_PM_FIND)
+#undef INJECT_PM_FIND
+  if (complete) {
+    api.PmSamplingGetCounterAvailability = reinterpret_cast<decltype(api.PmSamplingGetCounterAvailability)>(
+        dlsym(handle, "cuptiPmSamplingGetCounterAvailability"));
+  }
+  if (!complete) {
+    error = "this CUPTI has no PM sampling beside kernel records (" + cupti.path + ", version " +
+            std::to_string(cupti.version) + "); that of CUDA 13.0 is the first";
+  }
+  return complete;
+}
+
+}  // namespace inject

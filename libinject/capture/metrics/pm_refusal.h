@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+//
+// Why CUPTI does not sample a device, in words that a user or administrator can do something with.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "libinject/capture/metrics/pm_api.h"
+
+namespace inject {
+
+inline constexpr const char* kPmEnable = "cuptiPmSamplingEnable";
+
+/// What can be done about an error of the function `action`; nullptr where only CUPTI's own name for it says
+/// more.
+const char* reason_of(CUptiResult result, std::string_view action = {}) noexcept;
+
+/// It would be the same the next time.
+bool is_lasting(CUptiResult result) noexcept;
+
+/// It is an error of all devices, not of one.
+bool concerns_all(CUptiResult result) noexcept;
+
+/// CUPTI's own word on why a device can't be profiled; empty if it has none.
+std::string support_level(const PmApi& api, std::uint32_t device);
+
+/// Why a device is not sampled, after an error of the function `action`: the reason as far as it is known,
+/// likely by whom its counters are held. Without CUPTI's name for the error.
+std::string refusal(const PmApi& api, std::uint32_t device, const char* action, CUptiResult result);
+
+}  // namespace inject

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "libinject/capture/metrics/sampled_devices.h"
+#include "libinject/capture/metrics/sampling_stop.h"
+#include "libinject/model/metric_samples.h"
+#include "libinject/model/run_info.h"
+
+namespace inject {
+
+/// Hardware metrics, sampled while the program runs at full speed (CUPTI's PM sampling). All of it on a
+/// thread of our own, which is there only while CUPTI is attached for windows:
+///   start() → ProfilerInitialize, for each device that the program uses: Enable, SetConfig, Start
+///           → decode, evaluate, decode, …
+///   stop()  → Stop, the rest, Disable, ProfilerDeInitialize
+/// Between cuptiSubscribe and cuptiUnsubscribe, in this order: a sampling call after cuptiFinalize and before
+/// the next cuptiSubscribe ends the program (H200, CUDA 13.0).
+///
+/// Memory is bounded whatever a window's length: CUPTI's hardware buffer and image per device, and a queue of
+/// samples that the drain side empties. What is lost on the way is counted.
+///
+/// Here is the thread, and what other threads may ask of it; what it does with the devices is
+/// sampled_devices.
+class PmSampler : private SamplingOwner {
+ public:
+  using Options = SamplingOptions;
+  /// About how long starting takes, with the devices that are known of: the vendor's libraries are loaded the
+  /// first time, and devices follow each other.
+  Nanoseconds start_time() const noexcept;
+
+  explicit PmSampler(Options options);
+  ~PmSampler();
+  PmSampler(const PmSampler&) = delete;
+  PmSampler& operator=(const PmSampler&) = delete;
+
+  /// CUPTI is attached: samples are taken from soon on. Returns at once.
+  void start(const CuptiApi& cupti) noexcept;
+  /// Waits until sampling runs on every device that the program uses, or can't. False: not yet.
+  bool wait_started(Nanoseconds most) noexcept;
+  /// No CUPTI call from here on, once this returns true, unless start() is called. False: a call has not
+  /// returned within `most`. Waits for nothing else, also where a signal handler has interrupted another
+  /// member.
+  bool stop(Nanoseconds most) noexcept;
+  /// The same where the program is about to finalize CUPTI. start() does nothing until resume(), and what a
+  /// call that has not returned leaves is not touched any more.
+  bool suspend(Nanoseconds most) noexcept;
+  void resume() noexcept;
+  /// The program is about to initialise CUPTI's profiler itself, which is one for the whole process and
+  /// counts no users, or to end that (`initialize` false): as stop(), for good.
+  bool yield_cupti(bool initialize, Nanoseconds most) noexcept;
+  /// Likewise before there is a sampler.
+  static void note_foreign_profiler() noexcept;
+  bool running() const noexcept;
+  /// CUPTI is attached, and what start() would begin is not sampled yet.
+  bool starting() const noexcept;
+  /// A window has begun at `begin`, or ended: what it has of time before sampling began is counted as lost.
+  void note_window(Nanoseconds begin) noexcept;
+  void note_window_end(Nanoseconds end) noexcept;
+  /// CUPTI has refused to switch the sampling of a device off: it can't be finalized any more.
+  bool still_on() const noexcept { return still_on_.load(std::memory_order_acquire); }
+  /// Grows while the thread gets on: one that did not stop in time may have been slow.
+  std::uint64_t passes() const noexcept { return passes_.load(std::memory_order_relaxed); }
+
+  /// The program has used these devices, a bit each. What has a primary context needs not be told.
+  void note_devices(std::uint64_t devices) noexcept;
+
+  /// What has been sampled since the last call, oldest first per device; `window` is not known here.
+  std::vector<MetricSample> take() noexcept;
+  /// Its columns are those of samples: empty until the first device has been configured, the same from then
+  /// on.
+  MetricsInfo info() const;
+
+ private:
+  static void* entry(void* sampler) noexcept;
+  void run() noexcept;
+  void sample();
+  void shut_down() noexcept;
+  void log_lost_samples();
+  void lose_until(Nanoseconds time) noexcept;
+  std::unique_lock<std::mutex> lock_within(Nanoseconds most) const noexcept;
+
+  void add_device(std::uint32_t device, const MetricChoice& choice) override;
+  void leave_out(const std::vector<std::string>& titles) override;
+  void hand_over(SamplingReport& report) override;
+  void refuse_for_good() noexcept override;
+  void leave_on() noexcept override;
+
+  const Options options_;
+  std::atomic<std::uint64_t> noted_devices_{0};
+  std::atomic<std::uint64_t> passes_{0};
+
+  mutable std::mutex mutex_;  // innermost; never held while CUPTI is called
+  std::condition_variable wake_;
+  std::condition_variable changed_;
+  bool running_ = false;             // there is a thread
+  bool wanted_ = false;              // CUPTI is attached
+  bool attached_ = false;            // the thread may be in CUPTI
+  bool started_ = false;             // what was to be started has been, or can't be
+  bool refused_ = false;             // for good
+  bool suspended_ = false;           // the program finalizes CUPTI
+  bool keep_profiler_ = false;       // the program ends what it has initialised itself
+  std::uint64_t stopped_ = 0;        // calls of stop() that have been followed
+  Nanoseconds unsampled_since_ = 0;  // a window has begun, sampling has not
+  std::vector<MetricSample> queue_;
+  MetricsInfo info_;
+  std::atomic<bool> still_on_{false};
+
+  SamplingStop stop_;
+  // Told of CUPTI by start() while there is no thread, then the thread's alone, as the reasons are.
+  SampledDevices devices_;
+  SaidReasons said_;
+};
+
+}  // namespace inject

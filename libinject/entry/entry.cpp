@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+//
+// Every way into the library but the hooks: the loader's, the CUDA driver's, NVTX's, and the program's own.
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstring>
+#include <string>
+
+#include "inject/inject.h"
+#include "libinject/base/caller_state.h"
+#include "libinject/base/host_io.h"
+#include "libinject/base/process.h"
+#include "libinject/capture/cupti/foreign_client.h"
+#include "libinject/capture/cupti/holder.h"
+#include "libinject/capture/hooks/observers.h"
+#include "libinject/capture/nvtx/injection.h"
+#include "libinject/config/options.h"
+#include "libinject/entry/companions.h"
+#include "libinject/entry/injection_slot.h"
+#include "libinject/record/thread_registry.h"
+#include "libinject/session/session.h"
+
+#define INJECT_ENTRY extern "C" __attribute__((visibility("default")))
+
+namespace {
+
+// The driver will call another tool's library (nsys, ncu, compute-sanitizer) in our place: the first call
+// that shows CUDA to be initialised makes the session.
+constinit std::atomic<bool> start_by_hooks{false};
+
+// Runs in every process that the preload reaches: no allocation but the environment's own, no thread, no
+// file, and no message but the help that was asked for.
+__attribute__((constructor)) void on_load();
+
+// Where a process has the library twice (two copies in LD_PRELOAD, or a parent's copy named by the
+// environment), the one that the program's symbols lead to works: a function of that one, nullptr if it is
+// this one.
+template <typename Function>
+Function* of_leading_copy(const char* name) {
+  Dl_info ours;
+  Dl_info leading;
+  const void* first = dlsym(RTLD_DEFAULT, "inject_is_open");
+  if (first == nullptr || dladdr(reinterpret_cast<const void*>(&on_load), &ours) == 0 ||
+      dladdr(first, &leading) == 0 || leading.dli_fbase == ours.dli_fbase) {
+    return nullptr;
+  }
+  void* library = dlopen(leading.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+  return library == nullptr ? nullptr : reinterpret_cast<Function*>(dlsym(library, name));
+}
+
+void on_load() {
+  const inject::CallerState caller;
+  if (inject::is_secure_execution()) return;
+  inject::remember_working_directory();
+  inject::register_companions();
+  inject::note_stderr();
+  Dl_info self;
+  // The absolute path: a relative one would break after a chdir.
+  if (dladdr(reinterpret_cast<const void*>(&on_load), &self) != 0 && self.dli_fname != nullptr) {
+    char resolved[4096];
+    const char* path = self.dli_fname[0] == '/' ? self.dli_fname : realpath(self.dli_fname, resolved);
+    if (path != nullptr) start_by_hooks.store(!inject::claim_injection_slot(path), std::memory_order_relaxed);
+  }
+  if (const char* help = getenv("INJECT_HELP"); help != nullptr && std::strcmp(help, "1") == 0) {
+    try {
+      inject::write_quietly(STDERR_FILENO, inject::options_help());
+    } catch (...) {
+      // No memory for a help text.
+    }
+  }
+}
+
+}  // namespace
+
+// Called by the driver inside cuInit. 1: all is well; anything else makes cuInit fail, which is never ours to
+// do.
+INJECT_ENTRY int InitializeInjection() {
+  const inject::CallerState caller;
+  if (auto* leading = of_leading_copy<int()>("InitializeInjection"); leading != nullptr) return leading();
+  inject::Session::start();
+  return 1;
+}
+
+// Called by each library that uses NVTX on its first NVTX call.
+INJECT_ENTRY int InitializeInjectionNvtx2(const void* (*get_export_table)(uint32_t)) {
+  const inject::CallerState caller;
+  using Attach = int(const void* (*)(uint32_t));
+  if (auto* leading = of_leading_copy<Attach>("InitializeInjectionNvtx2"); leading != nullptr)
+    return leading(get_export_table);
+  return inject::nvtx_attach(get_export_table);
+}
+
+INJECT_ENTRY int inject_start() {
+  const inject::CallerState caller;
+  inject::Session* session = inject::Session::start();
+  return session != nullptr && session->user_start() ? 0 : -1;
+}
+
+INJECT_ENTRY int inject_stop() {
+  const inject::CallerState caller;
+  inject::Session* session = inject::Session::get();
+  return session != nullptr && session->user_stop() ? 0 : -1;
+}
+
+INJECT_ENTRY int inject_flush() {
+  const inject::CallerState caller;
+  inject::Session* session = inject::Session::get();
+  return session != nullptr && session->user_flush() ? 0 : -1;
+}
+
+INJECT_ENTRY int inject_is_open() {
+  const inject::Session* session = inject::Session::get();
+  return session != nullptr && session->is_open() ? 1 : 0;
+}
+
+namespace inject {
+
+void on_profiler_starting() noexcept {
+  this_thread_starts_profiler = true;
+}
+
+void on_profiler_start(int status) noexcept {
+  this_thread_starts_profiler = false;
+  const CallerState caller;
+  // Where the call fails CUDA may not be there at all, and then there is nothing of us either.
+  Session* session = status == 0 ? Session::start() : Session::get();
+  if (session != nullptr) session->profiler_start(false);
+}
+
+void on_profiler_stop() noexcept {
+  const CallerState caller;
+  if (Session* session = Session::get()) session->profiler_stop(false);
+}
+
+bool on_uncounted_allocation() noexcept {
+  if (!start_by_hooks.load(std::memory_order_relaxed) ||
+      !start_by_hooks.exchange(false, std::memory_order_relaxed)) {
+    return false;
+  }
+  const CallerState caller;
+  return Session::start() != nullptr;
+}
+
+void on_foreign_cupti(ForeignCall call, const void* caller) noexcept {
+  const CallerState state;
+  try {
+    foreign_client.call_from(library_in_words(object_around(caller)));
+  } catch (...) {
+    // No memory for its name.
+  }
+  if (Session* session = Session::get()) session->foreign_call(call);
+}
+
+void on_foreign_cupti_finalized(int status) noexcept {
+  const CallerState caller;
+  if (Session* session = Session::get()) session->foreign_finalized(status == 0);
+}
+
+void on_foreign_cupti_left(bool for_good) noexcept {
+  const CallerState caller;
+  if (Session* session = Session::get()) session->foreign_left(for_good);
+}
+
+void on_foreign_cupti_profiler(bool initialize) noexcept {
+  const CallerState caller;
+  // Also before there is a session.
+  PmSampler::note_foreign_profiler();
+  if (Session* session = Session::get()) session->foreign_profiler(initialize);
+}
+
+}  // namespace inject

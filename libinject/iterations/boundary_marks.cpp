@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/iterations/boundary_marks.h"
+
+#include <algorithm>
+#include <bit>
+#include <vector>
+
+namespace inject {
+
+namespace {
+
+constexpr std::uint64_t kNever = ~std::uint64_t{0};
+// Events between two boundaries' neighbours that are looked at for where an iteration begins.
+constexpr std::uint64_t kMaxZone = 512;
+constexpr std::uint64_t kMaxGuessZone = 64;
+
+/// One cycle of a repetition, from the pivot on; the boundary lies somewhere in it. Seen twice in a row, so
+/// that what lies across the pivot can be read on: the cycle before it is as good as the one after it.
+class Cycle {
+ public:
+  Cycle(const SignHistory& history, const Repetition& repetition)
+      : history_(history), by_shape_(repetition.by_shape), once_(history.tokens()) {
+    const auto latest = static_cast<unsigned>(std::countr_zero(repetition.covered));
+    begin_ = repetition.at[latest + 1];
+    length_ = repetition.at[latest] - begin_;
+    for (const std::uint32_t id : repetition.once) once_[id] = true;
+  }
+
+  std::uint64_t length() const { return length_; }
+  /// Position in the stream.
+  std::uint64_t at(std::uint64_t offset) const { return begin_ + offset % length_; }
+  std::uint32_t id(std::uint64_t offset) const { return history_.token_at(at(offset), by_shape_); }
+  const SignHistory::Token& token(std::uint64_t offset) const { return history_.token(id(offset)); }
+  /// It comes once in each cycle.
+  bool is_single(std::uint64_t offset) const { return once_[id(offset)]; }
+
+ private:
+  const SignHistory& history_;
+  bool by_shape_;
+  std::uint64_t begin_ = 0;
+  std::uint64_t length_ = 0;
+  std::vector<bool> once_;
+};
+
+/// Offsets of what ends an iteration, and when that was first seen.
+struct CycleEnd {
+  std::uint64_t first;
+  std::uint64_t last;
+  std::uint64_t first_seen;
+};
+
+/// The last of an optimizer's events before the iteration that was seen first.
+std::optional<std::uint64_t> last_step(const Cycle& cycle, std::uint64_t apart) {
+  const std::uint64_t length = cycle.length();
+  std::vector<std::uint64_t> steps;
+  for (std::uint64_t i = 0; i < length; ++i) {
+    if (cycle.token(i).optimizer) steps.push_back(i);
+  }
+  if (steps.empty()) return std::nullopt;
+  std::optional<std::uint64_t> last;
+  std::uint64_t best = kNever;
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    const std::uint64_t next = i + 1 < steps.size() ? steps[i + 1] : steps[0] + length;
+    if (steps.size() > 1 && next - steps[i] <= apart) continue;
+    // What follows this group: the iteration that was seen first began so.
+    std::uint64_t first = kNever;
+    for (std::uint64_t o = steps[i] + 1; o < next && o < steps[i] + 1 + kMaxZone; ++o) {
+      const SignHistory::Token& token = cycle.token(o);
+      if (cycle.is_single(o) && is_work(token.kind)) {
+        first = token.first;
+        break;
+      }
+      if (o == steps[i] + 32 || o + 1 == next) first = std::min(first, token.first);
+    }
+    if (!last || first < best) {
+      best = first;
+      last = steps[i];
+    }
+  }
+  return last ? *last : steps.back();
+}
+
+std::optional<CycleEnd> end_by_optimizer(const Cycle& cycle) {
+  const std::uint64_t length = cycle.length();
+  const std::uint64_t apart = std::max<std::uint64_t>(8, length / 20);
+  const auto last = last_step(cycle, apart);
+  if (!last) return std::nullopt;
+  CycleEnd end{*last, *last, kNever};
+  for (std::uint64_t back = 0, quiet = 0; back < length && quiet <= apart; ++back) {
+    const std::uint64_t offset = *last + length - back;
+    const SignHistory::Token& token = cycle.token(offset);
+    if (token.optimizer) {
+      end.first = offset % length;
+      end.first_seen = std::min(end.first_seen, token.first);
+      quiet = 0;
+    } else {
+      ++quiet;
+    }
+  }
+  return end;
+}
+
+/// By the rotation that puts the first occurrences in order.
+std::optional<CycleEnd> end_by_order(const Cycle& cycle) {
+  std::vector<std::uint64_t> order;
+  for (std::uint64_t i = 0; i < cycle.length(); ++i) {
+    if (cycle.is_single(i)) order.push_back(i);
+  }
+  if (order.empty()) return std::nullopt;
+  const std::size_t step = std::max<std::size_t>(1, order.size() / 96);
+  std::vector<std::uint64_t> sample;
+  for (std::size_t i = 0; i < order.size(); i += step) sample.push_back(order[i]);
+  std::size_t best = 0;
+  std::uint64_t least = kNever;
+  const auto first_of = [&](std::size_t i) { return cycle.token(sample[i % sample.size()]).first; };
+  for (std::size_t s = 0; s < sample.size(); ++s) {
+    if (s != 0 && first_of(s) >= first_of(s - 1)) continue;
+    std::uint64_t inversions = 0;
+    for (std::size_t a = 0; a < sample.size(); ++a) {
+      for (std::size_t b = a + 1; b < sample.size(); ++b) inversions += first_of(s + a) > first_of(s + b);
+    }
+    if (inversions < least) {
+      least = inversions;
+      best = s;
+    }
+  }
+  // The event before it, in the whole order again.
+  const auto start = static_cast<std::size_t>(std::ranges::lower_bound(order, sample[best]) - order.begin());
+  const std::uint64_t end = order[(start + order.size() - 1) % order.size()];
+  return CycleEnd{end, end, cycle.token(end).first};
+}
+
+/// Offsets of an iteration's first event, and of the work by which it is known that it has begun.
+struct CycleBegin {
+  std::uint64_t first;
+  std::uint64_t work;
+  bool rough;
+};
+
+CycleBegin begin_after(const Cycle& cycle, const CycleEnd& end) {
+  const std::uint64_t after = end.last + 1;
+  const std::uint64_t beyond = after + std::min(cycle.length(), kMaxZone);
+  // The first work that comes once in each iteration and is older than the end of the first one belongs to
+  // the beginning. Failing that, the first work that is older.
+  std::optional<std::uint64_t> work;
+  for (std::uint64_t o = after; o < beyond; ++o) {
+    const SignHistory::Token& token = cycle.token(o);
+    if (!is_work(token.kind) || token.optimizer || token.first >= end.first_seen) continue;
+    const bool single = cycle.is_single(o);
+    if (!work || single) work = o;
+    if (single) break;
+  }
+  if (!work) {
+    // What it began with was replaced. Copies to the host and optimizers end an iteration.
+    const std::uint64_t last = std::min(beyond, after + kMaxGuessZone) - 1;
+    std::uint64_t first = after;
+    for (std::uint64_t o = after; o < last; ++o) {
+      const SignHistory::Token& token = cycle.token(o);
+      if (token.kind == SignKind::kCopyToHost || token.optimizer) first = o + 1;
+    }
+    while (first < last && cycle.token(first).kind == SignKind::kSync) ++first;
+    return {first, last, cycle.length() > 1};
+  }
+  // Backwards over what had been seen before the first iteration came to its end.
+  std::uint64_t first = *work;
+  for (std::uint64_t o = first; o-- > after;) {
+    const SignHistory::Token& token = cycle.token(o);
+    if (token.kind == SignKind::kSync) continue;
+    if (token.kind == SignKind::kCopyToHost || token.optimizer || token.first >= end.first_seen) break;
+    first = o;
+  }
+  // Copies to the device bring its data, whenever such a size was first seen: what follows them follows them.
+  for (std::uint64_t o = first; o-- > after;) {
+    const SignHistory::Token& token = cycle.token(o);
+    if (token.kind == SignKind::kCopyToHost || token.optimizer) break;
+    if (token.kind == SignKind::kCopyToDevice) first = o;
+  }
+  return {first, *work, false};
+}
+
+/// Offsets of what may be the anchor, the best first: the optimizer's first event, which is there also where
+/// the optimizer itself is skipped (gradients are checked first); else what comes before it; else the rest
+/// of it; else what of it comes several times.
+std::vector<std::uint64_t> anchors_for(const Cycle& cycle, const CycleEnd& end) {
+  std::vector<std::uint64_t> anchors;
+  std::vector<std::uint64_t> rest;
+  std::vector<std::uint64_t> repeated;
+  const std::uint64_t length = cycle.length();
+  for (std::uint64_t back = 0; back < length && anchors.size() < 64; ++back) {
+    const std::uint64_t o = end.last + length - back;
+    if (!cycle.is_single(o)) {
+      if (cycle.token(o).optimizer && repeated.size() < 8) repeated.push_back(o);
+      continue;
+    }
+    const bool in_group = end.first != end.last && back <= (end.last + length - end.first) % length;
+    if (in_group && (end.first != o % length)) {
+      rest.push_back(o);
+    } else {
+      anchors.push_back(o);
+    }
+  }
+  anchors.insert(anchors.end(), rest.begin(), rest.end());
+  anchors.insert(anchors.end(), repeated.begin(), repeated.end());
+  return anchors;
+}
+
+/// Whether the marks give as many boundaries as there are intervals, `expected` among them.
+bool marks_hold(const SignHistory& history, const Repetition& repetition, const IterationMarks& marks,
+                std::uint64_t expected) {
+  bool seen = false;
+  bool met = false;
+  unsigned boundaries = 0;
+  for (std::uint64_t p = repetition.begin(); p < history.total(); ++p) {
+    if (const auto* gap = history.gap_before(p); gap != nullptr && !gap->bracketed) seen = false;
+    if (seen && (history.matches(p, marks.begin) || history.matches(p, marks.begin_too))) {
+      seen = false;
+      ++boundaries;
+      met = met || p == expected;
+    }
+    if (history.matches(p, marks.anchor)) seen = true;
+  }
+  return met && boundaries + 1 >= static_cast<unsigned>(std::popcount(repetition.covered)) &&
+         boundaries <= repetition.intervals + 1;
+}
+
+}  // namespace
+
+std::optional<IterationLock> find_marks(const SignHistory& history, const Repetition& repetition) {
+  const Cycle cycle(history, repetition);
+  const auto end = repetition.optimizer ? end_by_optimizer(cycle) : end_by_order(cycle);
+  if (!end) return std::nullopt;
+  const CycleBegin begin = begin_after(cycle, *end);
+
+  IterationLock lock;
+  lock.by_shape = repetition.by_shape;
+  lock.optimizer = repetition.optimizer;
+  lock.intervals = static_cast<unsigned>(std::popcount(repetition.covered));
+  lock.events = repetition.spacing;
+  lock.marks_found = static_cast<unsigned>(repetition.once.size());
+  lock.rough = begin.rough;
+  // The boundary within this cycle; where it lies beyond the pivot, that of the cycle before is as good.
+  const std::uint64_t expected = cycle.at(begin.first);
+  const auto hash_of = [&](std::uint64_t offset, bool by_shape) {
+    return history.token(history.token_at(cycle.at(offset), by_shape)).hash;
+  };
+  const std::vector<std::uint64_t> anchors = anchors_for(cycle, *end);
+  // By function rather than by shape: the last batch of an epoch is smaller.
+  for (const bool begin_by_shape : {false, true}) {
+    lock.marks.begin = hash_of(begin.first, begin_by_shape);
+    lock.marks.begin_too = hash_of(begin.work, begin_by_shape);
+    for (const std::uint64_t anchor : anchors) {
+      lock.marks.anchor = cycle.token(anchor).hash;
+      if (!marks_hold(history, repetition, lock.marks, expected)) continue;
+      lock.begin_name = history.name_of(cycle.id(begin.first));
+      lock.anchor_name = history.name_of(cycle.id(anchor));
+      return lock;
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace inject

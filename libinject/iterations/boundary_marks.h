@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "libinject/iterations/repetition.h"
+#include "libinject/iterations/sign_history.h"
+#include "libinject/record/iteration_watch.h"
+
+namespace inject {
+
+/// What has been taken for the program's iterations, and the marks by which they are told from then on.
+struct IterationLock {
+  IterationMarks marks;
+  std::uint64_t locked_at = 0;    ///< position in the stream
+  std::uint64_t seen_before = 0;  ///< iterations that were over when it was found
+  double events = 0;              ///< of an iteration, on average
+  bool optimizer = false;         ///< an optimizer's kernels were recognised
+  bool by_shape = false;          ///< events were told apart by launch shape, too
+  unsigned intervals = 0;         ///< that agreed
+  unsigned marks_found = 0;       ///< kinds of events that come once in each
+  bool rough = false;             ///< the place of the boundary within the cycle is a guess
+  std::string begin_name;
+  std::string anchor_name;
+};
+
+/// Where in the repetition's cycle an iteration begins, and the marks of that: the order in which the events
+/// were first seen tells, as the first iteration began with its first event. Nothing if there are no marks
+/// that give the same boundaries all over the intervals. Leaves `locked_at` and `seen_before` alone.
+std::optional<IterationLock> find_marks(const SignHistory& history, const Repetition& repetition);
+
+}  // namespace inject

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/iterations/iteration_detector.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace inject {
+
+namespace {
+
+// Anchors that stay away for this many times an iteration's events: the program does something else now.
+constexpr double kOverdue = 8;
+constexpr double kOverdueUnnamed = 16;
+
+}  // namespace
+
+void IterationDetector::add(const LaunchSign& sign) {
+  if (sign.kind >= SignKind::kMark) return;
+  const std::uint64_t position = history_.add(sign);
+  if (lock_) tracker_.track(history_, position);
+  analyse_if_due();
+}
+
+bool IterationDetector::is_overdue() const {
+  return lock_ && static_cast<double>(history_.total() - tracker_.last_anchor()) >
+                      (lock_->optimizer ? kOverdue : kOverdueUnnamed) * std::max(lock_->events, 8.0);
+}
+
+void IterationDetector::analyse_if_due() {
+  const bool overdue = is_overdue();
+  const std::uint64_t share =
+      lock_ && !overdue ? AnalysisSchedule::kLockedDueShare : AnalysisSchedule::kDueShare;
+  const std::uint64_t there = history_.total() - history_.oldest();
+  schedule_.count_event();
+  for (std::size_t i = 0; i < AnalysisSchedule::kDepths.size(); ++i) {
+    const std::uint64_t depth = AnalysisSchedule::kDepths[i];
+    if (schedule_.is_due(i, history_.total(), share)) {
+      std::int64_t looks = 0;
+      // A lock by shape with an optimizer in it is kept as long as it holds.
+      if (!lock_ || overdue || !lock_->optimizer || !lock_->by_shape) {
+        const auto found = search_.find(history_, std::min(depth, there), schedule_.is_scarce());
+        looks = search_.looks();
+        if (found && is_better(*found)) accept(*found);
+      }
+      schedule_.charge(i, looks);
+    }
+    if (depth >= there) break;
+  }
+}
+
+// Or are they the same iterations again?
+bool IterationDetector::is_better(const Repetition& found) const {
+  return !lock_ || (found.optimizer && !lock_->optimizer) || found.spacing >= 1.5 * lock_->events ||
+         history_.total() - tracker_.last_anchor() >= static_cast<std::uint64_t>(4 * lock_->events) + 16;
+}
+
+void IterationDetector::accept(const Repetition& found) {
+  auto lock = find_marks(history_, found);
+  if (!lock) return;
+  // What had been taken for iterations before an optimizer was seen may have been anything.
+  const bool count_on = lock_ && (lock_->optimizer || !lock->optimizer);
+  // The new iterations' first event may have been taken for another one of the old ones.
+  const std::uint64_t old_ones = tracker_.number() + (tracker_.anchor_seen() ? 1 : 0);
+  const std::uint64_t old_end = tracker_.last_anchor();
+
+  // Followed through the whole history.
+  tracker_.follow(history_, lock->marks, lock->events, found.begin());
+  const auto boundary = tracker_.begin_event();
+  // By the boundaries passed, where hardly anything comes once only.
+  const bool counted = found.once.size() < 5 && history_.oldest() == 0 && boundary;
+  std::uint64_t over =
+      counted ? tracker_.number() : count_before(history_, found, boundary.value_or(history_.total()));
+  if (count_on) {
+    std::uint64_t first = ~std::uint64_t{0};
+    for (const std::uint32_t id : found.once) first = std::min(first, history_.token(id).first);
+    // The program goes on with other kernels.
+    if (first > old_end) over += old_ones;
+  }
+  tracker_.renumber(over);
+  lock->locked_at = history_.total();
+  lock->seen_before = tracker_.number();
+  lock_ = std::move(lock);
+  ++changes_;
+}
+
+}  // namespace inject

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "libinject/iterations/analysis_schedule.h"
+#include "libinject/iterations/boundary_marks.h"
+#include "libinject/iterations/repetition.h"
+#include "libinject/iterations/sign_history.h"
+#include "libinject/iterations/span_tracker.h"
+#include "libinject/record/launch_sign.h"
+
+namespace inject {
+
+/// Finds training iterations in a stream of launches, without a marker in the program. Pure: no clock, no
+/// CUDA; one thread.
+///
+/// An iteration is looked for as the interval between two occurrences of some event (a *pivot*) such that the
+/// latest intervals consist of the same kinds of events. Layers within a step, micro-batches within an
+/// accumulation and steps all repeat like that; the optimizer, which the names of kernels betray, tells which
+/// of them is the iteration: the shortest interval that has one in it. Where no name says so, the longest
+/// repetition wins whose further events are not those of the shorter one over again (as those of a validation
+/// are). Then events that come exactly once in every interval give the marks (IterationMarks) by which each
+/// boundary is recognised at once; where in the cycle it begins follows from the order in which the events
+/// were first seen, as the first iteration began with its first event.
+///
+/// What is seen is kept by SignHistory, RepetitionSearch finds what repeats, find_marks() where that begins,
+/// and SpanTracker follows the marks from then on.
+class IterationDetector {
+ public:
+  using Lock = IterationLock;
+
+  /// Tells the name of a kernel.
+  void name(std::uint64_t function, std::string_view mangled) { history_.name(function, mangled); }
+  /// The next event; marks, names and boundaries are no events.
+  void add(const LaunchSign& sign);
+  /// The program has run on without a sign of it; the next event comes from somewhere later. `bracketed`: the
+  /// program itself said when no more was to be seen, and may have said so between two iterations.
+  void resume(bool bracketed) { history_.add_gap(bracketed); }
+
+  /// Analyses wait that would look at more events than this (some 2 ns each) before the next call.
+  void allow(std::int64_t looks) { schedule_.allow(looks); }
+
+  const std::optional<Lock>& lock() const { return lock_; }
+  /// Kernels of PyTorch's were seen, and of a lock without an optimizer it may be that its own will show.
+  bool expects_optimizer() const { return history_.has_pytorch(); }
+  /// Counts how often lock() has changed.
+  std::uint64_t changes() const { return changes_; }
+  /// The user has been shown iterations below `next`, all that began by `until`: another lock numbers what
+  /// began later from `next` on.
+  void keep_numbers(std::uint64_t next, Nanoseconds until) { tracker_.keep_numbers(next, until); }
+  /// The `next` of keep_numbers().
+  std::uint64_t next_number() const { return tracker_.next_number(); }
+  /// Iterations that have begun so far: the one in progress has this number less one. 0 before the lock.
+  std::uint64_t begun() const { return lock_ ? tracker_.number() + 1 : 0; }
+  /// Spans that have ended since the last call, in order; at the lock also those of the history. Boundaries
+  /// of one lock are consistent; a changed lock (`changes()`) counts anew, but for keep_numbers().
+  std::vector<IterationSpan> take_spans() { return tracker_.take_spans(); }
+  /// The iteration in progress, once its anchor has come: from then on its beginning is certain. Ends with
+  /// the last event so far.
+  std::optional<IterationSpan> unfinished_span() const { return tracker_.unfinished_span(history_); }
+  /// The same, if it looks as if it were over: it has as many events as others.
+  std::optional<IterationSpan> trailing_span() const { return tracker_.trailing_span(history_); }
+  /// Mean duration of the last iterations, 0 if not known.
+  Nanoseconds mean_duration() const { return tracker_.mean_duration(); }
+  std::uint64_t events() const { return history_.total(); }
+  std::size_t kinds() const { return history_.tokens(); }
+  /// What was seen, for a run in which nothing was found: a sentence.
+  std::string report() const { return history_.report(); }
+
+ private:
+  void analyse_if_due();
+  void accept(const Repetition& found);
+  bool is_overdue() const;
+  bool is_better(const Repetition& found) const;
+
+  SignHistory history_;
+  AnalysisSchedule schedule_;
+  RepetitionSearch search_;
+  SpanTracker tracker_;
+  std::optional<Lock> lock_;
+  std::uint64_t changes_ = 0;
+};
+
+}  // namespace inject

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/iterations/iteration_search.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "libinject/base/text.h"
+
+namespace inject {
+
+namespace {
+
+constexpr char kLetters[] = "KGHDPSYL";
+constexpr std::size_t kMaxNameLength = 16 * 1024;
+
+std::uint32_t dense(std::unordered_map<std::uint64_t, std::uint32_t>& ids, std::uint64_t value) {
+  return ids.emplace(value, static_cast<std::uint32_t>(ids.size() + 1)).first->second;
+}
+
+}  // namespace
+
+void IterationSearch::advance(const SignPass& pass, bool hold) {
+  if (hold && waiting_.size() < kMaxHeld) return;
+  if (told_gaps_ != nullptr) told_gaps_->move_to(gaps_);
+  clock_.calibrate();
+  detector_.allow(kLooksAtOnce);
+  // A boundary has the place of the sign that it stands before, and was published before it. One thread's
+  // signs are in order, and a million may have been held.
+  const auto place = [](const Waiting& w) { return w.record.sequence; };
+  if (!std::ranges::is_sorted(waiting_, {}, place)) std::ranges::stable_sort(waiting_, {}, place);
+  const auto end =
+      std::ranges::find_if(waiting_, [&](const Waiting& w) { return w.record.sequence >= pass.sequence; });
+  tell_times(static_cast<std::size_t>(end - waiting_.begin()), pass.time);
+  for (auto waiting = waiting_.begin(); waiting != end; ++waiting) pass_on(*waiting);
+  waiting_.erase(waiting_.begin(), end);
+}
+
+Nanoseconds IterationSearch::own_time(const SignRecord& record) const {
+  if (record.sign == SignKind::kBoundary) return record.shape;
+  if (record.begin != 0) return record.begin;
+  return record.ticks == 0 ? 0 : clock_.time(record.ticks);
+}
+
+// Those without a time lie evenly between those with one; the last ones as far apart as the ones before them,
+// but none later than the pass began. What has a time keeps it: boundaries and launches are compared by it.
+void IterationSearch::tell_times(std::size_t count, Nanoseconds pass_began) {
+  std::size_t from = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const Nanoseconds time = own_time(waiting_[i].record);
+    if (time == 0) continue;
+    const std::size_t steps = i - from + 1;
+    const Nanoseconds distance = latest_ != 0 && time > latest_ ? time - latest_ : 0;
+    for (std::size_t j = from; j < i; ++j) waiting_[j].time = time - distance * (i - j) / steps;
+    waiting_[i].time = time;
+    apart_ = distance / steps;
+    latest_ = time;
+    from = i + 1;
+  }
+  for (std::size_t j = from; j < count; ++j) {
+    const Nanoseconds time = latest_ + apart_ * (j - from + 1);
+    waiting_[j].time = std::max(latest_, std::min(time, pass_began));
+  }
+}
+
+void IterationSearch::finish() {
+  advance({~std::uint64_t{0}, now()});
+  last_spans_ = take_spans();
+  if (const auto last = detector_.unfinished_span(); last && recording()) write_span(*last);
+  recording_.close();
+}
+
+void IterationSearch::restart() {
+  const std::uint64_t next = detector_.next_number();
+  detector_ = IterationDetector();
+  detector_.keep_numbers(next, 0);
+  waiting_.clear();
+  gaps_.clear();
+  last_spans_.clear();
+  offset_.reset();
+  boundary_.reset();
+  if (recording()) recording_.buffer() += "R\n";
+}
+
+std::vector<IterationSpan> IterationSearch::take_spans() {
+  std::vector<IterationSpan> spans = std::exchange(last_spans_, {});
+  for (IterationSpan& span : detector_.take_spans()) {
+    if (recording()) write_span(span);
+    spans.push_back(span);
+  }
+  return spans;
+}
+
+void IterationSearch::pass_on(const Waiting& waiting) {
+  const SignRecord& record = waiting.record;
+  for (; !gaps_.empty() && gaps_.front().sequence <= record.sequence; gaps_.pop_front()) {
+    detector_.resume(gaps_.front().bracketed);
+    if (recording()) recording_.buffer() += gaps_.front().bracketed ? "U 1\n" : "U 0\n";
+  }
+  if (recording()) write(waiting);
+  switch (record.sign) {
+    case SignKind::kName:
+      detector_.name(record.function, mangled_.name(record.name));
+      return;
+    case SignKind::kMark:
+      return;
+    case SignKind::kBoundary:
+      boundary_ = record.name;
+      boundary_time_ = record.shape;
+      boundary_sequence_ = record.sequence;
+      boundary_thread_ = waiting.thread;
+      return;
+    default:
+      break;
+  }
+  LaunchSign sign;
+  sign.kind = record.sign;
+  sign.thread = waiting.thread;
+  sign.function = record.function;
+  sign.shape = record.shape;
+  sign.stream = record.stream;
+  const bool at_boundary =
+      boundary_ && boundary_thread_ == waiting.thread && boundary_sequence_ == record.sequence;
+  sign.time =
+      at_boundary ? boundary_time_ : waiting.time;  // the edge of a window, should there be one, has it, too
+  const std::uint64_t changes = detector_.changes();
+  detector_.add(sign);
+  if (changes != detector_.changes() && recording()) write_lock();
+  if (at_boundary && *boundary_ > armed_at_ && changes == detector_.changes() && detector_.begun() != 0) {
+    offset_ = static_cast<std::int64_t>(detector_.begun()) - 1 - static_cast<std::int64_t>(*boundary_);
+  }
+  if (at_boundary) boundary_.reset();
+}
+
+std::string& IterationSearch::line(char kind, Nanoseconds time) {
+  std::string& text = recording_.buffer();
+  text += kind;
+  text += ' ';
+  text += std::to_string(time > last_time_ && last_time_ != 0 ? time - last_time_ : 0);
+  last_time_ = std::max(time, last_time_);
+  return text;
+}
+
+void IterationSearch::write(const Waiting& waiting) {
+  const Nanoseconds time = waiting.time;
+  const SignRecord& record = waiting.record;
+  std::string& text = recording_.buffer();
+  switch (record.sign) {
+    case SignKind::kName:
+      text += "F " + std::to_string(dense(functions_, record.function)) + " ";
+      text += one_line(mangled_.name(record.name), kMaxNameLength);
+      break;
+    case SignKind::kMark:
+      line('M', time) += " " + std::to_string(waiting.thread) + " ";
+      text += one_line(names_.name(record.name), kMaxNameLength);
+      break;
+    case SignKind::kBoundary:
+      line('B', time) += " " + std::to_string(waiting.thread) + " " + std::to_string(record.name);
+      break;
+    default:
+      line(kLetters[static_cast<std::size_t>(record.sign)], time) +=
+          " " + std::to_string(waiting.thread) + " " + std::to_string(dense(streams_, record.stream)) + " " +
+          std::to_string(dense(functions_, record.function)) + " " +
+          std::to_string(dense(shapes_, record.shape));
+  }
+  text += '\n';
+  recording_.write_if_full();
+}
+
+void IterationSearch::write_lock() {
+  const IterationDetector::Lock& lock = *detector_.lock();
+  std::string& text = recording_.buffer();
+  text += "X " + std::to_string(lock.locked_at) + " " + std::to_string(lock.seen_before);
+  for (const bool property : {lock.optimizer, lock.by_shape, lock.rough}) text += property ? " 1" : " 0";
+  text += " " + std::to_string(whole_events(lock)) + " " + one_line(lock.begin_name, kMaxNameLength) + " | " +
+          one_line(lock.anchor_name, kMaxNameLength) + "\n";
+}
+
+void IterationSearch::write_span(const IterationSpan& span) {
+  if (span.cut && span.begin == 0) return;
+  recording_.buffer() += "I " + std::to_string(span.number) + " " + std::to_string(span.first_event) +
+                         (span.phase ? " 1\n" : " 0\n");
+}
+
+void IterationSearch::note_window(bool opened, std::uint64_t count, std::uint32_t window) {
+  if (!recording_.is_open()) return;
+  recording_.buffer() += (opened ? "O " : "C ") + std::to_string(count) + " " + std::to_string(window) + "\n";
+}
+
+}  // namespace inject

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "libinject/base/atomic_file.h"
+#include "libinject/base/mutex.h"
+#include "libinject/base/ticks.h"
+#include "libinject/iterations/iteration_detector.h"
+#include "libinject/record/launch_sign.h"
+#include "libinject/record/name_table.h"
+
+namespace inject {
+
+/// Events of an iteration, as a whole number.
+inline std::uint64_t whole_events(const IterationDetector::Lock& lock) {
+  const auto below = static_cast<std::uint64_t>(lock.events);
+  return below + (lock.events - static_cast<double>(below) >= 0.5 ? 1 : 0);
+}
+
+/// Where the signs begin again after a stretch of the program that was not seen, for an IterationSearch. Any
+/// thread adds to it, before there are signs of what follows. No more of them than there are signs: where
+/// none was made since the last one, the two are one.
+class SearchGaps {
+ public:
+  struct Gap {
+    std::uint64_t sequence;  // of the first sign after it (SignRecord::sequence), or less
+    bool bracketed;          // IterationDetector::resume()
+  };
+  /// False if there is no memory for it: what follows must not be seen then.
+  bool add(std::uint64_t sequence, bool bracketed) noexcept {
+    const MutexLock held(mutex_);
+    try {
+      append(gaps_, {sequence, bracketed});
+    } catch (...) {
+      return false;
+    }
+    return true;
+  }
+  void move_to(std::deque<Gap>& to) {
+    const MutexLock held(mutex_);
+    for (const Gap& gap : gaps_) append(to, gap);
+    gaps_.clear();
+  }
+
+ private:
+  static void append(std::deque<Gap>& to, const Gap& gap) {
+    if (!to.empty() && to.back().sequence == gap.sequence) {
+      to.back().bracketed = to.back().bracketed && gap.bracketed;
+    } else {
+      to.push_back(gap);
+    }
+  }
+
+  Mutex mutex_;
+  std::deque<Gap> gaps_ INJECT_GUARDED_BY(mutex_);
+};
+
+/// The search for iterations while the program runs: brings the signs of all threads into one order, hands
+/// them to the detector, and knows which iteration the watch's count stands for. On our own thread, after
+/// each drain.
+///
+/// On request it also keeps a recording, a text file that the detector can be fed with again. A line each:
+///   F ID NAME                              the name of function ID, where it is known
+///   KIND DT THREAD STREAM FUNCTION SHAPE   a sign: K kernel, G graph, H copy to the device, D copy to the
+///                                          host, P other copy, S memset, Y synchronization, L library call
+///   M DT THREAD TEXT                       an NVTX range that was pushed
+///   B DT THREAD COUNT                      the watch fired, before the sign that follows
+///   O COUNT WINDOW, C COUNT WINDOW         a window opened, or closed, at that boundary
+///   X EVENT BEFORE OPTIMIZER BY_SHAPE ROUGH EVENTS BEGIN | ANCHOR
+///                                          iterations were recognised, or others than before, once EVENT
+///                                          signs had come and BEFORE iterations were over: whether by an
+///                                          optimizer, by launch shapes, the place of the boundary guessed;
+///                                          EVENTS of an iteration, the names of its marks
+///   I NUMBER EVENT PHASE                   an iteration (PHASE 0) or what ran before iteration NUMBER (1)
+///                                          began with sign EVENT, as is known at its end
+///   U BRACKETED                            the program ran on unseen (IterationDetector::resume())
+///   R                                      the search began anew
+/// Control characters in names are written as ?. DT is in nanoseconds since the line before; ids count from 1
+/// in order of appearance, signs from 0 at the beginning or the latest R. With an X iterations are told anew:
+/// the Is after it begin with the past.
+class IterationSearch {
+ public:
+  /// `clock`: with a reading from before the first sign.
+  IterationSearch(const NameTable& mangled, const NameTable& names, const TickClock& clock = {},
+                  SearchGaps* gaps = nullptr)
+      : mangled_(mangled), names_(names), clock_(clock), told_gaps_(gaps) {}
+
+  bool record_to(const std::string& path) { return recording_.open(path); }
+  const std::string& recording_error() const { return recording_.error(); }
+
+  /// From the drain: signs of one thread in order.
+  void take(std::uint32_t thread, const SignRecord& record) {
+    if (record.sequence >= from_) waiting_.push_back({record, 0, thread});
+  }
+  /// Everything that was taken and is older than that pass. `hold`: there is no time for it
+  /// now; done all the same where too much has been taken.
+  void advance(const SignPass& pass, bool hold = false);
+  /// Whatever is left, at the end.
+  void finish();
+  /// Forgets all it has seen: another source of signs follows.
+  void restart();
+  /// Signs before this one (SignRecord::sequence) are of another source, and still on their way.
+  void ignore_before(std::uint64_t sequence) { from_ = sequence; }
+  void note_window(bool opened, std::uint64_t count, std::uint32_t window);
+
+  const IterationDetector& detector() const { return detector_; }
+  void keep_numbers(std::uint64_t next, Nanoseconds until) { detector_.keep_numbers(next, until); }
+  /// IterationDetector::take_spans().
+  std::vector<IterationSpan> take_spans();
+  /// The iteration that begins at the watch's boundary `count` is number `count` plus this. Known from the
+  /// first boundary on that the armed watch has seen.
+  std::optional<std::int64_t> offset() const { return offset_; }
+  /// The watch has been armed anew: its boundaries from `count` + 1 on are of the present lock.
+  void armed(std::uint64_t count) {
+    offset_.reset();
+    armed_at_ = count;
+  }
+
+ private:
+  // A recording ends here: some minutes of a busy program.
+  static constexpr std::uint64_t kMaxRecorded = std::uint64_t{256} << 20;
+  // 23 MB. More can only come out of the ring at once.
+  static constexpr std::size_t kMaxHeld = 1u << 18;
+  // Analyses of one call, some 2 ms: a window's end may have to wait for it.
+  static constexpr std::int64_t kLooksAtOnce = 1'000'000;
+  struct Waiting {
+    SignRecord record;
+    Nanoseconds time;
+    std::uint32_t thread;
+  };
+  Nanoseconds own_time(const SignRecord& record) const;
+  void tell_times(std::size_t count, Nanoseconds pass_began);
+  void pass_on(const Waiting& waiting);
+  void write(const Waiting& waiting);
+  void write_lock();
+  void write_span(const IterationSpan& span);
+  std::string& line(char kind, Nanoseconds time);
+  bool recording() const { return recording_.is_open() && recording_.bytes() < kMaxRecorded; }
+
+  const NameTable& mangled_;
+  const NameTable& names_;
+  TickClock clock_;
+  SearchGaps* told_gaps_;
+  std::deque<SearchGaps::Gap> gaps_;
+  std::vector<Waiting> waiting_;
+  IterationDetector detector_;
+  std::vector<IterationSpan> last_spans_;
+  std::optional<std::int64_t> offset_;
+  std::uint64_t armed_at_ = 0;
+  std::uint64_t from_ = 0;
+  std::optional<std::uint64_t> boundary_;  // the watch's count at a boundary whose first event is to come
+
+  Nanoseconds boundary_time_ = 0;
+  std::uint64_t boundary_sequence_ = 0;
+  std::uint32_t boundary_thread_ = 0;
+
+  Nanoseconds latest_ = 0;  // time of the last sign that had one
+  Nanoseconds apart_ = 0;   // signs before it, on average
+
+  OutputFile recording_;
+  Nanoseconds last_time_ = 0;
+  std::unordered_map<std::uint64_t, std::uint32_t> functions_;
+  std::unordered_map<std::uint64_t, std::uint32_t> shapes_;
+  std::unordered_map<std::uint64_t, std::uint32_t> streams_;
+};
+
+}  // namespace inject

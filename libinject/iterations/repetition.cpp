@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/iterations/repetition.h"
+
+#include <algorithm>
+#include <bit>
+#include <map>
+#include <unordered_map>
+#include <utility>
+
+namespace inject {
+
+namespace {
+
+constexpr unsigned kMaxIntervals = Repetition::kMaxIntervals;
+constexpr unsigned kMinIntervals = 3;
+constexpr unsigned kMinIntervalsUnnamed = 4;
+constexpr double kCovered = 0.97;
+// Nothing is trained in less: a kernel launched over and over. With an optimizer's name anything goes.
+constexpr Nanoseconds kMinDuration = 20'000;
+// Of so few events, so many of the latest repetitions must look like it.
+constexpr std::uint64_t kFewEvents = 8;
+constexpr unsigned kFewEventsIntervals = 64;
+// Of the kinds of events in an iteration without an optimizer's name, one in so many at least comes once.
+constexpr std::size_t kOnceShare = 10;
+constexpr std::size_t kMaxPivots = 48;
+constexpr std::size_t kMinPivots = 4;
+// One analysis looks at so many events at most, but for kMinPivots.
+constexpr std::uint64_t kMaxLooks = 2'000'000;
+// Once analyses have used up what they may cost.
+constexpr std::size_t kScarcePivots = 12;
+// An optimizer that has not been seen for this many events is not waited for.
+constexpr std::uint64_t kOptimizerPatience = 1u << 16;
+constexpr std::uint64_t kOptimizerGaps = 64;
+// A PyTorch program in which none has been seen for so long has none that is known by its name.
+constexpr Nanoseconds kOptimizerShows = 30'000'000'000;
+
+/// Eight classes for every doubling. (libm is not linked.)
+int distance_class(double spacing) {
+  const auto scaled = static_cast<std::uint64_t>(spacing * 16);
+  const auto width = static_cast<int>(std::bit_width(scaled | 8u));
+  return width * 8 + static_cast<int>(scaled >> (width - 4) & 7);
+}
+
+// A few launches over and over, by threads that wait for each other for a moment, may take their time in the
+// latest intervals; then those before them tell.
+bool is_too_short(const SignHistory& history, const Repetition& candidate) {
+  const std::uint64_t length = (static_cast<std::uint64_t>(2 * candidate.spacing) + 1) / 2;
+  if (length == 0 || length > kFewEvents) return false;
+  unsigned intervals = 0;
+  unsigned long_enough = 0;
+  for (std::uint64_t p = history.total() - 1;
+       intervals < kFewEventsIntervals && p >= history.oldest() + length; p -= length) {
+    if (history.event(p).function != history.event(p - length).function) break;
+    ++intervals;
+    long_enough += history.event(p).time - history.event(p - length).time >= kMinDuration;
+  }
+  return intervals != 0 && 2 * long_enough <= intervals;
+}
+
+// Whether `outer`, a longer repetition that contains `inner` several times, does something of its own: an
+// optimizer without a name, the rest of a step around its layers. Not so: a validation, which is the same
+// work over again, or a few kernels and copies of a report.
+bool further_work(const SignHistory& history, const Repetition& inner, const Repetition& outer) {
+  std::vector<bool> core(history.tokens());
+  for (const std::uint32_t id : inner.core) core[history.token(id).function] = core[id] = true;
+  const auto latest = static_cast<unsigned>(std::countr_zero(outer.covered));
+  std::uint64_t further = 0;
+  std::uint64_t known = 0;
+  for (std::uint64_t p = outer.at[latest + 1]; p < outer.at[latest]; ++p) {
+    const std::uint32_t id = history.token_at(p, inner.by_shape);
+    if (core[id] || !is_work(history.token(id).kind)) continue;
+    ++further;
+    known += core[history.token(id).function];
+  }
+  return static_cast<double>(further) >= 0.2 * inner.spacing && known * 2 < further;
+}
+
+// The longest of the repetitions that does more than the shorter one inside it, from `chosen` on.
+const Repetition* longest_with_work(const SignHistory& history, const std::vector<Repetition>& candidates,
+                                    const Repetition* chosen) {
+  std::vector<const Repetition*> longer;
+  for (const Repetition& candidate : candidates) {
+    if (candidate.by_shape == chosen->by_shape && !candidate.once.empty()) longer.push_back(&candidate);
+  }
+  std::ranges::sort(longer, {}, [](const Repetition* c) { return c->spacing; });
+  for (const Repetition* candidate : longer) {
+    if (candidate->spacing >= 1.5 * chosen->spacing && further_work(history, *chosen, *candidate))
+      chosen = candidate;
+  }
+  return chosen;
+}
+
+const Repetition* choose(const SignHistory& history, const std::vector<Repetition>& candidates,
+                         bool wants_optimizer) {
+  // By launch shape where that finds anything: two models that take turns differ in nothing else.
+  for (const bool by_shape : {true, false}) {
+    const Repetition* shortest = nullptr;
+    for (const Repetition& candidate : candidates) {
+      if (candidate.by_shape != by_shape || candidate.once.empty()) continue;
+      if (wants_optimizer && !candidate.optimizer) continue;
+      if (shortest == nullptr || candidate.spacing < shortest->spacing) shortest = &candidate;
+    }
+    if (shortest == nullptr) continue;
+    return wants_optimizer ? shortest : longest_with_work(history, candidates, shortest);
+  }
+  return nullptr;
+}
+
+// Whether launch shapes come up that had not been seen: then it is no use to wait for intervals that are
+// alike in them. Otherwise it may be two models that take turns.
+bool has_new_shapes(const SignHistory& history, const Repetition& candidate) {
+  std::uint64_t fresh = 0;
+  for (std::uint64_t p = candidate.at[1]; p < candidate.at[0]; ++p) {
+    fresh += history.token(history.event(p).shape).first >= candidate.at[2];
+  }
+  return fresh * 20 >= candidate.at[0] - candidate.at[1];
+}
+
+// Whether a repetition without an optimizer's name has been there for long enough.
+bool has_lasted(const SignHistory& history, const Repetition& repetition) {
+  const bool full = repetition.intervals == kMaxIntervals;
+  const auto agreed = static_cast<unsigned>(std::popcount(repetition.covered));
+  if (agreed < (full ? kMinIntervalsUnnamed : std::max(repetition.intervals, kMinIntervalsUnnamed)))
+    return false;
+  // PyTorch's optimizers have names, and before the first one come its layers, and tuning that runs the same
+  // kernels for minutes.
+  if (!history.has_pytorch() || repetition.graph) return true;
+  return full && repetition.kinds_of_work >= 3 &&
+         history.event(history.total() - 1).time - history.first_time() >= kOptimizerShows;
+}
+
+}  // namespace
+
+// Latest positions of every event in the tail, and from them the pivots to try: a few of each distance, from
+// the distances that most kinds of events share.
+std::vector<std::uint32_t> RepetitionSearch::gather_pivots(const SignHistory& history, std::uint64_t depth,
+                                                           bool by_shape, bool scarce) {
+  const std::size_t most =
+      std::clamp<std::size_t>(kMaxLooks / depth, kMinPivots, scarce ? kScarcePivots : kMaxPivots);
+  looks_ += static_cast<std::int64_t>(depth);
+  ++tails_epoch_;
+  if (tails_.size() < history.tokens()) tails_.resize(history.tokens());
+  std::vector<std::uint32_t> met;
+  for (std::uint64_t p = history.total(); p-- > history.total() - depth;) {
+    const std::uint32_t id = history.token_at(p, by_shape);
+    Tail& tail = tails_[id];
+    if (tail.epoch != tails_epoch_) {
+      tail.epoch = tails_epoch_;
+      tail.count = 0;
+      met.push_back(id);
+    }
+    if (tail.count <= kMaxIntervals) tail.at[tail.count] = p;
+    ++tail.count;
+  }
+  struct Group {
+    std::vector<std::uint32_t> tokens;
+    std::size_t size = 0;
+    bool optimizer = false;
+  };
+  std::map<int, Group> groups;
+  for (const std::uint32_t id : met) {
+    const Tail& tail = tails_[id];
+    const SignHistory::Token& token = history.token(id);
+    if (id == 0 || tail.count <= kMinIntervals || token.kind == SignKind::kSync) continue;
+    const unsigned last = std::min(tail.count - 1, kMaxIntervals);
+    const double spacing = static_cast<double>(tail.at[0] - tail.at[last]) / last;
+    Group& group = groups[distance_class(spacing)];
+    ++group.size;
+    group.optimizer = group.optimizer || token.optimizer;
+    // Work before copies, and few of each.
+    if (group.tokens.size() < 3) {
+      group.tokens.push_back(id);
+    } else if (is_work(token.kind)) {
+      for (std::uint32_t& other : group.tokens) {
+        if (!is_work(history.token(other).kind)) {
+          other = id;
+          break;
+        }
+      }
+    }
+  }
+  std::vector<const Group*> order;
+  order.reserve(groups.size());
+  for (const auto& [distance, group] : groups) order.push_back(&group);
+  std::ranges::stable_sort(order, [](const Group* a, const Group* b) {
+    return std::pair(a->optimizer, a->size) > std::pair(b->optimizer, b->size);
+  });
+  std::vector<std::uint32_t> pivots;
+  for (const Group* group : order) {
+    for (const std::uint32_t id : group->tokens) {
+      if (pivots.size() >= most) return pivots;
+      pivots.push_back(id);
+    }
+  }
+  return pivots;
+}
+
+void RepetitionSearch::Masks::mark(const SignHistory& history, const Repetition& repetition) {
+  ++epoch_;
+  met_.clear();
+  if (masks_.size() < history.tokens()) masks_.resize(history.tokens());
+  for (unsigned j = 0; j < repetition.intervals; ++j) {
+    const std::uint32_t bit = 1u << j;
+    for (std::uint64_t p = repetition.at[j + 1]; p < repetition.at[j]; ++p) {
+      const std::uint32_t id = history.token_at(p, repetition.by_shape);
+      Mask& mask = masks_[id];
+      if (mask.epoch != epoch_) {
+        mask = {0, 0, epoch_};
+        met_.push_back(id);
+      }
+      mask.twice |= mask.present & bit;
+      mask.present |= bit;
+    }
+  }
+}
+
+std::optional<Repetition> RepetitionSearch::evaluate(const SignHistory& history, std::uint32_t pivot,
+                                                     bool by_shape) {
+  const Tail& tail = tails_[pivot];
+  Repetition found;
+  found.by_shape = by_shape;
+  found.intervals = std::min(tail.count - 1, kMaxIntervals);
+  found.at = tail.at;
+  const unsigned count = found.intervals;
+  const std::uint64_t events = tail.at[0] - tail.at[count];
+  found.spacing = static_cast<double>(events) / count;
+  std::uint64_t longest = 0;
+  for (unsigned j = 0; j < count; ++j) longest = std::max(longest, tail.at[j] - tail.at[j + 1]);
+  if (history.total() - tail.at[0] > longest + longest / 2 + 16)
+    return std::nullopt;  // it has stopped coming
+
+  looks_ += static_cast<std::int64_t>(2 * events);
+  masks_.mark(history, found);
+  const unsigned most = count >= 5 ? (count * 6 + 9) / 10 : count;
+  const auto in_core = [&](std::uint32_t id) {
+    return static_cast<unsigned>(std::popcount(masks_.of(id).present)) >= most;
+  };
+  unsigned covered_count = 0;
+  std::uint64_t covered_events = 0;
+  unsigned with_optimizer = 0;
+  for (unsigned j = 0; j < count; ++j) {
+    std::uint64_t covered = 0;
+    bool work = false;
+    bool optimizer = false;
+    for (std::uint64_t p = tail.at[j + 1]; p < tail.at[j]; ++p) {
+      const std::uint32_t id = history.token_at(p, by_shape);
+      if (!in_core(id)) continue;
+      ++covered;
+      optimizer = optimizer || history.token(id).optimizer;
+      work = work || (is_work(history.token(id).kind) && !history.token(id).optimizer);
+    }
+    const std::uint64_t length = tail.at[j] - tail.at[j + 1];
+    // Steps within an optimizer are no iterations, and copies alone are none.
+    if (!work || static_cast<double>(covered) < kCovered * static_cast<double>(length)) continue;
+    found.covered |= 1u << j;
+    ++covered_count;
+    covered_events += length;
+    with_optimizer += optimizer;
+  }
+  if (covered_count < std::max(kMinIntervals, most) || (found.covered & 3u) == 0) return std::nullopt;
+  // Every other one: the pivot comes twice in an iteration, whose other half is as regular.
+  if (count == 5 && found.covered == 0b10101) return std::nullopt;
+  // Every interval has one, or the optimizer goes with something longer.
+  found.optimizer = with_optimizer == covered_count;
+  if (!found.optimizer) {
+    // A kernel that a step launches a few times in a row, and then the rest of the step.
+    if (covered_count < count && covered_events <= kFewEvents * covered_count) return std::nullopt;
+    // Most of them: some may hold the time between two windows, where nothing is seen, or another process's.
+    unsigned long_enough = 0;
+    for (unsigned j = 0; j < count; ++j)
+      long_enough += history.event(tail.at[j]).time - history.event(tail.at[j + 1]).time >= kMinDuration;
+    if (2 * long_enough <= count || is_too_short(history, found)) return std::nullopt;
+  }
+  for (const std::uint32_t id : masks_.met()) {
+    if (!in_core(id)) continue;
+    if (history.token(id).tuning) return std::nullopt;
+    found.core.push_back(id);
+    found.graph = found.graph || history.token(id).kind == SignKind::kGraph;
+    found.kinds_of_work += is_work(history.token(id).kind) && !history.token(id).optimizer;
+    const Mask& mask = masks_.of(id);
+    if ((mask.present & found.covered) == found.covered && (mask.twice & found.covered) == 0) {
+      found.once.push_back(id);
+    }
+  }
+  // Any long stretch has in it whatever a program does in no order.
+  if (!found.optimizer && found.once.size() * kOnceShare < found.core.size()) return std::nullopt;
+  return found;
+}
+
+std::optional<Repetition> RepetitionSearch::find(const SignHistory& history, std::uint64_t depth,
+                                                 bool scarce) {
+  looks_ = 0;
+  if (depth < 4) return std::nullopt;
+  std::vector<Repetition> candidates;
+  for (const bool by_shape : {true, false}) {
+    for (const std::uint32_t pivot : gather_pivots(history, depth, by_shape, scarce)) {
+      if (auto candidate = evaluate(history, pivot, by_shape)) candidates.push_back(std::move(*candidate));
+    }
+  }
+  // Between two optimizers lie a step at least, and a validation at times.
+  const bool wants_optimizer =
+      history.has_optimizer() && history.total() - history.optimizer_end() <
+                                     std::max(kOptimizerPatience, kOptimizerGaps * history.optimizer_gap());
+  const Repetition* chosen = choose(history, candidates, wants_optimizer);
+  if (chosen == nullptr && wants_optimizer) {
+    // A graph holds a whole step, its optimizer included.
+    std::erase_if(candidates, [&](const Repetition& candidate) {
+      return !candidate.graph || candidate.begin() < history.optimizer_end();
+    });
+    chosen = choose(history, candidates, false);
+  }
+  if (chosen == nullptr) return std::nullopt;
+  if (!chosen->optimizer && !has_lasted(history, *chosen)) return std::nullopt;
+  if (!chosen->by_shape && chosen->intervals < kMaxIntervals && !has_new_shapes(history, *chosen))
+    return std::nullopt;
+  return *chosen;
+}
+
+std::uint64_t count_before(const SignHistory& history, const Repetition& repetition, std::uint64_t position) {
+  std::unordered_map<std::uint32_t, std::uint64_t> after;
+  for (std::uint64_t p = position; p < history.total(); ++p)
+    ++after[history.token_at(p, repetition.by_shape)];
+  std::map<std::uint64_t, std::size_t> votes;
+  for (const std::uint32_t id : repetition.once) {
+    const auto later = after.find(id);
+    ++votes[history.token(id).count - (later == after.end() ? 0 : later->second)];
+  }
+  std::uint64_t best = 0;
+  std::size_t most = 0;
+  for (const auto& [count, number] : votes) {
+    if (number >= most) {
+      most = number;
+      best = count;
+    }
+  }
+  return best;
+}
+
+}  // namespace inject

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/iterations/sign_history.h"
+
+#include <algorithm>
+
+#include "libinject/iterations/kernel_names.h"
+
+namespace inject {
+
+namespace {
+
+constexpr std::size_t kFirstEvents = std::size_t{1} << 12;
+constexpr std::size_t kMaxEvents = std::size_t{1} << 20;
+constexpr std::size_t kMaxTokens = std::size_t{1} << 17;
+constexpr std::size_t kMaxNames = 8192;
+constexpr std::size_t kMaxGaps = 4096;
+constexpr std::size_t kCached = 4096;
+
+}  // namespace
+
+SignHistory::SignHistory() : events_(kFirstEvents), cache_(kCached) {
+  tokens_.emplace_back();  // 0: whatever no longer fits
+}
+
+void SignHistory::name(std::uint64_t function, std::string_view mangled) {
+  if (names_.size() >= kMaxNames) return;
+  const auto [at, fresh] = names_.emplace(function, mangled.substr(0, 512));
+  if (!fresh) return;
+  pytorch_ = pytorch_ || is_pytorch_name(mangled);
+  const bool optimizer = is_optimizer_name(mangled);
+  const bool tuning = is_tuning_name(mangled);
+  // The kernel may have come before its name.
+  const auto id = ids_.find(function);
+  if (id == ids_.end() || (!optimizer && !tuning)) return;
+  for (Token& token : tokens_) {
+    if (token.function != id->second) continue;
+    token.optimizer = optimizer;
+    token.tuning = tuning;
+  }
+  if (optimizer) optimizer_end_ = std::max(optimizer_end_, tokens_[id->second].last + 1);
+}
+
+std::uint32_t SignHistory::token_of(std::uint64_t hash, SignKind kind, std::uint32_t function) {
+  auto& [cached_hash, cached_id] = cache_[hash % kCached];
+  if (cached_hash == hash) return cached_id;
+  const auto found = ids_.find(hash);
+  if (found != ids_.end()) {
+    cached_hash = hash;
+    cached_id = found->second;
+    return cached_id;
+  }
+  if (tokens_.size() >= kMaxTokens) return function;
+  const auto id = static_cast<std::uint32_t>(tokens_.size());
+  Token token;
+  token.hash = hash;
+  token.first = total_;
+  token.kind = kind;
+  token.function = function == 0 ? id : function;
+  if (function != 0) {
+    token.optimizer = tokens_[function].optimizer;
+    token.tuning = tokens_[function].tuning;
+  } else if (const auto known = names_.find(hash); known != names_.end()) {
+    token.optimizer = is_optimizer_name(known->second);
+    token.tuning = is_tuning_name(known->second);
+  }
+  tokens_.push_back(token);
+  ids_.emplace(hash, id);
+  return id;
+}
+
+std::uint64_t SignHistory::add(const LaunchSign& sign) {
+  if (total_ >= events_.size() && events_.size() < kMaxEvents) {
+    std::vector<Event> larger(events_.size() * 2);
+    for (std::uint64_t p = oldest(); p < total_; ++p) larger[p & (larger.size() - 1)] = event(p);
+    events_ = std::move(larger);
+  }
+  const std::uint32_t function = token_of(sign.function, sign.kind, 0);
+  const std::uint32_t shape = token_of(sign.shape, sign.kind, function);
+  if (total_ == 0) first_time_ = sign.time;
+  const std::uint64_t position = total_++;
+  events_[position & (events_.size() - 1)] = {shape, function, sign.time};
+  if (shape != function) {
+    for (const std::uint32_t id : {function, shape}) {
+      ++tokens_[id].count;
+      tokens_[id].last = position;
+    }
+  }
+  if (tokens_[function].optimizer) {
+    if (optimizer_end_ != 0) optimizer_gap_ = std::max(optimizer_gap_, position + 1 - optimizer_end_);
+    optimizer_end_ = position + 1;
+  }
+  return position;
+}
+
+void SignHistory::add_gap(bool bracketed) {
+  if (total_ == 0) return;
+  if (!gaps_.empty() && gaps_.back().position == total_) {
+    gaps_.back().bracketed = gaps_.back().bracketed && bracketed;  // nothing was launched in between
+    return;
+  }
+  if (gaps_.size() == kMaxGaps) gaps_.erase(gaps_.begin(), gaps_.begin() + kMaxGaps / 2);
+  gaps_.push_back({total_, bracketed});
+}
+
+const SignHistory::Gap* SignHistory::gap_before(std::uint64_t position) const {
+  if (gaps_.empty() || gaps_.back().position < position) return nullptr;
+  const auto gap = std::ranges::lower_bound(gaps_, position, {}, &Gap::position);
+  return gap->position == position ? &*gap : nullptr;
+}
+
+std::string SignHistory::name_of(std::uint32_t id) const {
+  const Token& it = tokens_[id];
+  const auto found = names_.find(tokens_[it.function].hash);
+  if (found != names_.end()) return found->second;
+  switch (it.kind) {
+    case SignKind::kGraph:
+      return "a CUDA graph";
+    case SignKind::kCopyToDevice:
+      return "a copy to the device";
+    case SignKind::kCopyToHost:
+      return "a copy to the host";
+    case SignKind::kCopy:
+      return "a copy";
+    case SignKind::kMemset:
+      return "a memset";
+    case SignKind::kSync:
+      return "a synchronization";
+    case SignKind::kCall:
+      return "a library call";
+    default:
+      return "a kernel";
+  }
+}
+
+std::string SignHistory::report() const {
+  std::uint64_t work = 0;
+  std::size_t kinds = 0;
+  for (const Token& token : tokens_) {
+    if (token.function == 0 || tokens_[token.function].hash == token.hash) continue;
+    ++kinds;
+    if (is_work(token.kind)) work += token.count;
+  }
+  std::string text = std::to_string(total_) + " launches, copies and synchronizations of " +
+                     std::to_string(kinds) + " kinds were seen (" + std::to_string(work) +
+                     " launches and library calls)";
+  text += has_optimizer() ? ", an optimizer's among them" : ", none that an optimizer is known by";
+  return text;
+}
+
+}  // namespace inject

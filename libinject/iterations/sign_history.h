@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "libinject/record/launch_sign.h"
+
+namespace inject {
+
+/// Whether the sign is of something that computes.
+constexpr bool is_work(SignKind kind) {
+  return kind == SignKind::kKernel || kind == SignKind::kGraph || kind == SignKind::kCall;
+}
+
+/// What the search for iterations has seen of a program: the latest signs in order (events), what is known of
+/// each kind of them, and where the program ran on unseen. An event's position is its number in the whole
+/// stream.
+///
+/// Bounded: 2^20 events (16 MB), 2^17 kinds of events (tokens), 8,192 names.
+class SignHistory {
+ public:
+  /// A kind of event: a function, or a function with a launch shape.
+  struct Token {
+    std::uint64_t hash = 0;
+    std::uint64_t first = 0;  // position
+    std::uint64_t last = 0;
+    std::uint64_t count = 0;
+    std::uint32_t function = 0;  // a function's own id for itself
+    SignKind kind = SignKind::kKernel;
+    bool optimizer = false;
+    bool tuning = false;
+  };
+  struct Event {
+    std::uint32_t shape;
+    std::uint32_t function;
+    Nanoseconds time;
+  };
+  struct Gap {
+    std::uint64_t position;  // of the first event after it
+    bool bracketed;
+  };
+
+  SignHistory();
+
+  /// Tells the name of a kernel, which may have come before it.
+  void name(std::uint64_t function, std::string_view mangled);
+  /// The next event; returns its position.
+  std::uint64_t add(const LaunchSign& sign);
+  /// A stretch without signs begins (IterationDetector::resume()).
+  void add_gap(bool bracketed);
+
+  /// Events so far; the next one's position.
+  std::uint64_t total() const { return total_; }
+  /// Position of the first event that is kept.
+  std::uint64_t oldest() const { return total_ > events_.size() ? total_ - events_.size() : 0; }
+  const Event& event(std::uint64_t position) const { return events_[position & (events_.size() - 1)]; }
+  /// Of the very first event.
+  Nanoseconds first_time() const { return first_time_; }
+  /// The gap right before this event; null if there is none.
+  const Gap* gap_before(std::uint64_t position) const;
+
+  /// Ids of tokens are below this. 0 stands for whatever no longer fits.
+  std::size_t tokens() const { return tokens_.size(); }
+  const Token& token(std::uint32_t id) const { return tokens_[id]; }
+  std::uint32_t token_at(std::uint64_t position, bool by_shape) const {
+    return by_shape ? event(position).shape : event(position).function;
+  }
+  /// Whether the event's function or shape has this hash.
+  bool matches(std::uint64_t position, std::uint64_t mark) const {
+    const Event& at = event(position);
+    return tokens_[at.shape].hash == mark || tokens_[at.function].hash == mark;
+  }
+
+  bool has_optimizer() const { return optimizer_end_ != 0; }
+  /// Position after the last event of an optimizer's; 0 if there was none.
+  std::uint64_t optimizer_end() const { return optimizer_end_; }
+  /// Most events from one of an optimizer's to the next.
+  std::uint64_t optimizer_gap() const { return optimizer_gap_; }
+  /// Kernels of PyTorch's have been named.
+  bool has_pytorch() const { return pytorch_; }
+
+  /// The token's name, or what kind of call it is.
+  std::string name_of(std::uint32_t id) const;
+  /// What has been seen, in a sentence.
+  std::string report() const;
+
+ private:
+  std::uint32_t token_of(std::uint64_t hash, SignKind kind, std::uint32_t function);
+
+  std::vector<Event> events_;  // a ring, its size a power of two
+  std::uint64_t total_ = 0;
+  Nanoseconds first_time_ = 0;
+  std::vector<Gap> gaps_;  // in order
+
+  std::vector<Token> tokens_;
+  std::unordered_map<std::uint64_t, std::uint32_t> ids_;
+  std::vector<std::pair<std::uint64_t, std::uint32_t>> cache_;  // of ids_
+  std::unordered_map<std::uint64_t, std::string> names_;
+
+  std::uint64_t optimizer_end_ = 0;
+  std::uint64_t optimizer_gap_ = 0;
+  bool pytorch_ = false;
+};
+
+}  // namespace inject

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/iterations/span_tracker.h"
+
+#include <algorithm>
+
+namespace inject {
+
+namespace {
+
+constexpr std::size_t kMaxSpans = 65536;
+constexpr std::size_t kMaxBegins = 65536;
+// To the host, one after the other and four times as many as an iteration ends with: parameters are saved.
+constexpr std::uint64_t kCheckpointCopies = 16;
+
+/// How often `begin` comes in an iteration, from position `from` on; 0 where that varies.
+std::uint64_t begins_in_each(const SignHistory& history, const IterationMarks& marks, std::uint64_t from) {
+  bool seen = false;
+  bool whole = false;  // what came before the first boundary may have been set-up
+  std::uint64_t begins = 0;
+  std::uint64_t expected = 0;
+  for (std::uint64_t p = from; p < history.total(); ++p) {
+    const bool is_begin = history.matches(p, marks.begin);
+    if (history.gap_before(p) != nullptr) {
+      seen = whole = false;
+      begins = 0;
+    }
+    if (seen && (is_begin || history.matches(p, marks.begin_too))) {
+      seen = false;
+      whole = true;
+      begins = 0;
+    }
+    if (is_begin) ++begins;
+    if (history.matches(p, marks.anchor)) {
+      if (begins != 0 && !seen && whole) {
+        if (expected != 0 && begins != expected) return 0;
+        expected = begins;
+      }
+      seen = true;
+    }
+  }
+  return expected;
+}
+
+}  // namespace
+
+void SpanTracker::follow(const SignHistory& history, const IterationMarks& marks, double events,
+                         std::uint64_t from) {
+  marks_ = marks;
+  events_ = events;
+  begins_expected_ = begins_in_each(history, marks, from);
+  spans_.clear();
+  begins_.clear();
+  anchor_seen_ = in_iteration_ = false;
+  number_ = 0;
+  mean_ = 0;
+  copies_ = usual_copies_ = tail_.position = 0;
+  tail_known_ = false;
+  // The first boundary is the first `begin` that its iteration needs; there is no anchor before it.
+  for (std::uint64_t p = history.oldest(); p < history.total(); ++p) track(history, p);
+}
+
+// The same steps as emit_sign() takes on the program's threads, and what can be told only afterwards: where
+// `begin` came more often than it does in an iteration, something else ran before it.
+void SpanTracker::track(const SignHistory& history, std::uint64_t position) {
+  if (const auto* gap = history.gap_before(position); gap != nullptr && position > history.oldest()) {
+    pass_gap(history, *gap);
+  }
+  const SignHistory::Event& event = history.event(position);
+  const Place place{position, event.time};
+  const bool is_begin = history.matches(position, marks_.begin);
+  if (anchor_seen_ && (is_begin || history.matches(position, marks_.begin_too)))
+    pass_boundary(history, place);
+  if (is_begin) {
+    // The latest are those that count.
+    if (begins_.size() == kMaxBegins) begins_.erase(begins_.begin(), begins_.begin() + kMaxBegins / 2);
+    begins_.push_back(place);
+  }
+  if (history.matches(position, marks_.anchor)) {
+    last_anchor_ = position;
+    if (!anchor_seen_) pass_anchor(history);
+    anchor_seen_ = true;
+  }
+  count_copy(history.token(event.function).kind, place);
+}
+
+// What was in progress has come to its end unseen, and others may have begun and ended. A program that
+// switches the profiler off between two iterations leaves no gap in what is seen of them.
+void SpanTracker::pass_gap(const SignHistory& history, const SignHistory::Gap& gap) {
+  // `begin_too` may come later in an iteration: after a gap it tells nothing.
+  if (gap.bracketed && in_iteration_ && anchor_seen_ && history.matches(gap.position, marks_.begin)) return;
+  IterationSpan cut;
+  cut.number = number_;
+  cut.end = cut.last_event_time = history.event(gap.position - 1).time;
+  cut.first_event = begin_.position;
+  cut.cut = true;
+  if (in_iteration_) {
+    cut.begin = begin_.time;
+    cut.whole = gap.bracketed && anchor_seen_ && is_as_long(gap.position - begin_.position);
+  }
+  if (in_iteration_ || anchor_seen_) ++number_;
+  cut.following = number_;
+  add_span(cut);
+  in_iteration_ = anchor_seen_ = false;
+  begins_.clear();
+  copies_ = 0;
+}
+
+void SpanTracker::pass_boundary(const SignHistory& history, Place place) {
+  const bool checkpoint = in_iteration_ && ends_with_checkpoint(history);
+  if (in_iteration_ && spans_.size() < kMaxSpans) {
+    const Place end = checkpoint ? tail_ : place;
+    spans_.push_back({number_, begin_.time, end.time, history.event(end.position - 1).time, begin_.position,
+                      false, false});
+    if (checkpoint) {
+      spans_.push_back({number_ + 1, tail_.time, place.time, history.event(place.position - 1).time,
+                        tail_.position, true, true});
+    }
+  }
+  if (!checkpoint) {
+    usual_copies_ = copies_;
+    tail_known_ = true;
+  }
+  // Where the first iteration began may not be known, but it has been.
+  ++number_;
+  if (in_iteration_) {
+    const auto duration = static_cast<double>((checkpoint ? tail_ : place).time - begin_.time);
+    mean_ = mean_ == 0 ? duration : mean_ + (duration - mean_) / 8;
+  }
+  in_iteration_ = true;
+  anchor_seen_ = false;
+  begin_ = place;
+  begins_.clear();
+}
+
+// The first anchor since the boundary: what came before the last `begins_expected_` was no iteration.
+void SpanTracker::pass_anchor(const SignHistory& history) {
+  if (begins_expected_ == 0 || begins_.size() < begins_expected_) return;
+  const Place begin = begins_[begins_.size() - begins_expected_];
+  if (!in_iteration_) {
+    // The first one, seen from its end.
+    in_iteration_ = true;
+    begin_ = begin;
+  } else if (begins_.size() > begins_expected_) {
+    const Nanoseconds before =
+        begin.position > history.oldest() ? history.event(begin.position - 1).time : begin.time;
+    add_span({number_, begin_.time, begin.time, before, begin_.position, true, false});
+    begin_ = begin;
+  }
+}
+
+void SpanTracker::count_copy(SignKind kind, Place place) {
+  if (is_work(kind)) {
+    copies_ = 0;
+  } else if (kind == SignKind::kCopyToHost && ++copies_ == usual_copies_ + 1) {
+    tail_ = place;
+  }
+}
+
+bool SpanTracker::ends_with_checkpoint(const SignHistory& history) const {
+  return tail_known_ && tail_.position > begin_.position && tail_.position > history.oldest() &&
+         copies_ >= kCheckpointCopies && copies_ >= 4 * usual_copies_;
+}
+
+bool SpanTracker::is_as_long(std::uint64_t length) const {
+  return static_cast<double>(length) >= 0.97 * events_ && static_cast<double>(length) <= 1.5 * events_;
+}
+
+void SpanTracker::add_span(const IterationSpan& span) {
+  if (spans_.size() < kMaxSpans) spans_.push_back(span);
+}
+
+std::optional<std::uint64_t> SpanTracker::begin_event() const {
+  return in_iteration_ ? std::optional(begin_.position) : std::nullopt;
+}
+
+std::optional<IterationSpan> SpanTracker::unfinished_span(const SignHistory& history) const {
+  if (!in_iteration_ || !anchor_seen_) return std::nullopt;
+  const Nanoseconds last = history.event(history.total() - 1).time;
+  return IterationSpan{number_, begin_.time, last, last, begin_.position, false, false};
+}
+
+std::optional<IterationSpan> SpanTracker::trailing_span(const SignHistory& history) const {
+  auto span = unfinished_span(history);
+  if (!span || !is_as_long(history.total() - begin_.position)) return std::nullopt;
+  return span;
+}
+
+void SpanTracker::keep_numbers(std::uint64_t next, Nanoseconds until) {
+  next_number_ = next;
+  numbered_until_ = until;
+}
+
+// By how much the numbers of a new lock have to grow so that none is shown twice.
+std::uint64_t SpanTracker::least_shift() const {
+  std::uint64_t next = in_iteration_ && begin_.time <= numbered_until_ ? number_ + 1 : number_;
+  for (const IterationSpan& span : spans_) {
+    if (span.begin <= numbered_until_ && span.end <= numbered_until_) continue;
+    if (span.begin > numbered_until_) {
+      next = span.number;
+    } else if (span.cut) {
+      next = span.following;
+    } else {
+      next = span.phase ? span.number : span.number + 1;
+    }
+    break;
+  }
+  return next_number_ > next ? next_number_ - next : 0;
+}
+
+void SpanTracker::renumber(std::uint64_t over) {
+  // Each boundary that was passed began another iteration, whatever the vote says.
+  if (!spans_.empty()) over = std::max(over, number_ - spans_.front().number);
+  const auto shift = [this](std::uint64_t by) {
+    for (IterationSpan& span : spans_) {
+      span.number += by;
+      span.following += by;
+    }
+    number_ += by;
+  };
+  shift(over - number_);
+  shift(least_shift());
+}
+
+}  // namespace inject

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "libinject/iterations/sign_history.h"
+#include "libinject/record/iteration_watch.h"
+
+namespace inject {
+
+/// A stretch of the program that is over: a training iteration, or what ran between two of them (validation).
+struct IterationSpan {
+  std::uint64_t number =
+      0;  ///< 0-based from the first iteration that ran; of a phase, the iteration that follows
+  Nanoseconds begin = 0;
+  Nanoseconds end = 0;
+  Nanoseconds last_event_time = 0;  ///< its last event's
+  std::uint64_t first_event = 0;    ///< position of its first event in the stream of signs
+  bool phase = false;               ///< no iteration: ran between two
+  bool checkpoint = false;          ///< … and did nothing but copy to the host
+  /// The signs end here for a while (IterationDetector::resume()). `begin` is 0 where no iteration is known
+  /// to have begun; what follows is of iteration `following`.
+  bool cut = false;
+  bool whole = false;  ///< … and the iteration looks as if it were over
+  std::uint64_t following = 0;
+};
+
+/// Follows the marks of a lock through the events: where iterations begin and end, what ran between two of
+/// them (phases), and which numbers they have.
+class SpanTracker {
+ public:
+  /// Begins anew by other marks, through all that is kept of the events. Iterations have `events` events,
+  /// and the marks are known to hold from position `from` on.
+  void follow(const SignHistory& history, const IterationMarks& marks, double events, std::uint64_t from);
+  /// The next event.
+  void track(const SignHistory& history, std::uint64_t position);
+  /// `over` iterations were over before the one in progress, or more where more boundaries were passed or
+  /// their numbers have been shown.
+  void renumber(std::uint64_t over);
+  /// IterationDetector::keep_numbers().
+  void keep_numbers(std::uint64_t next, Nanoseconds until);
+  std::uint64_t next_number() const { return next_number_; }
+
+  /// Of the iteration in progress.
+  std::uint64_t number() const { return number_; }
+  /// Position of its first event, if that is known.
+  std::optional<std::uint64_t> begin_event() const;
+  /// The anchor has come since the last boundary.
+  bool anchor_seen() const { return anchor_seen_; }
+  std::uint64_t last_anchor() const { return last_anchor_; }
+  /// IterationDetector's.
+  std::vector<IterationSpan> take_spans() { return std::exchange(spans_, {}); }
+  std::optional<IterationSpan> unfinished_span(const SignHistory& history) const;
+  std::optional<IterationSpan> trailing_span(const SignHistory& history) const;
+  Nanoseconds mean_duration() const { return static_cast<Nanoseconds>(mean_); }
+
+ private:
+  /// Where an event stands.
+  struct Place {
+    std::uint64_t position = 0;
+    Nanoseconds time = 0;
+  };
+
+  void pass_gap(const SignHistory& history, const SignHistory::Gap& gap);
+  void pass_boundary(const SignHistory& history, Place place);
+  void pass_anchor(const SignHistory& history);
+  void count_copy(SignKind kind, Place place);
+  bool ends_with_checkpoint(const SignHistory& history) const;
+  bool is_as_long(std::uint64_t length) const;
+  void add_span(const IterationSpan& span);
+  std::uint64_t least_shift() const;
+
+  IterationMarks marks_;
+  double events_ = 0;                  // of an iteration
+  std::uint64_t begins_expected_ = 0;  // `begin` events in an iteration, 0 where that varies
+
+  std::uint64_t number_ = 0;   // of the iteration in progress
+  bool in_iteration_ = false;  // it is known where that began: at begin_
+  bool anchor_seen_ = false;
+  Place begin_;
+  std::vector<Place> begins_;  // `begin` events since the boundary
+  std::uint64_t last_anchor_ = 0;
+  double mean_ = 0;
+  // Since the last work: copies to the host, and the first one that iterations do not end with.
+  std::uint64_t copies_ = 0;
+  std::uint64_t usual_copies_ = 0;
+  bool tail_known_ = false;  // … how many are usual
+  Place tail_;
+  std::vector<IterationSpan> spans_;
+
+  // keep_numbers()
+  std::uint64_t next_number_ = 0;
+  Nanoseconds numbered_until_ = 0;
+};
+
+}  // namespace inject

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+//
+// The file DIR/records (docs/recovery.md): what a killed process leaves behind, for `injectctl recover`. In
+// host byte order; nothing in it is a pointer that anybody follows.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "libinject/base/mapping.h"
+#include "libinject/model/records.h"
+
+namespace inject::recovery {
+
+inline constexpr const char* kFileName = "records";
+inline constexpr std::uint64_t kMagic =
+    0x0A43'4552'4A4E'490Au;  // "\nINJREC\n", as little-endian machines write it
+inline constexpr std::uint32_t kVersion = 5;
+inline constexpr std::size_t kHeaderBytes = std::size_t{64} << 10;  // the largest page size there is
+inline constexpr std::size_t kInfoBytes = std::size_t{256} << 10;   // of each of two places
+/// Files beyond that are refused: twice what the largest INJECT_RING and INJECT_BUFFERS make.
+inline constexpr std::uint64_t kMaxFile = std::uint64_t{32} << 30;
+
+/// A part of the file.
+struct Part {
+  std::uint64_t offset = 0;
+  std::uint64_t bytes = 0;
+};
+
+/// Written once, when the file is made.
+struct Header {
+  std::uint64_t magic = kMagic;
+  std::uint32_t version = kVersion;
+  std::uint32_t header_bytes = sizeof(Header);
+  std::uint64_t functions = 0;  ///< which hooked functions there are, and in what order: function_print()
+  std::uint64_t file_bytes = 0;
+  std::int64_t pid = 0;
+  std::uint64_t process_start = 0;  ///< clock ticks after boot: /proc/PID/stat
+  std::uint64_t boot = 0;           ///< hash of the boot's id
+  std::uint64_t base = 0;           ///< CLOCK_MONOTONIC at CUDA's initialisation
+  std::uint64_t base_utc = 0;
+  std::uint64_t block_bytes = 0;  ///< of the ring
+  std::uint64_t unit_bytes = 0;   ///< of CUPTI's buffers
+  Part info;                      ///< two places of kInfoBytes
+  Part marks;                     ///< BufferMark, one a unit
+  Part ring;
+  Part buffers;
+  Part journal;
+  std::uint64_t checksum = 0;  ///< of all before it
+};
+
+/// Behind the header, at kLiveOffset: what changes. Each a word of its own, good at any moment.
+struct Live {
+  std::atomic<std::uint64_t> journal_full;        ///< 1: what came later is in no table
+  std::atomic<std::uint64_t> beyond_submissions;  ///< calls that gave the device work, after that
+  std::atomic<std::uint64_t> beyond_records;      ///< kernels, copies and memsets, after that
+  std::atomic<std::uint64_t> written_beyond;      ///< 1: the tables were written after that
+  std::atomic<std::uint64_t> written_block;       ///< the tables on disk have the journal up to this block
+  std::atomic<std::uint64_t> cupti_version;
+  std::atomic<std::uint64_t> clock_ahead;  ///< CUPTI's clock beyond CLOCK_MONOTONIC
+  std::atomic<std::uint64_t> alive;        ///< CLOCK_MONOTONIC of the drain thread's last pass
+  std::array<std::atomic<std::uint64_t>, 64> record_bytes;  ///< by CUpti_ActivityKind, as they were seen
+};
+inline constexpr std::size_t kLiveOffset = 4096;
+static_assert(sizeof(Header) <= kLiveOffset && kLiveOffset + sizeof(Live) <= kHeaderBytes);
+
+/// Before each block of the journal. `bytes` is written last: a block that has none is the end.
+struct BlockHeader {
+  std::uint64_t checksum;  ///< of number, length and contents
+  std::uint64_t number;    ///< 1, 2, …
+  std::atomic<std::uint64_t> bytes;
+};
+static_assert(sizeof(BlockHeader) == 24);
+
+/// Before each place of the part `info`; the valid one with the larger number counts.
+struct InfoHeader {
+  std::uint64_t checksum;
+  std::uint64_t number;
+  std::uint64_t bytes;
+};
+
+/// Entries of a block: kind, then its fields.
+enum class Entry : std::uint8_t {
+  kThread = 1,     ///< index, tid, name
+  kWindowOpen,     ///< number, begin (0: not known), reason
+  kWindowEnd,      ///< number, end (0: its times are not known)
+  kRangeNode,      ///< id, parent, style, name, domain
+  kShape,          ///< id, words
+  kDriverCall,     ///< function id, name
+  kKernelName,     ///< id, name as the driver has it
+  kKernelPointer,  ///< what CUPTI's records call it, id
+  kGraphNode,      ///< node, chain, thread, owner, shape, function
+  kGeneration,     ///< a new attachment: nodes of graphs are numbered anew
+  kRun,            ///< block sequence, records taken of it, thread, count, coded slots
+  kBuffer,         ///< sequence, generation, count, coded events
+  kDrops,          ///< window, its calls and ranges that found the ring full, since the last
+  kSettleTimes,    ///< last window that had ended, until
+  kSettle,         ///< last window that had ended, records that CUPTI dropped, since the last
+  kSettled,        ///< last window that had ended, when CUPTI was given up, when the last work ended
+  kBoundary,       ///< of iterations: number, begin, window, window before, label
+  kDelivered,      ///< nothing: before kSettle, CUPTI has handed over all records that it has not dropped
+};
+
+/// Padded, so that blocks begin at multiples of it.
+inline constexpr std::size_t kBlockAlign = 8;
+
+inline std::uint64_t checksum_of(const void* data, std::size_t bytes, std::uint64_t seed = 0) {
+  return hash_mix(hash_bytes({static_cast<const char*>(data), bytes}) ^ hash_mix(seed + kHashSeed));
+}
+
+inline std::uint64_t block_checksum(const void* data, std::uint64_t bytes, std::uint64_t number) {
+  return checksum_of(data, bytes, number * kHashSeed ^ bytes);
+}
+
+inline std::uint64_t header_checksum(const Header& header) {
+  return checksum_of(&header, offsetof(Header, checksum));
+}
+
+/// Changes with every function that is hooked: records have functions by number.
+std::uint64_t function_print();
+
+/// When a process was started, in clock ticks after boot; 0 where none runs.
+std::uint64_t process_start_of(std::int64_t pid);
+/// Which boot this is; 0 where the kernel does not tell.
+std::uint64_t boot_hash();
+
+}  // namespace inject::recovery

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/journal/record_file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/statvfs.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "libinject/base/clock.h"
+#include "libinject/base/safe_path.h"
+
+namespace inject::recovery {
+
+namespace {
+
+// statfs(2). A server that does not answer would stop whoever writes to the mapping, and a full one raises
+// SIGBUS whatever was allocated.
+constexpr std::pair<std::uint32_t, const char*> kElsewhere[] = {
+    {0x6969, "NFS"},       {0xFF534D42, "SMB"},    {0xFE534D42, "SMB"},    {0x517B, "SMB"},
+    {0x65735546, "FUSE"},  {0x0BD00BD0, "Lustre"}, {0x47504653, "GPFS"},   {0x19830326, "BeeGFS"},
+    {0x00C36400, "Ceph"},  {0x5346414F, "AFS"},    {0x01021997, "9P"},     {0x73757245, "Coda"},
+    {0x01161970, "GFS2"},  {0x7461636F, "OCFS2"},  {0x20030528, "PanFS"},  {0xAAD7AAEA, "PanFS"},
+    {0x013111A8, "IBRIX"}, {0x7C7C6673, "PRL_FS"}, {0x786F4256, "VBOXSF"}, {0xBACBACBC, "vmhgfs"},
+};
+
+// What has been allocated there is written to another place: a full disk raises SIGBUS.
+constexpr std::pair<std::uint32_t, const char*> kCopyOnWrite[] = {
+    {0x2FC12FC1, "ZFS"}, {0x9123683E, "btrfs"}, {0xCA451A4E, "bcachefs"}};
+
+std::string text_of(int code) {
+  std::array<char, 128> text;
+  return strerror_r(code, text.data(), text.size());
+}
+
+std::string in_megabytes(std::uint64_t bytes) {
+  return std::to_string((bytes + 999'999) / 1'000'000) + " MB";
+}
+
+// Of queues and of CUPTI's buffers: those that were used last are used first, so that few of them are used at
+// all.
+constexpr std::size_t kWarmRing = std::size_t{4} << 20;
+constexpr std::size_t kWarmBuffers = std::size_t{8} << 20;
+// Some hundred microseconds of the drain thread's time.
+constexpr std::size_t kWarmAtOnce = std::size_t{256} << 10;
+
+constexpr std::uint64_t whole(std::uint64_t bytes) {
+  return (bytes + kHeaderBytes - 1) / kHeaderBytes * kHeaderBytes;
+}
+
+}  // namespace
+
+std::string objection_to_filesystem(std::uint64_t magic) {
+  for (const auto& [known, name] : kCopyOnWrite) {
+    if (known == static_cast<std::uint32_t>(magic))
+      return "what is allocated on " + std::string(name) + " may find no room all the same";
+  }
+  for (const auto& [known, name] : kElsewhere) {
+    if (known == static_cast<std::uint32_t>(magic))
+      return "the output folder is on a network file system (" + std::string(name) + ")";
+  }
+  return {};
+}
+
+bool RecordFile::make(int folder, std::size_t bytes, std::string& problem) {
+  struct statfs system {};
+  struct statvfs room {};
+  if (fstatfs(folder, &system) != 0 || fstatvfs(folder, &room) != 0) {
+    problem = text_of(errno);
+    return false;
+  }
+  problem = objection_to_filesystem(static_cast<std::uint64_t>(system.f_type));
+  if (!problem.empty()) return false;
+  rlimit limit{};
+  if (getrlimit(RLIMIT_FSIZE, &limit) != 0) {
+    problem = "the limits of files are not known";
+    return false;
+  }
+  if (limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur < bytes) {
+    problem = "they take " + in_megabytes(bytes) + " and files may have " + in_megabytes(limit.rlim_cur) +
+              " (ulimit -f)";
+    return false;
+  }
+  // A program whose address space is limited has its own plans for it.
+  if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
+    problem = "the address space is limited (ulimit -v)";
+    return false;
+  }
+  // The program must not find the disk full because of us.
+  if (static_cast<std::uint64_t>(room.f_bavail) * room.f_frsize < 2 * static_cast<std::uint64_t>(bytes)) {
+    problem = "they take " + in_megabytes(bytes) + " and the disk has " +
+              in_megabytes(static_cast<std::uint64_t>(room.f_bavail) * room.f_frsize);
+    return false;
+  }
+  return true;
+}
+
+bool RecordFile::open(const std::string& folder, BlockPool& ring, ActivityBuffers& buffers, Journal& journal,
+                      Times times, std::string& problem) {
+  Header header;
+  std::uint64_t end = kHeaderBytes;
+  const auto place = [&end](Part& part, std::uint64_t bytes) {
+    part = {end, bytes};
+    end += whole(bytes);
+  };
+  place(header.info, 2 * kInfoBytes);
+  place(header.marks, buffers.units() * sizeof(BufferMark));
+  place(header.ring, ring.capacity() * sizeof(Block));
+  place(header.buffers, buffers.total_bytes());
+  place(header.journal, header.ring.bytes + header.buffers.bytes);
+  header.file_bytes = end;
+
+  path_ = folder + "/" + kFileName;
+  const FolderAbove where(path_);
+  if (!where.is_open()) {
+    problem = where.problem();
+    return false;
+  }
+  if (!make(where.descriptor(), end, problem)) return false;
+  const int file = open_output(where, O_EXCL | O_RDWR, problem);
+  if (file < 0) return false;
+  const auto give_up = [&](const std::string& why) {
+    problem = why;
+    close(file);
+    unlinkat(where.descriptor(), where.name().c_str(), 0);
+    return false;
+  };
+  // Where the file system has no such call the C library writes to every block.
+  int failed;
+  do {
+    failed = posix_fallocate(file, 0, static_cast<off_t>(end));
+  } while (failed == EINTR);
+  if (failed != 0) return give_up("they take " + in_megabytes(end) + ": " + text_of(failed));
+  void* mapped = mmap(nullptr, end, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  if (mapped == MAP_FAILED) return give_up(text_of(errno));
+  base_ = static_cast<std::uint8_t*>(mapped);
+
+  header.functions = function_print();
+  header.pid = getpid();
+  header.process_start = process_start_of(header.pid);
+  header.boot = boot_hash();
+  header.base = times.base;
+  header.base_utc = times.base_utc;
+  header.block_bytes = sizeof(Block);
+  header.unit_bytes = buffers.unit_bytes();
+  header.checksum = header_checksum(header);
+  std::memcpy(base_, &header, sizeof header);
+  const auto part = [this](const Part& p) { return SharedRegion{base_ + p.offset, p.bytes}; };
+  auto* live = ::new (base_ + kLiveOffset) Live{};
+  live->alive.store(now(), std::memory_order_relaxed);
+  info_ = base_ + header.info.offset;
+  // Before the first record is written there: what is taken from a queue must go into the journal.
+  journal.start(base_ + header.journal.offset, header.journal.bytes, *live);
+  const bool ring_moved = ring.move_to(part(header.ring));
+  const bool buffers_moved =
+      buffers.move_to(part(header.buffers), reinterpret_cast<BufferMark*>(base_ + header.marks.offset));
+  live_ = live;
+  owner_ = getpid();
+  auto* blocks = reinterpret_cast<std::uint8_t*>(ring.at(0));
+  if (ring_moved) cold_[0] = {blocks, blocks + std::min<std::uint64_t>(header.ring.bytes, kWarmRing)};
+  std::uint8_t* memory = buffers.memory();
+  if (buffers_moved)
+    cold_[1] = {memory, memory + std::min<std::uint64_t>(header.buffers.bytes, kWarmBuffers)};
+  warm();
+  // The journal alone is worth having: what has been taken, some milliseconds old.
+  if (!ring_moved || !buffers_moved) problem = "the kernel does not map them in place";
+  close(file);
+  return true;
+}
+
+void RecordFile::warm() {
+  for (Range& range : cold_) {
+    const auto bytes = std::min<std::size_t>(kWarmAtOnce, static_cast<std::size_t>(range.end - range.next));
+    if (bytes != 0) warm_pages(range.next, bytes);
+    range.next += bytes;
+  }
+}
+
+void RecordFile::write_info(std::string_view text) {
+  if (!is_open() || text.size() > kInfoBytes - sizeof(InfoHeader)) return;
+  std::uint8_t* place = info_ + (++info_number_ % 2) * kInfoBytes;
+  InfoHeader header{0, 0, 0};
+  std::memcpy(place, &header, sizeof header);
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  std::memcpy(place + sizeof header, text.data(), text.size());
+  header = {block_checksum(text.data(), text.size(), info_number_), info_number_, text.size()};
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  std::memcpy(place, &header, sizeof header);
+}
+
+void RecordFile::remove() {
+  // A forked child has the mapping as well.
+  if (!is_open() || owner_ != getpid()) return;
+  const FolderAbove where(path_);
+  if (where.is_open()) unlinkat(where.descriptor(), where.name().c_str(), 0);
+}
+
+}  // namespace inject::recovery

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <sys/types.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "libinject/journal/format.h"
+#include "libinject/journal/journal.h"
+#include "libinject/record/block_pool.h"
+#include "libinject/record/buffers.h"
+
+namespace inject::recovery {
+
+/// The file DIR/records of a run: made, mapped, and removed at a clean end. Made whole, every block of it
+/// allocated on the disk, because a write to a mapping for which the disk has no room ends the process
+/// (SIGBUS). Used by the drain thread, or whoever stands in for it.
+class RecordFile {
+ public:
+  RecordFile() = default;
+  RecordFile(const RecordFile&) = delete;
+  RecordFile& operator=(const RecordFile&) = delete;
+
+  struct Times {
+    Nanoseconds base = 0;  ///< CLOCK_MONOTONIC at CUDA's initialisation
+    std::uint64_t base_utc = 0;
+  };
+  /// Makes the file in `folder` and has ring, buffers and journal live in it. False, with no file there, and
+  /// why. For threads with all signals blocked (RLIMIT_FSIZE).
+  bool open(const std::string& folder, BlockPool& ring, ActivityBuffers& buffers, Journal& journal,
+            Times times, std::string& problem);
+  bool is_open() const { return live_ != nullptr; }
+  Live& live() { return *live_; }
+  /// Drain thread, now and then: makes some more of the arenas' first megabytes ready to be written to.
+  void warm();
+
+  /// What the outputs say of the run as a whole (run_state.h), instead of what was said before; what is
+  /// longer than kInfoBytes is not kept.
+  void write_info(std::string_view text);
+
+  /// Nothing needs to be recovered. The mapping stays: threads may still write to it.
+  void remove();
+
+ private:
+  bool make(int folder, std::size_t bytes, std::string& problem);
+
+  struct Range {
+    std::uint8_t* next = nullptr;
+    std::uint8_t* end = nullptr;
+  };
+
+  std::string path_;
+  pid_t owner_ = 0;
+  std::uint8_t* base_ = nullptr;
+  std::uint8_t* info_ = nullptr;
+  std::uint64_t info_number_ = 0;
+  Live* live_ = nullptr;
+  std::array<Range, 2> cold_{};
+};
+
+/// Where the records would be in memory, or on another machine: why a file there is not made. Empty: it is.
+std::string objection_to_filesystem(std::uint64_t magic);
+
+}  // namespace inject::recovery

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+//
+// What the outputs say of a run beyond its records, as text for the recovery.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "libinject/model/run_info.h"
+
+namespace inject::recovery {
+
+/// Without windows and threads, which the journal has, and hardware metrics, which are not recovered.
+std::string encode_run(RunInfo run);
+/// False if the text is none of encode_run()'s; `run` then has what could be read.
+bool decode_run(std::string_view text, RunInfo& run);
+
+}  // namespace inject::recovery

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <cstdint>
+
+#include "libinject/model/call_shape.h"
+
+namespace inject {
+
+/// Bytes of an element of an ncclDataType_t, 0 if it is not known.
+constexpr unsigned collective_type_bytes(unsigned type) {
+  constexpr std::uint8_t kBytes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
+  return type < sizeof kBytes ? kBytes[type] : 0;
+}
+
+/// Bytes of a call as nccl-tests count them: of the larger of what a rank gives and what it gets. Of
+/// AllGather and ReduceScatter, whose count is one rank's part, that takes the number of ranks; where it is
+/// not known, it is the part. Saturates.
+constexpr std::uint64_t collective_bytes(Collective operation, unsigned type, std::uint64_t count,
+                                         std::uint32_t ranks) {
+  const bool by_parts = operation == Collective::kAllGather || operation == Collective::kReduceScatter;
+  const std::uint64_t factor =
+      std::uint64_t{collective_type_bytes(type)} * (by_parts && ranks > 1 ? ranks : 1);
+  std::uint64_t bytes = 0;
+  return __builtin_mul_overflow(count, factor, &bytes) ? ~std::uint64_t{0} : bytes;
+}
+
+}  // namespace inject

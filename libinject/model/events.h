@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+//
+// What the statistics consume: activity and calls, decoded and joined. All times are nanoseconds on
+// CLOCK_MONOTONIC, all sizes bytes, all names ids of one NameTable.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "libinject/model/records.h"
+
+namespace inject {
+
+/// Who submitted a piece of device work. `known` is false when the launch was not seen (its record was
+/// dropped): the window is then judged by the activity's start time and everything else here is zero.
+struct Attribution {
+  bool known = false;
+  FunctionId function = kNoFunction;  ///< the API call that submitted it
+  std::uint32_t window = 0;
+  std::uint32_t thread = 0;  ///< index into the run's thread list
+  std::uint32_t range = 0;   ///< NVTX context node
+  std::uint32_t owner =
+      0;  ///< library call, by its number on the thread: that of `shape`, else the outermost
+  std::uint32_t shape = 0;  ///< in Core::shapes: what that call computes, 0 if not known
+  CallChain chain = 0;      ///< hooked calls around `function`
+  std::uint64_t stream_handle = 0;
+  Nanoseconds host_begin = 0;
+  Nanoseconds host_end = 0;
+};
+
+/// The library call that a kernel of a CUDA graph was captured in: `launch.shape` is then what that computes.
+struct ReplayedCall {
+  FunctionId function = kNoFunction;
+  std::uint32_t thread = 0;
+  std::uint32_t call = 0;  ///< its number on that thread; 0: none
+};
+
+struct KernelEvent {
+  Attribution launch;
+  ReplayedCall replayed;
+  Nanoseconds start = 0;
+  Nanoseconds end = 0;
+  std::uint32_t name = 0;  ///< demangled, in full
+  std::uint32_t device = 0;
+  std::uint32_t context = 0;
+  std::uint32_t stream = 0;
+  std::uint32_t correlation = 0;
+  std::array<std::int32_t, 3> grid{};
+  std::array<std::int32_t, 3> block{};
+  std::uint32_t registers_per_thread = 0;
+  std::uint32_t static_shared_bytes = 0;
+  std::uint32_t dynamic_shared_bytes = 0;
+  std::uint32_t local_bytes_per_thread = 0;
+  std::uint32_t graph = 0;  ///< 0: not part of a CUDA graph
+  std::uint64_t graph_node = 0;
+};
+
+/// Copies and memsets. Kinds are CUPTI's CUpti_ActivityMemcpyKind and CUpti_ActivityMemoryKind values.
+struct TransferEvent {
+  Attribution launch;
+  Nanoseconds start = 0;
+  Nanoseconds end = 0;
+  std::uint64_t bytes = 0;
+  std::uint32_t device = 0;
+  std::uint32_t context = 0;
+  std::uint32_t stream = 0;
+  std::uint32_t correlation = 0;
+  std::uint32_t source_device = 0;  ///< of a peer copy, as the next one
+  std::uint32_t target_device = 0;
+  bool memset = false;
+  bool peer = false;
+  std::uint8_t copy_kind = 0;  ///< CUpti_ActivityMemcpyKind; 0 for a memset
+  std::uint8_t source_memory = 0;
+  std::uint8_t target_memory = 0;  ///< for a memset, the memory set
+};
+
+/// One host API call inside a window (nested ones included: `chain` is not empty then).
+struct CallEvent {
+  FunctionId function = kNoFunction;
+  std::int16_t status = 0;
+  bool captured = false;    ///< the work went into a graph instead of onto a stream
+  bool owns_shape = false;  ///< `shape` is its own, not that of a call around it
+  bool shared = false;      ///< has an operand in common with the thread's call before, of the same shape
+  std::uint32_t shape = 0;  ///< in Core::shapes
+  std::uint32_t owner = 0;  ///< the call on the same thread that `shape` is of, where it is not this one
+  std::uint32_t call = 0;   ///< its number on its thread
+  std::uint32_t window = 0;
+  std::uint32_t thread = 0;
+  std::uint32_t range = 0;
+  std::uint32_t correlation = 0;
+  CallChain chain = 0;
+  Nanoseconds begin = 0;
+  Nanoseconds end = 0;
+};
+
+/// What a thread had used of a processor by some time.
+struct ProcessorTimeEvent {
+  std::uint32_t window = 0;
+  std::uint32_t thread = 0;
+  Nanoseconds time = 0;
+  Nanoseconds processor = 0;
+  std::uint64_t waits = 0;  ///< voluntary context switches until then
+};
+
+/// One NVTX range, or the part of it that lies in the window (`clipped`: it began before or ended after).
+struct RangeEvent {
+  std::uint32_t node = 0;  ///< in the range tree; gives domain, name and style
+  std::uint32_t window = 0;
+  std::uint32_t thread = 0;
+  std::uint32_t instance = 0;
+  bool clipped = false;
+  Nanoseconds begin = 0;
+  Nanoseconds end = 0;
+};
+
+enum class IterationLabel : std::uint8_t { kIteration, kValidation, kCheckpoint };
+
+/// An iteration, or something else that lasts until the next boundary, begins: with a launch or a copy, the
+/// first call of what begins.
+struct IterationBoundary {
+  std::uint64_t number = 0;  ///< of the iteration; means nothing for other labels
+  /// Host time: not after that call, and after the last call before it.
+  Nanoseconds begin = 0;
+  std::uint32_t window = 0;         ///< window that the call belongs to, 0 if none
+  std::uint32_t window_before = 0;  ///< window of the call before it, the last one of what ends here
+  IterationLabel label = IterationLabel::kIteration;
+  bool followed = true;  ///< false: from here on nothing is known of iterations
+};
+
+}  // namespace inject

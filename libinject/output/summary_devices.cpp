@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/output/summary_parts.h"
+#include "libinject/record/memory_use.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+
+#include "libinject/report/display_text.h"
+
+namespace inject {
+
+namespace {
+
+/// What a device did in all windows.
+struct DeviceSum {
+  DeviceWork work;
+  // Of the windows that have closed and are listed.
+  std::uint64_t busy = 0;
+  std::uint64_t time = 0;
+};
+
+std::map<std::uint32_t, DeviceSum> sums_by_device(const Statistics& statistics, const RunInfo& run) {
+  std::map<std::uint32_t, const WindowInfo*> closed;
+  std::uint64_t windows_time = 0;
+  for (const WindowInfo& window : run.windows) {
+    if (window.end == 0) continue;
+    closed[window.number] = &window;
+    windows_time += window.end - window.start;
+  }
+  std::map<std::uint32_t, DeviceSum> devices;
+  for (const WindowDeviceRow& row : statistics.window_devices()) {
+    // Windows without any work of the device's are part of its time, too.
+    DeviceSum& device = devices.try_emplace(row.device, DeviceSum{{}, 0, windows_time}).first->second;
+    device.work.merge(row.work);
+    const auto window = closed.find(row.window);
+    if (window == closed.end()) continue;
+    device.busy += row.busy;
+    const std::uint64_t duration = window->second->end - window->second->start;
+    device.time += row.time(duration) - duration;
+  }
+  return devices;
+}
+
+/// What was allocated on a device; `row` is that of all functions together.
+std::string memory_text(const MemoryRow& row, const RunInfo& run) {
+  const MemoryCounts& counts = row.counts;
+  const auto size = [](std::uint64_t bytes) { return size_text(static_cast<double>(bytes)); };
+  std::string text =
+      "    memory: peak " + size(counts.peak) + " allocated by " + plural(counts.allocations, "call");
+  for (auto window = run.windows.rbegin(); window != run.windows.rend(); ++window) {
+    const auto memory = std::find_if(window->memory.begin(), window->memory.end(),
+                                     [&](const WindowMemory& of) { return of.device == row.device; });
+    if (memory == window->memory.end() || !memory->at_end) continue;
+    text += ", " + size(*memory->at_end) + " in use on the GPU at the end";
+    break;
+  }
+  if (counts.failed != 0) {
+    text += "; " + std::to_string(counts.failed) + " failed" +
+            (counts.failed == 1 ? ", of " : ", the largest of ") + size(counts.largest_failed);
+  }
+  return text;
+}
+
+std::map<std::uint32_t, std::string> memory_texts(const RunInfo& run) {
+  std::map<std::uint32_t, std::string> texts;
+  for (const MemoryRow& row : run.memory) {
+    if (!row.api && row.device < MemoryUse::kDevices) texts[row.device] = memory_text(row, run);
+  }
+  return texts;
+}
+
+}  // namespace
+
+void write_devices(TextPage& page, const Report& report) {
+  const RunInfo& run = *report.run;
+  const std::map<std::uint32_t, DeviceSum> devices = sums_by_device(*report.statistics, run);
+  std::map<std::uint32_t, std::string> memory = memory_texts(run);
+  const auto name_of = [&run](std::uint32_t device) {
+    std::string text = "  GPU ";
+    text += device == kOtherIndex ? "[other]" : std::to_string(device);
+    for (const DeviceInfo& info : run.devices) {
+      if (info.id == device) text += " " + info.name;
+    }
+    return text;
+  };
+  for (const auto& [device, sum] : devices) {
+    const DeviceWork& work = sum.work;
+    std::string text = name_of(device);
+    text +=
+        ": " + plural(work.kernels.count, "kernel") + " " + time_text(static_cast<double>(work.kernels.sum));
+    if (sum.time != 0) text += ", busy " + share_text(sum.busy, sum.time) + " of the windows' time";
+    page.line(text);
+    // A line of its own: with a GPU's full name before it, it would not fit.
+    if (work.copies + work.memsets != 0) {
+      page.line("    " + plural(work.copies, "copy") + " " + time_text(static_cast<double>(work.copy_time)) +
+                " (" + size_text(static_cast<double>(work.copy_bytes)) + "), " +
+                plural(work.memsets, "memset") + " " + time_text(static_cast<double>(work.memset_time)));
+    }
+    if (const auto found = memory.extract(device)) page.line(found.mapped());
+  }
+  const bool traced = std::any_of(run.windows.begin(), run.windows.end(),
+                                  [](const WindowInfo& window) { return window.untraced.empty(); });
+  if (devices.empty() && (traced || run.windows.empty())) page.line("  no GPU work was launched in a window");
+  for (const auto& [device, text] : memory) {
+    page.line(name_of(device) + (devices.empty() ? "" : ": no work in a window"));
+    page.line(text);
+  }
+}
+
+}  // namespace inject

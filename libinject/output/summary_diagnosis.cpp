@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/output/summary_parts.h"
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "libinject/base/csv.h"
+#include "libinject/report/display_text.h"
+
+namespace inject {
+
+namespace {
+
+/// How well the kernels fill the device, and those that lose most by not filling it.
+void kernel_use_lines(TextPage& page, const Report& report, std::uint32_t device) {
+  const std::vector<DetailRow>& details = report.statistics->kernel_details();
+  const RunInfo& run = *report.run;
+  const auto use = device_use(details, run.devices, device);
+  if (!use) return;
+  std::string text = "    while kernels run, their grids keep ";
+  append_decimal(text, 100 * use->sm_efficiency, 1);
+  text += "% of the multiprocessors busy, at a theoretical occupancy of ";
+  append_decimal(text, 100 * use->occupancy, 1);
+  page.line(text + "%");
+  constexpr std::size_t kMaxNamed = 3;
+  std::size_t named = 0;
+  for (const RankedKernel& kernel : kernels_by_lost_time(details, run.devices)) {
+    if (kernel.detail.device != device) continue;
+    // What is lost by less than a hundredth of the kernels' time is nothing to look at.
+    if (named == kMaxNamed || *kernel.use.lost_time * 100 < use->known_time + use->unknown_time) break;
+    ++named;
+    text = "      " + time_text(static_cast<double>(*kernel.use.lost_time)) + " lost in grids of ";
+    double blocks = 1;
+    for (const std::int32_t size : kernel.detail.grid) blocks *= size;
+    append_decimal(text, blocks, 0);
+    text += blocks == 1 ? " block: " : " blocks: ";
+    page.line(with_name(text, kernel.detail.name));
+  }
+}
+
+std::string headline(const DeviceDiagnosis& entry, bool names_device) {
+  const DeviceTimes& times = entry.times;
+  std::string text = entry.diagnosis.verdict == Bottleneck::kTooShort
+                         ? "  windows too short for a verdict"
+                         : "  " + std::string(bottleneck_name(entry.diagnosis.verdict));
+  if (names_device) text += ", GPU " + std::to_string(entry.device);
+  text += ": a kernel runs " + share_text(times.kernel_busy, times.span) + " of the time";
+  if (times.kernel_busy != 0) {
+    text += " (";
+    append_decimal(text, static_cast<double>(times.kernel_time) / static_cast<double>(times.kernel_busy), 2);
+    text += " at once)";
+  }
+  return text + ", copies alone " + share_text(times.copy_only, times.span) + ", idle " +
+         share_text(times.idle(), times.span);
+}
+
+/// What the verdict is about first, with the advice for it.
+void evidence_lines(TextPage& page, const DeviceDiagnosis& entry) {
+  const Diagnosis& diagnosis = entry.diagnosis;
+  const std::uint64_t span = entry.times.span;
+  const std::uint64_t start_up = entry.times.idle(IdleCause::kStartUp);
+  constexpr std::size_t kMaxEvidence = 3;
+  const bool undecided =
+      diagnosis.verdict == Bottleneck::kUndetermined || diagnosis.verdict == Bottleneck::kTooShort;
+  const std::size_t leads = std::max<std::size_t>(undecided ? 0 : 1, diagnosis.leading);
+  std::size_t told = 0;
+  for (const Evidence& evidence : entry.evidence) {
+    const std::uint64_t time = evidence.time - (evidence.kind == Bottleneck::kNone ? start_up : 0);
+    // Small change is left out, but for what the verdict is about.
+    const bool leading = told < leads;
+    if (!leading && (told >= kMaxEvidence || diagnosis.share(time) < 0.01)) break;
+    ++told;
+    std::string_view name = bottleneck_name(evidence.kind);
+    name = name.substr(0, name.find("-bound"));
+    page.paragraph("    ", share_text(time, span) + " " +
+                               (name.empty() ? std::string("other idle time") : std::string(name)) +
+                               (evidence.text.empty() ? std::string() : ": " + evidence.text));
+    if (leading && !bottleneck_advice(evidence.kind).empty()) {
+      std::string advice(bottleneck_advice(evidence.kind));
+      if (diagnosis.leading != 0 || diagnosis.gain != 0) {
+        advice += " (at most " + share_text(evidence.gain, span) + " of the time)";
+      }
+      page.paragraph("    -> ", advice);
+    }
+  }
+  // A line of its own: it is neither for nor against the program, and may be most of the time.
+  if (diagnosis.share(start_up) >= 0.01)
+    page.line("    " + share_text(start_up, span) + " start-up: before the first GPU work of a window");
+}
+
+}  // namespace
+
+void write_diagnoses(TextPage& page, const Report& report) {
+  for (const DeviceDiagnosis& entry : report.diagnoses) {
+    const Bottleneck verdict = entry.diagnosis.verdict;
+    if (verdict == Bottleneck::kNone) continue;
+    page.empty_line();
+    page.line(headline(entry, report.diagnoses.size() > 1));
+    evidence_lines(page, entry);
+    if (entry.diagnosis.leading == 0 && verdict != Bottleneck::kTooShort)
+      kernel_use_lines(page, report, entry.device);
+  }
+}
+
+}  // namespace inject

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+//
+// How text for people is laid out: lines of at most 120 columns, paragraphs, tables.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace inject {
+
+inline constexpr std::size_t kPageColumns = 120;
+
+/// Right-aligned cells, then a name that takes what is left of the line.
+class TextTable {
+ public:
+  static constexpr std::size_t kMaxRows = 10;
+
+  TextTable(std::vector<std::string_view> titles, std::string_view name_title)
+      : titles_(std::move(titles)), name_title_(name_title) {}
+
+  /// A cell for each title. `name` has to outlive the table.
+  void row(std::vector<std::string> cells, std::string_view name) {
+    rows_.push_back({std::move(cells), name});
+  }
+  /// With an empty line before it; nothing without rows. Those beyond kMaxRows of `rows` were left out.
+  std::string text(std::size_t rows) const;
+
+ private:
+  struct Row {
+    std::vector<std::string> cells;
+    std::string_view name;
+  };
+
+  std::vector<std::string_view> titles_;
+  std::string_view name_title_;
+  std::vector<Row> rows_;
+};
+
+class TextPage {
+ public:
+  /// One line, cut to the width.
+  void line(std::string_view text);
+  /// `text` in lines of at most the width, broken at spaces; those after the first are indented further.
+  void paragraph(std::string_view indent, std::string_view text);
+  void empty_line() { text_ += '\n'; }
+  /// One line that is never shortened: it is there to be copied.
+  void whole_line(std::string_view text);
+  /// Of a table that may have had `rows` rows.
+  void table(const TextTable& table, std::size_t rows) { text_ += table.text(rows); }
+
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+};
+
+/// `text`, then as much of `name` as the line has room for.
+std::string with_name(std::string text, std::string_view name);
+
+}  // namespace inject

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "libinject/iterations/iteration_search.h"
+#include "libinject/model/event_sink.h"
+#include "libinject/pipeline/intake_log.h"
+#include "libinject/pipeline/range_tracker.h"
+#include "libinject/pipeline/window_log.h"
+#include "libinject/record/core.h"
+#include "libinject/stats/first_launches.h"
+#include "libinject/stats/graph_times.h"
+#include "libinject/stats/launch_table.h"
+#include "libinject/stats/statistics.h"
+
+namespace inject {
+
+/// Joins device records to their launches and hands the result to the statistics and the sinks. One thread at
+/// a time. A kernel belongs to the window in which it was launched; where the launch's record was dropped, to
+/// the window that its start lies in.
+class Drain {
+ public:
+  /// `note_windows` enters windows into the log that have opened by themselves (`launch:`); called when a
+  /// record names a window that the log does not know yet.
+  Drain(Core& core, WindowLog& windows, Statistics& statistics, std::function<void()> note_windows);
+
+  /// Raw events go there from here on, in the order of these calls.
+  void add_sink(EventSink& sink) { sinks_.push_back(&sink); }
+  /// What the drain is told is kept there for the case that the process is killed.
+  void log_to(IntakeLog& log) { log_ = &log; }
+  /// Signs of launches go there.
+  void search_with(IterationSearch* search) { search_ = search; }
+
+  /// A pass over the sources begins: what they have is told next.
+  void begin_pass(Nanoseconds time) { pass_begin_ = time; }
+  /// A record of a thread's queue.
+  void take(std::uint32_t thread, const Slot& slot);
+  /// A device's record. `name`: the kernel's as the driver has it; returns its number in Core::mangled.
+  std::uint32_t take(KernelEvent event, std::string_view name, std::uint16_t generation);
+  void take(TransferEvent event, std::uint16_t generation);
+  /// Launches have come since device records did without one.
+  void retry_pending();
+  /// The threads' queues have been read. `hold_signs`: signs are not looked at yet, unless there are very
+  /// many.
+  void advance_search(const SignPass& pass, bool hold_signs);
+  /// What a graph that is not launched again has left does not hold up those that wait for earlier work.
+  void end_pass();
+  /// So many calls and ranges of the window found the ring full.
+  void take_drops(std::uint32_t window, HostDrops drops);
+  void iteration_boundary(const IterationBoundary& boundary);
+
+  /// No further device record will come for what was launched so far: judges what has no launch record by its
+  /// time, counts the launches that got no record, because CUPTI dropped it or for reasons unknown, and clips
+  /// the ranges of the windows that are closing.
+  /// `dropped`: records that CUPTI has dropped since the last time. `delivered`: CUPTI has handed over all
+  /// others.
+  void settle(std::uint64_t dropped, bool delivered);
+  /// Of the windows that ended before `until`, and whose launches all have their records: judges how their
+  /// time was spent, so that a program that opens one after the other needs no memory for all of them.
+  void settle_times(Nanoseconds until);
+
+  /// Every kernel of a window that starts before that time has been handed on, as far as launches tell.
+  Nanoseconds told_until() const;
+
+  /// Launches in a window whose device record has not come.
+  std::size_t waiting() const { return launches_.waiting(); }
+  /// Device records that no launch record was found for, over the run.
+  std::uint64_t unattributed() const { return unattributed_; }
+  /// Device records that came a second time and were passed over, over the run.
+  std::uint64_t repeated() const { return repeated_; }
+  /// Kernels of graph launches whose nodes were not captured in a window, so that their calls are not known,
+  /// over the run.
+  std::uint64_t graph_kernels_without_call() const { return graph_kernels_without_call_; }
+  /// Launches of graphs that seem to have neither kernels nor copies, as no record has come of them, over the
+  /// run.
+  std::uint64_t graph_launches_without_records() const { return launches_.graphs_without_work(); }
+  /// Kernels of graph launches were among what came since the last settle().
+  bool saw_graphs() const { return saw_graphs_; }
+  /// Devices that kernels ran on, a bit each.
+  std::uint64_t devices_seen() const { return devices_seen_; }
+  Nanoseconds last_in_window_end() const { return last_in_window_end_; }
+
+ private:
+  struct Pending {
+    std::uint16_t generation;
+    std::variant<KernelEvent, TransferEvent> event;
+  };
+
+  void know_window(std::uint32_t window);
+  void on_call(std::uint32_t thread, const CallRecord& record);
+  void on_processor_time(std::uint32_t thread, const ProcessorTimeRecord& record);
+  template <typename Event>
+  void on_activity(Event& event, std::uint16_t generation);
+  template <typename Event>
+  bool deliver_by_launch(Event& event, std::uint16_t generation);
+  template <typename Event>
+  void note_outside(const Event& event);
+  template <typename Event>
+  void deliver(Event& event, std::uint16_t generation);
+  void deliver(const RangeEvent& event);
+  template <typename Event>
+  void hand_on(Event& event, std::uint16_t generation);
+  template <typename Event>
+  void leave_out(const Event& event);
+  void attribute_to_captured(KernelEvent& event);
+  template <typename Event>
+  void deliver_by_time(Event& event, std::uint16_t generation);
+  void note_missing(std::uint64_t dropped, bool delivered);
+  std::uint32_t demangled_name(std::uint32_t mangled);
+
+  Core& core_;
+  WindowLog& windows_;
+  Statistics& statistics_;
+  std::function<void()> note_windows_;
+  std::uint32_t known_windows_ = 0;
+  std::vector<EventSink*> sinks_;
+  IntakeLog no_log_;
+  IntakeLog* log_ = &no_log_;
+  IterationSearch* search_ = nullptr;
+  LaunchTable launches_;
+  RangeTracker ranges_;
+  std::vector<Pending> pending_;
+  FirstLaunches first_launches_;
+  GraphTimes graph_times_;
+  std::vector<std::uint32_t> demangled_;  // by id in core_.mangled
+  std::uint64_t unattributed_ = 0;
+  std::uint64_t repeated_ = 0;
+  std::uint64_t graph_kernels_without_call_ = 0;
+  Nanoseconds last_in_window_end_ = 0;
+  Nanoseconds pass_begin_ = 0;
+  std::uint64_t devices_seen_ = 0;
+  bool saw_graphs_ = false;
+};
+
+}  // namespace inject

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/record/buffers.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "libinject/base/mapping.h"
+
+namespace inject {
+
+namespace {
+// Room for some 5,000 kernel records: at 300,000 launches a second a thread asks for one every 16 ms. Small,
+// because the last, partly filled buffer of every thread is what a closing window waits for.
+constexpr std::size_t kBufferBytes = 1024 * 1024;
+constexpr std::size_t kMinBuffer = 64 * 1024;
+constexpr std::size_t kParts = 4;
+constexpr std::uint32_t kNone = 0;
+}  // namespace
+
+ActivityBuffers::ActivityBuffers(std::size_t total_bytes) noexcept {
+  // At least 16 buffers out of a small total: threads hold one each.
+  const std::size_t bytes = std::clamp(total_bytes / 16, kMinBuffer, kBufferBytes) & ~std::size_t{4095};
+  units_each_ = bytes / kParts >= kMinBuffer ? kParts : 1;
+  unit_bytes_ = bytes / units_each_ & ~std::size_t{4095};
+  units_ = static_cast<std::uint32_t>(std::max<std::size_t>(total_bytes / bytes, 1)) * units_each_;
+  base_ = static_cast<std::uint8_t*>(map_memory(units_ * unit_bytes_));
+  states_ = static_cast<State*>(map_memory(units_ * sizeof(State)));
+  if (base_ == nullptr || states_ == nullptr) units_ = 0;
+  for (std::uint32_t i = units_; i != 0;) {
+    i -= units_each_;
+    states_[i].units = units_each_;
+    push(i);
+  }
+}
+
+ActivityBuffers::~ActivityBuffers() {
+  unmap_memory(base_, units_ * unit_bytes_);
+  unmap_memory(states_, units_ * sizeof(State));
+}
+
+void ActivityBuffers::push(std::uint32_t index) noexcept {
+  FreeList& list = states_[index].units == units_each_ ? free_ : free_parts_;
+  std::uint64_t head = list.load(std::memory_order_relaxed);
+  std::uint64_t mine;
+  do {
+    states_[index].link.store(static_cast<std::uint32_t>(head), std::memory_order_relaxed);
+    mine = (head & 0xFFFF'FFFF'0000'0000u) | (index + 1);
+  } while (!list.compare_exchange_weak(head, mine, std::memory_order_release, std::memory_order_relaxed));
+}
+
+// The index + 1, or kNone.
+std::uint32_t ActivityBuffers::pop(FreeList& list) noexcept {
+  std::uint64_t head = list.load(std::memory_order_acquire);
+  while (static_cast<std::uint32_t>(head) != kNone) {
+    const auto found = static_cast<std::uint32_t>(head);
+    const std::uint64_t next =
+        ((head >> 32) + 1) << 32 | states_[found - 1].link.load(std::memory_order_relaxed);
+    if (list.compare_exchange_weak(head, next, std::memory_order_acq_rel, std::memory_order_acquire)) {
+      return found;
+    }
+  }
+  return kNone;
+}
+
+std::uint32_t ActivityBuffers::split_one() noexcept {
+  const std::uint32_t whole = pop(free_);
+  if (whole == kNone || units_each_ == 1) return whole;
+  states_[whole - 1].units = 1;
+  for (std::uint32_t i = 1; i < units_each_; ++i) {
+    states_[whole - 1 + i].units = 1;
+    push(whole - 1 + i);
+  }
+  return whole;
+}
+
+ActivityBuffers::Buffer ActivityBuffers::take(std::uint16_t generation) noexcept {
+  const bool plenty = in_use_.load(std::memory_order_relaxed) < units_ / kParts;
+  std::uint32_t found = plenty ? pop(free_) : kNone;
+  if (found == kNone) found = pop(free_parts_);
+  if (found == kNone) found = split_one();
+  if (found == kNone) {
+    refusals_.fetch_add(1, std::memory_order_relaxed);
+    return {};
+  }
+  State& state = states_[found - 1];
+  state.generation = generation;
+  if (BufferMark* marks = marks_.load(std::memory_order_acquire); marks != nullptr)
+    marks[found - 1].sequence.store(0, std::memory_order_relaxed);  // what follows is not complete
+  state.taken.store(1, std::memory_order_relaxed);
+  in_use_.fetch_add(state.units, std::memory_order_relaxed);
+  outstanding_.fetch_add(state.units, std::memory_order_acq_rel);
+  return {base_ + (found - 1) * unit_bytes_, state.units * unit_bytes_};
+}
+
+bool ActivityBuffers::complete(std::uint8_t* buffer, std::size_t valid) noexcept {
+  if (buffer < base_ || buffer >= base_ + units_ * unit_bytes_) return false;
+  const auto index = static_cast<std::uint32_t>(static_cast<std::size_t>(buffer - base_) / unit_bytes_);
+  if (states_[index].taken.exchange(0, std::memory_order_acq_rel) == 0) return false;
+  // Once it is in the list it is the drain thread's.
+  const std::uint32_t units = states_[index].units;
+  states_[index].valid = std::min(valid, units * unit_bytes_);
+  states_[index].sequence = 1 + sequence_.fetch_add(1, std::memory_order_relaxed);
+  if (BufferMark* marks = marks_.load(std::memory_order_acquire); marks != nullptr && states_[index].moved) {
+    BufferMark& mark = marks[index];
+    mark.units = units;
+    mark.generation = states_[index].generation;
+    mark.valid = states_[index].valid;
+    mark.sequence.store(states_[index].sequence, std::memory_order_release);
+  }
+  std::uint32_t head = completed_.load(std::memory_order_relaxed);
+  do {
+    states_[index].link.store(head, std::memory_order_relaxed);
+  } while (!completed_.compare_exchange_weak(head, index + 1, std::memory_order_release,
+                                             std::memory_order_relaxed));
+  outstanding_.fetch_sub(units, std::memory_order_acq_rel);
+  return true;
+}
+
+std::uint32_t ActivityBuffers::reversed(std::uint32_t chain) noexcept {
+  std::uint32_t result = 0;
+  while (chain != 0) {
+    const std::uint32_t next = states_[chain - 1].link.load(std::memory_order_relaxed);
+    states_[chain - 1].link.store(result, std::memory_order_relaxed);
+    result = chain;
+    chain = next;
+  }
+  return result;
+}
+
+void ActivityBuffers::recycle(std::uint32_t index) noexcept {
+  BufferMark* marks = marks_.load(std::memory_order_acquire);
+  if (marks != nullptr) marks[index].sequence.store(0, std::memory_order_release);
+  // The whole buffer: an unfinished record may have been written past the valid part. One that moves is zero.
+  if (marks == nullptr || states_[index].moved || !move(index))
+    std::memset(base_ + index * unit_bytes_, 0, states_[index].units * unit_bytes_);
+  handled_.fetch_add(1, std::memory_order_relaxed);
+  in_use_.fetch_sub(states_[index].units, std::memory_order_relaxed);
+  push(index);
+}
+
+bool ActivityBuffers::move(std::uint32_t index) noexcept {
+  const std::size_t offset = index * unit_bytes_;
+  const std::uint32_t units = states_[index].units;
+  if (!region_.appear_at(base_ + offset, offset, units * unit_bytes_)) return false;
+  for (std::uint32_t i = 0; i < units; ++i) states_[index + i].moved = true;
+  return true;
+}
+
+// Up to `most` whole free buffers before those in `list`, linked like it: index + 1, 0 at its end.
+std::uint32_t ActivityBuffers::take_free(std::uint32_t most, std::uint32_t list) noexcept {
+  for (std::uint32_t i = 0; i < most; ++i) {
+    const std::uint32_t found = pop(free_);
+    if (found == kNone) break;
+    states_[found - 1].link.store(list, std::memory_order_relaxed);
+    list = found;
+  }
+  return list;
+}
+
+// A buffer that is being moved is nobody's: half of them are left for CUPTI meanwhile, as many as there may
+// be threads that ask for one, and follow when the others are back.
+bool ActivityBuffers::move_to(const SharedRegion& region, BufferMark* marks) noexcept {
+  if (units_ == 0 || marks_.load(std::memory_order_relaxed) != nullptr) return false;
+  region_ = region;
+  bool any = false;
+  const auto move_all = [&](std::uint32_t list) {
+    for (; list != kNone; list = states_[list - 1].link.load(std::memory_order_relaxed)) {
+      any = move(list - 1) || any;
+    }
+  };
+  const auto push_all = [&](std::uint32_t list) {
+    while (list != kNone) {
+      const std::uint32_t next = states_[list - 1].link.load(std::memory_order_relaxed);
+      push(list - 1);
+      list = next;
+    }
+  };
+  marks_.store(marks, std::memory_order_release);
+  const std::uint32_t free_units = units_ - in_use_.load(std::memory_order_relaxed);
+  const std::uint32_t free_buffers = free_units / units_each_;
+  const std::uint32_t first = take_free(free_buffers / 2, kNone);
+  move_all(first);
+  const std::uint32_t rest = take_free(free_buffers - free_buffers / 2, kNone);
+  push_all(first);
+  move_all(rest);
+  push_all(rest);
+  if (!any) marks_.store(nullptr, std::memory_order_release);
+  return any;
+}
+
+void ActivityBuffers::reclaim_outstanding() noexcept {
+  for (std::uint32_t i = 0; i < units_; ++i) {
+    if (states_[i].taken.exchange(0, std::memory_order_acq_rel) == 0) continue;
+    outstanding_.fetch_sub(states_[i].units, std::memory_order_acq_rel);
+    recycle(i);
+  }
+}
+
+}  // namespace inject

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include "libinject/base/ticks.h"
+#include "libinject/config/options.h"
+#include "libinject/record/block_pool.h"
+#include "libinject/record/graph_nodes.h"
+#include "libinject/record/name_table.h"
+#include "libinject/record/nvtx_trigger.h"
+#include "libinject/record/range_tree.h"
+#include "libinject/record/shape_table.h"
+#include "libinject/record/thread_registry.h"
+
+namespace inject {
+
+/// What has to be there before anything can be recorded: made on the first NVTX range or at CUDA's
+/// initialisation, whichever comes first, and never freed (hooks may run until the process is gone). Memory
+/// only: no thread, no file, no message.
+struct Core {
+  ParseResult configuration;
+  NameTable names;         ///< NVTX messages, demangled kernel names
+  NameTable mangled;       ///< kernel names as the driver has them
+  ShapeTable shapes;       ///< what library calls compute
+  GraphNodes graph_nodes;  ///< the calls that were captured into CUDA graphs
+  RangeTree ranges;
+  BlockPool ring;
+  ThreadRegistry threads;
+  TickClock clock;           ///< its first reading is older than any record
+  NvtxTrigger nvtx_trigger;  ///< here because ranges may be open before there is a session
+
+  /// The one Core, made if there is none yet; nullptr when memory is short, and in a process with other
+  /// rights than its user's (process.h), where there is nothing of us.
+  static Core* get() noexcept;
+  /// The one Core if it has been made.
+  static Core* get_if_any() noexcept;
+
+  /// Another one, for what another process has recorded.
+  explicit Core(ParseResult parsed);
+};
+
+}  // namespace inject

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/record/internal_thread.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <sys/prctl.h>
+
+#include "libinject/record/thread_registry.h"
+
+namespace inject {
+
+int start_internal_thread(void* (*run)(void*) noexcept, void* argument) noexcept {
+  pthread_attr_t attributes;
+  if (const int failed = pthread_attr_init(&attributes); failed != 0) return failed;
+  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+  pthread_attr_setstacksize(&attributes, 1024 * 1024);
+  sigset_t all;
+  sigset_t previous;
+  sigfillset(&all);
+  // The program's signals are for its own threads.
+  int failed = pthread_sigmask(SIG_SETMASK, &all, &previous);
+  if (failed != 0) {
+    pthread_attr_destroy(&attributes);
+    return failed;
+  }
+  pthread_t thread;
+  failed = pthread_create(&thread, &attributes, run, argument);
+  pthread_attr_destroy(&attributes);
+  pthread_sigmask(SIG_SETMASK, &previous, nullptr);
+  return failed;
+}
+
+void enter_internal_thread() noexcept {
+  ThreadRegistry::ignore_this_thread();
+  prctl(PR_SET_NAME, "libinject");
+}
+
+}  // namespace inject

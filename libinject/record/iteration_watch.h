@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+//
+// The few words by which hooks and callbacks recognise where a training iteration begins, once the search
+// has found out what to look for.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "libinject/model/records.h"
+#include "libinject/record/launch_sign.h"
+
+namespace inject {
+
+/// What marks an iteration: `anchor` comes once in each, near its end; the first `begin` (or `begin_too`)
+/// after it is the first event of the next one. Each is a LaunchSign's `function` or `shape`.
+struct IterationMarks {
+  std::uint64_t anchor = 0;
+  std::uint64_t begin = 0;
+  std::uint64_t begin_too = 0;
+
+  bool operator==(const IterationMarks&) const = default;
+};
+
+/// Which side emits signs.
+enum class SignSource : std::uint8_t { kNone, kHooks, kCallbacks };
+
+struct IterationWatch {
+  static constexpr std::uint64_t kNever = ~std::uint64_t{0};
+
+  std::atomic<SignSource> source{SignSource::kNone};
+  /// Counts the passes of the search.
+  std::atomic<std::uint32_t> pass{0};
+  /// Marks and names are kept for a recording.
+  std::atomic<bool> recording{false};
+
+  std::atomic<bool> armed{false};
+  std::atomic<std::uint64_t> anchor{0};
+  std::atomic<std::uint64_t> begin{0};
+  std::atomic<std::uint64_t> begin_too{0};
+  std::atomic<bool> anchor_seen{false};
+  /// Boundaries seen since the watch was armed for the first time.
+  std::atomic<std::uint64_t> count{0};
+  /// The next value of `count` at which `on_stop` is called, kNever if at none.
+  std::atomic<std::uint64_t> next_stop{kNever};
+  /// On the thread that has come to that boundary, before its call is made.
+  using OnStop = void (*)(std::uint64_t count, Nanoseconds time, bool in_callback) noexcept;
+  std::atomic<OnStop> on_stop{nullptr};
+
+  void arm(const IterationMarks& marks) noexcept {
+    armed.store(false, std::memory_order_release);
+    anchor.store(marks.anchor, std::memory_order_relaxed);
+    begin.store(marks.begin, std::memory_order_relaxed);
+    begin_too.store(marks.begin_too, std::memory_order_relaxed);
+    anchor_seen.store(false, std::memory_order_relaxed);
+    armed.store(true, std::memory_order_release);
+  }
+};
+extern IterationWatch iteration_watch;
+
+/// Passes a sign on to the search, from the thread that makes the call and before it is made; first says
+/// whether it begins an iteration. `in_callback`: inside a CUPTI callback; `begin`: when the hooked call
+/// around that began, 0 if there is none. Nothing here waits, but at the edges of a window. Keeps errno.
+void emit_sign(SignKind kind, std::uint64_t function, std::uint64_t shape, std::uint64_t stream,
+               bool in_callback, Nanoseconds begin = 0) noexcept;
+
+/// A pass over the signs: those that are emitted after it began have this SignRecord::sequence or a greater
+/// one, and, but for what hooked calls began before it, no earlier time.
+struct SignPass {
+  std::uint64_t sequence = 0;
+  Nanoseconds time = 0;
+};
+/// Begins one; each thread's next sign has its time.
+SignPass begin_sign_pass() noexcept;
+
+/// True once for each function: its name is still to be told.
+bool function_is_new(std::uint64_t function) noexcept;
+/// Its name could not be had this time: it is new again.
+void function_stays_new(std::uint64_t function) noexcept;
+/// The search begins anew: all names are told again.
+void forget_functions() noexcept;
+void emit_name(std::uint64_t function, const char* name) noexcept;
+/// An NVTX range was pushed; for the recording. `name` is an id in Core::names.
+void emit_mark(std::uint32_t name) noexcept;
+
+}  // namespace inject

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+//
+// What the search for training iterations sees of a program: its launches, copies and synchronizations in
+// order, each a sign of a few hashes. No arguments, no data.
+#pragma once
+
+#include <cstdint>
+
+#include "libinject/model/records.h"
+
+namespace inject {
+
+enum class SignKind : std::uint8_t {
+  kKernel = 0,
+  kGraph,  ///< one launch of a CUDA graph
+  kCopyToDevice,
+  kCopyToHost,
+  kCopy,  ///< any other direction, or one that the call does not say
+  kMemset,
+  kSync,
+  kCall,      ///< a library call (cuBLAS, cuDNN, NCCL) that launches past our hooks
+  kMark,      ///< an NVTX mark: recorded for those who read the recording, not used by the search
+  kName,      ///< tells the name of `function`; no event of its own
+  kBoundary,  ///< the watch (record/iteration_watch.h) fired here
+};
+
+/// One event. `function` identifies what was called (the kernel, or the API with its direction), `shape` that
+/// together with its launch shape or size. Equal values mean equal things within one process.
+struct LaunchSign {
+  SignKind kind = SignKind::kKernel;
+  std::uint32_t thread = 0;
+  std::uint64_t function = 0;
+  std::uint64_t shape = 0;
+  std::uint64_t stream = 0;
+  Nanoseconds time = 0;
+};
+
+/// A LaunchSign on its way through its thread's queue.
+struct alignas(64) SignRecord {
+  RecordKind kind = RecordKind::kSign;
+  SignKind sign = SignKind::kKernel;
+  std::uint16_t reserved = 0;
+  std::uint32_t name = 0;   ///< kName and kMark: id of the text; kBoundary: the watch's count, low 32 bits
+  std::uint64_t ticks = 0;  ///< record/ticks.h; 0: not read, the time lies between those of its neighbours
+  std::uint64_t function = 0;
+  std::uint64_t shape = 0;  ///< kBoundary: its time
+  std::uint64_t stream = 0;
+  Nanoseconds begin = 0;  ///< when the hooked call around it began, where there is one; else `ticks` tells
+  std::uint64_t sequence = 0;  ///< its place among the signs of all threads; a boundary has its sign's
+};
+
+static_assert(sizeof(SignRecord) == 64 && std::is_trivially_copyable_v<SignRecord>);
+
+}  // namespace inject

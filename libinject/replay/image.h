@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "libinject/journal/format.h"
+#include "libinject/record/block_pool.h"
+#include "libinject/record/buffers.h"
+
+namespace inject::recovery {
+
+/// The words of Live, as they were when the process ended.
+struct LiveWords {
+  bool journal_full = false;
+  bool written_beyond = false;
+  std::uint64_t beyond_submissions = 0;
+  std::uint64_t beyond_records = 0;
+  std::uint64_t written_block = 0;
+  std::uint64_t cupti_version = 0;
+  std::uint64_t clock_ahead = 0;
+  std::uint64_t alive = 0;
+  std::array<std::uint32_t, 64> record_bytes{};
+};
+
+/// A record file's contents, taken apart. Whatever is in it: every offset and length is checked before it is
+/// used.
+class Image {
+ public:
+  /// Refers to `bytes`. False, and why, where they are no record file that this build can read.
+  bool open(std::span<const std::uint8_t> bytes, std::string& problem);
+
+  const Header& header() const { return header_; }
+  const LiveWords& live() const { return live_; }
+  /// What was said last of the run as a whole; empty if nothing was.
+  std::string_view info() const { return info_; }
+
+  /// The contents of the blocks of the journal, up to the first that is not as it was written …
+  const std::vector<std::string_view>& blocks() const { return blocks_; }
+  /// … and whether there is one.
+  bool is_cut() const { return cut_; }
+
+  struct QueueBlock {
+    std::uint64_t sequence = 0;
+    std::uint32_t thread = 0;
+    std::uint32_t published = 0;
+    const std::uint8_t* slots = nullptr;
+  };
+  /// Of the threads' queues, in the order in which they were taken into use.
+  std::vector<QueueBlock> queue_blocks() const;
+
+  struct Buffer {
+    std::uint64_t sequence = 0;
+    std::uint16_t generation = 0;
+    std::span<const std::uint8_t> records;
+  };
+  /// CUPTI's, those that were complete, in that order.
+  std::vector<Buffer> buffers() const;
+
+ private:
+  bool check_parts(std::string& problem) const;
+  void read_live();
+  void read_info();
+  void read_blocks();
+  std::span<const std::uint8_t> part(const Part& part) const {
+    return bytes_.subspan(part.offset, part.bytes);
+  }
+
+  std::span<const std::uint8_t> bytes_;
+  Header header_;
+  LiveWords live_;
+  std::string_view info_;
+  std::vector<std::string_view> blocks_;
+  bool cut_ = false;
+};
+
+}  // namespace inject::recovery

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "libinject/journal/codec.h"
+#include "libinject/model/run_info.h"
+#include "libinject/pipeline/drain.h"
+#include "libinject/pipeline/window_log.h"
+#include "libinject/record/core.h"
+#include "libinject/replay/image.h"
+#include "libinject/stats/statistics.h"
+
+namespace inject::recovery {
+
+/// What a killed process has left, run through the same drain and statistics as if it went on: the journal
+/// first, then what was published in the threads' queues and complete in CUPTI's buffers and is not in the
+/// journal.
+class Replay {
+ public:
+  explicit Replay(const Image& image);
+  ~Replay();
+  Replay(const Replay&) = delete;
+  Replay& operator=(const Replay&) = delete;
+
+  /// Raw events go there as well.
+  void add_sink(EventSink& sink) { drain_.add_sink(sink); }
+  /// Once.
+  void run();
+
+  const Statistics& statistics() const { return statistics_; }
+  /// Of the run as far as it is known, state and `recovered` included.
+  RunInfo run_info() const;
+  /// The blocks of the journal that could be read.
+  std::uint64_t blocks() const { return recovered_.journal_blocks; }
+  Core& core() { return *core_; }
+  ThreadInfo thread(std::uint32_t index) const;
+
+ private:
+  struct Window {
+    Nanoseconds begin = 0;
+    Nanoseconds end = 0;
+    std::string reason;
+    bool without_times = false;  // the process did not know them
+  };
+
+  bool replay_block(std::string_view block);
+  bool replay_entry(Entry entry, Decoder& from);
+  bool read_thread(Decoder& from);
+  bool read_window(Entry entry, Decoder& from);
+  bool read_range(Decoder& from);
+  bool read_shape(Decoder& from);
+  bool read_name(Entry entry, Decoder& from);
+  bool read_graph_node(Decoder& from);
+  bool read_run(Decoder& from);
+  bool read_buffer(Decoder& from);
+  bool read_drops(Decoder& from);
+  bool read_settle(Entry entry, Decoder& from);
+  bool read_boundary(Decoder& from);
+  void take_queues();
+  void take_buffers();
+  std::size_t take_record(std::span<const std::uint8_t> left, std::uint16_t generation);
+  std::uint32_t record_size(std::uint32_t kind) const;
+  bool take_slot(std::uint32_t thread, Slot slot);
+  bool take_call(std::uint32_t thread, Slot slot);
+  bool open_until(std::uint32_t window, Nanoseconds begin);
+  void end_until(std::uint32_t window);
+  void end_all();
+  std::uint32_t range_of(std::uint32_t id);
+  std::uint32_t shape_of(std::uint32_t id);
+  std::string_view kernel_name(std::uint32_t id);
+  bool is_function(FunctionId function);
+
+  const Image& image_;
+  std::unique_ptr<Core> core_;
+  WindowLog windows_;
+  Statistics statistics_;
+  Drain drain_;
+  RecoveredInfo recovered_;
+  std::vector<Window> known_windows_;  // number - 1
+  std::uint32_t skipped_windows_ = 0;
+  std::uint32_t ended_ = 0;
+  Nanoseconds latest_ = 0;
+  std::vector<ThreadInfo> threads_;
+  std::unordered_map<std::uint32_t, std::uint32_t> ranges_;  // there, here
+  std::unordered_map<std::uint32_t, std::uint32_t> shapes_;
+  std::unordered_map<std::uint32_t, std::string> kernel_names_;
+  std::unordered_map<std::uint64_t, std::uint32_t> pointers_;
+  std::unordered_map<std::uint64_t, std::uint32_t> taken_;  // records of a queue's block, by its sequence
+  std::unordered_set<std::uint64_t> taken_buffers_;
+  bool delivered_ = false;  // the settlement that follows is of all records
+};
+
+}  // namespace inject::recovery

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/session/cupti_attachment.h"
+
+#include "libinject/base/clock.h"
+#include "libinject/base/log.h"
+#include "libinject/capture/cupti/foreign_client.h"
+#include "libinject/capture/gate.h"
+
+namespace inject {
+
+namespace {
+
+// Sampling stops in some 50 ms a device; a call that takes longer than this hangs.
+constexpr Nanoseconds kMaxSamplerStop = 2 * kSecond;
+
+}  // namespace
+
+CuptiAttachment::CuptiAttachment(const Options& options, OnceLog& once, Tracer::Events events,
+                                 void (*register_exit_handler)())
+    : options_(options),
+      once_(once),
+      register_exit_handler_(register_exit_handler),
+      buffers_(options.buffer_bytes),
+      tracer_(buffers_, events),
+      sampler_({options.metrics, options.metric_names, options.metrics_interval, register_exit_handler}) {}
+
+bool CuptiAttachment::raise(TracerLevel level, bool may_gate, const std::string& refusal) noexcept {
+  const bool raised = try_raise(level, may_gate, refusal);
+  if (raised && level == TracerLevel::kActivity) {
+    foreign_client.displace();
+    sampler_.start(tracer_.api());
+  }
+  return raised;
+}
+
+bool CuptiAttachment::try_raise(TracerLevel level, bool may_gate, const std::string& refusal) noexcept {
+  try {
+    std::string error;
+    if (!refusal.empty()) {
+      warn_no_device_activity(refusal);
+      return false;
+    }
+    if (tracer_.level() >= level) {
+      if (tracer_.holds()) return true;
+      // Finalized past every hook.
+      tracer_.forget();
+      buffers_.reclaim_outstanding();
+    }
+    const Nanoseconds begin = now();
+    bool raised;
+    {
+      const LaunchGate gate(may_gate && tracer_.level() < TracerLevel::kActivity);
+      raised = tracer_.raise(level, options_.api == ApiStatistics::kFull, error);
+    }
+    attaching_time_ += now() - begin;
+    if (!raised) {
+      warn_no_device_activity(error);
+      return false;
+    }
+    if (!error.empty() && error != problem_) {
+      problem_ = error;
+      Log::warn("device activity is incomplete: " + error);
+    }
+    // Exit handlers run last in, first out: registered again now that CUPTI is loaded, ours runs before
+    // CUPTI's.
+    if (attachments_++ == 0) {
+      first_attached_ = begin;
+      register_exit_handler_();
+    }
+    return true;
+  } catch (...) {
+    once_.no_memory_for("no device activity is recorded");
+    return false;
+  }
+}
+
+// Each reason once.
+void CuptiAttachment::warn_no_device_activity(const std::string& why) {
+  untraced_ = why;
+  if (why.empty() || why == problem_) return;
+  problem_ = why;
+  Log::warn("no device activity is recorded: " + why);
+}
+
+bool CuptiAttachment::detach(const Detachment& how) noexcept {
+  if (tracer_.level() == TracerLevel::kDetached) return true;
+  if (!how.sampler_out) {
+    tracer_.stop_activity();
+    cupti_kept_ = detach_owed_ = true;
+    return false;
+  }
+  const Nanoseconds begin = now();
+  const bool due = how.spare_none || FinalizationBudget::allows(finalizations_, begin - first_attached_);
+  {
+    const LaunchGate gate(how.may_gate);
+    tracer_.detach(due && !cupti_kept_ && how.may_finalize && !foreign_client.minds_finalize());
+  }
+  if (tracer_.finalized()) {
+    ++finalizations_;
+    foreign_client.displace();
+  } else if (!due && once_.first(OnceLog::Topic::kStaysInitialised)) {
+    Log::warn("CUPTI has been attached and finalized " + std::to_string(finalizations_) +
+              " times, and keeps some memory each time: it is finalized once an hour now, and after the "
+              "last window; launches stay some 0.4 us slower in between");
+  }
+  detach_owed_ = false;
+  detaching_time_ += now() - begin;
+  return true;
+}
+
+void CuptiAttachment::forget(bool window_open) noexcept {
+  // One that we hold was made since.
+  if (tracer_.level() != TracerLevel::kDetached && !tracer_.holds()) {
+    if (window_open) {
+      Log::warn(
+          "the program has finalized CUPTI in an open window: device activity and hardware metrics are "
+          "missing from here on");
+    }
+    tracer_.forget();
+    detach_owed_ = false;
+  }
+  // It does not give them back any more.
+  if (tracer_.level() == TracerLevel::kDetached) buffers_.reclaim_outstanding();
+  if (options_.metrics) sampler_.resume();
+}
+
+void CuptiAttachment::reclaim_idle_buffers(std::uint64_t gone) {
+  const std::uint64_t refusals = buffers_.refusals();
+  const bool ended =
+      buffers_.outstanding() >= buffers_.count() / 2 && gone - seen_gone_ >= buffers_.count() / 8;
+  if (!ended && refusals == seen_refusals_) return;
+  seen_refusals_ = refusals;
+  seen_gone_ = gone;
+  tracer_.flush(false);
+}
+
+// CUPTI must not be finalized while it is being called. Who hangs is not waited for a second time, unless it
+// has got on since.
+bool CuptiAttachment::stop_sampler() noexcept {
+  const bool out = sampler_.stop(longest_sampler_stop());
+  if (!out && once_.first(OnceLog::Topic::kSamplerStuck))
+    Log::warn("the sampling of hardware metrics does not end: CUPTI is left as it is");
+  note_sampler(out);
+  return out;
+}
+
+void CuptiAttachment::suspend_sampler() noexcept {
+  if (options_.metrics) note_sampler(sampler_.suspend(longest_sampler_stop()));
+}
+
+void CuptiAttachment::yield_sampler(bool initialize) noexcept {
+  if (options_.metrics) note_sampler(sampler_.yield_cupti(initialize, longest_sampler_stop()));
+}
+
+bool CuptiAttachment::sampler_hangs() const noexcept {
+  return sampler_stuck_.load(std::memory_order_relaxed) &&
+         sampler_stuck_at_.load(std::memory_order_relaxed) == sampler_.passes();
+}
+
+Nanoseconds CuptiAttachment::longest_sampler_stop() const noexcept {
+  return sampler_hangs() ? 0 : kMaxSamplerStop;
+}
+
+void CuptiAttachment::note_sampler(bool out) noexcept {
+  sampler_stuck_at_.store(sampler_.passes(), std::memory_order_relaxed);
+  sampler_stuck_.store(!out, std::memory_order_relaxed);
+}
+
+void CuptiAttachment::add_overhead(Overhead& overhead) const noexcept {
+  overhead.open = attaching_time_;
+  overhead.close = detaching_time_;
+  overhead.attachments = attachments_;
+  overhead.finalizations = finalizations_;
+}
+
+}  // namespace inject

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/session/device_reader.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <iterator>
+#include <type_traits>
+#include <utility>
+
+#include "libinject/base/clock.h"
+#include "libinject/base/loader_use.h"
+#include "libinject/base/log.h"
+#include "libinject/capture/driver.h"
+#include "libinject/record/internal_thread.h"
+
+namespace inject {
+
+namespace {
+
+// The thread stays this long for the next edge.
+constexpr Nanoseconds kLinger = kSecond;
+// A program that brackets every iteration has an edge every few milliseconds: after a reading comes a pause
+// so many times as long, and edges that come in between share the next one.
+constexpr std::uint64_t kPauseByReading = 20;
+constexpr Nanoseconds kMaxPause = 100 * kMillisecond;
+// While CUDA is being initialised the driver shows no device yet.
+constexpr Nanoseconds kNoDeviceYet = 2 * kMillisecond;
+// Then it will not: CUDA was not initialised, or failed.
+constexpr Nanoseconds kNoDeviceAtAll = 10'000 * kMillisecond;
+constexpr Nanoseconds kMaxReading = 200 * kMillisecond;
+// A link that idles runs at less than its speed: the greatest of a few readings, and of more until it has
+// been seen at the speed that device and slot can do.
+constexpr int kLinkReadings = 4;
+
+constexpr const char* kLinkFunctions[] = {
+    "nvmlDeviceGetCurrPcieLinkGeneration", "nvmlDeviceGetCurrPcieLinkWidth",
+    "nvmlDeviceGetMaxPcieLinkGeneration", "nvmlDeviceGetMaxPcieLinkWidth"};
+
+}  // namespace
+
+void DeviceReader::read_edges() noexcept {
+  const MutexLock lock(mutex_);
+  if (unusable_ || stopped_) return;
+  wanted_ = true;
+  if (running_) {
+    wake_.notify_one();
+  } else {
+    running_ = start_internal_thread(&entry, this) == 0;
+  }
+}
+
+void DeviceReader::wait(Nanoseconds most) noexcept {
+  if (!windows_.lacks_memory()) return;
+  read_edges();
+  MutexLock lock(mutex_);
+  lock.wait_for(changed_, most, [this]() INJECT_REQUIRES(mutex_) {
+    return !running_ || unusable_ || no_device_ || !windows_.lacks_memory();
+  });
+}
+
+void DeviceReader::stop() noexcept {
+  MutexLock lock(mutex_);
+  stopped_ = true;
+  wake_.notify_one();
+  lock.wait_for(changed_, kMaxReading, [this]() INJECT_REQUIRES(mutex_) { return !asking_; });
+}
+
+void* DeviceReader::entry(void* reader) noexcept {
+  enter_internal_thread();
+  auto* self = static_cast<DeviceReader*>(reader);
+  try {
+    self->run();
+  } catch (...) {
+    // No memory: no further readings.
+    const MutexLock lock(self->mutex_);
+    self->unusable_ = true;
+    self->running_ = self->asking_ = false;
+    self->changed_.notify_all();
+  }
+  return nullptr;
+}
+
+void DeviceReader::run() {
+  MutexLock lock(mutex_);
+  const Nanoseconds start = now();
+  while (!stopped_) {
+    wanted_ = false;
+    if (!windows_.lacks_memory()) {
+      changed_.notify_all();
+      if (!lock.wait_for(wake_, kLinger, [this]() INJECT_REQUIRES(mutex_) { return wanted_ || stopped_; }))
+        break;
+      continue;
+    }
+    asking_ = true;
+    lock.unlock();
+    const Nanoseconds begin = now();
+    std::string problem;
+    bool usable = false;
+    bool any = false;
+    {
+      // NVML has locks of its own, which a fork in the middle would leave locked in the child for ever.
+      const LoaderUse no_fork;
+      usable = load(problem);
+      any = usable && find_devices();
+      if (any) read();
+    }
+    const Nanoseconds took = now() - begin;
+    if (usable && !any && now() - start >= kNoDeviceAtAll) {
+      usable = false;
+      problem = "the driver shows no device";
+    }
+    if (!usable) Log::debug("the devices' memory in use is not read: " + problem);
+    lock.lock();
+    asking_ = false;
+    time_ += took;
+    no_device_ = !any;
+    if (!usable) {
+      unusable_ = true;
+      break;
+    }
+    changed_.notify_all();
+    const Nanoseconds pause = any ? std::min(kPauseByReading * took, kMaxPause) : kNoDeviceYet;
+    lock.wait_for(wake_, pause, [this]() INJECT_REQUIRES(mutex_) { return stopped_; });
+  }
+  running_ = false;
+  changed_.notify_all();
+}
+
+bool DeviceReader::load(std::string& problem) {
+  if (loaded_) return true;
+  nvml::Init* init = nullptr;
+  {
+    const LoaderUse use;
+    void* library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) {
+      const char* error = dlerror();
+      problem = error != nullptr ? error : "libnvidia-ml.so.1 can't be loaded";
+      return false;
+    }
+    const auto find = [library](auto*& function, const char* name) {
+      function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library, name));
+    };
+    find(init, "nvmlInit_v2");
+    find(get_handle_, "nvmlDeviceGetHandleByPciBusId_v2");
+    find(get_memory_, "nvmlDeviceGetMemoryInfo");
+    find(get_memory2_, "nvmlDeviceGetMemoryInfo_v2");
+    for (std::size_t i = 0; i < std::size(get_link_); ++i) find(get_link_[i], kLinkFunctions[i]);
+  }
+  if (init == nullptr || get_handle_ == nullptr || (get_memory_ == nullptr && get_memory2_ == nullptr)) {
+    problem = "libnvidia-ml.so.1 lacks a function";
+    return false;
+  }
+  // Never shut down: others in the process may use NVML, and at exit there is nothing to give back.
+  if (const nvml::Status status = init(); status != 0) {
+    problem = "nvmlInit_v2 failed (" + std::to_string(status) + ")";
+    return false;
+  }
+  loaded_ = true;
+  return true;
+}
+
+bool DeviceReader::find_devices() {
+  if (!devices_.empty()) return true;
+  for (const DeviceInfo& info : inject::devices()) {
+    Reading reading;
+    reading.device = info.id;
+    const nvml::Status status = get_handle_(info.pci_bus.c_str(), &reading.handle);
+    if (status != 0) {
+      Log::debug("NVML does not know device " + std::to_string(info.id) + " at " + info.pci_bus + " (" +
+                 std::to_string(status) + ")");
+      reading.handle = nullptr;
+    }
+    devices_.push_back(reading);
+  }
+  return !devices_.empty();
+}
+
+void DeviceReader::read() {
+  const Nanoseconds time = now();
+  std::vector<std::pair<std::uint32_t, std::uint64_t>> used;
+  for (const Reading& device : devices_) {
+    if (device.handle == nullptr) continue;
+    nvml::Memory2 memory2{};
+    memory2.version = nvml::kMemory2Version;
+    nvml::Memory memory{};
+    if (get_memory2_ != nullptr && get_memory2_(device.handle, &memory2) == 0) {
+      used.emplace_back(device.device, memory2.used);
+    } else if (get_memory_ != nullptr && get_memory_(device.handle, &memory) == 0) {
+      used.emplace_back(device.device, memory.used);
+    }
+  }
+  windows_.note_memory(time, used);
+  const auto idles = [](const Reading& device) {
+    return device.handle != nullptr && device.link.pcie_generation < device.link.pcie_max_generation;
+  };
+  if (link_readings_ == kLinkReadings && std::none_of(devices_.begin(), devices_.end(), idles)) return;
+  link_readings_ = std::min(link_readings_ + 1, kLinkReadings);
+  std::vector<DeviceInfo> links;
+  for (Reading& device : devices_) {
+    if (device.handle == nullptr) continue;
+    int* const members[] = {&device.link.pcie_generation, &device.link.pcie_width,
+                            &device.link.pcie_max_generation, &device.link.pcie_max_width};
+    for (std::size_t i = 0; i < std::size(get_link_); ++i) {
+      unsigned number = 0;
+      if (get_link_[i] != nullptr && get_link_[i](device.handle, &number) == 0)
+        *members[i] = std::max(*members[i], static_cast<int>(number));
+    }
+    device.link.id = device.device;
+    links.push_back(device.link);
+  }
+  const MutexLock lock(mutex_);
+  links_ = std::move(links);
+}
+
+void DeviceReader::add_links(std::vector<DeviceInfo>& devices) const {
+  const MutexLock lock(mutex_);
+  for (DeviceInfo& device : devices) {
+    for (const DeviceInfo& link : links_) {
+      if (link.id != device.id) continue;
+      device.pcie_generation = link.pcie_generation;
+      device.pcie_width = link.pcie_width;
+      device.pcie_max_generation = link.pcie_max_generation;
+      device.pcie_max_width = link.pcie_max_width;
+    }
+  }
+}
+
+Nanoseconds DeviceReader::time() const noexcept {
+  const MutexLock lock(mutex_);
+  return time_;
+}
+
+}  // namespace inject

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "libinject/base/mutex.h"
+#include "libinject/model/run_info.h"
+#include "libinject/pipeline/window_log.h"
+#include "libinject/session/nvml_api.h"
+
+namespace inject {
+
+/// What the driver says of the devices at the windows' edges, by NVML: the memory in use, by all processes,
+/// and the PCIe link. No context is needed, and no thread of the program waits: NVML is loaded and asked on a
+/// thread of ours that nothing else waits for either (its initialisation may take longer than the rings hold
+/// records), and which is there only while windows come and go. Where NVML can't be used nothing is read.
+class DeviceReader {
+ public:
+  explicit DeviceReader(WindowLog& windows) noexcept : windows_(windows) {}
+
+  /// Windows have opened or ended: has their edges read. Returns at once.
+  void read_edges() noexcept;
+  /// Waits until that is done, `most` at most.
+  void wait(Nanoseconds most) noexcept;
+  /// No reading begins from here on, and the one in progress is over unless it takes long: the process is
+  /// exiting, and NVML's destructors come next.
+  void stop() noexcept;
+
+  void add_links(std::vector<DeviceInfo>& devices) const;
+  /// Time spent in NVML, its initialisation included.
+  Nanoseconds time() const noexcept;
+
+ private:
+  struct Reading {
+    std::uint32_t device = 0;
+    nvml::Device handle = nullptr;
+    DeviceInfo link;  // its pcie_ members
+  };
+
+  static void* entry(void* reader) noexcept;
+  void run();
+  bool load(std::string& problem);
+  bool find_devices();
+  void read();
+
+  WindowLog& windows_;
+  mutable Mutex mutex_;  // innermost but for the window log's
+  std::condition_variable wake_;
+  std::condition_variable changed_;
+  bool running_ INJECT_GUARDED_BY(mutex_) = false;
+  bool wanted_ INJECT_GUARDED_BY(mutex_) = false;
+  bool unusable_ INJECT_GUARDED_BY(mutex_) = false;
+  bool stopped_ INJECT_GUARDED_BY(mutex_) = false;
+  bool asking_ INJECT_GUARDED_BY(mutex_) = false;     // the thread is inside NVML
+  bool no_device_ INJECT_GUARDED_BY(mutex_) = false;  // the driver has shown none so far
+  Nanoseconds time_ INJECT_GUARDED_BY(mutex_) = 0;
+  std::vector<DeviceInfo> links_ INJECT_GUARDED_BY(mutex_);
+
+  // The reading thread's alone.
+  bool loaded_ = false;
+  int link_readings_ = 0;
+  std::vector<Reading> devices_;
+  nvml::GetHandle* get_handle_ = nullptr;
+  nvml::GetMemory* get_memory_ = nullptr;
+  nvml::GetMemory2* get_memory2_ = nullptr;
+  nvml::GetNumber* get_link_[4] = {};
+};
+
+}  // namespace inject

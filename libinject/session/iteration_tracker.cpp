@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/session/iteration_tracker.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <utility>
+
+#include "libinject/base/demangle.h"
+#include "libinject/base/log.h"
+#include "libinject/record/iteration_watch.h"
+
+namespace inject {
+
+namespace {
+
+constexpr std::size_t kMaxHeldSpans = 65'536;
+
+}  // namespace
+
+void FoundIterations::update(const FoundIterations& newer) {
+  if (changes != newer.changes || since != newer.since || lock.has_value() != newer.lock.has_value()) {
+    *this = newer;
+    return;
+  }
+  offset = newer.offset;
+  begun = newer.begun;
+  mean_duration = newer.mean_duration;
+  events = newer.events;
+}
+
+IterationTracker::IterationTracker(Core& core, const WindowLog& windows, Drain& drain, std::string recording)
+    : core_(core),
+      windows_(windows),
+      drain_(drain),
+      recording_(std::move(recording)),
+      boundaries_(windows,
+                  {[this](const IterationBoundary& boundary) { drain_.iteration_boundary(boundary); },
+                   [this](std::uint64_t next, Nanoseconds until) { search_->keep_numbers(next, until); }}) {}
+
+void IterationTracker::restart(std::uint64_t first_sign, Nanoseconds time) noexcept {
+  restart_sign_.store(first_sign, std::memory_order_relaxed);
+  restart_time_.store(time, std::memory_order_relaxed);
+  restart_.store(true, std::memory_order_release);
+}
+
+void IterationTracker::prepare() {
+  if (!restart_.exchange(false, std::memory_order_acq_rel)) return;
+  if (search_ == nullptr) {
+    search_ = std::make_unique<IterationSearch>(core_.mangled, core_.names, core_.clock, &gaps_);
+    if (!recording_.empty() && !search_->record_to(recording_))
+      Log::error("the launch stream can't be recorded: " + search_->recording_error());
+  } else {
+    if (windows_.opened() != 0) settle();
+    search_->restart();
+    held_spans_.clear();
+    boundaries_.restart(restart_time_.load(std::memory_order_relaxed));
+  }
+  search_->ignore_before(restart_sign_.load(std::memory_order_relaxed));
+  drain_.search_with(search_.get());
+  found_ = {};
+  armed_changes_ = 0;
+}
+
+void IterationTracker::update(Nanoseconds time) {
+  if (search_ == nullptr) return;
+  const IterationDetector& detector = search_->detector();
+  if (detector.changes() != armed_changes_ && detector.lock() &&
+      iteration_watch.source.load(std::memory_order_acquire) != SignSource::kNone) {
+    arm(time);
+  }
+  found_.changes = detector.changes();
+  found_.offset = search_->offset();
+  found_.begun = detector.begun();
+  found_.mean_duration = detector.mean_duration();
+  found_.events = detector.events();
+  if (detector.lock() && detector.changes() == armed_changes_) found_.lock = detector.lock();
+  take_spans();
+  if (trusted(time)) release_spans();
+}
+
+void IterationTracker::arm(Nanoseconds time) {
+  const IterationDetector& detector = search_->detector();
+  armed_changes_ = detector.changes();
+  iteration_watch.armed.store(false, std::memory_order_release);
+  // What was planned was planned in other numbers; whoever planned it plans anew.
+  iteration_watch.next_stop.store(IterationWatch::kNever, std::memory_order_release);
+  search_->armed(iteration_watch.count.load(std::memory_order_acquire));
+  iteration_watch.arm(detector.lock()->marks);
+  found_.since = time;
+  found_.begun_then = detector.begun();
+}
+
+// Layers may be taken for iterations until an optimizer has been seen, and then their rows would stay.
+bool IterationTracker::trusted(Nanoseconds time) const {
+  const IterationDetector& detector = search_->detector();
+  if (!detector.lock()) return false;
+  return detector.lock()->optimizer ||
+         (!detector.expects_optimizer() && time - found_.since >= FoundIterations::kSteadyTime &&
+          detector.begun() >= found_.begun_then + FoundIterations::kSteadyUnnamed);
+}
+
+void IterationTracker::take_spans() {
+  if (held_changes_ != search_->detector().changes()) {
+    // A better lock, which tells the spans from the beginning.
+    held_changes_ = search_->detector().changes();
+    held_spans_.clear();
+  }
+  for (const IterationSpan& span : search_->take_spans()) held_spans_.push_back(span);
+  if (held_spans_.size() > kMaxHeldSpans) release_spans();
+}
+
+void IterationTracker::release_spans() {
+  for (const IterationSpan& span : held_spans_) boundaries_.add(span);
+  held_spans_.clear();
+}
+
+void IterationTracker::note_window(bool opened, std::uint64_t count, std::uint32_t window) {
+  if (search_ != nullptr) search_->note_window(opened, count, window);
+}
+
+void IterationTracker::settle() {
+  if (search_ == nullptr) return;
+  release_spans();
+  boundaries_.finish(search_->detector().trailing_span(), clock_window(), clock_ended());
+}
+
+void IterationTracker::finish() {
+  if (search_ == nullptr) return;
+  search_->finish();
+  take_spans();
+  settle();
+}
+
+std::string IterationTracker::report() const {
+  return search_ == nullptr ? std::string() : search_->detector().report();
+}
+
+std::string IterationTracker::why_none() const {
+  if (search_ == nullptr) return {};
+  const IterationDetector& detector = search_->detector();
+  return detector.lock() ? fmt::format(": {} training iterations ran", detector.begun())
+                         : ": no training iterations were found; " + detector.report();
+}
+
+std::optional<IterationInfo> IterationTracker::info(const char* source) const {
+  if (search_ == nullptr) return std::nullopt;
+  const IterationDetector& detector = search_->detector();
+  IterationInfo info;
+  info.source = source;
+  info.found = detector.lock().has_value();
+  if (!info.found) {
+    info.report = detector.report();
+    return info;
+  }
+  const IterationDetector::Lock& lock = *detector.lock();
+  info.optimizer = lock.optimizer;
+  info.by_shape = lock.by_shape;
+  info.rough = lock.rough;
+  info.locked_after = lock.seen_before;
+  info.changes = detector.changes() - 1;
+  info.events = whole_events(lock);
+  info.begins_with = demangle(lock.begin_name);
+  info.anchor = demangle(lock.anchor_name);
+  info.begun = detector.begun();
+  return info;
+}
+
+std::string describe(const IterationDetector::Lock& lock) {
+  return fmt::format(
+      "{} had run; about {:.0f} launches, copies and synchronizations each; they begin with {} after {}",
+      lock.seen_before, lock.events, lock.begin_name, lock.anchor_name);
+}
+
+}  // namespace inject

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "libinject/iterations/iteration_detector.h"
+#include "libinject/iterations/iteration_search.h"
+#include "libinject/model/run_info.h"
+#include "libinject/pipeline/drain.h"
+#include "libinject/pipeline/window_log.h"
+#include "libinject/record/core.h"
+#include "libinject/session/span_boundaries.h"
+
+namespace inject {
+
+/// What the search knows of the program's iterations.
+struct FoundIterations {
+  /// Iterations that are known by repetition alone are believed after so many, and so long.
+  static constexpr std::uint64_t kSteadyUnnamed = 20;
+  static constexpr Nanoseconds kSteadyTime = kSecond;
+
+  std::optional<IterationDetector::Lock> lock;
+  std::uint64_t changes = 0;           ///< of the lock
+  std::optional<std::int64_t> offset;  ///< IterationSearch::offset()
+  std::uint64_t begun = 0;
+  std::uint64_t begun_then = 0;  ///< … when the watch was armed
+  Nanoseconds since = 0;         ///< when that was
+  Nanoseconds mean_duration = 0;
+  std::uint64_t events = 0;
+
+  /// Takes over what is new; cheap where the lock is the same.
+  void update(const FoundIterations& newer);
+};
+
+/// Follows the program's iterations: has the drain's signs searched, arms the watch with what is found, and
+/// tells the statistics where iterations begin. With the pipeline's lock, but for what is said to be for any
+/// thread.
+class IterationTracker {
+ public:
+  /// `recording`: the file that the stream of launches is kept in; empty: none.
+  IterationTracker(Core& core, const WindowLog& windows, Drain& drain, std::string recording);
+
+  // Any thread.
+  /// The search begins anew with the sign of that number (SignRecord::sequence), of another source.
+  void restart(std::uint64_t first_sign, Nanoseconds time) noexcept;
+  /// That has been asked for, and has not come to pass.
+  bool restarting() const noexcept { return restart_.load(std::memory_order_acquire); }
+  /// Stretches that were not seen.
+  SearchGaps& gaps() noexcept { return gaps_; }
+  /// SpanBoundaries::hold().
+  void hold(Nanoseconds came, Nanoseconds opened) { boundaries_.hold(came, opened); }
+  /// The window that closes by the clock, if one does.
+  std::uint32_t clock_window() const noexcept { return clock_window_.load(std::memory_order_acquire); }
+  void set_clock_window(std::uint32_t window) noexcept { clock_window_ = window; }
+  /// Whether the clock closed the window that the search was on for last.
+  bool clock_ended() const noexcept { return clock_ended_.load(std::memory_order_acquire); }
+  void set_clock_ended(bool ended) noexcept { clock_ended_ = ended; }
+
+  // Around a pass of the drain, which is over at `time`.
+  void prepare();
+  void update(Nanoseconds time);
+
+  /// A window of iterations has opened or closed at the watch's boundary `count`.
+  void note_window(bool opened, std::uint64_t count, std::uint32_t window);
+  /// Windows have ended, and nothing more comes of them.
+  void settle();
+  /// The last signs have come.
+  void finish();
+
+  const FoundIterations& found() const { return found_; }
+  /// What was seen, where nothing has been found.
+  std::string report() const;
+  /// Continues "… before a window opened"; empty where nothing was looked for.
+  std::string why_none() const;
+  /// Nothing where they were not looked for. `source`: of the signs.
+  std::optional<IterationInfo> info(const char* source) const;
+
+ private:
+  void arm(Nanoseconds time);
+  void take_spans();
+  void release_spans();
+  bool trusted(Nanoseconds time) const;
+
+  Core& core_;
+  const WindowLog& windows_;
+  Drain& drain_;
+  const std::string recording_;
+  std::unique_ptr<IterationSearch> search_;
+  SpanBoundaries boundaries_;
+  FoundIterations found_;
+  std::uint64_t armed_changes_ = 0;
+  std::vector<IterationSpan> held_spans_;  // of a lock that may still prove wrong
+  std::uint64_t held_changes_ = 0;
+
+  SearchGaps gaps_;
+  std::atomic<bool> restart_{false};
+  std::atomic<std::uint64_t> restart_sign_{0};
+  std::atomic<Nanoseconds> restart_time_{0};
+  std::atomic<std::uint32_t> clock_window_{0};
+  std::atomic<bool> clock_ended_{false};
+};
+
+/// `100 had run; about 57 launches, … each; they begin with A after B`.
+std::string describe(const IterationDetector::Lock& lock);
+
+}  // namespace inject

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <utility>
+
+#include "libinject/pipeline/window_log.h"
+#include "libinject/record/launch_trigger.h"
+
+namespace inject {
+
+/// Enters the windows that the launch callback has opened and closed by itself into the log. A window of
+/// which one edge was overwritten before it was read here has no times. One thread at a time.
+class LaunchWindows {
+ public:
+  LaunchWindows(const LaunchTrigger& trigger, WindowLog& log, std::string reason)
+      : trigger_(trigger), log_(log), reason_(std::move(reason)) {}
+
+  /// Enters the edges that have come.
+  void note() { note(0); }
+  /// Nothing is counted any more: what is open ends at `time`.
+  void finish(Nanoseconds time) { note(time); }
+  /// Whether every window that has begun is in the log, and has its end there if it is over.
+  bool up_to_date() const;
+
+ private:
+  void note(Nanoseconds finished);
+  bool note_begin(bool finished);
+  void note_ends(Nanoseconds finished);
+  /// Its place among the edges has been given to a later one.
+  bool overtaken(std::uint32_t window) const {
+    return trigger_.windows_begun() >= std::uint64_t{window} + EdgeTimes::kPlaces;
+  }
+
+  const LaunchTrigger& trigger_;
+  WindowLog& log_;
+  const std::string reason_;
+  std::deque<std::uint32_t> open_;  // in the log, without an end
+};
+
+}  // namespace inject

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+
+#include "libinject/capture/cupti/tracer.h"
+#include "libinject/capture/metrics/pm_sampler.h"
+#include "libinject/config/options.h"
+#include "libinject/pipeline/drain.h"
+#include "libinject/pipeline/window_log.h"
+#include "libinject/record/buffers.h"
+#include "libinject/record/core.h"
+#include "libinject/session/drain_sources.h"
+#include "libinject/session/iteration_tracker.h"
+#include "libinject/session/metric_router.h"
+#include "libinject/session/run_writer.h"
+#include "libinject/stats/statistics.h"
+
+namespace inject {
+
+/// The road from the records to the files: sources, drain, statistics, iterations, hardware samples, writer.
+/// One lock for all of it, and no way in but through a proof of that lock:
+///
+///     Pipeline::Locked pipeline(pipeline_);
+///     pipeline.pass();
+///
+/// The lock is taken by our own thread, and by the exiting one should ours be stuck in a flush behind a
+/// kernel that never ends. It is never taken with the session's own lock held; the other way round is
+/// allowed.
+class Pipeline {
+ public:
+  struct Sources {
+    Core& core;
+    WindowLog& windows;
+    ActivityBuffers& buffers;
+    Tracer& tracer;
+    PmSampler& sampler;
+    /// Enters windows into the log that have opened by themselves (`launch:`).
+    std::function<void()> note_windows;
+    /// Adds what stands outside the pipeline: CUPTI, devices' links, what attaching took.
+    std::function<void(RunInfo&)> complete;
+    /// Where the signs of iterations come from: `hooks` or `callbacks`.
+    std::function<const char*()> search_source;
+  };
+
+  Pipeline(const Options& options, const Sources& sources, RunWriter::Clock clock);
+  Pipeline(const Pipeline&) = delete;
+  Pipeline& operator=(const Pipeline&) = delete;
+
+  /// What has not come of the launches in windows.
+  struct Outstanding {
+    std::size_t launches = 0;
+    bool graphs = false;  ///< some were of graphs: one launch, many records
+  };
+
+  class Locked {
+   public:
+    explicit Locked(Pipeline& pipeline) : pipeline_(pipeline), lock_(pipeline.mutex_) {}
+    Locked(Pipeline& pipeline, std::try_to_lock_t)
+        : pipeline_(pipeline), lock_(pipeline.mutex_, std::try_to_lock) {}
+    /// False after std::try_to_lock where somebody else has it: nothing else may be called then.
+    bool owns_lock() const noexcept { return lock_.owns_lock(); }
+
+    /// Takes everything that is published and completed so far. `hold_signs`: what signs tell of iterations
+    /// waits, and nothing waits for it.
+    void pass(bool hold_signs = false) { pipeline_.pass(hold_signs); }
+    /// Nothing more comes of the windows that have ended. `delivered`: Drain::settle().
+    void settle(bool delivered, Nanoseconds detached) { pipeline_.settle(delivered, detached); }
+    /// Drain::settle_times().
+    void settle_times(Nanoseconds until) { pipeline_.drain_.settle_times(until); }
+
+    Outstanding outstanding() const { return {pipeline_.drain_.waiting(), pipeline_.drain_.saw_graphs()}; }
+    IterationTracker& tracker() { return pipeline_.tracker_; }
+    RunWriter& writer() { return pipeline_.writer_; }
+
+   private:
+    Pipeline& pipeline_;
+    std::unique_lock<std::mutex> lock_;
+  };
+
+  // Any thread, without the lock:
+  void restart_search(std::uint64_t first_sign, Nanoseconds time) noexcept {
+    tracker_.restart(first_sign, time);
+  }
+  bool search_restarting() const noexcept { return tracker_.restarting(); }
+  SearchGaps& search_gaps() noexcept { return tracker_.gaps(); }
+  void hold_iteration(Nanoseconds came, Nanoseconds opened) { tracker_.hold(came, opened); }
+  std::uint32_t clock_window() const noexcept { return tracker_.clock_window(); }
+  void set_clock_window(std::uint32_t window) noexcept { tracker_.set_clock_window(window); }
+  bool clock_ended_search() const noexcept { return tracker_.clock_ended(); }
+  void set_clock_ended_search(bool ended) noexcept { tracker_.set_clock_ended(ended); }
+  const char* shown_folder() const noexcept { return writer_.shown_folder(); }
+  bool folder_failed() const noexcept { return writer_.folder_failed(); }
+  bool closed_on_disk() const noexcept { return writer_.closed_on_disk(); }
+  Nanoseconds write_interval() const noexcept { return writer_.interval(); }
+
+ private:
+  void pass(bool hold_signs);
+  void settle(bool delivered, Nanoseconds detached);
+  void enter_windows();
+  void take_samples();
+  void route_samples(Nanoseconds until);
+
+  const Options& options_;
+  Core& core_;
+  WindowLog& windows_;
+  Tracer& tracer_;
+  PmSampler& sampler_;
+  std::function<void()> note_windows_;
+  std::mutex mutex_;
+  Statistics statistics_;
+  Drain drain_;
+  DrainSources sources_;
+  IterationTracker tracker_;
+  RunWriter writer_;
+  MetricRouter router_;
+  std::atomic<Nanoseconds> processor_time_{0};
+};
+
+}  // namespace inject

@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/session/run_writer.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <span>
+#include <utility>
+
+#include "libinject/base/clock.h"
+#include "libinject/base/host_io.h"
+#include "libinject/base/log.h"
+#include "libinject/base/out_path.h"
+#include "libinject/base/process.h"
+#include "libinject/capture/cupti/tracer.h"
+#include "libinject/capture/driver.h"
+#include "libinject/capture/gate.h"
+#include "libinject/capture/loaded_objects.h"
+#include "libinject/capture/nvtx/injection.h"
+#include "libinject/journal/run_state.h"
+#include "libinject/model/job_place.h"
+#include "libinject/output/summary.h"
+#include "libinject/output/table_files.h"
+#include "libinject/record/memory_use.h"
+
+namespace inject {
+
+namespace {
+
+// Between two writes, as multiples of the processor time that the last one took: where windows open again and
+// again for hours, tables are large, and are to cost a hundredth of a processor at most.
+constexpr Nanoseconds kWriteRest = 100;
+constexpr Nanoseconds kMaxInterval = 30 * kSecond;
+
+PathNames path_names() {
+  return {getpid(), host_name(), environment_variable};
+}
+
+std::string program_name() {
+  const std::vector<std::string> command = command_line();
+  return command.empty() ? std::string() : command.front().substr(command.front().rfind('/') + 1);
+}
+
+std::string world_size_of(const std::optional<JobPlace>& job) {
+  return job && job->world_size ? std::to_string(*job->world_size) : std::string();
+}
+
+ThreadInfo thread_info(const Core& core, std::uint32_t thread) {
+  return {static_cast<std::uint64_t>(core.threads.tid(thread)), core.threads.thread_name(thread)};
+}
+
+}  // namespace
+
+std::string expand_option_path(const std::string& pattern) {
+  return expand_path(pattern, path_names(), working_directory()).path;
+}
+
+RunWriter::RunWriter(const Options& options, Sources sources, Clock clock)
+    : options_(options),
+      sources_(std::move(sources)),
+      clock_(clock),
+      pid_(getpid()),
+      trace_({&sources_.core.names,
+              [this](std::uint32_t thread) { return thread_info(sources_.core, thread); },
+              [this](std::uint32_t device) {
+                return device < devices_.size() ? devices_[device].name : std::string();
+              },
+              pid_, clock.base}),
+      chrome_({&sources_.core.names, &sources_.core.ranges,
+               [this](std::uint32_t thread) { return thread_info(sources_.core, thread); },
+               [this] { return std::span<const DeviceInfo>(devices_); },
+               (options.trace & kTraceChrome) != 0 ? program_name() : std::string(), pid_, clock.base,
+               clock.base_utc, rank_from_environment(environment_variable).value_or(""),
+               world_size_of(job_from_environment(environment_variable))}),
+      timeline_(clock.base),
+      journal_(sources_.core, sources_.windows) {
+  if (options_.prometheus_file.empty()) return;
+  prometheus_.open(expand_option_path(options_.prometheus_file), pid_);
+  if (options_.prometheus_file.find('%') == std::string::npos &&
+      rank_from_environment(environment_variable) == "1") {
+    Log::warn(
+        "INJECT_PROM=" + options_.prometheus_file +
+        ": all ranks of a host write this file, and only one's figures stay; %r or %p tells them apart");
+  }
+}
+
+bool RunWriter::ensure_folder() {
+  if (!folder_.empty()) return true;
+  if (folder_failed_.load(std::memory_order_relaxed)) return false;
+  PathResult result = expand_path(options_.out, path_names(), working_directory());
+  if (result.error.empty()) result = make_unique_folder(result.path);
+  if (!result.error.empty()) {
+    folder_failed_.store(true, std::memory_order_relaxed);
+    Log::error("no files are written: INJECT_OUT=" + options_.out + ": " + result.error);
+    return false;
+  }
+  folder_ = result.path;
+  shown_folder_.store(folder_.c_str(), std::memory_order_release);
+  if (options_.metrics && options_.metrics_timeline && !timeline_.open(folder_))
+    Log::error("no samples are written: " + timeline_.error());
+  open_traces();
+  if (options_.recover) open_records();
+  return true;
+}
+
+void RunWriter::open_traces() {
+  if ((options_.trace & kTraceCsv) != 0) {
+    if (trace_.open(folder_)) {
+      sources_.drain.add_sink(trace_);
+    } else {
+      Log::error("no raw records are written: " + trace_.error());
+    }
+  }
+  if ((options_.trace & kTraceChrome) != 0) {
+    if (chrome_.open(folder_)) {
+      sources_.drain.add_sink(chrome_);
+    } else {
+      Log::error("no timeline is written: " + chrome_.error());
+    }
+  }
+}
+
+void RunWriter::open_records() {
+  const QuietSignals quiet;
+  std::string problem;
+  const bool made = records_.open(folder_, sources_.core.ring, sources_.buffers, journal_,
+                                  {clock_.base, clock_.base_utc}, problem);
+  if (!problem.empty()) {
+    Log::warn((made ? "records are lost if the process is killed, but for those that were processed: "
+                    : "records are kept in memory, and lost if the process is killed: ") +
+              problem);
+  }
+  if (!made) return;
+  sources_.drain_sources.log_to(journal_);
+  keep_run_state();
+}
+
+void RunWriter::keep_run_state() {
+  if (!records_.is_open()) return;
+  recovery::Live& live = records_.live();
+  if (const std::uint32_t version = sources_.cupti_version(); version != 0)
+    live.cupti_version.store(version, std::memory_order_relaxed);
+  live.clock_ahead.store(Tracer::clock_ahead_of_ours(), std::memory_order_relaxed);
+  journal_.renew_thread_names();
+  records_.write_info(recovery::encode_run(run_info("open")));
+}
+
+void RunWriter::remove_records(bool all_written) {
+  if (!records_.is_open()) return;
+  if (all_written) {
+    records_.remove();
+  } else {
+    Log::warn("the records are kept: once there is room, `injectctl recover " + folder_ +
+              "` writes the tables");
+  }
+}
+
+RunInfo RunWriter::run_info(const char* state) {
+  RunInfo run;
+  run.version = INJECT_VERSION;
+  run.state = state;
+  run.command_line = command_line();
+  run.working_directory = working_directory();
+  run.host = host_name();
+  run.pid = pid_;
+  run.rank = rank_from_environment(environment_variable).value_or("");
+  run.job = job_from_environment(environment_variable);
+  run.base = clock_.base;
+  run.base_utc = clock_.base_utc;
+  if (const std::string driver = driver_version(); !driver.empty())
+    run.versions.emplace_back("driver", driver);
+  for (auto& library : cuda_libraries()) run.versions.push_back(std::move(library));
+  if (const std::uint32_t version = sources_.cupti_version(); version != 0)
+    run.versions.emplace_back("cupti", std::to_string(version));
+  run.options = options_.in_force;
+#if !INJECT_HAVE_CUDNN
+  run.groups_left_out.emplace_back("cudnn");
+#endif
+#if !INJECT_HAVE_NCCL
+  run.groups_left_out.emplace_back("nccl");
+#endif
+  run.messages = Log::notable();
+  // Inside cuInit, where an `always` window opens, the driver does not show its devices yet.
+  if (devices_.empty()) devices_ = devices();
+  run.devices = devices_;
+  run.windows_not_listed = sources_.windows.not_listed();
+  run.windows_time = sources_.windows.total_time();
+  run.windows_without_times = sources_.windows.without_times();
+  run.losses_outside = sources_.windows.losses_outside();
+  run.name_overflows = sources_.core.names.overflows() + sources_.core.mangled.overflows();
+  run.shape_overflows = sources_.core.shapes.overflows();
+  run.range_overflows = sources_.core.ranges.overflows() + nvtx_ranges_lost();
+  run.trace_rows_left_out = trace_.rows_left_out();
+  run.trace_events_left_out = chrome_.left_out();
+  run.repeated_records = sources_.drain.repeated();
+  run.iteration_records_lost = sources_.statistics.iterations().lost();
+  run.iteration_signs_lost = sources_.core.threads.dropped(RecordKind::kSign);
+  run.busy_records_late = sources_.statistics.late_for_busy_time();
+  run.device_time_records_lost = sources_.statistics.left_out_of_device_times() +
+                                 sources_.core.threads.dropped(RecordKind::kProcessorTime);
+  const KernelMetrics& metrics = sources_.statistics.metrics();
+  run.metric_records_lost = metrics.late() + metrics.crowded() + metrics.impossible();
+  run.graph_nodes_lost = sources_.core.graph_nodes.overflows();
+  run.graph_kernels_without_call = sources_.drain.graph_kernels_without_call();
+  run.graph_launches_without_records = sources_.drain.graph_launches_without_records();
+  run.batch = options_.batch;
+  run.memory = memory_use.rows();
+  run.allocations_not_held = memory_use.not_held();
+  run.unknown_frees = memory_use.unknown_frees();
+  run.overhead.write = time();
+  run.overhead.buffer_callbacks = Tracer::buffer_callback_time();
+  run.overhead.gate = LaunchGate::held_for();
+  run.overhead.gate_holds = LaunchGate::holds();
+  run.overhead.buffers = sources_.buffers.handled();
+  sources_.complete(run);
+  run.metrics.rows_left_out = timeline_.rows_left_out();
+  return run;
+}
+
+bool RunWriter::may_write() {
+  return ensure_folder() || prometheus_.is_on();
+}
+
+RunWriter::Writing::Writing(RunWriter& writer, const char* state)
+    : begin(now()), begin_cpu(thread_cpu_time()) {
+  // First: the run tells how much of them there is.
+  writer.write_raw_records(state);
+  run = writer.run_info(state);
+  const ThreadRegistry& threads = writer.sources_.core.threads;
+  for (std::uint32_t i = 0; i < threads.threads_seen(); ++i)
+    run.threads.push_back(thread_info(writer.sources_.core, i));
+  run.windows = writer.sources_.windows.copy();
+  try {
+    report = build_report(writer.sources_.statistics, run);
+    run.impossible_rates = report->impossible_rates;
+  } catch (const std::exception&) {
+    if (!std::exchange(writer.write_failed_, true)) Log::error("cannot make the tables: out of memory");
+  }
+}
+
+// What is written as it comes, rather than made of the statistics. The timeline is made whole where it may be
+// the last time.
+void RunWriter::write_raw_records(const char* state) {
+  closed_on_disk_ = std::strcmp(state, "closed") == 0;
+  const auto failed = [this](const std::string& problem) {
+    if (!std::exchange(write_failed_, true)) Log::error(problem);
+  };
+  if (!folder_.empty()) {
+    const auto trace_failed = [&](const std::string& problem) {
+      failed(problem);
+      trace_failed_ = true;
+    };
+    if ((options_.trace & kTraceCsv) != 0 && !trace_.flush()) trace_failed(trace_.error());
+    if ((options_.trace & kTraceChrome) != 0 && closed_on_disk_ &&
+        !chrome_.complete(sources_.windows.copy())) {
+      trace_failed(chrome_.error());
+    }
+  }
+  if (timeline_.is_open() && !timeline_.flush()) failed(timeline_.error());
+}
+
+void RunWriter::write(const char* state) {
+  Writing writing(*this, state);
+  write_files(writing, false);
+}
+
+bool RunWriter::write_last() {
+  const bool files = may_write();
+  // The same report for all that is written at the end.
+  Writing writing(*this, "closed");
+  if (files) remove_records(write_files(writing, true));
+  return write_summary(writing);
+}
+
+bool RunWriter::write_files(Writing& writing, bool last) {
+  RunInfo& run = writing.run;
+  if (prometheus_.is_on() && writing.report) write_prometheus(writing, last);
+  if (folder_.empty()) return false;
+  const bool no_tables = sources_.windows.opened() == 0 || run.windows.front().state == WindowState::kOpen;
+  const std::vector<std::string> problems =
+      no_tables || !writing.report ? write_run_json(folder_, run) : write_all(folder_, *writing.report);
+  for (const std::string& problem : problems) {
+    if (!write_failed_) Log::error(problem);
+    write_failed_ = true;
+  }
+  if (problems.empty() && writing.report && !no_tables) journal_.written();
+  keep_run_state();
+  time_ += now() - writing.begin;
+  // Large tables less often: a window's end waits for a write that is under way. By processor time: how long
+  // a disk takes for small ones says nothing.
+  const Nanoseconds took = thread_cpu_time() - writing.begin_cpu;
+  interval_.store(std::clamp(kWriteRest * took, kInterval, kMaxInterval), std::memory_order_relaxed);
+  return problems.empty() && writing.report && !trace_failed_;
+}
+
+// Before run.json, which says how often that failed.
+void RunWriter::write_prometheus(Writing& writing, bool last) {
+  const PrometheusState state = last                          ? PrometheusState::kClosed
+                                : writing.run.state == "open" ? PrometheusState::kOpen
+                                                              : PrometheusState::kWaiting;
+  if (!prometheus_.write(*writing.report, state) && prometheus_.info().failed == 1)
+    Log::error("the Prometheus file: " + prometheus_.error());
+  writing.run.prometheus = prometheus_.info();
+}
+
+bool RunWriter::write_summary(const Writing& writing) {
+  if (options_.summary == SummaryTarget::kOff || !writing.report) return false;
+  const RunInfo& run = writing.run;
+  if (options_.summary == SummaryTarget::kStderr && !run.rank.empty() && run.rank != "0") return false;
+  const std::string text = summary_text(*writing.report, folder_);
+  if (options_.summary == SummaryTarget::kStderr) {
+    write_quietly(STDERR_FILENO, text);
+    return true;
+  }
+  OutputFile file;
+  if (!file.open(expand_option_path(options_.summary_file))) {
+    Log::error("the summary can't be written: " + file.error());
+    return false;
+  }
+  file.buffer() = text;
+  if (!file.flush()) Log::error("the summary can't be written: " + file.error());
+  return false;
+}
+
+}  // namespace inject

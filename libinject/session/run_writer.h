@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "libinject/config/options.h"
+#include "libinject/journal/journal.h"
+#include "libinject/journal/record_file.h"
+#include "libinject/model/run_info.h"
+#include "libinject/output/chrome_trace.h"
+#include "libinject/output/metric_timeline.h"
+#include "libinject/output/prometheus_file.h"
+#include "libinject/output/trace.h"
+#include "libinject/pipeline/drain.h"
+#include "libinject/pipeline/window_log.h"
+#include "libinject/record/buffers.h"
+#include "libinject/record/core.h"
+#include "libinject/report/report.h"
+#include "libinject/session/drain_sources.h"
+#include "libinject/stats/statistics.h"
+
+namespace inject {
+
+/// What a file's name in an option stands for, with this process's %p, %h, %r and environment.
+std::string expand_option_path(const std::string& pattern);
+
+/// The run's folder and all that is written: tables, run.json, summary, raw records, Prometheus' file, and
+/// what is left for the case that the process is killed. With the pipeline's lock, but for what is said to be
+/// for any thread.
+class RunWriter {
+ public:
+  /// What is written of.
+  struct Sources {
+    Core& core;
+    WindowLog& windows;
+    Statistics& statistics;
+    Drain& drain;
+    DrainSources& drain_sources;
+    ActivityBuffers& buffers;
+    /// CUPTI's, 0 while it is not loaded.
+    std::function<std::uint32_t()> cupti_version;
+    /// Adds what others know of the run: devices' links, iterations, sampling, what attaching and draining
+    /// took.
+    std::function<void(RunInfo&)> complete;
+  };
+  struct Clock {
+    Nanoseconds base = 0;        ///< RunInfo::base
+    std::uint64_t base_utc = 0;  ///< RunInfo::base_utc
+  };
+
+  RunWriter(const Options& options, Sources sources, Clock clock);
+  RunWriter(const RunWriter&) = delete;
+  RunWriter& operator=(const RunWriter&) = delete;
+
+  // Any thread.
+  /// The folder, once it has been made; null before.
+  const char* shown_folder() const noexcept { return shown_folder_.load(std::memory_order_acquire); }
+  bool folder_failed() const noexcept { return folder_failed_.load(std::memory_order_relaxed); }
+  /// From one writing of the files to the next: longer where tables are large.
+  Nanoseconds interval() const noexcept { return interval_.load(std::memory_order_relaxed); }
+  /// run.json on disk says that no window is open.
+  bool closed_on_disk() const noexcept { return closed_on_disk_.load(std::memory_order_relaxed); }
+  /// Time that writing has taken.
+  Nanoseconds time() const noexcept { return time_.load(std::memory_order_relaxed); }
+
+  static constexpr Nanoseconds kInterval = kSecond;
+
+  /// Makes the folder and what is written as it comes, once.
+  bool ensure_folder();
+  const std::string& folder() const { return folder_; }
+  /// The same; false where there is no folder and no file is written beside it either.
+  bool may_write();
+
+  /// All files, as far as the run has come. `state`: RunInfo::state.
+  void write(const char* state);
+  /// For the last time, with the summary. True if the summary, on the terminal, names the folder.
+  bool write_last();
+
+  /// What another process needs to make the tables if this one is killed.
+  void keep_run_state();
+  /// Has pages of the file for records ready.
+  void warm_records() { records_.warm(); }
+
+  MetricTimeline& timeline() { return timeline_; }
+  ChromeTrace& chrome() { return chrome_; }
+  recovery::Journal& journal() { return journal_; }
+
+ private:
+  /// What all files of one writing are made of.
+  struct Writing {
+    Writing(RunWriter& writer, const char* state);
+    Writing(const Writing&) = delete;  // the report refers to the run
+    Writing& operator=(const Writing&) = delete;
+    Nanoseconds begin;
+    Nanoseconds begin_cpu;
+    RunInfo run;
+    std::optional<Report> report;  ///< nothing where there was no memory for it, which has been said
+  };
+
+  void open_traces();
+  void open_records();
+  void remove_records(bool all_written);
+  RunInfo run_info(const char* state);
+  void write_raw_records(const char* state);
+  bool write_files(Writing& writing, bool last);
+  void write_prometheus(Writing& writing, bool last);
+  bool write_summary(const Writing& writing);
+
+  const Options& options_;
+  Sources sources_;
+  const Clock clock_;
+  const int pid_;
+  std::vector<DeviceInfo> devices_;  // asked for with the first writing
+
+  std::string folder_;  // set once
+  std::atomic<const char*> shown_folder_{nullptr};
+  std::atomic<bool> folder_failed_{false};
+  TraceWriter trace_;
+  ChromeTrace chrome_;
+  MetricTimeline timeline_;
+  PrometheusFile prometheus_;
+  recovery::Journal journal_;
+  recovery::RecordFile records_;
+
+  bool write_failed_ = false;
+  bool trace_failed_ = false;  // raw records are missing in the file
+  std::atomic<bool> closed_on_disk_{false};
+  std::atomic<Nanoseconds> interval_{kInterval};
+  std::atomic<Nanoseconds> time_{0};
+};
+
+}  // namespace inject

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/session/span_boundaries.h"
+
+#include <algorithm>
+
+namespace inject {
+
+void SpanBoundaries::hold(Nanoseconds came, Nanoseconds opened) {
+  const MutexLock held(held_mutex_);
+  if (held_.size() == kMaxHeld) held_.pop_front();
+  held_.emplace_back(came, opened);
+}
+
+// The window of what begins at that time: one that closes at a boundary has not got what comes after it.
+std::uint32_t SpanBoundaries::window_from(Nanoseconds time) const {
+  const std::uint32_t window = windows_.at(time);
+  return window != 0 && windows_.span(window).end == time ? 0 : window;
+}
+
+void SpanBoundaries::emit(const IterationBoundary& boundary) {
+  targets_.emit(boundary);
+  told_until_ = boundary.begin;
+}
+
+void SpanBoundaries::add(const IterationSpan& span) {
+  if (!span.cut || span.begin != 0) add_beginning(span);
+  end_ = span.end;
+  last_event_ = span.last_event_time;
+  next_ = span.phase ? span.number : span.number + 1;
+  after_cut_ = span.cut;
+  if (span.cut) add_cut(span);
+}
+
+void SpanBoundaries::add_beginning(const IterationSpan& span) {
+  IterationBoundary boundary;
+  boundary.number = span.number;
+  boundary.begin = span.begin;
+  {
+    const MutexLock held(held_mutex_);
+    for (; !held_.empty() && held_.front().first <= span.begin; held_.pop_front())
+      if (held_.front().first == span.begin) boundary.begin = held_.front().second;
+  }
+  boundary.window = window_from(boundary.begin);
+  // What ends here after a gap has not been seen from its beginning on, whatever its window.
+  boundary.window_before =
+      after_cut_ ? boundary.window : windows_.at(last_event_ == 0 ? span.begin - 1 : last_event_);
+  boundary.label = span.checkpoint ? IterationLabel::kCheckpoint
+                   : span.phase    ? IterationLabel::kValidation
+                                   : IterationLabel::kIteration;
+  if (boundary.begin <= told_until_ && told_until_ != 0) return;
+  emit(boundary);
+  if (boundary.window != 0) targets_.keep_numbers(span.phase ? span.number : span.number + 1, told_until_);
+}
+
+// What the next window shows first has begun unseen, after the window before it.
+void SpanBoundaries::add_cut(const IterationSpan& span) {
+  const std::uint32_t window = windows_.at(span.last_event_time);
+  IterationBoundary boundary;
+  boundary.number = next_ = span.following;
+  boundary.begin = std::max(window == 0 ? 0 : windows_.span(window).end, span.last_event_time + 1);
+  boundary.window_before = span.whole ? window : 0;
+  end_ = boundary.begin;
+  if (boundary.begin <= told_until_) return;
+  emit(boundary);
+  targets_.keep_numbers(boundary.number, told_until_);
+}
+
+void SpanBoundaries::restart(Nanoseconds time) {
+  if (told_until_ == 0) return;
+  IterationBoundary boundary;
+  boundary.begin = std::max(time, told_until_ + 1);
+  boundary.followed = false;
+  emit(boundary);
+  end_ = last_event_ = 0;
+  after_cut_ = false;
+}
+
+void SpanBoundaries::finish(const std::optional<IterationSpan>& trailing, std::uint32_t clock_window,
+                            bool clock_ended) {
+  // A window that ends with an iteration, as the profiler's own calls often have it.
+  const std::uint32_t last = trailing ? windows_.at(trailing->end) : 0;
+  if (last != 0 && last != clock_window && !clock_ended) {
+    add(*trailing);
+    end_ = windows_.span(last).end;
+  }
+  if (end_ <= told_until_) return;
+  IterationBoundary boundary;
+  boundary.number = next_;
+  boundary.begin = end_;
+  boundary.window = window_from(end_);
+  boundary.window_before = windows_.at(last_event_);
+  emit(boundary);
+}
+
+}  // namespace inject

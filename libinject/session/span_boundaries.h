@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <optional>
+#include <utility>
+
+#include "libinject/base/mutex.h"
+#include "libinject/iterations/iteration_detector.h"
+#include "libinject/model/events.h"
+#include "libinject/pipeline/window_log.h"
+
+namespace inject {
+
+/// Makes of the spans that the detector tells, in their order, the boundaries that the statistics take: where
+/// each iteration begins, in which window, and where what is known of them ends. Boundaries ascend in time.
+/// One thread at a time, but for hold().
+class SpanBoundaries {
+ public:
+  struct Targets {
+    std::function<void(const IterationBoundary&)> emit;
+    /// IterationDetector::keep_numbers(): a number that has been shown stays.
+    std::function<void(std::uint64_t next, Nanoseconds until)> keep_numbers;
+  };
+
+  SpanBoundaries(const WindowLog& windows, Targets targets)
+      : windows_(windows), targets_(std::move(targets)) {}
+
+  /// The launch that came at `came` and begins a window's first iteration was held until CUPTI was attached,
+  /// at `opened`: the iteration begins there. From any thread; may throw std::bad_alloc.
+  void hold(Nanoseconds came, Nanoseconds opened);
+
+  /// What begins at a span's end is known when it is over itself, or when its window is.
+  void add(const IterationSpan& span);
+  /// What was followed so far ends: a new search, from `time` on, knows nothing of it.
+  void restart(Nanoseconds time);
+  /// Nothing more comes of the windows that have ended. `trailing`: the iteration that runs, or has just run.
+  /// `clock_window`: a window that the clock has closed, in the pause after an iteration's last launch
+  /// perhaps.
+  void finish(const std::optional<IterationSpan>& trailing, std::uint32_t clock_window, bool clock_ended);
+
+ private:
+  std::uint32_t window_from(Nanoseconds time) const;
+  void add_beginning(const IterationSpan& span);
+  void add_cut(const IterationSpan& span);
+  void emit(const IterationBoundary& boundary);
+
+  static constexpr std::size_t kMaxHeld = 64;
+
+  const WindowLog& windows_;
+  Targets targets_;
+  Mutex held_mutex_;
+  std::deque<std::pair<Nanoseconds, Nanoseconds>> held_ INJECT_GUARDED_BY(held_mutex_);  // came, opened
+  Nanoseconds told_until_ = 0;  // the latest boundary
+  // Of the latest span:
+  bool after_cut_ = false;
+  Nanoseconds end_ = 0;
+  Nanoseconds last_event_ = 0;
+  std::uint64_t next_ = 0;
+};
+
+}  // namespace inject

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/shutdown/ending.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "libinject/base/clock.h"
+#include "libinject/base/log.h"
+#include "libinject/base/process.h"
+#include "libinject/control/endpoint.h"
+#include "libinject/record/internal_thread.h"
+#include "libinject/session/session.h"
+#include "libinject/shutdown/process_tree.h"
+#include "libinject/shutdown/rank_meeting.h"
+
+namespace inject {
+
+namespace {
+
+// Conditions wait on clocks that can't count as far as an option can.
+constexpr Nanoseconds kMaxSleep = 3'600 * kSecond;
+constexpr Nanoseconds kRankPatience = 10 * kSecond;
+
+enum class OnInterrupt { kIgnored, kEnds, kHandled };
+
+OnInterrupt on_interrupt() {
+  struct sigaction action {};
+  if (sigaction(SIGINT, nullptr, &action) != 0 || (action.sa_flags & SA_SIGINFO) != 0)
+    return OnInterrupt::kHandled;
+  if (action.sa_handler == SIG_IGN) return OnInterrupt::kIgnored;
+  return action.sa_handler == SIG_DFL ? OnInterrupt::kEnds : OnInterrupt::kHandled;
+}
+
+}  // namespace
+
+void Ending::start(Session& session, void (*before_end)() noexcept) noexcept {
+  if (options_.after == AfterAction::kContinue && options_.timeout == 0) return;
+  session_ = &session;
+  before_end_ = before_end;
+  if (const int failed = start_internal_thread(&entry, this); failed != 0) {
+    Log::error(std::string("INJECT_AFTER and INJECT_TIMEOUT do nothing: a thread can't be started (") +
+               std::strerror(failed) + ")");
+  }
+}
+
+void Ending::note_last_window() noexcept {
+  const MutexLock lock(mutex_);
+  last_window_closed_ = true;
+  wake_.notify_one();
+}
+
+void* Ending::entry(void* ending) noexcept {
+  enter_internal_thread();
+  try {
+    static_cast<Ending*>(ending)->run();
+  } catch (...) {
+    Log::error("INJECT_AFTER and INJECT_TIMEOUT do nothing: out of memory");
+  }
+  return nullptr;
+}
+
+bool Ending::wait() {
+  MutexLock lock(mutex_);
+  for (;;) {
+    if (options_.after != AfterAction::kContinue && last_window_closed_) {
+      last_window_closed_ = false;
+      return false;
+    }
+    const Nanoseconds passed = now() - base_;
+    if (options_.timeout != 0 && passed >= options_.timeout) return true;
+    const Nanoseconds left = options_.timeout != 0 ? options_.timeout - passed : kMaxSleep;
+    lock.wait_for(wake_, std::min(left, kMaxSleep));
+  }
+}
+
+void Ending::run() {
+  for (;;) {
+    const bool timed_out = wait();
+    switch (session_->conclude(timed_out)) {
+      case Session::Conclusion::kNotYet:
+        continue;  // another window has opened, after all
+      case Session::Conclusion::kExiting:
+        return;
+      case Session::Conclusion::kDone:
+        break;
+    }
+    const bool unsaid = timed_out && options_.after == AfterAction::kContinue;
+    act(unsaid ? AfterAction::kInterrupt : options_.after, timed_out);
+    return;
+  }
+}
+
+void Ending::act(AfterAction action, bool timed_out) {
+  meet_other_ranks();
+  const std::string why = timed_out ? "INJECT_TIMEOUT is over" : "the last window has closed";
+  if (action == AfterAction::kExit) {
+    Log::info(why + ": the process ends with status 0 (INJECT_AFTER=exit)");
+    before_end_();
+    end_descendants();
+    _exit(0);
+  }
+  const OnInterrupt what = on_interrupt();
+  if (what == OnInterrupt::kIgnored) {
+    Log::warn(
+        why +
+        ", but the program ignores SIGINT, as one does that a shell script started in the background: it "
+        "goes on; INJECT_AFTER=exit would end it");
+    return;
+  }
+  Log::info(why + ": the program gets SIGINT");
+  // To this process alone. A program with a handler closes its workers as it unwinds; were they interrupted
+  // as well, as a terminal does, Python's pools would deadlock now and then over a lock that a worker took as
+  // it was interrupted. Without a handler nobody closes anything.
+  if (what == OnInterrupt::kEnds) {
+    before_end_();
+    end_descendants();
+    sigset_t interrupt;
+    sigemptyset(&interrupt);
+    sigaddset(&interrupt, SIGINT);
+    pthread_sigmask(SIG_UNBLOCK, &interrupt, nullptr);
+  }
+  kill(getpid(), SIGINT);
+}
+
+void Ending::meet_other_ranks() {
+  const unsigned count = ranks_of_this_host(environment_variable);
+  if (count < 2) return;
+  for (const std::string& path : control_folders(std::getenv("XDG_RUNTIME_DIR"), geteuid())) {
+    std::string error;
+    const int folder = open_control_folder(path, true, error);
+    if (folder < 0) continue;
+    const bool met = meet_ranks(folder, meeting_of_ranks(environment_variable), count, kRankPatience);
+    close(folder);
+    if (!met)
+      Log::info("not all " + std::to_string(count) +
+                " ranks of this host have come to their end; not waiting for them");
+    return;
+  }
+}
+
+}  // namespace inject

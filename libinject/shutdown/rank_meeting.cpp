@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/shutdown/rank_meeting.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <initializer_list>
+#include <optional>
+
+#include "libinject/base/clock.h"
+#include "libinject/base/host_io.h"
+#include "libinject/shutdown/process_tree.h"
+
+namespace inject {
+
+namespace {
+
+constexpr unsigned kMaxRanks = 1024;
+
+}  // namespace
+
+unsigned ranks_of_this_host(const EnvironmentLookup& environment) {
+  for (const std::string_view name :
+       {"LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS_PER_NODE"}) {
+    const std::optional<std::string> value = environment(name);
+    unsigned count = 0;
+    if (!value) continue;
+    const auto [end, code] = std::from_chars(value->data(), value->data() + value->size(), count);
+    if (code == std::errc() && end == value->data() + value->size() && count >= 1 && count <= kMaxRanks)
+      return count;
+  }
+  return 1;
+}
+
+std::string meeting_of_ranks(const EnvironmentLookup& environment) {
+  ProcessInfo launcher;
+  const pid_t parent = getppid();
+  if (!read_process(parent, launcher)) launcher.start = 0;
+  // A launcher may start its ranks anew after a failure.
+  const std::optional<std::string> restarts = environment("TORCHELASTIC_RESTART_COUNT");
+  std::string name = "ending-" + std::to_string(parent) + "-" + std::to_string(launcher.start) + "-";
+  for (const char c : restarts.value_or("0").substr(0, 10)) name += c >= '0' && c <= '9' ? c : '_';
+  return name;
+}
+
+// A file with a byte for each who has come. The last one removes it, the others have it open.
+bool meet_ranks(int folder, const std::string& name, unsigned count, Nanoseconds patience) {
+  const std::string path = "/proc/self/fd/" + std::to_string(folder) + "/" + name;
+  const int file = open_file(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, 0600);
+  if (file < 0) return false;
+  bool met = false;
+  if (::write(file, "x", 1) == 1) {
+    const Nanoseconds deadline = now() + patience;
+    for (;;) {
+      struct stat status {};
+      met = fstat(file, &status) == 0 && static_cast<std::uint64_t>(status.st_size) >= count;
+      if (met || now() >= deadline) break;
+      const timespec pause{0, 2'000'000};
+      nanosleep(&pause, nullptr);
+    }
+  }
+  unlinkat(folder, name.c_str(), 0);
+  close(file);
+  return met;
+}
+
+}  // namespace inject

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "libinject/base/out_path.h"
+#include "libinject/model/records.h"
+
+namespace inject {
+
+/// How many ranks of a distributed job run on this host, by LOCAL_WORLD_SIZE, OMPI_COMM_WORLD_LOCAL_SIZE,
+/// MPI_LOCALNRANKS or SLURM_NTASKS_PER_NODE; 1 outside such a job.
+unsigned ranks_of_this_host(const EnvironmentLookup& environment);
+
+/// What the ranks that one launcher has started on this host have in common, and no other job's.
+std::string meeting_of_ranks(const EnvironmentLookup& environment);
+
+/// Waits until `count` processes have come to the meeting `name` in `folder`, or for `patience`. False in the
+/// latter case, or where they can't meet. The first one to end would take the others down with it: a launcher
+/// ends all ranks when one fails, and a rank that another has left hangs or fails in its next collective.
+bool meet_ranks(int folder, const std::string& name, unsigned count, Nanoseconds patience);
+
+}  // namespace inject

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "libinject/record/name_table.h"
+#include "libinject/record/range_tree.h"
+#include "libinject/stats/phases.h"
+
+namespace inject {
+
+/// Phases of the program by its NVTX ranges.
+class RangePhases {
+ public:
+  RangePhases(const NameTable& names, const RangeTree& tree) : names_(&names), tree_(&tree) {}
+
+  /// Of the innermost range that stands for a phase, from this node of the tree outwards.
+  Phase of(std::uint32_t node);
+
+ private:
+  const NameTable* names_;
+  const RangeTree* tree_;
+  std::vector<std::uint8_t> known_;  // by node: 0 not asked, else the phase + 1
+};
+
+}  // namespace inject

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <cupti.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace inject {
+
+/// CUPTI and a device, as far as the session uses them. A program that links this has no other CUPTI:
+/// load_cupti() finds this one, or none.
+class FakeCupti {
+ public:
+  static FakeCupti& get();
+
+  /// Whether load_cupti() finds it.
+  std::atomic<bool> present{false};
+  /// Kernels do not end: a flush waits for none of them, and by force returns their records without times.
+  std::atomic<bool> running{false};
+
+  /// The function's next calls, without "cupti", return `result`.
+  void answer(const std::string& function, CUptiResult result, int times = 1);
+  /// Another client subscribes, or tries to.
+  CUptiResult other_subscribes();
+  void other_unsubscribes();
+  /// How often a function has been called, but for calls that were answered otherwise.
+  int count(const std::string& function) const;
+  bool subscribed() const;
+  bool records_kernels() const;
+
+  // What the program does, on one thread.
+  void launch(std::uintptr_t function = 1, const char* name = "_Z4stepv");
+  void launch_graph();
+  void profiler_start();
+  void profiler_stop();
+  /// cuptiFinalize, past every hook.
+  void finalize();
+  /// CUPTI gives up with a fatal error.
+  void fail();
+
+  // CUPTI's own functions.
+  bool enter(const char* function, CUptiResult& result);
+  CUptiResult subscribe(CUpti_SubscriberHandle* subscriber, CUpti_CallbackFunc callback, void* data);
+  CUptiResult unsubscribe(CUpti_SubscriberHandle subscriber);
+  CUptiResult enable_callback(bool on, CUpti_SubscriberHandle subscriber, CUpti_CallbackDomain domain,
+                              CUpti_CallbackId id);
+  CUptiResult enable_activity(CUpti_ActivityKind kind, bool on);
+  CUptiResult register_buffers(CUpti_BuffersCallbackRequestFunc request,
+                               CUpti_BuffersCallbackCompleteFunc complete);
+  CUptiResult flush(bool force);
+  std::size_t take_dropped();
+
+ private:
+  struct Buffer {
+    std::uint8_t* data = nullptr;
+    std::size_t size = 0;
+    std::size_t used = 0;
+  };
+
+  /// Calls back on the way in and out, if that has been asked for.
+  template <typename Parameters, typename Meanwhile>
+  void driver_call(CUpti_CallbackId id, const char* name, const Parameters& parameters, Meanwhile meanwhile);
+  void record_kernel(std::uint32_t correlation, const char* name);
+
+  mutable std::mutex mutex_;  // not held in callbacks
+  std::map<std::string, int> counts_;
+  std::map<std::string, std::pair<CUptiResult, int>> answers_;
+  bool other_ = false;
+  std::uintptr_t subscriptions_ = 0;
+  std::uintptr_t subscriber_ = 0;  // 0: nobody of ours
+  CUpti_CallbackFunc callback_ = nullptr;
+  void* callback_data_ = nullptr;
+  std::set<std::pair<int, std::uint32_t>> callbacks_;
+  std::set<int> activities_;
+  CUpti_BuffersCallbackRequestFunc request_ = nullptr;
+  CUpti_BuffersCallbackCompleteFunc complete_ = nullptr;
+  Buffer buffer_;
+  std::size_t dropped_ = 0;
+  std::uint32_t correlation_ = 0;
+};
+
+}  // namespace inject

@@ -1,0 +1,566 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/session/iteration_tracker.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "libinject/base/mapping.h"
+#include "tests/unit/catch.h"
+#include "tests/unit/temporary_folder.h"
+
+using namespace inject;
+
+namespace {
+
+constexpr const char* kAdam = "_ZN2at6native12_GLOBAL__N_125multi_tensor_apply_kernelINS1_18FusedAdam";
+constexpr Nanoseconds kApart = 51'000;  // between two signs
+constexpr std::uint64_t kOptimizer = 500;
+
+using Rows = std::vector<std::string>;
+
+/// Where iterations begin, as the statistics are told it.
+class Boundaries : public EventSink {
+ public:
+  using EventSink::add;
+  void add(const IterationBoundary& boundary) override { all.push_back(boundary); }
+  std::vector<IterationBoundary> all;
+};
+
+/// A program whose signs take their way through this thread's queue, on a clock of its own. It runs on the
+/// one watch of this process.
+struct Tracking {
+  Tracking() : Tracking(std::string()) {}
+  explicit Tracking(std::string recording) : tracker(core, windows, drain, std::move(recording)) {
+    drain.add_sink(told);
+    core.threads.drain([](std::uint32_t, const Slot&) {});  // what a test before left
+    iteration_watch.armed = false;
+    iteration_watch.count = 0;
+    iteration_watch.next_stop = IterationWatch::kNever;
+    iteration_watch.on_stop = nullptr;
+    iteration_watch.source = SignSource::kHooks;
+  }
+  ~Tracking() {
+    iteration_watch.source = SignSource::kNone;
+    iteration_watch.armed = false;
+  }
+  Tracking(const Tracking&) = delete;
+  Tracking& operator=(const Tracking&) = delete;
+
+  static std::uint64_t hash(std::uint64_t function) { return hash_mix(function * kHashSeed + 1); }
+  void event(SignKind kind, std::uint64_t function, std::uint64_t size = 0) {
+    time += kApart;
+    emit_sign(kind, hash(function), hash_mix(hash(function) + size + 2), 7, false, time);
+  }
+  void kernels(std::uint64_t first, std::uint64_t last, std::uint64_t size = 0) {
+    for (std::uint64_t function = first; function <= last; ++function)
+      event(SignKind::kKernel, function, size);
+  }
+  /// PyTorch's kernels, whose optimizers have names.
+  void name_layer() { emit_name(hash(10), "_ZN2at6native18elementwise_kernelILi128ELi4EEEv"); }
+  void name_optimizer() { emit_name(hash(kOptimizer), kAdam); }
+  /// 30 signs: a batch, forward and backward through three layers, the optimizer. One that accumulates
+  /// gradients has none.
+  void step(bool optimizer = true) {
+    begins.push_back(time + kApart);
+    event(SignKind::kCopyToDevice, 9001);
+    for (std::uint64_t layer = 0; layer < 3; ++layer) kernels(10, 13, layer);
+    kernels(20, 21);
+    for (std::uint64_t layer = 3; layer-- > 0;) kernels(30, 33, layer);
+    if (optimizer) kernels(kOptimizer, kOptimizer + 2);
+  }
+  /// … each of them followed by a pass of the drain.
+  void steps(unsigned count) {
+    for (unsigned i = 0; i < count; ++i) {
+      step();
+      pass();
+    }
+  }
+  void pass() {
+    tracker.prepare();
+    const SignPass pass = begin_sign_pass();
+    core.threads.drain([this](std::uint32_t thread, const Slot& slot) { drain.take(thread, slot); });
+    drain.advance_search(pass, false);
+    tracker.update(time);
+  }
+  /// The search begins with the signs from here on.
+  void search() { tracker.restart(begin_sign_pass().sequence, time); }
+
+  /// Begins of the iterations that have been told, which have the right numbers.
+  std::vector<Nanoseconds> told_begins(std::uint64_t first = 0) {
+    std::vector<Nanoseconds> found;
+    for (const IterationBoundary& boundary : told.all) {
+      CHECK(boundary.label == IterationLabel::kIteration);
+      CHECK(boundary.followed);
+      CHECK(boundary.number == first + found.size());
+      found.push_back(boundary.begin);
+    }
+    return found;
+  }
+  /// Those of the program's own that are over; the last one is not.
+  std::vector<Nanoseconds> over() const { return {begins.begin(), begins.end() - 1}; }
+
+  Core& core = *Core::get();
+  WindowLog windows;
+  Statistics statistics{core.names, core.ranges, core.shapes};
+  Drain drain{core, windows, statistics, [] {}};
+  Boundaries told;
+  IterationTracker tracker;
+  Nanoseconds time = 1000 * kSecond;
+  std::vector<Nanoseconds> begins;
+};
+
+}  // namespace
+
+TEST_CASE_METHOD(Tracking, "where no iterations are looked for there is nothing to say of them",
+                 "[iterations]") {
+  steps(2);
+  tracker.note_window(true, 1, 1);
+  tracker.settle();
+  tracker.finish();
+  CHECK_FALSE(tracker.restarting());
+  CHECK_FALSE(tracker.found().lock);
+  CHECK(tracker.found().events == 0);
+  CHECK(tracker.report().empty());
+  CHECK(tracker.why_none().empty());
+  CHECK_FALSE(tracker.info("hooks"));
+  CHECK(told.all.empty());
+}
+
+TEST_CASE_METHOD(Tracking, "a search begins with the pass after it was asked for, and its first sign",
+                 "[iterations]") {
+  step();
+  search();
+  CHECK(tracker.restarting());
+  kernels(1, 5);
+  CHECK(tracker.found().events == 0);
+  pass();
+  CHECK_FALSE(tracker.restarting());
+  CHECK(tracker.found().events == 5);
+  kernels(1, 3);
+  pass();
+  CHECK(tracker.found().events == 8);
+}
+
+TEST_CASE_METHOD(Tracking, "iterations that are found arm the watch, and are told as they end",
+                 "[iterations]") {
+  search();
+  name_optimizer();
+  while (!tracker.found().lock) {
+    REQUIRE(begins.size() < 20);
+    iteration_watch.next_stop = 7;
+    steps(1);
+  }
+  const FoundIterations& found = tracker.found();
+  CHECK(found.lock->optimizer);
+  CHECK(found.changes == 1);
+  CHECK(found.begun == begins.size());
+  CHECK(found.begun_then == begins.size());
+  CHECK(found.since == time);
+  CHECK(found.events == 30 * begins.size());
+  CHECK(told_begins() == over());
+  // What was planned in other numbers is void.
+  CHECK(iteration_watch.next_stop == IterationWatch::kNever);
+  CHECK(iteration_watch.armed);
+  CHECK(iteration_watch.begin == found.lock->marks.begin);
+  CHECK(iteration_watch.anchor == found.lock->marks.anchor);
+  CHECK_FALSE(found.offset);
+
+  const std::uint64_t then = begins.size();
+  steps(4);
+  REQUIRE(found.offset);
+  CHECK(iteration_watch.count >= 3u);
+  CHECK(static_cast<std::int64_t>(iteration_watch.count) + *found.offset ==
+        static_cast<std::int64_t>(begins.size() - 1));
+  CHECK(found.changes == 1);
+  CHECK(found.begun == begins.size());
+  CHECK(found.begun_then == then);
+  CHECK(found.since != time);
+  CHECK(found.mean_duration == 30 * kApart);
+  CHECK(told_begins() == over());
+}
+
+TEST_CASE_METHOD(Tracking, "iterations that nobody watches are told, but are not to be planned by",
+                 "[iterations]") {
+  iteration_watch.source = SignSource::kNone;
+  search();
+  name_optimizer();
+  steps(20);
+  CHECK_FALSE(tracker.found().lock);
+  CHECK_FALSE(iteration_watch.armed);
+  CHECK(tracker.found().begun == 20);
+  CHECK(told_begins() == over());
+}
+
+TEST_CASE_METHOD(Tracking, "repetition alone is believed after some iterations and some time",
+                 "[iterations]") {
+  search();
+  while (!tracker.found().lock) {
+    REQUIRE(begins.size() < 40);
+    steps(1);
+  }
+  REQUIRE_FALSE(tracker.found().lock->optimizer);
+  const std::uint64_t then = tracker.found().begun_then;
+  REQUIRE(then == begins.size());
+  const bool time_first = GENERATE(true, false);
+  CAPTURE(time_first);
+  if (time_first) {
+    time = tracker.found().since + FoundIterations::kSteadyTime;
+    steps(FoundIterations::kSteadyUnnamed - 1);
+    CHECK(told.all.empty());
+    steps(1);
+  } else {
+    steps(FoundIterations::kSteadyUnnamed);
+    const Nanoseconds before = time;
+    REQUIRE(before < tracker.found().since + FoundIterations::kSteadyTime);
+    time = tracker.found().since + FoundIterations::kSteadyTime - 1;
+    pass();
+    CHECK(told.all.empty());
+    ++time;
+    pass();
+  }
+  CHECK(told_begins() == over());
+  steps(1);
+  CHECK(told_begins() == over());
+}
+
+TEST_CASE_METHOD(Tracking, "repetition alone is not believed where an optimizer will show", "[iterations]") {
+  search();
+  name_layer();
+  steps(10);
+  CHECK_FALSE(tracker.found().lock);
+  time += 30 * kSecond;
+  steps(10);
+  REQUIRE(tracker.found().lock);
+  REQUIRE_FALSE(tracker.found().lock->optimizer);
+  time += FoundIterations::kSteadyTime;
+  steps(40);
+  CHECK(told.all.empty());
+  // A window's end waits for nothing better.
+  tracker.settle();
+  CHECK(told_begins().size() == begins.size());
+}
+
+TEST_CASE_METHOD(Tracking, "a better lock tells from the beginning what was held back", "[iterations]") {
+  search();
+  // Four batches an iteration: the first ones that are found.
+  const auto accumulate = [&](unsigned count) {
+    std::vector<Nanoseconds> iterations;
+    for (unsigned i = 0; i < count; ++i) {
+      iterations.push_back(time + kApart);
+      for (int batch = 0; batch < 4; ++batch) {
+        const std::uint64_t before = tracker.found().changes;
+        step(batch == 3);
+        pass();
+        // The watch's count stands for other iterations.
+        if (tracker.found().changes != before) CHECK_FALSE(tracker.found().offset);
+      }
+    }
+    return iterations;
+  };
+  std::vector<Nanoseconds> iterations = accumulate(12);
+  REQUIRE(tracker.found().lock);
+  const std::uint64_t changes = tracker.found().changes;
+  const Nanoseconds since = tracker.found().since;
+  REQUIRE_FALSE(tracker.found().lock->optimizer);
+  CHECK(told.all.empty());
+  iteration_watch.next_stop = 1000;
+
+  name_optimizer();
+  for (const Nanoseconds begin : accumulate(12)) iterations.push_back(begin);
+  CHECK(tracker.found().changes > changes);
+  CHECK(tracker.found().since > since);
+  REQUIRE(tracker.found().lock->optimizer);
+  CHECK(tracker.found().lock->events == Approx(4 * 30 - 9));
+  CHECK(iteration_watch.next_stop == IterationWatch::kNever);
+  iterations.pop_back();
+  CHECK(told_begins() == iterations);
+  CHECK(tracker.info("hooks")->changes == tracker.found().changes - 1);
+}
+
+TEST_CASE_METHOD(Tracking, "a new search ends what was known, and numbers anew", "[iterations]") {
+  search();
+  name_optimizer();
+  steps(20);
+  REQUIRE(tracker.found().lock);
+  const std::size_t before = told.all.size();
+  const bool window = GENERATE(true, false);
+  CAPTURE(window);
+  // A window that has ended keeps the iteration that it ended in.
+  if (window) windows.end(windows.open("test", begins.back() + 1), time);
+  step();  // of the source before
+  search();
+  const Nanoseconds asked = time;
+  name_optimizer();
+  pass();
+  CHECK_FALSE(tracker.found().lock);
+  CHECK(tracker.found().begun == 0);
+  CHECK(tracker.found().changes == 0);
+  // Where something was to be shown, the iteration that ran is told of before.
+  REQUIRE(told.all.size() == before + (window ? 3 : 1));
+  CHECK_FALSE(told.all.back().followed);
+  CHECK(told.all.back().begin == asked);
+  if (window) {
+    CHECK(told.all[before].begin == begins[19]);
+    CHECK(told.all[before + 1].number == 20);
+    CHECK(told.all[before + 1].begin == windows.span(1).end);
+  }
+  told.all.clear();
+  begins.clear();
+  steps(20);
+  REQUIRE(tracker.found().lock);
+  CHECK(tracker.found().begun == 20);
+  CHECK(told_begins() == over());
+}
+
+TEST_CASE_METHOD(Tracking, "a new search forgets spans that were not believed", "[iterations]") {
+  search();
+  steps(25);
+  REQUIRE(tracker.found().lock);
+  CHECK(told.all.empty());
+  search();
+  // Windows may be settled before there is time for signs.
+  tracker.prepare();
+  tracker.settle();
+  CHECK(told.all.empty());
+  pass();
+  begins.clear();
+  name_optimizer();
+  steps(10);
+  CHECK(told_begins() == over());
+}
+
+TEST_CASE_METHOD(Tracking, "numbers that a window has shown are not given again", "[iterations]") {
+  search();
+  name_optimizer();
+  steps(20);
+  windows.open("test", begins.back());
+  steps(3);
+  CHECK(told.all.back().window == 1);
+  CHECK(told.all.back().number == 21);
+  windows.end(1, time);
+  search();
+  name_optimizer();
+  pass();
+  REQUIRE(told.all.size() == 25);
+  CHECK(told.all[22].number == 22);
+  CHECK(told.all[22].window == 1);
+  CHECK(told.all[22].begin == begins[22]);
+  CHECK(told.all[23].window_before == 1);
+  CHECK_FALSE(told.all[24].followed);
+  told.all.clear();
+  begins.clear();
+  steps(20);
+  CHECK(told_begins(23) == over());
+}
+
+TEST_CASE_METHOD(Tracking, "what runs at the program's end is told of", "[iterations]") {
+  search();
+  name_optimizer();
+  steps(20);
+  windows.end(windows.open("test", begins.back()), time + 1);
+  step();
+  core.threads.drain([this](std::uint32_t thread, const Slot& slot) { drain.take(thread, slot); });
+  tracker.finish();
+  // The signs that had not been looked at are in it.
+  REQUIRE(told.all.size() == 21);
+  CHECK(told.all[19].window == 1);
+  CHECK(told.all[20].begin == begins[20]);
+  CHECK(told.all[20].window_before == 1);
+}
+
+TEST_CASE_METHOD(Tracking, "the iteration at a window's end is shown, unless the clock ended it",
+                 "[iterations]") {
+  search();
+  name_optimizer();
+  steps(20);
+  CHECK(tracker.clock_window() == 0);
+  CHECK_FALSE(tracker.clock_ended());
+  // Iteration 19 is over, as it seems.
+  windows.end(windows.open("test", begins[19] - 1), time + 1);
+  const int clock = GENERATE(0, 1, 2);
+  CAPTURE(clock);
+  if (clock == 1) tracker.set_clock_window(1);
+  if (clock == 2) tracker.set_clock_ended(true);
+  CHECK(tracker.clock_window() == (clock == 1 ? 1 : 0));
+  CHECK(tracker.clock_ended() == (clock == 2));
+  tracker.settle();
+  CHECK(told_begins().size() == (clock == 0 ? 21 : 20));
+  CHECK(told.all.back().begin == (clock == 0 ? time + 1 : begins[19]));
+}
+
+TEST_CASE_METHOD(Tracking, "what ran unseen is told as a gap", "[iterations]") {
+  search();
+  name_optimizer();
+  steps(20);
+  CHECK(told_begins() == over());
+  windows.end(windows.open("test", begins[19]), time + 5);
+  // The program's own switch, between two iterations; what comes next is in the middle of one.
+  REQUIRE(tracker.gaps().add(begin_sign_pass().sequence, true));
+  time += kSecond;
+  kernels(30, 33);
+  pass();
+  REQUIRE(told.all.size() == 21);
+  CHECK(told.all[19].begin == begins[19]);
+  CHECK(told.all[19].window == 1);
+  CHECK(told.all[20].begin == windows.span(1).end);
+  CHECK(told.all[20].window_before == 1);
+  CHECK(told.all[20].number == 20);
+}
+
+TEST_CASE_METHOD(Tracking, "a launch that was held for the window begins its iteration there",
+                 "[iterations]") {
+  search();
+  name_optimizer();
+  steps(20);
+  step();
+  tracker.hold(begins[20], begins[20] + 20'000);
+  pass();
+  steps(1);
+  REQUIRE(told.all.size() == 21);
+  CHECK(told.all[20].begin == begins[20] + 20'000);
+}
+
+TEST_CASE_METHOD(Tracking, "spans that are held back are bounded", "[iterations]") {
+  constexpr std::size_t kMost = 65'536;
+  search();
+  // Graphs are believed to be iterations sooner.
+  const auto short_steps = [&](std::size_t count) {
+    for (; count != 0; --count) {
+      event(SignKind::kCopyToDevice, 9001);
+      event(SignKind::kGraph, 5);
+      event(SignKind::kSync, 9002);
+    }
+    pass();
+  };
+  name_layer();
+  while (!tracker.found().lock) {
+    REQUIRE(tracker.found().events < 10'000);
+    short_steps(10);
+  }
+  while (tracker.found().begun + 1000 < kMost) short_steps(1000);
+  CHECK(tracker.found().changes == 1);
+  short_steps(kMost - tracker.found().begun);
+  REQUIRE(tracker.found().begun == kMost);
+  CHECK(told.all.empty());
+  short_steps(1);
+  CHECK(told.all.empty());
+  short_steps(1);
+  CHECK(told.all.size() == kMost + 1);
+}
+
+TEST_CASE_METHOD(Tracking, "a run without a window says what was seen", "[iterations]") {
+  search();
+  kernels(1, 3);
+  pass();
+  CHECK(tracker.report() ==
+        "3 launches, copies and synchronizations of 3 kinds were seen (3 launches and library calls), none "
+        "that an optimizer is known by");
+  CHECK(tracker.why_none() == ": no training iterations were found; " + tracker.report());
+  const auto none = tracker.info("hooks");
+  REQUIRE(none);
+  CHECK(none->source == "hooks");
+  CHECK_FALSE(none->found);
+  CHECK(none->report == tracker.report());
+
+  search();
+  name_optimizer();
+  pass();
+  steps(20);
+  CHECK(tracker.why_none() == ": 20 training iterations ran");
+  const auto some = tracker.info("callbacks");
+  REQUIRE(some);
+  CHECK(some->source == "callbacks");
+  CHECK(some->found);
+  CHECK(some->report.empty());
+  CHECK(some->optimizer);
+  CHECK_FALSE(some->rough);
+  CHECK(some->by_shape == tracker.found().lock->by_shape);
+  CHECK(some->events == 30);
+  CHECK(some->begun == 20);
+  CHECK(some->changes == 0);
+  CHECK(some->locked_after == tracker.found().lock->seen_before);
+  CHECK_FALSE(some->begins_with.empty());
+  CHECK(some->anchor.find("multi_tensor_apply_kernel") != std::string::npos);
+}
+
+TEST_CASE("a stream of launches is recorded on request", "[iterations]") {
+  const TemporaryFolder folder;
+  {
+    Tracking run(folder.path() + "/stream");
+    run.steps(1);
+    CHECK(folder.read("stream").empty());
+    run.search();
+    run.kernels(1, 2);
+    run.pass();
+    run.tracker.note_window(true, 5, 1);
+    run.tracker.note_window(false, 9, 1);
+    run.search();
+    run.pass();
+    run.kernels(3, 3);
+    run.pass();
+    run.tracker.finish();
+  }
+  std::string kinds;
+  const std::string text = folder.read("stream");
+  for (std::size_t line = 0; line < text.size(); line = text.find('\n', line) + 1) kinds += text[line];
+  CHECK(kinds == "KKOCRK");
+  CHECK(text.find("\nO 5 1\nC 9 1\n") != std::string::npos);
+}
+
+TEST_CASE("a recording that can't be made is an error, and the search goes on", "[iterations]") {
+  const TemporaryFolder folder;
+  Tracking run(folder.path() + "/none/stream");
+  run.search();
+  run.name_optimizer();
+  run.steps(20);
+  CHECK(run.tracker.found().lock);
+  const std::vector<std::string> messages = Log::notable();
+  CHECK(std::count_if(messages.begin(), messages.end(), [&](const std::string& message) {
+          return message.rfind("the launch stream can't be recorded: ", 0) == 0 &&
+                 message.find(folder.path()) != std::string::npos;
+        }) == 1);
+}
+
+TEST_CASE("what is found is taken over whole only where the lock is another", "[iterations]") {
+  FoundIterations known;
+  FoundIterations newer;
+  newer.begun = 3;
+  newer.mean_duration = 7;
+  newer.events = 100;
+  newer.offset = -2;
+  newer.begun_then = 50;
+  known.update(newer);
+  CHECK(known.begun == 3);
+  CHECK(known.mean_duration == 7);
+  CHECK(known.events == 100);
+  CHECK(known.offset == -2);
+  CHECK(known.begun_then == 0);
+
+  newer.lock.emplace();
+  newer.lock->events = 30;
+  const int what = GENERATE(0, 1, 2);
+  if (what == 0) known.lock.emplace();
+  if (what == 1) newer.changes = 1;
+  if (what == 2) newer.since = 5;
+  known.update(newer);
+  REQUIRE(known.lock);
+  CHECK(known.lock->events == (what == 0 ? 0 : 30));
+  CHECK(known.begun_then == (what == 0 ? 0 : 50));
+  CHECK(known.changes == newer.changes);
+  CHECK(known.since == newer.since);
+}
+
+TEST_CASE("a lock in words", "[iterations]") {
+  IterationDetector::Lock lock;
+  lock.seen_before = 12;
+  lock.events = 56.6;
+  lock.begin_name = "the first";
+  lock.anchor_name = "the last";
+  CHECK(describe(lock) ==
+        "12 had run; about 57 launches, copies and synchronizations each; they begin with the first after "
+        "the last");
+}
