@@ -152,24 +152,24 @@ void on_foreign_cupti(ForeignCall call, const void* caller) noexcept {
   } catch (...) {
     // No memory for its name.
   }
-  if (Session* session = Session::get()) session->foreign_call(call);
+  if (Session* session = Session::get()) session->arbiter().on_call(call);
 }
 
 void on_foreign_cupti_finalized(int status) noexcept {
   const CallerState caller;
-  if (Session* session = Session::get()) session->foreign_finalized(status == 0);
+  if (Session* session = Session::get()) session->arbiter().on_finalized(status == 0);
 }
 
 void on_foreign_cupti_left(bool for_good) noexcept {
   const CallerState caller;
-  if (Session* session = Session::get()) session->foreign_left(for_good);
+  if (Session* session = Session::get()) session->arbiter().on_left(for_good);
 }
 
 void on_foreign_cupti_profiler(bool initialize) noexcept {
   const CallerState caller;
   // Also before there is a session.
   PmSampler::note_foreign_profiler();
-  if (Session* session = Session::get()) session->foreign_profiler(initialize);
+  if (Session* session = Session::get()) session->arbiter().on_profiler(initialize);
 }
 
 }  // namespace inject

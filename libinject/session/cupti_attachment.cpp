@@ -125,6 +125,12 @@ void CuptiAttachment::forget(bool window_open) noexcept {
   if (options_.metrics) sampler_.resume();
 }
 
+bool CuptiAttachment::forget_if_owed(bool window_open) noexcept {
+  if (!forget_owed_.exchange(false, std::memory_order_acq_rel)) return false;
+  forget(window_open);
+  return true;
+}
+
 void CuptiAttachment::reclaim_idle_buffers(std::uint64_t gone) {
   const std::uint64_t refusals = buffers_.refusals();
   const bool ended =

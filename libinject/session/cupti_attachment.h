@@ -77,9 +77,10 @@ class CuptiAttachment {
   void yield_sampler(bool initialize) noexcept;
   /// A call of the sampling's hangs.
   bool sampler_hangs() const noexcept;
-  /// The program has finalized CUPTI where it could not be forgotten at once; true once after that.
+  /// The program has finalized CUPTI where it could not be forgotten at once: that is made up for by
+  /// forget_if_owed(), which is true then.
   void owe_forgetting() noexcept { forget_owed_.store(true, std::memory_order_release); }
-  bool take_owed_forgetting() noexcept { return forget_owed_.exchange(false, std::memory_order_acq_rel); }
+  bool forget_if_owed(bool window_open) noexcept;
 
   /// What attaching and detaching has taken so far. Any thread.
   void add_overhead(Overhead& overhead) const noexcept;

@@ -6,6 +6,22 @@
 
 namespace inject {
 
+namespace {
+
+// Activity is switched on this many launches ahead of a window's first one.
+constexpr std::uint64_t kLead = 20'000;
+
+}  // namespace
+
+LaunchStage launch_stage(const WindowSpec& spec, Schedule schedule, std::uint64_t count) {
+  const auto window = schedule.next(count);
+  const bool last_over =
+      spec.max_windows != 0 && count >= spec.start + (spec.max_windows - 1) * spec.every + spec.count;
+  const bool only_over = spec.every == 0 && count > spec.start + spec.count;
+  if (!window || last_over || only_over) return LaunchStage::kOver;
+  return count + kLead >= window->begin ? LaunchStage::kNear : LaunchStage::kFar;
+}
+
 bool LaunchWindows::up_to_date() const {
   return log_.opened() >= trigger_.windows_begun() &&
          std::none_of(open_.begin(), open_.end(),

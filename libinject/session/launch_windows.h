@@ -9,8 +9,17 @@
 
 #include "libinject/pipeline/window_log.h"
 #include "libinject/record/launch_trigger.h"
+#include "libinject/session/schedule.h"
 
 namespace inject {
+
+/// Where the program is on the way to the next window of `launch:`.
+enum class LaunchStage : std::uint8_t {
+  kFar,
+  kNear,  ///< in one, or soon: activity has to be on
+  kOver,  ///< the last one is over
+};
+LaunchStage launch_stage(const WindowSpec& spec, Schedule schedule, std::uint64_t count);
 
 /// Enters the windows that the launch callback has opened and closed by itself into the log. A window of
 /// which one edge was overwritten before it was read here has no times. One thread at a time.

@@ -60,7 +60,7 @@ void stop_in_callback() {
 // A client of the program's; its calls as the hooks around them tell of them.
 CUptiResult client_subscribes() {
   foreign_client.arrive();
-  session().foreign_call(ForeignCall::kSubscribe);
+  session().arbiter().on_call(ForeignCall::kSubscribe);
   const CUptiResult result = cupti().other_subscribes();
   if (result == CUPTI_SUCCESS) foreign_client.subscribed();
   foreign_client.arrived();
@@ -69,16 +69,16 @@ CUptiResult client_subscribes() {
 void client_leaves() {
   cupti().other_unsubscribes();
   foreign_client.unsubscribed();
-  session().foreign_left(false);
+  session().arbiter().on_left(false);
 }
 void client_finalizes() {
   foreign_client.arrive();
-  session().foreign_call(ForeignCall::kFinalize);
+  session().arbiter().on_call(ForeignCall::kFinalize);
   cupti().finalize();
   foreign_client.finalized();
   foreign_client.arrived();
-  session().foreign_finalized(true);
-  session().foreign_left(true);
+  session().arbiter().on_finalized(true);
+  session().arbiter().on_left(true);
 }
 
 }  // namespace
@@ -401,7 +401,7 @@ TEST_CASE("the program finalizes CUPTI", "[session]") {
     start();
     launches(3);
     cupti().finalize();
-    session().foreign_finalized(true);
+    session().arbiter().on_finalized(true);
     EXPECT(session().is_open());
     launches(2);
     stop();
@@ -433,7 +433,7 @@ TEST_CASE("the program finalizes CUPTI", "[session]") {
   const Left failed = play_cupti("api", [] {
     start();
     launches(3);
-    session().foreign_finalized(false);
+    session().arbiter().on_finalized(false);
     launches(1);
   });
   check_end(failed);

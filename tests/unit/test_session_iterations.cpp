@@ -193,7 +193,7 @@ TEST_CASE("a window of iterations that the program does not complete", "[session
   const Left taken = play_with(true, "iter:20+1000000", [] {
     session();
     steps_until([] { return session().is_open(); });
-    session().foreign_call(ForeignCall::kSubscribe);
+    session().arbiter().on_call(ForeignCall::kSubscribe);
     EXPECT(FakeCupti::get().other_subscribes() == CUPTI_SUCCESS);
     for (int i = 0; i < 20; ++i) step();
     EXPECT(!session().is_open());

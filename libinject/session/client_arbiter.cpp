@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/session/client_arbiter.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+#include <ctime>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "libinject/base/clock.h"
+#include "libinject/base/log.h"
+#include "libinject/capture/cupti/foreign_client.h"
+#include "libinject/capture/gate.h"
+#include "libinject/capture/loaded_objects.h"
+#include "libinject/record/control.h"
+#include "libinject/session/session_parts.h"
+
+namespace inject {
+
+namespace {
+
+constexpr Nanoseconds kMaxLockWait = WindowController::kMaxOpening;
+// A client of the program's waits so long for us to give CUPTI up. It is a matter of milliseconds, but for a
+// flush that stands behind a running kernel.
+constexpr Nanoseconds kMaxYield = 5 * kSecond;
+// … and that much of it for the records of work that has been launched and has not ended.
+constexpr Nanoseconds kYieldPatience = 500 * kMillisecond;
+// Clients that unsubscribe mostly finalize CUPTI next.
+constexpr Nanoseconds kResumeAfter = 200 * kMillisecond;
+
+const char* action_of(ForeignCall call) noexcept {
+  switch (call) {
+    case ForeignCall::kSubscribe:
+      return " subscribes to CUPTI";
+    case ForeignCall::kRegisterBuffers:
+      return " registers activity buffers with CUPTI";
+    case ForeignCall::kRegisterClock:
+      return " registers a clock with CUPTI";
+    case ForeignCall::kEnableActivity:
+      return " switches CUPTI's activity on";
+    case ForeignCall::kFinalize:
+      return " finalizes CUPTI";
+  }
+  return "";
+}
+
+std::string client_name() {
+  const std::string name = foreign_client.name();
+  return name.empty() ? "the program" : name;
+}
+
+}  // namespace
+
+bool ClientArbiter::raise(TracerLevel level, bool may_gate) noexcept {
+  try {
+    std::string refusal;
+    if (!may_attach()) {
+      refusal =
+          client_name() + (foreign_client.has_buffers()
+                               ? " has registered activity buffers with CUPTI, and is not done with them"
+                               : " is about to use CUPTI itself");
+    }
+    return parts_.cupti.raise(level, may_gate, refusal);
+  } catch (...) {
+    parts_.once.no_memory_for("no device activity is recorded");
+    return false;
+  }
+}
+
+// No client of the program's is at work, or waits for us to give CUPTI up.
+bool ClientArbiter::may_attach() const noexcept {
+  return !yielding() && foreign_client.lets_attach();
+}
+
+bool ClientArbiter::detach(bool may_gate, bool sampler_out) noexcept {
+  // Nothing is spared where a client of the program's waits for CUPTI, or after the last window.
+  const bool spare_none = yielding() || parts_.windows.none_left();
+  const bool detached = parts_.cupti.detach({may_gate, sampler_out, spare_none, may_finalize_});
+  if (detached) parts_.state.changed.notify_all();
+  return detached;
+}
+
+// Where the program's own modules import cudaProfilerStart, our hook sees it. Elsewhere (Numba, JAX, a static
+// runtime) CUPTI has to be subscribed, for these two calls alone: no cost on the launch path.
+void ClientArbiter::watch_profiler_calls() noexcept {
+  watch_profiler_calls_ = !process_imports("cudaProfilerStart") && raise(TracerLevel::kProfilerCalls, false);
+}
+
+// Where a client of the program's is at work, once that has left.
+void ClientArbiter::resume_profiler_calls() noexcept {
+  if (watch_profiler_calls_ && !parts_.state.concluding && may_attach() && !foreign_client.has_subscriber())
+    raise(TracerLevel::kProfilerCalls, false);
+}
+
+// Waiting is not for whoever wants the lock meanwhile.
+bool ClientArbiter::stop_sampler() noexcept {
+  const PmSampler& sampler = parts_.cupti.sampler();
+  if (!sampler.running() && !sampler.still_on()) return true;
+  const SessionUnlock unlocked(parts_.state);
+  return parts_.cupti.stop_sampler();
+}
+
+void ClientArbiter::on_call(ForeignCall call) noexcept {
+  try {
+    if (call == ForeignCall::kFinalize) parts_.cupti.suspend_sampler();
+    if (!lock_session_within(kMaxLockWait)) return;
+    SessionState& state = parts_.state;
+    const SessionLock lock(state, std::adopt_lock);
+    if (state.ending()) return;
+    const auto attached = [&state]() INJECT_REQUIRES(session_mutex) { return !state.attaching; };
+    if (!state.wait_changed(WindowController::kMaxOpening, attached)) {
+      state.warn(client_name() + action_of(call) +
+                 " while libinject is attaching it: one of the two will have no device activity");
+      return;
+    }
+    if (parts_.cupti.tracer().level() != TracerLevel::kDetached) yield_cupti(call);
+  } catch (...) {
+    // No memory to say so, or to give way: CUPTI has the last word.
+  }
+}
+
+// Our own thread collects what CUPTI has for us and detaches it (step_yield); the client's waits for that.
+void ClientArbiter::yield_cupti(ForeignCall call) {
+  SessionState& state = parts_.state;
+  Tracer& tracer = parts_.cupti.tracer();
+  close_windows(client_name() + action_of(call));
+  may_finalize_ = call != ForeignCall::kFinalize;
+  yield_since_ = now();
+  yielding_.store(true, std::memory_order_release);
+  // Where no window has been open there is nothing to collect, and may be no thread of ours.
+  if (parts_.worker.running() || (state.collecting && parts_.worker.ensure())) {
+    state.wake.notify_one();
+    state.wait_changed(kMaxYield, [&]() INJECT_REQUIRES(session_mutex) {
+      return tracer.level() == TracerLevel::kDetached || state.ending();
+    });
+  }
+  if (tracer.level() != TracerLevel::kDetached && !state.ending()) {
+    tracer.stop_activity();
+    tracer.flush(true);
+    detach(true, stop_sampler());
+    if (tracer.level() != TracerLevel::kDetached)
+      state.warn("CUPTI is still held by libinject, whose last window is not collected yet");
+  }
+  yielding_.store(false, std::memory_order_release);
+  may_finalize_ = true;
+  state.changed.notify_all();
+}
+
+// Ends what CUPTI is attached for.
+void ClientArbiter::close_windows(const std::string& why) {
+  SessionState& state = parts_.state;
+  state.stay_attached = false;
+  const bool launches = parts_.launches.armed();
+  if (launches) parts_.launches.note();
+  const std::uint32_t window = current_window.load(std::memory_order_acquire);
+  if (window != 0) parts_.log.note_ended_by(window, why);
+  parts_.iterations.on_callbacks_lost();
+  if (launches) {
+    parts_.launches.end();
+    if (window == 0) state.warn("no further window opens, as launches can't be counted: " + why);
+  } else {
+    if (state.open() && parts_.options.window.kind == WindowKind::kAlways && !parts_.windows.asked())
+      resume_always_ = true;
+    parts_.windows.close();
+  }
+  if (window != 0) {
+    state.warn(fmt::format("window {} is closed early and CUPTI given up: {}", window, why));
+  } else {
+    state.info("CUPTI is given up: " + why +
+               (watch_profiler_calls_ ? "; cuProfilerStart opens no window until it has let go" : ""));
+  }
+}
+
+// Our own thread, while a client's waits.
+void ClientArbiter::step_yield() {
+  const Tracer& tracer = parts_.cupti.tracer();
+  if (!yielding() || tracer.level() == TracerLevel::kDetached) return;
+  if (!collect_for_client() || !yielding()) return;
+  const bool sampler_out = stop_sampler();
+  if (!yielding()) return;
+  if (detach(true, sampler_out) && tracer.finalized()) parts_.cupti.buffers().reclaim_outstanding();
+  parts_.state.changed.notify_all();
+}
+
+// As long as activity is on, flushing does not wait for running kernels; what has not come in time is asked
+// for by force, which returns records without times.
+bool ClientArbiter::collect_for_client() {
+  SessionState& state = parts_.state;
+  Tracer& tracer = parts_.cupti.tracer();
+  const Nanoseconds since = yield_since_;
+  // A launch that began inside the window may not have come to CUPTI yet.
+  const auto launching = [&] {
+    return now() - since < Collector::kLaunchReturns && parts_.core.threads.any_launching();
+  };
+  // A graph's launch is one, its records are many: once more after the first has come.
+  for (int complete = 0; tracer.level() == TracerLevel::kActivity;) {
+    Pipeline::Outstanding outstanding;
+    {
+      const SessionUnlock unlocked(state);
+      tracer.flush(false);
+      outstanding = parts_.collector.pass(true);
+      const timespec pause{0, 1'000'000};
+      nanosleep(&pause, nullptr);
+    }
+    if (!yielding() || state.ending()) return false;
+    if (!launching() && outstanding.launches == 0 && ++complete > (outstanding.graphs ? 1 : 0)) break;
+    if (now() - since > kYieldPatience || Tracer::failed()) break;
+  }
+  {
+    const LaunchGate gate(true);
+    tracer.stop_activity();
+  }
+  const SessionUnlock unlocked(state);
+  tracer.flush(true);
+  parts_.collector.pass(true);
+  return true;
+}
+
+void ClientArbiter::on_finalized(bool done) noexcept {
+  const bool locked = lock_session_within(kMaxLockWait);
+  if (!locked) {
+    // Whoever is about to attach CUPTI forgets it then; nothing is sampled before.
+    if (done) {
+      parts_.cupti.owe_forgetting();
+    } else if (parts_.options.metrics) {
+      parts_.cupti.sampler().resume();
+    }
+    return;
+  }
+  SessionState& state = parts_.state;
+  const SessionLock lock(state, std::adopt_lock);
+  if (done && state.attaching) {
+    parts_.cupti.owe_forgetting();
+  } else if (done) {
+    parts_.cupti.forget(state.open());
+  } else if (parts_.options.metrics) {
+    PmSampler& sampler = parts_.cupti.sampler();
+    sampler.resume();
+    Tracer& tracer = parts_.cupti.tracer();
+    if (state.open() && tracer.level() == TracerLevel::kActivity) sampler.start(tracer.api());
+  }
+}
+
+void ClientArbiter::on_profiler(bool initialize) noexcept {
+  parts_.cupti.yield_sampler(initialize);
+}
+
+// Windows attach CUPTI by themselves. What is left is to watch for the profiler API once more, and to go on
+// with a window that was to last always.
+void ClientArbiter::on_left(bool for_good) noexcept {
+  if (!lock_session_within(kMaxLockWait)) return;
+  SessionState& state = parts_.state;
+  const SessionLock lock(state, std::adopt_lock);
+  if (state.ending() || state.concluding || !state.idle()) return;
+  if (!watch_profiler_calls_ && !resume_always_) return;
+  resume_at_ = now() + (for_good ? 0 : kResumeAfter);
+  if (parts_.worker.ensure()) state.wake.notify_one();
+}
+
+Nanoseconds ClientArbiter::next_wake(Nanoseconds time) const {
+  return resume_at_ == 0 ? Trigger::kNever : std::max(resume_at_, time);
+}
+
+void ClientArbiter::step_resume() {
+  SessionState& state = parts_.state;
+  if (resume_at_ == 0 || now() < resume_at_ || state.collecting || state.ending()) return;
+  resume_at_ = 0;
+  // It has come back: its next leaving is told as well.
+  if (foreign_client.has_subscriber() || !may_attach()) return;
+  if (!state.idle() || state.concluding) return;
+  if (std::exchange(resume_always_, false)) {
+    state.set_pending("always");
+    parts_.windows.attach_pending();
+  } else if (watch_profiler_calls_) {
+    raise(TracerLevel::kProfilerCalls, true);
+  }
+}
+
+}  // namespace inject

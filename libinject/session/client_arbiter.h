@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <atomic>
+#include <string>
+
+#include "libinject/base/mutex.h"
+#include "libinject/base/time.h"
+#include "libinject/capture/cupti/tracer.h"
+#include "libinject/capture/hooks/observers.h"
+#include "libinject/session/session_state.h"
+
+namespace inject {
+
+struct SessionParts;
+
+/// Takes turns with other users of CUPTI (docs/reliability.md), which has one subscriber: it refuses a second
+/// one, and says who the first is; a window then opens with what the hooks alone can do. The program's own
+/// clients are seen by hooks as well (capture/cupti/foreign_client.h): before a call of theirs that takes
+/// CUPTI is made, the window that is open is closed and CUPTI given up, and no window attaches it until they
+/// are done.
+class ClientArbiter {
+ public:
+  explicit ClientArbiter(SessionParts& parts) : parts_(parts) {}
+
+  // A client's calls, on its thread, which may hold any lock of the program's and be in one of that client's
+  // own callbacks: every wait is bounded, and the call is made in any case.
+  /// It is about to take CUPTI, or part of it.
+  void on_call(ForeignCall call) noexcept INJECT_EXCLUDES(session_mutex);
+  /// It has finalized CUPTI, or could not.
+  void on_finalized(bool done) noexcept INJECT_EXCLUDES(session_mutex);
+  /// It is done with something; `for_good`: with all.
+  void on_left(bool for_good) noexcept INJECT_EXCLUDES(session_mutex);
+  /// It is about to initialise CUPTI's profiler itself, or to end that.
+  void on_profiler(bool initialize) noexcept;
+
+  /// Attaches CUPTI where no client is in the way (CuptiAttachment::raise()).
+  bool raise(TracerLevel level, bool may_gate) noexcept;
+  bool detach(bool may_gate, bool sampler_out) noexcept INJECT_REQUIRES(session_mutex);
+  /// Where no hook sees the profiler API, CUPTI has to be subscribed for it between windows.
+  void watch_profiler_calls() noexcept INJECT_REQUIRES(session_mutex);
+  void resume_profiler_calls() noexcept INJECT_REQUIRES(session_mutex);
+
+  /// A client waits for us to give CUPTI up. Any thread.
+  bool yielding() const noexcept { return yielding_.load(std::memory_order_acquire); }
+  /// A window that was to last always, and was closed for a client, is to open once more.
+  bool resumes_always() const INJECT_REQUIRES(session_mutex) { return resume_always_; }
+
+  // Our own thread's.
+  void step_yield() INJECT_REQUIRES(session_mutex);
+  void step_resume() INJECT_REQUIRES(session_mutex);
+  Nanoseconds next_wake(Nanoseconds time) const INJECT_REQUIRES(session_mutex);
+  /// Lets go of session_mutex while the sampling of metrics is stopped. False if it hangs.
+  bool stop_sampler() noexcept INJECT_REQUIRES(session_mutex);
+
+ private:
+  bool may_attach() const noexcept;
+  void yield_cupti(ForeignCall call) INJECT_REQUIRES(session_mutex);
+  void close_windows(const std::string& why) INJECT_REQUIRES(session_mutex);
+  /// False where nobody waits for that any more.
+  bool collect_for_client() INJECT_REQUIRES(session_mutex);
+
+  SessionParts& parts_;
+  std::atomic<bool> yielding_{false};
+  Nanoseconds yield_since_ INJECT_GUARDED_BY(session_mutex) = 0;
+  bool may_finalize_ INJECT_GUARDED_BY(session_mutex) = true;  // false where the client is about to do so
+  bool watch_profiler_calls_ INJECT_GUARDED_BY(session_mutex) = false;
+  bool resume_always_ INJECT_GUARDED_BY(session_mutex) = false;
+  Nanoseconds resume_at_ INJECT_GUARDED_BY(session_mutex) = 0;  // our turn again; 0: nothing to resume
+};
+
+}  // namespace inject

@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/session/collector.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <ctime>
+
+#include "libinject/base/clock.h"
+#include "libinject/base/host_io.h"
+#include "libinject/base/log.h"
+#include "libinject/base/text.h"
+#include "libinject/capture/gate.h"
+#include "libinject/session/session_parts.h"
+
+namespace inject {
+
+namespace {
+
+// The records of a launch, many if it is a graph's, come together: within this time if CUPTI is flushed
+// meanwhile.
+constexpr Nanoseconds kRecordsCome = 1'000'000'000;
+// CUPTI hands a buffer over when it is full, which takes long where little is launched: what it holds is lost
+// with the process.
+constexpr Nanoseconds kFlushInterval = kSecond;
+// A program's end waits for late records this long and no longer.
+constexpr Nanoseconds kExitDeadline = Collector::kExitPace * 2 * kSecond;
+// How long writing waits for a reading of the devices' memory at a window's end, …
+constexpr Nanoseconds kReadingWait = 20 * kMillisecond;
+// … and the last time.
+constexpr Nanoseconds kLastReadingWait = kSecond;
+
+}  // namespace
+
+Pipeline::Outstanding Collector::pass(bool hold_signs) {
+  Pipeline::Locked pipeline(parts_.pipeline);
+  pipeline.pass(hold_signs);
+  parts_.iterations.update(pipeline.tracker().found());
+  return pipeline.outstanding();
+}
+
+void Collector::keep_records(std::uint32_t window) {
+  const Nanoseconds time = now();
+  if (window != kept_window_) {
+    kept_window_ = window;
+    kept_at_ = time;
+  }
+  if (!parts_.options.recover || time - kept_at_ < kFlushInterval) return;
+  kept_at_ = time;
+  parts_.cupti.tracer().flush(false);
+  Pipeline::Locked(parts_.pipeline).writer().keep_run_state();
+}
+
+Nanoseconds Collector::write_interval() const {
+  return parts_.state.flushing != 0 ? RunWriter::kInterval : parts_.pipeline.write_interval();
+}
+
+bool Collector::write_due() const {
+  return now() - last_write_ >= write_interval();
+}
+
+Nanoseconds Collector::next_wake() const {
+  return parts_.state.unwritten ? last_write_ + write_interval() : Trigger::kNever;
+}
+
+void Collector::write_files(const char* state) {
+  Pipeline::Locked pipeline(parts_.pipeline);
+  if (pipeline.writer().may_write()) pipeline.writer().write(state);
+}
+
+void Collector::step(std::uint32_t current) {
+  SessionState& state = parts_.state;
+  if (Tracer::failed() && parts_.once.first(OnceLog::Topic::kCuptiFailed)) {
+    state.warn(
+        "CUPTI has stopped with a fatal error and finalized itself: device activity is missing from here on");
+  }
+  log_open_window(current);
+  if (current != 0 && parts_.pipeline.closed_on_disk() && !state.ending() && write_due()) {
+    {
+      // A reader must be able to tell that a later window, too, was cut off.
+      const SessionUnlock unlocked(state);
+      write_files("open");
+    }
+    last_write_ = now();
+  }
+  if (parts_.cupti.detach_owed() && state.idle() && !state.collecting && !parts_.windows.attached_ahead() &&
+      !parts_.launches.armed() && !state.ending() && !parts_.cupti.sampler().running()) {
+    parts_.arbiter.detach(true, true);
+  }
+  if (state.collecting && !state.open()) {
+    if (parts_.log.opened() != 0 && parts_.windows.none_left()) parts_.callbacks.last_window_closed();
+    if (!state.stay_attached || state.ending() || now() - state.ended_at >= WindowController::kStayAttached) {
+      collect();
+    } else {
+      state.unwritten = true;
+    }
+  }
+  if (state.unwritten && !state.pending() && !state.ending() && write_due()) write_meanwhile(current);
+  if (state.stage == SessionState::Stage::kEnding && !state.collecting) {
+    {
+      const SessionUnlock unlocked(state);
+      write_last();
+    }
+    state.stage = SessionState::Stage::kEnded;
+    state.changed.notify_all();
+  }
+}
+
+void Collector::log_open_window(std::uint32_t current) {
+  const Nanoseconds time = now();
+  if (current <= logged_open_ || time - last_logged_ < kSecond || parts_.log.opened() < current) return;
+  last_logged_ = time;
+  logged_open_ = current;
+  parts_.state.info(fmt::format("window {} is open ({})", current, parts_.log.reason(current)));
+}
+
+// Files of windows that are not settled: one is open, or the program may reopen.
+void Collector::write_meanwhile(std::uint32_t current) {
+  SessionState& state = parts_.state;
+  const bool active = state.collecting || current != 0;
+  {
+    const SessionUnlock unlocked(state);
+    if (active) parts_.cupti.tracer().flush(false);
+    pass();
+    if (active) Pipeline::Locked(parts_.pipeline).settle_times(now() - kRecordsCome);
+    write_files(active ? "open" : "closed");
+  }
+  state.unwritten = false;
+  last_write_ = now();
+  state.changed.notify_all();
+}
+
+// A window may open while the lock is released, and end: then activity is on again, and what is still to come
+// comes with the collection that follows it.
+bool Collector::reopened(Nanoseconds since) const {
+  const SessionState& state = parts_.state;
+  return !state.idle() || state.collect_since != since;
+}
+
+// One step of collecting the windows that have ended: first no new records, then those that are on their way,
+// until CUPTI has given every buffer back; then bare speed again.
+void Collector::collect() {
+  SessionState& state = parts_.state;
+  if (!stop_activity()) return;
+  const Nanoseconds since = state.collect_since;
+  const Late late = take_late_records(since);
+  if (late == Late::kToCome) return;
+  const bool sampler_out = parts_.arbiter.stop_sampler();
+  if (reopened(since)) return;
+  const Nanoseconds detached = leave_cupti(sampler_out);
+  {
+    const SessionUnlock unlocked(state);
+    pass();
+    Pipeline::Locked pipeline(parts_.pipeline);
+    const SessionLock relocked(state);
+    // The launches of a window that has begun since are still to be waited for.
+    if (reopened(since)) return;
+    pipeline.settle(late == Late::kDelivered, detached);
+  }
+  // The lock was free for a moment.
+  if (state.collect_since == since) state.collecting = false;
+  const bool log = logged_open_ > logged_closed_ && !state.open() && !state.ending();
+  if (log) logged_closed_ = logged_open_;
+  state.unwritten = !state.ending();  // written once more at the end
+  if (!state.ending() && write_due()) write_settled(log ? logged_closed_ : 0);
+}
+
+// False as long as a launch of the window's is on its way to CUPTI.
+bool Collector::stop_activity() {
+  SessionState& state = parts_.state;
+  if (state.collect_since != 0) return true;
+  const Nanoseconds time = now();
+  if (time - state.ended_at < kLaunchReturns && parts_.core.threads.any_launching()) {
+    const SessionUnlock unlocked(state);
+    const timespec pause{0, 200'000};
+    nanosleep(&pause, nullptr);
+    return false;
+  }
+  state.collect_since = time;
+  const LaunchGate gate(!state.ending());
+  parts_.cupti.tracer().stop_activity();
+  return true;
+}
+
+Collector::Late Collector::take_late_records(Nanoseconds since) {
+  SessionState& state = parts_.state;
+  Tracer& tracer = parts_.cupti.tracer();
+  const ActivityBuffers& buffers = parts_.cupti.buffers();
+  const Nanoseconds ended = state.ended_at;
+  Nanoseconds flush_begin = 0;
+  Nanoseconds flush_end = 0;
+  Pipeline::Outstanding outstanding;
+  {
+    const SessionUnlock unlocked(state);
+    flush_begin = now();
+    tracer.flush(false);
+    flush_end = now();
+    outstanding = pass(true);
+  }
+  if (reopened(since)) return Late::kToCome;
+  state.log(LogLevel::kDebug,
+            fmt::format("collecting for {}: flush took {}, {} buffers and {} launches outstanding",
+                        in_ms(flush_end - ended), in_ms(flush_end - flush_begin), buffers.outstanding(),
+                        outstanding.launches));
+  if (tracer.level() != TracerLevel::kDetached && !Tracer::failed() && !tracer.holds()) {
+    state.warn("somebody has finalized CUPTI: device activity that it had not delivered is missing");
+    parts_.cupti.forget(state.open());
+  }
+  // Every buffer back: nothing is on its way. Where kernels launched after the window's end keep a buffer, a
+  // record for every launch will do, but for graphs: one launch, many records.
+  const bool delivered = buffers.outstanding() == 0 && !Tracer::failed();
+  const bool complete = tracer.level() < TracerLevel::kActivity || buffers.outstanding() == 0 ||
+                        (outstanding.launches == 0 && !outstanding.graphs);
+  const Nanoseconds deadline = state.ending() ? kExitDeadline : kDeadline;
+  if (!complete && now() - since < deadline && !Tracer::failed()) return Late::kToCome;
+  if (!complete) {
+    if (!Tracer::failed()) state.warn(kUnfinished);
+    {
+      const SessionUnlock unlocked(state);
+      tracer.flush(true);
+      pass(true);
+    }
+    if (reopened(since)) return Late::kToCome;
+  }
+  return delivered ? Late::kDelivered : Late::kMissing;
+}
+
+// Detaches CUPTI unless it is needed further; returns when, 0 if it stays.
+Nanoseconds Collector::leave_cupti(bool sampler_out) {
+  SessionState& state = parts_.state;
+  Tracer& tracer = parts_.cupti.tracer();
+  const bool searching =
+      parts_.iterations.searching_in_callbacks() && !state.concluding &&
+      (parts_.iterations.searching_for_window() || !parts_.options.iteration_record.empty());
+  if (state.ending()) return 0;
+  if (searching && !Tracer::failed()) {
+    // Iterations are counted by what the callbacks tell: attached anew, they would miss some.
+    tracer.keep_launches();
+    return 0;
+  }
+  if (parts_.launches.armed()) return 0;
+  const Nanoseconds detached = parts_.arbiter.detach(true, sampler_out) ? now() : 0;
+  if (Tracer::saw_graphs() && parts_.once.first(OnceLog::Topic::kGraphsKeepCupti)) {
+    state.warn(
+        "CUPTI is not finalized because the program uses CUDA graphs, which would not survive it: launches "
+        "stay "
+        "some 0.4 us slower");
+  }
+  // Before a new attachment takes buffers: a finalized CUPTI does not give these back.
+  if (tracer.finalized()) parts_.cupti.buffers().reclaim_outstanding();
+  parts_.arbiter.resume_profiler_calls();
+  return detached;
+}
+
+// `log`: the window that is said to be closed; 0: none is.
+void Collector::write_settled(std::uint32_t log) {
+  SessionState& state = parts_.state;
+  last_write_ = now();
+  {
+    const SessionUnlock unlocked(state);
+    parts_.devices.wait(kReadingWait);
+    write_files("closed");
+    if (log != 0) {
+      const char* folder = parts_.pipeline.shown_folder();
+      if (folder != nullptr) parts_.once.first(OnceLog::Topic::kFolder);
+      Log::info(fmt::format("window {} is closed; {}", log,
+                            folder == nullptr ? std::string("no files are written")
+                                              : std::string("the files are in ") + folder));
+    }
+  }
+  state.unwritten = false;
+  state.changed.notify_all();
+}
+
+void Collector::write_last() {
+  // The exiting thread may be the program's.
+  const QuietSignals quiet;
+  parts_.devices.wait(kLastReadingWait);
+  parts_.devices.stop();
+  Pipeline::Locked pipeline(parts_.pipeline);
+  const bool shown = pipeline.writer().write_last();
+  const std::string& folder = pipeline.writer().folder();
+  if (!shown && !folder.empty() && parts_.once.first(OnceLog::Topic::kFolder))
+    Log::info("the files are in " + folder);
+}
+
+void Collector::complete_run_info(RunInfo& run) {
+  parts_.devices.add_links(run.devices);
+  parts_.cupti.add_overhead(run.overhead);
+  run.overhead.device_readings = parts_.devices.time();
+}
+
+}  // namespace inject

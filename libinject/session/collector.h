@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "libinject/base/mutex.h"
+#include "libinject/base/time.h"
+#include "libinject/model/run_info.h"
+#include "libinject/session/pipeline.h"
+#include "libinject/session/session_state.h"
+
+namespace inject {
+
+struct SessionParts;
+
+/// What follows a window's end, on our own thread: activity is stopped and late records collected; then the
+/// window is settled, CUPTI detached and the files written. A program that brackets every iteration reopens
+/// within a second: from its second window on CUPTI stays attached across such gaps, and files are written
+/// once a second.
+class Collector {
+ public:
+  // A launch that began inside the window may not have come to where CUPTI takes note of it: its thread may
+  // have lost its processor in between. It is waited for, this long at most (a copy may block for longer),
+  // before activity is switched off.
+  static constexpr Nanoseconds kLaunchReturns = 20'000'000;
+  // Records that have not come this long after the last window's end are not waited for any longer.
+  static constexpr Nanoseconds kDeadline = 30 * kSecond;
+
+  // Where ThreadSanitizer watches every access, ours and CUPTI's, the same work takes as much longer.
+#if defined(__SANITIZE_THREAD__)
+  static constexpr Nanoseconds kExitPace = 10;
+#else
+  static constexpr Nanoseconds kExitPace = 1;
+#endif
+  static constexpr const char* kUnfinished =
+      "the device has not finished what was launched in the last window: its records are missing";
+
+  explicit Collector(SessionParts& parts) : parts_(parts) {}
+
+  /// Takes everything that has come so far through the pipeline. `hold_signs`: Pipeline::Locked::pass().
+  Pipeline::Outstanding pass(bool hold_signs = false) INJECT_EXCLUDES(session_mutex);
+  /// In a window, `window`: what CUPTI's buffers hold is kept for the case of a kill.
+  void keep_records(std::uint32_t window) INJECT_EXCLUDES(session_mutex);
+  /// After a pass, in which `current` was open: collects, writes files, says what windows there are.
+  void step(std::uint32_t current) INJECT_REQUIRES(session_mutex);
+  Nanoseconds next_wake() const INJECT_REQUIRES(session_mutex);
+  /// The last files. Any thread, once.
+  void write_last() INJECT_EXCLUDES(session_mutex);
+
+  /// Adds what stands outside the pipeline. Any thread, with the pipeline's lock.
+  void complete_run_info(RunInfo& run);
+
+ private:
+  void log_open_window(std::uint32_t current) INJECT_REQUIRES(session_mutex);
+  void collect() INJECT_REQUIRES(session_mutex);
+  bool stop_activity() INJECT_REQUIRES(session_mutex);
+  enum class Late : std::uint8_t {
+    kToCome,     ///< records are on their way, or a window has opened meanwhile
+    kDelivered,  ///< CUPTI has given back all that it had
+    kMissing,    ///< something has not come, and is not waited for
+  };
+  Late take_late_records(Nanoseconds since) INJECT_REQUIRES(session_mutex);
+  Nanoseconds leave_cupti(bool sampler_out) INJECT_REQUIRES(session_mutex);
+  void write_settled(std::uint32_t log) INJECT_REQUIRES(session_mutex);
+  void write_meanwhile(std::uint32_t current) INJECT_REQUIRES(session_mutex);
+  bool reopened(Nanoseconds since) const INJECT_REQUIRES(session_mutex);
+  Nanoseconds write_interval() const INJECT_REQUIRES(session_mutex);
+  bool write_due() const INJECT_REQUIRES(session_mutex);
+  void write_files(const char* state) INJECT_EXCLUDES(session_mutex);
+
+  SessionParts& parts_;
+  Nanoseconds last_write_ INJECT_GUARDED_BY(session_mutex) = 0;
+  Nanoseconds last_logged_ INJECT_GUARDED_BY(session_mutex) = 0;    // a line about a window
+  std::uint32_t logged_open_ INJECT_GUARDED_BY(session_mutex) = 0;  // the latest window with such a line
+  std::uint32_t logged_closed_ INJECT_GUARDED_BY(session_mutex) = 0;
+  // Our own thread's:
+  std::uint32_t kept_window_ = 0;
+  Nanoseconds kept_at_ = 0;
+};
+
+}  // namespace inject

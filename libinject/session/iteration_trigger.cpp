@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/session/iteration_trigger.h"
+
+#include <spdlog/fmt/fmt.h>
+
+namespace inject {
+
+IterationPlan IterationTrigger::plan(const FoundIterations& known, IterationPlanInput input) {
+  input.first = windows_ == 0;
+  const IterationPlan plan = plan_iterations(spec_, schedule_, known, input);
+  if (plan.result == IterationPlan::Result::kNoMore) over_ = true;
+  if (plan.result == IterationPlan::Result::kPlanned) {
+    open_at_ = plan.begin;
+    close_at_ = plan.end();
+    length_ = plan.length;
+  }
+  return plan;
+}
+
+TriggerAction IterationTrigger::before(std::uint64_t number, bool window) const {
+  if (active_) return number < close_at_ ? TriggerAction::kNone : TriggerAction::kClose;
+  if (window || !planned()) return TriggerAction::kNone;
+  return number < open_at_ ? TriggerAction::kAttach : TriggerAction::kOpen;
+}
+
+void IterationTrigger::begin(std::uint64_t number) {
+  close_at_ = number + length_;
+  active_ = true;
+}
+
+void IterationTrigger::failed() {
+  active_ = false;
+  over_ = true;
+}
+
+void IterationTrigger::end() {
+  active_ = false;
+  schedule_.advance();
+  if (spec_.kind == WindowKind::kAuto || spec_.every == 0) over_ = true;
+  forget_plan();
+}
+
+std::string IterationTrigger::name(std::uint64_t first) const {
+  return fmt::format("iterations {}-{} ({})", first, first + length_ - 1, text_);
+}
+
+}  // namespace inject

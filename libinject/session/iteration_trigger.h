@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "libinject/session/iteration_planner.h"
+#include "libinject/session/schedule.h"
+#include "libinject/session/trigger.h"
+
+namespace inject {
+
+/// `iter:START+COUNT/EVERYxN`: windows that open and close before an iteration's first launch. Its clock is
+/// the number of the iteration that is about to begin.
+class IterationTrigger : public Trigger {
+ public:
+  static constexpr std::uint64_t kNoIteration = ~std::uint64_t{0};
+
+  explicit IterationTrigger(const WindowSpec& spec) : spec_(spec), schedule_(spec), text_(to_string(spec)) {}
+
+  bool exhausted(bool /*quota_left*/) const override { return over_; }
+  bool has_quota() const override { return spec_.every != 0; }
+  IterationTrigger* iterations() override { return this; }
+  bool searches_iterations() const override { return !over_; }
+
+  /// Plans the window to come, where `known` suffices for that.
+  IterationPlan plan(const FoundIterations& known, IterationPlanInput input);
+  bool planned() const { return open_at_ != kNoIteration; }
+  /// Plans anew when no window is open: iterations turned out to be others, or somebody else's window is in
+  /// the way.
+  void forget_plan() { open_at_ = kNoIteration; }
+
+  /// What is to be done before iteration `number`; `window`: one is open or pending, of any kind.
+  TriggerAction before(std::uint64_t number, bool window) const;
+  std::uint64_t open_at() const { return open_at_; }
+  std::uint64_t close_at() const { return close_at_; }
+
+  /// Its window is asked for before iteration `number`, …
+  void begin(std::uint64_t number);
+  /// … could be, or could not. No further one is tried then.
+  void begun() { ++windows_; }
+  void failed();
+  /// The window has as many iterations from this one on: it opened late, or they were numbered anew.
+  void restart_at(std::uint64_t first) { close_at_ = first + length_; }
+  /// However it ended, or was given up before it had begun.
+  void end();
+  /// The window that is open, or pending, closes before an iteration.
+  bool active() const { return active_; }
+
+  bool over() const { return over_; }
+  void set_over() { over_ = true; }
+
+  /// What a window is called that begins with iteration `first`.
+  std::string name(std::uint64_t first) const;
+
+ private:
+  const WindowSpec spec_;
+  Schedule schedule_;
+  const std::string text_;
+  std::uint64_t open_at_ = kNoIteration;
+  std::uint64_t close_at_ = kNoIteration;
+  std::uint64_t length_ = 0;
+  std::uint32_t windows_ = 0;
+  bool active_ = false;
+  bool over_ = false;  // no further window
+};
+
+}  // namespace inject

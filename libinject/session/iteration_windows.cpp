@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/session/iteration_windows.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <mutex>
+#include <utility>
+
+#include "libinject/base/clock.h"
+#include "libinject/base/log.h"
+#include "libinject/capture/loaded_objects.h"
+#include "libinject/record/control.h"
+#include "libinject/session/session_parts.h"
+
+namespace inject {
+
+namespace {
+
+constexpr std::uint64_t kNever = IterationWatch::kNever;
+// A boundary is recognised by the watch, not by our thread, …
+constexpr Nanoseconds kSearchInterval = 20 * kMillisecond;
+// … once iterations have been found: few of them are to pass before.
+constexpr Nanoseconds kFirstSearchInterval = 2 * kMillisecond;
+// In a callback the lock is not waited for any longer (WindowController).
+constexpr Nanoseconds kCallbackWait = 50 * kMillisecond;
+constexpr Nanoseconds kForever = ~Nanoseconds{0};
+// Without a launch that passes a hook for this long, the launches pass elsewhere: CUPTI's callbacks see them.
+constexpr Nanoseconds kNoHookedLaunches = 20 * kSecond;
+// Launches pass our hooks, but nothing repeats in what we see of them.
+constexpr Nanoseconds kNothingFound = 60 * kSecond;
+// When the user is told that nothing has been found so far.
+constexpr Nanoseconds kWarnNothingFound = 120 * kSecond;
+
+void emit_to_search(bool on) noexcept {
+  if (on) {
+    control_word.fetch_or(kControlSearch, std::memory_order_release);
+  } else {
+    control_word.fetch_and(~static_cast<std::uint32_t>(kControlSearch), std::memory_order_acq_rel);
+  }
+}
+
+void disarm_watch() noexcept {
+  iteration_watch.armed.store(false, std::memory_order_release);
+  iteration_watch.next_stop.store(kNever, std::memory_order_release);
+}
+
+}  // namespace
+
+IterationTrigger& IterationWindows::trigger() const {
+  return *parts_.trigger->iterations();
+}
+
+bool IterationWindows::searching_for_window() const noexcept {
+  return parts_.trigger->searches_iterations() && !callbacks_lost_;
+}
+
+// Where no module imports a launch from the CUDA runtime (JAX, Numba, a static runtime), the hooks would see
+// none: launch callbacks from the start.
+void IterationWindows::arm() noexcept {
+  const bool hooked = process_imports("cudaLaunchKernel") || process_imports("__cudaLaunchKernel") ||
+                      process_imports("cudaLaunchKernelExC");
+  tried_callbacks_ = !hooked && parts_.arbiter.raise(TracerLevel::kLaunches, false);
+  start_search(tried_callbacks_ ? SignSource::kCallbacks : SignSource::kHooks);
+}
+
+void IterationWindows::start_search(SignSource source) noexcept {
+  iteration_watch.on_stop.store(parts_.callbacks.iteration_stop, std::memory_order_release);
+  disarm_watch();
+  offset_.reset();
+  forget_functions();
+  // Signs of the source before are still in the threads' queues.
+  emit_to_search(false);
+  const std::uint64_t first_sign = begin_sign_pass().sequence;
+  since_ = now();
+  parts_.pipeline.restart_search(first_sign, since_);
+  source_ = source;
+  shown_source_ = source;
+  iteration_watch.source.store(source, std::memory_order_release);
+  iteration_watch.recording.store(!parts_.options.iteration_record.empty(), std::memory_order_release);
+  emit_to_search(source == SignSource::kHooks);
+}
+
+void IterationWindows::stop_search() noexcept {
+  iteration_watch.source.store(SignSource::kNone, std::memory_order_release);
+  disarm_watch();
+  emit_to_search(false);
+  source_ = SignSource::kNone;
+  if (IterationTrigger* trigger = parts_.trigger->iterations()) trigger->forget_plan();
+}
+
+void IterationWindows::follow_trigger() noexcept {
+  if (searching() && parts_.trigger->program_drives() && !window_search_) stop_search();
+}
+
+void IterationWindows::on_callbacks_lost() {
+  if (searching_in_callbacks() && searching_for_window()) callbacks_lost_ = true;
+}
+
+// CUPTI's callbacks, which are on, see all launches. Numbers count what such windows have shown.
+void IterationWindows::begin_window_search() noexcept {
+  if (searching() || parts_.cupti.tracer().level() < TracerLevel::kLaunches) return;
+  window_search_ = true;
+  if (!window_searched_) {
+    window_searched_ = true;
+    start_search(SignSource::kCallbacks);
+    return;
+  }
+  Pipeline& pipeline = parts_.pipeline;
+  if (!pipeline.search_gaps().add(begin_sign_pass().sequence, !pipeline.clock_ended_search())) {
+    window_search_ = false;
+    return;
+  }
+  source_ = SignSource::kCallbacks;
+  shown_source_ = SignSource::kCallbacks;
+  iteration_watch.anchor_seen.store(false, std::memory_order_release);
+  iteration_watch.source.store(SignSource::kCallbacks, std::memory_order_release);
+}
+
+void IterationWindows::end_window_search() noexcept {
+  if (!window_search_) return;
+  window_search_ = false;
+  parts_.pipeline.set_clock_ended_search(parts_.log.opened() == parts_.pipeline.clock_window());
+  source_ = SignSource::kNone;
+  iteration_watch.source.store(SignSource::kNone, std::memory_order_release);
+}
+
+void IterationWindows::update(const FoundIterations& found) {
+  found_.update(found);
+  any_found_.store(found_.lock.has_value(), std::memory_order_relaxed);
+}
+
+Nanoseconds IterationWindows::next_wake(Nanoseconds time) const {
+  if (!searching()) return kNever;
+  return time + (found_.lock || found_.events == 0 ? kSearchInterval : kFirstSearchInterval);
+}
+
+std::uint64_t IterationWindows::next_number() const {
+  return number_of(iteration_watch.count.load(std::memory_order_acquire)) + 1;
+}
+
+void IterationWindows::step() {
+  SessionState& state = parts_.state;
+  if (std::exchange(attach_wanted_, false)) parts_.windows.attach_ahead();
+  if (!searching() || parts_.pipeline.search_restarting()) return;
+  record_edges();
+  if (!searching() || parts_.pipeline.search_restarting()) return;
+  if (!searching_for_window() || state.ending()) {
+    // The last window is over. A recording goes on to the end.
+    const bool over = callbacks_lost_ || (parts_.trigger->iterations() != nullptr && trigger().over());
+    if (over && parts_.options.iteration_record.empty() && !state.open() && !state.ending()) stop_search();
+    return;
+  }
+  known_.update(found_);
+  offset_ = found_.offset;
+  if (found_.changes != seen_changes_ && found_.lock) {
+    seen_changes_ = found_.changes;
+    trigger().forget_plan();
+    renumber_ = trigger().active();
+    state.log(LogLevel::kDebug, "iterations found: " + describe(*found_.lock));
+  }
+  if (renumber_ && offset_) renumber_window();
+  if (state.idle() && !trigger().planned()) {
+    if (!parts_.windows.may_open_another()) {
+      trigger().set_over();
+    } else if (offset_) {
+      plan(next_number());
+    }
+  }
+  if (found_.lock) return;
+  try_callbacks();
+  warn_nothing_found();
+}
+
+// Nothing is found in what the hooks see.
+void IterationWindows::try_callbacks() {
+  const bool none = found_.events == 0;
+  if (source_ != SignSource::kHooks || parts_.state.open() || tried_callbacks_ ||
+      now() - since_ <= (none ? kNoHookedLaunches : kNothingFound)) {
+    return;
+  }
+  tried_callbacks_ = true;
+  parts_.state.log(LogLevel::kDebug,
+                   none ? "no launch passes a hook: iterations are looked for in CUPTI's launch callbacks"
+                        : "nothing repeats in what the hooks see: CUPTI's launch callbacks are tried");
+  if (parts_.arbiter.raise(TracerLevel::kLaunches, true)) start_search(SignSource::kCallbacks);
+}
+
+void IterationWindows::warn_nothing_found() {
+  if (now() - parts_.base <= kWarnNothingFound || parts_.options.window.kind != WindowKind::kIteration ||
+      !parts_.once.first(OnceLog::Topic::kNothingFound)) {
+    return;
+  }
+  const SessionUnlock unlocked(parts_.state);
+  Log::warn("no training iterations have been found so far: " +
+            Pipeline::Locked(parts_.pipeline).tracker().report());
+}
+
+// What was taken for iterations was part of them, while a window of these was open: it has as many of the new
+// ones, the one that it began in not counted.
+void IterationWindows::renumber_window() {
+  renumber_ = false;
+  if (!trigger().active()) return;
+  trigger().restart_at(next_number());
+  stop_watch_at(trigger().close_at());
+  parts_.state.warn(
+      fmt::format("iterations turn out to be longer than those that the open window was opened "
+                  "for: it closes before iteration {}",
+                  trigger().close_at()));
+}
+
+// The window to come, and where CUPTI is attached for it. `soonest` is the first iteration that has not
+// begun.
+void IterationWindows::plan(std::uint64_t soonest) {
+  IterationPlanInput input;
+  input.soonest = soonest;
+  input.time = now();
+  input.attaching = parts_.options.metrics ? parts_.cupti.sampler().start_time() : 0;
+  const IterationPlan plan = trigger().plan(known_, input);
+  if (plan.result != IterationPlan::Result::kPlanned) return;
+  late_.clear();
+  if (plan.asked_for && !parts_.once.said(OnceLog::Topic::kLateWindow)) {
+    const std::string over_when =
+        parts_.state.begun == 0
+            ? fmt::format("iterations were recognised ({} had run)", known_.lock->seen_before)
+            : "its window could open";
+    late_ = fmt::format("iteration {} was over when {}: the window opens at iteration {}", *plan.asked_for,
+                        over_when, plan.begin);
+  }
+  const bool attach_now = plan.lead_at() < soonest;
+  if (attach_now) {
+    attach_wanted_ = true;
+    parts_.state.wake.notify_one();
+  }
+  stop_watch_at(attach_now ? plan.begin : plan.lead_at());
+}
+
+// The watch calls at the iteration of that number.
+void IterationWindows::stop_watch_at(std::uint64_t iteration) noexcept {
+  const std::uint64_t count =
+      iteration == kNever ? iteration
+                          : static_cast<std::uint64_t>(static_cast<std::int64_t>(iteration) - *offset_);
+  iteration_watch.next_stop.store(count, std::memory_order_release);
+}
+
+// Where windows opened and closed, for the recording of the search.
+void IterationWindows::record_edges() {
+  if (edges_.empty()) return;
+  const std::vector<Edge> edges = std::exchange(edges_, {});
+  const SessionUnlock unlocked(parts_.state);
+  Pipeline::Locked pipeline(parts_.pipeline);
+  for (const auto& [opened, count, window] : edges) pipeline.tracker().note_window(opened, count, window);
+}
+
+void IterationWindows::on_window_end() noexcept {
+  if (parts_.trigger->iterations() == nullptr || !trigger().active()) return;
+  trigger().end();
+  renumber_ = false;
+  iteration_watch.next_stop.store(kNever, std::memory_order_release);
+}
+
+void IterationWindows::at_boundary(std::uint64_t count, Nanoseconds time, bool in_callback) noexcept {
+  if (!lock_session_within(in_callback ? kCallbackWait : kForever)) return;
+  SessionState& state = parts_.state;
+  const SessionLock lock(state, std::adopt_lock);
+  if (!offset_ || state.ending() || parts_.trigger->iterations() == nullptr) return;
+  try {
+    const std::uint64_t number = number_of(count);
+    if (trigger().before(number, !state.idle()) == TriggerAction::kClose) {
+      if (state.open()) edges_.push_back({false, count, state.window});
+      if (state.idle()) {
+        on_window_end();
+      } else {
+        parts_.windows.close(time);
+      }
+      // The next one may begin here.
+      if (trigger().over() || !parts_.windows.may_open_another()) return;
+      plan(number);
+      if (trigger().open_at() != number) return;
+    }
+    if (trigger().active()) return;
+    switch (trigger().before(number, !state.idle())) {
+      case TriggerAction::kAttach:
+        attach_wanted_ = true;
+        stop_watch_at(trigger().open_at());
+        state.wake.notify_one();
+        break;
+      case TriggerAction::kOpen:
+        open_at_boundary(count, time, in_callback);
+        break;
+      default:
+        // Somebody has opened a window of another kind: once that is closed, the next one is planned.
+        trigger().forget_plan();
+        stop_watch_at(kNever);
+    }
+  } catch (...) {
+    // No memory: the window stays as it is until the program ends.
+  }
+}
+
+void IterationWindows::open_at_boundary(std::uint64_t count, Nanoseconds time, bool in_callback) {
+  using AttachOn = WindowController::AttachOn;
+  SessionState& state = parts_.state;
+  const std::uint64_t number = number_of(count);
+  const std::string reason = trigger().name(number);
+  asked_at_ = count;
+  trigger().begin(number);
+  stop_watch_at(trigger().close_at());
+  if (!parts_.windows.open(reason, in_callback ? AttachOn::kCalling : AttachOn::kOurs, time)) {
+    trigger().failed();
+    stop_watch_at(kNever);
+    return;
+  }
+  trigger().begun();
+  if (!late_.empty() && parts_.once.first(OnceLog::Topic::kLateWindow)) state.warn(std::exchange(late_, {}));
+  if (!state.open()) return;
+  if (recorded_window_ != state.window) edges_.push_back({true, count, state.window});
+  if (!in_callback) parts_.pipeline.hold_iteration(time, parts_.log.span(state.window).begin);
+}
+
+// Where nobody could wait for CUPTI (in a callback), a window of iterations may open in the middle of one: it
+// has as many whole ones after that.
+void IterationWindows::begin_pending() {
+  SessionState& state = parts_.state;
+  const std::uint64_t count = iteration_watch.count.load(std::memory_order_acquire);
+  const bool of_iterations = parts_.trigger->iterations() != nullptr && trigger().active();
+  if (of_iterations && offset_ && count != asked_at_) {
+    const std::uint64_t first = number_of(count) + 1;
+    trigger().restart_at(first);
+    stop_watch_at(trigger().close_at());
+    state.pending_reason = trigger().name(first);
+    state.warn(
+        fmt::format("CUPTI was not attached in time: the window opens in iteration {}, and has all of "
+                    "those from {} to {}",
+                    first - 1, first, trigger().close_at() - 1));
+  }
+  parts_.windows.begin(state.pending_reason);
+  if (of_iterations) {
+    recorded_window_ = state.window;
+    edges_.push_back({true, count, state.window});
+  }
+}
+
+void IterationWindows::end() {
+  stop_search();
+  const std::vector<Edge> edges = std::exchange(edges_, {});
+  const SessionUnlock unlocked(parts_.state);
+  Pipeline::Locked pipeline(parts_.pipeline);
+  pipeline.pass();
+  for (const auto& [opened, count, window] : edges) pipeline.tracker().note_window(opened, count, window);
+  pipeline.tracker().finish();
+}
+
+std::string IterationWindows::why_none() {
+  if (parts_.trigger->program_drives()) return "";
+  const SessionUnlock unlocked(parts_.state);
+  return Pipeline::Locked(parts_.pipeline).tracker().why_none();
+}
+
+}  // namespace inject

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "libinject/base/mutex.h"
+#include "libinject/record/iteration_watch.h"
+#include "libinject/session/iteration_tracker.h"
+#include "libinject/session/iteration_trigger.h"
+#include "libinject/session/session_state.h"
+
+namespace inject {
+
+struct SessionParts;
+
+/// When training iterations are looked for, and the windows that open and close with them. What is found is
+/// the tracker's (session/iteration_tracker.h), which window that makes the trigger's; here the two meet the
+/// watch, which stops the program's thread at the right launch.
+class IterationWindows {
+ public:
+  explicit IterationWindows(SessionParts& parts) : parts_(parts) {}
+
+  /// For `iter:` and `auto`: hooks look for iterations, or CUPTI's callbacks where hooks would see no launch.
+  void arm() noexcept INJECT_REQUIRES(session_mutex);
+  void start_search(SignSource source) noexcept INJECT_REQUIRES(session_mutex);
+  void stop_search() noexcept INJECT_REQUIRES(session_mutex);
+  bool searching() const INJECT_REQUIRES(session_mutex) { return source_ != SignSource::kNone; }
+  /// … in CUPTI's launch callbacks, which have to stay on for that.
+  bool searching_in_callbacks() const INJECT_REQUIRES(session_mutex) {
+    return source_ == SignSource::kCallbacks;
+  }
+  /// … so that a window can open at one.
+  bool searching_for_window() const noexcept INJECT_REQUIRES(session_mutex);
+  /// The program may have taken over (`auto`): nothing is looked for then.
+  void follow_trigger() noexcept INJECT_REQUIRES(session_mutex);
+  /// CUPTI, in whose callbacks iterations were looked for, is given up.
+  void on_callbacks_lost() INJECT_REQUIRES(session_mutex);
+
+  // In a window of any other trigger iterations are only told apart.
+  void begin_window_search() noexcept INJECT_REQUIRES(session_mutex);
+  void end_window_search() noexcept INJECT_REQUIRES(session_mutex);
+
+  /// The window that is open or pending ends, whoever closes it.
+  void on_window_end() noexcept INJECT_REQUIRES(session_mutex);
+  /// Opens the window that is pending, of iterations or not.
+  void begin_pending() INJECT_REQUIRES(session_mutex);
+  /// The watch has counted `count` boundaries: where a window opens or closes, or is about to. On the
+  /// program's thread, before the launch that begins the iteration.
+  void at_boundary(std::uint64_t count, Nanoseconds time, bool in_callback) noexcept
+      INJECT_EXCLUDES(session_mutex);
+
+  // Our own thread's.
+  /// After each pass; takes what the tracker has found.
+  void update(const FoundIterations& found);
+  /// Any thread.
+  bool found() const noexcept { return any_found_.load(std::memory_order_relaxed); }
+  void step() INJECT_REQUIRES(session_mutex);
+  Nanoseconds next_wake(Nanoseconds time) const INJECT_REQUIRES(session_mutex);
+  /// CUPTI is to be attached ahead of a window.
+  bool wants_attachment() const INJECT_REQUIRES(session_mutex) { return attach_wanted_; }
+
+  /// The process exits: what the last launches told. Lets go of session_mutex meanwhile.
+  void end() INJECT_REQUIRES(session_mutex);
+  /// Of iterations, 0 where none are known.
+  Nanoseconds mean_duration() const INJECT_REQUIRES(session_mutex) { return known_.mean_duration; }
+  /// Where signs come from, for run.json. Any thread.
+  const char* source_name() const noexcept {
+    return shown_source_.load() == SignSource::kHooks ? "hooks" : "callbacks";
+  }
+  /// Trigger::why_none(). Lets go of session_mutex meanwhile: what is known is the pipeline's.
+  std::string why_none() INJECT_REQUIRES(session_mutex);
+
+ private:
+  struct Edge {
+    bool opened;
+    std::uint64_t count;
+    std::uint32_t window;
+  };
+
+  void plan(std::uint64_t soonest) INJECT_REQUIRES(session_mutex);
+  void stop_watch_at(std::uint64_t iteration) noexcept INJECT_REQUIRES(session_mutex);
+  std::uint64_t number_of(std::uint64_t count) const INJECT_REQUIRES(session_mutex) {
+    return static_cast<std::uint64_t>(static_cast<std::int64_t>(count) + *offset_);
+  }
+  /// Of the first iteration that has not begun.
+  std::uint64_t next_number() const INJECT_REQUIRES(session_mutex);
+  void try_callbacks() INJECT_REQUIRES(session_mutex);
+  void warn_nothing_found() INJECT_REQUIRES(session_mutex);
+  void renumber_window() INJECT_REQUIRES(session_mutex);
+  void open_at_boundary(std::uint64_t count, Nanoseconds time, bool in_callback)
+      INJECT_REQUIRES(session_mutex);
+  void record_edges() INJECT_REQUIRES(session_mutex);
+  /// Of `iter:` and `auto`; called by those alone.
+  IterationTrigger& trigger() const;
+
+  SessionParts& parts_;
+  FoundIterations found_;  // our own thread's
+  std::atomic<bool> any_found_{false};
+  FoundIterations known_ INJECT_GUARDED_BY(session_mutex);               // a copy for everybody
+  std::optional<std::int64_t> offset_ INJECT_GUARDED_BY(session_mutex);  // of numbers from the watch's counts
+  SignSource source_ INJECT_GUARDED_BY(session_mutex) = SignSource::kNone;
+  std::atomic<SignSource> shown_source_{SignSource::kNone};  // the same, also once the search is over
+  Nanoseconds since_ INJECT_GUARDED_BY(session_mutex) = 0;
+  std::uint64_t seen_changes_ INJECT_GUARDED_BY(session_mutex) = 0;
+  bool tried_callbacks_ INJECT_GUARDED_BY(session_mutex) = false;
+  bool callbacks_lost_ INJECT_GUARDED_BY(session_mutex) = false;
+  bool window_search_ INJECT_GUARDED_BY(session_mutex) = false;  // on for the window that is open, no longer
+  bool window_searched_ INJECT_GUARDED_BY(session_mutex) = false;  // has been before
+  bool attach_wanted_ INJECT_GUARDED_BY(session_mutex) = false;
+  bool renumber_ INJECT_GUARDED_BY(session_mutex) =
+      false;                                           // iterations turned out others, in a window of them
+  std::string late_ INJECT_GUARDED_BY(session_mutex);  // said when the window opens that is planned
+  std::uint64_t asked_at_ INJECT_GUARDED_BY(session_mutex) = 0;  // the watch's count, when it was asked for
+  // For the recording of the search:
+  std::vector<Edge> edges_ INJECT_GUARDED_BY(session_mutex);
+  std::uint32_t recorded_window_ INJECT_GUARDED_BY(session_mutex) = 0;  // whose begin is among them
+};
+
+}  // namespace inject

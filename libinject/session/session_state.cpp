@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/session/session_state.h"
+
+#include <time.h>
+
+#include <chrono>
+#include <mutex>
+
+namespace inject {
+
+constinit Mutex session_mutex;
+
+namespace {
+
+void write_lines(const std::vector<std::pair<LogLevel, std::string>>& lines) noexcept {
+  for (const auto& [level, line] : lines) Log::write(level, line);
+}
+
+}  // namespace
+
+bool SessionState::wait(std::condition_variable& condition, Nanoseconds most) noexcept {
+  if (!lines_.empty()) {
+    const SessionUnlock unlocked(*this);
+    return true;  // what is waited for may have come meanwhile
+  }
+  std::unique_lock lock(session_mutex.native(), std::adopt_lock);
+  const std::cv_status status = condition.wait_for(lock, std::chrono::nanoseconds(most));
+  lock.release();
+  return status == std::cv_status::no_timeout;
+}
+
+SessionLock::SessionLock(SessionState& state) : state_(state) {
+  session_mutex.lock();
+}
+
+SessionLock::~SessionLock() {
+  const auto lines = state_.take_lines();
+  session_mutex.unlock();
+  write_lines(lines);
+}
+
+SessionUnlock::SessionUnlock(SessionState& state) {
+  const auto lines = state.take_lines();
+  session_mutex.unlock();
+  write_lines(lines);
+}
+
+SessionUnlock::~SessionUnlock() {
+  session_mutex.lock();
+}
+
+bool lock_session_within(Nanoseconds most) noexcept {
+  constexpr Nanoseconds kPause = 100'000;
+  const timespec pause{0, kPause};
+  for (Nanoseconds waited = 0; !session_mutex.try_lock(); waited += kPause) {
+    if (waited >= most) return false;
+    nanosleep(&pause, nullptr);
+  }
+  return true;
+}
+
+}  // namespace inject

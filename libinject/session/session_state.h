@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "libinject/base/clock.h"
+#include "libinject/base/log.h"
+#include "libinject/base/mutex.h"
+#include "libinject/base/time.h"
+
+namespace inject {
+
+/// Guards all decisions about windows and CUPTI's attachment; held for milliseconds at most. A process has
+/// one session, so this is global: the analysis then sees that the parts of a session mean the same lock.
+/// The pipeline's lock is never taken with this one held, but the other way round.
+extern Mutex session_mutex;
+
+/// How far the run and its current window have come.
+struct SessionState {
+  enum class Stage : std::uint8_t {
+    kRunning,
+    kEndingSearch,  ///< the process exits, or INJECT_AFTER acts; the last signs of iterations are collected
+    kEnding,        ///< … the last records are collected, and the files written
+    kEnded,
+  };
+  enum class Phase : std::uint8_t {
+    kIdle,
+    kPending,  ///< somebody has asked for a window, and CUPTI is being attached for it
+    kOpen,
+  };
+
+  Stage stage INJECT_GUARDED_BY(session_mutex) = Stage::kRunning;
+  Phase phase INJECT_GUARDED_BY(session_mutex) = Phase::kIdle;
+  std::uint32_t window INJECT_GUARDED_BY(session_mutex) = 0;    ///< the one that is open
+  std::string pending_reason INJECT_GUARDED_BY(session_mutex);  ///< of the one that is pending
+  std::uint32_t begun INJECT_GUARDED_BY(session_mutex) = 0;     ///< windows that were opened by the session
+  bool concluding INJECT_GUARDED_BY(session_mutex) = false;     ///< a thread is in Session::conclude()
+  bool attaching INJECT_GUARDED_BY(session_mutex) = false;      ///< our thread attaches CUPTI, unlocked
+  bool stay_attached INJECT_GUARDED_BY(session_mutex) = false;  ///< the program reopens within a second
+  bool collecting INJECT_GUARDED_BY(session_mutex) = false;     ///< windows have ended, records are to come
+  Nanoseconds ended_at INJECT_GUARDED_BY(session_mutex) = 0;    ///< when the last of them ended
+  Nanoseconds collect_since INJECT_GUARDED_BY(session_mutex) = 0;  ///< when activity was stopped; 0: not yet
+  bool unwritten INJECT_GUARDED_BY(session_mutex) = false;         ///< the files lack what has been settled
+  std::uint32_t flushing INJECT_GUARDED_BY(session_mutex) = 0;     ///< threads that wait for the files
+
+  std::condition_variable wake;     ///< for our thread
+  std::condition_variable changed;  ///< from our thread: something others wait for is done
+
+  bool idle() const INJECT_REQUIRES(session_mutex) { return phase == Phase::kIdle; }
+  bool pending() const INJECT_REQUIRES(session_mutex) { return phase == Phase::kPending; }
+  bool open() const INJECT_REQUIRES(session_mutex) { return phase == Phase::kOpen; }
+  bool ending() const INJECT_REQUIRES(session_mutex) { return stage >= Stage::kEndingSearch; }
+  bool ended() const INJECT_REQUIRES(session_mutex) { return stage == Stage::kEnded; }
+
+  void set_pending(std::string reason) INJECT_REQUIRES(session_mutex) {
+    pending_reason = std::move(reason);
+    phase = Phase::kPending;
+  }
+  void set_idle() INJECT_REQUIRES(session_mutex) {
+    phase = Phase::kIdle;
+    window = 0;
+  }
+  void set_open(std::uint32_t number) INJECT_REQUIRES(session_mutex) {
+    phase = Phase::kOpen;
+    window = number;
+  }
+  /// The records of what has ended at `time` are to be collected.
+  void collect_from(Nanoseconds time) INJECT_REQUIRES(session_mutex) {
+    ended_at = time;
+    collect_since = 0;
+    collecting = true;
+  }
+
+  /// Writes the line once the lock has been released: nobody waits for a terminal with it held.
+  void log(LogLevel level, std::string line) INJECT_REQUIRES(session_mutex) {
+    lines_.emplace_back(level, std::move(line));
+  }
+  void warn(std::string line) INJECT_REQUIRES(session_mutex) { log(LogLevel::kWarn, std::move(line)); }
+  void info(std::string line) INJECT_REQUIRES(session_mutex) { log(LogLevel::kInfo, std::move(line)); }
+
+  /// Waits for `wake` or `changed`, `most` at most; may return early. False once the time is over.
+  bool wait_wake(Nanoseconds most) noexcept INJECT_REQUIRES(session_mutex) { return wait(wake, most); }
+  bool wait_changed(Nanoseconds most) noexcept INJECT_REQUIRES(session_mutex) { return wait(changed, most); }
+  /// Waits until `done()`, `most` at most; returns what that says in the end.
+  template <typename Done>
+  bool wait_changed(Nanoseconds most, Done done) noexcept INJECT_REQUIRES(session_mutex) {
+    const Nanoseconds until = now() + most;
+    for (Nanoseconds time = now(); !done() && time < until; time = now()) wait(changed, until - time);
+    return done();
+  }
+
+ private:
+  friend class SessionLock;
+  friend class SessionUnlock;
+  bool wait(std::condition_variable& condition, Nanoseconds most) noexcept INJECT_REQUIRES(session_mutex);
+  std::vector<std::pair<LogLevel, std::string>> take_lines() noexcept INJECT_REQUIRES(session_mutex) {
+    return std::exchange(lines_, {});
+  }
+
+  std::vector<std::pair<LogLevel, std::string>> lines_ INJECT_GUARDED_BY(session_mutex);
+};
+
+/// Holds session_mutex as long as it lives.
+class INJECT_THREAD_ANNOTATION(scoped_lockable) SessionLock {
+ public:
+  explicit SessionLock(SessionState& state) INJECT_THREAD_ANNOTATION(acquire_capability(session_mutex));
+  /// Takes over the lock that this thread has.
+  SessionLock(SessionState& state, std::adopt_lock_t) INJECT_REQUIRES(session_mutex) : state_(state) {}
+  ~SessionLock() INJECT_THREAD_ANNOTATION(release_capability());
+  SessionLock(const SessionLock&) = delete;
+  SessionLock& operator=(const SessionLock&) = delete;
+
+ private:
+  SessionState& state_;
+};
+
+/// Lets go of session_mutex as long as it lives.
+class INJECT_THREAD_ANNOTATION(scoped_lockable) SessionUnlock {
+ public:
+  explicit SessionUnlock(SessionState& state) INJECT_THREAD_ANNOTATION(release_capability(session_mutex));
+  ~SessionUnlock() INJECT_THREAD_ANNOTATION(release_capability());
+  SessionUnlock(const SessionUnlock&) = delete;
+  SessionUnlock& operator=(const SessionUnlock&) = delete;
+};
+
+/// Tries for so long. By pauses, not by the clock: while the whole process stands still, nobody can let go.
+bool lock_session_within(Nanoseconds most) noexcept
+    INJECT_THREAD_ANNOTATION(try_acquire_capability(true, session_mutex));
+
+}  // namespace inject

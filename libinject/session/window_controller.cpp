@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/session/window_controller.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+#include <mutex>
+#include <utility>
+
+#include "libinject/base/clock.h"
+#include "libinject/base/log.h"
+#include "libinject/base/text.h"
+#include "libinject/capture/driver.h"
+#include "libinject/record/control.h"
+#include "libinject/record/memory_use.h"
+#include "libinject/record/processor_time.h"
+#include "libinject/session/session_parts.h"
+#include "libinject/session/signal_trigger.h"
+
+namespace inject {
+
+namespace {
+
+// Inside a callback nothing may wait for us without end: our thread may hold the lock while it detaches
+// CUPTI, which in turn waits for callbacks.
+constexpr Nanoseconds kCallbackWait = 50 * kMillisecond;
+constexpr Nanoseconds kForever = ~Nanoseconds{0};
+// CUPTI is attached this much earlier than a window that opens by the clock, so that the first launches in it
+// are not slower.
+constexpr Nanoseconds kClockLead = 100 * kMillisecond;
+// How much of kMaxOpening is for the sampling of hardware metrics to start.
+constexpr Nanoseconds kMaxMetricsStart = 700 * kMillisecond;
+constexpr Nanoseconds kWaitSlice = 20 * kMillisecond;
+constexpr Nanoseconds kUnusedPatience = 5 * kSecond;  // and four iterations
+
+std::uint64_t device_bit(std::uint32_t device) {
+  return device < MemoryUse::kDevices ? std::uint64_t{1} << device : 0;
+}
+
+}  // namespace
+
+TriggerState WindowController::state() const {
+  const SessionState& state = parts_.state;
+  TriggerState seen;
+  seen.time = now() - parts_.base;
+  seen.next = parts_.log.opened() + 1;
+  seen.pending = state.pending();
+  seen.window = state.open() ? state.window : state.pending() ? seen.next : 0;
+  if (state.open()) seen.window_begin = parts_.log.span(state.window).begin - parts_.base;
+  seen.lead = kClockLead + (parts_.options.metrics ? parts_.cupti.sampler().start_time() : 0);
+  seen.collecting = state.collecting;
+  seen.iterations_found = parts_.iterations.found();
+  return seen;
+}
+
+bool WindowController::may_open_another() const noexcept {
+  if (parts_.state.concluding) return false;
+  if (parts_.arbiter.resumes_always()) return true;
+  const std::uint32_t most = parts_.options.window.max_windows;
+  return !parts_.trigger->has_quota() || most == 0 || parts_.state.begun < most;
+}
+
+bool WindowController::none_left() const noexcept {
+  if (parts_.options.window.kind == WindowKind::kLaunch) return !parts_.launches.armed();
+  return parts_.trigger->exhausted(may_open_another());
+}
+
+bool WindowController::reopens() const noexcept {
+  return parts_.state.ended_at != 0 && now() - parts_.state.ended_at < kStayAttached;
+}
+
+bool WindowController::open(const std::string& reason, AttachOn thread, Nanoseconds at) noexcept {
+  SessionState& state = parts_.state;
+  // CUPTI is being given up for a client of the program's.
+  if (thread == AttachOn::kOurs)
+    state.wait_changed(kMaxOpening, [this] { return !parts_.arbiter.yielding(); });
+  if (!state.idle() || state.ending() || !may_open_another()) return false;
+  PmSampler& sampler = parts_.cupti.sampler();
+  // Where the program's context is no primary one, its thread is the one that knows. Not in a callback.
+  if (parts_.options.metrics && thread == AttachOn::kOurs) sampler.note_devices(device_bit(current_device()));
+  state.stay_attached = reopens();
+  if (!parts_.worker.ensure()) return false;
+  try {
+    // Also where CUPTI is attached and our thread is just ending the sampling for the window before.
+    const bool sampled = !sampler.starting() || parts_.cupti.sampler_hangs();  // or its calls hang
+    const bool attached = parts_.cupti.tracer().level() == TracerLevel::kActivity && sampled;
+    if (state.attaching || (!attached && thread == AttachOn::kOurs)) return start_pending(reason, thread);
+    parts_.arbiter.raise(TracerLevel::kActivity, thread == AttachOn::kOurs);
+    return begin(reason, at);
+  } catch (...) {
+    if (state.pending()) state.set_idle();
+    parts_.once.no_memory_for("no window is opened");
+    return false;
+  }
+}
+
+// Has our thread attach CUPTI and open the window; this one waits, unless it is in a callback.
+bool WindowController::start_pending(std::string reason, AttachOn thread) {
+  SessionState& state = parts_.state;
+  state.set_pending(std::move(reason));
+  state.wake.notify_one();
+  if (thread == AttachOn::kCalling) return true;
+  const auto done = [&state]() INJECT_REQUIRES(session_mutex) { return !state.pending(); };
+  if (!state.wait_changed(kMaxOpening, done)) {
+    state.warn(parts_.cupti.tracer().level() == TracerLevel::kActivity
+                   ? "hardware metrics are not sampled after " + in_ms(kMaxOpening) +
+                         ": the program goes on, the window opens as soon as they are, or can't be"
+                   : "CUPTI is not attached after " + in_ms(kMaxOpening) +
+                         ": it waits for running kernels, or for threads that launch past every hook; the "
+                         "program goes on, the window opens as soon as it is");
+  }
+  return !state.idle();
+}
+
+bool WindowController::begin(const std::string& reason, Nanoseconds at) {
+  SessionState& state = parts_.state;
+  Tracer& tracer = parts_.cupti.tracer();
+  if (!parts_.arbiter.yielding()) tracer.resume_activity();
+  parts_.cupti.forgive_detach();
+  const std::uint32_t window =
+      parts_.log.open(reason, at == 0 ? now() : at, parts_.core.threads.host_drops());
+  state.set_open(window);
+  if (tracer.level() < TracerLevel::kActivity || parts_.arbiter.yielding()) {
+    const std::string& why = parts_.cupti.untraced();
+    parts_.log.note_untraced(window, why.empty() ? "CUPTI could not be attached" : why);
+  }
+  parts_.iterations.begin_window_search();
+  parts_.cupti.sampler().note_window(parts_.log.span(window).begin);
+  ++state.begun;
+  attached_ahead_at_ = 0;
+  // The window first, the hooks' switch after it: a hook that finds the switch on finds the window, too.
+  current_window.store(window, std::memory_order_release);
+  control_word.fetch_or(kControlRecord, std::memory_order_release);
+  state.wake.notify_one();
+  return true;
+}
+
+void WindowController::close(Nanoseconds at) noexcept {
+  SessionState& state = parts_.state;
+  if (state.idle()) return;
+  parts_.iterations.on_window_end();
+  if (state.pending()) {
+    state.set_idle();
+    state.changed.notify_all();
+    return;
+  }
+  control_word.fetch_and(~static_cast<std::uint32_t>(kControlRecord), std::memory_order_release);
+  current_window.store(0, std::memory_order_release);
+  const Nanoseconds time = now();
+  const Nanoseconds end = at == 0 ? time : at;
+  const std::uint32_t window = state.window;
+  // Whether the program's thread that comes here has computed or waited since its last call: for the causes
+  // of idle time. Our own threads have no state.
+  if (ThreadState* thread = ThreadRegistry::current_if_any(); thread != nullptr)
+    publish_processor_time(*thread, window, end);
+  parts_.log.end(window, end);
+  parts_.cupti.sampler().note_window_end(end);
+  state.set_idle();
+  parts_.iterations.end_window_search();
+  state.collect_from(time);
+  state.wake.notify_one();
+}
+
+bool WindowController::apply(TriggerAction action, const std::string& reason, AttachOn thread) noexcept {
+  SessionState& state = parts_.state;
+  switch (action) {
+    case TriggerAction::kClose:
+      close();
+      break;
+    case TriggerAction::kReopen:
+      close();
+      [[fallthrough]];
+    case TriggerAction::kOpen:
+      return open(reason, thread);
+    case TriggerAction::kWait:
+      state.wait_changed(kMaxOpening, [&state]() INJECT_REQUIRES(session_mutex) { return !state.pending(); });
+      break;
+    case TriggerAction::kAttach:
+    case TriggerAction::kNone:
+      break;
+  }
+  return false;
+}
+
+void WindowController::profiler_start(bool in_callback) noexcept {
+  if (!lock_session_within(in_callback ? kCallbackWait : kForever)) {
+    Log::warn("a cudaProfilerStart came while CUPTI was being detached and opened no window");
+    return;
+  }
+  const SessionLock lock(parts_.state, std::adopt_lock);
+  const TriggerAction action = parts_.trigger->profiler_start(state());
+  parts_.iterations.follow_trigger();
+  apply(action, "api", in_callback ? AttachOn::kCalling : AttachOn::kOurs);
+}
+
+void WindowController::profiler_stop(bool in_callback) noexcept {
+  if (!lock_session_within(in_callback ? kCallbackWait : kForever)) return;
+  const SessionLock lock(parts_.state, std::adopt_lock);
+  apply(parts_.trigger->profiler_stop(state()), {}, AttachOn::kCalling);
+}
+
+void WindowController::ranges_changed() noexcept {
+  // Bounded: the range may be one of a host function's, which the CUPTI that our thread detaches waits for.
+  if (!lock_session_within(kMaxOpening)) {
+    Log::warn("an NVTX range opened or closed while CUPTI was being detached; no window did with it");
+    return;
+  }
+  const SessionLock lock(parts_.state, std::adopt_lock);
+  follow_ranges(AttachOn::kOurs);
+}
+
+void WindowController::follow_ranges(AttachOn thread) noexcept {
+  apply(parts_.trigger->ranges_changed(parts_.core.nvtx_trigger.open_ranges(), state()), parts_.trigger_text,
+        thread);
+}
+
+void WindowController::signalled() noexcept {
+  const SessionLock lock(parts_.state);
+  if (parts_.state.ending()) return;
+  apply(parts_.trigger->signalled(state()), parts_.trigger_text, AttachOn::kOurs);
+}
+
+WindowController::Opened WindowController::request(const char* reason) noexcept {
+  const SessionLock lock(parts_.state);
+  if (parts_.state.ending() || parts_.state.concluding) return Opened::kEnding;
+  if (parts_.launches.armed()) return Opened::kByItself;
+  if (!parts_.state.idle()) return Opened::kIsOpen;
+  if (!may_open_another()) return Opened::kNoMore;
+  asked_ = true;
+  parts_.trigger->take_over();
+  parts_.iterations.follow_trigger();
+  return open(reason, AttachOn::kOurs) ? Opened::kYes : Opened::kFailed;
+}
+
+bool WindowController::stop() noexcept {
+  const SessionLock lock(parts_.state);
+  if (parts_.state.idle()) return false;
+  close();
+  return true;
+}
+
+Nanoseconds WindowController::next_wake() const {
+  if (parts_.state.ending() || parts_.state.concluding) return Trigger::kNever;
+  const Nanoseconds wake = parts_.trigger->next_wake(state());
+  return wake == Trigger::kNever ? wake : parts_.base + wake;
+}
+
+void WindowController::step_clock() {
+  SessionState& state = parts_.state;
+  if (state.ending() || state.concluding) return;
+  switch (parts_.trigger->evaluate(this->state())) {
+    case TriggerAction::kClose:
+      close();
+      break;
+    case TriggerAction::kAttach:
+      attach_ahead();
+      break;
+    case TriggerAction::kOpen:
+      state.set_pending(parts_.trigger->reason());
+      state.stay_attached = reopens();
+      attach_pending();
+      if (!state.open()) break;
+      parts_.trigger->opened(state.window);
+      parts_.pipeline.set_clock_window(state.window);
+      break;
+    default:
+      break;
+  }
+}
+
+// With session_mutex released while CUPTI is being attached: who asked waits for a bounded time.
+void WindowController::attach_pending() {
+  SessionState& state = parts_.state;
+  attach(kMaxMetricsStart);
+  if (state.pending() && !state.ending()) {
+    parts_.iterations.begin_pending();
+  } else {
+    // Stopped before it had begun: nobody needs CUPTI now.
+    if (state.pending()) state.set_idle();
+    state.collect_from(now());
+  }
+  state.changed.notify_all();
+}
+
+void WindowController::attach_ahead() {
+  SessionState& state = parts_.state;
+  if (!state.idle() || state.ending() || parts_.cupti.tracer().level() >= TracerLevel::kActivity) return;
+  attach(kSecond);
+  attached_ahead_at_ = now();
+  if (state.pending() && !state.ending()) parts_.iterations.begin_pending();
+  state.changed.notify_all();
+}
+
+void WindowController::step_unused_attachment() noexcept {
+  if (attached_ahead_at_ == 0) return;
+  SessionState& state = parts_.state;
+  const bool unused = state.idle() && !state.collecting && !state.ending() &&
+                      parts_.cupti.tracer().level() == TracerLevel::kActivity;
+  if (!unused || now() - attached_ahead_at_ < kUnusedPatience + 4 * parts_.iterations.mean_duration()) return;
+  attached_ahead_at_ = 0;
+  state.collect_from(now());
+}
+
+// With session_mutex released meanwhile; anew where the program has finalized CUPTI in between.
+void WindowController::attach(Nanoseconds sampling) {
+  constexpr int kMaxAttempts = 3;
+  SessionState& state = parts_.state;
+  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+    state.attaching = true;
+    {
+      const SessionUnlock unlocked(state);
+      parts_.arbiter.raise(TracerLevel::kActivity, true);
+      wait_sampling(sampling);
+    }
+    state.attaching = false;
+    if (!parts_.cupti.forget_if_owed(state.open())) return;
+  }
+}
+
+// Threads go on recording meanwhile.
+void WindowController::wait_sampling(Nanoseconds most) {
+  if (!parts_.options.metrics) return;
+  const Nanoseconds deadline = now() + most;
+  while (!parts_.cupti.sampler().wait_started(kWaitSlice) && now() < deadline) parts_.collector.pass(true);
+}
+
+std::string WindowController::why_none() {
+  switch (parts_.options.window.kind) {
+    case WindowKind::kLaunch:
+      return fmt::format(": it launched {} kernels", launch_trigger.count.load(std::memory_order_acquire));
+    case WindowKind::kNvtx:
+      return ": " + parts_.core.nvtx_trigger.why_none(parts_.core.names);
+    case WindowKind::kSignal:
+      return SignalTrigger::why_none();
+    case WindowKind::kAuto:
+    case WindowKind::kIteration:
+      return parts_.iterations.why_none();
+    default:
+      return parts_.trigger->why_none(state());
+  }
+}
+
+}  // namespace inject

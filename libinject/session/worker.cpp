@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/session/worker.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "libinject/base/clock.h"
+#include "libinject/base/log.h"
+#include "libinject/capture/driver.h"
+#include "libinject/record/control.h"
+#include "libinject/record/internal_thread.h"
+#include "libinject/session/session_parts.h"
+
+namespace inject {
+
+namespace {
+
+// The ring holds a quarter of a second of a launch-bound thread's records; CUPTI's buffers fill in some 16 ms
+// each.
+constexpr Nanoseconds kDrainInterval = 5 * kMillisecond;
+constexpr Nanoseconds kCollectInterval = 2 * kMillisecond;
+// The thread stays this long for the next window. malloc keeps threads apart: with a new thread each, windows
+// that open every few seconds would each take memory from another part of the heap.
+constexpr Nanoseconds kLinger = 5 * kSecond;
+constexpr Nanoseconds kNever = Trigger::kNever;
+
+}  // namespace
+
+bool Worker::ensure() noexcept {
+  if (running_) return true;
+  const int failed = start_internal_thread(&entry, this);
+  running_ = failed == 0;
+  if (failed != 0 && parts_.once.first(OnceLog::Topic::kNoThread)) {
+    try {
+      parts_.state.log(
+          LogLevel::kError,
+          fmt::format("no window can be opened: a thread can't be started ({})", std::strerror(failed)));
+    } catch (...) {
+      parts_.once.no_memory_for("no window is opened");
+    }
+  }
+  return running_;
+}
+
+void* Worker::entry(void* worker) noexcept {
+  enter_internal_thread();
+  ThreadRegistry::register_barrier();
+  try {
+    static_cast<Worker*>(worker)->work();
+  } catch (...) {
+    static_cast<Worker*>(worker)->give_up();
+  }
+  return nullptr;
+}
+
+// Out of memory. What is on disk stays; nobody waits for the rest.
+void Worker::give_up() noexcept {
+  control_word.fetch_and(~static_cast<std::uint32_t>(kControlRecord), std::memory_order_release);
+  current_window.store(0, std::memory_order_release);
+  SessionState& state = parts_.state;
+  const SessionLock lock(state);
+  running_ = state.collecting = state.unwritten = false;
+  state.set_idle();
+  state.stage = SessionState::Stage::kEnded;
+  state.changed.notify_all();
+  parts_.cupti.sampler().stop(0);
+  Log::error("profiling has stopped: out of memory");
+}
+
+Nanoseconds Worker::next_wake() const {
+  const SessionState& state = parts_.state;
+  const Nanoseconds time = now();
+  if (state.pending() || parts_.iterations.wants_attachment() || parts_.arbiter.yielding()) return time;
+  const bool may_reopen = state.stay_attached && !state.open();
+  if (state.collecting && !may_reopen) return time + kCollectInterval;
+  Nanoseconds wake = kNever;
+  // Where CUPTI is not attached nothing else wakes us to settle the window once it does not reopen.
+  if (state.collecting)
+    wake = std::max(state.ended_at + WindowController::kStayAttached, time + kCollectInterval);
+  if (state.open() || parts_.cupti.tracer().level() == TracerLevel::kActivity || parts_.launches.armed())
+    wake = std::min(wake, time + kDrainInterval);
+  wake = std::min(wake, parts_.iterations.next_wake(time));
+  wake = std::min(wake, parts_.windows.next_wake());
+  wake = std::min(wake, parts_.arbiter.next_wake(time));
+  return std::min(wake, parts_.collector.next_wake());
+}
+
+void Worker::work() {
+  SessionState& state = parts_.state;
+  const SessionLock lock(state);
+  bool lingered = false;
+  while (!state.ended()) {
+    if (!state.ending()) {
+      const Nanoseconds wake = next_wake();
+      if (wake == kNever) {
+        // Nothing to do before the next window.
+        if (lingered || parts_.windows.none_left()) break;
+        lingered = !state.wait_wake(kLinger);
+        continue;
+      }
+      lingered = false;
+      const Nanoseconds time = now();
+      if (wake > time) state.wait_wake(wake - time);
+    } else if (state.stage == SessionState::Stage::kEndingSearch) {
+      state.wait_wake(kMillisecond);
+      continue;
+    }
+    step();
+  }
+  running_ = false;
+}
+
+void Worker::step() {
+  SessionState& state = parts_.state;
+  parts_.arbiter.step_yield();
+  parts_.cupti.forget_if_owed(state.open());
+  if (parts_.launches.armed()) parts_.launches.step();
+  if (state.pending()) parts_.windows.attach_pending();
+  parts_.windows.step_clock();
+  parts_.arbiter.step_resume();
+  parts_.windows.step_unused_attachment();
+  if (state.ending() && state.open()) parts_.windows.close();
+  if (parts_.log.lacks_memory()) parts_.devices.read_edges();
+  // Before the first records are taken, also where the window has ended already: they go into files in there.
+  // (Without the pipeline's lock: the exiting thread may make the folder meanwhile, as it takes the last
+  // records.)
+  const bool first_window = parts_.log.opened() != 0 && parts_.pipeline.shown_folder() == nullptr &&
+                            !parts_.pipeline.folder_failed();
+  const std::uint32_t current = current_window.load(std::memory_order_acquire);
+  {
+    const SessionUnlock unlocked(state);
+    if (first_window) {
+      find_current_device();  // where no cuInit has called us
+      Pipeline::Locked pipeline(parts_.pipeline);
+      if (pipeline.writer().may_write() && current != 0) pipeline.writer().write("open");
+    }
+    if (current != 0) {
+      parts_.cupti.reclaim_idle_buffers(parts_.core.threads.gone());
+      parts_.collector.keep_records(current);
+    }
+    parts_.collector.pass();
+  }
+  parts_.iterations.step();
+  parts_.collector.step(current);
+}
+
+}  // namespace inject
