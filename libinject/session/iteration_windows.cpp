@@ -304,6 +304,7 @@ void IterationWindows::open_at_boundary(std::uint64_t count, Nanoseconds time, b
   const std::uint64_t number = number_of(count);
   const std::string reason = trigger().name(number);
   asked_at_ = count;
+  asked_in_callback_ = in_callback;
   trigger().begin(number);
   stop_watch_at(trigger().close_at());
   if (!parts_.windows.open(reason, in_callback ? AttachOn::kCalling : AttachOn::kOurs, time)) {
@@ -318,13 +319,13 @@ void IterationWindows::open_at_boundary(std::uint64_t count, Nanoseconds time, b
   if (!in_callback) parts_.pipeline.hold_iteration(time, parts_.log.span(state.window).begin);
 }
 
-// Where nobody could wait for CUPTI (in a callback), a window of iterations may open in the middle of one: it
-// has as many whole ones after that.
+// A window of iterations that opens in the middle of one has as many whole ones after that.
 void IterationWindows::begin_pending() {
   SessionState& state = parts_.state;
   const std::uint64_t count = iteration_watch.count.load(std::memory_order_acquire);
   const bool of_iterations = parts_.trigger->iterations() != nullptr && trigger().active();
-  if (of_iterations && offset_ && count != asked_at_) {
+  // In a callback nobody waits: the launch that begins the iteration has been made by now.
+  if (of_iterations && offset_ && (asked_in_callback_ || count != asked_at_)) {
     const std::uint64_t first = number_of(count) + 1;
     trigger().restart_at(first);
     stop_watch_at(trigger().close_at());

@@ -116,6 +116,7 @@ class IterationWindows {
       false;                                           // iterations turned out others, in a window of them
   std::string late_ INJECT_GUARDED_BY(session_mutex);  // said when the window opens that is planned
   std::uint64_t asked_at_ INJECT_GUARDED_BY(session_mutex) = 0;  // the watch's count, when it was asked for
+  bool asked_in_callback_ INJECT_GUARDED_BY(session_mutex) = false;
   // For the recording of the search:
   std::vector<Edge> edges_ INJECT_GUARDED_BY(session_mutex);
   std::uint32_t recorded_window_ INJECT_GUARDED_BY(session_mutex) = 0;  // whose begin is among them
