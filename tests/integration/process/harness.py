@@ -138,7 +138,10 @@ class Case(unittest.TestCase):
     def run_both(self, command, most_added=MOST_ADDED_SECONDS, **options):
         """The preloaded run, after checking that its status and stdout are those of the bare one, that it wrote
         nothing but its messages and summary to stderr, and that it did not take much longer."""
-        bare = self.run_program(command, preload=False, **options)
+        return self.run_beside(self.run_program(command, preload=False, **options), command, most_added, **options)
+
+    def run_beside(self, bare, command, most_added=MOST_ADDED_SECONDS, **options):
+        """As run_both(), where the bare run has been."""
         self.assertEqual(bare.outputs, [])
         preloaded = self.run_program(command, **options)
         self.assertEqual((preloaded.status, preloaded.stdout), (bare.status, bare.stdout), preloaded.stderr)
