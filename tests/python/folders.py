@@ -16,17 +16,29 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("INJECT_TEST_BUILD", ROOT / "build"))
 CMAKE = os.environ.get("INJECT_TEST_CMAKE", "cmake")
 sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "build" / "deps" / "python")]
+TERMINAL = {"NO_COLOR": "1", "COLUMNS": "120"}
+os.environ.update(TERMINAL)  # before the commands are imported, which look once
 
 from libinject.check.check import findings
 from libinject.check.rules import ERROR
+from libinject.cli import app
+from typer.testing import CliRunner
 
 
 def inject(*arguments, env=None, cwd=None, timeout=120):
     """The command in a process of its own, as a user starts it."""
     full = {**{name: value for name, value in os.environ.items() if not name.startswith("INJECT_")},
-            "NO_COLOR": "1", "COLUMNS": "120", **(env or {})}
+            **TERMINAL, **(env or {})}
     return subprocess.run([sys.executable, ROOT / "scripts" / "inject", *map(str, arguments)], capture_output=True, text=True,
                           env=full, cwd=cwd, timeout=timeout, check=False)
+
+
+def invoke(*arguments):
+    """The command in this process, which has imported its libraries: that takes longer than most commands."""
+    done = CliRunner().invoke(app, [*map(str, arguments)])
+    if done.exception and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return subprocess.CompletedProcess(arguments, done.exit_code, done.stdout, done.stderr)
 
 
 def profile_example(out, **options):

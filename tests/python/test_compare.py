@@ -9,6 +9,7 @@ import pathlib
 import random
 import shutil
 import statistics
+import tempfile
 import unittest
 
 import folders
@@ -331,13 +332,15 @@ class Command(folders.TemporaryFolder):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.example = folders.BUILD / "examples" / "inject-train"
+        holder = tempfile.TemporaryDirectory(prefix="inject-test-")
+        cls.addClassCleanup(holder.cleanup)
+        cls.example = folders.profile_example(f"{holder.name}/example")
 
     def pair(self):
         """A run of the example, and a copy of it in which sum_rows takes twice as long and relu_backward has gone."""
-        a = folders.profile_example(self.folder / "a")
-        b = self.folder / "b"
-        shutil.copytree(a, b)
+        a, b = self.folder / "a", self.folder / "b"
+        for folder in (a, b):
+            shutil.copytree(self.example, folder)
 
         def change(row):
             if row["Name"].startswith("sum_rows"):
@@ -380,7 +383,7 @@ class Command(folders.TemporaryFolder):
         a, b = self.pair()
         for condition, status in (("kernel:sum_rows* > +5%", 1), ("kernel:sum_rows* > +150%", 0), ("kernel:relu* < -50%", 1), ("step_time > 1ns", 1),
                                   ("kernel:none > +5%", 2), ("attention_time > +5%", 2)):
-            done = folders.inject("compare", a, b, "--fail-if", "gemm_time > +5%", "--fail-if", condition)
+            done = folders.invoke("compare", a, b, "--fail-if", "gemm_time > +5%", "--fail-if", condition)
             self.assertEqual(done.returncode, status, (condition, done.stderr))
 
     def of_steps(self, name, times):
@@ -393,16 +396,16 @@ class Command(folders.TemporaryFolder):
         """Five iterations that differ by as much as half of one: 55 % more may be chance."""
         times = (1e6, 1.1e6, 1.6e6, 1.2e6, 1.5e6)
         a, b = self.of_steps("a", times), self.of_steps("b", [1.55 * time for time in times])
-        done = folders.inject("compare", a, b, "--fail-if", "step_time > +5%")
+        done = folders.invoke("compare", a, b, "--fail-if", "step_time > +5%")
         self.assertEqual(done.returncode, 3, done.stderr)
         self.assertRegex(done.stderr, r"inject: step_time > \+5%: can't be judged, too few samples to say: .* \+55\.0%")
         end = " ".join(done.stdout[done.stdout.rindex("\n\n"):].split())
         self.assertRegex(end, r"^Too few samples to say whether B is slower or faster than A: a step takes .* \+55\..*"
                               r"The gate can't be judged: too few samples to say of step_time > \+5%\.$")
-        done = folders.inject("compare", a, b, "--fail-if", "step_time > +5%", "--strict")
+        done = folders.invoke("compare", a, b, "--fail-if", "step_time > +5%", "--strict")
         self.assertEqual(done.returncode, 1)
         self.assertIn("step_time > +5%: failed: ", done.stderr)
-        shown = json.loads(folders.inject("compare", a, b, "--json", "--fail-if", "step_time > +5%").stdout)["comparisons"][0]
+        shown = json.loads(folders.invoke("compare", a, b, "--json", "--fail-if", "step_time > +5%").stdout)["comparisons"][0]
         self.assertEqual(shown["conditions"][0]["result"], "undecided")
         self.assertEqual(shown["conclusion"], end)
 
@@ -414,18 +417,18 @@ class Command(folders.TemporaryFolder):
             times = [[1e6 * each * (1 + 0.01 * part) for part in luck.sample([-1, -0.8, -0.6, -0.4, -0.2, 0, 0.2, 0.4, 0.6, 0.8, 1] * 4, 44)]
                      for each in (1, factor)]
             a, b = self.of_steps(f"{name} a", times[0]), self.of_steps(f"{name} b", times[1])
-            done = folders.inject("compare", a, b, "--fail-if", "step_time > +5%")
+            done = folders.invoke("compare", a, b, "--fail-if", "step_time > +5%")
             end = " ".join(done.stdout[done.stdout.rindex("\n\n"):].split())
             self.assertTrue(end.startswith(says), end)
             self.assertTrue(end.endswith("The gate failed: step_time > +5%." if factor > 1 else "The gate passed."), end)
             self.assertEqual(done.returncode, int(factor > 1))
-            folders.inject("compare", a, b, "-o", self.folder / "c.html", "--fail-if", "step_time > +5%")
+            folders.invoke("compare", a, b, "-o", self.folder / "c.html", "--fail-if", "step_time > +5%")
             self.assertIn(end, (self.folder / "c.html").read_text(encoding="utf-8").replace("&gt;", ">"))
 
     def test_against_itself(self):
-        a = folders.profile_example(self.folder / "a")
+        a = self.example
         for arguments in ((a, a), (a, a, "vs", a, a), (a, a, a)):
-            shown = json.loads(folders.inject("compare", *arguments, "--json").stdout)
+            shown = json.loads(folders.invoke("compare", *arguments, "--json").stdout)
             self.assertEqual(len(shown["comparisons"]), 2 if arguments == (a, a, a) else 1)
             for comparison in shown["comparisons"]:
                 verdicts = {row["verdict"] for table in comparison["tables"].values() for row in table["rows"]}
@@ -436,7 +439,7 @@ class Command(folders.TemporaryFolder):
         a = folders.write_run(self.folder / "a", devices=[{"name": "H200"}], options={"INJECT_WINDOW": "api"}, versions={"cupti": "1"})
         b = folders.write_run(self.folder / "b", devices=[{"name": "evil\x1b[2J"}, 7], options={"INJECT_WINDOW": "always"},
                               command_line=["python3", "other.py"], state="open")
-        done = folders.inject("compare", a, b)
+        done = folders.invoke("compare", a, b)
         self.assertEqual(done.returncode, 0, done.stderr)
         for line in ("GPU: H200 | evil\N{REPLACEMENT CHARACTER}[2J", "INJECT_WINDOW: api | always", "cupti: 1 | not there",
                      "command line: python3 train.py | python3 other.py", "b: the run has not ended"):
@@ -447,30 +450,30 @@ class Command(folders.TemporaryFolder):
         a, b = self.pair()
         (b / "iteration_sum.csv").unlink()
         rewrite(b, "window_sum", lambda row: row.update({"Duration (ns)": "1000000"}))
-        shown = json.loads(folders.inject("compare", a, b, "--json").stdout)
+        shown = json.loads(folders.invoke("compare", a, b, "--json").stdout)
         self.assertEqual(shown["basis"], "second")
         row = next(row for row in shown["comparisons"][0]["tables"]["kernels"]["rows"] if row["name"].startswith("sgd"))
         self.assertAlmostEqual(row["after"], 200000 / 1e-3)
 
     def test_bad_folders(self):
         a, b = self.pair()
-        done = folders.inject("compare", a, self.folder / "none", b)
+        done = folders.invoke("compare", a, self.folder / "none", b)
         self.assertEqual(done.returncode, 0)
         self.assertIn("none: no such folder", done.stderr)
         self.assertIn("sum_rows", done.stdout)
-        self.assertEqual(folders.inject("compare", a, self.folder / "none", b, "--fail-if", "step_time > +1000%").returncode, 2)
+        self.assertEqual(folders.invoke("compare", a, self.folder / "none", b, "--fail-if", "step_time > +1000%").returncode, 2)
         for arguments in ((a,), (a, "vs"), ("vs", a), (a, self.folder / "none"), (self.folder / "none", a)):
-            done = folders.inject("compare", *arguments)
+            done = folders.invoke("compare", *arguments)
             self.assertEqual((done.returncode, done.stdout), (2, ""), arguments)
         (b / "cuda_gpu_kern_sum.csv").write_text("Name,Calls\nx,y\n")
         (b / "gemm_sum.csv").write_bytes(b"\xff\xfe")
-        done = folders.inject("compare", a, b)
+        done = folders.invoke("compare", a, b)
         self.assertEqual(done.returncode, 0)
         self.assertIn("cuda_gpu_kern_sum.csv:2: 'y' in column 'Calls' is not a number", done.stderr)
         self.assertIn("Step time", done.stdout)
         for name in ("iteration_sum", "window_sum"):
             (b / f"{name}.csv").write_text("Window\n1\n")
-        done = folders.inject("compare", a, b)
+        done = folders.invoke("compare", a, b)
         self.assertIn("no column 'Device'", done.stderr)
         self.assertEqual(done.returncode, 0)
 
@@ -479,7 +482,7 @@ class Command(folders.TemporaryFolder):
         for value in ("nan", "-1", "9" * 400, "1e29", ""):
             rewrite(b, "iteration_sum", lambda row, value=value: row.update({"Duration (ns)": value, "Kernel Time (ns)": value}))
             rewrite(b, "cuda_gpu_kern_sum", lambda row, value=value: row.update({"Total Time (ns)": value}))
-            done = folders.inject("compare", a, b, "--json")
+            done = folders.invoke("compare", a, b, "--json")
             self.assertEqual(done.returncode, 0, (value, done.stderr))
             json.loads(done.stdout, parse_constant=self.fail)
 

@@ -20,7 +20,7 @@ def read(folder, table):
 
 class OneNameOneMeaning(folders.TemporaryFolder):
     def shown(self, *arguments):
-        done = folders.inject(*arguments)
+        done = folders.invoke(*arguments)
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout
 

@@ -161,14 +161,14 @@ class Command(folders.TemporaryFolder):
         self.assertIn("1 of 3 folders can&#39;t be shown", page.replace("can't", "can&#39;t"))
 
     def test_nothing_to_show(self):
-        done = folders.inject("report", self.folder / "none", "-o", self.folder / "x.html")
+        done = folders.invoke("report", self.folder / "none", "-o", self.folder / "x.html")
         self.assertEqual(done.returncode, 2)
         self.assertEqual(done.stderr.splitlines()[-1], "inject: nothing to report: no folder could be read")
         self.assertFalse((self.folder / "x.html").exists())
-        done = folders.inject("report", *range(33))
+        done = folders.invoke("report", *range(33))
         self.assertEqual((done.returncode, done.stderr), (2, "inject: 33 folders are too many for one page, which shows at most 32\n"))
         folders.write_run(self.folder / "a")
-        done = folders.inject("report", self.folder / "a", "-o", self.folder / "no" / "x.html")
+        done = folders.invoke("report", self.folder / "a", "-o", self.folder / "no" / "x.html")
         self.assertEqual((done.returncode, done.stderr), (2, f"inject: can't write '{self.folder}/no/x.html': no such file or directory\n"))
 
     def test_names_of_folders(self):

@@ -70,7 +70,7 @@ class Page(PageCase):
         narrow_scales(cls.folder / "narrow")
         for name in ("example", "hostile", "many", "narrow"):
             cls.pages[name] = cls.folder / f"{name}.html"
-            done = folders.inject("report", cls.folder / name, "-o", cls.pages[name])
+            done = folders.invoke("report", cls.folder / name, "-o", cls.pages[name])
             if done.returncode or done.stderr:
                 raise RuntimeError(done.stderr)
 

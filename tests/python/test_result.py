@@ -105,7 +105,7 @@ class Bad(folders.TemporaryFolder):
         for path, why in ((bad, "bad/run.json: 'diagnosis' is a number, and has to be a list"), (self.folder / ("x" * 300), "file name too long")):
             for arguments, end in ((("compare", good, path), "inject: nothing to compare"), (("merge", path), "inject: no result folder to merge"),
                                    (("report", path, "-o", self.folder / "r.html"), "inject: nothing to report: no folder could be read")):
-                done = folders.inject(*arguments)
+                done = folders.invoke(*arguments)
                 first, *others = done.stderr.splitlines()
                 self.assertTrue(first.startswith("inject: ") and first.endswith(why), done.stderr)
                 self.assertEqual((others, done.returncode, done.stdout), ([end], 2, ""), arguments)

@@ -148,7 +148,7 @@ class Command(folders.TemporaryFolder):
         self.sweep("--again", *arguments)
         self.assertEqual((self.folder / "runs").read_text().split(), [case for case in cases if case != "tried"])
 
-        drawn = folders.inject("sweep", "--report", self.folder / "sweep", "--json")
+        drawn = folders.invoke("sweep", "--report", self.folder / "sweep", "--json")
         self.assertEqual(drawn.returncode, 0, drawn.stderr)
         self.assertEqual([point["status"] for point in json.loads(drawn.stdout)["points"]], expected)
 
@@ -217,13 +217,13 @@ class Command(folders.TemporaryFolder):
                 "points": [{"values": {"N<b>": "=1<script>\x1b\ud800"}, "folder": "001", "status": "done", "why": "@x", "exit_status": 0, "seconds": 1}]}
         shutil.copytree(secret, folder / "001" / "tables")
         (folder / "points.json").write_text(json.dumps(good))
-        done = folders.inject("sweep", "--report", folder)
+        done = folders.invoke("sweep", "--report", folder)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertNotIn("\x1b", done.stdout + done.stderr)
         self.assertNotIn("<script>\N{REPLACEMENT CHARACTER}", (folder / "sweep.html").read_text())
         self.assertIn("'=1<script>", (folder / "sweep.csv").read_text())
         (folder / "001" / "tables" / "window_sum.csv").write_text("Window\nx\n")
-        done = folders.inject("sweep", "--report", folder)
+        done = folders.invoke("sweep", "--report", folder)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("window_sum.csv:2: 'x' in column 'Window' is not a number", done.stderr)
 
@@ -237,7 +237,7 @@ class Command(folders.TemporaryFolder):
             with self.assertRaises(BadFile) as caught:
                 points.read(folder)
             self.assertRegex(str(caught.exception), r"points\.json(:\d+)?: [^\n]+$")
-        self.assertEqual(folders.inject("sweep", "--report", folder).returncode, 2)
+        self.assertEqual(folders.invoke("sweep", "--report", folder).returncode, 2)
 
 
 if __name__ == "__main__":
