@@ -33,6 +33,8 @@ LATE = {"CUDASIM_LAUNCH_NS": "20000000"}
 
 
 class Diagnosed(simulated.SimulatedTest):
+    urgent = True
+
     def diagnosed(self, text, **how):
         """{(window, device): row}, equal to what the raw records say."""
         how.setdefault("WINDOW", "api")

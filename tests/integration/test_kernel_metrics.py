@@ -170,6 +170,8 @@ class Joined:
 
 
 class MetricsTest(simulated.SimulatedTest):
+    urgent = True
+
     # A window with samples from its begin on, or from where it is that they can be taken.
     BEGIN = "start until_sampling"
 
@@ -387,7 +389,7 @@ class Windows(MetricsTest):
     def test_of_every_trigger(self):
         step = "copy:h2d:64 kernel:forward_other:3 kernel:gemm:2 kernel:adam_other:1 sync"
         for window, text in (("always", f"kernel:warm:1 sync until_sampling loop:20 [ {self.STEP} sync ]"),
-                             ("time:150ms+60ms", f"loop:80 [ {self.STEP} sync ]"),
+                             ("time:150ms+300ms", f"kernel:warm:1 sync until_open until_sampling loop:80 [ {self.STEP} sync ]"),
                              ("iter:40+15", f"duration:forward:200000 loop:80 [ {step} ]"),
                              ("nvtx:step", f"kernel:warm:1 sync push:step until_sampling loop:4 [ {self.STEP} sync ] pop sync")):
             with self.subTest(window):
@@ -402,8 +404,12 @@ class Windows(MetricsTest):
 
     def test_longer_than_samples_can_wait(self):
         # 65,536 samples are held; at 10 us that is 0.7 s. With a kernel in 2 ms CUPTI's buffer is full after ten.
-        done = self.script(f"duration:gemm:3000000 duration:fp64:2000000 kernel:warm:1 sync {self.BEGIN} loop:400 [ kernel:gemm:1 sync "
-                           "kernel:fp64:1 sync ] stop", METRICS_INTERVAL="10us", METRICS_TIMELINE=None)
+        for _ in range(3):
+            done = self.script(f"duration:gemm:3000000 duration:fp64:2000000 kernel:warm:1 sync {self.BEGIN} loop:400 [ kernel:gemm:1 sync "
+                               "kernel:fp64:1 sync ] stop", METRICS_INTERVAL="10us", METRICS_TIMELINE=None)
+            # On a machine short of processors our thread may come too late for a buffer of 20 ms.
+            if not any("come faster than they can be decoded" in line for line in done.warnings()):
+                break
         self.assertEqual(done.warnings(), [])
         # No kernel was told of too late to be joined.
         self.assertEqual(set(done.out.lost()) - {"metric_samples"}, set())

@@ -33,6 +33,8 @@ ONE_WINDOW = f"{LONG} kernel:warm:1 sync {BEGIN} {STEP} stop"
 
 
 class MetricsTest(simulated.SimulatedTest):
+    urgent = True
+
     def script(self, text, **options):
         return super().script(text, **{"WINDOW": "api", "METRICS": "auto", "METRICS_INTERVAL": "100us", "METRICS_TIMELINE": "1",
                                           **options})
@@ -728,8 +730,12 @@ class Faults(MetricsTest):
 
     def test_the_sampling_thread_comes_late(self):
         # There is room in the hardware's buffer, but not in the image.
-        done = self.script(f"{LONG} kernel:warm:1 sync {BEGIN} until_calls:cuptiPmSamplingDecodeData:3 fault:pm_decode_ms:off "
-                           f"loop:2 [ {STEP} ] stop", faults="pm_decode_ms=90")
+        for _ in range(3):
+            done = self.script(f"{LONG} kernel:warm:1 sync {BEGIN} until_calls:cuptiPmSamplingDecodeData:3 fault:pm_decode_ms:off "
+                               f"loop:2 [ {STEP} ] stop", faults="pm_decode_ms=90")
+            # On a busy machine it comes so late that the hardware's buffer is full as well.
+            if not done.out.run["metrics"]["overflows"]:
+                break
         self.assertGreater(self.check_good(done), 200)
         self.assertGreater(done.out.lost()["metric_samples"], 150)
         # Those come all the same, in the next image, and without a duration.
@@ -808,6 +814,8 @@ class Foreign(MetricsTest):
 
 class Stopping(MetricsTest):
     ALL = " ".join(f"device:{device} kernel:warm:1 sync" for device in range(8))
+    # The call that was not waited for any more has returned, and what it began is ended.
+    RETURNED = "until_calls:cuptiPmSamplingDisable:1 sleep:100"
 
     def test_while_devices_are_being_opened(self):
         for end in ("stop sleep:400 return:4", "exit:4"):
@@ -819,7 +827,7 @@ class Stopping(MetricsTest):
 
     def test_a_call_that_does_not_return_in_time(self):
         # CUPTI stays subscribed under it, until it has returned, and is not finalized any more.
-        done = self.script(f"{LONG} kernel:warm:1 sync start {STEP} stop sleep:4500 start {STEP} stop sync return:4",
+        done = self.script(f"{LONG} kernel:warm:1 sync start {STEP} stop {self.RETURNED} start {STEP} stop sync return:4",
                            faults="pm_enable_ms=3500")
         self.assertEqual(done.code, 4)
         (line,) = done.warnings()
@@ -828,8 +836,8 @@ class Stopping(MetricsTest):
 
     def test_one_that_was_only_slow(self):
         # It has got on since: the next window's samples are waited for.
-        done = self.script(f"{LONG} kernel:warm:1 sync start {STEP} stop sleep:4500 fault:pm_enable_ms:off start until_sampling "
-                           f"{STEP} stop sync return:4", faults="pm_enable_ms=3500")
+        done = self.script(f"{LONG} kernel:warm:1 sync start {STEP} stop {self.RETURNED} fault:pm_enable_ms:off start "
+                           f"until_sampling {STEP} stop sync return:4", faults="pm_enable_ms=3500")
         self.assertEqual(done.code, 4)
         self.assertEqual(len(done.warnings()), 1)
         self.assertEqual(set(done.out.lost()) - {"metric_samples"}, set())

@@ -166,7 +166,7 @@ class Whole(TimelineTest):
 
     def test_attachments_in_turn(self):
         # CUPTI is finalized after each window: its correlation ids begin anew.
-        text = "loop:2 [ start kernel:a:3 sync stop until_closed flush sleep:1200 ]"
+        text = "start kernel:a:3 sync stop until_calls:cuptiFinalize:1 start kernel:a:3 sync stop"
         _, found = self.timeline(text)
         self.assertEqual(len({event["id"] for event in found.phase("s")}), 6)
 

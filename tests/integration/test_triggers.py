@@ -46,7 +46,7 @@ class Ranges(TriggerTest):
         texts = {
             "one": "kernel:a:3 {start} kernel:b:5 copy:h2d:1000 memset:64 gemm kernel:c:1:1 {stop} kernel:d:2 sync",
             "several": "gemm loop:25 [ kernel:a:1 {start} kernel:b:3 copy:d2h:64:1 gemm {stop} kernel:c:2 ] sync",
-            "far apart": "{start} kernel:a:4 {stop} sync sleep:1200 kernel:b:1 {start} kernel:c:2 {stop} sync",
+            "far apart": "{start} kernel:a:4 {stop} sync until_calls:cuptiFinalize:1 kernel:b:1 {start} kernel:c:2 {stop} sync",
             "queued": "duration:early:3000000 duration:late:10000000 kernel:early:4 {start} kernel:late:3 {stop} "
                       "kernel:x:2 sync",
             "to the end": "kernel:a:2 {start} kernel:b:2 copy:h2d:8",
