@@ -76,13 +76,12 @@ class Page(PageCase):
 
     def test_every_axis_has_ticks(self):
         """Logarithmic ones that span less than a decade as well, on a phone, and where they are zoomed."""
-        for name in ("narrow", "example"):
+        for name in ("example", "narrow"):
             self.opened(name)
             self.every_axis_is_readable()
             self.looks(width=400, height=850)
             self.every_axis_is_readable()
             self.looks(width=1280, height=900)
-        self.opened("narrow")
         zoomed = """const [plot] = [...document.querySelectorAll("[data-plot]")].filter((plot) => plot._fullLayout.xaxis.type === "log");
           await Plotly.relayout(plot, %s); await new Promise((resume) => setTimeout(resume, 50));
           return [plot.layout.xaxis.tickvals, plot._fullLayout.xaxis.range.map((power) => 10 ** power)]"""

@@ -161,7 +161,7 @@ class Command(folders.TemporaryFolder):
         self.assertEqual(len(self.points()), 3)
         for other in (("--var", "N=1", "--", "true", "{N}"), ("--var", "N=1", "--var", "M=1", *command[:-1], command[-1] + " {M}"),
                       ("--var", "N=1", "--window", "always", *command), ("--var", "N=1", "--batch-var", "N", *command)):
-            done = self.sweep(*other)
+            done = folders.invoke("sweep", "--out", self.folder / "sweep", *other)
             self.assertEqual(done.returncode, 2)
             self.assertIn("choose another --out", done.stderr)
 
