@@ -5,24 +5,11 @@
 #include <set>
 #include <vector>
 
-#include "libinject/capture/cupti/launch_observer.h"
 #include "libinject/pipeline/decode.h"
 #include "libinject/record/buffers.h"
 #include "tests/unit/catch.h"
 
 using namespace inject;
-
-TEST_CASE("driver calls are told apart by their names") {
-  CHECK(classify_driver_call("cuLaunchKernel") == DriverCall::kLaunch);
-  CHECK(classify_driver_call("cuLaunchKernelEx_ptsz") == DriverCall::kLaunch);
-  CHECK(classify_driver_call("cuLaunchCooperativeKernel") == DriverCall::kLaunch);
-  CHECK(classify_driver_call("cuLaunchHostFunc") == DriverCall::kOther);
-  CHECK(classify_driver_call("cuGraphLaunch") == DriverCall::kGraphLaunch);
-  CHECK(classify_driver_call("cuMemcpyHtoDAsync_v2") == DriverCall::kCopy);
-  CHECK(classify_driver_call("cuMemsetD8Async") == DriverCall::kMemset);
-  CHECK(classify_driver_call("cuMemAlloc_v2") == DriverCall::kOther);
-  CHECK(classify_driver_call(nullptr) == DriverCall::kOther);
-}
 
 TEST_CASE("kernel records are read field by field") {
   CUpti_ActivityKernel10 record{};

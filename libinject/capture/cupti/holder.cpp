@@ -11,6 +11,8 @@
 #include <cstring>
 
 #include "libinject/base/loader_use.h"
+#include "libinject/capture/cupti/callbacks.h"
+#include "libinject/capture/cupti/foreign_client.h"
 #include "libinject/capture/hooks/elf_object.h"
 
 namespace inject {
@@ -147,6 +149,31 @@ std::string likely_holder(const std::function<const char*(const char*)>& variabl
 
 std::string likely_holder() {
   return likely_holder(&environment, walk_objects({}), object_around(own_address()));
+}
+
+std::string subscriber_name(const CuptiApi& api) {
+  std::string name;
+  if (api.Subscribe_v2 != nullptr) {
+    std::array<char, CUPTI_OLD_SUBSCRIBER_NAME_MIN_LEN> holder{};
+    CUpti_SubscriberParams params{};
+    params.structSize = CUpti_SubscriberParams_STRUCT_SIZE;
+    params.subscriberName = "libinject";
+    params.oldSubscriberName = holder.data();
+    params.oldSubscriberSize = holder.size();
+    CUpti_SubscriberHandle subscriber = nullptr;
+    // The holder may have gone since, or this CUPTI may take several who subscribe in this way: not ours.
+    if (api.Subscribe_v2(&subscriber, &on_cupti_callback, nullptr, &params) == CUPTI_SUCCESS) {
+      api.Unsubscribe(subscriber);
+    } else {
+      holder.back() = '\0';
+      // What CUPTI 13.0 says of those who have given no name.
+      if (std::strstr(holder.data(), "<not provided>") == nullptr) name = holder.data();
+    }
+  }
+  std::string likely = foreign_client.has_subscriber() ? foreign_client.name() : likely_holder();
+  if (likely.empty() && foreign_client.has_subscriber()) likely = "the program itself";
+  if (name.empty() || likely.empty()) return name + likely;
+  return name + ", " + likely;
 }
 
 std::string object_around(const void* address) {

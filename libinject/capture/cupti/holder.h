@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "libinject/capture/cupti/api.h"
+
 namespace inject {
 
 /// The tool that a library of this path or name belongs to: "Nsight Systems"; empty where it is none that we
@@ -26,6 +28,10 @@ std::string likely_holder(const std::function<const char*(const char*)>& variabl
 
 /// The same of this process, as it is now.
 std::string likely_holder();
+
+/// Who has subscribed, after CUPTI has refused us: as CUPTI knows it, and as hooks, environment or loaded
+/// libraries have it. Empty if nobody knows.
+std::string subscriber_name(const CuptiApi& api);
 
 /// The path of the loaded object that holds `address`; empty if none does. Takes the loader's lock.
 std::string object_around(const void* address);

@@ -2,8 +2,6 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/capture/cupti/launch_observer.h"
 
-#include <cstring>
-
 #include "libinject/base/clock.h"
 #include "libinject/capture/hooks/frame.h"
 #include "libinject/capture/nvtx/injection.h"
@@ -19,10 +17,6 @@ namespace {
 
 // In CUPTI's slot: the call's id has gone to the hooked call around it.
 constexpr std::uint64_t kGivenAway = 1;
-
-bool starts_with(const char* text, const char* prefix) noexcept {
-  return std::strncmp(text, prefix, std::strlen(prefix)) == 0;
-}
 
 // Only if no later window has opened meanwhile on another thread. The hooks go on recording: whoever switched
 // them off could do so just after the next window has switched them on (Session::step_launch_trigger).
@@ -64,23 +58,13 @@ CallChain chain_inside(const CallFrame* frame, CallChain around, FunctionId func
 
 }  // namespace
 
-DriverCall classify_driver_call(const char* name) noexcept {
-  if (name == nullptr) return DriverCall::kOther;
-  if (starts_with(name, "cuLaunchHostFunc")) return DriverCall::kOther;
-  if (starts_with(name, "cuLaunch")) return DriverCall::kLaunch;
-  if (starts_with(name, "cuGraphLaunch")) return DriverCall::kGraphLaunch;
-  if (starts_with(name, "cuMemcpy")) return DriverCall::kCopy;
-  if (starts_with(name, "cuMemset")) return DriverCall::kMemset;
-  return DriverCall::kOther;
-}
-
 Nanoseconds LaunchObserver::call_begin() noexcept {
   const ThreadState* thread = ThreadRegistry::current_if_any();
   const CallFrame* frame = thread == nullptr ? nullptr : thread->innermost;
   return frame != nullptr && takes_launch(frame->function_, frame->correlation_) ? frame->begin_ : 0;
 }
 
-void LaunchObserver::enter(DriverCall call, std::uint32_t, std::uint32_t correlation, std::uint64_t stream,
+void LaunchObserver::enter(DriverCall call, std::uint32_t correlation, std::uint64_t stream,
                            std::uint64_t* carried) noexcept {
   *carried = 0;
   ThreadState* thread = ThreadRegistry::current();
@@ -165,8 +149,7 @@ void LaunchObserver::enter_plain(std::uint64_t* carried) noexcept {
   if (frame == nullptr) *carried = outermost_call_begins(*thread, window, *carried);
 }
 
-void LaunchObserver::leave_plain(std::uint32_t cbid, std::uint32_t, int status,
-                                 const std::uint64_t* carried) noexcept {
+void LaunchObserver::leave_plain(std::uint32_t cbid, int status, const std::uint64_t* carried) noexcept {
   ThreadState* thread = ThreadRegistry::current_if_any();
   if (thread == nullptr || *carried == 0 || thread->plain_window == 0) return;
   const std::uint32_t window = thread->plain_window;

@@ -4,15 +4,10 @@
 
 #include <cstdint>
 
+#include "libinject/capture/cupti/driver_functions.h"
 #include "libinject/model/records.h"
 
 namespace inject {
-
-/// What a driver function does, as far as attribution is concerned.
-enum class DriverCall : std::uint8_t { kOther, kLaunch, kGraphLaunch, kCopy, kMemset };
-
-/// From the driver function's name as CUPTI gives it ("cuLaunchKernelEx_ptsz", "cuMemcpyHtoDAsync_v2").
-DriverCall classify_driver_call(const char* name) noexcept;
 
 /// The launching side of attribution: called on the program's threads by the driver callbacks, around every
 /// launch, copy and memset, with the correlation id that the device's record will carry. Gives the id to the
@@ -21,7 +16,7 @@ DriverCall classify_driver_call(const char* name) noexcept;
 class LaunchObserver {
  public:
   /// `carried` is CUPTI's 64-bit slot from enter to leave of the same call.
-  static void enter(DriverCall call, std::uint32_t cbid, std::uint32_t correlation, std::uint64_t stream,
+  static void enter(DriverCall call, std::uint32_t correlation, std::uint64_t stream,
                     std::uint64_t* carried) noexcept;
   /// When the hooked call that enter() will give the id to began; 0 if there is none.
   static Nanoseconds call_begin() noexcept;
@@ -35,8 +30,7 @@ class LaunchObserver {
 
   /// A driver function that submits nothing: a copy of zero bytes, or with INJECT_API=full any other.
   static void enter_plain(std::uint64_t* carried) noexcept;
-  static void leave_plain(std::uint32_t cbid, std::uint32_t correlation, int status,
-                          const std::uint64_t* carried) noexcept;
+  static void leave_plain(std::uint32_t cbid, int status, const std::uint64_t* carried) noexcept;
 
   /// A graph node came into being on this thread: the launch around it, if any, is being captured.
   static void graph_node_created() noexcept;

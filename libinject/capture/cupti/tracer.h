@@ -8,6 +8,7 @@
 #include <string>
 
 #include "libinject/capture/cupti/api.h"
+#include "libinject/capture/cupti/callbacks.h"
 #include "libinject/model/records.h"
 #include "libinject/record/buffers.h"
 
@@ -25,11 +26,7 @@ enum class TracerLevel : std::uint8_t {
 /// the callbacks, flush(), level() and loaded(): the session calls it under its lock.
 class Tracer {
  public:
-  /// Called on the program's threads out of callbacks: the program called the profiler API below every hook.
-  struct Events {
-    void (*profiler_start)() noexcept;
-    void (*profiler_stop)() noexcept;
-  };
+  using Events = ProfilerEvents;
 
   Tracer(ActivityBuffers& buffers, Events events) noexcept;
 
@@ -87,9 +84,9 @@ class Tracer {
   static std::uint32_t failures() noexcept;
 
  private:
-  bool climb(TracerLevel level, bool all_driver_calls, std::string& error);
+  bool raise_to(TracerLevel level, bool all_driver_calls, std::string& error);
   bool attach(std::string& error);
-  bool name_driver_calls(std::string& error);
+  bool look_up_driver_functions(std::string& error);
   bool enable_launch_callbacks(bool all_driver_calls, std::string& error);
   bool enable_activity(std::string& error);
 

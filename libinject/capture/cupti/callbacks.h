@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+//
+// What CUPTI calls back for a subscriber: on the program's threads, inside its driver calls.
+#pragma once
+
+#include <cupti.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+
+#include "libinject/capture/cupti/driver_functions.h"
+
+namespace inject {
+
+/// Called on the program's threads out of callbacks: the program called the profiler API below every hook.
+struct ProfilerEvents {
+  void (*profiler_start)() noexcept = nullptr;
+  void (*profiler_stop)() noexcept = nullptr;
+};
+
+/// What the callback goes by, and what it has seen. Initialised at compile time and never destroyed.
+struct CallbackState {
+  static constexpr std::uint32_t kMaxFunctions = 2048;
+
+  /// By callback id, filled from CUPTI's own names when it is first attached: one binary serves driver
+  /// versions that number functions which its headers don't know.
+  std::array<DriverFunction, kMaxFunctions> functions{};
+  ProfilerEvents profiler;
+  /// CUPTI's function; null where it has none.
+  std::atomic<decltype(&::cuptiGetGraphNodeId)> get_graph_node_id{nullptr};
+  /// Bit per DriverCall whose activity CUPTI does not record: no record is to be waited for.
+  std::atomic<std::uint32_t> unrecorded_calls{0};
+
+  /// CUPTI gave up with a fatal error since it was attached; how often it did so in this process.
+  std::atomic<bool> failed{false};
+  std::atomic<std::uint32_t> failures{0};
+  /// The program launched or instantiated CUDA graphs.
+  std::atomic<bool> saw_graphs{false};
+};
+extern CallbackState callback_state;
+
+/// Throws nothing and allocates nothing: plain stores into memory that is already there.
+void CUPTIAPI on_cupti_callback(void*, CUpti_CallbackDomain domain, CUpti_CallbackId cbid, const void* data);
+
+}  // namespace inject
