@@ -4,8 +4,9 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
+#include <span>
 
+#include "libinject/capture/hooks/cudnn_sizes.h"
 #include "libinject/capture/hooks/real_symbol.h"
 #include "libinject/capture/hooks/tf32.h"
 #include "libinject/model/graph_operations.h"
@@ -82,13 +83,6 @@ ComputeType compute_type_of(cudnnDataType_t compute, DataType operand, cudnnMath
   }
 }
 
-template <typename To>
-To clamped(int value) noexcept {
-  const unsigned most =
-      static_cast<unsigned>(std::min<std::uint64_t>(std::numeric_limits<To>::max(), 0x7FFF'FFFF));
-  return static_cast<To>(value < 0 ? 0 : std::min(static_cast<unsigned>(value), most));
-}
-
 struct Tensor {
   cudnnDataType_t type = CUDNN_DATA_FLOAT;
   int rank = 0;
@@ -102,19 +96,12 @@ struct Tensor {
                CUDNN_STATUS_SUCCESS &&
            rank > 0 && rank <= kMaxDimensions;
   }
-  /// 1 channels first, 2 channels last, 0 where it can't be told or is neither.
   std::uint8_t layout() const noexcept {
-    if (rank < 3 || size[1] <= 1) return 0;
-    if (stride[static_cast<std::size_t>(rank) - 1] == 1) return 1;
-    return stride[1] == 1 ? 2 : 0;
+    const auto dimensions = static_cast<std::size_t>(rank);
+    return tensor_layout(std::span<const int>(size).first(dimensions),
+                         std::span<const int>(stride).first(dimensions));
   }
 };
-
-template <typename To, std::size_t kCount>
-void place(std::array<To, 3>& into, const std::array<int, kCount>& from, std::size_t skipped,
-           std::size_t count) noexcept {
-  for (std::size_t i = 0; i < count; ++i) into[into.size() - count + i] = clamped<To>(from[skipped + i]);
-}
 
 std::uint32_t activation_of(void* real, cudnnActivationDescriptor_t descriptor) noexcept {
   auto* get = cudnnGetActivationDescriptor_beside.get(real);
@@ -203,12 +190,12 @@ void tell_convolution(CallFrame& frame, void* real, const ConvolutionCall& call)
   shape.c = clamped<std::uint32_t>(x.size[1]);
   shape.k = clamped<std::uint32_t>(filter[0]);
   shape.groups = std::max<std::uint32_t>(1, clamped<std::uint32_t>(groups));
-  place(shape.in, x.size, 2, spatial);
-  place(shape.filter, filter, 2, spatial);
-  place(shape.out, y.size, 2, spatial);
-  place(shape.pad, pad, 0, spatial);
-  place(shape.stride, stride, 0, spatial);
-  place(shape.dilation, dilation, 0, spatial);
+  set_last_dimensions(shape.in, std::span<const int>(x.size).subspan(2, spatial));
+  set_last_dimensions(shape.filter, std::span<const int>(filter).subspan(2, spatial));
+  set_last_dimensions(shape.out, std::span<const int>(y.size).subspan(2, spatial));
+  set_last_dimensions(shape.pad, std::span<const int>(pad).first(spatial));
+  set_last_dimensions(shape.stride, std::span<const int>(stride).first(spatial));
+  set_last_dimensions(shape.dilation, std::span<const int>(dilation).first(spatial));
   frame.shape(shape);
 }
 

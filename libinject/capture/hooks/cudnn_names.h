@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+//
+// The names that the text of a cuDNN plan has for types and operations. Pure.
+#pragma once
+
+#include <string_view>
+
+#include "libinject/model/data_type.h"
+#include "libinject/model/graph_operations.h"
+
+namespace inject {
+
+/// "CUDNN_DATA_HALF"; kUnknown where there is no name, kOther for one that we don't know.
+DataType cudnn_data_type(std::string_view name) noexcept;
+
+/// "CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR", with prefix and suffix or without.
+GraphOperation cudnn_operation(std::string_view name) noexcept;
+
+/// What a pointwise operation of this mode does: "CUDNN_POINTWISE_ADD".
+GraphOperation cudnn_pointwise_operation(std::string_view mode) noexcept;
+
+}  // namespace inject
