@@ -417,11 +417,11 @@ TEST_CASE("Units that tell nothing are left out, the least important first", "[s
   CHECK(s.owner.samples == 2);
 }
 
-TEST_CASE("A reason is said once", "[sampling]") {
-  SaidReasons said;
-  CHECK(said.add("busy"));
-  CHECK_FALSE(said.add("busy"));
-  CHECK(said.add("too old"));
+TEST_CASE("A reason is logged once", "[sampling]") {
+  LoggedReasons reasons;
+  CHECK(reasons.add("busy"));
+  CHECK_FALSE(reasons.add("busy"));
+  CHECK(reasons.add("too old"));
 }
 
 TEST_CASE("What an error of CUPTI's means", "[sampling]") {

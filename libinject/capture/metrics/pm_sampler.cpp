@@ -2,6 +2,8 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/capture/metrics/pm_sampler.h"
 
+#include <spdlog/fmt/fmt.h>
+
 #include <algorithm>
 #include <bit>
 #include <chrono>
@@ -272,9 +274,9 @@ void PmSampler::log_lost_samples() {
   const MetricsInfo about = info();
   if (about.lost == 0 || about.lost * 100 <= about.lost + about.samples) return;
   const std::string reason(loss_text(main_loss(about.lost_by)));
-  if (!said_.add(reason)) return;
-  Log::info(std::to_string(about.lost) + " of " + std::to_string(about.lost + about.samples) +
-            " samples of hardware metrics lost: " + reason);
+  if (!logged_.add(reason)) return;
+  Log::info(fmt::format("{} of {} samples of hardware metrics lost: {}", about.lost,
+                        about.lost + about.samples, reason));
 }
 
 void PmSampler::add_device(std::uint32_t device, const MetricChoice& choice) {

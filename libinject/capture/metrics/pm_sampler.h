@@ -116,7 +116,7 @@ class PmSampler : private SamplingOwner {
   SamplingStop stop_;
   // Told of CUPTI by start() while there is no thread, then the thread's alone, as the reasons are.
   SampledDevices devices_;
-  SaidReasons said_;
+  LoggedReasons logged_;
 };
 
 }  // namespace inject

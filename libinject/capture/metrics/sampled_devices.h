@@ -3,18 +3,17 @@
 #pragma once
 
 #include <atomic>
-#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "libinject/capture/metrics/logged_reasons.h"
 #include "libinject/capture/metrics/metric_choice.h"
 #include "libinject/capture/metrics/pm_api.h"
-#include "libinject/capture/metrics/sample_account.h"
+#include "libinject/capture/metrics/sampled_device.h"
 #include "libinject/capture/metrics/sampling_stop.h"
-#include "libinject/model/run_info.h"
 
 namespace inject {
 
@@ -25,14 +24,6 @@ struct SamplingOptions {
   /// Called on the sampling thread, once for each, when the vendor's libraries have been loaded: their exit
   /// handlers run before those that were registered earlier.
   void (*loaded)() = nullptr;
-};
-
-/// What devices' samples came to: some of it until somebody takes it, some since the beginning.
-struct SamplingReport {
-  SampleTotals totals;
-  std::uint64_t overflows = 0;  ///< until taken
-  Nanoseconds cpu = 0;          ///< until taken: processor time of decoding
-  MetricDecoding decoding;      ///< since the beginning
 };
 
 /// Who has devices sampled. Called on the sampling thread, never inside CUPTI.
@@ -57,24 +48,13 @@ class SamplingOwner {
   ~SamplingOwner() = default;
 };
 
-/// Keeps reasons that have been said, to say each once.
-class SaidReasons {
- public:
-  /// False: it has been said before.
-  bool add(const std::string& reason);
-
- private:
-  std::vector<std::string> said_;
-};
-
-/// The devices that are sampled while CUPTI is attached: sets them up, has what they sampled decoded, and
-/// begins anew where buffers overflow or nothing comes. The sampling thread's alone; calls CUPTI, and
-/// returns early where `stop` says so.
+/// The devices that are sampled while CUPTI is attached: sets them up one after the other, has each decoded
+/// when it is due, restarts them all where a buffer overflows or nothing comes, and logs what fails. The
+/// sampling thread's alone; calls CUPTI, and returns early where `stop` says so.
 class SampledDevices {
  public:
   /// All of these outlive it.
   SampledDevices(const SamplingOptions& options, const SamplingStop& stop, SamplingOwner& owner);
-  ~SampledDevices();
   SampledDevices(const SampledDevices&) = delete;
   SampledDevices& operator=(const SampledDevices&) = delete;
 
@@ -89,8 +69,8 @@ class SampledDevices {
   /// Nothing can be sampled until CUPTI is attached anew.
   bool refused() const { return refused_; }
   void decode_due();
-  /// Until the next one is due, `most` at most.
-  Nanoseconds until_due(Nanoseconds most) const;
+  /// Until the next one is due, `max` at most.
+  Nanoseconds until_due(Nanoseconds max) const;
 
   /// The end, in this order. stop(): whether any was being sampled.
   bool stop() noexcept;
@@ -99,32 +79,25 @@ class SampledDevices {
   void close(bool usable, bool end_profiler) noexcept;
 
  private:
-  struct Device;
-  class Image;
-
   void initialize();
   std::vector<std::uint32_t> devices_to_open(const std::atomic<std::uint64_t>& noted);
   bool prepare(std::uint32_t index);
   bool begin_sampling(std::uint32_t index);
-  const MetricChoice* choice_for(Device& device);
-  MetricChoice choose(Device& device, std::vector<std::string> base_names);
-  CUptiResult set_up(Device& device, const char*& action);
-  CUptiResult start(Device& device, const char*& action);
-  void decode(Device& device);
-  bool decode_image(Device& device);
-  void take_samples(Device& device, std::size_t completed);
-  void empty(Device& device);
-  void decode_sooner(Device& device);
-  void reopen(Device& device);
-  void measure_less(Device& device);
-  void begin_anew(Device& device);
-  void stop_device(Device& device) noexcept;
-  void disable(Device& device) noexcept;
-  void give_up() noexcept;
-  void tell_loaded(bool& told) const;
-  bool fail(std::uint32_t device, const char* action, CUptiResult result);
-  void break_off(Device& device, const char* action, CUptiResult result);
-  void say(const std::string& reason, std::uint32_t device);
+  const MetricChoice* choice_for(SampledDevice& device);
+  MetricChoice choose(SampledDevice& device, std::vector<std::string> base_names);
+  CuptiCall set_up(SampledDevice& device);
+  void decode(SampledDevice& device);
+  bool decode_image(SampledDevice& device);
+  void shorten_pause(SampledDevice& device);
+  void restart_after_overflow(SampledDevice& device);
+  void drop_least_metrics(SampledDevice& device);
+  void restart_with(SampledDevice& due);
+  void disable(SampledDevice& device) noexcept;
+  void leave_on() noexcept;
+  void notify_loaded(bool& notified) const;
+  void give_up(SampledDevice& device, const CuptiCall& failed);
+  bool log_failure(std::uint32_t device, const CuptiCall& failed);
+  void log_refusal(const std::string& reason, std::uint32_t device);
   void refuse(const std::string& reason, bool for_good);
 
   const SamplingOptions& options_;
@@ -134,17 +107,17 @@ class SampledDevices {
   PmApi api_;
   bool found_api_ = false;
   bool initialized_ = false;
-  bool told_loaded_ = false;   // that the library of metrics has been loaded
-  bool told_enabled_ = false;  // … and the one that samples
-  Nanoseconds asked_at_ = 0;   // the driver, for the devices in use
-  bool refused_ = false;       // until CUPTI is attached anew
-  bool left_on_ = false;       // CUPTI keeps on sampling
-  SaidReasons said_;
+  bool metrics_loaded_ = false;   // the vendor's library of metrics, and the owner knows
+  bool sampling_loaded_ = false;  // … the one that samples
+  Nanoseconds asked_at_ = 0;      // the driver, for the devices in use
+  bool refused_ = false;          // until CUPTI is attached anew
+  bool left_on_ = false;          // CUPTI keeps on sampling
+  LoggedReasons logged_;
   std::map<std::string, MetricChoice> choices_;  // by chip
-  std::vector<std::unique_ptr<Device>> devices_;
-  std::vector<std::uint32_t> failed_;         // devices, until CUPTI is attached anew
-  std::vector<std::uint32_t> never_;          // … for good
-  Nanoseconds most_pause_ = ~Nanoseconds{0};  // between decodes, where the hardware's buffer was full
+  std::vector<std::unique_ptr<SampledDevice>> devices_;
+  std::vector<std::uint32_t> failed_;        // devices, until CUPTI is attached anew
+  std::vector<std::uint32_t> never_;         // … for good
+  Nanoseconds max_pause_ = ~Nanoseconds{0};  // between decodes, where the hardware's buffer was full
   SamplingReport report_;
 };
 
