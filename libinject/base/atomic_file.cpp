@@ -82,7 +82,7 @@ bool OutputFile::cut(std::uint64_t bytes) {
   const int descriptor = descriptor_.get();
   const auto end = static_cast<off_t>(bytes);
   if (::ftruncate(descriptor, end) != 0 || ::lseek(descriptor, end, SEEK_SET) != end)
-    return fail("shorten", errno);
+    return fail("truncate", errno);
   bytes_ = bytes;
   return true;
 }

@@ -23,8 +23,7 @@ class OutputFile {
   OutputFile& operator=(const OutputFile&) = delete;
 
   enum class Existing { kEmpty, kRefuse, kReplace };
-  /// Creates `path` for this user alone (safe_path.h); what is done with a file of that name is up to the
-  /// caller.
+  /// Creates `path` for this user alone (safe_path.h). `existing`: what to do with a file of that name.
   bool open(std::string path, Existing existing = Existing::kEmpty);
   bool is_open() const { return descriptor_.is_open(); }
   /// Text appended to buffer() is written when write_if_full() finds enough of it, and by flush().
@@ -38,7 +37,7 @@ class OutputFile {
   bool let_others_read();
   /// Flushes and waits until the data is on the device.
   bool sync();
-  /// Forgets what was written beyond the first `bytes` of it: the next text goes there.
+  /// Truncates the file to `bytes`: the next text is written there.
   bool cut(std::uint64_t bytes);
   bool close();
 
@@ -64,7 +63,7 @@ class AtomicFile {
   AtomicFile(const std::string& folder, std::string_view name);
   /// Written under a name of the caller's, in the same folder: where several processes may write `name`.
   AtomicFile(const std::string& folder, std::string_view name, std::string_view temporary);
-  /// Removes what was not put in place.
+  /// Removes the temporary file unless it was committed.
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;

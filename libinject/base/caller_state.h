@@ -8,7 +8,7 @@
 
 namespace inject {
 
-/// What our code must leave as it is on a thread of the program's: errno, and a cancellation that is due,
+/// What our code must leave as it is on a thread of the program's: errno, and a pending cancellation,
 /// which would otherwise strike at a cancellation point inside our own code (where the program never was, and
 /// where nothing may be unwound). To be made wherever the program's thread enters code that waits, writes or
 /// allocates.

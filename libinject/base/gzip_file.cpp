@@ -83,22 +83,22 @@ bool GzipFile::compress(z_stream& stream, std::string_view text, int flush) {
 }
 
 // For a reader the file is gone until it is whole again; one that has it open sees it change.
-bool GzipFile::take_away() {
+bool GzipFile::reopen() {
   in_place_ = false;
   if (::rename(path_.c_str(), temporary_.c_str()) != 0)
-    return fail("cannot go on with " + path_ + ": " + std::generic_category().message(errno));
-  return file_.cut(without_end_) || check();
+    return fail("cannot reopen " + path_ + ": " + std::generic_category().message(errno));
+  return file_.cut(bytes_before_end_) || check();
 }
 
 bool GzipFile::add(std::string_view text) {
-  if (!is_open() || (in_place_ && !take_away())) return false;
+  if (!is_open() || (in_place_ && !reopen())) return false;
   return compress(*stream_, text, Z_NO_FLUSH) || check();
 }
 
 bool GzipFile::complete(std::string_view end) {
-  if (!is_open() || (in_place_ && !take_away())) return false;
+  if (!is_open() || (in_place_ && !reopen())) return false;
   if (!file_.flush()) return check();
-  without_end_ = file_.bytes();
+  bytes_before_end_ = file_.bytes();
   // The end is written with a copy of the compressor's state: the file goes on from where it was before it.
   auto copy = std::make_unique<z_stream>();
   if (deflateCopy(copy.get(), stream_.get()) != Z_OK)

@@ -14,14 +14,14 @@
 namespace inject {
 
 /// A gzip file that grows, and stands under its name whenever it is whole: complete() ends what was added so
-/// far with some text and puts it in its place; what is added after that takes the end, and the name, away
-/// again. A reader finds a whole file or none. Compressed as fast as zlib can. After a failure nothing is
-/// written, and the file is removed: what there is of it has no end. For one thread, with all signals blocked
+/// far with some text and puts it in its place; what is added after that removes the end and the name again.
+/// A reader finds a whole file or none. Compressed at zlib's fastest level. After a failure nothing is
+/// written, and the file is removed, as it has no valid end. For one thread, with all signals blocked
 /// (OutputFile).
 class GzipFile {
  public:
   GzipFile() = default;
-  /// Removes what is not in its place.
+  /// Removes a file that is not complete.
   ~GzipFile();
   GzipFile(const GzipFile&) = delete;
   GzipFile& operator=(const GzipFile&) = delete;
@@ -44,7 +44,7 @@ class GzipFile {
   using Stream = std::unique_ptr<z_stream, EndStream>;
 
   bool compress(z_stream& stream, std::string_view text, int flush);
-  bool take_away();
+  bool reopen();
   bool fail(std::string problem);
   bool check();
 
@@ -54,7 +54,7 @@ class GzipFile {
   OutputFile file_;
   Stream stream_;
   bool in_place_ = false;
-  std::uint64_t without_end_ = 0;  // bytes, while in_place_
+  std::uint64_t bytes_before_end_ = 0;  // bytes, while in_place_
 };
 
 }  // namespace inject

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// Files and signals in somebody else's process.
+// Files and signals inside the program's process.
 #pragma once
 
 #include <signal.h>

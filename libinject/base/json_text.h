@@ -55,7 +55,7 @@ class JsonText {
   }
 
  private:
-  static constexpr std::size_t kDeepest = 8;
+  static constexpr std::size_t kMaxDepth = 8;
 
   JsonText& open(char bracket);
   JsonText& close(char bracket);
@@ -63,8 +63,8 @@ class JsonText {
 
   std::string& out_;
   std::size_t depth_ = 0;
-  std::array<bool, kDeepest> filled_{};  // by depth: something stands there already
-  bool named_ = false;                   // a name waits for its value
+  std::array<bool, kMaxDepth> filled_{};  // by depth: something stands there already
+  bool named_ = false;                    // a name waits for its value
 };
 
 }  // namespace inject

@@ -4,11 +4,11 @@
 
 namespace inject {
 
-/// Around each look at the loader's list of objects and each loading of one. fork() copies the loader's locks
+/// Held around each walk over the loaded objects and each dlopen. fork() copies the loader's locks
 /// as they are, and glibc releases only some of them in the child: were one of our threads inside
-/// dl_iterate_phdr at that moment, the child would hang in its first dlopen. Program's threads that fork wait
-/// until nobody is in here; both waits are bounded, because a signal handler may come between. One may stand
-/// inside another on the same thread.
+/// dl_iterate_phdr at that moment, the child would hang in its first dlopen. The program's threads that fork
+/// wait until nobody is in here; both waits are bounded, because a signal handler may interrupt them. Nests
+/// on one thread.
 class LoaderUse {
  public:
   LoaderUse() noexcept;

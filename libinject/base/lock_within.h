@@ -10,8 +10,8 @@
 
 namespace inject {
 
-/// The lock, or one that owns nothing if it can't be had within `most`. By pauses, not by the clock: while
-/// the whole process stands still, nobody can let go of it.
+/// The lock, or one that owns nothing if it is not free within `most`. Counts pauses, not the clock: while
+/// the whole process stands still, nobody can release it.
 inline std::unique_lock<std::mutex> lock_within(std::mutex& mutex, Nanoseconds most) noexcept {
   std::unique_lock lock(mutex, std::try_to_lock);
   constexpr Nanoseconds kPause = 100'000;

@@ -17,7 +17,7 @@ enum class LogLevel : std::uint8_t { kTrace, kDebug, kInfo, kWarn, kError, kCrit
 /// exception in the caller.
 class Log {
  public:
-  /// `file` empty: stderr. A file that can't be opened is said on stderr, which is then used.
+  /// `file` empty: stderr. If the file can't be opened, a message on stderr says so, and stderr is used.
   static void open(LogLevel level, const std::string& file) noexcept;
   /// Control characters are written as ?, and long messages cut.
   static void write(LogLevel level, std::string_view message) noexcept;

@@ -22,7 +22,7 @@
 #define INJECT_GUARDED_BY(x) INJECT_THREAD_ANNOTATION(guarded_by(x))
 #define INJECT_REQUIRES(...) INJECT_THREAD_ANNOTATION(requires_capability(__VA_ARGS__))
 #define INJECT_EXCLUDES(...) INJECT_THREAD_ANNOTATION(locks_excluded(__VA_ARGS__))
-/// For functions that take a lock where they can get it, or let go of it for a while: the analysis does not
+/// For functions that take a lock where they can get it, or release it for a while: the analysis does not
 /// follow those.
 #define INJECT_NO_THREAD_ANALYSIS INJECT_THREAD_ANNOTATION(no_thread_safety_analysis)
 

@@ -2,6 +2,7 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/base/out_path.h"
 
+#include <spdlog/fmt/fmt.h>
 #include <sys/stat.h>
 
 #include <array>
@@ -90,7 +91,7 @@ PathResult make_unique_folder(const std::string& path) {
   if (!above.is_open()) return failed("cannot create " + path + ": " + above.problem());
   int code = 0;
   for (int suffix = 0; suffix <= kLastSuffix; ++suffix) {
-    const std::string added = suffix == 0 ? "" : "." + std::to_string(suffix);
+    const std::string added = suffix == 0 ? "" : fmt::format(".{}", suffix);
     if (::mkdirat(above.descriptor(), (above.name() + added).c_str(), kFolderMode) == 0)
       return {path + added, {}};
     code = errno;

@@ -11,8 +11,8 @@
 
 namespace inject {
 
-/// Whether the process has other rights than the user who started it (setuid, file capabilities): its
-/// environment is then that user's, who must not have it do anything.
+/// Whether the process has other rights than the user who started it (setuid, file capabilities): that user
+/// controls its environment, which must not be obeyed then.
 bool is_secure_execution() noexcept;
 
 /// Keeps the working directory as it is now; called once, when the library is loaded. Makes one system call.

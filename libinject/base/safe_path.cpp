@@ -50,7 +50,7 @@ void add_names(std::string_view path, std::vector<std::string>& waiting) {
 
 /// Why a file that was there already is not written to, if it is not. A device, such as /dev/null, is the
 /// administrator's to make.
-std::string objection_to(int file, bool shared) {
+std::string why_not(int file, bool shared) {
   struct stat found {};
   if (fstat(file, &found) != 0) return reason(errno);
   if (!shared || (S_ISCHR(found.st_mode) && found.st_uid == 0)) return {};
@@ -176,7 +176,7 @@ int open_output(const FolderAbove& folder, int flags, std::string& problem) {
     problem = errno == ELOOP ? "it is a link" : reason(errno);
     return -1;
   }
-  problem = objection_to(file, folder.is_shared());
+  problem = why_not(file, folder.is_shared());
   if (problem.empty() && !prepare(file, flags)) problem = reason(errno);
   if (problem.empty()) return file;
   close(file);

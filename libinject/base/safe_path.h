@@ -11,7 +11,7 @@ namespace inject {
 
 /// The folder that a path's last name stands in, to be used by openat() and its kin. On the way there no link
 /// is followed but this user's own or the administrator's, and in a folder like /tmp (everybody may write,
-/// nobody may remove what is another's) no folder is entered but such a one.
+/// nobody may remove another's file) only such folders are entered.
 class FolderAbove {
  public:
   enum class Missing { kFail, kMake };  ///< folders on the way that do not exist

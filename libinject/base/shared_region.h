@@ -28,7 +28,7 @@ struct SharedRegion {
 
   /// Has the same pages appear in place of the private ones at `address`, too, whose contents are dropped.
   /// All three of whole pages. False, with private pages there as before, where the kernel refuses.
-  bool appear_at(void* address, std::size_t offset, std::size_t length) const noexcept {
+  bool map_over(void* address, std::size_t offset, std::size_t length) const noexcept {
     if (base == nullptr || offset > bytes || length > bytes - offset) return false;
     // An old size of zero duplicates a shared mapping (mremap(2)): no descriptor has to stay open for it. To
     // another place first: what the kernel may refuse for the limits on memory it refuses here, and only a

@@ -2,9 +2,10 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/base/text.h"
 
+#include <spdlog/fmt/fmt.h>
+
 #include <algorithm>
 #include <array>
-#include <cstdio>
 #include <vector>
 
 namespace inject {
@@ -44,9 +45,7 @@ std::string one_line(std::string_view text, std::size_t longest) {
 }
 
 std::string in_ms(std::uint64_t nanoseconds) {
-  std::array<char, 32> text;
-  std::snprintf(text.data(), text.size(), "%.3f ms", static_cast<double>(nanoseconds) / 1e6);
-  return text.data();
+  return fmt::format("{:.3f} ms", static_cast<double>(nanoseconds) / 1e6);
 }
 
 bool glob_matches(std::string_view pattern, std::string_view text) noexcept {

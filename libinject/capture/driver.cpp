@@ -4,11 +4,11 @@
 
 #include <cuda.h>
 #include <dlfcn.h>
+#include <spdlog/fmt/fmt.h>
 
 #include <array>
 #include <atomic>
 #include <cerrno>
-#include <cstdio>
 #include <type_traits>
 #include <utility>
 
@@ -42,7 +42,7 @@ std::string driver_version() {
   int version = 0;
   auto* get = driver_function<decltype(cuDriverGetVersion)>("cuDriverGetVersion");
   if (get == nullptr || get(&version) != CUDA_SUCCESS) return {};
-  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+  return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
 }
 
 void find_current_device() noexcept {
@@ -115,9 +115,7 @@ std::vector<DeviceInfo> devices() {
     if (uuid_of != nullptr && uuid_of(&uuid, device) == CUDA_SUCCESS) {
       info.uuid = "GPU-";
       for (std::size_t byte = 0; byte < sizeof uuid.bytes; ++byte) {
-        std::array<char, 4> hex;
-        std::snprintf(hex.data(), hex.size(), "%02x", static_cast<unsigned char>(uuid.bytes[byte]));
-        info.uuid += hex.data();
+        info.uuid += fmt::format("{:02x}", static_cast<unsigned char>(uuid.bytes[byte]));
         if (byte == 3 || byte == 5 || byte == 7 || byte == 9) info.uuid += '-';
       }
     }

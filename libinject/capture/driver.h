@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// What the CUDA driver says of its devices. Nothing here initialises CUDA.
+// Asks the CUDA driver about its devices. Nothing here initialises CUDA.
 #pragma once
 
 #include <cstdint>

@@ -14,7 +14,7 @@ namespace inject {
 /// (H200, CUDA 13.0). While a LaunchGate lives, hooks hold new launches (hooks/frame.cpp), for
 /// kMaxHold at most, all of them together: attaching waits for running kernels, and one that waits for a
 /// held launch would otherwise never end; nor must a program crawl from launch to launch until it does. It
-/// serves latency, never correctness: launches that pass no hook are not held.
+/// improves latency and is not needed for correctness: launches that pass no hook are not held.
 class LaunchGate {
  public:
   /// Longest time that the gate is closed.

@@ -2,6 +2,7 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/entry/commands.h"
 
+#include <spdlog/fmt/fmt.h>
 #include <unistd.h>
 
 #include "libinject/base/clock.h"
@@ -24,10 +25,10 @@ std::string command_text() {
 }
 
 std::string losses_text(const Losses& lost) {
-  return "host_records " + std::to_string(lost.host_records) + ", range_records " +
-         std::to_string(lost.range_records) + ", activity_records " + std::to_string(lost.activity_records) +
-         ", invalid_timestamps " + std::to_string(lost.invalid_times) + ", missing_activity_records " +
-         std::to_string(lost.missing_records);
+  return fmt::format(
+      "host_records {}, range_records {}, activity_records {}, invalid_timestamps {}, "
+      "missing_activity_records {}",
+      lost.host_records, lost.range_records, lost.activity_records, lost.invalid_times, lost.missing_records);
 }
 
 std::string status_text(Session& session) {
@@ -35,7 +36,7 @@ std::string status_text(Session& session) {
   std::string text;
   add_answer_line(text, "state", status.state);
   add_answer_line(text, "window",
-                  status.window == 0 ? "none" : std::to_string(status.window) + " (" + status.reason + ")");
+                  status.window == 0 ? "none" : fmt::format("{} ({})", status.window, status.reason));
   add_answer_line(text, "windows_opened", std::to_string(status.opened));
   add_answer_line(text, "trigger", status.trigger);
   add_answer_line(text, "output", status.folder.empty() ? "none yet" : status.folder);

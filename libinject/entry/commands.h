@@ -9,7 +9,7 @@ namespace inject {
 
 class Session;
 
-/// What `session` answers to a request of injectctl: see endpoint.h.
+/// The answer of `session` to a request of injectctl (endpoint.h).
 std::string answer_request(Session& session, std::string_view request);
 
 }  // namespace inject

@@ -4,8 +4,8 @@
 
 namespace inject {
 
-/// Has the control socket and what INJECT_AFTER asks for come and go with the session. Once, before there is
-/// one; no allocation.
+/// Ties the control socket and INJECT_AFTER's watch to the session's life. Once, before there is a session;
+/// no allocation.
 void register_companions() noexcept;
 
 }  // namespace inject

@@ -148,7 +148,7 @@ bool on_uncounted_allocation() noexcept {
 void on_foreign_cupti(ForeignCall call, const void* caller) noexcept {
   const CallerState state;
   try {
-    foreign_client.call_from(library_in_words(object_around(caller)));
+    foreign_client.note_caller(describe_library(object_containing(caller)));
   } catch (...) {
     // No memory for its name.
   }

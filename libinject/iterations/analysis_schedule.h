@@ -11,7 +11,7 @@
 namespace inject {
 
 /// When the search for iterations looks at the latest events again, how many of them, and what that may cost
-/// in events looked at (some 2 ns each).
+/// in events visited (some 2 ns each).
 class AnalysisSchedule {
  public:
   /// An analysis looks at so many of the latest events, and again when a sixteenth of them is new: the lock
@@ -23,8 +23,8 @@ class AnalysisSchedule {
   /// While there is a lock, only a better one is looked for.
   static constexpr std::uint64_t kLockedDueShare = 2;
 
-  /// Analyses wait once they have looked at so many events, until the next call.
-  void allow(std::int64_t looks) { allowed_ = looks; }
+  /// Analyses pause once they have visited so many events, until the next call.
+  void allow(std::int64_t visits) { allowed_ = visits; }
 
   /// An event has come.
   void count_event() { credit_ = std::min(credit_ + kCreditPerEvent, kFirstCredit); }
@@ -40,9 +40,9 @@ class AnalysisSchedule {
   }
   /// Whether the analysis that is_due() said yes to should take fewer pivots.
   bool is_scarce() const { return scarce_; }
-  void charge(std::size_t i, std::int64_t looks) {
-    allowed_ -= looks;
-    (scarce_ ? shares_[i] : credit_) -= looks;
+  void charge(std::size_t i, std::int64_t visits) {
+    allowed_ -= visits;
+    (scarce_ ? shares_[i] : credit_) -= visits;
   }
 
  private:

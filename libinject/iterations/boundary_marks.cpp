@@ -213,7 +213,7 @@ bool marks_hold(const SignHistory& history, const Repetition& repetition, const 
   unsigned boundaries = 0;
   for (std::uint64_t p = repetition.begin(); p < history.total(); ++p) {
     if (const auto* gap = history.gap_before(p); gap != nullptr && !gap->bracketed) seen = false;
-    if (seen && (history.matches(p, marks.begin) || history.matches(p, marks.begin_too))) {
+    if (seen && (history.matches(p, marks.begin) || history.matches(p, marks.other_begin))) {
       seen = false;
       ++boundaries;
       met = met || p == expected;
@@ -248,7 +248,7 @@ std::optional<IterationLock> find_marks(const SignHistory& history, const Repeti
   // By function rather than by shape: the last batch of an epoch is smaller.
   for (const bool begin_by_shape : {false, true}) {
     lock.marks.begin = hash_of(begin.first, begin_by_shape);
-    lock.marks.begin_too = hash_of(begin.work, begin_by_shape);
+    lock.marks.other_begin = hash_of(begin.work, begin_by_shape);
     for (const std::uint64_t anchor : anchors) {
       lock.marks.anchor = cycle.token(anchor).hash;
       if (!marks_hold(history, repetition, lock.marks, expected)) continue;

@@ -12,14 +12,14 @@
 
 namespace inject {
 
-/// What has been taken for the program's iterations, and the marks by which they are told from then on.
+/// What was recognised as the program's iterations, and the marks by which they are followed from then on.
 struct IterationLock {
   IterationMarks marks;
   std::uint64_t locked_at = 0;    ///< position in the stream
   std::uint64_t seen_before = 0;  ///< iterations that were over when it was found
   double events = 0;              ///< of an iteration, on average
   bool optimizer = false;         ///< an optimizer's kernels were recognised
-  bool by_shape = false;          ///< events were told apart by launch shape, too
+  bool by_shape = false;          ///< events were distinguished by launch shape, too
   unsigned intervals = 0;         ///< that agreed
   unsigned marks_found = 0;       ///< kinds of events that come once in each
   bool rough = false;             ///< the place of the boundary within the cycle is a guess

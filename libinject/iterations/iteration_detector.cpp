@@ -36,14 +36,14 @@ void IterationDetector::analyse_if_due() {
   for (std::size_t i = 0; i < AnalysisSchedule::kDepths.size(); ++i) {
     const std::uint64_t depth = AnalysisSchedule::kDepths[i];
     if (schedule_.is_due(i, history_.total(), share)) {
-      std::int64_t looks = 0;
+      std::int64_t visits = 0;
       // A lock by shape with an optimizer in it is kept as long as it holds.
       if (!lock_ || overdue || !lock_->optimizer || !lock_->by_shape) {
         const auto found = search_.find(history_, std::min(depth, there), schedule_.is_scarce());
-        looks = search_.looks();
+        visits = search_.visits();
         if (found && is_better(*found)) accept(*found);
       }
-      schedule_.charge(i, looks);
+      schedule_.charge(i, visits);
     }
     if (depth >= there) break;
   }
@@ -74,7 +74,7 @@ void IterationDetector::accept(const Repetition& found) {
   if (count_on) {
     std::uint64_t first = ~std::uint64_t{0};
     for (const std::uint32_t id : found.once) first = std::min(first, history_.token(id).first);
-    // The program goes on with other kernels.
+    // The program continues with other kernels.
     if (first > old_end) over += old_ones;
   }
   tracker_.renumber(over);

@@ -36,16 +36,16 @@ class IterationDetector {
  public:
   using Lock = IterationLock;
 
-  /// Tells the name of a kernel.
+  /// Sets the name of a kernel.
   void name(std::uint64_t function, std::string_view mangled) { history_.name(function, mangled); }
   /// The next event; marks, names and boundaries are no events.
   void add(const LaunchSign& sign);
   /// The program has run on without a sign of it; the next event comes from somewhere later. `bracketed`: the
-  /// program itself said when no more was to be seen, and may have said so between two iterations.
+  /// program itself ended the observation, and may have done so between two iterations.
   void resume(bool bracketed) { history_.add_gap(bracketed); }
 
   /// Analyses wait that would look at more events than this (some 2 ns each) before the next call.
-  void allow(std::int64_t looks) { schedule_.allow(looks); }
+  void allow(std::int64_t visits) { schedule_.allow(visits); }
 
   const std::optional<Lock>& lock() const { return lock_; }
   /// Kernels of PyTorch's were seen, and of a lock without an optimizer it may be that its own will show.
@@ -60,7 +60,7 @@ class IterationDetector {
   /// Iterations that have begun so far: the one in progress has this number less one. 0 before the lock.
   std::uint64_t begun() const { return lock_ ? tracker_.number() + 1 : 0; }
   /// Spans that have ended since the last call, in order; at the lock also those of the history. Boundaries
-  /// of one lock are consistent; a changed lock (`changes()`) counts anew, but for keep_numbers().
+  /// of one lock are consistent; a changed lock (`changes()`) counts from the start, but for keep_numbers().
   std::vector<IterationSpan> take_spans() { return tracker_.take_spans(); }
   /// The iteration in progress, once its anchor has come: from then on its beginning is certain. Ends with
   /// the last event so far.

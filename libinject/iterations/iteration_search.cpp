@@ -2,7 +2,10 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/iterations/iteration_search.h"
 
+#include <spdlog/fmt/fmt.h>
+
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "libinject/base/text.h"
@@ -18,21 +21,26 @@ std::uint32_t dense(std::unordered_map<std::uint64_t, std::uint32_t>& ids, std::
   return ids.emplace(value, static_cast<std::uint32_t>(ids.size() + 1)).first->second;
 }
 
+template <typename... Args>
+void append(OutputFile& file, fmt::format_string<Args...> format, Args&&... args) {
+  fmt::format_to(std::back_inserter(file.buffer()), format, std::forward<Args>(args)...);
+}
+
 }  // namespace
 
 void IterationSearch::advance(const SignPass& pass, bool hold) {
   if (hold && waiting_.size() < kMaxHeld) return;
-  if (told_gaps_ != nullptr) told_gaps_->move_to(gaps_);
+  if (new_gaps_ != nullptr) new_gaps_->move_to(gaps_);
   clock_.calibrate();
-  detector_.allow(kLooksAtOnce);
+  detector_.allow(kMaxVisitsPerCall);
   // A boundary has the place of the sign that it stands before, and was published before it. One thread's
   // signs are in order, and a million may have been held.
   const auto place = [](const Waiting& w) { return w.record.sequence; };
   if (!std::ranges::is_sorted(waiting_, {}, place)) std::ranges::stable_sort(waiting_, {}, place);
   const auto end =
       std::ranges::find_if(waiting_, [&](const Waiting& w) { return w.record.sequence >= pass.sequence; });
-  tell_times(static_cast<std::size_t>(end - waiting_.begin()), pass.time);
-  for (auto waiting = waiting_.begin(); waiting != end; ++waiting) pass_on(*waiting);
+  assign_times(static_cast<std::size_t>(end - waiting_.begin()), pass.time);
+  for (auto waiting = waiting_.begin(); waiting != end; ++waiting) feed_detector(*waiting);
   waiting_.erase(waiting_.begin(), end);
 }
 
@@ -42,9 +50,10 @@ Nanoseconds IterationSearch::own_time(const SignRecord& record) const {
   return record.ticks == 0 ? 0 : clock_.time(record.ticks);
 }
 
-// Those without a time lie evenly between those with one; the last ones as far apart as the ones before them,
-// but none later than the pass began. What has a time keeps it: boundaries and launches are compared by it.
-void IterationSearch::tell_times(std::size_t count, Nanoseconds pass_began) {
+// Signs without a time are spread evenly between those with one, and the last ones as far apart as those
+// before them, but none after the beginning of the pass. What has a time keeps it: boundaries and launches
+// are compared by it.
+void IterationSearch::assign_times(std::size_t count, Nanoseconds pass_began) {
   std::size_t from = 0;
   for (std::size_t i = 0; i < count; ++i) {
     const Nanoseconds time = own_time(waiting_[i].record);
@@ -53,12 +62,12 @@ void IterationSearch::tell_times(std::size_t count, Nanoseconds pass_began) {
     const Nanoseconds distance = latest_ != 0 && time > latest_ ? time - latest_ : 0;
     for (std::size_t j = from; j < i; ++j) waiting_[j].time = time - distance * (i - j) / steps;
     waiting_[i].time = time;
-    apart_ = distance / steps;
+    spacing_ = distance / steps;
     latest_ = time;
     from = i + 1;
   }
   for (std::size_t j = from; j < count; ++j) {
-    const Nanoseconds time = latest_ + apart_ * (j - from + 1);
+    const Nanoseconds time = latest_ + spacing_ * (j - from + 1);
     waiting_[j].time = std::max(latest_, std::min(time, pass_began));
   }
 }
@@ -91,7 +100,7 @@ std::vector<IterationSpan> IterationSearch::take_spans() {
   return spans;
 }
 
-void IterationSearch::pass_on(const Waiting& waiting) {
+void IterationSearch::feed_detector(const Waiting& waiting) {
   const SignRecord& record = waiting.record;
   for (; !gaps_.empty() && gaps_.front().sequence <= record.sequence; gaps_.pop_front()) {
     detector_.resume(gaps_.front().bracketed);
@@ -132,59 +141,50 @@ void IterationSearch::pass_on(const Waiting& waiting) {
   if (at_boundary) boundary_.reset();
 }
 
-std::string& IterationSearch::line(char kind, Nanoseconds time) {
-  std::string& text = recording_.buffer();
-  text += kind;
-  text += ' ';
-  text += std::to_string(time > last_time_ && last_time_ != 0 ? time - last_time_ : 0);
+void IterationSearch::begin_line(char kind, Nanoseconds time) {
+  append(recording_, "{} {}", kind, time > last_time_ && last_time_ != 0 ? time - last_time_ : 0);
   last_time_ = std::max(time, last_time_);
-  return text;
 }
 
 void IterationSearch::write(const Waiting& waiting) {
   const Nanoseconds time = waiting.time;
   const SignRecord& record = waiting.record;
-  std::string& text = recording_.buffer();
   switch (record.sign) {
     case SignKind::kName:
-      text += "F " + std::to_string(dense(functions_, record.function)) + " ";
-      text += one_line(mangled_.name(record.name), kMaxNameLength);
+      append(recording_, "F {} {}\n", dense(functions_, record.function),
+             one_line(mangled_.name(record.name), kMaxNameLength));
       break;
     case SignKind::kMark:
-      line('M', time) += " " + std::to_string(waiting.thread) + " ";
-      text += one_line(names_.name(record.name), kMaxNameLength);
+      begin_line('M', time);
+      append(recording_, " {} {}\n", waiting.thread, one_line(names_.name(record.name), kMaxNameLength));
       break;
     case SignKind::kBoundary:
-      line('B', time) += " " + std::to_string(waiting.thread) + " " + std::to_string(record.name);
+      begin_line('B', time);
+      append(recording_, " {} {}\n", waiting.thread, record.name);
       break;
     default:
-      line(kLetters[static_cast<std::size_t>(record.sign)], time) +=
-          " " + std::to_string(waiting.thread) + " " + std::to_string(dense(streams_, record.stream)) + " " +
-          std::to_string(dense(functions_, record.function)) + " " +
-          std::to_string(dense(shapes_, record.shape));
+      begin_line(kLetters[static_cast<std::size_t>(record.sign)], time);
+      append(recording_, " {} {} {} {}\n", waiting.thread, dense(streams_, record.stream),
+             dense(functions_, record.function), dense(shapes_, record.shape));
   }
-  text += '\n';
   recording_.write_if_full();
 }
 
 void IterationSearch::write_lock() {
   const IterationDetector::Lock& lock = *detector_.lock();
-  std::string& text = recording_.buffer();
-  text += "X " + std::to_string(lock.locked_at) + " " + std::to_string(lock.seen_before);
-  for (const bool property : {lock.optimizer, lock.by_shape, lock.rough}) text += property ? " 1" : " 0";
-  text += " " + std::to_string(whole_events(lock)) + " " + one_line(lock.begin_name, kMaxNameLength) + " | " +
-          one_line(lock.anchor_name, kMaxNameLength) + "\n";
+  append(recording_, "X {} {} {:d} {:d} {:d} {} {} | {}\n", lock.locked_at, lock.seen_before, lock.optimizer,
+         lock.by_shape, lock.rough, whole_events(lock), one_line(lock.begin_name, kMaxNameLength),
+         one_line(lock.anchor_name, kMaxNameLength));
 }
 
 void IterationSearch::write_span(const IterationSpan& span) {
   if (span.cut && span.begin == 0) return;
-  recording_.buffer() += "I " + std::to_string(span.number) + " " + std::to_string(span.first_event) +
-                         (span.phase ? " 1\n" : " 0\n");
+  append(recording_, "I {} {} {:d}\n", span.number, span.first_event, span.phase);
 }
 
 void IterationSearch::note_window(bool opened, std::uint64_t count, std::uint32_t window) {
   if (!recording_.is_open()) return;
-  recording_.buffer() += (opened ? "O " : "C ") + std::to_string(count) + " " + std::to_string(window) + "\n";
+  append(recording_, "{} {} {}\n", opened ? 'O' : 'C', count, window);
 }
 
 }  // namespace inject

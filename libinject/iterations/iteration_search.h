@@ -81,16 +81,16 @@ class SearchGaps {
 ///   I NUMBER EVENT PHASE                   an iteration (PHASE 0) or what ran before iteration NUMBER (1)
 ///                                          began with sign EVENT, as is known at its end
 ///   U BRACKETED                            the program ran on unseen (IterationDetector::resume())
-///   R                                      the search began anew
+///   R                                      the search restarted
 /// Control characters in names are written as ?. DT is in nanoseconds since the line before; ids count from 1
-/// in order of appearance, signs from 0 at the beginning or the latest R. With an X iterations are told anew:
-/// the Is after it begin with the past.
+/// in order of appearance, signs from 0 at the beginning or the latest R. An X is followed by an I for each
+/// iteration so far.
 class IterationSearch {
  public:
   /// `clock`: with a reading from before the first sign.
   IterationSearch(const NameTable& mangled, const NameTable& names, const TickClock& clock = {},
                   SearchGaps* gaps = nullptr)
-      : mangled_(mangled), names_(names), clock_(clock), told_gaps_(gaps) {}
+      : mangled_(mangled), names_(names), clock_(clock), new_gaps_(gaps) {}
 
   bool record_to(const std::string& path) { return recording_.open(path); }
   const std::string& recording_error() const { return recording_.error(); }
@@ -104,7 +104,7 @@ class IterationSearch {
   void advance(const SignPass& pass, bool hold = false);
   /// Whatever is left, at the end.
   void finish();
-  /// Forgets all it has seen: another source of signs follows.
+  /// Discards everything seen so far: signs of another source follow.
   void restart();
   /// Signs before this one (SignRecord::sequence) are of another source, and still on their way.
   void ignore_before(std::uint64_t sequence) { from_ = sequence; }
@@ -117,7 +117,7 @@ class IterationSearch {
   /// The iteration that begins at the watch's boundary `count` is number `count` plus this. Known from the
   /// first boundary on that the armed watch has seen.
   std::optional<std::int64_t> offset() const { return offset_; }
-  /// The watch has been armed anew: its boundaries from `count` + 1 on are of the present lock.
+  /// The watch has been armed again: its boundaries from `count` + 1 on are of the present lock.
   void armed(std::uint64_t count) {
     offset_.reset();
     armed_at_ = count;
@@ -129,25 +129,25 @@ class IterationSearch {
   // 23 MB. More can only come out of the ring at once.
   static constexpr std::size_t kMaxHeld = 1u << 18;
   // Analyses of one call, some 2 ms: a window's end may have to wait for it.
-  static constexpr std::int64_t kLooksAtOnce = 1'000'000;
+  static constexpr std::int64_t kMaxVisitsPerCall = 1'000'000;
   struct Waiting {
     SignRecord record;
     Nanoseconds time;
     std::uint32_t thread;
   };
   Nanoseconds own_time(const SignRecord& record) const;
-  void tell_times(std::size_t count, Nanoseconds pass_began);
-  void pass_on(const Waiting& waiting);
+  void assign_times(std::size_t count, Nanoseconds pass_began);
+  void feed_detector(const Waiting& waiting);
   void write(const Waiting& waiting);
   void write_lock();
   void write_span(const IterationSpan& span);
-  std::string& line(char kind, Nanoseconds time);
+  void begin_line(char kind, Nanoseconds time);
   bool recording() const { return recording_.is_open() && recording_.bytes() < kMaxRecorded; }
 
   const NameTable& mangled_;
   const NameTable& names_;
   TickClock clock_;
-  SearchGaps* told_gaps_;
+  SearchGaps* new_gaps_;
   std::deque<SearchGaps::Gap> gaps_;
   std::vector<Waiting> waiting_;
   IterationDetector detector_;
@@ -161,8 +161,8 @@ class IterationSearch {
   std::uint64_t boundary_sequence_ = 0;
   std::uint32_t boundary_thread_ = 0;
 
-  Nanoseconds latest_ = 0;  // time of the last sign that had one
-  Nanoseconds apart_ = 0;   // signs before it, on average
+  Nanoseconds latest_ = 0;   // time of the last sign that had one
+  Nanoseconds spacing_ = 0;  // signs before it, on average
 
   OutputFile recording_;
   Nanoseconds last_time_ = 0;

@@ -26,14 +26,14 @@ constexpr std::size_t kOnceShare = 10;
 constexpr std::size_t kMaxPivots = 48;
 constexpr std::size_t kMinPivots = 4;
 // One analysis looks at so many events at most, but for kMinPivots.
-constexpr std::uint64_t kMaxLooks = 2'000'000;
+constexpr std::uint64_t kMaxVisits = 2'000'000;
 // Once analyses have used up what they may cost.
 constexpr std::size_t kScarcePivots = 12;
 // An optimizer that has not been seen for this many events is not waited for.
 constexpr std::uint64_t kOptimizerPatience = 1u << 16;
 constexpr std::uint64_t kOptimizerGaps = 64;
 // A PyTorch program in which none has been seen for so long has none that is known by its name.
-constexpr Nanoseconds kOptimizerShows = 30'000'000'000;
+constexpr Nanoseconds kMinOptimizerIntervals = 30'000'000'000;
 
 /// Eight classes for every doubling. (libm is not linked.)
 int distance_class(double spacing) {
@@ -127,7 +127,7 @@ bool has_lasted(const SignHistory& history, const Repetition& repetition) {
   // kernels for minutes.
   if (!history.has_pytorch() || repetition.graph) return true;
   return full && repetition.kinds_of_work >= 3 &&
-         history.event(history.total() - 1).time - history.first_time() >= kOptimizerShows;
+         history.event(history.total() - 1).time - history.first_time() >= kMinOptimizerIntervals;
 }
 
 }  // namespace
@@ -137,8 +137,8 @@ bool has_lasted(const SignHistory& history, const Repetition& repetition) {
 std::vector<std::uint32_t> RepetitionSearch::gather_pivots(const SignHistory& history, std::uint64_t depth,
                                                            bool by_shape, bool scarce) {
   const std::size_t most =
-      std::clamp<std::size_t>(kMaxLooks / depth, kMinPivots, scarce ? kScarcePivots : kMaxPivots);
-  looks_ += static_cast<std::int64_t>(depth);
+      std::clamp<std::size_t>(kMaxVisits / depth, kMinPivots, scarce ? kScarcePivots : kMaxPivots);
+  visits_ += static_cast<std::int64_t>(depth);
   ++tails_epoch_;
   if (tails_.size() < history.tokens()) tails_.resize(history.tokens());
   std::vector<std::uint32_t> met;
@@ -198,7 +198,7 @@ std::vector<std::uint32_t> RepetitionSearch::gather_pivots(const SignHistory& hi
 
 void RepetitionSearch::Masks::mark(const SignHistory& history, const Repetition& repetition) {
   ++epoch_;
-  met_.clear();
+  tokens_.clear();
   if (masks_.size() < history.tokens()) masks_.resize(history.tokens());
   for (unsigned j = 0; j < repetition.intervals; ++j) {
     const std::uint32_t bit = 1u << j;
@@ -207,7 +207,7 @@ void RepetitionSearch::Masks::mark(const SignHistory& history, const Repetition&
       Mask& mask = masks_[id];
       if (mask.epoch != epoch_) {
         mask = {0, 0, epoch_};
-        met_.push_back(id);
+        tokens_.push_back(id);
       }
       mask.twice |= mask.present & bit;
       mask.present |= bit;
@@ -230,7 +230,7 @@ std::optional<Repetition> RepetitionSearch::evaluate(const SignHistory& history,
   if (history.total() - tail.at[0] > longest + longest / 2 + 16)
     return std::nullopt;  // it has stopped coming
 
-  looks_ += static_cast<std::int64_t>(2 * events);
+  visits_ += static_cast<std::int64_t>(2 * events);
   masks_.mark(history, found);
   const unsigned most = count >= 5 ? (count * 6 + 9) / 10 : count;
   const auto in_core = [&](std::uint32_t id) {
@@ -272,7 +272,7 @@ std::optional<Repetition> RepetitionSearch::evaluate(const SignHistory& history,
       long_enough += history.event(tail.at[j]).time - history.event(tail.at[j + 1]).time >= kMinDuration;
     if (2 * long_enough <= count || is_too_short(history, found)) return std::nullopt;
   }
-  for (const std::uint32_t id : masks_.met()) {
+  for (const std::uint32_t id : masks_.tokens()) {
     if (!in_core(id)) continue;
     if (history.token(id).tuning) return std::nullopt;
     found.core.push_back(id);
@@ -290,7 +290,7 @@ std::optional<Repetition> RepetitionSearch::evaluate(const SignHistory& history,
 
 std::optional<Repetition> RepetitionSearch::find(const SignHistory& history, std::uint64_t depth,
                                                  bool scarce) {
-  looks_ = 0;
+  visits_ = 0;
   if (depth < 4) return std::nullopt;
   std::vector<Repetition> candidates;
   for (const bool by_shape : {true, false}) {

@@ -43,8 +43,8 @@ class RepetitionSearch {
  public:
   /// Looks at the latest `depth` events. `scarce`: at fewer pivots.
   std::optional<Repetition> find(const SignHistory& history, std::uint64_t depth, bool scarce);
-  /// Events that the last find() has looked at.
-  std::int64_t looks() const { return looks_; }
+  /// Events that the last find() has visited.
+  std::int64_t visits() const { return visits_; }
 
  private:
   /// Where a token came last.
@@ -65,11 +65,11 @@ class RepetitionSearch {
     void mark(const SignHistory& history, const Repetition& repetition);
     const Mask& of(std::uint32_t id) const { return masks_[id]; }
     /// The tokens that come, in the order in which they were met.
-    const std::vector<std::uint32_t>& met() const { return met_; }
+    const std::vector<std::uint32_t>& tokens() const { return tokens_; }
 
    private:
     std::vector<Mask> masks_;  // by token
-    std::vector<std::uint32_t> met_;
+    std::vector<std::uint32_t> tokens_;
     std::uint32_t epoch_ = 0;
   };
 
@@ -77,7 +77,7 @@ class RepetitionSearch {
                                            bool scarce);
   std::optional<Repetition> evaluate(const SignHistory& history, std::uint32_t pivot, bool by_shape);
 
-  std::int64_t looks_ = 0;
+  std::int64_t visits_ = 0;
   std::vector<Tail> tails_;  // by token, of one gather_pivots()
   std::uint32_t tails_epoch_ = 0;
   Masks masks_;  // of one evaluate()

@@ -2,6 +2,8 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/iterations/sign_history.h"
 
+#include <spdlog/fmt/fmt.h>
+
 #include <algorithm>
 
 #include "libinject/iterations/kernel_names.h"
@@ -141,11 +143,9 @@ std::string SignHistory::report() const {
     ++kinds;
     if (is_work(token.kind)) work += token.count;
   }
-  std::string text = std::to_string(total_) + " launches, copies and synchronizations of " +
-                     std::to_string(kinds) + " kinds were seen (" + std::to_string(work) +
-                     " launches and library calls)";
-  text += has_optimizer() ? ", an optimizer's among them" : ", none that an optimizer is known by";
-  return text;
+  return fmt::format(
+      "{} launches, copies and synchronizations of {} kinds were seen ({} launches and library calls){}",
+      total_, kinds, work, has_optimizer() ? ", some of an optimizer" : ", none of a known optimizer");
 }
 
 }  // namespace inject

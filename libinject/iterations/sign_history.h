@@ -49,7 +49,7 @@ class SignHistory {
 
   SignHistory();
 
-  /// Tells the name of a kernel, which may have come before it.
+  /// Sets the name of a kernel, which may have been seen before.
   void name(std::uint64_t function, std::string_view mangled);
   /// The next event; returns its position.
   std::uint64_t add(const LaunchSign& sign);

@@ -25,7 +25,7 @@ std::uint64_t begins_in_each(const SignHistory& history, const IterationMarks& m
       seen = whole = false;
       begins = 0;
     }
-    if (seen && (is_begin || history.matches(p, marks.begin_too))) {
+    if (seen && (is_begin || history.matches(p, marks.other_begin))) {
       seen = false;
       whole = true;
       begins = 0;
@@ -64,13 +64,13 @@ void SpanTracker::follow(const SignHistory& history, const IterationMarks& marks
 // `begin` came more often than it does in an iteration, something else ran before it.
 void SpanTracker::track(const SignHistory& history, std::uint64_t position) {
   if (const auto* gap = history.gap_before(position); gap != nullptr && position > history.oldest()) {
-    pass_gap(history, *gap);
+    on_gap(history, *gap);
   }
   const SignHistory::Event& event = history.event(position);
   const Place place{position, event.time};
   const bool is_begin = history.matches(position, marks_.begin);
-  if (anchor_seen_ && (is_begin || history.matches(position, marks_.begin_too)))
-    pass_boundary(history, place);
+  if (anchor_seen_ && (is_begin || history.matches(position, marks_.other_begin)))
+    on_boundary(history, place);
   if (is_begin) {
     // The latest are those that count.
     if (begins_.size() == kMaxBegins) begins_.erase(begins_.begin(), begins_.begin() + kMaxBegins / 2);
@@ -78,7 +78,7 @@ void SpanTracker::track(const SignHistory& history, std::uint64_t position) {
   }
   if (history.matches(position, marks_.anchor)) {
     last_anchor_ = position;
-    if (!anchor_seen_) pass_anchor(history);
+    if (!anchor_seen_) on_anchor(history);
     anchor_seen_ = true;
   }
   count_copy(history.token(event.function).kind, place);
@@ -86,8 +86,8 @@ void SpanTracker::track(const SignHistory& history, std::uint64_t position) {
 
 // What was in progress has come to its end unseen, and others may have begun and ended. A program that
 // switches the profiler off between two iterations leaves no gap in what is seen of them.
-void SpanTracker::pass_gap(const SignHistory& history, const SignHistory::Gap& gap) {
-  // `begin_too` may come later in an iteration: after a gap it tells nothing.
+void SpanTracker::on_gap(const SignHistory& history, const SignHistory::Gap& gap) {
+  // `other_begin` may come later in an iteration: after a gap it tells nothing.
   if (gap.bracketed && in_iteration_ && anchor_seen_ && history.matches(gap.position, marks_.begin)) return;
   IterationSpan cut;
   cut.number = number_;
@@ -96,7 +96,7 @@ void SpanTracker::pass_gap(const SignHistory& history, const SignHistory::Gap& g
   cut.cut = true;
   if (in_iteration_) {
     cut.begin = begin_.time;
-    cut.whole = gap.bracketed && anchor_seen_ && is_as_long(gap.position - begin_.position);
+    cut.whole = gap.bracketed && anchor_seen_ && has_usual_length(gap.position - begin_.position);
   }
   if (in_iteration_ || anchor_seen_) ++number_;
   cut.following = number_;
@@ -106,7 +106,7 @@ void SpanTracker::pass_gap(const SignHistory& history, const SignHistory::Gap& g
   copies_ = 0;
 }
 
-void SpanTracker::pass_boundary(const SignHistory& history, Place place) {
+void SpanTracker::on_boundary(const SignHistory& history, Place place) {
   const bool checkpoint = in_iteration_ && ends_with_checkpoint(history);
   if (in_iteration_ && spans_.size() < kMaxSpans) {
     const Place end = checkpoint ? tail_ : place;
@@ -134,7 +134,7 @@ void SpanTracker::pass_boundary(const SignHistory& history, Place place) {
 }
 
 // The first anchor since the boundary: what came before the last `begins_expected_` was no iteration.
-void SpanTracker::pass_anchor(const SignHistory& history) {
+void SpanTracker::on_anchor(const SignHistory& history) {
   if (begins_expected_ == 0 || begins_.size() < begins_expected_) return;
   const Place begin = begins_[begins_.size() - begins_expected_];
   if (!in_iteration_) {
@@ -162,7 +162,7 @@ bool SpanTracker::ends_with_checkpoint(const SignHistory& history) const {
          copies_ >= kCheckpointCopies && copies_ >= 4 * usual_copies_;
 }
 
-bool SpanTracker::is_as_long(std::uint64_t length) const {
+bool SpanTracker::has_usual_length(std::uint64_t length) const {
   return static_cast<double>(length) >= 0.97 * events_ && static_cast<double>(length) <= 1.5 * events_;
 }
 
@@ -182,7 +182,7 @@ std::optional<IterationSpan> SpanTracker::unfinished_span(const SignHistory& his
 
 std::optional<IterationSpan> SpanTracker::trailing_span(const SignHistory& history) const {
   auto span = unfinished_span(history);
-  if (!span || !is_as_long(history.total() - begin_.position)) return std::nullopt;
+  if (!span || !has_usual_length(history.total() - begin_.position)) return std::nullopt;
   return span;
 }
 
@@ -192,7 +192,7 @@ void SpanTracker::keep_numbers(std::uint64_t next, Nanoseconds until) {
 }
 
 // By how much the numbers of a new lock have to grow so that none is shown twice.
-std::uint64_t SpanTracker::least_shift() const {
+std::uint64_t SpanTracker::min_shift() const {
   std::uint64_t next = in_iteration_ && begin_.time <= numbered_until_ ? number_ + 1 : number_;
   for (const IterationSpan& span : spans_) {
     if (span.begin <= numbered_until_ && span.end <= numbered_until_) continue;
@@ -219,7 +219,7 @@ void SpanTracker::renumber(std::uint64_t over) {
     number_ += by;
   };
   shift(over - number_);
-  shift(least_shift());
+  shift(min_shift());
 }
 
 }  // namespace inject

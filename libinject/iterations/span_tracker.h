@@ -33,7 +33,7 @@ struct IterationSpan {
 /// them (phases), and which numbers they have.
 class SpanTracker {
  public:
-  /// Begins anew by other marks, through all that is kept of the events. Iterations have `events` events,
+  /// Starts again with other marks, from the oldest event that is kept. Iterations have `events` events,
   /// and the marks are known to hold from position `from` on.
   void follow(const SignHistory& history, const IterationMarks& marks, double events, std::uint64_t from);
   /// The next event.
@@ -65,14 +65,14 @@ class SpanTracker {
     Nanoseconds time = 0;
   };
 
-  void pass_gap(const SignHistory& history, const SignHistory::Gap& gap);
-  void pass_boundary(const SignHistory& history, Place place);
-  void pass_anchor(const SignHistory& history);
+  void on_gap(const SignHistory& history, const SignHistory::Gap& gap);
+  void on_boundary(const SignHistory& history, Place place);
+  void on_anchor(const SignHistory& history);
   void count_copy(SignKind kind, Place place);
   bool ends_with_checkpoint(const SignHistory& history) const;
-  bool is_as_long(std::uint64_t length) const;
+  bool has_usual_length(std::uint64_t length) const;
   void add_span(const IterationSpan& span);
-  std::uint64_t least_shift() const;
+  std::uint64_t min_shift() const;
 
   IterationMarks marks_;
   double events_ = 0;                  // of an iteration

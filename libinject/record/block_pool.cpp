@@ -16,7 +16,7 @@ BlockPool::BlockPool(std::size_t bytes) noexcept {
 
 BlockPool::~BlockPool() {
   unmap_memory(blocks_, capacity_ * sizeof(Block));
-  unmap_memory(moved_early_, capacity_);
+  unmap_memory(moved_since_, capacity_);
 }
 
 Block* BlockPool::take() noexcept {
@@ -29,9 +29,10 @@ Block* BlockPool::take() noexcept {
     if (head_.compare_exchange_weak(head, next, std::memory_order_acq_rel, std::memory_order_acquire))
       return block;
   }
-  std::uint32_t fresh = untouched_.load(std::memory_order_relaxed);
+  std::uint32_t fresh = first_unused_.load(std::memory_order_relaxed);
   while (fresh < capacity_) {
-    if (untouched_.compare_exchange_weak(fresh, fresh + 1, std::memory_order_relaxed)) return blocks_ + fresh;
+    if (first_unused_.compare_exchange_weak(fresh, fresh + 1, std::memory_order_relaxed))
+      return blocks_ + fresh;
   }
   return nullptr;
 }
@@ -42,8 +43,8 @@ void BlockPool::give_back(Block* block) noexcept {
 }
 
 bool BlockPool::move_block(std::uint32_t index) noexcept {
-  moved_early_[index] = region_.appear_at(blocks_ + index, index * sizeof(Block), sizeof(Block));
-  return moved_early_[index];
+  moved_since_[index] = region_.map_over(blocks_ + index, index * sizeof(Block), sizeof(Block));
+  return moved_since_[index];
 }
 
 // Nobody but the drain thread writes to what is moved: blocks that were never taken, and free ones that it
@@ -52,18 +53,18 @@ bool BlockPool::move_to(const SharedRegion& region) noexcept {
   if (region_.base != nullptr || capacity_ == 0) return false;
   // A thread may fill 64 in a millisecond, and ours lose its processor for longer; each takes a call to move.
   const std::uint32_t meanwhile = std::clamp(capacity_ / 4, 64u, 1024u);
-  moved_early_ = static_cast<bool*>(map_memory(capacity_));
-  if (moved_early_ == nullptr) return false;
-  std::uint32_t first = untouched_.load(std::memory_order_relaxed);
+  moved_since_ = static_cast<bool*>(map_memory(capacity_));
+  if (moved_since_ == nullptr) return false;
+  std::uint32_t first = first_unused_.load(std::memory_order_relaxed);
   std::uint32_t rest;
   do {
     rest = std::min(first + meanwhile, capacity_);
-  } while (!untouched_.compare_exchange_weak(first, rest, std::memory_order_relaxed));
+  } while (!first_unused_.compare_exchange_weak(first, rest, std::memory_order_relaxed));
   for (std::uint32_t i = first; i < rest; ++i) link(blocks_ + i);
-  rest = untouched_.exchange(capacity_, std::memory_order_relaxed);
+  rest = first_unused_.exchange(capacity_, std::memory_order_relaxed);
   const std::size_t bytes = (capacity_ - rest) * sizeof(Block);
-  const bool moved = bytes == 0 || region.appear_at(blocks_ + rest, rest * sizeof(Block), bytes);
-  untouched_.store(rest, std::memory_order_relaxed);
+  const bool moved = bytes == 0 || region.map_over(blocks_ + rest, rest * sizeof(Block), bytes);
+  first_unused_.store(rest, std::memory_order_relaxed);
   moved_from_ = moved ? rest : capacity_;
   if (!moved) return false;
   region_ = region;

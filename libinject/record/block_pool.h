@@ -48,11 +48,11 @@ class BlockPool {
   /// Drain thread: the block's contents are not needed any more.
   void give_back(Block* block) noexcept;
 
-  /// Drain thread, once: the arena goes on in a file's mapping of the same size, so that it outlives the
+  /// Drain thread, once: the arena continues in a file's mapping of the same size, so that it outlives the
   /// process. Blocks that are in use follow when they are given back; false if no block could be moved.
   bool move_to(const SharedRegion& region) noexcept;
   /// Drain thread: whether a block that threads write to now would be lost with the process.
-  bool is_left_behind(std::uint32_t index) const noexcept { return region_.base != nullptr && !moved(index); }
+  bool awaits_move(std::uint32_t index) const noexcept { return region_.base != nullptr && !moved(index); }
 
   std::uint32_t index(const Block* block) const noexcept {
     return static_cast<std::uint32_t>(block - blocks_);
@@ -62,20 +62,20 @@ class BlockPool {
   std::uint64_t next_sequence() noexcept { return 1 + sequence_.fetch_add(1, std::memory_order_relaxed); }
 
  private:
-  bool moved(std::uint32_t index) const noexcept { return index >= moved_from_ || moved_early_[index]; }
+  bool moved(std::uint32_t index) const noexcept { return index >= moved_from_ || moved_since_[index]; }
   void link(Block* block) noexcept;
   bool move_block(std::uint32_t index) noexcept;
 
   Block* blocks_ = nullptr;
   std::uint32_t capacity_ = 0;
-  std::atomic<std::uint32_t> untouched_{0};  ///< blocks from here on were never taken
-  std::atomic<std::uint64_t> head_{0};       ///< pop count << 32 | (index + 1)
+  std::atomic<std::uint32_t> first_unused_{0};  ///< blocks from here on were never taken
+  std::atomic<std::uint64_t> head_{0};          ///< pop count << 32 | (index + 1)
   std::atomic<std::uint64_t> sequence_{0};
   // Drain thread's, once the arena has moved: blocks from moved_from_ on, and of those before it the ones
   // that have been free since.
   SharedRegion region_;
   std::uint32_t moved_from_ = 0;
-  bool* moved_early_ = nullptr;
+  bool* moved_since_ = nullptr;
 };
 
 /// A thread's queue of records: single producer (the thread), single consumer (the drain thread), made of
@@ -146,7 +146,7 @@ class RecordQueue {
       taken_ = published;
       if (published != first || next != 0) taken_from(*head_, first, published, next != 0);
       if (next == 0) {
-        if (pool.is_left_behind(pool.index(head_))) leave_block();
+        if (pool.awaits_move(pool.index(head_))) leave_block();
         return;
       }
       pool.give_back(head_);

@@ -21,15 +21,15 @@ constexpr std::uint32_t kNone = 0;
 ActivityBuffers::ActivityBuffers(std::size_t total_bytes) noexcept {
   // At least 16 buffers out of a small total: threads hold one each.
   const std::size_t bytes = std::clamp(total_bytes / 16, kMinBuffer, kBufferBytes) & ~std::size_t{4095};
-  units_each_ = bytes / kParts >= kMinBuffer ? kParts : 1;
-  unit_bytes_ = bytes / units_each_ & ~std::size_t{4095};
-  units_ = static_cast<std::uint32_t>(std::max<std::size_t>(total_bytes / bytes, 1)) * units_each_;
+  units_per_buffer_ = bytes / kParts >= kMinBuffer ? kParts : 1;
+  unit_bytes_ = bytes / units_per_buffer_ & ~std::size_t{4095};
+  units_ = static_cast<std::uint32_t>(std::max<std::size_t>(total_bytes / bytes, 1)) * units_per_buffer_;
   base_ = static_cast<std::uint8_t*>(map_memory(units_ * unit_bytes_));
   states_ = static_cast<State*>(map_memory(units_ * sizeof(State)));
   if (base_ == nullptr || states_ == nullptr) units_ = 0;
   for (std::uint32_t i = units_; i != 0;) {
-    i -= units_each_;
-    states_[i].units = units_each_;
+    i -= units_per_buffer_;
+    states_[i].units = units_per_buffer_;
     push(i);
   }
 }
@@ -40,7 +40,7 @@ ActivityBuffers::~ActivityBuffers() {
 }
 
 void ActivityBuffers::push(std::uint32_t index) noexcept {
-  FreeList& list = states_[index].units == units_each_ ? free_ : free_parts_;
+  FreeList& list = states_[index].units == units_per_buffer_ ? free_ : free_parts_;
   std::uint64_t head = list.load(std::memory_order_relaxed);
   std::uint64_t mine;
   do {
@@ -65,9 +65,9 @@ std::uint32_t ActivityBuffers::pop(FreeList& list) noexcept {
 
 std::uint32_t ActivityBuffers::split_one() noexcept {
   const std::uint32_t whole = pop(free_);
-  if (whole == kNone || units_each_ == 1) return whole;
+  if (whole == kNone || units_per_buffer_ == 1) return whole;
   states_[whole - 1].units = 1;
-  for (std::uint32_t i = 1; i < units_each_; ++i) {
+  for (std::uint32_t i = 1; i < units_per_buffer_; ++i) {
     states_[whole - 1 + i].units = 1;
     push(whole - 1 + i);
   }
@@ -142,7 +142,7 @@ void ActivityBuffers::recycle(std::uint32_t index) noexcept {
 bool ActivityBuffers::move(std::uint32_t index) noexcept {
   const std::size_t offset = index * unit_bytes_;
   const std::uint32_t units = states_[index].units;
-  if (!region_.appear_at(base_ + offset, offset, units * unit_bytes_)) return false;
+  if (!region_.map_over(base_ + offset, offset, units * unit_bytes_)) return false;
   for (std::uint32_t i = 0; i < units; ++i) states_[index + i].moved = true;
   return true;
 }
@@ -178,7 +178,7 @@ bool ActivityBuffers::move_to(const SharedRegion& region, BufferMark* marks) noe
   };
   marks_.store(marks, std::memory_order_release);
   const std::uint32_t free_units = units_ - in_use_.load(std::memory_order_relaxed);
-  const std::uint32_t free_buffers = free_units / units_each_;
+  const std::uint32_t free_buffers = free_units / units_per_buffer_;
   const std::uint32_t first = take_free(free_buffers / 2, kNone);
   move_all(first);
   const std::uint32_t rest = take_free(free_buffers - free_buffers / 2, kNone);

@@ -66,9 +66,9 @@ class ActivityBuffers {
   }
 
   /// Undivided buffers, all in all and in CUPTI's hands; a part counts as a whole one.
-  std::uint32_t count() const noexcept { return units_ / units_each_; }
+  std::uint32_t count() const noexcept { return units_ / units_per_buffer_; }
   std::uint32_t outstanding() const noexcept {
-    return (outstanding_.load(std::memory_order_acquire) + units_each_ - 1) / units_each_;
+    return (outstanding_.load(std::memory_order_acquire) + units_per_buffer_ - 1) / units_per_buffer_;
   }
   std::uint64_t refusals() const noexcept { return refusals_.load(std::memory_order_relaxed); }
   std::uint64_t handled() const noexcept { return handled_.load(std::memory_order_relaxed); }
@@ -76,9 +76,9 @@ class ActivityBuffers {
   /// After CUPTI has been finalized: buffers that it never gave back are ours again.
   void reclaim_outstanding() noexcept;
 
-  /// Drain thread, once: the buffers go on in a file's mapping of total_bytes(), with `marks` for units() of
-  /// them, so that what is completed outlives the process. Those in use follow once they are handled. False
-  /// if none could be moved.
+  /// Drain thread, once: the buffers continue in a file's mapping of total_bytes(), with `marks` for units()
+  /// of them, so that what is completed outlives the process. Those in use follow once they are handled.
+  /// False if none could be moved.
   bool move_to(const SharedRegion& region, BufferMark* marks) noexcept;
   std::uint8_t* memory() noexcept { return base_; }
   std::size_t unit_bytes() const noexcept { return unit_bytes_; }
@@ -110,7 +110,7 @@ class ActivityBuffers {
   std::uint8_t* base_ = nullptr;
   State* states_ = nullptr;
   std::size_t unit_bytes_ = 0;
-  std::uint32_t units_each_ = 1;  // of an undivided buffer
+  std::uint32_t units_per_buffer_ = 1;  // of an undivided buffer
   std::uint32_t units_ = 0;
   FreeList free_{0};
   FreeList free_parts_{0};

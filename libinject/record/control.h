@@ -16,7 +16,7 @@ namespace inject {
 enum ControlBits : std::uint32_t {
   kControlRecord = 1u << 0,  ///< a window is open: record calls
   kControlGate = 1u << 1,    ///< CUPTI is being attached or detached: hold new launches for a moment
-  kControlSearch = 1u << 2,  ///< iterations are looked for: tell of launches (record/iteration_watch.h)
+  kControlSearch = 1u << 2,  ///< the search for iterations is on: emit signs (record/iteration_watch.h)
 };
 
 extern std::atomic<std::uint32_t> control_word;
@@ -30,7 +30,7 @@ extern std::atomic<std::uint16_t> current_generation;
 /// Bit per FunctionGroup (model/functions.h) whose hooks record: INJECT_HOOKS.
 extern std::atomic<std::uint32_t> recorded_groups;
 
-/// Plans of cuDNN are looked at as they are made: there may be windows, and INJECT_HOOKS has cudnn.
+/// Plans of cuDNN are read as they are made: there may be windows, and INJECT_HOOKS has cudnn.
 extern std::atomic<bool> plans_watched;
 
 /// Runtime calls that submitted no device work are recorded too (INJECT_API is not `off`).

@@ -8,13 +8,13 @@
 
 namespace inject {
 
-GraphNodes::GraphNodes(std::uint32_t most) noexcept : most_(most) {
-  const std::uint32_t slots = std::bit_ceil((most == 0 ? 1u : most) * 2u);
+GraphNodes::GraphNodes(std::uint32_t capacity) noexcept : capacity_(capacity) {
+  const std::uint32_t slots = std::bit_ceil((capacity == 0 ? 1u : capacity) * 2u);
   mapped_ = slots * sizeof(Slot);
   // Zeroed memory is a valid array of free slots on every platform that this builds for.
   slots_ = static_cast<Slot*>(map_memory(mapped_));
   if (slots_ == nullptr) {
-    most_ = 0;
+    capacity_ = 0;
     return;
   }
   slot_mask_ = slots - 1;
@@ -27,11 +27,11 @@ GraphNodes::~GraphNodes() {
 void GraphNodes::add(std::uint64_t node, const CapturedCall& call) noexcept {
   if (node == 0 || (node & kFilling) != 0) return;
   // Twice as many slots as nodes: the search ends at a free one.
-  for (std::uint32_t at = static_cast<std::uint32_t>(hash_mix(node)); most_ != 0; ++at) {
+  for (std::uint32_t at = static_cast<std::uint32_t>(hash_mix(node)); capacity_ != 0; ++at) {
     Slot& slot = slots_[at & slot_mask_];
     std::uint64_t there = slot.node.load(std::memory_order_relaxed);
     if (there == 0) {
-      if (count_.fetch_add(1, std::memory_order_relaxed) >= most_) {
+      if (count_.fetch_add(1, std::memory_order_relaxed) >= capacity_) {
         count_.fetch_sub(1, std::memory_order_relaxed);
         break;
       }

@@ -23,18 +23,18 @@ struct CapturedCall {
 /// touched. What is known of a node stays: clones of it may be made as long as the program runs.
 class GraphNodes {
  public:
-  explicit GraphNodes(std::uint32_t most) noexcept;
+  explicit GraphNodes(std::uint32_t capacity) noexcept;
   ~GraphNodes();
   GraphNodes(const GraphNodes&) = delete;
   GraphNodes& operator=(const GraphNodes&) = delete;
 
-  /// A node came into being. Does nothing if it is known; counted in overflows() if there is no room.
+  /// A node was created. Does nothing if it is known; counted in overflows() if there is no room.
   void add(std::uint64_t node, const CapturedCall& call) noexcept;
   /// A node was copied into another graph or an executable one: what is known of it holds for the copy.
   void add_clone(std::uint64_t node, std::uint64_t original) noexcept;
   /// Whether the node is known; fills `call` in.
   bool find(std::uint64_t node, CapturedCall& call) const noexcept;
-  /// Forgets all nodes, because their ids are about to be given again. Nobody adds meanwhile.
+  /// Forgets all nodes, because their ids are about to be reused. No other thread may add meanwhile.
   void clear() noexcept;
 
   std::uint32_t size() const noexcept { return count_.load(std::memory_order_relaxed); }
@@ -48,7 +48,7 @@ class GraphNodes {
   };
   static constexpr std::uint64_t kFilling = std::uint64_t{1} << 63;
 
-  std::uint32_t most_;
+  std::uint32_t capacity_;
   std::uint32_t slot_mask_ = 0;
   std::size_t mapped_ = 0;
   Slot* slots_ = nullptr;  // open addressing

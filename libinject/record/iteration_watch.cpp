@@ -17,7 +17,7 @@ constinit IterationWatch iteration_watch;
 
 namespace {
 
-// Functions whose names have been told. Full: the rest goes without names.
+// Functions whose names have been emitted. Once it is full, further ones go without names.
 constexpr std::size_t kMaxFunctions = 8192;
 constexpr std::size_t kProbes = 16;
 constinit std::array<std::atomic<std::uint64_t>, kMaxFunctions> named{};
@@ -32,7 +32,7 @@ std::uint64_t take_sequence() noexcept {
   return next_sequence.fetch_add(1, std::memory_order_relaxed);
 }
 
-/// Calls that may take their time: what follows them has a time of its own.
+/// Calls that may block: the sign after them gets a time of its own.
 bool may_wait(SignKind kind) noexcept {
   return kind == SignKind::kSync || kind == SignKind::kCopyToHost || kind == SignKind::kCopyToDevice ||
          kind == SignKind::kCopy;
@@ -45,7 +45,7 @@ struct Boundary {
 
 Boundary begin_iteration(ThreadState& thread, std::uint64_t sequence, Nanoseconds begin) noexcept {
   bool seen = true;
-  // Of several threads that come with it one wins.
+  // If several threads see it at once, one wins.
   if (!iteration_watch.anchor_seen.compare_exchange_strong(seen, false, std::memory_order_acq_rel)) return {};
   const std::uint64_t count = iteration_watch.count.fetch_add(1, std::memory_order_acq_rel) + 1;
   SignRecord record;
@@ -56,6 +56,16 @@ Boundary begin_iteration(ThreadState& thread, std::uint64_t sequence, Nanosecond
   record.shape = time;
   ThreadRegistry::push(thread, record);
   return {count, time};
+}
+
+void push_text(ThreadState& thread, SignKind kind, std::uint64_t function, std::uint32_t name) noexcept {
+  SignRecord record;
+  record.sign = kind;
+  record.sequence = take_sequence();
+  record.ticks = ticks();
+  record.function = function;
+  record.name = name;
+  ThreadRegistry::push(thread, record);
 }
 
 }  // namespace
@@ -89,7 +99,7 @@ void emit_sign(SignKind kind, std::uint64_t function, std::uint64_t shape, std::
       return value == function || value == shape;
     };
     if (iteration_watch.anchor_seen.load(std::memory_order_relaxed) &&
-        (is(iteration_watch.begin) || is(iteration_watch.begin_too))) {
+        (is(iteration_watch.begin) || is(iteration_watch.other_begin))) {
       boundary = begin_iteration(*thread, sequence, begin);
     }
     if (is(iteration_watch.anchor)) iteration_watch.anchor_seen.store(true, std::memory_order_release);
@@ -131,7 +141,7 @@ bool function_is_new(std::uint64_t function) noexcept {
   return false;
 }
 
-// A hole in the row of those that had to go on from here: at worst some of them are told once more.
+// Leaves a gap in the probe sequence of others: at worst some names are emitted once more.
 void function_stays_new(std::uint64_t function) noexcept {
   const std::size_t home = hash_mix(function) % kMaxFunctions;
   for (std::size_t i = 0; i < kProbes; ++i) {
@@ -149,24 +159,12 @@ void emit_name(std::uint64_t function, const char* name) noexcept {
   Core* core = Core::get_if_any();
   ThreadState* thread = ThreadRegistry::current();
   if (core == nullptr || thread == nullptr || name == nullptr) return;
-  SignRecord record;
-  record.sign = SignKind::kName;
-  record.sequence = take_sequence();
-  record.ticks = ticks();
-  record.function = function;
-  record.name = core->mangled.intern(name);
-  ThreadRegistry::push(*thread, record);
+  push_text(*thread, SignKind::kName, function, core->mangled.intern(name));
 }
 
 void emit_mark(std::uint32_t name) noexcept {
-  ThreadState* thread = ThreadRegistry::current();
-  if (thread == nullptr) return;
-  SignRecord record;
-  record.sign = SignKind::kMark;
-  record.sequence = take_sequence();
-  record.ticks = ticks();
-  record.name = name;
-  ThreadRegistry::push(*thread, record);
+  if (ThreadState* thread = ThreadRegistry::current(); thread != nullptr)
+    push_text(*thread, SignKind::kMark, 0, name);
 }
 
 }  // namespace inject

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// The few words by which hooks and callbacks recognise where a training iteration begins, once the search
-// has found out what to look for.
+// How hooks and callbacks recognise where a training iteration begins, once the search has found its marks.
 #pragma once
 
 #include <atomic>
@@ -13,12 +12,12 @@
 
 namespace inject {
 
-/// What marks an iteration: `anchor` comes once in each, near its end; the first `begin` (or `begin_too`)
+/// What marks an iteration: `anchor` comes once in each, near its end; the first `begin` (or `other_begin`)
 /// after it is the first event of the next one. Each is a LaunchSign's `function` or `shape`.
 struct IterationMarks {
   std::uint64_t anchor = 0;
   std::uint64_t begin = 0;
-  std::uint64_t begin_too = 0;
+  std::uint64_t other_begin = 0;
 
   bool operator==(const IterationMarks&) const = default;
 };
@@ -38,7 +37,7 @@ struct IterationWatch {
   std::atomic<bool> armed{false};
   std::atomic<std::uint64_t> anchor{0};
   std::atomic<std::uint64_t> begin{0};
-  std::atomic<std::uint64_t> begin_too{0};
+  std::atomic<std::uint64_t> other_begin{0};
   std::atomic<bool> anchor_seen{false};
   /// Boundaries seen since the watch was armed for the first time.
   std::atomic<std::uint64_t> count{0};
@@ -52,14 +51,14 @@ struct IterationWatch {
     armed.store(false, std::memory_order_release);
     anchor.store(marks.anchor, std::memory_order_relaxed);
     begin.store(marks.begin, std::memory_order_relaxed);
-    begin_too.store(marks.begin_too, std::memory_order_relaxed);
+    other_begin.store(marks.other_begin, std::memory_order_relaxed);
     anchor_seen.store(false, std::memory_order_relaxed);
     armed.store(true, std::memory_order_release);
   }
 };
 extern IterationWatch iteration_watch;
 
-/// Passes a sign on to the search, from the thread that makes the call and before it is made; first says
+/// Sends a sign to the search, from the thread that makes the call and before it is made; checks first
 /// whether it begins an iteration. `in_callback`: inside a CUPTI callback; `begin`: when the hooked call
 /// around that began, 0 if there is none. Nothing here waits, but at the edges of a window. Keeps errno.
 void emit_sign(SignKind kind, std::uint64_t function, std::uint64_t shape, std::uint64_t stream,
@@ -74,11 +73,11 @@ struct SignPass {
 /// Begins one; each thread's next sign has its time.
 SignPass begin_sign_pass() noexcept;
 
-/// True once for each function: its name is still to be told.
+/// True once for each function: its name has not been emitted yet.
 bool function_is_new(std::uint64_t function) noexcept;
-/// Its name could not be had this time: it is new again.
+/// Its name was not available this time: it counts as new again.
 void function_stays_new(std::uint64_t function) noexcept;
-/// The search begins anew: all names are told again.
+/// The search restarts: all names are emitted again.
 void forget_functions() noexcept;
 void emit_name(std::uint64_t function, const char* name) noexcept;
 /// An NVTX range was pushed; for the recording. `name` is an id in Core::names.

@@ -201,7 +201,7 @@ void MemoryUse::reset(bool success) noexcept {
   const std::uint64_t devices = resetting_.exchange(0, std::memory_order_relaxed);
   if (!success) return;
   for (std::uint64_t rest = devices; rest != 0; rest &= rest - 1) {
-    table_.take_all_of(static_cast<std::uint32_t>(std::countr_zero(rest)),
+    table_.take_device(static_cast<std::uint32_t>(std::countr_zero(rest)),
                        [this](const Allocation& allocation) { release(allocation); });
   }
 }

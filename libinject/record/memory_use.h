@@ -42,9 +42,9 @@ class AllocationTable {
   /// of the address.
   bool end_free(const void* address, bool freed, Allocation& allocation) noexcept;
 
-  /// Takes all allocations of a device out, and tells of each.
+  /// Removes all allocations of a device, and reports each.
   template <typename Tell>  // Tell(const Allocation&)
-  void take_all_of(std::uint32_t device, Tell&& tell) noexcept {
+  void take_device(std::uint32_t device, Tell&& tell) noexcept {
     Entry* entries = table_.load(std::memory_order_acquire);
     for (std::size_t i = 0; entries != nullptr && i < entries_; ++i) {
       std::uintptr_t key = entries[i].key.load(std::memory_order_acquire);

@@ -58,7 +58,7 @@ std::string NvtxTrigger::why_none(const NameTable& names) const {
   }
   if (seen.empty()) return "the program opened no NVTX range";
   const bool more = others_.back().load(std::memory_order_relaxed) != kNone;
-  return "no such NVTX range was opened; the first others were " + seen + (more ? ", ..." : "");
+  return "no such NVTX range was opened; the first ones opened were " + seen + (more ? ", ..." : "");
 }
 
 }  // namespace inject

@@ -26,7 +26,7 @@ inline constinit std::atomic<bool> processor_times_refused{false};
   ProcessorTimeRecord record;
   record.window = window;
   thread.processor_time_window = window;
-  // A sandbox may refuse the question: then nobody asks again, and threads are taken to compute.
+  // A sandbox may refuse the call: then it is not made again, and threads count as computing.
   if (!processor_times_refused.load(std::memory_order_relaxed)) {
     const int error = errno;
     timespec used;

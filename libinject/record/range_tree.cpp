@@ -66,7 +66,7 @@ std::uint32_t RangeTree::child(std::uint32_t parent, std::uint32_t name, std::ui
 
 std::uint32_t RangeTree::without(std::uint32_t node, std::uint32_t& name, std::uint32_t domain,
                                  RangeStyle style, bool any_name) noexcept {
-  std::uint32_t above[kDeepest];
+  std::uint32_t above[kMaxDepth];
   unsigned count = 0;
   for (std::uint32_t at = node; at != 0; at = nodes_[at].parent) {
     const Node& here = nodes_[at];
@@ -79,14 +79,14 @@ std::uint32_t RangeTree::without(std::uint32_t node, std::uint32_t& name, std::u
       }
       return result;
     }
-    if (count == kDeepest) return node;
+    if (count == kMaxDepth) return node;
     above[count++] = at;
   }
   return node;
 }
 
 std::uint32_t RangeTree::level(std::uint32_t node, std::uint32_t domain) const noexcept {
-  for (unsigned passed = 0; node != 0 && passed <= kDeepest; ++passed, node = nodes_[node].parent) {
+  for (unsigned passed = 0; node != 0 && passed <= kMaxDepth; ++passed, node = nodes_[node].parent) {
     if (nodes_[node].domain == domain) return nodes_[node].level;
   }
   return 0;

@@ -37,14 +37,14 @@ class RangeTree {
   std::uint32_t without(std::uint32_t node, std::uint32_t& name, std::uint32_t domain, RangeStyle style,
                         bool any_name) noexcept;
   Node node(std::uint32_t id) const noexcept;
-  /// How many push/pop ranges of that domain are on the path of `node`. Looks no further than kDeepest ranges
-  /// of other domains for one: a program that pushes and never pops has a path of any length.
+  /// How many push/pop ranges of that domain are on the path of `node`. Looks no further than kMaxDepth
+  /// ranges of other domains for one: a program that pushes and never pops has a path of any length.
   std::uint32_t level(std::uint32_t node, std::uint32_t domain) const noexcept;
   std::uint64_t overflows() const noexcept { return overflows_.load(std::memory_order_relaxed); }
 
  private:
   // Ranges of other domains or styles that were opened later than the one that is looked for.
-  static constexpr unsigned kDeepest = 64;
+  static constexpr unsigned kMaxDepth = 64;
 
   std::uint32_t max_nodes_;
   std::uint32_t slot_mask_ = 0;

@@ -35,13 +35,14 @@ std::uint64_t hash_of(const CallShape& shape) noexcept {
 
 }  // namespace
 
-ShapeTable::ShapeTable(std::uint32_t most) noexcept : most_(most < kReserved ? kReserved : most) {
-  const std::uint32_t slots = std::bit_ceil(most_ * 2u);
+ShapeTable::ShapeTable(std::uint32_t capacity) noexcept
+    : capacity_(capacity < kReserved ? kReserved : capacity) {
+  const std::uint32_t slots = std::bit_ceil(capacity_ * 2u);
   const std::size_t slot_bytes = slots * sizeof(std::atomic<std::uint64_t>);
-  mapped_ = slot_bytes + most_ * sizeof(CallShape);
+  mapped_ = slot_bytes + capacity_ * sizeof(CallShape);
   base_ = map_memory(mapped_);
   if (base_ == nullptr) {
-    most_ = 0;
+    capacity_ = 0;
     return;
   }
   // Zeroed memory is a valid array of zero atomics on every platform that this builds for.
@@ -69,7 +70,7 @@ std::uint32_t ShapeTable::intern(const CallShape& shape) noexcept {
     if (there == 0) {
       if (fresh == 0) {
         fresh = count_.fetch_add(1, std::memory_order_relaxed);
-        if (fresh >= most_) {
+        if (fresh >= capacity_) {
           // The counter stays at its limit: it must not wrap however often a full table is asked.
           count_.fetch_sub(1, std::memory_order_relaxed);
           overflows_.fetch_add(1, std::memory_order_relaxed);
@@ -92,12 +93,12 @@ std::uint32_t ShapeTable::intern(const CallShape& shape) noexcept {
 }
 
 CallShape ShapeTable::shape(std::uint32_t id) const noexcept {
-  if (id < kReserved || id >= most_ || id >= count_.load(std::memory_order_acquire)) return {};
+  if (id < kReserved || id >= capacity_ || id >= count_.load(std::memory_order_acquire)) return {};
   return shapes_[id];
 }
 
 ShapeKind ShapeTable::kind(std::uint32_t id) const noexcept {
-  const bool known = id >= kReserved && id < most_ && id < count_.load(std::memory_order_acquire);
+  const bool known = id >= kReserved && id < capacity_ && id < count_.load(std::memory_order_acquire);
   return known ? shapes_[id].kind() : ShapeKind::kNone;
 }
 

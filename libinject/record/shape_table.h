@@ -32,7 +32,7 @@ class ShapeTable {
   std::uint64_t overflows() const noexcept { return overflows_.load(std::memory_order_relaxed); }
 
  private:
-  std::uint32_t most_;
+  std::uint32_t capacity_;
   std::uint32_t slot_mask_ = 0;
   std::size_t mapped_ = 0;
   void* base_ = nullptr;                         // one mapping: slots, shapes

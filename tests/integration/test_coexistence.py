@@ -356,7 +356,7 @@ class Counters(Turns):
         shutil.copy(shutil.which("sleep"), service)
         running = subprocess.Popen([service, "600"])
         try:
-            self.check_busy(", likely DCGM (nv-hostengine runs here): `dcgmi profile --pause` makes it let go")
+            self.check_busy(", likely DCGM (nv-hostengine runs here): `dcgmi profile --pause` makes it release them")
         finally:
             running.kill()
             running.wait()
@@ -437,7 +437,7 @@ class Injections(Turns):
                 self.assertEqual((done.code, done.stdout), (3, "done\n"))
                 self.check_lines(done, [])
                 other = simulated.library if works == copy else copy
-                line = f"libinject is in this process more than once: {works} works, {other} does nothing"
+                line = f"libinject is loaded more than once: {works} is active, {other} does nothing"
                 self.assertEqual([text for _, text in done.messages() if "more than once" in text], [line])
                 self.check_windows(done, [3])
                 self.assertEqual(done.out.calls()["__cudaLaunchKernel"], 3)

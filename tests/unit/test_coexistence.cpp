@@ -176,11 +176,11 @@ TEST_CASE("CUPTI's profiler minds cuptiFinalize as well", "[coexistence]") {
 
 TEST_CASE("A client's name, as long as there is room", "[coexistence]") {
   ForeignClient client;
-  client.call_from("Proton (libproton.so)");
+  client.note_caller("Proton (libproton.so)");
   CHECK(client.name() == "Proton (libproton.so)");
-  client.call_from(std::string(1000, 'x'));
+  client.note_caller(std::string(1000, 'x'));
   CHECK(client.name() == std::string(127, 'x'));
-  client.call_from("");
+  client.note_caller("");
   CHECK(client.name().empty());
 }
 
@@ -190,9 +190,9 @@ TEST_CASE("Tools are known by their libraries", "[coexistence]") {
   CHECK(tool_of_library("/x/libToolsInjection64.so/libmine.so").empty());
   CHECK(tool_of_library("/x/mylibtorch_cpu.so").empty());
   CHECK(tool_of_library("").empty());
-  CHECK(library_in_words("/usr/lib/libtorch_cpu.so") == "torch.profiler (libtorch_cpu.so)");
-  CHECK(library_in_words("/usr/lib/libmine.so.3") == "libmine.so.3");
-  CHECK(library_in_words("").empty());
+  CHECK(describe_library("/usr/lib/libtorch_cpu.so") == "torch.profiler (libtorch_cpu.so)");
+  CHECK(describe_library("/usr/lib/libmine.so.3") == "libmine.so.3");
+  CHECK(describe_library("").empty());
 }
 
 TEST_CASE("The likely holder, by environment and by loaded libraries", "[coexistence]") {
@@ -222,7 +222,7 @@ TEST_CASE("A process is told of others in its place", "[coexistence]") {
   CHECK(others("", {"/a/libinject.so"}).empty());
   CHECK(others("/a/libinject.so", {"/a/libinject.so"}).empty());
   CHECK(others("/a/libinject.so", {"/a/libinject.so", "/b/libinject.so"}) ==
-        "libinject is in this process more than once: /a/libinject.so works, /b/libinject.so does nothing");
+        "libinject is loaded more than once: /a/libinject.so is active, /b/libinject.so does nothing");
   CHECK(others("/x/tool.so", {"/a/libinject.so"}).find("CUDA_INJECTION64_PATH is left to /x/tool.so:") == 0);
   CHECK(others("/x/libcuda-injection.so", {"/a/libinject.so"})
             .find("is left to Nsight Compute, /x/libcuda-injection.so:") != std::string::npos);
@@ -245,9 +245,9 @@ TEST_CASE("Who is likely to use the counters, and what helps", "[coexistence]") 
 TEST_CASE("The object that an address lies in", "[coexistence]") {
   Dl_info info;
   REQUIRE(dladdr(dlsym(RTLD_DEFAULT, "getenv"), &info) != 0);
-  CHECK(object_around(dlsym(RTLD_DEFAULT, "getenv")) == info.dli_fname);
+  CHECK(object_containing(dlsym(RTLD_DEFAULT, "getenv")) == info.dli_fname);
   int on_the_stack = 0;
-  CHECK(object_around(&on_the_stack).empty());
+  CHECK(object_containing(&on_the_stack).empty());
 }
 
 TEST_CASE("A window notes who ended it, and why it has no device activity", "[coexistence]") {

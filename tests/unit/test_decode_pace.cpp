@@ -37,9 +37,9 @@ TEST_CASE("Room and pauses of few and of very many counters", "[metrics]") {
 }
 
 TEST_CASE("The first look is after 100 intervals, 2 to 20 ms", "[metrics]") {
-  CHECK(look_pause(10 * kMicrosecond) == 2 * kMillisecond);
-  CHECK(look_pause(100 * kMicrosecond) == 10 * kMillisecond);
-  CHECK(look_pause(kMillisecond) == 20 * kMillisecond);
+  CHECK(poll_interval(10 * kMicrosecond) == 2 * kMillisecond);
+  CHECK(poll_interval(100 * kMicrosecond) == 10 * kMillisecond);
+  CHECK(poll_interval(kMillisecond) == 20 * kMillisecond);
 }
 
 TEST_CASE("Pauses between decodes double up to the limit", "[metrics]") {

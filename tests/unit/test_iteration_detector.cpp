@@ -681,7 +681,7 @@ TEST_CASE("work without a period is no training, and the report says what was se
   const std::string report = program.detector.report();
   CHECK(report.find("50010 launches, copies and synchronizations") != std::string::npos);
   CHECK(report.find("(50000 launches") != std::string::npos);
-  CHECK(report.find("none that an optimizer is known by") != std::string::npos);
+  CHECK(report.find("none of a known optimizer") != std::string::npos);
 }
 
 TEST_CASE("one kernel over and over is no training, even where some launches of it take their time",
@@ -739,7 +739,7 @@ TEST_CASE("an optimizer that was seen without iterations is in the report", "[it
   name_optimizer(program);
   optimizer(program);
   CHECK_FALSE(program.detector.lock());
-  CHECK(program.detector.report().find("an optimizer's among them") != std::string::npos);
+  CHECK(program.detector.report().find("some of an optimizer") != std::string::npos);
 }
 
 TEST_CASE("copies and synchronizations alone are no iterations", "[iterations]") {

@@ -458,7 +458,7 @@ TEST_CASE_METHOD(Tracking, "a run without a window says what was seen", "[iterat
   pass();
   CHECK(tracker.report() ==
         "3 launches, copies and synchronizations of 3 kinds were seen (3 launches and library calls), none "
-        "that an optimizer is known by");
+        "of a known optimizer");
   CHECK(tracker.why_none() == ": no training iterations were found; " + tracker.report());
   const auto none = tracker.info("hooks");
   REQUIRE(none);

@@ -217,10 +217,10 @@ TEST_CASE("What matters the least is left out first", "[metrics]") {
   const std::vector<std::string> columns = titles(choice);
   REQUIRE(choice.measured.size() == 5);
   const std::size_t left_out = choice.left_out.size();
-  CHECK(leave_out_least(choice) == std::vector<std::string>{"NVLink Transmit (MB/s)"});
-  CHECK(leave_out_least(choice) == std::vector<std::string>{"PCIe Read (MB/s)"});
+  CHECK(leave_out_least_important(choice) == std::vector<std::string>{"NVLink Transmit (MB/s)"});
+  CHECK(leave_out_least_important(choice) == std::vector<std::string>{"PCIe Read (MB/s)"});
   CHECK(choice.measured.size() == 3);
-  CHECK(leave_out_least(choice) == std::vector<std::string>{"L2 (%)"});
+  CHECK(leave_out_least_important(choice) == std::vector<std::string>{"L2 (%)"});
   CHECK(choice.left_out.size() == left_out + 3);
   // The columns stay; their values come from where they are measured now.
   CHECK(titles(choice) == columns);
@@ -240,9 +240,9 @@ TEST_CASE("What matters the least is left out first", "[metrics]") {
       CHECK(std::isnan(values[i]));
   }
   // The rest is what sampling is for.
-  CHECK(leave_out_least(choice).empty());
+  CHECK(leave_out_least_important(choice).empty());
   MetricChoice own = check_metrics(chip.metrics(), {"T.TriageCompute.nvltx__bytes.sum"});
-  CHECK(leave_out_least(own).empty());
+  CHECK(leave_out_least_important(own).empty());
 }
 
 TEST_CASE("Most of the losses", "[metrics]") {

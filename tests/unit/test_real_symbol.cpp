@@ -114,8 +114,8 @@ TEST_CASE("next_symbol skips our own definition", "[resolver]") {
   CHECK(inject::next_symbol("getenv") == dlsym(libc, "getenv"));
   CHECK(inject::next_symbol("no_such_function_anywhere") == nullptr);
   // In load order ours, the program's, is before it.
-  CHECK(inject::symbol_behind_us("getenv") == dlsym(libc, "getenv"));
-  CHECK(inject::symbol_behind_us("no_such_function_anywhere") == nullptr);
+  CHECK(inject::symbol_after_ours("getenv") == dlsym(libc, "getenv"));
+  CHECK(inject::symbol_after_ours("no_such_function_anywhere") == nullptr);
   dlclose(libc);
 }
 

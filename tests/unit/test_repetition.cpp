@@ -34,7 +34,7 @@ TEST_CASE("of layers and steps the one with the optimizer is the iteration", "[i
   CHECK(found->intervals == 5);
   CHECK(found->core.size() == 6);
   CHECK(found->once.size() == 3);  // d, l, o
-  CHECK(search.looks() > 0);
+  CHECK(search.visits() > 0);
   CHECK(count_before(history, *found, history.total()) == 6);
   CHECK(count_before(history, *found, 24) == 2);
 }
@@ -79,7 +79,7 @@ TEST_CASE("an iteration begins with what was seen first, and with the copies of 
   const auto lock = find_marks(history, *found);
   REQUIRE(lock);
   CHECK(lock->marks.begin == letter_hash('d'));
-  CHECK(lock->marks.begin_too == letter_hash('a'));
+  CHECK(lock->marks.other_begin == letter_hash('a'));
   CHECK(lock->anchor_name == "adam");
   CHECK(lock->begin_name == "a copy to the device");
   CHECK_FALSE(lock->rough);

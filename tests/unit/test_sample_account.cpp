@@ -271,7 +271,7 @@ TEST_CASE("A device of which nothing can be used", "[metrics]") {
     s.account.wait_for(SampleAccount::kMaxFruitless + 1);
     CHECK(s.account.fruitless());
     CHECK(s.account.main_reason() == MetricLoss::kIncomplete);
-    s.account.wait_no_more(s.image);
+    s.account.stop_waiting(s.image);
     CHECK(s.account.fruitless());
     s.account.set_up();
     CHECK_FALSE(s.account.fruitless());

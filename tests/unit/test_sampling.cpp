@@ -339,13 +339,13 @@ TEST_CASE("A device that CUPTI keeps on sampling is left alone", "[sampling]") {
 TEST_CASE("Nothing more is called once the thread is to stop", "[sampling]") {
   Sampling s;
   SECTION("before a device is open") {
-    s.stop.ask();
+    s.stop.request();
     s.devices.open(s.noted);
     CHECK(s.cupti.calls.empty());
   }
   SECTION("between decodes") {
     s.devices.open(s.noted);
-    s.stop.ask();
+    s.stop.request();
     s.cupti.done();
     std::this_thread::sleep_for(std::chrono::milliseconds(3));
     s.devices.decode_due();
@@ -362,7 +362,7 @@ TEST_CASE("Nothing more is called once the thread is to stop", "[sampling]") {
     s.cupti.calls.clear();
     s.cupti.incoming = 3;
     s.cupti.meanwhile["Decode"] = [&s] {
-      s.stop.ask();
+      s.stop.request();
       s.stop.abandon(true);
     };
     std::this_thread::sleep_for(std::chrono::milliseconds(3));
@@ -425,12 +425,12 @@ TEST_CASE("A reason is logged once", "[sampling]") {
 }
 
 TEST_CASE("What an error of CUPTI's means", "[sampling]") {
-  CHECK(is_lasting(CUPTI_ERROR_WSL_DEVICE_NOT_SUPPORTED));
-  CHECK_FALSE(is_lasting(CUPTI_ERROR_HARDWARE_BUSY));
-  CHECK_FALSE(is_lasting(CUPTI_ERROR_INVALID_OPERATION));
-  CHECK_FALSE(is_lasting(CUPTI_ERROR_UNKNOWN));
-  CHECK(concerns_all(CUPTI_ERROR_INSUFFICIENT_PRIVILEGES));
-  CHECK_FALSE(concerns_all(CUPTI_ERROR_MIG_DEVICE_NOT_SUPPORTED));
+  CHECK(is_permanent(CUPTI_ERROR_WSL_DEVICE_NOT_SUPPORTED));
+  CHECK_FALSE(is_permanent(CUPTI_ERROR_HARDWARE_BUSY));
+  CHECK_FALSE(is_permanent(CUPTI_ERROR_INVALID_OPERATION));
+  CHECK_FALSE(is_permanent(CUPTI_ERROR_UNKNOWN));
+  CHECK(affects_all_devices(CUPTI_ERROR_INSUFFICIENT_PRIVILEGES));
+  CHECK_FALSE(affects_all_devices(CUPTI_ERROR_MIG_DEVICE_NOT_SUPPORTED));
   // Busy counters show in the first call; in others it is one out of order.
   CHECK(reason_of(CUPTI_ERROR_INVALID_OPERATION, kPmEnable) != nullptr);
   CHECK(reason_of(CUPTI_ERROR_INVALID_OPERATION, "cuptiPmSamplingStart") == nullptr);

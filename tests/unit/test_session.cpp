@@ -324,7 +324,7 @@ TEST_CASE("a program without a window says why in one line", "[session]") {
          Core& core = *Core::get();
          core.nvtx_trigger.passed_over(core.names.intern("fwd"), NameTable::kEmpty);
        },
-       ": no such NVTX range was opened; the first others were 'fwd';"},
+       ": no such NVTX range was opened; the first ones opened were 'fwd';"},
       {"signal", [] { session(); }, "(INJECT_WINDOW=signal:SIGUSR2): no SIGUSR2 came;"},
       {"signal",
        [] {

@@ -207,7 +207,7 @@ TEST_CASE("the NVTX trigger says why there was no window", "[nvtx]") {
   trigger.passed_over(names.intern("fwd"), NameTable::kEmpty);
   trigger.passed_over(names.intern("step"), names.intern("lib"));
   CHECK(trigger.why_none(names) ==
-        "no such NVTX range was opened; the first others were 'fwd', 'step'@'lib'");
+        "no such NVTX range was opened; the first ones opened were 'fwd', 'step'@'lib'");
   for (const char* name : {"a", "b", "c", "d", "e"})
     trigger.passed_over(names.intern(name), NameTable::kEmpty);
   const std::string why = trigger.why_none(names);

@@ -4,6 +4,7 @@
 
 #include <dlfcn.h>
 #include <link.h>
+#include <spdlog/fmt/fmt.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -66,8 +67,8 @@ bool complete(CuptiApi& api, void* handle, std::string& error) {
   api.GetGraphNodeId = reinterpret_cast<decltype(api.GetGraphNodeId)>(dlsym(handle, "cuptiGetGraphNodeId"));
   api.Subscribe_v2 = reinterpret_cast<decltype(api.Subscribe_v2)>(dlsym(handle, "cuptiSubscribe_v2"));
   if (api.GetVersion(&api.version) != CUPTI_SUCCESS || api.version < kOldestVersion) {
-    error = "its API version is " + std::to_string(api.version) + ", the oldest accepted is " +
-            std::to_string(kOldestVersion) + " (CUDA 12.0)";
+    error = fmt::format("its API version is {}, the oldest accepted is {} (CUDA 12.0)", api.version,
+                        kOldestVersion);
     return false;
   }
   return true;
@@ -88,7 +89,7 @@ std::string CuptiApi::describe(CUptiResult result) const {
   std::string name = "CUPTI error";
   if (GetResultString != nullptr && GetResultString(result, &text) == CUPTI_SUCCESS && text != nullptr)
     name = text;
-  return name + " (" + std::to_string(static_cast<int>(result)) + ")";
+  return fmt::format("{} ({})", name, static_cast<int>(result));
 }
 
 bool load_cupti(CuptiApi& api, std::string& error) {

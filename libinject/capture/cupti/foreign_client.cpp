@@ -74,7 +74,7 @@ bool ForeignClient::has_buffers() const noexcept {
          (unflushed_.load(std::memory_order_acquire) || activity_is_on());
 }
 
-void ForeignClient::call_from(std::string_view name) noexcept {
+void ForeignClient::note_caller(std::string_view name) noexcept {
   const std::unique_lock lock(name_mutex_, std::try_to_lock);
   if (!lock.owns_lock()) return;
   const std::size_t length = std::min(name.size(), kMaxName - 1);

@@ -14,25 +14,24 @@
 
 namespace inject {
 
-/// What the program's own clients of CUPTI (torch.profiler, Proton, an injected tool) are doing, by those of
-/// their calls that pass our hooks: whether CUPTI is free, so that we may attach, and whether cuptiFinalize
-/// would end somebody's work.
+/// Follows the program's own clients of CUPTI (torch.profiler, Proton, an injected tool) by those of their
+/// calls that pass our hooks: whether CUPTI is free for us to attach, and whether cuptiFinalize would end a
+/// client's work.
 ///
-/// A subscriber is CUPTI's own business: it refuses the second one. Buffer callbacks are not, as the last to
-/// register them has all records. So a client that has registered some is taken to be at work until it has
-/// switched off all activity that it switched on and has flushed after that (as torch.profiler does at the
-/// end of each trace), or until anybody has finalized CUPTI. One that registers callbacks and never gets that
-/// far keeps us away for good.
+/// CUPTI itself refuses a second subscriber. Buffer callbacks it lets anybody replace, and the last to
+/// register them gets all records. So a client that has registered some counts as active until it has
+/// disabled all activity that it enabled and has flushed after that (as torch.profiler does at the end of
+/// each trace), or until CUPTI is finalized. A client that never gets that far keeps us from attaching for
+/// good.
 ///
-/// Told by hooks on any thread, before there is a session as well; atomic throughout. Counts calls that
-/// succeeded. Initialised at compile time and never destroyed.
+/// Updated by hooks on any thread, also before there is a session; all atomic. Counts calls that succeeded.
+/// Initialised at compile time and never destroyed.
 class ForeignClient {
  public:
   using RegisterBuffers = decltype(&::cuptiActivityRegisterCallbacks);
   using RegisterClock = decltype(&::cuptiActivityRegisterTimestampCallback);
 
-  /// A call that takes something of CUPTI's is about to be made; it has returned. In between CUPTI is not
-  /// free.
+  /// Around a call that claims a part of CUPTI: until it has returned, CUPTI is not free.
   void arrive() noexcept { arriving_.fetch_add(1, std::memory_order_acq_rel); }
   void arrived() noexcept { arriving_.fetch_sub(1, std::memory_order_acq_rel); }
 
@@ -46,7 +45,7 @@ class ForeignClient {
   void disabled(CUpti_ActivityKind kind) noexcept;
   void flushed() noexcept;
   void profiler(bool initialized) noexcept { profiler_.store(initialized, std::memory_order_release); }
-  /// By the program: nothing of anybody's is left.
+  /// By the program: no client has anything left.
   void finalized() noexcept;
 
   /// We have registered callbacks of our own, or have finalized CUPTI: the client's are gone.
@@ -64,13 +63,13 @@ class ForeignClient {
   bool lets_attach() const noexcept {
     return arriving_.load(std::memory_order_acquire) == 0 && !has_buffers();
   }
-  /// cuptiFinalize would take something from it.
+  /// cuptiFinalize would end something of a client's.
   bool minds_finalize() const noexcept {
     return has_subscriber() || has_buffers() || profiler_.load(std::memory_order_acquire);
   }
 
   /// Who called last, for messages; see holder.h.
-  void call_from(std::string_view name) noexcept;
+  void note_caller(std::string_view name) noexcept;
   std::string name() const;
 
  private:

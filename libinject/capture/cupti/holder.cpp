@@ -3,6 +3,7 @@
 #include "libinject/capture/cupti/holder.h"
 
 #include <link.h>
+#include <spdlog/fmt/fmt.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -59,7 +60,7 @@ std::string_view file_of(std::string_view path) noexcept {
   return slash == std::string_view::npos ? path : path.substr(slash + 1);
 }
 
-const KnownLibrary* find_known(std::string_view path) noexcept {
+const KnownLibrary* find_tool(std::string_view path) noexcept {
   const std::string_view file = file_of(path);
   const auto* known = std::find_if(kLibraries.begin(), kLibraries.end(), [&](const KnownLibrary& library) {
     return file.substr(0, library.stem.size()) == library.stem;
@@ -114,14 +115,14 @@ const void* own_address() noexcept {
 }  // namespace
 
 std::string_view tool_of_library(std::string_view path) noexcept {
-  const KnownLibrary* known = find_known(path);
+  const KnownLibrary* known = find_tool(path);
   return known == nullptr ? std::string_view() : known->tool;
 }
 
-std::string library_in_words(std::string_view path) {
+std::string describe_library(std::string_view path) {
   const std::string file(file_of(path));
   const std::string_view tool = tool_of_library(path);
-  return tool.empty() ? file : std::string(tool).append(" (").append(file).append(")");
+  return tool.empty() ? file : fmt::format("{} ({})", tool, file);
 }
 
 std::string likely_holder(const std::function<const char*(const char*)>& variable,
@@ -133,22 +134,21 @@ std::string likely_holder(const std::function<const char*(const char*)>& variabl
     // Another copy of this library is none; one that is not known can be anything, but for NVTX hardly
     // CUPTI's user.
     if (tool == "libinject" || (tool.empty() && std::strcmp(name, "NVTX_INJECTION64_PATH") == 0)) continue;
-    const std::string setting = std::string(name).append("=").append(path);
-    return tool.empty() ? setting : std::string(tool).append(" (").append(setting).append(")");
+    const std::string setting = fmt::format("{}={}", name, path);
+    return tool.empty() ? setting : fmt::format("{} ({})", tool, setting);
   }
   for (const KnownVariable& known : kVariables) {
-    if (variable(known.name) != nullptr)
-      return std::string(known.tool).append(" (").append(known.name).append(" is set)");
+    if (variable(known.name) != nullptr) return fmt::format("{} ({} is set)", known.tool, known.name);
   }
   for (const std::string& library : libraries) {
-    if (const KnownLibrary* known = find_known(library); known != nullptr && known->injected)
-      return library_in_words(library);
+    if (const KnownLibrary* known = find_tool(library); known != nullptr && known->injected)
+      return describe_library(library);
   }
   return {};
 }
 
 std::string likely_holder() {
-  return likely_holder(&environment, walk_objects({}), object_around(own_address()));
+  return likely_holder(&environment, walk_objects({}), object_containing(own_address()));
 }
 
 std::string subscriber_name(const CuptiApi& api) {
@@ -176,7 +176,7 @@ std::string subscriber_name(const CuptiApi& api) {
   return name + ", " + likely;
 }
 
-std::string object_around(const void* address) {
+std::string object_containing(const void* address) {
   const std::vector<std::string> found = walk_objects({address, nullptr, {}});
   return found.empty() ? std::string() : found.front();
 }
@@ -184,20 +184,21 @@ std::string object_around(const void* address) {
 std::string others_in_place(const std::function<const char*(const char*)>& variable,
                             const std::vector<std::string>& copies) {
   if (copies.size() > 1) {
-    return "libinject is in this process more than once: " + copies[0] + " works, " + copies[1] +
-           " does nothing";
+    return fmt::format("libinject is loaded more than once: {} is active, {} does nothing", copies[0],
+                       copies[1]);
   }
   const char* path = variable("CUDA_INJECTION64_PATH");
   if (path == nullptr || *path == '\0' || copies.empty() || same_file(path, copies[0])) return {};
   const std::string_view tool = tool_of_library(path);
-  return "CUDA_INJECTION64_PATH is left to " + (tool.empty() ? "" : std::string(tool) + ", ") + path +
-         ": what the hooks see starts with the first allocation, and device activity is recorded if CUPTI is "
-         "free";
+  return fmt::format(
+      "CUDA_INJECTION64_PATH is left to {}{}{}: calls are recorded from the first allocation on, and device "
+      "activity if CUPTI is free",
+      tool, tool.empty() ? "" : ", ", path);
 }
 
 std::string others_in_place() {
   std::vector<std::string> copies = walk_objects({nullptr, "inject_is_open", {}});
-  const std::string own = object_around(own_address());
+  const std::string own = object_containing(own_address());
   std::stable_partition(copies.begin(), copies.end(), [&](const std::string& path) { return path == own; });
   return others_in_place(&environment, copies);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// Who holds CUPTI where we can't have it, in words for a message.
+// Who uses CUPTI where we can't: text for messages.
 #pragma once
 
 #include <functional>
@@ -18,11 +18,12 @@ namespace inject {
 std::string_view tool_of_library(std::string_view path) noexcept;
 
 /// "torch.profiler (libtorch_cpu.so)", or the file's name where no tool is known.
-std::string library_in_words(std::string_view path);
+std::string describe_library(std::string_view path);
 
-/// What environment and loaded libraries say of tools that hold CUPTI, or the whole of CUDA's tool interface:
-/// "Nsight Systems (CUDA_INJECTION64_PATH=/opt/…)"; empty where they say nothing. `own`: our library's file,
-/// whose name in an injection variable means nothing. Frameworks that merely bring a profiler are not named.
+/// The tool that is likely to hold CUPTI, or all of CUDA's tool interface, by environment and loaded
+/// libraries: "Nsight Systems (CUDA_INJECTION64_PATH=/opt/…)"; empty if none is known. `own`: our library's
+/// file, which does not count in an injection variable. Frameworks that merely bring a profiler are not
+/// named.
 std::string likely_holder(const std::function<const char*(const char*)>& variable,
                           const std::vector<std::string>& libraries, const std::string& own);
 
@@ -30,14 +31,14 @@ std::string likely_holder(const std::function<const char*(const char*)>& variabl
 std::string likely_holder();
 
 /// Who has subscribed, after CUPTI has refused us: as CUPTI knows it, and as hooks, environment or loaded
-/// libraries have it. Empty if nobody knows.
+/// libraries have it. Empty if it is unknown.
 std::string subscriber_name(const CuptiApi& api);
 
 /// The path of the loaded object that holds `address`; empty if none does. Takes the loader's lock.
-std::string object_around(const void* address);
+std::string object_containing(const void* address);
 
-/// What a process is told at its start of others in its place: a second copy of this library, or another tool
-/// that the driver calls instead of us. Empty if there are none. `copies`: of this library, our own first.
+/// The message at start-up about what takes our place: a second copy of this library, or another tool that
+/// the driver calls instead of us. Empty if there is none. `copies`: of this library, our own first.
 std::string others_in_place(const std::function<const char*(const char*)>& variable,
                             const std::vector<std::string>& copies);
 

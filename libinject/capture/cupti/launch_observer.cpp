@@ -15,8 +15,8 @@ namespace inject {
 
 namespace {
 
-// In CUPTI's slot: the call's id has gone to the hooked call around it.
-constexpr std::uint64_t kGivenAway = 1;
+// In CUPTI's slot: the hooked call around the launch has taken its id.
+constexpr std::uint64_t kGivenToFrame = 1;
 
 // Only if no later window has opened meanwhile on another thread. The hooks go on recording: whoever switched
 // them off could do so just after the next window has switched them on (Session::step_launch_trigger).
@@ -65,12 +65,12 @@ Nanoseconds LaunchObserver::call_begin() noexcept {
 }
 
 void LaunchObserver::enter(DriverCall call, std::uint32_t correlation, std::uint64_t stream,
-                           std::uint64_t* carried) noexcept {
-  *carried = 0;
+                           std::uint64_t* correlation_data) noexcept {
+  *correlation_data = 0;
   ThreadState* thread = ThreadRegistry::current();
   if (thread == nullptr) return;
-  // Said before the window is read. No fence: it would wait for CUPTI's stores into cold buffers, 0.2 us a
-  // launch; who looks (ThreadRegistry::any_launching) has all threads fenced instead.
+  // Set before the window is read. No fence: it would wait for CUPTI's stores into cold buffers, 0.2 us a
+  // launch; the reader (ThreadRegistry::any_launching) has all threads fenced instead.
   thread->launching.store(1, std::memory_order_relaxed);
   std::atomic_signal_fence(std::memory_order_seq_cst);
   const bool kernel = call == DriverCall::kLaunch || call == DriverCall::kGraphLaunch;
@@ -86,24 +86,25 @@ void LaunchObserver::enter(DriverCall call, std::uint32_t correlation, std::uint
     frame->stream_ = stream;
     // The hooked call began before the launch did: where the window opened in between, the launch decides.
     frame->window_ = window;
-    *carried = kGivenAway;
+    *correlation_data = kGivenToFrame;
     return;
   }
   if (window == 0 && !collecting_activity.load(std::memory_order_acquire)) return;
-  *carried = now();
-  if (frame == nullptr && window != 0) *carried = outermost_call_begins(*thread, window, *carried);
+  *correlation_data = now();
+  if (frame == nullptr && window != 0)
+    *correlation_data = outermost_call_begins(*thread, window, *correlation_data);
 }
 
 void LaunchObserver::leave(Work work, std::uint32_t cbid, std::uint32_t correlation, std::uint64_t stream,
-                           int status, const std::uint64_t* carried) noexcept {
+                           int status, const std::uint64_t* correlation_data) noexcept {
   ThreadState* thread = ThreadRegistry::current_if_any();
-  if (thread == nullptr || *carried == 0) return;
+  if (thread == nullptr || *correlation_data == 0) return;
   thread->launching.store(0, std::memory_order_release);
   thread->launching_kernel = 0;
   CallFrame* frame = thread->innermost;
   const bool captured = thread->graph_nodes != thread->graph_nodes_at_enter;
   if (status != 0) work = {};
-  if (*carried == kGivenAway) {
+  if (*correlation_data == kGivenToFrame) {
     if (frame == nullptr) return;
     if (captured) frame->flags_ |= kCallCaptured;
     frame->flags_ |= work.flags;
@@ -111,7 +112,7 @@ void LaunchObserver::leave(Work work, std::uint32_t cbid, std::uint32_t correlat
     return;
   }
   CallRecord record;
-  record.begin = *carried;
+  record.begin = *correlation_data;
   record.end = now();
   record.function = static_cast<FunctionId>(kDriverFunction | cbid);
   record.correlation = correlation;
@@ -133,8 +134,8 @@ void LaunchObserver::leave(Work work, std::uint32_t cbid, std::uint32_t correlat
     outermost_call_ended(*thread, record.window, record.begin, record.end);
 }
 
-void LaunchObserver::enter_plain(std::uint64_t* carried) noexcept {
-  *carried = 0;
+void LaunchObserver::enter_plain(std::uint64_t* correlation_data) noexcept {
+  *correlation_data = 0;
   const std::uint32_t window = current_window.load(std::memory_order_acquire);
   if (window == 0 || !record_plain_calls.load(std::memory_order_relaxed)) return;
   ThreadState* thread = ThreadRegistry::current();
@@ -145,17 +146,18 @@ void LaunchObserver::enter_plain(std::uint64_t* carried) noexcept {
     return;
   }
   thread->plain_window = window;
-  *carried = now();
-  if (frame == nullptr) *carried = outermost_call_begins(*thread, window, *carried);
+  *correlation_data = now();
+  if (frame == nullptr) *correlation_data = outermost_call_begins(*thread, window, *correlation_data);
 }
 
-void LaunchObserver::leave_plain(std::uint32_t cbid, int status, const std::uint64_t* carried) noexcept {
+void LaunchObserver::leave_plain(std::uint32_t cbid, int status,
+                                 const std::uint64_t* correlation_data) noexcept {
   ThreadState* thread = ThreadRegistry::current_if_any();
-  if (thread == nullptr || *carried == 0 || thread->plain_window == 0) return;
+  if (thread == nullptr || *correlation_data == 0 || thread->plain_window == 0) return;
   const std::uint32_t window = thread->plain_window;
   const CallFrame* frame = thread->innermost;
   CallRecord record;
-  record.begin = *carried;
+  record.begin = *correlation_data;
   record.end = now();
   record.function = static_cast<FunctionId>(kDriverFunction | cbid);
   record.chain = frame == nullptr ? 0 : chain_inside(frame, frame->chain_, frame->function_);

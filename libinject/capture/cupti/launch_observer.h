@@ -15,9 +15,9 @@ namespace inject {
 /// (cuBLAS, cuDNN, NCCL, JAX, static cudart, the driver API).
 class LaunchObserver {
  public:
-  /// `carried` is CUPTI's 64-bit slot from enter to leave of the same call.
+  /// `correlation_data` is CUPTI's 64-bit slot from enter to leave of the same call.
   static void enter(DriverCall call, std::uint32_t correlation, std::uint64_t stream,
-                    std::uint64_t* carried) noexcept;
+                    std::uint64_t* correlation_data) noexcept;
   /// When the hooked call that enter() will give the id to began; 0 if there is none.
   static Nanoseconds call_begin() noexcept;
   /// `work`: kCallNoWork, kCallGraph with what tells the graph apart, or nothing of these.
@@ -26,18 +26,18 @@ class LaunchObserver {
     std::uint16_t graph = 0;
   };
   static void leave(Work work, std::uint32_t cbid, std::uint32_t correlation, std::uint64_t stream,
-                    int status, const std::uint64_t* carried) noexcept;
+                    int status, const std::uint64_t* correlation_data) noexcept;
 
   /// A driver function that submits nothing: a copy of zero bytes, or with INJECT_API=full any other.
-  static void enter_plain(std::uint64_t* carried) noexcept;
-  static void leave_plain(std::uint32_t cbid, int status, const std::uint64_t* carried) noexcept;
+  static void enter_plain(std::uint64_t* correlation_data) noexcept;
+  static void leave_plain(std::uint32_t cbid, int status, const std::uint64_t* correlation_data) noexcept;
 
-  /// A graph node came into being on this thread: the launch around it, if any, is being captured.
+  /// A graph node was created on this thread: the launch around it, if any, is being captured.
   static void graph_node_created() noexcept;
-  /// The node's kernel is launched, on this thread, inside a window: CUPTI makes more nodes than those that
-  /// calls are captured as, when a graph is instantiated for one.
+  /// Whether this thread is launching a kernel inside a window. CUPTI also reports nodes that no call is
+  /// captured as, for instance when a graph is instantiated.
   static bool captures_kernel() noexcept;
-  /// A kernel's node came into being with this id in a launch that is being captured.
+  /// A kernel's node was created with this id, in a launch that is being captured.
   static void kernel_captured(std::uint64_t node) noexcept;
   static void graph_node_cloned(std::uint64_t node, std::uint64_t original) noexcept;
 };

@@ -27,7 +27,7 @@ constexpr std::array kActivityKinds = {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CU
 
 constinit std::mutex use_mutex;
 
-// CUPTI's clock beyond ours, where it does not take ours.
+// How far CUPTI's clock is ahead of ours, where it does not take ours.
 constinit std::atomic<Nanoseconds> clock_ahead{0};
 
 std::uint64_t timestamp() {
@@ -65,8 +65,8 @@ std::uint32_t Tracer::failures() noexcept {
   return callback_state.failures.load(std::memory_order_acquire);
 }
 
-// False where CUPTI does not name a launch: what it launches would be taken for what was on its way as the
-// window opened.
+// False if CUPTI has no name for a launch function: kernels launched by it would be taken for work that was
+// already submitted when the window opened.
 bool Tracer::look_up_driver_functions(std::string& error) {
   auto& functions = callback_state.functions;
   for (std::uint32_t cbid = 1; cbid < CallbackState::kMaxFunctions; ++cbid) {
@@ -81,8 +81,8 @@ bool Tracer::look_up_driver_functions(std::string& error) {
         CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx_ptsz,
         CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch, CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch_ptsz}) {
     if (functions[cbid].call != DriverCall::kOther) continue;
-    error = fmt::format("CUPTI does not name the launch that its callback {} is about",
-                        static_cast<unsigned>(cbid));
+    error =
+        fmt::format("CUPTI has no name for the launch function of callback {}", static_cast<unsigned>(cbid));
     return false;
   }
   return true;
@@ -187,8 +187,8 @@ bool Tracer::raise(TracerLevel level, bool all_driver_calls, std::string& error)
   if (raise_to(level, all_driver_calls, error)) return true;
   detach(!foreign_client.minds_finalize());
   if (!was_attached) return false;
-  // The subscription that we held may be void: a program that calls cuptiFinalize ends everybody's. Once
-  // more, afresh.
+  // The subscription that we held may be invalid, as a cuptiFinalize by the program ends all of them: try
+  // again with a new one.
   error.clear();
   if (raise_to(level, all_driver_calls, error)) return true;
   detach(!foreign_client.minds_finalize());
@@ -228,7 +228,7 @@ void Tracer::flush(bool force) noexcept {
   const std::unique_lock use = Tracer::use();
   if (!use.owns_lock() || level_ < TracerLevel::kActivity) return;
   api_.ActivityFlushAll(force ? CUPTI_ACTIVITY_FLAG_FLUSH_FORCED : CUPTI_ACTIVITY_FLAG_NONE);
-  // Also where no buffer comes back: there may have been none to give.
+  // Also if no buffer comes back: CUPTI may have had none to fill.
   count_dropped_records(nullptr, 0);
 }
 
@@ -238,8 +238,8 @@ void Tracer::detach(bool finalize) noexcept {
   stop_activity();
   collecting_activity.store(false, std::memory_order_release);
   finalize = finalize && use.owns_lock() && !failed() && !saw_graphs();
-  // A buffer that CUPTI keeps, for kernels launched after the window, would have the next attachment's
-  // records as well, whose correlation ids are others.
+  // A buffer that CUPTI keeps for kernels launched after the window would get the next attachment's records
+  // as well, whose correlation ids mean other launches.
   if (!finalize && level_ == TracerLevel::kActivity && use.owns_lock() && !failed() &&
       buffers_.outstanding() != 0) {
     api_.ActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
@@ -249,7 +249,7 @@ void Tracer::detach(bool finalize) noexcept {
   // CUPTI leaves something of its own in every graph that it has traced. After cuptiFinalize the next
   // attachment, or the next update of such a graph, made the program fail with CUDA_ERROR_LAUNCH_FAILED
   // (CUDA 13.0 on an H200: JAX's command buffers, torch.cuda.CUDAGraph; a synchronization before or a pause
-  // of 400 ms did not help). So programs with graphs keep CUPTI, with nothing enabled and nobody subscribed.
+  // of 400 ms did not help). So programs with graphs keep CUPTI, with nothing enabled and no subscriber.
   // After a fatal error it has finalized itself.
   finalized_ = finalize;
   if (finalized_) {

@@ -17,8 +17,8 @@ namespace inject {
 /// What CUPTI is used for, in increasing order of cost.
 enum class TracerLevel : std::uint8_t {
   kDetached,       ///< not subscribed, finalized: the program runs at its bare speed
-  kProfilerCalls,  ///< subscribed, told of cu/cudaProfilerStart and Stop: no cost on the launch path
-  kLaunches,       ///< … and of every launch, copy and memset: some 0.2 µs a launch
+  kProfilerCalls,  ///< subscribed to cu/cudaProfilerStart and Stop: no cost on the launch path
+  kLaunches,       ///< … and to every launch, copy and memset: some 0.2 µs a launch
   kActivity,       ///< … and activity records are collected: some 0.5 µs a launch
 };
 
@@ -30,35 +30,35 @@ class Tracer {
 
   Tracer(ActivityBuffers& buffers, Events events) noexcept;
 
-  /// Goes up to `level` (never down). On failure returns false, says why in `error`, and is kDetached. On
-  /// success `error` says what will be missing, if anything.
+  /// Raises the level, never lowers it. On failure it returns false, gives the reason in `error`, and is
+  /// kDetached. On success `error` names what will be missing, if anything.
   /// `all_driver_calls`: INJECT_API=full.
   bool raise(TracerLevel level, bool all_driver_calls, std::string& error);
 
-  /// No new activity records from here on; those of work submitted before still come.
+  /// Stops activity records of new work; those of work submitted before still arrive.
   void stop_activity() noexcept;
-  /// Takes stop_activity() back.
+  /// Undoes stop_activity().
   void resume_activity() noexcept;
 
-  /// Back to kLaunches once activity has been stopped and collected: launches are told of without a gap.
+  /// Back to kLaunches once the activity has been collected, without a gap in the launch callbacks.
   void keep_launches() noexcept;
 
   /// Asks CUPTI for the buffers whose records are complete; `force` for all of them, finished or not. May
   /// block until running kernels are done. Never from a callback.
   void flush(bool force) noexcept;
 
-  /// Gives CUPTI up: unsubscribe and, unless the process is exiting or has CUDA graphs that CUPTI traced,
-  /// finalize. Waits for a use() on another thread.
+  /// Unsubscribes and, if `finalize`, finalizes CUPTI, unless it has failed or has traced CUDA graphs. Waits
+  /// for a use() on another thread.
   void detach(bool finalize) noexcept;
 
-  /// Whether our subscription is still good: whoever finalizes CUPTI ends everybody's.
+  /// Whether our subscription is still valid: a cuptiFinalize by any client ends all of them.
   bool holds() noexcept;
 
-  /// The program has finalized CUPTI, and our subscription with it: detached without a call.
+  /// Detaches without calling CUPTI: the program has finalized it, and our subscription with it.
   void forget() noexcept;
 
-  /// Held while CUPTI hands buffers over or reads records: it is not finalized meanwhile. Nobody waits here
-  /// for longer than kMaxUse: a flush may stand behind a kernel that never ends.
+  /// Held while CUPTI returns buffers or reads records, so that it is not finalized meanwhile. Waits for
+  /// kMaxUse at most: a flush may be waiting for a kernel that never ends.
   static std::unique_lock<std::mutex> use() noexcept;
   static constexpr Nanoseconds kMaxUse = 5'000'000'000;
 
@@ -66,15 +66,15 @@ class Tracer {
   bool activity_on() const noexcept { return activity_on_; }
   const CuptiApi& api() const noexcept { return api_; }
   bool loaded() const noexcept { return loaded_.load(std::memory_order_acquire); }
-  /// A record's time on CLOCK_MONOTONIC. A CUPTI that has not taken our clock has its own, the wall's.
+  /// A record's time on CLOCK_MONOTONIC: a CUPTI that can't take our clock uses CLOCK_REALTIME.
   static Nanoseconds to_our_clock(Nanoseconds time) noexcept;
-  /// CUPTI's clock beyond ours.
+  /// How far CUPTI's clock is ahead of ours.
   static Nanoseconds clock_ahead_of_ours() noexcept;
   /// Time spent in CUPTI's requests for buffers and returns of them, over the run, on all threads.
   static Nanoseconds buffer_callback_time() noexcept;
   /// Records that CUPTI itself dropped, over the run.
   static std::uint64_t dropped_records() noexcept;
-  /// The last detach() finalized CUPTI: no buffer is in its hands, the launch path is bare.
+  /// The last detach() finalized CUPTI: it holds no buffer, and launches run at their bare speed.
   bool finalized() const noexcept { return finalized_; }
   /// The program launched or instantiated CUDA graphs while CUPTI was attached.
   static bool saw_graphs() noexcept;

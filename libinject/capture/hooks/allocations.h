@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// The runtime's calls that allocate and free, told to record/memory_use.h whether a window is open or not: as
-// observers (observers.h), which their shims always go through. For cudart.cpp alone.
+// Reports the runtime's calls that allocate and free to record/memory_use.h, whether a window is open or not:
+// observers (observers.h), which their shims always call. For cudart.cpp alone.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -30,8 +30,8 @@ inline void note_failure(AllocationApi api, std::uint64_t bytes) noexcept {
   memory_use.failed(api, bytes, current_device());
 }
 
-/// Whether allocations are counted; `status` of the call is 0 where CUDA is sure to be initialised, which the
-/// driver may have told nobody of us.
+/// Whether allocations are counted; `status` of the call is 0 where CUDA is sure to be initialised, of
+/// which the driver may not have notified us.
 inline bool counts_memory(int status) noexcept {
   return memory_use.active() || (status == 0 && on_uncounted_allocation() && memory_use.active());
 }

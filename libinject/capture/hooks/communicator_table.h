@@ -17,9 +17,9 @@ struct CommunicatorFacts {
   bool operator==(const CommunicatorFacts&) const = default;
 };
 
-/// What is known of communicators, with their numbers of ranks as asked of the library: asking costs more
-/// than a hook may. Known for one window at a time, as outside of them nobody sees a communicator go and
-/// another come to lie in its place. Lock-free; bounded: of too many at once some are asked for again.
+/// Caches what the library says of communicators, such as their number of ranks: asking costs more than a
+/// hook may. Valid for one window, as outside of windows a communicator may be destroyed and another created
+/// at its address unseen. Lock-free; bounded: of too many at once some are asked for again.
 /// Zero-initialised.
 class CommunicatorTable {
  public:

@@ -18,7 +18,7 @@ namespace inject {
 namespace {
 
 // The library's own functions: hooks would record what we ask.
-#define GETTER(name) constinit FunctionBeside<decltype(::name)> name##_beside(#name)
+#define GETTER(name) constinit SameLibraryFunction<decltype(::name)> name##_beside(#name)
 GETTER(cudnnGetTensorNdDescriptor);
 GETTER(cudnnGetFilterNdDescriptor);
 GETTER(cudnnGetConvolutionNdDescriptor);
@@ -133,7 +133,7 @@ std::uint32_t activation_of(void* real, cudnnActivationDescriptor_t descriptor) 
 
 }  // namespace
 
-void tell_convolution(CallFrame& frame, void* real, const ConvolutionCall& call) noexcept {
+void set_convolution_shape(CallFrame& frame, void* real, const ConvolutionCall& call) noexcept {
   auto* get_filter = cudnnGetFilterNdDescriptor_beside.get(real);
   auto* get_convolution = cudnnGetConvolutionNdDescriptor_beside.get(real);
   auto* get_groups = cudnnGetConvolutionGroupCount_beside.get(real);
@@ -199,8 +199,8 @@ void tell_convolution(CallFrame& frame, void* real, const ConvolutionCall& call)
   frame.shape(shape);
 }
 
-void tell_normalization(CallFrame& frame, void* real, std::uint8_t direction, cudnnTensorDescriptor_t x,
-                        int fused) noexcept {
+void set_normalization_shape(CallFrame& frame, void* real, std::uint8_t direction, cudnnTensorDescriptor_t x,
+                             int fused) noexcept {
   Tensor tensor;
   if (!tensor.read(real, x)) return;
   NormalizationShape shape;
@@ -219,8 +219,8 @@ void tell_normalization(CallFrame& frame, void* real, std::uint8_t direction, cu
   frame.shape(shape);
 }
 
-void tell_rnn(CallFrame& frame, void* real, std::uint8_t direction, cudnnRNNDescriptor_t rnn,
-              cudnnRNNDataDescriptor_t x) noexcept {
+void set_rnn_shape(CallFrame& frame, void* real, std::uint8_t direction, cudnnRNNDescriptor_t rnn,
+                   cudnnRNNDataDescriptor_t x) noexcept {
   auto* get_rnn = cudnnGetRNNDescriptor_v8_beside.get(real);
   auto* get_data = cudnnGetRNNDataDescriptor_beside.get(real);
   if (rnn == nullptr || x == nullptr || get_rnn == nullptr || get_data == nullptr) return;
@@ -277,8 +277,9 @@ void tell_rnn(CallFrame& frame, void* real, std::uint8_t direction, cudnnRNNDesc
   frame.shape(shape);
 }
 
-void tell_attention(CallFrame& frame, void* real, std::uint8_t direction, cudnnAttnDescriptor_t attention,
-                    cudnnSeqDataDescriptor_t queries, cudnnSeqDataDescriptor_t keys) noexcept {
+void set_attention_shape(CallFrame& frame, void* real, std::uint8_t direction,
+                         cudnnAttnDescriptor_t attention, cudnnSeqDataDescriptor_t queries,
+                         cudnnSeqDataDescriptor_t keys) noexcept {
   auto* get_attention = cudnnGetAttnDescriptor_beside.get(real);
   auto* get_data = cudnnGetSeqDataDescriptor_beside.get(real);
   if (attention == nullptr || queries == nullptr || keys == nullptr || get_attention == nullptr ||
@@ -295,10 +296,10 @@ void tell_attention(CallFrame& frame, void* real, std::uint8_t direction, cudnnA
   cudnnDropoutDescriptor_t later_dropout = nullptr;
   int q = 0, k = 0, v = 0;
   int projected_q = 0, projected_k = 0, projected_v = 0, projected_o = 0;
-  int most_q = 0, most_k = 0, most_batch = 0, most_beam = 0;
+  int max_q = 0, max_k = 0, max_batch = 0, max_beam = 0;
   if (get_attention(attention, &mode, &heads, &scale, &type, &compute, &math, &dropout, &later_dropout, &q,
-                    &k, &v, &projected_q, &projected_k, &projected_v, &projected_o, &most_q, &most_k,
-                    &most_batch, &most_beam) != CUDNN_STATUS_SUCCESS) {
+                    &k, &v, &projected_q, &projected_k, &projected_v, &projected_o, &max_q, &max_k,
+                    &max_batch, &max_beam) != CUDNN_STATUS_SUCCESS) {
     return;
   }
   using Sizes = std::array<int, CUDNN_SEQDATA_DIM_COUNT>;

@@ -14,7 +14,7 @@
 #include "libinject/capture/hooks/shim.h"
 #include "libinject/model/functions.h"
 
-// Deprecated functions are looked at as well: programs still call them.
+// Deprecated functions are covered as well: programs still call them.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
@@ -31,17 +31,18 @@ struct ConvolutionCall {
   bool sum = false;    ///< … and another operand
   cudnnActivationDescriptor_t activation = nullptr;
 };
-void tell_convolution(CallFrame& frame, void* real, const ConvolutionCall& call) noexcept;
+void set_convolution_shape(CallFrame& frame, void* real, const ConvolutionCall& call) noexcept;
 
 /// `direction`: 1 training, 2 backward, 3 inference; `fused`: 1 with an activation, 2 with a sum as well.
-void tell_normalization(CallFrame& frame, void* real, std::uint8_t direction, cudnnTensorDescriptor_t x,
-                        int fused) noexcept;
+void set_normalization_shape(CallFrame& frame, void* real, std::uint8_t direction, cudnnTensorDescriptor_t x,
+                             int fused) noexcept;
 
-void tell_rnn(CallFrame& frame, void* real, std::uint8_t direction, cudnnRNNDescriptor_t rnn,
-              cudnnRNNDataDescriptor_t x) noexcept;
+void set_rnn_shape(CallFrame& frame, void* real, std::uint8_t direction, cudnnRNNDescriptor_t rnn,
+                   cudnnRNNDataDescriptor_t x) noexcept;
 
-void tell_attention(CallFrame& frame, void* real, std::uint8_t direction, cudnnAttnDescriptor_t attention,
-                    cudnnSeqDataDescriptor_t queries, cudnnSeqDataDescriptor_t keys) noexcept;
+void set_attention_shape(CallFrame& frame, void* real, std::uint8_t direction,
+                         cudnnAttnDescriptor_t attention, cudnnSeqDataDescriptor_t queries,
+                         cudnnSeqDataDescriptor_t keys) noexcept;
 
 template <>
 struct CallArguments<kFn_cudnnConvolutionForward> {
@@ -49,7 +50,7 @@ struct CallArguments<kFn_cudnnConvolutionForward> {
                    const void*, cudnnFilterDescriptor_t w, const void*,
                    cudnnConvolutionDescriptor_t convolution, cudnnConvolutionFwdAlgo_t algorithm, void*,
                    std::size_t, const void*, cudnnTensorDescriptor_t y, void*) noexcept {
-    tell_convolution(
+    set_convolution_shape(
         frame, real,
         {.direction = 1, .x = x, .w = w, .y = y, .convolution = convolution, .algorithm = algorithm});
   }
@@ -67,16 +68,16 @@ struct CallArguments<kFn_cudnnConvolutionBiasActivationForward> {
     // type that the factor may have.
     float factor = 0;
     if (scale != nullptr) __builtin_memcpy(&factor, scale, sizeof factor);
-    tell_convolution(frame, real,
-                     {.direction = 1,
-                      .x = x,
-                      .w = w,
-                      .y = y,
-                      .convolution = convolution,
-                      .algorithm = algorithm,
-                      .fused = true,
-                      .sum = factor != 0,
-                      .activation = activation});
+    set_convolution_shape(frame, real,
+                          {.direction = 1,
+                           .x = x,
+                           .w = w,
+                           .y = y,
+                           .convolution = convolution,
+                           .algorithm = algorithm,
+                           .fused = true,
+                           .sum = factor != 0,
+                           .activation = activation});
   }
 };
 
@@ -86,7 +87,7 @@ struct CallArguments<kFn_cudnnConvolutionBackwardData> {
                    const void*, cudnnTensorDescriptor_t y, const void*,
                    cudnnConvolutionDescriptor_t convolution, cudnnConvolutionBwdDataAlgo_t algorithm, void*,
                    std::size_t, const void*, cudnnTensorDescriptor_t x, void*) noexcept {
-    tell_convolution(
+    set_convolution_shape(
         frame, real,
         {.direction = 2, .x = x, .w = w, .y = y, .convolution = convolution, .algorithm = algorithm});
   }
@@ -98,7 +99,7 @@ struct CallArguments<kFn_cudnnConvolutionBackwardFilter> {
                    const void*, cudnnTensorDescriptor_t y, const void*,
                    cudnnConvolutionDescriptor_t convolution, cudnnConvolutionBwdFilterAlgo_t algorithm, void*,
                    std::size_t, const void*, cudnnFilterDescriptor_t w, void*) noexcept {
-    tell_convolution(
+    set_convolution_shape(
         frame, real,
         {.direction = 3, .x = x, .w = w, .y = y, .convolution = convolution, .algorithm = algorithm});
   }
@@ -123,7 +124,7 @@ struct NormalizationArguments {
       }
     };
     (look(args), ...);
-    tell_normalization(frame, real, direction, x, fused);
+    set_normalization_shape(frame, real, direction, x, fused);
   }
 };
 template <>
@@ -148,7 +149,7 @@ struct CallArguments<kFn_cudnnRNNForward> {
   template <typename... Rest>
   static void tell(CallFrame& frame, void* real, cudnnHandle_t, cudnnRNNDescriptor_t rnn, cudnnForwardMode_t,
                    const std::int32_t*, cudnnRNNDataDescriptor_t x, Rest...) noexcept {
-    tell_rnn(frame, real, 1, rnn, x);
+    set_rnn_shape(frame, real, 1, rnn, x);
   }
 };
 
@@ -158,7 +159,7 @@ struct CallArguments<kFn_cudnnRNNBackwardData_v8> {
   static void tell(CallFrame& frame, void* real, cudnnHandle_t, cudnnRNNDescriptor_t rnn, const std::int32_t*,
                    cudnnRNNDataDescriptor_t, const void*, const void*, cudnnRNNDataDescriptor_t x,
                    Rest...) noexcept {
-    tell_rnn(frame, real, 2, rnn, x);
+    set_rnn_shape(frame, real, 2, rnn, x);
   }
 };
 
@@ -167,7 +168,7 @@ struct CallArguments<kFn_cudnnRNNBackwardWeights_v8> {
   template <typename... Rest>
   static void tell(CallFrame& frame, void* real, cudnnHandle_t, cudnnRNNDescriptor_t rnn, cudnnWgradMode_t,
                    const std::int32_t*, cudnnRNNDataDescriptor_t x, Rest...) noexcept {
-    tell_rnn(frame, real, 3, rnn, x);
+    set_rnn_shape(frame, real, 3, rnn, x);
   }
 };
 
@@ -177,7 +178,7 @@ struct CallArguments<kFn_cudnnMultiHeadAttnForward> {
   static void tell(CallFrame& frame, void* real, cudnnHandle_t, cudnnAttnDescriptor_t attention, int,
                    const int*, const int*, const int*, const int*, cudnnSeqDataDescriptor_t queries,
                    const void*, const void*, cudnnSeqDataDescriptor_t keys, Rest...) noexcept {
-    tell_attention(frame, real, 1, attention, queries, keys);
+    set_attention_shape(frame, real, 1, attention, queries, keys);
   }
 };
 
@@ -188,7 +189,7 @@ struct CallArguments<kFn_cudnnMultiHeadAttnBackwardData> {
                    const int*, const int*, const int*, cudnnSeqDataDescriptor_t, const void*,
                    cudnnSeqDataDescriptor_t queries, void*, const void*, cudnnSeqDataDescriptor_t keys,
                    Rest...) noexcept {
-    tell_attention(frame, real, 2, attention, queries, keys);
+    set_attention_shape(frame, real, 2, attention, queries, keys);
   }
 };
 

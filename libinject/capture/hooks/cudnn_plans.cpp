@@ -23,7 +23,7 @@ constexpr std::int64_t kMaxText = std::int64_t{4} << 20;
 
 constinit PlanTable plans;
 
-// The library's own functions: ours would look at what they do.
+// The library's own functions: through our hooks these calls would be recorded.
 template <typename F>
 class Getter {
  public:
@@ -31,12 +31,12 @@ class Getter {
   F* get(void* real) noexcept {
     F* found = beside_.get(real);
     // Plans may wait for a thread that is just looking, but a plan is finalized once: look again.
-    return found != nullptr ? found : reinterpret_cast<F*>(symbol_beside(real, name_));
+    return found != nullptr ? found : reinterpret_cast<F*>(symbol_of_same_library(real, name_));
   }
 
  private:
   const char* name_;
-  FunctionBeside<F> beside_;
+  SameLibraryFunction<F> beside_;
 };
 constinit Getter<decltype(cudnnBackendGetAttribute)> get_attribute("cudnnBackendGetAttribute");
 constinit Getter<decltype(cudnnBackendCreateDescriptor)> create_descriptor("cudnnBackendCreateDescriptor");

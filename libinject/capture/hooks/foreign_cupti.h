@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// The program's own calls of CUPTI, told to cupti/foreign_client.h and, where they take what we hold, to the
-// session, which gives way before they are made. As observers (observers.h); for cupti.cpp alone.
+// Reports the program's own CUPTI calls to cupti/foreign_client.h and, where they claim what we hold, to the
+// session, which releases it before they are made. As observers (observers.h); for cupti.cpp alone.
 //
 // What is seen is what the dynamic linker binds to us: calls of libraries that are linked with CUPTI, and
 // names looked up in the global scope. A client that has its functions from dlsym on CUPTI's own handle
-// passes us by.
+// is not seen.
 #pragma once
 
 #include <cupti.h>
@@ -71,7 +71,7 @@ struct Observer<kFn_cuptiActivityRegisterTimestampCallback> : TakesCupti<Foreign
   }
 };
 
-/// Of a client that has registered buffers; activity without any comes to nobody.
+/// Of a client that has registered buffers; activity without any is delivered to nobody.
 template <>
 struct Observer<kFn_cuptiActivityEnable> {
   static void called_from(const void* caller) noexcept {

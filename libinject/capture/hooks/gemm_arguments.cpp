@@ -92,14 +92,14 @@ bool fill(GemmShape& shape, const GemmCall& call) noexcept {
 
 // ---- cuBLASLt: descriptors, by the library's own getters. Fifteen of them take some 110 ns (measured): more
 // than a product's hook may. So what four layouts hold, which the vendor's header declares as eight words
-// each, is remembered with what getters said of it; the rest is asked each time.
+// each, is cached with what the getters returned for it; the rest is asked each time.
 
 using GetLayout = cublasStatus_t(cublasLtMatrixLayout_t, cublasLtMatrixLayoutAttribute_t, void*, std::size_t,
                                  std::size_t*);
 using GetDesc = cublasStatus_t(cublasLtMatmulDesc_t, cublasLtMatmulDescAttributes_t, void*, std::size_t,
                                std::size_t*);
-constinit FunctionBeside<GetLayout> get_layout{"cublasLtMatrixLayoutGetAttribute"};
-constinit FunctionBeside<GetDesc> get_desc{"cublasLtMatmulDescGetAttribute"};
+constinit SameLibraryFunction<GetLayout> get_layout{"cublasLtMatrixLayoutGetAttribute"};
+constinit SameLibraryFunction<GetDesc> get_desc{"cublasLtMatmulDescGetAttribute"};
 
 struct KnownMatmul {
   std::atomic<std::uint64_t> key{0};
@@ -175,10 +175,10 @@ bool read_operation(GetDesc* get, cublasLtMatmulDesc_t desc, Operation& to) noex
              CUBLAS_STATUS_SUCCESS;
 }
 
-std::uint32_t find_out(GetLayout* get, const Operation& operation, const void* at_a,
-                       cublasLtMatrixLayout_t layout_a, const void* at_b, cublasLtMatrixLayout_t layout_b,
-                       cublasLtMatrixLayout_t layout_c, const void* at_d,
-                       cublasLtMatrixLayout_t layout_d) noexcept {
+std::uint32_t find_layout(GetLayout* get, const Operation& operation, const void* at_a,
+                          cublasLtMatrixLayout_t layout_a, const void* at_b, cublasLtMatrixLayout_t layout_b,
+                          cublasLtMatrixLayout_t layout_c, const void* at_d,
+                          cublasLtMatrixLayout_t layout_d) noexcept {
   Layout a;
   Layout b;
   Layout c;
@@ -331,7 +331,7 @@ ComputeType allowed(ComputeType compute, DataType type, cublasHandle_t handle, c
   const bool fp32 = compute == ComputeType::kF32 && (type == DataType::kF32 || type == DataType::kC64);
   const bool fp64 = compute == ComputeType::kF64 && (type == DataType::kF64 || type == DataType::kC128);
   if (!fp32 && !fp64) return compute;
-  static constinit FunctionBeside<cublasStatus_t(cublasHandle_t, cublasMath_t*)> get_math{
+  static constinit SameLibraryFunction<cublasStatus_t(cublasHandle_t, cublasMath_t*)> get_math{
       "cublasGetMathMode"};
   auto* get = handle == nullptr ? nullptr : get_math.get(real);
   cublasMath_t mode = CUBLAS_DEFAULT_MATH;
@@ -377,9 +377,9 @@ void GemmArguments::tell(CallFrame& frame, void* real, cublasHandle_t handle, Ge
   frame.shape(shape_of(call), reinterpret_cast<std::uint64_t>(call.at_a));
 }
 
-void tell_matmul(CallFrame& frame, void* real, cublasLtMatmulDesc_t desc, const void* a,
-                 cublasLtMatrixLayout_t layout_a, const void* b, cublasLtMatrixLayout_t layout_b,
-                 cublasLtMatrixLayout_t layout_c, void* d, cublasLtMatrixLayout_t layout_d) noexcept {
+void set_matmul_shape(CallFrame& frame, void* real, cublasLtMatmulDesc_t desc, const void* a,
+                      cublasLtMatrixLayout_t layout_a, const void* b, cublasLtMatrixLayout_t layout_b,
+                      cublasLtMatrixLayout_t layout_c, void* d, cublasLtMatrixLayout_t layout_d) noexcept {
   GetLayout* layout = get_layout.get(real);
   GetDesc* get = get_desc.get(real);
   Operation operation;
@@ -401,7 +401,7 @@ void tell_matmul(CallFrame& frame, void* real, cublasLtMatmulDesc_t desc, const 
     std::uint64_t there = known.key.load(std::memory_order_acquire);
     if (there == 0 && known.key.compare_exchange_strong(there, key, std::memory_order_acq_rel)) {
       const std::uint32_t found =
-          find_out(layout, operation, a, layout_a, b, layout_b, layout_c, d, layout_d);
+          find_layout(layout, operation, a, layout_a, b, layout_b, layout_c, d, layout_d);
       known.shape.store(found, std::memory_order_release);
       return frame.shape(found, reinterpret_cast<std::uint64_t>(a));
     }
@@ -410,7 +410,7 @@ void tell_matmul(CallFrame& frame, void* real, cublasLtMatmulDesc_t desc, const 
     if (found == 0) break;
     return frame.shape(found, reinterpret_cast<std::uint64_t>(a));
   }
-  frame.shape(find_out(layout, operation, a, layout_a, b, layout_b, layout_c, d, layout_d),
+  frame.shape(find_layout(layout, operation, a, layout_a, b, layout_b, layout_c, d, layout_d),
               reinterpret_cast<std::uint64_t>(a));
 }
 

@@ -77,7 +77,7 @@ class GroupedGemm {
   bool differ_ = false;
   bool bad_ = false;
 };
-/// More groups than that are not looked at.
+/// Groups beyond that are ignored.
 inline constexpr std::int64_t kMaxGroups = 4096;
 
 /// What a handle's math mode lets be done to fp32 of a call that says no more. `real`: the function that is
@@ -87,9 +87,9 @@ ComputeType allowed(ComputeType compute, DataType type, cublasHandle_t handle, c
 ComputeType compute_under(cublasMath_t mode, ComputeType compute, DataType type) noexcept;
 bool is_pedantic(cublasComputeType_t compute) noexcept;
 
-void tell_matmul(CallFrame& frame, void* real, cublasLtMatmulDesc_t desc, const void* a,
-                 cublasLtMatrixLayout_t layout_a, const void* b, cublasLtMatrixLayout_t layout_b,
-                 cublasLtMatrixLayout_t layout_c, void* d, cublasLtMatrixLayout_t layout_d) noexcept;
+void set_matmul_shape(CallFrame& frame, void* real, cublasLtMatmulDesc_t desc, const void* a,
+                      cublasLtMatrixLayout_t layout_a, const void* b, cublasLtMatrixLayout_t layout_b,
+                      cublasLtMatrixLayout_t layout_c, void* d, cublasLtMatrixLayout_t layout_d) noexcept;
 
 struct GemmArguments {
   using Op = cublasOperation_t;
@@ -171,8 +171,8 @@ struct GemmArguments {
                    const I* m, const I* n, const I* k, const T*, const T* const*, const I* lda,
                    const T* const*, const I* ldb, const T*, T* const*, const I* ldc, I groups,
                    const I* sizes) noexcept {
-    tell_groups(frame, real, handle, ta, tb, m, n, k, lda, ldb, ldc, groups, sizes, kElement<T>, kElement<T>,
-                kElement<T>, compute_type_of(kElement<T>), false);
+    set_grouped_shape(frame, real, handle, ta, tb, m, n, k, lda, ldb, ldc, groups, sizes, kElement<T>,
+                      kElement<T>, kElement<T>, compute_type_of(kElement<T>), false);
   }
   // GemmGroupedBatchedEx
   template <typename I>
@@ -181,8 +181,9 @@ struct GemmArguments {
                    const I* lda, const void* const*, cudaDataType_t type_b, const I* ldb, const void*,
                    void* const*, cudaDataType_t type_c, const I* ldc, I groups, const I* sizes,
                    cublasComputeType_t compute) noexcept {
-    tell_groups(frame, real, handle, ta, tb, m, n, k, lda, ldb, ldc, groups, sizes, data_type_of(type_a),
-                data_type_of(type_b), data_type_of(type_c), compute_type_of(compute), is_pedantic(compute));
+    set_grouped_shape(frame, real, handle, ta, tb, m, n, k, lda, ldb, ldc, groups, sizes,
+                      data_type_of(type_a), data_type_of(type_b), data_type_of(type_c),
+                      compute_type_of(compute), is_pedantic(compute));
   }
   // Uint8gemmBias
   static void tell(CallFrame& frame, void* real, cublasHandle_t handle, Op ta, Op tb, Op, int m, int n, int k,
@@ -196,21 +197,21 @@ struct GemmArguments {
   template <typename I, typename T>
   static void tell(CallFrame& frame, void* real, cublasHandle_t handle, Op ta, I m, I n, const T*, const T* a,
                    I lda, const T* x, I, const T*, T* y, I) noexcept {
-    tell_vector(frame, real, handle, ta, m, n, I{1}, kElement<T>, kElement<T>, kElement<T>, lda, a, x, y, 1,
-                1);
+    set_vector_shape(frame, real, handle, ta, m, n, I{1}, kElement<T>, kElement<T>, kElement<T>, lda, a, x, y,
+                     1, 1);
   }
   template <typename I, typename S, typename T, typename Y>
   static void tell(CallFrame& frame, void* real, cublasHandle_t handle, Op ta, I m, I n, const S*,
                    const T* const*, I lda, const T* const*, I, const S*, Y* const*, I, I batch) noexcept {
-    tell_vector(frame, real, handle, ta, m, n, batch, kElement<T>, kElement<Y>, kElement<S>, lda, nullptr,
-                nullptr, nullptr, 1, 1);
+    set_vector_shape(frame, real, handle, ta, m, n, batch, kElement<T>, kElement<Y>, kElement<S>, lda,
+                     nullptr, nullptr, nullptr, 1, 1);
   }
   template <typename I, typename S, typename T, typename Y>
   static void tell(CallFrame& frame, void* real, cublasHandle_t handle, Op ta, I m, I n, const S*, const T* a,
                    I lda, long long stride_a, const T* x, I, long long stride_x, const S*, Y* y, I, long long,
                    I batch) noexcept {
-    tell_vector(frame, real, handle, ta, m, n, batch, kElement<T>, kElement<Y>, kElement<S>, lda, a, x, y,
-                stride_a, stride_x);
+    set_vector_shape(frame, real, handle, ta, m, n, batch, kElement<T>, kElement<Y>, kElement<S>, lda, a, x,
+                     y, stride_a, stride_x);
   }
   // cublasLtMatmul
   static void tell(CallFrame& frame, void* real, cublasLtHandle_t, cublasLtMatmulDesc_t desc, const void*,
@@ -218,16 +219,17 @@ struct GemmArguments {
                    cublasLtMatrixLayout_t layout_b, const void*, const void*, cublasLtMatrixLayout_t layout_c,
                    void* d, cublasLtMatrixLayout_t layout_d, const cublasLtMatmulAlgo_t*, void*, size_t,
                    cudaStream_t) noexcept {
-    tell_matmul(frame, real, desc, a, layout_a, b, layout_b, layout_c, d, layout_d);
+    set_matmul_shape(frame, real, desc, a, layout_a, b, layout_b, layout_c, d, layout_d);
   }
 
  private:
   static void tell(CallFrame& frame, void* real, cublasHandle_t handle, GemmCall call) noexcept;
 
   template <typename I>
-  static void tell_vector(CallFrame& frame, void* real, cublasHandle_t handle, Op ta, I m, I n, I batch,
-                          DataType type, DataType type_y, DataType scalar, I lda, const void* a,
-                          const void* x, const void* y, long long stride_a, long long stride_x) noexcept {
+  static void set_vector_shape(CallFrame& frame, void* real, cublasHandle_t handle, Op ta, I m, I n, I batch,
+                               DataType type, DataType type_y, DataType scalar, I lda, const void* a,
+                               const void* x, const void* y, long long stride_a,
+                               long long stride_x) noexcept {
     const bool plain = ta == CUBLAS_OP_N;
     tell(frame, real, handle,
          strided({ta, CUBLAS_OP_N, plain ? m : n, 1, plain ? n : m, batch, type, type, type_y,
@@ -249,10 +251,10 @@ struct GemmArguments {
   }
 
   template <typename I>
-  static void tell_groups(CallFrame& frame, void* real, cublasHandle_t handle, const Op* ta, const Op* tb,
-                          const I* m, const I* n, const I* k, const I* lda, const I* ldb, const I* ldc,
-                          I groups, const I* sizes, DataType a, DataType b, DataType c, ComputeType compute,
-                          bool pedantic) noexcept {
+  static void set_grouped_shape(CallFrame& frame, void* real, cublasHandle_t handle, const Op* ta,
+                                const Op* tb, const I* m, const I* n, const I* k, const I* lda, const I* ldb,
+                                const I* ldc, I groups, const I* sizes, DataType a, DataType b, DataType c,
+                                ComputeType compute, bool pedantic) noexcept {
     for (const void* array :
          {static_cast<const void*>(ta), static_cast<const void*>(tb), static_cast<const void*>(m),
           static_cast<const void*>(n), static_cast<const void*>(k), static_cast<const void*>(lda),

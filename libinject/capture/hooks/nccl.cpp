@@ -39,7 +39,7 @@ static_assert(ncclFloat8e4m3 == 10 && ncclFloat8e5m2 == 11);
 static_assert(ncclSum == 0 && ncclProd == 1 && ncclMax == 2 && ncclMin == 3 && ncclAvg == 4 &&
               ncclNumOps == 5);
 
-constinit FunctionBeside<ncclResult_t(ncclComm_t, int*)> comm_count{"ncclCommCount"};
+constinit SameLibraryFunction<ncclResult_t(ncclComm_t, int*)> comm_count{"ncclCommCount"};
 constinit CommunicatorTable communicators;
 constinit CommunicatorIds communicator_ids;
 
@@ -50,7 +50,7 @@ CommunicatorFacts facts_of(ncclComm_t comm, const void* real, std::uint32_t wind
   if (facts.ranks != 0) return facts;
   facts.id = communicator_ids.id(comm);
   auto* ask = comm_count.get(real);
-  if (ask == nullptr) ask = reinterpret_cast<decltype(ask)>(symbol_beside(real, "ncclCommCount"));
+  if (ask == nullptr) ask = reinterpret_cast<decltype(ask)>(symbol_of_same_library(real, "ncclCommCount"));
   if (ask == nullptr) return facts;
   int ranks = 0;
   // It leaves an NVTX range, which is not the program's.

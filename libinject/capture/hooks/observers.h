@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// What other parts of the library want to know of certain calls, whether a window is open or not. A
+// Notifies other parts of the library of certain calls, whether a window is open or not. A
 // specialisation of Observer has `static void before()`, `static void after(int status)` or both, or the same
 // with what the call is about: `before(arguments...)`, `after(void* real, int status, arguments...)`, or who
 // makes it: `called_from(const void* caller)`, before it is made. They run outside the call's frame and don't
@@ -39,7 +39,7 @@ void on_foreign_cupti(ForeignCall call, const void* caller) noexcept;
 /// It has finalized CUPTI, for everybody, or failed.
 void on_foreign_cupti_finalized(int status) noexcept;
 
-/// It has let go of something; `for_good`: of all there was.
+/// It has released something; `for_good`: everything that it had.
 void on_foreign_cupti_left(bool for_good) noexcept;
 
 /// The program is about to initialise CUPTI's profiler, or to end that.

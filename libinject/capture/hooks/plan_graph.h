@@ -90,7 +90,8 @@ class PlanGraph {
   const Tensor* find_tensor(std::string_view name) const noexcept;
   /// The node whose result a tensor is; null if it is none's.
   const Node* producer(const Tensor& tensor) const noexcept;
-  /// In what a tensor is stored: what fused operations hand on never is, but its like at the graph's edge.
+  /// The type a tensor is stored in. What fused operations pass on is never stored: then that of a stored
+  /// tensor of the same size.
   DataType stored_type(const Tensor& tensor) const noexcept;
 
  private:

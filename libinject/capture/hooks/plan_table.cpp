@@ -46,7 +46,7 @@ bool PlanTable::set(const void* plan, std::uint32_t shape) noexcept {
     slot->store(key | shape, std::memory_order_relaxed);
     return true;
   }
-  // One thread makes a plan, so that nobody else enters this one at the same time.
+  // One thread makes a plan, so no other thread enters it at the same time.
   for (std::size_t probe = 0; probe < kProbes; ++probe) {
     std::atomic<std::uint64_t>& slot = slots_[place_of(key, probe)];
     std::uint64_t there = slot.load(std::memory_order_relaxed);

@@ -351,7 +351,7 @@ std::uint32_t unloads_so_far() noexcept {
   return unload_epoch.load(std::memory_order_seq_cst);
 }
 
-void* symbol_beside(const void* function, const char* name) noexcept {
+void* symbol_of_same_library(const void* function, const char* name) noexcept {
   struct Wanted {
     const void* function;
     SymbolName name;
@@ -381,7 +381,7 @@ void* next_symbol(const char* name) noexcept {
   return search.result();
 }
 
-void* symbol_behind_us(const char* name) noexcept {
+void* symbol_after_ours(const char* name) noexcept {
   Search search(name, "", nullptr);
   search.prefer_behind_us();
   search.run();

@@ -35,8 +35,8 @@ inline constexpr std::size_t kMaxBindings = 16384;
 
 /// How hooks load the index of a binding that they then read: with no barrier, since what lies behind the
 /// index is ordered by its address, which depends on the index (true of x86-64 and of aarch64). The language
-/// has no word for that which GCC would not make an acquire, and ThreadSanitizer does not know of it: there
-/// it is one.
+/// cannot say that without GCC making it an acquire, and ThreadSanitizer does not know of it: there it is
+/// one.
 #if defined(__SANITIZE_THREAD__)
 inline constexpr std::memory_order kOrderedByAddress = std::memory_order_acquire;
 #else
@@ -54,8 +54,8 @@ struct BindingTable {
 extern BindingTable binding_table __attribute__((visibility("hidden")));
 
 /// The real `function` for a call that returns to `caller`, by the table or, the first time, by a walk over
-/// the loaded objects. nullptr if no loaded library has it (said once on stderr). Keeps errno. Lock-free but
-/// for the walk, which takes the lock of dl_iterate_phdr and no other.
+/// the loaded objects. nullptr if no loaded library has it (reported once on stderr). Keeps errno. Lock-free
+/// but for the walk, which takes the lock of dl_iterate_phdr and no other.
 void* resolve(FunctionId function, const void* caller) noexcept;
 
 /// The same, by a look at the binding that was used last if it is the caller's.
@@ -69,17 +69,17 @@ inline void* bound(FunctionId function, const void* caller) noexcept {
 void note_unload() noexcept;
 
 /// The function `name` of the library that `function` lies in; nullptr if it has none.
-void* symbol_beside(const void* function, const char* name) noexcept;
+void* symbol_of_same_library(const void* function, const char* name) noexcept;
 
 /// Counts the times that libraries may have been unloaded.
 std::uint32_t unloads_so_far() noexcept;
 
 /// A function of the library that hooked calls go to, remembered by the real function that is called: for 64
-/// of them, looked for anew each time for any more, and after a library may have been unloaded. F: its type.
+/// of them, looked up each time for any more, and after a library may have been unloaded. F: its type.
 template <typename F>
-class FunctionBeside {
+class SameLibraryFunction {
  public:
-  constexpr explicit FunctionBeside(const char* name) noexcept : name_(name) {}
+  constexpr explicit SameLibraryFunction(const char* name) noexcept : name_(name) {}
   /// nullptr if the library has none.
   F* get(const void* real) noexcept {
     const std::uint32_t unloads = unloads_so_far();
@@ -110,7 +110,9 @@ class FunctionBeside {
     std::atomic<F*> found{nullptr};
     std::atomic<std::uint32_t> unloads{~std::uint32_t{0}};  // when it was found; none yet
   };
-  F* look(const void* real) const noexcept { return reinterpret_cast<F*>(symbol_beside(real, name_)); }
+  F* look(const void* real) const noexcept {
+    return reinterpret_cast<F*>(symbol_of_same_library(real, name_));
+  }
 
   const char* name_;
   std::array<Entry, 64> entries_{};
@@ -121,6 +123,6 @@ void* next_symbol(const char* name) noexcept;
 
 /// The same, but of the definitions behind ours if there are any, as dlsym(RTLD_NEXT) would: what is
 /// preloaded before us and has the name as well passes its calls on to us.
-void* symbol_behind_us(const char* name) noexcept;
+void* symbol_after_ours(const char* name) noexcept;
 
 }  // namespace inject

@@ -22,7 +22,7 @@ constinit std::atomic<Close> real_dlclose{nullptr};
 extern "C" INJECT_EXPORT int dlclose(void* handle) {
   Close real = real_dlclose.load(std::memory_order_acquire);
   if (real == nullptr) {
-    real = reinterpret_cast<Close>(inject::symbol_behind_us("dlclose"));
+    real = reinterpret_cast<Close>(inject::symbol_after_ours("dlclose"));
     if (real == nullptr) return -1;
     real_dlclose.store(real, std::memory_order_release);
   }

@@ -27,9 +27,9 @@ struct KnownProcess {
 // use them".
 constexpr std::array<KnownProcess, 4> kProcesses{{
     {"nv-hostengine",
-     "DCGM (nv-hostengine runs here): `dcgmi profile --pause` makes it let go, `--resume` ends that"},
+     "DCGM (nv-hostengine runs here): `dcgmi profile --pause` makes it release them, `--resume` undoes that"},
     {"dcgm-exporter",
-     "DCGM (dcgm-exporter runs here): `dcgmi profile --pause` makes it let go, `--resume` ends that"},
+     "DCGM (dcgm-exporter runs here): `dcgmi profile --pause` makes it release them, `--resume` undoes that"},
     {"nsys", "Nsight Systems (nsys runs here): without --gpu-metrics-devices it leaves them alone"},
     {"ncu", "Nsight Compute (ncu runs here): wait for its end"},
 }};
@@ -61,8 +61,9 @@ std::string counter_holder(std::string_view tool, const std::vector<std::string>
     if (std::find(processes.begin(), processes.end(), known.name) != processes.end())
       return ", likely " + std::string(known.text);
   }
-  return ": Nsight Systems or Compute, another process with INJECT_METRICS, or DCGM, on the whole machine "
-         "(`dcgmi profile --pause` makes DCGM let go)";
+  return ": Nsight Systems or Compute, another process with INJECT_METRICS, or DCGM, anywhere on this "
+         "machine "
+         "(`dcgmi profile --pause` makes DCGM release them)";
 }
 
 std::string counter_holder() {

@@ -9,8 +9,8 @@ namespace inject {
 
 namespace {
 
-constexpr Nanoseconds kIntervalsALook = 100;
-constexpr Nanoseconds kLook = 20 * kMillisecond;
+constexpr Nanoseconds kIntervalsPerPoll = 100;
+constexpr Nanoseconds kMaxPoll = 20 * kMillisecond;
 // A decode costs by what the hardware has written since the last, and next to nothing by the call (H200): it
 // is done well before the hardware's buffer is full.
 constexpr Nanoseconds kMaxPause = 100 * kMillisecond;
@@ -19,8 +19,8 @@ constexpr Nanoseconds kMaxPause = 100 * kMillisecond;
 constexpr std::size_t kMaxImageBytes = std::size_t{16} << 20;
 // In the hardware's buffer a unit's counters share records of 32 bytes: a quarter of that where many are
 // sampled, all of it where one is.
-constexpr std::size_t kPartInBuffer = 4;
-constexpr std::size_t kMaxInBufferOfOne = 8192;
+constexpr std::size_t kBufferShare = 4;
+constexpr std::size_t kMaxBytesInBuffer = 8192;
 // Beyond a sample's own records as many come each time so much of it has passed, whatever its length: on an
 // H200 150 us in a product in bfloat16, between 40 and 80 in one in fp32 or where memory is the limit, and
 // much more while it idles.
@@ -28,38 +28,38 @@ constexpr Nanoseconds kRecordsRepeat = 40'000;
 // Both have to hold what comes between two decodes, and as much again where our thread comes late: what finds
 // no room is lost. Emptying the image takes ten microseconds for each sample that it has room for: it has
 // room for more.
-constexpr std::size_t kRoomOfPauses = 2;
-constexpr std::size_t kImageOfPauses = 8;
+constexpr std::size_t kRoomInPauses = 2;
+constexpr std::size_t kImageInPauses = 8;
 
 // How long the hardware's buffer can wait, however busy the device, by what a sample takes in CUPTI's image.
-Nanoseconds pause_of_buffer(std::size_t bytes_in_image, std::size_t buffer_bytes, Nanoseconds interval) {
+Nanoseconds max_buffer_pause(std::size_t bytes_in_image, std::size_t buffer_bytes, Nanoseconds interval) {
   const std::size_t records =
-      std::max(bytes_in_image / kPartInBuffer, std::min(bytes_in_image, kMaxInBufferOfOne));
-  return buffer_bytes / records / kRoomOfPauses * interval * kRecordsRepeat / (interval + kRecordsRepeat);
+      std::max(bytes_in_image / kBufferShare, std::min(bytes_in_image, kMaxBytesInBuffer));
+  return buffer_bytes / records / kRoomInPauses * interval * kRecordsRepeat / (interval + kRecordsRepeat);
 }
 
 }  // namespace
 
-Nanoseconds look_pause(Nanoseconds interval) noexcept {
-  return std::clamp(kIntervalsALook * interval, kMinPause, kLook);
+Nanoseconds poll_interval(Nanoseconds interval) noexcept {
+  return std::clamp(kIntervalsPerPoll * interval, kMinPause, kMaxPoll);
 }
 
 DecodePlan plan_decoding(std::size_t bytes_in_image, std::size_t buffer_bytes, Nanoseconds interval,
                          Nanoseconds most) noexcept {
   const std::size_t each = std::max<std::size_t>(bytes_in_image, 1);
-  const Nanoseconds buffer = std::min(pause_of_buffer(each, buffer_bytes, interval), kMaxPause);
+  const Nanoseconds buffer = std::min(max_buffer_pause(each, buffer_bytes, interval), kMaxPause);
   DecodePlan plan;
   plan.image_samples = static_cast<std::uint32_t>(
-      std::clamp<std::size_t>(kImageOfPauses * (buffer / interval), kMinImageSamples,
+      std::clamp<std::size_t>(kImageInPauses * (buffer / interval), kMinImageSamples,
                               std::max<std::size_t>(kMaxImageBytes / each, kMinImageSamples)));
   // Beyond its room for what comes late, so that it needs not be emptied each time.
-  const Nanoseconds image = plan.image_samples / (kRoomOfPauses + 1) * interval;
+  const Nanoseconds image = plan.image_samples / (kRoomInPauses + 1) * interval;
   plan.pause = std::max(std::min({buffer, image, most}), kMinPause);
   return plan;
 }
 
 void DecodePace::start(Nanoseconds time, Nanoseconds interval) noexcept {
-  pause_ = std::min(look_pause(interval), longest_pause_);
+  pause_ = std::min(poll_interval(interval), longest_pause_);
   decode_at_ = time + pause_;
 }
 
@@ -80,7 +80,7 @@ bool DecodePace::shorten() noexcept {
 }
 
 bool DecodePace::is_tight(std::size_t room, Nanoseconds interval) const noexcept {
-  return room < kRoomOfPauses * (longest_pause_ / interval + 1);
+  return room < kRoomInPauses * (longest_pause_ / interval + 1);
 }
 
 void DecodePace::note_overflow(Nanoseconds time) noexcept {

@@ -11,9 +11,9 @@
 
 namespace inject {
 
-/// The sampling thread looks so often whether a device is due, has come into use, or is no longer to be
-/// sampled, and at least so long passes between two looks.
-Nanoseconds look_pause(Nanoseconds interval) noexcept;
+/// How often the sampling thread checks whether a device is due, has come into use, or is no longer to be
+/// sampled, and the shortest time between two checks.
+Nanoseconds poll_interval(Nanoseconds interval) noexcept;
 inline constexpr Nanoseconds kMinPause = 2 * kMillisecond;
 
 /// CUPTI tells what an image takes, not a sample: so many samples are asked for to know it.
@@ -60,7 +60,7 @@ class DecodePace {
   /// The latest does not count.
   void forgive_overflow() noexcept { overflows_ -= overflows_ > 0 ? 1 : 0; }
   bool too_fast() const noexcept { return overflows_ == kMaxOverflows; }
-  /// Decoding failed: whether sampling may begin anew, as it may unless it has of late.
+  /// Decoding failed: whether sampling may restart, which it may unless it has done so recently.
   bool may_retry(Nanoseconds time) noexcept;
 
  private:

@@ -8,7 +8,7 @@
 
 namespace inject {
 
-/// Reasons that have been logged, so that each is logged once. One thread's.
+/// Reasons that have been logged, so that each is logged once. For one thread.
 class LoggedReasons {
  public:
   /// Notes a reason. False: it has been logged before.

@@ -2,6 +2,8 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/capture/metrics/metric_choice.h"
 
+#include <spdlog/fmt/fmt.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -197,9 +199,9 @@ MetricChoice choose_metrics(const ChipMetrics& chip) {
   }
   if (choice.metrics.empty()) {
     const std::string problem = chip.problem == nullptr ? std::string() : chip.problem();
-    choice.passing = !problem.empty();
-    choice.error = choice.passing ? "its metrics can't be asked for: " + problem
-                                  : "it has none of the metrics that INJECT_METRICS=auto samples";
+    choice.temporary = !problem.empty();
+    choice.error = choice.temporary ? "its metrics can't be checked: " + problem
+                                    : "it has none of the metrics that INJECT_METRICS=auto samples";
   }
   return choice;
 }
@@ -210,21 +212,22 @@ MetricChoice check_metrics(const ChipMetrics& chip, const std::vector<std::strin
     const std::size_t alone = chip.passes({name});
     if (alone == 0) {
       const std::string problem = chip.problem == nullptr ? std::string() : chip.problem();
-      choice.passing = !problem.empty();
-      choice.error = quoted(name) + (choice.passing ? " can't be asked for: " + problem
-                                                    : " is not a metric that this chip can sample");
+      choice.temporary = !problem.empty();
+      choice.error = quoted(name) + (choice.temporary ? " can't be checked: " + problem
+                                                      : " is not a metric that this chip can sample");
       return choice;
     }
     if (alone > 1) {
-      choice.error = quoted(name) + " needs " + std::to_string(alone) +
-                     " passes by itself, and what is sampled has to fit into one";
+      choice.error =
+          fmt::format("{} alone needs {} passes; all sampled metrics must fit into one", quoted(name), alone);
       return choice;
     }
     choice.measured.push_back(name);
     const std::size_t passes = choice.measured.size() == 1 ? alone : chip.passes(choice.measured);
     if (passes != 1) {
-      choice.error = quoted(name) + " needs a pass of its own beside those named before it (" +
-                     std::to_string(passes) + " passes together), and what is sampled has to fit into one";
+      choice.error =
+          fmt::format("{} does not fit into one pass with the metrics named before it ({} passes together)",
+                      quoted(name), passes);
       return choice;
     }
     choice.sources.push_back({choice.metrics.size(), 1, MetricChoice::kNone});
@@ -233,7 +236,7 @@ MetricChoice check_metrics(const ChipMetrics& chip, const std::vector<std::strin
   return choice;
 }
 
-std::vector<std::string> leave_out_least(MetricChoice& choice) {
+std::vector<std::string> leave_out_least_important(MetricChoice& choice) {
   constexpr std::array<std::array<Quantity, 2>, 5> kMinFirst{{
       {Quantity::kNvlinkReceive, Quantity::kNvlinkTransmit},
       {Quantity::kPcieRead, Quantity::kPcieWrite},

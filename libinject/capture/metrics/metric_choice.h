@@ -29,7 +29,7 @@ struct MetricChoice {
   std::vector<MetricInfo> metrics;    ///< in the order of MetricSample::values
   std::vector<std::string> measured;  ///< what CUPTI is asked for
   std::vector<std::string> left_out;  ///< titles of what this chip lacks or can't measure in the same pass
-  bool passing = false;               ///< … the next time it may be otherwise
+  bool temporary = false;             ///< … the next time it may be otherwise
   std::string error;                  ///< why nothing can be sampled; empty if all is well
 
   /// A sample's values from what CUPTI measured, in the order of `measured`.
@@ -58,7 +58,7 @@ MetricChoice check_metrics(const ChipMetrics& chip, const std::vector<std::strin
 
 /// Leaves out what matters the least of what is measured, NVLink first, for a device some of whose units tell
 /// nothing. The columns stay, without a value. Their titles; none: all that is left is needed, or the user's.
-std::vector<std::string> leave_out_least(MetricChoice& choice);
+std::vector<std::string> leave_out_least_important(MetricChoice& choice);
 
 /// For a second chip beside one whose metrics have been chosen: its own `choice` with the columns of `first`.
 /// What it lacks stays without a value.

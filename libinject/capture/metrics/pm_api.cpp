@@ -3,6 +3,7 @@
 #include "libinject/capture/metrics/pm_api.h"
 
 #include <dlfcn.h>
+#include <spdlog/fmt/fmt.h>
 
 #include "libinject/base/loader_use.h"
 
@@ -34,8 +35,10 @@ bool find_pm_api(const CuptiApi& cupti, PmApi& api, std::string& error) {
         dlsym(handle, "cuptiPmSamplingGetCounterAvailability"));
   }
   if (!complete) {
-    error = "this CUPTI has no PM sampling beside kernel records (" + cupti.path + ", version " +
-            std::to_string(cupti.version) + "); that of CUDA 13.0 is the first";
+    error = fmt::format(
+        "this CUPTI can't sample counters while it records kernels ({}, version {}); CUDA 13.0 has the "
+        "first that can",
+        cupti.path, cupti.version);
   }
   return complete;
 }

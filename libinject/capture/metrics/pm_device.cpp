@@ -39,7 +39,7 @@ CUptiResult PmDevice::chip_name(const PmApi& api, std::uint32_t index, const cha
   return result;
 }
 
-void PmDevice::ask_availability() {
+void PmDevice::read_availability() {
   constexpr std::size_t kMaxBytes = std::size_t{16} << 20;
   if (api_.PmSamplingGetCounterAvailability == nullptr) return;
   INJECT_PM_PARAMS(params, CUpti_PmSampling_GetCounterAvailability);
@@ -80,7 +80,7 @@ CUptiResult PmDevice::configure(Nanoseconds interval) {
     params.samplingInterval = interval;
     const CUptiResult result = api_.PmSamplingSetConfig(&params);
     if (result != CUPTI_ERROR_NOT_SUPPORTED) return result;
-    Log::debug(chip_ + " has no timer for sampling: by its system clock's cycles");
+    Log::debug(chip_ + " has no timer for sampling: its system clock's cycles are counted");
   }
   params.triggerMode = CUPTI_PM_SAMPLING_TRIGGER_MODE_GPU_SYSCLK_INTERVAL;
   params.samplingInterval = clock_cycles(interval, index_);

@@ -15,7 +15,7 @@
 namespace inject {
 
 /// CUPTI's PM sampling of one device, call by call, and what the vendor's functions need to be called right:
-///   ask_availability, enable, open, configure, make_image, start
+///   read_availability, enable, open, configure, make_image, start
 ///   → decode, image_state, times, evaluate, …, empty_image
 ///   → stop, disable
 /// When to call them is for who samples (sampled_devices), what samples are worth for sample_account.
@@ -35,9 +35,9 @@ class PmDevice {
   bool enabled() const { return object_ != nullptr; }
   std::size_t image_bytes() const { return image_.size(); }
 
-  /// Tells the host side what the board has of its chip's counters. That can't be asked of a device that is
-  /// being sampled; where it is not told, that is no reason to go without metrics.
-  void ask_availability();
+  /// Reads which of its chip's counters the board has, for the host side. CUPTI refuses it while the device
+  /// is sampled; metrics can be sampled without.
+  void read_availability();
   CUptiResult enable();
   /// The host side: what open() prepares, configure() sets the device up with.
   CUptiResult open(const std::vector<std::string>& names);

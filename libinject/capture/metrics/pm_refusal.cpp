@@ -25,7 +25,7 @@ const char* reason_of(CUptiResult result, std::string_view action) noexcept {
              "NVreg_RestrictProfilingToAdminUsers=0, or run the program with CAP_SYS_ADMIN (in a container "
              "--cap-add=SYS_ADMIN)";
     case CUPTI_ERROR_VIRTUALIZED_DEVICE_INSUFFICIENT_PRIVILEGES:
-      return "the hypervisor does not let this virtual GPU be profiled";
+      return "the hypervisor does not allow this virtual GPU to be profiled";
     case CUPTI_ERROR_HARDWARE_BUSY:
     case CUPTI_ERROR_INVALID_OPERATION:
       return kBusy;
@@ -48,11 +48,11 @@ const char* reason_of(CUptiResult result, std::string_view action) noexcept {
   }
 }
 
-bool is_lasting(CUptiResult result) noexcept {
+bool is_permanent(CUptiResult result) noexcept {
   return result != CUPTI_ERROR_HARDWARE_BUSY && reason_of(result) != nullptr;
 }
 
-bool concerns_all(CUptiResult result) noexcept {
+bool affects_all_devices(CUptiResult result) noexcept {
   return result == CUPTI_ERROR_INSUFFICIENT_PRIVILEGES ||
          result == CUPTI_ERROR_VIRTUALIZED_DEVICE_INSUFFICIENT_PRIVILEGES;
 }
@@ -65,7 +65,8 @@ std::string support_level(const PmApi& api, std::uint32_t device) {
       params.isSupported == CUPTI_PROFILER_CONFIGURATION_SUPPORTED) {
     return {};
   }
-  if (lacks(params.architecture)) return "its architecture is too old: counters are sampled from Turing on";
+  if (lacks(params.architecture))
+    return "its architecture is too old: counters can be sampled from Turing on";
   if (lacks(params.sli)) return reason_of(CUPTI_ERROR_SLI_DEVICE_NOT_SUPPORTED);
   if (params.vGpu == CUPTI_PROFILER_CONFIGURATION_DISABLED)
     return reason_of(CUPTI_ERROR_VIRTUALIZED_DEVICE_INSUFFICIENT_PRIVILEGES);

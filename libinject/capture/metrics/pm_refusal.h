@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// Why CUPTI does not sample a device, in words that a user or administrator can do something with.
+// Why CUPTI does not sample a device, in terms that a user or administrator can act on.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +19,12 @@ inline constexpr const char* kPmEnable = "cuptiPmSamplingEnable";
 const char* reason_of(CUptiResult result, std::string_view action = {}) noexcept;
 
 /// It would be the same the next time.
-bool is_lasting(CUptiResult result) noexcept;
+bool is_permanent(CUptiResult result) noexcept;
 
 /// It is an error of all devices, not of one.
-bool concerns_all(CUptiResult result) noexcept;
+bool affects_all_devices(CUptiResult result) noexcept;
 
-/// CUPTI's own word on why a device can't be profiled; empty if it has none.
+/// CUPTI's own reason why a device can't be profiled; empty if it gives none.
 std::string support_level(const PmApi& api, std::uint32_t device);
 
 /// Why a device is not sampled, after an error of the function `action`: the reason as far as it is known,

@@ -23,14 +23,14 @@ namespace {
 constexpr std::size_t kMaxQueued = std::size_t{1} << 15;
 // What is left in the hardware's buffer when sampling stops is decoded for this long at most.
 constexpr Nanoseconds kMaxRest = kSecond;
-// For our lock, which nobody holds for long: it is held for good only by a thread that a signal handler has
-// interrupted.
+// For our lock, which is held only briefly, unless a signal handler has interrupted the thread that holds
+// it.
 constexpr Nanoseconds kMaxLockWait = kSecond;
 
 constinit std::atomic<bool> foreign_profiler{false};
 
 constexpr const char* kForeignProfiler =
-    "no hardware metrics from here on: the program uses CUPTI's profiler itself";
+    "no further hardware metrics: the program uses CUPTI's profiler itself";
 
 }  // namespace
 
@@ -51,7 +51,7 @@ void PmSampler::start(const CuptiApi& cupti) noexcept {
       Log::warn(kForeignProfiler);
       return;
     }
-    // A thread that is to stop, and goes on instead, begins anew: what it had started does not count.
+    // A thread that was to stop, and now continues, starts again: what it had started does not count.
     if (!std::exchange(wanted_, true)) started_ = false;
     if (running_) return;
     devices_.use(cupti);
@@ -87,11 +87,11 @@ bool PmSampler::stop(Nanoseconds most) noexcept {
   if (!options_.on) return true;
   std::unique_lock lock = lock_within(kMaxLockWait);
   if (!lock.owns_lock()) return false;
-  if (wanted_) stop_.ask();
+  if (wanted_) stop_.request();
   wanted_ = false;
   wake_.notify_one();
-  // Somebody may call start() meanwhile: then the thread goes on, but has been out of CUPTI.
-  return changed_.wait_for(lock, std::chrono::nanoseconds(most), [this, asked = stop_.times_asked()] {
+  // start() may be called meanwhile: then the thread continues, but has been out of CUPTI.
+  return changed_.wait_for(lock, std::chrono::nanoseconds(most), [this, asked = stop_.requests()] {
     return !attached_ || stopped_ >= asked;
   }) && !still_on();
 }
@@ -154,11 +154,11 @@ void PmSampler::note_window(Nanoseconds begin) noexcept {
 void PmSampler::note_window_end(Nanoseconds end) noexcept {
   if (!options_.on) return;
   const std::unique_lock lock = lock_within(kMaxLockWait);
-  if (lock.owns_lock()) lose_until(end);
+  if (lock.owns_lock()) count_unsampled_until(end);
 }
 
 // With mutex_ held. Of the devices that have been sampled, or that the program is known to use.
-void PmSampler::lose_until(Nanoseconds time) noexcept {
+void PmSampler::count_unsampled_until(Nanoseconds time) noexcept {
   const Nanoseconds since = std::exchange(unsampled_since_, 0);
   if (since == 0 || time <= since) return;
   const auto noted = static_cast<std::size_t>(std::popcount(noted_devices_.load(std::memory_order_relaxed)));
@@ -203,13 +203,13 @@ void PmSampler::run() noexcept {
     passes_.fetch_add(1, std::memory_order_relaxed);
     lock.lock();
     attached_ = false;
-    stopped_ = stop_.times_asked();
-    started_ = !stop_.asked();
-    // Where nothing can be sampled, which has been said, there is nothing to lose.
+    stopped_ = stop_.requests();
+    started_ = !stop_.requested();
+    // If nothing can be sampled, which has been logged, nothing is lost.
     if (started_) unsampled_since_ = 0;
     changed_.notify_all();
-    // What can't be sampled now can't until CUPTI has been detached and attached anew.
-    wake_.wait(lock, [this] { return stop_.asked(); });
+    // What can't be sampled now can't be until CUPTI has been detached and attached again.
+    wake_.wait(lock, [this] { return stop_.requested(); });
   }
   running_ = false;
   started_ = false;
@@ -218,7 +218,7 @@ void PmSampler::run() noexcept {
 
 void PmSampler::sample() {
   devices_.begin();
-  const Nanoseconds pause = look_pause(options_.interval);
+  const Nanoseconds pause = poll_interval(options_.interval);
   for (;;) {
     passes_.fetch_add(1, std::memory_order_relaxed);
     if (stop_.cupti_failed()) return;
@@ -228,16 +228,16 @@ void PmSampler::sample() {
       const std::lock_guard lock(mutex_);
       info_.start += starting;
       // Not where start() has been called since: that is followed by another beginning.
-      if (stop_.asked()) return;
+      if (stop_.requested()) return;
       if (!std::exchange(started_, true)) {
-        lose_until(now());
+        count_unsampled_until(now());
         changed_.notify_all();
       }
     }
     devices_.decode_due();
     const Nanoseconds wait = devices_.until_due(pause);
     std::unique_lock lock(mutex_);
-    if (wake_.wait_for(lock, std::chrono::nanoseconds(wait), [this] { return stop_.asked(); })) return;
+    if (wake_.wait_for(lock, std::chrono::nanoseconds(wait), [this] { return stop_.requested(); })) return;
   }
 }
 

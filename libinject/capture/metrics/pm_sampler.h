@@ -32,8 +32,8 @@ namespace inject {
 class PmSampler : private SamplingOwner {
  public:
   using Options = SamplingOptions;
-  /// About how long starting takes, with the devices that are known of: the vendor's libraries are loaded the
-  /// first time, and devices follow each other.
+  /// About how long starting takes with the devices known so far: the vendor's libraries are loaded the first
+  /// time, and devices are set up one after the other.
   Nanoseconds start_time() const noexcept;
 
   explicit PmSampler(Options options);
@@ -66,10 +66,10 @@ class PmSampler : private SamplingOwner {
   void note_window_end(Nanoseconds end) noexcept;
   /// CUPTI has refused to switch the sampling of a device off: it can't be finalized any more.
   bool still_on() const noexcept { return still_on_.load(std::memory_order_acquire); }
-  /// Grows while the thread gets on: one that did not stop in time may have been slow.
+  /// Grows as long as the thread makes progress: one that did not stop in time may just be slow.
   std::uint64_t passes() const noexcept { return passes_.load(std::memory_order_relaxed); }
 
-  /// The program has used these devices, a bit each. What has a primary context needs not be told.
+  /// The program has used these devices, a bit each. Devices with a primary context need not be noted.
   void note_devices(std::uint64_t devices) noexcept;
 
   /// What has been sampled since the last call, oldest first per device; `window` is not known here.
@@ -84,7 +84,7 @@ class PmSampler : private SamplingOwner {
   void sample();
   void shut_down() noexcept;
   void log_lost_samples();
-  void lose_until(Nanoseconds time) noexcept;
+  void count_unsampled_until(Nanoseconds time) noexcept;
   std::unique_lock<std::mutex> lock_within(Nanoseconds most) const noexcept;
 
   void add_device(std::uint32_t device, const MetricChoice& choice) override;

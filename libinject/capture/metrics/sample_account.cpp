@@ -39,7 +39,7 @@ void SampleAccount::start(Nanoseconds time) noexcept {
 
 std::uint64_t SampleAccount::take(ImageReader& image, std::size_t completed) {
   placed_.clear();
-  if (begins_anew(image, completed)) {
+  if (image_restarted(image, completed)) {
     taken_ = 0;
     torn_ = std::max<std::size_t>(torn_, 1);
   }
@@ -49,7 +49,7 @@ std::uint64_t SampleAccount::take(ImageReader& image, std::size_t completed) {
 }
 
 // Whether the image holds other samples in the place of those that have been taken from it.
-bool SampleAccount::begins_anew(ImageReader& image, std::size_t completed) {
+bool SampleAccount::image_restarted(ImageReader& image, std::size_t completed) {
   if (taken_ == 0) return false;
   if (completed < taken_) return true;
   Nanoseconds start = 0;
@@ -86,7 +86,7 @@ void SampleAccount::place(ImageReader& image, std::size_t index) {
     clock_read_ = time;
     clock_ahead_ = image.wall_clock_ahead();
   }
-  if (end <= start || end <= last_end_ || distance(end, time + clock_ahead_) > kFarthest) {
+  if (end <= start || end <= last_end_ || distance(end, time + clock_ahead_) > kMaxClockDistance) {
     suspect(image, MetricLoss::kMistimed, start, end);
     return;
   }
@@ -99,7 +99,7 @@ void SampleAccount::place(ImageReader& image, std::size_t index) {
   // The first one spans the set-up; where sampling has been started again, what lies before it is lost.
   if (std::exchange(first_, false)) {
     if (reopened_)
-      lose_gap(samples_between(before == 0 ? opened_ : before - clock_ahead_, our_end, interval_));
+      count_lost_gap(samples_between(before == 0 ? opened_ : before - clock_ahead_, our_end, interval_));
   } else {
     Placed placed;
     placed.index = index;
@@ -110,7 +110,7 @@ void SampleAccount::place(ImageReader& image, std::size_t index) {
     // It has been noted among those that were given up, and is not another one.
     std::uint64_t& incomplete = unusable_[kIncomplete];
     if (torn && incomplete != 0) --incomplete;
-    lose_gap(samples_between(before, start, end - start));
+    count_lost_gap(samples_between(before, start, end - start));
     if (torn) {
       suspect_ = {};
       drop(placed.times, MetricLoss::kIncomplete);
@@ -129,7 +129,7 @@ void SampleAccount::use(const Placed& one, const std::array<float, kMaxMetrics>&
   sampled_ = useful_ = true;
 }
 
-void SampleAccount::wait_no_more(ImageReader& image) {
+void SampleAccount::stop_waiting(ImageReader& image) {
   const std::size_t given_up = std::exchange(waiting_, 0);
   if (given_up == 0) return;
   fruitless_ += given_up;
@@ -143,7 +143,7 @@ void SampleAccount::wait_no_more(ImageReader& image) {
 
 void SampleAccount::empty_image(ImageReader& image) {
   torn_ = std::max<std::size_t>(waiting_, 1);
-  wait_no_more(image);
+  stop_waiting(image);
   taken_ = 0;
 }
 
@@ -152,8 +152,8 @@ void SampleAccount::note_end(ImageReader& image, Nanoseconds until) {
   if (since == 0 || until <= since) return;
   const std::uint64_t missing = (until - since) / interval_;
   if (missing <= 1) return;
-  wait_no_more(image);
-  lose_gap(missing);
+  stop_waiting(image);
+  count_lost_gap(missing);
 }
 
 MetricLoss SampleAccount::main_reason() const {
@@ -187,10 +187,10 @@ void SampleAccount::drop(const MetricSampleTimes& times, MetricLoss loss, std::s
     suspect_by_ = loss;
     suspect_error_ = std::move(error);
   }
-  lose(loss, 1);
+  count_lost(loss, 1);
 }
 
-void SampleAccount::lose(MetricLoss loss, std::uint64_t count) {
+void SampleAccount::count_lost(MetricLoss loss, std::uint64_t count) {
   if (count == 0) return;
   totals_.lost[static_cast<std::size_t>(loss)] += count;
   if (totals_.first_lost.read != 0 || suspect_.read == 0) return;
@@ -200,13 +200,13 @@ void SampleAccount::lose(MetricLoss loss, std::uint64_t count) {
 }
 
 // What is missing up to here, by what came instead of it.
-void SampleAccount::lose_gap(std::uint64_t count) {
+void SampleAccount::count_lost_gap(std::uint64_t count) {
   for (std::size_t loss = 0; loss < kMetricLosses && count != 0; ++loss) {
     const std::uint64_t known = std::min(count, unusable_[loss]);
-    lose(static_cast<MetricLoss>(loss), known);
+    count_lost(static_cast<MetricLoss>(loss), known);
     count -= known;
   }
-  lose(MetricLoss::kMissing, count);
+  count_lost(MetricLoss::kMissing, count);
   missing_ += count;
 }
 

@@ -13,16 +13,16 @@
 
 namespace inject {
 
-/// What an account is told of a device's image, and of the clocks.
+/// A device's image and the clocks, as an account reads them.
 class ImageReader {
  public:
   ImageReader() = default;
   ImageReader(const ImageReader&) = delete;
   ImageReader& operator=(const ImageReader&) = delete;
 
-  /// A sample's times on CUPTI's clock. False: they can't be told, or in part only; error() has why.
+  /// A sample's times on CUPTI's clock. False: they are unknown, or partly so; error() says why.
   virtual bool times(std::size_t sample, Nanoseconds& start, Nanoseconds& end) = 0;
-  /// Of the latest times(), in words; empty if it had none.
+  /// The error of the latest times(); empty if it had none.
   virtual std::string error() = 0;
   virtual Nanoseconds now() = 0;
   /// The wall clock beyond ours.
@@ -34,7 +34,7 @@ class ImageReader {
 
 /// What the accounts of all devices add up to.
 struct SampleTotals {
-  // Until somebody takes them.
+  // Until they are taken.
   std::vector<MetricSample> samples;
   std::array<std::uint64_t, kMetricLosses> lost{};
   // Since the beginning.
@@ -55,7 +55,7 @@ class SampleAccount {
   /// of its units, as links that are switched off, tell nothing of theirs.
   static constexpr std::size_t kMaxFruitless = 64;
   /// A sample whose time is further from ours is on a clock that is not known.
-  static constexpr Nanoseconds kFarthest = 60 * kSecond;
+  static constexpr Nanoseconds kMaxClockDistance = 60 * kSecond;
   /// How often the wall clock, which may be set, is compared with ours.
   static constexpr Nanoseconds kClockInterval = kSecond;
 
@@ -83,14 +83,14 @@ class SampleAccount {
   std::uint64_t take(ImageReader& image, std::size_t completed);
   const std::vector<Placed>& placed() const { return placed_; }
   void use(const Placed& one, const std::array<float, kMaxMetrics>& values);
-  /// A sample whose time is known, and that is of no use.
+  /// A sample whose time is known, but that can't be used.
   void drop(const MetricSampleTimes& times, MetricLoss loss, std::string error = {});
 
   /// So many samples of the image have begun to come, and are not complete.
   void wait_for(std::size_t samples) noexcept { waiting_ = samples; }
   /// These will not be completed.
-  void wait_no_more(ImageReader& image);
-  /// The image begins anew, without those that are not complete. What their other units tell comes into the
+  void stop_waiting(ImageReader& image);
+  /// The image starts again, without those that are not complete. What their other units tell comes into the
   /// new image, where CUPTI calls it complete: on an H100 that was each image's first sample, with 1 to 6 %
   /// of what the SMs counted and all of the rest. No image is without one that has begun, whatever CUPTI
   /// says of it.
@@ -116,11 +116,11 @@ class SampleAccount {
   bool on_wall_clock() const { return clock_known_ && clock_ahead_ != 0; }
 
  private:
-  bool begins_anew(ImageReader& image, std::size_t completed);
+  bool image_restarted(ImageReader& image, std::size_t completed);
   void place(ImageReader& image, std::size_t index);
   void suspect(ImageReader& image, MetricLoss loss, Nanoseconds start, Nanoseconds end);
-  void lose(MetricLoss loss, std::uint64_t count);
-  void lose_gap(std::uint64_t count);
+  void count_lost(MetricLoss loss, std::uint64_t count);
+  void count_lost_gap(std::uint64_t count);
 
   const std::uint32_t device_;
   const Nanoseconds interval_;

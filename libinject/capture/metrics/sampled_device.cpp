@@ -131,7 +131,7 @@ void SampledDevice::take_samples(std::size_t completed) {
   const bool on_wall_clock = account.on_wall_clock();
   Image image(pm, cupti_);
   report_.decoding.samples += account.take(image, completed);
-  if (!on_wall_clock && account.on_wall_clock()) Log::debug("CUPTI's samples have the wall clock's times");
+  if (!on_wall_clock && account.on_wall_clock()) Log::debug("CUPTI's sample times are on the wall clock");
   const Nanoseconds placed = thread_cpu_time();
   for (const SampleAccount::Placed& one : account.placed()) {
     const CUptiResult result = pm.evaluate(one.index, measured_);
@@ -174,7 +174,7 @@ bool SampledDevice::disable() noexcept {
 bool SampledDevice::close_for_restart() {
   stop();
   Image image(pm, cupti_);
-  account.wait_no_more(image);
+  account.stop_waiting(image);
   const bool disabled = disable();
   overflowed = false;
   account.restart();

@@ -16,7 +16,8 @@
 
 namespace inject {
 
-/// What devices' samples came to: some of it until somebody takes it, some since the beginning.
+/// The devices' samples and what they cost: a part of it since it was last taken, the rest since the
+/// beginning.
 struct SamplingReport {
   SampleTotals totals;
   std::uint64_t overflows = 0;  ///< until taken
@@ -54,12 +55,12 @@ class SampledDevice {
 
   /// False: CUPTI keeps on sampling it.
   bool disable() noexcept;
-  /// Stops and disables it, to be set up anew: what it has not told until now won't come. As disable().
+  /// Stops and disables it, to be set up again: samples that have not come until now are lost. As disable().
   bool close_for_restart();
 
   /// Stops it for good. Whether it was being sampled.
   bool end() noexcept;
-  /// At end(). If not, as where it was set up anew and not started yet, there is nothing left to decode.
+  /// At end(). If not, for instance between a restart's set_up() and start(), there is nothing to decode.
   bool was_started() const { return was_started_; }
   /// After the last decode_image(), which returned `more`: what has not come is lost. Samples were taken
   /// until the call that stopped it had ended, some time after it began if this thread lost its processor:

@@ -53,7 +53,7 @@ void SampledDevices::initialize() {
   const char* known = reason_of(result);
   refuse(fmt::format("{} ({})", known != nullptr ? known : "cuptiProfilerInitialize failed",
                      cupti_.describe(result)),
-         concerns_all(result));
+         affects_all_devices(result));
 }
 
 std::vector<std::uint32_t> SampledDevices::devices_to_open(const std::atomic<std::uint64_t>& noted) {
@@ -70,7 +70,7 @@ std::vector<std::uint32_t> SampledDevices::devices_to_open(const std::atomic<std
   return wanted;
 }
 
-// Devices come as the program uses them. Nothing is begun before there is one: we may be inside cuInit.
+// Devices appear as the program uses them. Nothing is started before there is one: we may be inside cuInit.
 Nanoseconds SampledDevices::open(const std::atomic<std::uint64_t>& noted) {
   Nanoseconds took = 0;
   std::vector<std::uint32_t> prepared;
@@ -92,7 +92,7 @@ Nanoseconds SampledDevices::open(const std::atomic<std::uint64_t>& noted) {
       if (device->started && !stop_.must_stop() && device->pace.due(now())) decode(*device);
     }
   }
-  // Setting one up takes up to 0.3 s (H200), for which nobody would decode what those before it sample.
+  // Setting one up takes up to 0.3 s (H200), during which the samples of those before it are not decoded.
   for (const std::uint32_t index : prepared) {
     if (stop_.must_stop() || refused_) break;  // what there is of them ends with the others
     const Nanoseconds begin = now();
@@ -109,7 +109,7 @@ bool SampledDevices::prepare(std::uint32_t index) {
   devices_.push_back(
       std::make_unique<SampledDevice>(api_, cupti_, stop_, index, chip, options_.interval, report_));
   SampledDevice& device = *devices_.back();
-  device.pm.ask_availability();
+  device.pm.read_availability();
   CuptiCall last;
   const MetricChoice* choice = choice_for(device);
   if (choice != nullptr) {
@@ -152,7 +152,7 @@ const MetricChoice* SampledDevices::choice_for(SampledDevice& device) {
     std::string reason = "libnvperf_host can't be used";
     if (result == CUPTI_ERROR_INVALID_CHIP_NAME) {
       never_.push_back(device.pm.index());
-      reason = "this CUPTI has no metrics of its chip, " + chip;
+      reason = "this CUPTI has no metrics for its chip, " + chip;
     }
     log_refusal(fmt::format("{} ({})", reason, cupti_.describe(result)), device.pm.index());
     return nullptr;
@@ -160,10 +160,10 @@ const MetricChoice* SampledDevices::choice_for(SampledDevice& device) {
   MetricChoice choice = choose(device, std::move(names));
   if (!choice.error.empty()) {
     if (options_.names.empty() || !choices_.empty()) {
-      if (!choice.passing) never_.push_back(device.pm.index());
+      if (!choice.temporary) never_.push_back(device.pm.index());
       log_refusal(choice.error + "; its chip is " + chip, device.pm.index());
     } else {
-      refuse("INJECT_METRICS: " + choice.error + "; the chip is " + chip, !choice.passing);
+      refuse("INJECT_METRICS: " + choice.error + "; the chip is " + chip, !choice.temporary);
     }
     return nullptr;
   }
@@ -237,11 +237,10 @@ void SampledDevices::shorten_pause(SampledDevice& device) {
   max_pause_ = std::min(max_pause_, pause);
   ++report_.decoding.shortened;
   report_.decoding.pause = pause;
-  Log::info(
-      fmt::format("the buffer for hardware metrics of device {} was full: it is decoded every {} ms from "
-                  "here on; to have "
-                  "less in it, measure fewer metrics (INJECT_METRICS)",
-                  device.pm.index(), pause / kMillisecond));
+  Log::info(fmt::format(
+      "the hardware metrics buffer of device {} was full: it is now decoded every {} ms; fewer metrics "
+      "(INJECT_METRICS) would fill it more slowly",
+      device.pm.index(), pause / kMillisecond));
 }
 
 bool SampledDevices::decode_image(SampledDevice& device) {
@@ -251,7 +250,7 @@ bool SampledDevices::decode_image(SampledDevice& device) {
   return more;
 }
 
-// After an overflow nothing comes any more, whatever is decoded: from the beginning.
+// After an overflow no more samples come, whatever is decoded: start again.
 void SampledDevices::restart_after_overflow(SampledDevice& device) {
   if (device.pace.too_fast()) {
     device.broken = true;
@@ -264,20 +263,20 @@ void SampledDevices::restart_after_overflow(SampledDevice& device) {
   restart_with(device);
 }
 
-// Not one of many samples could be used. Whose part of them is missing can't be asked: with fewer from the
-// least important on.
+// None of many samples was usable. CUPTI does not say whose part of them is missing: drop the least important
+// metrics first.
 void SampledDevices::drop_least_metrics(SampledDevice& device) {
   const std::string reason(loss_text(device.account.main_reason()));
   MetricChoice choice = device.choice();
-  const std::vector<std::string> titles = leave_out_least(choice);
+  const std::vector<std::string> titles = leave_out_least_important(choice);
   if (titles.empty()) {
     device.broken = true;
-    log_refusal("not one sample could be used: " + reason, device.pm.index());
+    log_refusal("no sample was usable: " + reason, device.pm.index());
     return;
   }
-  Log::info(fmt::format("device {} is sampled without {}, as no sample could be used with it: {}",
+  Log::info(fmt::format("device {} is sampled without {}, because no sample with it was usable: {}",
                         device.pm.index(), fmt::join(titles, ", "), reason));
-  // Others of its kind will fare alike, and begin anew with it.
+  // Others of its kind will have the same problem, and restart with it.
   for (const auto& other : devices_) {
     if (other.get() != &device && (other->pm.chip() != device.pm.chip() || other->account.useful())) continue;
     other->choose(choice);
@@ -287,15 +286,15 @@ void SampledDevices::drop_least_metrics(SampledDevice& device) {
   restart_with(device);
 }
 
-// Setting one up takes longer than the others' buffers hold, which would then have to begin anew themselves,
-// and so on: all of them at once.
+// Setting one up takes longer than the others' buffers last, which would then overflow and restart in turn:
+// so all of them restart at once.
 void SampledDevices::restart_with(SampledDevice& due) {
   std::vector<SampledDevice*> all;
   for (const auto& device : devices_) {
     if (device.get() != &due && (!device->started || device->broken)) continue;
     all.push_back(device.get());
     if (device.get() != &due) {
-      for (int round = 0; round < kMaxRounds && !stop_.asked() && decode_image(*device); ++round) {
+      for (int round = 0; round < kMaxRounds && !stop_.requested() && decode_image(*device); ++round) {
       }
     }
     if (!device->close_for_restart()) leave_on();
@@ -306,7 +305,7 @@ void SampledDevices::restart_with(SampledDevice& due) {
     if (const CuptiCall last = set_up(*device); last.failed()) give_up(*device, last);
   }
   for (SampledDevice* const device : all) {
-    if (device->broken || stop_.asked()) continue;
+    if (device->broken || stop_.requested()) continue;
     if (const CuptiCall last = device->start(); last.failed()) give_up(*device, last);
   }
 }
@@ -374,10 +373,10 @@ void SampledDevices::give_up(SampledDevice& device, const CuptiCall& failed) {
 bool SampledDevices::log_failure(std::uint32_t device, const CuptiCall& failed) {
   const std::string reason = fmt::format("{} ({})", refusal(api_, device, failed.function, failed.result),
                                          cupti_.describe(failed.result));
-  if (concerns_all(failed.result)) {
+  if (affects_all_devices(failed.result)) {
     refuse(reason, true);
   } else {
-    if (is_lasting(failed.result)) never_.push_back(device);
+    if (is_permanent(failed.result)) never_.push_back(device);
     log_refusal(reason, device);
   }
   return false;

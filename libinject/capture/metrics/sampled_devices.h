@@ -26,7 +26,7 @@ struct SamplingOptions {
   void (*loaded)() = nullptr;
 };
 
-/// Who has devices sampled. Called on the sampling thread, never inside CUPTI.
+/// The receiver of samples and events. Called on the sampling thread, never inside CUPTI.
 class SamplingOwner {
  public:
   SamplingOwner() = default;
@@ -37,11 +37,11 @@ class SamplingOwner {
   virtual void add_device(std::uint32_t device, const MetricChoice& choice) = 0;
   /// Columns of these titles stay without values.
   virtual void leave_out(const std::vector<std::string>& titles) = 0;
-  /// Takes what is in it until somebody does.
+  /// Takes out of the report what counts until it is taken.
   virtual void hand_over(SamplingReport& report) = 0;
   /// No device can ever be sampled.
   virtual void refuse_for_good() noexcept = 0;
-  /// CUPTI keeps on sampling a device, and has to be left as it is.
+  /// CUPTI can't stop sampling a device, and must not be finalized.
   virtual void leave_on() noexcept = 0;
 
  protected:
@@ -61,12 +61,12 @@ class SampledDevices {
   /// While there is no thread.
   void use(const CuptiApi& cupti) { cupti_ = cupti; }
 
-  /// CUPTI has been attached anew.
+  /// CUPTI has been attached again.
   void begin();
   /// Opens the devices that have come into use. Those in `noted`, a bit each, are; others the driver is asked
   /// for. How long it took.
   Nanoseconds open(const std::atomic<std::uint64_t>& noted);
-  /// Nothing can be sampled until CUPTI is attached anew.
+  /// Nothing can be sampled until CUPTI is attached again.
   bool refused() const { return refused_; }
   void decode_due();
   /// Until the next one is due, `max` at most.
@@ -110,12 +110,12 @@ class SampledDevices {
   bool metrics_loaded_ = false;   // the vendor's library of metrics, and the owner knows
   bool sampling_loaded_ = false;  // … the one that samples
   Nanoseconds asked_at_ = 0;      // the driver, for the devices in use
-  bool refused_ = false;          // until CUPTI is attached anew
+  bool refused_ = false;          // until CUPTI is attached again
   bool left_on_ = false;          // CUPTI keeps on sampling
   LoggedReasons logged_;
   std::map<std::string, MetricChoice> choices_;  // by chip
   std::vector<std::unique_ptr<SampledDevice>> devices_;
-  std::vector<std::uint32_t> failed_;        // devices, until CUPTI is attached anew
+  std::vector<std::uint32_t> failed_;        // devices, until CUPTI is attached again
   std::vector<std::uint32_t> never_;         // … for good
   Nanoseconds max_pause_ = ~Nanoseconds{0};  // between decodes, where the hardware's buffer was full
   SamplingReport report_;

@@ -10,11 +10,11 @@ namespace inject {
 
 /// Fills the function table of one NVTX client (each library that uses NVTX has one of its own) with our
 /// functions. `get_export_table` is the NvtxGetExportTableFunc_t that the client hands to
-/// InitializeInjectionNvtx2. Returns 1 if the client's tables were understood, else 0, and then the client
-/// calls nobody.
+/// InitializeInjectionNvtx2. Returns 1 if the client's tables were understood, else 0, and the client's calls
+/// then go nowhere.
 int nvtx_attach(const void* (*get_export_table)(std::uint32_t)) noexcept;
 
-/// Takes the ranges that other threads have ended off the calling thread's path.
+/// Removes ranges that other threads have ended from the calling thread's path.
 void nvtx_forget_ended(ThreadState& thread) noexcept;
 
 /// The NVTX ranges open on the calling thread, as a node of the range tree.
