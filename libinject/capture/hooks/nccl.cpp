@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <type_traits>
 
 #include "libinject/base/clock.h"
 #include "libinject/capture/hooks/communicator_ids.h"
@@ -19,7 +20,7 @@ struct Missing<ncclResult_t> {
   static ncclResult_t value() noexcept { return ncclSystemError; }
 };
 
-// A communicator that does not block is told of what happens later.
+// A non-blocking communicator reports errors later.
 template <>
 struct StatusCode<ncclResult_t> {
   static int of(ncclResult_t result) noexcept {
@@ -61,8 +62,8 @@ CommunicatorFacts facts_of(ncclComm_t comm, const void* real, std::uint32_t wind
   return facts;
 }
 
-void tell_call(CallFrame& frame, const void* real, Collective operation, std::size_t count,
-               ncclDataType_t type, int reduction, int peer, ncclComm_t comm) noexcept {
+void set_collective_shape(CallFrame& frame, const void* real, Collective operation, std::size_t count,
+                          ncclDataType_t type, int reduction, int peer, ncclComm_t comm) noexcept {
   ThreadState* thread = ThreadRegistry::current_if_any();
   if (thread == nullptr) return;
   CollectiveShape shape;
@@ -95,7 +96,7 @@ struct Collected {
 
 // Communicators are seen from their making to their end, inside windows and outside.
 
-bool has_worked(int status) noexcept {
+bool succeeded(int status) noexcept {
   return StatusCode<ncclResult_t>::of(static_cast<ncclResult_t>(status)) == ncclSuccess;
 }
 
@@ -104,87 +105,61 @@ CommunicatorId id_of(const ncclUniqueId& unique_id) noexcept {
 }
 
 // One whose handle the library writes later (ncclCommSplit in a group, or without blocking) is not known.
-void made(int status, const ncclComm_t* comm, CommunicatorId id) noexcept {
-  if (!has_worked(status) || comm == nullptr || *comm == nullptr) return;
+void on_communicator_created(int status, const ncclComm_t* comm, CommunicatorId id) noexcept {
+  if (!succeeded(status) || comm == nullptr || *comm == nullptr) return;
   communicators.forget(*comm);
   communicator_ids.remember(*comm, id);
 }
 
-void forget(ncclComm_t comm) noexcept {
+void forget_communicator(ncclComm_t comm) noexcept {
   communicators.forget(comm);
   communicator_ids.forget(comm);
 }
 
-constexpr int kNoReduction = -1;
-constexpr int kNoPeer = -1;
+/// The arguments of a collective by their types, of which a call has one each, but for its buffers: an int is
+/// the root or peer.
+template <Collective operation>
+struct CollectiveArguments : Collected {
+  template <typename... A>
+  static void tell(CallFrame& frame, void* real, A... args) noexcept {
+    std::size_t count = 0;
+    ncclDataType_t type{};
+    int reduction = -1;
+    int peer = -1;
+    ncclComm_t comm = nullptr;
+    const auto take = [&](auto argument) {
+      using Argument = decltype(argument);
+      if constexpr (std::is_same_v<Argument, std::size_t>) count = argument;
+      if constexpr (std::is_same_v<Argument, ncclDataType_t>) type = argument;
+      if constexpr (std::is_same_v<Argument, ncclRedOp_t>) reduction = argument;
+      if constexpr (std::is_same_v<Argument, int>) peer = argument;
+      if constexpr (std::is_same_v<Argument, ncclComm_t>) comm = argument;
+    };
+    (take(args), ...);
+    set_collective_shape(frame, real, operation, count, type, reduction, peer, comm);
+  }
+};
 
 }  // namespace
 
 template <>
-struct CallArguments<kFn_ncclAllReduce> : Collected {
-  static void tell(CallFrame& frame, void* real, const void*, void*, std::size_t count, ncclDataType_t type,
-                   ncclRedOp_t reduction, ncclComm_t comm, cudaStream_t) noexcept {
-    tell_call(frame, real, Collective::kAllReduce, count, type, reduction, kNoPeer, comm);
-  }
-};
-
+struct CallArguments<kFn_ncclAllReduce> : CollectiveArguments<Collective::kAllReduce> {};
 template <>
-struct CallArguments<kFn_ncclBroadcast> : Collected {
-  static void tell(CallFrame& frame, void* real, const void*, void*, std::size_t count, ncclDataType_t type,
-                   int root, ncclComm_t comm, cudaStream_t) noexcept {
-    tell_call(frame, real, Collective::kBroadcast, count, type, kNoReduction, root, comm);
-  }
-};
-
+struct CallArguments<kFn_ncclBroadcast> : CollectiveArguments<Collective::kBroadcast> {};
 template <>
-struct CallArguments<kFn_ncclBcast> : Collected {
-  static void tell(CallFrame& frame, void* real, void*, std::size_t count, ncclDataType_t type, int root,
-                   ncclComm_t comm, cudaStream_t) noexcept {
-    tell_call(frame, real, Collective::kBroadcast, count, type, kNoReduction, root, comm);
-  }
-};
-
+struct CallArguments<kFn_ncclBcast> : CollectiveArguments<Collective::kBroadcast> {};
 template <>
-struct CallArguments<kFn_ncclReduce> : Collected {
-  static void tell(CallFrame& frame, void* real, const void*, void*, std::size_t count, ncclDataType_t type,
-                   ncclRedOp_t reduction, int root, ncclComm_t comm, cudaStream_t) noexcept {
-    tell_call(frame, real, Collective::kReduce, count, type, reduction, root, comm);
-  }
-};
-
+struct CallArguments<kFn_ncclReduce> : CollectiveArguments<Collective::kReduce> {};
 template <>
-struct CallArguments<kFn_ncclAllGather> : Collected {
-  static void tell(CallFrame& frame, void* real, const void*, void*, std::size_t count, ncclDataType_t type,
-                   ncclComm_t comm, cudaStream_t) noexcept {
-    tell_call(frame, real, Collective::kAllGather, count, type, kNoReduction, kNoPeer, comm);
-  }
-};
-
+struct CallArguments<kFn_ncclAllGather> : CollectiveArguments<Collective::kAllGather> {};
 template <>
-struct CallArguments<kFn_ncclReduceScatter> : Collected {
-  static void tell(CallFrame& frame, void* real, const void*, void*, std::size_t count, ncclDataType_t type,
-                   ncclRedOp_t reduction, ncclComm_t comm, cudaStream_t) noexcept {
-    tell_call(frame, real, Collective::kReduceScatter, count, type, reduction, kNoPeer, comm);
-  }
-};
-
+struct CallArguments<kFn_ncclReduceScatter> : CollectiveArguments<Collective::kReduceScatter> {};
 template <>
-struct CallArguments<kFn_ncclSend> : Collected {
-  static void tell(CallFrame& frame, void* real, const void*, std::size_t count, ncclDataType_t type,
-                   int peer, ncclComm_t comm, cudaStream_t) noexcept {
-    tell_call(frame, real, Collective::kSend, count, type, kNoReduction, peer, comm);
-  }
-};
-
+struct CallArguments<kFn_ncclSend> : CollectiveArguments<Collective::kSend> {};
 template <>
-struct CallArguments<kFn_ncclRecv> : Collected {
-  static void tell(CallFrame& frame, void* real, void*, std::size_t count, ncclDataType_t type, int peer,
-                   ncclComm_t comm, cudaStream_t) noexcept {
-    tell_call(frame, real, Collective::kRecv, count, type, kNoReduction, peer, comm);
-  }
-};
+struct CallArguments<kFn_ncclRecv> : CollectiveArguments<Collective::kRecv> {};
 
-// The library's own use of groups, inside ncclSend, is not told of: the call around it has a shape.
+// Groups that the library itself opens inside ncclSend are ignored: the call around them has a shape.
 template <>
 struct CallArguments<kFn_ncclGroupStart> {
   static void tell(CallFrame& frame, void*) noexcept {
@@ -205,7 +180,7 @@ struct CallArguments<kFn_ncclGroupEnd> {
 
 template <>
 struct Observer<kFn_ncclCommDestroy> {
-  static void before(ncclComm_t comm) noexcept { forget(comm); }
+  static void before(ncclComm_t comm) noexcept { forget_communicator(comm); }
 };
 
 template <>
@@ -214,7 +189,7 @@ struct Observer<kFn_ncclCommAbort> : Observer<kFn_ncclCommDestroy> {};
 template <>
 struct Observer<kFn_ncclCommInitRank> {
   static void after(void*, int status, ncclComm_t* comm, int, const ncclUniqueId& unique_id, int) noexcept {
-    made(status, comm, id_of(unique_id));
+    on_communicator_created(status, comm, id_of(unique_id));
   }
 };
 
@@ -222,7 +197,7 @@ template <>
 struct Observer<kFn_ncclCommInitRankConfig> {
   static void after(void*, int status, ncclComm_t* comm, int, const ncclUniqueId& unique_id, int,
                     ncclConfig_t*) noexcept {
-    made(status, comm, id_of(unique_id));
+    on_communicator_created(status, comm, id_of(unique_id));
   }
 };
 
@@ -231,20 +206,21 @@ template <>
 struct Observer<kFn_ncclCommInitRankScalable> {
   static void after(void*, int status, ncclComm_t* comm, int, int, int count, const ncclUniqueId* unique_ids,
                     ncclConfig_t*) noexcept {
-    if (has_worked(status) && unique_ids != nullptr && count > 0) made(status, comm, id_of(unique_ids[0]));
+    if (succeeded(status) && unique_ids != nullptr && count > 0)
+      on_communicator_created(status, comm, id_of(unique_ids[0]));
   }
 };
 
-// Of this process alone: nobody else has to find the same id.
+// Of this process alone: no other process needs the same id.
 template <>
 struct Observer<kFn_ncclCommInitAll> {
   static void after(void*, int status, ncclComm_t* all, int count, const int*) noexcept {
-    if (!has_worked(status) || all == nullptr) return;
+    if (!succeeded(status) || all == nullptr) return;
     const std::array<std::uint64_t, 3> own{static_cast<std::uint64_t>(now()),
                                            static_cast<std::uint64_t>(getpid()),
                                            reinterpret_cast<std::uintptr_t>(all)};
     const CommunicatorId id = communicator_id({reinterpret_cast<const char*>(own.data()), sizeof own});
-    for (int i = 0; i < count; ++i) made(status, all + i, id);
+    for (int i = 0; i < count; ++i) on_communicator_created(status, all + i, id);
   }
 };
 
@@ -252,7 +228,7 @@ template <>
 struct Observer<kFn_ncclCommSplit> {
   static void after(void*, int status, ncclComm_t parent, int color, int, ncclComm_t* comm,
                     ncclConfig_t*) noexcept {
-    if (has_worked(status)) made(status, comm, communicator_ids.split(parent, color));
+    if (succeeded(status)) on_communicator_created(status, comm, communicator_ids.split(parent, color));
   }
 };
 
