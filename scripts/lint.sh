@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.."
 
 case "${1:-}" in
   format)
-    find libinject injectctl include tests examples \( -name '*.h' -o -name '*.cpp' -o -name '*.cu' \) -print0 |
+    find libinject injectctl include tests studies examples \( -name '*.h' -o -name '*.cpp' -o -name '*.cu' \) -print0 |
       xargs -0 "${CLANG:-clang-format}" --dry-run --Werror -ferror-limit=1
     ;;
   tidy)

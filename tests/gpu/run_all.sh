@@ -5,8 +5,8 @@
 # Runs GPU tests and benchmarks on a machine that may have nothing but a build folder:
 #   tests/gpu/run_all.sh [-b BUILD] [-o OUT] [-t SECONDS] SET...
 # SET: slice1 compare frameworks graphs graph_times after_inside unharmed coexistence processes torchrun iterations endings nccl merge shapes gemm_sweep memory metrics
-# utilization diagnosis occupancy copies timeline recovery soak cupti_cycles cuda12 cpp examples bench, or all (the default); SET:ARGUMENTS passes arguments to one of
-# them, such as 'compare:--models transformer --rounds 2'.
+# diagnosis occupancy copies timeline recovery soak cuda12 cpp examples bench, or all (the default), or a study, which all leaves
+# out: utilization cupti_cycles. SET:ARGUMENTS passes arguments to one of them, such as 'compare:--models transformer --rounds 2'.
 # BUILD (default build) holds libinject.so, tests/bench/ and examples/; a folder with the bare binaries will do too.
 # All output goes to OUT/gpu.log, details after each SET into OUT/gpu-results.tar.gz (so a run cut short leaves those of
 # the sets before); the end of the output is a table. Exits 1 if anything failed.
@@ -27,7 +27,7 @@ done
 shift $((OPTIND - 1))
 if [ $# -eq 0 ] || [ "$1" = all ]; then
   set -- slice1 compare frameworks graphs graph_times after_inside unharmed coexistence processes torchrun iterations endings nccl merge shapes gemm_sweep memory \
-    metrics utilization diagnosis occupancy copies timeline recovery soak cupti_cycles cuda12 cpp examples bench
+    metrics diagnosis occupancy copies timeline recovery soak cuda12 cpp examples bench
 fi
 build=$(cd "$build" && pwd) || exit 2
 mkdir -p "$out"
@@ -58,13 +58,17 @@ find_program() { # the first of the names that exists under BUILD
   return 1
 }
 
+with_cuda() { # a script whose programs need the toolkit's libraries, CUPTI among them
+  LD_LIBRARY_PATH=$cuda:$(dirname "$cuda")/extras/CUPTI/lib64${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} python3 "$@" --out "$work"
+}
+
 run_set() {
   local set=$1
   shift
   case $set in
     slice1) python3 "$here/slice1_resnet.py" "$@" --out "$work" ;;
     compare) python3 "$here/compare_torch.py" "$@" --out "$work" ;;
-    frameworks | graphs | graph_times | after_inside | unharmed | coexistence | processes | torchrun | endings | merge | shapes | gemm_sweep | memory | utilization | diagnosis | copies | recovery | soak)
+    frameworks | graphs | graph_times | after_inside | unharmed | coexistence | processes | torchrun | endings | merge | shapes | gemm_sweep | memory | diagnosis | copies | recovery | soak)
       python3 "$here/$set.py" "$@" --out "$work"
       ;;
     timeline) python3 "$here/torch_timeline.py" "$@" --out "$work" ;;
@@ -73,9 +77,9 @@ run_set() {
     iterations) python3 "$here/iterations/truth_table.py" "$@" --out "$work" ;;
     cuda12) python3 "$here/cuda12.py" --cuda12 "${INJECT_CUDA12:-$build/cuda12}" "$@" --out "$work" ;;
     cpp) LD_LIBRARY_PATH=$cuda${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} python3 "$here/cpp_example.py" "$@" --out "$work" ;;
-    occupancy | cupti_cycles)
-      LD_LIBRARY_PATH=$cuda:$(dirname "$cuda")/extras/CUPTI/lib64${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} python3 "$here/$set.py" "$@" --out "$work"
-      ;;
+    occupancy) with_cuda "$here/$set.py" "$@" ;;
+    cupti_cycles) with_cuda "$root/studies/$set.py" "$@" ;;
+    utilization) python3 "$root/studies/$set.py" "$@" --out "$work" ;;
     examples) python3 "$here/examples.py" "$@" --out "$work" ;;
     bench)
       local launch
@@ -90,7 +94,7 @@ run_set() {
 declare -a table
 status=0
 : >"$out/gpu.log"
-export -f run_set find_program
+export -f run_set with_cuda find_program
 export here root build work cuda
 echo "CUDA libraries: ${cuda:-none found}; $(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null | head -1)"
 for word in "$@"; do

@@ -1,19 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""What the studies of training on GPUs report, from hardware metrics: how much of the SMs, of the FP32 and the tensor pipes, of
-the warps and of the memory the examples' models use, over precision and batch size; and of their ten longest kernels.
+"""For docs/measurements.md, "Training": tests/gpu/run_all.sh 'utilization:--apart'
+
+What published studies of GPU training report, taken from hardware metrics: how much of the SMs, of the FP32 and tensor pipes, of the
+warps and of the memory the examples' models use, over precision and batch size, and the ten longest kernels of each.
 
 study: a window for each precision and batch size, all of a model in one process (programs/torch_study.py). kernels: one
-configuration a model, for longer. utilization.md in the folder of details has the tables for docs/measurements.md,
-utilization.csv and kernels.csv the figures.
+configuration of each model, for longer. In the folder of details, utilization.md has the tables for the page, utilization.csv and
+kernels.csv the figures.
 
-Samples are not lost; window_sum.csv has the means of its samples; percentages are some; without TF32 fp32 leaves the tensor pipe
-alone, with it, and in bf16, it is used, the more so the larger the batch. FP32 and Tensor Utilization, which the kernels' own
-figures add up to, are the means of the samples where no kernels overlap. ResNet-50 in bf16 keeps the tensor pipe busy for as long
-as its products take at the peak, at the least.
+It also checks that the figures make sense: no samples are lost; window_sum.csv has the means of the window's samples; percentages
+lie between 0 and 100; fp32 without TF32 does not use the tensor pipe, TF32 and bf16 do, and more with a larger batch. Where no
+kernels overlap, FP32 and Tensor Utilization (sums over the kernels) equal the means of the samples. ResNet-50 in bf16 keeps the
+tensor pipe busy at least as long as its products take at peak rate.
 
---apart: a process for each configuration. One process tells the 384 states of kernels apart that take most time, which are those
-of a few configurations: the others have no FP32 and Tensor Utilization then.
+--apart: one process for each configuration. A process tells only the 384 states of kernels apart that take most time, which come
+from a few configurations; the others then have no FP32 and Tensor Utilization.
 """
 
 import collections
@@ -23,10 +25,11 @@ import os
 import shutil
 import sys
 
-from diagnosis import device_rows
-from gputest import Folder, folders, main, profiled_environment, run
-from kernel_names import short_name
-from metrics_collection import FLOP_A_CYCLE, POINTS, TABLE, loss_reasons, refusal
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "tests", "gpu"))
+from diagnosis import device_rows  # noqa: E402
+from gputest import Folder, folders, main, profiled_environment, run  # noqa: E402
+from kernel_names import short_name  # noqa: E402
+from metrics_collection import FLOP_A_CYCLE, POINTS, TABLE, loss_reasons, refusal  # noqa: E402
 
 PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "programs", "torch_study.py")
 PRECISIONS = "fp32,tf32,bf16"

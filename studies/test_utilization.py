@@ -13,9 +13,9 @@ import tempfile
 import unittest
 from unittest import mock
 
+import utilization as test  # first: it adds the folder of gputest
 import gputest
 import kernel_names
-import utilization as test
 
 DEVICE = {"compute_capability": "9.0", "multiprocessors": 132, "clock_khz": 1980000}
 MILLISECOND = 1_000_000
@@ -151,7 +151,7 @@ class Names(unittest.TestCase):
             self.assertEqual(kernel_names.short_name(name), short)
 
     def test_all_that_are_known(self):
-        path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "kernels", "names.csv")
+        path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "data", "kernels", "names.csv")
         with open(path, newline="", encoding="utf-8") as file:
             names = [row["Name"] for row in csv.DictReader(file)]
         self.assertGreater(len(names), 200)

@@ -1,19 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""What CUPTI keeps each time that it is attached and given up, without libinject: nothing where it is not finalized, which is why
-it is finalized a bounded number of times (libinject/session/session_cupti.cpp); how much where it is."""
+"""For docs/reliability.md, "Hundreds of windows that attach CUPTI anew": tests/gpu/run_all.sh cupti_cycles
+
+What CUPTI keeps in memory each time that it is attached and detached, without libinject. Where it is only unsubscribed, it keeps
+nothing; where it is finalized, it keeps some memory. That is why libinject finalizes it a bounded number of times
+(libinject/session/cupti_attachment.h).
+"""
 
 import json
 import os
+import sys
 
-from gputest import clean_environment, main, run
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "tests", "gpu"))
+from gputest import clean_environment, main, run  # noqa: E402
 
 CYCLES, KERNELS = 60, 500
 GRANULE = 2 << 20  # bytes, in which the driver takes device memory
 
 
 def program(library):
-    for name in ("tests/gpu/inject-cupti-cycles", "inject-cupti-cycles"):
+    for name in ("studies/inject-cupti-cycles", "inject-cupti-cycles"):
         for folder in (os.path.dirname(library), os.path.dirname(os.path.dirname(library))):
             if os.access(os.path.join(folder, name), os.X_OK):
                 return os.path.join(folder, name)
