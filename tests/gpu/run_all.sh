@@ -5,7 +5,7 @@
 # Runs GPU tests and benchmarks on a machine that may have nothing but a build folder:
 #   tests/gpu/run_all.sh [-b BUILD] [-o OUT] [-t SECONDS] SET...
 # SET: slice1 compare frameworks graphs graph_times after_inside unharmed coexistence processes torchrun iterations endings nccl merge shapes gemm_sweep memory metrics
-# diagnosis occupancy copies timeline recovery soak cuda12 cpp examples bench, or all (the default), or a study, which all leaves
+# diagnosis occupancy copies timeline recovery soak contract cuda12 cpp examples bench, or all (the default), or a study, which all leaves
 # out: utilization cupti_cycles. SET:ARGUMENTS passes arguments to one of them, such as 'compare:--models transformer --rounds 2'.
 # BUILD (default build) holds libinject.so, tests/bench/ and examples/; a folder with the bare binaries will do too.
 # All output goes to OUT/gpu.log, details after each SET into OUT/gpu-results.tar.gz (so a run cut short leaves those of
@@ -27,7 +27,7 @@ done
 shift $((OPTIND - 1))
 if [ $# -eq 0 ] || [ "$1" = all ]; then
   set -- slice1 compare frameworks graphs graph_times after_inside unharmed coexistence processes torchrun iterations endings nccl merge shapes gemm_sweep memory \
-    metrics diagnosis occupancy copies timeline recovery soak cuda12 cpp examples bench
+    metrics diagnosis occupancy copies timeline recovery soak contract cuda12 cpp examples bench
 fi
 build=$(cd "$build" && pwd) || exit 2
 mkdir -p "$out"
@@ -77,7 +77,7 @@ run_set() {
     iterations) python3 "$here/iterations/truth_table.py" "$@" --out "$work" ;;
     cuda12) python3 "$here/cuda12.py" --cuda12 "${INJECT_CUDA12:-$build/cuda12}" "$@" --out "$work" ;;
     cpp) LD_LIBRARY_PATH=$cuda${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} python3 "$here/cpp_example.py" "$@" --out "$work" ;;
-    occupancy) with_cuda "$here/$set.py" "$@" ;;
+    occupancy | contract) with_cuda "$here/$set.py" "$@" ;;
     cupti_cycles) with_cuda "$root/studies/$set.py" "$@" ;;
     utilization) python3 "$root/studies/$set.py" "$@" --out "$work" ;;
     examples) python3 "$here/examples.py" "$@" --out "$work" ;;
