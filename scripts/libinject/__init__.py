@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""What is done with libinject besides preloading it: the command `inject`, and a reader of its folders (result.py)."""
+"""The command `inject`, and a reader of the folders that libinject writes (result.py)."""
 
 __version__ = "0.1.0"

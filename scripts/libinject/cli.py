@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""The command `inject`. Each subcommand is a module of its own; what takes long to import is imported where it is used."""
+"""The command `inject`. Each subcommand is a module of its own; slow imports happen where they are needed."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from libinject.commands import check, compare, doctor, merge, report, run, sweep
 
 app = typer.Typer(name="inject", no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None,
                   context_settings={"help_option_names": ["-h", "--help"]},
-                  help="Where the GPU's time goes in a training program, and why: runs programs under libinject and reads what it "
-                       "has written.")
+                  help="Find out where a training program spends the GPU's time, and why: run programs under libinject and read "
+                       "its results.")
 
 
 def _version(wanted: bool) -> None:

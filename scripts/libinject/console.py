@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""How all of `inject` talks: results on stdout, everything else on stderr, one line for what goes wrong."""
+"""Output of all `inject` commands: results on stdout, everything else on stderr, one line for each problem."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def fail(message: str, status: int = BAD_USE) -> NoReturn:
 
 
 def warn(message: str) -> None:
-    """Names of files are anybody's: no escape sequence of theirs reaches the terminal."""
+    """File names are untrusted: none of their escape sequences may reach the terminal."""
     err.print("inject: " + "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in message))
 
 
@@ -48,7 +48,7 @@ def finite(value: Any) -> Any:
 
 
 def duration(nanoseconds: float) -> str:
-    """As the text summary writes times: 1.234ms."""
+    """A time as the text summary writes it: 1.234ms."""
     for unit, size in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
         if abs(nanoseconds) >= size:
             return f"{nanoseconds / size:.3f}{unit}"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Figures that several commands show under one name, and so are the same in all of them: step time, samples per second, GPU utilization."""
+"""Figures that several commands show, computed in one place: step time, samples per second, GPU utilization."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def windows(result: Result) -> list[Row]:
 
 
 def step_times(result: Result) -> list[float]:
-    """Of the complete iterations, from boundary to boundary on the host. Their median is the step time: where a window opens, the host
+    """Of the complete iterations, from boundary to boundary on the host. Their median is the step time: when a window opens, the host
     often runs ahead of the GPU for some steps, which makes the mean too short."""
     return [time for time in numbers(complete_iterations(result), "Duration (ns)") if time > 0]
 
 
 def samples_per_second(result: Result) -> float | None:
-    """Median of the complete iterations; without any, of the windows."""
+    """Median over the complete iterations; if there are none, over the windows."""
     rates = numbers(complete_iterations(result), "Samples/s") or numbers(windows(result), "Samples/s")
     return statistics.median(rates) if rates else None
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Files that `inject` writes."""
+"""Writes the files that `inject` makes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from libinject import console
 
 
 def write_whole(path: pathlib.Path, text: str) -> None:
-    """So that a reader sees the old file or the new one, and for its user alone, as the tables are: command lines are in it. Raises OSError."""
+    """Atomically: a reader sees either the old file or the new one. Readable by the user only, as it has command lines. Raises OSError."""
     if path.exists() and not path.is_file():  # /dev/stdout, a pipe
         path.write_text(text, encoding="utf-8")
         return

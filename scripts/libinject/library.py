@@ -35,8 +35,8 @@ def find_injectctl() -> pathlib.Path | None:
 
 
 def run_injectctl() -> None:
-    """The command `injectctl` of the Python package: the binary inside it takes our place."""
+    """The command `injectctl` of the Python package: replaces this process with the binary inside the package."""
     found = find_injectctl()
     if found is None:
-        sys.exit("injectctl: the binary is neither in this package nor installed: install the package again")
+        sys.exit("injectctl: the binary is neither in this package nor installed: reinstall the package")
     os.execv(found, ["injectctl", *sys.argv[1:]])

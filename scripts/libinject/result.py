@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Reads the folders that libinject writes: run.json and the CSV tables. Nothing in them is believed: what is missing, cut
-off or not what it should be is a BadFile that names the file, the line and what was expected."""
+"""Reads the folders that libinject writes: run.json and the CSV tables. Nothing in them is trusted: anything missing, cut
+off or malformed raises a BadFile that names the file, the line and what was expected."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _OR_NULL = frozenset(("host", "metrics", "recovered", "diagnosis"))
 
 
 class BadFile(Exception):
-    """A file that is not what libinject writes. `str()` is one line: the file, the line where there is one, and why."""
+    """A file that libinject did not write like this. `str()` is one line: the file, the line number if known, and why."""
 
     def __init__(self, path: pathlib.Path, why: str, line: int | None = None):
         self.path, self.why, self.line = path, why, line
@@ -50,7 +50,7 @@ class BadFile(Exception):
 
 
 def printable(text: str, most: int = 120) -> str:
-    """`text` for a message: no control characters, not longer than `most`."""
+    """`text` made fit for a message: no control characters, at most `most` characters."""
     shown = "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text[: most + 1])
     return shown if len(shown) <= most else shown[: most - 1] + "…"
 
@@ -60,7 +60,7 @@ def is_number_column(name: str) -> bool:
 
 
 def as_number(text: str) -> int | float:
-    """Nothing is written that is infinite, or needs more than 64 bits, but whole numbers: sums of operations have 128."""
+    """libinject writes nothing infinite, and nothing of more than 64 bits except whole numbers: sums of operations have 128."""
     number: int | float
     if "." in text:  # most of them: an int() that fails takes ten times as long
         number = float(text)
@@ -103,7 +103,7 @@ def _open(path: pathlib.Path) -> TextIO:
 
 
 def read_cells(path: pathlib.Path) -> Iterator[tuple[int, list[str]]]:
-    """The header and then row by row, as they stand in the file, each with the number of its last line. Raises BadFile as it goes."""
+    """The header and then each row, as in the file, with the number of its last line. May raise BadFile after some rows."""
     width = 0
     line = 1
     try:
@@ -116,7 +116,7 @@ def read_cells(path: pathlib.Path) -> Iterator[tuple[int, list[str]]]:
                 if not width:
                     width = len(cells)
                     if not width or len(set(cells)) != width:
-                        raise BadFile(path, "no header of distinct columns", 1)
+                        raise BadFile(path, "the header has duplicate columns, or none", 1)
                 elif len(cells) != width:
                     raise BadFile(path, f"{len(cells)} cells, the header has {width}", line)
                 yield line, cells
@@ -131,8 +131,8 @@ def read_cells(path: pathlib.Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def read_rows(path: pathlib.Path, only: frozenset[str] | None = None) -> Iterator[tuple[Cell, ...]]:
-    """The header's names, then row by row, for tables that may be too large to hold. `only`: other columns are left out, and what is
-    in them is not looked at. Raises BadFile as it goes."""
+    """The header's names, then row by row, for tables that may be too large to hold. `only`: other columns are left out, and their
+    content is not checked. May raise BadFile after some rows."""
     kept: list[tuple[int, str, bool]] | None = None
     for line, cells in read_cells(path):
         if kept is None:
@@ -160,10 +160,10 @@ def read_table(path: pathlib.Path, only: frozenset[str] | None = None) -> Table:
 
 
 class Result:
-    """A folder. Tables are read as they are asked for, once each; `problems` has what could not be read, a line each."""
+    """A folder. Each table is read once, on first use; `problems` has a line for each thing that could not be read."""
 
     def __init__(self, path: pathlib.Path | str):
-        """Raises BadFile where this is no folder of libinject's, or its run.json is damaged."""
+        """Raises BadFile if libinject did not write this folder, or its run.json is damaged."""
         self.path = pathlib.Path(path)
         try:
             if not self.path.is_dir():
@@ -180,7 +180,7 @@ class Result:
 
     @property
     def complete(self) -> bool:
-        """False where the program was killed, or still runs."""
+        """False if the program was killed or is still running."""
         return self.run.get("state") in ("closed", "recovered")
 
     def table(self, name: str) -> Table | None:
@@ -200,7 +200,7 @@ class Result:
         return self._tables[name]
 
     def rows(self, name: str, *needed: str) -> list[Row]:
-        """The rows of a table, none if it is not there. A table without one of the columns `needed` is a problem as well."""
+        """The rows of a table, none if it does not exist. A table that lacks one of the columns `needed` is also a problem."""
         table = self.table(name)
         if table is None:
             return []
@@ -219,7 +219,7 @@ class Result:
 
 def _read_run(path: pathlib.Path) -> dict:
     if not path.exists():
-        raise BadFile(path.parent, "not a folder of libinject's: it has no run.json")
+        raise BadFile(path.parent, "not a libinject folder: it has no run.json")
     try:
         with _open(path) as file:
             if os.fstat(file.fileno()).st_size > _LARGEST_JSON:
@@ -232,14 +232,14 @@ def _read_run(path: pathlib.Path) -> dict:
     except json.JSONDecodeError as error:
         raise BadFile(path, f"not JSON: {error.msg}", error.lineno) from None
     except RecursionError:
-        raise BadFile(path, "not libinject's: nested too deeply") from None
+        raise BadFile(path, "not written by libinject: nested too deeply") from None
     except ValueError:
-        raise BadFile(path, "not libinject's: a number of thousands of digits") from None
+        raise BadFile(path, "not written by libinject: a number with thousands of digits") from None
     if not isinstance(run, dict) or not isinstance(run.get("libinject"), str):
-        raise BadFile(path, "not libinject's: it does not say which version wrote it", 1)
+        raise BadFile(path, "not written by libinject: it does not say which version wrote it", 1)
     for name, kind in _MEMBERS.items():
         if not isinstance(run.setdefault(name, None if name in _OR_NULL else kind()), (kind, type(None)) if name in _OR_NULL else kind):
-            raise BadFile(path, f"'{name}' is {_kind_of(run[name])}, and has to be {_KINDS[kind]}")
+            raise BadFile(path, f"'{name}' is {_kind_of(run[name])}, but has to be {_KINDS[kind]}")
     return run
 
 

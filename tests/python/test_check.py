@@ -422,7 +422,7 @@ class BadInput(CheckTest):
             findings(folder)
 
     def test_run_json_that_is_none(self):
-        for content, why in ((b"", "not JSON"), (b"[]", "not libinject's"), (b"{}", "does not say which version"), (b"\xff", "not UTF-8")):
+        for content, why in ((b"", "not JSON"), (b"[]", "not written by libinject"), (b"{}", "does not say which version"), (b"\xff", "not UTF-8")):
             folder = self.copy()
             (folder / "run.json").write_bytes(content)
             done = self.command(folder)

@@ -30,7 +30,7 @@ class Command(folders.TemporaryFolder):
     def test_in_words(self):
         done = folders.inject("doctor", env=SIMULATION)
         self.assertEqual(done.returncode, 0)
-        self.assertIn("     ok  trial: a window was opened and closed, and the GPU's work in it (20 memsets) is in the tables\n", done.stdout)
+        self.assertIn("     ok  trial: a window opened and closed, and the GPU's work in it (20 memsets) is in the tables\n", done.stdout)
 
     def test_no_cuda(self):
         found = self.doctor(status=1, LD_LIBRARY_PATH="")

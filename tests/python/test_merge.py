@@ -100,7 +100,7 @@ class Steps(Case):
         self.assertEqual([row["step"]["slowest"] for row in job["by_rank"]], [1, 2, 2])
         self.assertEqual(job["throughput"], {"steps_per_s": (1e9 / 250 + 1e9 / 245 + 1e9 / 265) / 3, "samples_per_s": None})
         self.assertEqual(job["step_ns"], 250)
-        self.assertEqual(self.said, ["4 iterations in common: too few to tell stragglers by step time, 5 are needed"])
+        self.assertEqual(self.said, ["4 iterations in common: too few to determine stragglers by step time, 5 are needed"])
 
     def test_gpus_that_ranks_see_of_each_other(self):
         both = [{"id": i, "name": "NVIDIA H200", "uuid": f"GPU-{i}"} for i in (0, 1)]
@@ -171,7 +171,7 @@ class Alignment(Case):
         for rank in range(3):
             ranks.write_rank(self.folder / str(rank), rank, [100 * MS] * 20, host=f"node{rank}", start=3000 * MS if rank == 1 else 0)
         self.job()
-        self.assertEqual(self.said, ["iterations of the same numbers begin at other times on node1 by 3.000s: these hosts' clocks are off, or the numbers are"])
+        self.assertEqual(self.said, ["iterations with the same numbers begin at different times on node1 by 3.000s: these hosts' clocks are off, or the numbers are"])
 
     def test_other_iterations(self):
         for rank in range(4):
@@ -186,7 +186,7 @@ class Alignment(Case):
             ranks.write_rank(self.folder / str(rank), rank, [100 * MS] * 10, first=100 * rank)
         job = self.job()
         self.assertEqual((job["skew"], job["stragglers"]), (None, []))
-        self.assertEqual(self.said, ["no iteration that the ranks have in common: neither skew nor stragglers by step time"])
+        self.assertEqual(self.said, ["the ranks have no iteration in common: neither skew nor stragglers can be determined by step time"])
 
     def test_cut_and_repeated_iterations(self):
         for rank in range(2):
@@ -196,7 +196,7 @@ class Alignment(Case):
                 file.writelines(",".join(map(str, row + [""] * (len(ranks.ITERATION) - len(row)))) + "\n" for row in rows)
         job = self.job()
         self.assertEqual([row["step"]["mean_ns"] for row in job["by_rank"]], [100, (5 * 100 + 200) / 6])
-        self.assertEqual(self.said, ["numbers of iterations come twice, the later ones count: rank 1"])
+        self.assertEqual(self.said, ["iteration numbers occur twice, the later ones count: rank 1"])
 
 
 class Collectives(Case):
@@ -466,7 +466,7 @@ class Ranks(Case):
         write("e", 0, "0x5")
         write("e", 1, "0x4")
         self.assertEqual([job["ranks"] for job in self.merge(self.folder / "d", self.folder / "e", force=True)["jobs"]], [2])
-        self.assertIn("rank 0 is there twice", self.said[0])
+        self.assertIn("rank 0 occurs twice", self.said[0])
         self.assertEqual(len(self.merge(*(self.folder / name for name in "cde"), how="folders")["jobs"]), 3)
 
     def test_odd_places(self):
@@ -486,26 +486,26 @@ class Ranks(Case):
             ranks.write_rank(self.folder / name, rank, [100 * MS] * count)
         job = self.job(force=True)
         self.assertEqual([row["step"]["iterations"] for row in job["by_rank"]], [5, 9])
-        self.assertEqual(self.said, ["b: left out: rank 1 is there twice, and b.1 has more complete iterations, or is newer"])
+        self.assertEqual(self.said, ["b: left out: rank 1 occurs twice, and b.1 has more complete iterations, or is newer"])
 
     def test_none(self):
         for name in "ab":
             ranks.write_rank(self.folder / name, None, [100 * MS] * 5, host=f"h{'ba'.index(name)}")
         job = self.job()
         self.assertEqual([(row["rank"], row["host"]) for row in job["by_rank"]], [(0, "h0"), (1, "h1")])
-        self.assertRegex(self.said[0], "^no rank in any run.json .*: folders are numbered by host and start$")
+        self.assertRegex(self.said[0], "^no rank in any run.json .*: ranks are numbered by host and start time$")
 
     def test_some_without(self):
         for name, rank in (("a", 0), ("b", None), ("c", 1)):
             ranks.write_rank(self.folder / name, rank, [100 * MS] * 5)
         self.assertEqual(self.job()["ranks"], 2)
-        self.assertEqual(self.said, ["b: left out: it has no rank, and others of the job have"])
+        self.assertEqual(self.said, ["b: left out: it has no rank, while others of the job have one"])
 
     def test_odd_ranks(self):
         for index, rank in enumerate((0, "-1", "1e3", [], "99999999999999999999", True)):
             ranks.write_rank(self.folder / str(index), 0, [100 * MS] * 5, rank=rank)
         self.assertEqual(self.job()["ranks"], 1)
-        self.assertIn("1/run.json: '-1' is no rank: a number is expected", self.said)
+        self.assertIn("1/run.json: '-1' is not a rank: a number is expected", self.said)
         self.assertEqual(len(self.said), 10)
 
     def test_usage(self):
@@ -516,7 +516,7 @@ class Ranks(Case):
         self.assertEqual((first["utilization"], first["peak_memory_mb"], first["device_memory_in_use_mb"], first["potential_gain"]), (0.5, 100, 600, 0.1))
         self.assertEqual((first["lost"], job["lost"], second["messages"]), ({"host_records": 7}, {"host_records": 7}, ["no CUPTI"]))
         self.assertEqual(job["verdicts"], {"input-bound": 1, "GPU-bound (compute)": 1})
-        self.assertEqual(self.said, ["cut off, or still running ('injectctl recover' makes the rest of a killed one's tables): rank 1"])
+        self.assertEqual(self.said, ["cut off, or still running ('injectctl recover' completes the tables of a killed process): rank 1"])
 
 
 class OfOneJob(Case):
@@ -527,7 +527,7 @@ class OfOneJob(Case):
         self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
         line = done.stderr.replace(f"{self.folder}/", "")
         self.assertEqual(line.count("\n"), 1, line)
-        self.assertTrue(line.startswith("inject: ") and line.endswith("; --force merges them all the same\n"), line)
+        self.assertTrue(line.startswith("inject: ") and line.endswith("; --force merges them anyway\n"), line)
         return line.removeprefix("inject: ").partition("; --force")[0]
 
     def three(self, **by_folder):
@@ -601,11 +601,11 @@ class NotProfiled(Case):
         missing = {(rank, iteration) for rank, row in enumerate(heat["ns"]) for iteration, cell in zip(heat["iterations"], row, strict=True) if cell is None}
         self.assertEqual(missing, {*((rank, None) for rank in range(4)), (1, 1109), (1, 1110), (2, 103)})
         self.assertEqual({cell for row in heat["ns"] for cell in row}, {100 * MS, None})
-        self.assertEqual((heat["blank"], drawn.note), (3, "3 are blank: iterations that a rank has not profiled whole"))
+        self.assertEqual((heat["blank"], drawn.note), (3, "3 are blank: iterations that a rank did not profile completely"))
         (job,) = built["jobs"]
         self.assertEqual([row["step"]["iterations"] for row in job["by_rank"]], [12, 10, 11, 12])
         self.assertEqual((job["compared"]["iterations"], job["compared"]["left_out"]), (9, 3))
-        self.assertIn("9 iterations, 100 to 1111; 3 that some ranks have not profiled whole are left out", dict(shown.lines(job)).get("", ""))
+        self.assertIn("9 iterations, 100 to 1111; 3 that some ranks did not profile completely are left out", dict(shown.lines(job)).get("", ""))
 
 
 class Hostile(Case):
@@ -633,13 +633,13 @@ class Hostile(Case):
         job = self.job(self.folder, self.folder / "none", self.folder / "foreign", self.folder / "rank-0" / "run.json")
         self.assertEqual((job["ranks"], job["missing"]), (10, "6-7"))
         self.assertEqual(self.said, [
-            "none: no such folder", "foreign: neither a folder of libinject's (it has no run.json) nor one that holds such folders",
+            "none: no such folder", "foreign: neither a libinject folder (it has no run.json) nor one that contains such folders",
             "rank-0/run.json: not a folder",
             f"rank-1/iteration_sum.csv:{lines}: 3 cells, the header has {len(ranks.ITERATION)}",
             "rank-2/window_sum.csv:3: '\N{REPLACEMENT CHARACTER}[31m' in column 'Duration (ns)' is not a number",
             "rank-3/nccl_sum.csv:1: no column 'Type'", "rank-4/copy_sum.csv: missing, though run.json lists it",
             "rank-5/memory_sum.csv:1: not UTF-8 (invalid start byte)",
-            "rank-6/run.json:2: not JSON: Expecting value", "rank-7/run.json:1: not libinject's: it does not say which version wrote it",
+            "rank-6/run.json:2: not JSON: Expecting value", "rank-7/run.json:1: not written by libinject: it does not say which version wrote it",
             "rank-8/iteration_sum.csv: not a regular file", "rank-9/memory_sum.csv: not a regular file", "rank-10/window_sum.csv: far too large",
             "rank-11/window_sum.csv:2: '1e30' in column 'Duration (ns)' is not a number", "2 of 12 ranks are missing: 6-7",
             "no window: rank 2, 10-11", "no complete iteration: rank 1, 8"])
@@ -694,7 +694,7 @@ class Hostile(Case):
         (self.folder / "empty").mkdir()
         done = folders.invoke("merge", self.folder / "empty", self.folder / "none")
         self.assertEqual((done.returncode, done.stdout), (2, ""))
-        self.assertEqual(done.stderr.splitlines()[-1], "inject: no result folder to merge")
+        self.assertEqual(done.stderr.splitlines()[-1], "inject: no result folders to merge")
         self.assertEqual(len(done.stderr.splitlines()), 3)
 
     def test_bad_use(self):
@@ -702,7 +702,7 @@ class Hostile(Case):
         (self.folder / "full").mkdir()
         (self.folder / "full" / "x").touch()
         for arguments, said in ((["--jobs", "x"], "--jobs x: accepted are auto, one, folders"),
-                                (["--parquet", self.folder / "full"], f"{self.folder}/full: not empty: Parquet copies go into a new folder"),
+                                (["--parquet", self.folder / "full"], f"{self.folder}/full: not empty: Parquet copies need a new folder"),
                                 (["-o", self.folder / "none" / "x.html"], f"can't write '{self.folder}/none/x.html': no such file or directory"),
                                 (["-o", self.folder / "full"], f"can't write '{self.folder}/full': is a directory")):
             done = folders.invoke("merge", self.folder / "job", *arguments)
@@ -754,7 +754,7 @@ class Parquet(Case):
             store.run(f"COPY (SELECT * REPLACE (7 AS run) FROM '{self.folder}/copy/runs.parquet') TO '{self.folder}/copy/other' (FORMAT parquet)")
         os.replace(self.folder / "copy" / "other", self.folder / "copy" / "runs.parquet")
         self.assertEqual(self.merge(self.folder / "copy", ranks.write_job(self.folder / "good", 1))["jobs"][0]["ranks"], 1)
-        self.assertIn("copy/runs.parquet: its runs are not numbered from 0 on", self.said)
+        self.assertIn("copy/runs.parquet: its runs are not numbered from 0", self.said)
         (self.folder / "copy" / "runs.parquet").write_text("no")
         done = folders.invoke("merge", self.folder / "copy")
         self.assertEqual(done.returncode, 2)
@@ -770,7 +770,7 @@ class Shown(Case):
         self.assertTrue(done.stdout.startswith("job: 24 ranks on 3 hosts, 24 NVIDIA H200\n  command      python3 train.py\n"), done.stdout)
         self.assertRegex(done.stdout, r"\n  stragglers   rank 7 \(node0\): a step takes 10\.\d{3}ms ± \S+us \(\d+\.\d%\) longer than the others' "
                                       r"median; slowest in 20 of 20\n")
-        self.assertIn("  4 of 24 ranks: stragglers, ranks that lack something, the slowest\n", done.stdout)
+        self.assertIn("  4 of 24 ranks: stragglers, incomplete ranks, the slowest\n", done.stdout)
         self.assertEqual(len(re.findall(r"^ +\d+ +node\d ", done.stdout, re.MULTILINE)), 4)
         (sections,) = folders.sections_of(self.folder / "job.html")
         plots = {plot["id"]: plot["series"] for plot in sections["ranks"]["plots"]}

@@ -96,7 +96,7 @@ class Layout(folders.TemporaryFolder):
         place = "import libinject.library as library; library._places = lambda *_: []; library.run_injectctl()"
         done = run_python(package.parent, "-c", place)
         self.assertEqual((done.returncode, done.stderr.count("\n")), (1, 1))
-        self.assertIn("install the package again", done.stderr)
+        self.assertIn("reinstall the package", done.stderr)
 
     def test_beside_an_installed_library(self):
         """PREFIX/lib/libinject.so and PREFIX/lib/python3/dist-packages/libinject, as distributions lay things out."""

@@ -127,7 +127,7 @@ class OfTheExample(folders.TemporaryFolder):
                     try:
                         result = Result(folder)
                     except BadFile as problem:
-                        self.assertRegex(str(problem), f"'{key}' is an? .*, and has to be an? |'{key}' is null, and has to be")
+                        self.assertRegex(str(problem), f"'{key}' is an? .*, but has to be an? |'{key}' is null, but has to be")
                         continue
                     json.dumps(page_model([result], []), allow_nan=False, ensure_ascii=False).encode()
 
@@ -153,10 +153,10 @@ class Command(folders.TemporaryFolder):
         done = folders.inject("report", "a", "c", "b", "--json", cwd=self.folder)
         self.assertEqual(done.returncode, 0)
         bad = "b/cuda_gpu_kern_sum.csv:3: 2 cells, the header has 4"
-        self.assertEqual(done.stderr.splitlines(), ["inject: c: not a folder of libinject's: it has no run.json", f"inject: {bad}"])
+        self.assertEqual(done.stderr.splitlines(), ["inject: c: not a libinject folder: it has no run.json", f"inject: {bad}"])
         model = json.loads(done.stdout)
         self.assertEqual(([run["name"] for run in model["runs"]], model["problems"], model["runs"][1]["problems"]),
-                         (["a", "b"], ["c: not a folder of libinject's: it has no run.json"], [bad]))
+                         (["a", "b"], ["c: not a libinject folder: it has no run.json"], [bad]))
         page = render(page_model([Result(self.folder / "a"), Result(self.folder / "b")], model["problems"]))
         self.assertIn("1 of 3 folders can&#39;t be shown", page.replace("can't", "can&#39;t"))
 
@@ -166,7 +166,7 @@ class Command(folders.TemporaryFolder):
         self.assertEqual(done.stderr.splitlines()[-1], "inject: nothing to report: no folder could be read")
         self.assertFalse((self.folder / "x.html").exists())
         done = folders.invoke("report", *range(33))
-        self.assertEqual((done.returncode, done.stderr), (2, "inject: 33 folders are too many for one page, which shows at most 32\n"))
+        self.assertEqual((done.returncode, done.stderr), (2, "inject: 33 folders are too many for one page: it shows at most 32\n"))
         folders.write_run(self.folder / "a")
         done = folders.invoke("report", self.folder / "a", "-o", self.folder / "no" / "x.html")
         self.assertEqual((done.returncode, done.stderr), (2, f"inject: can't write '{self.folder}/no/x.html': no such file or directory\n"))

@@ -45,7 +45,7 @@ class Bad(folders.TemporaryFolder):
         self.assertEqual(self.table(b"Avg (ns)\n\x1b[31m\n"), "t.csv:2: '\N{REPLACEMENT CHARACTER}[31m' in column 'Avg (ns)' is not a number")
         self.assertEqual(self.table(b'Name\n"a\n'), "t.csv:2: not CSV: unexpected end of data")
         self.assertTrue(self.table(b"Name\n\xff\n").startswith("t.csv:1: not UTF-8"), "decoded ahead of its line")
-        self.assertEqual(self.table(b"A,A\n"), "t.csv:1: no header of distinct columns")
+        self.assertEqual(self.table(b"A,A\n"), "t.csv:1: the header has duplicate columns, or none")
         for number in (b"nan", b"-inf", b"1e400", b"340282366920938463463374607431768211456"):
             self.assertEqual(self.table(b"Calls\n" + number + b"\n"), f"t.csv:2: '{number.decode()}' in column 'Calls' is not a number")
 
@@ -63,16 +63,16 @@ class Bad(folders.TemporaryFolder):
         self.assertEqual(self.refusal(Result, self.folder / "file"), "file: not a folder")
         foreign = self.folder / "foreign"
         foreign.mkdir()
-        self.assertEqual(self.refusal(Result, foreign), "foreign: not a folder of libinject's: it has no run.json")
+        self.assertEqual(self.refusal(Result, foreign), "foreign: not a libinject folder: it has no run.json")
         for text, why in (("{", "foreign/run.json:1: not JSON: Expecting property name enclosed in double quotes"),
-                          ("[]", "foreign/run.json:1: not libinject's: it does not say which version wrote it"),
-                          ("9" * 5000, "foreign/run.json: not libinject's: a number of thousands of digits"),
-                          ("[" * 100_000, "foreign/run.json: not libinject's: nested too deeply"),
-                          ('{"libinject": "1", "lost": []}', "foreign/run.json: 'lost' is a list, and has to be an object"),
-                          ('{"libinject": "1", "diagnosis": 5}', "foreign/run.json: 'diagnosis' is a number, and has to be a list"),
-                          ('{"libinject": "1", "command_line": true}', "foreign/run.json: 'command_line' is a truth value, and has to be a list"),
-                          ('{"libinject": "1", "windows": null}', "foreign/run.json: 'windows' is null, and has to be a list"),
-                          ('{"libinject": "1", "versions": "x"}', "foreign/run.json: 'versions' is a text, and has to be an object")):
+                          ("[]", "foreign/run.json:1: not written by libinject: it does not say which version wrote it"),
+                          ("9" * 5000, "foreign/run.json: not written by libinject: a number with thousands of digits"),
+                          ("[" * 100_000, "foreign/run.json: not written by libinject: nested too deeply"),
+                          ('{"libinject": "1", "lost": []}', "foreign/run.json: 'lost' is a list, but has to be an object"),
+                          ('{"libinject": "1", "diagnosis": 5}', "foreign/run.json: 'diagnosis' is a number, but has to be a list"),
+                          ('{"libinject": "1", "command_line": true}', "foreign/run.json: 'command_line' is a truth value, but has to be a list"),
+                          ('{"libinject": "1", "windows": null}', "foreign/run.json: 'windows' is null, but has to be a list"),
+                          ('{"libinject": "1", "versions": "x"}', "foreign/run.json: 'versions' is a text, but has to be an object")):
             (foreign / "run.json").write_text(text)
             self.assertEqual(self.refusal(Result, foreign), why)
 
@@ -102,8 +102,8 @@ class Bad(folders.TemporaryFolder):
         """No traceback: one line, and status 2."""
         good = folders.write_run(self.folder / "good")
         bad = folders.write_run(self.folder / "bad", diagnosis=5)
-        for path, why in ((bad, "bad/run.json: 'diagnosis' is a number, and has to be a list"), (self.folder / ("x" * 300), "file name too long")):
-            for arguments, end in ((("compare", good, path), "inject: nothing to compare"), (("merge", path), "inject: no result folder to merge"),
+        for path, why in ((bad, "bad/run.json: 'diagnosis' is a number, but has to be a list"), (self.folder / ("x" * 300), "file name too long")):
+            for arguments, end in ((("compare", good, path), "inject: nothing to compare"), (("merge", path), "inject: no result folders to merge"),
                                    (("report", path, "-o", self.folder / "r.html"), "inject: nothing to report: no folder could be read")):
                 done = folders.invoke(*arguments)
                 first, *others = done.stderr.splitlines()

@@ -43,11 +43,11 @@ class Variables(unittest.TestCase):
 
     def test_what_is_none(self):
         for text, why in (("X", "is not NAME=VALUES"), ("=1", "is not NAME=VALUES"), ("1X=1", "is not NAME=VALUES"), ("X=", "an empty value"),
-                          ("X=1,,2", "an empty value"), ("X=1,1", "1 comes twice"), ("X=1,2,4,…,63", "neither grows"), ("X=2,3,9,…,27", "neither grows"),
-                          ("X=8,16,…,64", "by an amount or by a factor"), ("X=1,2,4,…", "the last value is missing"), ("X=…,4", "two at least before"),
-                          ("X=a,b,…,z", "before and after the three dots are numbers"), ("X=0..8*2", "never gets there"), ("X=1..8*1", "never gets there"),
-                          ("X=1..8+0", "never gets there"), ("X=8..1+1", "never gets there"), ("X=1..99999999", "too many values"),
-                          ("X=1..2..3", "is no range"), ("X=\x1b[2J", "is no value"), ("X=4,4,4,…,8", "neither grows")):
+                          ("X=1,,2", "an empty value"), ("X=1,1", "1 occurs twice"), ("X=1,2,4,…,63", "does not grow by a constant"), ("X=2,3,9,…,27", "does not grow by a constant"),
+                          ("X=8,16,…,64", "by an amount or by a factor"), ("X=1,2,4,…", "the last value is missing"), ("X=…,4", "at least two numbers before"),
+                          ("X=a,b,…,z", "at least two numbers before them and one after"), ("X=0..8*2", "never reaches its end"), ("X=1..8*1", "never reaches its end"),
+                          ("X=1..8+0", "never reaches its end"), ("X=8..1+1", "never reaches its end"), ("X=1..99999999", "too many values"),
+                          ("X=1..2..3", "is not a range"), ("X=\x1b[2J", "is not a value"), ("X=4,4,4,…,8", "does not grow by a constant")):
             with self.assertRaises(BadVariable) as caught:
                 variables.parse(text)
             self.assertIn(why, str(caught.exception), text)
@@ -61,7 +61,7 @@ class Variables(unittest.TestCase):
         self.assertEqual([(point["B"], point["P"]) for point in found], [("1", "x"), ("1", "y"), ("2", "x"), ("2", "y")])
         self.assertEqual(variables.fill(["-b{B}", "{P}{P}", "{{P}} {{", "plain"], found[1]), ["-b1", "yy", "{P} {", "plain"])
         for argument in ("{Q}", "{", "}", "${X}", "{b}"):
-            with self.assertRaisesRegex(BadVariable, r"is no variable: there are \{B\}, \{P\}"):
+            with self.assertRaisesRegex(BadVariable, r"is not a variable: there are \{B\}, \{P\}"):
                 variables.fill([argument], found[0])
 
 
@@ -170,7 +170,7 @@ class Command(folders.TemporaryFolder):
                       ("--var", "N=1", "--window", "always", *command), ("--var", "N=1", "--batch-var", "N", *command)):
             done = folders.invoke("sweep", "--out", self.folder / "sweep", *other)
             self.assertEqual(done.returncode, 2)
-            self.assertIn("choose another --out", done.stderr)
+            self.assertIn("choose a different --out", done.stderr)
 
     def test_interrupted(self):
         prepared = folders.profile_example(self.folder / "prepared")
@@ -190,14 +190,14 @@ class Command(folders.TemporaryFolder):
             out, err = process.communicate(timeout=60)
             self.assertEqual(process.returncode, 130, err)
             self.assertEqual(self.statuses(), after)
-            self.assertIn("interrupted: the same command goes on", err)
+            self.assertIn("interrupted: run the same command again", err)
             self.assertRegex(out, r"1 +[\d.]+us")
             self.assertFalse(runs(int((self.folder / "pid2").read_text())))
             self.assertTrue((self.folder / "sweep" / "sweep.csv").exists())
 
     def test_bad_use(self):
-        for arguments, why in (((), "no command"), (("--", "true"), "nothing to vary"), (("--var", "N=1", "--", "true"), "{N} is nowhere in the command"),
-                               (("--var", "N=1", "--", "true", "{M}"), "'{M}' in the command is no variable"),
+        for arguments, why in (((), "no command"), (("--", "true"), "nothing to vary"), (("--var", "N=1", "--", "true"), "{N} does not occur in the command"),
+                               (("--var", "N=1", "--", "true", "{M}"), "'{M}' in the command is not a variable"),
                                (("--var", "N=1,x", "--batch-var", "N", "--", "true", "{N}"), "whole numbers above 0"),
                                (("--var", "N=1", "--batch-var", "M", "--", "true", "{N}"), "no variable of that name"),
                                (("--var", "N=1", "--timeout-each", "5", "--", "true", "{N}"), "a time such as 90s"),
@@ -210,7 +210,7 @@ class Command(folders.TemporaryFolder):
             self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
         (self.folder / "sweep").mkdir()
         (self.folder / "sweep" / "other").touch()
-        self.assertIn("neither empty nor a sweep's folder", self.sweep("--var", "N=1", "--", "true", "{N}").stderr)
+        self.assertIn("neither empty nor the folder of a sweep", self.sweep("--var", "N=1", "--", "true", "{N}").stderr)
 
     def test_a_command_that_is_not_there(self):
         self.assertEqual(self.sweep("--var", "N=1,2", "--", "no-such-program", "{N}").returncode, 1)

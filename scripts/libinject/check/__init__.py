@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Whether a folder keeps what the documentation promises of its columns: rules made of docs/ alone, as docs/check.md lists them."""
+"""Does a folder keep what the documentation promises of its columns? The rules are written from docs/ alone; docs/check.md lists them."""

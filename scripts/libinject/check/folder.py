@@ -86,7 +86,7 @@ class Table:
 
 
 class Folder:
-    """Raises BadFile where this is no folder of libinject's, or its run.json is damaged."""
+    """Raises BadFile if libinject did not write this folder, or its run.json is damaged."""
 
     def __init__(self, path: pathlib.Path | str):
         result = Result(path)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""What a rule is, and the list of all."""
+"""What a rule is, and the list of all rules."""
 
 from __future__ import annotations
 

@@ -16,11 +16,11 @@ _MOST = 20  # findings of a rule that are printed, a folder
 
 
 def check(
-    folders: Annotated[list[str], typer.Argument(metavar="DIR", help="Folders that libinject has written.")],
+    folders: Annotated[list[str], typer.Argument(metavar="DIR", help="Folders written by libinject.")],
     as_json: bool = console.Json,
 ) -> None:
-    """Check that the tables of one or more folders keep what their documentation promises. A line for each cell that does not, status 1 if
-    any is an error."""
+    """Check that the tables of one or more folders keep what their documentation promises. Prints a line for each cell that does
+    not; status 1 if any of them is an error."""
     from libinject.check.check import findings
     from libinject.check.rules import ERROR
 

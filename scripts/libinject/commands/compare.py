@@ -31,19 +31,19 @@ def groups(arguments: list[str]) -> list[list[str]]:
             else:
                 found[-1].append(argument)
     if len(found) < 2 or not all(found):
-        raise ValueError("two folders at least are compared: A B, A B C (each with the first), or with repeated runs A1 A2 vs B1 B2")
+        raise ValueError("compare at least two folders: A B, A B C (each with the first), or with repeated runs A1 A2 vs B1 B2")
     return found
 
 
 def compare(
     folders: Annotated[list[str], typer.Argument(metavar="FOLDER", help="A B: what changed from A to B. A B C: from A to B, and "
                                                  "from A to C. A1 A2 vs B1 B2: runs repeated on either side.")],
-    fail_if: Annotated[list[str], typer.Option("--fail-if", metavar="CONDITION", help="Exit with status 1 if it holds, 3 if too few samples "
-                                               "can tell: 'step_time > +5%', 'kernel:*softmax* > +200us', 'utilization < 80%'. Repeatable.")] = [],  # noqa: B006
-    strict: Annotated[bool, typer.Option("--strict", help="Conditions are judged by the figures alone, whatever the interval.")] = False,
-    least: Annotated[float, typer.Option("--least", metavar="PERCENT", min=0, help="What changed by less is not called changed.")] = 1.0,
-    top: Annotated[int, typer.Option("--top", min=1, help="Rows of each table on the terminal.")] = 10,
-    output: Annotated[pathlib.Path | None, typer.Option("--output", "-o", help="Write a page: compare.html.")] = None,
+    fail_if: Annotated[list[str], typer.Option("--fail-if", metavar="CONDITION", help="Exit with status 1 if this holds, 3 if there are too few "
+                                               "samples to tell: 'step_time > +5%', 'kernel:*softmax* > +200us', 'utilization < 80%'. Repeatable.")] = [],  # noqa: B006
+    strict: Annotated[bool, typer.Option("--strict", help="Judge conditions by the figures alone, ignoring the interval.")] = False,
+    least: Annotated[float, typer.Option("--least", metavar="PERCENT", min=0, help="Do not report smaller changes.")] = 1.0,
+    top: Annotated[int, typer.Option("--top", min=1, help="Rows to show of each table on the terminal.")] = 10,
+    output: Annotated[pathlib.Path | None, typer.Option("--output", "-o", help="Write an HTML page: compare.html.")] = None,
     as_json: bool = console.Json,
 ) -> None:
     """Step time, utilization, kernels, shapes, phases, calls, copies and memory of runs, and which of them changed by more than noise."""
@@ -88,7 +88,7 @@ def compare(
     if conditions.FAILED in results:
         raise typer.Exit(_FAILED)
     if parsed and skipped:
-        console.fail("a folder could not be read: its conditions are not checked")
+        console.fail("a folder could not be read: conditions on it are not checked")
     if conditions.UNDECIDED in results:
         raise typer.Exit(_UNDECIDED)
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""`inject doctor`: whether libinject will work here, and what to do where it will not."""
+"""`inject doctor`: whether libinject will work here, and what to do if not."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _MARKS = {"good": ("ok", "green"), "note": ("note", "cyan"), "warning": ("warnin
 
 def doctor(
     python: str = typer.Option(sys.executable, help="The Python whose packages bring CUDA's libraries (PyTorch's, JAX's)."),
-    trial: bool = typer.Option(True, help="Run a few CUDA calls under libinject, and look at what it writes of them."),
+    trial: bool = typer.Option(True, help="Run a few CUDA calls under libinject and check what it writes."),
     as_json: bool = console.Json,
 ) -> None:
-    """Say what libinject finds on this machine: library, driver, GPUs, CUPTI, the right to read counters and who else uses them.
+    """Show what libinject finds on this machine: library, driver, GPUs, CUPTI, permission to read counters, and other users of them.
     Exit status 1 if something keeps it from working."""
     from libinject.doctor import machine
     from libinject.doctor import trial as trial_run

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""`inject merge`: the folders of a distributed job's ranks as one report."""
+"""`inject merge`: one report from the folders of a distributed job's ranks."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ _MOST_PROBLEMS = 20
 _MANY = 50  # folders, that take a while
 
 
-_Folders = typer.Argument(metavar="DIR", help="Result folders of ranks, folders that hold such, or Parquet copies.")
+_Folders = typer.Argument(metavar="DIR", help="Result folders of ranks, folders that contain such folders, or Parquet copies.")
 _Out = typer.Option("--out", "-o", metavar="FILE", help="Write the report as an HTML page.")
 _Parquet = typer.Option(metavar="FOLDER", help="Write the merged tables as Parquet files into a new folder.")
-_Ranks = typer.Option(min=1, help="Ranks in the terminal's table, at most.")
-_Jobs = typer.Option(help="Whose folders are a job: one (all), folders (those in one folder), auto (all, unless a rank comes twice).")
+_Ranks = typer.Option(min=1, help="Show at most so many ranks on the terminal.")
+_Jobs = typer.Option(help="Which folders belong to one job: one (all), folders (those in the same folder), auto (all, unless a rank occurs "
+                          "twice).")
 
-_Force = typer.Option("--force", help="Merge folders that are not ranks of one job all the same.")
+_Force = typer.Option("--force", help="Merge the folders even if they are not ranks of one job.")
 
 
 def merge(
@@ -62,7 +63,7 @@ def _merge(store: Store, folders: list[pathlib.Path], out: pathlib.Path | None, 
     problems: list[str] = []
     if not _read(store, folders, problems):
         _warn(problems)
-        console.fail("no result folder to merge")
+        console.fail("no result folders to merge")
     built = report.build(store, jobs, problems, force)
     _warn(problems)
     for job in built["jobs"]:
@@ -91,7 +92,7 @@ def _warn(problems: list[str]) -> None:
     for problem in problems[:_MOST_PROBLEMS]:
         console.warn(problem)
     if len(problems) > _MOST_PROBLEMS:
-        console.warn(f"… and {len(problems) - _MOST_PROBLEMS} more: --json has all")
+        console.warn(f"… and {len(problems) - _MOST_PROBLEMS} more: --json lists them all")
 
 
 def add_to(app: typer.Typer) -> None:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""`inject report`: folders of runs as one HTML page that opens offline."""
+"""`inject report`: one HTML page, which opens offline, from the folders of one or more runs."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _MOST_FOLDERS = 32  # some hundred kB each
 
 
 def report(
-    folders: Annotated[list[str], typer.Argument(metavar="DIR", help="Folders that libinject has written.")],
-    out: Annotated[pathlib.Path, typer.Option("--out", "-o", help="The page; - for stdout.")] = pathlib.Path("report.html"),
-    open_it: Annotated[bool, typer.Option("--open", help="Show the page in a browser.")] = False,
+    folders: Annotated[list[str], typer.Argument(metavar="DIR", help="Folders written by libinject.")],
+    out: Annotated[pathlib.Path, typer.Option("--out", "-o", help="The file to write; - for stdout.")] = pathlib.Path("report.html"),
+    open_it: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
     as_json: bool = console.Json,
 ) -> None:
     """Make one HTML page of one or more folders: verdict, plots and tables. It opens offline; --json prints what it shows."""
     from libinject.report.model import page_model
 
     if len(set(folders)) > _MOST_FOLDERS:
-        console.fail(f"{len(set(folders))} folders are too many for one page, which shows at most {_MOST_FOLDERS}")
+        console.fail(f"{len(set(folders))} folders are too many for one page: it shows at most {_MOST_FOLDERS}")
     results, problems = [], []
     for folder in dict.fromkeys(folders):
         try:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""`inject run`: a command under libinject. It takes our place: its status, signals and process id are what they would be."""
+"""`inject run`: runs a command under libinject, in place of this process: its status, signals and process id stay what they would be."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ def _help(variable: str, text: str) -> str:
 def run(
     command: list[str] = typer.Argument(..., metavar="-- COMMAND [ARGUMENT]…", help="What to run."),
     window: str = typer.Option(None, help=_help("INJECT_WINDOW", "When to profile: auto, api, iter:100+10, time:2m+10s, …")),
-    after: str = typer.Option(None, help=_help("INJECT_AFTER", "What follows the last window: continue, interrupt, exit.")),
-    timeout: str = typer.Option(None, help=_help("INJECT_TIMEOUT", "When the last window ends at the latest: 10m.")),
+    after: str = typer.Option(None, help=_help("INJECT_AFTER", "What happens after the last window: continue, interrupt, exit.")),
+    timeout: str = typer.Option(None, help=_help("INJECT_TIMEOUT", "End the last window after this time: 10m.")),
     out: str = typer.Option(None, "--out", "-o", help=_help("INJECT_OUT", "Folder for the tables; %p is the process id, %r the rank.")),
     metrics: str = typer.Option(None, help=_help("INJECT_METRICS", "Hardware metrics: off, auto, or a list.")),
-    trace: str = typer.Option(None, help=_help("INJECT_TRACE", "Raw records as well: off, csv.")),
+    trace: str = typer.Option(None, help=_help("INJECT_TRACE", "Also write raw records: off, csv.")),
     batch: int = typer.Option(None, min=1, help=_help("INJECT_BATCH", "Samples per iteration.")),
     summary: str = typer.Option(None, help=_help("INJECT_SUMMARY", "Where the text summary goes: stderr, off, a file.")),
-    setting: list[str] = typer.Option([], "--set", "-s", metavar="NAME=VALUE", help="Any other variable of libinject's: RING=64M."),
+    setting: list[str] = typer.Option([], "--set", "-s", metavar="NAME=VALUE", help="Any other libinject variable: RING=64M."),
     show: bool = typer.Option(False, "--show", help="Print the command line with its variables instead of running it."),
-    as_json: bool = typer.Option(False, "--json", help="As --show, in JSON."),
+    as_json: bool = typer.Option(False, "--json", help="Like --show, as JSON."),
 ) -> None:
-    """Run a command under libinject. Its tables go to inject-HOST-PID in the working folder, or to --out."""
+    """Run a command under libinject. The tables go to inject-HOST-PID in the working directory, or to --out."""
     variables = environment.variables({"WINDOW": window, "AFTER": after, "TIMEOUT": timeout, "OUT": out, "METRICS": metrics, "TRACE": trace,
                                        "BATCH": None if batch is None else str(batch), "SUMMARY": summary}, setting)
     if as_json:

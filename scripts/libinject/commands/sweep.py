@@ -23,22 +23,24 @@ _TIMES = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def sweep(
-    command: list[str] = typer.Argument(None, metavar="-- COMMAND [ARGUMENT]…", help="What to run; {NAME} is a variable's value, {{ a brace."),
+    command: list[str] = typer.Argument(None, metavar="-- COMMAND [ARGUMENT]…",
+                                        help="The command; {NAME} stands for a variable's value, {{ for a brace."),
     var: list[str] = typer.Option([], "--var", metavar="NAME=VALUES", help="BATCH=1,2,4,…,64 or BATCH=1..64*2 or PREC=fp32,bf16. Repeatable: "
-                                  "all combinations are run; the first one is the x axis."),
+                                  "all combinations are run; the first variable is the x axis."),
     out: pathlib.Path = typer.Option(pathlib.Path("inject-sweep"), "--out", "-o", metavar="SWEEPDIR",
-                                     help="Folder of the sweep. Points that are finished there are not run again."),
+                                     help="Folder of the sweep. Points already finished there are not run again."),
     batch_var: str = typer.Option(None, "--batch-var", metavar="NAME", help="The variable that is the number of samples per iteration."),
     timeout_each: str = typer.Option(None, "--timeout-each", metavar="TIME", help="End a run that takes longer: 10m."),
-    again: bool = typer.Option(False, "--again", help="Also run again what ran out of memory."),
-    report: pathlib.Path = typer.Option(None, "--report", metavar="SWEEPDIR", help="Run nothing: draw again from what is there."),
+    again: bool = typer.Option(False, "--again", help="Also rerun the points that ran out of memory."),
+    report: pathlib.Path = typer.Option(None, "--report", metavar="SWEEPDIR",
+                                         help="Run nothing; redraw the report from the existing results."),
     window: str = typer.Option(None, help="INJECT_WINDOW of each run: when to profile."),
-    after: str = typer.Option(None, help="INJECT_AFTER: what follows the last window: continue, interrupt, exit."),
-    timeout: str = typer.Option(None, help="INJECT_TIMEOUT: when the last window ends at the latest."),
+    after: str = typer.Option(None, help="INJECT_AFTER: what happens after the last window: continue, interrupt, exit."),
+    timeout: str = typer.Option(None, help="INJECT_TIMEOUT: end the last window after this time."),
     metrics: str = typer.Option(None, help="INJECT_METRICS: hardware metrics."),
-    trace: str = typer.Option(None, help="INJECT_TRACE: raw records as well."),
+    trace: str = typer.Option(None, help="INJECT_TRACE: also write raw records."),
     summary: str = typer.Option(None, help="INJECT_SUMMARY: where the text summary goes; stderr is the point's log."),
-    setting: list[str] = typer.Option([], "--set", "-s", metavar="NAME=VALUE", help="Any other variable of libinject's: RING=64M."),
+    setting: list[str] = typer.Option([], "--set", "-s", metavar="NAME=VALUE", help="Any other libinject variable: RING=64M."),
     as_json: bool = console.Json,
 ) -> None:
     """Run a command for all combinations of values under libinject, one after the other, and draw step time, throughput, utilization, kernel
@@ -47,7 +49,7 @@ def sweep(
 
     if report is not None:
         if command or var:
-            console.fail("--report draws what is there: it takes neither a command nor --var")
+            console.fail("--report redraws existing results: it takes neither a command nor --var")
         try:
             _show(points.read(report), as_json)
         except BadFile as problem:
@@ -66,7 +68,7 @@ def sweep(
         console.fail(f"--batch-var {printable(batch_var, 40)}: no variable of that name, or not all its values are whole numbers above 0")
     unused = [name for name in varied if name not in variables.used(command)]
     if unused:
-        console.fail(f"{{{unused[0]}}} is nowhere in the command: all its points would be the same")
+        console.fail(f"{{{unused[0]}}} does not occur in the command: all its points would be the same")
     settings = environment.variables({"WINDOW": window, "AFTER": after, "TIMEOUT": timeout, "METRICS": metrics, "TRACE": trace, "SUMMARY": summary},
                                      setting)
     for name, option in (("INJECT_OUT", "--out"), ("INJECT_BATCH", "--batch-var")):
@@ -92,12 +94,12 @@ def sweep(
 
 
 def _what_is_there(wanted: Sweep) -> Sweep:
-    """The sweep of that folder, if it has one: it must be of the same runs."""
+    """The sweep in that folder, if there is one: it must consist of the same runs."""
     from libinject.sweep import points
 
     if not (wanted.folder / points.FILE).exists():
         if any(wanted.folder.iterdir()):
-            console.fail(f"'{wanted.folder}' is neither empty nor a sweep's folder")
+            console.fail(f"'{wanted.folder}' is neither empty nor the folder of a sweep")
         return wanted
     try:
         found = points.read(wanted.folder)
@@ -108,7 +110,7 @@ def _what_is_there(wanted: Sweep) -> Sweep:
     for what, a, b in (("command", found.command, wanted.command), ("variables", sorted(found.variables), sorted(wanted.variables)),
                        ("--batch-var", found.batch_variable, wanted.batch_variable), ("options", before, now)):
         if a != b:
-            console.fail(f"'{wanted.folder}' has a sweep with other {what}: {printable(str(a), 200)}; choose another --out")
+            console.fail(f"'{wanted.folder}' has a sweep with other {what}: {printable(str(a), 200)}; choose a different --out")
     wanted.points = found.points
     return wanted
 
@@ -139,7 +141,7 @@ def _run(whole: Sweep, limit: float | None, again: bool) -> bool:
                 why = f": {printable(point.why, 200)}" if point.why else ""
                 console.err.print(f"inject: {place}: {point.status.value}{why}{seconds}")
     except KeyboardInterrupt:
-        console.err.print("inject: interrupted: the same command goes on where this ended")
+        console.err.print("inject: interrupted: run the same command again to continue")
         return True
     finally:
         for number, handler in before:

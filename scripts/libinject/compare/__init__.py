@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""What differs between runs, and what of it is more than noise: docs/compare.md has the rules."""
+"""What differs between runs, and which differences are more than noise: docs/compare.md has the rules."""

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Holds runs against runs: which figures changed, by how much, and whether that is more than noise."""
+"""Compares runs: which figures changed, by how much, and whether that is more than noise."""
 
 from __future__ import annotations
 

@@ -26,13 +26,13 @@ PASSED, FAILED, UNDECIDED = "passed", "failed", "undecided"
 
 
 class BadCondition(Exception):
-    """`str()` is one line that says what is accepted."""
+    """`str()` is one line that says what would be accepted."""
 
 
 def accepted() -> str:
     return (f"METRIC > +5%, with >, >=, < or <=; METRIC is one of {', '.join(metric.name for metric in METRICS)}, or "
-            f"{', '.join(prefix + ':NAME' for prefix in _KIND_OF)} (* and ? in NAME stand for any characters, and what matches is added up); "
-            "+5% and -5% are changes, +2ms and -100MB changes in a unit, -3pp of percentages; 30ms, 12GB, 80% without a sign are values")
+            f"{', '.join(prefix + ':NAME' for prefix in _KIND_OF)} (NAME may have * and ?, and all matches are added up); +5% and -5% are "
+            "changes, +2ms and -100MB changes in a unit, -3pp changes of a percentage; 30ms, 12GB, 80% without a sign are values")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,7 +63,7 @@ def parse(text: str) -> Condition:
     form = _FORM.fullmatch(text)
     shown = printable(text)
     if form is None:
-        raise BadCondition(f"'{shown}' is no condition: {accepted()}")
+        raise BadCondition(f"'{shown}' is not a condition: {accepted()}")
     what, sign, unit = form["what"], form["sign"], form["unit"]
     prefix, colon, name = what.partition(":")
     if what in METRIC_OF:
@@ -79,12 +79,12 @@ def parse(text: str) -> Condition:
              "TFLOP/s": {"TFLOP/s": 1.0}}[figure_unit]
     if unit not in units:
         names = ", ".join(["%", *(name or "no unit" for name in units if name != "%")])
-        raise BadCondition(f"'{shown}': '{printable(unit, 20)}' is no unit of {printable(what, 60)}, which has {names}")
+        raise BadCondition(f"'{shown}': '{printable(unit, 20)}' is not a unit of {printable(what, 60)}, which has {names}")
     return Condition(text, kind, name, figure_unit, form["operator"], number * units[unit], "difference" if sign else "value")
 
 
 def check(condition: Condition, comparison: Comparison, strict: bool, least: float) -> Outcome:
-    """Raises BadCondition where the runs have no such figure."""
+    """Raises BadCondition if the runs have no such figure."""
     if condition.kind:
         names = condition.matching([change.name for change in comparison.tables[condition.kind]])
         if not names:
@@ -94,13 +94,13 @@ def check(condition: Condition, comparison: Comparison, strict: bool, least: flo
         found = next((change for metric, change in comparison.metrics if metric.name == condition.name), None)
         if found is None:
             present = ", ".join(metric.name for metric, _ in comparison.metrics)
-            raise BadCondition(f"'{printable(condition.text)}': the runs do not both have a figure for {condition.name}; they have {present}")
+            raise BadCondition(f"'{printable(condition.text)}': not both runs have a figure for {condition.name}; they have {present}")
         change = found
     return Outcome(condition, change, _result(condition, change, strict, least))
 
 
 def _result(condition: Condition, change: Change, strict: bool, least: float) -> str:
-    """Failed if the change is certain and beyond the limit, passed if all of its interval is within."""
+    """Failed if the change is certain and beyond the limit, passed if its whole interval is within it."""
     beyond, limit = _OPERATORS[condition.operator], condition.limit
     value = {"relative": change.relative, "difference": change.difference, "value": change.after or 0.0}[condition.how]
     if value is None:

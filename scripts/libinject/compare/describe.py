@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""What is said about runs and changes in words, for the terminal and the page alike."""
+"""What the terminal and the page say about runs and changes, in words."""
 
 from __future__ import annotations
 
@@ -97,12 +97,12 @@ def _told(change: Change, unit: str) -> str:
 
 def gate(outcome: conditions.Outcome) -> str:
     change = outcome.change
-    says = {conditions.PASSED: "passed", conditions.FAILED: "failed", conditions.UNDECIDED: "can't be judged, too few samples to say"}
+    says = {conditions.PASSED: "passed", conditions.FAILED: "failed", conditions.UNDECIDED: "cannot be judged, too few samples to say"}
     return f"{printable(outcome.condition.text)}: {says[outcome.result]}: {_told(change, outcome.condition.unit)}"
 
 
 def conclusion(comparison: Comparison, outcomes: Sequence[conditions.Outcome] = ()) -> str:
-    """What it all comes to, in sentences."""
+    """The conclusion, in sentences."""
     return " ".join(filter(None, (_step(comparison), _most(comparison), _gates(outcomes))))
 
 
@@ -117,14 +117,14 @@ def _step(comparison: Comparison) -> str:
     if change.verdict == "changed":
         return f"B is {verdict(change, metric)} than A: {times}." if steps else f"B has {verdict(change, metric)} kernel time than A: {times}."
     if change.verdict == "small":
-        return f"B and A differ by less than asked for: {times}."
+        return f"B and A differ by less than the threshold: {times}."
     if change.verdict == "no difference":
         return f"No difference seen between A and B: {times}."
     return f"Too few samples to say whether {'B is slower or faster' if steps else 'B has more kernel time or less'} than A: {times}."
 
 
 def _most(comparison: Comparison) -> str:
-    """Of the kernels what changed most: it stands first."""
+    """The kernel that changed most, which comes first."""
     kernels = comparison.tables["kernels"]
     count = sum(change.real for change in kernels)
     if not count:
@@ -138,11 +138,11 @@ def _gates(outcomes: Sequence[conditions.Outcome]) -> str:
         return ""
     found = {result: [printable(outcome.condition.text) for outcome in outcomes if outcome.result == result]
              for result in (conditions.FAILED, conditions.UNDECIDED)}
-    undecided = f"too few samples to say of {'; '.join(found[conditions.UNDECIDED])}" if found[conditions.UNDECIDED] else ""
+    undecided = f"too few samples to judge {'; '.join(found[conditions.UNDECIDED])}" if found[conditions.UNDECIDED] else ""
     if found[conditions.FAILED]:
         return f"The gate failed: {'; '.join(found[conditions.FAILED])}{f' ({undecided})' if undecided else ''}."
     if undecided:
-        return f"The gate can't be judged: {undecided}."
+        return f"The gate cannot be judged: {undecided}."
     return "The gate passed."
 
 
@@ -170,10 +170,10 @@ def run_line(run: Run) -> str:
 
 def how_normalised(comparison: Comparison) -> str:
     if comparison.basis is Basis.ITERATION:
-        return "Totals are divided by the iterations in the windows, of which runs may have different numbers."
+        return "Totals are divided by the number of iterations in the windows, which may differ between runs."
     if comparison.basis is Basis.SECOND:
-        return "No complete iterations in one of the runs: totals are per second of window, and don't tell whether a step got faster."
-    return "Neither iterations nor windows in one of the runs: totals are as they are, and depend on how long was profiled."
+        return "One of the runs has no complete iterations: totals are per second of window, and do not show whether a step got faster."
+    return "One of the runs has neither iterations nor windows: totals are not scaled, and depend on how long was profiled."
 
 
 def differences(before: Result, after: Result) -> list[str]:
@@ -181,7 +181,7 @@ def differences(before: Result, after: Result) -> list[str]:
 
 
 def differing(before: Result, after: Result) -> list[tuple[str, str, str]]:
-    """GPUs, versions, options, command lines and verdicts that are not the same: what, and each run's."""
+    """GPUs, versions, options, command lines and verdicts that differ: what, and each run's."""
     found = []
 
     def add(what: str, a: object, b: object) -> None:
@@ -217,16 +217,16 @@ def _verdict(result: Result) -> str | None:
 
 
 def caveats(runs: Iterable[Run]) -> list[str]:
-    """Why a run's figures may not be what they seem."""
+    """Reasons why a run's figures may be misleading."""
     lines = []
     for run in runs:
         name = printable(run.result.name, 40)
         if not run.result.complete:
-            lines.append(f"{name}: the run has not ended, or was killed: what it wrote last is compared")
+            lines.append(f"{name}: the run has not ended, or was killed: its last tables are compared")
         lost = run.result.lost()
         if lost:
             lines.append(f"{name}: lost: " + ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in sorted(lost.items())))
         if len(run.complete) < 5 and run.basis is Basis.ITERATION:
-            lines.append(f"{name}: {len(run.complete)} complete iterations; five a run are the least by which a step time's change is told")
+            lines.append(f"{name}: {len(run.complete)} complete iterations; at least five per run are needed to judge a change of step time")
         lines += [f"{name}: {note}" for note in run.notes]
     return lines

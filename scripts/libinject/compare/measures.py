@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""A run in figures that another run's can be held against: per iteration where both have some, each with its error."""
+"""The figures of a run that can be compared with another run's: per iteration if both runs have iterations, each with its error."""
 
 from __future__ import annotations
 
@@ -229,9 +229,9 @@ class Run:
         phases = [row for row in self._iterations if row["Label"] in ("validation", "checkpoint")]
         share = _total(phases, "Kernel Time (ns)") / max(1.0, _total(self._iterations, "Kernel Time (ns)"))
         if share >= 0.01:
-            self.notes.append(f"{share:.0%} of the kernels' time is of validation or checkpoints: the tables have it, iterations have not")
+            self.notes.append(f"{share:.0%} of the kernels' time is in validation or checkpoints: the tables include it, iterations do not")
         if math.fsum(parts) > 0.05 * count:
-            self.notes.append(f"windows cut iterations: {count} complete, and parts worth {math.fsum(parts):.1f}")
+            self.notes.append(f"window edges cut iterations: {count} complete, and parts worth {math.fsum(parts):.1f}")
         return count + math.fsum(parts)
 
     # Figures of the whole run

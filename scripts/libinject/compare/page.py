@@ -37,8 +37,8 @@ def _article(comparison: Comparison, outcomes: Sequence[Outcome]) -> Article:
     differing = describe.differing(comparison.before[0].result, comparison.after[0].result)
     if differing:
         columns = [as_column(name, "text") for name in ("What", "A", "B")]
-        sections.insert(1, Section("differences", "What else differs", "GPUs, versions, options, command lines and verdicts that are not the same.",
-                                   tables=[plain_table("differences", "Of the first run on either side", "run.json", columns, differing)]))
+        sections.insert(1, Section("differences", "What else differs", "GPUs, versions, options, command lines and verdicts that differ.",
+                                   tables=[plain_table("differences", "Of the first run on each side", "run.json", columns, differing)]))
     facts = [(letter, describe.run_line(run)) for letter, runs in sides for run in runs]
     facts += [("Totals", describe.how_normalised(comparison)), *(("Gate", describe.gate(outcome)) for outcome in outcomes),
               ("Conclusion", describe.conclusion(comparison, outcomes))]
@@ -61,7 +61,7 @@ def _headline(comparison: Comparison) -> tuple[str, str]:
 
 
 def _runs(comparison: Comparison) -> Section:
-    part = Section("run", "The whole run", "Medians over the complete iterations. A change is what leaves zero out of its interval of 99 %.")
+    part = Section("run", "The whole run", "Medians over the complete iterations. A figure has changed if its 99 % interval does not include zero.")
     rows = [[metric.title, *_cells(change, metric.unit, metric.better, metric)] for metric, change in comparison.metrics]
     columns = [as_column("Figure", "text"), *_columns()]
     return part.add(_steps(comparison), plain_table("metrics", "Figures of the whole run", "", columns, rows, first=30) if rows else None)
@@ -99,7 +99,7 @@ def _table(kind: Kind, changes: list[Change]) -> Table:
     rows = [[describe.printable(change.name, _LONGEST), *_cells(change, kind.unit, -1)] for change in changes[:MOST_ROWS]]
     # Shapes are words, of which none can be left out.
     columns = [as_column("Name", "text" if kind.name in _SHAPES else "name"), *_columns()]
-    return plain_table(kind.name, kind.title, "", columns, rows, len(changes), "" if len(changes) <= MOST_ROWS else "--json has all rows")
+    return plain_table(kind.name, kind.title, "", columns, rows, len(changes), "" if len(changes) <= MOST_ROWS else "--json lists all rows")
 
 
 def _bars(changes: list[Change], title: str, per: str) -> Plot:
@@ -112,7 +112,7 @@ def _bars(changes: list[Change], title: str, per: str) -> Plot:
 
 
 def _steps(comparison: Comparison) -> Plot | None:
-    """What the noise is judged by: the step times themselves."""
+    """The noise is judged by these step times."""
     series = []
     for letter, runs in (("A", comparison.before), ("B", comparison.after)):
         for run in runs:

@@ -72,7 +72,7 @@ def print_comparison(comparison: Comparison, top: int, outcomes: Sequence[Outcom
             continue
         if not real:
             few = sum(change.verdict == "too few" for change in changes)
-            quiet.append(f"{kind.title} ({len(changes)}{f', of {few} too few samples to say' if few else ''})")
+            quiet.append(f"{kind.title} ({len(changes)}{f', {few} with too few samples to say' if few else ''})")
             continue
         table = _new_table(f"{kind.title}: {len(real)} of {len(changes)} changed, {comparison.basis.per}" if kind.unit == "ns"
                            else f"{kind.title}: {len(real)} of {len(changes)} changed")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""What was found, and what helps."""
+"""What was found, and what to do about it."""
 
 from __future__ import annotations
 

@@ -21,8 +21,8 @@ from libinject.result import printable
 PROC = pathlib.Path("/proc")
 # Tools whose processes use the counters, or may (docs/metrics_collection.md).
 COUNTER_TOOLS = {
-    "nv-hostengine": "pause its profiling metrics while INJECT_METRICS is used: dcgmi profile --pause, then --resume",
-    "dcgm-exporter": "stop it while INJECT_METRICS is used, or leave its profiling metrics (DCGM_FI_PROF_…) out",
+    "nv-hostengine": "pause its profiling metrics while using INJECT_METRICS: dcgmi profile --pause, then --resume",
+    "dcgm-exporter": "stop it while using INJECT_METRICS, or disable its profiling metrics (DCGM_FI_PROF_…)",
     "nsys": "wait for it to end",
     "ncu": "wait for it to end",
 }
@@ -32,7 +32,7 @@ CAP_SYS_ADMIN = 21
 def libinject_itself() -> Iterator[Finding]:
     found = library.find_library()
     if found is None:
-        yield Finding(BAD, "libinject.so", "neither in this package nor in the source tree's build folder nor installed",
+        yield Finding(BAD, "libinject.so", "not in this package, not in the source tree's build folder, and not installed",
                       "build it, or install the package")
         return
     env = {name: value for name, value in os.environ.items() if not name.startswith("INJECT_")}
@@ -40,13 +40,13 @@ def libinject_itself() -> Iterator[Finding]:
     try:
         done = subprocess.run(["/bin/sh", "-c", ":"], env=env, capture_output=True, text=True, errors="replace", timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        yield Finding(BAD, "libinject.so", f"{found}: a shell does not start under it: {error}")
+        yield Finding(BAD, "libinject.so", f"{found}: a shell does not start with it preloaded: {error}")
         return
     known = re.findall(r"^(INJECT_\w+)", done.stderr, re.MULTILINE)
     if not known:
         why = printable(next(iter(done.stderr.splitlines()), "it says nothing"), 300)
-        yield Finding(BAD, "libinject.so", f"{found} can't be preloaded: {why}",
-                      f"build it for this machine ({platform.machine()}, {' '.join(platform.libc_ver())}); glibc 2.28 is the oldest")
+        yield Finding(BAD, "libinject.so", f"{found} cannot be preloaded: {why}",
+                      f"build it for this machine ({platform.machine()}, {' '.join(platform.libc_ver())}); glibc 2.28 or newer")
         return
     yield Finding(GOOD, "libinject.so", str(found))
     yield from variables(known)
@@ -57,16 +57,16 @@ def variables(known: list[str]) -> Iterator[Finding]:
     for name in sorted(name for name in os.environ if name.startswith("INJECT_")):
         if name not in known:
             near = difflib.get_close_matches(name, known, 1)
-            yield Finding(WARNING, name, "is set and is no variable of libinject's", f"did you mean {near[0]}?" if near else "unset it")
+            yield Finding(WARNING, name, "is set, but is not a libinject variable", f"did you mean {near[0]}?" if near else "unset it")
         else:
-            yield Finding(NOTE, name, f"is set to '{printable(os.environ[name], 80)}': every program started from here has it")
+            yield Finding(NOTE, name, f"is set to '{printable(os.environ[name], 80)}': every program started from here gets it")
     for name in ("CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH"):
         if os.environ.get(name):
-            yield Finding(WARNING, name, f"is set to '{printable(os.environ[name], 120)}': another tool is called in libinject's place",
-                          "unset it, unless it is that tool's run")
+            yield Finding(WARNING, name, f"is set to '{printable(os.environ[name], 120)}': CUDA loads that tool instead of libinject",
+                          "unset it, unless this run is for that tool")
     for preloaded in os.environ.get("LD_PRELOAD", "").replace(" ", ":").split(":"):
         if preloaded and not os.path.exists(preloaded) and "/" in preloaded:
-            yield Finding(WARNING, "LD_PRELOAD", f"names '{printable(preloaded, 120)}', which is not there", "take it out")
+            yield Finding(WARNING, "LD_PRELOAD", f"names '{printable(preloaded, 120)}', which does not exist", "take it out")
 
 
 def driver() -> Iterator[Finding]:
@@ -76,7 +76,8 @@ def driver() -> Iterator[Finding]:
         number = re.search(r"\b(\d+\.\d+(?:\.\d+)?)\b", text)
         yield Finding(GOOD, "driver", f"NVIDIA {number[1] if number else printable(text, 80)}")
     except OSError:
-        yield Finding(NOTE, "driver", "no NVIDIA driver is loaded here", "load it, or give the container the GPU (docker run --gpus all)")
+        yield Finding(NOTE, "driver", "no NVIDIA driver is loaded here",
+                      "load it, or give the container access to the GPU (docker run --gpus all)")
 
 
 def devices() -> Iterator[Finding]:
@@ -98,9 +99,9 @@ def devices() -> Iterator[Finding]:
         name, _, mig, mode, memory, *_ = [*(part.strip() for part in line.split(",")), "", "", "", ""]
         yield Finding(GOOD, f"GPU {number}", printable(f"{name}, {memory}"))
         if mig == "Enabled":
-            yield Finding(NOTE, f"GPU {number}", "is divided (MIG): what hardware metrics tell of a part of it was never tried")
+            yield Finding(NOTE, f"GPU {number}", "is partitioned (MIG): hardware metrics of a partition have not been tested")
         if mode == "Exclusive_Process":
-            yield Finding(NOTE, f"GPU {number}", "serves one process at a time (compute mode): the trial below may find it taken")
+            yield Finding(NOTE, f"GPU {number}", "serves one process at a time (compute mode): the trial below may find it in use")
 
 
 def is_administrator(status: str) -> bool:
@@ -118,11 +119,11 @@ def counters() -> Iterator[Finding]:
         return
     restricted = re.search(r"^RmProfilingAdminOnly:\s*1", parameters, re.MULTILINE) is not None
     if not restricted:
-        yield Finding(GOOD, "counters", "every user may read them")
+        yield Finding(GOOD, "counters", "all users may read them")
     elif is_administrator(status):
-        yield Finding(GOOD, "counters", "administrators alone may read them, and this is one")
+        yield Finding(GOOD, "counters", "only administrators may read them, and you are one")
     else:
-        yield Finding(WARNING, "counters", "administrators alone may read them: INJECT_METRICS will give nothing, everything else works",
+        yield Finding(WARNING, "counters", "only administrators may read them: INJECT_METRICS will not work, everything else will",
                       "load the driver with NVreg_RestrictProfilingToAdminUsers=0, or give the process CAP_SYS_ADMIN "
                       "(docker run --cap-add=SYS_ADMIN)")
 
@@ -140,27 +141,27 @@ def _processes() -> Iterator[tuple[int, str]]:
 def holders() -> Iterator[Finding]:
     for pid, name in sorted(_processes()):
         if name in COUNTER_TOOLS:
-            yield Finding(WARNING, name, f"runs as process {pid}: it may hold the GPU's counters, which serve one client at a time",
+            yield Finding(WARNING, name, f"runs as process {pid}: it may hold the GPU's counters, which only one client can use at a time",
                           COUNTER_TOOLS[name])
 
 
 def output_folder(folder: pathlib.Path) -> Iterator[Finding]:
     if not os.access(folder, os.W_OK | os.X_OK):
-        yield Finding(WARNING, "output", f"nothing can be written into {folder}", "say where: inject run --out FOLDER")
+        yield Finding(WARNING, "output", f"cannot write to {folder}", "choose a folder: inject run --out FOLDER")
         return
     free = shutil.disk_usage(folder).free
     if free < 256 << 20:
-        yield Finding(WARNING, "output", f"{free / 1e6:.0f} MB are free in {folder}: records alone take 48 MB while a program runs",
-                      "say where: inject run --out FOLDER")
+        yield Finding(WARNING, "output", f"{free / 1e6:.0f} MB free in {folder}: records alone take 48 MB while a program runs",
+                      "choose a folder: inject run --out FOLDER")
     else:
         yield Finding(GOOD, "output", f"{folder}: {free / 1e9:.0f} GB free")
 
 
 def process() -> Iterator[Finding]:
     if platform.system() != "Linux" or platform.machine() not in ("x86_64", "aarch64"):
-        yield Finding(BAD, "system", f"{platform.system()} on {platform.machine()}: Linux on x86-64 or aarch64 is needed")
+        yield Finding(BAD, "system", f"{platform.system()} on {platform.machine()}: libinject needs Linux on x86-64 or aarch64")
     if sys.maxsize < 1 << 32:
-        yield Finding(BAD, "system", "programs of 32 bits can't be preloaded into")
+        yield Finding(BAD, "system", "libinject cannot be preloaded into 32-bit programs")
 
 
 def look(folder: pathlib.Path) -> Iterator[Finding]:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""A few calls of CUDA under libinject, and what its tables say of them: whether all of it works here."""
+"""Runs a few CUDA calls under libinject and reads its tables: does everything work here?"""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def look(python: str = sys.executable) -> Iterator[Finding]:
         try:
             done = _run(python, preload, folder, metrics=True)
         except subprocess.TimeoutExpired:
-            yield Finding(BAD, "trial", f"a program of a few CUDA calls has not ended after {_SECONDS} s under libinject",
-                          "see whether it ends without: the GPU may be taken")
+            yield Finding(BAD, "trial", f"a small CUDA program has not ended after {_SECONDS} s under libinject",
+                          "check whether it ends without libinject: the GPU may be in use")
             return
         except OSError as error:
             yield Finding(BAD, "trial", f"'{printable(python)}' can't be run: {(error.strerror or '').lower()}")
@@ -54,7 +54,7 @@ def look(python: str = sys.executable) -> Iterator[Finding]:
         if done.returncode != 0:
             # What the program says itself: that there is no driver, or no GPU.
             why = next((line for line in done.stdout.splitlines() if line), f"it ended with status {done.returncode}")
-            yield Finding(BAD, "CUDA", printable(why, 300), "libinject needs a program that can use CUDA; everything else was not tried")
+            yield Finding(BAD, "CUDA", printable(why, 300), "libinject needs a program that can use CUDA; nothing else was tried")
             return
         yield from _judge(folder, done)
 
@@ -68,7 +68,7 @@ def _judge(folder: pathlib.Path, done: subprocess.CompletedProcess[str]) -> Iter
         result = Result(folder)
     except BadFile as problem:
         if not told:
-            yield Finding(BAD, "trial", f"libinject has left no tables: {problem.why}")
+            yield Finding(BAD, "trial", f"libinject wrote no tables: {problem.why}")
         return
     versions = result.run.get("versions") or {}
     cupti = [f"{path} (version {versions.get('cupti', 'unknown')})" for name, path in versions.items() if name.startswith("libcupti")]
@@ -78,12 +78,12 @@ def _judge(folder: pathlib.Path, done: subprocess.CompletedProcess[str]) -> Iter
     expected = int(next((line.split()[1] for line in done.stdout.splitlines() if line.startswith("memsets ")), 0))
     lost = result.lost()
     if memsets == expected and expected > 0 and not lost:
-        yield Finding(GOOD, "trial", f"a window was opened and closed, and the GPU's work in it ({memsets} memsets) is in the tables")
+        yield Finding(GOOD, "trial", f"a window opened and closed, and the GPU's work in it ({memsets} memsets) is in the tables")
     elif not told:
-        missing = ", ".join(f"{count} {kind}" for kind, count in lost.items()) or "nothing is counted as lost"
+        missing = ", ".join(f"{count} {kind}" for kind, count in lost.items()) or "no losses are counted"
         yield Finding(BAD, "trial", f"{memsets} of {expected} memsets are in the tables ({missing})")
     metrics = result.run.get("metrics") or {}
     if not told and not metrics:
-        yield Finding(NOTE, "counters", "no hardware metrics were taken in the trial")
+        yield Finding(NOTE, "counters", "no hardware metrics were sampled in the trial")
     elif metrics and not told:
         yield Finding(GOOD, "counters", "hardware metrics can be sampled (INJECT_METRICS)")

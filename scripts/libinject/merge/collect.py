@@ -40,7 +40,7 @@ def find(paths: Iterable[pathlib.Path], problems: list[str]) -> list[pathlib.Pat
         for folder in inside:
             take(folder)
         if not inside:
-            problems.append(str(BadFile(path, "neither a folder of libinject's (it has no run.json) nor one that holds such folders")))
+            problems.append(str(BadFile(path, "neither a libinject folder (it has no run.json) nor one that contains such folders")))
     return list(found.values())
 
 
@@ -89,7 +89,7 @@ def run_row(number: int, result: Result, problems: list[str]) -> tuple[Any, ...]
     where = result.path / "run.json"
     rank = run.get("rank")
     if rank is not None and not _RANK.fullmatch(str(rank)):
-        problems.append(str(BadFile(where, f"'{printable(str(rank), 40)}' is no rank: a number is expected")))
+        problems.append(str(BadFile(where, f"'{printable(str(rank), 40)}' is not a rank: a number is expected")))
         rank = None
     command, job = run.get("command_line"), _dict(run.get("job"))
     world = _whole(job.get("world_size"))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""What ranks spend in collectives: transfer, and waiting for the rank that comes last."""
+"""Time that ranks spend in collectives: transfer, and waiting for the last rank."""
 
 from __future__ import annotations
 
@@ -85,9 +85,9 @@ def of_job(store: Store, number: int, job: Job) -> dict[str, Any] | None:
              "share": _share(total, sum(filter(None, time.values()))), "ranks": ranks,
              "stragglers": _stragglers(ranks, time, job), "operations": _operations(store), "communicators": _communicators(store)}
     if split < 0.995 * total:
-        job.problems.append(f"{100 * (1 - split / total):.1f}% of the collectives' time is not split into transfer and waiting: "
-                            "communicators whose ranks are not known, or of which one alone is here, calls that not all ranks wait in, "
-                            "or that not all made equally often")
+        job.problems.append(f"{100 * (1 - split / total):.1f}% of the collectives' time is not split into transfer and waiting: the "
+                            "communicator's ranks are not known, or only one of them is here, or not all ranks wait in the call, or not "
+                            "all made it equally often")
     return found
 
 

@@ -138,7 +138,7 @@ def _check(group: list[Run], communicators: dict[int, list[str]], ends: dict[int
 
 
 def _refuse(a: Run, b: Run, why: str) -> NoReturn:
-    raise NotOneJob(f"{printable(a['folder'], 400)} and {printable(b['folder'], 400)} are not ranks of one job: {why}; --force merges them all the same")
+    raise NotOneJob(f"{printable(a['folder'], 400)} and {printable(b['folder'], 400)} are not ranks of one job: {why}; --force merges them anyway")
 
 
 def _met(runs: list[Run], communicators: dict[int, list[str]]) -> dict[int, Hashable]:
@@ -218,19 +218,19 @@ def _job(name: str, runs: list[Run], complete: dict[int, int], largest: dict[int
         job.numbered = len(runs) > 1
         if job.numbered:
             job.problems.append("no rank in any run.json (RANK, OMPI_COMM_WORLD_RANK, PMI_RANK and SLURM_PROCID were not set): "
-                                "folders are numbered by host and start")
+                                "ranks are numbered by host and start time")
     else:
         by_rank = collections.defaultdict(list)
         for run in runs:
             by_rank[run["rank"]].append(run)
         for run in by_rank.pop(None, []):
-            job.problems.append(f"{printable(run['folder'], 400)}: left out: it has no rank, and others of the job have")
+            job.problems.append(f"{printable(run['folder'], 400)}: left out: it has no rank, while others of the job have one")
         for rank, candidates in sorted(by_rank.items()):
             # A rank that was started again: the one that has more to say.
             candidates.sort(key=lambda run: (complete.get(run["run"], 0), run["time_zero"] or 0, run["run"]), reverse=True)
             job.ranks[rank] = candidates[0]
             for other in candidates[1:]:
-                job.problems.append(f"{printable(other['folder'], 400)}: left out: rank {rank} is there twice, and "
+                job.problems.append(f"{printable(other['folder'], 400)}: left out: rank {rank} occurs twice, and "
                                     f"{printable(candidates[0]['folder'], 400)} has more complete iterations, or is newer")
     communicator = max((largest.get(run["run"]) or 0 for run in job.ranks.values()), default=0)
     told = _by(list(job.ranks.values()), lambda run: run["world_size"])

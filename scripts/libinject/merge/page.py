@@ -23,16 +23,16 @@ def page(report: dict[str, Any], heat_maps: Sequence[dict[str, Any]]) -> str:
     if scaling is not None:
         articles.insert(0, _scaling(scaling, report["scaling"]))
     title = shown.title(report["jobs"][0]) if len(report["jobs"]) == 1 else f"{len(report['jobs'])} jobs"
-    return articles_page(title, "merge", articles, report["problems"], "docs/merge.md has the rule behind each figure.")
+    return articles_page(title, "merge", articles, report["problems"], "docs/merge.md explains each figure.")
 
 
 def _article(job: dict[str, Any], heat_map: dict[str, Any]) -> Article:
     facts = [(what[:1].upper() + what[1:], text) for what, text in shown.lines(job)]
     tables = {table.id: table for table in shown.tables(job, None, _MOST_ROWS)}
     sections = [Section("ranks", "Ranks", "Who is slow, and who waits.").add(_heat(heat_map), _step_plot(job), _share_plot(job), tables.get("ranks")),
-                Section("collectives", "Collectives", "What the ranks exchange, and how long they wait for each other in it.").add(
+                Section("collectives", "Collectives", "What the ranks exchange, and how long they wait for each other while doing so.").add(
                     *(tables.get(name) for name in ("operations", "communicators"))),
-                Section("links", "Links", "The slowest ways between and into the GPUs.").add(*(tables.get(name) for name in ("bus", "peers", "copies")))]
+                Section("links", "Links", "The slowest links between and into the GPUs.").add(*(tables.get(name) for name in ("bus", "peers", "copies")))]
     headline, mood = _headline(job)
     return Article(shown.title(job), facts, [section for section in sections if not section.empty], headline, mood, job["problems"])
 
@@ -54,7 +54,7 @@ def _heat(heat_map: dict[str, Any]) -> Plot | None:
     # One very slow step, as a first one is, would make all others look the same.
     most = min(ordered[-1], 2 * ordered[len(ordered) // 2])
     return Plot("heat", title, "heat", {"title": "iteration"}, [{"x": heat_map["iterations"], "y": heat_map["ranks"], "z": heat_map["ns"], "most": most}],
-                {"title": "rank"}, unit="ns", note=f"{blank} {'is' if blank == 1 else 'are'} blank: iterations that a rank has not profiled whole" if blank else "")
+                {"title": "rank"}, unit="ns", note=f"{blank} {'is' if blank == 1 else 'are'} blank: iterations that a rank did not profile completely" if blank else "")
 
 
 def _labels(rows: Sequence[dict[str, Any]]) -> list[str]:
@@ -88,8 +88,8 @@ def _scaling(table: Table, scaling: dict[str, Any]) -> Article:
     rows = sorted(scaling["jobs"], key=lambda row: row["ranks"])
     ranks = [row["ranks"] for row in rows]
     base = min(ranks)
-    plot = Plot("speedup", "Speed-up over the ranks", "points", {"title": "ranks", "ticks": [str(count) for count in ranks], "places": ranks, "log": True}, [
+    plot = Plot("speedup", "Speed-up over the number of ranks", "points", {"title": "ranks", "ticks": [str(count) for count in ranks], "places": ranks, "log": True}, [
         {"name": "speed-up", "x": ranks, "y": [row["speedup"] for row in rows], "lines": True, "labels": [printable(row["job"], 60) for row in rows]},
-        {"name": "as many times as ranks", "x": ranks, "y": [count / base for count in ranks], "lines": True, "plain": True, "dash": True}],
+        {"name": "ideal", "x": ranks, "y": [count / base for count in ranks], "lines": True, "plain": True, "dash": True}],
         {"title": "speed-up", "unit": "", "log": True})
     return Article("Scaling", [], [Section("scaling", "Speed-up and efficiency", "").add(plot if len(set(ranks)) > 1 else None, table)])

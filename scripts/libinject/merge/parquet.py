@@ -21,7 +21,7 @@ def write(store: Store, folder: pathlib.Path) -> None:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if any(folder.iterdir()):
-            raise BadFile(folder, "not empty: Parquet copies go into a new folder")
+            raise BadFile(folder, "not empty: Parquet copies need a new folder")
         # `runs` comes last: a folder without it is not taken for a whole one.
         for table in (*TABLES, "runs"):
             store.connection.table(table).order("run").write_parquet(str(folder / f"{table}.parquet"), compression="zstd")
@@ -70,7 +70,7 @@ def _read_table(store: Store, folder: pathlib.Path, table: str, needed: Iterable
             runs, least, most, distinct = store.connection.execute(
                 "SELECT count(*), min(run), max(run), count(DISTINCT run) FROM read_parquet(?)", [str(link)]).fetchall()[0]
             if runs and (least, most, distinct) != (0, runs - 1, runs):
-                raise BadFile(path, "its runs are not numbered from 0 on")
+                raise BadFile(path, "its runs are not numbered from 0")
         store.run(f"INSERT INTO {table} SELECT number + {first}, * EXCLUDE (number) "
                   f"FROM (SELECT {_cell('run', WHOLE)} AS number, {cells} FROM read_parquet(?)) WHERE number >= 0 AND number < ?",
                   [str(link), runs])

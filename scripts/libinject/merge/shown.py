@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""A job's report as lines and tables: what the terminal prints and the page shows."""
+"""A job's report as lines and tables, for the terminal and the page."""
 
 from __future__ import annotations
 
@@ -59,19 +59,19 @@ def lines(job: dict[str, Any]) -> list[tuple[str, str]]:
         least, most = (f"{percent(share)}% (rank {rank})" for share, rank in (min(used), max(used)))
         mean = percent(sum(share for share, _ in used) / len(used))
         several = f" on average over the ranks; from {least} to {most}" if len(used) > 1 else ""
-        found.append(("utilization", f"GPU utilization {mean}%: a kernel runs for that share of the device time{several}"))
+        found.append(("utilization", f"GPU utilization {mean}%: share of the device time with a kernel running{several}"))
     found.append(("verdicts", ", ".join(f"{printable(name, 40)} ({_count(count, 'rank')})" for name, count in job["verdicts"].items())))
     peaks = [(row["peak_memory_mb"], row["rank"]) for row in job["by_rank"] if row.get("peak_memory_mb") is not None]
     if peaks:
         least, most = (f"{peak:.1f}MB (rank {rank})" for peak, rank in (min(peaks), max(peaks)))
-        found.append(("memory", f"peak of what a rank allocated on GPUs: from {least} to {most}"))
+        found.append(("memory", f"peak GPU memory allocated by a rank: from {least} to {most}"))
     failed = [row["rank"] for row in job["by_rank"] if row.get("failed_allocations")]
     if failed:
         found.append(("", f"allocations failed on {_count(len(failed), 'rank')}, rank {failed[0]} first"))
     losing = [row for row in job["by_rank"] if row["lost"]]
     if losing:
         kinds = ", ".join(f"{count} {printable(kind, 40).replace('_', ' ')}" for kind, count in job["lost"].items())
-        found.append(("lost", f"{kinds}, on {_count(len(losing), 'rank')}: figures of these are incomplete"))
+        found.append(("lost", f"{kinds}, on {_count(len(losing), 'rank')}: their figures are incomplete"))
     else:
         found.append(("lost", "nothing"))
     said = [(row["rank"], row["messages"][0]) for row in job["by_rank"] if row["messages"]]
@@ -95,11 +95,11 @@ def _skew(job: dict[str, Any]) -> list[tuple[str, str]]:
     if not skew or not compared:
         return []
     iterations = _count(compared["iterations"], "iteration")
-    left_out = f"; {compared['left_out']} that some ranks have not profiled whole are left out" if compared["left_out"] else ""
+    left_out = f"; {compared['left_out']} that some ranks did not profile completely are left out" if compared["left_out"] else ""
     mean = f"{duration(skew['mean_ns'])} on average ({percent(skew['mean_share'])}% of the step)"
     most = f"{duration(skew['max_ns'])} at most (iteration {skew['max_iteration']})"
     return [("skew", f"{mean}, median {duration(skew['median_ns'])}, {most}"),
-            ("", f"slowest less fastest of {compared['ranks']} ranks, in {iterations}, {compared['first']} to {compared['last']}{left_out}")]
+            ("", f"slowest minus fastest of {compared['ranks']} ranks, in {iterations}, {compared['first']} to {compared['last']}{left_out}")]
 
 
 def stragglers_known(job: dict[str, Any]) -> bool:
@@ -129,14 +129,14 @@ def _collectives(job: dict[str, Any]) -> list[tuple[str, str]]:
     if not spent:
         return []
     share = f", {percent(spent['share'])}% of the time" if spent["share"] is not None else ""
-    found = [("collectives", f"{duration(spent['collective_ns'])} of kernels on all ranks{share}")]
+    found = [("collectives", f"{duration(spent['collective_ns'])} of kernel time on all ranks{share}")]
     if spent["split_share"] > 0:
         split = spent["split_share"] * spent["collective_ns"]
         bounds = (spent["waiting_at_least_ns"], spent["waiting_at_most_ns"])
         least, most = (f"{duration(bound)} ({percent(bound / split)}%)" for bound in bounds)
-        found.append(("", f"waiting for the last rank: {least} at least, {most} at most; the rest is transfer"))
+        found.append(("", f"waiting for the last rank: at least {least}, at most {most}; the rest is transfer"))
         if spent["split_share"] < 0.995:
-            found.append(("", f"of the {percent(spent['split_share'])}% of that time in which the two can be told apart"))
+            found.append(("", f"of the {percent(spent['split_share'])}% of that time, for which the two can be separated"))
     return found
 
 
@@ -161,7 +161,7 @@ def rank_table(job: dict[str, Any], most: int | None = None) -> Table:
             sum(row["lost"].values()) or None,
             printable(row["verdict"] or "", 30) + ("" if row["state"] == "closed" else f" ({printable(row['state'], 12)})")])
     note = "" if len(rows) == len(job["by_rank"]) else (
-        f"{len(rows)} of {len(job['by_rank'])} ranks: stragglers, ranks that lack something, the slowest")
+        f"{len(rows)} of {len(job['by_rank'])} ranks: stragglers, incomplete ranks, the slowest")
     columns = [as_column("Rank"), as_column("Host", "text"), as_column("Steps"), *_times("Step time", "Mean", "StdDev", "P95", "Excess"), as_column("Slowest"),
                *(as_column(name, digits=1) for name in ("GPU Util. (%)", "Coll (%)", "Wait (%)", "Peak (MB)")), as_column("Lost"),
                as_column("Verdict", "text")]
@@ -180,7 +180,7 @@ def operation_table(job: dict[str, Any], most: int) -> Table:
     rows = [[_operation(row), _size(row), row["ranks"] or None, row["made_by"], row["kernels"], row["time_ns"], row["waiting_at_least_ns"],
              row["waiting_at_most_ns"]] for row in (job["collectives"] or {}).get("operations", [])[:most]]
     columns = [as_column("Operation", "text"), *map(as_column, ("Bytes", "Ranks", "Made by", "Kernels")), *_times("Time", "Wait at least", "Wait at most")]
-    return plain_table("operations", "Collectives of all ranks: time, and what of it is waiting", "", columns, rows)
+    return plain_table("operations", "Collectives of all ranks: time, and how much of it is waiting", "", columns, rows)
 
 
 def communicator_table(job: dict[str, Any], most: int) -> Table:
@@ -200,14 +200,14 @@ def bus_table(job: dict[str, Any], most: int) -> Table:
     columns = [as_column("Operation", "text"), *map(as_column, ("Bytes", "Ranks")), as_column("Best", digits=1), as_column("of rank"),
                as_column("Median", digits=1), as_column("Worst", digits=1), as_column("by rank")]
     return plain_table("bus", "Bus bandwidths (GB/s), slowest operations first", "", columns, rows,
-                       note="the best is nearest to what the links carry: the others waited as well")
+                       note="the best rank is closest to the links' bandwidth: the others also waited")
 
 
 def peer_table(job: dict[str, Any], most: int) -> Table:
     rows = [[row["rank"], printable(row["operation"], 20), printable(row["peer"], 12), row["ranks"] or None, row["best_gbps"]]
             for row in job["links"]["peers"][:most]]
     columns = [as_column("Rank"), as_column("Operation", "text"), *map(as_column, ("Peer", "Ranks")), as_column("Best (GB/s)", digits=1)]
-    return plain_table("peers", "Sends and receives, slowest first", "", columns, rows, note="the peer is a rank of the communicator, of as many ranks")
+    return plain_table("peers", "Sends and receives, slowest first", "", columns, rows, note="the peer is a rank of a communicator of the size shown")
 
 
 def copy_table(job: dict[str, Any], most: int) -> Table:
@@ -231,8 +231,8 @@ def scaling_table(report: dict[str, Any]) -> Table | None:
             for row in scaling["jobs"]]
     columns = [as_column("Job", "text"), as_column("Ranks"), as_column("Steps/s", digits=3), as_column("Samples/s", digits=1),
                as_column("Speed-up", digits=2), as_column("Efficiency (%)", digits=1)]
-    title = f"Scaling by {'samples/s' if by_samples else 'steps/s'}, against the smallest job, {printable(scaling['base'])}"
-    note = "" if by_samples else "without INJECT_BATCH: right only if a rank's share of a step is the same in all jobs"
+    title = f"Scaling by {'samples/s' if by_samples else 'steps/s'}, relative to the smallest job, {printable(scaling['base'])}"
+    note = "" if by_samples else "without INJECT_BATCH: only correct if the work of a rank per step is the same in all jobs"
     return plain_table("scaling", title, "", columns, rows, note=note, first=32)
 
 

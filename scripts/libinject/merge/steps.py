@@ -72,7 +72,7 @@ def of_job(store: Store, number: int, job: Job) -> dict[str, Any]:
     shared = store.rows("SELECT count(*) AS iterations, min(iteration) AS first, max(iteration) AS last FROM common WHERE job = ?",
                         [number])[0]
     if not shared["iterations"]:
-        job.problems.append("no iteration that the ranks have in common: neither skew nor stragglers by step time")
+        job.problems.append("the ranks have no iteration in common: neither skew nor stragglers can be determined by step time")
         return found
     [(seen,)] = store.connection.execute("SELECT count(DISTINCT iteration) FROM step JOIN fitting USING (job, rank) WHERE job = ?", [number]).fetchall()
     found["compared"] = {"ranks": len(fitting), "iterations": shared["iterations"], "first": shared["first"], "last": shared["last"],
@@ -98,7 +98,7 @@ def _stragglers(store: Store, number: int, job: Job, ranks: dict[int, dict[str, 
                                 count(*) FILTER (slowest) AS slowest
                          FROM compared WHERE job = ? GROUP BY rank ORDER BY mean DESC, rank""", [number])
     if rows and rows[0]["n"] < FEWEST_ITERATIONS:
-        job.problems.append(f"{rows[0]['n']} iterations in common: too few to tell stragglers by step time, {FEWEST_ITERATIONS} are needed")
+        job.problems.append(f"{rows[0]['n']} iterations in common: too few to determine stragglers by step time, {FEWEST_ITERATIONS} are needed")
     for row in rows:
         ranks[row["rank"]] |= {"excess_ns": row["mean"], "excess_stddev_ns": row["stddev"], "slowest": row["slowest"]}
         if row["n"] < FEWEST_ITERATIONS or row["mean"] < STRAGGLER_SHARE * step:
@@ -118,7 +118,7 @@ def _tell_repeated(store: Store, number: int, job: Job) -> None:
         WHERE job = ? AND Label = 'iteration' AND Complete = 1 AND Device = 'all' AND Iteration IS NOT NULL GROUP BY rank
         HAVING rows > numbers ORDER BY rank""", [number])
     if rows:
-        job.problems.append(f"numbers of iterations come twice, the later ones count: rank {spans([row['rank'] for row in rows])}")
+        job.problems.append(f"iteration numbers occur twice, the later ones count: rank {spans([row['rank'] for row in rows])}")
 
 
 def _check_starts(store: Store, number: int, job: Job) -> None:
@@ -133,12 +133,12 @@ def _check_starts(store: Store, number: int, job: Job) -> None:
     inside = store.rows(sql.format(group="host, iteration", what="rank"), [number, OUT_OF_STEP])
     for row in inside[:8]:
         apart = f"{row['steps']:.1f} steps {'after' if row['off'] > 0 else 'before'}"
-        job.problems.append(f"rank {row['what']} begins its iterations {apart} those of the same numbers on its host's other ranks: "
-                            "the numbers may not correspond, and then neither does the skew")
+        job.problems.append(f"rank {row['what']} begins its iterations {apart} those of the same numbers on its host's other ranks: the "
+                            "numbers may not correspond, in which case the skew is wrong")
     if len(inside) > 8:
         job.problems.append(f"… and so do {len(inside) - 8} more ranks")
     across = store.rows(sql.format(group="iteration", what="host"), [number, OUT_OF_STEP])
     if across and not inside:
         hosts = ", ".join(f"{printable(row['what'], 40)} by {duration(row['off'])}" for row in across[:4])
-        job.problems.append(f"iterations of the same numbers begin at other times on {hosts}: "
+        job.problems.append(f"iterations with the same numbers begin at different times on {hosts}: "
                             "these hosts' clocks are off, or the numbers are")

@@ -24,7 +24,7 @@ def quoted(name: str) -> str:
 
 
 class Failure(Exception):
-    """DuckDB can't go on: no memory, no room for its temporary files."""
+    """DuckDB cannot go on: out of memory, or no room for its temporary files."""
 
 
 class Store:

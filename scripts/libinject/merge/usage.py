@@ -38,7 +38,7 @@ def of_job(store: Store, number: int, job: Job) -> dict[int, dict[str, Any]]:
         found[row["rank"]] |= {"device_memory_in_use_mb": row["used"]}
     cut_off = [rank for rank, row in found.items() if row["state"] not in ("closed", "recovered")]
     if cut_off:
-        job.problems.append("cut off, or still running ('injectctl recover' makes the rest of a killed one's tables): "
+        job.problems.append("cut off, or still running ('injectctl recover' completes the tables of a killed process): "
                             f"rank {spans(cut_off)}")
     without = [rank for rank, row in found.items() if not row.get("windows")]
     if without:

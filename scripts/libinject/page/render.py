@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Articles as one HTML file, which needs nothing else: no network, no other file."""
+"""Writes articles into one self-contained HTML file: no network, no other file."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def embedded(data: Any) -> str:
 
 
 def articles_page(title: str, kind: str, articles: Sequence[Article], problems: Sequence[str] = (), note: str = "") -> str:
-    """A page of nothing but articles. `kind` is what the page is, in a word or two; `note` stands at its end."""
+    """A page that consists of articles. `kind` says what the page is, in a word or two; `note` comes at its end."""
     shown = [as_data(article) for article in articles]
     return render(_HERE / "articles.html", [article["sections"] for article in shown], title=title, kind=kind, articles=shown,
                   problems=problems, note=note)

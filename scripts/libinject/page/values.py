@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Values of folders, made fit to be shown. Names and run.json are the program's: any text, any type."""
+"""Makes values of folders fit to be shown. Names and run.json come from the program: any text, any type."""
 
 from __future__ import annotations
 

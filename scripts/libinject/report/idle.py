@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Idle time by cause: of all windows together, a device by itself."""
+"""Idle time by cause: over all windows, for each device."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ _MOST_DEVICES = 8
 # docs/diagnosis.md, in a line each.
 _CAUSES = {
     "Start-up": "before the window's first work on the device",
-    "Synchronization": "the host waited for the device, and launched too late after it",
-    "Copy Call": "the host was in a call that copies",
-    "Launch Call": "the host was in the call that launches, or in one of cuBLAS, cuDNN or NCCL",
-    "Other Call": "the host was in another call of CUDA",
-    "Host Compute": "the host computed between its calls: Python, the framework",
-    "Host Wait": "the host waited for something else than the device: data, a lock, a file",
-    "Other Stream": "the work waited for another stream, or for something that is not on this device",
+    "Synchronization": "the host waited for the device, and therefore launched late",
+    "Copy Call": "the host was in a copy call",
+    "Launch Call": "the host was in the launch call, or in a call of cuBLAS, cuDNN or NCCL",
+    "Other Call": "the host was in another CUDA call",
+    "Host Compute": "the host computed between calls: Python, the framework",
+    "Host Wait": "the host waited for something other than the device: data, a lock, a file",
+    "Other Stream": "the work waited for another stream, or for something outside this device",
     "Collective": "the work waited for a collective on another stream",
-    "Queue": "what the device takes from one piece of work to the next on a stream",
+    "Queue": "the time the device takes from one piece of work to the next on a stream",
     "Unknown": "the launch of the next work was not seen",
 }
 _COLOURS = {"Synchronization": "sync", "Copy Call": "copy", "Launch Call": "launch", "Other Call": "launch", "Host Compute": "launch",

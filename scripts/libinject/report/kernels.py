@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Kernels: which take the time, of which families, and how well they fill the GPU."""
+"""Kernels: which take the time, their families, and how well they fill the GPU."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def bars(rows: list[Row], name: str, value: str, id_: str, title: str, axis: str
 
 
 def top(result: Result) -> Section:
-    part = Section("kernels", "Top kernels", "Which kernels take the GPU's time, over all windows; the share is that of all kernels' time.")
+    part = Section("kernels", "Top kernels", "Which kernels take the GPU's time, over all windows; shares are of the total kernel time.")
     rows = result.rows("cuda_gpu_kern_sum", "Time (%)", "Total Time (ns)", "Instances", "Name")
     part.add(bars(rows, "Name", "Total Time (ns)", "kernels", f"The {min(_MOST_BARS, len(rows))} kernels that take most", "total time",
                   lambda row: f"{row['Time (%)']}% of the kernels' time, {row['Instances']:,} times"))
@@ -45,7 +45,7 @@ def _shape(row: Row, names: tuple[str, ...]) -> str:
 
 def detail(result: Result) -> Section:
     part = Section("detail", "Launch shapes and occupancy", "How each kernel was launched, what limits its theoretical occupancy, how well its "
-                   "grid fills the GPU, and the time that is lost where it does not.")
+                   "grid fills the GPU, and the time lost because it does not.")
     rows = result.rows("kernel_detail", "GrdX", "GrdY", "GrdZ", "BlkX", "BlkY", "BlkZ", "Total Time (ns)", "Lost Time (ns)", "Name")
     if not rows:
         return part
@@ -62,8 +62,9 @@ def detail(result: Result) -> Section:
 
 
 def measured(result: Result) -> Section:
-    part = Section("measured", "Kernels by hardware metrics", "What the GPU's own counters say of each kernel with one launch shape; ± is half "
-                   "of the interval that holds the true value in 95 of 100 cases, and what was not measured well enough is empty.")
+    part = Section("measured", "Kernels by hardware metrics", "What the GPU's own counters say about each kernel and launch shape; ± is "
+                                                              "half of the 95 % interval, and values that were not measured well enough "
+                                                              "are left empty.")
     rows = result.rows("kernel_metrics", "Name", "Total Time (ns)", "Unused Time (ns)")
     part.add(bars(rows, "Name", "Unused Time (ns)", "unused", "Time that long kernels leave unused", "unused time",
                   lambda row: f"{row.get('Busiest Unit') or 'busiest unit'} at {row.get('Utilization (%)')}%", 10))

@@ -91,8 +91,9 @@ def _roofs(peak: dict[str, tuple[float, float]], bytes_per_second: float | None,
 
 
 def roofline(result: Result) -> Section:
-    part = Section("roofline", "Library calls and their roofline", "How fast the calls of cuBLAS, cuBLASLt and cuDNN ran for the bytes that they "
-                   "must at least move: below the slope the memory's bandwidth is the limit, below a flat roof the arithmetic.")
+    part = Section("roofline", "Library calls and their roofline", "How fast the calls of cuBLAS, cuBLASLt and cuDNN ran for the bytes "
+                                                                   "that they must move at least: under the slope they are limited by "
+                                                                   "memory bandwidth, under a flat roof by arithmetic.")
     series, everything = [], []
     for name, label, describe in _SHAPED:
         rows = [row for row in _rows(result, name) if numbers([row], "FLOP/Byte") and row["FLOP/Byte"] > 0]
@@ -106,9 +107,9 @@ def roofline(result: Result) -> Section:
         found = peaks(everything)
         roofs = _roofs(found, bandwidth(result), [row["FLOP/Byte"] for row in everything])
         part.add(Plot("roofline", "Roofline", "points", {"title": "FLOP/Byte", "log": True}, series + roofs,
-                      {"title": "TFLOP/s", "log": True}, note="The larger a point, the more GPU time its calls took."))
+                      {"title": "TFLOP/s", "log": True}, note="The size of a point shows the GPU time of its calls."))
         if found:
-            part.notes.append("Peaks follow from the tables' TFLOP/s and Peak (%), as exactly as these are rounded: " + "; ".join(
+            part.notes.append("Peaks are derived from the tables' TFLOP/s and Peak (%), to the precision of their rounding: " + "; ".join(
                 f"{clean(name)} {rate:,.4g} TFLOP/s ± {100 * error / rate:.1g} %" for name, (rate, error) in found.items()) + ".")
     part.add(table(result, "library_sum", "Library calls", ("Call", "Library", "Depth")))
     for name, title, shape in (
@@ -121,8 +122,8 @@ def roofline(result: Result) -> Section:
 
 
 def gemm(result: Result) -> Section:
-    part = Section("gemm", "Matrix products by shape", "The rate of each matrix product over its size, as cuBLAS was called (column-major), with "
-                   "hints where a product could be faster.")
+    part = Section("gemm", "Matrix products by shape", "The rate of each matrix product over its size, as passed to cuBLAS "
+                                                       "(column-major), with hints where a product could be faster.")
     by_peak: dict[str, list[Row]] = {}
     for row in sorted(_rows(result, "gemm_sum"), key=lambda row: -(row["GPU Time (ns)"] or 0))[:_MOST_POINTS]:
         if numbers([row], "FLOPs") and row["FLOPs"] > 0:
@@ -134,5 +135,5 @@ def gemm(result: Result) -> Section:
               for name, rows in by_peak.items()]
     if series:
         part.add(Plot("gemm", "Rate over size", "points", {"title": "operations of a call (2·M·N·K·batch)", "unit": "si", "log": True}, series,
-                      {"title": "TFLOP/s", "log": True}, note="The larger a point, the more GPU time its calls took."))
+                      {"title": "TFLOP/s", "log": True}, note="The size of a point shows the GPU time of its calls."))
     return part.add(table(result, "gemm_sum", "Matrix products", ("API", "M", "N", "K", "Op A", "Op B", "Type A", *_RATES, "Hint")))

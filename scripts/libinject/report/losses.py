@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""What is missing in a run: lost records, each count with its meaning, windows that ended early, a run that was cut off."""
+"""What is missing from a run: lost records, each count with its meaning, windows that ended early, a run that was cut off."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from libinject.page.parts import numbers
 from libinject.page.values import object_of, objects, text_of, texts, whole
 from libinject.result import Result
 
-# As the text summary says them.
+# In the words of the text summary.
 _LOST = {
     "host_records": "API calls lost: the ring was full, raise INJECT_RING",
     "range_records": "NVTX ranges lost: the ring was full, raise INJECT_RING",
@@ -44,9 +44,9 @@ _RECOVERED = {
     "bytes_unread": "bytes of CUPTI's buffers that can't be read",
 }
 _STATES = {
-    "open": "run.json says that the run is open: the program still runs, or was killed. The tables have the windows that were closed; "
-            "injectctl recover makes the rest of what a killed one left.",
-    "recovered": "The process was killed: these tables were recovered from what it left. Hardware metrics and memory in use are not among that.",
+    "open": "run.json says that the run is open: the program is still running, or was killed. The tables have the windows that were "
+            "closed; if it was killed, injectctl recover makes the rest from its records.",
+    "recovered": "The process was killed: these tables were recovered from its records, which do not include hardware metrics and memory in use.",
 }
 
 
@@ -65,9 +65,9 @@ def losses(result: Result) -> dict[str, Any]:
     counts += _counts({"Unattributed": sum(numbers(rows, "Unattributed"))},
                       {"Unattributed": "GPU records whose launch was not seen (counted all the same)"})
     state = text_of(run.get("state"))
-    notes = [] if state == "closed" else [_STATES.get(state, f"run.json has the state '{state}', which is not known here.")]
+    notes = [] if state == "closed" else [_STATES.get(state, f"run.json has the state '{state}', which is unknown to this version.")]
     if recovered.get("journal_cut") is True:
-        notes.append("The journal is damaged; what came after that is missing.")
+        notes.append("The journal is damaged; everything after that point is missing.")
     for key, what in (("ended_by", "closed early"), ("no_device_activity", "without GPU records")):
         reasons: dict[str, list[str]] = {}
         for window in objects(run["windows"]):

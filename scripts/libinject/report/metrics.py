@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Hardware metrics over time. Samples may be millions: neighbours become one point, with their mean."""
+"""Hardware metrics over time. There may be millions of samples: neighbours are merged into one point, their mean."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OF_ACTIVE = ("IPC", "Occupancy (%)")  # per active cycle: means are weighted wi
 
 
 class Timeline:
-    """The samples of a device, at most twice _MOST_POINTS points: each the mean of `each` samples, weighted with their length. Between windows there
+    """The samples of a device, at most twice _MOST_POINTS points: each the mean of `each` samples, weighted by their length. Between windows there
     are none: no point is of samples on both sides of a gap, `gaps` has those that come after one."""
 
     def __init__(self, columns: list[str]) -> None:
@@ -85,7 +85,7 @@ class Timeline:
 
 
 def _number(cell: Any) -> float | None:
-    """A list of one's own has columns whose names tell no unit."""
+    """A user's own list has columns whose names do not tell the unit."""
     if isinstance(cell, int | float):
         return cell
     try:
@@ -122,7 +122,7 @@ def _unit(column: str) -> str:
 
 
 def section(result: Result) -> Section:
-    part = Section("metrics", "Hardware metrics over time", "What the GPU's own counters said while windows were open (shaded), sample by sample.")
+    part = Section("metrics", "Hardware metrics over time", "The GPU's own counters while windows were open (shaded), sample by sample.")
     found = timelines(result)
     for device, timeline in found.items():
         times: list[float | None] = []
@@ -144,10 +144,10 @@ def section(result: Result) -> Section:
                               {"title": "time since CUDA's initialisation", "unit": "ns"}, series, {"title": unit or names, "zero": True},
                               bands=windows_over_time(result)))
         if timeline.each > 1:
-            part.notes.append(f"Each point of GPU {device} is the mean of {timeline.each} samples, or of what a window has.")
+            part.notes.append(f"Each point of GPU {device} is the mean of {timeline.each} samples, or of a window's samples if it has fewer.")
         if timeline.left_out:
             part.notes.append(f"GPU {device}: {timeline.left_out} samples of further windows are not drawn.")
     if not found and isinstance(result.run.get("metrics"), dict):
-        part.notes.append("Metrics were taken, but not their samples: INJECT_METRICS_TIMELINE=1 writes them. Means are in the tables of windows "
-                          "and iterations.")
+        part.notes.append("Metrics were sampled, but the samples were not written: set INJECT_METRICS_TIMELINE=1. The means are in the "
+                          "tables of windows and iterations.")
     return part

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""The model of a page: what it shows of each folder, as plain data. What is not there is named in `absent`."""
+"""The model of a page: what it shows of each folder, as plain data. `absent` names what is missing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SECTIONS = (steps.section, idle.section, kernels.top, kernels.detail, kernels.m
 
 
 def _settings(result: Result) -> Section:
-    part = Section("settings", "Settings and versions", "What libinject was told, and what it found.")
+    part = Section("settings", "Settings and versions", "The options that libinject was given, and what it found.")
     rows: list[list[Any]] = []
     for kind, key in (("option", "options"), ("version", "versions")):
         rows += [[kind, clean(str(name)), text_of(value)] for name, value in object_of(result.run.get(key)).items()]
@@ -41,7 +41,7 @@ def run_model(result: Result) -> dict[str, Any]:
 
 
 def page_model(results: Sequence[Result], problems: Sequence[str]) -> dict[str, Any]:
-    """`problems`: folders that can't be shown, a line each."""
+    """`problems`: a line for each folder that cannot be shown."""
     runs = [run_model(result) for result in results]
     if len({run["name"] for run in runs}) < len(runs):  # out/, of several jobs
         for run, result in zip(runs, results, strict=True):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""The head of a run: what ran, the verdict with its evidence, and the figures to begin with."""
+"""The head of a run: what ran, the verdict with its evidence, and the key figures."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MEANINGS = {
     "copy-bound": "The GPU waits for copies.",
     "communication-bound": "The GPU waits for collectives between GPUs.",
     "mixed": "Two causes share most of what is lost.",
-    "undetermined": "The GPU idles for reasons that its own records do not tell.",
+    "undetermined": "The GPU is idle for reasons that its own records do not show.",
     **dict.fromkeys(("", "too short"), "The windows are too short for a verdict: profile longer ones, or more iterations."),
 }
 TOO_SHORT = ("", "too short")  # in place of a verdict
@@ -38,7 +38,7 @@ _LABELS = {"launch-bound": "Waiting for launches", "synchronization-bound": "Syn
 
 
 def colour_of(kind: str) -> str:
-    """The part of the time that a verdict or a piece of evidence is about."""
+    """The part of the time that a verdict or a piece of evidence refers to."""
     return "compute" if kind.startswith("GPU-bound") else _COLOURS.get(kind, "rest")
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Phases of the training step, and what the host did meanwhile."""
+"""Phases of the training step, and what the host did during them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from libinject.result import Result
 
 
 def phases(result: Result) -> Section:
-    part = Section("phases", "Phases", "How the kernels' time is shared between the forward pass, the backward pass and the optimizer, over all "
-                   "windows.")
+    part = Section("phases", "Phases", "How kernel time divides into forward pass, backward pass and optimizer, over all windows.")
     devices: dict[str, dict[str, int | float]] = {}
     for row in result.rows("phase_sum", "Device", "Phase", "Kernel Time (ns)"):
         of_device = devices.setdefault(str(row["Device"]), {})
@@ -29,7 +28,7 @@ def phases(result: Result) -> Section:
 
 
 def host(result: Result) -> Section:
-    part = Section("host", "Host: API calls, ranges, threads", "What the host's threads spent in CUDA's calls, the program's own NVTX ranges, and "
-                   "which thread launched how much of the kernels' time.")
+    part = Section("host", "Host: API calls, ranges, threads", "Time that the host's threads spent in CUDA calls, the program's own NVTX "
+                                                               "ranges, and how much kernel time each thread launched.")
     return part.add(table(result, "cuda_api_sum", "API calls", ("Name",)), table(result, "nvtx_sum", "NVTX ranges", ("Range",)),
                     table(result, "thread_kern_sum", "Launching threads", ("Thread Name",)))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Step times over the run, and the windows that they were taken in."""
+"""Step times over the run, and the windows in which they were measured."""
 
 from __future__ import annotations
 
@@ -86,8 +86,8 @@ def _plot(result: Result) -> Plot | None:
 
 
 def section(result: Result) -> Section:
-    part = Section("steps", "Steps and windows", "How long each training iteration took, and the windows of the run that were profiled: "
-                   "shaded, with their number and what opened them.")
+    part = Section("steps", "Steps and windows", "How long each training iteration took, and the profiled windows of the run: shaded, "
+                                                 "with their number and what opened them.")
     part.add(_plot(result))
     steps = step_times(result)
     if steps:
@@ -109,5 +109,5 @@ def section(result: Result) -> Section:
     part.add(table(result, "iteration_sum", "Iterations", _ITERATION_COLUMNS, without=("Memset Time (ns)", "Memset Size (MB)", "Memsets", "FLOPs"),
                    where=(lambda row: row.get("Device") == "all") if len(devices) == 1 else None))
     if windows is not None and numbers(windows, "Profiler Overhead (%)"):
-        part.notes.append("Profiler Overhead compares the iterations of the window with those outside of any.")
+        part.notes.append("Profiler Overhead compares the iterations in the window with those outside of all windows.")
     return part

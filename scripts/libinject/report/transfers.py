@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""What is moved and held: copies, memory, collectives."""
+"""What is moved and stored: copies, memory, collectives."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _MOST_DEVICES = 8
 
 
 def copies(result: Result) -> Section:
-    part = Section("copies", "Copies and memsets", "What was copied between which kinds of memory, how fast against what the link can do, whether "
-                   "kernels ran meanwhile, and whether the host waited.")
+    part = Section("copies", "Copies and memsets", "What was copied between which kinds of memory, how fast compared with the link, "
+                                                   "whether kernels ran at the same time, and whether the host waited.")
     rows = [row for row in result.rows("copy_sum", "Direction", "Source", "Target", "Count", "Total (MB)", "Throughput (GB/s)", "Link (GB/s)")
             if numbers([row], "Throughput (GB/s)")][:_MOST_BARS]
     if rows:
@@ -34,8 +34,8 @@ def copies(result: Result) -> Section:
 
 
 def memory(result: Result) -> Section:
-    part = Section("memory", "Memory", "Memory in use on each GPU as windows opened and closed (by all processes), and what the program had "
-                   "allocated at most.")
+    part = Section("memory", "Memory", "Memory in use on each GPU (by all processes) as windows opened and closed, and the peak of what "
+                                       "the program had allocated.")
     devices: dict[str, list[tuple[float | None, float | None, str]]] = {}
     for row in result.rows("window_sum", "Window", "Device", "Start (ns)", "End (ns)", "Memory at Start (MB)", "Memory at End (MB)"):
         of_device = devices.setdefault(text_of(row["Device"]), [])
@@ -72,8 +72,8 @@ def windows_over_time(result: Result, most: int = 200) -> list[dict[str, Any]]:
 
 
 def collectives(result: Result) -> Section:
-    part = Section("collectives", "Collectives", "NCCL's operations by size: the bandwidth of the bus over the bytes of a call, and how much of their "
-                   "time other kernels ran beside them.")
+    part = Section("collectives", "Collectives", "NCCL's operations by size: bus bandwidth over the bytes of a call, and for how much of "
+                                                 "their time other kernels ran beside them.")
     kinds: dict[str, list[Any]] = {}
     for row in result.rows("nccl_sum", "Operation", "Bytes", "Bus BW (GB/s)", "GPU Time (ns)"):
         if numbers([row], "Bytes") and numbers([row], "Bus BW (GB/s)") and row["Bytes"] > 0:

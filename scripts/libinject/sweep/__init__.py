@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""A command run under libinject for each combination of some values: docs/sweep.md."""
+"""Runs a command under libinject for each combination of some values: docs/sweep.md."""

@@ -51,7 +51,7 @@ def measure(sweep: Sweep, point: Point) -> Measured:
     # Of several processes (ranks, workers) the one that gave the GPU most work stands for the point.
     result = max(results, key=_kernel_time)
     if len(results) > 1:
-        found.problems.append(f"{point.folder}: {len(results)} processes wrote tables: {printable(result.name, 40)} has most kernel time and is shown")
+        found.problems.append(f"{point.folder}: {len(results)} processes wrote tables: the one shown, {printable(result.name, 40)}, has most kernel time")
     run = Run(result)
     basis = run.bases()[0]
     run.measure(basis)

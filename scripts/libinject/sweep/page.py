@@ -22,8 +22,8 @@ _MOST_FAMILIES = 9
 _LINES = (("Step time", "ns", "step_time_ns"), ("Samples per second", "", "samples_per_s"), ("GPU utilization (%)", "", "gpu_utilization_pct"),
           ("Occupancy, theoretical (%)", "", "occupancy_pct"), ("Occupancy, achieved (%)", "", "achieved_occupancy_pct"),
           ("GEMM rate (TFLOP/s)", "", "gemm_tflops"), ("Peak of allocated memory (MB)", "", "peak_memory_mb"))
-_NOTES = {"step_time_ns": "median of the iterations; the bars are their quartiles", "gpu_utilization_pct": "kernels by device time, of all windows", "occupancy_pct": "mean over the kernels, weighted by their time",
-          "gemm_tflops": "all matrix products: operations by GPU time", "achieved_occupancy_pct": "mean over the windows"}
+_NOTES = {"step_time_ns": "median of the iterations; error bars are quartiles", "gpu_utilization_pct": "kernels by device time, of all windows", "occupancy_pct": "mean over the kernels, weighted by their time",
+          "gemm_tflops": "all matrix products: operations divided by GPU time", "achieved_occupancy_pct": "mean over the windows"}
 _CELLS = (("Step time", "step_time_ns", "ns"), ("Samples/s", "samples_per_s", ""), ("GPU Util. (%)", "gpu_utilization_pct", "%"),
           ("Occupancy (%)", "occupancy_pct", "%"), ("GEMM TFLOP/s", "gemm_tflops", ""), ("Peak Memory", "peak_memory_mb", "MB"))
 
@@ -35,8 +35,9 @@ def page(sweep: Sweep, measured: Sequence[Measured]) -> str:
              *([("Verdicts", _verdicts(measured))] if any(item.verdict for item in measured) else [])]
     points = Section("points", "Points", "A run of the command for each combination of values.", tables=[_table(sweep, measured)])
     lines = _lines(sweep, measured)
-    figures = Section("figures", f"Over {names[0]}", "Medians over the iterations of each run; a line is interrupted where a run has no figure, and a "
-                      "cross says how it ended.", side_by_side=True).add(*(_line_plot(sweep, lines, *line) for line in _LINES))
+    figures = Section("figures", f"Over {names[0]}", "Medians over the iterations of each run; a line is broken where a run has no "
+                                                     "figure, and a cross says how the run "
+                                                     "ended.", side_by_side=True).add(*(_line_plot(sweep, lines, *line) for line in _LINES))
     families = Section("families", "Kernel families", "Share of the kernels' time.").add(*_family_plots(lines, measured))
     article = Article(f"Sweep over {', '.join(names)}", facts, [part for part in (figures, families, points) if not part.empty],
                       alerts=[problem for item in measured for problem in item.problems])

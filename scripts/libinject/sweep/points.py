@@ -122,7 +122,7 @@ def read(folder: pathlib.Path) -> Sweep:
     if not folder.is_dir():
         raise BadFile(folder, "no such folder" if not folder.exists() else "not a folder")
     if not path.is_file():
-        raise BadFile(folder, f"not a sweep's folder: it has no {FILE}")
+        raise BadFile(folder, f"not the folder of a sweep: it has no {FILE}")
     try:
         if path.stat().st_size > _LARGEST:
             raise BadFile(path, "far too large")
@@ -134,11 +134,11 @@ def read(folder: pathlib.Path) -> Sweep:
     except (ValueError, RecursionError):
         raise BadFile(path, "not a sweep's") from None
     if not isinstance(content, dict) or content.get("inject_sweep") != _VERSION:
-        raise BadFile(path, "not a sweep's, or of another version")
+        raise BadFile(path, "not written by a sweep, or by another version")
     try:
         return _sweep(folder, content)
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
-        raise BadFile(path, f"not what a sweep writes: {printable(str(error), 80)}") from None
+        raise BadFile(path, f"not as a sweep writes it: {printable(str(error), 80)}") from None
 
 
 def _sweep(folder: pathlib.Path, content: dict[str, Any]) -> Sweep:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""Runs one point of a sweep, to its end or ours."""
+"""Runs one point of a sweep until it ends or is interrupted."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def _judge(sweep: Sweep, point: Point, code: int, limit: float | None) -> None:
             point.status, point.why = Status.FAILED, f"exit status {code}"
         return
     if not any(has_window(table) for table in tables):
-        point.status, point.why = Status.NO_TABLES, "no window was profiled: the log says why"
+        point.status, point.why = Status.NO_TABLES, "no window was profiled: see the log"
         return
     failed = sum(failed_allocations(table) for table in tables)
     point.status, point.why = Status.DONE, f"{failed} allocations failed" if failed else ""

@@ -48,11 +48,11 @@ def _walk(first: fractions.Fraction, last: fractions.Fraction, how: str, step: f
 
 
 def _continued(name: str, before: list[str], last: str) -> list[str]:
-    """What the three dots in 1,2,4,…,64 stand for, and the value after them."""
+    """The values that the three dots in 1,2,4,…,64 stand for, and the value after them."""
     numbers = [_number(text) for text in before]
     end = _number(last)
     if len(numbers) < 2 or end is None or any(number is None for number in numbers):
-        raise BadVariable(f"--var {name}: before and after the three dots are numbers, two at least before: {_FORMS}")
+        raise BadVariable(f"--var {name}: the three dots need at least two numbers before them and one after: {_FORMS}")
     known = [number for number in numbers if number is not None]
     pairs = list(itertools.pairwise(known))
     found: list[list[fractions.Fraction]] = []
@@ -63,9 +63,9 @@ def _continued(name: str, before: list[str], last: str) -> list[str]:
     ways = [values for values in found if len(values) > 1 and values[-1] == end]
     shown = printable(",".join([*before, "…", last]), 60)
     if not ways:
-        raise BadVariable(f"--var {name}: {shown} neither grows by the same amount nor by the same factor up to {printable(last, 20)}")
+        raise BadVariable(f"--var {name}: {shown} does not grow by a constant amount or factor up to {printable(last, 20)}")
     if len(ways) > 1 and ways[0] != ways[1]:
-        raise BadVariable(f"--var {name}: {shown} may grow by an amount or by a factor: give one value more before the dots")
+        raise BadVariable(f"--var {name}: {shown} may grow by an amount or by a factor: give one more value before the dots")
     return [_text(value) for value in ways[0][1:]]
 
 
@@ -89,22 +89,22 @@ def parse(text: str) -> tuple[str, list[str]]:
         elif span is not None:
             first, last, step = (_number(span[part] or "1") for part in ("first", "last", "step"))
             if first is None or last is None or step is None:
-                raise BadVariable(f"--var {name}: '{printable(item, 40)}' is no range: {_FORMS}")
+                raise BadVariable(f"--var {name}: '{printable(item, 40)}' is not a range: {_FORMS}")
             found = [first] if first == last else _walk(first, last, span["how"] if span["how"] == "*" else "+",
                                                         -step if span["how"] == "-" or (span["how"] is None and last < first) else step)
             if found is None:
-                raise BadVariable(f"--var {name}: '{printable(item, 40)}' never gets there, or has too many values: {_FORMS}")
+                raise BadVariable(f"--var {name}: '{printable(item, 40)}' never reaches its end, or has too many values: {_FORMS}")
             values += [_text(value) for value in found]
         elif not item:
             raise BadVariable(f"--var {name}: an empty value: {_FORMS}")
         elif not item.isprintable() or len(item) > 200:
-            raise BadVariable(f"--var {name}: '{printable(item, 40)}' is no value")
+            raise BadVariable(f"--var {name}: '{printable(item, 40)}' is not a value")
         else:
             values.append(item)
         place += 1
     twice = next((value for value in values if values.count(value) > 1), None) if len(values) <= 1000 else None
     if twice is not None:
-        raise BadVariable(f"--var {name}: {twice} comes twice")
+        raise BadVariable(f"--var {name}: {twice} occurs twice")
     return name, values
 
 
@@ -114,7 +114,7 @@ def parse_all(texts: Sequence[str]) -> dict[str, list[str]]:
     for text in texts:
         name, values = parse(text)
         if name in found:
-            raise BadVariable(f"--var {name} is there twice: give all values at once")
+            raise BadVariable(f"--var {name} is given twice: give all values at once")
         found[name] = values
         count *= len(values)
         if count > MOST_POINTS:
@@ -137,7 +137,7 @@ def fill(command: Sequence[str], values: Mapping[str, str]) -> list[str]:
             return part[0][0]
         if part[1] is None or part[1] not in values:
             known = ", ".join(f"{{{name}}}" for name in values)
-            raise BadVariable(f"'{printable(part[0], 40)}' in the command is no variable: there are {known}; a brace is {{{{ or }}}}")
+            raise BadVariable(f"'{printable(part[0], 40)}' in the command is not a variable: there are {known}; a brace is {{{{ or }}}}")
         return values[part[1]]
 
     return [_PART.sub(replacement, argument) for argument in command]
