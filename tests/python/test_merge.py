@@ -165,7 +165,7 @@ class Alignment(Case):
         job = self.job()
         self.assertEqual((job["compared"]["first"], job["compared"]["last"]), (101, 119))
         self.assertEqual(self.said, [("rank 1 begins its iterations 1.0 steps before those of the same numbers on its host's other ranks: the numbers may "
-                                     "not correspond, and then neither does the skew")])
+                                     "not correspond, in which case the skew is wrong")])
 
     def test_clocks_of_hosts(self):
         for rank in range(3):
@@ -315,7 +315,7 @@ class Communicators(Case):
         self.assertEqual((job["collectives"]["waiting_at_least_ns"], job["collectives"]["split_share"]), (300 * MS, 9 / 11))
         self.assertEqual([(entry["ranks"], entry["given"], entry["split_ns"]) for entry in job["collectives"]["communicators"]],
                          [("0-2", 3, 900 * MS), ("3", 1, None)])
-        self.assertRegex(self.said[-1], r"^18\.2% of the collectives' time is not split .* of which one alone is here")
+        self.assertRegex(self.said[-1], r"^18\.2% of the collectives' time is not split .* only one of them is here")
 
     def test_calls_that_not_all_make(self):
         # A rank of it with other calls than the other's.
