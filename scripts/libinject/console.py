@@ -13,8 +13,8 @@ from typing import Any, NoReturn
 import rich.console
 import typer
 
-BAD_USE = 2  # exit status, as that of wrong options
-# Text is printed as it is: names of kernels have brackets, which are no markup.
+BAD_USE = 2  # exit status, the same as for wrong options
+# Text is printed verbatim: the brackets in kernel names are not markup.
 out = rich.console.Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
 err = rich.console.Console(highlight=False, markup=False, emoji=False, soft_wrap=True, stderr=True)
 

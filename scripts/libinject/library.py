@@ -13,7 +13,7 @@ _HERE = pathlib.Path(__file__).resolve().parent
 
 
 def _places(folder_in_package: str, name: str) -> list[pathlib.Path]:
-    tree = _HERE.parent.parent  # of the sources, if this is scripts/libinject there
+    tree = _HERE.parent.parent  # the source tree, if this is its scripts/libinject
     places = [_HERE / folder_in_package / name]
     if (tree / "libinject" / "session" / "session.h").exists():
         inside = name if name.endswith(".so") else f"{name}/{name}"

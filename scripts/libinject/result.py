@@ -18,7 +18,7 @@ from typing import TextIO
 Cell = str | int | float | None
 Row = dict[str, Cell]
 
-# Columns without a unit that are numbers all the same; the others without one are text.
+# Columns without a unit that are numbers; all others without a unit are text.
 _COUNTS = frozenset("""
 API Calls|Allocations|Batch|BlkX|BlkY|BlkZ|Blocks/SM|Bytes|Calls|Captured Calls|Clipped Ranges|Complete|Copies|Count|Depth|
 FLOP/Byte|FLOPs|Failed|Failed Calls|Frees|GrdX|GrdY|GrdZ|Groups|IPC|Instances|Invalid Timestamps|Iteration|Iterations|Kern Inst|
@@ -27,7 +27,7 @@ Lost Range Records|M|N|K|Memsets|Missing Activity Records|NVTX Inst|Num Calls|PI
 Samples|Samples/s|Small Copies|Submissions|Synchronizing|TFLOP/s|TID|Unattributed|Waves|Window|± IPC
 """.replace("\n", "").split("|"))
 _UNIT = re.compile(r"\((ns|%|MB|GB|B|MB/s|GB/s|MHz|W|C)\)$")
-# A text that a spreadsheet would take for a formula has an apostrophe before it (docs/security.md).
+# Text that a spreadsheet would take for a formula has a leading apostrophe (docs/security.md).
 ESCAPED = re.compile(r"'[=+\-@\t\r\n]")
 OTHERS = "[other]"  # in place of a window's number: those that have no row of their own
 _LONGEST_CELL = 16 << 20
@@ -94,7 +94,7 @@ class Table:
 
 
 def _open(path: pathlib.Path) -> TextIO:
-    # A pipe would be waited for; O_NONBLOCK, and then the look, leave no moment to put one there.
+    # Opening a pipe would block. O_NONBLOCK, and checking afterwards, leave no moment to put one there.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
@@ -108,7 +108,7 @@ def read_cells(path: pathlib.Path) -> Iterator[tuple[int, list[str]]]:
     line = 1
     try:
         csv.field_size_limit(_LONGEST_CELL)
-        # A line break within a cell is none of the file's lines: the reader counts, not we.
+        # The reader counts lines, as a cell may contain line breaks.
         with _open(path) as file:
             reader = csv.reader(file, strict=True)
             for cells in reader:
@@ -169,7 +169,7 @@ class Result:
             if not self.path.is_dir():
                 raise BadFile(self.path, "no such folder" if not self.path.exists() else "not a folder")
             self.run = _read_run(self.path / "run.json")
-        except OSError as error:  # a folder that may not be looked into
+        except OSError as error:  # a folder without read permission
             raise BadFile(self.path, (error.strerror or "can't be read").lower()) from None
         self.problems: list[str] = []
         self._tables: dict[str, Table | None] = {}

@@ -12,7 +12,7 @@ import typer
 from libinject import console
 from libinject.result import BadFile, printable
 
-_MOST = 20  # findings of a rule that are printed, a folder
+_MOST = 20  # findings printed for each rule and folder
 
 
 def check(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from libinject.compare.conditions import Condition, Outcome
     from libinject.compare.measures import Run
 
-_FAILED, _UNDECIDED = 1, 3  # exit status: a condition of --fail-if holds; none does, but one can't be judged
+_FAILED, _UNDECIDED = 1, 3  # exit status: a condition of --fail-if holds; none does, but one cannot be decided
 
 
 def groups(arguments: list[str]) -> list[list[str]]:

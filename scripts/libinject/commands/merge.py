@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from libinject.merge.store import Store
 
 _MOST_PROBLEMS = 20
-_MANY = 50  # folders, that take a while
+_MANY = 50  # folders, whose reading takes a while
 
 
 _Folders = typer.Argument(metavar="DIR", help="Result folders of ranks, folders that contain such folders, or Parquet copies.")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from libinject.sweep.measured import Measured
     from libinject.sweep.points import Sweep
 
-_INCOMPLETE = 1  # exit status where a point neither worked nor ran out of memory
+_INCOMPLETE = 1  # exit status if a point neither worked nor ran out of memory
 _TIMES = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 

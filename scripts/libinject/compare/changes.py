@@ -13,17 +13,17 @@ from collections.abc import Iterable, Sequence
 from libinject.compare import noise
 from libinject.compare.measures import KINDS, METRICS, Basis, Measure, Metric, Run, Shape, together
 
-CERTAIN = 0.01  # of equal runs, the share in which a figure is called changed at most: its interval is of 99 %
-FALSE_SHARE = 0.05  # of the rows of the breakdowns that are called changes
+CERTAIN = 0.01  # share of equal runs in which a figure may be called changed: its interval is of 99 %
+FALSE_SHARE = 0.05  # share of false changes among the rows called changes
 LEAST = 0.01
-COARSE = 0.1  # an interval that reaches further says nothing
+COARSE = 0.1  # an interval that reaches further is inconclusive
 _TYPED = ("gemm", "conv", "attention", "rnn")
 _PRIOR = 4  # degrees of freedom that all rows' spread between runs has in one row's
 
 
 @dataclasses.dataclass(frozen=True)
 class Test:
-    """A difference's standard error, of so many degrees of freedom."""
+    """A difference's standard error, with its degrees of freedom."""
 
     error: float
     freedom: float
@@ -34,7 +34,7 @@ class Test:
         return noise.student_p(difference / self.error, self.freedom)
 
     def half(self, p: float) -> float:
-        """Of the interval that holds the true difference but for `p` of all cases."""
+        """Half the width of the interval that holds the true difference except in `p` of all cases."""
         return noise.student_factor(self.freedom, p) * self.error if self.error > 0 else 0.0
 
 
@@ -108,7 +108,7 @@ def common_basis(runs: Sequence[Run]) -> Basis:
 
 
 def compare(before: Sequence[Run], after: Sequence[Run], basis: Basis, least: float = LEAST) -> Comparison:
-    """Runs that have been measured on `basis`."""
+    """Compares runs that were measured on `basis`."""
     before, after = _with_shapes_paired(before, after)
     metrics = []
     for metric in METRICS:
@@ -165,7 +165,7 @@ def _alone(side: Sequence[Run], names: Iterable[str]) -> dict[str, list[tuple[st
 
 
 def _judge(change: Change, test: Test | None, p: float, least: float, more: tuple[float, float] | None = None) -> None:
-    """`more`: another interval, which is contained as well."""
+    """`more`: another interval, which the result also encloses."""
     if test is None:
         return
     half = test.half(p)
@@ -188,14 +188,14 @@ def _metric(name: str, a: list[Measure], b: list[Measure], least: float) -> Chan
     change = Change(name, statistics.fmean(m.value for m in a), statistics.fmean(m.value for m in b))
     more = None
     if len(a) == 1 and len(b) == 1 and a[0].series and b[0].series:
-        # Of values that are in no way normally distributed, too: neither interval alone is to be trusted (docs/compare.md).
+        # Values may be anything but normally distributed: neither interval alone can be trusted (docs/compare.md).
         more = noise.rank_interval(noise.blocks(a[0].series), noise.blocks(b[0].series), CERTAIN)
     _judge(change, _test(a, b, None), CERTAIN, least, more)
     return change
 
 
 def sum_of(name: str, before: Sequence[Run], after: Sequence[Run], kind: str, names: Sequence[str], least: float = LEAST) -> Change:
-    """The change of several rows' sum, judged by itself."""
+    """The change of the sum of several rows, judged by itself."""
     sides = []
     for side in (before, after):
         sides.append([together(run.tables[kind][row] for row in names if row in run.tables[kind]) for run in side])
@@ -248,7 +248,7 @@ def _between(a: list[Measure], b: list[Measure]) -> tuple[float, int] | None:
 
 
 def _test(a: list[Measure], b: list[Measure], usual_spread: float | None) -> Test | None:
-    """Welch's, with the errors within runs, or the spread between runs where that is larger. None where neither is known."""
+    """Welch's standard error, from the errors within runs, or the spread between runs if that is larger. None if neither is known."""
     if any(m.error is None for m in (*a, *b)):
         return None
     between = _between(a, b)

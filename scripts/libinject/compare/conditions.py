@@ -17,7 +17,7 @@ from libinject.result import printable
 _OPERATORS: dict[str, Callable[[float, float], bool]] = {">": operator.gt, "<": operator.lt, ">=": operator.ge, "<=": operator.le}
 _TIMES = {"ns": 1.0, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9}
 _SIZES = {"B": 1e-6, "kB": 1e-3, "MB": 1.0, "GB": 1e3}
-# The last operator is meant: kernels have < and > in their names.
+# The last operator counts: kernel names may contain < and >.
 _FORM = re.compile(r"\s*(?P<what>.+?)\s*(?P<operator>[<>]=?)\s*(?P<sign>[+-]?)(?P<number>\d+(?:\.\d*)?|\.\d+)\s*(?P<unit>[^\s\d]*)\s*")
 _KIND_OF = {kind.prefix: kind for kind in KINDS}
 

@@ -20,7 +20,7 @@ _OPTIONS_OF_NO_INTEREST = ("INJECT_OUT", "INJECT_LOG", "INJECT_LOG_FILE", "INJEC
 
 
 def shorten(text: str, most: int) -> str:
-    """`text` without control characters, its middle left out where it is too long: names of kernels differ at both ends."""
+    """`text` without control characters, shortened in the middle if it is too long: kernel names differ at both ends."""
     shown = printable(text, 1 << 20)
     if len(shown) <= most:
         return shown
@@ -29,7 +29,7 @@ def shorten(text: str, most: int) -> str:
 
 
 def without_signature(name: str) -> str:
-    """A function's name without arguments and return type, as the text summary has it; any other name as it is."""
+    """A function's name without arguments and return type, as in the text summary; any other name unchanged."""
     if not name.endswith(")"):
         return name
     depth, end = 0, len(name)

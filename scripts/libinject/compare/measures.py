@@ -40,7 +40,7 @@ class Measure:
     value: float
     error: float | None = None
     freedom: float = 0.0
-    count: float | None = None  # instances, per what `value` is per
+    count: float | None = None  # instances, per the same unit as `value`
     series: tuple[float, ...] = ()
 
 
@@ -71,7 +71,7 @@ METRICS = (
     Metric("launches", "Launches", ""),
     Metric("kernels", "Kernels", ""),
     Metric("peak_memory", "Peak allocated memory", "MB"),
-    # With INJECT_METRICS alone.
+    # Only with INJECT_METRICS.
     Metric("sm_active", "SM active", "%", 1),
     Metric("occupancy", "Achieved occupancy", "%", 1),
     Metric("tensor_pipe", "Tensor pipe", "%", 0),
@@ -88,7 +88,7 @@ class Kind:
     name: str
     title: str
     unit: str = "ns"
-    prefix: str = ""  # of conditions: kernel:NAME
+    prefix: str = ""  # prefix in conditions: kernel:NAME
 
 
 KINDS = (
@@ -155,13 +155,13 @@ class Shape:
         return cls(_shape_name(size, [key for key in keys if key in size]), str(row.get("API") or ""), tuple(str(row.get(key) or "") for key in types))
 
     def to(self, other: Shape) -> str:
-        """The name of a row that has been this and is the other."""
+        """The name of a row that was this shape and is now the other."""
         types = (_from_to(a, b) for a, b in zip(self.types, other.types, strict=True))
         return " ".join(filter(None, (_from_to(self.call, other.call), self.size, ", ".join(filter(None, dict.fromkeys(types))))))
 
 
 class Run:
-    """A folder's figures. `notes` has what a reader has to know of them, a line each."""
+    """A folder's figures. `notes` has caveats for the reader, one per line."""
 
     def __init__(self, result: Result):
         self.result = result
@@ -176,7 +176,7 @@ class Run:
         self.shapes: dict[str, Shape] = {}  # of the tables' rows that have one, by name
 
     def bases(self) -> list[Basis]:
-        """What its totals can be divided by, the best first."""
+        """What its totals can be divided by, in order of preference."""
         usable = [Basis.RUN]
         if self.seconds > 0:
             usable.insert(0, Basis.SECOND)
@@ -216,7 +216,7 @@ class Run:
         return _total(self.windows, "Kernels") > 0
 
     def _iterations_worth(self) -> float:
-        """The complete iterations, and what the windows' edges cut off by its share of a complete one's kernels."""
+        """The number of complete iterations, plus what the windows' edges cut off, by its share of a complete iteration's kernels."""
         count = len(self.complete)
         each = _total(self.complete, "Kernels") / count
         if each <= 0:
@@ -287,7 +287,7 @@ class Run:
     # Tables
 
     def _row(self, total: float, count: float, error: float | None) -> Measure:
-        """`error` is the total's; what is not known of how often a row comes in an iteration is added."""
+        """`error` is the total's; the uncertainty of how often a row occurs in an iteration is added."""
         if error is not None:
             if self.observations < 3:
                 error = None
@@ -300,24 +300,24 @@ class Run:
                        count / self.divisor)
 
     def _error_of_total(self, count: float, deviation: float) -> float:
-        """Of the sum of `count` values: those of one iteration count as one observation."""
+        """Error of the sum of `count` values: those of one iteration count as one observation."""
         return count * deviation / math.sqrt(max(1.0, min(count, self.observations)))
 
     def _error_of_all_kernels(self) -> float:
-        """Of the kernels' total time, by how it varies from iteration to iteration: that of one kernel varies no more."""
+        """Error of the kernels' total time, from its variation between iterations: one kernel's time varies no more."""
         series = _series(self.complete, "Kernel Time (ns)") if self.basis is Basis.ITERATION else ()
         if len(series) < 3:
             return math.inf
         return noise.deviation(series) * math.sqrt(noise.inflation(noise.blocks(series)) / len(series)) * self.divisor
 
     def _error_on_gpu(self, parts: Iterable[tuple[float, float]]) -> float:
-        """Of the sum of GPU times, each part of which has a count and a deviation."""
+        """Error of the sum of GPU times, whose parts each have a count and a deviation."""
         found = list(parts)
         error = math.fsum(self._error_of_total(count, deviation) for count, deviation in found)
         return max(min(error, self._most_error), math.fsum(self._error_of_total(count, _STEP) for count, _ in found))
 
     def _kernels(self) -> dict[str, Measure]:
-        """Deviations are those of one launch shape: that shapes take different times is none of the noise."""
+        """Deviations are taken per launch shape: differences between shapes are not noise."""
         needed = ("Name", "Total Time (ns)", "Instances", "StdDev (ns)")
         table: Table | None = self.result.table("cuda_gpu_kern_gb_sum")
         names = {row["Name"]: row for row in self.result.rows("cuda_gpu_kern_sum", *needed)}
@@ -332,7 +332,7 @@ class Run:
             total, count = number(row, "Total Time (ns)"), number(row, "Instances")
             if total <= 0 or count <= 0:
                 continue
-            # Shapes for which there was no room are in a row of another name.
+            # Shapes for which there was no room are in a row with another name.
             whole = times.get(name, 0.0) >= 0.999 * total
             found[str(name)] = self._row(total, count, self._error_on_gpu(parts[name] if whole else [(count, number(row, "StdDev (ns)"))]))
         return found
@@ -404,7 +404,7 @@ class Run:
         return found
 
     def _copies(self) -> dict[str, Measure]:
-        """A row has copies of all sizes, whose deviation says nothing: the error is that of the iterations' copy time."""
+        """A row mixes copies of all sizes, so its deviation is meaningless: the error is that of the iterations' copy time."""
         part = self.metrics.get("copies")
         relative = None if part is None or part.error is None or not part.value else part.error / abs(part.value)
         found = {}
@@ -419,7 +419,7 @@ class Run:
         return found
 
     def _host_error(self, value: float) -> Measure:
-        """Idle time is what the host makes it: all of the steps' spread may be its own, outliers included, as it is a sum."""
+        """The host causes idle time: all of the steps' spread may be its own, outliers included, as it is a sum."""
         step = self.metrics.get("step_time")
         if step is None or len(step.series) < 3:
             return Measure(value)
@@ -444,7 +444,7 @@ class Run:
 
 
 def together(measures: Iterable[Measure]) -> Measure:
-    """Their sum; errors add up as they are: what makes one slower may make all slower."""
+    """Their sum; errors are added, not their squares: what makes one slower may make all slower."""
     parts = list(measures)
     known = all(part.error is not None for part in parts)
     return Measure(math.fsum(part.value for part in parts), math.fsum(part.error or 0.0 for part in parts) if known else None,
@@ -467,7 +467,7 @@ def _shape_name(row: Row, keys: list[str]) -> str:
         return " ".join(part for part in parts if part and part != "None") if row.get("M") is not None else str(row.get("API") or "")
     texts = []
     if "Stride" in row:
-        # What is usual is not said.
+        # Usual values are not mentioned.
         keys = [key for key in keys if not (key == "Dilation" and set(str(row.get(key))) <= {"1", "x"}) and not (key == "Groups" and row.get(key) == 1)]
         types = [key for key in keys if key.startswith("Type") or key.endswith(" Type")]
         keys = [*(key for key in keys if key not in types), "Types"]

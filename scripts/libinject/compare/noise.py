@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""The statistics of a comparison, in plain Python: no file, no unit, no name."""
+"""The statistics of a comparison, in plain Python: no files, units or names."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ def autocorrelation(values: Sequence[float]) -> float:
 
 
 def inflation(values: Sequence[float]) -> float:
-    """How many times the variance of a mean of `values`, in the order of time, is that of independent ones."""
+    """By what factor the variance of a mean of `values`, in order of time, exceeds that of independent ones."""
     r = autocorrelation(values)
     return (1 + r) / (1 - r)
 
 
 def blocks(values: Sequence[float]) -> list[float]:
-    """At most 32 medians of equally many successive values: what is near in time is alike, and counts once."""
+    """At most 32 medians of equally many successive values: neighbours in time are alike, and count once."""
     if len(values) <= MOST_BLOCKS:
         return list(values)
     edges = [len(values) * i // MOST_BLOCKS for i in range(MOST_BLOCKS + 1)]
@@ -61,7 +61,7 @@ def blocks(values: Sequence[float]) -> list[float]:
 
 @functools.lru_cache(maxsize=64)
 def _ways(n: int, m: int) -> tuple[int, ...]:
-    """In how many orders of n and m values the Mann-Whitney statistic is 0, 1, …, n m."""
+    """The number of orderings of n and m values for which the Mann-Whitney statistic is 0, 1, …, n m."""
     counts = [1] + [0] * (n * m)
     # The generating function is the Gaussian binomial coefficient: product of (1 - q^(m+i)) / (1 - q^i).
     for i in range(1, n + 1):
@@ -108,7 +108,7 @@ def quantile(ordered: Sequence[float], q: float) -> float:
 
 
 def median_with_error(values: Sequence[float]) -> tuple[float, float, float] | None:
-    """Median, its standard error and the error's degrees of freedom, of values in the order of time; None of fewer than 3."""
+    """Median, its standard error and the error's degrees of freedom, for values in order of time; None for fewer than 3."""
     few = blocks(values)
     if len(few) < 3:
         return None

@@ -19,7 +19,7 @@ _MOST_BARS = 20
 _WITH_BARS = ("kernels", "families")
 _SHAPES = ("gemm", "conv", "attention", "rnn", "nccl")
 _LONGEST = 1 << 11  # of a name
-_NEW = 1e300  # the relative change of what has not been there, for sorting
+_NEW = 1e300  # the relative change of a new row, for sorting
 
 
 def page(comparisons: Sequence[Comparison], outcomes: Sequence[Sequence[Outcome]]) -> str:
@@ -68,7 +68,7 @@ def _runs(comparison: Comparison) -> Section:
 
 
 def _columns() -> list[dict]:
-    # A phone shows the first ones.
+    # A phone shows only the first ones.
     return [as_column("Change (%)"), as_column("Verdict", "text"), *(as_column(name) for name in ("A", "B", "Change", "Interval", "Calls"))]
 
 
@@ -97,7 +97,7 @@ def _breakdown(kind: Kind, changes: list[Change], per: str) -> Section:
 
 def _table(kind: Kind, changes: list[Change]) -> Table:
     rows = [[describe.printable(change.name, _LONGEST), *_cells(change, kind.unit, -1)] for change in changes[:MOST_ROWS]]
-    # Shapes are words, of which none can be left out.
+    # Shapes consist of words, none of which can be left out.
     columns = [as_column("Name", "text" if kind.name in _SHAPES else "name"), *_columns()]
     return plain_table(kind.name, kind.title, "", columns, rows, len(changes), "" if len(changes) <= MOST_ROWS else "--json lists all rows")
 

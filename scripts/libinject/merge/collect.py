@@ -48,7 +48,7 @@ def _is_result(folder: pathlib.Path) -> bool:
     try:
         return (folder / "run.json").exists() or (folder / parquet.RUNS_FILE).exists()
     except OSError:
-        return True  # whatever it is, reading it says why it can't be read
+        return True  # reading it says why it cannot be read
 
 
 def _has_copies(folder: pathlib.Path) -> bool:
@@ -64,7 +64,7 @@ def _natural(path: pathlib.Path) -> list[tuple[int, str]]:
 
 
 def read(store: Store, folders: Iterable[pathlib.Path], problems: list[str], progress: Callable[[], None] = lambda: None) -> int:
-    """How many folders' runs there are now."""
+    """Reads the folders into the store and returns how many runs it has then."""
     runs = 0
     for folder in folders:
         if _has_copies(folder):
@@ -158,7 +158,7 @@ def _whole(value: object) -> int | None:
 
 
 def _text(value: object) -> str:
-    # DuckDB takes no half of a surrogate pair, which JSON can name.
+    # JSON can contain lone surrogates, which DuckDB rejects.
     return value.encode("utf-8", "replace").decode() if isinstance(value, str) else ""
 
 

@@ -16,7 +16,7 @@ from libinject.merge.store import Store
 
 _CALL = "Operation, Type, Reduction, Bytes, Ranks, Grouped"
 _KEY = f"{_CALL}, Communicator"
-# No rank can leave these before each has come: of a broadcast the root can.
+# No rank can leave these before all have arrived; in a broadcast the root can.
 _ALL_WAIT = "regexp_full_match(Operation, '(Group of [0-9]+ )?(AllReduce|AllGather|ReduceScatter|AllToAll)')"
 _MOST_KEYS = 50
 _MOST_COMMUNICATORS = 50
@@ -96,7 +96,7 @@ def _share(part: float | None, whole: float | None) -> float | None:
 
 
 def _stragglers(ranks: dict[int, dict[str, Any]], time: dict[int, Any], job: Job) -> list[dict[str, Any]]:
-    """Ranks that the others wait for: their own kernels are the shortest."""
+    """Ranks that the others wait for: those with the shortest kernels."""
     measured = {rank: row for rank, row in ranks.items() if row["waited_for_ns"] is not None}
     if len(measured) < 2:
         return []

@@ -23,19 +23,19 @@ _OWN_RANK = re.compile(r"(--(?:local|node)?[-_]?rank[= ])\d+")  # what launchers
 
 
 class NotOneJob(Exception):
-    """`str()` is one line: which folders are not ranks of one job, and what tells."""
+    """`str()` is one line: which folders are not ranks of one job, and why."""
 
 
 @dataclasses.dataclass
 class Job:
-    """`ranks`: rank to row of `runs`. `world` is how many ranks the job has, as far as that can be told."""
+    """`ranks`: rank to row of `runs`. `world` is how many ranks the job has, as far as is known."""
 
     name: str
     ranks: dict[int, Run]
     world: int = 0
     missing: list[int] = dataclasses.field(default_factory=list)
     id: str = ""
-    numbered: bool = False  # the ranks' numbers are ours: run.json has none
+    numbered: bool = False  # ranks are numbered here, as run.json has none
     problems: list[str] = dataclasses.field(default_factory=list)
 
 
@@ -120,7 +120,7 @@ def _by_evidence(runs: list[Run], communicators: dict[int, list[str]]) -> list[l
 
 
 def _check(group: list[Run], communicators: dict[int, list[str]], ends: dict[int, int | None]) -> None:
-    """Whether the folders can be ranks of one job. Those without a rank are left out where others have one."""
+    """Checks that the folders can be ranks of one job. Those without a rank are left out if others have one."""
     ranked = [run for run in group if run["rank"] is not None]
     runs = ranked or group
     first_of: dict[int, Run] = {}
@@ -226,7 +226,7 @@ def _job(name: str, runs: list[Run], complete: dict[int, int], largest: dict[int
         for run in by_rank.pop(None, []):
             job.problems.append(f"{printable(run['folder'], 400)}: left out: it has no rank, while others of the job have one")
         for rank, candidates in sorted(by_rank.items()):
-            # A rank that was started again: the one that has more to say.
+            # A rank that was restarted: keep the folder with more data.
             candidates.sort(key=lambda run: (complete.get(run["run"], 0), run["time_zero"] or 0, run["run"]), reverse=True)
             job.ranks[rank] = candidates[0]
             for other in candidates[1:]:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""The slowest ways: bus bandwidths of collectives, and copies against their link."""
+"""The slowest links: bus bandwidths of collectives, and copies compared with their link."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def of_job(store: Store, number: int) -> dict[str, list[dict[str, Any]]]:
 
 
 def _bus(store: Store, number: int) -> list[dict[str, Any]]:
-    """The rank with the best figure is the one that waited least: that is nearest to what the links carry."""
+    """The rank with the best figure waited least: it is closest to the links' bandwidth."""
     return store.rows("""
         SELECT Operation AS operation, Type AS type, Reduction AS reduction, Bytes AS bytes, Ranks AS ranks, count(*) AS rows,
                max(bus) AS best_gbps, arg_max(rank, bus) AS best_rank, median(bus) AS median_gbps, min(bus) AS worst_gbps,

@@ -51,7 +51,7 @@ def _heat(heat_map: dict[str, Any]) -> Plot | None:
     title, blank = "Step time by rank and iteration", heat_map["blank"]
     if heat_map["shown"] < heat_map["of"]:
         title += f", the latest {heat_map['shown']} of {heat_map['of']}"
-    # One very slow step, as a first one is, would make all others look the same.
+    # One very slow step, such as the first, would make all others look the same.
     most = min(ordered[-1], 2 * ordered[len(ordered) // 2])
     return Plot("heat", title, "heat", {"title": "iteration"}, [{"x": heat_map["iterations"], "y": heat_map["ranks"], "z": heat_map["ns"], "most": most}],
                 {"title": "rank"}, unit="ns", note=f"{blank} {'is' if blank == 1 else 'are'} blank: iterations that a rank did not profile completely" if blank else "")

@@ -22,7 +22,7 @@ def write(store: Store, folder: pathlib.Path) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if any(folder.iterdir()):
             raise BadFile(folder, "not empty: Parquet copies need a new folder")
-        # `runs` comes last: a folder without it is not taken for a whole one.
+        # `runs` is written last: a folder without it is incomplete.
         for table in (*TABLES, "runs"):
             store.connection.table(table).order("run").write_parquet(str(folder / f"{table}.parquet"), compression="zstd")
     except OSError as error:
@@ -53,7 +53,7 @@ def _read_table(store: Store, folder: pathlib.Path, table: str, needed: Iterable
     import duckdb
 
     path = folder / f"{table}.parquet"
-    # By a name of ours: DuckDB takes brackets and asterisks for a pattern.
+    # Under a name of our own: DuckDB treats brackets and asterisks as a pattern.
     link = store.folder / "copy.parquet"
     try:
         if not path.is_file():
@@ -81,7 +81,7 @@ def _read_table(store: Store, folder: pathlib.Path, table: str, needed: Iterable
 
 
 def _cell(name: str, kind: str) -> str:
-    """What the reader of CSV refuses is none here."""
+    """What the CSV reader refuses becomes NULL here."""
     cell = f"CAST({quoted(name)} AS {kind})"
     if kind == TEXT:
         return f"coalesce({cell}, '')"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""All answers of a merge in one value: what `--json` prints, and what terminal and page show."""
+"""All results of a merge in one value: what `--json` prints, and what terminal and page show."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _job(store: Store, number: int, job: jobs.Job, throughput: dict[str, Any] | 
 
 
 def _gpus(ranks: dict[int, dict[str, Any]]) -> dict[str, int]:
-    """How many of each name: ranks of one host may see each other's."""
+    """How many GPUs of each name: ranks of one host may see each other's."""
     seen = {uuid or f"{rank} {index}": name for rank, row in ranks.items()
             for index, (name, uuid) in enumerate(zip(row["gpus"], row["gpu_uuids"]))}
     return dict(collections.Counter(seen.values()))

@@ -25,7 +25,7 @@ def throughput(store: Store, number: int, job: Job) -> dict[str, Any] | None:
 
 
 def compare(jobs: list[Job], throughputs: list[dict[str, Any] | None]) -> dict[str, Any] | None:
-    """Against the job with the fewest ranks. None if there are no two sizes to compare."""
+    """Relative to the job with the fewest ranks. None unless there are two sizes to compare."""
     measured = sorted(((job.world, index) for index, job in enumerate(jobs) if throughputs[index] is not None))
     if len({world for world, _ in measured}) < 2:
         return None
@@ -37,7 +37,7 @@ def compare(jobs: list[Job], throughputs: list[dict[str, Any] | None]) -> dict[s
     for world, index in measured:
         rate = (throughputs[index] or {})[name]
         speedup = rate / base_rate
-        # Steps of a larger job do more, if the work of a rank is the same: weak scaling is all that steps can tell of.
+        # If the work per rank is constant, a larger job's steps do more: steps alone only show weak scaling.
         rows.append({"job": jobs[index].name, "ranks": world, **(throughputs[index] or {}), "speedup": speedup if by_samples else None,
                      "efficiency": speedup * base_world / world if by_samples else speedup})
     return {"by": name, "base": jobs[base].name, "jobs": rows}

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""What a merge keeps of each table: the columns that its questions need."""
+"""What a merge keeps of each table: the columns that it needs."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""What is not in Python's own statistics."""
+"""Statistics that Python's own module lacks."""
 
 from __future__ import annotations
 

@@ -14,8 +14,8 @@ from libinject.merge.statistics import median_of_others, middle, student_tail
 from libinject.merge.store import Store
 from libinject.result import printable
 
-STRAGGLER_SHARE = 0.02  # of the step: less does not matter, however sure it is
-STRAGGLER_CHANCE = 0.01  # of calling any rank of a job one that is none
+STRAGGLER_SHARE = 0.02  # of the step: less does not matter, however certain it is
+STRAGGLER_CHANCE = 0.01  # probability of any false straggler in a job
 FEWEST_ITERATIONS = 5
 OUT_OF_STEP = 0.75  # of a step
 
@@ -84,7 +84,7 @@ def of_job(store: Store, number: int, job: Job) -> dict[str, Any]:
 
 
 def _skew(store: Store, number: int) -> dict[str, Any]:
-    """Of each iteration the slowest rank's duration less the fastest one's."""
+    """For each iteration the slowest rank's duration minus the fastest one's."""
     return store.rows("""
         SELECT avg(s) AS mean_ns, median(s) AS median_ns, quantile_cont(s, 0.95) AS p95_ns, max(s) AS max_ns,
                arg_max(iteration, s) AS max_iteration, avg(s / usual) AS mean_share
@@ -104,7 +104,7 @@ def _stragglers(store: Store, number: int, job: Job, ranks: dict[int, dict[str, 
         if row["n"] < FEWEST_ITERATIONS or row["mean"] < STRAGGLER_SHARE * step:
             continue
         error = row["stddev"] / math.sqrt(row["n"])
-        # As many ranks, as many chances to be taken for one.
+        # Every rank is one more chance of a false straggler.
         chance = min(1.0, compared * student_tail(row["mean"] / error if error else math.inf, row["n"] - 1))
         if chance < STRAGGLER_CHANCE:
             found.append({"rank": row["rank"], "by": "step time", "excess_ns": row["mean"], "excess_error_ns": error,

@@ -36,7 +36,7 @@ def _table(table: Table) -> None:
     for row in table.rows:
         drawn.add_row(*(shown.cell_text(cell, column) for cell, column in zip(row, table.columns, strict=True)))
     console.out.print(f"  {table.title}")
-    # As wide as it is: what a narrow terminal wraps can still be read, what is cut off can't.
+    # At full width: what a narrow terminal wraps can still be read, what is cut off cannot.
     width, console.out.width = console.out.width, _WIDEST
     console.out.print(drawn)
     console.out.width = width

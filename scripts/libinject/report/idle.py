@@ -9,7 +9,7 @@ from libinject.page.values import share, text_of
 from libinject.result import Cell, Result
 
 _MOST_DEVICES = 8
-# docs/diagnosis.md, in a line each.
+# docs/diagnosis.md, one line each.
 _CAUSES = {
     "Start-up": "before the window's first work on the device",
     "Synchronization": "the host waited for the device, and therefore launched late",

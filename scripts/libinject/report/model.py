@@ -35,7 +35,7 @@ def run_model(result: Result) -> dict[str, Any]:
              "tiles": overview.tiles(result, found), "steps": overview.step_times(result), "utilization": figures.utilization(result),
              "sections": [as_data(section) for section in sections if not section.empty],
              "absent": [section.title for section in sections if section.empty], "lost": losses.losses(result)}
-    # Last: every table has been asked for by now.
+    # Last: by now every table has been read.
     model["problems"] = [clean(problem) for problem in result.problems]
     return model
 

@@ -48,7 +48,7 @@ def measure(sweep: Sweep, point: Point) -> Measured:
             found.problems.append(printable(str(problem), 500))
     if not results:
         return found
-    # Of several processes (ranks, workers) the one that gave the GPU most work stands for the point.
+    # Of several processes (ranks, workers), the one that gave the GPU most work represents the point.
     result = max(results, key=_kernel_time)
     if len(results) > 1:
         found.problems.append(f"{point.folder}: {len(results)} processes wrote tables: the one shown, {printable(result.name, 40)}, has most kernel time")
@@ -103,7 +103,7 @@ def _mean(weighted: list[tuple[float, float]]) -> float | None:
 
 
 def _plain(text: str) -> str:
-    """No formula to a spreadsheet, as in libinject's tables; numbers are left alone."""
+    """Not a formula to a spreadsheet, as in libinject's tables; numbers are left alone."""
     try:
         float(text)
     except ValueError:

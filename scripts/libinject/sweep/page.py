@@ -50,7 +50,7 @@ def _verdicts(measured: Iterable[Measured]) -> str:
 
 
 def table_row(sweep: Sweep, item: Measured) -> dict[str, Any]:
-    """Texts: what the terminal shows as well."""
+    """Texts, which the terminal shows as well."""
     return {"values": [printable(item.point.values[name], 60) for name in sweep.variables], "status": item.point.status.value,
             "why": printable(item.point.why, 200), "good": item.point.status is Status.DONE, "verdict": item.verdict,
             "cells": [(item.figures.get(name), describe.figure(item.figures.get(name), unit)) for _, name, unit in _CELLS]}

@@ -35,7 +35,7 @@ class Status(enum.Enum):
 
     @property
     def finished(self) -> bool:
-        """It would come out the same: not run again."""
+        """The result would be the same: do not run it again."""
         return self in (Status.DONE, Status.MEMORY)
 
 
@@ -72,7 +72,7 @@ class Sweep:
         return self.folder / point.folder / "log.txt"
 
     def new_folder(self, point: Point) -> pathlib.Path:
-        """A folder that has not been there: one of an earlier attempt stays."""
+        """A new folder: that of an earlier attempt stays."""
         plain = "-".join(f"{name}={value}" for name, value in point.values.items())
         name = re.sub(r"[^A-Za-z0-9._=+-]", "_", plain)[:100].lstrip(".-")
         number = self.points.index(point) + 1
@@ -109,7 +109,7 @@ def alone(folder: pathlib.Path) -> Iterator[bool]:
 
 
 def with_points(sweep: Sweep, combinations: Sequence[Mapping[str, str]]) -> Sweep:
-    """In the order of `combinations`; those that were run before keep what they have, and come along."""
+    """In the order of `combinations`; points that were run before are kept with their results."""
     known = {tuple(sorted(point.values.items())): point for point in sweep.points}
     wanted = [known.pop(tuple(sorted(values.items())), None) or Point(dict(values)) for values in combinations]
     sweep.points = [*wanted, *known.values()]

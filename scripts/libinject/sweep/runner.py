@@ -25,7 +25,7 @@ LEFT_BEHIND = 2.0  # likewise, for what a program has left running
 
 
 def run_point(sweep: Sweep, point: Point, limit: float | None) -> None:
-    """Raises OSError where not even the folder can be made, KeyboardInterrupt once the program has ended for it."""
+    """Raises OSError if the folder cannot be made, KeyboardInterrupt once the program has ended because of it."""
     folder = sweep.new_folder(point)
     command = fill(sweep.command, point.values)
     variables = {**sweep.settings, "INJECT_OUT": str(folder.resolve() / "tables").replace("%", "%%")}
@@ -38,7 +38,7 @@ def run_point(sweep: Sweep, point: Point, limit: float | None) -> None:
     timed_out = False
     with open(sweep.log(point), "xb") as log:
         try:
-            # A session of its own: all that it starts can be ended with it, and Ctrl+C comes by us.
+            # A session of its own: everything it starts can be ended with it, and Ctrl+C goes through us.
             process = subprocess.Popen(command, env={**os.environ, **variables}, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                                        start_new_session=True)
         except (OSError, ValueError) as error:
@@ -62,7 +62,7 @@ def run_point(sweep: Sweep, point: Point, limit: float | None) -> None:
 
 
 def _end(process: subprocess.Popen) -> None:
-    """Ends what still runs of the process and its descendants: SIGINT, by which tables are written, then harder."""
+    """Ends the process and its descendants: first SIGINT, which lets tables be written, then harder signals."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
         if process.poll() is not None:
             break
@@ -72,7 +72,7 @@ def _end(process: subprocess.Popen) -> None:
             process.wait(GRACE)
         except subprocess.TimeoutExpired:
             continue
-        except KeyboardInterrupt:  # once more: no patience
+        except KeyboardInterrupt:  # pressed twice: do not wait
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
     process.wait()
@@ -124,7 +124,7 @@ def _said_out_of_memory(log: pathlib.Path) -> str:
             lines = file.read(_TAIL).splitlines()
     except OSError:
         return ""
-    # libinject's own words are of allocations that may have been tried again.
+    # libinject's own messages are about allocations that may have been retried.
     return next((line.decode(errors="replace").strip()[:300] for line in lines
                  if _OUT_OF_MEMORY.search(line) and not line.startswith(b"libinject")), "")
 

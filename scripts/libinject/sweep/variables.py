@@ -33,7 +33,7 @@ def _text(value: fractions.Fraction) -> str:
 
 
 def _walk(first: fractions.Fraction, last: fractions.Fraction, how: str, step: fractions.Fraction) -> list[fractions.Fraction] | None:
-    """From first on, as far as last; None if that leads nowhere or too far."""
+    """From first up to last; None if it never gets there, or has too many values."""
     values = [first]
     while len(values) <= MOST_POINTS:
         following = values[-1] * step if how == "*" else values[-1] + step
