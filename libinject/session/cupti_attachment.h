@@ -17,7 +17,7 @@ namespace inject {
 
 /// How often CUPTI is finalized. Each cuptiFinalize leaves some 0.6 MB of the device's memory behind, and
 /// some of the host's, whoever calls it and whatever had been enabled (CUDA 13.0, H200:
-/// tests/gpu/cupti_cycles.py). It is called this often in a process, and once more for each hour; beyond that
+/// studies/cupti_cycles.py). It is called this often in a process, and once more for each hour; beyond that
 /// CUPTI stays initialised between windows, with nothing enabled and nobody subscribed.
 struct FinalizationBudget {
   static constexpr std::uint64_t kMax = 50;

@@ -663,7 +663,7 @@ CUptiResult finalize(bool by_client) {
   if (by_client && shared.flushes != 0) ++shared.finalized_in_flush;
   counters::finalized(by_client);
   break_traced_graphs();
-  // Seen on hardware (tests/gpu/cupti_cycles.py): some 0.6 MB stay, whatever had been enabled.
+  // Seen on hardware (studies/cupti_cycles.py): some 0.6 MB stay, whatever had been enabled.
   if (shared.used.exchange(false) && !faults().finalize_keeps_nothing.load()) lose_bytes(600'000);
   clear_callbacks();
   shared.subscriber = nullptr;
