@@ -119,19 +119,30 @@ struct Column : ColumnInfo {
   std::function<void(CsvRow&, const Row&)> append;
 };
 
+template <typename Row, typename Part>
+class PartColumns;
+
 /// The columns of one table, in their order.
 template <typename Row>
 class Columns {
  public:
-  /// `cell` gives what stands in the column of a row, of any type that append_cell() takes.
+  /// `cell`, a function or a member of the row, gives the column's cell, of any type that append_cell()
+  /// takes.
   template <typename Function>
   Columns& add(std::string header, const Unit& unit, Function cell, std::string_view meaning,
                std::string_view empty = {}) {
     columns_.push_back({{std::move(header), unit, meaning, empty},
                         [cell = std::move(cell), decimals = unit.decimals](CsvRow& row, const Row& value) {
-                          append_cell(row, cell(value), decimals);
+                          append_cell(row, std::invoke(cell, value), decimals);
                         }});
     return *this;
+  }
+  /// For columns about a part of the row: `part`, a function or a member, gives it. Where it gives a pointer
+  /// or an optional, the cells of rows without one are empty; `empty` says when, for columns that don't say
+  /// it themselves.
+  template <typename Part>
+  PartColumns<Row, Part> of(Part part, std::string_view empty = {}) {
+    return {*this, std::move(part), empty};
   }
   void append_row(std::string& text, const Row& value) const {
     CsvRow row(text);
@@ -145,6 +156,37 @@ class Columns {
 
  private:
   std::vector<Column<Row>> columns_;
+};
+
+/// Adds columns to a table; see Columns::of().
+template <typename Row, typename Part>
+class PartColumns {
+ public:
+  PartColumns(Columns<Row>& columns, Part part, std::string_view empty)
+      : columns_(columns), part_(std::move(part)), empty_(empty) {}
+
+  /// `cell` is a function or a member of the part.
+  template <typename Function>
+  const PartColumns& add(std::string header, const Unit& unit, Function cell, std::string_view meaning,
+                         std::string_view empty = {}) const {
+    columns_.add(
+        std::move(header), unit,
+        [part = part_, cell = std::move(cell)](const Row& row) {
+          const auto& found = std::invoke(part, row);
+          if constexpr (requires { *found; }) {
+            return found ? Cell(std::invoke(cell, *found)) : Cell();
+          } else {
+            return Cell(std::invoke(cell, found));
+          }
+        },
+        meaning, empty.empty() ? empty_ : empty);
+    return *this;
+  }
+
+ private:
+  Columns<Row>& columns_;
+  Part part_;
+  std::string_view empty_;
 };
 
 /// A line of CSV without its end. Users name metrics as they like: a header may have to be quoted.

@@ -1,25 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
-#include "libinject/output/copy_table.h"
+#include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
 #include <map>
-#include <string_view>
+#include <optional>
 #include <utility>
 
 #include "libinject/analysis/copies.h"
 #include "libinject/output/table_cells.h"
+#include "libinject/output/tables.h"
 #include "libinject/report/device_specs.h"
 
 namespace inject {
 
 namespace {
 
+struct CopyTableRow {
+  CopyRow copies;
+  std::optional<double> rate;  ///< bytes a nanosecond
+  std::optional<double> link;  ///< bytes a second that the copies' way has at most
+  std::string hint;
+};
+
 /// `Pinned`; of copies between devices `Device 1`.
 std::string memory_text(std::uint8_t kind, bool peer, std::uint32_t device) {
-  std::string text(memory_kind_name(kind));
-  if (peer) text += " " + std::to_string(device);
-  return text;
+  const std::string_view name = memory_kind_name(kind);
+  return peer ? fmt::format("{} {}", name, device) : std::string(name);
 }
 
 std::optional<double> link_of(const CopyRow& row, const RunInfo& run) {
@@ -52,56 +59,40 @@ CopyFacts facts_of(const CopyRow& row, std::uint64_t device_time, std::optional<
   return facts;
 }
 
-}  // namespace
-
 Columns<CopyTableRow> copy_columns(const Report&) {
   using namespace units;
-  static constexpr std::string_view kOther = "the row `[other]`";
   Columns<CopyTableRow> columns;
-  const auto kind = [&columns](std::string header, const Unit& unit, auto of, std::string_view meaning) {
-    columns.add(
-        std::move(header), unit,
-        [of](const CopyTableRow& row) { return row.copies.other ? Cell() : Cell(of(row.copies)); }, meaning,
-        kOther);
-  };
-  const auto add = [&columns](std::string header, const Unit& unit, auto of, std::string_view meaning,
-                              std::string_view empty = {}) {
-    columns.add(
-        std::move(header), unit, [of](const CopyTableRow& row) { return of(row.copies); }, meaning, empty);
-  };
-  kind(
-      "Device", kNumber, [](const CopyRow& row) { return row.device; },
-      "The GPU that made the copy; of copies between GPUs, that of the stream.");
-  add(
+  const auto copies = columns.of(&CopyTableRow::copies);
+  const auto time = columns.of([](const CopyTableRow& row) { return &row.copies.time; });
+  const auto kind =
+      columns.of([](const CopyTableRow& row) { return row.copies.other ? nullptr : &row.copies; }, kOtherRow);
+  kind.add("Device", kNumber, &CopyRow::device,
+           "The GPU that made the copy; of copies between GPUs, that of the stream.");
+  copies.add(
       "Direction", kText,
       [](const CopyRow& row) { return row.other ? "[other]" : direction_name(row.operation); },
       "`Host-to-Device`, `Device-to-Host`, `Device-to-Device`, `Peer-to-Peer`, ….");
-  kind(
-      "Source", kText,
-      [](const CopyRow& row) { return memory_text(row.source_memory, row.peer, row.source_device); },
-      "`Pageable`, `Pinned`, `Device`, `Managed`, …; of copies between GPUs with the GPU's number.");
-  kind(
-      "Target", kText,
-      [](const CopyRow& row) { return memory_text(row.target_memory, row.peer, row.target_device); },
-      "Likewise.");
-  add(
-      "Count", kCount, [](const CopyRow& row) { return row.time.count; }, "Copies.");
-  add(
-      "Total Time (ns)", kTime, [](const CopyRow& row) { return row.time.sum; }, "Sum of their durations.");
-  add(
-      "Avg (ns)", kMeanTime, [](const CopyRow& row) { return row.time.mean(); }, "Mean duration.");
-  add(
-      "Total (MB)", kMegabytes, [](const CopyRow& row) { return megabytes(row.bytes); }, "Bytes copied.");
-  add(
-      "Avg (MB)", kMegabytes,
-      [](const CopyRow& row) {
-        return megabytes(static_cast<double>(row.bytes)) / static_cast<double>(row.time.count);
-      },
-      "Mean size of a copy.");
-  columns
+  kind.add(
+          "Source", kText,
+          [](const CopyRow& row) { return memory_text(row.source_memory, row.peer, row.source_device); },
+          "`Pageable`, `Pinned`, `Device`, `Managed`, …; of copies between GPUs with the GPU's number.")
       .add(
-          "Throughput (GB/s)", kBandwidth, [](const CopyTableRow& row) { return row.rate; },
-          "Size by Total Time.", "no time")
+          "Target", kText,
+          [](const CopyRow& row) { return memory_text(row.target_memory, row.peer, row.target_device); },
+          "Likewise.");
+  time.add("Count", kCount, &Totals::count, "Copies.")
+      .add("Total Time (ns)", kTime, &Totals::sum, "Sum of their durations.")
+      .add("Avg (ns)", kMeanTime, &Totals::mean, "Mean duration.");
+  copies
+      .add(
+          "Total (MB)", kMegabytes, [](const CopyRow& row) { return megabytes(row.bytes); }, "Bytes copied.")
+      .add(
+          "Avg (MB)", kMegabytes,
+          [](const CopyRow& row) {
+            return megabytes(static_cast<double>(row.bytes)) / static_cast<double>(row.time.count);
+          },
+          "Mean size of a copy.");
+  columns.add("Throughput (GB/s)", kBandwidth, &CopyTableRow::rate, "Size by Total Time.", "no time")
       .add(
           "Link (GB/s)", kBandwidth,
           [](const CopyTableRow& row) { return row.link ? Cell(*row.link / 1e9) : Cell(); },
@@ -112,26 +103,21 @@ Columns<CopyTableRow> copy_columns(const Report&) {
             return row.link && row.rate ? Cell(100.0 * *row.rate * 1e9 / *row.link) : Cell();
           },
           "Throughput by Link.", "one of them is not known");
-  add(
-      "Small Copies", kCount, [](const CopyRow& row) { return row.small; }, "Of fewer than 64 KiB.");
-  add(
-      "Small Copies (%)", kPercent, [](const CopyRow& row) { return percent(row.small, row.time.count); },
-      "Share of Count.");
-  add(
-      "Overlap with Kernels (%)", kPercent,
-      [](const CopyRow& row) {
-        return cell_if(row.overlap.time != 0, percent(row.overlap.overlapped, row.overlap.time));
-      },
-      "Share of the copies' time in which a kernel ran on the device.", "nothing could be judged");
-  add(
-      "Synchronizing", kCount, [](const CopyRow& row) { return row.synchronizing; },
-      "Copies that the host waited for.");
-  add(
-      "Synchronizing (%)", kPercent,
-      [](const CopyRow& row) { return percent(row.synchronizing, row.time.count); }, "Share of Count.");
-  columns.add(
-      "Hint", kText, [](const CopyTableRow& row) { return std::string_view(row.hint); },
-      "What could be done (copies.md).", "nothing");
+  copies.add("Small Copies", kCount, &CopyRow::small, "Of fewer than 64 KiB.")
+      .add(
+          "Small Copies (%)", kPercent, [](const CopyRow& row) { return percent(row.small, row.time.count); },
+          "Share of Count.")
+      .add(
+          "Overlap with Kernels (%)", kPercent,
+          [](const CopyRow& row) {
+            return cell_if(row.overlap.time != 0, percent(row.overlap.overlapped, row.overlap.time));
+          },
+          "Share of the copies' time in which a kernel ran on the device.", "nothing could be judged")
+      .add("Synchronizing", kCount, &CopyRow::synchronizing, "Copies that the host waited for.")
+      .add(
+          "Synchronizing (%)", kPercent,
+          [](const CopyRow& row) { return percent(row.synchronizing, row.time.count); }, "Share of Count.");
+  columns.add("Hint", kText, &CopyTableRow::hint, "What could be done (copies.md).", "nothing");
   return columns;
 }
 
@@ -149,6 +135,13 @@ std::vector<CopyTableRow> copy_rows(const Report& report) {
     row.copies = std::move(copies);
   }
   return rows;
+}
+
+}  // namespace
+
+TableFile copy_table() {
+  return make_table<copy_columns, copy_rows>(
+      "copy_sum.csv", "A kind of copy on a device between kinds of memory (copies.md).");
 }
 
 }  // namespace inject

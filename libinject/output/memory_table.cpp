@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
-#include "libinject/output/memory_table.h"
-
-#include <string>
-#include <string_view>
-#include <utility>
-
 #include "libinject/output/table_cells.h"
+#include "libinject/output/tables.h"
 #include "libinject/record/memory_use.h"
 
 namespace inject {
@@ -32,21 +27,11 @@ Cell place_of(std::uint32_t device) {
   return device;
 }
 
-}  // namespace
-
 Columns<MemoryRow> memory_columns(const Report&) {
   using namespace units;
   Columns<MemoryRow> columns;
-  const auto count = [&columns](std::string header, std::uint64_t MemoryCounts::*member,
-                                std::string_view meaning) {
-    columns.add(
-        std::move(header), kCount, [member](const MemoryRow& row) { return row.counts.*member; }, meaning);
-  };
-  const auto size = [&columns](std::string header, std::uint64_t MemoryCounts::*member,
-                               std::string_view meaning) {
-    columns.add(
-        std::move(header), kMegabytes,
-        [member](const MemoryRow& row) { return megabytes(row.counts.*member); }, meaning);
+  const auto size = [](std::uint64_t MemoryCounts::*bytes) {
+    return [bytes](const MemoryCounts& counts) { return megabytes(counts.*bytes); };
   };
   columns
       .add(
@@ -54,29 +39,37 @@ Columns<MemoryRow> memory_columns(const Report&) {
           "The GPU whose context was current; `host` for pinned memory; `[unknown]`: no context was current.")
       .add(
           "Kind", kText,
-          [](const MemoryRow& row) {
-            return row.api ? Cell(kind_name(allocation_kind(*row.api))) : Cell("[all]");
-          },
+          [](const MemoryRow& row) { return row.api ? kind_name(allocation_kind(*row.api)) : "[all]"; },
           "`device`, `managed`, `pinned host`; `[all]`: the sum of the device's rows.")
       .add(
-          "API", kText,
-          [](const MemoryRow& row) { return row.api ? Cell(allocation_name(*row.api)) : Cell("[all]"); },
+          "API", kText, [](const MemoryRow& row) { return row.api ? allocation_name(*row.api) : "[all]"; },
           "The function that allocated.");
-  count("Allocations", &MemoryCounts::allocations, "Calls that succeeded.");
-  count("Frees", &MemoryCounts::frees, "Frees of what this function allocated.");
-  size("Allocated (MB)", &MemoryCounts::allocated, "Sum of the sizes asked for.");
-  size("Live (MB)", &MemoryCounts::live, "Allocated and not freed at the end.");
-  size("Peak (MB)", &MemoryCounts::peak, "Allocated and not freed at most; of `[all]`, of the sum.");
-  size("Largest (MB)", &MemoryCounts::largest, "The largest single allocation.");
-  count("Failed", &MemoryCounts::failed, "Calls that returned an error.");
-  size("Failed Size (MB)", &MemoryCounts::failed_bytes, "Sum of what they asked for.");
-  size("Largest Failed (MB)", &MemoryCounts::largest_failed, "The most that one of them asked for.");
-  size("Last Failed (MB)", &MemoryCounts::last_failed, "What the last of them asked for.");
+  columns.of(&MemoryRow::counts)
+      .add("Allocations", kCount, &MemoryCounts::allocations, "Calls that succeeded.")
+      .add("Frees", kCount, &MemoryCounts::frees, "Frees of what this function allocated.")
+      .add("Allocated (MB)", kMegabytes, size(&MemoryCounts::allocated), "Sum of the sizes asked for.")
+      .add("Live (MB)", kMegabytes, size(&MemoryCounts::live), "Allocated and not freed at the end.")
+      .add("Peak (MB)", kMegabytes, size(&MemoryCounts::peak),
+           "Allocated and not freed at most; of `[all]`, of the sum.")
+      .add("Largest (MB)", kMegabytes, size(&MemoryCounts::largest), "The largest single allocation.")
+      .add("Failed", kCount, &MemoryCounts::failed, "Calls that returned an error.")
+      .add("Failed Size (MB)", kMegabytes, size(&MemoryCounts::failed_bytes), "Sum of what they asked for.")
+      .add("Largest Failed (MB)", kMegabytes, size(&MemoryCounts::largest_failed),
+           "The most that one of them asked for.")
+      .add("Last Failed (MB)", kMegabytes, size(&MemoryCounts::last_failed),
+           "What the last of them asked for.");
   return columns;
 }
 
 const std::vector<MemoryRow>& memory_rows(const Report& report) {
   return report.run->memory;
+}
+
+}  // namespace
+
+TableFile memory_table() {
+  return make_table<memory_columns, memory_rows>("memory_sum.csv",
+                                                 "Allocations by function and device (memory.md).");
 }
 
 }  // namespace inject

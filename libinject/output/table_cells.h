@@ -12,6 +12,7 @@
 #include "libinject/model/run_info.h"
 #include "libinject/output/columns.h"
 #include "libinject/stats/device_work.h"
+#include "libinject/stats/table_rows.h"
 
 namespace inject {
 
@@ -44,55 +45,79 @@ Cell cell_if(bool known, const T& value) {
 }
 
 /// A row of a table with what all of its rows are a share of.
-template <typename T>
-struct Listed {
-  T row;
+template <typename Row>
+struct Listed : Row {
   std::uint64_t total = 0;
-  const RunInfo* run = nullptr;
 };
 
 /// `time` gives the row's part of the total.
-template <typename T, typename Time>
-std::vector<Listed<T>> listed(std::vector<T>&& rows, Time time, const RunInfo* run = nullptr) {
+template <typename Row, typename Time>
+std::vector<Listed<Row>> listed(std::vector<Row>&& rows, Time time) {
   std::uint64_t total = 0;
-  for (const T& row : rows) total += time(row);
-  std::vector<Listed<T>> result;
+  for (const Row& row : rows) total += time(row);
+  std::vector<Listed<Row>> result;
   result.reserve(rows.size());
-  for (T& row : rows) result.push_back({std::move(row), total, run});
+  for (Row& row : rows) result.push_back({std::move(row), total});
   return result;
 }
 
 inline constexpr std::string_view kShareOfListed = "Share of the total time of the listed rows.";
 
+inline constexpr std::string_view kDeviceNumber = "The GPU, as the process numbers them.";
+inline constexpr std::string_view kKernelName =
+    "The kernel, demangled in full; `[other]`: beyond 10,000 names.";
+inline constexpr std::string_view kOtherRow = "the row `[other]`";
+
+/// Total Time to Max, of a row's kernels; `time` gives their Totals.
+template <typename Row, typename Time>
+void add_totals(Columns<Row>& columns, Time time) {
+  using namespace units;
+  columns.of(time)
+      .add("Total Time (ns)", kTime, &Totals::sum, "Sum of the kernels' durations.")
+      .add("Instances", kCount, &Totals::count, "Executions.")
+      .add("Avg (ns)", kMeanTime, &Totals::mean, "Mean duration.")
+      .add("Min (ns)", kTime, &Totals::smallest, "Shortest.")
+      .add("Max (ns)", kTime, &Totals::max, "Longest.");
+}
+
+/// Device to BlkZ; `launch` gives the DetailRow, or null.
+template <typename Row, typename Launch>
+void add_launch_columns(Columns<Row>& columns, Launch launch) {
+  using namespace units;
+  const auto of_launch = columns.of(launch, kOtherRow);
+  const auto size = [](auto side, std::size_t i) {
+    return [side, i](const DetailRow& row) { return (row.*side)[i]; };
+  };
+  of_launch.add("Device", kNumber, &DetailRow::device, kDeviceNumber)
+      .add("GrdX", kCount, size(&DetailRow::grid, 0), "Blocks in x.")
+      .add("GrdY", kCount, size(&DetailRow::grid, 1), "Blocks in y.")
+      .add("GrdZ", kCount, size(&DetailRow::grid, 2), "Blocks in z.")
+      .add("BlkX", kCount, size(&DetailRow::block, 0), "Threads of a block in x.")
+      .add("BlkY", kCount, size(&DetailRow::block, 1), "Threads of a block in y.")
+      .add("BlkZ", kCount, size(&DetailRow::block, 2), "Threads of a block in z.");
+}
+
 /// Counts and times of device work; `work` gives it.
 template <typename Row, typename Work>
 void add_work_columns(Columns<Row>& columns, Work work) {
   using namespace units;
-  columns
+  const auto size = [](std::uint64_t DeviceWork::*bytes) {
+    return [bytes](const DeviceWork& of) { return megabytes(of.*bytes); };
+  };
+  columns.of(work)
       .add(
-          "Kernels", kCount, [work](const Row& row) { return work(row).kernels.count; }, "Kernels that ran.")
+          "Kernels", kCount, [](const DeviceWork& of) { return of.kernels.count; }, "Kernels that ran.")
       .add(
-          "Kernel Time (ns)", kTime, [work](const Row& row) { return work(row).kernels.sum; },
+          "Kernel Time (ns)", kTime, [](const DeviceWork& of) { return of.kernels.sum; },
           "Sum of their durations; where kernels overlap it exceeds the time that passed.")
-      .add(
-          "Copies", kCount, [work](const Row& row) { return work(row).copies; }, "Memory copies.")
-      .add(
-          "Copy Time (ns)", kTime, [work](const Row& row) { return work(row).copy_time; },
-          "Sum of the copies' durations.")
-      .add(
-          "Copy Size (MB)", kMegabytes, [work](const Row& row) { return megabytes(work(row).copy_bytes); },
-          "Bytes copied.")
-      .add(
-          "Memsets", kCount, [work](const Row& row) { return work(row).memsets; }, "Memsets.")
-      .add(
-          "Memset Time (ns)", kTime, [work](const Row& row) { return work(row).memset_time; },
-          "Sum of the memsets' durations.")
-      .add(
-          "Memset Size (MB)", kMegabytes,
-          [work](const Row& row) { return megabytes(work(row).memset_bytes); }, "Bytes set.")
-      .add(
-          "Unattributed", kCount, [work](const Row& row) { return work(row).unattributed; },
-          "Of these kernels, copies and memsets, how many have a launch that was not seen.");
+      .add("Copies", kCount, &DeviceWork::copies, "Memory copies.")
+      .add("Copy Time (ns)", kTime, &DeviceWork::copy_time, "Sum of the copies' durations.")
+      .add("Copy Size (MB)", kMegabytes, size(&DeviceWork::copy_bytes), "Bytes copied.")
+      .add("Memsets", kCount, &DeviceWork::memsets, "Memsets.")
+      .add("Memset Time (ns)", kTime, &DeviceWork::memset_time, "Sum of the memsets' durations.")
+      .add("Memset Size (MB)", kMegabytes, size(&DeviceWork::memset_bytes), "Bytes set.")
+      .add("Unattributed", kCount, &DeviceWork::unattributed,
+           "Of these kernels, copies and memsets, how many have a launch that was not seen.");
 }
 
 }  // namespace inject

@@ -29,21 +29,6 @@ struct TableFile {
   bool (*wanted)(const Report& report) = nullptr;
 };
 
-/// `columns` gives the Columns<Row> of a report, `rows` a vector of the rows.
-template <auto columns, auto rows>
-constexpr TableFile make_table(std::string_view name, std::string_view about,
-                               bool (*wanted)(const Report& report) = nullptr) {
-  return {name, about, [](const Report& report) { return columns(report).infos(); },
-          [](const Report& report, std::string& text, const TextSink& sink) {
-            const auto table = columns(report);
-            for (const auto& row : rows(report)) {
-              table.append_row(text, row);
-              sink(text);
-            }
-          },
-          wanted};
-}
-
 std::span<const TableFile> table_files();
 std::string header_of(const TableFile& table, const Report& report);
 bool is_wanted(const TableFile& table, const Report& report);

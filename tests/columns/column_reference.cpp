@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "libinject/output/metric_tables.h"
+#include "libinject/output/metric_columns.h"
 #include "libinject/output/metric_timeline.h"
 #include "libinject/output/table_files.h"
 #include "libinject/output/trace.h"

@@ -8,7 +8,7 @@
 #include <random>
 #include <tuple>
 
-#include "libinject/output/copy_table.h"
+#include "libinject/output/tables.h"
 #include "tests/unit/devices.h"
 #include "tests/unit/stats_run.h"
 
@@ -73,11 +73,8 @@ bool says(const CopyFacts& facts, std::string_view what) {
 }
 
 std::string table(const StatsRun& run, const RunInfo& info) {
-  const Report report = build_report(run.statistics, info);
-  const auto columns = copy_columns(report);
-  std::string text;
-  for (const CopyTableRow& row : copy_rows(report)) columns.append_row(text, row);
-  return text;
+  const std::string text = table_text(copy_table(), build_report(run.statistics, info));
+  return text.substr(text.find('\n') + 1);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
-#include "libinject/output/metric_tables.h"
+#include "libinject/output/metric_columns.h"
 
 #include <limits>
 
@@ -87,7 +87,6 @@ RunInfo one_window() {
 TEST_CASE("Without metrics there is no table of them, and no column", "[output][metrics]") {
   StatsRun run;
   run.statistics.add(run.kernel("k", 100));
-  CHECK_FALSE(takes_metrics(build_report(run.statistics, {})));
   CHECK_FALSE(is_wanted(table_named("kernel_metrics.csv"), build_report(run.statistics, {})));
   CHECK(header_named("window_sum.csv", run.statistics).ends_with(",Memory at End (MB)"));
   CHECK(run.statistics.kernel_metrics().empty());

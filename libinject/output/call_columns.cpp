@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/output/call_columns.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <utility>
+
+namespace inject {
+
+using namespace units;
+
+namespace {
+
+std::string kernel_names(const CallShapeRow& row) {
+  std::string names;
+  for (const auto& [name, share] : row.kernels) {
+    if (!names.empty()) names += "; ";
+    names += name;
+    if (share.count != row.entry.executed()) names += fmt::format(" ({})", share.count);
+  }
+  return names;
+}
+
+/// The table that a call of this category most likely belongs to.
+ShapeKind kind_of(Category category) {
+  switch (category) {
+    case Category::kGemm:
+      return ShapeKind::kGemm;
+    case Category::kConv:
+      return ShapeKind::kConvolution;
+    case Category::kAttention:
+      return ShapeKind::kAttention;
+    case Category::kRnn:
+      return ShapeKind::kRnn;
+    case Category::kNorm:
+      return ShapeKind::kNormalization;
+    default:
+      return ShapeKind::kNone;
+  }
+}
+
+CallTableRow row_of(const CallReport& report) {
+  const CallShapeRow& call = *report.call;
+  CallTableRow row;
+  row.name = call.entry.other ? "[other]" : call.function;
+  row.call = call.entry.other ? nullptr : &report;
+  row.entry = &call.entry;
+  row.gpu = call.entry.gpu;
+  row.kernels = call.entry.kernels;
+  if (!call.entry.other) row.cores = report.use.cores;
+  row.kernel_names = kernel_names(call);
+  return row;
+}
+
+}  // namespace
+
+CallTableRow kernel_row(std::string_view name, const Totals& kernels) {
+  CallTableRow row;
+  row.name = name;
+  row.gpu = kernels;
+  row.kernels = kernels.count;
+  return row;
+}
+
+std::vector<CallTableRow> call_rows(const Report& report, ShapeKind kind, const UnshapedWork& unshaped) {
+  std::vector<CallTableRow> rows;
+  for (const CallReport& call : report.calls) {
+    if (!call.call->entry.other && call.call->shape.kind() == kind) rows.push_back(row_of(call));
+  }
+  for (const CallReport& call : report.calls) {
+    if (call.call->entry.other && kind_of(function_category(call.call->entry.function)) == kind)
+      rows.push_back(row_of(call));
+  }
+  if (unshaped.in_calls.count != 0) rows.push_back(kernel_row("[no shape]", unshaped.in_calls));
+  if (unshaped.by_itself.count != 0) rows.push_back(kernel_row("[no call]", unshaped.by_itself));
+  return rows;
+}
+
+std::vector<CallTableRow> with_total(std::vector<CallTableRow> rows) {
+  std::uint64_t total = 0;
+  for (const CallTableRow& row : rows) total += row.gpu.sum;
+  for (CallTableRow& row : rows) row.total = total;
+  return rows;
+}
+
+void add_function(Columns<CallTableRow>& columns) {
+  columns.add("API", kText, &CallTableRow::name,
+              "The function whose arguments were read. `[other]`: calls of shapes beyond 10,000; `[no "
+              "shape]`: kernels of calls whose arguments are not known; `[no call]`: kernels of this kind "
+              "launched in no library call.",
+              "the calls' own records were lost");
+}
+
+void add_call_columns(Columns<CallTableRow>& columns) {
+  columns.of(&CallTableRow::entry, "`[no shape]`, `[no call]`: no calls are known")
+      .add("Calls", kCount, &CallShapeEntry::calls, "Calls that the library accepted.")
+      .add("Failed Calls", kCount, &CallShapeEntry::failed, "Calls that it rejected.")
+      .add("Captured Calls", kCount, &CallShapeEntry::captured,
+           "Of Calls, those whose work went into a CUDA graph: they ran nothing themselves.")
+      .add("Replayed Calls", kCount, &CallShapeEntry::replayed,
+           "Captured calls that graph launches ran, once for each launch (graphs.md).")
+      .add(
+          "Host Time (ns)", kTime, [](const CallShapeEntry& entry) { return entry.host.sum; },
+          "Time in all calls, failed ones included.");
+  columns.add(
+      "GPU Time (%)", kPercent, [](const CallTableRow& row) { return percent(row.gpu.sum, row.total); },
+      "Share of the table's GPU time.");
+  columns.of(&CallTableRow::gpu)
+      .add("GPU Time (ns)", kTime, &Totals::sum, "Sum of the durations of the calls' kernels.")
+      .add("GPU Avg (ns)", kMeanTime, &Totals::mean,
+           "Mean of a call's kernels together; without calls, of a kernel.")
+      .add("GPU Min (ns)", kTime, &Totals::smallest, "The least of them.")
+      .add("GPU Max (ns)", kTime, &Totals::max, "The most of them.");
+  columns.add("Kernels", kCount, &CallTableRow::kernels, "Kernels that ran.");
+}
+
+void add_rate_columns(Columns<CallTableRow>& columns) {
+  columns.of(&CallTableRow::call)
+      .add(
+          "FLOPs", kFlops,
+          [](const CallReport& call) { return cell_if(call.call->work.flops_known, call.call->work.flops); },
+          "Of one call, a multiply-add counting two; normalizations, activations and biases count nothing.",
+          "rows in brackets: no one shape is known; more than 64 bits hold")
+      .add(
+          "TFLOP/s", kTeraflops,
+          [](const CallReport& call) { return call.rate ? Cell(*call.rate / 1e12) : Cell(); },
+          "FLOPs of the calls whose kernels ran by their GPU time.", "no FLOPs, or no GPU time")
+      .add(
+          "Peak", kText,
+          [](const CallReport& call) {
+            return call.arithmetic ? Cell(arithmetic_name(*call.arithmetic)) : Cell();
+          },
+          "The arithmetic whose peak the rate is held against (peaks.md).", "not known")
+      .add(
+          "Peak (%)", kRateShare, [](const CallReport& call) { return percent(call.peak_share.value); },
+          "TFLOP/s by that peak.", "the rate or the peak is not known; a share that can't be (peaks.md)")
+      .add(
+          "Bytes", kBytes,
+          [](const CallReport& call) { return cell_if(call.call->work.bytes != 0, call.call->work.bytes); },
+          "Operands read and results written once, of one call.", "not known")
+      .add(
+          "FLOP/Byte", kIntensity,
+          [](const CallReport& call) { return cell_if(call.roof.intensity != 0, call.roof.intensity); },
+          "FLOPs by Bytes.", "one of them is not known")
+      .add(
+          "Bound", kText, [](const CallReport& call) { return bound_name(call.roof.bound); },
+          "`memory` below the device's ridge, else `compute`.", "a peak is not known");
+  columns.add(
+      "Tensor Cores", kText,
+      [](const CallTableRow& row) { return row.cores ? Cell(tensor_cores_name(*row.cores)) : Cell(); },
+      "`yes`, `no` or `unknown`: by the names of the kernels that take most of the time.", kNoShape);
+}
+
+void add_kernel_names(Columns<CallTableRow>& columns) {
+  columns.add("Kernel Names", kText, &CallTableRow::kernel_names,
+              "By descending time, with the number where it is not one a call.", "`[no shape]`, `[no call]`");
+}
+
+}  // namespace inject

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+//
+// Rows and columns that the tables of library calls by what they compute have in common: gemm_sum.csv and
+// those of cuDNN's calls.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "libinject/analysis/shape_text.h"
+#include "libinject/output/table_cells.h"
+#include "libinject/report/report.h"
+
+namespace inject {
+
+/// The calls of one shape, or kernels of which no shape is known.
+struct CallTableRow {
+  std::string_view name;                  ///< the function; `[other]`, `[no shape]`, `[no call]`
+  const CallReport* call = nullptr;       ///< null where no shape is known
+  const CallShapeEntry* entry = nullptr;  ///< null where the kernels were launched in no call
+  Totals gpu;                             ///< of a call's kernels, or, without calls, of a kernel
+  std::uint64_t kernels = 0;
+  std::optional<TensorCores> cores;
+  std::string kernel_names;
+  std::uint64_t total = 0;  ///< GPU time of all rows
+};
+
+/// A row of kernels alone.
+CallTableRow kernel_row(std::string_view name, const Totals& kernels);
+/// Calls of one kind, then what has no shape.
+std::vector<CallTableRow> call_rows(const Report& report, ShapeKind kind, const UnshapedWork& unshaped = {});
+/// To be called once all rows are there.
+std::vector<CallTableRow> with_total(std::vector<CallTableRow> rows);
+
+inline constexpr std::string_view kNoShape = "rows in brackets: no one shape is known";
+
+/// For Columns::of(): what a row's calls compute.
+template <typename Shape>
+std::optional<Shape> shape_of(const CallTableRow& row) {
+  if (row.call == nullptr) return std::nullopt;
+  return row.call->call->shape.as<Shape>();
+}
+/// The cell of a member of the shape.
+template <typename Shape>
+auto data_type(DataType Shape::*member) {
+  return [member](const Shape& shape) { return data_type_name(shape.*member); };
+}
+inline constexpr auto compute_type = [](const auto& shape) { return compute_type_name(shape.compute); };
+inline constexpr std::string_view kComputeType = "What sums are made in.";
+
+/// API.
+void add_function(Columns<CallTableRow>& columns);
+/// Calls to Kernels.
+void add_call_columns(Columns<CallTableRow>& columns);
+/// FLOPs to Tensor Cores.
+void add_rate_columns(Columns<CallTableRow>& columns);
+/// Kernel Names.
+void add_kernel_names(Columns<CallTableRow>& columns);
+
+}  // namespace inject

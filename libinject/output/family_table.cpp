@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/output/table_cells.h"
+#include "libinject/output/tables.h"
+
+namespace inject {
+
+namespace {
+
+using namespace units;
+
+Columns<Listed<FamilyRow>> family_columns(const Report&) {
+  using Row = FamilyRow;
+  Columns<Listed<Row>> columns;
+  const auto share = [](std::uint64_t Row::*part) {
+    return [part](const Row& row) { return percent(row.*part, row.time.sum); };
+  };
+  columns.add(
+      "Time (%)", kPercent, [](const Listed<Row>& row) { return percent(row.time.sum, row.total); },
+      kShareOfListed);
+  add_totals(columns, &Row::time);
+  columns.add("Kernel Names", kCount, &Row::names, "Distinct names of kernels.")
+      .add("In Library Calls (%)", kPercent, share(&Row::attributed),
+           "Share of the time that is of kernels launched inside a library call.")
+      .add("Tensor Cores (%)", kPercent, share(&Row::on_tensor_cores),
+           "Share of the time that is of kernels known to use tensor cores.")
+      .add("Tensor Cores Unknown (%)", kPercent, share(&Row::unknown_cores),
+           "Share of the time that is of kernels whose names do not tell.")
+      .add("FLOPs", kFlops, &Row::flops, "Of the library calls of known shape whose kernels these are.")
+      .add(
+          "TFLOP/s", kTeraflops,
+          [](const Row& row) {
+            return cell_if(row.flops != 0 && row.time.sum != 0,
+                           static_cast<double>(row.flops) / static_cast<double>(row.time.sum) / 1e3);
+          },
+          "FLOPs by Total Time.", "no FLOPs are known")
+      .add(
+          "Family", kText, [](const Row& row) { return family_name(row.family); }, "What the kernels do.");
+  return columns;
+}
+
+std::vector<Listed<FamilyRow>> family_rows(const Report& report) {
+  return listed(report.statistics->families(), [](const FamilyRow& row) { return row.time.sum; });
+}
+
+}  // namespace
+
+TableFile family_table() {
+  return make_table<family_columns, family_rows>("family_sum.csv", "A family of kernels (shapes.md).");
+}
+
+}  // namespace inject

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/output/metric_columns.h"
+#include "libinject/output/tables.h"
+#include "libinject/output/window_columns.h"
+
+namespace inject {
+
+namespace {
+
+using namespace units;
+
+using Kind = IterationRow::Kind;
+
+Cell label_text(const IterationReport& report) {
+  const IterationRow& row = *report.row;
+  if (row.kind == Kind::kOlder) return {};
+  if (row.kind == Kind::kOutside) return "outside";
+  switch (row.label) {
+    case IterationLabel::kIteration:
+      return "iteration";
+    case IterationLabel::kValidation:
+      return "validation";
+    case IterationLabel::kCheckpoint:
+      return "checkpoint";
+  }
+  return {};
+}
+
+Columns<IterationReport> iteration_columns(const Report& report) {
+  using Row = IterationReport;
+  Columns<Row> columns;
+  const RunInfo* const run = report.run;
+  const auto phase =
+      columns.of([](const Row& row) { return row.row->kind == Kind::kPhase ? &row : nullptr; });
+  const auto known_time = columns.of(
+      [](const Row& row) { return row.row->kind == Kind::kOutside ? nullptr : &row; }, "`outside`");
+  columns.add(
+      "Window", kText,
+      [](const Row& row) { return row.row->kind == Kind::kOlder ? Cell("[other]") : Cell(row.row->window); },
+      "Number of the window; `[other]`: all rows older than the latest 10,000.");
+  phase.add(
+      "Iteration", kCount,
+      [](const Row& row) { return cell_if(row.row->label == IterationLabel::kIteration, row.row->number); },
+      "Its number, from 0.", "anything that is no iteration");
+  columns.add("Label", kText, label_text,
+              "`iteration`, `validation`, `checkpoint`; `outside`: what was launched before or after any "
+              "known boundary, or has no launch that was seen.",
+              "`[other]`");
+  phase.add(
+      "Complete", kFlag, [](const Row& row) { return row.row->complete ? 1 : 0; },
+      "1: the window holds it from its boundary to the next one, and nothing of it was lost.",
+      "`outside` and `[other]`");
+  add_device(columns);
+  phase
+      .add(
+          "Start (ns)", kMoment,
+          [run](const Row& row) { return cell_if(row.row->begin != 0, since_base(row.row->begin, *run)); },
+          "Host time of its boundary; of what began before the window, the window's start.",
+          "`outside` and `[other]`; not known")
+      .add("Duration (ns)", kTime, &Row::duration,
+           "Next boundary - Start, on the host; of what the window's end cuts, its end - Start.",
+           "`outside` and `[other]`; not over")
+      .add("Samples/s", kRate, &Row::samples_per_second, "INJECT_BATCH by Duration.",
+           "not a complete iteration; no INJECT_BATCH");
+  columns.add(
+      "Launches", kCount, [](const Row& row) { return cell_if(!row.device, row.row->launches); },
+      "Host calls that gave a device work.", kAllDevices);
+  known_time.add("GPU Busy (ns)", kTime, &Row::busy,
+                 "At least one of the row's kernels, copies and memsets ran; `all`: the devices' sum.");
+  columns.add(
+      "Gap to Next (ns)", kTime, &Row::gap,
+      "From the end of the row's last work to the start of the next one's first; `all`: no device worked.",
+      "the last of its window");
+  add_work_columns(columns, &Row::work);
+  add_flop_columns(columns, &Row::flops);
+  known_time.add("Kernel Busy (ns)", kTime, &Row::kernel_busy, "At least one of the row's kernels ran.")
+      .add(
+          "GPU Utilization (%)", kPercent, [](const Row& row) { return percent(row.utilization); },
+          "Kernel Busy by the iteration's time on the device: from its first work to the next one's.",
+          "`outside`; the time is not known");
+  add_metric_columns(columns, report, &Row::metrics);
+  return columns;
+}
+
+const std::vector<IterationReport>& iteration_rows(const Report& report) {
+  return report.iterations;
+}
+
+}  // namespace
+
+TableFile iteration_table() {
+  return make_table<iteration_columns, iteration_rows>(
+      "iteration_sum.csv",
+      "An iteration, or what ran outside of any: one row for all devices together (`all`), then one a device "
+      "(iterations.md). Add up either the rows `all` or the others.");
+}
+
+}  // namespace inject

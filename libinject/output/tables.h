@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+//
+// The CSV tables, one function each: name, columns and rows. A table's columns and rows are in the file above
+// its functions here; table_files.cpp has their order.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "libinject/output/table_files.h"
+#include "libinject/report/report.h"
+
+namespace inject {
+
+/// `columns` gives the Columns<Row> of a report, `rows` the rows.
+template <auto columns, auto rows>
+constexpr TableFile make_table(std::string_view name, std::string_view about,
+                               bool (*wanted)(const Report& report) = nullptr) {
+  return {name, about, [](const Report& report) { return columns(report).infos(); },
+          [](const Report& report, std::string& text, const TextSink& sink) {
+            const auto table = columns(report);
+            for (const auto& row : rows(report)) {
+              table.append_row(text, row);
+              sink(text);
+            }
+          },
+          wanted};
+}
+
+// duration_tables.cpp
+TableFile kernel_table();
+TableFile launch_shape_table();
+TableFile api_table();
+TableFile operation_time_table();
+TableFile operation_size_table();
+TableFile range_table();
+TableFile range_kernel_table();
+TableFile thread_table();
+// copy_table.cpp, library_table.cpp, family_table.cpp, gemm_table.cpp
+TableFile copy_table();
+TableFile library_table();
+TableFile family_table();
+TableFile gemm_table();
+// cudnn_tables.cpp
+TableFile convolution_table();
+TableFile attention_table();
+TableFile rnn_table();
+TableFile normalization_table();
+// collective_table.cpp, window_table.cpp, iteration_table.cpp, phase_table.cpp, memory_table.cpp
+TableFile collective_table();
+TableFile window_table();
+TableFile iteration_table();
+TableFile phase_table();
+TableFile memory_table();
+// kernel_detail_table.cpp, kernel_metric_table.cpp
+TableFile kernel_detail_table();
+TableFile kernel_metric_table();
+
+}  // namespace inject
