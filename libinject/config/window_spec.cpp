@@ -4,8 +4,9 @@
 
 #include <signal.h>
 
+#include <spdlog/fmt/fmt.h>
+
 #include <array>
-#include <charconv>
 #include <limits>
 
 #include "libinject/base/text.h"
@@ -13,17 +14,6 @@
 namespace inject {
 
 namespace {
-
-// Half of the 64-bit range, so that a start and a length can always be added.
-constexpr std::uint64_t kMax = std::numeric_limits<std::uint64_t>::max() / 2;
-
-struct Unit {
-  std::string_view name;
-  std::uint64_t nanoseconds;
-};
-// Longest first: to_string() takes the first unit that divides the value.
-constexpr std::array<Unit, 4> kUnits{
-    {{"h", 3'600'000'000'000u}, {"m", 60'000'000'000u}, {"s", 1'000'000'000u}, {"ms", 1'000'000u}}};
 
 struct Trigger {
   std::string_view name;
@@ -39,75 +29,11 @@ constexpr std::array<Trigger, 9> kTriggers{{{"auto", WindowKind::kAuto},
                                             {"nvtx", WindowKind::kNvtx},
                                             {"signal", WindowKind::kSignal}}};
 
-struct SignalName {
-  std::string_view name;
-  int number;
-};
-// Those that a program can be sent without ending it once they have a handler, and that debuggers and shells
-// leave be.
-constexpr std::array<SignalName, 7> kSignals{{{"SIGUSR1", SIGUSR1},
-                                              {"SIGUSR2", SIGUSR2},
-                                              {"SIGHUP", SIGHUP},
-                                              {"SIGURG", SIGURG},
-                                              {"SIGPROF", SIGPROF},
-                                              {"SIGWINCH", SIGWINCH},
-                                              {"SIGCONT", SIGCONT}}};
-constexpr int kRealTimeSignals = 30;
-
 std::string_view trigger_name(WindowKind kind) {
   for (const Trigger& trigger : kTriggers) {
     if (trigger.kind == kind) return trigger.name;
   }
   return "?";
-}
-
-bool is_digit(char c) {
-  return c >= '0' && c <= '9';
-}
-
-bool all_digits(std::string_view text) {
-  if (text.empty()) return false;
-  for (const char c : text) {
-    if (!is_digit(c)) return false;
-  }
-  return true;
-}
-
-bool parse_count(std::string_view text, std::string_view what, std::uint64_t& value, std::string& error) {
-  if (!all_digits(text)) {
-    error = text.empty() ? std::string(what) + " is missing" : quoted(text) + " is not a whole number";
-    return false;
-  }
-  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (code != std::errc() || end != text.data() + text.size() || value > kMax) {
-    error = quoted(text) + " is too large";
-    return false;
-  }
-  return true;
-}
-
-bool parse_signal(std::string_view text, int& number, std::string& error) {
-  std::string name(text);
-  if (name.rfind("SIG", 0) != 0) name.insert(0, "SIG");
-  for (const SignalName& known : kSignals) {
-    if (known.name == name) {
-      number = known.number;
-      return true;
-    }
-  }
-  constexpr std::string_view kRealTime = "SIGRTMIN+";
-  if (name.rfind(kRealTime, 0) == 0) {
-    std::uint64_t offset = 0;
-    if (parse_count(std::string_view(name).substr(kRealTime.size()), "the number", offset, error) &&
-        offset <= kRealTimeSignals) {
-      number = SIGRTMIN + static_cast<int>(offset);
-      return true;
-    }
-  }
-  error = quoted(text) +
-          " is not a signal that can toggle windows (SIGUSR1, SIGUSR2, SIGHUP, SIGURG, SIGPROF, " +
-          "SIGWINCH, SIGCONT, SIGRTMIN+0 ... SIGRTMIN+30)";
-  return false;
 }
 
 /// A name up to the first of `stops`, or a quoted one in which \" and \\ stand for themselves. Advances
@@ -149,7 +75,7 @@ bool take_repeat(std::string_view& text, std::uint32_t& windows, std::string& er
   std::uint64_t value = 0;
   if (!parse_count(text.substr(digits), "the number of windows", value, error)) return false;
   if (value == 0 || value > std::numeric_limits<std::uint32_t>::max()) {
-    error = "x" + std::string(text.substr(digits)) + " is not a number of windows";
+    error = fmt::format("x{} is not a number of windows", text.substr(digits));
     return false;
   }
   windows = static_cast<std::uint32_t>(value);
@@ -160,7 +86,7 @@ bool take_repeat(std::string_view& text, std::uint32_t& windows, std::string& er
 bool parse_amount(WindowKind kind, std::string_view text, std::string_view what, std::uint64_t& value,
                   std::string& error) {
   if (text.empty()) {
-    error = std::string(what) + " is missing";
+    error = fmt::format("{} is missing", what);
     return false;
   }
   return kind == WindowKind::kTime ? parse_duration(text, value, error)
@@ -172,7 +98,6 @@ bool parse_span(std::string_view text, WindowSpec& spec, std::string& error) {
   const bool time = spec.kind == WindowKind::kTime;
   const std::string_view start_name = time ? "DELAY" : "START";
   const std::string_view count_name = time ? "DURATION" : "COUNT";
-  const std::string form = std::string(start_name) + "+" + std::string(count_name);
   std::string_view every;
   const std::size_t slash = text.find('/');
   if (slash != std::string_view::npos) {
@@ -181,18 +106,18 @@ bool parse_span(std::string_view text, WindowSpec& spec, std::string& error) {
   }
   const std::size_t plus = text.find('+');
   if (plus == std::string_view::npos) {
-    error = "no +" + std::string(count_name) + " (" + std::string(trigger_name(spec.kind)) + ":" + form + ")";
+    error = fmt::format("no +{} ({}:{}+{})", count_name, trigger_name(spec.kind), start_name, count_name);
     return false;
   }
   if (!parse_amount(spec.kind, text.substr(0, plus), start_name, spec.start, error)) return false;
   if (!parse_amount(spec.kind, text.substr(plus + 1), count_name, spec.count, error)) return false;
   if (spec.count == 0) {
-    error = std::string(count_name) + " is 0";
+    error = fmt::format("{} is 0", count_name);
     return false;
   }
   if (slash == std::string_view::npos) {
     if (spec.max_windows > 1) {
-      error = "x" + std::to_string(spec.max_windows) + " needs an /EVERY to repeat at";
+      error = fmt::format("x{} needs an /EVERY to repeat at", spec.max_windows);
       return false;
     }
     spec.max_windows = 1;
@@ -200,8 +125,8 @@ bool parse_span(std::string_view text, WindowSpec& spec, std::string& error) {
   }
   if (!parse_amount(spec.kind, every, "EVERY", spec.every, error)) return false;
   if (spec.every < spec.count) {
-    error = "/EVERY is shorter than " + std::string(count_name) +
-            " (it is counted from one window's start to the next one's)";
+    error = fmt::format("/EVERY is shorter than {} (it is counted from one window's start to the next one's)",
+                        count_name);
     return false;
   }
   return true;
@@ -211,7 +136,7 @@ bool parse_span(std::string_view text, WindowSpec& spec, std::string& error) {
 bool parse_every(std::string_view text, std::uint64_t least, std::string_view too_short, WindowSpec& spec,
                  std::string& error) {
   if (!parse_count(text, "EVERY", spec.every, error)) return false;
-  if (spec.every < least) error = "/EVERY is " + std::string(spec.every == 0 ? "0" : too_short);
+  if (spec.every < least) error = fmt::format("/EVERY is {}", spec.every == 0 ? "0" : too_short);
   return spec.every >= least;
 }
 
@@ -278,18 +203,17 @@ bool parse_trigger(std::string_view text, WindowSpec& spec, std::string& error) 
   const bool needs_argument = spec.kind == WindowKind::kTime || spec.kind == WindowKind::kLaunch ||
                               spec.kind == WindowKind::kIteration || spec.kind == WindowKind::kNvtx;
   if (needs_argument && !has_argument) {
-    error = std::string(word) + " needs " +
-            (spec.kind == WindowKind::kNvtx   ? "a range: nvtx:NAME[@DOMAIN]"
-             : spec.kind == WindowKind::kTime ? "a span: time:DELAY+DURATION"
-                                              : "a span: " + std::string(word) + ":START+COUNT");
+    error = spec.kind == WindowKind::kNvtx   ? "nvtx needs a range: nvtx:NAME[@DOMAIN]"
+            : spec.kind == WindowKind::kTime ? "time needs a span: time:DELAY+DURATION"
+                                             : fmt::format("{} needs a span: {}:START+COUNT", word, word);
     return false;
   }
   if (has_argument && !needs_argument && spec.kind != WindowKind::kSignal) {
-    error = std::string(word) + " takes no argument";
+    error = fmt::format("{} takes no argument", word);
     return false;
   }
   if (has_every && spec.kind != WindowKind::kApi && spec.kind != WindowKind::kSignal) {
-    error = quoted("/" + std::string(every)) + ": " + std::string(word) + " has no /EVERY";
+    error = fmt::format("{}: {} has no /EVERY", quoted(fmt::format("/{}", every)), word);
     return false;
   }
   switch (spec.kind) {
@@ -297,7 +221,7 @@ bool parse_trigger(std::string_view text, WindowSpec& spec, std::string& error) 
     case WindowKind::kAlways:
     case WindowKind::kOff:
       if (spec.max_windows != 0) {
-        error = std::string(word) + " has no xN";
+        error = fmt::format("{} has no xN", word);
         return false;
       }
       // `always` is one window; what `auto` turns into bounds itself.
@@ -327,63 +251,6 @@ bool parse_trigger(std::string_view text, WindowSpec& spec, std::string& error) 
 
 }  // namespace
 
-bool parse_duration(std::string_view text, std::uint64_t& nanoseconds, std::string& error) {
-  std::size_t digits = 0;
-  while (digits < text.size() && (is_digit(text[digits]) || text[digits] == '.')) ++digits;
-  const std::string_view number = text.substr(0, digits);
-  const std::string_view unit_name = text.substr(digits);
-  const std::size_t dot = number.find('.');
-  const std::string_view whole = number.substr(0, dot);
-  const std::string_view fraction =
-      dot == std::string_view::npos ? std::string_view{} : number.substr(dot + 1);
-  if (!all_digits(whole) || (dot != std::string_view::npos && !all_digits(fraction))) {
-    error = quoted(text) + " is not a time such as 500ms, 20s, 1.5m or 2h";
-    return false;
-  }
-  std::uint64_t unit = 0;
-  for (const Unit& known : kUnits) {
-    if (known.name == unit_name) unit = known.nanoseconds;
-  }
-  if (unit == 0) {
-    if (unit_name.empty() && number == "0") {
-      nanoseconds = 0;
-      return true;
-    }
-    error = quoted(text) + (unit_name.empty() ? " has no unit" : " has an unknown unit") + " (ms, s, m or h)";
-    return false;
-  }
-  std::uint64_t value = 0;
-  const auto [end, code] = std::from_chars(whole.data(), whole.data() + whole.size(), value);
-  if (code != std::errc() || value > kMax / unit) {
-    error = quoted(text) + " is too large";
-    return false;
-  }
-  nanoseconds = value * unit;
-  std::uint64_t scale = unit;
-  for (const char digit : fraction) {
-    // Every unit is a multiple of 10^6 ns: what is cut off is below a nanosecond.
-    nanoseconds += static_cast<std::uint64_t>(digit - '0') * scale / 10;
-    scale /= 10;
-  }
-  return true;
-}
-
-bool window_built(WindowKind kind) {
-  switch (kind) {
-    case WindowKind::kAuto:
-    case WindowKind::kApi:
-    case WindowKind::kAlways:
-    case WindowKind::kOff:
-    case WindowKind::kTime:
-    case WindowKind::kLaunch:
-    case WindowKind::kIteration:
-    case WindowKind::kNvtx:
-    case WindowKind::kSignal:
-      return true;
-  }
-  return false;
-}
-
 WindowSpecResult parse_window_spec(std::string_view text) {
   WindowSpecResult result;
   if (text.empty()) {
@@ -392,29 +259,6 @@ WindowSpecResult parse_window_spec(std::string_view text) {
   }
   if (!parse_trigger(text, result.spec, result.error)) result.spec = {};
   return result;
-}
-
-namespace {
-
-std::string duration_text(std::uint64_t nanoseconds) {
-  if (nanoseconds == 0) return "0s";
-  for (const Unit& unit : kUnits) {
-    if (nanoseconds % unit.nanoseconds == 0)
-      return std::to_string(nanoseconds / unit.nanoseconds) + std::string(unit.name);
-  }
-  std::string fraction = std::to_string(nanoseconds % 1'000'000u);
-  fraction.insert(0, 6 - fraction.size(), '0');
-  while (fraction.back() == '0') fraction.pop_back();
-  return std::to_string(nanoseconds / 1'000'000u) + "." + fraction + "ms";
-}
-
-}  // namespace
-
-std::string signal_name(int number) {
-  for (const SignalName& known : kSignals) {
-    if (known.number == number) return std::string(known.name);
-  }
-  return "SIGRTMIN+" + std::to_string(number - SIGRTMIN);
 }
 
 std::string to_string(const WindowSpec& spec) {

@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "libinject/config/quantities.h"
+
 namespace inject {
 
 enum class WindowKind : std::uint8_t {
@@ -42,20 +44,9 @@ struct WindowSpecResult {
   std::string error;
 };
 
-/// Reads the whole grammar, including triggers that window_built() rejects.
 WindowSpecResult parse_window_spec(std::string_view text);
 
-/// Whether this build can serve the trigger.
-bool window_built(WindowKind kind);
-
-/// The spec in its own grammar; parse_window_spec() reads it back to an equal one.
+/// The spec as text; parse_window_spec() reads it back to an equal one.
 std::string to_string(const WindowSpec& spec);
-
-/// "SIGUSR2", of a signal that a spec can name.
-std::string signal_name(int number);
-
-/// `text` as a time with a unit (ms, s, m, h), decimals allowed, in nanoseconds; 0 needs no unit. On failure
-/// returns false and says why in `error`.
-bool parse_duration(std::string_view text, std::uint64_t& nanoseconds, std::string& error);
 
 }  // namespace inject

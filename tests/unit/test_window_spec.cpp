@@ -189,13 +189,6 @@ TEST_CASE("Refused windows say what is wrong", "[config]") {
   }
 }
 
-TEST_CASE("Which triggers are built", "[config]") {
-  for (const char* text :
-       {"auto", "api", "always", "off", "time:1s+1s", "launch:1+1", "nvtx:a", "signal", "iter:1+1"}) {
-    CHECK(window_built(parsed(text).kind));
-  }
-}
-
 TEST_CASE("A window's text reads back to the same window", "[config]") {
   for (const char* text : {"auto",
                            "api",

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "libinject/base/out_path.h"
+#include "libinject/config/options.h"
+
+namespace inject {
+
+/// What is wrong with a value, if anything is.
+using Problem = std::optional<std::string>;
+
+struct Option {
+  OptionInfo info;
+  /// Reads a value that is not empty into `options`.
+  Problem (*parse)(std::string_view value, Options& options, const EnvironmentLookup& environment);
+};
+
+/// Made of options.def.
+std::span<const Option> options();
+
+}  // namespace inject
