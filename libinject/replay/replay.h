@@ -15,6 +15,7 @@
 #include "libinject/pipeline/window_log.h"
 #include "libinject/record/core.h"
 #include "libinject/replay/image.h"
+#include "libinject/replay/replayed_windows.h"
 #include "libinject/stats/statistics.h"
 
 namespace inject::recovery {
@@ -43,13 +44,11 @@ class Replay {
   ThreadInfo thread(std::uint32_t index) const;
 
  private:
-  struct Window {
-    Nanoseconds begin = 0;
-    Nanoseconds end = 0;
-    std::string reason;
-    bool without_times = false;  // the process did not know them
-  };
+  static constexpr std::uint32_t kMaxThreads = ThreadRegistry::kMaxEver;
+  static constexpr std::size_t kMaxIds = std::size_t{1} << 18;
+  static constexpr FunctionId kDriverFunctions = 2048;
 
+  // The journal (replay_journal.cpp).
   bool replay_block(std::string_view block);
   bool replay_entry(Entry entry, Decoder& from);
   bool read_thread(Decoder& from);
@@ -63,15 +62,13 @@ class Replay {
   bool read_drops(Decoder& from);
   bool read_settle(Entry entry, Decoder& from);
   bool read_boundary(Decoder& from);
+  // What is not in it (replay_leftovers.cpp).
   void take_queues();
   void take_buffers();
   std::size_t take_record(std::span<const std::uint8_t> left, std::uint16_t generation);
   std::uint32_t record_size(std::uint32_t kind) const;
   bool take_slot(std::uint32_t thread, Slot slot);
   bool take_call(std::uint32_t thread, Slot slot);
-  bool open_until(std::uint32_t window, Nanoseconds begin);
-  void end_until(std::uint32_t window);
-  void end_all();
   std::uint32_t range_of(std::uint32_t id);
   std::uint32_t shape_of(std::uint32_t id);
   std::string_view kernel_name(std::uint32_t id);
@@ -79,13 +76,11 @@ class Replay {
 
   const Image& image_;
   std::unique_ptr<Core> core_;
-  WindowLog windows_;
+  WindowLog window_log_;
   Statistics statistics_;
   Drain drain_;
   RecoveredInfo recovered_;
-  std::vector<Window> known_windows_;  // number - 1
-  std::uint32_t skipped_windows_ = 0;
-  std::uint32_t ended_ = 0;
+  ReplayedWindows windows_;
   Nanoseconds latest_ = 0;
   std::vector<ThreadInfo> threads_;
   std::unordered_map<std::uint32_t, std::uint32_t> ranges_;  // there, here

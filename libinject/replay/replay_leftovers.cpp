@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+//
+// What the journal does not have yet: records in the threads' queues and in CUPTI's buffers.
+#include <cupti.h>
+
+#include <cupti_activity.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "libinject/pipeline/decode.h"
+#include "libinject/replay/replay.h"
+
+namespace inject::recovery {
+
+void Replay::take_queues() {
+  for (const Image::QueueBlock& block : image_.queue_blocks()) {
+    const auto taken = taken_.find(block.sequence);
+    for (std::uint32_t i = taken == taken_.end() ? 0 : taken->second; i < block.published; ++i) {
+      Slot slot;
+      std::memcpy(slot.bytes, block.slots + i * sizeof(Slot), sizeof slot.bytes);
+      if (slot.kind() == RecordKind::kSign) continue;
+      if (block.thread < kMaxThreads && take_slot(block.thread, slot)) {
+        ++recovered_.queue_records;
+      } else {
+        ++recovered_.refused;
+      }
+    }
+  }
+}
+
+// As it was seen, or as it is in the headers of that version. All have the fields that are read
+// (cupti/decode).
+std::uint32_t Replay::record_size(std::uint32_t kind) const {
+  const LiveWords& live = image_.live();
+  if (kind < live.record_bytes.size() && live.record_bytes[kind] != 0) return live.record_bytes[kind];
+  const bool newest = live.cupti_version >= CUPTI_API_VERSION;
+  switch (kind) {
+    case CUPTI_ACTIVITY_KIND_KERNEL:
+    case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL:
+#if CUPTI_API_VERSION >= 130000
+      if (newest) return sizeof(CUpti_ActivityKernel10);
+#endif
+      return sizeof(CUpti_ActivityKernel9);
+    case CUPTI_ACTIVITY_KIND_MEMCPY:
+#if CUPTI_API_VERSION >= 130000
+      if (newest) return sizeof(CUpti_ActivityMemcpy6);
+#endif
+      return sizeof(CUpti_ActivityMemcpy5);
+    case CUPTI_ACTIVITY_KIND_MEMCPY2:
+      return sizeof(CUpti_ActivityMemcpyPtoP4);
+    case CUPTI_ACTIVITY_KIND_MEMSET:
+      return sizeof(CUpti_ActivityMemset4);
+    default:
+      (void)newest;
+      return 0;
+  }
+}
+
+void Replay::take_buffers() {
+  for (const Image::Buffer& buffer : image_.buffers()) {
+    if (taken_buffers_.count(buffer.sequence) != 0) continue;
+    std::span<const std::uint8_t> left = buffer.records;
+    while (!left.empty()) {
+      const std::size_t size = take_record(left, buffer.generation);
+      if (size == 0) break;
+      left = left.subspan(size);
+    }
+    recovered_.unread_bytes += left.size();
+  }
+}
+
+// The size of the record, 0 if it is not known.
+std::size_t Replay::take_record(std::span<const std::uint8_t> left, std::uint16_t generation) {
+  std::uint32_t kind = 0;
+  if (left.size() < sizeof kind) return 0;
+  std::memcpy(&kind, left.data(), sizeof kind);
+  const std::uint32_t size = record_size(kind);
+  alignas(8) std::array<std::uint8_t, 4096> copy{};
+  if (size == 0 || size > left.size() || size > copy.size()) return 0;
+  std::memcpy(copy.data(), left.data(), size);
+  const auto& record = reinterpret_cast<const CUpti_Activity&>(copy);
+  const auto ours = [this](Nanoseconds time) { return time == 0 ? 0 : time - image_.live().clock_ahead; };
+  switch (activity_kind(record)) {
+    case ActivityKind::kKernel: {
+      KernelActivity kernel = decode_kernel(record);
+      kernel.event.start = ours(kernel.event.start);
+      kernel.event.end = ours(kernel.event.end);
+      // Where the name was in the other process: a number, here.
+      const auto name = pointers_.find(reinterpret_cast<std::uintptr_t>(kernel.name));
+      if (name == pointers_.end()) ++recovered_.names_missing;
+      drain_.take(kernel.event, name == pointers_.end() ? kUnknown : kernel_name(name->second), generation);
+      ++recovered_.buffer_records;
+      break;
+    }
+    case ActivityKind::kTransfer: {
+      TransferEvent transfer = decode_transfer(record);
+      transfer.start = ours(transfer.start);
+      transfer.end = ours(transfer.end);
+      drain_.take(transfer, generation);
+      ++recovered_.buffer_records;
+      break;
+    }
+    case ActivityKind::kOther:
+      break;
+  }
+  return size;
+}
+
+}  // namespace inject::recovery
