@@ -28,25 +28,25 @@ void BusyTime::add(Nanoseconds start, Nanoseconds end) {
       back.end = end;
     }
   } else {
-    disordered_.push_back({start, end});
-    if (disordered_.size() >= kMaxDisordered) sort_in();
+    unsorted_.push_back({start, end});
+    if (unsorted_.size() >= kMaxDisordered) sort_in();
   }
   if (held() >= kMaxIntervals) make_room();
 }
 
 void BusyTime::sort_in() {
-  if (disordered_.empty()) return;
+  if (unsorted_.empty()) return;
   const auto earlier = [](const Interval& a, const Interval& b) { return a.begin < b.begin; };
-  std::sort(disordered_.begin(), disordered_.end(), earlier);
+  std::sort(unsorted_.begin(), unsorted_.end(), earlier);
   // What ends before the first of them stays as it is.
-  const Nanoseconds from = disordered_.front().begin;
+  const Nanoseconds from = unsorted_.front().begin;
   const auto touched = static_cast<std::size_t>(
       std::lower_bound(sorted_.begin(), sorted_.end(), from,
                        [](const Interval& interval, Nanoseconds time) { return interval.end < time; }) -
       sorted_.begin());
   const std::size_t middle = sorted_.size();
-  sorted_.insert(sorted_.end(), disordered_.begin(), disordered_.end());
-  disordered_.clear();
+  sorted_.insert(sorted_.end(), unsorted_.begin(), unsorted_.end());
+  unsorted_.clear();
   const auto at = [this](std::size_t i) { return sorted_.begin() + static_cast<std::ptrdiff_t>(i); };
   for (std::size_t i = touched; i < middle; ++i) sorted_time_ -= sorted_[i].end - sorted_[i].begin;
   std::inplace_merge(at(touched), at(middle), sorted_.end(), earlier);
@@ -82,11 +82,11 @@ void BusyTime::settle() {
   sort_in();
   forget(sorted_.size());
   std::vector<Interval>().swap(sorted_);
-  std::vector<Interval>().swap(disordered_);
+  std::vector<Interval>().swap(unsorted_);
 }
 
 std::uint64_t BusyTime::busy() const {
-  if (disordered_.empty()) return forgotten_time_ + sorted_time_;
+  if (unsorted_.empty()) return forgotten_time_ + sorted_time_;
   BusyTime whole = *this;
   whole.sort_in();
   return whole.forgotten_time_ + whole.sorted_time_;

@@ -31,7 +31,7 @@ class BusyTime {
   /// Intervals that began before what is only a sum: the part of theirs that lies there is not in busy().
   std::uint64_t late() const { return late_; }
   /// Intervals that take memory.
-  std::size_t held() const { return sorted_.size() + disordered_.size(); }
+  std::size_t held() const { return sorted_.size() + unsorted_.size(); }
 
  private:
   struct Interval {
@@ -45,7 +45,7 @@ class BusyTime {
   void forget(std::size_t count);
 
   std::vector<Interval> sorted_;  // disjoint, ascending
-  std::vector<Interval> disordered_;
+  std::vector<Interval> unsorted_;
   std::uint64_t sorted_time_ = 0;
   std::uint64_t forgotten_time_ = 0;
   Nanoseconds floor_ = 0;  // end of what is forgotten

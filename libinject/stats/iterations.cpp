@@ -231,7 +231,7 @@ void IterationStatistics::boundary(const IterationBoundary& boundary) {
   if (!boundaries_.empty()) {
     const IterationBoundary& before = boundaries_.back();
     if (boundary.begin <= before.begin) {
-      ++disordered_;
+      ++unsorted_;
       return;
     }
     if (before.window == 0 && boundary.window_before == 0 && before.label == IterationLabel::kIteration &&
@@ -246,7 +246,7 @@ void IterationStatistics::boundary(const IterationBoundary& boundary) {
       if (!row.settled) row.end = boundary.begin;
       if (row.complete || row.past_window) continue;
       if (window != before.window || window != boundary.window_before) continue;
-      row.complete = !row.spoiled;
+      row.complete = !row.incomplete;
       if (row.settled && row.complete) {
         if (row.label == IterationLabel::kIteration) --incomplete_;
         count_complete(place->first, row);
@@ -290,10 +290,10 @@ void IterationStatistics::settle_row(const Key& key, Row& row) {
   if (key.second == 0 || row.past_window) return;
   ++phases_[static_cast<std::size_t>(row.label)];
   if (spilled_.any && row.begin <= spilled_.last && spilled_.first < row.end) {
-    row.spoiled = true;
+    row.incomplete = true;
     row.complete = false;
-    lost_ += spilled_.records - spilled_.told;
-    spilled_.told = spilled_.records;
+    lost_ += spilled_.records - spilled_.counted;
+    spilled_.counted = spilled_.records;
   }
   if (row.complete) {
     count_complete(key, row);
@@ -310,7 +310,7 @@ void IterationStatistics::settle_window(std::uint32_t window, Nanoseconds begin,
   std::erase_if(lost_work_, [this, window](const auto& lost) {
     if (lost.first > window) return false;
     if (const auto place = rows_.find(key_of(lost.first, lost.second)); place != rows_.end()) {
-      place->second.spoiled = true;
+      place->second.incomplete = true;
       place->second.complete = false;
     }
     return true;
@@ -319,13 +319,13 @@ void IterationStatistics::settle_window(std::uint32_t window, Nanoseconds begin,
        place != rows_.end() && place->first.first <= window; ++place) {
     Row& row = place->second;
     if (lost_more) {
-      row.spoiled = true;
+      row.incomplete = true;
       row.complete = false;
     }
     if (end == 0 && place->first.second != 0 && !row.settled && !row.complete) {
       // Which part of it lay in the window is not known.
       row.begin = row.end = 0;
-      row.spoiled = true;
+      row.incomplete = true;
     } else if (end != 0 && place->first.second != 0 && !row.settled) {
       // Calls are a window's until it has closed on all threads, which is some time after its end.
       row.past_window = row.begin >= end;

@@ -118,7 +118,7 @@ class IterationStatistics {
   /// Records that came too late for their iteration's busy time.
   std::uint64_t late() const { return late_; }
   /// Boundaries that were out of order.
-  std::uint64_t disordered() const { return disordered_; }
+  std::uint64_t disordered() const { return unsorted_; }
 
  private:
   /// Window, and which boundary: they are numbered from 1 on, 0 stands for none.
@@ -144,7 +144,7 @@ class IterationStatistics {
     std::uint64_t number = 0;
     IterationLabel label = IterationLabel::kIteration;
     bool complete = false;
-    bool spoiled = false;  // work of it was lost
+    bool incomplete = false;  // work of it was lost
     bool settled = false;
     bool past_window = false;  // begins after the window's end: shown outside
     Nanoseconds begin = 0;
@@ -214,8 +214,8 @@ class IterationStatistics {
   struct {
     bool any = false;
     std::uint64_t records = 0;
-    std::uint64_t told = 0;  // … that are in lost_
-    Nanoseconds first = 0;   // launch times
+    std::uint64_t counted = 0;  // … that are in lost_
+    Nanoseconds first = 0;      // launch times
     Nanoseconds last = 0;
     std::uint32_t window = 0;
   } spilled_;
@@ -230,7 +230,7 @@ class IterationStatistics {
   std::uint64_t phases_[3] = {};
   std::uint64_t lost_ = 0;
   std::uint64_t late_ = 0;
-  std::uint64_t disordered_ = 0;
+  std::uint64_t unsorted_ = 0;
 };
 
 }  // namespace inject

@@ -13,7 +13,7 @@ namespace inject {
 namespace {
 constexpr std::size_t kFirstSize = 256;
 constexpr std::size_t kMinKept = 4096;
-constexpr std::size_t kMaxUntold = 4096;  // windows
+constexpr std::size_t kMaxUnreported = 4096;  // windows
 // The records of launches on one device come within that time of each other, if CUPTI is flushed meanwhile.
 constexpr Nanoseconds kRecordsCome = 1'000'000'000;
 
@@ -84,13 +84,13 @@ void LaunchTable::add(std::uint16_t generation, std::uint32_t correlation, const
         --waiting_;
         if (oldest.is_graph) --waiting_graphs_;
         ++given_up_;
-        forget(oldest, false, untold_);
-        if (untold_.size() > kMaxUntold) {
+        forget(oldest, false, unreported_);
+        if (unreported_.size() > kMaxUnreported) {
           // Windows of days ago together, as the run's.
-          const auto first = untold_.upper_bound(0);
+          const auto first = unreported_.upper_bound(0);
           const std::uint64_t count = first->second;
-          untold_.erase(first);
-          untold_[0] += count;
+          unreported_.erase(first);
+          unreported_[0] += count;
         }
       }
       index_erase(oldest.key, static_cast<std::uint32_t>(first_));
@@ -186,7 +186,7 @@ std::optional<Nanoseconds> LaunchTable::first_waiting_begin() const {
 }
 
 std::map<std::uint32_t, std::uint64_t> LaunchTable::give_up_waiting(bool delivered) {
-  std::map<std::uint32_t, std::uint64_t> forgotten = std::exchange(untold_, {});
+  std::map<std::uint32_t, std::uint64_t> forgotten = std::exchange(unreported_, {});
   for (std::size_t i = 0; i < size_; ++i) {
     Entry& entry = entries_[(first_ + i) & (entries_.size() - 1)];
     if (std::exchange(entry.waits, false)) forget(entry, delivered, forgotten);

@@ -91,7 +91,7 @@ class LaunchTable {
   Nanoseconds latest_arrived_ = 0;  // when the latest launch began that has a record
   std::uint64_t graphs_without_work_ = 0;
   std::size_t given_up_ = 0;
-  std::map<std::uint32_t, std::uint64_t> untold_;  // given up, by window
+  std::map<std::uint32_t, std::uint64_t> unreported_;  // given up, by window
 };
 
 }  // namespace inject

@@ -97,7 +97,7 @@ void PhaseStatistics::judge(std::uint32_t number, Window& window, std::size_t ea
   std::stable_sort(work.begin(), work.end(),
                    [](const PhasedWork& a, const PhasedWork& b) { return a.launch_begin < b.launch_begin; });
   const auto certain = [&](const PhasedWork& one) {
-    if (one.told != Phase::kOther || !one.launch_known) return one.told;
+    if (one.range_phase != Phase::kOther || !one.launch_known) return one.range_phase;
     if (runs_backward(one.thread)) return Phase::kBackward;
     return one.optimizer ? Phase::kOptimizer : Phase::kOther;
   };

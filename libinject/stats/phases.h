@@ -40,8 +40,8 @@ struct PhasedWork {
   bool launch_known = false;
   bool memset = false;
   bool copy = false;
-  Phase told = Phase::kOther;  ///< by the NVTX ranges around the launch; kOther where these don't tell
-  bool optimizer = false;      ///< a kernel of an optimizer by its name
+  Phase range_phase = Phase::kOther;  ///< by the NVTX ranges around the launch; kOther: they name none
+  bool optimizer = false;             ///< a kernel of an optimizer by its name
 };
 
 struct PhaseRow {
@@ -51,7 +51,7 @@ struct PhaseRow {
   DeviceWork work;
 };
 
-/// Device work by phase of the training step (docs/diagnosis.md): told by NVTX ranges, by the launching
+/// Device work by phase of the training step (docs/diagnosis.md): by NVTX ranges, by the launching
 /// thread and by optimizer kernels; what is launched in between by what was launched before and after it.
 /// That takes the launches' order, so work waits for its window to be settled: up to kMaxHeld records, then
 /// the older half of the fullest window is judged by what has come. One thread at a time; may throw
@@ -80,7 +80,7 @@ class PhaseStatistics {
   /// A device in a window.
   struct Window {
     std::vector<PhasedWork> work;
-    Phase before = Phase::kOther;  // the last phase that was told for certain
+    Phase before = Phase::kOther;  // the last phase that is certain
     bool any_backward = false;
   };
   using Key = std::pair<std::uint32_t, std::uint32_t>;  // window, device

@@ -3,13 +3,13 @@
 #include "libinject/stats/statistics.h"
 
 #include <algorithm>
-#include <bit>
 #include <optional>
 #include <utility>
 
 #include "libinject/analysis/copies.h"
 #include "libinject/stats/call_times.h"
 #include "libinject/stats/collective_table.h"
+#include "libinject/stats/collector_input.h"
 #include "libinject/stats/family_table.h"
 #include "libinject/stats/iteration_metrics.h"
 #include "libinject/stats/kernel_tables.h"
@@ -20,105 +20,6 @@
 #include "libinject/stats/window_totals.h"
 
 namespace inject {
-
-namespace {
-
-/// Counts what `event` stands for into `work`.
-void count(DeviceWork& work, const KernelEvent& event) {
-  work.kernels.add(duration_between(event.start, event.end));
-  if (!event.launch.known) ++work.unattributed;
-}
-
-void count(DeviceWork& work, const TransferEvent& event) {
-  (event.memset ? work.memsets : work.copies) += 1;
-  (event.memset ? work.memset_time : work.copy_time) += duration_between(event.start, event.end);
-  (event.memset ? work.memset_bytes : work.copy_bytes) += event.bytes;
-  if (!event.launch.known) ++work.unattributed;
-}
-
-IterationActivity iteration_activity(const Attribution& launch, std::uint32_t device, Nanoseconds start,
-                                     Nanoseconds end) {
-  IterationActivity activity;
-  activity.launch_begin = launch.known ? launch.host_begin : 0;
-  activity.start = start;
-  activity.end = end;
-  activity.window = launch.window;
-  activity.device = static_cast<std::uint16_t>(device);
-  return activity;
-}
-
-/// `call`: of the call that submitted it.
-template <typename Event>
-TimedWork timed_work(const Event& event, TimedWorkKind kind, HostState call) {
-  const Attribution& launch = event.launch;
-  TimedWork work;
-  work.start = event.start;
-  work.end = event.end;
-  work.stream = std::uint64_t{event.context} << 32 | event.stream;
-  work.kind = kind;
-  work.launch_known = launch.known;
-  if (!launch.known) return work;
-  work.launch_begin = launch.host_begin;
-  work.launch_end = launch.host_end;
-  work.thread = launch.thread;
-  work.function = launch.function;
-  work.copy_call = call == HostState::kCopy;
-  return work;
-}
-
-std::uint32_t blocks_of(const KernelEvent& event) {
-  std::uint64_t blocks = 1;
-  for (const std::int32_t size : event.grid) blocks *= static_cast<std::uint64_t>(std::max(size, 0));
-  return static_cast<std::uint32_t>(std::min<std::uint64_t>(blocks, ~std::uint32_t{0}));
-}
-
-template <typename Event>
-PhasedWork phased_work(const Event& event) {
-  PhasedWork work;
-  work.launch_known = event.launch.known;
-  work.launch_begin = event.launch.known ? event.launch.host_begin : event.start;
-  work.duration = duration_between(event.start, event.end);
-  work.thread = event.launch.thread;
-  work.device = static_cast<std::uint16_t>(event.device);
-  return work;
-}
-
-TimedWorkKind kind_of(const TransferEvent& event) {
-  if (event.memset) return TimedWorkKind::kMemset;
-  switch (event.copy_kind) {
-    case kHostToDevice:
-      return TimedWorkKind::kUpload;
-    case kDeviceToHost:
-      return TimedWorkKind::kDownload;
-    default:
-      return TimedWorkKind::kOtherCopy;
-  }
-}
-
-/// What a thread does in a function, as far as it was asked for.
-class FunctionKinds {
- public:
-  struct Kind {
-    bool known = false;
-    HostState state = HostState::kOther;
-    bool asks = false;
-  };
-
-  const Kind& of(FunctionId function) {
-    if (function >= kinds_.size()) kinds_.resize(std::bit_ceil(function + 1u));
-    Kind& kind = kinds_[function];
-    if (!kind.known) {
-      const std::string_view name = function_name(function);
-      kind = {true, host_state_of(name, is_library_function(function)), asks_for_work(name)};
-    }
-    return kind;
-  }
-
- private:
-  std::vector<Kind> kinds_;  // by function
-};
-
-}  // namespace
 
 struct Statistics::Collectors {
   Collectors(const NameTable& names, const RangeTree& tree)
@@ -193,7 +94,7 @@ void Statistics::add(const KernelEvent& event) {
   const std::uint32_t detail = c.kernels.add(event, time);
   if (c.metrics.active()) c.metrics.kernel(launch.window, event.device, detail, event.start, event.end);
   count(c.windows.work(launch.window, event.device, event.start, event.end), event);
-  c.iterations.activity(iteration_activity(launch, event.device, event.start, event.end));
+  c.iterations.activity(iteration_activity(event));
   if (path != 0) count(c.libraries.work(path), event);
   if (c.call_shapes.add(event)) {
     // By the end of the graph's launch, as other calls.
@@ -202,12 +103,10 @@ void Statistics::add(const KernelEvent& event) {
 
   const Family family = c.families.add(event, path, shapes_.kind(launch.shape), time);
   const bool collective = is_collective(family);
-  TimedWork timed = timed_work(event, collective ? TimedWorkKind::kCollective : TimedWorkKind::kKernel,
-                               c.functions.of(launch.function).state);
-  if (collective) timed.blocks = blocks_of(event);
-  c.device_times.work(launch.window, event.device, timed);
+  c.device_times.work(launch.window, event.device,
+                      timed_work(event, collective, c.functions.of(launch.function).state));
   PhasedWork phased = phased_work(event);
-  phased.told = c.range_phases.of(launch.range);
+  phased.range_phase = c.range_phases.of(launch.range);
   phased.optimizer = family == Family::kOptimizer;
   c.phases.work(launch.window, phased);
   c.copies.kernel(launch.window, event.device, event.start, event.end);
@@ -222,20 +121,14 @@ void Statistics::add(const TransferEvent& event) {
   if (!event.memset) c.copies.add(event, operation);
   c.operations.add(operation, duration_between(event.start, event.end), event.bytes);
   count(c.windows.work(launch.window, event.device, event.start, event.end), event);
-  IterationActivity activity = iteration_activity(launch, event.device, event.start, event.end);
-  activity.kind = event.memset ? WorkKind::kMemset : WorkKind::kCopy;
-  activity.bytes = event.bytes;
-  c.iterations.activity(activity);
-  const TimedWorkKind kind = kind_of(event);
-  c.device_times.work(launch.window, event.device,
-                      timed_work(event, kind, c.functions.of(launch.function).state));
+  c.iterations.activity(iteration_activity(event));
+  const TimedWork timed = timed_work(event, c.functions.of(launch.function).state);
+  c.device_times.work(launch.window, event.device, timed);
   PhasedWork phased = phased_work(event);
-  (event.memset ? phased.memset : phased.copy) = true;
-  phased.bytes = event.bytes;
-  phased.told = c.range_phases.of(launch.range);
+  phased.range_phase = c.range_phases.of(launch.range);
   c.phases.work(launch.window, phased);
   // Copied for a value to look at, as loss.item() does, rather than for the data.
-  if (kind == TimedWorkKind::kDownload && event.bytes < kSmallCopy && launch.known)
+  if (timed.kind == TimedWorkKind::kDownload && event.bytes < kSmallCopy && launch.known)
     c.device_times.small_download(launch.window, launch.thread, launch.host_begin);
   if (const CallChain path = library_path(launch); path != 0) count(c.libraries.work(path), event);
 }

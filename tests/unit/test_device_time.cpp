@@ -554,7 +554,7 @@ TEST_CASE("Causes share all of the idle time, whatever the threads and streams a
       CHECK(times.idle() == idle_between(intervals, from, std::max(last, scene.end)));
       std::uint64_t shared = 0;
       for (const IdleShare& share : row.shares) shared += share.time;
-      if (row.shares.size() < DeviceTimeStatistics::kMaxShares) CHECK(shared == times.idle());
+      if (row.shares.size() < IdleShares::kMaxListed) CHECK(shared == times.idle());
       for (std::size_t i = 0; i < kIdleCauses; ++i) {
         if (times.idle_by_cause[i].time != 0) seen.insert(static_cast<IdleCause>(i));
       }

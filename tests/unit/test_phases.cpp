@@ -24,19 +24,19 @@ struct Run {
     statistics.threads_are_named_by(
         [](std::uint32_t thread) { return std::string(thread == kAutograd ? "pt_autograd_0" : "python"); });
   }
-  /// `told`: by a range, but kOptimizer by the kernel's name.
-  PhasedWork next(std::uint32_t thread, Phase told = Phase::kOther) {
+  /// `phase`: by a range, but kOptimizer by the kernel's name.
+  PhasedWork next(std::uint32_t thread, Phase phase = Phase::kOther) {
     PhasedWork work;
     work.launch_known = true;
     work.launch_begin = ++time;
     work.duration = 1;
     work.thread = thread;
-    work.optimizer = told == Phase::kOptimizer;
-    if (!work.optimizer) work.told = told;
+    work.optimizer = phase == Phase::kOptimizer;
+    if (!work.optimizer) work.range_phase = phase;
     return work;
   }
-  void kernels(std::uint64_t count, std::uint32_t thread, Phase told = Phase::kOther) {
-    for (std::uint64_t i = 0; i < count; ++i) statistics.work(1, next(thread, told));
+  void kernels(std::uint64_t count, std::uint32_t thread, Phase phase = Phase::kOther) {
+    for (std::uint64_t i = 0; i < count; ++i) statistics.work(1, next(thread, phase));
   }
   /// Kernels of window 1 by phase.
   std::array<std::uint64_t, kPhases> settled() {
@@ -94,12 +94,12 @@ TEST_CASE("Ranges tell phases whatever thread launches", "[phases]") {
   run.kernels(20, kMain, Phase::kBackward);
   run.kernels(2, kMain);
   PhasedWork optimizer = run.next(kAutograd);
-  optimizer.told = Phase::kOptimizer;
+  optimizer.range_phase = Phase::kOptimizer;
   run.statistics.work(1, optimizer);
   // Its name says optimizer, the range and the thread do not.
   run.kernels(1, kAutograd, Phase::kOptimizer);
   PhasedWork average = run.next(kMain, Phase::kOptimizer);
-  average.told = Phase::kForward;
+  average.range_phase = Phase::kForward;
   run.statistics.work(1, average);
   CHECK(run.settled() == Counts{13, 21, 3, 0});
 

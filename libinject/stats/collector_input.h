@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+//
+// What the collectors take, made of an event.
+#pragma once
+
+#include <vector>
+
+#include "libinject/model/events.h"
+#include "libinject/stats/device_timeline.h"
+#include "libinject/stats/device_work.h"
+#include "libinject/stats/iterations.h"
+#include "libinject/stats/phases.h"
+
+namespace inject {
+
+/// Adds what the event stands for.
+void count(DeviceWork& work, const KernelEvent& event);
+void count(DeviceWork& work, const TransferEvent& event);
+
+IterationActivity iteration_activity(const KernelEvent& event);
+IterationActivity iteration_activity(const TransferEvent& event);
+
+/// `call`: what the thread does in the call that submitted it.
+TimedWork timed_work(const KernelEvent& event, bool collective, HostState call);
+TimedWork timed_work(const TransferEvent& event, HostState call);
+
+PhasedWork phased_work(const KernelEvent& event);
+PhasedWork phased_work(const TransferEvent& event);
+
+/// What a thread does in a function; looked up once each.
+class FunctionKinds {
+ public:
+  struct Kind {
+    bool known = false;
+    HostState state = HostState::kOther;
+    bool asks = false;  ///< asks_for_work()
+  };
+
+  const Kind& of(FunctionId function);
+
+ private:
+  std::vector<Kind> kinds_;  // by function
+};
+
+}  // namespace inject

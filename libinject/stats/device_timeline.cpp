@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/stats/device_timeline.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+namespace inject {
+
+namespace {
+
+// Longer than what the device takes from one piece of work to the next on a stream.
+constexpr Nanoseconds kQueueTime = 20'000;
+// CUDA C++ Programming Guide, technical specifications: 128 for each compute capability since 6.x.
+constexpr std::size_t kMaxResidentGrids = 128;
+
+bool is_kernel(TimedWorkKind kind) {
+  return kind == TimedWorkKind::kKernel || kind == TimedWorkKind::kCollective;
+}
+
+bool is_copy(TimedWorkKind kind) {
+  return kind == TimedWorkKind::kUpload || kind == TimedWorkKind::kDownload ||
+         kind == TimedWorkKind::kOtherCopy;
+}
+
+bool starts_earlier(const TimedWork& a, const TimedWork& b) {
+  // The kernels of one graph launch have but their streams to tell them apart.
+  const auto key = [](const TimedWork& work) {
+    return std::make_tuple(work.start, work.launch_begin, work.stream, !work.launch_known, work.end);
+  };
+  return key(a) < key(b);
+}
+
+bool launched_earlier(const TimedWork& a, const TimedWork& b) {
+  return a.launch_begin < b.launch_begin;
+}
+
+}  // namespace
+
+void DeviceTimeline::Union::add(Nanoseconds begin, Nanoseconds until) {
+  if (until <= end) return;
+  time += until - std::max(begin, end);
+  end = until;
+}
+
+bool DeviceTimeline::add(const TimedWork& work) {
+  if (work.start < judged_until_) return false;
+  pending_.push_back(work);
+  pending_.back().end = std::max(work.start, work.end);
+  return true;
+}
+
+Nanoseconds DeviceTimeline::earliest_gap() const {
+  return any_ ? all_.end : std::min_element(pending_.begin(), pending_.end(), starts_earlier)->start;
+}
+
+void DeviceTimeline::blame(std::uint64_t time, const IdleShare& share) {
+  DeviceTimes::Idle& idle = idle_[static_cast<std::size_t>(share.cause)];
+  idle.time += time;
+  ++idle.gaps;
+  if (share.own_work) own_work_ += time;
+  shares_.add({share.cause, share.function, share.thread, share.own_work, 1, time});
+}
+
+void DeviceTimeline::add_waits(const HostThreads& threads, Nanoseconds until,
+                               std::span<const TimedWork> work) {
+  if (until <= lead_until_) return;
+  for (const auto& [number, thread] : threads) {
+    if (!thread.launches) continue;
+    for (auto call = std::upper_bound(
+             thread.calls.begin(), thread.calls.end(), lead_until_,
+             [](Nanoseconds time, const HostCall&candidate) { return time < candidate.end; });
+         call != thread.calls.end() && call->end <= until; ++call) {
+      if (!thread.waits_for_device(*call)) continue;
+      const auto after =
+          std::lower_bound(work.begin(), work.end(), call->end,
+                           [](const TimedWork& one, Nanoseconds time) { return one.start < time; });
+      const std::uint64_t position = started_before_ + static_cast<std::uint64_t>(after - work.begin());
+      lead_.add(position, call->end - call->begin);
+    }
+  }
+  lead_until_ = until;
+}
+
+void DeviceTimeline::gap(const HostThreads& threads, Nanoseconds begin, const TimedWork& next,
+                         const TimedWork* launched_before, std::span<const TimedWork> work) {
+  const std::uint64_t time = next.start - begin;
+  if (!next.launch_known) {
+    blame(time, {IdleCause::kUnknown});
+    return;
+  }
+  if (next.launch_end <= begin) {
+    const bool other_stream = last_.stream != next.stream;
+    const bool collective = last_.kind == TimedWorkKind::kCollective;
+    blame(time, {other_stream && collective          ? IdleCause::kCollective
+                 : other_stream || time > kQueueTime ? IdleCause::kOtherStream
+                                                     : IdleCause::kQueue});
+    return;
+  }
+  add_waits(threads, next.launch_begin, work);
+  lead_.expire(started_);
+
+  LateLaunch launch;
+  launch.begin = next.launch_begin;
+  launch.function = next.function;
+  launch.state = next.copy_call ? HostState::kCopy : HostState::kLaunch;
+  if (const auto found = threads.find(next.thread); found != threads.end()) launch.thread = &found->second;
+  if (launched_before != nullptr && launched_before->thread != next.thread) {
+    if (const auto found = threads.find(launched_before->thread); found != threads.end())
+      launch.before = &found->second;
+  }
+  const LateCause late = late_cause(begin, next.start, launch, lead_);
+  const std::uint32_t thread =
+      late.on_thread_before && launched_before != nullptr ? launched_before->thread : next.thread;
+  blame(time, {late.cause, late.function, thread, late.own_work});
+}
+
+void DeviceTimeline::count(const TimedWork& work) {
+  all_.add(work.start, work.end);
+  if (is_kernel(work.kind)) {
+    kernel_time_ += work.end - work.start;
+    kernels_.add(work.start, work.end);
+    if (work.kind == TimedWorkKind::kKernel) {
+      compute(work);
+    } else {
+      collective(work);
+    }
+  }
+  if (is_copy(work.kind)) copies_.add(work.start, work.end);
+  if (is_copy(work.kind) || is_kernel(work.kind)) copies_and_kernels_.add(work.start, work.end);
+  if (work.kind == TimedWorkKind::kUpload) uploads_.add(work.start, work.end);
+  if (work.kind == TimedWorkKind::kDownload) downloads_.add(work.start, work.end);
+}
+
+void DeviceTimeline::compute(const TimedWork& kernel) {
+  const Nanoseconds begin = std::max(kernel.start, computes_.end);
+  for (const Collective& one : collectives_) {
+    const Nanoseconds end = std::min(one.end, kernel.end);
+    if (end > begin) collective_block_time_ += one.blocks * (end - begin);
+  }
+  computes_.add(kernel.start, kernel.end);
+}
+
+void DeviceTimeline::collective(const TimedWork& kernel) {
+  const Nanoseconds end = std::min(kernel.end, computes_.end);
+  if (end > kernel.start) collective_block_time_ += kernel.blocks * (end - kernel.start);
+  std::erase_if(collectives_, [&](const Collective& one) { return one.end <= kernel.start; });
+  if (collectives_.size() < kMaxResidentGrids) collectives_.push_back({kernel.end, kernel.blocks});
+}
+
+void DeviceTimeline::judge(HostThreads& threads, Nanoseconds until) {
+  const auto end = std::partition(pending_.begin(), pending_.end(),
+                                  [&](const TimedWork& one) { return one.start < until; });
+  std::sort(pending_.begin(), end, starts_earlier);
+  const std::span<const TimedWork> judged(pending_.data(), static_cast<std::size_t>(end - pending_.begin()));
+  started_before_ = started_;
+  std::vector<TimedWork> launches;
+  if (any_launch_) launches.push_back(last_launch_);
+  for (const TimedWork& one : pending_) {
+    if (one.launch_known) launches.push_back(one);
+  }
+  std::sort(launches.begin(), launches.end(), launched_earlier);
+  for (auto& [number, thread] : threads)
+    std::sort(thread.small_downloads.begin(), thread.small_downloads.end());
+
+  for (const TimedWork& work : judged) {
+    if (!any_) {
+      first_ = work.start;
+    } else if (work.start > all_.end) {
+      const auto after = std::lower_bound(launches.begin(), launches.end(), work, launched_earlier);
+      gap(threads, all_.end, work, after == launches.begin() ? nullptr : &*std::prev(after), judged);
+    }
+    ++started_;
+    if (!any_ || work.end >= all_.end) last_ = work;
+    any_ = true;
+    count(work);
+    if (work.launch_known && (!any_launch_ || last_launch_.launch_begin <= work.launch_begin)) {
+      last_launch_ = work;
+      any_launch_ = true;
+    }
+  }
+  if (any_) add_waits(threads, all_.end, judged);
+  lead_.expire(started_);
+  pending_.erase(pending_.begin(), end);
+  started_before_ = started_;
+  judged_until_ = until;
+}
+
+std::optional<DeviceTimes> DeviceTimeline::settle(HostThreads& threads, Nanoseconds begin, Nanoseconds end) {
+  judge(threads, ~Nanoseconds{0});
+  if (!any_) return std::nullopt;
+  const Nanoseconds last = all_.end;
+  // What the device lags behind the host; never past its first work.
+  Nanoseconds from = begin + (last > end ? last - end : 0);
+  from = std::min(from, first_);
+  if (first_ > from) blame(first_ - from, {IdleCause::kStartUp});
+  if (end > last) {
+    TimedWork closing = last_launch_;
+    closing.start = closing.launch_begin = closing.end = end;
+    closing.launch_end = end;
+    closing.launch_known = any_launch_;
+    closing.function = kNoFunction;
+    gap(threads, last, closing, nullptr, {});
+  }
+  DeviceTimes times;
+  times.span = std::max(end, last) - from;
+  times.kernel_busy = kernels_.time;
+  times.compute_busy = computes_.time;
+  times.kernel_time = kernel_time_;
+  times.copy_only = all_.time - kernels_.time;
+  times.copy_busy = copies_.time;
+  times.upload_busy = uploads_.time;
+  times.download_busy = downloads_.time;
+  times.copy_overlapped = copies_.time + kernels_.time - copies_and_kernels_.time;
+  times.idle_by_cause = idle_;
+  times.own_work = own_work_;
+  times.collective_block_time = collective_block_time_;
+  return times;
+}
+
+}  // namespace inject

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "libinject/analysis/device_times.h"
+#include "libinject/analysis/idle_time.h"
+#include "libinject/model/records.h"
+#include "libinject/stats/idle_shares.h"
+
+namespace inject {
+
+enum class TimedWorkKind : std::uint8_t { kKernel, kCollective, kUpload, kDownload, kOtherCopy, kMemset };
+
+/// A kernel, copy or memset and the call that submitted it.
+struct TimedWork {
+  Nanoseconds start = 0;
+  Nanoseconds end = 0;
+  Nanoseconds launch_begin = 0;
+  Nanoseconds launch_end = 0;
+  std::uint32_t thread = 0;
+  std::uint64_t stream = 0;  ///< with its context: ids of streams are unique in one
+  FunctionId function = kNoFunction;
+  TimedWorkKind kind = TimedWorkKind::kKernel;
+  bool launch_known = false;
+  std::uint32_t blocks = 0;  ///< of a collective's grid
+  bool copy_call = false;    ///< the call is one that copies, which graphs' launches and libraries' are not
+};
+
+/// The threads of a window, by their index.
+using HostThreads = std::map<std::uint32_t, HostThread>;
+
+/// One device in one window: its work in order, and why it was idle in between. Work is pending until it is
+/// judged, by what is known of the threads by then.
+class DeviceTimeline {
+ public:
+  /// False: work of that time has been judged.
+  bool add(const TimedWork& work);
+  const std::vector<TimedWork>& pending() const { return pending_; }
+
+  /// Judges the work that started before `until`, and forgets it.
+  void judge(HostThreads& threads, Nanoseconds until);
+  /// Waits that were over by `until` give later launches a lead. Before their calls are forgotten.
+  void add_waits(const HostThreads& threads, Nanoseconds until) { add_waits(threads, until, {}); }
+  /// The end of the last work that is judged, 0 if none is.
+  Nanoseconds end() const { return all_.end; }
+  /// No gap that is still to be judged begins before.
+  Nanoseconds earliest_gap() const;
+
+  /// Judges all, for a window from `begin` to `end`. Nothing if the device had no work.
+  std::optional<DeviceTimes> settle(HostThreads& threads, Nanoseconds begin, Nanoseconds end);
+  /// What its idle time is due to.
+  const IdleShares& shares() const { return shares_; }
+
+ private:
+  /// Length of a union of intervals that come by ascending begin.
+  struct Union {
+    Nanoseconds end = 0;
+    std::uint64_t time = 0;
+    void add(Nanoseconds begin, Nanoseconds until);
+  };
+  struct Collective {
+    Nanoseconds end = 0;
+    std::uint64_t blocks = 0;
+  };
+
+  void count(const TimedWork& work);
+  // Kernels of a device, by start.
+  void compute(const TimedWork& kernel);
+  void collective(const TimedWork& kernel);
+  // From `begin` on the device had nothing to do, until `next` started. `launched_before`: the launch before
+  // that of `next`; may be null.
+  void gap(const HostThreads& threads, Nanoseconds begin, const TimedWork& next,
+           const TimedWork* launched_before, std::span<const TimedWork> work);
+  void add_waits(const HostThreads& threads, Nanoseconds until, std::span<const TimedWork> work);
+  void blame(std::uint64_t time, const IdleShare& share);
+
+  std::vector<TimedWork> pending_;
+  Nanoseconds judged_until_ = 0;
+  Nanoseconds first_ = 0;
+  std::uint64_t started_ = 0;         // pieces of work that are judged …
+  std::uint64_t started_before_ = 0;  // … before those that are being judged
+  TimedWork last_;                    // of what ended last
+  TimedWork last_launch_;             // of what was launched last
+  bool any_ = false;
+  bool any_launch_ = false;
+  Union all_;
+  Union kernels_;
+  Union computes_;
+  Union copies_;
+  Union copies_and_kernels_;
+  Union uploads_;
+  Union downloads_;
+  std::vector<Collective> collectives_;  // under way
+  std::uint64_t collective_block_time_ = 0;
+  std::uint64_t kernel_time_ = 0;
+  std::array<DeviceTimes::Idle, kIdleCauses> idle_{};
+  std::uint64_t own_work_ = 0;
+  Lead lead_;
+  Nanoseconds lead_until_ = 0;  // waits that were over by then are in `lead_`
+  IdleShares shares_;
+};
+
+}  // namespace inject

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <tuple>
+#include <vector>
+
+#include "libinject/analysis/idle_time.h"
+
+namespace inject {
+
+/// Idle time that one call, or one thread outside of calls, is the cause of.
+struct IdleShare {
+  IdleCause cause = IdleCause::kUnknown;
+  FunctionId function = kNoFunction;
+  std::uint32_t thread = 0;  ///< 0: none
+  bool own_work = false;     ///< host compute that is not the way to a launch
+  std::uint64_t gaps = 0;
+  std::uint64_t time = 0;
+};
+
+/// Idle time by what caused it. Of the first kMaxKeys calls and threads; others count by cause alone.
+class IdleShares {
+ public:
+  static constexpr std::size_t kMaxKeys = 1024;
+  static constexpr std::size_t kMaxListed = 24;
+
+  void add(const IdleShare& share);
+  void merge(const IdleShares& more);
+  /// By descending time, kMaxListed at most.
+  std::vector<IdleShare> largest() const;
+
+ private:
+  struct Sum {
+    std::uint64_t gaps = 0;
+    std::uint64_t time = 0;
+  };
+  using Key = std::tuple<IdleCause, FunctionId, std::uint32_t, bool>;
+
+  std::map<Key, Sum> sums_;
+};
+
+}  // namespace inject
