@@ -2,55 +2,31 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/output/chrome_trace.h"
 
+#include <spdlog/fmt/fmt.h>
+
 #include <algorithm>
 #include <cmath>
 
 #include "libinject/analysis/occupancy.h"
 #include "libinject/base/csv.h"
-#include "libinject/base/json_text.h"
 #include "libinject/base/mapping.h"
 #include "libinject/model/functions.h"
+#include "libinject/output/timeline_text.h"
 #include "libinject/stats/statistics.h"
 
 namespace inject {
 
+using namespace timeline;
+
 namespace {
 
 constexpr std::size_t kFull = 64 * 1024;
-// A number that a run gives to its devices and threads stays small; a damaged record must not cost memory.
-constexpr std::uint32_t kMaxDevices = 1u << 10;
+// A number that a run gives to its threads stays small; a damaged record must not cost memory.
 constexpr std::uint32_t kMaxThreads = 1u << 20;
 // Powers of two. A training step has some hundreds of launch shapes; what shares a place is made anew.
 constexpr std::size_t kKernelFrames = 4096;
 constexpr std::size_t kCallFrames = 1024;
 constexpr std::size_t kDrawn = 4096;
-// Linux numbers no process and no thread above 2^22. Devices are processes by their own numbers, as with
-// Kineto, so that a program with such a small number, as in a container, gets another one.
-constexpr std::uint64_t kOtherPid = std::uint64_t{1} << 22;
-constexpr std::uint64_t kWindowRow = kOtherPid + 1;
-constexpr std::uint64_t kIterationRow = kOtherPid + 2;
-// Escaped, that is six times as long at most, a name fits into an event.
-constexpr std::size_t kMaxNameLength = 16 * 1024;
-static_assert(6 * kMaxNameLength + 4096 < EventText::kMaxEvent);
-
-std::string quoted_text(std::string_view text) {
-  std::string quoted;
-  if (text.size() < kMaxNameLength) {
-    append_json_string(quoted, text);
-  } else {
-    append_json_string(quoted, std::string(text.substr(0, kMaxNameLength - 3)) + "...");
-  }
-  return quoted;
-}
-
-void append_number(std::string& out, std::uint64_t value) {
-  out += std::to_string(value);
-}
-
-void append_microseconds(std::string& out, std::uint64_t nanoseconds) {
-  std::array<char, EventText::kMaxNumberLength> digits;
-  out.append(digits.data(), EventText::put_microseconds(digits.data(), nanoseconds));
-}
 
 // Kineto's words, which tools look for.
 std::string_view direction(const TransferEvent& event) {
@@ -72,33 +48,13 @@ std::string_view shown_name(FunctionId function) {
   return name;
 }
 
-std::string number_or(const std::string& text, std::string_view otherwise) {
-  const bool number = !text.empty() && text.size() < 10 &&
-                      std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
-  // JSON has no leading zeros.
-  return number ? std::to_string(std::stoul(text)) : std::string(otherwise);
-}
-
-std::uint64_t length(Nanoseconds begin, Nanoseconds end) {
-  return end > begin ? end - begin : 0;
-}
-
-/// Metadata: the name, or another property, of a row or a group of rows.
-void append_property(std::string& out, std::string_view property, std::string_view process, std::uint64_t tid,
-                     std::string_view key, std::string_view value) {
-  out.append(R"({"ph":"M","name":")").append(property).append(R"(","pid":)").append(process);
-  out.append(R"(,"tid":)");
-  append_number(out, tid);
-  out.append(R"(,"args":{")").append(key).append("\":").append(value).append("}},\n");
-}
-
 }  // namespace
 
 ChromeTrace::ChromeTrace(Context context, Limits limits)
     : context_(std::move(context)),
       host_pid_(static_cast<std::uint64_t>(context_.pid)),
       events_left_(limits.events),
-      bytes_most_(limits.bytes) {
+      max_bytes_(limits.bytes) {
   if (!context_.devices) context_.devices = [] { return std::span<const DeviceInfo>(); };
   if (host_pid_ < kMaxDevices) host_pid_ += kOtherPid;
 }
@@ -112,54 +68,13 @@ bool ChromeTrace::open(const std::string& folder) {
 }
 
 bool ChromeTrace::take(unsigned events) {
-  if (events_left_ < events || !file_.is_open() || file_.bytes() >= bytes_most_) {
+  if (events_left_ < events || !file_.is_open() || file_.bytes() >= max_bytes_) {
     ++left_out_;
     return false;
   }
   events_left_ -= events;
   if (!begun_) begin();
   return true;
-}
-
-// HolisticTraceAnalysis looks for the rank line by line, with a space before it, and may read no further than
-// to the events.
-void ChromeTrace::begin() {
-  begun_ = true;
-  std::string head = "{\n\"schemaVersion\": 1,\n";
-  head += devices_text();
-  head += "\"distributedInfo\": {\"rank\": " + number_or(context_.rank, "0");
-  const std::string size = number_or(context_.world_size, context_.rank.empty() ? "1" : "");
-  if (!size.empty()) head += ", \"world_size\": " + size;
-  head += "},\n\"displayTimeUnit\": \"ns\",\n\"baseTimeNanoseconds\": " + std::to_string(context_.base_utc) +
-          ",\n\"traceName\": \"" + kFileName + "\",\n\"traceEvents\": [\n";
-  file_.add(head);
-}
-
-std::string ChromeTrace::devices_text() {
-  std::string out;
-  for (const DeviceInfo& info : context_.devices()) {
-    out += out.empty() ? "\"deviceProperties\": [\n" : ",\n";
-    out += "{\"id\": " + std::to_string(info.id) + ", \"name\": " + quoted_text(info.name) +
-           ", \"totalGlobalMem\": " + std::to_string(info.memory_bytes);
-    const std::array<std::pair<std::string_view, int>, 11> members{
-        {{"computeMajor", info.compute_major},
-         {"computeMinor", info.compute_minor},
-         {"maxThreadsPerBlock", info.threads_per_block},
-         {"maxThreadsPerMultiprocessor", info.threads_per_multiprocessor},
-         {"regsPerBlock", info.registers_per_block},
-         {"warpSize", info.warp_size},
-         {"sharedMemPerBlock", info.shared_per_block},
-         {"numSms", info.multiprocessors},
-         {"regsPerMultiprocessor", info.registers_per_multiprocessor},
-         {"sharedMemPerBlockOptin", info.shared_per_block_optin},
-         {"sharedMemPerMultiprocessor", info.shared_per_multiprocessor}}};
-    for (const auto& [name, value] : members)
-      out.append(", \"").append(name).append("\": ").append(std::to_string(value));
-    out += '}';
-  }
-  if (!out.empty()) out += "\n],\n";
-  has_devices_ = !out.empty();
-  return out;
 }
 
 void ChromeTrace::end_event() {
@@ -240,23 +155,15 @@ void ChromeTrace::append_occupancy(std::string& out, const KernelEvent& event) c
 }
 
 void ChromeTrace::fill(Frame& frame, const KernelEvent& event, std::uint32_t row) {
-  frame.before.assign(R"({"ph":"X","cat":"kernel","name":)").append(name_text(event.name));
-  frame.before.append(R"(,"pid":)").append(std::to_string(event.device));
-  frame.before.append(R"(,"tid":)").append(std::to_string(row)).append(R"(,"ts":)");
-  std::string& after = frame.after;
-  after.assign(R"(,"args":{"device":)").append(std::to_string(event.device));
-  after.append(R"(,"context":)").append(std::to_string(event.context));
-  after.append(R"(,"stream":)").append(std::to_string(event.stream));
-  after.append(R"(,"registers per thread":)").append(std::to_string(event.registers_per_thread));
-  after.append(R"(,"shared memory":)");
-  append_number(after, std::uint64_t{event.static_shared_bytes} + event.dynamic_shared_bytes);
-  for (const auto& [name, sizes] : {std::pair{"grid", &event.grid}, std::pair{"block", &event.block}}) {
-    after.append(",\"").append(name).append("\":[").append(std::to_string((*sizes)[0]));
-    after.append(",").append(std::to_string((*sizes)[1]));
-    after.append(",").append(std::to_string((*sizes)[2])).append("]");
-  }
-  append_occupancy(after, event);
-  after.append(R"(,"correlation":)");
+  frame.before = fmt::format(R"({{"ph":"X","cat":"kernel","name":{},"pid":{},"tid":{},"ts":)",
+                             name_text(event.name), event.device, row);
+  frame.after = fmt::format(
+      R"(,"args":{{"device":{},"context":{},"stream":{},"registers per thread":{},"shared memory":{},"grid":[{}],"block":[{}])",
+      event.device, event.context, event.stream, event.registers_per_thread,
+      std::uint64_t{event.static_shared_bytes} + event.dynamic_shared_bytes, fmt::join(event.grid, ","),
+      fmt::join(event.block, ","));
+  append_occupancy(frame.after, event);
+  frame.after += R"(,"correlation":)";
 }
 
 const ChromeTrace::Frame& ChromeTrace::kernel_frame(const KernelEvent& event, std::uint32_t row) {
@@ -369,10 +276,9 @@ const std::string& ChromeTrace::call_frame(const CallEvent& event) {
   CallFrame& place = calls_[hash_mix(key) & (kCallFrames - 1)];
   if (place.key == key) return place.before;
   place.key = key;
-  place.before.assign(R"({"ph":"X","cat":")").append(category(event.function)).append(R"(","name":)");
-  append_json_string(place.before, shown_name(event.function));
-  place.before.append(R"(,"pid":)").append(std::to_string(host_pid_));
-  place.before.append(R"(,"tid":)").append(std::to_string(tid_of(event.thread))).append(R"(,"ts":)");
+  place.before =
+      fmt::format(R"({{"ph":"X","cat":"{}","name":{},"pid":{},"tid":{},"ts":)", category(event.function),
+                  quoted_text(shown_name(event.function)), host_pid_, tid_of(event.thread));
   return place.before;
 }
 
@@ -470,81 +376,6 @@ void ChromeTrace::add(const MetricSample& sample, std::span<const MetricInfo> co
     text_.text(R"(,"args":{"value":)").decimal(static_cast<double>(sample.values[i])).text("}");
     end_event();
   }
-}
-
-// A row beside a stream's comes after it: its number is greater, where both are sorted alike.
-void ChromeTrace::append_stream_rows(std::string& out) {
-  const StreamRows::Row* last = nullptr;
-  unsigned beside = 0;
-  const std::vector<StreamRows::Row> rows = streams_.rows();
-  for (const StreamRows::Row& row : rows) {
-    const std::string process = std::to_string(row.device);
-    const bool device_known = last != nullptr && last->device == row.device;
-    if (!device_known) {
-      const DeviceInfo* info = device(row.device);
-      append_property(out, "process_name", process, 0, "name",
-                      quoted_text(info == nullptr || info->name.empty() ? "GPU" : info->name));
-      append_property(out, "process_labels", process, 0, "labels", "\"GPU " + process + "\"");
-      append_property(out, "process_sort_index", process, 0, "sort_index", std::to_string(1000 + row.device));
-    }
-    beside = device_known && last->stream == row.stream ? beside + 1 : 0;
-    std::string name = "\"stream " + std::to_string(row.stream);
-    if (beside != 0) name += beside == 1 ? " (overlapping)" : " (overlapping " + std::to_string(beside) + ")";
-    append_property(out, "thread_name", process, row.number, "name", name + "\"");
-    append_property(out, "thread_sort_index", process, row.number, "sort_index", std::to_string(row.stream));
-    last = &row;
-  }
-}
-
-// The names of rows, windows, and what else is known at the end alone.
-std::string ChromeTrace::end_text(std::span<const WindowInfo> windows) {
-  std::string out;
-  const std::string host = std::to_string(host_pid_);
-  for (const WindowInfo& window : windows) {
-    if (window.end == 0) continue;
-    out.append(R"({"ph":"X","cat":"Trace","name":)");
-    out.append(quoted_text("window " + std::to_string(window.number) + " (" + window.reason + ")"));
-    out.append(R"(,"pid":)").append(host).append(R"(,"tid":)").append(std::to_string(kWindowRow));
-    out.append(R"(,"ts":)");
-    append_microseconds(out, since(window.start));
-    out.append(R"(,"dur":)");
-    append_microseconds(out, length(window.start, window.end));
-    out.append("},\n");
-  }
-  append_property(out, "thread_name", host, kWindowRow, "name", "\"windows\"");
-  append_property(out, "thread_sort_index", host, kWindowRow, "sort_index", "0");
-  for (std::size_t i = 0; i < threads_.size(); ++i) {
-    if (!threads_known_[i]) continue;
-    // Threads are often named after their first call.
-    if (context_.thread) threads_[i] = context_.thread(static_cast<std::uint32_t>(i));
-    const std::string name = "thread " + std::to_string(threads_[i].tid) + " (" + threads_[i].name + ")";
-    append_property(out, "thread_name", host, threads_[i].tid, "name", quoted_text(name));
-    append_property(out, "thread_sort_index", host, threads_[i].tid, "sort_index", std::to_string(i + 2));
-  }
-  if (has_iterations_) {
-    append_property(out, "thread_name", host, kIterationRow, "name", "\"iterations\"");
-    append_property(out, "thread_sort_index", host, kIterationRow, "sort_index", "1");
-  }
-  append_stream_rows(out);
-  append_property(out, "process_name", host, 0, "name", quoted_text(context_.program));
-  append_property(out, "process_labels", host, 0, "labels", "\"CPU\"");
-  append_property(out, "process_sort_index", host, 0, "sort_index", "0");
-  out.resize(out.size() - 2);  // there is no comma after the last one
-  out += "\n]";
-  if (!has_devices_) {
-    std::string late = devices_text();
-    has_devices_ = false;  // the next end has them, too
-    if (!late.empty()) out.append(",\n").append(late, 0, late.size() - 2);
-  }
-  return out + "\n}\n";
-}
-
-bool ChromeTrace::complete(std::span<const WindowInfo> windows) {
-  if (!file_.is_open()) return false;
-  if (!begun_) begin();
-  file_.add(text_.view());
-  text_.clear();
-  return file_.complete(end_text(windows));
 }
 
 }  // namespace inject

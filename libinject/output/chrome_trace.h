@@ -131,7 +131,7 @@ class ChromeTrace final : public EventSink {
   Context context_;
   std::uint64_t host_pid_;
   std::uint64_t events_left_;
-  std::uint64_t bytes_most_;
+  std::uint64_t max_bytes_;
   std::uint64_t left_out_ = 0;
   GzipFile file_;
   EventText text_;

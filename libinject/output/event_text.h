@@ -42,7 +42,12 @@ class EventText {
   }
   /// Nanoseconds as microseconds with three decimals.
   EventText& microseconds(std::uint64_t nanoseconds) {
-    at_ = put_microseconds(at_, nanoseconds);
+    at_ = std::to_chars(at_, at_ + kMaxNumberLength, nanoseconds / 1000).ptr;
+    const auto rest = static_cast<unsigned>(nanoseconds % 1000);
+    *at_++ = '.';
+    *at_++ = static_cast<char>('0' + rest / 100);
+    *at_++ = static_cast<char>('0' + rest / 10 % 10);
+    *at_++ = static_cast<char>('0' + rest % 10);
     return *this;
   }
   /// With three decimals; a number that is finite and less than 10^15.
@@ -51,19 +56,9 @@ class EventText {
     return *this;
   }
 
-  static constexpr std::size_t kMaxNumberLength = 32;
-  /// The place behind it.
-  static char* put_microseconds(char* at, std::uint64_t nanoseconds) {
-    at = std::to_chars(at, at + kMaxNumberLength, nanoseconds / 1000).ptr;
-    const auto rest = static_cast<unsigned>(nanoseconds % 1000);
-    *at++ = '.';
-    *at++ = static_cast<char>('0' + rest / 100);
-    *at++ = static_cast<char>('0' + rest / 10 % 10);
-    *at++ = static_cast<char>('0' + rest % 10);
-    return at;
-  }
-
  private:
+  static constexpr std::size_t kMaxNumberLength = 32;
+
   std::size_t full_ = 0;
   std::unique_ptr<char[]> text_;
   char* at_ = nullptr;
