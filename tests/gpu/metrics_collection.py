@@ -42,9 +42,9 @@ MOST_COST = 1.02
 BLOCK_SECONDS = 0.7  # of steps a turn, of which the first few are warm-up
 NOBODY = 65534
 # The reasons for which a machine has none; every other line is a failure.
-REFUSALS = {"NVreg_RestrictProfilingToAdminUsers": "no permission to read the counters", "has no PM sampling": "CUPTI is too old",
-            "virtual GPU": "a virtual GPU", "(MIG)": "a MIG instance", "too old": "the GPU is too old",
-            "no metrics of its chip": "CUPTI does not know the chip"}
+REFUSALS = {"NVreg_RestrictProfilingToAdminUsers": "no permission to read the counters",
+            "can't sample counters while it records kernels": "CUPTI is too old", "virtual GPU": "a virtual GPU", "(MIG)": "a MIG instance",
+            "too old": "the GPU is too old", "no metrics for its chip": "CUPTI does not know the chip"}
 
 
 # By compute capability: what an SM does in a cycle, dense bfloat16 on the tensor cores, and FP32.

@@ -238,8 +238,8 @@ void SampledDevices::shorten_pause(SampledDevice& device) {
   ++report_.decoding.shortened;
   report_.decoding.pause = pause;
   Log::info(fmt::format(
-      "the hardware metrics buffer of device {} was full: it is now decoded every {} ms; fewer metrics "
-      "(INJECT_METRICS) would fill it more slowly",
+      "the hardware metrics buffer of device {} was full: it is now decoded every {} ms; measure fewer "
+      "metrics (INJECT_METRICS) to fill it more slowly",
       device.pm.index(), pause / kMillisecond));
 }
 
