@@ -98,19 +98,35 @@ struct SeenLaunch {
   const void* kernel = nullptr;
 };
 
+/// What a sign has of one argument. Numbers are sizes, counts and modes; what pointers point to is the
+/// program's.
+template <typename Argument>
+[[gnu::always_inline]] inline void tell_argument(FunctionId function, Argument argument, SignKind& kind,
+                                                 std::uint64_t& called, std::uint64_t& shape) noexcept {
+  if constexpr (std::is_same_v<Argument, cudaMemcpyKind>) {
+    called = hash_with(function, static_cast<std::uint64_t>(argument) + 2);
+    if (argument == cudaMemcpyHostToDevice) kind = SignKind::kCopyToDevice;
+    if (argument == cudaMemcpyDeviceToHost) kind = SignKind::kCopyToHost;
+  } else if constexpr (std::is_integral_v<Argument> || std::is_enum_v<Argument>) {
+    shape = hash_with(shape, static_cast<std::uint64_t>(argument));
+  }
+}
+
 template <FunctionId function, typename... A>
 [[gnu::always_inline]] inline SeenLaunch tell_sign(A... args) noexcept {
   constexpr Category kOwn = kCategory<function>;
-  const std::tuple<A...> all(args...);
   SeenLaunch seen;
   if constexpr (kOwn == Category::kLaunch && sizeof...(A) == 6) {
-    // (kernel, grid, block, arguments, shared memory, stream)
+    // (kernel, grid, block, arguments, shared memory, stream). Tuples are for launches alone: those of all
+    // the other functions would be half the time that these files take to compile.
+    const std::tuple<A...> all(args...);
     seen.kernel = reinterpret_cast<const void*>(std::get<0>(all));
     seen.function = function_hash(reinterpret_cast<std::uint64_t>(seen.kernel));
     emit_sign(SignKind::kKernel, seen.function, shape_hash(seen.function, std::get<1>(all), std::get<2>(all)),
               reinterpret_cast<std::uint64_t>(std::get<5>(all)), false);
   } else if constexpr (kOwn == Category::kLaunch && sizeof...(A) == 3) {
     // (configuration, kernel, arguments)
+    const std::tuple<A...> all(args...);
     const cudaLaunchConfig_t* config = std::get<0>(all);
     if (config == nullptr) return seen;
     seen.kernel = reinterpret_cast<const void*>(std::get<1>(all));
@@ -119,6 +135,7 @@ template <FunctionId function, typename... A>
               reinterpret_cast<std::uint64_t>(config->stream), false);
   } else if constexpr (kOwn == Category::kLaunch) {
     static_assert(sizeof...(A) == 2);  // (graph, stream)
+    const std::tuple<A...> all(args...);
     const std::uint64_t graph = function_hash(reinterpret_cast<std::uint64_t>(std::get<0>(all)));
     emit_sign(SignKind::kGraph, graph, hash_with(graph, 1), reinterpret_cast<std::uint64_t>(std::get<1>(all)),
               false);
@@ -130,18 +147,7 @@ template <FunctionId function, typename... A>
                                                 : SignKind::kCall;
     std::uint64_t called = function;
     std::uint64_t shape = 0;
-    // Numbers are sizes, counts and modes; what pointers point to is the program's.
-    const auto take = [&](const auto& argument) {
-      using Argument = std::remove_cvref_t<decltype(argument)>;
-      if constexpr (std::is_same_v<Argument, cudaMemcpyKind>) {
-        called = hash_with(function, static_cast<std::uint64_t>(argument) + 2);
-        if (argument == cudaMemcpyHostToDevice) kind = SignKind::kCopyToDevice;
-        if (argument == cudaMemcpyDeviceToHost) kind = SignKind::kCopyToHost;
-      } else if constexpr (std::is_integral_v<Argument> || std::is_enum_v<Argument>) {
-        shape = hash_with(shape, static_cast<std::uint64_t>(argument));
-      }
-    };
-    std::apply([&](const auto&... argument) { (take(argument), ...); }, all);
+    (tell_argument(function, args, kind, called, shape), ...);
     emit_sign(kind, called, hash_with(called, shape), 0, false);
   }
   return seen;
