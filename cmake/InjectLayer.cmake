@@ -2,8 +2,8 @@
 # SPDX-FileCopyrightText: The libinject authors
 #
 # inject_layer(NAME SOURCES FILE... [DEPENDS LAYER...] [ALONE FILE...]): a folder of libinject/ as a static library,
-# inject_NAME. ALONE: sources that can't be compiled together with others: both have a name of their own, or a test replaces
-# one of them.
+# inject_NAME. ALONE: sources that can't be compiled together with others (INJECT_JOIN): both have a name of their own, or a
+# test replaces one of them.
 #
 # Its sources are included as "libinject/NAME/…". Each layer has an include directory of its own in the build folder, with
 # nothing in it but a link to the layer's sources, and hands it on to the layers that depend on it: what a layer must not
@@ -20,14 +20,13 @@ function(inject_layer name)
   foreach(lower IN LISTS arg_DEPENDS)
     target_link_libraries(${target} PUBLIC inject_${lower})
   endforeach()
-  # Several files at once where nobody reads the commands: half the time.
-  if(INJECT_SANITIZE AND NOT INJECT_CCACHE)
+  # Several files at once: half the time.
+  if(INJECT_JOIN)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
     set_source_files_properties(${arg_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   endif()
-  # A sixth of what these files take to compile. Not in the build that clang-tidy looks at, which can't read GCC's, nor with
-  # ThreadSanitizer, where GCC 12 then warns of its own library; ccache would rather see the headers in each file.
-  if(INJECT_SANITIZE STREQUAL "address" AND NOT INJECT_CCACHE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # A sixth of what these files take to compile. Not with ThreadSanitizer, where GCC 12 then warns of its own library.
+  if(INJECT_JOIN AND NOT INJECT_SANITIZE STREQUAL "thread" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     if(name STREQUAL base)
       target_precompile_headers(${target} PRIVATE <algorithm> <array> <atomic> <chrono> <cstdint> <deque> <map> <memory> <mutex>
         <optional> <span> <string> <string_view> <unordered_map> <utility> <vector>)
