@@ -24,7 +24,7 @@ constexpr Nanoseconds kRecordsCome = 1'000'000'000;
 // with the process.
 constexpr Nanoseconds kFlushInterval = kSecond;
 // A program's end waits for late records this long and no longer.
-constexpr Nanoseconds kExitDeadline = Collector::kExitPace * 2 * kSecond;
+constexpr Nanoseconds kExitCollectDeadline = Collector::kExitPace * 2 * kSecond;
 // How long writing waits for a reading of the devices' memory at a window's end, …
 constexpr Nanoseconds kReadingWait = 20 * kMillisecond;
 // … and the last time.
@@ -211,7 +211,7 @@ Collector::Late Collector::take_late_records(Nanoseconds since) {
   const bool delivered = buffers.outstanding() == 0 && !Tracer::failed();
   const bool complete = tracer.level() < TracerLevel::kActivity || buffers.outstanding() == 0 ||
                         (outstanding.launches == 0 && !outstanding.graphs);
-  const Nanoseconds deadline = state.ending() ? kExitDeadline : kDeadline;
+  const Nanoseconds deadline = state.ending() ? kExitCollectDeadline : kDeadline;
   if (!complete && now() - since < deadline && !Tracer::failed()) return Late::kToCome;
   if (!complete) {
     if (!Tracer::failed()) state.warn(kUnfinished);

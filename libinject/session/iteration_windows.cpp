@@ -17,14 +17,10 @@ namespace inject {
 
 namespace {
 
-constexpr std::uint64_t kNever = IterationWatch::kNever;
 // A boundary is recognised by the watch, not by our thread, …
 constexpr Nanoseconds kSearchInterval = 20 * kMillisecond;
 // … once iterations have been found: few of them are to pass before.
 constexpr Nanoseconds kFirstSearchInterval = 2 * kMillisecond;
-// In a callback the lock is not waited for any longer (WindowController).
-constexpr Nanoseconds kCallbackWait = 50 * kMillisecond;
-constexpr Nanoseconds kForever = ~Nanoseconds{0};
 // Without a launch that passes a hook for this long, the launches pass elsewhere: CUPTI's callbacks see them.
 constexpr Nanoseconds kNoHookedLaunches = 20 * kSecond;
 // Launches pass our hooks, but nothing repeats in what we see of them.
@@ -42,7 +38,7 @@ void emit_to_search(bool on) noexcept {
 
 void disarm_watch() noexcept {
   iteration_watch.armed.store(false, std::memory_order_release);
-  iteration_watch.next_stop.store(kNever, std::memory_order_release);
+  iteration_watch.next_stop.store(IterationWatch::kNever, std::memory_order_release);
 }
 
 }  // namespace
@@ -131,7 +127,7 @@ void IterationWindows::update(const FoundIterations& found) {
 }
 
 Nanoseconds IterationWindows::next_wake(Nanoseconds time) const {
-  if (!searching()) return kNever;
+  if (!searching()) return Trigger::kNever;
   return time + (found_.lock || found_.events == 0 ? kSearchInterval : kFirstSearchInterval);
 }
 
@@ -238,8 +234,9 @@ void IterationWindows::plan(std::uint64_t soonest) {
 // The watch calls at the iteration of that number.
 void IterationWindows::stop_watch_at(std::uint64_t iteration) noexcept {
   const std::uint64_t count =
-      iteration == kNever ? iteration
-                          : static_cast<std::uint64_t>(static_cast<std::int64_t>(iteration) - *offset_);
+      iteration == IterationWatch::kNever
+          ? iteration
+          : static_cast<std::uint64_t>(static_cast<std::int64_t>(iteration) - *offset_);
   iteration_watch.next_stop.store(count, std::memory_order_release);
 }
 
@@ -256,11 +253,11 @@ void IterationWindows::on_window_end() noexcept {
   if (parts_.trigger->iterations() == nullptr || !trigger().active()) return;
   trigger().end();
   renumber_ = false;
-  iteration_watch.next_stop.store(kNever, std::memory_order_release);
+  iteration_watch.next_stop.store(IterationWatch::kNever, std::memory_order_release);
 }
 
 void IterationWindows::at_boundary(std::uint64_t count, Nanoseconds time, bool in_callback) noexcept {
-  if (!lock_session_within(in_callback ? kCallbackWait : kForever)) return;
+  if (!lock_session(in_callback)) return;
   SessionState& state = parts_.state;
   const SessionLock lock(state, std::adopt_lock);
   if (!offset_ || state.ending() || parts_.trigger->iterations() == nullptr) return;
@@ -291,7 +288,7 @@ void IterationWindows::at_boundary(std::uint64_t count, Nanoseconds time, bool i
       default:
         // Somebody has opened a window of another kind: once that is closed, the next one is planned.
         trigger().forget_plan();
-        stop_watch_at(kNever);
+        stop_watch_at(IterationWatch::kNever);
     }
   } catch (...) {
     // No memory: the window stays as it is until the program ends.
@@ -309,7 +306,7 @@ void IterationWindows::open_at_boundary(std::uint64_t count, Nanoseconds time, b
   stop_watch_at(trigger().close_at());
   if (!parts_.windows.open(reason, in_callback ? AttachOn::kCalling : AttachOn::kOurs, time)) {
     trigger().failed();
-    stop_watch_at(kNever);
+    stop_watch_at(IterationWatch::kNever);
     return;
   }
   trigger().begun();

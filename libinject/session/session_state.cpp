@@ -60,4 +60,11 @@ bool lock_session_within(Nanoseconds most) noexcept {
   return true;
 }
 
+bool lock_session(bool in_callback) noexcept {
+  constexpr Nanoseconds kCallbackWait = 50 * kMillisecond;
+  if (in_callback) return lock_session_within(kCallbackWait);
+  session_mutex.lock();
+  return true;
+}
+
 }  // namespace inject

@@ -131,5 +131,9 @@ class INJECT_THREAD_ANNOTATION(scoped_lockable) SessionUnlock {
 /// Tries for so long. By pauses, not by the clock: while the whole process stands still, nobody can let go.
 bool lock_session_within(Nanoseconds most) noexcept
     INJECT_THREAD_ANNOTATION(try_acquire_capability(true, session_mutex));
+/// For as long as it takes, but in one of CUPTI's callbacks, where nothing may wait for us without end: our
+/// thread may hold the lock while it detaches CUPTI, which in turn waits for callbacks.
+bool lock_session(bool in_callback) noexcept
+    INJECT_THREAD_ANNOTATION(try_acquire_capability(true, session_mutex));
 
 }  // namespace inject

@@ -22,10 +22,6 @@ namespace inject {
 
 namespace {
 
-// Inside a callback nothing may wait for us without end: our thread may hold the lock while it detaches
-// CUPTI, which in turn waits for callbacks.
-constexpr Nanoseconds kCallbackWait = 50 * kMillisecond;
-constexpr Nanoseconds kForever = ~Nanoseconds{0};
 // CUPTI is attached this much earlier than a window that opens by the clock, so that the first launches in it
 // are not slower.
 constexpr Nanoseconds kClockLead = 100 * kMillisecond;
@@ -184,7 +180,7 @@ bool WindowController::apply(TriggerAction action, const std::string& reason, At
 }
 
 void WindowController::profiler_start(bool in_callback) noexcept {
-  if (!lock_session_within(in_callback ? kCallbackWait : kForever)) {
+  if (!lock_session(in_callback)) {
     Log::warn("a cudaProfilerStart came while CUPTI was being detached and opened no window");
     return;
   }
@@ -195,7 +191,7 @@ void WindowController::profiler_start(bool in_callback) noexcept {
 }
 
 void WindowController::profiler_stop(bool in_callback) noexcept {
-  if (!lock_session_within(in_callback ? kCallbackWait : kForever)) return;
+  if (!lock_session(in_callback)) return;
   const SessionLock lock(parts_.state, std::adopt_lock);
   apply(parts_.trigger->profiler_stop(state()), {}, AttachOn::kCalling);
 }

@@ -24,8 +24,7 @@ constexpr Nanoseconds kDrainInterval = 5 * kMillisecond;
 constexpr Nanoseconds kCollectInterval = 2 * kMillisecond;
 // The thread stays this long for the next window. malloc keeps threads apart: with a new thread each, windows
 // that open every few seconds would each take memory from another part of the heap.
-constexpr Nanoseconds kLinger = 5 * kSecond;
-constexpr Nanoseconds kNever = Trigger::kNever;
+constexpr Nanoseconds kWorkerLinger = 5 * kSecond;
 
 }  // namespace
 
@@ -76,7 +75,7 @@ Nanoseconds Worker::next_wake() const {
   if (state.pending() || parts_.iterations.wants_attachment() || parts_.arbiter.yielding()) return time;
   const bool may_reopen = state.stay_attached && !state.open();
   if (state.collecting && !may_reopen) return time + kCollectInterval;
-  Nanoseconds wake = kNever;
+  Nanoseconds wake = Trigger::kNever;
   // Where CUPTI is not attached nothing else wakes us to settle the window once it does not reopen.
   if (state.collecting)
     wake = std::max(state.ended_at + WindowController::kStayAttached, time + kCollectInterval);
@@ -95,10 +94,10 @@ void Worker::work() {
   while (!state.ended()) {
     if (!state.ending()) {
       const Nanoseconds wake = next_wake();
-      if (wake == kNever) {
+      if (wake == Trigger::kNever) {
         // Nothing to do before the next window.
         if (lingered || parts_.windows.none_left()) break;
-        lingered = !state.wait_wake(kLinger);
+        lingered = !state.wait_wake(kWorkerLinger);
         continue;
       }
       lingered = false;

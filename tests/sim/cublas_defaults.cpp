@@ -12,15 +12,14 @@ namespace {
 constexpr const char* kLibrary = "libcublas.so.13";
 constexpr inject::sim::Domain kDomain = inject::sim::Domain::kNone;
 
-template <class... A>
-int sim_default_work(const inject::sim::Function& function, inject::sim::SimCategory category,
-                     A... arguments) {
+template <class First, class... A>
+int sim_default_work(const inject::sim::Function& function, inject::sim::SimCategory category, First first,
+                     A...) {
   using inject::sim::SimCategory;
   if (category != SimCategory::kGemm && category != SimCategory::kBlas) return 0;
-  if constexpr (std::is_same_v<std::tuple_element_t<0, std::tuple<A...>>, cublasHandle_t>) {
-    cublasHandle_t handle = std::get<0>(std::tuple<A...>(arguments...));
+  if constexpr (std::is_same_v<First, cublasHandle_t>) {
     cudaStream_t stream = nullptr;
-    if (cublasGetStream_v2(handle, &stream) != CUBLAS_STATUS_SUCCESS) return CUBLAS_STATUS_NOT_INITIALIZED;
+    if (cublasGetStream_v2(first, &stream) != CUBLAS_STATUS_SUCCESS) return CUBLAS_STATUS_NOT_INITIALIZED;
     if (inject::sim::library::launch((function.name + "_kernel").c_str(), 132, 256, stream) != 0)
       return CUBLAS_STATUS_EXECUTION_FAILED;
   }
