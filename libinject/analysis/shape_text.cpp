@@ -67,14 +67,6 @@ std::string_view attention_direction_name(std::uint8_t direction) noexcept {
   return name_in(kNames, direction);
 }
 
-std::string attention_flags_text(std::uint32_t flags) {
-  constexpr std::string_view kNames[] = {"causal", "bias", "dropout", "varying lengths", "window", "paged"};
-  std::string text;
-  for (std::size_t i = 0; i < std::size(kNames); ++i)
-    if ((flags >> i & 1u) != 0) append(text, kNames[i]);
-  return text;
-}
-
 std::string_view rnn_direction_name(std::uint8_t direction) noexcept {
   constexpr std::string_view kNames[] = {"", "forward", "data gradient", "weight gradient"};
   return name_in(kNames, direction);

@@ -28,8 +28,6 @@ std::string_view layout_name(std::uint8_t layout, std::uint8_t spatial_dimension
 
 /// "forward", "backward".
 std::string_view attention_direction_name(std::uint8_t direction) noexcept;
-/// "causal + dropout"; of AttentionFlags.
-std::string attention_flags_text(std::uint32_t flags);
 
 /// "forward", "data gradient", "weight gradient".
 std::string_view rnn_direction_name(std::uint8_t direction) noexcept;

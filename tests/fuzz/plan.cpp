@@ -33,8 +33,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     operations_text(convolution.fused);
     convolution_algorithm_of(convolution);
     layout_name(convolution.layout, convolution.dimensions);
-  } else if (shape.kind() == ShapeKind::kAttention) {
-    attention_flags_text(shape.as<AttentionShape>().flags);
   } else if (shape.kind() == ShapeKind::kOtherGraph) {
     operations_text(shape.as<OtherGraphShape>().operations);
   }

@@ -13,8 +13,6 @@ TEST_CASE("Shapes in words: operations") {
         "bias + relu");
   CHECK(operations_text(operation_bit(GraphOperation::kOther)) == "other");
   CHECK(operations_text(std::uint64_t{1} << 40).empty());
-  CHECK(attention_flags_text(kAttentionCausal | kAttentionDropout) == "causal + dropout");
-  CHECK(attention_flags_text(kAttentionPaged) == "paged");
 }
 
 TEST_CASE("Shapes in words: a convolution's algorithm") {
