@@ -107,10 +107,10 @@ ConvolutionAlgorithm convolution_algorithm_of(std::string_view name) noexcept;
 
 /// Of a call whose kernels say one and the other: plain matrix products are parts of other algorithms as
 /// well.
-constexpr ConvolutionAlgorithm algorithm_of_both(ConvolutionAlgorithm one, ConvolutionAlgorithm other) {
-  const bool tells_less = one == ConvolutionAlgorithm::kOther ||
-                          (one == ConvolutionAlgorithm::kGemm && other != ConvolutionAlgorithm::kOther);
-  return tells_less ? other : one;
+constexpr ConvolutionAlgorithm combined_algorithm(ConvolutionAlgorithm one, ConvolutionAlgorithm other) {
+  const bool less_specific = one == ConvolutionAlgorithm::kOther ||
+                             (one == ConvolutionAlgorithm::kGemm && other != ConvolutionAlgorithm::kOther);
+  return less_specific ? other : one;
 }
 
 /// kUnknown where neither the vendor nor the name says so.

@@ -75,18 +75,18 @@ std::optional<Occupancy> occupancy_of(const DeviceLimits& device, const LaunchRe
   }
   // What the calculator has tables for and the device tells as well: where they differ, it is not the device
   // that the calculator has in mind.
-  std::size_t most_shared = 0;
+  std::size_t max_shared = 0;
   if (result.blockLimitBlocks != device.blocks_per_multiprocessor ||
-      cudaOccSMemPerMultiprocessor(&most_shared, &properties, &state) != CUDA_OCC_SUCCESS ||
-      most_shared != properties.sharedMemPerMultiprocessor) {
+      cudaOccSMemPerMultiprocessor(&max_shared, &properties, &state) != CUDA_OCC_SUCCESS ||
+      max_shared != properties.sharedMemPerMultiprocessor) {
     return std::nullopt;
   }
   const int block_warps = (static_cast<int>(launch.block_threads) + device.warp_size - 1) / device.warp_size;
-  const int most_warps = device.threads_per_multiprocessor / device.warp_size;
+  const int max_warps = device.threads_per_multiprocessor / device.warp_size;
   Occupancy occupancy;
   occupancy.blocks = result.activeBlocksPerMultiprocessor;
   occupancy.warps = occupancy.blocks * block_warps;
-  occupancy.share = static_cast<double>(occupancy.warps) / most_warps;
+  occupancy.share = static_cast<double>(occupancy.warps) / max_warps;
   const auto limits = [&](int most, Limiter limiter) {
     if (most == occupancy.blocks) occupancy.limiters |= limiter;
   };

@@ -295,7 +295,7 @@ void Journal::written() {
 
 // What is written is for whoever recovers it: it is the file's, and the program does without its pages. Of a
 // shared mapping nothing is lost thereby (madvise(2)).
-void Journal::let_pages_go() {
+void Journal::release_pages() {
   constexpr std::ptrdiff_t kAtOnce = std::ptrdiff_t{1} << 20;
   for (; at_ - resident_ > kAtOnce; resident_ += kAtOnce) madvise(resident_, kAtOnce, MADV_DONTNEED);
 }
@@ -323,7 +323,7 @@ void Journal::commit() {
     header->bytes.store(bytes, std::memory_order_release);
     at_ += needed;
     room_ -= needed;
-    let_pages_go();
+    release_pages();
   }
   notes_.clear();
   body_.clear();

@@ -66,7 +66,7 @@ class Journal final : public IntakeLog {
   void commit() override;
 
  private:
-  void let_pages_go();
+  void release_pages();
   void note_thread(std::uint32_t thread);
   void put_thread(std::uint32_t thread, const std::string& name);
   void note_windows();

@@ -59,7 +59,7 @@ constexpr std::uint64_t whole(std::uint64_t bytes) {
 
 }  // namespace
 
-std::string objection_to_filesystem(std::uint64_t magic) {
+std::string filesystem_problem(std::uint64_t magic) {
   for (const auto& [known, name] : kCopyOnWrite) {
     if (known == static_cast<std::uint32_t>(magic))
       return "what is allocated on " + std::string(name) + " may find no room all the same";
@@ -78,7 +78,7 @@ bool RecordFile::make(int folder, std::size_t bytes, std::string& problem) {
     problem = text_of(errno);
     return false;
   }
-  problem = objection_to_filesystem(static_cast<std::uint64_t>(system.f_type));
+  problem = filesystem_problem(static_cast<std::uint64_t>(system.f_type));
   if (!problem.empty()) return false;
   rlimit limit{};
   if (getrlimit(RLIMIT_FSIZE, &limit) != 0) {

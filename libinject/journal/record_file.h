@@ -63,7 +63,8 @@ class RecordFile {
   std::array<Range, 2> cold_{};
 };
 
-/// Where the records would be in memory, or on another machine: why a file there is not made. Empty: it is.
-std::string objection_to_filesystem(std::uint64_t magic);
+/// Why no record file is made on a filesystem that keeps it in memory or on another machine; empty: it is
+/// made.
+std::string filesystem_problem(std::uint64_t magic);
 
 }  // namespace inject::recovery

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
+//
+// The tables of cuDNN's calls: conv_sum.csv, attention_sum.csv, rnn_sum.csv and norm_sum.csv
+// (docs/shapes.md).
 #include <initializer_list>
 
 #include "libinject/analysis/shape_text.h"
@@ -78,7 +81,7 @@ Columns<CallTableRow> conv_columns(const Report&) {
         ConvolutionAlgorithm algorithm = convolution_algorithm_of(call.shape.as<ConvolutionShape>());
         if (algorithm == ConvolutionAlgorithm::kOther) {
           for (const auto& [name, share] : call.kernels)
-            algorithm = algorithm_of_both(algorithm, convolution_algorithm_of(name));
+            algorithm = combined_algorithm(algorithm, convolution_algorithm_of(name));
         }
         return cell_if(algorithm != ConvolutionAlgorithm::kOther, algorithm_name(algorithm));
       },

@@ -78,7 +78,7 @@ void Drain::take(std::uint32_t thread, const Slot& slot) {
   } else if (slot.kind() == RecordKind::kRange) {
     RangeRecord record;
     std::memcpy(&record, slot.bytes, sizeof record);
-    know_window(record.window);
+    note_window(record.window);
     ranges_.edge(thread, record);
   } else if (slot.kind() == RecordKind::kProcessorTime) {
     ProcessorTimeRecord record;
@@ -96,14 +96,14 @@ Nanoseconds Drain::told_until() const {
   return std::min({taken, launches_.first_waiting_begin().value_or(taken), graph_times_.first_start()});
 }
 
-void Drain::know_window(std::uint32_t window) {
+void Drain::note_window(std::uint32_t window) {
   if (window <= known_windows_) return;
   note_windows_();
   known_windows_ = windows_.opened();
 }
 
 void Drain::on_call(std::uint32_t thread, const CallRecord& record) {
-  know_window(record.window);
+  note_window(record.window);
   const bool no_work = (record.flags & kCallNoWork) != 0;
   std::optional<std::uint16_t> graph;
   if ((record.flags & kCallGraph) != 0) graph = static_cast<std::uint16_t>(record.status);
@@ -147,7 +147,7 @@ void Drain::on_call(std::uint32_t thread, const CallRecord& record) {
 }
 
 void Drain::on_processor_time(std::uint32_t thread, const ProcessorTimeRecord& record) {
-  know_window(record.window);
+  note_window(record.window);
   const ProcessorTimeEvent event{record.window, thread, record.time, record.processor, record.waits};
   statistics_.add(event);
   for (EventSink* sink : sinks_) sink->add(event);

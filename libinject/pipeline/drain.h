@@ -92,7 +92,7 @@ class Drain {
     std::variant<KernelEvent, TransferEvent> event;
   };
 
-  void know_window(std::uint32_t window);
+  void note_window(std::uint32_t window);
   void on_call(std::uint32_t thread, const CallRecord& record);
   void on_processor_time(std::uint32_t thread, const ProcessorTimeRecord& record);
   template <typename Event>

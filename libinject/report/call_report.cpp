@@ -33,10 +33,10 @@ TensorCoreUse tensor_use(const CallShapeRow& row) {
 std::optional<Arithmetic> arithmetic_of_call(const CallShapeRow& call, TensorCoreUse use,
                                              const DeviceSpecs& specs) {
   if (use.cores == TensorCores::kUsed && call.shape.kind() != ShapeKind::kGemm) {
-    auto told = arithmetic_of(use);
-    if (told == Arithmetic::kFp16Tensor && call.work.compute == ComputeType::kF16)
-      told = Arithmetic::kFp16TensorFp16Sums;  // names don't tell them apart
-    if (told) return told;
+    auto arithmetic = arithmetic_of(use);
+    if (arithmetic == Arithmetic::kFp16Tensor && call.work.compute == ComputeType::kF16)
+      arithmetic = Arithmetic::kFp16TensorFp16Sums;  // names don't tell them apart
+    if (arithmetic) return arithmetic;
   }
   return arithmetic_of(call.work, use.cores, specs);
 }

@@ -6,6 +6,8 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <spdlog/fmt/fmt.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
@@ -99,7 +101,7 @@ void Ending::run() {
 }
 
 void Ending::act(AfterAction action, bool timed_out) {
-  meet_other_ranks();
+  wait_for_other_ranks();
   const std::string why = timed_out ? "INJECT_TIMEOUT is over" : "the last window has closed";
   if (action == AfterAction::kExit) {
     Log::info(why + ": the process ends with status 0 (INJECT_AFTER=exit)");
@@ -130,18 +132,18 @@ void Ending::act(AfterAction action, bool timed_out) {
   kill(getpid(), SIGINT);
 }
 
-void Ending::meet_other_ranks() {
+void Ending::wait_for_other_ranks() {
   const unsigned count = ranks_of_this_host(environment_variable);
   if (count < 2) return;
   for (const std::string& path : control_folders(std::getenv("XDG_RUNTIME_DIR"), geteuid())) {
     std::string error;
     const int folder = open_control_folder(path, true, error);
     if (folder < 0) continue;
-    const bool met = meet_ranks(folder, meeting_of_ranks(environment_variable), count, kRankPatience);
+    const bool met = meet_ranks(folder, rank_meeting_name(environment_variable), count, kRankPatience);
     close(folder);
     if (!met)
-      Log::info("not all " + std::to_string(count) +
-                " ranks of this host have come to their end; not waiting for them");
+      Log::info(
+          fmt::format("not all {} ranks on this host have finished; not waiting for the others", count));
     return;
   }
 }

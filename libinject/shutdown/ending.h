@@ -32,7 +32,7 @@ class Ending {
   void run();
   bool wait();  // true once the time is over, false after the last window
   void act(AfterAction action, bool timed_out);
-  void meet_other_ranks();
+  void wait_for_other_ranks();
 
   const Options& options_;
   const Nanoseconds base_;

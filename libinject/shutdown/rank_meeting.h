@@ -14,8 +14,8 @@ namespace inject {
 /// MPI_LOCALNRANKS or SLURM_NTASKS_PER_NODE; 1 outside such a job.
 unsigned ranks_of_this_host(const EnvironmentLookup& environment);
 
-/// What the ranks that one launcher has started on this host have in common, and no other job's.
-std::string meeting_of_ranks(const EnvironmentLookup& environment);
+/// A name that the ranks of one job on this host share with no other job.
+std::string rank_meeting_name(const EnvironmentLookup& environment);
 
 /// Waits until `count` processes have come to the meeting `name` in `folder`, or for `patience`. False in the
 /// latter case, or where they can't meet. The first one to end would take the others down with it: a launcher

@@ -65,11 +65,11 @@ TEST_CASE("How many ranks a host has", "[ending]") {
 }
 
 TEST_CASE("A meeting is one launcher's, and one attempt's", "[ending]") {
-  const std::string name = meeting_of_ranks(environment({}));
+  const std::string name = rank_meeting_name(environment({}));
   CHECK(name.rfind("ending-" + std::to_string(getppid()) + "-", 0) == 0);
-  CHECK(name == meeting_of_ranks(environment({{"TORCHELASTIC_RESTART_COUNT", "0"}})));
-  CHECK(name != meeting_of_ranks(environment({{"TORCHELASTIC_RESTART_COUNT", "1"}})));
-  CHECK(meeting_of_ranks(environment({{"TORCHELASTIC_RESTART_COUNT", "../../x"}})).find('/') ==
+  CHECK(name == rank_meeting_name(environment({{"TORCHELASTIC_RESTART_COUNT", "0"}})));
+  CHECK(name != rank_meeting_name(environment({{"TORCHELASTIC_RESTART_COUNT", "1"}})));
+  CHECK(rank_meeting_name(environment({{"TORCHELASTIC_RESTART_COUNT", "../../x"}})).find('/') ==
         std::string::npos);
 }
 

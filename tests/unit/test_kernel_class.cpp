@@ -292,12 +292,12 @@ TEST_CASE("Convolutions: algorithm and direction", "[analysis]") {
   CHECK(convolution_algorithm_of("void explicit_convolve_sgemm<float>()") == ConvolutionAlgorithm::kGemm);
   // A plain product in a call whose other kernels are Winograd's is Winograd's.
   using enum ConvolutionAlgorithm;
-  CHECK(algorithm_of_both(kOther, kOther) == kOther);
-  CHECK(algorithm_of_both(kOther, kGemm) == kGemm);
-  CHECK(algorithm_of_both(kGemm, kOther) == kGemm);
-  CHECK(algorithm_of_both(kGemm, kWinograd) == kWinograd);
-  CHECK(algorithm_of_both(kWinograd, kGemm) == kWinograd);
-  CHECK(algorithm_of_both(kWinograd, kFft) == kWinograd);
+  CHECK(combined_algorithm(kOther, kOther) == kOther);
+  CHECK(combined_algorithm(kOther, kGemm) == kGemm);
+  CHECK(combined_algorithm(kGemm, kOther) == kGemm);
+  CHECK(combined_algorithm(kGemm, kWinograd) == kWinograd);
+  CHECK(combined_algorithm(kWinograd, kGemm) == kWinograd);
+  CHECK(combined_algorithm(kWinograd, kFft) == kWinograd);
   CHECK(is_collective(Family::kAllReduce));
   CHECK(is_collective(Family::kCollectiveOther));
   CHECK_FALSE(is_collective(Family::kCopy));

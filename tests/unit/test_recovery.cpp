@@ -462,13 +462,13 @@ TEST_CASE("shapes that no library call has are not taken", "[recovery]") {
 }
 
 TEST_CASE("records go neither over a network nor where nothing keeps its place", "[recovery]") {
-  CHECK(objection_to_filesystem(0x6969).find("NFS") != std::string::npos);
-  CHECK_FALSE(objection_to_filesystem(0x65735546).empty());
-  CHECK_FALSE(objection_to_filesystem(0x0BD00BD0).empty());
-  CHECK(objection_to_filesystem(0x9123683E).find("btrfs") != std::string::npos);
-  CHECK(objection_to_filesystem(0xEF53).empty());
+  CHECK(filesystem_problem(0x6969).find("NFS") != std::string::npos);
+  CHECK_FALSE(filesystem_problem(0x65735546).empty());
+  CHECK_FALSE(filesystem_problem(0x0BD00BD0).empty());
+  CHECK(filesystem_problem(0x9123683E).find("btrfs") != std::string::npos);
+  CHECK(filesystem_problem(0xEF53).empty());
   // As a 32-bit number with its sign, which some kernels tell it by.
-  CHECK_FALSE(objection_to_filesystem(0xFFFF'FFFF'FF53'4D42).empty());
+  CHECK_FALSE(filesystem_problem(0xFFFF'FFFF'FF53'4D42).empty());
 }
 
 TEST_CASE("a run.json is marked, and what is none is left alone", "[recovery]") {
