@@ -2,6 +2,8 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/analysis/collective.h"
 
+#include <spdlog/fmt/fmt.h>
+
 #include <algorithm>
 #include <array>
 #include <map>
@@ -139,7 +141,7 @@ std::string CollectiveRow::operation() const {
   if (!is_known()) return "[unknown]";
   const std::string_view name = collective_name(shape.operation);
   if (shape.role != GroupRole::kDifferent) return std::string(name);
-  std::string text = "Group of " + std::to_string(shape.operations);
+  std::string text = fmt::format("Group of {}", shape.operations);
   if (!name.empty()) text.append(" ").append(name);
   return text;
 }

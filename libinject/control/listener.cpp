@@ -6,6 +6,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <spdlog/fmt/fmt.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
@@ -140,7 +142,7 @@ void ControlListener::accept_client() {
   free->deadline = now() + kPatience;
   free->request.clear();
   note_sockets();
-  send_line(free->socket, std::string(kControlGreeting) + std::to_string(getpid()) + '\n');
+  send_line(free->socket, fmt::format("{}{}\n", kControlGreeting, getpid()));
 }
 
 bool ControlListener::read_request(Client& client) {

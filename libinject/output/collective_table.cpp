@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
+//
+// nccl_sum.csv (docs/collectives.md).
 #include <spdlog/fmt/fmt.h>
 
 #include "libinject/analysis/collective.h"

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
+//
+// copy_sum.csv (docs/copies.md).
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
+//
+// family_sum.csv (docs/shapes.md).
 #include "libinject/output/table_cells.h"
 #include "libinject/output/tables.h"
 

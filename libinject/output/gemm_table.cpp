@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
+//
+// gemm_sum.csv (docs/gemm.md).
 #include "libinject/analysis/gemm_hints.h"
 #include "libinject/analysis/shape_text.h"
 #include "libinject/output/call_columns.h"

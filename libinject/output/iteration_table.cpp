@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
+//
+// iteration_sum.csv (docs/iterations.md).
 #include "libinject/output/metric_columns.h"
 #include "libinject/output/tables.h"
 #include "libinject/output/window_columns.h"

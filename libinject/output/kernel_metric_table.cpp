@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
+//
+// kernel_metrics.csv (docs/metrics.md).
 #include "libinject/output/metric_columns.h"
 #include "libinject/output/tables.h"
 
@@ -9,7 +11,7 @@ namespace {
 
 using namespace units;
 
-bool takes_metrics(const Report& report) {
+bool has_metrics(const Report& report) {
   return report.statistics->metrics().active();
 }
 
@@ -89,8 +91,7 @@ const std::vector<MeasuredKernel>& kernel_metric_rows(const Report& report) {
 
 TableFile kernel_metric_table() {
   return make_table<kernel_metric_columns, kernel_metric_rows>(
-      "kernel_metrics.csv", "Hardware metrics of a kernel with one launch shape (metrics.md).",
-      takes_metrics);
+      "kernel_metrics.csv", "Hardware metrics of a kernel with one launch shape (metrics.md).", has_metrics);
 }
 
 }  // namespace inject

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
+//
+// library_sum.csv.
 #include "libinject/output/table_cells.h"
 #include "libinject/output/tables.h"
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
+//
+// memory_sum.csv (docs/memory.md).
 #include "libinject/output/table_cells.h"
 #include "libinject/output/tables.h"
 #include "libinject/record/memory_use.h"

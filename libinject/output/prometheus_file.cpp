@@ -5,6 +5,8 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include <spdlog/fmt/fmt.h>
+
 #include <exception>
 #include <utility>
 
@@ -27,7 +29,7 @@ std::uint64_t wall_time() {
 void PrometheusFile::open(std::string path, int pid) {
   info_.file = std::move(path);
   const std::string name = info_.file.substr(info_.file.rfind('/') + 1);
-  temporary_ = "." + name + "." + std::to_string(pid) + ".new";
+  temporary_ = fmt::format(".{}.{}.new", name, pid);
 }
 
 bool PrometheusFile::write_text(const std::string& text) {

@@ -2,6 +2,8 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/output/prometheus_text.h"
 
+#include <spdlog/fmt/fmt.h>
+
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -87,12 +89,10 @@ PrometheusText& PrometheusText::sum(Uint128 value, Labels labels) {
 
 PrometheusText& PrometheusText::seconds(std::uint64_t nanoseconds, Labels labels) {
   begin(labels);
-  out_.append(std::to_string(nanoseconds / kSecond));
-  if (nanoseconds % kSecond != 0) {
-    const std::string digits = std::to_string(kSecond + nanoseconds % kSecond);
-    out_.append(".").append(digits, 1, digits.find_last_not_of('0'));
-  }
-  out_ += '\n';
+  std::string text = fmt::format("{}.{:09}", nanoseconds / kSecond, nanoseconds % kSecond);
+  text.resize(text.find_last_not_of('0') + 1);
+  if (text.ends_with('.')) text.pop_back();
+  out_.append(text) += '\n';
   return *this;
 }
 

@@ -4,8 +4,9 @@
 
 #include <time.h>
 
+#include <spdlog/fmt/fmt.h>
+
 #include <array>
-#include <cstdio>
 #include <optional>
 #include <string_view>
 
@@ -20,12 +21,8 @@ std::string utc_text(std::uint64_t nanoseconds) {
   const auto seconds = static_cast<time_t>(nanoseconds / 1'000'000'000u);
   tm parts{};
   if (::gmtime_r(&seconds, &parts) == nullptr) return {};
-  std::array<char, 80> text{};
-  const int length =
-      std::snprintf(text.data(), text.size(), "%04d-%02d-%02dT%02d:%02d:%02d.%09uZ", parts.tm_year + 1900,
-                    parts.tm_mon + 1, parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec,
-                    static_cast<unsigned>(nanoseconds % 1'000'000'000u));
-  return {text.data(), static_cast<std::size_t>(length)};
+  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:09}Z", parts.tm_year + 1900, parts.tm_mon + 1,
+                     parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec, nanoseconds % 1'000'000'000u);
 }
 
 std::int64_t since_base(Nanoseconds time, const RunInfo& run) {
@@ -88,8 +85,7 @@ void device_json(JsonText& json, const DeviceInfo& device) {
       .member("name", device.name)
       .member("uuid", device.uuid)
       .member("pci_bus", device.pci_bus)
-      .member("compute_capability",
-              std::to_string(device.compute_major) + "." + std::to_string(device.compute_minor))
+      .member("compute_capability", fmt::format("{}.{}", device.compute_major, device.compute_minor))
       .member("multiprocessors", device.multiprocessors)
       .member("memory_bytes", device.memory_bytes)
       .member("clock_khz", device.clock_khz)

@@ -2,6 +2,8 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/output/summary.h"
 
+#include <spdlog/fmt/fmt.h>
+
 #include <algorithm>
 #include <string_view>
 #include <vector>
@@ -48,10 +50,8 @@ std::string windows_text(const RunInfo& run) {
 }
 
 std::string title(const RunInfo& run) {
-  std::string text =
-      "libinject: " + windows_text(run) + "; process " + std::to_string(run.pid) + " on " + run.host;
-  if (!run.rank.empty()) text += ", rank " + run.rank;
-  return text;
+  return fmt::format("libinject: {}; process {} on {}{}", windows_text(run), run.pid, run.host,
+                     run.rank.empty() ? "" : ", rank " + run.rank);
 }
 
 }  // namespace
@@ -66,7 +66,7 @@ std::string summary_text(const Report& report, std::string_view folder) {
   write_devices(page, report);
   write_iterations(page, report);
   write_phases(page, statistics);
-  write_turns(page, run);
+  write_interruptions(page, run);
   write_losses(page, report);
   write_diagnoses(page, report);
   write_metrics(page, report);

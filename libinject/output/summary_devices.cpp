@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/output/summary_parts.h"
-#include "libinject/record/memory_use.h"
+
+#include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
 #include <map>
 #include <string>
 
+#include "libinject/record/memory_use.h"
 #include "libinject/report/display_text.h"
 
 namespace inject {
@@ -57,8 +59,8 @@ std::string memory_text(const MemoryRow& row, const RunInfo& run) {
     break;
   }
   if (counts.failed != 0) {
-    text += "; " + std::to_string(counts.failed) + " failed" +
-            (counts.failed == 1 ? ", of " : ", the largest of ") + size(counts.largest_failed);
+    text += fmt::format("; {} failed, {}of {}", counts.failed, counts.failed == 1 ? "" : "the largest ",
+                        size(counts.largest_failed));
   }
   return text;
 }
@@ -94,9 +96,10 @@ void write_devices(TextPage& page, const Report& report) {
     page.line(text);
     // A line of its own: with a GPU's full name before it, it would not fit.
     if (work.copies + work.memsets != 0) {
-      page.line("    " + plural(work.copies, "copy") + " " + time_text(static_cast<double>(work.copy_time)) +
-                " (" + size_text(static_cast<double>(work.copy_bytes)) + "), " +
-                plural(work.memsets, "memset") + " " + time_text(static_cast<double>(work.memset_time)));
+      page.line(fmt::format("    {} {} ({}), {} {}", plural(work.copies, "copy"),
+                            time_text(static_cast<double>(work.copy_time)),
+                            size_text(static_cast<double>(work.copy_bytes)), plural(work.memsets, "memset"),
+                            time_text(static_cast<double>(work.memset_time))));
     }
     if (const auto found = memory.extract(device)) page.line(found.mapped());
   }

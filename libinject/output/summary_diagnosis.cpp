@@ -2,6 +2,8 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/output/summary_parts.h"
 
+#include <spdlog/fmt/fmt.h>
+
 #include <algorithm>
 #include <string>
 #include <string_view>
@@ -46,7 +48,7 @@ std::string headline(const DeviceDiagnosis& entry, bool names_device) {
   std::string text = entry.diagnosis.verdict == Bottleneck::kTooShort
                          ? "  windows too short for a verdict"
                          : "  " + std::string(bottleneck_name(entry.diagnosis.verdict));
-  if (names_device) text += ", GPU " + std::to_string(entry.device);
+  if (names_device) text += fmt::format(", GPU {}", entry.device);
   text += ": a kernel runs " + share_text(times.kernel_busy, times.span) + " of the time";
   if (times.kernel_busy != 0) {
     text += " (";
@@ -66,13 +68,13 @@ void evidence_lines(TextPage& page, const DeviceDiagnosis& entry) {
   const bool undecided =
       diagnosis.verdict == Bottleneck::kUndetermined || diagnosis.verdict == Bottleneck::kTooShort;
   const std::size_t leads = std::max<std::size_t>(undecided ? 0 : 1, diagnosis.leading);
-  std::size_t told = 0;
+  std::size_t shown = 0;
   for (const Evidence& evidence : entry.evidence) {
     const std::uint64_t time = evidence.time - (evidence.kind == Bottleneck::kNone ? start_up : 0);
     // Small change is left out, but for what the verdict is about.
-    const bool leading = told < leads;
-    if (!leading && (told >= kMaxEvidence || diagnosis.share(time) < 0.01)) break;
-    ++told;
+    const bool leading = shown < leads;
+    if (!leading && (shown >= kMaxEvidence || diagnosis.share(time) < 0.01)) break;
+    ++shown;
     std::string_view name = bottleneck_name(evidence.kind);
     name = name.substr(0, name.find("-bound"));
     page.paragraph("    ", share_text(time, span) + " " +

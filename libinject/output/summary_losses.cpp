@@ -2,6 +2,8 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/output/summary_parts.h"
 
+#include <spdlog/fmt/fmt.h>
+
 #include <algorithm>
 #include <array>
 #include <string>
@@ -14,7 +16,7 @@
 namespace inject {
 
 // Windows that somebody else's use of CUPTI ended, or kept without device activity: each reason once.
-void write_turns(TextPage& page, const RunInfo& run) {
+void write_interruptions(TextPage& page, const RunInfo& run) {
   struct Turn {
     std::string WindowInfo::*why;
     std::string_view what;
@@ -35,8 +37,8 @@ void write_turns(TextPage& page, const RunInfo& run) {
       }
     }
     for (std::size_t i = 0; i < std::min(reasons.size(), kMaxReasons); ++i) {
-      page.paragraph("  ", "incomplete: " + plural(reasons[i].second, "window") + std::string(turn.what) +
-                               std::string(reasons[i].first));
+      page.paragraph("  ", fmt::format("incomplete: {}{}{}", plural(reasons[i].second, "window"), turn.what,
+                                       reasons[i].first));
     }
   }
 }
@@ -51,7 +53,7 @@ void write_losses(TextPage& page, const Report& report) {
     std::string_view why;
   };
   const std::string metrics_lost =
-      "of hardware metrics lost: " + std::string(loss_text(main_loss(run.metrics.lost_by)));
+      fmt::format("of hardware metrics lost: {}", loss_text(main_loss(run.metrics.lost_by)));
   const std::array<Loss, 22> losses{{
       {lost.host_records, "API call", "lost: the ring was full, raise INJECT_RING"},
       {lost.range_records, "NVTX range", "lost: the ring was full, raise INJECT_RING"},
@@ -59,7 +61,7 @@ void write_losses(TextPage& page, const Report& report) {
       {lost.invalid_times, "GPU record", "left out: without usable times"},
       {lost.missing_records, "launch", "whose GPU record never came"},
       {report.statistics->device_total().unattributed, "GPU record",
-       "whose launch was not seen (counted all the same)"},
+       "whose launch was not seen (still counted)"},
       {run.windows_without_times, "window", "without times of their own: they followed one another too fast"},
       {run.name_overflows, "name", "counted as [other]"},
       {run.shape_overflows, "library call", "whose shape is counted as [other]"},
@@ -67,24 +69,21 @@ void write_losses(TextPage& page, const Report& report) {
       {run.range_overflows, "nested NVTX range", "counted as the range around it"},
       {run.trace_rows_left_out, "row", "left out of the raw traces"},
       {run.trace_events_left_out, "event", "left out of the timeline"},
-      {run.iteration_records_lost, "GPU record", "in no iteration: too many came before it was known"},
+      {run.iteration_records_lost, "GPU record", "in no iteration: too many arrived before it was known"},
       {run.iteration_signs_lost, "call",
        "unseen in the search for iterations, whose numbers may be off: raise INJECT_RING"},
       {run.busy_records_late, "GPU record", "too late for the busy times"},
       {run.device_time_records_lost, "record", "too late, or too many, for the causes of idle time"},
       {run.metric_records_lost, "record",
        "left out of the metrics: too late, too many for a sample, or impossible"},
-      {run.graph_nodes_lost, "node", "of CUDA graphs too many: their kernels have no library call"},
-      {run.allocations_not_held, "allocation", "too many at once: live and peak bytes lack them"},
+      {run.graph_nodes_lost, "node", "of CUDA graphs beyond the limit: their kernels have no library call"},
+      {run.allocations_not_held, "allocation", "beyond the limit: not in live and peak bytes"},
       {run.metrics.lost, "sample", metrics_lost},
       {run.metrics.rows_left_out, "row", "left out of metric_samples.csv"},
   }};
   for (const Loss& loss : losses) {
     if (loss.count == 0) continue;
-    // launch, launches
-    std::string text = plural(loss.count, loss.noun);
-    if (loss.count != 1 && loss.noun == "launch") text = std::to_string(loss.count) + " launches";
-    page.line("  incomplete: " + text + " " + std::string(loss.why));
+    page.line(fmt::format("  incomplete: {} {}", plural(loss.count, loss.noun), loss.why));
   }
 }
 
@@ -93,7 +92,7 @@ void write_recovered(TextPage& page, const RunInfo& run) {
   const RecoveredInfo& recovered = *run.recovered;
   page.line("  recovered: the process was killed; hardware metrics are not among what it left");
   const auto lacks = [&page](std::uint64_t count, std::string_view noun, std::string_view why) {
-    if (count != 0) page.line("  incomplete: " + plural(count, noun) + " " + std::string(why));
+    if (count != 0) page.line(fmt::format("  incomplete: {} {}", plural(count, noun), why));
   };
   lacks(recovered.beyond_submissions, "submission", "after the journal was full: raise INJECT_RING");
   lacks(recovered.beyond_records, "GPU record", "after the journal was full");

@@ -19,7 +19,7 @@ void write_iterations(TextPage& page, const Report& report);
 /// Kernel time by forward, backward and so on. (summary_iterations.cpp)
 void write_phases(TextPage& page, const Statistics& statistics);
 /// Windows that somebody else's use of CUPTI cut short. (summary_losses.cpp)
-void write_turns(TextPage& page, const RunInfo& run);
+void write_interruptions(TextPage& page, const RunInfo& run);
 /// What is missing, and what to do about it. (summary_losses.cpp)
 void write_losses(TextPage& page, const Report& report);
 /// What each device is bound by, and why. (summary_diagnosis.cpp)

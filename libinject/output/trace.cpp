@@ -2,6 +2,8 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/output/trace.h"
 
+#include <spdlog/fmt/fmt.h>
+
 #include <array>
 #include <tuple>
 #include <utility>
@@ -157,7 +159,7 @@ const std::string& TraceWriter::name_text(std::uint32_t name) {
 const std::string& TraceWriter::device_text(std::uint32_t device) {
   return cached(devices_, device, kMaxDevices, [&] {
     const std::string name = context_.device_name ? context_.device_name(device) : std::string();
-    return field(name + " (" + std::to_string(device) + ")");
+    return field(fmt::format("{} ({})", name, device));
   });
 }
 

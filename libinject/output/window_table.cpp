@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
+//
+// window_sum.csv (docs/diagnosis.md).
 #include <spdlog/fmt/fmt.h>
 
 #include "libinject/output/metric_columns.h"

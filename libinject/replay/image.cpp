@@ -2,6 +2,8 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/replay/image.h"
 
+#include <spdlog/fmt/fmt.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -45,12 +47,12 @@ bool Image::open(std::span<const std::uint8_t> bytes, std::string& problem) {
   }
   header_ = read_at<Header>(bytes, 0);
   if (header_.magic != kMagic) {
-    problem = "it is no record file";
+    problem = "it is not a record file";
     return false;
   }
   if (header_.version != kVersion) {
-    problem = "it has version " + std::to_string(header_.version) +
-              " of the format; this injectctl reads version " + std::to_string(kVersion);
+    problem = fmt::format("it has version {} of the format; this injectctl reads version {}", header_.version,
+                          kVersion);
     return false;
   }
   if (header_.header_bytes != sizeof(Header) || header_.checksum != header_checksum(header_)) {
@@ -70,8 +72,7 @@ bool Image::open(std::span<const std::uint8_t> bytes, std::string& problem) {
 
 bool Image::check_parts(std::string& problem) const {
   if (header_.file_bytes != bytes_.size()) {
-    problem = "it has " + std::to_string(bytes_.size()) + " bytes, and was made with " +
-              std::to_string(header_.file_bytes);
+    problem = fmt::format("it has {} bytes, and was made with {}", bytes_.size(), header_.file_bytes);
     return false;
   }
   std::uint64_t end = kHeaderBytes;

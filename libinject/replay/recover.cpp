@@ -6,6 +6,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <spdlog/fmt/fmt.h>
+
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -42,7 +44,7 @@ std::string read_whole(int file, std::uint64_t bytes, std::vector<std::uint8_t>&
     const ssize_t n = pread(file, contents.data() + at, contents.size() - at, static_cast<off_t>(at));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return text_of(errno);
-    if (n == 0) return "it has become shorter meanwhile";
+    if (n == 0) return "it became shorter while it was read";
     at += static_cast<std::size_t>(n);
   }
   return {};
@@ -58,7 +60,7 @@ std::string read_file(const FolderAbove& where, std::vector<std::uint8_t>& conte
   if (fstat(file, &status) != 0) {
     problem = text_of(errno);
   } else if (!S_ISREG(status.st_mode)) {
-    problem = "it is no file";
+    problem = "it is not a regular file";
   } else if (static_cast<std::uint64_t>(status.st_size) > kMaxFile) {
     problem = "it is larger than any record file";
   } else {
@@ -93,7 +95,8 @@ std::string text_file(const std::string& path) {
 // The process's own run.json says what its tables have; what is new is its state.
 std::string keep_tables(const std::string& folder, const RecoveredInfo& recovered) {
   std::string text = text_file(folder + "/run.json");
-  if (!mark_recovered(text, recovered)) return "run.json can't be understood, and is left as it is";
+  if (!mark_recovered(text, recovered))
+    return "run.json is not as libinject writes it; it was left unchanged";
   AtomicFile file(folder, "run.json");
   file.file().buffer() = text;
   return file.finish() && file.commit() ? std::string() : file.error();
@@ -200,7 +203,7 @@ std::string missing_text(const RunInfo& run) {
   const std::uint64_t launches = losses.missing_records + run.recovered->beyond_submissions;
   return launches == 0
              ? "nothing that had been launched is missing"
-             : "of " + std::to_string(launches) + " launches, copies and memsets the GPU records are missing";
+             : fmt::format("the GPU records of {} launches, copies and memsets are missing", launches);
 }
 
 }  // namespace
@@ -215,7 +218,8 @@ Outcome recover(const std::string& folder, bool keep) {
     std::string text = text_file(folder + "/run.json");
     if (text.find("\"state\": \"recovered\"") != std::string::npos)
       return {true, one_line(folder, 300) + " is recovered already", {}};
-    if (text.empty()) return {false, one_line(folder, 300) + " is no output folder: it has no run.json", {}};
+    if (text.empty())
+      return {false, one_line(folder, 300) + " is not an output folder: it has no run.json", {}};
     return {false, one_line(folder, 300) + ": there is nothing to recover: it has no file `records`", {}};
   }
   std::string problem = read_file(where, contents);
@@ -223,7 +227,7 @@ Outcome recover(const std::string& folder, bool keep) {
   Image image;
   if (!image.open(contents, problem)) return {false, shown + ": " + problem, {}};
   if (still_runs(image.header()))
-    return {false, shown + ": process " + std::to_string(image.header().pid) + " is still writing to it", {}};
+    return {false, fmt::format("{}: process {} is still writing to it", shown, image.header().pid), {}};
 
   Replay replay(image);
   RawRecords raw(folder, replay);
@@ -237,9 +241,9 @@ Outcome recover(const std::string& folder, bool keep) {
   if (tables_have_more) {
     run.recovered->tables_kept = true;
     problem = keep_tables(folder, *run.recovered);
-    outcome.message = "the tables in " + one_line(folder, 300) +
-                      " are those that the process wrote itself: they have "
-                      "more than the records do";
+    outcome.message = fmt::format(
+        "the tables in {} are those that the process wrote itself: they have more than the records do",
+        one_line(folder, 300));
   } else {
     const Report report = build_report(replay.statistics(), run);
     run.impossible_rates = report.impossible_rates;

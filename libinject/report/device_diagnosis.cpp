@@ -2,6 +2,8 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/report/device_diagnosis.h"
 
+#include <spdlog/fmt/fmt.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -58,11 +60,11 @@ std::string cause_text(const IdleShare& share, const RunInfo& run) {
                                                    : lower(idle_cause_name(share.cause));
   if (share.thread < run.threads.size() && share.thread != 0) {
     const ThreadInfo& thread = run.threads[share.thread];
-    text += " on thread " + std::to_string(thread.tid);
-    if (!thread.name.empty()) text += " (" + thread.name + ")";
+    text += fmt::format(" on thread {}", thread.tid);
+    if (!thread.name.empty()) text += fmt::format(" ({})", thread.name);
   }
-  text += ": " + std::to_string(share.gaps) + (share.gaps == 1 ? " gap, " : " gaps, ");
-  return text + time_text(static_cast<double>(share.time));
+  return text +
+         fmt::format(": {}, {}", plural(share.gaps, "gap"), time_text(static_cast<double>(share.time)));
 }
 
 /// The largest of the shares of that kind, in words.

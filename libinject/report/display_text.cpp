@@ -2,6 +2,8 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/report/display_text.h"
 
+#include <spdlog/fmt/fmt.h>
+
 #include <array>
 #include <span>
 
@@ -148,14 +150,9 @@ std::string percent_text(double value) {
 }
 
 std::string plural(std::uint64_t count, std::string_view noun) {
-  std::string text = std::to_string(count) + " " + std::string(noun);
-  if (count == 1) return text;
-  // copy, copies; memset, memsets
-  if (text.back() == 'y') {
-    text.pop_back();
-    return text + "ies";
-  }
-  return text + "s";
+  if (count == 1) return fmt::format("1 {}", noun);
+  if (noun.ends_with('y')) return fmt::format("{} {}ies", count, noun.substr(0, noun.size() - 1));
+  return fmt::format("{} {}{}", count, noun, noun.ends_with("ch") ? "es" : "s");
 }
 
 std::string time_text(double nanoseconds) {

@@ -19,7 +19,7 @@ std::string size_text(double bytes);
 std::string percent_text(double value);
 /// `12.3%` of the whole; 0 of nothing.
 std::string share_text(std::uint64_t part, std::uint64_t whole);
-/// `1 copy`, `2 copies`, `3 memsets`.
+/// `1 copy`, `2 copies`, `3 memsets`, `4 launches`.
 std::string plural(std::uint64_t count, std::string_view noun);
 
 /// Control characters become `?`, bytes that are not UTF-8 U+FFFD.

@@ -281,7 +281,7 @@ class RefusalTest(Case):
 
     def test_what_is_no_output_folder(self):
         self.assertIn("No such file", self.refused(self.folder / "nowhere"))
-        self.assertIn("no output folder", self.refused(self.folder))
+        self.assertIn("not an output folder", self.refused(self.folder))
         done = subprocess.run([str(injectctl), "recover"], capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 2)
         self.assertIn("recover takes one folder", done.stderr)
@@ -305,7 +305,7 @@ class RefusalTest(Case):
         whole = records.read_bytes()
         tables = sorted(os.listdir(out))
         for damaged, said in ((b"", "too short"), (whole[:100_000], "was made with"), (whole + b"\0", "was made with"),
-                              (b"x" + whole[1:], "no record file"), (whole[:8] + b"\x09" + whole[9:], "version 9"),
+                              (b"x" + whole[1:], "not a record file"), (whole[:8] + b"\x09" + whole[9:], "version 9"),
                               (whole[:40] + b"\xff" + whole[41:], "header is damaged")):
             records.write_bytes(damaged)
             self.assertIn(said, self.refused(out))
@@ -314,7 +314,7 @@ class RefusalTest(Case):
         self.assertIn("link", self.refused(out))
         records.unlink()
         records.mkdir()
-        self.assertIn("no file", self.refused(out))
+        self.assertIn("not a regular file", self.refused(out))
         records.rmdir()
         self.assertEqual([name for name in tables if name != "records"], sorted(os.listdir(out)))
         records.write_bytes(whole)

@@ -126,7 +126,7 @@ TEST_CASE("A line for each device whose memory was used", "[output]") {
   CHECK(text.find("  GPU 1: no work in a window\n"
                   "    memory: peak 1.234GB allocated by 1 call; 1 failed, of 3.000MB\n") !=
         std::string::npos);
-  CHECK(text.find("  incomplete: 4 allocations too many at once: live and peak bytes lack them\n") !=
+  CHECK(text.find("  incomplete: 4 allocations beyond the limit: not in live and peak bytes\n") !=
         std::string::npos);
   std::istringstream lines(text);
   for (std::string each; std::getline(lines, each);) CHECK(columns(each) <= 120);
@@ -206,7 +206,7 @@ TEST_CASE("What was lost is told, with what to do", "[output]") {
   info.graph_nodes_lost = 2;
   info.windows_without_times = 44;
   const std::string text = summary_text(build_report(run.statistics, info), "/out");
-  CHECK(text.find("incomplete: 3 GPU records in no iteration: too many came before it was known\n") !=
+  CHECK(text.find("incomplete: 3 GPU records in no iteration: too many arrived before it was known\n") !=
         std::string::npos);
   CHECK(text.find("incomplete: 5 calls unseen in the search for iterations, whose numbers may be off: raise "
                   "INJECT_RING\n") != std::string::npos);
@@ -214,7 +214,8 @@ TEST_CASE("What was lost is told, with what to do", "[output]") {
       text.find("incomplete: 44 windows without times of their own: they followed one another too fast\n") !=
       std::string::npos);
   CHECK(text.find("incomplete: 1 GPU record too late for the busy times\n") != std::string::npos);
-  CHECK(text.find("incomplete: 2 nodes of CUDA graphs too many: their kernels have no library call\n") !=
+  CHECK(text.find(
+            "incomplete: 2 nodes of CUDA graphs beyond the limit: their kernels have no library call\n") !=
         std::string::npos);
   CHECK(text.find("node7, rank 3\n") != std::string::npos);
   CHECK(text.find("still open") != std::string::npos);
@@ -223,7 +224,7 @@ TEST_CASE("What was lost is told, with what to do", "[output]") {
   CHECK(text.find("incomplete: 2 GPU records lost: CUPTI's buffers were full, raise INJECT_BUFFERS\n") !=
         std::string::npos);
   CHECK(text.find("incomplete: 1 launch whose GPU record never came\n") != std::string::npos);
-  CHECK(text.find("incomplete: 1 GPU record whose launch was not seen (counted all the same)\n") !=
+  CHECK(text.find("incomplete: 1 GPU record whose launch was not seen (still counted)\n") !=
         std::string::npos);
 }
 

@@ -24,12 +24,12 @@ _LOST = {
     "range_paths": "nested NVTX ranges counted as the range around them",
     "trace_rows": "rows left out of the raw traces",
     "trace_events": "events left out of the timeline",
-    "iteration_records": "GPU records in no iteration: too many came before it was known",
+    "iteration_records": "GPU records in no iteration: too many arrived before it was known",
     "iteration_signs": "calls unseen in the search for iterations, whose numbers may be off: raise INJECT_RING",
     "busy_time_records": "GPU records too late for the busy times",
     "device_time_records": "records too late, or too many, for the causes of idle time",
-    "graph_nodes": "nodes of CUDA graphs too many: their kernels have no library call",
-    "live_allocations": "allocations too many at once: live and peak bytes lack them",
+    "graph_nodes": "nodes of CUDA graphs beyond the limit: their kernels have no library call",
+    "live_allocations": "allocations beyond the limit: not in live and peak bytes",
     "metric_samples": "samples of hardware metrics lost",
     "metric_records": "records left out of the metrics: too late, too many for a sample, or impossible",
     "metric_rows": "rows left out of metric_samples.csv",
@@ -63,7 +63,7 @@ def losses(result: Result) -> dict[str, Any]:
     counts += _counts({kind: recovered.get(kind) for kind in _RECOVERED}, _RECOVERED)
     rows = [row for row in result.rows("window_sum", "Device", "Unattributed") if row["Device"] == "all"]
     counts += _counts({"Unattributed": sum(numbers(rows, "Unattributed"))},
-                      {"Unattributed": "GPU records whose launch was not seen (counted all the same)"})
+                      {"Unattributed": "GPU records whose launch was not seen (still counted)"})
     state = text_of(run.get("state"))
     notes = [] if state == "closed" else [_STATES.get(state, f"run.json has the state '{state}', which is unknown to this version.")]
     if recovered.get("journal_cut") is True:
