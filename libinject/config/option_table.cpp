@@ -257,15 +257,15 @@ Problem parse_log(std::string_view value, Options& options, const EnvironmentLoo
   return {};
 }
 
-constexpr auto parse_out = parse_path<&Options::out>;
-constexpr auto parse_log_file = parse_path<&Options::log_file>;
-constexpr auto parse_iter_record = parse_path<&Options::iteration_record>;
-constexpr auto parse_recover = parse_flag<&Options::recover>;
-constexpr auto parse_control = parse_flag<&Options::control>;
-constexpr auto parse_metrics_timeline = parse_flag<&Options::metrics_timeline>;
-constexpr auto parse_help = parse_flag<&Options::help>;
-constexpr auto parse_ring = parse_size<&Options::ring_bytes, 64 * kKilobyte>;
-constexpr auto parse_buffers = parse_size<&Options::buffer_bytes, kMegabyte>;
+constexpr auto kParseOut = parse_path<&Options::out>;
+constexpr auto kParseLogFile = parse_path<&Options::log_file>;
+constexpr auto kParseIterRecord = parse_path<&Options::iteration_record>;
+constexpr auto kParseRecover = parse_flag<&Options::recover>;
+constexpr auto kParseControl = parse_flag<&Options::control>;
+constexpr auto kParseMetricsTimeline = parse_flag<&Options::metrics_timeline>;
+constexpr auto kParseHelp = parse_flag<&Options::help>;
+constexpr auto kParseRing = parse_size<&Options::ring_bytes, 64 * kKilobyte>;
+constexpr auto kParseBuffers = parse_size<&Options::buffer_bytes, kMegabyte>;
 
 constexpr Option kOptions[] = {
 #define INJECT_OPTION(variable, parse, default_value, accepted, help) \

@@ -49,7 +49,10 @@ template <typename Shape>
 auto data_type(DataType Shape::*member) {
   return [member](const Shape& shape) { return data_type_name(shape.*member); };
 }
-inline constexpr auto compute_type = [](const auto& shape) { return compute_type_name(shape.compute); };
+template <typename Shape>
+std::string_view compute_type(const Shape& shape) {
+  return compute_type_name(shape.compute);
+}
 inline constexpr std::string_view kComputeType = "What sums are made in.";
 
 /// API.

@@ -16,7 +16,10 @@ namespace {
 using namespace units;
 
 /// cuDNN's number of the engine that ran.
-constexpr auto engine = [](const auto& shape) { return cell_if(shape.engine >= 0, shape.engine); };
+template <typename Shape>
+Cell engine(const Shape& shape) {
+  return cell_if(shape.engine >= 0, shape.engine);
+}
 
 std::string_view one_of(std::initializer_list<std::string_view> names, unsigned index) {
   return index < names.size() ? names.begin()[index] : std::string_view();
@@ -68,11 +71,12 @@ Columns<CallTableRow> conv_columns(const Report&) {
   shape.add("Type X", kText, data_type(&ConvolutionShape::x), "Elements of the input.");
   shape.add("Type W", kText, data_type(&ConvolutionShape::w), "Elements of the filter.");
   shape.add("Type Y", kText, data_type(&ConvolutionShape::y), "Elements of the output.");
-  shape.add("Compute Type", kText, compute_type, kComputeType);
+  shape.add("Compute Type", kText, compute_type<ConvolutionShape>, kComputeType);
   shape.add(
       "Fused", kText, [](const ConvolutionShape& convolution) { return operations_text(convolution.fused); },
       "What the call does besides: bias, activation, ….", "nothing");
-  shape.add("Engine", kNumber, engine, "Number of cuDNN's engine.", "rows in brackets; not known");
+  shape.add("Engine", kNumber, engine<ConvolutionShape>, "Number of cuDNN's engine.",
+            "rows in brackets; not known");
   columns.add(
       "Algorithm", kText,
       [](const CallTableRow& row) {
@@ -133,8 +137,9 @@ Columns<CallTableRow> attention_columns(const Report&) {
   flag("Varying Lengths", kAttentionRagged,
        "Sequences have lengths of their own: FLOPs and bytes are of the longest.");
   shape.add("Type", kText, data_type(&AttentionShape::type), "Elements of queries, keys and values.");
-  shape.add("Compute Type", kText, compute_type, kComputeType);
-  shape.add("Engine", kNumber, engine, "Number of cuDNN's engine.", "rows in brackets; not known");
+  shape.add("Compute Type", kText, compute_type<AttentionShape>, kComputeType);
+  shape.add("Engine", kNumber, engine<AttentionShape>, "Number of cuDNN's engine.",
+            "rows in brackets; not known");
   add_call_columns(columns);
   add_rate_columns(columns);
   add_kernel_names(columns);
@@ -172,7 +177,7 @@ Columns<CallTableRow> rnn_columns(const Report&) {
   shape.add("B", kCount, &RnnShape::batch, "Sequences of the batch.");
   shape.add("Steps", kCount, &RnnShape::steps, "Steps of all sequences together.");
   shape.add("Type", kText, data_type(&RnnShape::type), "Elements.");
-  shape.add("Compute Type", kText, compute_type, kComputeType);
+  shape.add("Compute Type", kText, compute_type<RnnShape>, kComputeType);
   shape.add(
       "Algorithm", kText, [](const RnnShape& rnn) { return rnn_algorithm_name(rnn.algorithm); },
       "As the descriptor has it.");

@@ -61,7 +61,7 @@ Columns<CallTableRow> gemm_columns(const Report&) {
   shape.add("Type A", kText, data_type(&GemmShape::a), "Elements of A.");
   shape.add("Type B", kText, data_type(&GemmShape::b), "Elements of B.");
   shape.add("Type C", kText, data_type(&GemmShape::d), "Elements of the result.");
-  shape.add("Compute Type", kText, compute_type, kComputeType);
+  shape.add("Compute Type", kText, compute_type<GemmShape>, kComputeType);
   shape.add("Batch", kCount, &GemmShape::batch, "Products of one call.");
   shape.add(
       "Groups", kCount, [](const GemmShape& gemm) { return cell_if(gemm.groups != 0, gemm.groups); },
