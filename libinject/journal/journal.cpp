@@ -256,20 +256,20 @@ void Journal::settle_times(Nanoseconds until) {
   body_.number(until);
 }
 
-void Journal::settle(std::uint64_t dropped_by_cupti, bool delivered) {
+void Journal::settle(std::uint64_t dropped_by_cupti, bool delivered, std::uint32_t last) {
   if (!running() || full_) return;
   note_windows();
   if (delivered) body_.entry(Entry::kDelivered);
   body_.entry(Entry::kSettle);
-  body_.number(ended_);
+  body_.number(std::min(ended_, last));
   body_.number(dropped_by_cupti);
 }
 
-void Journal::settled(Nanoseconds detached, Nanoseconds last_activity) {
+void Journal::settled(Nanoseconds detached, Nanoseconds last_activity, std::uint32_t last) {
   if (!running() || full_) return;
   note_windows();
   body_.entry(Entry::kSettled);
-  body_.number(ended_);
+  body_.number(std::min(ended_, last));
   body_.number(detached);
   body_.number(last_activity);
   commit();

@@ -55,8 +55,8 @@ class Journal final : public IntakeLog {
   }
   void drops(std::uint32_t window, HostDrops drops) override;
   void settle_times(Nanoseconds until) override;
-  void settle(std::uint64_t dropped_by_cupti, bool delivered) override;
-  void settled(Nanoseconds detached, Nanoseconds last_activity);
+  void settle(std::uint64_t dropped_by_cupti, bool delivered, std::uint32_t last) override;
+  void settled(Nanoseconds detached, Nanoseconds last_activity, std::uint32_t last);
   void boundary(const IterationBoundary& boundary) override;
   /// Threads are often named after their first call.
   void renew_thread_names();

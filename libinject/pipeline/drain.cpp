@@ -358,8 +358,8 @@ void Drain::settle_times(Nanoseconds until) {
   }
 }
 
-void Drain::settle(std::uint64_t dropped, bool delivered) {
-  log_->settle(dropped, delivered);
+void Drain::settle(std::uint64_t dropped, bool delivered, std::uint32_t last) {
+  log_->settle(dropped, delivered, last);
   saw_graphs_ = false;
   retry_pending();
   for (Pending& pending : pending_) {
@@ -369,7 +369,7 @@ void Drain::settle(std::uint64_t dropped, bool delivered) {
   graph_times_.release_all();
   first_launches_.clear();
   note_missing(dropped, delivered);
-  std::vector<std::uint32_t> closing = windows_.closing();
+  std::vector<std::uint32_t> closing = windows_.closing(last);
   std::sort(closing.begin(), closing.end());
   for (const std::uint32_t window : closing) {
     ranges_.close_window(window);

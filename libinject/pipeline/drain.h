@@ -59,8 +59,8 @@ class Drain {
   /// time, counts the launches that got no record, because CUPTI dropped it or for reasons unknown, and clips
   /// the ranges of the windows that are closing.
   /// `dropped`: records that CUPTI has dropped since the last time. `delivered`: CUPTI has handed over all
-  /// others.
-  void settle(std::uint64_t dropped, bool delivered);
+  /// others. `last`: windows after that one stay as they are.
+  void settle(std::uint64_t dropped, bool delivered, std::uint32_t last = kAllWindows);
   /// Of the windows that ended before `until`, and whose launches all have their records: judges how their
   /// time was spent, so that a program that opens one after the other needs no memory for all of them.
   void settle_times(Nanoseconds until);

@@ -34,7 +34,7 @@ class IntakeLog {
   virtual void drops(std::uint32_t /*window*/, HostDrops /*drops*/) {}
   virtual void boundary(const IterationBoundary& /*boundary*/) {}
   virtual void settle_times(Nanoseconds /*until*/) {}
-  virtual void settle(std::uint64_t /*dropped_by_cupti*/, bool /*delivered*/) {}
+  virtual void settle(std::uint64_t /*dropped_by_cupti*/, bool /*delivered*/, std::uint32_t /*last*/) {}
   /// Commits what is not yet.
   virtual void commit() {}
 };

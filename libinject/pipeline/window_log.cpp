@@ -76,11 +76,11 @@ void WindowLog::end_without_times(std::uint32_t number) {
   ++without_times_;
 }
 
-void WindowLog::settle(Nanoseconds detached, Nanoseconds last_activity) {
+void WindowLog::settle(Nanoseconds detached, Nanoseconds last_activity, std::uint32_t last) {
   const MutexLock lock(mutex_);
   for (auto window = windows_.rbegin(); window != windows_.rend(); ++window) {
     if (window->state == WindowState::kClosed) break;
-    if (window->state != WindowState::kClosing) continue;
+    if (window->state != WindowState::kClosing || window->number > last) continue;
     window->state = WindowState::kClosed;
     window->detached = detached;
     window->last_activity = last_activity;
@@ -183,12 +183,12 @@ std::uint32_t WindowLog::opened() const {
   return opened_;
 }
 
-std::vector<std::uint32_t> WindowLog::closing() const {
+std::vector<std::uint32_t> WindowLog::closing(std::uint32_t last) const {
   const MutexLock lock(mutex_);
   std::vector<std::uint32_t> numbers;
   for (auto window = windows_.rbegin(); window != windows_.rend(); ++window) {
     if (window->state == WindowState::kClosed) break;
-    if (window->state == WindowState::kClosing) numbers.push_back(window->number);
+    if (window->state == WindowState::kClosing && window->number <= last) numbers.push_back(window->number);
   }
   return numbers;
 }

@@ -16,6 +16,8 @@
 
 namespace inject {
 
+inline constexpr std::uint32_t kAllWindows = ~std::uint32_t{0};
+
 /// The windows of the run, written by whoever opens and closes them and read by the drain thread. Knows the
 /// first 10,000, as the tables have those, and the latest 10,000, of which records may still come; of these
 /// the latest 100 are listed. The others are counted.
@@ -27,8 +29,8 @@ class WindowLog {
   void end(std::uint32_t number, Nanoseconds end);
   /// The window has ended, and when it began and ended is not known.
   void end_without_times(std::uint32_t number);
-  /// All windows that have ended are complete; see WindowInfo for the times, 0 where not known.
-  void settle(Nanoseconds detached = 0, Nanoseconds last_activity = 0);
+  /// All windows up to `last` that have ended are complete; see WindowInfo for the times, 0 where not known.
+  void settle(Nanoseconds detached = 0, Nanoseconds last_activity = 0, std::uint32_t last = kAllWindows);
   void add_losses(std::uint32_t number, const Losses& losses);
   struct Share {
     std::uint32_t window;
@@ -55,7 +57,7 @@ class WindowLog {
   /// How many windows have opened: the latest one's number.
   std::uint32_t opened() const;
   /// Numbers of windows that have ended and are not settled.
-  std::vector<std::uint32_t> closing() const;
+  std::vector<std::uint32_t> closing(std::uint32_t last = kAllWindows) const;
   std::string reason(std::uint32_t number) const;
   /// Those that are listed.
   std::vector<WindowInfo> copy() const;

@@ -205,8 +205,8 @@ bool Replay::read_settle(Entry entry, Decoder& from) {
   windows_.open_until(window, 0);
   windows_.end_until(window);
   if (entry == Entry::kSettleTimes) drain_.settle_times(first);
-  if (entry == Entry::kSettle) drain_.settle(first, std::exchange(delivered_, false));
-  if (entry == Entry::kSettled) window_log_.settle(first, second);
+  if (entry == Entry::kSettle) drain_.settle(first, std::exchange(delivered_, false), window);
+  if (entry == Entry::kSettled) window_log_.settle(first, second, window);
   return true;
 }
 

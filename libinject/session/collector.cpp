@@ -152,12 +152,19 @@ void Collector::collect() {
     const SessionUnlock unlocked(state);
     pass();
     Pipeline::Locked pipeline(parts_.pipeline);
-    const SessionLock relocked(state);
-    // The launches of a window that has begun since are still to be waited for.
-    if (reopened(since)) return;
-    pipeline.settle(late == Late::kDelivered, detached);
+    std::uint32_t last = 0;
+    {
+      const SessionLock relocked(state);
+      // The launches of a window that has begun since are still to be waited for.
+      if (reopened(since)) return;
+      last = parts_.log.opened();
+      pipeline.settle_iterations();
+    }
+    // Without the lock: of a large window it takes long. What has been taken by now is of those windows
+    // alone.
+    pipeline.settle(late == Late::kDelivered, detached, last);
   }
-  // The lock was free for a moment.
+  // Another window may have ended meanwhile.
   if (state.collect_since == since) state.collecting = false;
   const bool log = logged_open_ > logged_closed_ && !state.open() && !state.ending();
   if (log) logged_closed_ = logged_open_;

@@ -99,9 +99,9 @@ void DrainSources::note_drops() {
     drain_.take_drops(share.window, share.drops);
 }
 
-void DrainSources::settle(bool delivered) {
+void DrainSources::settle(bool delivered, std::uint32_t last) {
   const std::uint64_t dropped = Tracer::dropped_records();
-  drain_.settle(dropped - std::exchange(told_activity_drops_, dropped), delivered);
+  drain_.settle(dropped - std::exchange(told_activity_drops_, dropped), delivered, last);
 }
 
 }  // namespace inject

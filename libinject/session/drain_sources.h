@@ -30,7 +30,7 @@ class DrainSources {
   /// `hold_signs`: signs of launches are taken, but not looked at yet, unless there are very many.
   void pass(const CuptiApi* cupti, bool hold_signs = false);
   /// Drain::settle, with the records that CUPTI says it has dropped.
-  void settle(bool delivered);
+  void settle(bool delivered, std::uint32_t last = kAllWindows);
 
  private:
   void take_buffer(const CuptiApi& cupti, std::uint8_t* buffer, std::size_t valid, std::uint16_t generation);

@@ -79,12 +79,11 @@ void Pipeline::route_samples(Nanoseconds until) {
   router_.route(until);
 }
 
-void Pipeline::settle(bool delivered, Nanoseconds detached) {
-  tracker_.settle();
+void Pipeline::settle(bool delivered, Nanoseconds detached, std::uint32_t last) {
   route_samples(kForever);
-  sources_.settle(delivered);
-  windows_.settle(detached, drain_.last_in_window_end());
-  writer_.journal().settled(detached, drain_.last_in_window_end());
+  sources_.settle(delivered, last);
+  windows_.settle(detached, drain_.last_in_window_end(), last);
+  writer_.journal().settled(detached, drain_.last_in_window_end(), last);
 }
 
 }  // namespace inject

@@ -69,8 +69,12 @@ class Pipeline {
     /// Takes everything that is published and completed so far. `hold_signs`: what signs tell of iterations
     /// waits, and nothing waits for it.
     void pass(bool hold_signs = false) { pipeline_.pass(hold_signs); }
-    /// Nothing more comes of the windows that have ended. `delivered`: Drain::settle().
-    void settle(bool delivered, Nanoseconds detached) { pipeline_.settle(delivered, detached); }
+    /// Nothing more comes of the windows up to `last` that have ended: first of their iterations, before
+    /// another window opens, then of the rest. `delivered`: Drain::settle().
+    void settle_iterations() { pipeline_.tracker_.settle(); }
+    void settle(bool delivered, Nanoseconds detached, std::uint32_t last = kAllWindows) {
+      pipeline_.settle(delivered, detached, last);
+    }
     /// Drain::settle_times().
     void settle_times(Nanoseconds until) { pipeline_.drain_.settle_times(until); }
 
@@ -101,7 +105,7 @@ class Pipeline {
 
  private:
   void pass(bool hold_signs);
-  void settle(bool delivered, Nanoseconds detached);
+  void settle(bool delivered, Nanoseconds detached, std::uint32_t last);
   void enter_windows();
   void take_samples();
   void route_samples(Nanoseconds until);

@@ -314,6 +314,7 @@ void Session::write_rest(Rest rest) {
     if (!pipeline.owns_lock()) return;
     pipeline.writer().ensure_folder();
     pipeline.pass();
+    pipeline.settle_iterations();
     pipeline.settle(false, 0);
   }
   parts_.collector.write_last();

@@ -110,7 +110,7 @@ struct RecordedRun {
   void settle() {
     drain.settle(0, false);
     windows.settle();
-    journal.settled(0, 0);
+    journal.settled(0, 0, kAllWindows);
   }
 
   Core core;

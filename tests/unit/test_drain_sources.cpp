@@ -46,7 +46,7 @@ class Kept : public IntakeLog {
   void drops(std::uint32_t window, HostDrops drops) override {
     rows.push_back("dropped " + std::to_string(window) + " " + std::to_string(drops.calls));
   }
-  void settle(std::uint64_t dropped_by_cupti, bool delivered) override {
+  void settle(std::uint64_t dropped_by_cupti, bool delivered, std::uint32_t /*last*/) override {
     rows.push_back("settle " + std::to_string(dropped_by_cupti) + (delivered ? " delivered" : ""));
   }
   void commit() override {

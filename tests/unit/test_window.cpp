@@ -321,3 +321,17 @@ TEST_CASE("edges have the order of their launches, whichever threads these are o
   CHECK(ordered);
   CHECK(whole);
 }
+
+TEST_CASE("windows that end while others are settled are left for the next time") {
+  WindowLog log;
+  for (Nanoseconds begin = 100; begin <= 300; begin += 100) {
+    log.end(log.open("", begin), begin + 50);
+  }
+  CHECK(log.closing(2).size() == 2);
+  log.settle(500, 400, 2);
+  CHECK(log.closing() == std::vector<std::uint32_t>{3});
+  CHECK(log.copy()[1].detached == 500);
+  CHECK(log.copy()[2].detached == 0);
+  log.settle();
+  CHECK(log.closing().empty());
+}
