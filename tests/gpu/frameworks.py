@@ -87,9 +87,11 @@ def triton(options, report, count=25):
 
 
 def jax(options, report, steps=20):
-    environment = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "TF_CPP_MIN_LOG_LEVEL": "2"}
+    # XLA tries kernels out and may choose others in the next process: on an H200 23 a step for 22. The runs are compared.
+    untuned = "--xla_gpu_autotune_level=0"
+    environment = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "TF_CPP_MIN_LOG_LEVEL": "2", "XLA_FLAGS": untuned}
     # Without command buffers (CUDA graphs): the thunks launch one by one, and JAX's profiler counts kernels.
-    plain = environment | {"XLA_FLAGS": "--xla_gpu_enable_command_buffer="}
+    plain = environment | {"XLA_FLAGS": f"{untuned} --xla_gpu_enable_command_buffer="}
     folder = profile(options, report, "jax_mlp", ["--steps", str(steps)], plain)
     if not folder:
         return
