@@ -28,7 +28,7 @@ step "build"
 # The unit tests are built and run by the sanitizers' builds, or here.
 cmake --preset dev -DINJECT_JOIN=OFF -DINJECT_BUILD_UNIT_TESTS="$( ((quick)) && echo ON || echo OFF)"
 # Where no ccache has any of it, several files at once; the linters still see the commands of single ones.
-command -v ccache >/dev/null || cmake build -DINJECT_JOIN=ON
+if grep -q '^INJECT_CCACHE:.*NOTFOUND' build/CMakeCache.txt; then cmake build -DINJECT_JOIN=ON; fi
 cmake --build build -j "$jobs"
 
 failed=0
