@@ -7,4 +7,8 @@ target_compile_options(inject_warnings INTERFACE -Wall -Wextra -Wconversion -Wsh
 # GCC 12 takes joined strings for overlapping copies (its bug 105651).
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   target_compile_options(inject_warnings INTERFACE -Wno-restrict)
+  # … and, with several files in one, of the same operator's bounds: seen, but no error there.
+  if(INJECT_JOIN)
+    target_compile_options(inject_warnings INTERFACE -Wno-error=array-bounds)
+  endif()
 endif()

@@ -209,23 +209,24 @@ struct RunInfo {
   std::vector<ThreadInfo> threads;
   std::vector<WindowInfo> windows;  ///< ascending numbers
   std::uint64_t windows_not_listed = 0;
-  Nanoseconds windows_time = 0;                      ///< of all windows that have ended, listed or not
-  std::uint64_t windows_without_times = 0;           ///< that followed one another too fast, likewise
-  Losses losses_outside;                             ///< not in any listed window
-  std::uint64_t name_overflows = 0;                  ///< names that became [other]
-  std::uint64_t shape_overflows = 0;                 ///< calls whose shape found no number
-  std::uint64_t impossible_rates = 0;                ///< rows whose share of a peak can't be, and is left out
-  std::uint64_t range_overflows = 0;                 ///< NVTX paths that became their parent
-  std::uint64_t trace_rows_left_out = 0;             ///< of the raw records' tables
-  std::uint64_t trace_events_left_out = 0;           ///< of trace.json.gz
-  std::uint64_t repeated_records = 0;                ///< activity that came twice and is counted once
-  std::uint64_t iteration_records_lost = 0;          ///< device records that no iteration could be told of
-  std::uint64_t iteration_signs_lost = 0;            ///< calls that the search for iterations was not told of
-  std::uint64_t busy_records_late = 0;               ///< device records that came too late for a busy time
-  std::uint64_t device_time_records_lost = 0;        ///< records left out of idle times and their causes
-  std::uint64_t metric_records_lost = 0;             ///< samples and kernels left out of kernel_metrics.csv
-  std::uint64_t graph_nodes_lost = 0;                ///< captured kernels whose calls found no room
-  std::uint64_t graph_kernels_without_call = 0;      ///< kernels of graph launches whose calls are not known
+  Nanoseconds windows_time = 0;                  ///< of all windows that have ended, listed or not
+  std::uint64_t windows_without_times = 0;       ///< that followed one another too fast, likewise
+  Losses losses_outside;                         ///< not in any listed window
+  std::uint64_t name_overflows = 0;              ///< names that became [other]
+  std::uint64_t shape_overflows = 0;             ///< calls whose shape found no number
+  std::uint64_t impossible_rates = 0;            ///< rows whose share of a peak can't be, and is left out
+  std::uint64_t range_overflows = 0;             ///< NVTX paths that became their parent
+  std::vector<std::string> stale_files;          ///< tables of an earlier write, which could not be replaced
+  std::uint64_t trace_rows_left_out = 0;         ///< of the raw records' tables
+  std::uint64_t trace_events_left_out = 0;       ///< of trace.json.gz
+  std::uint64_t repeated_records = 0;            ///< activity that came twice and is counted once
+  std::uint64_t iteration_records_lost = 0;      ///< device records that no iteration could be told of
+  std::uint64_t iteration_signs_lost = 0;        ///< calls that the search for iterations was not told of
+  std::uint64_t busy_records_late = 0;           ///< device records that came too late for a busy time
+  std::uint64_t device_time_records_lost = 0;    ///< records left out of idle times and their causes
+  std::uint64_t metric_records_lost = 0;         ///< samples and kernels left out of kernel_metrics.csv
+  std::uint64_t graph_nodes_lost = 0;            ///< captured kernels whose calls found no room
+  std::uint64_t graph_kernels_without_call = 0;  ///< kernels of graph launches whose calls are not known
   std::uint64_t graph_launches_without_records = 0;  ///< of graphs that seem to have no GPU work
   std::uint64_t batch = 0;                           ///< samples per iteration, 0 if not told
   std::vector<MemoryRow> memory;                     ///< allocations since CUDA's initialisation

@@ -333,7 +333,8 @@ bool mark_recovered(std::string& text, const RecoveredInfo& recovered) {
 }
 
 std::string run_json_text(const RunInfo& run, std::span<const std::string> files,
-                          std::span<const std::string> errors, std::span<const DeviceDiagnosis> diagnoses) {
+                          std::span<const std::string> errors, std::span<const DeviceDiagnosis> diagnoses,
+                          std::span<const std::string> stale) {
   std::string text;
   JsonText json(text);
   json.open_object().member("libinject", run.version).member("state", run.state);
@@ -378,7 +379,9 @@ std::string run_json_text(const RunInfo& run, std::span<const std::string> files
       .member("graph_kernels_without_call", run.graph_kernels_without_call)
       .member("graph_launches_without_records", run.graph_launches_without_records)
       .member("unknown_frees", run.unknown_frees);
-  json.texts("messages", run.messages).texts("files", files).texts("write_errors", errors);
+  json.texts("messages", run.messages).texts("files", files);
+  if (!stale.empty()) json.texts("stale_files", stale);
+  json.texts("write_errors", errors);
   json.close_object();
   return text + "\n";
 }

@@ -13,11 +13,12 @@
 
 namespace inject {
 
-/// The text of run.json; `files` are the tables written beside it, `errors` those that could not be.
-/// `diagnoses`: of the devices, where they are known.
+/// The text of run.json; `files` are the tables beside it, `stale` those of them that are of an earlier
+/// write, `errors` why. `diagnoses`: of the devices, where they are known.
 std::string run_json_text(const RunInfo& run, std::span<const std::string> files,
                           std::span<const std::string> errors,
-                          std::span<const DeviceDiagnosis> diagnoses = {});
+                          std::span<const DeviceDiagnosis> diagnoses = {},
+                          std::span<const std::string> stale = {});
 
 /// Something that is missing from the tables: its name in run.json's `lost`, and how many.
 struct LostCount {

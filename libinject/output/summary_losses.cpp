@@ -54,7 +54,8 @@ void write_losses(TextPage& page, const Report& report) {
   };
   const std::string metrics_lost =
       fmt::format("of hardware metrics lost: {}", loss_text(main_loss(run.metrics.lost_by)));
-  const std::array<Loss, 22> losses{{
+  const std::array<Loss, 23> losses{{
+      {run.stale_files.size(), "file", "of an earlier moment: it could not be written anew"},
       {lost.host_records, "API call", "lost: the ring was full, raise INJECT_RING"},
       {lost.range_records, "NVTX range", "lost: the ring was full, raise INJECT_RING"},
       {lost.activity_records, "GPU record", "lost: CUPTI's buffers were full, raise INJECT_BUFFERS"},

@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <exception>
 #include <memory>
@@ -24,10 +25,17 @@ void append_table(const TableFile& table, const Report& report, std::string& tex
   table.append_rows(report, text, sink);
 }
 
-void write_json(const std::string& folder, const RunInfo& run, const std::vector<std::string>& files,
-                std::vector<std::string>& errors, const std::vector<DeviceDiagnosis>& diagnoses = {}) {
+/// `files`: what this write has put in place.
+void write_json(const std::string& folder, const RunInfo& run, std::vector<std::string> files,
+                WrittenTables& written, std::vector<std::string>& errors,
+                const std::vector<DeviceDiagnosis>& diagnoses = {}) {
+  written.stale.clear();
+  for (const std::string_view name : written.names) {
+    if (std::find(files.begin(), files.end(), name) == files.end()) written.stale.emplace_back(name);
+  }
+  files.insert(files.end(), written.stale.begin(), written.stale.end());
   AtomicFile json(folder, kRunFile);
-  json.file().buffer() = run_json_text(run, files, errors, diagnoses);
+  json.file().buffer() = run_json_text(run, files, errors, diagnoses, written.stale);
   if (!json.finish() || !json.commit()) errors.push_back(json.error());
 }
 
@@ -58,12 +66,13 @@ std::string table_text(const TableFile& table, const Report& report) {
   return text;
 }
 
-std::vector<std::string> write_all(const std::string& folder, const Report& report) noexcept {
+std::vector<std::string> write_all(const std::string& folder, const Report& report,
+                                   WrittenTables& written) noexcept {
   std::vector<std::string> errors;
   try {
     // All are written before the first is put in place: a reader meets tables of one moment, but for the
     // renames.
-    std::vector<std::unique_ptr<AtomicFile>> finished;
+    std::vector<std::pair<std::string_view, std::unique_ptr<AtomicFile>>> finished;
     std::vector<std::string> names;
     for (const TableFile& table : table_files()) {
       if (!is_wanted(table, report)) {
@@ -76,16 +85,21 @@ std::vector<std::string> write_all(const std::string& folder, const Report& repo
       append_table(table, report, file->file().buffer(),
                    [&file](std::string&) { file->file().write_if_full(); });
       if (file->finish()) {
-        finished.push_back(std::move(file));
-        names.emplace_back(table.name);
+        finished.emplace_back(table.name, std::move(file));
       } else {
         errors.push_back(file->error());
       }
     }
-    for (const auto& file : finished) {
-      if (!file->commit()) errors.push_back(file->error());
+    for (const auto& [name, file] : finished) {
+      if (!file->commit()) {
+        errors.push_back(file->error());
+        continue;
+      }
+      names.emplace_back(name);
+      if (std::find(written.names.begin(), written.names.end(), name) == written.names.end())
+        written.names.push_back(name);
     }
-    write_json(folder, *report.run, names, errors, report.diagnoses);
+    write_json(folder, *report.run, std::move(names), written, errors, report.diagnoses);
   } catch (const std::exception& problem) {
     // Out of memory, most likely: this, too, may not fit.
     try {
@@ -97,10 +111,11 @@ std::vector<std::string> write_all(const std::string& folder, const Report& repo
   return errors;
 }
 
-std::vector<std::string> write_run_json(const std::string& folder, const RunInfo& run) noexcept {
+std::vector<std::string> write_run_json(const std::string& folder, const RunInfo& run,
+                                        WrittenTables& written) noexcept {
   std::vector<std::string> errors;
   try {
-    write_json(folder, run, {}, errors);
+    write_json(folder, run, {}, written, errors);
   } catch (const std::exception& problem) {
     try {
       errors.emplace_back(std::string("cannot write run.json: ") + problem.what());

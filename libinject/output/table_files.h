@@ -36,12 +36,31 @@ bool is_wanted(const TableFile& table, const Report& report);
 /// A whole table, header included.
 std::string table_text(const TableFile& table, const Report& report);
 
-/// Writes all tables and then run.json into `folder`, each by way of a temporary file; returns what failed, a
-/// line each (run.json lists it, too). A file that fails leaves its predecessor as it was and does not keep
-/// the others from being written. Never throws. For threads with all signals blocked (OutputFile).
-std::vector<std::string> write_all(const std::string& folder, const Report& report) noexcept;
+/// The tables of a run's folder that the run itself has put there, over all writes so far.
+struct WrittenTables {
+  std::vector<std::string_view> names;
+  std::vector<std::string> stale;  ///< those that the latest write could not replace
+};
 
-/// run.json alone: when the first window opens.
-std::vector<std::string> write_run_json(const std::string& folder, const RunInfo& run) noexcept;
+/// Writes all tables and then run.json into `folder`, each by way of a temporary file; returns what failed, a
+/// line each (run.json lists it, too). A file that fails leaves its predecessor as it was (run.json lists it
+/// among `stale_files`) and does not keep the others from being written. Never throws. For threads with all
+/// signals blocked (OutputFile).
+std::vector<std::string> write_all(const std::string& folder, const Report& report,
+                                   WrittenTables& written) noexcept;
+
+inline std::vector<std::string> write_all(const std::string& folder, const Report& report) noexcept {
+  WrittenTables none;
+  return write_all(folder, report, none);
+}
+
+/// run.json alone: when the first window opens, or where there is no memory for tables.
+std::vector<std::string> write_run_json(const std::string& folder, const RunInfo& run,
+                                        WrittenTables& written) noexcept;
+
+inline std::vector<std::string> write_run_json(const std::string& folder, const RunInfo& run) noexcept {
+  WrittenTables none;
+  return write_run_json(folder, run, none);
+}
 
 }  // namespace inject

@@ -280,8 +280,10 @@ bool RunWriter::write_files(Writing& writing, bool last) {
   if (prometheus_.is_on() && writing.report) write_prometheus(writing, last);
   if (folder_.empty()) return false;
   const bool no_tables = sources_.windows.opened() == 0 || run.windows.front().state == WindowState::kOpen;
-  const std::vector<std::string> problems =
-      no_tables || !writing.report ? write_run_json(folder_, run) : write_all(folder_, *writing.report);
+  const std::vector<std::string> problems = no_tables || !writing.report
+                                                ? write_run_json(folder_, run, written_)
+                                                : write_all(folder_, *writing.report, written_);
+  run.stale_files = written_.stale;
   for (const std::string& problem : problems) {
     if (!write_failed_) Log::error(problem);
     write_failed_ = true;

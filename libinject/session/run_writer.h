@@ -17,6 +17,7 @@
 #include "libinject/output/chrome_trace.h"
 #include "libinject/output/metric_timeline.h"
 #include "libinject/output/prometheus_file.h"
+#include "libinject/output/table_files.h"
 #include "libinject/output/trace.h"
 #include "libinject/pipeline/drain.h"
 #include "libinject/pipeline/window_log.h"
@@ -129,6 +130,7 @@ class RunWriter {
   recovery::Journal journal_;
   recovery::RecordFile records_;
 
+  WrittenTables written_;
   bool write_failed_ = false;
   bool trace_failed_ = false;  // raw records are missing in the file
   std::atomic<bool> closed_on_disk_{false};

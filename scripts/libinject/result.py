@@ -36,7 +36,7 @@ _LARGEST_JSON = 256 << 20
 _KINDS = {dict: "an object", list: "a list", str: "a text"}
 _MEMBERS = {"state": str, "command_line": list, "host": str, "versions": dict, "options": dict, "devices": list, "windows": list,
             "metrics": dict, "overhead": dict, "diagnosis": list, "lost": dict, "recovered": dict, "messages": list, "files": list,
-            "write_errors": list}
+            "stale_files": list, "write_errors": list}
 _OR_NULL = frozenset(("host", "metrics", "recovered", "diagnosis"))
 
 

@@ -255,6 +255,7 @@ class Planted(CheckTest):
                 ("files", lambda run: run["files"].append("absent.csv"), ()),
                 ("files", lambda run: run["files"].remove("gemm_sum.csv"), ()),
                 ("write-errors", lambda run: run["write_errors"].append("gemm_sum.csv: no space left on device"), ()),
+                ("stale-files", lambda run: run.update(stale_files=["gemm_sum.csv"]), ()),
                 ("window-run", lambda run: run["windows"][0].update(start_ns=1), ()),
                 ("window-run", lambda run: run["windows"].append({**run["windows"][0], "number": 2}), ()),
                 ("window-run", lambda run: run["windows"].clear(), ()),

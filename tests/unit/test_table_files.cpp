@@ -497,6 +497,31 @@ TEST_CASE("A file that cannot be written leaves the others and its predecessor",
   CHECK(json["files"].size() == wanted_files() - 1);
 }
 
+TEST_CASE("Tables of an earlier write that cannot be replaced are said to be", "[output]") {
+  const TemporaryFolder folder;
+  StatsRun run;
+  WrittenTables written;
+  run.statistics.add(run.kernel("k", 100));
+  REQUIRE(write_all(folder.path(), build_report(run.statistics, some_run()), written).empty());
+  CHECK(nlohmann::json::parse(folder.read("run.json")).count("stale_files") == 0);
+
+  std::filesystem::create_directories(folder.path() + "/.cuda_api_sum.csv.new/x");
+  REQUIRE(write_all(folder.path(), build_report(run.statistics, some_run()), written).size() == 1);
+  auto json = nlohmann::json::parse(folder.read("run.json"));
+  CHECK(json["stale_files"] == std::vector<std::string>{"cuda_api_sum.csv"});
+  CHECK(json["files"].size() == wanted_files());
+
+  // Without memory for any table.
+  REQUIRE(write_run_json(folder.path(), some_run(), written).empty());
+  json = nlohmann::json::parse(folder.read("run.json"));
+  CHECK(json["files"].size() == wanted_files());
+  CHECK(json["stale_files"] == json["files"]);
+
+  std::filesystem::remove_all(folder.path() + "/.cuda_api_sum.csv.new");
+  REQUIRE(write_all(folder.path(), build_report(run.statistics, some_run()), written).empty());
+  CHECK(nlohmann::json::parse(folder.read("run.json")).count("stale_files") == 0);
+}
+
 TEST_CASE("A folder that is gone is an error per file, not an exception", "[output]") {
   const StatsRun run;
   const auto errors = write_all("/nonexistent/folder", build_report(run.statistics, some_run()));

@@ -41,6 +41,13 @@ def write_errors(folder: Folder) -> Iterator[Place]:
         yield folder.in_run("write_errors", str(error))
 
 
+@rule("stale-files", WARNING, "All tables are of the same write.")
+def stale_files(folder: Folder) -> Iterator[Place]:
+    stale = folder.run.get("stale_files")
+    for name in stale if isinstance(stale, list) else ():
+        yield folder.in_run("stale_files", f"{name} is of an earlier moment than run.json")
+
+
 @rule("window-run", ERROR, "run.json and window_sum.csv say the same of each window.")
 def window_run(folder: Folder) -> Iterator[Place]:
     table = folder.table("window_sum", "Window", "Device", "State")

@@ -75,6 +75,7 @@ def losses(result: Result) -> dict[str, Any]:
                 reasons.setdefault(reason, []).append(text_of(window.get("number")))
         notes += [f"Window{'s' if len(which) > 1 else ''} {', '.join(which[:20])}{' …' if len(which) > 20 else ''} {what}: {reason}"
                   for reason, which in list(reasons.items())[:10]]
-    for key, what in (("write_errors", "A file could not be written"), ("messages", "libinject said")):
+    for key, what in (("stale_files", "Of an earlier moment, as it could not be written anew"),
+                      ("write_errors", "A file could not be written"), ("messages", "libinject said")):
         notes += [f"{what}: {text}" for text in texts(run.get(key))[:50]]
     return {"counts": counts, "metrics_alone": {entry["kind"] for entry in counts} <= _METRICS_ALONE, "notes": notes}
