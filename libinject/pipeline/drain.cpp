@@ -289,7 +289,7 @@ void Drain::deliver_by_time(Event& event, std::uint16_t generation) {
   if (!times_valid(event.start, event.end)) {
     Losses losses;
     losses.invalid_times = 1;
-    windows_.add_losses(windows_.opened(), losses);
+    windows_.add_losses(std::min(windows_.opened(), settling_until_), losses);
     return;
   }
   event.launch = Attribution{};
@@ -339,7 +339,7 @@ void Drain::note_missing(std::uint64_t dropped, bool delivered) {
   if (dropped == 0) return;
   Losses losses;
   losses.activity_records = dropped;
-  windows_.add_losses(windows_.opened(), losses);
+  windows_.add_losses(std::min(windows_.opened(), settling_until_), losses);
 }
 
 void Drain::settle_times(Nanoseconds until) {
@@ -360,6 +360,7 @@ void Drain::settle_times(Nanoseconds until) {
 
 void Drain::settle(std::uint64_t dropped, bool delivered, std::uint32_t last) {
   log_->settle(dropped, delivered, last);
+  settling_until_ = last;
   saw_graphs_ = false;
   retry_pending();
   for (Pending& pending : pending_) {
@@ -376,6 +377,7 @@ void Drain::settle(std::uint64_t dropped, bool delivered, std::uint32_t last) {
     const RangeTracker::Span span = windows_.span(window);
     statistics_.settle_window(window, span.begin, span.end);
   }
+  settling_until_ = kAllWindows;
 }
 
 }  // namespace inject

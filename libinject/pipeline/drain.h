@@ -118,6 +118,7 @@ class Drain {
   WindowLog& windows_;
   Statistics& statistics_;
   std::function<void()> note_windows_;
+  std::uint32_t settling_until_ = kAllWindows;
   std::uint32_t known_windows_ = 0;
   std::vector<EventSink*> sinks_;
   IntakeLog no_log_;

@@ -5,6 +5,7 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <ctime>
+#include <vector>
 
 #include "libinject/base/clock.h"
 #include "libinject/base/host_io.h"
@@ -157,19 +158,24 @@ void Collector::collect() {
       const SessionLock relocked(state);
       // The launches of a window that has begun since are still to be waited for.
       if (reopened(since)) return;
-      last = parts_.log.opened();
-      pipeline.settle_iterations();
+      // The latest that has ended; those of `launch:` open and end by themselves.
+      const std::vector<std::uint32_t> ended = parts_.log.closing();
+      last = ended.empty() ? 0 : ended.front();
+      pipeline.begin_settling();
+      state.settling = true;
     }
     // Without the lock: of a large window it takes long. What has been taken by now is of those windows
     // alone.
     pipeline.settle(late == Late::kDelivered, detached, last);
   }
+  state.settling = false;
   // Another window may have ended meanwhile.
   if (state.collect_since == since) state.collecting = false;
-  const bool log = logged_open_ > logged_closed_ && !state.open() && !state.ending();
+  const bool log = logged_open_ > logged_closed_ && state.idle() && !state.ending();
   if (log) logged_closed_ = logged_open_;
   state.unwritten = !state.ending();  // written once more at the end
-  if (!state.ending() && write_due()) write_settled(log ? logged_closed_ : 0);
+  // Somebody may wait for the next window: then step() writes, once it has opened.
+  if (!state.ending() && state.idle() && write_due()) write_settled(log ? logged_closed_ : 0);
 }
 
 // False as long as a launch of the window's is on its way to CUPTI.

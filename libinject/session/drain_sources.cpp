@@ -100,8 +100,7 @@ void DrainSources::note_drops() {
 }
 
 void DrainSources::settle(bool delivered, std::uint32_t last) {
-  const std::uint64_t dropped = Tracer::dropped_records();
-  drain_.settle(dropped - std::exchange(told_activity_drops_, dropped), delivered, last);
+  drain_.settle(activity_drops_ - std::exchange(told_activity_drops_, activity_drops_), delivered, last);
 }
 
 }  // namespace inject

@@ -31,6 +31,8 @@ class DrainSources {
   void pass(const CuptiApi* cupti, bool hold_signs = false);
   /// Drain::settle, with the records that CUPTI says it has dropped.
   void settle(bool delivered, std::uint32_t last = kAllWindows);
+  /// Of CUPTI's drops, those so far are of the windows that are settled next.
+  void note_drops() noexcept { activity_drops_ = Tracer::dropped_records(); }
 
  private:
   void take_buffer(const CuptiApi& cupti, std::uint8_t* buffer, std::size_t valid, std::uint16_t generation);
@@ -45,6 +47,7 @@ class DrainSources {
   IntakeLog no_log_;
   IntakeLog* log_ = &no_log_;
   HostDrops seen_drops_;
+  std::uint64_t activity_drops_ = 0;
   std::uint64_t told_activity_drops_ = 0;
 };
 

@@ -291,7 +291,8 @@ void IterationWindows::at_boundary(std::uint64_t count, Nanoseconds time, bool i
         stop_watch_at(IterationWatch::kNever);
     }
   } catch (...) {
-    // No memory: the window stays as it is until the program ends.
+    // No memory: a window that is open stays so until the program ends, and the next one is planned anew.
+    trigger().forget_plan();
   }
 }
 

@@ -69,9 +69,12 @@ class Pipeline {
     /// Takes everything that is published and completed so far. `hold_signs`: what signs tell of iterations
     /// waits, and nothing waits for it.
     void pass(bool hold_signs = false) { pipeline_.pass(hold_signs); }
-    /// Nothing more comes of the windows up to `last` that have ended: first of their iterations, before
-    /// another window opens, then of the rest. `delivered`: Drain::settle().
-    void settle_iterations() { pipeline_.tracker_.settle(); }
+    /// Nothing more comes of the windows up to `last` that have ended. begin_settling() notes what may not
+    /// be of a window that opens after that. `delivered`: Drain::settle().
+    void begin_settling() {
+      pipeline_.tracker_.settle();
+      pipeline_.sources_.note_drops();
+    }
     void settle(bool delivered, Nanoseconds detached, std::uint32_t last = kAllWindows) {
       pipeline_.settle(delivered, detached, last);
     }

@@ -301,7 +301,9 @@ Session::Rest Session::end() {
         (options().trace & kTraceChrome) != 0 ? kExitTimelineDeadline : kExitDeadline;
     if (state.wait_changed(deadline, [&state]() INJECT_REQUIRES(session_mutex) { return state.ended(); }))
       return Rest::kNothing;
-    state.warn(Collector::kUnfinished);
+    state.warn(state.settling ? "the last windows are still being added up: the tables lack them; injectctl "
+                                "recover makes the tables of what has been recorded"
+                              : Collector::kUnfinished);
   }
   state.stage = SessionState::Stage::kEnded;
   return Rest::kRecordsAndFiles;
@@ -314,7 +316,7 @@ void Session::write_rest(Rest rest) {
     if (!pipeline.owns_lock()) return;
     pipeline.writer().ensure_folder();
     pipeline.pass();
-    pipeline.settle_iterations();
+    pipeline.begin_settling();
     pipeline.settle(false, 0);
   }
   parts_.collector.write_last();
@@ -342,6 +344,7 @@ Session::Conclusion Session::conclude(bool timed_out) noexcept {
     }
     if (state.ending()) {
       state.concluding = false;
+      state.changed.notify_all();
       return Conclusion::kExiting;
     }
     state.stage = SessionState::Stage::kEnding;

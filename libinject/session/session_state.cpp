@@ -19,6 +19,14 @@ void write_lines(const std::vector<std::pair<LogLevel, std::string>>& lines) noe
 
 }  // namespace
 
+void SessionState::log(LogLevel level, std::string_view line) noexcept {
+  try {
+    lines_.emplace_back(level, line);
+  } catch (...) {
+    Log::write(level, line);
+  }
+}
+
 bool SessionState::wait(std::condition_variable& condition, Nanoseconds most) noexcept {
   if (!lines_.empty()) {
     const SessionUnlock unlocked(*this);

@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -45,6 +46,7 @@ struct SessionState {
   bool collecting INJECT_GUARDED_BY(session_mutex) = false;     ///< windows have ended, records are to come
   Nanoseconds ended_at INJECT_GUARDED_BY(session_mutex) = 0;    ///< when the last of them ended
   Nanoseconds collect_since INJECT_GUARDED_BY(session_mutex) = 0;  ///< when activity was stopped; 0: not yet
+  bool settling INJECT_GUARDED_BY(session_mutex) = false;          ///< our thread adds up windows, unlocked
   bool unwritten INJECT_GUARDED_BY(session_mutex) = false;         ///< the files lack what has been settled
   std::uint32_t flushing INJECT_GUARDED_BY(session_mutex) = 0;     ///< threads that wait for the files
 
@@ -77,11 +79,9 @@ struct SessionState {
   }
 
   /// Writes the line once the lock has been released: nobody waits for a terminal with it held.
-  void log(LogLevel level, std::string line) INJECT_REQUIRES(session_mutex) {
-    lines_.emplace_back(level, std::move(line));
-  }
-  void warn(std::string line) INJECT_REQUIRES(session_mutex) { log(LogLevel::kWarn, std::move(line)); }
-  void info(std::string line) INJECT_REQUIRES(session_mutex) { log(LogLevel::kInfo, std::move(line)); }
+  void log(LogLevel level, std::string_view line) noexcept INJECT_REQUIRES(session_mutex);
+  void warn(std::string_view line) noexcept INJECT_REQUIRES(session_mutex) { log(LogLevel::kWarn, line); }
+  void info(std::string_view line) noexcept INJECT_REQUIRES(session_mutex) { log(LogLevel::kInfo, line); }
 
   /// Waits for `wake` or `changed`, `most` at most; may return early. False once the time is over.
   bool wait_wake(Nanoseconds most) noexcept INJECT_REQUIRES(session_mutex) { return wait(wake, most); }

@@ -27,6 +27,7 @@ void TimeTrigger::opened(std::uint32_t window) {
 }
 
 Nanoseconds TimeTrigger::next_wake(const TriggerState& state) const {
+  if (state.window != 0) return kNever;  // our thread is awake while one is open
   Schedule ahead = schedule_;
   const auto window = ahead.next(state.time);
   if (!window) return kNever;

@@ -99,7 +99,9 @@ bool WindowController::start_pending(std::string reason, AttachOn thread) {
   if (thread == AttachOn::kCalling) return true;
   const auto done = [&state]() INJECT_REQUIRES(session_mutex) { return !state.pending(); };
   if (!state.wait_changed(kMaxOpening, done)) {
-    state.warn(parts_.cupti.tracer().level() == TracerLevel::kActivity
+    state.warn(state.settling ? "the windows before are still being added up after " + in_ms(kMaxOpening) +
+                                    ": the program goes on, the window opens as soon as they are"
+               : parts_.cupti.tracer().level() == TracerLevel::kActivity
                    ? "hardware metrics are not sampled after " + in_ms(kMaxOpening) +
                          ": the program goes on, the window opens as soon as they are, or can't be"
                    : "CUPTI is not attached after " + in_ms(kMaxOpening) +

@@ -178,7 +178,7 @@ TEST_CASE_METHOD(Running, "a window that is settled has the iteration that it en
   locked.pass();
   REQUIRE(locked.tracker().found().begun == 20);
   windows.end(1, time + 1);
-  locked.settle_iterations();
+  locked.begin_settling();
   locked.settle(true, time + 1);
   REQUIRE(locked.writer().may_write());
   locked.writer().write("closed");
