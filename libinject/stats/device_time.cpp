@@ -137,6 +137,7 @@ void DeviceTimeStatistics::bound() {
     if (at->second.held > fullest->second.held) fullest = at;
   }
   Window& window = fullest->second;
+  const std::vector<DeviceWait> waits = waits_of(window.threads);
   std::vector<Nanoseconds> starts;
   for (const auto& [device, timeline] : window.devices) {
     for (const TimedWork& work : timeline.pending()) starts.push_back(work.start);
@@ -144,7 +145,7 @@ void DeviceTimeStatistics::bound() {
   if (starts.size() >= window.held / 4) {
     const auto middle = starts.begin() + static_cast<std::ptrdiff_t>(starts.size() / 2);
     std::nth_element(starts.begin(), middle, starts.end());
-    for (auto& [device, timeline] : window.devices) timeline.judge(window.threads, *middle + 1);
+    for (auto& [device, timeline] : window.devices) timeline.judge(window.threads, waits, *middle + 1);
   }
   // A device without work at present does not hold the others' calls: what it waits for may take for ever.
   constexpr Nanoseconds kNone = ~Nanoseconds{0};
@@ -154,14 +155,13 @@ void DeviceTimeStatistics::bound() {
     latest = std::max(latest, timeline.end());
     if (!timeline.pending().empty()) needed = std::min(needed, timeline.earliest_gap());
   }
-  forget_calls(window, needed == kNone ? latest : needed);
+  forget_calls(window, waits, needed == kNone ? latest : needed);
   recount(window);
 }
 
-void DeviceTimeStatistics::forget_calls(Window& window, Nanoseconds needed) {
-  for (auto& [number, thread] : window.threads)
-    std::sort(thread.small_downloads.begin(), thread.small_downloads.end());
-  for (auto& [device, timeline] : window.devices) timeline.add_waits(window.threads, needed);
+void DeviceTimeStatistics::forget_calls(Window& window, std::span<const DeviceWait> waits,
+                                        Nanoseconds needed) {
+  for (auto& [device, timeline] : window.devices) timeline.add_waits(waits, needed);
   for (auto& [number, thread] : window.threads) forget(thread, needed);
   // Those that are needed are what there is too much of: first alike ones are joined, then the older half
   // goes.
@@ -212,8 +212,9 @@ void DeviceTimeStatistics::settle_window(std::uint32_t number, Nanoseconds begin
   }
   Window& window = found->second;
   for (auto& [thread, host] : window.threads) host.closing = end;
+  const std::vector<DeviceWait> waits = waits_of(window.threads);
   for (auto& [device, timeline] : window.devices) {
-    const auto times = timeline.settle(window.threads, begin, end);
+    const auto times = timeline.settle(window.threads, waits, begin, end);
     if (!times) continue;
     Total& total = totals_[device];
     total.times.merge(*times);

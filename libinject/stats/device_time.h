@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <span>
 #include <vector>
 
 #include "libinject/analysis/device_times.h"
@@ -73,7 +74,7 @@ class DeviceTimeStatistics {
   void drop(Windows::iterator window);
   void hold(Window& window);
   void bound();
-  void forget_calls(Window& window, Nanoseconds needed);
+  void forget_calls(Window& window, std::span<const DeviceWait> waits, Nanoseconds needed);
   void recount(Window& window);
 
   std::size_t max_held_;

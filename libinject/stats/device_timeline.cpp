@@ -38,6 +38,30 @@ bool launched_earlier(const TimedWork& a, const TimedWork& b) {
 
 }  // namespace
 
+std::vector<DeviceWait> waits_of(HostThreads& threads) {
+  std::vector<DeviceWait> waits;
+  for (auto& [number, thread] : threads) {
+    std::sort(thread.small_downloads.begin(), thread.small_downloads.end());
+    if (!thread.launches) continue;
+    for (const HostCall& call : thread.calls) {
+      if (thread.waits_for_device(call)) waits.push_back({call.end, call.end - call.begin});
+    }
+  }
+  std::sort(waits.begin(), waits.end(),
+            [](const DeviceWait& a, const DeviceWait& b) { return a.end < b.end; });
+  return waits;
+}
+
+std::span<const DeviceWait> waits_between(std::span<const DeviceWait> waits, Nanoseconds begin,
+                                          Nanoseconds end) {
+  const auto after = [&waits](Nanoseconds time) {
+    return std::upper_bound(waits.begin(), waits.end(), time,
+                            [](Nanoseconds value, const DeviceWait& wait) { return value < wait.end; });
+  };
+  const auto first = after(begin);
+  return {first, std::max(first, after(end))};
+}
+
 void DeviceTimeline::Union::add(Nanoseconds begin, Nanoseconds until) {
   if (until <= end) return;
   time += until - std::max(begin, end);
@@ -63,28 +87,21 @@ void DeviceTimeline::blame(std::uint64_t time, const IdleShare& share) {
   shares_.add({share.cause, share.function, share.thread, share.own_work, 1, time});
 }
 
-void DeviceTimeline::add_waits(const HostThreads& threads, Nanoseconds until,
+void DeviceTimeline::add_waits(std::span<const DeviceWait> waits, Nanoseconds until,
                                std::span<const TimedWork> work) {
   if (until <= lead_until_) return;
-  for (const auto& [number, thread] : threads) {
-    if (!thread.launches) continue;
-    for (auto call = std::upper_bound(
-             thread.calls.begin(), thread.calls.end(), lead_until_,
-             [](Nanoseconds time, const HostCall&candidate) { return time < candidate.end; });
-         call != thread.calls.end() && call->end <= until; ++call) {
-      if (!thread.waits_for_device(*call)) continue;
-      const auto after =
-          std::lower_bound(work.begin(), work.end(), call->end,
-                           [](const TimedWork& one, Nanoseconds time) { return one.start < time; });
-      const std::uint64_t position = started_before_ + static_cast<std::uint64_t>(after - work.begin());
-      lead_.add(position, call->end - call->begin);
-    }
+  for (const DeviceWait& wait : waits_between(waits, lead_until_, until)) {
+    const auto after =
+        std::lower_bound(work.begin(), work.end(), wait.end,
+                         [](const TimedWork& one, Nanoseconds time) { return one.start < time; });
+    lead_.add(started_before_ + static_cast<std::uint64_t>(after - work.begin()), wait.time);
   }
   lead_until_ = until;
 }
 
-void DeviceTimeline::gap(const HostThreads& threads, Nanoseconds begin, const TimedWork& next,
-                         const TimedWork* launched_before, std::span<const TimedWork> work) {
+void DeviceTimeline::gap(const HostThreads& threads, std::span<const DeviceWait> waits, Nanoseconds begin,
+                         const TimedWork& next, const TimedWork* launched_before,
+                         std::span<const TimedWork> work) {
   const std::uint64_t time = next.start - begin;
   if (!next.launch_known) {
     blame(time, {IdleCause::kUnknown});
@@ -98,7 +115,7 @@ void DeviceTimeline::gap(const HostThreads& threads, Nanoseconds begin, const Ti
                                                      : IdleCause::kQueue});
     return;
   }
-  add_waits(threads, next.launch_begin, work);
+  add_waits(waits, next.launch_begin, work);
   lead_.expire(started_);
 
   LateLaunch launch;
@@ -149,7 +166,7 @@ void DeviceTimeline::collective(const TimedWork& kernel) {
   if (collectives_.size() < kMaxResidentGrids) collectives_.push_back({kernel.end, kernel.blocks});
 }
 
-void DeviceTimeline::judge(HostThreads& threads, Nanoseconds until) {
+void DeviceTimeline::judge(const HostThreads& threads, std::span<const DeviceWait> waits, Nanoseconds until) {
   const auto end = std::partition(pending_.begin(), pending_.end(),
                                   [&](const TimedWork& one) { return one.start < until; });
   std::sort(pending_.begin(), end, starts_earlier);
@@ -161,15 +178,13 @@ void DeviceTimeline::judge(HostThreads& threads, Nanoseconds until) {
     if (one.launch_known) launches.push_back(one);
   }
   std::sort(launches.begin(), launches.end(), launched_earlier);
-  for (auto& [number, thread] : threads)
-    std::sort(thread.small_downloads.begin(), thread.small_downloads.end());
 
   for (const TimedWork& work : judged) {
     if (!any_) {
       first_ = work.start;
     } else if (work.start > all_.end) {
       const auto after = std::lower_bound(launches.begin(), launches.end(), work, launched_earlier);
-      gap(threads, all_.end, work, after == launches.begin() ? nullptr : &*std::prev(after), judged);
+      gap(threads, waits, all_.end, work, after == launches.begin() ? nullptr : &*std::prev(after), judged);
     }
     ++started_;
     if (!any_ || work.end >= all_.end) last_ = work;
@@ -180,15 +195,17 @@ void DeviceTimeline::judge(HostThreads& threads, Nanoseconds until) {
       any_launch_ = true;
     }
   }
-  if (any_) add_waits(threads, all_.end, judged);
+  if (any_) add_waits(waits, all_.end, judged);
   lead_.expire(started_);
   pending_.erase(pending_.begin(), end);
   started_before_ = started_;
   judged_until_ = until;
 }
 
-std::optional<DeviceTimes> DeviceTimeline::settle(HostThreads& threads, Nanoseconds begin, Nanoseconds end) {
-  judge(threads, ~Nanoseconds{0});
+std::optional<DeviceTimes> DeviceTimeline::settle(const HostThreads& threads,
+                                                  std::span<const DeviceWait> waits, Nanoseconds begin,
+                                                  Nanoseconds end) {
+  judge(threads, waits, ~Nanoseconds{0});
   if (!any_) return std::nullopt;
   const Nanoseconds last = all_.end;
   // What the device lags behind the host; never past its first work.
@@ -201,7 +218,7 @@ std::optional<DeviceTimes> DeviceTimeline::settle(HostThreads& threads, Nanoseco
     closing.launch_end = end;
     closing.launch_known = any_launch_;
     closing.function = kNoFunction;
-    gap(threads, last, closing, nullptr, {});
+    gap(threads, waits, last, closing, nullptr, {});
   }
   DeviceTimes times;
   times.span = std::max(end, last) - from;

@@ -37,6 +37,18 @@ struct TimedWork {
 /// The threads of a window, by their index.
 using HostThreads = std::map<std::uint32_t, HostThread>;
 
+/// A call in which a thread that launches waited for the device.
+struct DeviceWait {
+  Nanoseconds end = 0;
+  std::uint64_t time = 0;
+};
+
+/// The waits of all threads, by their ends. Puts the threads' small downloads in order.
+std::vector<DeviceWait> waits_of(HostThreads& threads);
+/// Of those, the ones that ended after `begin`, and by `end`.
+std::span<const DeviceWait> waits_between(std::span<const DeviceWait> waits, Nanoseconds begin,
+                                          Nanoseconds end);
+
 /// One device in one window: its work in order, and why it was idle in between. Work is pending until it is
 /// judged, by what is known of the threads by then.
 class DeviceTimeline {
@@ -45,17 +57,19 @@ class DeviceTimeline {
   bool add(const TimedWork& work);
   const std::vector<TimedWork>& pending() const { return pending_; }
 
+  // `waits` are waits_of(threads).
   /// Judges the work that started before `until`, and forgets it.
-  void judge(HostThreads& threads, Nanoseconds until);
+  void judge(const HostThreads& threads, std::span<const DeviceWait> waits, Nanoseconds until);
   /// Waits that were over by `until` give later launches a lead. Before their calls are forgotten.
-  void add_waits(const HostThreads& threads, Nanoseconds until) { add_waits(threads, until, {}); }
+  void add_waits(std::span<const DeviceWait> waits, Nanoseconds until) { add_waits(waits, until, {}); }
   /// The end of the last work that is judged, 0 if none is.
   Nanoseconds end() const { return all_.end; }
   /// No gap that is still to be judged begins before.
   Nanoseconds earliest_gap() const;
 
   /// Judges all, for a window from `begin` to `end`. Nothing if the device had no work.
-  std::optional<DeviceTimes> settle(HostThreads& threads, Nanoseconds begin, Nanoseconds end);
+  std::optional<DeviceTimes> settle(const HostThreads& threads, std::span<const DeviceWait> waits,
+                                    Nanoseconds begin, Nanoseconds end);
   /// What its idle time is due to.
   const IdleShares& shares() const { return shares_; }
 
@@ -77,9 +91,9 @@ class DeviceTimeline {
   void collective(const TimedWork& kernel);
   // From `begin` on the device had nothing to do, until `next` started. `launched_before`: the launch before
   // that of `next`; may be null.
-  void gap(const HostThreads& threads, Nanoseconds begin, const TimedWork& next,
-           const TimedWork* launched_before, std::span<const TimedWork> work);
-  void add_waits(const HostThreads& threads, Nanoseconds until, std::span<const TimedWork> work);
+  void gap(const HostThreads& threads, std::span<const DeviceWait> waits, Nanoseconds begin,
+           const TimedWork& next, const TimedWork* launched_before, std::span<const TimedWork> work);
+  void add_waits(std::span<const DeviceWait> waits, Nanoseconds until, std::span<const TimedWork> work);
   void blame(std::uint64_t time, const IdleShare& share);
 
   std::vector<TimedWork> pending_;

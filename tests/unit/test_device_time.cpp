@@ -862,3 +862,43 @@ TEST_CASE("States of calls by their names", "[device_time]") {
   CHECK(host_state_of("cudnnBackendFinalize", true) == HostState::kOther);
   CHECK(host_state_of("cublasLtMatmulAlgoGetHeuristic", true) == HostState::kOther);
 }
+
+TEST_CASE("waits are found by their ends as thread by thread", "[diagnosis]") {
+  std::mt19937_64 random(20);
+  const auto below = [&random](std::uint64_t limit) { return random() % limit; };
+  for (int round = 0; round < 3000; ++round) {
+    HostThreads threads;
+    const std::uint64_t count = 1 + below(40);
+    for (std::uint32_t number = 1; number <= count; ++number) {
+      HostThread& thread = threads[number];
+      thread.launches = below(4) != 0;
+      Nanoseconds time = below(200);
+      for (std::uint64_t i = below(12); i > 0; --i) {
+        HostCall call;
+        call.begin = time += below(60);
+        call.end = time += below(60);
+        call.state = static_cast<HostState>(below(4));
+        thread.calls.push_back(call);
+        if (below(2) == 0) thread.small_downloads.insert(thread.small_downloads.begin(), call.begin);
+      }
+    }
+    const std::vector<DeviceWait> waits = waits_of(threads);
+    Nanoseconds begin = 0;
+    while (begin < 1500) {
+      const Nanoseconds end = begin + below(100);
+      std::vector<std::pair<Nanoseconds, std::uint64_t>> expected;
+      for (const auto& [number, thread] : threads) {
+        for (const HostCall& call : thread.calls) {
+          if (thread.launches && thread.waits_for_device(call) && call.end > begin && call.end <= end)
+            expected.emplace_back(call.end, call.end - call.begin);
+        }
+      }
+      std::vector<std::pair<Nanoseconds, std::uint64_t>> found;
+      for (const DeviceWait& wait : waits_between(waits, begin, end)) found.emplace_back(wait.end, wait.time);
+      std::sort(expected.begin(), expected.end());
+      std::sort(found.begin(), found.end());
+      REQUIRE(found == expected);
+      begin = end + below(2);
+    }
+  }
+}
