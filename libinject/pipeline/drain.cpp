@@ -372,8 +372,8 @@ void Drain::settle(std::uint64_t dropped, bool delivered, std::uint32_t last) {
   note_missing(dropped, delivered);
   std::vector<std::uint32_t> closing = windows_.closing(last);
   std::sort(closing.begin(), closing.end());
+  ranges_.close_windows(closing);
   for (const std::uint32_t window : closing) {
-    ranges_.close_window(window);
     const RangeTracker::Span span = windows_.span(window);
     statistics_.settle_window(window, span.begin, span.end);
   }

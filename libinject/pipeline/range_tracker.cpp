@@ -8,6 +8,12 @@
 
 namespace inject {
 
+namespace {
+// A pop ends one of the innermost ranges of its thread: RangeTree::without() looks no further than 64. Here
+// there may also be some whose pop found the ring full.
+constexpr std::ptrdiff_t kMaxSearched = 1024;
+}  // namespace
+
 RangeTracker::RangeTracker(const RangeTree& tree, WindowSpan windows, Emit emit)
     : tree_(tree), windows_(std::move(windows)), emit_(std::move(emit)) {}
 
@@ -37,59 +43,98 @@ void RangeTracker::clip_all(std::uint32_t thread, Thread& state) {
   if (state.window == 0) return;
   const Nanoseconds end = windows_(state.window).end;
   for (const Open& open : state.stack) emit(thread, state.window, open, end, true);
-  for (const Open& open : state.started) emit(thread, state.window, open, end, true);
+  std::map<std::uint64_t, Open> in_order;
+  for (const auto& [key, open] : state.started) {
+    in_order.emplace(key.second, open);
+    starters_.erase({state.window, key.first, thread});
+  }
+  for (const auto& [number, open] : in_order) emit(thread, state.window, open, end, true);
+  open_ -= state.stack.size() + state.started.size();
   state.stack.clear();
   state.started.clear();
+  state.beyond = 0;
+}
+
+bool RangeTracker::has_room(std::uint32_t thread, const RangeRecord& record) {
+  if (open_ < kMaxOpen) {
+    ++open_;
+    return true;
+  }
+  emit(thread, record.window, {record.node, 0, true}, 0, true);
+  return false;
+}
+
+void RangeTracker::push(std::uint32_t thread, Thread& state, const RangeRecord& record) {
+  // The ranges around it first: they may have been open before the window was.
+  context(thread, record.window, tree_.node(record.node).parent);
+  if (has_room(thread, record)) {
+    state.stack.push_back({record.node, record.time, false});
+  } else {
+    ++state.beyond;
+  }
+}
+
+void RangeTracker::pop(std::uint32_t thread, Thread& state, const RangeRecord& record) {
+  if (state.beyond != 0) {
+    --state.beyond;
+    return;
+  }
+  context(thread, record.window, record.node);
+  // By name from the top: domains have stacks of their own, so the range that ends need not be the innermost.
+  const RangeTree::Node ended = tree_.node(record.node);
+  const auto last = state.stack.rbegin() + std::min(std::ssize(state.stack), kMaxSearched);
+  const auto found = std::find_if(state.stack.rbegin(), last, [&](const Open& open) {
+    const RangeTree::Node node = tree_.node(open.node);
+    return node.name == ended.name && node.domain == ended.domain;
+  });
+  if (found == last) return;
+  emit(thread, record.window, *found, record.time, false);
+  state.stack.erase(std::next(found).base());
+  --open_;
+}
+
+void RangeTracker::start(std::uint32_t thread, Thread& state, const RangeRecord& record) {
+  if (!has_room(thread, record)) return;
+  state.started.emplace(std::make_pair(record.node, ++starts_), Open{record.node, record.time, false});
+  starters_.emplace(record.window, record.node, thread);
 }
 
 bool RangeTracker::finish_started(std::uint32_t thread, Thread& state, const RangeRecord& record) {
-  const auto found = std::find_if(state.started.begin(), state.started.end(),
-                                  [&](const Open& open) { return open.node == record.node; });
-  if (found == state.started.end()) return false;
-  emit(thread, record.window, *found, record.time, false);
-  state.started.erase(found);
+  const auto found = state.started.lower_bound({record.node, 0});
+  if (found == state.started.end() || found->first.first != record.node) return false;
+  emit(thread, record.window, found->second, record.time, false);
+  const auto next = state.started.erase(found);
+  if (next == state.started.end() || next->first.first != record.node)
+    starters_.erase({record.window, record.node, thread});
+  --open_;
   return true;
+}
+
+bool RangeTracker::finish_of_another(const RangeRecord& record) {
+  const auto found = starters_.lower_bound({record.window, record.node, 0});
+  if (found == starters_.end()) return false;
+  const auto [window, node, thread] = *found;
+  return window == record.window && node == record.node && finish_started(thread, threads_[thread], record);
 }
 
 void RangeTracker::edge(std::uint32_t thread, const RangeRecord& record) {
   if (record.window == 0) return;
   Thread& state = enter_window(thread, record.window);
-  const Nanoseconds window_begin = windows_(record.window).begin;
   switch (record.edge) {
     case RangeEdge::kPush:
-      // The ranges around it first: they may have been open before the window was.
-      context(thread, record.window, tree_.node(record.node).parent);
-      state.stack.push_back({record.node, record.time, false});
+      push(thread, state, record);
       break;
-    case RangeEdge::kPop: {
-      context(thread, record.window, record.node);
-      // By name from the top: domains have stacks of their own, so the range that ends need not be the
-      // innermost.
-      const RangeTree::Node ended = tree_.node(record.node);
-      const auto found = std::find_if(state.stack.rbegin(), state.stack.rend(), [&](const Open& open) {
-        const RangeTree::Node node = tree_.node(open.node);
-        return node.name == ended.name && node.domain == ended.domain;
-      });
-      if (found != state.stack.rend()) {
-        emit(thread, record.window, *found, record.time, false);
-        state.stack.erase(std::next(found).base());
-      }
+    case RangeEdge::kPop:
+      pop(thread, state, record);
       break;
-    }
     case RangeEdge::kStart:
-      state.started.push_back({record.node, record.time, false});
+      start(thread, state, record);
       break;
     case RangeEdge::kEnd:
-      if (!finish_started(thread, state, record)) {
-        // Ended by another thread than the one that started it, or started before the window.
-        bool found = false;
-        for (auto& [other, other_state] : threads_) {
-          if (other_state.window == record.window && finish_started(other, other_state, record)) {
-            found = true;
-            break;
-          }
-        }
-        if (!found) emit(thread, record.window, {record.node, window_begin, true}, record.time, true);
+      // Ended by another thread than the one that started it, or started before the window.
+      if (!finish_started(thread, state, record) && !finish_of_another(record)) {
+        const Nanoseconds begin = windows_(record.window).begin;
+        emit(thread, record.window, {record.node, begin, true}, record.time, true);
       }
       break;
   }
@@ -101,23 +146,24 @@ void RangeTracker::context(std::uint32_t thread, std::uint32_t window, std::uint
   Thread& state = enter_window(thread, window);
   if (state.last_context == node) return;
   state.last_context = node;
-  // The path's push/pop ranges, innermost first. Those beyond what this window saw pushed were open before
-  // it.
-  std::vector<std::uint32_t> path;
-  for (std::uint32_t at = node; at != 0; at = tree_.node(at).parent) {
-    if (tree_.node(at).style == RangeStyle::kPushPop) path.push_back(at);
-  }
-  if (path.size() <= state.stack.size()) return;
+  // The path's push/pop ranges beyond what this window saw pushed were open before it.
+  std::size_t depth = tree_.node(node).depth;
+  const std::size_t seen = state.stack.size() + state.beyond;
+  if (depth <= seen) return;
+  std::vector<Open> older(depth - seen);
   const Nanoseconds begin = windows_(window).begin;
-  std::vector<Open> older;
-  for (std::size_t i = path.size(); i > state.stack.size(); --i) older.push_back({path[i - 1], begin, true});
+  for (std::uint32_t at = node; depth != 0; at = tree_.node(at).parent) {
+    if (tree_.node(at).style != RangeStyle::kPushPop) continue;
+    if (--depth < older.size()) older[depth] = {at, begin, true};
+  }
+  open_ += older.size();
   state.stack.insert(state.stack.begin(), older.begin(), older.end());
 }
 
-void RangeTracker::close_window(std::uint32_t window) {
-  // What is kept of a thread goes with it: a program may have thousands of them, one after another.
+void RangeTracker::close_windows(std::span<const std::uint32_t> windows) {
+  // What is kept of a thread goes with its window: a program may have thousands of them, one after another.
   for (auto at = threads_.begin(); at != threads_.end();) {
-    if (at->second.window != window) {
+    if (!std::binary_search(windows.begin(), windows.end(), at->second.window)) {
       ++at;
       continue;
     }

@@ -2,9 +2,15 @@
 // SPDX-FileCopyrightText: The libinject authors
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <set>
+#include <span>
+#include <tuple>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "libinject/model/events.h"
@@ -16,9 +22,11 @@ namespace inject {
 /// Puts the edges of NVTX ranges together to ranges, window by window, on the drain thread. What began before
 /// its window opened or was open when it closed is cut at the window's edge and marked as clipped. A range
 /// that was open all the window long is known only if the thread did something in it (a launch or another
-/// range).
+/// range). Of kMaxOpen ranges that are open at once in windows that are not closed; one beyond has no times.
 class RangeTracker {
  public:
+  static constexpr std::size_t kMaxOpen = 1u << 20;
+
   using Emit = std::function<void(const RangeEvent&)>;
   /// Begin and end of a window; the end may be 0 while it is open.
   struct Span {
@@ -32,8 +40,9 @@ class RangeTracker {
   void edge(std::uint32_t thread, const RangeRecord& record);
   /// A launch or call of `thread` in `window` had the NVTX context `node`.
   void context(std::uint32_t thread, std::uint32_t window, std::uint32_t node);
-  /// `window` is over and all its records have been seen: clips what is still open in it.
-  void close_window(std::uint32_t window);
+  /// These windows, by ascending number, are over and all their records have been seen: clips what is still
+  /// open in them.
+  void close_windows(std::span<const std::uint32_t> windows);
 
  private:
   struct Open {
@@ -44,19 +53,30 @@ class RangeTracker {
   struct Thread {
     std::uint32_t window = 0;
     std::uint32_t last_context = 0;
-    std::vector<Open> stack;    // push/pop, outermost first
-    std::vector<Open> started;  // start/end
+    std::vector<Open> stack;   // push/pop, outermost first
+    std::uint64_t beyond = 0;  // pushed inside of those, where there was no room
+    // Start/end, by node and in the order of their starts.
+    std::map<std::pair<std::uint32_t, std::uint64_t>, Open> started;
   };
 
   Thread& enter_window(std::uint32_t thread, std::uint32_t window);
   void clip_all(std::uint32_t thread, Thread& state);
   void emit(std::uint32_t thread, std::uint32_t window, const Open& open, Nanoseconds end, bool cut);
+  bool has_room(std::uint32_t thread, const RangeRecord& record);
+  void push(std::uint32_t thread, Thread& state, const RangeRecord& record);
+  void pop(std::uint32_t thread, Thread& state, const RangeRecord& record);
+  void start(std::uint32_t thread, Thread& state, const RangeRecord& record);
   bool finish_started(std::uint32_t thread, Thread& state, const RangeRecord& record);
+  bool finish_of_another(const RangeRecord& record);
 
   const RangeTree& tree_;
   WindowSpan windows_;
   Emit emit_;
   std::unordered_map<std::uint32_t, Thread> threads_;
+  // Window, node and thread of what is in some thread's `started`.
+  std::set<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>> starters_;
+  std::uint64_t starts_ = 0;
+  std::size_t open_ = 0;
 };
 
 }  // namespace inject

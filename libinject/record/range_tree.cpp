@@ -47,8 +47,9 @@ std::uint32_t RangeTree::child(std::uint32_t parent, std::uint32_t name, std::ui
           overflows_.fetch_add(1, std::memory_order_relaxed);
           return parent;
         }
-        nodes_[id] = Node{parent, name, domain, style,
-                          level(parent, domain) + (style == RangeStyle::kPushPop ? 1 : 0)};
+        const std::uint32_t pushed = style == RangeStyle::kPushPop ? 1 : 0;
+        nodes_[id] =
+            Node{parent, name, domain, style, level(parent, domain) + pushed, nodes_[parent].depth + pushed};
         fresh = id;
       }
       if (slots_[slot].compare_exchange_strong(value, fresh, std::memory_order_acq_rel,

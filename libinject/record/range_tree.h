@@ -21,7 +21,9 @@ class RangeTree {
     std::uint32_t name = 0;    ///< NameTable id of "domain:message"
     std::uint32_t domain = 0;  ///< NameTable id of the domain's name, 0 for the default domain
     RangeStyle style = RangeStyle::kPushPop;
-    std::uint32_t level = 0;  ///< push/pop ranges of this domain on the path, this one included
+    // Push/pop ranges on the path, this one included:
+    std::uint32_t level = 0;  ///< of this domain
+    std::uint32_t depth = 0;  ///< of all domains
   };
 
   explicit RangeTree(std::uint32_t max_nodes) noexcept;

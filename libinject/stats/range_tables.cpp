@@ -67,23 +67,33 @@ std::uint32_t RangeTables::range_of(const RangeTree::Node& node) {
   return range_keys_.find_or_add({node.name, static_cast<std::uint32_t>(node.style)});
 }
 
+// A program may push and never pop: from the ranges around the parent, so that no path is gone along for each
+// node on it.
 RangeTables::Around RangeTables::ranges_around(std::uint32_t node) {
   if (node >= around_.size()) around_.resize(std::bit_ceil(std::size_t{node} + 1));
-  if (around_[node].known) return around_[node];
-  const auto begin = static_cast<std::uint32_t>(around_ranges_.size());
+  std::vector<std::uint32_t> unknown;
   // A parent is always older than its child; the bound only guards against a damaged tree.
-  std::uint32_t id = node;
-  while (id != 0 && around_ranges_.size() - begin < kMaxRangeNesting) {
-    const RangeTree::Node entry = tree_->node(id);
-    const std::uint32_t range = range_of(entry);
-    const auto first = around_ranges_.begin() + begin;
-    if (std::find(first, around_ranges_.end(), range) == around_ranges_.end())
-      around_ranges_.push_back(range);
-    if (entry.parent >= id) break;
-    id = entry.parent;
+  for (std::uint32_t id = node; id != 0 && !around_[id].known;) {
+    unknown.push_back(id);
+    const std::uint32_t parent = tree_->node(id).parent;
+    id = parent < id ? parent : 0;
   }
-  around_[node] = {begin, static_cast<std::uint32_t>(around_ranges_.size()) - begin, true};
+  for (; !unknown.empty(); unknown.pop_back()) {
+    const RangeTree::Node entry = tree_->node(unknown.back());
+    const Around outer = entry.parent < unknown.back() ? around_[entry.parent] : Around{};
+    around_[unknown.back()] = with_range(outer, range_of(entry));
+  }
   return around_[node];
+}
+
+RangeTables::Around RangeTables::with_range(const Around& outer, std::uint32_t range) {
+  const auto first = around_ranges_.begin() + outer.begin;
+  if (std::find(first, first + outer.size, range) != first + outer.size) return outer;
+  const auto begin = static_cast<std::uint32_t>(around_ranges_.size());
+  const std::size_t kept = std::min<std::size_t>(outer.size, kMaxRangeNesting - 1);
+  around_ranges_.push_back(range);
+  for (std::size_t i = 0; i < kept; ++i) around_ranges_.push_back(around_ranges_[outer.begin + i]);
+  return {begin, static_cast<std::uint32_t>(kept + 1), true};
 }
 
 RangeTables::InstanceCache& RangeTables::cache_of(std::uint32_t thread, std::uint32_t range) {

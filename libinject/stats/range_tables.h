@@ -69,6 +69,7 @@ class RangeTables {
 
   std::uint32_t range_of(const RangeTree::Node& node);
   Around ranges_around(std::uint32_t node);
+  Around with_range(const Around& outer, std::uint32_t range);
   InstanceCache& cache_of(std::uint32_t thread, std::uint32_t range);
   void range_ended(std::uint32_t thread, std::uint32_t range, Nanoseconds end);
   std::uint64_t instance_at(std::uint32_t thread, std::uint32_t range, Nanoseconds time);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
+#include <array>
 #include <vector>
 
 #include "libinject/pipeline/range_tracker.h"
@@ -112,7 +113,7 @@ TEST_CASE("ranges that cross a window's edge are cut there and marked") {
   t.edge(RangeEdge::kPop, step, 1500);
   const auto next = t.push_pop(epoch, 12);
   t.edge(RangeEdge::kPush, next, 1600);
-  t.tracker.close_window(1);
+  t.tracker.close_windows(std::array{1u});
   REQUIRE(t.events.size() == 3);
   CHECK(t.events[0].node == step);
   CHECK(t.events[0].begin == 1000);

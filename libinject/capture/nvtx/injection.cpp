@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cstring>
 #include <cwchar>
 #include <string_view>
@@ -42,6 +43,44 @@ struct OpenRange {
   ThreadState* state = nullptr;
 };
 constinit std::array<OpenRange, kMaxOpen> open_ranges;
+
+/// Which of open_ranges are taken: a program that never ends its ranges must not make each start look through
+/// all of them.
+class Places {
+ public:
+  static constexpr std::uint32_t kNone = kMaxOpen;
+
+  /// A free one, the next after `first` if it can be had.
+  std::uint32_t take(std::uint32_t first) noexcept {
+    for (std::uint32_t i = 0; i <= kWords; ++i) {
+      const std::uint32_t word = (first / kBits + i) % kWords;
+      std::uint64_t free = ~taken_[word].load(std::memory_order_relaxed);
+      if (i == 0) free &= ~std::uint64_t{0} << first % kBits;
+      for (; free != 0; free &= free - 1) {
+        const std::uint64_t bit = free & (~free + 1);
+        if ((taken_[word].fetch_or(bit, std::memory_order_acquire) & bit) == 0)
+          return word * kBits + static_cast<std::uint32_t>(std::countr_zero(bit));
+      }
+    }
+    return kNone;
+  }
+  void give_back(std::uint32_t place) noexcept {
+    taken_[place / kBits].fetch_and(~(std::uint64_t{1} << place % kBits), std::memory_order_release);
+  }
+
+ private:
+  static constexpr std::uint32_t kBits = 64;
+  static constexpr std::uint32_t kWords = kMaxOpen / kBits;
+
+  std::array<std::atomic<std::uint64_t>, kWords> taken_{};
+};
+constinit Places places;
+
+void free_place(OpenRange& open) noexcept {
+  open.serial.store(0, std::memory_order_release);
+  places.give_back(static_cast<std::uint32_t>(&open - open_ranges.data()));
+}
+
 constinit std::atomic<std::uint32_t> next_serial{1};
 constinit std::atomic<std::uint32_t> next_slot{0};
 constinit std::atomic<std::uint64_t> lost_ranges{0};
@@ -220,25 +259,23 @@ nvtxRangeId_t start(Core* core, Name message, Name domain) noexcept {
   const std::uint32_t outer = nvtx_current(*thread);
   std::uint32_t serial = next_serial.fetch_add(1, std::memory_order_relaxed);
   while (serial == 0 || serial == kEnding) serial = next_serial.fetch_add(1, std::memory_order_relaxed);
-  const std::uint32_t first = next_slot.fetch_add(1, std::memory_order_relaxed);
-  for (std::uint32_t i = 0; i < kMaxOpen; ++i) {
-    const std::uint32_t slot = (first + i) % kMaxOpen;
-    OpenRange& open = open_ranges[slot];
-    std::uint32_t free = 0;
-    if (!open.serial.compare_exchange_strong(free, serial, std::memory_order_acq_rel)) continue;
-    const bool watched = core->nvtx_trigger.armed() && is_watched(*core, message, domain);
-    open.watched.store(watched, std::memory_order_relaxed);
-    open.name = name;
-    open.domain = domain.id;
-    open.thread.store(thread->index, std::memory_order_relaxed);
-    open.state = thread;
-    if (watched) core->nvtx_trigger.opened();
-    thread->range = core->ranges.child(outer, name, domain.id, RangeStyle::kStartEnd);
-    publish(*thread, RangeEdge::kStart, core->ranges.child(0, name, domain.id, RangeStyle::kStartEnd));
-    return static_cast<nvtxRangeId_t>(serial) << kSlotBits | slot;
+  const std::uint32_t slot = places.take(next_slot.fetch_add(1, std::memory_order_relaxed) % kMaxOpen);
+  if (slot == Places::kNone) {
+    lost_ranges.fetch_add(1, std::memory_order_relaxed);
+    return 0;
   }
-  lost_ranges.fetch_add(1, std::memory_order_relaxed);
-  return 0;
+  OpenRange& open = open_ranges[slot];
+  const bool watched = core->nvtx_trigger.armed() && is_watched(*core, message, domain);
+  open.watched.store(watched, std::memory_order_relaxed);
+  open.name = name;
+  open.domain = domain.id;
+  open.thread.store(thread->index, std::memory_order_relaxed);
+  open.state = thread;
+  open.serial.store(serial, std::memory_order_release);
+  if (watched) core->nvtx_trigger.opened();
+  thread->range = core->ranges.child(outer, name, domain.id, RangeStyle::kStartEnd);
+  publish(*thread, RangeEdge::kStart, core->ranges.child(0, name, domain.id, RangeStyle::kStartEnd));
+  return static_cast<nvtxRangeId_t>(serial) << kSlotBits | slot;
 }
 
 void end_range(Core* core, ThreadState* thread, OpenRange& open) noexcept {
@@ -248,13 +285,13 @@ void end_range(Core* core, ThreadState* thread, OpenRange& open) noexcept {
     std::uint32_t name = open.name;
     thread->range =
         core->ranges.without(nvtx_current(*thread), name, open.domain, RangeStyle::kStartEnd, false);
-    open.serial.store(0, std::memory_order_release);
+    free_place(open);
     return;
   }
   // It lies on another thread's path, which only that thread may change. If that thread has gone, its state
   // may have been given to a new one: the owner's index tells, and the slot is free again.
   if (open.state->index != owner_index) {
-    open.serial.store(0, std::memory_order_release);
+    free_place(open);
     return;
   }
   // Counted first: the owner may find it as soon as it is marked.
@@ -410,7 +447,7 @@ void nvtx_forget_ended(ThreadState& thread) noexcept {
     std::uint32_t name = open.name;
     thread.range = core->ranges.without(thread.range, name, open.domain, RangeStyle::kStartEnd, false);
     open.ended.store(false, std::memory_order_relaxed);
-    open.serial.store(0, std::memory_order_release);
+    free_place(open);
     thread.ended_ranges.fetch_sub(1, std::memory_order_relaxed);
   }
 }
