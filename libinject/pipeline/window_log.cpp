@@ -45,7 +45,7 @@ std::uint32_t WindowLog::open(std::string reason, Nanoseconds begin, HostDrops d
   window.number = opened_ + 1;
   window.reason = std::move(reason);
   window.start = begin;
-  more_.push_back({false, false, dropped});
+  more_.push_back({begin, false, false, dropped});
   try {
     windows_.push_back(std::move(window));
   } catch (...) {
@@ -161,21 +161,28 @@ RangeTracker::Span WindowLog::span(std::uint32_t number) const {
   return window == nullptr ? RangeTracker::Span{} : RangeTracker::Span{window->start, window->end};
 }
 
+/// The latest window with times that opened by then.
+const WindowInfo* WindowLog::latest(Nanoseconds time) const {
+  const auto after =
+      std::upper_bound(more_.begin(), more_.end(), time,
+                       [](Nanoseconds wanted, const More& more) { return wanted < more.opened; });
+  for (auto i = after - more_.begin(); i-- > 0;) {
+    const WindowInfo& window = windows_[static_cast<std::size_t>(i)];
+    if (window.times_known() && time >= window.start) return &window;
+  }
+  return nullptr;
+}
+
 std::uint32_t WindowLog::at(Nanoseconds time) const {
   const MutexLock lock(mutex_);
-  for (auto window = windows_.rbegin(); window != windows_.rend(); ++window) {
-    if (!window->times_known()) continue;
-    if (time >= window->start) return window->end == 0 || time <= window->end ? window->number : 0;
-  }
-  return 0;
+  const WindowInfo* window = latest(time);
+  return window != nullptr && (window->end == 0 || time <= window->end) ? window->number : 0;
 }
 
 std::uint32_t WindowLog::opened_by(Nanoseconds time) const {
   const MutexLock lock(mutex_);
-  for (auto window = windows_.rbegin(); window != windows_.rend(); ++window) {
-    if (window->times_known() && time >= window->start) return window->number;
-  }
-  return 0;
+  const WindowInfo* window = latest(time);
+  return window == nullptr ? 0 : window->number;
 }
 
 std::uint32_t WindowLog::opened() const {

@@ -75,9 +75,11 @@ class WindowLog {
   const WindowInfo* find(std::uint32_t number) const INJECT_REQUIRES(mutex_) {
     return const_cast<WindowLog*>(this)->find(number);
   }
+  const WindowInfo* latest(Nanoseconds time) const INJECT_REQUIRES(mutex_);
   bool is_listed(std::uint32_t number) const INJECT_REQUIRES(mutex_);
 
   struct More {
+    Nanoseconds opened = 0;   // also where the window's times are not known
     bool start_read = false;  // whether there is a reading of the devices' memory
     bool end_read = false;
     HostDrops dropped;  // when it opened

@@ -3,6 +3,7 @@
 #include "libinject/stats/call_shapes.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "libinject/record/shape_table.h"
 
@@ -55,6 +56,7 @@ CallShapeStatistics::Call& CallShapeStatistics::call_of(const Key& key, std::uin
   }
   place->second.shape = shape;
   place->second.window = window;
+  in_order_ = false;
   return place->second;
 }
 
@@ -123,14 +125,25 @@ void CallShapeStatistics::flush(const Call& call) {
   for (const KernelShare& name : call.names) add_name(row.names, name, kMaxNames);
 }
 
+// Where many windows are settled, the calls are put in order once.
 void CallShapeStatistics::settle(std::uint32_t window) {
-  std::erase_if(order_, [&](const Key& key) {
-    const auto call = calls_.find(key);
-    if (call->second.window > window) return false;
+  if (!std::exchange(in_order_, true)) put_in_order();
+  for (; !order_.empty(); order_.pop_front()) {
+    const auto call = calls_.find(order_.front());
+    if (call->second.window > window) return;
     flush(call->second);
     calls_.erase(call);
-    return true;
-  });
+  }
+}
+
+void CallShapeStatistics::put_in_order() {
+  std::vector<std::pair<std::uint32_t, Key>> calls;
+  calls.reserve(order_.size());
+  for (const Key& key : order_) calls.emplace_back(calls_.at(key).window, key);
+  const auto earlier = [](const auto& a, const auto& b) { return a.first < b.first; };
+  if (std::is_sorted(calls.begin(), calls.end(), earlier)) return;
+  std::stable_sort(calls.begin(), calls.end(), earlier);
+  std::transform(calls.begin(), calls.end(), order_.begin(), [](const auto& call) { return call.second; });
 }
 
 std::vector<CallShapeEntry> CallShapeStatistics::rows() const {

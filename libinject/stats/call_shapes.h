@@ -98,9 +98,11 @@ class CallShapeStatistics {
   static Key key_of(const KernelEvent& event);
   Call& call_of(const Key& key, std::uint32_t shape, std::uint32_t window);
   void flush(const Call& call);
+  void put_in_order();
 
   std::unordered_map<Key, Call, KeyHash> calls_;
   std::deque<Key> order_;
+  bool in_order_ = true;  // order_, by windows
   KeyIndex<2> keys_{kMaxRows};
   std::vector<CallShapeEntry> rows_;
   std::map<Category, CallShapeEntry> others_;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 namespace inject {
 
@@ -68,6 +69,7 @@ void IterationStatistics::activity(const IterationActivity& activity) {
   }
   if (waiting_.size() + waiting_launches_.size() >= kMaxWaiting) spill();
   waiting_.push_back(activity);
+  in_order_ = false;
 }
 
 void IterationStatistics::lost_work(std::uint32_t window, Nanoseconds launch) {
@@ -91,6 +93,7 @@ void IterationStatistics::note(const WaitingLaunch& launch) {
   }
   if (waiting_.size() + waiting_launches_.size() >= kMaxWaiting) spill();
   waiting_launches_.push_back(launch);
+  in_order_ = false;
 }
 
 /// The number of the latest boundary that is not after `time`, 0 if there is none or nothing is followed
@@ -200,6 +203,28 @@ void IterationStatistics::assign() {
   });
 }
 
+/// Those of windows up to that one. Where many windows are settled, what waits is put in order once.
+void IterationStatistics::assign_through(std::uint32_t window) {
+  const auto earlier = [](const auto& a, const auto& b) { return a.window < b.window; };
+  const auto put_in_order = [&earlier](auto& waiting) {
+    if (!std::is_sorted(waiting.begin(), waiting.end(), earlier))
+      std::stable_sort(waiting.begin(), waiting.end(), earlier);
+  };
+  if (!std::exchange(in_order_, true)) {
+    put_in_order(waiting_);
+    put_in_order(waiting_launches_);
+  }
+  for (; !waiting_.empty() && waiting_.front().window <= window; waiting_.pop_front()) {
+    const IterationActivity& activity = waiting_.front();
+    account(key_of(activity.window, activity.launch_begin), activity);
+  }
+  for (; !waiting_launches_.empty() && waiting_launches_.front().window <= window;
+       waiting_launches_.pop_front()) {
+    const WaitingLaunch& launch = waiting_launches_.front();
+    launch.count(row(key_of(launch.window, launch.begin)).host);
+  }
+}
+
 void IterationStatistics::spilled(std::uint32_t window, Nanoseconds launch, std::uint64_t records) {
   spilled_.first = spilled_.any ? std::min(spilled_.first, launch) : launch;
   spilled_.last = std::max(spilled_.last, launch);
@@ -305,7 +330,7 @@ void IterationStatistics::settle_row(const Key& key, Row& row) {
 void IterationStatistics::settle_window(std::uint32_t window, Nanoseconds begin, Nanoseconds end) {
   if (window <= settled_through_) return;
   final_through_ = window;
-  assign();
+  assign_through(window);
   const bool lost_more = lost_work_.size() == kMaxLost;
   std::erase_if(lost_work_, [this, window](const auto& lost) {
     if (lost.first > window) return false;

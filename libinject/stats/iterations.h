@@ -176,6 +176,7 @@ class IterationStatistics {
   static void count(DeviceWork& work, const IterationActivity& activity);
   void account(const Key& key, const IterationActivity& activity);
   void assign();
+  void assign_through(std::uint32_t window);
   void spill();
   void spilled(std::uint32_t window, Nanoseconds launch, std::uint64_t records);
   void settle_row(const Key& key, Row& row);
@@ -198,8 +199,9 @@ class IterationStatistics {
     std::uint64_t found = 0;
   } cache_;
 
-  std::vector<IterationActivity> waiting_;
-  std::vector<WaitingLaunch> waiting_launches_;
+  std::deque<IterationActivity> waiting_;
+  std::deque<WaitingLaunch> waiting_launches_;
+  bool in_order_ = true;  // both, by windows
 
   std::map<Key, Row> rows_;
   Key latest_key_{0, 0};

@@ -17,32 +17,27 @@ constexpr std::size_t kMaxIntervals = 262'144;
 DeviceWork& WindowTotals::work(std::uint32_t window, std::uint32_t device, Nanoseconds start,
                                Nanoseconds end) {
   const std::uint32_t index = device_keys_.find_or_add({window, device});
-  const bool is_new = !busy_.has(index);
   BusyTime& busy = busy_.at(index);
-  if (is_new) unsettled_.push_back(index);
   const std::size_t held = busy.held();
   const std::uint64_t late = busy.late();
   busy.add(start, end);
   late_ += busy.late() - late;
   intervals_held_ += busy.held() - held;
-  for (std::size_t i = 0; i < unsettled_.size() && intervals_held_ > kMaxIntervals; ++i) {
-    settle_busy(unsettled_[i]);
-  }
+  if (held == 0 && busy.held() != 0)
+    unsettled_.emplace(index == kOtherIndex ? kOtherIndex : device_keys_.key(index)[0], index);
+  while (intervals_held_ > kMaxIntervals) settle_oldest();
   return devices_.at(index);
 }
 
-void WindowTotals::settle_busy(std::uint32_t index) {
-  BusyTime& busy = busy_.at(index);
+void WindowTotals::settle_oldest() {
+  BusyTime& busy = busy_.at(unsettled_.begin()->second);
   intervals_held_ -= busy.held();
   busy.settle();
+  unsettled_.erase(unsettled_.begin());
 }
 
 void WindowTotals::settle(std::uint32_t window) {
-  std::erase_if(unsettled_, [&](std::uint32_t index) {
-    if (index == kOtherIndex || device_keys_.key(index)[0] > window) return false;
-    settle_busy(index);
-    return true;
-  });
+  while (!unsettled_.empty() && unsettled_.begin()->first <= window) settle_oldest();
 }
 
 std::vector<WindowDeviceRow> WindowTotals::device_rows() const {

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "libinject/stats/busy_time.h"
@@ -29,14 +31,15 @@ class WindowTotals {
   std::uint64_t late() const { return late_; }
 
  private:
-  void settle_busy(std::uint32_t index);
+  void settle_oldest();
 
   // window, device
   KeyIndex<2> device_keys_{Statistics::kMaxRows};
   Rows<DeviceWork> devices_{{}};
   // Beside them; those of windows that are not settled hold intervals.
   Rows<BusyTime> busy_{{}};
-  std::vector<std::uint32_t> unsettled_;
+  // Window and index of those that do.
+  std::set<std::pair<std::uint32_t, std::uint32_t>> unsettled_;
   std::size_t intervals_held_ = 0;
   std::uint64_t late_ = 0;
   KeyIndex<1> host_keys_{Statistics::kMaxRows};
