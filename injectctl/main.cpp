@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <charconv>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <new>
@@ -151,7 +152,15 @@ int list(const std::vector<Folder>& where) {
   return 0;
 }
 
+// The record file is read where it is.
+void end_on_bus_error(int) {
+  static constexpr char kText[] =
+      "injectctl: recover: the file `records` became shorter, or its disk can't be read\n";
+  _exit(write(STDERR_FILENO, kText, sizeof kText - 1) < 0 ? 2 : 1);
+}
+
 int recover_folder(const std::string& folder, bool keep) {
+  std::signal(SIGBUS, end_on_bus_error);
   const recovery::Outcome outcome = recovery::recover(folder, keep);
   if (!outcome.done) {
     std::fprintf(stderr, "injectctl: recover: %s\n", outcome.message.c_str());

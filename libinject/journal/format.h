@@ -22,8 +22,10 @@ inline constexpr std::uint64_t kMagic =
 inline constexpr std::uint32_t kVersion = 5;
 inline constexpr std::size_t kHeaderBytes = std::size_t{64} << 10;  // the largest page size there is
 inline constexpr std::size_t kInfoBytes = std::size_t{256} << 10;   // of each of two places
-/// Files beyond that are refused: twice what the largest INJECT_RING and INJECT_BUFFERS make.
-inline constexpr std::uint64_t kMaxFile = std::uint64_t{32} << 30;
+/// The largest INJECT_RING and INJECT_BUFFERS: a header that says more is refused.
+inline constexpr std::uint64_t kMaxArena = std::uint64_t{4} << 30;
+/// CUPTI's buffers are handed out in multiples of it.
+inline constexpr std::uint64_t kUnitAlign = 4096;
 
 /// A part of the file.
 struct Part {

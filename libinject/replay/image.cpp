@@ -86,8 +86,18 @@ bool Image::check_parts(std::string& problem) const {
     end = part->offset + part->bytes;
   }
   if (header_.info.bytes != 2 * kInfoBytes || header_.block_bytes != sizeof(Block) ||
-      header_.unit_bytes % 8 != 0 || header_.unit_bytes == 0) {
+      header_.unit_bytes % kUnitAlign != 0 || header_.unit_bytes == 0) {
     problem = "its header is damaged";
+    return false;
+  }
+  // Between the parts, and behind the last, is less than a page. So these bound the file.
+  const std::uint64_t units = header_.marks.bytes / sizeof(BufferMark);
+  const std::uint64_t parts = header_.info.bytes + header_.marks.bytes + header_.ring.bytes +
+                              header_.buffers.bytes + header_.journal.bytes;
+  if (header_.ring.bytes > kMaxArena || header_.buffers.bytes > kMaxArena ||
+      header_.journal.bytes > header_.ring.bytes + header_.buffers.bytes ||
+      header_.buffers.bytes / header_.unit_bytes != units || bytes_.size() - parts > 6 * kHeaderBytes) {
+    problem = fmt::format("it has {} bytes, which its parts do not account for", bytes_.size());
     return false;
   }
   return true;

@@ -2,7 +2,9 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/replay/recover.h"
 
+#include <dirent.h>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,8 +13,8 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstdio>
-#include <cstring>
+#include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -27,6 +29,7 @@
 #include "libinject/output/summary.h"
 #include "libinject/output/table_files.h"
 #include "libinject/output/trace.h"
+#include "libinject/replay/mapped_file.h"
 #include "libinject/replay/replay.h"
 
 namespace inject::recovery {
@@ -38,36 +41,32 @@ std::string text_of(int code) {
   return strerror_r(code, text.data(), text.size());
 }
 
-std::string read_whole(int file, std::uint64_t bytes, std::vector<std::uint8_t>& contents) {
-  contents.resize(bytes);
-  for (std::size_t at = 0; at < contents.size();) {
-    const ssize_t n = pread(file, contents.data() + at, contents.size() - at, static_cast<off_t>(at));
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return text_of(errno);
-    if (n == 0) return "it became shorter while it was read";
-    at += static_cast<std::size_t>(n);
+/// Open until it goes.
+class Opened {
+ public:
+  explicit Opened(int number) : number_(number) {}
+  ~Opened() {
+    if (is_open()) close(number_);
   }
-  return {};
-}
+  Opened(const Opened&) = delete;
+  Opened& operator=(const Opened&) = delete;
+  bool is_open() const { return number_ >= 0; }
+  int number() const { return number_; }
 
-/// What is wrong with the file; empty: nothing.
-std::string read_file(const FolderAbove& where, std::vector<std::uint8_t>& contents) {
-  const int file =
-      openat(where.descriptor(), where.name().c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
-  if (file < 0) return errno == ELOOP ? "it is a link" : text_of(errno);
+ private:
+  int number_;
+};
+
+constexpr int kRead = O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK;
+
+/// What is wrong with the record file; empty: nothing.
+std::string map_records(const Opened& file, MappedFile& contents) {
+  if (!file.is_open()) return errno == ELOOP ? "it is a link" : text_of(errno);
   struct stat status {};
-  std::string problem;
-  if (fstat(file, &status) != 0) {
-    problem = text_of(errno);
-  } else if (!S_ISREG(status.st_mode)) {
-    problem = "it is not a regular file";
-  } else if (static_cast<std::uint64_t>(status.st_size) > kMaxFile) {
-    problem = "it is larger than any record file";
-  } else {
-    problem = read_whole(file, static_cast<std::uint64_t>(status.st_size), contents);
-  }
-  close(file);
-  return problem;
+  if (fstat(file.number(), &status) != 0) return text_of(errno);
+  if (!S_ISREG(status.st_mode)) return "it is not a regular file";
+  return contents.open(file.number(), static_cast<std::size_t>(status.st_size)) ? std::string()
+                                                                                : text_of(errno);
 }
 
 bool still_runs(const Header& header) {
@@ -75,29 +74,91 @@ bool still_runs(const Header& header) {
          process_start_of(header.pid) == header.process_start;
 }
 
-bool exists(const std::string& path) {
-  struct stat status {};
-  return lstat(path.c_str(), &status) == 0;
-}
-
-std::string text_file(const std::string& path) {
+std::string text_file(int folder, const char* name) {
   std::string text;
-  const int file = open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
-  if (file < 0) return text;
+  const Opened file(openat(folder, name, kRead));
+  if (!file.is_open()) return text;
   constexpr std::size_t kMax = std::size_t{64} << 20;
   std::array<char, 65536> part;
-  for (ssize_t n; (n = read(file, part.data(), part.size())) > 0 && text.size() < kMax;)
+  for (ssize_t n; (n = read(file.number(), part.data(), part.size())) > 0 && text.size() < kMax;)
     text.append(part.data(), static_cast<std::size_t>(n));
-  close(file);
   return text;
 }
 
+constexpr const char* kRunFile = "run.json";
+
+/// A folder in the output folder, where everything is made before any of it takes its place. It is the
+/// working directory meanwhile: what writes there has names without a path, which lead nowhere else.
+class Aside {
+ public:
+  /// `folder` is locked: what is there under the name was left by one that was killed.
+  explicit Aside(int folder)
+      : folder_(folder),
+        before_(open(".", O_PATH | O_DIRECTORY | O_CLOEXEC)),
+        aside_(clear() && mkdirat(folder, kName, 0700) == 0
+                   ? openat(folder, kName, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
+                   : -1),
+        entered_(aside_.is_open() && fchdir(aside_.number()) == 0) {
+    if (!entered_) problem_ = std::string(kName) + ": " + text_of(errno);
+  }
+  ~Aside() {
+    if (entered_ && before_.is_open() && fchdir(before_.number()) != 0) entered_ = false;
+    if (aside_.is_open()) clear();
+  }
+  Aside(const Aside&) = delete;
+  Aside& operator=(const Aside&) = delete;
+
+  const std::string& problem() const { return problem_; }
+
+  /// Of tables that can't be made anew, those that the process wrote stay, and run.json lists them.
+  void list_kept(const Report& report) {
+    for (const TableFile& table : table_files()) {
+      struct stat status {};
+      const std::string name(table.name);
+      if (is_wanted(table, report) || fstatat(folder_, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0)
+        continue;
+      const Opened mark(openat(aside_.number(), name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+    }
+  }
+
+  /// What went wrong; empty: nothing. With the file goes as far as the process had come with its own.
+  std::string put_in_place(const std::string& name) {
+    if (renameat(aside_.number(), name.c_str(), folder_, name.c_str()) != 0)
+      return name + ": " + text_of(errno);
+    unlinkat(folder_, ("." + name + ".new").c_str(), 0);
+    return {};
+  }
+
+ private:
+  static constexpr const char* kName = ".recovering";
+
+  /// Removes the folder and its files, or whatever has the name; a link is not followed. False: see errno.
+  bool clear() {
+    const int left = openat(folder_, kName, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (left < 0) return unlinkat(folder_, kName, 0) == 0 || errno == ENOENT;
+    DIR* files = fdopendir(left);
+    if (files == nullptr) {
+      close(left);
+      return false;
+    }
+    while (const dirent* file = readdir(files)) unlinkat(left, file->d_name, 0);
+    closedir(files);
+    return unlinkat(folder_, kName, AT_REMOVEDIR) == 0;
+  }
+
+  int folder_;
+  Opened before_;
+  Opened aside_;
+  bool entered_;
+  std::string problem_;
+};
+
 // The process's own run.json says what its tables have; what is new is its state.
-std::string keep_tables(const std::string& folder, const RecoveredInfo& recovered) {
-  std::string text = text_file(folder + "/run.json");
+std::string keep_tables(int folder, const RecoveredInfo& recovered) {
+  std::string text = text_file(folder, kRunFile);
   if (!mark_recovered(text, recovered))
     return "run.json is not as libinject writes it; it was left unchanged";
-  AtomicFile file(folder, "run.json");
+  AtomicFile file(".", kRunFile);
   file.file().buffer() = text;
   return file.finish() && file.commit() ? std::string() : file.error();
 }
@@ -111,14 +172,11 @@ bool traced(const RunInfo& run, std::string_view format) {
   return list.find("," + std::string(format) + ",") != std::string::npos;
 }
 
-/// The raw records of a run that wrote some (INJECT_TRACE), made anew beside the tables, and then put in the
-/// place of those that the process had written.
+/// The raw records of a run that wrote some (INJECT_TRACE), made anew in the working directory.
 class RawRecords {
  public:
-  RawRecords(const std::string& folder, Replay& replay)
-      : folder_(folder),
-        aside_(folder + "/.recovering"),
-        run_(replay.run_info()),
+  explicit RawRecords(Replay& replay)
+      : run_(replay.run_info()),
         writer_({&replay.core().names, [&replay](std::uint32_t index) { return replay.thread(index); },
                  [this](std::uint32_t device) {
                    return device < run_.devices.size() ? run_.devices[device].name : std::string();
@@ -128,20 +186,10 @@ class RawRecords {
                  [&replay](std::uint32_t index) { return replay.thread(index); },
                  [this] { return std::span<const DeviceInfo>(run_.devices); }, program(), run_.pid, run_.base,
                  run_.base_utc, run_.rank, std::string()}) {
-    const bool csv = traced(run_, "csv");
-    const bool chrome = traced(run_, "chrome");
-    if (!csv && !chrome) return;
-    clear();
-    made_ = mkdir(aside_.c_str(), 0700) == 0;
-    problem_ = made_ ? std::string() : text_of(errno);
-    csv_open_ = made_ && csv && writer_.open(aside_);
-    chrome_open_ = made_ && chrome && chrome_.open(aside_);
-    if (problem_.empty()) problem_ = writer_.error().empty() ? chrome_.error() : writer_.error();
+    csv_open_ = traced(run_, "csv") && writer_.open(".");
+    chrome_open_ = traced(run_, "chrome") && chrome_.open(".");
   }
-  ~RawRecords() {
-    writer_.close();
-    if (made_) clear();
-  }
+  ~RawRecords() { writer_.close(); }
   RawRecords(const RawRecords&) = delete;
   RawRecords& operator=(const RawRecords&) = delete;
 
@@ -155,44 +203,29 @@ class RawRecords {
     if (chrome_open_) run.trace_events_left_out = chrome_.left_out();
   }
 
-  /// What went wrong; empty: nothing, or there are none.
-  std::string put_in_place(const RunInfo& run) {
-    if (!problem_.empty()) return problem_;
+  /// What went wrong; empty: nothing, or there are none. Appends the files' names to `made`.
+  std::string finish(const RunInfo& run, std::vector<std::string>& made) {
+    const std::string& opened = writer_.error().empty() ? chrome_.error() : writer_.error();
+    if (!opened.empty()) return opened;
     if (csv_open_ && (!writer_.flush() || !writer_.close())) return writer_.error();
     if (chrome_open_ && !chrome_.complete(run.windows)) return chrome_.error();
-    for (const char* name : kFiles) {
-      if (std::strcmp(name, ChromeTrace::kFileName) == 0 ? !chrome_open_ : !csv_open_) continue;
-      if (rename((aside_ + "/" + name).c_str(), (folder_ + "/" + name).c_str()) != 0)
-        return std::string(name) + ": " + text_of(errno);
+    for (const TraceFile& file : trace_files()) {
+      if (csv_open_) made.emplace_back(file.name);
     }
-    // As far as the process had come with it.
-    if (chrome_open_) unlink((folder_ + "/." + ChromeTrace::kFileName + ".new").c_str());
+    if (chrome_open_) made.emplace_back(ChromeTrace::kFileName);
     return {};
   }
 
  private:
-  static constexpr std::array<const char*, 5> kFiles{"cuda_gpu_trace.csv", "cuda_api_trace.csv",
-                                                     "library_trace.csv", "thread_cpu_trace.csv",
-                                                     ChromeTrace::kFileName};
-
   std::string program() const {
     if (run_.command_line.empty()) return {};
     const std::string& path = run_.command_line.front();
     return path.substr(path.rfind('/') + 1);
   }
-  void clear() {
-    for (const char* name : kFiles) unlink((aside_ + "/" + name).c_str());
-    unlink((aside_ + "/." + ChromeTrace::kFileName + ".new").c_str());
-    rmdir(aside_.c_str());
-  }
 
-  std::string folder_;
-  std::string aside_;
   RunInfo run_;
   TraceWriter writer_;
   ChromeTrace chrome_;
-  std::string problem_;
-  bool made_ = false;
   bool csv_open_ = false;
   bool chrome_open_ = false;
 };
@@ -210,27 +243,38 @@ std::string missing_text(const RunInfo& run) {
 
 Outcome recover(const std::string& folder, bool keep) {
   const std::string path = folder + "/" + kFileName;
-  const std::string shown = one_line(path, 300);
-  const FolderAbove where(path);
-  if (!where.is_open()) return {false, one_line(folder, 300) + ": " + where.problem(), {}};
-  std::vector<std::uint8_t> contents;
-  if (!exists(path)) {
-    std::string text = text_file(folder + "/run.json");
-    if (text.find("\"state\": \"recovered\"") != std::string::npos)
-      return {true, one_line(folder, 300) + " is recovered already", {}};
-    if (text.empty())
-      return {false, one_line(folder, 300) + " is not an output folder: it has no run.json", {}};
-    return {false, one_line(folder, 300) + ": there is nothing to recover: it has no file `records`", {}};
-  }
-  std::string problem = read_file(where, contents);
-  if (!problem.empty()) return {false, shown + ": " + problem, {}};
-  Image image;
-  if (!image.open(contents, problem)) return {false, shown + ": " + problem, {}};
-  if (still_runs(image.header()))
-    return {false, fmt::format("{}: process {} is still writing to it", shown, image.header().pid), {}};
+  const std::string shown = one_line(folder, 300);
+  const auto failed = [](const std::string& name, const std::string& problem) {
+    return Outcome{false, name + ": " + problem, {}};
+  };
+  const FolderAbove above(path);
+  if (!above.is_open()) return failed(shown, above.problem());
+  // From here on the folder is what is open here: its path could lead elsewhere the next time.
+  const Opened locked(openat(above.descriptor(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!locked.is_open()) return failed(shown, text_of(errno));
+  const int within = locked.number();
+  if (flock(within, LOCK_EX | LOCK_NB) != 0)
+    return failed(shown, errno == EWOULDBLOCK ? "another recovery is under way" : text_of(errno));
 
+  const Opened records(openat(within, kFileName, kRead));
+  if (!records.is_open() && errno == ENOENT) {
+    const std::string text = text_file(within, kRunFile);
+    if (text.find("\"state\": \"recovered\"") != std::string::npos)
+      return {true, shown + " is recovered already", {}};
+    if (text.empty()) return {false, shown + " is not an output folder: it has no run.json", {}};
+    return failed(shown, "there is nothing to recover: it has no file `records`");
+  }
+  MappedFile contents;
+  Image image;
+  std::string problem = map_records(records, contents);
+  if (!problem.empty() || !image.open(contents.bytes(), problem)) return failed(one_line(path, 300), problem);
+  if (still_runs(image.header()))
+    return failed(one_line(path, 300), fmt::format("process {} is still writing to it", image.header().pid));
+
+  Aside aside(within);
+  if (!aside.problem().empty()) return failed(shown, aside.problem());
   Replay replay(image);
-  RawRecords raw(folder, replay);
+  RawRecords raw(replay);
   raw.take_from(replay);
   replay.run();
   RunInfo run = replay.run_info();
@@ -238,22 +282,31 @@ Outcome recover(const std::string& folder, bool keep) {
   const bool tables_have_more = (image.live().journal_full && image.live().written_beyond) ||
                                 replay.blocks() < image.live().written_block;
   Outcome outcome;
+  std::vector<std::string> made;
   if (tables_have_more) {
     run.recovered->tables_kept = true;
-    problem = keep_tables(folder, *run.recovered);
+    problem = keep_tables(within, *run.recovered);
     outcome.message = fmt::format(
         "the tables in {} are those that the process wrote itself: they have more than the records do",
-        one_line(folder, 300));
+        shown);
   } else {
     const Report report = build_report(replay.statistics(), run);
     run.impossible_rates = report.impossible_rates;
-    const std::vector<std::string> problems = write_all(folder, report);
-    problem = problems.empty() ? raw.put_in_place(run) : problems.front();
+    aside.list_kept(report);
+    const std::vector<std::string> problems = write_all(".", report);
+    for (const TableFile& table : table_files()) {
+      if (is_wanted(table, report)) made.emplace_back(table.name);
+    }
+    problem = problems.empty() ? raw.finish(run, made) : problems.front();
     outcome.summary = summary_text(report, folder);
-    outcome.message = "the tables are in " + one_line(folder, 300) + "; " + missing_text(run);
+    outcome.message = "the tables are in " + shown + "; " + missing_text(run);
   }
-  if (!problem.empty()) return {false, one_line(folder, 300) + ": " + problem, {}};
-  if (!keep) unlinkat(where.descriptor(), where.name().c_str(), 0);
+  made.emplace_back(kRunFile);  // last: it says that the others are there
+  for (const std::string& name : made) {
+    if (problem.empty()) problem = aside.put_in_place(name);
+  }
+  if (!problem.empty()) return failed(shown, problem);
+  if (!keep) unlinkat(within, kFileName, 0);
   outcome.done = true;
   return outcome;
 }

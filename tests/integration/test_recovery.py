@@ -7,6 +7,7 @@ the tables, none twice, and what is missing is counted.
 usage: test_recovery.py LIBRARY PROGRAMS SIMULATION INJECTCTL [--kills N] [TEST...]
 """
 
+import fcntl
 import os
 import pathlib
 import random
@@ -335,6 +336,137 @@ class RefusalTest(Case):
                               text=True, check=False)
         self.assertEqual(done.returncode, 1)
         self.assertIn("Permission denied", done.stderr)
+
+
+class FolderTest(Case):
+    """What else is in the folder, and who else works in it."""
+
+    def killed(self, **options):
+        program = Killed(self, f"sync {READY} kernel:alpha:20 sync until_delivered sleep:60000", WINDOW="always", TRACE="csv,chrome",
+                         **options)
+        program.wait_for_submissions(20)
+        program.kill()
+        return program
+
+    def elsewhere(self, names):
+        """A folder of somebody else's, with files that must stay as they are."""
+        folder = pathlib.Path(tempfile.mkdtemp(prefix="inject-test-"))
+        self.addCleanup(shutil.rmtree, folder)
+        for name in names:
+            (folder / name).write_text("precious")
+        return folder
+
+    def check_untouched(self, folder, names):
+        self.assertEqual({name: (folder / name).read_text(encoding="utf-8") for name in os.listdir(folder)},
+                         {name: "precious" for name in names})
+
+    def test_a_link_in_the_place_of_the_folder_that_is_made(self):
+        names = (*simulated.RAW, "trace.json.gz", ".trace.json.gz.new", "run.json")
+        elsewhere = self.elsewhere(names)
+        program = self.killed()
+        (program.out.path / ".recovering").symlink_to(elsewhere)
+        self.recovered(program)
+        self.check_untouched(elsewhere, names)
+
+    def test_links_in_the_places_of_files(self):
+        program = self.killed()
+        out = program.out.path
+        names = (*simulated.TABLES, *simulated.RAW, "trace.json.gz")
+        targets = (*names, *(f".{name}.new" for name in (*names, "run.json")))
+        elsewhere = self.elsewhere(targets)
+        for name in targets:
+            (out / name).unlink(missing_ok=True)
+            (out / name).symlink_to(elsewhere / name)
+        self.recover(out)
+        self.check_untouched(elsewhere, targets)
+        self.assertEqual([name for name in program.out.files() if (out / name).is_symlink()], [])
+        self.check_counts(program, program.out)
+
+    def test_a_run_json_that_is_a_link(self):
+        program = self.killed()
+        elsewhere = self.elsewhere(["run.json"])
+        run = program.out.path / "run.json"
+        run.unlink()
+        run.symlink_to(elsewhere / "run.json")
+        self.recover(program.out.path)
+        self.check_untouched(elsewhere, ["run.json"])
+        self.assertEqual(program.out.run["state"], "recovered")
+
+    def test_what_a_killed_recovery_left(self):
+        program = self.killed()
+        left = program.out.path / ".recovering"
+        left.mkdir()
+        for name in ("run.json", ".window_sum.csv.new", "cuda_gpu_trace.csv", "anything"):
+            (left / name).write_text("half a file")
+        self.recovered(program)
+
+    def test_recoveries_that_are_killed(self):
+        """Where run.json says that the run is recovered, everything is in place; where it does not, the records are there."""
+        program = self.killed(RING="256K", BUFFERS="1M")
+        alone = self.folder / "alone"
+        shutil.copytree(program.out.path, alone)
+        started = time.monotonic()
+        self.recover(alone)
+        whole = time.monotonic() - started
+        expected = {name: (alone / name).read_bytes() for name in os.listdir(alone)}
+        for i in range(20):
+            copy = self.folder / f"copy{i}"
+            shutil.copytree(program.out.path, copy)
+            with subprocess.Popen([str(injectctl), "recover", str(copy)], stdout=subprocess.DEVNULL) as process:
+                time.sleep(random.uniform(max(0, whole - 0.05 * sanitized.PACE), whole))
+                process.kill()
+            found = simulated.Folder(copy)
+            if found.run["state"] == "recovered":
+                self.assertEqual({name: (copy / name).read_bytes() for name in expected}, expected)
+            else:
+                self.assertIn("records", found.files())
+            self.recover(copy)
+            self.assertEqual({name: (copy / name).read_bytes() for name in expected}, expected)
+            self.assertEqual(set(found.files()) - set(expected) - {".recovering"}, set())
+            shutil.rmtree(copy)
+
+    def test_one_recovery_at_a_time(self):
+        program = self.killed()
+        folder = os.open(program.out.path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            self.assertTrue(self.refused(program.out.path).endswith(": another recovery is under way"))
+        finally:
+            os.close(folder)
+        self.recovered(program)
+
+    def test_recoveries_at_once(self):
+        program = self.killed()
+        alone = self.folder / "alone"
+        shutil.copytree(program.out.path, alone)
+        self.recover(alone)
+        for i in range(10):
+            copy = self.folder / f"copy{i}"
+            shutil.copytree(program.out.path, copy)
+            both = [subprocess.Popen([str(injectctl), "recover", str(copy)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                     text=True) for _ in range(2)]
+            said = [process.communicate(timeout=60 * sanitized.PACE)[0] for process in both]
+            self.assertIn([process.returncode for process in both], ([0, 0], [0, 1], [1, 0]), said)
+            for process, text in zip(both, said):
+                self.assertIn("another recovery is under way" if process.returncode else "recovered", text)
+            self.assertEqual(sorted(os.listdir(copy)), sorted(os.listdir(alone)))
+            for name in os.listdir(alone):
+                self.assertEqual((copy / name).read_bytes(), (alone / name).read_bytes(), name)
+
+    def test_large_files_of_nothing(self):
+        out = self.folder / "out"
+        out.mkdir()
+        for gigabytes in (3, 32):
+            with open(out / "records", "wb") as file:
+                file.truncate(gigabytes << 30)
+            with open(self.folder / "said", "w+b") as said:
+                process = subprocess.Popen([str(injectctl), "recover", str(out)], stderr=said)
+                _, status, usage = os.wait4(process.pid, 0)
+                process.returncode = os.waitstatus_to_exitcode(status)
+                said.seek(0)
+                self.assertIn(b"not a record file", said.read())
+            self.assertEqual(process.returncode, 1)
+            self.assertLess(usage.ru_maxrss, 500_000)  # KB; a sanitizer takes most of it
 
 
 class RoomTest(Case):

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <random>
 #include <span>
 #include <string>
@@ -324,6 +329,53 @@ TEST_CASE("a sealed header that lies about its parts is refused", "[recovery]") 
   header = good;
   header.functions ^= 1;
   CHECK(refused(header));
+}
+
+TEST_CASE("a file of holes takes no memory, and one larger than its parts is refused", "[recovery][native]") {
+  const TemporaryFolder folder;
+  RecordedRun run(folder.path());
+  REQUIRE(run.opened);
+  Header header = header_of(bytes_of(folder));
+  header.process_start = 0;
+  std::uint64_t end = header.marks.offset;
+  const auto place = [&end](Part& part, std::uint64_t bytes) {
+    part = {end, bytes};
+    end += bytes;
+  };
+  const auto make = [&](std::uint64_t arena, std::uint64_t behind) {
+    end = header.marks.offset;
+    place(header.marks, arena / header.unit_bytes * sizeof(BufferMark));
+    place(header.ring, arena);
+    place(header.buffers, arena);
+    place(header.journal, 2 * arena);
+    header.file_bytes = end + behind;
+    header.checksum = header_checksum(header);
+    std::ofstream file(folder.path() + "/" + kFileName, std::ios::binary | std::ios::trunc);
+    file.write(reinterpret_cast<const char*>(&header), sizeof header);
+    file.close();
+    std::filesystem::resize_file(folder.path() + "/" + kFileName, header.file_bytes);
+  };
+
+  make(kMaxArena, 0);
+  const pid_t child = fork();
+  if (child == 0) _exit(recover(folder.path(), true).done ? 0 : 1);
+  int status = 0;
+  rusage usage{};
+  REQUIRE(wait4(child, &status, 0, &usage) == child);
+  CHECK(status == 0);
+  CHECK(usage.ru_maxrss < 1'000'000);  // KB, of 16 GB
+
+  make(2 * kMaxArena, 0);
+  CHECK(recover(folder.path(), true).message.ends_with("which its parts do not account for"));
+  make(std::uint64_t{64} << 20, std::uint64_t{32} << 30);
+  CHECK(recover(folder.path(), true).message.ends_with("which its parts do not account for"));
+}
+
+TEST_CASE("the version of the format is the one that is described", "[recovery]") {
+  std::ifstream file(INJECT_SOURCE_DIR "/docs/recovery.md");
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  CHECK(text.find("In the byte order of the machine, version " + std::to_string(kVersion) + ".") !=
+        std::string::npos);
 }
 
 TEST_CASE("records that make no sense are left out and counted", "[recovery][native]") {
