@@ -19,7 +19,7 @@ namespace inject::recovery {
 inline constexpr const char* kFileName = "records";
 inline constexpr std::uint64_t kMagic =
     0x0A43'4552'4A4E'490Au;  // "\nINJREC\n", as little-endian machines write it
-inline constexpr std::uint32_t kVersion = 5;
+inline constexpr std::uint32_t kVersion = 6;
 inline constexpr std::size_t kHeaderBytes = std::size_t{64} << 10;  // the largest page size there is
 inline constexpr std::size_t kInfoBytes = std::size_t{256} << 10;   // of each of two places
 /// The largest INJECT_RING and INJECT_BUFFERS: a header that says more is refused.
@@ -64,7 +64,8 @@ struct Live {
   std::atomic<std::uint64_t> written_block;       ///< the tables on disk have the journal up to this block
   std::atomic<std::uint64_t> cupti_version;
   std::atomic<std::uint64_t> clock_ahead;  ///< CUPTI's clock beyond CLOCK_MONOTONIC
-  std::atomic<std::uint64_t> alive;        ///< CLOCK_MONOTONIC of the drain thread's last pass
+  std::atomic<std::uint64_t> alive;        ///< CLOCK_MONOTONIC of the last pass that the journal has
+  std::atomic<std::uint64_t> passes;       ///< of the drain thread: changes as long as it takes records
   std::array<std::atomic<std::uint64_t>, 64> record_bytes;  ///< by CUpti_ActivityKind, as they were seen
 };
 inline constexpr std::size_t kLiveOffset = 4096;

@@ -301,7 +301,9 @@ void Journal::release_pages() {
 }
 
 void Journal::commit() {
-  if (!running() || full_) return;
+  if (!running()) return;
+  live_->passes.fetch_add(1, std::memory_order_relaxed);
+  if (full_) return;
   note_windows();
   live_->alive.store(now(), std::memory_order_relaxed);
   if (notes_.empty() && body_.empty()) return;

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <spdlog/fmt/fmt.h>
@@ -72,6 +73,22 @@ std::string map_records(const Opened& file, MappedFile& contents) {
 bool still_runs(const Header& header) {
   return header.process_start != 0 && header.boot == boot_hash() &&
          process_start_of(header.pid) == header.process_start;
+}
+
+/// Whether a process takes records into the file: one in another PID or time namespace is not found by its
+/// number and start.
+bool is_written_to(int file) {
+  constexpr std::int64_t kOffset = kLiveOffset + offsetof(Live, passes);
+  constexpr int kLooks = 20;
+  constexpr timespec kBetween{0, 10'000'000};
+  std::uint64_t first = 0;
+  std::uint64_t passes = 0;
+  if (pread(file, &first, sizeof first, kOffset) != sizeof first) return false;
+  for (int i = 0; i < kLooks; ++i) {
+    nanosleep(&kBetween, nullptr);
+    if (pread(file, &passes, sizeof passes, kOffset) == sizeof passes && passes != first) return true;
+  }
+  return false;
 }
 
 std::string text_file(int folder, const char* name) {
@@ -268,7 +285,7 @@ Outcome recover(const std::string& folder, bool keep) {
   Image image;
   std::string problem = map_records(records, contents);
   if (!problem.empty() || !image.open(contents.bytes(), problem)) return failed(one_line(path, 300), problem);
-  if (still_runs(image.header()))
+  if (still_runs(image.header()) || is_written_to(records.number()))
     return failed(one_line(path, 300), fmt::format("process {} is still writing to it", image.header().pid));
 
   Aside aside(within);

@@ -453,6 +453,18 @@ class FolderTest(Case):
             for name in os.listdir(alone):
                 self.assertEqual((copy / name).read_bytes(), (alone / name).read_bytes(), name)
 
+    def test_a_process_of_another_namespace(self):
+        """There its process id belongs to nobody, or to somebody else."""
+        unshare = ["unshare", "--map-root-user", "--pid", "--fork", "--mount-proc"]
+        if subprocess.run([*unshare, "true"], capture_output=True, check=False).returncode != 0:
+            self.skipTest("no PID namespace can be made")
+        program = Killed(self, f"sync {READY} kernel:alpha:5 sleep:60000", WINDOW="always")
+        program.wait_for_submissions(5)
+        done = subprocess.run([*unshare, str(injectctl), "recover", str(program.out.path)], capture_output=True, text=True, check=False)
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertIn("still writing", done.stderr)
+        self.assertIn("records", program.out.files())
+
     def test_large_files_of_nothing(self):
         out = self.folder / "out"
         out.mkdir()

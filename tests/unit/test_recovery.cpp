@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstring>
 #include <filesystem>
@@ -14,6 +15,7 @@
 #include <random>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "libinject/journal/codec.h"
@@ -369,6 +371,42 @@ TEST_CASE("a file of holes takes no memory, and one larger than its parts is ref
   CHECK(recover(folder.path(), true).message.ends_with("which its parts do not account for"));
   make(std::uint64_t{64} << 20, std::uint64_t{32} << 30);
   CHECK(recover(folder.path(), true).message.ends_with("which its parts do not account for"));
+}
+
+TEST_CASE("what a process still writes to is left alone, wherever it runs", "[recovery][native]") {
+  const TemporaryFolder folder;
+  RecordedRun run(folder.path());
+  REQUIRE(run.opened);
+  run.open_window();
+  run.launch();
+  run.pass();
+  // As where its process id is another's, or none.
+  Header header = header_of(bytes_of(folder));
+  header.process_start = 0;
+  header.checksum = header_checksum(header);
+  std::fstream file(folder.path() + "/" + kFileName, std::ios::binary | std::ios::in | std::ios::out);
+  file.write(reinterpret_cast<const char*>(&header), sizeof header);
+  file.close();
+
+  bool full = false;
+  SECTION("while its journal has room") {}
+  SECTION("when its journal is full") {
+    full = true;
+  }
+  while (full && !run.journal.full()) {
+    run.launch();
+    run.pass();
+  }
+  std::atomic<bool> ends{false};
+  std::thread process([&] {
+    for (; !ends; usleep(5000)) run.pass();
+  });
+  const Outcome refused = recover(folder.path(), false);
+  ends = true;
+  process.join();
+  CHECK_FALSE(refused.done);
+  CHECK(refused.message.ends_with("is still writing to it"));
+  CHECK(recover(folder.path(), false).done);
 }
 
 TEST_CASE("the version of the format is the one that is described", "[recovery]") {
