@@ -24,23 +24,11 @@ constexpr std::int64_t kMaxText = std::int64_t{4} << 20;
 constinit PlanTable plans;
 
 // The library's own functions: through our hooks these calls would be recorded.
-template <typename F>
-class Getter {
- public:
-  constexpr explicit Getter(const char* name) noexcept : name_(name), beside_(name) {}
-  F* get(void* real) noexcept {
-    F* found = beside_.get(real);
-    // Plans may wait for a thread that is just looking, but a plan is finalized once: look again.
-    return found != nullptr ? found : reinterpret_cast<F*>(symbol_of_same_library(real, name_));
-  }
-
- private:
-  const char* name_;
-  SameLibraryFunction<F> beside_;
-};
-constinit Getter<decltype(cudnnBackendGetAttribute)> get_attribute("cudnnBackendGetAttribute");
-constinit Getter<decltype(cudnnBackendCreateDescriptor)> create_descriptor("cudnnBackendCreateDescriptor");
-constinit Getter<decltype(cudnnBackendDestroyDescriptor)> destroy_descriptor("cudnnBackendDestroyDescriptor");
+constinit SameLibraryFunction<decltype(cudnnBackendGetAttribute)> get_attribute("cudnnBackendGetAttribute");
+constinit SameLibraryFunction<decltype(cudnnBackendCreateDescriptor)> create_descriptor(
+    "cudnnBackendCreateDescriptor");
+constinit SameLibraryFunction<decltype(cudnnBackendDestroyDescriptor)> destroy_descriptor(
+    "cudnnBackendDestroyDescriptor");
 
 /// Reads attributes of descriptors of one library.
 class Reader {

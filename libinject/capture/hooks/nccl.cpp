@@ -51,7 +51,6 @@ CommunicatorFacts facts_of(ncclComm_t comm, const void* real, std::uint32_t wind
   if (facts.ranks != 0) return facts;
   facts.id = communicator_ids.id(comm);
   auto* ask = comm_count.get(real);
-  if (ask == nullptr) ask = reinterpret_cast<decltype(ask)>(symbol_of_same_library(real, "ncclCommCount"));
   if (ask == nullptr) return facts;
   int ranks = 0;
   // It leaves an NVTX range, which is not the program's.

@@ -75,7 +75,8 @@ void* symbol_of_same_library(const void* function, const char* name) noexcept;
 std::uint32_t unloads_so_far() noexcept;
 
 /// A function of the library that hooked calls go to, remembered by the real function that is called: for 64
-/// of them, looked up each time for any more, and after a library may have been unloaded. F: its type.
+/// of them, looked up each time for any more, and once more after a library may have been unloaded. F: its
+/// type.
 template <typename F>
 class SameLibraryFunction {
  public:
@@ -85,31 +86,41 @@ class SameLibraryFunction {
     const std::uint32_t unloads = unloads_so_far();
     for (Entry& entry : entries_) {
       const void* beside = entry.beside.load(std::memory_order_acquire);
-      if (beside == real) {
-        if (entry.unloads.load(std::memory_order_acquire) == unloads)
-          return entry.found.load(std::memory_order_relaxed);
-        break;
-      }
-      if (beside != nullptr ||
-          !entry.beside.compare_exchange_strong(beside, real, std::memory_order_acq_rel)) {
-        if (beside == real) break;
-        continue;
-      }
+      if (beside == nullptr && entry.beside.compare_exchange_strong(beside, real, std::memory_order_acq_rel))
+        beside = real;
+      if (beside != real) continue;
+      const std::uint64_t place = entry.place.load(std::memory_order_relaxed);
+      if (place >> 32 == unloads && distance(place) != kNotLooked) return found_at(real, distance(place));
       F* found = look(real);
-      entry.found.store(found, std::memory_order_relaxed);
-      // Release, last: who finds the number finds the function.
-      entry.unloads.store(unloads, std::memory_order_release);
+      entry.place.store(std::uint64_t{unloads} << 32 | distance(real, found), std::memory_order_relaxed);
       return found;
     }
     return look(real);
   }
 
  private:
+  // No function lies this far from another of its library.
+  static constexpr std::uint32_t kNotLooked = 0;
+  static constexpr std::uint32_t kMissing = std::uint32_t{1} << 31;
+
+  // What is found is one word with the count of unloads at which it was, so that a thread that was looking
+  // while a library was unloaded can't leave the one without the other. The functions of one library lie
+  // within 2 GiB of each other.
   struct Entry {
     std::atomic<const void*> beside{nullptr};
-    std::atomic<F*> found{nullptr};
-    std::atomic<std::uint32_t> unloads{~std::uint32_t{0}};  // when it was found; none yet
+    std::atomic<std::uint64_t> place{kNotLooked};  // unloads, and the distance from `beside`
   };
+  static std::uint32_t distance(std::uint64_t place) noexcept { return static_cast<std::uint32_t>(place); }
+  static std::uint32_t distance(const void* real, F* found) noexcept {
+    if (found == nullptr) return kMissing;
+    const auto far = reinterpret_cast<std::intptr_t>(found) - reinterpret_cast<std::intptr_t>(real);
+    const auto near = static_cast<std::int32_t>(far);
+    return near == far ? static_cast<std::uint32_t>(near) : kNotLooked;
+  }
+  static F* found_at(const void* real, std::uint32_t distance) noexcept {
+    if (distance == kMissing) return nullptr;
+    return reinterpret_cast<F*>(reinterpret_cast<std::intptr_t>(real) + static_cast<std::int32_t>(distance));
+  }
   F* look(const void* real) const noexcept {
     return reinterpret_cast<F*>(symbol_of_same_library(real, name_));
   }
