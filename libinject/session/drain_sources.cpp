@@ -99,6 +99,10 @@ void DrainSources::note_drops() {
     drain_.take_drops(share.window, share.drops);
 }
 
+void DrainSources::note_activity_drops() noexcept {
+  activity_drops_ = Tracer::dropped_records();
+}
+
 void DrainSources::settle(bool delivered, std::uint32_t last) {
   drain_.settle(activity_drops_ - std::exchange(told_activity_drops_, activity_drops_), delivered, last);
 }

@@ -32,7 +32,7 @@ class DrainSources {
   /// Drain::settle, with the records that CUPTI says it has dropped.
   void settle(bool delivered, std::uint32_t last = kAllWindows);
   /// Of CUPTI's drops, those so far are of the windows that are settled next.
-  void note_drops() noexcept { activity_drops_ = Tracer::dropped_records(); }
+  void note_activity_drops() noexcept;
 
  private:
   void take_buffer(const CuptiApi& cupti, std::uint8_t* buffer, std::size_t valid, std::uint16_t generation);

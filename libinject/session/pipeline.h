@@ -73,7 +73,7 @@ class Pipeline {
     /// be of a window that opens after that. `delivered`: Drain::settle().
     void begin_settling() {
       pipeline_.tracker_.settle();
-      pipeline_.sources_.note_drops();
+      pipeline_.sources_.note_activity_drops();
     }
     void settle(bool delivered, Nanoseconds detached, std::uint32_t last = kAllWindows) {
       pipeline_.settle(delivered, detached, last);

@@ -274,12 +274,12 @@ TEST_CASE_METHOD(Sources, "what has not come by the end is missing", "[record]")
   sources.pass(&cupti);
   windows.end(1, 3000);
   told();
-  sources.note_drops();
+  sources.note_activity_drops();
   sources.settle(true);
   CHECK(told() == Rows{"settle 0 delivered"});
   CHECK(windows.copy()[0].losses.missing_records == 1);
   CHECK(drain.waiting() == 0);
-  sources.note_drops();
+  sources.note_activity_drops();
   sources.settle(false);
   CHECK(told() == Rows{"settle 0"});
 }
