@@ -2,6 +2,7 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/base/out_path.h"
 
+#include <fcntl.h>
 #include <spdlog/fmt/fmt.h>
 #include <sys/stat.h>
 
@@ -96,6 +97,12 @@ PathResult make_unique_folder(const std::string& path) {
       return {path + added, {}};
     code = errno;
     if (code != EEXIST) break;
+    // A file may have the name by chance; who names a device does not want a folder beside it.
+    struct stat found {};
+    if (suffix == 0 && ::fstatat(above.descriptor(), above.name().c_str(), &found, 0) == 0 &&
+        !S_ISDIR(found.st_mode) && !S_ISREG(found.st_mode)) {
+      return failed(path + " is a device, pipe or socket, and no folder");
+    }
   }
   return failed("cannot create " + path + ": " + std::generic_category().message(code));
 }

@@ -34,7 +34,8 @@ std::optional<std::string> rank_from_environment(const EnvironmentLookup& enviro
 PathResult expand_path(std::string_view pattern, const PathNames& names, std::string_view folder);
 
 /// Creates `path` and the folders above it, for this user alone; where `path` exists, the first free one of
-/// `path`.1, `path`.2, …. Nothing that another user has put in the way is followed (safe_path.h).
+/// `path`.1, `path`.2, …. A device, pipe or socket of that name is an error. Nothing that another user has
+/// put in the way is followed (safe_path.h).
 PathResult make_unique_folder(const std::string& path);
 
 }  // namespace inject

@@ -62,6 +62,14 @@ Problem parse_path(std::string_view value, Options& options, const EnvironmentLo
   return {};
 }
 
+Problem parse_out(std::string_view value, Options& options, const EnvironmentLookup& environment) {
+  const PathResult result = expand_path(value, {1, "host", environment}, "");
+  const std::string_view name = std::string_view(result.path).substr(result.path.rfind('/') + 1);
+  if (result.error.empty() && (name.empty() || name == "." || name == ".."))
+    return "a folder that exists, by a name that no new one can have";
+  return parse_path<&Options::out>(value, options, environment);
+}
+
 Problem parse_window(std::string_view value, Options& options, const EnvironmentLookup& /*environment*/) {
   WindowSpecResult result = parse_window_spec(value);
   if (!result.error.empty()) return result.error;
@@ -257,7 +265,6 @@ Problem parse_log(std::string_view value, Options& options, const EnvironmentLoo
   return {};
 }
 
-constexpr auto kParseOut = parse_path<&Options::out>;
 constexpr auto kParseLogFile = parse_path<&Options::log_file>;
 constexpr auto kParseIterRecord = parse_path<&Options::iteration_record>;
 constexpr auto kParseRecover = parse_flag<&Options::recover>;

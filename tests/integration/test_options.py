@@ -22,7 +22,7 @@ REFUSED = {
                       "signal:KILL", "signal:SIGSEGV", "signal:12", "signal/1", "api/0", "x2", "/5"],
     "INJECT_AFTER": ["explode", "Exit"],
     "INJECT_TIMEOUT": ["10", "0s", "soon"],
-    "INJECT_OUT": ["lone%", "%z", "%q", "%q{}", "%q{NO_SUCH_VARIABLE}"],
+    "INJECT_OUT": ["lone%", "%z", "%q", "%q{}", "%q{NO_SUCH_VARIABLE}", ".", "..", "/", "out/..", "./"],
     "INJECT_API": ["all", "CUDA"],
     "INJECT_HOOKS": ["cufft", "cudart,,cublas", "all,cudart", ","],
     "INJECT_BATCH": ["many", "0", "-4", "32x", "99999999999999999999"],

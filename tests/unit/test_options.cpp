@@ -131,6 +131,8 @@ TEST_CASE("Malformed values", "[config]") {
                             "INJECT_TIMEOUT=0s",
                             "INJECT_OUT=%x",
                             "INJECT_OUT=a%",
+                            "INJECT_OUT=.",
+                            "INJECT_OUT=/data/../",
                             "INJECT_OUT=%q{JOB",
                             "INJECT_OUT=%q{UNSET_VARIABLE}",
                             "INJECT_API=some",

@@ -2,6 +2,8 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/base/out_path.h"
 
+#include <sys/stat.h>
+
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -71,6 +73,17 @@ TEST_CASE("An existing folder is never used", "[config]") {
   CHECK(make_unique_folder(folder.path() + "/file").path == folder.path() + "/file.1");
   std::filesystem::create_symlink("nowhere", folder.path() + "/link");
   CHECK(make_unique_folder(folder.path() + "/link").path == folder.path() + "/link.1");
+}
+
+TEST_CASE("No folder is made beside a device or pipe", "[config]") {
+  const TemporaryFolder folder;
+  const std::string pipe = folder.path() + "/pipe";
+  REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
+  std::filesystem::create_symlink("/dev/null", folder.path() + "/null");
+  for (const std::string& path : {pipe, folder.path() + "/null"}) {
+    CHECK(make_unique_folder(path).error == path + " is a device, pipe or socket, and no folder");
+    CHECK_FALSE(std::filesystem::exists(path + ".1"));
+  }
 }
 
 TEST_CASE("A folder that cannot be made is an error with the path and the reason", "[config]") {
