@@ -55,7 +55,7 @@ void* ControlListener::entry(void* listener) noexcept {
 }
 
 bool ControlListener::listen() {
-  std::string first_problem;
+  std::string problems;
   for (const std::string& path : control_folders(std::getenv("XDG_RUNTIME_DIR"), geteuid())) {
     std::string error;
     const int folder = open_control_folder(path, true, error);
@@ -71,9 +71,9 @@ bool ControlListener::listen() {
         return true;
       }
     }
-    if (first_problem.empty()) first_problem = error;
+    problems.append(problems.empty() ? "" : "; ").append(error);
   }
-  Log::warn("nothing listens for injectctl: " + first_problem);
+  Log::warn("nothing listens for injectctl: " + problems);
   return false;
 }
 

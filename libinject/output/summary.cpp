@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "libinject/base/text.h"
 #include "libinject/output/summary_parts.h"
 #include "libinject/report/display_text.h"
 
@@ -72,7 +73,7 @@ std::string summary_text(const Report& report, std::string_view folder) {
   write_metrics(page, report);
   write_tables(page, statistics);
   page.empty_line();
-  page.whole_line("  tables: " + std::string(folder));
+  page.whole_line("  tables: " + one_line(folder, folder.size()));
   return page.text();
 }
 
