@@ -319,7 +319,7 @@ class Planted(CheckTest):
         self.assertEqual(findings(folder), [])
 
     def test_each_rule_has_something_planted(self):
-        elsewhere = {"readable", "size", "distinct", "state", "files", "write-errors", "lost-sum", "outlier", "diagnosis-sum", "one-peak"}
+        elsewhere = {"readable", "size", "distinct", "state", "files", "write-errors", "stale-files", "lost-sum", "outlier", "diagnosis-sum", "one-peak"}
         self.assertEqual({rule for rule, *_ in PLANTED} | elsewhere, set(RULES))
 
     def test_the_documentation_lists_the_rules(self):
