@@ -72,7 +72,8 @@ TEST_CASE("a plan's graph has room for so many tensors and nodes") {
   for (std::size_t i = 1; i < PlanGraph::kMaxTensors + 10; ++i) text += R"(, {"name": "t"})";
   text += R"(], "nodes": [{"operation": "RNG"})";
   for (std::size_t i = 1; i < PlanGraph::kMaxNodes + 10; ++i) text += R"(, {"X": "t0", "Y": "t", "B": "t"})";
-  const auto graph = graph_of(text + "]}}");
+  text += "]}}";
+  const auto graph = graph_of(text);  // whose names are the text's
   CHECK(graph->tensors().size() == PlanGraph::kMaxTensors);
   CHECK(graph->nodes().size() == PlanGraph::kMaxNodes);
   CHECK(graph->tensors()[0].size.count == PlanGraph::kMaxDimensions);
