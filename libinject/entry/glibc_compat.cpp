@@ -38,6 +38,10 @@ std::int64_t now(clockid_t clock) {
   return nanoseconds(time);
 }
 
+constexpr std::int64_t kLongestWait = 86'400 * kNanosecondsPerSecond;  // so that no sum overflows
+
+constinit bool clockwait_is_glibc = false;
+
 }  // namespace
 
 extern "C" {
@@ -83,23 +87,41 @@ INJECT_HIDDEN std::uint32_t arc4random() noexcept {
   return value;
 }
 
-// GLIBC_2.30: std::condition_variable's waits on the steady clock. An older glibc can only wait on the clock
-// that the condition was made with, the wall clock: in slices, so that a step of that clock is noticed. The
-// end of a slice is a spurious wake-up, which every wait has to expect.
+// GLIBC_2.30: std::condition_variable's waits on the steady clock. The deadline is the clock's that the
+// program sees, and a preloaded library may have changed that one without knowing of this wait (libfaketime
+// until 0.9.10): glibc's is given the kernel's time. An older glibc can only wait on the clock that the
+// condition was made with, the wall clock: in slices, so that a step of that clock is noticed. The end of a
+// slice is a spurious wake-up, which every wait has to expect.
 __attribute__((weak)) int __real_pthread_cond_clockwait(pthread_cond_t*, pthread_mutex_t*, clockid_t,
                                                         const timespec*);
 INJECT_HIDDEN int __wrap_pthread_cond_clockwait(pthread_cond_t* condition, pthread_mutex_t* mutex,
                                                 clockid_t clock, const timespec* deadline) {
-  if (__real_pthread_cond_clockwait != nullptr) {
-    return __real_pthread_cond_clockwait(condition, mutex, clock, deadline);
-  }
-  constexpr std::int64_t kSlice = kNanosecondsPerSecond / 10;
   const std::int64_t left = nanoseconds(*deadline) - now(clock);
   if (left <= 0) return ETIMEDOUT;
+  if (__real_pthread_cond_clockwait != nullptr) {
+    // Who replaces the wait knows what it has made of the clock.
+    if (!clockwait_is_glibc) return __real_pthread_cond_clockwait(condition, mutex, clock, deadline);
+    timespec kernel_time{};
+    syscall(SYS_clock_gettime, clock, &kernel_time);
+    const std::int64_t until = nanoseconds(kernel_time) + std::min(left, kLongestWait);
+    const timespec end{until / kNanosecondsPerSecond, until % kNanosecondsPerSecond};
+    return __real_pthread_cond_clockwait(condition, mutex, clock, &end);
+  }
+  constexpr std::int64_t kSlice = kNanosecondsPerSecond / 10;
   const std::int64_t until = now(CLOCK_REALTIME) + std::min(left, kSlice);
   const timespec wall{until / kNanosecondsPerSecond, until % kNanosecondsPerSecond};
   const int status = pthread_cond_timedwait(condition, mutex, &wall);
   return status == ETIMEDOUT && now(clock) < nanoseconds(*deadline) ? 0 : status;
+}
+
+// At load time, as dladdr() takes the loader's lock.
+__attribute__((constructor)) static void find_out_whose_clockwait_it_is() {
+  Dl_info wait{};
+  Dl_info glibc{};
+  clockwait_is_glibc = __real_pthread_cond_clockwait != nullptr &&
+                       dladdr(reinterpret_cast<void*>(__real_pthread_cond_clockwait), &wait) != 0 &&
+                       dladdr(reinterpret_cast<void*>(&pthread_cond_signal), &glibc) != 0 &&
+                       wait.dli_fbase == glibc.dli_fbase;
 }
 
 // Of libm, which the library goes without. Optimised builds have it inline; debug builds call it.

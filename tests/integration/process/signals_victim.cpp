@@ -24,10 +24,12 @@ using namespace victim;
 namespace {
 
 std::atomic<long> wall_clock_offset{0};  // seconds
+std::atomic<long> monotonic_offset{0};   // seconds
 
 }  // namespace
 
-// The wall clock of this process: steps when the program says so.
+// This process's clocks: the wall clock steps when the program says so, the monotonic one may be another than
+// the kernel's, as with libfaketime.
 extern "C" int clock_gettime(clockid_t clock, timespec* time) {
   using Real = int (*)(clockid_t, timespec*);
   static std::atomic<Real> real{nullptr};
@@ -38,6 +40,7 @@ extern "C" int clock_gettime(clockid_t clock, timespec* time) {
   }
   const int result = call(clock, time);
   if (clock == CLOCK_REALTIME) time->tv_sec += wall_clock_offset.load();
+  if (clock == CLOCK_MONOTONIC) time->tv_sec += monotonic_offset.load();
   return result;
 }
 
@@ -320,6 +323,25 @@ void clock_steps() {
   say("done");
 }
 
+// Launches until the window that the clock opens has closed, and ended the process; 4 if none ever did.
+void under_another_clock(long offset) {
+  monotonic_offset = offset;
+  const cudaKernel_t timed = kernel("timed");
+  for (int i = 0; i < 2000; ++i) {
+    launch(timed, 1);
+    sleep_ms(10);
+  }
+  _exit(4);
+}
+
+void clock_behind() {
+  under_another_clock(-864'000);
+}
+
+void clock_ahead() {
+  under_another_clock(864'000);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -332,5 +354,7 @@ int main(int argc, char** argv) {
               {"signal_state", keep_signal_state},
               {"alarm", alarm_with_cuda_calls},
               {"profiling_signal", profiling_signal_with_cuda_calls},
-              {"clock_steps", clock_steps}});
+              {"clock_steps", clock_steps},
+              {"clock_behind", clock_behind},
+              {"clock_ahead", clock_ahead}});
 }

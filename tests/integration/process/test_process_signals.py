@@ -101,6 +101,15 @@ class WallClock(harness.Case):
             self.assertLess(begin, windows[-1]["end_ns"] + 300e9)
             self.assertLess(int(row["Duration (ns)"]), 300e9)
 
+    def test_a_monotonic_clock_of_its_own(self):
+        """As of libfaketime, which until 0.9.10 replaces the clock and not pthread_cond_clockwait()."""
+        for victim in ("clock_behind", "clock_ahead"):
+            with self.subTest(victim):
+                done = self.run_program(harness.victim("signals", victim),
+                                        env={"INJECT_WINDOW": "time:100ms+50ms", "INJECT_AFTER": "exit"})
+                self.assertEqual(done.status, 0)
+                self.assertEqual(done.output.windows(), ["closed"])
+
 
 if __name__ == "__main__":
     harness.main()
