@@ -286,7 +286,8 @@ class Finalized(Turns):
                           ["window 1 is closed early and CUPTI given up: script_client.so finalizes CUPTI"], [3, 4])
         # By the program, and after the second window by us.
         calls = done.simulated_calls()
-        self.assertEqual((calls["cuptiSubscribe"], calls["cuptiUnsubscribe"], calls["cuptiFinalize"]), (2, 2, 2))
+        # Ours subscribes once more for the time of cuptiFinalize.
+        self.assertEqual((calls["cuptiSubscribe"], calls["cuptiUnsubscribe"], calls["cuptiFinalize"]), (3, 2, 2))
 
     def test_behind_work_in_flight(self):
         self.check("duration:a:40000000 start kernel:a:5 finalize stop sync print:done", ["is closed early"], [5])
@@ -337,6 +338,16 @@ class Unseen(Turns):
         self.assertEqual((done.code, done.stdout), (3, "flush: 0\ndone\n"))
         self.check_lines(done, ["somebody has finalized CUPTI"])
         self.check_windows(done, [0, 4], {"missing_activity_records": 3})
+
+    def test_subscribes_as_we_unsubscribe(self):
+        """cuptiFinalize would end its subscription: CUPTI stays as it is."""
+        for faults, finalized in (("", 1), ("cupti_fail=cuptiSubscribe:39:2:1", 0)):
+            done = self.script("start kernel:a:3 stop sync until_calls:cuptiSubscribe:2 start kernel:b:2 stop sync print:done",
+                               faults=faults)
+            self.assertEqual(done.stdout, "done\n")
+            self.check_windows(done, [3, 2])
+            self.assertEqual(done.simulated_calls()["cuptiFinalize"], finalized)
+
 
 
 class Counters(Turns):

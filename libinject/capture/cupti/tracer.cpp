@@ -251,9 +251,14 @@ void Tracer::detach(bool finalize) noexcept {
   // (CUDA 13.0 on an H200: JAX's command buffers, torch.cuda.CUDAGraph; a synchronization before or a pause
   // of 400 ms did not help). So programs with graphs keep CUPTI, with nothing enabled and no subscriber.
   // After a fatal error it has finalized itself.
-  finalized_ = finalize;
+  // cuptiFinalize ends every client, also one whose calls pass our hooks by and that has come since we
+  // unsubscribed. Subscribing once more, with no callback enabled, keeps others out until CUPTI is finalized,
+  // and fails where one is there. From CUDA 13.3 on several may be subscribed side by side, but only if all
+  // of them use cuptiSubscribe_v2 and agree to it.
+  CUpti_SubscriberHandle guard = nullptr;
+  finalized_ = finalize && api_.Subscribe(&guard, &on_cupti_callback, nullptr) == CUPTI_SUCCESS;
   if (finalized_) {
-    api_.Finalize();
+    if (api_.Finalize() != CUPTI_SUCCESS) api_.Unsubscribe(guard);
     // Graphs that were captured, but never instantiated: the next attachment numbers nodes anew.
     if (Core* core = Core::get_if_any(); core != nullptr) core->graph_nodes.clear();
   }
