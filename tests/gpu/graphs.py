@@ -35,8 +35,12 @@ def torch_graphs(options, report):
         return
     expected = json.loads(result.out.strip().splitlines()[-1])
     seen = sum(count for name, count in folder.kernel_counts().items() if "relu" in name or "clamp" in name)
-    report.check("torch: every kernel of every graph launch", seen == expected["kernels"], f"{seen} of {expected['kernels']}")
-    report.check("torch: nothing lost", not folder.lost(), folder.lost() or "")
+    # CUPTI gives some kernels of graphs another replay's end (docs/graphs.md, "Times"): left out, and counted.
+    lost = folder.lost()
+    invalid = lost.pop("invalid_timestamps", 0)
+    report.check("torch: every kernel of every graph launch", seen + invalid == expected["kernels"],
+                 f"{seen} of {expected['kernels']}, {invalid} without usable times")
+    report.check("torch: nothing lost but, at most, 1 % of the times", not lost and invalid <= expected["kernels"] / 100, lost or "")
     lines = [line for line in result.err.splitlines() if "CUDA graphs" in line]
     report.check("torch: one line says that CUPTI stays", len(lines) == 1, " | ".join(lines))
 
@@ -69,6 +73,38 @@ def captured_in_the_window(options, report):
     report.check(f"{name}: nothing lost", not folder.lost(), folder.lost() or "")
 
 
+def correlation(options, report):
+    """CUPTI before CUDA 13.1 Update 1: "incorrect correlation IDs for cudaGraphLaunch API calls … in profiling sessions after the
+    first session" (its release notes). Each launch's records must be its own graph's."""
+    result, folder = profile(options, report, "order", [os.path.join(HERE, "programs", "torch_graph_order.py")], "api", trace="csv")
+    if result.rc != 0 or folder is None:
+        return
+    expected = json.loads(result.out.strip().splitlines()[-1])
+    kernels = {}
+    for row in folder.rows("cuda_gpu_trace.csv"):
+        kernels.setdefault(int(row["CorrId"]), []).append((int(row["Start (ns)"]), row["Name"]))
+    # Correlation ids may begin anew with each attachment: the launch is the last one with that id before the record.
+    windows = folder.run_json()["windows"]
+    launches = sorted((int(row["Start (ns)"]), int(row["CorrID"])) for row in folder.rows("cuda_api_trace.csv")
+                      if row["Name"].startswith(("cudaGraphLaunch", "cuGraphLaunch")))
+    wrong = []
+    right = 0
+    for window, order in zip(windows, expected["orders"]):
+        inside = [launch for launch in launches if window["start_ns"] <= launch[0] < window["end_ns"]]
+        if len(inside) != len(order):
+            wrong.append(f"window {window['number']}: {len(inside)} launches of {len(order)}")
+            continue
+        for (start, correlation_id), graph in zip(inside, order):
+            names = [name for begin, name in kernels.get(correlation_id, ()) if start <= begin < window["end_ns"] + 10**9]
+            if len(names) == expected["kernels"][graph] and all(graph in name.lower() for name in names):
+                right += 1
+            else:
+                wrong.append(f"window {window['number']}: a launch of {graph} has {len(names)} kernels: {sorted(set(names))}"[:300])
+    report.check("order: each launch has the kernels of its own graph, in every window", right and not wrong,
+                 f"{right} launches; {wrong[:2] or ''}")
+    report.check("order: nothing lost", not folder.lost(), folder.lost() or "")
+
+
 def jax_graphs(options, report):
     program = os.path.join(HERE, "..", "..", "examples", "jax_train.py")
     _, folder = profile(options, report, "jax", [program, "--seconds", "16"], "time:8s+200ms/1800msx3")
@@ -83,6 +119,7 @@ def jax_graphs(options, report):
 def test(options, report):
     report.guarded("torch", torch_graphs, options, report)
     report.guarded("captured in the window", captured_in_the_window, options, report)
+    report.guarded("correlation", correlation, options, report)
     reason = module_missing("jax")
     if reason:
         report.skip("jax", reason)
