@@ -3,7 +3,7 @@
 #
 # inject_cuda_headers: the vendor's headers, nothing to link. Each is looked for in INJECT_CUDA_ROOT, CUDA_HOME,
 # CUDA_PATH, /usr/local/cuda, the compiler's own folders and at last in INJECT_DEPS_DIR, where scripts/setup.sh puts
-# what a machine lacks. cuDNN and NCCL may be missing: their hooks are left out then, and INJECT_HAVE_CUDNN and
+# what a machine lacks. cuDNN (9.5 or later) and NCCL may be missing: their hooks are left out then, and INJECT_HAVE_CUDNN and
 # INJECT_HAVE_NCCL are 0.
 # INJECT_NVCC: the CUDA compiler, for the C++ example alone; INJECT_NVCC-NOTFOUND leaves the example out.
 set(INJECT_CUDA_ROOT "" CACHE PATH "CUDA toolkit to take headers and nvcc from, before any other")
@@ -51,6 +51,15 @@ if(INJECT_FETCH_CUDA)
                             ${PROJECT_SOURCE_DIR}/scripts/fetch_cuda.py ${INJECT_DEPS_DIR}/cuda --headers)
     inject_find_headers()
   endif()
+endif()
+
+# Hooks take their prototypes from it.
+if(INJECT_CUDNN_INCLUDE AND EXISTS ${INJECT_CUDNN_INCLUDE}/cudnn_graph.h)
+  file(STRINGS ${INJECT_CUDNN_INCLUDE}/cudnn_graph.h inject_cudnn_recent REGEX "cudnnBackendPopulateCudaGraph")
+endif()
+if(INJECT_CUDNN_INCLUDE AND NOT inject_cudnn_recent)
+  message(STATUS "${INJECT_CUDNN_INCLUDE}/cudnn.h is older than cuDNN 9.5")
+  set(INJECT_CUDNN_INCLUDE "")
 endif()
 
 add_library(inject_cuda_headers INTERFACE)

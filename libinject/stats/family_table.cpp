@@ -23,7 +23,8 @@ Category call_category(CallChain path, ShapeKind kind) {
 }  // namespace
 
 Category call_category(FunctionId function, ShapeKind kind) {
-  if (function != kFn_cudnnBackendExecute) return function_category(function);
+  if (function != kFn_cudnnBackendExecute && function != kFn_cudnnBackendPopulateCudaGraph)
+    return function_category(function);
   switch (kind) {
     case ShapeKind::kGemm:
       return Category::kGemm;

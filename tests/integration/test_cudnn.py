@@ -78,6 +78,15 @@ class Plans(CudnnTest):
                        SQuery="512", SKey="256", D="64", DValue="64", Causal="0", Bias="0", Dropout="0", Type="fp16",
                        Engine="62", Calls="3", Kernels="3", FLOPs=str(2 * 2 * 8 * 512 * 256 * 128))
 
+    def test_a_plan_that_becomes_nodes_of_a_graph(self):
+        done = self.script(f"{BEGIN} plan:p:forward:16:62 start populate:p:5 stop sync")
+        (row,) = [row for row in done.out.rows("conv_sum.csv") if not row["API"].startswith("[")]
+        self.check_row(row, API="cudnnBackendPopulateCudaGraph", Direction="forward", N="16", Calls="1", CapturedCalls="1",
+                       ReplayedCalls="5", Kernels="5", FLOPs=str(16 * SAMPLE))
+        calls = done.out.libraries()
+        self.assertEqual(calls["cudnnBackendPopulateCudaGraph"], (1, 5, 5))
+        self.assertEqual(calls["cudnnBackendUpdateCudaGraph"], (1, 0, 0))
+
     def test_other_graphs_count_nothing(self):
         self.assertEqual(self.window("plan:p:pooling", "execute:p"), 0)
 

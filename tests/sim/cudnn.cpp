@@ -106,5 +106,6 @@ cudnnStatus_t cudnnDestroy(cudnnHandle_t handle) {
 #define SIM_SKIP_cudnnBackendDestroyDescriptor ~, 1
 #define SIM_SKIP_cudnnBackendFinalize ~, 1
 #define SIM_SKIP_cudnnBackendExecute ~, 1
+#define SIM_SKIP_cudnnBackendPopulateCudaGraph ~, 1
 
 #include "libinject/model/cudnn.def"

@@ -221,6 +221,16 @@ cudnnStatus_t give(const std::string& text, std::int64_t wanted, std::int64_t* c
   return CUDNN_STATUS_SUCCESS;
 }
 
+constexpr const char* kPlanKernel =
+    "sm90_xmma_fprop_implicit_gemm_f16f16_f16f32_f32_nhwckrsc_nhwc_tilesize128x128x64";
+
+cudnnStatus_t check_plan(cudnnHandle_t handle, cudnnBackendDescriptor_t plan) {
+  if (handle == nullptr) return fail(CUDNN_STATUS_NOT_INITIALIZED, "no handle");
+  if (plan == nullptr) return fail(CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "no plan");
+  if (!of(plan)->content->finalized) return fail(CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED, "not finalized");
+  return CUDNN_STATUS_SUCCESS;
+}
+
 }  // namespace
 
 extern "C" {
@@ -311,12 +321,17 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t descriptor, cudn
 cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                   cudnnBackendDescriptor_t /*variant*/) {
   CUDNN_FUNCTION(cudnnBackendExecute);
-  if (handle == nullptr) return fail(CUDNN_STATUS_NOT_INITIALIZED, "no handle");
-  if (plan == nullptr) return fail(CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "no plan");
-  if (!of(plan)->content->finalized) return fail(CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED, "not finalized");
-  return library::launch("sm90_xmma_fprop_implicit_gemm_f16f16_f16f32_f32_nhwckrsc_nhwc_tilesize128x128x64",
-                         132, 256, cudnn::handle_of(handle)->stream) == 0
+  if (const cudnnStatus_t status = check_plan(handle, plan); status != CUDNN_STATUS_SUCCESS) return status;
+  return library::launch(kPlanKernel, 132, 256, cudnn::handle_of(handle)->stream) == 0
              ? CUDNN_STATUS_SUCCESS
              : CUDNN_STATUS_EXECUTION_FAILED;
+}
+
+cudnnStatus_t cudnnBackendPopulateCudaGraph(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
+                                            cudnnBackendDescriptor_t /*variant*/, cudaGraph_t graph) {
+  CUDNN_FUNCTION(cudnnBackendPopulateCudaGraph);
+  if (const cudnnStatus_t status = check_plan(handle, plan); status != CUDNN_STATUS_SUCCESS) return status;
+  return library::add_to_graph(kPlanKernel, 132, 256, graph) == 0 ? CUDNN_STATUS_SUCCESS
+                                                                  : CUDNN_STATUS_EXECUTION_FAILED;
 }
 }

@@ -97,7 +97,7 @@ TEST_CASE("the tables have as many functions as meant", "[functions]") {
   CHECK(counts[FunctionGroup::kCudart] == 333);
   CHECK(counts[FunctionGroup::kCublas] == 507);
   CHECK(counts[FunctionGroup::kCublasLt] == 8);
-  CHECK(counts[FunctionGroup::kCudnn] == 66);
+  CHECK(counts[FunctionGroup::kCudnn] == 68);
   CHECK(counts[FunctionGroup::kNccl] == 18);
   CHECK(counts[FunctionGroup::kCupti] == 13);
   CHECK(counts.count(FunctionGroup::kDriver) == 0);

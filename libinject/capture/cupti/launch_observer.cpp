@@ -176,7 +176,12 @@ void LaunchObserver::graph_node_created() noexcept {
 
 bool LaunchObserver::captures_kernel() noexcept {
   const ThreadState* thread = ThreadRegistry::current_if_any();
-  return thread != nullptr && thread->launching_kernel != 0;
+  if (thread == nullptr) return false;
+  if (thread->launching_kernel != 0) return true;
+  // A library call that makes nodes itself.
+  const CallFrame* frame = thread->innermost;
+  while (frame != nullptr && (frame->flags_ & kCallCaptured) == 0) frame = frame->outer_;
+  return frame != nullptr && frame->window_ != 0;
 }
 
 void LaunchObserver::kernel_captured(std::uint64_t node) noexcept {

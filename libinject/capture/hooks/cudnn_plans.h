@@ -53,4 +53,13 @@ struct CallArguments<kFn_cudnnBackendExecute> {
   }
 };
 
+template <>
+struct CallArguments<kFn_cudnnBackendPopulateCudaGraph> {
+  static void tell(CallFrame& frame, void* /*real*/, cudnnHandle_t, cudnnBackendDescriptor_t plan,
+                   cudnnBackendDescriptor_t, cudaGraph_t) noexcept {
+    frame.shape(shape_of_plan(plan));
+    frame.captured();
+  }
+};
+
 }  // namespace inject

@@ -340,6 +340,18 @@ void add_cudnn(Operations& operations) {
   operations["execute"] = [](const Arguments& a) {
     report("cudnnBackendExecute", cudnnBackendExecute(handle(), plan_of(a.text(1)), nullptr));
   };
+  operations["populate"] = [](const Arguments& a) {  // populate:PLAN:LAUNCHES
+    cudaGraph_t graph = nullptr;
+    report("cudaGraphCreate", cudaGraphCreate(&graph, 0));
+    report("cudnnBackendPopulateCudaGraph",
+           cudnnBackendPopulateCudaGraph(handle(), plan_of(a.text(1)), nullptr, graph));
+    report("cudnnBackendUpdateCudaGraph",
+           cudnnBackendUpdateCudaGraph(handle(), plan_of(a.text(1)), nullptr, graph));
+    cudaGraphExec_t executable = nullptr;
+    report("cudaGraphInstantiate", cudaGraphInstantiate(&executable, graph, 0));
+    for (std::uint64_t i = 0; i < a.number(2); ++i)
+      report("cudaGraphLaunch", cudaGraphLaunch(executable, nullptr));
+  };
   operations["drop"] = [](const Arguments& a) {
     report("cudnnBackendDestroyDescriptor", cudnnBackendDestroyDescriptor(plan_of(a.text(1))));
   };

@@ -25,4 +25,16 @@ int launch(const char* kernel, unsigned grid, unsigned block, CUstream stream) {
   return result;
 }
 
+int add_to_graph(const char* kernel, unsigned grid, unsigned block, CUgraph graph) {
+  if (CUresult result = drv::initialise(); result != CUDA_SUCCESS) return static_cast<int>(result);
+  CUDA_KERNEL_NODE_PARAMS node{};
+  node.func = reinterpret_cast<CUfunction>(&kernel_by_name(kernel));
+  node.gridDimX = grid;
+  node.gridDimY = node.gridDimZ = 1;
+  node.blockDimX = block;
+  node.blockDimY = node.blockDimZ = 1;
+  CUgraphNode added = nullptr;
+  return static_cast<int>(drv::cuGraphAddKernelNode_v2(&added, graph, nullptr, 0, &node));
+}
+
 }  // namespace inject::sim::library

@@ -15,4 +15,7 @@ namespace inject::sim::library {
 /// none). Returns 0 or a CUDA error.
 int launch(const char* kernel, unsigned grid, unsigned block, CUstream stream);
 
+/// Adds the kernel to the graph as a node of its own. Returns 0 or a CUDA error.
+int add_to_graph(const char* kernel, unsigned grid, unsigned block, CUgraph graph);
+
 }  // namespace inject::sim::library
