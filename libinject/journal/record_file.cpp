@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -16,8 +17,11 @@
 #include <new>
 #include <utility>
 
+#include "libinject/base/atomic_file.h"
 #include "libinject/base/clock.h"
+#include "libinject/base/process.h"
 #include "libinject/base/safe_path.h"
+#include "libinject/journal/record_place.h"
 
 namespace inject::recovery {
 
@@ -71,7 +75,7 @@ std::string filesystem_problem(std::uint64_t magic) {
   return {};
 }
 
-bool RecordFile::make(int folder, std::size_t bytes, std::string& problem) {
+bool RecordFile::may_make(int folder, std::size_t bytes, std::string& problem) {
   struct statfs system {};
   struct statvfs room {};
   if (fstatfs(folder, &system) != 0 || fstatvfs(folder, &room) != 0) {
@@ -79,7 +83,8 @@ bool RecordFile::make(int folder, std::size_t bytes, std::string& problem) {
     return false;
   }
   problem = filesystem_problem(static_cast<std::uint64_t>(system.f_type));
-  if (!problem.empty()) return false;
+  unfit_ = !problem.empty();
+  if (unfit_) return false;
   rlimit limit{};
   if (getrlimit(RLIMIT_FSIZE, &limit) != 0) {
     problem = "the limits of files are not known";
@@ -104,6 +109,64 @@ bool RecordFile::make(int folder, std::size_t bytes, std::string& problem) {
   return true;
 }
 
+int RecordFile::make(const FolderAbove& where, std::size_t bytes, std::string& problem) {
+  if (!where.is_open()) {
+    problem = where.problem();
+    return -1;
+  }
+  if (!may_make(where.descriptor(), bytes, problem)) return -1;
+  const int file = open_output(where, O_EXCL | O_RDWR, problem);
+  if (file < 0) return -1;
+  const auto give_up = [&](const std::string& why) {
+    problem = why;
+    close(file);
+    unlinkat(where.descriptor(), where.name().c_str(), 0);
+    return -1;
+  };
+  // Where the file system has no such call the C library writes to every block.
+  int failed;
+  do {
+    failed = posix_fallocate(file, 0, static_cast<off_t>(bytes));
+  } while (failed == EINTR);
+  if (failed != 0) return give_up("they take " + in_megabytes(bytes) + ": " + text_of(failed));
+  void* mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  if (mapped == MAP_FAILED) return give_up(text_of(errno));
+  // To shorten the file would end the process (SIGBUS): nobody does so by mistake but the administrator. Who
+  // can't change the mode keeps what open_output() made.
+  [[maybe_unused]] const int changed = fchmod(file, S_IRUSR);
+  base_ = static_cast<std::uint8_t*>(mapped);
+  return file;
+}
+
+int RecordFile::make_elsewhere(const std::string& folder, std::size_t bytes, Times times,
+                               std::string& problem) {
+  RecordPointer pointer{host_name(), "", getpid(), times.base_utc};
+  for (const std::string& place : local_folders()) {
+    pointer.path = place + "/" + local_name(pointer.pid, pointer.base_utc);
+    const FolderAbove where(pointer.path, FolderAbove::Missing::kMake);
+    if (!where.is_open() || where.is_shared()) continue;
+    std::string reason;
+    const int file = make(where, bytes, reason);
+    if (file < 0) continue;
+    remove_left_over(place);
+    AtomicFile said(folder, kPointerName);
+    said.file().buffer() = pointer_text(pointer);
+    if (said.finish() && said.commit()) {
+      path_ = pointer.path;
+      pointer_path_ = folder + "/" + kPointerName;
+      problem.clear();
+      return file;
+    }
+    problem = std::string(kPointerName) + ": " + said.error();
+    munmap(base_, bytes);
+    close(file);
+    unlinkat(where.descriptor(), where.name().c_str(), 0);
+    return -1;
+  }
+  problem += ", and no folder for temporary files is fit for them";
+  return -1;
+}
+
 bool RecordFile::open(const std::string& folder, BlockPool& ring, ActivityBuffers& buffers, Journal& journal,
                       Times times, std::string& problem) {
   Header header;
@@ -119,31 +182,14 @@ bool RecordFile::open(const std::string& folder, BlockPool& ring, ActivityBuffer
   place(header.journal, header.ring.bytes + header.buffers.bytes);
   header.file_bytes = end;
 
-  path_ = folder + "/" + kFileName;
-  const FolderAbove where(path_);
-  if (!where.is_open()) {
-    problem = where.problem();
-    return false;
+  const FolderAbove beside(folder + "/" + kFileName);
+  int file = make(beside, end, problem);
+  if (file >= 0) {
+    path_ = folder + "/" + kFileName;
+  } else if (unfit_) {
+    file = make_elsewhere(folder, end, times, problem);
   }
-  if (!make(where.descriptor(), end, problem)) return false;
-  const int file = open_output(where, O_EXCL | O_RDWR, problem);
   if (file < 0) return false;
-  const auto give_up = [&](const std::string& why) {
-    problem = why;
-    close(file);
-    unlinkat(where.descriptor(), where.name().c_str(), 0);
-    return false;
-  };
-  // Where the file system has no such call the C library writes to every block.
-  int failed;
-  do {
-    failed = posix_fallocate(file, 0, static_cast<off_t>(end));
-  } while (failed == EINTR);
-  if (failed != 0) return give_up("they take " + in_megabytes(end) + ": " + text_of(failed));
-  void* mapped = mmap(nullptr, end, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-  if (mapped == MAP_FAILED) return give_up(text_of(errno));
-  base_ = static_cast<std::uint8_t*>(mapped);
-
   header.functions = function_print();
   header.pid = getpid();
   header.process_start = process_start_of(header.pid);
@@ -200,8 +246,11 @@ void RecordFile::write_info(std::string_view text) {
 void RecordFile::remove() {
   // A forked child has the mapping as well.
   if (!is_open() || owner_ != getpid()) return;
-  const FolderAbove where(path_);
-  if (where.is_open()) unlinkat(where.descriptor(), where.name().c_str(), 0);
+  for (const std::string& path : {path_, pointer_path_}) {
+    if (path.empty()) continue;
+    const FolderAbove where(path);
+    if (where.is_open()) unlinkat(where.descriptor(), where.name().c_str(), 0);
+  }
 }
 
 }  // namespace inject::recovery

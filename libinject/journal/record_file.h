@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 
+#include "libinject/base/safe_path.h"
 #include "libinject/journal/format.h"
 #include "libinject/journal/journal.h"
 #include "libinject/record/block_pool.h"
@@ -17,7 +18,8 @@
 
 namespace inject::recovery {
 
-/// The file DIR/records of a run: made, mapped, and removed at a clean end. Made whole, every block of it
+/// The file DIR/records of a run, or one on this machine if DIR is on another (record_place.h): made, mapped,
+/// and removed at a clean end. Made whole, every block of it
 /// allocated on the disk, because a write to a mapping for which the disk has no room ends the process
 /// (SIGBUS). Used by the drain thread, or whoever stands in for it.
 class RecordFile {
@@ -47,14 +49,19 @@ class RecordFile {
   void remove();
 
  private:
-  bool make(int folder, std::size_t bytes, std::string& problem);
+  bool may_make(int folder, std::size_t bytes, std::string& problem);
+  /// The file, made and mapped; -1: see `problem`.
+  int make(const FolderAbove& where, std::size_t bytes, std::string& problem);
+  int make_elsewhere(const std::string& folder, std::size_t bytes, Times times, std::string& problem);
 
   struct Range {
     std::uint8_t* next = nullptr;
     std::uint8_t* end = nullptr;
   };
 
+  bool unfit_ = false;  // the file system that was looked at last
   std::string path_;
+  std::string pointer_path_;  // of the file that says where the records are; empty: beside it
   pid_t owner_ = 0;
   std::uint8_t* base_ = nullptr;
   std::uint8_t* info_ = nullptr;

@@ -16,6 +16,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -23,8 +24,10 @@
 
 #include "libinject/base/atomic_file.h"
 #include "libinject/base/host_io.h"
+#include "libinject/base/process.h"
 #include "libinject/base/safe_path.h"
 #include "libinject/base/text.h"
+#include "libinject/journal/record_place.h"
 #include "libinject/output/chrome_trace.h"
 #include "libinject/output/run_json.h"
 #include "libinject/output/summary.h"
@@ -62,7 +65,6 @@ constexpr int kRead = O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK;
 
 /// What is wrong with the record file; empty: nothing.
 std::string map_records(const Opened& file, MappedFile& contents) {
-  if (!file.is_open()) return errno == ELOOP ? "it is a link" : text_of(errno);
   struct stat status {};
   if (fstat(file.number(), &status) != 0) return text_of(errno);
   if (!S_ISREG(status.st_mode)) return "it is not a regular file";
@@ -103,6 +105,76 @@ std::string text_file(int folder, const char* name) {
 }
 
 constexpr const char* kRunFile = "run.json";
+
+/// The record file of the run in a folder: there, or where the folder says.
+class Records {
+ public:
+  /// `shown`: the folder, for messages.
+  Records(int folder, const std::string& shown)
+      : folder_(folder), name_(shown + "/" + kFileName), beside_(openat(folder, kFileName, kRead)) {
+    if (beside_.is_open()) return;
+    none_ = errno == ENOENT;
+    if (none_) {
+      follow_pointer(shown);
+    } else {
+      problem_ = name_ + ": " + (errno == ELOOP ? "it is a link" : text_of(errno));
+    }
+  }
+  Records(const Records&) = delete;
+  Records& operator=(const Records&) = delete;
+
+  bool none() const { return none_; }
+  /// The message of a recovery that can't be; empty: none.
+  const std::string& problem() const { return problem_; }
+  const std::string& name() const { return name_; }  ///< for messages
+  const Opened& file() const { return elsewhere_ ? *elsewhere_ : beside_; }
+  /// Another process may have made its own under the name since.
+  bool is_of(const Header& header, std::string& problem) const {
+    if (!elsewhere_ || (header.pid == pointer_.pid && header.base_utc == pointer_.base_utc)) return true;
+    problem = "it is another run's";
+    return false;
+  }
+  void remove() {
+    if (elsewhere_) unlinkat(above_->descriptor(), above_->name().c_str(), 0);
+    unlinkat(folder_, elsewhere_ ? kPointerName : kFileName, 0);
+  }
+
+ private:
+  void follow_pointer(const std::string& shown) {
+    const Opened said(openat(folder_, kPointerName, kRead));
+    struct stat sayer {};
+    if (!said.is_open() || fstat(said.number(), &sayer) != 0) return;
+    none_ = false;
+    name_ = shown + "/" + kPointerName;
+    const std::optional<RecordPointer> pointer = read_pointer(text_file(folder_, kPointerName));
+    if (!pointer) {
+      problem_ = name_ + ": it is not as libinject writes it";
+      return;
+    }
+    pointer_ = *pointer;
+    name_ = one_line(pointer_.path, 300);
+    above_.emplace(pointer_.path);
+    elsewhere_.emplace(above_->is_open() ? openat(above_->descriptor(), above_->name().c_str(), kRead) : -1);
+    struct stat found {};
+    if (!elsewhere_->is_open()) {
+      problem_ = pointer_.host == host_name()
+                     ? fmt::format("{}: its records were in {}, which can't be opened", shown, name_)
+                     : fmt::format("{}: its records are on the host {}, in {}: run `injectctl recover` there",
+                                   shown, one_line(pointer_.host, 100), name_);
+    } else if (fstat(elsewhere_->number(), &found) != 0 || found.st_uid != sayer.st_uid) {
+      problem_ = name_ + ": it belongs to another user";
+    }
+  }
+
+  int folder_;
+  std::string name_;
+  std::string problem_;
+  Opened beside_;
+  bool none_ = false;
+  RecordPointer pointer_;
+  std::optional<FolderAbove> above_;
+  std::optional<Opened> elsewhere_;
+};
 
 /// A folder in the output folder, where everything is made before any of it takes its place. It is the
 /// working directory meanwhile: what writes there has names without a path, which lead nowhere else.
@@ -273,8 +345,9 @@ Outcome recover(const std::string& folder, bool keep) {
   if (flock(within, LOCK_EX | LOCK_NB) != 0)
     return failed(shown, errno == EWOULDBLOCK ? "another recovery is under way" : text_of(errno));
 
-  const Opened records(openat(within, kFileName, kRead));
-  if (!records.is_open() && errno == ENOENT) {
+  Records records(within, shown);
+  if (!records.problem().empty()) return {false, records.problem(), {}};
+  if (records.none()) {
     const std::string text = text_file(within, kRunFile);
     if (text.find("\"state\": \"recovered\"") != std::string::npos)
       return {true, shown + " is recovered already", {}};
@@ -283,10 +356,11 @@ Outcome recover(const std::string& folder, bool keep) {
   }
   MappedFile contents;
   Image image;
-  std::string problem = map_records(records, contents);
-  if (!problem.empty() || !image.open(contents.bytes(), problem)) return failed(one_line(path, 300), problem);
-  if (still_runs(image.header()) || is_written_to(records.number()))
-    return failed(one_line(path, 300), fmt::format("process {} is still writing to it", image.header().pid));
+  std::string problem = map_records(records.file(), contents);
+  if (!problem.empty() || !image.open(contents.bytes(), problem) || !records.is_of(image.header(), problem))
+    return failed(records.name(), problem);
+  if (still_runs(image.header()) || is_written_to(records.file().number()))
+    return failed(records.name(), fmt::format("process {} is still writing to it", image.header().pid));
 
   Aside aside(within);
   if (!aside.problem().empty()) return failed(shown, aside.problem());
@@ -323,7 +397,7 @@ Outcome recover(const std::string& folder, bool keep) {
     if (problem.empty()) problem = aside.put_in_place(name);
   }
   if (!problem.empty()) return failed(shown, problem);
-  if (!keep) unlinkat(within, kFileName, 0);
+  if (!keep) records.remove();
   outcome.done = true;
   return outcome;
 }

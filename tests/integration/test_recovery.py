@@ -124,8 +124,7 @@ class Case(simulated.SimulatedTest):
         run = out.run
         self.assertEqual(run["state"], "recovered")
         self.assertIn("recovered: the process was killed", said)
-        self.assertNotIn("records", out.files())
-        self.assertNotIn(".recovering", out.files())
+        self.assertEqual({"records", "records.at", ".recovering"} & set(out.files()), set())
         self.assertEqual([name for name in out.files() if name.endswith(".tmp")], [])
         self.check_counts(program, out)
         # Tables agree with each other, and with the raw records, which are made anew as well.
@@ -263,7 +262,7 @@ class EndTest(Case):
     def test_the_file_is_the_users_alone(self):
         program = Killed(self, f"sync {READY} kernel:alpha:5 sleep:60000", WINDOW="always")
         program.wait_for_submissions(5)
-        self.assertEqual((program.out.path / "records").stat().st_mode & 0o777, 0o600)
+        self.assertEqual((program.out.path / "records").stat().st_mode & 0o777, 0o400)
 
     def test_a_forked_child_writes_nothing_there(self):
         program = Killed(self, f"sync {READY} kernel:alpha:20 child:USR1 kernel:alpha:20 child:USR1 sync until_delivered "
@@ -271,6 +270,123 @@ class EndTest(Case):
         program.process.wait(60)
         out = self.recovered(program)
         self.assertEqual(out.kernels(), {"alpha": 40})
+
+
+class ElsewhereTest(Case):
+    """The output folder is on a network file system: records are on this machine, and the folder says where."""
+
+    def setUp(self):
+        super().setUp()
+        self.local = self.folder / "local"
+        self.local.mkdir()
+
+    def away(self, network):
+        """The environment of a program for which everything under `network` is far away."""
+        preload = simulated.preload_of(simulated.library, simulated.programs / "script_network.so")
+        return {"LD_PRELOAD": preload, "NETWORK_FOLDER": str(network), "TMPDIR": str(self.local)}
+
+    def records(self):
+        return sorted((self.local / f"libinject-{os.geteuid()}").glob("records-*"))
+
+    def started(self, text=STEADY):
+        program = Killed(self, text, env=self.away(self.folder / "run"), WINDOW="always")
+        program.wait_for_submissions(500)
+        return program
+
+    def killed(self):
+        program = self.started()
+        program.kill()
+        return program
+
+    def change(self, program, before, after):
+        pointer = program.out.path / "records.at"
+        text = pointer.read_text(encoding="utf-8")
+        self.assertIn(before, text)
+        pointer.write_text(text.replace(before, after), encoding="utf-8")
+
+    def test_killed(self):
+        for text in (STEADY, WINDOWS) * 2:
+            program = Killed(self, text, env=self.away(self.folder / "run"), WINDOW="always" if text is STEADY else "api")
+            program.wait_for_submissions(200)
+            time.sleep(random.random() / 2)
+            program.kill()
+            self.assertIn("records.at", program.out.files())
+            self.assertNotIn("records", program.out.files())
+            (records,) = self.records()
+            self.assertEqual(records.stat().st_mode & 0o777, 0o400)
+            self.recovered(program)
+            self.assertEqual(self.records(), [])
+            self.assertEqual(program.stderr().count("warning"), 0)
+
+    def test_a_clean_end_leaves_no_file(self):
+        result = self.script("kernel:alpha:10 sync", WINDOW="always", env=self.away(self.folder / "run"))
+        self.assertEqual(result.warnings(), [])
+        self.assertNotIn("records.at", result.out.files())
+        self.assertEqual(self.records(), [])
+
+    def test_a_process_that_still_runs(self):
+        program = self.started()
+        self.assertIn("still writing", self.refused(program.out.path))
+
+    def test_on_another_host(self):
+        program = self.killed()
+        self.change(program, "host ", "host other-")
+        self.recovered(program)  # a name that changed since: the file is here, and it is this run's
+        program = self.killed()
+        self.change(program, "host ", "host other-")
+        self.change(program, str(self.local), "/nonexistent")
+        line = self.refused(program.out.path)
+        self.assertIn("other-", line)
+        self.assertIn("run `injectctl recover` there", line)
+
+    def test_files_that_are_not_the_run_s(self):
+        program = self.killed()
+        (records,) = self.records()
+        kept = records.with_name("kept")
+        with self.subTest("gone"):
+            records.rename(kept)
+            self.assertIn("can't be opened", self.refused(program.out.path))
+        with self.subTest("a link"):
+            records.symlink_to(kept)
+            self.assertIn("can't be opened", self.refused(program.out.path))
+            records.unlink()
+        with self.subTest("another run's"):
+            kept.rename(records)
+            self.change(program, "\nstart ", "\nstart 1")
+            self.assertIn("it is another run's", self.refused(program.out.path))
+        with self.subTest("not ours"):
+            for text in ("", "\n", "libinject records\n", "libinject records\nhost a\npath b\npid 1\nstart 1\n", "\xff" * 100):
+                (program.out.path / "records.at").write_text(text, encoding="latin-1")
+                self.assertIn("not as libinject writes it", self.refused(program.out.path))
+        self.assertTrue(records.exists())
+
+    @unittest.skipUnless(os.geteuid() == 0, "root alone can give files away")
+    def test_another_users_records(self):
+        program = self.killed()
+        (records,) = self.records()
+        os.chown(records, NOBODY, NOBODY)
+        self.assertIn("belongs to another user", self.refused(program.out.path))
+
+    def test_no_place_at_all(self):
+        result = self.script("kernel:alpha:30 sync return:3", WINDOW="always", env=self.away("/"), check=False)
+        self.assertEqual(result.code, 3)
+        (line,) = result.warnings()
+        self.assertIn("records are kept in memory", line)
+        self.assertIn("(NFS), and no folder for temporary files is fit for them", line)
+        self.assertEqual(result.out.kernels(), {"alpha": 30})
+
+    def test_what_nobody_recovers_is_bounded(self):
+        folder = self.local / f"libinject-{os.geteuid()}"
+        folder.mkdir(mode=0o700)
+        gone = subprocess.Popen(["true"])
+        gone.wait()
+        for start in range(12):
+            (folder / f"records-{start + 100}-{gone.pid}").touch()
+        (folder / f"records-1-{os.getpid()}").touch()
+        (folder / "records-of-mine").touch()
+        self.script("kernel:alpha:10 sync", WINDOW="always", env=self.away(self.folder / "run"))
+        self.assertEqual([path.name for path in self.records()],
+                         [f"records-1-{os.getpid()}", *(f"records-{start}-{gone.pid}" for start in range(104, 112)), "records-of-mine"])
 
 
 class RefusalTest(Case):

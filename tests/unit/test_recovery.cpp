@@ -158,7 +158,7 @@ TEST_CASE("what was taken, what was published and what was handed over is recove
   REQUIRE(run.problem.empty());
   struct stat status {};
   REQUIRE(stat((folder.path() + "/" + kFileName).c_str(), &status) == 0);
-  CHECK((status.st_mode & 0777) == 0600);
+  CHECK((status.st_mode & 0777) == 0400);
   // Nothing that a write could find no room for.
   CHECK(status.st_blocks * 512 >= status.st_size);
 

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/journal/record_place.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spdlog/fmt/fmt.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <functional>
+#include <utility>
+
+#include "libinject/base/process.h"
+#include "libinject/base/safe_path.h"
+
+namespace inject::recovery {
+
+namespace {
+
+constexpr std::string_view kTitle = "libinject records\n";
+constexpr std::string_view kPrefix = "records-";
+
+/// The whole of `text` as a number.
+template <typename Number>
+bool read_number(std::string_view text, Number& number) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && end == text.data() + text.size() && !text.empty();
+}
+
+/// What follows `key` on the first line of `text`, which goes.
+bool take_line(std::string_view& text, std::string_view key, std::string_view& value) {
+  const std::size_t end = text.find('\n');
+  if (end == std::string_view::npos || !text.starts_with(key)) return false;
+  value = text.substr(key.size(), end - key.size());
+  text.remove_prefix(end + 1);
+  return !value.empty();
+}
+
+bool is_one_line(std::string_view path) {
+  return std::none_of(path.begin(), path.end(), [](unsigned char c) { return c < ' ' || c == 0x7F; });
+}
+
+}  // namespace
+
+std::string pointer_text(const RecordPointer& pointer) {
+  return fmt::format("{}host {}\npath {}\npid {}\nstart {}\n", kTitle, pointer.host, pointer.path,
+                     pointer.pid, pointer.base_utc);
+}
+
+std::optional<RecordPointer> read_pointer(std::string_view text) {
+  if (!text.starts_with(kTitle)) return std::nullopt;
+  text.remove_prefix(kTitle.size());
+  std::string_view host;
+  std::string_view path;
+  std::string_view pid;
+  std::string_view start;
+  RecordPointer pointer;
+  if (!take_line(text, "host ", host) || !take_line(text, "path ", path) || !take_line(text, "pid ", pid) ||
+      !take_line(text, "start ", start) || !text.empty() || path.front() != '/' || !is_one_line(path) ||
+      !is_one_line(host) || !read_number(pid, pointer.pid) || !read_number(start, pointer.base_utc)) {
+    return std::nullopt;
+  }
+  pointer.host = host;
+  pointer.path = path;
+  return pointer;
+}
+
+std::vector<std::string> local_folders() {
+  std::vector<std::string> places;
+  const auto add = [&places](const std::string& place) {
+    const std::string folder = fmt::format("{}/libinject-{}", place, geteuid());
+    if (!place.empty() && place.front() == '/' && is_one_line(place) &&
+        std::find(places.begin(), places.end(), folder) == places.end()) {
+      places.push_back(folder);
+    }
+  };
+  add(environment_variable("TMPDIR").value_or(""));
+  for (const char* place : {"/tmp", "/var/tmp", "/dev/shm"}) add(place);
+  return places;
+}
+
+std::string local_name(std::int64_t pid, std::uint64_t base_utc) {
+  return fmt::format("{}{}-{}", kPrefix, base_utc, pid);
+}
+
+void remove_left_over(const std::string& folder) {
+  const FolderAbove above(folder + "/.");
+  const int opened =
+      above.is_open() ? openat(above.descriptor(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+  DIR* files = opened < 0 ? nullptr : fdopendir(opened);
+  if (files == nullptr) {
+    if (opened >= 0) close(opened);
+    return;
+  }
+  std::vector<std::pair<std::uint64_t, std::string>> dead;
+  while (const dirent* file = readdir(files)) {
+    const std::string_view name(file->d_name);
+    const std::size_t dash = name.rfind('-');
+    std::uint64_t start = 0;
+    pid_t pid = 0;
+    if (!name.starts_with(kPrefix) || dash < kPrefix.size() ||
+        !read_number(name.substr(kPrefix.size(), dash - kPrefix.size()), start) ||
+        !read_number(name.substr(dash + 1), pid)) {
+      continue;
+    }
+    if (pid > 0 && kill(pid, 0) != 0 && errno == ESRCH) dead.emplace_back(start, name);
+  }
+  std::sort(dead.begin(), dead.end(), std::greater<>());
+  for (std::size_t i = kKept; i < dead.size(); ++i) unlinkat(dirfd(files), dead[i].second.c_str(), 0);
+  closedir(files);
+}
+
+}  // namespace inject::recovery
