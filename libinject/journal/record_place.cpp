@@ -110,7 +110,7 @@ void remove_left_over(const std::string& folder) {
     if (pid > 0 && kill(pid, 0) != 0 && errno == ESRCH) dead.emplace_back(start, name);
   }
   std::sort(dead.begin(), dead.end(), std::greater<>());
-  for (std::size_t i = kKept; i < dead.size(); ++i) unlinkat(dirfd(files), dead[i].second.c_str(), 0);
+  for (std::size_t i = kKept; i < dead.size(); ++i) unlinkat(opened, dead[i].second.c_str(), 0);
   closedir(files);
 }
 
