@@ -14,11 +14,14 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 #include <new>
+#include <optional>
 #include <utility>
 
 #include "libinject/base/atomic_file.h"
 #include "libinject/base/clock.h"
+#include "libinject/base/memory_room.h"
 #include "libinject/base/process.h"
 #include "libinject/base/safe_path.h"
 #include "libinject/journal/record_place.h"
@@ -40,6 +43,11 @@ constexpr std::pair<std::uint32_t, const char*> kElsewhere[] = {
 // What has been allocated there is written to another place: a full disk raises SIGBUS.
 constexpr std::pair<std::uint32_t, const char*> kCopyOnWrite[] = {
     {0x2FC12FC1, "ZFS"}, {0x9123683E, "btrfs"}, {0xCA451A4E, "bcachefs"}};
+
+// Where what is allocated is memory, or may be: tmpfs, ramfs, overlay.
+constexpr std::uint32_t kInMemory[] = {0x01021994, 0x858458F6, 0x794C7630};
+// The file is to be a quarter at most of what the limit on memory leaves.
+constexpr std::uint64_t kMemoryShare = 4;
 
 std::string text_of(int code) {
   std::array<char, 128> text;
@@ -99,6 +107,17 @@ bool RecordFile::may_make(int folder, std::size_t bytes, std::string& problem) {
   if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
     problem = "the address space is limited (ulimit -v)";
     return false;
+  }
+  // What the kernel cannot write anywhere counts against the limit on memory, and the program is killed when
+  // that is reached.
+  if (std::find(std::begin(kInMemory), std::end(kInMemory), static_cast<std::uint32_t>(system.f_type)) !=
+      std::end(kInMemory)) {
+    const std::optional<MemoryRoom> memory = group_memory();
+    if (memory && memory->left / kMemoryShare < bytes) {
+      problem = "they take " + in_megabytes(bytes) + " there, and " + in_megabytes(memory->left) +
+                " are left of the " + in_megabytes(memory->limit) + " of memory of its control group";
+      return false;
+    }
   }
   // The program must not find the disk full because of us.
   if (static_cast<std::uint64_t>(room.f_bavail) * room.f_frsize < 2 * static_cast<std::uint64_t>(bytes)) {

@@ -32,6 +32,10 @@ struct Core {
   /// The one Core, made if there is none yet; nullptr when memory is short, and in a process with other
   /// rights than its user's (process.h), where there is nothing of us.
   static Core* get() noexcept;
+  /// The same; where another thread is making it, once that is done.
+  static Core* get_or_wait() noexcept;
+  /// What to say where there is none.
+  static const char* why_none() noexcept;
   /// The one Core if it has been made.
   static Core* get_if_any() noexcept;
 

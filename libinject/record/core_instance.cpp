@@ -3,10 +3,18 @@
 //
 // The one Core of a process that is observed. Apart from what a Core is: whoever reads what another process
 // has left needs nothing of this.
+#include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
+#include <cstdio>
+#include <optional>
+#include <string>
+#include <utility>
 
+#include "libinject/base/memory_room.h"
 #include "libinject/base/process.h"
 #include "libinject/record/core.h"
 
@@ -15,7 +23,68 @@ namespace inject {
 namespace {
 
 constinit std::atomic<Core*> the_core{nullptr};
-constinit std::atomic<bool> being_made{false};
+enum class Making { kNot, kBegun, kFailed };
+constinit std::atomic<Making> making_core{Making::kNot};
+constinit std::array<char, 160> no_core_reason{"profiling is off: out of memory"};
+
+// Where addresses are limited, all that is reserved, threads' stacks and the allocator's own reserves among
+// it, is to be an eighth of what is left at most.
+constexpr std::uint64_t kMegabyte = 1'000'000;
+constexpr std::uint64_t kReserved = 384 * kMegabyte;
+constexpr std::uint64_t kAddressShare = 8;
+
+// Before anything is allocated: where addresses are short, all of them are the program's.
+bool addresses_suffice() noexcept {
+  const std::optional<MemoryRoom> room = address_room();
+  if (!room || room->left / kAddressShare >= kReserved) return true;
+  std::snprintf(no_core_reason.data(), no_core_reason.size(),
+                "profiling is off: it reserves %llu MB of addresses, more than an eighth of the %llu MB that "
+                "ulimit -v leaves",
+                static_cast<unsigned long long>(kReserved / kMegabyte),
+                static_cast<unsigned long long>(room->left / kMegabyte));
+  return false;
+}
+
+// What there is beside queues and buffers is some 12 MB at least: a quarter of what a limit leaves.
+constexpr std::uint64_t kLeastMemory = 48 * kMegabyte;
+// Queues and CUPTI's buffers are a sixteenth of what a limit leaves at most, so the record file, in which
+// they live and which may be in memory, is an eighth.
+constexpr std::uint64_t kArenaShare = 16;
+constexpr std::size_t kLeastRing = std::size_t{64} << 10;
+constexpr std::size_t kLeastBuffers = std::size_t{1} << 20;
+
+void fit_arenas(ParseResult& parsed) {
+  Options& options = parsed.options;
+  const std::optional<MemoryRoom> memory = group_memory();
+  const std::uint64_t wanted = options.ring_bytes + options.buffer_bytes;
+  std::string why;
+  std::uint64_t budget = wanted;
+  const auto within = [&](const std::optional<MemoryRoom>& room, const char* whose) {
+    if (!room || room->left / kArenaShare >= budget) return;
+    budget = room->left / kArenaShare;
+    why = std::to_string(room->left / kMegabyte) + " MB are left of the " +
+          std::to_string(room->limit / kMegabyte) + whose;
+  };
+  within(memory, " MB of memory of its control group");
+  if (memory && memory->left < kLeastMemory) {
+    parsed.error = why + ", which is too little beside the program: profiling is off";
+    return;
+  }
+  within(address_room(), " MB of addresses (ulimit -v)");
+  if (budget == wanted) return;
+  const auto fit = [&](const char* name, std::size_t& bytes, std::size_t least) {
+    const auto share = static_cast<std::size_t>(static_cast<double>(bytes) * static_cast<double>(budget) /
+                                                static_cast<double>(wanted));
+    bytes = std::min(bytes, std::max(share / kLeastRing * kLeastRing, least));
+    std::string text = std::to_string(bytes >> 10) + "K";
+    for (auto& [variable, value] : options.in_force)
+      if (variable == name) value = text;
+    return name + ("=" + text);
+  };
+  const std::string ring = fit("INJECT_RING", options.ring_bytes, kLeastRing);
+  const std::string buffers = fit("INJECT_BUFFERS", options.buffer_bytes, kLeastBuffers);
+  parsed.warnings.push_back(ring + " and " + buffers + " are used: " + why);
+}
 
 }  // namespace
 
@@ -27,15 +96,41 @@ Core* Core::get() noexcept {
   if (Core* core = get_if_any(); core != nullptr) return core;
   if (is_secure_execution()) return nullptr;
   // One thread makes it; another that comes meanwhile goes without, which loses at most a first range.
-  if (being_made.exchange(true, std::memory_order_acq_rel)) return get_if_any();
+  Making not_yet = Making::kNot;
+  if (!making_core.compare_exchange_strong(not_yet, Making::kBegun, std::memory_order_acq_rel))
+    return get_if_any();
+  if (!addresses_suffice()) {
+    making_core.store(Making::kFailed, std::memory_order_release);
+    return nullptr;
+  }
   try {
-    auto* core = new Core(parse_options(environ));
+    ParseResult parsed = parse_options(environ);
+    if (parsed.error.empty() && parsed.options.window.kind != WindowKind::kOff) fit_arenas(parsed);
+    auto* core = new Core(std::move(parsed));
     ThreadRegistry::publish(&core->threads);
     the_core.store(core, std::memory_order_release);
     return core;
   } catch (...) {
+    making_core.store(Making::kFailed, std::memory_order_release);
     return nullptr;  // no memory: the program runs on without us
   }
+}
+
+const char* Core::why_none() noexcept {
+  return no_core_reason.data();
+}
+
+Core* Core::get_or_wait() noexcept {
+  Core* core = get();
+  // In a signal handler that interrupts the thread which makes it there is nothing to wait for: not for ever.
+  constexpr int kMost = 1000;
+  for (int i = 0; core == nullptr && i < kMost; ++i) {
+    if (making_core.load(std::memory_order_acquire) != Making::kBegun) break;
+    const timespec pause{0, 1'000'000};
+    nanosleep(&pause, nullptr);
+    core = get_if_any();
+  }
+  return core;
 }
 
 }  // namespace inject

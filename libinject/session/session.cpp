@@ -98,8 +98,8 @@ Session* Session::start() noexcept {
   Making fresh = Making::kNot;
   if (!making.compare_exchange_strong(fresh, Making::kBegun, std::memory_order_acq_rel)) return get();
   try {
-    Core* core = Core::get();
-    if (core == nullptr && !is_secure_execution()) Log::error_without_allocation(kNoMemory);
+    Core* core = Core::get_or_wait();
+    if (core == nullptr && !is_secure_execution()) Log::error_without_allocation(Core::why_none());
     if (core == nullptr || !read_configuration(*core)) {
       making.store(Making::kOff, std::memory_order_release);
       return nullptr;

@@ -53,6 +53,15 @@ class Ranges(simulated.SimulatedTest):
         self.assertEqual(int(done.out.rows("nvtx_sum.csv")[0]["Total Time (ns)"]), times)
         self.assertEqual(done.out.range_kernels(), {("run", "a"): (2, 5)})
 
+    def test_first_ranges_of_threads_while_cuda_is_initialised(self):
+        """One of them makes what all of them need; the profiler's start waits for that."""
+        # Each takes time to be compared with the variables that there are.
+        unknown = {f"UNKNOWN_{i}": "1" for i in range(1000)}
+        for _ in range(5):
+            done = self.script("threads:16 [ push:x kernel:a:1:own pop ] sync", WINDOW="always", LOG="error", **unknown)
+            self.assertEqual(done.stderr, "")
+            self.assertEqual(done.out.run["state"], "closed")
+
     def test_domains_have_stacks_of_their_own(self):
         done = self.script("start push:mine domain_push:other:theirs kernel:a:1 pop kernel:b:1 domain_pop:other kernel:c:1 "
                            "stop sync")

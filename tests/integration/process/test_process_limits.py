@@ -6,6 +6,9 @@
 import concurrent.futures
 import fcntl
 import os
+import pathlib
+import resource
+import struct
 import threading
 import time
 import unittest
@@ -185,8 +188,9 @@ class Patches(harness.Case):
 class AddressSpace(harness.Case):
     """However little is left: the tables may be missing, the program works."""
 
-    # Below that the simulated CUPTI, which keeps its records in memory without end, has none left.
-    SPARE_MIB = (32, 48, 64, 96, 128, 192, 256, 512)
+    # Below that the simulated CUPTI, which keeps its records in memory without end, has none left. The last leaves the
+    # library what it takes.
+    SPARE_MIB = (32, 48, 64, 96, 128, 192, 256, 512, 4096)
 
     def check(self, scenario, kernels):
         # The program that gets along with the least by itself does with more.
@@ -202,6 +206,51 @@ class AddressSpace(harness.Case):
 
     def test_from_the_start(self):
         self.check("little_memory_from_the_start", 200)
+
+    def test_what_is_reserved_is_a_small_share(self):
+        done = self.run_both(harness.victim("limits", "little_memory_from_the_start"), env={"VICTIM_SPARE_MIB": "1024"})
+        (line,) = done.problems()
+        self.assertRegex(line, r"profiling is off: it reserves 384 MB of addresses, more than an eighth of the \d+ MB that "
+                         "ulimit -v leaves")
+        self.assertEqual(done.outputs, [])
+
+    def image_bytes(self):
+        """What the loader maps of the library before anything of it runs."""
+        image = pathlib.Path(harness.library).read_bytes()
+        segments, size, count = struct.unpack_from("<Q", image, 32)[0], *struct.unpack_from("<HH", image, 54)
+        headers = [struct.unpack_from("<IIQQQQQQ", image, segments + i * size) for i in range(count)]
+        return max(address + memory for kind, _, _, address, _, _, memory, _ in headers if kind == 1)  # PT_LOAD
+
+    def test_whatever_the_program_needs(self):
+        """With the least address space that the program gets along with, it does so beside the library."""
+        command = harness.victim("limits", "plain")
+
+        def limited(size):
+            return {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_AS, (size, size)), "env": {"INJECT_SUMMARY": "off"}}
+
+        def runs(size):
+            bare = self.run_program(command, preload=False, **limited(size))
+            return bare.status == 0 and bare.stdout == "done\n"
+
+        step = 256 << 10
+        fails, least = 0, (8 << 30) // step
+        self.assertTrue(runs(least * step))
+        while least - fails > 1:
+            middle = (fails + least) // 2
+            if runs(middle * step):
+                least = middle
+            else:
+                fails = middle
+        # The loader's notes and the reason why nothing is profiled are all that there is beside the image.
+        least = least * step + (self.image_bytes() + 0xFFFF & ~0xFFFF)
+        for more in (1 << 18, 1 << 19, 1 << 20, 1 << 21, 1 << 22, 1 << 23, 1 << 24, 1 << 25, 1 << 26, 1 << 27, 1 << 28, 1 << 29,
+                     1 << 30, 1 << 31, 1 << 32):
+            for _ in range(3):
+                with self.subTest(least=least, more=more):
+                    done = self.run_program(command, **limited(least + more))
+                    self.assertEqual((done.status, done.stdout), (0, "done\n"), done.stderr)
+                    self.assertLessEqual(len(done.problems()), 1, done.stderr)
+        self.assert_complete(done.output, {"quick": 200})
 
     def test_before_the_window(self):
         self.check("little_memory_before_the_window", 200)
