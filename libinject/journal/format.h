@@ -19,7 +19,7 @@ namespace inject::recovery {
 inline constexpr const char* kFileName = "records";
 inline constexpr std::uint64_t kMagic =
     0x0A43'4552'4A4E'490Au;  // "\nINJREC\n", as little-endian machines write it
-inline constexpr std::uint32_t kVersion = 6;
+inline constexpr std::uint32_t kVersion = 7;
 inline constexpr std::size_t kHeaderBytes = std::size_t{64} << 10;  // the largest page size there is
 inline constexpr std::size_t kInfoBytes = std::size_t{256} << 10;   // of each of two places
 /// The largest INJECT_RING and INJECT_BUFFERS: a header that says more is refused.
@@ -48,6 +48,7 @@ struct Header {
   std::uint64_t block_bytes = 0;  ///< of the ring
   std::uint64_t unit_bytes = 0;   ///< of CUPTI's buffers
   Part info;                      ///< two places of kInfoBytes
+  Part counts;                    ///< RecordCounts, ThreadRegistry::kCountLines
   Part marks;                     ///< BufferMark, one a unit
   Part ring;
   Part buffers;
@@ -58,10 +59,11 @@ struct Header {
 /// Behind the header, at kLiveOffset: what changes. Each a word of its own, good at any moment.
 struct Live {
   std::atomic<std::uint64_t> journal_full;        ///< 1: what came later is in no table
-  std::atomic<std::uint64_t> beyond_submissions;  ///< calls that gave the device work, after that
-  std::atomic<std::uint64_t> beyond_records;      ///< kernels, copies and memsets, after that
+  std::atomic<std::uint64_t> beyond_submissions;  ///< calls that gave the device work, after that …
+  std::atomic<std::uint64_t> beyond_records;      ///< … kernels, copies and memsets; both in no table
   std::atomic<std::uint64_t> written_beyond;      ///< 1: the tables were written after that
   std::atomic<std::uint64_t> written_block;       ///< the tables on disk have the journal up to this block
+  std::atomic<std::uint64_t> written_calls;       ///< … and so many calls of windows, or count them as lost
   std::atomic<std::uint64_t> cupti_version;
   std::atomic<std::uint64_t> clock_ahead;  ///< CUPTI's clock beyond CLOCK_MONOTONIC
   std::atomic<std::uint64_t> alive;        ///< CLOCK_MONOTONIC of the last pass that the journal has

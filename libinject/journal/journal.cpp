@@ -133,6 +133,7 @@ void Journal::take_run(std::uint32_t thread, const Block& block, std::uint32_t f
     if (slot.kind() == RecordKind::kCall) {
       CallRecord record;
       std::memcpy(&record, slot.bytes, sizeof record);
+      if (record.window != 0) ++calls_;
       if (record.window != 0 && record.correlation != 0) ++submissions;
       if (!full_) note_call(record);
     } else if (slot.kind() == RecordKind::kRange && !full_) {
@@ -241,7 +242,9 @@ void Journal::end_buffer() {
 }
 
 void Journal::drops(std::uint32_t window, HostDrops drops) {
-  if (!running() || full_) return;
+  if (!running()) return;
+  calls_ += drops.calls;
+  if (full_) return;
   body_.entry(Entry::kDrops);
   body_.number(window);
   body_.number(drops.calls);
@@ -290,7 +293,11 @@ void Journal::written() {
   if (!running()) return;
   commit();
   live_->written_block.store(number_, std::memory_order_release);
-  if (full_) live_->written_beyond.store(1, std::memory_order_release);
+  live_->written_calls.store(calls_, std::memory_order_release);
+  if (!full_) return;
+  live_->beyond_submissions.store(0, std::memory_order_relaxed);
+  live_->beyond_records.store(0, std::memory_order_relaxed);
+  live_->written_beyond.store(1, std::memory_order_release);
 }
 
 // What is written is for whoever recovers it: it is the file's, and the program does without its pages. Of a

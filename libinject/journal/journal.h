@@ -91,6 +91,7 @@ class Journal final : public IntakeLog {
   Encoder body_;
   Encoder slots_;
   Encoder events_;
+  std::uint64_t calls_ = 0;        // of windows, that were taken, or noted as dropped
   std::uint64_t submissions_ = 0;  // in what is not committed
   std::uint64_t records_ = 0;
 

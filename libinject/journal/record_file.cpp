@@ -186,8 +186,9 @@ int RecordFile::make_elsewhere(const std::string& folder, std::size_t bytes, Tim
   return -1;
 }
 
-bool RecordFile::open(const std::string& folder, BlockPool& ring, ActivityBuffers& buffers, Journal& journal,
+bool RecordFile::open(const std::string& folder, Core& core, ActivityBuffers& buffers, Journal& journal,
                       Times times, std::string& problem) {
+  BlockPool& ring = core.ring;
   Header header;
   std::uint64_t end = kHeaderBytes;
   const auto place = [&end](Part& part, std::uint64_t bytes) {
@@ -195,6 +196,7 @@ bool RecordFile::open(const std::string& folder, BlockPool& ring, ActivityBuffer
     end += whole(bytes);
   };
   place(header.info, 2 * kInfoBytes);
+  place(header.counts, ThreadRegistry::kCountLines * sizeof(RecordCounts));
   place(header.marks, buffers.units() * sizeof(BufferMark));
   place(header.ring, ring.capacity() * sizeof(Block));
   place(header.buffers, buffers.total_bytes());
@@ -225,6 +227,7 @@ bool RecordFile::open(const std::string& folder, BlockPool& ring, ActivityBuffer
   info_ = base_ + header.info.offset;
   // Before the first record is written there: what is taken from a queue must go into the journal.
   journal.start(base_ + header.journal.offset, header.journal.bytes, *live);
+  core.threads.keep_counts(reinterpret_cast<RecordCounts*>(base_ + header.counts.offset));
   const bool ring_moved = ring.move_to(part(header.ring));
   const bool buffers_moved =
       buffers.move_to(part(header.buffers), reinterpret_cast<BufferMark*>(base_ + header.marks.offset));
@@ -235,6 +238,7 @@ bool RecordFile::open(const std::string& folder, BlockPool& ring, ActivityBuffer
   std::uint8_t* memory = buffers.memory();
   if (buffers_moved)
     cold_[1] = {memory, memory + std::min<std::uint64_t>(header.buffers.bytes, kWarmBuffers)};
+  cold_[2] = {base_ + header.counts.offset, base_ + header.counts.offset + header.counts.bytes};
   warm();
   // The journal alone is worth having: what has been taken, some milliseconds old.
   if (!ring_moved || !buffers_moved) problem = "the kernel does not map them in place";

@@ -13,8 +13,8 @@
 #include "libinject/base/safe_path.h"
 #include "libinject/journal/format.h"
 #include "libinject/journal/journal.h"
-#include "libinject/record/block_pool.h"
 #include "libinject/record/buffers.h"
+#include "libinject/record/core.h"
 
 namespace inject::recovery {
 
@@ -32,10 +32,10 @@ class RecordFile {
     Nanoseconds base = 0;  ///< CLOCK_MONOTONIC at CUDA's initialisation
     std::uint64_t base_utc = 0;
   };
-  /// Makes the file in `folder` and has ring, buffers and journal live in it. False, with no file there, and
-  /// why. For threads with all signals blocked (RLIMIT_FSIZE).
-  bool open(const std::string& folder, BlockPool& ring, ActivityBuffers& buffers, Journal& journal,
-            Times times, std::string& problem);
+  /// Makes the file in `folder` and has ring, counts, buffers and journal live in it. False, with no file
+  /// there, and why. For threads with all signals blocked (RLIMIT_FSIZE).
+  bool open(const std::string& folder, Core& core, ActivityBuffers& buffers, Journal& journal, Times times,
+            std::string& problem);
   bool is_open() const { return live_ != nullptr; }
   Live& live() { return *live_; }
   /// Drain thread, now and then: makes some more of the arenas' first megabytes ready to be written to.
@@ -67,7 +67,7 @@ class RecordFile {
   std::uint8_t* info_ = nullptr;
   std::uint64_t info_number_ = 0;
   Live* live_ = nullptr;
-  std::array<Range, 2> cold_{};
+  std::array<Range, 3> cold_{};
 };
 
 /// Why no record file is made on a filesystem that keeps it in memory or on another machine; empty: it is

@@ -181,6 +181,7 @@ struct RecoveredInfo {
   std::uint64_t queue_records = 0;   ///< of threads, that the process had not looked at yet
   std::uint64_t buffer_records = 0;  ///< of CUPTI, likewise
   // What is missing, or without its name:
+  std::uint64_t calls_not_kept = 0;      ///< that had returned and are in no table; ring full: Losses
   std::uint64_t beyond_submissions = 0;  ///< launches, copies and memsets after the journal was full …
   std::uint64_t beyond_records = 0;      ///< … and their GPU records
   std::uint64_t unattributed = 0;        ///< GPU records whose call the process had not finished writing

@@ -278,6 +278,7 @@ void recovered_json(JsonText& json, const RecoveredInfo& recovered) {
       .member("tables_kept", recovered.tables_kept)
       .member("records_from_queues", recovered.queue_records)
       .member("records_from_buffers", recovered.buffer_records)
+      .member("calls_not_kept", recovered.calls_not_kept)
       .member("submissions_after_full", recovered.beyond_submissions)
       .member("records_after_full", recovered.beyond_records)
       .member("records_without_call", recovered.unattributed)

@@ -95,6 +95,7 @@ void write_recovered(TextPage& page, const RunInfo& run) {
   const auto lacks = [&page](std::uint64_t count, std::string_view noun, std::string_view why) {
     if (count != 0) page.line(fmt::format("  incomplete: {} {}", plural(count, noun), why));
   };
+  lacks(recovered.calls_not_kept, "API call", "not in the file when the process was killed");
   lacks(recovered.beyond_submissions, "submission", "after the journal was full: raise INJECT_RING");
   lacks(recovered.beyond_records, "GPU record", "after the journal was full");
   lacks(recovered.names_missing, "name", "shown as [not recovered]");

@@ -97,7 +97,6 @@ void WindowLog::add_losses(std::uint32_t number, const Losses& losses) {
 }
 
 std::vector<WindowLog::Share> WindowLog::shares(HostDrops before, HostDrops dropped) const {
-  // Counted meanwhile by a thread that ends, a sum may be a little off: none is less than the one before it.
   const auto take = [](std::uint64_t from, std::uint64_t& until) {
     const std::uint64_t part = until > from ? until - from : 0;
     until -= part;

@@ -34,7 +34,8 @@ struct Block {
 static_assert(sizeof(Block) == 16 * 1024);
 
 /// The arena of host records: a fixed number of blocks behind a lock-free free list (a Treiber stack; the
-/// upper half of its head counts pops, so that a block that went round in between is noticed). Any thread
+/// upper half of its head counts pops, so that a block that went round in between is noticed; two of them
+/// once the arena has moved). Any thread
 /// takes, the drain thread gives back. Empty: take() returns nullptr and the caller drops and counts. Memory
 /// is reserved, not touched, and blocks come back last in, first out, so a quiet program touches few of them.
 class BlockPool {
@@ -49,7 +50,8 @@ class BlockPool {
   void give_back(Block* block) noexcept;
 
   /// Drain thread, once: the arena continues in a file's mapping of the same size, so that it outlives the
-  /// process. Blocks that are in use follow when they are given back; false if no block could be moved.
+  /// process. Blocks that are in use follow when they are given back. False if the kernel refused to move
+  /// one.
   bool move_to(const SharedRegion& region) noexcept;
   /// Drain thread: whether a block that threads write to now would be lost with the process.
   bool awaits_move(std::uint32_t index) const noexcept { return region_.base != nullptr && !moved(index); }
@@ -63,13 +65,18 @@ class BlockPool {
 
  private:
   bool moved(std::uint32_t index) const noexcept { return index >= moved_from_ || moved_since_[index]; }
+  /// Pop count << 32 | (index + 1).
+  using FreeList = std::atomic<std::uint64_t>;
+  Block* pop(FreeList& list) noexcept;
+  Block* take_fresh() noexcept;
   void link(Block* block) noexcept;
   bool move_block(std::uint32_t index) noexcept;
 
   Block* blocks_ = nullptr;
   std::uint32_t capacity_ = 0;
   std::atomic<std::uint32_t> first_unused_{0};  ///< blocks from here on were never taken
-  std::atomic<std::uint64_t> head_{0};          ///< pop count << 32 | (index + 1)
+  FreeList free_{0};                            ///< as they were made
+  FreeList free_moved_{0};
   std::atomic<std::uint64_t> sequence_{0};
   // Drain thread's, once the arena has moved: blocks from moved_from_ on, and of those before it the ones
   // that have been free since.
@@ -77,6 +84,17 @@ class BlockPool {
   std::uint32_t moved_from_ = 0;
   bool* moved_since_ = nullptr;
 };
+
+/// Records that a thread, or several one after another, has published and dropped, by kind_index(). Read by
+/// another process where it lies in a shared mapping.
+struct RecordCounts {
+  std::atomic<std::uint64_t> published[kRecordKinds];  ///< of windows; counted just before, so never too few
+  std::atomic<std::uint64_t> dropped[kRecordKinds];
+};
+static_assert(sizeof(RecordCounts) == 64);
+
+/// Of a count that others may be adding to and copying as well: the last of them leaves it whole.
+void copy_count(const std::atomic<std::uint64_t>& from, std::atomic<std::uint64_t>& to) noexcept;
 
 /// A thread's queue of records: single producer (the thread), single consumer (the drain thread), made of
 /// blocks. Full pool: the record is dropped and counted in `dropped`. So is that of a signal handler which
@@ -91,7 +109,7 @@ class RecordQueue {
                                       Fill&& fill) noexcept {
     static_assert(sizeof(Record) == sizeof(Slot));
     if (pushing_.load(std::memory_order_relaxed)) {
-      dropped_[kind_index(kind)].fetch_add(1, std::memory_order_relaxed);
+      count_drop(kind_index(kind));
       return false;
     }
     pushing_.store(true, std::memory_order_relaxed);
@@ -105,13 +123,17 @@ class RecordQueue {
     }
     if (room) [[likely]] {
       Slot& slot = tail_->slots[filled];
-      fill(*::new (static_cast<void*>(&slot)) Record);
+      Record& record = *::new (static_cast<void*>(&slot)) Record;
+      fill(record);
       will_write(&slot + kAhead);
+      if constexpr (requires { record.window; }) {
+        if (record.window != 0) count_published(kind_index(kind));
+      }
       // Release: a consumer that sees the new count sees the record.
       tail_->published.store(filled + 1, std::memory_order_release);
       fill_.store(filled + 1, std::memory_order_relaxed);
     } else {
-      dropped_[kind_index(kind)].fetch_add(1, std::memory_order_relaxed);
+      count_drop(kind_index(kind));
     }
     std::atomic_signal_fence(std::memory_order_seq_cst);
     pushing_.store(false, std::memory_order_relaxed);
@@ -158,12 +180,17 @@ class RecordQueue {
   /// Consumer, after the producer has gone and drain() has emptied the queue: gives the last block back.
   void retire(BlockPool& pool) noexcept;
 
-  /// An empty queue that owns no block.
+  /// An empty queue that owns no block. What it has counted stays: it is of all its threads.
   void reset() noexcept;
 
   std::uint64_t dropped(RecordKind kind) const noexcept {
-    return dropped_[kind_index(kind)].load(std::memory_order_relaxed);
+    return counts_.dropped[kind_index(kind)].load(std::memory_order_relaxed);
   }
+
+  /// What is counted from here on is there as well, with all that was counted before. By the producer, or by
+  /// the drain thread: then what is counted at that moment may be there only with the next record, or the
+  /// next call of this.
+  void keep_counts(RecordCounts& kept) noexcept;
 
  private:
   bool next_block(BlockPool& pool, std::uint32_t thread) noexcept;
@@ -185,13 +212,23 @@ class RecordQueue {
     fill_.store(Block::kSlots, std::memory_order_relaxed);
   }
 
+  // A store of its own, as kept counts lie in a file: the sum must not depend on when they moved there.
+  void count_published(unsigned kind) noexcept {
+    const std::uint64_t count = counts_.published[kind].load(std::memory_order_relaxed) + 1;
+    counts_.published[kind].store(count, std::memory_order_relaxed);
+    if (RecordCounts* kept = kept_.load(std::memory_order_relaxed))
+      kept->published[kind].store(count, std::memory_order_relaxed);
+  }
+  void count_drop(unsigned kind) noexcept;
+
   // Producer's side, but for leave_block().
   Block* tail_ = nullptr;
   std::atomic<std::uint32_t> fill_{Block::kSlots};
-  std::atomic<bool> pushing_{false};                       // read by the producer's signal handlers alone
-  std::atomic<std::uint64_t> dropped_[kRecordKinds] = {};  // by kind_index()
+  std::atomic<bool> pushing_{false};  // read by the producer's signal handlers alone
   // Shared, written once: the first block of the queue.
   std::atomic<std::uint32_t> first_{0};
+  std::atomic<RecordCounts*> kept_{nullptr};
+  RecordCounts counts_ = {};
   // Consumer's side, on a line of its own.
   alignas(64) std::uint32_t taken_ = 0;
   Block* head_ = nullptr;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "libinject/base/mapping.h"
 
@@ -40,7 +41,9 @@ ActivityBuffers::~ActivityBuffers() {
 }
 
 void ActivityBuffers::push(std::uint32_t index) noexcept {
-  FreeList& list = states_[index].units == units_per_buffer_ ? free_ : free_parts_;
+  const bool whole = states_[index].units == units_per_buffer_;
+  FreeList& list =
+      states_[index].moved ? (whole ? free_moved_ : free_moved_parts_) : (whole ? free_ : free_parts_);
   std::uint64_t head = list.load(std::memory_order_relaxed);
   std::uint64_t mine;
   do {
@@ -63,8 +66,18 @@ std::uint32_t ActivityBuffers::pop(FreeList& list) noexcept {
   return kNone;
 }
 
+std::uint32_t ActivityBuffers::pop_whole() noexcept {
+  const std::uint32_t moved = pop(free_moved_);
+  return moved != kNone ? moved : pop(free_);
+}
+
+std::uint32_t ActivityBuffers::pop_part() noexcept {
+  const std::uint32_t moved = pop(free_moved_parts_);
+  return moved != kNone ? moved : pop(free_parts_);
+}
+
 std::uint32_t ActivityBuffers::split_one() noexcept {
-  const std::uint32_t whole = pop(free_);
+  const std::uint32_t whole = pop_whole();
   if (whole == kNone || units_per_buffer_ == 1) return whole;
   states_[whole - 1].units = 1;
   for (std::uint32_t i = 1; i < units_per_buffer_; ++i) {
@@ -76,8 +89,8 @@ std::uint32_t ActivityBuffers::split_one() noexcept {
 
 ActivityBuffers::Buffer ActivityBuffers::take(std::uint16_t generation) noexcept {
   const bool plenty = in_use_.load(std::memory_order_relaxed) < units_ / kParts;
-  std::uint32_t found = plenty ? pop(free_) : kNone;
-  if (found == kNone) found = pop(free_parts_);
+  std::uint32_t found = plenty ? pop_whole() : kNone;
+  if (found == kNone) found = pop_part();
   if (found == kNone) found = split_one();
   if (found == kNone) {
     refusals_.fetch_add(1, std::memory_order_relaxed);
@@ -101,8 +114,12 @@ bool ActivityBuffers::complete(std::uint8_t* buffer, std::size_t valid) noexcept
   const std::uint32_t units = states_[index].units;
   states_[index].valid = std::min(valid, units * unit_bytes_);
   states_[index].sequence = 1 + sequence_.fetch_add(1, std::memory_order_relaxed);
-  if (BufferMark* marks = marks_.load(std::memory_order_acquire); marks != nullptr && states_[index].moved) {
+  if (BufferMark* marks = marks_.load(std::memory_order_acquire); marks != nullptr) {
     BufferMark& mark = marks[index];
+    if (!states_[index].moved) {
+      std::memcpy(region_.base + index * unit_bytes_, buffer, states_[index].valid);
+      states_[index].copied = true;
+    }
     mark.units = units;
     mark.generation = states_[index].generation;
     mark.valid = states_[index].valid;
@@ -131,6 +148,8 @@ std::uint32_t ActivityBuffers::reversed(std::uint32_t chain) noexcept {
 void ActivityBuffers::recycle(std::uint32_t index) noexcept {
   BufferMark* marks = marks_.load(std::memory_order_acquire);
   if (marks != nullptr) marks[index].sequence.store(0, std::memory_order_release);
+  if (std::exchange(states_[index].copied, false))
+    std::memset(region_.base + index * unit_bytes_, 0, states_[index].valid);
   // The whole buffer: an unfinished record may have been written past the valid part. One that moves is zero.
   if (marks == nullptr || states_[index].moved || !move(index))
     std::memset(base_ + index * unit_bytes_, 0, states_[index].units * unit_bytes_);
@@ -147,46 +166,20 @@ bool ActivityBuffers::move(std::uint32_t index) noexcept {
   return true;
 }
 
-// Up to `most` whole free buffers before those in `list`, linked like it: index + 1, 0 at its end.
-std::uint32_t ActivityBuffers::take_free(std::uint32_t most, std::uint32_t list) noexcept {
-  for (std::uint32_t i = 0; i < most; ++i) {
-    const std::uint32_t found = pop(free_);
-    if (found == kNone) break;
-    states_[found - 1].link.store(list, std::memory_order_relaxed);
-    list = found;
-  }
-  return list;
-}
-
-// A buffer that is being moved is nobody's: half of them are left for CUPTI meanwhile, as many as there may
-// be threads that ask for one, and follow when the others are back.
+// A buffer that is being moved is nobody's. So one at a time: threads ask for some meanwhile, and as many as
+// there are may have one already.
 bool ActivityBuffers::move_to(const SharedRegion& region, BufferMark* marks) noexcept {
   if (units_ == 0 || marks_.load(std::memory_order_relaxed) != nullptr) return false;
   region_ = region;
-  bool any = false;
-  const auto move_all = [&](std::uint32_t list) {
-    for (; list != kNone; list = states_[list - 1].link.load(std::memory_order_relaxed)) {
-      any = move(list - 1) || any;
-    }
-  };
-  const auto push_all = [&](std::uint32_t list) {
-    while (list != kNone) {
-      const std::uint32_t next = states_[list - 1].link.load(std::memory_order_relaxed);
-      push(list - 1);
-      list = next;
-    }
-  };
   marks_.store(marks, std::memory_order_release);
-  const std::uint32_t free_units = units_ - in_use_.load(std::memory_order_relaxed);
-  const std::uint32_t free_buffers = free_units / units_per_buffer_;
-  const std::uint32_t first = take_free(free_buffers / 2, kNone);
-  move_all(first);
-  const std::uint32_t rest = take_free(free_buffers - free_buffers / 2, kNone);
-  push_all(first);
-  move_all(rest);
-  push_all(rest);
-  if (!any) marks_.store(nullptr, std::memory_order_release);
-  return any;
+  for (FreeList* list : {&free_, &free_parts_}) {
+    for (std::uint32_t found; (found = pop(*list)) != kNone;) {
+      const bool done = move(found - 1);
+      push(found - 1);
+      if (!done) return false;
+    }
+  }
+  return true;
 }
 
 void ActivityBuffers::reclaim_outstanding() noexcept {

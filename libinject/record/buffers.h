@@ -77,8 +77,8 @@ class ActivityBuffers {
   void reclaim_outstanding() noexcept;
 
   /// Drain thread, once: the buffers continue in a file's mapping of total_bytes(), with `marks` for units()
-  /// of them, so that what is completed outlives the process. Those in use follow once they are handled.
-  /// False if none could be moved.
+  /// of them, so that what is completed outlives the process. Those in use, all of them maybe, follow once
+  /// they are handled; until then what is completed is copied there. False if the kernel refused to move one.
   bool move_to(const SharedRegion& region, BufferMark* marks) noexcept;
   std::uint8_t* memory() noexcept { return base_; }
   std::size_t unit_bytes() const noexcept { return unit_bytes_; }
@@ -93,6 +93,7 @@ class ActivityBuffers {
     std::uint32_t units;
     std::uint16_t generation;
     bool moved;
+    bool copied;  // to where it will move
     std::size_t valid;
     std::uint64_t sequence;
   };
@@ -103,17 +104,21 @@ class ActivityBuffers {
   void recycle(std::uint32_t index) noexcept;
   void push(std::uint32_t index) noexcept;
   std::uint32_t pop(FreeList& list) noexcept;
+  std::uint32_t pop_whole() noexcept;
+  std::uint32_t pop_part() noexcept;
   std::uint32_t split_one() noexcept;
   bool move(std::uint32_t index) noexcept;
-  std::uint32_t take_free(std::uint32_t most, std::uint32_t list) noexcept;
 
   std::uint8_t* base_ = nullptr;
   State* states_ = nullptr;
   std::size_t unit_bytes_ = 0;
   std::uint32_t units_per_buffer_ = 1;  // of an undivided buffer
   std::uint32_t units_ = 0;
+  // Those that have moved are taken first.
   FreeList free_{0};
   FreeList free_parts_{0};
+  FreeList free_moved_{0};
+  FreeList free_moved_parts_{0};
   std::atomic<std::uint32_t> in_use_{0};  // units that are not free
   std::atomic<std::uint32_t> completed_{0};
   std::atomic<std::uint32_t> outstanding_{0};

@@ -76,8 +76,11 @@ ThreadState* ThreadRegistry::acquire() noexcept {
     pthread_setspecific(key_, &state);
     state.life.store(kLive, std::memory_order_release);
     std::uint32_t high = high_water_.load(std::memory_order_relaxed);
-    while (high < i + 1 && !high_water_.compare_exchange_weak(high, i + 1, std::memory_order_acq_rel)) {
+    while (high < i + 1 && !high_water_.compare_exchange_weak(high, i + 1, std::memory_order_seq_cst)) {
     }
+    // After that: either keep_counts() finds this thread, or this thread finds its lines.
+    if (RecordCounts* lines = count_lines_.load(std::memory_order_seq_cst); lines != nullptr)
+      state.queue.keep_counts(lines[i]);
     this_thread_state = &state;
     return &state;
   }
@@ -85,8 +88,28 @@ ThreadState* ThreadRegistry::acquire() noexcept {
 }
 
 ThreadState* ThreadRegistry::refuse() noexcept {
-  if (current_window.load(std::memory_order_relaxed) != 0) refused_.fetch_add(1, std::memory_order_relaxed);
+  if (current_window.load(std::memory_order_relaxed) == 0) return nullptr;
+  refused_.fetch_add(1, std::memory_order_seq_cst);
+  keep_refused();
   return nullptr;
+}
+
+void ThreadRegistry::keep_refused() noexcept {
+  if (RecordCounts* lines = count_lines_.load(std::memory_order_seq_cst); lines != nullptr)
+    copy_count(refused_, lines[kMaxAtOnce].dropped[kind_index(RecordKind::kCall)]);
+}
+
+void ThreadRegistry::keep_counts(RecordCounts* lines) noexcept {
+  count_lines_.store(lines, std::memory_order_seq_cst);
+  keep_refused();
+  const std::uint32_t most = high_water_.load(std::memory_order_seq_cst);
+  const auto copy_all = [&] {
+    for (std::uint32_t i = 0; i < most; ++i) states_[i].queue.keep_counts(lines[i]);
+  };
+  copy_all();
+  // A thread that counted without having seen its line is now past that.
+  wait_for_stores();
+  copy_all();
 }
 
 void ThreadRegistry::on_thread_exit(void* pointer) noexcept {
@@ -100,10 +123,6 @@ void ThreadRegistry::on_thread_exit(void* pointer) noexcept {
 }
 
 void ThreadRegistry::recycle(ThreadState& state) noexcept {
-  for (const RecordKind kind :
-       {RecordKind::kCall, RecordKind::kRange, RecordKind::kSign, RecordKind::kProcessorTime}) {
-    dropped_by_gone_[kind_index(kind)].fetch_add(state.queue.dropped(kind), std::memory_order_relaxed);
-  }
   state.queue.retire(pool_);
   gone_.fetch_add(1, std::memory_order_relaxed);
   state.life.store(kFree, std::memory_order_release);
@@ -113,14 +132,17 @@ void ThreadRegistry::register_barrier() noexcept {
   syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0);
 }
 
+// A barrier in every thread of the process, so that none needs one of its own. Where the kernel has no such
+// call a millisecond drains any store buffer.
+void ThreadRegistry::wait_for_stores() noexcept {
+  if (syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0) return;
+  const timespec pause{0, 1'000'000};
+  nanosleep(&pause, nullptr);
+}
+
 bool ThreadRegistry::any_launching() const noexcept {
-  // A barrier in every thread of the process, so that launching threads need none: each of them sees the
-  // window closed, or we see it launching. Where the kernel has no such call a millisecond drains any store
-  // buffer.
-  if (syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) != 0) {
-    const timespec pause{0, 1'000'000};
-    nanosleep(&pause, nullptr);
-  }
+  // A launching thread sees the window closed, or we see it launching.
+  wait_for_stores();
   const std::uint32_t most = high_water_.load(std::memory_order_acquire);
   for (std::uint32_t i = 0; i < most; ++i) {
     if (states_[i].life.load(std::memory_order_acquire) == kLive &&
@@ -158,11 +180,10 @@ std::string ThreadRegistry::thread_name(std::uint32_t index) const {
 }
 
 std::uint64_t ThreadRegistry::dropped(RecordKind kind) const noexcept {
-  std::uint64_t sum = dropped_by_gone_[kind_index(kind)].load(std::memory_order_relaxed);
+  // Each queue counts for all its threads: the sum never falls.
+  std::uint64_t sum = 0;
   const std::uint32_t most = high_water_.load(std::memory_order_acquire);
-  for (std::uint32_t i = 0; i < most; ++i) {
-    if (states_[i].life.load(std::memory_order_acquire) != kFree) sum += states_[i].queue.dropped(kind);
-  }
+  for (std::uint32_t i = 0; i < most; ++i) sum += states_[i].queue.dropped(kind);
   return sum;
 }
 

@@ -178,6 +178,11 @@ class ThreadRegistry {
   }
   /// There was memory for threads' state; if not, all of them are refused.
   bool usable() const noexcept { return usable_; }
+  /// Drain thread, once: what threads count is in `lines` as well from here on, whole and up to date. There
+  /// are kCountLines of them: each thread's that may be there at once, and one for those that were refused.
+  void keep_counts(RecordCounts* lines) noexcept;
+  static constexpr std::uint32_t kCountLines = kMaxAtOnce + 1;
+  RecordCounts* kept_counts() const noexcept { return count_lines_.load(std::memory_order_acquire); }
   /// Threads that have ended, and whose last records have been taken.
   std::uint64_t gone() const noexcept { return gone_.load(std::memory_order_relaxed); }
 
@@ -191,7 +196,9 @@ class ThreadRegistry {
   static ThreadState* first_of_this_thread() noexcept;
   ThreadState* acquire() noexcept;
   ThreadState* refuse() noexcept;
+  void keep_refused() noexcept;
   void recycle(ThreadState& state) noexcept;
+  static void wait_for_stores() noexcept;
   static void on_thread_exit(void* state) noexcept;
 
   static std::atomic<BlockPool*> published_pool;
@@ -205,7 +212,7 @@ class ThreadRegistry {
   std::atomic<std::uint32_t> next_index_{1};
   std::atomic<std::uint64_t> refused_{0};
   std::atomic<std::uint64_t> gone_{0};
-  std::atomic<std::uint64_t> dropped_by_gone_[kRecordKinds] = {};  // by kind_index()
+  std::atomic<RecordCounts*> count_lines_{nullptr};
 };
 
 }  // namespace inject

@@ -65,6 +65,7 @@ bool Image::open(std::span<const std::uint8_t> bytes, std::string& problem) {
   }
   if (!check_parts(problem)) return false;
   read_live();
+  read_counts();
   read_info();
   read_blocks();
   return true;
@@ -77,7 +78,7 @@ bool Image::check_parts(std::string& problem) const {
   }
   std::uint64_t end = kHeaderBytes;
   for (const Part* part :
-       {&header_.info, &header_.marks, &header_.ring, &header_.buffers, &header_.journal}) {
+       {&header_.info, &header_.counts, &header_.marks, &header_.ring, &header_.buffers, &header_.journal}) {
     if (part->offset % 8 != 0 || part->offset < end || part->offset > bytes_.size() ||
         part->bytes > bytes_.size() - part->offset) {
       problem = "its header is damaged";
@@ -85,18 +86,20 @@ bool Image::check_parts(std::string& problem) const {
     }
     end = part->offset + part->bytes;
   }
-  if (header_.info.bytes != 2 * kInfoBytes || header_.block_bytes != sizeof(Block) ||
-      header_.unit_bytes % kUnitAlign != 0 || header_.unit_bytes == 0) {
+  if (header_.info.bytes != 2 * kInfoBytes ||
+      header_.counts.bytes != ThreadRegistry::kCountLines * sizeof(RecordCounts) ||
+      header_.block_bytes != sizeof(Block) || header_.unit_bytes % kUnitAlign != 0 ||
+      header_.unit_bytes == 0) {
     problem = "its header is damaged";
     return false;
   }
   // Between the parts, and behind the last, is less than a page. So these bound the file.
   const std::uint64_t units = header_.marks.bytes / sizeof(BufferMark);
-  const std::uint64_t parts = header_.info.bytes + header_.marks.bytes + header_.ring.bytes +
-                              header_.buffers.bytes + header_.journal.bytes;
+  const std::uint64_t parts = header_.info.bytes + header_.counts.bytes + header_.marks.bytes +
+                              header_.ring.bytes + header_.buffers.bytes + header_.journal.bytes;
   if (header_.ring.bytes > kMaxArena || header_.buffers.bytes > kMaxArena ||
       header_.journal.bytes > header_.ring.bytes + header_.buffers.bytes ||
-      header_.buffers.bytes / header_.unit_bytes != units || bytes_.size() - parts > 6 * kHeaderBytes) {
+      header_.buffers.bytes / header_.unit_bytes != units || bytes_.size() - parts > 7 * kHeaderBytes) {
     problem = fmt::format("it has {} bytes, which its parts do not account for", bytes_.size());
     return false;
   }
@@ -110,12 +113,25 @@ void Image::read_live() {
   live_.beyond_submissions = word(offsetof(Live, beyond_submissions));
   live_.beyond_records = word(offsetof(Live, beyond_records));
   live_.written_block = word(offsetof(Live, written_block));
+  live_.written_calls = word(offsetof(Live, written_calls));
   live_.cupti_version = word(offsetof(Live, cupti_version));
   live_.clock_ahead = word(offsetof(Live, clock_ahead));
   live_.alive = word(offsetof(Live, alive));
   for (std::size_t i = 0; i < live_.record_bytes.size(); ++i) {
     const std::uint64_t bytes = word(offsetof(Live, record_bytes) + 8 * i);
     live_.record_bytes[i] = bytes > kBlockAlign && bytes <= 4096 ? static_cast<std::uint32_t>(bytes) : 0;
+  }
+}
+
+void Image::read_counts() {
+  const auto lines = part(header_.counts);
+  for (std::size_t at = 0; at < lines.size(); at += sizeof(RecordCounts)) {
+    const auto count = [&](std::size_t words, RecordKind kind) {
+      return word_at(lines, at + words + 8 * kind_index(kind));
+    };
+    counted_.published_calls += count(offsetof(RecordCounts, published), RecordKind::kCall);
+    counted_.dropped.calls += count(offsetof(RecordCounts, dropped), RecordKind::kCall);
+    counted_.dropped.ranges += count(offsetof(RecordCounts, dropped), RecordKind::kRange);
   }
 }
 

@@ -11,6 +11,7 @@
 #include "libinject/journal/format.h"
 #include "libinject/record/block_pool.h"
 #include "libinject/record/buffers.h"
+#include "libinject/record/thread_registry.h"
 
 namespace inject::recovery {
 
@@ -21,10 +22,17 @@ struct LiveWords {
   std::uint64_t beyond_submissions = 0;
   std::uint64_t beyond_records = 0;
   std::uint64_t written_block = 0;
+  std::uint64_t written_calls = 0;
   std::uint64_t cupti_version = 0;
   std::uint64_t clock_ahead = 0;
   std::uint64_t alive = 0;
   std::array<std::uint32_t, 64> record_bytes{};
+};
+
+/// What all threads of the process had published in windows and dropped.
+struct CountedRecords {
+  std::uint64_t published_calls = 0;
+  HostDrops dropped;
 };
 
 /// A record file's contents, taken apart. Whatever is in it: every offset and length is checked before it is
@@ -36,6 +44,7 @@ class Image {
 
   const Header& header() const { return header_; }
   const LiveWords& live() const { return live_; }
+  const CountedRecords& counted() const { return counted_; }
   /// What was said last of the run as a whole; empty if nothing was.
   std::string_view info() const { return info_; }
 
@@ -64,6 +73,7 @@ class Image {
  private:
   bool check_parts(std::string& problem) const;
   void read_live();
+  void read_counts();
   void read_info();
   void read_blocks();
   std::span<const std::uint8_t> part(const Part& part) const {
@@ -73,6 +83,7 @@ class Image {
   std::span<const std::uint8_t> bytes_;
   Header header_;
   LiveWords live_;
+  CountedRecords counted_;
   std::string_view info_;
   std::vector<std::string_view> blocks_;
   bool cut_ = false;

@@ -323,9 +323,13 @@ std::string missing_text(const RunInfo& run) {
   Losses losses = run.losses_outside;
   for (const WindowInfo& window : run.windows) losses.add(window.losses);
   const std::uint64_t launches = losses.missing_records + run.recovered->beyond_submissions;
-  return launches == 0
-             ? "nothing that had been launched is missing"
-             : fmt::format("the GPU records of {} launches, copies and memsets are missing", launches);
+  const std::uint64_t calls = losses.host_records + run.recovered->calls_not_kept;
+  if (launches == 0 && calls == 0) return "nothing that had been launched is missing";
+  std::string text;
+  if (launches != 0)
+    text = fmt::format("the GPU records of {} launches, copies and memsets are missing", launches);
+  if (calls != 0) text += fmt::format("{}{} calls are missing", text.empty() ? "" : "; ", calls);
+  return text;
 }
 
 }  // namespace
@@ -375,8 +379,8 @@ Outcome recover(const std::string& folder, bool keep) {
   Outcome outcome;
   std::vector<std::string> made;
   if (tables_have_more) {
-    run.recovered->tables_kept = true;
-    problem = keep_tables(within, *run.recovered);
+    replay.keep_tables();
+    problem = keep_tables(within, *replay.run_info().recovered);
     outcome.message = fmt::format(
         "the tables in {} are those that the process wrote itself: they have more than the records do",
         shown);

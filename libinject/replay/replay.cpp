@@ -55,10 +55,34 @@ void Replay::run() {
   }
   recovered_.beyond_submissions = image_.live().beyond_submissions;
   recovered_.beyond_records = image_.live().beyond_records;
+  count_lost();
   windows_.end_all(std::max(image_.live().alive, latest_));
   drain_.settle(0, false);
   window_log_.settle(0, drain_.last_in_window_end());
   recovered_.unattributed = drain_.unattributed();
+}
+
+// What was dropped since the last pass is of the window that was open. What was published and is neither in
+// the journal nor in the queues' part of the file came after a full or damaged journal, or was still
+// elsewhere.
+void Replay::count_lost() {
+  const CountedRecords& counted = image_.counted();
+  const auto rest = [](std::uint64_t all, std::uint64_t known) { return all > known ? all - known : 0; };
+  const HostDrops late{rest(counted.dropped.calls, drops_.calls),
+                       rest(counted.dropped.ranges, drops_.ranges)};
+  if (late != HostDrops{}) drain_.take_drops(window_log_.opened(), late);
+  recovered_.calls_not_kept = rest(counted.published_calls, calls_);
+  if (!recovered_.journal_full) return;
+  for (const Image::Buffer& buffer : image_.buffers()) {
+    if (taken_buffers_.count(buffer.sequence) == 0) recovered_.beyond_records += records_in(buffer.records);
+  }
+}
+
+void Replay::keep_tables() {
+  const std::uint64_t all = image_.counted().published_calls + image_.counted().dropped.calls;
+  const std::uint64_t written = image_.live().written_calls;
+  recovered_.tables_kept = true;
+  recovered_.calls_not_kept = all > written ? all - written : 0;
 }
 
 bool Replay::is_function(FunctionId function) {
@@ -99,6 +123,7 @@ std::string_view Replay::kernel_name(std::uint32_t id) {
 bool Replay::take_call(std::uint32_t thread, Slot slot) {
   CallRecord record;
   std::memcpy(&record, slot.bytes, sizeof record);
+  if (record.window != 0) ++calls_;
   if (record.end < record.begin || !is_function(record.function)) return false;
   bool ended = false;
   for (unsigned level = 0; level < 4; ++level) {

@@ -2,6 +2,7 @@
 // SPDX-FileCopyrightText: The libinject authors
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -38,6 +39,8 @@ class Replay {
   const Statistics& statistics() const { return statistics_; }
   /// Of the run as far as it is known, state and `recovered` included.
   RunInfo run_info() const;
+  /// The tables of the process are kept, which have more.
+  void keep_tables();
   /// The blocks of the journal that could be read.
   std::uint64_t blocks() const { return recovered_.journal_blocks; }
   Core& core() { return *core_; }
@@ -65,6 +68,12 @@ class Replay {
   // What is not in it (replay_leftovers.cpp).
   void take_queues();
   void take_buffers();
+  std::uint64_t records_in(std::span<const std::uint8_t> left) const;
+  void count_lost();
+  /// The process was alive at the end of what CUPTI has told of: so was the window that it left open.
+  void note_end(Nanoseconds start, Nanoseconds end) {
+    if (start <= end) latest_ = std::max(latest_, end);
+  }
   std::size_t take_record(std::span<const std::uint8_t> left, std::uint16_t generation);
   std::uint32_t record_size(std::uint32_t kind) const;
   bool take_slot(std::uint32_t thread, Slot slot);
@@ -82,6 +91,8 @@ class Replay {
   RecoveredInfo recovered_;
   ReplayedWindows windows_;
   Nanoseconds latest_ = 0;
+  std::uint64_t calls_ = 0;  // of windows, that were found
+  HostDrops drops_;          // that the journal has
   std::vector<ThreadInfo> threads_;
   std::unordered_map<std::uint32_t, std::uint32_t> ranges_;  // there, here
   std::unordered_map<std::uint32_t, std::uint32_t> shapes_;

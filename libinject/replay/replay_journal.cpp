@@ -176,10 +176,14 @@ bool Replay::read_buffer(Decoder& from) {
     if (from.number(1) == 0) {
       std::uint32_t name = 0;
       const KernelEvent event = kernel_of(kernels.decode(from), name);
-      if (from.ok()) drain_.take(event, kernel_name(name), generation);
+      if (!from.ok()) break;
+      note_end(event.start, event.end);
+      drain_.take(event, kernel_name(name), generation);
     } else {
       const TransferEvent event = transfer_of(transfers.decode(from));
-      if (from.ok()) drain_.take(event, generation);
+      if (!from.ok()) break;
+      note_end(event.start, event.end);
+      drain_.take(event, generation);
     }
   }
   taken_buffers_.insert(sequence);
@@ -192,6 +196,8 @@ bool Replay::read_drops(Decoder& from) {
   drops.calls = from.number();
   drops.ranges = from.number();
   if (!from.ok()) return false;
+  drops_.calls += drops.calls;
+  drops_.ranges += drops.ranges;
   windows_.open_until(window, 0);
   drain_.take_drops(window, drops);
   return true;

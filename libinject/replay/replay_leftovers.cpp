@@ -72,6 +72,18 @@ void Replay::take_buffers() {
   }
 }
 
+// Kernels, copies and memsets.
+std::uint64_t Replay::records_in(std::span<const std::uint8_t> left) const {
+  std::uint64_t count = 0;
+  for (std::uint32_t kind = 0; left.size() >= sizeof kind; ++count) {
+    std::memcpy(&kind, left.data(), sizeof kind);
+    const std::uint32_t size = record_size(kind);
+    if (size == 0 || size > left.size()) break;
+    left = left.subspan(size);
+  }
+  return count;
+}
+
 // The size of the record, 0 if it is not known.
 std::size_t Replay::take_record(std::span<const std::uint8_t> left, std::uint16_t generation) {
   std::uint32_t kind = 0;
@@ -91,6 +103,7 @@ std::size_t Replay::take_record(std::span<const std::uint8_t> left, std::uint16_
       // Where the name was in the other process: a number, here.
       const auto name = pointers_.find(reinterpret_cast<std::uintptr_t>(kernel.name));
       if (name == pointers_.end()) ++recovered_.names_missing;
+      note_end(kernel.event.start, kernel.event.end);
       drain_.take(kernel.event, name == pointers_.end() ? kUnknown : kernel_name(name->second), generation);
       ++recovered_.buffer_records;
       break;
@@ -99,6 +112,7 @@ std::size_t Replay::take_record(std::span<const std::uint8_t> left, std::uint16_
       TransferEvent transfer = decode_transfer(record);
       transfer.start = ours(transfer.start);
       transfer.end = ours(transfer.end);
+      note_end(transfer.start, transfer.end);
       drain_.take(transfer, generation);
       ++recovered_.buffer_records;
       break;

@@ -126,7 +126,7 @@ void RunWriter::open_traces() {
 void RunWriter::open_records() {
   const QuietSignals quiet;
   std::string problem;
-  const bool made = records_.open(folder_, sources_.core.ring, sources_.buffers, journal_,
+  const bool made = records_.open(folder_, sources_.core, sources_.buffers, journal_,
                                   {clock_.base, clock_.base_utc}, problem);
   if (!problem.empty()) {
     Log::warn((made ? "records are lost if the process is killed, but for those that were processed: "

@@ -37,6 +37,7 @@ class File {
       end += bytes;
     };
     place(header_.info, 2 * kInfoBytes);
+    place(header_.counts, ThreadRegistry::kCountLines * sizeof(RecordCounts));
     place(header_.marks, kUnits * sizeof(BufferMark));
     place(header_.ring, kQueueBlocks * sizeof(Block));
     place(header_.buffers, kUnits * kUnitBytes);

@@ -33,7 +33,8 @@ struct RecordedRun {
         statistics(core.names, core.ranges, core.shapes),
         drain(core, windows, statistics, [] {}),
         journal(core, windows) {
-    opened = file.open(folder, core.ring, buffers, journal, {kBase, 5}, problem);
+    opened = file.open(folder, core, buffers, journal, {kBase, 5}, problem);
+    if (opened) queue.keep_counts(*core.threads.kept_counts());
     drain.log_to(journal);
     range = core.ranges.child(0, core.names.intern(":step"), 0, RangeStyle::kPushPop);
     GemmShape gemm;

@@ -473,16 +473,65 @@ TEST_CASE("a journal that finds no room ends, and what follows is counted", "[re
   run.pass();
   run.kernels(1, 10);
   run.pass();
+  run.kernels(11, 15);  // handed over, and not looked at
+  Image image;
+  std::string problem;
+  Bytes bytes = bytes_of(folder);
+  REQUIRE(image.open(bytes, problem));
+  CHECK(image.live().journal_full);
+  CHECK_FALSE(image.live().written_beyond);
+  CHECK(image.live().beyond_submissions == 2);
+  CHECK(image.live().beyond_records == 10);
+  CHECK(recovered(image).submissions == launched - 1);
+  Replay replay(image);
+  replay.run();
+  CHECK(replay.run_info().recovered->calls_not_kept == 2);
+  CHECK(replay.run_info().recovered->beyond_records == 15);
+
+  // What the tables on disk have is not missing.
   run.journal.written();
+  run.launch();
+  run.pass();
+  run.launch();
+  bytes = bytes_of(folder);
+  Image after;
+  REQUIRE(after.open(bytes, problem));
+  CHECK(after.live().written_beyond);
+  CHECK(after.live().beyond_submissions == 1);
+  CHECK(after.live().beyond_records == 5);
+  Replay kept(after);
+  kept.run();
+  kept.keep_tables();
+  CHECK(kept.run_info().recovered->tables_kept);
+  CHECK(kept.run_info().recovered->calls_not_kept == 2);
+}
+
+TEST_CASE("calls that found the ring full are counted, whether the drain thread had seen it or not",
+          "[recovery]") {
+  const TemporaryFolder folder;
+  RecordedRun run(folder.path());
+  REQUIRE(run.opened);
+  run.open_window();
+  const std::uint64_t room = 4 * Block::kSlots;  // 64 KB
+  constexpr std::uint64_t kSeen = 7;
+  constexpr std::uint64_t kUnseen = 5;
+  for (std::uint64_t i = 0; i < room + kSeen; ++i) run.launch();
+  run.drain.take_drops(1, {kSeen, 0});
+  run.journal.commit();
+  for (std::uint64_t i = 0; i < kUnseen; ++i) run.launch();
   Image image;
   std::string problem;
   const Bytes bytes = bytes_of(folder);
   REQUIRE(image.open(bytes, problem));
-  CHECK(image.live().journal_full);
-  CHECK(image.live().written_beyond);
-  CHECK(image.live().beyond_submissions == 2);
-  CHECK(image.live().beyond_records == 10);
-  CHECK(recovered(image).submissions == launched - 1);
+  CHECK(image.counted().published_calls == room);
+  CHECK(image.counted().dropped.calls == kSeen + kUnseen);
+  Replay replay(image);
+  replay.run();
+  const RunInfo info = replay.run_info();
+  CHECK(info.recovered->calls_not_kept == 0);
+  REQUIRE(info.windows.size() == 1);
+  CHECK(info.windows[0].losses.host_records == kSeen + kUnseen);
+  CHECK(counts_of(replay.statistics(), info).submissions == room);
 }
 
 TEST_CASE("what is said of a run comes back, and half of it is not believed", "[recovery]") {

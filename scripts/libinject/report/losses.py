@@ -36,6 +36,7 @@ _LOST = {
 }
 _METRICS_ALONE = frozenset({"metric_samples", "metric_records", "metric_rows"})
 _RECOVERED = {
+    "calls_not_kept": "calls not in the file when the process was killed",
     "submissions_after_full": "submissions after the journal was full: raise INJECT_RING",
     "records_after_full": "GPU records after the journal was full",
     "records_without_call": "GPU records whose call was not among what was left",
