@@ -50,6 +50,8 @@ WINDOWS = (f"start {READY} stop loop:100000 [ start threads:3 [ loop:20 [ push:i
            "sleep:30 ]")
 # Four threads that give our own no time to keep up.
 FLOOD = f"sync {READY} threads:4 [ loop:100000 [ push:step kernel:alpha:50:own pop ] ]"
+# Bursts that fill a small ring now and then, and the journal.
+BURSTS = f"sync {READY} threads:4 [ loop:100000 [ kernel:beta:100:own sleep:1 ] ]"
 # Hundreds of threads, each of which takes a buffer of CUPTI's and ends, before there is a record file and after.
 STORM = "progress:progress loop:100000 [ threads:64 [ kernel:alpha:20:own ] ]"
 # Calls that are counted and are no submissions, such as a thread's making of its stream.
@@ -219,9 +221,9 @@ class KillTest(Case):
         self.assertTrue(any(lost), "the ring was never full")
 
     def test_a_ring_and_a_journal_that_are_full(self):
-        self.kill_at_random(FLOOD, (kills + 2) // 3, ready=self.wait_for_full_journal,
+        self.kill_at_random(BURSTS, (kills + 2) // 3, ready=self.wait_for_full_journal,
                             check=lambda run: self.assertTrue(run["recovered"]["journal_full"]), WINDOW="always", RING="64K",
-                            BUFFERS="1M", TRACE=None)
+                            BUFFERS="1M")
 
     def test_windows_after_the_journal_was_full(self):
         """The tables on disk are what counts, and all that came after they were written."""
@@ -242,7 +244,7 @@ class KillTest(Case):
             check(program)
 
         self.others = 10**6  # each thread makes a stream
-        self.kill_at_random(STORM, (kills + 2) // 3, ready=wait_for_file, WINDOW="always", TRACE=None)
+        self.kill_at_random(STORM, (kills + 2) // 3, ready=wait_for_file, WINDOW="always")
 
     def test_a_window_that_is_on_disk_stays_complete(self):
         """Killed once a later window has been written down as open."""
