@@ -212,6 +212,11 @@ class Result:
             return []
         return list(table.rows)
 
+    @property
+    def stale(self) -> list[str]:
+        """Tables of an earlier moment than run.json: they could not be written anew."""
+        return [name for name in self.run.get("stale_files") or [] if isinstance(name, str)]
+
     def lost(self) -> dict[str, int]:
         """What run.json counts as lost, without zeros."""
         return {str(kind): count for kind, count in self.run["lost"].items() if isinstance(count, int) and count > 0}

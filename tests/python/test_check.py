@@ -267,6 +267,19 @@ class Planted(CheckTest):
                 for finding in self.found(folder, rule, others):
                     self.assertGreaterEqual(finding.place.row, 1)
 
+    def test_tables_of_different_moments_need_not_agree(self):
+        def later(run, stale):
+            run["windows"].append({**run["windows"][0], "number": 2})
+            run["diagnosis"][0]["copy_only_ns"] += 1
+            run["stale_files"] = stale
+
+        for stale, expected in ((["gemm_sum.csv"], {"stale-files", "window-run", "diagnosis-sum"}), (["window_sum.csv"], {"stale-files"})):
+            folder = self.copy()
+            change_run(folder, lambda run, stale=stale: later(run, stale))
+            self.assertEqual({finding.rule for finding in findings(folder)}, expected)
+        edit(folder, "window_sum", 0, **{"GPU Utilization (%)": "101.0"})
+        self.assertIn("share-range", {finding.rule for finding in findings(folder)})
+
     def test_less_lost_in_all_than_in_the_windows(self):
         folder = self.copy()
         for row in (0, 1):

@@ -8,11 +8,17 @@ import pathlib
 
 # Each enters its rules into the list.
 from libinject.check import formats, kernels, losses, rows, shapes, sums, times  # noqa: F401
-from libinject.check.folder import Folder
-from libinject.check.rules import RULES, Finding
+from libinject.check.folder import Folder, Place
+from libinject.check.rules import RULES, Finding, Rule
 
 
 def findings(path: pathlib.Path | str) -> list[Finding]:
     """Rule by rule. Raises BadFile where this is no folder of libinject's."""
     folder = Folder(path)
-    return [Finding(rule.name, rule.severity, place) for rule in RULES.values() for place in rule.look(folder)]
+    return [Finding(rule.name, rule.severity, place) for rule in RULES.values() for place in _places(rule, folder)]
+
+
+def _places(rule: Rule, folder: Folder) -> list[Place]:
+    folder.asked.clear()
+    places = list(rule.look(folder))
+    return [] if rule.compares and folder.asked & folder.stale else places

@@ -97,10 +97,13 @@ class Folder:
             self.names = {entry.name for entry in self.path.iterdir()}
         except OSError as error:
             raise BadFile(self.path, (error.strerror or "can't be read").lower()) from None
+        self.stale = {text.removesuffix(".csv") for text in result.stale}
+        self.asked: set[str] = set()  # names of tables, for whoever wants to know what a rule looks at
         self._tables: dict[str, Table | None] = {}
 
     def table(self, name: str, *columns: str) -> Table | None:
         """NAME.csv; None if it is not there, can't be read, or lacks one of these columns."""
+        self.asked.add(name)
         if name not in self._tables:
             self._tables[name] = None
             if f"{name}.csv" in self.names:

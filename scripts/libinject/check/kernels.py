@@ -166,7 +166,7 @@ def metric_error(folder: Folder) -> Iterator[Place]:
                 yield table.place(index, column, f"{value} ± {error}, which is too much to say so")
 
 
-@rule("metric-kernels", ERROR, "The kernels with metrics are kernels of kernel_detail.csv, with no more executions and time than there.")
+@rule("metric-kernels", ERROR, "The kernels with metrics are kernels of kernel_detail.csv, with no more executions and time than there.", compares=True)
 def metric_kernels(folder: Folder) -> Iterator[Place]:
     columns = (*_SHAPE, "Name")
     table, detail = (folder.table(name, *columns, "Instances", "Total Time (ns)") for name in ("kernel_metrics", "kernel_detail"))
@@ -218,7 +218,7 @@ def sample_occupancy(folder: Folder) -> Iterator[Place]:
                 yield table.place(index, "Occupancy (%)", f"{value} is not {warps} by {active}")
 
 
-@rule("metric-mean", ERROR, "A window's metrics are the means of the samples that began in it.")
+@rule("metric-mean", ERROR, "A window's metrics are the means of the samples that began in it.", compares=True)
 def metric_mean(folder: Folder) -> Iterator[Place]:
     samples = folder.table(SAMPLES, "Device", "Start (ns)", "End (ns)")
     windows = folder.table("window_sum", "Device", "Start (ns)", "End (ns)")

@@ -48,7 +48,7 @@ def stale_files(folder: Folder) -> Iterator[Place]:
         yield folder.in_run("stale_files", f"{name} is of an earlier moment than run.json")
 
 
-@rule("window-run", ERROR, "run.json and window_sum.csv say the same of each window.")
+@rule("window-run", ERROR, "run.json and window_sum.csv say the same of each window.", compares=True)
 def window_run(folder: Folder) -> Iterator[Place]:
     table = folder.table("window_sum", "Window", "Device", "State")
     if table is None:
@@ -74,7 +74,7 @@ def window_run(folder: Folder) -> Iterator[Place]:
             yield folder.in_run("windows", f"lists window {number}, of which window_sum.csv has no row")
 
 
-@rule("lost-sum", ERROR, "run.json counts at least what was lost in the windows.")
+@rule("lost-sum", ERROR, "run.json counts at least what was lost in the windows.", compares=True)
 def lost_sum(folder: Folder) -> Iterator[Place]:
     table = folder.table("window_sum", "Device")
     if table is None:
@@ -86,7 +86,7 @@ def lost_sum(folder: Folder) -> Iterator[Place]:
                 yield folder.in_run(member, f"{folder.lost(member)}, {windows} in window_sum.csv")
 
 
-@rule("missing-records", ERROR, "Where nothing was lost and no graph launched, each submission is one kernel, copy or memset whose launch was seen.")
+@rule("missing-records", ERROR, "Where nothing was lost and no graph launched, each submission is one kernel, copy or memset whose launch was seen.", compares=True)
 def missing_records(folder: Folder) -> Iterator[Place]:
     table = folder.table("window_sum", "Device", "Submissions", "Kernels", "Copies", "Memsets", "Unattributed")
     calls = folder.table("cuda_api_sum", "Name")

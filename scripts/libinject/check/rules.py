@@ -28,18 +28,21 @@ class Rule:
     severity: str
     says: str  # what has to hold, in one line
     look: Callable[[Folder], Iterator[Place]]
+    compares: bool = False  # tables with one another, or with run.json: of different moments they need not agree
 
 
 RULES: dict[str, Rule] = {}
 
 
-def rule(name: str, severity: str, says: str) -> Callable[[Callable[[Folder], Iterator[Place]]], Callable[[Folder], Iterator[Place]]]:
+def rule(
+    name: str, severity: str, says: str, compares: bool = False
+) -> Callable[[Callable[[Folder], Iterator[Place]]], Callable[[Folder], Iterator[Place]]]:
     """Enters a function into the list; it yields the places where what `says` says does not hold."""
 
     def enter(look: Callable[[Folder], Iterator[Place]]) -> Callable[[Folder], Iterator[Place]]:
         if name in RULES:
             raise ValueError(f"two rules '{name}'")
-        RULES[name] = Rule(name, severity, says, look)
+        RULES[name] = Rule(name, severity, says, look, compares)
         return look
 
     return enter

@@ -44,7 +44,7 @@ def without_devices(table: Table) -> bool:
     return any(is_others(window) for window in table.cells("Window"))
 
 
-@rule("kernel-sum", ERROR, "The kernels and their time are the same in all tables that split them.")
+@rule("kernel-sum", ERROR, "The kernels and their time are the same in all tables that split them.", compares=True)
 def kernel_sum(folder: Folder) -> Iterator[Place]:
     source = folder.table("cuda_gpu_kern_sum", "Instances", "Total Time (ns)")
     if source is None:
@@ -72,7 +72,7 @@ def _by_name(table: Table, name: str, *columns: str) -> dict[str, list[Number]]:
     return found
 
 
-@rule("kernel-name-sum", ERROR, "A kernel's count and time are the same by name, by name and launch shape, and in detail.")
+@rule("kernel-name-sum", ERROR, "A kernel's count and time are the same by name, by name and launch shape, and in detail.", compares=True)
 def kernel_name_sum(folder: Folder) -> Iterator[Place]:
     columns = ("Instances", "Total Time (ns)")
     source = folder.table("cuda_gpu_kern_sum", "Name", *columns)
@@ -93,7 +93,7 @@ def kernel_name_sum(folder: Folder) -> Iterator[Place]:
                     yield source.place(index, column, f"{source.cells(column)[index]}, {sums} in {table.path.name}: {named(key)}")
 
 
-@rule("kernel-extremes", ERROR, "The shortest and the longest kernel of a name, and of all, are the same in all tables that split them.")
+@rule("kernel-extremes", ERROR, "The shortest and the longest kernel of a name, and of all, are the same in all tables that split them.", compares=True)
 def kernel_extremes(folder: Folder) -> Iterator[Place]:
     columns = ("Min (ns)", "Max (ns)")
     source = folder.table("cuda_gpu_kern_sum", "Name", *columns)
@@ -117,7 +117,7 @@ def kernel_extremes(folder: Folder) -> Iterator[Place]:
                         yield source.place(index, column, f"{source.cells(column)[index]}, {found[key]} in {table.path.name}: {named(key)}")
 
 
-@rule("copy-sum", ERROR, "Copies and memsets, their time and size are the same in all tables that split them.")
+@rule("copy-sum", ERROR, "Copies and memsets, their time and size are the same in all tables that split them.", compares=True)
 def copy_sum(folder: Folder) -> Iterator[Place]:
     times = folder.table("cuda_gpu_mem_time_sum", "Operation", "Count", "Total Time (ns)")
     if times is None:
@@ -187,7 +187,7 @@ def device_sum(folder: Folder) -> Iterator[Place]:
                     yield table.place(whole[0], column, f"{both}, {table.sum(column, parts)} in the rows of its {len(parts)} devices")
 
 
-@rule("window-split", ERROR, "The phases and the iterations of a window add up to the window, on each device.")
+@rule("window-split", ERROR, "The phases and the iterations of a window add up to the window, on each device.", compares=True)
 def window_split(folder: Folder) -> Iterator[Place]:
     windows = folder.table("window_sum", "Window", "Device", *WORK)
     if windows is None or without_devices(windows):
@@ -209,7 +209,7 @@ def window_split(folder: Folder) -> Iterator[Place]:
                     yield windows.place(index, column, f"{windows.cells(column)[index]}, {found} in the window's rows of {table.path.name}")
 
 
-@rule("launch-sum", ERROR, "The launches of a window's iterations add up to the window's submissions.")
+@rule("launch-sum", ERROR, "The launches of a window's iterations add up to the window's submissions.", compares=True)
 def launch_sum(folder: Folder) -> Iterator[Place]:
     windows = folder.table("window_sum", "Device", "Submissions")
     iterations = folder.table("iteration_sum", "Device", "Launches")
@@ -219,7 +219,7 @@ def launch_sum(folder: Folder) -> Iterator[Place]:
             yield _differs(iterations, "Launches", found, expected, f"{windows.path.name} (Submissions)")
 
 
-@rule("call-sum", ERROR, "API calls, library calls and ranges are as many in the windows as in their tables, API time likewise.")
+@rule("call-sum", ERROR, "API calls, library calls and ranges are as many in the windows as in their tables, API time likewise.", compares=True)
 def call_sum(folder: Folder) -> Iterator[Place]:
     windows = folder.table("window_sum", "Device")
     if windows is None:
@@ -234,7 +234,7 @@ def call_sum(folder: Folder) -> Iterator[Place]:
                 yield _differs(windows, column, windows.sum(column, rows), expected, table.path.name)
 
 
-@rule("library-kernels", ERROR, "Library calls launched no more kernels than there are, and the outermost calls have them all.")
+@rule("library-kernels", ERROR, "Library calls launched no more kernels than there are, and the outermost calls have them all.", compares=True)
 def library_kernels(folder: Folder) -> Iterator[Place]:
     table = folder.table("library_sum", "Depth")
     kernels = folder.table("cuda_gpu_kern_sum", "Instances", "Total Time (ns)")
@@ -252,7 +252,7 @@ def library_kernels(folder: Folder) -> Iterator[Place]:
                 yield _differs(table, own, mine, kernels.sum(total), kernels.path.name)
 
 
-@rule("range-kernels", ERROR, "A kernel is in a range no more often, and for no longer, than it ran.")
+@rule("range-kernels", ERROR, "A kernel is in a range no more often, and for no longer, than it ran.", compares=True)
 def range_kernels(folder: Folder) -> Iterator[Place]:
     table = folder.table("nvtx_kern_sum", "Kernel Name", "Kern Inst", "Total Time (ns)")
     kernels = folder.table("cuda_gpu_kern_sum", "Name", "Instances", "Total Time (ns)")
@@ -281,7 +281,7 @@ def _flops_of_shapes(folder: Folder) -> int | None:
     return total
 
 
-@rule("flop-sum", ERROR, "The FLOPs of calls by shape, of windows, iterations and families are the same.")
+@rule("flop-sum", ERROR, "The FLOPs of calls by shape, of windows, iterations and families are the same.", compares=True)
 def flop_sum(folder: Folder) -> Iterator[Place]:
     windows = folder.table("window_sum", "Device", "FLOPs")
     if windows is None:
@@ -301,7 +301,7 @@ def flop_sum(folder: Folder) -> Iterator[Place]:
         yield _differs(windows, "FLOPs", expected, shapes, "the tables by shape, of the calls that ran")
 
 
-@rule("shape-kernels", ERROR, "Calls of one kind, by shape, have no more kernels and GPU time than all kernels.")
+@rule("shape-kernels", ERROR, "Calls of one kind, by shape, have no more kernels and GPU time than all kernels.", compares=True)
 def shape_kernels(folder: Folder) -> Iterator[Place]:
     kernels = folder.table("cuda_gpu_kern_sum", "Instances", "Total Time (ns)")
     for name in SHAPES if kernels is not None else ():

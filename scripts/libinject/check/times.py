@@ -96,7 +96,7 @@ def device_span(folder: Folder) -> Iterator[Place]:
                 yield table.place(index, "Device Time (ns)", f"{whole} is less than {column}, {part}")
 
 
-@rule("diagnosis-sum", ERROR, "The diagnosis in run.json is of the sums over the windows.")
+@rule("diagnosis-sum", ERROR, "The diagnosis in run.json is of the sums over the windows.", compares=True)
 def diagnosis_sum(folder: Folder) -> Iterator[Place]:
     table = folder.table("window_sum", "Window", "Device")
     devices = folder.run.get("diagnosis")
@@ -173,7 +173,7 @@ def overlap(folder: Folder) -> Iterator[Place]:
             yield table.place(index, "Taken by Collectives (ns)", f"{taken} is more than other kernels run, {kernels} - {exposed}")
 
 
-@rule("iteration-time", ERROR, "A window's iterations are numbered upwards, lie in the window, and do not overlap.")
+@rule("iteration-time", ERROR, "A window's iterations are numbered upwards, lie in the window, and do not overlap.", compares=True)
 def iteration_time(folder: Folder) -> Iterator[Place]:
     table = folder.table("iteration_sum", "Window", "Iteration", "Label", "Device", "Start (ns)", "Duration (ns)")
     if table is None:
@@ -204,7 +204,7 @@ def iteration_time(folder: Folder) -> Iterator[Place]:
             last_number[window] = number, complete is not None and complete[index] == "0"
 
 
-@rule("iteration-count", ERROR, "A window has as many iterations as complete rows, and the samples a second of their median.")
+@rule("iteration-count", ERROR, "A window has as many iterations as complete rows, and the samples a second of their median.", compares=True)
 def iteration_count(folder: Folder) -> Iterator[Place]:
     table = folder.table("iteration_sum", "Window", "Label", "Complete", "Device", "Duration (ns)")
     windows = folder.table("window_sum", "Window", "Device", "Iterations")
@@ -244,7 +244,7 @@ _FAR = 20  # times the median
 _SHORTEST = 100_000  # ns: what is shorter can take longer for a moment's sake
 
 
-@rule("longest-kernel", ERROR, "No kernel, copy or memset takes longer than its window's work on the GPU, from the first to the last.")
+@rule("longest-kernel", ERROR, "No kernel, copy or memset takes longer than its window's work on the GPU, from the first to the last.", compares=True)
 def longest_kernel(folder: Folder) -> Iterator[Place]:
     windows = folder.table("window_sum", "Window", "Device", "GPU Span (ns)")
     if windows is None or not len(windows) or any(map(is_others, windows.cells("Window"))) or folder.lost("busy_time_records"):
@@ -259,7 +259,7 @@ def longest_kernel(folder: Folder) -> Iterator[Place]:
                                       f"{value} is more than the longest window's work takes, {most}: {named(label)}")
 
 
-@rule("outlier", WARNING, "No kernel but a collective's takes half of an iteration once, and 20 times less at the median.")
+@rule("outlier", WARNING, "No kernel but a collective's takes half of an iteration once, and 20 times less at the median.", compares=True)
 def outlier(folder: Folder) -> Iterator[Place]:
     """A kernel record with another one's end looks like this."""
     table = folder.table("cuda_gpu_kern_gb_sum", "Name") or folder.table("cuda_gpu_kern_sum", "Name")
@@ -285,7 +285,7 @@ def outlier(folder: Folder) -> Iterator[Place]:
 
 # --- raw records ------------------------------------------------------------------------------------------------------
 
-@rule("trace-sum", ERROR, "The raw records add up to the tables, name by name, and have their shortest and longest.")
+@rule("trace-sum", ERROR, "The raw records add up to the tables, name by name, and have their shortest and longest.", compares=True)
 def trace_sum(folder: Folder) -> Iterator[Place]:
     # What a process that was killed had written stays as it was (docs/recovery.md).
     kept = isinstance(folder.run.get("recovered"), dict) and folder.run["recovered"].get("tables_kept")
@@ -324,7 +324,7 @@ def _compared(trace: Table, sums: dict[str, list[Number]], table: Table | None, 
         yield table.place(None, key, f"no row of {named(name)}, which {trace.path.name} has {number} times")
 
 
-@rule("trace-busy", ERROR, "The time in which the raw records' work ran is the windows' busy time, or less where windows overlap.")
+@rule("trace-busy", ERROR, "The time in which the raw records' work ran is the windows' busy time, or less where windows overlap.", compares=True)
 def trace_busy(folder: Folder) -> Iterator[Place]:
     trace = folder.table("cuda_gpu_trace", "Device", "Start (ns)", "Duration (ns)")
     windows = folder.table("window_sum", "Device", "GPU Busy (ns)", "GPU Span (ns)")
