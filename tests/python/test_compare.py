@@ -446,6 +446,16 @@ class Command(folders.TemporaryFolder):
             self.assertIn(line, done.stdout)
         self.assertIn("neither iterations nor windows", done.stdout)
 
+    def test_tables_of_an_earlier_moment_are_named(self):
+        a = folders.write_run(self.folder / "a")
+        b = folders.write_run(self.folder / "b", stale_files=["gemm_sum.csv", "evil\x1b[2J", 7])
+        said = "b: gemm_sum.csv, evil\N{REPLACEMENT CHARACTER}[2J of an earlier moment than the other tables"
+        done = folders.invoke("compare", a, b)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(said, " ".join(done.stdout.split()))
+        self.assertEqual([text.partition(": could")[0] for text in
+                          json.loads(folders.invoke("compare", a, b, "--json").stdout)["comparisons"][0]["caveats"] if "earlier" in text], [said])
+
     def test_without_iterations_rates_are_compared(self):
         a, b = self.pair()
         (b / "iteration_sum.csv").unlink()

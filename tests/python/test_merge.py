@@ -645,6 +645,14 @@ class Hostile(Case):
             "no window: rank 2, 10-11", "no complete iteration: rank 1, 8"])
         self.assertEqual(job["compared"]["ranks"], 8)
 
+    def test_tables_of_an_earlier_moment_are_named(self):
+        for rank in range(2):
+            ranks.write_rank(self.folder / f"rank-{rank}", rank, [100 * MS] * 5, **({"stale_files": ["iteration_sum.csv"]} if rank else {}))
+        done = folders.inject("merge", self.folder)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("rank-1: iteration_sum.csv of an earlier moment than the other tables", done.stderr)
+        self.assertNotIn("rank-0:", done.stderr)
+
     def test_names(self):
         """Patterns to DuckDB, markup, escape sequences: in names of folders, hosts and columns' texts."""
         evil = self.folder / os.fsdecode(b"job[0]*?'\"<b>\x1b[31m\xff\n")

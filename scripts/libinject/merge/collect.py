@@ -76,6 +76,9 @@ def read(store: Store, folders: Iterable[pathlib.Path], problems: list[str], pro
                 problems.append(str(problem))
             else:
                 store.add("runs", [run_row(runs, result, problems)])
+                if stale := result.stale:
+                    problems.append(f"{printable(str(folder), 1000)}: {', '.join(printable(name, 40) for name in stale[:5])}"
+                                    f"{' …' if len(stale) > 5 else ''} of an earlier moment than the other tables: could not be written anew")
                 for name in TABLES:
                     store.add(name, _table_rows(runs, folder / f"{name}.csv", f"{name}.csv" in result.run["files"], problems))
                 runs += 1
