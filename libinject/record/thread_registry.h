@@ -12,19 +12,17 @@
 #include "libinject/model/records.h"
 #include "libinject/record/block_pool.h"
 #include "libinject/record/collective_group.h"
+#include "libinject/record/open_calls.h"
 #include "libinject/record/watched_ranges.h"
 
 namespace inject {
 
-class CallFrame;
-
 /// What one thread of the program carries while it is observed. Only its own thread touches it, but for
 /// `queue`'s consumer side and `life`.
 struct alignas(64) ThreadState {
-  CallFrame* innermost = nullptr;  ///< hooked call in progress
-  std::uint32_t index = 0;         ///< into the run's thread list; 0 is never given
-  std::uint32_t calls = 0;         ///< numbers the thread's calls
-  std::uint32_t range = 0;         ///< NVTX ranges open now, as a node of the range tree
+  std::uint32_t index = 0;  ///< into the run's thread list; 0 is never given
+  std::uint32_t calls = 0;  ///< numbers the thread's calls
+  std::uint32_t range = 0;  ///< NVTX ranges open now, as a node of the range tree
   std::uint32_t graph_nodes =
       0;  ///< graph nodes created on this thread: grows inside a launch that is captured
   std::uint32_t graph_nodes_at_enter = 0;
@@ -40,13 +38,14 @@ struct alignas(64) ThreadState {
   std::atomic<std::uint32_t> launching{0};     ///< 1 while a driver launch of an open window is in progress
   std::atomic<std::uint32_t> ended_ranges{0};  ///< start/end ranges of this thread that another thread ended
   std::atomic<std::uint32_t> life{0};          ///< free, live, dead
+  OpenCalls open_calls;
   WatchedRanges watched;
   CollectiveGroup collectives;
   RecordQueue queue;
 
   /// Makes a state as new, but for `life`: another thread must not take it meanwhile.
   void reset() noexcept {
-    innermost = nullptr;
+    open_calls.reset();
     index = calls = range = graph_nodes = graph_nodes_at_enter = launching_kernel = launch_window = 0;
     untimed_signs = sign_pass = last_shape = plain_window = processor_time_window = 0;
     last_operand = last_call_end = 0;

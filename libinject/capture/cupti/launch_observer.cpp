@@ -16,7 +16,7 @@ namespace inject {
 namespace {
 
 // In CUPTI's slot: the hooked call around the launch has taken its id.
-constexpr std::uint64_t kGivenToFrame = 1;
+constexpr std::uint64_t kGivenToCall = 1;
 
 // Only if no later window has opened meanwhile on another thread. The hooks go on recording: whoever switched
 // them off could do so just after the next window has switched them on (Session::step_launch_trigger).
@@ -47,21 +47,28 @@ std::uint32_t window_of_launch() noexcept {
   return launch.window;
 }
 
-/// Whether the frame takes the id of a launch inside it: a runtime call's first one.
-bool takes_launch(FunctionId function, std::uint32_t correlation) noexcept {
-  return correlation == 0 && function_group(function) == FunctionGroup::kCudart;
+/// Whether the call takes the id of a launch inside it: a runtime call's first one. Not those that only wait:
+/// what comes inside one of these has been launched by a signal handler, or after the call was jumped out of.
+bool takes_launch(const OpenCall& call) noexcept {
+  return call.correlation == 0 && function_group(call.function) == FunctionGroup::kCudart &&
+         function_category(call.function) != Category::kSync;
 }
 
-CallChain chain_inside(const CallFrame* frame, CallChain around, FunctionId function) noexcept {
-  return frame == nullptr ? 0 : chain_push(around, function);
+/// The hooked call around a callback whose frame begins at `stack`.
+OpenCall* call_around(ThreadState& thread, const void* stack) noexcept {
+  return thread.open_calls.around(reinterpret_cast<std::uintptr_t>(stack));
+}
+
+CallChain chain_inside(const OpenCall* call) noexcept {
+  return call == nullptr ? 0 : chain_push(call->chain, call->function);
 }
 
 }  // namespace
 
 Nanoseconds LaunchObserver::call_begin() noexcept {
-  const ThreadState* thread = ThreadRegistry::current_if_any();
-  const CallFrame* frame = thread == nullptr ? nullptr : thread->innermost;
-  return frame != nullptr && takes_launch(frame->function_, frame->correlation_) ? frame->begin_ : 0;
+  ThreadState* thread = ThreadRegistry::current_if_any();
+  const OpenCall* around = thread == nullptr ? nullptr : call_around(*thread, __builtin_dwarf_cfa());
+  return around != nullptr && takes_launch(*around) ? around->begin : 0;
 }
 
 void LaunchObserver::enter(DriverCall call, std::uint32_t correlation, std::uint64_t stream,
@@ -79,19 +86,19 @@ void LaunchObserver::enter(DriverCall call, std::uint32_t correlation, std::uint
   thread->launch_window = window;
   thread->graph_nodes_at_enter = thread->graph_nodes;
   thread->launching_kernel = call == DriverCall::kLaunch && window != 0 ? 1 : 0;
-  CallFrame* frame = thread->innermost;
-  if (frame != nullptr && takes_launch(frame->function_, frame->correlation_)) {
-    frame->correlation_ = correlation;
-    frame->generation_ = current_generation.load(std::memory_order_relaxed);
-    frame->stream_ = stream;
+  OpenCall* around = call_around(*thread, __builtin_dwarf_cfa());
+  if (around != nullptr && takes_launch(*around)) {
+    around->correlation = correlation;
+    around->generation = current_generation.load(std::memory_order_relaxed);
+    around->stream = stream;
     // The hooked call began before the launch did: where the window opened in between, the launch decides.
-    frame->window_ = window;
-    *correlation_data = kGivenToFrame;
+    around->window = window;
+    *correlation_data = kGivenToCall;
     return;
   }
   if (window == 0 && !collecting_activity.load(std::memory_order_acquire)) return;
   *correlation_data = now();
-  if (frame == nullptr && window != 0)
+  if (around == nullptr && window != 0)
     *correlation_data = outermost_call_begins(*thread, window, *correlation_data);
 }
 
@@ -101,14 +108,14 @@ void LaunchObserver::leave(Work work, std::uint32_t cbid, std::uint32_t correlat
   if (thread == nullptr || *correlation_data == 0) return;
   thread->launching.store(0, std::memory_order_release);
   thread->launching_kernel = 0;
-  CallFrame* frame = thread->innermost;
+  OpenCall* around = call_around(*thread, __builtin_dwarf_cfa());
   const bool captured = thread->graph_nodes != thread->graph_nodes_at_enter;
   if (status != 0) work = {};
-  if (*correlation_data == kGivenToFrame) {
-    if (frame == nullptr) return;
-    if (captured) frame->flags_ |= kCallCaptured;
-    frame->flags_ |= work.flags;
-    frame->graph_ = work.graph;
+  if (*correlation_data == kGivenToCall) {
+    if (around == nullptr || around->correlation != correlation) return;
+    if (captured) around->flags |= kCallCaptured;
+    around->flags |= work.flags;
+    around->graph = work.graph;
     return;
   }
   CallRecord record;
@@ -116,11 +123,11 @@ void LaunchObserver::leave(Work work, std::uint32_t cbid, std::uint32_t correlat
   record.end = now();
   record.function = static_cast<FunctionId>(kDriverFunction | cbid);
   record.correlation = correlation;
-  record.chain = frame == nullptr ? 0 : chain_inside(frame, frame->chain_, frame->function_);
+  record.chain = chain_inside(around);
   record.stream = stream;
-  if (frame != nullptr) {
-    record.owner = CallFrame::owner_inside(*frame);
-    record.shape = frame->shape_;
+  if (around != nullptr) {
+    record.owner = owner_inside(*around);
+    record.shape = around->shape;
   }
   record.call = ++thread->calls;
   record.range = nvtx_current(*thread);
@@ -130,7 +137,7 @@ void LaunchObserver::leave(Work work, std::uint32_t cbid, std::uint32_t correlat
   record.generation = current_generation.load(std::memory_order_relaxed);
   if (captured) record.flags |= kCallCaptured;
   ThreadRegistry::push(*thread, record);
-  if (frame == nullptr && record.window != 0)
+  if (around == nullptr && record.window != 0)
     outermost_call_ended(*thread, record.window, record.begin, record.end);
 }
 
@@ -140,14 +147,14 @@ void LaunchObserver::enter_plain(std::uint64_t* correlation_data) noexcept {
   if (window == 0 || !record_plain_calls.load(std::memory_order_relaxed)) return;
   ThreadState* thread = ThreadRegistry::current();
   if (thread == nullptr) return;
-  const CallFrame* frame = thread->innermost;
-  if (frame != nullptr && function_group(frame->function_) == FunctionGroup::kCudart &&
+  const OpenCall* around = call_around(*thread, __builtin_dwarf_cfa());
+  if (around != nullptr && function_group(around->function) == FunctionGroup::kCudart &&
       !record_inner_calls.load(std::memory_order_relaxed)) {
     return;
   }
   thread->plain_window = window;
   *correlation_data = now();
-  if (frame == nullptr) *correlation_data = outermost_call_begins(*thread, window, *correlation_data);
+  if (around == nullptr) *correlation_data = outermost_call_begins(*thread, window, *correlation_data);
 }
 
 void LaunchObserver::leave_plain(std::uint32_t cbid, int status,
@@ -155,18 +162,18 @@ void LaunchObserver::leave_plain(std::uint32_t cbid, int status,
   ThreadState* thread = ThreadRegistry::current_if_any();
   if (thread == nullptr || *correlation_data == 0 || thread->plain_window == 0) return;
   const std::uint32_t window = thread->plain_window;
-  const CallFrame* frame = thread->innermost;
+  const OpenCall* around = call_around(*thread, __builtin_dwarf_cfa());
   CallRecord record;
   record.begin = *correlation_data;
   record.end = now();
   record.function = static_cast<FunctionId>(kDriverFunction | cbid);
-  record.chain = frame == nullptr ? 0 : chain_inside(frame, frame->chain_, frame->function_);
+  record.chain = chain_inside(around);
   record.call = ++thread->calls;
   record.range = nvtx_current(*thread);
   record.window = window;
   record.status = static_cast<std::int16_t>(status);
   ThreadRegistry::push(*thread, record);
-  if (frame == nullptr) outermost_call_ended(*thread, window, record.begin, record.end);
+  if (around == nullptr) outermost_call_ended(*thread, window, record.begin, record.end);
 }
 
 void LaunchObserver::graph_node_created() noexcept {
@@ -185,17 +192,17 @@ bool LaunchObserver::captures_kernel() noexcept {
 }
 
 void LaunchObserver::kernel_captured(std::uint64_t node) noexcept {
-  const ThreadState* thread = ThreadRegistry::current_if_any();
+  ThreadState* thread = ThreadRegistry::current_if_any();
   Core* core = Core::get_if_any();
   if (thread == nullptr || core == nullptr) return;
   CapturedCall call;
   call.thread = thread->index;
-  if (const CallFrame* frame = thread->innermost; frame != nullptr) {
-    call.chain = chain_inside(frame, frame->chain_, frame->function_);
-    call.owner = CallFrame::owner_inside(*frame);
-    call.shape = frame->shape_;
-    for (; frame != nullptr; frame = frame->outer_) {
-      if ((frame->flags_ & kCallOwnsShape) != 0) call.function = frame->function_;
+  if (const OpenCall* around = call_around(*thread, __builtin_dwarf_cfa()); around != nullptr) {
+    call.chain = chain_inside(around);
+    call.owner = owner_inside(*around);
+    call.shape = around->shape;
+    for (; around != nullptr; around = thread->open_calls.around(*around)) {
+      if ((around->flags & kCallOwnsShape) != 0) call.function = around->function;
     }
   }
   core->graph_nodes.add(node, call);

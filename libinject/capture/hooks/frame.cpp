@@ -35,11 +35,12 @@ bool held_at_gate(FunctionId function) noexcept {
 
 }  // namespace
 
-CallFrame::CallFrame(FunctionId function) noexcept : function_(function) {
+CallFrame::CallFrame(FunctionId function, const void* stack) noexcept {
   std::uint32_t control = control_word.load(std::memory_order_acquire);
   if (ThreadRegistry::this_thread_is_ignored()) return;
   ThreadState* thread = ThreadRegistry::current_if_any();
-  if ((control & kControlGate) != 0 && (thread == nullptr || thread->innermost == nullptr) &&
+  const auto frame = reinterpret_cast<std::uintptr_t>(stack);
+  if ((control & kControlGate) != 0 && (thread == nullptr || thread->open_calls.around(frame) == nullptr) &&
       held_at_gate(function)) {
     LaunchGate::wait();
     control = control_word.load(std::memory_order_acquire);
@@ -50,24 +51,37 @@ CallFrame::CallFrame(FunctionId function) noexcept : function_(function) {
   if (thread == nullptr) thread = ThreadRegistry::current();
   if (thread == nullptr) return;
 
-  outer_ = thread->innermost;
-  if (outer_ != nullptr) {
-    chain_ = chain_push(outer_->chain_, outer_->function_);
-    owner_ = owner_inside(*outer_);
-    shape_ = outer_->shape_;
+  OpenCall call;
+  call.stack = frame;
+  call.function = function;
+  const OpenCall* outer = thread->open_calls.around(frame);
+  if (outer != nullptr) {
+    call.chain = chain_push(outer->chain, outer->function);
+    call.owner = owner_inside(*outer);
+    call.shape = outer->shape;
   }
-  call_ = ++thread->calls;
-  window_ = current_window.load(std::memory_order_acquire);
-  thread->innermost = this;
-  entered_ = true;
-  begin_ = now();
-  if (outer_ == nullptr && window_ != 0) begin_ = outermost_call_begins(*thread, window_, begin_);
+  call.call = ++thread->calls;
+  call.window = current_window.load(std::memory_order_acquire);
+  call.begin = now();
+  if (outer == nullptr && call.window != 0)
+    call.begin = outermost_call_begins(*thread, call.window, call.begin);
+  thread_ = thread;
+  call_ = call.call;
+  window_ = call.window;
+  shape_told_ = call.shape != 0;
+  place_ = thread->open_calls.enter(call, outer != nullptr);
 }
 
-std::uint32_t CallFrame::owner_inside(const CallFrame& frame) noexcept {
-  if ((frame.flags_ & kCallOwnsShape) != 0) return frame.call_;
-  if (frame.owner_ != 0) return frame.owner_;
-  return function_group(frame.function_) == FunctionGroup::kCudart ? 0 : frame.call_;
+OpenCall* CallFrame::open() const noexcept {
+  // Another thread's by now, where the program moves stacks from one thread to another.
+  if (thread_ == nullptr || thread_ != ThreadRegistry::current_if_any()) return nullptr;
+  return thread_->open_calls.at(place_, call_);
+}
+
+std::uint32_t owner_inside(const OpenCall& call) noexcept {
+  if ((call.flags & kCallOwnsShape) != 0) return call.call;
+  if (call.owner != 0) return call.owner;
+  return function_group(call.function) == FunctionGroup::kCudart ? 0 : call.call;
 }
 
 void CallFrame::shape(const CallShape& shape, std::uint64_t shared) noexcept {
@@ -77,53 +91,56 @@ void CallFrame::shape(const CallShape& shape, std::uint64_t shared) noexcept {
 
 void CallFrame::shape(std::uint32_t id, std::uint64_t shared) noexcept {
   if (id == 0) return;
-  shape_ = id;
-  flags_ |= kCallOwnsShape;
-  ThreadState* thread = ThreadRegistry::current_if_any();
-  if (thread == nullptr) return;
-  if (shared != 0 && thread->last_shape == id && thread->last_operand == shared) flags_ |= kCallShared;
-  thread->last_shape = id;
-  thread->last_operand = shared;
+  shape_told_ = true;
+  OpenCall* call = open();
+  if (call == nullptr) return;
+  call->shape = id;
+  call->flags |= kCallOwnsShape;
+  if (shared != 0 && thread_->last_shape == id && thread_->last_operand == shared) call->flags |= kCallShared;
+  thread_->last_shape = id;
+  thread_->last_operand = shared;
 }
 
 CallFrame::~CallFrame() {
-  if (!entered_) return;
+  if (thread_ == nullptr) return;
   const Nanoseconds end = now();
-  ThreadState* thread = ThreadRegistry::current_if_any();
-  if (thread == nullptr) return;
-  thread->innermost = outer_;
-  if (outer_ == nullptr && window_ != 0) outermost_call_ended(*thread, window_, begin_, end);
-  if (correlation_ == 0) {
-    if (window_ == 0) return;
+  const OpenCall* open = this->open();
+  if (open == nullptr) return;
+  const OpenCall call = *open;
+  ThreadState& thread = *thread_;
+  thread.open_calls.leave(place_);
+  if (call.level == 0 && call.window != 0) outermost_call_ended(thread, call.window, call.begin, end);
+  if (call.correlation == 0) {
+    if (call.window == 0) return;
     // Library calls are always counted: their kernels are theirs whether API statistics are wanted or not.
     if (!record_plain_calls.load(std::memory_order_relaxed) &&
-        function_group(function_) == FunctionGroup::kCudart) {
+        function_group(call.function) == FunctionGroup::kCudart) {
       return;
     }
   }
   CallRecord record;
-  record.flags = flags_;
-  record.function = function_;
-  record.correlation = correlation_;
-  record.begin = begin_;
+  record.flags = call.flags;
+  record.function = call.function;
+  record.correlation = call.correlation;
+  record.begin = call.begin;
   record.end = end;
-  record.chain = chain_;
-  record.stream = stream_;
-  record.owner = owner_;
-  record.call = call_;
-  record.range = nvtx_current(*thread);
-  record.window = window_;
-  record.shape = shape_;
+  record.chain = call.chain;
+  record.stream = call.stream;
+  record.owner = call.owner;
+  record.call = call.call;
+  record.range = nvtx_current(thread);
+  record.window = call.window;
+  record.shape = call.shape;
   record.status = status_;
-  if ((flags_ & kCallGraph) != 0) {
+  if ((call.flags & kCallGraph) != 0) {
     if (status_ == 0) {
-      record.status = static_cast<std::int16_t>(graph_);
+      record.status = static_cast<std::int16_t>(call.graph);
     } else {
       record.flags &= static_cast<std::uint8_t>(~kCallGraph);
     }
   }
-  record.generation = generation_;
-  ThreadRegistry::push(*thread, record);
+  record.generation = call.generation;
+  ThreadRegistry::push(thread, record);
 }
 
 }  // namespace inject

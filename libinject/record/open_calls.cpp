@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/record/open_calls.h"
+
+#include <signal.h>
+
+namespace inject {
+
+// The stack grows downwards: what began at `stack` or further in has been left, if it is this stack. A signal
+// handler may run on one of its own, where it is inside no call, and those that it has interrupted go on.
+OpenCall* OpenCalls::look_further(std::uintptr_t stack) noexcept {
+  stack_t alternate{};
+  if (sigaltstack(nullptr, &alternate) == 0 && (alternate.ss_flags & SS_ONSTACK) != 0) return nullptr;
+  std::uint32_t left = depth_;
+  while (left != 0 && calls_[left - 1].stack <= stack) --left;
+  forget(left);
+  return left == 0 ? nullptr : &calls_[left - 1];
+}
+
+void OpenCalls::forget(std::uint32_t first) noexcept {
+  for (std::uint32_t place = first; place < depth_; ++place) {
+    if (calls_[place].call != 0 && calls_[place].window != 0) lost_.fetch_add(1, std::memory_order_relaxed);
+  }
+  depth_ = first;
+}
+
+}  // namespace inject

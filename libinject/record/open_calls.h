@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "libinject/base/time.h"
+#include "libinject/model/records.h"
+
+namespace inject {
+
+/// What is known of a hooked call in progress, and what the driver's callbacks add to it.
+struct OpenCall {
+  Nanoseconds begin = 0;
+  CallChain chain = 0;
+  std::uint64_t stream = 0;
+  std::uintptr_t stack = 0;  ///< where its frame begins: to be compared, never to be followed
+  std::uint32_t correlation = 0;
+  std::uint32_t call = 0;
+  std::uint32_t owner = 0;
+  std::uint32_t window = 0;
+  std::uint32_t shape = 0;
+  FunctionId function = 0;
+  std::uint16_t generation = 0;
+  std::uint16_t graph = 0;  ///< with kCallGraph
+  std::uint8_t flags = 0;
+  std::uint8_t level = 0;  ///< calls around it
+};
+
+/// A thread's hooked calls in progress, outermost first. They are kept here rather than in the stack frames
+/// of the calls, because a call may end without its frame being left: by siglongjmp out of a signal handler,
+/// or by a switch to another stack. What is written here then reaches no memory of the program's. A call that
+/// has been jumped out of is forgotten by the next one that begins at its place in the stack or further out;
+/// until then, those that begin further in count as inside it.
+class OpenCalls {
+ public:
+  /// Library calls nest four or five deep. If there is no room, calls have been jumped out of.
+  static constexpr std::uint32_t kMost = 16;
+
+  bool empty() const noexcept { return depth_ == 0; }
+
+  /// The call around code whose frame begins at `stack`; nullptr if there is none.
+  OpenCall* around(std::uintptr_t stack) noexcept {
+    if (depth_ == 0) return nullptr;
+    OpenCall& top = calls_[depth_ - 1];
+    if (top.stack <= stack) [[unlikely]]
+      return look_further(stack);
+    return top.call == 0 ? nullptr : &top;  // 0: a signal handler came as it was made
+  }
+  /// The call around one of these.
+  const OpenCall* around(const OpenCall& call) const noexcept {
+    return call.level == 0 ? nullptr : &calls_[call.level - 1];
+  }
+
+  /// Enters a call. Its `level` says how many are around it.
+  std::uint32_t enter(OpenCall& call, bool nested) noexcept {
+    if (depth_ == kMost) [[unlikely]]
+      forget(0);
+    const std::uint32_t place = depth_;
+    call.level = nested ? static_cast<std::uint8_t>(place) : 0;
+    // A signal handler may make calls at any point in here.
+    calls_[place].call = 0;
+    calls_[place].stack = call.stack;
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    depth_ = place + 1;
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    calls_[place] = call;
+    return place;
+  }
+
+  /// The call that was entered at `place` under that number, unless it was forgotten meanwhile.
+  OpenCall* at(std::uint32_t place, std::uint32_t call) noexcept {
+    return place < depth_ && calls_[place].call == call ? &calls_[place] : nullptr;
+  }
+  /// It has ended, and with it all that were entered after it.
+  void leave(std::uint32_t place) noexcept {
+    if (depth_ != place + 1) [[unlikely]]
+      forget(place + 1);
+    depth_ = place;
+  }
+
+  /// Another thread has the place.
+  void reset() noexcept { depth_ = 0; }
+  /// Calls of windows that were forgotten, of all threads that have had the place: they have no record.
+  std::uint32_t lost() const noexcept { return lost_.load(std::memory_order_relaxed); }
+
+ private:
+  OpenCall* look_further(std::uintptr_t stack) noexcept;
+  void forget(std::uint32_t first) noexcept;
+
+  std::uint32_t depth_ = 0;
+  std::atomic<std::uint32_t> lost_{0};
+  OpenCall calls_[kMost];
+};
+
+}  // namespace inject

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include <catch2/catch_test_macros.hpp>
+
+#include "libinject/record/open_calls.h"
+
+using namespace inject;
+
+namespace {
+
+OpenCall call(std::uint32_t number, std::uintptr_t stack) {
+  OpenCall made;
+  made.call = number;
+  made.stack = stack;
+  made.window = 1;
+  return made;
+}
+
+std::uint32_t enter(OpenCalls& calls, std::uint32_t number, std::uintptr_t stack) {
+  OpenCall made = call(number, stack);
+  return calls.enter(made, calls.around(stack) != nullptr);
+}
+
+}  // namespace
+
+TEST_CASE("calls nest by their order, and the outer one's end takes the inner ones out") {
+  OpenCalls calls;
+  const std::uint32_t outer = enter(calls, 1, 900);
+  const std::uint32_t inner = enter(calls, 2, 800);
+  REQUIRE(calls.around(700)->call == 2);
+  CHECK(calls.around(*calls.at(inner, 2))->call == 1);
+  CHECK(calls.around(*calls.at(outer, 1)) == nullptr);
+  calls.leave(inner);
+  CHECK(calls.around(800)->call == 1);
+  CHECK(calls.at(inner, 2) == nullptr);
+  enter(calls, 3, 800);  // is jumped out of
+  calls.leave(outer);
+  CHECK(calls.empty());
+  CHECK(calls.lost() == 1);
+}
+
+TEST_CASE("a call that was jumped out of is forgotten by one from its place or further out") {
+  OpenCalls calls;
+  const std::uint32_t place = enter(calls, 1, 800);
+  CHECK(calls.around(700)->call == 1);
+  CHECK(calls.around(800) == nullptr);
+  CHECK(calls.lost() == 1);
+  CHECK(enter(calls, 2, 800) == place);
+  // What is left of the first is another call's.
+  CHECK(calls.at(place, 1) == nullptr);
+  CHECK(calls.at(place, 2) != nullptr);
+}
+
+TEST_CASE("calls that are jumped out of again and again leave room") {
+  OpenCalls calls;
+  for (std::uint32_t i = 1; i <= 3 * OpenCalls::kMost; ++i) enter(calls, i, 100'000 - 10 * i);
+  CHECK(calls.lost() == 2 * OpenCalls::kMost);
+  CHECK(calls.around(0)->call == 3 * OpenCalls::kMost);
+}
