@@ -11,6 +11,7 @@
 #include <system_error>
 #include <utility>
 
+#include "libinject/base/file_work.h"
 #include "libinject/base/safe_path.h"
 
 namespace inject {
@@ -32,6 +33,7 @@ bool OutputFile::fail(std::string_view action, const std::string& reason) {
 }
 
 bool OutputFile::open(std::string path, Existing existing) {
+  const FileWork work;
   path_ = std::move(path);
   const FolderAbove folder(path_);
   if (existing == Existing::kReplace && folder.is_open())
@@ -46,6 +48,7 @@ bool OutputFile::flush() {
     buffer_.clear();
     return false;
   }
+  const FileWork work;
   std::string_view rest = buffer_;
   const int descriptor = rest.empty() ? -1 : descriptor_.get();
   const std::uint64_t before = bytes_;
@@ -71,6 +74,7 @@ bool OutputFile::let_others_read() {
 }
 
 bool OutputFile::sync() {
+  const FileWork work;
   if (!flush()) return false;
   // Pipes and some network file systems know no fsync: EINVAL is not a loss.
   if (::fsync(descriptor_.get()) != 0 && errno != EINVAL) return fail("sync", errno);
@@ -89,6 +93,7 @@ bool OutputFile::cut(std::uint64_t bytes) {
 
 bool OutputFile::close() {
   if (!descriptor_.is_open()) return error_.empty();
+  const FileWork work;
   flush();
   // Not repeated on EINTR: on Linux the descriptor is gone already.
   if (::close(std::exchange(descriptor_, Descriptor()).get()) != 0 && errno != EINTR) fail("close", errno);
@@ -119,6 +124,7 @@ bool AtomicFile::finish() {
 // renamed has to be there under the temporary name.
 bool AtomicFile::commit() {
   if (!finished_) return false;
+  const FileWork work;
   committed_ = ::rename(temporary_.c_str(), path_.c_str()) == 0;
   if (!committed_) error_ = "cannot put " + path_ + " in place: " + std::generic_category().message(errno);
   return committed_;

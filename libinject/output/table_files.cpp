@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "libinject/base/atomic_file.h"
+#include "libinject/base/file_work.h"
 #include "libinject/output/run_json.h"
 #include "libinject/output/tables.h"
 
@@ -36,7 +37,11 @@ void write_json(const std::string& folder, const RunInfo& run, std::vector<std::
   files.insert(files.end(), written.stale.begin(), written.stale.end());
   AtomicFile json(folder, kRunFile);
   json.file().buffer() = run_json_text(run, files, errors, diagnoses, written.stale);
-  if (!json.finish() || !json.commit()) errors.push_back(json.error());
+  if (json.finish() && json.commit()) {
+    FileWork::file_done();
+  } else {
+    errors.push_back(json.error());
+  }
 }
 
 }  // namespace
@@ -74,6 +79,9 @@ std::vector<std::string> write_all(const std::string& folder, const Report& repo
     // renames.
     std::vector<std::pair<std::string_view, std::unique_ptr<AtomicFile>>> finished;
     std::vector<std::string> names;
+    const auto wanted = std::count_if(table_files().begin(), table_files().end(),
+                                      [&](const TableFile& table) { return is_wanted(table, report); });
+    FileWork::begin_files(static_cast<unsigned>(wanted) + 1);
     for (const TableFile& table : table_files()) {
       if (!is_wanted(table, report)) {
         // What a killed process wrote of hardware metrics can't be made anew.
@@ -95,6 +103,7 @@ std::vector<std::string> write_all(const std::string& folder, const Report& repo
         errors.push_back(file->error());
         continue;
       }
+      FileWork::file_done();
       names.emplace_back(name);
       if (std::find(written.names.begin(), written.names.end(), name) == written.names.end())
         written.names.push_back(name);
@@ -114,6 +123,7 @@ std::vector<std::string> write_all(const std::string& folder, const Report& repo
 std::vector<std::string> write_run_json(const std::string& folder, const RunInfo& run,
                                         WrittenTables& written) noexcept {
   std::vector<std::string> errors;
+  FileWork::begin_files(1);
   try {
     write_json(folder, run, {}, written, errors);
   } catch (const std::exception& problem) {

@@ -265,6 +265,12 @@ Nanoseconds Collector::leave_cupti(bool sampler_out) {
   return detached;
 }
 
+std::string Collector::files_are_in(const std::string& folder) const {
+  return (parts_.pipeline.files_incomplete() ? "not all files could be written; what there is is in "
+                                             : "the files are in ") +
+         folder;
+}
+
 // `log`: the window that is said to be closed; 0: none is.
 void Collector::write_settled(std::uint32_t log) {
   SessionState& state = parts_.state;
@@ -277,8 +283,7 @@ void Collector::write_settled(std::uint32_t log) {
       const char* folder = parts_.pipeline.shown_folder();
       if (folder != nullptr) parts_.once.first(OnceLog::Topic::kFolder);
       Log::info(fmt::format("window {} is closed; {}", log,
-                            folder == nullptr ? std::string("no files are written")
-                                              : std::string("the files are in ") + folder));
+                            folder == nullptr ? std::string("no files are written") : files_are_in(folder)));
     }
   }
   state.unwritten = false;
@@ -294,7 +299,7 @@ void Collector::write_last() {
   const bool shown = pipeline.writer().write_last();
   const std::string& folder = pipeline.writer().folder();
   if (!shown && !folder.empty() && parts_.once.first(OnceLog::Topic::kFolder))
-    Log::info("the files are in " + folder);
+    Log::info(files_are_in(folder));
 }
 
 void Collector::complete_run_info(RunInfo& run) {

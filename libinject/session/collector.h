@@ -65,6 +65,7 @@ class Collector {
   Nanoseconds leave_cupti(bool sampler_out) INJECT_REQUIRES(session_mutex);
   void write_settled(std::uint32_t log) INJECT_REQUIRES(session_mutex);
   void write_meanwhile(std::uint32_t current) INJECT_REQUIRES(session_mutex);
+  std::string files_are_in(const std::string& folder) const;
   bool reopened(Nanoseconds since) const INJECT_REQUIRES(session_mutex);
   Nanoseconds write_interval() const INJECT_REQUIRES(session_mutex);
   bool write_due() const INJECT_REQUIRES(session_mutex);

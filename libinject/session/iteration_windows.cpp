@@ -25,6 +25,8 @@ constexpr Nanoseconds kFirstSearchInterval = 2 * kMillisecond;
 constexpr Nanoseconds kNoHookedLaunches = 20 * kSecond;
 // Launches pass our hooks, but nothing repeats in what we see of them.
 constexpr Nanoseconds kNothingFound = 60 * kSecond;
+// How long an exiting thread waits for ours, which may be writing files.
+constexpr Nanoseconds kExitPipelineWait = 2 * kSecond;
 // When the user is told that nothing has been found so far.
 constexpr Nanoseconds kWarnNothingFound = 120 * kSecond;
 
@@ -344,7 +346,8 @@ void IterationWindows::end() {
   stop_search();
   const std::vector<Edge> edges = std::exchange(edges_, {});
   const SessionUnlock unlocked(parts_.state);
-  Pipeline::Locked pipeline(parts_.pipeline);
+  Pipeline::Locked pipeline(parts_.pipeline, kExitPipelineWait);
+  if (!pipeline.owns_lock()) return;  // the last iterations are missing; why is said at the end
   pipeline.pass();
   for (const auto& [opened, count, window] : edges) pipeline.tracker().note_window(opened, count, window);
   pipeline.tracker().finish();
@@ -353,7 +356,8 @@ void IterationWindows::end() {
 std::string IterationWindows::why_none() {
   if (parts_.trigger->program_drives()) return "";
   const SessionUnlock unlocked(parts_.state);
-  return Pipeline::Locked(parts_.pipeline).tracker().why_none();
+  Pipeline::Locked pipeline(parts_.pipeline, kExitPipelineWait);
+  return pipeline.owns_lock() ? pipeline.tracker().why_none() : "";
 }
 
 }  // namespace inject

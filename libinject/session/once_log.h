@@ -20,6 +20,7 @@ class OnceLog {
     kNothingFound,
     kLateWindow,
     kFolder,
+    kSlowFolder,
   };
 
   /// True the first time.

@@ -8,6 +8,7 @@
 #include <functional>
 #include <mutex>
 
+#include "libinject/base/lock_within.h"
 #include "libinject/capture/cupti/tracer.h"
 #include "libinject/capture/metrics/pm_sampler.h"
 #include "libinject/config/options.h"
@@ -63,7 +64,10 @@ class Pipeline {
     explicit Locked(Pipeline& pipeline) : pipeline_(pipeline), lock_(pipeline.mutex_) {}
     Locked(Pipeline& pipeline, std::try_to_lock_t)
         : pipeline_(pipeline), lock_(pipeline.mutex_, std::try_to_lock) {}
-    /// False after std::try_to_lock where somebody else has it: nothing else may be called then.
+    /// Waits for so long: what a thread of the program's takes it by, as ours may write files with it.
+    Locked(Pipeline& pipeline, Nanoseconds most)
+        : pipeline_(pipeline), lock_(lock_within(pipeline.mutex_, most)) {}
+    /// False after std::try_to_lock, or a wait, where somebody else has it: nothing else may be called then.
     bool owns_lock() const noexcept { return lock_.owns_lock(); }
 
     /// Takes everything that is published and completed so far. `hold_signs`: what signs tell of iterations
@@ -103,6 +107,9 @@ class Pipeline {
   void set_clock_ended_search(bool ended) noexcept { tracker_.set_clock_ended(ended); }
   const char* shown_folder() const noexcept { return writer_.shown_folder(); }
   bool folder_failed() const noexcept { return writer_.folder_failed(); }
+  bool files_incomplete() const noexcept { return writer_.incomplete(); }
+  bool keeps_records() const noexcept { return writer_.keeps_records(); }
+  void write_early_summary() noexcept { writer_.write_early_summary(); }
   bool closed_on_disk() const noexcept { return writer_.closed_on_disk(); }
   Nanoseconds write_interval() const noexcept { return writer_.interval(); }
 

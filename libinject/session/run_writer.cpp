@@ -7,10 +7,12 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <memory>
 #include <span>
 #include <utility>
 
 #include "libinject/base/clock.h"
+#include "libinject/base/file_work.h"
 #include "libinject/base/host_io.h"
 #include "libinject/base/log.h"
 #include "libinject/base/out_path.h"
@@ -90,6 +92,7 @@ RunWriter::RunWriter(const Options& options, Sources sources, Clock clock)
 bool RunWriter::ensure_folder() {
   if (!folder_.empty()) return true;
   if (folder_failed_.load(std::memory_order_relaxed)) return false;
+  const FileWork work;
   PathResult result = expand_path(options_.out, path_names(), working_directory());
   if (result.error.empty()) result = make_unique_folder(result.path);
   if (!result.error.empty()) {
@@ -134,6 +137,7 @@ void RunWriter::open_records() {
               problem);
   }
   if (!made) return;
+  keeps_records_.store(true, std::memory_order_relaxed);
   sources_.drain_sources.log_to(journal_);
   keep_run_state();
 }
@@ -151,6 +155,7 @@ void RunWriter::keep_run_state() {
 void RunWriter::remove_records(bool all_written) {
   if (!records_.is_open()) return;
   if (all_written) {
+    keeps_records_.store(false, std::memory_order_relaxed);
     records_.remove();
   } else {
     Log::warn("the records are kept: once there is room, `injectctl recover " + folder_ +
@@ -271,7 +276,16 @@ bool RunWriter::write_last() {
   const bool files = may_write();
   // The same report for all that is written at the end.
   Writing writing(*this, "closed");
-  if (files) remove_records(write_files(writing, true));
+  // Made ahead, for a program that ends before the files are written.
+  const bool on_terminal = summary_on_terminal(writing);
+  if (files && on_terminal) {
+    early_summary_.store(new std::string(summary_text(*writing.report, folder_)), std::memory_order_release);
+  }
+  if (files) {
+    remove_records(write_files(writing, true));
+    const std::unique_ptr<std::string> unused(early_summary_.exchange(nullptr, std::memory_order_acq_rel));
+    if (on_terminal && unused == nullptr) return true;  // it has been written
+  }
   return write_summary(writing);
 }
 
@@ -279,6 +293,7 @@ bool RunWriter::write_files(Writing& writing, bool last) {
   RunInfo& run = writing.run;
   if (prometheus_.is_on() && writing.report) write_prometheus(writing, last);
   if (folder_.empty()) return false;
+  const FileWork work;
   const bool no_tables = sources_.windows.opened() == 0 || run.windows.front().state == WindowState::kOpen;
   const std::vector<std::string> problems = no_tables || !writing.report
                                                 ? write_run_json(folder_, run, written_)
@@ -288,6 +303,7 @@ bool RunWriter::write_files(Writing& writing, bool last) {
     if (!write_failed_) Log::error(problem);
     write_failed_ = true;
   }
+  incomplete_.store(!problems.empty() || !writing.report || trace_failed_, std::memory_order_relaxed);
   if (problems.empty() && writing.report && !no_tables) journal_.written();
   keep_run_state();
   time_ += now() - writing.begin;
@@ -308,10 +324,20 @@ void RunWriter::write_prometheus(Writing& writing, bool last) {
   writing.run.prometheus = prometheus_.info();
 }
 
+void RunWriter::write_early_summary() noexcept {
+  // Leaked: the process ends.
+  if (const std::string* text = early_summary_.exchange(nullptr, std::memory_order_acq_rel))
+    write_quietly(STDERR_FILENO, *text);
+}
+
+bool RunWriter::summary_on_terminal(const Writing& writing) const {
+  return options_.summary == SummaryTarget::kStderr && writing.report &&
+         (writing.run.rank.empty() || writing.run.rank == "0");
+}
+
 bool RunWriter::write_summary(const Writing& writing) {
   if (options_.summary == SummaryTarget::kOff || !writing.report) return false;
-  const RunInfo& run = writing.run;
-  if (options_.summary == SummaryTarget::kStderr && !run.rank.empty() && run.rank != "0") return false;
+  if (options_.summary == SummaryTarget::kStderr && !summary_on_terminal(writing)) return false;
   const std::string text = summary_text(*writing.report, folder_);
   if (options_.summary == SummaryTarget::kStderr) {
     write_quietly(STDERR_FILENO, text);

@@ -68,6 +68,13 @@ class RunWriter {
   Nanoseconds interval() const noexcept { return interval_.load(std::memory_order_relaxed); }
   /// run.json on disk says that no window is open.
   bool closed_on_disk() const noexcept { return closed_on_disk_.load(std::memory_order_relaxed); }
+  /// Not all that was to be written is on disk.
+  bool incomplete() const noexcept { return incomplete_.load(std::memory_order_relaxed); }
+  /// What `injectctl recover` needs is in the folder.
+  bool keeps_records() const noexcept { return keeps_records_.load(std::memory_order_relaxed); }
+  /// The summary for the terminal, if the last files are still being written: for a thread that does not wait
+  /// for them.
+  void write_early_summary() noexcept;
   /// Time that writing has taken.
   Nanoseconds time() const noexcept { return time_.load(std::memory_order_relaxed); }
 
@@ -112,6 +119,7 @@ class RunWriter {
   void write_raw_records(const char* state);
   bool write_files(Writing& writing, bool last);
   void write_prometheus(Writing& writing, bool last);
+  bool summary_on_terminal(const Writing& writing) const;
   bool write_summary(const Writing& writing);
 
   const Options& options_;
@@ -123,6 +131,9 @@ class RunWriter {
   std::string folder_;  // set once
   std::atomic<const char*> shown_folder_{nullptr};
   std::atomic<bool> folder_failed_{false};
+  std::atomic<bool> incomplete_{false};
+  std::atomic<bool> keeps_records_{false};
+  std::atomic<std::string*> early_summary_{nullptr};  // whoever takes it out writes the summary
   TraceWriter trace_;
   ChromeTrace chrome_;
   MetricTimeline timeline_;

@@ -5,12 +5,15 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <spdlog/fmt/fmt.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <mutex>
 
 #include "libinject/base/caller_state.h"
 #include "libinject/base/clock.h"
+#include "libinject/base/file_work.h"
 #include "libinject/base/loader_use.h"
 #include "libinject/base/log.h"
 #include "libinject/base/out_path.h"
@@ -249,6 +252,7 @@ void Session::end_search() noexcept {
 
 void Session::finish() noexcept {
   const CallerState caller;
+  const Nanoseconds begin = now();
   try {
     // Where exit is called in a signal handler, the thread that holds the lock may be this one.
     if (!lock_session_within(kExitLockWait)) return;
@@ -256,7 +260,7 @@ void Session::finish() noexcept {
     {
       const SessionLock lock(parts_.state, std::adopt_lock);
       if (!begin_exit()) return;
-      rest = end();
+      rest = end(begin);
     }
     write_rest(rest);
   } catch (...) {
@@ -289,18 +293,36 @@ bool Session::begin_exit() {
   return false;
 }
 
-// The last records and files, by our own thread if it can. What is left for this one is returned: it does
-// that without the lock, which a thread that is stuck may hold by then.
-Session::Rest Session::end() {
+// Why the last files are not there. Nothing can be said of a single file: the thread that writes is at work.
+std::string Session::slow_folder() const {
+  const char* folder = parts_.pipeline.shown_folder();
+  if (folder == nullptr) return "the output folder does not answer: no files are written (INJECT_OUT)";
+  return fmt::format("the output folder is slow: {} of {} files are written after {} s; {}",
+                     FileWork::files_done(), FileWork::files(), kExitDeadline / kSecond,
+                     parts_.pipeline.keeps_records()
+                         ? fmt::format("injectctl recover {} makes them", folder)
+                         : fmt::format("the others in {} are of an earlier moment, or missing", folder));
+}
+
+// The last records and files, by our own thread if it can: a folder may be slow, or never answer. What is
+// left for this one is returned: it does that without the lock, which a thread that is stuck may hold by
+// then.
+Session::Rest Session::end(Nanoseconds begin) {
   SessionState& state = parts_.state;
-  // Everything is on disk; what is left is the summary, and our thread has gone.
-  if (!parts_.worker.running() && !state.unwritten && !state.collecting) return Rest::kFiles;
   if (parts_.worker.ensure()) {
     state.wake.notify_one();
     const Nanoseconds deadline =
         (options().trace & kTraceChrome) != 0 ? kExitTimelineDeadline : kExitDeadline;
-    if (state.wait_changed(deadline, [&state]() INJECT_REQUIRES(session_mutex) { return state.ended(); }))
+    const Nanoseconds until = begin + deadline;
+    const Nanoseconds time = now();
+    if (state.wait_changed(until > time ? until - time : 0,
+                           [&state]() INJECT_REQUIRES(session_mutex) { return state.ended(); }))
       return Rest::kNothing;
+    if (FileWork::lasts()) {
+      state.warn(slow_folder());
+      state.stage = SessionState::Stage::kEnded;
+      return Rest::kSummary;
+    }
     state.warn(state.settling ? "the last windows are still being added up: the tables lack them; injectctl "
                                 "recover makes the tables of what has been recorded"
                               : Collector::kUnfinished);
@@ -311,6 +333,7 @@ Session::Rest Session::end() {
 
 void Session::write_rest(Rest rest) {
   if (rest == Rest::kNothing) return;
+  if (rest == Rest::kSummary) return parts_.pipeline.write_early_summary();
   if (rest == Rest::kRecordsAndFiles) {
     Pipeline::Locked pipeline(parts_.pipeline, std::try_to_lock);
     if (!pipeline.owns_lock()) return;
@@ -353,7 +376,7 @@ Session::Conclusion Session::conclude(bool timed_out) noexcept {
       state.warn("INJECT_TIMEOUT was over before a window opened (INJECT_WINDOW=" + parts_.trigger_text +
                  ")" + parts_.windows.why_none());
     } else {
-      const Rest rest = end();
+      const Rest rest = end(now());
       const SessionUnlock unlocked(state);
       write_rest(rest);
     }

@@ -93,8 +93,10 @@ class Session {
   bool arm() noexcept;
   void end_search() noexcept INJECT_REQUIRES(session_mutex);
   bool begin_exit() INJECT_REQUIRES(session_mutex);
-  enum class Rest : std::uint8_t { kNothing, kFiles, kRecordsAndFiles };
-  Rest end() INJECT_REQUIRES(session_mutex);
+  enum class Rest : std::uint8_t { kNothing, kSummary, kRecordsAndFiles };
+  /// `begin`: when this thread began to wait.
+  Rest end(Nanoseconds begin) INJECT_REQUIRES(session_mutex);
+  std::string slow_folder() const;
   void write_rest(Rest rest) INJECT_EXCLUDES(session_mutex);
 
   static void on_exit_handler() noexcept;

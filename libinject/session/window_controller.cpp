@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "libinject/base/clock.h"
+#include "libinject/base/file_work.h"
 #include "libinject/base/log.h"
 #include "libinject/base/text.h"
 #include "libinject/capture/driver.h"
@@ -91,6 +92,11 @@ bool WindowController::open(const std::string& reason, AttachOn thread, Nanoseco
   }
 }
 
+// No program waits twice for the same file.
+Nanoseconds WindowController::most_opening() {
+  return FileWork::lasts(kMaxOpening) ? 0 : kMaxOpening;
+}
+
 // Has our thread attach CUPTI and open the window; this one waits, unless it is in a callback.
 bool WindowController::start_pending(std::string reason, AttachOn thread) {
   SessionState& state = parts_.state;
@@ -98,7 +104,13 @@ bool WindowController::start_pending(std::string reason, AttachOn thread) {
   state.wake.notify_one();
   if (thread == AttachOn::kCalling) return true;
   const auto done = [&state]() INJECT_REQUIRES(session_mutex) { return !state.pending(); };
-  if (!state.wait_changed(kMaxOpening, done)) {
+  if (!state.wait_changed(most_opening(), done)) {
+    if (FileWork::lasts(kMaxOpening)) {
+      if (parts_.once.first(OnceLog::Topic::kSlowFolder))
+        state.warn("the output folder is slow: files are still being written after " + in_ms(kMaxOpening) +
+                   ": the program goes on, windows open once they are");
+      return !state.idle();
+    }
     state.warn(state.settling ? "the windows before are still being added up after " + in_ms(kMaxOpening) +
                                     ": the program goes on, the window opens as soon as they are"
                : parts_.cupti.tracer().level() == TracerLevel::kActivity
@@ -172,7 +184,8 @@ bool WindowController::apply(TriggerAction action, const std::string& reason, At
     case TriggerAction::kOpen:
       return open(reason, thread);
     case TriggerAction::kWait:
-      state.wait_changed(kMaxOpening, [&state]() INJECT_REQUIRES(session_mutex) { return !state.pending(); });
+      state.wait_changed(most_opening(),
+                         [&state]() INJECT_REQUIRES(session_mutex) { return !state.pending(); });
       break;
     case TriggerAction::kAttach:
     case TriggerAction::kNone:

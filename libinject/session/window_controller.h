@@ -27,6 +27,8 @@ class WindowController {
   // takes some 10 ms; with 16 threads that launch past every hook CUPTI's own lock starved for 2.6 … 61 s
   // (H200, CUDA 13.0).
   static constexpr Nanoseconds kMaxOpening = 1'000'000'000;
+  /// … and less where it is known that our thread is held up.
+  static Nanoseconds most_opening();
   // A program that reopens within this time brackets its iterations: CUPTI stays attached across the gap.
   static constexpr Nanoseconds kStayAttached = 1'000'000'000;
 

@@ -5,6 +5,8 @@
 //
 //   FAULT_PLAN=FUNCTION:N[+]   its Nth call from libinject fails as it would where the system refuses; with
 //                              the +, every later one as well
+//   FAULT_WAIT=FUNCTION:N:MS   its Nth call from libinject, and every later one, takes so many ms longer;
+//                              several with commas
 //   FAULT_COUNTS=FILE          at the process's end lines FUNCTION COUNT, and `failed COUNT`
 //
 // A call is libinject's if it returns into the code of libinject.so. All others go on to the C library in a
@@ -57,10 +59,17 @@ struct Plan {
   bool all_later = false;
 };
 
+struct Wait {
+  char function[32] = "";
+  unsigned long from = 0;
+  unsigned long milliseconds = 0;
+};
+
 std::atomic<bool> known{false};
 std::uintptr_t code_begin = 0;
 std::uintptr_t code_end = 0;
 Plan plan;
+std::array<Wait, 4> waits{};
 std::atomic<unsigned long> failed{0};
 std::array<std::atomic<Counter*>, 128> counters{};
 std::atomic<std::size_t> counted{0};
@@ -89,7 +98,25 @@ void look_around() {
       plan.all_later = *end == '+';
     }
   }
+  const char* text = std::getenv("FAULT_WAIT");
+  for (Wait& wait : waits) {
+    if (text == nullptr ||
+        std::sscanf(text, "%31[^:]:%lu:%lu", wait.function, &wait.from, &wait.milliseconds) != 3)
+      break;
+    text = std::strchr(text, ',');
+    if (text != nullptr) ++text;
+  }
   known.store(true, std::memory_order_release);
+}
+
+void hold_up(const Counter& counter, unsigned long number) {
+  for (const Wait& wait : waits) {
+    if (wait.from == 0 || number < wait.from || std::strcmp(counter.name, wait.function) != 0) continue;
+    timespec left{static_cast<time_t>(wait.milliseconds / 1000),
+                  static_cast<long>(wait.milliseconds % 1000 * 1'000'000)};
+    while (clock_nanosleep(CLOCK_MONOTONIC, 0, &left, &left) == EINTR) {
+    }
+  }
 }
 
 bool fails(Counter& counter, const void* caller) {
@@ -101,6 +128,7 @@ bool fails(Counter& counter, const void* caller) {
     const std::size_t index = counted.fetch_add(1);
     if (index < counters.size()) counters[index] = &counter;
   }
+  hold_up(counter, number);
   if (plan.from == 0 || number < plan.from || (number > plan.from && !plan.all_later)) return false;
   if (std::strcmp(counter.name, plan.function) != 0) return false;
   failed.fetch_add(1);

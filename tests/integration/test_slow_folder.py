@@ -1,0 +1,70 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""An output folder on a slow disk, or on a server that no longer answers: the program goes on and ends in time, and what could not
+be written is told with the reason.
+
+usage: test_slow_folder.py LIBRARY PROGRAMS SIMULATION
+"""
+
+import time
+
+import simulated
+
+TEXT = "kernel:warm:1 start kernel:a:3 sync stop sync print:done return:3"
+# The exit's deadline is 5 s. The rest is for a busy machine.
+MOST_SECONDS = 5 + 1 + 4
+HANGS = 60_000  # ms
+
+
+class SlowFolder(simulated.SimulatedTest):
+    def held_up(self, waits, text=TEXT, asleep=0, **options):
+        begin = time.monotonic()
+        done = self.script(text, before=[simulated.programs.parent / "faults" / "fault_plan.so"], env={"FAULT_WAIT": waits}, check=False,
+                           **{"WINDOW": "api", "TRACE": "off", "SUMMARY": "stderr", **options})
+        seconds = time.monotonic() - begin
+        self.assertEqual((done.code, done.stdout), (3, "done\n"), done.stderr)
+        self.assertLess(seconds - asleep, MOST_SECONDS * simulated.PACE, done.stderr)
+        return done
+
+    def test_a_slow_disk(self):
+        done = self.held_up("fsync:1:400,rename:1:400")
+        self.assertEqual(len(done.warnings()), 1, done.stderr)
+        self.assertRegex(done.warnings()[0],
+                         r"^the output folder is slow: \d+ of \d\d files are written after 5 s; injectctl recover /.*/out makes them$")
+        self.assertTrue((done.work / "out" / "records").exists())
+
+    def test_without_records_no_recovery_is_promised(self):
+        done = self.held_up("fsync:2:400", RECOVER="0")
+        self.assertRegex(done.warnings()[0], r"^the output folder is slow: .*; the others in /.*/out are of an earlier moment, or missing$")
+
+    def test_a_disk_that_stops_answering(self):
+        for waits in (f"fsync:1:{HANGS}", f"rename:3:{HANGS}", f"mkdirat:1:{HANGS}"):
+            with self.subTest(waits):
+                done = self.held_up(waits)
+                self.assertEqual(len(done.warnings()), 1, done.stderr)
+                self.assertRegex(done.warnings()[0], "^the output folder (is slow: |does not answer: no files are written)")
+
+    def test_after_the_thread_has_gone(self):
+        """The last files are written by a thread of ours as well where there was none any more. The summary does not wait for them."""
+        done = self.held_up(f"fsync:50:{HANGS}", text=TEXT.replace("print", "until_closed sleep:6000 print"), asleep=6, WINDOW="api")
+        self.assertEqual(len(done.warnings()), 1, done.stderr)
+        self.assertIn("Calls       Avg       Min       Max  Kernel", done.stderr)
+
+    def test_a_full_disk_is_not_passed_over(self):
+        done = self.script(TEXT.replace("print", "until_closed print"), before=[simulated.programs.parent / "faults" / "fault_plan.so"], env={"FAULT_PLAN": "fsync:5+"}, check=False,
+                           WINDOW="api", SUMMARY="off", TRACE="off")
+        self.assertEqual((done.code, done.stdout), (3, "done\n"), done.stderr)
+        told = [text for level, text in done.messages() if level == "info"]
+        self.assertTrue(any("not all files could be written; what there is is in /" in text for text in told), done.stderr)
+        self.assertFalse(any("the files are in" in text for text in told), done.stderr)
+
+    def test_windows_do_not_wait_for_it(self):
+        """Once it is known that our thread is held up, no further window is waited for."""
+        done = self.held_up(f"fsync:1:{HANGS}", text="kernel:warm:1 loop:6 [ start kernel:a:1 sync stop sleep:50 ] print:done return:3")
+        told = done.warnings()
+        self.assertLessEqual(len(told), 2, done.stderr)
+
+
+if __name__ == "__main__":
+    simulated.main()
