@@ -182,13 +182,13 @@ void LaunchObserver::graph_node_created() noexcept {
 }
 
 bool LaunchObserver::captures_kernel() noexcept {
-  const ThreadState* thread = ThreadRegistry::current_if_any();
+  ThreadState* thread = ThreadRegistry::current_if_any();
   if (thread == nullptr) return false;
   if (thread->launching_kernel != 0) return true;
   // A library call that makes nodes itself.
-  const CallFrame* frame = thread->innermost;
-  while (frame != nullptr && (frame->flags_ & kCallCaptured) == 0) frame = frame->outer_;
-  return frame != nullptr && frame->window_ != 0;
+  const OpenCall* call = call_around(*thread, __builtin_dwarf_cfa());
+  while (call != nullptr && (call->flags & kCallCaptured) == 0) call = thread->open_calls.around(*call);
+  return call != nullptr && call->window != 0;
 }
 
 void LaunchObserver::kernel_captured(std::uint64_t node) noexcept {

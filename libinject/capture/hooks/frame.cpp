@@ -101,6 +101,10 @@ void CallFrame::shape(std::uint32_t id, std::uint64_t shared) noexcept {
   thread_->last_operand = shared;
 }
 
+void CallFrame::captured() noexcept {
+  if (OpenCall* call = open(); call != nullptr) call->flags |= kCallCaptured;
+}
+
 CallFrame::~CallFrame() {
   if (thread_ == nullptr) return;
   const Nanoseconds end = now();

@@ -33,7 +33,7 @@ class CallFrame {
   void shape(std::uint32_t id, std::uint64_t shared = 0) noexcept;
 
   /// The kernels of the call become nodes of a CUDA graph: none of them runs now.
-  void captured() noexcept { flags_ |= kCallCaptured; }
+  void captured() noexcept;
 
   /// The status that the real call returned.
   void status(int code) noexcept { status_ = static_cast<std::int16_t>(code); }
