@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
-#include <catch2/catch_test_macros.hpp>
+#include "tests/unit/catch.h"
 
 #include "libinject/record/open_calls.h"
 
