@@ -110,7 +110,8 @@ void ClientArbiter::on_call(ForeignCall call) noexcept {
     SessionState& state = parts_.state;
     const SessionLock lock(state, std::adopt_lock);
     if (state.ending()) return;
-    const auto attached = [&state]() INJECT_REQUIRES(session_mutex) { return !state.attaching; };
+    const auto attached = [&state]()
+                              INJECT_REQUIRES(session_mutex) { return !state.attaching && !state.stopping; };
     if (!state.wait_changed(WindowController::kMaxOpening, attached)) {
       state.warn(client_name() + action_of(call) +
                  " while libinject is attaching it: one of the two will have no device activity");
@@ -232,7 +233,7 @@ void ClientArbiter::on_finalized(bool done) noexcept {
   }
   SessionState& state = parts_.state;
   const SessionLock lock(state, std::adopt_lock);
-  if (done && state.attaching) {
+  if (done && (state.attaching || state.stopping)) {
     parts_.cupti.owe_forgetting();
   } else if (done) {
     parts_.cupti.forget(state.open());

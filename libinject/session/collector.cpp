@@ -191,8 +191,16 @@ bool Collector::stop_activity() {
   }
   state.collect_since = time;
   const LaunchGate gate(!state.ending());
-  parts_.cupti.tracer().stop_activity();
-  return true;
+  // Without the lock: cuptiActivityDisable hangs in some versions, and the program must go on. Nobody else
+  // calls CUPTI meanwhile: windows are left to this thread.
+  state.stopping = true;
+  {
+    const SessionUnlock unlocked(state);
+    parts_.cupti.tracer().stop_activity();
+  }
+  state.stopping = false;
+  state.changed.notify_all();
+  return !reopened(time);
 }
 
 Collector::Late Collector::take_late_records(Nanoseconds since) {

@@ -19,6 +19,7 @@ class OnceLog {
     kCuptiFailed,
     kNothingFound,
     kLateWindow,
+    kStuck,
     kFolder,
     kSlowFolder,
   };

@@ -211,7 +211,8 @@ bool Session::arm() noexcept {
 
 bool Session::user_flush() noexcept {
   SessionState& state = parts_.state;
-  const SessionLock lock(state);
+  if (!lock_session(false)) return false;
+  const SessionLock lock(state, std::adopt_lock);
   ++state.flushing;
   state.wake.notify_one();
   const bool done = state.wait_changed(kFlushDeadline, [&state]() INJECT_REQUIRES(session_mutex) {

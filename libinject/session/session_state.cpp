@@ -4,6 +4,7 @@
 
 #include <time.h>
 
+#include <atomic>
 #include <chrono>
 #include <mutex>
 
@@ -70,9 +71,12 @@ bool lock_session_within(Nanoseconds most) noexcept {
 
 bool lock_session(bool in_callback) noexcept {
   constexpr Nanoseconds kCallbackWait = 50 * kMillisecond;
+  constexpr Nanoseconds kProgramWait = 5 * kSecond;
+  static constinit std::atomic<bool> waited_in_vain{false};
   if (in_callback) return lock_session_within(kCallbackWait);
-  session_mutex.lock();
-  return true;
+  const bool locked = lock_session_within(waited_in_vain.load(std::memory_order_relaxed) ? 0 : kProgramWait);
+  waited_in_vain.store(!locked, std::memory_order_relaxed);
+  return locked;
 }
 
 }  // namespace inject

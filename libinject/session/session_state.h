@@ -42,6 +42,7 @@ struct SessionState {
   std::uint32_t begun INJECT_GUARDED_BY(session_mutex) = 0;     ///< windows that were opened by the session
   bool concluding INJECT_GUARDED_BY(session_mutex) = false;     ///< a thread is in Session::conclude()
   bool attaching INJECT_GUARDED_BY(session_mutex) = false;      ///< our thread attaches CUPTI, unlocked
+  bool stopping INJECT_GUARDED_BY(session_mutex) = false;       ///< … switches its activity off
   bool stay_attached INJECT_GUARDED_BY(session_mutex) = false;  ///< the program reopens within a second
   bool collecting INJECT_GUARDED_BY(session_mutex) = false;     ///< windows have ended, records are to come
   Nanoseconds ended_at INJECT_GUARDED_BY(session_mutex) = 0;    ///< when the last of them ended
@@ -131,8 +132,9 @@ class INJECT_THREAD_ANNOTATION(scoped_lockable) SessionUnlock {
 /// Tries for so long. By pauses, not by the clock: while the whole process stands still, nobody can let go.
 bool lock_session_within(Nanoseconds most) noexcept
     INJECT_THREAD_ANNOTATION(try_acquire_capability(true, session_mutex));
-/// For as long as it takes, but in one of CUPTI's callbacks, where nothing may wait for us without end: our
-/// thread may hold the lock while it detaches CUPTI, which in turn waits for callbacks.
+/// For a thread of the program's: for a few seconds, as our thread may hold the lock while CUPTI hangs, and
+/// not at all where another has waited in vain since the lock was last had. In one of CUPTI's callbacks for
+/// milliseconds: CUPTI, as it is being detached, waits for those.
 bool lock_session(bool in_callback) noexcept
     INJECT_THREAD_ANNOTATION(try_acquire_capability(true, session_mutex));
 

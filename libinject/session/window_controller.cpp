@@ -28,6 +28,8 @@ namespace {
 constexpr Nanoseconds kClockLead = 100 * kMillisecond;
 // How much of kMaxOpening is for the sampling of hardware metrics to start.
 constexpr Nanoseconds kMaxMetricsStart = 700 * kMillisecond;
+constexpr const char* kStuck =
+    "CUPTI does not return from a call: windows can neither be opened nor closed until it does";
 constexpr Nanoseconds kWaitSlice = 20 * kMillisecond;
 constexpr Nanoseconds kUnusedPatience = 5 * kSecond;  // and four iterations
 
@@ -82,7 +84,8 @@ bool WindowController::open(const std::string& reason, AttachOn thread, Nanoseco
     // Also where CUPTI is attached and our thread is just ending the sampling for the window before.
     const bool sampled = !sampler.starting() || parts_.cupti.sampler_hangs();  // or its calls hang
     const bool attached = parts_.cupti.tracer().level() == TracerLevel::kActivity && sampled;
-    if (state.attaching || (!attached && thread == AttachOn::kOurs)) return start_pending(reason, thread);
+    if (state.attaching || state.stopping || (!attached && thread == AttachOn::kOurs))
+      return start_pending(reason, thread);
     parts_.arbiter.raise(TracerLevel::kActivity, thread == AttachOn::kOurs);
     return begin(reason, at);
   } catch (...) {
@@ -104,7 +107,13 @@ bool WindowController::start_pending(std::string reason, AttachOn thread) {
   state.wake.notify_one();
   if (thread == AttachOn::kCalling) return true;
   const auto done = [&state]() INJECT_REQUIRES(session_mutex) { return !state.pending(); };
+  // Where CUPTI hangs as the window before is ended, one wait is enough.
+  if (state.stopping && parts_.once.said(OnceLog::Topic::kStuck)) return true;
   if (!state.wait_changed(most_opening(), done)) {
+    if (state.stopping) {
+      if (parts_.once.first(OnceLog::Topic::kStuck)) state.warn(kStuck);
+      return true;
+    }
     if (FileWork::lasts(kMaxOpening)) {
       if (parts_.once.first(OnceLog::Topic::kSlowFolder))
         state.warn("the output folder is slow: files are still being written after " + in_ms(kMaxOpening) +
@@ -196,7 +205,11 @@ bool WindowController::apply(TriggerAction action, const std::string& reason, At
 
 void WindowController::profiler_start(bool in_callback) noexcept {
   if (!lock_session(in_callback)) {
-    Log::warn("a cudaProfilerStart came while CUPTI was being detached and opened no window");
+    if (in_callback) {
+      Log::warn("a cudaProfilerStart came while CUPTI was being detached and opened no window");
+    } else {
+      warn_stuck();
+    }
     return;
   }
   const SessionLock lock(parts_.state, std::adopt_lock);
@@ -206,7 +219,10 @@ void WindowController::profiler_start(bool in_callback) noexcept {
 }
 
 void WindowController::profiler_stop(bool in_callback) noexcept {
-  if (!lock_session(in_callback)) return;
+  if (!lock_session(in_callback)) {
+    if (!in_callback) warn_stuck();
+    return;
+  }
   const SessionLock lock(parts_.state, std::adopt_lock);
   apply(parts_.trigger->profiler_stop(state()), {}, AttachOn::kCalling);
 }
@@ -232,8 +248,17 @@ void WindowController::signalled() noexcept {
   apply(parts_.trigger->signalled(state()), parts_.trigger_text, AttachOn::kOurs);
 }
 
+// The lock could not be had.
+void WindowController::warn_stuck() noexcept {
+  if (parts_.once.first(OnceLog::Topic::kStuck)) Log::warn(kStuck);
+}
+
 WindowController::Opened WindowController::request(const char* reason) noexcept {
-  const SessionLock lock(parts_.state);
+  if (!lock_session(false)) {
+    warn_stuck();
+    return Opened::kFailed;
+  }
+  const SessionLock lock(parts_.state, std::adopt_lock);
   if (parts_.state.ending() || parts_.state.concluding) return Opened::kEnding;
   if (parts_.launches.armed()) return Opened::kByItself;
   if (!parts_.state.idle()) return Opened::kIsOpen;
@@ -245,7 +270,11 @@ WindowController::Opened WindowController::request(const char* reason) noexcept 
 }
 
 bool WindowController::stop() noexcept {
-  const SessionLock lock(parts_.state);
+  if (!lock_session(false)) {
+    warn_stuck();
+    return false;
+  }
+  const SessionLock lock(parts_.state, std::adopt_lock);
   if (parts_.state.idle()) return false;
   close();
   return true;

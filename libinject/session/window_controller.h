@@ -74,6 +74,7 @@ class WindowController {
   TriggerState state() const INJECT_REQUIRES(session_mutex);
   bool apply(TriggerAction action, const std::string& reason, AttachOn thread) noexcept
       INJECT_REQUIRES(session_mutex);
+  void warn_stuck() noexcept;
   bool start_pending(std::string reason, AttachOn thread) INJECT_REQUIRES(session_mutex);
   void attach(Nanoseconds sampling) INJECT_REQUIRES(session_mutex);
   void wait_sampling(Nanoseconds most) INJECT_EXCLUDES(session_mutex);

@@ -340,6 +340,16 @@ class Closing(FaultTest):
         self.assertEqual((done.code, done.stdout), (3, "done\n"))
         self.assertEqual(done.out.kernels(), {"a": 3})
 
+    def test_cupti_hangs(self):
+        """cuptiActivityDisable and cuptiFinalize, at a window's end: whoever asks for windows is not held for long."""
+        for function in ("cuptiActivityDisable", "cuptiFinalize"):
+            with self.subTest(function):
+                text = (f"start kernel:a:3 sync stop until_calls:{function}:1 kernel:b:1 start kernel:c:1 stop start stop "
+                        "flush sync print:done return:3")
+                done = self.script(text, faults=f"cupti_hang={function}", timeout=50)
+                self.assertEqual((done.code, done.stdout.splitlines()[-1]), (3, "done"))
+                self.assertEqual(len([line for line in done.warnings() if "CUPTI does not return from a call" in line]), 1)
+
     def test_a_kernel_after_the_window_where_cupti_is_kept(self):
         """Its thread's buffer is of an attachment that is over when the next window's records come into it."""
         # CUPTI is kept for the graph's sake, and detached about a second after the window.

@@ -52,6 +52,7 @@ void cudasim_set_kernel_duration(const char* name_part, uint64_t nanoseconds);
 ///   pm_unsupported=WHY        sampling is not supported: architecture, sli, vgpu, vgpu_disabled, wsl
 ///   cupti_fail=FUNCTION:CODE[:FROM[:COUNT]]   that CUPTI function returns CODE: from its FROMth call on (1),
 ///   COUNT times api_fail=FUNCTION:CODE[:FROM[:COUNT]]     the same for any other function of the simulation
+///   cupti_hang=FUNCTION       that CUPTI function never returns
 ///   hang=NAME_PART            kernels so named never finish
 ///   wait_for=WAITER/SETTER    a kernel named like WAITER ends only once one named like SETTER has started
 int cudasim_set_fault(const char* name, const char* value);

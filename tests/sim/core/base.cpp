@@ -2,6 +2,8 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "tests/sim/core/base.h"
 
+#include <unistd.h>
+
 #include <pthread.h>
 
 #include <algorithm>
@@ -26,6 +28,7 @@ struct FailRule {
   int code = 0;
   std::uint64_t from = 1;
   std::uint64_t count = ~std::uint64_t{0};
+  bool hangs = false;
 };
 
 struct FlagRule {
@@ -227,6 +230,12 @@ bool apply_fault(State& state, std::string_view name, std::string_view value) {
     const auto* reason = std::find(kReasons.begin(), kReasons.end(), value);
     if (reason == kReasons.end()) return false;
     fault.pm_unsupported = static_cast<std::uint32_t>(reason - kReasons.begin());
+  } else if (name == "cupti_hang") {
+    FailRule rule;
+    rule.function = value;
+    rule.hangs = true;
+    state.fail_rules.push_back(rule);
+    state.any_fail_rule = true;
   } else if (name == "cupti_fail" || name == "api_fail") {
     if (off) {
       state.fail_rules.clear();
@@ -294,9 +303,13 @@ int Function::enter() {
   std::uint64_t call = calls.fetch_add(1, std::memory_order_relaxed) + 1;
   State& shared = state();
   if (!shared.any_fail_rule.load(std::memory_order_relaxed)) return 0;
-  std::lock_guard lock(shared.mutex);
-  for (const FailRule& rule : shared.fail_rules)
-    if (rule.function == name && call >= rule.from && call - rule.from < rule.count) return rule.code;
+  std::unique_lock lock(shared.mutex);
+  for (const FailRule& rule : shared.fail_rules) {
+    if (rule.function != name || call < rule.from || call - rule.from >= rule.count) continue;
+    if (!rule.hangs) return rule.code;
+    lock.unlock();
+    for (;;) pause();
+  }
   return 0;
 }
 
