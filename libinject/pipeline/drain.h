@@ -44,6 +44,8 @@ class Drain {
   /// A device's record. `name`: the kernel's as the driver has it; returns its number in Core::mangled.
   std::uint32_t take(KernelEvent event, std::string_view name, std::uint16_t generation);
   void take(TransferEvent event, std::uint16_t generation);
+  /// Launches of the windows so far are not all known: none is taken for a window's first.
+  void forget_first_launches() { first_launches_.clear(); }
   /// Launches have come since device records did without one.
   void retry_pending();
   /// The threads' queues have been read. `hold_signs`: signs are not looked at yet, unless there are very

@@ -49,7 +49,11 @@ void Replay::run() {
   recovered_.journal_full = image_.live().journal_full;
   if (!recovered_.journal_full && !recovered_.journal_cut) {
     // Where the journal lacks a block, what it had is neither known to be taken nor not to be.
+    // Killed before the journal had its first block: calls may be missing before the first that is known.
+    const bool beginning_unknown = windows_.known() == 0;
+    windows_.first_begins(std::max(first_in_buffers(), image_.header().base));
     take_queues();
+    if (beginning_unknown) drain_.forget_first_launches();
     drain_.retry_pending();
     take_buffers();
   }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -74,6 +75,12 @@ class Replay {
   void note_end(Nanoseconds start, Nanoseconds end) {
     if (start <= end) latest_ = std::max(latest_, end);
   }
+  struct RecordCopy {
+    alignas(8) std::array<std::uint8_t, 4096> bytes{};
+  };
+  std::size_t copy_record(std::span<const std::uint8_t> left, RecordCopy& copy) const;
+  Nanoseconds our_time(Nanoseconds time) const;
+  Nanoseconds first_in_buffers() const;
   std::size_t take_record(std::span<const std::uint8_t> left, std::uint16_t generation);
   std::uint32_t record_size(std::uint32_t kind) const;
   bool take_slot(std::uint32_t thread, Slot slot);

@@ -15,6 +15,14 @@
 
 namespace inject::recovery {
 
+namespace {
+
+const CUpti_Activity& activity_of(const std::array<std::uint8_t, 4096>& bytes) {
+  return reinterpret_cast<const CUpti_Activity&>(bytes);
+}
+
+}  // namespace
+
 void Replay::take_queues() {
   for (const Image::QueueBlock& block : image_.queue_blocks()) {
     const auto taken = taken_.find(block.sequence);
@@ -84,17 +92,46 @@ std::uint64_t Replay::records_in(std::span<const std::uint8_t> left) const {
   return count;
 }
 
-// The size of the record, 0 if it is not known.
-std::size_t Replay::take_record(std::span<const std::uint8_t> left, std::uint16_t generation) {
+// The size of the first record, which is copied; 0 if it is not known.
+std::size_t Replay::copy_record(std::span<const std::uint8_t> left, RecordCopy& copy) const {
   std::uint32_t kind = 0;
   if (left.size() < sizeof kind) return 0;
   std::memcpy(&kind, left.data(), sizeof kind);
   const std::uint32_t size = record_size(kind);
-  alignas(8) std::array<std::uint8_t, 4096> copy{};
-  if (size == 0 || size > left.size() || size > copy.size()) return 0;
-  std::memcpy(copy.data(), left.data(), size);
-  const auto& record = reinterpret_cast<const CUpti_Activity&>(copy);
-  const auto ours = [this](Nanoseconds time) { return time == 0 ? 0 : time - image_.live().clock_ahead; };
+  if (size == 0 || size > left.size() || size > copy.bytes.size()) return 0;
+  std::memcpy(copy.bytes.data(), left.data(), size);
+  return size;
+}
+
+Nanoseconds Replay::our_time(Nanoseconds time) const {
+  return time == 0 ? 0 : time - image_.live().clock_ahead;
+}
+
+// When the first of them began. The largest time there is if none did.
+Nanoseconds Replay::first_in_buffers() const {
+  Nanoseconds first = ~Nanoseconds{0};
+  for (const Image::Buffer& buffer : image_.buffers()) {
+    std::span<const std::uint8_t> left = buffer.records;
+    RecordCopy copy;
+    for (std::size_t size; (size = copy_record(left, copy)) != 0; left = left.subspan(size)) {
+      const ActivityKind kind = activity_kind(activity_of(copy.bytes));
+      const Nanoseconds start =
+          kind == ActivityKind::kKernel     ? decode_kernel(activity_of(copy.bytes)).event.start
+          : kind == ActivityKind::kTransfer ? decode_transfer(activity_of(copy.bytes)).start
+                                            : 0;
+      if (start != 0) first = std::min(first, our_time(start));
+    }
+  }
+  return first;
+}
+
+// The size of the record, 0 if it is not known.
+std::size_t Replay::take_record(std::span<const std::uint8_t> left, std::uint16_t generation) {
+  RecordCopy copy;
+  const std::size_t size = copy_record(left, copy);
+  if (size == 0) return 0;
+  const CUpti_Activity& record = activity_of(copy.bytes);
+  const auto ours = [this](Nanoseconds time) { return our_time(time); };
   switch (activity_kind(record)) {
     case ActivityKind::kKernel: {
       KernelActivity kernel = decode_kernel(record);

@@ -46,7 +46,8 @@ bool ReplayedWindows::open_until(std::uint32_t window, Nanoseconds begin) {
   for (; known() < window; ++skipped_) {
     if (skipped_ == kMaxSkippedInAll) return false;
     const bool skipped = known() + 1 < window;
-    windows_.push_back({skipped ? 0 : begin, 0, kUnknown, skipped});
+    const Nanoseconds known_begin = known() == 0 ? std::min(begin, first_) : begin;
+    windows_.push_back({skipped ? 0 : known_begin, 0, kUnknown, skipped});
   }
   while (log_.opened() < window) {
     const Window& next = windows_[log_.opened()];

@@ -28,6 +28,8 @@ class ReplayedWindows {
   bool add(std::uint32_t number, Nanoseconds begin, std::string_view reason);
   bool add_end(std::uint32_t number, Nanoseconds end);
 
+  /// Something of the first window ran at `time`, whatever calls of it are known. Of no window that is known.
+  void first_begins(Nanoseconds time) { first_ = time; }
   /// Opens all up to `window` in the log. One that nothing is known of begins with `begin`. False: as above.
   bool open_until(std::uint32_t window, Nanoseconds begin);
   /// Ends them in the log, up to the first whose end is not known.
@@ -47,6 +49,7 @@ class ReplayedWindows {
 
   WindowLog& log_;
   std::vector<Window> windows_;  // number - 1
+  Nanoseconds first_ = ~Nanoseconds{0};
   std::uint32_t skipped_ = 0;
   std::uint32_t ended_ = 0;
 };

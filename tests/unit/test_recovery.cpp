@@ -208,6 +208,22 @@ TEST_CASE("what was taken, what was published and what was handed over is recove
   CHECK(stat((folder.path() + "/" + kFileName).c_str(), &status) != 0);
 }
 
+TEST_CASE("a window whose beginning is not known has what ran before the first call that was kept", "[recovery]") {
+  const TemporaryFolder folder;
+  RecordedRun run(folder.path());
+  REQUIRE(run.opened);
+  run.open_window();
+  // The first 50 calls were still elsewhere, and nothing is in the journal yet.
+  run.correlation = 50;
+  run.time += 50 * 1200;
+  for (int i = 0; i < 10; ++i) run.launch();
+  run.kernels(1, 60);
+  const Counts counts = recovered(bytes_of(folder));
+  CHECK(counts.kernels == 60);
+  CHECK(counts.submissions == 10);
+  CHECK(counts.missing == 0);
+}
+
 TEST_CASE("a journal that ends anywhere is good up to its last whole block", "[recovery]") {
   const TemporaryFolder folder;
   RecordedRun run(folder.path());
