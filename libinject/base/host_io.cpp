@@ -22,6 +22,7 @@ namespace {
 
 constexpr Nanoseconds kMaxWrite = 1'000'000'000;
 constexpr std::size_t kPage = 4096;
+constexpr int kMaxTries = 64;
 
 constinit std::atomic<bool> started_without_stderr{false};
 // A message has been waited for in vain: the next ones go out only if there is room at once.
@@ -90,7 +91,9 @@ QuietSignals::QuietSignals() noexcept {
 QuietSignals::~QuietSignals() {
   const int saved_errno = errno;
   const timespec none{0, 0};
-  while (sigtimedwait(&ours_, nullptr, &none) > 0 || errno == EINTR) {
+  // Bounded: where a filter of system calls answers EINTR it does so for ever.
+  for (int tries = 0; tries < kMaxTries; ++tries) {
+    if (sigtimedwait(&ours_, nullptr, &none) <= 0 && errno != EINTR) break;
   }
   pthread_sigmask(SIG_SETMASK, &previous_, nullptr);
   errno = saved_errno;
@@ -114,7 +117,7 @@ void write_quietly(int descriptor, std::string_view text) noexcept {
     const Nanoseconds left = spent < patience ? patience - spent : 0;
     pollfd room{descriptor, POLLOUT, 0};
     const int ready = poll(&room, 1, static_cast<int>((left + kMillisecond - 1) / kMillisecond));
-    if (ready < 0 && errno == EINTR) continue;
+    if (ready < 0 && errno == EINTR && left != 0) continue;
     if (ready == 0) break;
     if (ready < 0 || (room.revents & POLLOUT) == 0) return;
     // What poll promises room for, in a pipe, is one page. Whole lines, as long as they fit.
@@ -126,9 +129,9 @@ void write_quietly(int descriptor, std::string_view text) noexcept {
     const ssize_t n = ::write(descriptor, text.data(), length);
     if (n > 0) {
       text.remove_prefix(static_cast<std::size_t>(n));
-    } else if (n < 0 && errno == EAGAIN) {
+    } else if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
       if (left == 0) break;
-    } else if (n == 0 || errno != EINTR) {
+    } else {
       return;
     }
   }

@@ -3,6 +3,7 @@
 #include "libinject/base/loader_use.h"
 
 #include <time.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
@@ -21,6 +22,14 @@ constinit std::atomic<unsigned> forks{0};
 // Of this thread's own, one in the other: a fork that waits for the outer one must not be waited for by the
 // inner.
 constinit thread_local unsigned depth = 0;
+constinit std::atomic<pid_t> counting_process{0};
+
+// A child made by vfork() has this memory, and may be killed at any moment: what it had counted would stay.
+bool counts_here() noexcept {
+  const pid_t here = getpid();
+  pid_t known = 0;
+  return counting_process.compare_exchange_strong(known, here, std::memory_order_relaxed) || known == here;
+}
 
 template <typename Done>
 void wait_until(Done done) noexcept {
@@ -33,8 +42,8 @@ void wait_until(Done done) noexcept {
 
 }  // namespace
 
-LoaderUse::LoaderUse() noexcept {
-  if (depth++ != 0) return;
+LoaderUse::LoaderUse() noexcept : counted_(counts_here()) {
+  if (!counted_ || depth++ != 0) return;
   // Either the forking thread sees this use, or this thread sees the fork.
   uses.fetch_add(1, std::memory_order_seq_cst);
   if (forks.load(std::memory_order_seq_cst) == 0) [[likely]]
@@ -45,7 +54,7 @@ LoaderUse::LoaderUse() noexcept {
 }
 
 LoaderUse::~LoaderUse() {
-  if (--depth != 0) return;
+  if (!counted_ || --depth != 0) return;
   uses.fetch_sub(1, std::memory_order_release);
 }
 
@@ -60,6 +69,7 @@ void LoaderUse::after_fork() noexcept {
 }
 
 void LoaderUse::after_fork_in_child() noexcept {
+  counting_process.store(getpid(), std::memory_order_relaxed);
   forks.store(0, std::memory_order_relaxed);
   uses.store(depth != 0 ? 1 : 0, std::memory_order_relaxed);
 }

@@ -20,6 +20,9 @@ class LoaderUse {
   static void before_fork() noexcept;
   static void after_fork() noexcept;
   static void after_fork_in_child() noexcept;
+
+ private:
+  bool counted_;
 };
 
 }  // namespace inject
