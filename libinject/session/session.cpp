@@ -52,6 +52,10 @@ void last_window_closed() {
   if (session_companions.last_window_closed != nullptr) session_companions.last_window_closed();
 }
 
+Nanoseconds exit_deadline(const Options& options) {
+  return (options.trace & kTraceChrome) != 0 ? kExitTimelineDeadline : kExitDeadline;
+}
+
 std::uint32_t group_mask(std::uint8_t hooks) {
   std::uint32_t mask = 1u << static_cast<unsigned>(FunctionGroup::kDriver);
   const auto take = [&](HookGroups option, FunctionGroup group) {
@@ -299,7 +303,7 @@ std::string Session::slow_folder() const {
   const char* folder = parts_.pipeline.shown_folder();
   if (folder == nullptr) return "the output folder does not answer: no files are written (INJECT_OUT)";
   return fmt::format("the output folder is slow: {} of {} files are written after {} s; {}",
-                     FileWork::files_done(), FileWork::files(), kExitDeadline / kSecond,
+                     FileWork::files_done(), FileWork::files(), exit_deadline(options()) / kSecond,
                      parts_.pipeline.keeps_records()
                          ? fmt::format("injectctl recover {} makes them", folder)
                          : fmt::format("the others in {} are of an earlier moment, or missing", folder));
@@ -312,9 +316,7 @@ Session::Rest Session::end(Nanoseconds begin) {
   SessionState& state = parts_.state;
   if (parts_.worker.ensure()) {
     state.wake.notify_one();
-    const Nanoseconds deadline =
-        (options().trace & kTraceChrome) != 0 ? kExitTimelineDeadline : kExitDeadline;
-    const Nanoseconds until = begin + deadline;
+    const Nanoseconds until = begin + exit_deadline(options());
     const Nanoseconds time = now();
     if (state.wait_changed(until > time ? until - time : 0,
                            [&state]() INJECT_REQUIRES(session_mutex) { return state.ended(); }))
