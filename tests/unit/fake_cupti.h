@@ -34,6 +34,8 @@ class FakeCupti {
   void other_unsubscribes();
   /// How often a function has been called, but for calls that were answered otherwise.
   int count(const std::string& function) const;
+  /// Of its subscriptions those that were not made to be alone while it finalizes.
+  int attachments() const { return count("Subscribe") - count("Finalize"); }
   bool subscribed() const;
   bool records_kernels() const;
 

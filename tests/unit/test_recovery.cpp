@@ -208,7 +208,8 @@ TEST_CASE("what was taken, what was published and what was handed over is recove
   CHECK(stat((folder.path() + "/" + kFileName).c_str(), &status) != 0);
 }
 
-TEST_CASE("a window whose beginning is not known has what ran before the first call that was kept", "[recovery]") {
+TEST_CASE("a window whose beginning is not known has what ran before the first call that was kept",
+          "[recovery]") {
   const TemporaryFolder folder;
   RecordedRun run(folder.path());
   REQUIRE(run.opened);
@@ -446,7 +447,9 @@ TEST_CASE("records that make no sense are left out and counted", "[recovery][nat
     record.window = 1;
     record.generation = 1;
     change(record);
-    run.queue.push(run.core.ring, record, 1);
+    // As a call whatever its kind says: the queue counts by it.
+    run.queue.emplace<CallRecord>(run.core.ring, RecordKind::kCall, 1,
+                                  [&](CallRecord& place) { place = record; });
   };
   push([](CallRecord&) {});
   push([](CallRecord& r) { r.function = 0; });

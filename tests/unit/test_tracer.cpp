@@ -109,6 +109,16 @@ TEST_CASE("What CUPTI refuses leaves the tracer detached, with the reason", "[se
   });
 }
 
+TEST_CASE("CUPTI is not finalized under a client that has come since", "[session]") {
+  in_child([](Attachment& a) {
+    EXPECT(a.raise(TracerLevel::kActivity));
+    a.cupti.answer("Subscribe", CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED);
+    a.tracer.detach(true);
+    EXPECT(a.cupti.count("Finalize") == 0);
+    EXPECT(!a.cupti.subscribed());
+  });
+}
+
 TEST_CASE("A subscription that somebody has ended is made anew", "[session]") {
   in_child([](Attachment& a) {
     EXPECT(a.raise(TracerLevel::kLaunches));
@@ -116,7 +126,7 @@ TEST_CASE("A subscription that somebody has ended is made anew", "[session]") {
     a.cupti.answer("ActivityRegisterCallbacks", CUPTI_ERROR_NOT_INITIALIZED);
     EXPECT(a.raise(TracerLevel::kActivity));
     EXPECT(a.error.empty());
-    EXPECT(a.cupti.count("Subscribe") == 2);
+    EXPECT(a.cupti.attachments() == 2);
     EXPECT(current_generation == generation + 1);
     EXPECT(a.tracer.holds());
     a.cupti.finalize();
