@@ -2,10 +2,10 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/entry/commands.h"
 
-#include <spdlog/fmt/fmt.h>
 #include <unistd.h>
 
 #include "libinject/base/clock.h"
+#include "libinject/base/format.h"
 #include "libinject/base/process.h"
 #include "libinject/base/text.h"
 #include "libinject/control/conversation.h"
@@ -25,7 +25,7 @@ std::string command_text() {
 }
 
 std::string losses_text(const Losses& lost) {
-  return fmt::format(
+  return str_format(
       "host_records {}, range_records {}, activity_records {}, invalid_timestamps {}, "
       "missing_activity_records {}",
       lost.host_records, lost.range_records, lost.activity_records, lost.invalid_times, lost.missing_records);
@@ -36,7 +36,7 @@ std::string status_text(Session& session) {
   std::string text;
   add_answer_line(text, "state", status.state);
   add_answer_line(text, "window",
-                  status.window == 0 ? "none" : fmt::format("{} ({})", status.window, status.reason));
+                  status.window == 0 ? "none" : str_format("{} ({})", status.window, status.reason));
   add_answer_line(text, "windows_opened", std::to_string(status.opened));
   add_answer_line(text, "trigger", status.trigger);
   add_answer_line(text, "output", status.folder.empty() ? "none yet" : status.folder);

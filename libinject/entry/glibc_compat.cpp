@@ -5,8 +5,7 @@
 // link names what is missing: cmake/make_glibc_stubs.py). All of it is hidden: it serves this library alone.
 //
 // Where the newer function matters it is still used: the linker's --wrap sends calls of NAME to __wrap_NAME,
-// and
-// __real_NAME is a weak reference without a version, null where the machine's glibc has no such function.
+// and __real_NAME is a weak reference without a version, null where the machine's glibc has no such function.
 #include <dlfcn.h>
 #include <elf.h>
 #include <fcntl.h>
@@ -21,6 +20,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <ctime>
+#include <string_view>
 
 #define INJECT_HIDDEN __attribute__((visibility("hidden")))
 
@@ -114,14 +114,17 @@ INJECT_HIDDEN int __wrap_pthread_cond_clockwait(pthread_cond_t* condition, pthre
   return status == ETIMEDOUT && now(clock) < nanoseconds(*deadline) ? 0 : status;
 }
 
-// At load time, as dladdr() takes the loader's lock.
+// At load time, as dladdr() takes the loader's lock. By the file's name: glibc before 2.34 has it in
+// libpthread.so.0, and whoever replaces the wait may replace any other function as well.
 __attribute__((constructor)) static void find_out_whose_clockwait_it_is() {
   Dl_info wait{};
-  Dl_info glibc{};
-  clockwait_is_glibc = __real_pthread_cond_clockwait != nullptr &&
-                       dladdr(reinterpret_cast<void*>(__real_pthread_cond_clockwait), &wait) != 0 &&
-                       dladdr(reinterpret_cast<void*>(&pthread_cond_signal), &glibc) != 0 &&
-                       wait.dli_fbase == glibc.dli_fbase;
+  if (__real_pthread_cond_clockwait == nullptr ||
+      dladdr(reinterpret_cast<void*>(__real_pthread_cond_clockwait), &wait) == 0)
+    return;
+  const std::string_view path(wait.dli_fname);
+  const std::string_view name = path.substr(path.rfind('/') + 1);
+  for (const std::string_view glibc : {"libc.so", "libc-2", "libpthread.so", "libpthread-2"})
+    clockwait_is_glibc |= name.starts_with(glibc);
 }
 
 // Of libm, which the library goes without. Optimised builds have it inline; debug builds call it.
