@@ -18,16 +18,13 @@ inject_need_header(INJECT_SPDLOG_INCLUDE spdlog/spdlog.h "spdlog's headers (Debi
 add_library(inject_spdlog INTERFACE)
 target_include_directories(inject_spdlog SYSTEM INTERFACE ${INJECT_SPDLOG_INCLUDE})
 target_link_libraries(inject_spdlog INTERFACE Threads::Threads)
-if(EXISTS ${INJECT_SPDLOG_INCLUDE}/spdlog/fmt/bundled/core.h)
-  target_compile_definitions(inject_spdlog INTERFACE SPDLOG_HEADER_ONLY)
-else()
+if(NOT EXISTS ${INJECT_SPDLOG_INCLUDE}/spdlog/fmt/bundled/core.h)
   # Debian's package has fmt taken out of it.
   inject_need_header(INJECT_FMT_INCLUDE fmt/core.h "fmt's headers (Debian: libfmt-dev, Fedora: fmt-devel)")
   target_include_directories(inject_spdlog SYSTEM INTERFACE ${INJECT_FMT_INCLUDE})
   # Debian's spdlog/tweakme.h defines SPDLOG_FMT_EXTERNAL itself, and a second definition would have to be the same.
   file(STRINGS ${INJECT_SPDLOG_INCLUDE}/spdlog/tweakme.h external REGEX "^#define SPDLOG_FMT_EXTERNAL")
-  target_compile_definitions(inject_spdlog INTERFACE SPDLOG_HEADER_ONLY FMT_HEADER_ONLY
-                                                     $<$<NOT:$<BOOL:${external}>>:SPDLOG_FMT_EXTERNAL>)
+  target_compile_definitions(inject_spdlog INTERFACE $<$<NOT:$<BOOL:${external}>>:SPDLOG_FMT_EXTERNAL>)
 endif()
 
 if(INJECT_BUILD_TESTS)

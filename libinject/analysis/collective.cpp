@@ -2,11 +2,11 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/analysis/collective.h"
 
-#include <spdlog/fmt/fmt.h>
-
 #include <algorithm>
 #include <array>
 #include <map>
+
+#include "libinject/base/format.h"
 
 namespace inject {
 
@@ -141,7 +141,7 @@ std::string CollectiveRow::operation() const {
   if (!is_known()) return "[unknown]";
   const std::string_view name = collective_name(shape.operation);
   if (shape.role != GroupRole::kDifferent) return std::string(name);
-  std::string text = fmt::format("Group of {}", shape.operations);
+  std::string text = str_format("Group of {}", shape.operations);
   if (!name.empty()) text.append(" ").append(name);
   return text;
 }

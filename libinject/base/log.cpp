@@ -2,6 +2,7 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/base/log.h"
 
+#define FMT_HEADER_ONLY
 #include <spdlog/details/null_mutex.h>
 #include <spdlog/logger.h>
 #include <spdlog/pattern_formatter.h>

@@ -12,6 +12,7 @@
 #include <condition_variable>
 #include <mutex>
 
+#include "libinject/base/lock_within.h"
 #include "libinject/base/time.h"
 
 #if defined(__clang__)
@@ -37,6 +38,13 @@ class INJECT_THREAD_ANNOTATION(capability("mutex")) Mutex {
   void lock() INJECT_THREAD_ANNOTATION(acquire_capability()) { mutex_.lock(); }
   void unlock() INJECT_THREAD_ANNOTATION(release_capability()) { mutex_.unlock(); }
   bool try_lock() INJECT_THREAD_ANNOTATION(try_acquire_capability(true)) { return mutex_.try_lock(); }
+  /// As try_lock(), but waits for up to `most`.
+  bool try_lock_within(Nanoseconds most) noexcept INJECT_THREAD_ANNOTATION(try_acquire_capability(true)) {
+    std::unique_lock lock = lock_within(mutex_, most);
+    const bool held = lock.owns_lock();
+    lock.release();
+    return held;
+  }
   std::mutex& native() noexcept { return mutex_; }
 
  private:
@@ -48,6 +56,9 @@ class INJECT_THREAD_ANNOTATION(scoped_lockable) MutexLock {
  public:
   explicit MutexLock(Mutex& mutex) INJECT_THREAD_ANNOTATION(acquire_capability(mutex))
       : lock_(mutex.native()) {}
+  /// Of one that is locked already.
+  MutexLock(Mutex& mutex, std::adopt_lock_t) INJECT_REQUIRES(mutex)
+      : lock_(mutex.native(), std::adopt_lock) {}
   ~MutexLock() INJECT_THREAD_ANNOTATION(release_capability()) {}
   MutexLock(const MutexLock&) = delete;
   MutexLock& operator=(const MutexLock&) = delete;
@@ -56,6 +67,10 @@ class INJECT_THREAD_ANNOTATION(scoped_lockable) MutexLock {
   void unlock() INJECT_THREAD_ANNOTATION(release_capability()) { lock_.unlock(); }
 
   void wait(std::condition_variable& condition) { condition.wait(lock_); }
+  template <typename Predicate>
+  void wait(std::condition_variable& condition, Predicate done) {
+    condition.wait(lock_, done);
+  }
   std::cv_status wait_for(std::condition_variable& condition, Nanoseconds most) {
     return condition.wait_for(lock_, std::chrono::nanoseconds(most));
   }

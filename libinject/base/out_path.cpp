@@ -3,13 +3,13 @@
 #include "libinject/base/out_path.h"
 
 #include <fcntl.h>
-#include <spdlog/fmt/fmt.h>
 #include <sys/stat.h>
 
 #include <array>
 #include <cerrno>
 #include <system_error>
 
+#include "libinject/base/format.h"
 #include "libinject/base/safe_path.h"
 #include "libinject/base/text.h"
 
@@ -92,7 +92,7 @@ PathResult make_unique_folder(const std::string& path) {
   if (!above.is_open()) return failed("cannot create " + path + ": " + above.problem());
   int code = 0;
   for (int suffix = 0; suffix <= kLastSuffix; ++suffix) {
-    const std::string added = suffix == 0 ? "" : fmt::format(".{}", suffix);
+    const std::string added = suffix == 0 ? "" : str_format(".{}", suffix);
     if (::mkdirat(above.descriptor(), (above.name() + added).c_str(), kFolderMode) == 0)
       return {path + added, {}};
     code = errno;

@@ -2,11 +2,11 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/base/text.h"
 
-#include <spdlog/fmt/fmt.h>
-
 #include <algorithm>
 #include <array>
 #include <vector>
+
+#include "libinject/base/format.h"
 
 namespace inject {
 
@@ -45,7 +45,7 @@ std::string one_line(std::string_view text, std::size_t longest) {
 }
 
 std::string in_ms(std::uint64_t nanoseconds) {
-  return fmt::format("{:.3f} ms", static_cast<double>(nanoseconds) / 1e6);
+  return str_format("{:.3f} ms", static_cast<double>(nanoseconds) / 1e6);
 }
 
 bool glob_matches(std::string_view pattern, std::string_view text) noexcept {

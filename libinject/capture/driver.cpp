@@ -4,7 +4,6 @@
 
 #include <cuda.h>
 #include <dlfcn.h>
-#include <spdlog/fmt/fmt.h>
 
 #include <array>
 #include <atomic>
@@ -12,6 +11,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "libinject/base/format.h"
 #include "libinject/base/loader_use.h"
 #include "libinject/capture/hooks/real_symbol.h"
 #include "libinject/record/memory_use.h"
@@ -42,7 +42,7 @@ std::string driver_version() {
   int version = 0;
   auto* get = driver_function<decltype(cuDriverGetVersion)>("cuDriverGetVersion");
   if (get == nullptr || get(&version) != CUDA_SUCCESS) return {};
-  return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+  return str_format("{}.{}", version / 1000, version % 1000 / 10);
 }
 
 void find_current_device() noexcept {
@@ -115,7 +115,7 @@ std::vector<DeviceInfo> devices() {
     if (uuid_of != nullptr && uuid_of(&uuid, device) == CUDA_SUCCESS) {
       info.uuid = "GPU-";
       for (std::size_t byte = 0; byte < sizeof uuid.bytes; ++byte) {
-        info.uuid += fmt::format("{:02x}", static_cast<unsigned char>(uuid.bytes[byte]));
+        info.uuid += str_format("{:02x}", static_cast<unsigned char>(uuid.bytes[byte]));
         if (byte == 3 || byte == 5 || byte == 7 || byte == 9) info.uuid += '-';
       }
     }

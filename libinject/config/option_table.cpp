@@ -4,8 +4,6 @@
 // The table of options, and the functions that read their values.
 #include "libinject/config/option_table.h"
 
-#include <spdlog/fmt/fmt.h>
-
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -13,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "libinject/base/format.h"
 #include "libinject/base/text.h"
 #include "libinject/model/metric_samples.h"
 
@@ -155,7 +154,7 @@ Problem parse_metrics(std::string_view value, Options& options, const Environmen
   for (const std::string_view name : items_of(value)) {
     if (!is_metric_name(name)) return quoted(name) + " is not a metric's full name";
     if (std::find(names.begin(), names.end(), name) != names.end()) return quoted(name) + " is named twice";
-    if (names.size() == kMaxMetrics) return fmt::format("more than {} metrics", kMaxMetrics);
+    if (names.size() == kMaxMetrics) return str_format("more than {} metrics", kMaxMetrics);
     names.emplace_back(name);
   }
   return {};

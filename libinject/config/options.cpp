@@ -2,11 +2,10 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/config/options.h"
 
-#include <spdlog/fmt/fmt.h>
-
 #include <algorithm>
 #include <optional>
 
+#include "libinject/base/format.h"
 #include "libinject/base/text.h"
 #include "libinject/config/option_table.h"
 
@@ -32,8 +31,8 @@ std::string unknown_variable(std::string_view name) {
       nearest = info.variable;
     }
   }
-  return fmt::format("{} is not an option of libinject{} (INJECT_HELP=1 lists them all)", quoted(name),
-                     nearest.empty() ? "" : fmt::format("; did you mean {}?", nearest));
+  return str_format("{} is not an option of libinject{} (INJECT_HELP=1 lists them all)", quoted(name),
+                    nearest.empty() ? "" : str_format("; did you mean {}?", nearest));
 }
 
 /// What was asked of metrics that are not taken, beyond the defaults.
@@ -64,8 +63,8 @@ ParseResult parse_options(std::span<const std::string_view> environment) {
     if (value.empty()) continue;
     const Problem problem = option.parse(value, result.options, lookup);
     if (problem && result.error.empty()) {
-      result.error = fmt::format("{}={}: {}; accepted: {}; profiling is off", option.info.variable,
-                                 quoted(value), *problem, option.info.accepted);
+      result.error = str_format("{}={}: {}; accepted: {}; profiling is off", option.info.variable,
+                                quoted(value), *problem, option.info.accepted);
     }
   }
   for (const std::string_view entry : environment) {

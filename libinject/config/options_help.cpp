@@ -2,10 +2,10 @@
 // SPDX-FileCopyrightText: The libinject authors
 //
 // What INJECT_HELP=1 prints.
-#include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
 
+#include "libinject/base/format.h"
 #include "libinject/config/options.h"
 
 namespace inject {
@@ -48,7 +48,7 @@ std::string options_help() {
   for (const OptionInfo& info : option_table()) {
     cell(info.variable, name_width);
     cell(info.default_value.empty() ? "-" : info.default_value, default_width);
-    text += wrapped(fmt::format("{} [{}]", info.help, info.accepted), kColumns - indent, indent) + "\n";
+    text += wrapped(str_format("{} [{}]", info.help, info.accepted), kColumns - indent, indent) + "\n";
   }
   return text;
 }

@@ -4,12 +4,11 @@
 
 #include <signal.h>
 
-#include <spdlog/fmt/fmt.h>
-
 #include <array>
 #include <charconv>
 #include <limits>
 
+#include "libinject/base/format.h"
 #include "libinject/base/text.h"
 
 namespace inject {
@@ -110,9 +109,9 @@ std::string duration_text(std::uint64_t nanoseconds) {
   if (nanoseconds == 0) return "0s";
   for (const Unit& unit : kUnits) {
     if (nanoseconds % unit.nanoseconds == 0)
-      return fmt::format("{}{}", nanoseconds / unit.nanoseconds, unit.name);
+      return str_format("{}{}", nanoseconds / unit.nanoseconds, unit.name);
   }
-  std::string text = fmt::format("{}.{:06}", nanoseconds / 1'000'000u, nanoseconds % 1'000'000u);
+  std::string text = str_format("{}.{:06}", nanoseconds / 1'000'000u, nanoseconds % 1'000'000u);
   while (text.back() == '0') text.pop_back();
   return text + "ms";
 }
@@ -145,7 +144,7 @@ std::string signal_name(int number) {
   for (const SignalName& known : kSignals) {
     if (known.number == number) return std::string(known.name);
   }
-  return fmt::format("SIGRTMIN+{}", number - SIGRTMIN);
+  return str_format("SIGRTMIN+{}", number - SIGRTMIN);
 }
 
 }  // namespace inject

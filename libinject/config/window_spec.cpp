@@ -4,11 +4,10 @@
 
 #include <signal.h>
 
-#include <spdlog/fmt/fmt.h>
-
 #include <array>
 #include <limits>
 
+#include "libinject/base/format.h"
 #include "libinject/base/text.h"
 
 namespace inject {
@@ -75,7 +74,7 @@ bool take_repeat(std::string_view& text, std::uint32_t& windows, std::string& er
   std::uint64_t value = 0;
   if (!parse_count(text.substr(digits), "the number of windows", value, error)) return false;
   if (value == 0 || value > std::numeric_limits<std::uint32_t>::max()) {
-    error = fmt::format("x{} is not a number of windows", text.substr(digits));
+    error = str_format("x{} is not a number of windows", text.substr(digits));
     return false;
   }
   windows = static_cast<std::uint32_t>(value);
@@ -86,7 +85,7 @@ bool take_repeat(std::string_view& text, std::uint32_t& windows, std::string& er
 bool parse_amount(WindowKind kind, std::string_view text, std::string_view what, std::uint64_t& value,
                   std::string& error) {
   if (text.empty()) {
-    error = fmt::format("{} is missing", what);
+    error = str_format("{} is missing", what);
     return false;
   }
   return kind == WindowKind::kTime ? parse_duration(text, value, error)
@@ -106,18 +105,18 @@ bool parse_span(std::string_view text, WindowSpec& spec, std::string& error) {
   }
   const std::size_t plus = text.find('+');
   if (plus == std::string_view::npos) {
-    error = fmt::format("no +{} ({}:{}+{})", count_name, trigger_name(spec.kind), start_name, count_name);
+    error = str_format("no +{} ({}:{}+{})", count_name, trigger_name(spec.kind), start_name, count_name);
     return false;
   }
   if (!parse_amount(spec.kind, text.substr(0, plus), start_name, spec.start, error)) return false;
   if (!parse_amount(spec.kind, text.substr(plus + 1), count_name, spec.count, error)) return false;
   if (spec.count == 0) {
-    error = fmt::format("{} is 0", count_name);
+    error = str_format("{} is 0", count_name);
     return false;
   }
   if (slash == std::string_view::npos) {
     if (spec.max_windows > 1) {
-      error = fmt::format("x{} needs an /EVERY to repeat at", spec.max_windows);
+      error = str_format("x{} needs an /EVERY to repeat at", spec.max_windows);
       return false;
     }
     spec.max_windows = 1;
@@ -125,8 +124,8 @@ bool parse_span(std::string_view text, WindowSpec& spec, std::string& error) {
   }
   if (!parse_amount(spec.kind, every, "EVERY", spec.every, error)) return false;
   if (spec.every < spec.count) {
-    error = fmt::format("/EVERY is shorter than {} (it is counted from one window's start to the next one's)",
-                        count_name);
+    error = str_format("/EVERY is shorter than {} (it is counted from one window's start to the next one's)",
+                       count_name);
     return false;
   }
   return true;
@@ -136,7 +135,7 @@ bool parse_span(std::string_view text, WindowSpec& spec, std::string& error) {
 bool parse_every(std::string_view text, std::uint64_t least, std::string_view too_short, WindowSpec& spec,
                  std::string& error) {
   if (!parse_count(text, "EVERY", spec.every, error)) return false;
-  if (spec.every < least) error = fmt::format("/EVERY is {}", spec.every == 0 ? "0" : too_short);
+  if (spec.every < least) error = str_format("/EVERY is {}", spec.every == 0 ? "0" : too_short);
   return spec.every >= least;
 }
 
@@ -205,15 +204,15 @@ bool parse_trigger(std::string_view text, WindowSpec& spec, std::string& error) 
   if (needs_argument && !has_argument) {
     error = spec.kind == WindowKind::kNvtx   ? "nvtx needs a range: nvtx:NAME[@DOMAIN]"
             : spec.kind == WindowKind::kTime ? "time needs a span: time:DELAY+DURATION"
-                                             : fmt::format("{} needs a span: {}:START+COUNT", word, word);
+                                             : str_format("{} needs a span: {}:START+COUNT", word, word);
     return false;
   }
   if (has_argument && !needs_argument && spec.kind != WindowKind::kSignal) {
-    error = fmt::format("{} takes no argument", word);
+    error = str_format("{} takes no argument", word);
     return false;
   }
   if (has_every && spec.kind != WindowKind::kApi && spec.kind != WindowKind::kSignal) {
-    error = fmt::format("{}: {} has no /EVERY", quoted(fmt::format("/{}", every)), word);
+    error = str_format("{}: {} has no /EVERY", quoted(str_format("/{}", every)), word);
     return false;
   }
   switch (spec.kind) {
@@ -221,7 +220,7 @@ bool parse_trigger(std::string_view text, WindowSpec& spec, std::string& error) 
     case WindowKind::kAlways:
     case WindowKind::kOff:
       if (spec.max_windows != 0) {
-        error = fmt::format("{} has no xN", word);
+        error = str_format("{} has no xN", word);
         return false;
       }
       // `always` is one window; what `auto` turns into bounds itself.

@@ -2,10 +2,9 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/control/conversation.h"
 
-#include <spdlog/fmt/fmt.h>
-
 #include <algorithm>
 
+#include "libinject/base/format.h"
 #include "libinject/base/text.h"
 #include "libinject/control/endpoint.h"
 
@@ -38,7 +37,7 @@ std::string framed_answer(std::string answer) {
 }
 
 std::string greeting_problem(std::string_view line, pid_t pid) {
-  if (line == fmt::format("{}{}\n", kControlGreeting, pid)) return {};
+  if (line == str_format("{}{}\n", kControlGreeting, pid)) return {};
   if (line.ends_with('\n')) line.remove_suffix(1);
   return "it speaks another version: " + one_line(line, 80);
 }

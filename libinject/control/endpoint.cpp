@@ -10,14 +10,13 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include <spdlog/fmt/fmt.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
 #include <cstring>
 
+#include "libinject/base/format.h"
 #include "libinject/base/host_io.h"
 
 namespace inject {
@@ -69,9 +68,9 @@ std::vector<std::string> control_folders(const char* xdg_runtime_dir, uid_t user
   if (xdg_runtime_dir != nullptr && xdg_runtime_dir[0] == '/') {
     folders.push_back(std::string(xdg_runtime_dir) + "/libinject");
   }
-  const std::string usual = fmt::format("/run/user/{}/libinject", user);
+  const std::string usual = str_format("/run/user/{}/libinject", user);
   if (std::find(folders.begin(), folders.end(), usual) == folders.end()) folders.push_back(usual);
-  folders.push_back(fmt::format("/tmp/libinject-{}", user));
+  folders.push_back(str_format("/tmp/libinject-{}", user));
   return folders;
 }
 
@@ -103,7 +102,7 @@ int open_control_folder(const std::string& path, bool create, std::string& error
 }
 
 std::string control_socket_name(pid_t pid) {
-  return fmt::format("{}{}", pid, kSuffix);
+  return str_format("{}{}", pid, kSuffix);
 }
 
 SocketState connect_control_socket(int folder, const std::string& name, int& connection) {
@@ -132,7 +131,7 @@ int listen_control_socket(int folder, pid_t pid, std::string& error) {
     error = name + " belongs to another process";
     return -1;
   }
-  const std::string unfinished = fmt::format("{}{}", pid, kUnfinishedSuffix);
+  const std::string unfinished = str_format("{}{}", pid, kUnfinishedSuffix);
   unlinkat(folder, unfinished.c_str(), 0);
   sockaddr_un address;
   const int made = open_socket();

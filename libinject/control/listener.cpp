@@ -6,14 +6,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <spdlog/fmt/fmt.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 
 #include "libinject/base/clock.h"
+#include "libinject/base/format.h"
 #include "libinject/base/log.h"
 #include "libinject/control/conversation.h"
 #include "libinject/control/endpoint.h"
@@ -142,7 +141,7 @@ void ControlListener::accept_client() {
   free->deadline = now() + kPatience;
   free->request.clear();
   note_sockets();
-  send_line(free->socket, fmt::format("{}{}\n", kControlGreeting, getpid()));
+  send_line(free->socket, str_format("{}{}\n", kControlGreeting, getpid()));
 }
 
 bool ControlListener::read_request(Client& client) {

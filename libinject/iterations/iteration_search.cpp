@@ -2,12 +2,11 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/iterations/iteration_search.h"
 
-#include <spdlog/fmt/fmt.h>
-
 #include <algorithm>
 #include <iterator>
 #include <utility>
 
+#include "libinject/base/format.h"
 #include "libinject/base/text.h"
 
 namespace inject {
@@ -19,11 +18,6 @@ constexpr std::size_t kMaxNameLength = 16 * 1024;
 
 std::uint32_t dense(std::unordered_map<std::uint64_t, std::uint32_t>& ids, std::uint64_t value) {
   return ids.emplace(value, static_cast<std::uint32_t>(ids.size() + 1)).first->second;
-}
-
-template <typename... Args>
-void append(OutputFile& file, fmt::format_string<Args...> format, Args&&... args) {
-  fmt::format_to(std::back_inserter(file.buffer()), format, std::forward<Args>(args)...);
 }
 
 }  // namespace
@@ -142,7 +136,8 @@ void IterationSearch::feed_detector(const Waiting& waiting) {
 }
 
 void IterationSearch::begin_line(char kind, Nanoseconds time) {
-  append(recording_, "{} {}", kind, time > last_time_ && last_time_ != 0 ? time - last_time_ : 0);
+  append_format(recording_.buffer(), "{} {}", kind,
+                time > last_time_ && last_time_ != 0 ? time - last_time_ : 0);
   last_time_ = std::max(time, last_time_);
 }
 
@@ -151,40 +146,41 @@ void IterationSearch::write(const Waiting& waiting) {
   const SignRecord& record = waiting.record;
   switch (record.sign) {
     case SignKind::kName:
-      append(recording_, "F {} {}\n", dense(functions_, record.function),
-             one_line(mangled_.name(record.name), kMaxNameLength));
+      append_format(recording_.buffer(), "F {} {}\n", dense(functions_, record.function),
+                    one_line(mangled_.name(record.name), kMaxNameLength));
       break;
     case SignKind::kMark:
       begin_line('M', time);
-      append(recording_, " {} {}\n", waiting.thread, one_line(names_.name(record.name), kMaxNameLength));
+      append_format(recording_.buffer(), " {} {}\n", waiting.thread,
+                    one_line(names_.name(record.name), kMaxNameLength));
       break;
     case SignKind::kBoundary:
       begin_line('B', time);
-      append(recording_, " {} {}\n", waiting.thread, record.name);
+      append_format(recording_.buffer(), " {} {}\n", waiting.thread, record.name);
       break;
     default:
       begin_line(kLetters[static_cast<std::size_t>(record.sign)], time);
-      append(recording_, " {} {} {} {}\n", waiting.thread, dense(streams_, record.stream),
-             dense(functions_, record.function), dense(shapes_, record.shape));
+      append_format(recording_.buffer(), " {} {} {} {}\n", waiting.thread, dense(streams_, record.stream),
+                    dense(functions_, record.function), dense(shapes_, record.shape));
   }
   recording_.write_if_full();
 }
 
 void IterationSearch::write_lock() {
   const IterationDetector::Lock& lock = *detector_.lock();
-  append(recording_, "X {} {} {:d} {:d} {:d} {} {} | {}\n", lock.locked_at, lock.seen_before, lock.optimizer,
-         lock.by_shape, lock.rough, whole_events(lock), one_line(lock.begin_name, kMaxNameLength),
-         one_line(lock.anchor_name, kMaxNameLength));
+  append_format(recording_.buffer(), "X {} {} {:d} {:d} {:d} {} {} | {}\n", lock.locked_at, lock.seen_before,
+                lock.optimizer, lock.by_shape, lock.rough, whole_events(lock),
+                one_line(lock.begin_name, kMaxNameLength), one_line(lock.anchor_name, kMaxNameLength));
 }
 
 void IterationSearch::write_span(const IterationSpan& span) {
   if (span.cut && span.begin == 0) return;
-  append(recording_, "I {} {} {:d}\n", span.number, span.first_event, span.phase);
+  append_format(recording_.buffer(), "I {} {} {:d}\n", span.number, span.first_event, span.phase);
 }
 
 void IterationSearch::note_window(bool opened, std::uint64_t count, std::uint32_t window) {
   if (!recording_.is_open()) return;
-  append(recording_, "{} {} {}\n", opened ? 'O' : 'C', count, window);
+  append_format(recording_.buffer(), "{} {} {}\n", opened ? 'O' : 'C', count, window);
 }
 
 }  // namespace inject

@@ -2,10 +2,9 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/iterations/sign_history.h"
 
-#include <spdlog/fmt/fmt.h>
-
 #include <algorithm>
 
+#include "libinject/base/format.h"
 #include "libinject/iterations/kernel_names.h"
 
 namespace inject {
@@ -143,7 +142,7 @@ std::string SignHistory::report() const {
     ++kinds;
     if (is_work(token.kind)) work += token.count;
   }
-  return fmt::format(
+  return str_format(
       "{} launches, copies and synchronizations of {} kinds were seen ({} launches and library calls){}",
       total_, kinds, work, has_optimizer() ? ", some of an optimizer" : ", none of a known optimizer");
 }

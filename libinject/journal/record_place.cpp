@@ -5,7 +5,6 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <spdlog/fmt/fmt.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,6 +13,7 @@
 #include <functional>
 #include <utility>
 
+#include "libinject/base/format.h"
 #include "libinject/base/process.h"
 #include "libinject/base/safe_path.h"
 
@@ -47,8 +47,8 @@ bool is_one_line(std::string_view path) {
 }  // namespace
 
 std::string pointer_text(const RecordPointer& pointer) {
-  return fmt::format("{}host {}\npath {}\npid {}\nstart {}\n", kTitle, pointer.host, pointer.path,
-                     pointer.pid, pointer.base_utc);
+  return str_format("{}host {}\npath {}\npid {}\nstart {}\n", kTitle, pointer.host, pointer.path, pointer.pid,
+                    pointer.base_utc);
 }
 
 std::optional<RecordPointer> read_pointer(std::string_view text) {
@@ -72,7 +72,7 @@ std::optional<RecordPointer> read_pointer(std::string_view text) {
 std::vector<std::string> local_folders() {
   std::vector<std::string> places;
   const auto add = [&places](const std::string& place) {
-    const std::string folder = fmt::format("{}/libinject-{}", place, geteuid());
+    const std::string folder = str_format("{}/libinject-{}", place, geteuid());
     if (!place.empty() && place.front() == '/' && is_one_line(place) &&
         std::find(places.begin(), places.end(), folder) == places.end()) {
       places.push_back(folder);
@@ -84,7 +84,7 @@ std::vector<std::string> local_folders() {
 }
 
 std::string local_name(std::int64_t pid, std::uint64_t base_utc) {
-  return fmt::format("{}{}-{}", kPrefix, base_utc, pid);
+  return str_format("{}{}-{}", kPrefix, base_utc, pid);
 }
 
 void remove_left_over(const std::string& folder) {

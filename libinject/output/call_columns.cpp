@@ -2,9 +2,9 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/output/call_columns.h"
 
-#include <spdlog/fmt/fmt.h>
-
 #include <utility>
+
+#include "libinject/base/format.h"
 
 namespace inject {
 
@@ -17,7 +17,7 @@ std::string kernel_names(const CallShapeRow& row) {
   for (const auto& [name, share] : row.kernels) {
     if (!names.empty()) names += "; ";
     names += name;
-    if (share.count != row.entry.executed()) names += fmt::format(" ({})", share.count);
+    if (share.count != row.entry.executed()) names += str_format(" ({})", share.count);
   }
   return names;
 }

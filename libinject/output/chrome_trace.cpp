@@ -2,13 +2,12 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/output/chrome_trace.h"
 
-#include <spdlog/fmt/fmt.h>
-
 #include <algorithm>
 #include <cmath>
 
 #include "libinject/analysis/occupancy.h"
 #include "libinject/base/csv.h"
+#include "libinject/base/format.h"
 #include "libinject/base/mapping.h"
 #include "libinject/model/functions.h"
 #include "libinject/output/timeline_text.h"
@@ -155,13 +154,13 @@ void ChromeTrace::append_occupancy(std::string& out, const KernelEvent& event) c
 }
 
 void ChromeTrace::fill(Frame& frame, const KernelEvent& event, std::uint32_t row) {
-  frame.before = fmt::format(R"({{"ph":"X","cat":"kernel","name":{},"pid":{},"tid":{},"ts":)",
-                             name_text(event.name), event.device, row);
-  frame.after = fmt::format(
-      R"(,"args":{{"device":{},"context":{},"stream":{},"registers per thread":{},"shared memory":{},"grid":[{}],"block":[{}])",
+  frame.before = str_format(R"({{"ph":"X","cat":"kernel","name":{},"pid":{},"tid":{},"ts":)",
+                            name_text(event.name), event.device, row);
+  frame.after = str_format(
+      R"(,"args":{{"device":{},"context":{},"stream":{},"registers per thread":{},"shared memory":{},"grid":[{},{},{}],"block":[{},{},{}])",
       event.device, event.context, event.stream, event.registers_per_thread,
-      std::uint64_t{event.static_shared_bytes} + event.dynamic_shared_bytes, fmt::join(event.grid, ","),
-      fmt::join(event.block, ","));
+      std::uint64_t{event.static_shared_bytes} + event.dynamic_shared_bytes, event.grid[0], event.grid[1],
+      event.grid[2], event.block[0], event.block[1], event.block[2]);
   append_occupancy(frame.after, event);
   frame.after += R"(,"correlation":)";
 }
@@ -277,8 +276,8 @@ const std::string& ChromeTrace::call_frame(const CallEvent& event) {
   if (place.key == key) return place.before;
   place.key = key;
   place.before =
-      fmt::format(R"({{"ph":"X","cat":"{}","name":{},"pid":{},"tid":{},"ts":)", category(event.function),
-                  quoted_text(shown_name(event.function)), host_pid_, tid_of(event.thread));
+      str_format(R"({{"ph":"X","cat":"{}","name":{},"pid":{},"tid":{},"ts":)", category(event.function),
+                 quoted_text(shown_name(event.function)), host_pid_, tid_of(event.thread));
   return place.before;
 }
 

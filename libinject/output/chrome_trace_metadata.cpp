@@ -2,13 +2,13 @@
 // SPDX-FileCopyrightText: The libinject authors
 //
 // What the timeline begins and ends with: the run, its devices, and the rows' names.
-#include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
 #include <array>
 #include <iterator>
 #include <utility>
 
+#include "libinject/base/format.h"
 #include "libinject/output/chrome_trace.h"
 #include "libinject/output/timeline_text.h"
 
@@ -28,19 +28,19 @@ std::string number_or(const std::string& text, std::string_view otherwise) {
 /// The name, or another property, of a row or a group of rows.
 void append_property(std::string& out, std::string_view property, std::uint64_t process, std::uint64_t row,
                      std::string_view key, std::string_view value) {
-  fmt::format_to(std::back_inserter(out),
-                 R"({{"ph":"M","name":"{}","pid":{},"tid":{},"args":{{"{}":{}}}}},)"
-                 "\n",
-                 property, process, row, key, value);
+  append_format(out,
+                R"({{"ph":"M","name":"{}","pid":{},"tid":{},"args":{{"{}":{}}}}},)"
+                "\n",
+                property, process, row, key, value);
 }
 
 void append_sort_index(std::string& out, std::string_view property, std::uint64_t process, std::uint64_t row,
                        std::uint64_t index) {
-  append_property(out, property, process, row, "sort_index", fmt::to_string(index));
+  append_property(out, property, process, row, "sort_index", std::to_string(index));
 }
 
 std::string microseconds(std::uint64_t nanoseconds) {
-  return fmt::format("{}.{:03}", nanoseconds / 1000, nanoseconds % 1000);
+  return str_format("{}.{:03}", nanoseconds / 1000, nanoseconds % 1000);
 }
 
 }  // namespace
@@ -50,19 +50,19 @@ std::string microseconds(std::uint64_t nanoseconds) {
 void ChromeTrace::begin() {
   begun_ = true;
   const std::string size = number_or(context_.world_size, context_.rank.empty() ? "1" : "");
-  file_.add(fmt::format(
+  file_.add(str_format(
       "{{\n\"schemaVersion\": 1,\n{}\"distributedInfo\": {{\"rank\": {}{}}},\n\"displayTimeUnit\": \"ns\",\n"
       "\"baseTimeNanoseconds\": {},\n\"traceName\": \"{}\",\n\"traceEvents\": [\n",
       devices_text(), number_or(context_.rank, "0"),
-      size.empty() ? "" : fmt::format(", \"world_size\": {}", size), context_.base_utc, kFileName));
+      size.empty() ? "" : str_format(", \"world_size\": {}", size), context_.base_utc, kFileName));
 }
 
 std::string ChromeTrace::devices_text() {
   std::string out;
   for (const DeviceInfo& info : context_.devices()) {
     out += out.empty() ? "\"deviceProperties\": [\n" : ",\n";
-    fmt::format_to(std::back_inserter(out), R"({{"id": {}, "name": {}, "totalGlobalMem": {})", info.id,
-                   quoted_text(info.name), info.memory_bytes);
+    append_format(out, R"({{"id": {}, "name": {}, "totalGlobalMem": {})", info.id, quoted_text(info.name),
+                  info.memory_bytes);
     const std::array<std::pair<std::string_view, int>, 11> members{
         {{"computeMajor", info.compute_major},
          {"computeMinor", info.compute_minor},
@@ -75,8 +75,7 @@ std::string ChromeTrace::devices_text() {
          {"regsPerMultiprocessor", info.registers_per_multiprocessor},
          {"sharedMemPerBlockOptin", info.shared_per_block_optin},
          {"sharedMemPerMultiprocessor", info.shared_per_multiprocessor}}};
-    for (const auto& [name, value] : members)
-      fmt::format_to(std::back_inserter(out), R"(, "{}": {})", name, value);
+    for (const auto& [name, value] : members) append_format(out, R"(, "{}": {})", name, value);
     out += '}';
   }
   if (!out.empty()) out += "\n],\n";
@@ -95,12 +94,12 @@ void ChromeTrace::append_stream_rows(std::string& out) {
       const DeviceInfo* info = device(row.device);
       append_property(out, "process_name", row.device, 0, "name",
                       quoted_text(info == nullptr || info->name.empty() ? "GPU" : info->name));
-      append_property(out, "process_labels", row.device, 0, "labels", fmt::format("\"GPU {}\"", row.device));
+      append_property(out, "process_labels", row.device, 0, "labels", str_format("\"GPU {}\"", row.device));
       append_sort_index(out, "process_sort_index", row.device, 0, 1000 + row.device);
     }
     beside = device_known && last->stream == row.stream ? beside + 1 : 0;
-    std::string name = fmt::format("\"stream {}", row.stream);
-    if (beside != 0) name += beside == 1 ? " (overlapping)" : fmt::format(" (overlapping {})", beside);
+    std::string name = str_format("\"stream {}", row.stream);
+    if (beside != 0) name += beside == 1 ? " (overlapping)" : str_format(" (overlapping {})", beside);
     append_property(out, "thread_name", row.device, row.number, "name", name + '"');
     append_sort_index(out, "thread_sort_index", row.device, row.number, row.stream);
     last = &row;
@@ -112,12 +111,12 @@ std::string ChromeTrace::end_text(std::span<const WindowInfo> windows) {
   std::string out;
   for (const WindowInfo& window : windows) {
     if (window.end == 0) continue;
-    fmt::format_to(std::back_inserter(out),
-                   R"({{"ph":"X","cat":"Trace","name":{},"pid":{},"tid":{},"ts":{},"dur":{}}},)"
-                   "\n",
-                   quoted_text(fmt::format("window {} ({})", window.number, window.reason)), host_pid_,
-                   kWindowRow, microseconds(since(window.start)),
-                   microseconds(length(window.start, window.end)));
+    append_format(out,
+                  R"({{"ph":"X","cat":"Trace","name":{},"pid":{},"tid":{},"ts":{},"dur":{}}},)"
+                  "\n",
+                  quoted_text(str_format("window {} ({})", window.number, window.reason)), host_pid_,
+                  kWindowRow, microseconds(since(window.start)),
+                  microseconds(length(window.start, window.end)));
   }
   append_property(out, "thread_name", host_pid_, kWindowRow, "name", "\"windows\"");
   append_sort_index(out, "thread_sort_index", host_pid_, kWindowRow, 0);
@@ -127,7 +126,7 @@ std::string ChromeTrace::end_text(std::span<const WindowInfo> windows) {
     if (context_.thread) threads_[i] = context_.thread(static_cast<std::uint32_t>(i));
     const ThreadInfo& thread = threads_[i];
     append_property(out, "thread_name", host_pid_, thread.tid, "name",
-                    quoted_text(fmt::format("thread {} ({})", thread.tid, thread.name)));
+                    quoted_text(str_format("thread {} ({})", thread.tid, thread.name)));
     append_sort_index(out, "thread_sort_index", host_pid_, thread.tid, i + 2);
   }
   if (has_iterations_) {

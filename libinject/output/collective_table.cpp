@@ -2,9 +2,9 @@
 // SPDX-FileCopyrightText: The libinject authors
 //
 // nccl_sum.csv (docs/collectives.md).
-#include <spdlog/fmt/fmt.h>
 
 #include "libinject/analysis/collective.h"
+#include "libinject/base/format.h"
 #include "libinject/output/table_cells.h"
 #include "libinject/output/tables.h"
 
@@ -16,7 +16,7 @@ using namespace units;
 
 // As NCCL writes those in its log. Not a number to anything that reads tables, which would round it.
 Cell communicator_text(std::uint64_t id) {
-  return cell_if(id != 0, fmt::format("{:#018x}", id));
+  return cell_if(id != 0, str_format("{:#018x}", id));
 }
 
 Columns<Listed<CollectiveRow>> nccl_columns(const Report&) {

@@ -2,7 +2,6 @@
 // SPDX-FileCopyrightText: The libinject authors
 //
 // copy_sum.csv (docs/copies.md).
-#include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
 #include <map>
@@ -10,6 +9,7 @@
 #include <utility>
 
 #include "libinject/analysis/copies.h"
+#include "libinject/base/format.h"
 #include "libinject/output/table_cells.h"
 #include "libinject/output/tables.h"
 #include "libinject/report/device_specs.h"
@@ -28,7 +28,7 @@ struct CopyTableRow {
 /// `Pinned`; of copies between devices `Device 1`.
 std::string memory_text(std::uint8_t kind, bool peer, std::uint32_t device) {
   const std::string_view name = memory_kind_name(kind);
-  return peer ? fmt::format("{} {}", name, device) : std::string(name);
+  return peer ? str_format("{} {}", name, device) : std::string(name);
 }
 
 std::optional<double> link_of(const CopyRow& row, const RunInfo& run) {

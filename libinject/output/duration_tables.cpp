@@ -5,8 +5,7 @@
 // of CUDA, copies and memsets, NVTX ranges and threads.
 #include <array>
 
-#include <spdlog/fmt/fmt.h>
-
+#include "libinject/base/format.h"
 #include "libinject/output/table_cells.h"
 #include "libinject/output/tables.h"
 
@@ -46,7 +45,7 @@ std::vector<Listed<Row>> listed_by_time(std::vector<Row> rows) {
 
 /// As Nsight Systems prints GridXYZ and BlockXYZ.
 std::string dimensions(const std::array<std::int32_t, 3>& size) {
-  return fmt::format("{:4} {:4} {:4}", size[0], size[1], size[2]);
+  return str_format("{:4} {:4} {:4}", size[0], size[1], size[2]);
 }
 
 std::string_view style_name(RangeStyle style) {

@@ -5,12 +5,11 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#include <spdlog/fmt/fmt.h>
-
 #include <exception>
 #include <utility>
 
 #include "libinject/base/atomic_file.h"
+#include "libinject/base/format.h"
 
 namespace inject {
 
@@ -29,7 +28,7 @@ std::uint64_t wall_time() {
 void PrometheusFile::open(std::string path, int pid) {
   info_.file = std::move(path);
   const std::string name = info_.file.substr(info_.file.rfind('/') + 1);
-  temporary_ = fmt::format(".{}.{}.new", name, pid);
+  temporary_ = str_format(".{}.{}.new", name, pid);
 }
 
 bool PrometheusFile::write_text(const std::string& text) {

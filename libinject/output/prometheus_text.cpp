@@ -2,8 +2,6 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/output/prometheus_text.h"
 
-#include <spdlog/fmt/fmt.h>
-
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -11,6 +9,7 @@
 
 #include "libinject/base/clock.h"
 #include "libinject/base/csv.h"
+#include "libinject/base/format.h"
 
 namespace inject {
 
@@ -89,7 +88,7 @@ PrometheusText& PrometheusText::sum(Uint128 value, Labels labels) {
 
 PrometheusText& PrometheusText::seconds(std::uint64_t nanoseconds, Labels labels) {
   begin(labels);
-  std::string text = fmt::format("{}.{:09}", nanoseconds / kSecond, nanoseconds % kSecond);
+  std::string text = str_format("{}.{:09}", nanoseconds / kSecond, nanoseconds % kSecond);
   text.resize(text.find_last_not_of('0') + 1);
   if (text.ends_with('.')) text.pop_back();
   out_.append(text) += '\n';

@@ -4,12 +4,11 @@
 
 #include <time.h>
 
-#include <spdlog/fmt/fmt.h>
-
 #include <array>
 #include <optional>
 #include <string_view>
 
+#include "libinject/base/format.h"
 #include "libinject/base/json_text.h"
 
 namespace inject {
@@ -21,8 +20,8 @@ std::string utc_text(std::uint64_t nanoseconds) {
   const auto seconds = static_cast<time_t>(nanoseconds / 1'000'000'000u);
   tm parts{};
   if (::gmtime_r(&seconds, &parts) == nullptr) return {};
-  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:09}Z", parts.tm_year + 1900, parts.tm_mon + 1,
-                     parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec, nanoseconds % 1'000'000'000u);
+  return str_format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:09}Z", parts.tm_year + 1900, parts.tm_mon + 1,
+                    parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec, nanoseconds % 1'000'000'000u);
 }
 
 std::int64_t since_base(Nanoseconds time, const RunInfo& run) {
@@ -85,7 +84,7 @@ void device_json(JsonText& json, const DeviceInfo& device) {
       .member("name", device.name)
       .member("uuid", device.uuid)
       .member("pci_bus", device.pci_bus)
-      .member("compute_capability", fmt::format("{}.{}", device.compute_major, device.compute_minor))
+      .member("compute_capability", str_format("{}.{}", device.compute_major, device.compute_minor))
       .member("multiprocessors", device.multiprocessors)
       .member("memory_bytes", device.memory_bytes)
       .member("clock_khz", device.clock_khz)

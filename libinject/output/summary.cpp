@@ -2,12 +2,11 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/output/summary.h"
 
-#include <spdlog/fmt/fmt.h>
-
 #include <algorithm>
 #include <string_view>
 #include <vector>
 
+#include "libinject/base/format.h"
 #include "libinject/base/text.h"
 #include "libinject/output/summary_parts.h"
 #include "libinject/report/display_text.h"
@@ -51,8 +50,8 @@ std::string windows_text(const RunInfo& run) {
 }
 
 std::string title(const RunInfo& run) {
-  return fmt::format("libinject: {}; process {} on {}{}", windows_text(run), run.pid, run.host,
-                     run.rank.empty() ? "" : ", rank " + run.rank);
+  return str_format("libinject: {}; process {} on {}{}", windows_text(run), run.pid, run.host,
+                    run.rank.empty() ? "" : ", rank " + run.rank);
 }
 
 }  // namespace

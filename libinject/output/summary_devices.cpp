@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
+#include "libinject/base/format.h"
 #include "libinject/output/summary_parts.h"
-
-#include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
 #include <map>
@@ -59,8 +58,8 @@ std::string memory_text(const MemoryRow& row, const RunInfo& run) {
     break;
   }
   if (counts.failed != 0) {
-    text += fmt::format("; {} failed, {}of {}", counts.failed, counts.failed == 1 ? "" : "the largest ",
-                        size(counts.largest_failed));
+    text += str_format("; {} failed, {}of {}", counts.failed, counts.failed == 1 ? "" : "the largest ",
+                       size(counts.largest_failed));
   }
   return text;
 }
@@ -96,10 +95,10 @@ void write_devices(TextPage& page, const Report& report) {
     page.line(text);
     // A line of its own: with a GPU's full name before it, it would not fit.
     if (work.copies + work.memsets != 0) {
-      page.line(fmt::format("    {} {} ({}), {} {}", plural(work.copies, "copy"),
-                            time_text(static_cast<double>(work.copy_time)),
-                            size_text(static_cast<double>(work.copy_bytes)), plural(work.memsets, "memset"),
-                            time_text(static_cast<double>(work.memset_time))));
+      page.line(str_format("    {} {} ({}), {} {}", plural(work.copies, "copy"),
+                           time_text(static_cast<double>(work.copy_time)),
+                           size_text(static_cast<double>(work.copy_bytes)), plural(work.memsets, "memset"),
+                           time_text(static_cast<double>(work.memset_time))));
     }
     if (const auto found = memory.extract(device)) page.line(found.mapped());
   }

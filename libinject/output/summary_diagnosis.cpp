@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
+#include "libinject/base/format.h"
 #include "libinject/output/summary_parts.h"
-
-#include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
 #include <string>
@@ -48,7 +47,7 @@ std::string headline(const DeviceDiagnosis& entry, bool names_device) {
   std::string text = entry.diagnosis.verdict == Bottleneck::kTooShort
                          ? "  windows too short for a verdict"
                          : "  " + std::string(bottleneck_name(entry.diagnosis.verdict));
-  if (names_device) text += fmt::format(", GPU {}", entry.device);
+  if (names_device) text += str_format(", GPU {}", entry.device);
   text += ": a kernel runs " + share_text(times.kernel_busy, times.span) + " of the time";
   if (times.kernel_busy != 0) {
     text += " (";

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
+#include "libinject/base/format.h"
 #include "libinject/output/summary_parts.h"
-
-#include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
 #include <array>
@@ -37,8 +36,8 @@ void write_interruptions(TextPage& page, const RunInfo& run) {
       }
     }
     for (std::size_t i = 0; i < std::min(reasons.size(), kMaxReasons); ++i) {
-      page.paragraph("  ", fmt::format("incomplete: {}{}{}", plural(reasons[i].second, "window"), turn.what,
-                                       reasons[i].first));
+      page.paragraph("  ", str_format("incomplete: {}{}{}", plural(reasons[i].second, "window"), turn.what,
+                                      reasons[i].first));
     }
   }
 }
@@ -53,7 +52,7 @@ void write_losses(TextPage& page, const Report& report) {
     std::string_view why;
   };
   const std::string metrics_lost =
-      fmt::format("of hardware metrics lost: {}", loss_text(main_loss(run.metrics.lost_by)));
+      str_format("of hardware metrics lost: {}", loss_text(main_loss(run.metrics.lost_by)));
   const std::array<Loss, 23> losses{{
       {run.stale_files.size(), "file", "of an earlier moment: it could not be written anew"},
       {lost.host_records, "API call", "lost: the ring was full, raise INJECT_RING"},
@@ -84,7 +83,7 @@ void write_losses(TextPage& page, const Report& report) {
   }};
   for (const Loss& loss : losses) {
     if (loss.count == 0) continue;
-    page.line(fmt::format("  incomplete: {} {}", plural(loss.count, loss.noun), loss.why));
+    page.line(str_format("  incomplete: {} {}", plural(loss.count, loss.noun), loss.why));
   }
 }
 
@@ -93,7 +92,7 @@ void write_recovered(TextPage& page, const RunInfo& run) {
   const RecoveredInfo& recovered = *run.recovered;
   page.line("  recovered: the process was killed; hardware metrics are not among what it left");
   const auto lacks = [&page](std::uint64_t count, std::string_view noun, std::string_view why) {
-    if (count != 0) page.line(fmt::format("  incomplete: {} {}", plural(count, noun), why));
+    if (count != 0) page.line(str_format("  incomplete: {} {}", plural(count, noun), why));
   };
   lacks(recovered.calls_not_kept, "API call", "not in the file when the process was killed");
   lacks(recovered.beyond_submissions, "submission", "after the journal was full: raise INJECT_RING");

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
+#include "libinject/base/format.h"
 #include "libinject/output/summary_parts.h"
-
-#include <spdlog/fmt/fmt.h>
 
 #include <map>
 #include <string>
@@ -27,7 +26,7 @@ void write_metrics(TextPage& page, const Report& report) {
   const std::vector<MeasuredKernel> kernels = kernels_by_unused_time(report.measured_kernels);
   for (const auto& [device, means] : devices) {
     std::string text = "measured";
-    if (devices.size() > 1) text += fmt::format(" on GPU {}", device);
+    if (devices.size() > 1) text += str_format(" on GPU {}", device);
     std::string_view between = ": ";
     for (std::size_t m = 0; m < metrics.size(); ++m) {
       if (!is_percentage(metrics[m]) || !means[m].value()) continue;
@@ -49,8 +48,8 @@ void write_metrics(TextPage& page, const Report& report) {
       // As with grids: less than a hundredth is nothing to look at.
       if (named == kMaxNamed || *kernel.unused_time * 100 < total) break;
       ++named;
-      text = fmt::format("    {} unused, {} at {}", time_text(static_cast<double>(*kernel.unused_time)),
-                         kernel.busiest, percent_text(*kernel.utilization));
+      text = str_format("    {} unused, {} at {}", time_text(static_cast<double>(*kernel.unused_time)),
+                        kernel.busiest, percent_text(*kernel.utilization));
       if (kernel.achieved_occupancy && kernel.theoretical_occupancy) {
         text += ", occupancy " + percent_text(*kernel.achieved_occupancy) + " of " +
                 percent_text(*kernel.theoretical_occupancy);

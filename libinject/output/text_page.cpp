@@ -2,11 +2,10 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/output/text_page.h"
 
-#include <spdlog/fmt/fmt.h>
-
 #include <algorithm>
 
 #include "libinject/base/csv.h"
+#include "libinject/base/format.h"
 #include "libinject/report/display_text.h"
 
 namespace inject {
@@ -31,7 +30,7 @@ std::string TextTable::text(std::size_t rows) const {
     for (std::size_t i = 0; i < titles_.size(); ++i) cell(row.cells[i], widths[i]);
     text.append("  ").append(shortened(row.name, kPageColumns - used)) += '\n';
   }
-  if (rows > kMaxRows) text += fmt::format("  ... and {} more\n", rows - kMaxRows);
+  if (rows > kMaxRows) text += str_format("  ... and {} more\n", rows - kMaxRows);
   return text;
 }
 

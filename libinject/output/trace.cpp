@@ -2,13 +2,12 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/output/trace.h"
 
-#include <spdlog/fmt/fmt.h>
-
 #include <array>
 #include <tuple>
 #include <utility>
 
 #include "libinject/base/csv.h"
+#include "libinject/base/format.h"
 #include "libinject/model/functions.h"
 #include "libinject/stats/statistics.h"
 
@@ -159,7 +158,7 @@ const std::string& TraceWriter::name_text(std::uint32_t name) {
 const std::string& TraceWriter::device_text(std::uint32_t device) {
   return cached(devices_, device, kMaxDevices, [&] {
     const std::string name = context_.device_name ? context_.device_name(device) : std::string();
-    return field(fmt::format("{} ({})", name, device));
+    return field(str_format("{} ({})", name, device));
   });
 }
 

@@ -2,8 +2,8 @@
 // SPDX-FileCopyrightText: The libinject authors
 //
 // window_sum.csv (docs/diagnosis.md).
-#include <spdlog/fmt/fmt.h>
 
+#include "libinject/base/format.h"
 #include "libinject/output/metric_columns.h"
 #include "libinject/output/tables.h"
 #include "libinject/output/window_columns.h"
@@ -103,7 +103,7 @@ void add_time_columns(Columns<WindowReport>& columns) {
   static_assert(std::size(kCauses) == kIdleCauses);
   for (const Cause& cause : kCauses) {
     diagnosed.add(
-        fmt::format("Idle: {} (ns)", cause.name), kTime,
+        str_format("Idle: {} (ns)", cause.name), kTime,
         [which = cause.cause](const Times& of) { return of.times.idle(which); }, cause.meaning);
   }
   diagnosed.add(

@@ -2,10 +2,10 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/replay/image.h"
 
-#include <spdlog/fmt/fmt.h>
-
 #include <algorithm>
 #include <cstring>
+
+#include "libinject/base/format.h"
 
 namespace inject::recovery {
 
@@ -51,8 +51,8 @@ bool Image::open(std::span<const std::uint8_t> bytes, std::string& problem) {
     return false;
   }
   if (header_.version != kVersion) {
-    problem = fmt::format("it has version {} of the format; this injectctl reads version {}", header_.version,
-                          kVersion);
+    problem = str_format("it has version {} of the format; this injectctl reads version {}", header_.version,
+                         kVersion);
     return false;
   }
   if (header_.header_bytes != sizeof(Header) || header_.checksum != header_checksum(header_)) {
@@ -73,7 +73,7 @@ bool Image::open(std::span<const std::uint8_t> bytes, std::string& problem) {
 
 bool Image::check_parts(std::string& problem) const {
   if (header_.file_bytes != bytes_.size()) {
-    problem = fmt::format("it has {} bytes, and was made with {}", bytes_.size(), header_.file_bytes);
+    problem = str_format("it has {} bytes, and was made with {}", bytes_.size(), header_.file_bytes);
     return false;
   }
   std::uint64_t end = kHeaderBytes;
@@ -100,7 +100,7 @@ bool Image::check_parts(std::string& problem) const {
   if (header_.ring.bytes > kMaxArena || header_.buffers.bytes > kMaxArena ||
       header_.journal.bytes > header_.ring.bytes + header_.buffers.bytes ||
       header_.buffers.bytes / header_.unit_bytes != units || bytes_.size() - parts > 7 * kHeaderBytes) {
-    problem = fmt::format("it has {} bytes, which its parts do not account for", bytes_.size());
+    problem = str_format("it has {} bytes, which its parts do not account for", bytes_.size());
     return false;
   }
   return true;

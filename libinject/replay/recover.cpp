@@ -9,8 +9,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <spdlog/fmt/fmt.h>
-
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -23,6 +21,7 @@
 #include <vector>
 
 #include "libinject/base/atomic_file.h"
+#include "libinject/base/format.h"
 #include "libinject/base/host_io.h"
 #include "libinject/base/process.h"
 #include "libinject/base/safe_path.h"
@@ -158,9 +157,9 @@ class Records {
     struct stat found {};
     if (!elsewhere_->is_open()) {
       problem_ = pointer_.host == host_name()
-                     ? fmt::format("{}: its records were in {}, which can't be opened", shown, name_)
-                     : fmt::format("{}: its records are on the host {}, in {}: run `injectctl recover` there",
-                                   shown, one_line(pointer_.host, 100), name_);
+                     ? str_format("{}: its records were in {}, which can't be opened", shown, name_)
+                     : str_format("{}: its records are on the host {}, in {}: run `injectctl recover` there",
+                                  shown, one_line(pointer_.host, 100), name_);
     } else if (fstat(elsewhere_->number(), &found) != 0 || found.st_uid != sayer.st_uid) {
       problem_ = name_ + ": it belongs to another user";
     }
@@ -327,8 +326,8 @@ std::string missing_text(const RunInfo& run) {
   if (launches == 0 && calls == 0) return "nothing that had been launched is missing";
   std::string text;
   if (launches != 0)
-    text = fmt::format("the GPU records of {} launches, copies and memsets are missing", launches);
-  if (calls != 0) text += fmt::format("{}{} calls are missing", text.empty() ? "" : "; ", calls);
+    text = str_format("the GPU records of {} launches, copies and memsets are missing", launches);
+  if (calls != 0) text += str_format("{}{} calls are missing", text.empty() ? "" : "; ", calls);
   return text;
 }
 
@@ -364,7 +363,7 @@ Outcome recover(const std::string& folder, bool keep) {
   if (!problem.empty() || !image.open(contents.bytes(), problem) || !records.is_of(image.header(), problem))
     return failed(records.name(), problem);
   if (still_runs(image.header()) || is_written_to(records.file().number()))
-    return failed(records.name(), fmt::format("process {} is still writing to it", image.header().pid));
+    return failed(records.name(), str_format("process {} is still writing to it", image.header().pid));
 
   Aside aside(within);
   if (!aside.problem().empty()) return failed(shown, aside.problem());
@@ -381,7 +380,7 @@ Outcome recover(const std::string& folder, bool keep) {
   if (tables_have_more) {
     replay.keep_tables();
     problem = keep_tables(within, *replay.run_info().recovered);
-    outcome.message = fmt::format(
+    outcome.message = str_format(
         "the tables in {} are those that the process wrote itself: they have more than the records do",
         shown);
   } else {

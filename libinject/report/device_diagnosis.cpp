@@ -2,11 +2,10 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/report/device_diagnosis.h"
 
-#include <spdlog/fmt/fmt.h>
-
 #include <algorithm>
 #include <utility>
 
+#include "libinject/base/format.h"
 #include "libinject/report/device_specs.h"
 #include "libinject/report/display_text.h"
 
@@ -60,11 +59,10 @@ std::string cause_text(const IdleShare& share, const RunInfo& run) {
                                                    : lower(idle_cause_name(share.cause));
   if (share.thread < run.threads.size() && share.thread != 0) {
     const ThreadInfo& thread = run.threads[share.thread];
-    text += fmt::format(" on thread {}", thread.tid);
-    if (!thread.name.empty()) text += fmt::format(" ({})", thread.name);
+    text += str_format(" on thread {}", thread.tid);
+    if (!thread.name.empty()) text += str_format(" ({})", thread.name);
   }
-  return text +
-         fmt::format(": {}, {}", plural(share.gaps, "gap"), time_text(static_cast<double>(share.time)));
+  return text + str_format(": {}, {}", plural(share.gaps, "gap"), time_text(static_cast<double>(share.time)));
 }
 
 /// The largest of the shares of that kind, in words.

@@ -2,12 +2,11 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/report/display_text.h"
 
-#include <spdlog/fmt/fmt.h>
-
 #include <array>
 #include <span>
 
 #include "libinject/base/csv.h"
+#include "libinject/base/format.h"
 
 namespace inject {
 
@@ -150,9 +149,9 @@ std::string percent_text(double value) {
 }
 
 std::string plural(std::uint64_t count, std::string_view noun) {
-  if (count == 1) return fmt::format("1 {}", noun);
-  if (noun.ends_with('y')) return fmt::format("{} {}ies", count, noun.substr(0, noun.size() - 1));
-  return fmt::format("{} {}{}", count, noun, noun.ends_with("ch") ? "es" : "s");
+  if (count == 1) return str_format("1 {}", noun);
+  if (noun.ends_with('y')) return str_format("{} {}ies", count, noun.substr(0, noun.size() - 1));
+  return str_format("{} {}{}", count, noun, noun.ends_with("ch") ? "es" : "s");
 }
 
 std::string time_text(double nanoseconds) {

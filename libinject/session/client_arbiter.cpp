@@ -2,8 +2,6 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/session/client_arbiter.h"
 
-#include <spdlog/fmt/fmt.h>
-
 #include <algorithm>
 #include <ctime>
 #include <mutex>
@@ -11,6 +9,7 @@
 #include <utility>
 
 #include "libinject/base/clock.h"
+#include "libinject/base/format.h"
 #include "libinject/base/log.h"
 #include "libinject/capture/cupti/foreign_client.h"
 #include "libinject/capture/gate.h"
@@ -168,7 +167,7 @@ void ClientArbiter::close_windows(const std::string& why) {
     parts_.windows.close();
   }
   if (window != 0) {
-    state.warn(fmt::format("window {} is closed early and CUPTI given up: {}", window, why));
+    state.warn(str_format("window {} is closed early and CUPTI given up: {}", window, why));
   } else {
     state.info("CUPTI is given up: " + why +
                (watch_profiler_calls_ ? "; cuProfilerStart opens no window until it has let go" : ""));

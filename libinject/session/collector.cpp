@@ -2,12 +2,11 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/session/collector.h"
 
-#include <spdlog/fmt/fmt.h>
-
 #include <ctime>
 #include <vector>
 
 #include "libinject/base/clock.h"
+#include "libinject/base/format.h"
 #include "libinject/base/host_io.h"
 #include "libinject/base/log.h"
 #include "libinject/base/text.h"
@@ -112,7 +111,7 @@ void Collector::log_open_window(std::uint32_t current) {
   if (current <= logged_open_ || time - last_logged_ < kSecond || parts_.log.opened() < current) return;
   last_logged_ = time;
   logged_open_ = current;
-  parts_.state.info(fmt::format("window {} is open ({})", current, parts_.log.reason(current)));
+  parts_.state.info(str_format("window {} is open ({})", current, parts_.log.reason(current)));
 }
 
 // Files of windows that are not settled: one is open, or the program may reopen.
@@ -220,9 +219,9 @@ Collector::Late Collector::take_late_records(Nanoseconds since) {
   }
   if (reopened(since)) return Late::kToCome;
   state.log(LogLevel::kDebug,
-            fmt::format("collecting for {}: flush took {}, {} buffers and {} launches outstanding",
-                        in_ms(flush_end - ended), in_ms(flush_end - flush_begin), buffers.outstanding(),
-                        outstanding.launches));
+            str_format("collecting for {}: flush took {}, {} buffers and {} launches outstanding",
+                       in_ms(flush_end - ended), in_ms(flush_end - flush_begin), buffers.outstanding(),
+                       outstanding.launches));
   if (tracer.level() != TracerLevel::kDetached && !Tracer::failed() && !tracer.holds()) {
     state.warn("somebody has finalized CUPTI: device activity that it had not delivered is missing");
     parts_.cupti.forget(state.open());
@@ -290,8 +289,8 @@ void Collector::write_settled(std::uint32_t log) {
     if (log != 0) {
       const char* folder = parts_.pipeline.shown_folder();
       if (folder != nullptr) parts_.once.first(OnceLog::Topic::kFolder);
-      Log::info(fmt::format("window {} is closed; {}", log,
-                            folder == nullptr ? std::string("no files are written") : files_are_in(folder)));
+      Log::info(str_format("window {} is closed; {}", log,
+                           folder == nullptr ? std::string("no files are written") : files_are_in(folder)));
     }
   }
   state.unwritten = false;

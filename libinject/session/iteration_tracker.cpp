@@ -2,11 +2,10 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/session/iteration_tracker.h"
 
-#include <spdlog/fmt/fmt.h>
-
 #include <utility>
 
 #include "libinject/base/demangle.h"
+#include "libinject/base/format.h"
 #include "libinject/base/log.h"
 #include "libinject/record/iteration_watch.h"
 
@@ -139,7 +138,7 @@ std::string IterationTracker::report() const {
 std::string IterationTracker::why_none() const {
   if (search_ == nullptr) return {};
   const IterationDetector& detector = search_->detector();
-  return detector.lock() ? fmt::format(": {} training iterations ran", detector.begun())
+  return detector.lock() ? str_format(": {} training iterations ran", detector.begun())
                          : ": no training iterations were found; " + detector.report();
 }
 
@@ -167,7 +166,7 @@ std::optional<IterationInfo> IterationTracker::info(const char* source) const {
 }
 
 std::string describe(const IterationDetector::Lock& lock) {
-  return fmt::format(
+  return str_format(
       "{} had run; about {:.0f} launches, copies and synchronizations each; they begin with {} after {}",
       lock.seen_before, lock.events, lock.begin_name, lock.anchor_name);
 }

@@ -2,7 +2,7 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/session/iteration_trigger.h"
 
-#include <spdlog/fmt/fmt.h>
+#include "libinject/base/format.h"
 
 namespace inject {
 
@@ -42,7 +42,7 @@ void IterationTrigger::end() {
 }
 
 std::string IterationTrigger::name(std::uint64_t first) const {
-  return fmt::format("iterations {}-{} ({})", first, first + length_ - 1, text_);
+  return str_format("iterations {}-{} ({})", first, first + length_ - 1, text_);
 }
 
 }  // namespace inject

@@ -2,12 +2,11 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/session/iteration_windows.h"
 
-#include <spdlog/fmt/fmt.h>
-
 #include <mutex>
 #include <utility>
 
 #include "libinject/base/clock.h"
+#include "libinject/base/format.h"
 #include "libinject/base/log.h"
 #include "libinject/capture/loaded_objects.h"
 #include "libinject/record/control.h"
@@ -202,9 +201,9 @@ void IterationWindows::renumber_window() {
   trigger().restart_at(next_number());
   stop_watch_at(trigger().close_at());
   parts_.state.warn(
-      fmt::format("iterations turn out to be longer than those that the open window was opened "
-                  "for: it closes before iteration {}",
-                  trigger().close_at()));
+      str_format("iterations turn out to be longer than those that the open window was opened "
+                 "for: it closes before iteration {}",
+                 trigger().close_at()));
 }
 
 // The window to come, and where CUPTI is attached for it. `soonest` is the first iteration that has not
@@ -220,10 +219,10 @@ void IterationWindows::plan(std::uint64_t soonest) {
   if (plan.asked_for && !parts_.once.said(OnceLog::Topic::kLateWindow)) {
     const std::string over_when =
         parts_.state.begun == 0
-            ? fmt::format("iterations were recognised ({} had run)", known_.lock->seen_before)
+            ? str_format("iterations were recognised ({} had run)", known_.lock->seen_before)
             : "its window could open";
-    late_ = fmt::format("iteration {} was over when {}: the window opens at iteration {}", *plan.asked_for,
-                        over_when, plan.begin);
+    late_ = str_format("iteration {} was over when {}: the window opens at iteration {}", *plan.asked_for,
+                       over_when, plan.begin);
   }
   const bool attach_now = plan.lead_at() < soonest;
   if (attach_now) {
@@ -331,9 +330,9 @@ void IterationWindows::begin_pending() {
     stop_watch_at(trigger().close_at());
     state.pending_reason = trigger().name(first);
     state.warn(
-        fmt::format("CUPTI was not attached in time: the window opens in iteration {}, and has all of "
-                    "those from {} to {}",
-                    first - 1, first, trigger().close_at() - 1));
+        str_format("CUPTI was not attached in time: the window opens in iteration {}, and has all of "
+                   "those from {} to {}",
+                   first - 1, first, trigger().close_at() - 1));
   }
   parts_.windows.begin(state.pending_reason);
   if (of_iterations) {

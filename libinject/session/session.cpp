@@ -5,8 +5,6 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include <spdlog/fmt/fmt.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <mutex>
@@ -14,6 +12,7 @@
 #include "libinject/base/caller_state.h"
 #include "libinject/base/clock.h"
 #include "libinject/base/file_work.h"
+#include "libinject/base/format.h"
 #include "libinject/base/loader_use.h"
 #include "libinject/base/log.h"
 #include "libinject/base/out_path.h"
@@ -302,11 +301,11 @@ bool Session::begin_exit() {
 std::string Session::slow_folder() const {
   const char* folder = parts_.pipeline.shown_folder();
   if (folder == nullptr) return "the output folder does not answer: no files are written (INJECT_OUT)";
-  return fmt::format("the output folder is slow: {} of {} files are written after {} s; {}",
-                     FileWork::files_done(), FileWork::files(), exit_deadline(options()) / kSecond,
-                     parts_.pipeline.keeps_records()
-                         ? fmt::format("injectctl recover {} makes them", folder)
-                         : fmt::format("the others in {} are of an earlier moment, or missing", folder));
+  return str_format("the output folder is slow: {} of {} files are written after {} s; {}",
+                    FileWork::files_done(), FileWork::files(), exit_deadline(options()) / kSecond,
+                    parts_.pipeline.keeps_records()
+                        ? str_format("injectctl recover {} makes them", folder)
+                        : str_format("the others in {} are of an earlier moment, or missing", folder));
 }
 
 // The last records and files, by our own thread if it can: a folder may be slow, or never answer. What is

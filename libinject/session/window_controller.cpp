@@ -2,14 +2,13 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/session/window_controller.h"
 
-#include <spdlog/fmt/fmt.h>
-
 #include <algorithm>
 #include <mutex>
 #include <utility>
 
 #include "libinject/base/clock.h"
 #include "libinject/base/file_work.h"
+#include "libinject/base/format.h"
 #include "libinject/base/log.h"
 #include "libinject/base/text.h"
 #include "libinject/capture/driver.h"
@@ -368,7 +367,7 @@ void WindowController::wait_sampling(Nanoseconds most) {
 std::string WindowController::why_none() {
   switch (parts_.options.window.kind) {
     case WindowKind::kLaunch:
-      return fmt::format(": it launched {} kernels", launch_trigger.count.load(std::memory_order_acquire));
+      return str_format(": it launched {} kernels", launch_trigger.count.load(std::memory_order_acquire));
     case WindowKind::kNvtx:
       return ": " + parts_.core.nvtx_trigger.why_none(parts_.core.names);
     case WindowKind::kSignal:

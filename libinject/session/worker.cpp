@@ -2,12 +2,11 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/session/worker.h"
 
-#include <spdlog/fmt/fmt.h>
-
 #include <algorithm>
 #include <cstring>
 
 #include "libinject/base/clock.h"
+#include "libinject/base/format.h"
 #include "libinject/base/log.h"
 #include "libinject/capture/driver.h"
 #include "libinject/record/control.h"
@@ -34,9 +33,8 @@ bool Worker::ensure() noexcept {
   running_ = failed == 0;
   if (failed != 0 && parts_.once.first(OnceLog::Topic::kNoThread)) {
     try {
-      parts_.state.log(
-          LogLevel::kError,
-          fmt::format("no window can be opened: a thread can't be started ({})", std::strerror(failed)));
+      parts_.state.log(LogLevel::kError, str_format("no window can be opened: a thread can't be started ({})",
+                                                    std::strerror(failed)));
     } catch (...) {
       parts_.once.no_memory_for("no window is opened");
     }

@@ -6,8 +6,6 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <spdlog/fmt/fmt.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
@@ -15,6 +13,7 @@
 #include <string>
 
 #include "libinject/base/clock.h"
+#include "libinject/base/format.h"
 #include "libinject/base/log.h"
 #include "libinject/base/process.h"
 #include "libinject/control/endpoint.h"
@@ -142,8 +141,7 @@ void Ending::wait_for_other_ranks() {
     const bool met = meet_ranks(folder, rank_meeting_name(environment_variable), count, kRankPatience);
     close(folder);
     if (!met)
-      Log::info(
-          fmt::format("not all {} ranks on this host have finished; not waiting for the others", count));
+      Log::info(str_format("not all {} ranks on this host have finished; not waiting for the others", count));
     return;
   }
 }

@@ -6,13 +6,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <spdlog/fmt/fmt.h>
-
 #include <charconv>
 #include <initializer_list>
 #include <optional>
 
 #include "libinject/base/clock.h"
+#include "libinject/base/format.h"
 #include "libinject/base/host_io.h"
 #include "libinject/shutdown/process_tree.h"
 
@@ -43,14 +42,14 @@ std::string rank_meeting_name(const EnvironmentLookup& environment) {
   if (!read_process(parent, launcher)) launcher.start = 0;
   // A launcher may start its ranks anew after a failure.
   const std::optional<std::string> restarts = environment("TORCHELASTIC_RESTART_COUNT");
-  std::string name = fmt::format("ending-{}-{}-", parent, launcher.start);
+  std::string name = str_format("ending-{}-{}-", parent, launcher.start);
   for (const char c : restarts.value_or("0").substr(0, 10)) name += c >= '0' && c <= '9' ? c : '_';
   return name;
 }
 
 // A file with a byte for each who has come. The last one removes it, the others have it open.
 bool meet_ranks(int folder, const std::string& name, unsigned count, Nanoseconds patience) {
-  const std::string path = fmt::format("/proc/self/fd/{}/{}", folder, name);
+  const std::string path = str_format("/proc/self/fd/{}/{}", folder, name);
   const int file = open_file(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, 0600);
   if (file < 0) return false;
   bool met = false;

@@ -4,7 +4,6 @@
 
 #include <dlfcn.h>
 #include <link.h>
-#include <spdlog/fmt/fmt.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -12,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "libinject/base/format.h"
 #include "libinject/base/loader_use.h"
 
 namespace inject {
@@ -67,8 +67,8 @@ bool complete(CuptiApi& api, void* handle, std::string& error) {
   api.GetGraphNodeId = reinterpret_cast<decltype(api.GetGraphNodeId)>(dlsym(handle, "cuptiGetGraphNodeId"));
   api.Subscribe_v2 = reinterpret_cast<decltype(api.Subscribe_v2)>(dlsym(handle, "cuptiSubscribe_v2"));
   if (api.GetVersion(&api.version) != CUPTI_SUCCESS || api.version < kOldestVersion) {
-    error = fmt::format("its API version is {}, the oldest accepted is {} (CUDA 12.0)", api.version,
-                        kOldestVersion);
+    error = str_format("its API version is {}, the oldest accepted is {} (CUDA 12.0)", api.version,
+                       kOldestVersion);
     return false;
   }
   return true;
@@ -89,7 +89,7 @@ std::string CuptiApi::describe(CUptiResult result) const {
   std::string name = "CUPTI error";
   if (GetResultString != nullptr && GetResultString(result, &text) == CUPTI_SUCCESS && text != nullptr)
     name = text;
-  return fmt::format("{} ({})", name, static_cast<int>(result));
+  return str_format("{} ({})", name, static_cast<int>(result));
 }
 
 bool load_cupti(CuptiApi& api, std::string& error) {

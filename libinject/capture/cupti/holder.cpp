@@ -3,7 +3,6 @@
 #include "libinject/capture/cupti/holder.h"
 
 #include <link.h>
-#include <spdlog/fmt/fmt.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "libinject/base/format.h"
 #include "libinject/base/loader_use.h"
 #include "libinject/capture/cupti/callbacks.h"
 #include "libinject/capture/cupti/foreign_client.h"
@@ -122,7 +122,7 @@ std::string_view tool_of_library(std::string_view path) noexcept {
 std::string describe_library(std::string_view path) {
   const std::string file(file_of(path));
   const std::string_view tool = tool_of_library(path);
-  return tool.empty() ? file : fmt::format("{} ({})", tool, file);
+  return tool.empty() ? file : str_format("{} ({})", tool, file);
 }
 
 std::string likely_holder(const std::function<const char*(const char*)>& variable,
@@ -134,11 +134,11 @@ std::string likely_holder(const std::function<const char*(const char*)>& variabl
     // Another copy of this library is none; one that is not known can be anything, but for NVTX hardly
     // CUPTI's user.
     if (tool == "libinject" || (tool.empty() && std::strcmp(name, "NVTX_INJECTION64_PATH") == 0)) continue;
-    const std::string setting = fmt::format("{}={}", name, path);
-    return tool.empty() ? setting : fmt::format("{} ({})", tool, setting);
+    const std::string setting = str_format("{}={}", name, path);
+    return tool.empty() ? setting : str_format("{} ({})", tool, setting);
   }
   for (const KnownVariable& known : kVariables) {
-    if (variable(known.name) != nullptr) return fmt::format("{} ({} is set)", known.tool, known.name);
+    if (variable(known.name) != nullptr) return str_format("{} ({} is set)", known.tool, known.name);
   }
   for (const std::string& library : libraries) {
     if (const KnownLibrary* known = find_tool(library); known != nullptr && known->injected)
@@ -184,13 +184,13 @@ std::string object_containing(const void* address) {
 std::string others_in_place(const std::function<const char*(const char*)>& variable,
                             const std::vector<std::string>& copies) {
   if (copies.size() > 1) {
-    return fmt::format("libinject is loaded more than once: {} is active, {} does nothing", copies[0],
-                       copies[1]);
+    return str_format("libinject is loaded more than once: {} is active, {} does nothing", copies[0],
+                      copies[1]);
   }
   const char* path = variable("CUDA_INJECTION64_PATH");
   if (path == nullptr || *path == '\0' || copies.empty() || same_file(path, copies[0])) return {};
   const std::string_view tool = tool_of_library(path);
-  return fmt::format(
+  return str_format(
       "CUDA_INJECTION64_PATH is left to {}{}{}: calls are recorded from the first allocation on, and device "
       "activity if CUPTI is free",
       tool, tool.empty() ? "" : ", ", path);

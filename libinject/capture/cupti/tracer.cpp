@@ -3,13 +3,13 @@
 #include "libinject/capture/cupti/tracer.h"
 
 #include <cuda.h>
-#include <spdlog/fmt/fmt.h>
 #include <time.h>
 
 #include <array>
 #include <cstddef>
 
 #include "libinject/base/clock.h"
+#include "libinject/base/format.h"
 #include "libinject/capture/cupti/buffer_callbacks.h"
 #include "libinject/capture/cupti/callbacks.h"
 #include "libinject/capture/cupti/foreign_client.h"
@@ -82,7 +82,7 @@ bool Tracer::look_up_driver_functions(std::string& error) {
         CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch, CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch_ptsz}) {
     if (functions[cbid].call != DriverCall::kOther) continue;
     error =
-        fmt::format("CUPTI has no name for the launch function of callback {}", static_cast<unsigned>(cbid));
+        str_format("CUPTI has no name for the launch function of callback {}", static_cast<unsigned>(cbid));
     return false;
   }
   return true;
@@ -100,8 +100,8 @@ bool Tracer::attach(std::string& error) {
   if (result != CUPTI_SUCCESS) {
     if (result == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED) {
       const std::string subscriber = subscriber_name(api_);
-      error = fmt::format("another profiler is attached to this process{}{} ({})",
-                          subscriber.empty() ? "" : ": ", subscriber, api_.describe(result));
+      error = str_format("another profiler is attached to this process{}{} ({})",
+                         subscriber.empty() ? "" : ": ", subscriber, api_.describe(result));
     } else {
       error = "cuptiSubscribe failed: " + api_.describe(result);
     }

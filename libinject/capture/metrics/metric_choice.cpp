@@ -2,8 +2,6 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/capture/metrics/metric_choice.h"
 
-#include <spdlog/fmt/fmt.h>
-
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -12,6 +10,7 @@
 #include <string_view>
 #include <utility>
 
+#include "libinject/base/format.h"
 #include "libinject/base/text.h"
 
 namespace inject {
@@ -219,15 +218,15 @@ MetricChoice check_metrics(const ChipMetrics& chip, const std::vector<std::strin
     }
     if (alone > 1) {
       choice.error =
-          fmt::format("{} alone needs {} passes; all sampled metrics must fit into one", quoted(name), alone);
+          str_format("{} alone needs {} passes; all sampled metrics must fit into one", quoted(name), alone);
       return choice;
     }
     choice.measured.push_back(name);
     const std::size_t passes = choice.measured.size() == 1 ? alone : chip.passes(choice.measured);
     if (passes != 1) {
       choice.error =
-          fmt::format("{} does not fit into one pass with the metrics named before it ({} passes together)",
-                      quoted(name), passes);
+          str_format("{} does not fit into one pass with the metrics named before it ({} passes together)",
+                     quoted(name), passes);
       return choice;
     }
     choice.sources.push_back({choice.metrics.size(), 1, MetricChoice::kNone});

@@ -3,8 +3,8 @@
 #include "libinject/capture/metrics/pm_api.h"
 
 #include <dlfcn.h>
-#include <spdlog/fmt/fmt.h>
 
+#include "libinject/base/format.h"
 #include "libinject/base/loader_use.h"
 
 namespace inject {
@@ -35,7 +35,7 @@ bool find_pm_api(const CuptiApi& cupti, PmApi& api, std::string& error) {
         dlsym(handle, "cuptiPmSamplingGetCounterAvailability"));
   }
   if (!complete) {
-    error = fmt::format(
+    error = str_format(
         "this CUPTI can't sample counters while it records kernels ({}, version {}); CUDA 13.0 has the "
         "first that can",
         cupti.path, cupti.version);

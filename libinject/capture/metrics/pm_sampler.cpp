@@ -2,15 +2,12 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/capture/metrics/pm_sampler.h"
 
-#include <spdlog/fmt/fmt.h>
-
 #include <algorithm>
 #include <bit>
-#include <chrono>
 #include <utility>
 
 #include "libinject/base/clock.h"
-#include "libinject/base/lock_within.h"
+#include "libinject/base/format.h"
 #include "libinject/base/log.h"
 #include "libinject/capture/metrics/decode_pace.h"
 #include "libinject/record/internal_thread.h"
@@ -44,7 +41,7 @@ PmSampler::~PmSampler() = default;
 void PmSampler::start(const CuptiApi& cupti) noexcept {
   if (!options_.on) return;
   try {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (refused_ || suspended_) return;
     if (foreign_profiler.load(std::memory_order_acquire)) {
       refused_ = true;
@@ -69,49 +66,47 @@ Nanoseconds PmSampler::start_time() const noexcept {
   constexpr Nanoseconds kLoading = 300 * kMillisecond;
   constexpr Nanoseconds kDevice = 300 * kMillisecond;
   const auto noted = static_cast<std::size_t>(std::popcount(noted_devices_.load(std::memory_order_relaxed)));
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return kLoading + kDevice * std::max<std::size_t>({noted, info_.devices.size(), 1});
 }
 
 bool PmSampler::wait_started(Nanoseconds most) noexcept {
   if (!options_.on) return true;
-  std::unique_lock lock(mutex_);
-  return changed_.wait_for(lock, std::chrono::nanoseconds(most), [this] { return !running_ || started_; });
-}
-
-std::unique_lock<std::mutex> PmSampler::lock_within(Nanoseconds most) const noexcept {
-  return inject::lock_within(mutex_, most);
+  MutexLock lock(mutex_);
+  return lock.wait_for(changed_, most, [this]() INJECT_REQUIRES(mutex_) { return !running_ || started_; });
 }
 
 bool PmSampler::stop(Nanoseconds most) noexcept {
   if (!options_.on) return true;
-  std::unique_lock lock = lock_within(kMaxLockWait);
-  if (!lock.owns_lock()) return false;
+  if (!mutex_.try_lock_within(kMaxLockWait)) return false;
+  MutexLock lock(mutex_, std::adopt_lock);
   if (wanted_) stop_.request();
   wanted_ = false;
   wake_.notify_one();
   // start() may be called meanwhile: then the thread continues, but has been out of CUPTI.
-  return changed_.wait_for(lock, std::chrono::nanoseconds(most), [this, asked = stop_.requests()] {
-    return !attached_ || stopped_ >= asked;
-  }) && !still_on();
+  const auto out_of_cupti = [this, asked = stop_.requests()]()
+                                INJECT_REQUIRES(mutex_) { return !attached_ || stopped_ >= asked; };
+  return lock.wait_for(changed_, most, out_of_cupti) && !still_on();
 }
 
 bool PmSampler::suspend(Nanoseconds most) noexcept {
   if (!options_.on) return true;
   {
-    const std::unique_lock lock = lock_within(kMaxLockWait);
-    if (!lock.owns_lock()) return false;
+    if (!mutex_.try_lock_within(kMaxLockWait)) return false;
+    const MutexLock lock(mutex_, std::adopt_lock);
     suspended_ = true;
   }
   if (stop(most)) return true;
-  const std::unique_lock lock = lock_within(kMaxLockWait);
-  if (lock.owns_lock()) stop_.abandon(attached_);
+  if (!mutex_.try_lock_within(kMaxLockWait)) return false;
+  const MutexLock lock(mutex_, std::adopt_lock);
+  stop_.abandon(attached_);
   return false;
 }
 
 void PmSampler::resume() noexcept {
-  const std::unique_lock lock = lock_within(kMaxLockWait);
-  if (lock.owns_lock()) suspended_ = false;
+  if (!mutex_.try_lock_within(kMaxLockWait)) return;
+  const MutexLock lock(mutex_, std::adopt_lock);
+  suspended_ = false;
 }
 
 void PmSampler::note_foreign_profiler() noexcept {
@@ -121,43 +116,47 @@ void PmSampler::note_foreign_profiler() noexcept {
 bool PmSampler::yield_cupti(bool initialize, Nanoseconds most) noexcept {
   if (!options_.on) return true;
   {
-    const std::unique_lock lock = lock_within(kMaxLockWait);
-    if (!lock.owns_lock()) return false;
+    if (!mutex_.try_lock_within(kMaxLockWait)) return false;
+    const MutexLock lock(mutex_, std::adopt_lock);
     // Where its beginning was not seen, it is the program's to end.
     if (!initialize) keep_profiler_ = true;
     if (!std::exchange(refused_, true)) Log::warn(kForeignProfiler);
   }
   if (stop(most)) return true;
-  const std::unique_lock lock = lock_within(kMaxLockWait);
-  if (lock.owns_lock()) keep_profiler_ = true;
+  if (!mutex_.try_lock_within(kMaxLockWait)) return false;
+  const MutexLock lock(mutex_, std::adopt_lock);
+  keep_profiler_ = true;
   return false;
 }
 
 bool PmSampler::running() const noexcept {
   if (!options_.on) return false;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return attached_ || wanted_;
 }
 
 bool PmSampler::starting() const noexcept {
   if (!options_.on) return false;
-  const std::unique_lock lock = lock_within(kMaxLockWait);
-  return lock.owns_lock() && !refused_ && !suspended_ && !(wanted_ && started_);
+  if (!mutex_.try_lock_within(kMaxLockWait)) return false;
+  const MutexLock lock(mutex_, std::adopt_lock);
+  return !refused_ && !suspended_ && !(wanted_ && started_);
 }
 
 void PmSampler::note_window(Nanoseconds begin) noexcept {
   if (!options_.on) return;
-  const std::unique_lock lock = lock_within(kMaxLockWait);
-  if (lock.owns_lock() && running_ && wanted_ && !started_) unsampled_since_ = begin;
+  if (!mutex_.try_lock_within(kMaxLockWait)) return;
+  const MutexLock lock(mutex_, std::adopt_lock);
+  if (running_ && wanted_ && !started_) unsampled_since_ = begin;
 }
 
 void PmSampler::note_window_end(Nanoseconds end) noexcept {
   if (!options_.on) return;
-  const std::unique_lock lock = lock_within(kMaxLockWait);
-  if (lock.owns_lock()) count_unsampled_until(end);
+  if (!mutex_.try_lock_within(kMaxLockWait)) return;
+  const MutexLock lock(mutex_, std::adopt_lock);
+  count_unsampled_until(end);
 }
 
-// With mutex_ held. Of the devices that have been sampled, or that the program is known to use.
+// Of the devices that have been sampled, or that the program is known to use.
 void PmSampler::count_unsampled_until(Nanoseconds time) noexcept {
   const Nanoseconds since = std::exchange(unsampled_since_, 0);
   if (since == 0 || time <= since) return;
@@ -173,12 +172,12 @@ void PmSampler::note_devices(std::uint64_t devices) noexcept {
 
 std::vector<MetricSample> PmSampler::take() noexcept {
   if (!options_.on) return {};
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return std::exchange(queue_, {});
 }
 
 MetricsInfo PmSampler::info() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return info_;
 }
 
@@ -189,7 +188,7 @@ void* PmSampler::entry(void* sampler) noexcept {
 }
 
 void PmSampler::run() noexcept {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   while (wanted_) {
     stop_.begin();
     attached_ = true;
@@ -209,7 +208,7 @@ void PmSampler::run() noexcept {
     if (started_) unsampled_since_ = 0;
     changed_.notify_all();
     // What can't be sampled now can't be until CUPTI has been detached and attached again.
-    wake_.wait(lock, [this] { return stop_.requested(); });
+    lock.wait(wake_, [this] { return stop_.requested(); });
   }
   running_ = false;
   started_ = false;
@@ -225,7 +224,7 @@ void PmSampler::sample() {
     const Nanoseconds starting = devices_.open(noted_devices_);
     if (devices_.refused() || stop_.must_stop()) return;
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       info_.start += starting;
       // Not where start() has been called since: that is followed by another beginning.
       if (stop_.requested()) return;
@@ -236,8 +235,8 @@ void PmSampler::sample() {
     }
     devices_.decode_due();
     const Nanoseconds wait = devices_.until_due(pause);
-    std::unique_lock lock(mutex_);
-    if (wake_.wait_for(lock, std::chrono::nanoseconds(wait), [this] { return stop_.requested(); })) return;
+    MutexLock lock(mutex_);
+    if (lock.wait_for(wake_, wait, [this] { return stop_.requested(); })) return;
   }
 }
 
@@ -246,7 +245,7 @@ void PmSampler::shut_down() noexcept {
   bool usable = false;
   bool end_profiler = false;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     // CUPTI that gave up with an error has finalized itself.
     usable = !stop_.cupti_failed() && !stop_.abandoned();
     end_profiler = usable && !keep_profiler_;
@@ -254,7 +253,7 @@ void PmSampler::shut_down() noexcept {
   if (usable) {
     if (devices_.stop()) {
       // A window that has begun meanwhile has had samples until now.
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (unsampled_since_ != 0) unsampled_since_ = std::max(unsampled_since_, now());
     }
     devices_.decode_rest(begin + kMaxRest);
@@ -265,7 +264,7 @@ void PmSampler::shut_down() noexcept {
   } catch (...) {
     // No memory for a line: run.json has the numbers.
   }
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   info_.stop += now() - begin;
 }
 
@@ -275,12 +274,12 @@ void PmSampler::log_lost_samples() {
   if (about.lost == 0 || about.lost * 100 <= about.lost + about.samples) return;
   const std::string reason(loss_text(main_loss(about.lost_by)));
   if (!logged_.add(reason)) return;
-  Log::info(fmt::format("{} of {} samples of hardware metrics lost: {}", about.lost,
-                        about.lost + about.samples, reason));
+  Log::info(str_format("{} of {} samples of hardware metrics lost: {}", about.lost,
+                       about.lost + about.samples, reason));
 }
 
 void PmSampler::add_device(std::uint32_t device, const MetricChoice& choice) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (info_.columns.empty()) {
     info_.columns = choice.metrics;
     info_.left_out = choice.left_out;
@@ -290,7 +289,7 @@ void PmSampler::add_device(std::uint32_t device, const MetricChoice& choice) {
 }
 
 void PmSampler::leave_out(const std::vector<std::string>& titles) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (const std::string& title : titles) {
     if (std::find(info_.left_out.begin(), info_.left_out.end(), title) == info_.left_out.end())
       info_.left_out.push_back(title);
@@ -299,7 +298,7 @@ void PmSampler::leave_out(const std::vector<std::string>& titles) {
 
 void PmSampler::hand_over(SamplingReport& report) {
   SampleTotals& totals = report.totals;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const std::size_t room = kMaxQueued - std::min(queue_.size(), kMaxQueued);
   const std::size_t fit = std::min(room, totals.samples.size());
   queue_.insert(queue_.end(), totals.samples.begin(),
@@ -323,13 +322,13 @@ void PmSampler::hand_over(SamplingReport& report) {
 }
 
 void PmSampler::refuse_for_good() noexcept {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   refused_ = true;
 }
 
 void PmSampler::leave_on() noexcept {
   still_on_.store(true, std::memory_order_release);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   refused_ = true;
 }
 

@@ -5,10 +5,10 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "libinject/base/mutex.h"
 #include "libinject/capture/metrics/sampled_devices.h"
 #include "libinject/capture/metrics/sampling_stop.h"
 #include "libinject/model/metric_samples.h"
@@ -84,8 +84,7 @@ class PmSampler : private SamplingOwner {
   void sample();
   void shut_down() noexcept;
   void log_lost_samples();
-  void count_unsampled_until(Nanoseconds time) noexcept;
-  std::unique_lock<std::mutex> lock_within(Nanoseconds most) const noexcept;
+  void count_unsampled_until(Nanoseconds time) noexcept INJECT_REQUIRES(mutex_);
 
   void add_device(std::uint32_t device, const MetricChoice& choice) override;
   void leave_out(const std::vector<std::string>& titles) override;
@@ -97,20 +96,20 @@ class PmSampler : private SamplingOwner {
   std::atomic<std::uint64_t> noted_devices_{0};
   std::atomic<std::uint64_t> passes_{0};
 
-  mutable std::mutex mutex_;  // innermost; never held while CUPTI is called
+  mutable Mutex mutex_;  // innermost; never held while CUPTI is called
   std::condition_variable wake_;
   std::condition_variable changed_;
-  bool running_ = false;             // there is a thread
-  bool wanted_ = false;              // CUPTI is attached
-  bool attached_ = false;            // the thread may be in CUPTI
-  bool started_ = false;             // what was to be started has been, or can't be
-  bool refused_ = false;             // for good
-  bool suspended_ = false;           // the program finalizes CUPTI
-  bool keep_profiler_ = false;       // the program ends what it has initialised itself
-  std::uint64_t stopped_ = 0;        // calls of stop() that have been followed
-  Nanoseconds unsampled_since_ = 0;  // a window has begun, sampling has not
-  std::vector<MetricSample> queue_;
-  MetricsInfo info_;
+  bool running_ INJECT_GUARDED_BY(mutex_) = false;        // there is a thread
+  bool wanted_ INJECT_GUARDED_BY(mutex_) = false;         // CUPTI is attached
+  bool attached_ INJECT_GUARDED_BY(mutex_) = false;       // the thread may be in CUPTI
+  bool started_ INJECT_GUARDED_BY(mutex_) = false;        // what was to be started has been, or can't be
+  bool refused_ INJECT_GUARDED_BY(mutex_) = false;        // for good
+  bool suspended_ INJECT_GUARDED_BY(mutex_) = false;      // the program finalizes CUPTI
+  bool keep_profiler_ INJECT_GUARDED_BY(mutex_) = false;  // the program ends what it has initialised itself
+  std::uint64_t stopped_ INJECT_GUARDED_BY(mutex_) = 0;   // calls of stop() that have been followed
+  Nanoseconds unsampled_since_ INJECT_GUARDED_BY(mutex_) = 0;  // a window has begun, sampling has not
+  std::vector<MetricSample> queue_ INJECT_GUARDED_BY(mutex_);
+  MetricsInfo info_ INJECT_GUARDED_BY(mutex_);
   std::atomic<bool> still_on_{false};
 
   SamplingStop stop_;

@@ -2,15 +2,13 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/capture/metrics/sampled_devices.h"
 
-#include <spdlog/fmt/fmt.h>
-#include <spdlog/fmt/ranges.h>
-
 #include <algorithm>
 #include <optional>
 #include <string_view>
 #include <utility>
 
 #include "libinject/base/clock.h"
+#include "libinject/base/format.h"
 #include "libinject/base/loader_use.h"
 #include "libinject/base/log.h"
 #include "libinject/capture/driver.h"
@@ -51,8 +49,8 @@ void SampledDevices::initialize() {
   initialized_ = result == CUPTI_SUCCESS;
   if (initialized_) return;
   const char* known = reason_of(result);
-  refuse(fmt::format("{} ({})", known != nullptr ? known : "cuptiProfilerInitialize failed",
-                     cupti_.describe(result)),
+  refuse(str_format("{} ({})", known != nullptr ? known : "cuptiProfilerInitialize failed",
+                    cupti_.describe(result)),
          affects_all_devices(result));
 }
 
@@ -154,7 +152,7 @@ const MetricChoice* SampledDevices::choice_for(SampledDevice& device) {
       never_.push_back(device.pm.index());
       reason = "this CUPTI has no metrics for its chip, " + chip;
     }
-    log_refusal(fmt::format("{} ({})", reason, cupti_.describe(result)), device.pm.index());
+    log_refusal(str_format("{} ({})", reason, cupti_.describe(result)), device.pm.index());
     return nullptr;
   }
   MetricChoice choice = choose(device, std::move(names));
@@ -167,8 +165,8 @@ const MetricChoice* SampledDevices::choice_for(SampledDevice& device) {
     }
     return nullptr;
   }
-  Log::debug(fmt::format("hardware metrics of {} in one pass: {}{}{}", chip, choice.measured.size(),
-                         choice.left_out.empty() ? "" : "; left out: ", fmt::join(choice.left_out, ", ")));
+  Log::debug(str_format("hardware metrics of {} in one pass: {}{}{}", chip, choice.measured.size(),
+                        choice.left_out.empty() ? "" : "; left out: ", str_join(choice.left_out, ", ")));
   if (!choices_.empty()) choice = with_columns_of(choices_.begin()->second, choice);
   return &choices_.emplace(chip, std::move(choice)).first->second;
 }
@@ -237,7 +235,7 @@ void SampledDevices::shorten_pause(SampledDevice& device) {
   max_pause_ = std::min(max_pause_, pause);
   ++report_.decoding.shortened;
   report_.decoding.pause = pause;
-  Log::info(fmt::format(
+  Log::info(str_format(
       "the hardware metrics buffer of device {} was full: it is now decoded every {} ms; measure fewer "
       "metrics (INJECT_METRICS) to fill it more slowly",
       device.pm.index(), pause / kMillisecond));
@@ -274,8 +272,8 @@ void SampledDevices::drop_least_metrics(SampledDevice& device) {
     log_refusal("no sample was usable: " + reason, device.pm.index());
     return;
   }
-  Log::info(fmt::format("device {} is sampled without {}, because no sample with it was usable: {}",
-                        device.pm.index(), fmt::join(titles, ", "), reason));
+  Log::info(str_format("device {} is sampled without {}, because no sample with it was usable: {}",
+                       device.pm.index(), str_join(titles, ", "), reason));
   // Others of its kind will have the same problem, and restart with it.
   for (const auto& other : devices_) {
     if (other.get() != &device && (other->pm.chip() != device.pm.chip() || other->account.useful())) continue;
@@ -371,8 +369,8 @@ void SampledDevices::give_up(SampledDevice& device, const CuptiCall& failed) {
 }
 
 bool SampledDevices::log_failure(std::uint32_t device, const CuptiCall& failed) {
-  const std::string reason = fmt::format("{} ({})", refusal(api_, device, failed.function, failed.result),
-                                         cupti_.describe(failed.result));
+  const std::string reason = str_format("{} ({})", refusal(api_, device, failed.function, failed.result),
+                                        cupti_.describe(failed.result));
   if (affects_all_devices(failed.result)) {
     refuse(reason, true);
   } else {
@@ -389,7 +387,7 @@ void SampledDevices::log_refusal(const std::string& reason, std::uint32_t device
     return known->pm.index() == device && known->account.sampled();
   });
   Log::warn(
-      fmt::format("{} hardware metrics of device {}: {}", sampled ? "no further" : "no", device, reason));
+      str_format("{} hardware metrics of device {}: {}", sampled ? "no further" : "no", device, reason));
 }
 
 void SampledDevices::refuse(const std::string& reason, bool for_good) {
