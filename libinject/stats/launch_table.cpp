@@ -14,10 +14,10 @@ namespace {
 constexpr std::size_t kFirstSize = 256;
 constexpr std::size_t kMinKept = 4096;
 constexpr std::size_t kMaxUnreported = 4096;  // windows
-// The records of launches on one device come within that time of each other, if CUPTI is flushed meanwhile.
+// The records of launches on one device arrive within this time of each other if CUPTI is flushed meanwhile.
 constexpr Nanoseconds kRecordsCome = 1'000'000'000;
 
-// All that is told of a launch outside of all windows.
+// All that is known about a launch outside all windows.
 constexpr Attribution kLaunchedOutside = [] {
   Attribution launch;
   launch.known = true;
@@ -86,7 +86,7 @@ void LaunchTable::add(std::uint16_t generation, std::uint32_t correlation, const
         ++given_up_;
         forget(oldest, false, unreported_);
         if (unreported_.size() > kMaxUnreported) {
-          // Windows of days ago together, as the run's.
+          // Windows of days ago are merged and count only for the run.
           const auto first = unreported_.upper_bound(0);
           const std::uint64_t count = first->second;
           unreported_.erase(first);
