@@ -9,7 +9,7 @@
 namespace inject {
 
 namespace {
-// Spans that all rows keep, about.
+// Spans that all rows together remember, approximately.
 constexpr std::size_t kKeptInAll = 1u << 17;
 constexpr std::size_t kMinKept = 64;
 }  // namespace
