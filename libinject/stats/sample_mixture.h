@@ -31,9 +31,8 @@ struct Estimate {
 /// time; may throw std::bad_alloc.
 class SampleMixture {
  public:
-  static constexpr std::uint32_t kIdle = 0;  ///< the state in which no kernel runs …
-  static constexpr std::uint32_t kMixed =
-      1;  ///< … and all states with more than two kernels, or that found no room
+  static constexpr std::uint32_t kIdle = 0;   ///< the state in which no kernel runs …
+  static constexpr std::uint32_t kMixed = 1;  ///< … and all with more than two kernels, or without room
   static constexpr std::uint32_t kMaxStates = 4096;
   static constexpr std::uint32_t kMaxPairs = 65'536;
   static constexpr std::size_t kMaxParts = 48;  ///< of a sample; those with more say little about each
