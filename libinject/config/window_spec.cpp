@@ -93,7 +93,7 @@ bool parse_amount(WindowKind kind, std::string_view text, std::string_view what,
                                    : parse_count(text, what, value, error);
 }
 
-/// START+COUNT[/EVERY], what follows `time:`, `launch:` and `iter:`.
+/// START+COUNT[/EVERY], as after `time:`, `launch:` and `iter:`.
 bool parse_span(std::string_view text, WindowSpec& spec, std::string& error) {
   const bool time = spec.kind == WindowKind::kTime;
   const std::string_view start_name = time ? "DELAY" : "START";
@@ -106,7 +106,8 @@ bool parse_span(std::string_view text, WindowSpec& spec, std::string& error) {
   }
   const std::size_t plus = text.find('+');
   if (plus == std::string_view::npos) {
-    error = fmt::format("no +{} ({}:{}+{})", count_name, trigger_name(spec.kind), start_name, count_name);
+    error =
+        fmt::format("+{} is missing ({}:{}+{})", count_name, trigger_name(spec.kind), start_name, count_name);
     return false;
   }
   if (!parse_amount(spec.kind, text.substr(0, plus), start_name, spec.start, error)) return false;
@@ -117,7 +118,7 @@ bool parse_span(std::string_view text, WindowSpec& spec, std::string& error) {
   }
   if (slash == std::string_view::npos) {
     if (spec.max_windows > 1) {
-      error = fmt::format("x{} needs an /EVERY to repeat at", spec.max_windows);
+      error = fmt::format("x{} needs an /EVERY", spec.max_windows);
       return false;
     }
     spec.max_windows = 1;
@@ -147,7 +148,8 @@ bool parse_signal_every(std::string_view text, WindowSpec& spec, std::string& er
 
 /// NAME[@DOMAIN][/EVERY][xN]; a quoted name may hold any of those characters.
 bool parse_nvtx(std::string_view text, WindowSpec& spec, std::string& error) {
-  // Off the end first: an unquoted name may not end in xN. A quoted one ends in a quote and is not touched.
+  // xN is taken off the end first, so an unquoted name cannot end in xN. A quoted one ends in a quote and is
+  // not touched.
   if (!take_repeat(text, spec.max_windows, error)) return false;
   if (!take_name(text, "@/", spec.name, error)) return false;
   if (spec.name.empty()) {
@@ -167,7 +169,7 @@ bool parse_nvtx(std::string_view text, WindowSpec& spec, std::string& error) {
     text = {};
   }
   if (!text.empty()) {
-    error = quoted(text) + " after the range's name";
+    error = "unexpected " + quoted(text) + " after the range's name";
     return false;
   }
   return true;
@@ -213,7 +215,7 @@ bool parse_trigger(std::string_view text, WindowSpec& spec, std::string& error) 
     return false;
   }
   if (has_every && spec.kind != WindowKind::kApi && spec.kind != WindowKind::kSignal) {
-    error = fmt::format("{}: {} has no /EVERY", quoted(fmt::format("/{}", every)), word);
+    error = fmt::format("{}: {} does not take /EVERY", quoted(fmt::format("/{}", every)), word);
     return false;
   }
   switch (spec.kind) {
@@ -221,10 +223,10 @@ bool parse_trigger(std::string_view text, WindowSpec& spec, std::string& error) 
     case WindowKind::kAlways:
     case WindowKind::kOff:
       if (spec.max_windows != 0) {
-        error = fmt::format("{} has no xN", word);
+        error = fmt::format("{} does not take xN", word);
         return false;
       }
-      // `always` is one window; what `auto` turns into bounds itself.
+      // `always` is one window; the trigger that `auto` turns into has its own limit.
       if (spec.kind == WindowKind::kAlways) spec.max_windows = 1;
       return true;
     case WindowKind::kApi:
