@@ -17,7 +17,7 @@ constexpr double kMostlyStartUp = 0.5;
 // A second cause of lost time is worth naming from this share of the time, and this share of the first cause,
 // on.
 constexpr double kWorthNaming = 0.1;
-constexpr double kOfTheFirst = 0.5;
+constexpr double kShareOfFirst = 0.5;
 // Shorter kernels spend their time on being started and ended.
 constexpr double kShortKernel = 5'000;
 // With a smaller share of multiprocessors at work, the rest wait for the slowest block.
@@ -213,7 +213,7 @@ Diagnosis diagnose(const DeviceTimes& times, const KernelLimits& limits, int mul
   if (result.parts.size() > 1 && result.parts[1].kind != Bottleneck::kNone) {
     const BottleneckPart& second = result.parts[1];
     if (result.share(second.time) >= kWorthNaming &&
-        static_cast<double>(second.time) >= kOfTheFirst * static_cast<double>(first.time)) {
+        static_cast<double>(second.time) >= kShareOfFirst * static_cast<double>(first.time)) {
       result.leading = 2;
       result.verdict = Bottleneck::kMixed;
       result.gain += second.gain;

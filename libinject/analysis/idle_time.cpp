@@ -210,8 +210,8 @@ LateCause late_cause(Nanoseconds begin, Nanoseconds end, const LateLaunch& launc
       shares.add(state, to - from, call, false);
       return;
     }
-    walk(*before, from, to, [&](Nanoseconds a, Nanoseconds b, HostState other, const HostCall* its) {
-      shares.add(other, b - a, its, true);
+    walk(*before, from, to, [&](Nanoseconds a, Nanoseconds b, HostState other, const HostCall* other_call) {
+      shares.add(other, b - a, other_call, true);
     });
   });
   shares.add_launch(launch.state, end - called, launch.function);
@@ -224,21 +224,22 @@ LateCause late_cause(Nanoseconds begin, Nanoseconds end, const LateLaunch& launc
 
   // The call that the host was in when the device ran out of work.
   const HostCall* under_way = thread.call_at(begin);
-  bool its = false;
+  bool on_thread_before = false;
   if (under_way == nullptr && before != nullptr) {
     walk(thread, begin, begin + 1, [&](Nanoseconds, Nanoseconds, HostState state, const HostCall*) {
       if (state == HostState::kWait) under_way = before->call_at(begin);
     });
-    its = under_way != nullptr;
+    on_thread_before = under_way != nullptr;
   }
   const auto synchronization = [&](LateCause cause) {
     lead.take(gap);
     return cause;
   };
   if (under_way != nullptr && 2 * (under_way->end - under_way->begin) >= gap) {
-    if ((its ? *before : thread).waits_for_device(*under_way))
-      return synchronization({IdleCause::kSynchronization, under_way->function, its, false});
-    if (under_way->state == HostState::kCopy) return {IdleCause::kCopyCall, under_way->function, its, false};
+    if ((on_thread_before ? *before : thread).waits_for_device(*under_way))
+      return synchronization({IdleCause::kSynchronization, under_way->function, on_thread_before, false});
+    if (under_way->state == HostState::kCopy)
+      return {IdleCause::kCopyCall, under_way->function, on_thread_before, false};
   }
   if (gap <= lead.time()) return synchronization({IdleCause::kSynchronization, kNoFunction, false, false});
   if (waited < kShortWait) shares.waits_are_computing();

@@ -37,7 +37,7 @@ struct Occupancy {
 
 /// Theoretical occupancy, by the vendor's own calculator. Empty rather than guessed if an attribute is
 /// missing, the calculator does not know the compute capability or disagrees with the device's attributes, or
-/// the launch would not fit. The kernel records of all CUPTI versions have nothing in common about
+/// the launch would not fit. The fields that kernel records have in all CUPTI versions say nothing about
 /// thread-block clusters (whose blocks have to find room all at once), barriers, or a preference for cache
 /// over shared memory: it is assumed that none of these is a limit.
 std::optional<Occupancy> occupancy_of(const DeviceLimits& device, const LaunchResources& launch) noexcept;

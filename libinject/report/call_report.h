@@ -18,7 +18,7 @@
 
 namespace inject {
 
-/// Calls of one function with one shape. What is not known is empty.
+/// Calls of one function with one shape. Unknown values are empty.
 struct CallReport {
   const CallShapeRow* call = nullptr;
   TensorCoreUse use;               ///< of the kernels that take the most time

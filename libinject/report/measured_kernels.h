@@ -16,7 +16,7 @@
 
 namespace inject {
 
-/// What is not known is empty, including the busiest of several units if one of them was measured but has no
+/// Unknown values are empty, including the busiest of several units if one of them was measured but has no
 /// value. Percentages are 0 … 100.
 struct MeasuredKernel {
   KernelMetricRow row;
@@ -27,7 +27,7 @@ struct MeasuredKernel {
   std::optional<double> theoretical_occupancy;
   std::string busiest;                       ///< the most used of the pipes, the L2 cache and the memory …
   std::optional<double> utilization;         ///< … and how much of it was used
-  std::optional<std::uint64_t> unused_time;  ///< the kernel's time times (1 - utilization)
+  std::optional<std::uint64_t> unused_time;  ///< of the kernel's time, what utilization leaves unused
   std::optional<MeasuredRoofline> place;
 };
 

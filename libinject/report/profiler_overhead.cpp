@@ -9,10 +9,10 @@ namespace inject {
 namespace {
 
 // Two intervals with 97.5 % confidence each hold both medians with 95 %.
-constexpr double kOutside = 0.025;
+constexpr double kMissProbability = 0.025;
 
 /// How many of `count` values may lie on either side of the interval: the largest number such that, with a
-/// probability of at most kOutside / 2, fewer than that many values lie below the true median.
+/// probability of at most kMissProbability / 2, fewer than that many values lie below the true median.
 std::uint64_t left_out(std::uint64_t count) {
   // P(X = k) of a binomial distribution with p = 1/2, from the middle down, because 2^-count soon underflows
   // a double. The weights are normalised by the sum over both halves.
@@ -33,7 +33,7 @@ std::uint64_t left_out(std::uint64_t count) {
   double tail = even ? (all - 1) / 2 + 1 : all / 2;  // P(X <= middle), as a weight
   weight = 1;
   for (std::uint64_t k = middle;; --k) {
-    if (tail <= kOutside / 2 * all) return k + 1;
+    if (tail <= kMissProbability / 2 * all) return k + 1;
     if (k == 0) return 0;
     tail -= weight;
     weight *= below(count, k);

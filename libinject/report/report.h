@@ -60,7 +60,7 @@ struct WindowReport {
   };
   std::uint32_t window = 0;  ///< kOtherIndex: all windows that found no room
   const WindowInfo* info = nullptr;
-  std::optional<std::uint32_t> device;  ///< nothing: all together
+  std::optional<std::uint32_t> device;  ///< empty: all together
   DeviceWork work;
   std::uint64_t busy = 0;
   std::uint64_t span = 0;                 ///< from the first work's start to the last one's end
@@ -72,10 +72,10 @@ struct WindowReport {
   MetricValues utilizations;  ///< by metric: the utilization that the kernels' own figures add up to
 };
 
-/// An iteration, or what ran outside of all iterations, on one device or all together.
+/// An iteration, or what ran outside all iterations, on one device or all together.
 struct IterationReport {
   const IterationRow* row = nullptr;
-  std::optional<std::uint32_t> device;  ///< nothing: all together
+  std::optional<std::uint32_t> device;  ///< empty: all together
   std::optional<std::uint64_t> duration;
   std::optional<double> samples_per_second;
   std::optional<FlopRate> flops;  ///< only for all together

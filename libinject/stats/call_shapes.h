@@ -37,7 +37,7 @@ struct CallShapeEntry {
   std::uint64_t failed = 0;
   std::uint64_t captured = 0;  ///< of `calls`, those whose work went into a CUDA graph
   std::uint64_t replayed = 0;  ///< captured calls that graph launches ran, once for each launch
-  std::uint64_t shared = 0;    ///< of `calls`, those that had an operand in common with the one before
+  std::uint64_t shared = 0;    ///< of `calls`, those that share an operand with the previous one
   std::uint64_t kernels = 0;
   Totals host;                     ///< of all calls
   Totals gpu;                      ///< kernel time per call, of calls that had kernels

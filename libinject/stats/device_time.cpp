@@ -178,7 +178,7 @@ void DeviceTimeStatistics::forget_calls(Window& window, std::span<const DeviceWa
     if (!thread.calls.empty()) forget(thread, std::max(needed, thread.calls.front().begin));
   }
   if (!too_many()) return;
-  // What is left are readings, of calls that are not recorded.
+  // Mostly readings are left, of calls that are not recorded.
   for (auto& [number, thread] : window.threads) left_out_ += drop_older_half(thread.readings);
 }
 

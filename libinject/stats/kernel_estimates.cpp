@@ -26,7 +26,7 @@ bool KernelMetricEntry::reliable() const {
   return any;
 }
 
-KernelEstimates::TakenApart& KernelEstimates::taken_apart(std::uint32_t device) {
+KernelEstimates::DeviceSamples& KernelEstimates::samples_of(std::uint32_t device) {
   return devices_.try_emplace(device, kinds_.size()).first->second;
 }
 
@@ -47,8 +47,8 @@ void KernelEstimates::add(std::uint32_t row_number, std::uint32_t device, std::u
 void KernelEstimates::add(std::uint32_t device, const JoinedSample& sample) {
   entries_.reset();
   for (const JoinedSample::RowPart& part : sample.rows) add_to_row(row(part.row), part, sample);
-  TakenApart& apart = taken_apart(device);
-  apart.mixture.add(apart.samples++, sample.states, sample.values, microseconds(sample.length));
+  DeviceSamples& own = samples_of(device);
+  own.mixture.add(own.samples++, sample.states, sample.values, microseconds(sample.length));
 }
 
 void KernelEstimates::add_to_row(Row& row, const JoinedSample::RowPart& part,
@@ -102,8 +102,8 @@ std::vector<std::vector<Estimate>> KernelEstimates::solve() const {
 }
 
 /// The value of a row, from shared samples alone.
-Estimate KernelEstimates::apart_of(const Row& row, std::span<const Estimate> solved,
-                                   std::size_t metric) const {
+Estimate KernelEstimates::shared_estimate(const Row& row, std::span<const Estimate> solved,
+                                          std::size_t metric) const {
   if (solved.empty()) return {};
   Estimate result = solved[metric];
   if (kinds_.per_active_cycle(metric)) {
@@ -122,7 +122,7 @@ Estimate KernelEstimates::apart_of(const Row& row, std::span<const Estimate> sol
 
 MetricEstimate KernelEstimates::estimate(const Row& row, std::size_t metric,
                                          std::span<const Estimate> solved) const {
-  const Estimate apart = apart_of(row, solved, metric);
+  const Estimate apart = shared_estimate(row, solved, metric);
   MetricEstimate result;
   result.of_link = kinds_.of_link(metric);
   if (row.bounds.empty() || row.bounds[metric].time <= 0) return result;

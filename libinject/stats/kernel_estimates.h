@@ -76,7 +76,7 @@ class KernelEstimates {
 
   const MetricKinds& kinds() const { return kinds_; }
   /// Numbers the states of a device.
-  SampleMixture& mixture(std::uint32_t device) { return taken_apart(device).mixture; }
+  SampleMixture& mixture(std::uint32_t device) { return samples_of(device).mixture; }
 
   /// An execution.
   void add(std::uint32_t row, std::uint32_t device, std::uint64_t time);
@@ -92,8 +92,8 @@ class KernelEstimates {
 
  private:
   /// A device's samples.
-  struct TakenApart {
-    explicit TakenApart(std::size_t metrics) : mixture(metrics) {}
+  struct DeviceSamples {
+    explicit DeviceSamples(std::size_t metrics) : mixture(metrics) {}
     SampleMixture mixture;
     std::uint64_t samples = 0;
   };
@@ -119,15 +119,15 @@ class KernelEstimates {
     std::vector<BlockMeans> whole;
   };
 
-  TakenApart& taken_apart(std::uint32_t device);
+  DeviceSamples& samples_of(std::uint32_t device);
   Row& row(std::uint32_t number);
   void add_to_row(Row& row, const JoinedSample::RowPart& part, const JoinedSample& sample) const;
   std::vector<std::vector<Estimate>> solve() const;
-  Estimate apart_of(const Row& row, std::span<const Estimate> solved, std::size_t metric) const;
+  Estimate shared_estimate(const Row& row, std::span<const Estimate> solved, std::size_t metric) const;
   MetricEstimate estimate(const Row& row, std::size_t metric, std::span<const Estimate> solved) const;
 
   MetricKinds kinds_;
-  std::map<std::uint32_t, TakenApart> devices_;
+  std::map<std::uint32_t, DeviceSamples> devices_;
   std::vector<Row> rows_;
   mutable std::optional<std::vector<KernelMetricEntry>> entries_;  // empty: to be computed
 };

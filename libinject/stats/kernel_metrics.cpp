@@ -81,7 +81,7 @@ void KernelMetrics::sample(const MetricSample& sample) {
     if (kinds().per_active_cycle(m)) {
       const float share = measured[kinds().sm_active()] / 100;
       weight *= std::max(double{share}, 0.0);
-      // Without an active cycle nothing was done: the total is known, though not the figure per cycle.
+      // Without active cycles the total is known to be 0, though not the figure per cycle.
       values[m] = share <= 0 ? 0 : measured[m] * share;
     }
     if (!std::isnan(measured[m]) && weight > 0) means[m] = {weight, weight * double{measured[m]}};

@@ -16,7 +16,7 @@
 
 namespace inject {
 
-/// How well one kernel with one launch shape uses the device; what is not known is empty.
+/// How well one kernel with one launch shape uses the device; unknown values are empty.
 struct KernelUse {
   std::optional<Occupancy> occupancy;
   std::optional<GridUse> grid;

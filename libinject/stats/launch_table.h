@@ -74,7 +74,7 @@ class LaunchTable {
   void grow();
   void forget(const Entry& entry, bool delivered, std::map<std::uint32_t, std::uint64_t>& missing);
   bool may_be_empty(const Entry& entry) const { return entry.is_graph && !graphs_with_work_[entry.graph]; }
-  bool passed_over(const Entry& entry) const;
+  bool seems_empty(const Entry& entry) const;
   void index_insert(std::uint32_t position);
   void index_erase(std::uint64_t key, std::uint32_t position);
   std::size_t slot_of(std::uint64_t key) const;

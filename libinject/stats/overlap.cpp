@@ -99,7 +99,7 @@ void OverlapStatistics::bound() {
   timeline.join_others();
   // Joining may have left few: then nothing has to be judged yet.
   if (timeline.held() > before / 2) timeline.judge(timeline.middle(), rows_);
-  // Everything is from the same time.
+  // Almost everything is from the same time.
   if (timeline.held() > before / 4 * 3) {
     Nanoseconds last = timeline.floor;
     for (const Interval& interval : timeline.others) last = std::max(last, interval.end);

@@ -15,7 +15,7 @@ namespace {
 constexpr std::uint32_t kOutsideRanges = kOtherIndex - 1;
 constexpr std::size_t kMaxEnds = 16 * 1024;  // per range and thread
 constexpr std::size_t kMinEnds = 256;
-constexpr std::size_t kEndsTogether = 1u << 20;  // 8 MiB
+constexpr std::size_t kMaxEndsTotal = 1u << 20;  // 8 MiB
 
 }  // namespace
 
@@ -105,7 +105,7 @@ void RangeTables::range_ended(std::uint32_t thread, std::uint32_t range, Nanosec
   if (index == kOtherIndex) return;
   if (index == ended_.size()) ended_.emplace_back();
   EndedRanges& entry = ended_[index];
-  if (entry.ends.size() >= kMaxEnds || (ends_kept_ >= kEndsTogether && entry.ends.size() >= kMinEnds)) {
+  if (entry.ends.size() >= kMaxEnds || (ends_kept_ >= kMaxEndsTotal && entry.ends.size() >= kMinEnds)) {
     const std::size_t half = entry.ends.size() / 2;
     entry.ends.erase(entry.ends.begin(), entry.ends.begin() + static_cast<std::ptrdiff_t>(half));
     entry.dropped += half;
