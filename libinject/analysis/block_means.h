@@ -11,8 +11,8 @@
 
 namespace inject {
 
-/// How many standard errors the true value is away at most, in 95 of 100 cases, where the standard error is
-/// known from `freedom` + 1 values: Student's t.
+/// Half the width of a 95 % confidence interval in standard errors, with `freedom` degrees of freedom (values
+/// less one): Student's t.
 inline double confidence_factor(std::size_t freedom) {
   constexpr std::array<double, 16> kFactors{std::numeric_limits<double>::infinity(),
                                             12.71,
@@ -33,9 +33,9 @@ inline double confidence_factor(std::size_t freedom) {
   return kFactors[std::min(freedom, kFactors.size() - 1)];
 }
 
-/// The weighted mean of values that come in order of time and are no independent ones, and how sure it is:
+/// The weighted mean of values that come in order of time and are not independent, and its error, estimated
 /// from the spread of the means of blocks of neighbours. Blocks double in length whenever there are
-/// kMaxBlocks of them, so that they outgrow whatever makes neighbours alike, and memory stays as it is.
+/// kMaxBlocks of them, so that they outgrow whatever makes neighbours alike, and memory is constant.
 class BlockMeans {
  public:
   static constexpr std::size_t kMaxBlocks = 16;
@@ -59,7 +59,7 @@ class BlockMeans {
     return sum / weight();
   }
 
-  /// Half the width of the interval that holds the true mean in 95 of 100 cases.
+  /// Half the width of the mean's 95 % confidence interval.
   double error() const {
     if (blocks_ < 2) return std::numeric_limits<double>::infinity();
     const double all = weight();
@@ -74,7 +74,8 @@ class BlockMeans {
       before = off;
     }
     if (squares <= 0) return 0;
-    // Blocks that are still like their neighbours, as few short ones are, count for less than one each.
+    // Blocks that still resemble their neighbours, as when there are few and short ones, count for less than
+    // one each.
     const double alike = std::clamp(neighbours / squares, 0.0, 0.9);
     const auto count = static_cast<double>(blocks_);
     return confidence_factor(blocks_ - 1) *
@@ -110,7 +111,7 @@ class BlockMeans {
 
   std::array<Block, kMaxBlocks> block_{};
   std::size_t blocks_ = 0;
-  std::uint64_t length_ = 1;  // values in a block; of the last one, `filled_` so far
+  std::uint64_t length_ = 1;  // values per block; the last one has `filled_` so far
   std::uint64_t filled_ = 1;
   std::uint64_t values_ = 0;
 };

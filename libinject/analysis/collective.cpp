@@ -12,7 +12,7 @@ namespace inject {
 
 namespace {
 
-/// Of the calls themselves, for the end of a group of calls alike.
+/// For the end of a group of equal calls, the shape of these calls.
 CollectiveShape shape_of_row(CollectiveShape shape) {
   if (shape.role == GroupRole::kEqual) {
     shape.role = GroupRole::kMember;
@@ -31,7 +31,7 @@ void add(Gathered& gathered, const CollectiveInput& input) {
   const bool ends_group = input.shape.role == GroupRole::kEqual;
   const std::uint64_t calls = ends_group ? std::max(input.shape.operations, 1u) : 1;
   if (ends_group) {
-    // No call of its own, and what it takes is that of its calls, which have failed if it has.
+    // It is no call of its own: its times belong to its calls, which failed if it did.
     gathered.failed_in_groups += input.failed * calls;
   } else {
     row.calls += input.calls;
@@ -118,9 +118,9 @@ std::optional<double> bus_factor(Collective operation, std::uint32_t ranks) {
 }
 
 std::optional<double> CollectiveRow::algorithm_bandwidth() const {
-  // Bytes by nanosecond are 10^9 by second.
+  // Bytes per nanosecond are 10^9 bytes per second.
   if (gpu.sum == 0 || !is_known()) return std::nullopt;
-  // Of calls that failed it is not known what they moved.
+  // It is not known what failed calls moved.
   if (gpu.count > calls - captured + replayed) return std::nullopt;
   return static_cast<double>(shape.bytes) * static_cast<double>(gpu.count) / static_cast<double>(gpu.sum);
 }

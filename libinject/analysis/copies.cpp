@@ -8,10 +8,10 @@ namespace inject {
 
 namespace {
 
-// From this share of the device's time on a row's copies are worth a change of the program.
+// Share of the device's time from which a row's copies are worth a change of the program.
 constexpr double kWorthwhile = 0.01;
-// Each read of a value makes the host wait and the device run dry for some 0.1 ms, each small copy takes some
-// 10 µs of both: so many a second are a hundredth of the time.
+// Each read of a value makes the host wait and the device idle for some 0.1 ms, each small copy takes some 10
+// µs of both: at these rates per second they cost 1 % of the time.
 constexpr double kReadsPerSecond = 100;
 constexpr double kSmallPerSecond = 1000;
 constexpr std::uint64_t kMinReads = 10;
@@ -52,8 +52,8 @@ CopyPath copy_path(std::uint32_t kind) noexcept {
 
 std::optional<double> pcie_bandwidth(int generation, int width) noexcept {
   struct Rate {
-    double transfers;  // a second and lane, of a bit
-    double payload;    // bits for packets, of all
+    double transfers;  // per second and lane, one bit each
+    double payload;    // share of the bits that packets get
   };
   constexpr Rate kRates[] = {{2.5e9, 8.0 / 10},   {5e9, 8.0 / 10},     {8e9, 128.0 / 130},
                              {16e9, 128.0 / 130}, {32e9, 128.0 / 130}, {64e9, 236.0 / 256}};
@@ -105,7 +105,7 @@ std::string copy_hint(const CopyFacts& copies) {
     add(hints, "small copies: batch them");
   }
 
-  // The rest is about time that goes into moving bytes between host and device.
+  // The remaining hints are about time spent moving bytes between host and device.
   const std::uint64_t average = copies.bytes / copies.count;
   if ((!upload && !download) || average < kSmallCopy ||
       !at_least(copies.time, kWorthwhile, copies.device_time))

@@ -18,26 +18,27 @@ struct DeviceTimes {
   };
   std::uint64_t span = 0;          ///< kernel_busy + copy_only + idle()
   std::uint64_t kernel_busy = 0;   ///< at least one kernel ran
-  std::uint64_t compute_busy = 0;  ///< at least one that is no collective's
+  std::uint64_t compute_busy = 0;  ///< at least one kernel that is not a collective's
   std::uint64_t kernel_time = 0;   ///< sum of the kernels' durations
   std::uint64_t copy_only = 0;     ///< a copy or memset, but no kernel
   std::uint64_t copy_busy = 0;     ///< at least one copy, of any direction
   std::uint64_t upload_busy = 0;
   std::uint64_t download_busy = 0;
-  std::uint64_t copy_overlapped = 0;  ///< of copy_busy: a kernel ran as well
+  std::uint64_t copy_overlapped = 0;  ///< of copy_busy, the time in which a kernel ran as well
   std::array<Idle, kIdleCauses> idle_by_cause{};
-  std::uint64_t own_work = 0;  ///< of the idle time by host compute: the host did work of its own
-  /// Of each collective, the time in which at least one other kernel ran as well, by the blocks of its grid.
+  std::uint64_t own_work = 0;  ///< of the idle time due to host compute: the host did work of its own
+  /// Sum over collectives of the time in which at least one other kernel ran as well, times the blocks of the
+  /// collective's grid.
   std::uint64_t collective_block_time = 0;
 
   std::uint64_t idle() const;
   std::uint64_t idle(IdleCause cause) const { return idle_by_cause[static_cast<std::size_t>(cause)].time; }
   std::uint64_t exposed_collective() const { return kernel_busy - compute_busy; }
-  /// What the collectives took from the kernels beside them: the share of the multiprocessors that their
-  /// blocks had. 0 where their number is not known.
+  /// What the collectives took from kernels running beside them: the share of the multiprocessors that their
+  /// blocks occupied. 0 if the number of multiprocessors is not known.
   std::uint64_t taken_by_collectives(int multiprocessors) const;
   void merge(const DeviceTimes& more);
-  /// Takes out what merge() has put in.
+  /// Undoes merge().
   void remove(const DeviceTimes& part);
 };
 

@@ -10,18 +10,19 @@ namespace inject {
 
 namespace {
 
-// From this share of the time on a device computes as well as it can be expected to.
+// Share of the time from which a device is considered well used.
 constexpr double kWellUsed = 0.8;
-// A window of which this share passed before its first work has too little of the rest to judge by.
+// If this share of a window passed before its first work, too little is left to judge by.
 constexpr double kMostlyStartUp = 0.5;
-// A second cause of lost time is worth naming from this share of the time on, and of the first one.
+// A second cause of lost time is worth naming from this share of the time, and this share of the first cause,
+// on.
 constexpr double kWorthNaming = 0.1;
-constexpr double kOfTheFirst = 0.5;
-// Shorter kernels take as long as they do for being started and ended.
+constexpr double kShareOfFirst = 0.5;
+// Shorter kernels spend their time on being started and ended.
 constexpr double kShortKernel = 5'000;
-// With fewer multiprocessors at work the rest waits for the slowest block.
+// With a smaller share of multiprocessors at work, the rest wait for the slowest block.
 constexpr double kWellFilled = 0.5;
-// Less than this of what a device can do limits no kernel by itself.
+// Using less than this share of what a device can do does not limit a kernel by itself.
 constexpr double kMuchUsed = 0.1;
 
 }  // namespace
@@ -174,7 +175,7 @@ Diagnosis diagnose(const DeviceTimes& times, const KernelLimits& limits, int mul
     result.verdict = Bottleneck::kTooShort;
     return result;
   }
-  // Before its first work the device is not held against the program: a window may open at any moment.
+  // The time before the first work is not held against the program: a window may open at any moment.
   const double started = static_cast<double>(times.span - times.idle(IdleCause::kStartUp));
   const bool well_used = static_cast<double>(result.compute_time) >= kWellUsed * started;
   const std::uint64_t unexplained = idle({IdleCause::kOtherStream, IdleCause::kUnknown});
@@ -182,7 +183,7 @@ Diagnosis diagnose(const DeviceTimes& times, const KernelLimits& limits, int mul
     result.verdict = Bottleneck::kUndetermined;
     return result;
   }
-  // Whatever the GPU is short of, a program that loses less than this is bound by its kernels.
+  // A program that loses less than this is bound by its kernels, whatever limits them.
   if (well_used || !share(largest, kWorthNaming)) {
     const std::array<BottleneckPart, 3> kinds{{{Bottleneck::kGpuCompute, limits.compute},
                                                {Bottleneck::kGpuMemory, limits.memory},
@@ -191,11 +192,11 @@ Diagnosis diagnose(const DeviceTimes& times, const KernelLimits& limits, int mul
         std::max_element(kinds.begin(), kinds.end(),
                          [](const BottleneckPart& a, const BottleneckPart& b) { return a.time < b.time; });
     result.verdict = most->time == 0 || most->time < limits.unknown ? Bottleneck::kGpu : most->kind;
-    // Of the kernels' time to that of the device, which they may share.
+    // Scaled from the sum of the kernels' times to the device's time, since kernels may overlap.
     const std::uint64_t winnable = result.verdict == Bottleneck::kGpuCompute ? limits.off_tensor_cores
                                    : result.verdict == Bottleneck::kGpu      ? 0
                                                                              : most->time;
-    // No more than all of it, even where the kernels' times are so wrong that their sum is.
+    // Never more than all of it, even if the kernels' times are so wrong that their sum is wrong as well.
     if (winnable >= limits.total()) {
       result.gain = winnable == 0 ? 0 : result.compute_time;
     } else {
@@ -212,7 +213,7 @@ Diagnosis diagnose(const DeviceTimes& times, const KernelLimits& limits, int mul
   if (result.parts.size() > 1 && result.parts[1].kind != Bottleneck::kNone) {
     const BottleneckPart& second = result.parts[1];
     if (result.share(second.time) >= kWorthNaming &&
-        static_cast<double>(second.time) >= kOfTheFirst * static_cast<double>(first.time)) {
+        static_cast<double>(second.time) >= kShareOfFirst * static_cast<double>(first.time)) {
       result.leading = 2;
       result.verdict = Bottleneck::kMixed;
       result.gain += second.gain;

@@ -18,10 +18,11 @@ constexpr FamilyRule kFamilyRules[] = {
     {"nccl Kernel SendRecv", Family::kSendReceive},
     {"nccl Kernel", Family::kCollectiveOther},
 
-    // Frameworks have some of their own: PyTorch (symmetric memory), XLA, vLLM, SGLang, TensorRT-LLM,
-    // FlashInfer, Transformer Engine (userbuffers), NVSHMEM (…_on_stream_kernel). One that normalizes what it
-    // has summed up is an all-reduce, and so is rmsNormLamport, which waits for the other ranks' sums; one
-    // that sums up its product is a GEMM. Threads of a block or a warp that all get its sum are none.
+    // Collectives that frameworks bring themselves: PyTorch (symmetric memory), XLA, vLLM, SGLang,
+    // TensorRT-LLM, FlashInfer, Transformer Engine (userbuffers), NVSHMEM (…_on_stream_kernel). One that
+    // normalizes the sum is an all-reduce, and so is rmsNormLamport, which waits for the other ranks' sums;
+    // one that sums up its product is a GEMM. An all-reduce among the threads of a block or a warp is not a
+    // collective.
     {"block_all_reduce", Family::kReduction},
     {"warp_all_reduce", Family::kReduction},
     {"BlockAllReduce", Family::kReduction},
@@ -49,8 +50,8 @@ constexpr FamilyRule kFamilyRules[] = {
     {"fcollect_on_stream", Family::kAllGather},
     {"broadcast_on_stream", Family::kBroadcast},
     {"barrier_on_stream", Family::kCollectiveOther},
-    // All-to-all, in which experts get their tokens (DeepEP's dispatch and combine, TensorRT-LLM's moeA2A…).
-    // The layout of a dispatch is counted by each rank for itself.
+    // All-to-all, which sends tokens to their experts (DeepEP's dispatch and combine, TensorRT-LLM's
+    // moeA2A…). Each rank computes the layout of a dispatch by itself.
     {"get_dispatch_layout", Family::kOther},
     {"deep_ep", Family::kCollectiveOther},
     {"internode dispatch", Family::kCollectiveOther},
@@ -63,10 +64,9 @@ constexpr FamilyRule kFamilyRules[] = {
 
     // TorchInductor: triton_<kind>_fused_<the operators that went into it>. poi is pointwise, red and per are
     // reductions, spl is a scan, for is a loop over a list of tensors, tem is a template (a matrix product by
-    // Triton, mostly).
-    // The operators of the first kinds say little about the kernel: a pointwise one may name the addmm whose
-    // bias it adds. Normalization, softmax, loss, embedding and pooling are done by such kernels from end to
-    // end.
+    // Triton, mostly). With the first kinds, operators say little about the kernel: a pointwise one may name
+    // the addmm whose bias it adds. Normalization, softmax, loss, embedding and pooling, though, are done
+    // entirely by such kernels.
     {"triton_tem_ flex_attention", Family::kAttention},
     {"triton_tem_ convolution", Family::kConvImplicitGemm},
     {"triton_tem_", Family::kGemm},
@@ -85,8 +85,8 @@ constexpr FamilyRule kFamilyRules[] = {
     {"triton_per_", Family::kReduction},
     {"triton_red_", Family::kReduction},
 
-    // XLA: <emitter>_<operations>_fusion, wrapped_<operation> for one alone. A fusion without operations in
-    // its name (fusion_23) can be anything.
+    // XLA: <emitter>_<operations>_fusion, or wrapped_<operation> for a single one. A fusion without
+    // operations in its name (fusion_23) can be anything.
     {"gemm_fusion", Family::kGemm},
     {"reduce _fusion", Family::kReduction},
     {"transpose _fusion", Family::kLayoutChange},
@@ -110,8 +110,8 @@ constexpr FamilyRule kFamilyRules[] = {
     {"cupy_mean", Family::kReduction},
     {"cupy_arg", Family::kReduction},
 
-    // What is done around attention by kernels of its own. Rotary position embedding turns pairs of elements;
-    // vLLM's and FlashInfer's caches of keys and values are written by copies.
+    // Separate kernels around attention. Rotary position embedding rotates pairs of elements; vLLM's and
+    // FlashInfer's key-value caches are written by copies.
     {"QKNorm", Family::kNormalization},
     {"norm_rope", Family::kNormalization},
     {"_grouped_kernel_stage", Family::kAttention},
@@ -123,8 +123,8 @@ constexpr FamilyRule kFamilyRules[] = {
     {"AppendPagedKVCache", Family::kCopy},
 
     // Attention: cuDNN's and cuBLAS's sdpa and fmha, PyTorch's memory-efficient one (fmha_cutlass), Flash
-    // Attention 2 and 3, FlashInfer's (…KVCacheKernel). With the kernels that merge the parts of a split one.
-    // Above convolution: the backward pass is called bprop or dgrad.
+    // Attention 2 and 3, FlashInfer's (…KVCacheKernel), and the kernels that merge the parts of a split one.
+    // Above convolution, since the backward pass is called bprop or dgrad.
     {"sdpa", Family::kAttention},
     {"fmha", Family::kAttention},
     {"flash_fwd_", Family::kAttention},
@@ -141,7 +141,7 @@ constexpr FamilyRule kFamilyRules[] = {
     {"compute_dot_do_o", Family::kAttention},
     {"convert_dq_to_16bits", Family::kAttention},
 
-    // Losses: above softmax, which is part of them. The two without the word are cuDNN's CTC.
+    // Losses: above softmax, which is part of them. The two without the word "loss" are cuDNN's CTC.
     {"cross_entropy", Family::kLoss},
     {"CrossEntropy", Family::kLoss},
     {"XEntropy", Family::kLoss},
@@ -197,8 +197,8 @@ constexpr FamilyRule kFamilyRules[] = {
     {"sparse_conv", Family::kConvOther},
     {"cudnn ReduceSplitK", Family::kConvOther},
 
-    // Normalization: cuDNN's (bn_fw, bn_bw, batchnorm), the frameworks' (ln_fwd is Transformer Engine's and
-    // Flash Attention's, the gradients' kernels of PyTorch's group norm have its inner names).
+    // Normalization: cuDNN's (bn_fw, bn_bw, batchnorm) and the frameworks' (ln_fwd is Transformer Engine's
+    // and Flash Attention's; the gradient kernels of PyTorch's group norm go by its internal names).
     {"batch_norm", Family::kNormalization},
     {"batchnorm", Family::kNormalization},
     {"BatchNorm", Family::kNormalization},
@@ -232,7 +232,7 @@ constexpr FamilyRule kFamilyRules[] = {
     {"SoftMax", Family::kSoftmax},
     {"Softmax", Family::kSoftmax},
 
-    // Pooling: backward first, as its names contain the forward ones.
+    // Pooling: backward first, since its names contain the forward ones.
     {"pool backward", Family::kPoolingBackward},
     {"Pool ackward", Family::kPoolingBackward},
     {"Pool Grad", Family::kPoolingBackward},
@@ -248,9 +248,8 @@ constexpr FamilyRule kFamilyRules[] = {
     {"AvePool", Family::kPoolingForward},
     {"KernelPool", Family::kPoolingForward},
 
-    // Embedding: its forward is a gather of rows (index_select in PyTorch, whatever it is used for), its
-    // backward a sort of the indices and a sum over the segments; FBGEMM's backward updates the table as
-    // well.
+    // Embedding: forward is a gather of rows (index_select in PyTorch, whatever it is used for), backward a
+    // sort of the indices and a sum over the segments; FBGEMM's backward also updates the table.
     {"mbedding", Family::kEmbedding},
     {"indexSelect", Family::kEmbedding},
     {"vectorized_gather_kernel", Family::kEmbedding},
@@ -261,7 +260,7 @@ constexpr FamilyRule kFamilyRules[] = {
     {"num_of_partial_segments", Family::kEmbedding},
 
     // Work over lists of tensors (PyTorch's foreach and fused functions, apex, DeepSpeed), by its functor. In
-    // training it is the optimizer's but for this: copies (Copy, of FSDP's shards and of master weights),
+    // training it belongs to the optimizer, except for copies (Copy, of FSDP's shards and of master weights),
     // setting gradients to zero, their norms, and the scaling of gradients or losses.
     {"multi_tensor_apply Copy", Family::kCopy},
     {"multi_tensor_apply ZeroFunctor", Family::kElementwise},
@@ -273,8 +272,8 @@ constexpr FamilyRule kFamilyRules[] = {
     {"amp_update_scale", Family::kElementwise},
     {"multi_tensor_apply", Family::kOptimizer},
 
-    // Optimizers by their names: bitsandbytes (kOptimizer32bit2State), apex, DeepSpeed, TensorFlow, Triton
-    // kernels of one's own.
+    // Optimizers by name: bitsandbytes (kOptimizer32bit2State), apex, DeepSpeed, TensorFlow, users' own
+    // Triton kernels.
     {"Optimizer", Family::kOptimizer},
     {"^optimizer", Family::kOptimizer},
     {"Adam", Family::kOptimizer},
@@ -301,7 +300,7 @@ constexpr FamilyRule kFamilyRules[] = {
     {"NesterovUpdate", Family::kOptimizer},
 
     // The cells of recurrent networks, and cuDNN's persistent kernels, which are a whole layer. The standard
-    // algorithm's matrix products are GEMMs of cuBLAS's.
+    // algorithm's matrix products are cuBLAS GEMMs.
     {"lstm_cell", Family::kRnnCell},
     {"gru_cell", Family::kRnnCell},
     {"LSTM_", Family::kRnnCell},
@@ -309,15 +308,15 @@ constexpr FamilyRule kFamilyRules[] = {
     {"RNN", Family::kRnnCell},
     {"_lstm_", Family::kRnnCell},
 
-    // Vector products and norms of BLAS: above matrix products, as their parameters are those of gemv.
+    // BLAS vector products and norms: above matrix products, since their parameters are those of gemv.
     {"dot_kernel", Family::kReduction},
     {"reduce_1Block", Family::kReduction},
     {"nrm2_", Family::kReduction},
     {"asum_kernel", Family::kReduction},
 
-    // Matrix products: cuBLAS's and cuBLASLt's with the kernels that end a split one, CUTLASS's, Triton's,
-    // Marlin's (of quantized weights), llama.cpp's (mul_mat), TensorRT-LLM's (bmm). What xmma and CUTLASS
-    // have left by now is one (syrk, trmm, …).
+    // Matrix products: cuBLAS's and cuBLASLt's with the kernels that finish a split one, CUTLASS's, Triton's,
+    // Marlin's (of quantized weights), llama.cpp's (mul_mat), TensorRT-LLM's (bmm). Whatever of xmma and
+    // CUTLASS is left at this point is one, too (syrk, trmm, …).
     {"nvjet", Family::kGemm},
     {"gemm", Family::kGemm},
     {"Gemm", Family::kGemm},
@@ -333,8 +332,8 @@ constexpr FamilyRule kFamilyRules[] = {
     {"arlin", Family::kGemm},
     {"fused_moe_kernel", Family::kGemm},
 
-    // Changes of layout: between channels first and channels last (cuDNN's around its own kernels), padding
-    // of channels, transpositions. scal_kernel scales, its parameters are called cublasTransposeParams.
+    // Layout changes: between channels first and channels last (cuDNN's around its own kernels), padding of
+    // channels, transpositions. scal_kernel scales, though its parameters are called cublasTransposeParams.
     {"scal_kernel", Family::kElementwise},
     {"ToNhwc", Family::kLayoutChange},
     {"ToNchw", Family::kLayoutChange},
@@ -346,7 +345,7 @@ constexpr FamilyRule kFamilyRules[] = {
     {"SwapDimension1And2InTensor3", Family::kLayoutChange},
     {"ShuffleInTensor3", Family::kLayoutChange},
 
-    // Copies, among them casts (PyTorch's copy_, which may change the layout as well) and concatenations.
+    // Copies, including casts (PyTorch's copy_, which may change the layout as well) and concatenations.
     {"copy_kernel", Family::kCopy},
     {"BatchedCopy", Family::kCopy},
     {"split_with_sizes_copy", Family::kCopy},
@@ -354,8 +353,8 @@ constexpr FamilyRule kFamilyRules[] = {
     {"onvertTensor", Family::kCopy},
     {"memcpy", Family::kCopy},
 
-    // Elementwise: above reductions, as PyTorch's bear their functor's name. Dropout and random numbers are,
-    // and quantization, even by blocks.
+    // Elementwise: above reductions, since PyTorch's carry their functor's name. Includes dropout, random
+    // numbers, and quantization, even by blocks.
     {"elementwise", Family::kElementwise},
     {"Pointwise", Family::kElementwise},
     {"dropout", Family::kElementwise},
@@ -380,7 +379,7 @@ constexpr FamilyRule kFamilyRules[] = {
     {"sum_rows", Family::kReduction},
 };
 
-// wgrad first: its names may also say what the gradient is taken of.
+// wgrad first: its names may also say what the gradient is of.
 constexpr DirectionRule kDirectionRules[] = {
     {"wgrad", ConvolutionDirection::kFilterGradient},
     {"Wgrad", ConvolutionDirection::kFilterGradient},
@@ -396,13 +395,13 @@ constexpr DirectionRule kDirectionRules[] = {
     {"conv1d_fwd", ConvolutionDirection::kForward},
 };
 
-// The call comes first: a kernel that sums up the parts of a split GEMM is the GEMM's, a plain matrix product
-// in a convolution is the convolution's. Where a call can be many things the name decides among them; and
-// what cuDNN spends on other layouts than the program's is told apart, as channels-last tensors would save
-// it. Calls that are not listed (cudart's, plain BLAS) say nothing.
+// The call takes precedence: a kernel that sums up the parts of a split GEMM belongs to the GEMM, a plain
+// matrix product in a convolution to the convolution. Where a call can be many things, the name decides among
+// them. Layout changes by cuDNN are kept apart, since channels-last tensors would save them. Calls that are
+// not listed (cudart's, plain BLAS) say nothing.
 constexpr CallRule kCallRules[] = {
     {Category::kGemm, Family::kGemm, {}},
-    // cuDNN's graphs are run by one call, convolutions or not.
+    // One call runs all of cuDNN's graphs, convolutions or not.
     {Category::kConv, Family::kConvOther,
      kConvolutions | kPoolings | Family::kNormalization | Family::kSoftmax | Family::kAttention |
          Family::kLayoutChange},

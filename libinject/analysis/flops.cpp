@@ -24,7 +24,7 @@ std::uint64_t sum(std::initializer_list<std::uint64_t> terms) noexcept {
   return all;
 }
 
-/// Places of the spatial dimensions that there are; the others hold 0.
+/// Elements over the spatial dimensions in use; the others hold 0.
 template <typename Sizes>
 std::uint64_t volume(const Sizes& sizes, std::uint8_t dimensions) noexcept {
   std::uint64_t all = 1;
@@ -55,7 +55,7 @@ std::uint64_t convolution_bytes(const ConvolutionShape& shape) noexcept {
 }
 
 std::optional<std::uint64_t> attention_pairs(const AttentionShape& shape) noexcept {
-  // Of 32 bits each: their products fit into 64, and so does what follows.
+  // These have 32 bits each: their products fit into 64, and so does what follows.
   const std::uint64_t queries = shape.query_length;
   const std::uint64_t keys = shape.key_length;
   if ((shape.flags & kAttentionCausal) == 0) return queries * keys;
@@ -66,7 +66,8 @@ std::optional<std::uint64_t> attention_pairs(const AttentionShape& shape) noexce
   };
   const bool bottom_right = (shape.flags & kAttentionBottomRight) != 0;
   if (queries <= keys) return staircase(queries) + (bottom_right ? queries * (keys - queries) : 0);
-  // The queries beyond the staircase are the last ones and see every key, or the first ones and see none.
+  // The queries beyond the staircase are either the last ones, which see every key, or the first ones, which
+  // see none.
   return staircase(keys) + (bottom_right ? 0 : (queries - keys) * keys);
 }
 
@@ -89,7 +90,7 @@ std::uint64_t attention_bytes(const AttentionShape& shape) noexcept {
 }
 
 std::uint64_t rnn_flops(const RnnShape& shape) noexcept {
-  // Matrices a cell has for its input, and as many for its state.
+  // Matrices per cell for its input, and as many for its state.
   const std::uint64_t gates = shape.cell == 3 ? 4 : shape.cell == 4 ? 3 : 1;
   const std::uint64_t directions = shape.bidirectional != 0 ? 2 : 1;
   const std::uint64_t hidden = shape.hidden_size;

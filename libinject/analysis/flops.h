@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// What library calls compute, in multiply-adds as two operations each, and the bytes that they have to move
-// at least. Counted as if directly computed, whatever algorithm does it.
+// What library calls compute, a multiply-add being two operations, and the fewest bytes that they have to
+// move. Counted as if computed directly, whatever the algorithm.
 #pragma once
 
 #include <cstdint>
@@ -13,26 +13,25 @@
 
 namespace inject {
 
-/// What can't be held in 64 bits, here and in a GemmShape. It is no count.
+/// Stands for a count that does not fit into 64 bits, here and in a GemmShape.
 inline constexpr std::uint64_t kTooLarge = std::numeric_limits<std::uint64_t>::max();
 
-/// 2 · N · K · out · C / groups · filter: forward, and for either gradient as many. Products with padding
-/// count.
+/// 2 · N · K · out · C / groups · filter, forward and for either gradient. Products with padding count.
 std::uint64_t convolution_flops(const ConvolutionShape& shape) noexcept;
-/// Input, filter and output once each.
+/// Input, filter and output, once each.
 std::uint64_t convolution_bytes(const ConvolutionShape& shape) noexcept;
 
-/// Pairs of a query and a key whose score a causal mask of this kind keeps; all of them without one. Nothing
-/// if that depends on where the mask's diagonal lies, which is not known.
+/// Pairs of a query and a key whose score is kept by a causal mask of this kind, or all pairs without a mask.
+/// Empty if that depends on the position of the mask's diagonal, which is not known.
 std::optional<std::uint64_t> attention_pairs(const AttentionShape& shape) noexcept;
-/// Forward two products, of queries and keys and of scores and values; backward five, as the scores are
-/// computed again; of the pairs that the mask keeps. Of sequences whose lengths vary the longest count.
+/// Of the pairs that the mask keeps: two products forward (queries and keys, scores and values), five
+/// backward, since the scores are recomputed. If the lengths of sequences vary, the longest counts.
 std::optional<std::uint64_t> attention_flops(const AttentionShape& shape) noexcept;
-/// Queries, keys, values and output once each; backward their gradients as well.
+/// Queries, keys, values and output, once each; backward, also their gradients.
 std::uint64_t attention_bytes(const AttentionShape& shape) noexcept;
 
-/// Products of gates with input and state over all steps, layers and directions, and of projections; for
-/// either gradient as many.
+/// Products of gates with input and state over all steps, layers and directions, and of projections; the same
+/// for either gradient.
 std::uint64_t rnn_flops(const RnnShape& shape) noexcept;
 
 }  // namespace inject

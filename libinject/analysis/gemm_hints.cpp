@@ -10,21 +10,21 @@ namespace inject {
 
 namespace {
 
-/// Below it a tile of the output is mostly empty, and each element of the large operand is used fewer times
-/// than the memory's and the arithmetic's rates would need.
+/// Below this, a tile of the output is mostly empty, and each element of the large operand is used too few
+/// times to balance the rates of memory and arithmetic.
 constexpr std::int64_t kNarrow = 32;
 
-/// What tensor cores' loads want, of addresses and of contiguous rows.
+/// The alignment that tensor cores' loads need, of addresses and of contiguous rows.
 constexpr std::uint64_t kLoadBytes = 16;
 
 /// The output of one thread block of a large GEMM kernel.
 constexpr std::int64_t kTile = 128;
 
-/// A transposition is reported from here on.
+/// A transposition is reported from this ratio on.
 constexpr double kAsymmetry = 1.10;
 
-/// Products of one shape in an iteration from which on they are worth a look; fewer are the layers of a
-/// model.
+/// From this many products of one shape in an iteration they are worth combining; fewer are just the layers
+/// of a model.
 constexpr std::uint64_t kManyCalls = 64;
 
 DataType result_type(const GemmShape& shape) {
@@ -47,7 +47,7 @@ std::string number(std::int64_t value) {
   return std::to_string(value);
 }
 
-/// Sizes and addresses that are not as cuBLAS wants them for tensor cores, as "M = 1001, lda = 1001".
+/// Sizes and addresses that are not aligned as cuBLAS needs for tensor cores, such as "M = 1001, lda = 1001".
 std::string misaligned(const GemmShape& shape) {
   struct Item {
     const char* name;
@@ -56,7 +56,7 @@ std::string misaligned(const GemmShape& shape) {
   };
   const bool a_plain = shape.op_a == 'N';
   const bool b_plain = shape.op_b == 'N';
-  // The contiguous direction of each matrix, which is column-major, and the steps between columns.
+  // The contiguous direction of each matrix (they are column-major) and the strides between columns.
   const Item items[] = {
       {a_plain ? "M" : "K", a_plain ? shape.m : shape.k, shape.a},
       {b_plain ? "K" : "N", b_plain ? shape.k : shape.n, shape.b},
@@ -86,7 +86,7 @@ std::string misaligned(const GemmShape& shape) {
   return text;
 }
 
-/// Whether all sizes of the call are known: those of a grouped product may differ.
+/// Whether the call has one set of sizes: those of a grouped product may differ.
 bool has_sizes(const GemmShape& shape) {
   return shape.m > 0 && shape.n > 0 && shape.k > 0;
 }
@@ -113,7 +113,7 @@ std::string ops(const GemmShape& shape) {
   return {shape.op_a, shape.op_b};
 }
 
-/// Products that differ in their transpositions (and leading dimensions) only.
+/// Equal for products that differ only in their transpositions (and leading dimensions).
 auto size_key(const GemmShape& shape) {
   return std::tuple(shape.m, shape.n, shape.k, shape.batch, shape.groups, shape.a, shape.b, shape.c, shape.d,
                     shape.compute, shape.epilogue);
@@ -137,7 +137,7 @@ void add_transpositions(std::span<GemmRow> rows) {
   }
 }
 
-/// The operand that several products may have in common, by its size, type and way of being read.
+/// The operand that several products may share, by its size, type and how it is read.
 struct CommonOperand {
   char name;
   std::int64_t rows;
@@ -145,8 +145,8 @@ struct CommonOperand {
   std::int64_t ld;
 };
 
-/// Products in one of which the others could be contained: with an equal operand, the other one read in the
-/// same way, and called as often.
+/// Equal for products that could be combined into one: they share an operand, read the other one in the same
+/// way, and are called equally often.
 auto combination_key(const CommonOperand& operand, const GemmRow& row) {
   const GemmShape& s = row.shape;
   return std::tuple(operand.name, operand.rows, operand.columns, operand.ld, s.op_a, s.op_b, s.a, s.b, s.c,
@@ -176,7 +176,7 @@ void add_combinations(std::span<GemmRow> rows, const DeviceSpecs& device, std::u
                                    (2 * row.shared >= row.calls ? " (A is the same matrix in most)" : "")});
     }
   }
-  // A row is told of the larger of its two groups.
+  // A row gets the hint for the larger of its two groups.
   std::vector<const Group*> groups;
   for (const auto& [key, group] : sharing) {
     if (group.rows.size() > 1) groups.push_back(&group);
@@ -240,7 +240,7 @@ std::string_view eligible_name(Eligible eligible) noexcept {
 TensorEligibility tensor_eligibility(const GemmShape& shape, const DeviceSpecs& device) {
   if (data_type_bits(shape.a) == 0 || data_type_bits(shape.b) == 0)
     return {Eligible::kUnknown, "type not known"};
-  // Of these it is not said here what the devices can do.
+  // Which devices support these is not recorded here.
   if ((shape.flags & kGemmBlockScaled) != 0) return {Eligible::kUnknown, "scaled by blocks"};
   for (const DataType type : {shape.a, shape.b}) {
     if (type == DataType::kF4 || type == DataType::kF6 || type == DataType::kF8E8M0 || type == DataType::kC8I)
@@ -298,7 +298,7 @@ std::vector<Hint> gemm_hints(const GemmShape& shape, TensorCores cores, const De
   const bool fp32 = (shape.a == DataType::kF32 || shape.a == DataType::kC64) && shape.a == shape.b;
   if (fp32 && !tensor_arithmetic(shape) && cores == TensorCores::kNotUsed && has(device, Arithmetic::kTf32) &&
       narrow > 1) {
-    // What the memory bounds gains nothing.
+    // A memory-bound product would gain nothing.
     const Roofline roof = roofline(static_cast<double>(shape.flops), static_cast<double>(shape.bytes),
                                    peak_flops(device, Arithmetic::kFp32), peak_bandwidth(device));
     if (roof.bound != Bound::kMemory) {

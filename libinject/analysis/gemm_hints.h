@@ -2,7 +2,7 @@
 // SPDX-FileCopyrightText: The libinject authors
 //
 // What can be said about a matrix product: its work, what bounds it, whether tensor cores could do it, and
-// what might make it faster. docs/gemm.md has the rules in words.
+// what might make it faster. docs/gemm.md explains the rules.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ std::string_view bound_name(Bound bound) noexcept;
 
 struct Roofline {
   double intensity = 0;   ///< operations per byte; 0 if the bytes are not known
-  double attainable = 0;  ///< operations a second under the roof; 0 if a peak is not known
+  double attainable = 0;  ///< operations per second under the roof; 0 if a peak is not known
   Bound bound = Bound::kUnknown;
 };
 
@@ -36,7 +36,7 @@ Roofline roofline(double flops, double bytes, std::optional<double> peak_flops,
 enum class Eligible : std::uint8_t {
   kUnknown,
   kNo,
-  kMisaligned,  ///< they can, at a lower rate: cuBLAS before 11.0 would not use them
+  kMisaligned,  ///< possible at a lower rate; cuBLAS before 11.0 would not use them
   kYes,
 };
 
@@ -53,7 +53,7 @@ TensorEligibility tensor_eligibility(const GemmShape& shape, const DeviceSpecs& 
 
 enum class HintKind : std::uint8_t {
   kNarrow,         ///< M or N below 32
-  kMultiples,      ///< sizes off the multiples that the type wants
+  kMultiples,      ///< sizes that are not multiples of what the type needs
   kTf32,           ///< fp32 that could be tf32
   kTransposition,  ///< another pair of op(A), op(B) is faster by more than 10 % at the same size
   kCombine,        ///< several small products with a common operand
@@ -64,7 +64,7 @@ struct Hint {
   std::string text;
 };
 
-/// What the shape alone tells; `cores` as for arithmetic_of().
+/// Hints from the shape alone; `cores` as for arithmetic_of().
 std::vector<Hint> gemm_hints(const GemmShape& shape, TensorCores cores, const DeviceSpecs& device);
 
 /// One line of gemm_sum.csv.
@@ -72,16 +72,15 @@ struct GemmRow {
   GemmShape shape;
   std::uint64_t calls = 0;
   std::uint64_t gpu_ns = 0;
-  std::uint64_t shared =
-      0;  ///< of `calls`, those that had A's address in common with the thread's call before
+  /// Of `calls`, those with A at the same address as in the thread's previous call.
+  std::uint64_t shared = 0;
   std::vector<Hint> hints;
 };
 
-/// Adds what the comparison of rows tells. `iterations`: how many the rows were collected over, 0 if not
-/// known.
+/// Adds hints from comparing rows. `iterations`: how many the rows were collected over, 0 if not known.
 void add_row_hints(std::span<GemmRow> rows, const DeviceSpecs& device, std::uint64_t iterations);
 
-/// The texts, "; " between them.
+/// The texts, separated by "; ".
 std::string join_hints(const std::vector<Hint>& hints);
 
 }  // namespace inject

@@ -9,16 +9,17 @@ namespace inject {
 
 namespace {
 
-// Shorter waits are threads handing over to each other: part of the way to the launch.
+// Shorter waits are handovers between threads: part of the way to the launch.
 constexpr std::uint64_t kShortWait = 500'000;
-// Longer without any call, a thread does work of its own: no framework takes that for a launch.
+// A thread that makes no call for longer than this does work of its own: no framework takes that long for a
+// launch.
 constexpr std::uint64_t kOwnWork = 1'000'000;
 
 bool contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
 
-/// The time of a stretch, by what was done in it, and the call that took most of each.
+/// The time of a stretch by state, and for each state the call that took the most.
 class Shares {
  public:
   void add(HostState state, std::uint64_t time, const HostCall* call, bool on_thread_before) {
@@ -78,8 +79,8 @@ void walk(const HostThread& thread, Nanoseconds begin, Nanoseconds end, const Us
     }
     const Nanoseconds pause_begin = next == thread.calls.begin() ? 0 : std::prev(next)->end;
     const bool last = next == thread.calls.end();
-    // At a window's closing the thread that closes it is read; no call of the window's begins there. Work may
-    // start after it: what the thread did until then is all that is known.
+    // When a window closes, the closing thread's processor time is read without a call of the window
+    // beginning there. Work may start later, but only what the thread did until then is known.
     const Nanoseconds pause_end = last ? thread.closing : next->begin;
     const Nanoseconds until = last ? end : std::min(end, pause_end);
     use(at, until, thread.state_between(pause_begin, pause_end), nullptr);
@@ -145,7 +146,8 @@ HostState HostThread::state_between(Nanoseconds begin, Nanoseconds end) const {
                        [](const ProcessorReading& reading, Nanoseconds time) { return reading.time < time; });
   if (last == readings.end() || last->time != end || last == readings.begin()) return HostState::kCompute;
   const ProcessorReading& before = *std::prev(last);
-  // Off the processor, it was others that had it; where nothing is counted, all are 0.
+  // Without a voluntary wait, the thread lost the processor to others. Where waits are not counted, all are
+  // 0.
   if (last->waits != 0 && last->waits == before.waits) return HostState::kCompute;
   std::uint64_t used = last->processor - before.processor;
   // The calls since that reading came in quick succession: their thread ran.
@@ -162,7 +164,7 @@ bool HostThread::waits_for_device(const HostCall& call) const {
 void Lead::add(std::uint64_t position, std::uint64_t time) {
   if (time == 0) return;
   time_ += time;
-  // Waits of several threads come thread by thread: in place, which is at the end for the first of them.
+  // Waits come thread by thread, so they are inserted in order; those of the first thread go to the end.
   const auto after =
       std::upper_bound(parts_.begin(), parts_.end(), position,
                        [](std::uint64_t wanted, const Part& part) { return wanted < part.position; });
@@ -208,8 +210,8 @@ LateCause late_cause(Nanoseconds begin, Nanoseconds end, const LateLaunch& launc
       shares.add(state, to - from, call, false);
       return;
     }
-    walk(*before, from, to, [&](Nanoseconds a, Nanoseconds b, HostState other, const HostCall* its) {
-      shares.add(other, b - a, its, true);
+    walk(*before, from, to, [&](Nanoseconds a, Nanoseconds b, HostState other, const HostCall* other_call) {
+      shares.add(other, b - a, other_call, true);
     });
   });
   shares.add_launch(launch.state, end - called, launch.function);
@@ -222,21 +224,22 @@ LateCause late_cause(Nanoseconds begin, Nanoseconds end, const LateLaunch& launc
 
   // The call that the host was in when the device ran out of work.
   const HostCall* under_way = thread.call_at(begin);
-  bool its = false;
+  bool on_thread_before = false;
   if (under_way == nullptr && before != nullptr) {
     walk(thread, begin, begin + 1, [&](Nanoseconds, Nanoseconds, HostState state, const HostCall*) {
       if (state == HostState::kWait) under_way = before->call_at(begin);
     });
-    its = under_way != nullptr;
+    on_thread_before = under_way != nullptr;
   }
   const auto synchronization = [&](LateCause cause) {
     lead.take(gap);
     return cause;
   };
   if (under_way != nullptr && 2 * (under_way->end - under_way->begin) >= gap) {
-    if ((its ? *before : thread).waits_for_device(*under_way))
-      return synchronization({IdleCause::kSynchronization, under_way->function, its, false});
-    if (under_way->state == HostState::kCopy) return {IdleCause::kCopyCall, under_way->function, its, false};
+    if ((on_thread_before ? *before : thread).waits_for_device(*under_way))
+      return synchronization({IdleCause::kSynchronization, under_way->function, on_thread_before, false});
+    if (under_way->state == HostState::kCopy)
+      return {IdleCause::kCopyCall, under_way->function, on_thread_before, false};
   }
   if (gap <= lead.time()) return synchronization({IdleCause::kSynchronization, kNoFunction, false, false});
   if (waited < kShortWait) shares.waits_are_computing();

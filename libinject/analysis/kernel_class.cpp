@@ -9,7 +9,7 @@ namespace inject {
 
 namespace {
 
-/// Families that compute nothing which a tensor core could.
+/// Families that compute nothing a tensor core could.
 constexpr FamilySet kWithoutProducts = kPoolings | kCollectives | Family::kNormalization | Family::kSoftmax |
                                        Family::kLoss | Family::kElementwise | Family::kReduction |
                                        Family::kEmbedding | Family::kOptimizer | Family::kLayoutChange |
@@ -34,7 +34,7 @@ Family family_of(std::string_view name, Category innermost_call) noexcept {
     if (rule.by_name.contains(by_name)) return by_name;
     if (!is_convolution(rule.family)) return rule.family;
     if (by_name != Family::kGemm) return rule.family;
-    // Complex products inside a convolution are those of its FFTs.
+    // Complex products inside a convolution belong to its FFTs.
     const bool complex =
         name.find("cgemm") != std::string_view::npos || name.find("gemm_cf32") != std::string_view::npos;
     return complex ? Family::kConvFft : Family::kConvGemm;

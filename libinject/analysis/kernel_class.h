@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// What a kernel does, told by the library call that launched it and by its name. The names are those of the
-// vendor's libraries and of the frameworks' own kernels; docs/gemm.md and the tables of kernel_rules.h say
-// how they are read. tests/data/kernels holds names with what is known of them.
+// What a kernel does, judging by the library call that launched it and by its name. Names of the vendor's
+// libraries and of frameworks' own kernels are known; docs/gemm.md and the tables of kernel_rules.h say how
+// they are read. tests/data/kernels holds names with what is known about them.
 #pragma once
 
 #include <array>
@@ -15,17 +15,18 @@
 
 namespace inject {
 
-/// kGemm is a plain matrix product: of a 1 × 1 convolution, or of a matrix that was formed before (im2col).
+/// kGemm is a plain matrix product: a 1 × 1 convolution, or a product with a matrix that was formed before
+/// (im2col).
 enum class ConvolutionAlgorithm : std::uint8_t { kImplicitGemm, kGemm, kWinograd, kFft, kDirect, kOther };
 inline constexpr std::size_t kConvolutionAlgorithms = 6;
 
 enum class ConvolutionDirection : std::uint8_t { kUnknown, kForward, kDataGradient, kFilterGradient };
 inline constexpr std::size_t kConvolutionDirections = 4;
 
-/// Every kernel is in exactly one.
+/// Every kernel belongs to exactly one family.
 enum class Family : std::uint8_t {
-  kGemm,  // and matrix-vector products
-  // Algorithm by direction, in the order of the two enums: convolution_family() counts on it.
+  kGemm,  // including matrix-vector products
+  // Algorithm by direction, in the order of the two enums: convolution_family() relies on it.
   kConvImplicitGemm,
   kConvImplicitGemmForward,
   kConvImplicitGemmDataGradient,
@@ -68,7 +69,7 @@ enum class Family : std::uint8_t {
   kReduce,
   kSendReceive,
   kCollectiveOther,
-  kLayoutChange,  // channels first to channels last and back, padding of channels, transpositions
+  kLayoutChange,  // between channels first and channels last, padding of channels, transpositions
   kCopy,
   kOther,
 };
@@ -88,7 +89,7 @@ constexpr bool is_collective(Family family) {
   return family >= Family::kAllReduce && family <= Family::kCollectiveOther;
 }
 
-/// Of a convolution family; kOther and kUnknown for all others.
+/// The algorithm and direction of a convolution family; kOther and kUnknown for all others.
 ConvolutionAlgorithm algorithm_of(Family family) noexcept;
 ConvolutionDirection direction_of(Family family) noexcept;
 
@@ -97,15 +98,15 @@ std::string_view family_name(Family family) noexcept;
 std::string_view algorithm_name(ConvolutionAlgorithm algorithm) noexcept;
 std::string_view direction_name(ConvolutionDirection direction) noexcept;
 
-/// The family of a kernel with this name, mangled or not, that was launched inside a library call of this
-/// category: the innermost call around the launch that is one of a library's, kOther if there is none.
-/// A search through tables: ask once per name and keep the answer.
+/// The family of a kernel with this name, mangled or not. `innermost_call`: the category of the innermost
+/// library call around the launch, kOther if there is none. Searches tables: call it once per name and keep
+/// the answer.
 Family family_of(std::string_view name, Category innermost_call = Category::kOther) noexcept;
 
-/// Of a name that belongs to a convolution; kOther where the name does not tell.
+/// For a name that belongs to a convolution; kOther if the name does not tell.
 ConvolutionAlgorithm convolution_algorithm_of(std::string_view name) noexcept;
 
-/// Of a call whose kernels say one and the other: plain matrix products are parts of other algorithms as
+/// The algorithm of a call whose kernels indicate both: plain matrix products occur in other algorithms as
 /// well.
 constexpr ConvolutionAlgorithm combined_algorithm(ConvolutionAlgorithm one, ConvolutionAlgorithm other) {
   const bool less_specific = one == ConvolutionAlgorithm::kOther ||
@@ -113,7 +114,7 @@ constexpr ConvolutionAlgorithm combined_algorithm(ConvolutionAlgorithm one, Conv
   return less_specific ? other : one;
 }
 
-/// kUnknown where neither the vendor nor the name says so.
+/// kUnknown if neither the vendor nor the name says so.
 enum class TensorCores : std::uint8_t { kUnknown, kNotUsed, kUsed };
 
 /// The type that the kernel multiplies, which may be narrower than that of its matrices: fp32 matrices are
@@ -130,14 +131,14 @@ struct TensorCoreUse {
 /// Whether the kernel with this name does its arithmetic on tensor cores, and on which type.
 TensorCoreUse tensor_cores_of(std::string_view name) noexcept;
 
-/// What a kernel has to do with the products of the library call that launched it.
+/// A kernel's part in the products of the library call that launched it.
 enum class ProductRole : std::uint8_t {
   kUnknown,
   kMultiplies,
-  kHelps,  ///< changes layouts or types, pads, adds up parts of sums: computes none of the products
+  kHelps,  ///< changes layouts or types, pads, adds up partial sums: computes none of the products
 };
 
-/// Of the kernel with this name inside a call that computes products.
+/// The role of a kernel with this name inside a call that computes products.
 ProductRole product_role_of(std::string_view name) noexcept;
 
 /// "yes", "no", "unknown".

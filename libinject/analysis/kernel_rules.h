@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// The rules by which kernels are classified (analysis/kernel_class.h), each table in the order in which its
-// rules apply: the first one all of whose words occur in the name decides (analysis/name_words.h). They hold
-// for mangled and demangled names alike, so no word contains "::", "<" or "(".
+// The rules by which kernels are classified (analysis/kernel_class.h). Each table is in order of precedence:
+// the first rule all of whose words occur in the name decides (analysis/name_words.h). Rules apply to mangled
+// and demangled names alike, so no word contains "::", "<" or "(".
 #pragma once
 
 #include <cstdint>
@@ -42,9 +42,9 @@ inline constexpr FamilySet kConvolutions =
 inline constexpr FamilySet kPoolings = FamilySet::from_to(Family::kPoolingForward, Family::kPoolingBackward);
 inline constexpr FamilySet kCollectives = FamilySet::from_to(Family::kAllReduce, Family::kCollectiveOther);
 
-// Words lie in the rules themselves: pointers would have to be relocated in every process.
+// Words are stored in the rules themselves: pointers would have to be relocated in every process.
 
-/// A kernel's family by its name. Of convolutions the algorithm.
+/// A kernel's family by its name; for convolutions, only the algorithm.
 struct FamilyRule {
   char words[36];
   Family family;
@@ -58,7 +58,7 @@ struct DirectionRule {
 };
 std::span<const DirectionRule> direction_rules() noexcept;
 
-/// What a library call tells: the family of its kernels but for those whose name says one of `by_name`.
+/// What a library call tells: the family of its kernels, except those whose name indicates one of `by_name`.
 struct CallRule {
   Category call;
   Family family;
@@ -70,7 +70,7 @@ std::span<const CallRule> call_rules() noexcept;
 struct CoresRule {
   char words[36];
   TensorCores cores;
-  bool multiplies = true;  ///< false: the name's types are those of a product that other kernels do
+  bool multiplies = true;  ///< false: the types in the name are those of a product computed by other kernels
 };
 std::span<const CoresRule> cores_rules() noexcept;
 

@@ -7,9 +7,9 @@
 
 namespace inject {
 
-/// Whether all of the words (separated by spaces, case counts) occur in the name. After ^ a word begins with
-/// no letter before it ("^lamb" is not in "flamb"), before $ it ends with no small letter behind it ("lamb$"
-/// is not in "lambda").
+/// Whether all of the words (separated by spaces, case-sensitive) occur in the name. A word that begins with
+/// ^ must not follow a letter ("^lamb" is not in "flamb"); one that ends with $ must not be followed by a
+/// lower-case letter ("lamb$" is not in "lambda").
 bool name_has_words(std::string_view name, std::string_view words) noexcept;
 
 /// The first rule all of whose `words` occur in the name; null if there is none.

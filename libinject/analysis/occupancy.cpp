@@ -14,13 +14,13 @@ namespace inject {
 
 namespace {
 
-/// The calculator takes whatever minor version it has not heard of for the one that it knows best.
+/// The calculator silently treats an unknown minor version as one that it knows.
 bool is_known(const DeviceLimits& device) {
   return device.compute_major < __CUDA_OCC_MAJOR__ ||
          (device.compute_major == __CUDA_OCC_MAJOR__ && device.compute_minor <= __CUDA_OCC_MINOR__);
 }
 
-/// What the calculator would not miss, but needs.
+/// Whether the device has what the calculator needs without checking for it.
 bool is_complete(const DeviceLimits& device) {
   if (device.compute_major >= 7 && device.shared_per_block_optin <= 0) return false;
   return device.compute_major < 8 || device.reserved_shared_per_block > 0;
@@ -59,10 +59,10 @@ std::optional<Occupancy> occupancy_of(const DeviceLimits& device, const LaunchRe
   if (!is_known(device) || !is_complete(device) || !fits(device, launch)) return std::nullopt;
   const cudaOccDeviceProp properties = properties_of(device);
   cudaOccFuncAttributes function;
-  function.maxThreadsPerBlock = INT_MAX;  // it was launched
+  function.maxThreadsPerBlock = INT_MAX;  // no limit: it was launched
   function.numRegs = static_cast<int>(launch.registers_per_thread);
   function.sharedSizeBytes = launch.static_shared_bytes;
-  // A launch with more than the usual limit has opted in for it, at least for as much.
+  // A launch beyond the default limit must have opted in to at least that much.
   function.shmemLimitConfig = FUNC_SHMEM_LIMIT_OPTIN;
   function.maxDynamicSharedSizeBytes = launch.dynamic_shared_bytes;
   const cudaOccDeviceState state;
@@ -73,8 +73,8 @@ std::optional<Occupancy> occupancy_of(const DeviceLimits& device, const LaunchRe
       result.activeBlocksPerMultiprocessor <= 0) {
     return std::nullopt;
   }
-  // What the calculator has tables for and the device tells as well: where they differ, it is not the device
-  // that the calculator has in mind.
+  // Figures that both the calculator's tables and the device provide: if they differ, the calculator has a
+  // different device in mind.
   std::size_t max_shared = 0;
   if (result.blockLimitBlocks != device.blocks_per_multiprocessor ||
       cudaOccSMemPerMultiprocessor(&max_shared, &properties, &state) != CUDA_OCC_SUCCESS ||

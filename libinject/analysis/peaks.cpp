@@ -6,7 +6,7 @@ namespace inject {
 
 namespace {
 
-// Products with sums in fp16 have no column: theirs is that of fp16.
+// Products accumulated in fp16 have no column of their own: they use that of fp16.
 constexpr std::size_t kColumns = 9;
 
 struct Rates {
@@ -15,8 +15,8 @@ struct Rates {
   // Multiply-adds per multiprocessor and clock, in the order of Arithmetic; 0: no such unit, or not
   // published.
   std::uint16_t multiply_adds[kColumns];
-  // Hopper and Blackwell run products of tensor cores, but for fp64, at a lower clock than everything else,
-  // and their datasheets count with it. The attribute is the other clock.
+  // Hopper and Blackwell run tensor cores, except for fp64, at a lower clock than everything else, and their
+  // datasheets use it. The attribute has the higher clock.
   double tensor_clock_share;
 };
 
@@ -31,7 +31,7 @@ constexpr Rates kRates[] = {
     {8, 9, {2, 0, 128, 128, 256, 512, 512, 1024, 1024}, 1},
     // 1830 of 1980 MHz (SXM), 1620 of 1755 MHz (PCIe).
     {9, 0, {64, 128, 128, 256, 1024, 2048, 2048, 4096, 4096}, 12.0 / 13},
-    // Not published; what the datasheet's 2.25 PFLOP/s at fp16 and the attribute's 1965 MHz come to.
+    // Not published; derived from the datasheet's 2.25 PFLOP/s at fp16 and the attribute's 1965 MHz.
     {10, 0, {64, 64, 128, 0, 2048, 4096, 4096, 8192, 8192}, 17.0 / 18},
     {12, 0, {2, 0, 128, 128, 256, 512, 512, 1024, 1024}, 1},
 };
@@ -69,7 +69,7 @@ struct KnownProduct {
   Product product;
 };
 
-// The first one that fits. Who is not here is not known. The sources are in docs/peaks.md.
+// The first match counts. Products not listed here are not known. docs/peaks.md has the sources.
 constexpr KnownProduct kProducts[] = {
     {6, 0, "P100", Product::kFull},
     {7, 0, "V100", Product::kFull},
@@ -100,7 +100,7 @@ constexpr KnownProduct kProducts[] = {
     {8, 9, "L20", Product::kHalf},
     {8, 9, "RTX 6000 Ada", Product::kFull},
     {8, 9, "GeForce RTX", Product::kHalfFp32Sums},
-    // Their tensor cores keep another clock than the SXM and PCIe products'.
+    // Their tensor cores run at a different clock than those of the SXM and PCIe products.
     {9, 0, "H100 NVL", Product::kUnknown},
     {9, 0, "H200 NVL", Product::kUnknown},
     {9, 0, "H100", Product::kFull},
@@ -121,7 +121,7 @@ bool has_words(std::string_view name, std::string_view words) {
   return false;
 }
 
-/// What of the table's rate the product reaches; 0: not known, or no such unit.
+/// The share of the table's rate that the product reaches; 0: not known, or no such unit.
 double share_of_rate(Product product, Arithmetic arithmetic) {
   switch (product) {
     case Product::kFull:
@@ -172,7 +172,7 @@ std::string_view arithmetic_name(Arithmetic arithmetic) noexcept {
 }
 
 Product product_of(int major, int minor, std::string_view device_name) noexcept {
-  // Cards for mining: most of their rates were cut.
+  // Mining cards: most of their rates were cut.
   if (has_words(device_name, "CMP")) return Product::kReduced;
   for (const KnownProduct& known : kProducts) {
     if (known.major == major && known.minor == minor && has_words(device_name, known.words))
@@ -188,7 +188,7 @@ Ability ability(const DeviceSpecs& device, Arithmetic arithmetic) noexcept {
     return multiply_adds(*rates, arithmetic) != 0 ? Ability::kYes : Ability::kUnknown;
   if (multiply_adds(*rates, arithmetic) == 0 || device.product == Product::kNoTensorCores)
     return Ability::kNo;
-  // Turing chips come with tensor cores and without.
+  // Turing chips come with and without tensor cores.
   const bool turing = device.major == 7 && device.minor == 5;
   const bool known = device.product != Product::kUnknown && device.product != Product::kReduced;
   return turing && !known ? Ability::kUnknown : Ability::kYes;

@@ -12,15 +12,15 @@ std::vector<std::optional<double>> product_shares(std::span<const KernelInCalls>
                                                   std::uint64_t calls) {
   std::vector<ProductRole> roles;
   std::uint64_t products = 0;  // executions that may have done some of the operations …
-  std::size_t names = 0;       // … of so many kernels
+  std::size_t names = 0;       // … and of how many kernels
   for (const KernelInCalls& kernel : kernels) {
-    // All that a call launched has done all of its operations, whatever its name.
+    // The only kernel that a call launched did all of its operations, whatever its name.
     roles.push_back(kernels.size() == 1 ? ProductRole::kMultiplies : product_role_of(kernel.name));
     if (roles.back() == ProductRole::kHelps) continue;
     products += kernel.count;
     ++names;
   }
-  // Several kernels are either what different calls ran, one each, or share a call in a way that isn't known.
+  // Several kernels either belong to different calls, one each, or share a call in an unknown way.
   const bool unknown = std::find(roles.begin(), roles.end(), ProductRole::kUnknown) != roles.end();
   const bool one_each = products == calls && !unknown;
   std::vector<std::optional<double>> shares;

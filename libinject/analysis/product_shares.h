@@ -10,16 +10,16 @@
 
 namespace inject {
 
-/// A kernel of library calls of one shape: all its executions in them.
+/// All executions of a kernel in library calls of one shape.
 struct KernelInCalls {
   std::string_view name;
   std::uint64_t count = 0;
   std::uint64_t time = 0;
 };
 
-/// Which operations each of the kernels did, of `calls` calls of `flops` each; in their order. Those that
-/// compute no products (ProductRole) did none. Nothing where the kernels and their number don't tell who did
-/// what.
+/// How many of the operations of `calls` calls, `flops` each, were done by each of the kernels, in their
+/// order. Those that compute no products (ProductRole) did none. Empty where the kernels and their number do
+/// not tell which did what.
 std::vector<std::optional<double>> product_shares(std::span<const KernelInCalls> kernels, double flops,
                                                   std::uint64_t calls);
 

@@ -70,8 +70,8 @@ void LogHistogram::coarsen() {
 
 void LogHistogram::add_bucket(unsigned bucket, std::uint64_t times) {
   unsigned index = find_or_add_chunk(bucket / kChunkBuckets);
-  // 64 powers of two take 256 chunks and zero one more; each step halves that, so that the third one suffices
-  // for any values.
+  // 64 powers of two take 256 chunks and zero one more; each step halves that, so three steps suffice for any
+  // values.
   while (index == kMaxChunks) {
     coarsen();
     bucket >>= 1;
@@ -80,7 +80,7 @@ void LogHistogram::add_bucket(unsigned bucket, std::uint64_t times) {
   last_chunk_ = static_cast<std::uint8_t>(index);
   constexpr std::uint64_t kMax = std::numeric_limits<std::uint32_t>::max();
   while (counters_[index][bucket % kChunkBuckets] + times > kMax) {
-    // The shape is what the median is read from: halve all counters.
+    // The median only needs the shape of the distribution: halve all counters.
     total_ = 0;
     for (Counters& counters : counters_) {
       for (std::uint32_t& counter : counters) {

@@ -12,16 +12,16 @@
 
 namespace inject {
 
-/// Bytes that the single values behind exact medians may take, shared by all rows of a run.
+/// Bytes that the individual values kept for exact medians may take, shared by all rows of a run.
 struct SampleBudget {
   std::size_t limit = std::size_t{16} << 20;
   std::size_t used = 0;
 };
 
 /// Counts of values in buckets whose width grows with the value: 64 buckets per power of two, so that the
-/// middle of a bucket is at most 1/128 (0.8 %) off any value in it. At most 2 KiB of counters: where values
-/// spread over more than 8 powers of two the buckets become twice as wide (1.6 %), over more than 16 four
-/// times (3.1 %), over more than 32 eight times (6.3 %). That holds all of 64 bits.
+/// middle of a bucket is at most 1/128 (0.8 %) off any value in it. At most 2 KiB of counters: if values
+/// spread over more than 8 powers of two, buckets become twice as wide (1.6 %), over more than 16 four times
+/// (3.1 %), over more than 32 eight times (6.3 %), which covers all 64-bit values.
 class LogHistogram {
  public:
   void add(std::uint64_t value, std::uint32_t times = 1);
@@ -35,7 +35,7 @@ class LogHistogram {
  private:
   // Counters come in chunks of a cache line: the values of one kernel lie close together.
   static constexpr unsigned kChunkBuckets = 16;
-  // Zero and 64 powers of two, at an eighth of the buckets: no values need wider ones.
+  // Zero and 64 powers of two with an eighth of the buckets: no values need wider ones.
   static constexpr unsigned kMaxChunks = 33;
   using Counters = std::array<std::uint32_t, kChunkBuckets>;
 
@@ -54,8 +54,8 @@ class LogHistogram {
 };
 
 /// Count, sum, minimum, maximum, mean and sample standard deviation of integers, exact and independent of
-/// their order; median exact up to kExactSamples values, as long as the budget that the rows share has room,
-/// and by LogHistogram beyond. May throw std::bad_alloc.
+/// their order. The median is exact up to kExactSamples values, as long as the rows' shared budget has room,
+/// and from a LogHistogram beyond that. May throw std::bad_alloc.
 class SampleStats {
  public:
   static constexpr std::size_t kExactSamples = 1024;
@@ -75,15 +75,15 @@ class SampleStats {
   std::uint64_t min() const { return count_ == 0 ? 0 : min_; }
   std::uint64_t max() const { return max_; }
   double mean() const;
-  /// Of a sample (n - 1), as Nsight Systems prints it; 0 for fewer than two values.
+  /// The sample standard deviation (n - 1), as Nsight Systems prints it; 0 for fewer than two values.
   double stddev() const;
-  /// The mean of the two middle values where their number is even.
+  /// For an even number of values, the mean of the two middle ones.
   double median() const;
-  /// The smallest value that at least this share of all values (0 … 1) does not exceed, as exact as median().
+  /// The smallest value that at least this share (0 … 1) of all values do not exceed, as exact as median().
   std::uint64_t percentile(double share) const;
   /// The value of the given rank, counted from 0 in ascending order, as exact as median().
   std::uint64_t value_at(std::uint64_t rank) const;
-  /// Bound of the median's relative error; 0 where it is exact.
+  /// Bound of the median's relative error; 0 if it is exact.
   double median_error() const { return histogram_ ? histogram_->error() : 0.0; }
 
  private:

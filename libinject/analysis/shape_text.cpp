@@ -35,7 +35,7 @@ ConvolutionAlgorithm convolution_algorithm_of(const ConvolutionShape& shape) noe
     return (shape.notes & kEngineFft) != 0 ? kFft : kOther;
   }
   // cudnnConvolutionFwdAlgo_t, …BwdDataAlgo_t, …BwdFilterAlgo_t; the gradients' algorithms without a name are
-  // products whose matrices are never laid out.
+  // products whose matrices are never formed.
   constexpr ConvolutionAlgorithm kForward[] = {kImplicitGemm, kImplicitGemm, kGemm,     kDirect,
                                                kFft,          kFft,          kWinograd, kWinograd};
   constexpr ConvolutionAlgorithm kData[] = {kImplicitGemm, kImplicitGemm, kFft, kFft, kWinograd, kWinograd};

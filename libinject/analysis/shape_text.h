@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// The fields of call shapes as the tables print them. Empty where a field holds what it can't.
+// The fields of call shapes as the tables print them. Empty if a field holds an impossible value.
 #pragma once
 
 #include <array>
@@ -14,11 +14,11 @@
 
 namespace inject {
 
-/// "bias + relu"; of bits of GraphOperation.
+/// "bias + relu"; `operations` has bits of GraphOperation.
 std::string operations_text(std::uint64_t operations);
 
-/// What cuDNN's notes on an engine, or an older function's algorithm, say; kOther where they do not, and the
-/// kernels' names may.
+/// As cuDNN's notes on an engine, or the algorithm passed to an older function, tell; kOther if they do not
+/// (the kernels' names may).
 ConvolutionAlgorithm convolution_algorithm_of(const ConvolutionShape& shape) noexcept;
 
 /// "forward", "data gradient", "filter gradient".
@@ -41,7 +41,7 @@ std::string_view normalization_direction_name(std::uint8_t direction) noexcept;
 /// "batch", "instance", "layer", "RMS", "group".
 std::string_view normalization_mode_name(std::uint8_t mode) noexcept;
 
-/// Sizes of the spatial dimensions that there are: "56x56".
+/// Sizes of the spatial dimensions in use: "56x56".
 template <typename To>
 std::string spatial_text(const std::array<To, 3>& sizes, std::uint8_t dimensions) {
   std::string text;

@@ -53,12 +53,12 @@ std::optional<Arithmetic> tensor_arithmetic(DataType type, ComputeType compute) 
       return Arithmetic::kFp8;
     case DataType::kI8:
     case DataType::kU8:
-      // Sums in fp32 are those of products in fp32.
+      // Accumulation in fp32 means products in fp32.
       if (compute == ComputeType::kI32 || compute == ComputeType::kUnknown) return Arithmetic::kInt8;
       return std::nullopt;
     case DataType::kF64:
     case DataType::kC128:
-      // Of products that emulate fp64 by others it is not known what they are.
+      // It is not known which products emulate fp64.
       if (compute == ComputeType::kOther) return std::nullopt;
       return Arithmetic::kFp64Tensor;
     case DataType::kF32:
@@ -89,7 +89,7 @@ std::optional<Arithmetic> arithmetic_of(const ShapeWork& work, TensorCores cores
   const bool fp64 = work.type == DataType::kF64 || work.type == DataType::kC128;
   if (work.block_scaled || ((fp32 || fp64) && work.compute == ComputeType::kOther)) return std::nullopt;
   if (cores == TensorCores::kUsed) {
-    // A library may use tf32 without the call's saying so.
+    // A library may use tf32 without being asked to.
     if (!on_tensor_cores && fp32) return Arithmetic::kTf32;
     return on_tensor_cores;
   }

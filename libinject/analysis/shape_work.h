@@ -13,12 +13,12 @@
 
 namespace inject {
 
-/// A sum of floating-point (or integer) operations. 64 bits hold those of 13 hours at 400 TFLOP/s.
+/// A sum of floating-point (or integer) operations. 64 bits would overflow after 13 hours at 400 TFLOP/s.
 using FlopSum = Uint128;
 
-/// Operations, by what they are held against.
+/// Operations, by the peak that they are compared with.
 struct FlopCount {
-  /// By Arithmetic; the last one: no peak is known for their type.
+  /// By Arithmetic; the last entry is for types without a known peak.
   std::array<FlopSum, kArithmetics + 1> by{};
 
   void add(std::optional<Arithmetic> arithmetic, std::uint64_t flops) {
@@ -28,34 +28,34 @@ struct FlopCount {
     for (std::size_t i = 0; i < by.size(); ++i) by[i] += more.by[i];
   }
   FlopSum total() const;
-  /// Seconds that the device would take for them at its peaks. Nothing if a peak that is needed is not known.
+  /// Seconds that the device would take for them at its peaks. Empty if a peak that is needed is not known.
   std::optional<double> least_time(const DeviceSpecs& device) const;
 };
 
-/// What a call of this shape computes. A multiply-add counts as two operations; nothing for shapes that have
-/// none or of which it is not known.
+/// What a call of this shape computes. A multiply-add counts as two operations; 0 for shapes that have none
+/// or whose operations are not known.
 struct ShapeWork {
-  std::uint64_t flops = 0;             ///< 0 also where they are not known, or more than can be counted
-  std::uint64_t bytes = 0;             ///< read and written once; 0: not known
+  std::uint64_t flops = 0;             ///< 0 also if they are not known, or too many to count
+  std::uint64_t bytes = 0;             ///< each read or written once; 0: not known
   DataType type = DataType::kUnknown;  ///< of what is multiplied
   ComputeType compute = ComputeType::kUnknown;
   bool flops_known = true;
-  bool block_scaled = false;  ///< mxfp8, nvfp4: no peak is known of such products
+  bool block_scaled = false;  ///< mxfp8, nvfp4: no peak is known for such products
 };
 ShapeWork work_of(const CallShape& shape) noexcept;
 
-/// What tensor cores would do with elements of this type, whatever the device; nothing for types that they do
+/// What tensor cores would do with elements of this type, whatever the device; empty for types that they do
 /// not take, or take only if the call allows it.
 std::optional<Arithmetic> tensor_arithmetic(DataType type, ComputeType compute) noexcept;
 
-/// The arithmetic that elements of this type are multiplied in at best, on a device that has it.
+/// The best arithmetic for elements of this type, on a device that has it.
 std::optional<Arithmetic> best_arithmetic(DataType type, ComputeType compute) noexcept;
 
-/// The same of a call's work.
+/// The same for a call's work.
 std::optional<Arithmetic> best_arithmetic(const ShapeWork& work) noexcept;
 
-/// The arithmetic whose peak the rate of such work is to be held against. `cores`: what its kernels did, as
-/// far as is known; unknown counts as used where the device could.
+/// The arithmetic whose peak the rate of such work is compared with. `cores`: what its kernels used, as far
+/// as is known; unknown counts as used if the device has them.
 std::optional<Arithmetic> arithmetic_of(const ShapeWork& work, TensorCores cores,
                                         const DeviceSpecs& device) noexcept;
 

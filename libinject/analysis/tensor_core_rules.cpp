@@ -7,7 +7,7 @@ namespace inject {
 namespace {
 
 constexpr CoresRule kCoresRules[] = {
-    // Kernels around a product: sums of a split one's parts, epilogues, work spaces, transforms, the cells of
+    // Kernels around a product: partial sums of a split one, epilogues, workspaces, transforms, the cells of
     // recurrent networks without their products.
     {"splitKreduce", TensorCores::kNotUsed, false},
     {"split_k_kernel", TensorCores::kNotUsed, false},
@@ -39,11 +39,11 @@ constexpr CoresRule kCoresRules[] = {
     {"lstm_cell", TensorCores::kNotUsed, false},
     {"gru_cell", TensorCores::kNotUsed, false},
 
-    // The name says the unit: fused multiply-add on the CUDA cores, …
+    // The name tells the unit: fused multiply-add on the CUDA cores, …
     {"_ffma", TensorCores::kNotUsed},
     {"simt", TensorCores::kNotUsed},
     // … or matrix instructions: HMMA, wgmma (gmma), wmma, CUTLASS's tensorop, xmma's tensor16x8x16 and
-    // sptensor (structured sparsity), and warp groups, which wgmma alone has. nvjet kernels are all of that
+    // sptensor (structured sparsity), and warp groups, which only wgmma has. All nvjet kernels are of that
     // kind.
     {"nvjet", TensorCores::kUsed},
     {"hmma", TensorCores::kUsed},
@@ -65,9 +65,9 @@ constexpr CoresRule kCoresRules[] = {
     {"i8816", TensorCores::kUsed},
     {"i16832", TensorCores::kUsed},
 
-    // Attention. PyTorch's memory-efficient kernels take the tensor cores where the architecture they were
-    // compiled for has them for the type: fp16 from sm70, fp32 from sm80, as three products of tf32. Flash
-    // Attention 2 and 3 have matrix instructions alone, and so have cuDNN's flash kernels.
+    // Attention. PyTorch's memory-efficient kernels use tensor cores if the architecture they were compiled
+    // for has them for the type: fp16 from sm70, fp32 from sm80, as three products of tf32. Flash Attention 2
+    // and 3 have only matrix instructions, and so have cuDNN's flash kernels.
     {"fmha_cutlass _sm50", TensorCores::kNotUsed},
     {"fmha_cutlass _f32_ _sm70", TensorCores::kNotUsed},
     {"fmha_cutlass _f32_ _sm75", TensorCores::kNotUsed},
@@ -78,7 +78,7 @@ constexpr CoresRule kCoresRules[] = {
     {"sdpa _flash_", TensorCores::kUsed},
 
     // Products on the CUDA cores: the assembly kernels of each generation (volta_sgemm; those with an
-    // instruction's shape are gone by now), cuBLAS's kernels for vectors and odd sizes, cuDNN's older ones.
+    // instruction's shape matched above), cuBLAS's kernels for vectors and odd sizes, cuDNN's older ones.
     {"maxwell_ gemm", TensorCores::kNotUsed},
     {"volta_ gemm", TensorCores::kNotUsed},
     {"turing_ gemm", TensorCores::kNotUsed},
@@ -103,7 +103,7 @@ constexpr CoresRule kCoresRules[] = {
     {"precomputed_common_engine", TensorCores::kNotUsed},
     {"grouped_direct", TensorCores::kNotUsed},
 
-    // The persistent kernels of recurrent networks contain products, by either unit: unknown, unless HMMA or
+    // The persistent kernels of recurrent networks contain products on either unit: unknown, unless HMMA or
     // the generation is in the name.
     {"ampere_lstm", TensorCores::kUsed},
 
@@ -111,7 +111,7 @@ constexpr CoresRule kCoresRules[] = {
     {"triton_red_ mm", TensorCores::kUnknown},
 };
 
-// Of kernels that a rule above knows. Names that say the type of the matrices but not that of the product
+// For kernels matched by a rule above. Names that tell the type of the matrices but not that of the product
 // (cuDNN's sdpa calls bf16 f16 as well) have no rule here.
 constexpr OperandRule kOperandRules[] = {
     // nvjet_[sm90_]<types>_: one letter each for the operands (two if there are four), the sum and the
@@ -134,8 +134,8 @@ constexpr OperandRule kOperandRules[] = {
     {"xmma _f64f64_", Operand::kFp64},
     {"xmma _i8i32_", Operand::kInt8},
 
-    // CUTLASS: the type after gemm_ or before the shape; s1688gemm without one is tf32 on sm80, d884 and z884
-    // are fp64, 9xbf16 is fp32 by nine products of bf16.
+    // CUTLASS: the type is after gemm_ or before the shape; s1688gemm without one is tf32 on sm80, d884 and
+    // z884 are fp64, 9xbf16 is fp32 by nine products of bf16.
     {"tensorop 9xbf16", Operand::kBf16},
     {"tensorop tf32", Operand::kTf32},
     {"tensorop s1688bf16gemm", Operand::kBf16},

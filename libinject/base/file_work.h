@@ -14,33 +14,33 @@ namespace inject {
 class FileWork {
  public:
   FileWork() noexcept {
-    if (depth_.fetch_add(1, std::memory_order_relaxed) == 0) since_.store(now(), std::memory_order_relaxed);
+    if (depth.fetch_add(1, std::memory_order_relaxed) == 0) since.store(now(), std::memory_order_relaxed);
   }
   ~FileWork() {
-    if (depth_.fetch_sub(1, std::memory_order_relaxed) == 1) since_.store(0, std::memory_order_relaxed);
+    if (depth.fetch_sub(1, std::memory_order_relaxed) == 1) since.store(0, std::memory_order_relaxed);
   }
   FileWork(const FileWork&) = delete;
   FileWork& operator=(const FileWork&) = delete;
 
   static bool lasts(Nanoseconds longer_than = 0) noexcept {
-    const Nanoseconds since = since_.load(std::memory_order_relaxed);
-    return since != 0 && now() - since >= longer_than;
+    const Nanoseconds begin = since.load(std::memory_order_relaxed);
+    return begin != 0 && now() - begin >= longer_than;
   }
 
   /// Of the files of the latest write, how many there are to be, and how many are in their place.
   static void begin_files(unsigned count) noexcept {
-    done_.store(0, std::memory_order_relaxed);
-    of_.store(count, std::memory_order_relaxed);
+    done.store(0, std::memory_order_relaxed);
+    total.store(count, std::memory_order_relaxed);
   }
-  static void file_done() noexcept { done_.fetch_add(1, std::memory_order_relaxed); }
-  static unsigned files_done() noexcept { return done_.load(std::memory_order_relaxed); }
-  static unsigned files() noexcept { return of_.load(std::memory_order_relaxed); }
+  static void file_done() noexcept { done.fetch_add(1, std::memory_order_relaxed); }
+  static unsigned files_done() noexcept { return done.load(std::memory_order_relaxed); }
+  static unsigned files() noexcept { return total.load(std::memory_order_relaxed); }
 
  private:
-  static constinit inline std::atomic<int> depth_{0};
-  static constinit inline std::atomic<Nanoseconds> since_{0};
-  static constinit inline std::atomic<unsigned> done_{0};
-  static constinit inline std::atomic<unsigned> of_{0};
+  static constinit inline std::atomic<int> depth{0};
+  static constinit inline std::atomic<Nanoseconds> since{0};
+  static constinit inline std::atomic<unsigned> done{0};
+  static constinit inline std::atomic<unsigned> total{0};
 };
 
 }  // namespace inject

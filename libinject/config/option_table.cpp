@@ -25,7 +25,7 @@ constexpr std::string_view kPrometheusEnding = ".prom";
 template <typename Value>
 using Choice = std::pair<std::string_view, Value>;
 
-/// Nothing if `text` is none of them.
+/// Empty if `text` is none of them.
 template <typename Value, std::size_t kCount>
 std::optional<Value> chosen(std::string_view text, const Choice<Value> (&choices)[kCount]) {
   for (const auto& [name, value] : choices) {
@@ -34,7 +34,7 @@ std::optional<Value> chosen(std::string_view text, const Choice<Value> (&choices
   return std::nullopt;
 }
 
-/// Those of a list with commas between them.
+/// The items of a comma-separated list.
 std::vector<std::string_view> items_of(std::string_view list) {
   std::vector<std::string_view> items;
   for (std::size_t begin = 0; begin <= list.size();) {
@@ -52,7 +52,8 @@ Problem parse_flag(std::string_view value, Options& options, const EnvironmentLo
   return {};
 }
 
-/// The process's own names come later; whether the pattern is sound, and its variables set, is known now.
+/// The process's own names are filled in later; whether the pattern is valid and its variables are set is
+/// known now.
 template <std::string Options::*path>
 Problem parse_path(std::string_view value, Options& options, const EnvironmentLookup& environment) {
   const PathResult result = expand_path(value, {1, "host", environment}, "");
@@ -65,7 +66,7 @@ Problem parse_out(std::string_view value, Options& options, const EnvironmentLoo
   const PathResult result = expand_path(value, {1, "host", environment}, "");
   const std::string_view name = std::string_view(result.path).substr(result.path.rfind('/') + 1);
   if (result.error.empty() && (name.empty() || name == "." || name == ".."))
-    return "a folder that exists, by a name that no new one can have";
+    return "a new folder cannot have this name";
   return parse_path<&Options::out>(value, options, environment);
 }
 
@@ -133,8 +134,7 @@ Problem parse_batch(std::string_view value, Options& options, const EnvironmentL
   return {};
 }
 
-// Base name and rollup, such as sm__cycles_active.avg.pct_of_peak_sustained_elapsed; groups may stand before
-// it.
+// Base name and rollup, such as sm__cycles_active.avg.pct_of_peak_sustained_elapsed; groups may precede it.
 bool is_metric_name(std::string_view name) {
   for (const char c : name) {
     const bool known =
@@ -247,7 +247,7 @@ Problem parse_size(std::string_view value, Options& options, const EnvironmentLo
 
 Problem parse_prom(std::string_view value, Options& options, const EnvironmentLookup& environment) {
   const PathResult result = expand_path(value, {1, "host", environment}, "");
-  // The node exporter passes over any other name without a word.
+  // The node exporter silently ignores any other name.
   if (result.error.empty() && !result.path.ends_with(kPrometheusEnding))
     return "the name does not end in .prom";
   return parse_path<&Options::prometheus_file>(value, options, environment);

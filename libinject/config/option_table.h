@@ -12,7 +12,7 @@
 
 namespace inject {
 
-/// What is wrong with a value, if anything is.
+/// What is wrong with a value; empty if nothing is.
 using Problem = std::optional<std::string>;
 
 struct Option {
@@ -21,7 +21,7 @@ struct Option {
   Problem (*parse)(std::string_view value, Options& options, const EnvironmentLookup& environment);
 };
 
-/// Made of options.def.
+/// The options in options.def, in order.
 std::span<const Option> options();
 
 }  // namespace inject

@@ -14,14 +14,14 @@ namespace inject {
 namespace {
 
 constexpr std::string_view kPrefix = "INJECT_";
-// Farther away than this, a name is not a misspelling of ours.
+// A name farther away than this is not taken for a misspelling.
 constexpr std::size_t kFarthestTypo = 4;
 
 std::string unknown_variable(std::string_view name) {
   std::size_t nearest_distance = kFarthestTypo + 1;
   std::string_view nearest;
   for (const OptionInfo& info : option_table()) {
-    // It is their difference in length at least: a name of any length is soon looked at.
+    // The distance is at least the difference in length, so very long names cost nothing.
     if (std::max(name.size(), info.variable.size()) - std::min(name.size(), info.variable.size()) >
         kFarthestTypo)
       continue;
@@ -35,7 +35,7 @@ std::string unknown_variable(std::string_view name) {
                     nearest.empty() ? "" : str_format("; did you mean {}?", nearest));
 }
 
-/// What was asked of metrics that are not taken, beyond the defaults.
+/// Warns of metric options that differ from the defaults although no metrics are collected.
 void warn_of_metrics_options(const Options& options, std::vector<std::string>& warnings) {
   if (options.metrics) return;
   const std::string ignored = " has no effect without INJECT_METRICS=auto, or a list of metrics";

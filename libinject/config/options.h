@@ -30,7 +30,7 @@ enum HookGroups : std::uint8_t {
   kHookAll = (1u << 5) - 1,
 };
 
-/// What the user asked for. Paths are patterns still (out_path.h): they are expanded when they are needed.
+/// What the user asked for. Paths are still patterns (out_path.h), which are expanded when needed.
 struct Options {
   WindowSpec window;
   AfterAction after = AfterAction::kContinue;
@@ -38,9 +38,9 @@ struct Options {
   std::string out = "inject-%h-%p";
   ApiStatistics api = ApiStatistics::kCuda;
   std::uint8_t hooks = kHookAll;
-  std::uint64_t batch = 0;  ///< samples per iteration, 0 if not told
+  std::uint64_t batch = 0;  ///< samples per iteration, 0 if not given
   bool metrics = false;
-  std::vector<std::string> metric_names;     ///< the user's own; none: a set chosen for the chip
+  std::vector<std::string> metric_names;     ///< chosen by the user; empty: a set chosen for the chip
   std::uint64_t metrics_interval = 500'000;  ///< nanoseconds
   bool metrics_timeline = false;
   std::uint8_t trace = 0;
@@ -56,23 +56,23 @@ struct Options {
   std::string iteration_record;
   bool help = false;
 
-  /// Every option's variable and the text in force, in the table's order: for run.json.
+  /// Every option's variable and the text in force, in the table's order; for run.json.
   std::vector<std::pair<std::string, std::string>> in_force;
 };
 
 struct ParseResult {
   Options options;
-  std::vector<std::string> warnings;  ///< a line each, without a prefix
+  std::vector<std::string> warnings;  ///< one line each, without a prefix
   std::string error;  ///< one line that ends in "profiling is off"; empty if all values are good
 };
 
-/// Reads the INJECT_ variables out of "NAME=value" strings; where a name comes twice the first one counts, as
+/// Reads the INJECT_ variables from "NAME=value" strings; if a name occurs twice, the first one counts, as
 /// for getenv(). An empty value is the same as an unset variable.
 ParseResult parse_options(std::span<const std::string_view> environment);
 /// The same for a zero-terminated array such as environ.
 ParseResult parse_options(const char* const* environment);
 
-/// The table that INJECT_HELP=1 prints: a line or more per option, 110 columns.
+/// The table that INJECT_HELP=1 prints: one or more lines per option, 110 columns.
 std::string options_help();
 
 struct OptionInfo {

@@ -37,7 +37,7 @@ std::string options_help() {
     default_width = std::max(default_width, info.default_value.size());
   }
   const std::size_t indent = name_width + default_width + 4;
-  std::string text = "libinject is switched on by LD_PRELOAD and set up by these environment variables:\n";
+  std::string text = "libinject is activated by LD_PRELOAD and configured by these environment variables:\n";
   const auto cell = [&text](std::string_view content, std::size_t width) {
     text.append(content);
     text.append(width - content.size() + 2, ' ');

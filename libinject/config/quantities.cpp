@@ -30,8 +30,7 @@ struct SignalName {
   std::string_view name;
   int number;
 };
-// Those that a program can be sent without ending it once they have a handler, and that debuggers and shells
-// leave be.
+// Signals that do not end a program that has a handler for them, and that debuggers and shells leave alone.
 constexpr std::array<SignalName, 7> kSignals{{{"SIGUSR1", SIGUSR1},
                                               {"SIGUSR2", SIGUSR2},
                                               {"SIGHUP", SIGHUP},
@@ -98,7 +97,7 @@ bool parse_duration(std::string_view text, std::uint64_t& nanoseconds, std::stri
   nanoseconds = value * unit;
   std::uint64_t scale = unit;
   for (const char digit : fraction) {
-    // Every unit is a multiple of 10^6 ns: what is cut off is below a nanosecond.
+    // Every unit is a multiple of 10^6 ns: only fractions of a nanosecond are cut off.
     nanoseconds += static_cast<std::uint64_t>(digit - '0') * scale / 10;
     scale /= 10;
   }

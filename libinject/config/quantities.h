@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// Numbers, times and signals, as a window's text has them.
+// Numbers, times and signals, as written in INJECT_WINDOW.
 #pragma once
 
 #include <cstdint>
@@ -14,17 +14,18 @@ inline bool is_digit(char c) {
   return c >= '0' && c <= '9';
 }
 
-/// A whole number; `what` names it in `error`, which says what is wrong where the result is false.
+/// Parses a whole number. False: `error` says what is wrong, calling the number `what`.
 bool parse_count(std::string_view text, std::string_view what, std::uint64_t& value, std::string& error);
 
-/// A time with a unit (ms, s, m, h), decimals allowed, in nanoseconds; 0 needs no unit. Likewise.
+/// Parses a time with a unit (ms, s, m, h), decimals allowed, into nanoseconds; 0 needs no unit. False: see
+/// `error`.
 bool parse_duration(std::string_view text, std::uint64_t& nanoseconds, std::string& error);
-/// In the largest unit that needs no decimals; parse_duration() reads it back.
+/// The time in the largest unit that needs no decimals; parse_duration() reads it back.
 std::string duration_text(std::uint64_t nanoseconds);
 
-/// A signal that can toggle windows, with or without SIG. Likewise.
+/// Parses the name of a signal that can toggle windows, with or without SIG. False: see `error`.
 bool parse_signal(std::string_view text, int& number, std::string& error);
-/// `SIGUSR2`, of such a signal.
+/// `SIGUSR2`: the name of such a signal.
 std::string signal_name(int number);
 
 }  // namespace inject

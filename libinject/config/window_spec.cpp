@@ -92,7 +92,7 @@ bool parse_amount(WindowKind kind, std::string_view text, std::string_view what,
                                    : parse_count(text, what, value, error);
 }
 
-/// START+COUNT[/EVERY], what follows `time:`, `launch:` and `iter:`.
+/// START+COUNT[/EVERY], as after `time:`, `launch:` and `iter:`.
 bool parse_span(std::string_view text, WindowSpec& spec, std::string& error) {
   const bool time = spec.kind == WindowKind::kTime;
   const std::string_view start_name = time ? "DELAY" : "START";
@@ -105,7 +105,8 @@ bool parse_span(std::string_view text, WindowSpec& spec, std::string& error) {
   }
   const std::size_t plus = text.find('+');
   if (plus == std::string_view::npos) {
-    error = str_format("no +{} ({}:{}+{})", count_name, trigger_name(spec.kind), start_name, count_name);
+    error =
+        str_format("+{} is missing ({}:{}+{})", count_name, trigger_name(spec.kind), start_name, count_name);
     return false;
   }
   if (!parse_amount(spec.kind, text.substr(0, plus), start_name, spec.start, error)) return false;
@@ -116,7 +117,7 @@ bool parse_span(std::string_view text, WindowSpec& spec, std::string& error) {
   }
   if (slash == std::string_view::npos) {
     if (spec.max_windows > 1) {
-      error = str_format("x{} needs an /EVERY to repeat at", spec.max_windows);
+      error = str_format("x{} needs an /EVERY", spec.max_windows);
       return false;
     }
     spec.max_windows = 1;
@@ -146,7 +147,8 @@ bool parse_signal_every(std::string_view text, WindowSpec& spec, std::string& er
 
 /// NAME[@DOMAIN][/EVERY][xN]; a quoted name may hold any of those characters.
 bool parse_nvtx(std::string_view text, WindowSpec& spec, std::string& error) {
-  // Off the end first: an unquoted name may not end in xN. A quoted one ends in a quote and is not touched.
+  // xN is taken off the end first, so an unquoted name cannot end in xN. A quoted one ends in a quote and is
+  // not touched.
   if (!take_repeat(text, spec.max_windows, error)) return false;
   if (!take_name(text, "@/", spec.name, error)) return false;
   if (spec.name.empty()) {
@@ -166,7 +168,7 @@ bool parse_nvtx(std::string_view text, WindowSpec& spec, std::string& error) {
     text = {};
   }
   if (!text.empty()) {
-    error = quoted(text) + " after the range's name";
+    error = "unexpected " + quoted(text) + " after the range's name";
     return false;
   }
   return true;
@@ -212,7 +214,7 @@ bool parse_trigger(std::string_view text, WindowSpec& spec, std::string& error) 
     return false;
   }
   if (has_every && spec.kind != WindowKind::kApi && spec.kind != WindowKind::kSignal) {
-    error = str_format("{}: {} has no /EVERY", quoted(str_format("/{}", every)), word);
+    error = str_format("{}: {} does not take /EVERY", quoted(str_format("/{}", every)), word);
     return false;
   }
   switch (spec.kind) {
@@ -220,10 +222,10 @@ bool parse_trigger(std::string_view text, WindowSpec& spec, std::string& error) 
     case WindowKind::kAlways:
     case WindowKind::kOff:
       if (spec.max_windows != 0) {
-        error = str_format("{} has no xN", word);
+        error = str_format("{} does not take xN", word);
         return false;
       }
-      // `always` is one window; what `auto` turns into bounds itself.
+      // `always` is one window; the trigger that `auto` turns into has its own limit.
       if (spec.kind == WindowKind::kAlways) spec.max_windows = 1;
       return true;
     case WindowKind::kApi:

@@ -28,7 +28,7 @@ enum class WindowKind : std::uint8_t {
 struct WindowSpec {
   WindowKind kind = WindowKind::kAuto;
   std::uint64_t start = 0;
-  std::uint64_t count = 0;        ///< length of a window; 0 where the trigger has none
+  std::uint64_t count = 0;        ///< length of a window; 0 if the trigger has none
   std::uint64_t every = 0;        ///< distance between the starts of two windows, 0: no repetition
   std::uint32_t max_windows = 0;  ///< 0: unbounded
   std::string name;               ///< kNvtx: the range's name, see glob_matches()

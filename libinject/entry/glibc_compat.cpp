@@ -114,19 +114,6 @@ INJECT_HIDDEN int __wrap_pthread_cond_clockwait(pthread_cond_t* condition, pthre
   return status == ETIMEDOUT && now(clock) < nanoseconds(*deadline) ? 0 : status;
 }
 
-// At load time, as dladdr() takes the loader's lock. By the file's name: glibc before 2.34 has it in
-// libpthread.so.0, and whoever replaces the wait may replace any other function as well.
-__attribute__((constructor)) static void find_out_whose_clockwait_it_is() {
-  Dl_info wait{};
-  if (__real_pthread_cond_clockwait == nullptr ||
-      dladdr(reinterpret_cast<void*>(__real_pthread_cond_clockwait), &wait) == 0)
-    return;
-  const std::string_view path(wait.dli_fname);
-  const std::string_view name = path.substr(path.rfind('/') + 1);
-  for (const std::string_view glibc : {"libc.so", "libc-2", "libpthread.so", "libpthread-2"})
-    clockwait_is_glibc |= name.starts_with(glibc);
-}
-
 // Of libm, which the library goes without. Optimised builds have it inline; debug builds call it.
 INJECT_HIDDEN double whole_above(double value) noexcept __asm__("ceil");
 double whole_above(double value) noexcept {
@@ -177,3 +164,20 @@ INJECT_HIDDEN int __wrap__dl_find_object(void* address, dl_find_object* result) 
 #endif
 
 }  // extern "C"
+
+namespace {
+
+// At load time, as dladdr() takes the loader's lock. By the file's name: glibc before 2.34 has it in
+// libpthread.so.0, and whoever replaces the wait may replace any other function as well.
+__attribute__((constructor)) void find_out_whose_clockwait_it_is() {
+  Dl_info wait{};
+  if (__real_pthread_cond_clockwait == nullptr ||
+      dladdr(reinterpret_cast<void*>(__real_pthread_cond_clockwait), &wait) == 0)
+    return;
+  const std::string_view path(wait.dli_fname);
+  const std::string_view name = path.substr(path.rfind('/') + 1);
+  for (const std::string_view glibc : {"libc.so", "libc-2", "libpthread.so", "libpthread-2"})
+    clockwait_is_glibc |= name.starts_with(glibc);
+}
+
+}  // namespace

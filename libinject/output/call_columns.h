@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// Rows and columns that the tables of library calls by what they compute have in common: gemm_sum.csv and
-// those of cuDNN's calls.
+// Rows and columns shared by the tables of library calls by what they compute: gemm_sum.csv and those of
+// cuDNN's calls.
 #pragma once
 
 #include <cstdint>
@@ -17,12 +17,12 @@
 
 namespace inject {
 
-/// The calls of one shape, or kernels of which no shape is known.
+/// The calls of one shape, or kernels whose shape is not known.
 struct CallTableRow {
   std::string_view name;                  ///< the function; `[other]`, `[no shape]`, `[no call]`
-  const CallReport* call = nullptr;       ///< null where no shape is known
-  const CallShapeEntry* entry = nullptr;  ///< null where the kernels were launched in no call
-  Totals gpu;                             ///< of a call's kernels, or, without calls, of a kernel
+  const CallReport* call = nullptr;       ///< null if no shape is known
+  const CallShapeEntry* entry = nullptr;  ///< null if the kernels were launched in no call
+  Totals gpu;                             ///< per call, of its kernels; without calls, per kernel
   std::uint64_t kernels = 0;
   std::optional<TensorCores> cores;
   std::string kernel_names;
@@ -31,20 +31,20 @@ struct CallTableRow {
 
 /// A row of kernels alone.
 CallTableRow kernel_row(std::string_view name, const Totals& kernels);
-/// Calls of one kind, then what has no shape.
+/// Calls of one kind, then kernels without a shape.
 std::vector<CallTableRow> call_rows(const Report& report, ShapeKind kind, const UnshapedWork& unshaped = {});
-/// To be called once all rows are there.
+/// Sets the total of each row. To be called once all rows are there.
 std::vector<CallTableRow> with_total(std::vector<CallTableRow> rows);
 
 inline constexpr std::string_view kNoShape = "rows in brackets: no one shape is known";
 
-/// For Columns::of(): what a row's calls compute.
+/// For Columns::of(): the shape of a row's calls.
 template <typename Shape>
 std::optional<Shape> shape_of(const CallTableRow& row) {
   if (row.call == nullptr) return std::nullopt;
   return row.call->call->shape.as<Shape>();
 }
-/// The cell of a member of the shape.
+/// A cell function for a data type of the shape.
 template <typename Shape>
 auto data_type(DataType Shape::*member) {
   return [member](const Shape& shape) { return data_type_name(shape.*member); };
@@ -55,13 +55,13 @@ std::string_view compute_type(const Shape& shape) {
 }
 inline constexpr std::string_view kComputeType = "What sums are made in.";
 
-/// API.
+/// Adds the column API.
 void add_function(Columns<CallTableRow>& columns);
-/// Calls to Kernels.
+/// Adds the columns Calls to Kernels.
 void add_call_columns(Columns<CallTableRow>& columns);
-/// FLOPs to Tensor Cores.
+/// Adds the columns FLOPs to Tensor Cores.
 void add_rate_columns(Columns<CallTableRow>& columns);
-/// Kernel Names.
+/// Adds the column Kernel Names.
 void add_kernel_names(Columns<CallTableRow>& columns);
 
 }  // namespace inject

@@ -24,9 +24,10 @@
 namespace inject {
 
 /// INJECT_TRACE=chrome: trace.json.gz, in Chrome's trace-event format with the categories and arguments of
-/// PyTorch's Kineto (docs/timeline.md). Events go out as they come, so that memory is bounded; their number
-/// and the file's size are bounded, what goes beyond is counted. The file is there while it is whole
-/// (GzipFile): after complete(), until something is added. For one thread, with all signals blocked.
+/// PyTorch's Kineto (docs/timeline.md). Events are written as they come, so memory is bounded. The number of
+/// events and the file's size are bounded too; events beyond that are counted. The file exists only while it
+/// is complete (GzipFile): after complete(), until something is added. For one thread, with all signals
+/// blocked.
 class ChromeTrace final : public EventSink {
  public:
   static constexpr const char* kFileName = "trace.json.gz";
@@ -34,19 +35,19 @@ class ChromeTrace final : public EventSink {
   struct Context {
     const NameTable* names = nullptr;
     const RangeTree* ranges = nullptr;
-    /// The thread of events that name this index.
+    /// The thread that events refer to by this index.
     std::function<ThreadInfo(std::uint32_t thread)> thread;
-    /// Those that are known by now, in order.
+    /// The devices known by now, in order.
     std::function<std::span<const DeviceInfo>()> devices;
     std::string program;
     int pid = 0;
     Nanoseconds base = 0;        ///< RunInfo::base: times in the file count from it
-    std::uint64_t base_utc = 0;  ///< the same moment, nanoseconds since 1970
+    std::uint64_t base_utc = 0;  ///< the same moment in nanoseconds since 1970
     std::string rank;            ///< empty outside a distributed job
     std::string world_size;      ///< empty if not known
   };
   struct Limits {
-    /// Of kernels, copies, calls, ranges, samples' values and iterations, and of the arrows between them.
+    /// Kernels, copies, calls, ranges, samples' values and iterations, and the arrows between them.
     std::uint64_t events = 20'000'000;
     std::uint64_t bytes = std::uint64_t{1} << 30;
   };
@@ -54,7 +55,7 @@ class ChromeTrace final : public EventSink {
   explicit ChromeTrace(Context context) : ChromeTrace(std::move(context), Limits()) {}
   ChromeTrace(Context context, Limits limits);
 
-  /// Creates the file. False: see error().
+  /// Creates the file. False on failure: see error().
   bool open(const std::string& folder);
   bool is_open() const { return file_.is_open(); }
 
@@ -64,18 +65,18 @@ class ChromeTrace final : public EventSink {
   void add(const CallEvent& event, std::uint16_t attachment) override;
   void add(const RangeEvent& event) override;
   void add(const IterationBoundary& boundary) override;
-  /// `columns` name the sample's values.
+  /// `columns` describe the sample's values.
   void add(const MetricSample& sample, std::span<const MetricInfo> columns);
 
-  /// Makes the file whole, with the windows that have ended.
+  /// Completes the file, with the windows that have ended.
   bool complete(std::span<const WindowInfo> windows);
 
-  /// Kernels, copies, calls, ranges, samples and iterations.
+  /// How many kernels, copies, calls, ranges, samples and iterations are not in the file.
   std::uint64_t left_out() const { return left_out_; }
   const std::string& error() const { return file_.error(); }
 
  private:
-  /// What events have in common, up to the time and from the duration on; made once for many of them.
+  /// The text that many events share, before the time and after the duration; made once for all of them.
   struct Frame {
     std::string before;
     std::string after;
@@ -143,12 +144,12 @@ class ChromeTrace final : public EventSink {
   bool in_iteration_ = false;
   bool has_iterations_ = false;
   std::string scratch_;
-  std::vector<std::string> names_;  // quoted, by their numbers
+  std::vector<std::string> names_;  // quoted, by number
   std::vector<ThreadInfo> threads_;
   std::vector<bool> threads_known_;
   std::vector<KernelFrame> kernels_;
   std::vector<CallFrame> calls_;
-  std::vector<std::uint64_t> drawn_;  // latest launches with an arrow
+  std::vector<std::uint64_t> drawn_;  // the latest launches with an arrow
   StreamRows streams_;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// What the timeline begins and ends with: the run, its devices, and the rows' names.
+// The beginning and end of the timeline: the run, its devices, and the rows' names.
 
 #include <algorithm>
 #include <array>
@@ -18,7 +18,7 @@ using namespace timeline;
 
 namespace {
 
-// A number as JSON has it, without leading zeros.
+// A number as JSON wants it, without leading zeros.
 std::string number_or(const std::string& text, std::string_view otherwise) {
   const bool number = !text.empty() && text.size() < 10 &&
                       std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
@@ -45,8 +45,8 @@ std::string microseconds(std::uint64_t nanoseconds) {
 
 }  // namespace
 
-// HolisticTraceAnalysis looks for the rank line by line, with a space before it, and may read no further than
-// to the events.
+// HolisticTraceAnalysis searches for the rank line by line, with a space before it, and may stop reading at
+// the events.
 void ChromeTrace::begin() {
   begun_ = true;
   const std::string size = number_or(context_.world_size, context_.rank.empty() ? "1" : "");
@@ -83,7 +83,8 @@ std::string ChromeTrace::devices_text() {
   return out;
 }
 
-// A row beside a stream's comes after it: its number is greater, where both are sorted alike.
+// An extra row of a stream comes after the stream's own: its number is greater, and both have the same sort
+// index.
 void ChromeTrace::append_stream_rows(std::string& out) {
   const StreamRows::Row* last = nullptr;
   unsigned beside = 0;
@@ -106,7 +107,7 @@ void ChromeTrace::append_stream_rows(std::string& out) {
   }
 }
 
-// The names of rows, windows, and what else is known at the end alone.
+// The names of rows, the windows, and whatever else is known only at the end.
 std::string ChromeTrace::end_text(std::span<const WindowInfo> windows) {
   std::string out;
   for (const WindowInfo& window : windows) {
@@ -122,7 +123,7 @@ std::string ChromeTrace::end_text(std::span<const WindowInfo> windows) {
   append_sort_index(out, "thread_sort_index", host_pid_, kWindowRow, 0);
   for (std::size_t i = 0; i < threads_.size(); ++i) {
     if (!threads_known_[i]) continue;
-    // Threads are often named after their first call.
+    // Threads often get their names after their first call.
     if (context_.thread) threads_[i] = context_.thread(static_cast<std::uint32_t>(i));
     const ThreadInfo& thread = threads_[i];
     append_property(out, "thread_name", host_pid_, thread.tid, "name",
@@ -141,7 +142,7 @@ std::string ChromeTrace::end_text(std::span<const WindowInfo> windows) {
   out += "\n]";
   if (!has_devices_) {
     std::string late = devices_text();
-    has_devices_ = false;  // the next end has them, too
+    has_devices_ = false;  // the next end has them as well
     if (!late.empty()) out.append(",\n").append(late, 0, late.size() - 2);
   }
   return out + "\n}\n";

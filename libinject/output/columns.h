@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// Typed columns: header, unit, meaning and cell of a column stand in one place. Headers, rows and
-// docs/columns.md are all made of them.
+// Typed columns: a column's header, unit, meaning and cell are defined in one place, from which headers, rows
+// and docs/columns.md are made.
 #pragma once
 
 #include <concepts>
@@ -20,11 +20,11 @@
 
 namespace inject {
 
-/// How the numbers of a column are printed and what they can be.
+/// How a column's numbers are printed and what values they can have.
 struct Unit {
-  std::string_view name;   ///< as docs/columns.md has it
-  std::string_view range;  ///< of every value that is not empty
-  int decimals = 0;        ///< of cells that are not whole numbers
+  std::string_view name;   ///< as shown in docs/columns.md
+  std::string_view range;  ///< of all values that are not empty
+  int decimals = 0;        ///< for cells that are not whole numbers
 };
 
 namespace units {
@@ -36,7 +36,7 @@ inline constexpr Unit kTime{"ns", "≥ 0"};
 inline constexpr Unit kMeanTime{"ns", "≥ 0", 1};
 inline constexpr Unit kMoment{"ns since `time_zero`", ""};
 inline constexpr Unit kPercent{"%", "0 … 100", 1};
-/// Of a peak, which has errors, or of what runs side by side.
+/// A share that may exceed 100 %: of a peak, which has errors, or of things that run side by side.
 inline constexpr Unit kRateShare{"%", "≥ 0", 1};
 inline constexpr Unit kMegabytes{"MB", "≥ 0", 3};
 inline constexpr Unit kBytes{"bytes", "≥ 0"};
@@ -47,11 +47,11 @@ inline constexpr Unit kBandwidth{"GB/s", "≥ 0", 3};
 inline constexpr Unit kRate{"1/s", "≥ 0", 1};
 }  // namespace units
 
-/// What a column's function returns where it is not the same type in every row: nothing, a whole number, one
-/// with the unit's decimals, or text.
+/// What a column's function returns if the type differs between rows: nothing, a whole number, a number with
+/// the unit's decimals, or text.
 class Cell {
  public:
-  // Implicit, so that a column's function returns what it has.
+  // Implicit, so that a column's function can return whatever it has.
   // NOLINTBEGIN(misc-explicit-constructor)
   Cell() = default;
   template <std::integral T>
@@ -106,12 +106,12 @@ void append_cell(CsvRow& row, const std::optional<T>& value, int decimals) {
   }
 }
 
-/// What docs/columns.md says of a column.
+/// What docs/columns.md says about a column.
 struct ColumnInfo {
   std::string header;
   Unit unit;
   std::string_view meaning;
-  std::string_view empty;  ///< when a cell has no value; nothing: every row has one
+  std::string_view empty;  ///< when a cell has no value; empty if every row has one
 };
 
 template <typename Row>
@@ -122,7 +122,7 @@ struct Column : ColumnInfo {
 template <typename Row, typename Part>
 class PartColumns;
 
-/// The columns of one table, in their order.
+/// The columns of one table, in order.
 template <typename Row>
 class Columns {
  public:
@@ -137,9 +137,9 @@ class Columns {
                         }});
     return *this;
   }
-  /// For columns about a part of the row: `part`, a function or a member, gives it. Where it gives a pointer
-  /// or an optional, the cells of rows without one are empty; `empty` says when, for columns that don't say
-  /// it themselves.
+  /// For columns about a part of the row, which `part`, a function or a member, gives. If that is a pointer
+  /// or an optional, the cells of rows without one are empty; `empty` says when, for columns that do not say
+  /// so themselves.
   template <typename Part>
   PartColumns<Row, Part> of(Part part, std::string_view empty = {}) {
     return {*this, std::move(part), empty};
@@ -189,7 +189,7 @@ class PartColumns {
   std::string_view empty_;
 };
 
-/// A line of CSV without its end. Users name metrics as they like: a header may have to be quoted.
+/// A line of CSV without its line break. Headers may need quoting, since users can give metrics any name.
 std::string header_line(const std::vector<ColumnInfo>& columns);
 
 }  // namespace inject

@@ -20,12 +20,12 @@ namespace {
 
 struct CopyTableRow {
   CopyRow copies;
-  std::optional<double> rate;  ///< bytes a nanosecond
-  std::optional<double> link;  ///< bytes a second that the copies' way has at most
+  std::optional<double> rate;  ///< bytes per nanosecond
+  std::optional<double> link;  ///< peak bytes per second of the copies' link
   std::string hint;
 };
 
-/// `Pinned`; of copies between devices `Device 1`.
+/// `Pinned`, or for copies between devices `Device 1`.
 std::string memory_text(std::uint8_t kind, bool peer, std::uint32_t device) {
   const std::string_view name = memory_kind_name(kind);
   return peer ? str_format("{} {}", name, device) : std::string(name);

@@ -15,7 +15,7 @@ namespace {
 
 using namespace units;
 
-/// cuDNN's number of the engine that ran.
+/// cuDNN's number for the engine that ran.
 template <typename Shape>
 Cell engine(const Shape& shape) {
   return cell_if(shape.engine >= 0, shape.engine);
@@ -147,7 +147,7 @@ Columns<CallTableRow> attention_columns(const Report&) {
 }
 std::vector<CallTableRow> attention_rows(const Report& report) {
   std::vector<CallTableRow> rows = call_rows(report, ShapeKind::kAttention);
-  // Kernels of no call that is known for attention: all that is known of them is their names.
+  // Attention kernels outside calls of known shape: only their names are known.
   for (const auto& [name, time] : report.statistics->unshaped_kernels(Family::kAttention)) {
     CallTableRow& row = rows.emplace_back(kernel_row({}, time));
     row.cores = tensor_cores_of(name).cores;

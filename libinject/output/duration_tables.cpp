@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// The tables whose rows are durations with their distribution, as in Nsight Systems' reports: kernels, calls
-// of CUDA, copies and memsets, NVTX ranges and threads.
+// The tables whose rows are durations with their distribution, as in Nsight Systems' reports: kernels, CUDA
+// calls, copies and memsets, NVTX ranges and threads.
 #include <array>
 
 #include "libinject/base/format.h"
@@ -26,7 +26,7 @@ void add_distribution(const auto& of_stats) {
            "Sample standard deviation (n - 1); 0 for a single value.");
 }
 
-/// Share to standard deviation, as in all of Nsight Systems' summaries of times.
+/// From the share to the standard deviation, as in all of Nsight Systems' summaries of times.
 template <typename Row>
 void add_times(Columns<Listed<Row>>& columns, std::string count, std::string_view counted) {
   columns.add(

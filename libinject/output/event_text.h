@@ -12,24 +12,24 @@
 
 namespace inject {
 
-/// Where the text of many small events is put together: like a string that is appended to, but room is asked
-/// for once an event, as checking it for every number would take as long as writing it.
+/// Buffer for the text of many small events. Like appending to a string, but room is checked once per event,
+/// since checking for every number would take as long as writing it.
 class EventText {
  public:
-  /// Room that each event finds.
+  /// Room guaranteed to each event.
   static constexpr std::size_t kMaxEvent = 192 * 1024;
 
-  /// Without room for any.
+  /// Without room for any event.
   EventText() = default;
   explicit EventText(std::size_t full) : full_(full), text_(new char[full + kMaxEvent]), at_(text_.get()) {}
 
   std::string_view view() const { return {text_.get(), size()}; }
   std::size_t size() const { return static_cast<std::size_t>(at_ - text_.get()); }
-  /// There may be no room for another event: take what there is, and clear().
+  /// There may be no room for another event: take view(), then clear().
   bool is_full() const { return size() > full_; }
   void clear() { at_ = text_.get(); }
 
-  // What an event is made of; kMaxEvent in all.
+  // The pieces of an event; at most kMaxEvent in all.
   EventText& text(std::string_view value) {
     std::memcpy(at_, value.data(), value.size());
     at_ += value.size();
@@ -50,7 +50,7 @@ class EventText {
     *at_++ = static_cast<char>('0' + rest % 10);
     return *this;
   }
-  /// With three decimals; a number that is finite and less than 10^15.
+  /// With three decimals. The number must be finite and less than 10^15.
   EventText& decimal(double value) {
     at_ = std::to_chars(at_, at_ + kMaxNumberLength, value, std::chars_format::fixed, 3).ptr;
     return *this;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// Columns of hardware metrics in the tables (docs/metrics.md). Where no metrics are taken there are none.
+// Columns of hardware metrics in the tables (docs/metrics.md). There are none if no metrics are collected.
 #pragma once
 
 #include <string_view>
@@ -12,7 +12,7 @@
 namespace inject {
 
 inline constexpr Unit kMetric{"as the title says", "≥ 0; of percentages ≤ 100", 2};
-/// Documentation has one column for all metrics, under this title.
+/// The title under which the documentation has one column for all metrics.
 inline constexpr std::string_view kAnyMetric = "*metric*";
 
 /// A column for each metric; `values` gives the row's MetricValues.

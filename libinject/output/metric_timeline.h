@@ -16,8 +16,8 @@ namespace inject {
 /// The columns of metric_samples.csv.
 std::vector<ColumnInfo> sample_columns(std::span<const MetricInfo> metrics);
 
-/// INJECT_METRICS_TIMELINE=1: metric_samples.csv, a row per sample in the order of their arrival. Like the
-/// raw traces (output/trace.h) rows go out as they come, and their number is bounded, further ones are
+/// INJECT_METRICS_TIMELINE=1: metric_samples.csv, a row per sample in order of arrival. As with the raw
+/// traces (output/trace.h), rows are written as they come and their number is bounded; further rows are
 /// counted. For one thread, with all signals blocked (OutputFile).
 class MetricTimeline {
  public:
@@ -27,10 +27,10 @@ class MetricTimeline {
   explicit MetricTimeline(Nanoseconds base, std::uint64_t max_rows = kMaxRows)
       : base_(base), rows_left_(max_rows) {}
 
-  /// Creates the file. False: see error().
+  /// Creates the file. False on failure: see error().
   bool open(const std::string& folder);
   bool is_open() const { return file_.is_open(); }
-  /// `columns` name the sample's values; the header is written with the first row.
+  /// `columns` describe the sample's values; the header is written with the first row.
   void add(const MetricSample& sample, std::span<const MetricInfo> columns);
   /// Hands everything to the kernel.
   bool flush() { return file_.flush(); }

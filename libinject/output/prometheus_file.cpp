@@ -24,7 +24,8 @@ std::uint64_t wall_time() {
 
 }  // namespace
 
-// By its process: of several that were told the same name each puts a whole file in place.
+// The pid is in the temporary name, so that each of several processes with the same path puts a complete file
+// in place.
 void PrometheusFile::open(std::string path, int pid) {
   info_.file = std::move(path);
   const std::string name = info_.file.substr(info_.file.rfind('/') + 1);
@@ -32,7 +33,7 @@ void PrometheusFile::open(std::string path, int pid) {
 }
 
 bool PrometheusFile::write_text(const std::string& text) {
-  // A folder, a device or a link would be replaced by the file, or not: neither is what was asked for.
+  // The file would, or would not, replace a folder, a device or a link: neither is what the user asked for.
   struct stat found {};
   if (::lstat(info_.file.c_str(), &found) == 0 && !S_ISREG(found.st_mode)) {
     error_ = "cannot put " + info_.file + " in place: what stands there is no plain file";
@@ -51,7 +52,7 @@ bool PrometheusFile::write(const Report& report, PrometheusState state) noexcept
   try {
     done = write_text(metrics_.text(report, state, wall_time(), info_.failed));
   } catch (const std::exception& problem) {
-    // Out of memory, most likely: this, too, may not fit.
+    // Most likely out of memory, so this may fail as well.
     try {
       error_ = "cannot write " + info_.file + ": " + problem.what();
     } catch (...) {

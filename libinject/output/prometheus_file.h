@@ -11,15 +11,15 @@
 
 namespace inject {
 
-/// The file that INJECT_PROM names, for the node exporter's textfile collector: appears whole or not at all,
-/// written beside its place under a name that the collector passes over. Others may read it (0644). One
-/// thread at a time.
+/// The file that INJECT_PROM names, for the node exporter's textfile collector. It is replaced atomically:
+/// written next to its final place, under a name that the collector ignores, then renamed. Others may read it
+/// (0644). One thread at a time.
 class PrometheusFile {
  public:
   void open(std::string path, int pid);
   bool is_on() const { return !info_.file.empty(); }
 
-  /// False: it could not be written, see error(); what was there before stays. Throws nothing.
+  /// False if the file could not be written: see error(); the previous file stays. Never throws.
   bool write(const Report& report, PrometheusState state) noexcept;
   const std::string& error() const { return error_; }
   const PrometheusInfo& info() const { return info_; }

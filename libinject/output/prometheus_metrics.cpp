@@ -53,7 +53,7 @@ std::string place_text(std::uint32_t place) {
   }
 }
 
-/// Where it is too long, beginning and end: what tells template instances apart is mostly at the end.
+/// A name that is too long keeps its beginning and end: template instances mostly differ at the end.
 std::string kernel_label(std::string_view name) {
   constexpr std::string_view kCut = "...";
   constexpr std::size_t kEnd = PrometheusMetrics::kMaxNameLength / 3;
@@ -68,7 +68,7 @@ std::string kernel_label(std::string_view name) {
   return std::string(name.substr(0, begin)).append(kCut).append(name.substr(end));
 }
 
-/// Devices that the program has used, as far as is known.
+/// Devices that the program is known to have used.
 std::set<std::uint32_t> used_devices(const Statistics& statistics, const RunInfo& run) {
   std::set<std::uint32_t> devices;
   for (const ThreadRow& row : statistics.threads()) devices.insert(row.device);
@@ -116,7 +116,7 @@ void kernel_samples(PrometheusText& text, const Statistics& statistics) {
   const std::vector<TimeRow> kernels = statistics.kernels();
   std::uint64_t total = 0;
   for (const TimeRow& row : kernels) total += row.stats->sum();
-  // Names that are the same once they are cut are one label: the same labels twice are an error.
+  // Names that are equal once cut share a label: the same labels twice are an error.
   std::vector<std::pair<std::string, std::uint64_t>> top;
   for (const TimeRow& row : kernels) {
     std::string name;
@@ -193,7 +193,7 @@ PrometheusMetrics::WindowSums PrometheusMetrics::window_sums(const Statistics& s
   sums.windows = statistics.device_times().settled_through();
   sums.time = run.windows_time;
   sums.flops = statistics.host_total().flops.total();
-  // Those that are open, or whose records are still coming, are none yet.
+  // Windows that are open, or whose records are still pending, do not count yet.
   for (const WindowInfo& window : run.windows) {
     if (window.number <= sums.windows) {
       sums.last_end = std::max(sums.last_end, window.end);
@@ -223,7 +223,7 @@ PrometheusMetrics::CopySums PrometheusMetrics::copy_sums(const Statistics& stati
 void PrometheusMetrics::advance(const Statistics& statistics, const RunInfo& run) {
   const WindowSums windows = window_sums(statistics, run);
   if (windows.windows != windows_.windows) {
-    // Where windows have no rows any longer, calls of one that is open count early: a sum may be lower then.
+    // Once windows have no rows any more, calls of an open window count early, so a sum may go down.
     latest_windows_ = {windows.windows - windows_.windows,
                        windows.time - std::min(windows.time, windows_.time),
                        windows.flops - std::min(windows.flops, windows_.flops), 0};
@@ -237,7 +237,7 @@ void PrometheusMetrics::advance(const Statistics& statistics, const RunInfo& run
       sum = row.times;
     }
   }
-  // Iterations and copies come at times of their own.
+  // Iterations and copies advance independently of windows.
   const std::uint64_t steps = statistics.iterations().step_times().count();
   if (steps != steps_) {
     latest_steps_ = statistics.iterations().recent_step_times(steps - steps_);
@@ -357,7 +357,7 @@ std::string PrometheusMetrics::text(const Report& report, PrometheusState state,
   advance(statistics, run);
   const std::set<std::uint32_t> used = used_devices(statistics, run);
   std::string result;
-  // As %p and %r in the file's name: several processes' files are read together.
+  // The same as %p and %r in the file's name: the files of several processes are read together.
   PrometheusText text(result,
                       {{"pid", std::to_string(run.pid)}, {"rank", run.rank.empty() ? "0" : run.rank}});
   text.family(kTable[kInfo])
@@ -368,7 +368,7 @@ std::string PrometheusMetrics::text(const Report& report, PrometheusState state,
   device_samples(text, report);
   kernel_samples(text, statistics);
   text.family(kTable[kFlops]).sum(windows_.flops);
-  // Where no call's shape is known, what is computed is not either.
+  // If no call's shape is known, neither is what is computed.
   text.family(kTable[kFlopRate]);
   if (windows_.flops != 0 && latest_windows_.time != 0)
     text.number(static_cast<double>(latest_windows_.flops) /

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// What the Prometheus file says of a run: docs/prometheus.md.
+// What the Prometheus file says about a run: docs/prometheus.md.
 #pragma once
 
 #include <cstdint>
@@ -20,20 +20,20 @@
 
 namespace inject {
 
-/// Every metric that the file can have, in its order.
+/// Every metric that the file can have, in order.
 std::span<const MetricFamily> prometheus_families();
 
 enum class PrometheusState : std::uint8_t { kOpen, kWaiting, kClosed };
 
-/// Turns statistics into the file's text. Counters are of the run. Gauges of the latest windows are of what
-/// has been settled between the two latest calls between which anything was: the differences of the run's
-/// sums are kept, not the windows, which lose their rows after the 10,000th.
+/// Turns statistics into the file's text. Counters cover the whole run. Gauges of the latest windows cover
+/// what was settled between the two latest calls between which anything was. They are differences between the
+/// run's sums, not sums over windows, which have no rows after the 10,000th.
 class PrometheusMetrics {
  public:
   static constexpr std::size_t kMaxKernels = 10;
-  static constexpr std::size_t kMaxNameLength = 200;  ///< of a kernel, in bytes before they are escaped
+  static constexpr std::size_t kMaxNameLength = 200;  ///< of a kernel, in bytes before escaping
 
-  /// `time`: nanoseconds since 1970. `failed`: times that the file could not be written.
+  /// `time`: nanoseconds since 1970. `failed`: how often the file could not be written.
   std::string text(const Report& report, PrometheusState state, std::uint64_t time, std::uint64_t failed);
 
  private:
@@ -45,7 +45,7 @@ class PrometheusMetrics {
     std::uint64_t time = 0;
   };
   using CopySums = std::map<CopyKey, Copies>;
-  /// Of settled windows.
+  /// Sums over settled windows.
   struct WindowSums {
     std::uint64_t windows = 0;
     std::uint64_t time = 0;
@@ -64,7 +64,7 @@ class PrometheusMetrics {
   void device_samples(PrometheusText& text, const Report& report) const;
   void copy_samples(PrometheusText& text, const Statistics& statistics) const;
 
-  // Of the run, as of the latest call; and of the latest windows.
+  // Sums over the run as of the latest call, and over the latest windows.
   WindowSums windows_;
   WindowSums latest_windows_;
   DeviceSums devices_;

@@ -58,7 +58,7 @@ PrometheusText& PrometheusText::family(const MetricFamily& family) {
   return *this;
 }
 
-// Help texts are ours: there is nothing to escape in them.
+// Help texts are our own and need no escaping.
 void PrometheusText::begin(Labels labels) {
   if (!begun_) {
     begun_ = true;

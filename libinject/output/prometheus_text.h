@@ -20,8 +20,8 @@ struct MetricFamily {
 };
 
 /// Prometheus' text format (version 0.0.4), appended to a string. A family's HELP and TYPE come with its
-/// first sample, so that one without samples leaves nothing. No sample has a timestamp: the node exporter
-/// refuses a file that has one.
+/// first sample, so a family without samples leaves nothing. Samples have no timestamps: the node exporter
+/// rejects a file that has one.
 class PrometheusText {
  public:
   struct Label {
@@ -35,14 +35,14 @@ class PrometheusText {
   PrometheusText(const PrometheusText&) = delete;
   PrometheusText& operator=(const PrometheusText&) = delete;
 
-  /// The samples that follow are this one's, each with labels of its own. No family comes twice.
+  /// The samples that follow belong to this family, each with its own labels. Each family may come only once.
   PrometheusText& family(const MetricFamily& family);
   PrometheusText& count(std::uint64_t value, Labels labels = {});
-  /// All of its digits; who reads them has a double.
+  /// Writes all digits; readers parse a double.
   PrometheusText& sum(Uint128 value, Labels labels = {});
-  /// As seconds, to the nanosecond.
+  /// In seconds, to the nanosecond.
   PrometheusText& seconds(std::uint64_t nanoseconds, Labels labels = {});
-  /// What is not finite is no sample.
+  /// A value that is not finite is left out.
   PrometheusText& number(double value, Labels labels = {});
 
  private:
@@ -51,11 +51,11 @@ class PrometheusText {
   std::string& out_;
   std::string common_;
   MetricFamily family_;
-  bool begun_ = false;  // the family has a sample
+  bool begun_ = false;  // the family has had a sample
 };
 
-/// As a label's value stands between its quotes: backslash, quote and line break escaped; other control
-/// characters and bytes that are not UTF-8 become U+FFFD, as in the tables.
+/// Appends a label's value as it goes between the quotes: backslash, quote and line break are escaped; other
+/// control characters and bytes that are not UTF-8 become U+FFFD, as in the tables.
 void append_label_value(std::string& out, std::string_view text);
 
 }  // namespace inject

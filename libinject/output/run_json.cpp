@@ -127,7 +127,7 @@ void window_json(JsonText& json, const WindowInfo& window, const RunInfo& run) {
   json.close_object();
 }
 
-// `signs_lost`: a call that the search has not seen may have been the end of an iteration.
+// `signs_lost`: the search missed calls, one of which may have ended an iteration.
 void iterations_json(JsonText& json, const IterationInfo& iterations, bool signs_lost) {
   json.name("iterations").open_object().member("source", iterations.source).member("found", iterations.found);
   if (!iterations.found) {
@@ -238,7 +238,7 @@ void overhead_json(JsonText& json, const Overhead& overhead) {
       .close_object();
 }
 
-// What is 0 is left out of `idle_ns`.
+// `idle_ns` has no entries for causes without time.
 void diagnosis_json(JsonText& json, const DeviceDiagnosis& entry) {
   const DeviceTimes& times = entry.times;
   json.open_object()
@@ -267,7 +267,7 @@ void diagnosis_json(JsonText& json, const DeviceDiagnosis& entry) {
   json.close_array().close_object();
 }
 
-// The members alone, after `"state"`.
+// Only the members that follow `"state"`.
 void recovered_json(JsonText& json, const RecoveredInfo& recovered) {
   json.name("recovered")
       .open_object()
@@ -316,7 +316,7 @@ std::vector<LostCount> lost_counts(const RunInfo& run) {
 bool mark_recovered(std::string& text, const RecoveredInfo& recovered) {
   for (const std::string_view state : {"\"state\": \"open\",\n", "\"state\": \"closed\",\n"}) {
     const std::size_t at = text.find(state);
-    // Among the first members, before any text of the program's.
+    // It is one of the first members, before any text that comes from the program.
     if (at == std::string::npos || text.substr(0, at).find('[') != std::string::npos) continue;
     std::string object;
     JsonText json(object);

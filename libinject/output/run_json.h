@@ -13,8 +13,8 @@
 
 namespace inject {
 
-/// The text of run.json; `files` are the tables beside it, `stale` those of them that are of an earlier
-/// write, `errors` why. `diagnoses`: of the devices, where they are known.
+/// The text of run.json. `files`: the tables beside it; `stale`: those that are from an earlier write;
+/// `errors`: why. `diagnoses`: of the devices, if known.
 std::string run_json_text(const RunInfo& run, std::span<const std::string> files,
                           std::span<const std::string> errors,
                           std::span<const DeviceDiagnosis> diagnoses = {},
@@ -25,11 +25,11 @@ struct LostCount {
   std::string_view kind;
   std::uint64_t count = 0;
 };
-/// All kinds, those of which nothing is missing as well, in run.json's order; of the whole run.
+/// All kinds, including those of which nothing is missing, in run.json's order; for the whole run.
 std::vector<LostCount> lost_counts(const RunInfo& run);
 
-/// Makes the text of a run.json, which may have any contents, that of a run which was recovered: its state,
-/// and the object `recovered`. False, with the text as it was, where it is none.
+/// Marks the text of a run.json, which may have any contents, as that of a recovered run: sets its state and
+/// adds the object `recovered`. False, with the text unchanged, if it is not a run.json.
 bool mark_recovered(std::string& text, const RecoveredInfo& recovered);
 
 }  // namespace inject

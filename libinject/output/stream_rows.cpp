@@ -9,8 +9,8 @@
 namespace inject {
 
 namespace {
-// Spans that all rows keep, about.
-constexpr std::size_t kKeptInAll = 1u << 17;
+// Spans that all rows together remember, approximately.
+constexpr std::size_t kKeptTotal = 1u << 17;
 constexpr std::size_t kMinKept = 64;
 }  // namespace
 
@@ -51,7 +51,7 @@ std::uint32_t StreamRows::place(std::uint32_t device, std::uint32_t stream, Nano
   Stream* rows = find({device, stream});
   if (rows == nullptr) return stream;
   end = std::max(begin, end);
-  const std::size_t kept = std::clamp(kKeptInAll / rows_, kMinKept, kKept);
+  const std::size_t kept = std::clamp(kKeptTotal / rows_, kMinKept, kKept);
   for (Shown& row : *rows) {
     if (row.add(begin, end, kept)) return row.number();
   }

@@ -14,24 +14,24 @@
 
 namespace inject {
 
-/// The timeline's row for what ran on a stream. Viewers can't show what overlaps on a row: they leave it out,
-/// or draw it as a part of what it overlaps with. So a stream's row has what does not, and what would overlap
-/// with it, as a kernel that began before the one that it follows had ended (programmatic dependent launch)
-/// or those of a graph that run side by side, gets rows beside it. That holds in whatever order work is told:
-/// of each row the latest spans are known, and what is older than those goes beside it as well. It no longer
-/// does where the bounds are reached.
+/// Assigns work on streams to rows of the timeline. Viewers cannot show overlapping events on one row: they
+/// leave them out, or draw one as part of the other. So work that would overlap with what its stream's row
+/// already has goes to an extra row: a kernel that began before its predecessor had ended (programmatic
+/// dependent launch), or kernels of a graph that run side by side. This holds in whatever order work arrives:
+/// each row remembers its latest spans, and work older than those goes to an extra row as well. It no longer
+/// holds once the limits are reached.
 class StreamRows {
  public:
   static constexpr std::size_t kMaxStreams = 4096;
-  /// Of a stream: a GPU runs no more kernels at a time.
+  /// Per stream: a GPU runs no more kernels at a time.
   static constexpr std::size_t kMaxRows = 128;
-  /// Of all streams, beside their own.
+  /// Extra rows of all streams together.
   static constexpr std::size_t kMaxBeside = 4096;
-  /// Rows beside streams' own are numbered from here on, in the order in which they were needed. The
-  /// programs' streams are counted from 1, and a viewer has 32 bits for a row.
+  /// Extra rows are numbered from here, in the order in which they were needed. Programs' streams count from
+  /// 1, and a viewer has 32 bits for a row.
   static constexpr std::uint32_t kFirstBeside = 1u << 30;
-  /// Spans of a row that are known, for what comes late, where there are few rows. A call that waits for its
-  /// copy is told after what other threads launched meanwhile, and its copy with it.
+  /// Spans that a row remembers for work that arrives late, as long as there are few rows. A call that waits
+  /// for its copy arrives after what other threads launched meanwhile, and its copy with it.
   static constexpr std::size_t kKept = 4096;
 
   struct Row {
@@ -40,18 +40,18 @@ class StreamRows {
     std::uint32_t number;
   };
 
-  /// The number of its row: the stream's, or one beside it.
+  /// The number of the row: the stream's own or an extra one.
   std::uint32_t place(std::uint32_t device, std::uint32_t stream, Nanoseconds begin, Nanoseconds end);
-  /// Those of the first kMaxStreams streams, by device and stream, a stream's own first.
+  /// The rows of the first kMaxStreams streams, by device and stream; a stream's own row comes first.
   std::vector<Row> rows() const;
 
  private:
-  /// What a row shows, and does not overlap.
+  /// The spans on a row, which do not overlap.
   class Shown {
    public:
     explicit Shown(std::uint32_t number) : number_(number) {}
     std::uint32_t number() const { return number_; }
-    /// False: it would overlap, or may.
+    /// False if it would overlap, or might.
     bool add(Nanoseconds begin, Nanoseconds end, std::size_t kept);
 
    private:
@@ -73,7 +73,7 @@ class StreamRows {
   Stream* find(const Key& key);
 
   std::map<Key, Stream> streams_;
-  std::array<Found, 64> found_{};  // those looked for last
+  std::array<Found, 64> found_{};  // cache of the latest lookups
   std::size_t rows_ = 0;
   std::size_t beside_ = 0;
 };

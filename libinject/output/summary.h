@@ -9,8 +9,8 @@
 
 namespace inject {
 
-/// The text that a run ends with: windows, devices, the largest kernels, library calls, copies and API calls,
-/// what was lost, where the files are. Lines of at most 120 columns.
+/// The text printed at the end of a run: windows, devices, the largest kernels, library calls, copies and API
+/// calls, what was lost, and where the files are. Lines have at most 120 columns.
 std::string summary_text(const Report& report, std::string_view folder);
 
 }  // namespace inject

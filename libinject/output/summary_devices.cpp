@@ -17,7 +17,7 @@ namespace {
 /// What a device did in all windows.
 struct DeviceSum {
   DeviceWork work;
-  // Of the windows that have closed and are listed.
+  // Over the closed windows that are listed.
   std::uint64_t busy = 0;
   std::uint64_t time = 0;
 };
@@ -32,7 +32,7 @@ std::map<std::uint32_t, DeviceSum> sums_by_device(const Statistics& statistics, 
   }
   std::map<std::uint32_t, DeviceSum> devices;
   for (const WindowDeviceRow& row : statistics.window_devices()) {
-    // Windows without any work of the device's are part of its time, too.
+    // Windows without any work on the device are part of its time, too.
     DeviceSum& device = devices.try_emplace(row.device, DeviceSum{{}, 0, windows_time}).first->second;
     device.work.merge(row.work);
     const auto window = closed.find(row.window);
@@ -44,7 +44,7 @@ std::map<std::uint32_t, DeviceSum> sums_by_device(const Statistics& statistics, 
   return devices;
 }
 
-/// What was allocated on a device; `row` is that of all functions together.
+/// What was allocated on a device; `row` is the one for all functions together.
 std::string memory_text(const MemoryRow& row, const RunInfo& run) {
   const MemoryCounts& counts = row.counts;
   const auto size = [](std::uint64_t bytes) { return size_text(static_cast<double>(bytes)); };
@@ -93,7 +93,7 @@ void write_devices(TextPage& page, const Report& report) {
         ": " + plural(work.kernels.count, "kernel") + " " + time_text(static_cast<double>(work.kernels.sum));
     if (sum.time != 0) text += ", busy " + share_text(sum.busy, sum.time) + " of the windows' time";
     page.line(text);
-    // A line of its own: with a GPU's full name before it, it would not fit.
+    // On a line of its own: it would not fit after a GPU's full name.
     if (work.copies + work.memsets != 0) {
       page.line(str_format("    {} {} ({}), {} {}", plural(work.copies, "copy"),
                            time_text(static_cast<double>(work.copy_time)),

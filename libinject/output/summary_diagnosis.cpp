@@ -15,7 +15,7 @@ namespace inject {
 
 namespace {
 
-/// How well the kernels fill the device, and those that lose most by not filling it.
+/// How well the kernels fill the device, and which lose the most time by not filling it.
 void kernel_use_lines(TextPage& page, const Report& report, std::uint32_t device) {
   const std::vector<DetailRow>& details = report.statistics->kernel_details();
   const RunInfo& run = *report.run;
@@ -30,7 +30,7 @@ void kernel_use_lines(TextPage& page, const Report& report, std::uint32_t device
   std::size_t named = 0;
   for (const RankedKernel& kernel : kernels_by_lost_time(details, run.devices)) {
     if (kernel.detail.device != device) continue;
-    // What is lost by less than a hundredth of the kernels' time is nothing to look at.
+    // Less than 1 % of the kernels' time is not worth mentioning.
     if (named == kMaxNamed || *kernel.use.lost_time * 100 < use->known_time + use->unknown_time) break;
     ++named;
     text = "      " + time_text(static_cast<double>(*kernel.use.lost_time)) + " lost in grids of ";
@@ -58,7 +58,7 @@ std::string headline(const DeviceDiagnosis& entry, bool names_device) {
          share_text(times.idle(), times.span);
 }
 
-/// What the verdict is about first, with the advice for it.
+/// The evidence for the verdict comes first, with its advice.
 void evidence_lines(TextPage& page, const DeviceDiagnosis& entry) {
   const Diagnosis& diagnosis = entry.diagnosis;
   const std::uint64_t span = entry.times.span;
@@ -70,7 +70,7 @@ void evidence_lines(TextPage& page, const DeviceDiagnosis& entry) {
   std::size_t shown = 0;
   for (const Evidence& evidence : entry.evidence) {
     const std::uint64_t time = evidence.time - (evidence.kind == Bottleneck::kNone ? start_up : 0);
-    // Small change is left out, but for what the verdict is about.
+    // Small shares are left out, except for what the verdict is about.
     const bool leading = shown < leads;
     if (!leading && (shown >= kMaxEvidence || diagnosis.share(time) < 0.01)) break;
     ++shown;
@@ -87,7 +87,7 @@ void evidence_lines(TextPage& page, const DeviceDiagnosis& entry) {
       page.paragraph("    -> ", advice);
     }
   }
-  // A line of its own: it is neither for nor against the program, and may be most of the time.
+  // On a line of its own: start-up says nothing about the program, and may be most of the time.
   if (diagnosis.share(start_up) >= 0.01)
     page.line("    " + share_text(start_up, span) + " start-up: before the first GPU work of a window");
 }

@@ -14,7 +14,7 @@
 
 namespace inject {
 
-// Windows that somebody else's use of CUPTI ended, or kept without device activity: each reason once.
+// Windows that ended, or have no device activity, because another tool used CUPTI: each reason once.
 void write_interruptions(TextPage& page, const RunInfo& run) {
   struct Turn {
     std::string WindowInfo::*why;

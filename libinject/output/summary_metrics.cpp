@@ -45,7 +45,7 @@ void write_metrics(TextPage& page, const Report& report) {
     std::size_t named = 0;
     for (const MeasuredKernel& kernel : kernels) {
       if (kernel.row.detail.device != device) continue;
-      // As with grids: less than a hundredth is nothing to look at.
+      // As with grids, less than 1 % is not worth mentioning.
       if (named == kMaxNamed || *kernel.unused_time * 100 < total) break;
       ++named;
       text = str_format("    {} unused, {} at {}", time_text(static_cast<double>(*kernel.unused_time)),

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// The parts of the summary, in the order in which it has them. Each says nothing where there is nothing to
-// say of its subject.
+// The parts of the summary, in order. Each writes nothing if there is nothing to say.
 #pragma once
 
 #include "libinject/output/text_page.h"
@@ -10,7 +9,7 @@
 
 namespace inject {
 
-/// That the process was killed, and what its tables lack for that. (summary_losses.cpp)
+/// That the process was killed, and what its tables lack because of that. (summary_losses.cpp)
 void write_recovered(TextPage& page, const RunInfo& run);
 /// What each device did and what was allocated on it. (summary_devices.cpp)
 void write_devices(TextPage& page, const Report& report);
@@ -18,7 +17,7 @@ void write_devices(TextPage& page, const Report& report);
 void write_iterations(TextPage& page, const Report& report);
 /// Kernel time by forward, backward and so on. (summary_iterations.cpp)
 void write_phases(TextPage& page, const Statistics& statistics);
-/// Windows that somebody else's use of CUPTI cut short. (summary_losses.cpp)
+/// Windows cut short because another tool used CUPTI. (summary_losses.cpp)
 void write_interruptions(TextPage& page, const RunInfo& run);
 /// What is missing, and what to do about it. (summary_losses.cpp)
 void write_losses(TextPage& page, const Report& report);

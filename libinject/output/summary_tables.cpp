@@ -31,7 +31,7 @@ void library_table(TextPage& page, const std::vector<LibraryRow>& rows, std::uin
                   "Library call (with the calls inside it)");
   std::size_t outer = 0;
   for (const LibraryRow& row : rows) {
-    // The calls inside are in the outer ones' figures.
+    // The outer calls' figures include the calls inside them.
     if (row.depth != 0 || row.host.count == 0) continue;
     if (++outer > TextTable::kMaxRows) continue;
     table.row({share_text(row.inclusive.kernels.sum, kernel_time),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// What the tables' columns have in common.
+// Cells and columns that several tables share.
 #pragma once
 
 #include <cstdint>
@@ -16,16 +16,16 @@
 
 namespace inject {
 
-/// 0 of nothing.
+/// 0 if `whole` is 0.
 inline double percent(std::uint64_t part, std::uint64_t whole) {
   return whole == 0 ? 0.0 : 100.0 * static_cast<double>(part) / static_cast<double>(whole);
 }
-/// Of a share, 0 … 1.
+/// `share` is 0 … 1.
 inline std::optional<double> percent(const std::optional<double>& share) {
   return share ? std::optional(100.0 * *share) : std::nullopt;
 }
 
-/// 10^6 bytes each.
+/// A megabyte has 10^6 bytes.
 inline double megabytes(double bytes) {
   return bytes / 1e6;
 }
@@ -33,24 +33,24 @@ inline double megabytes(std::uint64_t bytes) {
   return megabytes(static_cast<double>(bytes));
 }
 
-/// Times in the tables count from the base, in nanoseconds; what lies before it is negative.
+/// Times in the tables are nanoseconds since the base; earlier ones are negative.
 inline std::int64_t since_base(Nanoseconds time, const RunInfo& run) {
   return static_cast<std::int64_t>(time - run.base);
 }
 
-/// Nothing where the value stands for one that is not known.
+/// Empty if the value is not known.
 template <typename T>
 Cell cell_if(bool known, const T& value) {
   return known ? Cell(value) : Cell();
 }
 
-/// A row of a table with what all of its rows are a share of.
+/// A row of a table, with the total that all rows are shares of.
 template <typename Row>
 struct Listed : Row {
   std::uint64_t total = 0;
 };
 
-/// `time` gives the row's part of the total.
+/// `time` gives a row's part of the total.
 template <typename Row, typename Time>
 std::vector<Listed<Row>> listed(std::vector<Row>&& rows, Time time) {
   std::uint64_t total = 0;
@@ -68,7 +68,7 @@ inline constexpr std::string_view kKernelName =
     "The kernel, demangled in full; `[other]`: beyond 10,000 names.";
 inline constexpr std::string_view kOtherRow = "the row `[other]`";
 
-/// Total Time to Max, of a row's kernels; `time` gives their Totals.
+/// Adds the columns Total Time to Max of a row's kernels; `time` gives their Totals.
 template <typename Row, typename Time>
 void add_totals(Columns<Row>& columns, Time time) {
   using namespace units;
@@ -80,7 +80,7 @@ void add_totals(Columns<Row>& columns, Time time) {
       .add("Max (ns)", kTime, &Totals::max, "Longest.");
 }
 
-/// Device to BlkZ; `launch` gives the DetailRow, or null.
+/// Adds the columns Device to BlkZ; `launch` gives the DetailRow, or null.
 template <typename Row, typename Launch>
 void add_launch_columns(Columns<Row>& columns, Launch launch) {
   using namespace units;
@@ -97,7 +97,7 @@ void add_launch_columns(Columns<Row>& columns, Launch launch) {
       .add("BlkZ", kCount, size(&DetailRow::block, 2), "Threads of a block in z.");
 }
 
-/// Counts and times of device work; `work` gives it.
+/// Adds counts and times of device work, which `work` gives.
 template <typename Row, typename Work>
 void add_work_columns(Columns<Row>& columns, Work work) {
   using namespace units;

@@ -26,7 +26,7 @@ void append_table(const TableFile& table, const Report& report, std::string& tex
   table.append_rows(report, text, sink);
 }
 
-/// `files`: what this write has put in place.
+/// `files`: those this write has put in place.
 void write_json(const std::string& folder, const RunInfo& run, std::vector<std::string> files,
                 WrittenTables& written, std::vector<std::string>& errors,
                 const std::vector<DeviceDiagnosis>& diagnoses = {}) {
@@ -75,8 +75,8 @@ std::vector<std::string> write_all(const std::string& folder, const Report& repo
                                    WrittenTables& written) noexcept {
   std::vector<std::string> errors;
   try {
-    // All are written before the first is put in place: a reader meets tables of one moment, but for the
-    // renames.
+    // All tables are written before the first is put in place, so that, apart from the renames, a reader
+    // finds tables of one moment.
     std::vector<std::pair<std::string_view, std::unique_ptr<AtomicFile>>> finished;
     std::vector<std::string> names;
     const auto wanted = std::count_if(table_files().begin(), table_files().end(),
@@ -84,7 +84,7 @@ std::vector<std::string> write_all(const std::string& folder, const Report& repo
     FileWork::begin_files(static_cast<unsigned>(wanted) + 1);
     for (const TableFile& table : table_files()) {
       if (!is_wanted(table, report)) {
-        // What a killed process wrote of hardware metrics can't be made anew.
+        // Tables of hardware metrics that a killed process wrote cannot be recreated.
         if (report.run->recovered && access((folder + "/" + std::string(table.name)).c_str(), F_OK) == 0)
           names.emplace_back(table.name);
         continue;
@@ -110,7 +110,7 @@ std::vector<std::string> write_all(const std::string& folder, const Report& repo
     }
     write_json(folder, *report.run, std::move(names), written, errors, report.diagnoses);
   } catch (const std::exception& problem) {
-    // Out of memory, most likely: this, too, may not fit.
+    // Most likely out of memory, so this may fail as well.
     try {
       errors.emplace_back(std::string("cannot write the tables: ") + problem.what());
     } catch (...) {

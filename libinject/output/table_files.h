@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// The CSV tables. Names and headers are those of Nsight Systems' reports where it has such a report.
+// The CSV tables. Names and headers are those of Nsight Systems' reports where there is a corresponding one.
 #pragma once
 
 #include <functional>
@@ -15,13 +15,13 @@
 
 namespace inject {
 
-/// Takes the text of a table so far and empties it, whenever it likes to.
+/// Gets the text of a table so far, and may take it and leave it empty.
 using TextSink = std::function<void(std::string& text)>;
 
 struct TableFile {
   std::string_view name;  ///< of the file
-  std::string_view rows;  ///< what its rows are; for docs/columns.md
-  /// Those of a run: where metrics were taken, some tables have columns for them.
+  std::string_view rows;  ///< what a row is; for docs/columns.md
+  /// The columns for a given run: with metrics, some tables have more.
   std::vector<ColumnInfo> (*columns)(const Report& report);
   /// Appends the rows to `text`, calling `sink` after each.
   void (*append_rows)(const Report& report, std::string& text, const TextSink& sink);
@@ -36,16 +36,16 @@ bool is_wanted(const TableFile& table, const Report& report);
 /// A whole table, header included.
 std::string table_text(const TableFile& table, const Report& report);
 
-/// The tables of a run's folder that the run itself has put there, over all writes so far.
+/// The tables in a run's folder that the run itself has written so far.
 struct WrittenTables {
   std::vector<std::string_view> names;
-  std::vector<std::string> stale;  ///< those that the latest write could not replace
+  std::vector<std::string> stale;  ///< those the latest write could not replace
 };
 
-/// Writes all tables and then run.json into `folder`, each by way of a temporary file; returns what failed, a
-/// line each (run.json lists it, too). A file that fails leaves its predecessor as it was (run.json lists it
-/// among `stale_files`) and does not keep the others from being written. Never throws. For threads with all
-/// signals blocked (OutputFile).
+/// Writes all tables and then run.json into `folder`, each through a temporary file; returns what failed, one
+/// line each (run.json lists them, too). A file that fails leaves its predecessor unchanged (run.json lists
+/// it among `stale_files`) and does not stop the others. Never throws. For threads with all signals blocked
+/// (OutputFile).
 std::vector<std::string> write_all(const std::string& folder, const Report& report,
                                    WrittenTables& written) noexcept;
 
@@ -54,7 +54,7 @@ inline std::vector<std::string> write_all(const std::string& folder, const Repor
   return write_all(folder, report, none);
 }
 
-/// run.json alone: when the first window opens, or where there is no memory for tables.
+/// Only run.json: when the first window opens, or when there is no memory for tables.
 std::vector<std::string> write_run_json(const std::string& folder, const RunInfo& run,
                                         WrittenTables& written) noexcept;
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// The CSV tables, one function each: name, columns and rows. A table's columns and rows are in the file above
-// its functions here; table_files.cpp has their order.
+// The CSV tables, one function each: name, columns and rows. The comment above each group names the file;
+// table_files.cpp has the order of the tables.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@
 
 namespace inject {
 
-/// `columns` gives the Columns<Row> of a report, `rows` the rows.
+/// `columns` returns the Columns<Row> for a report, `rows` its rows.
 template <auto columns, auto rows>
 constexpr TableFile make_table(std::string_view name, std::string_view about,
                                bool (*wanted)(const Report& report) = nullptr) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// How text for people is laid out: lines of at most 120 columns, paragraphs, tables.
+// Layout of text for people: lines of at most 120 columns, paragraphs, tables.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ namespace inject {
 
 inline constexpr std::size_t kPageColumns = 120;
 
-/// Right-aligned cells, then a name that takes what is left of the line.
+/// Right-aligned cells, then a name that takes the rest of the line.
 class TextTable {
  public:
   static constexpr std::size_t kMaxRows = 10;
@@ -26,7 +26,8 @@ class TextTable {
   void row(std::vector<std::string> cells, std::string_view name) {
     rows_.push_back({std::move(cells), name});
   }
-  /// With an empty line before it; nothing without rows. Those beyond kMaxRows of `rows` were left out.
+  /// The table with an empty line before it; nothing if there are no rows. `rows`: how many there are in all;
+  /// those beyond kMaxRows are left out.
   std::string text(std::size_t rows) const;
 
  private:
@@ -47,9 +48,9 @@ class TextPage {
   /// `text` in lines of at most the width, broken at spaces; those after the first are indented further.
   void paragraph(std::string_view indent, std::string_view text);
   void empty_line() { text_ += '\n'; }
-  /// One line that is never shortened: it is there to be copied.
+  /// One line that is never shortened, because it is meant to be copied.
   void whole_line(std::string_view text);
-  /// Of a table that may have had `rows` rows.
+  /// `rows`: as for TextTable::text().
   void table(const TextTable& table, std::size_t rows) { text_ += table.text(rows); }
 
   const std::string& text() const { return text_; }

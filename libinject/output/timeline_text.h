@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// What the timeline's events and its beginning and end have in common.
+// What the timeline's events share with its beginning and end.
 #pragma once
 
 #include <cstdint>
@@ -14,18 +14,18 @@
 
 namespace inject::timeline {
 
-// A number that a run gives to its devices stays small; a damaged record must not cost memory.
+// A run's device numbers stay small; a number from a damaged record must not cost memory.
 inline constexpr std::uint32_t kMaxDevices = 1u << 10;
-// Linux numbers no process and no thread above 2^22. Devices are processes by their own numbers, as with
-// Kineto, so that a program with such a small number, as in a container, gets another one.
+// Linux pids and tids do not exceed 2^22. As with Kineto, devices are shown as processes whose pids are the
+// device numbers; a program whose own pid is that small, as in a container, gets another one.
 inline constexpr std::uint64_t kOtherPid = std::uint64_t{1} << 22;
 inline constexpr std::uint64_t kWindowRow = kOtherPid + 1;
 inline constexpr std::uint64_t kIterationRow = kOtherPid + 2;
-// Escaped, that is six times as long at most, a name fits into an event.
+// A name fits into an event even when escaped, which makes it six times as long at most.
 inline constexpr std::size_t kMaxNameLength = 16 * 1024;
 static_assert(6 * kMaxNameLength + 4096 < EventText::kMaxEvent);
 
-/// In quotes, and cut where it is too long.
+/// In quotes, and cut if it is too long.
 inline std::string quoted_text(std::string_view text) {
   std::string quoted;
   if (text.size() < kMaxNameLength) {

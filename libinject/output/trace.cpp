@@ -83,7 +83,7 @@ constexpr std::array kFiles{
               processor_columns},
 };
 
-// A number that a run gives to its devices and threads stays small; a damaged record must not cost memory.
+// A run's numbers of devices and threads stay small; a number from a damaged record must not cost memory.
 constexpr std::uint32_t kMaxDevices = 1u << 10;
 constexpr std::uint32_t kMaxThreads = 1u << 20;
 
@@ -120,7 +120,7 @@ TraceWriter::TraceWriter(Context context, std::uint64_t max_rows)
     : context_(std::move(context)), rows_left_(max_rows) {}
 
 bool TraceWriter::open(const std::string& folder) {
-  // Not by way of a temporary file: what a killed program has traced so far is worth having.
+  // Not through a temporary file: what a killed program has traced so far is worth having.
   static_assert(kFiles.size() == std::tuple_size_v<decltype(tables_)>);
   for (std::size_t i = 0; i < kFiles.size(); ++i) {
     OutputFile& file = tables_[i].file;
@@ -145,7 +145,7 @@ void TraceWriter::end_row(Table& table) {
   if (table.file.buffer().empty()) count_unwritten(table);
 }
 
-// A write that fails leaves nothing of the buffer in the file.
+// A failed write leaves nothing of the buffer in the file.
 void TraceWriter::count_unwritten(Table& table) {
   if (!table.file.error().empty()) rows_left_out_ += table.unwritten;
   table.unwritten = 0;
@@ -197,7 +197,7 @@ void TraceWriter::add(const TransferEvent& event, std::uint16_t /*attachment*/) 
     row.decimal(static_cast<double>(event.bytes) * 1e3 / static_cast<double>(duration), 3);
   }
   if (event.memset) {
-    // Nsight Systems has the memory set in the source's column.
+    // Nsight Systems puts the memory that is set in the source's column.
     row.text(memory_kind_name(event.target_memory)).empty();
   } else {
     row.text(memory_kind_name(event.source_memory)).text(memory_kind_name(event.target_memory));

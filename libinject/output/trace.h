@@ -18,23 +18,23 @@
 
 namespace inject {
 
-/// A file of raw records; for docs/columns.md.
+/// A file of raw records, as described in docs/columns.md.
 struct TraceFile {
   std::string_view name;
-  std::string_view rows;  ///< what its rows are
+  std::string_view rows;  ///< what a row is
   std::vector<ColumnInfo> (*columns)();
 };
 std::span<const TraceFile> trace_files();
 
 /// INJECT_TRACE=csv: cuda_gpu_trace.csv and cuda_api_trace.csv with the headers of Nsight Systems' trace
-/// reports, library_trace.csv and thread_cpu_trace.csv; a row per event in the order of their arrival. Rows
-/// go out as they come, so that memory is bounded and a killed program leaves what was flushed; the number of
-/// rows is bounded, further ones are counted. For one thread, with all signals blocked (OutputFile).
+/// reports, library_trace.csv and thread_cpu_trace.csv; a row per event in order of arrival. Rows are written
+/// as they come, so memory is bounded and a killed program leaves what was flushed. The number of rows is
+/// bounded; further ones are counted. For one thread, with all signals blocked (OutputFile).
 class TraceWriter final : public EventSink {
  public:
   struct Context {
     const NameTable* names = nullptr;
-    /// The thread of events that name this index.
+    /// The thread that events refer to by this index.
     std::function<ThreadInfo(std::uint32_t thread)> thread;
     std::function<std::string(std::uint32_t device)> device_name;
     int pid = 0;
@@ -44,7 +44,7 @@ class TraceWriter final : public EventSink {
 
   explicit TraceWriter(Context context, std::uint64_t max_rows = kMaxRows);
 
-  /// Creates the files. False: see error().
+  /// Creates the files. False on failure: see error().
   bool open(const std::string& folder);
 
   using EventSink::add;
@@ -58,8 +58,8 @@ class TraceWriter final : public EventSink {
   bool close();
 
   std::uint64_t rows_left_out() const { return rows_left_out_; }
-  /// The first failure; empty if there was none. What its file did not take, then or later, is counted as
-  /// left out.
+  /// The first failure; empty if there was none. Rows that its file did not take, then or later, are counted
+  /// as left out.
   std::string error() const;
 
  private:
@@ -77,12 +77,12 @@ class TraceWriter final : public EventSink {
   Context context_;
   std::uint64_t rows_left_;
   std::uint64_t rows_left_out_ = 0;
-  std::array<Table, 4> tables_;  // as trace_files()
+  std::array<Table, 4> tables_;  // in the order of trace_files()
   Table& gpu_ = tables_[0];
   Table& api_ = tables_[1];
   Table& library_ = tables_[2];
   Table& processor_ = tables_[3];
-  // The quoted texts of names, devices and threads, by their numbers: made once each.
+  // The quoted texts of names, devices and threads, by number; each is made once.
   std::vector<std::string> names_;
   std::vector<std::string> devices_;
   std::vector<ThreadInfo> threads_;  // names quoted

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// Columns that the tables of windows and iterations share: both have rows of one device, and of all together.
+// Columns shared by the tables of windows and iterations: both have rows for one device and for all together.
 #pragma once
 
 #include <string_view>
@@ -20,7 +20,7 @@ void add_device(Columns<Row>& columns) {
       "The GPU, as the process numbers them; `all`: all of them together, and the host.");
 }
 
-/// FLOPs, their rate and its share of the peaks; `rate` gives the FlopRate, or null.
+/// Adds FLOPs, their rate and its share of the peaks; `rate` gives the FlopRate, or null.
 template <typename Row, typename Rate>
 void add_flop_columns(Columns<Row>& columns, Rate rate) {
   using namespace units;

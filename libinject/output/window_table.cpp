@@ -28,7 +28,7 @@ std::string_view state_name(WindowState state) {
   return "";
 }
 
-/// The studies' utilization is that of what multiplies: null for any other metric.
+/// Utilization, as studies use the term, is that of the multiplying units: null for any other metric.
 const char* utilization_title(Quantity quantity) {
   switch (quantity) {
     case Quantity::kFma:
@@ -40,7 +40,7 @@ const char* utilization_title(Quantity quantity) {
   }
 }
 
-/// How the device's time was spent, and the verdict on it.
+/// Adds how the device's time was spent, and the verdict on it.
 void add_time_columns(Columns<WindowReport>& columns) {
   using Times = DeviceTimeReport;
   const auto diagnosed = columns.of(&WindowReport::times, kUnsettled);

@@ -12,7 +12,7 @@ namespace inject {
 
 namespace {
 
-/// Of the kernels of a row: used if those that take most of the time use them.
+/// Whether a row's kernels use tensor cores: yes if those that take the most time do.
 TensorCoreUse tensor_use(const CallShapeRow& row) {
   std::array<std::uint64_t, 3> time{};
   Operand operand = Operand::kUnknown;
@@ -21,7 +21,7 @@ TensorCoreUse tensor_use(const CallShapeRow& row) {
     time[static_cast<std::size_t>(use.cores)] += share.time;
     if (operand == Operand::kUnknown && use.cores == TensorCores::kUsed) operand = use.operand;
   }
-  // Kernels that split sums are summed up by small ones of other kinds.
+  // Small kernels of other kinds add up the partial sums of split-K kernels.
   const auto at = [&](TensorCores cores) { return time[static_cast<std::size_t>(cores)]; };
   if (at(TensorCores::kUsed) != 0 && at(TensorCores::kUsed) >= at(TensorCores::kUnknown))
     return {TensorCores::kUsed, operand};
@@ -29,13 +29,14 @@ TensorCoreUse tensor_use(const CallShapeRow& row) {
   return {};
 }
 
-/// What the kernels say they multiply, else what the call's types let them. A product's are its own.
+/// What the kernels multiply according to their names, else what the call's types allow. For a matrix
+/// product, the call's types decide.
 std::optional<Arithmetic> arithmetic_of_call(const CallShapeRow& call, TensorCoreUse use,
                                              const DeviceSpecs& specs) {
   if (use.cores == TensorCores::kUsed && call.shape.kind() != ShapeKind::kGemm) {
     auto arithmetic = arithmetic_of(use);
     if (arithmetic == Arithmetic::kFp16Tensor && call.work.compute == ComputeType::kF16)
-      arithmetic = Arithmetic::kFp16TensorFp16Sums;  // names don't tell them apart
+      arithmetic = Arithmetic::kFp16TensorFp16Sums;  // names do not tell them apart
     if (arithmetic) return arithmetic;
   }
   return arithmetic_of(call.work, use.cores, specs);
@@ -49,7 +50,7 @@ CallReport report_of(const CallShapeRow& call, const DeviceSpecs& specs) {
   if (call.entry.other) return report;
   report.arithmetic = arithmetic_of_call(call, report.use, specs);
   const auto peak = report.arithmetic ? peak_flops(specs, *report.arithmetic) : std::nullopt;
-  // Ends of calls that a window's edge cut have no operations of their own.
+  // Kernels of calls cut by a window's edge have no operations of their own.
   if (report.calls_on_gpu != 0 && call.entry.gpu.sum != 0 && call.work.flops != 0) {
     report.rate = static_cast<double>(call.work.flops) * static_cast<double>(report.calls_on_gpu) /
                   (static_cast<double>(call.entry.gpu.sum) * 1e-9);
@@ -61,7 +62,7 @@ CallReport report_of(const CallShapeRow& call, const DeviceSpecs& specs) {
   return report;
 }
 
-/// What the shapes tell, and the comparison of one row with the others.
+/// Adds hints from each shape, and from comparing rows.
 void add_hints(std::vector<CallReport>& calls, const Statistics& statistics, const RunInfo& run) {
   std::vector<GemmRow> rows;
   std::vector<CallReport*> products;

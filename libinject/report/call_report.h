@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// Library calls by shape: the rate of what they compute, what it is held against, and what could be better.
+// Library calls by shape: the rate at which they compute, the peak it is compared with, and what could be
+// better.
 #pragma once
 
 #include <cstdint>
@@ -17,16 +18,16 @@
 
 namespace inject {
 
-/// Calls of one function with one shape. What is not known is left out.
+/// Calls of one function with one shape. Unknown values are empty.
 struct CallReport {
   const CallShapeRow* call = nullptr;
-  TensorCoreUse use;               ///< of the kernels that take most of the time
-  std::uint64_t calls_on_gpu = 0;  ///< whose kernels ran: what the GPU's time is a rate of
+  TensorCoreUse use;               ///< of the kernels that take the most time
+  std::uint64_t calls_on_gpu = 0;  ///< calls whose kernels ran, to which GPU times refer
   std::optional<Arithmetic> arithmetic;
-  std::optional<double> rate;  ///< operations a second
+  std::optional<double> rate;  ///< operations per second
   PeakShare peak_share;        ///< of the arithmetic's peak
   Roofline roof;
-  // Of a product alone:
+  // Only for matrix products:
   TensorEligibility eligibility;
   std::vector<Hint> hints;
 };

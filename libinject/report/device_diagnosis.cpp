@@ -20,7 +20,7 @@ struct DeviceKernel {
 
 namespace {
 
-constexpr std::size_t kMaxNamed = 2;  // causes of one kind that are named
+constexpr std::size_t kMaxNamed = 2;  // causes named per kind
 
 Bottleneck part_of(const IdleShare& share) {
   if (share.own_work) return Bottleneck::kInput;
@@ -65,7 +65,7 @@ std::string cause_text(const IdleShare& share, const RunInfo& run) {
   return text + str_format(": {}, {}", plural(share.gaps, "gap"), time_text(static_cast<double>(share.time)));
 }
 
-/// The largest of the shares of that kind, in words.
+/// The largest shares of this kind, in words.
 std::string idle_text(const std::vector<IdleShare>& shares, Bottleneck kind, const RunInfo& run) {
   std::string text;
   std::size_t named = 0;
@@ -150,7 +150,7 @@ KernelLimits DeviceDiagnoser::limits(std::uint32_t device) const {
       limits.unknown += detail.time.sum;
       continue;
     }
-    // They are no part of the time that computes.
+    // They are not part of the compute time.
     if (is_collective(found->second->family)) continue;
     const bool off_tensor_cores = found->second->cores == TensorCores::kNotUsed;
     if (const auto known = measured_.find(detail.number); known != measured_.end()) {

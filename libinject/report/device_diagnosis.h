@@ -18,11 +18,11 @@
 
 namespace inject {
 
-/// A cause of lost time, and what says so.
+/// A cause of lost time, with the evidence for it.
 struct Evidence {
   Bottleneck kind = Bottleneck::kNone;
   std::uint64_t time = 0;
-  std::uint64_t gain = 0;  ///< what the remedy could win at most
+  std::uint64_t gain = 0;  ///< the most that the remedy could save
   std::string text;  ///< `cudaStreamSynchronize on thread 4711 (python): 10 gaps, 12.345 ms`; may be empty
 };
 
@@ -32,19 +32,19 @@ struct DeviceDiagnosis {
   DeviceTimes times;
   std::uint64_t taken_by_collectives = 0;
   Diagnosis diagnosis;
-  std::vector<Evidence> evidence;  ///< of what the verdict is about first
+  std::vector<Evidence> evidence;  ///< that for the verdict comes first
 };
 
 struct DeviceKernel;
 
-/// Makes diagnoses of devices of one run. Refers to what it was made of.
+/// Diagnoses the devices of one run. Keeps references to its arguments.
 class DeviceDiagnoser {
  public:
   DeviceDiagnoser(const Statistics& statistics, const RunInfo& run, std::span<const CallReport> calls,
                   std::span<const MeasuredKernel> measured);
 
-  /// What a device's kernels but collectives' are limited by, over the run: by what was measured of them,
-  /// those of calls of known shape by the roofline, all others by their families.
+  /// What limits a device's kernels, except for collectives, over the run: by measurements if there are any,
+  /// by the roofline for calls of known shape, otherwise by their families.
   KernelLimits limits(std::uint32_t device) const;
   DeviceDiagnosis diagnose(const DeviceTimeRow& device, const KernelLimits& limits) const;
 
@@ -54,9 +54,9 @@ class DeviceDiagnoser {
   const Statistics& statistics_;
   const RunInfo& run_;
   std::unordered_map<std::string_view, const KernelFamilyRow*> families_;
-  /// Of each kernel's time, the share in calls that the roofline has bound by memory.
+  /// The share of each kernel's time in calls that are memory-bound by the roofline.
   std::unordered_map<std::string_view, double> memory_bound_;
-  /// By row of the kernels' details: what limits those of which enough was measured.
+  /// By row of the kernels' details: what limits those with enough measurements.
   std::unordered_map<std::uint32_t, Bottleneck> measured_;
 };
 

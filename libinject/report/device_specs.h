@@ -9,7 +9,7 @@
 
 namespace inject {
 
-/// What the peaks of a device of the run are computed from; of the first device where it is not known.
+/// What a device's peaks are computed from; the first device's if this one is not known.
 DeviceSpecs specs_of(const RunInfo& run, std::uint32_t device);
 
 }  // namespace inject

@@ -33,7 +33,7 @@ bool is_control(char32_t code) {
   return code < 0x20 || (code >= 0x7f && code < 0xa0);
 }
 
-/// East Asian wide and emoji blocks, roughly: an upper bound is what counts here.
+/// East Asian wide and emoji blocks, roughly: an upper bound is enough here.
 std::size_t columns_of(char32_t code) {
   struct Block {
     char32_t first;
@@ -64,7 +64,7 @@ std::size_t columns_of(std::string_view text) {
   return columns;
 }
 
-/// The longest end of `text` that fits.
+/// The longest suffix of `text` that fits.
 std::string_view ending(std::string_view text, std::size_t columns) {
   std::size_t all = columns_of(text);
   std::size_t begin = 0;
@@ -79,7 +79,7 @@ std::string_view ending(std::string_view text, std::size_t columns) {
 /// A C++ function's name without its arguments and return type; template arguments stay.
 std::string_view without_signature(std::string_view name) {
   if (name.empty() || name.back() != ')') return name;
-  // Back from the closing parenthesis to the one that it closes: where the arguments begin.
+  // Go back from the closing parenthesis to the matching one, where the arguments begin.
   std::size_t depth = 0;
   std::size_t open = name.size();
   while (open > 0) {

@@ -16,14 +16,14 @@ namespace inject {
 
 namespace {
 
-/// Of a name's time, what has to lie in calls of known work for that to be the kernel's.
+/// Share of a kernel name's time that must lie in calls of known work for that work to count as the kernel's.
 constexpr double kMinInCalls = 0.9;
 
 /// What the kernels of one name compute, by the library calls that launched them.
 struct NamedWork {
   double flops = 0;
-  std::uint64_t time = 0;  // in calls that say what they computed …
-  std::uint64_t all = 0;   // … and anywhere
+  std::uint64_t time = 0;  // in calls of known work …
+  std::uint64_t all = 0;   // … and in total
   const ShapeWork* most = nullptr;
   std::uint64_t most_time = 0;
 };
@@ -52,7 +52,7 @@ std::unordered_map<std::string_view, NamedWork> work_by_name(const Statistics& s
   return names;
 }
 
-/// The metrics of a kernel by what they are.
+/// The metrics of a kernel by quantity.
 class Measured {
  public:
   Measured(const std::vector<MetricInfo>& metrics, const KernelMetricEntry& entry)
@@ -66,7 +66,7 @@ class Measured {
     const MetricEstimate* const metric = find(quantity);
     return metric != nullptr && metric->reliable ? std::optional(metric->value) : std::nullopt;
   }
-  /// Of the memory's peak bandwidth, both ways together.
+  /// Percentage of the memory's peak bandwidth, reads and writes together.
   std::optional<double> dram() const {
     const auto read = value(Quantity::kDramRead);
     const auto write = value(Quantity::kDramWrite);
@@ -90,7 +90,7 @@ class Measured {
   const KernelMetricEntry& entry_;
 };
 
-/// Without its unit.
+/// A title without its unit.
 std::string unit_name(std::string_view title) {
   const std::size_t unit = title.find(" (");
   return std::string(title.substr(0, unit));
@@ -118,7 +118,7 @@ void find_busiest(MeasuredKernel& kernel, const Measured& measured) {
       busiest.add(true, measured.value(quantity), unit_name(measured.title(quantity)));
   };
   for (const Quantity pipe : {Quantity::kTensor, Quantity::kFma, Quantity::kFp64}) add(pipe);
-  // What the chip can't measure may be what the kernel is all about.
+  // What the chip cannot measure may be the kernel's main work.
   const TensorCoreUse use = tensor_cores_of(kernel.row.detail.name);
   if (!measured.was_measured(Quantity::kTensor) && use.cores == TensorCores::kUsed) busiest.known = false;
   if (!measured.was_measured(Quantity::kFp64) && use.operand == Operand::kFp64) busiest.known = false;

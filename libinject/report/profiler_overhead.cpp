@@ -8,14 +8,14 @@ namespace inject {
 
 namespace {
 
-// Two intervals that each hold their median in 97.5 of 100 cases hold both in 95.
-constexpr double kOutside = 0.025;
+// Two intervals with 97.5 % confidence each hold both medians with 95 %.
+constexpr double kMissProbability = 0.025;
 
-/// How many of `count` values may lie on either side of the interval: the most, so that fewer than that many
-/// of them lie below the true median in at most kOutside / 2 of all cases.
+/// How many of `count` values may lie on either side of the interval: the largest number such that, with a
+/// probability of at most kMissProbability / 2, fewer than that many values lie below the true median.
 std::uint64_t left_out(std::uint64_t count) {
-  // P(X = k) of a binomial distribution with p = 1/2, from the middle down, as 2^-count is 0 in a double
-  // before long. Its sum is normalised by that of both halves.
+  // P(X = k) of a binomial distribution with p = 1/2, from the middle down, because 2^-count soon underflows
+  // a double. The weights are normalised by the sum over both halves.
   const std::uint64_t middle = count / 2;
   const auto below = [](std::uint64_t of, std::uint64_t k) {  // P(k - 1) / P(k)
     return static_cast<double>(k) / static_cast<double>(of - k + 1);
@@ -29,11 +29,11 @@ std::uint64_t left_out(std::uint64_t count) {
   }
   const bool even = count % 2 == 0;
   all = even ? 2 * all - 1 : 2 * all;
-  // Down from the middle again, until what is left is little enough.
+  // Down from the middle again, until the remaining tail is small enough.
   double tail = even ? (all - 1) / 2 + 1 : all / 2;  // P(X <= middle), as a weight
   weight = 1;
   for (std::uint64_t k = middle;; --k) {
-    if (tail <= kOutside / 2 * all) return k + 1;
+    if (tail <= kMissProbability / 2 * all) return k + 1;
     if (k == 0) return 0;
     tail -= weight;
     weight *= below(count, k);
@@ -46,7 +46,7 @@ std::optional<MedianInterval> median_interval(const SampleStats& values) {
   const std::uint64_t count = values.count();
   const std::uint64_t out = left_out(count);
   if (out == 0 || 2 * out > count) return std::nullopt;
-  // Beyond the values that are kept one by one a quantile has an error of its own.
+  // Once values are no longer kept individually, quantiles have an error of their own.
   const double error = values.median_error();
   return MedianInterval{values.median(), static_cast<double>(values.value_at(out - 1)) * (1 - error),
                         static_cast<double>(values.value_at(count - out)) * (1 + error)};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// What the profiler takes of a step: docs/diagnosis.md#the-profilers-own-share.
+// The profiler's share of a step: docs/diagnosis.md#the-profilers-own-share.
 #pragma once
 
 #include <optional>
@@ -10,30 +10,29 @@
 
 namespace inject {
 
-/// A median, and an interval that holds that of all steps in at least 97.5 of 100 cases, whatever the steps'
-/// distribution.
+/// A median with a confidence interval of at least 97.5 %, whatever the steps' distribution.
 struct MedianInterval {
   double median = 0;
   double low = 0;
   double high = 0;
 };
 
-/// From the order of the values alone; nothing for fewer than seven, which can't tell.
+/// From order statistics alone; empty for fewer than seven values, which are too few.
 std::optional<MedianInterval> median_interval(const SampleStats& values);
 
-/// 1 - median outside windows / median inside, and an interval that holds it in at least 95 of 100 cases.
+/// 1 - median outside windows / median inside, with a confidence interval of at least 95 %.
 struct OverheadEstimate {
   double share = 0;
   double low = 0;
   double high = 0;
   double outside = 0;  ///< the median, in nanoseconds
 
-  /// False: it can't be told from nothing, or steps inside were the shorter ones. Those that run ahead of an
-  /// idle device as a window opens are.
+  /// False if the overhead is not significant, or steps inside windows were shorter, as those are that run
+  /// ahead of an idle device when a window opens.
   bool seen() const { return low > 0; }
 };
 
-/// Nothing where one of the medians has no interval.
+/// Empty if one of the medians has no interval.
 std::optional<OverheadEstimate> profiler_overhead(const std::optional<MedianInterval>& outside,
                                                   const std::optional<MedianInterval>& inside);
 

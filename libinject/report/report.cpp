@@ -18,13 +18,13 @@ std::optional<double> share_of(std::uint64_t part, std::uint64_t whole) {
   return static_cast<double>(part) / static_cast<double>(whole);
 }
 
-/// By the median: the first steps of a window run ahead of the device, and pull a mean down.
+/// From the median: the first steps of a window run ahead of the device and would pull down a mean.
 std::optional<double> samples_per_second(std::uint64_t batch, double step_time) {
   if (batch == 0 || !(step_time > 0)) return std::nullopt;
   return static_cast<double>(batch) / (step_time * 1e-9);
 }
 
-/// `duration` on the host, 0 if it is not known.
+/// `duration`: on the host, 0 if not known.
 FlopRate flop_rate(const FlopCount& flops, std::uint64_t duration, const RunInfo& run) {
   FlopRate rate;
   rate.flops = flops.total();
@@ -33,7 +33,7 @@ FlopRate flop_rate(const FlopCount& flops, std::uint64_t duration, const RunInfo
   rate.teraflops = static_cast<double>(rate.flops) / nanoseconds / 1e3;
   if (const auto least = flops.least_time(specs_of(run, 0))) {
     const double share = *least * 1e9 / nanoseconds;
-    // Of one device's peak, while all of them may have worked.
+    // The share is of one device's peak, while all devices may have worked.
     const double devices = static_cast<double>(std::max<std::size_t>(run.devices.size(), 1));
     rate.peak_share = possible_share(share / devices, nanoseconds);
     if (rate.peak_share.value) rate.peak_share.value = share;
@@ -45,13 +45,14 @@ std::uint64_t duration_of(const WindowInfo* window) {
   return window == nullptr || window->end == 0 ? 0 : window->end - window->start;
 }
 
-/// The figures of metrics in windows: means over the samples, and what the kernels' own figures add up to.
+/// Values of metrics in windows: means over the samples, and the utilizations that the kernels' own figures
+/// add up to.
 class WindowMetricValues {
  public:
   explicit WindowMetricValues(const Statistics& statistics)
       : metrics_(statistics.metrics().metrics().size()), windows_(statistics.metrics().windows()) {}
 
-  /// Of a window on these devices together. `duration`: the window's, 0 if it is not known.
+  /// Fills in a window on these devices together. `duration`: the window's, 0 if not known.
   void fill(WindowReport& report, std::span<const WindowDeviceRow> devices, std::uint64_t duration) const {
     std::vector<WeightedMean> means(metrics_);
     std::vector<WeightedMean> utilizations(metrics_);
@@ -62,10 +63,11 @@ class WindowMetricValues {
                            [](const WindowMetrics& entry, const auto& key) {
                              return std::pair(entry.window, entry.device) < key;
                            });
-      // A device that was not sampled has no part in the means.
+      // A device that was not sampled does not count in the means.
       if (found == windows_.end() || found->window != report.window || found->device != device.device)
         continue;
-      // Nor those that came before there was a sample: too few of the others tell nothing of all.
+      // Nor do kernels from before the first sample count; if too few are left, nothing can be said about
+      // all.
       const bool known = static_cast<double>(found->kernel_time) >=
                          KernelMetrics::kMinKnown * static_cast<double>(device.work.kernels.sum);
       for (std::size_t m = 0; m < metrics_; ++m) {
@@ -100,7 +102,7 @@ class WindowReports {
       windows_[entry.window].devices.push_back(entry);
       windows_[entry.window].known = true;
     }
-    // Windows after the last one that there was room for are in the row of others: none of zeros.
+    // Windows after the last one that found room are in the row of others: they get no rows of zeros.
     const bool full = windows_.count(kOtherIndex) != 0;
     std::uint32_t last = 0;
     for (const auto& [number, window] : windows_) {
@@ -120,7 +122,7 @@ class WindowReports {
     std::vector<WindowDeviceRow> devices;
   };
 
-  /// What all rows of the window have.
+  /// What all rows of the window share.
   WindowReport report_of(std::uint32_t number, const Window& window) const {
     WindowReport report;
     report.window = number;
@@ -143,7 +145,8 @@ class WindowReports {
     report.overhead = overhead;
     if (report.utilization && overhead) {
       const double without = *report.utilization / (1 - (overhead->seen() ? overhead->share : 0));
-      // The kernels' own times can't be longer without the profiler: then the steps are not alike.
+      // The kernels' own times cannot get longer without the profiler: a value above 1 means that the steps
+      // are not comparable.
       if (without <= 1) report.without_overhead = without;
     }
     return report;

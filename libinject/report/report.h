@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// What the outputs say of a run, worked out once for each writing. Tables, run.json, the summary and the
-// Prometheus file only format it, so that no two of them can disagree.
+// What the outputs say about a run, computed once per write. Tables, run.json, the summary and the Prometheus
+// file only format it, so that no two of them can disagree.
 #pragma once
 
 #include <cstdint>
@@ -23,11 +23,11 @@
 
 namespace inject {
 
-/// What library calls of known shape computed in some time on the host, at what rate.
+/// What library calls of known shape computed over a span of host time, and at what rate.
 struct FlopRate {
   FlopSum flops = 0;
-  std::optional<double> teraflops;  ///< 10^12 a second; nothing without work or time
-  PeakShare peak_share;             ///< time that the first device needs at its peaks by the time taken
+  std::optional<double> teraflops;  ///< 10^12 per second; empty without work or time
+  PeakShare peak_share;  ///< time that the first device needs at its peaks, divided by the time taken
 };
 
 /// A kernel with one launch shape.
@@ -36,20 +36,20 @@ struct KernelReport {
   KernelUse use;
 };
 
-/// How a device's time, or that of all devices together, was spent in a window.
+/// How the time of a device, or of all devices together, was spent in a window.
 struct DeviceTimeReport {
   DeviceTimes times;
   std::uint64_t taken_by_collectives = 0;
   Diagnosis diagnosis;
-  std::optional<double> utilization;         ///< kernel_busy by span, 0 … 1
-  std::optional<double> without_overhead;    ///< the same by the time without the profiler's share
+  std::optional<double> utilization;         ///< kernel_busy / span, 0 … 1
+  std::optional<double> without_overhead;    ///< the same, relative to the time without the profiler's share
   std::optional<OverheadEstimate> overhead;  ///< of the window's steps
 };
 
-/// The values of the metrics' columns, percentages 0 … 100; nothing where it was not measured.
+/// The values of the metrics' columns, percentages 0 … 100; empty where not measured.
 using MetricValues = std::vector<std::optional<double>>;
 
-/// A window on one device, or on all together with what the host did.
+/// A window on one device, or on all together and on the host.
 struct WindowReport {
   struct Host {
     HostWork work;
@@ -58,44 +58,45 @@ struct WindowReport {
     FlopRate flops;
     Losses losses;
   };
-  std::uint32_t window = 0;  ///< kOtherIndex: all that found no room
+  std::uint32_t window = 0;  ///< kOtherIndex: all windows that found no room
   const WindowInfo* info = nullptr;
-  std::optional<std::uint32_t> device;  ///< nothing: all together
+  std::optional<std::uint32_t> device;  ///< empty: all together
   DeviceWork work;
   std::uint64_t busy = 0;
   std::uint64_t span = 0;                 ///< from the first work's start to the last one's end
   std::optional<double> busy_share;       ///< of the device's time, 0 … 1
-  std::optional<Host> host;               ///< of all devices together alone
+  std::optional<Host> host;               ///< only for all devices together
   std::optional<DeviceTimeReport> times;  ///< once the window is settled
   const WindowMemory* memory = nullptr;
   MetricValues metrics;
-  MetricValues utilizations;  ///< by metric: what the kernels' own figures add up to
+  MetricValues utilizations;  ///< by metric: the utilization that the kernels' own figures add up to
 };
 
-/// An iteration, or what ran outside of any, on one device or all together.
+/// An iteration, or what ran outside all iterations, on one device or all together.
 struct IterationReport {
   const IterationRow* row = nullptr;
-  std::optional<std::uint32_t> device;  ///< nothing: all together
+  std::optional<std::uint32_t> device;  ///< empty: all together
   std::optional<std::uint64_t> duration;
   std::optional<double> samples_per_second;
-  std::optional<FlopRate> flops;  ///< of all together alone
+  std::optional<FlopRate> flops;  ///< only for all together
   std::optional<std::uint64_t> gap;
   std::uint64_t busy = 0;
   std::uint64_t kernel_busy = 0;
-  std::optional<double> utilization;  ///< kernel_busy by the time on the device, 0 … 1
+  std::optional<double> utilization;  ///< kernel_busy / time on the device, 0 … 1
   DeviceWork work;
   MetricValues metrics;
 };
 
-/// Step times in the windows, and what the profiler's share of them is.
+/// Step times in the windows, and the profiler's share of them.
 struct StepReport {
   const SampleStats* inside = nullptr;       ///< durations of the complete iterations in windows
-  std::optional<MedianInterval> outside;     ///< of the steps outside of all windows
-  std::optional<double> samples_per_second;  ///< by the median
+  std::optional<MedianInterval> outside;     ///< of the steps outside all windows
+  std::optional<double> samples_per_second;  ///< from the median
   std::optional<OverheadEstimate> overhead;
 };
 
-/// Refers to the statistics and the run that it was made of, and in part to itself.
+/// Refers to the statistics and the run that it was built from, and to its own members (so it cannot be
+/// copied).
 struct Report {
   Report() = default;
   Report(Report&&) noexcept = default;
@@ -116,10 +117,10 @@ struct Report {
   std::vector<IterationReport> iterations;  ///< likewise
   StepReport steps;
   /// Rows of the tables of calls, kernels' metrics, windows and iterations whose share of a peak is left out
-  /// because it can't be (possible_share()).
+  /// because it is impossible (possible_share()).
   std::uint64_t impossible_rates = 0;
 
-  /// Nothing is limited where nothing ran.
+  /// All zero if nothing ran on the device.
   KernelLimits limits_of(std::uint32_t device) const;
 };
 

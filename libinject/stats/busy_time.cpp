@@ -38,7 +38,7 @@ void BusyTime::sort_in() {
   if (unsorted_.empty()) return;
   const auto earlier = [](const Interval& a, const Interval& b) { return a.begin < b.begin; };
   std::sort(unsorted_.begin(), unsorted_.end(), earlier);
-  // What ends before the first of them stays as it is.
+  // Intervals that end before the first of these are unaffected.
   const Nanoseconds from = unsorted_.front().begin;
   const auto touched = static_cast<std::size_t>(
       std::lower_bound(sorted_.begin(), sorted_.end(), from,

@@ -10,27 +10,27 @@
 
 namespace inject {
 
-/// The time that a device worked: the length of the union of its activities' intervals, as they come. Exact
-/// in whatever order they come, up to kMaxIntervals disjoint ones; then the oldest half is only a sum any
-/// more, and what comes later for that time is counted as late instead. CUPTI has a buffer for every
-/// launching thread: records of one thread come after many younger ones of another.
+/// How long a device was busy: the length of the union of its activities' intervals. Exact whatever order
+/// they arrive in, up to kMaxIntervals disjoint ones; beyond that, the oldest half is collapsed into a sum,
+/// and intervals that arrive later for that time are counted as late. CUPTI has a buffer for each launching
+/// thread, so records of one thread may arrive after many newer ones of another.
 class BusyTime {
  public:
   static constexpr std::size_t kMaxIntervals = 65'536;
 
-  /// Does nothing but to first() and last() where `end` is not after `start`.
+  /// If `end` is not after `start`, only first() and last() are updated.
   void add(Nanoseconds start, Nanoseconds end);
-  /// Keeps nothing but sums: no more is expected, or there is no room.
+  /// Collapses all intervals into a sum: no more are expected, or there is no room.
   void settle();
 
   std::uint64_t busy() const;
-  /// Earliest start and latest end; 0 if there was nothing.
+  /// Earliest start and latest end; 0 if there were none.
   Nanoseconds first() const { return first_; }
   Nanoseconds last() const { return last_; }
   bool any() const { return any_; }
-  /// Intervals that began before what is only a sum: the part of theirs that lies there is not in busy().
+  /// Intervals that began in time already collapsed into a sum; busy() lacks that part of them.
   std::uint64_t late() const { return late_; }
-  /// Intervals that take memory.
+  /// Intervals held in memory.
   std::size_t held() const { return sorted_.size() + unsorted_.size(); }
 
  private:
@@ -48,7 +48,7 @@ class BusyTime {
   std::vector<Interval> unsorted_;
   std::uint64_t sorted_time_ = 0;
   std::uint64_t forgotten_time_ = 0;
-  Nanoseconds floor_ = 0;  // end of what is forgotten
+  Nanoseconds floor_ = 0;  // end of the time in forgotten_time_
   Nanoseconds first_ = 0;
   Nanoseconds last_ = 0;
   std::uint64_t late_ = 0;

@@ -17,38 +17,38 @@
 
 namespace inject {
 
-/// Kernels of one name among those of a row.
+/// A row's kernels of one name.
 struct KernelShare {
   std::uint32_t name = 0;
   std::uint64_t count = 0;
   std::uint64_t time = 0;
 };
 
-/// Adds to the share of that name, or to name 0's where there are too many.
+/// Adds to that name's share, or to name 0's if there are too many names.
 void add_share(std::vector<KernelShare>& names, const KernelShare& more);
 
 /// Calls of one function with one shape.
 struct CallShapeEntry {
   FunctionId function = kNoFunction;  ///< kNoFunction: the calls' own records were lost
   std::uint32_t shape = 0;
-  std::uint32_t device = 0;  ///< that its first kernel ran on
-  bool other = false;  ///< of many shapes that found no room, and of many functions of this one's category
-  std::uint64_t calls = 0;  ///< that did not fail
+  std::uint32_t device = 0;  ///< the one its first kernel ran on
+  bool other = false;        ///< for shapes that found no room, of all functions of this one's category
+  std::uint64_t calls = 0;   ///< successful ones
   std::uint64_t failed = 0;
   std::uint64_t captured = 0;  ///< of `calls`, those whose work went into a CUDA graph
   std::uint64_t replayed = 0;  ///< captured calls that graph launches ran, once for each launch
-  std::uint64_t shared = 0;    ///< of `calls`, those that had an operand in common with the one before
+  std::uint64_t shared = 0;    ///< of `calls`, those that share an operand with the previous one
   std::uint64_t kernels = 0;
   Totals host;                     ///< of all calls
-  Totals gpu;                      ///< time of all kernels of a call; of the calls that had any
-  std::vector<KernelShare> names;  ///< by descending time; those that found no room under name 0
+  Totals gpu;                      ///< kernel time per call, of calls that had kernels
+  std::vector<KernelShare> names;  ///< by descending time; those that found no room are under name 0
 
   /// Calls whose work was submitted to the device.
   std::uint64_t executed() const { return calls - captured + replayed; }
 };
 
-/// Joins library calls whose shape is known to the kernels launched inside them. A call's kernels come after
-/// it, from several streams: the latest 65,536 calls are kept, what comes for older ones counts as a call
+/// Joins library calls of known shape to the kernels launched inside them. A call's kernels arrive after it,
+/// from several streams: the latest 65,536 calls are kept, and a kernel of an older one counts as a call
 /// without a record of its own.
 class CallShapeStatistics {
  public:
@@ -56,16 +56,16 @@ class CallShapeStatistics {
   static constexpr std::size_t kMaxCalls = 65'536;
   static constexpr std::size_t kMaxNames = 16;
 
-  /// One that owns its shape, or that submitted work inside one that does.
+  /// A call that owns its shape, or that submitted work inside one that does.
   void add(const CallEvent& event);
-  /// True if it is the first kernel of a call that a graph launch runs.
+  /// True for the first kernel of a call replayed by a graph launch.
   bool add(const KernelEvent& event);
-  /// Whether the work of a call whose record is just coming went into a graph.
+  /// Whether the work of this call, whose record has just arrived, was captured into a graph.
   bool is_captured(const CallEvent& event) const;
-  /// Everything that was launched in windows up to this one has come.
+  /// Everything launched in windows up to this one has arrived.
   void settle(std::uint32_t window);
 
-  /// By descending GPU time; what is still joined is not in it.
+  /// By descending GPU time; calls that are still pending are included as they stand.
   std::vector<CallShapeEntry> rows() const;
 
  private:
@@ -83,7 +83,7 @@ class CallShapeStatistics {
     std::uint64_t host = 0;
     std::vector<KernelShare> names;
   };
-  /// A call on its thread; run by a graph launch, that one as well: each launch runs it anew.
+  /// A call on its thread; if a graph launch replays it, that launch too, since each launch replays it anew.
   struct Key {
     std::uint64_t call = 0;
     std::uint64_t launch = 0;
@@ -102,7 +102,7 @@ class CallShapeStatistics {
 
   std::unordered_map<Key, Call, KeyHash> calls_;
   std::deque<Key> order_;
-  bool in_order_ = true;  // order_, by windows
+  bool in_order_ = true;  // order_ is sorted by window
   KeyIndex<2> keys_{kMaxRows};
   std::vector<CallShapeEntry> rows_;
   std::map<Category, CallShapeEntry> others_;

@@ -11,14 +11,14 @@ namespace inject {
 
 namespace {
 
-/// Copies by CUpti_ActivityMemcpyKind, in words as Nsight Systems has them; the last one is ours for memsets.
+/// By CUpti_ActivityMemcpyKind, in Nsight Systems' wording; the last one, for memsets, is ours.
 constexpr std::array<std::string_view, 12> kOperations{
     "[CUDA memcpy Unknown]",         "[CUDA memcpy Host-to-Device]",  "[CUDA memcpy Device-to-Host]",
     "[CUDA memcpy Host-to-Array]",   "[CUDA memcpy Array-to-Host]",   "[CUDA memcpy Array-to-Array]",
     "[CUDA memcpy Array-to-Device]", "[CUDA memcpy Device-to-Array]", "[CUDA memcpy Device-to-Device]",
     "[CUDA memcpy Host-to-Host]",    "[CUDA memcpy Peer-to-Peer]",    "[CUDA memset]"};
 
-// Of kOperations, after the copies.
+// Index in kOperations, after the copies.
 constexpr std::uint32_t kMemset = kPeerToPeer + 1;
 static_assert(kMemset + 1 == kOperations.size());
 

@@ -11,7 +11,7 @@
 
 namespace inject {
 
-/// The host's time in the calls of each function.
+/// Host time in the calls of each function.
 class ApiTable {
  public:
   explicit ApiTable(SampleBudget& budget) : budget_(&budget) {}
@@ -27,7 +27,7 @@ class ApiTable {
   Rows<SampleStats> rows_{SampleStats(budget_)};
 };
 
-/// Of an event, the number that direction_name() takes.
+/// The event's operation, the number that direction_name() takes.
 std::uint32_t operation_of(const TransferEvent& event);
 
 /// Times and sizes of copies and memsets by operation.

@@ -22,7 +22,7 @@ void CollectiveTable::add(const KernelEvent& event, bool collective, std::uint64
 std::vector<CollectiveRow> CollectiveTable::rows(std::span<const CallShapeRow> calls,
                                                  const NameTable& names) const {
   auto times = overlap_.rows();
-  // Once: of one shape there may be calls of several functions.
+  // Only once per shape: calls of several functions may share one.
   const auto take_overlap = [&times](std::uint32_t shape) {
     const auto found = times.extract(shape);
     return found.empty() ? OverlapStatistics::Times() : found.mapped();

@@ -12,21 +12,21 @@
 
 namespace inject {
 
-/// Collectives' kernels by the shape of their call, and what ran beside them.
+/// Collectives' kernels by the shape of their call, and what ran at the same time.
 class CollectiveTable {
  public:
-  /// A call that may launch some: until then what runs beside them is not kept.
+  /// A call that may launch collectives. Until the first one, what else runs is not kept.
   void expect() { overlap_.expect_work(); }
   void add(const KernelEvent& event, bool collective, std::uint64_t duration);
   void settle(std::uint32_t window) { overlap_.settle_window(window); }
 
-  /// `calls` of all libraries.
+  /// `calls`: those of all libraries.
   std::vector<CollectiveRow> rows(std::span<const CallShapeRow> calls, const NameTable& names) const;
   std::uint64_t late() const { return overlap_.late(); }
 
  private:
   OverlapStatistics overlap_;  // rows are shapes, 0 for those without one
-  Totals unknown_;             // of no known call
+  Totals unknown_;             // of kernels that belong to no known call
   std::vector<KernelShare> unknown_names_;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// What the collectors take, made of an event.
+// Converts events into the collectors' inputs.
 #pragma once
 
 #include <vector>
@@ -14,21 +14,21 @@
 
 namespace inject {
 
-/// Adds what the event stands for.
+/// Adds the event to the counts.
 void count(DeviceWork& work, const KernelEvent& event);
 void count(DeviceWork& work, const TransferEvent& event);
 
 IterationActivity iteration_activity(const KernelEvent& event);
 IterationActivity iteration_activity(const TransferEvent& event);
 
-/// `call`: what the thread does in the call that submitted it.
+/// `call`: what the thread was doing in the call that submitted the work.
 TimedWork timed_work(const KernelEvent& event, bool collective, HostState call);
 TimedWork timed_work(const TransferEvent& event, HostState call);
 
 PhasedWork phased_work(const KernelEvent& event);
 PhasedWork phased_work(const TransferEvent& event);
 
-/// What a thread does in a function; looked up once each.
+/// What a thread does in each function; looked up once per function.
 class FunctionKinds {
  public:
   struct Kind {

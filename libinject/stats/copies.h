@@ -19,9 +19,9 @@ namespace inject {
 
 /// Copies of one kind on one device, between memory of the same kinds.
 struct CopyRow {
-  bool other = false;           ///< of many kinds: all up to target_device mean nothing
+  bool other = false;           ///< for kinds that found no room: the fields up to target_device mean nothing
   std::uint32_t device = 0;     ///< that made the copy
-  std::uint32_t operation = 0;  ///< CUpti_ActivityMemcpyKind, 0 for what is none: direction_name()
+  std::uint32_t operation = 0;  ///< CUpti_ActivityMemcpyKind, 0 if it is none; see direction_name()
   std::uint8_t source_memory = 0;
   std::uint8_t target_memory = 0;
   bool peer = false;
@@ -29,15 +29,15 @@ struct CopyRow {
   std::uint32_t target_device = 0;
   Totals time;
   std::uint64_t bytes = 0;
-  std::uint64_t small = 0;          ///< of fewer bytes than kSmallCopy
-  std::uint64_t synchronizing = 0;  ///< that had ended when the host went on: CopyStatistics::call()
+  std::uint64_t small = 0;          ///< smaller than kSmallCopy
+  std::uint64_t synchronizing = 0;  ///< that the host waited for: CopyStatistics::call()
   std::uint64_t small_synchronizing = 0;
   OverlapStatistics::Times overlap;  ///< with kernels of the same window on `device`
 };
 
-/// What copies moved, how fast, and what ran meanwhile. Bounded: at most kMaxRows kinds, all further ones
-/// share a row, and of the waits for copies whose records are still to come the latest kMaxWaits are kept.
-/// One thread at a time; may throw std::bad_alloc.
+/// What copies moved, how fast, and what ran meanwhile. Bounded: kinds beyond kMaxRows share a row, and of
+/// the waits for copies whose records are still pending only the latest kMaxWaits are kept. One thread at a
+/// time; may throw std::bad_alloc.
 class CopyStatistics {
  public:
   static constexpr std::uint32_t kMaxRows = 10'000;
@@ -45,27 +45,28 @@ class CopyStatistics {
 
   CopyStatistics() { overlap_.expect_work(); }
 
-  /// A copy, no memset; `operation` as in CopyRow.
+  /// A copy, not a memset; `operation` as in CopyRow.
   void add(const TransferEvent& event, std::uint32_t operation);
-  /// An outermost call, those of a thread in order, and before what they submit. The host waits for a copy
-  /// whose call returns after the copy has ended, or if the thread synchronizes next, before it submits
-  /// anything else, and that returns after it: so do PyTorch's blocking copies, and its reads of values.
+  /// An outermost call. A thread's calls come in order, each before the work it submits. The host has waited
+  /// for a copy if the copy's call returns after the copy ended, or if the thread synchronizes before it
+  /// submits anything else and that synchronization returns after the copy ended: PyTorch's blocking copies
+  /// and reads of values work that way.
   void call(const CallEvent& event, HostState state);
   void kernel(std::uint32_t window, std::uint32_t device, Nanoseconds start, Nanoseconds end) {
     overlap_.beside(window, device, start, end);
   }
-  /// Nothing more comes for this window, nor for any before it.
+  /// Nothing more will come for this window or any before it.
   void settle_window(std::uint32_t window);
 
-  /// By descending time, and then by what they are of.
+  /// By descending time, then by kind.
   std::vector<CopyRow> rows() const;
-  /// Records that came too late to be judged for overlap as a whole.
+  /// Records that came too late, at least in part, to be judged for overlap.
   std::uint64_t late() const { return overlap_.late(); }
 
  private:
   // device, operation, kinds of memory, whether between peers, source and target device
   using Keys = KeyIndex<6>;
-  /// The last thing that a thread submitted, if it is a copy.
+  /// A thread's last submission, if it is a copy.
   struct LastCopy {
     std::uint32_t window = 0;
     Nanoseconds begin = 0;  // of the call
@@ -81,7 +82,7 @@ class CopyStatistics {
   CopyRow other_;
   OverlapStatistics overlap_;
   std::unordered_map<std::uint32_t, LastCopy> last_copies_;  // by thread
-  // When synchronizations after copies returned: by window, begin of the copy's call, and thread.
+  // When the synchronization after a copy returned, by window, begin of the copy's call, and thread.
   std::map<std::tuple<std::uint32_t, Nanoseconds, std::uint32_t>, Nanoseconds> waits_;
 };
 

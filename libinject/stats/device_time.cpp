@@ -9,8 +9,8 @@ namespace inject {
 
 namespace {
 
-// Frameworks ask for the current device or the last error ten times a launch: that is part of their
-// computing, and far too much to be held.
+// Frameworks query the current device or the last error ten times a launch: that is part of their computing,
+// and far too many calls to hold.
 constexpr Nanoseconds kShortCall = 1'000;
 
 bool is_part_of_computing(const HostCall& call, const HostCall& before) {
@@ -18,9 +18,9 @@ bool is_part_of_computing(const HostCall& call, const HostCall& before) {
          call.begin - before.end < kProcessorTimeApart;
 }
 
-/// Makes one of calls of one function that follow each other, as a thread makes them that asks the same over
-/// and over: pauses no longer than the calls are its own then. Returns the new end. What waits for the
-/// device stays: how long each did so matters.
+/// Merges consecutive calls of one function, as a polling thread makes them, if the pause between them is no
+/// longer than the call. Returns the new end. Calls that wait for the device are kept: how long each waited
+/// matters.
 std::vector<HostCall>::iterator join_alike(std::vector<HostCall>::iterator begin,
                                            std::vector<HostCall>::iterator end) {
   if (begin == end) return end;
@@ -36,8 +36,8 @@ std::vector<HostCall>::iterator join_alike(std::vector<HostCall>::iterator begin
   return std::next(last);
 }
 
-/// What no gap from `needed` on has to do with. Of the calls that were over by then the last one stays, as a
-/// pause begins with it, and so does the last reading, as the one to count from.
+/// Forgets what no gap from `needed` on depends on. Of the calls over by then the last one stays, as a pause
+/// begins with it, and so does the last reading, to count from.
 void forget(HostThread& thread, Nanoseconds needed) {
   const auto call =
       std::upper_bound(thread.calls.begin(), thread.calls.end(), needed,
@@ -52,7 +52,7 @@ void forget(HostThread& thread, Nanoseconds needed) {
   downloads.erase(downloads.begin(), std::lower_bound(downloads.begin(), downloads.end(), from));
 }
 
-/// Returns how many those are.
+/// Returns how many were dropped.
 template <typename Record>
 std::size_t drop_older_half(std::vector<Record>& records) {
   const std::size_t half = records.size() / 2;
@@ -103,7 +103,7 @@ void DeviceTimeStatistics::call(std::uint32_t number, std::uint32_t thread, cons
   Window* found = window(number);
   if (found == nullptr) return;
   std::vector<HostCall>& calls = found->threads[thread].calls;
-  // The program's own handler of a signal may make calls amid another.
+  // A signal handler of the program may make calls in the middle of another.
   if (!calls.empty() && (call.begin < calls.back().end || is_part_of_computing(call, calls.back()))) return;
   calls.push_back(call);
   hold(*found);
@@ -121,16 +121,16 @@ void DeviceTimeStatistics::small_download(std::uint32_t number, std::uint32_t th
                                           Nanoseconds call_begin) {
   Window* found = window(number);
   if (found == nullptr) return;
-  // A graph's launch may copy many.
+  // One graph launch may make many copies.
   std::vector<Nanoseconds>& downloads = found->threads[thread].small_downloads;
   if (!downloads.empty() && downloads.back() == call_begin) return;
   downloads.push_back(call_begin);
   hold(*found);
 }
 
-/// Too many records: of the fullest window, work is judged up to its middle if it is what there is much of,
-/// and calls are forgotten that no gap can begin in any more. An eighth of what it holds goes at least: this
-/// is not to be gone through for each record.
+/// Too many records are held. In the fullest window, the older half of the work is judged if work is a large
+/// part of what it holds, and calls in which no gap can begin any more are forgotten. At least an eighth of
+/// its records are released, so that this does not run for every record.
 void DeviceTimeStatistics::bound() {
   auto fullest = windows_.begin();
   for (auto at = windows_.begin(); at != windows_.end(); ++at) {
@@ -147,7 +147,7 @@ void DeviceTimeStatistics::bound() {
     std::nth_element(starts.begin(), middle, starts.end());
     for (auto& [device, timeline] : window.devices) timeline.judge(window.threads, waits, *middle + 1);
   }
-  // A device without work at present does not hold the others' calls: what it waits for may take for ever.
+  // A device without pending work does not keep the calls held for the others: its next work may never come.
   constexpr Nanoseconds kNone = ~Nanoseconds{0};
   Nanoseconds needed = kNone;
   Nanoseconds latest = 0;
@@ -163,8 +163,7 @@ void DeviceTimeStatistics::forget_calls(Window& window, std::span<const DeviceWa
                                         Nanoseconds needed) {
   for (auto& [device, timeline] : window.devices) timeline.add_waits(waits, needed);
   for (auto& [number, thread] : window.threads) forget(thread, needed);
-  // Those that are needed are what there is too much of: first alike ones are joined, then the older half
-  // goes.
+  // Too many calls are still needed: first merge similar ones, then drop the older half.
   const auto too_many = [&window] {
     std::size_t held = 0;
     for (const auto& [number, thread] : window.threads) held += thread.held();
@@ -179,7 +178,7 @@ void DeviceTimeStatistics::forget_calls(Window& window, std::span<const DeviceWa
     if (!thread.calls.empty()) forget(thread, std::max(needed, thread.calls.front().begin));
   }
   if (!too_many()) return;
-  // Readings alone, of calls that are not recorded.
+  // Mostly readings are left, of calls that are not recorded.
   for (auto& [number, thread] : window.threads) left_out_ += drop_older_half(thread.readings);
 }
 

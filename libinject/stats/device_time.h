@@ -23,10 +23,10 @@ struct DeviceTimeRow {
   std::vector<IdleShare> shares;  ///< by descending time, as IdleShares::largest() gives them
 };
 
-/// Tells, for each window and device, when it worked and why it did not. Exact in whatever order records
-/// come, up to `max_held` of them in windows that are not settled; then the older half of the fullest
-/// window's work is judged by what has come, and what comes later for that time is left out and counted. One
-/// thread at a time; may throw std::bad_alloc.
+/// Determines, for each window and device, when the device worked and why it did not. Exact whatever order
+/// records arrive in, as long as unsettled windows hold at most `max_held` of them; beyond that, the older
+/// half of the fullest window's work is judged by what has arrived, and records that arrive later for that
+/// time are left out and counted. One thread at a time; may throw std::bad_alloc.
 class DeviceTimeStatistics {
  public:
   static constexpr std::size_t kMaxHeld = 262'144;
@@ -36,26 +36,26 @@ class DeviceTimeStatistics {
   explicit DeviceTimeStatistics(std::size_t max_held = kMaxHeld) : max_held_(max_held) {}
 
   void work(std::uint32_t window, std::uint32_t device, const TimedWork& work);
-  /// Outermost calls, those of a thread in order.
+  /// Outermost calls; a thread's calls come in order.
   void call(std::uint32_t window, std::uint32_t thread, const HostCall& call);
   void reading(std::uint32_t window, std::uint32_t thread, const ProcessorReading& reading);
-  /// A copy to the host, of so little that its call was made for the sake of waiting.
+  /// A copy to the host so small that its call was made in order to wait.
   void small_download(std::uint32_t window, std::uint32_t thread, Nanoseconds call_begin);
-  /// Nothing more comes for this window, nor for any before it: what is held of those is given up. Once a
-  /// window; a second time does nothing.
+  /// Nothing more will come for this window or any before it; what is held for earlier ones is dropped. A
+  /// second call for a window does nothing.
   void settle_window(std::uint32_t window, Nanoseconds begin, Nanoseconds end);
 
-  /// Of the settled windows, in their order; of the first kMaxRows, as the table of windows has them.
+  /// Rows of the settled windows, in order; only the first kMaxRows, like the table of windows.
   const std::vector<DeviceTimeRow>& rows() const { return rows_; }
   /// The row of a window and device; null if there is none.
   const DeviceTimeRow* row(std::uint32_t window, std::uint32_t device) const;
-  /// By device, of all settled windows together; `window` means nothing.
+  /// By device, over all settled windows; `window` means nothing.
   std::vector<DeviceTimeRow> totals() const;
-  /// The latest window that is settled, 0 if none is.
+  /// The latest settled window, 0 if there is none.
   std::uint32_t settled_through() const { return settled_through_; }
-  /// Records that came too late to be judged, or had to make room.
+  /// Records that came too late to be judged, or were dropped to make room.
   std::uint64_t left_out() const { return left_out_; }
-  /// Records that take memory.
+  /// Records held in memory.
   std::size_t held() const { return held_; }
 
  private:

@@ -10,7 +10,7 @@ namespace inject {
 
 namespace {
 
-// Longer than what the device takes from one piece of work to the next on a stream.
+// Longer than the device takes from one piece of work to the next on a stream.
 constexpr Nanoseconds kQueueTime = 20'000;
 // CUDA C++ Programming Guide, technical specifications: 128 for each compute capability since 6.x.
 constexpr std::size_t kMaxResidentGrids = 128;
@@ -25,7 +25,7 @@ bool is_copy(TimedWorkKind kind) {
 }
 
 bool starts_earlier(const TimedWork& a, const TimedWork& b) {
-  // The kernels of one graph launch have but their streams to tell them apart.
+  // Only their streams tell the kernels of one graph launch apart.
   const auto key = [](const TimedWork& work) {
     return std::make_tuple(work.start, work.launch_begin, work.stream, !work.launch_known, work.end);
   };
@@ -208,7 +208,7 @@ std::optional<DeviceTimes> DeviceTimeline::settle(const HostThreads& threads,
   judge(threads, waits, ~Nanoseconds{0});
   if (!any_) return std::nullopt;
   const Nanoseconds last = all_.end;
-  // What the device lags behind the host; never past its first work.
+  // Later by as much as the device lags behind the host, but never past its first work.
   Nanoseconds from = begin + (last > end ? last - end : 0);
   from = std::min(from, first_);
   if (first_ > from) blame(first_ - from, {IdleCause::kStartUp});

@@ -26,12 +26,12 @@ struct TimedWork {
   Nanoseconds launch_begin = 0;
   Nanoseconds launch_end = 0;
   std::uint32_t thread = 0;
-  std::uint64_t stream = 0;  ///< with its context: ids of streams are unique in one
+  std::uint64_t stream = 0;  ///< combined with its context: stream ids are unique within one
   FunctionId function = kNoFunction;
   TimedWorkKind kind = TimedWorkKind::kKernel;
   bool launch_known = false;
   std::uint32_t blocks = 0;  ///< of a collective's grid
-  bool copy_call = false;    ///< the call is one that copies, which graphs' launches and libraries' are not
+  bool copy_call = false;    ///< the call itself copies, unlike graph launches and library calls
 };
 
 /// The threads of a window, by their index.
@@ -43,38 +43,39 @@ struct DeviceWait {
   std::uint64_t time = 0;
 };
 
-/// The waits of all threads, by their ends. Puts the threads' small downloads in order.
+/// The waits of all threads, sorted by end. Also sorts the threads' small downloads.
 std::vector<DeviceWait> waits_of(HostThreads& threads);
-/// Of those, the ones that ended after `begin`, and by `end`.
+/// Those of them that ended after `begin` and by `end`.
 std::span<const DeviceWait> waits_between(std::span<const DeviceWait> waits, Nanoseconds begin,
                                           Nanoseconds end);
 
 /// One device in one window: its work in order, and why it was idle in between. Work is pending until it is
-/// judged, by what is known of the threads by then.
+/// judged, with what is known about the threads by then.
 class DeviceTimeline {
  public:
-  /// False: work of that time has been judged.
+  /// False if work of that time has already been judged.
   bool add(const TimedWork& work);
   const std::vector<TimedWork>& pending() const { return pending_; }
 
   // `waits` are waits_of(threads).
   /// Judges the work that started before `until`, and forgets it.
   void judge(const HostThreads& threads, std::span<const DeviceWait> waits, Nanoseconds until);
-  /// Waits that were over by `until` give later launches a lead. Before their calls are forgotten.
+  /// Waits that were over by `until` give later launches a lead. To be called before their calls are
+  /// forgotten.
   void add_waits(std::span<const DeviceWait> waits, Nanoseconds until) { add_waits(waits, until, {}); }
-  /// The end of the last work that is judged, 0 if none is.
+  /// The latest end of judged work, 0 if there is none.
   Nanoseconds end() const { return all_.end; }
-  /// No gap that is still to be judged begins before.
+  /// No gap still to be judged begins before this.
   Nanoseconds earliest_gap() const;
 
-  /// Judges all, for a window from `begin` to `end`. Nothing if the device had no work.
+  /// Judges everything, for a window from `begin` to `end`. Empty if the device had no work.
   std::optional<DeviceTimes> settle(const HostThreads& threads, std::span<const DeviceWait> waits,
                                     Nanoseconds begin, Nanoseconds end);
   /// What its idle time is due to.
   const IdleShares& shares() const { return shares_; }
 
  private:
-  /// Length of a union of intervals that come by ascending begin.
+  /// Length of the union of intervals added in ascending order of begin.
   struct Union {
     Nanoseconds end = 0;
     std::uint64_t time = 0;
@@ -86,11 +87,11 @@ class DeviceTimeline {
   };
 
   void count(const TimedWork& work);
-  // Kernels of a device, by start.
+  // Kernels of a device, in order of start.
   void compute(const TimedWork& kernel);
   void collective(const TimedWork& kernel);
-  // From `begin` on the device had nothing to do, until `next` started. `launched_before`: the launch before
-  // that of `next`; may be null.
+  // The device was idle from `begin` until `next` started. `launched_before`: the launch before that of
+  // `next`; may be null.
   void gap(const HostThreads& threads, std::span<const DeviceWait> waits, Nanoseconds begin,
            const TimedWork& next, const TimedWork* launched_before, std::span<const TimedWork> work);
   void add_waits(std::span<const DeviceWait> waits, Nanoseconds until, std::span<const TimedWork> work);
@@ -99,10 +100,10 @@ class DeviceTimeline {
   std::vector<TimedWork> pending_;
   Nanoseconds judged_until_ = 0;
   Nanoseconds first_ = 0;
-  std::uint64_t started_ = 0;         // pieces of work that are judged …
-  std::uint64_t started_before_ = 0;  // … before those that are being judged
-  TimedWork last_;                    // of what ended last
-  TimedWork last_launch_;             // of what was launched last
+  std::uint64_t started_ = 0;         // pieces of work judged …
+  std::uint64_t started_before_ = 0;  // … before the current judge()
+  TimedWork last_;                    // the work that ended last
+  TimedWork last_launch_;             // the work launched last
   bool any_ = false;
   bool any_launch_ = false;
   Union all_;
@@ -112,7 +113,7 @@ class DeviceTimeline {
   Union copies_and_kernels_;
   Union uploads_;
   Union downloads_;
-  std::vector<Collective> collectives_;  // under way
+  std::vector<Collective> collectives_;  // in flight
   std::uint64_t collective_block_time_ = 0;
   std::uint64_t kernel_time_ = 0;
   std::array<DeviceTimes::Idle, kIdleCauses> idle_{};

@@ -14,7 +14,7 @@ namespace inject {
 
 namespace {
 
-/// Of the innermost of these library calls; kOther where there is none.
+/// The category of the innermost of these library calls; kOther if there is none.
 Category call_category(CallChain path, ShapeKind kind) {
   const unsigned depth = chain_depth(path);
   return depth == 0 ? Category::kOther : call_category(chain_at(path, depth - 1), kind);
@@ -33,7 +33,7 @@ Category call_category(FunctionId function, ShapeKind kind) {
     case ShapeKind::kNormalization:
       return Category::kNorm;
     case ShapeKind::kOtherGraph:
-      return Category::kPlan;  // by the kernels' names
+      return Category::kPlan;  // the kernels' names decide
     default:
       return function_category(function);
   }
@@ -75,7 +75,7 @@ std::vector<FamilyRow> FamilyTable::families(std::span<const CallShapeRow> calls
     if (entry.cores == TensorCores::kUsed) row.on_tensor_cores += entry.time.sum;
     if (entry.cores == TensorCores::kUnknown) row.unknown_cores += entry.time.sum;
   }
-  // A call's operations belong to the family in which its kernels spent most.
+  // A call's operations count for the family in which its kernels spent the most time.
   for (const CallShapeRow& call : calls) {
     std::array<std::uint64_t, kFamilies> time{};
     if (call.kernels.empty() || call.entry.other) continue;

@@ -16,22 +16,22 @@
 
 namespace inject {
 
-/// The category of a function's calls of that kind: cuDNN's graphs are run by one function, whatever they
-/// compute.
+/// The category of a function's calls of that kind: a single function runs all of cuDNN's graphs, whatever
+/// they compute.
 Category call_category(FunctionId function, ShapeKind kind);
 
-/// Kernels by their families: each name in each category of library calls is classified once.
+/// Kernels by family. Each name is classified once per category of library calls.
 class FamilyTable {
  public:
   explicit FamilyTable(const NameTable& names) : names_(&names) {}
 
-  /// `path` of library calls that launched it; `kind` of its call's shape. Returns its family.
+  /// `path`: the library calls around its launch; `kind`: that of its call's shape. Returns its family.
   Family add(const KernelEvent& event, CallChain path, ShapeKind kind, std::uint64_t duration);
 
-  /// `calls`: a call's operations belong to the family in which its kernels spent most.
+  /// `calls`: a call's operations count for the family in which its kernels spent the most time.
   std::vector<FamilyRow> families(std::span<const CallShapeRow> calls) const;
   std::vector<KernelFamilyRow> by_name() const;
-  /// Of the names that have come.
+  /// By kernel name, for the names seen so far.
   std::unordered_map<std::uint32_t, TensorCores> tensor_cores() const;
   std::vector<std::pair<std::string_view, Totals>> unshaped_kernels(Family family) const;
   UnshapedWork unshaped_work(bool (*of)(Family)) const;
@@ -43,7 +43,7 @@ class FamilyTable {
     TensorCores cores = TensorCores::kUnknown;
     Totals time;
     std::uint64_t attributed = 0;
-    Totals unshaped;  ///< of kernels launched in no call whose shape is known
+    Totals unshaped;  ///< of kernels launched outside calls of known shape
   };
 
   const NameTable* names_;

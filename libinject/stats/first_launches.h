@@ -9,9 +9,9 @@
 
 namespace inject {
 
-/// The first launch of each window that is not settled. A program that brackets its every iteration opens
-/// windows for days without one being settled: the latest windows are kept, as what a record without a launch
-/// is asked of is recent.
+/// The first launch of each unsettled window. A program that brackets every iteration may open windows for
+/// days before one is settled, so only the latest are kept: a record without a launch is only looked up in
+/// recent ones.
 class FirstLaunches {
  public:
   static constexpr std::size_t kMaxWindows = 4096;
@@ -23,7 +23,7 @@ class FirstLaunches {
     }
     if (launches_.size() > kMaxWindows) launches_.erase(launches_.begin());
   }
-  /// Whether a launch with that id was made before all of the window's. Ids ascend within a generation.
+  /// Whether a launch with this id came before all of the window's. Ids ascend within a generation.
   bool is_older(std::uint32_t window, std::uint16_t generation, std::uint32_t correlation) const {
     const auto first = launches_.find(window);
     return first != launches_.end() && first->second.generation == generation &&

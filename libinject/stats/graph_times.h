@@ -15,31 +15,31 @@
 
 namespace inject {
 
-/// Kernels of CUDA graphs whose end can't be theirs. On an H100 the last replay of a window had kernels of
-/// 1.3 us with one instance each as long as an iteration: their start, and the end of the same node in the
-/// next replay, which ran before the record was read. Each node's latest kernel is held until it is known not
-/// to be one:
+/// Finds kernels of CUDA graphs whose recorded end cannot be their own. On an H100, some kernels of 1.3 us in
+/// the last replay of a window had one instance as long as an iteration: it had its own start, but the end of
+/// the same node in the next replay, which ran before the record was read. Each node's latest kernel is held
+/// until it is known not to be such a case:
 ///
 /// - Launches of an executable graph run one after the other (cudaGraphLaunch): a kernel does not end after
-///   its node's next one began. (Each executable graph has nodes of its own, copies of the graph's.)
-/// - What is launched into a stream later does not run, from its start to its end, within an earlier kernel.
-/// - Of the next replay there is no record where it was launched after the window. A kernel that ends after
-///   the window did, and took several times as long as its node ever did before, is taken to have that one's
-///   end. A collective may wait for others that long.
+///   its node's next kernel began. (Each executable graph has nodes of its own, copies of the graph's.)
+/// - Work launched later into a stream does not run, from start to end, within an earlier kernel.
+/// - The next replay has no record if it was launched after the window. A kernel that ends after the window
+///   did, and took several times as long as its node ever did before, is taken to have that replay's end.
+///   Collectives are exempt: they may wait for other ranks that long.
 ///
 /// Kernels may come in any order. One thread; may throw std::bad_alloc.
 class GraphTimes {
  public:
-  /// Nodes whose kernels are held; those of others are judged as they come.
+  /// Nodes whose kernels are held; kernels of further nodes are judged as they come.
   static constexpr std::uint32_t kMaxNodes = 1u << 16;
   static constexpr std::size_t kMaxStreams = 4096;
-  /// Replays that have to have been seen to say how long a node takes, and how much longer is too long.
+  /// Replays needed to know how long a node takes, and how many times longer is too long.
   static constexpr std::uint32_t kMinReplays = 2;
   static constexpr std::uint64_t kTooLong = 4;
   static constexpr Nanoseconds kMin = 10'000;
 
   struct Callbacks {
-    /// The kernel, with usable times or without.
+    /// Takes each kernel; `usable`: whether its times are.
     std::function<void(KernelEvent&, std::uint16_t generation, bool usable)> taker;
     /// When a window ended; 0 while it is open.
     std::function<Nanoseconds(std::uint32_t window)> window_end;
@@ -51,16 +51,16 @@ class GraphTimes {
 
   /// A kernel of a graph, with valid times.
   void kernel(const KernelEvent& event, std::uint16_t generation);
-  /// Any other work. Nothing is kept of it before there was a graph.
+  /// Any other work. Ignored until the first graph kernel.
   void work(std::uint32_t device, std::uint32_t context, std::uint32_t stream, std::uint32_t correlation,
             std::uint16_t generation, Nanoseconds start, Nanoseconds end);
 
-  /// No further record will come of what was launched in these windows, or of anything that ended by `ended`.
+  /// No further records will come for work launched in these windows, or for work that ended by `ended`.
   void release_windows(std::uint32_t through);
   void release_ended(Nanoseconds ended);
   void release_all();
 
-  /// The earliest start of those that are held.
+  /// The earliest start of the held kernels.
   Nanoseconds first_start() const;
 
  private:
@@ -70,7 +70,7 @@ class GraphTimes {
     std::uint32_t replays = 0;
     Nanoseconds longest = 0;
   };
-  /// What was launched last into a stream.
+  /// The last launch into a stream.
   struct Last {
     std::uint16_t generation = 0;
     std::uint32_t correlation = 0;
@@ -86,7 +86,7 @@ class GraphTimes {
   Callbacks callbacks_;
   KeyIndex<4> keys_{kMaxNodes};  // device, graph, node
   std::vector<Node> nodes_;
-  std::vector<Nanoseconds> starts_;  // of the kernels that are held; kNone
+  std::vector<Nanoseconds> starts_;  // of the held kernels; kNone for nodes without one
   std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>, Last> streams_;  // device, context, id
 };
 

@@ -12,17 +12,17 @@
 
 namespace inject {
 
-/// Idle time that one call, or one thread outside of calls, is the cause of.
+/// Idle time caused by one call, or by one thread outside of calls.
 struct IdleShare {
   IdleCause cause = IdleCause::kUnknown;
   FunctionId function = kNoFunction;
   std::uint32_t thread = 0;  ///< 0: none
-  bool own_work = false;     ///< host compute that is not the way to a launch
+  bool own_work = false;     ///< host computation too long to be on the way to a launch
   std::uint64_t gaps = 0;
   std::uint64_t time = 0;
 };
 
-/// Idle time by what caused it. Of the first kMaxKeys calls and threads; others count by cause alone.
+/// Idle time by what caused it. The first kMaxKeys calls and threads count separately, others by cause alone.
 class IdleShares {
  public:
   static constexpr std::size_t kMaxKeys = 1024;
@@ -30,7 +30,7 @@ class IdleShares {
 
   void add(const IdleShare& share);
   void merge(const IdleShares& more);
-  /// By descending time, kMaxListed at most.
+  /// By descending time, at most kMaxListed.
   std::vector<IdleShare> largest() const;
 
  private:

@@ -14,17 +14,17 @@
 
 namespace inject {
 
-/// Hardware metrics of iterations. Samples are forgotten once their window is settled: what they say of its
-/// iterations is kept here.
+/// Hardware metrics of iterations. Samples are forgotten once their window is settled; what they say about
+/// its iterations is kept here.
 class IterationMetrics {
  public:
-  /// Before the window is settled in `metrics`.
+  /// To be called before the window is settled in `metrics`.
   void note(std::uint32_t window, const IterationStatistics& iterations, const KernelMetrics& metrics);
   /// By metric; empty where nothing was sampled.
   std::span<const WeightedMean> means(const IterationRow& row, std::uint32_t device) const;
 
  private:
-  // By window, begin of the iteration and device; the oldest go first.
+  // By window, begin of the iteration and device; the oldest are dropped first.
   using Key = std::array<std::uint64_t, 3>;
   static constexpr std::size_t kMaxKept = 16'384;
   std::map<Key, std::vector<WeightedMean>> means_;

@@ -11,16 +11,16 @@ namespace inject {
 namespace {
 
 constexpr std::size_t kMaxBoundaries = 65'536;
-// Of all rows together. Those of the oldest rows become sums first.
+// Held by all rows together. Those of the oldest rows are collapsed into sums first.
 constexpr std::size_t kMaxIntervals = 262'144;
-// Boundaries that come many at a time, as when the search has just locked, share a pass over what waits.
+// Many boundaries at once, as when the search has just locked, share one pass over the waiting records.
 constexpr std::size_t kWaitingPerBoundary = 1024;
 
 std::uint64_t duration(Nanoseconds begin, Nanoseconds end) {
   return end > begin ? end - begin : 0;
 }
 
-/// The time between the work of a row and that of the next one.
+/// Sets the gaps between the work of a row and that of the next one.
 void add_gaps(IterationRow& row, const IterationRow& next) {
   Nanoseconds last = 0;
   Nanoseconds first = std::numeric_limits<Nanoseconds>::max();
@@ -56,7 +56,7 @@ void IterationStatistics::count(DeviceWork& work, const IterationActivity& activ
   if (activity.launch_begin == 0) ++work.unattributed;
 }
 
-/// Whether no boundary can come any more that the launch lies behind.
+/// Whether no boundary at or before the launch can still come.
 bool IterationStatistics::is_final(std::uint32_t window, Nanoseconds launch) const {
   return launch == 0 || window <= final_through_ ||
          (!boundaries_.empty() && launch < boundaries_.back().begin);
@@ -96,8 +96,8 @@ void IterationStatistics::note(const WaitingLaunch& launch) {
   in_order_ = false;
 }
 
-/// The number of the latest boundary that is not after `time`, 0 if there is none or nothing is followed
-/// then.
+/// The number of the latest boundary that is not after `time`; 0 if there is none, or no iterations are
+/// followed at that time.
 std::uint64_t IterationStatistics::boundary_at(Nanoseconds time) {
   if (time >= cache_.begin && time < cache_.end) return cache_.found;
   const auto next = std::upper_bound(
@@ -113,7 +113,7 @@ std::uint64_t IterationStatistics::boundary_at(Nanoseconds time) {
 
 IterationStatistics::Key IterationStatistics::key_of(std::uint32_t window, Nanoseconds launch) {
   const Key key{window, launch == 0 ? 0 : boundary_at(launch)};
-  // The row of a settled window has its place in time; there is none to make any more.
+  // The rows of a settled window are fixed: none is added any more.
   if (window <= settled_through_ && !rows_.contains(key)) return {window, 0};
   return key;
 }
@@ -203,7 +203,8 @@ void IterationStatistics::assign() {
   });
 }
 
-/// Those of windows up to that one. Where many windows are settled, what waits is put in order once.
+/// Assigns records of windows up to this one. However many windows are settled in a row, the waiting records
+/// are sorted once.
 void IterationStatistics::assign_through(std::uint32_t window) {
   const auto earlier = [](const auto& a, const auto& b) { return a.window < b.window; };
   const auto put_in_order = [&earlier](auto& waiting) {
@@ -233,7 +234,7 @@ void IterationStatistics::spilled(std::uint32_t window, Nanoseconds launch, std:
   spilled_.any = true;
 }
 
-/// Makes room in what waits: the older half goes outside of iterations.
+/// Makes room among the waiting records: the older half is counted outside of iterations.
 void IterationStatistics::spill() {
   assign();
   if (waiting_.size() + waiting_launches_.size() < kMaxWaiting - kMaxWaiting / 8) return;
@@ -262,7 +263,7 @@ void IterationStatistics::boundary(const IterationBoundary& boundary) {
     if (before.window == 0 && boundary.window_before == 0 && before.label == IterationLabel::kIteration &&
         before.followed && boundary.followed)
       step_times_outside_.add(duration(before.begin, boundary.begin));
-    // What ends here, in the window that it began in and in the one that it ends in.
+    // The iteration that ends here, in the window that it began in and in the one that it ends in.
     const std::uint64_t ended = first_ + boundaries_.size() - 1;
     for (const std::uint32_t window : {before.window, boundary.window_before}) {
       const auto place = rows_.find({window, ended});
@@ -352,7 +353,7 @@ void IterationStatistics::settle_window(std::uint32_t window, Nanoseconds begin,
       row.begin = row.end = 0;
       row.incomplete = true;
     } else if (end != 0 && place->first.second != 0 && !row.settled) {
-      // Calls are a window's until it has closed on all threads, which is some time after its end.
+      // Calls belong to a window until it has closed on all threads, which is some time after its end.
       row.past_window = row.begin >= end;
       row.begin = std::max(row.begin, begin);
       row.end = std::max(row.begin, row.end == 0 ? end : std::min(row.end, end));
@@ -363,7 +364,7 @@ void IterationStatistics::settle_window(std::uint32_t window, Nanoseconds begin,
   if (waiting_.empty()) waiting_.shrink_to_fit();
   if (waiting_launches_.empty()) waiting_launches_.shrink_to_fit();
   if (spilled_.window <= window) spilled_ = {};
-  // What is launched from here on lies behind the last boundary before the window's end.
+  // Later launches all lie after the last boundary before the window's end.
   while (boundaries_.size() > 1 && boundaries_[1].begin <= end) {
     boundaries_.pop_front();
     ++first_;
@@ -429,7 +430,7 @@ std::vector<IterationRow> IterationStatistics::rows_of(std::uint32_t window) con
 }
 
 std::vector<IterationRow> IterationStatistics::rows() const {
-  // What waits is outside for now, so that the rows add up to the window's work at any time.
+  // Waiting records count as outside for now, so that the rows add up to the window's work at any time.
   std::map<Key, Row> waiting;
   for (const IterationActivity& activity : waiting_) {
     count(part(waiting[{activity.window, 0}], activity.device).work, activity);
@@ -455,7 +456,7 @@ std::vector<IterationRow> IterationStatistics::rows() const {
     }
     if ((outside != waiting.end() && outside->first == key) || row.past_window) continue;
     result.push_back(shown(key, row));
-    // The gap before it belongs to the row before it, if that is of the boundary before.
+    // The gap before this row belongs to the previous row, if that is the previous boundary's.
     const auto before = key.second > 1 ? rows_.find({key.first, key.second - 1}) : rows_.end();
     if (before != rows_.end()) add_gaps(result[result.size() - 2], result.back());
   }

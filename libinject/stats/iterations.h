@@ -36,14 +36,15 @@ struct IterationDeviceRow {
   std::uint32_t device = 0;
   DeviceWork work;
   std::uint64_t busy = 0;
-  std::uint64_t kernel_busy = 0;  ///< of it, at least one kernel ran
+  std::uint64_t kernel_busy = 0;  ///< of it, the time in which at least one kernel ran
   Nanoseconds first = 0;          ///< earliest start and latest end of the work
   Nanoseconds last = 0;
-  /// From the end of the iteration's last work to the start of the next one's first in the same window.
+  /// From the end of the iteration's last work to the start of the next iteration's first, if that is in the
+  /// same window.
   std::optional<std::uint64_t> gap;
 
-  /// What the iteration takes on the device: from its first work to the next one's, or, at a window's end, to
-  /// the end of its own, but not less than `duration` on the host.
+  /// How long the iteration takes on the device: from its first work to the next iteration's first or, at a
+  /// window's end, to the end of its own, but at least `duration`, its time on the host.
   std::uint64_t time(std::uint64_t duration) const {
     return gap ? last - first + *gap : std::max(duration, last - first);
   }
@@ -51,9 +52,9 @@ struct IterationDeviceRow {
 
 struct IterationRow {
   enum class Kind : std::uint8_t {
-    kPhase,    ///< what a boundary began, as far as it lies in the window
-    kOutside,  ///< the window's work that belongs to no boundary: only launches and work mean anything
-    kOlder,    ///< all rows that there was no room for, of all windows: likewise
+    kPhase,    ///< what a boundary began, clipped to the window
+    kOutside,  ///< the window's work that belongs to no boundary: only launches and work are meaningful
+    kOlder,    ///< all rows of all windows that found no room: likewise
   };
   Kind kind = Kind::kPhase;
   std::uint32_t window = 0;
@@ -61,7 +62,7 @@ struct IterationRow {
   IterationLabel label = IterationLabel::kIteration;
   bool complete = false;  ///< all its launches were made in the window
   Nanoseconds begin = 0;
-  Nanoseconds end = 0;  ///< 0 while it is not known
+  Nanoseconds end = 0;  ///< 0 while not known
   std::uint64_t launches = 0;
   FlopCount flops;                          ///< of library calls whose shape is known
   std::optional<std::uint64_t> gap;         ///< in which no device worked
@@ -69,47 +70,46 @@ struct IterationRow {
 };
 
 /// Launches and device work by iteration. Work belongs to the iteration in which it was launched, by the host
-/// time of the launch; the iterations may become known long after the work. Memory is bounded: work waits for
-/// its boundaries up to kMaxWaiting records, then it goes to no iteration, those that it could have been
-/// part of count as incomplete, and lost() counts it. One thread at a time.
+/// time of the launch; the iterations may become known long after the work. Memory is bounded: up to
+/// kMaxWaiting records wait for their boundaries. Records beyond that go to no iteration and are counted in
+/// lost(), and the iterations that they could have been part of count as incomplete. One thread at a time.
 class IterationStatistics {
  public:
   static constexpr std::size_t kMaxRows = 10'000;
   static constexpr std::size_t kMaxWaiting = 262'144;
   static constexpr std::size_t kMaxWindows = 10'000;
   static constexpr std::size_t kMaxRecent = 1024;
-  static constexpr std::size_t kMaxLost = 4096;  ///< launches; beyond it a window has no complete iteration
+  static constexpr std::size_t kMaxLost = 4096;  ///< launches; beyond that a window has no complete iteration
 
   void activity(const IterationActivity& activity);
-  /// Work that was launched then, before its window is settled, has no usable record: its iteration is not
-  /// complete.
+  /// Work launched at that time has no usable record, so its iteration is incomplete. To be called before the
+  /// window is settled.
   void lost_work(std::uint32_t window, Nanoseconds launch);
-  /// A call gave the device work.
+  /// A call submitted device work.
   void launch(std::uint32_t window, Nanoseconds begin);
-  /// A library call that was over at `end` computes this much.
+  /// A library call that returned at `end` computes this much.
   void flops(std::uint32_t window, Nanoseconds end, std::optional<Arithmetic> arithmetic,
              std::uint64_t flops);
-  /// In ascending order of `begin`: any other is passed over, and counted. All of a window's come before it
-  /// is settled; one that comes later with the window as its `window_before` still says that what it ends is
-  /// complete.
+  /// In ascending order of `begin`; a boundary out of order is ignored and counted. All of a window's
+  /// boundaries come before it is settled; one that comes later with the window as its `window_before` still
+  /// tells that what it ends is complete.
   void boundary(const IterationBoundary& boundary);
-  /// Nothing more comes for this window, nor for any before it.
-  /// `end` 0: the window's times are not known.
+  /// Nothing more will come for this window or any before it. `end` 0: the window's times are not known.
   void settle_window(std::uint32_t window, Nanoseconds begin, Nanoseconds end);
 
-  /// By window and time; what waits for its boundaries is shown outside of them.
+  /// By window and time; work that waits for its boundaries is shown outside of them.
   std::vector<IterationRow> rows() const;
-  /// Those of one window that lie between boundaries.
+  /// The rows of one window that belong to boundaries.
   std::vector<IterationRow> rows_of(std::uint32_t window) const;
   /// Durations of the complete iterations of all settled windows.
   const SampleStats& step_times() const { return step_times_; }
-  /// The latest `count` of them, as far as they are kept: kMaxRecent.
+  /// The latest `count` of them, at most kMaxRecent.
   SampleStats recent_step_times(std::uint64_t count) const;
-  /// Durations of iterations that touched no window: what a step takes without us.
+  /// Durations of iterations that touched no window: how long a step takes without recording.
   const SampleStats& step_times_outside() const { return step_times_outside_; }
-  /// Those of a window; null where it has none, and for all but the latest kMaxWindows.
+  /// Those of one window; null if it has none, and for all but the latest kMaxWindows.
   const SampleStats* window_step_times(std::uint32_t window) const;
-  /// Iterations of settled windows that were cut by a window's edge, or whose work was lost().
+  /// Iterations of settled windows that were cut by a window's edge, or part of whose work was lost().
   std::uint64_t incomplete() const { return incomplete_; }
   std::uint64_t phases(IterationLabel label) const { return phases_[static_cast<std::size_t>(label)]; }
 
@@ -121,14 +121,14 @@ class IterationStatistics {
   std::uint64_t disordered() const { return unsorted_; }
 
  private:
-  /// Window, and which boundary: they are numbered from 1 on, 0 stands for none.
+  /// Window and boundary; boundaries are numbered from 1, 0 stands for none.
   using Key = std::pair<std::uint32_t, std::uint64_t>;
   struct Part {
     std::uint32_t device = 0;
     DeviceWork work;
     BusyTime busy;
     BusyTime kernel_busy;
-    std::uint64_t more_busy = 0;  // of older rows
+    std::uint64_t more_busy = 0;  // of rows merged into this one
     std::uint64_t more_kernel_busy = 0;
   };
   struct HostPart {
@@ -144,7 +144,7 @@ class IterationStatistics {
     std::uint64_t number = 0;
     IterationLabel label = IterationLabel::kIteration;
     bool complete = false;
-    bool incomplete = false;  // work of it was lost
+    bool incomplete = false;  // some of its work was lost
     bool settled = false;
     bool past_window = false;  // begins after the window's end: shown outside
     Nanoseconds begin = 0;
@@ -192,7 +192,7 @@ class IterationStatistics {
   std::uint64_t unassigned_boundaries_ = 0;
   std::uint32_t final_through_ = 0;  // windows whose boundaries have all come
   std::uint32_t settled_through_ = 0;
-  // The search among the boundaries, remembered: [begin, end) belongs to `found`.
+  // Cached result of the search among the boundaries: [begin, end) belongs to `found`.
   struct {
     Nanoseconds begin = 0;
     Nanoseconds end = 0;
@@ -201,11 +201,11 @@ class IterationStatistics {
 
   std::deque<IterationActivity> waiting_;
   std::deque<WaitingLaunch> waiting_launches_;
-  bool in_order_ = true;  // both, by windows
+  bool in_order_ = true;  // both are sorted by window
 
   std::map<Key, Row> rows_;
   Key latest_key_{0, 0};
-  Row* latest_row_ = nullptr;  // of that key, found last
+  Row* latest_row_ = nullptr;  // the row found last, under latest_key_
   Key dropped_through_{0, 0};
   Row older_;
   bool any_older_ = false;
@@ -216,7 +216,7 @@ class IterationStatistics {
   struct {
     bool any = false;
     std::uint64_t records = 0;
-    std::uint64_t counted = 0;  // … that are in lost_
+    std::uint64_t counted = 0;  // … of these, included in lost_
     Nanoseconds first = 0;      // launch times
     Nanoseconds last = 0;
     std::uint32_t window = 0;

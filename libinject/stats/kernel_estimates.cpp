@@ -26,7 +26,7 @@ bool KernelMetricEntry::reliable() const {
   return any;
 }
 
-KernelEstimates::TakenApart& KernelEstimates::taken_apart(std::uint32_t device) {
+KernelEstimates::DeviceSamples& KernelEstimates::samples_of(std::uint32_t device) {
   return devices_.try_emplace(device, kinds_.size()).first->second;
 }
 
@@ -47,8 +47,8 @@ void KernelEstimates::add(std::uint32_t row_number, std::uint32_t device, std::u
 void KernelEstimates::add(std::uint32_t device, const JoinedSample& sample) {
   entries_.reset();
   for (const JoinedSample::RowPart& part : sample.rows) add_to_row(row(part.row), part, sample);
-  TakenApart& apart = taken_apart(device);
-  apart.mixture.add(apart.samples++, sample.states, sample.values, microseconds(sample.length));
+  DeviceSamples& own = samples_of(device);
+  own.mixture.add(own.samples++, sample.states, sample.values, microseconds(sample.length));
 }
 
 void KernelEstimates::add_to_row(Row& row, const JoinedSample::RowPart& part,
@@ -86,7 +86,7 @@ void KernelEstimates::add_to_row(Row& row, const JoinedSample::RowPart& part,
   }
 }
 
-/// By row, where enough samples tell of it: what its device's samples, taken apart, say.
+/// By row, for rows with enough samples: the estimates from taking their device's samples apart.
 std::vector<std::vector<Estimate>> KernelEstimates::solve() const {
   std::map<std::uint32_t, std::vector<SampleMixture::Wanted>> wanted;  // by device
   for (std::uint32_t i = 0; i < rows_.size(); ++i) {
@@ -101,13 +101,13 @@ std::vector<std::vector<Estimate>> KernelEstimates::solve() const {
   return estimates;
 }
 
-/// What a row does, if nothing but samples that it shares tells of it.
-Estimate KernelEstimates::apart_of(const Row& row, std::span<const Estimate> solved,
-                                   std::size_t metric) const {
+/// The value of a row, from shared samples alone.
+Estimate KernelEstimates::shared_estimate(const Row& row, std::span<const Estimate> solved,
+                                          std::size_t metric) const {
   if (solved.empty()) return {};
   Estimate result = solved[metric];
   if (kinds_.per_active_cycle(metric)) {
-    // What adds up in a sample was done in all cycles: over the share of the active ones.
+    // What adds up in a sample is per elapsed cycle: divide by the share of active ones.
     const Estimate& active = solved[kinds_.sm_active()];
     if (std::isnan(result.value) || std::isnan(active.value) || active.value <= active.error) return {};
     result.error = (result.error + std::abs(result.value) * active.error / active.value) * 100 / active.value;
@@ -122,7 +122,7 @@ Estimate KernelEstimates::apart_of(const Row& row, std::span<const Estimate> sol
 
 MetricEstimate KernelEstimates::estimate(const Row& row, std::size_t metric,
                                          std::span<const Estimate> solved) const {
-  const Estimate apart = apart_of(row, solved, metric);
+  const Estimate apart = shared_estimate(row, solved, metric);
   MetricEstimate result;
   result.of_link = kinds_.of_link(metric);
   if (row.bounds.empty() || row.bounds[metric].time <= 0) return result;
@@ -133,13 +133,13 @@ MetricEstimate KernelEstimates::estimate(const Row& row, std::size_t metric,
       static_cast<double>(row.whole_time) >= kMostlyWhole * static_cast<double>(row.sampled_time)) {
     result.summand = row.whole[metric].mean();
     result.value = std::clamp(result.summand, 0.0, most);
-    // Nor is a sample wholly the kernel's where it fills 99 % of it.
+    // Even a sample that the kernel fills to 99 % is not entirely its own.
     const double others = 1 - row.whole_share / static_cast<double>(row.whole_samples);
     result.error = row.whole[metric].error() +
                    std::max(others, 0.0) * std::max(result.value, percentage ? 100 - result.value : 0.0);
   } else if (kinds_.per_active_cycle(metric)) {
-    // What others do in a sample bounds it by nothing. Where all of its interval lies beyond what can be, it
-    // is not the kernel's.
+    // Other kernels in a sample leave no bounds for it. An interval that lies entirely beyond what is
+    // possible cannot be the kernel's.
     result.bounded = std::isnan(apart.value) || (percentage && apart.value - apart.error > kMaxRounded);
     if (!result.bounded) {
       result.summand = apart.value;

@@ -17,54 +17,57 @@
 
 namespace inject {
 
-/// A metric of a kernel, or of anything that there are few samples of.
+/// Estimate of a metric of a kernel, or of anything else with few samples.
 struct MetricEstimate {
   double value = 0;
-  /// What is to be added up over kernels: as it came out of all samples, below 0 as well. Kept to what can
-  /// be, those of kernels that do next to nothing are only ever too large, and so is their sum.
+  /// What to add up over kernels: the estimate as it came out of all samples, possibly below 0. Clamped to
+  /// what is possible, the values of kernels that do next to nothing are only ever too large, and so is their
+  /// sum.
   double summand = 0;
-  double error = 0;       ///< half the width of the interval that holds the true value in 95 of 100 cases
+  double error = 0;       ///< half the width of the 95 % confidence interval
   bool measured = false;  ///< there is a value at all
-  bool bounded = false;   ///< all that is known are bounds: it is the middle between them
-  bool reliable = false;  ///< it is one to be shown: of enough samples, its error within limits
+  bool bounded = false;   ///< only bounds are known: the value is the middle between them
+  bool reliable = false;  ///< fit to be shown: enough samples, and the error within limits
   bool of_link = false;
 };
 
 struct KernelMetricEntry {
-  std::uint32_t row = 0;            ///< as it was told to KernelMetrics::kernel()
+  std::uint32_t row = 0;            ///< as passed to KernelMetrics::kernel()
   std::uint64_t instances = 0;      ///< executions
-  std::uint64_t time = 0;           ///< theirs together
+  std::uint64_t time = 0;           ///< of all executions
   std::uint64_t samples = 0;        ///< in which it ran
-  std::uint64_t whole_samples = 0;  ///< of those, in all of which it ran
-  std::uint64_t sampled_time = 0;   ///< in which it ran and there was a sample …
-  std::uint64_t shared_time = 0;    ///< … and, of that, in which a kernel of another row ran as well
+  std::uint64_t whole_samples = 0;  ///< of those, the ones that it filled
+  std::uint64_t sampled_time = 0;   ///< of its time, what samples covered …
+  std::uint64_t shared_time = 0;    ///< … and of that, while a kernel of another row ran as well
   std::vector<MetricEstimate> metrics;
 
-  /// Every metric that was measured has a value to be shown, but for those of links.
+  /// Whether every metric that was measured is reliable, apart from those of links.
   bool reliable() const;
 };
 
-/// What the samples in which kernels ran tell of each kernel (row): docs/metrics.md has the formulas. Those
-/// that a kernel fills are its own; the others are taken apart (SampleMixture), or bound its value.
+/// Estimates each kernel's (row's) metrics from the samples in which it ran; docs/metrics.md has the
+/// formulas. Samples that a kernel fills are its own; the others are taken apart (SampleMixture), or bound
+/// its value.
 class KernelEstimates {
  public:
-  /// A percentage up to here is 100, rounded; beyond, it is a ratio of things that do not go together.
+  /// A percentage up to this is a rounded 100; above, it is a ratio of counters that do not belong together.
   static constexpr double kMaxRounded = 101;
-  /// A sample that a kernel fills to this part is the kernel's alone.
+  /// A sample of which a kernel fills at least this share is the kernel's alone.
   static constexpr double kWhole = 0.99;
   static constexpr std::uint64_t kMinWhole = 10;
-  /// Of a row's time in samples, that in whole ones, for these alone to tell what it does: the others have
-  /// its beginning and its end in them.
+  /// The share of a row's sampled time that must lie in whole samples for these alone to tell its value: the
+  /// other samples contain its beginning and end.
   static constexpr double kMostlyWhole = 0.75;
-  /// Fewer tell nothing.
+  /// Fewer samples say nothing.
   static constexpr std::uint64_t kMinSamples = 10;
-  /// Of a kernel that is taken apart from others in its samples, what its figure may be off by beyond what
-  /// samples can tell: a share, for what caches carry from one kernel to the next, and this time of each
-  /// execution, since what a record says of beginning and end is not when units begin and end. Measured with
-  /// kernels of 18 to 120 us, in a random order and each by itself (tests/gpu/metrics_collection.py).
+  /// How far the figure of a kernel that shares its samples may be off, beyond what the samples themselves
+  /// show: a share of it, for what caches carry from one kernel to the next, and this much time per
+  /// execution, since the beginning and end in a record are not exactly when units begin and end. Measured
+  /// with kernels of 18 to 120 us, in a random order and each by itself (tests/gpu/metrics_collection.py).
   static constexpr double kCarriedOver = 0.01;
   static constexpr double kEdges = 250;  // ns
-  /// The largest error of what is shown: points of a percentage, or of anything else a share of the value.
+  /// The largest error at which a value is shown: in points for percentages, otherwise as a share of the
+  /// value.
   static constexpr double kMaxPoints = 10;
   static constexpr double kMaxRelative = 0.25;
 
@@ -72,30 +75,30 @@ class KernelEstimates {
   explicit KernelEstimates(std::vector<MetricInfo> metrics) : kinds_(std::move(metrics)) {}
 
   const MetricKinds& kinds() const { return kinds_; }
-  /// What numbers a device's states.
-  SampleMixture& mixture(std::uint32_t device) { return taken_apart(device).mixture; }
+  /// Numbers the states of a device.
+  SampleMixture& mixture(std::uint32_t device) { return samples_of(device).mixture; }
 
   /// An execution.
   void add(std::uint32_t row, std::uint32_t device, std::uint64_t time);
-  /// A sample of the device. Values per active cycle are times the share of these.
+  /// A sample of the device. Values per active cycle are already multiplied by the share of active cycles.
   void add(std::uint32_t device, const JoinedSample& sample);
 
-  /// By row, ascending: those that ran. Worked out anew only after something was added, as it takes long.
+  /// The rows that ran, ascending. Recomputed only after something was added, since it takes long.
   const std::vector<KernelMetricEntry>& entries() const;
   /// The entry of a row that ran.
   const KernelMetricEntry& entry(std::uint32_t row) const;
-  /// Samples whose kernels were too many to be told apart.
+  /// Samples with too many kernels to tell apart.
   std::uint64_t crowded() const;
 
  private:
   /// A device's samples.
-  struct TakenApart {
-    explicit TakenApart(std::size_t metrics) : mixture(metrics) {}
+  struct DeviceSamples {
+    explicit DeviceSamples(std::size_t metrics) : mixture(metrics) {}
     SampleMixture mixture;
     std::uint64_t samples = 0;
   };
-  /// Of the samples in which a row ran, per metric: each bounds the row's own value, as the rest of the
-  /// sample can't have been below nothing, or above all.
+  /// Per metric, over the samples in which a row ran: each bounds the row's own value, since the rest of the
+  /// sample cannot have been below the minimum or above the maximum.
   struct Bounds {
     double time = 0;
     double low = 0;
@@ -116,17 +119,17 @@ class KernelEstimates {
     std::vector<BlockMeans> whole;
   };
 
-  TakenApart& taken_apart(std::uint32_t device);
+  DeviceSamples& samples_of(std::uint32_t device);
   Row& row(std::uint32_t number);
   void add_to_row(Row& row, const JoinedSample::RowPart& part, const JoinedSample& sample) const;
   std::vector<std::vector<Estimate>> solve() const;
-  Estimate apart_of(const Row& row, std::span<const Estimate> solved, std::size_t metric) const;
+  Estimate shared_estimate(const Row& row, std::span<const Estimate> solved, std::size_t metric) const;
   MetricEstimate estimate(const Row& row, std::size_t metric, std::span<const Estimate> solved) const;
 
   MetricKinds kinds_;
-  std::map<std::uint32_t, TakenApart> devices_;
+  std::map<std::uint32_t, DeviceSamples> devices_;
   std::vector<Row> rows_;
-  mutable std::optional<std::vector<KernelMetricEntry>> entries_;  // none: to be worked out
+  mutable std::optional<std::vector<KernelMetricEntry>> entries_;  // empty: to be computed
 };
 
 }  // namespace inject

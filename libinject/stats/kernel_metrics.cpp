@@ -59,7 +59,7 @@ void KernelMetrics::hold(Device& device, const SampleJoin::Execution& execution)
   if (device.join.add(execution) && ++held_kernels_ > kMaxKernels) bound_kernels();
 }
 
-/// A sample's values with those left out that can't be.
+/// A sample's values without the impossible ones.
 std::array<float, kMaxMetrics> KernelMetrics::possible(std::array<float, kMaxMetrics> values) {
   for (std::size_t m = 0; m < kinds().size(); ++m) {
     if (!kinds().percentage(m) || std::isnan(values[m]) || values[m] <= 100) continue;
@@ -81,7 +81,7 @@ void KernelMetrics::sample(const MetricSample& sample) {
     if (kinds().per_active_cycle(m)) {
       const float share = measured[kinds().sm_active()] / 100;
       weight *= std::max(double{share}, 0.0);
-      // Nothing was done in no cycle: known, though not how much per cycle.
+      // Without active cycles the total is known to be 0, though not the figure per cycle.
       values[m] = share <= 0 ? 0 : measured[m] * share;
     }
     if (!std::isnan(measured[m]) && weight > 0) means[m] = {weight, weight * double{measured[m]}};
@@ -95,7 +95,7 @@ void KernelMetrics::sample(const MetricSample& sample) {
   }
   Device* const device = this->device(sample.device);
   if (device == nullptr || sample.start < device->join.joined_until() ||
-      (sample.window != 0 && sample.window <= settled_through_)) {  // its kernels have gone
+      (sample.window != 0 && sample.window <= settled_through_)) {  // its kernels are gone
     ++late_;
     return;
   }
@@ -120,7 +120,7 @@ void KernelMetrics::join(std::uint32_t number, Device& device, std::size_t sampl
   device.join.join(samples, estimates_.mixture(number), taker(number));
 }
 
-/// Too many kernels are held: of the device that has most, the older half is joined.
+/// Too many kernels are held: joins the older half of the device that has the most.
 void KernelMetrics::bound_kernels() {
   auto& [number, device] = *std::max_element(
       devices_.begin(), devices_.end(),
@@ -129,8 +129,8 @@ void KernelMetrics::bound_kernels() {
   count_held();
 }
 
-/// Too many samples are held: half as many of the device that has most. Where they do not follow each other
-/// that is not possible, and the oldest are left out.
+/// Too many samples are held: halves those of the device that has the most. Samples that are not contiguous
+/// cannot be merged; then the oldest are left out.
 void KernelMetrics::bound_samples() {
   SampleJoin& join = std::max_element(devices_.begin(), devices_.end(), [](const auto& a, const auto& b) {
                        return a.second.join.samples() < b.second.join.samples();
@@ -150,7 +150,7 @@ void KernelMetrics::settle_window(std::uint32_t number) {
   if (!active()) return;
   for (auto& [id, device] : devices_) {
     const std::size_t count = device.join.samples_through(number);
-    // But for the last one: kernels of the next window may have begun in it.
+    // All but the last one: kernels of the next window may have begun in it.
     join(id, device, count - std::min<std::size_t>(count, 1));
     device.history.forget(device.join.joined_until());
     device.join.forget_kernels(number);
@@ -159,7 +159,7 @@ void KernelMetrics::settle_window(std::uint32_t number) {
   count_held();
 }
 
-/// A window's kernels on a device, with the values that are known by now.
+/// Adds a window's kernels on a device, with the values known by now.
 void KernelMetrics::add_kernels(KernelSum& sum, std::uint32_t device, const RowTimes& times) const {
   sum.metrics.resize(kinds().size());
   for (const auto& [key, time] : times) {
@@ -176,7 +176,7 @@ void KernelMetrics::add_kernels(KernelSum& sum, std::uint32_t device, const RowT
   }
 }
 
-/// Too many windows have too many kernels: what is known of these now is what their sums are made of.
+/// Too many rows are kept: fixes the windows' sums with the values known now.
 void KernelMetrics::bound_window_kernels() {
   for (const auto& [number, times] : window_kernels_) {
     for (const auto& [id, device] : devices_) {

@@ -24,37 +24,38 @@ struct WindowMetrics {
   std::uint32_t device = 0;
   std::uint64_t samples = 0;
   std::uint64_t sampled_time = 0;
-  /// By metric: over the samples that began in the window, weighted with their length, figures per active
-  /// cycle with the part of it in which the device was active; without value where it was not measured.
+  /// By metric: the mean over the samples that began in the window, weighted by their length, or for figures
+  /// per active cycle by the part of it in which the device was active. No value if not measured.
   std::vector<WeightedMean> means;
-  /// By metric, once the window is settled: the sum over the window's kernels of value times duration, with
-  /// the values that are known by now. By the window's time it is the utilization that the kernels' own
-  /// figures add up to. Nothing where too many kernels have no value (kMinKnown).
+  /// By metric, once the window is settled: the sum of value times duration over the window's kernels, with
+  /// the values known by now. Divided by the window's time, it is the utilization that the kernels' own
+  /// figures add up to. Empty if too many kernels have no value (kMinKnown).
   std::vector<std::optional<double>> kernel_sums;
-  std::uint64_t kernel_time = 0;  ///< of the kernels that it is of
+  std::uint64_t kernel_time = 0;  ///< of the kernels in these sums
 };
 
-/// What hardware counters tell of kernels and windows: docs/metrics.md. Samples and kernels may come in any
-/// order and are held (SampleJoin, one for each device) until their window is settled, or until their time is
-/// known to be all told; then they are joined, and count for the kernels (KernelEstimates). Where there are
-/// too many, neighbouring samples become one: records of kernels are long in coming only where kernels are
-/// long. Kernels and samples that come for a time that is joined are left out and counted. One thread at a
-/// time; may throw std::bad_alloc.
+/// What hardware counters say about kernels and windows: docs/metrics.md. Samples and kernels may come in any
+/// order and are held (SampleJoin, one per device) until their window is settled, or until all kernels of
+/// their time are known; then they are joined, and count for the kernels (KernelEstimates). If there are too
+/// many, neighbouring samples are merged: kernel records are late only where kernels are long. Kernels and
+/// samples that come for time already joined are left out and counted. One thread at a time; may throw
+/// std::bad_alloc.
 class KernelMetrics {
  public:
   static constexpr std::size_t kMaxSamples = 65'536;
   static constexpr std::size_t kMaxKernels = 262'144;
   static constexpr std::size_t kMaxDevices = 64;
-  static constexpr std::uint32_t kMaxRows = 10'000;  ///< and one more, of any other number
+  static constexpr std::uint32_t kMaxRows = 10'000;  ///< plus one for all other numbers
   static constexpr std::uint32_t kMaxWindows = 10'000;
-  /// Kernels of a window whose values are still looked for when its sum is asked for, windows times rows.
+  /// Rows kept by window, over all windows, so that a window's sum uses the values known when it is asked
+  /// for.
   static constexpr std::size_t kMaxWindowRows = 131'072;
 
-  /// Of a window's kernel time, what has to have values for their sum to mean anything.
+  /// The share of a window's kernel time that must have values for their sum to be meaningful.
   static constexpr double kMinKnown = 0.9;
 
-  /// What is sampled, at most kMaxMetrics; from now on kernels are wanted. Another list than before drops
-  /// all that is known.
+  /// Sets what is sampled, at most kMaxMetrics; from now on kernels are collected. A different list than
+  /// before discards everything collected so far.
   void metrics(std::vector<MetricInfo> list);
   const std::vector<MetricInfo>& metrics() const { return kinds().list(); }
   bool active() const { return kinds().size() != 0; }
@@ -62,28 +63,28 @@ class KernelMetrics {
   /// An execution, by the number of its row in the table of kernels by launch shape.
   void kernel(std::uint32_t window, std::uint32_t device, std::uint32_t row, Nanoseconds start,
               Nanoseconds end);
-  /// One that was launched outside of all windows.
+  /// An execution launched outside all windows.
   void other_kernel(std::uint32_t device, Nanoseconds start, Nanoseconds end);
   void sample(const MetricSample& sample);
-  /// All kernels that start before that time have been told of, as far as anybody knows.
+  /// All kernels that start before that time have been added, as far as is known.
   void join_until(Nanoseconds time);
-  /// Nothing more comes for this window, nor for any before it. A device's last sample is joined with those
-  /// of the next window.
+  /// Nothing more will come for this window or any before it. A device's last sample is joined with those of
+  /// the next window.
   void settle_window(std::uint32_t window);
 
-  /// By row; what is not joined yet has no part in the values.
+  /// By row; samples not joined yet do not count.
   std::vector<KernelMetricEntry> rows() const { return estimates_.entries(); }
   /// By window and device.
   std::vector<WindowMetrics> windows() const;
-  /// Mean of a metric over a time in windows that are not settled.
+  /// Mean of a metric over a time span in unsettled windows.
   WeightedMean mean_between(std::uint32_t device, std::size_t metric, Nanoseconds from, Nanoseconds to) const;
 
-  /// Values of samples that can't be: percentages beyond KernelEstimates::kMaxRounded. They count as not
+  /// Impossible values in samples: percentages above KernelEstimates::kMaxRounded. They count as not
   /// measured.
   std::uint64_t impossible() const { return impossible_; }
-  /// Kernels and samples that came when their time was joined already, or found no room.
+  /// Kernels and samples that came after their time had been joined, or found no room.
   std::uint64_t late() const { return late_; }
-  /// Samples whose kernels were too many to be told apart.
+  /// Samples with too many kernels to tell apart.
   std::uint64_t crowded() const { return estimates_.crowded(); }
   std::size_t held_samples() const { return held_samples_; }
   std::size_t held_kernels() const { return held_kernels_; }
@@ -95,7 +96,7 @@ class KernelMetrics {
     SampleJoin join;
     MetricHistory history;
   };
-  /// Of a window's kernels together.
+  /// Sum over a window's kernels.
   struct KernelSum {
     std::uint64_t time = 0;
     std::vector<WeightedMean> metrics;  // of those that have a value
@@ -126,7 +127,7 @@ class KernelMetrics {
   KeyIndex<2> window_keys_{kMaxWindows};  // window, device
   std::vector<Window> windows_;
   std::map<std::uint32_t, RowTimes> window_kernels_;
-  std::size_t window_rows_ = 0;  // theirs together
+  std::size_t window_rows_ = 0;  // in all of window_kernels_
   std::uint32_t settled_through_ = 0;
   std::size_t held_samples_ = 0;
   std::size_t held_kernels_ = 0;

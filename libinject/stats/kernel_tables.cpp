@@ -85,7 +85,7 @@ std::uint32_t KernelTables::add(const KernelEvent& event, std::uint64_t duration
   const std::uint32_t details_known = detail_keys_.size();
   const std::uint32_t detail_index = detail_keys_.find_or_add(detail);
   DetailEntry& entry = details_.at(detail_index);
-  // A launch's details name its shape: the second lookup is needed for new details only.
+  // A launch's details imply its shape: the second lookup is needed only for new details.
   std::uint32_t shape_index = entry.shape;
   if (detail_index == details_known || detail_index == kOtherIndex) {
     shape_index = shape_keys_.find_or_add(shape);

@@ -23,17 +23,17 @@ class KernelTables {
 
   std::vector<TimeRow> kernels(const NameTable& names) const;
   std::vector<ShapeRow> shapes(const NameTable& names) const;
-  /// `cores` tells of a name's kernels whether they use tensor cores.
+  /// `cores` tells whether the kernels of a name use tensor cores.
   std::vector<DetailRow> details(const NameTable& names,
                                  const std::function<TensorCores(std::uint32_t name)>& cores) const;
-  /// `measured` are the rows of a KernelMetrics that counts by the same numbers.
+  /// `measured`: the rows of a KernelMetrics that uses the same row numbers.
   std::vector<KernelMetricRow> with_details(std::vector<KernelMetricEntry> measured,
                                             const NameTable& names) const;
   std::vector<ThreadRow> threads() const;
 
  private:
   struct DetailEntry {
-    std::uint32_t shape = 0;  // of shapes_
+    std::uint32_t shape = 0;  // its row in shapes_
     Totals time;
   };
 

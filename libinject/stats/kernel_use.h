@@ -16,16 +16,16 @@
 
 namespace inject {
 
-/// Of one kernel with one launch shape; what is not known is left out.
+/// How well one kernel with one launch shape uses the device; unknown values are empty.
 struct KernelUse {
   std::optional<Occupancy> occupancy;
   std::optional<GridUse> grid;
-  /// Nanoseconds that its launches would have taken less, all together, if the same work had kept all
-  /// multiprocessors busy: its time times (1 - efficiency).
+  /// Nanoseconds that its launches together would have saved if the same work had kept all multiprocessors
+  /// busy: its time times (1 - efficiency).
   std::optional<std::uint64_t> lost_time;
 };
 
-/// Nothing is known of a row of many launch shapes, or of one whose device is not among `devices`.
+/// Empty for a row of many launch shapes, and for one whose device is not among `devices`.
 KernelUse kernel_use(const DetailRow& row, std::span<const DeviceInfo> devices) noexcept;
 
 struct RankedKernel {
@@ -33,21 +33,21 @@ struct RankedKernel {
   KernelUse use;  ///< all of it known
 };
 
-/// Of these rows (Statistics::kernel_details()), those of which it is known, by descending lost time; those
-/// that lose equally much stay in their order.
+/// The rows (of Statistics::kernel_details()) whose use is known, by descending lost time; ties keep their
+/// order.
 std::vector<RankedKernel> kernels_by_lost_time(std::span<const DetailRow> rows,
                                                std::span<const DeviceInfo> devices);
 
-/// Means over a device's kernels, each weighted with its time.
+/// Means over a device's kernels, weighted by their time.
 struct DeviceUse {
   double sm_efficiency = 0;        ///< 0 … 1
   double occupancy = 0;            ///< theoretical, 0 … 1
-  std::uint64_t lost_time = 0;     ///< together
+  std::uint64_t lost_time = 0;     ///< of all of them
   std::uint64_t known_time = 0;    ///< of the kernels that the means are over …
-  std::uint64_t unknown_time = 0;  ///< … and of the device's others; rows of many shapes are no device's
+  std::uint64_t unknown_time = 0;  ///< … and of its other kernels (rows of many shapes belong to no device)
 };
 
-/// Nothing where none of the device's kernels is known, or they took no time.
+/// Empty if nothing is known about any of the device's kernels, or they took no time.
 std::optional<DeviceUse> device_use(std::span<const DetailRow> rows, std::span<const DeviceInfo> devices,
                                     std::uint32_t device) noexcept;
 

@@ -9,9 +9,9 @@
 
 namespace inject {
 
-/// Numbers distinct keys of N words in the order in which they come, up to `limit` of them; every further key
-/// gets kOther. A lookup touches one slot in the usual case; the key of the call before is compared first,
-/// because launches come in runs.
+/// Numbers distinct keys of N words in order of arrival, up to `limit` of them; every further key gets
+/// kOther. A lookup usually touches one slot; the previous call's key is compared first, because launches
+/// come in runs.
 template <std::size_t N>
 class KeyIndex {
  public:
@@ -44,7 +44,7 @@ class KeyIndex {
 
   const Key& key(std::uint32_t index) const { return keys_[index]; }
   std::uint32_t size() const { return static_cast<std::uint32_t>(keys_.size()); }
-  /// Lookups that found no room.
+  /// Lookups whose key found no room.
   std::uint64_t overflows() const { return overflows_; }
 
  private:

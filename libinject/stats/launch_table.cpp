@@ -14,10 +14,10 @@ namespace {
 constexpr std::size_t kFirstSize = 256;
 constexpr std::size_t kMinKept = 4096;
 constexpr std::size_t kMaxUnreported = 4096;  // windows
-// The records of launches on one device come within that time of each other, if CUPTI is flushed meanwhile.
-constexpr Nanoseconds kRecordsCome = 1'000'000'000;
+// The records of launches on one device arrive within this time of each other if CUPTI is flushed meanwhile.
+constexpr Nanoseconds kRecordSpread = 1'000'000'000;
 
-// All that is told of a launch outside of all windows.
+// All that is known about a launch outside all windows.
 constexpr Attribution kLaunchedOutside = [] {
   Attribution launch;
   launch.known = true;
@@ -86,7 +86,7 @@ void LaunchTable::add(std::uint16_t generation, std::uint32_t correlation, const
         ++given_up_;
         forget(oldest, false, unreported_);
         if (unreported_.size() > kMaxUnreported) {
-          // Windows of days ago together, as the run's.
+          // Windows of days ago are merged and count only for the run.
           const auto first = unreported_.upper_bound(0);
           const std::uint64_t count = first->second;
           unreported_.erase(first);
@@ -134,20 +134,20 @@ LaunchTable::Found LaunchTable::find(std::uint16_t generation, std::uint32_t cor
   return {};
 }
 
-bool LaunchTable::passed_over(const Entry& entry) const {
-  return may_be_empty(entry) && entry.launch.host_begin + kRecordsCome < latest_arrived_;
+bool LaunchTable::seems_empty(const Entry& entry) const {
+  return may_be_empty(entry) && entry.launch.host_begin + kRecordSpread < latest_arrived_;
 }
 
 std::size_t LaunchTable::waiting() const {
-  std::size_t passed = 0;
+  std::size_t empty = 0;
   std::size_t left = waiting_graphs_;
   for (std::size_t i = 0; i < size_ && left != 0; ++i) {
     const Entry& entry = entries_[(first_ + i) & (entries_.size() - 1)];
     if (!entry.waits || !entry.is_graph) continue;
     --left;
-    if (passed_over(entry)) ++passed;
+    if (seems_empty(entry)) ++empty;
   }
-  return waiting_ - passed;
+  return waiting_ - empty;
 }
 
 void LaunchTable::forget(const Entry& entry, bool delivered,
@@ -166,7 +166,7 @@ std::uint32_t LaunchTable::first_waiting_window() const {
     const Entry& entry = entries_[(first_ + i) & (entries_.size() - 1)];
     if (!entry.waits) continue;
     --left;
-    if (passed_over(entry)) continue;
+    if (seems_empty(entry)) continue;
     if (first == 0 || entry.launch.window < first) first = entry.launch.window;
   }
   return first;
@@ -179,7 +179,7 @@ std::optional<Nanoseconds> LaunchTable::first_waiting_begin() const {
     const Entry& entry = entries_[(first_ + i) & (entries_.size() - 1)];
     if (!entry.waits) continue;
     --left;
-    if (passed_over(entry)) continue;
+    if (seems_empty(entry)) continue;
     first = std::min(first.value_or(entry.launch.host_begin), entry.launch.host_begin);
   }
   return first;

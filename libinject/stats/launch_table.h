@@ -15,45 +15,45 @@
 namespace inject {
 
 /// Launches by (generation, correlation id), for the device records that come later. Keeps the most recent
-/// launches, 4,096 at least: grows while its oldest launch has had no record yet, up to `most` (then the
-/// oldest is given up, and counted if it was made in a window); otherwise the oldest makes room. A graph
-/// launch has many records, so a launch stays after its first one. Of launches outside of all windows it
-/// keeps that they were made: a program that goes on launching at full speed while a window's records are
-/// still to come must not push that window's launches out. One thread.
+/// launches, at least 4,096: it grows while its oldest launch has had no record yet, up to `most` (then the
+/// oldest is given up, and counted if it was made in a window); otherwise the oldest is evicted. A graph
+/// launch has many records, so a launch stays after its first one. Of launches outside all windows only the
+/// fact that they were made is kept: a program that goes on launching at full speed while a window's records
+/// are pending must not evict that window's launches. One thread.
 ///
-/// Of a graph it is not known what nodes it has: none, or only the host's and events, and no record comes of
-/// its launches. One is taken for such a graph if no launch of it has had a record so far, and the records of
-/// later launches have come, or nothing is on its way any more.
+/// It is not known what nodes a graph has. If it has none, or only host and event nodes, its launches produce
+/// no records. A graph is taken for such a one if none of its launches has had a record so far, and either
+/// the records of later launches have arrived or none are in flight any more.
 class LaunchTable {
  public:
   explicit LaunchTable(std::size_t most);
 
-  /// A launch was seen. `expects_work`: a device record is to come (the call succeeded, was not captured and
-  /// has sizes other than 0). `graph`: it was a graph's, which this tells apart from others.
+  /// A launch was seen. `expects_work`: a device record will follow (the call succeeded, was not captured and
+  /// has nonzero sizes). `graph`: it was a graph launch; the number tells its graph apart from others.
   void add(std::uint16_t generation, std::uint32_t correlation, const Attribution& launch, bool expects_work,
            std::optional<std::uint16_t> graph = {});
 
   struct Found {
     const Attribution* launch = nullptr;  ///< nullptr: not seen (yet)
-    /// The launch's previous record had the same identity; not told of launches outside of all windows.
+    /// The launch's previous record had the same identity; always false for launches outside all windows.
     bool repeated = false;
   };
-  /// The launch of a device record, marked as arrived. `identity` tells the records of one launch apart, 0 is
-  /// none's.
+  /// Finds the launch of a device record and marks it as arrived. `identity` tells the records of one launch
+  /// apart; 0: none.
   Found find(std::uint16_t generation, std::uint32_t correlation, std::uint64_t identity);
 
-  /// Launches inside a window (`window != 0`) that expect work, and whose record has not come. Not those of
-  /// graphs of which none has come either while later launches had theirs, a second later and more.
+  /// Launches inside a window (`window != 0`) that expect work and have no record yet. A launch of a graph
+  /// that never had a record does not count once a launch made more than a second later has had its own.
   std::size_t waiting() const;
-  /// The first window of those that launches wait in; 0 if none does.
+  /// The first window with waiting launches; 0 if there is none.
   std::uint32_t first_waiting_window() const;
-  /// When the first of them began; nothing if none waits.
+  /// When the first waiting launch began; empty if none waits.
   std::optional<Nanoseconds> first_waiting_begin() const;
-  /// Forgets what still waits: its records are not coming any more. Returns how many launches that were in
-  /// each window, with those given up since the last time because the table was full; of the oldest of more
-  /// than 4,096 windows together, as window 0's. `delivered`: all records there were have come.
+  /// Forgets all waiting launches: their records will not come any more. Returns how many there were in each
+  /// window, including those given up since the last call because the table was full; beyond 4,096 windows,
+  /// the oldest are merged as window 0. `delivered`: all existing records have arrived.
   std::map<std::uint32_t, std::uint64_t> give_up_waiting(bool delivered = false);
-  /// Launches of graphs that were given up and are not among those: they seem to have no work.
+  /// Graph launches that were given up but not counted there: their graphs seem to have no work.
   std::uint64_t graphs_without_work() const { return graphs_without_work_; }
   /// Launches inside a window that were given up because the table was full.
   std::size_t given_up() const { return given_up_; }
@@ -63,7 +63,7 @@ class LaunchTable {
     Attribution launch;
     std::uint64_t key = 0;
     std::uint64_t last_record = 0;  // identity
-    bool waits = false;             // a record is to come
+    bool waits = false;             // a record is pending
     bool is_graph = false;
     std::uint16_t graph = 0;
   };
@@ -74,7 +74,7 @@ class LaunchTable {
   void grow();
   void forget(const Entry& entry, bool delivered, std::map<std::uint32_t, std::uint64_t>& missing);
   bool may_be_empty(const Entry& entry) const { return entry.is_graph && !graphs_with_work_[entry.graph]; }
-  bool passed_over(const Entry& entry) const;
+  bool seems_empty(const Entry& entry) const;
   void index_insert(std::uint32_t position);
   void index_erase(std::uint64_t key, std::uint32_t position);
   std::size_t slot_of(std::uint64_t key) const;
@@ -88,7 +88,7 @@ class LaunchTable {
   std::size_t waiting_ = 0;
   std::size_t waiting_graphs_ = 0;  // of these
   std::bitset<1u << 16> graphs_with_work_;
-  Nanoseconds latest_arrived_ = 0;  // when the latest launch began that has a record
+  Nanoseconds latest_arrived_ = 0;  // when the latest launch with a record began
   std::uint64_t graphs_without_work_ = 0;
   std::size_t given_up_ = 0;
   std::map<std::uint32_t, std::uint64_t> unreported_;  // given up, by window

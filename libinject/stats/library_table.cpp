@@ -25,7 +25,7 @@ CallChain chain_parent(CallChain chain) {
   return depth <= 1 ? 0 : chain & ((CallChain{1} << (16 * (depth - 1))) - 1);
 }
 
-/// The library calls of a chain, without what lies between them.
+/// The library calls of a chain, without the other calls between them.
 CallChain library_chain(CallChain chain) {
   CallChain path = 0;
   for (unsigned level = 0; level < chain_depth(chain); ++level) {
@@ -76,7 +76,7 @@ void LibraryTable::add_call(const CallEvent& event, std::uint64_t duration) {
   if (event.status != 0) ++entry.failed;
 }
 
-// Makes rows of the calls around it as well.
+// Also makes rows for the calls around it.
 std::uint32_t LibraryTable::row(CallChain path) {
   if (path == last_path_ && last_row_ != kNoIndex) return last_row_;
   const std::uint32_t known = keys_.size();

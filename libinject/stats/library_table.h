@@ -18,7 +18,7 @@ CallChain library_path(const Attribution& launch);
 class LibraryTable {
  public:
   void add_call(const CallEvent& event, std::uint64_t duration);
-  /// Work launched by the innermost call of a path, to be counted.
+  /// Where to count work launched by the innermost call of a path.
   DeviceWork& work(CallChain path) { return rows_.at(row(path)).work; }
 
   std::vector<LibraryRow> rows() const;

@@ -13,7 +13,7 @@
 
 namespace inject {
 
-/// A mean of samples, weighted with nanoseconds.
+/// A mean of samples, weighted by nanoseconds.
 struct WeightedMean {
   double weight = 0;
   double sum = 0;
@@ -24,17 +24,17 @@ struct WeightedMean {
   std::optional<double> value() const { return weight > 0 ? std::optional(sum / weight) : std::nullopt; }
 };
 
-/// A device's samples in order of time, for means over any part of it. Memory is bounded: whenever there are
-/// kMaxCells, neighbours are joined, so that what a mean has at its ends is known to one part in kMaxCells
-/// / 2 of the whole, or to a sample.
+/// A device's samples in order of time, for means over any interval. Memory is bounded: at kMaxCells,
+/// neighbours are merged in pairs, so that the ends of an interval are resolved to one part in kMaxCells / 2
+/// of the whole, or to one sample.
 class MetricHistory {
  public:
   static constexpr std::size_t kMaxCells = 16'384;
 
   explicit MetricHistory(std::size_t metrics) : metrics_(metrics) {}
 
-  /// One that begins before the one that was added last is passed over. `means` are weighted with
-  /// nanoseconds, at most those of the sample.
+  /// A sample that begins before the last one added is ignored. `means` are weighted by nanoseconds, at most
+  /// the sample's length.
   void add(Nanoseconds start, Nanoseconds end, std::span<const WeightedMean> means) {
     if (end <= start || (!cells_.empty() && start < last_start_)) return;
     last_start_ = start;
@@ -55,7 +55,8 @@ class MetricHistory {
 
   WeightedMean between(std::size_t metric, Nanoseconds from, Nanoseconds to) const {
     WeightedMean result;
-    // Cells hardly overlap: the one before the first that begins in time is the first that may reach into it.
+    // Cells hardly overlap: the first that may reach into the interval is the one before the first that
+    // begins in it.
     auto at = std::lower_bound(cells_.begin(), cells_.end(), from,
                                [](const Cell& cell, Nanoseconds time) { return cell.start < time; });
     if (at != cells_.begin()) --at;
@@ -71,7 +72,7 @@ class MetricHistory {
     return result;
   }
 
-  /// What ended before that is not asked for any more.
+  /// Nothing that ended by then will be asked for any more.
   void forget(Nanoseconds until) {
     const auto kept =
         std::find_if(cells_.begin(), cells_.end(), [until](const Cell& cell) { return cell.end > until; });
@@ -116,7 +117,7 @@ class MetricHistory {
   std::size_t metrics_;
   std::vector<Cell> cells_;
   std::vector<Mean> means_;   // cell x metric
-  std::uint64_t length_ = 1;  // samples in a cell; of the last one, `filled_` so far
+  std::uint64_t length_ = 1;  // samples per cell; the last one has `filled_` so far
   std::uint64_t filled_ = 0;
   Nanoseconds last_start_ = 0;
 };

@@ -10,14 +10,14 @@
 
 namespace inject {
 
-/// Which launches were made outside of all windows: a bit for each correlation id of the present attachment,
-/// for the last 16,777,216 ids (ids count every call that CUPTI sees). Takes 8 KiB, and 2 MiB at most. One
-/// thread.
+/// Which launches were made outside all windows: a bit for each correlation id of the current attachment, for
+/// the last 16,777,216 ids (ids count every call that CUPTI sees). Takes 8 KiB at first and 2 MiB at most.
+/// One thread.
 class OutsideLaunches {
  public:
   static constexpr std::uint32_t kMaxIds = 1u << 24;
 
-  /// Of an attachment before the present one, or too old: passed over.
+  /// Ignored if it is from an earlier attachment or too old.
   void add(std::uint16_t generation, std::uint32_t correlation) {
     if (generation != generation_ || !any_) {
       const auto ahead = static_cast<std::int16_t>(static_cast<std::uint16_t>(generation - generation_));
@@ -75,7 +75,7 @@ class OutsideLaunches {
     words_ = std::move(larger);
   }
 
-  std::vector<std::uint64_t> words_ = std::vector<std::uint64_t>(kFirstWords);  // of a word: slot_of()
+  std::vector<std::uint64_t> words_ = std::vector<std::uint64_t>(kFirstWords);  // indexed by slot_of()
   std::uint32_t last_ = 0;                                                      // the newest word
   std::uint16_t generation_ = 0;
   bool any_ = false;

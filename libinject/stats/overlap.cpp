@@ -21,7 +21,7 @@ void OverlapStatistics::Timeline::join_others() {
   others.resize(last + 1);
 }
 
-/// A time that half of what is held began before.
+/// The time before which half of what is held began.
 Nanoseconds OverlapStatistics::Timeline::middle() const {
   std::vector<Nanoseconds> begins;
   begins.reserve(held());
@@ -32,7 +32,7 @@ Nanoseconds OverlapStatistics::Timeline::middle() const {
   return *half;
 }
 
-/// Judges what lies before `until`, and forgets it. The others are joined.
+/// Judges what lies before `until`, and forgets it. `others` must have been joined.
 void OverlapStatistics::Timeline::judge(Nanoseconds until, Rows& rows) {
   std::size_t kept = 0;
   for (const Work& work : works) {
@@ -89,7 +89,7 @@ void OverlapStatistics::beside(std::uint32_t window, std::uint32_t device, Nanos
 }
 
 void OverlapStatistics::bound() {
-  // The largest alone: of many devices each keeps what it has.
+  // Only the largest timeline: among many devices, the others keep what they have.
   auto largest = timelines_.begin();
   for (auto at = timelines_.begin(); at != timelines_.end(); ++at) {
     if (at->second.held() > largest->second.held()) largest = at;
@@ -97,9 +97,9 @@ void OverlapStatistics::bound() {
   Timeline& timeline = largest->second;
   const std::size_t before = timeline.held();
   timeline.join_others();
-  // Joined, they may be few: then nothing has to be judged yet.
+  // Joining may have left few: then nothing has to be judged yet.
   if (timeline.held() > before / 2) timeline.judge(timeline.middle(), rows_);
-  // All of one time.
+  // Almost everything is from the same time.
   if (timeline.held() > before / 4 * 3) {
     Nanoseconds last = timeline.floor;
     for (const Interval& interval : timeline.others) last = std::max(last, interval.end);
@@ -115,7 +115,7 @@ void OverlapStatistics::settle_window(std::uint32_t window) {
     Timeline& timeline = timelines_.begin()->second;
     held_ -= timeline.held();
     timeline.join_others();
-    timeline.judge(kEver, rows_);
+    timeline.judge(kForever, rows_);
     timelines_.erase(timelines_.begin());
   }
 }
@@ -125,7 +125,7 @@ std::unordered_map<std::uint32_t, OverlapStatistics::Times> OverlapStatistics::r
   for (const auto& [key, timeline] : timelines_) {
     Timeline whole = timeline;
     whole.join_others();
-    whole.judge(kEver, result);
+    whole.judge(kForever, result);
   }
   return result;
 }

@@ -13,43 +13,44 @@
 
 namespace inject {
 
-/// How much of some work's time the devices did something else as well, such as collectives' time in which
-/// they computed: of each piece of that work, the time in which at least one piece of the other kind ran on
-/// the same device, both launched in the same window. Exact in whatever order they come, up to kMaxHeld of
-/// them that are not judged yet; then the older half of a device's are judged by what has come, and what
-/// comes later for that time is counted as late instead. One thread at a time; may throw std::bad_alloc.
+/// How much of some work's time overlapped with other work, such as collectives with computation: for each
+/// piece of the former, the time in which at least one piece of the latter ran on the same device, both
+/// launched in the same window. Exact whatever order they arrive in, up to kMaxHeld pieces that are not
+/// judged yet; beyond that, the older half of a device's pieces are judged by what has arrived, and pieces
+/// that arrive later for that time are counted as late. One thread at a time; may throw std::bad_alloc.
 class OverlapStatistics {
  public:
   static constexpr std::size_t kMaxHeld = 65'536;
 
   struct Times {
-    std::uint64_t time = 0;        ///< of the work, as far as it is judged
-    std::uint64_t overlapped = 0;  ///< of it
+    std::uint64_t time = 0;        ///< of the work judged so far
+    std::uint64_t overlapped = 0;  ///< the part of `time` that overlapped
     void merge(const Times& more) {
       time += more.time;
       overlapped += more.overlapped;
     }
   };
 
-  /// Work is to come: until then what runs beside it is not kept, as most programs may have none.
+  /// Announces that work will come. Until then what runs beside it is not kept, as most programs may have
+  /// none.
   void expect_work() { expected_ = true; }
-  /// `row` is the caller's: what times are asked for by.
+  /// `row` is the caller's key for the times in rows().
   void work(std::uint32_t window, std::uint32_t device, std::uint32_t row, Nanoseconds start,
             Nanoseconds end);
   void beside(std::uint32_t window, std::uint32_t device, Nanoseconds start, Nanoseconds end);
-  /// Nothing more comes for this window, nor for any before it.
+  /// Nothing more will come for this window or any before it.
   void settle_window(std::uint32_t window);
 
-  /// By row, with what is not settled as it stands.
+  /// By row, with unsettled windows as they stand.
   std::unordered_map<std::uint32_t, Times> rows() const;
-  /// Pieces of either kind of which a part came too late to be judged.
+  /// Pieces of either kind that came too late, at least in part, to be judged.
   std::uint64_t late() const { return late_; }
-  /// Pieces that take memory.
+  /// Pieces held in memory.
   std::size_t held() const { return held_; }
 
  private:
   using Rows = std::unordered_map<std::uint32_t, Times>;
-  static constexpr Nanoseconds kEver = ~Nanoseconds{0};
+  static constexpr Nanoseconds kForever = ~Nanoseconds{0};
 
   struct Interval {
     Nanoseconds begin;
@@ -64,7 +65,7 @@ class OverlapStatistics {
   struct Timeline {
     std::vector<Interval> others;
     std::vector<Work> works;
-    Nanoseconds floor = 0;  // what was before is judged
+    Nanoseconds floor = 0;  // everything before is judged
 
     std::size_t held() const { return others.size() + works.size(); }
     void join_others();

@@ -16,12 +16,12 @@ bool contains_word(std::string_view text, std::string_view lower_case) {
   return std::search(text.begin(), text.end(), lower_case.begin(), lower_case.end(), same) != text.end();
 }
 
-/// Of work between two whose phase is certain.
+/// The phase of work between two pieces whose phase is certain.
 Phase between(Phase before, Phase after, bool any_backward) {
   if (!any_backward) return Phase::kOther;
   // Gradients are clipped and unscaled after the backward pass, and an optimizer's steps are many.
   if (after == Phase::kOptimizer) return before == Phase::kForward ? Phase::kForward : Phase::kOptimizer;
-  // Before a backward pass there is a forward pass.
+  // A forward pass precedes each backward pass.
   if (after == Phase::kBackward || after == Phase::kForward) return Phase::kForward;
   return before == Phase::kOptimizer || before == Phase::kForward ? Phase::kForward : Phase::kOther;
 }
@@ -91,7 +91,7 @@ void PhaseStatistics::count(std::uint32_t number, Phase phase, const PhasedWork&
   if (!work.launch_known) ++sum.unattributed;
 }
 
-/// The `earliest` launches; without `all`, those whose phase hangs on what comes after them stay.
+/// Judges the `earliest` launches; unless `all` is set, those whose phase depends on later launches stay.
 void PhaseStatistics::judge(std::uint32_t number, Window& window, std::size_t earliest, bool all) {
   std::vector<PhasedWork>& work = window.work;
   std::stable_sort(work.begin(), work.end(),
@@ -104,7 +104,7 @@ void PhaseStatistics::judge(std::uint32_t number, Window& window, std::size_t ea
   for (const PhasedWork& one : work) {
     if (certain(one) == Phase::kBackward) window.any_backward = true;
   }
-  std::size_t begin = 0;  // of those that wait for the next certain one
+  std::size_t begin = 0;  // the first of those that wait for the next certain one
   for (std::size_t i = 0; i < earliest; ++i) {
     if (!work[i].launch_known) continue;
     const Phase phase = certain(work[i]);
@@ -118,7 +118,7 @@ void PhaseStatistics::judge(std::uint32_t number, Window& window, std::size_t ea
     begin = i + 1;
     window.before = phase;
   }
-  // A program without phases would wait for one for ever.
+  // A program without phases would wait for one forever.
   if (all || begin < earliest / 2) {
     for (; begin < earliest; ++begin) {
       const Phase phase = between(window.before, Phase::kOther, window.any_backward);

@@ -30,7 +30,7 @@ Phase phase_of_range(std::string_view name);
 /// Whether a thread of this name runs the backward pass: PyTorch's autograd does so on threads of its own.
 bool is_backward_thread(std::string_view name);
 
-/// A kernel, copy or memset, as the phases have it.
+/// What the phases need to know about a kernel, copy or memset.
 struct PhasedWork {
   Nanoseconds launch_begin = 0;
   std::uint64_t duration = 0;
@@ -40,8 +40,8 @@ struct PhasedWork {
   bool launch_known = false;
   bool memset = false;
   bool copy = false;
-  Phase range_phase = Phase::kOther;  ///< by the NVTX ranges around the launch; kOther: they name none
-  bool optimizer = false;             ///< a kernel of an optimizer by its name
+  Phase range_phase = Phase::kOther;  ///< from the NVTX ranges around the launch; kOther: they name none
+  bool optimizer = false;             ///< an optimizer's kernel, by its name
 };
 
 struct PhaseRow {
@@ -51,26 +51,25 @@ struct PhaseRow {
   DeviceWork work;
 };
 
-/// Device work by phase of the training step (docs/diagnosis.md): by NVTX ranges, by the launching
-/// thread and by optimizer kernels; what is launched in between by what was launched before and after it.
-/// That takes the launches' order, so work waits for its window to be settled: up to kMaxHeld records, then
-/// the older half of the fullest window is judged by what has come. One thread at a time; may throw
-/// std::bad_alloc.
+/// Device work by phase of the training step (docs/diagnosis.md): told by NVTX ranges, by the launching
+/// thread and by optimizer kernels; for work in between, by what was launched before and after it. This needs
+/// the launches in order, so work waits for its window to be settled: up to kMaxHeld records, then the older
+/// half of the fullest window is judged by what has arrived. One thread at a time; may throw std::bad_alloc.
 class PhaseStatistics {
  public:
   static constexpr std::size_t kMaxHeld = 131'072;
   static constexpr std::size_t kMaxRows = 10'000;
-  static constexpr std::size_t kMaxUnsettled = 4096;  // windows, each device's
+  static constexpr std::size_t kMaxUnsettled = 4096;  // windows, counted per device
 
-  /// Tells a thread's name, asked when a window is judged.
+  /// `name` returns a thread's name; called when a window is judged.
   void threads_are_named_by(std::function<std::string(std::uint32_t thread)> name);
 
   void work(std::uint32_t window, const PhasedWork& work);
-  /// Nothing more comes for this window, nor for any before it.
+  /// Nothing more will come for this window or any before it.
   void settle_window(std::uint32_t window);
 
-  /// By window, device and phase, of what is judged; windows beyond kMaxRows rows share those of window
-  /// kOtherWindow.
+  /// By window, device and phase, of the work judged so far; windows beyond kMaxRows rows share those of
+  /// window kOtherWindow.
   std::vector<PhaseRow> rows() const;
   std::size_t held() const { return held_; }
 

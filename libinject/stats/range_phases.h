@@ -11,12 +11,12 @@
 
 namespace inject {
 
-/// Phases of the program by its NVTX ranges.
+/// The program's phases, by its NVTX ranges.
 class RangePhases {
  public:
   RangePhases(const NameTable& names, const RangeTree& tree) : names_(&names), tree_(&tree) {}
 
-  /// Of the innermost range that stands for a phase, from this node of the tree outwards.
+  /// The phase of the innermost range that stands for one, from this node of the tree outwards.
   Phase of(std::uint32_t node);
 
  private:

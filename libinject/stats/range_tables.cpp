@@ -11,11 +11,11 @@ namespace inject {
 
 namespace {
 
-/// In the place of a range's number: launched outside any range.
+/// Takes the place of a range's number: launched outside any range.
 constexpr std::uint32_t kOutsideRanges = kOtherIndex - 1;
-constexpr std::size_t kMaxEnds = 16 * 1024;  // of one range and thread
+constexpr std::size_t kMaxEnds = 16 * 1024;  // per range and thread
 constexpr std::size_t kMinEnds = 256;
-constexpr std::size_t kEndsTogether = 1u << 20;  // 8 MiB
+constexpr std::size_t kMaxEndsTotal = 1u << 20;  // 8 MiB
 
 }  // namespace
 
@@ -41,7 +41,7 @@ void RangeTables::InstanceCounter::add(std::uint64_t instance) {
 void RangeTables::add(const RangeEvent& event, std::uint64_t duration) {
   any_range_ = true;
   const std::uint32_t range = range_of(tree_->node(event.node));
-  // Kernels may have named ranges that have not ended yet.
+  // Kernels may have added ranges that have not ended yet.
   ranges_.fill(range_keys_.size(), budget_);
   ranges_.at(range, budget_).add(duration);
   range_ended(event.thread, range, event.end);
@@ -67,8 +67,8 @@ std::uint32_t RangeTables::range_of(const RangeTree::Node& node) {
   return range_keys_.find_or_add({node.name, static_cast<std::uint32_t>(node.style)});
 }
 
-// A program may push and never pop: from the ranges around the parent, so that no path is gone along for each
-// node on it.
+// Built from the ranges around the parent: a program may push and never pop, and the path must not be walked
+// again for each node on it.
 RangeTables::Around RangeTables::ranges_around(std::uint32_t node) {
   if (node >= around_.size()) around_.resize(std::bit_ceil(std::size_t{node} + 1));
   std::vector<std::uint32_t> unknown;
@@ -105,7 +105,7 @@ void RangeTables::range_ended(std::uint32_t thread, std::uint32_t range, Nanosec
   if (index == kOtherIndex) return;
   if (index == ended_.size()) ended_.emplace_back();
   EndedRanges& entry = ended_[index];
-  if (entry.ends.size() >= kMaxEnds || (ends_kept_ >= kEndsTogether && entry.ends.size() >= kMinEnds)) {
+  if (entry.ends.size() >= kMaxEnds || (ends_kept_ >= kMaxEndsTotal && entry.ends.size() >= kMinEnds)) {
     const std::size_t half = entry.ends.size() / 2;
     entry.ends.erase(entry.ends.begin(), entry.ends.begin() + static_cast<std::ptrdiff_t>(half));
     entry.dropped += half;

@@ -13,7 +13,7 @@
 
 namespace inject {
 
-/// Deeper nesting of ranges of different names is left out of nvtx_kern_sum.
+/// Ranges of different names nested more deeply are left out of nvtx_kern_sum.
 inline constexpr std::size_t kMaxRangeNesting = 64;
 
 /// NVTX ranges, and the kernels launched in them.
@@ -31,8 +31,8 @@ class RangeTables {
   std::vector<RangeKernelRow> kernels() const;
 
  private:
-  /// Counts distinct range instances. Kernels come back nearly in the order of their launches: an instance
-  /// that comes more than 63 after a later one is taken for counted.
+  /// Counts distinct range instances. Kernels arrive nearly in launch order: an instance more than 63 behind
+  /// the latest is assumed to have been counted.
   struct InstanceCounter {
     std::uint64_t count = 0;
     std::uint64_t latest = 0;
@@ -51,14 +51,14 @@ class RangeTables {
     std::vector<Nanoseconds> ends;
     std::uint64_t dropped = 0;  // older ones, no longer kept
   };
-  /// The ranges (of range_keys_) around a node of the range tree, itself included, each once: a part of
+  /// The ranges (of range_keys_) around a node of the range tree, including itself, each once: a slice of
   /// around_ranges_.
   struct Around {
     std::uint32_t begin = 0;
     std::uint32_t size = 0;
     bool known = false;
   };
-  /// The search in EndedRanges, remembered: [begin, end) lies in `instance`.
+  /// Cached result of a search in EndedRanges: [begin, end) lies in `instance`.
   struct InstanceCache {
     std::uint32_t thread = kNoIndex;
     std::uint32_t range = kNoIndex;

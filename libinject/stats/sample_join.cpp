@@ -13,12 +13,12 @@ namespace {
 
 constexpr std::uint32_t kNone = ~std::uint32_t{0};
 
-/// The index of the middle one of `size`, but at least one is before it.
+/// Half of `size`, but at least 1.
 std::size_t half(std::size_t size) {
   return std::max<std::size_t>(size / 2, 1);
 }
 
-/// The part numbered by `key`, which is made where it has none yet.
+/// The part for `key`, made if there is none yet.
 template <typename Part, typename Make>
 Part& part_of(std::vector<Part>& parts, std::vector<std::uint32_t>& part_of_key, std::uint32_t key,
               Make make) {
@@ -30,7 +30,7 @@ Part& part_of(std::vector<Part>& parts, std::vector<std::uint32_t>& part_of_key,
   return parts[part_of_key[key]];
 }
 
-/// Of a value over some time and another over `share` of both times.
+/// The mean of two values, the second of which covers `share` of the total time.
 float joined(float value, float more, float share) {
   if (std::isnan(value)) return more;
   return std::isnan(more) ? value : value + (more - value) * share;
@@ -75,7 +75,7 @@ void SampleJoin::join_older_half(SampleMixture& mixture, const Take& take) {
   const auto later = std::find_if(samples_.begin(), samples_.end(),
                                   [until = *middle](const Sample& sample) { return sample.start >= until; });
   join(static_cast<std::size_t>(later - samples_.begin()), mixture, take);
-  // There may have been no samples that they could be joined to.
+  // There may have been no samples to join the kernels to.
   joined_until_ = std::max(joined_until_, *middle);
   forget_joined(0);
 }
@@ -114,7 +114,8 @@ void SampleJoin::coarsen() {
   values_.resize(kept * stride_);
 }
 
-// Kernels may run long after their window's end, when others are open; but no sample of it comes later.
+// Kernels may run long after their window's end, when others are open, but no further sample of that window
+// will come.
 void SampleJoin::forget_kernels(std::uint32_t window) {
   const Nanoseconds sampled = samples_.empty() ? joined_until_ : samples_.back().end;
   std::erase_if(kernels_,
@@ -150,7 +151,7 @@ void SampleJoin::join(std::size_t count, SampleMixture& mixture, const Take& tak
     const Sample& sample = samples_[i];
     now = std::max(now, sample.start);
     if (now >= sample.end) continue;
-    // After a window's end: as long as it is known what runs.
+    // After a window's end, a sample counts only as long as it is known what runs.
     if (sample.window == 0 && sample.end > last_end(sample.after)) {
       now = sample.end;
       continue;
@@ -171,7 +172,8 @@ void SampleJoin::join(std::size_t count, SampleMixture& mixture, const Take& tak
   forget_joined(count);
 }
 
-/// Notes what the device does at `now`, with these running; returns how long it does, if nothing else starts.
+/// Notes the device's state at `now`, with these kernels running; returns until when it lasts if nothing else
+/// starts.
 Nanoseconds SampleJoin::look(std::span<const Execution> running, Nanoseconds now, std::uint64_t sample_length,
                              SampleMixture& mixture) {
   active_.clear();
@@ -181,7 +183,7 @@ Nanoseconds SampleJoin::look(std::span<const Execution> running, Nanoseconds now
     active_.push_back(kernel.row);
     until = std::min(until, kernel.end);
   }
-  // A sample that is not used is gone through all the same: what runs at its end runs on in the next one.
+  // A sample that is not used is still walked through: what runs at its end continues in the next one.
   if (others_) {
     active_.clear();
     state_ = SampleMixture::kMixed;
@@ -198,7 +200,7 @@ Nanoseconds SampleJoin::look(std::span<const Execution> running, Nanoseconds now
     const auto end_of = [&](unsigned index) { return kernel.start + time * (index + 1) / parts; };
     while (part + 1 < parts && end_of(part) <= now) ++part;
     until = end_of(part);
-    if (!halves) part += 2;  // numbers of their own
+    if (!halves) part += 2;  // quarters have numbers of their own
   }
   state_ = mixture.state(active_, part);
   return until;
@@ -217,7 +219,7 @@ void SampleJoin::spend(std::uint64_t time) {
   }
 }
 
-/// A sample of this length, the parts of which have been spent.
+/// Hands on a sample of this length, all of whose parts have been spent.
 void SampleJoin::hand_on(std::span<const float> values, std::uint64_t length, const Take& take) {
   for (SampleMixture::Part& part : states_) part.share /= static_cast<double>(length);
   take({rows_, states_, values, length});

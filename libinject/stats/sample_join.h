@@ -19,24 +19,24 @@ struct JoinedSample {
   struct RowPart {
     std::uint32_t row = 0;
     std::uint64_t time = 0;
-    std::uint64_t shared = 0;  ///< of that, with kernels of other rows beside it
+    std::uint64_t shared = 0;  ///< of that, while kernels of other rows ran as well
   };
   std::span<const RowPart> rows;
-  std::span<const SampleMixture::Part> states;  ///< of the device; their shares are 1 together
+  std::span<const SampleMixture::Part> states;  ///< of the device; their shares add up to 1
   std::span<const float> values;
   std::uint64_t length = 0;
 };
 
-/// Joins a device's samples to the kernels that ran meanwhile, by time. Both are held until somebody who
-/// knows that all kernels of a time have been told has it joined; what comes for that time later is left
+/// Joins a device's samples to the kernels that ran meanwhile, by time. Both are held until the caller, who
+/// knows when all kernels of a time have been added, has them joined; what comes for that time later is left
 /// out.
 ///
-/// A sample tells of the kernels only if all that ran in it is known: it is joined to none where a kernel ran
-/// in it that no window launched, or where it began after a window's end and none of that window's kernels
-/// ends later, since activity may not have been recorded then.
+/// A sample says something about kernels only if everything that ran in it is known. It is joined to none if
+/// a kernel launched outside all windows ran in it, or if it began after a window's end and none of that
+/// window's kernels ends later, since activity may not have been recorded then.
 class SampleJoin {
  public:
-  /// A row beside those of the table: of all kernels that no window launched.
+  /// A row beside those of the table, for all kernels launched outside all windows.
   static constexpr std::uint32_t kOthers = ~std::uint32_t{0};
 
   struct Execution {
@@ -53,10 +53,10 @@ class SampleJoin {
   };
   using Take = std::function<void(const JoinedSample& sample)>;
 
-  /// `values` of each sample.
+  /// `values`: how many each sample has.
   explicit SampleJoin(std::size_t values) : stride_(values) {}
 
-  /// False: what there is of it lies in the time that is joined.
+  /// False if all of it lies in time that is already joined.
   bool add(const Execution& execution);
   void add(const Sample& sample, std::span<const float> values);
 
@@ -64,7 +64,7 @@ class SampleJoin {
   Nanoseconds joined_until() const { return joined_until_; }
   std::size_t samples() const { return samples_.size(); }
   std::size_t kernels() const { return kernels_.size(); }
-  /// The samples that end by this time, and those of this window and of all before it, from the oldest on.
+  /// How many samples, counted from the oldest, end by this time, or belong to this window or any before it.
   std::size_t samples_until(Nanoseconds time) const;
   std::size_t samples_through(std::uint32_t window) const;
 
@@ -72,11 +72,11 @@ class SampleJoin {
   void join(std::size_t count, SampleMixture& mixture, const Take& take);
   /// Joins what lies before the time by which the older half of the kernels has ended.
   void join_older_half(SampleMixture& mixture, const Take& take);
-  /// Leaves the older half of the samples out; how many.
+  /// Leaves out the older half of the samples and returns how many those are.
   std::size_t leave_out_older_half();
-  /// Neighbours that follow each other become one sample, in pairs.
+  /// Merges contiguous neighbouring samples in pairs.
   void coarsen();
-  /// No sample comes any more for kernels of this window, nor for those of any before it.
+  /// No more samples will come for kernels of this window or any before it.
   void forget_kernels(std::uint32_t window);
 
  private:
@@ -93,7 +93,7 @@ class SampleJoin {
   std::size_t stride_;
   std::vector<Execution> kernels_;
   std::vector<Sample> samples_;  // by start
-  std::vector<float> values_;    // theirs
+  std::vector<float> values_;    // of samples_
   Nanoseconds joined_until_ = 0;
 
   // What ran in the sample that is being joined.
@@ -101,9 +101,9 @@ class SampleJoin {
   std::vector<std::uint32_t> part_of_state_;
   std::vector<JoinedSample::RowPart> rows_;
   std::vector<std::uint32_t> part_of_row_;
-  std::vector<std::uint32_t> active_;  // rows that run, ascending
+  std::vector<std::uint32_t> active_;  // rows that are running, ascending
   std::uint32_t state_ = SampleMixture::kIdle;
-  bool others_ = false;  // a kernel that no window launched was among them
+  bool others_ = false;  // a kernel launched outside all windows was among them
 };
 
 }  // namespace inject

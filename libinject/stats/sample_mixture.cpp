@@ -16,22 +16,22 @@ namespace inject {
 
 namespace {
 
-// In the place of rows, as the keys of the two states that are always there.
+// Take the place of rows in the keys of the two states that always exist.
 constexpr std::uint32_t kNoRow = ~std::uint32_t{0};
 constexpr std::uint32_t kManyRows = kNoRow - 1;
-// In the place of a second row: there is none, but the part of the first.
+// Takes the place of a second row if there is none, plus the part of the first.
 constexpr std::uint32_t kPart = kManyRows - SampleMixture::kMaxPartsOfRow;
 
-// Neighbours of this number are in one group.
+// This many neighbours are in one group.
 constexpr std::uint64_t kRun = 4;
-// Of its own sum on the diagonal, added to it: states that no sample tells apart have a solution then, a
-// meaningless one, which kMaxInflation finds.
+// Added to each diagonal element, as a fraction of it: states that no sample tells apart then have a
+// solution, a meaningless one that kMaxInflation catches.
 constexpr double kRidge = 1e-7;
-// By how much the variance may exceed that of a kernel that was the only unknown one.
+// How many times larger the variance may be than if the kernel were the only unknown.
 constexpr double kMaxInflation = 1e4;
-// A row must be met in as many groups for its error to mean anything.
+// A row must occur in this many groups for its error to mean anything.
 constexpr std::size_t kMinGroups = 4;
-// Of a row's time, that in states that are not solved for.
+// The largest share of a row's time in states that are not solved for.
 constexpr double kMaxUnknown = 0.2;
 
 std::size_t group_of(std::uint64_t serial) {
@@ -42,8 +42,8 @@ std::size_t group_of(std::uint64_t serial) {
 }
 static_assert(SampleMixture::kGroups == 8, "group_of() takes three bits");
 
-/// Cholesky's: a symmetric matrix as the product of a lower triangular one, which takes its place, and that
-/// one transposed.
+/// Cholesky factorization: a symmetric matrix as the product of a lower triangular one, stored in its place,
+/// and its transpose.
 class Factors {
  public:
   Factors(std::vector<double> matrix, std::size_t size) : rows_(std::move(matrix)), size_(size) {
@@ -81,10 +81,10 @@ class Factors {
 
 /// The equations of metrics that were measured in the same samples, and their solution.
 struct SampleMixture::System {
-  std::vector<std::uint32_t> states;  // that have a column; what is left shares one more, if anything is
+  std::vector<std::uint32_t> states;  // that have a column; the others, if any, share one more
   std::size_t columns = 0;
   std::vector<std::vector<double>> normal;  // by group: columns x columns
-  // By metric, as in the list; the whole solution, then those without one group each.
+  // By metric, as in the list: the solutions that leave out one group each, then the one with all groups.
   std::vector<std::array<std::vector<double>, kGroups + 1>> solutions;
   std::vector<double> total;  // of `normal`
   std::array<bool, kGroups> used{};
@@ -120,7 +120,7 @@ void SampleMixture::add(std::uint64_t serial, std::span<const Part> parts, std::
   for (std::size_t m = 0; m < metrics_; ++m) measured |= std::uint32_t{!std::isnan(values[m])} << m;
   if (measured == 0) return;
   Pool* const into = parts.size() > kMaxParts ? nullptr : pool(measured);
-  // Room for all of it, or none: half of a sample's sums would be wrong.
+  // All of the sample or nothing: half of its sums would be wrong.
   if (into == nullptr || into->pairs.size() + parts.size() * (parts.size() + 1) / 2 > kMaxPairs) {
     ++left_out_;
     return;
@@ -166,7 +166,7 @@ SampleMixture::System SampleMixture::system(std::span<const std::size_t> metrics
       const auto& [a, b] = pool.pairs.key(i);
       const std::size_t row = std::max(column[a], column[b]);
       const std::size_t other = std::min(column[a], column[b]);
-      // Two states of one column: the square of their sum.
+      // Two states in one column: the square of their sum.
       const double times = a != b && row == other ? 2 : 1;
       for (std::size_t g = 0; g < kGroups; ++g)
         system.normal[g][row * size + other] += times * pool.products[i][g];
@@ -186,7 +186,7 @@ SampleMixture::System SampleMixture::system(std::span<const std::size_t> metrics
                    std::plus<>());
   }
   for (std::size_t left_out = 0; left_out <= kGroups; ++left_out) {
-    // The last: none.
+    // The last round leaves out none.
     if (left_out < kGroups && !system.used[left_out]) continue;
     std::vector<double> matrix = system.total;
     if (left_out < kGroups) {
@@ -209,7 +209,7 @@ SampleMixture::System SampleMixture::system(std::span<const std::size_t> metrics
 
 std::vector<std::vector<Estimate>> SampleMixture::solve(std::span<const Wanted> rows) const {
   std::vector<std::vector<Estimate>> estimates(rows.size(), std::vector<Estimate>(metrics_));
-  // Metrics of the same pools have the same matrix.
+  // Metrics in the same pools have the same matrix.
   std::map<std::uint32_t, std::vector<std::size_t>> alike;
   for (std::size_t m = 0; m < metrics_; ++m) {
     std::uint32_t pools = 0;
@@ -230,7 +230,7 @@ std::vector<std::vector<Estimate>> SampleMixture::solve(std::span<const Wanted> 
     for (std::size_t r = 0; r < rows.size(); ++r) {
       const auto found = columns.find(rows[r].row);
       if (found == columns.end() || rows[r].time <= 0) continue;
-      // The row's figure is the mean of its states' by their times.
+      // The row's value is the mean of its states', weighted by their times.
       std::vector<double> weights(size, 0.0);
       double known = 0;
       double alone = 0;  // the variance if nothing else were unknown
@@ -271,7 +271,7 @@ std::vector<std::vector<Estimate>> SampleMixture::solve(std::span<const Wanted> 
         Estimate& estimate = estimates[r][metrics[m]];
         estimate.value = value(kGroups);
         const double spread = std::max(0.0, squares - sum * sum / count) * (count - 1) / count;
-        // What the rest of its time was like nobody knows: taken is, anything up to twice as much.
+        // Nothing is known about the rest of its time: it may have been anything from 0 to twice the value.
         estimate.error =
             confidence_factor(groups - 1) * std::sqrt(spread) + unknown * std::abs(estimate.value);
       }

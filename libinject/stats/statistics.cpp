@@ -97,7 +97,7 @@ void Statistics::add(const KernelEvent& event) {
   c.iterations.activity(iteration_activity(event));
   if (path != 0) count(c.libraries.work(path), event);
   if (c.call_shapes.add(event)) {
-    // By the end of the graph's launch, as other calls.
+    // At the end of the graph launch, as for other calls.
     add_flops(launch.shape, launch.window, launch.host_end);
   }
 
@@ -127,7 +127,7 @@ void Statistics::add(const TransferEvent& event) {
   PhasedWork phased = phased_work(event);
   phased.range_phase = c.range_phases.of(launch.range);
   c.phases.work(launch.window, phased);
-  // Copied for a value to look at, as loss.item() does, rather than for the data.
+  // Copied to read a value, as loss.item() does, rather than for the data.
   if (timed.kind == TimedWorkKind::kDownload && event.bytes < kSmallCopy && launch.known)
     c.device_times.small_download(launch.window, launch.thread, launch.host_begin);
   if (const CallChain path = library_path(launch); path != 0) count(c.libraries.work(path), event);
@@ -153,7 +153,7 @@ void Statistics::add(const CallEvent& event) {
     ++window.library_calls;
     if (function_group(event.function) == FunctionGroup::kNccl) c.collectives.expect();
     if (event.owns_shape && event.status == 0 && !c.call_shapes.is_captured(event)) {
-      // By the call's end: its first launch may be what begins the iteration.
+      // At the call's end: its first launch may be what begins the iteration.
       add_flops(event.shape, event.window, event.end);
     }
     c.libraries.add_call(event, time);
@@ -239,7 +239,7 @@ std::vector<ShapeRow> Statistics::kernel_shapes() const {
 const std::vector<DetailRow>& Statistics::kernel_details() const {
   Collectors& c = *collectors_;
   if (c.detail_rows) return *c.detail_rows;
-  // The table of families has looked most names up already.
+  // The table of families has already looked up most names.
   const auto known = c.families.tensor_cores();
   return c.detail_rows.emplace(c.kernels.details(names_, [&](std::uint32_t name) {
     const auto found = known.find(name);

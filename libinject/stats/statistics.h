@@ -45,14 +45,14 @@ struct ShapeRow {
   std::string_view name;
   std::array<std::int32_t, 3> grid{};
   std::array<std::int32_t, 3> block{};
-  bool other = false;  ///< of many shapes: grid and block mean nothing
+  bool other = false;  ///< for many shapes: grid and block mean nothing
   const SampleStats* stats = nullptr;
 };
 
 struct DetailRow {
-  std::uint32_t number = kNoIndex;  ///< the row's, for good
+  std::uint32_t number = kNoIndex;  ///< of the row; never changes
   std::string_view name;
-  bool other = false;  ///< of many launch shapes: only name and time mean anything
+  bool other = false;  ///< for many launch shapes: only name and time mean anything
   std::uint32_t device = 0;
   std::array<std::int32_t, 3> grid{};
   std::array<std::int32_t, 3> block{};
@@ -94,8 +94,8 @@ struct LibraryRow {
   bool other = false;
   Totals host;
   std::uint64_t failed = 0;
-  DeviceWork self;       ///< work whose innermost library call is this one: adds up over the rows
-  DeviceWork inclusive;  ///< with that of the library calls inside
+  DeviceWork self;       ///< work whose innermost library call is this one: can be added up over rows
+  DeviceWork inclusive;  ///< including that of the library calls inside
 };
 
 struct ThreadRow {
@@ -106,17 +106,17 @@ struct ThreadRow {
 
 /// Library calls of one function with one shape, joined to their kernels.
 struct CallShapeRow {
-  std::string_view function;  ///< empty: not known, the calls' records were lost
+  std::string_view function;  ///< empty if unknown: the calls' records were lost
   CallShape shape;
   ShapeWork work;  ///< of one call
   CallShapeEntry entry;
   std::vector<std::pair<std::string_view, KernelShare>> kernels;  ///< by descending time
 };
 
-/// Kernels that belong to no call whose shape is known.
+/// Kernels that belong to no call of known shape.
 struct UnshapedWork {
-  Totals in_calls;   ///< launched in a library call whose arguments could not be read, or are not
-  Totals by_itself;  ///< in no library call that was seen
+  Totals in_calls;   ///< launched in a library call whose arguments are not or could not be read
+  Totals by_itself;  ///< launched in no library call that was seen
 };
 
 /// Kernels of one family.
@@ -125,7 +125,7 @@ struct FamilyRow {
   Totals time;
   std::uint64_t names = 0;            ///< of kernels
   std::uint64_t on_tensor_cores = 0;  ///< of the time, that of kernels known to use them …
-  std::uint64_t unknown_cores = 0;    ///< … and of those of which it is not known
+  std::uint64_t unknown_cores = 0;    ///< … and of those of which this is not known
   std::uint64_t attributed = 0;       ///< of the time, that of kernels launched inside a library call
   FlopSum flops = 0;                  ///< of the library calls whose shape is known
 };
@@ -133,9 +133,9 @@ struct FamilyRow {
 /// What the host did in a window.
 struct HostWork {
   std::uint64_t api_calls = 0;
-  std::uint64_t api_time = 0;  ///< nested calls counted in themselves and in the call around them
+  std::uint64_t api_time = 0;  ///< nested calls count both by themselves and in the call around them
   std::uint64_t library_calls = 0;
-  std::uint64_t submissions = 0;  ///< calls that gave the device work
+  std::uint64_t submissions = 0;  ///< calls that submitted device work
   std::uint64_t ranges = 0;
   std::uint64_t clipped_ranges = 0;
   FlopCount flops;  ///< of library calls whose shape is known
@@ -160,8 +160,8 @@ struct WindowDeviceRow {
   Nanoseconds last = 0;
   const DeviceTimeRow* times = nullptr;  ///< null while the window is not settled
 
-  /// The time that `busy` is a share of: the window's, or that from the first work to the last if it is
-  /// longer, since a device that lags behind the host works after the window's end.
+  /// The time that `busy` is a share of: the window's, or that from the first work to the last if longer,
+  /// since a device that lags behind the host is still working after the window's end.
   std::uint64_t time(std::uint64_t window_duration) const {
     return window_duration > last - first ? window_duration : last - first;
   }
@@ -172,9 +172,9 @@ struct WindowHostRow {
   HostWork work;
 };
 
-/// Turns events into the rows of the tables: hands each to the collectors that it concerns, a family of
-/// tables each. Memory is bounded: each table has at most kMaxRows distinct keys, all further ones share a
-/// row named `[other]`. One kernel costs a few hash lookups, no allocation in the usual case. Used by one
+/// Turns events into the rows of the tables: passes each event to the collectors concerned, each of which
+/// makes a family of tables. Memory is bounded: each table has at most kMaxRows distinct keys; all others
+/// share a row named `[other]`. A kernel costs a few hash lookups and usually no allocation. Used by one
 /// thread at a time; add() may throw std::bad_alloc, after which the tables may disagree by that event.
 class Statistics {
  public:
@@ -193,33 +193,33 @@ class Statistics {
   void add(const CallEvent& event);
   void add(const RangeEvent& event);
   void add(const ProcessorTimeEvent& event);
-  /// Of a device's hardware counters, in the order of set_metrics().
+  /// A sample of a device's hardware counters, in the order of set_metrics().
   void add(const MetricSample& sample);
-  /// A kernel that was launched outside of all windows: samples tell of it as well.
+  /// A kernel launched outside all windows: it shows in samples as well.
   void add_other_kernel(std::uint32_t device, Nanoseconds start, Nanoseconds end);
-  /// What is sampled from now on: before the kernels that it is to be joined to.
+  /// What is sampled from now on. To be called before the kernels to be joined are added.
   void set_metrics(std::vector<MetricInfo> list);
   /// All kernels that start before that time have been added: samples need not wait for them any longer.
   void join_samples_until(Nanoseconds time);
-  /// Tells the name of a thread of the events; for the phases.
+  /// `name` returns the name of an event's thread; needed for the phases.
   void threads_are_named_by(std::function<std::string(std::uint32_t thread)> name);
 
-  /// An iteration begins: in ascending order of time, those of a window before it is settled.
+  /// An iteration begins. Boundaries come in ascending order of time, a window's before it is settled.
   void iteration_boundary(const IterationBoundary& boundary);
   /// IterationStatistics::lost_work().
   void lost_work(const Attribution& launch);
-  /// Nothing more comes for this window, which was open from `begin` to `end`. In ascending order.
+  /// Nothing more will come for this window, which was open from `begin` to `end`. In ascending order.
   void settle_window(std::uint32_t window, Nanoseconds begin, Nanoseconds end);
-  /// The part of it that needs no iterations: device times and phases. Where windows follow each other for
-  /// days, they are settled so as they end.
-  /// Without its times (`end` 0) a window has no shares of time.
+  /// The part of settle_window() that needs no iterations: device times and phases. When windows follow each
+  /// other for days, each is settled this way as it ends. Without its times (`end` 0) a window has no shares
+  /// of time.
   void settle_times(std::uint32_t window, Nanoseconds begin, Nanoseconds end);
 
-  // The rows of a table, by descending total and then by name; pointers are good until the next add().
+  // The rows of a table, by descending total and then by name; pointers are valid until the next add().
   std::vector<TimeRow> kernels() const;
   std::vector<ShapeRow> kernel_shapes() const;
-  /// This one, call_shapes() and kernel_families() are good until the next add() or settle_window(): making
-  /// them takes long where there are many, and several tables of one writing ask for them.
+  /// Cached, like call_shapes() and kernel_families(), and valid until the next add() or settle_window():
+  /// many rows take long to make, and several tables of one write need them.
   const std::vector<DetailRow>& kernel_details() const;
   /// Of the kernels that ran since set_metrics(), by descending time; none without it.
   std::vector<KernelMetricRow> kernel_metrics() const;
@@ -239,9 +239,9 @@ class Statistics {
   const std::vector<KernelFamilyRow>& kernel_families() const;
   /// Kernels of one family that were launched in no library call whose shape is known, by descending time.
   std::vector<std::pair<std::string_view, Totals>> unshaped_kernels(Family family) const;
-  /// The same of several families together.
+  /// The same for several families together.
   UnshapedWork unshaped_work(bool (*of)(Family)) const;
-  /// NCCL's calls by what they move; last, if there are any, the kernels that are no known call's.
+  /// NCCL's calls by what they move; last, if there are any, the kernels that belong to no known call.
   std::vector<CollectiveRow> collectives() const;
   /// By window and device.
   std::vector<WindowDeviceRow> window_devices() const;
@@ -250,24 +250,24 @@ class Statistics {
   const IterationStatistics& iterations() const;
   const DeviceTimeStatistics& device_times() const;
   const KernelMetrics& metrics() const;
-  /// By metric: mean over the iteration's time on the device (IterationDeviceRow::time), with the time that
-  /// was sampled of it. Empty where nothing was, and until its window is settled.
+  /// By metric: mean over the iteration's time on the device (IterationDeviceRow::time), weighted by how much
+  /// of it was sampled. Empty if nothing was, and until its window is settled.
   std::span<const WeightedMean> iteration_metrics(const IterationRow& row, std::uint32_t device) const;
   /// By window, device and phase.
   std::vector<PhaseRow> phases() const;
   const CopyStatistics& copies() const;
 
-  /// Everything together.
+  /// Totals over all windows.
   DeviceWork device_total() const;
   HostWork host_total() const;
-  /// Device records that came too late to be in a window's or iteration's busy time, or in the overlap of
-  /// collectives or copies, as a whole.
+  /// Device records that came too late to count in full for a window's or iteration's busy time, or for the
+  /// overlap of collectives or copies.
   std::uint64_t late_for_busy_time() const;
   /// Records that came too late, or were too many, for the times of device_times().
   std::uint64_t left_out_of_device_times() const;
 
  private:
-  /// What a call of that shape computes, done at that time.
+  /// Counts what a call of that shape computes, at that time.
   void add_flops(std::uint32_t shape, std::uint32_t window, Nanoseconds time);
 
   struct Collectors;
@@ -278,9 +278,9 @@ class Statistics {
 
 /// `[CUDA memcpy Host-to-Device]`, `[CUDA memset]`, …
 std::string_view operation_name(const TransferEvent& event);
-/// `Host-to-Device`, …: the words of an operation, CopyRow's `operation`.
+/// `Host-to-Device`, …: the name of a CopyRow's `operation`.
 std::string_view direction_name(std::uint32_t operation);
-/// `Pageable`, `Device`, …: of a CUpti_ActivityMemoryKind, in Nsight Systems' words.
+/// `Pageable`, `Device`, …: the name of a CUpti_ActivityMemoryKind, in Nsight Systems' wording.
 std::string_view memory_kind_name(std::uint8_t kind);
 
 /// Whether calls of this function are rows of library_sum.csv.

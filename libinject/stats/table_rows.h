@@ -19,10 +19,10 @@ namespace inject {
 
 static_assert(KeyIndex<1>::kNone == kNoIndex && KeyIndex<1>::kOther == kOtherIndex);
 
-/// The name of the row of all keys that found no room.
+/// The name of the row for all keys that found no room.
 inline constexpr std::string_view kOtherName = "[other]";
 
-/// Rows of a table beside its KeyIndex: one per key, and the one of all keys that found no room.
+/// Rows of a table, alongside its KeyIndex: one per key, and one for all keys that found no room.
 template <typename Row>
 class Rows {
  public:
@@ -57,7 +57,7 @@ class Rows {
   bool other_used_ = false;
 };
 
-/// Of rows with samples: by descending total and then by name.
+/// Sorts rows with samples by descending total and then by name.
 template <typename Row>
 void sort_by_total(std::vector<Row>& rows) {
   std::sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) {

@@ -9,7 +9,8 @@ namespace inject {
 
 namespace {
 
-// Intervals behind the busy times of windows that are not settled; beyond, those of the oldest become sums.
+// Intervals held for the busy times of unsettled windows; beyond, those of the oldest are collapsed into
+// sums.
 constexpr std::size_t kMaxIntervals = 262'144;
 
 }  // namespace

@@ -17,12 +17,12 @@ namespace inject {
 /// What each device and the host did in each window.
 class WindowTotals {
  public:
-  /// A device worked in a window from `start` to `end`; returns where that is to be counted.
+  /// A device worked in a window from `start` to `end`; returns where to count that work.
   DeviceWork& work(std::uint32_t window, std::uint32_t device, Nanoseconds start, Nanoseconds end);
   HostWork& host(std::uint32_t window) { return hosts_.at(host_keys_.find_or_add({window})); }
   void settle(std::uint32_t window);
 
-  /// By window and device; the rows' `times` are left out.
+  /// By window and device; the rows' `times` are not set.
   std::vector<WindowDeviceRow> device_rows() const;
   std::vector<WindowHostRow> host_rows() const;
   DeviceWork device_total() const;
@@ -36,9 +36,9 @@ class WindowTotals {
   // window, device
   KeyIndex<2> device_keys_{Statistics::kMaxRows};
   Rows<DeviceWork> devices_{{}};
-  // Beside them; those of windows that are not settled hold intervals.
+  // Parallel to devices_; only those of unsettled windows hold intervals.
   Rows<BusyTime> busy_{{}};
-  // Window and index of those that do.
+  // Window and index of the latter.
   std::set<std::pair<std::uint32_t, std::uint32_t>> unsettled_;
   std::size_t intervals_held_ = 0;
   std::uint64_t late_ = 0;
