@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// What a run costs grows with what the program does, and no faster: threads, open ranges, names, streams,
-// windows and shapes by the ten thousand must not make the exit wait.
+// What a run costs in time and memory grows with what the program does, and no faster: threads, open ranges,
+// names, streams, windows, shapes and communicators by the ten thousand must not make the exit wait.
+#include <malloc.h>
 #include <time.h>
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#include <sanitizer/allocator_interface.h>
+#endif
 
 #include <algorithm>
 #include <cmath>
@@ -31,6 +35,15 @@ double processor_seconds() {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) / 1e9;
 }
 
+double heap_bytes() {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  return static_cast<double>(__sanitizer_get_current_allocated_bytes());
+#else
+  const struct mallinfo2 info = mallinfo2();
+  return static_cast<double>(info.uordblks + info.hblkhd);
+#endif
+}
+
 /// What a drain thread is told, up to the tables.
 class Run {
  public:
@@ -54,6 +67,7 @@ class Run {
   }
 
   struct Launch {
+    const char* library_call = "cublasLtMatmul";
     std::uint32_t thread = 1;
     std::uint32_t range = 0;
     std::uint32_t stream = 7;
@@ -67,11 +81,11 @@ class Run {
     record.shape = launch.shape;
     if (launch.shape != 0) {
       record.owner = ++calls_;
-      record.chain = chain_push(0, library_call_);
+      record.chain = chain_push(0, find_function(launch.library_call));
     }
     tell(launch.thread, record);
     if (launch.shape != 0) {
-      CallRecord around = call("cublasLtMatmul", launch.range);
+      CallRecord around = call(launch.library_call, launch.range);
       around.flags = kCallOwnsShape;
       around.shape = launch.shape;
       around.call = record.owner;
@@ -129,41 +143,53 @@ class Run {
   WindowLog windows_;
   Statistics statistics_{core_.names, core_.ranges, core_.shapes};
   Drain drain_{core_, windows_, statistics_, [] {}};
-  FunctionId library_call_ = find_function("cublasLtMatmul");
   Nanoseconds now_ = 1'000'000;
   std::uint32_t correlation_ = 0;
   std::uint32_t calls_ = 0;
   mutable std::size_t rows_ = 0;
 };
 
+struct Cost {
+  double seconds = std::numeric_limits<double>::max();
+  double bytes = std::numeric_limits<double>::max();  ///< in use at the end
+
+  void keep_least(const Cost& other) {
+    seconds = std::min(seconds, other.seconds);
+    bytes = std::min(bytes, other.bytes);
+  }
+};
+
 /// To a last table, for `count` of something.
-double cost(const std::function<void(Run&, std::uint32_t)>& program, std::uint32_t count) {
+Cost cost(const std::function<void(Run&, std::uint32_t)>& program, std::uint32_t count) {
+  const double bytes = heap_bytes();
   const auto run = std::make_unique<Run>();
   const double begin = processor_seconds();
   program(*run, count);
   run->close_window();
   run->settle();
   run->tables();
-  return processor_seconds() - begin;
+  return {processor_seconds() - begin, heap_bytes() - bytes};
 }
 
 /// `count` is what takes some milliseconds. Memory that no cache holds any more costs a little more than
 /// twice as much for twice as many; what is looked at again for each takes four times as much.
 void check_scaling(std::uint32_t count, const std::function<void(Run&, std::uint32_t)>& program) {
   constexpr double kMaxExponent = 1.4;
+  constexpr double kMaxBytesExponent = 1.1;
   constexpr int kRuns = 5;
-  double few = std::numeric_limits<double>::max();
-  double many = few;
-  double exponent = 0;
+  const auto exponent = [](double few, double many) { return std::log(many / few) / std::log(4.0); };
+  Cost few;
+  Cost many;
   cost(program, count);
   for (int i = 0; i < kRuns; ++i) {
-    few = std::min(few, cost(program, 4 * count));
-    many = std::min(many, cost(program, 16 * count));
-    exponent = std::log(many / few) / std::log(4.0);
-    if (exponent <= kMaxExponent && i != 0) break;
+    few.keep_least(cost(program, 4 * count));
+    many.keep_least(cost(program, 16 * count));
+    if (i != 0 && exponent(few.seconds, many.seconds) <= kMaxExponent) break;
   }
-  INFO(few * 1e3 << " ms for " << 4 * count << ", " << many * 1e3 << " ms for " << 16 * count);
-  CHECK(exponent <= kMaxExponent);
+  INFO(few.seconds * 1e3 << " ms, " << few.bytes / 1e3 << " KB for " << 4 * count << "; "
+                         << many.seconds * 1e3 << " ms, " << many.bytes / 1e3 << " KB for " << 16 * count);
+  CHECK(exponent(few.seconds, many.seconds) <= kMaxExponent);
+  CHECK(exponent(few.bytes, many.bytes) <= kMaxBytesExponent);
 }
 
 }  // namespace
@@ -256,5 +282,28 @@ TEST_CASE("shapes of library calls scale", "[scaling]") {
       gemm.flops = 2ull * i * i * i;
       run.launch({.shape = run.shape(gemm)});
     }
+  });
+}
+
+TEST_CASE("communicators scale", "[scaling]") {
+  check_scaling(1'000, [](Run& run, std::uint32_t count) {
+    for (std::uint32_t i = 1; i <= count; ++i) {
+      CollectiveShape collective;
+      collective.operation = Collective::kAllReduce;
+      collective.ranks = 8;
+      collective.count = collective.bytes = 4096;
+      collective.communicator = i;
+      run.launch({.library_call = "ncclAllReduce", .shape = run.shape(collective)});
+    }
+  });
+}
+
+TEST_CASE("calls that last beyond their window's end scale", "[scaling]") {
+  check_scaling(1'000, [](Run& run, std::uint32_t count) {
+    for (std::uint32_t thread = 2; thread <= count; ++thread) run.launch({.thread = thread});
+    run.close_window();
+    for (std::uint32_t thread = 2; thread <= count; ++thread) run.wait(thread);
+    run.open_window();
+    run.launch({});
   });
 }
