@@ -115,6 +115,20 @@ class Hosts(unittest.TestCase):
                               text=True, timeout=60, check=False)
         self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "loaded\n", ""))
 
+    def test_a_probe_for_cuda_gets_an_error(self):
+        # Under the preload the names are there, and the calls say that there is no CUDA.
+        probes = {"cudaGetDeviceCount": 302, "cudaMalloc": 302, "cublasCreate_v2": 1, "cuptiSubscribe": 15}
+        code = ("import ctypes, os; found = ctypes.CDLL(None); empty = [None] * 3\n"
+                f"for name in {list(probes)}: print(name, [getattr(found, name)(*empty) for _ in range(2)])\n"
+                "print(len(os.listdir('/proc/self/task')))")
+        done = subprocess.run(["python3", "-c", code], cwd=self.folder, env=environment(True), capture_output=True,
+                              text=True, timeout=60, check=False)
+        answers = [f"{name} [{status}, {status}]" for name, status in probes.items()]
+        self.assertEqual((done.returncode, done.stdout.splitlines()), (0, [*answers, "1"]))
+        said = [line.partition("] ")[2] for line in done.stderr.splitlines()]
+        self.assertEqual(said, [f"error: no loaded library provides {name}; the call fails" for name in probes])
+        self.assertEqual({path.name for path in self.folder.iterdir()}, {"input.txt", "hello.cpp", "broken.cpp", "project"})
+
     def test_an_inaccessible_stderr_or_stdout_changes_nothing(self):
         for closing in (">&-", "2>&-", ">&- 2>&-", ">/dev/full"):
             with self.subTest(closing):
