@@ -98,6 +98,13 @@ class Hosts(unittest.TestCase):
         self.assertEqual(done.stdout.split(), ["True", "1"])
         self.assertEqual(done.stderr, "")
 
+    @unittest.skipIf(shutil.which("valgrind") is None, "there is no Valgrind")
+    def test_leaves_no_memory(self):
+        done = subprocess.run(["valgrind", "--leak-check=full", "--show-leak-kinds=all", shutil.which("true")], cwd=self.folder,
+                              env=environment(True), capture_output=True, text=True, timeout=300, check=True)
+        self.assertNotIn("libinject", done.stderr)
+        self.assertIn("in use at exit: 0 bytes", done.stderr)
+
     def test_points_cuda_and_nvtx_at_itself(self):
         # In a spelling that children tell from one that somebody has written (test_coexistence.py Children).
         for already, expected in ((None, f"{library.parent}/././{library.name}"), ("/somebody/else.so", "/somebody/else.so")):
