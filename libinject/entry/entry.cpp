@@ -32,6 +32,10 @@ namespace {
 // that shows CUDA to be initialised makes the session.
 constinit std::atomic<bool> start_by_hooks{false};
 
+// The driver and NVTX call us in a process that was started without the preload, only because a parent had
+// it: they are told that all is well, and nothing is done. The program's own calls (inject.h) still count.
+constinit bool only_inherited = false;
+
 // Runs in every process that the preload reaches: no allocation but the environment's own, no thread, no
 // file, and no message but the help that was asked for.
 __attribute__((constructor)) void on_load();
@@ -63,8 +67,11 @@ void on_load() {
   if (dladdr(reinterpret_cast<const void*>(&on_load), &self) != 0 && self.dli_fname != nullptr) {
     char resolved[4096];
     const char* path = self.dli_fname[0] == '/' ? self.dli_fname : realpath(self.dli_fname, resolved);
-    if (path != nullptr) start_by_hooks.store(!inject::claim_injection_slot(path), std::memory_order_relaxed);
+    only_inherited = path != nullptr && inject::is_only_inherited(path);
+    if (path != nullptr && !only_inherited)
+      start_by_hooks.store(!inject::claim_injection_slot(path), std::memory_order_relaxed);
   }
+  if (only_inherited) return;
   if (const char* help = getenv("INJECT_HELP"); help != nullptr && std::strcmp(help, "1") == 0) {
     try {
       inject::write_quietly(STDERR_FILENO, inject::options_help());
@@ -81,7 +88,7 @@ void on_load() {
 INJECT_ENTRY int InitializeInjection() {
   const inject::CallerState caller;
   if (auto* leading = of_leading_copy<int()>("InitializeInjection"); leading != nullptr) return leading();
-  inject::Session::start();
+  if (!only_inherited) inject::Session::start();
   return 1;
 }
 
@@ -91,7 +98,7 @@ INJECT_ENTRY int InitializeInjectionNvtx2(const void* (*get_export_table)(uint32
   using Attach = int(const void* (*)(uint32_t));
   if (auto* leading = of_leading_copy<Attach>("InitializeInjectionNvtx2"); leading != nullptr)
     return leading(get_export_table);
-  return inject::nvtx_attach(get_export_table);
+  return only_inherited ? 1 : inject::nvtx_attach(get_export_table);
 }
 
 INJECT_ENTRY int inject_start() {

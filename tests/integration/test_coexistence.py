@@ -373,6 +373,90 @@ class Counters(Turns):
             running.wait()
 
 
+def inherited():
+    """The library's path as it sets it for CUDA and NVTX: in a spelling of which children know that nobody set it by hand."""
+    return f"{simulated.library.parent}/././{simulated.library.name}"
+
+
+class Children(Turns):
+    """Programs that inherit CUDA_INJECTION64_PATH and NVTX_INJECTION64_PATH from a preloaded parent."""
+
+    # The first range comes before CUDA is initialised, and so before the window: NVTX calls us first.
+    TEXT = "push:early pop malloc:x:4096 push:r kernel:a:3 sync pop free:x print:done return:3"
+    RANGES = {("r", "PushPop"): 1}
+    WITHOUT = ["env", "-u", "LD_PRELOAD"]
+
+    def child(self, by, text=TEXT, program="cuda", **options):
+        return self.script("", command=[*by, str(simulated.programs / f"script_{program}"), *text.split()], WINDOW="always",
+                           **options)
+
+    def check_profiled(self, done):
+        self.assertEqual((done.code, done.stdout), (3, "done\n"))
+        self.check_lines(done, [])
+        self.check_windows(done, [3])
+        self.assertEqual(done.out.ranges(), self.RANGES)
+
+    @simulated.unsanitized("its run-time library has to be preloaded")
+    def test_without_the_preload(self):
+        edited = ("import os, subprocess, sys; del os.environ['LD_PRELOAD']; "
+                  "sys.exit(subprocess.run(sys.argv[1:], check=False).returncode)")
+        multiplied = ("import multiprocessing, os, subprocess, sys\n"
+                      "if __name__ == '__main__':\n"
+                      "    del os.environ['LD_PRELOAD']\n"
+                      "    with multiprocessing.get_context('spawn').Pool(1) as pool:\n"
+                      "        sys.exit(pool.apply(subprocess.call, (sys.argv[1:],)))")
+        for by in (self.WITHOUT, ["env", "LD_PRELOAD=libm.so.6"], ["python3", "-c", edited], ["python3", "-c", multiplied],
+                   ["bash", "-c", 'LD_PRELOAD= "$@"; exit $?', "bash"]):
+            with self.subTest(by[1]):
+                done = self.child(by, LOG="debug")
+                self.assertEqual((done.code, done.stdout, done.stderr, done.folders()), (3, "done\n", "", []))
+                self.assertEqual(done.simulated_calls()["cuptiSubscribe"], 0)
+
+    @simulated.unsanitized("its run-time library has to be preloaded")
+    def test_without_the_preload_there_is_no_thread(self):
+        code = ("import ctypes, os; status = ctypes.CDLL('libcuda.so.1').cuInit(0); maps = open('/proc/self/maps').read(); "
+                "print(status, 'libinject' in maps, len(os.listdir('/proc/self/task')))")
+        # By the spelling that users write, a thread is there.
+        for by, threads in ((self.WITHOUT, "1"), ([*self.WITHOUT, f"CUDA_INJECTION64_PATH={simulated.library}"], "2")):
+            done = self.script("", command=[*by, "python3", "-c", code], WINDOW="time:1h+1s", check=False)
+            self.assertEqual(done.stdout.split(), ["0", "True", threads], done.stderr)
+        self.assertEqual(done.code, 0)
+
+    def test_with_the_preload(self):
+        for by in (["env"], ["python3", "-c", "import subprocess, sys; sys.exit(subprocess.call(sys.argv[1:]))"]):
+            with self.subTest(by[0]):
+                self.check_profiled(self.child(by))
+
+    @simulated.unsanitized("its run-time library has to be preloaded")
+    def test_with_a_preload_made_of_the_variable(self):
+        done = self.child(["sh", "-c", 'LD_PRELOAD="$CUDA_INJECTION64_PATH" exec "$0" "$@"'])
+        self.check_profiled(done)
+        self.assertEqual(done.out.calls()["__cudaLaunchKernel"], 3)
+
+    @simulated.unsanitized("its run-time library has to be preloaded")
+    def test_variables_that_the_user_has_set(self):
+        link = self.folder / "link.so"
+        link.symlink_to(simulated.library)
+        for path in (simulated.library, link):
+            by_hand = {"CUDA_INJECTION64_PATH": str(path)}
+            with self.subTest(path.name):
+                # Without the preload anywhere, in a parent of the process alone, and set in the child.
+                self.check_profiled(self.child(["env"], preload=False, env={**by_hand, "NVTX_INJECTION64_PATH": str(path)}))
+                self.check_profiled(self.child(self.WITHOUT, env=by_hand))
+                self.check_profiled(self.child([*self.WITHOUT, f"CUDA_INJECTION64_PATH={path}"]))
+
+    @simulated.unsanitized("its run-time library has to be preloaded")
+    def test_children_of_a_process_with_the_user_s_variable_alone(self):
+        # The first process has set the other variable, for its own ranges.
+        code = ("import ctypes, os, sys; ctypes.CDLL('libcuda.so.1').cuInit(0); "
+                "os.environ.setdefault('INJECT_OUT', 'second'); os.execv(sys.argv[1], sys.argv[1:])")
+        done = self.child(["python3", "-c", code], preload=False, OUT="out-%p", check=False,
+                          env={"CUDA_INJECTION64_PATH": str(simulated.library)})
+        self.assertEqual((done.code, done.stdout), (3, "done\n"))
+        complete = [folder for folder in map(simulated.Folder, done.folders()) if folder.kernels()]
+        self.assertEqual([folder.ranges() for folder in complete], [self.RANGES], done.stderr)
+
+
 class Injections(Turns):
     """Others who are in the process by LD_PRELOAD or CUDA_INJECTION64_PATH, as we are."""
 
@@ -413,7 +497,7 @@ class Injections(Turns):
         # And those that nobody has set name us.
         command = ["/bin/sh", "-c", 'echo "$CUDA_INJECTION64_PATH $NVTX_INJECTION64_PATH"']
         done = self.script("", command=command, env={"CUDA_INJECTION64_PATH": "/opt/tool.so"})
-        self.assertEqual((done.stdout, done.stderr), (f"/opt/tool.so {simulated.library}\n", ""))
+        self.assertEqual((done.stdout, done.stderr), (f"/opt/tool.so {inherited()}\n", ""))
 
     def test_a_launcher_gets_no_variables(self):
         # Nsight Compute ends programs that it finds ours in: what it starts has the environment that it has without us.
@@ -424,7 +508,7 @@ class Injections(Turns):
                 launcher.symlink_to("/usr/bin/env")
                 done = self.script("", command=["/bin/sh", "-c", f"{show}; exec {launcher}"])
                 ours, *launched = done.stdout.splitlines()
-                self.assertEqual((ours, done.stderr), (f"{simulated.library}|{simulated.library}", ""))
+                self.assertEqual((ours, done.stderr), (f"{inherited()}|{inherited()}", ""))
                 self.assertEqual([line for line in launched if "INJECTION64_PATH" in line], [])
                 done = self.script("", command=[str(launcher)], env={"CUDA_INJECTION64_PATH": "/opt/tool.so"})
                 self.assertEqual([line for line in done.stdout.splitlines() if "INJECTION64_PATH" in line],

@@ -67,9 +67,7 @@ class Faults(simulated.SimulatedTest):
             numbers = range(1, count + 1)
             if EVERY is None:
                 numbers = sorted({1, 2, 3, count // 2, count - 1, count} & set(numbers))
-            plans += [(function, number, later) for number in numbers for later in (False, True)
-                      # The C++ runtime's pool for exceptions without memory, which it takes as it is loaded.
-                      if (function, number, later) != ("malloc", 1, True)]
+            plans += [(function, number, later) for number in numbers for later in (False, True)]
         # Of those, too, a part: of some functions the first calls, of others the last.
         if EVERY is None:
             return plans[::7]
@@ -94,6 +92,12 @@ class Faults(simulated.SimulatedTest):
         plans = len(self.chosen(counts))
         print(f"{plans} faults, {sum(reached.values())} of them reached", file=sys.stderr)
         self.assertGreater(sum(reached.values()), 0.5 * plans)
+
+    def test_no_memory_from_the_start(self):
+        # Exceptions have memory all the same (entry/exception_memory.cpp).
+        done = self.run_planned("malloc:1+")
+        self.check(done, "malloc:1+")
+        self.assertGreater(self.counts(done)["failed"], 0)
 
     def test_cupti(self):
         done = self.run_planned()

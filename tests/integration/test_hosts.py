@@ -98,8 +98,16 @@ class Hosts(unittest.TestCase):
         self.assertEqual(done.stdout.split(), ["True", "1"])
         self.assertEqual(done.stderr, "")
 
+    @unittest.skipIf(shutil.which("valgrind") is None, "there is no Valgrind")
+    def test_leaves_no_memory(self):
+        done = subprocess.run(["valgrind", "--leak-check=full", "--show-leak-kinds=all", shutil.which("true")], cwd=self.folder,
+                              env=environment(True), capture_output=True, text=True, timeout=300, check=True)
+        self.assertNotIn("libinject", done.stderr)
+        self.assertIn("in use at exit: 0 bytes", done.stderr)
+
     def test_points_cuda_and_nvtx_at_itself(self):
-        for already, expected in ((None, str(library)), ("/somebody/else.so", "/somebody/else.so")):
+        # In a spelling that children tell from one that somebody has written (test_coexistence.py Children).
+        for already, expected in ((None, f"{library.parent}/././{library.name}"), ("/somebody/else.so", "/somebody/else.so")):
             for variable in ("CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH"):
                 env = environment(True)
                 if already:
@@ -113,6 +121,20 @@ class Hosts(unittest.TestCase):
         done = subprocess.run(["python3", "-c", code], cwd=self.folder, env=environment(False), capture_output=True,
                               text=True, timeout=60, check=False)
         self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "loaded\n", ""))
+
+    def test_a_probe_for_cuda_gets_an_error(self):
+        # Under the preload the names are there, and the calls say that there is no CUDA.
+        probes = {"cudaGetDeviceCount": 302, "cudaMalloc": 302, "cublasCreate_v2": 1, "cuptiSubscribe": 15}
+        code = ("import ctypes, os; found = ctypes.CDLL(None); empty = [None] * 3\n"
+                f"for name in {list(probes)}: print(name, [getattr(found, name)(*empty) for _ in range(2)])\n"
+                "print(len(os.listdir('/proc/self/task')))")
+        done = subprocess.run(["python3", "-c", code], cwd=self.folder, env=environment(True), capture_output=True,
+                              text=True, timeout=60, check=False)
+        answers = [f"{name} [{status}, {status}]" for name, status in probes.items()]
+        self.assertEqual((done.returncode, done.stdout.splitlines()), (0, [*answers, "1"]))
+        said = [line.partition("] ")[2] for line in done.stderr.splitlines()]
+        self.assertEqual(said, [f"error: no loaded library provides {name}; the call fails" for name in probes])
+        self.assertEqual({path.name for path in self.folder.iterdir()}, {"input.txt", "hello.cpp", "broken.cpp", "project"})
 
     def test_an_inaccessible_stderr_or_stdout_changes_nothing(self):
         for closing in (">&-", "2>&-", ">&- 2>&-", ">/dev/full"):

@@ -57,6 +57,12 @@ class Command(folders.TemporaryFolder):
         self.assertEqual(found["CUDA_INJECTION64_PATH"]["state"], "warning")
         self.assertEqual(found["LD_PRELOAD"]["state"], "warning")
 
+    def test_variables_that_libinject_has_set(self):
+        # As in a shell that is preloaded.
+        ours = f"{folders.BUILD}/././libinject.so"
+        found = self.doctor("--no-trial", CUDA_INJECTION64_PATH=ours, NVTX_INJECTION64_PATH=ours)
+        self.assertEqual([subject for subject in found if "INJECTION64" in subject], [])
+
 
 class Machine(folders.TemporaryFolder):
     """What /proc and nvidia-smi say."""

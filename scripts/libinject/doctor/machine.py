@@ -49,10 +49,10 @@ def libinject_itself() -> Iterator[Finding]:
                       f"build it for this machine ({platform.machine()}, {' '.join(platform.libc_ver())}); glibc 2.28 or newer")
         return
     yield Finding(GOOD, "libinject.so", str(found))
-    yield from variables(known)
+    yield from variables(known, found)
 
 
-def variables(known: list[str]) -> Iterator[Finding]:
+def variables(known: list[str], found: pathlib.Path) -> Iterator[Finding]:
     """What is set for libinject, and for the loader."""
     for name in sorted(name for name in os.environ if name.startswith("INJECT_")):
         if name not in known:
@@ -61,8 +61,10 @@ def variables(known: list[str]) -> Iterator[Finding]:
         else:
             yield Finding(NOTE, name, f"is set to '{printable(os.environ[name], 80)}': every program started from here gets it")
     for name in ("CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH"):
-        if os.environ.get(name):
-            yield Finding(WARNING, name, f"is set to '{printable(os.environ[name], 120)}': CUDA loads that tool instead of libinject",
+        value = os.environ.get(name)
+        # A preloaded shell has set it to libinject itself.
+        if value and not (os.path.exists(value) and os.path.samefile(value, found)):
+            yield Finding(WARNING, name, f"is set to '{printable(value, 120)}': CUDA loads that tool instead of libinject",
                           "unset it, unless this run is for that tool")
     for preloaded in os.environ.get("LD_PRELOAD", "").replace(" ", ":").split(":"):
         if preloaded and not os.path.exists(preloaded) and "/" in preloaded:
