@@ -132,10 +132,11 @@ void RecordQueue::retire(BlockPool& pool) noexcept {
   reset();
 }
 
-void RecordQueue::count_drop(unsigned kind) noexcept {
-  counts_.dropped[kind].fetch_add(1, std::memory_order_relaxed);
+void RecordQueue::count_drop(RecordKind kind) noexcept {
+  const unsigned index = kind_index(kind);
+  counts_.dropped[index].fetch_add(1, std::memory_order_relaxed);
   if (RecordCounts* kept = kept_.load(std::memory_order_relaxed))
-    copy_count(counts_.dropped[kind], kept->dropped[kind]);
+    copy_count(counts_.dropped[index], kept->dropped[index]);
 }
 
 void RecordQueue::keep_counts(RecordCounts& kept) noexcept {

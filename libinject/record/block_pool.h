@@ -109,7 +109,7 @@ class RecordQueue {
                                       Fill&& fill) noexcept {
     static_assert(sizeof(Record) == sizeof(Slot));
     if (pushing_.load(std::memory_order_relaxed)) {
-      count_drop(kind_index(kind));
+      count_drop(kind);
       return false;
     }
     pushing_.store(true, std::memory_order_relaxed);
@@ -133,7 +133,7 @@ class RecordQueue {
       tail_->published.store(filled + 1, std::memory_order_release);
       fill_.store(filled + 1, std::memory_order_relaxed);
     } else {
-      count_drop(kind_index(kind));
+      count_drop(kind);
     }
     std::atomic_signal_fence(std::memory_order_seq_cst);
     pushing_.store(false, std::memory_order_relaxed);
@@ -144,6 +144,9 @@ class RecordQueue {
   bool push(BlockPool& pool, const Record& record, std::uint32_t thread) noexcept {
     return emplace<Record>(pool, record.kind, thread, [&record](Record& place) { place = record; });
   }
+
+  /// Producer. A record that there should have been will not be made.
+  void count_drop(RecordKind kind) noexcept;
 
   /// Consumer. Hands every published record to `use(const Slot&)`; blocks that are done go back to the pool.
   template <typename Use>
@@ -219,8 +222,6 @@ class RecordQueue {
     if (RecordCounts* kept = kept_.load(std::memory_order_relaxed))
       kept->published[kind].store(count, std::memory_order_relaxed);
   }
-  void count_drop(unsigned kind) noexcept;
-
   // Producer's side, but for leave_block().
   Block* tail_ = nullptr;
   std::atomic<std::uint32_t> fill_{Block::kSlots};

@@ -7,6 +7,7 @@
 
 #include "libinject/base/time.h"
 #include "libinject/model/records.h"
+#include "libinject/record/block_pool.h"
 
 namespace inject {
 
@@ -80,17 +81,19 @@ class OpenCalls {
     depth_ = place;
   }
 
-  /// Another thread has the place.
-  void reset() noexcept { depth_ = 0; }
-  /// Calls of windows that were forgotten, of all threads that have had the place: they have no record.
-  std::uint32_t lost() const noexcept { return lost_.load(std::memory_order_relaxed); }
+  /// Another thread has the place. In `queue` its calls of windows that are forgotten are counted, as they
+  /// have no record.
+  void reset(RecordQueue& queue) noexcept {
+    depth_ = 0;
+    queue_ = &queue;
+  }
 
  private:
   OpenCall* look_further(std::uintptr_t stack) noexcept;
   void forget(std::uint32_t first) noexcept;
 
   std::uint32_t depth_ = 0;
-  std::atomic<std::uint32_t> lost_{0};
+  RecordQueue* queue_ = nullptr;
   OpenCall calls_[kMost];
 };
 

@@ -16,6 +16,15 @@ OpenCall call(std::uint32_t number, std::uintptr_t stack) {
   return made;
 }
 
+/// The calls of a thread, and its queue.
+struct Thread {
+  Thread() { calls.reset(queue); }
+  std::uint64_t lost() const { return queue.dropped(RecordKind::kCall); }
+
+  RecordQueue queue;
+  OpenCalls calls;
+};
+
 std::uint32_t enter(OpenCalls& calls, std::uint32_t number, std::uintptr_t stack) {
   OpenCall made = call(number, stack);
   return calls.enter(made, calls.around(stack) != nullptr);
@@ -24,7 +33,8 @@ std::uint32_t enter(OpenCalls& calls, std::uint32_t number, std::uintptr_t stack
 }  // namespace
 
 TEST_CASE("calls nest by their order, and the outer one's end takes the inner ones out") {
-  OpenCalls calls;
+  Thread thread;
+  OpenCalls& calls = thread.calls;
   const std::uint32_t outer = enter(calls, 1, 900);
   const std::uint32_t inner = enter(calls, 2, 800);
   REQUIRE(calls.around(700)->call == 2);
@@ -36,15 +46,16 @@ TEST_CASE("calls nest by their order, and the outer one's end takes the inner on
   enter(calls, 3, 800);  // is jumped out of
   calls.leave(outer);
   CHECK(calls.empty());
-  CHECK(calls.lost() == 1);
+  CHECK(thread.lost() == 1);
 }
 
 TEST_CASE("a call that was jumped out of is forgotten by one from its place or further out") {
-  OpenCalls calls;
+  Thread thread;
+  OpenCalls& calls = thread.calls;
   const std::uint32_t place = enter(calls, 1, 800);
   CHECK(calls.around(700)->call == 1);
   CHECK(calls.around(800) == nullptr);
-  CHECK(calls.lost() == 1);
+  CHECK(thread.lost() == 1);
   CHECK(enter(calls, 2, 800) == place);
   // What is left of the first is another call's.
   CHECK(calls.at(place, 1) == nullptr);
@@ -52,8 +63,9 @@ TEST_CASE("a call that was jumped out of is forgotten by one from its place or f
 }
 
 TEST_CASE("calls that are jumped out of again and again leave room") {
-  OpenCalls calls;
+  Thread thread;
+  OpenCalls& calls = thread.calls;
   for (std::uint32_t i = 1; i <= 3 * OpenCalls::kMost; ++i) enter(calls, i, 100'000 - 10 * i);
-  CHECK(calls.lost() == 2 * OpenCalls::kMost);
+  CHECK(thread.lost() == 2 * OpenCalls::kMost);
   CHECK(calls.around(0)->call == 3 * OpenCalls::kMost);
 }

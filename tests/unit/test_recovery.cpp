@@ -592,6 +592,45 @@ TEST_CASE("calls that found the ring full are counted, whether the drain thread 
   CHECK(counts_of(replay.statistics(), info).submissions == room);
 }
 
+TEST_CASE("calls that were jumped out of do not hide those that the ring had no room for", "[recovery]") {
+  const TemporaryFolder folder;
+  RecordedRun run(folder.path());
+  REQUIRE(run.opened);
+  run.open_window();
+  constexpr std::uint64_t kLeft = 100;
+  constexpr std::uint64_t kUnseen = 60;
+  const std::uint64_t room = 4 * Block::kSlots;  // 64 KB
+  HostDrops seen;
+  ThreadRegistry::publish(&run.core.threads);
+  std::thread([&] {
+    ThreadState* state = ThreadRegistry::current();
+    if (state == nullptr) return;
+    for (std::uint32_t i = 1; i <= kLeft; ++i) {
+      OpenCall call;
+      call.function = find_function("cudaDeviceSynchronize");
+      call.call = i;
+      call.stack = 800;
+      call.window = 1;
+      state->open_calls.enter(call, false);
+      state->open_calls.around(800);  // another one begins in its place
+    }
+    seen = run.core.threads.host_drops();
+    run.drain.take_drops(1, seen);
+    run.journal.commit();
+    for (std::uint64_t i = 0; i < room + kUnseen; ++i) ThreadRegistry::push(*state, run.next_launch());
+  }).join();
+  ThreadRegistry::publish(&Core::get()->threads);
+  CHECK(seen.calls == kLeft);
+  Image image;
+  std::string problem;
+  const Bytes bytes = bytes_of(folder);
+  REQUIRE(image.open(bytes, problem));
+  CHECK(image.counted().dropped.calls == kLeft + kUnseen);
+  Replay replay(image);
+  replay.run();
+  CHECK(replay.run_info().windows[0].losses.host_records == kLeft + kUnseen);
+}
+
 TEST_CASE("what is said of a run comes back, and half of it is not believed", "[recovery]") {
   RunInfo run;
   run.version = "1.2";
