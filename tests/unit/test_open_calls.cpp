@@ -62,6 +62,28 @@ TEST_CASE("a call that was jumped out of is forgotten by one from its place or f
   CHECK(calls.at(place, 2) != nullptr);
 }
 
+TEST_CASE("only a call that would have had a record is lost when it is jumped out of") {
+  Thread thread;
+  const auto jumped_out_of = [&thread](const char* function, std::uint32_t window,
+                                       std::uint32_t correlation) {
+    const std::uint64_t before = thread.lost();
+    OpenCall made = call(1, 800);
+    made.function = find_function(function);
+    made.window = window;
+    made.correlation = correlation;
+    thread.calls.enter(made, false);
+    thread.calls.around(800);
+    return thread.lost() - before;
+  };
+  CHECK(jumped_out_of("cudaDeviceSynchronize", 1, 0) == 1);
+  CHECK(jumped_out_of("cudaDeviceSynchronize", 0, 0) == 0);
+  record_plain_calls = false;  // INJECT_API=off
+  CHECK(jumped_out_of("cudaDeviceSynchronize", 1, 0) == 0);
+  CHECK(jumped_out_of("cudaLaunchKernel", 1, 7) == 1);
+  CHECK(jumped_out_of("cublasSgemm_v2", 1, 0) == 1);
+  record_plain_calls = true;
+}
+
 TEST_CASE("calls that are jumped out of again and again leave room") {
   Thread thread;
   OpenCalls& calls = thread.calls;
