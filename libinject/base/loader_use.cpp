@@ -26,9 +26,7 @@ constinit std::atomic<pid_t> counting_process{0};
 
 // A child made by vfork() has this memory, and may be killed at any moment: what it had counted would stay.
 bool counts_here() noexcept {
-  const pid_t here = getpid();
-  pid_t known = 0;
-  return counting_process.compare_exchange_strong(known, here, std::memory_order_relaxed) || known == here;
+  return counting_process.load(std::memory_order_acquire) == getpid();
 }
 
 template <typename Done>
@@ -56,6 +54,13 @@ LoaderUse::LoaderUse() noexcept : counted_(counts_here()) {
 LoaderUse::~LoaderUse() {
   if (!counted_ || --depth != 0) return;
   uses.fetch_sub(1, std::memory_order_release);
+}
+
+void LoaderUse::count_in_this_process() noexcept {
+  if (counts_here()) return;
+  // What is there was counted by the process that this one was forked from.
+  uses.store(depth != 0 ? 1 : 0, std::memory_order_relaxed);
+  counting_process.store(getpid(), std::memory_order_release);
 }
 
 void LoaderUse::before_fork() noexcept {

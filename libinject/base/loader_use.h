@@ -16,6 +16,10 @@ class LoaderUse {
   LoaderUse& operator=(const LoaderUse&) = delete;
   ~LoaderUse();
 
+  /// Uses of this process count from here on: when the library is loaded, and where the functions below are
+  /// registered. Not from the first use on, as that may be a vfork() child's.
+  static void count_in_this_process() noexcept;
+
   /// For pthread_atfork.
   static void before_fork() noexcept;
   static void after_fork() noexcept;

@@ -13,6 +13,7 @@
 #include "inject/inject.h"
 #include "libinject/base/caller_state.h"
 #include "libinject/base/host_io.h"
+#include "libinject/base/loader_use.h"
 #include "libinject/base/process.h"
 #include "libinject/capture/cupti/foreign_client.h"
 #include "libinject/capture/cupti/holder.h"
@@ -59,6 +60,7 @@ Function* of_leading_copy(const char* name) {
 void on_load() {
   const inject::CallerState caller;
   if (inject::is_secure_execution()) return;
+  inject::LoaderUse::count_in_this_process();
   inject::remember_working_directory();
   inject::register_companions();
   inject::note_stderr();

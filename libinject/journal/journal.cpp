@@ -295,9 +295,11 @@ void Journal::written() {
   live_->written_block.store(number_, std::memory_order_release);
   live_->written_calls.store(calls_, std::memory_order_release);
   if (!full_) return;
-  live_->beyond_submissions.store(0, std::memory_order_relaxed);
-  live_->beyond_records.store(0, std::memory_order_relaxed);
-  live_->written_beyond.store(1, std::memory_order_release);
+  // First: killed in between, what the tables have may be counted as missing from them. The other way round
+  // the journal would be taken for all there is, and what came after it would be counted nowhere.
+  live_->written_beyond.store(1, std::memory_order_relaxed);
+  live_->beyond_submissions.store(0, std::memory_order_release);
+  live_->beyond_records.store(0, std::memory_order_release);
 }
 
 // What is written is for whoever recovers it: it is the file's, and the program does without its pages. Of a

@@ -19,7 +19,8 @@ OpenCall* OpenCalls::look_further(std::uintptr_t stack) noexcept {
 
 void OpenCalls::forget(std::uint32_t first) noexcept {
   for (std::uint32_t place = first; place < depth_; ++place) {
-    if (calls_[place].call != 0 && calls_[place].window != 0) lost_.fetch_add(1, std::memory_order_relaxed);
+    const OpenCall& call = calls_[place];
+    if (call.call != 0 && call.window != 0 && call.has_record()) queue_->count_drop(RecordKind::kCall);
   }
   depth_ = first;
 }

@@ -6,7 +6,10 @@
 #include <cstdint>
 
 #include "libinject/base/time.h"
+#include "libinject/model/functions.h"
 #include "libinject/model/records.h"
+#include "libinject/record/block_pool.h"
+#include "libinject/record/control.h"
 
 namespace inject {
 
@@ -26,6 +29,13 @@ struct OpenCall {
   std::uint16_t graph = 0;  ///< with kCallGraph
   std::uint8_t flags = 0;
   std::uint8_t level = 0;  ///< calls around it
+
+  /// Whether it gets a record at its end. A library's call always does: its kernels are the library's,
+  /// whether API statistics are wanted or not.
+  bool has_record() const noexcept {
+    return correlation != 0 || (window != 0 && (record_plain_calls.load(std::memory_order_relaxed) ||
+                                                function_group(function) != FunctionGroup::kCudart));
+  }
 };
 
 /// A thread's hooked calls in progress, outermost first. They are kept here rather than in the stack frames
@@ -80,17 +90,19 @@ class OpenCalls {
     depth_ = place;
   }
 
-  /// Another thread has the place.
-  void reset() noexcept { depth_ = 0; }
-  /// Calls of windows that were forgotten, of all threads that have had the place: they have no record.
-  std::uint32_t lost() const noexcept { return lost_.load(std::memory_order_relaxed); }
+  /// Another thread has the place. Its calls of windows that are forgotten are counted in `queue` if they
+  /// would have had a record.
+  void reset(RecordQueue& queue) noexcept {
+    depth_ = 0;
+    queue_ = &queue;
+  }
 
  private:
   OpenCall* look_further(std::uintptr_t stack) noexcept;
   void forget(std::uint32_t first) noexcept;
 
   std::uint32_t depth_ = 0;
-  std::atomic<std::uint32_t> lost_{0};
+  RecordQueue* queue_ = nullptr;
   OpenCall calls_[kMost];
 };
 

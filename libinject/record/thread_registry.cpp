@@ -183,10 +183,7 @@ std::uint64_t ThreadRegistry::dropped(RecordKind kind) const noexcept {
   // Each queue counts for all its threads: the sum never falls.
   std::uint64_t sum = 0;
   const std::uint32_t most = high_water_.load(std::memory_order_acquire);
-  for (std::uint32_t i = 0; i < most; ++i) {
-    sum += states_[i].queue.dropped(kind);
-    if (kind == RecordKind::kCall) sum += states_[i].open_calls.lost();
-  }
+  for (std::uint32_t i = 0; i < most; ++i) sum += states_[i].queue.dropped(kind);
   return sum;
 }
 

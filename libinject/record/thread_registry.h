@@ -45,7 +45,7 @@ struct alignas(64) ThreadState {
 
   /// Makes a state as new, but for `life`: another thread must not take it meanwhile.
   void reset() noexcept {
-    open_calls.reset();
+    open_calls.reset(queue);
     index = calls = range = graph_nodes = graph_nodes_at_enter = launching_kernel = launch_window = 0;
     untimed_signs = sign_pass = last_shape = plain_window = processor_time_window = 0;
     last_operand = last_call_end = 0;
@@ -83,7 +83,7 @@ class UnseenThread {
   bool ignored_;
 };
 
-/// Host records that found the ring full, since the process began.
+/// Host records that found the ring full, and calls that were jumped out of, since the process began.
 struct HostDrops {
   std::uint64_t calls = 0;
   std::uint64_t ranges = 0;
@@ -167,7 +167,7 @@ class ThreadRegistry {
   pid_t tid(std::uint32_t index) const noexcept;
   /// The thread's name as the kernel has it now, or as it was when the thread ended.
   std::string thread_name(std::uint32_t index) const;
-  /// Records of that kind that found no room.
+  /// Records of that kind that found no room, and calls that have been jumped out of.
   std::uint64_t dropped(RecordKind kind) const noexcept;
   /// Records, of any kind, of threads that found no room, while a window was open.
   std::uint64_t refused() const noexcept { return refused_.load(std::memory_order_relaxed); }

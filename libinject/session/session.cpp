@@ -120,6 +120,7 @@ Session* Session::start() noexcept {
     the_session.store(session, std::memory_order_release);
     find_current_device();
     if ((options.hooks & kHookCudart) != 0) memory_use.start();
+    LoaderUse::count_in_this_process();  // a forked child may be the first to have a session
     pthread_atfork(&LoaderUse::before_fork, &LoaderUse::after_fork, &on_fork_child);
     std::atexit(&on_exit_handler);
     std::at_quick_exit(&on_exit_handler);

@@ -195,7 +195,7 @@ class Case(simulated.SimulatedTest):
 
 
 class KillTest(Case):
-    def kill_at_random(self, text, count, ready=lambda program: None, check=lambda run: None, **options):
+    def kill_at_random(self, text, count, ready=lambda program: None, killed=lambda program: None, check=lambda run: None, **options):
         for i in range(count):
             seed = random.randrange(2**32)
             with self.subTest(kill=i, seed=seed):
@@ -204,6 +204,7 @@ class KillTest(Case):
                 ready(program)
                 time.sleep(random.Random(seed).uniform(0, 0.5))
                 program.kill()
+                killed(program)
                 check(self.recovered(program).run)
                 shutil.rmtree(program.work)
 
@@ -236,15 +237,14 @@ class KillTest(Case):
 
     def test_threads_that_come_and_go(self):
         """All of CUPTI's buffers are in use as they move into the file: they follow, and no line says otherwise."""
-        def check(program):
+        def wait_for_move(program):
+            program.wait_for(lambda: self.word(program, 9) != 0, "a pass with the record file")
+
+        def check_lines(program):
             self.assertNotIn("records are", program.stderr())
 
-        def wait_for_file(program):
-            program.wait_for((program.out.path / "records").exists, "a record file")
-            check(program)
-
         self.others = 10**6  # each thread makes a stream
-        self.kill_at_random(STORM, (kills + 2) // 3, ready=wait_for_file, WINDOW="always")
+        self.kill_at_random(STORM, (kills + 2) // 3, ready=wait_for_move, killed=check_lines, WINDOW="always")
 
     def test_a_window_that_is_on_disk_stays_complete(self):
         """Killed once a later window has been written down as open."""

@@ -55,7 +55,8 @@ struct RecordedRun {
   void close_window() { windows.end(windows.opened(), time); }
 
   /// The call's record in the thread's queue; its kernel's to come.
-  void launch() {
+  void launch() { queue.push(core.ring, next_launch(), 1); }
+  CallRecord next_launch() {
     CallRecord record;
     record.function = find_function("cudaLaunchKernel");
     record.correlation = ++correlation;
@@ -65,7 +66,7 @@ struct RecordedRun {
     record.generation = kGeneration;
     record.range = range;
     record.call = correlation;
-    queue.push(core.ring, record, 1);
+    return record;
   }
 
   /// A buffer of CUPTI's with the kernels of the launches first … last, handed over. As many as one has room

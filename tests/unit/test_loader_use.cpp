@@ -5,7 +5,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <new>
+#include <thread>
 
 #include "libinject/base/clock.h"
 #include "tests/unit/catch.h"
@@ -26,15 +29,65 @@ __attribute__((noinline)) void end_child_amid_a_use() {
   }
 }
 
+/// How long a fork would wait. In a thread of its own: the child that is left amid a use had the memory of
+/// this one, with what it counts for itself.
+Nanoseconds wait_before_fork() {
+  Nanoseconds waited = 0;
+  std::thread([&waited] {
+    const Nanoseconds begin = now();
+    LoaderUse::before_fork();
+    waited = now() - begin;
+    LoaderUse::after_fork();
+  }).join();
+  return waited;
+}
+
+/// A fork that a use of another thread comes in the way of: whether it waits until that is over.
+bool fork_waits_for_a_use() {
+  std::atomic<bool> using_it{false};
+  std::atomic<bool> forking{false};
+  std::atomic<bool> over{false};
+  std::thread user([&] {
+    const LoaderUse use;
+    using_it = true;
+    while (!forking) std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    over = true;
+  });
+  while (!using_it) std::this_thread::yield();
+  forking = true;
+  LoaderUse::before_fork();
+  const bool waited = over;
+  LoaderUse::after_fork();
+  user.join();
+  return waited;
+}
+
+constexpr Nanoseconds kSoon = 1'500'000'000;  // two seconds are waited for a use that goes on
+
 }  // namespace
 
 TEST_CASE("a child made by vfork that ends amid the loader's work holds no later fork up", "[native]") {
-  { const LoaderUse use; }
+  LoaderUse::count_in_this_process();
   end_child_amid_a_use();
   REQUIRE(child > 0);
   REQUIRE(waitpid(child, nullptr, 0) == child);
-  const Nanoseconds begin = now();
-  LoaderUse::before_fork();
-  LoaderUse::after_fork();
-  CHECK(now() - begin < 1'500'000'000);  // two seconds are waited for a use that goes on
+  CHECK(wait_before_fork() < kSoon);
+}
+
+// In a process in which nothing has been counted.
+TEST_CASE("a child made by vfork that is the first to use the loader leaves its parent's uses counted",
+          "[native]") {
+  const pid_t process = fork();
+  REQUIRE(process >= 0);
+  if (process == 0) {
+    end_child_amid_a_use();
+    waitpid(child, nullptr, 0);
+    LoaderUse::count_in_this_process();
+    _exit(wait_before_fork() >= kSoon ? 1 : fork_waits_for_a_use() ? 0 : 2);
+  }
+  int status = 0;
+  REQUIRE(waitpid(process, &status, 0) == process);
+  REQUIRE(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
 }

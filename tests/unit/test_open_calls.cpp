@@ -16,6 +16,15 @@ OpenCall call(std::uint32_t number, std::uintptr_t stack) {
   return made;
 }
 
+/// The calls of a thread, and its queue.
+struct Thread {
+  Thread() { calls.reset(queue); }
+  std::uint64_t lost() const { return queue.dropped(RecordKind::kCall); }
+
+  RecordQueue queue;
+  OpenCalls calls;
+};
+
 std::uint32_t enter(OpenCalls& calls, std::uint32_t number, std::uintptr_t stack) {
   OpenCall made = call(number, stack);
   return calls.enter(made, calls.around(stack) != nullptr);
@@ -24,7 +33,8 @@ std::uint32_t enter(OpenCalls& calls, std::uint32_t number, std::uintptr_t stack
 }  // namespace
 
 TEST_CASE("calls nest by their order, and the outer one's end takes the inner ones out") {
-  OpenCalls calls;
+  Thread thread;
+  OpenCalls& calls = thread.calls;
   const std::uint32_t outer = enter(calls, 1, 900);
   const std::uint32_t inner = enter(calls, 2, 800);
   REQUIRE(calls.around(700)->call == 2);
@@ -36,24 +46,48 @@ TEST_CASE("calls nest by their order, and the outer one's end takes the inner on
   enter(calls, 3, 800);  // is jumped out of
   calls.leave(outer);
   CHECK(calls.empty());
-  CHECK(calls.lost() == 1);
+  CHECK(thread.lost() == 1);
 }
 
 TEST_CASE("a call that was jumped out of is forgotten by one from its place or further out") {
-  OpenCalls calls;
+  Thread thread;
+  OpenCalls& calls = thread.calls;
   const std::uint32_t place = enter(calls, 1, 800);
   CHECK(calls.around(700)->call == 1);
   CHECK(calls.around(800) == nullptr);
-  CHECK(calls.lost() == 1);
+  CHECK(thread.lost() == 1);
   CHECK(enter(calls, 2, 800) == place);
   // What is left of the first is another call's.
   CHECK(calls.at(place, 1) == nullptr);
   CHECK(calls.at(place, 2) != nullptr);
 }
 
+TEST_CASE("only a call that would have had a record is lost when it is jumped out of") {
+  Thread thread;
+  const auto jumped_out_of = [&thread](const char* function, std::uint32_t window,
+                                       std::uint32_t correlation) {
+    const std::uint64_t before = thread.lost();
+    OpenCall made = call(1, 800);
+    made.function = find_function(function);
+    made.window = window;
+    made.correlation = correlation;
+    thread.calls.enter(made, false);
+    thread.calls.around(800);
+    return thread.lost() - before;
+  };
+  CHECK(jumped_out_of("cudaDeviceSynchronize", 1, 0) == 1);
+  CHECK(jumped_out_of("cudaDeviceSynchronize", 0, 0) == 0);
+  record_plain_calls = false;  // INJECT_API=off
+  CHECK(jumped_out_of("cudaDeviceSynchronize", 1, 0) == 0);
+  CHECK(jumped_out_of("cudaLaunchKernel", 1, 7) == 1);
+  CHECK(jumped_out_of("cublasSgemm_v2", 1, 0) == 1);
+  record_plain_calls = true;
+}
+
 TEST_CASE("calls that are jumped out of again and again leave room") {
-  OpenCalls calls;
+  Thread thread;
+  OpenCalls& calls = thread.calls;
   for (std::uint32_t i = 1; i <= 3 * OpenCalls::kMost; ++i) enter(calls, i, 100'000 - 10 * i);
-  CHECK(calls.lost() == 2 * OpenCalls::kMost);
+  CHECK(thread.lost() == 2 * OpenCalls::kMost);
   CHECK(calls.around(0)->call == 3 * OpenCalls::kMost);
 }

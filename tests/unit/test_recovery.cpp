@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -7,6 +8,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <csignal>
 #include <cstddef>
 #include <cstring>
 #include <filesystem>
@@ -525,6 +527,43 @@ TEST_CASE("a journal that finds no room ends, and what follows is counted", "[re
   CHECK(kept.run_info().recovered->calls_not_kept == 2);
 }
 
+TEST_CASE("killed as the tables are noted as written, what came after a full journal is counted",
+          "[recovery][native]") {
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  void* const pages = mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  REQUIRE(pages != MAP_FAILED);
+  // The counts are the last words of the first page.
+  std::uint8_t* const second = static_cast<std::uint8_t*>(pages) + page;
+  auto* const live = ::new (second - offsetof(Live, written_beyond)) Live{};
+  Core core(RecordedRun::with_ring(64 * 1024));
+  WindowLog windows;
+  Journal journal(core, windows);
+  journal.start(nullptr, 0, *live);
+  journal.drops(1, {1, 0});
+  journal.commit();
+  REQUIRE(journal.full());
+  live->beyond_submissions = 5;
+  live->beyond_records = 7;
+  const pid_t killed = fork();
+  REQUIRE(killed >= 0);
+  if (killed == 0) {
+    const rlimit no_core{0, 0};
+    setrlimit(RLIMIT_CORE, &no_core);
+    signal(SIGSEGV, SIG_DFL);
+    // The first count to change ends it.
+    mprotect(pages, page, PROT_READ);
+    journal.written();
+    _exit(0);
+  }
+  int status = 0;
+  REQUIRE(waitpid(killed, &status, 0) == killed);
+  REQUIRE(WIFSIGNALED(status));
+  CHECK(live->beyond_submissions == 5);
+  CHECK(live->beyond_records == 7);
+  CHECK(live->written_beyond == 1);
+  munmap(pages, 2 * page);
+}
+
 TEST_CASE("calls that found the ring full are counted, whether the drain thread had seen it or not",
           "[recovery]") {
   const TemporaryFolder folder;
@@ -551,6 +590,45 @@ TEST_CASE("calls that found the ring full are counted, whether the drain thread 
   REQUIRE(info.windows.size() == 1);
   CHECK(info.windows[0].losses.host_records == kSeen + kUnseen);
   CHECK(counts_of(replay.statistics(), info).submissions == room);
+}
+
+TEST_CASE("calls that were jumped out of do not hide those that the ring had no room for", "[recovery]") {
+  const TemporaryFolder folder;
+  RecordedRun run(folder.path());
+  REQUIRE(run.opened);
+  run.open_window();
+  constexpr std::uint64_t kLeft = 100;
+  constexpr std::uint64_t kUnseen = 60;
+  const std::uint64_t room = 4 * Block::kSlots;  // 64 KB
+  HostDrops seen;
+  ThreadRegistry::publish(&run.core.threads);
+  std::thread([&] {
+    ThreadState* state = ThreadRegistry::current();
+    if (state == nullptr) return;
+    for (std::uint32_t i = 1; i <= kLeft; ++i) {
+      OpenCall call;
+      call.function = find_function("cudaDeviceSynchronize");
+      call.call = i;
+      call.stack = 800;
+      call.window = 1;
+      state->open_calls.enter(call, false);
+      state->open_calls.around(800);  // another one begins in its place
+    }
+    seen = run.core.threads.host_drops();
+    run.drain.take_drops(1, seen);
+    run.journal.commit();
+    for (std::uint64_t i = 0; i < room + kUnseen; ++i) ThreadRegistry::push(*state, run.next_launch());
+  }).join();
+  ThreadRegistry::publish(&Core::get()->threads);
+  CHECK(seen.calls == kLeft);
+  Image image;
+  std::string problem;
+  const Bytes bytes = bytes_of(folder);
+  REQUIRE(image.open(bytes, problem));
+  CHECK(image.counted().dropped.calls == kLeft + kUnseen);
+  Replay replay(image);
+  replay.run();
+  CHECK(replay.run_info().windows[0].losses.host_records == kLeft + kUnseen);
 }
 
 TEST_CASE("what is said of a run comes back, and half of it is not believed", "[recovery]") {

@@ -114,14 +114,7 @@ CallFrame::~CallFrame() {
   ThreadState& thread = *thread_;
   thread.open_calls.leave(place_);
   if (call.level == 0 && call.window != 0) outermost_call_ended(thread, call.window, call.begin, end);
-  if (call.correlation == 0) {
-    if (call.window == 0) return;
-    // Library calls are always counted: their kernels are theirs whether API statistics are wanted or not.
-    if (!record_plain_calls.load(std::memory_order_relaxed) &&
-        function_group(call.function) == FunctionGroup::kCudart) {
-      return;
-    }
-  }
+  if (!call.has_record()) return;
   CallRecord record;
   record.flags = call.flags;
   record.function = call.function;
