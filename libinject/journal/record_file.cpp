@@ -21,6 +21,7 @@
 
 #include "libinject/base/atomic_file.h"
 #include "libinject/base/clock.h"
+#include "libinject/base/host_io.h"
 #include "libinject/base/memory_room.h"
 #include "libinject/base/process.h"
 #include "libinject/base/safe_path.h"
@@ -143,10 +144,9 @@ int RecordFile::make(const FolderAbove& where, std::size_t bytes, std::string& p
     return -1;
   };
   // Where the file system has no such call the C library writes to every block.
-  int failed;
-  do {
+  int failed = EINTR;
+  for (int tries = 0; tries < kMaxTries && failed == EINTR; ++tries)
     failed = posix_fallocate(file, 0, static_cast<off_t>(bytes));
-  } while (failed == EINTR);
   if (failed != 0) return give_up("they take " + in_megabytes(bytes) + ": " + text_of(failed));
   void* mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   if (mapped == MAP_FAILED) return give_up(text_of(errno));
