@@ -68,10 +68,27 @@ std::uint32_t group_mask(std::uint8_t hooks) {
   return mask;
 }
 
+void open_log(const Options& options) {
+  Log::open(options.log_level, options.log_file.empty() ? "" : expand_option_path(options.log_file));
+}
+
+// Why nothing is profiled, where and if the options want to have it said. Memory or addresses are short:
+// nothing is kept that is not needed for that.
+void say_why_no_core() noexcept {
+  try {
+    const Options options = parse_options(environ).options;
+    if (options.window.kind == WindowKind::kOff || options.log_level > LogLevel::kError) return;
+    if (!options.log_file.empty()) open_log(options);
+  } catch (...) {
+    // No memory: on stderr.
+  }
+  Log::error_without_allocation(Core::why_none());
+}
+
 // False where there is nothing to profile.
 bool read_configuration(Core& core) {
   const Options& options = core.configuration.options;
-  Log::open(options.log_level, options.log_file.empty() ? "" : expand_option_path(options.log_file));
+  open_log(options);
   for (const std::string& warning : core.configuration.warnings) Log::warn(warning);
   if (!core.configuration.error.empty()) {
     Log::error(core.configuration.error);
@@ -105,7 +122,7 @@ Session* Session::start() noexcept {
   if (!making.compare_exchange_strong(fresh, Making::kBegun, std::memory_order_acq_rel)) return get();
   try {
     Core* core = Core::get_or_wait();
-    if (core == nullptr && !is_secure_execution()) Log::error_without_allocation(Core::why_none());
+    if (core == nullptr && !is_secure_execution()) say_why_no_core();
     if (core == nullptr || !read_configuration(*core)) {
       making.store(Making::kOff, std::memory_order_release);
       return nullptr;
