@@ -5,15 +5,19 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <ctime>
 #include <functional>
 #include <utility>
 
 #include "libinject/base/format.h"
+#include "libinject/base/host_io.h"
 #include "libinject/base/process.h"
 #include "libinject/base/safe_path.h"
 
@@ -42,6 +46,20 @@ bool take_line(std::string_view& text, std::string_view key, std::string_view& v
 
 bool is_one_line(std::string_view path) {
   return std::none_of(path.begin(), path.end(), [](unsigned char c) { return c < ' ' || c == 0x7F; });
+}
+
+constexpr std::time_t kNew = 60;  // seconds
+
+/// Whether the file is of a process that has gone.
+bool is_left_over(int folder, const char* name, pid_t pid) {
+  if (pid <= 0 || kill(pid, 0) == 0 || errno != ESRCH) return false;
+  const int file = open_file_at(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+  if (file < 0) return false;
+  struct stat found {};
+  const bool free = fstat(file, &found) == 0 && S_ISREG(found.st_mode) &&
+                    found.st_mtime + kNew < std::time(nullptr) && flock(file, LOCK_EX | LOCK_NB) == 0;
+  close(file);
+  return free;
 }
 
 }  // namespace
@@ -87,6 +105,11 @@ std::string local_name(std::int64_t pid, std::uint64_t base_utc) {
   return str_format("{}{}-{}", kPrefix, base_utc, pid);
 }
 
+void mark_in_use(int file) noexcept {
+  // Not waited for. Who can't have it is known by its process id alone.
+  [[maybe_unused]] const int locked = flock(file, LOCK_SH | LOCK_NB);
+}
+
 void remove_left_over(const std::string& folder) {
   const FolderAbove above(folder + "/.");
   const int opened =
@@ -107,7 +130,7 @@ void remove_left_over(const std::string& folder) {
         !read_number(name.substr(dash + 1), pid)) {
       continue;
     }
-    if (pid > 0 && kill(pid, 0) != 0 && errno == ESRCH) dead.emplace_back(start, name);
+    if (is_left_over(opened, file->d_name, pid)) dead.emplace_back(start, name);
   }
   std::sort(dead.begin(), dead.end(), std::greater<>());
   for (std::size_t i = kKept; i < dead.size(); ++i) unlinkat(opened, dead[i].second.c_str(), 0);

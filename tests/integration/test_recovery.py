@@ -443,13 +443,27 @@ class ElsewhereTest(Case):
         folder.mkdir(mode=0o700)
         gone = subprocess.Popen(["true"])
         gone.wait()
-        for start in range(12):
-            (folder / f"records-{start + 100}-{gone.pid}").touch()
-        (folder / f"records-1-{os.getpid()}").touch()
-        (folder / "records-of-mine").touch()
-        self.script("kernel:alpha:10 sync", WINDOW="always", env=self.away(self.folder / "run"))
-        self.assertEqual([path.name for path in self.records()],
-                         [f"records-1-{os.getpid()}", *(f"records-{start}-{gone.pid}" for start in range(104, 112)), "records-of-mine"])
+        # In a container of the same folder and with process ids of its own: its lock says that it runs, or it has not got it yet.
+        there, new = f"records-10-{gone.pid}", f"records-11-{gone.pid}"
+        here = f"records-1-{os.getpid()}"
+        left = [f"records-{start + 100}-{gone.pid}" for start in range(12)]
+        for name in (here, there, new, *left, "records-of-mine"):
+            (folder / name).touch()
+            if name != new:
+                os.utime(folder / name, (time.time() - 3600,) * 2)
+        with (folder / there).open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH)
+            self.script("kernel:alpha:10 sync", WINDOW="always", env=self.away(self.folder / "run"))
+        self.assertEqual([path.name for path in self.records()], sorted((here, there, new, *left[4:], "records-of-mine")))
+
+    def test_the_file_of_a_process_is_locked_while_it_lives(self):
+        program = self.started()
+        (records,) = self.records()
+        with records.open("rb") as file:
+            with self.assertRaises(BlockingIOError):
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            program.kill()
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 class RefusalTest(Case):
