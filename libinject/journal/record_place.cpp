@@ -48,6 +48,11 @@ bool is_one_line(std::string_view path) {
   return std::none_of(path.begin(), path.end(), [](unsigned char c) { return c < ' ' || c == 0x7F; });
 }
 
+/// The last name of a folder for this user's record files.
+std::string folder_name(uid_t user) {
+  return str_format("libinject-{}", user);
+}
+
 constexpr std::time_t kNew = 60;  // seconds
 
 /// Whether the file is of a process that has gone.
@@ -90,7 +95,7 @@ std::optional<RecordPointer> read_pointer(std::string_view text) {
 std::vector<std::string> local_folders() {
   std::vector<std::string> places;
   const auto add = [&places](const std::string& place) {
-    const std::string folder = str_format("{}/libinject-{}", place, geteuid());
+    const std::string folder = place + "/" + folder_name(geteuid());
     if (!place.empty() && place.front() == '/' && is_one_line(place) &&
         std::find(places.begin(), places.end(), folder) == places.end()) {
       places.push_back(folder);
@@ -103,6 +108,10 @@ std::vector<std::string> local_folders() {
 
 std::string local_name(std::int64_t pid, std::uint64_t base_utc) {
   return str_format("{}{}-{}", kPrefix, base_utc, pid);
+}
+
+bool is_local_path(const RecordPointer& pointer, uid_t user) {
+  return pointer.path.ends_with("/" + folder_name(user) + "/" + local_name(pointer.pid, pointer.base_utc));
 }
 
 void mark_in_use(int file) noexcept {

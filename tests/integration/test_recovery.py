@@ -11,6 +11,7 @@ import fcntl
 import os
 import pathlib
 import random
+import re
 import resource
 import shutil
 import signal
@@ -415,8 +416,26 @@ class ElsewhereTest(Case):
             records.unlink()
         with self.subTest("another run's"):
             kept.rename(records)
-            self.change(program, "\nstart ", "\nstart 1")
+            pointer = program.out.path / "records.at"
+            text = pointer.read_text(encoding="utf-8")
+            start = re.search("^start ([0-9]+)$", text, re.M)[1]
+            pointer.write_text(text.replace(start, "1" + start), encoding="utf-8")
+            other = records.with_name(records.name.replace(start, "1" + start))
+            records.rename(other)
             self.assertIn("it is another run's", self.refused(program.out.path))
+            other.rename(records)
+            pointer.write_text(text, encoding="utf-8")
+        with self.subTest("under a name that libinject does not give"):
+            elsewhere = [self.local / "libinject-12345" / records.name, records.with_name("precious"), self.local / records.name,
+                         self.local / f"libinject-{os.geteuid()}" / "deeper" / records.name]
+            for place in elsewhere:
+                place.parent.mkdir(mode=0o700, exist_ok=True)
+                records.rename(place)
+                self.change(program, f"path {records}\n", f"path {place}\n")
+                self.assertIn("not as libinject writes it", self.refused(program.out.path))
+                self.assertTrue(place.exists())
+                place.rename(records)
+                pointer.write_text(text, encoding="utf-8")
         with self.subTest("not ours"):
             for text in ("", "\n", "libinject records\n", "libinject records\nhost a\npath b\npid 1\nstart 1\n", "\xff" * 100):
                 (program.out.path / "records.at").write_text(text, encoding="latin-1")
