@@ -3,6 +3,7 @@
 #include "libinject/session/session.h"
 
 #include <pthread.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,6 +23,7 @@
 #include "libinject/capture/driver.h"
 #include "libinject/capture/loaded_objects.h"
 #include "libinject/model/job_place.h"
+#include "libinject/record/internal_thread.h"
 #include "libinject/record/memory_use.h"
 #include "libinject/session/signal_trigger.h"
 
@@ -37,6 +39,8 @@ constexpr Nanoseconds kExitDeadline = Collector::kExitPace * 5 * kSecond;
 // … where a timeline is to be made of what has come: some 3 s of a processor for a million kernels that it
 // has not had before.
 constexpr Nanoseconds kExitTimelineDeadline = 4 * kExitDeadline;
+// … and such a share of it longer where our own thread is stuck in CUPTI, and has not come to the files.
+constexpr unsigned kRestShare = 5;
 constexpr Nanoseconds kFlushDeadline = 10 * kSecond;
 constexpr Nanoseconds kConcludeInterval = 5 * kMillisecond;
 
@@ -315,19 +319,18 @@ bool Session::begin_exit() {
 }
 
 // Why the last files are not there. Nothing can be said of a single file: the thread that writes is at work.
-std::string Session::slow_folder() const {
+std::string Session::slow_folder(Nanoseconds waited) const {
   const char* folder = parts_.pipeline.shown_folder();
   if (folder == nullptr) return "the output folder does not answer: no files are written (INJECT_OUT)";
   return str_format("the output folder is slow: {} of {} files are written after {} s; {}",
-                    FileWork::files_done(), FileWork::files(), exit_deadline(options()) / kSecond,
+                    FileWork::files_done(), FileWork::files(), waited / kSecond,
                     parts_.pipeline.keeps_records()
                         ? str_format("injectctl recover {} makes them", folder)
                         : str_format("the others in {} are of an earlier moment, or missing", folder));
 }
 
-// The last records and files, by our own thread if it can: a folder may be slow, or never answer. What is
-// left for this one is returned: it does that without the lock, which a thread that is stuck may hold by
-// then.
+// The last records and files, by our own thread if it can: a folder may be slow, or never answer. What that
+// has not come to is returned: it is done without the lock, which a thread that is stuck may hold by then.
 Session::Rest Session::end(Nanoseconds begin) {
   SessionState& state = parts_.state;
   if (parts_.worker.ensure()) {
@@ -338,7 +341,7 @@ Session::Rest Session::end(Nanoseconds begin) {
                            [&state]() INJECT_REQUIRES(session_mutex) { return state.ended(); }))
       return Rest::kNothing;
     if (FileWork::lasts()) {
-      state.warn(slow_folder());
+      state.warn(slow_folder(exit_deadline(options())));
       state.stage = SessionState::Stage::kEnded;
       return Rest::kSummary;
     }
@@ -350,18 +353,53 @@ Session::Rest Session::end(Nanoseconds begin) {
   return Rest::kRecordsAndFiles;
 }
 
+// Our own thread has not come to the last files. They are made by another one of ours, as their folder may
+// never answer: the exit waits for that one as well, and no longer.
 void Session::write_rest(Rest rest) {
-  if (rest == Rest::kNothing) return;
-  if (rest == Rest::kSummary) return parts_.pipeline.write_early_summary();
-  if (rest == Rest::kRecordsAndFiles) {
+  if (rest == Rest::kSummary) parts_.pipeline.write_early_summary();
+  if (rest != Rest::kRecordsAndFiles) return;
+  const bool started = start_internal_thread(&rest_entry, this) == 0;
+  parts_.devices.stop();
+  if (!started) return write_records_and_files();
+  // By pauses, not by the clock: a process that stands still writes nothing.
+  constexpr Nanoseconds kPause = 5 * kMillisecond;
+  const timespec pause{0, kPause};
+  const Nanoseconds most = exit_deadline(options()) / kRestShare;
+  for (Nanoseconds waited = 0; waited < most && !rest_written_.load(std::memory_order_acquire);
+       waited += kPause)
+    nanosleep(&pause, nullptr);
+  if (rest_written_.load(std::memory_order_acquire)) return;
+  const char* folder = parts_.pipeline.shown_folder();
+  if (FileWork::lasts() || folder == nullptr) {
+    Log::warn(slow_folder(exit_deadline(options()) + most));
+  } else {
+    Log::warn("the last records are still being added up: the files lack them" +
+              (parts_.pipeline.keeps_records() ? str_format("; injectctl recover {} makes them", folder)
+                                               : std::string()));
+  }
+  parts_.pipeline.write_early_summary();
+}
+
+void* Session::rest_entry(void* session) noexcept {
+  enter_internal_thread();
+  auto* self = static_cast<Session*>(session);
+  self->write_records_and_files();
+  self->rest_written_.store(true, std::memory_order_release);
+  return nullptr;
+}
+
+void Session::write_records_and_files() noexcept {
+  try {
     Pipeline::Locked pipeline(parts_.pipeline, std::try_to_lock);
     if (!pipeline.owns_lock()) return;
     pipeline.writer().ensure_folder();
     pipeline.pass();
     pipeline.begin_settling();
     pipeline.settle(false, 0);
+    parts_.collector.write_last(pipeline);
+  } catch (...) {
+    parts_.once.no_memory_for(kFilesIncomplete);  // what was written before stays
   }
-  parts_.collector.write_last();
 }
 
 Session::Conclusion Session::conclude(bool timed_out) noexcept {
