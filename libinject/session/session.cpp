@@ -280,17 +280,27 @@ void Session::finish() noexcept {
   const Nanoseconds begin = now();
   try {
     // Where exit is called in a signal handler, the thread that holds the lock may be this one.
-    if (!lock_session_within(kExitLockWait)) return;
+    if (!lock_session_within(exit_locked_out_.load(std::memory_order_relaxed) ? 0 : kExitLockWait))
+      return finish_locked_out(begin);
     Rest rest = Rest::kNothing;
     {
       const SessionLock lock(parts_.state, std::adopt_lock);
       if (!begin_exit()) return;
       rest = end(begin);
     }
-    write_rest(rest);
+    write_rest(rest, begin);
   } catch (...) {
     parts_.once.no_memory_for(kFilesIncomplete);  // what was written before stays
   }
+}
+
+// CUPTI does not let go of the thread that detaches it, which has the lock. All records of the last window
+// have come by then. Once: the exit's handlers are several.
+void Session::finish_locked_out(Nanoseconds begin) {
+  if (exit_locked_out_.exchange(true, std::memory_order_relaxed)) return;
+  if (!parts_.cupti.detaching() || parts_.log.opened() == 0) return;
+  Log::warn("CUPTI does not return from a call: the last files are written without it");
+  write_rest(Rest::kRecordsAndFiles, begin);
 }
 
 // False where there is nothing to write, or somebody else has written it.
@@ -355,7 +365,7 @@ Session::Rest Session::end(Nanoseconds begin) {
 
 // Our own thread has not come to the last files. They are made by another one of ours, as their folder may
 // never answer: the exit waits for that one as well, and no longer.
-void Session::write_rest(Rest rest) {
+void Session::write_rest(Rest rest, Nanoseconds begin) {
   if (rest == Rest::kSummary) parts_.pipeline.write_early_summary();
   if (rest != Rest::kRecordsAndFiles) return;
   const bool started = start_internal_thread(&rest_entry, this) == 0;
@@ -371,7 +381,7 @@ void Session::write_rest(Rest rest) {
   if (rest_written_.load(std::memory_order_acquire)) return;
   const char* folder = parts_.pipeline.shown_folder();
   if (FileWork::lasts() || folder == nullptr) {
-    Log::warn(slow_folder(exit_deadline(options()) + most));
+    Log::warn(slow_folder(now() - begin));
   } else {
     Log::warn("the last records are still being added up: the files lack them" +
               (parts_.pipeline.keeps_records() ? str_format("; injectctl recover {} makes them", folder)
@@ -433,9 +443,10 @@ Session::Conclusion Session::conclude(bool timed_out) noexcept {
       state.warn("INJECT_TIMEOUT was over before a window opened (INJECT_WINDOW=" + parts_.trigger_text +
                  ")" + parts_.windows.why_none());
     } else {
-      const Rest rest = end(now());
+      const Nanoseconds begin = now();
+      const Rest rest = end(begin);
       const SessionUnlock unlocked(state);
-      write_rest(rest);
+      write_rest(rest, begin);
     }
     state.stage = SessionState::Stage::kEnded;
   } catch (...) {
