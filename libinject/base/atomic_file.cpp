@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "libinject/base/file_work.h"
+#include "libinject/base/host_io.h"
 #include "libinject/base/safe_path.h"
 
 namespace inject {
@@ -52,15 +53,16 @@ bool OutputFile::flush() {
   std::string_view rest = buffer_;
   const int descriptor = rest.empty() ? -1 : descriptor_.get();
   const std::uint64_t before = bytes_;
-  while (!rest.empty()) {
+  for (int tries = 0; !rest.empty();) {
     const ssize_t written = ::write(descriptor, rest.data(), rest.size());
     if (written < 0) {
-      if (errno == EINTR) continue;
+      if (errno == EINTR && ++tries < kMaxTries) continue;
       fail("write", errno);
       // No line that ends in its middle.
       if (bytes_ > before && ::ftruncate(descriptor_.get(), static_cast<off_t>(before)) == 0) bytes_ = before;
       return false;
     }
+    tries = 0;
     bytes_ += static_cast<std::uint64_t>(written);
     rest.remove_prefix(static_cast<std::size_t>(written));
   }

@@ -22,7 +22,6 @@ namespace {
 
 constexpr Nanoseconds kMaxWrite = 1'000'000'000;
 constexpr std::size_t kPage = 4096;
-constexpr int kMaxTries = 64;
 
 constinit std::atomic<bool> started_without_stderr{false};
 // A message has been waited for in vain: the next ones go out only if there is room at once.
@@ -36,10 +35,11 @@ int open_file(const char* path, int flags, mode_t mode) noexcept {
 
 int open_file_at(int folder, const char* path, int flags, mode_t mode) noexcept {
   const StandardDescriptors standard;
-  int descriptor;
-  do {
+  int descriptor = -1;
+  for (int tries = 0; tries < kMaxTries; ++tries) {
     descriptor = ::openat(folder, path, flags | O_CLOEXEC, mode);
-  } while (descriptor < 0 && errno == EINTR);
+    if (descriptor >= 0 || errno != EINTR) break;
+  }
   return above_standard(descriptor);
 }
 
@@ -91,7 +91,6 @@ QuietSignals::QuietSignals() noexcept {
 QuietSignals::~QuietSignals() {
   const int saved_errno = errno;
   const timespec none{0, 0};
-  // Bounded: where a filter of system calls answers EINTR it does so for ever.
   for (int tries = 0; tries < kMaxTries; ++tries) {
     if (sigtimedwait(&ours_, nullptr, &none) <= 0 && errno != EINTR) break;
   }

@@ -12,9 +12,13 @@
 
 namespace inject {
 
-/// open(), close-on-exec, again on EINTR, and never as descriptor 0, 1 or 2: a program that was started
-/// without them must find them closed, and what it prints must not end up in our files. -1 and errno on
-/// failure.
+/// How often a system call that is interrupted is made: where a filter of system calls answers EINTR it does
+/// so for ever.
+inline constexpr int kMaxTries = 64;
+
+/// open(), close-on-exec, again on EINTR (kMaxTries), and never as descriptor 0, 1 or 2: a program that was
+/// started without them must find them closed, and what it prints must not end up in our files. -1 and errno
+/// on failure.
 int open_file(const char* path, int flags, mode_t mode = 0600) noexcept;
 /// The same with a path from the folder that is open as `folder`.
 int open_file_at(int folder, const char* path, int flags, mode_t mode = 0600) noexcept;

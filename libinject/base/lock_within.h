@@ -4,6 +4,7 @@
 
 #include <time.h>
 
+#include <algorithm>
 #include <mutex>
 
 #include "libinject/base/time.h"
@@ -11,13 +12,18 @@
 namespace inject {
 
 /// The lock, or one that owns nothing if it is not free within `most`. Counts pauses, not the clock: while
-/// the whole process stands still, nobody can release it.
+/// the whole process stands still, nobody can release it. A pause takes some 80 us more than it says: the
+/// longer the wait has been, the longer the pauses are, so that their number stays small.
 inline std::unique_lock<std::mutex> lock_within(std::mutex& mutex, Nanoseconds most) noexcept {
   std::unique_lock lock(mutex, std::try_to_lock);
-  constexpr Nanoseconds kPause = 100'000;
-  const timespec pause{0, kPause};
-  for (Nanoseconds waited = 0; !lock.owns_lock() && waited < most; waited += kPause) {
+  constexpr Nanoseconds kLeastPause = 100'000;
+  constexpr Nanoseconds kMostPause = 10 * kMillisecond;
+  constexpr Nanoseconds kShare = 16;  // of the wait so far
+  for (Nanoseconds waited = 0; !lock.owns_lock() && waited < most;) {
+    const Nanoseconds length = std::min(std::clamp(waited / kShare, kLeastPause, kMostPause), most - waited);
+    const timespec pause{0, static_cast<long>(length)};
     nanosleep(&pause, nullptr);
+    waited += length;
     lock.try_lock();
   }
   return lock;

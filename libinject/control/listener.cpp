@@ -13,6 +13,7 @@
 
 #include "libinject/base/clock.h"
 #include "libinject/base/format.h"
+#include "libinject/base/host_io.h"
 #include "libinject/base/log.h"
 #include "libinject/control/conversation.h"
 #include "libinject/control/endpoint.h"
@@ -78,7 +79,7 @@ bool ControlListener::listen() {
 
 void ControlListener::serve() {
   std::array<pollfd, kMaxClients + 1> wanted;
-  for (;;) {
+  for (int tries = 0; tries < kMaxTries;) {
     const Nanoseconds time = now();
     Nanoseconds wake = ~Nanoseconds{0};
     bool room = false;
@@ -101,8 +102,10 @@ void ControlListener::serve() {
         wake == ~Nanoseconds{0} ? -1 : static_cast<int>((wake - time + kMillisecond - 1) / kMillisecond);
     if (poll(wanted.data(), wanted.size(), timeout) < 0) {
       if (errno != EINTR) return;
+      ++tries;
       continue;
     }
+    tries = 0;
     for (std::size_t i = 0; i < kMaxClients; ++i) {
       if (clients_[i].socket.is_open() && wanted[i].revents != 0 && !read_request(clients_[i]))
         drop(clients_[i]);
@@ -125,7 +128,7 @@ void ControlListener::accept_client() {
   if (number < 0) {
     // Out of descriptors, as a rule: the client stays in the queue, and poll() would return at once.
     const timespec pause{0, 100'000'000};
-    if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) nanosleep(&pause, nullptr);
+    if (errno != EAGAIN && errno != ECONNABORTED) nanosleep(&pause, nullptr);
     return;
   }
   uid_t user = 0;

@@ -21,6 +21,7 @@
 
 #include "libinject/base/atomic_file.h"
 #include "libinject/base/clock.h"
+#include "libinject/base/host_io.h"
 #include "libinject/base/memory_room.h"
 #include "libinject/base/process.h"
 #include "libinject/base/safe_path.h"
@@ -143,10 +144,9 @@ int RecordFile::make(const FolderAbove& where, std::size_t bytes, std::string& p
     return -1;
   };
   // Where the file system has no such call the C library writes to every block.
-  int failed;
-  do {
+  int failed = EINTR;
+  for (int tries = 0; tries < kMaxTries && failed == EINTR; ++tries)
     failed = posix_fallocate(file, 0, static_cast<off_t>(bytes));
-  } while (failed == EINTR);
   if (failed != 0) return give_up("they take " + in_megabytes(bytes) + ": " + text_of(failed));
   void* mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   if (mapped == MAP_FAILED) return give_up(text_of(errno));
@@ -167,6 +167,8 @@ int RecordFile::make_elsewhere(const std::string& folder, std::size_t bytes, Tim
     std::string reason;
     const int file = make(where, bytes, reason);
     if (file < 0) continue;
+    mark_in_use(file);
+    lock_ = Descriptor(file);
     remove_left_over(place);
     AtomicFile said(folder, kPointerName);
     said.file().buffer() = pointer_text(pointer);
@@ -179,6 +181,7 @@ int RecordFile::make_elsewhere(const std::string& folder, std::size_t bytes, Tim
     problem = std::string(kPointerName) + ": " + said.error();
     munmap(base_, bytes);
     close(file);
+    lock_ = Descriptor();
     unlinkat(where.descriptor(), where.name().c_str(), 0);
     return -1;
   }
@@ -242,7 +245,7 @@ bool RecordFile::open(const std::string& folder, Core& core, ActivityBuffers& bu
   warm();
   // The journal alone is worth having: what has been taken, some milliseconds old.
   if (!ring_moved || !buffers_moved) problem = "the kernel does not map them in place";
-  close(file);
+  if (!lock_.is_open()) close(file);
   return true;
 }
 
@@ -274,6 +277,7 @@ void RecordFile::remove() {
     const FolderAbove where(path);
     if (where.is_open()) unlinkat(where.descriptor(), where.name().c_str(), 0);
   }
+  if (const int locked = std::exchange(lock_, Descriptor()).get(); locked >= 0) close(locked);
 }
 
 }  // namespace inject::recovery

@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 
+#include "libinject/base/host_io.h"
 #include "libinject/base/safe_path.h"
 #include "libinject/journal/format.h"
 #include "libinject/journal/journal.h"
@@ -62,6 +63,7 @@ class RecordFile {
   bool unfit_ = false;  // the file system that was looked at last
   std::string path_;
   std::string pointer_path_;  // of the file that says where the records are; empty: beside it
+  Descriptor lock_;  // of a file elsewhere, which others may take for a dead process's (mark_in_use())
   pid_t owner_ = 0;
   std::uint8_t* base_ = nullptr;
   std::uint8_t* info_ = nullptr;

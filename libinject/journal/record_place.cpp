@@ -5,15 +5,19 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <ctime>
 #include <functional>
 #include <utility>
 
 #include "libinject/base/format.h"
+#include "libinject/base/host_io.h"
 #include "libinject/base/process.h"
 #include "libinject/base/safe_path.h"
 
@@ -44,6 +48,25 @@ bool is_one_line(std::string_view path) {
   return std::none_of(path.begin(), path.end(), [](unsigned char c) { return c < ' ' || c == 0x7F; });
 }
 
+/// The last name of a folder for this user's record files.
+std::string folder_name(uid_t user) {
+  return str_format("libinject-{}", user);
+}
+
+constexpr std::time_t kNew = 60;  // seconds
+
+/// Whether the file is of a process that has gone.
+bool is_left_over(int folder, const char* name, pid_t pid) {
+  if (pid <= 0 || kill(pid, 0) == 0 || errno != ESRCH) return false;
+  const int file = open_file_at(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+  if (file < 0) return false;
+  struct stat found {};
+  const bool free = fstat(file, &found) == 0 && S_ISREG(found.st_mode) &&
+                    found.st_mtime + kNew < std::time(nullptr) && flock(file, LOCK_EX | LOCK_NB) == 0;
+  close(file);
+  return free;
+}
+
 }  // namespace
 
 std::string pointer_text(const RecordPointer& pointer) {
@@ -72,7 +95,7 @@ std::optional<RecordPointer> read_pointer(std::string_view text) {
 std::vector<std::string> local_folders() {
   std::vector<std::string> places;
   const auto add = [&places](const std::string& place) {
-    const std::string folder = str_format("{}/libinject-{}", place, geteuid());
+    const std::string folder = place + "/" + folder_name(geteuid());
     if (!place.empty() && place.front() == '/' && is_one_line(place) &&
         std::find(places.begin(), places.end(), folder) == places.end()) {
       places.push_back(folder);
@@ -85,6 +108,15 @@ std::vector<std::string> local_folders() {
 
 std::string local_name(std::int64_t pid, std::uint64_t base_utc) {
   return str_format("{}{}-{}", kPrefix, base_utc, pid);
+}
+
+bool is_local_path(const RecordPointer& pointer, uid_t user) {
+  return pointer.path.ends_with("/" + folder_name(user) + "/" + local_name(pointer.pid, pointer.base_utc));
+}
+
+void mark_in_use(int file) noexcept {
+  // Not waited for. Who can't have it is known by its process id alone.
+  [[maybe_unused]] const int locked = flock(file, LOCK_SH | LOCK_NB);
 }
 
 void remove_left_over(const std::string& folder) {
@@ -107,7 +139,7 @@ void remove_left_over(const std::string& folder) {
         !read_number(name.substr(dash + 1), pid)) {
       continue;
     }
-    if (pid > 0 && kill(pid, 0) != 0 && errno == ESRCH) dead.emplace_back(start, name);
+    if (is_left_over(opened, file->d_name, pid)) dead.emplace_back(start, name);
   }
   std::sort(dead.begin(), dead.end(), std::greater<>());
   for (std::size_t i = kKept; i < dead.size(); ++i) unlinkat(opened, dead[i].second.c_str(), 0);

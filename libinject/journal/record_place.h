@@ -5,6 +5,8 @@
 // the memory of this one; the output folder then has a small file that says where.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -33,7 +35,14 @@ std::optional<RecordPointer> read_pointer(std::string_view text);
 std::vector<std::string> local_folders();
 /// The name of a process's record file there.
 std::string local_name(std::int64_t pid, std::uint64_t base_utc);
+/// Whether the path is that of the process's record file in such a folder of the user's.
+bool is_local_path(const RecordPointer& pointer, uid_t user);
+/// Says that the record file is in use, as long as the process, or a child that it forked, has it open: by a
+/// lock. Where a program closes all descriptors the file's mapping keeps it, but on an overlay.
+void mark_in_use(int file) noexcept;
 /// Removes files there that killed processes have left and nobody has recovered: all but the last kKept.
+/// Containers may share the folder and have process ids of their own: a file is left where its process is
+/// found here or its lock is held, and for a minute, as its process may not have come to lock it.
 void remove_left_over(const std::string& folder);
 inline constexpr std::size_t kKept = 8;
 

@@ -59,17 +59,21 @@ void fit_arenas(ParseResult& parsed) {
   const std::uint64_t wanted = options.ring_bytes + options.buffer_bytes;
   std::string why;
   std::uint64_t budget = wanted;
+  const auto figures = [](const MemoryRoom& room, const char* whose) {
+    return std::to_string(room.left / kMegabyte) + " MB are left of the " +
+           std::to_string(room.limit / kMegabyte) + whose;
+  };
   const auto within = [&](const std::optional<MemoryRoom>& room, const char* whose) {
     if (!room || room->left / kArenaShare >= budget) return;
     budget = room->left / kArenaShare;
-    why = std::to_string(room->left / kMegabyte) + " MB are left of the " +
-          std::to_string(room->limit / kMegabyte) + whose;
+    why = figures(*room, whose);
   };
-  within(memory, " MB of memory of its control group");
+  constexpr const char* kOfGroup = " MB of memory of its control group";
   if (memory && memory->left < kLeastMemory) {
-    parsed.error = why + ", which is too little beside the program: profiling is off";
+    parsed.error = figures(*memory, kOfGroup) + ", which is too little beside the program: profiling is off";
     return;
   }
+  within(memory, kOfGroup);
   within(address_room(), " MB of addresses (ulimit -v)");
   if (budget == wanted) return;
   const auto fit = [&](const char* name, std::size_t& bytes, std::size_t least) {

@@ -134,11 +134,20 @@ class Records {
     return false;
   }
   void remove() {
-    if (elsewhere_) unlinkat(above_->descriptor(), above_->name().c_str(), 0);
+    if (elsewhere_ && is_still_there()) unlinkat(above_->descriptor(), above_->name().c_str(), 0);
     unlinkat(folder_, elsewhere_ ? kPointerName : kFileName, 0);
   }
 
  private:
+  /// Whether the name still leads to the file that was read.
+  bool is_still_there() const {
+    struct stat read {};
+    struct stat found {};
+    return fstat(elsewhere_->number(), &read) == 0 &&
+           fstatat(above_->descriptor(), above_->name().c_str(), &found, AT_SYMLINK_NOFOLLOW) == 0 &&
+           found.st_dev == read.st_dev && found.st_ino == read.st_ino;
+  }
+
   void follow_pointer(const std::string& shown) {
     const Opened said(openat(folder_, kPointerName, kRead));
     struct stat sayer {};
@@ -146,7 +155,8 @@ class Records {
     none_ = false;
     name_ = shown + "/" + kPointerName;
     const std::optional<RecordPointer> pointer = read_pointer(text_file(folder_, kPointerName));
-    if (!pointer) {
+    // What it names is removed in the end: nothing but a record file of the same user's.
+    if (!pointer || !is_local_path(*pointer, sayer.st_uid)) {
       problem_ = name_ + ": it is not as libinject writes it";
       return;
     }

@@ -298,11 +298,15 @@ void Collector::write_settled(std::uint32_t log) {
 }
 
 void Collector::write_last() {
-  // The exiting thread may be the program's.
-  const QuietSignals quiet;
   parts_.devices.wait(kLastReadingWait);
   parts_.devices.stop();
   Pipeline::Locked pipeline(parts_.pipeline);
+  write_last(pipeline);
+}
+
+void Collector::write_last(Pipeline::Locked& pipeline) {
+  // The thread may be the program's.
+  const QuietSignals quiet;
   const bool shown = pipeline.writer().write_last();
   const std::string& folder = pipeline.writer().folder();
   if (!shown && !folder.empty() && parts_.once.first(OnceLog::Topic::kFolder))

@@ -47,12 +47,13 @@ class Collector {
   void step(std::uint32_t current) INJECT_REQUIRES(session_mutex);
   Nanoseconds next_wake() const INJECT_REQUIRES(session_mutex);
   /// The last files. Any thread, once.
-  void write_last() INJECT_EXCLUDES(session_mutex);
+  void write_last(Pipeline::Locked& pipeline) INJECT_EXCLUDES(session_mutex);
 
   /// Adds what stands outside the pipeline. Any thread, with the pipeline's lock.
   void complete_run_info(RunInfo& run);
 
  private:
+  void write_last() INJECT_EXCLUDES(session_mutex);
   void log_open_window(std::uint32_t current) INJECT_REQUIRES(session_mutex);
   void collect() INJECT_REQUIRES(session_mutex);
   bool stop_activity() INJECT_REQUIRES(session_mutex);

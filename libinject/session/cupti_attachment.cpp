@@ -94,7 +94,9 @@ bool CuptiAttachment::detach(const Detachment& how) noexcept {
   const bool due = how.spare_none || FinalizationBudget::allows(finalizations_, begin - first_attached_);
   {
     const LaunchGate gate(how.may_gate);
+    detaching_.store(true, std::memory_order_relaxed);
     tracer_.detach(due && !cupti_kept_ && how.may_finalize && !foreign_client.minds_finalize());
+    detaching_.store(false, std::memory_order_relaxed);
   }
   if (tracer_.finalized()) {
     ++finalizations_;

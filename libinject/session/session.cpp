@@ -3,6 +3,7 @@
 #include "libinject/session/session.h"
 
 #include <pthread.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,6 +23,7 @@
 #include "libinject/capture/driver.h"
 #include "libinject/capture/loaded_objects.h"
 #include "libinject/model/job_place.h"
+#include "libinject/record/internal_thread.h"
 #include "libinject/record/memory_use.h"
 #include "libinject/session/signal_trigger.h"
 
@@ -37,6 +39,8 @@ constexpr Nanoseconds kExitDeadline = Collector::kExitPace * 5 * kSecond;
 // … where a timeline is to be made of what has come: some 3 s of a processor for a million kernels that it
 // has not had before.
 constexpr Nanoseconds kExitTimelineDeadline = 4 * kExitDeadline;
+// … and such a share of it longer where our own thread is stuck in CUPTI, and has not come to the files.
+constexpr unsigned kRestShare = 5;
 constexpr Nanoseconds kFlushDeadline = 10 * kSecond;
 constexpr Nanoseconds kConcludeInterval = 5 * kMillisecond;
 
@@ -68,10 +72,27 @@ std::uint32_t group_mask(std::uint8_t hooks) {
   return mask;
 }
 
+void open_log(const Options& options) {
+  Log::open(options.log_level, options.log_file.empty() ? "" : expand_option_path(options.log_file));
+}
+
+// Why nothing is profiled, where and if the options want to have it said. Memory or addresses are short:
+// nothing is kept that is not needed for that.
+void say_why_no_core() noexcept {
+  try {
+    const Options options = parse_options(environ).options;
+    if (options.window.kind == WindowKind::kOff || options.log_level > LogLevel::kError) return;
+    if (!options.log_file.empty()) open_log(options);
+  } catch (...) {
+    // No memory: on stderr.
+  }
+  Log::error_without_allocation(Core::why_none());
+}
+
 // False where there is nothing to profile.
 bool read_configuration(Core& core) {
   const Options& options = core.configuration.options;
-  Log::open(options.log_level, options.log_file.empty() ? "" : expand_option_path(options.log_file));
+  open_log(options);
   for (const std::string& warning : core.configuration.warnings) Log::warn(warning);
   if (!core.configuration.error.empty()) {
     Log::error(core.configuration.error);
@@ -105,7 +126,7 @@ Session* Session::start() noexcept {
   if (!making.compare_exchange_strong(fresh, Making::kBegun, std::memory_order_acq_rel)) return get();
   try {
     Core* core = Core::get_or_wait();
-    if (core == nullptr && !is_secure_execution()) Log::error_without_allocation(Core::why_none());
+    if (core == nullptr && !is_secure_execution()) say_why_no_core();
     if (core == nullptr || !read_configuration(*core)) {
       making.store(Making::kOff, std::memory_order_release);
       return nullptr;
@@ -260,17 +281,27 @@ void Session::finish() noexcept {
   const Nanoseconds begin = now();
   try {
     // Where exit is called in a signal handler, the thread that holds the lock may be this one.
-    if (!lock_session_within(kExitLockWait)) return;
+    if (!lock_session_within(exit_locked_out_.load(std::memory_order_relaxed) ? 0 : kExitLockWait))
+      return finish_locked_out(begin);
     Rest rest = Rest::kNothing;
     {
       const SessionLock lock(parts_.state, std::adopt_lock);
       if (!begin_exit()) return;
       rest = end(begin);
     }
-    write_rest(rest);
+    write_rest(rest, begin);
   } catch (...) {
     parts_.once.no_memory_for(kFilesIncomplete);  // what was written before stays
   }
+}
+
+// CUPTI does not let go of the thread that detaches it, which has the lock. All records of the last window
+// have come by then. Once: the exit's handlers are several.
+void Session::finish_locked_out(Nanoseconds begin) {
+  if (exit_locked_out_.exchange(true, std::memory_order_relaxed)) return;
+  if (!parts_.cupti.detaching() || parts_.log.opened() == 0) return;
+  Log::warn("CUPTI does not return from a call: the last files are written without it");
+  write_rest(Rest::kRecordsAndFiles, begin);
 }
 
 // False where there is nothing to write, or somebody else has written it.
@@ -299,19 +330,18 @@ bool Session::begin_exit() {
 }
 
 // Why the last files are not there. Nothing can be said of a single file: the thread that writes is at work.
-std::string Session::slow_folder() const {
+std::string Session::slow_folder(Nanoseconds waited) const {
   const char* folder = parts_.pipeline.shown_folder();
   if (folder == nullptr) return "the output folder does not answer: no files are written (INJECT_OUT)";
   return str_format("the output folder is slow: {} of {} files are written after {} s; {}",
-                    FileWork::files_done(), FileWork::files(), exit_deadline(options()) / kSecond,
+                    FileWork::files_done(), FileWork::files(), waited / kSecond,
                     parts_.pipeline.keeps_records()
                         ? str_format("injectctl recover {} makes them", folder)
                         : str_format("the others in {} are of an earlier moment, or missing", folder));
 }
 
-// The last records and files, by our own thread if it can: a folder may be slow, or never answer. What is
-// left for this one is returned: it does that without the lock, which a thread that is stuck may hold by
-// then.
+// The last records and files, by our own thread if it can: a folder may be slow, or never answer. What that
+// has not come to is returned: it is done without the lock, which a thread that is stuck may hold by then.
 Session::Rest Session::end(Nanoseconds begin) {
   SessionState& state = parts_.state;
   if (parts_.worker.ensure()) {
@@ -322,7 +352,7 @@ Session::Rest Session::end(Nanoseconds begin) {
                            [&state]() INJECT_REQUIRES(session_mutex) { return state.ended(); }))
       return Rest::kNothing;
     if (FileWork::lasts()) {
-      state.warn(slow_folder());
+      state.warn(slow_folder(exit_deadline(options())));
       state.stage = SessionState::Stage::kEnded;
       return Rest::kSummary;
     }
@@ -334,18 +364,53 @@ Session::Rest Session::end(Nanoseconds begin) {
   return Rest::kRecordsAndFiles;
 }
 
-void Session::write_rest(Rest rest) {
-  if (rest == Rest::kNothing) return;
-  if (rest == Rest::kSummary) return parts_.pipeline.write_early_summary();
-  if (rest == Rest::kRecordsAndFiles) {
+// Our own thread has not come to the last files. They are made by another one of ours, as their folder may
+// never answer: the exit waits for that one as well, and no longer.
+void Session::write_rest(Rest rest, Nanoseconds begin) {
+  if (rest == Rest::kSummary) parts_.pipeline.write_early_summary();
+  if (rest != Rest::kRecordsAndFiles) return;
+  const bool started = start_internal_thread(&rest_entry, this) == 0;
+  parts_.devices.stop();
+  if (!started) return write_records_and_files();
+  // By pauses, not by the clock: a process that stands still writes nothing.
+  constexpr Nanoseconds kPause = 5 * kMillisecond;
+  const timespec pause{0, kPause};
+  const Nanoseconds most = exit_deadline(options()) / kRestShare;
+  for (Nanoseconds waited = 0; waited < most && !rest_written_.load(std::memory_order_acquire);
+       waited += kPause)
+    nanosleep(&pause, nullptr);
+  if (rest_written_.load(std::memory_order_acquire)) return;
+  const char* folder = parts_.pipeline.shown_folder();
+  if (FileWork::lasts() || folder == nullptr) {
+    Log::warn(slow_folder(now() - begin));
+  } else {
+    Log::warn("the last records are still being added up: the files lack them" +
+              (parts_.pipeline.keeps_records() ? str_format("; injectctl recover {} makes them", folder)
+                                               : std::string()));
+  }
+  parts_.pipeline.write_early_summary();
+}
+
+void* Session::rest_entry(void* session) noexcept {
+  enter_internal_thread();
+  auto* self = static_cast<Session*>(session);
+  self->write_records_and_files();
+  self->rest_written_.store(true, std::memory_order_release);
+  return nullptr;
+}
+
+void Session::write_records_and_files() noexcept {
+  try {
     Pipeline::Locked pipeline(parts_.pipeline, std::try_to_lock);
     if (!pipeline.owns_lock()) return;
     pipeline.writer().ensure_folder();
     pipeline.pass();
     pipeline.begin_settling();
     pipeline.settle(false, 0);
+    parts_.collector.write_last(pipeline);
+  } catch (...) {
+    parts_.once.no_memory_for(kFilesIncomplete);  // what was written before stays
   }
-  parts_.collector.write_last();
 }
 
 Session::Conclusion Session::conclude(bool timed_out) noexcept {
@@ -379,9 +444,10 @@ Session::Conclusion Session::conclude(bool timed_out) noexcept {
       state.warn("INJECT_TIMEOUT was over before a window opened (INJECT_WINDOW=" + parts_.trigger_text +
                  ")" + parts_.windows.why_none());
     } else {
-      const Rest rest = end(now());
+      const Nanoseconds begin = now();
+      const Rest rest = end(begin);
       const SessionUnlock unlocked(state);
-      write_rest(rest);
+      write_rest(rest, begin);
     }
     state.stage = SessionState::Stage::kEnded;
   } catch (...) {

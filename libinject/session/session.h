@@ -2,6 +2,7 @@
 // SPDX-FileCopyrightText: The libinject authors
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -92,12 +93,15 @@ class Session {
   explicit Session(Core& core);
   bool arm() noexcept;
   void end_search() noexcept INJECT_REQUIRES(session_mutex);
+  void finish_locked_out(Nanoseconds begin) INJECT_EXCLUDES(session_mutex);
   bool begin_exit() INJECT_REQUIRES(session_mutex);
   enum class Rest : std::uint8_t { kNothing, kSummary, kRecordsAndFiles };
   /// `begin`: when this thread began to wait.
   Rest end(Nanoseconds begin) INJECT_REQUIRES(session_mutex);
-  std::string slow_folder() const;
-  void write_rest(Rest rest) INJECT_EXCLUDES(session_mutex);
+  std::string slow_folder(Nanoseconds waited) const;
+  void write_rest(Rest rest, Nanoseconds begin) INJECT_EXCLUDES(session_mutex);
+  void write_records_and_files() noexcept INJECT_EXCLUDES(session_mutex);
+  static void* rest_entry(void* session) noexcept;
 
   static void on_exit_handler() noexcept;
   static void on_fork_child() noexcept;
@@ -109,6 +113,8 @@ class Session {
 
   const int pid_;
   SessionParts parts_;
+  std::atomic<bool> rest_written_{false};
+  std::atomic<bool> exit_locked_out_{false};
 };
 
 }  // namespace inject

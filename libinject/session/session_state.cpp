@@ -2,8 +2,6 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/session/session_state.h"
 
-#include <time.h>
-
 #include <atomic>
 #include <chrono>
 #include <mutex>
@@ -60,21 +58,17 @@ SessionUnlock::~SessionUnlock() {
 }
 
 bool lock_session_within(Nanoseconds most) noexcept {
-  constexpr Nanoseconds kPause = 100'000;
-  const timespec pause{0, kPause};
-  for (Nanoseconds waited = 0; !session_mutex.try_lock(); waited += kPause) {
-    if (waited >= most) return false;
-    nanosleep(&pause, nullptr);
-  }
-  return true;
+  return session_mutex.try_lock_within(most);
 }
 
 bool lock_session(bool in_callback) noexcept {
-  constexpr Nanoseconds kCallbackWait = 50 * kMillisecond;
+  // Our thread has the lock for microseconds at a time: a call that meets them is not to be dropped.
+  constexpr Nanoseconds kShortWait = 50 * kMillisecond;
   constexpr Nanoseconds kProgramWait = 5 * kSecond;
   static constinit std::atomic<bool> waited_in_vain{false};
-  if (in_callback) return lock_session_within(kCallbackWait);
-  const bool locked = lock_session_within(waited_in_vain.load(std::memory_order_relaxed) ? 0 : kProgramWait);
+  if (in_callback) return lock_session_within(kShortWait);
+  const bool locked =
+      lock_session_within(waited_in_vain.load(std::memory_order_relaxed) ? kShortWait : kProgramWait);
   waited_in_vain.store(!locked, std::memory_order_relaxed);
   return locked;
 }

@@ -133,8 +133,8 @@ class INJECT_THREAD_ANNOTATION(scoped_lockable) SessionUnlock {
 bool lock_session_within(Nanoseconds most) noexcept
     INJECT_THREAD_ANNOTATION(try_acquire_capability(true, session_mutex));
 /// For a thread of the program's: for a few seconds, as our thread may hold the lock while CUPTI hangs, and
-/// not at all where another has waited in vain since the lock was last had. In one of CUPTI's callbacks for
-/// milliseconds: CUPTI, as it is being detached, waits for those.
+/// for milliseconds where another has waited in vain since the lock was last had. In one of CUPTI's callbacks
+/// for milliseconds as well: CUPTI, as it is being detached, waits for those.
 bool lock_session(bool in_callback) noexcept
     INJECT_THREAD_ANNOTATION(try_acquire_capability(true, session_mutex));
 

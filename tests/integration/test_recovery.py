@@ -11,6 +11,7 @@ import fcntl
 import os
 import pathlib
 import random
+import re
 import resource
 import shutil
 import signal
@@ -415,8 +416,26 @@ class ElsewhereTest(Case):
             records.unlink()
         with self.subTest("another run's"):
             kept.rename(records)
-            self.change(program, "\nstart ", "\nstart 1")
+            pointer = program.out.path / "records.at"
+            text = pointer.read_text(encoding="utf-8")
+            start = re.search("^start ([0-9]+)$", text, re.M)[1]
+            pointer.write_text(text.replace(start, "1" + start), encoding="utf-8")
+            other = records.with_name(records.name.replace(start, "1" + start))
+            records.rename(other)
             self.assertIn("it is another run's", self.refused(program.out.path))
+            other.rename(records)
+            pointer.write_text(text, encoding="utf-8")
+        with self.subTest("under a name that libinject does not give"):
+            elsewhere = [self.local / "libinject-12345" / records.name, records.with_name("precious"), self.local / records.name,
+                         self.local / f"libinject-{os.geteuid()}" / "deeper" / records.name]
+            for place in elsewhere:
+                place.parent.mkdir(mode=0o700, exist_ok=True)
+                records.rename(place)
+                self.change(program, f"path {records}\n", f"path {place}\n")
+                self.assertIn("not as libinject writes it", self.refused(program.out.path))
+                self.assertTrue(place.exists())
+                place.rename(records)
+                pointer.write_text(text, encoding="utf-8")
         with self.subTest("not ours"):
             for text in ("", "\n", "libinject records\n", "libinject records\nhost a\npath b\npid 1\nstart 1\n", "\xff" * 100):
                 (program.out.path / "records.at").write_text(text, encoding="latin-1")
@@ -443,13 +462,27 @@ class ElsewhereTest(Case):
         folder.mkdir(mode=0o700)
         gone = subprocess.Popen(["true"])
         gone.wait()
-        for start in range(12):
-            (folder / f"records-{start + 100}-{gone.pid}").touch()
-        (folder / f"records-1-{os.getpid()}").touch()
-        (folder / "records-of-mine").touch()
-        self.script("kernel:alpha:10 sync", WINDOW="always", env=self.away(self.folder / "run"))
-        self.assertEqual([path.name for path in self.records()],
-                         [f"records-1-{os.getpid()}", *(f"records-{start}-{gone.pid}" for start in range(104, 112)), "records-of-mine"])
+        # In a container of the same folder and with process ids of its own: its lock says that it runs, or it has not got it yet.
+        there, new = f"records-10-{gone.pid}", f"records-11-{gone.pid}"
+        here = f"records-1-{os.getpid()}"
+        left = [f"records-{start + 100}-{gone.pid}" for start in range(12)]
+        for name in (here, there, new, *left, "records-of-mine"):
+            (folder / name).touch()
+            if name != new:
+                os.utime(folder / name, (time.time() - 3600,) * 2)
+        with (folder / there).open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH)
+            self.script("kernel:alpha:10 sync", WINDOW="always", env=self.away(self.folder / "run"))
+        self.assertEqual([path.name for path in self.records()], sorted((here, there, new, *left[4:], "records-of-mine")))
+
+    def test_the_file_of_a_process_is_locked_while_it_lives(self):
+        program = self.started()
+        (records,) = self.records()
+        with records.open("rb") as file:
+            with self.assertRaises(BlockingIOError):
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            program.kill()
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 class RefusalTest(Case):
@@ -739,10 +772,13 @@ class RoomTest(Case):
     @unittest.skipUnless(os.path.isdir("/dev/shm"), "there is no tmpfs")
     @sanitized.unsanitized("it takes more memory than the group has")
     def test_a_limit_on_memory_that_leaves_next_to_nothing(self):
-        result, out = self.in_group("kernel:alpha:30 sync return:3", 24 << 20)
-        (line,) = result.warnings()
-        self.assertRegex(line, r"\d+ MB are left of the 25 MB of memory of its control group, .*profiling is off")
-        self.assertFalse(out.path.exists())
+        # Also where what is left would do for the queues and buffers that were asked for.
+        for limit, options in ((24, {}), (44, {"RING": "64K", "BUFFERS": "1M"})):
+            with self.subTest(options):
+                result, out = self.in_group("kernel:alpha:30 sync return:3", limit << 20, **options)
+                (line,) = result.warnings()
+                self.assertRegex(line, r"^\d+ MB are left of the (25|46) MB of memory of its control group, .*profiling is off")
+                self.assertFalse(out.path.exists())
 
     @unittest.skipUnless(os.path.isdir("/dev/shm"), "there is no tmpfs")
     @sanitized.unsanitized("it takes more memory than the group has")

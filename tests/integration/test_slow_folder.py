@@ -51,6 +51,40 @@ class SlowFolder(simulated.SimulatedTest):
         self.assertEqual(len(done.warnings()), 1, done.stderr)
         self.assertIn("Calls       Avg       Min       Max  Kernel", done.stderr)
 
+    def test_behind_a_thread_that_is_stuck(self):
+        """Our thread has not returned from CUPTI: another one makes the last files, and is waited for for a second."""
+        # Once the window is open run.json says so, which is the first file.
+        text = ("kernel:warm:1 start kernel:a:3 until_text:out/run.json:open sync stop until_calls:cuptiActivityDisable:1 "
+                "print:done return:3")
+        stuck = "cupti_hang=cuptiActivityDisable"
+        with self.subTest("a folder that answers"):
+            done = self.held_up("rename:1000:1", text=text, faults=stuck)
+            self.assertEqual(len(done.warnings()), 1, done.stderr)
+            self.assertEqual(sum(count for name, count in done.out.calls().items() if "LaunchKernel" in name), 3)
+            self.assertEqual(done.out.run["state"], "closed")
+        for waits, files in ((f"fsync:2:{HANGS}", "0"), (f"rename:5:{HANGS}", "3")):
+            with self.subTest(waits):
+                done = self.held_up(waits, text=text, faults=stuck)
+                self.assertEqual(len(done.warnings()), 2, done.stderr)
+                self.assertRegex(done.warnings()[1], rf"^the output folder is slow: {files} of \d\d files are written after \d+ s; "
+                                 "injectctl recover /.*/out makes them$")
+                self.assertIn("Calls       Avg       Min       Max  API call", done.stderr)
+
+    def test_behind_a_thread_that_is_stuck_in_the_detachment(self):
+        """That one has the session's lock. All records have come before."""
+        text = "kernel:warm:1 start kernel:a:3 until_text:out/run.json:open sync stop until_calls:cuptiFinalize:1 print:done return:3"
+        stuck = "cupti_hang=cuptiFinalize"
+        with self.subTest("a folder that answers"):
+            done = self.held_up("rename:1000:1", text=text, faults=stuck)
+            self.assertEqual(len(done.warnings()), 1, done.stderr)
+            self.assertIn("CUPTI does not return from a call: the last files are written without it", done.warnings()[0])
+            self.assertEqual(done.out.kernels(), {"a": 3})
+            self.assertEqual(done.out.run["state"], "closed")
+        with self.subTest("one that does not"):
+            done = self.held_up(f"fsync:2:{HANGS}", text=text, faults=stuck)
+            self.assertEqual(len(done.warnings()), 2, done.stderr)
+            self.assertRegex(done.warnings()[1], "^the output folder is slow: 0 of .*; injectctl recover /.*/out makes them$")
+
     def test_a_full_disk_is_not_passed_over(self):
         done = self.script(TEXT.replace("print", "until_closed print"), before=[simulated.programs.parent / "faults" / "fault_plan.so"], env={"FAULT_PLAN": "fsync:5+"}, check=False,
                            WINDOW="api", SUMMARY="off", TRACE="off")

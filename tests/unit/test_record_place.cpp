@@ -49,6 +49,23 @@ TEST_CASE("what does not say where the records are is refused", "[recovery]") {
   CHECK_FALSE(read_pointer(pointer_text(two_lines)));
 }
 
+TEST_CASE("records elsewhere are in a folder and have a name that libinject gives", "[recovery]") {
+  using inject::recovery::is_local_path;
+  RecordPointer pointer = kPointer;
+  const std::string folder = "/tmp/libinject-7/";
+  pointer.path = folder + inject::recovery::local_name(pointer.pid, pointer.base_utc);
+  CHECK(is_local_path(pointer, 7));
+  CHECK_FALSE(is_local_path(pointer, 0));
+  const std::string name = pointer.path.substr(folder.size());
+  for (const std::string& path :
+       {name, "/" + name, "/tmp/" + name, "/tmp/xlibinject-7/" + name, folder + "x" + name,
+        folder + name + "1", folder + "deeper/" + name, std::string("/etc/passwd")}) {
+    INFO(path);
+    pointer.path = path;
+    CHECK_FALSE(is_local_path(pointer, 7));
+  }
+}
+
 TEST_CASE("folders for records are this user's, each once, the user's own choice first", "[recovery]") {
   const char* before = std::getenv("TMPDIR");
   const std::string kept = before == nullptr ? "" : before;

@@ -214,6 +214,15 @@ class AddressSpace(harness.Case):
                          "ulimit -v leaves")
         self.assertEqual(done.outputs, [])
 
+    def test_what_is_said_of_it_is_as_the_options_want(self):
+        command = harness.victim("limits", "little_memory_from_the_start")
+        spare = {"VICTIM_SPARE_MIB": "1024"}
+        log = self.fresh_folder() / "log"
+        for options in ({"INJECT_WINDOW": "off"}, {"INJECT_LOG": "off"}, {"INJECT_LOG_FILE": str(log)}):
+            with self.subTest(options):
+                self.assertEqual(self.run_both(command, env={**spare, **options}).problems(), [])
+        self.assertIn("profiling is off: it reserves 384 MB", log.read_text(encoding="utf-8"))
+
     def image_bytes(self):
         """What the loader maps of the library before anything of it runs."""
         image = pathlib.Path(harness.library).read_bytes()
