@@ -40,7 +40,8 @@ bool OutputFile::open(std::string path, Existing existing) {
   if (existing == Existing::kReplace && folder.is_open())
     ::unlinkat(folder.descriptor(), folder.name().c_str(), 0);
   std::string problem;
-  descriptor_ = Descriptor(open_output(folder, existing == Existing::kEmpty ? O_TRUNC : O_EXCL, problem));
+  const int flags = existing == Existing::kEmpty ? O_TRUNC : existing == Existing::kOverwrite ? 0 : O_EXCL;
+  descriptor_ = Descriptor(open_output(folder, flags, problem));
   return descriptor_.is_open() || fail("create", problem);
 }
 

@@ -22,8 +22,9 @@ class OutputFile {
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
 
-  enum class Existing { kEmpty, kRefuse, kReplace };
-  /// Creates `path` for this user alone (safe_path.h). `existing`: what to do with a file of that name.
+  enum class Existing { kEmpty, kRefuse, kReplace, kOverwrite };
+  /// Creates `path` for this user alone (safe_path.h). `existing`: what to do with a file of that name;
+  /// kOverwrite keeps its length until cut().
   bool open(std::string path, Existing existing = Existing::kEmpty);
   bool is_open() const { return descriptor_.is_open(); }
   /// Text appended to buffer() is written when write_if_full() finds enough of it, and by flush().

@@ -218,6 +218,7 @@ struct RunInfo {
   std::uint64_t impossible_rates = 0;            ///< rows whose share of a peak can't be, and is left out
   std::uint64_t range_overflows = 0;             ///< NVTX paths that became their parent
   std::vector<std::string> stale_files;          ///< tables of an earlier write, which could not be replaced
+  std::uint64_t files_not_written = 0;           ///< by the latest write, stale ones among them
   std::uint64_t trace_rows_left_out = 0;         ///< of the raw records' tables
   std::uint64_t trace_events_left_out = 0;       ///< of trace.json.gz
   std::uint64_t repeated_records = 0;            ///< activity that came twice and is counted once

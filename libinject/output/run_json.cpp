@@ -10,6 +10,7 @@
 
 #include "libinject/base/format.h"
 #include "libinject/base/json_text.h"
+#include "libinject/base/text.h"
 
 namespace inject {
 
@@ -384,6 +385,36 @@ std::string run_json_text(const RunInfo& run, std::span<const std::string> files
   json.texts("write_errors", errors);
   json.close_object();
   return text + "\n";
+}
+
+std::string short_run_json_text(RunInfo run, std::span<const std::string> files,
+                                std::span<const std::string> errors,
+                                std::span<const DeviceDiagnosis> diagnoses,
+                                std::span<const std::string> stale, std::size_t max_bytes) {
+  std::vector<std::string> problems(errors.begin(), errors.end());
+  problems.emplace_back("run.json has no room for its windows and threads");
+  for (const WindowInfo& window : run.windows) run.losses_outside.add(window.losses);
+  run.windows_not_listed += run.windows.size();
+  run.windows.clear();
+  run.threads.clear();
+  std::string text = run_json_text(run, files, problems, diagnoses, stale);
+  if (text.size() <= max_bytes) return text;
+
+  // Whatever the program, its environment or the machine decide the length of.
+  constexpr std::size_t kMaxText = 500;
+  run.command_line.clear();
+  run.working_directory.clear();
+  run.rank = run.rank.substr(0, kMaxText);
+  run.versions.clear();
+  run.options.clear();
+  run.messages.clear();
+  run.devices.clear();
+  run.iterations.reset();
+  run.metrics.on = false;
+  run.prometheus.reset();
+  problems.erase(problems.begin() + (errors.empty() ? 0 : 1), problems.end() - 1);
+  for (std::string& problem : problems) problem = one_line(problem, kMaxText);
+  return run_json_text(run, files, problems, {}, stale);
 }
 
 }  // namespace inject

@@ -2,6 +2,7 @@
 // SPDX-FileCopyrightText: The libinject authors
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -19,6 +20,14 @@ std::string run_json_text(const RunInfo& run, std::span<const std::string> files
                           std::span<const std::string> errors,
                           std::span<const DeviceDiagnosis> diagnoses = {},
                           std::span<const std::string> stale = {});
+
+/// The same in at most `max_bytes`, some 20,000 of which always suffice: without the lists of windows and
+/// threads, whose counts stay, or, where that is still too long, without all that is not about the state, the
+/// files and what was lost. `write_errors` says so.
+std::string short_run_json_text(RunInfo run, std::span<const std::string> files,
+                                std::span<const std::string> errors,
+                                std::span<const DeviceDiagnosis> diagnoses,
+                                std::span<const std::string> stale, std::size_t max_bytes);
 
 /// Something that is missing from the tables: its name in run.json's `lost`, and how many.
 struct LostCount {

@@ -72,7 +72,10 @@ std::string summary_text(const Report& report, std::string_view folder) {
   write_metrics(page, report);
   write_tables(page, statistics);
   page.empty_line();
-  page.whole_line("  tables: " + one_line(folder, folder.size()));
+  page.whole_line("  tables: " + one_line(folder, folder.size()) +
+                  (run.files_not_written == 0
+                       ? std::string()
+                       : " (not all: " + plural(run.files_not_written, "file") + " could not be written)"));
   return page.text();
 }
 

@@ -35,16 +35,34 @@ void write_json(const std::string& folder, const RunInfo& run, std::vector<std::
     if (std::find(files.begin(), files.end(), name) == files.end()) written.stale.emplace_back(name);
   }
   files.insert(files.end(), written.stale.begin(), written.stale.end());
-  AtomicFile json(folder, kRunFile);
-  json.file().buffer() = run_json_text(run, files, errors, diagnoses, written.stale);
-  if (json.finish() && json.commit()) {
+  const auto replaced = [&] {
+    AtomicFile json(folder, kRunFile);
+    json.file().buffer() = run_json_text(run, files, errors, diagnoses, written.stale);
+    if (json.finish() && json.commit()) return std::string();
+    return json.error();
+  };
+  // Its temporary file has gone before the spare is written: a later spare needs the room.
+  const std::string problem = replaced();
+  bool done = problem.empty();
+  if (!done) {
+    std::string text = run_json_text(run, files, errors, diagnoses, written.stale);
+    if (text.size() > ReservedFile::kBytes)
+      text = short_run_json_text(run, files, errors, diagnoses, written.stale, ReservedFile::kBytes);
+    done = written.run_file.put(text, written.write);
+  }
+  if (written.write != ReservedFile::Write::kLast) written.run_file.renew();
+  if (done) {
     FileWork::file_done();
   } else {
-    errors.push_back(json.error());
+    errors.push_back(problem);
   }
 }
 
 }  // namespace
+
+void reserve_run_json(const std::string& folder, WrittenTables& written) {
+  written.run_file.reserve(folder, kRunFile);
+}
 
 std::span<const TableFile> table_files() {
   static const std::array tables{

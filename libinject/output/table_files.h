@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "libinject/base/reserved_file.h"
 #include "libinject/output/columns.h"
 #include "libinject/report/report.h"
 
@@ -40,12 +41,18 @@ std::string table_text(const TableFile& table, const Report& report);
 struct WrittenTables {
   std::vector<std::string_view> names;
   std::vector<std::string> stale;  ///< those the latest write could not replace
+  /// run.json's room, if it was reserved (reserve_run_json()): it says what the tables are, and has to be
+  /// true where the disk is too full for them.
+  ReservedFile run_file;
+  ReservedFile::Write write = ReservedFile::Write::kFurther;  ///< the next one
 };
+
+void reserve_run_json(const std::string& folder, WrittenTables& written);
 
 /// Writes all tables and then run.json into `folder`, each through a temporary file; returns what failed, one
 /// line each (run.json lists them, too). A file that fails leaves its predecessor unchanged (run.json lists
-/// it among `stale_files`) and does not stop the others. Never throws. For threads with all signals blocked
-/// (OutputFile).
+/// it among `stale_files`) and does not stop the others; run.json has reserved room. Never throws. For
+/// threads with all signals blocked (OutputFile).
 std::vector<std::string> write_all(const std::string& folder, const Report& report,
                                    WrittenTables& written) noexcept;
 

@@ -24,6 +24,7 @@
 #include "libinject/base/format.h"
 #include "libinject/base/host_io.h"
 #include "libinject/base/process.h"
+#include "libinject/base/reserved_file.h"
 #include "libinject/base/safe_path.h"
 #include "libinject/base/text.h"
 #include "libinject/journal/record_place.h"
@@ -224,6 +225,9 @@ class Aside {
     if (renameat(aside_.number(), name.c_str(), folder_, name.c_str()) != 0)
       return name + ": " + text_of(errno);
     unlinkat(folder_, ("." + name + ".new").c_str(), 0);
+    if (name == kRunFile) {
+      for (const std::string& spare : ReservedFile::spare_names(name)) unlinkat(folder_, spare.c_str(), 0);
+    }
     return {};
   }
 

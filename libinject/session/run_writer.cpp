@@ -102,6 +102,7 @@ bool RunWriter::ensure_folder() {
   }
   folder_ = result.path;
   shown_folder_.store(folder_.c_str(), std::memory_order_release);
+  reserve_run_json(folder_, written_);
   if (options_.metrics && options_.metrics_timeline && !timeline_.open(folder_))
     Log::error("no samples are written: " + timeline_.error());
   open_traces();
@@ -282,7 +283,10 @@ bool RunWriter::write_last() {
     early_summary_.store(new std::string(summary_text(*writing.report, folder_)), std::memory_order_release);
   }
   if (files) {
-    remove_records(write_files(writing, true));
+    written_.write = ReservedFile::Write::kLast;
+    const bool all_written = write_files(writing, true);
+    written_.run_file.remove();
+    remove_records(all_written);
     const std::unique_ptr<std::string> unused(early_summary_.exchange(nullptr, std::memory_order_acq_rel));
     if (on_terminal && unused == nullptr) return true;  // it has been written
   }
@@ -299,6 +303,7 @@ bool RunWriter::write_files(Writing& writing, bool last) {
                                                 ? write_run_json(folder_, run, written_)
                                                 : write_all(folder_, *writing.report, written_);
   run.stale_files = written_.stale;
+  run.files_not_written = problems.size();
   for (const std::string& problem : problems) {
     if (!write_failed_) Log::error(problem);
     write_failed_ = true;

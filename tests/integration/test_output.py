@@ -17,6 +17,7 @@ import stat
 import subprocess
 import unittest
 
+import promises
 import simulated
 
 TEXT = "kernel:a:3 start kernel:b:2 copy:h2d:64 stop print:done sync return:3"
@@ -258,6 +259,47 @@ class Unwritable(OutputTest):
                     shutil.rmtree(disk / "out", ignore_errors=True)
         finally:
             subprocess.run(["umount", str(disk)], check=True)
+
+    def test_a_disk_that_fills_up_between_windows(self):
+        """Tables stay as they were, and run.json, whose room is reserved, says so: also where there are too many windows for it."""
+        disk = self.folder / "disk"
+        disk.mkdir()
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(disk)], capture_output=True, check=False).returncode != 0:
+            self.skipTest("no file system can be mounted here")
+        try:
+            for windows in (2, 600):
+                with self.subTest(windows=windows):
+                    self.fill_between(disk, windows)
+                    shutil.rmtree(disk / "out")
+                    (disk / "filler").unlink()
+        finally:
+            subprocess.run(["umount", str(disk)], check=True)
+
+    def fill_between(self, disk, windows):
+        full = self.folder / f"full{windows}"
+        text = (f"start kernel:a:3 sync stop sync until_text:{full}:yes loop:{windows - 1} [ start kernel:b:2 sync stop ] "
+                "sync print:done return:3")
+        # After the write of the first window, and to the last block; then the program is told.
+        fill = (f"(i=0; until grep -q '\"state\": \"closed\"' {disk}/out/run.json 2>/dev/null || [ $((++i)) -gt 5000 ]; do sleep 0.01; done; "
+                f"cp {disk}/out/window_sum.csv {self.folder}/before{windows}; cat /dev/zero >{disk}/filler 2>/dev/null; "
+                f"echo yes >{full}) & PRELOAD {program(text)}; status=$?; wait; exit $status")
+        done = self.shell(fill, OUT=f"{disk}/out", WINDOW="api", SUMMARY="stderr", TRACE=None, RECOVER="0", check=False)
+        self.check_program(done)
+        out = simulated.Folder(disk / "out")
+        self.assertEqual([name for name in out.files() if name.startswith(".")], [])
+        run = out.run
+        self.assertEqual((run["state"], len(run["windows"]) + run["windows_not_listed"]), ("closed", windows))
+        if windows > 500:
+            self.assertEqual(run["windows"], [])
+            self.assertIn("run.json has no room for its windows and threads", run["write_errors"])
+        self.assertEqual((out.path / "window_sum.csv").read_text(), (self.folder / f"before{windows}").read_text())
+        self.assertIn("window_sum.csv", run["stale_files"])
+        self.assertIn("No space left on device", run["write_errors"][0])
+        self.assertEqual(sum("No space left" in text for text in done.warnings()), 1, done.stderr)
+        self.assertRegex(done.stderr, rf"tables: {disk}/out \(not all: \d+ files could not be written\)")
+        after = done.stderr.partition("No space left")[2]
+        self.assertNotIn("the files are in", after)
+        self.assertEqual(promises.broken(disk), {})
 
     def check_no_rest(self, folder):
         """Each table is whole or not there: no temporary file is left, and no table is cut off."""

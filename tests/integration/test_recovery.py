@@ -142,7 +142,7 @@ class Case(simulated.SimulatedTest):
         self.assertEqual(run["state"], "recovered")
         kept = run["recovered"]["tables_kept"]
         self.assertIn("are those that the process wrote itself" if kept else "recovered: the process was killed", said)
-        self.assertEqual({"records", "records.at", ".recovering"} & set(out.files()), set())
+        self.assertEqual({"records", "records.at", ".recovering", ".run.json.spare", ".run.json.last"} & set(out.files()), set())
         self.assertEqual([name for name in out.files() if name.endswith(".tmp")], [])
         self.check_counts(program, out)
         # Tables agree with each other, and with the raw records, which are made anew as well.

@@ -316,3 +316,39 @@ TEST_CASE("Bytes that are not UTF-8 do not break run.json", "[output]") {
   CHECK(json["command_line"][2] == "quote\" back\\slash \n\t\r\x1f");
   CHECK(json["host"] == "\xef\xbf\xbd");
 }
+
+TEST_CASE("A short run.json has what was lost and which files there are, however long the rest is",
+          "[output]") {
+  RunInfo run;
+  run.version = "1.2.3";
+  run.state = "closed";
+  run.pid = 7;
+  run.windows_not_listed = 1;
+  run.windows.resize(500);
+  for (WindowInfo& window : run.windows) window.losses.host_records = 2;
+  run.losses_outside.host_records = 4;
+  run.threads.resize(500, ThreadInfo{1, "worker"});
+  run.command_line = {"python", "train.py"};
+  const std::vector<std::string> files{"a.csv", "b.csv"};
+  const std::vector<std::string> stale{"b.csv"};
+  const std::vector<std::string> errors{"cannot write " + std::string(30'000, 'b'), "cannot write c"};
+  constexpr std::size_t kMax = std::size_t{64} << 10;
+  const bool long_command = GENERATE(false, true);
+  if (long_command) {
+    run.command_line.emplace_back(100'000, '\1');
+    run.rank = std::string(10'000, '\1');
+    run.metrics.on = true;
+    run.metrics.lost = 3;
+  }
+  const std::string text = short_run_json_text(run, files, errors, {}, stale, kMax);
+  CHECK(text.size() <= (long_command ? 20'000 : kMax));
+  const auto json = nlohmann::json::parse(text);
+  CHECK((json["libinject"] == "1.2.3" && json["state"] == "closed" && json["pid"] == 7));
+  CHECK((json["windows"].empty() && json["threads"].empty() && json["windows_not_listed"] == 501));
+  CHECK((json["files"] == files && json["stale_files"] == stale));
+  CHECK(json["lost"]["host_records"] == 1004);
+  CHECK(json["lost"]["metric_samples"] == run.metrics.lost);
+  CHECK(json["command_line"].empty() == long_command);
+  CHECK(json["write_errors"].size() == (long_command ? 2 : 3));
+  CHECK(json["write_errors"].back() == "run.json has no room for its windows and threads");
+}

@@ -92,6 +92,17 @@ TEST_CASE("A run without GPU work says so", "[output]") {
         "  no GPU work was launched in a window\n\n  tables: /out\n");
 }
 
+TEST_CASE("The summary says how many files could not be written, whether they are old or missing",
+          "[output]") {
+  const StatsRun run;
+  RunInfo info = some_run();
+  info.files_not_written = 3;
+  info.stale_files = {"gemm_sum.csv"};
+  const std::string text = summary_text(build_report(run.statistics, info), "/out");
+  CHECK(text.find("  incomplete: 1 file of an earlier moment") != std::string::npos);
+  CHECK(text.find("\n  tables: /out (not all: 3 files could not be written)\n") != std::string::npos);
+}
+
 TEST_CASE("A line for each device whose memory was used", "[output]") {
   StatsRun run;
   RunInfo info = some_run();

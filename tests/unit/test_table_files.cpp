@@ -522,6 +522,45 @@ TEST_CASE("Tables of an earlier write that cannot be replaced are said to be", "
   CHECK(nlohmann::json::parse(folder.read("run.json")).count("stale_files") == 0);
 }
 
+TEST_CASE("run.json is written into its reserved room where it can't be made anew", "[output]") {
+  const TemporaryFolder folder;
+  StatsRun run;
+  WrittenTables written;
+  reserve_run_json(folder.path(), written);
+  run.statistics.add(run.kernel("k", 100));
+  REQUIRE(write_all(folder.path(), build_report(run.statistics, some_run()), written).empty());
+  std::filesystem::create_directories(folder.path() + "/.run.json.new/x");
+  std::filesystem::create_directories(folder.path() + "/.cuda_api_sum.csv.new/x");
+  for (const auto write :
+       {ReservedFile::Write::kFurther, ReservedFile::Write::kFurther, ReservedFile::Write::kLast}) {
+    written.write = write;
+    RunInfo info = some_run();
+    info.pid = 100 + static_cast<int>(write);
+    const auto errors = write_all(folder.path(), build_report(run.statistics, info), written);
+    CHECK(errors.size() == 1);  // the table's alone
+    const auto json = nlohmann::json::parse(folder.read("run.json"));
+    CHECK(json["pid"] == info.pid);
+    CHECK(json["stale_files"] == std::vector<std::string>{"cuda_api_sum.csv"});
+    CHECK(json["write_errors"] == errors);
+    CHECK(std::filesystem::exists(folder.path() + "/.run.json.spare") ==
+          (write == ReservedFile::Write::kFurther));
+  }
+
+  // Longer than the room, with the spare that is kept for the last write.
+  RunInfo info = some_run();
+  info.windows.resize(1000);
+  for (WindowInfo& window : info.windows) window.losses.host_records = 1;
+  const auto errors = write_all(folder.path(), build_report(run.statistics, info), written);
+  CHECK(errors.size() == 1);
+  const auto json = nlohmann::json::parse(folder.read("run.json"));
+  CHECK(json["windows"].empty());
+  CHECK(json["windows_not_listed"] == 1000);
+  CHECK(json["lost"]["host_records"] == 1000);
+  CHECK(json["stale_files"] == std::vector<std::string>{"cuda_api_sum.csv"});
+  written.run_file.remove();
+  CHECK(write_all(folder.path(), build_report(run.statistics, info), written).size() == 2);
+}
+
 TEST_CASE("A folder that is gone is an error per file, not an exception", "[output]") {
   const StatsRun run;
   const auto errors = write_all("/nonexistent/folder", build_report(run.statistics, some_run()));

@@ -131,7 +131,8 @@ def _said_out_of_memory(log: pathlib.Path) -> str:
 
 def has_window(table: pathlib.Path) -> bool:
     try:
-        return bool(Result(table).run["windows"])
+        run = Result(table).run
+        return bool(run["windows"] or run.get("windows_not_listed"))
     except BadFile:
         return False
 

@@ -29,6 +29,11 @@ library = programs = simulation = None
 # as long as it may, it says so.
 MOST_ADDED_SECONDS = 10 * PACE
 WAITED_IN_VAIN = "the device has not finished"
+PROFILING_STOPPED = "profiling has stopped"
+SPARES = {".run.json.spare", ".run.json.last"}
+# Where the machine, or its disk, does not get the last files done within the exit's deadline of 5 s, the program ends in the midst
+# of them, which one of these lines says: with a thirtieth of a processor that is so.
+ENDED_MEANWHILE = ("the output folder is slow", "the files are not complete")
 
 # A child hung in __sanitizer::StackDepotBase, waiting for a lock that another thread of the parent's held.
 LOCKED_IN_CHILDREN = "its run-time library has locks of its own that a child, forked while other threads are at work, never gets"
@@ -97,16 +102,23 @@ class Result:
         return [line for line in self.stderr.splitlines()
                 if line.startswith("libinject[") and not line.split()[1].startswith("info")]
 
+    def ended_meanwhile(self):
+        """The lines that say that the program ended while its files were being written."""
+        return [line for line in self.problems() if any(text in line for text in ENDED_MEANWHILE)]
+
 
 class Case(unittest.TestCase):
     may_break = {}  # rules of `inject check` that the folders of a test may break, and why
+
+    def setUp(self):
+        self.cut_off = set()  # folders in which files are of different moments, as was told
 
     def fresh_folder(self):
         folder = pathlib.Path(tempfile.mkdtemp(prefix="inject-process-"))
         folder.chmod(0o777)
         self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
         # Whatever the library leaves keeps what the documentation promises.
-        self.addCleanup(lambda: promises.hold(self, folder, self.may_break))
+        self.addCleanup(lambda: folder in self.cut_off or promises.hold(self, folder, self.may_break))
         return folder
 
     def run_program(self, command, preload=True, timeout=60, preloads=None, expected_files=(), keep_stderr=True, **options):
@@ -129,11 +141,17 @@ class Case(unittest.TestCase):
         outputs = [Output(path) for path in sorted(folder.glob("out-*"))]
         left = {path.name for path in folder.iterdir()} - {output.path.name for output in outputs}
         self.assertLessEqual(left, {"notes", *expected_files}, "files that nobody expects")
-        for output in outputs:
-            self.assertEqual([path.name for path in output.path.iterdir() if path.name.startswith(".")], [],
-                             "temporary files are left")
-        return Result(done.returncode, done.stdout.decode(), (done.stderr or b"").decode(), seconds, folder, outputs,
-                      notes)
+        result = Result(done.returncode, done.stdout.decode(), (done.stderr or b"").decode(), seconds, folder, outputs, notes)
+        if result.ended_meanwhile():
+            self.cut_off.add(folder)
+        else:
+            for output in outputs:
+                names = {path.name for path in output.path.iterdir()}
+                # Where the profiler did not come to its last write, the room for run.json stays, as the records do.
+                cut = "records" in names or "run.json" not in names or output.state == "open" or PROFILING_STOPPED in result.stderr
+                left = {name for name in names if name.startswith(".")} - (SPARES if cut else set())
+                self.assertEqual(left, set(), f"temporary files are left\n{result.stderr}")
+        return result
 
     def run_both(self, command, most_added=MOST_ADDED_SECONDS, **options):
         """The preloaded run, after checking that its status and stdout are those of the bare one, that it wrote

@@ -286,8 +286,9 @@ class Memory(harness.Case):
             for (first, count), done in zip(cases, pool.map(lambda case: self.run_denied(*case), cases)):
                 with self.subTest(first=first, count=count):
                     self.assertEqual((done.status, done.stdout), (0, "done\n"), done.stderr)
-                    self.assertLess(done.seconds, 1 + harness.MOST_ADDED_SECONDS)
-                    self.assertLessEqual(len(done.problems()), 3, done.stderr)
+                    # In vain it would wait for the device for 30 s; four programs at once, beside whatever else runs, take a while.
+                    self.assertLess(done.seconds, 25 * harness.PACE, done.stderr)
+                    self.assertLessEqual(len(done.problems()) - len(done.ended_meanwhile()), 3, done.stderr)
 
 
 if __name__ == "__main__":

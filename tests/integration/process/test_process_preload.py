@@ -16,6 +16,7 @@ NOBODY = 65534
 
 class TwoCopies(harness.Case):
     def setUp(self):
+        super().setUp()
         self.copy = self.fresh_folder() / "libinject.so"
         shutil.copy(harness.library, self.copy)
 
