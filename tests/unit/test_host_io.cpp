@@ -17,6 +17,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "libinject/base/atomic_file.h"
 #include "tests/unit/catch.h"
 #include "tests/unit/temporary_folder.h"
 
@@ -24,7 +25,8 @@ using namespace inject;
 
 namespace {
 
-enum Outcome : int { kGood, kNotOpened, kStandardNumber, kWritten, kLeftOpen, kErrno };
+enum Outcome : int { kGood, kNotOpened, kStandardNumber, kWritten, kLeftOpen, kErrno, kFailed };
+constexpr int kNoFilter = 77;
 
 /// In a process of its own that has closed its standard descriptors, and prints all the same.
 int open_while_printing(const char* path) {
@@ -59,12 +61,12 @@ int open_while_printing(const char* path) {
   return outcome;
 }
 
-/// From here on the process is told EINTR whenever it asks for a pending signal. False: it can't be had.
-bool interrupt_for_ever() {
+/// From here on this system call fails in this process. False: it can't be had.
+bool refuse(unsigned call, unsigned error) {
   std::array<sock_filter, 4> program = {
       sock_filter{BPF_LD | BPF_W | BPF_ABS, 0, 0, offsetof(seccomp_data, nr)},
-      sock_filter{BPF_JMP | BPF_JEQ | BPF_K, 0, 1, SYS_rt_sigtimedwait},
-      sock_filter{BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ERRNO | EINTR},
+      sock_filter{BPF_JMP | BPF_JEQ | BPF_K, 0, 1, call},
+      sock_filter{BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ERRNO | error},
       sock_filter{BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW},
   };
   const sock_fprog filter{program.size(), program.data()};
@@ -72,26 +74,71 @@ bool interrupt_for_ever() {
          prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
 }
 
-}  // namespace
-
-TEST_CASE("a system that answers EINTR for ever holds nobody up", "[native]") {
-  constexpr int kNoFilter = 77;
+/// Runs `test` in a child, which may filter its system calls; it returns an Outcome. False: they can't be
+/// filtered.
+bool done_in_a_child(int (*test)(const char*), const char* path) {
   const pid_t child = fork();
   REQUIRE(child >= 0);
   if (child == 0) {
     alarm(30);
-    if (!interrupt_for_ever()) _exit(kNoFilter);
-    { const QuietSignals quiet; }
-    _exit(kGood);
+    _exit(test(path));
   }
   int status = 0;
   REQUIRE(waitpid(child, &status, 0) == child);
   REQUIRE(WIFEXITED(status));
   if (WEXITSTATUS(status) == kNoFilter) {
     WARN("left out: no system call can be filtered here");
-    return;
+    return false;
   }
   CHECK(WEXITSTATUS(status) == kGood);
+  return true;
+}
+
+int ask_for_signals(const char*) {
+  if (!refuse(SYS_rt_sigtimedwait, EINTR)) return kNoFilter;
+  { const QuietSignals quiet; }
+  return kGood;
+}
+
+/// As on a server that answers nothing but errors.
+int close_without_fstat(const char* path) {
+  const auto open_descriptors = [] {
+    int count = 0;
+    for (int number = 0; number < 1024; ++number) count += ::fcntl(number, F_GETFD) >= 0;
+    return count;
+  };
+  const int before = open_descriptors();
+  OutputFile file;
+  file.open(path, OutputFile::Existing::kEmpty);
+  if (!refuse(SYS_fstat, EIO) || !refuse(SYS_newfstatat, EIO)) return kNoFilter;
+  file.buffer() = "all of it";
+  if (!file.close()) return kFailed;
+  return open_descriptors() == before ? kGood : kLeftOpen;
+}
+
+int close_without_statx(const char* path) {
+  if (!refuse(SYS_statx, ENOSYS)) return kNoFilter;
+  OutputFile file;
+  file.open(path, OutputFile::Existing::kEmpty);
+  file.buffer() = "all of it";
+  return file.close() ? kGood : kFailed;
+}
+
+}  // namespace
+
+TEST_CASE("a system that answers EINTR for ever holds nobody up", "[native]") {
+  done_in_a_child(&ask_for_signals, nullptr);
+}
+
+TEST_CASE("a file is written and closed although its server gives no attributes, or without statx",
+          "[native]") {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/file";
+  for (const auto test : {&close_without_fstat, &close_without_statx}) {
+    if (!done_in_a_child(test, path.c_str())) return;
+    CHECK(std::filesystem::file_size(path) == 9);
+    std::filesystem::remove(path);
+  }
 }
 
 TEST_CASE("what a program prints to descriptors that it has closed goes into none of our files") {
