@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -26,6 +27,23 @@ constexpr std::size_t kPage = 4096;
 constinit std::atomic<bool> started_without_stderr{false};
 // A message has been waited for in vain: the next ones go out only if there is room at once.
 constinit std::atomic<bool> waited_in_vain{false};
+
+/// Which file is open as `descriptor`. Without asking the server of a network file system, which may take its
+/// time, or answer with an error although the file is ours and has to be closed. fstat() always asks it.
+bool identify(int descriptor, dev_t& device, ino_t& inode) noexcept {
+  struct statx known {};
+  if (statx(descriptor, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_INO, &known) == 0) {
+    device = makedev(known.stx_dev_major, known.stx_dev_minor);
+    inode = known.stx_ino;
+    return true;
+  }
+  if (errno == EBADF) return false;
+  struct stat found {};  // a kernel before 4.11, or a filter of system calls
+  if (fstat(descriptor, &found) != 0) return false;
+  device = found.st_dev;
+  inode = found.st_ino;
+  return true;
+}
 
 }  // namespace
 
@@ -138,17 +156,14 @@ void write_quietly(int descriptor, std::string_view text) noexcept {
 }
 
 Descriptor::Descriptor(int number) noexcept {
-  struct stat file {};
-  if (number < 0 || fstat(number, &file) != 0) return;
-  number_ = number;
-  device_ = file.st_dev;
-  inode_ = file.st_ino;
+  if (number >= 0 && identify(number, device_, inode_)) number_ = number;
 }
 
 int Descriptor::get() const noexcept {
-  struct stat file {};
-  if (number_ >= 0 && fstat(number_, &file) == 0 && file.st_dev == device_ && file.st_ino == inode_)
-    return number_;
+  dev_t device = 0;
+  ino_t inode = 0;
+  if (number_ >= 0 && !identify(number_, device, inode)) return -1;  // errno says why
+  if (number_ >= 0 && device == device_ && inode == inode_) return number_;
   errno = EBADF;
   return -1;
 }

@@ -48,7 +48,7 @@ class Descriptor {
   /// `number` as open_file() returned it.
   explicit Descriptor(int number) noexcept;
   bool is_open() const noexcept { return number_ >= 0; }
-  /// The number, or -1 and EBADF if it is no longer the file that it was.
+  /// The number, or -1 and errno: EBADF if it is no longer the file that it was.
   int get() const noexcept;
 
  private:

@@ -69,7 +69,7 @@ def numbers(path, count):
 class Killed:
     """A program that runs until it is killed, or crashes, and what it has left."""
 
-    def __init__(self, test, text, env=None, before=None, **options):
+    def __init__(self, test, text, env=None, before=None, stdout=subprocess.DEVNULL, **options):
         test.runs += 1
         self.work = test.folder / f"run{test.runs}"
         self.work.mkdir()
@@ -81,17 +81,14 @@ class Killed:
         given = {"OUT": "out", "SUMMARY": "off", "TRACE": "csv", **options}
         kept.update({f"INJECT_{name}": value for name, value in given.items() if value is not None})
         kept.update(env or {})
+        self.out = simulated.Folder(self.work / given["OUT"])
         self.report = self.work / "report"  # of what ran on the devices: a killed simulation makes none
         self.errors = open(self.work / "stderr", "w+b")
         test.addCleanup(self.errors.close)
         self.process = subprocess.Popen([str(simulated.programs / "script_cuda"), *text.split()], cwd=self.work, env=kept,
-                                        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self.errors,
+                                        stdin=subprocess.DEVNULL, stdout=stdout, stderr=self.errors,
                                         preexec_fn=before)
         test.addCleanup(self.end)
-
-    @property
-    def out(self):
-        return simulated.Folder(self.work / "out")
 
     def end(self):
         if self.process.poll() is None:
