@@ -61,6 +61,13 @@ int open_file_at(int folder, const char* path, int flags, mode_t mode) noexcept 
   return above_standard(descriptor);
 }
 
+int allocate_file(int descriptor, std::size_t bytes) noexcept {
+  int failed = EINTR;
+  for (int tries = 0; failed == EINTR && tries < kMaxTries; ++tries)
+    failed = ::posix_fallocate(descriptor, 0, static_cast<off_t>(bytes));
+  return failed;
+}
+
 StandardDescriptors::StandardDescriptors() noexcept {
   const int saved_errno = errno;
   for (int number = STDIN_FILENO; number <= STDERR_FILENO; ++number) {

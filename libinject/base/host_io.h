@@ -8,6 +8,7 @@
 #include <sys/types.h>
 
 #include <array>
+#include <cstddef>
 #include <string_view>
 
 namespace inject {
@@ -22,6 +23,10 @@ inline constexpr int kMaxTries = 64;
 int open_file(const char* path, int flags, mode_t mode = 0600) noexcept;
 /// The same with a path from the folder that is open as `folder`.
 int open_file_at(int folder, const char* path, int flags, mode_t mode = 0600) noexcept;
+
+/// posix_fallocate() from the file's beginning, again on EINTR (kMaxTries). 0, or an error's number. Where
+/// the file system has no such call the C library writes to every block.
+int allocate_file(int descriptor, std::size_t bytes) noexcept;
 
 /// While it lives, what is opened has a number of its own, above 2. Where the program has closed descriptor
 /// 0, 1 or 2, they are held by what nobody can read from or write to: the program's attempts end with EBADF,

@@ -6,21 +6,12 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include <cerrno>
-
 #include "libinject/base/atomic_file.h"
 #include "libinject/base/file_work.h"
 #include "libinject/base/host_io.h"
 #include "libinject/base/safe_path.h"
 
 namespace inject {
-
-namespace {
-
-// A filter of system calls may answer EINTR for ever.
-constexpr int kMaxTries = 64;
-
-}  // namespace
 
 std::array<std::string, 2> ReservedFile::spare_names(std::string_view name) {
   const std::string hidden = "." + std::string(name);
@@ -49,12 +40,8 @@ void ReservedFile::allocate(Spare& spare) {
   std::string problem;
   const int file = open_output(folder, O_EXCL, problem);
   if (file < 0) return;
-  // Where the file system has no such call the C library writes to every block.
-  int failed = EINTR;
-  for (int tries = 0; failed == EINTR && tries < kMaxTries; ++tries)
-    failed = ::posix_fallocate(file, 0, static_cast<off_t>(kBytes));
+  spare.allocated = allocate_file(file, kBytes) == 0;
   ::close(file);
-  spare.allocated = failed == 0;
   // Some of its blocks may have been allocated.
   if (!spare.allocated) ::unlinkat(folder.descriptor(), folder.name().c_str(), 0);
 }

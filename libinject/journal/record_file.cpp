@@ -143,11 +143,8 @@ int RecordFile::make(const FolderAbove& where, std::size_t bytes, std::string& p
     unlinkat(where.descriptor(), where.name().c_str(), 0);
     return -1;
   };
-  // Where the file system has no such call the C library writes to every block.
-  int failed = EINTR;
-  for (int tries = 0; tries < kMaxTries && failed == EINTR; ++tries)
-    failed = posix_fallocate(file, 0, static_cast<off_t>(bytes));
-  if (failed != 0) return give_up("they take " + in_megabytes(bytes) + ": " + text_of(failed));
+  if (const int failed = allocate_file(file, bytes); failed != 0)
+    return give_up("they take " + in_megabytes(bytes) + ": " + text_of(failed));
   void* mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   if (mapped == MAP_FAILED) return give_up(text_of(errno));
   // To shorten the file would end the process (SIGBUS): nobody does so by mistake but the administrator. Who

@@ -46,7 +46,7 @@ struct OpenCall {
 class OpenCalls {
  public:
   /// Library calls nest four or five deep. If there is no room, calls have been jumped out of.
-  static constexpr std::uint32_t kMost = 16;
+  static constexpr std::uint32_t kMaxDepth = 16;
 
   bool empty() const noexcept { return depth_ == 0; }
 
@@ -65,7 +65,7 @@ class OpenCalls {
 
   /// Enters a call. Its `level` says how many are around it.
   std::uint32_t enter(OpenCall& call, bool nested) noexcept {
-    if (depth_ == kMost) [[unlikely]]
+    if (depth_ == kMaxDepth) [[unlikely]]
       forget(0);
     const std::uint32_t place = depth_;
     call.level = nested ? static_cast<std::uint8_t>(place) : 0;
@@ -103,7 +103,7 @@ class OpenCalls {
 
   std::uint32_t depth_ = 0;
   RecordQueue* queue_ = nullptr;
-  OpenCall calls_[kMost];
+  OpenCall calls_[kMaxDepth];
 };
 
 }  // namespace inject

@@ -87,7 +87,7 @@ TEST_CASE("only a call that would have had a record is lost when it is jumped ou
 TEST_CASE("calls that are jumped out of again and again leave room") {
   Thread thread;
   OpenCalls& calls = thread.calls;
-  for (std::uint32_t i = 1; i <= 3 * OpenCalls::kMost; ++i) enter(calls, i, 100'000 - 10 * i);
-  CHECK(thread.lost() == 2 * OpenCalls::kMost);
-  CHECK(calls.around(0)->call == 3 * OpenCalls::kMost);
+  for (std::uint32_t i = 1; i <= 3 * OpenCalls::kMaxDepth; ++i) enter(calls, i, 100'000 - 10 * i);
+  CHECK(thread.lost() == 2 * OpenCalls::kMaxDepth);
+  CHECK(calls.around(0)->call == 3 * OpenCalls::kMaxDepth);
 }
