@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -65,6 +66,12 @@ bool is_left_over(int folder, const char* name, pid_t pid) {
                     found.st_mtime + kNew < std::time(nullptr) && flock(file, LOCK_EX | LOCK_NB) == 0;
   close(file);
   return free;
+}
+
+std::uint64_t size_of(int folder, const char* name) {
+  struct stat found {};
+  return fstatat(folder, name, &found, AT_SYMLINK_NOFOLLOW) == 0 ? static_cast<std::uint64_t>(found.st_size)
+                                                                 : 0;
 }
 
 }  // namespace
@@ -128,6 +135,9 @@ void remove_left_over(const std::string& folder) {
     if (opened >= 0) close(opened);
     return;
   }
+  struct statvfs disk {};
+  const std::uint64_t most =
+      fstatvfs(opened, &disk) == 0 ? std::uint64_t{disk.f_blocks} * disk.f_frsize / kKeptShare : 0;
   std::vector<std::pair<std::uint64_t, std::string>> dead;
   while (const dirent* file = readdir(files)) {
     const std::string_view name(file->d_name);
@@ -142,7 +152,12 @@ void remove_left_over(const std::string& folder) {
     if (is_left_over(opened, file->d_name, pid)) dead.emplace_back(start, name);
   }
   std::sort(dead.begin(), dead.end(), std::greater<>());
-  for (std::size_t i = kKept; i < dead.size(); ++i) unlinkat(opened, dead[i].second.c_str(), 0);
+  std::uint64_t bytes = 0;
+  for (std::size_t i = 0; i < dead.size(); ++i) {
+    const char* const name = dead[i].second.c_str();
+    bytes += size_of(opened, name);
+    if (i >= kMinKept && bytes > most) unlinkat(opened, name, 0);
+  }
   closedir(files);
 }
 

@@ -40,10 +40,12 @@ bool is_local_path(const RecordPointer& pointer, uid_t user);
 /// Says that the record file is in use, as long as the process, or a child that it forked, has it open: by a
 /// lock. Where a program closes all descriptors the file's mapping keeps it, but on an overlay.
 void mark_in_use(int file) noexcept;
-/// Removes files there that killed processes have left and nobody has recovered: all but the last kKept.
+/// Removes files there that killed processes have left and nobody has recovered: the oldest, until the others
+/// take a share of the disk, or are kMinKept. (Of a job that is killed there is one for each rank.)
 /// Containers may share the folder and have process ids of their own: a file is left where its process is
 /// found here or its lock is held, and for a minute, as its process may not have come to lock it.
 void remove_left_over(const std::string& folder);
-inline constexpr std::size_t kKept = 8;
+inline constexpr std::size_t kMinKept = 8;
+inline constexpr std::uint64_t kKeptShare = 10;  ///< a tenth
 
 }  // namespace inject::recovery

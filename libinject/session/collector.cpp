@@ -2,6 +2,8 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/session/collector.h"
 
+#include <unistd.h>
+
 #include <ctime>
 #include <vector>
 
@@ -273,9 +275,10 @@ Nanoseconds Collector::leave_cupti(bool sampler_out) {
 }
 
 std::string Collector::files_are_in(const std::string& folder) const {
-  return (parts_.pipeline.files_incomplete() ? "not all files could be written; what there is is in "
-                                             : "the files are in ") +
-         folder;
+  if (!parts_.pipeline.files_incomplete()) return "the files are in " + folder;
+  // There is none to name where it has been moved away.
+  return "not all files could be written" +
+         (::access(folder.c_str(), F_OK) == 0 ? "; what there is is in " + folder : "");
 }
 
 // `log`: the window that is said to be closed; 0: none is.

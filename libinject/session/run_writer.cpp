@@ -13,6 +13,7 @@
 
 #include "libinject/base/clock.h"
 #include "libinject/base/file_work.h"
+#include "libinject/base/format.h"
 #include "libinject/base/host_io.h"
 #include "libinject/base/log.h"
 #include "libinject/base/out_path.h"
@@ -159,8 +160,13 @@ void RunWriter::remove_records(bool all_written) {
     keeps_records_.store(false, std::memory_order_relaxed);
     records_.remove();
   } else {
-    Log::warn("the records are kept: once there is room, `injectctl recover " + folder_ +
-              "` writes the tables");
+    Log::warn(
+        ::access(folder_.c_str(), F_OK) == 0
+            ? str_format("the records are kept: once there is room, `injectctl recover {}` writes the tables",
+                         folder_)
+            : str_format(
+                  "{} has been moved or removed: `injectctl recover` on where it is now writes the tables",
+                  folder_));
   }
 }
 

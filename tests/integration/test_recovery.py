@@ -301,6 +301,17 @@ class KillTest(Case):
 
 
 class EndTest(Case):
+    def test_a_folder_that_is_moved_meanwhile(self):
+        program = Killed(self, f"start {READY} kernel:alpha:5 until_text:moved:yes stop sync", WINDOW="api")
+        program.wait_for_submissions(5)
+        elsewhere = program.out.path.rename(program.work / "elsewhere")
+        (program.work / "moved").write_text("yes")
+        self.assertEqual(program.process.wait(timeout=60), 0)
+        self.assertRegex(program.stderr(), "/out has been moved or removed: `injectctl recover` on where it is now writes the tables\n")
+        self.assertNotIn("files are in /", program.stderr())
+        self.recover(elsewhere)
+        self.assertEqual(simulated.Folder(elsewhere).kernels(), {"alpha": 5})
+
     def test_a_clean_end_leaves_no_file(self):
         result = self.script("kernel:alpha:10 sync", WINDOW="always")
         self.assertNotIn("records", result.out.files())
@@ -455,6 +466,13 @@ class ElsewhereTest(Case):
         self.assertEqual(result.out.kernels(), {"alpha": 30})
 
     def test_what_nobody_recovers_is_bounded(self):
+        self.leave_and_run(small=False)
+
+    def test_a_whole_job_s_records_are_kept(self):
+        self.leave_and_run(small=True)
+
+    def leave_and_run(self, small):
+        """Twelve record files that nobody has recovered, and another process."""
         folder = self.local / f"libinject-{os.geteuid()}"
         folder.mkdir(mode=0o700)
         gone = subprocess.Popen(["true"])
@@ -463,14 +481,18 @@ class ElsewhereTest(Case):
         there, new = f"records-10-{gone.pid}", f"records-11-{gone.pid}"
         here = f"records-1-{os.getpid()}"
         left = [f"records-{start + 100}-{gone.pid}" for start in range(12)]
+        disk = os.statvfs(folder)
         for name in (here, there, new, *left, "records-of-mine"):
             (folder / name).touch()
+            if name in left:  # with holes: a tenth of the disk is for some of the small ones
+                os.truncate(folder / name, disk.f_blocks * disk.f_frsize // (1000 if small else 20))
             if name != new:
                 os.utime(folder / name, (time.time() - 3600,) * 2)
         with (folder / there).open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH)
             self.script("kernel:alpha:10 sync", WINDOW="always", env=self.away(self.folder / "run"))
-        self.assertEqual([path.name for path in self.records()], sorted((here, there, new, *left[4:], "records-of-mine")))
+        kept = left if small else left[4:]
+        self.assertEqual([path.name for path in self.records()], sorted((here, there, new, *kept, "records-of-mine")))
 
     def test_the_file_of_a_process_is_locked_while_it_lives(self):
         program = self.started()
