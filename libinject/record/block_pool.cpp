@@ -2,11 +2,24 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/record/block_pool.h"
 
+#include <signal.h>
+
 #include <algorithm>
+#include <cerrno>
 
 #include "libinject/base/mapping.h"
 
 namespace inject {
+
+namespace {
+
+// Of RecordQueue::pushing_: frames begin at multiples of 16.
+constexpr std::uintptr_t kKindBits = 15;
+static_assert(kRecordKinds <= kKindBits + 1);
+/// Further out than any frame.
+constexpr std::uintptr_t kLinking = ~std::uintptr_t{0};
+
+}  // namespace
 
 void copy_count(const std::atomic<std::uint64_t>& from, std::atomic<std::uint64_t>& to) noexcept {
   std::uint64_t count;
@@ -114,6 +127,11 @@ bool RecordQueue::next_block(BlockPool& pool, std::uint32_t thread) noexcept {
   block->thread = thread;
   // After the count: what an older use left there must not be taken for this one's.
   block->sequence.store(pool.next_sequence(), std::memory_order_release);
+  // Jumped out of before this, the ring has one block less. Jumped out of what follows, nobody could tell
+  // whether the consumer has gone on to the block and given the one before it back: nobody takes over then.
+  const std::uintptr_t pushing = pushing_.load(std::memory_order_relaxed);
+  pushing_.store(kLinking, std::memory_order_relaxed);
+  std::atomic_signal_fence(std::memory_order_seq_cst);
   // Release: the consumer that follows the link sees the block's fresh header.
   if (tail_ == nullptr) {
     first_.store(pool.index(block) + 1, std::memory_order_release);
@@ -121,6 +139,38 @@ bool RecordQueue::next_block(BlockPool& pool, std::uint32_t thread) noexcept {
     tail_->next.store(pool.index(block) + 1, std::memory_order_release);
   }
   tail_ = block;
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  pushing_.store(pushing, std::memory_order_relaxed);
+  return true;
+}
+
+// A push begins at `here` while the one at `before` has not ended: the latter was interrupted and goes on
+// once a signal handler has returned, or it has been jumped out of. The stack grows downwards: if both are on
+// one stack, what began at `here` or further in has been left. Two stacks have a guard page between them, or
+// more than a page that is still free: what is nearer is on the same one. The alternate stack of signal
+// handlers may be anywhere, also within the other one.
+bool RecordQueue::take_over(std::uintptr_t before, std::uintptr_t here) noexcept {
+  constexpr std::uintptr_t kReach = 4096;
+  const auto place = [](std::uintptr_t frame) { return frame & ~kKindBits; };
+  if (place(here) - place(before) >= kReach) return false;
+  const int error = errno;
+  stack_t alternate{};
+  const bool known = sigaltstack(nullptr, &alternate) == 0;
+  errno = error;
+  const auto on_alternate = [&](std::uintptr_t frame) {
+    return frame - reinterpret_cast<std::uintptr_t>(alternate.ss_sp) < alternate.ss_size;
+  };
+  if (!known || on_alternate(place(here)) != on_alternate(place(before))) return false;
+  // A signal handler may just have done the same.
+  if (!pushing_.compare_exchange_strong(before, here, std::memory_order_relaxed)) return false;
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  const std::uint32_t published = tail_ == nullptr ? 0 : tail_->published.load(std::memory_order_relaxed);
+  if (fill_.load(std::memory_order_relaxed) < published) {
+    fill_.store(published, std::memory_order_relaxed);
+  } else {
+    // One too many if it was left with its last store alone to come.
+    count_drop(static_cast<RecordKind>(1 + (before & kKindBits)));
+  }
   return true;
 }
 
@@ -148,7 +198,7 @@ void RecordQueue::keep_counts(RecordCounts& kept) noexcept {
 }
 
 void RecordQueue::reset() noexcept {
-  pushing_.store(false, std::memory_order_relaxed);
+  pushing_.store(0, std::memory_order_relaxed);
   head_ = tail_ = nullptr;
   first_.store(0, std::memory_order_relaxed);
   taken_ = 0;

@@ -98,7 +98,9 @@ void copy_count(const std::atomic<std::uint64_t>& from, std::atomic<std::uint64_
 
 /// A thread's queue of records: single producer (the thread), single consumer (the drain thread), made of
 /// blocks. Full pool: the record is dropped and counted in `dropped`. So is that of a signal handler which
-/// interrupts its thread inside push().
+/// interrupts its thread inside push(). If the handler leaves by siglongjmp, the record that was being made
+/// is lost, and so are later ones until one is pushed from the same place in the stack, or a little further
+/// out.
 class RecordQueue {
  public:
   /// Producer. Has `fill(Record&)` make a new record where it is to lie, and publishes it; false if it was
@@ -108,11 +110,13 @@ class RecordQueue {
   [[gnu::always_inline]] bool emplace(BlockPool& pool, RecordKind kind, std::uint32_t thread,
                                       Fill&& fill) noexcept {
     static_assert(sizeof(Record) == sizeof(Slot));
-    if (pushing_.load(std::memory_order_relaxed)) {
+    const std::uintptr_t here = reinterpret_cast<std::uintptr_t>(__builtin_dwarf_cfa()) + kind_index(kind);
+    const std::uintptr_t before = pushing_.load(std::memory_order_relaxed);
+    if (before != 0 && !take_over(before, here)) [[unlikely]] {
       count_drop(kind);
       return false;
     }
-    pushing_.store(true, std::memory_order_relaxed);
+    pushing_.store(here, std::memory_order_relaxed);
     std::atomic_signal_fence(std::memory_order_seq_cst);
     // Read once: leave_block() may change it meanwhile.
     std::uint32_t filled = fill_.load(std::memory_order_relaxed);
@@ -136,7 +140,7 @@ class RecordQueue {
       count_drop(kind);
     }
     std::atomic_signal_fence(std::memory_order_seq_cst);
-    pushing_.store(false, std::memory_order_relaxed);
+    pushing_.store(0, std::memory_order_relaxed);
     return room;
   }
   /// The same with one that there is.
@@ -197,6 +201,7 @@ class RecordQueue {
 
  private:
   bool next_block(BlockPool& pool, std::uint32_t thread) noexcept;
+  bool take_over(std::uintptr_t before, std::uintptr_t here) noexcept;
 
   // The drain thread's core has read the slot before, and gives it up for a write only some 100 ns after it
   // was asked. Beyond a block's end it is the next block's, or nothing: asking harms nothing.
@@ -222,10 +227,13 @@ class RecordQueue {
     if (RecordCounts* kept = kept_.load(std::memory_order_relaxed))
       kept->published[kind].store(count, std::memory_order_relaxed);
   }
+
   // Producer's side, but for leave_block().
   Block* tail_ = nullptr;
   std::atomic<std::uint32_t> fill_{Block::kSlots};
-  std::atomic<bool> pushing_{false};  // read by the producer's signal handlers alone
+  // Where the frame that pushes begins, and the kind_index() of its record, added to that. Read by the
+  // producer alone: by its signal handlers, and after one of them has jumped out of the push.
+  std::atomic<std::uintptr_t> pushing_{0};
   // Shared, written once: the first block of the queue.
   std::atomic<std::uint32_t> first_{0};
   std::atomic<RecordCounts*> kept_{nullptr};

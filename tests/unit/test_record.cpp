@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
+#include <setjmp.h>
+#include <signal.h>
+
 #include <atomic>
+#include <cstdint>
+#include <functional>
 #include <set>
 #include <string>
 #include <thread>
@@ -80,6 +85,80 @@ std::uint32_t number_of(const Slot& slot) {
   __builtin_memcpy(&record, slot.bytes, sizeof record);
   return record.call;
 }
+
+/// A queue, and pushes whose frames all begin at the same place if they are called from the same function.
+struct Pushes {
+  [[gnu::noinline]] bool put(
+      std::uint32_t number, const std::function<void()>& meanwhile = [] {}) {
+    began = reinterpret_cast<std::uintptr_t>(__builtin_dwarf_cfa());
+    return queue.emplace<CallRecord>(pool, RecordKind::kCall, 1, [&](CallRecord& record) {
+      record.call = number;
+      meanwhile();
+    });
+  }
+  /// As a signal handler would.
+  [[gnu::noinline]] void jump_out() {
+    if (sigsetjmp(before, 0) != 0) return;
+    queue.emplace<CallRecord>(pool, RecordKind::kCall, 1, [&](CallRecord&) { siglongjmp(before, 1); });
+  }
+  /// The same two pages further in.
+  [[gnu::noinline]] bool put_further_in(std::uint32_t number, bool jump) {
+    static_cast<volatile char*>(__builtin_alloca(8192))[0] = 1;
+    if (!jump) return put(number);
+    jump_out();
+    return false;
+  }
+  std::vector<std::uint32_t> numbers() {
+    std::vector<std::uint32_t> found;
+    queue.drain(pool, [&](const Slot& slot) { found.push_back(number_of(slot)); });
+    return found;
+  }
+
+  BlockPool pool{8 * sizeof(Block)};
+  RecordQueue queue;
+  std::uintptr_t began = 0;
+  sigjmp_buf before;
+};
+
+struct Interrupted {
+  static inline Pushes* pushes = nullptr;
+  static inline char* stack = nullptr;
+  static inline std::uintptr_t push = 0;
+  static inline std::uintptr_t handler = 0;
+  static inline bool kept = true;
+};
+
+// Pushes where its stack has some 2 KB left.
+void push_near_the_end(int /*signal*/) {
+  char* const frame = static_cast<char*>(__builtin_frame_address(0));
+  const auto down = static_cast<std::size_t>(frame - Interrupted::stack) - 2500;
+  static_cast<volatile char*>(__builtin_alloca(down))[0] = 1;
+  Interrupted::kept = Interrupted::pushes->put(2);
+  Interrupted::handler = Interrupted::pushes->began;
+}
+
+/// The alternate stack lies in the frame of what is interrupted.
+[[gnu::noinline]] void interrupt_on_alternate_stack(Pushes& pushes) {
+  alignas(64) char stack[65536];
+  Interrupted::pushes = &pushes;
+  Interrupted::stack = stack;
+  stack_t alternate{};
+  alternate.ss_sp = stack;
+  alternate.ss_size = sizeof stack;
+  stack_t alternate_before{};
+  REQUIRE(sigaltstack(&alternate, &alternate_before) == 0);
+  struct sigaction action {};
+  action.sa_handler = &push_near_the_end;
+  action.sa_flags = SA_ONSTACK;
+  struct sigaction action_before {};
+  REQUIRE(sigaction(SIGUSR1, &action, &action_before) == 0);
+  CHECK(pushes.put(1, [&] {
+    Interrupted::push = pushes.began;
+    raise(SIGUSR1);
+  }));
+  sigaction(SIGUSR1, &action_before, nullptr);
+  sigaltstack(&alternate_before, nullptr);
+}
 }  // namespace
 
 TEST_CASE("a queue hands records over in order and gives its blocks back") {
@@ -117,6 +196,55 @@ TEST_CASE("a full pool drops the newest records and counts them") {
   CHECK(expected == kept);
   CHECK(queue.push(pool, numbered(5000), 1));
   queue.drain(pool, [&](const Slot& slot) { CHECK(number_of(slot) == 5000); });
+}
+
+TEST_CASE("a record that is jumped out of is lost, and none of those that are pushed from its place") {
+  Pushes pushes;
+  std::vector<std::uint32_t> expected;
+  for (std::uint32_t n = 0; n < 4 * Block::kSlots; ++n) {
+    if (n % 50 == 49) {
+      pushes.jump_out();
+    } else {
+      REQUIRE(pushes.put(n));
+      expected.push_back(n);
+    }
+  }
+  CHECK(pushes.numbers() == expected);
+  CHECK(pushes.queue.dropped(RecordKind::kCall) == 4 * Block::kSlots - expected.size());
+  CHECK(pushes.queue.dropped(RecordKind::kRange) == 0);
+}
+
+TEST_CASE("a push inside another one is dropped, and the other one goes on") {
+  Pushes pushes;
+  bool inner = true;
+  REQUIRE(pushes.put(1, [&] { inner = pushes.put(2); }));
+  CHECK_FALSE(inner);
+  REQUIRE(pushes.put(3));
+  CHECK(pushes.numbers() == std::vector<std::uint32_t>{1, 3});
+  CHECK(pushes.queue.dropped(RecordKind::kCall) == 1);
+}
+
+TEST_CASE("records are dropped and counted where it can't be told that a push has been jumped out of") {
+  Pushes pushes;
+  pushes.put_further_in(0, true);
+  CHECK_FALSE(pushes.put(1));
+  CHECK(pushes.queue.dropped(RecordKind::kCall) == 1);
+  CHECK(pushes.put_further_in(2, false));
+  CHECK(pushes.put(3));
+  CHECK(pushes.numbers() == std::vector<std::uint32_t>{2, 3});
+  CHECK(pushes.queue.dropped(RecordKind::kCall) == 2);
+}
+
+TEST_CASE("a handler on a stack of its own drops its record while the push that it interrupts goes on",
+          "[native]") {
+  Pushes pushes;
+  interrupt_on_alternate_stack(pushes);
+  // Where the push began, and right behind the end of the handler's stack.
+  REQUIRE(Interrupted::handler > Interrupted::push);
+  CHECK(Interrupted::handler - Interrupted::push < 4096);
+  CHECK_FALSE(Interrupted::kept);
+  CHECK(pushes.put(3));
+  CHECK(pushes.numbers() == std::vector<std::uint32_t>{1, 3});
 }
 
 TEST_CASE("producers and the consumer work side by side and nothing is lost or doubled") {
