@@ -227,6 +227,7 @@ class RecordQueue {
     if (RecordCounts* kept = kept_.load(std::memory_order_relaxed))
       kept->published[kind].store(count, std::memory_order_relaxed);
   }
+
   // Producer's side, but for leave_block().
   Block* tail_ = nullptr;
   std::atomic<std::uint32_t> fill_{Block::kSlots};
