@@ -107,7 +107,7 @@ def correlation(options, report):
 
 def jax_graphs(options, report):
     program = os.path.join(HERE, "..", "..", "examples", "jax_train.py")
-    _, folder = profile(options, report, "jax", [program, "--seconds", "16"], "time:8s+200ms/1800msx3")
+    _, folder = profile(options, report, "jax", [program, "--seconds", "20"], "time:14s+200ms/1800msx3")
     if folder is None:
         return
     windows = [row for row in folder.rows("window_sum.csv") if row["Device"] == "all"]
