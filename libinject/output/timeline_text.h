@@ -31,7 +31,9 @@ inline std::string quoted_text(std::string_view text) {
   if (text.size() < kMaxNameLength) {
     append_json_string(quoted, text);
   } else {
-    append_json_string(quoted, std::string(text.substr(0, kMaxNameLength - 3)) + "...");
+    // Not by +, of which GCC 12 warns falsely (-Warray-bounds) where much is inlined.
+    std::string cut(text.substr(0, kMaxNameLength - 3));
+    append_json_string(quoted, cut.append("..."));
   }
   return quoted;
 }
