@@ -5,9 +5,6 @@
 // names, streams, windows, shapes and communicators by the ten thousand must not make the exit wait.
 #include <malloc.h>
 #include <time.h>
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#include <sanitizer/allocator_interface.h>
-#endif
 
 #include <algorithm>
 #include <cmath>
@@ -23,6 +20,11 @@
 #include "libinject/record/core.h"
 #include "libinject/stats/statistics.h"
 #include "tests/unit/catch.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+// Of the sanitizers' allocator; GCC comes without its header, sanitizer/allocator_interface.h.
+extern "C" std::size_t __sanitizer_get_current_allocated_bytes();
+#endif
 
 using namespace inject;
 
