@@ -3,7 +3,6 @@
 #include "libinject/iterations/iteration_search.h"
 
 #include <algorithm>
-#include <iterator>
 #include <utility>
 
 #include "libinject/base/format.h"
