@@ -200,7 +200,7 @@ void Lead::clear() {
 LateCause late_cause(Nanoseconds begin, Nanoseconds end, const LateLaunch& launch, Lead& lead) {
   const std::uint64_t gap = end - begin;
   const Nanoseconds called = std::clamp(launch.begin, begin, end);
-  static const HostThread nobody;
+  static const HostThread& nobody = *new HostThread;  // never destroyed: the last tables are written at exit
   const HostThread& thread = launch.thread == nullptr ? nobody : *launch.thread;
   const HostThread* before = launch.before == launch.thread ? nullptr : launch.before;
 

@@ -95,7 +95,7 @@ std::string field(std::string_view text) {
 
 template <typename Value, typename Make>
 const Value& cached(std::vector<Value>& cache, std::uint32_t index, std::uint32_t limit, const Make& make) {
-  static const Value nothing{};
+  static const Value& nothing = *new Value{};  // never destroyed: the last tables are written at exit
   if (index >= limit) return nothing;
   if (index >= cache.size()) cache.resize(index + 1);
   if (cache[index] == Value{}) cache[index] = make();

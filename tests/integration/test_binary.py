@@ -105,6 +105,17 @@ class Binary(unittest.TestCase):
         names = re.findall(r"_GLOBAL__sub_I_\S+", output("nm", str(arguments.library)))
         self.assertEqual([name for name in names if not name.endswith(".cc")], [])
 
+    def test_leaves_nothing_to_be_destroyed_at_exit(self):
+        # The last window is settled at exit, by a thread that may outlive the handlers: no object may be gone by then.
+        callers, function = [], ""
+        for line in output("objdump", "-dC", "--no-show-raw-insn", str(arguments.library)).splitlines():
+            if line.endswith(">:"):
+                function = line
+            elif "<__cxa_atexit@plt>" in line or "<__cxa_thread_atexit" in line:
+                callers.append(function)
+        self.assertTrue(callers, "objdump was not understood: the C++ runtime has such calls of its own")
+        self.assertEqual([caller for caller in callers if "inject::" in caller], [])
+
     def test_stays_loaded(self):
         self.assertRegex(output("readelf", "-d", str(arguments.library)), r"FLAGS_1.*NODELETE")
 
