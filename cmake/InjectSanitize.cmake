@@ -26,6 +26,14 @@ if(INJECT_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # With its instrumentation in between, GCC 12 takes libstdc++'s own members for uninitialised.
   add_compile_options(-Wno-maybe-uninitialized)
 endif()
+if(INJECT_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  # GCC says by these which one is there.
+  if(INJECT_SANITIZE STREQUAL "thread")
+    add_compile_definitions(__SANITIZE_THREAD__=1)
+  else()
+    add_compile_definitions(__SANITIZE_ADDRESS__=1)
+  endif()
+endif()
 if(INJECT_SANITIZE_LIBRARY)
   # Programs hand over numbers that are no value of an enumeration, which has to be passed on.
   add_compile_options(-fno-sanitize=enum)

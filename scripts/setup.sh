@@ -50,6 +50,13 @@ if [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null; then
 elif ! { command -v chromium && command -v chromedriver; } >/dev/null; then
   echo "setup: no headless browser (chromium chromium-driver): the tests of the pages are left out" >&2
 fi
+# Nor this: the unit tests under sanitizers are compiled in two thirds of the time, and by a second compiler.
+if [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null; then
+  need_program clang++ clang
+  need_file libclang-rt-dev '/usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.asan-*.a'
+elif ! command -v clang++ >/dev/null; then
+  echo "setup: no Clang (clang libclang-rt-dev): the sanitizers' builds take the default compiler" >&2
+fi
 
 if ((${#packages[@]})); then
   if [[ $(id -u) != 0 ]] || ! command -v apt-get >/dev/null; then

@@ -3,7 +3,7 @@
 # SPDX-FileCopyrightText: The libinject authors
 #
 # Sets the machine up, builds, and runs every test: the unit tests under AddressSanitizer, UndefinedBehaviorSanitizer
-# and ThreadSanitizer, then everything else, linters included. Needs no GPU; tests that need one say that they skip.
+# and ThreadSanitizer, and everything else, linters included. Needs no GPU; tests that need one say that they skip.
 # usage: scripts/test.sh [--quick]     (--quick: no sanitizers, no linters)
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -25,28 +25,15 @@ step "set-up"
 scripts/setup.sh
 
 step "build"
-# The unit tests are built and run by the sanitizers' builds, or here.
+# The unit tests are built and run by tests of their own, with sanitizers, or here.
 cmake --preset dev -DINJECT_JOIN=OFF -DINJECT_BUILD_UNIT_TESTS="$( ((quick)) && echo ON || echo OFF)"
 # Where no ccache has any of it, several files at once; the linters still see the commands of single ones.
 if grep -q '^INJECT_CCACHE:.*NOTFOUND' build/CMakeCache.txt; then cmake build -DINJECT_JOIN=ON; fi
 cmake --build build -j "$jobs"
 
-failed=0
-if ((!quick)); then
-  for sanitizer in asan tsan; do
-    step "unit tests, $sanitizer"
-    if ! { cmake --preset "$sanitizer" && cmake --build --preset "$sanitizer" -j "$jobs" &&
-      ctest --preset "$sanitizer" -j "$jobs"; }; then
-      failed=1
-    fi
-  done
-fi
-
-# Last, so that what is printed last is the summary of this, the main run.
 step "tests"
-((!failed)) || echo "A sanitizer's run failed, see above: so will this one." >&2
 exclude=()
 ((!quick)) || exclude=(-LE lint)
-# More than there are processors: many of them wait for time to pass, and a linter fills the gaps.
-ctest --test-dir build --output-on-failure -j "$((jobs + 2))" "${exclude[@]}" || failed=1
-exit "$failed"
+# More than there are processors: many of them wait for time to pass, and the linters and the sanitizers' builds, which
+# are nicer than the rest, fill the gaps.
+exec ctest --test-dir build --output-on-failure -j "$((jobs + 4))" "${exclude[@]}"

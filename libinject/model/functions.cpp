@@ -13,7 +13,7 @@ namespace {
 
 // One text and offsets into it instead of a thousand pointers, which the loader would have to relocate in
 // every process.
-constexpr char kNames[] = "\0"
+constexpr char kFunctionNames[] = "\0"
 #define INJECT_HOOK(name, arity, category) #name "\0"
 #include "libinject/model/cudart.def"
 #define INJECT_HOOK(name, arity, category) #name "\0"
@@ -29,11 +29,11 @@ constexpr char kNames[] = "\0"
     ;
 
 constexpr std::array<std::uint16_t, kFunctionEnd + 1> make_offsets() {
-  static_assert(sizeof(kNames) <= UINT16_MAX);
+  static_assert(sizeof(kFunctionNames) <= UINT16_MAX);
   std::array<std::uint16_t, kFunctionEnd + 1> offsets{};
   std::size_t next = 0;
-  for (std::size_t i = 0; i + 1 < sizeof(kNames); ++i) {
-    if (kNames[i] == '\0') offsets[++next] = static_cast<std::uint16_t>(i + 1);
+  for (std::size_t i = 0; i + 1 < sizeof(kFunctionNames); ++i) {
+    if (kFunctionNames[i] == '\0') offsets[++next] = static_cast<std::uint16_t>(i + 1);
   }
   return offsets;
 }
@@ -72,7 +72,7 @@ constexpr FunctionGroup kGroups[] = {
 };
 
 static_assert(std::size(kCategories) == kFunctionEnd && std::size(kGroups) == kFunctionEnd);
-static_assert(kOffsets[kFunctionEnd] == sizeof(kNames) - 1);
+static_assert(kOffsets[kFunctionEnd] == sizeof(kFunctionNames) - 1);
 static_assert(kFunctionEnd < kDriverFunction);
 
 // Names of driver calls by callback id (CUDA 13.0 has 800). Leaked on purpose: records outlive everything.
@@ -89,7 +89,7 @@ std::string_view function_name(FunctionId function) noexcept {
   }
   if (function == kNoFunction || function >= kFunctionEnd) return {};
   const std::size_t begin = kOffsets[function];
-  return {kNames + begin, kOffsets[function + 1u] - begin - 1u};
+  return {kFunctionNames + begin, kOffsets[function + 1u] - begin - 1u};
 }
 
 void set_driver_function_name(FunctionId function, const char* name) noexcept {

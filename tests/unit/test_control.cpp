@@ -52,7 +52,7 @@ TEST_CASE("A folder for control sockets is this user's alone", "[control]") {
   CHECK((made.st_mode & 07777) == 0700);
   close(opened(path));  // as it is
 
-  for (const mode_t mode : {0701, 0710, 0740, 0777}) {
+  for (const mode_t mode : {0701u, 0710u, 0740u, 0777u}) {
     REQUIRE(chmod(path.c_str(), mode) == 0);
     CHECK(problem_of(path, true) == path + " is open to other users");
   }

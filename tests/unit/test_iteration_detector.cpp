@@ -273,7 +273,7 @@ TEST_CASE("nothing comes once in an iteration but what it begins with", "[iterat
   for (std::uint64_t k = 0; k < 40; ++k) {
     program.begin();
     program.copy_in();
-    for (const std::uint64_t function : {1, 1, 1, 2, 2}) program.kernel(function);
+    for (const std::uint64_t function : {1u, 1u, 1u, 2u, 2u}) program.kernel(function);
     optimizer(program, 1);
     optimizer(program, 1);
   }

@@ -48,7 +48,7 @@ TEST_CASE("the launch that has waited longest") {
   CHECK_FALSE(table.first_waiting_begin());
   // Threads hand their records over in turn: not in the order of time.
   std::uint32_t id = 0;
-  for (const Nanoseconds begin : {500, 700, 300, 900}) {
+  for (const Nanoseconds begin : {500u, 700u, 300u, 900u}) {
     Attribution launch = in_window(begin == 300 ? 2 : 1);
     launch.host_begin = begin;
     table.add(1, ++id, launch, true);

@@ -72,7 +72,7 @@ TEST_CASE("An address that is given once more was freed past the hooks", "[memor
 TEST_CASE("Addresses that no device gives are not held", "[memory]") {
   AllocationTable table(256);
   Allocation found;
-  for (const std::uintptr_t odd : {0, 1, 2, 4, 8, 513}) {
+  for (const std::uintptr_t odd : {0u, 1u, 2u, 4u, 8u, 513u}) {
     const auto* pointer = reinterpret_cast<const void*>(odd);
     CHECK(table.add(pointer, {1, 0, kMalloc}, found) == AllocationTable::Added::kNoRoom);
     CHECK_FALSE(table.begin_free(pointer, found));

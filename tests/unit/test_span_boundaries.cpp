@@ -192,7 +192,7 @@ TEST_CASE_METHOD(Telling, "a new search knows nothing of what was followed", "[i
   CHECK(told().empty());  // nothing was followed
   iterations(0, 1);
   told();
-  const Nanoseconds time = GENERATE(150, 270);
+  const Nanoseconds time = GENERATE(150u, 270u);
   const Nanoseconds from = time < 200 ? 201 : 270;
   boundaries.restart(time);
   CHECK(told() == Rows{"unknown from " + std::to_string(from)});

@@ -29,7 +29,7 @@ namespace inject {
 ///
 /// Here is the thread, and what other threads may ask of it; what it does with the devices is
 /// sampled_devices.
-class PmSampler : private SamplingOwner {
+class PmSampler final : private SamplingOwner {
  public:
   using Options = SamplingOptions;
   /// About how long starting takes with the devices known so far: the vendor's libraries are loaded the first
