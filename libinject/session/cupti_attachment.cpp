@@ -3,7 +3,7 @@
 #include "libinject/session/cupti_attachment.h"
 
 #include "libinject/base/clock.h"
-#include "libinject/base/log.h"
+#include "libinject/base/format.h"
 #include "libinject/capture/cupti/foreign_client.h"
 #include "libinject/capture/gate.h"
 
@@ -16,9 +16,10 @@ constexpr Nanoseconds kMaxSamplerStop = 2 * kSecond;
 
 }  // namespace
 
-CuptiAttachment::CuptiAttachment(const Options& options, OnceLog& once, Tracer::Events events,
-                                 void (*register_exit_handler)())
+CuptiAttachment::CuptiAttachment(const Options& options, SessionState& state, OnceLog& once,
+                                 Tracer::Events events, void (*register_exit_handler)())
     : options_(options),
+      state_(state),
       once_(once),
       register_exit_handler_(register_exit_handler),
       buffers_(options.buffer_bytes),
@@ -60,7 +61,7 @@ bool CuptiAttachment::try_raise(TracerLevel level, bool may_gate, const std::str
     }
     if (!error.empty() && error != problem_) {
       problem_ = error;
-      Log::warn("device activity is incomplete: " + error);
+      state_.warn("device activity is incomplete: " + error);
     }
     // Exit handlers run last in, first out: registered again now that CUPTI is loaded, ours runs before
     // CUPTI's.
@@ -80,7 +81,7 @@ void CuptiAttachment::warn_no_device_activity(const std::string& why) {
   untraced_ = why;
   if (why.empty() || why == problem_) return;
   problem_ = why;
-  Log::warn("no device activity is recorded: " + why);
+  state_.warn("no device activity is recorded: " + why);
 }
 
 bool CuptiAttachment::detach(const Detachment& how) noexcept {
@@ -102,9 +103,11 @@ bool CuptiAttachment::detach(const Detachment& how) noexcept {
     ++finalizations_;
     foreign_client.displace();
   } else if (!due && once_.first(OnceLog::Topic::kStaysInitialised)) {
-    Log::warn("CUPTI has been attached and finalized " + std::to_string(finalizations_) +
-              " times, and keeps some memory each time: it is finalized once an hour now, and after the "
-              "last window; launches stay some 0.4 us slower in between");
+    state_.warn(
+        str_format("CUPTI has been attached and finalized {} times, and keeps some memory each time: it is "
+                   "finalized once an hour now, and after the last window; launches stay some 0.4 us slower "
+                   "in between",
+                   finalizations_.load()));
   }
   detach_owed_ = false;
   detaching_time_ += now() - begin;
@@ -115,7 +118,7 @@ void CuptiAttachment::forget(bool window_open) noexcept {
   // One that we hold was made since.
   if (tracer_.level() != TracerLevel::kDetached && !tracer_.holds()) {
     if (window_open) {
-      Log::warn(
+      state_.warn(
           "the program has finalized CUPTI in an open window: device activity and hardware metrics are "
           "missing from here on");
     }
@@ -148,7 +151,7 @@ void CuptiAttachment::reclaim_idle_buffers(std::uint64_t gone) {
 bool CuptiAttachment::stop_sampler() noexcept {
   const bool out = sampler_.stop(longest_sampler_stop());
   if (!out && once_.first(OnceLog::Topic::kSamplerStuck))
-    Log::warn("the sampling of hardware metrics does not end: CUPTI is left as it is");
+    state_.warn("the sampling of hardware metrics does not end: CUPTI is left as it is");
   note_sampler(out);
   return out;
 }

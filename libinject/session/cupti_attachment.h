@@ -12,6 +12,7 @@
 #include "libinject/model/run_info.h"
 #include "libinject/record/buffers.h"
 #include "libinject/session/once_log.h"
+#include "libinject/session/session_state.h"
 
 namespace inject {
 
@@ -34,7 +35,7 @@ class CuptiAttachment {
  public:
   /// `register_exit_handler` is called once CUPTI has been loaded, and once the sampling's libraries have:
   /// exit handlers run last in, first out, and ours has to run before theirs.
-  CuptiAttachment(const Options& options, OnceLog& once, Tracer::Events events,
+  CuptiAttachment(const Options& options, SessionState& state, OnceLog& once, Tracer::Events events,
                   void (*register_exit_handler)());
   CuptiAttachment(const CuptiAttachment&) = delete;
   CuptiAttachment& operator=(const CuptiAttachment&) = delete;
@@ -94,6 +95,7 @@ class CuptiAttachment {
   void note_sampler(bool out) noexcept;
 
   const Options& options_;
+  SessionState& state_;
   OnceLog& once_;
   void (*const register_exit_handler_)();
   ActivityBuffers buffers_;

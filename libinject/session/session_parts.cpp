@@ -13,7 +13,7 @@ SessionParts::SessionParts(Core& core_state, const Callbacks& called)
       base_utc(realtime()),
       trigger_text(to_string(options.window)),
       callbacks(called),
-      cupti(options, once, callbacks.profiler_calls, callbacks.register_exit_handler),
+      cupti(options, state, once, callbacks.profiler_calls, callbacks.register_exit_handler),
       devices(log),
       trigger(make_trigger(options.window)),
       worker(*this),

@@ -20,14 +20,25 @@ void write_lines(const std::vector<std::pair<LogLevel, std::string>>& lines) noe
 
 void SessionState::log(LogLevel level, std::string_view line) noexcept {
   try {
+    const MutexLock lock(lines_mutex_);
     lines_.emplace_back(level, line);
   } catch (...) {
     Log::write(level, line);
   }
 }
 
+std::vector<std::pair<LogLevel, std::string>> SessionState::take_lines() noexcept {
+  const MutexLock lock(lines_mutex_);
+  return std::exchange(lines_, {});
+}
+
+bool SessionState::has_lines() noexcept {
+  const MutexLock lock(lines_mutex_);
+  return !lines_.empty();
+}
+
 bool SessionState::wait(std::condition_variable& condition, Nanoseconds most) noexcept {
-  if (!lines_.empty()) {
+  if (has_lines()) {
     const SessionUnlock unlocked(*this);
     return true;  // what is waited for may have come meanwhile
   }

@@ -79,10 +79,11 @@ struct SessionState {
     collecting = true;
   }
 
-  /// Writes the line once the lock has been released: nobody waits for a terminal with it held.
-  void log(LogLevel level, std::string_view line) noexcept INJECT_REQUIRES(session_mutex);
-  void warn(std::string_view line) noexcept INJECT_REQUIRES(session_mutex) { log(LogLevel::kWarn, line); }
-  void info(std::string_view line) noexcept INJECT_REQUIRES(session_mutex) { log(LogLevel::kInfo, line); }
+  /// Writes the line when the lock is next released: nobody waits for a terminal with it held. From a thread
+  /// that has the lock, or takes it soon.
+  void log(LogLevel level, std::string_view line) noexcept;
+  void warn(std::string_view line) noexcept { log(LogLevel::kWarn, line); }
+  void info(std::string_view line) noexcept { log(LogLevel::kInfo, line); }
 
   /// Waits for `wake` or `changed`, `most` at most; may return early. False once the time is over.
   bool wait_wake(Nanoseconds most) noexcept INJECT_REQUIRES(session_mutex) { return wait(wake, most); }
@@ -99,11 +100,11 @@ struct SessionState {
   friend class SessionLock;
   friend class SessionUnlock;
   bool wait(std::condition_variable& condition, Nanoseconds most) noexcept INJECT_REQUIRES(session_mutex);
-  std::vector<std::pair<LogLevel, std::string>> take_lines() noexcept INJECT_REQUIRES(session_mutex) {
-    return std::exchange(lines_, {});
-  }
+  std::vector<std::pair<LogLevel, std::string>> take_lines() noexcept;
+  bool has_lines() noexcept;
 
-  std::vector<std::pair<LogLevel, std::string>> lines_ INJECT_GUARDED_BY(session_mutex);
+  Mutex lines_mutex_;
+  std::vector<std::pair<LogLevel, std::string>> lines_ INJECT_GUARDED_BY(lines_mutex_);
 };
 
 /// Holds session_mutex as long as it lives.
