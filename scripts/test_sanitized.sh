@@ -19,6 +19,6 @@ jobs=$(nproc)
 compiler=()
 if command -v clang++ >/dev/null; then compiler=(-DCMAKE_CXX_COMPILER=clang++); fi
 cmake --preset "$preset" "${compiler[@]}"
-# Behind whatever else runs: tests wait much of their time.
-nice -n 19 cmake --build --preset "$preset" -j "$jobs"
+# Behind the other tests, which wait much of their time, and before the linter: its tests are to be over by the time that is.
+nice -n 10 cmake --build --preset "$preset" -j "$jobs"
 ctest --preset "$preset" -j "$jobs"

@@ -38,7 +38,7 @@ std::int64_t now(clockid_t clock) {
   return nanoseconds(time);
 }
 
-constexpr std::int64_t kLongestWait = 86'400 * kNanosecondsPerSecond;  // so that no sum overflows
+constexpr std::int64_t kMaxWait = 86'400 * kNanosecondsPerSecond;  // so that no sum overflows
 
 constinit bool clockwait_is_glibc = false;
 
@@ -103,7 +103,7 @@ INJECT_HIDDEN int __wrap_pthread_cond_clockwait(pthread_cond_t* condition, pthre
     if (!clockwait_is_glibc) return __real_pthread_cond_clockwait(condition, mutex, clock, deadline);
     timespec kernel_time{};
     syscall(SYS_clock_gettime, clock, &kernel_time);
-    const std::int64_t until = nanoseconds(kernel_time) + std::min(left, kLongestWait);
+    const std::int64_t until = nanoseconds(kernel_time) + std::min(left, kMaxWait);
     const timespec end{until / kNanosecondsPerSecond, until % kNanosecondsPerSecond};
     return __real_pthread_cond_clockwait(condition, mutex, clock, &end);
   }

@@ -46,12 +46,12 @@ bool addresses_suffice() noexcept {
 }
 
 // What there is beside queues and buffers is some 12 MB at least: a quarter of what a limit leaves.
-constexpr std::uint64_t kLeastMemory = 48 * kMegabyte;
+constexpr std::uint64_t kMinMemory = 48 * kMegabyte;
 // Queues and CUPTI's buffers are a sixteenth of what a limit leaves at most, so the record file, in which
 // they live and which may be in memory, is an eighth.
 constexpr std::uint64_t kArenaShare = 16;
-constexpr std::size_t kLeastRing = std::size_t{64} << 10;
-constexpr std::size_t kLeastBuffers = std::size_t{1} << 20;
+constexpr std::size_t kMinRing = std::size_t{64} << 10;
+constexpr std::size_t kMinBuffers = std::size_t{1} << 20;
 
 void fit_arenas(ParseResult& parsed) {
   Options& options = parsed.options;
@@ -69,7 +69,7 @@ void fit_arenas(ParseResult& parsed) {
     why = figures(*room, whose);
   };
   constexpr const char* kOfGroup = " MB of memory of its control group";
-  if (memory && memory->left < kLeastMemory) {
+  if (memory && memory->left < kMinMemory) {
     parsed.error = figures(*memory, kOfGroup) + ", which is too little beside the program: profiling is off";
     return;
   }
@@ -79,14 +79,14 @@ void fit_arenas(ParseResult& parsed) {
   const auto fit = [&](const char* name, std::size_t& bytes, std::size_t least) {
     const auto share = static_cast<std::size_t>(static_cast<double>(bytes) * static_cast<double>(budget) /
                                                 static_cast<double>(wanted));
-    bytes = std::min(bytes, std::max(share / kLeastRing * kLeastRing, least));
+    bytes = std::min(bytes, std::max(share / kMinRing * kMinRing, least));
     std::string text = std::to_string(bytes >> 10) + "K";
     for (auto& [variable, value] : options.in_force)
       if (variable == name) value = text;
     return name + ("=" + text);
   };
-  const std::string ring = fit("INJECT_RING", options.ring_bytes, kLeastRing);
-  const std::string buffers = fit("INJECT_BUFFERS", options.buffer_bytes, kLeastBuffers);
+  const std::string ring = fit("INJECT_RING", options.ring_bytes, kMinRing);
+  const std::string buffers = fit("INJECT_BUFFERS", options.buffer_bytes, kMinBuffers);
   parsed.warnings.push_back(ring + " and " + buffers + " are used: " + why);
 }
 
@@ -127,8 +127,8 @@ const char* Core::why_none() noexcept {
 Core* Core::get_or_wait() noexcept {
   Core* core = get();
   // In a signal handler that interrupts the thread which makes it there is nothing to wait for: not for ever.
-  constexpr int kMost = 1000;
-  for (int i = 0; core == nullptr && i < kMost; ++i) {
+  constexpr int kMaxTries = 1000;
+  for (int i = 0; core == nullptr && i < kMaxTries; ++i) {
     if (making_core.load(std::memory_order_acquire) != Making::kBegun) break;
     const timespec pause{0, 1'000'000};
     nanosleep(&pause, nullptr);

@@ -425,7 +425,7 @@ TEST_CASE_METHOD(Tracking, "a launch that was held for the window begins its ite
 }
 
 TEST_CASE_METHOD(Tracking, "spans that are held back are bounded", "[iterations]") {
-  constexpr std::size_t kMost = 65'536;
+  constexpr std::size_t kMax = 65'536;
   search();
   // Graphs are believed to be iterations sooner.
   const auto short_steps = [&](std::size_t count) {
@@ -441,15 +441,15 @@ TEST_CASE_METHOD(Tracking, "spans that are held back are bounded", "[iterations]
     REQUIRE(tracker.found().events < 10'000);
     short_steps(10);
   }
-  while (tracker.found().begun + 1000 < kMost) short_steps(1000);
+  while (tracker.found().begun + 1000 < kMax) short_steps(1000);
   CHECK(tracker.found().changes == 1);
-  short_steps(kMost - tracker.found().begun);
-  REQUIRE(tracker.found().begun == kMost);
+  short_steps(kMax - tracker.found().begun);
+  REQUIRE(tracker.found().begun == kMax);
   CHECK(told.all.empty());
   short_steps(1);
   CHECK(told.all.empty());
   short_steps(1);
-  CHECK(told.all.size() == kMost + 1);
+  CHECK(told.all.size() == kMax + 1);
 }
 
 TEST_CASE_METHOD(Tracking, "a run without a window says what was seen", "[iterations]") {

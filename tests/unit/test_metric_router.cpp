@@ -123,12 +123,12 @@ TEST_CASE_METHOD(Routing, "samples whose window may not be entered yet wait", "[
 }
 
 TEST_CASE_METHOD(Routing, "of samples that wait the latest are kept, up to a limit", "[metrics]") {
-  constexpr std::size_t kMost = MetricRouter::kMaxPending;
+  constexpr std::size_t kMax = MetricRouter::kMaxPending;
   name_columns();
-  router.add(samples(1000, 1000 + 10 * (kMost - 1)));
+  router.add(samples(1000, 1000 + 10 * (kMax - 1)));
   router.route(0);
   CHECK(held() == 0);
-  router.add(samples(1000 + 10 * kMost, 1000 + 10 * (kMost + 2)));
+  router.add(samples(1000 + 10 * kMax, 1000 + 10 * (kMax + 2)));
   router.route(0);
   CHECK(held() == 3);
   CHECK(router.pending());
