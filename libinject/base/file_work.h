@@ -12,20 +12,38 @@ namespace inject {
 /// While it lives, this thread is at work on files of the output, which may take any time: a server does not
 /// answer, a disk is slow. Whoever waits for that thread can tell, and how far it has come.
 class FileWork {
+  class Account {
+   public:
+    void begin() noexcept {
+      if (depth_.fetch_add(1, std::memory_order_relaxed) == 0) since_.store(now(), std::memory_order_relaxed);
+    }
+    void end() noexcept {
+      if (depth_.fetch_sub(1, std::memory_order_relaxed) == 1) since_.store(0, std::memory_order_relaxed);
+    }
+    bool lasts(Nanoseconds longer_than) const noexcept {
+      const Nanoseconds begin = since_.load(std::memory_order_relaxed);
+      return begin != 0 && now() - begin >= longer_than;
+    }
+
+   private:
+    std::atomic<int> depth_;
+    std::atomic<Nanoseconds> since_;
+  };
+
  public:
-  FileWork() noexcept {
-    if (depth.fetch_add(1, std::memory_order_relaxed) == 0) since.store(now(), std::memory_order_relaxed);
-  }
-  ~FileWork() {
-    if (depth.fetch_sub(1, std::memory_order_relaxed) == 1) since.store(0, std::memory_order_relaxed);
-  }
+  FileWork() noexcept : account_(nobody_waits ? aside : waited_for) { account_.begin(); }
+  ~FileWork() { account_.end(); }
   FileWork(const FileWork&) = delete;
   FileWork& operator=(const FileWork&) = delete;
 
+  /// This thread does nothing else: before the last files nobody waits for it.
+  static void on_thread_of_its_own() noexcept { nobody_waits = true; }
+
   static bool lasts(Nanoseconds longer_than = 0) noexcept {
-    const Nanoseconds begin = since.load(std::memory_order_relaxed);
-    return begin != 0 && now() - begin >= longer_than;
+    return keeps_waiting(longer_than) || aside.lasts(longer_than);
   }
+  /// That of a thread that has other things to do.
+  static bool keeps_waiting(Nanoseconds longer_than) noexcept { return waited_for.lasts(longer_than); }
 
   /// Of the files of the latest write, how many there are to be, and how many are in their place.
   static void begin_files(unsigned count) noexcept {
@@ -37,8 +55,10 @@ class FileWork {
   static unsigned files() noexcept { return total.load(std::memory_order_relaxed); }
 
  private:
-  static constinit inline std::atomic<int> depth{0};
-  static constinit inline std::atomic<Nanoseconds> since{0};
+  Account& account_;
+  static constinit inline Account waited_for;
+  static constinit inline Account aside;
+  static constinit inline thread_local bool nobody_waits = false;
   static constinit inline std::atomic<unsigned> done{0};
   static constinit inline std::atomic<unsigned> total{0};
 };

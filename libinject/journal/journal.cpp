@@ -289,17 +289,23 @@ void Journal::boundary(const IterationBoundary& boundary) {
   body_.number(boundary.followed ? 1 : 0);
 }
 
-void Journal::written() {
-  if (!running()) return;
+Journal::Position Journal::position() {
+  if (!running()) return {};
   commit();
-  live_->written_block.store(number_, std::memory_order_release);
-  live_->written_calls.store(calls_, std::memory_order_release);
-  if (!full_) return;
+  return {number_, calls_, full_, live_->beyond_submissions.load(std::memory_order_relaxed),
+          live_->beyond_records.load(std::memory_order_relaxed)};
+}
+
+void Journal::written(const Position& position) {
+  if (!running()) return;
+  live_->written_block.store(position.block, std::memory_order_release);
+  live_->written_calls.store(position.calls, std::memory_order_release);
+  if (!position.full) return;
   // First: killed in between, what the tables have may be counted as missing from them. The other way round
   // the journal would be taken for all there is, and what came after it would be counted nowhere.
   live_->written_beyond.store(1, std::memory_order_relaxed);
-  live_->beyond_submissions.store(0, std::memory_order_release);
-  live_->beyond_records.store(0, std::memory_order_release);
+  live_->beyond_submissions.fetch_sub(position.submissions_beyond, std::memory_order_release);
+  live_->beyond_records.fetch_sub(position.records_beyond, std::memory_order_release);
 }
 
 // What is written is for whoever recovers it: it is the file's, and the program does without its pages. Of a

@@ -60,8 +60,17 @@ class Journal final : public IntakeLog {
   void boundary(const IterationBoundary& boundary) override;
   /// Threads are often named after their first call.
   void renew_thread_names();
-  /// The tables on disk have all that came so far.
-  void written();
+  /// How far the journal has come.
+  struct Position {
+    std::uint64_t block = 0;
+    std::uint64_t calls = 0;
+    bool full = false;
+    std::uint64_t submissions_beyond = 0;
+    std::uint64_t records_beyond = 0;
+  };
+  Position position();
+  /// The tables on disk have all that had come by `position`.
+  void written(const Position& position);
   /// Commits what is not yet.
   void commit() override;
 

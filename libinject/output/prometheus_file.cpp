@@ -47,10 +47,14 @@ bool PrometheusFile::write_text(const std::string& text) {
   return false;
 }
 
-bool PrometheusFile::write(const Report& report, PrometheusState state) noexcept {
+std::string PrometheusFile::text(const Report& report, PrometheusState state) {
+  return metrics_.text(report, state, wall_time(), info_.failed);
+}
+
+bool PrometheusFile::write(const std::string& text) noexcept {
   bool done = false;
   try {
-    done = write_text(metrics_.text(report, state, wall_time(), info_.failed));
+    done = write_text(text);
   } catch (const std::exception& problem) {
     // Most likely out of memory, so this may fail as well.
     try {

@@ -19,8 +19,10 @@ class PrometheusFile {
   void open(std::string path, int pid);
   bool is_on() const { return !info_.file.empty(); }
 
+  /// What the file would hold now.
+  std::string text(const Report& report, PrometheusState state);
   /// False if the file could not be written: see error(); the previous file stays. Never throws.
-  bool write(const Report& report, PrometheusState state) noexcept;
+  bool write(const std::string& text) noexcept;
   const std::string& error() const { return error_; }
   const PrometheusInfo& info() const { return info_; }
 

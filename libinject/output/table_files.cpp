@@ -12,6 +12,7 @@
 
 #include "libinject/base/atomic_file.h"
 #include "libinject/base/file_work.h"
+#include "libinject/base/format.h"
 #include "libinject/output/run_json.h"
 #include "libinject/output/tables.h"
 
@@ -58,6 +59,62 @@ void write_json(const std::string& folder, const RunInfo& run, std::vector<std::
   }
 }
 
+/// The errors that `write` notes, and the one that it ends with.
+template <typename Write>
+std::vector<std::string> noting_errors(const char* what, const Write& write) noexcept {
+  std::vector<std::string> errors;
+  try {
+    write(errors);
+  } catch (const std::exception& problem) {
+    // Most likely out of memory, so this may fail as well.
+    try {
+      errors.push_back(str_format("cannot write {}: {}", what, problem.what()));
+    } catch (...) {
+      errors.clear();
+    }
+  }
+  return errors;
+}
+
+/// Tables that are put in place once all of them are written, so that, apart from the renames, a reader finds
+/// tables of one moment.
+class FinishedTables {
+ public:
+  /// `count`: how many there will be.
+  FinishedTables(const std::string& folder, std::size_t count) : folder_(folder) {
+    FileWork::begin_files(static_cast<unsigned>(count) + 1);  // and run.json
+  }
+
+  template <typename Fill>
+  void add(std::string_view name, std::vector<std::string>& errors, const Fill& fill) {
+    auto file = std::make_unique<AtomicFile>(folder_, name);
+    fill(file->file());
+    if (file->finish()) {
+      finished_.emplace_back(name, std::move(file));
+    } else {
+      errors.push_back(file->error());
+    }
+  }
+
+  /// Appends the names of those that are in place to `names`.
+  void commit(std::vector<std::string>& names, WrittenTables& written, std::vector<std::string>& errors) {
+    for (const auto& [name, file] : finished_) {
+      if (!file->commit()) {
+        errors.push_back(file->error());
+        continue;
+      }
+      FileWork::file_done();
+      names.emplace_back(name);
+      if (std::find(written.names.begin(), written.names.end(), name) == written.names.end())
+        written.names.push_back(name);
+    }
+  }
+
+ private:
+  const std::string& folder_;
+  std::vector<std::pair<std::string_view, std::unique_ptr<AtomicFile>>> finished_;
+};
+
 }  // namespace
 
 void reserve_run_json(const std::string& folder, WrittenTables& written) {
@@ -89,69 +146,54 @@ std::string table_text(const TableFile& table, const Report& report) {
   return text;
 }
 
+TableTexts table_texts(const Report& report) {
+  TableTexts texts;
+  for (const TableFile& table : table_files())
+    if (is_wanted(table, report)) texts.tables.push_back({table.name, table_text(table, report)});
+  texts.diagnoses = report.diagnoses;
+  return texts;
+}
+
 std::vector<std::string> write_all(const std::string& folder, const Report& report,
                                    WrittenTables& written) noexcept {
-  std::vector<std::string> errors;
-  try {
-    // All tables are written before the first is put in place, so that, apart from the renames, a reader
-    // finds tables of one moment.
-    std::vector<std::pair<std::string_view, std::unique_ptr<AtomicFile>>> finished;
-    std::vector<std::string> names;
-    const auto wanted = std::count_if(table_files().begin(), table_files().end(),
-                                      [&](const TableFile& table) { return is_wanted(table, report); });
-    FileWork::begin_files(static_cast<unsigned>(wanted) + 1);
+  return noting_errors("the tables", [&](std::vector<std::string>& errors) {
+    std::vector<std::string> kept;
+    FinishedTables tables(folder, static_cast<std::size_t>(std::count_if(
+                                      table_files().begin(), table_files().end(),
+                                      [&](const TableFile& table) { return is_wanted(table, report); })));
     for (const TableFile& table : table_files()) {
-      if (!is_wanted(table, report)) {
+      if (is_wanted(table, report)) {
+        tables.add(table.name, errors, [&](OutputFile& file) {
+          append_table(table, report, file.buffer(), [&file](std::string&) { file.write_if_full(); });
+        });
+      } else if (report.run->recovered &&
+                 access((folder + "/" + std::string(table.name)).c_str(), F_OK) == 0) {
         // Tables of hardware metrics that a killed process wrote cannot be recreated.
-        if (report.run->recovered && access((folder + "/" + std::string(table.name)).c_str(), F_OK) == 0)
-          names.emplace_back(table.name);
-        continue;
-      }
-      auto file = std::make_unique<AtomicFile>(folder, table.name);
-      append_table(table, report, file->file().buffer(),
-                   [&file](std::string&) { file->file().write_if_full(); });
-      if (file->finish()) {
-        finished.emplace_back(table.name, std::move(file));
-      } else {
-        errors.push_back(file->error());
+        kept.emplace_back(table.name);
       }
     }
-    for (const auto& [name, file] : finished) {
-      if (!file->commit()) {
-        errors.push_back(file->error());
-        continue;
-      }
-      FileWork::file_done();
-      names.emplace_back(name);
-      if (std::find(written.names.begin(), written.names.end(), name) == written.names.end())
-        written.names.push_back(name);
-    }
-    write_json(folder, *report.run, std::move(names), written, errors, report.diagnoses);
-  } catch (const std::exception& problem) {
-    // Most likely out of memory, so this may fail as well.
-    try {
-      errors.emplace_back(std::string("cannot write the tables: ") + problem.what());
-    } catch (...) {
-      errors.clear();
-    }
-  }
-  return errors;
+    tables.commit(kept, written, errors);
+    write_json(folder, *report.run, std::move(kept), written, errors, report.diagnoses);
+  });
+}
+
+std::vector<std::string> write_all(const std::string& folder, TableTexts texts, const RunInfo& run,
+                                   WrittenTables& written) noexcept {
+  return noting_errors("the tables", [&](std::vector<std::string>& errors) {
+    FinishedTables tables(folder, texts.tables.size());
+    for (auto& [name, text] : texts.tables)
+      tables.add(name, errors, [&text](OutputFile& file) { file.buffer() = std::move(text); });
+    std::vector<std::string> names;
+    tables.commit(names, written, errors);
+    write_json(folder, run, std::move(names), written, errors, texts.diagnoses);
+  });
 }
 
 std::vector<std::string> write_run_json(const std::string& folder, const RunInfo& run,
                                         WrittenTables& written) noexcept {
-  std::vector<std::string> errors;
   FileWork::begin_files(1);
-  try {
-    write_json(folder, run, {}, written, errors);
-  } catch (const std::exception& problem) {
-    try {
-      errors.emplace_back(std::string("cannot write run.json: ") + problem.what());
-    } catch (...) {
-      errors.clear();
-    }
-  }
-  return errors;
+  return noting_errors(
+      "run.json", [&](std::vector<std::string>& errors) { write_json(folder, run, {}, written, errors); });
 }
 
 }  // namespace inject

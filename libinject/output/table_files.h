@@ -49,6 +49,17 @@ struct WrittenTables {
 
 void reserve_run_json(const std::string& folder, WrittenTables& written);
 
+/// What is written of a report, which refers to statistics that go on meanwhile: their text.
+struct TableTexts {
+  struct Text {
+    std::string_view name;  ///< of the file
+    std::string text;
+  };
+  std::vector<Text> tables;
+  std::vector<DeviceDiagnosis> diagnoses;  ///< for run.json
+};
+TableTexts table_texts(const Report& report);
+
 /// Writes all tables and then run.json into `folder`, each through a temporary file; returns what failed, one
 /// line each (run.json lists them, too). A file that fails leaves its predecessor unchanged (run.json lists
 /// it among `stale_files`) and does not stop the others; run.json has reserved room. Never throws. For
@@ -60,6 +71,10 @@ inline std::vector<std::string> write_all(const std::string& folder, const Repor
   WrittenTables none;
   return write_all(folder, report, none);
 }
+
+/// The same of texts. `run`: as the report's.
+std::vector<std::string> write_all(const std::string& folder, TableTexts texts, const RunInfo& run,
+                                   WrittenTables& written) noexcept;
 
 /// Only run.json: when the first window opens, or when there is no memory for tables.
 std::vector<std::string> write_run_json(const std::string& folder, const RunInfo& run,

@@ -62,12 +62,60 @@ bool Collector::write_due() const {
 }
 
 Nanoseconds Collector::next_wake() const {
+  if (writing_) return put_ ? now() : Trigger::kNever;  // whoever puts them there wakes us
   return parts_.state.unwritten ? last_write_ + write_interval() : Trigger::kNever;
 }
 
-void Collector::write_files(const char* state) {
+// Has all files written, and afterwards says that window `log` is closed; 0: says nothing. Nobody waits for
+// the folder; what is asked for meanwhile comes after that.
+void Collector::write_files(const char* state, std::uint32_t log) {
+  last_write_ = now();
+  parts_.state.unwritten = false;
+  writing_ = true;
+  put_ = false;
+  to_log_ = log;
+  bool put = false;
+  {
+    const SessionUnlock unlocked(parts_.state);
+    put = !prepare_files(state);
+    if (!put && !file_thread_.start([this] { put_files(); })) {
+      parts_.pipeline.put_files(files_);
+      put = true;
+    }
+  }
+  if (put) finish_files();
+}
+
+// False if there is nothing to be put anywhere.
+bool Collector::prepare_files(const char* state) {
   Pipeline::Locked pipeline(parts_.pipeline);
-  if (pipeline.writer().may_write()) pipeline.writer().write(state);
+  files_ = {};
+  if (!pipeline.writer().may_write()) return false;
+  files_ = pipeline.writer().prepare(state);
+  return true;
+}
+
+void Collector::put_files() noexcept {
+  parts_.pipeline.put_files(files_);
+  const SessionLock lock(parts_.state);
+  put_ = true;
+  parts_.state.wake.notify_one();
+}
+
+void Collector::finish_files() {
+  SessionState& state = parts_.state;
+  {
+    const SessionUnlock unlocked(state);
+    Pipeline::Locked(parts_.pipeline).writer().finish(files_);
+  }
+  if (const std::uint32_t window = std::exchange(to_log_, 0); window != 0) {
+    const char* folder = parts_.pipeline.shown_folder();
+    if (folder != nullptr) parts_.once.first(OnceLog::Topic::kFolder);
+    state.info(str_format("window {} is closed; {}", window,
+                          folder == nullptr ? std::string("no files are written") : files_are_in(folder)));
+  }
+  writing_ = put_ = false;
+  state.changed.notify_all();
 }
 
 void Collector::step(std::uint32_t current) {
@@ -77,14 +125,10 @@ void Collector::step(std::uint32_t current) {
         "CUPTI has stopped with a fatal error and finalized itself: device activity is missing from here on");
   }
   log_open_window(current);
-  if (current != 0 && parts_.pipeline.closed_on_disk() && !state.ending() && write_due()) {
-    {
-      // A reader must be able to tell that a later window, too, was cut off.
-      const SessionUnlock unlocked(state);
-      write_files("open");
-    }
-    last_write_ = now();
-  }
+  if (put_) finish_files();
+  // A reader must be able to tell that a window was cut off.
+  if (current != 0 && parts_.pipeline.closed_on_disk() && !state.ending() && !writing_ && write_due())
+    write_files("open", 0);
   if (parts_.cupti.detach_owed() && state.idle() && !state.collecting && !parts_.windows.attached_ahead() &&
       !parts_.launches.armed() && !state.ending() && !parts_.cupti.sampler().running()) {
     parts_.arbiter.detach(true, true);
@@ -97,7 +141,8 @@ void Collector::step(std::uint32_t current) {
       state.unwritten = true;
     }
   }
-  if (state.unwritten && !state.pending() && !state.ending() && write_due()) write_meanwhile(current);
+  if (state.unwritten && !state.pending() && !state.ending() && !writing_ && write_due())
+    write_meanwhile(current);
   if (state.stage == SessionState::Stage::kEnding && !state.collecting) {
     {
       const SessionUnlock unlocked(state);
@@ -125,11 +170,8 @@ void Collector::write_meanwhile(std::uint32_t current) {
     if (active) parts_.cupti.tracer().flush(false);
     pass();
     if (active) Pipeline::Locked(parts_.pipeline).settle_times(now() - kRecordsCome);
-    write_files(active ? "open" : "closed");
   }
-  state.unwritten = false;
-  last_write_ = now();
-  state.changed.notify_all();
+  write_files(active ? "open" : "closed", 0);
 }
 
 // A window may open while the lock is released, and end: then activity is on again, and what is still to come
@@ -176,7 +218,7 @@ void Collector::collect() {
   if (log) logged_closed_ = logged_open_;
   state.unwritten = !state.ending();  // written once more at the end
   // Somebody may wait for the next window: then step() writes, once it has opened.
-  if (!state.ending() && state.idle() && write_due()) write_settled(log ? logged_closed_ : 0);
+  if (!state.ending() && state.idle() && !writing_ && write_due()) write_settled(log ? logged_closed_ : 0);
 }
 
 // False as long as a launch of the window's is on its way to CUPTI.
@@ -283,21 +325,11 @@ std::string Collector::files_are_in(const std::string& folder) const {
 
 // `log`: the window that is said to be closed; 0: none is.
 void Collector::write_settled(std::uint32_t log) {
-  SessionState& state = parts_.state;
-  last_write_ = now();
   {
-    const SessionUnlock unlocked(state);
+    const SessionUnlock unlocked(parts_.state);
     parts_.devices.wait(kReadingWait);
-    write_files("closed");
-    if (log != 0) {
-      const char* folder = parts_.pipeline.shown_folder();
-      if (folder != nullptr) parts_.once.first(OnceLog::Topic::kFolder);
-      Log::info(str_format("window {} is closed; {}", log,
-                           folder == nullptr ? std::string("no files are written") : files_are_in(folder)));
-    }
   }
-  state.unwritten = false;
-  state.changed.notify_all();
+  write_files("closed", log);
 }
 
 void Collector::write_last() {

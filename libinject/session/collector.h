@@ -8,7 +8,9 @@
 #include "libinject/base/mutex.h"
 #include "libinject/base/time.h"
 #include "libinject/model/run_info.h"
+#include "libinject/session/file_thread.h"
 #include "libinject/session/pipeline.h"
+#include "libinject/session/run_writer.h"
 #include "libinject/session/session_state.h"
 
 namespace inject {
@@ -46,6 +48,10 @@ class Collector {
   /// After a pass, in which `current` was open: collects, writes files, says what windows there are.
   void step(std::uint32_t current) INJECT_REQUIRES(session_mutex);
   Nanoseconds next_wake() const INJECT_REQUIRES(session_mutex);
+  /// Files are being put into the folder, or have been since the last step.
+  bool writing() const INJECT_REQUIRES(session_mutex) {
+    return writing_;
+  }
   /// The last files. Any thread, once.
   void write_last(Pipeline::Locked& pipeline) INJECT_EXCLUDES(session_mutex);
 
@@ -70,16 +76,24 @@ class Collector {
   bool reopened(Nanoseconds since) const INJECT_REQUIRES(session_mutex);
   Nanoseconds write_interval() const INJECT_REQUIRES(session_mutex);
   bool write_due() const INJECT_REQUIRES(session_mutex);
-  void write_files(const char* state) INJECT_EXCLUDES(session_mutex);
+  void write_files(const char* state, std::uint32_t log) INJECT_REQUIRES(session_mutex);
+  bool prepare_files(const char* state) INJECT_EXCLUDES(session_mutex);
+  void put_files() noexcept INJECT_EXCLUDES(session_mutex);
+  void finish_files() INJECT_REQUIRES(session_mutex);
 
   SessionParts& parts_;
   Nanoseconds last_write_ INJECT_GUARDED_BY(session_mutex) = 0;
   Nanoseconds last_logged_ INJECT_GUARDED_BY(session_mutex) = 0;    // a line about a window
   std::uint32_t logged_open_ INJECT_GUARDED_BY(session_mutex) = 0;  // the latest window with such a line
   std::uint32_t logged_closed_ INJECT_GUARDED_BY(session_mutex) = 0;
+  bool writing_ INJECT_GUARDED_BY(session_mutex) = false;
+  bool put_ INJECT_GUARDED_BY(session_mutex) = false;          // what is being written is in the folder
+  std::uint32_t to_log_ INJECT_GUARDED_BY(session_mutex) = 0;  // the window that is said to be closed then
   // Our own thread's:
   std::uint32_t kept_window_ = 0;
   Nanoseconds kept_at_ = 0;
+  RunWriter::Prepared files_;  // between write_files() and put_, the file thread's
+  FileThread file_thread_;
 };
 
 }  // namespace inject

@@ -256,7 +256,7 @@ RunWriter::Writing::Writing(RunWriter& writer, const char* state)
 // What is written as it comes, rather than made of the statistics. The timeline is made whole where it may be
 // the last time.
 void RunWriter::write_raw_records(const char* state) {
-  closed_on_disk_ = std::strcmp(state, "closed") == 0;
+  const bool closed = std::strcmp(state, "closed") == 0;
   const auto failed = [this](const std::string& problem) {
     if (!std::exchange(write_failed_, true)) Log::error(problem);
   };
@@ -266,17 +266,63 @@ void RunWriter::write_raw_records(const char* state) {
       trace_failed_ = true;
     };
     if ((options_.trace & kTraceCsv) != 0 && !trace_.flush()) trace_failed(trace_.error());
-    if ((options_.trace & kTraceChrome) != 0 && closed_on_disk_ &&
-        !chrome_.complete(sources_.windows.copy())) {
+    if ((options_.trace & kTraceChrome) != 0 && closed && !chrome_.complete(sources_.windows.copy())) {
       trace_failed(chrome_.error());
     }
   }
   if (timeline_.is_open() && !timeline_.flush()) failed(timeline_.error());
 }
 
-void RunWriter::write(const char* state) {
+RunWriter::Prepared RunWriter::prepare(const char* state) {
   Writing writing(*this, state);
-  write_files(writing, false);
+  Prepared files;
+  files.begin = writing.begin;
+  files.processor_time = writing.begin_cpu;
+  files.closed = writing.run.state == "closed";
+  files.complete = writing.report.has_value();
+  if (writing.report) {
+    const PrometheusState waiting =
+        writing.run.state == "open" ? PrometheusState::kOpen : PrometheusState::kWaiting;
+    if (prometheus_.is_on()) files.prometheus = prometheus_.text(*writing.report, waiting);
+    try {
+      if (!folder_.empty() && !no_tables_yet(writing.run)) files.tables = table_texts(*writing.report);
+    } catch (const std::exception& problem) {
+      files.problems.push_back(str_format("cannot write the tables: {}", problem.what()));
+    }
+    files.journalled = journal_.position();
+  }
+  // Last: the report refers to it.
+  writing.report.reset();
+  files.run = std::move(writing.run);
+  // By processor time: how long a disk takes for small ones says nothing.
+  files.processor_time = thread_cpu_time() - files.processor_time;
+  return files;
+}
+
+void RunWriter::put(Prepared& files) noexcept {
+  const std::lock_guard lock(files_mutex_);
+  if (last_written_) return;
+  const Nanoseconds begin_cpu = thread_cpu_time();
+  if (files.prometheus) write_prometheus(*files.prometheus, files.run);
+  if (!folder_.empty()) {
+    const FileWork work;
+    std::vector<std::string> problems =
+        files.tables ? write_all(folder_, std::move(*files.tables), files.run, written_)
+                     : write_run_json(folder_, files.run, written_);
+    if (files.problems.empty()) files.problems = std::move(problems);
+  }
+  files.processor_time += thread_cpu_time() - begin_cpu;
+}
+
+void RunWriter::finish(const Prepared& files) {
+  if (folder_.empty()) return;
+  closed_on_disk_ = files.closed;
+  account(files.problems, files.complete, files.begin);
+  if (files.problems.empty() && files.tables) journal_.written(files.journalled);
+  keep_run_state();
+  // Large tables less often: a window's end waits for a write that is under way.
+  interval_.store(std::clamp(kWriteRest * files.processor_time, kInterval, kMaxInterval),
+                  std::memory_order_relaxed);
 }
 
 bool RunWriter::write_last() {
@@ -289,50 +335,52 @@ bool RunWriter::write_last() {
     early_summary_.store(new std::string(summary_text(*writing.report, folder_)), std::memory_order_release);
   }
   if (files) {
-    written_.write = ReservedFile::Write::kLast;
-    const bool all_written = write_files(writing, true);
-    written_.run_file.remove();
-    remove_records(all_written);
+    remove_records(write_last_files(writing));
     const std::unique_ptr<std::string> unused(early_summary_.exchange(nullptr, std::memory_order_acq_rel));
     if (on_terminal && unused == nullptr) return true;  // it has been written
   }
   return write_summary(writing);
 }
 
-bool RunWriter::write_files(Writing& writing, bool last) {
+bool RunWriter::no_tables_yet(const RunInfo& run) const {
+  return sources_.windows.opened() == 0 || run.windows.front().state == WindowState::kOpen;
+}
+
+bool RunWriter::write_last_files(Writing& writing) {
+  const std::lock_guard lock(files_mutex_);
+  last_written_ = true;
   RunInfo& run = writing.run;
-  if (prometheus_.is_on() && writing.report) write_prometheus(writing, last);
+  if (prometheus_.is_on() && writing.report)
+    write_prometheus(prometheus_.text(*writing.report, PrometheusState::kClosed), run);
   if (folder_.empty()) return false;
   const FileWork work;
-  const bool no_tables = sources_.windows.opened() == 0 || run.windows.front().state == WindowState::kOpen;
-  const std::vector<std::string> problems = no_tables || !writing.report
+  written_.write = ReservedFile::Write::kLast;
+  const std::vector<std::string> problems = no_tables_yet(run) || !writing.report
                                                 ? write_run_json(folder_, run, written_)
                                                 : write_all(folder_, *writing.report, written_);
   run.stale_files = written_.stale;
   run.files_not_written = problems.size();
+  closed_on_disk_ = true;
+  account(problems, writing.report.has_value(), writing.begin);
+  keep_run_state();
+  written_.run_file.remove();
+  return problems.empty() && writing.report && !trace_failed_;
+}
+
+void RunWriter::account(const std::vector<std::string>& problems, bool report_made, Nanoseconds begin) {
   for (const std::string& problem : problems) {
     if (!write_failed_) Log::error(problem);
     write_failed_ = true;
   }
-  incomplete_.store(!problems.empty() || !writing.report || trace_failed_, std::memory_order_relaxed);
-  if (problems.empty() && writing.report && !no_tables) journal_.written();
-  keep_run_state();
-  time_ += now() - writing.begin;
-  // Large tables less often: a window's end waits for a write that is under way. By processor time: how long
-  // a disk takes for small ones says nothing.
-  const Nanoseconds took = thread_cpu_time() - writing.begin_cpu;
-  interval_.store(std::clamp(kWriteRest * took, kInterval, kMaxInterval), std::memory_order_relaxed);
-  return problems.empty() && writing.report && !trace_failed_;
+  incomplete_.store(!problems.empty() || !report_made || trace_failed_, std::memory_order_relaxed);
+  time_ += now() - begin;
 }
 
 // Before run.json, which says how often that failed.
-void RunWriter::write_prometheus(Writing& writing, bool last) {
-  const PrometheusState state = last                          ? PrometheusState::kClosed
-                                : writing.run.state == "open" ? PrometheusState::kOpen
-                                                              : PrometheusState::kWaiting;
-  if (!prometheus_.write(*writing.report, state) && prometheus_.info().failed == 1)
+void RunWriter::write_prometheus(const std::string& text, RunInfo& run) {
+  if (!prometheus_.write(text) && prometheus_.info().failed == 1)
     Log::error("the Prometheus file: " + prometheus_.error());
-  writing.run.prometheus = prometheus_.info();
+  run.prometheus = prometheus_.info();
 }
 
 void RunWriter::write_early_summary() noexcept {

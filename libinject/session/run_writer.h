@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -66,7 +67,7 @@ class RunWriter {
   bool folder_failed() const noexcept { return folder_failed_.load(std::memory_order_relaxed); }
   /// From one writing of the files to the next: longer where tables are large.
   Nanoseconds interval() const noexcept { return interval_.load(std::memory_order_relaxed); }
-  /// run.json on disk says that no window is open.
+  /// There is no run.json on disk that says that a window is open.
   bool closed_on_disk() const noexcept { return closed_on_disk_.load(std::memory_order_relaxed); }
   /// Not all that was to be written is on disk.
   bool incomplete() const noexcept { return incomplete_.load(std::memory_order_relaxed); }
@@ -86,8 +87,31 @@ class RunWriter {
   /// The same; false where there is no folder and no file is written beside it either.
   bool may_write();
 
-  /// All files, as far as the run has come. `state`: RunInfo::state.
-  void write(const char* state);
+  /// What is to be written: the run as far as it has come, as text.
+  struct Prepared {
+    Nanoseconds begin = 0;
+    Nanoseconds processor_time = 0;
+    bool closed = false;  ///< RunInfo::state
+    RunInfo run;
+    std::optional<TableTexts> tables;  ///< nothing where there are none yet
+    bool complete = false;             ///< false where there was no memory for the report
+    std::optional<std::string> prometheus;
+    recovery::Journal::Position journalled;
+    // Of put():
+    std::vector<std::string> problems;
+  };
+  /// All files are written in three steps, so that nobody waits for a slow folder with the pipeline's lock:
+  /// made, put into the folder, accounted for. `state`: RunInfo::state.
+  Prepared prepare(const char* state);
+  /// Any thread, without the lock; one at a time. Does nothing once the last files are written.
+  void put(Prepared& files) noexcept;
+  void finish(const Prepared& files);
+  /// All three of them.
+  void write(const char* state) {
+    Prepared files = prepare(state);
+    put(files);
+    finish(files);
+  }
   /// For the last time, with the summary. True if the summary, on the terminal, names the folder.
   bool write_last();
 
@@ -117,8 +141,10 @@ class RunWriter {
   void remove_records(bool all_written);
   RunInfo run_info(const char* state);
   void write_raw_records(const char* state);
-  bool write_files(Writing& writing, bool last);
-  void write_prometheus(Writing& writing, bool last);
+  bool no_tables_yet(const RunInfo& run) const;
+  bool write_last_files(Writing& writing);
+  void write_prometheus(const std::string& text, RunInfo& run);
+  void account(const std::vector<std::string>& problems, bool report_made, Nanoseconds begin);
   bool summary_on_terminal(const Writing& writing) const;
   bool write_summary(const Writing& writing);
 
@@ -141,10 +167,12 @@ class RunWriter {
   recovery::Journal journal_;
   recovery::RecordFile records_;
 
-  WrittenTables written_;
+  std::mutex files_mutex_;  // whoever puts files into the folder; with the pipeline's lock or without
+  WrittenTables written_;   // with that lock
+  bool last_written_ = false;
   bool write_failed_ = false;
   bool trace_failed_ = false;  // raw records are missing in the file
-  std::atomic<bool> closed_on_disk_{false};
+  std::atomic<bool> closed_on_disk_{true};
   std::atomic<Nanoseconds> interval_{kInterval};
   std::atomic<Nanoseconds> time_{0};
 };

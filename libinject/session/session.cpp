@@ -240,8 +240,8 @@ bool Session::user_flush() noexcept {
   const SessionLock lock(state, std::adopt_lock);
   ++state.flushing;
   state.wake.notify_one();
-  const bool done = state.wait_changed(kFlushDeadline, [&state]() INJECT_REQUIRES(session_mutex) {
-    return !state.collecting && !state.unwritten;
+  const bool done = state.wait_changed(kFlushDeadline, [&state, this]() INJECT_REQUIRES(session_mutex) {
+    return !state.collecting && !state.unwritten && !parts_.collector.writing();
   });
   --state.flushing;
   return done;

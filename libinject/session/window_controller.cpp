@@ -96,7 +96,7 @@ bool WindowController::open(const std::string& reason, AttachOn thread, Nanoseco
 
 // No program waits twice for the same file.
 Nanoseconds WindowController::most_opening() {
-  return FileWork::lasts(kMaxOpening) ? 0 : kMaxOpening;
+  return FileWork::keeps_waiting(kMaxOpening) ? 0 : kMaxOpening;
 }
 
 // Has our thread attach CUPTI and open the window; this one waits, unless it is in a callback.
@@ -113,7 +113,7 @@ bool WindowController::start_pending(std::string reason, AttachOn thread) {
       if (parts_.once.first(OnceLog::Topic::kStuck)) state.warn(kStuck);
       return true;
     }
-    if (FileWork::lasts(kMaxOpening)) {
+    if (FileWork::keeps_waiting(kMaxOpening)) {
       if (parts_.once.first(OnceLog::Topic::kSlowFolder))
         state.warn("the output folder is slow: files are still being written after " + in_ms(kMaxOpening) +
                    ": the program goes on, windows open once they are");

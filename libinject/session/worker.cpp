@@ -94,7 +94,7 @@ void Worker::work() {
       const Nanoseconds wake = next_wake();
       if (wake == Trigger::kNever) {
         // Nothing to do before the next window.
-        if (lingered || parts_.windows.none_left()) break;
+        if (!parts_.collector.writing() && (lingered || parts_.windows.none_left())) break;
         lingered = !state.wait_wake(kWorkerLinger);
         continue;
       }
@@ -131,8 +131,7 @@ void Worker::step() {
     const SessionUnlock unlocked(state);
     if (first_window) {
       find_current_device();  // where no cuInit has called us
-      Pipeline::Locked pipeline(parts_.pipeline);
-      if (pipeline.writer().may_write() && current != 0) pipeline.writer().write("open");
+      Pipeline::Locked(parts_.pipeline).writer().may_write();
     }
     if (current != 0) {
       parts_.cupti.reclaim_idle_buffers(parts_.core.threads.gone());

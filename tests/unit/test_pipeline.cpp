@@ -129,6 +129,7 @@ TEST_CASE_METHOD(Running, "the files are made of what has passed", "[pipeline]")
   windows.end(1, 2000);
   locked.settle(true, 2500);
   REQUIRE(locked.writer().may_write());
+  locked.writer().write("open");
   CHECK_FALSE(pipeline().closed_on_disk());
   locked.writer().write("closed");
   CHECK(pipeline().closed_on_disk());

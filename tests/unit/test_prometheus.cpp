@@ -391,8 +391,8 @@ TEST_CASE("The file is put in place whole, for others to read", "[prometheus]") 
   file.open(folder.path() + "/a.prom", 77);
   REQUIRE(file.is_on());
   const mode_t mask = ::umask(077);
-  CHECK(file.write(build_report(run.statistics, run.info), PrometheusState::kOpen));
-  CHECK(file.write(build_report(run.statistics, run.info), PrometheusState::kClosed));
+  CHECK(file.write(file.text(build_report(run.statistics, run.info), PrometheusState::kOpen)));
+  CHECK(file.write(file.text(build_report(run.statistics, run.info), PrometheusState::kClosed)));
   ::umask(mask);
   struct stat found {};
   REQUIRE(::stat((folder.path() + "/a.prom").c_str(), &found) == 0);
@@ -408,8 +408,8 @@ TEST_CASE("A Prometheus file that can't be written is counted, and replaces noth
   const auto refused = [&](const std::string& path) {
     PrometheusFile file;
     file.open(path, 77);
-    CHECK_FALSE(file.write(build_report(run.statistics, run.info), PrometheusState::kOpen));
-    CHECK_FALSE(file.write(build_report(run.statistics, run.info), PrometheusState::kOpen));
+    CHECK_FALSE(file.write(file.text(build_report(run.statistics, run.info), PrometheusState::kOpen)));
+    CHECK_FALSE(file.write(file.text(build_report(run.statistics, run.info), PrometheusState::kOpen)));
     CHECK((file.info().written == 0 && file.info().failed == 2));
     CHECK(file.error().find(path.substr(path.rfind('/') + 1)) != std::string::npos);
     return file.error();
@@ -429,9 +429,9 @@ TEST_CASE("A Prometheus file that can't be written is counted, and replaces noth
   // What failed is told by the next one that does not.
   PrometheusFile file;
   file.open(folder.path() + "/later/a.prom", 77);
-  CHECK_FALSE(file.write(build_report(run.statistics, run.info), PrometheusState::kOpen));
+  CHECK_FALSE(file.write(file.text(build_report(run.statistics, run.info), PrometheusState::kOpen)));
   std::filesystem::create_directory(folder.path() + "/later");
-  CHECK(file.write(build_report(run.statistics, run.info), PrometheusState::kOpen));
+  CHECK(file.write(file.text(build_report(run.statistics, run.info), PrometheusState::kOpen)));
   CHECK(folder.read("later/a.prom").find("libinject_write_errors_total{pid=\"77\",rank=\"0\"} 1\n") !=
         std::string::npos);
 }

@@ -510,7 +510,7 @@ TEST_CASE("a journal that finds no room ends, and what follows is counted", "[re
   CHECK(replay.run_info().recovered->beyond_records == 15);
 
   // What the tables on disk have is not missing.
-  run.journal.written();
+  run.journal.written(run.journal.position());
   run.launch();
   run.pass();
   run.launch();
@@ -552,7 +552,7 @@ TEST_CASE("killed as the tables are noted as written, what came after a full jou
     signal(SIGSEGV, SIG_DFL);
     // The first count to change ends it.
     mprotect(pages, page, PROT_READ);
-    journal.written();
+    journal.written(journal.position());
     _exit(0);
   }
   int status = 0;

@@ -350,6 +350,27 @@ TEST_CASE_METHOD(Writing, "records stay where raw records were lost before", "[o
   CHECK(exists(recovery::kFileName));
 }
 
+TEST_CASE_METHOD(Writing, "files show the moment they were made for, whenever they are put there", "[output]") {
+  window();
+  REQUIRE(writer().may_write());
+  RunWriter::Prepared first = writer().prepare("closed");
+  window();
+  writer().put(first);
+  CHECK(run_json().at("windows").size() == 1);
+  CHECK(text(table()).find(",100,1,") != std::string::npos);  // 100 ns, one kernel
+  writer().finish(first);
+  CHECK(said(temporary.path()) == 0);
+
+  // Those of an earlier moment never replace the last ones.
+  RunWriter::Prepared late = writer().prepare("closed");
+  window();
+  writer().write_last();
+  writer().put(late);
+  CHECK(run_json().at("windows").size() == 3);
+  CHECK(late.problems.empty());
+  writer().finish(late);
+}
+
 TEST_CASE_METHOD(Writing, "raw records go into the folder as they come", "[output]") {
   options.trace = kTraceCsv | kTraceChrome;
   options.metrics = options.metrics_timeline = true;
