@@ -36,6 +36,8 @@ def symbols_of(library, readelf, floor):
         if len(fields) < 8 or fields[3] not in TYPES or fields[6] == "UND" or "@" not in fields[7]:
             continue
         name, version = re.split("@+", fields[7], maxsplit=1)
+        if name == version:
+            continue  # the version's own symbol, which the linker makes
         key = version_key(version)
         if key and key <= floor and (name not in found or key > version_key(found[name][0])):
             found[name] = (version, TYPES[fields[3]])

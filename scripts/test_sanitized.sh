@@ -17,7 +17,14 @@ case "${1:-}" in
 esac
 jobs=$(nproc)
 compiler=()
-if command -v clang++ >/dev/null; then compiler=(-DCMAKE_CXX_COMPILER=clang++); fi
+if command -v clang++ >/dev/null; then
+  compiler=(-DCMAKE_CXX_COMPILER=clang++)
+  # CMake forgets what the preset says where another compiler was used before.
+  if grep -qs '^CMAKE_CXX_COMPILER:' "build-$preset/CMakeCache.txt" &&
+    ! grep -qs '^CMAKE_CXX_COMPILER:.*clang++$' "build-$preset/CMakeCache.txt"; then
+    rm -rf "build-$preset"
+  fi
+fi
 cmake --preset "$preset" "${compiler[@]}"
 # Behind the other tests, which wait much of their time, and before the linter: its tests are to be over by the time that is.
 nice -n 10 cmake --build --preset "$preset" -j "$jobs"

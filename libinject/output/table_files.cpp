@@ -181,8 +181,8 @@ std::vector<std::string> write_all(const std::string& folder, TableTexts texts, 
                                    WrittenTables& written) noexcept {
   return noting_errors("the tables", [&](std::vector<std::string>& errors) {
     FinishedTables tables(folder, texts.tables.size());
-    for (auto& [name, text] : texts.tables)
-      tables.add(name, errors, [&text](OutputFile& file) { file.buffer() = std::move(text); });
+    for (TableTexts::Text& table : texts.tables)
+      tables.add(table.name, errors, [&](OutputFile& file) { file.buffer() = std::move(table.text); });
     std::vector<std::string> names;
     tables.commit(names, written, errors);
     write_json(folder, run, std::move(names), written, errors, texts.diagnoses);
