@@ -4,7 +4,9 @@
 
 #include <unistd.h>
 
+#include <cstring>
 #include <ctime>
+#include <utility>
 #include <vector>
 
 #include "libinject/base/clock.h"
@@ -13,6 +15,7 @@
 #include "libinject/base/log.h"
 #include "libinject/base/text.h"
 #include "libinject/capture/gate.h"
+#include "libinject/record/control.h"
 #include "libinject/session/session_parts.h"
 
 namespace inject {
@@ -66,14 +69,15 @@ Nanoseconds Collector::next_wake() const {
   return parts_.state.unwritten ? last_write_ + write_interval() : Trigger::kNever;
 }
 
-// Has all files written, and afterwards says that window `log` is closed; 0: says nothing. Nobody waits for
-// the folder; what is asked for meanwhile comes after that.
-void Collector::write_files(const char* state, std::uint32_t log) {
-  last_write_ = now();
+// Has all files written. Nobody waits for the folder; what is asked for meanwhile comes after that.
+void Collector::write_files(const char* state) {
+  // The first is run.json alone, which does not put off the tables.
+  const bool first = !std::exchange(wrote_, true);
+  if (!first || std::strcmp(state, "open") != 0) last_write_ = now();
   parts_.state.unwritten = false;
   writing_ = true;
   put_ = false;
-  to_log_ = log;
+  to_say_ = std::strcmp(state, "closed") == 0 ? std::exchange(unsaid_, 0) : 0;
   bool put = false;
   {
     const SessionUnlock unlocked(parts_.state);
@@ -108,7 +112,7 @@ void Collector::finish_files() {
     const SessionUnlock unlocked(state);
     Pipeline::Locked(parts_.pipeline).writer().finish(files_);
   }
-  if (const std::uint32_t window = std::exchange(to_log_, 0); window != 0) {
+  if (const std::uint32_t window = std::exchange(to_say_, 0); window != 0) {
     const char* folder = parts_.pipeline.shown_folder();
     if (folder != nullptr) parts_.once.first(OnceLog::Topic::kFolder);
     state.info(str_format("window {} is closed; {}", window,
@@ -127,8 +131,10 @@ void Collector::step(std::uint32_t current) {
   log_open_window(current);
   if (put_) finish_files();
   // A reader must be able to tell that a window was cut off.
-  if (current != 0 && parts_.pipeline.closed_on_disk() && !state.ending() && !writing_ && write_due())
-    write_files("open", 0);
+  if (current != 0 && current_window.load(std::memory_order_acquire) == current &&
+      parts_.pipeline.closed_on_disk() && !state.ending() && !writing_ && write_due()) {
+    write_files("open");
+  }
   if (parts_.cupti.detach_owed() && state.idle() && !state.collecting && !parts_.windows.attached_ahead() &&
       !parts_.launches.armed() && !state.ending() && !parts_.cupti.sampler().running()) {
     parts_.arbiter.detach(true, true);
@@ -171,7 +177,7 @@ void Collector::write_meanwhile(std::uint32_t current) {
     pass();
     if (active) Pipeline::Locked(parts_.pipeline).settle_times(now() - kRecordsCome);
   }
-  write_files(active ? "open" : "closed", 0);
+  write_files(active ? "open" : "closed");
 }
 
 // A window may open while the lock is released, and end: then activity is on again, and what is still to come
@@ -214,11 +220,11 @@ void Collector::collect() {
   state.settling = false;
   // Another window may have ended meanwhile.
   if (state.collect_since == since) state.collecting = false;
-  const bool log = logged_open_ > logged_closed_ && state.idle() && !state.ending();
-  if (log) logged_closed_ = logged_open_;
+  if (logged_open_ > logged_closed_ && state.idle() && !state.ending())
+    logged_closed_ = unsaid_ = logged_open_;
   state.unwritten = !state.ending();  // written once more at the end
   // Somebody may wait for the next window: then step() writes, once it has opened.
-  if (!state.ending() && state.idle() && !writing_ && write_due()) write_settled(log ? logged_closed_ : 0);
+  if (!state.ending() && state.idle() && !writing_ && write_due()) write_settled();
 }
 
 // False as long as a launch of the window's is on its way to CUPTI.
@@ -323,13 +329,12 @@ std::string Collector::files_are_in(const std::string& folder) const {
          (::access(folder.c_str(), F_OK) == 0 ? "; what there is is in " + folder : "");
 }
 
-// `log`: the window that is said to be closed; 0: none is.
-void Collector::write_settled(std::uint32_t log) {
+void Collector::write_settled() {
   {
     const SessionUnlock unlocked(parts_.state);
     parts_.devices.wait(kReadingWait);
   }
-  write_files("closed", log);
+  write_files("closed");
 }
 
 void Collector::write_last() {

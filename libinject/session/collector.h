@@ -70,13 +70,13 @@ class Collector {
   };
   Late take_late_records(Nanoseconds since) INJECT_REQUIRES(session_mutex);
   Nanoseconds leave_cupti(bool sampler_out) INJECT_REQUIRES(session_mutex);
-  void write_settled(std::uint32_t log) INJECT_REQUIRES(session_mutex);
+  void write_settled() INJECT_REQUIRES(session_mutex);
   void write_meanwhile(std::uint32_t current) INJECT_REQUIRES(session_mutex);
   std::string files_are_in(const std::string& folder) const;
   bool reopened(Nanoseconds since) const INJECT_REQUIRES(session_mutex);
   Nanoseconds write_interval() const INJECT_REQUIRES(session_mutex);
   bool write_due() const INJECT_REQUIRES(session_mutex);
-  void write_files(const char* state, std::uint32_t log) INJECT_REQUIRES(session_mutex);
+  void write_files(const char* state) INJECT_REQUIRES(session_mutex);
   bool prepare_files(const char* state) INJECT_EXCLUDES(session_mutex);
   void put_files() noexcept INJECT_EXCLUDES(session_mutex);
   void finish_files() INJECT_REQUIRES(session_mutex);
@@ -86,9 +86,12 @@ class Collector {
   Nanoseconds last_logged_ INJECT_GUARDED_BY(session_mutex) = 0;    // a line about a window
   std::uint32_t logged_open_ INJECT_GUARDED_BY(session_mutex) = 0;  // the latest window with such a line
   std::uint32_t logged_closed_ INJECT_GUARDED_BY(session_mutex) = 0;
+  bool wrote_ INJECT_GUARDED_BY(session_mutex) = false;
   bool writing_ INJECT_GUARDED_BY(session_mutex) = false;
-  bool put_ INJECT_GUARDED_BY(session_mutex) = false;          // what is being written is in the folder
-  std::uint32_t to_log_ INJECT_GUARDED_BY(session_mutex) = 0;  // the window that is said to be closed then
+  bool put_ INJECT_GUARDED_BY(session_mutex) = false;  // what is being written is in the folder
+  // The window that is said to be closed, with files that have it: not written yet, and being written.
+  std::uint32_t unsaid_ INJECT_GUARDED_BY(session_mutex) = 0;
+  std::uint32_t to_say_ INJECT_GUARDED_BY(session_mutex) = 0;
   // Our own thread's:
   std::uint32_t kept_window_ = 0;
   Nanoseconds kept_at_ = 0;

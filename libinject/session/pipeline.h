@@ -106,6 +106,7 @@ class Pipeline {
   bool clock_ended_search() const noexcept { return tracker_.clock_ended(); }
   void set_clock_ended_search(bool ended) noexcept { tracker_.set_clock_ended(ended); }
   void put_files(RunWriter::Prepared& files) noexcept { writer_.put(files); }
+  void stop_files() noexcept { writer_.stop(); }
   const char* shown_folder() const noexcept { return writer_.shown_folder(); }
   bool folder_failed() const noexcept { return writer_.folder_failed(); }
   bool files_incomplete() const noexcept { return writer_.incomplete(); }

@@ -249,7 +249,7 @@ RunWriter::Writing::Writing(RunWriter& writer, const char* state)
     report = build_report(writer.sources_.statistics, run);
     run.impossible_rates = report->impossible_rates;
   } catch (const std::exception&) {
-    if (!std::exchange(writer.write_failed_, true)) Log::error("cannot make the tables: out of memory");
+    if (!writer.write_failed_.exchange(true)) Log::error("cannot make the tables: out of memory");
   }
 }
 
@@ -258,7 +258,7 @@ RunWriter::Writing::Writing(RunWriter& writer, const char* state)
 void RunWriter::write_raw_records(const char* state) {
   const bool closed = std::strcmp(state, "closed") == 0;
   const auto failed = [this](const std::string& problem) {
-    if (!std::exchange(write_failed_, true)) Log::error(problem);
+    if (!write_failed_.exchange(true)) Log::error(problem);
   };
   if (!folder_.empty()) {
     const auto trace_failed = [&](const std::string& problem) {
@@ -312,12 +312,12 @@ void RunWriter::put(Prepared& files) noexcept {
     if (files.problems.empty()) files.problems = std::move(problems);
   }
   files.processor_time += thread_cpu_time() - begin_cpu;
+  account(files.problems, files.complete, files.begin);
 }
 
 void RunWriter::finish(const Prepared& files) {
   if (folder_.empty()) return;
   closed_on_disk_ = files.closed;
-  account(files.problems, files.complete, files.begin);
   if (files.problems.empty() && files.tables) journal_.written(files.journalled);
   keep_run_state();
   // Large tables less often: a window's end waits for a write that is under way.
@@ -342,6 +342,11 @@ bool RunWriter::write_last() {
   return write_summary(writing);
 }
 
+void RunWriter::stop() noexcept {
+  const std::lock_guard lock(files_mutex_);
+  last_written_ = true;
+}
+
 bool RunWriter::no_tables_yet(const RunInfo& run) const {
   return sources_.windows.opened() == 0 || run.windows.front().state == WindowState::kOpen;
 }
@@ -350,8 +355,11 @@ bool RunWriter::write_last_files(Writing& writing) {
   const std::lock_guard lock(files_mutex_);
   last_written_ = true;
   RunInfo& run = writing.run;
+  run.overhead.write = time() + now() - writing.begin;
   if (prometheus_.is_on() && writing.report)
     write_prometheus(prometheus_.text(*writing.report, PrometheusState::kClosed), run);
+  // Files may have been put there, and failed, since it was made.
+  run.messages = Log::notable();
   if (folder_.empty()) return false;
   const FileWork work;
   written_.write = ReservedFile::Write::kLast;
@@ -368,10 +376,7 @@ bool RunWriter::write_last_files(Writing& writing) {
 }
 
 void RunWriter::account(const std::vector<std::string>& problems, bool report_made, Nanoseconds begin) {
-  for (const std::string& problem : problems) {
-    if (!write_failed_) Log::error(problem);
-    write_failed_ = true;
-  }
+  if (!problems.empty() && !write_failed_.exchange(true)) Log::error(problems.front());
   incomplete_.store(!problems.empty() || !report_made || trace_failed_, std::memory_order_relaxed);
   time_ += now() - begin;
 }

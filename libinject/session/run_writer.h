@@ -106,6 +106,8 @@ class RunWriter {
   /// Any thread, without the lock; one at a time. Does nothing once the last files are written.
   void put(Prepared& files) noexcept;
   void finish(const Prepared& files);
+  /// Any thread, without the lock: nothing is put there from here on.
+  void stop() noexcept;
   /// All three of them.
   void write(const char* state) {
     Prepared files = prepare(state);
@@ -170,8 +172,8 @@ class RunWriter {
   std::mutex files_mutex_;  // whoever puts files into the folder; with the pipeline's lock or without
   WrittenTables written_;   // with that lock
   bool last_written_ = false;
-  bool write_failed_ = false;
-  bool trace_failed_ = false;  // raw records are missing in the file
+  std::atomic<bool> write_failed_{false};  // which is said once
+  std::atomic<bool> trace_failed_{false};  // raw records are missing in the file
   std::atomic<bool> closed_on_disk_{true};
   std::atomic<Nanoseconds> interval_{kInterval};
   std::atomic<Nanoseconds> time_{0};

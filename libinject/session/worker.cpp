@@ -57,6 +57,7 @@ void* Worker::entry(void* worker) noexcept {
 void Worker::give_up() noexcept {
   control_word.fetch_and(~static_cast<std::uint32_t>(kControlRecord), std::memory_order_release);
   current_window.store(0, std::memory_order_release);
+  parts_.pipeline.stop_files();  // none is left half-way when the process ends
   SessionState& state = parts_.state;
   const SessionLock lock(state);
   running_ = state.collecting = state.unwritten = false;

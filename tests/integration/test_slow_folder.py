@@ -47,7 +47,7 @@ class SlowFolder(simulated.SimulatedTest):
 
     def test_after_the_thread_has_gone(self):
         """The last files are written by a thread of ours as well where there was none any more. The summary does not wait for them."""
-        done = self.held_up(f"fsync:50:{HANGS}", text=TEXT.replace("print", "until_closed sleep:6000 print"), asleep=6, WINDOW="api")
+        done = self.held_up(f"fsync:40:{HANGS}", text=TEXT.replace("print", "until_closed sleep:6000 print"), asleep=6, WINDOW="api")
         self.assertEqual(len(done.warnings()), 1, done.stderr)
         self.assertIn("Calls       Avg       Min       Max  Kernel", done.stderr)
 

@@ -350,7 +350,8 @@ TEST_CASE_METHOD(Writing, "records stay where raw records were lost before", "[o
   CHECK(exists(recovery::kFileName));
 }
 
-TEST_CASE_METHOD(Writing, "files show the moment they were made for, whenever they are put there", "[output]") {
+TEST_CASE_METHOD(Writing, "files show the moment they were made for, whenever they are put there",
+                 "[output]") {
   window();
   REQUIRE(writer().may_write());
   RunWriter::Prepared first = writer().prepare("closed");

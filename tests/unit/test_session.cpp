@@ -428,6 +428,21 @@ TEST_CASE("flushing waits until what is closed is on disk", "[session]") {
   CHECK(left.by_window("API Calls") == std::vector<int>{1, 1, 1});
 }
 
+TEST_CASE("a short window is said to be open, and to be closed once its files are there", "[session]") {
+  const Left left = play("api", [] {
+    session();
+    session().profiler_start(false);
+    call();
+    // Our thread has seen it by then.
+    EXPECT(comes([] { return std::ifstream(session().status().folder + "/run.json").is_open(); }));
+    session().profiler_stop(false);
+    EXPECT(session().user_flush());
+  });
+  check_end(left);
+  CHECK(left.times_said("window 1 is open (api)") == 1);
+  CHECK(left.times_said("window 1 is closed; the files are in ") == 1);
+}
+
 TEST_CASE("where the folder can't be made the program goes on, and is told", "[session]") {
   const TemporaryFolder folder;
   const Left left = play({{"INJECT_WINDOW", "api"}, {"INJECT_OUT", "/dev/null/out"}}, [] {
