@@ -71,23 +71,23 @@ Nanoseconds Collector::next_wake() const {
 
 // Has all files written. Nobody waits for the folder; what is asked for meanwhile comes after that.
 void Collector::write_files(const char* state) {
+  const bool closed = std::strcmp(state, "closed") == 0;
   // The first is run.json alone, which does not put off the tables.
-  const bool first = !std::exchange(wrote_, true);
-  if (!first || std::strcmp(state, "open") != 0) last_write_ = now();
-  parts_.state.unwritten = false;
-  writing_ = true;
-  put_ = false;
-  to_say_ = std::strcmp(state, "closed") == 0 ? std::exchange(unsaid_, 0) : 0;
-  bool put = false;
+  if (std::exchange(wrote_, true) || closed) last_write_ = now();
+  bool to_put = false;
   {
     const SessionUnlock unlocked(parts_.state);
-    put = !prepare_files(state);
-    if (!put && !file_thread_.start([this] { put_files(); })) {
-      parts_.pipeline.put_files(files_);
-      put = true;
-    }
+    to_put = prepare_files(state);
   }
-  if (put) finish_files();
+  parts_.state.unwritten = false;
+  writing_ = true;
+  put_ = !to_put;
+  to_say_ = closed ? std::exchange(unsaid_, 0) : 0;
+  if (to_put && !file_thread_.start([this] { put_files(); })) {
+    const SessionUnlock unlocked(parts_.state);
+    put_files();
+  }
+  if (put_) finish_files();
 }
 
 // False if there is nothing to be put anywhere.

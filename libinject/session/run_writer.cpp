@@ -301,18 +301,28 @@ RunWriter::Prepared RunWriter::prepare(const char* state) {
 
 void RunWriter::put(Prepared& files) noexcept {
   const std::lock_guard lock(files_mutex_);
-  if (last_written_) return;
+  if (last_written_) {
+    files.tables.reset();
+    return;
+  }
   const Nanoseconds begin_cpu = thread_cpu_time();
-  if (files.prometheus) write_prometheus(*files.prometheus, files.run);
-  if (!folder_.empty()) {
-    const FileWork work;
-    std::vector<std::string> problems =
-        files.tables ? write_all(folder_, std::move(*files.tables), files.run, written_)
-                     : write_run_json(folder_, files.run, written_);
-    if (files.problems.empty()) files.problems = std::move(problems);
+  try {
+    if (files.prometheus) write_prometheus(*files.prometheus, files.run);
+    if (!folder_.empty()) {
+      const FileWork work;
+      std::vector<std::string> problems =
+          files.tables ? write_all(folder_, std::move(*files.tables), files.run, written_)
+                       : write_run_json(folder_, files.run, written_);
+      if (files.problems.empty()) files.problems = std::move(problems);
+    }
+    account(files.problems, files.complete, files.begin);
+  } catch (...) {
+    // No memory for a line about it. What was there before stays, and the journal does not take it for
+    // written.
+    files.tables.reset();
+    incomplete_.store(true, std::memory_order_relaxed);
   }
   files.processor_time += thread_cpu_time() - begin_cpu;
-  account(files.problems, files.complete, files.begin);
 }
 
 void RunWriter::finish(const Prepared& files) {
