@@ -609,11 +609,10 @@ class Faults(MetricsTest):
         self.check_good(done)
         metrics = done.out.run["metrics"]
         self.assertEqual(metrics["lost"]["contradictory"], 40)
-        # Where our thread came late an image was emptied before there was one of them.
-        self.assertIn(metrics["first_lost"]["reason"], ("contradictory", "incomplete"))
+        # On a busy machine our thread comes late, and samples are lost for that before there is one of these.
+        self.assertGreater(metrics["lost"][metrics["first_lost"]["reason"]], 0)
         self.assertEqual(metrics["first_lost"]["error"], "")
-        rows = [row for row in self.samples(done.out) if float(row["SM Active (%)"]) < 2]
-        self.assertEqual({(row["Warps Active (%)"], row["DRAM Read (%)"]) for row in rows} - {("0.000", "0.000")}, set())
+        self.assertEqual([row for row in self.samples(done.out) if float(row["Warps Active (%)"]) > float(row["SM Active (%)"])], [])
 
     def test_samples_that_are_timed_anew(self):
         # They are the same ones, and count once.

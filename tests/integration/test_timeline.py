@@ -53,7 +53,7 @@ class Contents(TimelineTest):
             self.assertIn((row["pid"], row["tid"]), threads)
         self.assertEqual(sum("helper" in name for name in threads.values()), 3)
         self.assertEqual(found.names("process_name"), {(0, 0): "Simulated H200", (1, 0): "Simulated H200",
-                                                       (done.out.run["pid"], 0): "script_cuda"})
+                                                       (timeline.host_row(done.out.run["pid"]), 0): "script_cuda"})
         self.assertEqual(len(found.whole["deviceProperties"]), 2)
         self.assertEqual(found.whole["distributedInfo"], {"rank": 0, "world_size": 1})
         self.assertEqual(found.whole["baseTimeNanoseconds"], done.out.run["time_zero"]["utc_ns"])

@@ -34,6 +34,11 @@ class Timeline:
         return {(event["pid"], event["tid"]): event["args"][argument] for event in self.phase("M") if event["name"] == what}
 
 
+def host_row(pid):
+    """The pid under which a program is shown: devices have the numbers below 1024 (timeline_text.h)."""
+    return pid if pid >= 1024 else pid + (1 << 22)
+
+
 def ns(microseconds):
     return round(microseconds * 1000)
 
