@@ -283,7 +283,8 @@ void Drain::deliver(const RangeEvent& event) {
 }
 
 // A record without a launch. Ids ascend: one from before the window's first launch belongs to a call that was
-// on its way when the window opened, and ran into it. Of the others we have missed the launch.
+// on its way when the window opened, and ran into it. Of the others we have missed the launch; where that is
+// so, the first one that is known need not be the first.
 template <typename Event>
 void Drain::deliver_by_time(Event& event, std::uint16_t generation) {
   if (!times_valid(event.start, event.end)) {
@@ -323,6 +324,7 @@ void Drain::take_drops(std::uint32_t window, HostDrops drops) {
   losses.host_records = drops.calls;
   losses.range_records = drops.ranges;
   windows_.add_losses(window, losses);
+  if (drops.calls > 0) first_launches_.lost(window);
   log_->drops(window, drops);
 }
 
@@ -368,7 +370,7 @@ void Drain::settle(std::uint64_t dropped, bool delivered, std::uint32_t last) {
   }
   pending_.clear();
   graph_times_.release_all();
-  first_launches_.clear();
+  first_launches_.settled(last);
   note_missing(dropped, delivered);
   std::vector<std::uint32_t> closing = windows_.closing(last);
   std::sort(closing.begin(), closing.end());

@@ -39,6 +39,7 @@ void DrainSources::pass(const CuptiApi* cupti, bool hold_signs) {
                              bool done) { log_->take_run(thread, block, first, end, done); });
   drain_.advance_search(pass, hold_signs);
   drain_.retry_pending();
+  note_drops();  // before the device records of lost calls
   if (cupti != nullptr) {
     buffers_.handle(completed, [&](std::uint8_t* buffer, std::size_t valid, std::uint16_t generation,
                                    std::uint64_t sequence) {
@@ -48,7 +49,6 @@ void DrainSources::pass(const CuptiApi* cupti, bool hold_signs) {
     });
   }
   drain_.end_pass();
-  note_drops();
   log_->commit();
 }
 

@@ -21,22 +21,33 @@ class FirstLaunches {
     if (!fresh && first->second.generation == generation) {
       first->second.correlation = std::min(first->second.correlation, correlation);
     }
-    if (launches_.size() > kMaxWindows) launches_.erase(launches_.begin());
+    limit();
   }
-  /// Whether a launch with this id came before all of the window's. Ids ascend within a generation.
+  /// Launches of the window were lost, and may have come before all that are known.
+  void lost(std::uint32_t window) {
+    launches_[window].correlation = 0;
+    limit();
+  }
+  /// Whether a launch with this id is known to have come before all of the window's. Ids ascend within a generation.
   bool is_older(std::uint32_t window, std::uint16_t generation, std::uint32_t correlation) const {
     const auto first = launches_.find(window);
     return first != launches_.end() && first->second.generation == generation &&
            correlation < first->second.correlation;
   }
+  /// Nothing is asked of the windows until then any more.
+  void settled(std::uint32_t last) { launches_.erase(launches_.begin(), launches_.upper_bound(last)); }
   void clear() { launches_.clear(); }
   std::size_t windows() const { return launches_.size(); }
 
  private:
   struct Launch {
-    std::uint16_t generation;
-    std::uint32_t correlation;
+    std::uint16_t generation = 0;
+    std::uint32_t correlation = 0;
   };
+  void limit() {
+    if (launches_.size() > kMaxWindows) launches_.erase(launches_.begin());
+  }
+
   std::map<std::uint32_t, Launch> launches_;
 };
 

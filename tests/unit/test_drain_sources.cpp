@@ -193,6 +193,24 @@ TEST_CASE_METHOD(Sources, "a pass takes the threads' records, then CUPTI's", "[r
   CHECK(buffers.outstanding() == 0);
 }
 
+TEST_CASE_METHOD(Sources,
+                 "a record from before the first launch is the window's only where launches are lost",
+                 "[record]") {
+  const bool lost = GENERATE(false, true);
+  windows.open("test", 900);
+  launch(5);
+  if (lost) drain.take_drops(1, {1, 0});
+  begin();
+  kernel(4);  // it starts in the window
+  kernel(5);
+  complete();
+  sources.pass(&cupti);
+  windows.end(1, 3000);
+  sources.settle(true);
+  CHECK(drain.unattributed() == (lost ? 1 : 0));
+  CHECK(statistics.device_total().kernels.count == (lost ? 2 : 1));
+}
+
 TEST_CASE_METHOD(Sources, "buffers wait where there is no CUPTI to step through them", "[record]") {
   windows.open("test", 900);
   launch(1);

@@ -247,6 +247,29 @@ TEST_CASE("the first launch of a window is its lowest id, within one attachment"
   CHECK_FALSE(first.is_older(2, 1, 9));
 }
 
+TEST_CASE("no launch is known to be older than a window's first where launches of it were lost") {
+  FirstLaunches first;
+  first.add(1, 1, 10);
+  first.lost(1);
+  first.lost(2);
+  first.add(2, 1, 10);
+  first.add(3, 1, 30);
+  CHECK_FALSE(first.is_older(1, 1, 5));
+  CHECK_FALSE(first.is_older(2, 1, 5));
+  CHECK(first.is_older(3, 1, 5));
+}
+
+TEST_CASE("settling a window leaves the first launches of those that go on") {
+  FirstLaunches first;
+  first.add(1, 1, 10);
+  first.add(2, 1, 20);
+  first.settled(1);
+  CHECK(first.windows() == 1);
+  first.add(2, 1, 25);
+  CHECK(first.is_older(2, 1, 19));
+  CHECK_FALSE(first.is_older(2, 1, 22));
+}
+
 TEST_CASE("a window for each of a million iterations: the latest ones' first launches are kept") {
   FirstLaunches first;
   constexpr std::uint32_t kWindows = 1'000'000;
