@@ -125,12 +125,17 @@ bool AtomicFile::finish() {
 
 // By their paths, which takes no memory. Whoever leads these elsewhere meanwhile gains nothing: what is
 // renamed has to be there under the temporary name.
-bool AtomicFile::commit() {
+bool AtomicFile::commit() noexcept {
   if (!finished_) return false;
   const FileWork work;
   committed_ = ::rename(temporary_.c_str(), path_.c_str()) == 0;
-  if (!committed_) error_ = "cannot put " + path_ + " in place: " + std::generic_category().message(errno);
-  return committed_;
+  if (committed_) return true;
+  try {
+    error_ = "cannot put " + path_ + " in place: " + std::generic_category().message(errno);
+  } catch (...) {
+    error_ = "out of memory";  // short enough to need none
+  }
+  return false;
 }
 
 }  // namespace inject

@@ -73,7 +73,7 @@ class AtomicFile {
   /// Everything has been appended: makes it durable. False: see error().
   bool finish();
   /// Puts the finished file in its place.
-  bool commit();
+  bool commit() noexcept;
   const std::string& error() const { return error_.empty() ? file_.error() : error_; }
 
  private:

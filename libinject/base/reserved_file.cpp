@@ -4,14 +4,29 @@
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-#include "libinject/base/atomic_file.h"
+#include <cerrno>
+
 #include "libinject/base/file_work.h"
 #include "libinject/base/host_io.h"
 #include "libinject/base/safe_path.h"
 
 namespace inject {
+
+namespace {
+
+bool write_text(int file, std::string_view text) noexcept {
+  for (int tries = 0; !text.empty();) {
+    const ssize_t written = ::write(file, text.data(), text.size());
+    if (written < 0 && (errno != EINTR || ++tries == kMaxTries)) return false;
+    if (written > 0) text.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return true;
+}
+
+}  // namespace
 
 std::array<std::string, 2> ReservedFile::spare_names(std::string_view name) {
   const std::string hidden = "." + std::string(name);
@@ -40,23 +55,39 @@ void ReservedFile::allocate(Spare& spare) {
   std::string problem;
   const int file = open_output(folder, O_EXCL, problem);
   if (file < 0) return;
-  spare.allocated = allocate_file(file, kBytes) == 0;
+  struct stat made {};
+  spare.allocated = allocate_file(file, kBytes) == 0 && ::fstat(file, &made) == 0;
+  spare.device = made.st_dev;
+  spare.inode = made.st_ino;
   ::close(file);
   // Some of its blocks may have been allocated.
   if (!spare.allocated) ::unlinkat(folder.descriptor(), folder.name().c_str(), 0);
 }
 
-bool ReservedFile::replace(Spare& spare, std::string_view text) {
-  const FileWork work;
-  OutputFile file;
-  const bool written = file.open(spare.path, OutputFile::Existing::kOverwrite) &&
-                       (file.buffer().assign(text), file.cut(text.size())) && file.sync() && file.close() &&
-                       ::rename(spare.path.c_str(), path_.c_str()) == 0;
-  spare.allocated = false;
-  return written;
+// By its path, which takes no memory; that it is the same file shows that nobody has led the path elsewhere.
+int ReservedFile::open_again(const Spare& spare) noexcept {
+  const int file = open_file(spare.path.c_str(), O_WRONLY | O_NOFOLLOW | O_NONBLOCK);
+  struct stat found {};
+  if (file < 0 || (::fstat(file, &found) == 0 && found.st_dev == spare.device && found.st_ino == spare.inode))
+    return file;
+  ::close(file);
+  return -1;
 }
 
-bool ReservedFile::put(std::string_view text, Write write) {
+bool ReservedFile::replace(Spare& spare, std::string_view text) noexcept {
+  const FileWork work;
+  const QuietSignals quiet;  // RLIMIT_FSIZE
+  const int file = open_again(spare);
+  spare.allocated = false;
+  if (file < 0) return false;
+  bool written = write_text(file, text) && ::ftruncate(file, static_cast<off_t>(text.size())) == 0;
+  // Pipes and some network file systems know no fsync: EINVAL is not a loss.
+  written = written && (::fsync(file) == 0 || errno == EINVAL);
+  written = (::close(file) == 0 || errno == EINTR) && written;
+  return written && ::rename(spare.path.c_str(), path_.c_str()) == 0;
+}
+
+bool ReservedFile::put(std::string_view text, Write write) noexcept {
   if (text.size() > kBytes) return false;
   for (Spare& spare : spares_) {
     const bool kept = write != Write::kLast && &spare == &spares_.back();

@@ -2,6 +2,8 @@
 // SPDX-FileCopyrightText: The libinject authors
 #pragma once
 
+#include <sys/types.h>
+
 #include <array>
 #include <cstddef>
 #include <string>
@@ -28,8 +30,8 @@ class ReservedFile {
   /// Makes those that are missing: they have been used, or could not be allocated before.
   void renew();
   /// Puts `text` in the file's place, whole or not at all. False: there is no spare for this write, or it
-  /// can't be written either; what was there stays.
-  bool put(std::string_view text, Write write);
+  /// can't be written either; what was there stays. Takes no memory.
+  bool put(std::string_view text, Write write) noexcept;
   /// Removes the spares.
   void remove();
 
@@ -40,9 +42,12 @@ class ReservedFile {
   struct Spare {
     std::string path;
     bool allocated = false;
+    dev_t device = 0;
+    ino_t inode = 0;
   };
   static void allocate(Spare& spare);
-  bool replace(Spare& spare, std::string_view text);
+  static int open_again(const Spare& spare) noexcept;
+  bool replace(Spare& spare, std::string_view text) noexcept;
 
   std::string path_;
   std::array<Spare, 2> spares_;  // any write's, the last one's

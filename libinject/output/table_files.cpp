@@ -8,6 +8,9 @@
 #include <array>
 #include <exception>
 #include <memory>
+#include <new>
+#include <optional>
+#include <span>
 #include <utility>
 
 #include "libinject/base/atomic_file.h"
@@ -21,60 +24,73 @@ namespace inject {
 namespace {
 
 constexpr std::string_view kRunFile = "run.json";
+constexpr std::size_t kUsualErrors = 8;
 
 void append_table(const TableFile& table, const Report& report, std::string& text, const TextSink& sink) {
   text += header_of(table, report) + "\n";
   table.append_rows(report, text, sink);
 }
 
-/// `files`: those this write has put in place.
-void write_json(const std::string& folder, const RunInfo& run, std::vector<std::string> files,
-                WrittenTables& written, std::vector<std::string>& errors,
-                const std::vector<DeviceDiagnosis>& diagnoses = {}) {
-  written.stale.clear();
-  for (const std::string_view name : written.names) {
-    if (std::find(files.begin(), files.end(), name) == files.end()) written.stale.emplace_back(name);
-  }
-  files.insert(files.end(), written.stale.begin(), written.stale.end());
-  const auto replaced = [&] {
-    AtomicFile json(folder, kRunFile);
-    json.file().buffer() = run_json_text(run, files, errors, diagnoses, written.stale);
-    if (json.finish() && json.commit()) return std::string();
-    return json.error();
-  };
-  // Its temporary file has gone before the spare is written: a later spare needs the room.
-  const std::string problem = replaced();
-  bool done = problem.empty();
-  if (!done) {
-    std::string text = run_json_text(run, files, errors, diagnoses, written.stale);
-    if (text.size() > ReservedFile::kBytes)
-      text = short_run_json_text(run, files, errors, diagnoses, written.stale, ReservedFile::kBytes);
-    done = written.run_file.put(text, written.write);
-  }
-  if (written.write != ReservedFile::Write::kLast) written.run_file.renew();
-  if (done) {
-    FileWork::file_done();
-  } else {
-    errors.push_back(problem);
-  }
-}
+/// run.json of one write.
+class RunJson {
+ public:
+  RunJson(const std::string& folder, const RunInfo& run, const std::vector<DeviceDiagnosis>& diagnoses,
+          WrittenTables& written, std::vector<std::string>& errors)
+      : folder_(folder), run_(run), diagnoses_(diagnoses), written_(written), errors_(errors) {}
 
-/// The errors that `write` notes, and the one that it ends with.
-template <typename Write>
-std::vector<std::string> noting_errors(const char* what, const Write& write) noexcept {
-  std::vector<std::string> errors;
-  try {
-    write(errors);
-  } catch (const std::exception& problem) {
-    // Most likely out of memory, so this may fail as well.
-    try {
-      errors.push_back(str_format("cannot write {}: {}", what, problem.what()));
-    } catch (...) {
-      errors.clear();
+  /// Makes it durable under its temporary name. `files`: those that this write puts in place.
+  bool finish(std::vector<std::string> files) {
+    files_ = std::move(files);
+    written_.stale.clear();
+    for (const std::string_view name : written_.names) {
+      if (std::find(files_.begin(), files_.end(), name) == files_.end()) written_.stale.emplace_back(name);
+    }
+    files_.insert(files_.end(), written_.stale.begin(), written_.stale.end());
+    if_none_follows_ = short_text(std::array{std::string("out of memory")}, files_);
+    file_.emplace(folder_, kRunFile);
+    file_->file().buffer() = run_json_text(run_, files_, errors_, diagnoses_, written_.stale);
+    return file_->finish();
+  }
+
+  bool commit() noexcept { return file_->commit() && done(); }
+
+  /// Both, and where that fails the reserved room has it.
+  void write(std::vector<std::string> files) {
+    file_.reset();
+    if (finish(std::move(files)) && commit()) return;
+    const std::string problem = file_->error();
+    // The temporary file goes before the spare is written: a later spare needs the room.
+    file_.reset();
+    if (written_.run_file.put(short_text(errors_, written_.stale), written_.write)) {
+      done();
+    } else {
+      errors_.push_back(problem);
     }
   }
-  return errors;
-}
+
+ private:
+  bool done() noexcept {
+    FileWork::file_done();
+    written_.if_none_follows.swap(if_none_follows_);
+    return true;
+  }
+  /// One that fits into the reserved room.
+  std::string short_text(std::span<const std::string> errors, std::span<const std::string> stale) const {
+    std::string text = run_json_text(run_, files_, errors, diagnoses_, stale);
+    if (text.size() > ReservedFile::kBytes)
+      text = short_run_json_text(run_, files_, errors, diagnoses_, stale, ReservedFile::kBytes);
+    return text;
+  }
+
+  const std::string& folder_;
+  const RunInfo& run_;
+  const std::vector<DeviceDiagnosis>& diagnoses_;
+  WrittenTables& written_;
+  std::vector<std::string>& errors_;
+  std::vector<std::string> files_;
+  std::string if_none_follows_;
+  std::optional<AtomicFile> file_;
+};
 
 /// Tables that are put in place once all of them are written, so that, apart from the renames, a reader finds
 /// tables of one moment.
@@ -96,29 +112,82 @@ class FinishedTables {
     }
   }
 
-  /// Appends the names of those that are in place to `names`.
-  void commit(std::vector<std::string>& names, WrittenTables& written, std::vector<std::string>& errors) {
-    for (const auto& [name, file] : finished_) {
-      if (!file->commit()) {
-        errors.push_back(file->error());
-        continue;
-      }
+  /// Puts them in place, and then run.json, which says what they are. `kept`: other files that it lists.
+  void commit(RunJson& json, const std::vector<std::string>& kept, WrittenTables& written,
+              std::vector<std::string>& errors) {
+    // Whatever takes memory comes before the first rename, and most likely nothing has failed by the last:
+    // tables of two moments under a run.json of neither would be worse than none.
+    std::vector<std::string> names = kept;
+    for (const Table& table : finished_) names.emplace_back(table.name);
+    written.names.reserve(written.names.size() + finished_.size());
+    const bool json_is_ready = json.finish(std::move(names));
+    bool all = true;
+    for (Table& table : finished_) {
+      table.in_place = table.file->commit();
+      all = all && table.in_place;
+      if (!table.in_place) continue;
       FileWork::file_done();
-      names.emplace_back(name);
-      if (std::find(written.names.begin(), written.names.end(), name) == written.names.end())
-        written.names.push_back(name);
+      if (std::find(written.names.begin(), written.names.end(), table.name) == written.names.end())
+        written.names.push_back(table.name);
     }
+    if (all && json_is_ready && json.commit()) return;
+    names = kept;
+    for (const Table& table : finished_) {
+      if (table.in_place) {
+        names.emplace_back(table.name);
+      } else {
+        errors.push_back(table.file->error());
+      }
+    }
+    json.write(std::move(names));
   }
 
  private:
+  struct Table {
+    std::string_view name;
+    std::unique_ptr<AtomicFile> file;
+    bool in_place = false;
+  };
   const std::string& folder_;
-  std::vector<std::pair<std::string_view, std::unique_ptr<AtomicFile>>> finished_;
+  std::vector<Table> finished_;
 };
+
+/// Writes the tables that `fill` adds, `count` at most, and then run.json, which lists the files that `fill`
+/// names, too. Returns what failed.
+template <typename Fill>
+std::vector<std::string> write_run(const std::string& folder, std::size_t count, const RunInfo& run,
+                                   const std::vector<DeviceDiagnosis>& diagnoses, WrittenTables& written,
+                                   const Fill& fill) {
+  std::vector<std::string> errors;
+  errors.reserve(kUsualErrors);
+  try {
+    FinishedTables tables(folder, count);
+    std::vector<std::string> kept;
+    fill(tables, kept, errors);
+    RunJson json(folder, run, diagnoses, written, errors);
+    tables.commit(json, kept, written, errors);
+    if (written.write != ReservedFile::Write::kLast) written.run_file.renew();
+  } catch (const std::exception& problem) {
+    mark_outdated(written);
+    // Most likely out of memory, so this may fail as well.
+    try {
+      errors.push_back(
+          str_format("cannot write {}: {}", count == 0 ? kRunFile : "the tables", problem.what()));
+    } catch (const std::bad_alloc&) {
+      if (errors.empty()) errors.emplace_back("out of memory");  // short enough to need none
+    }
+  }
+  return errors;
+}
 
 }  // namespace
 
 void reserve_run_json(const std::string& folder, WrittenTables& written) {
   written.run_file.reserve(folder, kRunFile);
+}
+
+void mark_outdated(WrittenTables& written) noexcept {
+  if (!written.if_none_follows.empty()) written.run_file.put(written.if_none_follows, written.write);
 }
 
 std::span<const TableFile> table_files() {
@@ -154,46 +223,39 @@ TableTexts table_texts(const Report& report) {
   return texts;
 }
 
-std::vector<std::string> write_all(const std::string& folder, const Report& report,
-                                   WrittenTables& written) noexcept {
-  return noting_errors("the tables", [&](std::vector<std::string>& errors) {
-    std::vector<std::string> kept;
-    FinishedTables tables(folder, static_cast<std::size_t>(std::count_if(
-                                      table_files().begin(), table_files().end(),
-                                      [&](const TableFile& table) { return is_wanted(table, report); })));
-    for (const TableFile& table : table_files()) {
-      if (is_wanted(table, report)) {
-        tables.add(table.name, errors, [&](OutputFile& file) {
-          append_table(table, report, file.buffer(), [&file](std::string&) { file.write_if_full(); });
-        });
-      } else if (report.run->recovered &&
-                 access((folder + "/" + std::string(table.name)).c_str(), F_OK) == 0) {
-        // Tables of hardware metrics that a killed process wrote cannot be recreated.
-        kept.emplace_back(table.name);
-      }
-    }
-    tables.commit(kept, written, errors);
-    write_json(folder, *report.run, std::move(kept), written, errors, report.diagnoses);
-  });
+std::vector<std::string> write_all(const std::string& folder, const Report& report, WrittenTables& written) {
+  const auto wanted = [&](const TableFile& table) { return is_wanted(table, report); };
+  const auto count = std::count_if(table_files().begin(), table_files().end(), wanted);
+  return write_run(
+      folder, static_cast<std::size_t>(count), *report.run, report.diagnoses, written,
+      [&](FinishedTables& tables, std::vector<std::string>& kept, std::vector<std::string>& errors) {
+        for (const TableFile& table : table_files()) {
+          if (wanted(table)) {
+            tables.add(table.name, errors, [&](OutputFile& file) {
+              append_table(table, report, file.buffer(), [&file](std::string&) { file.write_if_full(); });
+            });
+          } else if (report.run->recovered &&
+                     access((folder + "/" + std::string(table.name)).c_str(), F_OK) == 0) {
+            // Tables of hardware metrics that a killed process wrote cannot be recreated.
+            kept.emplace_back(table.name);
+          }
+        }
+      });
 }
 
 std::vector<std::string> write_all(const std::string& folder, TableTexts texts, const RunInfo& run,
-                                   WrittenTables& written) noexcept {
-  return noting_errors("the tables", [&](std::vector<std::string>& errors) {
-    FinishedTables tables(folder, texts.tables.size());
-    for (TableTexts::Text& table : texts.tables)
-      tables.add(table.name, errors, [&](OutputFile& file) { file.buffer() = std::move(table.text); });
-    std::vector<std::string> names;
-    tables.commit(names, written, errors);
-    write_json(folder, run, std::move(names), written, errors, texts.diagnoses);
-  });
+                                   WrittenTables& written) {
+  return write_run(folder, texts.tables.size(), run, texts.diagnoses, written,
+                   [&](FinishedTables& tables, std::vector<std::string>&, std::vector<std::string>& errors) {
+                     for (TableTexts::Text& table : texts.tables)
+                       tables.add(table.name, errors,
+                                  [&](OutputFile& file) { file.buffer() = std::move(table.text); });
+                   });
 }
 
 std::vector<std::string> write_run_json(const std::string& folder, const RunInfo& run,
-                                        WrittenTables& written) noexcept {
-  FileWork::begin_files(1);
-  return noting_errors(
-      "run.json", [&](std::vector<std::string>& errors) { write_json(folder, run, {}, written, errors); });
+                                        WrittenTables& written) {
+  return write_run(folder, 0, run, {}, written, [](const auto&...) {});
 }
 
 }  // namespace inject

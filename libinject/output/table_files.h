@@ -45,9 +45,14 @@ struct WrittenTables {
   /// true where the disk is too full for them.
   ReservedFile run_file;
   ReservedFile::Write write = ReservedFile::Write::kFurther;  ///< the next one
+  /// run.json for the case that there is no memory for a later one: all tables are stale in it.
+  std::string if_none_follows;
 };
 
 void reserve_run_json(const std::string& folder, WrittenTables& written);
+
+/// There will be no further write, and more to tell than the last one told: run.json says so. Takes no memory.
+void mark_outdated(WrittenTables& written) noexcept;
 
 /// What is written of a report, which refers to statistics that go on meanwhile: their text.
 struct TableTexts {
@@ -62,25 +67,25 @@ TableTexts table_texts(const Report& report);
 
 /// Writes all tables and then run.json into `folder`, each through a temporary file; returns what failed, one
 /// line each (run.json lists them, too). A file that fails leaves its predecessor unchanged (run.json lists
-/// it among `stale_files`) and does not stop the others; run.json has reserved room. Never throws. For
-/// threads with all signals blocked (OutputFile).
-std::vector<std::string> write_all(const std::string& folder, const Report& report,
-                                   WrittenTables& written) noexcept;
+/// it among `stale_files`) and does not stop the others; run.json has reserved room. Where memory runs out
+/// all tables' predecessors stay, and run.json says so. Throws bad_alloc before it has done anything, if at
+/// all. For threads with all signals blocked (OutputFile).
+std::vector<std::string> write_all(const std::string& folder, const Report& report, WrittenTables& written);
 
-inline std::vector<std::string> write_all(const std::string& folder, const Report& report) noexcept {
+inline std::vector<std::string> write_all(const std::string& folder, const Report& report) {
   WrittenTables none;
   return write_all(folder, report, none);
 }
 
 /// The same of texts. `run`: as the report's.
 std::vector<std::string> write_all(const std::string& folder, TableTexts texts, const RunInfo& run,
-                                   WrittenTables& written) noexcept;
+                                   WrittenTables& written);
 
 /// Only run.json: when the first window opens, or when there is no memory for tables.
 std::vector<std::string> write_run_json(const std::string& folder, const RunInfo& run,
-                                        WrittenTables& written) noexcept;
+                                        WrittenTables& written);
 
-inline std::vector<std::string> write_run_json(const std::string& folder, const RunInfo& run) noexcept {
+inline std::vector<std::string> write_run_json(const std::string& folder, const RunInfo& run) {
   WrittenTables none;
   return write_run_json(folder, run, none);
 }

@@ -354,7 +354,9 @@ bool RunWriter::write_last() {
 
 void RunWriter::stop() noexcept {
   const std::lock_guard lock(files_mutex_);
-  last_written_ = true;
+  if (std::exchange(last_written_, true)) return;
+  written_.write = ReservedFile::Write::kLast;
+  mark_outdated(written_);
 }
 
 bool RunWriter::no_tables_yet(const RunInfo& run) const {

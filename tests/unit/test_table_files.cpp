@@ -522,6 +522,24 @@ TEST_CASE("Tables of an earlier write that cannot be replaced are said to be", "
   CHECK(nlohmann::json::parse(folder.read("run.json")).count("stale_files") == 0);
 }
 
+TEST_CASE("where no write follows, run.json says that the tables are of an earlier moment", "[output]") {
+  const TemporaryFolder folder;
+  StatsRun run;
+  WrittenTables written;
+  reserve_run_json(folder.path(), written);
+  mark_outdated(written);  // there is none yet
+  CHECK(!std::filesystem::exists(folder.path() + "/run.json"));
+  REQUIRE(write_all(folder.path(), build_report(run.statistics, some_run()), written).empty());
+  const auto before = nlohmann::json::parse(folder.read("run.json"));
+  mark_outdated(written);
+  auto json = nlohmann::json::parse(folder.read("run.json"));
+  CHECK(json["stale_files"] == before["files"]);
+  CHECK(json["write_errors"] == std::vector<std::string>{"out of memory"});
+  json.erase("stale_files");
+  json["write_errors"] = before["write_errors"];
+  CHECK(json == before);
+}
+
 TEST_CASE("run.json is written into its reserved room where it can't be made anew", "[output]") {
   const TemporaryFolder folder;
   StatsRun run;
