@@ -106,7 +106,7 @@ class FinishedTables {
     auto file = std::make_unique<AtomicFile>(folder_, name);
     fill(file->file());
     if (file->finish()) {
-      finished_.emplace_back(name, std::move(file));
+      finished_.push_back({name, std::move(file)});
     } else {
       errors.push_back(file->error());
     }

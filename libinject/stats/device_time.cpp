@@ -128,15 +128,22 @@ void DeviceTimeStatistics::small_download(std::uint32_t number, std::uint32_t th
   hold(*found);
 }
 
-/// Too many records are held. In the fullest window, the older half of the work is judged if work is a large
-/// part of what it holds, and calls in which no gap can begin any more are forgotten. At least an eighth of
-/// its records are released, so that this does not run for every record.
+/// Too many records are held. The fullest windows release some, until an eighth of all is gone: looking for
+/// them costs little for each record then.
 void DeviceTimeStatistics::bound() {
-  auto fullest = windows_.begin();
-  for (auto at = windows_.begin(); at != windows_.end(); ++at) {
-    if (at->second.held > fullest->second.held) fullest = at;
+  std::vector<Window*> fullest;
+  for (auto& [number, window] : windows_) fullest.push_back(&window);
+  std::stable_sort(fullest.begin(), fullest.end(),
+                   [](const Window* a, const Window* b) { return a->held > b->held; });
+  for (Window* window : fullest) {
+    release(*window);
+    if (held_ <= max_held_ / 8 * 7) return;
   }
-  Window& window = fullest->second;
+}
+
+/// The older half of the work is judged if work is a large part of what the window holds, and calls in which
+/// no gap can begin any more are forgotten: an eighth of its records at least.
+void DeviceTimeStatistics::release(Window& window) {
   const std::vector<DeviceWait> waits = waits_of(window.threads);
   std::vector<Nanoseconds> starts;
   for (const auto& [device, timeline] : window.devices) {

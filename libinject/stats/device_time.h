@@ -74,6 +74,7 @@ class DeviceTimeStatistics {
   void drop(Windows::iterator window);
   void hold(Window& window);
   void bound();
+  void release(Window& window);
   void forget_calls(Window& window, std::span<const DeviceWait> waits, Nanoseconds needed);
   void recount(Window& window);
 

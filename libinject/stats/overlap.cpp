@@ -89,24 +89,36 @@ void OverlapStatistics::beside(std::uint32_t window, std::uint32_t device, Nanos
 }
 
 void OverlapStatistics::bound() {
-  // Only the largest timeline: among many devices, the others keep what they have.
-  auto largest = timelines_.begin();
-  for (auto at = timelines_.begin(); at != timelines_.end(); ++at) {
-    if (at->second.held() > largest->second.held()) largest = at;
+  // The largest timelines first, and of like ones the oldest: among many devices, the others keep what they
+  // have. A quarter of all goes, so that looking for them costs little for each piece, however many windows
+  // with a few pieces there are.
+  std::vector<Timeline*> largest;
+  for (auto& [key, timeline] : timelines_) {
+    if (timeline.held() != 0) largest.push_back(&timeline);
   }
-  Timeline& timeline = largest->second;
-  const std::size_t before = timeline.held();
-  timeline.join_others();
+  std::stable_sort(largest.begin(), largest.end(),
+                   [](const Timeline* a, const Timeline* b) { return a->held() > b->held(); });
+  for (Timeline* timeline : largest) {
+    const std::size_t before = timeline->held();
+    timeline->halve(rows_);
+    held_ -= before - timeline->held();
+    if (held_ <= kMaxHeld / 4 * 3) return;
+  }
+}
+
+/// Judges the older half of what is held, or all of it where that is not half.
+void OverlapStatistics::Timeline::halve(Rows& rows) {
+  const std::size_t before = held();
+  join_others();
   // Joining may have left few: then nothing has to be judged yet.
-  if (timeline.held() > before / 2) timeline.judge(timeline.middle(), rows_);
+  if (held() > before / 2) judge(middle(), rows);
   // Almost everything is from the same time.
-  if (timeline.held() > before / 4 * 3) {
-    Nanoseconds last = timeline.floor;
-    for (const Interval& interval : timeline.others) last = std::max(last, interval.end);
-    for (const Work& work : timeline.works) last = std::max(last, work.end);
-    timeline.judge(last, rows_);
+  if (held() > before / 4 * 3) {
+    Nanoseconds last = floor;
+    for (const Interval& interval : others) last = std::max(last, interval.end);
+    for (const Work& work : works) last = std::max(last, work.end);
+    judge(last, rows);
   }
-  held_ -= before - timeline.held();
 }
 
 void OverlapStatistics::settle_window(std::uint32_t window) {

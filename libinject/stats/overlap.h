@@ -71,6 +71,7 @@ class OverlapStatistics {
     void join_others();
     Nanoseconds middle() const;
     void judge(Nanoseconds until, Rows& rows);
+    void halve(Rows& rows);
   };
 
   Timeline* timeline(std::uint32_t window, std::uint32_t device, Nanoseconds& start, Nanoseconds end);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 namespace inject {
 
@@ -62,15 +63,23 @@ void PhaseStatistics::work(std::uint32_t number, const PhasedWork& work) {
     judge(windows_.begin()->first.first, oldest, oldest.work.size(), true);
     windows_.erase(windows_.begin());
   }
-  if (held_ >= kMaxHeld) {
-    auto fullest = windows_.begin();
-    for (auto at = windows_.begin(); at != windows_.end(); ++at) {
-      if (at->second.work.size() > fullest->second.work.size()) fullest = at;
-    }
-    judge(fullest->first.first, fullest->second, fullest->second.work.size() / 2, false);
-  }
+  if (held_ >= kMaxHeld) bound();
   windows_[{number, work.device}].work.push_back(work);
   ++held_;
+}
+
+/// Judges the older half of the fullest windows' work, until a quarter of all is gone: looking for them costs
+/// little for each record then.
+void PhaseStatistics::bound() {
+  std::vector<std::pair<std::uint32_t, Window*>> fullest;
+  for (auto& [key, window] : windows_) fullest.emplace_back(key.first, &window);
+  std::stable_sort(fullest.begin(), fullest.end(), [](const auto& a, const auto& b) {
+    return a.second->work.size() > b.second->work.size();
+  });
+  for (const auto& [number, window] : fullest) {
+    judge(number, *window, window->work.size() / 2, false);
+    if (held_ <= kMaxHeld / 4 * 3) return;
+  }
 }
 
 void PhaseStatistics::count(std::uint32_t number, Phase phase, const PhasedWork& work) {

@@ -54,7 +54,7 @@ struct PhaseRow {
 /// Device work by phase of the training step (docs/diagnosis.md): told by NVTX ranges, by the launching
 /// thread and by optimizer kernels; for work in between, by what was launched before and after it. This needs
 /// the launches in order, so work waits for its window to be settled: up to kMaxHeld records, then the older
-/// half of the fullest window is judged by what has arrived. One thread at a time; may throw std::bad_alloc.
+/// half of the fullest windows' is judged by what has arrived. One thread at a time; may throw std::bad_alloc.
 class PhaseStatistics {
  public:
   static constexpr std::size_t kMaxHeld = 131'072;
@@ -83,6 +83,7 @@ class PhaseStatistics {
     bool any_backward = false;
   };
   using Key = std::pair<std::uint32_t, std::uint32_t>;  // window, device
+  void bound();
   void judge(std::uint32_t number, Window& window, std::size_t earliest, bool all);
   void count(std::uint32_t window, Phase phase, const PhasedWork& work);
   bool runs_backward(std::uint32_t thread);

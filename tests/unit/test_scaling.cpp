@@ -13,6 +13,7 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "libinject/model/functions.h"
 #include "libinject/pipeline/drain.h"
@@ -260,6 +261,18 @@ TEST_CASE("windows scale", "[scaling]") {
       run.edge(thread, RangeEdge::kPush, run.range(0, "step", RangeStyle::kPushPop));
       for (int j = 0; j < 3; ++j) run.launch({.thread = thread});
       run.wait(thread);
+      run.close_window();
+      run.open_window();
+    }
+  });
+}
+
+TEST_CASE("windows that wait for their end scale beyond what is held of them", "[scaling]") {
+  const auto [windows, launches] = GENERATE(std::pair(2'000u, 3), std::pair(300u, 80));
+  check_scaling(windows, [launches = launches](Run& run, std::uint32_t count) {
+    for (std::uint32_t i = 1; i <= count; ++i) {
+      for (int j = 0; j < launches; ++j) run.launch({});
+      run.wait(1);
       run.close_window();
       run.open_window();
     }
