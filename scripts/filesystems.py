@@ -379,8 +379,7 @@ def stall(check, given):
     text = f"progress:progress loop:{steps} [ kernel:alpha:10 sync sleep:{STEP_MS} print:step ] print:done return:3"
     figures = []
     for stalled in (False, True):
-        # Raw records would be written by that thread.
-        program = check.start(text, WINDOW="time:200ms+300ms/1s", TRACE="off")
+        program = check.start(text, WINDOW="time:200ms+300ms/1s")
         check.printed(program, 2000 // STEP_MS)
         if stalled:
             check.place.behave("hang")

@@ -17,18 +17,20 @@
 
 namespace inject {
 
-bool OutputFile::fail(std::string_view action, int code) {
-  return fail(action, std::generic_category().message(code));
+bool OutputFile::cannot(std::string_view action, int code) {
+  return cannot(action, std::generic_category().message(code));
 }
 
-bool OutputFile::fail(std::string_view action, const std::string& reason) {
-  if (error_.empty()) {
-    try {
-      error_ = "cannot " + std::string(action) + " " + path_ + ": " + reason;
-    } catch (...) {
-      error_ = "out of memory";  // short enough to need none
-    }
+bool OutputFile::cannot(std::string_view action, const std::string& reason) {
+  try {
+    return fail("cannot " + std::string(action) + " " + path_ + ": " + reason);
+  } catch (...) {
+    return fail("out of memory");  // short enough to need none
   }
+}
+
+bool OutputFile::fail(std::string problem) noexcept {
+  if (error_.empty()) error_ = std::move(problem);
   buffer_.clear();
   return false;
 }
@@ -42,7 +44,7 @@ bool OutputFile::open(std::string path, Existing existing) {
   std::string problem;
   const int flags = existing == Existing::kEmpty ? O_TRUNC : existing == Existing::kOverwrite ? 0 : O_EXCL;
   descriptor_ = Descriptor(open_output(folder, flags, problem));
-  return descriptor_.is_open() || fail("create", problem);
+  return descriptor_.is_open() || cannot("create", problem);
 }
 
 bool OutputFile::flush() {
@@ -58,7 +60,7 @@ bool OutputFile::flush() {
     const ssize_t written = ::write(descriptor, rest.data(), rest.size());
     if (written < 0) {
       if (errno == EINTR && ++tries < kMaxTries) continue;
-      fail("write", errno);
+      cannot("write", errno);
       // No line that ends in its middle.
       if (bytes_ > before && ::ftruncate(descriptor_.get(), static_cast<off_t>(before)) == 0) bytes_ = before;
       return false;
@@ -73,14 +75,14 @@ bool OutputFile::flush() {
 
 bool OutputFile::let_others_read() {
   if (!descriptor_.is_open() || !error_.empty()) return false;
-  return ::fchmod(descriptor_.get(), 0644) == 0 || fail("let others read", errno);
+  return ::fchmod(descriptor_.get(), 0644) == 0 || cannot("let others read", errno);
 }
 
 bool OutputFile::sync() {
   const FileWork work;
   if (!flush()) return false;
   // Pipes and some network file systems know no fsync: EINVAL is not a loss.
-  if (::fsync(descriptor_.get()) != 0 && errno != EINVAL) return fail("sync", errno);
+  if (::fsync(descriptor_.get()) != 0 && errno != EINVAL) return cannot("sync", errno);
   return true;
 }
 
@@ -89,7 +91,7 @@ bool OutputFile::cut(std::uint64_t bytes) {
   const int descriptor = descriptor_.get();
   const auto end = static_cast<off_t>(bytes);
   if (::ftruncate(descriptor, end) != 0 || ::lseek(descriptor, end, SEEK_SET) != end)
-    return fail("truncate", errno);
+    return cannot("truncate", errno);
   bytes_ = bytes;
   return true;
 }
@@ -99,7 +101,7 @@ bool OutputFile::close() {
   const FileWork work;
   flush();
   // Not repeated on EINTR: on Linux the descriptor is gone already.
-  if (::close(std::exchange(descriptor_, Descriptor()).get()) != 0 && errno != EINTR) fail("close", errno);
+  if (::close(std::exchange(descriptor_, Descriptor()).get()) != 0 && errno != EINTR) cannot("close", errno);
   return error_.empty();
 }
 

@@ -41,14 +41,16 @@ class OutputFile {
   /// Truncates the file to `bytes`: the next text is written there.
   bool cut(std::uint64_t bytes);
   bool close();
+  /// It is of no use any more, for a reason of the caller's. Returns false.
+  bool fail(std::string problem) noexcept;
 
   const std::string& error() const { return error_; }
   std::uint64_t bytes() const { return bytes_; }
 
  private:
   static constexpr std::size_t kBufferBytes = 64 * 1024;
-  bool fail(std::string_view action, int code);
-  bool fail(std::string_view action, const std::string& reason);
+  bool cannot(std::string_view action, int code);
+  bool cannot(std::string_view action, const std::string& reason);
 
   Descriptor descriptor_;
   std::string path_;

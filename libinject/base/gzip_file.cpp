@@ -30,34 +30,30 @@ void GzipFile::EndStream::operator()(z_stream* stream) const noexcept {
 }
 
 GzipFile::~GzipFile() {
-  file_.close();
-  if (stream_ != nullptr && !in_place_) ::unlink(temporary_.c_str());
+  if (is_open() && !in_place_) fail(path_ + " is not complete");
 }
 
 bool GzipFile::fail(std::string problem) {
-  if (error().empty()) error_ = std::move(problem);
-  return check();
+  file_.then([problem = std::move(problem)](OutputFile& file) { file.fail(problem); });
+  stream_.reset();
+  return false;
 }
 
 // What has failed can't be ended any more.
 bool GzipFile::check() {
-  if (error().empty()) return true;
-  if (stream_ != nullptr) ::unlink(in_place_ ? path_.c_str() : temporary_.c_str());
-  stream_.reset();
-  file_.close();
-  return false;
+  if (file_.failed()) stream_.reset();
+  return stream_ != nullptr;
 }
 
 bool GzipFile::open(const std::string& folder, std::string_view name) {
   path_ = folder + "/" + std::string(name);
   temporary_ = folder + "/." + std::string(name) + ".new";
+  file_.on_failure([this] { ::unlink(is_in_place_ ? path_.c_str() : temporary_.c_str()); });
   if (!file_.open(temporary_, OutputFile::Existing::kReplace)) return false;
   auto stream = std::make_unique<z_stream>();
   if (deflateInit2(stream.get(), Z_BEST_SPEED, Z_DEFLATED, kGzipWindow, kMemoryLevel, Z_DEFAULT_STRATEGY) !=
-      Z_OK) {
-    ::unlink(temporary_.c_str());
+      Z_OK)
     return fail("cannot write " + path_ + ": out of memory");
-  }
   stream_ = Stream(stream.release());
   return true;
 }
@@ -79,14 +75,17 @@ bool GzipFile::compress(z_stream& stream, std::string_view text, int flush) {
       file_.write_if_full();
     } while (stream.avail_out == 0 && code == Z_OK);
   } while (!text.empty());
-  return file_.error().empty();
+  return !file_.failed();
 }
 
 // For a reader the file is gone until it is whole again; one that has it open sees it change.
 bool GzipFile::reopen() {
   in_place_ = false;
-  if (::rename(path_.c_str(), temporary_.c_str()) != 0)
-    return fail("cannot reopen " + path_ + ": " + std::generic_category().message(errno));
+  file_.then([this](OutputFile& file) {
+    if (!file.error().empty()) return;
+    is_in_place_ = ::rename(path_.c_str(), temporary_.c_str()) != 0;
+    if (is_in_place_) file.fail("cannot reopen " + path_ + ": " + std::generic_category().message(errno));
+  });
   return file_.cut(bytes_before_end_) || check();
 }
 
@@ -104,11 +103,15 @@ bool GzipFile::complete(std::string_view end) {
   if (deflateCopy(copy.get(), stream_.get()) != Z_OK)
     return fail("cannot write " + path_ + ": out of memory");
   const Stream ending(copy.release());
-  if (!compress(*ending, end, Z_FINISH) || !file_.sync()) return check();
-  if (::rename(temporary_.c_str(), path_.c_str()) != 0)
-    return fail("cannot put " + path_ + " in place: " + std::generic_category().message(errno));
-  in_place_ = true;
-  return true;
+  compress(*ending, end, Z_FINISH);
+  file_.then([this](OutputFile& file) {
+    if (!file.sync()) return;
+    is_in_place_ = ::rename(temporary_.c_str(), path_.c_str()) == 0;
+    if (!is_in_place_)
+      file.fail("cannot put " + path_ + " in place: " + std::generic_category().message(errno));
+  });
+  in_place_ = check();
+  return in_place_;
 }
 
 }  // namespace inject

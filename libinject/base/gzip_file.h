@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "libinject/base/atomic_file.h"
+#include "libinject/base/behind_file.h"
 
 namespace inject {
 
@@ -26,16 +26,20 @@ class GzipFile {
   GzipFile(const GzipFile&) = delete;
   GzipFile& operator=(const GzipFile&) = delete;
 
+  /// Before open(): BehindFile's.
+  void write_behind(FileQueue* queue) { file_.write_behind(queue); }
+  bool has_room() const noexcept { return file_.has_room(); }
+
   /// Creates `.name.new` in `folder`. False: see error().
   bool open(const std::string& folder, std::string_view name);
-  bool is_open() const { return stream_ != nullptr && error().empty(); }
+  bool is_open() const { return stream_ != nullptr && !file_.failed(); }
   bool add(std::string_view text);
   bool complete(std::string_view end);
 
   /// Compressed, without the end.
   std::uint64_t bytes() const { return file_.bytes(); }
   /// The first failure; empty if there was none.
-  const std::string& error() const { return error_.empty() ? file_.error() : error_; }
+  std::string error() const { return file_.error(); }
 
  private:
   struct EndStream {
@@ -50,10 +54,10 @@ class GzipFile {
 
   std::string path_;
   std::string temporary_;
-  std::string error_;
-  OutputFile file_;
+  BehindFile file_;
   Stream stream_;
   bool in_place_ = false;
+  bool is_in_place_ = false;            // on the disk
   std::uint64_t bytes_before_end_ = 0;  // bytes, while in_place_
 };
 

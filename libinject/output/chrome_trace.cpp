@@ -68,7 +68,7 @@ bool ChromeTrace::open(const std::string& folder) {
 }
 
 bool ChromeTrace::take(unsigned events) {
-  if (events_left_ < events || !file_.is_open() || file_.bytes() >= max_bytes_) {
+  if (events_left_ < events || !file_.is_open() || !file_.has_room() || file_.bytes() >= max_bytes_) {
     ++left_out_;
     return false;
   }

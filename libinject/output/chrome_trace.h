@@ -55,6 +55,8 @@ class ChromeTrace final : public EventSink {
   explicit ChromeTrace(Context context) : ChromeTrace(std::move(context), Limits()) {}
   ChromeTrace(Context context, Limits limits);
 
+  /// Before open(): BehindFile's.
+  void write_behind(FileQueue* queue) { file_.write_behind(queue); }
   /// Creates the file. False on failure: see error().
   bool open(const std::string& folder);
   bool is_open() const { return file_.is_open(); }
@@ -73,7 +75,7 @@ class ChromeTrace final : public EventSink {
 
   /// How many kernels, copies, calls, ranges, samples and iterations are not in the file.
   std::uint64_t left_out() const { return left_out_; }
-  const std::string& error() const { return file_.error(); }
+  std::string error() const { return file_.error(); }
 
  private:
   /// The text that many events share, before the time and after the duration; made once for all of them.

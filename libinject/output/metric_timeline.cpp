@@ -26,7 +26,7 @@ bool MetricTimeline::open(const std::string& folder) {
 }
 
 void MetricTimeline::add(const MetricSample& sample, std::span<const MetricInfo> columns) {
-  if (rows_left_ == 0 || !file_.is_open() || !file_.error().empty()) {
+  if (rows_left_ == 0 || !file_.is_open() || !file_.has_room()) {
     ++rows_left_out_;
     return;
   }
@@ -42,7 +42,7 @@ void MetricTimeline::add(const MetricSample& sample, std::span<const MetricInfo>
       .number(static_cast<std::int64_t>(sample.end - base_));
   for (std::size_t i = 0; i < values; ++i) row.decimal(static_cast<double>(sample.values[i]), 3);
   row.end();
-  file_.write_if_full();
+  file_.end_row();
 }
 
 }  // namespace inject

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "libinject/base/atomic_file.h"
+#include "libinject/base/behind_file.h"
 #include "libinject/model/metric_samples.h"
 #include "libinject/output/columns.h"
 
@@ -27,23 +27,26 @@ class MetricTimeline {
   explicit MetricTimeline(Nanoseconds base, std::uint64_t max_rows = kMaxRows)
       : base_(base), rows_left_(max_rows) {}
 
+  /// Before open(): BehindFile's.
+  void write_behind(FileQueue* queue) { file_.write_behind(queue); }
   /// Creates the file. False on failure: see error().
   bool open(const std::string& folder);
   bool is_open() const { return file_.is_open(); }
   /// `columns` describe the sample's values; the header is written with the first row.
   void add(const MetricSample& sample, std::span<const MetricInfo> columns);
-  /// Hands everything to the kernel.
+  /// Hands everything to the kernel, or to the queue.
   bool flush() { return file_.flush(); }
 
-  std::uint64_t rows_left_out() const { return rows_left_out_; }
-  const std::string& error() const { return file_.error(); }
+  std::uint64_t rows_left_out() const { return rows_left_out_ + file_.rows_lost(); }
+  bool failed() const { return file_.failed(); }
+  std::string error() const { return file_.error(); }
 
  private:
   Nanoseconds base_;
   std::uint64_t rows_left_;
   std::uint64_t rows_left_out_ = 0;
   bool has_header_ = false;
-  OutputFile file_;
+  BehindFile file_;
 };
 
 }  // namespace inject

@@ -51,7 +51,8 @@ struct WrittenTables {
 
 void reserve_run_json(const std::string& folder, WrittenTables& written);
 
-/// There will be no further write, and more to tell than the last one told: run.json says so. Takes no memory.
+/// There will be no further write, and more to tell than the last one told: run.json says so. Takes no
+/// memory.
 void mark_outdated(WrittenTables& written) noexcept;
 
 /// What is written of a report, which refers to statistics that go on meanwhile: their text.

@@ -119,36 +119,28 @@ std::span<const TraceFile> trace_files() {
 TraceWriter::TraceWriter(Context context, std::uint64_t max_rows)
     : context_(std::move(context)), rows_left_(max_rows) {}
 
+void TraceWriter::write_behind(FileQueue* queue) {
+  for (BehindFile& file : files_) file.write_behind(queue);
+}
+
 bool TraceWriter::open(const std::string& folder) {
   // Not through a temporary file: what a killed program has traced so far is worth having.
-  static_assert(kFiles.size() == std::tuple_size_v<decltype(tables_)>);
+  static_assert(kFiles.size() == std::tuple_size_v<decltype(files_)>);
   for (std::size_t i = 0; i < kFiles.size(); ++i) {
-    OutputFile& file = tables_[i].file;
-    if (!file.open(folder + "/" + std::string(kFiles[i].name), OutputFile::Existing::kRefuse)) return false;
-    file.buffer() += header_line(kFiles[i].columns()) + "\n";
+    if (!files_[i].open(folder + "/" + std::string(kFiles[i].name), OutputFile::Existing::kRefuse))
+      return false;
+    files_[i].buffer() += header_line(kFiles[i].columns()) + "\n";
   }
   return true;
 }
 
-bool TraceWriter::take_row(Table& table) {
-  if (rows_left_ == 0 || !table.file.is_open() || !table.file.error().empty()) {
+bool TraceWriter::take_row(BehindFile& file) {
+  if (rows_left_ == 0 || !file.is_open() || !file.has_room()) {
     ++rows_left_out_;
     return false;
   }
   --rows_left_;
-  ++table.unwritten;
   return true;
-}
-
-void TraceWriter::end_row(Table& table) {
-  table.file.write_if_full();
-  if (table.file.buffer().empty()) count_unwritten(table);
-}
-
-// A failed write leaves nothing of the buffer in the file.
-void TraceWriter::count_unwritten(Table& table) {
-  if (!table.file.error().empty()) rows_left_out_ += table.unwritten;
-  table.unwritten = 0;
 }
 
 const std::string& TraceWriter::name_text(std::uint32_t name) {
@@ -172,7 +164,7 @@ const ThreadInfo& TraceWriter::thread_info(std::uint32_t thread) {
 
 void TraceWriter::add(const KernelEvent& event, std::uint16_t /*attachment*/) {
   if (!take_row(gpu_)) return;
-  CsvRow row(gpu_.file.buffer());
+  CsvRow row(gpu_.buffer());
   row.number(since(event.start, context_.base)).number(event.end - event.start).number(event.correlation);
   for (const std::int32_t size : event.grid) row.number(size);
   for (const std::int32_t size : event.block) row.number(size);
@@ -181,13 +173,13 @@ void TraceWriter::add(const KernelEvent& event, std::uint16_t /*attachment*/) {
   row.empty().empty().empty().empty();
   row.raw(device_text(event.device)).number(event.context).empty().number(event.stream);
   row.raw(name_text(event.name)).end();
-  end_row(gpu_);
+  gpu_.end_row();
 }
 
 void TraceWriter::add(const TransferEvent& event, std::uint16_t /*attachment*/) {
   if (!take_row(gpu_)) return;
   const std::uint64_t duration = event.end - event.start;
-  CsvRow row(gpu_.file.buffer());
+  CsvRow row(gpu_.buffer());
   row.number(since(event.start, context_.base)).number(duration).number(event.correlation);
   for (int i = 0; i < 9; ++i) row.empty();
   row.decimal(megabytes(event.bytes), 3);
@@ -204,16 +196,16 @@ void TraceWriter::add(const TransferEvent& event, std::uint16_t /*attachment*/) 
   }
   row.raw(device_text(event.device)).number(event.context).empty().number(event.stream);
   row.text(operation_name(event)).end();
-  end_row(gpu_);
+  gpu_.end_row();
 }
 
 void TraceWriter::add(const CallEvent& event, std::uint16_t /*attachment*/) {
   const bool library = is_library_function(event.function);
   if (!library && !is_api_function(event.function)) return;
-  Table& table = library ? library_ : api_;
-  if (!take_row(table)) return;
+  BehindFile& file = library ? library_ : api_;
+  if (!take_row(file)) return;
   const ThreadInfo& thread = thread_info(event.thread);
-  CsvRow row(table.file.buffer());
+  CsvRow row(file.buffer());
   row.number(since(event.begin, context_.base))
       .number(event.end - event.begin)
       .text(function_name(event.function));
@@ -226,41 +218,41 @@ void TraceWriter::add(const CallEvent& event, std::uint16_t /*attachment*/) {
   row.number(context_.pid).number(thread.tid);
   if (!library) row.empty();  // the thread's priority
   row.raw(thread.name).end();
-  end_row(table);
+  file.end_row();
 }
 
 void TraceWriter::add(const ProcessorTimeEvent& event) {
   if (!take_row(processor_)) return;
-  CsvRow(processor_.file.buffer())
+  CsvRow(processor_.buffer())
       .number(since(event.time, context_.base))
       .number(event.processor)
       .number(event.waits)
       .number(thread_info(event.thread).tid)
       .end();
-  end_row(processor_);
+  processor_.end_row();
 }
 
 bool TraceWriter::flush() {
   bool good = true;
-  for (Table& table : tables_) {
-    good = table.file.flush() && good;
-    count_unwritten(table);
-  }
+  for (BehindFile& file : files_) good = file.flush() && good;
   return good;
 }
 
 bool TraceWriter::close() {
   bool good = true;
-  for (Table& table : tables_) {
-    good = table.file.close() && good;
-    count_unwritten(table);
-  }
+  for (BehindFile& file : files_) good = file.then([](OutputFile& one) { one.close(); }) && good;
   return good;
 }
 
+std::uint64_t TraceWriter::rows_left_out() const {
+  std::uint64_t left_out = rows_left_out_;
+  for (const BehindFile& file : files_) left_out += file.rows_lost();
+  return left_out;
+}
+
 std::string TraceWriter::error() const {
-  for (const Table& table : tables_) {
-    if (!table.file.error().empty()) return table.file.error();
+  for (const BehindFile& file : files_) {
+    if (std::string error = file.error(); !error.empty()) return error;
   }
   return {};
 }

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "libinject/base/atomic_file.h"
+#include "libinject/base/behind_file.h"
 #include "libinject/model/event_sink.h"
 #include "libinject/model/run_info.h"
 #include "libinject/output/columns.h"
@@ -44,6 +44,8 @@ class TraceWriter final : public EventSink {
 
   explicit TraceWriter(Context context, std::uint64_t max_rows = kMaxRows);
 
+  /// Before open(): BehindFile's.
+  void write_behind(FileQueue* queue);
   /// Creates the files. False on failure: see error().
   bool open(const std::string& folder);
 
@@ -53,23 +55,17 @@ class TraceWriter final : public EventSink {
   void add(const CallEvent& event, std::uint16_t attachment = 0) override;
   void add(const ProcessorTimeEvent& event) override;
 
-  /// Hands everything to the kernel.
+  /// Hands everything to the kernel, or to the queue.
   bool flush();
   bool close();
 
-  std::uint64_t rows_left_out() const { return rows_left_out_; }
+  std::uint64_t rows_left_out() const;
   /// The first failure; empty if there was none. Rows that its file did not take, then or later, are counted
   /// as left out.
   std::string error() const;
 
  private:
-  struct Table {
-    OutputFile file;
-    std::uint64_t unwritten = 0;  // rows in the file's buffer
-  };
-  bool take_row(Table& table);
-  void end_row(Table& table);
-  void count_unwritten(Table& table);
+  bool take_row(BehindFile& file);
   const std::string& name_text(std::uint32_t name);
   const std::string& device_text(std::uint32_t device);
   const ThreadInfo& thread_info(std::uint32_t thread);
@@ -77,11 +73,11 @@ class TraceWriter final : public EventSink {
   Context context_;
   std::uint64_t rows_left_;
   std::uint64_t rows_left_out_ = 0;
-  std::array<Table, 4> tables_;  // in the order of trace_files()
-  Table& gpu_ = tables_[0];
-  Table& api_ = tables_[1];
-  Table& library_ = tables_[2];
-  Table& processor_ = tables_[3];
+  std::array<BehindFile, 4> files_;  // in the order of trace_files()
+  BehindFile& gpu_ = files_[0];
+  BehindFile& api_ = files_[1];
+  BehindFile& library_ = files_[2];
+  BehindFile& processor_ = files_[3];
   // The quoted texts of names, devices and threads, by number; each is made once.
   std::vector<std::string> names_;
   std::vector<std::string> devices_;

@@ -83,9 +83,9 @@ void Collector::write_files(const char* state) {
   writing_ = true;
   put_ = !to_put;
   to_say_ = closed ? std::exchange(unsaid_, 0) : 0;
-  if (to_put && !file_thread_.start([this] { put_files(); })) {
+  if (to_put) {
     const SessionUnlock unlocked(parts_.state);
-    put_files();
+    parts_.pipeline.put_files(files_, [this] { note_put(); });
   }
   if (put_) finish_files();
 }
@@ -99,8 +99,7 @@ bool Collector::prepare_files(const char* state) {
   return true;
 }
 
-void Collector::put_files() noexcept {
-  parts_.pipeline.put_files(files_);
+void Collector::note_put() noexcept {
   const SessionLock lock(parts_.state);
   put_ = true;
   parts_.state.wake.notify_one();

@@ -8,7 +8,6 @@
 #include "libinject/base/mutex.h"
 #include "libinject/base/time.h"
 #include "libinject/model/run_info.h"
-#include "libinject/session/file_thread.h"
 #include "libinject/session/pipeline.h"
 #include "libinject/session/run_writer.h"
 #include "libinject/session/session_state.h"
@@ -78,7 +77,7 @@ class Collector {
   bool write_due() const INJECT_REQUIRES(session_mutex);
   void write_files(const char* state) INJECT_REQUIRES(session_mutex);
   bool prepare_files(const char* state) INJECT_EXCLUDES(session_mutex);
-  void put_files() noexcept INJECT_EXCLUDES(session_mutex);
+  void note_put() noexcept INJECT_EXCLUDES(session_mutex);
   void finish_files() INJECT_REQUIRES(session_mutex);
 
   SessionParts& parts_;
@@ -96,7 +95,6 @@ class Collector {
   std::uint32_t kept_window_ = 0;
   Nanoseconds kept_at_ = 0;
   RunWriter::Prepared files_;  // between write_files() and put_, the file thread's
-  FileThread file_thread_;
 };
 
 }  // namespace inject

@@ -12,18 +12,23 @@ namespace inject {
 
 namespace {
 
-// The thread stays this long for the next files.
+// The thread stays this long for what comes next.
 constexpr Nanoseconds kLinger = 5 * kSecond;
 
 }  // namespace
 
-bool FileThread::start(std::function<void()> work) noexcept {
+FileThread::~FileThread() {
+  MutexLock lock(mutex_);
+  ending_ = true;
+  changed_.notify_all();
+  lock.wait(changed_, [this]() INJECT_REQUIRES(mutex_) { return !running_; });
+}
+
+bool FileThread::wake() noexcept {
   const MutexLock lock(mutex_);
-  if (work_ != nullptr) return false;
   if (!running_ && start_internal_thread(&entry, this) != 0) return false;
-  running_ = true;
-  work_ = std::move(work);
-  wake_.notify_one();
+  running_ = woken_ = true;
+  changed_.notify_all();
   return true;
 }
 
@@ -36,13 +41,14 @@ void* FileThread::entry(void* self) noexcept {
 
 void FileThread::run() {
   MutexLock lock(mutex_);
-  while (lock.wait_for(wake_, kLinger, [this]() INJECT_REQUIRES(mutex_) { return work_ != nullptr; })) {
-    const std::function<void()> work = std::exchange(work_, nullptr);
+  const auto wanted = [this]() INJECT_REQUIRES(mutex_) { return woken_ || ending_; };
+  while (lock.wait_for(changed_, kLinger, wanted) && std::exchange(woken_, false)) {
     lock.unlock();
-    work();
+    work_();
     lock.lock();
   }
   running_ = false;
+  changed_.notify_all();
 }
 
 }  // namespace inject

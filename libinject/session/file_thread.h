@@ -4,31 +4,36 @@
 
 #include <condition_variable>
 #include <functional>
+#include <utility>
 
 #include "libinject/base/mutex.h"
 
 namespace inject {
 
 /// The thread that puts files into the output folder, which may be slow, or never answer: windows open and
-/// end meanwhile. It is there only while files are written every few seconds.
+/// end meanwhile. It is there only while there is something to do.
 class FileThread {
  public:
-  FileThread() noexcept = default;
+  /// What it does, which must not throw, each time that it is woken.
+  explicit FileThread(std::function<void()> work) : work_(std::move(work)) {}
+  /// Waits for it.
+  ~FileThread();
   FileThread(const FileThread&) = delete;
   FileThread& operator=(const FileThread&) = delete;
 
-  /// Has `work`, which must not throw, done by the thread, after what it is at. False, and nothing is done:
-  /// the thread can't be started, or something else waits for it already.
-  bool start(std::function<void()> work) noexcept;
+  /// Any thread. False: the thread can't be started.
+  bool wake() noexcept;
 
  private:
   static void* entry(void* self) noexcept;
   void run();
 
+  const std::function<void()> work_;
   Mutex mutex_;
-  std::condition_variable wake_;
-  std::function<void()> work_ INJECT_GUARDED_BY(mutex_);
+  std::condition_variable changed_;
+  bool woken_ INJECT_GUARDED_BY(mutex_) = false;
   bool running_ INJECT_GUARDED_BY(mutex_) = false;
+  bool ending_ INJECT_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace inject

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
+#include <utility>
 
 #include "libinject/base/lock_within.h"
 #include "libinject/capture/cupti/tracer.h"
@@ -105,7 +106,9 @@ class Pipeline {
   void set_clock_window(std::uint32_t window) noexcept { tracker_.set_clock_window(window); }
   bool clock_ended_search() const noexcept { return tracker_.clock_ended(); }
   void set_clock_ended_search(bool ended) noexcept { tracker_.set_clock_ended(ended); }
-  void put_files(RunWriter::Prepared& files) noexcept { writer_.put(files); }
+  void put_files(RunWriter::Prepared& files, std::function<void()> done) {
+    writer_.put_behind(files, std::move(done));
+  }
   void stop_files() noexcept { writer_.stop(); }
   const char* shown_folder() const noexcept { return writer_.shown_folder(); }
   bool folder_failed() const noexcept { return writer_.folder_failed(); }

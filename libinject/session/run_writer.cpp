@@ -79,7 +79,12 @@ RunWriter::RunWriter(const Options& options, Sources sources, Clock clock)
                clock.base_utc, rank_from_environment(environment_variable).value_or(""),
                world_size_of(job_from_environment(environment_variable))}),
       timeline_(clock.base),
-      journal_(sources_.core, sources_.windows) {
+      journal_(sources_.core, sources_.windows),
+      queue_([this] { return file_thread_.wake(); }),
+      file_thread_([this] { queue_.run(); }) {
+  trace_.write_behind(&queue_);
+  chrome_.write_behind(&queue_);
+  timeline_.write_behind(&queue_);
   if (options_.prometheus_file.empty()) return;
   prometheus_.open(expand_option_path(options_.prometheus_file), pid_);
   if (options_.prometheus_file.find('%') == std::string::npos &&
@@ -88,6 +93,14 @@ RunWriter::RunWriter(const Options& options, Sources sources, Clock clock)
         "INJECT_PROM=" + options_.prometheus_file +
         ": all ranks of a host write this file, and only one's figures stay; %r or %p tells them apart");
   }
+}
+
+// What the files still do as they go comes before the queue does.
+RunWriter::~RunWriter() {
+  trace_.write_behind(nullptr);
+  chrome_.write_behind(nullptr);
+  timeline_.write_behind(nullptr);
+  queue_.run();
 }
 
 bool RunWriter::ensure_folder() {
@@ -205,8 +218,6 @@ RunInfo RunWriter::run_info(const char* state) {
   run.name_overflows = sources_.core.names.overflows() + sources_.core.mangled.overflows();
   run.shape_overflows = sources_.core.shapes.overflows();
   run.range_overflows = sources_.core.ranges.overflows() + nvtx_ranges_lost();
-  run.trace_rows_left_out = trace_.rows_left_out();
-  run.trace_events_left_out = chrome_.left_out();
   run.repeated_records = sources_.drain.repeated();
   run.iteration_records_lost = sources_.statistics.iterations().lost();
   run.iteration_signs_lost = sources_.core.threads.dropped(RecordKind::kSign);
@@ -228,8 +239,20 @@ RunInfo RunWriter::run_info(const char* state) {
   run.overhead.gate_holds = LaunchGate::holds();
   run.overhead.buffers = sources_.buffers.handled();
   sources_.complete(run);
-  run.metrics.rows_left_out = timeline_.rows_left_out();
+  note_raw_records(run);
   return run;
+}
+
+// How much of what is written as it comes is not in its file, as far as that is known.
+void RunWriter::note_raw_records(RunInfo& run) {
+  const std::string samples = timeline_.failed() ? timeline_.error() : std::string();
+  for (const std::string& problem : {trace_.error(), chrome_.error(), samples}) {
+    if (!problem.empty() && !write_failed_.exchange(true)) Log::error(problem);
+  }
+  if (!trace_.error().empty() || !chrome_.error().empty()) trace_failed_ = true;
+  run.trace_rows_left_out = trace_.rows_left_out();
+  run.trace_events_left_out = chrome_.left_out();
+  run.metrics.rows_left_out = timeline_.rows_left_out();
 }
 
 bool RunWriter::may_write() {
@@ -239,7 +262,7 @@ bool RunWriter::may_write() {
 RunWriter::Writing::Writing(RunWriter& writer, const char* state)
     : begin(now()), begin_cpu(thread_cpu_time()) {
   // First: the run tells how much of them there is.
-  writer.write_raw_records(state);
+  writer.flush_raw_records(state);
   run = writer.run_info(state);
   const ThreadRegistry& threads = writer.sources_.core.threads;
   for (std::uint32_t i = 0; i < threads.threads_seen(); ++i)
@@ -253,24 +276,14 @@ RunWriter::Writing::Writing(RunWriter& writer, const char* state)
   }
 }
 
-// What is written as it comes, rather than made of the statistics. The timeline is made whole where it may be
-// the last time.
-void RunWriter::write_raw_records(const char* state) {
-  const bool closed = std::strcmp(state, "closed") == 0;
-  const auto failed = [this](const std::string& problem) {
-    if (!write_failed_.exchange(true)) Log::error(problem);
-  };
-  if (!folder_.empty()) {
-    const auto trace_failed = [&](const std::string& problem) {
-      failed(problem);
-      trace_failed_ = true;
-    };
-    if ((options_.trace & kTraceCsv) != 0 && !trace_.flush()) trace_failed(trace_.error());
-    if ((options_.trace & kTraceChrome) != 0 && closed && !chrome_.complete(sources_.windows.copy())) {
-      trace_failed(chrome_.error());
-    }
-  }
-  if (timeline_.is_open() && !timeline_.flush()) failed(timeline_.error());
+// What is written as it comes, rather than made of the statistics, and not by this thread. The timeline is
+// made whole where it may be the last time.
+void RunWriter::flush_raw_records(const char* state) {
+  if (folder_.empty()) return;
+  if ((options_.trace & kTraceCsv) != 0) trace_.flush();
+  if ((options_.trace & kTraceChrome) != 0 && std::strcmp(state, "closed") == 0)
+    chrome_.complete(sources_.windows.copy());
+  if (timeline_.is_open()) timeline_.flush();
 }
 
 RunWriter::Prepared RunWriter::prepare(const char* state) {
@@ -299,8 +312,22 @@ RunWriter::Prepared RunWriter::prepare(const char* state) {
   return files;
 }
 
+void RunWriter::put_behind(Prepared& files, std::function<void()> done) {
+  const bool behind = queue_.add(0, [this, &files, done = std::move(done)] {
+    put(files);
+    done();
+  });
+  if (!behind) queue_.run();
+}
+
+void RunWriter::write(const char* state) {
+  Prepared files = prepare(state);
+  put_behind(files, [] {});
+  queue_.run();
+  finish(files);
+}
+
 void RunWriter::put(Prepared& files) noexcept {
-  const std::lock_guard lock(files_mutex_);
   if (last_written_) {
     files.tables.reset();
     return;
@@ -353,7 +380,7 @@ bool RunWriter::write_last() {
 }
 
 void RunWriter::stop() noexcept {
-  const std::lock_guard lock(files_mutex_);
+  const auto stopped = queue_.stop();
   if (std::exchange(last_written_, true)) return;
   written_.write = ReservedFile::Write::kLast;
   mark_outdated(written_);
@@ -364,9 +391,10 @@ bool RunWriter::no_tables_yet(const RunInfo& run) const {
 }
 
 bool RunWriter::write_last_files(Writing& writing) {
-  const std::lock_guard lock(files_mutex_);
+  const auto stopped = queue_.finish();
   last_written_ = true;
   RunInfo& run = writing.run;
+  note_raw_records(run);
   run.overhead.write = time() + now() - writing.begin;
   if (prometheus_.is_on() && writing.report)
     write_prometheus(prometheus_.text(*writing.report, PrometheusState::kClosed), run);

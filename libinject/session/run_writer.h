@@ -5,12 +5,12 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "libinject/base/file_queue.h"
 #include "libinject/config/options.h"
 #include "libinject/journal/journal.h"
 #include "libinject/journal/record_file.h"
@@ -26,6 +26,7 @@
 #include "libinject/record/core.h"
 #include "libinject/report/report.h"
 #include "libinject/session/drain_sources.h"
+#include "libinject/session/file_thread.h"
 #include "libinject/stats/statistics.h"
 
 namespace inject {
@@ -58,6 +59,7 @@ class RunWriter {
   };
 
   RunWriter(const Options& options, Sources sources, Clock clock);
+  ~RunWriter();
   RunWriter(const RunWriter&) = delete;
   RunWriter& operator=(const RunWriter&) = delete;
 
@@ -103,17 +105,14 @@ class RunWriter {
   /// All files are written in three steps, so that nobody waits for a slow folder with the pipeline's lock:
   /// made, put into the folder, accounted for. `state`: RunInfo::state.
   Prepared prepare(const char* state);
-  /// Any thread, without the lock; one at a time. Does nothing once the last files are written.
-  void put(Prepared& files) noexcept;
+  /// Any thread, without the lock: has put() called by the thread that puts files into the folder, and then
+  /// `done`; where no such thread can be started, by this one.
+  void put_behind(Prepared& files, std::function<void()> done);
   void finish(const Prepared& files);
   /// Any thread, without the lock: nothing is put there from here on.
   void stop() noexcept;
-  /// All three of them.
-  void write(const char* state) {
-    Prepared files = prepare(state);
-    put(files);
-    finish(files);
-  }
+  /// All three of them, at once.
+  void write(const char* state);
   /// For the last time, with the summary. True if the summary, on the terminal, names the folder.
   bool write_last();
 
@@ -142,8 +141,10 @@ class RunWriter {
   void open_records();
   void remove_records(bool all_written);
   RunInfo run_info(const char* state);
-  void write_raw_records(const char* state);
+  void flush_raw_records(const char* state);
+  void note_raw_records(RunInfo& run);
   bool no_tables_yet(const RunInfo& run) const;
+  void put(Prepared& files) noexcept;
   bool write_last_files(Writing& writing);
   void write_prometheus(const std::string& text, RunInfo& run);
   void account(const std::vector<std::string>& problems, bool report_made, Nanoseconds begin);
@@ -169,8 +170,9 @@ class RunWriter {
   recovery::Journal journal_;
   recovery::RecordFile records_;
 
-  std::mutex files_mutex_;  // whoever puts files into the folder; with the pipeline's lock or without
-  WrittenTables written_;   // with that lock
+  FileQueue queue_;  // whatever is put into the folder, until the last files are
+  FileThread file_thread_;
+  WrittenTables written_;  // whoever does the queue's jobs, or has stopped it
   bool last_written_ = false;
   std::atomic<bool> write_failed_{false};  // which is said once
   std::atomic<bool> trace_failed_{false};  // raw records are missing in the file

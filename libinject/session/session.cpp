@@ -333,8 +333,11 @@ bool Session::begin_exit() {
 std::string Session::slow_folder(Nanoseconds waited) const {
   const char* folder = parts_.pipeline.shown_folder();
   if (folder == nullptr) return "the output folder does not answer: no files are written (INJECT_OUT)";
-  return str_format("the output folder is slow: {} of {} files are written after {} s; {}",
-                    FileWork::files_done(), FileWork::files(), waited / kSecond,
+  const unsigned files = FileWork::files();
+  return str_format("the output folder is slow: {} written after {} s; {}",
+                    files == 0 ? std::string("none of the tables is")
+                               : str_format("{} of {} files are", FileWork::files_done(), files),
+                    waited / kSecond,
                     parts_.pipeline.keeps_records()
                         ? str_format("injectctl recover {} makes them", folder)
                         : str_format("the others in {} are of an earlier moment, or missing", folder));

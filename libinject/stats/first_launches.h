@@ -28,7 +28,8 @@ class FirstLaunches {
     launches_[window].correlation = 0;
     limit();
   }
-  /// Whether a launch with this id is known to have come before all of the window's. Ids ascend within a generation.
+  /// Whether a launch with this id is known to have come before all of the window's. Ids ascend within a
+  /// generation.
   bool is_older(std::uint32_t window, std::uint16_t generation, std::uint32_t correlation) const {
     const auto first = launches_.find(window);
     return first != launches_.end() && first->second.generation == generation &&

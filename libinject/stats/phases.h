@@ -54,7 +54,8 @@ struct PhaseRow {
 /// Device work by phase of the training step (docs/diagnosis.md): told by NVTX ranges, by the launching
 /// thread and by optimizer kernels; for work in between, by what was launched before and after it. This needs
 /// the launches in order, so work waits for its window to be settled: up to kMaxHeld records, then the older
-/// half of the fullest windows' is judged by what has arrived. One thread at a time; may throw std::bad_alloc.
+/// half of the fullest windows' is judged by what has arrived. One thread at a time; may throw
+/// std::bad_alloc.
 class PhaseStatistics {
  public:
   static constexpr std::size_t kMaxHeld = 131'072;

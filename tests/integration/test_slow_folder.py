@@ -10,6 +10,7 @@ usage: test_slow_folder.py LIBRARY PROGRAMS SIMULATION
 import time
 
 import simulated
+import timeline
 
 TEXT = "kernel:warm:1 start kernel:a:3 sync stop sync print:done return:3"
 # The exit's deadline is 5 s. The rest is for a busy machine.
@@ -96,18 +97,24 @@ class SlowFolder(simulated.SimulatedTest):
     def test_windows_do_not_wait_for_it(self):
         """Files are put there by a thread of their own: every window opens, and has its kernels."""
         text = "kernel:warm:1 loop:10 [ start kernel:a:1 sync stop kernel:b:1 sync sleep:50 ] print:done return:3"
-        with self.subTest("slow"):
-            # Some 60 ms a file, of which there are two dozen.
-            done = self.held_up("fsync:1:30,rename:1:30", text=text, BATCH="1")
-            self.assertEqual([window["reason"] for window in done.out.run["windows"]], ["api"] * 10)
-            self.assertEqual(done.out.kernels(), {"a": 10})
-            self.assertEqual(done.warnings(), [])
-        with self.subTest("stops answering"):
-            done = self.held_up(f"fsync:1:{HANGS}", text=text)
-            self.assertEqual(len(done.warnings()), 1, done.stderr)
-            self.assertRegex(done.warnings()[0], "^the output folder is slow: 0 of .*; injectctl recover /.*/out makes them$")
-            self.assertIn("10 windows (api)", done.stderr)
-            self.assertIn(" 10  10.000us  10.000us  10.000us  a()", done.stderr)
+        for trace in ("off", "csv,chrome"):
+            with self.subTest("slow", trace=trace):
+                # Some 60 ms a file, of which there are two dozen.
+                done = self.held_up("fsync:1:30,rename:1:30", text=text, BATCH="1", TRACE=trace)
+                self.assertEqual([window["reason"] for window in done.out.run["windows"]], ["api"] * 10)
+                self.assertEqual(done.out.kernels(), {"a": 10})
+                self.assertEqual(done.warnings(), [])
+                if trace != "off":
+                    self.assertEqual(len([row for row in done.out.rows("cuda_gpu_trace.csv") if row["Name"] == "a()"]), 10)
+                    found = timeline.Timeline.read(done.out.path / timeline.NAME)
+                    self.assertEqual([event["name"] for event in found.spans("kernel")], ["a()"] * 10)
+            with self.subTest("stops answering", trace=trace):
+                # With a timeline the exit may take longer.
+                done = self.held_up(f"fsync:1:{HANGS}", text=text, TRACE=trace.partition(",")[0])
+                self.assertEqual(len(done.warnings()), 1, done.stderr)
+                self.assertRegex(done.warnings()[0], "^the output folder is slow: 0 of .*; injectctl recover /.*/out makes them$")
+                self.assertIn("10 windows (api)", done.stderr)
+                self.assertIn(" 10  10.000us  10.000us  10.000us  a()", done.stderr)
 
     def test_windows_do_not_wait_for_the_folder_to_be_made(self):
         """Once it is known that our thread is held up, no further window is waited for."""

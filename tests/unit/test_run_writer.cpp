@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <functional>
+#include <future>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -107,6 +108,11 @@ struct Writing {
                       RunWriter::Clock{kBase, 77});
     }
     return *writer_;
+  }
+  void put(RunWriter::Prepared& files) {
+    std::promise<void> done;
+    writer().put_behind(files, [&done] { done.set_value(); });
+    done.get_future().wait();
   }
   std::string folder() const { return temporary.path() + "/run"; }
   bool exists(const std::string& name) const { return fs::exists(folder() + "/" + name); }
@@ -356,7 +362,7 @@ TEST_CASE_METHOD(Writing, "files show the moment they were made for, whenever th
   REQUIRE(writer().may_write());
   RunWriter::Prepared first = writer().prepare("closed");
   window();
-  writer().put(first);
+  put(first);
   CHECK(run_json().at("windows").size() == 1);
   CHECK(text(table()).find(",100,1,") != std::string::npos);  // 100 ns, one kernel
   writer().finish(first);
@@ -366,7 +372,7 @@ TEST_CASE_METHOD(Writing, "files show the moment they were made for, whenever th
   RunWriter::Prepared late = writer().prepare("closed");
   window();
   writer().write_last();
-  writer().put(late);
+  put(late);
   CHECK(run_json().at("windows").size() == 3);
   CHECK(late.problems.empty());
   writer().finish(late);

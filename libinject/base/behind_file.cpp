@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/base/behind_file.h"
+
+namespace inject {
+
+bool BehindFile::open(std::string path, OutputFile::Existing existing) {
+  open_ = file_.open(std::move(path), existing);
+  return open_;
+}
+
+void BehindFile::add(std::size_t bytes, FileQueue::Job job) {
+  if (queue_ == nullptr) {
+    job();
+  } else {
+    // Where no thread can be started, whoever writes the tables does it.
+    queue_->add(bytes, std::move(job));
+  }
+}
+
+bool BehindFile::flush() {
+  const std::uint64_t rows = std::exchange(rows_, 0);
+  const std::size_t bytes = buffer_.size();
+  if (!is_open()) {
+    rows_lost_.fetch_add(rows, std::memory_order_relaxed);
+    buffer_.clear();
+  } else if (queue_ == nullptr) {
+    bytes_ += bytes;
+    write(buffer_, rows);
+  } else if (bytes != 0) {
+    bytes_ += bytes;
+    add(bytes, [this, rows, text = std::exchange(buffer_, {})]() mutable { write(text, rows); });
+  }
+  return is_open();
+}
+
+bool BehindFile::cut(std::uint64_t bytes) {
+  flush();
+  bytes_ = bytes;
+  return then([bytes](OutputFile& file) { file.cut(bytes); });
+}
+
+bool BehindFile::then(Step step) {
+  flush();
+  add(0, [this, step = std::move(step)] {
+    try {
+      step(file_);
+    } catch (...) {
+      file_.fail("out of memory");  // short enough to need none
+    }
+    settle();
+  });
+  return !failed();
+}
+
+void BehindFile::write(std::string& text, std::uint64_t rows) noexcept {
+  file_.buffer().swap(text);
+  // A failed write leaves nothing of it in the file.
+  if (!file_.flush()) rows_lost_.fetch_add(rows, std::memory_order_relaxed);
+  file_.buffer().swap(text);
+  settle();
+}
+
+void BehindFile::settle() noexcept {
+  if (file_.error().empty() || failed()) return;
+  try {
+    error_ = file_.error();
+  } catch (...) {
+    error_ = "out of memory";
+  }
+  file_.close();
+  if (on_failure_) on_failure_();
+  failed_.store(true, std::memory_order_release);
+}
+
+}  // namespace inject

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+
+#include "libinject/base/atomic_file.h"
+#include "libinject/base/file_queue.h"
+
+namespace inject {
+
+/// A file that grows row by row, written by a FileQueue's thread if there is one: nobody waits for the disk.
+/// What fails is known some time later, and ends it. For one thread, but for the queue's; all signals blocked
+/// (OutputFile).
+class BehindFile {
+ public:
+  /// Whether it succeeds is up to the file: OutputFile::fail().
+  using Step = std::function<void(OutputFile&)>;
+
+  /// Before open(). Null: all is done at once.
+  void write_behind(FileQueue* queue) { queue_ = queue; }
+  /// Before open(). Called when it has failed, once, by whoever found out.
+  void on_failure(std::function<void()> tidy) { on_failure_ = std::move(tidy); }
+  /// At once in either case.
+  bool open(std::string path, OutputFile::Existing existing);
+  /// It is open, and has not failed.
+  bool is_open() const { return open_ && !failed(); }
+  /// Where the disk is too far behind, rows have to be left out.
+  bool has_room() const noexcept { return queue_ == nullptr || queue_->has_room(); }
+
+  std::string& buffer() { return buffer_; }
+  /// A row of rows_lost() ends here.
+  void end_row() {
+    ++rows_;
+    write_if_full();
+  }
+  void write_if_full() {
+    if (buffer_.size() >= kBufferBytes) flush();
+  }
+  /// False: it has failed.
+  bool flush();
+  /// What comes next is written at `bytes`.
+  bool cut(std::uint64_t bytes);
+  /// Does `step`, failed or not, after what was flushed.
+  bool then(Step step);
+
+  /// Since it was opened.
+  bool failed() const noexcept { return failed_.load(std::memory_order_acquire); }
+  /// What failed first; empty if nothing has.
+  std::string error() const { return !open_ ? file_.error() : failed() ? error_ : std::string(); }
+  /// Flushed so far.
+  std::uint64_t bytes() const noexcept { return bytes_; }
+  /// Rows that were flushed, or would have been, and are not in the file.
+  std::uint64_t rows_lost() const noexcept { return rows_lost_.load(std::memory_order_relaxed); }
+
+ private:
+  static constexpr std::size_t kBufferBytes = 64 * 1024;
+
+  void add(std::size_t bytes, FileQueue::Job job);
+  void write(std::string& text, std::uint64_t rows) noexcept;
+  void settle() noexcept;
+
+  FileQueue* queue_ = nullptr;
+  std::function<void()> on_failure_;
+  std::string buffer_;
+  std::uint64_t rows_ = 0;  // in it
+  std::uint64_t bytes_ = 0;
+  bool open_ = false;
+  OutputFile file_;    // whose jobs run
+  std::string error_;  // nobody's who has not seen failed_, and then constant
+  std::atomic<bool> failed_{false};
+  std::atomic<std::uint64_t> rows_lost_{0};
+};
+
+}  // namespace inject
