@@ -2,6 +2,8 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/base/behind_file.h"
 
+#include "libinject/base/file_work.h"
+
 namespace inject {
 
 bool BehindFile::open(std::string path, OutputFile::Existing existing) {
@@ -9,12 +11,12 @@ bool BehindFile::open(std::string path, OutputFile::Existing existing) {
   return open_;
 }
 
+// Where no thread can be started the caller does it itself.
 void BehindFile::add(std::size_t bytes, FileQueue::Job job) {
   if (queue_ == nullptr) {
     job();
-  } else {
-    // Where no thread can be started, whoever writes the tables does it.
-    queue_->add(bytes, std::move(job));
+  } else if (!queue_->add(bytes, std::move(job))) {
+    queue_->run();
   }
 }
 
@@ -29,7 +31,15 @@ bool BehindFile::flush() {
     write(buffer_, rows);
   } else if (bytes != 0) {
     bytes_ += bytes;
-    add(bytes, [this, rows, text = std::exchange(buffer_, {})]() mutable { write(text, rows); });
+    const std::size_t held = buffer_.capacity();
+    try {
+      add(held, [this, rows, text = std::exchange(buffer_, {})]() mutable { write(text, rows); });
+    } catch (...) {
+      // No memory for the job. What would come after a gap is of no use.
+      rows_lost_.fetch_add(rows, std::memory_order_relaxed);
+      closed_ = true;
+      throw;
+    }
   }
   return is_open();
 }
@@ -43,6 +53,7 @@ bool BehindFile::cut(std::uint64_t bytes) {
 bool BehindFile::then(Step step) {
   flush();
   add(0, [this, step = std::move(step)] {
+    const FileWork work;
     try {
       step(file_);
     } catch (...) {
@@ -50,6 +61,12 @@ bool BehindFile::then(Step step) {
     }
     settle();
   });
+  return !failed();
+}
+
+bool BehindFile::close() {
+  then([](OutputFile& file) { file.close(); });
+  closed_ = true;
   return !failed();
 }
 

@@ -28,10 +28,11 @@ class BehindFile {
   void on_failure(std::function<void()> tidy) { on_failure_ = std::move(tidy); }
   /// At once in either case.
   bool open(std::string path, OutputFile::Existing existing);
+  bool was_opened() const { return open_; }
   /// It is open, and has not failed.
-  bool is_open() const { return open_ && !failed(); }
+  bool is_open() const { return open_ && !closed_ && !failed(); }
   /// Where the disk is too far behind, rows have to be left out.
-  bool has_room() const noexcept { return queue_ == nullptr || queue_->has_room(); }
+  bool has_room() { return queue_ == nullptr || queue_->has_room(); }
 
   std::string& buffer() { return buffer_; }
   /// A row of rows_lost() ends here.
@@ -48,6 +49,8 @@ class BehindFile {
   bool cut(std::uint64_t bytes);
   /// Does `step`, failed or not, after what was flushed.
   bool then(Step step);
+  /// Flushes; nothing can be added from here on.
+  bool close();
 
   /// Since it was opened.
   bool failed() const noexcept { return failed_.load(std::memory_order_acquire); }
@@ -71,6 +74,7 @@ class BehindFile {
   std::uint64_t rows_ = 0;  // in it
   std::uint64_t bytes_ = 0;
   bool open_ = false;
+  bool closed_ = false;
   OutputFile file_;    // whose jobs run
   std::string error_;  // nobody's who has not seen failed_, and then constant
   std::atomic<bool> failed_{false};

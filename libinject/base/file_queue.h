@@ -25,13 +25,22 @@ class FileQueue {
   FileQueue(const FileQueue&) = delete;
   FileQueue& operator=(const FileQueue&) = delete;
 
-  /// Another job, which holds so many bytes until it is done. False: it waits until somebody calls run().
-  bool add(std::size_t bytes, Job job);
-  /// Jobs hold less than kMaxBytes: who can leave something out looks here first.
-  bool has_room() const noexcept { return bytes_.load(std::memory_order_relaxed) < kMaxBytes; }
-  /// Does what there is, after what another thread is at.
+  /// Another job, which holds so many bytes until it is done. `done` is called after it by run(), and not by
+  /// the others: it may take its time. False: it waits until somebody calls run().
+  bool add(std::size_t bytes, Job job, Job done = nullptr);
+  /// Who can leave something out looks here first: jobs hold less than kMaxBytes, or else are done now where
+  /// there is time for it.
+  bool has_room() {
+    if (bytes_.load(std::memory_order_relaxed) < kMaxBytes) return true;
+    if (!patient_.load(std::memory_order_relaxed)) return false;
+    static_cast<void>(finish());
+    return true;
+  }
+  /// Rather wait than leave something out: nothing else is held up any more.
+  void be_patient() noexcept { patient_.store(true, std::memory_order_relaxed); }
+  /// Does what there is, in turn with other threads.
   void run();
-  /// No thread does anything from here on, after what it is at, until the lock is given back.
+  /// No thread does anything from here on, after the job that it is at, until the lock is given back.
   [[nodiscard]] std::unique_lock<std::mutex> stop() { return std::unique_lock(running_); }
   /// The same, with everything done that there is.
   [[nodiscard]] std::unique_lock<std::mutex> finish();
@@ -40,14 +49,16 @@ class FileQueue {
   struct Waiting {
     std::size_t bytes;
     Job job;
+    Job done;
   };
-  void run_all();
+  bool run_next(Job& done);
 
   const std::function<bool()> wake_;
   std::mutex running_;  // whoever does jobs
   Mutex mutex_;
   std::deque<Waiting> jobs_ INJECT_GUARDED_BY(mutex_);
   std::atomic<std::size_t> bytes_{0};
+  std::atomic<bool> patient_{false};
 };
 
 }  // namespace inject

@@ -45,6 +45,11 @@ bool GzipFile::check() {
   return stream_ != nullptr;
 }
 
+void GzipFile::write_behind(FileQueue* queue) {
+  queue_ = queue;
+  if (stream_ != nullptr) file_.write_behind(queue);
+}
+
 bool GzipFile::open(const std::string& folder, std::string_view name) {
   path_ = folder + "/" + std::string(name);
   temporary_ = folder + "/." + std::string(name) + ".new";
@@ -55,6 +60,7 @@ bool GzipFile::open(const std::string& folder, std::string_view name) {
       Z_OK)
     return fail("cannot write " + path_ + ": out of memory");
   stream_ = Stream(stream.release());
+  file_.write_behind(queue_);
   return true;
 }
 

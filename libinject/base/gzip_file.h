@@ -27,14 +27,16 @@ class GzipFile {
   GzipFile& operator=(const GzipFile&) = delete;
 
   /// Before open(): BehindFile's.
-  void write_behind(FileQueue* queue) { file_.write_behind(queue); }
-  bool has_room() const noexcept { return file_.has_room(); }
+  void write_behind(FileQueue* queue);
+  bool has_room() { return file_.has_room(); }
 
   /// Creates `.name.new` in `folder`. False: see error().
   bool open(const std::string& folder, std::string_view name);
   bool is_open() const { return stream_ != nullptr && !file_.failed(); }
   bool add(std::string_view text);
   bool complete(std::string_view end);
+  /// It stays as it is: nothing can be added from here on.
+  void close() { stream_.reset(); }
 
   /// Compressed, without the end.
   std::uint64_t bytes() const { return file_.bytes(); }
@@ -54,6 +56,7 @@ class GzipFile {
 
   std::string path_;
   std::string temporary_;
+  FileQueue* queue_ = nullptr;
   BehindFile file_;
   Stream stream_;
   bool in_place_ = false;

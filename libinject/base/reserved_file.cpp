@@ -65,11 +65,16 @@ void ReservedFile::allocate(Spare& spare) {
 }
 
 // By its path, which takes no memory; that it is the same file shows that nobody has led the path elsewhere.
+// Some file systems give it another number later (FUSE, CIFS): then at least it is one as we make them.
 int ReservedFile::open_again(const Spare& spare) noexcept {
   const int file = open_file(spare.path.c_str(), O_WRONLY | O_NOFOLLOW | O_NONBLOCK);
   struct stat found {};
-  if (file < 0 || (::fstat(file, &found) == 0 && found.st_dev == spare.device && found.st_ino == spare.inode))
-    return file;
+  if (file < 0) return file;
+  const bool known = ::fstat(file, &found) == 0 && found.st_dev == spare.device;
+  const bool same = found.st_ino == spare.inode;
+  const bool alike = S_ISREG(found.st_mode) && found.st_uid == ::geteuid() && found.st_nlink == 1 &&
+                     found.st_size == static_cast<off_t>(kBytes);
+  if (known && (same || alike)) return file;
   ::close(file);
   return -1;
 }

@@ -68,7 +68,9 @@ bool ChromeTrace::open(const std::string& folder) {
 }
 
 bool ChromeTrace::take(unsigned events) {
-  if (events_left_ < events || !file_.is_open() || !file_.has_room() || file_.bytes() >= max_bytes_) {
+  const bool room = file_.has_room();
+  fell_behind_ = fell_behind_ || !room;
+  if (events_left_ < events || !file_.is_open() || !room || file_.bytes() >= max_bytes_) {
     ++left_out_;
     return false;
   }

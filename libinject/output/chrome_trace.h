@@ -75,6 +75,9 @@ class ChromeTrace final : public EventSink {
 
   /// How many kernels, copies, calls, ranges, samples and iterations are not in the file.
   std::uint64_t left_out() const { return left_out_; }
+  bool fell_behind() const { return fell_behind_; }
+  /// It stays as it is: nothing can be added from here on.
+  void close() { file_.close(); }
   std::string error() const { return file_.error(); }
 
  private:
@@ -136,6 +139,7 @@ class ChromeTrace final : public EventSink {
   std::uint64_t events_left_;
   std::uint64_t max_bytes_;
   std::uint64_t left_out_ = 0;
+  bool fell_behind_ = false;
   GzipFile file_;
   EventText text_;
   bool begun_ = false;

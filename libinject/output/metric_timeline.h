@@ -31,11 +31,12 @@ class MetricTimeline {
   void write_behind(FileQueue* queue) { file_.write_behind(queue); }
   /// Creates the file. False on failure: see error().
   bool open(const std::string& folder);
-  bool is_open() const { return file_.is_open(); }
+  bool is_open() const { return file_.was_opened(); }
   /// `columns` describe the sample's values; the header is written with the first row.
   void add(const MetricSample& sample, std::span<const MetricInfo> columns);
   /// Hands everything to the kernel, or to the queue.
   bool flush() { return file_.flush(); }
+  bool close() { return file_.close(); }
 
   std::uint64_t rows_left_out() const { return rows_left_out_ + file_.rows_lost(); }
   bool failed() const { return file_.failed(); }

@@ -171,6 +171,7 @@ std::vector<std::string> write_run(const std::string& folder, std::size_t count,
     mark_outdated(written);
     // Most likely out of memory, so this may fail as well.
     try {
+      written.stale.assign(written.names.begin(), written.names.end());
       errors.push_back(
           str_format("cannot write {}: {}", count == 0 ? kRunFile : "the tables", problem.what()));
     } catch (const std::bad_alloc&) {

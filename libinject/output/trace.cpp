@@ -135,7 +135,9 @@ bool TraceWriter::open(const std::string& folder) {
 }
 
 bool TraceWriter::take_row(BehindFile& file) {
-  if (rows_left_ == 0 || !file.is_open() || !file.has_room()) {
+  const bool room = file.has_room();
+  fell_behind_ = fell_behind_ || !room;
+  if (rows_left_ == 0 || !file.is_open() || !room) {
     ++rows_left_out_;
     return false;
   }
@@ -240,7 +242,7 @@ bool TraceWriter::flush() {
 
 bool TraceWriter::close() {
   bool good = true;
-  for (BehindFile& file : files_) good = file.then([](OutputFile& one) { one.close(); }) && good;
+  for (BehindFile& file : files_) good = file.close() && good;
   return good;
 }
 

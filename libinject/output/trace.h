@@ -60,6 +60,8 @@ class TraceWriter final : public EventSink {
   bool close();
 
   std::uint64_t rows_left_out() const;
+  /// Some of them because the folder was too slow.
+  bool fell_behind() const { return fell_behind_; }
   /// The first failure; empty if there was none. Rows that its file did not take, then or later, are counted
   /// as left out.
   std::string error() const;
@@ -73,6 +75,7 @@ class TraceWriter final : public EventSink {
   Context context_;
   std::uint64_t rows_left_;
   std::uint64_t rows_left_out_ = 0;
+  bool fell_behind_ = false;
   std::array<BehindFile, 4> files_;  // in the order of trace_files()
   BehindFile& gpu_ = files_[0];
   BehindFile& api_ = files_[1];

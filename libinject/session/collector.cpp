@@ -153,6 +153,7 @@ void Collector::step(std::uint32_t current) {
       const SessionUnlock unlocked(state);
       write_last();
     }
+    writing_ = put_ = false;  // what was being written is not finished any more
     state.stage = SessionState::Stage::kEnded;
     state.changed.notify_all();
   }

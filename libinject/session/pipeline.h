@@ -106,10 +106,11 @@ class Pipeline {
   void set_clock_window(std::uint32_t window) noexcept { tracker_.set_clock_window(window); }
   bool clock_ended_search() const noexcept { return tracker_.clock_ended(); }
   void set_clock_ended_search(bool ended) noexcept { tracker_.set_clock_ended(ended); }
-  void put_files(RunWriter::Prepared& files, std::function<void()> done) {
+  void put_files(RunWriter::Prepared& files, std::function<void()> done) noexcept {
     writer_.put_behind(files, std::move(done));
   }
   void stop_files() noexcept { writer_.stop(); }
+  void be_patient_with_files() noexcept { writer_.be_patient(); }
   const char* shown_folder() const noexcept { return writer_.shown_folder(); }
   bool folder_failed() const noexcept { return writer_.folder_failed(); }
   bool files_incomplete() const noexcept { return writer_.incomplete(); }

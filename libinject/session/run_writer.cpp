@@ -249,7 +249,10 @@ void RunWriter::note_raw_records(RunInfo& run) {
   for (const std::string& problem : {trace_.error(), chrome_.error(), samples}) {
     if (!problem.empty() && !write_failed_.exchange(true)) Log::error(problem);
   }
-  if (!trace_.error().empty() || !chrome_.error().empty()) trace_failed_ = true;
+  const bool behind = trace_.fell_behind() || chrome_.fell_behind();
+  if (behind && !write_failed_.exchange(true))
+    Log::error("raw records are left out: the output folder is too slow for them (INJECT_TRACE)");
+  if (behind || !trace_.error().empty() || !chrome_.error().empty()) trace_failed_ = true;
   run.trace_rows_left_out = trace_.rows_left_out();
   run.trace_events_left_out = chrome_.left_out();
   run.metrics.rows_left_out = timeline_.rows_left_out();
@@ -286,6 +289,13 @@ void RunWriter::flush_raw_records(const char* state) {
   if (timeline_.is_open()) timeline_.flush();
 }
 
+// What comes after the last files is left out, and nobody counts it any more.
+void RunWriter::close_raw_records() {
+  trace_.close();
+  chrome_.close();
+  timeline_.close();
+}
+
 RunWriter::Prepared RunWriter::prepare(const char* state) {
   Writing writing(*this, state);
   Prepared files;
@@ -312,12 +322,19 @@ RunWriter::Prepared RunWriter::prepare(const char* state) {
   return files;
 }
 
-void RunWriter::put_behind(Prepared& files, std::function<void()> done) {
-  const bool behind = queue_.add(0, [this, &files, done = std::move(done)] {
-    put(files);
+void RunWriter::put_behind(Prepared& files, std::function<void()> done) noexcept {
+  try {
+    if (!queue_.add(
+            0, [this, &files] { put(files); }, done))
+      queue_.run();
+  } catch (...) {
+    // No memory for the job: here and now, then.
+    {
+      const auto stopped = queue_.stop();
+      put(files);
+    }
     done();
-  });
-  if (!behind) queue_.run();
+  }
 }
 
 void RunWriter::write(const char* state) {
@@ -328,7 +345,7 @@ void RunWriter::write(const char* state) {
 }
 
 void RunWriter::put(Prepared& files) noexcept {
-  if (last_written_) {
+  if (!others_follow_) {
     files.tables.reset();
     return;
   }
@@ -380,6 +397,7 @@ bool RunWriter::write_last() {
 }
 
 void RunWriter::stop() noexcept {
+  others_follow_ = false;
   const auto stopped = queue_.stop();
   if (std::exchange(last_written_, true)) return;
   written_.write = ReservedFile::Write::kLast;
@@ -391,8 +409,17 @@ bool RunWriter::no_tables_yet(const RunInfo& run) const {
 }
 
 bool RunWriter::write_last_files(Writing& writing) {
+  others_follow_ = false;
+  FileWork::begin_files(0);  // how many is not known before those that came before are done
+  close_raw_records();
   const auto stopped = queue_.finish();
+  written_.write = ReservedFile::Write::kLast;
+  const bool all = write_last_tables(writing);
   last_written_ = true;
+  return all;
+}
+
+bool RunWriter::write_last_tables(Writing& writing) {
   RunInfo& run = writing.run;
   note_raw_records(run);
   run.overhead.write = time() + now() - writing.begin;
@@ -402,7 +429,6 @@ bool RunWriter::write_last_files(Writing& writing) {
   run.messages = Log::notable();
   if (folder_.empty()) return false;
   const FileWork work;
-  written_.write = ReservedFile::Write::kLast;
   const std::vector<std::string> problems = no_tables_yet(run) || !writing.report
                                                 ? write_run_json(folder_, run, written_)
                                                 : write_all(folder_, *writing.report, written_);

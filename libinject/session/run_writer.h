@@ -106,11 +106,15 @@ class RunWriter {
   /// made, put into the folder, accounted for. `state`: RunInfo::state.
   Prepared prepare(const char* state);
   /// Any thread, without the lock: has put() called by the thread that puts files into the folder, and then
-  /// `done`; where no such thread can be started, by this one.
-  void put_behind(Prepared& files, std::function<void()> done);
+  /// `done`, but for the case that the last files are written before; where no such thread can be started, by
+  /// this one.
+  void put_behind(Prepared& files, std::function<void()> done) noexcept;
   void finish(const Prepared& files);
-  /// Any thread, without the lock: nothing is put there from here on.
+  /// Any thread, without the lock: nothing is put there from here on, and run.json says that there is more to
+  /// tell.
   void stop() noexcept;
+  /// Any thread: nothing is held up by files any more, and rows wait rather than that they are left out.
+  void be_patient() noexcept { queue_.be_patient(); }
   /// All three of them, at once.
   void write(const char* state);
   /// For the last time, with the summary. True if the summary, on the terminal, names the folder.
@@ -143,9 +147,11 @@ class RunWriter {
   RunInfo run_info(const char* state);
   void flush_raw_records(const char* state);
   void note_raw_records(RunInfo& run);
+  void close_raw_records();
   bool no_tables_yet(const RunInfo& run) const;
   void put(Prepared& files) noexcept;
   bool write_last_files(Writing& writing);
+  bool write_last_tables(Writing& writing);
   void write_prometheus(const std::string& text, RunInfo& run);
   void account(const std::vector<std::string>& problems, bool report_made, Nanoseconds begin);
   bool summary_on_terminal(const Writing& writing) const;
@@ -172,8 +178,9 @@ class RunWriter {
 
   FileQueue queue_;  // whatever is put into the folder, until the last files are
   FileThread file_thread_;
-  WrittenTables written_;  // whoever does the queue's jobs, or has stopped it
-  bool last_written_ = false;
+  WrittenTables written_;                  // whoever does the queue's jobs, or has stopped it
+  bool last_written_ = false;              // with these
+  std::atomic<bool> others_follow_{true};  // whatever is put there before the last files
   std::atomic<bool> write_failed_{false};  // which is said once
   std::atomic<bool> trace_failed_{false};  // raw records are missing in the file
   std::atomic<bool> closed_on_disk_{true};

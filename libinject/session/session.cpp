@@ -292,6 +292,7 @@ void Session::finish() noexcept {
     write_rest(rest, begin);
   } catch (...) {
     parts_.once.no_memory_for(kFilesIncomplete);  // what was written before stays
+    parts_.pipeline.stop_files();
   }
 }
 
@@ -318,6 +319,7 @@ bool Session::begin_exit() {
   if (parts_.launches.armed()) parts_.launches.end();
   if (parts_.iterations.searching()) end_search();
   state.stage = SessionState::Stage::kEnding;
+  parts_.pipeline.be_patient_with_files();
   SignalTrigger::look();
   if (parts_.log.opened() != 0) return true;
   // For our own thread there is nothing to write either.

@@ -136,6 +136,54 @@ TEST_CASE_METHOD(Queued, "a queue says when so much waits that something should 
   CHECK(written().size() >= FileQueue::kMaxBytes);
 }
 
+TEST_CASE_METHOD(Queued, "where there is time for it, a file waits rather than that rows are left out",
+                 "[output]") {
+  row(std::string(FileQueue::kMaxBytes, 'x'));
+  CHECK_FALSE(file.has_room());
+  queue.be_patient();
+  CHECK(file.has_room());
+  CHECK(written().size() > FileQueue::kMaxBytes);
+}
+
+TEST_CASE_METHOD(Queued, "a file that is closed takes no more, and what comes is counted by who adds it",
+                 "[output]") {
+  row("one");
+  CHECK(file.close());
+  CHECK_FALSE(file.is_open());
+  CHECK(file.was_opened());
+  row("two");
+  CHECK_FALSE(file.flush());
+  queue.run();
+  CHECK(written() == "one\n");
+  CHECK(file.rows_lost() == 1);
+}
+
+TEST_CASE("where no thread can be started a file is written by its own", "[output]") {
+  const TemporaryFolder folder;
+  FileQueue queue([] { return false; });
+  BehindFile file;
+  file.write_behind(&queue);
+  REQUIRE(file.open(folder.path() + "/rows", kNew));
+  file.buffer() += "one\n";
+  CHECK(file.flush());
+  CHECK(folder.read("rows") == "one\n");
+}
+
+TEST_CASE("what follows a job does not keep others from theirs", "[output]") {
+  FileQueue queue([] { return true; });
+  std::vector<std::string> done;
+  CHECK(queue.add(
+      0, [&] { done.emplace_back("first"); },
+      [&] {
+        std::thread([&] { const auto finished = queue.finish(); }).join();  // it does the second
+        done.emplace_back("after the first");
+      }));
+  CHECK(queue.add(
+      0, [&] { done.emplace_back("second"); }, [&] { done.emplace_back("after the second"); }));
+  queue.run();
+  CHECK(done == std::vector<std::string>{"first", "second", "after the first"});
+}
+
 TEST_CASE("the rest of a queue's jobs can be done, or kept from being done", "[output]") {
   int done = 0;
   FileQueue queue([] { return false; });

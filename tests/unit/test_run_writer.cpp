@@ -110,9 +110,9 @@ struct Writing {
     return *writer_;
   }
   void put(RunWriter::Prepared& files) {
-    std::promise<void> done;
-    writer().put_behind(files, [&done] { done.set_value(); });
-    done.get_future().wait();
+    const auto done = std::make_shared<std::promise<void>>();
+    writer().put_behind(files, [done] { done->set_value(); });
+    done->get_future().wait();
   }
   std::string folder() const { return temporary.path() + "/run"; }
   bool exists(const std::string& name) const { return fs::exists(folder() + "/" + name); }
