@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
-#include <utility>
 
 #include "libinject/base/lock_within.h"
 #include "libinject/capture/cupti/tracer.h"
@@ -106,8 +105,8 @@ class Pipeline {
   void set_clock_window(std::uint32_t window) noexcept { tracker_.set_clock_window(window); }
   bool clock_ended_search() const noexcept { return tracker_.clock_ended(); }
   void set_clock_ended_search(bool ended) noexcept { tracker_.set_clock_ended(ended); }
-  void put_files(RunWriter::Prepared& files, std::function<void()> done) noexcept {
-    writer_.put_behind(files, std::move(done));
+  void put_files(RunWriter::Prepared& files, const std::function<void()>& done) noexcept {
+    writer_.put_behind(files, done);
   }
   void stop_files() noexcept { writer_.stop(); }
   void be_patient_with_files() noexcept { writer_.be_patient(); }

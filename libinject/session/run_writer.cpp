@@ -322,7 +322,7 @@ RunWriter::Prepared RunWriter::prepare(const char* state) {
   return files;
 }
 
-void RunWriter::put_behind(Prepared& files, std::function<void()> done) noexcept {
+void RunWriter::put_behind(Prepared& files, const std::function<void()>& done) noexcept {
   try {
     if (!queue_.add(
             0, [this, &files] { put(files); }, done))

@@ -108,7 +108,7 @@ class RunWriter {
   /// Any thread, without the lock: has put() called by the thread that puts files into the folder, and then
   /// `done`, but for the case that the last files are written before; where no such thread can be started, by
   /// this one.
-  void put_behind(Prepared& files, std::function<void()> done) noexcept;
+  void put_behind(Prepared& files, const std::function<void()>& done) noexcept;
   void finish(const Prepared& files);
   /// Any thread, without the lock: nothing is put there from here on, and run.json says that there is more to
   /// tell.

@@ -132,6 +132,7 @@ void DeviceTimeStatistics::small_download(std::uint32_t number, std::uint32_t th
 /// them costs little for each record then.
 void DeviceTimeStatistics::bound() {
   std::vector<Window*> fullest;
+  fullest.reserve(windows_.size());
   for (auto& [number, window] : windows_) fullest.push_back(&window);
   std::stable_sort(fullest.begin(), fullest.end(),
                    [](const Window* a, const Window* b) { return a->held > b->held; });

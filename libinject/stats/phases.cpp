@@ -72,6 +72,7 @@ void PhaseStatistics::work(std::uint32_t number, const PhasedWork& work) {
 /// little for each record then.
 void PhaseStatistics::bound() {
   std::vector<std::pair<std::uint32_t, Window*>> fullest;
+  fullest.reserve(windows_.size());
   for (auto& [key, window] : windows_) fullest.emplace_back(key.first, &window);
   std::stable_sort(fullest.begin(), fullest.end(), [](const auto& a, const auto& b) {
     return a.second->work.size() > b.second->work.size();
