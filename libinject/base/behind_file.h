@@ -14,17 +14,17 @@
 
 namespace inject {
 
-/// A file that grows row by row, written by a FileQueue's thread if there is one: nobody waits for the disk.
-/// What fails is known some time later, and ends it. For one thread, but for the queue's; all signals blocked
-/// (OutputFile).
+/// A file that grows row by row. With a FileQueue its thread writes, and nobody waits for the disk; a failure
+/// is then known some time later. The first failure ends the file. For one thread beside the queue's; both
+/// have all signals blocked (OutputFile).
 class BehindFile {
  public:
-  /// Whether it succeeds is up to the file: OutputFile::fail().
+  /// Reports a failure by OutputFile::fail().
   using Step = std::function<void(OutputFile&)>;
 
   /// Before open(). Null: all is done at once.
   void write_behind(FileQueue* queue) { queue_ = queue; }
-  /// Before open(). Called when it has failed, once, by whoever found out.
+  /// Before open(). Called once, by the thread on which the file fails.
   void on_failure(std::function<void()> tidy) { on_failure_ = std::move(tidy); }
   /// At once in either case.
   bool open(std::string path, OutputFile::Existing existing);
@@ -75,8 +75,8 @@ class BehindFile {
   std::uint64_t bytes_ = 0;
   bool open_ = false;
   bool closed_ = false;
-  OutputFile file_;    // whose jobs run
-  std::string error_;  // nobody's who has not seen failed_, and then constant
+  OutputFile file_;    // touched by jobs alone, once there is a queue
+  std::string error_;  // set before failed_, constant after
   std::atomic<bool> failed_{false};
   std::atomic<std::uint64_t> rows_lost_{0};
 };

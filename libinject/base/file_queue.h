@@ -25,24 +25,23 @@ class FileQueue {
   FileQueue(const FileQueue&) = delete;
   FileQueue& operator=(const FileQueue&) = delete;
 
-  /// Another job, which holds so many bytes until it is done. `done` is called after it by run(), and not by
-  /// the others: it may take its time. False: it waits until somebody calls run().
+  /// Adds a job, which holds so many bytes until it has run. Then run() calls `done`, which may block,
+  /// outside of its turn; finish() does not call it. False: nothing happens until somebody calls run().
   bool add(std::size_t bytes, Job job, Job done = nullptr);
-  /// Who can leave something out looks here first: jobs hold less than kMaxBytes, or else are done now where
-  /// there is time for it.
+  /// False: jobs hold kMaxBytes, and what can be left out should be. A patient queue makes room instead.
   bool has_room() {
     if (bytes_.load(std::memory_order_relaxed) < kMaxBytes) return true;
     if (!patient_.load(std::memory_order_relaxed)) return false;
     static_cast<void>(finish());
     return true;
   }
-  /// Rather wait than leave something out: nothing else is held up any more.
+  /// From here on has_room() waits: nothing is left out any more.
   void be_patient() noexcept { patient_.store(true, std::memory_order_relaxed); }
-  /// Does what there is, in turn with other threads.
+  /// Runs the jobs that wait, in turn with other threads.
   void run();
-  /// No thread does anything from here on, after the job that it is at, until the lock is given back.
+  /// Waits for the job that runs. No other one runs until the lock is given back.
   [[nodiscard]] std::unique_lock<std::mutex> stop() { return std::unique_lock(running_); }
-  /// The same, with everything done that there is.
+  /// The same, after all jobs have run.
   [[nodiscard]] std::unique_lock<std::mutex> finish();
 
  private:
@@ -54,7 +53,7 @@ class FileQueue {
   bool run_next(Job& done);
 
   const std::function<bool()> wake_;
-  std::mutex running_;  // whoever does jobs
+  std::mutex running_;  // held while a job runs
   Mutex mutex_;
   std::deque<Waiting> jobs_ INJECT_GUARDED_BY(mutex_);
   std::atomic<std::size_t> bytes_{0};

@@ -20,8 +20,11 @@ namespace {
 bool write_text(int file, std::string_view text) noexcept {
   for (int tries = 0; !text.empty();) {
     const ssize_t written = ::write(file, text.data(), text.size());
-    if (written < 0 && (errno != EINTR || ++tries == kMaxTries)) return false;
-    if (written > 0) text.remove_prefix(static_cast<std::size_t>(written));
+    if (written > 0) {
+      text.remove_prefix(static_cast<std::size_t>(written));
+    } else if ((written < 0 && errno != EINTR) || ++tries == kMaxTries) {
+      return false;
+    }
   }
   return true;
 }

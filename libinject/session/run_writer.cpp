@@ -95,7 +95,7 @@ RunWriter::RunWriter(const Options& options, Sources sources, Clock clock)
   }
 }
 
-// What the files still do as they go comes before the queue does.
+// The files close without the queue, which goes before they do.
 RunWriter::~RunWriter() {
   trace_.write_behind(nullptr);
   chrome_.write_behind(nullptr);
@@ -279,8 +279,8 @@ RunWriter::Writing::Writing(RunWriter& writer, const char* state)
   }
 }
 
-// What is written as it comes, rather than made of the statistics, and not by this thread. The timeline is
-// made whole where it may be the last time.
+// Hands over what is written as it comes, rather than made from the statistics. The timeline is completed
+// only where this may be the last time.
 void RunWriter::flush_raw_records(const char* state) {
   if (folder_.empty()) return;
   if ((options_.trace & kTraceCsv) != 0) trace_.flush();
@@ -289,7 +289,7 @@ void RunWriter::flush_raw_records(const char* state) {
   if (timeline_.is_open()) timeline_.flush();
 }
 
-// What comes after the last files is left out, and nobody counts it any more.
+// Records that come after the last files are left out; no count of them is written any more.
 void RunWriter::close_raw_records() {
   trace_.close();
   chrome_.close();
@@ -345,7 +345,7 @@ void RunWriter::write(const char* state) {
 }
 
 void RunWriter::put(Prepared& files) noexcept {
-  if (!others_follow_) {
+  if (closing_) {
     files.tables.reset();
     return;
   }
@@ -397,7 +397,7 @@ bool RunWriter::write_last() {
 }
 
 void RunWriter::stop() noexcept {
-  others_follow_ = false;
+  closing_ = true;
   const auto stopped = queue_.stop();
   if (std::exchange(last_written_, true)) return;
   written_.write = ReservedFile::Write::kLast;
@@ -409,7 +409,7 @@ bool RunWriter::no_tables_yet(const RunInfo& run) const {
 }
 
 bool RunWriter::write_last_files(Writing& writing) {
-  others_follow_ = false;
+  closing_ = true;
   FileWork::begin_files(0);  // how many is not known before those that came before are done
   close_raw_records();
   const auto stopped = queue_.finish();
@@ -436,6 +436,8 @@ bool RunWriter::write_last_tables(Writing& writing) {
   run.files_not_written = problems.size();
   closed_on_disk_ = true;
   account(problems, writing.report.has_value(), writing.begin);
+  // The records may stay for the raw ones' sake: they must not be taken for more than these tables have.
+  if (problems.empty() && writing.report && !no_tables_yet(run)) journal_.written(journal_.position());
   keep_run_state();
   written_.run_file.remove();
   return problems.empty() && writing.report && !trace_failed_;

@@ -105,15 +105,14 @@ class RunWriter {
   /// All files are written in three steps, so that nobody waits for a slow folder with the pipeline's lock:
   /// made, put into the folder, accounted for. `state`: RunInfo::state.
   Prepared prepare(const char* state);
-  /// Any thread, without the lock: has put() called by the thread that puts files into the folder, and then
-  /// `done`, but for the case that the last files are written before; where no such thread can be started, by
-  /// this one.
+  /// Any thread, without the lock: the file thread calls put() and then `done`; this thread does where that
+  /// one can't be started. `done` is not called if the last files are written first.
   void put_behind(Prepared& files, const std::function<void()>& done) noexcept;
   void finish(const Prepared& files);
   /// Any thread, without the lock: nothing is put there from here on, and run.json says that there is more to
   /// tell.
   void stop() noexcept;
-  /// Any thread: nothing is held up by files any more, and rows wait rather than that they are left out.
+  /// Any thread: the run is ending. Raw records wait for a slow folder instead of being left out.
   void be_patient() noexcept { queue_.be_patient(); }
   /// All three of them, at once.
   void write(const char* state);
@@ -180,7 +179,7 @@ class RunWriter {
   FileThread file_thread_;
   WrittenTables written_;                  // whoever does the queue's jobs, or has stopped it
   bool last_written_ = false;              // with these
-  std::atomic<bool> others_follow_{true};  // whatever is put there before the last files
+  std::atomic<bool> closing_{false};       // only the last files are put there from here on
   std::atomic<bool> write_failed_{false};  // which is said once
   std::atomic<bool> trace_failed_{false};  // raw records are missing in the file
   std::atomic<bool> closed_on_disk_{true};

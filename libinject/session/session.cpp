@@ -292,7 +292,6 @@ void Session::finish() noexcept {
     write_rest(rest, begin);
   } catch (...) {
     parts_.once.no_memory_for(kFilesIncomplete);  // what was written before stays
-    parts_.pipeline.stop_files();
   }
 }
 
@@ -337,7 +336,7 @@ std::string Session::slow_folder(Nanoseconds waited) const {
   if (folder == nullptr) return "the output folder does not answer: no files are written (INJECT_OUT)";
   const unsigned files = FileWork::files();
   return str_format("the output folder is slow: {} written after {} s; {}",
-                    files == 0 ? std::string("none of the tables is")
+                    files == 0 ? std::string("no files are")
                                : str_format("{} of {} files are", FileWork::files_done(), files),
                     waited / kSecond,
                     parts_.pipeline.keeps_records()
@@ -415,6 +414,7 @@ void Session::write_records_and_files() noexcept {
     parts_.collector.write_last(pipeline);
   } catch (...) {
     parts_.once.no_memory_for(kFilesIncomplete);  // what was written before stays
+    parts_.pipeline.stop_files();
   }
 }
 

@@ -154,9 +154,10 @@ class MetricsTest(simulated.SimulatedTest):
     def check_good(self, done, devices=(0,), after=False, may_say=None):
         self.assertEqual([line for line in done.warnings() if may_say is None or may_say not in line], [])
         lost = done.out.lost()
-        # A thread that loses its processor as it closes the window may have its own time read too late: that is counted.
+        # The thread whose launch ends a `launch:` window reads its own processor time after that: if it is preempted in between
+        # for as long as the window takes to settle, the one reading comes too late, and is counted.
         self.assertLessEqual(set(lost), {"metric_samples", "device_time_records"})
-        self.assertLessEqual(lost.get("device_time_records", 0), 2)
+        self.assertLessEqual(lost.get("device_time_records", 0), 1)
         self.assertEqual(done.out.run["metrics"]["devices"], list(devices))
         self.check_order(done)
         self.check_account(done)
