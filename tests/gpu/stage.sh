@@ -8,7 +8,7 @@ set -eu
 build=${1:?usage: stage.sh BUILD FOLDER}
 folder=${2:?usage: stage.sh BUILD FOLDER}
 mkdir -p "$folder/injectctl" "$folder/tests/bench" "$folder/tests/gpu/contract" "$folder/tests/gpu/iterations" "$folder/studies" "$folder/examples"
-for file in libinject.so injectctl/injectctl tests/gpu/iterations/libtruth_mark.so tests/gpu/contract/script_cuda tests/gpu/inject-occupancy studies/inject-cupti-cycles tests/bench/bench_launch tests/bench/bench_search tests/bench/bench_shapes tests/bench/bench_allocations tests/bench/bench_spawn tests/bench/bench_hook tests/bench/bench_driver tests/bench/bench_stats examples/inject-train \
+for file in libinject.so injectctl/injectctl tests/gpu/iterations/libtruth_mark.so tests/gpu/contract/script_cuda tests/gpu/inject-occupancy studies/inject-cupti-cycles studies/libfloor_client.so tests/bench/bench_launch tests/bench/bench_search tests/bench/bench_shapes tests/bench/bench_allocations tests/bench/bench_spawn tests/bench/bench_hook tests/bench/bench_driver tests/bench/bench_stats examples/inject-train \
             examples/inject-train-static; do
   if [ -e "$build/$file" ]; then
     # What is dynamic stays: the exported names are what the library is for.

@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""Training programs whose steps the host bounds, for studies/first_window.py.
+
+PROGRAMS has a function for each: it builds the program on a device ("cuda", or "cpu" for a look at the program itself) and
+returns a function that takes a step. None of them waits for the device but where its algorithm does.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+def stepper(model, optimizer, loss):
+    def step():
+        optimizer.zero_grad(set_to_none=True)
+        loss().backward()
+        optimizer.step()
+    return step
+
+
+def mlp(device):
+    """A deep, narrow perceptron; Adam updates tensor by tensor."""
+    layers = []
+    for _ in range(24):
+        layers += [nn.Linear(256, 256), nn.LayerNorm(256), nn.GELU()]
+    model = nn.Sequential(*layers, nn.Linear(256, 10)).to(device)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, foreach=False)
+    x, y = torch.randn(64, 256, device=device), torch.randint(0, 10, (64,), device=device)
+    return stepper(model, optimizer, lambda: F.cross_entropy(model(x), y))
+
+
+class Block(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads = heads
+        self.before, self.between = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x):
+        batch, length, width = x.shape
+        q, k, v = self.qkv(self.before(x)).view(batch, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        scores = (q @ k.transpose(-1, -2) / (width // self.heads) ** 0.5).softmax(-1)
+        x = x + self.out((scores @ v).transpose(1, 2).reshape(batch, length, width))
+        return x + self.down(F.gelu(self.up(self.between(x))))
+
+
+def language(device):
+    """A small language model in mixed precision; gradients are clipped."""
+    embed, blocks, head = nn.Embedding(1000, 256), nn.Sequential(*[Block(256, 4) for _ in range(8)]), nn.Linear(256, 1000)
+    model = nn.Sequential(embed, blocks, head).to(device)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    tokens = torch.randint(0, 1000, (4, 65), device=device)
+
+    def step():
+        optimizer.zero_grad(set_to_none=True)
+        with torch.autocast(device, dtype=torch.bfloat16):
+            loss = F.cross_entropy(model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+    return step
+
+
+def convolutions(device):
+    """Residual convolutions on small images, a batch copied from the host in every step."""
+    class Residual(nn.Module):
+        def __init__(self, width):
+            super().__init__()
+            self.a, self.b = nn.Conv2d(width, width, 3, padding=1), nn.Conv2d(width, width, 3, padding=1)
+            self.c, self.d = nn.BatchNorm2d(width), nn.BatchNorm2d(width)
+
+        def forward(self, x):
+            return F.relu(x + self.d(self.b(F.relu(self.c(self.a(x))))))
+
+    model = nn.Sequential(nn.Conv2d(3, 32, 3, padding=1), *[Residual(32) for _ in range(12)], nn.AdaptiveAvgPool2d(1), nn.Flatten(),
+                          nn.Linear(32, 10)).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    images, labels = torch.randn(16, 3, 32, 32), torch.randint(0, 10, (16,))
+    if device == "cuda":
+        images, labels = images.pin_memory(), labels.pin_memory()
+    return stepper(model, optimizer, lambda: F.cross_entropy(model(images.to(device, non_blocking=True)), labels.to(device, non_blocking=True)))
+
+
+def recurrent(device):
+    """An LSTM written as a loop over time."""
+    cell, head = nn.LSTMCell(64, 128).to(device), nn.Linear(128, 10).to(device)
+    optimizer = torch.optim.RMSprop([*cell.parameters(), *head.parameters()], lr=1e-3)
+    x, y = torch.randn(40, 32, 64, device=device), torch.randint(0, 10, (32,), device=device)
+
+    def loss():
+        h = c = torch.zeros(32, 128, device=device)
+        for at in range(40):
+            h, c = cell(x[at], (h, c))
+        return F.cross_entropy(head(h), y)
+    return stepper(nn.ModuleList([cell, head]), optimizer, loss)
+
+
+def actor(device):
+    """Actor and critic on an environment of the host's: its answers cross the bus in every move."""
+    body = nn.Sequential(nn.Linear(8, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh()).to(device)
+    policy, value = nn.Linear(64, 4).to(device), nn.Linear(64, 1).to(device)
+    optimizer = torch.optim.Adam([*body.parameters(), *policy.parameters(), *value.parameters()], lr=1e-3)
+    state = torch.zeros(8)
+
+    def step():
+        nonlocal state
+        terms = []
+        for _ in range(8):
+            features = body(state.to(device))
+            choice = torch.distributions.Categorical(logits=policy(features))
+            action = choice.sample()
+            state = (state * 0.9).roll(int(action.item()))
+            state[0] += 0.1
+            terms.append(-choice.log_prob(action) * (state.sum().item() - value(features).detach()).squeeze()
+                         + (value(features).squeeze() - state.sum().item()) ** 2)
+        optimizer.zero_grad(set_to_none=True)
+        torch.stack(terms).mean().backward()
+        optimizer.step()
+    return step
+
+
+def unet(device):
+    """A small U-net in half precision with loss scaling, its noise drawn in every step."""
+    def part(i, o):
+        return nn.Sequential(nn.Conv2d(i, o, 3, padding=1), nn.GroupNorm(4, o), nn.SiLU(), nn.Conv2d(o, o, 3, padding=1), nn.GroupNorm(4, o), nn.SiLU())
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            widths = [8, 16, 32, 64]
+            self.into = nn.Conv2d(1, 8, 3, padding=1)
+            self.down = nn.ModuleList([part(a, b) for a, b in zip(widths, widths[1:])])
+            self.up = nn.ModuleList([part(b + a, a) for a, b in reversed(list(zip(widths, widths[1:])))])
+            self.out = nn.Conv2d(8, 1, 3, padding=1)
+
+        def forward(self, x):
+            kept, x = [], self.into(x)
+            for one in self.down:
+                kept.append(x)
+                x = F.avg_pool2d(one(x), 2)
+            for one in self.up:
+                x = one(torch.cat([F.interpolate(x, scale_factor=2), kept.pop()], 1))
+            return self.out(x)
+
+    model = Net().to(device)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    scaler = torch.cuda.amp.GradScaler(enabled=device == "cuda")
+    images = torch.randn(4, 1, 32, 32, device=device)
+
+    def step():
+        optimizer.zero_grad(set_to_none=True)
+        noise = torch.randn_like(images)
+        with torch.autocast("cuda", dtype=torch.float16, enabled=device == "cuda"):
+            loss = F.mse_loss(model(images + noise).float(), noise)
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+    return step
+
+
+def critic(device):
+    """A Wasserstein critic with a gradient penalty: a backward pass through a backward pass."""
+    def net(i, o):
+        return nn.Sequential(nn.Linear(i, 128), nn.LeakyReLU(0.2), nn.Linear(128, 128), nn.LeakyReLU(0.2), nn.Linear(128, 128),
+                             nn.LeakyReLU(0.2), nn.Linear(128, o)).to(device)
+    critic, generator = net(64, 1), net(16, 64)
+    first, second = (torch.optim.Adam(one.parameters(), lr=1e-4, betas=(0.0, 0.9)) for one in (critic, generator))
+    real = torch.randn(64, 64, device=device)
+
+    def step():
+        fake = generator(torch.randn(64, 16, device=device))
+        between = torch.lerp(real, fake.detach(), torch.rand(64, 1, device=device)).requires_grad_(True)
+        gradient, = torch.autograd.grad(critic(between).sum(), between, create_graph=True)
+        first.zero_grad(set_to_none=True)
+        (critic(fake.detach()).mean() - critic(real).mean() + 10 * ((gradient.norm(2, 1) - 1) ** 2).mean()).backward()
+        first.step()
+        second.zero_grad(set_to_none=True)
+        (-critic(fake).mean()).backward()
+        second.step()
+    return step
+
+
+def graph(device):
+    """The perceptron's forward and backward pass as a CUDA graph, the optimizer outside of it."""
+    layers = []
+    for _ in range(12):
+        layers += [nn.Linear(128, 128), nn.ReLU()]
+    model = nn.Sequential(*layers, nn.Linear(128, 10)).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    x, y = torch.randn(64, 128, device=device), torch.randint(0, 10, (64,), device=device)
+
+    def pass_once():
+        optimizer.zero_grad(set_to_none=False)
+        F.cross_entropy(model(x), y).backward()
+    if device != "cuda":
+        pass_once()
+        return lambda: (pass_once(), optimizer.step())
+    beside = torch.cuda.Stream()
+    beside.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(beside):
+        for _ in range(3):
+            pass_once()
+    torch.cuda.current_stream().wait_stream(beside)
+    captured = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(captured):
+        pass_once()
+
+    def step():
+        captured.replay()
+        optimizer.step()
+    return step
+
+
+PROGRAMS = {f.__name__: f for f in (mlp, language, convolutions, recurrent, actor, unet, critic, graph)}
