@@ -59,10 +59,6 @@ std::string in_megabytes(std::uint64_t bytes) {
   return std::to_string((bytes + 999'999) / 1'000'000) + " MB";
 }
 
-// Of queues and of CUPTI's buffers: those that were used last are used first, so that few of them are used at
-// all.
-constexpr std::size_t kWarmRing = std::size_t{4} << 20;
-constexpr std::size_t kWarmBuffers = std::size_t{8} << 20;
 // Some hundred microseconds of the drain thread's time.
 constexpr std::size_t kWarmAtOnce = std::size_t{256} << 10;
 
@@ -233,25 +229,24 @@ bool RecordFile::open(const std::string& folder, Core& core, ActivityBuffers& bu
       buffers.move_to(part(header.buffers), reinterpret_cast<BufferMark*>(base_ + header.marks.offset));
   live_ = live;
   owner_ = getpid();
-  auto* blocks = reinterpret_cast<std::uint8_t*>(ring.at(0));
-  if (ring_moved) cold_[0] = {blocks, blocks + std::min<std::uint64_t>(header.ring.bytes, kWarmRing)};
-  std::uint8_t* memory = buffers.memory();
-  if (buffers_moved)
-    cold_[1] = {memory, memory + std::min<std::uint64_t>(header.buffers.bytes, kWarmBuffers)};
-  cold_[2] = {base_ + header.counts.offset, base_ + header.counts.offset + header.counts.bytes};
-  warm();
+  if (ring_moved) cold_[0] = ring.used_first();
+  if (buffers_moved) cold_[1] = buffers.used_first();
+  cold_[2] = {base_ + header.counts.offset, header.counts.bytes};
   // The journal alone is worth having: what has been taken, some milliseconds old.
   if (!ring_moved || !buffers_moved) problem = "the kernel does not map them in place";
   if (!lock_.is_open()) close(file);
   return true;
 }
 
-void RecordFile::warm() {
-  for (Range& range : cold_) {
-    const auto bytes = std::min<std::size_t>(kWarmAtOnce, static_cast<std::size_t>(range.end - range.next));
-    if (bytes != 0) warm_pages(range.next, bytes);
-    range.next += bytes;
+bool RecordFile::warm() {
+  bool more = false;
+  for (std::span<std::uint8_t>& range : cold_) {
+    const std::size_t bytes = std::min(kWarmAtOnce, range.size());
+    if (bytes != 0) warm_pages(range.data(), bytes);
+    range = range.subspan(bytes);
+    more = more || !range.empty();
   }
+  return more;
 }
 
 void RecordFile::write_info(std::string_view text) {

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -39,8 +40,9 @@ class RecordFile {
             std::string& problem);
   bool is_open() const { return live_ != nullptr; }
   Live& live() { return *live_; }
-  /// Drain thread, now and then: makes some more of the arenas' first megabytes ready to be written to.
-  void warm();
+  /// Drain thread, now and then: makes some more of the memory that is used first ready to be written to.
+  /// False once all of it is.
+  bool warm();
 
   /// What the outputs say of the run as a whole (run_state.h), instead of what was said before; what is
   /// longer than kInfoBytes is not kept.
@@ -55,11 +57,6 @@ class RecordFile {
   int make(const FolderAbove& where, std::size_t bytes, std::string& problem);
   int make_elsewhere(const std::string& folder, std::size_t bytes, Times times, std::string& problem);
 
-  struct Range {
-    std::uint8_t* next = nullptr;
-    std::uint8_t* end = nullptr;
-  };
-
   bool unfit_ = false;  // the file system that was looked at last
   std::string path_;
   std::string pointer_path_;  // of the file that says where the records are; empty: beside it
@@ -69,7 +66,7 @@ class RecordFile {
   std::uint8_t* info_ = nullptr;
   std::uint64_t info_number_ = 0;
   Live* live_ = nullptr;
-  std::array<Range, 3> cold_{};
+  std::array<std::span<std::uint8_t>, 3> cold_{};
 };
 
 /// Why no record file is made on a filesystem that keeps it in memory or on another machine; empty: it is

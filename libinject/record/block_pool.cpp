@@ -40,6 +40,11 @@ BlockPool::~BlockPool() {
   unmap_memory(moved_since_, capacity_);
 }
 
+std::span<std::uint8_t> BlockPool::used_first() noexcept {
+  constexpr std::size_t kUsedFirst = std::size_t{4} << 20;
+  return {reinterpret_cast<std::uint8_t*>(blocks_), std::min(capacity_ * sizeof(Block), kUsedFirst)};
+}
+
 Block* BlockPool::pop(FreeList& list) noexcept {
   std::uint64_t head = list.load(std::memory_order_acquire);
   while (static_cast<std::uint32_t>(head) != 0) {

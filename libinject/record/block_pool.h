@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <new>
+#include <span>
 
 #include "libinject/base/shared_region.h"
 #include "libinject/model/records.h"
@@ -55,6 +56,9 @@ class BlockPool {
   bool move_to(const SharedRegion& region) noexcept;
   /// Drain thread: whether a block that threads write to now would be lost with the process.
   bool awaits_move(std::uint32_t index) const noexcept { return region_.base != nullptr && !moved(index); }
+
+  /// The blocks that are used first, and again and again where a program's threads are few.
+  std::span<std::uint8_t> used_first() noexcept;
 
   std::uint32_t index(const Block* block) const noexcept {
     return static_cast<std::uint32_t>(block - blocks_);

@@ -40,6 +40,11 @@ ActivityBuffers::~ActivityBuffers() {
   unmap_memory(states_, units_ * sizeof(State));
 }
 
+std::span<std::uint8_t> ActivityBuffers::used_first() noexcept {
+  constexpr std::size_t kUsedFirst = std::size_t{8} << 20;
+  return {base_, std::min(total_bytes(), kUsedFirst)};
+}
+
 void ActivityBuffers::push(std::uint32_t index) noexcept {
   const bool whole = states_[index].units == units_per_buffer_;
   FreeList& list =

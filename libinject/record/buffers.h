@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "libinject/base/shared_region.h"
 
@@ -81,6 +82,8 @@ class ActivityBuffers {
   /// they are handled; until then what is completed is copied there. False if the kernel refused to move one.
   bool move_to(const SharedRegion& region, BufferMark* marks) noexcept;
   std::uint8_t* memory() noexcept { return base_; }
+  /// The memory of the buffers that are used first.
+  std::span<std::uint8_t> used_first() noexcept;
   std::size_t unit_bytes() const noexcept { return unit_bytes_; }
   std::uint32_t units() const noexcept { return units_; }
   std::size_t total_bytes() const noexcept { return units_ * unit_bytes_; }

@@ -87,7 +87,7 @@ void DeviceReader::run() {
   const Nanoseconds start = now();
   while (!stopped_) {
     wanted_ = false;
-    if (!windows_.lacks_memory()) {
+    if (loaded_ && !windows_.lacks_memory()) {
       changed_.notify_all();
       if (!lock.wait_for(wake_, kLinger, [this]() INJECT_REQUIRES(mutex_) { return wanted_ || stopped_; }))
         break;
@@ -104,7 +104,7 @@ void DeviceReader::run() {
       const LoaderUse no_fork;
       usable = load(problem);
       any = usable && find_devices();
-      if (any) read();
+      if (any && windows_.lacks_memory()) read();
     }
     const Nanoseconds took = now() - begin;
     if (usable && !any && now() - start >= kNoDeviceAtAll) {

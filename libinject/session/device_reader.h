@@ -22,7 +22,8 @@ class DeviceReader {
  public:
   explicit DeviceReader(WindowLog& windows) noexcept : windows_(windows) {}
 
-  /// Windows have opened or ended: has their edges read. Returns at once.
+  /// Windows have opened or ended: has their edges read. Ahead of the first one: has NVML loaded, which takes
+  /// locks of the loader's and the driver's that the program's launches may wait for. Returns at once.
   void read_edges() noexcept;
   /// Waits until that is done, `most` at most.
   void wait(Nanoseconds most) noexcept;

@@ -111,6 +111,7 @@ class Pipeline {
   void stop_files() noexcept { writer_.stop(); }
   void be_patient_with_files() noexcept { writer_.be_patient(); }
   const char* shown_folder() const noexcept { return writer_.shown_folder(); }
+  bool has_files() const noexcept { return writer_.has_files(); }
   bool folder_failed() const noexcept { return writer_.folder_failed(); }
   bool files_incomplete() const noexcept { return writer_.incomplete(); }
   bool keeps_records() const noexcept { return writer_.keeps_records(); }

@@ -104,6 +104,29 @@ RunWriter::~RunWriter() {
 }
 
 bool RunWriter::ensure_folder() {
+  if (!make_folder()) return false;
+  if (has_files()) return true;
+  if (options_.metrics && options_.metrics_timeline && !timeline_.open(folder_))
+    Log::error("no samples are written: " + timeline_.error());
+  open_traces();
+  has_files_.store(true, std::memory_order_release);
+  return true;
+}
+
+void RunWriter::prepare_folder() {
+  if (!make_folder()) return;
+  while (records_.warm()) {
+  }
+}
+
+void RunWriter::discard_folder() {
+  if (folder_.empty() || pid_ != getpid()) return;
+  records_.remove();
+  written_.run_file.remove();
+  rmdir(folder_.c_str());  // stays where somebody else has put something there
+}
+
+bool RunWriter::make_folder() {
   if (!folder_.empty()) return true;
   if (folder_failed_.load(std::memory_order_relaxed)) return false;
   const FileWork work;
@@ -117,9 +140,6 @@ bool RunWriter::ensure_folder() {
   folder_ = result.path;
   shown_folder_.store(folder_.c_str(), std::memory_order_release);
   reserve_run_json(folder_, written_);
-  if (options_.metrics && options_.metrics_timeline && !timeline_.open(folder_))
-    Log::error("no samples are written: " + timeline_.error());
-  open_traces();
   if (options_.recover) open_records();
   return true;
 }

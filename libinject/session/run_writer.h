@@ -66,6 +66,8 @@ class RunWriter {
   // Any thread.
   /// The folder, once it has been made; null before.
   const char* shown_folder() const noexcept { return shown_folder_.load(std::memory_order_acquire); }
+  /// It, and all that is written as it comes.
+  bool has_files() const noexcept { return has_files_.load(std::memory_order_acquire); }
   bool folder_failed() const noexcept { return folder_failed_.load(std::memory_order_relaxed); }
   /// From one writing of the files to the next: longer where tables are large.
   Nanoseconds interval() const noexcept { return interval_.load(std::memory_order_relaxed); }
@@ -85,6 +87,11 @@ class RunWriter {
 
   /// Makes the folder and what is written as it comes, once.
   bool ensure_folder();
+  /// Ahead of the first window: makes the folder and the file for records, and has that file's pages ready,
+  /// so that the program's threads do not wait for them in the window.
+  void prepare_folder();
+  /// No window has opened: removes what that has made.
+  void discard_folder();
   const std::string& folder() const { return folder_; }
   /// The same; false where there is no folder and no file is written beside it either.
   bool may_write();
@@ -140,6 +147,7 @@ class RunWriter {
     std::optional<Report> report;  ///< nothing where there was no memory for it, which has been said
   };
 
+  bool make_folder();
   void open_traces();
   void open_records();
   void remove_records(bool all_written);
@@ -163,6 +171,7 @@ class RunWriter {
   std::vector<DeviceInfo> devices_;  // asked for with the first writing
 
   std::string folder_;  // set once
+  std::atomic<bool> has_files_{false};
   std::atomic<const char*> shown_folder_{nullptr};
   std::atomic<bool> folder_failed_{false};
   std::atomic<bool> incomplete_{false};

@@ -327,7 +327,16 @@ bool Session::begin_exit() {
   state.changed.notify_all();
   state.warn("the program ended before a window opened (INJECT_WINDOW=" + parts_.trigger_text + ")" +
              parts_.windows.why_none() + "; INJECT_WINDOW=always profiles all of it");
+  discard_folder();
   return false;
+}
+
+// CUPTI was attached ahead of a window, and the folder made, but none has opened.
+void Session::discard_folder() noexcept {
+  if (parts_.pipeline.shown_folder() == nullptr) return;
+  const SessionUnlock unlocked(parts_.state);
+  Pipeline::Locked pipeline(parts_.pipeline, kExitLockWait);
+  if (pipeline.owns_lock()) pipeline.writer().discard_folder();
 }
 
 // Why the last files are not there. Nothing can be said of a single file: the thread that writes is at work.

@@ -37,8 +37,10 @@ struct SessionState {
 
   Stage stage INJECT_GUARDED_BY(session_mutex) = Stage::kRunning;
   Phase phase INJECT_GUARDED_BY(session_mutex) = Phase::kIdle;
-  std::uint32_t window INJECT_GUARDED_BY(session_mutex) = 0;    ///< the one that is open
-  std::string pending_reason INJECT_GUARDED_BY(session_mutex);  ///< of the one that is pending
+  std::uint32_t window INJECT_GUARDED_BY(session_mutex) = 0;       ///< the one that is open
+  std::string pending_reason INJECT_GUARDED_BY(session_mutex);     ///< of the one that is pending
+  bool pending_waited INJECT_GUARDED_BY(session_mutex) = false;    ///< … the thread that asked waits for it
+  bool pending_attached INJECT_GUARDED_BY(session_mutex) = false;  ///< … and CUPTI is attached
   std::uint32_t begun INJECT_GUARDED_BY(session_mutex) = 0;     ///< windows that were opened by the session
   bool concluding INJECT_GUARDED_BY(session_mutex) = false;     ///< a thread is in Session::conclude()
   bool attaching INJECT_GUARDED_BY(session_mutex) = false;      ///< our thread attaches CUPTI, unlocked
@@ -62,6 +64,7 @@ struct SessionState {
 
   void set_pending(std::string reason) INJECT_REQUIRES(session_mutex) {
     pending_reason = std::move(reason);
+    pending_waited = pending_attached = false;
     phase = Phase::kPending;
   }
   void set_idle() INJECT_REQUIRES(session_mutex) {

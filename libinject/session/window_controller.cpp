@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <mutex>
+#include <span>
 #include <utility>
 
 #include "libinject/base/clock.h"
 #include "libinject/base/file_work.h"
 #include "libinject/base/format.h"
 #include "libinject/base/log.h"
+#include "libinject/base/shared_region.h"
 #include "libinject/base/text.h"
 #include "libinject/capture/driver.h"
 #include "libinject/record/control.h"
@@ -29,6 +31,8 @@ constexpr Nanoseconds kClockLead = 100 * kMillisecond;
 constexpr Nanoseconds kMaxMetricsStart = 700 * kMillisecond;
 constexpr const char* kStuck =
     "CUPTI does not return from a call: windows can neither be opened nor closed until it does";
+// How long a window that somebody waits for waits for its folder, which takes some 15 ms on a disk.
+constexpr Nanoseconds kMaxPreparing = 50 * kMillisecond;
 constexpr Nanoseconds kWaitSlice = 20 * kMillisecond;
 constexpr Nanoseconds kUnusedPatience = 5 * kSecond;  // and four iterations
 
@@ -103,12 +107,19 @@ Nanoseconds WindowController::most_opening() {
 bool WindowController::start_pending(std::string reason, AttachOn thread) {
   SessionState& state = parts_.state;
   state.set_pending(std::move(reason));
+  state.pending_waited = thread == AttachOn::kOurs;
   state.wake.notify_one();
-  if (thread == AttachOn::kCalling) return true;
+  if (!state.pending_waited) return true;
   const auto done = [&state]() INJECT_REQUIRES(session_mutex) { return !state.pending(); };
+  const auto attached = [&state]() INJECT_REQUIRES(session_mutex) {
+    return !state.pending() || state.pending_attached;
+  };
   // Where CUPTI hangs as the window before is ended, one wait is enough.
   if (state.stopping && parts_.once.said(OnceLog::Topic::kStuck)) return true;
-  if (!state.wait_changed(most_opening(), done)) {
+  if (state.wait_changed(most_opening(), attached)) {
+    // The folder is slow: the window does not wait for it.
+    if (!state.wait_changed(kMaxPreparing, done)) parts_.iterations.begin_pending();
+  } else {
     if (state.stopping) {
       if (parts_.once.first(OnceLog::Topic::kStuck)) state.warn(kStuck);
       return true;
@@ -311,10 +322,17 @@ void WindowController::step_clock() {
 // With session_mutex released while CUPTI is being attached: who asked waits for a bounded time.
 void WindowController::attach_pending() {
   SessionState& state = parts_.state;
+  const std::uint32_t opened = parts_.log.opened();
   attach(kMaxMetricsStart);
+  // Otherwise the program goes on meanwhile, and the window is to open now.
+  if (state.pending() && state.pending_waited && !state.ending()) {
+    state.pending_attached = true;
+    state.changed.notify_all();
+    prepare_first();
+  }
   if (state.pending() && !state.ending()) {
     parts_.iterations.begin_pending();
-  } else {
+  } else if (parts_.log.opened() == opened) {
     // Stopped before it had begun: nobody needs CUPTI now.
     if (state.pending()) state.set_idle();
     state.collect_from(now());
@@ -329,6 +347,22 @@ void WindowController::attach_ahead() {
   attached_ahead_at_ = now();
   if (state.pending() && !state.ending()) parts_.iterations.begin_pending();
   state.changed.notify_all();
+  if (!state.ending()) prepare_first();
+}
+
+// The first window's memory and folder. With session_mutex released: windows do not wait for a disk.
+void WindowController::prepare_first() {
+  SessionState& state = parts_.state;
+  if (parts_.pipeline.shown_folder() != nullptr || parts_.pipeline.folder_failed()) return;
+  parts_.devices.read_edges();
+  const SessionUnlock unlocked(state);
+  // Each page that is used for the first time costs a thread a microsecond or two: ours, not the program's.
+  // Also of memory that is to move into the file, as CUPTI's buffers do not while they are in use.
+  for (const std::span<std::uint8_t> memory :
+       {parts_.core.ring.used_first(), parts_.cupti.buffers().used_first()})
+    warm_pages(memory.data(), memory.size());
+  find_current_device();  // where no cuInit has called us
+  Pipeline::Locked(parts_.pipeline).writer().prepare_folder();
 }
 
 void WindowController::step_unused_attachment() noexcept {

@@ -78,6 +78,7 @@ class WindowController {
   bool start_pending(std::string reason, AttachOn thread) INJECT_REQUIRES(session_mutex);
   void attach(Nanoseconds sampling) INJECT_REQUIRES(session_mutex);
   void wait_sampling(Nanoseconds most) INJECT_EXCLUDES(session_mutex);
+  void prepare_first() INJECT_REQUIRES(session_mutex);
   bool reopens() const noexcept INJECT_REQUIRES(session_mutex);
 
   SessionParts& parts_;

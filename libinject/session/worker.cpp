@@ -125,8 +125,8 @@ void Worker::step() {
   // Before the first records are taken, also where the window has ended already: they go into files in there.
   // (Without the pipeline's lock: the exiting thread may make the folder meanwhile, as it takes the last
   // records.)
-  const bool first_window = parts_.log.opened() != 0 && parts_.pipeline.shown_folder() == nullptr &&
-                            !parts_.pipeline.folder_failed();
+  const bool first_window =
+      parts_.log.opened() != 0 && !parts_.pipeline.has_files() && !parts_.pipeline.folder_failed();
   const std::uint32_t current = current_window.load(std::memory_order_acquire);
   {
     const SessionUnlock unlocked(state);

@@ -4,19 +4,23 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <nvtx3/nvToolsExt.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <chrono>
+#include <climits>
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <mutex>
 #include <set>
 #include <thread>
@@ -93,6 +97,23 @@ std::chrono::nanoseconds processor_time() {
   timespec time{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
   return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+}
+
+// Pages that this thread has touched first.
+thread_local long faults_before = 0;
+long page_faults() {
+  rusage usage{};
+  getrusage(RUSAGE_THREAD, &usage);
+  return usage.ru_minflt;
+}
+
+// What the program, and the simulation in it, allocates from here on lies in pages that have been touched.
+void warm_heap(std::size_t bytes) {
+  mallopt(M_TRIM_THRESHOLD, INT_MAX);
+  mallopt(M_MMAP_THRESHOLD, INT_MAX);
+  void* memory = std::malloc(bytes);
+  explicit_bzero(memory, bytes);
+  std::free(memory);
 }
 
 // Long for the busiest of machines, and short of the tests' own limit.
@@ -255,6 +276,10 @@ const Operations& common_operations() {
          for (std::size_t i = 3; a.has(i); ++i) value += ":" + a.text(i);
          if (cudasim_set_fault(a.text(1).c_str(), value.c_str()) != 0) usage("no fault " + a.text(1));
        }},
+      {"count_faults", [](const Arguments&) { faults_before = page_faults(); }},
+      {"faults",
+       [](const Arguments& a) { print(a.text(1).c_str(), static_cast<int>(page_faults() - faults_before)); }},
+      {"warm_heap", [](const Arguments& a) { warm_heap(a.number(1)); }},
       {"duration", [](const Arguments& a) { cudasim_set_kernel_duration(a.text(1).c_str(), a.number(2)); }},
       {"open", [](const Arguments&) { print("open", inject_start_if_loaded()); }},
       {"close", [](const Arguments&) { print("close", inject_stop_if_loaded()); }},

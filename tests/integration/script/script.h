@@ -19,6 +19,8 @@
 //                         killed
 //   crash:SIGNAL          SEGV, ABRT or KILL, to itself
 //   linger:MS             at the end, after all exit handlers that are registered later, takes so long
+//   count_faults faults:TEXT                 prints the page faults of this thread since `count_faults`
+//   warm_heap:BYTES                          so much of the heap has been touched, and stays the program's
 //   mark within:MS        prints "late" if more than MS milliseconds have passed since `mark`
 //   fault:NAME:VALUE  duration:KERNEL:NS     see tests/sim/cudasim.h
 //   open close flush is_open                 include/inject/inject.h; prints what they return

@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""The first window costs the program's threads what any later one does: the memory that they record to has been touched before, by
+a thread of ours.
+
+usage: test_first_window.py LIBRARY PROGRAMS SIMULATION
+"""
+
+import os
+import re
+
+import simulated
+from sanitized import unsanitized
+
+# Once a thread: its own state, and the code that records.
+MOST = 12
+# The simulation's own, which records as CUPTI does.
+HEAP = "warm_heap:16000000 "
+STEP = "kernel:fwd:40 kernel:bwd:60 kernel:adam:1 copy:h2d:100:0 sync sleep:2"
+
+
+def faults(done, name):
+    return [int(count) for count in re.findall(rf"^{name}: (\d+)$", done.stdout, re.MULTILINE)]
+
+
+class FirstWindow(simulated.SimulatedTest):
+    def fewest(self, run):
+        """Of a few runs, as on a busy machine a window does not wait until all is ready."""
+        counts = []
+        for _ in range(6):
+            counts.append(run())
+            if counts[-1] <= MOST:
+                return
+        self.fail(f"page faults: {counts}")
+
+    @unsanitized("a sanitizer's own memory is touched as it goes")
+    def test_the_programs_window(self):
+        """However many launches there are."""
+        for launches in (1000, 8000):
+            for recover in "01":
+                def run(launches=launches, recover=recover):
+                    done = self.script(f"{HEAP}kernel:k:{launches} sync start count_faults kernel:k:{launches} faults:first stop sync",
+                                       WINDOW="api", TRACE="off", RECOVER=recover)
+                    self.assertEqual(sum(done.out.kernels().values()), launches)
+                    return faults(done, "first")[0]
+
+                with self.subTest(launches=launches, recover=recover):
+                    self.fewest(run)
+
+    @unsanitized("a sanitizer's own memory is touched as it goes")
+    def test_a_window_of_iterations(self):
+        def run():
+            done = self.script(f"{HEAP}loop:90 [ count_faults {STEP} faults:step ]", WINDOW="iter:70+10", TRACE="off")
+            self.assertEqual(len(done.out.run["windows"]), 1)
+            counts = faults(done, "step")
+            self.assertEqual(len(counts), 90)
+            return sum(counts[70:])
+
+        self.fewest(run)
+
+    def test_no_window_follows(self):
+        """The folder is made while CUPTI is attached ahead of the window, and leaves with a program that ends before it."""
+        done = self.script(f"loop:997 [ {STEP} ] sleep:100", WINDOW="iter:1000+10", TRACE="off")
+        self.assertEqual(len(done.warnings()), 1, done.stderr)
+        self.assertRegex(done.warnings()[0], "the program ended before a window opened")
+        self.assertFalse((done.work / "out").exists())
+
+    def test_killed_ahead_of_it(self):
+        done = self.script(f"loop:997 [ {STEP} ] sleep:100 crash:KILL", WINDOW="iter:1000+10", TRACE="off", check=False)
+        self.assertEqual(done.code, -9, done.stderr)
+        folder = done.work / "out"
+        if folder.exists():  # the machine was not too busy to attach CUPTI in time
+            self.assertIn("records", os.listdir(folder))
+            self.assertNotIn("run.json", os.listdir(folder))
+
+
+if __name__ == "__main__":
+    simulated.main()
