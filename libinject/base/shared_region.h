@@ -45,11 +45,11 @@ struct SharedRegion {
 };
 
 /// Has pages there that can be written to at once, so that the program's threads need not wait for the file
-/// system at their first write to one. What is in them stays, and others may write to them meanwhile. Nothing
-/// happens where the kernel has no such call (before Linux 5.14).
-inline void warm_pages(void* begin, std::size_t bytes) noexcept {
+/// system at their first write to one. What is in them stays, and others may write to them meanwhile. False,
+/// without a signal, if a write would raise one, or if the kernel has no such call (before Linux 5.14).
+inline bool warm_pages(void* begin, std::size_t bytes) noexcept {
   constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE, which older headers lack
-  madvise(begin, bytes, kPopulateWrite);
+  return madvise(begin, bytes, kPopulateWrite) == 0;
 }
 
 }  // namespace inject

@@ -3,6 +3,9 @@
 #include "libinject/journal/record_file.h"
 
 #include <fcntl.h>
+#include <linux/fiemap.h>
+#include <linux/fs.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -17,6 +20,7 @@
 #include <iterator>
 #include <new>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "libinject/base/atomic_file.h"
@@ -47,6 +51,10 @@ constexpr std::pair<std::uint32_t, const char*> kCopyOnWrite[] = {
 
 // Where what is allocated is memory, or may be: tmpfs, ramfs, overlay.
 constexpr std::uint32_t kInMemory[] = {0x01021994, 0x858458F6, 0x794C7630};
+// Where a copy of a file may share its blocks: XFS, and an overlay, which may be on one.
+constexpr std::uint32_t kSharing[] = {0x58465342, 0x794C7630};
+constexpr Nanoseconds kLookInterval = kSecond;
+constexpr std::uint64_t kPartAtOnce = std::uint64_t{4} << 20;  // a millisecond or two
 // The file is to be a quarter at most of what the limit on memory leaves.
 constexpr std::uint64_t kMemoryShare = 4;
 
@@ -64,6 +72,41 @@ constexpr std::size_t kWarmAtOnce = std::size_t{256} << 10;
 
 constexpr std::uint64_t whole(std::uint64_t bytes) {
   return (bytes + kHeaderBytes - 1) / kHeaderBytes * kHeaderBytes;
+}
+
+bool is_one_of(std::span<const std::uint32_t> known, const struct statfs& system) {
+  return std::find(known.begin(), known.end(), static_cast<std::uint32_t>(system.f_type)) != known.end();
+}
+
+struct Extent {
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+};
+
+/// The first part of the file from there on whose blocks another file shares; empty if there is none.
+Extent shared_extent(int file, std::uint64_t from) noexcept {
+  constexpr std::uint32_t kAtOnce = 32;
+  std::array<char, sizeof(fiemap) + kAtOnce * sizeof(fiemap_extent)> memory;
+  for (;;) {
+    fiemap asked{};
+    asked.fm_start = from;
+    asked.fm_length = FIEMAP_MAX_OFFSET - from;
+    asked.fm_extent_count = kAtOnce;
+    std::memcpy(memory.data(), &asked, sizeof asked);
+    if (ioctl(file, FS_IOC_FIEMAP, memory.data()) != 0) return {};
+    std::memcpy(&asked, memory.data(), sizeof asked);
+    const std::uint64_t begin = from;
+    for (std::uint32_t i = 0; i < std::min(asked.fm_mapped_extents, kAtOnce); ++i) {
+      fiemap_extent extent{};
+      std::memcpy(&extent, memory.data() + sizeof asked + i * sizeof extent, sizeof extent);
+      const std::uint64_t end = extent.fe_logical + extent.fe_length;
+      if ((extent.fe_flags & FIEMAP_EXTENT_SHARED) != 0)
+        return {std::max<std::uint64_t>(extent.fe_logical, from), end};
+      if ((extent.fe_flags & FIEMAP_EXTENT_LAST) != 0) return {};
+      from = std::max(from, end);
+    }
+    if (from == begin) return {};
+  }
 }
 
 }  // namespace
@@ -107,8 +150,7 @@ bool RecordFile::may_make(int folder, std::size_t bytes, std::string& problem) {
   }
   // What the kernel cannot write anywhere counts against the limit on memory, and the program is killed when
   // that is reached.
-  if (std::find(std::begin(kInMemory), std::end(kInMemory), static_cast<std::uint32_t>(system.f_type)) !=
-      std::end(kInMemory)) {
+  if (is_one_of(kInMemory, system)) {
     const std::optional<MemoryRoom> memory = group_memory();
     if (memory && memory->left / kMemoryShare < bytes) {
       problem = "they take " + in_megabytes(bytes) + " there, and " + in_megabytes(memory->left) +
@@ -147,6 +189,12 @@ int RecordFile::make(const FolderAbove& where, std::size_t bytes, std::string& p
   // can't change the mode keeps what open_output() made.
   [[maybe_unused]] const int changed = fchmod(file, S_IRUSR);
   base_ = static_cast<std::uint8_t*>(mapped);
+  struct stat made {};
+  struct statfs system {};
+  may_be_shared_ = fstat(file, &made) == 0 && fstatfs(file, &system) == 0 && is_one_of(kSharing, system);
+  device_ = made.st_dev;
+  inode_ = made.st_ino;
+  bytes_ = bytes;
   return file;
 }
 
@@ -247,6 +295,30 @@ bool RecordFile::warm() {
     more = more || !range.empty();
   }
   return more;
+}
+
+bool RecordFile::part_from_copies() {
+  if (!is_open() || !may_be_shared_) return true;
+  const Nanoseconds time = now();
+  if (parted_to_ == 0 && time < next_look_) return true;
+  const std::uint64_t from = std::exchange(parted_to_, 0);
+  next_look_ = time + kLookInterval;
+  // By its name: the program may close every descriptor that it can think of.
+  const FolderAbove where(path_);
+  if (!where.is_open()) return true;
+  const int file = open_file_at(where.descriptor(), where.name().c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+  if (file < 0) return true;
+  struct stat found {};
+  Extent shared;
+  if (fstat(file, &found) == 0 && found.st_dev == device_ && found.st_ino == inode_)
+    shared = shared_extent(file, from);
+  close(file);
+  const std::uint64_t begin = shared.begin / kHeaderBytes * kHeaderBytes;  // of a page
+  const std::uint64_t end = std::min({whole(shared.end), begin + kPartAtOnce, bytes_});
+  if (begin >= end) return true;
+  if (!warm_pages(base_ + begin, end - begin)) return std::exchange(said_, true);
+  parted_to_ = end;
+  return true;
 }
 
 void RecordFile::write_info(std::string_view text) {

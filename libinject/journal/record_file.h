@@ -43,6 +43,10 @@ class RecordFile {
   /// Drain thread, now and then: makes some more of the memory that is used first ready to be written to.
   /// False once all of it is.
   bool warm();
+  /// Drain thread, now and then. Where a copy of the file shares its blocks (cp --reflink), the next store to
+  /// a page needs a new block, and ends the process if the disk has none: so blocks are taken at once, while
+  /// there are some. It looks once a second. False, for the first time only, if it can't.
+  bool part_from_copies();
 
   /// What the outputs say of the run as a whole (run_state.h), instead of what was said before; what is
   /// longer than kInfoBytes is not kept.
@@ -67,6 +71,14 @@ class RecordFile {
   std::uint64_t info_number_ = 0;
   Live* live_ = nullptr;
   std::array<std::span<std::uint8_t>, 3> cold_{};
+  // Of part_from_copies().
+  bool may_be_shared_ = false;  // the file system has such copies
+  bool said_ = false;
+  dev_t device_ = 0;
+  ino_t inode_ = 0;
+  std::uint64_t bytes_ = 0;
+  std::uint64_t parted_to_ = 0;  // 0: nothing is under way
+  Nanoseconds next_look_ = 0;
 };
 
 /// Why no record file is made on a filesystem that keeps it in memory or on another machine; empty: it is

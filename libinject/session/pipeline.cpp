@@ -49,7 +49,7 @@ void Pipeline::pass(bool hold_signs) {
   tracker_.prepare();
   if (options_.metrics && !router_.has_columns()) router_.set_columns(sampler_.info().columns);
   sources_.pass(tracer_.loaded() ? &tracer_.api() : nullptr, hold_signs);
-  writer_.warm_records();
+  writer_.tend_records();
   if (!hold_signs) tracker_.update(now());
   take_samples();
   processor_time_ += thread_cpu_time() - cpu;

@@ -187,6 +187,16 @@ void RunWriter::keep_run_state() {
   records_.write_info(recovery::encode_run(run_info("open")));
 }
 
+void RunWriter::tend_records() {
+  records_.warm();
+  if (!records_.part_from_copies()) {
+    Log::warn(
+        "a copy of the records' file shares its blocks, and no others can be had (too little room, or a "
+        "kernel "
+        "before Linux 5.14): as long as the copy is there, a disk that fills up ends the program (SIGBUS)");
+  }
+}
+
 void RunWriter::remove_records(bool all_written) {
   if (!records_.is_open()) return;
   if (all_written) {

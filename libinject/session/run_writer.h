@@ -128,8 +128,8 @@ class RunWriter {
 
   /// What another process needs to make the tables if this one is killed.
   void keep_run_state();
-  /// Has pages of the file for records ready.
-  void warm_records() { records_.warm(); }
+  /// Has pages of the file for records ready, and of its own.
+  void tend_records();
 
   MetricTimeline& timeline() { return timeline_; }
   ChromeTrace& chrome() { return chrome_; }

@@ -878,6 +878,62 @@ class RoomTest(Case):
             program.end()
             subprocess.run(["umount", str(disk)], check=True)
 
+    @unittest.skipUnless(os.geteuid() == 0, "root alone can mount")
+    def test_a_copy_that_shares_blocks_and_then_a_full_disk(self):
+        """XFS has no room for a store to what a copy shares. By then the blocks are the program's own again."""
+        disk = self.folder / "disk"
+        disk.mkdir()
+        image = self.folder / "image"
+        with open(image, "wb") as file:
+            file.truncate(400 << 20)
+        for command in (["mkfs.xfs", "-q", str(image)], ["mount", "-o", "loop", str(image), str(disk)]):
+            if shutil.which(command[0]) is None or subprocess.run(command, capture_output=True, check=False).returncode != 0:
+                self.skipTest("no XFS can be mounted")
+        program = None
+        try:
+            # All of what is stored to later has been stored to before: nothing else is copied.
+            program = Killed(self, f"sync until_text:{disk}/out/run.json:time_zero progress:progress loop:20 [ kernel:alpha:30 sync ] "
+                             "until_text:full:full loop:200 [ kernel:alpha:30 sync ] return:3", WINDOW="always", OUT=str(disk / "out"),
+                             RING="256K", BUFFERS="1M", TRACE=None)
+            program.wait_for_submissions(600)
+            records, copy = disk / "out" / "records", disk / "copy"
+            if subprocess.run(["cp", "--reflink=always", str(records), str(copy)], capture_output=True, check=False).returncode != 0:
+                self.skipTest("this XFS shares no blocks")
+            deadline = time.monotonic() + 20
+            while shares_blocks(records) and time.monotonic() < deadline:
+                time.sleep(0.2)
+                subprocess.run(["sync", "-f", str(disk)], check=True)  # only then the blocks are known
+            with open(disk / "filler", "wb", buffering=0) as filler:
+                for size in (1 << 20, 4096, 4096):
+                    try:
+                        while True:
+                            filler.write(bytes(size))
+                    except OSError:
+                        os.fsync(filler.fileno())
+            (program.work / "full").write_text("full")
+            program.process.wait(60)
+            self.assertEqual(program.process.returncode, 3, program.stderr())
+            self.assertNotIn("a copy of the records' file", program.stderr())
+            (disk / "filler").unlink()
+            self.recover(disk / "out")
+            out = simulated.Folder(disk / "out")
+            self.assertEqual(out.kernels(), {"alpha": 6600})
+            self.assertEqual(out.lost(), {})
+        finally:
+            if program is not None:
+                program.end()
+            subprocess.run(["umount", str(disk)], check=True)
+
+
+def shares_blocks(path):
+    """Whether another file shares an extent of the file (FS_IOC_FIEMAP)."""
+    count = 256
+    asked = bytearray(struct.pack("=QQIIII", 0, 2**64 - 1, 0, 0, count, 0) + bytes(56 * count))
+    with open(path, "rb") as file:
+        fcntl.ioctl(file, 0xC020660B, asked)
+    found = struct.unpack_from("=I", asked, 20)[0]
+    return any(struct.unpack_from("=I", asked, 32 + 56 * i + 40)[0] & 0x2000 for i in range(found))
+
 
 if __name__ == "__main__":
     simulated.main()

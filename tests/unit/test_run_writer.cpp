@@ -254,7 +254,7 @@ TEST_CASE_METHOD(Writing, "what is left for a kill says what the run is, and goe
                  "[output][recovery]") {
   cupti_version = 24;
   REQUIRE(writer().ensure_folder());
-  writer().warm_records();
+  writer().tend_records();
   const auto left = [this] {
     const std::string bytes = text(recovery::kFileName);
     return std::vector<std::uint8_t>(bytes.begin(), bytes.end());
@@ -308,7 +308,7 @@ TEST_CASE_METHOD(Writing, "nothing is left for a kill where that is not asked fo
   }
   CHECK(said(warning) - before == (options.recover ? 1u : 0u));
   CHECK_FALSE(exists(recovery::kFileName));
-  writer().warm_records();
+  writer().tend_records();
   writer().keep_run_state();
   window();
   writer().write("closed");
