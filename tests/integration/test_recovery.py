@@ -881,16 +881,31 @@ class RoomTest(Case):
     @unittest.skipUnless(os.geteuid() == 0, "root alone can mount")
     def test_a_copy_that_shares_blocks_and_then_a_full_disk(self):
         """XFS has no room for a store to what a copy shares. By then the blocks are the program's own again."""
-        disk = self.folder / "disk"
-        disk.mkdir()
+        self.copy_and_fill(self.folder / "xfs", lambda disk: disk)
+
+    @unittest.skipUnless(os.geteuid() == 0, "root alone can mount")
+    def test_a_copy_on_an_overlay_that_shares_blocks(self):
+        def overlay(disk):
+            for name in ("lower", "upper", "work", "merged"):
+                (disk / name).mkdir()
+            if subprocess.run(["mount", "-t", "overlay", "-o", f"lowerdir={disk}/lower,upperdir={disk}/upper,workdir={disk}/work", "none",
+                               str(disk / "merged")], capture_output=True, check=False).returncode != 0:
+                self.skipTest("no overlay can be mounted")
+            return disk / "merged"
+
+        self.copy_and_fill(self.folder / "xfs", overlay)
+
+    def copy_and_fill(self, whole, mount):
+        whole.mkdir()
         image = self.folder / "image"
         with open(image, "wb") as file:
             file.truncate(400 << 20)
-        for command in (["mkfs.xfs", "-q", str(image)], ["mount", "-o", "loop", str(image), str(disk)]):
+        for command in (["mkfs.xfs", "-q", str(image)], ["mount", "-o", "loop", str(image), str(whole)]):
             if shutil.which(command[0]) is None or subprocess.run(command, capture_output=True, check=False).returncode != 0:
                 self.skipTest("no XFS can be mounted")
         program = None
         try:
+            disk = mount(whole)
             # All of what is stored to later has been stored to before: nothing else is copied.
             program = Killed(self, f"sync until_text:{disk}/out/run.json:time_zero progress:progress loop:20 [ kernel:alpha:30 sync ] "
                              "until_text:full:full loop:200 [ kernel:alpha:30 sync ] return:3", WINDOW="always", OUT=str(disk / "out"),
@@ -922,7 +937,7 @@ class RoomTest(Case):
         finally:
             if program is not None:
                 program.end()
-            subprocess.run(["umount", str(disk)], check=True)
+            subprocess.run(["umount", "--recursive", str(whole)], check=True)
 
 
 def shares_blocks(path):
