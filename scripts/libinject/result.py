@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import json
+import math
 import os
 import pathlib
 import re
@@ -30,8 +31,11 @@ _UNIT = re.compile(r"\((ns|%|MB|GB|B|MB/s|GB/s|MHz|W|C)\)$")
 # Text that a spreadsheet would take for a formula has a leading apostrophe (docs/security.md).
 ESCAPED = re.compile(r"'[=+\-@\t\r\n]")
 OTHERS = "[other]"  # in place of a window's number: those that have no row of their own
-_LONGEST_CELL = 16 << 20
-_LARGEST_JSON = 256 << 20
+_LONGEST_NUMBER = 48  # characters: 128 bits have 39 digits
+_LONGEST_ROW = 16 << 20  # characters
+LARGEST_TABLE = 128 << 20  # bytes of one that is held in memory: ten times what libinject's bounds allow
+_MOST_CELLS = 16 << 20  # of one whose rows are dictionaries; a row counts for eight more
+_LARGEST_JSON = 32 << 20
 # Of run.json, what several commands read.
 _KINDS = {dict: "an object", list: "a list", str: "a text"}
 _MEMBERS = {"state": str, "command_line": list, "host": str, "versions": dict, "options": dict, "devices": list, "windows": list,
@@ -60,18 +64,16 @@ def is_number_column(name: str) -> bool:
 
 
 def as_number(text: str) -> int | float:
-    """libinject writes nothing infinite, and nothing of more than 64 bits except whole numbers: sums of operations have 128."""
-    number: int | float
-    if "." in text:  # most of them: an int() that fails takes ten times as long
-        number = float(text)
-    else:
-        try:
-            number = int(text)
-        except ValueError:
-            number = float(text)
-    if not -(2**63) <= number < (2**128 if isinstance(number, int) else 2**64):
+    """As libinject writes them: in fixed notation, nothing of more than 64 bits except whole numbers: sums of operations have 128. What
+    Python takes for a number beyond that (1_000, 1e-320, other scripts' digits) is refused: next to nothing overflows as a divisor."""
+    if len(text) > _LONGEST_NUMBER or text.strip("-.0123456789"):
         raise ValueError
-    return number
+    if "." in text:
+        if -(2**63) <= (number := float(text)) < 2**64:
+            return number
+    elif -(2**63) <= (whole := int(text)) < 2**128:
+        return whole
+    raise ValueError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,26 +95,45 @@ class Table:
         return len(self.rows)
 
 
-def _open(path: pathlib.Path) -> TextIO:
+def _open(path: pathlib.Path, largest: int | None) -> TextIO:
     # Opening a pipe would block. O_NONBLOCK, and checking afterwards, leave no moment to put one there.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+    status = os.fstat(descriptor)
+    why = "not a regular file" if not stat.S_ISREG(status.st_mode) else ""
+    if not why and largest is not None and status.st_size > largest:
+        why = f"far too large: {status.st_size} bytes, at most {largest} are read"
+    if why:
         os.close(descriptor)
-        raise BadFile(path, "not a regular file")
+        raise BadFile(path, why)
     return open(descriptor, newline="", encoding="utf-8", errors="strict")
 
 
-def read_cells(path: pathlib.Path) -> Iterator[tuple[int, list[str]]]:
-    """The header and then each row, as in the file, with the number of its last line. May raise BadFile after some rows."""
+def read_cells(path: pathlib.Path, largest: int | None = None, most: float = math.inf) -> Iterator[tuple[int, list[str]]]:
+    """The header and then each row, as in the file, with the number of its last line. `largest`: bytes of the file, `most`: its cells,
+    of which a row counts for eight more, as each takes memory of its own. May raise BadFile after some rows."""
     width = 0
     line = 1
+    room = _LONGEST_ROW
+
+    def lines(file: TextIO) -> Iterator[str]:
+        """A line of a file that is not of text, or a cell whose quote is missing, may be as long as the file."""
+        nonlocal room
+        while text := file.readline(room + 1):
+            room -= len(text)
+            if room < 0:
+                raise BadFile(path, f"a row of more than {_LONGEST_ROW} characters", line)
+            yield text
+
     try:
-        csv.field_size_limit(_LONGEST_CELL)
+        csv.field_size_limit(_LONGEST_ROW)
         # The reader counts lines, as a cell may contain line breaks.
-        with _open(path) as file:
-            reader = csv.reader(file, strict=True)
+        with _open(path, largest) as file:
+            reader = csv.reader(lines(file), strict=True)
             for cells in reader:
-                line = reader.line_num
+                line, room = reader.line_num, _LONGEST_ROW
+                most -= len(cells) + 8
+                if most < 0:
+                    raise BadFile(path, "far too many cells", line)
                 if not width:
                     width = len(cells)
                     if not width or len(set(cells)) != width:
@@ -130,11 +151,11 @@ def read_cells(path: pathlib.Path) -> Iterator[tuple[int, list[str]]]:
         raise BadFile(path, "empty: not even a header", 1)
 
 
-def read_rows(path: pathlib.Path, only: frozenset[str] | None = None) -> Iterator[tuple[Cell, ...]]:
+def read_rows(path: pathlib.Path, only: frozenset[str] | None = None, largest: int | None = None, most: float = math.inf) -> Iterator[tuple[Cell, ...]]:
     """The header's names, then row by row, for tables that may be too large to hold. `only`: other columns are left out, and their
-    content is not checked. May raise BadFile after some rows."""
+    content is not checked. `largest`, `most`: as read_cells() has them. May raise BadFile after some rows."""
     kept: list[tuple[int, str, bool]] | None = None
-    for line, cells in read_cells(path):
+    for line, cells in read_cells(path, largest, most):
         if kept is None:
             kept = [(index, column, is_number_column(column)) for index, column in enumerate(cells) if only is None or column in only]
             yield tuple(column for _, column, _ in kept)
@@ -154,7 +175,7 @@ def read_rows(path: pathlib.Path, only: frozenset[str] | None = None) -> Iterato
 
 def read_table(path: pathlib.Path, only: frozenset[str] | None = None) -> Table:
     """`only`: as read_rows() has it. Raises BadFile."""
-    rows = read_rows(path, only)
+    rows = read_rows(path, only, LARGEST_TABLE, _MOST_CELLS)
     columns = tuple(str(column) for column in next(rows))
     return Table(path, columns, tuple(dict(zip(columns, row, strict=True)) for row in rows))
 
@@ -222,14 +243,20 @@ class Result:
         return {str(kind): count for kind, count in self.run["lost"].items() if isinstance(count, int) and count > 0}
 
 
+def _number_in_run(text: str) -> int | float:
+    """Whatever is worked out from it, it fits a float. JSON itself has neither NaN nor infinity."""
+    number = (int(text) if text.lstrip("-").isdigit() else float(text)) if len(text) < _LONGEST_NUMBER else math.inf
+    if not -(2**63) <= number < 2**64:
+        raise ValueError(f"'{printable(text, 40)}' is not a number of 64 bits")
+    return number
+
+
 def _read_run(path: pathlib.Path) -> dict:
     if not path.exists():
         raise BadFile(path.parent, "not a libinject folder: it has no run.json")
     try:
-        with _open(path) as file:
-            if os.fstat(file.fileno()).st_size > _LARGEST_JSON:
-                raise BadFile(path, "far too large")
-            run = json.load(file)
+        with _open(path, _LARGEST_JSON) as file:
+            run = json.load(file, parse_int=_number_in_run, parse_float=_number_in_run, parse_constant=_number_in_run)
     except OSError as error:
         raise BadFile(path, (error.strerror or "can't be read").lower()) from None
     except UnicodeDecodeError as error:
@@ -238,8 +265,8 @@ def _read_run(path: pathlib.Path) -> dict:
         raise BadFile(path, f"not JSON: {error.msg}", error.lineno) from None
     except RecursionError:
         raise BadFile(path, "not written by libinject: nested too deeply") from None
-    except ValueError:
-        raise BadFile(path, "not written by libinject: a number with thousands of digits") from None
+    except ValueError as error:
+        raise BadFile(path, f"not written by libinject: {error}") from None
     if not isinstance(run, dict) or not isinstance(run.get("libinject"), str):
         raise BadFile(path, "not written by libinject: it does not say which version wrote it", 1)
     for name, kind in _MEMBERS.items():

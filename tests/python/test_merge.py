@@ -470,7 +470,7 @@ class Ranks(Case):
         self.assertEqual(len(self.merge(*(self.folder / name for name in "cde"), how="folders")["jobs"]), 3)
 
     def test_odd_places(self):
-        places = (7, [], {"id": 7, "world_size": "2"}, {"id": "\x1b[31m<b>" + 5000 * "x", "world_size": 10**30}, {"world_size": -1},
+        places = (7, [], {"id": 7, "world_size": "2"}, {"id": "\x1b[31m<b>" + 5000 * "x", "world_size": 2**64 - 1}, {"world_size": -1},
                   {"id": "\ud800", "world_size": True}, {"world_size": 2**40, "id": None})
         for rank, odd in enumerate(places):
             ranks.write_rank(self.folder / str(rank), rank, [100 * MS] * 5, job=odd)
@@ -640,7 +640,7 @@ class Hostile(Case):
             "rank-3/nccl_sum.csv:1: no column 'Type'", "rank-4/copy_sum.csv: missing, though run.json lists it",
             "rank-5/memory_sum.csv:1: not UTF-8 (invalid start byte)",
             "rank-6/run.json:2: not JSON: Expecting value", "rank-7/run.json:1: not written by libinject: it does not say which version wrote it",
-            "rank-8/iteration_sum.csv: not a regular file", "rank-9/memory_sum.csv: not a regular file", "rank-10/window_sum.csv: far too large",
+            "rank-8/iteration_sum.csv: not a regular file", "rank-9/memory_sum.csv: not a regular file", "rank-10/window_sum.csv: far too large: 1099511627776 bytes, at most 134217728 are read",
             "rank-11/window_sum.csv:2: '1e30' in column 'Duration (ns)' is not a number", "2 of 12 ranks are missing: 6-7",
             "no window: rank 2, 10-11", "no complete iteration: rank 1, 8"])
         self.assertEqual(job["compared"]["ranks"], 8)

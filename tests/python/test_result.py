@@ -9,7 +9,7 @@ import unittest
 from unittest import mock
 
 import folders
-from libinject.result import BadFile, Result, printable, read_table
+from libinject.result import BadFile, Result, printable, read_rows, read_table
 
 
 class Real(folders.TemporaryFolder):
@@ -46,8 +46,23 @@ class Bad(folders.TemporaryFolder):
         self.assertEqual(self.table(b'Name\n"a\n'), "t.csv:2: not CSV: unexpected end of data")
         self.assertTrue(self.table(b"Name\n\xff\n").startswith("t.csv:1: not UTF-8"), "decoded ahead of its line")
         self.assertEqual(self.table(b"A,A\n"), "t.csv:1: the header has duplicate columns, or none")
-        for number in (b"nan", b"-inf", b"1e400", b"340282366920938463463374607431768211456"):
+        # What Python's int() or float() take beyond the notation of the tables, too.
+        for number in (b"nan", b"-inf", b"1e400", b"1e3", b"1e-320", b"1_000", b" 7", b"+5", "٣".encode(), b"1-2", b"-", b"340282366920938463463374607431768211456"):
             self.assertEqual(self.table(b"Calls\n" + number + b"\n"), f"t.csv:2: '{number.decode()}' in column 'Calls' is not a number")
+
+    def test_tables_that_are_too_large_to_hold(self):
+        path = self.folder / "t.csv"
+        path.write_bytes(b"Name\n")
+        os.truncate(path, 1 << 40)
+        self.assertEqual(self.refusal(read_table, path), "t.csv: far too large: 1099511627776 bytes, at most 134217728 are read")
+        # Where only a row at a time is held, one that does not end is what is too large: a line, or a cell whose quote is missing.
+        for content in (b"", b'"\n', b'"\n' + b"a\n" * (9 << 20)):
+            path.write_bytes(b"Name\n" + content)
+            os.truncate(path, 1 << 40)
+            self.assertEqual(self.refusal(lambda: list(read_rows(path))), "t.csv:1: a row of more than 16777216 characters")
+        path.write_bytes(b"Name\n" + b"a\n" * 100)
+        with mock.patch("libinject.result._MOST_CELLS", 100):
+            self.assertEqual(self.refusal(read_table, path), "t.csv:12: far too many cells")
 
     def test_what_is_no_file(self):
         os.mkfifo(self.folder / "t.csv")
@@ -66,7 +81,9 @@ class Bad(folders.TemporaryFolder):
         self.assertEqual(self.refusal(Result, foreign), "foreign: not a libinject folder: it has no run.json")
         for text, why in (("{", "foreign/run.json:1: not JSON: Expecting property name enclosed in double quotes"),
                           ("[]", "foreign/run.json:1: not written by libinject: it does not say which version wrote it"),
-                          ("9" * 5000, "foreign/run.json: not written by libinject: a number with thousands of digits"),
+                          ("9" * 5000, f"foreign/run.json: not written by libinject: '{'9' * 39}…' is not a number of 64 bits"),
+                          ('{"libinject": "1", "lost": {"names": NaN}}', "foreign/run.json: not written by libinject: 'NaN' is not a number of 64 bits"),
+                          ('{"libinject": "1", "pid": 1e400}', "foreign/run.json: not written by libinject: '1e400' is not a number of 64 bits"),
                           ("[" * 100_000, "foreign/run.json: not written by libinject: nested too deeply"),
                           ('{"libinject": "1", "lost": []}', "foreign/run.json: 'lost' is a list, but has to be an object"),
                           ('{"libinject": "1", "diagnosis": 5}', "foreign/run.json: 'diagnosis' is a number, but has to be a list"),
@@ -125,7 +142,7 @@ class Bad(folders.TemporaryFolder):
 class Cells(folders.TemporaryFolder):
     def test_values(self):
         path = self.folder / "t.csv"
-        path.write_text("Calls,Avg (ns),Name,TFLOP/s\n3,1.5,\"'=cmd()\",\n,,'a',2\n,,7,1e3\n")
+        path.write_text("Calls,Avg (ns),Name,TFLOP/s\n3,1.5,\"'=cmd()\",\n,,'a',2\n,,7,1000.000\n")
         self.assertEqual([tuple(row.values()) for row in read_table(path)],
                          [(3, 1.5, "=cmd()", None), (None, None, "'a'", 2), (None, None, "7", 1000.0)])
 

@@ -16,7 +16,6 @@ from libinject.merge.store import Store
 from libinject.result import OTHERS, BadFile, Result, Table, printable, read_table
 
 _RANK = re.compile(r"[0-9]{1,6}")
-_LARGEST_TABLE = 128 << 20  # ten times what libinject's bounds allow
 _MOST_MESSAGES = 5
 _LONGEST_ID = 500
 
@@ -124,8 +123,6 @@ def _table_rows(run: int, path: pathlib.Path, listed: bool, problems: list[str])
             if listed:
                 raise BadFile(path, "missing, though run.json lists it")
             return []
-        if path.stat().st_size > _LARGEST_TABLE:
-            raise BadFile(path, "far too large")
         table = read_table(path, frozenset(kept.columns))
         missing = [column for column in kept.needed if column not in table.columns]
         if missing:

@@ -9,7 +9,7 @@ from typing import Any
 from libinject.page.parts import Plot, Section
 from libinject.page.values import clean, text_of
 from libinject.report.transfers import windows_over_time
-from libinject.result import BadFile, Result, read_rows
+from libinject.result import BadFile, Result, as_number, read_rows
 
 _MOST_POINTS = 1024
 _MOST_DEVICES = 8
@@ -89,7 +89,7 @@ def _number(cell: Any) -> float | None:
     if isinstance(cell, int | float):
         return cell
     try:
-        return float(cell) if cell else None
+        return as_number(cell) if cell else None
     except ValueError:
         return None
 
