@@ -32,8 +32,10 @@ def warn(message: str) -> None:
 
 
 def print_json(value: Any) -> None:
-    json.dump(finite(value), sys.stdout, indent=2, ensure_ascii=False, default=os.fspath)
-    sys.stdout.write("\n")
+    text = json.dumps(finite(value), indent=2, ensure_ascii=False, default=os.fspath)
+    if not text.replace("\n", "").isprintable():  # half a character, as in names that are no text, can't be written; others act on a terminal
+        text = json.dumps(finite(value), indent=2, default=os.fspath)
+    sys.stdout.write(text + "\n")
 
 
 def finite(value: Any) -> Any:

@@ -164,7 +164,7 @@ def _show(whole: Sweep, as_json: bool) -> None:
         console.print_json({"folder": str(whole.folder), "variables": whole.variables, "points": [item.as_dict() for item in found]})
     else:
         _print(whole, found)
-    console.err.print(f"inject: {whole.folder / 'sweep.html'}, sweep.csv")
+    console.err.print(f"inject: {printable(str(whole.folder / 'sweep.html'), 500)}, sweep.csv")
 
 
 def _print(whole: Sweep, found: list[Measured]) -> None:
