@@ -454,6 +454,34 @@ class BadInput(CheckTest):
                 except BadFile:
                     pass
 
+    def test_figures_that_would_divide_by_nothing(self):
+        folder = self.copy()
+        edit(folder, "kernel_detail", 0, GrdX="-5", GrdY="7", GrdZ="1")
+        self.assertIn("negative", {finding.rule for finding in findings(folder)})
+
+    def test_devices_of_run_json_that_are_none(self):
+        for value in ([], {}, "x", None, 1.5, 2**63 - 1):
+            folder = self.copy()
+            change_run(folder, lambda run, value=value: [device.update(dict.fromkeys(device, value), id=device["id"]) for device in run["devices"]])
+            findings(folder)
+
+    def test_a_table_of_one_device(self):
+        """Each of whose rows is told to be all of it."""
+        folder = self.copy()
+        with open(folder / "memory_sum.csv", newline="", encoding="utf-8") as file:
+            row = next(csv.DictReader(file))
+        folders.write_table(folder, "memory_sum", [{**row, "API": "[all]"}] * 10_000)
+        begin = time.process_time()
+        findings(folder)
+        self.assertLess(time.process_time() - begin, 10)
+
+    def test_a_name_that_is_no_text(self):
+        folder = self.folder / os.fsdecode(b"\xff\x1b[31m") / "\u202e"
+        shutil.copytree(self.clean, folder)
+        done = self.command(folder, "--json")
+        self.assertEqual((done.returncode, json.loads(done.stdout)), (0, {str(folder): []}))
+        self.assertTrue(done.stdout.isascii())
+
     def test_no_folder(self):
         (self.folder / "empty").mkdir()
         for path, why in ((self.folder / "absent", "no such folder"), (self.folder / "empty", "it has no run.json"), (DOCS, "not a folder")):

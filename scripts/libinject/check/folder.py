@@ -6,15 +6,17 @@ Rules ask for columns; what a folder of an older build, or a run without that fe
 
 from __future__ import annotations
 
+import collections
 import dataclasses
+import functools
 import pathlib
 from collections.abc import Iterator
 
-from libinject.result import ESCAPED, OTHERS, BadFile, Result, as_number, printable, read_cells
+from libinject.result import ESCAPED, LARGEST_TABLE, OTHERS, BadFile, Result, as_number, printable, read_cells
 
 Number = int | float
 SAMPLES = "metric_samples"  # empty where no sample was taken
-_LARGEST = 128 << 20  # bytes of a table: it is held in memory, and takes some ten times as much there
+_MOST_CELLS = 64 << 20  # of a table, as read_cells() counts them: raw records of that size have fewer, and take some ten times as much memory
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +35,7 @@ class Table:
     def __init__(self, path: pathlib.Path):
         """Raises BadFile."""
         self.path, self.name = path, path.stem
-        rows = read_cells(path)
+        rows = read_cells(path, most=_MOST_CELLS)
         before, header = next(rows)
         self.columns = tuple(header)
         self.lines: list[int] = []
@@ -45,6 +47,7 @@ class Table:
             before = line
         self._cells = dict(zip(header, map(list, zip(*cells, strict=True)), strict=True)) if cells else {column: [] for column in header}
         self._numbers: dict[str, list[Number | None]] = {}
+        self._rows_by: dict[str, dict[str, list[int]]] = {}
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -60,9 +63,11 @@ class Table:
         return [cell[1:] if ESCAPED.match(cell) else cell for cell in self._cells[column]]
 
     def numbers(self, column: str) -> list[Number | None]:
-        """None for what is empty, or no number (which the rule 'number' tells)."""
+        """None for what is empty, no number (which the rule 'number' tells), or below 0 where it must not be (which 'negative' tells): what
+        other rules would work out from that says nothing, and may divide by 0."""
         if column not in self._numbers:
-            self._numbers[column] = [_number(cell) for cell in self._cells[column]]
+            found = [number_of(cell) for cell in self._cells[column]]
+            self._numbers[column] = found if may_be_negative(column) else [None if number is not None and number < 0 else number for number in found]
         return self._numbers[column]
 
     def each(self, *columns: str) -> Iterator[tuple[int, tuple[Number, ...]]]:
@@ -71,6 +76,14 @@ class Table:
             for index, row in enumerate(zip(*(self.numbers(column) for column in columns), strict=True)):
                 if None not in row:
                     yield index, row  # type: ignore[misc]
+
+    def rows_by(self, column: str) -> dict[str, list[int]]:
+        """The rows of each text of a column."""
+        if column not in self._rows_by:
+            found = self._rows_by[column] = collections.defaultdict(list)
+            for index, cell in enumerate(self._cells[column]):
+                found[cell].append(index)
+        return self._rows_by[column]
 
     def sum(self, column: str, rows: list[int] | None = None) -> Number:
         numbers = self.numbers(column)
@@ -100,6 +113,7 @@ class Folder:
         self.stale = {text.removesuffix(".csv") for text in result.stale}
         self.asked: set[str] = set()  # names of tables, for whoever wants to know what a rule looks at
         self._tables: dict[str, Table | None] = {}
+        self._lines_of_run: dict[str, int] = {}
 
     def table(self, name: str, *columns: str) -> Table | None:
         """NAME.csv; None if it is not there, can't be read, or lacks one of these columns."""
@@ -110,7 +124,7 @@ class Folder:
                 path = self.path / f"{name}.csv"
                 try:
                     size = path.stat().st_size
-                    if size > _LARGEST:
+                    if size > LARGEST_TABLE:
                         self.too_large.append(path.name)
                     elif size or name != SAMPLES or not path.is_file():
                         self._tables[name] = Table(path)
@@ -139,23 +153,35 @@ class Folder:
     def option(self, name: str) -> str:
         return str(self.run["options"].get(f"INJECT_{name}", ""))
 
-    def device(self, number: str) -> dict:
-        return next((device for device in self.run["devices"] if isinstance(device, dict) and str(device.get("id")) == number), {})
+    def device(self, number: str) -> dict[str, int]:
+        """What run.json has of a device in whole numbers, all that rules need of it."""
+        return self._devices.get(number, {})
+
+    @functools.cached_property
+    def _devices(self) -> dict[str, dict[str, int]]:
+        return {str(device.get("id")): {name: value for name, value in device.items() if isinstance(value, int)}
+                for device in reversed(self.run["devices"]) if isinstance(device, dict)}
 
     def in_run(self, member: str, text: str) -> Place:
         """A place in run.json: the line on which the member's name stands first."""
-        line = 1
+        if member not in self._lines_of_run:
+            self._lines_of_run[member] = next((number for number, read in enumerate(self._run_text, 1) if f'"{member}"' in read), 1)
+        return Place("run.json", self._lines_of_run[member], member, text)
+
+    @functools.cached_property
+    def _run_text(self) -> list[str]:
         try:
-            for number, read in enumerate((self.path / "run.json").read_text(encoding="utf-8").splitlines(), 1):
-                if f'"{member}"' in read:
-                    line = number
-                    break
+            return (self.path / "run.json").read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError):
-            pass
-        return Place("run.json", line, member, text)
+            return []
 
 
-def _number(cell: str) -> Number | None:
+def may_be_negative(column: str) -> bool:
+    """Moments count from CUDA's initialisation, and may lie before it; of percentages a rule of their own tells."""
+    return column.endswith("(%)") or column in ("Start (ns)", "End (ns)", "Time (ns)")
+
+
+def number_of(cell: str) -> Number | None:
     try:
         return as_number(cell) if cell else None
     except ValueError:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from libinject.check.folder import Folder, Place, Table, is_others
+from libinject.check.folder import Folder, Place, Table, is_others, may_be_negative, number_of
 from libinject.check.rules import ERROR, WARNING, rule
 from libinject.result import is_number_column, printable
 
@@ -74,11 +74,10 @@ def number(folder: Folder) -> Iterator[Place]:
                 form, means = None, "a number"
             else:
                 form, means = _INTEGER, "a whole number"
-            cells, numbers = table.cells(column), table.numbers(column)
-            for index, cell in enumerate(cells):
+            for index, cell in enumerate(table.cells(column)):
                 if not cell or column == "Window" and is_others(cell):
                     continue
-                if numbers[index] is None or form is not None and not form.fullmatch(cell):
+                if number_of(cell) is None or form is not None and not form.fullmatch(cell):
                     yield table.place(index, column, f"'{printable(cell, 40)}' is not {means}")
 
 
@@ -86,11 +85,10 @@ def number(folder: Folder) -> Iterator[Place]:
 def negative(folder: Folder) -> Iterator[Place]:
     for table in folder.tables():
         for column in _numbers(table):
-            # Moments count from CUDA's initialisation, and may lie before it.
-            if not column.endswith("(%)") and column not in ("Start (ns)", "End (ns)", "Time (ns)"):
-                for index, value in enumerate(table.numbers(column)):
-                    if value is not None and value < 0:
-                        yield table.place(index, column, f"{table.cells(column)[index]} is below 0")
+            if not may_be_negative(column):
+                for index, cell in enumerate(table.cells(column)):
+                    if cell.startswith("-") and (number_of(cell) or 0) < 0:
+                        yield table.place(index, column, f"{cell} is below 0")
 
 
 # Percentages that may go beyond 100: a sum over kernels that run at the same time; what the L2 cache serves (docs/copies.md); rates,

@@ -26,7 +26,7 @@ def theoretical_occupancy(folder: Folder) -> Iterator[Place]:
     for index, (resident, value, *shape) in table.each("Blocks/SM", "Occupancy (%)", *_SHAPE[1:]):
         device = folder.device(table.cells("Device")[index])
         threads, sms = (device.get(key) for key in ("threads_per_multiprocessor", "multiprocessors"))
-        if not isinstance(threads, int) or not isinstance(sms, int) or threads < 32 or sms < 1:
+        if threads is None or sms is None or threads < 32 or sms < 1:
             continue
         expected = 100 * resident * math.ceil(math.prod(shape[3:]) / 32) / (threads // 32)
         if abs(value - expected) > table.half(index, "Occupancy (%)") + 1e-6:
@@ -100,7 +100,7 @@ def traffic(folder: Folder) -> Iterator[Place]:
     for index, (told, time, *parts) in table.each("DRAM Traffic (MB)", "Total Time (ns)", "DRAM Read (%)", "DRAM Write (%)"):
         device = folder.device(table.cells("Device")[index])
         clock, bits = device.get("memory_clock_khz"), device.get("memory_bus_bits")
-        if isinstance(clock, int) and isinstance(bits, int):
+        if clock is not None and bits is not None:
             bandwidth = 2e3 * clock * bits / 8
             share = min(sum(parts), 100)
             expected = share / 100 * bandwidth * time / 1e9 / 1e6

@@ -246,15 +246,16 @@ def memory(folder: Folder) -> Iterator[Place]:
     for column in ("Memory at Start (MB)", "Memory at End (MB)") if windows is not None else ():
         for index, (used,) in windows.each(column):
             most = folder.device(windows.cells("Device")[index]).get("memory_bytes")
-            if isinstance(most, int) and used > most / 1e6:
+            if most is not None and used > most / 1e6:
                 yield windows.place(index, column, f"{used}, the device has {most / 1e6:.3f}")
     devices, apis = table.cells("Device"), table.cells("API")
+    parts_of = {device: [row for row in rows if apis[row] != "[all]"] for device, rows in table.rows_by("Device").items()}
     for column in ("Allocations", "Frees", "Allocated (MB)", "Live (MB)", "Failed", "Failed Size (MB)"):
         if not table.has(column):
             continue
         for index, api in enumerate(apis):
             if api == "[all]":
-                rows = [other for other, device in enumerate(devices) if device == devices[index] and apis[other] != "[all]"]
+                rows = parts_of[devices[index]]
                 both, parts = table.numbers(column)[index] or 0, table.sum(column, rows)
                 if abs(both - parts) > (0.0005 * (len(rows) + 1.01) if column.endswith("(MB)") else 0):
                     yield table.place(index, column, f"{both} of all, {parts} in its rows")

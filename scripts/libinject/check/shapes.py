@@ -126,9 +126,9 @@ def link(folder: Folder) -> Iterator[Place]:
     for index, (value,) in table.each("Link (GB/s)"):
         device, direction = folder.device(table.cells("Device")[index]), table.cells("Direction")[index]
         generation, width, clock, bits = (device.get(key) for key in ("pcie_generation", "pcie_width", "memory_clock_khz", "memory_bus_bits"))
-        if direction in ("Host-to-Device", "Device-to-Host") and generation in _PCIE and isinstance(width, int):
+        if direction in ("Host-to-Device", "Device-to-Host") and generation in _PCIE and width is not None:
             expected = _PCIE[generation][0] * width * _PCIE[generation][1] / 8 / 1e9
-        elif direction == "Device-to-Device" and isinstance(clock, int) and isinstance(bits, int):
+        elif direction == "Device-to-Device" and clock is not None and bits is not None:
             expected = 2e3 * clock * bits / 8 / 2 / 1e9
         else:
             continue

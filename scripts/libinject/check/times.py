@@ -9,7 +9,7 @@ import re
 import statistics
 from collections.abc import Iterator
 
-from libinject.check.folder import Folder, Number, Place, Table, is_others, named
+from libinject.check.folder import Folder, Number, Place, Table, is_others, named, number_of
 from libinject.check.rules import ERROR, WARNING, rule
 from libinject.check.sums import rows_of, without_devices
 
@@ -105,7 +105,7 @@ def diagnosis_sum(folder: Folder) -> Iterator[Place]:
     for told in devices:
         if not isinstance(told, dict):
             continue
-        rows = [index for index, device in enumerate(table.cells("Device")) if device == str(told.get("device"))]
+        rows = table.rows_by("Device").get(str(told.get("device")))
         idle = told.get("idle_ns") if isinstance(told.get("idle_ns"), dict) else {}
         pairs = [("Device Time (ns)", told.get("device_time_ns")), ("Kernel Busy (ns)", told.get("kernel_busy_ns")),
                  ("Copy Only (ns)", told.get("copy_only_ns")), ("Exposed Collective (ns)", told.get("exposed_collective_ns")),
@@ -212,7 +212,7 @@ def iteration_count(folder: Folder) -> Iterator[Place]:
         return
     labels, devices = table.cells("Label"), table.cells("Device")
     complete: dict[str, list] = collections.defaultdict(list)
-    batch = float(folder.option("BATCH")) if folder.option("BATCH").isdigit() else None
+    batch = number_of(folder.option("BATCH"))
     for index, (whole, duration) in table.each("Complete", "Duration (ns)"):
         if whole not in (0, 1):
             yield table.place(index, "Complete", f"{whole} is neither 0 nor 1")
@@ -334,7 +334,7 @@ def trace_busy(folder: Folder) -> Iterator[Place]:
     for index, (start, duration) in trace.each("Start (ns)", "Duration (ns)"):
         spans[trace.cells("Device")[index].rpartition("(")[2].removesuffix(")")].append((start, start + duration))
     for device, intervals in spans.items():
-        rows = [index for index, name in enumerate(windows.cells("Device")) if name == device]
+        rows = windows.rows_by("Device").get(device)
         if not rows:
             continue
         covered, reached = 0, None
