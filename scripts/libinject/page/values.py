@@ -4,7 +4,10 @@
 
 from __future__ import annotations
 
+import collections
 from typing import Any
+
+from libinject.result import Row
 
 LONGEST = 4096
 
@@ -21,6 +24,13 @@ def text_of(value: Any) -> str:
     if isinstance(value, str):
         return clean(value)
     return str(value) if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 2**64 else ""
+
+
+def described(form: str, row: Row, grouped: bool = False) -> str:
+    """`form` with the row's cells in place of their columns' names, and a question mark for one that is empty. `grouped`: 1,000."""
+    cells = collections.defaultdict(lambda: "?", ((name, f"{cell:,}" if grouped and isinstance(cell, int | float) else cell)
+                                                  for name, cell in row.items() if cell not in (None, "")))
+    return form.format_map(cells)
 
 
 def texts(value: Any) -> list[str]:

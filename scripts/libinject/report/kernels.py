@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from libinject.page.parts import Plot, Section, made_table, numbers, table
-from libinject.page.values import clean
+from libinject.page.values import clean, described
 from libinject.result import Cell, Result, Row
 
 _MOST_BARS = 15
@@ -27,10 +27,10 @@ def top(result: Result) -> Section:
     part = Section("kernels", "Top kernels", "Which kernels take the GPU's time, over all windows; shares are of the total kernel time.")
     rows = result.rows("cuda_gpu_kern_sum", "Time (%)", "Total Time (ns)", "Instances", "Name")
     part.add(bars(rows, "Name", "Total Time (ns)", "kernels", f"The {min(_MOST_BARS, len(rows))} kernels that take most", "total time",
-                  lambda row: f"{row['Time (%)']}% of the kernels' time, {row['Instances']:,} times"))
+                  lambda row: described("{Time (%)}% of the kernels' time, {Instances} times", row, grouped=True)))
     families = result.rows("family_sum", "Time (%)", "Total Time (ns)", "Instances", "Family")
     part.add(bars(families, "Family", "Total Time (ns)", "families", "Kernels by family", "total time",
-                  lambda row: f"{row['Time (%)']}% of the kernels' time, {row['Instances']:,} kernels", 25))
+                  lambda row: described("{Time (%)}% of the kernels' time, {Instances} kernels", row, grouped=True), 25))
     # Elsewhere that column has names; here it counts them.
     columns = ("Family", "Time (%)", "Total Time (ns)", "Instances", "Avg (ns)", "Min (ns)", "Max (ns)", "Different Kernels",
                "In Library Calls (%)", "Tensor Cores (%)", "Tensor Cores Unknown (%)", "FLOPs", "TFLOP/s")
@@ -67,5 +67,5 @@ def measured(result: Result) -> Section:
                                                               "are left empty.")
     rows = result.rows("kernel_metrics", "Name", "Total Time (ns)", "Unused Time (ns)")
     part.add(bars(rows, "Name", "Unused Time (ns)", "unused", "Time that long kernels leave unused", "unused time",
-                  lambda row: f"{row.get('Busiest Unit') or 'busiest unit'} at {row.get('Utilization (%)')}%", 10))
+                  lambda row: described("{Busiest Unit} at {Utilization (%)}%", {"Busiest Unit": "busiest unit", **row}), 10))
     return part.add(table(result, "kernel_metrics", "Kernels, measured", ("Name", "Total Time (ns)", "Instances", "Samples", "Reliable")))

@@ -8,31 +8,28 @@ from collections.abc import Callable
 from typing import Any
 
 from libinject.page.parts import Plot, Section, numbers, table
-from libinject.page.values import clean, objects, whole
+from libinject.page.values import clean, described, objects, whole
 from libinject.result import Result, Row
 
 _MOST_POINTS = 1000
 
 
 def _gemm(row: Row) -> str:
-    text = f"{row.get('API')} {row.get('M')}×{row.get('N')}×{row.get('K')} {row.get('Op A') or ''}{row.get('Op B') or ''}"
+    text = described("{API} {M}×{N}×{K} ", row) + f"{row.get('Op A') or ''}{row.get('Op B') or ''}"
     return text + (f" ×{row['Batch']}" if row.get("Batch") not in (None, 1) else "") + f", {row.get('Type A') or ''}"
 
 
 def _conv(row: Row) -> str:
-    size = "×".join(str(row[name]) for name in ("N", "C", "D", "H", "W") if row.get(name) not in (None, ""))
-    taps = "×".join(str(row[name]) for name in ("T", "R", "S") if row.get(name) not in (None, ""))
-    return f"{row.get('Direction')} {size}, {row.get('K')} filters of {taps}, stride {row.get('Stride')}, {row.get('Type X')}"
+    size, taps = ("×".join(str(row[name]) for name in names if row.get(name) not in (None, "")) for names in (("N", "C", "D", "H", "W"), ("T", "R", "S")))
+    return described("{Direction} {size}, {K} filters of {taps}, stride {Stride}, {Type X}", {**row, "size": size, "taps": taps})
 
 
 def _attention(row: Row) -> str:
-    return (f"{row.get('API')} {row.get('Direction')} B {row.get('B')}, H {row.get('H')}, S {row.get('S Query')}×{row.get('S Key')}, "
-            f"D {row.get('D')}, {row.get('Type')}")
+    return described("{API} {Direction} B {B}, H {H}, S {S Query}×{S Key}, D {D}, {Type}", row)
 
 
 def _rnn(row: Row) -> str:
-    return (f"{row.get('Cell')} {row.get('Direction')} {row.get('Layers')} layers, {row.get('Input Size')}→{row.get('Hidden Size')}, "
-            f"T {row.get('T')}, B {row.get('B')}, {row.get('Type')}")
+    return described("{Cell} {Direction} {Layers} layers, {Input Size}→{Hidden Size}, T {T}, B {B}, {Type}", row)
 
 
 _SHAPED: tuple[tuple[str, str, Callable[[Row], str]], ...] = (
@@ -102,7 +99,7 @@ def roofline(result: Result) -> Section:
         if shown:
             series.append({"name": label, "x": [row["FLOP/Byte"] for row in shown], "y": [row["TFLOP/s"] for row in shown],
                            "sizes": [row["GPU Time (ns)"] for row in shown], "labels": [clean(describe(row)) for row in shown],
-                           "notes": [f"{row['Peak (%)']}% of the peak {row['Peak']}, bound by {row['Bound']}" for row in shown]})
+                           "notes": [described("{Peak (%)}% of the peak {Peak}, bound by {Bound}", row) for row in shown]})
     if series:
         found = peaks(everything)
         roofs = _roofs(found, bandwidth(result), [row["FLOP/Byte"] for row in everything])
@@ -130,7 +127,7 @@ def gemm(result: Result) -> Section:
             by_peak.setdefault(str(row["Peak"] or "arithmetic not known"), []).append(row)
     series = [{"name": clean(name), "x": [row["FLOPs"] for row in rows], "y": [row["TFLOP/s"] for row in rows],
                "sizes": [row["GPU Time (ns)"] for row in rows], "labels": [clean(_gemm(row)) for row in rows],
-               "notes": [f"{row['Calls']} calls, tensor cores: {row.get('Tensor Cores') or 'unknown'}"
+               "notes": [described("{Calls} calls, tensor cores: ", row) + str(row.get("Tensor Cores") or "unknown")
                          + (f", {row['Peak (%)']}% of the peak" if row["Peak (%)"] is not None else "") for row in rows]}
               for name, rows in by_peak.items()]
     if series:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from libinject.page.parts import Plot, Section, numbers, table
-from libinject.page.values import clean, objects, text_of, whole
+from libinject.page.values import clean, described, objects, text_of, whole
 from libinject.result import Result
 
 _MOST_BARS = 20
@@ -24,7 +24,7 @@ def copies(result: Result) -> Section:
         names = [clean(f"{row['Direction']}, {row['Source']} → {row['Target']}" + (f", GPU {row.get('Device')}" if len(devices) > 1 else ""))
                  for row in rows]
         series: list[dict[str, Any]] = [{"name": "throughput", "names": names, "values": [row["Throughput (GB/s)"] for row in rows],
-                                         "notes": [f"{row['Count']} copies, {row['Total (MB)']} MB" for row in rows]}]
+                                         "notes": [described("{Count} copies, {Total (MB)} MB", row) for row in rows]}]
         if numbers(rows, "Link (GB/s)"):
             series.append({"name": "the link at most", "names": names, "values": [row["Link (GB/s)"] for row in rows], "mark": True})
         part.add(Plot("copies", "Throughput of copies", "bars", {"title": "GB/s"}, series))
@@ -82,7 +82,6 @@ def collectives(result: Result) -> Section:
         part.add(Plot("collectives", "Bus bandwidth", "points", {"title": "bytes of a call", "unit": "si", "log": True}, [
             {"name": clean(kind), "x": [row["Bytes"] for row in rows], "y": [row["Bus BW (GB/s)"] for row in rows],
              "sizes": [row["GPU Time (ns)"] for row in rows],
-             "notes": [clean(f"{row.get('Calls')} calls of {row.get('Type')}, {row.get('Ranks')} ranks, "
-                             f"{row.get('Overlap with Compute (%)')}% beside other kernels") for row in rows]}
+             "notes": [clean(described("{Calls} calls of {Type}, {Ranks} ranks, {Overlap with Compute (%)}% beside other kernels", row)) for row in rows]}
             for kind, rows in kinds.items()], {"title": "GB/s", "zero": True}))
     return part.add(table(result, "nccl_sum", "Collectives"))
