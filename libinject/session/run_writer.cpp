@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <ctime>
 #include <exception>
 #include <memory>
 #include <span>
@@ -37,6 +38,8 @@ namespace {
 // again for hours, tables are large, and are to cost a hundredth of a processor at most.
 constexpr Nanoseconds kWriteRest = 100;
 constexpr Nanoseconds kMaxInterval = 30 * kSecond;
+// How long a program's end waits for the removal of a folder that it has not used.
+constexpr Nanoseconds kMaxDiscarding = kSecond;
 
 PathNames path_names() {
   return {getpid(), host_name(), environment_variable};
@@ -121,9 +124,16 @@ void RunWriter::prepare_folder() {
 
 void RunWriter::discard_folder() {
   if (folder_.empty() || pid_ != getpid()) return;
-  records_.remove();
-  written_.run_file.remove();
-  rmdir(folder_.c_str());  // stays where somebody else has put something there
+  const auto discard = [this] {
+    records_.remove();
+    written_.run_file.remove();
+    rmdir(folder_.c_str());  // stays where somebody else has put something there
+    discarded_.store(true, std::memory_order_release);
+  };
+  if (!queue_.add(0, discard)) queue_.run();
+  const timespec pause{0, 1'000'000};
+  const Nanoseconds deadline = now() + kMaxDiscarding;
+  while (!discarded_.load(std::memory_order_acquire) && now() < deadline) nanosleep(&pause, nullptr);
 }
 
 bool RunWriter::make_folder() {

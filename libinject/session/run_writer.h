@@ -90,7 +90,7 @@ class RunWriter {
   /// Ahead of the first window: makes the folder and the file for records, and has that file's pages ready,
   /// so that the program's threads do not wait for them in the window.
   void prepare_folder();
-  /// No window has opened: removes what that has made.
+  /// No window has opened: removes what that has made, or goes on after a second. The last call of all.
   void discard_folder();
   const std::string& folder() const { return folder_; }
   /// The same; false where there is no folder and no file is written beside it either.
@@ -172,6 +172,7 @@ class RunWriter {
 
   std::string folder_;  // set once
   std::atomic<bool> has_files_{false};
+  std::atomic<bool> discarded_{false};
   std::atomic<const char*> shown_folder_{nullptr};
   std::atomic<bool> folder_failed_{false};
   std::atomic<bool> incomplete_{false};

@@ -9,6 +9,7 @@ usage: test_first_window.py LIBRARY PROGRAMS SIMULATION
 
 import os
 import re
+import time
 
 import simulated
 from sanitized import unsanitized
@@ -65,6 +66,14 @@ class FirstWindow(simulated.SimulatedTest):
         self.assertEqual(len(done.warnings()), 1, done.stderr)
         self.assertRegex(done.warnings()[0], "the program ended before a window opened")
         self.assertFalse((done.work / "out").exists())
+
+    def test_no_window_follows_and_the_folder_hangs(self):
+        before = [simulated.programs.parent / "faults" / "fault_plan.so"]
+        begin = time.monotonic()
+        done = self.script(f"loop:997 [ {STEP} ] sleep:100 return:3", before=before, env={"FAULT_WAIT": "unlinkat:1:60000"}, check=False,
+                           WINDOW="iter:1000+10", TRACE="off")
+        self.assertEqual(done.code, 3, done.stderr)
+        self.assertLess(time.monotonic() - begin, 40 * simulated.PACE)
 
     def test_killed_ahead_of_it(self):
         done = self.script(f"loop:997 [ {STEP} ] sleep:100 crash:KILL", WINDOW="iter:1000+10", TRACE="off", check=False)
