@@ -109,8 +109,10 @@ void ClientArbiter::on_call(ForeignCall call) noexcept {
     SessionState& state = parts_.state;
     const SessionLock lock(state, std::adopt_lock);
     if (state.ending()) return;
-    const auto attached = [&state]()
-                              INJECT_REQUIRES(session_mutex) { return !state.attaching && !state.stopping; };
+    // A window that CUPTI has been attached for opens first: who asked for it waits.
+    const auto attached = [&state]() INJECT_REQUIRES(session_mutex) {
+      return !state.attaching && !state.stopping && !(state.pending() && state.pending_attached);
+    };
     if (!state.wait_changed(WindowController::kMaxOpening, attached)) {
       state.warn(client_name() + action_of(call) +
                  " while libinject is attaching it: one of the two will have no device activity");

@@ -118,7 +118,10 @@ bool WindowController::start_pending(std::string reason, AttachOn thread) {
   if (state.stopping && parts_.once.said(OnceLog::Topic::kStuck)) return true;
   if (state.wait_changed(most_opening(), attached)) {
     // The folder is slow: the window does not wait for it.
-    if (!state.wait_changed(kMaxPreparing, done)) parts_.iterations.begin_pending();
+    if (!state.wait_changed(kMaxPreparing, done)) {
+      parts_.iterations.begin_pending();
+      state.changed.notify_all();
+    }
   } else {
     if (state.stopping) {
       if (parts_.once.first(OnceLog::Topic::kStuck)) state.warn(kStuck);
@@ -329,6 +332,9 @@ void WindowController::attach_pending() {
     state.pending_attached = true;
     state.changed.notify_all();
     prepare_first();
+    // The program has finalized CUPTI meanwhile.
+    if (state.pending() && !state.ending() && parts_.cupti.tracer().level() == TracerLevel::kDetached)
+      attach(kMaxMetricsStart);
   }
   if (state.pending() && !state.ending()) {
     parts_.iterations.begin_pending();
