@@ -331,9 +331,13 @@ void WindowController::attach_pending() {
   if (state.pending() && state.pending_waited && !state.ending()) {
     state.pending_attached = true;
     state.changed.notify_all();
+    const Tracer& tracer = parts_.cupti.tracer();
+    const bool attached = tracer.level() != TracerLevel::kDetached;
     prepare_first();
+    // Who waited has begun it, or it was stopped, and this is another one.
+    if (state.pending() && !state.pending_attached) return;
     // The program has finalized CUPTI meanwhile.
-    if (state.pending() && !state.ending() && parts_.cupti.tracer().level() == TracerLevel::kDetached)
+    if (attached && tracer.level() == TracerLevel::kDetached && state.pending() && !state.ending())
       attach(kMaxMetricsStart);
   }
   if (state.pending() && !state.ending()) {

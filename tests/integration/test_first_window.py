@@ -60,6 +60,15 @@ class FirstWindow(simulated.SimulatedTest):
 
         self.fewest(run)
 
+    def test_a_slow_folder(self):
+        """The first window opens without it. The second, for which CUPTI has to be attached anew, waits for our thread."""
+        before = [simulated.programs.parent / "faults" / "fault_plan.so"]
+        text = "start kernel:a:3 stop start kernel:b:2 stop sync"
+        for faults, kernels in (((), [3, 2]), ("cupti_fail=cuptiActivityEnable:35:1:1", [0, 2])):
+            with self.subTest(faults):
+                done = self.script(text, before=before, env={"FAULT_WAIT": "mkdirat:1:300"}, faults=faults, WINDOW="api")
+                self.assertEqual(done.out.window_kernels(), kernels, done.stderr)
+
     def test_no_window_follows(self):
         """The folder is made while CUPTI is attached ahead of the window, and leaves with a program that ends before it."""
         done = self.script(f"loop:997 [ {STEP} ] sleep:100", WINDOW="iter:1000+10", TRACE="off")
