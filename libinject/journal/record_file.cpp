@@ -52,9 +52,9 @@ constexpr std::pair<std::uint32_t, const char*> kCopyOnWrite[] = {
 // Where what is allocated is memory, or may be: tmpfs, ramfs, overlay.
 constexpr std::uint32_t kInMemory[] = {0x01021994, 0x858458F6, 0x794C7630};
 // Where a copy of a file may share its blocks: XFS, and an overlay, which may be on one.
-constexpr std::uint32_t kSharing[] = {0x58465342, 0x794C7630};
+constexpr std::uint32_t kReflinks[] = {0x58465342, 0x794C7630};
 constexpr Nanoseconds kLookInterval = kSecond;
-constexpr std::uint64_t kPartAtOnce = std::uint64_t{4} << 20;  // a millisecond or two
+constexpr std::uint64_t kUnshareAtOnce = std::uint64_t{4} << 20;  // a millisecond or two
 // The file is to be a quarter at most of what the limit on memory leaves.
 constexpr std::uint64_t kMemoryShare = 4;
 
@@ -191,7 +191,7 @@ int RecordFile::make(const FolderAbove& where, std::size_t bytes, std::string& p
   base_ = static_cast<std::uint8_t*>(mapped);
   struct stat made {};
   struct statfs system {};
-  may_be_shared_ = fstat(file, &made) == 0 && fstatfs(file, &system) == 0 && is_one_of(kSharing, system);
+  has_reflinks_ = fstat(file, &made) == 0 && fstatfs(file, &system) == 0 && is_one_of(kReflinks, system);
   device_ = made.st_dev;
   inode_ = made.st_ino;
   bytes_ = bytes;
@@ -297,11 +297,11 @@ bool RecordFile::warm() {
   return more;
 }
 
-bool RecordFile::part_from_copies() {
-  if (!is_open() || !may_be_shared_) return true;
+bool RecordFile::unshare_blocks() {
+  if (!is_open() || !has_reflinks_) return true;
   const Nanoseconds time = now();
-  if (parted_to_ == 0 && time < next_look_) return true;
-  const std::uint64_t from = std::exchange(parted_to_, 0);
+  if (unshared_to_ == 0 && time < next_look_) return true;
+  const std::uint64_t from = std::exchange(unshared_to_, 0);
   next_look_ = time + kLookInterval;
   // By its name: the program may close every descriptor that it can think of.
   const FolderAbove where(path_);
@@ -314,10 +314,10 @@ bool RecordFile::part_from_copies() {
     shared = shared_extent(file, from);
   close(file);
   const std::uint64_t begin = shared.begin / kHeaderBytes * kHeaderBytes;  // of a page
-  const std::uint64_t end = std::min({whole(shared.end), begin + kPartAtOnce, bytes_});
+  const std::uint64_t end = std::min({whole(shared.end), begin + kUnshareAtOnce, bytes_});
   if (begin >= end) return true;
   if (!warm_pages(base_ + begin, end - begin)) return std::exchange(said_, true);
-  parted_to_ = end;
+  unshared_to_ = end;
   return true;
 }
 

@@ -46,7 +46,7 @@ class RecordFile {
   /// Drain thread, now and then. Where a copy of the file shares its blocks (cp --reflink), the next store to
   /// a page needs a new block, and ends the process if the disk has none: so blocks are taken at once, while
   /// there are some. It looks once a second. False, for the first time only, if it can't.
-  bool part_from_copies();
+  bool unshare_blocks();
 
   /// What the outputs say of the run as a whole (run_state.h), instead of what was said before; what is
   /// longer than kInfoBytes is not kept.
@@ -71,13 +71,13 @@ class RecordFile {
   std::uint64_t info_number_ = 0;
   Live* live_ = nullptr;
   std::array<std::span<std::uint8_t>, 3> cold_{};
-  // Of part_from_copies().
-  bool may_be_shared_ = false;  // the file system has such copies
+  // Of unshare_blocks().
+  bool has_reflinks_ = false;  // the file system has them
   bool said_ = false;
   dev_t device_ = 0;
   ino_t inode_ = 0;
   std::uint64_t bytes_ = 0;
-  std::uint64_t parted_to_ = 0;  // 0: nothing is under way
+  std::uint64_t unshared_to_ = 0;  // 0: nothing is under way
   Nanoseconds next_look_ = 0;
 };
 

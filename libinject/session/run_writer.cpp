@@ -124,10 +124,14 @@ void RunWriter::prepare_folder() {
 
 void RunWriter::discard_folder() {
   if (folder_.empty() || pid_ != getpid()) return;
-  const auto discard = [this] {
-    records_.remove();
-    written_.run_file.remove();
-    rmdir(folder_.c_str());  // stays where somebody else has put something there
+  const auto discard = [this]() noexcept {
+    try {
+      records_.remove();
+      written_.run_file.remove();
+      rmdir(folder_.c_str());  // stays where somebody else has put something there
+    } catch (...) {
+      // No memory: it stays.
+    }
     discarded_.store(true, std::memory_order_release);
   };
   if (!queue_.add(0, discard)) queue_.run();
@@ -199,11 +203,11 @@ void RunWriter::keep_run_state() {
 
 void RunWriter::tend_records() {
   records_.warm();
-  if (!records_.part_from_copies()) {
+  if (!records_.unshare_blocks()) {
     Log::warn(
-        "a copy of the records' file shares its blocks, and no others can be had (too little room, or a "
-        "kernel "
-        "before Linux 5.14): as long as the copy is there, a disk that fills up ends the program (SIGBUS)");
+        "a copy of the file `records` shares its blocks, and no new ones can be had (no room, or Linux "
+        "before "
+        "5.14): while that copy exists, a full disk ends the program (SIGBUS)");
   }
 }
 

@@ -332,7 +332,7 @@ bool Session::begin_exit() {
 }
 
 // CUPTI was attached ahead of a window, and the folder made, but none has opened.
-void Session::discard_folder() noexcept {
+void Session::discard_folder() {
   if (parts_.pipeline.shown_folder() == nullptr) return;
   const SessionUnlock unlocked(parts_.state);
   Pipeline::Locked pipeline(parts_.pipeline, kExitLockWait);

@@ -95,7 +95,7 @@ class Session {
   void end_search() noexcept INJECT_REQUIRES(session_mutex);
   void finish_locked_out(Nanoseconds begin) INJECT_EXCLUDES(session_mutex);
   bool begin_exit() INJECT_REQUIRES(session_mutex);
-  void discard_folder() noexcept INJECT_REQUIRES(session_mutex);
+  void discard_folder() INJECT_REQUIRES(session_mutex);
   enum class Rest : std::uint8_t { kNothing, kSummary, kRecordsAndFiles };
   /// `begin`: when this thread began to wait.
   Rest end(Nanoseconds begin) INJECT_REQUIRES(session_mutex);
