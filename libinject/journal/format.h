@@ -19,7 +19,7 @@ namespace inject::recovery {
 inline constexpr const char* kFileName = "records";
 inline constexpr std::uint64_t kMagic =
     0x0A43'4552'4A4E'490Au;  // "\nINJREC\n", as little-endian machines write it
-inline constexpr std::uint32_t kVersion = 7;
+inline constexpr std::uint32_t kVersion = 8;
 inline constexpr std::size_t kHeaderBytes = std::size_t{64} << 10;  // the largest page size there is
 inline constexpr std::size_t kInfoBytes = std::size_t{256} << 10;   // of each of two places
 /// The largest INJECT_RING and INJECT_BUFFERS: a header that says more is refused.
@@ -100,7 +100,7 @@ enum class Entry : std::uint8_t {
   kKernelPointer,  ///< what CUPTI's records call it, id
   kGraphNode,      ///< node, chain, thread, owner, shape, function
   kGeneration,     ///< a new attachment: nodes of graphs are numbered anew
-  kRun,            ///< block sequence, records taken of it, thread, count, coded slots
+  kRun,            ///< block sequence, position up to which it is taken, thread, count, coded slots
   kBuffer,         ///< sequence, generation, count, coded events
   kDrops,          ///< window, its calls and ranges that found the ring full, since the last
   kSettleTimes,    ///< last window that had ended, until

@@ -119,16 +119,15 @@ void Journal::note_call(const CallRecord& record) {
   note_shape(record.shape);
 }
 
-void Journal::take_run(std::uint32_t thread, const Block& block, std::uint32_t first, std::uint32_t end,
+void Journal::take_run(std::uint32_t thread, const Block& block, BlockPosition from, BlockPosition to,
                        bool done) {
   if (!running()) return;
   std::uint64_t count = 0;
   std::uint64_t submissions = 0;
   SlotCoder coder;
   slots_.clear();
-  for (std::uint32_t i = first; i < end; ++i) {
-    const Slot& slot = block.slots[i];
-    if (slot.kind() == RecordKind::kSign || slot.kind() == RecordKind::kNone) continue;
+  each_record(block.slots, from, to, [&](const Slot& slot) {
+    if (slot.kind() == RecordKind::kSign || slot.kind() == RecordKind::kNone) return;
     ++count;
     if (slot.kind() == RecordKind::kCall) {
       CallRecord record;
@@ -136,13 +135,15 @@ void Journal::take_run(std::uint32_t thread, const Block& block, std::uint32_t f
       if (record.window != 0) ++calls_;
       if (record.window != 0 && record.correlation != 0) ++submissions;
       if (!full_) note_call(record);
+    } else if (slot.kind() == RecordKind::kShortCalls) {
+      calls_ += slot.bytes[offsetof(ShortCallsRecord, count)];
     } else if (slot.kind() == RecordKind::kRange && !full_) {
       RangeRecord record;
       std::memcpy(&record, slot.bytes, sizeof record);
       note_range(record.node);
     }
     if (!full_) coder.encode(slots_, words_of(slot));
-  }
+  });
   if (full_) {
     count_beyond(submissions, 0);
     return;
@@ -152,7 +153,7 @@ void Journal::take_run(std::uint32_t thread, const Block& block, std::uint32_t f
     submissions_ += submissions;
     body_.entry(Entry::kRun);
     body_.number(block.sequence.load(std::memory_order_relaxed));
-    body_.number(end);
+    body_.number(to);
     body_.number(thread);
     body_.number(count);
     body_.raw(slots_.bytes());

@@ -37,8 +37,7 @@ class Journal final : public IntakeLog {
   /// There was no room for some block.
   bool full() const { return full_; }
 
-  /// The records first … end - 1 of a queue's block. `done`: the block is about to be used again.
-  void take_run(std::uint32_t thread, const Block& block, std::uint32_t first, std::uint32_t end,
+  void take_run(std::uint32_t thread, const Block& block, BlockPosition from, BlockPosition to,
                 bool done) override;
 
   /// A buffer of CUPTI's, its records in order, its end.

@@ -71,6 +71,22 @@ constexpr FunctionGroup kGroups[] = {
 #include "libinject/model/cupti.def"
 };
 
+// As host_state_of() and asks_for_work() have it (analysis/idle_time.h), which a test compares.
+constexpr bool is_bookkeeping_name(std::string_view name) {
+  for (const std::string_view part : {"Synchronize", "Memcpy", "Memset", "Launch", "Query"}) {
+    if (name.find(part) != std::string_view::npos) return false;
+  }
+  return true;
+}
+
+constexpr bool kBookkeeping[] = {
+    false,
+#define INJECT_HOOK(name, arity, category) is_bookkeeping_name(#name),
+#include "libinject/model/cudart.def"
+};
+static_assert(kGroups[std::size(kBookkeeping) - 1] == FunctionGroup::kCudart &&
+              kGroups[std::size(kBookkeeping)] != FunctionGroup::kCudart);
+
 static_assert(std::size(kCategories) == kFunctionEnd && std::size(kGroups) == kFunctionEnd);
 static_assert(kOffsets[kFunctionEnd] == sizeof(kFunctionNames) - 1);
 static_assert(kFunctionEnd < kDriverFunction);
@@ -110,6 +126,10 @@ FunctionGroup function_group(FunctionId function) noexcept {
 
 Category function_category(FunctionId function) noexcept {
   return function < kFunctionEnd ? kCategories[function] : Category::kOther;
+}
+
+bool is_bookkeeping(FunctionId function) noexcept {
+  return function < std::size(kBookkeeping) && kBookkeeping[function];
 }
 
 std::string_view group_name(FunctionGroup group) noexcept {

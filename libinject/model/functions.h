@@ -80,6 +80,10 @@ FunctionGroup function_group(FunctionId function) noexcept;
 /// kOther for ids that are no hooked function's.
 Category function_category(FunctionId function) noexcept;
 
+/// A call that neither submits work nor waits for it nor asks whether it is done: its name says so. False for
+/// ids that are no hooked function's.
+bool is_bookkeeping(FunctionId function) noexcept;
+
 /// "cudart", "cublas", … : the names that INJECT_HOOKS takes and library_sum.csv shows.
 std::string_view group_name(FunctionGroup group) noexcept;
 

@@ -42,12 +42,20 @@ inline constexpr CallChain chain_push(CallChain chain, FunctionId function) {
   return chain | (static_cast<CallChain>(function) << (16u * level));
 }
 
-enum class RecordKind : std::uint8_t { kNone = 0, kCall = 1, kRange = 2, kSign = 3, kProcessorTime = 4 };
+enum class RecordKind : std::uint8_t {
+  kNone = 0,
+  kCall = 1,
+  kRange = 2,
+  kSign = 3,
+  kProcessorTime = 4,
+  kShortCalls = 5
+};
 inline constexpr unsigned kRecordKinds = 4;
 
-/// Place of a kind of record where each is counted by itself: calls, ranges, signs, processor times.
+/// Place of a kind of record where each is counted by itself: calls, ranges, signs, processor times. Short
+/// calls are calls.
 inline constexpr unsigned kind_index(RecordKind kind) {
-  return kind == RecordKind::kNone ? 0 : static_cast<unsigned>(kind) - 1;
+  return kind == RecordKind::kNone || kind == RecordKind::kShortCalls ? 0 : static_cast<unsigned>(kind) - 1;
 }
 
 /// One API call, as seen by a hook or by a driver callback. `correlation` is the CUPTI correlation id of the
@@ -85,6 +93,27 @@ enum CallFlags : std::uint8_t {
   kCallGraph = 16,     ///< a graph was launched, successfully: whether work follows depends on its nodes
 };
 
+/// A call of the runtime that is_bookkeeping() and shorter than this is part of its thread's computing:
+/// frameworks make ten of them a launch. Unless it is a thread's first in a window, or kProcessorTimeApart
+/// after the last call that was not, nothing is kept of it but its duration.
+inline constexpr Nanoseconds kShortCall = 1'000;
+
+/// Short calls of one thread in one window, in their order. The thread adds to it until it has another record
+/// to make. `count` is set when it is complete; until then Block::published says how many there are.
+struct alignas(64) ShortCallsRecord {
+  struct Call {
+    FunctionId function;
+    std::uint16_t duration;  ///< ns
+  };
+  static constexpr std::uint32_t kMost = 14;
+
+  RecordKind kind = RecordKind::kShortCalls;
+  std::uint8_t count = 0;
+  std::uint16_t reserved = 0;
+  std::uint32_t window = 0;
+  Call calls[kMost];
+};
+
 enum class RangeEdge : std::uint8_t { kPush = 1, kPop = 2, kStart = 3, kEnd = 4 };
 
 /// An NVTX range opened or closed while a window was open. `node` is the range's own node in the range tree.
@@ -112,6 +141,7 @@ struct alignas(64) ProcessorTimeRecord {
   std::uint32_t reserved2[8] = {};
 };
 
+static_assert(sizeof(ShortCallsRecord) == 64 && std::is_trivially_copyable_v<ShortCallsRecord>);
 static_assert(sizeof(CallRecord) == 64 && sizeof(RangeRecord) == 64 && sizeof(ProcessorTimeRecord) == 64);
 static_assert(std::is_trivially_copyable_v<CallRecord> && std::is_trivially_copyable_v<RangeRecord> &&
               std::is_trivially_copyable_v<ProcessorTimeRecord>);

@@ -75,6 +75,10 @@ void Drain::take(std::uint32_t thread, const Slot& slot) {
     CallRecord record;
     std::memcpy(&record, slot.bytes, sizeof record);
     on_call(thread, record);
+  } else if (slot.kind() == RecordKind::kShortCalls) {
+    ShortCallsRecord record;
+    std::memcpy(&record, slot.bytes, sizeof record);
+    on_short_calls(record);
   } else if (slot.kind() == RecordKind::kRange) {
     RangeRecord record;
     std::memcpy(&record, slot.bytes, sizeof record);
@@ -144,6 +148,11 @@ void Drain::on_call(std::uint32_t thread, const CallRecord& record) {
   event.end = record.end;
   statistics_.add(event);
   for (EventSink* sink : sinks_) sink->add(event, record.generation);
+}
+
+void Drain::on_short_calls(const ShortCallsRecord& record) {
+  note_window(record.window);
+  statistics_.add_short_calls(record.window, {record.calls, record.count});
 }
 
 void Drain::on_processor_time(std::uint32_t thread, const ProcessorTimeRecord& record) {

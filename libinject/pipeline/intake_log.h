@@ -19,9 +19,9 @@ class IntakeLog {
   IntakeLog& operator=(const IntakeLog&) = delete;
   virtual ~IntakeLog() = default;
 
-  /// The records first … end - 1 of a queue's block. `done`: the block is about to be used again.
-  virtual void take_run(std::uint32_t /*thread*/, const Block& /*block*/, std::uint32_t /*first*/,
-                        std::uint32_t /*end*/, bool /*done*/) {}
+  /// What lies between two positions in a queue's block. `done`: the block is about to be used again.
+  virtual void take_run(std::uint32_t /*thread*/, const Block& /*block*/, BlockPosition /*from*/,
+                        BlockPosition /*to*/, bool /*done*/) {}
   /// A buffer of CUPTI's, its records in order, its end.
   virtual void begin_buffer(std::uint64_t /*sequence*/, std::uint16_t /*generation*/) {}
   /// `pointer` and `name`: what CUPTI calls the kernel, and the number of that name in Core::mangled.

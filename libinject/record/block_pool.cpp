@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 
 #include "libinject/base/mapping.h"
 
@@ -124,6 +125,41 @@ void BlockPool::link(Block* block) noexcept {
   } while (!list.compare_exchange_weak(head, mine, std::memory_order_release, std::memory_order_relaxed));
 }
 
+Slot part_of_short_calls(const Slot& slot, std::uint32_t first, std::uint32_t end) noexcept {
+  end = std::min(end, ShortCallsRecord::kMost);
+  ShortCallsRecord part;
+  part.count = static_cast<std::uint8_t>(end - std::min(first, end));
+  // Its thread may be adding to the rest.
+  std::memcpy(&part.window, slot.bytes + offsetof(ShortCallsRecord, window), sizeof part.window);
+  std::memcpy(part.calls, slot.bytes + offsetof(ShortCallsRecord, calls) + first * sizeof part.calls[0],
+              part.count * sizeof part.calls[0]);
+  Slot result;
+  std::memcpy(result.bytes, &part, sizeof part);
+  return result;
+}
+
+bool RecordQueue::begin_short_calls(BlockPool& pool, std::uint32_t window, ShortCallsRecord::Call call,
+                                    std::uint32_t thread) noexcept {
+  std::uint32_t filled = next_slot();
+  if (filled == Block::kSlots) {
+    if (!next_block(pool, thread)) {
+      count_drop(RecordKind::kShortCalls);
+      return false;
+    }
+    filled = 0;
+  }
+  Slot& slot = tail_->slots[filled];
+  ShortCallsRecord& record = *::new (static_cast<void*>(&slot)) ShortCallsRecord;
+  record.window = window;
+  record.calls[0] = call;
+  will_write(&slot + kAhead);
+  count_published(kind_index(RecordKind::kShortCalls));
+  tail_->published.store(filled * kBlockSteps + 1, std::memory_order_release);
+  fill_.store(filled, std::memory_order_relaxed);
+  short_calls_ = 1;
+  return true;
+}
+
 bool RecordQueue::next_block(BlockPool& pool, std::uint32_t thread) noexcept {
   Block* block = pool.take();
   if (block == nullptr) return false;
@@ -169,9 +205,11 @@ bool RecordQueue::take_over(std::uintptr_t before, std::uintptr_t here) noexcept
   // A signal handler may just have done the same.
   if (!pushing_.compare_exchange_strong(before, here, std::memory_order_relaxed)) return false;
   std::atomic_signal_fence(std::memory_order_seq_cst);
-  const std::uint32_t published = tail_ == nullptr ? 0 : tail_->published.load(std::memory_order_relaxed);
-  if (fill_.load(std::memory_order_relaxed) < published) {
-    fill_.store(published, std::memory_order_relaxed);
+  const BlockPosition published = tail_ == nullptr ? 0 : tail_->published.load(std::memory_order_relaxed);
+  const std::uint32_t filled = fill_.load(std::memory_order_relaxed);
+  if (filled * kBlockSteps + (filled == Block::kSlots ? 0 : short_calls_) < published) {
+    fill_.store(published / kBlockSteps, std::memory_order_relaxed);
+    short_calls_ = published % kBlockSteps;
   } else {
     // One too many if it was left with its last store alone to come.
     count_drop(static_cast<RecordKind>(1 + (before & kKindBits)));
@@ -208,6 +246,7 @@ void RecordQueue::reset() noexcept {
   first_.store(0, std::memory_order_relaxed);
   taken_ = 0;
   fill_.store(Block::kSlots, std::memory_order_relaxed);
+  short_calls_ = 0;
 }
 
 }  // namespace inject

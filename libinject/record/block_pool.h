@@ -19,12 +19,19 @@ struct alignas(64) Slot {
   RecordKind kind() const noexcept { return static_cast<RecordKind>(bytes[0]); }
 };
 
+/// How far a block is filled, or has been read: kBlockSteps for each complete record, and one for each call
+/// in the ShortCallsRecord behind them, which is not complete.
+using BlockPosition = std::uint32_t;
+inline constexpr BlockPosition kBlockSteps = 16;
+static_assert(ShortCallsRecord::kMost < kBlockSteps);
+
 /// A block of records, filled by one thread and emptied by the drain thread. 16 KiB: small enough that every
 /// one of hundreds of threads can hold one, large enough that taking one is rare (every 255 records).
 struct Block {
   static constexpr std::uint32_t kSlots = 255;
+  static constexpr BlockPosition kFull = kSlots * kBlockSteps;
 
-  std::atomic<std::uint32_t> published;  ///< slots that are complete; release by the producer
+  std::atomic<BlockPosition> published;  ///< release by the producer
   std::atomic<std::uint32_t> next;  ///< block that the producer went on to (index + 1), or free-list link
   std::uint32_t thread;             ///< index of the producing thread
   std::uint32_t reserved;
@@ -33,6 +40,24 @@ struct Block {
   Slot slots[kSlots];
 };
 static_assert(sizeof(Block) == 16 * 1024);
+
+/// A record of the calls `first` … `end - 1` of the one that `slot` holds.
+Slot part_of_short_calls(const Slot& slot, std::uint32_t first, std::uint32_t end) noexcept;
+
+/// Hands what lies between two positions in a block with these slots to `use(const Slot&)`.
+template <typename Use>
+void each_record(const Slot* slots, BlockPosition from, BlockPosition to, Use&& use) {
+  std::uint32_t read = from % kBlockSteps;  // of the first one's calls
+  for (std::uint32_t i = from / kBlockSteps; i < to / kBlockSteps; ++i, read = 0) {
+    if (read == 0) {
+      use(slots[i]);
+    } else if (const std::uint32_t count = slots[i].bytes[offsetof(ShortCallsRecord, count)]; count > read) {
+      use(part_of_short_calls(slots[i], read, count));
+    }
+  }
+  if (const std::uint32_t end = to % kBlockSteps; end > read)
+    use(part_of_short_calls(slots[to / kBlockSteps], read, end));
+}
 
 /// The arena of host records: a fixed number of blocks behind a lock-free free list (a Treiber stack; the
 /// upper half of its head counts pops, so that a block that went round in between is noticed; two of them
@@ -122,8 +147,7 @@ class RecordQueue {
     }
     pushing_.store(here, std::memory_order_relaxed);
     std::atomic_signal_fence(std::memory_order_seq_cst);
-    // Read once: leave_block() may change it meanwhile.
-    std::uint32_t filled = fill_.load(std::memory_order_relaxed);
+    std::uint32_t filled = next_slot();
     bool room = true;
     if (filled == Block::kSlots) [[unlikely]] {
       room = next_block(pool, thread);
@@ -138,10 +162,43 @@ class RecordQueue {
         if (record.window != 0) count_published(kind_index(kind));
       }
       // Release: a consumer that sees the new count sees the record.
-      tail_->published.store(filled + 1, std::memory_order_release);
+      tail_->published.store((filled + 1) * kBlockSteps, std::memory_order_release);
       fill_.store(filled + 1, std::memory_order_relaxed);
+      short_calls_ = 0;
     } else {
       count_drop(kind);
+    }
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    pushing_.store(0, std::memory_order_relaxed);
+    return room;
+  }
+  /// The same with a short call, which goes into the record of those before it.
+  [[gnu::always_inline]] bool add_short_call(BlockPool& pool, std::uint32_t window,
+                                             ShortCallsRecord::Call call, std::uint32_t thread) noexcept {
+    const std::uintptr_t here = reinterpret_cast<std::uintptr_t>(__builtin_dwarf_cfa());
+    const std::uintptr_t before = pushing_.load(std::memory_order_relaxed);
+    if (before != 0 && !take_over(before, here)) [[unlikely]] {
+      count_drop(RecordKind::kShortCalls);
+      return false;
+    }
+    pushing_.store(here, std::memory_order_relaxed);
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    const std::uint32_t filled = fill_.load(std::memory_order_relaxed);
+    const std::uint32_t number = short_calls_;
+    bool room = true;
+    ShortCallsRecord* const record =
+        number == 0 || filled == Block::kSlots ? nullptr : short_calls_in(tail_->slots[filled]);
+    if (record != nullptr && record->window == window) [[likely]] {
+      record->calls[number] = call;
+      count_published(kind_index(RecordKind::kShortCalls));
+      const bool complete = number + 1 == ShortCallsRecord::kMost;
+      if (complete) record->count = ShortCallsRecord::kMost;
+      tail_->published.store(complete ? (filled + 1) * kBlockSteps : filled * kBlockSteps + number + 1,
+                             std::memory_order_release);
+      if (complete) fill_.store(filled + 1, std::memory_order_relaxed);
+      short_calls_ = complete ? 0 : number + 1;
+    } else {
+      room = begin_short_calls(pool, window, call, thread);
     }
     std::atomic_signal_fence(std::memory_order_seq_cst);
     pushing_.store(0, std::memory_order_relaxed);
@@ -161,8 +218,8 @@ class RecordQueue {
   void drain(BlockPool& pool, Use&& use) {
     drain(pool, use, [](const Block&, std::uint32_t, std::uint32_t, bool) {});
   }
-  /// The same, and `taken(const Block&, first, end, bool done)` after the records first … end - 1 of a block;
-  /// one that is `done` goes back to the pool after that.
+  /// The same, and `taken(const Block&, BlockPosition from, BlockPosition to, bool done)` after what lies
+  /// between these in a block; one that is `done` goes back to the pool after that.
   template <typename Use, typename Taken>
   void drain(BlockPool& pool, Use&& use, Taken&& taken_from) {
     if (head_ == nullptr) {
@@ -173,9 +230,9 @@ class RecordQueue {
     for (;;) {
       // The link first: a block that its producer has left, full or not, gets no more records.
       const std::uint32_t next = head_->next.load(std::memory_order_acquire);
-      const std::uint32_t published = head_->published.load(std::memory_order_acquire);
-      const std::uint32_t first = taken_;
-      for (std::uint32_t i = first; i < published; ++i) use(static_cast<const Slot&>(head_->slots[i]));
+      const BlockPosition published = head_->published.load(std::memory_order_acquire);
+      const BlockPosition first = taken_;
+      each_record(head_->slots, first, published, use);
       taken_ = published;
       if (published != first || next != 0) taken_from(*head_, first, published, next != 0);
       if (next == 0) {
@@ -204,6 +261,21 @@ class RecordQueue {
   void keep_counts(RecordCounts& kept) noexcept;
 
  private:
+  static ShortCallsRecord* short_calls_in(Slot& slot) noexcept {
+    return std::launder(reinterpret_cast<ShortCallsRecord*>(&slot));
+  }
+  // The slot for a new record, kSlots if it needs a new block. A record of short calls is complete with that.
+  std::uint32_t next_slot() noexcept {
+    // Read once: leave_block() may change it meanwhile.
+    const std::uint32_t filled = fill_.load(std::memory_order_relaxed);
+    if (filled == Block::kSlots || short_calls_ == 0) return filled;
+    short_calls_in(tail_->slots[filled])->count = static_cast<std::uint8_t>(short_calls_);
+    // Jumped out of, the next record must not go on here in another block.
+    if (filled + 1 == Block::kSlots) fill_.store(Block::kSlots, std::memory_order_relaxed);
+    return filled + 1;
+  }
+  bool begin_short_calls(BlockPool& pool, std::uint32_t window, ShortCallsRecord::Call call,
+                         std::uint32_t thread) noexcept;
   bool next_block(BlockPool& pool, std::uint32_t thread) noexcept;
   bool take_over(std::uintptr_t before, std::uintptr_t here) noexcept;
 
@@ -219,7 +291,7 @@ class RecordQueue {
   }
 
   // Consumer. The next record goes into another block, unless the producer is about to publish one: then the
-  // one after it, or after that.
+  // one after it, or after that. A record of short calls gets no more of them.
   void leave_block() noexcept {
     fill_.store(Block::kSlots, std::memory_order_relaxed);
   }
@@ -234,7 +306,8 @@ class RecordQueue {
 
   // Producer's side, but for leave_block().
   Block* tail_ = nullptr;
-  std::atomic<std::uint32_t> fill_{Block::kSlots};
+  std::atomic<std::uint32_t> fill_{Block::kSlots};  // complete records
+  std::uint32_t short_calls_ = 0;  // in the record behind them, unless that is the next block's
   // Where the frame that pushes begins, and the kind_index() of its record, added to that. Read by the
   // producer alone: by its signal handlers, and after one of them has jumped out of the push.
   std::atomic<std::uintptr_t> pushing_{0};
@@ -243,7 +316,7 @@ class RecordQueue {
   std::atomic<RecordCounts*> kept_{nullptr};
   RecordCounts counts_ = {};
   // Consumer's side, on a line of its own.
-  alignas(64) std::uint32_t taken_ = 0;
+  alignas(64) BlockPosition taken_ = 0;
   Block* head_ = nullptr;
 };
 

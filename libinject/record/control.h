@@ -36,6 +36,10 @@ extern std::atomic<bool> plans_watched;
 /// Runtime calls that submitted no device work are recorded too (INJECT_API is not `off`).
 extern std::atomic<bool> record_plain_calls;
 
+/// Of short calls (model/records.h, kShortCall) only the durations are kept: nobody wants their times
+/// (INJECT_TRACE) or what is inside them (INJECT_API is `full`).
+extern std::atomic<bool> short_calls_together;
+
 /// Driver calls inside hooked runtime calls are recorded too (INJECT_API is `full`).
 extern std::atomic<bool> record_inner_calls;
 

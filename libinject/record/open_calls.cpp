@@ -6,15 +6,30 @@
 
 namespace inject {
 
+namespace {
+
+bool on_alternate_stack() noexcept {
+  stack_t alternate{};
+  return sigaltstack(nullptr, &alternate) == 0 && (alternate.ss_flags & SS_ONSTACK) != 0;
+}
+
+}  // namespace
+
 // The stack grows downwards: what began at `stack` or further in has been left, if it is this stack. A signal
 // handler may run on one of its own, where it is inside no call, and those that it has interrupted go on.
 OpenCall* OpenCalls::look_further(std::uintptr_t stack) noexcept {
-  stack_t alternate{};
-  if (sigaltstack(nullptr, &alternate) == 0 && (alternate.ss_flags & SS_ONSTACK) != 0) return nullptr;
+  if (on_alternate_stack()) return nullptr;
   std::uint32_t left = depth_;
   while (left != 0 && calls_[left - 1].stack <= stack) --left;
   forget(left);
   return left == 0 ? nullptr : &calls_[left - 1];
+}
+
+// As look_further(): it is over without having been recorded.
+void OpenCalls::forget_short_call(std::uintptr_t stack) noexcept {
+  if (in_short_call(stack) || on_alternate_stack()) return;
+  short_call_ = 0;
+  queue_->count_drop(RecordKind::kShortCalls);
 }
 
 void OpenCalls::forget(std::uint32_t first) noexcept {

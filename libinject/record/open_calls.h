@@ -48,10 +48,20 @@ class OpenCalls {
   /// Library calls nest four or five deep. If there is no room, calls have been jumped out of.
   static constexpr std::uint32_t kMaxDepth = 16;
 
-  bool empty() const noexcept { return depth_ == 0; }
+  /// No call is in progress, and none has been jumped out of that is not forgotten yet.
+  bool empty() const noexcept { return depth_ == 0 && short_call_ == 0; }
+
+  /// A call in progress of which nothing is kept here but where its frame begins. Calls that begin meanwhile
+  /// are not inside it: only a signal handler makes any.
+  void enter_short_call(std::uintptr_t stack) noexcept { short_call_ = stack; }
+  void leave_short_call() noexcept { short_call_ = 0; }
+  /// Whether code whose frame begins at `stack` is in it.
+  bool in_short_call(std::uintptr_t stack) const noexcept { return stack < short_call_; }
 
   /// The call around code whose frame begins at `stack`; nullptr if there is none.
   OpenCall* around(std::uintptr_t stack) noexcept {
+    if (short_call_ != 0) [[unlikely]]
+      forget_short_call(stack);
     if (depth_ == 0) return nullptr;
     OpenCall& top = calls_[depth_ - 1];
     if (top.stack <= stack) [[unlikely]]
@@ -94,14 +104,17 @@ class OpenCalls {
   /// would have had a record.
   void reset(RecordQueue& queue) noexcept {
     depth_ = 0;
+    short_call_ = 0;
     queue_ = &queue;
   }
 
  private:
   OpenCall* look_further(std::uintptr_t stack) noexcept;
+  void forget_short_call(std::uintptr_t stack) noexcept;
   void forget(std::uint32_t first) noexcept;
 
   std::uint32_t depth_ = 0;
+  std::uintptr_t short_call_ = 0;  // where its frame begins, 0: none
   RecordQueue* queue_ = nullptr;
   OpenCall calls_[kMaxDepth];
 };

@@ -29,13 +29,15 @@ struct alignas(64) ThreadState {
   std::uint32_t launching_kernel = 0;  ///< 1 while a kernel launch of an open window is in progress
   std::uint32_t last_shape = 0;        ///< of the call whose operand is last_operand
   std::uint64_t last_operand = 0;
-  std::uint32_t untimed_signs = 0;             ///< signs that need no time (record/iteration_watch.cpp)
-  std::uint32_t sign_pass = 0;                 ///< pass of the search at the last sign that had one
-  std::uint32_t launch_window = 0;             ///< window of the driver launch in progress
-  std::uint32_t plain_window = 0;              ///< window that a driver call which submits nothing began in
-  std::uint32_t processor_time_window = 0;     ///< of the last reading of the thread's processor time
-  Nanoseconds last_call_end = 0;               ///< of the last outermost call in a window
-  std::atomic<std::uint32_t> launching{0};     ///< 1 while a driver launch of an open window is in progress
+  std::uint32_t untimed_signs = 0;          ///< signs that need no time (record/iteration_watch.cpp)
+  std::uint32_t sign_pass = 0;              ///< pass of the search at the last sign that had one
+  std::uint32_t launch_window = 0;          ///< window of the driver launch in progress
+  std::uint32_t plain_window = 0;           ///< window that a driver call which submits nothing began in
+  std::uint32_t processor_time_window = 0;  ///< of the last reading of the thread's processor time
+  Nanoseconds last_call_end = 0;            ///< of the last outermost call in a window
+  std::uint32_t kept_window = 0;            ///< of the last outermost call that was more than a short one …
+  Nanoseconds kept_end = 0;                 ///< … and when it ended
+  std::atomic<std::uint32_t> launching{0};  ///< 1 while a driver launch of an open window is in progress
   std::atomic<std::uint32_t> ended_ranges{0};  ///< start/end ranges of this thread that another thread ended
   std::atomic<std::uint32_t> life{0};          ///< free, live, dead
   OpenCalls open_calls;
@@ -47,8 +49,8 @@ struct alignas(64) ThreadState {
   void reset() noexcept {
     open_calls.reset(queue);
     index = calls = range = graph_nodes = graph_nodes_at_enter = launching_kernel = launch_window = 0;
-    untimed_signs = sign_pass = last_shape = plain_window = processor_time_window = 0;
-    last_operand = last_call_end = 0;
+    untimed_signs = sign_pass = last_shape = plain_window = processor_time_window = kept_window = 0;
+    last_operand = last_call_end = kept_end = 0;
     launching.store(0, std::memory_order_relaxed);
     ended_ranges.store(0, std::memory_order_relaxed);
     watched = {};
@@ -125,6 +127,13 @@ class ThreadRegistry {
       thread.queue.push(*pool, record, thread.index);
     }
   }
+  /// The same with a call of `window` of which only the duration is kept.
+  static void add_short_call(ThreadState& thread, std::uint32_t window,
+                             ShortCallsRecord::Call call) noexcept {
+    if (BlockPool* pool = published_pool.load(std::memory_order_acquire); pool != nullptr) {
+      thread.queue.add_short_call(*pool, window, call, thread.index);
+    }
+  }
   /// The same, made in its place by `fill(Record&)`.
   template <typename Record, typename Fill>
   [[gnu::always_inline]] static void emplace(ThreadState& thread, RecordKind kind, Fill&& fill) noexcept {
@@ -138,7 +147,7 @@ class ThreadRegistry {
   void drain(Use&& use) {
     drain(use, [](std::uint32_t, const Block&, std::uint32_t, std::uint32_t, bool) {});
   }
-  /// The same, with what RecordQueue::drain() tells of blocks: Taken(thread, block, first, end, done).
+  /// The same, with what RecordQueue::drain() tells of blocks: Taken(thread, block, from, to, done).
   template <typename Use, typename Taken>
   void drain(Use&& use, Taken&& taken) {
     const std::uint32_t most = high_water_.load(std::memory_order_acquire);
@@ -149,8 +158,8 @@ class ThreadRegistry {
       const std::uint32_t index = state.index;
       state.queue.drain(
           pool_, [&](const Slot& slot) { use(index, slot); },
-          [&](const Block& block, std::uint32_t first, std::uint32_t end, bool done) {
-            taken(index, block, first, end, done || life == kDead);
+          [&](const Block& block, BlockPosition from, BlockPosition to, bool done) {
+            taken(index, block, from, to, done || life == kDead);
           });
       if (life == kDead) recycle(state);
     }

@@ -177,9 +177,9 @@ std::vector<Image::QueueBlock> Image::queue_blocks() const {
     QueueBlock block;
     block.sequence = word_at(ring, at + offsetof(Block, sequence));
     block.thread = read_at<std::uint32_t>(ring, at + offsetof(Block, thread));
-    block.published = read_at<std::uint32_t>(ring, at + offsetof(Block, published));
-    block.slots = ring.data() + at + offsetof(Block, slots);
-    if (block.sequence != 0 && block.published != 0 && block.published <= Block::kSlots)
+    block.published = read_at<BlockPosition>(ring, at + offsetof(Block, published));
+    block.slots = reinterpret_cast<const Slot*>(ring.data() + at + offsetof(Block, slots));
+    if (block.sequence != 0 && block.published != 0 && block.published <= Block::kFull)
       found.push_back(block);
   }
   in_order(found);

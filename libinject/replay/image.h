@@ -56,8 +56,8 @@ class Image {
   struct QueueBlock {
     std::uint64_t sequence = 0;
     std::uint32_t thread = 0;
-    std::uint32_t published = 0;
-    const std::uint8_t* slots = nullptr;
+    BlockPosition published = 0;
+    const Slot* slots = nullptr;
   };
   /// Of the threads' queues, in the order in which they were taken into use.
   std::vector<QueueBlock> queue_blocks() const;

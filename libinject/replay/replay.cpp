@@ -147,10 +147,25 @@ bool Replay::take_call(std::uint32_t thread, Slot slot) {
   return true;
 }
 
+bool Replay::take_short_calls(std::uint32_t thread, const Slot& slot) {
+  ShortCallsRecord record;
+  std::memcpy(&record, slot.bytes, sizeof record);
+  if (record.count > ShortCallsRecord::kMost || record.window == 0) return false;
+  calls_ += record.count;
+  for (const ShortCallsRecord::Call& call : std::span(record.calls, record.count))
+    if (!is_bookkeeping(call.function)) return false;
+  // They don't say when it opened: their thread's first call in it does, which has a record of its own.
+  if (record.window > windows_.known() || !windows_.open_until(record.window, 0)) return false;
+  drain_.take(thread, slot);
+  return true;
+}
+
 bool Replay::take_slot(std::uint32_t thread, Slot slot) {
   switch (slot.kind()) {
     case RecordKind::kCall:
       return take_call(thread, slot);
+    case RecordKind::kShortCalls:
+      return take_short_calls(thread, slot);
     case RecordKind::kRange: {
       RangeRecord record;
       std::memcpy(&record, slot.bytes, sizeof record);

@@ -85,6 +85,7 @@ class Replay {
   std::uint32_t record_size(std::uint32_t kind) const;
   bool take_slot(std::uint32_t thread, Slot slot);
   bool take_call(std::uint32_t thread, Slot slot);
+  bool take_short_calls(std::uint32_t thread, const Slot& slot);
   std::uint32_t range_of(std::uint32_t id);
   std::uint32_t shape_of(std::uint32_t id);
   std::string_view kernel_name(std::uint32_t id);
@@ -105,7 +106,7 @@ class Replay {
   std::unordered_map<std::uint32_t, std::uint32_t> shapes_;
   std::unordered_map<std::uint32_t, std::string> kernel_names_;
   std::unordered_map<std::uint64_t, std::uint32_t> pointers_;
-  std::unordered_map<std::uint64_t, std::uint32_t> taken_;  // records of a queue's block, by its sequence
+  std::unordered_map<std::uint64_t, BlockPosition> taken_;  // of a queue's block, by its sequence
   std::unordered_set<std::uint64_t> taken_buffers_;
   bool delivered_ = false;  // the settlement that follows is of all records
 };

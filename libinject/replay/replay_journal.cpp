@@ -153,15 +153,15 @@ bool Replay::read_graph_node(Decoder& from) {
 
 bool Replay::read_run(Decoder& from) {
   const std::uint64_t sequence = from.number();
-  const auto end = static_cast<std::uint32_t>(from.number(Block::kSlots));
+  const auto to = static_cast<BlockPosition>(from.number(Block::kFull));
   const auto thread = static_cast<std::uint32_t>(from.number(kMaxThreads - 1));
-  const std::uint64_t count = from.number(end);
+  const std::uint64_t count = from.number(Block::kSlots);
   SlotCoder coder;
   for (std::uint64_t i = 0; i < count && from.ok(); ++i) {
     const Slot slot = slot_of(coder.decode(from));
     if (from.ok() && !take_slot(thread, slot)) ++recovered_.refused;
   }
-  if (from.ok()) taken_[sequence] = std::max(taken_[sequence], end);
+  if (from.ok()) taken_[sequence] = std::max(taken_[sequence], to);
   return from.ok();
 }
 

@@ -26,16 +26,16 @@ const CUpti_Activity& activity_of(const std::array<std::uint8_t, 4096>& bytes) {
 void Replay::take_queues() {
   for (const Image::QueueBlock& block : image_.queue_blocks()) {
     const auto taken = taken_.find(block.sequence);
-    for (std::uint32_t i = taken == taken_.end() ? 0 : taken->second; i < block.published; ++i) {
-      Slot slot;
-      std::memcpy(slot.bytes, block.slots + i * sizeof(Slot), sizeof slot.bytes);
-      if (slot.kind() == RecordKind::kSign) continue;
+    const BlockPosition from = taken == taken_.end() ? 0 : taken->second;
+    if (from >= block.published) continue;
+    each_record(block.slots, from, block.published, [&](const Slot& slot) {
+      if (slot.kind() == RecordKind::kSign) return;
       if (block.thread < kMaxThreads && take_slot(block.thread, slot)) {
         ++recovered_.queue_records;
       } else {
         ++recovered_.refused;
       }
-    }
+    });
   }
 }
 

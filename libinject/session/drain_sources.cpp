@@ -35,8 +35,8 @@ void DrainSources::pass(const CuptiApi* cupti, bool hold_signs) {
   const ActivityBuffers::Completed completed =
       cupti != nullptr ? buffers_.take_completed() : ActivityBuffers::Completed{};
   core_.threads.drain([this](std::uint32_t thread, const Slot& slot) { drain_.take(thread, slot); },
-                      [this](std::uint32_t thread, const Block& block, std::uint32_t first, std::uint32_t end,
-                             bool done) { log_->take_run(thread, block, first, end, done); });
+                      [this](std::uint32_t thread, const Block& block, BlockPosition from, BlockPosition to,
+                             bool done) { log_->take_run(thread, block, from, to, done); });
   drain_.advance_search(pass, hold_signs);
   drain_.retry_pending();
   note_drops();  // before the device records of lost calls

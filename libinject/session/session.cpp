@@ -138,6 +138,9 @@ Session* Session::start() noexcept {
     plans_watched.store((options.hooks & kHookCudnn) != 0, std::memory_order_release);
     record_plain_calls.store(options.api != ApiStatistics::kOff, std::memory_order_release);
     record_inner_calls.store(options.api == ApiStatistics::kFull, std::memory_order_release);
+    short_calls_together.store(
+        options.api == ApiStatistics::kCuda && options.trace == 0 && (options.hooks & kHookCudart) != 0,
+        std::memory_order_release);
     the_session.store(session, std::memory_order_release);
     find_current_device();
     if ((options.hooks & kHookCudart) != 0) memory_use.start();

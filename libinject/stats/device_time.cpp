@@ -9,10 +9,7 @@ namespace inject {
 
 namespace {
 
-// Frameworks query the current device or the last error ten times a launch: that is part of their computing,
-// and far too many calls to hold.
-constexpr Nanoseconds kShortCall = 1'000;
-
+// Far too many to hold.
 bool is_part_of_computing(const HostCall& call, const HostCall& before) {
   return call.state == HostState::kOther && !call.asks && call.end - call.begin < kShortCall &&
          call.begin - before.end < kProcessorTimeApart;

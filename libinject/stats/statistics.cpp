@@ -164,6 +164,16 @@ void Statistics::add(const CallEvent& event) {
   }
 }
 
+void Statistics::add_short_calls(std::uint32_t window, std::span<const ShortCallsRecord::Call> calls) {
+  Collectors& c = *collectors_;
+  HostWork& host = c.windows.host(window);
+  host.api_calls += calls.size();
+  for (const ShortCallsRecord::Call& call : calls) {
+    host.api_time += call.duration;
+    c.apis.add(call.function, call.duration);
+  }
+}
+
 void Statistics::add(const RangeEvent& event) {
   Collectors& c = *collectors_;
   c.ranges.add(event, duration_between(event.begin, event.end));

@@ -191,6 +191,8 @@ class Statistics {
   void add(const KernelEvent& event);
   void add(const TransferEvent& event);
   void add(const CallEvent& event);
+  /// Calls of which nothing but the duration is known or matters.
+  void add_short_calls(std::uint32_t window, std::span<const ShortCallsRecord::Call> calls);
   void add(const RangeEvent& event);
   void add(const ProcessorTimeEvent& event);
   /// A sample of a device's hardware counters, in the order of set_metrics().

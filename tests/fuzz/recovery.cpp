@@ -142,7 +142,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   for (unsigned blocks = flags & 3u; blocks > 0; --blocks) file.block(part_of(rest, plan, kJournalBytes));
   if ((flags & 4) != 0) file.info(part_of(rest, plan, 4096));
   for (std::size_t i = 0; i < kQueueBlocks && (flags & 8) != 0; ++i) {
-    const std::uint32_t published = plan.number<std::uint8_t>();
+    const std::uint32_t published = plan.number<std::uint16_t>() % (Block::kFull + 2);
     const std::uint32_t thread = plan.flag() ? plan.number<std::uint8_t>() : plan.number<std::uint32_t>();
     const std::uint64_t sequence = plan.number<std::uint8_t>();
     file.queue(i, published, thread, sequence, part_of(rest, plan, sizeof(Block::slots)));

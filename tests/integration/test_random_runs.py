@@ -92,7 +92,7 @@ class Plan:
 
     def choose_options(self):
         chance, options = self.chance, self.options
-        options["TRACE"] = chance.choice(("csv", "csv", "csv,chrome", "chrome", None))
+        options["TRACE"] = chance.choice(("csv", "csv", "csv,chrome", "chrome", None, None))
         if self.likely(0.3):
             options["API"] = chance.choice(("full", "off"))
         if self.likely(0.25):

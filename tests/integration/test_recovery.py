@@ -255,6 +255,17 @@ class KillTest(Case):
         self.assertEqual((first["Kernels"], first["Submissions"], first["Missing Activity Records"]), ("50", "50", "0"))
         self.assertEqual((int(second["Kernels"]) + int(second["Missing Activity Records"]), second["Submissions"]), (7, "7"))
 
+    def test_short_calls(self):
+        """One that has returned is there, whether others have followed it or not."""
+        for more in (0, 1, 13, 14, 15, 100):
+            with self.subTest(more=more):
+                program = Killed(self, f"start {READY} loop:57 [ device:0 ] kernel:alpha:1 sync until_delivered loop:{more} [ device:0 ] "
+                                 "crash:KILL", WINDOW="api", TRACE="off")
+                program.process.wait(60)
+                self.recover(program.out.path)
+                self.assertEqual(program.out.calls()["cudaSetDevice"], 57 + more)
+                self.assertEqual(program.out.run["recovered"]["calls_not_kept"], 0)
+
     def test_a_crash_after_everything_was_handed_over(self):
         # A sanitizer's handler makes another signal of the first.
         for name in ("SEGV", "ABRT", "KILL")[bool(sanitized.SANITIZER):]:

@@ -87,12 +87,17 @@ struct RecordedRun {
     buffers.complete(buffer.data, at);
   }
 
+  /// Of which only the duration is kept.
+  void short_call() {
+    queue.add_short_call(core.ring, windows.opened(), {find_function("cudaGetDevice"), 70}, 1);
+  }
+
   /// What the drain thread does with it.
   void pass() {
     queue.drain(
         core.ring, [this](const Slot& slot) { drain.take(1, slot); },
-        [this](const Block& block, std::uint32_t begin, std::uint32_t end, bool done) {
-          journal.take_run(1, block, begin, end, done);
+        [this](const Block& block, BlockPosition from, BlockPosition to, bool done) {
+          journal.take_run(1, block, from, to, done);
         });
     drain.retry_pending();
     buffers.handle(buffers.take_completed(), [this](std::uint8_t* data, std::size_t valid,

@@ -22,11 +22,11 @@ using Rows = std::vector<std::string>;
 class Kept : public IntakeLog {
  public:
   /// A queue's block may end anywhere between them.
-  void take_run(std::uint32_t /*thread*/, const Block& /*block*/, std::uint32_t first, std::uint32_t end,
+  void take_run(std::uint32_t /*thread*/, const Block& /*block*/, BlockPosition from, BlockPosition to,
                 bool /*done*/) override {
-    if (first == end) return;
+    if (from == to) return;
     if (records_ != 0) rows.pop_back();
-    records_ += end - first;
+    records_ += (to - from) / kBlockSteps;
     rows.push_back("records " + std::to_string(records_));
   }
   void begin_buffer(std::uint64_t /*sequence*/, std::uint16_t generation) override {

@@ -20,13 +20,18 @@
 #include <vector>
 
 #include "catch.h"
+#include "libinject/analysis/idle_time.h"
 
+using inject::asks_for_work;
 using inject::Category;
 using inject::function_category;
 using inject::function_group;
 using inject::function_name;
 using inject::FunctionGroup;
 using inject::FunctionId;
+using inject::host_state_of;
+using inject::HostState;
+using inject::is_bookkeeping;
 using inject::kFunctionCount;
 
 namespace {
@@ -73,6 +78,19 @@ std::vector<std::string> names_of(FunctionGroup group) {
 }
 
 }  // namespace
+
+TEST_CASE("bookkeeping is each call of the runtime that is no part of the device's work") {
+  for (FunctionId id = 1; id <= kFunctionCount; ++id) {
+    const std::string_view name = function_name(id);
+    INFO(name);
+    CHECK(is_bookkeeping(id) == (function_group(id) == FunctionGroup::kCudart &&
+                                 host_state_of(name, false) == HostState::kOther && !asks_for_work(name)));
+  }
+  CHECK(is_bookkeeping(inject::find_function("cudaGetDevice")));
+  CHECK_FALSE(is_bookkeeping(inject::find_function("cudaEventQuery")));
+  CHECK_FALSE(is_bookkeeping(inject::kNoFunction));
+  CHECK_FALSE(is_bookkeeping(inject::kDriverFunction | 1));
+}
 
 TEST_CASE("every hooked function has a name of its own, found again by it", "[functions]") {
   std::set<std::string_view> names;

@@ -49,6 +49,31 @@ TEST_CASE("calls nest by their order, and the outer one's end takes the inner on
   CHECK(thread.lost() == 1);
 }
 
+TEST_CASE(
+    "a short call that was jumped out of is counted by the next one, and one that was interrupted is not") {
+  Thread thread;
+  OpenCalls& calls = thread.calls;
+  calls.enter_short_call(800);
+  CHECK_FALSE(calls.empty());
+  CHECK(calls.in_short_call(700));
+  CHECK_FALSE(calls.in_short_call(800));
+  // A signal handler's, further in.
+  CHECK(calls.around(700) == nullptr);
+  const std::uint32_t handlers = enter(calls, 1, 700);
+  calls.leave(handlers);
+  CHECK(thread.lost() == 0);
+  calls.leave_short_call();
+  CHECK(calls.empty());
+  // Left by siglongjmp.
+  calls.enter_short_call(800);
+  CHECK(calls.around(800) == nullptr);
+  CHECK(calls.empty());
+  CHECK(thread.lost() == 1);
+  calls.enter_short_call(800);
+  enter(calls, 2, 900);
+  CHECK(thread.lost() == 2);
+}
+
 TEST_CASE("a call that was jumped out of is forgotten by one from its place or further out") {
   Thread thread;
   OpenCalls& calls = thread.calls;

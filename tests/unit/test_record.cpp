@@ -5,10 +5,13 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <functional>
+#include <random>
 #include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "libinject/base/ticks.h"
@@ -181,6 +184,104 @@ TEST_CASE("a queue hands records over in order and gives its blocks back") {
   CHECK(blocks.size() == 8);
 }
 
+namespace {
+/// Numbers its calls, those with a record of their own and short ones alike, which have the lower bits.
+struct MixedCalls {
+  bool put_call() { return queue.push(pool, numbered(next), 1); }
+  bool put_short(std::uint32_t window) {
+    return queue.add_short_call(pool, window, {static_cast<FunctionId>(next), kDuration}, 1);
+  }
+  /// Whether what comes is what was put, in its order.
+  bool take() {
+    bool same = true;
+    const auto expect = [&](std::uint32_t number, std::uint32_t window) {
+      same = same && !expected.empty() && expected.front() == std::pair(number, window);
+      if (!expected.empty()) expected.pop_front();
+    };
+    queue.drain(
+        pool,
+        [&](const Slot& slot) {
+          if (slot.kind() == RecordKind::kCall) return expect(number_of(slot) & 0xFFFFu, 0);
+          REQUIRE(slot.kind() == RecordKind::kShortCalls);
+          ShortCallsRecord record;
+          __builtin_memcpy(&record, slot.bytes, sizeof record);
+          REQUIRE(record.count > 0);
+          for (std::uint32_t i = 0; i < record.count; ++i) {
+            expect(record.calls[i].function, record.window);
+            same = same && record.calls[i].duration == kDuration;
+          }
+        },
+        [&](const Block& block, BlockPosition from, BlockPosition to, bool) {
+          each_record(block.slots, from, to, [&](const Slot& slot) {
+            told +=
+                slot.kind() == RecordKind::kShortCalls ? slot.bytes[offsetof(ShortCallsRecord, count)] : 1;
+          });
+        });
+    return same;
+  }
+  [[gnu::noinline]] void jump_out() {
+    if (sigsetjmp(before, 0) != 0) return;
+    queue.emplace<CallRecord>(pool, RecordKind::kCall, 1, [&](CallRecord&) { siglongjmp(before, 1); });
+  }
+
+  static constexpr std::uint16_t kDuration = 321;
+  BlockPool pool{4 * sizeof(Block)};
+  RecordQueue queue;
+  std::deque<std::pair<std::uint32_t, std::uint32_t>> expected;  // number, window of a short one
+  std::uint32_t next = 1;
+  std::uint64_t told = 0;
+  sigjmp_buf before;
+};
+}  // namespace
+
+TEST_CASE("short calls come in their order, fourteen to a record, and none twice") {
+  std::mt19937 random(GENERATE(range(1u, 21u)));
+  MixedCalls calls;
+  std::uint64_t put = 0;
+  std::uint64_t lost = 0;
+  std::uint32_t window = 1;
+  for (int i = 0; i < 20'000; ++i, ++calls.next) {
+    const auto what = static_cast<unsigned>(random() % 100);
+    if (what < 1) ++window;
+    if (what == 50) REQUIRE(calls.take());
+    if (what == 60) {
+      calls.jump_out();
+      ++lost;
+    }
+    const bool is_short = what < 80;
+    if (is_short ? calls.put_short(window) : calls.put_call()) {
+      calls.expected.emplace_back(calls.next & 0xFFFFu, is_short ? window : 0);
+      ++put;
+    } else {
+      ++lost;
+    }
+  }
+  CHECK(calls.take());
+  CHECK(calls.expected.empty());
+  CHECK(calls.told == put);
+  CHECK(calls.queue.dropped(RecordKind::kCall) == lost);
+  CHECK(put > lost);
+}
+
+TEST_CASE("short calls of a full pool are dropped and counted") {
+  MixedCalls calls;
+  std::uint32_t put = 0;
+  for (int i = 0; i < 100'000; ++i) put += calls.put_short(1) ? 1 : 0;
+  CHECK(put == 4 * Block::kSlots * ShortCallsRecord::kMost);
+  CHECK(calls.queue.dropped(RecordKind::kShortCalls) == 100'000 - put);
+  CHECK_FALSE(calls.put_call());
+}
+
+TEST_CASE("a short call is there as soon as it is made, while its record is not complete") {
+  MixedCalls calls;
+  for (int i = 0; i < 100; ++i, ++calls.next) {
+    REQUIRE(calls.put_short(1));
+    calls.expected.emplace_back(calls.next, 1);
+    REQUIRE(calls.take());
+    REQUIRE(calls.expected.empty());
+  }
+}
+
 TEST_CASE("a full pool drops the newest records and counts them") {
   BlockPool pool(2 * sizeof(Block));
   RecordQueue queue;
@@ -245,6 +346,44 @@ TEST_CASE("a handler on a stack of its own drops its record while the push that 
   CHECK_FALSE(Interrupted::kept);
   CHECK(pushes.put(3));
   CHECK(pushes.numbers() == std::vector<std::uint32_t>{1, 3});
+}
+
+TEST_CASE("short calls are taken while their thread adds to them") {
+  constexpr std::uint32_t kCalls = 200'000;
+  BlockPool pool(16 * sizeof(Block));
+  RecordQueue queue;
+  std::atomic<bool> running{true};
+  std::thread producer([&] {
+    for (std::uint32_t n = 0; n < kCalls;) {
+      const bool put = n % 17 == 0 ? queue.push(pool, numbered(n), 1)
+                                   : queue.add_short_call(pool, 1, {static_cast<FunctionId>(n), 7}, 1);
+      if (put) {
+        ++n;
+      } else {
+        std::this_thread::yield();
+      }
+    }
+    running = false;
+  });
+  std::uint32_t next = 0;
+  bool in_order = true;
+  const auto take = [&] {
+    queue.drain(pool, [&](const Slot& slot) {
+      if (slot.kind() == RecordKind::kCall) {
+        in_order = in_order && number_of(slot) == next++;
+        return;
+      }
+      ShortCallsRecord record;
+      __builtin_memcpy(&record, slot.bytes, sizeof record);
+      for (std::uint32_t i = 0; i < record.count; ++i)
+        in_order = in_order && record.calls[i].function == static_cast<FunctionId>(next++);
+    });
+  };
+  while (running) take();
+  producer.join();
+  take();
+  CHECK(in_order);
+  CHECK(next == kCalls);
 }
 
 TEST_CASE("producers and the consumer work side by side and nothing is lost or doubled") {

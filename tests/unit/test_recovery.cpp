@@ -210,6 +210,35 @@ TEST_CASE("what was taken, what was published and what was handed over is recove
   CHECK(stat((folder.path() + "/" + kFileName).c_str(), &status) != 0);
 }
 
+TEST_CASE("short calls are recovered once each, whether their record is complete or not", "[recovery]") {
+  const TemporaryFolder folder;
+  RecordedRun run(folder.path());
+  REQUIRE(run.opened);
+  run.open_window();
+  run.launch();
+  std::uint64_t calls = 1;
+  std::mt19937 random(1);
+  for (int i = 0; i < 400; ++i, ++calls) {
+    const auto what = static_cast<unsigned>(random() % 20);
+    if (what == 0) {
+      run.launch();
+    } else {
+      run.short_call();
+    }
+    if (what < 4) run.pass();
+    if (i % 7 != 0) continue;
+    Image image;
+    std::string problem;
+    const Bytes bytes = bytes_of(folder);
+    REQUIRE(image.open(bytes, problem));
+    Replay replay(image);
+    replay.run();
+    CHECK(replay.statistics().host_total().api_calls == calls + 1);
+    CHECK(replay.run_info().recovered->refused == 0);
+    CHECK(replay.run_info().recovered->calls_not_kept == 0);
+  }
+}
+
 TEST_CASE("a window whose beginning is not known has what ran before the first call that was kept",
           "[recovery]") {
   const TemporaryFolder folder;

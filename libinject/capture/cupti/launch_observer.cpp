@@ -147,11 +147,12 @@ void LaunchObserver::enter_plain(std::uint64_t* correlation_data) noexcept {
   if (window == 0 || !record_plain_calls.load(std::memory_order_relaxed)) return;
   ThreadState* thread = ThreadRegistry::current();
   if (thread == nullptr) return;
-  const OpenCall* around = call_around(*thread, __builtin_dwarf_cfa());
-  if (around != nullptr && function_group(around->function) == FunctionGroup::kCudart &&
-      !record_inner_calls.load(std::memory_order_relaxed)) {
-    return;
-  }
+  const auto stack = reinterpret_cast<std::uintptr_t>(__builtin_dwarf_cfa());
+  const OpenCall* around = thread->open_calls.around(stack);
+  const bool in_runtime_call =
+      thread->open_calls.in_short_call(stack) ||
+      (around != nullptr && function_group(around->function) == FunctionGroup::kCudart);
+  if (in_runtime_call && !record_inner_calls.load(std::memory_order_relaxed)) return;
   thread->plain_window = window;
   *correlation_data = now();
   if (around == nullptr) *correlation_data = outermost_call_begins(*thread, window, *correlation_data);

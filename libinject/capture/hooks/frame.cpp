@@ -33,6 +33,11 @@ bool held_at_gate(FunctionId function) noexcept {
          group == FunctionGroup::kCudnn;
 }
 
+// Whether the outermost call says when its thread was not just computing (model/records.h, kShortCall).
+bool is_apart(const ThreadState& thread, const OpenCall& call) noexcept {
+  return thread.kept_window != call.window || call.begin - thread.kept_end >= kProcessorTimeApart;
+}
+
 }  // namespace
 
 CallFrame::CallFrame(FunctionId function, const void* stack) noexcept {
@@ -115,6 +120,18 @@ CallFrame::~CallFrame() {
   thread.open_calls.leave(place_);
   if (call.level == 0 && call.window != 0) outermost_call_ended(thread, call.window, call.begin, end);
   if (!call.has_record()) return;
+  const bool brief = end - call.begin < kShortCall && is_bookkeeping(call.function);
+  const bool outermost = call.chain == 0;
+  if (brief && call.correlation == 0 && call.flags == 0 && !(outermost && is_apart(thread, call)) &&
+      short_calls_together.load(std::memory_order_relaxed)) {
+    ThreadRegistry::add_short_call(thread, call.window,
+                                   {call.function, static_cast<std::uint16_t>(end - call.begin)});
+    return;
+  }
+  if (outermost) {
+    thread.kept_window = call.window;
+    thread.kept_end = end;
+  }
   CallRecord record;
   record.flags = call.flags;
   record.function = call.function;
@@ -137,6 +154,22 @@ CallFrame::~CallFrame() {
     }
   }
   record.generation = call.generation;
+  ThreadRegistry::push(thread, record);
+}
+
+void ShortCallFrame::record(Nanoseconds end) noexcept {
+  ThreadState& thread = *thread_;
+  outermost_call_ended(thread, window_, begin_, end);
+  thread.kept_window = window_;
+  thread.kept_end = end;
+  CallRecord record;
+  record.function = function_;
+  record.begin = begin_;
+  record.end = end;
+  record.call = ++thread.calls;
+  record.range = nvtx_current(thread);
+  record.window = window_;
+  record.status = status_;
   ThreadRegistry::push(thread, record);
 }
 

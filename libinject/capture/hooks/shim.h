@@ -69,6 +69,13 @@ struct Shim<function, R(A...)> {
       kObservedBefore || kObservedAfter || kSeenBefore || kSeenAfter || kCallerSeen;
   static constexpr bool kUnrecorded = requires { Observer<function>::kUnrecorded; };
 
+  /// Such calls submit no work and run no code of the program's; frameworks make ten of them a launch.
+  static constexpr bool kMayBeShort =
+      std::is_enum_v<R> &&
+      (kCategory<function> == Category::kQuery || kCategory<function> == Category::kEvent ||
+       kCategory<function> == Category::kDevice || kCategory<function> == Category::kStream ||
+       function == kFn_cudaStreamIsCapturing || function == kFn_cudaStreamIsCapturing_ptsz);
+
   /// Where a call goes: to the real function at once, or to slow(). No branch and no ordering stronger than
   /// relaxed here: across either, GCC copies every argument that lies on the stack back and forth (5 ns for
   /// the 23 of a batched GEMM, measured; now none). The jump is predicted, so that the choice delays nothing
@@ -138,6 +145,13 @@ struct Shim<function, R(A...)> {
   }
 
   [[gnu::always_inline]] static inline R framed(Real real, A... args) {
+    if constexpr (kMayBeShort) {
+      if (ShortCallFrame frame(function); frame.begun()) {
+        const R result = real(args...);
+        frame.status(StatusCode<R>::of(result));
+        return result;
+      }
+    }
     CallFrame frame(function);
     [[maybe_unused]] bool told = false;
     if constexpr (requires { CallArguments<function>::tell(frame, nullptr, std::declval<A>()...); }) {
