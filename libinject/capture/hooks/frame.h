@@ -54,8 +54,8 @@ class CallFrame {
   bool shape_told_ = false;
 };
 
-/// The same for an outermost call of the runtime that is_bookkeeping(): it leaves its duration alone if it is
-/// a short one (model/records.h, kShortCall), at a third of the cost.
+/// The same for an outermost call of the runtime that is_bookkeeping(): it leaves only its duration if it is
+/// a short one (model/records.h, kShortCall).
 class ShortCallFrame {
  public:
   [[gnu::always_inline]] explicit ShortCallFrame(FunctionId function,
