@@ -6,7 +6,8 @@ What the first ten profiled steps of a program take, under nothing, under the be
 (programs/floor_client.cpp), under libinject, and under torch.profiler, for the programs of programs/launch_bound.py.
 
 Every arm is a server: a Python process that has imported PyTorch and forks a child for each run, before CUDA starts, so that a
-run takes seconds. The children of all arms build the program at the same time and then take their steps in turn, the others idle.
+run takes seconds. The children of all arms build the program at the same time and then take their steps in turn, the others idle:
+all of them at once, or --turn of them, so that the machine has no time to change between arms.
 A child takes STEPS steps and notes each one's times. The window is the ten steps from START on (libinject finds them by itself;
 which steps it took is read from run.json), and what it is compared with are the same steps of the runs under nothing, not the steps
 beside the window.
@@ -16,6 +17,7 @@ needs some thousands of them (--steps).
 """
 
 import argparse
+import csv
 import ctypes
 import glob
 import json
@@ -47,7 +49,7 @@ OURS = {
     "other": WINDOW,
     "ours_fifth": {"INJECT_WINDOW": f"iter:{START}+{COUNT}/20x5"},
 }
-ARMS = ("none", "floor", "floor_rehearsed", "floor_kernels", "floor_callbacks", "profiler", "profiler_cpu", *OURS)
+ARMS = ("none", "sampled", "floor", "floor_rehearsed", "floor_kernels", "floor_callbacks", "profiler", "profiler_cpu", *OURS)
 
 
 # --- a run -----------------------------------------------------------------------------------------------------------
@@ -110,7 +112,7 @@ class Nothing:
         return {}
 
 
-def take_steps(request, arm, options, built):
+def take_steps(request, arm, options, wait_for_turn):
     import launch_bound
     import torch
     torch.manual_seed(1)
@@ -122,11 +124,12 @@ def take_steps(request, arm, options, built):
         client = Profiler(arm)
     step = launch_bound.PROGRAMS[request["program"]](options.device)
     step()
-    built()
     count = options.steps
     begin, end, faults, cpu = ([0] * count for _ in range(4))
     usage, monotonic, process = resource.getrusage, time.monotonic_ns, time.process_time_ns
     for at in range(count):
+        if at % options.turn == 0:
+            wait_for_turn()
         client.before(at)
         before, spent = usage(resource.RUSAGE_SELF).ru_minflt, process()
         begin[at] = monotonic()
@@ -142,6 +145,8 @@ def take_steps(request, arm, options, built):
 
 def serve(arm, options):
     """Lines of JSON on stdin, an answer each on stdout."""
+    if options.cpus:
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:options.cpus])
     import launch_bound  # noqa: F401
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
@@ -154,12 +159,12 @@ def serve(arm, options):
             os.close(reading)
             os.close(said_go)
 
-            def built(writing=writing, go=go):
+            def wait_for_turn(writing=writing, go=go):
                 os.write(writing, b"\n")
                 os.read(go, 1)
 
             try:
-                answer = take_steps(request, arm, options, built)
+                answer = take_steps(request, arm, options, wait_for_turn)
             except Exception as error:  # noqa: BLE001 (whatever it is belongs to the answer)
                 answer = {"failed": f"{type(error).__name__}: {error}"[:500], "pid": os.getpid()}
             with os.fdopen(writing, "w") as file:
@@ -168,12 +173,10 @@ def serve(arm, options):
         os.close(writing)
         os.close(go)
         with os.fdopen(reading) as file:
-            line = file.readline()
-            if line == "\n":
-                print(json.dumps({"built": True}), file=answers, flush=True)
+            while (line := file.readline()) == "\n":
+                print(json.dumps({"waits": True}), file=answers, flush=True)
                 sys.stdin.readline()
                 os.write(said_go, b"g")
-                line = ""
             text = line + file.read()
         os.close(said_go)
         _, status = os.waitpid(child, 0)
@@ -193,7 +196,7 @@ class Server:
     def start(self):
         options = self.options
         argv = [sys.executable, os.path.abspath(__file__), "--serve", self.arm, "--device", options.device, "--steps", str(options.steps),
-                "--floor", options.floor or "", "--cupti", options.cupti or ""]
+                "--turn", str(options.turn), "--cpus", str(options.cpus), "--floor", options.floor or "", "--cupti", options.cupti or ""]
         self.process = subprocess.Popen(argv, env=self.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, text=True,
                                         start_new_session=True)
 
@@ -206,18 +209,20 @@ class Server:
         print(json.dumps({"program": program}), file=self.process.stdin, flush=True)
 
     def wait_built(self):
-        self.built = self.answer(60)
+        self.told = self.answer(60)
 
-    def run(self, seconds=40):
-        answer, self.built = self.built, None
-        if "built" in answer:
+    def take_turn(self, seconds=40):
+        """The child's steps up to the next turn. True: it is over, and `told` is its answer."""
+        if "waits" in self.told:
             print("go", file=self.process.stdin, flush=True)
-            answer = self.answer(seconds)
-        if "pid" not in answer:
+            self.told = self.answer(seconds)
+        if "waits" in self.told:
+            return False
+        if "pid" not in self.told:
             self.kill()
             self.start()
             self.answer(60)
-        return answer
+        return True
 
     def kill(self):
         os.killpg(self.process.pid, signal.SIGKILL)
@@ -230,6 +235,18 @@ class Server:
         except subprocess.TimeoutExpired:
             self.kill()
         self.log.close()
+
+
+FIGURES = ("Step Time (ns)", "Step Time in Window (ns)", "GPU Utilization (%)", "Launch-bound (%)", "Profiler Overhead (%)",
+           *(f"{name} w/o Overhead{end} (%)" for name in ("Utilization", "Launch-bound") for end in ("", " Low", " High")))
+
+
+def table_rows(folder, name):
+    path = os.path.join(folder, name)
+    if not os.path.exists(path):
+        return []
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))
 
 
 def output_folder(options, arm, pid):
@@ -254,17 +271,62 @@ def read_ours(options, arm, answer):
         run = json.load(file)
     answer["windows"] = [window_steps(answer, window, run["time_zero"]["clock_monotonic_ns"]) for window in run.get("windows", [])]
     answer["trigger"] = run.get("windows", [{}])[0]
+    zero = run["time_zero"]["clock_monotonic_ns"]
+    answer["unprofiled"] = [at for row in table_rows(folder, "step_times.csv")
+                            for at in window_steps(answer, {"start_ns": int(row["Start (ns)"]),
+                                                            "end_ns": int(row["Start (ns)"]) + int(row["Duration (ns)"])}, zero)]
+    for row in table_rows(folder, "window_sum.csv"):
+        if row["Device"] == "all" and row["Window"] == "1":
+            answer["figures"] = {name: float(row[name]) for name in FIGURES if row.get(name)}
 
-    def total(name, *columns):
-        import csv
-        path = os.path.join(folder, name)
-        if not os.path.exists(path):
-            return 0
-        with open(path, newline="") as file:
-            return sum(int(row[next(c for c in columns if c in row)] or 0) for row in csv.DictReader(file))
+    def total(name, column):
+        return sum(int(row[column] or 0) for row in table_rows(folder, name))
     steps = sum(len(one) for one in answer["windows"]) or 1
     answer["kernels"] = total("cuda_gpu_kern_sum.csv", "Instances") / steps
     answer["calls"] = total("cuda_api_sum.csv", "Num Calls") / steps
+
+
+class Sampler:
+    """A process that samples, for the arm `sampled`, in how much of the time the GPU's compute engine is at work."""
+
+    METRIC = "gr__cycles_active.avg.pct_of_peak_sustained_elapsed"
+
+    def __init__(self, options, environment):
+        self.folder = os.path.join(options.work, "sampler")
+        self.log = open(os.path.join(options.out, "sampler.log"), "a")
+        self.process = subprocess.Popen(
+            [sys.executable, os.path.join(HERE, "programs", "device_sampler.py")], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=self.log, text=True,
+            env={**environment, "LD_PRELOAD": options.library, "INJECT_OUT": self.folder, "INJECT_WINDOW": "api", "INJECT_METRICS": self.METRIC,
+                 "INJECT_METRICS_TIMELINE": "1", "INJECT_SUMMARY": "off"})
+        self.process.stdout.readline()
+
+    def tell(self, what):
+        print(what, file=self.process.stdin, flush=True)
+        self.process.stdout.readline()
+
+    def close(self):
+        """[(begin, end, share)], by CLOCK_MONOTONIC."""
+        self.process.stdin.close()
+        self.process.wait(60)
+        self.log.close()
+        with open(os.path.join(self.folder, "run.json")) as file:
+            zero = json.load(file)["time_zero"]["clock_monotonic_ns"]
+        rows = table_rows(self.folder, "metric_samples.csv")
+        column = list(rows[0])[-1] if rows else ""
+        return [(int(row["Start (ns)"]) + zero, int(row["End (ns)"]) + zero, float(row[column])) for row in rows if row[column]]
+
+
+def active_share(samples, run):
+    """Percent of the window's steps in which the engine was at work; None where less than nine tenths of it was sampled."""
+    begin, end = run["begin"][START], run["begin"][START + COUNT]
+    sampled = active = 0
+    for first, last, share in samples:
+        inside = min(last, end) - max(first, begin)
+        if inside > 0:
+            sampled += inside
+            active += inside * share
+    return active / sampled if sampled >= 0.9 * (end - begin) else None
 
 
 def step_ms(answer, steps):
@@ -294,6 +356,23 @@ def ratio(runs, none, of):
     return interval(lambda: statistics.median(random.choices(pairs, k=len(pairs))))
 
 
+def unprofiled_ratio(runs, none):
+    """(median, low, high) of the steps that ran without CUPTI, by the program's own times, against the same steps under nothing."""
+    pairs = [median_ms(run, run["unprofiled"]) / median_ms(none[number], run["unprofiled"]) for number, run in runs.items()
+             if number in none and run.get("unprofiled")]
+    return interval(lambda: statistics.median(random.choices(pairs, k=len(pairs)))) if pairs else None
+
+
+def table_ratios(runs):
+    """The step time that the tables have, of the program's own for the same steps, run by run."""
+    found = []
+    for run in runs.values():
+        if run.get("unprofiled") and "Step Time (ns)" in run.get("figures", {}):
+            own = statistics.median(run["begin"][at + 1] - run["begin"][at] for at in run["unprofiled"] if at + 1 < len(run["begin"]))
+            found.append(run["figures"]["Step Time (ns)"] / own)
+    return found
+
+
 def summarise(data, programs, arms):
     rows = []
     for program in programs:
@@ -308,6 +387,14 @@ def summarise(data, programs, arms):
         if ours:
             row["kernels"] = round(statistics.median(run["kernels"] for run in ours))
             row["calls"] = round(statistics.median(run["calls"] for run in ours))
+        if found := unprofiled_ratio(runs.get("ours", {}), none):
+            row["step_time"] = [round(value, 4) for value in found]
+            row["step_time_of_own"] = [round(value, 4) for value in sorted(table_ratios(runs["ours"]))]
+        known = [run["figures"] for run in runs.get("ours", {}).values() if run.get("figures")]
+        row["figures"] = {name: round(statistics.median(values), 2) for name in FIGURES if (values := [one[name] for one in known if name in one])}
+        shares = [run["active"] for run in runs.get("sampled", {}).values() if run.get("active") is not None]
+        if shares:
+            row["active"] = round(statistics.median(shares), 2)
         for arm in arms:
             if arm != "none" and (found := ratio(runs.get(arm, {}), none, step_ms)):
                 row[arm] = [round(value, 3) for value in found]
@@ -330,6 +417,14 @@ def print_rows(rows, arms):
                 steps = row.get(arm + "_median", [1])[0]
                 print(f"   {arm:16} {middle:6.3f} x ({low:.3f} ... {high:.3f})  median step {steps:6.3f} x  {extra:6.2f} us a kernel  {row[arm + '_faults']:7.1f} faults  "
                       f"{row[arm + '_cpu_ms']:8.3f} ms of processor a step")
+        if "step_time" in row:
+            print("   steps without CUPTI, of the same steps under nothing: {:.3f} ({:.3f} ... {:.3f})".format(*row["step_time"]))
+            own = row["step_time_of_own"]
+            print(f"   step time in the tables, of the program's own of the same steps: {own[0]} ... {own[-1]}" if own else "   no step time in the tables")
+        if "active" in row:
+            print(f"   engine active, sampled from another process: {row['active']} %")
+        if row["figures"]:
+            print("   " + ", ".join(f"{name} {value}" for name, value in row["figures"].items()))
 
 
 def collect(options, environment_of):
@@ -337,6 +432,7 @@ def collect(options, environment_of):
     arms, programs = options.arms.split(","), options.programs.split(",")
     deadline = time.monotonic() + options.seconds
     servers = {arm: Server(arm, options, environment_of(arm)) for arm in arms}
+    sampler = Sampler(options, environment_of("none")) if "sampled" in arms else None
     data = {program: {arm: {} for arm in arms} for program in programs}
     failures = []
     for arm, server in servers.items():
@@ -350,19 +446,26 @@ def collect(options, environment_of):
             for program in programs:
                 began = time.monotonic()
                 if began + longest > deadline:
-                    return finish(servers, data, failures)
+                    return finish(servers, sampler, data, failures)
                 for server in servers.values():
                     server.build(program)
                 for server in servers.values():
                     server.wait_built()
-                for arm in arms[number % len(arms):] + arms[:number % len(arms)]:
-                    run = servers[arm].run()
+                if sampler is not None:
+                    sampler.tell("start")
+                waiting = arms[number % len(arms):] + arms[:number % len(arms)]
+                while waiting:
+                    waiting = [arm for arm in waiting if not servers[arm].take_turn()]
+                if sampler is not None:
+                    sampler.tell("stop")
+                for arm in arms:
+                    run = servers[arm].told
                     note_run(options, program, arm, number, run, data, failures)
                     print(json.dumps({"program": program, "arm": arm, "round": number, **run}), file=file, flush=True)
                 longest = max(longest, time.monotonic() - began)
                 print(f"round {number}, {program}: {time.monotonic() - began:.0f} s", flush=True)
             number += 1
-    return finish(servers, data, failures)
+    return finish(servers, sampler, data, failures)
 
 
 def note_run(options, program, arm, number, run, data, failures):
@@ -380,9 +483,14 @@ def note_run(options, program, arm, number, run, data, failures):
     data[program][arm][number] = run
 
 
-def finish(servers, data, failures):
+def finish(servers, sampler, data, failures):
     for server in servers.values():
         server.close()
+    if sampler is not None:
+        samples = sampler.close()
+        for runs in data.values():
+            for run in runs["sampled"].values():
+                run["active"] = active_share(samples, run)
     return data, failures
 
 
@@ -415,6 +523,8 @@ def arguments(parser):
     parser.add_argument("--arms", default="none,floor,floor_rehearsed,ours", help="of " + ",".join(ARMS))
     parser.add_argument("--seconds", type=float, default=500, help="no round begins that might end later")
     parser.add_argument("--steps", type=int, default=STEPS)
+    parser.add_argument("--turn", type=int, default=1_000_000, help="steps that an arm takes before it is another's turn")
+    parser.add_argument("--cpus", type=int, default=0, help="the arms run on so many processors, the same ones (0: on all)")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--floor", help=argparse.SUPPRESS)
     parser.add_argument("--other", help="another build of the library, for the arm of that name")

@@ -133,6 +133,12 @@ void KernelLimits::merge(const KernelLimits& more) {
   measured += more.measured;
 }
 
+std::uint64_t time_of(const Diagnosis& diagnosis, Bottleneck kind) {
+  for (const BottleneckPart& part : diagnosis.parts)
+    if (part.kind == kind) return part.time;
+  return 0;
+}
+
 Diagnosis diagnose(const DeviceTimes& times, const KernelLimits& limits, int multiprocessors) {
   Diagnosis result;
   result.device_time = times.span;

@@ -82,6 +82,9 @@ struct Diagnosis {
   }
 };
 
+/// Of `parts`, the time of that kind.
+std::uint64_t time_of(const Diagnosis& diagnosis, Bottleneck kind);
+
 /// `multiprocessors`: the device's; 0: not known.
 Diagnosis diagnose(const DeviceTimes& times, const KernelLimits& limits, int multiprocessors = 0);
 

@@ -288,6 +288,7 @@ void Journal::boundary(const IterationBoundary& boundary) {
   body_.number(boundary.window_before);
   body_.number(static_cast<std::uint64_t>(boundary.label));
   body_.number(boundary.followed ? 1 : 0);
+  body_.number(boundary.unprofiled_before ? 1 : 0);
 }
 
 Journal::Position Journal::position() {

@@ -89,7 +89,34 @@ const std::vector<IterationReport>& iteration_rows(const Report& report) {
   return report.iterations;
 }
 
+Columns<UnprofiledStep> step_columns(const Report& report) {
+  using Row = UnprofiledStep;
+  Columns<Row> columns;
+  const RunInfo* const run = report.run;
+  columns.add("Iteration", kCount, &Row::number, "Its number, from 0.")
+      .add(
+          "Start (ns)", kMoment, [run](const Row& row) { return since_base(row.begin, *run); },
+          "Host time of its boundary.")
+      .add("Duration (ns)", kTime, &Row::duration, "Next boundary - Start, on the host.")
+      .add(
+          "Samples/s", kRate,
+          [run](const Row& row) { return samples_per_second(run->batch, static_cast<double>(row.duration)); },
+          "INJECT_BATCH by Duration.", "no INJECT_BATCH");
+  return columns;
+}
+
+const std::deque<UnprofiledStep>& step_rows(const Report& report) {
+  return report.statistics->iterations().unprofiled_steps();
+}
+
 }  // namespace
+
+TableFile step_table() {
+  return make_table<step_columns, step_rows>(
+      "step_times.csv",
+      "An iteration that ran without CUPTI, before, between or after the windows: the latest 1,000 "
+      "(iterations.md). Empty where iterations are looked for in windows alone.");
+}
 
 TableFile iteration_table() {
   return make_table<iteration_columns, iteration_rows>(

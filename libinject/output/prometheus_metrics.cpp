@@ -318,8 +318,8 @@ void PrometheusMetrics::device_samples(PrometheusText& text, const Report& repor
   });
   std::map<std::uint32_t, Diagnosis> diagnoses;
   for (const auto& [device, times] : latest_devices_) {
-    const Diagnosis diagnosis =
-        diagnose(times, report.limits_of(device), specs_of(*report.run, device).multiprocessors);
+    const Diagnosis diagnosis = diagnose(judged_times(times, report.steps.overhead), report.limits_of(device),
+                                         specs_of(*report.run, device).multiprocessors);
     if (diagnosis.verdict != Bottleneck::kNone) diagnoses[device] = diagnosis;
   }
   text.family(kTable[kVerdict]);

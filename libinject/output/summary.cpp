@@ -62,6 +62,7 @@ std::string summary_text(const Report& report, std::string_view folder) {
   TextPage page;
   page.line(title(run));
   page.line("  " + command_text(run));
+  write_disturbance(page, report);
   write_recovered(page, run);
   write_devices(page, report);
   write_iterations(page, report);

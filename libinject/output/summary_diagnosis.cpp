@@ -58,6 +58,26 @@ std::string headline(const DeviceDiagnosis& entry, bool names_device) {
          share_text(times.idle(), times.span);
 }
 
+bool launches_graphs(const Statistics& statistics) {
+  const std::vector<TimeRow> calls = statistics.api_calls();
+  return std::any_of(calls.begin(), calls.end(), [](const TimeRow& call) {
+    return call.name.find("GraphLaunch") != std::string_view::npos;
+  });
+}
+
+/// Where the profiler has lengthened the steps. In graphs and in ranks that wait for each other it lengthens
+/// kernels as well: the estimate is a bound.
+void without_profiler_line(TextPage& page, const Report& report, const DeviceDiagnosis& entry) {
+  const auto& overhead = report.steps.overhead;
+  if (!entry.without_profiler || !overhead || !overhead->seen()) return;
+  const bool bound = entry.times.exposed_collective() != 0 || entry.times.collective_block_time != 0 ||
+                     launches_graphs(*report.statistics);
+  const auto share = [](const CorrectedShare& of) { return bounded_share_text(of.value, of.low, of.high); };
+  page.paragraph("    ", std::string("without the profiler: a kernel runs ") + (bound ? "at most " : "") +
+                             share(entry.without_profiler->utilization) + " of the time; launch-bound " +
+                             (bound ? "at least " : "") + share(entry.without_profiler->launch_bound));
+}
+
 /// The evidence for the verdict comes first, with its advice.
 void evidence_lines(TextPage& page, const DeviceDiagnosis& entry) {
   const Diagnosis& diagnosis = entry.diagnosis;
@@ -82,7 +102,8 @@ void evidence_lines(TextPage& page, const DeviceDiagnosis& entry) {
     if (leading && !bottleneck_advice(evidence.kind).empty()) {
       std::string advice(bottleneck_advice(evidence.kind));
       if (diagnosis.leading != 0 || diagnosis.gain != 0) {
-        advice += " (at most " + share_text(evidence.gain, span) + " of the time)";
+        advice += " (at most " + share_text(evidence.gain, diagnosis.device_time) + " of the time" +
+                  (diagnosis.device_time < span ? " without the profiler)" : ")");
       }
       page.paragraph("    -> ", advice);
     }
@@ -100,6 +121,7 @@ void write_diagnoses(TextPage& page, const Report& report) {
     if (verdict == Bottleneck::kNone) continue;
     page.empty_line();
     page.line(headline(entry, report.diagnoses.size() > 1));
+    if (verdict != Bottleneck::kTooShort) without_profiler_line(page, report, entry);
     evidence_lines(page, entry);
     if (entry.diagnosis.leading == 0 && verdict != Bottleneck::kTooShort)
       kernel_use_lines(page, report, entry.device);

@@ -51,6 +51,7 @@ TableFile normalization_table();
 TableFile collective_table();
 TableFile window_table();
 TableFile iteration_table();
+TableFile step_table();
 TableFile phase_table();
 TableFile memory_table();
 // kernel_detail_table.cpp, kernel_metric_table.cpp

@@ -55,14 +55,13 @@ void add_time_columns(Columns<WindowReport>& columns) {
       "GPU Utilization (%)", kPercent, [](const Times& of) { return percent(of.utilization); },
       "Kernel Busy by Device Time.");
   static constexpr std::string_view kTooFew =
-      "not settled; fewer than seven steps in the window or outside of all windows";
+      "not settled; fewer than seven steps in the window or without CUPTI";
   diagnosed.add(
       "Profiler Overhead (%)", kPercent,
       [](const Times& of) {
         return of.overhead && of.overhead->seen() ? Cell(100 * of.overhead->share) : Cell();
       },
-      "1 - median step outside windows / median step in the window, where the interval of the next two "
-      "columns lies above 0.",
+      "1 - Step Time / Step Time in Window, where the interval of the next two columns lies above 0.",
       "not known, or, with an interval, not seen");
   diagnosed.add(
       "Profiler Overhead Low (%)", {"%", "≤ 100", 1},
@@ -74,9 +73,32 @@ void add_time_columns(Columns<WindowReport>& columns) {
       [](const Times& of) { return of.overhead ? Cell(100 * of.overhead->high) : Cell(); },
       "Upper end of it.", kTooFew);
   diagnosed.add(
-      "Utilization w/o Overhead (%)", kPercent, [](const Times& of) { return percent(of.without_overhead); },
-      "GPU Utilization / (1 - Profiler Overhead); GPU Utilization where no overhead is seen.",
-      "the overhead is not known; more than 100");
+      "Launch-bound (%)", kPercent, [](const Times& of) { return percent(of.launch_bound); },
+      "Share of Device Time that is launch-bound (diagnosis.md).");
+  static constexpr std::string_view kNotCorrected =
+      "the overhead is not known, or is more than the idle time";
+  const auto corrected = [&](const char* name, CorrectedShare WithoutProfiler::*share,
+                             double CorrectedShare::*value, std::string_view meaning) {
+    diagnosed.add(
+        name, kPercent,
+        [share, value](const Times& of) {
+          return cell_if(of.without_profiler.has_value(),
+                         of.without_profiler ? 100 * ((*of.without_profiler).*share).*value : 0.0);
+        },
+        meaning, kNotCorrected);
+  };
+  corrected("Utilization w/o Overhead (%)", &WithoutProfiler::utilization, &CorrectedShare::value,
+            "GPU Utilization / (1 - Profiler Overhead); GPU Utilization where no overhead is seen.");
+  corrected("Utilization w/o Overhead Low (%)", &WithoutProfiler::utilization, &CorrectedShare::low,
+            "Likewise with Profiler Overhead Low, at least 0.");
+  corrected("Utilization w/o Overhead High (%)", &WithoutProfiler::utilization, &CorrectedShare::high,
+            "Likewise with Profiler Overhead High, at most 100.");
+  corrected("Launch-bound w/o Overhead (%)", &WithoutProfiler::launch_bound, &CorrectedShare::value,
+            "Launch-bound without what the profiler adds to it (diagnosis.md).");
+  corrected("Launch-bound w/o Overhead Low (%)", &WithoutProfiler::launch_bound, &CorrectedShare::low,
+            "Likewise with Profiler Overhead High.");
+  corrected("Launch-bound w/o Overhead High (%)", &WithoutProfiler::launch_bound, &CorrectedShare::high,
+            "Likewise with Profiler Overhead Low.");
   diagnosed.add("Copy Only (ns)", kTime, time(&DeviceTimes::copy_only),
                 "No kernel, but a copy or a memset ran.");
   diagnosed.add(
@@ -131,12 +153,17 @@ void add_time_columns(Columns<WindowReport>& columns) {
       "Share of the time with copies in which a kernel ran as well.", "no copy ran");
   diagnosed.add(
       "Verdict", kText, [](const Times& of) { return bottleneck_name(of.diagnosis.verdict); },
-      "What the program is bound by.", "too little ran for a verdict");
+      "What the program is bound by, without what the profiler adds where that is known.",
+      "too little ran for a verdict");
   diagnosed.add(
       "Potential Gain (%)", kPercent,
       [](const Times& of) { return 100.0 * of.diagnosis.share(of.diagnosis.gain); },
-      "Share of the device's time that fixing this could save at most.");
+      "Share of the device's time, likewise without what the profiler adds, that fixing this could save at "
+      "most.");
 }
+
+constexpr std::string_view kNoSteps =
+    "rows of one device; fewer than seven iterations ran without CUPTI, or are not known (iterations.md)";
 
 Columns<WindowReport> window_columns(const Report& report) {
   Columns<WindowReport> columns;
@@ -190,9 +217,30 @@ Columns<WindowReport> window_columns(const Report& report) {
   host.add(
           "Iterations", kCount, [](const Host& of) { return of.steps == nullptr ? 0 : of.steps->count(); },
           "Complete iterations.")
-      .add("Samples/s", kRate, &Host::samples_per_second,
-           "INJECT_BATCH by the median duration of the complete iterations.",
+      .add(
+          "Step Time in Window (ns)", kMeanTime,
+          [](const Host& of) { return cell_if(of.steps != nullptr, of.steps ? of.steps->median() : 0.0); },
+          "Median duration of the complete iterations: with what the profiler makes of it.",
+          "rows of one device; no complete iteration")
+      .add("Samples/s in Window", kRate, &Host::samples_per_second, "INJECT_BATCH by Step Time in Window.",
            "rows of one device; no INJECT_BATCH; no complete iteration");
+  const StepReport* const steps = &report.steps;
+  const auto step_time = [&](const char* name, double MedianInterval::*value, std::string_view meaning) {
+    columns.add(
+        name, kMeanTime,
+        [steps, value](const WindowReport& row) {
+          return cell_if(row.host && steps->time, steps->time ? (*steps->time).*value : 0.0);
+        },
+        meaning, kNoSteps);
+  };
+  step_time("Step Time (ns)", &MedianInterval::median,
+            "Median duration of the iterations that ran without CUPTI, of the whole run.");
+  step_time("Step Time Low (ns)", &MedianInterval::low, "Lower end of its 97.5 % interval.");
+  step_time("Step Time High (ns)", &MedianInterval::high, "Upper end of it.");
+  columns.add(
+      "Samples/s", kRate,
+      [steps](const WindowReport& row) { return row.host ? steps->samples_per_second : std::nullopt; },
+      "INJECT_BATCH by Step Time.", "no INJECT_BATCH, or as Step Time");
   columns.of([](const WindowReport& row) { return row.host ? &row.host->losses : nullptr; }, kAllDevices)
       .add("Lost Host Records", kCount, &Losses::host_records, "Calls that found the ring full.")
       .add("Lost Range Records", kCount, &Losses::range_records, "NVTX ranges that found the ring full.")

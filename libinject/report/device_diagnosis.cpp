@@ -191,13 +191,18 @@ std::vector<DeviceKernel> DeviceDiagnoser::kernels_of(std::uint32_t device) cons
   return kernels;
 }
 
-DeviceDiagnosis DeviceDiagnoser::diagnose(const DeviceTimeRow& device, const KernelLimits& limits) const {
+DeviceDiagnosis DeviceDiagnoser::diagnose(const DeviceTimeRow& device, const KernelLimits& limits,
+                                          const std::optional<OverheadEstimate>& overhead) const {
   DeviceDiagnosis entry;
   entry.device = device.device;
   entry.times = device.times;
   const int multiprocessors = specs_of(run_, device.device).multiprocessors;
   entry.taken_by_collectives = device.times.taken_by_collectives(multiprocessors);
-  entry.diagnosis = inject::diagnose(device.times, limits, multiprocessors);
+  if (overhead) entry.without_profiler = without_profiler(device.times, *overhead);
+  const Diagnosis measured = inject::diagnose(device.times, limits, multiprocessors);
+  entry.diagnosis = entry.without_profiler
+                        ? inject::diagnose(entry.without_profiler->times, limits, multiprocessors)
+                        : measured;
   const std::vector<DeviceKernel> kernels = kernels_of(device.device);
   const Bottleneck verdict = entry.diagnosis.verdict;
   if (entry.diagnosis.leading == 0 && verdict != Bottleneck::kNone && verdict != Bottleneck::kUndetermined &&
@@ -207,11 +212,15 @@ DeviceDiagnosis DeviceDiagnoser::diagnose(const DeviceTimeRow& device, const Ker
       text += "; judged by measurement: " + share_text(limits.measured, limits.total()) + " of it";
     entry.evidence.push_back({verdict, entry.diagnosis.compute_time, entry.diagnosis.gain, std::move(text)});
   }
-  for (const BottleneckPart& part : entry.diagnosis.parts) {
+  const auto add = [&](Bottleneck kind, std::uint64_t gain) {
     entry.evidence.push_back(
-        {part.kind, part.time, part.gain,
-         evidence_text(kernels, run_, part.kind, entry.times, entry.taken_by_collectives, device.shares)});
-  }
+        {kind, time_of(measured, kind), gain,
+         evidence_text(kernels, run_, kind, entry.times, entry.taken_by_collectives, device.shares)});
+  };
+  for (const BottleneckPart& part : entry.diagnosis.parts) add(part.kind, part.gain);
+  // What is all the profiler's.
+  for (const BottleneckPart& part : measured.parts)
+    if (time_of(entry.diagnosis, part.kind) == 0) add(part.kind, 0);
   return entry;
 }
 

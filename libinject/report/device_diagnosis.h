@@ -13,6 +13,7 @@
 #include "libinject/model/run_info.h"
 #include "libinject/report/call_report.h"
 #include "libinject/report/measured_kernels.h"
+#include "libinject/report/profiler_overhead.h"
 #include "libinject/stats/device_time.h"
 #include "libinject/stats/statistics.h"
 
@@ -31,8 +32,9 @@ struct DeviceDiagnosis {
   std::uint32_t device = 0;
   DeviceTimes times;
   std::uint64_t taken_by_collectives = 0;
-  Diagnosis diagnosis;
-  std::vector<Evidence> evidence;  ///< that for the verdict comes first
+  std::optional<WithoutProfiler> without_profiler;
+  Diagnosis diagnosis;             ///< of the times without the profiler, where these are known
+  std::vector<Evidence> evidence;  ///< that for the verdict comes first; its times are those in windows
 };
 
 struct DeviceKernel;
@@ -46,7 +48,8 @@ class DeviceDiagnoser {
   /// What limits a device's kernels, except for collectives, over the run: by measurements if there are any,
   /// by the roofline for calls of known shape, otherwise by their families.
   KernelLimits limits(std::uint32_t device) const;
-  DeviceDiagnosis diagnose(const DeviceTimeRow& device, const KernelLimits& limits) const;
+  DeviceDiagnosis diagnose(const DeviceTimeRow& device, const KernelLimits& limits,
+                           const std::optional<OverheadEstimate>& overhead) const;
 
  private:
   std::vector<DeviceKernel> kernels_of(std::uint32_t device) const;

@@ -159,6 +159,14 @@ std::string time_text(double nanoseconds) {
   return with_unit(nanoseconds, kUnits);
 }
 
+std::string bounded_share_text(double share, double low, double high) {
+  std::string text = percent_text(100 * share) + " (";
+  append_decimal(text, 100 * low, 1);
+  text += " to ";
+  append_decimal(text, 100 * high, 1);
+  return text + ")";
+}
+
 std::string share_text(std::uint64_t part, std::uint64_t whole) {
   return percent_text(whole == 0 ? 0.0 : 100.0 * static_cast<double>(part) / static_cast<double>(whole));
 }

@@ -19,6 +19,8 @@ std::string size_text(double bytes);
 std::string percent_text(double value);
 /// `12.3%`; 0 if the whole is 0.
 std::string share_text(std::uint64_t part, std::uint64_t whole);
+/// `19.0% (15.2 to 23.4)`: shares, 0 … 1.
+std::string bounded_share_text(double share, double low, double high);
 /// `1 copy`, `2 copies`, `3 memsets`, `4 launches`.
 std::string plural(std::uint64_t count, std::string_view noun);
 

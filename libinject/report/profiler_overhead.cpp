@@ -2,7 +2,10 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/report/profiler_overhead.h"
 
+#include <algorithm>
 #include <cstdint>
+
+#include "libinject/analysis/diagnosis.h"
 
 namespace inject {
 
@@ -57,6 +60,69 @@ std::optional<OverheadEstimate> profiler_overhead(const std::optional<MedianInte
   if (!outside || !inside || inside->low <= 0) return std::nullopt;
   return OverheadEstimate{1 - outside->median / inside->median, 1 - outside->high / inside->low,
                           1 - outside->low / inside->high, outside->median};
+}
+
+namespace {
+
+DeviceTimes shortened(const DeviceTimes& times, double taken) {
+  DeviceTimes rest = times;
+  const auto idle = [&rest](IdleCause cause) -> std::uint64_t& {
+    return rest.idle_by_cause[static_cast<std::size_t>(cause)].time;
+  };
+  std::uint64_t& compute = idle(IdleCause::kHostCompute);
+  const std::uint64_t host =
+      idle(IdleCause::kLaunchCall) + idle(IdleCause::kOtherCall) + compute - times.own_work;
+  const double from_host = std::min(taken, static_cast<double>(host));
+  const double elsewhere = static_cast<double>(times.idle() - host);
+  const double from_elsewhere = std::min(taken - from_host, elsewhere);
+  const auto shorten = [](std::uint64_t& time, double part, double of) {
+    if (of > 0)
+      time -= std::min(time, static_cast<std::uint64_t>(static_cast<double>(time) * part / of + 0.5));
+  };
+  std::uint64_t computing = compute - times.own_work;
+  shorten(computing, from_host, static_cast<double>(host));
+  shorten(rest.own_work, from_elsewhere, elsewhere);
+  for (std::size_t i = 0; i < kIdleCauses; ++i) {
+    const auto cause = static_cast<IdleCause>(i);
+    if (cause == IdleCause::kHostCompute) continue;
+    const bool hosts = cause == IdleCause::kLaunchCall || cause == IdleCause::kOtherCall;
+    shorten(idle(cause), hosts ? from_host : from_elsewhere, hosts ? static_cast<double>(host) : elsewhere);
+  }
+  compute = computing + rest.own_work;
+  rest.span = rest.kernel_busy + rest.copy_only + rest.idle();
+  return rest;
+}
+
+double launch_bound_share(const DeviceTimes& times) {
+  const Diagnosis diagnosis = diagnose(times, {});
+  return diagnosis.share(time_of(diagnosis, Bottleneck::kLaunch));
+}
+
+}  // namespace
+
+std::optional<WithoutProfiler> without_profiler(const DeviceTimes& times, const OverheadEstimate& overhead) {
+  if (times.span == 0) return std::nullopt;
+  const auto span = static_cast<double>(times.span);
+  const auto idle = static_cast<double>(times.idle());
+  const double share = overhead.seen() ? overhead.share : 0;
+  if (share * span > idle || times.idle() == times.span) return std::nullopt;
+  const DeviceTimes least = shortened(times, std::clamp(overhead.low, 0.0, share) * span);
+  const DeviceTimes most = shortened(times, std::clamp(overhead.high * span, share * span, idle));
+  WithoutProfiler result;
+  result.times = shortened(times, share * span);
+  const auto utilization = [](const DeviceTimes& of) {
+    return static_cast<double>(of.kernel_busy) / static_cast<double>(of.span);
+  };
+  result.utilization = {utilization(result.times), utilization(least), utilization(most)};
+  result.launch_bound = {launch_bound_share(result.times), launch_bound_share(most),
+                         launch_bound_share(least)};
+  return result;
+}
+
+DeviceTimes judged_times(const DeviceTimes& times, const std::optional<OverheadEstimate>& overhead) {
+  if (!overhead) return times;
+  const std::optional<WithoutProfiler> without = without_profiler(times, *overhead);
+  return without ? without->times : times;
 }
 
 }  // namespace inject

@@ -4,8 +4,10 @@
 // The profiler's share of a step: docs/diagnosis.md#the-profilers-own-share.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 
+#include "libinject/analysis/device_times.h"
 #include "libinject/analysis/sample_stats.h"
 
 namespace inject {
@@ -30,7 +32,38 @@ struct OverheadEstimate {
   /// False if the overhead is not significant, or steps inside windows were shorter, as those are that run
   /// ahead of an idle device when a window opens.
   bool seen() const { return low > 0; }
+  /// The same as what a step in a window takes more than one without the profiler: 0.25 is a quarter longer.
+  double longer() const { return share / (1 - share); }
+  double longer_low() const { return low / (1 - low); }
+  double longer_high() const { return high / (1 - high); }
 };
+
+/// From this on a window's steps are so much longer that its idle time says more of the profiler than of the
+/// program.
+inline constexpr double kMuchLonger = 0.05;
+
+/// A figure as it would be without the profiler, with bounds; all are shares of the time, 0 … 1.
+struct CorrectedShare {
+  double value = 0;
+  double low = 0;
+  double high = 0;
+};
+
+/// How a device's time would be spent without the profiler, which keeps the host busy and so lengthens the
+/// device's idle time: kernels run as long as before, in less time. What the steps took longer is taken out
+/// of the idle time that the host's launches, other calls and computing caused, and out of the rest only
+/// where that is not enough.
+struct WithoutProfiler {
+  DeviceTimes times;
+  CorrectedShare utilization;
+  CorrectedShare launch_bound;
+};
+
+/// Empty if it can't be: the steps are longer by more than all idle time.
+std::optional<WithoutProfiler> without_profiler(const DeviceTimes& times, const OverheadEstimate& overhead);
+
+/// What a verdict is about: the times without the profiler where these are known.
+DeviceTimes judged_times(const DeviceTimes& times, const std::optional<OverheadEstimate>& overhead);
 
 /// Empty if one of the medians has no interval.
 std::optional<OverheadEstimate> profiler_overhead(const std::optional<MedianInterval>& outside,

@@ -18,12 +18,6 @@ std::optional<double> share_of(std::uint64_t part, std::uint64_t whole) {
   return static_cast<double>(part) / static_cast<double>(whole);
 }
 
-/// From the median: the first steps of a window run ahead of the device and would pull down a mean.
-std::optional<double> samples_per_second(std::uint64_t batch, double step_time) {
-  if (batch == 0 || !(step_time > 0)) return std::nullopt;
-  return static_cast<double>(batch) / (step_time * 1e-9);
-}
-
 /// `duration`: on the host, 0 if not known.
 FlopRate flop_rate(const FlopCount& flops, std::uint64_t duration, const RunInfo& run) {
   FlopRate rate;
@@ -131,8 +125,8 @@ class WindowReports {
   }
 
   std::optional<OverheadEstimate> overhead_of(const SampleStats* steps) const {
-    if (steps == nullptr || !report_.steps.outside) return std::nullopt;
-    return profiler_overhead(report_.steps.outside, median_interval(*steps));
+    if (steps == nullptr || !report_.steps.time) return std::nullopt;
+    return profiler_overhead(report_.steps.time, median_interval(*steps));
   }
 
   static DeviceTimeReport times_report(const DeviceTimes& times, const KernelLimits& limits,
@@ -140,15 +134,11 @@ class WindowReports {
     DeviceTimeReport report;
     report.times = times;
     report.taken_by_collectives = times.taken_by_collectives(multiprocessors);
-    report.diagnosis = diagnose(times, limits, multiprocessors);
+    report.diagnosis = diagnose(judged_times(times, overhead), limits, multiprocessors);
     report.utilization = share_of(times.kernel_busy, times.span);
     report.overhead = overhead;
-    if (report.utilization && overhead) {
-      const double without = *report.utilization / (1 - (overhead->seen() ? overhead->share : 0));
-      // The kernels' own times cannot get longer without the profiler: a value above 1 means that the steps
-      // are not comparable.
-      if (without <= 1) report.without_overhead = without;
-    }
+    report.launch_bound = share_of(time_of(diagnose(times, limits), Bottleneck::kLaunch), times.span);
+    if (overhead) report.without_profiler = without_profiler(times, *overhead);
     return report;
   }
 
@@ -275,6 +265,11 @@ std::uint64_t count_impossible_rates(const Report& report) {
 
 }  // namespace
 
+std::optional<double> samples_per_second(std::uint64_t batch, double step_time) {
+  if (batch == 0 || !(step_time > 0)) return std::nullopt;
+  return static_cast<double>(batch) / (step_time * 1e-9);
+}
+
 KernelLimits Report::limits_of(std::uint32_t device) const {
   const auto found = limits.find(device);
   return found == limits.end() ? KernelLimits{} : found->second;
@@ -295,13 +290,17 @@ Report build_report(const Statistics& statistics, const RunInfo& run) {
   for (const DeviceTimeRow& device : statistics.device_times().totals())
     report.limits.try_emplace(device.device);
   for (auto& [device, limits] : report.limits) limits = diagnoser.limits(device);
-  for (const DeviceTimeRow& device : statistics.device_times().totals())
-    report.diagnoses.push_back(diagnoser.diagnose(device, report.limits_of(device.device)));
   const IterationStatistics& iterations = statistics.iterations();
+  report.steps.unprofiled = &iterations.unprofiled_step_times();
+  report.steps.time = median_interval(iterations.unprofiled_step_times());
+  if (report.steps.time)
+    report.steps.samples_per_second = samples_per_second(run.batch, report.steps.time->median);
   report.steps.inside = &iterations.step_times();
-  report.steps.outside = median_interval(iterations.step_times_outside());
-  report.steps.samples_per_second = samples_per_second(run.batch, iterations.step_times().median());
-  report.steps.overhead = profiler_overhead(report.steps.outside, median_interval(iterations.step_times()));
+  report.steps.overhead = profiler_overhead(report.steps.time, median_interval(iterations.step_times()));
+  for (const DeviceTimeRow& device : statistics.device_times().totals()) {
+    report.diagnoses.push_back(
+        diagnoser.diagnose(device, report.limits_of(device.device), report.steps.overhead));
+  }
   WindowReports(statistics, run, report).build();
   report.iteration_rows = iterations.rows();
   for (const IterationRow& row : report.iteration_rows) add_iteration(report, row);

@@ -42,8 +42,9 @@ struct DeviceTimeReport {
   std::uint64_t taken_by_collectives = 0;
   Diagnosis diagnosis;
   std::optional<double> utilization;         ///< kernel_busy / span, 0 … 1
-  std::optional<double> without_overhead;    ///< the same, relative to the time without the profiler's share
+  std::optional<double> launch_bound;        ///< likewise, of Bottleneck::kLaunch
   std::optional<OverheadEstimate> overhead;  ///< of the window's steps
+  std::optional<WithoutProfiler> without_profiler;
 };
 
 /// The values of the metrics' columns, percentages 0 … 100; empty where not measured.
@@ -53,8 +54,8 @@ using MetricValues = std::vector<std::optional<double>>;
 struct WindowReport {
   struct Host {
     HostWork work;
-    const SampleStats* steps = nullptr;  ///< durations of the window's complete iterations; null: none
-    std::optional<double> samples_per_second;
+    const SampleStats* steps = nullptr;        ///< durations of the window's complete iterations; null: none
+    std::optional<double> samples_per_second;  ///< from the median of these
     FlopRate flops;
     Losses losses;
   };
@@ -87,11 +88,12 @@ struct IterationReport {
   MetricValues metrics;
 };
 
-/// Step times in the windows, and the profiler's share of them.
+/// Step times without CUPTI and in the windows, and the profiler's share of the latter.
 struct StepReport {
+  const SampleStats* unprofiled = nullptr;   ///< durations of the iterations that ran without CUPTI
+  std::optional<MedianInterval> time;        ///< of these: the step time
+  std::optional<double> samples_per_second;  ///< from the step time
   const SampleStats* inside = nullptr;       ///< durations of the complete iterations in windows
-  std::optional<MedianInterval> outside;     ///< of the steps outside all windows
-  std::optional<double> samples_per_second;  ///< from the median
   std::optional<OverheadEstimate> overhead;
 };
 
@@ -123,6 +125,9 @@ struct Report {
   /// All zero if nothing ran on the device.
   KernelLimits limits_of(std::uint32_t device) const;
 };
+
+/// `step_time` in nanoseconds; empty without INJECT_BATCH.
+std::optional<double> samples_per_second(std::uint64_t batch, double step_time);
 
 Report build_report(const Statistics& statistics, const RunInfo& run);
 

@@ -305,7 +305,7 @@ Nanoseconds Collector::leave_cupti(bool sampler_out) {
   if (state.ending()) return 0;
   if (searching && !Tracer::failed()) {
     // Iterations are counted by what the callbacks tell: attached anew, they would miss some.
-    tracer.keep_launches();
+    parts_.cupti.keep_launches();
     return 0;
   }
   if (parts_.launches.armed()) return 0;

@@ -17,10 +17,11 @@ constexpr Nanoseconds kMaxSamplerStop = 2 * kSecond;
 }  // namespace
 
 CuptiAttachment::CuptiAttachment(const Options& options, SessionState& state, OnceLog& once,
-                                 Tracer::Events events, void (*register_exit_handler)())
+                                 ProfiledTimes& times, Tracer::Events events, void (*register_exit_handler)())
     : options_(options),
       state_(state),
       once_(once),
+      times_(times),
       register_exit_handler_(register_exit_handler),
       buffers_(options.buffer_bytes),
       tracer_(buffers_, events),
@@ -49,12 +50,15 @@ bool CuptiAttachment::try_raise(TracerLevel level, bool may_gate, const std::str
       buffers_.reclaim_outstanding();
     }
     const Nanoseconds begin = now();
+    times_.begin(begin);
     bool raised;
     {
       const LaunchGate gate(may_gate && tracer_.level() < TracerLevel::kActivity);
       raised = tracer_.raise(level, options_.api == ApiStatistics::kFull, error);
     }
-    attaching_time_ += now() - begin;
+    const Nanoseconds end = now();
+    attaching_time_ += end - begin;
+    if (tracer_.level() < TracerLevel::kActivity) times_.end(end);
     if (!raised) {
       warn_no_device_activity(error);
       return false;
@@ -110,8 +114,16 @@ bool CuptiAttachment::detach(const Detachment& how) noexcept {
                    finalizations_.load()));
   }
   detach_owed_ = false;
-  detaching_time_ += now() - begin;
+  const Nanoseconds end = now();
+  detaching_time_ += end - begin;
+  // Not finalized, it still makes launches slower.
+  if (tracer_.finalized()) times_.end(end);
   return true;
+}
+
+void CuptiAttachment::keep_launches() noexcept {
+  tracer_.keep_launches();
+  times_.end(now());
 }
 
 void CuptiAttachment::forget(bool window_open) noexcept {
@@ -123,6 +135,7 @@ void CuptiAttachment::forget(bool window_open) noexcept {
           "missing from here on");
     }
     tracer_.forget();
+    times_.end(now());
     detach_owed_ = false;
   }
   // It does not give them back any more.

@@ -10,6 +10,7 @@
 #include "libinject/capture/metrics/pm_sampler.h"
 #include "libinject/config/options.h"
 #include "libinject/model/run_info.h"
+#include "libinject/pipeline/profiled_times.h"
 #include "libinject/record/buffers.h"
 #include "libinject/session/once_log.h"
 #include "libinject/session/session_state.h"
@@ -35,8 +36,8 @@ class CuptiAttachment {
  public:
   /// `register_exit_handler` is called once CUPTI has been loaded, and once the sampling's libraries have:
   /// exit handlers run last in, first out, and ours has to run before theirs.
-  CuptiAttachment(const Options& options, SessionState& state, OnceLog& once, Tracer::Events events,
-                  void (*register_exit_handler)());
+  CuptiAttachment(const Options& options, SessionState& state, OnceLog& once, ProfiledTimes& times,
+                  Tracer::Events events, void (*register_exit_handler)());
   CuptiAttachment(const CuptiAttachment&) = delete;
   CuptiAttachment& operator=(const CuptiAttachment&) = delete;
 
@@ -45,6 +46,8 @@ class CuptiAttachment {
   PmSampler& sampler() noexcept { return sampler_; }
   const PmSampler& sampler() const noexcept { return sampler_; }
   ActivityBuffers& buffers() noexcept { return buffers_; }
+  /// The window's records have come: launches are told of, and nothing else, until the next one.
+  void keep_launches() noexcept;
 
   /// Attaches CUPTI, or has it tell more. `refusal`: what keeps us from it; empty: nothing does. False: what
   /// is recorded has no device activity, and untraced() says why.
@@ -97,6 +100,7 @@ class CuptiAttachment {
   const Options& options_;
   SessionState& state_;
   OnceLog& once_;
+  ProfiledTimes& times_;
   void (*const register_exit_handler_)();
   ActivityBuffers buffers_;
   Tracer tracer_;

@@ -28,12 +28,13 @@ void FoundIterations::update(const FoundIterations& newer) {
   events = newer.events;
 }
 
-IterationTracker::IterationTracker(Core& core, const WindowLog& windows, Drain& drain, std::string recording)
+IterationTracker::IterationTracker(Core& core, const WindowLog& windows, const ProfiledTimes& profiled,
+                                   Drain& drain, std::string recording)
     : core_(core),
       windows_(windows),
       drain_(drain),
       recording_(std::move(recording)),
-      boundaries_(windows,
+      boundaries_(windows, profiled,
                   {[this](const IterationBoundary& boundary) { drain_.iteration_boundary(boundary); },
                    [this](std::uint64_t next, Nanoseconds until) { search_->keep_numbers(next, until); }}) {}
 

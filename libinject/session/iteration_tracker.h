@@ -44,7 +44,8 @@ struct FoundIterations {
 class IterationTracker {
  public:
   /// `recording`: the file that the stream of launches is kept in; empty: none.
-  IterationTracker(Core& core, const WindowLog& windows, Drain& drain, std::string recording);
+  IterationTracker(Core& core, const WindowLog& windows, const ProfiledTimes& profiled, Drain& drain,
+                   std::string recording);
 
   // Any thread.
   /// The search begins anew with the sign of that number (SignRecord::sequence), of another source.
@@ -55,6 +56,8 @@ class IterationTracker {
   SearchGaps& gaps() noexcept { return gaps_; }
   /// SpanBoundaries::hold().
   void hold(Nanoseconds came, Nanoseconds opened) { boundaries_.hold(came, opened); }
+  /// SpanBoundaries::unprofiled().
+  std::uint64_t unprofiled() const noexcept { return boundaries_.unprofiled(); }
   /// The window that closes by the clock, if one does.
   std::uint32_t clock_window() const noexcept { return clock_window_.load(std::memory_order_acquire); }
   void set_clock_window(std::uint32_t window) noexcept { clock_window_ = window; }

@@ -26,6 +26,9 @@ constexpr Nanoseconds kNoHookedLaunches = 20 * kSecond;
 constexpr Nanoseconds kNothingFound = 60 * kSecond;
 // How long an exiting thread waits for ours, which may be writing files.
 constexpr Nanoseconds kExitPipelineWait = 2 * kSecond;
+// Steps that a median is to be of, and how long after the last window they may come.
+constexpr std::uint64_t kUnprofiledSteps = 30;
+constexpr Nanoseconds kLongestTiming = 300 * kSecond;
 // When the user is told that nothing has been found so far.
 constexpr Nanoseconds kWarnNothingFound = 120 * kSecond;
 
@@ -145,7 +148,10 @@ void IterationWindows::step() {
   if (!searching_for_window() || state.ending()) {
     // The last window is over. A recording goes on to the end.
     const bool over = callbacks_lost_ || (parts_.trigger->iterations() != nullptr && trigger().over());
-    if (over && parts_.options.iteration_record.empty() && !state.open() && !state.ending()) stop_search();
+    if (!over || !parts_.options.iteration_record.empty() || state.open() || state.ending() || timing_steps())
+      return;
+    stop_search();
+    state.unwritten = parts_.log.opened() != 0;  // what ran since
     return;
   }
   known_.update(found_);
@@ -167,6 +173,16 @@ void IterationWindows::step() {
   if (found_.lock) return;
   try_callbacks();
   warn_nothing_found();
+}
+
+// After the last window the search goes on until enough iterations have run without CUPTI to know a step's
+// time: those before the window may be the program's warm-up. CUPTI's callbacks do not: the program is to be
+// left alone.
+bool IterationWindows::timing_steps() {
+  if (source_ != SignSource::kHooks || !known_.lock || parts_.log.opened() == 0) return false;
+  const std::uint64_t timed = parts_.pipeline.unprofiled_iterations();
+  if (!timed_before_) timed_before_ = timed;
+  return timed - *timed_before_ < kUnprofiledSteps && now() - parts_.state.ended_at < kLongestTiming;
 }
 
 // Nothing is found in what the hooks see.

@@ -89,6 +89,7 @@ class IterationWindows {
   }
   /// Of the first iteration that has not begun.
   std::uint64_t next_number() const INJECT_REQUIRES(session_mutex);
+  bool timing_steps() INJECT_REQUIRES(session_mutex);
   void try_callbacks() INJECT_REQUIRES(session_mutex);
   void warn_nothing_found() INJECT_REQUIRES(session_mutex);
   void renumber_window() INJECT_REQUIRES(session_mutex);
@@ -113,8 +114,10 @@ class IterationWindows {
   bool window_searched_ INJECT_GUARDED_BY(session_mutex) = false;  // has been before
   bool attach_wanted_ INJECT_GUARDED_BY(session_mutex) = false;
   bool renumber_ INJECT_GUARDED_BY(session_mutex) =
-      false;                                           // iterations turned out others, in a window of them
-  std::string late_ INJECT_GUARDED_BY(session_mutex);  // said when the window opens that is planned
+      false;  // iterations turned out others, in a window of them
+  // Iterations without CUPTI up to the end of the last window.
+  std::optional<std::uint64_t> timed_before_ INJECT_GUARDED_BY(session_mutex);
+  std::string late_ INJECT_GUARDED_BY(session_mutex);            // said when the window opens that is planned
   std::uint64_t asked_at_ INJECT_GUARDED_BY(session_mutex) = 0;  // the watch's count, when it was asked for
   bool asked_in_callback_ INJECT_GUARDED_BY(session_mutex) = false;
   // For the recording of the search:

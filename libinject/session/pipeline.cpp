@@ -27,7 +27,7 @@ Pipeline::Pipeline(const Options& options, const Sources& sources, RunWriter::Cl
       drain_(core_, windows_, statistics_, [this] { enter_windows(); }),
       sources_(core_, sources.buffers, windows_, drain_, [this] { enter_windows(); }),
       tracker_(
-          core_, windows_, drain_,
+          core_, windows_, sources.profiled, drain_,
           options.iteration_record.empty() ? std::string() : expand_option_path(options.iteration_record)),
       writer_(options,
               {core_, windows_, statistics_, drain_, sources_, sources.buffers,

@@ -38,6 +38,7 @@ class Pipeline {
   struct Sources {
     Core& core;
     WindowLog& windows;
+    const ProfiledTimes& profiled;
     ActivityBuffers& buffers;
     Tracer& tracer;
     PmSampler& sampler;
@@ -104,6 +105,7 @@ class Pipeline {
   std::uint32_t clock_window() const noexcept { return tracker_.clock_window(); }
   void set_clock_window(std::uint32_t window) noexcept { tracker_.set_clock_window(window); }
   bool clock_ended_search() const noexcept { return tracker_.clock_ended(); }
+  std::uint64_t unprofiled_iterations() const noexcept { return tracker_.unprofiled(); }
   void set_clock_ended_search(bool ended) noexcept { tracker_.set_clock_ended(ended); }
   void put_files(RunWriter::Prepared& files, const std::function<void()>& done) noexcept {
     writer_.put_behind(files, done);

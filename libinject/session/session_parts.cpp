@@ -13,7 +13,7 @@ SessionParts::SessionParts(Core& core_state, const Callbacks& called)
       base_utc(realtime()),
       trigger_text(to_string(options.window)),
       callbacks(called),
-      cupti(options, state, once, callbacks.profiler_calls, callbacks.register_exit_handler),
+      cupti(options, state, once, profiled, callbacks.profiler_calls, callbacks.register_exit_handler),
       devices(log),
       trigger(make_trigger(options.window)),
       worker(*this),
@@ -23,8 +23,8 @@ SessionParts::SessionParts(Core& core_state, const Callbacks& called)
       arbiter(*this),
       collector(*this),
       pipeline(options,
-               {core, log, cupti.buffers(), cupti.tracer(), cupti.sampler(), [this] { launches.note(); },
-                [this](RunInfo& run) { collector.complete_run_info(run); },
+               {core, log, profiled, cupti.buffers(), cupti.tracer(), cupti.sampler(),
+                [this] { launches.note(); }, [this](RunInfo& run) { collector.complete_run_info(run); },
                 [this] { return iterations.source_name(); }},
                {base, base_utc}) {}
 

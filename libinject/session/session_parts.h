@@ -46,6 +46,7 @@ struct SessionParts {
   OnceLog once;
   SessionState state;
   WindowLog log;
+  ProfiledTimes profiled;
   CuptiAttachment cupti;
   DeviceReader devices;
   std::unique_ptr<Trigger> trigger;

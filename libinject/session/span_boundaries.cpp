@@ -18,9 +18,19 @@ std::uint32_t SpanBoundaries::window_from(Nanoseconds time) const {
   return window != 0 && windows_.span(window).end == time ? 0 : window;
 }
 
-void SpanBoundaries::emit(const IterationBoundary& boundary) {
+// An iteration that has run without CUPTI, and the one before it as well: what the profiler leaves behind in
+// caches and queues is not to be seen in it.
+void SpanBoundaries::emit(IterationBoundary boundary) {
+  boundary.unprofiled_before = iteration_begun_ && boundary.followed && !after_cut_ && told_before_ != 0 &&
+                               boundary.window_before == 0 &&
+                               !profiled_.overlap(told_before_, boundary.begin);
+  if (boundary.unprofiled_before) unprofiled_.fetch_add(1, std::memory_order_relaxed);
   targets_.emit(boundary);
+  told_before_ = followed_ ? told_until_ : 0;
+  followed_ = boundary.followed;
   told_until_ = boundary.begin;
+  iteration_begun_ =
+      boundary.followed && boundary.window == 0 && boundary.label == IterationLabel::kIteration;
 }
 
 void SpanBoundaries::add(const IterationSpan& span) {

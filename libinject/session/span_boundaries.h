@@ -2,6 +2,7 @@
 // SPDX-FileCopyrightText: The libinject authors
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -11,6 +12,7 @@
 #include "libinject/base/mutex.h"
 #include "libinject/iterations/iteration_detector.h"
 #include "libinject/model/events.h"
+#include "libinject/pipeline/profiled_times.h"
 #include "libinject/pipeline/window_log.h"
 
 namespace inject {
@@ -26,8 +28,11 @@ class SpanBoundaries {
     std::function<void(std::uint64_t next, Nanoseconds until)> keep_numbers;
   };
 
-  SpanBoundaries(const WindowLog& windows, Targets targets)
-      : windows_(windows), targets_(std::move(targets)) {}
+  SpanBoundaries(const WindowLog& windows, const ProfiledTimes& profiled, Targets targets)
+      : windows_(windows), profiled_(profiled), targets_(std::move(targets)) {}
+
+  /// How many iterations have run without CUPTI so far. Any thread.
+  std::uint64_t unprofiled() const noexcept { return unprofiled_.load(std::memory_order_relaxed); }
 
   /// The launch that came at `came` and begins a window's first iteration was held until CUPTI was attached,
   /// at `opened`: the iteration begins there. From any thread; may throw std::bad_alloc.
@@ -46,15 +51,20 @@ class SpanBoundaries {
   std::uint32_t window_from(Nanoseconds time) const;
   void add_beginning(const IterationSpan& span);
   void add_cut(const IterationSpan& span);
-  void emit(const IterationBoundary& boundary);
+  void emit(IterationBoundary boundary);
 
   static constexpr std::size_t kMaxHeld = 64;
 
   const WindowLog& windows_;
+  const ProfiledTimes& profiled_;
   Targets targets_;
   Mutex held_mutex_;
   std::deque<std::pair<Nanoseconds, Nanoseconds>> held_ INJECT_GUARDED_BY(held_mutex_);  // came, opened
-  Nanoseconds told_until_ = 0;  // the latest boundary
+  Nanoseconds told_until_ = 0;    // the latest boundary …
+  Nanoseconds told_before_ = 0;   // … and the one before it; 0: what ran between them is not known
+  bool followed_ = false;         // IterationBoundary::followed of the latest one
+  bool iteration_begun_ = false;  // the latest one began an iteration, which has been followed since
+  std::atomic<std::uint64_t> unprofiled_{0};
   // Of the latest span:
   bool after_cut_ = false;
   Nanoseconds end_ = 0;

@@ -253,6 +253,12 @@ void IterationStatistics::spill() {
   waiting_launches_.erase(waiting_launches_.begin(), half(waiting_launches_));
 }
 
+void IterationStatistics::add_unprofiled(const UnprofiledStep& step) {
+  unprofiled_times_.add(step.duration);
+  if (unprofiled_steps_.size() == kMaxUnprofiled) unprofiled_steps_.pop_front();
+  unprofiled_steps_.push_back(step);
+}
+
 void IterationStatistics::boundary(const IterationBoundary& boundary) {
   if (!boundaries_.empty()) {
     const IterationBoundary& before = boundaries_.back();
@@ -260,9 +266,8 @@ void IterationStatistics::boundary(const IterationBoundary& boundary) {
       ++unsorted_;
       return;
     }
-    if (before.window == 0 && boundary.window_before == 0 && before.label == IterationLabel::kIteration &&
-        before.followed && boundary.followed)
-      step_times_outside_.add(duration(before.begin, boundary.begin));
+    if (boundary.unprofiled_before)
+      add_unprofiled({before.number, before.begin, duration(before.begin, boundary.begin)});
     // The iteration that ends here, in the window that it began in and in the one that it ends in.
     const std::uint64_t ended = first_ + boundaries_.size() - 1;
     for (const std::uint32_t window : {before.window, boundary.window_before}) {

@@ -69,6 +69,13 @@ struct IterationRow {
   std::vector<IterationDeviceRow> devices;  ///< by ascending number
 };
 
+/// An iteration that ran without CUPTI.
+struct UnprofiledStep {
+  std::uint64_t number = 0;
+  Nanoseconds begin = 0;
+  std::uint64_t duration = 0;
+};
+
 /// Launches and device work by iteration. Work belongs to the iteration in which it was launched, by the host
 /// time of the launch; the iterations may become known long after the work. Memory is bounded: up to
 /// kMaxWaiting records wait for their boundaries. Records beyond that go to no iteration and are counted in
@@ -79,6 +86,7 @@ class IterationStatistics {
   static constexpr std::size_t kMaxWaiting = 262'144;
   static constexpr std::size_t kMaxWindows = 10'000;
   static constexpr std::size_t kMaxRecent = 1024;
+  static constexpr std::size_t kMaxUnprofiled = 1000;
   static constexpr std::size_t kMaxLost = 4096;  ///< launches; beyond that a window has no complete iteration
 
   void activity(const IterationActivity& activity);
@@ -105,8 +113,9 @@ class IterationStatistics {
   const SampleStats& step_times() const { return step_times_; }
   /// The latest `count` of them, at most kMaxRecent.
   SampleStats recent_step_times(std::uint64_t count) const;
-  /// Durations of iterations that touched no window: how long a step takes without recording.
-  const SampleStats& step_times_outside() const { return step_times_outside_; }
+  /// Iterations that ran without CUPTI, and how long they took: all of them, and the latest one by one.
+  const SampleStats& unprofiled_step_times() const { return unprofiled_times_; }
+  const std::deque<UnprofiledStep>& unprofiled_steps() const { return unprofiled_steps_; }
   /// Those of one window; null if it has none, and for all but the latest kMaxWindows.
   const SampleStats* window_step_times(std::uint32_t window) const;
   /// Iterations of settled windows that were cut by a window's edge, or part of whose work was lost().
@@ -167,6 +176,7 @@ class IterationStatistics {
     }
   };
   void note(const WaitingLaunch& launch);
+  void add_unprofiled(const UnprofiledStep& step);
 
   bool is_final(std::uint32_t window, Nanoseconds launch) const;
   std::uint64_t boundary_at(Nanoseconds time);
@@ -224,7 +234,8 @@ class IterationStatistics {
 
   SampleStats step_times_;
   std::deque<std::uint64_t> recent_step_times_;
-  SampleStats step_times_outside_;
+  SampleStats unprofiled_times_;
+  std::deque<UnprofiledStep> unprofiled_steps_;
   std::vector<std::pair<std::uint32_t, Nanoseconds>> lost_work_;  // by window and launch
   SampleBudget window_budget_{std::size_t{4} << 20};
   std::map<std::uint32_t, SampleStats> windows_;

@@ -24,15 +24,30 @@ def windows(result: Result) -> list[Row]:
     return [row for row in result.rows("window_sum", "Device") if row["Device"] == "all"]
 
 
-def step_times(result: Result) -> list[float]:
-    """Of the complete iterations, from boundary to boundary on the host. Their median is the step time: when a window opens, the host
-    often runs ahead of the GPU for some steps, which makes the mean too short."""
+FEWEST_STEPS = 7  # whose median has an interval
+
+
+def unprofiled_steps(result: Result) -> list[Row]:
+    """The iterations that ran without CUPTI, if there are enough of them."""
+    rows = [row for row in result.rows("step_times", "Duration (ns)") if isinstance(row["Duration (ns)"], int | float) and row["Duration (ns)"] > 0]
+    return rows if len(rows) >= FEWEST_STEPS else []
+
+
+def window_step_times(result: Result) -> list[float]:
+    """Of the complete iterations in windows, from boundary to boundary on the host, with what the profiler adds to them."""
     return [time for time in numbers(complete_iterations(result), "Duration (ns)") if time > 0]
 
 
+def step_times(result: Result) -> list[float]:
+    """Of the iterations that ran without CUPTI; where these are not known, of those in windows. Their median is the step time: when a window
+    opens, the host often runs ahead of the GPU for some steps, which makes the mean too short."""
+    return numbers(unprofiled_steps(result), "Duration (ns)") or window_step_times(result)
+
+
 def samples_per_second(result: Result) -> float | None:
-    """Median over the complete iterations; if there are none, over the windows."""
-    rates = numbers(complete_iterations(result), "Samples/s") or numbers(windows(result), "Samples/s")
+    """Median over the iterations that ran without CUPTI; where these are not known, over those in windows, or over the windows."""
+    rates = (numbers(unprofiled_steps(result), "Samples/s") or numbers(complete_iterations(result), "Samples/s")
+             or numbers(windows(result), "Samples/s in Window"))
     return statistics.median(rates) if rates else None
 
 

@@ -6,6 +6,8 @@ PROGRAMS has a function for each: it builds the program on a device ("cuda", or 
 returns a function that takes a step. None of them waits for the device but where its algorithm does.
 """
 
+import time
+
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -20,12 +22,12 @@ def stepper(model, optimizer, loss):
 
 
 def mlp(device):
-    """A deep, narrow perceptron; Adam updates tensor by tensor."""
+    """A deep, narrow perceptron."""
     layers = []
     for _ in range(24):
         layers += [nn.Linear(256, 256), nn.LayerNorm(256), nn.GELU()]
     model = nn.Sequential(*layers, nn.Linear(256, 10)).to(device)
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, foreach=False)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
     x, y = torch.randn(64, 256, device=device), torch.randint(0, 10, (64,), device=device)
     return stepper(model, optimizer, lambda: F.cross_entropy(model(x), y))
 
@@ -213,4 +215,27 @@ def graph(device):
     return step
 
 
-PROGRAMS = {f.__name__: f for f in (mlp, language, convolutions, recurrent, actor, unet, critic, graph)}
+def paced(microseconds):
+    """Kernels that spin for a given time and are launched at given times, whatever the profiler does: 100 a step, 200 us apart. The
+    first and the last one of a step differ in size, so that a step has a beginning."""
+    def build(device):
+        cycles = microseconds * 1700 if device == "cuda" else 0
+        weight = torch.nn.Parameter(torch.zeros(64, device=device))
+        weight.grad = torch.zeros_like(weight)
+        optimizer = torch.optim.Adam([weight], fused=device == "cuda")
+
+        def step():
+            due = time.monotonic_ns()
+            for _ in range(100):
+                while time.monotonic_ns() < due:
+                    pass
+                due += 200_000
+                if cycles:
+                    torch.cuda._sleep(cycles)
+            optimizer.step()
+        return step
+    build.__name__ = f"paced_{microseconds}"
+    return build
+
+
+PROGRAMS = {f.__name__: f for f in (mlp, language, convolutions, recurrent, actor, unet, critic, graph, paced(2), paced(10), paced(50))}

@@ -384,6 +384,24 @@ class Table(IterationTest):
             self.assertEqual([row["Kernels"] for row in rows], [kernels] * COUNT)
         self.check_numbers(done)
 
+    def test_step_times(self):
+        """Each from the end of the work before it to its own first work, by what really ran; none in the window or right after it."""
+        done = self.train(Program(SYNCED + " sleep:2"), WINDOW=f"iter:{START}+{COUNT}")
+        self.check_table(done, COUNT)
+        base = done.out.run["time_zero"]["clock_monotonic_ns"]
+        work = sorted((start, end) for _, _, _, _, _, start, end in done.device_work())
+        steps = [work[i:i + 7] for i in range(0, len(work), 7)]
+        rows = [{name: int(value) for name, value in row.items() if value} for row in done.out.rows("step_times.csv")]
+        self.assertGreater(len(rows), 7)
+        for row in rows:
+            number = row["Iteration"]
+            for at, time in ((number, row["Start (ns)"]), (number + 1, row["Start (ns)"] + row["Duration (ns)"])):
+                if 0 < at < len(steps):
+                    self.assertGreater(base + time, steps[at - 1][-1][1], (row, at))
+                    self.assertLess(base + time, steps[at][0][0], (row, at))
+        # The first one has nothing before it that was seen, and the one after the window comes right after the profiler.
+        self.assertFalse({0, *range(START, START + COUNT + 1)} & {row["Iteration"] for row in rows})
+
     def test_samples_per_second(self):
         done = self.train(Program(SYNCED + " sleep:2"), WINDOW=f"iter:{START}+{COUNT}", BATCH="256", SUMMARY="summary")
         rows = self.check_table(done, COUNT)
@@ -392,10 +410,15 @@ class Table(IterationTest):
             self.assertAlmostEqual(float(row["Samples/s"]), 256e9 / duration, delta=0.051)
         rate = 256e9 / statistics.median(durations)
         (window,) = done.out.windows()
+        self.assertAlmostEqual(float(window["Samples/s in Window"]), rate, delta=0.051)
+        times = [int(row["Duration (ns)"]) for row in done.out.rows("step_times.csv")]
+        self.assertEqual(float(window["Step Time (ns)"]), statistics.median(times))
+        rate = 256e9 / statistics.median(times)
         self.assertAlmostEqual(float(window["Samples/s"]), rate, delta=0.051)
-        said = re.search(r"^  5 iterations: median \S+, mean \S+, 95th percentile \S+; (\S+) samples/s$",
+        said = re.search(r"^  step time \S+ \(\S+ to \S+\): median of (\d+) iterations without the profiler; (\S+) samples/s$",
                          (done.work / "summary").read_text(encoding="utf-8"), re.MULTILINE)
-        self.assertAlmostEqual(float(said[1]), rate, delta=0.051)
+        self.assertEqual(int(said[1]), len(times))
+        self.assertAlmostEqual(float(said[2]), rate, delta=0.051)
         without = self.train(Program(SYNCED), WINDOW=f"iter:{START}+{COUNT}", SUMMARY="summary")
         self.assertEqual({row["Samples/s"] for row in self.iterations(without.out)}, {""})
         self.assertNotIn("samples/s", (without.work / "summary").read_text(encoding="utf-8"))

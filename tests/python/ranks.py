@@ -18,7 +18,7 @@ ITERATION = ("Window", "Iteration", "Label", "Complete", "Device", "Start (ns)",
              "Memset Time (ns)", "Memset Size (MB)", "Unattributed", "FLOPs", "TFLOP/s", "Peak (%)", "Kernel Busy (ns)",
              "GPU Utilization (%)")
 WINDOW = ("Window", "Reason", "State", "Start (ns)", "End (ns)", "Duration (ns)", "Device", "GPU Busy (ns)", "Kernels", "Iterations",
-          "Samples/s", "Device Time (ns)", "Kernel Busy (ns)", "GPU Utilization (%)", "Copy Only (ns)", "Idle (ns)",
+          "Step Time (ns)", "Samples/s", "Device Time (ns)", "Kernel Busy (ns)", "GPU Utilization (%)", "Copy Only (ns)", "Idle (ns)",
           "Exposed Collective (ns)", "Verdict", "Memory at Start (MB)", "Memory at End (MB)")
 NCCL = ("Operation", "Type", "Reduction", "Bytes", "Ranks", "Peer/Root", "Grouped", "Calls", "Failed Calls", "GPU Time (ns)",
         "GPU Avg (ns)", "GPU Min (ns)", "GPU Max (ns)", "Algorithm BW (GB/s)", "Bus BW (GB/s)", "Overlap with Compute (%)", "Kernels",
@@ -49,8 +49,9 @@ def collective(calls, transfer, waits, *, world, bytes=64 << 20, operation="AllR
 
 
 def write_rank(folder, number, durations, *, host="node0", first=100, start=0, batch=None, nccl=(), link=86.0, peak=1000.0, lost=None,
-               utilization=0.9, verdict="GPU-bound (compute)", **run):
-    """One rank: complete iterations from number `first` on. `start` is the first one's, in ns by the host's clock."""
+               utilization=0.9, verdict="GPU-bound (compute)", unprofiled=None, **run):
+    """One rank: complete iterations from number `first` on. `start` is the first one's, in ns by the host's clock. `unprofiled`: the step time
+    without the profiler."""
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True)
     rank = number or 0
@@ -69,7 +70,8 @@ def write_rank(folder, number, durations, *, host="node0", first=100, start=0, b
     time = sum(durations)
     row = {"Window": 1, "Reason": "iter", "State": "closed", "Start (ns)": begin, "End (ns)": at, "Duration (ns)": time, "Device": "all",
            "Iterations": len(durations), "Device Time (ns)": time, "Kernel Busy (ns)": int(utilization * time), "Idle (ns)": time - int(utilization * time),
-           "Copy Only (ns)": 0, "Exposed Collective (ns)": 0, "Verdict": verdict}
+           "Copy Only (ns)": 0, "Exposed Collective (ns)": 0, "Verdict": verdict, "Step Time (ns)": unprofiled or "",
+           "Samples/s": f"{batch * 1e9 / unprofiled:.3f}" if batch and unprofiled else ""}
     write(folder / "window_sum.csv", WINDOW, [row, {**row, "Device": "0", "Memory at Start (MB)": peak, "Memory at End (MB)": peak + 500}])
     # Without the last column, as older versions write it, where nothing is in it.
     write(folder / "nccl_sum.csv", NCCL if any("Communicator" in row for row in nccl) else NCCL[:-1], nccl)

@@ -91,6 +91,11 @@ class CheckTest(folders.TemporaryFolder):
             start = int(next(csv.DictReader(file))["Start (ns)"])
         folders.write_table(cls.clean, "metric_samples", [{"Device": 0, "Start (ns)": start + 100 * at, "End (ns)": start + 100 * at + 100, **SAMPLE}
                                                           for at in range(10)])
+        # Iterations before the window, which the example has not.
+        folders.write_table(cls.clean, "step_times", [{"Iteration": at, "Start (ns)": start - 20_000 + 1000 * at, "Duration (ns)": 1000,
+                                                       "Samples/s": f"{64e9 / 1000:.1f}"} for at in range(9)])
+        edit(cls.clean, "window_sum", 0, **{"Step Time (ns)": "1000.0", "Step Time Low (ns)": "1000.0", "Step Time High (ns)": "1001.0",
+                                            "Samples/s": f"{64e9 / 1000:.1f}"})
         change_run(cls.clean, lambda run: run.update(lost=dict.fromkeys(run["lost"], 0)))
 
     def copy(self):
@@ -184,7 +189,14 @@ PLANTED = [
     ("iteration-time", "iteration_sum", 2, {"Iteration": "0"}, ("device-sum",)),
     ("iteration-count", "iteration_sum", 0, {"Complete": "0"}, ()),
     ("iteration-count", "iteration_sum", 0, {"Samples/s": "1.0"}, ()),
-    ("iteration-count", "window_sum", 0, {"Samples/s": "1.0"}, ()),
+    ("iteration-count", "window_sum", 0, {"Samples/s in Window": "1.0"}, ()),
+    ("iteration-count", "window_sum", 0, {"Step Time in Window (ns)": "7.0"}, ()),
+    ("step-times", "step_times", 3, {"Start (ns)": "-1"}, ()),
+    ("step-times", "step_times", 3, {"Iteration": "1"}, ()),
+    ("step-times", "step_times", 3, {"Samples/s": "1.0"}, ()),
+    ("step-times", "step_times", 6, {"Duration (ns)": "999999999999"}, ("times",)),
+    ("step-times", "window_sum", 0, {"Step Time (ns)": "7.0"}, ()),
+    ("step-times", "window_sum", 0, {"Samples/s": "1.0"}, ()),
     ("longest-kernel", "family_sum", 0, {"Max (ns)": "60000000000"}, ("total", "kernel-extremes")),
     ("trace-sum", "cuda_gpu_trace", 0, {"Duration (ns)": "1"}, ("trace-busy",)),
     ("trace-sum", "cuda_api_trace", 0, {"Name": "cudaNothing"}, ()),

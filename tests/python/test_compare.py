@@ -65,7 +65,7 @@ def compared(before, after, least=0.0):
     basis = changes.common_basis([run for side in runs for run in side])
     for side in runs:
         for run in side:
-            run.measure(basis)
+            run.measure(basis, False)
     return changes.compare(*runs, basis, least)
 
 
@@ -260,7 +260,7 @@ class Shapes(unittest.TestCase):
         a = self.run_of(1, ("cublasSgemm_v2", 64, "fp32", "fp32 (tf32)", 2000))
         runs = [Run(result) for result in (a, self.run_of(2, ("cublasSgemm_v2", 64, "fp32", "fp32", 8000)), self.run_of(3, ("cublasSgemm_v2", 64, "fp32", "fp32 (tf32)", 2000)))]
         for run in runs:
-            run.measure(Basis.ITERATION)
+            run.measure(Basis.ITERATION, False)
         for _ in range(2):
             names = [changes.compare(runs[:1], [run], Basis.ITERATION).tables["gemm"][0].name for run in runs[1:]]
             self.assertEqual(names, ["cublasSgemm_v2 64x64x64 NT fp32, fp32 (tf32) → fp32", "cublasSgemm_v2 64x64x64 NT fp32 fp32 (tf32)"])

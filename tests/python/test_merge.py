@@ -98,9 +98,22 @@ class Steps(Case):
         # Against the median of the other two, in each iteration.
         self.assertEqual([row["step"]["excess_ns"] for row in job["by_rank"]], [(0 + 5 - 15 - 40) / 4, (15 - 10 - 15 + 80) / 4, (-15 + 5 + 30 - 40) / 4])
         self.assertEqual([row["step"]["slowest"] for row in job["by_rank"]], [1, 2, 2])
-        self.assertEqual(job["throughput"], {"steps_per_s": (1e9 / 250 + 1e9 / 245 + 1e9 / 265) / 3, "samples_per_s": None})
-        self.assertEqual(job["step_ns"], 250)
+        self.assertEqual(job["throughput"], {"steps_per_s": (1e9 / 250 + 1e9 / 245 + 1e9 / 265) / 3, "samples_per_s": None, "step_ns": 250,
+                                             "unprofiled": False})
+        self.assertEqual((job["step_ns"], job["window_step_ns"]), (250, 250))
         self.assertEqual(self.said, ["4 iterations in common: too few to determine stragglers by step time, 5 are needed"])
+
+    def test_step_times_without_the_profiler(self):
+        """The job's step time is that of iterations that ran without it, if each rank has enough of them; what compares ranks is not."""
+        for rank, unprofiled in enumerate((80 * MS, 90 * MS, 100 * MS)):
+            ranks.write_rank(self.folder / f"r{rank}", rank, [120 * MS] * 6, unprofiled=unprofiled, batch=9)
+        job = self.job()
+        self.assertEqual((job["step_ns"], job["window_step_ns"], job["throughput"]["unprofiled"]), (90 * MS, 120 * MS, True))
+        self.assertAlmostEqual(job["throughput"]["samples_per_s"], 9e9 / (80 * MS) + 9e9 / (90 * MS) + 9e9 / (100 * MS), places=2)
+        self.assertEqual({row["step"]["median_ns"] for row in job["by_rank"]}, {120 * MS})
+        ranks.write_rank(self.folder / "r3", 3, [120 * MS] * 6, batch=9)
+        job = self.job()
+        self.assertEqual((job["step_ns"], job["throughput"]["unprofiled"]), (120 * MS, False))
 
     def test_gpus_that_ranks_see_of_each_other(self):
         both = [{"id": i, "name": "NVIDIA H200", "uuid": f"GPU-{i}"} for i in (0, 1)]

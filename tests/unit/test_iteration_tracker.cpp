@@ -34,7 +34,7 @@ class Boundaries : public EventSink {
 /// one watch of this process.
 struct Tracking {
   Tracking() : Tracking(std::string()) {}
-  explicit Tracking(std::string recording) : tracker(core, windows, drain, std::move(recording)) {
+  explicit Tracking(std::string recording) : tracker(core, windows, profiled, drain, std::move(recording)) {
     drain.add_sink(told);
     core.threads.drain([](std::uint32_t, const Slot&) {});  // what a test before left
     iteration_watch.armed = false;
@@ -105,6 +105,7 @@ struct Tracking {
 
   Core& core = *Core::get();
   WindowLog windows;
+  ProfiledTimes profiled;
   Statistics statistics{core.names, core.ranges, core.shapes};
   Drain drain{core, windows, statistics, [] {}};
   Boundaries told;

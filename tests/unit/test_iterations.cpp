@@ -271,7 +271,7 @@ TEST_CASE("From where nothing is followed work is outside of iterations", "[stat
   CHECK(rows[0].launches == 1);
   CHECK(rows[1].number == 1);
   // Neither what was cut off nor what was not followed is a step.
-  CHECK(iterations.step_times_outside().count() == 0);
+  CHECK(iterations.unprofiled_step_times().count() == 0);
 }
 
 TEST_CASE("Validation is seen and is no iteration", "[stats]") {

@@ -29,7 +29,7 @@ struct Running {
   Pipeline& pipeline() {
     if (!pipeline_) {
       pipeline_.emplace(options,
-                        Pipeline::Sources{core, windows, buffers, tracer, sampler,
+                        Pipeline::Sources{core, windows, profiled, buffers, tracer, sampler,
                                           [this] {
                                             ++noted;
                                             if (opens) windows.open("launch:0+1", 900);
@@ -60,6 +60,7 @@ struct Running {
   Options options;
   Core& core = *Core::get();
   WindowLog windows;
+  ProfiledTimes profiled;
   ActivityBuffers buffers{std::size_t{1} << 20};
   Tracer tracer{buffers, {}};
   PmSampler sampler{{}};

@@ -3,6 +3,8 @@
 #include "libinject/report/profiler_overhead.h"
 
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <initializer_list>
 #include <random>
 
@@ -99,4 +101,104 @@ TEST_CASE("An overhead is not known from too few steps", "[overhead]") {
   const SampleStats enough = stats_of({1, 2, 3, 4, 5, 6, 7, 8});
   CHECK_FALSE(profiler_overhead(median_interval(few), median_interval(enough)).has_value());
   CHECK_FALSE(profiler_overhead(median_interval(enough), median_interval(few)).has_value());
+}
+
+TEST_CASE("The profiler's time is taken out of the host's, and leaves the kernels alone", "[overhead]") {
+  DeviceTimes times;
+  times.kernel_busy = 400'000;
+  const auto idle = [&](IdleCause cause) -> std::uint64_t& {
+    return times.idle_by_cause[static_cast<std::size_t>(cause)].time;
+  };
+  idle(IdleCause::kLaunchCall) = 300'000;
+  idle(IdleCause::kOtherCall) = 50'000;
+  idle(IdleCause::kHostCompute) = 180'000;
+  times.own_work = 30'000;
+  idle(IdleCause::kHostWait) = 60'000;
+  idle(IdleCause::kQueue) = 10'000;
+  times.span = 1'000'000;
+  OverheadEstimate overhead;
+  overhead.share = 0.2;
+  overhead.low = 0.1;
+  overhead.high = 0.25;
+  // 800 us are left, in which kernels run 400. Of the host's 500 us the profiler has 200, two fifths.
+  const auto without = without_profiler(times, overhead);
+  REQUIRE(without.has_value());
+  CHECK(without->times.span == 800'000);
+  CHECK(without->times.kernel_busy == 400'000);
+  CHECK(without->times.idle(IdleCause::kLaunchCall) == 180'000);
+  CHECK(without->times.idle(IdleCause::kOtherCall) == 30'000);
+  CHECK(without->times.idle(IdleCause::kHostCompute) == 120'000);
+  CHECK(without->times.own_work == 30'000);
+  CHECK(without->times.idle(IdleCause::kHostWait) == 60'000);
+  CHECK(without->times.idle(IdleCause::kQueue) == 10'000);
+  CHECK(without->utilization.value == Approx(0.5));
+  CHECK(without->utilization.low == Approx(400.0 / 900));
+  CHECK(without->utilization.high == Approx(400.0 / 750));
+  CHECK(without->launch_bound.value == Approx(310.0 / 800));
+  CHECK(without->launch_bound.low == Approx(260.0 / 750));
+  CHECK(without->launch_bound.high == Approx(410.0 / 900));
+
+  SECTION("where none is seen the figures stay") {
+    overhead.share = 0.02;
+    overhead.low = -0.05;
+    overhead.high = 0.1;
+    const auto unchanged = without_profiler(times, overhead);
+    REQUIRE(unchanged.has_value());
+    CHECK(unchanged->times.span == times.span);
+    CHECK(unchanged->utilization.value == Approx(0.4));
+    CHECK(unchanged->utilization.low == Approx(0.4));
+    CHECK(unchanged->utilization.high == Approx(400.0 / 900));
+    CHECK(unchanged->launch_bound.value == Approx(0.51));
+  }
+  SECTION("what the host has not got comes from the rest of the idle time") {
+    overhead.share = overhead.high = 0.55;
+    const auto most = without_profiler(times, overhead);
+    REQUIRE(most.has_value());
+    CHECK(most->times.idle(IdleCause::kLaunchCall) == 0);
+    CHECK(most->times.idle(IdleCause::kHostCompute) == 15'000);
+    CHECK(most->times.own_work == 15'000);
+    CHECK(most->times.idle(IdleCause::kHostWait) == 30'000);
+    CHECK(most->utilization.value == Approx(400.0 / 450));
+    CHECK(most->launch_bound.value == Approx(5.0 / 450));
+  }
+  SECTION("kernels do not take more than all the time") {
+    overhead.share = overhead.high = 0.7;
+    CHECK_FALSE(without_profiler(times, overhead).has_value());
+    CHECK(judged_times(times, overhead).span == times.span);
+  }
+  SECTION("nothing ran") {
+    CHECK_FALSE(without_profiler(DeviceTimes{}, overhead).has_value());
+  }
+}
+
+TEST_CASE("Times without the profiler add up, whatever they are made of", "[overhead]") {
+  std::mt19937_64 random(5);
+  const auto time = [&random] { return random() % 3 == 0 ? 0 : random() % 1000; };
+  for (int run = 0; run < 20'000; ++run) {
+    DeviceTimes times;
+    times.kernel_busy = times.compute_busy = time();
+    times.copy_only = time();
+    for (auto& cause : times.idle_by_cause) cause.time = time();
+    const std::uint64_t compute = times.idle(IdleCause::kHostCompute);
+    times.own_work = compute == 0 ? 0 : random() % (compute + 1);
+    times.span = times.kernel_busy + times.copy_only + times.idle();
+    OverheadEstimate overhead;
+    overhead.low = static_cast<double>(random() % 100) / 100;
+    overhead.share = overhead.low + static_cast<double>(random() % 50) / 100;
+    overhead.high = overhead.share + static_cast<double>(random() % 50) / 100;
+    const auto without = without_profiler(times, overhead);
+    if (!without) continue;
+    const DeviceTimes& left = without->times;
+    REQUIRE(left.span == left.kernel_busy + left.copy_only + left.idle());
+    REQUIRE(left.kernel_busy == times.kernel_busy);
+    REQUIRE(left.own_work <= left.idle(IdleCause::kHostCompute));
+    for (std::size_t i = 0; i < kIdleCauses; ++i)
+      REQUIRE(left.idle_by_cause[i].time <= times.idle_by_cause[i].time);
+    // Each cause is rounded.
+    const double taken = overhead.seen() ? overhead.share * static_cast<double>(times.span) : 0;
+    REQUIRE(std::abs(static_cast<double>(times.span - left.span) - taken) <= kIdleCauses);
+    REQUIRE(without->utilization.low <= without->utilization.value);
+    REQUIRE(without->utilization.value <= without->utilization.high);
+    REQUIRE(without->launch_bound.low <= 1);
+  }
 }

@@ -62,11 +62,18 @@ struct Telling {
   Rows kept() { return std::exchange(kept_, {}); }
 
   WindowLog windows;
+  ProfiledTimes profiled;
   SpanBoundaries boundaries{windows,
-                            {[this](const IterationBoundary& boundary) { told_.push_back(row(boundary)); },
+                            profiled,
+                            {[this](const IterationBoundary& boundary) {
+                               told_.push_back(row(boundary));
+                               // The iteration that ends there.
+                               if (boundary.unprofiled_before) unprofiled.push_back(boundary.number - 1);
+                             },
                              [this](std::uint64_t next, Nanoseconds until) {
                                kept_.push_back(std::to_string(next) + " until " + std::to_string(until));
                              }}};
+  std::vector<std::uint64_t> unprofiled;
   Rows told_;
   Rows kept_;
 };
@@ -255,4 +262,44 @@ TEST_CASE_METHOD(Telling, "a window may end with an iteration, if its end was th
     run.boundaries.finish(std::nullopt, 0, false);
     CHECK(run.told().empty());
   }
+}
+
+TEST_CASE_METHOD(Telling, "an iteration has run without the profiler if the one before it has as well",
+                 "[iterations]") {
+  using Numbers = std::vector<std::uint64_t>;
+  // Attached for a window ahead of it, and given up after it.
+  profiled.begin(300);
+  window(400, 600);
+  profiled.end(650);
+  iterations(0, 8);
+  // Of the first one nothing tells what came before it, and the seventh comes right after the profiler.
+  CHECK(unprofiled == Numbers{1, 7});
+  CHECK(boundaries.unprofiled() == 2);
+  // What is not followed is no iteration, nor is a validation.
+  boundaries.restart(2000);
+  iterations(30, 32);
+  boundaries.add(phase(33, 3400, 3500));
+  iterations(34, 36);
+  CHECK(unprofiled == Numbers{1, 7, 31, 32, 34, 35});
+}
+
+TEST_CASE("times with the profiler are known, the latest thousand of them", "[iterations]") {
+  ProfiledTimes times;
+  CHECK_FALSE(times.overlap(0, 1000));
+  times.end(5);  // has not begun
+  times.begin(10);
+  times.begin(15);  // has begun
+  CHECK(times.overlap(100, 200));
+  CHECK_FALSE(times.overlap(0, 10));
+  times.end(20);
+  times.end(30);  // has ended
+  CHECK(times.overlap(19, 25));
+  CHECK_FALSE(times.overlap(20, 25));
+  for (Nanoseconds i = 1; i <= ProfiledTimes::kMost; ++i) {
+    times.begin(100 * i);
+    times.end(100 * i + 10);
+  }
+  CHECK(times.overlap(0, 5));  // forgotten
+  CHECK_FALSE(times.overlap(50'020, 50'100));
+  CHECK(times.overlap(50'005, 50'100));
 }

@@ -179,11 +179,54 @@ TEST_CASE("Step times, with samples per second where the batch size is known", "
         std::string::npos);  // not settled
   run.statistics.settle_window(1, 1'000'000, 3'000'000);
   CHECK(summary_text(build_report(run.statistics, info), "/out")
-            .find("  18 iterations: median 50.000us, mean 51.500us, 95th percentile 77.000us\n"
+            .find("  in windows: 18 iterations, median 50.000us, mean 51.500us, 95th percentile 77.000us\n"
                   "    also 1 incomplete iteration, 1 validation phase\n") != std::string::npos);
   info.batch = 100;
   CHECK(summary_text(build_report(run.statistics, info), "/out").find("77.000us; 2000000.0 samples/s\n") !=
         std::string::npos);
+}
+
+TEST_CASE("The step time is that of steps without the profiler, and what it adds is said", "[output]") {
+  StatsRun run;
+  const Nanoseconds in_window = GENERATE(62'500u, 52'000u, 50'000u);
+  IterationBoundary next;
+  next.begin = 1'000'000;
+  for (std::uint64_t i = 0; i <= 40; ++i) {
+    next.number = i;
+    next.window = i < 20 ? 1 : 0;
+    next.unprofiled_before = i > 20;
+    run.statistics.iteration_boundary(next);
+    next.window_before = next.window;
+    next.begin += i < 20 ? in_window : 50'000;
+  }
+  // The device works for 0.5 ms of 1.25: launch-bound for the rest.
+  KernelEvent kernel = run.kernel("k", 500'000);
+  kernel.start = 1'000'000;
+  kernel.end = 1'500'000;
+  kernel.launch.host_begin = 1'000'000;
+  run.statistics.add(kernel);
+  run.statistics.settle_window(1, 1'000'000, 1'000'000 + 20 * in_window);
+  const std::string text = summary_text(build_report(run.statistics, some_run()), "/out");
+  INFO(text);
+  CHECK(
+      text.find("  step time 50.000us (50.000us to 50.000us): median of 20 iterations without the profiler\n"
+                "    in windows: 20 iterations, median ") != std::string::npos);
+  const auto disturbance =
+      text.find("  steps in windows took 25.0% (25.0 to 25.0) longer than without the profiler: ");
+  // Among the first lines, and only where it is much.
+  CHECK((disturbance != std::string::npos) == (in_window == 62'500));
+  CHECK((in_window != 62'500 || disturbance < text.find("step time")));
+  CHECK((text.find("\n    25.0% (25.0 to 25.0) longer than without the profiler\n") != std::string::npos) ==
+        (in_window == 62'500));
+  CHECK((text.find("\n    4.0% (4.0 to 4.0) longer than") != std::string::npos) == (in_window == 52'000));
+  CHECK((text.find("\n    not measurably longer than") != std::string::npos) == (in_window == 50'000));
+  CHECK((text.find(
+             "\n    without the profiler: a kernel runs 50.0% (50.0 to 50.0) of the time; launch-bound ") !=
+         std::string::npos) == (in_window != 50'000));
+  run.statistics.add(call_event("cudaGraphLaunch", 10));
+  const std::string graphs = summary_text(build_report(run.statistics, some_run()), "/out");
+  CHECK((graphs.find("a kernel runs at most 50.0% (50.0 to 50.0) of the time; launch-bound at least ") !=
+         std::string::npos) == (in_window != 50'000));
 }
 
 TEST_CASE("Windows that cut each iteration have no step time", "[output]") {
@@ -196,7 +239,8 @@ TEST_CASE("Windows that cut each iteration have no step time", "[output]") {
   run.statistics.add(call);
   run.statistics.settle_window(1, 100, 1000);
   CHECK(summary_text(build_report(run.statistics, some_run()), "/out")
-            .find("  no complete iteration\n    also 1 incomplete iteration\n") != std::string::npos);
+            .find("  in windows: no complete iteration\n    also 1 incomplete iteration\n") !=
+        std::string::npos);
 }
 
 TEST_CASE("What was lost is told, with what to do", "[output]") {

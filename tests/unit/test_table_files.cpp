@@ -96,7 +96,7 @@ TEST_CASE("Names and headers of the tables", "[output]") {
     CHECK(header_of(table, build_report(run.statistics, info)) == entry->second);
   }
   CHECK(found == expected.size());
-  CHECK(wanted_files() == 22);
+  CHECK(wanted_files() == 23);
 }
 
 TEST_CASE("Every row has as many fields as its header, also when it has nothing to say", "[output]") {
@@ -140,6 +140,12 @@ TEST_CASE("Every row has as many fields as its header, also when it has nothing 
   KernelEvent flash = run.kernel("void flash_fwd_kernel<Flash_fwd_kernel_traits<64> >(Flash_fwd_params)", 10);
   run.statistics.add(flash);
   run.statistics.settle_window(1, 0, 3000);
+  IterationBoundary boundary;
+  for (boundary.begin = 5000; boundary.begin <= 6000; boundary.begin += 1000) {
+    run.statistics.iteration_boundary(boundary);
+    boundary.unprofiled_before = true;
+    ++boundary.number;
+  }
   const RunInfo info = some_run();
   const Report report = build_report(run.statistics, info);
   for (const TableFile& table : table_files()) {
@@ -321,17 +327,19 @@ TEST_CASE("Window rows: one for the host and all devices, one per device", "[out
   run.statistics.add(launch);
   run.statistics.add(call_event("ncclAllReduce", 12));
   run.add_range(run.range(0, "r"), 0, 5, 0, true);
-  const std::string unsettled = std::string(30, ',') + "\n";
-  CHECK(rows_of("window_sum.csv", run, some_run()) ==
-        // The copy and, within it, the memset end long before the kernel begins.
-        "1,api,closed,2000,8000,6000,all,220,1090,1.8,2,150,1,70,2.000,1,7,0.500,1,1,11,1,1,1,1,0,,5,0,0,0,2,"
-        "0,," +
-            unsettled + "1,api,closed,2000,8000,6000,0,170,1090,2.8,1,100,1,70,2.000,1,7,0.500,0" +
-            std::string(16, ',') + unsettled +
-            "1,api,closed,2000,8000,6000,1,50,50,0.8,1,50,0,0,0.000,0,0,0.000,1" + std::string(16, ',') +
-            unsettled +
-            "2,time:1s+1s/2s,open,19000,,,all,0,0,,0,0,0,0,0.000,0,0,0.000,0,0,0,0,0,0,0,0,,0,0,0,0,0,0,," +
-            unsettled);
+  const std::string unsettled = std::string(36, ',') + "\n";
+  CHECK(
+      rows_of("window_sum.csv", run, some_run()) ==
+      // The copy and, within it, the memset end long before the kernel begins.
+      "1,api,closed,2000,8000,6000,all,220,1090,1.8,2,150,1,70,2.000,1,7,0.500,1,1,11,1,1,1,1,0,,,,,,,5,0,0,"
+      "0,2,0,," +
+          unsettled + "1,api,closed,2000,8000,6000,0,170,1090,2.8,1,100,1,70,2.000,1,7,0.500,0" +
+          std::string(21, ',') + unsettled +
+          "1,api,closed,2000,8000,6000,1,50,50,0.8,1,50,0,0,0.000,0,0,0.000,1" + std::string(21, ',') +
+          unsettled +
+          "2,time:1s+1s/"
+          "2s,open,19000,,,all,0,0,,0,0,0,0,0.000,0,0,0.000,0,0,0,0,0,0,0,0,,,,,,,0,0,0,0,0,0,," +
+          unsettled);
   RunInfo info = some_run();
   info.windows[0].memory = {{1, 1'500'000u, 2'000'000u}, {0, 1'000u, {}}};
   const std::string rows = rows_of("window_sum.csv", run, info);
@@ -418,7 +426,34 @@ TEST_CASE("Iteration rows: one for the host and all devices, one per device", "[
   CHECK(rows.find("\n1,4,iteration,1,all,3000,1000,3000000.0,2,") != std::string::npos);
   CHECK(rows.find("\n1,,validation,1,all,6000,2000,,") != std::string::npos);
   // Six samples in 3 us.
-  CHECK(rows_of("window_sum.csv", run, info).find(",2,2000000.0,5,0,0,0,2,0,,,") != std::string::npos);
+  CHECK(rows_of("window_sum.csv", run, info).find(",2,1500.0,2000000.0,,,,,5,0,0,0,2,0,,,") !=
+        std::string::npos);
+}
+
+TEST_CASE("Step times are those of iterations without CUPTI", "[output]") {
+  StatsRun run;
+  IterationBoundary boundary;
+  boundary.number = 40;
+  boundary.begin = 20'000;
+  // Two in a window, of 500 ns, and nine others, of 100, 200 … 900 ns.
+  for (std::uint64_t i = 0; i <= 11; ++i) {
+    boundary.window = i < 2 ? 1 : 0;
+    boundary.unprofiled_before = i > 2;
+    run.statistics.iteration_boundary(boundary);
+    boundary.window_before = boundary.window;
+    boundary.begin += i < 2 ? 500 : 100 * (i - 1);
+    ++boundary.number;
+  }
+  run.statistics.settle_window(1, 20'000, 21'000);
+  RunInfo info = some_run();
+  const std::string times = rows_of("step_times.csv", run, info);
+  CHECK(times.find("42,20000,100,\n43,20100,200,\n") == 0);
+  CHECK(std::count(times.begin(), times.end(), '\n') == 9);
+  info.batch = 3;
+  CHECK(rows_of("step_times.csv", run, info).find("\n50,23600,900,3333333.3\n") != std::string::npos);
+  // Iterations and their time in the window; the run's step time, its interval, samples a second.
+  CHECK(rows_of("window_sum.csv", run, info).find(",2,500.0,6000000.0,500.0,100.0,900.0,6000000.0,") !=
+        std::string::npos);
 }
 
 TEST_CASE("Iterations that have found no room share a row", "[output]") {

@@ -16,6 +16,7 @@ from libinject.check.sums import rows_of, without_devices
 _CAUSES = ("Start-up", "Synchronization", "Copy Call", "Launch Call", "Other Call", "Host Compute", "Host Wait", "Other Stream", "Collective",
            "Queue", "Unknown")
 _MOST_AT_ONCE = 128  # kernels that a device runs at the same time
+_MOST_STEPS = 1000  # rows of step_times
 
 
 def _window_tables(folder: Folder) -> Iterator[Table]:
@@ -145,6 +146,10 @@ def utilization(folder: Folder) -> Iterator[Place]:
         least, most = (min(100.0, (before + 0.05 * sign) / max(0.01, 1 - max(0, measured + 0.05 * sign) / 100)) for sign in (-1, 1))
         if not least - table.half(index, column) - 1e-6 <= value <= most + table.half(index, column) + 1e-6:
             yield table.place(index, column, f"{value} is not {before} by what {measured} % of overhead leave")
+    for column in ("Utilization w/o Overhead", "Launch-bound w/o Overhead"):
+        for index, (low, value, high) in table.each(f"{column} Low (%)", f"{column} (%)", f"{column} High (%)"):
+            if not low <= value <= high:
+                yield table.place(index, f"{column} (%)", f"{value} is not within {low} … {high}")
 
 
 @rule("concurrency", ERROR, "Kernel Concurrency is the kernels' time by the time in which any runs, and no device runs more than 128 at once.")
@@ -229,11 +234,46 @@ def iteration_count(folder: Folder) -> Iterator[Place]:
         if told is not None and not is_others(window) and told != len(found):
             yield windows.place(index, "Iterations", f"{told}, {len(found)} complete ones in {table.path.name}")
             continue
-        value = windows.numbers("Samples/s")[index] if windows.has("Samples/s") else None
+        value = windows.numbers("Step Time in Window (ns)")[index] if windows.has("Step Time in Window (ns)") else None
+        if value is not None and found and abs(value - statistics.median(found)) > 0.01 * value + 1:
+            yield windows.place(index, "Step Time in Window (ns)", f"{value}, the median of {len(found)} is {statistics.median(found)}")
+        value = windows.numbers("Samples/s in Window")[index] if windows.has("Samples/s in Window") else None
         if value is not None and batch is not None and found:
             median = statistics.median(found)
-            if median > 0 and abs(value - batch / median * 1e9) > windows.half(index, "Samples/s") + 1e-6 * value:
-                yield windows.place(index, "Samples/s", f"{value} is not {batch:.0f} in {median} ns, the median of {len(found)}")
+            if median > 0 and abs(value - batch / median * 1e9) > windows.half(index, "Samples/s in Window") + 1e-6 * value:
+                yield windows.place(index, "Samples/s in Window", f"{value} is not {batch:.0f} in {median} ns, the median of {len(found)}")
+
+
+@rule("step-times", ERROR, "Iterations without CUPTI are in order and in no window, and the step time is their median, within its interval.",
+      compares=True)
+def step_time(folder: Folder) -> Iterator[Place]:
+    steps = folder.table("step_times", "Iteration", "Start (ns)", "Duration (ns)")
+    windows = folder.table("window_sum", "Device", "Start (ns)", "End (ns)", "Step Time (ns)", "Step Time Low (ns)", "Step Time High (ns)")
+    if steps is None or windows is None:
+        return
+    batch = number_of(folder.option("BATCH"))
+    open_times = [(begin, end) for _, (begin, end) in windows.each("Start (ns)", "End (ns)")]
+    before = None
+    durations = []
+    for index, (number, begin, duration) in steps.each("Iteration", "Start (ns)", "Duration (ns)"):
+        durations.append(duration)
+        if before is not None and (number <= before[0] or begin < before[1]):
+            yield steps.place(index, "Start (ns)", f"iteration {number:.0f} at {begin:.0f} comes after iteration {before[0]:.0f}, which ends at {before[1]:.0f}")
+        before = number, begin + duration
+        if any(begin < end and opened < begin + duration for opened, end in open_times):
+            yield steps.place(index, "Start (ns)", f"iteration {number:.0f} is in a window")
+        value = steps.numbers("Samples/s")[index] if steps.has("Samples/s") else None
+        if batch and duration and value is not None and abs(value - batch * 1e9 / duration) > steps.half(index, "Samples/s") + 1e-6 * value:
+            yield steps.place(index, "Samples/s", f"{value} is not {batch:.0f} in {duration} ns")
+    for index, (value, low, high) in windows.each("Step Time (ns)", "Step Time Low (ns)", "Step Time High (ns)"):
+        if not low <= value <= high:
+            yield windows.place(index, "Step Time (ns)", f"{value} is not within {low} … {high}")
+        # Beyond the latest thousand the table has no longer all that the median is of.
+        elif len(durations) < _MOST_STEPS and (not durations or abs(value - statistics.median(durations)) > 0.01 * value + 1):
+            yield windows.place(index, "Step Time (ns)", f"{value} is not the median of the {len(durations)} in {steps.path.name}")
+        rate = windows.numbers("Samples/s")[index] if windows.has("Samples/s") else None
+        if batch and value and rate is not None and abs(rate - batch * 1e9 / value) > windows.half(index, "Samples/s") + 1e-6 * rate:
+            yield windows.place(index, "Samples/s", f"{rate} is not {batch:.0f} in {value} ns")
 
 
 # --- single kernels ---------------------------------------------------------------------------------------------------

@@ -60,9 +60,7 @@ def compare(
         console.fail("nothing to compare")
     sides = [side for side in sides if side]
     runs = [run for side in sides for run in side]
-    basis = changes.common_basis(runs)
-    for run in runs:
-        run.measure(basis)
+    basis = changes.measure(runs)
     comparisons = [changes.compare(sides[0], side, basis, least / 100) for side in sides[1:]]
     for problem in dict.fromkeys(problem for run in runs for problem in run.result.problems):
         console.warn(printable(problem, 500))

@@ -107,6 +107,17 @@ def common_basis(runs: Sequence[Run]) -> Basis:
     return next(basis for basis in Basis if all(basis in bases for bases in possible))
 
 
+def measure(runs: Sequence[Run]) -> Basis:
+    """All of them on the same basis, and with step times of the same kind."""
+    basis = common_basis(runs)
+    unprofiled = all(run.steps for run in runs)
+    for run in runs:
+        run.measure(basis, unprofiled)
+        if run.steps and not unprofiled:
+            run.notes.append("step times are those in windows, with what the profiler adds: not all runs have enough iterations without it")
+    return basis
+
+
 def compare(before: Sequence[Run], after: Sequence[Run], basis: Basis, least: float = LEAST) -> Comparison:
     """Compares runs that were measured on `basis`."""
     before, after = _with_shapes_paired(before, after)

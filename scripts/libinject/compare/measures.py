@@ -54,6 +54,7 @@ class Metric:
 
 METRICS = (
     Metric("step_time", "Step time", "ns"),
+    Metric("window_step_time", "Step time in windows", "ns", 0),
     Metric("throughput", "Samples per second", "1/s", 1),
     Metric("utilization", "GPU utilization", "%", 1),
     Metric("kernel_time", "Kernel time", "ns"),
@@ -169,6 +170,7 @@ class Run:
         self._iterations = [row for row in result.rows("iteration_sum", "Device", "Label", "Complete", "Duration (ns)")
                             if row["Device"] == "all"]
         self.complete = figures.complete_iterations(result)
+        self.steps = figures.unprofiled_steps(result)
         self.windows = figures.windows(result)
         self.seconds = _total(self.windows, "Duration (ns)") / 1e9
         self.metrics: dict[str, Measure] = {}
@@ -184,8 +186,10 @@ class Run:
             usable.insert(0, Basis.ITERATION)
         return usable
 
-    def measure(self, basis: Basis) -> None:
+    def measure(self, basis: Basis, unprofiled: bool) -> None:
+        """`unprofiled`: step times are those of the iterations that ran without CUPTI."""
         self.basis = basis
+        self._unprofiled = unprofiled
         self._cut_deviation = 0.0
         if basis is Basis.ITERATION:
             self.divisor = self._iterations_worth()
@@ -239,7 +243,8 @@ class Run:
     def _measure_metrics(self) -> None:
         if self.basis is Basis.ITERATION:
             found = {name: _series(self.complete, column) for name, column in (*_SERIES, *_HARDWARE)}
-            found["step_time"] = tuple(figures.step_times(self.result))
+            found["window_step_time"] = tuple(figures.window_step_times(self.result))
+            found["step_time"] = tuple(figures.numbers(self.steps, "Duration (ns)")) if self._unprofiled else found["window_step_time"]
         else:
             found = {}
             for name, column, over_time in (*_WINDOW_SERIES, *((name, column, False) for name, column in _HARDWARE)):
@@ -250,7 +255,8 @@ class Run:
                                         if number(row, "Duration (ns)") > 0)
                 else:
                     found[name] = _series(self.windows, column)
-        found["throughput"] = _series(self.complete, "Samples/s") or _series(self.windows, "Samples/s")
+        found["throughput"] = (_series(self.steps, "Samples/s") if self._unprofiled else
+                               _series(self.complete, "Samples/s") or _series(self.windows, "Samples/s in Window"))
         self.metrics = {name: of_series(series) for name, series in found.items() if series}
         utilization = figures.utilization(self.result)
         if utilization is not None:
@@ -420,7 +426,7 @@ class Run:
 
     def _host_error(self, value: float) -> Measure:
         """The host causes idle time: all of the steps' spread may be its own, outliers included, as it is a sum."""
-        step = self.metrics.get("step_time")
+        step = self.metrics.get("window_step_time")
         if step is None or len(step.series) < 3:
             return Measure(value)
         error = noise.deviation(step.series) * math.sqrt(noise.inflation(noise.blocks(step.series)) / len(step.series))

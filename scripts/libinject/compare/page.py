@@ -122,5 +122,5 @@ def _steps(comparison: Comparison) -> Plot | None:
                 series.append({"name": f"{letter}: {printable(run.result.name, 40)}", "x": list(range(1, len(times) + 1)), "y": list(times), "lines": True})
     if not series:
         return None
-    return Plot("steps", "Step time, iteration by iteration", "points", {"title": "complete iteration, in the order of the run"}, series,
+    return Plot("steps", "Step time, iteration by iteration", "points", {"title": "iteration, in the order of the run"}, series,
                 {"title": "step time", "unit": "ns", "zero": True})

@@ -102,6 +102,7 @@ def run_row(number: int, result: Result, problems: list[str]) -> tuple[Any, ...]
     used = [entry.get("device") for entry in diagnosis]
     gpus = [device for device in map(_dict, run["devices"]) if not used or device.get("id") in used]
     gain = _whole(worst.get("potential_gain_ns"))
+    judged = _whole(worst.get("judged_time_ns")) or time
     row = {
         "run": number, "folder": _text(str(result.path)), "parent": _text(str(result.path.resolve().parent)),
         "rank": None if rank is None else int(rank), "host": _text(run.get("host")), "pid": _whole(run.get("pid")),
@@ -109,7 +110,7 @@ def run_row(number: int, result: Result, problems: list[str]) -> tuple[Any, ...]
         "command": " ".join(map(_text, command)) if isinstance(command, list) else "",
         "gpu": json.dumps([_text(device.get("name")) for device in gpus]),
         "gpu_uuid": json.dumps([_text(device.get("uuid")) for device in gpus]),
-        "verdict": _text(worst.get("verdict")), "gain": gain / time if gain is not None and time > 0 else None,
+        "verdict": _text(worst.get("verdict")), "gain": gain / judged if gain is not None and judged > 0 else None,
         "lost": json.dumps(result.lost()),
         "messages": json.dumps([printable(_text(text), 200) for text in _list(run.get("messages"))[:_MOST_MESSAGES]]),
         "job_id": _text(job.get("id"))[:_LONGEST_ID], "world_size": world if world is not None and 0 < world <= LARGEST_RANK + 1 else None}

@@ -40,7 +40,7 @@ def _job(store: Store, number: int, job: jobs.Job, throughput: dict[str, Any] | 
         "missing": jobs.spans(job.missing, 1000),
         "numbered_by_us": job.numbered, "hosts": len({row["host"] for row in ranks.values()}),
         "gpus": _gpus(ranks),
-        "throughput": throughput, **times, "stragglers": stragglers, "collectives": spent, "links": links.of_job(store, number),
+        "throughput": throughput, **times, "window_step_ns": times["step_ns"], "step_ns": throughput["step_ns"] if throughput else None, "stragglers": stragglers, "collectives": spent, "links": links.of_job(store, number),
         "verdicts": dict(collections.Counter(row["verdict"] or "none" for row in ranks.values()).most_common()),
         "lost": dict(lost), "problems": job.problems,
         "by_rank": [{"rank": rank, **row} for rank, row in sorted(ranks.items())]}

@@ -9,19 +9,31 @@ from typing import Any
 from libinject.merge.jobs import Job
 from libinject.merge.store import Store
 
+# By rank: nanoseconds a step, and samples a second.
+_UNPROFILED = """
+    SELECT rank, arg_max("Step Time (ns)", "Window") AS step, arg_max("Samples/s", "Window") AS samples
+    FROM window_sum JOIN member USING (run)
+    WHERE job = ? AND Device = 'all' AND "Step Time (ns)" > 0 GROUP BY rank"""
+_IN_WINDOWS = """
+    SELECT rank, median("Duration (ns)") AS step,
+           CASE WHEN count("Samples/s") = count(*) THEN median("Samples/s") END AS samples
+    FROM iteration_sum JOIN member USING (run)
+    WHERE job = ? AND Label = 'iteration' AND Complete = 1 AND Device = 'all' AND "Duration (ns)" > 0 GROUP BY rank"""
+
 
 def throughput(store: Store, number: int, job: Job) -> dict[str, Any] | None:
-    """Steps a second: by the median step of each rank, the mean over the ranks. Samples a second: their sum, over all of the job's ranks, as those that are missing are
-    taken for average ones; only if each rank says how many it has an iteration (INJECT_BATCH)."""
-    row = store.rows("""
-        SELECT avg(steps) AS steps, avg(samples) AS samples, count(samples) AS told, count(*) AS ranks FROM (
-          SELECT rank, 1e9 / median("Duration (ns)") AS steps,
-                 CASE WHEN count("Samples/s") = count(*) THEN median("Samples/s") END AS samples
-          FROM iteration_sum JOIN member USING (run)
-          WHERE job = ? AND Label = 'iteration' AND Complete = 1 AND Device = 'all' AND "Duration (ns)" > 0 GROUP BY rank)""", [number])[0]
+    """Steps a second: by the step time of each rank, the mean over the ranks. Samples a second: their sum, over all of the job's ranks, as
+    those that are missing are taken for average ones; only if each rank says how many it has an iteration (INJECT_BATCH). `unprofiled`:
+    by iterations that ran without CUPTI, where each rank has enough of them; otherwise by those in windows."""
+    found = {unprofiled: store.rows(f"""
+        SELECT avg(1e9 / step) AS steps, median(step) AS step, avg(samples) AS samples, count(samples) AS told, count(*) AS ranks FROM ({ranks})""",
+                                    [number])[0] for unprofiled, ranks in ((True, _UNPROFILED), (False, _IN_WINDOWS))}
+    unprofiled = 0 < found[True]["ranks"] >= found[False]["ranks"]
+    row = found[unprofiled]
     if not row["ranks"]:
         return None
-    return {"steps_per_s": row["steps"], "samples_per_s": row["samples"] * job.world if row["told"] == row["ranks"] else None}
+    return {"steps_per_s": row["steps"], "samples_per_s": row["samples"] * job.world if row["told"] == row["ranks"] else None,
+            "step_ns": row["step"], "unprofiled": unprofiled}
 
 
 def compare(jobs: list[Job], throughputs: list[dict[str, Any] | None]) -> dict[str, Any] | None:

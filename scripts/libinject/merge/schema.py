@@ -30,7 +30,7 @@ TABLES = {
         {"Samples/s": REAL, "GPU Busy (ns)": WHOLE, "Kernels": WHOLE, "Kernel Time (ns)": WHOLE, "Kernel Busy (ns)": WHOLE}),
     "window_sum": Kept(
         {"Window": WHOLE, "Device": TEXT, "State": TEXT, "Duration (ns)": WHOLE},
-        {"Reason": TEXT, "Start (ns)": WHOLE, "Iterations": WHOLE, "Samples/s": REAL, "Device Time (ns)": WHOLE, "Kernel Busy (ns)": WHOLE,
+        {"Reason": TEXT, "Start (ns)": WHOLE, "Iterations": WHOLE, "Step Time (ns)": REAL, "Samples/s": REAL, "Device Time (ns)": WHOLE, "Kernel Busy (ns)": WHOLE,
          "Copy Only (ns)": WHOLE, "Idle (ns)": WHOLE, "Exposed Collective (ns)": WHOLE, "Verdict": TEXT,
          "Memory at Start (MB)": REAL, "Memory at End (MB)": REAL}),
     "nccl_sum": Kept(

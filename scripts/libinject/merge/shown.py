@@ -47,10 +47,11 @@ def title(job: dict[str, Any]) -> str:
 def lines(job: dict[str, Any]) -> list[tuple[str, str]]:
     """(what, the answer); further answers to the same have nothing in the first place."""
     found = [("command", printable(job["command"], 110))] if job["command"] else []
-    if job["step_ns"] is not None:
+    if job["throughput"] is not None:
         rate = job["throughput"]
         samples = f", {rate['samples_per_s']:.1f} samples/s" if rate["samples_per_s"] is not None else ""
-        found.append(("step time", f"{duration(job['step_ns'])}, median of {_iterations(job)}; {rate['steps_per_s']:.3f} steps/s{samples}"))
+        of = "without the profiler, median of the ranks" if rate["unprofiled"] else f"median of {_iterations(job)} in windows"
+        found.append(("step time", f"{duration(job['step_ns'])}, {of}; {rate['steps_per_s']:.3f} steps/s{samples}"))
     else:
         found.append(("step time", "not known: no complete iterations"))
     found += _skew(job) + _stragglers(job) + _collectives(job)

@@ -73,7 +73,7 @@ def _verdict(entry: dict, names: dict[Any, str]) -> dict[str, Any] | None:
     kernels = whole(entry.get("kernel_busy_ns")) or 0
     return {"device": text_of(device), "device_name": names.get(text_of(device), ""), "verdict": verdict or "too short", "colour": colour_of(verdict),
             "meaning": _MEANINGS.get(verdict, ""), "device_ns": device_time, "kernel_ns": kernels,
-            "utilization": share(kernels, device_time), "gain": share(whole(entry.get("potential_gain_ns")) or 0, device_time),
+            "utilization": share(kernels, device_time), "gain": share(whole(entry.get("potential_gain_ns")) or 0, whole(entry.get("judged_time_ns")) or device_time),
             "parts": _parts(entry, evidence, device_time), "evidence": evidence}
 
 
@@ -89,9 +89,9 @@ def _range(values: Sequence[float], unit: str, digits: int = 1) -> str:
     return f"{low}{unit}" if low == high else f"{low} … {high}{unit}"
 
 
-def step_times(result: Result) -> dict[str, float] | None:
-    """Of complete iterations; the standard deviation is the sample's."""
-    times = figures.step_times(result)
+def step_times(result: Result, in_windows: bool = False) -> dict[str, float] | None:
+    """`in_windows`: of the profiled iterations. The standard deviation is the sample's."""
+    times = figures.window_step_times(result) if in_windows else figures.step_times(result)
     if not times:
         return None
     return {"count": len(times), "mean": statistics.fmean(times), "median": statistics.median(times), "min": min(times), "max": max(times),
@@ -105,11 +105,17 @@ def _tile(label: str, value: str, note: str) -> dict[str, str]:
 def tiles(result: Result, found: list[dict[str, Any]]) -> list[dict[str, str]]:
     shown = []
     steps = step_times(result)
+    unprofiled = bool(figures.unprofiled_steps(result))
     if steps:
         count = int(steps["count"])
         spread = f", standard deviation {duration(steps['stdev'])}" if count > 1 else ""
+        of = "without the profiler" if unprofiled else "in windows"
         shown.append(_tile("Step time", duration(steps["median"]),
-                           f"median of {count} complete iteration{'s' if count != 1 else ''}, on the host; mean {duration(steps['mean'])}{spread}"))
+                           f"median of {count} iteration{'s' if count != 1 else ''} {of}, on the host; mean {duration(steps['mean'])}{spread}"))
+    profiled = step_times(result, in_windows=True)
+    if steps and profiled and unprofiled:
+        longer = 100 * (profiled["median"] / steps["median"] - 1)
+        shown.append(_tile("Step time in windows", duration(profiled["median"]), f"{longer:+.1f}%: what the profiler adds, and how steps differ"))
     utilization = figures.utilization(result)
     if utilization is not None:
         by_device = f"; {_range([verdict['utilization'] for verdict in found], '%')} by GPU" if len(found) > 1 else ""
@@ -118,7 +124,8 @@ def tiles(result: Result, found: list[dict[str, Any]]) -> list[dict[str, str]]:
     several = f", of {len(windows)} windows" if len(windows) > 1 else ""
     rate = figures.samples_per_second(result)
     if rate is not None:
-        shown.append(_tile("Samples per second", f"{rate:,.1f}/s", "median of the complete iterations" if steps else f"median{several}"))
+        shown.append(_tile("Samples per second", f"{rate:,.1f}/s", ("by the step time without the profiler" if unprofiled else "median of the iterations in windows") if steps else
+                           f"median{several}"))
     if rates := numbers(windows, "TFLOP/s"):
         peaks = numbers(windows, "Peak (%)")
         shown.append(_tile("Arithmetic", _range(rates, " TFLOP/s", 3 if len(rates) == 1 else 1),

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from libinject import figures
 from libinject.console import duration
 from libinject.page.parts import Plot, Section, numbers, table
 from libinject.page.values import text_of
@@ -16,7 +17,8 @@ _MOST_DEVICES = 8
 # In this order: a phone and a sheet of paper show the first ones.
 _WINDOW_COLUMNS = (
     "Window", "Reason", "Device", "Duration (ns)", "Iterations", "GPU Utilization (%)", "Verdict", "Potential Gain (%)", "Idle (ns)",
-    "Samples/s", "Device Time (ns)", "Kernel Busy (ns)", "Copy Only (ns)", "Profiler Overhead (%)", "Utilization w/o Overhead (%)",
+    "Step Time in Window (ns)", "Step Time (ns)", "Samples/s", "Device Time (ns)", "Kernel Busy (ns)", "Copy Only (ns)", "Launch-bound (%)", "Profiler Overhead (%)",
+    "Utilization w/o Overhead (%)", "Launch-bound w/o Overhead (%)",
     "Kernels", "Kernel Time (ns)", "Kernel Concurrency", "Copies", "Copy Overlap (%)", "TFLOP/s", "Peak (%)", "Memory at Start (MB)",
     "Memory at End (MB)", "Start (ns)", "State")
 _ITERATION_COLUMNS = ("Iteration", "Label", "Duration (ns)", "Samples/s", "GPU Utilization (%)", "Kernel Busy (ns)", "Gap to Next (ns)")
@@ -89,9 +91,11 @@ def section(result: Result) -> Section:
     part = Section("steps", "Steps and windows", "How long each training iteration took, and the profiled windows of the run: shaded, "
                                                  "with their number and what opened them.")
     part.add(_plot(result))
-    steps = step_times(result)
-    if steps:
-        part.notes.append(f"{int(steps['count'])} complete iterations: median {duration(steps['median'])}, mean {duration(steps['mean'])}, "
+    if figures.unprofiled_steps(result) and (steps := step_times(result)):
+        part.notes.append(f"{int(steps['count'])} iterations without the profiler: median {duration(steps['median'])}, mean {duration(steps['mean'])}, "
+                          f"{duration(steps['min'])} … {duration(steps['max'])}.")
+    if steps := step_times(result, in_windows=True):
+        part.notes.append(f"{int(steps['count'])} complete iterations in windows: median {duration(steps['median'])}, mean {duration(steps['mean'])}, "
                           f"{duration(steps['min'])} … {duration(steps['max'])}.")
     short = dict.fromkeys(text_of(row["Window"]) for row in result.rows("window_sum", "Window") if row.get("Device Time (ns)") and row.get("Verdict") in TOO_SHORT)
     if short:
@@ -109,5 +113,5 @@ def section(result: Result) -> Section:
     part.add(table(result, "iteration_sum", "Iterations", _ITERATION_COLUMNS, without=("Memset Time (ns)", "Memset Size (MB)", "Memsets", "FLOPs"),
                    where=(lambda row: row.get("Device") == "all") if len(devices) == 1 else None))
     if windows is not None and numbers(windows, "Profiler Overhead (%)"):
-        part.notes.append("Profiler Overhead compares the iterations in the window with those outside of all windows.")
+        part.notes.append("Profiler Overhead compares the iterations in the window with those that ran without CUPTI.")
     return part

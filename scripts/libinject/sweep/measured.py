@@ -15,7 +15,7 @@ from libinject.result import BadFile, Result, printable
 from libinject.sweep.points import Point, Status, Sweep
 
 # Name in sweep.csv and JSON.
-FIGURES = ("iterations", "step_time_ns", "step_time_q1_ns", "step_time_q3_ns", "samples_per_s", "gpu_utilization_pct", "occupancy_pct",
+FIGURES = ("iterations", "unprofiled_iterations", "step_time_ns", "step_time_q1_ns", "step_time_q3_ns", "window_step_time_ns", "samples_per_s", "gpu_utilization_pct", "occupancy_pct",
            "achieved_occupancy_pct", "kernel_time_ns", "gemm_tflops", "gemm_time_ns", "flop_rate_tflops", "peak_memory_mb",
            "failed_allocations")
 
@@ -54,7 +54,7 @@ def measure(sweep: Sweep, point: Point) -> Measured:
         found.problems.append(f"{point.folder}: {len(results)} processes wrote tables: the one shown, {printable(result.name, 40)}, has most kernel time")
     run = Run(result)
     basis = run.bases()[0]
-    run.measure(basis)
+    run.measure(basis, bool(run.steps))
     figures = found.figures
     # Where the run ended early its windows may be cut; memory counts all the same.
     if "peak_memory" in run.metrics:
@@ -74,7 +74,10 @@ def _kernel_time(result: Result) -> float:
 def _measure_work(run: Run, result: Result, basis: Basis, found: Measured) -> None:
     figures = found.figures
     figures["iterations"] = len(run.complete)
-    for name, metric in (("step_time_ns", "step_time"), ("samples_per_s", "throughput"), ("gpu_utilization_pct", "utilization"),
+    figures["unprofiled_iterations"] = len(run.steps)
+    if run.complete and not run.steps:
+        found.problems.append("the step time has what the profiler adds to it: fewer than seven iterations ran without it")
+    for name, metric in (("step_time_ns", "step_time"), ("window_step_time_ns", "window_step_time"), ("samples_per_s", "throughput"), ("gpu_utilization_pct", "utilization"),
                          ("gemm_tflops", "gemm_rate"), ("flop_rate_tflops", "flop_rate")):
         if metric in run.metrics:
             figures[name] = run.metrics[metric].value

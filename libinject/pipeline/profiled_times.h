@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <deque>
+
+#include "libinject/base/mutex.h"
+#include "libinject/base/time.h"
+
+namespace inject {
+
+/// When CUPTI made the program slower: from when it is attached for a window until it has been finalized or,
+/// where iterations are looked for in its launch callbacks, until nothing but these is left. What is further
+/// back than the latest kMost such times counts as slower. Any thread.
+class ProfiledTimes {
+ public:
+  static constexpr std::size_t kMost = 1024;
+
+  /// Nothing where they have begun, or ended, already.
+  void begin(Nanoseconds time) {
+    const MutexLock lock(mutex_);
+    if (!spans_.empty() && spans_.back().end == kOpen) return;
+    if (spans_.size() == kMost) {
+      known_from_ = spans_.front().end;
+      spans_.pop_front();
+    }
+    spans_.push_back({time, kOpen});
+  }
+  void end(Nanoseconds time) {
+    const MutexLock lock(mutex_);
+    if (!spans_.empty() && spans_.back().end == kOpen) spans_.back().end = time;
+  }
+
+  /// Whether some of it lies between the two.
+  bool overlap(Nanoseconds begin, Nanoseconds end) const {
+    const MutexLock lock(mutex_);
+    if (begin < known_from_) return true;
+    const auto span = std::partition_point(spans_.begin(), spans_.end(),
+                                           [begin](const Span& one) { return one.end <= begin; });
+    return span != spans_.end() && span->begin < end;
+  }
+
+ private:
+  static constexpr Nanoseconds kOpen = ~Nanoseconds{0};
+  struct Span {
+    Nanoseconds begin;
+    Nanoseconds end;
+  };
+
+  mutable Mutex mutex_;
+  std::deque<Span> spans_ INJECT_GUARDED_BY(mutex_);
+  Nanoseconds known_from_ INJECT_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace inject
