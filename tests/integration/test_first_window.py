@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
 """The first window costs the program's threads what any later one does: the memory that they record to has been touched before, by
-a thread of ours.
+a thread of ours. They wait for nobody, and a launch takes little more of a processor.
 
 usage: test_first_window.py LIBRARY PROGRAMS SIMULATION
 """
@@ -14,26 +14,28 @@ import time
 import simulated
 from sanitized import unsanitized
 
-# Once a thread: its own state, and the code that records.
-MOST = 12
+# Page faults come once a thread: its own state, and the code that records. The simulated CUPTI has a lock, which may be held.
+MOST = {"faults": 12, "waits": 12}
+# Of a processor, for a launch in a window beyond one outside: what it takes on a quiet machine several times over.
+MOST_US = 4
 # The simulation's own, which records as CUPTI does.
 HEAP = "warm_heap:16000000 "
 STEP = "kernel:fwd:40 kernel:bwd:60 kernel:adam:1 copy:h2d:100:0 sync sleep:2"
 
 
-def faults(done, name):
-    return [int(count) for count in re.findall(rf"^{name}: (\d+)$", done.stdout, re.MULTILINE)]
+def costs(done, name, kind):
+    return [int(count) for count in re.findall(rf"^{name}_{kind}: (\d+)$", done.stdout, re.MULTILINE)]
 
 
 class FirstWindow(simulated.SimulatedTest):
-    def fewest(self, run):
+    def fewest(self, run, most):
         """Of a few runs, as on a busy machine a window does not wait until all is ready."""
         counts = []
         for _ in range(6):
             counts.append(run())
-            if counts[-1] <= MOST:
+            if all(counts[-1][kind] <= limit for kind, limit in most.items()):
                 return
-        self.fail(f"page faults: {counts}")
+        self.fail(f"more than {most}: {counts}")
 
     @unsanitized("a sanitizer's own memory is touched as it goes")
     def test_the_programs_window(self):
@@ -41,24 +43,25 @@ class FirstWindow(simulated.SimulatedTest):
         for launches in (1000, 8000):
             for recover in "01":
                 def run(launches=launches, recover=recover):
-                    done = self.script(f"{HEAP}kernel:k:{launches} sync start count_faults kernel:k:{launches} faults:first stop sync",
-                                       WINDOW="api", TRACE="off", RECOVER=recover)
+                    done = self.script(f"{HEAP}kernel:k:{launches} sync count_costs kernel:k:{launches} costs:bare sync "
+                                       f"start count_costs kernel:k:{launches} costs:first stop sync", WINDOW="api", TRACE="off", RECOVER=recover)
                     self.assertEqual(sum(done.out.kernels().values()), launches)
-                    return faults(done, "first")[0]
+                    found = {kind: costs(done, "first", kind)[0] for kind in (*MOST, "us")}
+                    return {**found, "us": (found["us"] - costs(done, "bare", "us")[0]) / launches}
 
                 with self.subTest(launches=launches, recover=recover):
-                    self.fewest(run)
+                    self.fewest(run, {**MOST, "us": MOST_US})
 
     @unsanitized("a sanitizer's own memory is touched as it goes")
     def test_a_window_of_iterations(self):
         def run():
-            done = self.script(f"{HEAP}loop:90 [ count_faults {STEP} faults:step ]", WINDOW="iter:70+10", TRACE="off")
+            done = self.script(f"{HEAP}loop:90 [ count_costs {STEP} costs:step ]", WINDOW="iter:70+10", TRACE="off")
             self.assertEqual(len(done.out.run["windows"]), 1)
-            counts = faults(done, "step")
+            counts = costs(done, "step", "faults")
             self.assertEqual(len(counts), 90)
-            return sum(counts[70:])
+            return {"faults": sum(counts[70:])}
 
-        self.fewest(run)
+        self.fewest(run, {"faults": MOST["faults"]})
 
     def test_a_slow_folder(self):
         """The first window opens without it. The second, for which CUPTI has to be attached anew, waits for our thread."""

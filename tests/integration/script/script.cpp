@@ -99,13 +99,20 @@ std::chrono::nanoseconds processor_time() {
   return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
 }
 
-// Pages that this thread has touched first.
-thread_local long faults_before = 0;
-long page_faults() {
+// What this thread has cost: pages that it has touched first, how often it has waited, its processor's time.
+struct Costs {
+  long faults = 0;
+  long waits = 0;
+  long microseconds = 0;
+};
+Costs costs_so_far() {
   rusage usage{};
   getrusage(RUSAGE_THREAD, &usage);
-  return usage.ru_minflt;
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return {usage.ru_minflt, usage.ru_nvcsw, time.tv_sec * 1'000'000 + time.tv_nsec / 1000};
 }
+thread_local Costs costs_before;
 
 // What the program, and the simulation in it, allocates from here on lies in pages that have been touched.
 void warm_heap(std::size_t bytes) {
@@ -276,9 +283,14 @@ const Operations& common_operations() {
          for (std::size_t i = 3; a.has(i); ++i) value += ":" + a.text(i);
          if (cudasim_set_fault(a.text(1).c_str(), value.c_str()) != 0) usage("no fault " + a.text(1));
        }},
-      {"count_faults", [](const Arguments&) { faults_before = page_faults(); }},
-      {"faults",
-       [](const Arguments& a) { print(a.text(1).c_str(), static_cast<int>(page_faults() - faults_before)); }},
+      {"count_costs", [](const Arguments&) { costs_before = costs_so_far(); }},
+      {"costs",
+       [](const Arguments& a) {
+         const Costs costs = costs_so_far();
+         print((a.text(1) + "_faults").c_str(), static_cast<int>(costs.faults - costs_before.faults));
+         print((a.text(1) + "_waits").c_str(), static_cast<int>(costs.waits - costs_before.waits));
+         print((a.text(1) + "_us").c_str(), static_cast<int>(costs.microseconds - costs_before.microseconds));
+       }},
       {"warm_heap", [](const Arguments& a) { warm_heap(a.number(1)); }},
       {"duration", [](const Arguments& a) { cudasim_set_kernel_duration(a.text(1).c_str(), a.number(2)); }},
       {"open", [](const Arguments&) { print("open", inject_start_if_loaded()); }},

@@ -19,7 +19,9 @@
 //                         killed
 //   crash:SIGNAL          SEGV, ABRT or KILL, to itself
 //   linger:MS             at the end, after all exit handlers that are registered later, takes so long
-//   count_faults faults:TEXT                 prints the page faults of this thread since `count_faults`
+//   count_costs costs:TEXT                   prints what this thread has cost since `count_costs`: page
+//                                            faults as TEXT_faults, how often it gave up the processor by
+//                                            itself as TEXT_waits, microseconds of a processor as TEXT_us
 //   warm_heap:BYTES                          so much of the heap has been touched, and stays the program's
 //   mark within:MS        prints "late" if more than MS milliseconds have passed since `mark`
 //   fault:NAME:VALUE  duration:KERNEL:NS     see tests/sim/cudasim.h
