@@ -33,6 +33,11 @@ def unprofiled_steps(result: Result) -> list[Row]:
     return rows if len(rows) >= FEWEST_STEPS else []
 
 
+def unprofiled_count(result: Result) -> int:
+    """How many iterations ran without CUPTI: step_times.csv has the latest 1,000 of them, and older versions' windows do not say."""
+    return int(max(numbers(windows(result), "Unprofiled Iterations"), default=len(result.rows("step_times", "Duration (ns)"))))
+
+
 def window_step_times(result: Result) -> list[float]:
     """Of the complete iterations in windows, from boundary to boundary on the host, with what the profiler adds to them."""
     return [time for time in numbers(complete_iterations(result), "Duration (ns)") if time > 0]

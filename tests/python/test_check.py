@@ -92,10 +92,10 @@ class CheckTest(folders.TemporaryFolder):
         folders.write_table(cls.clean, "metric_samples", [{"Device": 0, "Start (ns)": start + 100 * at, "End (ns)": start + 100 * at + 100, **SAMPLE}
                                                           for at in range(10)])
         # Iterations before the window, which the example has not.
-        folders.write_table(cls.clean, "step_times", [{"Iteration": at, "Start (ns)": start - 20_000 + 1000 * at, "Duration (ns)": 1000,
-                                                       "Samples/s": f"{64e9 / 1000:.1f}"} for at in range(9)])
-        edit(cls.clean, "window_sum", 0, **{"Step Time (ns)": "1000.0", "Step Time Low (ns)": "1000.0", "Step Time High (ns)": "1001.0",
-                                            "Samples/s": f"{64e9 / 1000:.1f}"})
+        folders.write_table(cls.clean, "step_times", [{"Iteration": at, "Start (ns)": start - 20_000 + 1100 * at, "Duration (ns)": 1000 + 10 * at,
+                                                       "Samples/s": f"{64e9 / (1000 + 10 * at):.1f}"} for at in range(9)])
+        edit(cls.clean, "window_sum", 0, **{"Step Time (ns)": "1040.0", "Step Time Low (ns)": "1000.0", "Step Time High (ns)": "1080.0",
+                                            "Samples/s": f"{64e9 / 1040:.1f}"})
         change_run(cls.clean, lambda run: run.update(lost=dict.fromkeys(run["lost"], 0)))
 
     def copy(self):
@@ -196,6 +196,7 @@ PLANTED = [
     ("step-times", "step_times", 3, {"Samples/s": "1.0"}, ()),
     ("step-times", "step_times", 6, {"Duration (ns)": "999999999999"}, ("times",)),
     ("step-times", "window_sum", 0, {"Step Time (ns)": "7.0"}, ()),
+    ("step-times", "window_sum", 0, {"Step Time (ns)": ""}, ()),
     ("step-times", "window_sum", 0, {"Samples/s": "1.0"}, ()),
     ("longest-kernel", "family_sum", 0, {"Max (ns)": "60000000000"}, ("total", "kernel-extremes")),
     ("trace-sum", "cuda_gpu_trace", 0, {"Duration (ns)": "1"}, ("trace-busy",)),
@@ -298,6 +299,33 @@ class Planted(CheckTest):
             edit(folder, "window_sum", row, **{"Lost Host Records": "3"})
         change_run(folder, lambda run: run["windows"][0]["lost"].update(host_records=3))
         self.found(folder, "lost-sum")
+
+    def test_what_is_wrong_with_step_times(self):
+        for table, cells, text in (
+                ("window_sum", {"Step Time (ns)": "1040.1", "Samples/s": f"{64e9 / 1040.1:.1f}"}, "1040.1 is not the median of the 9 in step_times.csv"),
+                ("window_sum", {"Step Time (ns)": "1090.0", "Samples/s": f"{64e9 / 1090:.1f}"}, "1090.0 is not within 1000.0 … 1080.0"),
+                ("window_sum", {"Step Time (ns)": ""}, "empty, but step_times.csv has 9 iterations"),
+                ("window_sum", {"Step Time Low (ns)": "1015.0"}, "1015.0 is no duration in step_times.csv"),
+                ("window_sum", {"Step Time High (ns)": "1085.0"}, "1085.0 is no duration in step_times.csv"),
+                ("step_times", {"Iteration": "9"},
+                 f"iteration 1 at {self.cell('step_times', 1, 'Start (ns)')} begins before iteration 9 has ended, or is numbered below it")):
+            with self.subTest(cells=cells):
+                folder = self.copy()
+                edit(folder, table, 0, **cells)
+                self.assertEqual([finding.place.text for finding in self.found(folder, "step-times")], [text])
+
+    def test_medians_of_more_iterations_than_are_kept(self):
+        """They are of a histogram, and up to 1.6 % off."""
+        for count, slower, rules in ((1024, 1.01, {"iteration-count"}), (1025, 1.01, set()), (1025, 1.07, {"iteration-count"}), (1024, 1, set())):
+            folder = folders.write_run(self.folder / f"{count} {slower}", options={"INJECT_BATCH": "64"}, files=["iteration_sum.csv", "window_sum.csv"])
+            folders.write_table(folder, "iteration_sum", [
+                {"Window": 1, "Iteration": at, "Label": "iteration", "Complete": 1, "Device": "all", "Start (ns)": 2000 * at, "Duration (ns)": 1000}
+                for at in range(count)])
+            folders.write_table(folder, "window_sum", [{"Window": 1, "Device": "all", "Iterations": count, "Step Time in Window (ns)": f"{1000 * slower:.1f}",
+                                                        "Samples/s in Window": f"{64e6 / slower:.1f}"}])
+            found = findings(folder)
+            self.assertEqual({finding.rule for finding in found}, rules, list(map(str, found)))
+            self.assertEqual(len(found), 2 * len(rules))
 
     def test_a_kernel_with_another_ones_end(self):
         self.assertEqual(findings(graph_folder(self.folder / "good", 1300)), [])

@@ -13,7 +13,8 @@ import tempfile
 import unittest
 
 import folders
-from libinject.compare import changes, conditions, describe, noise
+from libinject.compare import changes, conditions, describe, noise, page
+from libinject.compare.as_json import comparison_as_dict
 from libinject.compare.measures import METRIC_OF, Basis, Run, of_series
 from libinject.result import Result, Table
 
@@ -122,6 +123,50 @@ class Noise(unittest.TestCase):
         self.assertGreater(single, 10)
         self.assertLessEqual(repeated, 3)
         self.assertGreaterEqual(found, 18)
+
+    def test_step_times_of_the_same_kind(self):
+        """Without the profiler if both runs have them, else in windows, and then only once."""
+        def run(seed, unprofiled, iterations=10):
+            result = Simulated(seed, [("k", 1, 1e5)], iterations)
+            if unprofiled:
+                steps = [{"Duration (ns)": 1_500_000 + 10 * at, "Samples/s": 8e9 / (1_500_000 + 10 * at)} for at in range(9)]
+                result._tables["step_times"] = Table(result.path / "step_times.csv", tuple(steps[0]), tuple(steps))
+            return Run(result)
+
+        def measured(*runs):
+            basis = changes.measure(runs)
+            comparison = changes.compare(runs[:1], runs[1:], basis)
+            return comparison, {metric.name: change.before for metric, change in comparison.metrics}
+
+        comparison, found = measured(run(1, True), run(2, True))
+        self.assertEqual((found["step_time"], found["window_step_time"] > 1_800_000, comparison.unprofiled), (1_500_040, True, True))
+        self.assertAlmostEqual(found["throughput"], 8e9 / 1_500_040)
+        self.assertEqual([each.notes for each in (*comparison.before, *comparison.after)], [[], []])
+        shown = comparison_as_dict(comparison, [])
+        self.assertEqual((shown["unprofiled"], shown["before"][0]["unprofiled_iterations"]), (True, 9))
+        self.assertIn("medians over the iterations without the profiler.", page.page([comparison], [[]]))
+
+        comparison, found = measured(run(1, True), run(2, False))
+        self.assertGreater(found["step_time"], 1_800_000)
+        self.assertNotIn("window_step_time", found)
+        note = "step times are those in windows, and include the profiler's overhead: not all runs have seven iterations without it"
+        self.assertEqual([each.notes for each in (*comparison.before, *comparison.after)], [[note], []])
+        shown = comparison_as_dict(comparison, [])
+        self.assertEqual((shown["unprofiled"], shown["after"][0]["unprofiled_iterations"]), (False, 0))
+        self.assertIn("medians over the complete iterations in windows.", page.page([comparison], [[]]))
+
+        # Few complete iterations matter only where they are the step times.
+        for unprofiled, lines in ((True, 0), (False, 2)):
+            comparison, _ = measured(run(1, unprofiled, 3), run(2, unprofiled, 3))
+            self.assertEqual(sum("3 complete iterations; at least five" in line for line in describe.caveats([*comparison.before, *comparison.after])), lines)
+
+        # Without a complete iteration in a window totals are by time, but a step's time is known; where it isn't, nothing is said of step times.
+        for both, step in ((True, 1_500_040), (False, None)):
+            runs = run(1, True), run(2, both)
+            for each in runs:
+                each.complete = []
+            comparison, found = measured(*runs)
+            self.assertEqual((comparison.basis, found.get("step_time"), [each.notes for each in runs]), (Basis.SECOND, step, [[], []]))
 
     def test_few_iterations_tell_nothing(self):
         kernels = model(5)

@@ -9,6 +9,7 @@ import json
 import os
 import random
 import re
+import shutil
 import statistics
 import subprocess
 import sys
@@ -111,7 +112,13 @@ class Steps(Case):
         self.assertEqual((job["step_ns"], job["window_step_ns"], job["throughput"]["unprofiled"]), (90 * MS, 120 * MS, True))
         self.assertAlmostEqual(job["throughput"]["samples_per_s"], 9e9 / (80 * MS) + 9e9 / (90 * MS) + 9e9 / (100 * MS), places=2)
         self.assertEqual({row["step"]["median_ns"] for row in job["by_rank"]}, {120 * MS})
+        self.assertIn(("step time", "90.000ms, without the profiler, median of the ranks; 11.204 steps/s, 302.5 samples/s; in windows 120.000ms"),
+                      shown.lines(job))
         ranks.write_rank(self.folder / "r3", 3, [120 * MS] * 6, batch=9)
+        job = self.job()
+        self.assertEqual((job["step_ns"], job["throughput"]["unprofiled"]), (120 * MS, False))
+        # As many ranks have the one as the other, but they are not the same ranks.
+        ranks.write_rank(self.folder / "r4", 4, [], unprofiled=80 * MS, batch=9)
         job = self.job()
         self.assertEqual((job["step_ns"], job["throughput"]["unprofiled"]), (120 * MS, False))
 
@@ -368,10 +375,12 @@ class Links(Case):
 
 
 class Scaling(Case):
-    def write(self, batch):
+    def write(self, batch, without=()):
+        """`without`: the jobs whose step times without the profiler, of nine tenths of the others, are known."""
         for world, step in ((2, 100), (8, 125), (4, 110)):
             for rank in range(world):
-                ranks.write_rank(self.folder / f"n{world}" / str(rank), rank, [step * MS] * 10, batch=batch)
+                ranks.write_rank(self.folder / f"n{world}" / str(rank), rank, [step * MS] * 10, batch=batch,
+                                 unprofiled=step * MS * 9 // 10 if world in without else None)
         return self.merge(*(self.folder / f"n{world}" for world in (2, 4, 8)))["scaling"]
 
     def test_by_samples(self):
@@ -387,6 +396,17 @@ class Scaling(Case):
         scaling = self.write(None)
         self.assertEqual((scaling["by"], [row["speedup"] for row in scaling["jobs"]]), ("steps_per_s", [None] * 3))
         self.assertEqual([round(row["efficiency"], 6) for row in scaling["jobs"]], [1, round(100 / 110, 6), 0.8])
+
+    def test_all_jobs_by_step_times_of_the_same_kind(self):
+        for without, kind, said in (((2, 4, 8), True, []), ((2, 8), False, [
+                "scaling is by step times in windows, which include the profiler's overhead: not every rank has seven iterations without it in n4"])):
+            scaling = self.write(32, without)
+            self.assertEqual(([row["unprofiled"] for row in scaling["jobs"]], self.said), ([kind] * 3, said))
+            for row, step in zip(scaling["jobs"], (100, 110, 125), strict=True):
+                self.assertAlmostEqual(row["step_ns"], step * MS * (0.9 if kind else 1))
+                self.assertAlmostEqual(row["efficiency"], 100 / step, places=4)
+            for world in (2, 4, 8):
+                shutil.rmtree(self.folder / f"n{world}")
 
     def test_missing_ranks_count_as_average_ones(self):
         for rank in (0, 1, 3):

@@ -239,8 +239,19 @@ class Parts(folders.TemporaryFolder):
         self.assertAlmostEqual(run["steps"]["stdev"], 26.4575, 3)
         plot = plots_of(run)["steps"]
         self.assertEqual([(series["name"], series["y"]) for series in plot["series"]],
-                         [("step time", [10, 20, 60]), ("step, cut by the window's edge", [500]), ("validation time", [900])])
+                         [("step time in windows", [10, 20, 60]), ("step, cut by the window's edge", [500]), ("validation time in windows", [900])])
         self.assertEqual([(band["from"], band["to"], band["label"]) for band in plot["bands"]], [(-0.5, 4.5, "window 1")])
+
+    def test_what_samples_per_second_are_of(self):
+        folders.write_run(self.folder / "a")
+        folders.write_table(self.folder / "a", "iteration_sum", [{"Window": 1, "Iteration": at, "Label": "iteration", "Complete": 1, "Device": "all",
+                                                                  "Start (ns)": at * 20, "Duration (ns)": 20, "Samples/s": 5} for at in range(3)])
+        for rate, tile in (("", ("5.0/s", "median of the iterations in windows")), (10, ("10.0/s", "by the step time without the profiler"))):
+            folders.write_table(self.folder / "a", "step_times", [{"Iteration": at, "Start (ns)": at * 10, "Duration (ns)": 10, "Samples/s": rate}
+                                                                  for at in range(7)])
+            tiles = {found["label"]: (found["value"], found["note"]) for found in model_of(self.folder / "a")["tiles"]}
+            self.assertEqual(tiles["Samples per second"], tile)
+            self.assertEqual(tiles["Step time in windows"][1], "+100.0%: the profiler's share, plus any other difference between these steps")
 
     def test_peaks(self):
         """Rates and percentages of a known peak, rounded as in the tables."""

@@ -247,5 +247,43 @@ class Command(folders.TemporaryFolder):
         self.assertEqual(folders.invoke("sweep", "--report", folder).returncode, 2)
 
 
+class StepTimes(folders.TemporaryFolder):
+    def write(self, **cases):
+        """Points by name: status, milliseconds of the iterations in the window, and of nine without the profiler."""
+        same = {"why": "", "exit_status": 0, "seconds": 1}
+        (self.folder / "points.json").write_text(json.dumps({
+            "inject_sweep": 1, "command": ["train"], "variables": {"N": list(cases)}, "batch_variable": None, "settings": {},
+            "points": [{**same, "values": {"N": name}, "folder": name, "status": status} for name, (status, _, _) in cases.items()]}))
+        for name, (_, inside, without) in cases.items():
+            tables = folders.write_run(self.folder / name / "tables")
+            folders.write_table(tables, "window_sum", [{"Window": 1, "Device": "all", "Duration (ns)": 10**9, "Kernel Time (ns)": 10**6, "Kernels": 3,
+                                                        "Unprofiled Iterations": 5000 if without else 2}])
+            if inside:
+                folders.write_table(tables, "iteration_sum", [{"Label": "iteration", "Complete": 1, "Device": "all", "Duration (ns)": inside * 10**6,
+                                                               "Kernels": 1, "Samples/s": 1000 / inside}] * 3)
+            if without:
+                folders.write_table(tables, "step_times", [{"Duration (ns)": (without + at) * 10**6, "Samples/s": 1000 / (without + at)}
+                                                           for at in range(-4, 5)])
+        done = folders.invoke("sweep", "--report", self.folder, "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        found = [tuple(point[name] and point[name] / 10**6 for name in ("step_time_ns", "step_time_q1_ns", "step_time_q3_ns", "window_step_time_ns"))
+                 + (point["samples_per_s"], point["unprofiled"]) for point in json.loads(done.stdout)["points"]]
+        self.assertEqual([point["unprofiled_iterations"] for point in json.loads(done.stdout)["points"]],
+                         [None if status != "done" else 5000 if without else 2 for status, _, without in cases.values()])
+        return found, [line for line in done.stderr.splitlines() if "profiler" in line], (self.folder / "sweep.html").read_text()
+
+    def test_of_one_kind(self):
+        # What has not ended well has no step time that counts.
+        found, said, page = self.write(a=("done", 40, 20), b=("done", None, 25), c=("failed", 50, None))
+        self.assertEqual(found, [(20, 18, 22, 40, 50, True), (25, 23, 27, None, 40, True), (None,) * 5 + (True,)])
+        self.assertEqual(said, [])
+        self.assertIn("median of the iterations without the profiler; error bars are quartiles", page)
+        found, said, page = self.write(a=("done", 40, 20), b=("done", None, 25), d=("done", 50, None), e=("done", 80, None))
+        self.assertEqual(found, [(40, 40, 40, 40, 25, False), (None,) * 5 + (False,), (50, 50, 50, 50, 20, False), (80, 80, 80, 80, 12.5, False)])
+        self.assertEqual(len(said), 1)
+        self.assertTrue(said[0].endswith("the step times include the profiler's overhead: fewer than seven iterations ran without it in d, e"), said)
+        self.assertIn("median of the complete iterations in windows; error bars are quartiles", page)
+
+
 if __name__ == "__main__":
     unittest.main()

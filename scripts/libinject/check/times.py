@@ -10,13 +10,16 @@ import statistics
 from collections.abc import Iterator
 
 from libinject.check.folder import Folder, Number, Place, Table, is_others, named, number_of
+from libinject.check.rows import APART
 from libinject.check.rules import ERROR, WARNING, rule
 from libinject.check.sums import rows_of, without_devices
+from libinject.figures import FEWEST_STEPS
 
 _CAUSES = ("Start-up", "Synchronization", "Copy Call", "Launch Call", "Other Call", "Host Compute", "Host Wait", "Other Stream", "Collective",
            "Queue", "Unknown")
 _MOST_AT_ONCE = 128  # kernels that a device runs at the same time
 _MOST_STEPS = 1000  # rows of step_times
+_MOST_EXACT = 1024  # values of which a median is exact
 
 
 def _window_tables(folder: Folder) -> Iterator[Table]:
@@ -234,13 +237,15 @@ def iteration_count(folder: Folder) -> Iterator[Place]:
         if told is not None and not is_others(window) and told != len(found):
             yield windows.place(index, "Iterations", f"{told}, {len(found)} complete ones in {table.path.name}")
             continue
-        value = windows.numbers("Step Time in Window (ns)")[index] if windows.has("Step Time in Window (ns)") else None
-        if value is not None and found and abs(value - statistics.median(found)) > 0.01 * value + 1:
-            yield windows.place(index, "Step Time in Window (ns)", f"{value}, the median of {len(found)} is {statistics.median(found)}")
+        apart = APART if len(found) > _MOST_EXACT else 1e-6
+        column = "Step Time in Window (ns)"
+        value = windows.numbers(column)[index] if windows.has(column) else None
+        if value is not None and found and abs(value - statistics.median(found)) > windows.half(index, column) + apart * value:
+            yield windows.place(index, column, f"{value}, the median of {len(found)} is {statistics.median(found)}")
         value = windows.numbers("Samples/s in Window")[index] if windows.has("Samples/s in Window") else None
         if value is not None and batch is not None and found:
             median = statistics.median(found)
-            if median > 0 and abs(value - batch / median * 1e9) > windows.half(index, "Samples/s in Window") + 1e-6 * value:
+            if median > 0 and abs(value - batch / median * 1e9) > windows.half(index, "Samples/s in Window") + apart * value:
                 yield windows.place(index, "Samples/s in Window", f"{value} is not {batch:.0f} in {median} ns, the median of {len(found)}")
 
 
@@ -258,19 +263,30 @@ def step_time(folder: Folder) -> Iterator[Place]:
     for index, (number, begin, duration) in steps.each("Iteration", "Start (ns)", "Duration (ns)"):
         durations.append(duration)
         if before is not None and (number <= before[0] or begin < before[1]):
-            yield steps.place(index, "Start (ns)", f"iteration {number:.0f} at {begin:.0f} comes after iteration {before[0]:.0f}, which ends at {before[1]:.0f}")
+            yield steps.place(index, "Start (ns)",
+                              f"iteration {number:.0f} at {begin:.0f} begins before iteration {before[0]:.0f} has ended, or is numbered below it")
         before = number, begin + duration
         if any(begin < end and opened < begin + duration for opened, end in open_times):
             yield steps.place(index, "Start (ns)", f"iteration {number:.0f} is in a window")
         value = steps.numbers("Samples/s")[index] if steps.has("Samples/s") else None
         if batch and duration and value is not None and abs(value - batch * 1e9 / duration) > steps.half(index, "Samples/s") + 1e-6 * value:
             yield steps.place(index, "Samples/s", f"{value} is not {batch:.0f} in {duration} ns")
+    # Beyond the latest thousand the table no longer has all that the median is of.
+    whole = len(durations) < _MOST_STEPS
+    if whole and len(durations) >= FEWEST_STEPS:
+        for index in rows_of(windows, "all"):
+            if windows.numbers("Step Time (ns)")[index] is None:
+                yield windows.place(index, "Step Time (ns)", f"empty, but {steps.path.name} has {len(durations)} iterations")
     for index, (value, low, high) in windows.each("Step Time (ns)", "Step Time Low (ns)", "Step Time High (ns)"):
         if not low <= value <= high:
             yield windows.place(index, "Step Time (ns)", f"{value} is not within {low} … {high}")
-        # Beyond the latest thousand the table has no longer all that the median is of.
-        elif len(durations) < _MOST_STEPS and (not durations or abs(value - statistics.median(durations)) > 0.01 * value + 1):
+        elif whole and (not durations or abs(value - statistics.median(durations)) > 0.06):
             yield windows.place(index, "Step Time (ns)", f"{value} is not the median of the {len(durations)} in {steps.path.name}")
+        elif whole:
+            # The ends are order statistics.
+            for column, end in (("Step Time Low (ns)", low), ("Step Time High (ns)", high)):
+                if all(abs(end - duration) > 1 for duration in durations):
+                    yield windows.place(index, column, f"{end} is no duration in {steps.path.name}")
         rate = windows.numbers("Samples/s")[index] if windows.has("Samples/s") else None
         if batch and value and rate is not None and abs(rate - batch * 1e9 / value) > windows.half(index, "Samples/s") + 1e-6 * rate:
             yield windows.place(index, "Samples/s", f"{rate} is not {batch:.0f} in {value} ns")

@@ -97,6 +97,11 @@ class Comparison:
     metrics: list[tuple[Metric, Change]]
     tables: dict[str, list[Change]]
 
+    @property
+    def unprofiled(self) -> bool:
+        """Step time and throughput are of iterations that ran without CUPTI."""
+        return all(run.unprofiled for run in (*self.before, *self.after))
+
     def rows(self) -> Iterable[Change]:
         for changes in self.tables.values():
             yield from changes
@@ -113,8 +118,8 @@ def measure(runs: Sequence[Run]) -> Basis:
     unprofiled = all(run.steps for run in runs)
     for run in runs:
         run.measure(basis, unprofiled)
-        if run.steps and not unprofiled:
-            run.notes.append("step times are those in windows, with what the profiler adds: not all runs have enough iterations without it")
+        if run.steps and not unprofiled and basis is Basis.ITERATION:
+            run.notes.append("step times are those in windows, and include the profiler's overhead: not all runs have seven iterations without it")
     return basis
 
 

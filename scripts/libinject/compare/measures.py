@@ -189,7 +189,7 @@ class Run:
     def measure(self, basis: Basis, unprofiled: bool) -> None:
         """`unprofiled`: step times are those of the iterations that ran without CUPTI."""
         self.basis = basis
-        self._unprofiled = unprofiled
+        self.unprofiled = unprofiled
         self._cut_deviation = 0.0
         if basis is Basis.ITERATION:
             self.divisor = self._iterations_worth()
@@ -243,8 +243,7 @@ class Run:
     def _measure_metrics(self) -> None:
         if self.basis is Basis.ITERATION:
             found = {name: _series(self.complete, column) for name, column in (*_SERIES, *_HARDWARE)}
-            found["window_step_time"] = tuple(figures.window_step_times(self.result))
-            found["step_time"] = tuple(figures.numbers(self.steps, "Duration (ns)")) if self._unprofiled else found["window_step_time"]
+            found["window_step_time" if self.unprofiled else "step_time"] = tuple(figures.window_step_times(self.result))
         else:
             found = {}
             for name, column, over_time in (*_WINDOW_SERIES, *((name, column, False) for name, column in _HARDWARE)):
@@ -255,7 +254,9 @@ class Run:
                                         if number(row, "Duration (ns)") > 0)
                 else:
                     found[name] = _series(self.windows, column)
-        found["throughput"] = (_series(self.steps, "Samples/s") if self._unprofiled else
+        if self.unprofiled:
+            found["step_time"] = _series(self.steps, "Duration (ns)")
+        found["throughput"] = (_series(self.steps, "Samples/s") if self.unprofiled else
                                _series(self.complete, "Samples/s") or _series(self.windows, "Samples/s in Window"))
         self.metrics = {name: of_series(series) for name, series in found.items() if series}
         utilization = figures.utilization(self.result)
@@ -426,7 +427,7 @@ class Run:
 
     def _host_error(self, value: float) -> Measure:
         """The host causes idle time: all of the steps' spread may be its own, outliers included, as it is a sum."""
-        step = self.metrics.get("window_step_time")
+        step = self.metrics.get("window_step_time" if self.unprofiled else "step_time")
         if step is None or len(step.series) < 3:
             return Measure(value)
         error = noise.deviation(step.series) * math.sqrt(noise.inflation(noise.blocks(step.series)) / len(step.series))

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from libinject.compare import describe
 from libinject.compare.changes import Change, Comparison
 from libinject.compare.conditions import Outcome
-from libinject.compare.measures import KINDS, Kind, Metric, Run
+from libinject.compare.measures import KINDS, Basis, Kind, Metric, Run
 from libinject.page.parts import MOST_ROWS, Article, Plot, Section, Table, as_column, plain_table
 from libinject.page.render import articles_page
 from libinject.result import printable
@@ -61,7 +61,10 @@ def _headline(comparison: Comparison) -> tuple[str, str]:
 
 
 def _runs(comparison: Comparison) -> Section:
-    part = Section("run", "The whole run", "Medians over the complete iterations. A figure has changed if its 99 % interval does not include zero.")
+    of = ("the iterations without the profiler" if comparison.unprofiled else
+          "the complete iterations in windows" if comparison.basis is Basis.ITERATION else "")
+    part = Section("run", "The whole run", f"{f'Step time and samples per second are medians over {of}. ' if of else ''}A figure has changed if its "
+                                           "99 % interval does not include zero.")
     rows = [[metric.title, *_cells(change, metric.unit, metric.better, metric)] for metric, change in comparison.metrics]
     columns = [as_column("Figure", "text"), *_columns()]
     return part.add(_steps(comparison), plain_table("metrics", "Figures of the whole run", "", columns, rows, first=30) if rows else None)

@@ -48,7 +48,7 @@ def _heat(heat_map: dict[str, Any]) -> Plot | None:
     if not heat_map["iterations"]:
         return None
     ordered = sorted(cell for row in heat_map["ns"] for cell in row if cell is not None)
-    title, blank = "Step time by rank and iteration", heat_map["blank"]
+    title, blank = "Step time in windows by rank and iteration", heat_map["blank"]
     if heat_map["shown"] < heat_map["of"]:
         title += f", the latest {heat_map['shown']} of {heat_map['of']}"
     # One very slow step, such as the first, would make all others look the same.
@@ -65,11 +65,11 @@ def _step_plot(job: dict[str, Any]) -> Plot | None:
     rows = [row for row in job["by_rank"] if row.get("step")]
     if not rows:
         return None
-    series: dict[str, Any] = {"name": "step time", "x": [row["rank"] for row in rows], "y": [row["step"]["median_ns"] for row in rows],
+    series: dict[str, Any] = {"name": "step time in windows", "x": [row["rank"] for row in rows], "y": [row["step"]["median_ns"] for row in rows],
                               "labels": _labels(rows)}
     if len(rows) <= _MOST_ERRORS:
         series["errors"] = [[row["step"]["stddev_ns"] or 0 for row in rows]] * 2
-    return Plot("steps", "Step time by rank", "points", {"title": "rank"}, [series], {"title": "step time", "unit": "ns"},
+    return Plot("steps", "Step time in windows by rank", "points", {"title": "rank"}, [series], {"title": "step time in windows", "unit": "ns"},
                 note=f"medians of the iterations{'; the bars are their standard deviation' if 'errors' in series else ''}; the axis does not begin at 0")
 
 

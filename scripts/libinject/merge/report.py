@@ -17,9 +17,9 @@ _MOST_CELLS = 200_000  # of the heat map
 def build(store: Store, how: str, problems: list[str], force: bool = False) -> dict[str, Any]:
     found = jobs.divide(store, how, force)
     steps.prepare(store)
-    throughputs = [scaling.throughput(store, number, job) for number, job in enumerate(found)]
-    return {"jobs": [_job(store, number, job, throughputs[number]) for number, job in enumerate(found)],
-            "scaling": scaling.compare(found, throughputs), "problems": problems}
+    throughputs = [scaling.throughputs(store, number, job) for number, job in enumerate(found)]
+    return {"jobs": [_job(store, number, job, next(iter(throughputs[number]), None)) for number, job in enumerate(found)],
+            "scaling": scaling.compare(found, throughputs, problems), "problems": problems}
 
 
 def _job(store: Store, number: int, job: jobs.Job, throughput: dict[str, Any] | None) -> dict[str, Any]:
@@ -40,7 +40,8 @@ def _job(store: Store, number: int, job: jobs.Job, throughput: dict[str, Any] | 
         "missing": jobs.spans(job.missing, 1000),
         "numbered_by_us": job.numbered, "hosts": len({row["host"] for row in ranks.values()}),
         "gpus": _gpus(ranks),
-        "throughput": throughput, **times, "window_step_ns": times["step_ns"], "step_ns": throughput["step_ns"] if throughput else None, "stragglers": stragglers, "collectives": spent, "links": links.of_job(store, number),
+        "throughput": throughput, **times, "window_step_ns": times["step_ns"], "step_ns": throughput["step_ns"] if throughput else None,
+        "stragglers": stragglers, "collectives": spent, "links": links.of_job(store, number),
         "verdicts": dict(collections.Counter(row["verdict"] or "none" for row in ranks.values()).most_common()),
         "lost": dict(lost), "problems": job.problems,
         "by_rank": [{"rank": rank, **row} for rank, row in sorted(ranks.items())]}

@@ -21,26 +21,29 @@ _IN_WINDOWS = """
     WHERE job = ? AND Label = 'iteration' AND Complete = 1 AND Device = 'all' AND "Duration (ns)" > 0 GROUP BY rank"""
 
 
-def throughput(store: Store, number: int, job: Job) -> dict[str, Any] | None:
-    """Steps a second: by the step time of each rank, the mean over the ranks. Samples a second: their sum, over all of the job's ranks, as
-    those that are missing are taken for average ones; only if each rank says how many it has an iteration (INJECT_BATCH). `unprofiled`:
-    by iterations that ran without CUPTI, where each rank has enough of them; otherwise by those in windows."""
-    found = {unprofiled: store.rows(f"""
-        SELECT avg(1e9 / step) AS steps, median(step) AS step, avg(samples) AS samples, count(samples) AS told, count(*) AS ranks FROM ({ranks})""",
-                                    [number])[0] for unprofiled, ranks in ((True, _UNPROFILED), (False, _IN_WINDOWS))}
-    unprofiled = 0 < found[True]["ranks"] >= found[False]["ranks"]
-    row = found[unprofiled]
-    if not row["ranks"]:
-        return None
-    return {"steps_per_s": row["steps"], "samples_per_s": row["samples"] * job.world if row["told"] == row["ranks"] else None,
-            "step_ns": row["step"], "unprofiled": unprofiled}
+def throughputs(store: Store, number: int, job: Job) -> list[dict[str, Any]]:
+    """By iterations that ran without CUPTI (`unprofiled`), if each rank that has iterations has enough of them, and by those in windows: what
+    there is of the two, in this order. Steps a second: by the step time of each rank, the mean over the ranks. Samples a second: their sum,
+    over all of the job's ranks, as those that are missing are taken for average ones; only if each rank says how many it has an iteration
+    (INJECT_BATCH)."""
+    without, inside = (store.rows(f"""
+        SELECT avg(1e9 / step) AS steps, median(step) AS step, avg(samples) AS samples, count(samples) AS told, coalesce(list(rank), []) AS ranks
+        FROM ({ranks})""", [number])[0] for ranks in (_UNPROFILED, _IN_WINDOWS))
+    usable = [(True, without)] if set(without["ranks"]) >= set(inside["ranks"]) else []
+    return [{"steps_per_s": row["steps"], "samples_per_s": row["samples"] * job.world if row["told"] == len(row["ranks"]) else None,
+             "step_ns": row["step"], "unprofiled": unprofiled} for unprofiled, row in (*usable, (False, inside)) if row["ranks"]]
 
 
-def compare(jobs: list[Job], throughputs: list[dict[str, Any] | None]) -> dict[str, Any] | None:
-    """Relative to the job with the fewest ranks. None unless there are two sizes to compare."""
+def compare(jobs: list[Job], found: list[list[dict[str, Any]]], problems: list[str]) -> dict[str, Any] | None:
+    """Relative to the job with the fewest ranks, by what throughputs() has `found` of each job. None unless there are two sizes to compare."""
+    lacking = [job.name for job, kinds in zip(jobs, found, strict=True) if kinds and not kinds[0]["unprofiled"]]
+    throughputs = [next((kind for kind in kinds if kind["unprofiled"] != bool(lacking)), None) for kinds in found]
     measured = sorted(((job.world, index) for index, job in enumerate(jobs) if throughputs[index] is not None))
     if len({world for world, _ in measured}) < 2:
         return None
+    if lacking and any(kinds and kinds[0]["unprofiled"] for kinds in found):
+        problems.append("scaling is by step times in windows, which include the profiler's overhead: not every rank has seven iterations without it "
+                        f"in {', '.join(lacking[:3])}{' …' if len(lacking) > 3 else ''}")
     by_samples = all((throughputs[index] or {})["samples_per_s"] is not None for _, index in measured)
     name = "samples_per_s" if by_samples else "steps_per_s"
     base_world, base = measured[0]

@@ -30,8 +30,8 @@ TABLES = {
         {"Samples/s": REAL, "GPU Busy (ns)": WHOLE, "Kernels": WHOLE, "Kernel Time (ns)": WHOLE, "Kernel Busy (ns)": WHOLE}),
     "window_sum": Kept(
         {"Window": WHOLE, "Device": TEXT, "State": TEXT, "Duration (ns)": WHOLE},
-        {"Reason": TEXT, "Start (ns)": WHOLE, "Iterations": WHOLE, "Step Time (ns)": REAL, "Samples/s": REAL, "Device Time (ns)": WHOLE, "Kernel Busy (ns)": WHOLE,
-         "Copy Only (ns)": WHOLE, "Idle (ns)": WHOLE, "Exposed Collective (ns)": WHOLE, "Verdict": TEXT,
+        {"Reason": TEXT, "Start (ns)": WHOLE, "Iterations": WHOLE, "Step Time (ns)": REAL, "Samples/s": REAL, "Device Time (ns)": WHOLE,
+         "Kernel Busy (ns)": WHOLE, "Copy Only (ns)": WHOLE, "Idle (ns)": WHOLE, "Exposed Collective (ns)": WHOLE, "Verdict": TEXT,
          "Memory at Start (MB)": REAL, "Memory at End (MB)": REAL}),
     "nccl_sum": Kept(
         {"Operation": TEXT, "Type": TEXT, "Reduction": TEXT, "Bytes": WHOLE, "Ranks": WHOLE, "Peer/Root": TEXT, "Grouped": TEXT,

@@ -51,7 +51,8 @@ def lines(job: dict[str, Any]) -> list[tuple[str, str]]:
         rate = job["throughput"]
         samples = f", {rate['samples_per_s']:.1f} samples/s" if rate["samples_per_s"] is not None else ""
         of = "without the profiler, median of the ranks" if rate["unprofiled"] else f"median of {_iterations(job)} in windows"
-        found.append(("step time", f"{duration(job['step_ns'])}, {of}; {rate['steps_per_s']:.3f} steps/s{samples}"))
+        inside = f"; in windows {duration(job['window_step_ns'])}" if rate["unprofiled"] and job["window_step_ns"] is not None else ""
+        found.append(("step time", f"{duration(job['step_ns'])}, {of}; {rate['steps_per_s']:.3f} steps/s{samples}{inside}"))
     else:
         found.append(("step time", "not known: no complete iterations"))
     found += _skew(job) + _stragglers(job) + _collectives(job)
@@ -163,7 +164,8 @@ def rank_table(job: dict[str, Any], most: int | None = None) -> Table:
             printable(row["verdict"] or "", 30) + ("" if row["state"] == "closed" else f" ({printable(row['state'], 12)})")])
     note = "" if len(rows) == len(job["by_rank"]) else (
         f"{len(rows)} of {len(job['by_rank'])} ranks: stragglers, incomplete ranks, the slowest")
-    columns = [as_column("Rank"), as_column("Host", "text"), as_column("Steps"), *_times("Step time", "Mean", "StdDev", "P95", "Excess"), as_column("Slowest"),
+    columns = [as_column("Rank"), as_column("Host", "text"), as_column("Steps"),
+               *_times("Step time in windows", "Mean", "StdDev", "P95", "Excess"), as_column("Slowest"),
                *(as_column(name, digits=1) for name in ("GPU Util. (%)", "Coll (%)", "Wait (%)", "Peak (MB)")), as_column("Lost"),
                as_column("Verdict", "text")]
     return plain_table("ranks", "Ranks", "", columns, rows, note=note, first=32)

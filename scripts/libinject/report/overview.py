@@ -115,7 +115,8 @@ def tiles(result: Result, found: list[dict[str, Any]]) -> list[dict[str, str]]:
     profiled = step_times(result, in_windows=True)
     if steps and profiled and unprofiled:
         longer = 100 * (profiled["median"] / steps["median"] - 1)
-        shown.append(_tile("Step time in windows", duration(profiled["median"]), f"{longer:+.1f}%: what the profiler adds, and how steps differ"))
+        shown.append(_tile("Step time in windows", duration(profiled["median"]),
+                           f"{longer:+.1f}%: the profiler's share, plus any other difference between these steps"))
     utilization = figures.utilization(result)
     if utilization is not None:
         by_device = f"; {_range([verdict['utilization'] for verdict in found], '%')} by GPU" if len(found) > 1 else ""
@@ -124,8 +125,9 @@ def tiles(result: Result, found: list[dict[str, Any]]) -> list[dict[str, str]]:
     several = f", of {len(windows)} windows" if len(windows) > 1 else ""
     rate = figures.samples_per_second(result)
     if rate is not None:
-        shown.append(_tile("Samples per second", f"{rate:,.1f}/s", ("by the step time without the profiler" if unprofiled else "median of the iterations in windows") if steps else
-                           f"median{several}"))
+        by_steps = figures.numbers(figures.unprofiled_steps(result), "Samples/s")
+        shown.append(_tile("Samples per second", f"{rate:,.1f}/s", "by the step time without the profiler" if by_steps else
+                           "median of the iterations in windows" if profiled else f"median{several}"))
     if rates := numbers(windows, "TFLOP/s"):
         peaks = numbers(windows, "Peak (%)")
         shown.append(_tile("Arithmetic", _range(rates, " TFLOP/s", 3 if len(rates) == 1 else 1),

@@ -17,8 +17,8 @@ _MOST_DEVICES = 8
 # In this order: a phone and a sheet of paper show the first ones.
 _WINDOW_COLUMNS = (
     "Window", "Reason", "Device", "Duration (ns)", "Iterations", "GPU Utilization (%)", "Verdict", "Potential Gain (%)", "Idle (ns)",
-    "Step Time in Window (ns)", "Step Time (ns)", "Samples/s", "Device Time (ns)", "Kernel Busy (ns)", "Copy Only (ns)", "Launch-bound (%)", "Profiler Overhead (%)",
-    "Utilization w/o Overhead (%)", "Launch-bound w/o Overhead (%)",
+    "Step Time in Window (ns)", "Step Time (ns)", "Samples/s", "Device Time (ns)", "Kernel Busy (ns)", "Copy Only (ns)", "Launch-bound (%)",
+    "Profiler Overhead (%)", "Utilization w/o Overhead (%)", "Launch-bound w/o Overhead (%)",
     "Kernels", "Kernel Time (ns)", "Kernel Concurrency", "Copies", "Copy Overlap (%)", "TFLOP/s", "Peak (%)", "Memory at Start (MB)",
     "Memory at End (MB)", "Start (ns)", "State")
 _ITERATION_COLUMNS = ("Iteration", "Label", "Duration (ns)", "Samples/s", "GPU Utilization (%)", "Kernel Busy (ns)", "Gap to Next (ns)")
@@ -70,7 +70,7 @@ def _plot(result: Result) -> Plot | None:
         whole = [(at, row) for at, row in of_kind if row["Complete"] == 1]
         cut = [(at, row) for at, row in of_kind if row["Complete"] != 1]
         if whole:
-            series.append(_series(f"{name} time", whole, "Duration (ns)", lines=label == "iteration"))
+            series.append(_series(f"{name} time in windows", whole, "Duration (ns)", lines=label == "iteration"))
         if cut:
             series.append(_series(f"{name}, cut by the window's edge", cut, "Duration (ns)", hollow=True))
     places = {(row["Window"], row["Iteration"], row["Label"], row["Start (ns)"]): at for at, row in hosts}
@@ -83,8 +83,8 @@ def _plot(result: Result) -> Plot | None:
         if "Kernel Busy (ns)" in of_device[0][1]:
             series.append(_series(f"kernels running, GPU {text_of(device)}", of_device, "Kernel Busy (ns)", lines=True, dash=True))
     ticks = [str(row["Iteration"]) if row["Iteration"] is not None else str(row["Label"]) for _, row in hosts]
-    return Plot("steps", "Step time", "points", {"title": "iteration", "ticks": ticks}, series, {"title": "time", "unit": "ns", "zero": True},
-                bands=_bands(hosts, reasons))
+    return Plot("steps", "Step time in windows", "points", {"title": "iteration", "ticks": ticks}, series,
+                {"title": "time", "unit": "ns", "zero": True}, bands=_bands(hosts, reasons))
 
 
 def section(result: Result) -> Section:

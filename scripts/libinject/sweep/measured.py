@@ -8,16 +8,19 @@ import csv
 import dataclasses
 import io
 import math
+import statistics
 
+from libinject import figures
 from libinject.compare import noise
 from libinject.compare.measures import Basis, Run, number
 from libinject.result import BadFile, Result, printable
 from libinject.sweep.points import Point, Status, Sweep
 
 # Name in sweep.csv and JSON.
-FIGURES = ("iterations", "unprofiled_iterations", "step_time_ns", "step_time_q1_ns", "step_time_q3_ns", "window_step_time_ns", "samples_per_s", "gpu_utilization_pct", "occupancy_pct",
-           "achieved_occupancy_pct", "kernel_time_ns", "gemm_tflops", "gemm_time_ns", "flop_rate_tflops", "peak_memory_mb",
-           "failed_allocations")
+FIGURES = ("iterations", "unprofiled_iterations", "step_time_ns", "step_time_q1_ns", "step_time_q3_ns", "window_step_time_ns", "samples_per_s",
+           "gpu_utilization_pct", "occupancy_pct", "achieved_occupancy_pct", "kernel_time_ns", "gemm_tflops", "gemm_time_ns", "flop_rate_tflops",
+           "peak_memory_mb", "failed_allocations")
+_MOST_NAMED = 3
 
 
 @dataclasses.dataclass
@@ -26,19 +29,35 @@ class Measured:
     figures: dict[str, float | None] = dataclasses.field(default_factory=dict)
     families: dict[str, float] = dataclasses.field(default_factory=dict)  # percent of kernel time
     verdict: str = ""
+    unprofiled: bool = False  # step time and throughput are of iterations that ran without CUPTI
     problems: list[str] = dataclasses.field(default_factory=list)
 
     def as_dict(self) -> dict:
         return {"values": self.point.values, "status": self.point.status.value, "why": self.point.why, "exit_status": self.point.exit_status,
-                "seconds": self.point.seconds, "folder": self.point.folder, **{name: self.figures.get(name) for name in FIGURES},
-                "verdict": self.verdict, "family_time_pct": self.families, "problems": self.problems}
+                "seconds": self.point.seconds, "folder": self.point.folder, "unprofiled": self.unprofiled,
+                **{name: self.figures.get(name) for name in FIGURES}, "verdict": self.verdict, "family_time_pct": self.families, "problems": self.problems}
 
 
 def measure_all(sweep: Sweep) -> list[Measured]:
-    return [measure(sweep, point) for point in sweep.points]
+    """With step times of the same kind for all points."""
+    found = [_read(sweep, point) for point in sweep.points]
+    done = [(item, bool(run.steps)) for item, run in found if run is not None and item.point.status is Status.DONE and (run.complete or run.steps)]
+    lacking = [item for item, enough in done if not enough]
+    if lacking:
+        which = ", ".join(printable(item.point.folder, 40) for item in lacking[:_MOST_NAMED])
+        lacking[0].problems.append("the step times include the profiler's overhead: fewer than seven iterations ran without it in "
+                                   f"{which}{f' and {len(lacking) - _MOST_NAMED} more' if len(lacking) > _MOST_NAMED else ''}")
+    measured = []
+    while found:
+        item, run = found.pop(0)  # the tables of a run that has been measured need not stay in memory
+        item.unprofiled = bool(done) and not lacking
+        if run is not None:
+            _measure(item, run)
+        measured.append(item)
+    return measured
 
 
-def measure(sweep: Sweep, point: Point) -> Measured:
+def _read(sweep: Sweep, point: Point) -> tuple[Measured, Run | None]:
     found = Measured(point)
     results = []
     for folder in sweep.tables(point):
@@ -47,24 +66,26 @@ def measure(sweep: Sweep, point: Point) -> Measured:
         except BadFile as problem:
             found.problems.append(printable(str(problem), 500))
     if not results:
-        return found
+        return found, None
     # Of several processes (ranks, workers), the one that gave the GPU most work represents the point.
     result = max(results, key=_kernel_time)
     if len(results) > 1:
         found.problems.append(f"{point.folder}: {len(results)} processes wrote tables: the one shown, {printable(result.name, 40)}, has most kernel time")
-    run = Run(result)
-    basis = run.bases()[0]
-    run.measure(basis, bool(run.steps))
-    figures = found.figures
+    return found, Run(result)
+
+
+def _measure(found: Measured, run: Run) -> None:
+    result, basis = run.result, run.bases()[0]
+    run.measure(basis, found.unprofiled)
+    values = found.figures
     # Where the run ended early its windows may be cut; memory counts all the same.
     if "peak_memory" in run.metrics:
-        figures["peak_memory_mb"] = run.metrics["peak_memory"].value
-    figures["failed_allocations"] = sum(number(row, "Failed") for row in result.rows("memory_sum", "API", "Device", "Failed")
-                                        if row["API"] == "[all]" and row["Device"] != "host")
-    if point.status is Status.DONE:
+        values["peak_memory_mb"] = run.metrics["peak_memory"].value
+    values["failed_allocations"] = sum(number(row, "Failed") for row in result.rows("memory_sum", "API", "Device", "Failed")
+                                       if row["API"] == "[all]" and row["Device"] != "host")
+    if found.point.status is Status.DONE:
         _measure_work(run, result, basis, found)
     found.problems += [printable(problem, 500) for problem in result.problems]
-    return found
 
 
 def _kernel_time(result: Result) -> float:
@@ -72,27 +93,27 @@ def _kernel_time(result: Result) -> float:
 
 
 def _measure_work(run: Run, result: Result, basis: Basis, found: Measured) -> None:
-    figures = found.figures
-    figures["iterations"] = len(run.complete)
-    figures["unprofiled_iterations"] = len(run.steps)
-    if run.complete and not run.steps:
-        found.problems.append("the step time has what the profiler adds to it: fewer than seven iterations ran without it")
-    for name, metric in (("step_time_ns", "step_time"), ("window_step_time_ns", "window_step_time"), ("samples_per_s", "throughput"), ("gpu_utilization_pct", "utilization"),
+    values = found.figures
+    values["iterations"] = len(run.complete)
+    values["unprofiled_iterations"] = figures.unprofiled_count(result)
+    for name, metric in (("step_time_ns", "step_time"), ("samples_per_s", "throughput"), ("gpu_utilization_pct", "utilization"),
                          ("gemm_tflops", "gemm_rate"), ("flop_rate_tflops", "flop_rate")):
         if metric in run.metrics:
-            figures[name] = run.metrics[metric].value
+            values[name] = run.metrics[metric].value
+    if times := figures.window_step_times(result):
+        values["window_step_time_ns"] = statistics.median(times)
     if basis is Basis.ITERATION:
         for name in ("kernel_time", "gemm_time"):
             if name in run.metrics:
-                figures[f"{name}_ns"] = run.metrics[name].value
-        steps = sorted(run.metrics["step_time"].series) if "step_time" in run.metrics else []
-        if len(steps) >= 2:
-            figures["step_time_q1_ns"], figures["step_time_q3_ns"] = noise.quantile(steps, 0.25), noise.quantile(steps, 0.75)
+                values[f"{name}_ns"] = run.metrics[name].value
+    steps = sorted(run.metrics["step_time"].series) if "step_time" in run.metrics else []
+    if len(steps) >= 2:
+        values["step_time_q1_ns"], values["step_time_q3_ns"] = noise.quantile(steps, 0.25), noise.quantile(steps, 0.75)
     rows = [(number(row, "Total Time (ns)"), number(row, "Occupancy (%)"))
             for row in result.rows("kernel_detail", "Total Time (ns)", "Occupancy (%)") if isinstance(row["Occupancy (%)"], int | float)]
-    figures["occupancy_pct"] = _mean(rows)
-    figures["achieved_occupancy_pct"] = _mean([(number(row, "Duration (ns)"), number(row, "Occupancy (%)")) for row in run.windows
-                                               if isinstance(row.get("Occupancy (%)"), int | float)])
+    values["occupancy_pct"] = _mean(rows)
+    values["achieved_occupancy_pct"] = _mean([(number(row, "Duration (ns)"), number(row, "Occupancy (%)")) for row in run.windows
+                                              if isinstance(row.get("Occupancy (%)"), int | float)])
     total = math.fsum(m.value for m in run.tables["families"].values())
     if total > 0:
         found.families = {printable(name, 80): 100 * m.value / total for name, m in run.tables["families"].items()}

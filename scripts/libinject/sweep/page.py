@@ -8,6 +8,7 @@ import collections
 import math
 import shlex
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Any
 
 from libinject.compare import describe
@@ -22,7 +23,7 @@ _MOST_FAMILIES = 9
 _LINES = (("Step time", "ns", "step_time_ns"), ("Samples per second", "", "samples_per_s"), ("GPU utilization (%)", "", "gpu_utilization_pct"),
           ("Occupancy, theoretical (%)", "", "occupancy_pct"), ("Occupancy, achieved (%)", "", "achieved_occupancy_pct"),
           ("GEMM rate (TFLOP/s)", "", "gemm_tflops"), ("Peak of allocated memory (MB)", "", "peak_memory_mb"))
-_NOTES = {"step_time_ns": "median of the iterations; error bars are quartiles", "gpu_utilization_pct": "kernels by device time, of all windows", "occupancy_pct": "mean over the kernels, weighted by their time",
+_NOTES = {"gpu_utilization_pct": "kernels by device time, of all windows", "occupancy_pct": "mean over the kernels, weighted by their time",
           "gemm_tflops": "all matrix products: operations divided by GPU time", "achieved_occupancy_pct": "mean over the windows"}
 _CELLS = (("Step time", "step_time_ns", "ns"), ("Samples/s", "samples_per_s", ""), ("GPU Util. (%)", "gpu_utilization_pct", "%"),
           ("Occupancy (%)", "occupancy_pct", "%"), ("GEMM TFLOP/s", "gemm_tflops", ""), ("Peak Memory", "peak_memory_mb", "MB"))
@@ -35,13 +36,17 @@ def page(sweep: Sweep, measured: Sequence[Measured]) -> str:
              *([("Verdicts", _verdicts(measured))] if any(item.verdict for item in measured) else [])]
     points = Section("points", "Points", "A run of the command for each combination of values.", tables=[_table(sweep, measured)])
     lines = _lines(sweep, measured)
-    figures = Section("figures", f"Over {names[0]}", "Medians over the iterations of each run; a line is broken where a run has no "
-                                                     "figure, and a cross says how the run "
-                                                     "ended.", side_by_side=True).add(*(_line_plot(sweep, lines, *line) for line in _LINES))
+    figures = Section("figures", f"Over {names[0]}", f"Step time and samples per second: medians over {_iterations(measured)} of each run. A line is "
+                                                     "broken where a run has no figure, and a cross says how the run ended.", side_by_side=True)
+    figures.add(*(_line_plot(sweep, lines, *line) for line in _LINES))
     families = Section("families", "Kernel families", "Share of the kernels' time.").add(*_family_plots(lines, measured))
     article = Article(f"Sweep over {', '.join(names)}", facts, [part for part in (figures, families, points) if not part.empty],
                       alerts=[problem for item in measured for problem in item.problems])
     return articles_page(article.name, "sweep", [article])
+
+
+def _iterations(measured: Iterable[Measured]) -> str:
+    return "the iterations without the profiler" if any(item.unprofiled for item in measured) else "the complete iterations in windows"
 
 
 def _verdicts(measured: Iterable[Measured]) -> str:
@@ -126,7 +131,7 @@ def _line_plot(sweep: Sweep, lines: dict[str, list[Measured]], title: str, unit:
                            "y": [0.0] * len(lacking), "labels": [printable(item.point.title, 200) for item in lacking],
                            "notes": [f"{item.point.status.value}{f': {printable(item.point.why, 200)}' if item.point.why else ''}" for item in lacking]})
     return Plot(name, title, "points", axis, series, {"title": title[0].lower() + title[1:] if title[1].islower() else title, "unit": unit, "zero": True},
-                note=_NOTES.get(name, ""))
+                note=f"median of {_iterations(chain(*lines.values()))}; error bars are quartiles" if name == "step_time_ns" else _NOTES.get(name, ""))
 
 
 def _distances(items: list[Measured], values: list[float | None], quartile: str) -> list[float | None]:
