@@ -288,7 +288,7 @@ void Journal::boundary(const IterationBoundary& boundary) {
   body_.number(boundary.window_before);
   body_.number(static_cast<std::uint64_t>(boundary.label));
   body_.number(boundary.followed ? 1 : 0);
-  body_.number(boundary.unprofiled_before ? 1 : 0);
+  body_.number((boundary.unprofiled_before ? 1u : 0u) | (boundary.anew ? 2u : 0u));
 }
 
 Journal::Position Journal::position() {

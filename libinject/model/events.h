@@ -126,8 +126,10 @@ struct IterationBoundary {
   std::uint32_t window_before = 0;  ///< window of the call before it, the last one of what ends here
   IterationLabel label = IterationLabel::kIteration;
   bool followed = true;  ///< false: from here on nothing is known of iterations
-  /// What ends here is a whole iteration that ran without CUPTI, as the one before it did.
+  /// What ends here is a whole iteration that ran without CUPTI, as what came before it did.
   bool unprofiled_before = false;
+  /// Iterations are told apart by other signs from here on: those told before may have been parts of them.
+  bool anew = false;
 };
 
 }  // namespace inject

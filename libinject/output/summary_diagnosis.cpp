@@ -87,12 +87,15 @@ void evidence_lines(TextPage& page, const DeviceDiagnosis& entry) {
   const bool undecided =
       diagnosis.verdict == Bottleneck::kUndetermined || diagnosis.verdict == Bottleneck::kTooShort;
   const std::size_t leads = std::max<std::size_t>(undecided ? 0 : 1, diagnosis.leading);
+  const auto too_small = [span](std::uint64_t time) {
+    return static_cast<double>(time) < 0.01 * static_cast<double>(span);
+  };
   std::size_t shown = 0;
   for (const Evidence& evidence : entry.evidence) {
     const std::uint64_t time = evidence.time - (evidence.kind == Bottleneck::kNone ? start_up : 0);
     // Small shares are left out, except for what the verdict is about.
     const bool leading = shown < leads;
-    if (!leading && (shown >= kMaxEvidence || diagnosis.share(time) < 0.01)) break;
+    if (!leading && (shown >= kMaxEvidence || too_small(time))) break;
     ++shown;
     std::string_view name = bottleneck_name(evidence.kind);
     name = name.substr(0, name.find("-bound"));
@@ -109,7 +112,7 @@ void evidence_lines(TextPage& page, const DeviceDiagnosis& entry) {
     }
   }
   // On a line of its own: start-up says nothing about the program, and may be most of the time.
-  if (diagnosis.share(start_up) >= 0.01)
+  if (!too_small(start_up))
     page.line("    " + share_text(start_up, span) + " start-up: before the first GPU work of a window");
 }
 

@@ -220,7 +220,7 @@ Columns<WindowReport> window_columns(const Report& report) {
       .add(
           "Step Time in Window (ns)", kMeanTime,
           [](const Host& of) { return cell_if(of.steps != nullptr, of.steps ? of.steps->median() : 0.0); },
-          "Median duration of the complete iterations: with what the profiler makes of it.",
+          "Median duration of the complete iterations: including what the profiler adds.",
           "rows of one device; no complete iteration")
       .add("Samples/s in Window", kRate, &Host::samples_per_second, "INJECT_BATCH by Step Time in Window.",
            "rows of one device; no INJECT_BATCH; no complete iteration");
@@ -233,6 +233,10 @@ Columns<WindowReport> window_columns(const Report& report) {
         },
         meaning, kNoSteps);
   };
+  columns.add(
+      "Unprofiled Iterations", kCount,
+      [steps](const WindowReport& row) { return cell_if(row.host.has_value(), steps->unprofiled->count()); },
+      "Iterations of the whole run that ran without CUPTI: what Step Time is of.", "rows of one device");
   step_time("Step Time (ns)", &MedianInterval::median,
             "Median duration of the iterations that ran without CUPTI, of the whole run.");
   step_time("Step Time Low (ns)", &MedianInterval::low, "Lower end of its 97.5 % interval.");

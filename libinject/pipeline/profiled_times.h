@@ -18,7 +18,7 @@ class ProfiledTimes {
  public:
   static constexpr std::size_t kMost = 1024;
 
-  /// Nothing where they have begun, or ended, already.
+  /// Does nothing where such a time is going on, or, to end it, where none is.
   void begin(Nanoseconds time) {
     const MutexLock lock(mutex_);
     if (!spans_.empty() && spans_.back().end == kOpen) return;
@@ -33,7 +33,11 @@ class ProfiledTimes {
     if (!spans_.empty() && spans_.back().end == kOpen) spans_.back().end = time;
   }
 
-  /// Whether some of it lies between the two.
+  bool going_on() const {
+    const MutexLock lock(mutex_);
+    return !spans_.empty() && spans_.back().end == kOpen;
+  }
+  /// Whether any such time overlaps [begin, end).
   bool overlap(Nanoseconds begin, Nanoseconds end) const {
     const MutexLock lock(mutex_);
     if (begin < known_from_) return true;

@@ -217,10 +217,18 @@ DeviceDiagnosis DeviceDiagnoser::diagnose(const DeviceTimeRow& device, const Ker
         {kind, time_of(measured, kind), gain,
          evidence_text(kernels, run_, kind, entry.times, entry.taken_by_collectives, device.shares)});
   };
-  for (const BottleneckPart& part : entry.diagnosis.parts) add(part.kind, part.gain);
-  // What is all the profiler's.
-  for (const BottleneckPart& part : measured.parts)
-    if (time_of(entry.diagnosis, part.kind) == 0) add(part.kind, 0);
+  // What the verdict names, then the rest by its time in windows, all of which may be the profiler's.
+  const std::vector<BottleneckPart>& parts = entry.diagnosis.parts;
+  const auto leading = parts.begin() + static_cast<std::ptrdiff_t>(entry.diagnosis.leading);
+  const auto kind_of = [](Bottleneck kind) {
+    return [kind](const BottleneckPart& part) { return part.kind == kind; };
+  };
+  for (auto part = parts.begin(); part != leading; ++part) add(part->kind, part->gain);
+  for (const BottleneckPart& part : measured.parts) {
+    if (std::any_of(parts.begin(), leading, kind_of(part.kind))) continue;
+    const auto left = std::find_if(leading, parts.end(), kind_of(part.kind));
+    add(part.kind, left == parts.end() ? 0 : left->gain);
+  }
   return entry;
 }
 

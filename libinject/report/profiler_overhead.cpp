@@ -76,8 +76,7 @@ DeviceTimes shortened(const DeviceTimes& times, double taken) {
   const double elsewhere = static_cast<double>(times.idle() - host);
   const double from_elsewhere = std::min(taken - from_host, elsewhere);
   const auto shorten = [](std::uint64_t& time, double part, double of) {
-    if (of > 0)
-      time -= std::min(time, static_cast<std::uint64_t>(static_cast<double>(time) * part / of + 0.5));
+    if (of > 0) time -= std::min(time, static_cast<std::uint64_t>(static_cast<double>(time) * part / of));
   };
   std::uint64_t computing = compute - times.own_work;
   shorten(computing, from_host, static_cast<double>(host));
@@ -113,9 +112,13 @@ std::optional<WithoutProfiler> without_profiler(const DeviceTimes& times, const 
   const auto utilization = [](const DeviceTimes& of) {
     return static_cast<double>(of.kernel_busy) / static_cast<double>(of.span);
   };
-  result.utilization = {utilization(result.times), utilization(least), utilization(most)};
-  result.launch_bound = {launch_bound_share(result.times), launch_bound_share(most),
-                         launch_bound_share(least)};
+  // Times are whole nanoseconds: of very short ones the shares are not in order.
+  const auto in_order = [](double low, double value, double high) {
+    return CorrectedShare{value, std::min(low, value), std::max(high, value)};
+  };
+  result.utilization = in_order(utilization(least), utilization(result.times), utilization(most));
+  result.launch_bound =
+      in_order(launch_bound_share(most), launch_bound_share(result.times), launch_bound_share(least));
   return result;
 }
 

@@ -32,7 +32,7 @@ struct OverheadEstimate {
   /// False if the overhead is not significant, or steps inside windows were shorter, as those are that run
   /// ahead of an idle device when a window opens.
   bool seen() const { return low > 0; }
-  /// The same as what a step in a window takes more than one without the profiler: 0.25 is a quarter longer.
+  /// By how much longer a step in a window takes: 0.25 is a quarter longer.
   double longer() const { return share / (1 - share); }
   double longer_low() const { return low / (1 - low); }
   double longer_high() const { return high / (1 - high); }

@@ -58,7 +58,7 @@ bool CuptiAttachment::try_raise(TracerLevel level, bool may_gate, const std::str
     }
     const Nanoseconds end = now();
     attaching_time_ += end - begin;
-    if (tracer_.level() < TracerLevel::kActivity) times_.end(end);
+    if (tracer_.level() < TracerLevel::kActivity && !lingers_) times_.end(end);
     if (!raised) {
       warn_no_device_activity(error);
       return false;
@@ -117,13 +117,16 @@ bool CuptiAttachment::detach(const Detachment& how) noexcept {
   const Nanoseconds end = now();
   detaching_time_ += end - begin;
   // Not finalized, it still makes launches slower.
-  if (tracer_.finalized()) times_.end(end);
+  lingers_ = !tracer_.finalized();
+  if (!lingers_) times_.end(end);
   return true;
 }
 
 void CuptiAttachment::keep_launches() noexcept {
   tracer_.keep_launches();
-  times_.end(now());
+  // With INJECT_API=full there are callbacks for all other calls as well.
+  lingers_ = options_.api == ApiStatistics::kFull;
+  if (!lingers_) times_.end(now());
 }
 
 void CuptiAttachment::forget(bool window_open) noexcept {
@@ -135,8 +138,11 @@ void CuptiAttachment::forget(bool window_open) noexcept {
           "missing from here on");
     }
     tracer_.forget();
-    times_.end(now());
     detach_owed_ = false;
+  }
+  if (!tracer_.holds()) {
+    lingers_ = false;
+    times_.end(now());
   }
   // It does not give them back any more.
   if (tracer_.level() == TracerLevel::kDetached) buffers_.reclaim_outstanding();

@@ -101,6 +101,7 @@ class CuptiAttachment {
   SessionState& state_;
   OnceLog& once_;
   ProfiledTimes& times_;
+  bool lingers_ = false;  // detached, and not finalized: times_ goes on
   void (*const register_exit_handler_)();
   ActivityBuffers buffers_;
   Tracer tracer_;

@@ -54,6 +54,7 @@ void IterationTracker::prepare() {
     if (windows_.opened() != 0) settle();
     search_->restart();
     held_spans_.clear();
+    settled_changes_ = 0;
     boundaries_.restart(restart_time_.load(std::memory_order_relaxed));
   }
   search_->ignore_before(restart_sign_.load(std::memory_order_relaxed));
@@ -91,11 +92,12 @@ void IterationTracker::arm(Nanoseconds time) {
   found_.begun_then = detector.begun();
 }
 
-// Layers may be taken for iterations until an optimizer has been seen, and then their rows would stay.
+// Layers may be taken for iterations until an optimizer has been seen, and then their rows would stay. A
+// window that has been settled has such rows.
 bool IterationTracker::trusted(Nanoseconds time) const {
   const IterationDetector& detector = search_->detector();
   if (!detector.lock()) return false;
-  return detector.lock()->optimizer ||
+  return detector.lock()->optimizer || settled_changes_ == detector.changes() ||
          (!detector.expects_optimizer() && time - found_.since >= FoundIterations::kSteadyTime &&
           detector.begun() >= found_.begun_then + FoundIterations::kSteadyUnnamed);
 }
@@ -105,6 +107,7 @@ void IterationTracker::take_spans() {
     // A better lock, which tells the spans from the beginning.
     held_changes_ = search_->detector().changes();
     held_spans_.clear();
+    boundaries_.start_anew();
   }
   for (const IterationSpan& span : search_->take_spans()) held_spans_.push_back(span);
   if (held_spans_.size() > kMaxHeldSpans) release_spans();
@@ -122,6 +125,7 @@ void IterationTracker::note_window(bool opened, std::uint64_t count, std::uint32
 void IterationTracker::settle() {
   if (search_ == nullptr) return;
   release_spans();
+  settled_changes_ = held_changes_;
   boundaries_.finish(search_->detector().trailing_span(), clock_window(), clock_ended());
 }
 

@@ -100,6 +100,7 @@ class IterationTracker {
   std::uint64_t armed_changes_ = 0;
   std::vector<IterationSpan> held_spans_;  // of a lock that may still prove wrong
   std::uint64_t held_changes_ = 0;
+  std::uint64_t settled_changes_ = 0;  // of the lock whose spans the latest settled window has
 
   SearchGaps gaps_;
   std::atomic<bool> restart_{false};

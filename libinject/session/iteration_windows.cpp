@@ -26,9 +26,11 @@ constexpr Nanoseconds kNoHookedLaunches = 20 * kSecond;
 constexpr Nanoseconds kNothingFound = 60 * kSecond;
 // How long an exiting thread waits for ours, which may be writing files.
 constexpr Nanoseconds kExitPipelineWait = 2 * kSecond;
-// Steps that a median is to be of, and how long after the last window they may come.
+// How many steps after the last window are timed, and how long they are waited for.
 constexpr std::uint64_t kUnprofiledSteps = 30;
 constexpr Nanoseconds kLongestTiming = 300 * kSecond;
+// How long INJECT_AFTER waits for them.
+constexpr Nanoseconds kLongestWait = 10 * kSecond;
 // When the user is told that nothing has been found so far.
 constexpr Nanoseconds kWarnNothingFound = 120 * kSecond;
 
@@ -143,15 +145,16 @@ void IterationWindows::step() {
   SessionState& state = parts_.state;
   if (std::exchange(attach_wanted_, false)) parts_.windows.attach_ahead();
   if (!searching() || parts_.pipeline.search_restarting()) return;
+  if (state.open()) timed_before_.reset();
   record_edges();
   if (!searching() || parts_.pipeline.search_restarting()) return;
   if (!searching_for_window() || state.ending()) {
     // The last window is over. A recording goes on to the end.
     const bool over = callbacks_lost_ || (parts_.trigger->iterations() != nullptr && trigger().over());
-    if (!over || !parts_.options.iteration_record.empty() || state.open() || state.ending() || timing_steps())
+    if (!over || !parts_.options.iteration_record.empty() || state.open() || state.ending() || keep_timing())
       return;
     stop_search();
-    state.unwritten = parts_.log.opened() != 0;  // what ran since
+    if (timed_before_ && parts_.pipeline.unprofiled_iterations() > *timed_before_) state.unwritten = true;
     return;
   }
   known_.update(found_);
@@ -175,11 +178,19 @@ void IterationWindows::step() {
   warn_nothing_found();
 }
 
+bool IterationWindows::may_time_steps() const {
+  return searching() && source_ == SignSource::kHooks && known_.lock && parts_.log.opened() != 0 &&
+         parts_.options.iteration_record.empty() && now() - parts_.state.ended_at < kLongestWait;
+}
+
 // After the last window the search goes on until enough iterations have run without CUPTI to know a step's
 // time: those before the window may be the program's warm-up. CUPTI's callbacks do not: the program is to be
 // left alone.
-bool IterationWindows::timing_steps() {
+bool IterationWindows::keep_timing() {
   if (source_ != SignSource::kHooks || !known_.lock || parts_.log.opened() == 0) return false;
+  if (parts_.state.collecting) return true;
+  // CUPTI stays: no step will be without it.
+  if (parts_.profiled.going_on()) return false;
   const std::uint64_t timed = parts_.pipeline.unprofiled_iterations();
   if (!timed_before_) timed_before_ = timed;
   return timed - *timed_before_ < kUnprofiledSteps && now() - parts_.state.ended_at < kLongestTiming;

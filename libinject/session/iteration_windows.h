@@ -35,6 +35,8 @@ class IterationWindows {
     return source_ == SignSource::kCallbacks;
   }
   /// … so that a window can open at one.
+  /// After the last window: steps without CUPTI are still being timed, not for long.
+  bool may_time_steps() const INJECT_REQUIRES(session_mutex);
   bool searching_for_window() const noexcept INJECT_REQUIRES(session_mutex);
   /// The program may have taken over (`auto`): nothing is looked for then.
   void follow_trigger() noexcept INJECT_REQUIRES(session_mutex);
@@ -89,7 +91,7 @@ class IterationWindows {
   }
   /// Of the first iteration that has not begun.
   std::uint64_t next_number() const INJECT_REQUIRES(session_mutex);
-  bool timing_steps() INJECT_REQUIRES(session_mutex);
+  bool keep_timing() INJECT_REQUIRES(session_mutex);
   void try_callbacks() INJECT_REQUIRES(session_mutex);
   void warn_nothing_found() INJECT_REQUIRES(session_mutex);
   void renumber_window() INJECT_REQUIRES(session_mutex);

@@ -188,7 +188,23 @@ void RunWriter::open_records() {
   if (!made) return;
   keeps_records_.store(true, std::memory_order_relaxed);
   sources_.drain_sources.log_to(journal_);
+  journal_known_steps();
   keep_run_state();
+}
+
+// Those that ran before there was a journal: the tables have them, and so have those that are recovered.
+void RunWriter::journal_known_steps() {
+  Nanoseconds told = 0;
+  for (const UnprofiledStep& step : sources_.statistics.iterations().unprofiled_steps()) {
+    IterationBoundary boundary;
+    boundary.number = step.number;
+    boundary.begin = step.begin;
+    if (step.begin != told) journal_.boundary(boundary);
+    ++boundary.number;
+    boundary.begin = told = step.begin + step.duration;
+    boundary.unprofiled_before = true;
+    journal_.boundary(boundary);
+  }
 }
 
 void RunWriter::keep_run_state() {

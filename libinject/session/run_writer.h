@@ -127,6 +127,7 @@ class RunWriter {
   bool write_last();
 
   /// What another process needs to make the tables if this one is killed.
+  void journal_known_steps();
   void keep_run_state();
   /// Has pages of the file for records ready, and of its own.
   void tend_records();

@@ -3,6 +3,7 @@
 #include "libinject/session/span_boundaries.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace inject {
 
@@ -18,19 +19,33 @@ std::uint32_t SpanBoundaries::window_from(Nanoseconds time) const {
   return window != 0 && windows_.span(window).end == time ? 0 : window;
 }
 
-// An iteration that has run without CUPTI, and the one before it as well: what the profiler leaves behind in
-// caches and queues is not to be seen in it.
+// Where CUPTI can't be attached there are windows without it.
+bool SpanBoundaries::in_window(Nanoseconds begin, Nanoseconds end) const {
+  const std::uint32_t window = windows_.opened_by(end - 1);
+  if (window == 0) return false;
+  const Nanoseconds closed = windows_.span(window).end;
+  return closed == 0 || closed > begin;
+}
+
+void SpanBoundaries::start_anew() {
+  anew_ = true;
+  iteration_begun_ = followed_ = false;
+}
+
+// An iteration that has run without CUPTI, and what came before it as well: what the profiler leaves behind
+// in caches and queues is not to be seen in it.
 void SpanBoundaries::emit(IterationBoundary boundary) {
-  boundary.unprofiled_before = iteration_begun_ && boundary.followed && !after_cut_ && told_before_ != 0 &&
-                               boundary.window_before == 0 &&
+  boundary.anew = std::exchange(anew_, false);
+  boundary.unprofiled_before = iteration_begun_ && boundary.number == told_number_ + 1 && boundary.followed &&
+                               !after_cut_ && told_before_ != 0 && !in_window(told_until_, boundary.begin) &&
                                !profiled_.overlap(told_before_, boundary.begin);
   if (boundary.unprofiled_before) unprofiled_.fetch_add(1, std::memory_order_relaxed);
   targets_.emit(boundary);
   told_before_ = followed_ ? told_until_ : 0;
   followed_ = boundary.followed;
   told_until_ = boundary.begin;
-  iteration_begun_ =
-      boundary.followed && boundary.window == 0 && boundary.label == IterationLabel::kIteration;
+  told_number_ = boundary.number;
+  iteration_begun_ = boundary.followed && boundary.label == IterationLabel::kIteration;
 }
 
 void SpanBoundaries::add(const IterationSpan& span) {
@@ -101,6 +116,7 @@ void SpanBoundaries::finish(const std::optional<IterationSpan>& trailing, std::u
   boundary.window = window_from(end_);
   boundary.window_before = windows_.at(last_event_);
   emit(boundary);
+  iteration_begun_ = false;  // what follows may be a validation
 }
 
 }  // namespace inject

@@ -40,6 +40,8 @@ class SpanBoundaries {
 
   /// What begins at a span's end is known when it is over itself, or when its window is.
   void add(const IterationSpan& span);
+  /// Iterations are told apart by other signs in what comes next.
+  void start_anew();
   /// What was followed so far ends: a new search, from `time` on, knows nothing of it.
   void restart(Nanoseconds time);
   /// Nothing more comes of the windows that have ended. `trailing`: the iteration that runs, or has just run.
@@ -52,6 +54,7 @@ class SpanBoundaries {
   void add_beginning(const IterationSpan& span);
   void add_cut(const IterationSpan& span);
   void emit(IterationBoundary boundary);
+  bool in_window(Nanoseconds begin, Nanoseconds end) const;
 
   static constexpr std::size_t kMaxHeld = 64;
 
@@ -60,10 +63,12 @@ class SpanBoundaries {
   Targets targets_;
   Mutex held_mutex_;
   std::deque<std::pair<Nanoseconds, Nanoseconds>> held_ INJECT_GUARDED_BY(held_mutex_);  // came, opened
-  Nanoseconds told_until_ = 0;    // the latest boundary …
+  Nanoseconds told_until_ = 0;  // the latest boundary …
+  std::uint64_t told_number_ = 0;
   Nanoseconds told_before_ = 0;   // … and the one before it; 0: what ran between them is not known
   bool followed_ = false;         // IterationBoundary::followed of the latest one
   bool iteration_begun_ = false;  // the latest one began an iteration, which has been followed since
+  bool anew_ = false;             // IterationBoundary::anew of the next one
   std::atomic<std::uint64_t> unprofiled_{0};
   // Of the latest span:
   bool after_cut_ = false;

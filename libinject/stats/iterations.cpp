@@ -260,6 +260,10 @@ void IterationStatistics::add_unprofiled(const UnprofiledStep& step) {
 }
 
 void IterationStatistics::boundary(const IterationBoundary& boundary) {
+  if (boundary.anew) {
+    unprofiled_times_ = SampleStats();
+    unprofiled_steps_.clear();
+  }
   if (!boundaries_.empty()) {
     const IterationBoundary& before = boundaries_.back();
     if (boundary.begin <= before.begin) {

@@ -113,7 +113,7 @@ class IterationStatistics {
   const SampleStats& step_times() const { return step_times_; }
   /// The latest `count` of them, at most kMaxRecent.
   SampleStats recent_step_times(std::uint64_t count) const;
-  /// Iterations that ran without CUPTI, and how long they took: all of them, and the latest one by one.
+  /// Iterations that ran without CUPTI, and how long they took: all of them, and the latest, one by one.
   const SampleStats& unprofiled_step_times() const { return unprofiled_times_; }
   const std::deque<UnprofiledStep>& unprofiled_steps() const { return unprofiled_steps_; }
   /// Those of one window; null if it has none, and for all but the latest kMaxWindows.

@@ -15,6 +15,7 @@ import re
 import resource
 import shutil
 import signal
+import statistics
 import struct
 import subprocess
 import sys
@@ -265,6 +266,20 @@ class KillTest(Case):
                 self.recover(program.out.path)
                 self.assertEqual(program.out.calls()["cudaSetDevice"], 57 + more)
                 self.assertEqual(program.out.run["recovered"]["calls_not_kept"], 0)
+
+    def test_step_times(self):
+        """Those that ran before there was a record file as well."""
+        step = "copy:h2d:64 kernel:forward:3 kernel:backward:2 kernel:adam:1 sync sleep:2"
+        program = Killed(self, f"sync loop:400 [ {step} ] until_text:out/run.json:\"closed\" looks:3 crash:KILL", WINDOW="iter:200+5", TRACE="off")
+        program.process.wait(60)
+        self.assertEqual(program.process.returncode, -signal.SIGKILL, program.stderr())
+        before = [(row["Iteration"], row["Start (ns)"], row["Duration (ns)"]) for row in program.out.rows("step_times.csv")]
+        self.assertLess(int(before[0][0]), 50)
+        self.recover(program.out.path)
+        after = [(row["Iteration"], row["Start (ns)"], row["Duration (ns)"]) for row in program.out.rows("step_times.csv")]
+        self.assertEqual(after[:len(before)], before)
+        (window,) = program.out.windows()
+        self.assertEqual(float(window["Step Time (ns)"]), statistics.median(int(duration) for _, _, duration in after))
 
     def test_a_crash_after_everything_was_handed_over(self):
         # A sanitizer's handler makes another signal of the first.

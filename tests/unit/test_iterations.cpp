@@ -274,6 +274,23 @@ TEST_CASE("From where nothing is followed work is outside of iterations", "[stat
   CHECK(iterations.unprofiled_step_times().count() == 0);
 }
 
+TEST_CASE("Steps without CUPTI are forgotten when iterations turn out to be others", "[iterations]") {
+  IterationStatistics iterations;
+  const auto boundary = [&](std::uint64_t number, Nanoseconds begin, bool anew = false) {
+    IterationBoundary next{number, begin};
+    next.unprofiled_before = number > 0 && !anew;
+    next.anew = anew;
+    iterations.boundary(next);
+  };
+  for (std::uint64_t n = 0; n < 5; ++n) boundary(n, 100 + 10 * n);
+  CHECK(iterations.unprofiled_step_times().count() == 4);
+  boundary(1, 200, true);
+  CHECK(iterations.unprofiled_step_times().count() == 0);
+  CHECK(iterations.unprofiled_steps().empty());
+  boundary(2, 240);
+  CHECK(iterations.unprofiled_step_times().median() == 40);
+}
+
 TEST_CASE("Validation is seen and is no iteration", "[stats]") {
   IterationStatistics iterations;
   iterations.boundary(boundary(0, 1000, 1, 0));

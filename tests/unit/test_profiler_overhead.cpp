@@ -199,6 +199,7 @@ TEST_CASE("Times without the profiler add up, whatever they are made of", "[over
     REQUIRE(std::abs(static_cast<double>(times.span - left.span) - taken) <= kIdleCauses);
     REQUIRE(without->utilization.low <= without->utilization.value);
     REQUIRE(without->utilization.value <= without->utilization.high);
-    REQUIRE(without->launch_bound.low <= 1);
+    REQUIRE(without->launch_bound.low <= without->launch_bound.value);
+    REQUIRE(without->launch_bound.value <= without->launch_bound.high);
   }
 }

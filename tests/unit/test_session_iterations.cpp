@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -107,7 +109,8 @@ TEST_CASE("a window opens and closes with iterations", "[session]") {
         session();
         steps_until(finished);
         EXPECT(session().user_flush());
-        EXPECT(session().conclude(false) == Session::Conclusion::kDone);
+        // Steps that follow are timed first.
+        steps_until([] { return session().conclude(false) == Session::Conclusion::kDone; });
       });
       check_end(left);
       const Reasons reasons = left.reasons();
@@ -132,6 +135,14 @@ TEST_CASE("a window opens and closes with iterations", "[session]") {
       for (const int count : left.by_window("Kernels")) CHECK(count >= (cupti ? test.count * kKernels : 0));
       CHECK(left.run.at("iterations").at("source") == (cupti ? "callbacks" : "hooks"));
       CHECK(left.run.at("iterations").at("recognised_by") == "optimizer");
+      if (cupti) continue;
+      // A line a step, which begins with its number.
+      std::istringstream steps(left.files.at("step_times.csv"));
+      int after = 0;
+      for (std::string row; std::getline(steps, row);) {
+        if (std::strtoul(row.c_str(), nullptr, 10) >= next) ++after;
+      }
+      CHECK(after >= 30);
     }
   }
 }

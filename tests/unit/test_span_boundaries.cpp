@@ -69,11 +69,13 @@ struct Telling {
                                told_.push_back(row(boundary));
                                // The iteration that ends there.
                                if (boundary.unprofiled_before) unprofiled.push_back(boundary.number - 1);
+                               if (boundary.anew) anew.push_back(boundary.begin);
                              },
                              [this](std::uint64_t next, Nanoseconds until) {
                                kept_.push_back(std::to_string(next) + " until " + std::to_string(until));
                              }}};
   std::vector<std::uint64_t> unprofiled;
+  std::vector<Nanoseconds> anew;
   Rows told_;
   Rows kept_;
 };
@@ -281,6 +283,26 @@ TEST_CASE_METHOD(Telling, "an iteration has run without the profiler if the one 
   boundaries.add(phase(33, 3400, 3500));
   iterations(34, 36);
   CHECK(unprofiled == Numbers{1, 7, 31, 32, 34, 35});
+}
+
+TEST_CASE_METHOD(Telling, "a window without CUPTI lies in no step, wherever it opens and closes",
+                 "[iterations]") {
+  window(420, 440);
+  window(500, 600);
+  iterations(0, 8);
+  boundaries.finish(std::nullopt, 0, false);
+  // Iteration 3 has the first one in its middle, iteration 4 is the second one.
+  CHECK(unprofiled == std::vector<std::uint64_t>{1, 2, 5, 6, 7, 8});
+}
+
+TEST_CASE_METHOD(Telling, "what was told by other signs is no step", "[iterations]") {
+  iterations(0, 3);
+  CHECK(unprofiled == std::vector<std::uint64_t>{1, 2});
+  boundaries.start_anew();
+  // From a part of an iteration to the next boundary, and what follows it.
+  for (std::uint64_t n = 5; n <= 8; ++n) boundaries.add(iteration(n, 100 * n, 100 * n + 100));
+  CHECK(anew == std::vector<Nanoseconds>{500});
+  CHECK(unprofiled == std::vector<std::uint64_t>{1, 2, 6, 7});
 }
 
 TEST_CASE("times with the profiler are known, the latest thousand of them", "[iterations]") {
