@@ -147,7 +147,7 @@ class OtherWindows(Training):
         """The last of several windows, and one that is closed early, end the program where that was asked for."""
         done = self.training(4000, WINDOW="iter:20+2/10x2", AFTER="exit")
         self.assertEqual(done.out.window_kernels(), [8, 8])
-        done = self.script(f"sync {KNOWN} loop:10 [ {STEP} ] close loop:4000 [ {STEP} ] print:over", WINDOW="iter:20+10", AFTER="exit")
+        done = self.script(f"sync {KNOWN} loop:10 [ {STEP} ] close loop:60000 [ {STEP} ] print:over", WINDOW="iter:20+10", AFTER="exit")
         self.assertNotIn("over", done.stdout)
         self.assertEqual(done.out.window_kernels(), [8])
 

@@ -130,7 +130,7 @@ class Messages(simulated.SimulatedTest):
 
     def test_a_window_is_said_to_open_and_where_its_files_are(self):
         # Not before the program ends: it would have its summary instead.
-        done = self.script("start kernel:a:1 stop sync flush", WINDOW="api")
+        done = self.script("start looks:2 kernel:a:1 stop sync flush", WINDOW="api")
         self.assertEqual(done.stdout, "flush: 0\n")
         levels = {level for level, _ in done.messages()}
         self.assertEqual(levels, {"info"})

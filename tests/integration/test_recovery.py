@@ -563,7 +563,7 @@ class RefusalTest(Case):
         whole = records.read_bytes()
         tables = sorted(os.listdir(out))
         for damaged, said in ((b"", "too short"), (whole[:100_000], "was made with"), (whole + b"\0", "was made with"),
-                              (b"x" + whole[1:], "not a record file"), (whole[:8] + b"\x09" + whole[9:], "version 9"),
+                              (b"x" + whole[1:], "not a record file"), (whole[:8] + b"\x63" + whole[9:], "version 99"),
                               (whole[:40] + b"\xff" + whole[41:], "header is damaged")):
             records.write_bytes(damaged)
             self.assertIn(said, self.refused(out))
