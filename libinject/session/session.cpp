@@ -434,8 +434,8 @@ Session::Conclusion Session::conclude(bool timed_out) noexcept {
   SessionState& state = parts_.state;
   const SessionLock lock(state);
   if (state.ending()) return Conclusion::kExiting;
-  if (!timed_out && (!state.idle() || !parts_.windows.none_left() || parts_.iterations.may_time_steps()))
-    return Conclusion::kNotYet;
+  if (!timed_out && (!state.idle() || !parts_.windows.none_left())) return Conclusion::kNotYet;
+  if (!timed_out && parts_.iterations.may_time_steps()) return Conclusion::kSoon;
   try {
     state.concluding = true;
     parts_.windows.close();

@@ -82,8 +82,8 @@ class Session {
   void finish() noexcept;
 
   /// The last window has closed, or INJECT_TIMEOUT is over: closes, collects, writes, and opens no window
-  /// after that.
-  enum class Conclusion : std::uint8_t { kDone, kNotYet, kExiting };
+  /// after that. `kSoon`: steps without CUPTI are still being timed, to be asked again.
+  enum class Conclusion : std::uint8_t { kDone, kNotYet, kSoon, kExiting };
   Conclusion conclude(bool timed_out) noexcept;
   const Options& options() const noexcept { return parts_.options; }
   /// CUDA's initialisation.

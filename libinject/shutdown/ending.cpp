@@ -28,6 +28,7 @@ namespace {
 
 // Conditions wait on clocks that can't count as far as an option can.
 constexpr Nanoseconds kMaxSleep = 3'600 * kSecond;
+constexpr Nanoseconds kSoon = 20 * kMillisecond;
 constexpr Nanoseconds kRankPatience = 10 * kSecond;
 
 enum class OnInterrupt { kIgnored, kEnds, kHandled };
@@ -68,7 +69,7 @@ void* Ending::entry(void* ending) noexcept {
   return nullptr;
 }
 
-bool Ending::wait() {
+bool Ending::wait(bool soon) {
   MutexLock lock(mutex_);
   for (;;) {
     if (options_.after != AfterAction::kContinue && last_window_closed_) {
@@ -78,16 +79,21 @@ bool Ending::wait() {
     const Nanoseconds passed = now() - base_;
     if (options_.timeout != 0 && passed >= options_.timeout) return true;
     const Nanoseconds left = options_.timeout != 0 ? options_.timeout - passed : kMaxSleep;
-    lock.wait_for(wake_, std::min(left, kMaxSleep));
+    lock.wait_for(wake_, std::min(left, soon ? kSoon : kMaxSleep));
+    if (soon) last_window_closed_ = true;
   }
 }
 
 void Ending::run() {
+  bool soon = false;
   for (;;) {
-    const bool timed_out = wait();
-    switch (session_->conclude(timed_out)) {
-      case Session::Conclusion::kNotYet:
-        continue;  // another window has opened, after all
+    const bool timed_out = wait(soon);
+    const Session::Conclusion conclusion = session_->conclude(timed_out);
+    soon = conclusion == Session::Conclusion::kSoon;
+    switch (conclusion) {
+      case Session::Conclusion::kNotYet:  // another window has opened, after all
+      case Session::Conclusion::kSoon:
+        continue;
       case Session::Conclusion::kExiting:
         return;
       case Session::Conclusion::kDone:

@@ -30,7 +30,9 @@ class Ending {
  private:
   static void* entry(void* ending) noexcept;
   void run();
-  bool wait();  // true once the time is over, false after the last window
+  /// True once the time is over, false after the last window, or if that was some time ago and is to be
+  /// looked at again `soon`.
+  bool wait(bool soon);
   void act(AfterAction action, bool timed_out);
   void wait_for_other_ranks();
 

@@ -150,6 +150,8 @@ class OtherWindows(Training):
         done = self.script(f"sync {KNOWN} loop:10 [ {STEP} ] close loop:60000 [ {STEP} ] print:over", WINDOW="iter:20+10", AFTER="exit")
         self.assertNotIn("over", done.stdout)
         self.assertEqual(done.out.window_kernels(), [8])
+        # Once what follows has been timed.
+        self.assertGreaterEqual(sum(int(row["Iteration"]) > 22 for row in done.out.rows("step_times.csv")), 30)
 
     def test_schedule_and_a_window_that_was_asked_for(self):
         """A schedule closes its own windows alone."""
