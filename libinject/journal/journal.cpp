@@ -288,6 +288,7 @@ void Journal::boundary(const IterationBoundary& boundary) {
   body_.number(boundary.window_before);
   body_.number(static_cast<std::uint64_t>(boundary.label));
   body_.number(boundary.followed ? 1 : 0);
+  // Flags: read_boundary() (replay/replay_journal.cpp) takes them apart.
   body_.number((boundary.unprofiled_before ? 1u : 0u) | (boundary.anew ? 2u : 0u));
 }
 

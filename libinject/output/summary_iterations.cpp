@@ -11,7 +11,7 @@
 namespace inject {
 namespace {
 
-/// What a step in a window takes more than one without the profiler: `23.1% (18.0 to 30.1)`.
+/// How much longer a step in a window takes than one without the profiler: `23.1% (18.0 to 30.1)`.
 std::string longer_text(const OverheadEstimate& overhead) {
   return bounded_share_text(overhead.longer(), overhead.longer_low(), overhead.longer_high());
 }

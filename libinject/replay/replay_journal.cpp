@@ -225,9 +225,9 @@ bool Replay::read_boundary(Decoder& from) {
   boundary.label =
       static_cast<IterationLabel>(from.number(static_cast<std::uint64_t>(IterationLabel::kCheckpoint)));
   boundary.followed = from.number(1) != 0;
-  const std::uint64_t step = from.number(3);
-  boundary.unprofiled_before = (step & 1) != 0;
-  boundary.anew = (step & 2) != 0;
+  const std::uint64_t flags = from.number(3);
+  boundary.unprofiled_before = (flags & 1) != 0;
+  boundary.anew = (flags & 2) != 0;
   if (from.ok()) drain_.iteration_boundary(boundary);
   return from.ok();
 }

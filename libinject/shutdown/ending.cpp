@@ -28,6 +28,7 @@ namespace {
 
 // Conditions wait on clocks that can't count as far as an option can.
 constexpr Nanoseconds kMaxSleep = 3'600 * kSecond;
+// How often the session is asked whether the steps after the last window have been timed.
 constexpr Nanoseconds kSoon = 20 * kMillisecond;
 constexpr Nanoseconds kRankPatience = 10 * kSecond;
 

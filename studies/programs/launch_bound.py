@@ -216,8 +216,8 @@ def graph(device):
 
 
 def paced(microseconds):
-    """Kernels that spin for a given time and are launched at given times, whatever the profiler does: 100 a step, 200 us apart. The
-    first and the last one of a step differ in size, so that a step has a beginning."""
+    """Kernels that spin for a given time and are launched at given times, whatever the profiler does: 100 a step, 200 us apart. Adam
+    ends the step."""
     def build(device):
         cycles = microseconds * 1700 if device == "cuda" else 0
         weight = torch.nn.Parameter(torch.zeros(64, device=device))
