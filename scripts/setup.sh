@@ -37,6 +37,12 @@ if [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null; then
 elif ! { command -v mpirun && command -v mpicxx; } >/dev/null; then
   echo "setup: no MPI (openmpi-bin libopenmpi-dev): its test is left out" >&2
 fi
+# Nor this, but the test of what PyTorch tells; the processor's build is enough.
+if [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null; then
+  need_file python3-torch /usr/lib/python3/dist-packages/torch/version.py
+elif ! python3 -c "import torch" 2>/dev/null; then
+  echo "setup: no PyTorch (python3-torch): the test with it is left out" >&2
+fi
 # Nor this, but the test of timelines in Perfetto's trace processor.
 if [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null; then
   need_program node nodejs

@@ -14,6 +14,8 @@ constexpr std::uint64_t kNever = ~std::uint64_t{0};
 // Events between two boundaries' neighbours that are looked at for where an iteration begins.
 constexpr std::uint64_t kMaxZone = 512;
 constexpr std::uint64_t kMaxGuessZone = 64;
+// … and before an optimizer's last step, for what is there if that is skipped.
+constexpr std::uint64_t kMaxBeforeStep = 8;
 
 /// One cycle of a repetition, from the pivot on; the boundary lies somewhere in it. Seen twice in a row, so
 /// that what lies across the pivot can be read on: the cycle before it is as good as the one after it.
@@ -32,6 +34,7 @@ class Cycle {
   std::uint64_t at(std::uint64_t offset) const { return begin_ + offset % length_; }
   std::uint32_t id(std::uint64_t offset) const { return history_.token_at(at(offset), by_shape_); }
   const SignHistory::Token& token(std::uint64_t offset) const { return history_.token(id(offset)); }
+  bool is_optimizer(std::uint64_t offset) const { return history_.is_optimizer(token(offset)); }
   /// It comes once in each cycle.
   bool is_single(std::uint64_t offset) const { return once_[id(offset)]; }
 
@@ -55,7 +58,7 @@ std::optional<std::uint64_t> last_step(const Cycle& cycle, std::uint64_t apart) 
   const std::uint64_t length = cycle.length();
   std::vector<std::uint64_t> steps;
   for (std::uint64_t i = 0; i < length; ++i) {
-    if (cycle.token(i).optimizer) steps.push_back(i);
+    if (cycle.is_optimizer(i)) steps.push_back(i);
   }
   if (steps.empty()) return std::nullopt;
   std::optional<std::uint64_t> last;
@@ -81,6 +84,22 @@ std::optional<std::uint64_t> last_step(const Cycle& cycle, std::uint64_t apart) 
   return last ? *last : steps.back();
 }
 
+/// The last step of an iteration, where the program tells of them.
+std::optional<CycleEnd> end_by_steps(const SignHistory& history, const Cycle& cycle, std::uint64_t each) {
+  const StepCycle& steps = *history.steps().cycle();
+  const bool told_by_last = steps.last != 0 && each == steps.length;
+  for (std::uint64_t i = 0; i < cycle.length(); ++i) {
+    const SignHistory::Event& event = history.event(cycle.at(i));
+    if (history.token(event.function).kind != SignKind::kStep) continue;
+    const bool last = told_by_last ? (steps.by_contents ? event.shape : event.function) == steps.last
+                                   : history.steps().count_before(cycle.at(i) + 1) % each == 0;
+    // An optimizer's first step differs from all others, as it makes its state.
+    if (last)
+      return CycleEnd{i, i, history.steps().first_last_step().value_or(history.token(event.function).first)};
+  }
+  return std::nullopt;
+}
+
 std::optional<CycleEnd> end_by_optimizer(const Cycle& cycle) {
   const std::uint64_t length = cycle.length();
   const std::uint64_t apart = std::max<std::uint64_t>(8, length / 20);
@@ -89,10 +108,9 @@ std::optional<CycleEnd> end_by_optimizer(const Cycle& cycle) {
   CycleEnd end{*last, *last, kNever};
   for (std::uint64_t back = 0, quiet = 0; back < length && quiet <= apart; ++back) {
     const std::uint64_t offset = *last + length - back;
-    const SignHistory::Token& token = cycle.token(offset);
-    if (token.optimizer) {
+    if (cycle.is_optimizer(offset)) {
       end.first = offset % length;
-      end.first_seen = std::min(end.first_seen, token.first);
+      end.first_seen = std::min(end.first_seen, cycle.token(offset).first);
       quiet = 0;
     } else {
       ++quiet;
@@ -138,18 +156,37 @@ struct CycleBegin {
   bool rough;
 };
 
-CycleBegin begin_after(const Cycle& cycle, const CycleEnd& end) {
+// Copies to the device bring an iteration's data, whenever such a size was first seen: what follows them
+// follows them.
+std::uint64_t with_copies_before(const Cycle& cycle, std::uint64_t first, std::uint64_t after) {
+  for (std::uint64_t o = first; o-- > after;) {
+    const SignHistory::Token& token = cycle.token(o);
+    if (token.kind == SignKind::kCopyToHost || cycle.is_optimizer(o)) break;
+    if (token.kind == SignKind::kCopyToDevice) first = o;
+  }
+  return first;
+}
+
+CycleBegin begin_after(const Cycle& cycle, const CycleEnd& end, bool by_steps) {
   const std::uint64_t after = end.last + 1;
   const std::uint64_t beyond = after + std::min(cycle.length(), kMaxZone);
   // The first work that comes once in each iteration and is older than the end of the first one belongs to
   // the beginning. Failing that, the first work that is older.
   std::optional<std::uint64_t> work;
+  std::optional<std::uint64_t> any;  // before the next step
   for (std::uint64_t o = after; o < beyond; ++o) {
+    if (by_steps && cycle.is_optimizer(o)) break;
+    if (!any && may_begin(cycle.token(o).kind)) any = o;
     const SignHistory::Token& token = cycle.token(o);
-    if (!is_work(token.kind) || token.optimizer || token.first >= end.first_seen) continue;
+    if (!is_work(token.kind) || cycle.is_optimizer(o) || token.first >= end.first_seen) continue;
     const bool single = cycle.is_single(o);
     if (!work || single) work = o;
     if (single) break;
+  }
+  if (!work && by_steps && any) {
+    work = any;
+    while (*work + 1 < beyond && !is_work(cycle.token(*work).kind)) ++*work;
+    return {*any, *work, false};
   }
   if (!work) {
     // What it began with was replaced. Copies to the host and optimizers end an iteration.
@@ -157,7 +194,7 @@ CycleBegin begin_after(const Cycle& cycle, const CycleEnd& end) {
     std::uint64_t first = after;
     for (std::uint64_t o = after; o < last; ++o) {
       const SignHistory::Token& token = cycle.token(o);
-      if (token.kind == SignKind::kCopyToHost || token.optimizer) first = o + 1;
+      if (token.kind == SignKind::kCopyToHost || cycle.is_optimizer(o)) first = o + 1;
     }
     while (first < last && cycle.token(first).kind == SignKind::kSync) ++first;
     return {first, last, cycle.length() > 1};
@@ -167,32 +204,29 @@ CycleBegin begin_after(const Cycle& cycle, const CycleEnd& end) {
   for (std::uint64_t o = first; o-- > after;) {
     const SignHistory::Token& token = cycle.token(o);
     if (token.kind == SignKind::kSync) continue;
-    if (token.kind == SignKind::kCopyToHost || token.optimizer || token.first >= end.first_seen) break;
+    if (token.kind == SignKind::kCopyToHost || cycle.is_optimizer(o) || token.first >= end.first_seen) break;
     first = o;
   }
-  // Copies to the device bring its data, whenever such a size was first seen: what follows them follows them.
-  for (std::uint64_t o = first; o-- > after;) {
-    const SignHistory::Token& token = cycle.token(o);
-    if (token.kind == SignKind::kCopyToHost || token.optimizer) break;
-    if (token.kind == SignKind::kCopyToDevice) first = o;
-  }
-  return {first, *work, false};
+  return {with_copies_before(cycle, first, after), *work, false};
 }
 
 /// Offsets of what may be the anchor, the best first: the optimizer's first event, which is there also where
 /// the optimizer itself is skipped (gradients are checked first); else what comes before it; else the rest
-/// of it; else what of it comes several times.
-std::vector<std::uint64_t> anchors_for(const Cycle& cycle, const CycleEnd& end) {
+/// of it; else what of it comes several times. Where the program tells of its steps, the last one, else what
+/// comes shortly before it.
+std::vector<std::uint64_t> anchors_for(const Cycle& cycle, const CycleEnd& end, bool by_steps) {
   std::vector<std::uint64_t> anchors;
+  if (by_steps) anchors.push_back(end.last);
   std::vector<std::uint64_t> rest;
   std::vector<std::uint64_t> repeated;
   const std::uint64_t length = cycle.length();
   for (std::uint64_t back = 0; back < length && anchors.size() < 64; ++back) {
     const std::uint64_t o = end.last + length - back;
     if (!cycle.is_single(o)) {
-      if (cycle.token(o).optimizer && repeated.size() < 8) repeated.push_back(o);
+      if (cycle.is_optimizer(o) && repeated.size() < 8) repeated.push_back(o);
       continue;
     }
+    if (by_steps && 4 * back > length) break;
     const bool in_group = end.first != end.last && back <= (end.last + length - end.first) % length;
     if (in_group && (end.first != o % length)) {
       rest.push_back(o);
@@ -205,20 +239,38 @@ std::vector<std::uint64_t> anchors_for(const Cycle& cycle, const CycleEnd& end) 
   return anchors;
 }
 
+/// A step that is skipped is not told; what comes right before the launches in it is still there: the end of
+/// the backward pass, or what looks whether gradients are finite. 0 if nothing there is like that.
+std::uint64_t anchor_before_step(const SignHistory& history, const Cycle& cycle, const CycleEnd& end,
+                                 const CycleBegin& begin) {
+  const std::uint64_t launched = history.steps().signs_in(cycle.at(end.last));
+  for (std::uint64_t back = launched + 1; back <= launched + kMaxBeforeStep && 4 * back < cycle.length();
+       ++back) {
+    const std::uint64_t o = end.last + cycle.length() - back;
+    const SignHistory::Token& token = cycle.token(o);
+    // Not what the program's preparations have as well.
+    if (cycle.is_single(o) && is_work(token.kind) && !cycle.is_optimizer(o) &&
+        token.first > cycle.token(begin.work).first) {
+      return token.hash;
+    }
+  }
+  return 0;
+}
+
 /// Whether the marks give as many boundaries as there are intervals, `expected` among them.
 bool marks_hold(const SignHistory& history, const Repetition& repetition, const IterationMarks& marks,
                 std::uint64_t expected) {
-  bool seen = false;
+  Anchored anchored = Anchored::kNo;
   bool met = false;
   unsigned boundaries = 0;
   for (std::uint64_t p = repetition.begin(); p < history.total(); ++p) {
-    if (const auto* gap = history.gap_before(p); gap != nullptr && !gap->bracketed) seen = false;
-    if (seen && (history.matches(p, marks.begin) || history.matches(p, marks.other_begin))) {
-      seen = false;
+    if (const auto* gap = history.gap_before(p); gap != nullptr && !gap->bracketed) anchored = Anchored::kNo;
+    if (history.begins(p, marks, anchored)) {
+      anchored = Anchored::kNo;
       ++boundaries;
       met = met || p == expected;
     }
-    if (history.matches(p, marks.anchor)) seen = true;
+    anchored = history.anchored(p, marks, anchored);
   }
   return met && boundaries + 1 >= static_cast<unsigned>(std::popcount(repetition.covered)) &&
          boundaries <= repetition.intervals + 1;
@@ -228,9 +280,12 @@ bool marks_hold(const SignHistory& history, const Repetition& repetition, const 
 
 std::optional<IterationLock> find_marks(const SignHistory& history, const Repetition& repetition) {
   const Cycle cycle(history, repetition);
-  const auto end = repetition.optimizer ? end_by_optimizer(cycle) : end_by_order(cycle);
+  const bool by_steps = repetition.optimizer && history.knows_by_steps();
+  const auto end = by_steps               ? end_by_steps(history, cycle, repetition.steps)
+                   : repetition.optimizer ? end_by_optimizer(cycle)
+                                          : end_by_order(cycle);
   if (!end) return std::nullopt;
-  const CycleBegin begin = begin_after(cycle, *end);
+  const CycleBegin begin = begin_after(cycle, *end, by_steps);
 
   IterationLock lock;
   lock.by_shape = repetition.by_shape;
@@ -244,13 +299,15 @@ std::optional<IterationLock> find_marks(const SignHistory& history, const Repeti
   const auto hash_of = [&](std::uint64_t offset, bool by_shape) {
     return history.token(history.token_at(cycle.at(offset), by_shape)).hash;
   };
-  const std::vector<std::uint64_t> anchors = anchors_for(cycle, *end);
+  const std::vector<std::uint64_t> anchors = anchors_for(cycle, *end, by_steps);
   // By function rather than by shape: the last batch of an epoch is smaller.
   for (const bool begin_by_shape : {false, true}) {
     lock.marks.begin = hash_of(begin.first, begin_by_shape);
     lock.marks.other_begin = hash_of(begin.work, begin_by_shape);
+    if (by_steps) lock.marks.other_anchor = anchor_before_step(history, cycle, *end, begin);
     for (const std::uint64_t anchor : anchors) {
-      lock.marks.anchor = cycle.token(anchor).hash;
+      const SignHistory::Token& token = cycle.token(anchor);
+      lock.marks.anchor = token.kind == SignKind::kStep ? history.step_mark(cycle.id(anchor)) : token.hash;
       if (!marks_hold(history, repetition, lock.marks, expected)) continue;
       lock.begin_name = history.name_of(cycle.id(begin.first));
       lock.anchor_name = history.name_of(cycle.id(anchor));

@@ -18,11 +18,14 @@ struct IterationLock {
   std::uint64_t locked_at = 0;    ///< position in the stream
   std::uint64_t seen_before = 0;  ///< iterations that were over when it was found
   double events = 0;              ///< of an iteration, on average
-  bool optimizer = false;         ///< an optimizer's kernels were recognised
-  bool by_shape = false;          ///< events were distinguished by launch shape, too
-  unsigned intervals = 0;         ///< that agreed
-  unsigned marks_found = 0;       ///< kinds of events that come once in each
-  bool rough = false;             ///< the place of the boundary within the cycle is a guess
+  bool optimizer = false;         ///< an optimizer's kernels were recognised, or its steps
+  /// Of each iteration, where the program tells of its optimizers' steps; 0: it does not.
+  std::uint64_t steps = 0;
+  bool steps_alike = false;  ///< … and optimizers that look alike would be taken for one
+  bool by_shape = false;     ///< events were distinguished by launch shape, too
+  unsigned intervals = 0;    ///< that agreed
+  unsigned marks_found = 0;  ///< kinds of events that come once in each
+  bool rough = false;        ///< the place of the boundary within the cycle is a guess
   std::string begin_name;
   std::string anchor_name;
 };

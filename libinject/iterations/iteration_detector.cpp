@@ -12,6 +12,8 @@ namespace {
 // Anchors that stay away for this many times an iteration's events: the program does something else now.
 constexpr double kOverdue = 8;
 constexpr double kOverdueUnnamed = 16;
+// So many iterations are waited, once it is known how the steps repeat, for the rest to repeat as well.
+constexpr std::uint64_t kCyclesBeforeSteps = 8;
 
 }  // namespace
 
@@ -20,6 +22,7 @@ void IterationDetector::add(const LaunchSign& sign) {
   const std::uint64_t position = history_.add(sign);
   if (lock_) tracker_.track(history_, position);
   analyse_if_due();
+  if (sign.kind == SignKind::kStep) lock_by_steps();
 }
 
 bool IterationDetector::is_overdue() const {
@@ -38,7 +41,8 @@ void IterationDetector::analyse_if_due() {
     if (schedule_.is_due(i, history_.total(), share)) {
       std::int64_t visits = 0;
       // A lock by shape with an optimizer in it is kept as long as it holds.
-      if (!lock_ || overdue || !lock_->optimizer || !lock_->by_shape) {
+      if (!lock_ || overdue || !lock_->optimizer || !lock_->by_shape ||
+          lock_->marks.begin == IterationMarks::kAnyWork || has_other_steps()) {
         const auto found = search_.find(history_, std::min(depth, there), schedule_.is_scarce());
         visits = search_.visits();
         if (found && is_better(*found)) accept(*found);
@@ -49,37 +53,83 @@ void IterationDetector::analyse_if_due() {
   }
 }
 
+// It had been taken for something else before it was known how the steps repeat.
+bool IterationDetector::has_other_steps() const {
+  return history_.knows_by_steps() &&
+         (lock_->steps == 0 || lock_->steps % history_.steps().cycle()->length != 0);
+}
+
 // Or are they the same iterations again?
 bool IterationDetector::is_better(const Repetition& found) const {
   return !lock_ || (found.optimizer && !lock_->optimizer) || found.spacing >= 1.5 * lock_->events ||
+         (found.optimizer && has_other_steps()) ||
          history_.total() - tracker_.last_anchor() >= static_cast<std::uint64_t>(4 * lock_->events) + 16;
 }
 
 void IterationDetector::accept(const Repetition& found) {
-  auto lock = find_marks(history_, found);
-  if (!lock) return;
+  if (auto lock = find_marks(history_, found)) follow(std::move(*lock), found.begin(), &found);
+}
+
+// Data of any length, and nothing repeats but the steps. They are given the time that it takes to find what
+// does, as that tells a validation from an iteration.
+void IterationDetector::lock_by_steps() {
+  const StepSequence& steps = history_.steps();
+  const auto& cycle = steps.cycle();
+  if (!cycle || cycle->last == 0 || !history_.knows_by_steps()) return;
+  if (lock_ && lock_->optimizer && !has_other_steps() && !is_overdue()) return;
+  if (steps.count() < StepSequence::kMinSteps + kCyclesBeforeSteps * cycle->length) return;
+  const auto now = steps.position(0);
+  const auto before = steps.position(kCyclesBeforeSteps * cycle->length);
+  if (!now || !before || *before < history_.oldest()) return;
+  IterationLock lock;
+  lock.marks = {history_.step_mark(cycle->last), IterationMarks::kAnyWork, IterationMarks::kAnyWork};
+  lock.events = static_cast<double>(*now - *before) / kCyclesBeforeSteps;
+  lock.optimizer = true;
+  lock.by_shape = cycle->by_contents;
+  lock.intervals = kCyclesBeforeSteps;
+  lock.begin_name = "the first work";
+  lock.anchor_name = history_.name_of(cycle->last);
+  follow(std::move(lock), *before, nullptr);
+}
+
+// `found`: what the lock was derived from; null where that is the steps.
+void IterationDetector::follow(IterationLock lock, std::uint64_t from, const Repetition* found) {
   // What had been taken for iterations before an optimizer was seen may have been anything.
-  const bool count_on = lock_ && (lock_->optimizer || !lock->optimizer);
+  const bool count_on = lock_ && (lock_->optimizer || !lock.optimizer);
   // The new iterations' first event may have been taken for another one of the old ones.
   const std::uint64_t old_ones = tracker_.number() + (tracker_.anchor_seen() ? 1 : 0);
   const std::uint64_t old_end = tracker_.last_anchor();
 
   // Followed through the whole history.
-  tracker_.follow(history_, lock->marks, lock->events, found.begin());
+  tracker_.follow(history_, lock.marks, lock.events, from);
   const auto boundary = tracker_.begin_event();
-  // By the boundaries passed, where hardly anything comes once only.
-  const bool counted = found.once.size() < 5 && history_.oldest() == 0 && boundary;
-  std::uint64_t over =
-      counted ? tracker_.number() : count_before(history_, found, boundary.value_or(history_.total()));
-  if (count_on) {
-    std::uint64_t first = ~std::uint64_t{0};
-    for (const std::uint32_t id : found.once) first = std::min(first, history_.token(id).first);
-    // The program continues with other kernels.
-    if (first > old_end) over += old_ones;
+  const StepSequence& steps = history_.steps();
+  if (lock.optimizer && history_.knows_by_steps()) {
+    lock.steps = found != nullptr ? found->steps : steps.cycle()->length;
+    lock.steps_alike = !steps.cycle()->by_contents || (found == nullptr && lock.steps == 1);
+  }
+  std::uint64_t over = 0;
+  if (found != nullptr) {
+    // By the boundaries passed, where hardly anything comes once only.
+    const bool counted = found->once.size() < 5 && history_.oldest() == 0 && boundary;
+    over = counted ? tracker_.number() : count_before(history_, *found, boundary.value_or(history_.total()));
+    if (count_on) {
+      std::uint64_t first = ~std::uint64_t{0};
+      for (const std::uint32_t id : found->once) first = std::min(first, history_.token(id).first);
+      // The program continues with other kernels.
+      if (first > old_end) over += old_ones;
+    } else if (lock.steps != 0) {
+      // Some may have been skipped, but none was made in vain.
+      over = std::max(over, steps.count_before(boundary.value_or(history_.total())) / lock.steps);
+    }
+  } else {
+    const std::uint64_t until = boundary.value_or(history_.total());
+    over = count_on ? old_ones + steps.count_between(old_end + 1, std::max(until, old_end + 1)) / lock.steps
+                    : steps.count_before(until) / lock.steps;
   }
   tracker_.renumber(over);
-  lock->locked_at = history_.total();
-  lock->seen_before = tracker_.number();
+  lock.locked_at = history_.total();
+  lock.seen_before = tracker_.number();
   lock_ = std::move(lock);
   ++changes_;
 }

@@ -30,6 +30,10 @@ namespace inject {
 /// boundary is recognised at once; where in the cycle it begins follows from the order in which the events
 /// were first seen, as the first iteration began with its first event.
 ///
+/// Where the program tells of its optimizers' steps (SignKind::kStep), these say how long an iteration is. If
+/// what lies between them repeats, it is found and followed as above; if it does not (data of any length),
+/// the steps alone are the marks, and an iteration begins with the first work after the last of them.
+///
 /// What is seen is kept by SignHistory, RepetitionSearch finds what repeats, find_marks() where that begins,
 /// and SpanTracker follows the marks from then on.
 class IterationDetector {
@@ -43,6 +47,9 @@ class IterationDetector {
   /// The program has run on without a sign of it; the next event comes from somewhere later. `bracketed`: the
   /// program itself ended the observation, and may have done so between two iterations.
   void resume(bool bracketed) { history_.add_gap(bracketed); }
+
+  /// SignHistory::expect_steps().
+  void expect_steps() { history_.expect_steps(); }
 
   /// Analyses wait that would look at more events than this (some 2 ns each) before the next call.
   void allow(std::int64_t visits) { schedule_.allow(visits); }
@@ -77,6 +84,9 @@ class IterationDetector {
  private:
   void analyse_if_due();
   void accept(const Repetition& found);
+  void lock_by_steps();
+  void follow(IterationLock lock, std::uint64_t from, const Repetition* found);
+  bool has_other_steps() const;
   bool is_overdue() const;
   bool is_better(const Repetition& found) const;
 

@@ -12,7 +12,7 @@ namespace inject {
 
 namespace {
 
-constexpr char kLetters[] = "KGHDPSYL";
+constexpr char kLetters[] = "KGHDPSYLT";
 constexpr std::size_t kMaxNameLength = 16 * 1024;
 
 std::uint32_t dense(std::unordered_map<std::uint64_t, std::uint32_t>& ids, std::uint64_t value) {
@@ -76,12 +76,20 @@ void IterationSearch::restart() {
   const std::uint64_t next = detector_.next_number();
   detector_ = IterationDetector();
   detector_.keep_numbers(next, 0);
+  if (steps_expected_) detector_.expect_steps();
   waiting_.clear();
   gaps_.clear();
   last_spans_.clear();
   offset_.reset();
   boundary_.reset();
-  if (recording()) recording_.buffer() += "R\n";
+  if (recording()) recording_.buffer() += steps_expected_ ? "R\nE 1\n" : "R\n";
+}
+
+void IterationSearch::expect_steps() {
+  if (steps_expected_) return;
+  steps_expected_ = true;
+  detector_.expect_steps();
+  if (recording()) recording_.buffer() += "E 1\n";
 }
 
 std::vector<IterationSpan> IterationSearch::take_spans() {
@@ -121,6 +129,7 @@ void IterationSearch::feed_detector(const Waiting& waiting) {
   sign.function = record.function;
   sign.shape = record.shape;
   sign.stream = record.stream;
+  sign.in_step = record.in_step;
   const bool at_boundary =
       boundary_ && boundary_thread_ == waiting.thread && boundary_sequence_ == record.sequence;
   sign.time =
@@ -159,7 +168,8 @@ void IterationSearch::write(const Waiting& waiting) {
       break;
     default:
       begin_line(kLetters[static_cast<std::size_t>(record.sign)], time);
-      append_format(recording_.buffer(), " {} {} {} {}\n", waiting.thread, dense(streams_, record.stream),
+      append_format(recording_.buffer(), " {} {} {} {}\n", waiting.thread,
+                    record.sign == SignKind::kStep ? record.stream : dense(streams_, record.stream),
                     dense(functions_, record.function), dense(shapes_, record.shape));
   }
   recording_.write_if_full();

@@ -69,7 +69,9 @@ class SearchGaps {
 /// On request it also keeps a recording, a text file that the detector can be fed with again. A line each:
 ///   F ID NAME                              the name of function ID, where it is known
 ///   KIND DT THREAD STREAM FUNCTION SHAPE   a sign: K kernel, G graph, H copy to the device, D copy to the
-///                                          host, P other copy, S memset, Y synchronization, L library call
+///                                          host, P other copy, S memset, Y synchronization, L library call,
+///                                          T an optimizer's step, at its end; STREAM: signs in it
+///   E 1                                    the program tells of its optimizers' steps
 ///   M DT THREAD TEXT                       an NVTX range that was pushed
 ///   B DT THREAD COUNT                      the watch fired, before the sign that follows
 ///   O COUNT WINDOW, C COUNT WINDOW         a window opened, or closed, at that boundary
@@ -111,6 +113,8 @@ class IterationSearch {
   void note_window(bool opened, std::uint64_t count, std::uint32_t window);
 
   const IterationDetector& detector() const { return detector_; }
+  /// SignHistory::expect_steps(), also after restart().
+  void expect_steps();
   void keep_numbers(std::uint64_t next, Nanoseconds until) { detector_.keep_numbers(next, until); }
   /// IterationDetector::take_spans().
   std::vector<IterationSpan> take_spans();
@@ -151,6 +155,7 @@ class IterationSearch {
   std::deque<SearchGaps::Gap> gaps_;
   std::vector<Waiting> waiting_;
   IterationDetector detector_;
+  bool steps_expected_ = false;
   std::vector<IterationSpan> last_spans_;
   std::optional<std::int64_t> offset_;
   std::uint64_t armed_at_ = 0;

@@ -167,7 +167,7 @@ std::vector<std::uint32_t> RepetitionSearch::gather_pivots(const SignHistory& hi
     const double spacing = static_cast<double>(tail.at[0] - tail.at[last]) / last;
     Group& group = groups[distance_class(spacing)];
     ++group.size;
-    group.optimizer = group.optimizer || token.optimizer;
+    group.optimizer = group.optimizer || history.is_optimizer(token);
     // Work before copies, and few of each.
     if (group.tokens.size() < 3) {
       group.tokens.push_back(id);
@@ -247,8 +247,14 @@ std::optional<Repetition> RepetitionSearch::evaluate(const SignHistory& history,
       const std::uint32_t id = history.token_at(p, by_shape);
       if (!in_core(id)) continue;
       ++covered;
-      optimizer = optimizer || history.token(id).optimizer;
-      work = work || (is_work(history.token(id).kind) && !history.token(id).optimizer);
+      optimizer = optimizer || history.is_optimizer(history.token(id));
+      work = work || (is_work(history.token(id).kind) && !history.is_optimizer(history.token(id)));
+    }
+    // Whole cycles of its steps: two optimizers that launch the same are told apart by what lies between.
+    if (history.knows_by_steps()) {
+      const std::uint64_t steps = history.steps().count_between(tail.at[j + 1], tail.at[j]);
+      if (found.steps == 0) found.steps = steps;
+      optimizer = steps != 0 && steps == found.steps && steps % history.steps().cycle()->length == 0;
     }
     const std::uint64_t length = tail.at[j] - tail.at[j + 1];
     // Steps within an optimizer are no iterations, and copies alone are none.
@@ -277,7 +283,7 @@ std::optional<Repetition> RepetitionSearch::evaluate(const SignHistory& history,
     if (history.token(id).tuning) return std::nullopt;
     found.core.push_back(id);
     found.graph = found.graph || history.token(id).kind == SignKind::kGraph;
-    found.kinds_of_work += is_work(history.token(id).kind) && !history.token(id).optimizer;
+    found.kinds_of_work += is_work(history.token(id).kind) && !history.is_optimizer(history.token(id));
     const Mask& mask = masks_.of(id);
     if ((mask.present & found.covered) == found.covered && (mask.twice & found.covered) == 0) {
       found.once.push_back(id);
@@ -302,12 +308,13 @@ std::optional<Repetition> RepetitionSearch::find(const SignHistory& history, std
   const bool wants_optimizer =
       history.has_optimizer() && history.total() - history.optimizer_end() <
                                      std::max(kOptimizerPatience, kOptimizerGaps * history.optimizer_gap());
-  const Repetition* chosen = choose(history, candidates, wants_optimizer);
-  if (chosen == nullptr && wants_optimizer) {
+  const bool waits = history.waits_for_steps();
+  const Repetition* chosen = waits ? nullptr : choose(history, candidates, wants_optimizer);
+  if (chosen == nullptr && (wants_optimizer || waits)) {
     // A graph holds a whole step, its optimizer included.
-    std::erase_if(candidates, [&](const Repetition& candidate) {
-      return !candidate.graph || candidate.begin() < history.optimizer_end();
-    });
+    const std::uint64_t end = waits ? history.steps().end() : history.optimizer_end();
+    std::erase_if(candidates,
+                  [&](const Repetition& candidate) { return !candidate.graph || candidate.begin() < end; });
     chosen = choose(history, candidates, false);
   }
   if (chosen == nullptr) return std::nullopt;

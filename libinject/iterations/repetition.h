@@ -17,7 +17,8 @@ struct Repetition {
   static constexpr unsigned kMaxIntervals = 8;
 
   bool by_shape = false;
-  bool optimizer = false;  ///< each interval has one
+  bool optimizer = false;   ///< each interval has one
+  std::uint64_t steps = 0;  ///< of optimizers, as the program tells, in each interval
   bool graph = false;
   unsigned kinds_of_work = 0;
   unsigned intervals = 0;

@@ -17,6 +17,11 @@ constexpr std::size_t kMaxTokens = std::size_t{1} << 17;
 constexpr std::size_t kMaxNames = 8192;
 constexpr std::size_t kMaxGaps = 4096;
 constexpr std::size_t kCached = 4096;
+// A program that tells of its optimizers' steps, and has told of none for so long or so many events, has some
+// that it does not tell of (compiled ones, those of other libraries).
+constexpr Nanoseconds kStepTime = 20'000'000'000;
+constexpr std::uint64_t kStepPatience = 1u << 16;
+constexpr std::uint64_t kStepGaps = 64;
 
 }  // namespace
 
@@ -80,18 +85,26 @@ std::uint64_t SignHistory::add(const LaunchSign& sign) {
   const std::uint32_t shape = token_of(sign.shape, sign.kind, function);
   if (total_ == 0) first_time_ = sign.time;
   const std::uint64_t position = total_++;
-  events_[position & (events_.size() - 1)] = {shape, function, sign.time};
+  events_[position & (events_.size() - 1)] = {shape, function & 0x7FFF'FFFFu, sign.in_step, sign.time};
   if (shape != function) {
     for (const std::uint32_t id : {function, shape}) {
       ++tokens_[id].count;
       tokens_[id].last = position;
     }
   }
+  if (sign.kind == SignKind::kStep) steps_.add(function, shape, position, sign.time, sign.stream);
   if (tokens_[function].optimizer) {
     if (optimizer_end_ != 0) optimizer_gap_ = std::max(optimizer_gap_, position + 1 - optimizer_end_);
     optimizer_end_ = position + 1;
   }
   return position;
+}
+
+bool SignHistory::knows_by_names() const {
+  if (!steps_expected_) return true;
+  if (total_ == 0) return false;
+  if (steps_.count() == 0) return event(total_ - 1).time - first_time_ >= kStepTime;
+  return total_ - steps_.end() > std::max(kStepPatience, kStepGaps * steps_.longest_gap());
 }
 
 void SignHistory::add_gap(bool bracketed) {
@@ -129,6 +142,8 @@ std::string SignHistory::name_of(std::uint32_t id) const {
       return "a synchronization";
     case SignKind::kCall:
       return "a library call";
+    case SignKind::kStep:
+      return "an optimizer's step";
     default:
       return "a kernel";
   }

@@ -10,14 +10,11 @@
 #include <utility>
 #include <vector>
 
+#include "libinject/iterations/step_cycle.h"
+#include "libinject/record/iteration_watch.h"
 #include "libinject/record/launch_sign.h"
 
 namespace inject {
-
-/// Whether the sign is of something that computes.
-constexpr bool is_work(SignKind kind) {
-  return kind == SignKind::kKernel || kind == SignKind::kGraph || kind == SignKind::kCall;
-}
 
 /// What the search for iterations has seen of a program: the latest signs in order (events), what is known of
 /// each kind of them, and where the program ran on unseen. An event's position is its number in the whole
@@ -34,12 +31,13 @@ class SignHistory {
     std::uint64_t count = 0;
     std::uint32_t function = 0;  // a function's own id for itself
     SignKind kind = SignKind::kKernel;
-    bool optimizer = false;
+    bool optimizer = false;  // by its name
     bool tuning = false;
   };
   struct Event {
     std::uint32_t shape;
-    std::uint32_t function;
+    std::uint32_t function : 31;
+    std::uint32_t in_step : 1;
     Nanoseconds time;
   };
   struct Gap {
@@ -75,14 +73,47 @@ class SignHistory {
   /// Whether the event's function or shape has this hash.
   bool matches(std::uint64_t position, std::uint64_t mark) const {
     const Event& at = event(position);
+    if (mark == IterationMarks::kAnyWork) return may_begin(tokens_[at.function].kind);
     return tokens_[at.shape].hash == mark || tokens_[at.function].hash == mark;
   }
 
-  bool has_optimizer() const { return optimizer_end_ != 0; }
+  /// The program tells of its optimizers' steps (SignKind::kStep): kernels' names mean nothing then, as what
+  /// copies parameters has the same. Until it turns out that it tells of none, or of none any more.
+  void expect_steps() { steps_expected_ = true; }
+  const StepSequence& steps() const { return steps_; }
+  bool knows_by_steps() const { return steps_.cycle().has_value() && !knows_by_names(); }
+  /// How often they repeat is still to be seen.
+  bool waits_for_steps() const { return !knows_by_names() && !steps_.cycle() && !steps_.is_in_no_order(); }
+  /// What tells a step, as a mark: its class where an iteration has one of that, as its first step launches
+  /// more than the later ones.
+  std::uint64_t step_mark(std::uint32_t id) const {
+    const Token& token = tokens_[id];
+    return steps_.has_one_of(token.function) ? tokens_[token.function].hash : token.hash;
+  }
+  bool is_optimizer(const Token& token) const {
+    return token.kind == SignKind::kStep ? knows_by_steps() : token.optimizer && knows_by_names();
+  }
+
+  /// The same as the watch does (record/iteration_watch.cpp): whether the event begins an iteration, …
+  bool begins(std::uint64_t position, const IterationMarks& marks, Anchored anchored) const {
+    return (anchored == Anchored::kYes ||
+            (anchored == Anchored::kBeforeStep && event(position).in_step == 0)) &&
+           (matches(position, marks.begin) || matches(position, marks.other_begin));
+  }
+  /// … and whether it is near the end of one.
+  Anchored anchored(std::uint64_t position, const IterationMarks& marks, Anchored before) const {
+    if (matches(position, marks.anchor)) return Anchored::kYes;
+    const bool other = marks.other_anchor != 0 && matches(position, marks.other_anchor);
+    return other && before == Anchored::kNo ? Anchored::kBeforeStep : before;
+  }
+
+  bool has_optimizer() const { return optimizer_end() != 0; }
   /// Position after the last event of an optimizer's; 0 if there was none.
-  std::uint64_t optimizer_end() const { return optimizer_end_; }
+  std::uint64_t optimizer_end() const {
+    return knows_by_steps() ? steps_.end() : knows_by_names() ? optimizer_end_ : 0;
+  }
   /// Most events from one of an optimizer's to the next.
-  std::uint64_t optimizer_gap() const { return optimizer_gap_; }
+  std::uint64_t optimizer_gap() const { return knows_by_steps() ? steps_.longest_gap() : optimizer_gap_; }
   /// Kernels of PyTorch's have been named.
   bool has_pytorch() const { return pytorch_; }
 
@@ -92,6 +123,7 @@ class SignHistory {
   std::string report() const;
 
  private:
+  bool knows_by_names() const;
   std::uint32_t token_of(std::uint64_t hash, SignKind kind, std::uint32_t function);
 
   std::vector<Event> events_;  // a ring, its size a power of two
@@ -104,6 +136,9 @@ class SignHistory {
   std::vector<std::pair<std::uint64_t, std::uint32_t>> cache_;  // of ids_
   std::unordered_map<std::uint64_t, std::string> names_;
 
+  bool steps_expected_ = false;
+  StepSequence steps_;
+  // By names:
   std::uint64_t optimizer_end_ = 0;
   std::uint64_t optimizer_gap_ = 0;
   bool pytorch_ = false;

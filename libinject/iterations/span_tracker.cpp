@@ -15,28 +15,28 @@ constexpr std::uint64_t kCheckpointCopies = 16;
 
 /// How often `begin` comes in an iteration, from position `from` on; 0 where that varies.
 std::uint64_t begins_in_each(const SignHistory& history, const IterationMarks& marks, std::uint64_t from) {
-  bool seen = false;
+  Anchored anchored = Anchored::kNo;
   bool whole = false;  // what came before the first boundary may have been set-up
   std::uint64_t begins = 0;
   std::uint64_t expected = 0;
   for (std::uint64_t p = from; p < history.total(); ++p) {
     const bool is_begin = history.matches(p, marks.begin);
     if (history.gap_before(p) != nullptr) {
-      seen = whole = false;
+      anchored = Anchored::kNo;
+      whole = false;
       begins = 0;
     }
-    if (seen && (is_begin || history.matches(p, marks.other_begin))) {
-      seen = false;
+    if (history.begins(p, marks, anchored)) {
+      anchored = Anchored::kNo;
       whole = true;
       begins = 0;
     }
     if (is_begin) ++begins;
-    if (history.matches(p, marks.anchor)) {
-      if (begins != 0 && !seen && whole) {
-        if (expected != 0 && begins != expected) return 0;
-        expected = begins;
-      }
-      seen = true;
+    const Anchored before = anchored;
+    anchored = history.anchored(p, marks, before);
+    if (anchored != before && before == Anchored::kNo && begins != 0 && whole) {
+      if (expected != 0 && begins != expected) return 0;
+      expected = begins;
     }
   }
   return expected;
@@ -48,10 +48,12 @@ void SpanTracker::follow(const SignHistory& history, const IterationMarks& marks
                          std::uint64_t from) {
   marks_ = marks;
   events_ = events;
-  begins_expected_ = begins_in_each(history, marks, from);
+  // How much work there is in an iteration says nothing of what ran before it.
+  begins_expected_ = marks.begin == IterationMarks::kAnyWork ? 0 : begins_in_each(history, marks, from);
   spans_.clear();
   begins_.clear();
-  anchor_seen_ = in_iteration_ = false;
+  anchored_ = Anchored::kNo;
+  in_iteration_ = false;
   number_ = 0;
   mean_ = 0;
   copies_ = usual_copies_ = tail_.position = 0;
@@ -69,18 +71,16 @@ void SpanTracker::track(const SignHistory& history, std::uint64_t position) {
   const SignHistory::Event& event = history.event(position);
   const Place place{position, event.time};
   const bool is_begin = history.matches(position, marks_.begin);
-  if (anchor_seen_ && (is_begin || history.matches(position, marks_.other_begin)))
-    on_boundary(history, place);
-  if (is_begin) {
+  if (history.begins(position, marks_, anchored_)) on_boundary(history, place);
+  if (is_begin && marks_.begin != IterationMarks::kAnyWork) {
     // The latest are those that count.
     if (begins_.size() == kMaxBegins) begins_.erase(begins_.begin(), begins_.begin() + kMaxBegins / 2);
     begins_.push_back(place);
   }
-  if (history.matches(position, marks_.anchor)) {
-    last_anchor_ = position;
-    if (!anchor_seen_) on_anchor(history);
-    anchor_seen_ = true;
-  }
+  const Anchored before = anchored_;
+  anchored_ = history.anchored(position, marks_, before);
+  if (anchored_ != before && before == Anchored::kNo) on_anchor(history);
+  if (anchored_ != before || history.matches(position, marks_.anchor)) last_anchor_ = position;
   count_copy(history.token(event.function).kind, place);
 }
 
@@ -88,7 +88,7 @@ void SpanTracker::track(const SignHistory& history, std::uint64_t position) {
 // switches the profiler off between two iterations leaves no gap in what is seen of them.
 void SpanTracker::on_gap(const SignHistory& history, const SignHistory::Gap& gap) {
   // `other_begin` may come later in an iteration: after a gap it tells nothing.
-  if (gap.bracketed && in_iteration_ && anchor_seen_ && history.matches(gap.position, marks_.begin)) return;
+  if (gap.bracketed && in_iteration_ && anchor_seen() && history.matches(gap.position, marks_.begin)) return;
   IterationSpan cut;
   cut.number = number_;
   cut.end = cut.last_event_time = history.event(gap.position - 1).time;
@@ -96,12 +96,13 @@ void SpanTracker::on_gap(const SignHistory& history, const SignHistory::Gap& gap
   cut.cut = true;
   if (in_iteration_) {
     cut.begin = begin_.time;
-    cut.whole = gap.bracketed && anchor_seen_ && has_usual_length(gap.position - begin_.position);
+    cut.whole = gap.bracketed && anchor_seen() && has_usual_length(gap.position - begin_.position);
   }
-  if (in_iteration_ || anchor_seen_) ++number_;
+  if (in_iteration_ || anchor_seen()) ++number_;
   cut.following = number_;
   add_span(cut);
-  in_iteration_ = anchor_seen_ = false;
+  in_iteration_ = false;
+  anchored_ = Anchored::kNo;
   begins_.clear();
   copies_ = 0;
 }
@@ -128,7 +129,7 @@ void SpanTracker::on_boundary(const SignHistory& history, Place place) {
     mean_ = mean_ == 0 ? duration : mean_ + (duration - mean_) / 8;
   }
   in_iteration_ = true;
-  anchor_seen_ = false;
+  anchored_ = Anchored::kNo;
   begin_ = place;
   begins_.clear();
 }
@@ -175,7 +176,7 @@ std::optional<std::uint64_t> SpanTracker::begin_event() const {
 }
 
 std::optional<IterationSpan> SpanTracker::unfinished_span(const SignHistory& history) const {
-  if (!in_iteration_ || !anchor_seen_) return std::nullopt;
+  if (!in_iteration_ || !anchor_seen()) return std::nullopt;
   const Nanoseconds last = history.event(history.total() - 1).time;
   return IterationSpan{number_, begin_.time, last, last, begin_.position, false, false};
 }

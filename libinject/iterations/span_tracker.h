@@ -50,7 +50,7 @@ class SpanTracker {
   /// Position of its first event, if that is known.
   std::optional<std::uint64_t> begin_event() const;
   /// The anchor has come since the last boundary.
-  bool anchor_seen() const { return anchor_seen_; }
+  bool anchor_seen() const { return anchored_ != Anchored::kNo; }
   std::uint64_t last_anchor() const { return last_anchor_; }
   /// IterationDetector's.
   std::vector<IterationSpan> take_spans() { return std::exchange(spans_, {}); }
@@ -80,7 +80,7 @@ class SpanTracker {
 
   std::uint64_t number_ = 0;   // of the iteration in progress
   bool in_iteration_ = false;  // it is known where that began: at begin_
-  bool anchor_seen_ = false;
+  Anchored anchored_ = Anchored::kNo;
   Place begin_;
   std::vector<Place> begins_;  // `begin` events since the boundary
   std::uint64_t last_anchor_ = 0;

@@ -133,8 +133,8 @@ void run_fields(Way& way, RunInfo& run) {
          o.finalizations, o.buffers, o.device_readings);
   if (!way.has(run.iterations)) return;
   IterationInfo& i = *run.iterations;
-  fields(way, i.source, i.found, i.report, i.optimizer, i.by_shape, i.rough, i.locked_after, i.changes,
-         i.events, i.begins_with, i.anchor, i.begun);
+  fields(way, i.source, i.found, i.report, i.optimizer, i.steps, i.steps_alike, i.by_shape, i.rough,
+         i.locked_after, i.changes, i.events, i.begins_with, i.anchor, i.begun);
 }
 
 }  // namespace

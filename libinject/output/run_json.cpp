@@ -135,12 +135,16 @@ void iterations_json(JsonText& json, const IterationInfo& iterations, bool signs
     json.member("report", iterations.report).close_object();
     return;
   }
-  json.member("recognised_by", iterations.optimizer ? "optimizer" : "repetition")
+  const bool high = iterations.optimizer && !iterations.steps_alike && !signs_lost;
+  json.member("recognised_by", iterations.steps != 0  ? "optimizer steps"
+                               : iterations.optimizer ? "optimizer"
+                                                      : "repetition")
       .member("told_apart_by", iterations.by_shape ? "function and launch shape" : "function")
-      .member("certainty", iterations.rough                      ? "low"
-                           : iterations.optimizer && !signs_lost ? "high"
-                                                                 : "medium")
-      .member("locked_after", iterations.locked_after)
+      .member("certainty", iterations.rough ? "low"
+                           : high           ? "high"
+                                            : "medium");
+  if (iterations.steps != 0) json.member("optimizer_steps_per_iteration", iterations.steps);
+  json.member("locked_after", iterations.locked_after)
       .member("changes", iterations.changes)
       .member("events_per_iteration", iterations.events)
       .member("begins_with", iterations.begins_with)

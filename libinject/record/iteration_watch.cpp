@@ -43,10 +43,11 @@ struct Boundary {
   Nanoseconds time = 0;
 };
 
-Boundary begin_iteration(ThreadState& thread, std::uint64_t sequence, Nanoseconds begin) noexcept {
-  bool seen = true;
+Boundary begin_iteration(ThreadState& thread, Anchored anchored, std::uint64_t sequence,
+                         Nanoseconds begin) noexcept {
   // If several threads see it at once, one wins.
-  if (!iteration_watch.anchor_seen.compare_exchange_strong(seen, false, std::memory_order_acq_rel)) return {};
+  if (!iteration_watch.anchored.compare_exchange_strong(anchored, Anchored::kNo, std::memory_order_acq_rel))
+    return {};
   const std::uint64_t count = iteration_watch.count.fetch_add(1, std::memory_order_acq_rel) + 1;
   SignRecord record;
   record.sign = SignKind::kBoundary;
@@ -92,20 +93,32 @@ void emit_sign(SignKind kind, std::uint64_t function, std::uint64_t shape, std::
     thread->untimed_signs -= thread->untimed_signs != 0;
   }
   if (may_wait(kind)) thread->untimed_signs = 0;
+  if (kind != SignKind::kStep) {
+    thread->sign_sum += shape;
+    ++thread->sign_count;
+  }
   Boundary boundary;
   if (iteration_watch.armed.load(std::memory_order_acquire)) {
     const auto is = [&](const std::atomic<std::uint64_t>& mark) {
       const std::uint64_t value = mark.load(std::memory_order_relaxed);
-      return value == function || value == shape;
+      return value == function || value == shape || (value == IterationMarks::kAnyWork && may_begin(kind));
     };
-    if (iteration_watch.anchor_seen.load(std::memory_order_relaxed) &&
-        (is(iteration_watch.begin) || is(iteration_watch.other_begin))) {
-      boundary = begin_iteration(*thread, sequence, begin);
+    const Anchored anchored = iteration_watch.anchored.load(std::memory_order_relaxed);
+    // In its first step an optimizer makes its state, by kernels that the model has as well.
+    const bool may =
+        anchored == Anchored::kYes || (anchored == Anchored::kBeforeStep && thread->step == nullptr);
+    if (may && (is(iteration_watch.begin) || is(iteration_watch.other_begin)))
+      boundary = begin_iteration(*thread, anchored, sequence, begin);
+    if (is(iteration_watch.anchor)) {
+      iteration_watch.anchored.store(Anchored::kYes, std::memory_order_release);
+    } else if (is(iteration_watch.other_anchor)) {
+      Anchored no = Anchored::kNo;
+      iteration_watch.anchored.compare_exchange_strong(no, Anchored::kBeforeStep, std::memory_order_acq_rel);
     }
-    if (is(iteration_watch.anchor)) iteration_watch.anchor_seen.store(true, std::memory_order_release);
   }
   ThreadRegistry::emplace<SignRecord>(*thread, RecordKind::kSign, [&](SignRecord& record) {
     record.sign = kind;
+    record.in_step = thread->step != nullptr;
     record.sequence = sequence;
     record.ticks = at;
     record.function = function;

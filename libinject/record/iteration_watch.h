@@ -12,12 +12,18 @@
 
 namespace inject {
 
-/// What marks an iteration: `anchor` comes once in each, near its end; the first `begin` (or `other_begin`)
-/// after it is the first event of the next one. Each is a LaunchSign's `function` or `shape`.
+/// What marks an iteration: `anchor` comes once in each, near its end; the first `begin`
+/// (or `other_begin`) after it is the first event of the next one. Each is a LaunchSign's `function` or
+/// `shape`.
 struct IterationMarks {
+  /// As `begin`: whatever may begin an iteration (may_begin()).
+  static constexpr std::uint64_t kAnyWork = ~std::uint64_t{0};
+
   std::uint64_t anchor = 0;
   std::uint64_t begin = 0;
   std::uint64_t other_begin = 0;
+  /// Where `anchor` is the optimizer's step, which may be skipped: what comes shortly before it. 0: nothing.
+  std::uint64_t other_anchor = 0;
 
   bool operator==(const IterationMarks&) const = default;
 };
@@ -33,12 +39,15 @@ struct IterationWatch {
   std::atomic<std::uint32_t> pass{0};
   /// Marks and names are kept for a recording.
   std::atomic<bool> recording{false};
+  /// The program's framework tells of every optimizer step (SignKind::kStep).
+  std::atomic<bool> steps_told{false};
 
   std::atomic<bool> armed{false};
   std::atomic<std::uint64_t> anchor{0};
   std::atomic<std::uint64_t> begin{0};
   std::atomic<std::uint64_t> other_begin{0};
-  std::atomic<bool> anchor_seen{false};
+  std::atomic<std::uint64_t> other_anchor{0};
+  std::atomic<Anchored> anchored{Anchored::kNo};
   /// Boundaries seen since the watch was armed for the first time.
   std::atomic<std::uint64_t> count{0};
   /// The next value of `count` at which `on_stop` is called, kNever if at none.
@@ -52,7 +61,9 @@ struct IterationWatch {
     anchor.store(marks.anchor, std::memory_order_relaxed);
     begin.store(marks.begin, std::memory_order_relaxed);
     other_begin.store(marks.other_begin, std::memory_order_relaxed);
-    anchor_seen.store(false, std::memory_order_relaxed);
+    other_anchor.store(marks.other_anchor != 0 ? marks.other_anchor : marks.anchor,
+                       std::memory_order_relaxed);
+    anchored.store(Anchored::kNo, std::memory_order_relaxed);
     armed.store(true, std::memory_order_release);
   }
 };

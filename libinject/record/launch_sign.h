@@ -20,13 +20,35 @@ enum class SignKind : std::uint8_t {
   kMemset,
   kSync,
   kCall,      ///< a library call (cuBLAS, cuDNN, NCCL) that launches past our hooks
+  kStep,      ///< an optimizer's step has ended: the program's framework says so (capture/torch)
   kMark,      ///< an NVTX mark: recorded for those who read the recording, not used by the search
   kName,      ///< tells the name of `function`; no event of its own
   kBoundary,  ///< the watch (record/iteration_watch.h) fired here
 };
 
+/// Whether the sign is of something that computes.
+constexpr bool is_work(SignKind kind) {
+  return kind == SignKind::kKernel || kind == SignKind::kGraph || kind == SignKind::kCall;
+}
+
+/// Whether the sign gives a GPU something to do that an iteration may begin with: results that are fetched
+/// belong to what came before.
+constexpr bool may_begin(SignKind kind) {
+  return is_work(kind) || kind == SignKind::kCopyToDevice || kind == SignKind::kCopy ||
+         kind == SignKind::kMemset;
+}
+
+/// How near an iteration is to its end.
+enum class Anchored : std::uint8_t {
+  kNo,
+  kBeforeStep,  ///< its optimizer's last step is to come: nothing in that begins the next one
+  kYes,
+};
+
 /// One event. `function` identifies what was called (the kernel, or the API with its direction), `shape` that
-/// together with its launch shape or size. Equal values mean equal things within one process.
+/// together with its launch shape or size. Equal values mean equal things within one process. Of a step,
+/// `function` is the optimizer's class, `shape` that together with what its thread launched in it, and
+/// `stream` how many signs that were.
 struct LaunchSign {
   SignKind kind = SignKind::kKernel;
   std::uint32_t thread = 0;
@@ -34,13 +56,15 @@ struct LaunchSign {
   std::uint64_t shape = 0;
   std::uint64_t stream = 0;
   Nanoseconds time = 0;
+  bool in_step = false;  ///< made in an optimizer's step that the program tells of
 };
 
 /// A LaunchSign on its way through its thread's queue.
 struct alignas(64) SignRecord {
   RecordKind kind = RecordKind::kSign;
   SignKind sign = SignKind::kKernel;
-  std::uint16_t reserved = 0;
+  bool in_step = false;
+  std::uint8_t reserved = 0;
   std::uint32_t name = 0;   ///< kName and kMark: id of the text; kBoundary: the watch's count, low 32 bits
   std::uint64_t ticks = 0;  ///< record/ticks.h; 0: not read, the time lies between those of its neighbours
   std::uint64_t function = 0;

@@ -220,6 +220,8 @@ void Collector::collect() {
   state.settling = false;
   // Another window may have ended meanwhile.
   if (state.collect_since == since) state.collecting = false;
+  // It may have been over before this thread looked.
+  if (state.idle() && !state.ending()) log_open_window(parts_.log.opened());
   if (logged_open_ > logged_closed_ && state.idle() && !state.ending())
     logged_closed_ = unsaid_ = logged_open_;
   state.unwritten = !state.ending();  // written once more at the end

@@ -57,6 +57,7 @@ void IterationTracker::prepare() {
     settled_changes_ = 0;
     boundaries_.restart(restart_time_.load(std::memory_order_relaxed));
   }
+  if (iteration_watch.steps_told.load(std::memory_order_acquire)) search_->expect_steps();
   search_->ignore_before(restart_sign_.load(std::memory_order_relaxed));
   drain_.search_with(search_.get());
   found_ = {};
@@ -65,6 +66,7 @@ void IterationTracker::prepare() {
 
 void IterationTracker::update(Nanoseconds time) {
   if (search_ == nullptr) return;
+  if (iteration_watch.steps_told.load(std::memory_order_acquire)) search_->expect_steps();
   const IterationDetector& detector = search_->detector();
   if (detector.changes() != armed_changes_ && detector.lock() &&
       iteration_watch.source.load(std::memory_order_acquire) != SignSource::kNone) {
@@ -159,6 +161,8 @@ std::optional<IterationInfo> IterationTracker::info(const char* source) const {
   }
   const IterationDetector::Lock& lock = *detector.lock();
   info.optimizer = lock.optimizer;
+  info.steps = lock.steps;
+  info.steps_alike = lock.steps_alike;
   info.by_shape = lock.by_shape;
   info.rough = lock.rough;
   info.locked_after = lock.seen_before;

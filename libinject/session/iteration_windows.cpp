@@ -9,6 +9,7 @@
 #include "libinject/base/format.h"
 #include "libinject/base/log.h"
 #include "libinject/capture/loaded_objects.h"
+#include "libinject/capture/torch/step_listener.h"
 #include "libinject/record/control.h"
 #include "libinject/session/session_parts.h"
 
@@ -24,6 +25,8 @@ constexpr Nanoseconds kFirstSearchInterval = 2 * kMillisecond;
 constexpr Nanoseconds kNoHookedLaunches = 20 * kSecond;
 // Launches pass our hooks, but nothing repeats in what we see of them.
 constexpr Nanoseconds kNothingFound = 60 * kSecond;
+// How often PyTorch is looked for.
+constexpr Nanoseconds kTorchInterval = kSecond;
 // How long an exiting thread waits for ours, which may be writing files.
 constexpr Nanoseconds kExitPipelineWait = 2 * kSecond;
 // How many steps after the last window are timed, and how long they are waited for.
@@ -115,7 +118,7 @@ void IterationWindows::begin_window_search() noexcept {
   }
   source_ = SignSource::kCallbacks;
   shown_source_ = SignSource::kCallbacks;
-  iteration_watch.anchor_seen.store(false, std::memory_order_release);
+  iteration_watch.anchored.store(Anchored::kNo, std::memory_order_release);
   iteration_watch.source.store(SignSource::kCallbacks, std::memory_order_release);
 }
 
@@ -146,6 +149,7 @@ void IterationWindows::step() {
   if (std::exchange(attach_wanted_, false)) parts_.windows.attach_ahead();
   if (!searching() || parts_.pipeline.search_restarting()) return;
   if (state.open()) timed_before_.reset();
+  look_for_torch();
   record_edges();
   if (!searching() || parts_.pipeline.search_restarting()) return;
   if (!searching_for_window() || state.ending()) {
@@ -208,6 +212,14 @@ void IterationWindows::try_callbacks() {
                    none ? "no launch passes a hook: iterations are looked for in CUPTI's launch callbacks"
                         : "nothing repeats in what the hooks see: CUPTI's launch callbacks are tried");
   if (parts_.arbiter.raise(TracerLevel::kLaunches, true)) start_search(SignSource::kCallbacks);
+}
+
+// It may be loaded after CUDA's initialisation.
+void IterationWindows::look_for_torch() {
+  if ((parts_.options.hooks & kHookTorch) == 0 || now() - torch_sought_ < kTorchInterval) return;
+  torch_sought_ = now();
+  const SessionUnlock unlocked(parts_.state);
+  listen_to_steps(true);
 }
 
 void IterationWindows::warn_nothing_found() {

@@ -35,9 +35,9 @@ class IterationWindows {
     return source_ == SignSource::kCallbacks;
   }
   /// … so that a window can open at one.
+  bool searching_for_window() const noexcept INJECT_REQUIRES(session_mutex);
   /// After the last window: steps without CUPTI are still being timed, not for long.
   bool may_time_steps() const INJECT_REQUIRES(session_mutex);
-  bool searching_for_window() const noexcept INJECT_REQUIRES(session_mutex);
   /// The program may have taken over (`auto`): nothing is looked for then.
   void follow_trigger() noexcept INJECT_REQUIRES(session_mutex);
   /// CUPTI, in whose callbacks iterations were looked for, is given up.
@@ -94,6 +94,7 @@ class IterationWindows {
   bool keep_timing() INJECT_REQUIRES(session_mutex);
   void try_callbacks() INJECT_REQUIRES(session_mutex);
   void warn_nothing_found() INJECT_REQUIRES(session_mutex);
+  void look_for_torch() INJECT_REQUIRES(session_mutex);
   void renumber_window() INJECT_REQUIRES(session_mutex);
   void open_at_boundary(std::uint64_t count, Nanoseconds time, bool in_callback)
       INJECT_REQUIRES(session_mutex);
@@ -109,6 +110,7 @@ class IterationWindows {
   SignSource source_ INJECT_GUARDED_BY(session_mutex) = SignSource::kNone;
   std::atomic<SignSource> shown_source_{SignSource::kNone};  // the same, also once the search is over
   Nanoseconds since_ INJECT_GUARDED_BY(session_mutex) = 0;
+  Nanoseconds torch_sought_ INJECT_GUARDED_BY(session_mutex) = 0;
   std::uint64_t seen_changes_ INJECT_GUARDED_BY(session_mutex) = 0;
   bool tried_callbacks_ INJECT_GUARDED_BY(session_mutex) = false;
   bool callbacks_lost_ INJECT_GUARDED_BY(session_mutex) = false;

@@ -22,8 +22,10 @@
 #include "libinject/capture/cupti/holder.h"
 #include "libinject/capture/driver.h"
 #include "libinject/capture/loaded_objects.h"
+#include "libinject/capture/torch/step_listener.h"
 #include "libinject/model/job_place.h"
 #include "libinject/record/internal_thread.h"
+#include "libinject/record/iteration_watch.h"
 #include "libinject/record/memory_use.h"
 #include "libinject/session/signal_trigger.h"
 
@@ -150,6 +152,7 @@ Session* Session::start() noexcept {
     std::at_quick_exit(&on_exit_handler);
     at_python_exit(&on_exit_handler);
     if (session_companions.made != nullptr) session_companions.made(*session);
+    if ((options.hooks & kHookTorch) != 0) listen_to_steps(false);
     session->arm();
     if (session_companions.armed != nullptr) session_companions.armed(*session);
     making.store(Making::kDone, std::memory_order_release);
@@ -203,6 +206,7 @@ void Session::on_fork_child() noexcept {
   control_word.store(0, std::memory_order_relaxed);
   current_window.store(0, std::memory_order_relaxed);
   plans_watched.store(false, std::memory_order_relaxed);
+  iteration_watch.source.store(SignSource::kNone, std::memory_order_relaxed);
   memory_use.stop();
   ThreadRegistry::publish(nullptr);
   if (the_session.load(std::memory_order_relaxed) != nullptr && session_companions.forked != nullptr)

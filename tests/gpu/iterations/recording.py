@@ -7,7 +7,7 @@ The format is that of libinject/iterations/iteration_search.h. A position in a s
 
 import lzma
 
-KINDS = {"K": "kernel", "G": "graph", "H": "h2d", "D": "d2h", "P": "copy", "S": "memset", "Y": "sync", "L": "call"}
+KINDS = {"K": "kernel", "G": "graph", "H": "h2d", "D": "d2h", "P": "copy", "S": "memset", "Y": "sync", "L": "call", "T": "step"}
 LETTERS = {kind: letter for letter, kind in KINDS.items()}
 
 
@@ -63,6 +63,8 @@ def read(lines):
                                          int(fields[5]), begin, anchor))
             elif letter == "I":
                 stream.locks[-1].spans.append((int(fields[0]), base + int(fields[1]), fields[2] == "1"))
+            elif letter == "E":
+                pass  # the program tells of its optimizers' steps: each is an event
             elif letter == "R":
                 base = len(stream.events)
                 stream.restarts.append(base)

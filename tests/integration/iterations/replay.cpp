@@ -15,16 +15,46 @@
 #include <chrono>
 #include <cstdint>
 #include <iostream>
+#include <map>
 #include <sstream>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "libinject/base/mapping.h"
 #include "libinject/iterations/iteration_detector.h"
 #include "libinject/record/iteration_watch.h"
 #include "libinject/record/thread_registry.h"
 
+namespace {
+
+/// Which lines are signs in an optimizer's step: it says at its end how many of its thread's they were.
+std::vector<bool> signs_in_steps(const std::vector<std::string>& lines) {
+  std::vector<bool> inside(lines.size());
+  std::map<std::uint64_t, std::vector<std::size_t>> of_thread;
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    if (lines[i].empty() || std::string_view("KGHDPSYLT").find(lines[i][0]) == std::string_view::npos)
+      continue;
+    std::istringstream words(lines[i].substr(2));
+    std::uint64_t step = 0;
+    std::uint64_t thread = 0;
+    std::uint64_t stream = 0;
+    words >> step >> thread >> stream;
+    std::vector<std::size_t>& signs = of_thread[thread];
+    if (lines[i][0] == 'T') {
+      for (std::size_t back = 1; back <= stream && back <= signs.size(); ++back)
+        inside[signs[signs.size() - back]] = true;
+    } else {
+      signs.push_back(i);
+    }
+  }
+  return inside;
+}
+
+}  // namespace
+
 int main() {
-  constexpr std::string_view kLetters = "KGHDPSYL";
+  constexpr std::string_view kLetters = "KGHDPSYLT";
   // The watch's own records are not looked at.
   inject::BlockPool pool(2 * sizeof(inject::Block));
   inject::ThreadRegistry threads(pool);
@@ -37,7 +67,11 @@ int main() {
   const auto hash = [](std::uint64_t id, std::uint64_t seed) {
     return inject::hash_mix(id * inject::kHashSeed + seed);
   };
-  for (std::string line; std::getline(std::cin, line);) {
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(std::cin, line);) lines.push_back(line);
+  const std::vector<bool> in_step = signs_in_steps(lines);
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    const std::string& line = lines[i];
     if (line.size() < 3) continue;
     std::istringstream words(line.substr(2));
     if (line[0] == 'F') {
@@ -50,9 +84,13 @@ int main() {
       continue;
     }
     std::uint64_t step = 0;
+    if (line[0] == 'E') {
+      detector.expect_steps();
+      continue;
+    }
     if (line[0] == 'U') {
       detector.resume(line[2] == '1');
-      inject::iteration_watch.anchor_seen.store(false);
+      inject::iteration_watch.anchored.store(inject::Anchored::kNo);
       continue;
     }
     if (line[0] == 'M' || line[0] == 'B') {
@@ -71,6 +109,7 @@ int main() {
     sign.function = hash(function, 1);
     sign.shape = hash(shape, 2);
     sign.time = time;
+    sign.in_step = in_step[i];
     inject::emit_sign(sign.kind, sign.function, sign.shape, sign.stream, false);
     if (const std::uint64_t count = inject::iteration_watch.count.load(); count != boundaries) {
       boundaries = count;

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+//
+// PyTorch tells of its optimizers' steps: torch.optim.Optimizer wraps each in a RecordFunction of user scope
+// named `Optimizer.step#CLASS.step`, whatever the kernels in it are called. A callback for that scope makes a
+// sign of it (SignKind::kStep).
+#pragma once
+
+namespace inject {
+
+/// Registers the callback, once in the process, if PyTorch is loaded and its interface is the one that we
+/// know; iteration_watch.steps_told says whether it is. Cheap where nothing has been loaded since the last
+/// call. With no lock of ours held. `may_be_loading`: another thread may be loading it, whose initialisers
+/// run after it is in the loader's list; it is left alone until the next call.
+void listen_to_steps(bool may_be_loading) noexcept;
+
+}  // namespace inject

@@ -1,0 +1,149 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""Iterations from the optimizer steps that PyTorch tells of: a real PyTorch's, on the host (Debian's python3-torch), with launches on
+the simulated CUDA (torch_training.py); and libraries that bear its name, but are others."""
+
+import collections
+import pathlib
+import subprocess
+import sys
+import unittest
+
+import simulated
+
+HERE = pathlib.Path(__file__).resolve().parent
+
+
+def with_torch():
+    """A Python that has PyTorch; None if there is none."""
+    for python in ("/usr/bin/python3", sys.executable):
+        found = subprocess.run([python, "-c", "import torch"], capture_output=True, check=False)
+        if found.returncode == 0:
+            return python
+    return None
+
+
+PYTHON = with_torch()
+
+
+@unittest.skipIf(PYTHON is None, "no PyTorch for any Python here (python3-torch)")
+class Steps(simulated.SimulatedTest):
+    def train(self, pattern, iterations=60, check=True, **options):
+        given = {"WINDOW": "iter:30+4", "LOG": "debug", **options}
+        return self.script("", command=[PYTHON, str(HERE / "torch_training.py"), str(simulated.programs / "script_training.so"),
+                                        pattern, str(iterations)], check=check, timeout=120, **given)
+
+    def check_exact(self, done, steps, certainty="high", first=30, count=4, status=0):
+        """The window has these iterations, from their first kernel to their last, and it is known why."""
+        self.assertEqual(done.code, status, done.stderr)
+        found = done.out.run["iterations"]
+        self.assertEqual((found["recognised_by"], found["optimizer_steps_per_iteration"], found["certainty"]),
+                         ("optimizer steps", steps, certainty), found)
+        marks = sorted(name for name in done.out.kernels() if name.startswith("mark_"))
+        self.assertEqual(marks, sorted(f"mark_{k}" for k in range(first, first + count)))
+        rows = [row for row in done.out.rows("iteration_sum.csv") if row["Device"] == "all" and row["Label"] == "iteration"]
+        self.assertEqual([(row["Iteration"], row["Complete"]) for row in rows],
+                         [(str(k), "1") for k in range(first, first + count)])
+        self.assertEqual(done.out.lost(), {})
+
+    def test_one_optimizer(self):
+        """Layers launch what an optimizer is known by as well."""
+        done = self.train("plain")
+        self.check_exact(done, 1)
+        self.assertEqual(done.out.run["iterations"]["anchor"], "Optimizer.step#Adam.step")
+        self.assertIn("PyTorch tells of its optimizers' steps", done.stderr)
+        done = self.train("plain", HOOKS="cudart")
+        self.assertNotEqual(done.out.run["iterations"].get("recognised_by"), "optimizer steps")
+
+    def test_accumulation(self):
+        self.check_exact(self.train("accumulation"), 1)
+
+    def test_two_optimizers_of_one_class(self):
+        self.check_exact(self.train("gan"), 3)
+
+    def test_nothing_repeats_but_the_steps(self):
+        done = self.train("lengths")
+        # By the steps alone, or by the kinds of kernels between them.
+        self.check_exact(done, 1, certainty=done.out.run["iterations"]["certainty"])
+
+    def test_optimizer_within_an_optimizer(self):
+        self.check_exact(self.train("nested"), 1)
+
+    def test_an_optimizer_for_each_parameter(self):
+        self.check_exact(self.train("parameters"), 40)
+
+    def test_forward_and_backward_in_the_step(self):
+        self.check_exact(self.train("closure"), 1)
+        self.check_exact(self.train("whole"), 1)
+
+    def test_a_step_that_raises(self):
+        self.check_exact(self.train("raises"), 2)
+
+    def test_threads(self):
+        self.check_exact(self.train("threads"), 1)
+
+    def test_children(self):
+        done = self.train("forks")
+        self.check_exact(done, 1)
+        self.assertEqual(len(done.folders()), 1)
+
+    def test_beside_the_programs_profiler(self):
+        self.check_exact(self.train("profiled"), 1)
+
+    def test_exit_in_a_step(self):
+        self.check_exact(self.train("exits"), 1, status=3)
+
+    def test_unharmed(self):
+        for pattern in ("plain", "raises", "exits"):
+            with self.subTest(pattern=pattern):
+                done = self.train(pattern)
+                alone = self.script("", preload=False, check=False, command=[
+                    PYTHON, str(HERE / "torch_training.py"), str(simulated.programs / "script_training.so"), pattern, "60"])
+                self.assertEqual((done.code, done.stdout), (alone.code, alone.stdout))
+
+
+class Others(simulated.SimulatedTest):
+    """No program gets anything registered with a PyTorch that is not known."""
+
+    def run_with(self, library, version, **env):
+        """A program that has such a library; returns what was said of it, and what the library was told."""
+        place = self.folder / f"torch{self.runs}"
+        (place / "lib").mkdir(parents=True)
+        (place / "lib/libtorch_cpu.so").symlink_to(simulated.programs / f"torch_{library}/libtorch_cpu.so")
+        if version is not None:
+            (place / "version.py").write_text(f"__version__ = '{version}'\ndebug = False\n")
+        done = self.script("runtime_kernel:first runtime_kernel:second sync", WINDOW="iter:2+1", LOG="debug",
+                           before=[place / "lib/libtorch_cpu.so"], env=env)
+        self.assertEqual(done.code, 0)
+        return [line for line in done.stderr.splitlines() if "PyTorch" in line or "optimizers' steps" in line], done.stdout
+
+    def test_known_and_others(self):
+        says = collections.namedtuple("says", "text removed")
+        for library, version, calls, expected in (
+                ("other", "2.11.0+cu130", "", says("PyTorch tells of", False)),
+                ("other", "1.12.1", "", says("PyTorch tells of", False)),
+                ("other", "2.15.0a0+git1234", "", says("PyTorch tells of", False)),
+                ("other", "1.11.0", "", says("is PyTorch 1.11: it is not asked", False)),
+                ("other", "2.16.0", "", says("is PyTorch 2.16: it is not asked", False)),
+                ("other", "12.1", "", says("is PyTorch 12.1: it is not asked", False)),
+                ("other", "unknown", "", says("is PyTorch 0.0: it is not asked", False)),
+                ("other", None, "", says("is PyTorch 0.0: it is not asked", False)),
+                ("other", "2.11.0", "none", says("calls back otherwise", True)),
+                ("other", "2.11.0", "all", says("calls back otherwise", True)),
+                ("other", "2.11.0", "twice", says("calls back otherwise", True)),
+                ("incomplete", "2.11.0", "", says("lacks functions", False))):
+            with self.subTest(library=library, version=version, calls=calls):
+                lines, told = self.run_with(library, version, TORCH_CALLS=calls)
+                self.assertEqual(len(lines), 1, lines)
+                self.assertIn(expected.text, lines[0])
+                self.assertEqual("removed" in told, expected.removed)
+
+    def test_left_alone(self):
+        """Whoever does not want it, and programs without PyTorch."""
+        done = self.script("runtime_kernel:first sync", WINDOW="iter:2+1", LOG="debug")
+        self.assertNotIn("PyTorch", done.stderr)
+
+
+if __name__ == "__main__":
+    simulated.main()

@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include <map>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "libinject/base/mapping.h"
+#include "libinject/iterations/iteration_detector.h"
+#include "libinject/iterations/step_cycle.h"
+#include "tests/unit/catch.h"
+
+using namespace inject;
+
+namespace {
+
+constexpr Nanoseconds kSecondOfSteps = 1'000'000'000;
+/// Taken for an optimizer's where nothing says better.
+constexpr const char* kForeachCopy = "_ZN2at6native12_GLOBAL__N_125multi_tensor_apply_kernelINS1_18UnaryOp";
+
+/// A program that tells of its optimizers' steps.
+class Training {
+ public:
+  explicit Training(bool told = true) {
+    if (told) detector.expect_steps();
+    detector.name(function_of(kCopies), kForeachCopy);
+  }
+
+  void event(SignKind kind, std::uint64_t function, std::uint64_t shape = 0) {
+    LaunchSign sign;
+    sign.kind = kind;
+    sign.thread = 1;
+    sign.function = function_of(function);
+    sign.shape = hash_mix(sign.function + shape + 2);
+    sign.time = time += apart;
+    if (kind != SignKind::kStep) contents += sign.shape;
+    add(sign);
+  }
+  void kernel(std::uint64_t function, std::uint64_t shape = 0) { event(SignKind::kKernel, function, shape); }
+  void begin() { begins.push_back(detector.events()); }
+  /// An optimizer of that class that updates parameters of these sizes; the first time it makes its state.
+  void step(std::uint64_t optimizer, const std::vector<std::uint64_t>& sizes) {
+    contents = 0;
+    const std::uint64_t before = detector.events();
+    if (states.emplace(std::pair(optimizer, sizes), true).second) event(SignKind::kMemset, 800, 1);
+    for (const std::uint64_t size : sizes) kernel(810, size);
+    LaunchSign sign;
+    sign.kind = SignKind::kStep;
+    sign.thread = 1;
+    sign.function = function_of(900 + optimizer);
+    sign.shape = hash_mix((sign.function ^ contents) * kHashSeed);
+    sign.stream = detector.events() - before;
+    sign.time = time += apart;
+    add(sign);
+  }
+
+  /// The first iteration from number `from` on that was told otherwise than it was; empty if none was. The
+  /// last one has no end yet.
+  std::string difference(std::uint64_t from) const {
+    std::map<std::uint64_t, std::uint64_t> told;
+    for (const IterationSpan& span : spans) {
+      if (!span.phase) told[span.number] = span.first_event;
+    }
+    for (std::uint64_t k = from; k + 1 < begins.size(); ++k) {
+      const auto it = told.find(k);
+      if (it == told.end()) return std::to_string(k) + " is missing";
+      if (it->second != begins[k])
+        return std::to_string(k) + " begins at " + std::to_string(it->second) + ", not " +
+               std::to_string(begins[k]);
+    }
+    return told.size() > begins.size() - 1 ? "more than there were" : "";
+  }
+
+  static constexpr std::uint64_t kCopies = 700;
+  IterationDetector detector;
+  Nanoseconds time = 1'000'000;
+  Nanoseconds apart = 40'000;
+  std::vector<std::uint64_t> begins;
+  std::vector<IterationSpan> spans;
+  std::uint64_t changes = 0;
+  std::size_t first_locked_in = 0;
+
+ private:
+  static std::uint64_t function_of(std::uint64_t function) { return hash_mix(function * kHashSeed + 1); }
+  void add(const LaunchSign& sign) {
+    detector.add(sign);
+    if (detector.changes() != changes) {
+      if (changes == 0) first_locked_in = begins.size();
+      changes = detector.changes();
+      spans.clear();
+    }
+    for (const IterationSpan& span : detector.take_spans()) spans.push_back(span);
+  }
+
+  std::uint64_t contents = 0;
+  std::map<std::pair<std::uint64_t, std::vector<std::uint64_t>>, bool> states;
+};
+
+/// An optimizer of an iteration's sequence of steps.
+struct Optimizer {
+  std::uint64_t kind;
+  std::vector<std::uint64_t> sizes;
+  bool operator==(const Optimizer&) const = default;
+};
+
+/// Whether it repeats within itself, or its last step comes more than once: such a one is not claimed.
+bool is_ambiguous(const std::vector<Optimizer>& sequence) {
+  for (std::size_t length = 1; length < sequence.size(); ++length) {
+    if (sequence.size() % length != 0) continue;
+    bool same = true;
+    for (std::size_t i = length; i < sequence.size(); ++i) same = same && sequence[i] == sequence[i - length];
+    if (same) return true;
+  }
+  return std::ranges::count(sequence, sequence.back()) != 1;
+}
+
+}  // namespace
+
+TEST_CASE("the cycle of any sequence of steps is found, and what ends it", "[steps]") {
+  std::mt19937 random(7);
+  for (int round = 0; round < 400; ++round) {
+    CAPTURE(round);
+    std::vector<std::uint32_t> cycle(1 + random() % 40);
+    const auto kinds = 1 + static_cast<unsigned>(random() % 5);
+    for (std::uint32_t& step : cycle) step = 1 + static_cast<std::uint32_t>(random() % kinds);
+    std::size_t shortest = cycle.size();
+    for (std::size_t length = cycle.size(); length-- > 1;) {
+      bool same = true;
+      for (std::size_t i = 0; i < cycle.size(); ++i)
+        same = same && cycle[i] == cycle[(i + length) % cycle.size()];
+      if (same && cycle.size() % length == 0) shortest = length;
+    }
+    StepSequence steps;
+    const std::size_t total = 50 * cycle.size() + StepSequence::kMinSteps;
+    for (std::size_t i = 0; i < total; ++i) {
+      // First steps differ.
+      const std::uint32_t contents = i < cycle.size() ? 100 : cycle[i % cycle.size()];
+      steps.add(1, contents, 40 * i, i);
+    }
+    REQUIRE(steps.cycle());
+    CHECK(steps.cycle()->length == shortest);
+    CHECK(steps.cycle()->by_contents);
+    const std::uint32_t last = cycle[shortest - 1];
+    const auto times =
+        std::ranges::count(cycle.begin(), cycle.begin() + static_cast<std::ptrdiff_t>(shortest), last);
+    CHECK(steps.cycle()->last == (times == 1 ? last : 0));
+    CHECK(steps.count() == total);
+    CHECK(steps.count_before(40 * (total - 3)) == total - 3);
+    CHECK(steps.longest_gap() == 40);
+  }
+}
+
+TEST_CASE("steps are told apart by class where their contents vary, once a cycle would have shown",
+          "[steps]") {
+  StepSequence steps;
+  for (std::uint32_t i = 0; i < 200; ++i) {
+    steps.add(1 + i % 2, 10 + i, 40 * i, i * kSecondOfSteps / 10);
+    CAPTURE(i);
+    CHECK(steps.cycle().has_value() == (i >= 100));
+  }
+  CHECK(*steps.cycle() == StepCycle{2, false, 2});
+  // Fast ones are not waited for so long.
+  StepSequence fast;
+  for (std::uint32_t i = 0; i < StepSequence::kPatience; ++i) fast.add(1, 10 + i, 40 * i, i);
+  CHECK(*fast.cycle() == StepCycle{1, false, 1});
+}
+
+TEST_CASE("a step that was left out does not make another one the last", "[steps]") {
+  StepSequence steps;
+  std::uint64_t position = 0;
+  const auto iteration = [&](bool skip) {
+    for (const std::uint32_t contents : {1u, 1u, 2u, 3u}) {
+      if (skip && contents == 2) continue;
+      position += 40;
+      steps.add(1, contents, position, position);
+    }
+  };
+  for (int i = 0; i < 10; ++i) iteration(false);
+  CHECK(*steps.cycle() == StepCycle{4, true, 3});
+  iteration(true);
+  CHECK_FALSE(steps.cycle());
+  for (int i = 0; i < 7; ++i) iteration(false);
+  CHECK(*steps.cycle() == StepCycle{4, true, 3});
+}
+
+TEST_CASE("steps of different optimizers in no order are no cycle", "[steps]") {
+  StepSequence steps;
+  std::mt19937 random(3);
+  for (std::uint32_t i = 0; i < 3000; ++i) {
+    const auto kind = 1 + static_cast<std::uint32_t>(random() % 2);
+    steps.add(kind, kind, 40 * i, i * kSecondOfSteps);
+    if (i >= 1000) CHECK_FALSE(steps.cycle());
+  }
+  CHECK(steps.is_in_no_order());
+}
+
+TEST_CASE("layers that copy their parameters as an optimizer does are no iterations", "[steps][iterations]") {
+  for (const bool told : {true, false}) {
+    CAPTURE(told);
+    Training program(told);
+    for (unsigned k = 0; k < 40; ++k) {
+      program.begin();
+      program.event(SignKind::kCopyToDevice, 1, 5);
+      for (unsigned layer = 0; layer < 32; ++layer) {
+        program.kernel(Training::kCopies);
+        for (unsigned i = 10; i < 20; ++i) program.kernel(i);
+      }
+      if (told) program.step(1, {7, 8, 9});
+    }
+    REQUIRE(program.detector.lock());
+    // Without the steps, the copies are taken for an optimizer: what this is about.
+    CHECK(program.difference(0).empty() == told);
+    if (!told) continue;
+    CHECK(program.detector.lock()->steps == 1);
+    CHECK(program.detector.begun() == program.begins.size());
+    CHECK(program.changes == 1);
+    CHECK(program.first_locked_in <= StepSequence::kMinSteps + 1);
+  }
+}
+
+TEST_CASE("whatever lies between the steps, an iteration is one cycle of them", "[steps][iterations]") {
+  std::mt19937 random(11);
+  unsigned claimed = 0;
+  for (int round = 0; round < 150; ++round) {
+    CAPTURE(round);
+    const auto below = [&](unsigned bound) { return static_cast<unsigned>(random() % bound); };
+    std::vector<Optimizer> sequence(1 + below(5));
+    for (Optimizer& optimizer : sequence) {
+      optimizer.kind = below(2);
+      optimizer.sizes.resize(1 + below(3));
+      for (std::uint64_t& size : optimizer.sizes) size = below(3);
+      std::ranges::sort(optimizer.sizes);  // in which order it launches is not told
+    }
+    const bool any_length = below(2) == 0;
+    const unsigned layers = 2 + below(10);
+    const unsigned micro_batches = 1 + below(3);
+    Training program;
+    for (unsigned k = 0; k < 80; ++k) {
+      program.begin();
+      program.event(SignKind::kCopyToDevice, 1, any_length ? below(1000) : 5);
+      for (const Optimizer& optimizer : sequence) {
+        for (unsigned batch = 0; batch < micro_batches; ++batch) {
+          const unsigned length = any_length ? below(1000) : 0;
+          for (unsigned layer = 0; layer < layers + (any_length ? below(20) : 0); ++layer) {
+            if (below(3) == 0 && any_length) program.kernel(Training::kCopies, length);
+            for (unsigned i = 10; i < 15; ++i) program.kernel(i + 10 * optimizer.kind, length);
+          }
+        }
+        program.step(optimizer.kind, optimizer.sizes);
+      }
+      // Results are fetched, at times.
+      if (k % 7 == 3) program.event(SignKind::kCopyToHost, 2, 4);
+      program.event(SignKind::kSync, 3);
+    }
+    if (is_ambiguous(sequence)) continue;
+    ++claimed;
+    REQUIRE(program.detector.lock());
+    CHECK(program.detector.lock()->steps == sequence.size());
+    CHECK(program.detector.lock()->optimizer);
+    if (!any_length) CHECK_FALSE(program.detector.lock()->steps_alike);
+    // The first ones may lie before what is known of the first steps.
+    const std::uint64_t from = program.spans.empty() ? 0 : program.spans.front().number;
+    CHECK(from <= 3);
+    CHECK(program.difference(from) == "");
+    CHECK(program.detector.begun() == program.begins.size());
+  }
+  CHECK(claimed > 60);
+}
+
+TEST_CASE("an optimizer for each parameter: an iteration has a step of each", "[steps][iterations]") {
+  std::mt19937 random(5);
+  Training program;
+  std::vector<std::uint64_t> sizes(120);
+  for (std::uint64_t& size : sizes) size = random() % 9;
+  for (unsigned k = 0; k < 20; ++k) {
+    program.begin();
+    program.event(SignKind::kCopyToDevice, 1, 5);
+    for (unsigned i = 0; i < 60; ++i) program.kernel(10, i % 9);
+    for (const std::uint64_t size : sizes) {
+      program.kernel(20, size);
+      program.step(1, {size});
+    }
+  }
+  REQUIRE(program.detector.lock());
+  CHECK(program.detector.lock()->steps == 120);
+  const std::uint64_t from = program.spans.front().number;
+  CHECK(program.difference(from) == "");
+  CHECK(program.changes == 1);
+}
+
+TEST_CASE("steps that are skipped make no number slip where the rest repeats", "[steps][iterations]") {
+  for (const unsigned optimizers : {1u, 2u}) {
+    CAPTURE(optimizers);
+    Training program;
+    for (unsigned k = 0; k < 60; ++k) {
+      program.begin();
+      program.event(SignKind::kCopyToDevice, 1, 5);
+      for (unsigned optimizer = 0; optimizer < optimizers; ++optimizer) {
+        for (unsigned i = 10; i < 40; ++i) program.kernel(i, optimizer);
+        program.kernel(60, optimizer);  // are the gradients finite?
+        program.event(SignKind::kCopyToHost, 2, 4);
+        if (k >= 3 && k != 30 && k != 31) program.step(1, {7, 8 + optimizer});
+      }
+    }
+    REQUIRE(program.detector.lock());
+    CHECK(program.detector.lock()->steps == optimizers);
+    CHECK(program.difference(program.spans.front().number) == "");
+    CHECK(program.spans.front().number <= 1);
+    CHECK(program.detector.begun() == program.begins.size());
+  }
+}
+
+TEST_CASE("a program that tells of no steps after all goes by its kernels' names", "[steps][iterations]") {
+  for (const bool stops : {false, true}) {
+    CAPTURE(stops);
+    Training program;
+    program.apart = 400'000;
+    const auto iteration = [&](bool told) {
+      program.event(SignKind::kCopyToDevice, 1, 5);
+      for (unsigned i = 10; i < 40; ++i) program.kernel(i);
+      program.kernel(Training::kCopies);
+      if (told) program.step(1, {7, 8, 9});
+    };
+    // Somebody cleared all callbacks.
+    if (stops)
+      for (unsigned k = 0; k < 20; ++k) iteration(true);
+    std::uint64_t began = 0;
+    while (program.detector.events() < 90'000) {
+      began = program.detector.events();
+      iteration(false);
+    }
+    REQUIRE(program.detector.lock());
+    if (!stops) CHECK(program.detector.lock()->steps == 0);
+    CHECK(program.detector.lock()->optimizer);
+    REQUIRE(!program.spans.empty());
+    CHECK(program.spans.back().end > program.time - 70 * program.apart);
+    CHECK(began != 0);
+  }
+}
+
+TEST_CASE("a graph that holds the whole step is not made to wait for one", "[steps][iterations]") {
+  Training program;
+  for (unsigned k = 0; k < 3; ++k) {
+    for (unsigned i = 10; i < 40; ++i) program.kernel(i);
+    program.step(1, {7, 8, 9});
+  }
+  for (unsigned k = 0; k < 12; ++k) {
+    program.event(SignKind::kCopyToDevice, 1, 5);
+    program.event(SignKind::kGraph, 50);
+  }
+  REQUIRE(program.detector.lock());
+  CHECK(program.detector.lock()->steps == 0);
+  CHECK(program.detector.lock()->events == Approx(2));
+}
