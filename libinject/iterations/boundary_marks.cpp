@@ -84,20 +84,46 @@ std::optional<std::uint64_t> last_step(const Cycle& cycle, std::uint64_t apart) 
   return last ? *last : steps.back();
 }
 
-/// The last step of an iteration, where the program tells of them.
+/// When the oldest of the work between this step and the next one was first seen.
+std::uint64_t first_after(const Cycle& cycle, std::uint64_t step) {
+  std::uint64_t first = kNever;
+  for (std::uint64_t o = step + 1; o < step + cycle.length() && !cycle.is_optimizer(o); ++o)
+    if (is_work(cycle.token(o).kind)) first = std::min(first, cycle.token(o).first);
+  return first;
+}
+
+/// The last step of an iteration, where the program tells of them: what follows it was seen first, as the
+/// first iteration began so. If that follows several, it is counted, which is a guess where steps were
+/// skipped.
 std::optional<CycleEnd> end_by_steps(const SignHistory& history, const Cycle& cycle, std::uint64_t each) {
-  const StepCycle& steps = *history.steps().cycle();
-  const bool told_by_last = steps.last != 0 && each == steps.length;
-  for (std::uint64_t i = 0; i < cycle.length(); ++i) {
-    const SignHistory::Event& event = history.event(cycle.at(i));
-    if (history.token(event.function).kind != SignKind::kStep) continue;
-    const bool last = told_by_last ? (steps.by_contents ? event.shape : event.function) == steps.last
-                                   : history.steps().count_before(cycle.at(i) + 1) % each == 0;
-    // An optimizer's first step differs from all others, as it makes its state.
-    if (last)
-      return CycleEnd{i, i, history.steps().first_last_step().value_or(history.token(event.function).first)};
+  const StepSequence& steps = history.steps();
+  std::vector<std::uint64_t> all;
+  for (std::uint64_t i = 0; i < cycle.length(); ++i)
+    if (cycle.is_optimizer(i)) all.push_back(i);
+  if (all.empty()) return std::nullopt;
+  std::vector<std::uint64_t> oldest;
+  std::uint64_t first = kNever;
+  for (const std::uint64_t i : all) {
+    const std::uint64_t seen = first_after(cycle, i);
+    if (seen < first) oldest.clear();
+    first = std::min(first, seen);
+    if (seen == first) oldest.push_back(i);
   }
-  return std::nullopt;
+  std::uint64_t last = oldest.front();
+  if (oldest.size() > 1) {
+    const StepCycle& own = *steps.cycle();
+    const bool told_by_last = own.last != 0 && each == own.length;
+    for (const std::uint64_t i : all) {
+      const SignHistory::Event& event = history.event(cycle.at(i));
+      const bool is_last = told_by_last ? (own.by_contents ? event.shape : event.function) == own.last
+                                        : steps.count_before(cycle.at(i) + 1) % each == 0;
+      if (is_last) last = i;
+    }
+  }
+  // An optimizer's first step differs from all others, as it makes its state.
+  return CycleEnd{
+      last, last,
+      steps.first_last_step().value_or(history.token(history.event(cycle.at(last)).function).first)};
 }
 
 std::optional<CycleEnd> end_by_optimizer(const Cycle& cycle) {
@@ -167,23 +193,52 @@ std::uint64_t with_copies_before(const Cycle& cycle, std::uint64_t first, std::u
   return first;
 }
 
-CycleBegin begin_after(const Cycle& cycle, const CycleEnd& end, bool by_steps) {
+/// The first work after the end that comes once in each iteration and is older than the end of the first one
+/// belongs to the beginning. Failing that, the first work that is older.
+std::optional<std::uint64_t> oldest_work(const Cycle& cycle, const CycleEnd& end, bool by_steps) {
   const std::uint64_t after = end.last + 1;
   const std::uint64_t beyond = after + std::min(cycle.length(), kMaxZone);
-  // The first work that comes once in each iteration and is older than the end of the first one belongs to
-  // the beginning. Failing that, the first work that is older.
   std::optional<std::uint64_t> work;
-  std::optional<std::uint64_t> any;  // before the next step
   for (std::uint64_t o = after; o < beyond; ++o) {
-    if (by_steps && cycle.is_optimizer(o)) break;
-    if (!any && may_begin(cycle.token(o).kind)) any = o;
+    if (by_steps && (cycle.is_optimizer(o) || (work && 4 * (o - after) > cycle.length()))) break;
     const SignHistory::Token& token = cycle.token(o);
     if (!is_work(token.kind) || cycle.is_optimizer(o) || token.first >= end.first_seen) continue;
     const bool single = cycle.is_single(o);
     if (!work || single) work = o;
     if (single) break;
   }
-  if (!work && by_steps && any) {
+  return work;
+}
+
+/// Where the first steps were skipped, the first iteration ended before the first step: with what comes
+/// before it. Half of that may have been seen in the program's preparations, or have been replaced since.
+std::uint64_t first_end(const SignHistory& history, const Cycle& cycle, const CycleEnd& end) {
+  const std::uint64_t launched = history.steps().signs_in(cycle.at(end.last));
+  std::vector<std::uint64_t> seen;
+  for (std::uint64_t back = launched + 1; 4 * back < cycle.length() && seen.size() < 15; ++back) {
+    const std::uint64_t o = end.last + cycle.length() - back;
+    if (is_work(cycle.token(o).kind)) seen.push_back(cycle.token(o).first);
+  }
+  if (seen.empty()) return end.first_seen;
+  std::ranges::nth_element(seen, seen.begin() + static_cast<std::ptrdiff_t>(seen.size() / 2));
+  return std::min(end.first_seen, seen[seen.size() / 2]);
+}
+
+CycleBegin begin_after(const SignHistory& history, const Cycle& cycle, CycleEnd end, bool by_steps) {
+  const std::uint64_t after = end.last + 1;
+  const std::uint64_t beyond = after + std::min(cycle.length(), kMaxZone);
+  std::optional<std::uint64_t> work;
+  if (by_steps) {
+    CycleEnd first = end;
+    first.first_seen = first_end(history, cycle, end);
+    work = oldest_work(cycle, first, by_steps);
+    if (work) end = first;
+  }
+  if (!work) work = oldest_work(cycle, end, by_steps);
+  std::optional<std::uint64_t> any;  // before the next step
+  for (std::uint64_t o = after; by_steps && !any && o < beyond && !cycle.is_optimizer(o); ++o)
+    if (may_begin(cycle.token(o).kind)) any = o;
+  if (!work && any) {
     work = any;
     while (*work + 1 < beyond && !is_work(cycle.token(*work).kind)) ++*work;
     return {*any, *work, false};
@@ -266,7 +321,7 @@ bool marks_hold(const SignHistory& history, const Repetition& repetition, const 
   for (std::uint64_t p = repetition.begin(); p < history.total(); ++p) {
     if (const auto* gap = history.gap_before(p); gap != nullptr && !gap->bracketed) anchored = Anchored::kNo;
     if (history.begins(p, marks, anchored)) {
-      anchored = Anchored::kNo;
+      anchored = after_begin(anchored);
       ++boundaries;
       met = met || p == expected;
     }
@@ -285,7 +340,7 @@ std::optional<IterationLock> find_marks(const SignHistory& history, const Repeti
                    : repetition.optimizer ? end_by_optimizer(cycle)
                                           : end_by_order(cycle);
   if (!end) return std::nullopt;
-  const CycleBegin begin = begin_after(cycle, *end, by_steps);
+  const CycleBegin begin = begin_after(history, cycle, *end, by_steps);
 
   IterationLock lock;
   lock.by_shape = repetition.by_shape;
@@ -300,18 +355,23 @@ std::optional<IterationLock> find_marks(const SignHistory& history, const Repeti
     return history.token(history.token_at(cycle.at(offset), by_shape)).hash;
   };
   const std::vector<std::uint64_t> anchors = anchors_for(cycle, *end, by_steps);
+  std::vector<std::uint64_t> others;
+  if (by_steps) others.push_back(anchor_before_step(history, cycle, *end, begin));
+  if (others.empty() || others.back() != 0) others.push_back(0);
   // By function rather than by shape: the last batch of an epoch is smaller.
   for (const bool begin_by_shape : {false, true}) {
     lock.marks.begin = hash_of(begin.first, begin_by_shape);
     lock.marks.other_begin = hash_of(begin.work, begin_by_shape);
-    if (by_steps) lock.marks.other_anchor = anchor_before_step(history, cycle, *end, begin);
     for (const std::uint64_t anchor : anchors) {
       const SignHistory::Token& token = cycle.token(anchor);
       lock.marks.anchor = token.kind == SignKind::kStep ? history.step_mark(cycle.id(anchor)) : token.hash;
-      if (!marks_hold(history, repetition, lock.marks, expected)) continue;
-      lock.begin_name = history.name_of(cycle.id(begin.first));
-      lock.anchor_name = history.name_of(cycle.id(anchor));
-      return lock;
+      for (const std::uint64_t other : others) {
+        lock.marks.other_anchor = other;
+        if (!marks_hold(history, repetition, lock.marks, expected)) continue;
+        lock.begin_name = history.name_of(cycle.id(begin.first));
+        lock.anchor_name = history.name_of(cycle.id(anchor));
+        return lock;
+      }
     }
   }
   return std::nullopt;

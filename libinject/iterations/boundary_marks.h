@@ -21,7 +21,8 @@ struct IterationLock {
   bool optimizer = false;         ///< an optimizer's kernels were recognised, or its steps
   /// Of each iteration, where the program tells of its optimizers' steps; 0: it does not.
   std::uint64_t steps = 0;
-  bool steps_alike = false;  ///< … and optimizers that look alike would be taken for one
+  /// … and two optimizers that look alike would be taken for one; or it tells of none that fit.
+  bool doubtful = false;
   bool by_shape = false;     ///< events were distinguished by launch shape, too
   unsigned intervals = 0;    ///< that agreed
   unsigned marks_found = 0;  ///< kinds of events that come once in each

@@ -94,8 +94,10 @@ void IterationDetector::lock_by_steps() {
 
 // `found`: what the lock was derived from; null where that is the steps.
 void IterationDetector::follow(IterationLock lock, std::uint64_t from, const Repetition* found) {
-  // What had been taken for iterations before an optimizer was seen may have been anything.
-  const bool count_on = lock_ && (lock_->optimizer || !lock.optimizer);
+  // What had been taken for iterations before an optimizer was seen, or told of its steps, may have been
+  // anything.
+  const bool told = lock.optimizer && history_.knows_by_steps();
+  const bool count_on = lock_ && (told ? lock_->steps != 0 : lock_->optimizer || !lock.optimizer);
   // The new iterations' first event may have been taken for another one of the old ones.
   const std::uint64_t old_ones = tracker_.number() + (tracker_.anchor_seen() ? 1 : 0);
   const std::uint64_t old_end = tracker_.last_anchor();
@@ -104,10 +106,10 @@ void IterationDetector::follow(IterationLock lock, std::uint64_t from, const Rep
   tracker_.follow(history_, lock.marks, lock.events, from);
   const auto boundary = tracker_.begin_event();
   const StepSequence& steps = history_.steps();
-  if (lock.optimizer && history_.knows_by_steps()) {
-    lock.steps = found != nullptr ? found->steps : steps.cycle()->length;
-    lock.steps_alike = !steps.cycle()->by_contents || (found == nullptr && lock.steps == 1);
-  }
+  if (told) lock.steps = found != nullptr ? found->steps : steps.cycle()->length;
+  lock.doubtful = told ? !steps.cycle()->by_contents || (found == nullptr && lock.steps == 1) ||
+                             steps.count() < StepSequence::kMinSteps
+                       : history_.expects_steps();
   std::uint64_t over = 0;
   if (found != nullptr) {
     // By the boundaries passed, where hardly anything comes once only.

@@ -49,7 +49,7 @@ class IterationDetector {
   void resume(bool bracketed) { history_.add_gap(bracketed); }
 
   /// SignHistory::expect_steps().
-  void expect_steps() { history_.expect_steps(); }
+  void expect_steps(bool few) { history_.expect_steps(few); }
 
   /// Analyses wait that would look at more events than this (some 2 ns each) before the next call.
   void allow(std::int64_t visits) { schedule_.allow(visits); }

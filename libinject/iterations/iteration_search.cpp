@@ -76,20 +76,22 @@ void IterationSearch::restart() {
   const std::uint64_t next = detector_.next_number();
   detector_ = IterationDetector();
   detector_.keep_numbers(next, 0);
-  if (steps_expected_) detector_.expect_steps();
+  if (steps_expected_) detector_.expect_steps(*steps_expected_);
   waiting_.clear();
   gaps_.clear();
   last_spans_.clear();
   offset_.reset();
   boundary_.reset();
-  if (recording()) recording_.buffer() += steps_expected_ ? "R\nE 1\n" : "R\n";
+  if (!recording()) return;
+  recording_.buffer() += "R\n";
+  if (steps_expected_) append_format(recording_.buffer(), "E {:d}\n", *steps_expected_);
 }
 
-void IterationSearch::expect_steps() {
-  if (steps_expected_) return;
-  steps_expected_ = true;
-  detector_.expect_steps();
-  if (recording()) recording_.buffer() += "E 1\n";
+void IterationSearch::expect_steps(bool few) {
+  if (steps_expected_ == few) return;
+  steps_expected_ = few;
+  detector_.expect_steps(few);
+  if (recording()) append_format(recording_.buffer(), "E {:d}\n", few);
 }
 
 std::vector<IterationSpan> IterationSearch::take_spans() {

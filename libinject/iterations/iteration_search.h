@@ -71,7 +71,7 @@ class SearchGaps {
 ///   KIND DT THREAD STREAM FUNCTION SHAPE   a sign: K kernel, G graph, H copy to the device, D copy to the
 ///                                          host, P other copy, S memset, Y synchronization, L library call,
 ///                                          T an optimizer's step, at its end; STREAM: signs in it
-///   E 1                                    the program tells of its optimizers' steps
+///   E FEW                                  the program tells of its optimizers' steps
 ///   M DT THREAD TEXT                       an NVTX range that was pushed
 ///   B DT THREAD COUNT                      the watch fired, before the sign that follows
 ///   O COUNT WINDOW, C COUNT WINDOW         a window opened, or closed, at that boundary
@@ -114,7 +114,7 @@ class IterationSearch {
 
   const IterationDetector& detector() const { return detector_; }
   /// SignHistory::expect_steps(), also after restart().
-  void expect_steps();
+  void expect_steps(bool few);
   void keep_numbers(std::uint64_t next, Nanoseconds until) { detector_.keep_numbers(next, until); }
   /// IterationDetector::take_spans().
   std::vector<IterationSpan> take_spans();
@@ -155,7 +155,7 @@ class IterationSearch {
   std::deque<SearchGaps::Gap> gaps_;
   std::vector<Waiting> waiting_;
   IterationDetector detector_;
-  bool steps_expected_ = false;
+  std::optional<bool> steps_expected_;  // `few`
   std::vector<IterationSpan> last_spans_;
   std::optional<std::int64_t> offset_;
   std::uint64_t armed_at_ = 0;

@@ -16,6 +16,9 @@ constexpr unsigned kMaxIntervals = Repetition::kMaxIntervals;
 constexpr unsigned kMinIntervals = 3;
 constexpr unsigned kMinIntervalsUnnamed = 4;
 constexpr double kCovered = 0.97;
+// An interval in which so many of the kinds come twice that come once elsewhere is two of them, with a step
+// left out.
+constexpr double kDouble = 0.67;
 // Nothing is trained in less: a kernel launched over and over. With an optimizer's name anything goes.
 constexpr Nanoseconds kMinDuration = 20'000;
 // Of so few events, so many of the latest repetitions must look like it.
@@ -23,6 +26,10 @@ constexpr std::uint64_t kFewEvents = 8;
 constexpr unsigned kFewEventsIntervals = 64;
 // Of the kinds of events in an iteration without an optimizer's name, one in so many at least comes once.
 constexpr std::size_t kOnceShare = 10;
+// So many intervals of so many may be without the optimizer's step. (With two micro-batches to a step, three
+// of seven are.)
+constexpr std::size_t kSkipped = 3;
+constexpr std::size_t kOfIntervals = 8;
 constexpr std::size_t kMaxPivots = 48;
 constexpr std::size_t kMinPivots = 4;
 // One analysis looks at so many events at most, but for kMinPivots.
@@ -40,6 +47,31 @@ int distance_class(double spacing) {
   const auto scaled = static_cast<std::uint64_t>(spacing * 16);
   const auto width = static_cast<int>(std::bit_width(scaled | 8u));
   return width * 8 + static_cast<int>(scaled >> (width - 4) & 7);
+}
+
+/// Whether each of the intervals that agree has one step, but for a few that are the same without it: a step
+/// is left out where a gradient is not finite. (Two models in turn also have intervals without a step. They
+/// hold less than the others.)
+bool skips_steps(const SignHistory& history, const Repetition& found) {
+  if (!history.knows_by_steps() || history.steps().cycle()->length != 1) return false;
+  std::uint64_t shortest = ~std::uint64_t{0};  // … what is left of those with a step
+  std::vector<std::uint64_t> without;
+  for (unsigned j = 0; j < found.intervals; ++j) {
+    if ((found.covered >> j & 1u) == 0) continue;
+    const std::uint64_t length = found.at[j] - found.at[j + 1];
+    const std::uint64_t steps = history.steps().count_between(found.at[j + 1], found.at[j]);
+    if (steps > 1) return false;
+    if (steps == 0) {
+      without.push_back(length);
+    } else {
+      shortest = std::min(shortest, length - std::min(length, history.steps().signs_in(found.at[j + 1]) + 1));
+    }
+  }
+  if (kOfIntervals * without.size() > kSkipped * static_cast<std::size_t>(std::popcount(found.covered)))
+    return false;
+  return std::ranges::all_of(without, [&](std::uint64_t length) {
+    return static_cast<double>(length) >= kCovered * static_cast<double>(shortest);
+  });
 }
 
 // A few launches over and over, by threads that wait for each other for a moment, may take their time in the
@@ -215,6 +247,18 @@ void RepetitionSearch::Masks::mark(const SignHistory& history, const Repetition&
   }
 }
 
+bool RepetitionSearch::Masks::is_double(unsigned interval) const {
+  std::size_t singles = 0;
+  std::size_t twice = 0;
+  for (const std::uint32_t id : tokens_) {
+    const Mask& mask = masks_[id];
+    if ((mask.present & ~mask.twice) == 0) continue;
+    ++singles;
+    twice += mask.twice >> interval & 1u;
+  }
+  return static_cast<double>(twice) >= kDouble * static_cast<double>(singles);
+}
+
 std::optional<Repetition> RepetitionSearch::evaluate(const SignHistory& history, std::uint32_t pivot,
                                                      bool by_shape) {
   const Tail& tail = tails_[pivot];
@@ -257,6 +301,7 @@ std::optional<Repetition> RepetitionSearch::evaluate(const SignHistory& history,
       optimizer = steps != 0 && steps == found.steps && steps % history.steps().cycle()->length == 0;
     }
     const std::uint64_t length = tail.at[j] - tail.at[j + 1];
+    if (optimizer && history.knows_by_steps() && masks_.is_double(j)) continue;
     // Steps within an optimizer are no iterations, and copies alone are none.
     if (!work || static_cast<double>(covered) < kCovered * static_cast<double>(length)) continue;
     found.covered |= 1u << j;
@@ -269,6 +314,7 @@ std::optional<Repetition> RepetitionSearch::evaluate(const SignHistory& history,
   if (count == 5 && found.covered == 0b10101) return std::nullopt;
   // Every interval has one, or the optimizer goes with something longer.
   found.optimizer = with_optimizer == covered_count;
+  if (!found.optimizer && skips_steps(history, found)) found.optimizer = true;
   if (!found.optimizer) {
     // A kernel that a step launches a few times in a row, and then the rest of the step.
     if (covered_count < count && covered_events <= kFewEvents * covered_count) return std::nullopt;

@@ -67,6 +67,8 @@ class RepetitionSearch {
     const Mask& of(std::uint32_t id) const { return masks_[id]; }
     /// The tokens that come, in the order in which they were met.
     const std::vector<std::uint32_t>& tokens() const { return tokens_; }
+    /// Whether that interval holds what two of the others hold.
+    bool is_double(unsigned interval) const;
 
    private:
     std::vector<Mask> masks_;  // by token

@@ -103,12 +103,14 @@ std::uint64_t SignHistory::add(const LaunchSign& sign) {
 bool SignHistory::knows_by_names() const {
   if (!steps_expected_) return true;
   if (total_ == 0) return false;
+  if (!steps_.cycle() && !steps_.is_open()) return true;
   if (steps_.count() == 0) return event(total_ - 1).time - first_time_ >= kStepTime;
   return total_ - steps_.end() > std::max(kStepPatience, kStepGaps * steps_.longest_gap());
 }
 
 void SignHistory::add_gap(bool bracketed) {
   if (total_ == 0) return;
+  steps_.resume();
   if (!gaps_.empty() && gaps_.back().position == total_) {
     gaps_.back().bracketed = gaps_.back().bracketed && bracketed;  // nothing was launched in between
     return;

@@ -78,14 +78,19 @@ class SignHistory {
   }
 
   /// The program tells of its optimizers' steps (SignKind::kStep): kernels' names mean nothing then, as what
-  /// copies parameters has the same. Until it turns out that it tells of none, or of none any more.
-  void expect_steps() { steps_expected_ = true; }
+  /// copies parameters has the same. Until it turns out that it tells of none, of none any more, or of steps
+  /// in no order. `few`: StepSequence::expect_few().
+  void expect_steps(bool few) {
+    steps_expected_ = true;
+    if (few) steps_.expect_few();
+  }
+  bool expects_steps() const { return steps_expected_; }
   const StepSequence& steps() const { return steps_; }
   bool knows_by_steps() const { return steps_.cycle().has_value() && !knows_by_names(); }
   /// How often they repeat is still to be seen.
-  bool waits_for_steps() const { return !knows_by_names() && !steps_.cycle() && !steps_.is_in_no_order(); }
-  /// What tells a step, as a mark: its class where an iteration has one of that, as its first step launches
-  /// more than the later ones.
+  bool waits_for_steps() const { return !knows_by_names() && !steps_.cycle(); }
+  /// The mark of a step: its class where an iteration has one of that, as its first step launches more than
+  /// the later ones.
   std::uint64_t step_mark(std::uint32_t id) const {
     const Token& token = tokens_[id];
     return steps_.has_one_of(token.function) ? tokens_[token.function].hash : token.hash;
@@ -96,15 +101,14 @@ class SignHistory {
 
   /// The same as the watch does (record/iteration_watch.cpp): whether the event begins an iteration, …
   bool begins(std::uint64_t position, const IterationMarks& marks, Anchored anchored) const {
-    return (anchored == Anchored::kYes ||
-            (anchored == Anchored::kBeforeStep && event(position).in_step == 0)) &&
+    return may_follow(anchored, event(position).in_step != 0) &&
            (matches(position, marks.begin) || matches(position, marks.other_begin));
   }
-  /// … and whether it is near the end of one.
+  /// … and how near the end one is after it.
   Anchored anchored(std::uint64_t position, const IterationMarks& marks, Anchored before) const {
-    if (matches(position, marks.anchor)) return Anchored::kYes;
+    if (matches(position, marks.anchor)) return after_anchor(before);
     const bool other = marks.other_anchor != 0 && matches(position, marks.other_anchor);
-    return other && before == Anchored::kNo ? Anchored::kBeforeStep : before;
+    return other ? after_other_anchor(before) : before;
   }
 
   bool has_optimizer() const { return optimizer_end() != 0; }

@@ -27,14 +27,14 @@ std::uint64_t begins_in_each(const SignHistory& history, const IterationMarks& m
       begins = 0;
     }
     if (history.begins(p, marks, anchored)) {
-      anchored = Anchored::kNo;
+      anchored = after_begin(anchored);
       whole = true;
       begins = 0;
     }
     if (is_begin) ++begins;
     const Anchored before = anchored;
     anchored = history.anchored(p, marks, before);
-    if (anchored != before && before == Anchored::kNo && begins != 0 && whole) {
+    if (is_near_end(anchored) && !is_near_end(before) && begins != 0 && whole) {
       if (expected != 0 && begins != expected) return 0;
       expected = begins;
     }
@@ -79,7 +79,7 @@ void SpanTracker::track(const SignHistory& history, std::uint64_t position) {
   }
   const Anchored before = anchored_;
   anchored_ = history.anchored(position, marks_, before);
-  if (anchored_ != before && before == Anchored::kNo) on_anchor(history);
+  if (is_near_end(anchored_) && !is_near_end(before)) on_anchor(history);
   if (anchored_ != before || history.matches(position, marks_.anchor)) last_anchor_ = position;
   count_copy(history.token(event.function).kind, place);
 }
@@ -129,7 +129,7 @@ void SpanTracker::on_boundary(const SignHistory& history, Place place) {
     mean_ = mean_ == 0 ? duration : mean_ + (duration - mean_) / 8;
   }
   in_iteration_ = true;
-  anchored_ = Anchored::kNo;
+  anchored_ = after_begin(anchored_);
   begin_ = place;
   begins_.clear();
 }

@@ -50,7 +50,7 @@ class SpanTracker {
   /// Position of its first event, if that is known.
   std::optional<std::uint64_t> begin_event() const;
   /// The anchor has come since the last boundary.
-  bool anchor_seen() const { return anchored_ != Anchored::kNo; }
+  bool anchor_seen() const { return is_near_end(anchored_); }
   std::uint64_t last_anchor() const { return last_anchor_; }
   /// IterationDetector's.
   std::vector<IterationSpan> take_spans() { return std::exchange(spans_, {}); }

@@ -133,7 +133,7 @@ void run_fields(Way& way, RunInfo& run) {
          o.finalizations, o.buffers, o.device_readings);
   if (!way.has(run.iterations)) return;
   IterationInfo& i = *run.iterations;
-  fields(way, i.source, i.found, i.report, i.optimizer, i.steps, i.steps_alike, i.by_shape, i.rough,
+  fields(way, i.source, i.found, i.report, i.optimizer, i.steps, i.doubtful, i.by_shape, i.rough,
          i.locked_after, i.changes, i.events, i.begins_with, i.anchor, i.begun);
 }
 

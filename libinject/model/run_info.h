@@ -101,7 +101,7 @@ struct IterationInfo {
   // Where they were found:
   bool optimizer = false;          ///< by an optimizer's kernels, else by repetition alone
   std::uint64_t steps = 0;         ///< optimizer steps of each, where the program tells of them
-  bool steps_alike = false;        ///< … and optimizers that look alike would be taken for one
+  bool doubtful = false;           ///< … and there may be others between them, or they do not fit
   bool by_shape = false;           ///< calls were told apart by launch shape, too
   bool rough = false;              ///< the place of the boundary within the iteration is a guess
   std::uint64_t locked_after = 0;  ///< iterations that had run by then

@@ -135,7 +135,7 @@ void iterations_json(JsonText& json, const IterationInfo& iterations, bool signs
     json.member("report", iterations.report).close_object();
     return;
   }
-  const bool high = iterations.optimizer && !iterations.steps_alike && !signs_lost;
+  const bool high = iterations.optimizer && !iterations.doubtful && !signs_lost;
   json.member("recognised_by", iterations.steps != 0  ? "optimizer steps"
                                : iterations.optimizer ? "optimizer"
                                                       : "repetition")

@@ -45,9 +45,11 @@ struct Boundary {
 
 Boundary begin_iteration(ThreadState& thread, Anchored anchored, std::uint64_t sequence,
                          Nanoseconds begin) noexcept {
-  // If several threads see it at once, one wins.
-  if (!iteration_watch.anchored.compare_exchange_strong(anchored, Anchored::kNo, std::memory_order_acq_rel))
-    return {};
+  // If several threads see it at once, one wins; a step that ends meanwhile changes nothing.
+  while (!iteration_watch.anchored.compare_exchange_weak(anchored, after_begin(anchored),
+                                                         std::memory_order_acq_rel)) {
+    if (!may_follow(anchored, thread.step != nullptr)) return {};
+  }
   const std::uint64_t count = iteration_watch.count.fetch_add(1, std::memory_order_acq_rel) + 1;
   SignRecord record;
   record.sign = SignKind::kBoundary;
@@ -57,6 +59,12 @@ Boundary begin_iteration(ThreadState& thread, Anchored anchored, std::uint64_t s
   record.shape = time;
   ThreadRegistry::push(thread, record);
   return {count, time};
+}
+
+void come_to(Anchored (*next)(Anchored)) noexcept {
+  Anchored before = iteration_watch.anchored.load(std::memory_order_relaxed);
+  while (!iteration_watch.anchored.compare_exchange_weak(before, next(before), std::memory_order_acq_rel)) {
+  }
 }
 
 void push_text(ThreadState& thread, SignKind kind, std::uint64_t function, std::uint32_t name) noexcept {
@@ -105,15 +113,14 @@ void emit_sign(SignKind kind, std::uint64_t function, std::uint64_t shape, std::
     };
     const Anchored anchored = iteration_watch.anchored.load(std::memory_order_relaxed);
     // In its first step an optimizer makes its state, by kernels that the model has as well.
-    const bool may =
-        anchored == Anchored::kYes || (anchored == Anchored::kBeforeStep && thread->step == nullptr);
-    if (may && (is(iteration_watch.begin) || is(iteration_watch.other_begin)))
+    if (may_follow(anchored, thread->step != nullptr) &&
+        (is(iteration_watch.begin) || is(iteration_watch.other_begin))) {
       boundary = begin_iteration(*thread, anchored, sequence, begin);
+    }
     if (is(iteration_watch.anchor)) {
-      iteration_watch.anchored.store(Anchored::kYes, std::memory_order_release);
+      come_to(after_anchor);
     } else if (is(iteration_watch.other_anchor)) {
-      Anchored no = Anchored::kNo;
-      iteration_watch.anchored.compare_exchange_strong(no, Anchored::kBeforeStep, std::memory_order_acq_rel);
+      come_to(after_other_anchor);
     }
   }
   ThreadRegistry::emplace<SignRecord>(*thread, RecordKind::kSign, [&](SignRecord& record) {

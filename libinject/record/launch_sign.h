@@ -38,12 +38,32 @@ constexpr bool may_begin(SignKind kind) {
          kind == SignKind::kMemset;
 }
 
-/// How near an iteration is to its end.
+/// How near an iteration is to its end, by the marks of a lock (record/iteration_watch.h).
 enum class Anchored : std::uint8_t {
   kNo,
-  kBeforeStep,  ///< its optimizer's last step is to come: nothing in that begins the next one
+  kBeforeStep,  ///< its optimizer's last step is to come, if it is not skipped: nothing in that begins the
+                ///< next one
+  kBegun,       ///< the next one has begun by that: the step, should it still come, is the former's
   kYes,
 };
+
+constexpr bool is_near_end(Anchored anchored) {
+  return anchored == Anchored::kBeforeStep || anchored == Anchored::kYes;
+}
+/// What follows an event that is the anchor, or the other one.
+constexpr Anchored after_anchor(Anchored before) {
+  return before == Anchored::kBegun ? Anchored::kNo : Anchored::kYes;
+}
+constexpr Anchored after_other_anchor(Anchored before) {
+  return before == Anchored::kYes ? before : Anchored::kBeforeStep;
+}
+/// … and the beginning of an iteration, which `may_follow()`.
+constexpr Anchored after_begin(Anchored before) {
+  return before == Anchored::kBeforeStep ? Anchored::kBegun : Anchored::kNo;
+}
+constexpr bool may_follow(Anchored before, bool in_step) {
+  return before == Anchored::kYes || (before == Anchored::kBeforeStep && !in_step);
+}
 
 /// One event. `function` identifies what was called (the kernel, or the API with its direction), `shape` that
 /// together with its launch shape or size. Equal values mean equal things within one process. Of a step,

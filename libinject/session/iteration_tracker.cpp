@@ -57,7 +57,7 @@ void IterationTracker::prepare() {
     settled_changes_ = 0;
     boundaries_.restart(restart_time_.load(std::memory_order_relaxed));
   }
-  if (iteration_watch.steps_told.load(std::memory_order_acquire)) search_->expect_steps();
+  expect_steps();
   search_->ignore_before(restart_sign_.load(std::memory_order_relaxed));
   drain_.search_with(search_.get());
   found_ = {};
@@ -66,7 +66,7 @@ void IterationTracker::prepare() {
 
 void IterationTracker::update(Nanoseconds time) {
   if (search_ == nullptr) return;
-  if (iteration_watch.steps_told.load(std::memory_order_acquire)) search_->expect_steps();
+  expect_steps();
   const IterationDetector& detector = search_->detector();
   if (detector.changes() != armed_changes_ && detector.lock() &&
       iteration_watch.source.load(std::memory_order_acquire) != SignSource::kNone) {
@@ -80,6 +80,13 @@ void IterationTracker::update(Nanoseconds time) {
   if (detector.lock() && detector.changes() == armed_changes_) found_.lock = detector.lock();
   take_spans();
   if (trusted(time)) release_spans();
+}
+
+// Where only windows are seen, CUPTI's callbacks are the source: no program that has PyTorch launches past
+// the hooks.
+void IterationTracker::expect_steps() {
+  if (iteration_watch.steps_told.load(std::memory_order_acquire))
+    search_->expect_steps(iteration_watch.source.load(std::memory_order_acquire) == SignSource::kCallbacks);
 }
 
 void IterationTracker::arm(Nanoseconds time) {
@@ -162,7 +169,7 @@ std::optional<IterationInfo> IterationTracker::info(const char* source) const {
   const IterationDetector::Lock& lock = *detector.lock();
   info.optimizer = lock.optimizer;
   info.steps = lock.steps;
-  info.steps_alike = lock.steps_alike;
+  info.doubtful = lock.doubtful;
   info.by_shape = lock.by_shape;
   info.rough = lock.rough;
   info.locked_after = lock.seen_before;

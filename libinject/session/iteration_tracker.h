@@ -86,6 +86,7 @@ class IterationTracker {
 
  private:
   void arm(Nanoseconds time);
+  void expect_steps();
   void take_spans();
   void release_spans();
   bool trusted(Nanoseconds time) const;

@@ -219,7 +219,7 @@ void IterationWindows::look_for_torch() {
   if ((parts_.options.hooks & kHookTorch) == 0 || now() - torch_sought_ < kTorchInterval) return;
   torch_sought_ = now();
   const SessionUnlock unlocked(parts_.state);
-  listen_to_steps(true);
+  listen_to_steps();
 }
 
 void IterationWindows::warn_nothing_found() {

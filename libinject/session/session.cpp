@@ -152,7 +152,8 @@ Session* Session::start() noexcept {
     std::at_quick_exit(&on_exit_handler);
     at_python_exit(&on_exit_handler);
     if (session_companions.made != nullptr) session_companions.made(*session);
-    if ((options.hooks & kHookTorch) != 0) listen_to_steps(false);
+    // Before the program goes on: it may step at once.
+    if ((options.hooks & kHookTorch) != 0 && options.window.kind != WindowKind::kOff) listen_to_steps();
     session->arm();
     if (session_companions.armed != nullptr) session_companions.armed(*session);
     making.store(Making::kDone, std::memory_order_release);

@@ -193,6 +193,18 @@ def raises():
         optimizer.step()
 
 
+def skips():
+    """Gradients that are not finite: no step then."""
+    optimizer = optimizer_of(torch.optim.Adam, (3, 5))
+    for k in range(ITERATIONS):
+        begin(k)
+        layers()
+        launch("multi_tensor_apply_unscale")
+        copy(4, 0)
+        if k not in (0, 1, 17, 18, 31):
+            optimizer.step()
+
+
 def threads():
     """A thread beside the trained one that steps nothing, and gradients on another thread."""
     stop = threading.Event()

@@ -226,10 +226,10 @@ TEST_CASE("run.json says how iterations were found", "[output]") {
   CHECK(json_of(run)["iterations"]["recognised_by"] == "optimizer steps");
   CHECK(json_of(run)["iterations"]["optimizer_steps_per_iteration"] == 3);
   CHECK(json_of(run)["iterations"]["certainty"] == "high");
-  run.iterations->steps_alike = true;
+  run.iterations->doubtful = true;
   CHECK(json_of(run)["iterations"]["certainty"] == "medium");
   run.iterations->steps = 0;
-  run.iterations->steps_alike = false;
+  run.iterations->doubtful = false;
 
   run.iteration_signs_lost = 1;
   CHECK(json_of(run)["iterations"]["certainty"] == "medium");

@@ -9,17 +9,17 @@
 //     callback. Since 1.12 (StepCallbacks) it may be called at any time: a mutex guards the list, and each
 //     thread takes over a new version of it at its next function.
 //   - at::RecordFunction::name(), for the object that a callback is given a reference to.
-//   - at::RecordFunction's constructor, before() and destructor, for a test that our callback is called in
-//   the
-//     scope that was meant, and for no other. It shows on this thread as one function named "libinject".
+//   - at::RecordFunction's constructor, before() and destructor, to test that our callback is called in the
+//     scope that was meant, and in no other. A profiler shows the test as functions named "libinject".
 //
 // They are the same in the headers of 1.13, 2.1, 2.6, 2.11, 2.13 and 2.15, and passed the test with the
-// libraries of 1.13, 2.1, 2.11 and 2.15. Another version, one that lacks
-// some of these functions, and one that fails the test are left alone. The callback stays registered: a
-// function that is in progress when it is removed would still call its end. So it asks
-// iteration_watch.source, which is kNone outside of the search, and in a forked child.
+// libraries of 1.13, 2.1, 2.11 and 2.15. Another version, one that lacks some of these functions, and one
+// that fails the test are left alone. The callback stays registered: a function that is in progress when it
+// is removed would still call its end. So it asks iteration_watch.source, which is kNone outside of the
+// search and in a forked child.
 #include "libinject/capture/torch/step_listener.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <link.h>
 #include <unistd.h>
@@ -114,7 +114,11 @@ NoContext on_start(const void* function) noexcept {
     test_starts.fetch_add(1, std::memory_order_relaxed);
     return {};
   }
-  if (iteration_watch.source.load(std::memory_order_acquire) == SignSource::kNone) return {};
+  // Not before the test has been passed.
+  if (!iteration_watch.steps_told.load(std::memory_order_acquire) ||
+      iteration_watch.source.load(std::memory_order_acquire) == SignSource::kNone) {
+    return {};
+  }
   const char* name = read_name.load(std::memory_order_relaxed)(function);
   if (name == nullptr || std::strncmp(name, kStepPrefix.data(), kStepPrefix.size()) != 0) return {};
   if (ThreadRegistry::this_thread_is_ignored()) return {};
@@ -226,26 +230,47 @@ Version version_of(const std::string& library) {
   return version;
 }
 
+/// A function of that scope as PyTorch would make it; not seen by whoever looks at `tested` after its end.
+class TestFunction {
+ public:
+  TestFunction(const Interface& torch, Scope scope) : torch_(torch) {
+    torch_.construct(place_.data(), scope);
+    tested = place_.data();
+  }
+  ~TestFunction() {
+    torch_.destroy(place_.data());
+    tested = nullptr;
+  }
+  TestFunction(const TestFunction&) = delete;
+  TestFunction& operator=(const TestFunction&) = delete;
+
+  void begin() {
+    if (torch_.before != nullptr) {
+      torch_.before(place_.data(), kName, -1);
+    } else {
+      torch_.before_descriptor(place_.data(), std::string_view(kName), -1);
+    }
+  }
+  bool is_named() const {
+    const char* name = torch_.name(place_.data());
+    return name != nullptr && std::strcmp(name, kName) == 0;
+  }
+
+ private:
+  static constexpr const char* kName = "libinject";
+  const Interface& torch_;
+  alignas(64) std::array<std::byte, 4096> place_{};  // several times the object's size in PyTorch 2.11
+};
+
 /// Whether the callback came as often as it should for a function of that scope.
 bool comes(const Interface& torch, Scope scope, unsigned times) {
-  // Five times the object's size in PyTorch 2.11.
-  alignas(64) std::array<std::byte, 4096> place{};
-  static constexpr const char* kName = "libinject";
   test_starts = test_ends = 0;
-  tested = place.data();
-  torch.construct(place.data(), scope);
   bool named = true;
-  if (torch.before != nullptr) {
-    torch.before(place.data(), kName, -1);
-  } else {
-    torch.before_descriptor(place.data(), std::string_view(kName), -1);
+  {
+    TestFunction function(torch, scope);
+    function.begin();
+    if (times != 0) named = function.is_named();
   }
-  if (times != 0) {
-    const char* name = torch.name(place.data());
-    named = name != nullptr && std::strcmp(name, kName) == 0;
-  }
-  torch.destroy(place.data());
-  tested = nullptr;
   return named && test_starts == times && test_ends == times;
 }
 
@@ -276,25 +301,31 @@ void listen(const Interface& torch, const std::string& library) {
   Log::debug("this PyTorch calls back otherwise than is known: it is not asked for its optimizers' steps");
 }
 
+/// Waits until nobody is loading the library any more: it is in the loader's list before it is relocated and
+/// its initialisers have run, and its loader has the lock until then. False if that has failed.
+bool is_loaded(const char* path) noexcept {
+  void* library = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
+  if (library != nullptr) dlclose(library);
+  return library != nullptr;
+}
+
 }  // namespace
 
-void listen_to_steps(bool may_be_loading) noexcept {
+void listen_to_steps() noexcept {
   static std::atomic<bool> busy{false};
   static std::atomic<bool> done{false};
   static std::atomic<unsigned long long> adds_seen{0};
-  static std::atomic<bool> met{false};
   if (done.load(std::memory_order_acquire) || busy.exchange(true, std::memory_order_acq_rel)) return;
-  Search search{adds_seen.load(std::memory_order_relaxed)};
+  Search search(adds_seen.load(std::memory_order_relaxed));
   {
     // A fork waits as well: PyTorch's mutex must not be taken in the child by a thread that is not there.
     const LoaderUse use;
     dl_iterate_phdr(&look_at, &search);
-    const bool wait = may_be_loading && search.found && !met.exchange(true, std::memory_order_relaxed);
-    adds_seen.store(wait ? 0 : search.adds, std::memory_order_relaxed);
-    if (search.found && !wait) {
+    adds_seen.store(search.adds, std::memory_order_relaxed);
+    if (search.found) {
       done.store(true, std::memory_order_release);
       try {
-        listen(search.interface, search.path.data());
+        if (is_loaded(search.path.data())) listen(search.interface, search.path.data());
       } catch (...) {
         Log::error_without_allocation("PyTorch is not asked for its optimizers' steps: out of memory");
       }

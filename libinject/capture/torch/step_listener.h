@@ -10,8 +10,8 @@ namespace inject {
 
 /// Registers the callback, once in the process, if PyTorch is loaded and its interface is the one that we
 /// know; iteration_watch.steps_told says whether it is. Cheap where nothing has been loaded since the last
-/// call. With no lock of ours held. `may_be_loading`: another thread may be loading it, whose initialisers
-/// run after it is in the loader's list; it is left alone until the next call.
-void listen_to_steps(bool may_be_loading) noexcept;
+/// call; where another thread is loading PyTorch it waits for that. As CUDA is initialised, and on our own
+/// thread, with no lock held.
+void listen_to_steps() noexcept;
 
 }  // namespace inject

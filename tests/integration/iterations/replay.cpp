@@ -85,7 +85,7 @@ int main() {
     }
     std::uint64_t step = 0;
     if (line[0] == 'E') {
-      detector.expect_steps();
+      detector.expect_steps(line[2] == '1');
       continue;
     }
     if (line[0] == 'U') {
@@ -110,6 +110,7 @@ int main() {
     sign.shape = hash(shape, 2);
     sign.time = time;
     sign.in_step = in_step[i];
+    inject::ThreadRegistry::current()->step = in_step[i] ? &line : nullptr;
     inject::emit_sign(sign.kind, sign.function, sign.shape, sign.stream, false);
     if (const std::uint64_t count = inject::iteration_watch.count.load(); count != boundaries) {
       boundaries = count;
