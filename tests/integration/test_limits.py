@@ -157,12 +157,11 @@ class Tables(LimitTest):
         self.assertEqual([row["Instances"] for row in done.out.rows("thread_kern_sum.csv")], ["3"] * 220)
 
     def test_many_threads_that_launch_once(self):
-        # Where threads that launch no more hold all buffers, they are called back.
-        done = self.script("start threads:120 [ kernel:once:1 meet:end:120 ] until_delivered:40 looks:2 kernel:later:10 sync stop")
+        # Where threads that launch no more hold all buffers, they are called back: on a busy machine not before the next kernel.
+        done = self.script("start threads:120 [ kernel:once:1 meet:end:120 ] until_delivered:40 loop:10 [ looks:2 kernel:later:1 ] sync stop")
         kernels = done.out.kernels()
-        lost = done.out.lost().get("activity_records", 0)
-        self.assertEqual(kernels["once"] + lost, 120)
-        self.assertEqual(kernels["later"], 10)
+        self.assertEqual(sum(kernels.values()) + done.out.lost().get("activity_records", 0), 130)
+        self.assertGreater(kernels.get("later", 0), 0)
 
 
 if __name__ == "__main__":
