@@ -35,19 +35,17 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.append(os.path.join(HERE, os.pardir, "tests", "gpu"))
 sys.path.append(os.path.join(HERE, "programs"))
 
-START, COUNT, STEPS = 30, 10, 70
+START, COUNT, STEPS = 30, 10, 70  # COUNT: set_count()
 REHEARSAL = range(20, 25)
 PROGRAMS = ("mlp", "language", "convolutions", "recurrent", "actor", "unet", "critic")
 
-# What the environment of a server has, beside INJECT_OUT.
-WINDOW = {"INJECT_WINDOW": f"iter:{START}+{COUNT}"}
+# What the environment of a server has, beside INJECT_OUT and the window.
 OURS = {
-    "ours": WINDOW,
-    "ours_memory": {**WINDOW, "INJECT_RECOVER": "0"},
-    "ours_no_api": {**WINDOW, "INJECT_API": "off"},
+    "ours": {},
+    "ours_memory": {"INJECT_RECOVER": "0"},
+    "ours_no_api": {"INJECT_API": "off"},
     "ours_idle": {"INJECT_WINDOW": "iter:1000000+1"},
-    "other": WINDOW,
-    "ours_fifth": {"INJECT_WINDOW": f"iter:{START}+{COUNT}/20x5"},
+    "ours_fifth": {"INJECT_WINDOW": "iter:{start}+{count}/20x5"},
 }
 ARMS = ("none", "sampled", "floor", "floor_rehearsed", "floor_kernels", "floor_callbacks", "profiler", "profiler_cpu", *OURS)
 
@@ -112,6 +110,32 @@ class Nothing:
         return {}
 
 
+def threads():
+    """{thread: (name, processor time in ns, page faults)} of this process."""
+    found = {}
+    for task in glob.glob("/proc/self/task/*"):
+        try:
+            with open(task + "/comm") as comm, open(task + "/schedstat") as times, open(task + "/stat") as stat:
+                found[task] = comm.read().strip(), int(times.read().split()[0]), int(stat.read().rpartition(")")[2].split()[7])
+        except OSError:  # it has ended
+            pass
+    return found
+
+
+def by_name(before, after, steps):
+    """{name: [threads, processor time in us, page faults]}, each a step, of what ran between."""
+    found = {}
+    for task, (name, time_ns, faults) in after.items():
+        _, earlier_ns, earlier_faults = before.get(task, (name, 0, 0))
+        if time_ns == earlier_ns:
+            continue
+        one = found.setdefault(name, [0, 0.0, 0.0])
+        one[0] += 1
+        one[1] += round((time_ns - earlier_ns) / 1e3 / steps, 1)
+        one[2] += round((faults - earlier_faults) / steps, 1)
+    return found
+
+
 def take_steps(request, arm, options, wait_for_turn):
     import launch_bound
     import torch
@@ -126,11 +150,14 @@ def take_steps(request, arm, options, wait_for_turn):
     step()
     count = options.steps
     begin, end, faults, cpu = ([0] * count for _ in range(4))
+    edges = []
     usage, monotonic, process = resource.getrusage, time.monotonic_ns, time.process_time_ns
     for at in range(count):
         if at % options.turn == 0:
             wait_for_turn()
         client.before(at)
+        if at in (max(START - COUNT, 1), START, START + COUNT):
+            edges.append(threads())
         before, spent = usage(resource.RUSAGE_SELF).ru_minflt, process()
         begin[at] = monotonic()
         step()
@@ -140,11 +167,13 @@ def take_steps(request, arm, options, wait_for_turn):
     if options.device == "cuda":
         torch.cuda.synchronize()
     found = client.end()
-    return {"begin": begin, "end": end, "faults": faults, "cpu": cpu, "pid": os.getpid(), **found}
+    return {"begin": begin, "end": end, "faults": faults, "cpu": cpu, "pid": os.getpid(), **found,
+            "threads_before": by_name(edges[0], edges[1], START - max(START - COUNT, 1)), "threads": by_name(edges[1], edges[2], COUNT)}
 
 
 def serve(arm, options):
     """Lines of JSON on stdin, an answer each on stdout."""
+    set_count(options.count)
     if options.cpus:
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:options.cpus])
     import launch_bound  # noqa: F401
@@ -195,7 +224,7 @@ class Server:
 
     def start(self):
         options = self.options
-        argv = [sys.executable, os.path.abspath(__file__), "--serve", self.arm, "--device", options.device, "--steps", str(options.steps),
+        argv = [sys.executable, os.path.abspath(__file__), "--serve", self.arm, "--device", options.device, "--steps", str(options.steps), "--count", str(options.count),
                 "--turn", str(options.turn), "--cpus", str(options.cpus), "--floor", options.floor or "", "--cupti", options.cupti or ""]
         self.process = subprocess.Popen(argv, env=self.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, text=True,
                                         start_new_session=True)
@@ -327,6 +356,11 @@ def active_share(samples, run):
             sampled += inside
             active += inside * share
     return active / sampled if sampled >= 0.9 * (end - begin) else None
+
+
+def set_count(count):
+    global COUNT
+    COUNT = count
 
 
 def step_ms(answer, steps):
@@ -501,11 +535,16 @@ def test(options, report):
         if os.path.exists(os.path.join(folder, name)):
             options.floor = os.path.join(folder, name)
     options.cupti = options.cupti or "libcupti.so.13"
+    set_count(options.count)
+    options.others = dict(other.split("=", 1) if "=" in other else ("other", other) for other in options.other)
+    OURS.update(dict.fromkeys(options.others, {}))
 
     def environment_of(arm):
         environment = clean_environment()
         if arm in OURS:
-            environment.update(OURS[arm], LD_PRELOAD=options.other if arm == "other" else options.library, INJECT_OUT=os.path.join(options.work, f"{arm}-%p"), INJECT_SUMMARY="off")
+            window = OURS[arm].get("INJECT_WINDOW", "iter:{start}+{count}").format(start=START, count=COUNT)
+            environment.update(OURS[arm], INJECT_WINDOW=window, LD_PRELOAD=options.others.get(arm, options.library), INJECT_SUMMARY="off",
+                               INJECT_OUT=os.path.join(options.work, f"{arm}-%p"))
         return environment
 
     data, failures = collect(options, environment_of)
@@ -520,14 +559,16 @@ def test(options, report):
 
 def arguments(parser):
     parser.add_argument("--programs", default=",".join(PROGRAMS))
-    parser.add_argument("--arms", default="none,floor,floor_rehearsed,ours", help="of " + ",".join(ARMS))
+    parser.add_argument("--arms", default="none,floor,floor_rehearsed,ours", help="of " + ",".join(ARMS) + ", and those of --other")
     parser.add_argument("--seconds", type=float, default=500, help="no round begins that might end later")
     parser.add_argument("--steps", type=int, default=STEPS)
+    parser.add_argument("--count", type=int, default=COUNT, help="steps of the window")
     parser.add_argument("--turn", type=int, default=1_000_000, help="steps that an arm takes before it is another's turn")
     parser.add_argument("--cpus", type=int, default=0, help="the arms run on so many processors, the same ones (0: on all)")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--floor", help=argparse.SUPPRESS)
-    parser.add_argument("--other", help="another build of the library, for the arm of that name")
+    parser.add_argument("--other", default=[], action="append", metavar="[NAME=]LIBRARY",
+                        help="another build of the library, as the arm NAME (other); may be repeated")
     parser.add_argument("--cupti", help="libcupti's file, if not that which the loader finds")
 
 
