@@ -14,6 +14,8 @@ constexpr std::uint64_t kNever = ~std::uint64_t{0};
 // Events between two boundaries' neighbours that are looked at for where an iteration begins.
 constexpr std::uint64_t kMaxZone = 512;
 constexpr std::uint64_t kMaxGuessZone = 64;
+// In so many the order of first occurrences is one.
+constexpr std::size_t kMinInOrder = 4;
 // … and before an optimizer's last step, for what is there if that is skipped.
 constexpr std::uint64_t kMaxBeforeStep = 8;
 
@@ -31,7 +33,9 @@ class Cycle {
 
   std::uint64_t length() const { return length_; }
   /// Position in the stream.
-  std::uint64_t at(std::uint64_t offset) const { return begin_ + offset % length_; }
+  std::uint64_t at(std::uint64_t offset) const {
+    return begin_ + offset % std::max<std::uint64_t>(length_, 1);
+  }
   std::uint32_t id(std::uint64_t offset) const { return history_.token_at(at(offset), by_shape_); }
   const SignHistory::Token& token(std::uint64_t offset) const { return history_.token(id(offset)); }
   bool is_optimizer(std::uint64_t offset) const { return history_.is_optimizer(token(offset)); }
@@ -145,12 +149,18 @@ std::optional<CycleEnd> end_by_optimizer(const Cycle& cycle) {
   return end;
 }
 
-/// By the rotation that puts the first occurrences in order.
-std::optional<CycleEnd> end_by_order(const Cycle& cycle) {
+/// By the rotation that puts the first occurrences in order. Kernels that a compiler has tried out before
+/// came in another one: where enough are left, they do not count.
+std::optional<CycleEnd> end_by_order(const SignHistory& history, const Cycle& cycle) {
+  const std::uint64_t tuned = history.tuning_end();
   std::vector<std::uint64_t> order;
+  std::vector<std::uint64_t> after_tuning;
   for (std::uint64_t i = 0; i < cycle.length(); ++i) {
-    if (cycle.is_single(i)) order.push_back(i);
+    if (!cycle.is_single(i)) continue;
+    order.push_back(i);
+    if (cycle.token(i).first >= tuned) after_tuning.push_back(i);
   }
+  if (after_tuning.size() >= kMinInOrder) order = after_tuning;
   if (order.empty()) return std::nullopt;
   const std::size_t step = std::max<std::size_t>(1, order.size() / 96);
   std::vector<std::uint64_t> sample;
@@ -200,7 +210,8 @@ std::optional<std::uint64_t> oldest_work(const Cycle& cycle, const CycleEnd& end
   const std::uint64_t beyond = after + std::min(cycle.length(), kMaxZone);
   std::optional<std::uint64_t> work;
   for (std::uint64_t o = after; o < beyond; ++o) {
-    if (by_steps && (cycle.is_optimizer(o) || (work && 4 * (o - after) > cycle.length()))) break;
+    if (by_steps && cycle.is_optimizer(o)) break;
+    if (work && 4 * (o - after) > cycle.length()) break;
     const SignHistory::Token& token = cycle.token(o);
     if (!is_work(token.kind) || cycle.is_optimizer(o) || token.first >= end.first_seen) continue;
     const bool single = cycle.is_single(o);
@@ -338,7 +349,7 @@ std::optional<IterationLock> find_marks(const SignHistory& history, const Repeti
   const bool by_steps = repetition.optimizer && history.knows_by_steps();
   const auto end = by_steps               ? end_by_steps(history, cycle, repetition.steps)
                    : repetition.optimizer ? end_by_optimizer(cycle)
-                                          : end_by_order(cycle);
+                                          : end_by_order(history, cycle);
   if (!end) return std::nullopt;
   const CycleBegin begin = begin_after(history, cycle, *end, by_steps);
 

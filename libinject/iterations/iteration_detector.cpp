@@ -3,6 +3,7 @@
 #include "libinject/iterations/iteration_detector.h"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 namespace inject {
@@ -12,6 +13,8 @@ namespace {
 // Anchors that stay away for this many times an iteration's events: the program does something else now.
 constexpr double kOverdue = 8;
 constexpr double kOverdueUnnamed = 16;
+// What is an iteration of several models has so much of what was taken for as many iterations, at least.
+constexpr double kMostOfTurns = 0.75;
 // So many iterations are waited, once it is known how the steps repeat, for the rest to repeat as well.
 constexpr std::uint64_t kCyclesBeforeSteps = 8;
 
@@ -20,9 +23,15 @@ constexpr std::uint64_t kCyclesBeforeSteps = 8;
 void IterationDetector::add(const LaunchSign& sign) {
   if (sign.kind >= SignKind::kMark) return;
   const std::uint64_t position = history_.add(sign);
-  if (lock_) tracker_.track(history_, position);
+  if (lock_) {
+    const std::uint64_t before = tracker_.number();
+    tracker_.track(history_, position);
+    if (tracker_.number() != before) look_at_iterations();
+  }
   analyse_if_due();
-  if (sign.kind == SignKind::kStep) lock_by_steps();
+  if (sign.kind != SignKind::kStep) return;
+  look_at_cycles();
+  lock_by_steps();
 }
 
 bool IterationDetector::is_overdue() const {
@@ -42,8 +51,9 @@ void IterationDetector::analyse_if_due() {
       std::int64_t visits = 0;
       // A lock by shape with an optimizer in it is kept as long as it holds.
       if (!lock_ || overdue || !lock_->optimizer || !lock_->by_shape ||
-          lock_->marks.begin == IterationMarks::kAnyWork || has_other_steps()) {
-        const auto found = search_.find(history_, std::min(depth, there), schedule_.is_scarce());
+          lock_->marks.begin == IterationMarks::kAnyWork || has_other_steps() || turns_ > 1) {
+        const double least = turns_ > 1 ? kMostOfTurns * static_cast<double>(turns_) * lock_->events : 0;
+        const auto found = search_.find(history_, std::min(depth, there), schedule_.is_scarce(), least);
         visits = search_.visits();
         if (found && is_better(*found)) accept(*found);
       }
@@ -55,14 +65,34 @@ void IterationDetector::analyse_if_due() {
 
 // It had been taken for something else before it was known how the steps repeat.
 bool IterationDetector::has_other_steps() const {
-  return history_.knows_by_steps() &&
-         (lock_->steps == 0 || lock_->steps % history_.steps().cycle()->length != 0);
+  return history_.knows_by_steps() && (lock_->steps == 0 || lock_->steps % steps_each() != 0);
+}
+
+// By names, an optimizer's kernels are all that tells an iteration: that of two models is then one for each.
+void IterationDetector::look_at_iterations() {
+  if (!lock_->optimizer || !lock_->by_shape || lock_->steps != 0) return;
+  if (const auto begin = tracker_.begin_event()) boundaries_.push_back(*begin);
+  if (boundaries_.size() < kMaxEdges && boundaries_.size() != kMaxEdges / 4 * 3) return;
+  std::vector<std::uint64_t> latest(boundaries_.rbegin(), boundaries_.rend());
+  turns_ = pattern_of(history_, latest).value_or(turns_);
+  if (boundaries_.size() >= kMaxEdges) boundaries_.erase(boundaries_.begin(), boundaries_.end() - 4);
+}
+
+// Of optimizers in an iteration, as far as is known.
+std::uint64_t IterationDetector::steps_each() const {
+  return cycles_ * history_.steps().cycle()->length;
+}
+
+// A critic may have stepped alone for a while.
+void IterationDetector::look_at_cycles() {
+  if (!lock_ || !history_.knows_by_steps() || !std::has_single_bit(history_.steps().count())) return;
+  cycles_ = contents_.per_iteration(history_).value_or(cycles_);
 }
 
 // Or are they the same iterations again?
 bool IterationDetector::is_better(const Repetition& found) const {
   return !lock_ || (found.optimizer && !lock_->optimizer) || found.spacing >= 1.5 * lock_->events ||
-         (found.optimizer && has_other_steps()) ||
+         (found.optimizer && has_other_steps() && found.steps % steps_each() == 0) ||
          history_.total() - tracker_.last_anchor() >= static_cast<std::uint64_t>(4 * lock_->events) + 16;
 }
 
@@ -81,6 +111,7 @@ void IterationDetector::lock_by_steps() {
   const auto now = steps.position(0);
   const auto before = steps.position(kCyclesBeforeSteps * cycle->length);
   if (!now || !before || *before < history_.oldest()) return;
+  if (contents_.per_iteration(history_) != 1) return;
   IterationLock lock;
   lock.marks = {history_.step_mark(cycle->last), IterationMarks::kAnyWork, IterationMarks::kAnyWork};
   lock.events = static_cast<double>(*now - *before) / kCyclesBeforeSteps;
@@ -121,8 +152,12 @@ void IterationDetector::follow(IterationLock lock, std::uint64_t from, const Rep
       // The program continues with other kernels.
       if (first > old_end) over += old_ones;
     } else if (lock.steps != 0) {
-      // Some may have been skipped, but none was made in vain.
-      over = std::max(over, steps.count_before(boundary.value_or(history_.total())) / lock.steps);
+      // Some may have been skipped, but none was made in vain. What comes once in an iteration may come in a
+      // validation as well, but not what comes right before a step.
+      const std::uint64_t until = boundary.value_or(history_.total());
+      if (lock.marks.other_anchor != 0)
+        over = std::min(over, history_.count_before(lock.marks.other_anchor, until));
+      over = std::max(over, steps.count_before(until) / lock.steps);
     }
   } else {
     const std::uint64_t until = boundary.value_or(history_.total());
@@ -133,6 +168,8 @@ void IterationDetector::follow(IterationLock lock, std::uint64_t from, const Rep
   lock.locked_at = history_.total();
   lock.seen_before = tracker_.number();
   lock_ = std::move(lock);
+  boundaries_.clear();
+  turns_ = 1;
   ++changes_;
 }
 

@@ -11,6 +11,7 @@
 
 #include "libinject/iterations/analysis_schedule.h"
 #include "libinject/iterations/boundary_marks.h"
+#include "libinject/iterations/cycle_contents.h"
 #include "libinject/iterations/repetition.h"
 #include "libinject/iterations/sign_history.h"
 #include "libinject/iterations/span_tracker.h"
@@ -87,6 +88,9 @@ class IterationDetector {
   void lock_by_steps();
   void follow(IterationLock lock, std::uint64_t from, const Repetition* found);
   bool has_other_steps() const;
+  std::uint64_t steps_each() const;
+  void look_at_cycles();
+  void look_at_iterations();
   bool is_overdue() const;
   bool is_better(const Repetition& found) const;
 
@@ -95,6 +99,10 @@ class IterationDetector {
   RepetitionSearch search_;
   SpanTracker tracker_;
   std::optional<Lock> lock_;
+  CycleContents contents_;
+  std::uint64_t cycles_ = 1;               // of the program's steps in an iteration, as far as is known
+  std::vector<std::uint64_t> boundaries_;  // of the latest iterations
+  std::uint64_t turns_ = 1;                // so many of them are one, of several models
   std::uint64_t changes_ = 0;
 };
 

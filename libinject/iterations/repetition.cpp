@@ -298,7 +298,8 @@ std::optional<Repetition> RepetitionSearch::evaluate(const SignHistory& history,
     if (history.knows_by_steps()) {
       const std::uint64_t steps = history.steps().count_between(tail.at[j + 1], tail.at[j]);
       if (found.steps == 0) found.steps = steps;
-      optimizer = steps != 0 && steps == found.steps && steps % history.steps().cycle()->length == 0;
+      // No more: a report in every second iteration, or an epoch of a few batches repeats as well.
+      optimizer = steps == history.steps().cycle()->length * cycles_.value_or(1);
     }
     const std::uint64_t length = tail.at[j] - tail.at[j + 1];
     if (optimizer && history.knows_by_steps() && masks_.is_double(j)) continue;
@@ -314,7 +315,7 @@ std::optional<Repetition> RepetitionSearch::evaluate(const SignHistory& history,
   if (count == 5 && found.covered == 0b10101) return std::nullopt;
   // Every interval has one, or the optimizer goes with something longer.
   found.optimizer = with_optimizer == covered_count;
-  if (!found.optimizer && skips_steps(history, found)) found.optimizer = true;
+  if (!found.optimizer && cycles_ == 1 && skips_steps(history, found)) found.optimizer = true;
   if (!found.optimizer) {
     // A kernel that a step launches a few times in a row, and then the rest of the step.
     if (covered_count < count && covered_events <= kFewEvents * covered_count) return std::nullopt;
@@ -340,22 +341,35 @@ std::optional<Repetition> RepetitionSearch::evaluate(const SignHistory& history,
   return found;
 }
 
-std::optional<Repetition> RepetitionSearch::find(const SignHistory& history, std::uint64_t depth,
-                                                 bool scarce) {
+std::optional<Repetition> RepetitionSearch::find(const SignHistory& history, std::uint64_t depth, bool scarce,
+                                                 double least) {
   visits_ = 0;
   if (depth < 4) return std::nullopt;
+  cycles_.reset();
+  if (history.knows_by_steps()) {
+    cycles_ = contents_.per_iteration(history);
+    visits_ += contents_.visits();
+  }
   std::vector<Repetition> candidates;
   for (const bool by_shape : {true, false}) {
     for (const std::uint32_t pivot : gather_pivots(history, depth, by_shape, scarce)) {
-      if (auto candidate = evaluate(history, pivot, by_shape)) candidates.push_back(std::move(*candidate));
+      auto candidate = evaluate(history, pivot, by_shape);
+      if (candidate && candidate->spacing >= least) candidates.push_back(std::move(*candidate));
     }
   }
   // Between two optimizers lie a step at least, and a validation at times.
   const bool wants_optimizer =
       history.has_optimizer() && history.total() - history.optimizer_end() <
                                      std::max(kOptimizerPatience, kOptimizerGaps * history.optimizer_gap());
-  const bool waits = history.waits_for_steps();
+  const bool waits = history.waits_for_steps() || (history.knows_by_steps() && !cycles_);
   const Repetition* chosen = waits ? nullptr : choose(history, candidates, wants_optimizer);
+  // Two models that take turns have their optimizers' kernels in common.
+  while (chosen != nullptr && chosen->optimizer && chosen->by_shape && !history.knows_by_steps() &&
+         !all_alike(history, std::span(chosen->at).first(chosen->intervals + 1))) {
+    visits_ += static_cast<std::int64_t>(4 * (chosen->at[0] - chosen->begin()));
+    candidates.erase(candidates.begin() + (chosen - candidates.data()));
+    chosen = choose(history, candidates, wants_optimizer);
+  }
   if (chosen == nullptr && (wants_optimizer || waits)) {
     // A graph holds a whole step, its optimizer included.
     const std::uint64_t end = waits ? history.steps().end() : history.optimizer_end();

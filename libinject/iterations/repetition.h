@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "libinject/iterations/cycle_contents.h"
 #include "libinject/iterations/sign_history.h"
 
 namespace inject {
@@ -42,8 +43,10 @@ std::uint64_t count_before(const SignHistory& history, const Repetition& repetit
 /// shorter one over again.
 class RepetitionSearch {
  public:
-  /// Looks at the latest `depth` events. `scarce`: at fewer pivots.
-  std::optional<Repetition> find(const SignHistory& history, std::uint64_t depth, bool scarce);
+  /// Looks at the latest `depth` events. `scarce`: at fewer pivots. What has fewer than `least` events is
+  /// none.
+  std::optional<Repetition> find(const SignHistory& history, std::uint64_t depth, bool scarce,
+                                 double least = 0);
   /// Events that the last find() has visited.
   std::int64_t visits() const { return visits_; }
 
@@ -84,6 +87,8 @@ class RepetitionSearch {
   std::vector<Tail> tails_;  // by token, of one gather_pivots()
   std::uint32_t tails_epoch_ = 0;
   Masks masks_;  // of one evaluate()
+  CycleContents contents_;
+  std::optional<std::uint64_t> cycles_;  // of the program's steps in an iteration, for one find()
 };
 
 }  // namespace inject

@@ -125,6 +125,27 @@ const SignHistory::Gap* SignHistory::gap_before(std::uint64_t position) const {
   return gap->position == position ? &*gap : nullptr;
 }
 
+std::uint64_t SignHistory::count_before(std::uint64_t hash, std::uint64_t position) const {
+  const auto id = ids_.find(hash);
+  if (id == ids_.end()) return 0;
+  std::uint64_t count = tokens_[id->second].count;
+  for (std::uint64_t p = std::max(position, oldest()); p < total_; ++p)
+    count -= event(p).shape == id->second || event(p).function == id->second;
+  return count;
+}
+
+std::uint64_t SignHistory::tuning_end() const {
+  std::uint64_t end = 0;
+  for (const Token& token : tokens_)
+    if (token.tuning) end = std::max(end, token.last + 1);
+  return end;
+}
+
+bool SignHistory::has_gap(std::uint64_t from, std::uint64_t to) const {
+  const auto gap = std::ranges::upper_bound(gaps_, from, {}, &Gap::position);
+  return gap != gaps_.end() && gap->position <= to;
+}
+
 std::string SignHistory::name_of(std::uint32_t id) const {
   const Token& it = tokens_[id];
   const auto found = names_.find(tokens_[it.function].hash);

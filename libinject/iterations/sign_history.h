@@ -63,6 +63,8 @@ class SignHistory {
   Nanoseconds first_time() const { return first_time_; }
   /// The gap right before this event; null if there is none.
   const Gap* gap_before(std::uint64_t position) const;
+  /// Whether there is one after the event at `from`, up to that at `to`.
+  bool has_gap(std::uint64_t from, std::uint64_t to) const;
 
   /// Ids of tokens are below this. 0 stands for whatever no longer fits.
   std::size_t tokens() const { return tokens_.size(); }
@@ -70,6 +72,8 @@ class SignHistory {
   std::uint32_t token_at(std::uint64_t position, bool by_shape) const {
     return by_shape ? event(position).shape : event(position).function;
   }
+  /// How many events before that position have the function or shape of this hash.
+  std::uint64_t count_before(std::uint64_t hash, std::uint64_t position) const;
   /// Whether the event's function or shape has this hash.
   bool matches(std::uint64_t position, std::uint64_t mark) const {
     const Event& at = event(position);
@@ -110,6 +114,9 @@ class SignHistory {
     const bool other = marks.other_anchor != 0 && matches(position, marks.other_anchor);
     return other ? after_other_anchor(before) : before;
   }
+
+  /// Position after the last event of a compiler that tries kernels out; 0 if there was none.
+  std::uint64_t tuning_end() const;
 
   bool has_optimizer() const { return optimizer_end() != 0; }
   /// Position after the last event of an optimizer's; 0 if there was none.

@@ -15,6 +15,8 @@ constexpr unsigned kMaxDoublings = 10;
 constexpr unsigned kOthers = 4;
 // In fewer, the parameters of a layer or two may have been updated one by one.
 constexpr std::uint64_t kMinEvents = 200;
+// So many of the latest steps launched as much.
+constexpr std::size_t kLargeSteps = 8;
 // Of so many of the latest steps, half have contents that an earlier one had: they come back.
 constexpr std::uint64_t kRecent = 24;
 
@@ -59,11 +61,21 @@ bool StepSequence::is_open() const {
 
 void StepSequence::find(Nanoseconds time) {
   cycle_ = cycle_of(true);
+  if (are_large() && (!cycle_ || cycle_->length != 1)) {
+    cycle_ = cycle_of(false);
+    return;
+  }
   if (cycle_ || count_ < kMinStepsByClass) return;
   const Nanoseconds lasted = time - first_time_;
   if (lasted < kMinTimeByClass && count_ < kPatience) return;
   if (lasted < kMinTimeAlike && count_ < kPatience && contents_come_back()) return;
   cycle_ = cycle_of(false);
+}
+
+bool StepSequence::are_large() const {
+  if (steps_.size() < kLargeSteps) return false;
+  return std::all_of(steps_.end() - static_cast<std::ptrdiff_t>(kLargeSteps), steps_.end(),
+                     [](const Step& step) { return step.signs >= kMinEvents; });
 }
 
 bool StepSequence::contents_come_back() const {

@@ -99,6 +99,8 @@ class StepSequence {
   }
   void find(Nanoseconds time);
   std::optional<StepCycle> cycle_of(bool by_contents) const;
+  /// What they launched is a whole iteration's, as of line searches: it does not tell optimizers apart.
+  bool are_large() const;
   std::uint64_t cycles_needed(std::uint64_t length) const;
   bool repeats(std::uint64_t length, std::uint64_t cycles, bool by_contents) const;
   bool contents_come_back() const;

@@ -135,14 +135,18 @@ void iterations_json(JsonText& json, const IterationInfo& iterations, bool signs
     json.member("report", iterations.report).close_object();
     return;
   }
-  const bool high = iterations.optimizer && !iterations.doubtful && !signs_lost;
+  // Told by the program, known by kernels' names, or neither; docs/iterations.md has how often each was
+  // right.
+  const bool sure = !iterations.doubtful && !signs_lost;
+  const bool high = iterations.steps != 0 && sure && !iterations.rough;
+  const bool medium = iterations.optimizer && (iterations.steps != 0 || sure) && !iterations.rough;
   json.member("recognised_by", iterations.steps != 0  ? "optimizer steps"
                                : iterations.optimizer ? "optimizer"
                                                       : "repetition")
       .member("told_apart_by", iterations.by_shape ? "function and launch shape" : "function")
-      .member("certainty", iterations.rough ? "low"
-                           : high           ? "high"
-                                            : "medium");
+      .member("certainty", high     ? "high"
+                           : medium ? "medium"
+                                    : "low");
   if (iterations.steps != 0) json.member("optimizer_steps_per_iteration", iterations.steps);
   json.member("locked_after", iterations.locked_after)
       .member("changes", iterations.changes)

@@ -64,8 +64,10 @@ def check_kernels(report, what, folder):
     listed = sum(int(r["Kernels"]) for r in rows), sum(int(r["GPU Time (ns)"]) for r in rows)
     kernels = [r for r in folder.rows(KERN_SUM) if r["Name"].startswith("nccl")]
     ran = sum(int(r["Instances"]) for r in kernels), sum(int(r["Total Time (ns)"]) for r in kernels)
-    report.check(f"{what}: every NCCL kernel is in one row, nothing lost", listed == ran and not folder.lost(),
-                 f"{listed} and {ran} kernels and ns; lost: {folder.lost()}")
+    # A kernel of a rank that came last can be shorter than its bytes take: such a rate is left out, and counted.
+    lost = {name: count for name, count in folder.lost().items() if name != "impossible_rates"}
+    report.check(f"{what}: every NCCL kernel is in one row, nothing lost", listed == ran and not lost,
+                 f"{listed} and {ran} kernels and ns; lost: {lost}")
     unknown = [r for r in rows if r["Operation"] == "[unknown]"]
     return rows, sum(int(r["GPU Time (ns)"]) for r in unknown) / max(listed[1], 1)
 

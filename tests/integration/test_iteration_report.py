@@ -31,7 +31,7 @@ class Report(Training):
         self.assertLessEqual(found.pop("locked_after"), 5)
         self.assertEqual(found, {
             "source": "hooks", "found": True, "recognised_by": "optimizer", "told_apart_by": "function and launch shape",
-            "certainty": "high", "changes": 0, "events_per_iteration": 4, "begins_with": "first()", "anchor": "adam_step()",
+            "certainty": "medium", "changes": 0, "events_per_iteration": 4, "begins_with": "first()", "anchor": "adam_step()",
             "iterations_run": 40})
         self.assertEqual(done.out.kernels(), {"first": 3, "middle": 6, "adam_step": 3})
 

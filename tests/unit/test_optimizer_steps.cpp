@@ -343,6 +343,95 @@ TEST_CASE("an optimizer for each parameter: an iteration has a step of each", "[
   CHECK(program.changes == 1);
 }
 
+TEST_CASE("optimizers that launch the same are told apart by the models between their steps",
+          "[steps][iterations]") {
+  std::mt19937 random(21);
+  unsigned right_by_names = 0;
+  for (const bool told : {true, false}) {
+    for (int round = 0; round < 60; ++round) {
+      CAPTURE(told, round);
+      const auto below = [&](unsigned bound) { return static_cast<unsigned>(random() % bound); };
+      const unsigned critics = 1 + below(5);
+      const unsigned layers = 4 + below(20);
+      const unsigned own = 2 + layers / 2 + below(layers);  // each has so many that the other lacks
+      Training program(told);
+      for (unsigned k = 0; k < 100; ++k) {
+        program.begin();
+        program.event(SignKind::kCopyToDevice, 1, 5);
+        for (unsigned step = 0; step <= critics; ++step) {
+          const bool generator = step == critics;
+          for (unsigned i = 0; i < 2 * layers; ++i) program.kernel(10 + i % layers, 1);
+          for (unsigned i = 0; i < own; ++i) program.kernel((generator ? 100 : 200) + i, 1);
+          if (k % 10 == 3) program.event(SignKind::kCopyToHost, 2, 4);
+          if (told) {
+            program.step(1, {7, 8});
+          } else {
+            program.kernel(Training::kCopies);
+          }
+        }
+      }
+      REQUIRE(program.detector.lock());
+      REQUIRE(!program.spans.empty());
+      const bool right = program.difference(program.spans.front().number).empty() &&
+                         program.detector.begun() == program.begins.size();
+      right_by_names += right && !told;
+      if (!told) continue;
+      CHECK(program.detector.lock()->steps == critics + 1);
+      CHECK(right);
+      CHECK(program.changes == 1);
+    }
+  }
+  CHECK(right_by_names >= 50);
+}
+
+TEST_CASE("what a program does now and then makes no iteration of several steps", "[steps][iterations]") {
+  std::mt19937 random(22);
+  unsigned right = 0;
+  for (int round = 0; round < 100; ++round) {
+    CAPTURE(round);
+    const auto below = [&](unsigned bound) { return static_cast<unsigned>(random() % bound); };
+    const unsigned layers = 10 + below(30);
+    const unsigned reported = 2 + below(9);
+    const unsigned epoch = 2 + below(20);
+    const bool any_length = below(3) == 0;
+    Training program;
+    for (unsigned k = 0; k < 120; ++k) {
+      program.begin();
+      const bool last = k % epoch == epoch - 1;  // a smaller batch, for which another kernel is chosen
+      const unsigned length = any_length ? 10 + below(500) : last ? 2 : 1;
+      program.event(SignKind::kCopyToDevice, 1, length);
+      for (unsigned i = 0; i < layers; ++i) program.kernel(10 + i, length);
+      program.kernel(last ? 90 : 91, length);
+      for (unsigned i = 0; k % reported == 1 && i < 4; ++i) program.kernel(300 + i, 1);
+      program.step(1, {7, 8});
+    }
+    REQUIRE(program.detector.lock());
+    CHECK(program.detector.lock()->steps == 1);
+    CHECK(program.changes == 1);
+    right += program.difference(program.spans.front().number).empty();
+  }
+  // A report in every second iteration and epochs of a few batches leave little that is in each of them.
+  CHECK(right >= 97);
+}
+
+TEST_CASE("a line search that launches as it likes is an iteration", "[steps][iterations]") {
+  std::mt19937 random(23);
+  Training program;
+  for (unsigned k = 0; k < 60; ++k) {
+    program.begin();
+    program.event(SignKind::kCopyToDevice, 1, 5);
+    std::vector<std::uint64_t> launched;
+    for (unsigned evaluation = 0; evaluation < 20 + random() % 5; ++evaluation)
+      for (unsigned i = 0; i < 30; ++i) launched.push_back(i);
+    program.step(1, launched);
+  }
+  REQUIRE(program.detector.lock());
+  CHECK(program.detector.lock()->steps == 1);
+  CHECK(program.first_locked_in <= 20);
+  CHECK(program.difference(program.spans.front().number) == "");
+  CHECK(program.detector.begun() == program.begins.size());
+}
+
 TEST_CASE("steps that are skipped make no number slip where the rest repeats", "[steps][iterations]") {
   for (const unsigned optimizers : {1u, 2u}) {
     for (const bool copies : {false, true}) {

@@ -213,7 +213,7 @@ TEST_CASE("run.json says how iterations were found", "[output]") {
                              {"found", true},
                              {"recognised_by", "optimizer"},
                              {"told_apart_by", "function"},
-                             {"certainty", "high"},
+                             {"certainty", "medium"},
                              {"locked_after", 4},
                              {"changes", 1},
                              {"events_per_iteration", 479},
@@ -232,13 +232,13 @@ TEST_CASE("run.json says how iterations were found", "[output]") {
   run.iterations->doubtful = false;
 
   run.iteration_signs_lost = 1;
-  CHECK(json_of(run)["iterations"]["certainty"] == "medium");
+  CHECK(json_of(run)["iterations"]["certainty"] == "low");
   run.iterations->by_shape = true;
   run.iterations->rough = true;
   CHECK(json_of(run)["iterations"]["told_apart_by"] == "function and launch shape");
   CHECK(json_of(run)["iterations"]["certainty"] == "low");
   run.iterations->rough = run.iterations->optimizer = false;
-  CHECK(json_of(run)["iterations"]["certainty"] == "medium");
+  CHECK(json_of(run)["iterations"]["certainty"] == "low");
   CHECK(json_of(run)["iterations"]["recognised_by"] == "repetition");
 }
 

@@ -24,11 +24,11 @@ import time
 PROGRAMS = {}
 
 
-def program(*modules, steps=80):
-    """Registers a training program that needs the modules."""
+def program(*modules, steps=80, gpus=1):
+    """Registers a training program that needs the modules and so many GPUs."""
 
     def register(function):
-        function.modules, function.steps = modules, steps
+        function.modules, function.steps, function.gpus = modules, steps, gpus
         PROGRAMS[function.__name__] = function
         return function
 
@@ -533,9 +533,8 @@ def dataloader(training):
     training.loop(step, between=fetch)
 
 
-@program("torch")
-def ddp(training):
-    """Rank 0 of two data-parallel ranks that share the device, with gloo; rank 1 is a process without a profiler."""
+def two_ranks(training, name, work):
+    """work(rank, store) as rank 0 here, and as rank 1 in a process of the program `name` without a profiler; store is a file."""
     rank = int(os.environ.get("TRUTH_RANK", "0"))
     with tempfile.TemporaryDirectory() as folder:
         store = os.environ.setdefault("TRUTH_STORE", os.path.join(folder, "store"))
@@ -543,14 +542,23 @@ def ddp(training):
         if rank == 0:
             environment = {n: v for n, v in os.environ.items()
                            if not n.startswith("INJECT_") and n not in ("LD_PRELOAD", "CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH")}
-            other = subprocess.Popen([sys.executable, os.path.abspath(__file__), "ddp", "--steps", str(training.steps),
-                                      "--pause", str(training.pause * 1000), "--device", training.device], env=environment | {"TRUTH_RANK": "1", "TRUTH_STORE": store},
-                                     stdout=subprocess.DEVNULL)
+            other = subprocess.Popen([sys.executable, os.path.abspath(__file__), name, "--steps", str(training.steps),
+                                      "--pause", str(training.pause * 1000), "--device", training.device],
+                                     env=environment | {"TRUTH_RANK": "1", "TRUTH_STORE": store}, stdout=subprocess.DEVNULL)
         try:
-            ddp_rank(training, rank, store)
+            work(rank, store)
         finally:
             if other:
-                other.wait(60)
+                try:
+                    other.wait(60)
+                finally:
+                    other.kill()
+
+
+@program("torch")
+def ddp(training):
+    """Rank 0 of two data-parallel ranks that share the device, with gloo; rank 1 is a process without a profiler."""
+    two_ranks(training, "ddp", lambda rank, store: ddp_rank(training, rank, store))
 
 
 def ddp_rank(training, rank, store):
@@ -730,6 +738,7 @@ def load_mark(path):
 
 
 def main():
+    import recipes  # noqa: F401  further programs
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("name", choices=sorted(PROGRAMS))
     parser.add_argument("--steps", type=int)
@@ -760,4 +769,6 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    # As the module that recipes.py imports as well: there is one PROGRAMS.
+    import programs
+    programs.main()
