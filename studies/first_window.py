@@ -407,6 +407,12 @@ def table_ratios(runs):
     return found
 
 
+def of_threads(run, own):
+    """(ms of a processor, page faults) a step in the window: of our thread, or of those that launch."""
+    rows = [row for name, row in run["threads"].items() if (name == "libinject") == own and not name.startswith("cuda-Evt")]
+    return sum(row[1] for row in rows) / 1e3, sum(row[2] for row in rows)
+
+
 def summarise(data, programs, arms):
     rows = []
     for program in programs:
@@ -436,6 +442,8 @@ def summarise(data, programs, arms):
             of_arm = [run for run in runs.get(arm, {}).values() if run.get("steps")]
             if of_arm:
                 row[arm + "_faults"] = round(statistics.median(sum(run["faults"][at] for at in run["steps"]) / len(run["steps"]) for run in of_arm), 1)
+                for whose, own in (("launching", False), ("our", True)):
+                    row[f"{arm}_{whose}"] = [round(statistics.median(found), 2) for found in zip(*(of_threads(run, own) for run in of_arm))]
                 row[arm + "_cpu_ms"] = round(statistics.median(sum(run["cpu"][at] for at in run["steps"]) / len(run["steps"]) for run in of_arm) / 1e6, 3)
         rows.append(row)
     return rows
@@ -451,6 +459,7 @@ def print_rows(rows, arms):
                 steps = row.get(arm + "_median", [1])[0]
                 print(f"   {arm:16} {middle:6.3f} x ({low:.3f} ... {high:.3f})  median step {steps:6.3f} x  {extra:6.2f} us a kernel  {row[arm + '_faults']:7.1f} faults  "
                       f"{row[arm + '_cpu_ms']:8.3f} ms of processor a step")
+                print("      launching threads {} ms, {} faults; our thread {} ms, {} faults".format(*row[arm + "_launching"], *row[arm + "_our"]))
         if "step_time" in row:
             print("   steps without CUPTI, of the same steps under nothing: {:.3f} ({:.3f} ... {:.3f})".format(*row["step_time"]))
             own = row["step_time_of_own"]

@@ -19,7 +19,7 @@ namespace inject {
 /// step that was skipped make one longer. Or if they differ in launch shapes alone, as with the last batch of
 /// an epoch, or data of any size. Those of two models have each something that the other lacks.
 std::optional<std::uint64_t> pattern_of(const SignHistory& history, std::span<const std::uint64_t> edges);
-/// Whether all are like the latest, and not of two lengths in turn.
+/// Whether they are all of one kind, and not of two lengths in turn.
 bool all_alike(const SignHistory& history, std::span<const std::uint64_t> edges);
 /// So many edges are of use to pattern_of().
 inline constexpr std::size_t kMaxEdges = 37;

@@ -15,6 +15,8 @@ constexpr double kOverdue = 8;
 constexpr double kOverdueUnnamed = 16;
 // What is an iteration of several models has so much of what was taken for as many iterations, at least.
 constexpr double kMostOfTurns = 0.75;
+// pattern_of() so many boundaries is certain.
+constexpr std::size_t kTurnsLookedAt = 25;
 // So many iterations are waited, once it is known how the steps repeat, for the rest to repeat as well.
 constexpr std::uint64_t kCyclesBeforeSteps = 8;
 
@@ -71,11 +73,14 @@ bool IterationDetector::has_other_steps() const {
 // By names, an optimizer's kernels are all that tells an iteration: that of two models is then one for each.
 void IterationDetector::look_at_iterations() {
   if (!lock_->optimizer || !lock_->by_shape || lock_->steps != 0) return;
-  if (const auto begin = tracker_.begin_event()) boundaries_.push_back(*begin);
-  if (boundaries_.size() < kMaxEdges && boundaries_.size() != kMaxEdges / 4 * 3) return;
-  std::vector<std::uint64_t> latest(boundaries_.rbegin(), boundaries_.rend());
-  turns_ = pattern_of(history_, latest).value_or(turns_);
-  if (boundaries_.size() >= kMaxEdges) boundaries_.erase(boundaries_.begin(), boundaries_.end() - 4);
+  const auto begin = tracker_.begin_event();
+  if (!begin) return;
+  boundaries_.insert(boundaries_.begin(), *begin);
+  if (boundaries_.size() > kTurnsLookedAt) boundaries_.pop_back();
+  // Again and again, but ever more rarely.
+  ++followed_;
+  if (followed_ % kTurnsLookedAt == 0 && std::has_single_bit(followed_ / kTurnsLookedAt))
+    turns_ = pattern_of(history_, boundaries_).value_or(turns_);
 }
 
 // Of optimizers in an iteration, as far as is known.
@@ -86,7 +91,7 @@ std::uint64_t IterationDetector::steps_each() const {
 // A critic may have stepped alone for a while.
 void IterationDetector::look_at_cycles() {
   if (!lock_ || !history_.knows_by_steps() || !std::has_single_bit(history_.steps().count())) return;
-  cycles_ = contents_.per_iteration(history_).value_or(cycles_);
+  cycles_ = search_.cycles_per_iteration(history_).value_or(cycles_);
 }
 
 // Or are they the same iterations again?
@@ -111,7 +116,7 @@ void IterationDetector::lock_by_steps() {
   const auto now = steps.position(0);
   const auto before = steps.position(kCyclesBeforeSteps * cycle->length);
   if (!now || !before || *before < history_.oldest()) return;
-  if (contents_.per_iteration(history_) != 1) return;
+  if (search_.cycles_per_iteration(history_) != 1) return;
   IterationLock lock;
   lock.marks = {history_.step_mark(cycle->last), IterationMarks::kAnyWork, IterationMarks::kAnyWork};
   lock.events = static_cast<double>(*now - *before) / kCyclesBeforeSteps;
@@ -169,6 +174,7 @@ void IterationDetector::follow(IterationLock lock, std::uint64_t from, const Rep
   lock.seen_before = tracker_.number();
   lock_ = std::move(lock);
   boundaries_.clear();
+  followed_ = 0;
   turns_ = 1;
   ++changes_;
 }

@@ -11,7 +11,6 @@
 
 #include "libinject/iterations/analysis_schedule.h"
 #include "libinject/iterations/boundary_marks.h"
-#include "libinject/iterations/cycle_contents.h"
 #include "libinject/iterations/repetition.h"
 #include "libinject/iterations/sign_history.h"
 #include "libinject/iterations/span_tracker.h"
@@ -99,9 +98,9 @@ class IterationDetector {
   RepetitionSearch search_;
   SpanTracker tracker_;
   std::optional<Lock> lock_;
-  CycleContents contents_;
   std::uint64_t cycles_ = 1;               // of the program's steps in an iteration, as far as is known
-  std::vector<std::uint64_t> boundaries_;  // of the latest iterations
+  std::vector<std::uint64_t> boundaries_;  // of the latest iterations, where kernels' names tell them
+  std::uint64_t followed_ = 0;             // how many there have been since the lock
   std::uint64_t turns_ = 1;                // so many of them are one, of several models
   std::uint64_t changes_ = 0;
 };

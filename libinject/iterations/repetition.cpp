@@ -49,11 +49,10 @@ int distance_class(double spacing) {
   return width * 8 + static_cast<int>(scaled >> (width - 4) & 7);
 }
 
-/// Whether each of the intervals that agree has one step, but for a few that are the same without it: a step
-/// is left out where a gradient is not finite. (Two models in turn also have intervals without a step. They
-/// hold less than the others.)
+/// Of iterations of one step: whether each of the intervals that agree has one, but for a few that are the
+/// same without it: a step is left out where a gradient is not finite. (Two models in turn also have
+/// intervals without a step. They hold less than the others.)
 bool skips_steps(const SignHistory& history, const Repetition& found) {
-  if (!history.knows_by_steps() || history.steps().cycle()->length != 1) return false;
   std::uint64_t shortest = ~std::uint64_t{0};  // … what is left of those with a step
   std::vector<std::uint64_t> without;
   for (unsigned j = 0; j < found.intervals; ++j) {
@@ -280,6 +279,8 @@ std::optional<Repetition> RepetitionSearch::evaluate(const SignHistory& history,
   const auto in_core = [&](std::uint32_t id) {
     return static_cast<unsigned>(std::popcount(masks_.of(id).present)) >= most;
   };
+  const std::uint64_t steps =
+      history.knows_by_steps() ? history.steps().cycle()->length * cycles_.value_or(1) : 0;
   unsigned covered_count = 0;
   std::uint64_t covered_events = 0;
   unsigned with_optimizer = 0;
@@ -294,15 +295,10 @@ std::optional<Repetition> RepetitionSearch::evaluate(const SignHistory& history,
       optimizer = optimizer || history.is_optimizer(history.token(id));
       work = work || (is_work(history.token(id).kind) && !history.is_optimizer(history.token(id)));
     }
-    // Whole cycles of its steps: two optimizers that launch the same are told apart by what lies between.
-    if (history.knows_by_steps()) {
-      const std::uint64_t steps = history.steps().count_between(tail.at[j + 1], tail.at[j]);
-      if (found.steps == 0) found.steps = steps;
-      // No more: a report in every second iteration, or an epoch of a few batches repeats as well.
-      optimizer = steps == history.steps().cycle()->length * cycles_.value_or(1);
-    }
+    // The steps of one iteration: a report in every second one, or an epoch of a few batches repeats as well.
+    if (steps != 0) optimizer = history.steps().count_between(tail.at[j + 1], tail.at[j]) == steps;
     const std::uint64_t length = tail.at[j] - tail.at[j + 1];
-    if (optimizer && history.knows_by_steps() && masks_.is_double(j)) continue;
+    if (optimizer && steps != 0 && masks_.is_double(j)) continue;
     // Steps within an optimizer are no iterations, and copies alone are none.
     if (!work || static_cast<double>(covered) < kCovered * static_cast<double>(length)) continue;
     found.covered |= 1u << j;
@@ -315,7 +311,8 @@ std::optional<Repetition> RepetitionSearch::evaluate(const SignHistory& history,
   if (count == 5 && found.covered == 0b10101) return std::nullopt;
   // Every interval has one, or the optimizer goes with something longer.
   found.optimizer = with_optimizer == covered_count;
-  if (!found.optimizer && cycles_ == 1 && skips_steps(history, found)) found.optimizer = true;
+  if (!found.optimizer && steps == 1 && skips_steps(history, found)) found.optimizer = true;
+  if (found.optimizer) found.steps = steps;
   if (!found.optimizer) {
     // A kernel that a step launches a few times in a row, and then the rest of the step.
     if (covered_count < count && covered_events <= kFewEvents * covered_count) return std::nullopt;
@@ -345,11 +342,8 @@ std::optional<Repetition> RepetitionSearch::find(const SignHistory& history, std
                                                  double least) {
   visits_ = 0;
   if (depth < 4) return std::nullopt;
-  cycles_.reset();
-  if (history.knows_by_steps()) {
-    cycles_ = contents_.per_iteration(history);
-    visits_ += contents_.visits();
-  }
+  cycles_ = cycles_per_iteration(history);
+  if (cycles_) visits_ += contents_.visits();
   std::vector<Repetition> candidates;
   for (const bool by_shape : {true, false}) {
     for (const std::uint32_t pivot : gather_pivots(history, depth, by_shape, scarce)) {

@@ -49,6 +49,10 @@ class RepetitionSearch {
                                  double least = 0);
   /// Events that the last find() has visited.
   std::int64_t visits() const { return visits_; }
+  /// CycleContents::per_iteration(); none also where the program tells of no steps.
+  std::optional<std::uint64_t> cycles_per_iteration(const SignHistory& history) {
+    return history.knows_by_steps() ? contents_.per_iteration(history) : std::nullopt;
+  }
 
  private:
   /// Where a token came last.

@@ -13,8 +13,7 @@
 
 namespace inject::recovery {
 
-/// Appends. Room is made for a whole number at once: a byte at a time, this was a quarter of what a record of
-/// a window cost our thread.
+/// Appends. Room is made for a whole number at once, not for each of its bytes.
 class Encoder {
  public:
   /// Seven bits a byte, the lowest first.

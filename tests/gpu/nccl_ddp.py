@@ -64,7 +64,8 @@ def check_kernels(report, what, folder):
     listed = sum(int(r["Kernels"]) for r in rows), sum(int(r["GPU Time (ns)"]) for r in rows)
     kernels = [r for r in folder.rows(KERN_SUM) if r["Name"].startswith("nccl")]
     ran = sum(int(r["Instances"]) for r in kernels), sum(int(r["Total Time (ns)"]) for r in kernels)
-    # A kernel of a rank that came last can be shorter than its bytes take: such a rate is left out, and counted.
+    # The host runs ahead in the first steps: what one launched takes the GPU longer than the step, whose share of the peak
+    # is left out then, and counted.
     lost = {name: count for name, count in folder.lost().items() if name != "impossible_rates"}
     report.check(f"{what}: every NCCL kernel is in one row, nothing lost", listed == ran and not lost,
                  f"{listed} and {ran} kernels and ns; lost: {lost}")

@@ -4,10 +4,9 @@
 // PyTorch's interface (ATen/record_function.h) is C++ that is not promised to stay. Of it we use
 //
 //   - at::addGlobalCallback(RecordFunctionCallback), which takes a struct of 40 bytes by value: two
-//   functions,
-//     the share of calls that are sampled, a flag for each of ten scopes, and three for what is kept for the
-//     callback. Since 1.12 (StepCallbacks) it may be called at any time: a mutex guards the list, and each
-//     thread takes over a new version of it at its next function.
+//     functions, the share of calls that are sampled, a flag for each of ten scopes, three for what is kept
+//     for the callback. Since 1.12 (StepCallbacks) it may be called at any time: a mutex guards the list, and
+//     each thread takes over a new version of it at its next function.
 //   - at::RecordFunction::name(), for the object that a callback is given a reference to.
 //   - at::RecordFunction's constructor, before() and destructor, to test that our callback is called in the
 //     scope that was meant, and in no other. A profiler shows the test as functions named "libinject".
