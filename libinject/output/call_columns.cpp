@@ -125,7 +125,8 @@ void add_rate_columns(Columns<CallTableRow>& columns) {
       .add(
           "TFLOP/s", kTeraflops,
           [](const CallReport& call) { return call.rate ? Cell(*call.rate / 1e12) : Cell(); },
-          "FLOPs of the calls whose kernels ran by their GPU time.", "no FLOPs, or no GPU time")
+          "FLOPs of the calls whose kernels ran by their GPU time.",
+          "no FLOPs, or no GPU time; a rate that can't be (peaks.md)")
       .add(
           "Peak", kText,
           [](const CallReport& call) {
@@ -134,7 +135,7 @@ void add_rate_columns(Columns<CallTableRow>& columns) {
           "The arithmetic whose peak the rate is held against (peaks.md).", "not known")
       .add(
           "Peak (%)", kRateShare, [](const CallReport& call) { return percent(call.peak_share.value); },
-          "TFLOP/s by that peak.", "the rate or the peak is not known; a share that can't be (peaks.md)")
+          "TFLOP/s by that peak.", "the rate or the peak is not known")
       .add(
           "Bytes", kBytes,
           [](const CallReport& call) { return cell_if(call.call->work.bytes != 0, call.call->work.bytes); },

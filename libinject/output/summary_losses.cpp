@@ -65,7 +65,7 @@ void write_losses(TextPage& page, const Report& report) {
       {run.windows_without_times, "window", "without times of their own: they followed one another too fast"},
       {run.name_overflows, "name", "counted as [other]"},
       {run.shape_overflows, "library call", "whose shape is counted as [other]"},
-      {run.impossible_rates, "rate", "beyond the device's peak, whose share is left out"},
+      {run.impossible_rates, "rate", "beyond the device's peak, and left out"},
       {run.range_overflows, "nested NVTX range", "counted as the range around it"},
       {run.trace_rows_left_out, "row", "left out of the raw traces"},
       {run.trace_events_left_out, "event", "left out of the timeline"},

@@ -27,11 +27,11 @@ void add_flop_columns(Columns<Row>& columns, Rate rate) {
   columns.of(rate)
       .add("FLOPs", kFlops, &FlopRate::flops, "Of the library calls of known shape.", kAllDevices)
       .add("TFLOP/s", kTeraflops, &FlopRate::teraflops, "FLOPs by Duration.",
-           "rows of one device; nothing is known to be computed")
+           "rows of one device; nothing is known to be computed; a rate that can't be (peaks.md)")
       .add(
           "Peak (%)", kRateShare, [](const FlopRate& of) { return percent(of.peak_share.value); },
           "Time that the first device needs for the FLOPs at its peaks, by Duration.",
-          "rows of one device; a peak is not known; a share that can't be (peaks.md)");
+          "rows of one device; the rate or a peak is not known");
 }
 
 }  // namespace inject

@@ -56,6 +56,7 @@ CallReport report_of(const CallShapeRow& call, const DeviceSpecs& specs) {
                   (static_cast<double>(call.entry.gpu.sum) * 1e-9);
     const double each = static_cast<double>(call.entry.gpu.sum) / static_cast<double>(call.entry.kernels);
     if (peak && call.entry.kernels != 0) report.peak_share = possible_share(*report.rate / *peak, each);
+    if (report.peak_share.impossible) report.rate.reset();
   }
   report.roof = roofline(static_cast<double>(call.work.flops), static_cast<double>(call.work.bytes), peak,
                          peak_bandwidth(specs));

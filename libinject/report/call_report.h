@@ -24,7 +24,7 @@ struct CallReport {
   TensorCoreUse use;               ///< of the kernels that take the most time
   std::uint64_t calls_on_gpu = 0;  ///< calls whose kernels ran, to which GPU times refer
   std::optional<Arithmetic> arithmetic;
-  std::optional<double> rate;  ///< operations per second
+  std::optional<double> rate;  ///< operations per second; empty if impossible
   PeakShare peak_share;        ///< of the arithmetic's peak
   Roofline roof;
   // Only for matrix products:

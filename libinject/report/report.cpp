@@ -31,6 +31,7 @@ FlopRate flop_rate(const FlopCount& flops, std::uint64_t duration, const RunInfo
     const double devices = static_cast<double>(std::max<std::size_t>(run.devices.size(), 1));
     rate.peak_share = possible_share(share / devices, nanoseconds);
     if (rate.peak_share.value) rate.peak_share.value = share;
+    if (rate.peak_share.impossible) rate.teraflops.reset();
   }
   return rate;
 }

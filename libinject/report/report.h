@@ -26,7 +26,7 @@ namespace inject {
 /// What library calls of known shape computed over a span of host time, and at what rate.
 struct FlopRate {
   FlopSum flops = 0;
-  std::optional<double> teraflops;  ///< 10^12 per second; empty without work or time
+  std::optional<double> teraflops;  ///< 10^12 per second; empty without work or time, or if impossible
   PeakShare peak_share;  ///< time that the first device needs at its peaks, divided by the time taken
 };
 

@@ -12,6 +12,7 @@
 #include "libinject/output/prometheus_metrics.h"
 #include "libinject/output/table_files.h"
 #include "tests/unit/catch.h"
+#include "tests/unit/devices.h"
 #include "tests/unit/stats_run.h"
 
 using namespace inject;
@@ -64,6 +65,8 @@ struct LongRun : StatsRun {
   void gemm(std::uint32_t window, std::uint64_t flops) {
     GemmShape shape;
     shape.op_a = shape.op_b = 'N';
+    shape.a = shape.b = shape.c = shape.d = DataType::kF32;
+    shape.compute = ComputeType::kF32;
     shape.m = shape.n = shape.k = 1;
     shape.flops = flops;
     CallEvent call = call_event("cublasGemmEx", 10);
@@ -156,6 +159,31 @@ TEST_CASE("Tables have sums of operations beyond 64 bits", "[flops]") {
   REQUIRE_FALSE(products.empty());
   CHECK(products[0].at("FLOPs") == std::to_string(kHalf));  // of one call
   CHECK(products[0].at("TFLOP/s") == rows_of("family_sum.csv", run, run.info)[0].at("TFLOP/s"));
+}
+
+TEST_CASE("A rate beyond the device's peak is left out and counted", "[flops]") {
+  // In 0.1 ms, of which the kernel runs a part; an H200 computes less than 0.1 PFLOP in it.
+  const struct {
+    std::uint64_t flops;
+    bool possible;
+  } cases[] = {{1'000, true}, {kHalf, false}};
+  for (const auto& [flops, possible] : cases) {
+    INFO(flops);
+    LongRun run;
+    run.gemm(1, flops);
+    run.close(1);
+    run.info.devices = {h200(0)};
+    run.info.devices[0].clock_khz = 1'980'000;
+    const Report report = build_report(run.statistics, run.info);
+    CHECK(report.impossible_rates == (possible ? 0 : 2));
+    REQUIRE(report.calls.size() == 1);
+    CHECK(report.calls[0].rate.has_value() == possible);
+    const auto windows = rows_of("window_sum.csv", run, run.info);
+    REQUIRE_FALSE(windows.empty());
+    CHECK(windows[0].at("FLOPs") == std::to_string(flops));
+    CHECK(windows[0].at("TFLOP/s").empty() != possible);
+    CHECK(windows[0].at("Peak (%)").empty() != possible);
+  }
 }
 
 TEST_CASE("Prometheus has sums of operations beyond 64 bits, and what they grew by", "[flops]") {
