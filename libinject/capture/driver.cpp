@@ -66,6 +66,11 @@ std::uint32_t current_device() noexcept {
 }
 
 std::vector<std::uint32_t> devices_in_use() {
+  static constinit std::atomic<bool> loaded{false};
+  if (!loaded.load(std::memory_order_relaxed)) {
+    if (driver_function<decltype(cuDriverGetVersion)>("cuDriverGetVersion") == nullptr) return {};
+    loaded.store(true, std::memory_order_relaxed);
+  }
   static auto* const count_of = driver_function<decltype(cuDeviceGetCount)>("cuDeviceGetCount");
   static auto* const device_of = driver_function<decltype(cuDeviceGet)>("cuDeviceGet");
   static auto* const state_of =

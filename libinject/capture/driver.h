@@ -21,8 +21,8 @@ void find_current_device() noexcept;
 /// alone is asked, a few instructions of its own, and neither the runtime's last error nor errno changes.
 std::uint32_t current_device() noexcept;
 
-/// Numbers of the devices whose primary context is alive: those that the runtime's users have used. For our
-/// own threads.
+/// Numbers of the devices whose primary context is alive: those that the runtime's users have used. Waits for
+/// one that is being created. For our own threads.
 std::vector<std::uint32_t> devices_in_use();
 
 /// The devices that the driver shows to this process. Only where the program has initialised CUDA.

@@ -48,6 +48,9 @@ extern std::atomic<bool> record_inner_calls;
 /// last window is being collected would fill the rings with them.
 extern std::atomic<bool> collecting_activity;
 
+/// Threads that a hook sees inside cudaProfilerStart or cudaProfilerStop (Tracer::in_profiler_call).
+extern std::atomic<std::uint32_t> profiler_calls;
+
 /// Of `launch:` windows.
 extern LaunchTrigger launch_trigger;
 

@@ -229,12 +229,13 @@ void Collector::collect() {
   if (!state.ending() && state.idle() && !writing_ && write_due()) write_settled();
 }
 
-// False as long as a launch of the window's is on its way to CUPTI.
+// False as long as a launch of the window's is on its way to CUPTI, or the call that ended it.
 bool Collector::stop_activity() {
   SessionState& state = parts_.state;
   if (state.collect_since != 0) return true;
   const Nanoseconds time = now();
-  if (time - state.ended_at < kLaunchReturns && parts_.core.threads.any_launching()) {
+  if (time - state.ended_at < kLaunchReturns &&
+      (parts_.core.threads.any_launching() || Tracer::in_profiler_call())) {
     const SessionUnlock unlocked(state);
     const timespec pause{0, 200'000};
     nanosleep(&pause, nullptr);

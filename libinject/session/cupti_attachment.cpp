@@ -5,6 +5,7 @@
 #include "libinject/base/clock.h"
 #include "libinject/base/format.h"
 #include "libinject/capture/cupti/foreign_client.h"
+#include "libinject/capture/driver.h"
 #include "libinject/capture/gate.h"
 
 namespace inject {
@@ -49,6 +50,9 @@ bool CuptiAttachment::try_raise(TracerLevel level, bool may_gate, const std::str
       tracer_.forget();
       buffers_.reclaim_outstanding();
     }
+    // Activity that is enabled while a context is being created spoils that context: the first launch in it
+    // ends the program (CUDA 13.0). Asked about the context, the driver answers once it is there.
+    if (may_gate && level == TracerLevel::kActivity) devices_in_use();
     const Nanoseconds begin = now();
     times_.begin(begin);
     bool raised;

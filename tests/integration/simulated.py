@@ -160,10 +160,10 @@ class Result:
         return [Sampling(*map(int, line[1:])) for line in fields if line[0] == "sampling"]
 
     def misuse(self):
-        """CUDA calls made out of CUPTI's callbacks, which CUPTI forbids, finalizations while another thread flushed it, and
-        calls for hardware counters that came out of order."""
+        """CUDA calls made out of CUPTI's callbacks, which CUPTI forbids, calls of CUPTI's that harm what another thread is
+        doing, and calls for hardware counters that came out of order."""
         return sum(int(line.split(",")[1]) for line in self.report.read_text(encoding="utf-8").splitlines()
-                   if line.startswith(("calls_in_callbacks,", "finalized_in_flush,", "sampling_misuse,")))
+                   if line.startswith(("calls_in_callbacks,", "cupti_misuse,", "sampling_misuse,")))
 
     def simulated_calls(self):
         """{function: calls} over the simulated libraries."""

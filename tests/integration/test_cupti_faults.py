@@ -265,6 +265,38 @@ class Records(FaultTest):
         self.assertRegex(done.stderr, r"(?i)3 .*(lost|dropped|missing)|(lost|dropped|missing).* 3")
 
 
+class OtherThreads(FaultTest):
+    """CUPTI is not pulled from under a thread that is in the middle of a call: the report counts where it is."""
+
+    def test_one_in_cuProfilerStop(self):
+        # Longer than our thread waits before it collects the window, and short of what ends the program.
+        for ms in (5, 60):
+            for program in ("cuda", "driver"):
+                with self.subTest(ms=ms, program=program):
+                    done = self.script("kernel:w:1 start kernel:a:3 stop sleep:400 kernel:b:1 sync print:done", program=program,
+                                       faults=f"profiler_stop_ms={ms}")
+                    self.assertEqual((done.stdout, done.warnings()), ("done\n", []))
+                    self.assertEqual(done.out.kernels(), {"a": 3})
+                    self.assertEqual(done.misuse(), 0)
+
+    def test_one_after_another_in_cuProfilerStop(self):
+        done = self.script("loop:5 [ start kernel:a:3 stop sleep:30 ] sync", faults="profiler_stop_ms=8")
+        self.assertEqual(done.out.kernels(), {"a": 15})
+        self.assertEqual(done.misuse(), 0)
+
+    def test_many_that_launch(self):
+        done = self.script("background [ loop:3000 [ kernel:other:1 ] ] background [ loop:3000 [ kernel:other:1 ] ] "
+                           "loop:4 [ start kernel:a:3 stop sleep:20 ] join sync")
+        self.assertEqual(done.out.kernels()["a"], 12)
+        self.assertEqual(done.misuse(), 0)
+
+    def test_one_that_creates_a_context(self):
+        done = self.script("sleep:1 kernel:a:1 until_open kernel:b:2 until_closed sync", faults="context_ms=400",
+                           WINDOW="time:200ms+300ms")
+        self.assertGreaterEqual(done.out.kernels()["b"], 2)
+        self.assertEqual(done.misuse(), 0)
+
+
 class Attaching(FaultTest):
     def test_slowly(self):
         done = self.script("start kernel:a:3 stop sync print:done", faults="attach_ms=150")

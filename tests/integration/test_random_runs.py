@@ -263,7 +263,7 @@ class RandomRuns(simulated.SimulatedTest):
             found.append(("status", f"the program ended with {done.code}: {done.stderr[-1000:]}"))
         if done.report.exists() and done.misuse() != 0:
             counts = [line for line in done.report.read_text(encoding="utf-8").splitlines()
-                      if line.startswith(("calls_in_callbacks,", "finalized_in_flush,", "sampling_misuse,"))]
+                      if line.startswith(("calls_in_callbacks,", "cupti_misuse,", "sampling_misuse,"))]
             found.append(("misuse", "of CUDA or CUPTI: " + " ".join(counts)))
         for folder in done.folders():
             self.folders += 1

@@ -11,7 +11,7 @@ for line in open(path):
     if kind == "call":
         library, function, count = rest.split(",")
         calls[library, function] = int(count)
-    elif kind in ("calls_in_callbacks", "finalized_in_flush", "sampling_misuse"):
+    elif kind in ("calls_in_callbacks", "cupti_misuse", "sampling_misuse"):
         assert int(rest) == 0, line
     else:
         # Names are mangled: no commas in them.

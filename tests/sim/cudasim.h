@@ -34,6 +34,8 @@ void cudasim_set_kernel_duration(const char* name_part, uint64_t nanoseconds);
 ///   delivered last first finalize_keeps_nothing    cuptiFinalize leaves no device memory behind
 ///   no_attach_wait            enabling kernel activity does not wait for the kernels that run at that time
 ///   attach_ms=MS              cuptiSubscribe takes that long
+///   profiler_stop_ms=MS       CUPTI takes that long over cuProfilerStop, before and after the call itself
+///   context_ms=MS             creating a device's primary context takes that long
 ///   subscriber_taken[=NAME]   another tool holds the subscriber slot, under that name
 ///   fatal_error               at the next record CUPTI reports a fatal error (state domain) and is finalized
 ///   cupti_version=V           cuptiGetVersion reports V
@@ -68,7 +70,7 @@ uint64_t cudasim_work_count(const char* kind, const char* name_part, uint64_t* t
 void cudasim_record_work(int enable);
 
 /// Writes the report: CSV lines `call,LIBRARY,FUNCTION,COUNT`, `calls_in_callbacks,COUNT`,
-/// `finalized_in_flush,COUNT`, `sampling_misuse,COUNT`, one each time that a device's counters were sampled
+/// `cupti_misuse,COUNT`, `sampling_misuse,COUNT`, one each time that a device's counters were sampled
 /// `sampling,DEVICE,INTERVAL_NS,ENABLED_NS,STARTED_NS,STOPPED_NS,DISABLED_NS,SAMPLES` (0 for what did not
 /// come about; samples that the client was given, but for the first, which spans the set-up) and, one per
 /// piece of device work in order of submission,
@@ -88,8 +90,9 @@ uint64_t cudasim_calls_in_callbacks(void);
 /// detachments while it was still on: 0 likewise.
 uint64_t cudasim_sampling_misuse(void);
 
-/// How often CUPTI was finalized while another thread was flushing it: 0 likewise.
-uint64_t cudasim_finalized_in_flush(void);
+/// How often CUPTI was finalized while another thread was flushing it or was inside a callback, or was made
+/// to record kernels while a context was being created: 0 likewise.
+uint64_t cudasim_cupti_misuse(void);
 
 #ifdef __cplusplus
 }

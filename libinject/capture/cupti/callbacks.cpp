@@ -5,6 +5,7 @@
 #include "libinject/base/mapping.h"
 #include "libinject/capture/cupti/launch_observer.h"
 #include "libinject/capture/cupti/launch_signs.h"
+#include "libinject/record/control.h"
 #include "libinject/record/iteration_watch.h"
 
 namespace inject {
@@ -28,10 +29,24 @@ LaunchObserver::Work work_of(const DriverFunction& function, const void* paramet
   return {static_cast<std::uint8_t>(function.is_empty(parameters) ? kCallNoWork : 0), 0};
 }
 
+// One whose other edge has passed unseen, or was another attachment's, is not counted. `seen` is CUPTI's for
+// the two edges of a call.
+void count_profiler_call(bool enter, std::uint64_t& seen) noexcept {
+  constexpr std::uint64_t kCounted = 1u << 16;
+  const std::uint64_t counted = kCounted | current_generation.load(std::memory_order_acquire);
+  if (enter) {
+    seen = counted;
+    callback_state.profiler_calls.fetch_add(1, std::memory_order_seq_cst);
+  } else if (seen == counted) {
+    callback_state.profiler_calls.fetch_sub(1, std::memory_order_release);
+  }
+}
+
 // Calls that submit nothing, or nothing that CUPTI records.
 void on_plain_call(CUpti_CallbackId cbid, const CUpti_CallbackData& data) noexcept {
   const bool enter = data.callbackSite == CUPTI_API_ENTER;
   if (cbid == CUPTI_DRIVER_TRACE_CBID_cuProfilerStart || cbid == CUPTI_DRIVER_TRACE_CBID_cuProfilerStop) {
+    count_profiler_call(enter, *data.correlationData);
     // Seen twice, nested, for one call: edges count, not calls. Opened on the way out, closed on the way in.
     if (!enter && cbid == CUPTI_DRIVER_TRACE_CBID_cuProfilerStart) callback_state.profiler.profiler_start();
     if (enter && cbid == CUPTI_DRIVER_TRACE_CBID_cuProfilerStop) callback_state.profiler.profiler_stop();

@@ -33,6 +33,9 @@ struct CallbackState {
   /// Bit per DriverCall whose activity CUPTI does not record: no record is to be waited for.
   std::atomic<std::uint32_t> unrecorded_calls{0};
 
+  /// Threads inside cuProfilerStart or cuProfilerStop, since CUPTI was attached.
+  std::atomic<std::uint32_t> profiler_calls{0};
+
   /// CUPTI gave up with a fatal error since it was attached; how often it did so in this process.
   std::atomic<bool> failed{false};
   std::atomic<std::uint32_t> failures{0};

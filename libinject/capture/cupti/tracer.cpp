@@ -10,6 +10,7 @@
 
 #include "libinject/base/clock.h"
 #include "libinject/base/format.h"
+#include "libinject/base/grace_period.h"
 #include "libinject/capture/cupti/buffer_callbacks.h"
 #include "libinject/capture/cupti/callbacks.h"
 #include "libinject/capture/cupti/foreign_client.h"
@@ -61,6 +62,11 @@ bool Tracer::failed() noexcept {
   return callback_state.failed.load(std::memory_order_acquire);
 }
 
+bool Tracer::in_profiler_call() noexcept {
+  return profiler_calls.load(std::memory_order_acquire) != 0 ||
+         callback_state.profiler_calls.load(std::memory_order_acquire) != 0;
+}
+
 std::uint32_t Tracer::failures() noexcept {
   return callback_state.failures.load(std::memory_order_acquire);
 }
@@ -109,6 +115,7 @@ bool Tracer::attach(std::string& error) {
     return false;
   }
   callback_state.failed.store(false, std::memory_order_release);
+  callback_state.profiler_calls.store(0, std::memory_order_relaxed);
   current_generation.fetch_add(1, std::memory_order_release);
   buffer_callback_state.buffers.store(&buffers_, std::memory_order_release);
   for (const auto cbid : {CUPTI_DRIVER_TRACE_CBID_cuProfilerStart, CUPTI_DRIVER_TRACE_CBID_cuProfilerStop}) {
@@ -232,20 +239,29 @@ void Tracer::flush(bool force) noexcept {
   count_dropped_records(nullptr, 0);
 }
 
+// cuptiFinalize frees what CUPTI keeps of each thread, also of one that is inside CUPTI at that moment, in a
+// call of the program's, and goes on with it: heaps of programs were corrupted (CUDA 13.0). Unsubscribed and
+// with no activity on, CUPTI is not entered any more; those that are in there leave it within microseconds.
+// But in cuProfilerStart and cuProfilerStop they may sleep: CUPTI does more there.
+bool Tracer::wait_until_left() noexcept {
+  constexpr Nanoseconds kMost = 300'000'000;
+  return !in_profiler_call() && wait_grace_period(kMost);
+}
+
 void Tracer::detach(bool finalize) noexcept {
   if (level_ == TracerLevel::kDetached) return;
   const std::unique_lock use = Tracer::use();
   stop_activity();
   collecting_activity.store(false, std::memory_order_release);
-  finalize = finalize && use.owns_lock() && !failed() && !saw_graphs();
+  if (subscriber_ != nullptr) api_.Unsubscribe(subscriber_);
+  subscriber_ = nullptr;
+  finalize = finalize && use.owns_lock() && !failed() && !saw_graphs() && wait_until_left();
   // A buffer that CUPTI keeps for kernels launched after the window would get the next attachment's records
   // as well, whose correlation ids mean other launches.
   if (!finalize && level_ == TracerLevel::kActivity && use.owns_lock() && !failed() &&
       buffers_.outstanding() != 0) {
     api_.ActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
   }
-  if (subscriber_ != nullptr) api_.Unsubscribe(subscriber_);
-  subscriber_ = nullptr;
   // CUPTI leaves something of its own in every graph that it has traced. After cuptiFinalize the next
   // attachment, or the next update of such a graph, made the program fail with CUDA_ERROR_LAUNCH_FAILED
   // (CUDA 13.0 on an H200: JAX's command buffers, torch.cuda.CUDAGraph; a synchronization before or a pause

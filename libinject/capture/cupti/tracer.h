@@ -47,8 +47,8 @@ class Tracer {
   /// block until running kernels are done. Never from a callback.
   void flush(bool force) noexcept;
 
-  /// Unsubscribes and, if `finalize`, finalizes CUPTI, unless it has failed or has traced CUDA graphs. Waits
-  /// for a use() on another thread.
+  /// Unsubscribes and, if `finalize`, finalizes CUPTI, unless it has failed or has traced CUDA graphs, or a
+  /// thread stays inside it. Waits for a use() on another thread, and for threads to leave CUPTI.
   void detach(bool finalize) noexcept;
 
   /// Whether our subscription is still valid: a cuptiFinalize by any client ends all of them.
@@ -78,12 +78,16 @@ class Tracer {
   bool finalized() const noexcept { return finalized_; }
   /// The program launched or instantiated CUDA graphs while CUPTI was attached.
   static bool saw_graphs() noexcept;
+  /// A thread is inside cu/cudaProfilerStart or Stop, where a hook or a callback sees it. CUPTI is not
+  /// finalized meanwhile.
+  static bool in_profiler_call() noexcept;
   /// CUPTI gave up with a fatal error and finalized itself.
   static bool failed() noexcept;
   /// How often it did so in this process.
   static std::uint32_t failures() noexcept;
 
  private:
+  static bool wait_until_left() noexcept;
   bool raise_to(TracerLevel level, bool all_driver_calls, std::string& error);
   bool attach(std::string& error);
   bool look_up_driver_functions(std::string& error);

@@ -15,11 +15,12 @@
 
 namespace inject {
 
-/// The program calls cudaProfilerStart (it is about to be made; the real call has returned `status`) or
-/// cudaProfilerStop (it is about to be made).
+/// The program calls cudaProfilerStart or cudaProfilerStop: the call is about to be made, or has returned
+/// `status`.
 void on_profiler_starting() noexcept;
 void on_profiler_start(int status) noexcept;
-void on_profiler_stop() noexcept;
+void on_profiler_stopping() noexcept;
+void on_profiler_stop(int status) noexcept;
 
 /// CUDA is initialised, and nobody counts allocations: makes the session where the driver has called another
 /// tool's library in our place, the first time. True if it has.
@@ -57,7 +58,8 @@ struct Observer<kFn_cudaProfilerStart> {
 
 template <>
 struct Observer<kFn_cudaProfilerStop> {
-  static void before() noexcept { on_profiler_stop(); }
+  static void called_from(const void*) noexcept { on_profiler_stopping(); }
+  static void after(int status) noexcept { on_profiler_stop(status); }
 };
 
 }  // namespace inject

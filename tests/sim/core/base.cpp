@@ -194,6 +194,12 @@ bool apply_fault(State& state, std::string_view name, std::string_view value) {
   } else if (name == "attach_ms") {
     if (!off && !is_number) return false;
     fault.attach_ms = static_cast<std::uint32_t>(number);
+  } else if (name == "profiler_stop_ms") {
+    if (!off && !is_number) return false;
+    fault.profiler_stop_ms = static_cast<std::uint32_t>(number);
+  } else if (name == "context_ms") {
+    if (!off && !is_number) return false;
+    fault.context_ms = static_cast<std::uint32_t>(number);
   } else if (name == "cupti_version") {
     if (!off && !is_number) return false;
     fault.cupti_version = static_cast<std::uint32_t>(number);

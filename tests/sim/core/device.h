@@ -161,6 +161,7 @@ bool is_context(CUcontext handle);
 /// The device's primary context, created if need be.
 Context* primary_context(int device);
 Context* existing_primary_context(int device);
+bool primary_context_active(int device);
 
 /// Null for a handle that names no stream of a living context.
 Stream* find_stream(CUstream handle, bool per_thread_default);

@@ -94,8 +94,7 @@ int cudasim_write_report(const char* path) {
   });
   std::fprintf(file, "calls_in_callbacks,%llu\n",
                static_cast<unsigned long long>(cudasim_calls_in_callbacks()));
-  std::fprintf(file, "finalized_in_flush,%llu\n",
-               static_cast<unsigned long long>(cudasim_finalized_in_flush()));
+  std::fprintf(file, "cupti_misuse,%llu\n", static_cast<unsigned long long>(cudasim_cupti_misuse()));
   std::fprintf(file, "sampling_misuse,%llu\n", static_cast<unsigned long long>(cudasim_sampling_misuse()));
   const auto number = [](std::uint64_t value) { return static_cast<unsigned long long>(value); };
   for (const counters::Period& period : counters::periods()) {

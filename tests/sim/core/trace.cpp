@@ -53,8 +53,10 @@ struct State {
   std::array<std::atomic<bool>, kKinds> kinds{};
   std::atomic<std::uint32_t> next_correlation{1};
   std::atomic<std::uint64_t> calls_in_callbacks{0};
-  std::atomic<int> flushes{0};  // in progress
-  std::atomic<std::uint64_t> finalized_in_flush{0};
+  std::atomic<int> flushes{0};       // in progress
+  std::atomic<int> callbacks_in{0};  // likewise, on all threads
+  std::atomic<int> creations{0};     // likewise, of contexts
+  std::atomic<std::uint64_t> misuse{0};
   std::atomic<bool> used{false};  // since it was finalized
 
   std::mutex mutex;  // everything below; never held while the client is called
@@ -93,6 +95,21 @@ struct ThreadState {
   unsigned in_callback = 0;
 };
 thread_local ThreadState this_thread;
+
+struct InCallback {
+  InCallback() {
+    if (this_thread.in_callback++ == 0) ++state().callbacks_in;
+  }
+  ~InCallback() {
+    if (--this_thread.in_callback == 0) --state().callbacks_in;
+  }
+  InCallback(const InCallback&) = delete;
+  InCallback& operator=(const InCallback&) = delete;
+};
+
+bool is_profiler_stop(const Function& function) {
+  return function.domain == Domain::kDriver && std::string_view(function.cbid_name) == "cuProfilerStop";
+}
 
 pid_t thread_id() {
   thread_local pid_t id = static_cast<pid_t>(syscall(SYS_gettid));
@@ -360,9 +377,11 @@ void ApiCall::fire(CUpti_ApiCallbackSite site) {
   data.contextUid = current_context_uid();
   data.correlationData = &data_;
   data.correlationId = current_correlation();
-  ++this_thread.in_callback;
+  InCallback inside;
+  // Seen on hardware: CUPTI does more in this one.
+  if (const std::uint32_t ms = faults().profiler_stop_ms; ms != 0 && is_profiler_stop(function_))
+    std::this_thread::sleep_for(std::chrono::milliseconds(ms));
   subscriber->callback(subscriber->user, domain, function_.cbid, &data);
-  --this_thread.in_callback;
 }
 
 std::uint32_t current_correlation() {
@@ -384,9 +403,8 @@ void fire_resource(CUpti_CallbackIdResource cbid, CUcontext context, CUstream st
   data.context = context;
   data.resourceHandle.stream = stream;
   data.resourceDescriptor = descriptor;
-  ++this_thread.in_callback;
+  InCallback inside;
   subscriber->callback(subscriber->user, CUPTI_CB_DOMAIN_RESOURCE, cbid, &data);
-  --this_thread.in_callback;
 }
 
 // CUPTI gives up: it says so and is finalized when the callback returns.
@@ -396,9 +414,8 @@ static void fail_for_good() {
     CUpti_StateData data{};
     data.notification.result = CUPTI_ERROR_UNKNOWN;
     data.notification.message = "simulated fatal error";
-    ++this_thread.in_callback;
+    InCallback inside;
     subscriber->callback(subscriber->user, CUPTI_CB_DOMAIN_STATE, CUPTI_CBID_STATE_FATAL_ERROR, &data);
-    --this_thread.in_callback;
   }
   finalize(false);
 }
@@ -561,6 +578,7 @@ CUptiResult enable_activity(CUpti_ActivityKind kind, const RecordSizes& sizes) {
     return CUPTI_ERROR_INVALID_KIND;
   State& shared = state();
   bool attaching = is_kernel_kind(kind) && !shared.kinds[kind].load();
+  if (attaching && shared.creations != 0) ++shared.misuse;  // seen on hardware: it spoils that context
   if (attaching) touch_broken_graphs();
   if (attaching && !faults().no_attach_wait.load()) {
     // Seen on hardware: kernel tracing is switched on only when the kernels that run have ended.
@@ -660,7 +678,9 @@ CUptiResult attribute(CUpti_ActivityAttribute name, std::size_t* size, void* val
 
 CUptiResult finalize(bool by_client) {
   State& shared = state();
-  if (by_client && shared.flushes != 0) ++shared.finalized_in_flush;
+  // Seen on hardware: it takes from under other threads what they use.
+  const int own = this_thread.in_callback > 0 ? 1 : 0;
+  if (by_client && (shared.flushes != 0 || shared.callbacks_in - own > 0)) ++shared.misuse;
   counters::finalized(by_client);
   break_traced_graphs();
   // Seen on hardware (studies/cupti_cycles.py): some 0.6 MB stay, whatever had been enabled.
@@ -717,8 +737,15 @@ void note_client_call() {
   if (this_thread.in_callback > 0 || this_thread.delivering) state().calls_in_callbacks.fetch_add(1);
 }
 
-std::uint64_t finalized_in_flush() {
-  return state().finalized_in_flush.load();
+std::uint64_t misuse() {
+  return state().misuse.load();
+}
+
+ContextCreation::ContextCreation() {
+  ++state().creations;
+}
+ContextCreation::~ContextCreation() {
+  --state().creations;
 }
 
 std::uint64_t calls_in_callbacks() {
@@ -746,8 +773,8 @@ extern "C" {
 uint64_t cudasim_records_delivered(void) {
   return inject::sim::trace::records_delivered();
 }
-uint64_t cudasim_finalized_in_flush(void) {
-  return inject::sim::trace::finalized_in_flush();
+uint64_t cudasim_cupti_misuse(void) {
+  return inject::sim::trace::misuse();
 }
 
 uint64_t cudasim_calls_in_callbacks(void) {

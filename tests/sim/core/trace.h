@@ -109,6 +109,14 @@ std::uint64_t records_delivered();
 std::uint64_t records_pending();
 /// API calls made from inside a callback of the client's, which CUPTI forbids.
 std::uint64_t calls_in_callbacks();
-std::uint64_t finalized_in_flush();
+/// Calls of CUPTI's that harm the program, for what its other threads are doing.
+std::uint64_t misuse();
+/// While it lives a context is being created.
+struct ContextCreation {
+  ContextCreation();
+  ~ContextCreation();
+  ContextCreation(const ContextCreation&) = delete;
+  ContextCreation& operator=(const ContextCreation&) = delete;
+};
 
 }  // namespace inject::sim::trace

@@ -2,9 +2,11 @@
 // SPDX-FileCopyrightText: The libinject authors
 //
 // Contexts, and which of them each thread works in.
+#include <chrono>
 #include <map>
 #include <mutex>
 #include <set>
+#include <thread>
 
 #include "tests/sim/core/device/shared.h"
 #include "tests/sim/core/trace.h"
@@ -113,11 +115,26 @@ Context* existing_primary_context(int device) {
   return found != shared.primaries.end() ? found->second : nullptr;
 }
 
+namespace {
+std::mutex& primary_creation() {
+  static std::mutex& mutex = *new std::mutex;
+  return mutex;
+}
+}  // namespace
+
 Context* primary_context(int device) {
-  static std::mutex& creating = *new std::mutex;
-  std::lock_guard one_creator(creating);
-  Context* context = existing_primary_context(device);
-  return context != nullptr ? context : create_context(device, true);
+  std::lock_guard one_creator(primary_creation());
+  if (Context* context = existing_primary_context(device); context != nullptr) return context;
+  const trace::ContextCreation creation;
+  if (const std::uint32_t ms = faults().context_ms; ms != 0)
+    std::this_thread::sleep_for(std::chrono::milliseconds(ms));
+  return create_context(device, true);
+}
+
+bool primary_context_active(int device) {
+  // Seen on hardware: the answer waits for one that is being created.
+  std::lock_guard one_creator(primary_creation());
+  return existing_primary_context(device) != nullptr;
 }
 
 }  // namespace inject::sim

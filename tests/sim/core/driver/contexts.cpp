@@ -49,7 +49,7 @@ CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int) {
 CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int* flags, int* active) {
   if (!valid_device(dev)) return CUDA_ERROR_INVALID_DEVICE;
   *flags = 0;
-  *active = existing_primary_context(dev) != nullptr ? 1 : 0;
+  *active = primary_context_active(dev) ? 1 : 0;
   return CUDA_SUCCESS;
 }
 

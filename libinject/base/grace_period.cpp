@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/base/grace_period.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "libinject/base/clock.h"
+
+namespace inject {
+
+namespace {
+
+// A hundred times as long as such a piece of code takes.
+constexpr Nanoseconds kRunsFor = 100'000;
+constexpr Nanoseconds kPause = 200'000;
+
+struct Thread {
+  pid_t id = 0;
+  Nanoseconds ran = 0;
+};
+
+// Nothing once the thread is gone.
+std::optional<Nanoseconds> processor_time(pid_t thread) {
+  // The kernel's number for the processor clock of a thread: pthread_getcpuclockid() has the same, but wants
+  // a pthread_t.
+  const auto clock = static_cast<clockid_t>(~static_cast<unsigned>(thread) << 3 | 6u);
+  timespec time;
+  if (clock_gettime(clock, &time) != 0) return std::nullopt;
+  return static_cast<Nanoseconds>(time.tv_sec) * kSecond + static_cast<Nanoseconds>(time.tv_nsec);
+}
+
+// Neither on a processor nor waiting for one. Not where it waits for a disk, which may be a page of the code.
+bool sleeps(pid_t thread) {
+  std::array<char, 64> path{};
+  std::snprintf(path.data(), path.size(), "/proc/self/task/%d/stat", thread);
+  const int file = ::open(path.data(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) return true;  // gone
+  std::array<char, 128> text{};
+  const ssize_t length = ::read(file, text.data(), text.size() - 1);
+  ::close(file);
+  // The name, in parentheses, may have some itself.
+  const char* end = length > 0 ? std::strrchr(text.data(), ')') : nullptr;
+  return end != nullptr && end[1] == ' ' && end[2] != 'R' && end[2] != 'D';
+}
+
+std::vector<Thread> other_threads() {
+  std::vector<Thread> threads;
+  const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir("/proc/self/task"), &closedir);
+  if (folder == nullptr) return threads;
+  const auto mine = static_cast<pid_t>(syscall(SYS_gettid));
+  while (const dirent* entry = readdir(folder.get())) {
+    const auto id = static_cast<pid_t>(std::strtol(entry->d_name, nullptr, 10));
+    if (id <= 0 || id == mine) continue;
+    if (const auto ran = processor_time(id)) threads.push_back({id, *ran});
+  }
+  return threads;
+}
+
+}  // namespace
+
+bool wait_grace_period(Nanoseconds most) noexcept {
+  const timespec pause{0, static_cast<long>(kPause)};
+  const Nanoseconds deadline = now() + most;
+  try {
+    std::vector<Thread> inside = other_threads();
+    for (;;) {
+      nanosleep(&pause, nullptr);
+      std::erase_if(inside, [](const Thread& thread) {
+        const auto ran = processor_time(thread.id);
+        return !ran || *ran - thread.ran >= kRunsFor || sleeps(thread.id);
+      });
+      if (inside.empty()) return true;
+      if (now() >= deadline) return false;
+    }
+  } catch (...) {
+    return false;
+  }
+}
+
+}  // namespace inject
