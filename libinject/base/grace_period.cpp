@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -17,6 +18,7 @@
 #include <vector>
 
 #include "libinject/base/clock.h"
+#include "libinject/base/host_io.h"
 
 namespace inject {
 
@@ -31,7 +33,7 @@ struct Thread {
   Nanoseconds ran = 0;
 };
 
-// Nothing once the thread is gone.
+// Nothing once the thread is gone, or where it is not a thread of this process by that number.
 std::optional<Nanoseconds> processor_time(pid_t thread) {
   // The kernel's number for the processor clock of a thread: pthread_getcpuclockid() has the same, but wants
   // a pthread_t.
@@ -41,30 +43,41 @@ std::optional<Nanoseconds> processor_time(pid_t thread) {
   return static_cast<Nanoseconds>(time.tv_sec) * kSecond + static_cast<Nanoseconds>(time.tv_nsec);
 }
 
-// Neither on a processor nor waiting for one. Not where it waits for a disk, which may be a page of the code.
+// Asleep, or gone. Not on a processor, waiting for one or for a disk, which may have a page of the code, and
+// not stopped by a debugger.
 bool sleeps(pid_t thread) {
   std::array<char, 64> path{};
   std::snprintf(path.data(), path.size(), "/proc/self/task/%d/stat", thread);
-  const int file = ::open(path.data(), O_RDONLY | O_CLOEXEC);
-  if (file < 0) return true;  // gone
+  const int file = open_file(path.data(), O_RDONLY);
+  if (file < 0) return errno == ENOENT;
   std::array<char, 128> text{};
   const ssize_t length = ::read(file, text.data(), text.size() - 1);
+  const bool gone = length < 0 && errno == ESRCH;
   ::close(file);
   // The name, in parentheses, may have some itself.
   const char* end = length > 0 ? std::strrchr(text.data(), ')') : nullptr;
-  return end != nullptr && end[1] == ' ' && end[2] != 'R' && end[2] != 'D';
+  return gone || (end != nullptr && end[1] == ' ' && std::strchr("SIZX", end[2]) != nullptr);
 }
 
-std::vector<Thread> other_threads() {
+// Nothing where /proc does not have this process's threads.
+std::optional<std::vector<Thread>> other_threads() {
   std::vector<Thread> threads;
-  const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir("/proc/self/task"), &closedir);
-  if (folder == nullptr) return threads;
+  const int file = open_file("/proc/self/task", O_RDONLY | O_DIRECTORY);
+  if (file < 0) return std::nullopt;
+  const std::unique_ptr<DIR, int (*)(DIR*)> folder(fdopendir(file), &closedir);
+  if (folder == nullptr) {
+    ::close(file);
+    return std::nullopt;
+  }
   const auto mine = static_cast<pid_t>(syscall(SYS_gettid));
+  bool listed = false;
   while (const dirent* entry = readdir(folder.get())) {
     const auto id = static_cast<pid_t>(std::strtol(entry->d_name, nullptr, 10));
+    if (id == mine) listed = true;
     if (id <= 0 || id == mine) continue;
     if (const auto ran = processor_time(id)) threads.push_back({id, *ran});
   }
+  if (!listed) return std::nullopt;
   return threads;
 }
 
@@ -74,7 +87,9 @@ bool wait_grace_period(Nanoseconds most) noexcept {
   const timespec pause{0, static_cast<long>(kPause)};
   const Nanoseconds deadline = now() + most;
   try {
-    std::vector<Thread> inside = other_threads();
+    auto threads = other_threads();
+    if (!threads) return false;
+    std::vector<Thread>& inside = *threads;
     for (;;) {
       nanosleep(&pause, nullptr);
       std::erase_if(inside, [](const Thread& thread) {

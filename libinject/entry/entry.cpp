@@ -129,13 +129,13 @@ INJECT_ENTRY int inject_is_open() {
 namespace inject {
 
 void on_profiler_starting() noexcept {
-  profiler_calls.fetch_add(1, std::memory_order_relaxed);
+  inside_cupti.fetch_add(1, std::memory_order_relaxed);
   this_thread_starts_profiler = true;
 }
 
 void on_profiler_start(int status) noexcept {
   this_thread_starts_profiler = false;
-  profiler_calls.fetch_sub(1, std::memory_order_release);
+  inside_cupti.fetch_sub(1, std::memory_order_release);
   const CallerState caller;
   // Where the call fails CUDA may not be there at all, and then there is nothing of us either.
   Session* session = status == 0 ? Session::start() : Session::get();
@@ -144,13 +144,13 @@ void on_profiler_start(int status) noexcept {
 
 // Counted before the window is closed: our thread begins to detach CUPTI at once.
 void on_profiler_stopping() noexcept {
-  profiler_calls.fetch_add(1, std::memory_order_seq_cst);
+  inside_cupti.fetch_add(1, std::memory_order_seq_cst);
   const CallerState caller;
   if (Session* session = Session::get()) session->profiler_stop(false);
 }
 
 void on_profiler_stop(int /*status*/) noexcept {
-  profiler_calls.fetch_sub(1, std::memory_order_release);
+  inside_cupti.fetch_sub(1, std::memory_order_release);
 }
 
 bool on_uncounted_allocation() noexcept {

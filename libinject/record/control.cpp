@@ -5,7 +5,7 @@
 namespace inject {
 
 constinit std::atomic<std::uint32_t> control_word{0};
-constinit std::atomic<std::uint32_t> profiler_calls{0};
+constinit std::atomic<std::uint32_t> inside_cupti{0};
 constinit std::atomic<std::uint32_t> current_window{0};
 constinit std::atomic<std::uint16_t> current_generation{0};
 constinit std::atomic<std::uint32_t> recorded_groups{~0u};

@@ -48,8 +48,9 @@ extern std::atomic<bool> record_inner_calls;
 /// last window is being collected would fill the rings with them.
 extern std::atomic<bool> collecting_activity;
 
-/// Threads that a hook sees inside cudaProfilerStart or cudaProfilerStop (Tracer::in_profiler_call).
-extern std::atomic<std::uint32_t> profiler_calls;
+/// Threads that are known to be inside CUPTI, and may sleep there: in cudaProfilerStart or cudaProfilerStop,
+/// as hooks see them, or in a callback of ours that waits for the session (Tracer::thread_inside).
+extern std::atomic<std::uint32_t> inside_cupti;
 
 /// Of `launch:` windows.
 extern LaunchTrigger launch_trigger;

@@ -234,8 +234,10 @@ bool Collector::stop_activity() {
   SessionState& state = parts_.state;
   if (state.collect_since != 0) return true;
   const Nanoseconds time = now();
-  if (time - state.ended_at < kLaunchReturns &&
-      (parts_.core.threads.any_launching() || Tracer::in_profiler_call())) {
+  const bool awaited = (time - state.ended_at < kLaunchReturns && parts_.core.threads.any_launching()) ||
+                       (time - state.ended_at < (state.ending() ? kLaunchReturns : kProfilerStopReturns) &&
+                        Tracer::thread_inside());
+  if (awaited) {
     const SessionUnlock unlocked(state);
     const timespec pause{0, 200'000};
     nanosleep(&pause, nullptr);

@@ -26,6 +26,8 @@ class Collector {
   // have lost its processor in between. It is waited for, this long at most (a copy may block for longer),
   // before activity is switched off.
   static constexpr Nanoseconds kLaunchReturns = 20'000'000;
+  // So is a thread inside cudaProfilerStop (Tracer::thread_inside), but at the program's end as a launch is.
+  static constexpr Nanoseconds kProfilerStopReturns = 1'000'000'000;
   // Records that have not come this long after the last window's end are not waited for any longer.
   static constexpr Nanoseconds kDeadline = 30 * kSecond;
 

@@ -158,7 +158,7 @@ void IterationWindows::step() {
     if (!over || !parts_.options.iteration_record.empty() || state.open() || state.ending() || keep_timing())
       return;
     stop_search();
-    if (timed_before_ && parts_.pipeline.unprofiled_iterations() > *timed_before_) state.unwritten = true;
+    if (has_timed_after_window()) state.unwritten = true;
     return;
   }
   known_.update(found_);
@@ -198,6 +198,10 @@ bool IterationWindows::keep_timing() {
   const std::uint64_t timed = parts_.pipeline.unprofiled_iterations();
   if (!timed_before_) timed_before_ = timed;
   return timed - *timed_before_ < kUnprofiledSteps && now() - parts_.state.ended_at < kLongestTiming;
+}
+
+bool IterationWindows::has_timed_after_window() const {
+  return timed_before_ && parts_.pipeline.unprofiled_iterations() > *timed_before_;
 }
 
 // Nothing is found in what the hooks see.

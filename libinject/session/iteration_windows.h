@@ -68,6 +68,8 @@ class IterationWindows {
 
   /// The process exits: what the last launches told. Lets go of session_mutex meanwhile.
   void end() INJECT_REQUIRES(session_mutex);
+  /// Iterations after the last window have been timed that no file has.
+  bool has_timed_after_window() const INJECT_REQUIRES(session_mutex);
   /// Of iterations, 0 where none are known.
   Nanoseconds mean_duration() const INJECT_REQUIRES(session_mutex) { return known_.mean_duration; }
   /// Where signs come from, for run.json. Any thread.

@@ -16,6 +16,7 @@ class OnceLog {
     kSamplerStuck,
     kStaysInitialised,
     kGraphsKeepCupti,
+    kThreadInCupti,
     kCuptiFailed,
     kNothingFound,
     kLateWindow,

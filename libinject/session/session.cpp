@@ -178,7 +178,9 @@ void Session::on_profiler_stop() noexcept {
 }
 
 void Session::on_iteration_stop(std::uint64_t count, Nanoseconds time, bool in_callback) noexcept {
+  if (in_callback) inside_cupti.fetch_add(1, std::memory_order_seq_cst);
   if (Session* session = get()) session->parts_.iterations.at_boundary(count, time, in_callback);
+  if (in_callback) inside_cupti.fetch_sub(1, std::memory_order_release);
 }
 
 void Session::on_ranges_changed() noexcept {
@@ -246,6 +248,7 @@ bool Session::user_flush() noexcept {
   SessionState& state = parts_.state;
   if (!lock_session(false)) return false;
   const SessionLock lock(state, std::adopt_lock);
+  if (parts_.iterations.has_timed_after_window() && !state.collecting) state.unwritten = true;
   ++state.flushing;
   state.wake.notify_one();
   const bool done = state.wait_changed(kFlushDeadline, [&state, this]() INJECT_REQUIRES(session_mutex) {

@@ -277,7 +277,15 @@ class OtherThreads(FaultTest):
                                        faults=f"profiler_stop_ms={ms}")
                     self.assertEqual((done.stdout, done.warnings()), ("done\n", []))
                     self.assertEqual(done.out.kernels(), {"a": 3})
-                    self.assertEqual(done.misuse(), 0)
+                    self.assertEqual((done.misuse(), done.simulated_calls()["cuptiFinalize"]), (0, 1))
+
+    def test_one_that_does_not_return(self):
+        done = self.script("kernel:w:1 start kernel:a:3 background [ stop ] sleep:1500 kernel:b:1 sync join print:done",
+                           faults="profiler_stop_ms=800")
+        self.assertEqual((done.stdout, done.out.kernels()), ("done\n", {"a": 3}))
+        self.assertEqual((done.misuse(), done.simulated_calls()["cuptiFinalize"]), (0, 0))
+        (line,) = done.warnings()
+        self.assertIn("a thread of the program's stays inside it", line)
 
     def test_one_after_another_in_cuProfilerStop(self):
         done = self.script("loop:5 [ start kernel:a:3 stop sleep:30 ] sync", faults="profiler_stop_ms=8")

@@ -281,6 +281,14 @@ class KillTest(Case):
         (window,) = program.out.windows()
         self.assertEqual(float(window["Step Time (ns)"]), statistics.median(int(duration) for _, _, duration in after))
 
+    def test_a_flush_writes_the_steps_timed_after_the_window(self):
+        step = "copy:h2d:64 kernel:forward:3 kernel:backward:2 kernel:adam:1 sync sleep:2"
+        program = Killed(self, f"sync loop:210 [ {step} ] until_text:out/run.json:\"closed\" loop:10 [ {step} ] flush crash:KILL",
+                         WINDOW="iter:200+5", TRACE="off")
+        program.process.wait(60)
+        self.assertEqual(program.process.returncode, -signal.SIGKILL, program.stderr())
+        self.assertGreaterEqual(max(int(row["Iteration"]) for row in program.out.rows("step_times.csv")), 215)
+
     def test_a_crash_after_everything_was_handed_over(self):
         # A sanitizer's handler makes another signal of the first.
         for name in ("SEGV", "ABRT", "KILL")[bool(sanitized.SANITIZER):]:

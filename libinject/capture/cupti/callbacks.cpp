@@ -46,10 +46,12 @@ void count_profiler_call(bool enter, std::uint64_t& seen) noexcept {
 void on_plain_call(CUpti_CallbackId cbid, const CUpti_CallbackData& data) noexcept {
   const bool enter = data.callbackSite == CUPTI_API_ENTER;
   if (cbid == CUPTI_DRIVER_TRACE_CBID_cuProfilerStart || cbid == CUPTI_DRIVER_TRACE_CBID_cuProfilerStop) {
-    count_profiler_call(enter, *data.correlationData);
+    if (enter) count_profiler_call(enter, *data.correlationData);
     // Seen twice, nested, for one call: edges count, not calls. Opened on the way out, closed on the way in.
     if (!enter && cbid == CUPTI_DRIVER_TRACE_CBID_cuProfilerStart) callback_state.profiler.profiler_start();
     if (enter && cbid == CUPTI_DRIVER_TRACE_CBID_cuProfilerStop) callback_state.profiler.profiler_stop();
+    // Opening a window may wait for the session.
+    if (!enter) count_profiler_call(enter, *data.correlationData);
   } else if (enter) {
     LaunchObserver::enter_plain(data.correlationData);
   } else {

@@ -62,8 +62,8 @@ bool Tracer::failed() noexcept {
   return callback_state.failed.load(std::memory_order_acquire);
 }
 
-bool Tracer::in_profiler_call() noexcept {
-  return profiler_calls.load(std::memory_order_acquire) != 0 ||
+bool Tracer::thread_inside() noexcept {
+  return inside_cupti.load(std::memory_order_acquire) != 0 ||
          callback_state.profiler_calls.load(std::memory_order_acquire) != 0;
 }
 
@@ -240,12 +240,12 @@ void Tracer::flush(bool force) noexcept {
 }
 
 // cuptiFinalize frees what CUPTI keeps of each thread, also of one that is inside CUPTI at that moment, in a
-// call of the program's, and goes on with it: heaps of programs were corrupted (CUDA 13.0). Unsubscribed and
-// with no activity on, CUPTI is not entered any more; those that are in there leave it within microseconds.
-// But in cuProfilerStart and cuProfilerStop they may sleep: CUPTI does more there.
+// call of the program's, and goes on with it: heaps of programs were corrupted (CUDA 13.0). Once we have
+// unsubscribed, with no activity on, threads leave CUPTI within microseconds, unless they sleep there: in
+// cuProfilerStart and cuProfilerStop, in which it does more, and in callbacks that wait for us.
 bool Tracer::wait_until_left() noexcept {
   constexpr Nanoseconds kMost = 300'000'000;
-  return !in_profiler_call() && wait_grace_period(kMost);
+  return !thread_inside() && wait_grace_period(kMost) && !thread_inside();
 }
 
 void Tracer::detach(bool finalize) noexcept {
@@ -255,7 +255,9 @@ void Tracer::detach(bool finalize) noexcept {
   collecting_activity.store(false, std::memory_order_release);
   if (subscriber_ != nullptr) api_.Unsubscribe(subscriber_);
   subscriber_ = nullptr;
-  finalize = finalize && use.owns_lock() && !failed() && !saw_graphs() && wait_until_left();
+  finalize = finalize && use.owns_lock() && !failed() && !saw_graphs();
+  thread_stayed_ = finalize && !wait_until_left();
+  finalize = finalize && !thread_stayed_;
   // A buffer that CUPTI keeps for kernels launched after the window would get the next attachment's records
   // as well, whose correlation ids mean other launches.
   if (!finalize && level_ == TracerLevel::kActivity && use.owns_lock() && !failed() &&

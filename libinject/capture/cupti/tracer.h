@@ -78,9 +78,11 @@ class Tracer {
   bool finalized() const noexcept { return finalized_; }
   /// The program launched or instantiated CUDA graphs while CUPTI was attached.
   static bool saw_graphs() noexcept;
-  /// A thread is inside cu/cudaProfilerStart or Stop, where a hook or a callback sees it. CUPTI is not
-  /// finalized meanwhile.
-  static bool in_profiler_call() noexcept;
+  /// The last detach() did not finalize it because a thread of the program's stayed inside.
+  bool thread_stayed() const noexcept { return thread_stayed_; }
+  /// A thread is inside CUPTI that may sleep there: in cu/cudaProfilerStart or Stop, where a hook or a
+  /// callback sees it, or in a callback that waits for the session. CUPTI is not finalized meanwhile.
+  static bool thread_inside() noexcept;
   /// CUPTI gave up with a fatal error and finalized itself.
   static bool failed() noexcept;
   /// How often it did so in this process.
@@ -101,6 +103,7 @@ class Tracer {
   std::atomic<bool> loaded_{false};
   bool activity_on_ = false;
   bool finalized_ = false;
+  bool thread_stayed_ = false;
 };
 
 }  // namespace inject

@@ -243,6 +243,9 @@ class Run:
     def _measure_metrics(self) -> None:
         if self.basis is Basis.ITERATION:
             found = {name: _series(self.complete, column) for name, column in (*_SERIES, *_HARDWARE)}
+            # Rates that can't be are left out, the highest ones: a median of the rest would be too low.
+            if any(number(row, "FLOPs") > 0 and row.get("TFLOP/s") is None for row in self.complete):
+                found["flop_rate"] = ()
             found["window_step_time" if self.unprofiled else "step_time"] = tuple(figures.window_step_times(self.result))
         else:
             found = {}
