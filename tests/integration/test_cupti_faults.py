@@ -269,7 +269,7 @@ class OtherThreads(FaultTest):
     """CUPTI is not pulled from under a thread that is in the middle of a call: the report counts where it is."""
 
     def test_one_in_cuProfilerStop(self):
-        # Longer than our thread waits before it collects the window, and short of what ends the program.
+        # It is waited for, and CUPTI is finalized after it.
         for ms in (5, 60):
             for program in ("cuda", "driver"):
                 with self.subTest(ms=ms, program=program):
@@ -290,12 +290,6 @@ class OtherThreads(FaultTest):
     def test_one_after_another_in_cuProfilerStop(self):
         done = self.script("loop:5 [ start kernel:a:3 stop sleep:30 ] sync", faults="profiler_stop_ms=8")
         self.assertEqual(done.out.kernels(), {"a": 15})
-        self.assertEqual(done.misuse(), 0)
-
-    def test_many_that_launch(self):
-        done = self.script("background [ loop:3000 [ kernel:other:1 ] ] background [ loop:3000 [ kernel:other:1 ] ] "
-                           "loop:4 [ start kernel:a:3 stop sleep:20 ] join sync")
-        self.assertEqual(done.out.kernels()["a"], 12)
         self.assertEqual(done.misuse(), 0)
 
     def test_one_that_creates_a_context(self):
