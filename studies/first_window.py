@@ -10,7 +10,8 @@ run takes seconds. The children of all arms build the program at the same time a
 all of them at once, or --turn of them, so that the machine has no time to change between arms.
 A child takes STEPS steps and notes each one's times. The window is the ten steps from START on (libinject finds them by itself;
 which steps it took is read from run.json), and what it is compared with are the same steps of the runs under nothing, not the steps
-beside the window.
+beside the window. Processes of one program differ by more than profilers do, so each process's steps are also scaled by its own steps
+before CUPTI comes (BASELINE): the second ratio is of these.
 
 The program `graph` is left out unless asked for: its steps take 0.1 ms, and CUPTI is attached 100 ms ahead of a window, so that it
 needs some thousands of them (--steps).
@@ -35,8 +36,9 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.append(os.path.join(HERE, os.pardir, "tests", "gpu"))
 sys.path.append(os.path.join(HERE, "programs"))
 
-START, COUNT, STEPS = 30, 10, 70  # COUNT: set_count()
-REHEARSAL = range(20, 25)
+START, COUNT, STEPS = 60, 10, 90  # COUNT: set_count()
+REHEARSAL = range(45, 50)
+BASELINE = range(15, 35)  # no arm has CUPTI attached yet
 PROGRAMS = ("mlp", "language", "convolutions", "recurrent", "actor", "unet", "critic")
 
 # What the environment of a server has, beside INJECT_OUT and the window.
@@ -390,6 +392,28 @@ def ratio(runs, none, of):
     return interval(lambda: statistics.median(random.choices(pairs, k=len(pairs))))
 
 
+def own_scale(run, steps):
+    """The steps' mean, of the median of the same process's steps before CUPTI came."""
+    return step_ms(run, steps) / median_ms(run, BASELINE)
+
+
+def by_position(runs, none):
+    """[the step's time at each place from ten before the window to five after it, by own_scale(), of that without a profiler]."""
+    rows = []
+    for number, run in runs.items():
+        if number in none and run.get("steps"):
+            first, last = run["steps"][0] - 10, min(run["steps"][-1] + 6, len(run["end"]))
+            rows.append([own_scale(run, [at]) / own_scale(none[number], [at]) for at in range(first, last)])
+    return [round(statistics.median(column), 3) for column in zip(*rows)]
+
+
+def against_floor(runs, floor, none):
+    """(median, low, high) of an arm's window, of the floor's in the same round, by own_scale()."""
+    pairs = [own_scale(run, run["steps"]) / own_scale(floor[number], floor[number]["steps"]) for number, run in runs.items()
+             if number in floor and number in none and run.get("steps")]
+    return interval(lambda: statistics.median(random.choices(pairs, k=len(pairs)))) if pairs else None
+
+
 def unprofiled_ratio(runs, none):
     """(median, low, high) of the steps that ran without CUPTI, by the program's own times, against the same steps under nothing."""
     pairs = [median_ms(run, run["unprofiled"]) / median_ms(none[number], run["unprofiled"]) for number, run in runs.items()
@@ -439,6 +463,10 @@ def summarise(data, programs, arms):
             if arm != "none" and (found := ratio(runs.get(arm, {}), none, step_ms)):
                 row[arm] = [round(value, 3) for value in found]
                 row[arm + "_median"] = [round(value, 3) for value in ratio(runs[arm], none, median_ms)]
+                row[arm + "_scaled"] = [round(value, 3) for value in ratio(runs[arm], none, own_scale)]
+                row[arm + "_positions"] = by_position(runs[arm], none)
+                if found := against_floor(runs[arm], runs.get("floor", {}), none):
+                    row[arm + "_of_floor"] = [round(value, 3) for value in found]
             of_arm = [run for run in runs.get(arm, {}).values() if run.get("steps")]
             if of_arm:
                 row[arm + "_faults"] = round(statistics.median(sum(run["faults"][at] for at in run["steps"]) / len(run["steps"]) for run in of_arm), 1)
@@ -459,6 +487,10 @@ def print_rows(rows, arms):
                 steps = row.get(arm + "_median", [1])[0]
                 print(f"   {arm:16} {middle:6.3f} x ({low:.3f} ... {high:.3f})  median step {steps:6.3f} x  {extra:6.2f} us a kernel  {row[arm + '_faults']:7.1f} faults  "
                       f"{row[arm + '_cpu_ms']:8.3f} ms of processor a step")
+                if arm + "_scaled" in row:
+                    print("      by its own steps before: {:.3f} x ({:.3f} ... {:.3f})".format(*row[arm + "_scaled"]), end="")
+                    print(", of the floor {:.3f} ({:.3f} ... {:.3f})".format(*row[arm + "_of_floor"]) if arm + "_of_floor" in row else "")
+                    print("      steps from ten before the window on:", *row[arm + "_positions"])
                 print("      launching threads {} ms, {} faults; our thread {} ms, {} faults".format(*row[arm + "_launching"], *row[arm + "_our"]))
         if "step_time" in row:
             print("   steps without CUPTI, of the same steps under nothing: {:.3f} ({:.3f} ... {:.3f})".format(*row["step_time"]))

@@ -75,7 +75,7 @@ class IterationDetector {
   /// The same, if it looks as if it were over: it has as many events as others.
   std::optional<IterationSpan> trailing_span() const { return tracker_.trailing_span(history_); }
   /// Mean duration of the last iterations, 0 if not known.
-  Nanoseconds mean_duration() const { return tracker_.mean_duration(); }
+  Nanoseconds typical_duration() const { return tracker_.typical_duration(); }
   std::uint64_t events() const { return history_.total(); }
   std::size_t kinds() const { return history_.tokens(); }
   /// What was seen, for a run in which nothing was found: a sentence.

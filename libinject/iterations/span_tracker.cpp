@@ -55,7 +55,7 @@ void SpanTracker::follow(const SignHistory& history, const IterationMarks& marks
   anchored_ = Anchored::kNo;
   in_iteration_ = false;
   number_ = 0;
-  mean_ = 0;
+  durations_seen_ = 0;
   copies_ = usual_copies_ = tail_.position = 0;
   tail_known_ = false;
   // The first boundary is the first `begin` that its iteration needs; there is no anchor before it.
@@ -125,8 +125,7 @@ void SpanTracker::on_boundary(const SignHistory& history, Place place) {
   // Where the first iteration began may not be known, but it has been.
   ++number_;
   if (in_iteration_) {
-    const auto duration = static_cast<double>((checkpoint ? tail_ : place).time - begin_.time);
-    mean_ = mean_ == 0 ? duration : mean_ + (duration - mean_) / 8;
+    durations_[durations_seen_++ % durations_.size()] = (checkpoint ? tail_ : place).time - begin_.time;
   }
   in_iteration_ = true;
   anchored_ = after_begin(anchored_);
@@ -169,6 +168,15 @@ bool SpanTracker::has_usual_length(std::uint64_t length) const {
 
 void SpanTracker::add_span(const IterationSpan& span) {
   if (spans_.size() < kMaxSpans) spans_.push_back(span);
+}
+
+Nanoseconds SpanTracker::typical_duration() const {
+  const std::size_t count = std::min(durations_seen_, durations_.size());
+  if (count == 0) return 0;
+  auto latest = durations_;
+  const auto middle = latest.begin() + static_cast<std::ptrdiff_t>(count / 2);
+  std::nth_element(latest.begin(), middle, latest.begin() + static_cast<std::ptrdiff_t>(count));
+  return *middle;
 }
 
 std::optional<std::uint64_t> SpanTracker::begin_event() const {

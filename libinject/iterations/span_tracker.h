@@ -2,6 +2,8 @@
 // SPDX-FileCopyrightText: The libinject authors
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <utility>
@@ -56,7 +58,9 @@ class SpanTracker {
   std::vector<IterationSpan> take_spans() { return std::exchange(spans_, {}); }
   std::optional<IterationSpan> unfinished_span(const SignHistory& history) const;
   std::optional<IterationSpan> trailing_span(const SignHistory& history) const;
-  Nanoseconds mean_duration() const { return static_cast<Nanoseconds>(mean_); }
+  /// The median of the latest, 0 where none is over yet: a first iteration may take a thousand times as long
+  /// as those that follow (kernels are compiled, libraries tuned, loaders started).
+  Nanoseconds typical_duration() const;
 
  private:
   /// Where an event stands.
@@ -84,7 +88,8 @@ class SpanTracker {
   Place begin_;
   std::vector<Place> begins_;  // `begin` events since the boundary
   std::uint64_t last_anchor_ = 0;
-  double mean_ = 0;
+  std::array<Nanoseconds, 15> durations_{};  // the latest iterations', a ring
+  std::size_t durations_seen_ = 0;
   // Since the last work: copies to the host, and the first one that iterations do not end with.
   std::uint64_t copies_ = 0;
   std::uint64_t usual_copies_ = 0;

@@ -26,7 +26,7 @@ IterationPlan plan_iterations(const WindowSpec& spec, Schedule& schedule, const 
   IterationPlan plan;
   if (!known.lock) return plan;
   const std::uint64_t seen = known.begun - std::min(known.begun, known.begun_then);
-  const Nanoseconds duration = std::max<Nanoseconds>(known.mean_duration, 1000);
+  const Nanoseconds duration = std::max<Nanoseconds>(known.typical_duration, 1000);
   plan.lead = std::clamp<std::uint64_t>((kLeadTime + input.attaching) / duration + 1, 1, kMaxLead);
   if (spec.kind == WindowKind::kAuto) {
     const std::uint64_t steady = known.lock->optimizer ? kSteadyIterations : FoundIterations::kSteadyUnnamed;

@@ -24,7 +24,7 @@ void FoundIterations::update(const FoundIterations& newer) {
   }
   offset = newer.offset;
   begun = newer.begun;
-  mean_duration = newer.mean_duration;
+  typical_duration = newer.typical_duration;
   events = newer.events;
 }
 
@@ -75,7 +75,7 @@ void IterationTracker::update(Nanoseconds time) {
   found_.changes = detector.changes();
   found_.offset = search_->offset();
   found_.begun = detector.begun();
-  found_.mean_duration = detector.mean_duration();
+  found_.typical_duration = detector.typical_duration();
   found_.events = detector.events();
   if (detector.lock() && detector.changes() == armed_changes_) found_.lock = detector.lock();
   take_spans();

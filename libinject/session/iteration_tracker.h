@@ -31,7 +31,7 @@ struct FoundIterations {
   std::uint64_t begun = 0;
   std::uint64_t begun_then = 0;  ///< … when the watch was armed
   Nanoseconds since = 0;         ///< when that was
-  Nanoseconds mean_duration = 0;
+  Nanoseconds typical_duration = 0;
   std::uint64_t events = 0;
 
   /// Takes over what is new; cheap where the lock is the same.

@@ -71,7 +71,7 @@ class IterationWindows {
   /// Iterations after the last window have been timed that no file has.
   bool has_timed_after_window() const INJECT_REQUIRES(session_mutex);
   /// Of iterations, 0 where none are known.
-  Nanoseconds mean_duration() const INJECT_REQUIRES(session_mutex) { return known_.mean_duration; }
+  Nanoseconds typical_duration() const INJECT_REQUIRES(session_mutex) { return known_.typical_duration; }
   /// Where signs come from, for run.json. Any thread.
   const char* source_name() const noexcept {
     return shown_source_.load() == SignSource::kHooks ? "hooks" : "callbacks";

@@ -366,6 +366,7 @@ void WindowController::prepare_first() {
   if (parts_.pipeline.shown_folder() != nullptr || parts_.pipeline.folder_failed()) return;
   parts_.devices.read_edges();
   const SessionUnlock unlocked(state);
+  const Nanoseconds begin = now();
   // Each page that is used for the first time costs a thread a microsecond or two: ours, not the program's.
   // Also of memory that is to move into the file, as CUPTI's buffers do not while they are in use.
   for (const std::span<std::uint8_t> memory :
@@ -373,6 +374,7 @@ void WindowController::prepare_first() {
     warm_pages(memory.data(), memory.size());
   find_current_device();  // where no cuInit has called us
   Pipeline::Locked(parts_.pipeline).writer().prepare_folder();
+  state.log(LogLevel::kDebug, "memory and files for the first window took " + in_ms(now() - begin));
 }
 
 void WindowController::step_unused_attachment() noexcept {
@@ -380,7 +382,7 @@ void WindowController::step_unused_attachment() noexcept {
   SessionState& state = parts_.state;
   const bool unused = state.idle() && !state.collecting && !state.ending() &&
                       parts_.cupti.tracer().level() == TracerLevel::kActivity;
-  if (!unused || now() - attached_ahead_at_ < kUnusedPatience + 4 * parts_.iterations.mean_duration()) return;
+  if (!unused || now() - attached_ahead_at_ < kUnusedPatience + 4 * parts_.iterations.typical_duration()) return;
   attached_ahead_at_ = 0;
   state.collect_from(now());
 }

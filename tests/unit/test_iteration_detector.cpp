@@ -133,7 +133,7 @@ TEST_CASE("iterations are those that an optimizer's name ends, layers and all", 
   CHECK_FALSE(lock.rough);
   CHECK(lock.events == Approx(2 + 4 * 12 + 3 + 3).epsilon(0.05));
   CHECK(lock.seen_before == program.locked_in);
-  CHECK(program.detector.mean_duration() == Approx(56.0 * kApart).epsilon(0.1));
+  CHECK(program.detector.typical_duration() == Approx(56.0 * kApart).epsilon(0.1));
 }
 
 TEST_CASE("layers that have the same launch shapes are no iterations", "[iterations]") {

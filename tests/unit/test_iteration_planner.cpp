@@ -27,7 +27,7 @@ FoundIterations found(bool optimizer) {
   known.begun_then = 500;
   known.begun = 1500;
   known.since = 100 * kSecond;
-  known.mean_duration = 40 * kMillisecond;
+  known.typical_duration = 40 * kMillisecond;
   return known;
 }
 
@@ -189,7 +189,7 @@ TEST_CASE("CUPTI is attached a tenth of a second before the window, in whole ite
       const WindowSpec asked = spec(trigger);
       Schedule schedule(asked);
       FoundIterations known = found(true);
-      known.mean_duration = test.duration;
+      known.typical_duration = test.duration;
       IterationPlanInput given = input(1000);
       given.attaching = test.attaching;
       const IterationPlan plan = plan_iterations(asked, schedule, known, given);

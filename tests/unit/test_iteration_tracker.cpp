@@ -180,7 +180,7 @@ TEST_CASE_METHOD(Tracking, "iterations that are found arm the watch, and are tol
   CHECK(found.begun == begins.size());
   CHECK(found.begun_then == then);
   CHECK(found.since != time);
-  CHECK(found.mean_duration == 30 * kApart);
+  CHECK(found.typical_duration == 30 * kApart);
   CHECK(told_begins() == over());
 }
 
@@ -530,13 +530,13 @@ TEST_CASE("what is found is taken over whole only where the lock is another", "[
   FoundIterations known;
   FoundIterations newer;
   newer.begun = 3;
-  newer.mean_duration = 7;
+  newer.typical_duration = 7;
   newer.events = 100;
   newer.offset = -2;
   newer.begun_then = 50;
   known.update(newer);
   CHECK(known.begun == 3);
-  CHECK(known.mean_duration == 7);
+  CHECK(known.typical_duration == 7);
   CHECK(known.events == 100);
   CHECK(known.offset == -2);
   CHECK(known.begun_then == 0);

@@ -56,8 +56,35 @@ TEST_CASE("iterations are followed through the history, the first one from its e
   CHECK(followed.tracker.number() == 3);
   CHECK(followed.tracker.begin_event() == 12);
   CHECK(followed.tracker.last_anchor() == 15);
-  CHECK(followed.tracker.mean_duration() == 4 * kLetterTime);
+  CHECK(followed.tracker.typical_duration() == 4 * kLetterTime);
   CHECK(followed.tracker.trailing_span(followed.history));
+}
+
+TEST_CASE("a few iterations that take long do not tell how long one takes", "[iterations]") {
+  SignHistory history;
+  SpanTracker tracker;
+  add_letters(history, "abco");
+  tracker.follow(history, kMarks, 4, 0);
+  CHECK(tracker.typical_duration() == 0);
+  Nanoseconds time = 4 * kLetterTime;
+  const auto iterations = [&](int count, Nanoseconds apart) {
+    for (; count != 0; --count) {
+      for (const char letter : std::string_view("abco")) {
+        history.add(letter_sign(letter, time += apart));
+        tracker.track(history, history.total() - 1);
+      }
+    }
+  };
+  iterations(1, 3'000'000'000);  // kernels are compiled
+  iterations(1, kLetterTime);
+  CHECK(tracker.typical_duration() > kSecond);  // there is no other
+  iterations(2, kLetterTime);
+  CHECK(tracker.typical_duration() == 4 * kLetterTime);
+  iterations(20, kLetterTime);
+  iterations(6, kSecond);
+  CHECK(tracker.typical_duration() == 4 * kLetterTime);
+  iterations(10, kSecond);
+  CHECK(tracker.typical_duration() == 4 * kSecond);
 }
 
 TEST_CASE("what is in progress has no certain beginning before its anchor", "[iterations]") {

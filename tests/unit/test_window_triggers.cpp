@@ -88,7 +88,7 @@ FoundIterations known_iterations() {
   known.lock.emplace();
   known.lock->optimizer = true;
   known.begun = 1000;
-  known.mean_duration = 30 * kMillisecond;
+  known.typical_duration = 30 * kMillisecond;
   return known;
 }
 
