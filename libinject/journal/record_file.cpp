@@ -279,7 +279,9 @@ bool RecordFile::open(const std::string& folder, Core& core, ActivityBuffers& bu
   owner_ = getpid();
   if (ring_moved) cold_[0] = ring.used_first();
   if (buffers_moved) cold_[1] = buffers.used_first();
-  cold_[2] = {base_ + header.counts.offset, header.counts.bytes};
+  // What CUPTI has taken by now is copied there by the thread that completes it.
+  if (buffers_moved) cold_[2] = {base_ + header.buffers.offset, buffers.used_first().size()};
+  cold_[3] = {base_ + header.counts.offset, header.counts.bytes};
   // The journal alone is worth having: what has been taken, some milliseconds old.
   if (!ring_moved || !buffers_moved) problem = "the kernel does not map them in place";
   if (!lock_.is_open()) close(file);

@@ -70,7 +70,7 @@ class RecordFile {
   std::uint8_t* info_ = nullptr;
   std::uint64_t info_number_ = 0;
   Live* live_ = nullptr;
-  std::array<std::span<std::uint8_t>, 3> cold_{};
+  std::array<std::span<std::uint8_t>, 4> cold_{};
   // Of unshare_blocks().
   bool has_reflinks_ = false;  // the file system has them
   bool said_ = false;

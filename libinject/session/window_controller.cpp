@@ -382,7 +382,8 @@ void WindowController::step_unused_attachment() noexcept {
   SessionState& state = parts_.state;
   const bool unused = state.idle() && !state.collecting && !state.ending() &&
                       parts_.cupti.tracer().level() == TracerLevel::kActivity;
-  if (!unused || now() - attached_ahead_at_ < kUnusedPatience + 4 * parts_.iterations.typical_duration()) return;
+  if (!unused || now() - attached_ahead_at_ < kUnusedPatience + 4 * parts_.iterations.typical_duration())
+    return;
   attached_ahead_at_ = 0;
   state.collect_from(now());
 }
