@@ -103,7 +103,7 @@ struct IterationInfo {
   std::uint64_t steps = 0;         ///< optimizer steps of each, where the program tells of them
   bool doubtful = false;           ///< … and there may be others between them, or they do not fit
   bool by_shape = false;           ///< calls were told apart by launch shape, too
-  bool rough = false;              ///< the place of the boundary within the iteration is a guess
+  bool rough = false;              ///< where they begin, or their number, is a guess
   std::uint64_t locked_after = 0;  ///< iterations that had run by then
   std::uint64_t changes = 0;       ///< of mind, after that
   std::uint64_t events = 0;        ///< of an iteration: launches, copies, synchronizations

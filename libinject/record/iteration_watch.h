@@ -41,6 +41,8 @@ struct IterationWatch {
   std::atomic<bool> recording{false};
   /// The program's framework tells of every optimizer step (SignKind::kStep).
   std::atomic<bool> steps_told{false};
+  /// … but for a while that has not been seen: the program had cleared the callback.
+  std::atomic<bool> steps_missed{false};
 
   std::atomic<bool> armed{false};
   std::atomic<std::uint64_t> anchor{0};

@@ -171,7 +171,8 @@ std::optional<IterationInfo> IterationTracker::info(const char* source) const {
   info.steps = lock.steps;
   info.doubtful = lock.doubtful;
   info.by_shape = lock.by_shape;
-  info.rough = lock.rough;
+  // Where steps went unheard, several iterations became one, and numbers are too small from there on.
+  info.rough = lock.rough || iteration_watch.steps_missed.load(std::memory_order_acquire);
   info.locked_after = lock.seen_before;
   info.changes = detector.changes() - 1;
   info.events = whole_events(lock);

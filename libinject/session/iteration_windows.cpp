@@ -25,8 +25,8 @@ constexpr Nanoseconds kFirstSearchInterval = 2 * kMillisecond;
 constexpr Nanoseconds kNoHookedLaunches = 20 * kSecond;
 // Launches pass our hooks, but nothing repeats in what we see of them.
 constexpr Nanoseconds kNothingFound = 60 * kSecond;
-// How often PyTorch is looked for.
-constexpr Nanoseconds kTorchInterval = kSecond;
+// How often PyTorch is looked for, and asked again if it has been silent.
+constexpr Nanoseconds kTorchInterval = 250 * kMillisecond;
 // How long an exiting thread waits for ours, which may be writing files.
 constexpr Nanoseconds kExitPipelineWait = 2 * kSecond;
 // How many steps after the last window are timed, and how long they are waited for.
@@ -218,7 +218,7 @@ void IterationWindows::try_callbacks() {
   if (parts_.arbiter.raise(TracerLevel::kLaunches, true)) start_search(SignSource::kCallbacks);
 }
 
-// It may be loaded after CUDA's initialisation.
+// It may be loaded after CUDA's initialisation, and our callback may be cleared.
 void IterationWindows::look_for_torch() {
   if ((parts_.options.hooks & kHookTorch) == 0 || now() - torch_sought_ < kTorchInterval) return;
   torch_sought_ = now();

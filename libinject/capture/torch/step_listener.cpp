@@ -16,6 +16,9 @@
 // that fails the test are left alone. The callback stays registered: a function that is in progress when it
 // is removed would still call its end. So it asks iteration_watch.source, which is kNone outside of the
 // search and in a forked child.
+//
+// at::clearCallbacks() is public and takes everybody's callbacks, ours too. PyTorch doesn't tell anyone, so a
+// PyTorch that has been silent is tested again, and the callback registered anew if it is gone.
 #include "libinject/capture/torch/step_listener.h"
 
 #include <dlfcn.h>
@@ -50,6 +53,8 @@ namespace {
 
 constexpr std::string_view kStepPrefix = "Optimizer.step#";
 constexpr std::size_t kMaxName = 256;
+/// So often the callback is registered anew in vain.
+constexpr unsigned kMaxRefusals = 8;
 
 /// std::unique_ptr<at::ObserverContext>: returned through a hidden pointer, as it has a destructor. Always
 /// null: PyTorch would delete what it points to.
@@ -101,6 +106,8 @@ struct Interface {
 };
 
 std::atomic<const char* (*)(const void*)> read_name{nullptr};
+/// PyTorch has called back since our thread asked for it last.
+std::atomic<bool> heard{false};
 /// Of the test: the object that it calls the callback for, and how often that came.
 std::atomic<const void*> tested{nullptr};
 std::atomic<unsigned> test_starts{0};
@@ -113,6 +120,7 @@ NoContext on_start(const void* function) noexcept {
     test_starts.fetch_add(1, std::memory_order_relaxed);
     return {};
   }
+  if (!heard.load(std::memory_order_relaxed)) heard.store(true, std::memory_order_relaxed);
   // Not before the test has been passed.
   if (!iteration_watch.steps_told.load(std::memory_order_acquire) ||
       iteration_watch.source.load(std::memory_order_acquire) == SignSource::kNone) {
@@ -273,6 +281,26 @@ bool comes(const Interface& torch, Scope scope, unsigned times) {
   return named && test_starts == times && test_ends == times;
 }
 
+/// Whether our callback comes for what PyTorch calls by user scope, and for nothing else.
+bool is_registered(const Interface& torch) {
+  return comes(torch, Scope::kUser, 1) && comes(torch, Scope::kFunction, 0);
+}
+
+/// Registers the callback; takes it back and returns false if it does not come as it should.
+bool register_callback(const Interface& torch) {
+  Callback callback;
+  callback.start = &on_start;
+  callback.end = &on_end;
+  callback.scopes[static_cast<std::size_t>(Scope::kUser)] = true;
+  const std::uint64_t handle = torch.add_global_callback(callback);
+  if (is_registered(torch)) return true;
+  torch.remove_callback(handle);
+  return false;
+}
+
+/// What the callback is registered with. Our thread's, once steps are told.
+Interface listening_to;
+
 void listen(const Interface& torch, const std::string& library) {
   const Version version = version_of(library);
   if (version < kOldest || version > kNewest) {
@@ -286,48 +314,68 @@ void listen(const Interface& torch, const std::string& library) {
     return;
   }
   read_name = torch.name;
-  Callback callback;
-  callback.start = &on_start;
-  callback.end = &on_end;
-  callback.scopes[static_cast<std::size_t>(Scope::kUser)] = true;
-  const std::uint64_t handle = torch.add_global_callback(callback);
-  if (comes(torch, Scope::kUser, 1) && comes(torch, Scope::kFunction, 0)) {
-    iteration_watch.steps_told.store(true, std::memory_order_release);
-    Log::debug("PyTorch tells of its optimizers' steps");
+  if (!register_callback(torch)) {
+    Log::debug("this PyTorch calls back otherwise than is known: it is not asked for its optimizers' steps");
     return;
   }
-  torch.remove_callback(handle);
-  Log::debug("this PyTorch calls back otherwise than is known: it is not asked for its optimizers' steps");
+  listening_to = torch;
+  iteration_watch.steps_told.store(true, std::memory_order_release);
+  Log::debug("PyTorch tells of its optimizers' steps");
+}
+
+/// Registers the callback anew if the program has cleared it. Steps may have gone unheard until now.
+void listen_again() noexcept {
+  static unsigned refused = 0;
+  if (heard.exchange(false, std::memory_order_relaxed) || refused == kMaxRefusals) return;
+  if (comes(listening_to, Scope::kUser, 1)) return;
+  iteration_watch.steps_missed.store(true, std::memory_order_release);
+  if (register_callback(listening_to)) {
+    Log::debug("the program has cleared PyTorch's callbacks: ours is registered again");
+  } else if (++refused == kMaxRefusals) {
+    Log::debug("PyTorch no longer calls back: it is not asked for its optimizers' steps any more");
+  }
 }
 
 /// Waits until nobody is loading the library any more: it is in the loader's list before it is relocated and
-/// its initialisers have run, and its loader has the lock until then. False if that has failed.
-bool is_loaded(const char* path) noexcept {
-  void* library = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
-  if (library != nullptr) dlclose(library);
-  return library != nullptr;
+/// its initialisers have run, and its loader has the lock until then. Null if that has failed. From then on
+/// it stays in the process until it is closed.
+void* hold(const char* path) noexcept {
+  return dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
+}
+
+/// Looks for PyTorch among what has been loaded since the last time; true once it has been found.
+bool find_torch(unsigned long long& adds_seen) noexcept {
+  Search search(adds_seen);
+  dl_iterate_phdr(&look_at, &search);
+  adds_seen = search.adds;
+  if (!search.found) return false;
+  void* library = hold(search.path.data());
+  if (library == nullptr) return true;
+  try {
+    listen(search.interface, search.path.data());
+  } catch (...) {
+    Log::error_without_allocation("PyTorch is not asked for its optimizers' steps: out of memory");
+  }
+  // Its functions are called again later.
+  if (!iteration_watch.steps_told.load(std::memory_order_relaxed)) dlclose(library);
+  return true;
 }
 
 }  // namespace
 
 void listen_to_steps() noexcept {
   static std::atomic<bool> busy{false};
-  static std::atomic<bool> done{false};
-  static std::atomic<unsigned long long> adds_seen{0};
-  if (done.load(std::memory_order_acquire) || busy.exchange(true, std::memory_order_acq_rel)) return;
-  Search search(adds_seen.load(std::memory_order_relaxed));
+  // Of whoever is busy:
+  static bool found = false;
+  static unsigned long long adds_seen = 0;
+  if (busy.exchange(true, std::memory_order_acq_rel)) return;
   {
     // A fork waits as well: PyTorch's mutex must not be taken in the child by a thread that is not there.
     const LoaderUse use;
-    dl_iterate_phdr(&look_at, &search);
-    adds_seen.store(search.adds, std::memory_order_relaxed);
-    if (search.found) {
-      done.store(true, std::memory_order_release);
-      try {
-        if (is_loaded(search.path.data())) listen(search.interface, search.path.data());
-      } catch (...) {
-        Log::error_without_allocation("PyTorch is not asked for its optimizers' steps: out of memory");
-      }
+    if (!found) {
+      found = find_torch(adds_seen);
+    } else if (iteration_watch.steps_told.load(std::memory_order_relaxed)) {
+      listen_again();
     }
   }
   busy.store(false, std::memory_order_release);
