@@ -6,6 +6,10 @@ and recipes.py).
 Every program runs under the preload with a window `iter:START+COUNT` and its launch stream recorded; then the recording,
 with the marks that the program left in it, tells where the iterations are that were found. Prints a table; all figures go
 to OUT/truth_table.json, small copies of the streams to OUT/streams.
+
+With --auto the window is libinject's choice, and only that is judged: ten whole iterations, none of them from before the
+program does the same in each, or the clock's window where it had found none by then. With --without-steps PyTorch is not
+asked for its optimizers' steps.
 """
 
 import concurrent.futures
@@ -30,6 +34,8 @@ NOT_JUDGED = {"jax_async": "JAX launches after the step that asked for it", "ddp
               "two_optimizers": "what repeats is three passes of the loop"}
 GOAL_LOCK = 5  # iterations after the stream became steady
 GOAL_LOCK_BY_STEPS = 10  # where the program tells of its optimizers' steps: six have to be seen, and 200 events
+AUTO_COUNT = 10  # iterations of the window that `auto` opens
+ALL_BUT_TORCH = "cudart,cublas,cublaslt,cudnn,nccl"
 
 
 def find_mark(library):
@@ -58,8 +64,23 @@ def window_positions(stream):
     return [(position, closes.get(window, len(stream.events))) for position, window in stream.opens]
 
 
+def automatic(row, reasons):
+    """What keeps the one window that `auto` opened from being as promised; empty if nothing does."""
+    if len(row["windows"]) != 1:
+        # What the clock's window shows is not in the recording, as no boundary opens it.
+        by_clock = not row["windows"] and len(reasons) == 1 and reasons[0].startswith("time:")
+        return "" if by_clock else f"{len(row['windows'])} windows, {reasons}"
+    window, first = row["windows"][0], row["steady_from"]
+    full = window["full"]
+    if window["partial"] or window["other"] or len(full) != AUTO_COUNT or full != list(range(full[0], full[0] + AUTO_COUNT)):
+        return recording.covered_text(window)
+    if first is None or full[0] < first:
+        return f"iteration {full[0]} is of the warm-up, the program is steady from {first} on"
+    return ""
+
+
 def analyse(stream, run_json, start, count):
-    """Everything that the table says of one program."""
+    """Everything that the table says of one program. `start`: None where `auto` chose the window."""
     # The message with or without the domain in front of it.
     texts = [(position, re.sub(r"^:", "", text)) for position, text in stream.marks]
     steps, phases = recording.iterations([(position, text) for position, text in texts if text.startswith(("truth:", "phase:"))])
@@ -91,6 +112,9 @@ def analyse(stream, run_json, start, count):
             row["live"] = recording.boundary_verdict(stream.boundaries, steps, phases, first)
 
     row["windows"] = [recording.covered(begin, end, steps, phases) for begin, end in window_positions(stream)]
+    if start is None:
+        row["automatic"] = automatic(row, [window["reason"] for window in run_json.get("windows", [])])
+        return row
     expected = [k for k in range(start, start + count) if k in steps]
     row["window_exact"] = (len(row["windows"]) == 1 and row["windows"][0]["full"] == expected and len(expected) == count and
                            not row["windows"][0]["partial"] and not row["windows"][0]["other"])
@@ -106,8 +130,9 @@ def run_one(options, name):
         shutil.rmtree(old)
     for old in glob.glob(record + "*") + glob.glob(truth_file):
         os.remove(old)
-    environment = profiled_environment(options.library, out, f"iter:{options.start}+{options.count}", iter_record=record,
-                                       log="debug" if options.debug else "info")
+    environment = profiled_environment(options.library, out, "auto" if options.auto else f"iter:{options.start}+{options.count}",
+                                       iter_record=record, log="debug" if options.debug else "info",
+                                       **({"hooks": ALL_BUT_TORCH} if options.without_steps else {}))
     environment["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
     environment["TF_CPP_MIN_LOG_LEVEL"] = "2"
     # Compiled kernels are kept for the whole set of programs, and no longer.
@@ -132,7 +157,7 @@ def run_one(options, name):
         return row, result
     chosen = max(records, key=os.path.getsize)
     stream = recording.read_file(chosen)
-    row.update(analyse(stream, run_json, options.start, options.count))
+    row.update(analyse(stream, run_json, None if options.auto else options.start, options.count))
     if found:
         row["iteration_sum"] = Folder(found[0]).rows("iteration_sum.csv")[:50]
     streams = os.path.join(options.out, "streams")
@@ -186,6 +211,8 @@ def problems(row):
     """What keeps a program's row from being as promised."""
     if "events" not in row:
         return [row.get("problem", "it failed")]
+    if "automatic" in row:
+        return [row["automatic"]] if row["automatic"] else []
     found, after = [], row.get("lock_after_steady")
     if row["locked_after"] is None:
         found.append("no iterations were found")
@@ -242,7 +269,8 @@ def test(options, report):
         if done[name]:
             rows.append(done[name][0])
             report.guarded(name, judge, report, *done[name])
-    report.data.update({"window": f"iter:{options.start}+{options.count}", "rows": rows})
+    report.data.update({"window": "auto" if options.auto else f"iter:{options.start}+{options.count}",
+                        "without_steps": options.without_steps, "rows": rows})
     shutil.rmtree(os.path.join(options.work, "inductor"), ignore_errors=True)
     print_table(rows)
 
@@ -253,6 +281,8 @@ def arguments(parser):
     parser.add_argument("--pause", type=float, default=5, help="milliseconds of rest after each step (default: 5)")
     parser.add_argument("--start", type=int, default=50)
     parser.add_argument("--count", type=int, default=5)
+    parser.add_argument("--auto", action="store_true", help="libinject chooses the window")
+    parser.add_argument("--without-steps", action="store_true", help="PyTorch is not asked for its optimizers' steps")
     parser.add_argument("--mark", help="libtruth_mark.so (default: that of the build)")
     parser.add_argument("--jobs", type=int, default=4, help="programs at once")
     parser.add_argument("--limit", type=int, default=150, help="seconds for one program")

@@ -187,7 +187,10 @@ def gemms(size, count, dtype):
 # Each returns its step.
 
 def tiny_kernels(fixed):
-    """Kernels of a few microseconds; each takes the host longer to launch. A CUDA graph launches all of them at once."""
+    """Kernels of a few microseconds; each takes the host longer to launch. A CUDA graph launches all of them at once. The
+    backward pass is on the program's own thread: a graph would also save the two threads' waiting for each other, which is
+    no launch."""
+    torch.autograd.set_multithreading_enabled(False)
     return Training(graph=fixed).step
 
 
