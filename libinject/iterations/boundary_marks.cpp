@@ -118,9 +118,8 @@ std::optional<CycleEnd> end_by_steps(const SignHistory& history, const Cycle& cy
     const StepCycle& own = *steps.cycle();
     const bool told_by_last = own.last != 0 && each == own.length;
     for (const std::uint64_t i : all) {
-      const SignHistory::Event& event = history.event(cycle.at(i));
-      const bool is_last = told_by_last ? (own.by_contents ? event.shape : event.function) == own.last
-                                        : steps.count_before(cycle.at(i) + 1) % each == 0;
+      const bool is_last =
+          told_by_last ? steps.is_last(cycle.at(i)) : steps.count_before(cycle.at(i) + 1) % each == 0;
       if (is_last) last = i;
     }
   }

@@ -118,13 +118,15 @@ void IterationDetector::lock_by_steps() {
   if (!now || !before || *before < history_.oldest()) return;
   if (search_.cycles_per_iteration(history_) != 1) return;
   IterationLock lock;
-  lock.marks = {history_.step_mark(cycle->last), IterationMarks::kAnyWork, IterationMarks::kAnyWork};
+  const std::uint64_t last = cycle->told_apart_by == ToldApartBy::kObject ? optimizer_mark(cycle->last)
+                                                                          : history_.step_mark(cycle->last);
+  lock.marks = {last, IterationMarks::kAnyWork, IterationMarks::kAnyWork};
   lock.events = static_cast<double>(*now - *before) / kCyclesBeforeSteps;
   lock.optimizer = true;
-  lock.by_shape = cycle->by_contents;
+  lock.by_shape = cycle->told_apart_by == ToldApartBy::kContents;
   lock.intervals = kCyclesBeforeSteps;
   lock.begin_name = "the first work";
-  lock.anchor_name = history_.name_of(cycle->last);
+  lock.anchor_name = history_.name_of(steps.class_of_last());
   follow(std::move(lock), *before, nullptr);
 }
 
@@ -143,7 +145,7 @@ void IterationDetector::follow(IterationLock lock, std::uint64_t from, const Rep
   const auto boundary = tracker_.begin_event();
   const StepSequence& steps = history_.steps();
   if (told) lock.steps = found != nullptr ? found->steps : steps.cycle()->length;
-  lock.doubtful = told ? !steps.cycle()->by_contents || (found == nullptr && lock.steps == 1) ||
+  lock.doubtful = told ? steps.are_doubtful() || (found == nullptr && lock.steps == 1) ||
                              steps.count() < StepSequence::kMinSteps
                        : history_.expects_steps();
   std::uint64_t over = 0;

@@ -132,6 +132,7 @@ void IterationSearch::feed_detector(const Waiting& waiting) {
   sign.shape = record.shape;
   sign.stream = record.stream;
   sign.in_step = record.in_step;
+  if (record.sign == SignKind::kStep) sign.optimizer = record.name;
   const bool at_boundary =
       boundary_ && boundary_thread_ == waiting.thread && boundary_sequence_ == record.sequence;
   sign.time =
@@ -170,9 +171,12 @@ void IterationSearch::write(const Waiting& waiting) {
       break;
     default:
       begin_line(kLetters[static_cast<std::size_t>(record.sign)], time);
-      append_format(recording_.buffer(), " {} {} {} {}\n", waiting.thread,
+      append_format(recording_.buffer(), " {} {} {} {}", waiting.thread,
                     record.sign == SignKind::kStep ? record.stream : dense(streams_, record.stream),
                     dense(functions_, record.function), dense(shapes_, record.shape));
+      if (record.sign == SignKind::kStep && record.name != 0)
+        append_format(recording_.buffer(), " {}", dense(optimizers_, record.name));
+      recording_.buffer() += '\n';
   }
   recording_.write_if_full();
 }

@@ -70,7 +70,8 @@ class SearchGaps {
 ///   F ID NAME                              the name of function ID, where it is known
 ///   KIND DT THREAD STREAM FUNCTION SHAPE   a sign: K kernel, G graph, H copy to the device, D copy to the
 ///                                          host, P other copy, S memset, Y synchronization, L library call,
-///                                          T an optimizer's step, at its end; STREAM: signs in it
+///                                          T an optimizer's step, at its end; STREAM: signs in it; then
+///                                          the OPTIMIZER's number, where it is known which one it is
 ///   E FEW                                  the program tells of its optimizers' steps
 ///   M DT THREAD TEXT                       an NVTX range that was pushed
 ///   B DT THREAD COUNT                      the watch fired, before the sign that follows
@@ -173,6 +174,7 @@ class IterationSearch {
   Nanoseconds last_time_ = 0;
   std::unordered_map<std::uint64_t, std::uint32_t> functions_;
   std::unordered_map<std::uint64_t, std::uint32_t> shapes_;
+  std::unordered_map<std::uint64_t, std::uint32_t> optimizers_;
   std::unordered_map<std::uint64_t, std::uint32_t> streams_;
 };
 

@@ -74,11 +74,13 @@ class SignHistory {
   }
   /// How many events before that position have the function or shape of this hash.
   std::uint64_t count_before(std::uint64_t hash, std::uint64_t position) const;
-  /// Whether the event's function or shape has this hash.
+  /// Whether the event's function or shape has this hash, or its optimizer this mark.
   bool matches(std::uint64_t position, std::uint64_t mark) const {
     const Event& at = event(position);
-    if (mark == IterationMarks::kAnyWork) return may_begin(tokens_[at.function].kind);
-    return tokens_[at.shape].hash == mark || tokens_[at.function].hash == mark;
+    const Token& function = tokens_[at.function];
+    if (mark == IterationMarks::kAnyWork) return may_begin(function.kind);
+    return tokens_[at.shape].hash == mark || function.hash == mark ||
+           (function.kind == SignKind::kStep && steps_.has_mark(position, mark));
   }
 
   /// The program tells of its optimizers' steps (SignKind::kStep): kernels' names mean nothing then, as what

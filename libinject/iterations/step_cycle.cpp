@@ -6,6 +6,8 @@
 #include <bit>
 #include <unordered_set>
 
+#include "libinject/record/launch_sign.h"
+
 namespace inject {
 
 namespace {
@@ -22,18 +24,17 @@ constexpr std::uint64_t kRecent = 24;
 
 }  // namespace
 
-void StepSequence::add(std::uint32_t optimizer, std::uint32_t contents, std::uint64_t position,
-                       Nanoseconds time, std::uint64_t signs) {
+void StepSequence::add(const OptimizerStep& step, Nanoseconds time) {
   if (count_ == 0) first_time_ = time;
-  if (!steps_.empty()) longest_gap_ = std::max(longest_gap_, position - steps_.back().position);
+  if (!steps_.empty()) longest_gap_ = std::max(longest_gap_, step.position - steps_.back().position);
   if (steps_.size() == kMaxSteps) steps_.pop_front();
-  steps_.push_back({optimizer, contents, position, signs});
+  steps_.push_back(step);
   ++count_;
   if (cycle_ && cycle_->length >= comparable()) return;
-  if (cycle_ && token(0, cycle_->by_contents) == token(cycle_->length, cycle_->by_contents)) {
+  if (cycle_ && token(0, cycle_->told_apart_by) == token(cycle_->length, cycle_->told_apart_by)) {
     // Its contents may have been new as long as the optimizers made their state.
-    if (cycle_->by_contents || !std::has_single_bit(count_)) return;
-    if (const auto better = cycle_of(true)) cycle_ = better;
+    if (cycle_->told_apart_by == ToldApartBy::kContents || !std::has_single_bit(count_)) return;
+    if (const auto better = cycle_of(ToldApartBy::kContents)) cycle_ = better;
     return;
   }
   if (cycle_) {
@@ -60,22 +61,25 @@ bool StepSequence::is_open() const {
 }
 
 void StepSequence::find(Nanoseconds time) {
-  cycle_ = cycle_of(true);
+  cycle_ = cycle_of(ToldApartBy::kContents);
   if (are_large() && (!cycle_ || cycle_->length != 1)) {
-    cycle_ = cycle_of(false);
+    cycle_ = cycle_of(ToldApartBy::kObject);
+    if (!cycle_) cycle_ = cycle_of(ToldApartBy::kClass);
     return;
   }
   if (cycle_ || count_ < kMinStepsByClass) return;
   const Nanoseconds lasted = time - first_time_;
-  if (lasted < kMinTimeByClass && count_ < kPatience) return;
   if (lasted < kMinTimeAlike && count_ < kPatience && contents_come_back()) return;
-  cycle_ = cycle_of(false);
+  // However many optimizers there are, each comes once before the first comes again.
+  cycle_ = cycle_of(ToldApartBy::kObject);
+  if (cycle_ || (lasted < kMinTimeByClass && count_ < kPatience)) return;
+  cycle_ = cycle_of(ToldApartBy::kClass);
 }
 
 bool StepSequence::are_large() const {
   if (steps_.size() < kLargeSteps) return false;
   return std::all_of(steps_.end() - static_cast<std::ptrdiff_t>(kLargeSteps), steps_.end(),
-                     [](const Step& step) { return step.signs >= kMinEvents; });
+                     [](const OptimizerStep& step) { return step.signs >= kMinEvents; });
 }
 
 bool StepSequence::contents_come_back() const {
@@ -97,60 +101,95 @@ std::uint64_t StepSequence::cycles_needed(std::uint64_t length) const {
   return cycles;
 }
 
-bool StepSequence::repeats(std::uint64_t length, std::uint64_t cycles, bool by_contents) const {
+bool StepSequence::repeats(std::uint64_t length, std::uint64_t cycles, ToldApartBy by) const {
   if (cycles * length > comparable()) return false;
   for (std::uint64_t back = 0; back < (cycles - 1) * length; ++back) {
-    if (token(back, by_contents) != token(back + length, by_contents)) return false;
+    if (token(back, by) != token(back + length, by) || token(back, by) == 0) return false;
   }
   return true;
 }
 
-std::optional<StepCycle> StepSequence::cycle_of(bool by_contents) const {
+std::optional<StepCycle> StepSequence::cycle_of(ToldApartBy by) const {
   if (count_ < kMinSteps && !few_) return std::nullopt;
   for (std::uint64_t length = 1; kMinCycles * length <= comparable(); ++length) {
     // Most are ruled out by this.
-    if (token(0, by_contents) != token(length, by_contents)) continue;
-    if (!repeats(length, cycles_needed(length), by_contents)) continue;
-    StepCycle cycle{length, by_contents, 0};
+    if (token(0, by) != token(length, by)) continue;
+    if (!repeats(length, cycles_needed(length), by)) continue;
+    StepCycle cycle{length, by, 0};
     // Where a step was left out (a gradient that is not finite), counting on would give another one.
-    const bool same = former_ && former_->length == length && former_->by_contents == by_contents;
+    const bool same = former_ && former_->length == length && former_->told_apart_by == by;
     bool still_there = false;
     for (std::uint64_t back = 0; same && back < length; ++back)
-      still_there = still_there || token(back, by_contents) == former_->last;
-    cycle.last = still_there ? former_->last : last_of(length, by_contents);
+      still_there = still_there || token(back, by) == former_->last;
+    cycle.last = still_there ? former_->last : last_of(length, by);
     return cycle;
   }
   return std::nullopt;
 }
 
 // The program's first step was the first of an iteration.
-std::uint32_t StepSequence::last_of(std::uint64_t length, bool by_contents) const {
-  const std::uint32_t last = token(count_ % length, by_contents);
+std::uint32_t StepSequence::last_of(std::uint64_t length, ToldApartBy by) const {
+  const std::uint32_t last = token(count_ % length, by);
   unsigned times = 0;
-  for (std::uint64_t back = 0; back < length; ++back) times += token(back, by_contents) == last;
+  for (std::uint64_t back = 0; back < length; ++back) times += token(back, by) == last;
   return times == 1 ? last : 0;
 }
 
 std::uint64_t StepSequence::count_before(std::uint64_t position) const {
-  const auto first = std::ranges::lower_bound(steps_, position, {}, &Step::position);
+  const auto first = std::ranges::lower_bound(steps_, position, {}, &OptimizerStep::position);
   return count_ - static_cast<std::uint64_t>(steps_.end() - first);
 }
 
 bool StepSequence::has_one_of(std::uint32_t optimizer) const {
   unsigned times = 0;
   for (std::uint64_t back = 0; cycle_ && back < cycle_->length; ++back)
-    times += token(back, false) == optimizer;
+    times += step(back).optimizer == optimizer;
   return times == 1;
 }
 
 std::uint64_t StepSequence::signs_in(std::uint64_t position) const {
-  const auto step = std::ranges::lower_bound(steps_, position, {}, &Step::position);
-  return step != steps_.end() ? step->signs : 0;
+  const auto first = std::ranges::lower_bound(steps_, position, {}, &OptimizerStep::position);
+  return first != steps_.end() ? first->signs : 0;
+}
+
+const OptimizerStep* StepSequence::at(std::uint64_t position) const {
+  const auto first = std::ranges::lower_bound(steps_, position, {}, &OptimizerStep::position);
+  return first != steps_.end() && first->position == position ? &*first : nullptr;
+}
+
+bool StepSequence::is_last(std::uint64_t position) const {
+  const OptimizerStep* step = at(position);
+  return cycle_ && step != nullptr && token(*step, cycle_->told_apart_by) == cycle_->last;
+}
+
+bool StepSequence::has_mark(std::uint64_t position, std::uint64_t mark) const {
+  const OptimizerStep* step = at(position);
+  return step != nullptr && step->object != 0 && optimizer_mark(step->object) == mark;
+}
+
+std::uint32_t StepSequence::class_of_last() const {
+  for (std::uint64_t back = 0; cycle_ && back < cycle_->length; ++back)
+    if (token(back, cycle_->told_apart_by) == cycle_->last) return step(back).optimizer;
+  return 0;
+}
+
+bool StepSequence::are_doubtful() const {
+  if (!cycle_) return false;
+  if (cycle_->told_apart_by == ToldApartBy::kClass) return true;
+  // An optimizer that is made anew for each task gets the addresses of the two before in turn.
+  if (cycle_->told_apart_by == ToldApartBy::kObject && cycle_->length == 2) return true;
+  const std::uint64_t compared = std::min(kMinCycles * cycle_->length, comparable());
+  for (std::uint64_t back = 0; back < compared; ++back) {
+    if (step(back).thread != step(0).thread) return true;
+    if (back + cycle_->length < compared && step(back).object != step(back + cycle_->length).object)
+      return true;
+  }
+  return false;
 }
 
 std::optional<std::uint64_t> StepSequence::first_last_step() const {
   if (!cycle_ || count_ > steps_.size()) return std::nullopt;
-  const Step& last = steps_[cycle_->length - 1];
+  const OptimizerStep& last = steps_[cycle_->length - 1];
   return last.position - std::min(last.position, last.signs);
 }
 

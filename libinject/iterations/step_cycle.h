@@ -12,20 +12,39 @@
 
 namespace inject {
 
+/// What tells the optimizers of a program apart.
+enum class ToldApartBy : std::uint8_t {
+  kContents,  ///< what their steps launch
+  kObject,    ///< the optimizer that steps
+  kClass,
+};
+
 /// How a program's optimizer steps repeat: an iteration has `length` of them.
 struct StepCycle {
   std::uint64_t length = 0;
-  /// Optimizers are told apart by what they launch; if not, by their class alone.
-  bool by_contents = false;
-  /// What tells the last step of an iteration from all others; 0 if nothing does.
+  ToldApartBy told_apart_by = ToldApartBy::kClass;
+  /// What tells the last step of an iteration from all others: its contents, object or class; 0 if nothing
+  /// does.
   std::uint32_t last = 0;
 
   bool operator==(const StepCycle&) const = default;
 };
 
-/// The optimizer steps that a program has told of, in order. Which optimizer stepped is not said, only its
-/// class. Two of one class launch different kernels if their parameters differ in number or size; so a step
-/// is known by what it launched, and by its class where that varies from step to step.
+/// One of them. Of `optimizer`, `contents` and `object` equal values mean equal things.
+struct OptimizerStep {
+  std::uint32_t optimizer = 0;  ///< its class; not 0
+  std::uint32_t contents = 0;   ///< what was launched in it; not 0
+  std::uint64_t position = 0;   ///< of its sign
+  std::uint64_t signs = 0;      ///< that were made in it
+  std::uint32_t object = 0;     ///< the optimizer itself; 0: not known
+  std::uint32_t thread = 0;
+};
+
+/// The optimizer steps that a program has told of, in order. Two optimizers of one class launch different
+/// kernels if their parameters differ in number or size; so a step is known by what it launched. Where that
+/// varies from step to step, it is known by the object that steps; and by its class if that is not known, or
+/// if no such object comes back. The object does not come first: of optimizers that are made anew for each
+/// task, the addresses come in turn.
 ///
 /// A cycle is claimed once the latest steps are kMinCycles of it or more. They must be half of all steps
 /// (since a cycle ended, if one did): a critic may take many steps before the generator's first. And they
@@ -47,9 +66,7 @@ class StepSequence {
 
   /// Only windows are seen, and these may hold few of them: what is seen less often is believed as well.
   void expect_few() { few_ = true; }
-  /// `optimizer` and `contents` are not 0. `position`: of the step's sign; `signs`: how many were made in it.
-  void add(std::uint32_t optimizer, std::uint32_t contents, std::uint64_t position, Nanoseconds time,
-           std::uint64_t signs = 0);
+  void add(const OptimizerStep& step, Nanoseconds time);
   /// The program ran on unseen.
   void resume();
 
@@ -76,21 +93,29 @@ class StepSequence {
   std::optional<std::uint64_t> first_last_step() const;
   /// Position of the step `back` before the latest.
   std::optional<std::uint64_t> position(std::uint64_t back) const;
+  /// Whether the step at that position is what `cycle()->last` tells, as long as it is kept.
+  bool is_last(std::uint64_t position) const;
+  /// Whether the optimizer of the step at that position has this optimizer_mark(), as long as it is kept.
+  bool has_mark(std::uint64_t position, std::uint64_t mark) const;
+  /// The class of the optimizer whose step is the last of an iteration.
+  std::uint32_t class_of_last() const;
+  /// Whether it is doubtful that optimizers are told apart rightly: those of the latest cycles are other
+  /// objects in each, two objects in turn are all that repeats, or several threads step.
+  bool are_doubtful() const;
 
  private:
-  struct Step {
-    std::uint32_t optimizer;
-    std::uint32_t contents;
-    std::uint64_t position;
-    std::uint64_t signs;
-  };
   static constexpr std::size_t kMaxSteps = 16'384;
   static constexpr unsigned kMaxGaps = 4;
 
-  std::uint32_t token(std::uint64_t back, bool by_contents) const {
-    const Step& step = steps_[steps_.size() - 1 - back];
-    return by_contents ? step.contents : step.optimizer;
+  const OptimizerStep& step(std::uint64_t back) const { return steps_[steps_.size() - 1 - back]; }
+  /// Null if it is not kept.
+  const OptimizerStep* at(std::uint64_t position) const;
+  static std::uint32_t token(const OptimizerStep& step, ToldApartBy by) {
+    return by == ToldApartBy::kContents ? step.contents
+           : by == ToldApartBy::kObject ? step.object
+                                        : step.optimizer;
   }
+  std::uint32_t token(std::uint64_t back, ToldApartBy by) const { return token(step(back), by); }
   /// Those that may be compared with each other: without a gap in between.
   std::uint64_t comparable() const;
   /// What came between the latest steps.
@@ -98,15 +123,15 @@ class StepSequence {
     return steps_.back().position - steps_[steps_.size() - steps].position;
   }
   void find(Nanoseconds time);
-  std::optional<StepCycle> cycle_of(bool by_contents) const;
+  std::optional<StepCycle> cycle_of(ToldApartBy by) const;
   /// What they launched is a whole iteration's, as of line searches: it does not tell optimizers apart.
   bool are_large() const;
   std::uint64_t cycles_needed(std::uint64_t length) const;
-  bool repeats(std::uint64_t length, std::uint64_t cycles, bool by_contents) const;
+  bool repeats(std::uint64_t length, std::uint64_t cycles, ToldApartBy by) const;
   bool contents_come_back() const;
-  std::uint32_t last_of(std::uint64_t length, bool by_contents) const;
+  std::uint32_t last_of(std::uint64_t length, ToldApartBy by) const;
 
-  std::deque<Step> steps_;  // the latest
+  std::deque<OptimizerStep> steps_;  // the latest
   bool few_ = false;
   std::uint64_t count_ = 0;
   std::uint64_t since_ = 0;  // steps before the last cycle ended

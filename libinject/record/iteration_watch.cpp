@@ -109,7 +109,9 @@ void emit_sign(SignKind kind, std::uint64_t function, std::uint64_t shape, std::
   if (iteration_watch.armed.load(std::memory_order_acquire)) {
     const auto is = [&](const std::atomic<std::uint64_t>& mark) {
       const std::uint64_t value = mark.load(std::memory_order_relaxed);
-      return value == function || value == shape || (value == IterationMarks::kAnyWork && may_begin(kind));
+      return value == function || value == shape || (value == IterationMarks::kAnyWork && may_begin(kind)) ||
+             (kind == SignKind::kStep && thread->step_optimizer != 0 &&
+              value == optimizer_mark(thread->step_optimizer));
     };
     const Anchored anchored = iteration_watch.anchored.load(std::memory_order_relaxed);
     // In its first step an optimizer makes its state, by kernels that the model has as well.
@@ -126,6 +128,7 @@ void emit_sign(SignKind kind, std::uint64_t function, std::uint64_t shape, std::
   ThreadRegistry::emplace<SignRecord>(*thread, RecordKind::kSign, [&](SignRecord& record) {
     record.sign = kind;
     record.in_step = thread->step != nullptr;
+    record.name = kind == SignKind::kStep ? thread->step_optimizer : 0;
     record.sequence = sequence;
     record.ticks = at;
     record.function = function;

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "libinject/base/mapping.h"
 #include "libinject/model/records.h"
 
 namespace inject {
@@ -76,8 +77,14 @@ struct LaunchSign {
   std::uint64_t shape = 0;
   std::uint64_t stream = 0;
   Nanoseconds time = 0;
-  bool in_step = false;  ///< made in an optimizer's step that the program tells of
+  bool in_step = false;         ///< made in an optimizer's step that the program tells of
+  std::uint32_t optimizer = 0;  ///< kStep: which object it is, as a hash of its address; 0: not known
 };
+
+/// The mark of that optimizer's steps (record/iteration_watch.h).
+constexpr std::uint64_t optimizer_mark(std::uint32_t optimizer) {
+  return hash_mix((std::uint64_t{optimizer} << 32 | 1) * kHashSeed);
+}
 
 /// A LaunchSign on its way through its thread's queue.
 struct alignas(64) SignRecord {
@@ -85,7 +92,9 @@ struct alignas(64) SignRecord {
   SignKind sign = SignKind::kKernel;
   bool in_step = false;
   std::uint8_t reserved = 0;
-  std::uint32_t name = 0;   ///< kName and kMark: id of the text; kBoundary: the watch's count, low 32 bits
+  /// kName and kMark: id of the text; kStep: LaunchSign::optimizer; kBoundary: the watch's count, low 32
+  /// bits.
+  std::uint32_t name = 0;
   std::uint64_t ticks = 0;  ///< record/ticks.h; 0: not read, the time lies between those of its neighbours
   std::uint64_t function = 0;
   std::uint64_t shape = 0;  ///< kBoundary: its time

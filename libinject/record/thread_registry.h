@@ -29,16 +29,17 @@ struct alignas(64) ThreadState {
   std::uint32_t launching_kernel = 0;  ///< 1 while a kernel launch of an open window is in progress
   std::uint32_t last_shape = 0;        ///< of the call whose operand is last_operand
   std::uint64_t last_operand = 0;
-  std::uint32_t untimed_signs = 0;  ///< signs that need no time (record/iteration_watch.cpp)
-  std::uint32_t sign_pass = 0;      ///< pass of the search at the last sign that had one
-  std::uint64_t sign_sum = 0;       ///< of the shapes of its signs so far: what a step launches …
-  std::uint64_t step_sum = 0;       ///< … and that at the beginning of the optimizer step in progress
-  std::uint64_t sign_count = 0;     ///< likewise …
-  std::uint64_t step_count = 0;     ///< … and then
-  std::uint64_t step_function = 0;  ///< LaunchSign::function of that
-  const void* step = nullptr;       ///< the framework's object for it; null outside of steps
-  std::uint32_t launch_window = 0;  ///< window of the driver launch in progress
-  std::uint32_t plain_window = 0;   ///< window that a driver call which submits nothing began in
+  std::uint32_t untimed_signs = 0;   ///< signs that need no time (record/iteration_watch.cpp)
+  std::uint32_t sign_pass = 0;       ///< pass of the search at the last sign that had one
+  std::uint64_t sign_sum = 0;        ///< of the shapes of its signs so far: what a step launches …
+  std::uint64_t step_sum = 0;        ///< … and that at the beginning of the optimizer step in progress
+  std::uint64_t sign_count = 0;      ///< likewise …
+  std::uint64_t step_count = 0;      ///< … and then
+  std::uint64_t step_function = 0;   ///< LaunchSign::function of that
+  std::uint32_t step_optimizer = 0;  ///< LaunchSign::optimizer of that
+  const void* step = nullptr;        ///< the framework's object for it; null outside of steps
+  std::uint32_t launch_window = 0;   ///< window of the driver launch in progress
+  std::uint32_t plain_window = 0;    ///< window that a driver call which submits nothing began in
   std::uint32_t processor_time_window = 0;  ///< of the last reading of the thread's processor time
   Nanoseconds last_call_end = 0;            ///< of the last outermost call in a window
   std::uint32_t kept_window = 0;            ///< of the last outermost call that was more than a short one …
@@ -57,7 +58,7 @@ struct alignas(64) ThreadState {
     index = calls = range = graph_nodes = graph_nodes_at_enter = launching_kernel = launch_window = 0;
     untimed_signs = sign_pass = last_shape = plain_window = processor_time_window = kept_window = 0;
     last_operand = last_call_end = kept_end = sign_sum = step_sum = 0;
-    sign_count = step_count = step_function = 0;
+    sign_count = step_count = step_function = step_optimizer = 0;
     step = nullptr;
     launching.store(0, std::memory_order_relaxed);
     ended_ranges.store(0, std::memory_order_relaxed);

@@ -63,6 +63,16 @@ class Steps(simulated.SimulatedTest):
     def test_two_optimizers_of_one_class(self):
         self.check_exact(self.train("gan"), 3)
 
+    def test_optimizers_of_one_class_whose_steps_vary(self):
+        """They are told apart by the object that steps."""
+        done = self.train("varying")
+        self.check_exact(done, 3)
+        self.assertEqual(done.out.run["iterations"]["told_apart_by"], "function")
+
+    def test_models_of_one_kind_in_turn(self):
+        """Whether both or each is an iteration is not known."""
+        self.check_exact(self.train("ensemble"), 1, certainty="medium")
+
     def test_nothing_repeats_but_the_steps(self):
         done = self.train("lengths")
         # By the kinds of kernels between the steps, or by the steps alone.
@@ -101,6 +111,19 @@ class Steps(simulated.SimulatedTest):
 
     def test_beside_the_programs_profiler(self):
         self.check_exact(self.train("profiled"), 1)
+
+    def test_callbacks_that_the_program_clears(self):
+        """Steps are heard again soon: a window closes. How many have gone unheard is not known."""
+        for pattern in ("cleared_early", "cleared_in_the_window"):
+            with self.subTest(pattern=pattern):
+                done = self.train(pattern)
+                self.assertIn("ours is registered again", done.stderr)
+                found = done.out.run["iterations"]
+                self.assertEqual((found["recognised_by"], found["certainty"]), ("optimizer steps", "low"), found)
+                marks = {int(name.removeprefix("mark_")) for name in done.out.kernels() if name.startswith("mark_")}
+                self.assertLess(max(marks), int(done.stdout.split()[-1]) - 10)
+                rows = [row for row in done.out.rows("iteration_sum.csv") if row["Device"] == "all" and row["Label"] == "iteration"]
+                self.assertEqual([row["Complete"] for row in rows], ["1"] * 4)
 
     def test_exit_in_a_step(self):
         self.check_exact(self.train("exits"), 1, status=3)

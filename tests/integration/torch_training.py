@@ -9,7 +9,9 @@ usage: torch_training.py MODULE PATTERN ITERATIONS
 
 import contextlib
 import ctypes
+import itertools
 import os
+import pathlib
 import random
 import sys
 import threading
@@ -245,6 +247,57 @@ def profiled():
     steps = [event for event in profiler.key_averages() if event.key == "Optimizer.step#Adam.step"]
     if [event.count for event in steps] != [ITERATIONS]:
         sys.exit("the profiler has other steps")
+
+
+def varying():
+    """Two optimizers of one class, and no step launches what another did."""
+    numbers = random.Random(3)
+    sizes = [3, 5], [2, 7, 9]
+    critic, generator = (optimizer_of(torch.optim.Adam, own) for own in sizes)
+    for k in range(ITERATIONS):
+        begin(k)
+        for optimizer in (critic, critic, generator):
+            layers(4)
+            for own in sizes:
+                own[0] = numbers.randrange(1, 10_000)
+            optimizer.step()
+        report(k)
+
+
+def ensemble():
+    """Two models of one kind, each of which is trained in every other iteration."""
+    optimizers = [optimizer_of(torch.optim.Adam, (3, 5)) for _ in range(2)]
+    for k in range(ITERATIONS):
+        begin(k)
+        layers()
+        optimizers[k % 2].step()
+        report(k)
+
+
+def cleared(at):
+    """The program clears everybody's callbacks, at iteration `at`, and goes on until ours has long been missed."""
+    library = pathlib.Path(torch.__file__).parent / "lib/libtorch_cpu.so"
+    clear = ctypes.CDLL(str(library))._ZN2at14clearCallbacksEv
+    optimizer = optimizer_of(torch.optim.Adam, (3, 5))
+    end = None
+    for k in itertools.count():
+        begin(k)
+        layers()
+        optimizer.step()
+        if k == at:
+            clear()
+            end = time.monotonic() + 4
+        if end is not None and time.monotonic() > end:
+            print(k)
+            return
+
+
+def cleared_early():
+    cleared(2)
+
+
+def cleared_in_the_window():
+    cleared(31)
 
 
 def exits():

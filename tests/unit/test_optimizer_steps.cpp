@@ -136,11 +136,11 @@ TEST_CASE("the cycle of any sequence of steps is found, and what ends it", "[ste
     for (std::size_t i = 0; i < total; ++i) {
       // First steps differ.
       const std::uint32_t contents = i < cycle.size() ? 100 : cycle[i % cycle.size()];
-      steps.add(1, contents, 40 * i, i);
+      steps.add({1, contents, 40 * i}, i);
     }
     REQUIRE(steps.cycle());
     CHECK(steps.cycle()->length == shortest);
-    CHECK(steps.cycle()->by_contents);
+    CHECK(steps.cycle()->told_apart_by == ToldApartBy::kContents);
     const std::uint32_t last = cycle[shortest - 1];
     const auto times =
         std::ranges::count(cycle.begin(), cycle.begin() + static_cast<std::ptrdiff_t>(shortest), last);
@@ -155,15 +155,62 @@ TEST_CASE("steps are told apart by class where their contents vary, once a cycle
           "[steps]") {
   StepSequence steps;
   for (std::uint32_t i = 0; i < 200; ++i) {
-    steps.add(1 + i % 2, 10 + i, 40 * i, i * kSecondOfSteps / 10);
+    steps.add({1 + i % 2, 10 + i, 40 * i}, i * kSecondOfSteps / 10);
     CAPTURE(i);
     CHECK(steps.cycle().has_value() == (i >= 100));
   }
-  CHECK(*steps.cycle() == StepCycle{2, false, 2});
+  CHECK(*steps.cycle() == StepCycle{2, ToldApartBy::kClass, 2});
   // Fast ones are not waited for so long.
   StepSequence fast;
-  for (std::uint32_t i = 0; i < StepSequence::kPatience; ++i) fast.add(1, 10 + i, 40 * i, i);
-  CHECK(*fast.cycle() == StepCycle{1, false, 1});
+  for (std::uint32_t i = 0; i < StepSequence::kPatience; ++i) fast.add({1, 10 + i, 40 * i}, i);
+  CHECK(*fast.cycle() == StepCycle{1, ToldApartBy::kClass, 1});
+}
+
+TEST_CASE("optimizers of one class are told apart by the object where their contents vary", "[steps]") {
+  std::mt19937 random(11);
+  for (int round = 0; round < 100; ++round) {
+    CAPTURE(round);
+    // Each object has a class; in an iteration they step in any order, the last one only once.
+    std::vector<std::uint32_t> objects(3 + random() % 6);
+    for (std::uint32_t& object : objects) object = 1 + static_cast<std::uint32_t>(random() % 3);
+    objects.back() = 9;
+    StepSequence steps;
+    for (std::uint32_t i = 0; i < 30 * objects.size(); ++i) {
+      const std::uint32_t object = objects[i % objects.size()];
+      steps.add({1 + object % 2, 100 + i, 40 * i, 3, object}, i * kSecondOfSteps / 1000);
+    }
+    CHECK(*steps.cycle() == StepCycle{objects.size(), ToldApartBy::kObject, 9});
+    CHECK_FALSE(steps.are_doubtful());
+    CHECK(steps.is_last(40 * (objects.size() * 28 - 1)));
+    CHECK_FALSE(steps.is_last(40 * (objects.size() * 28)));
+    CHECK(steps.has_mark(40 * (objects.size() * 28 - 1), optimizer_mark(9)));
+    CHECK(steps.class_of_last() == 2);
+  }
+}
+
+TEST_CASE("one step of an unknown object is enough for objects not to tell", "[steps]") {
+  StepSequence steps;
+  for (std::uint32_t i = 0; i < 300; ++i)
+    steps.add({1, 100 + i, 40 * i, 3, i == 290 ? 0 : 1 + i % 3}, i * kSecondOfSteps / 1000);
+  CHECK_FALSE(steps.cycle());
+}
+
+TEST_CASE("it is doubtful where optimizers that launch the same are other objects each time", "[steps]") {
+  const auto doubtful = [](auto object, auto thread) {
+    StepSequence steps;
+    for (std::uint32_t i = 0; i < 90; ++i) steps.add({1, 1 + i % 3, 100 * i, 3, object(i), thread(i)}, i);
+    CHECK(*steps.cycle() == StepCycle{3, ToldApartBy::kContents, 3});
+    return steps.are_doubtful();
+  };
+  const auto of_three = [](std::uint32_t i) { return 1 + i % 3; };
+  const auto none = [](std::uint32_t) { return 0u; };
+  CHECK_FALSE(doubtful(of_three, none));
+  CHECK_FALSE(doubtful(none, none));
+  // An ensemble of two.
+  CHECK(doubtful([](std::uint32_t i) { return 1 + i % 6; }, none));
+  // Made anew.
+  CHECK(doubtful([](std::uint32_t i) { return 1 + i; }, none));
+  CHECK(doubtful(of_three, [](std::uint32_t i) { return i / 3 % 2; }));
 }
 
 TEST_CASE("an optimizer for each of many parameters is not taken for one, however slow it is", "[steps]") {
@@ -176,7 +223,7 @@ TEST_CASE("an optimizer for each of many parameters is not taken for one, howeve
     for (std::uint64_t i = 0; i < 7 * length; ++i) {
       // Four seconds an iteration; the first one makes the state.
       const std::uint32_t own = contents[i % length] + (i < length ? 100 : 0);
-      steps.add(1, own, 5 * i, i * 4 * kSecondOfSteps / length);
+      steps.add({1, own, 5 * i}, i * 4 * kSecondOfSteps / length);
       if (steps.cycle()) CHECK(steps.cycle()->length == length);
     }
     CHECK(steps.cycle());
@@ -191,10 +238,10 @@ TEST_CASE("a critic's many steps are not taken for iterations before the generat
       const bool generator = i % (critic + 1) == critic;
       // Both make their state in their first step.
       const std::uint32_t contents = i == 0 ? 11 : i == critic ? 12 : generator ? 2 : 1;
-      steps.add(1, contents, 100 * i, i);
+      steps.add({1, contents, 100 * i}, i);
       if (steps.cycle()) CHECK(steps.cycle()->length == critic + 1);
     }
-    CHECK(*steps.cycle() == StepCycle{critic + 1, true, 2});
+    CHECK(*steps.cycle() == StepCycle{critic + 1, ToldApartBy::kContents, 2});
   }
 }
 
@@ -209,15 +256,15 @@ TEST_CASE("what windows show of steps is compared within each", "[steps]") {
       steps.resume();
     }
     const std::uint32_t contents = i % 3 == 2 ? 2 : 1;
-    steps.add(1, contents, 100 * i, i);
+    steps.add({1, contents, 100 * i}, i);
     if (steps.cycle()) CHECK(steps.cycle()->length == 3);
   }
   CHECK(steps.cycle());
   // Five of one optimizer are enough to see.
   StepSequence one;
   one.expect_few();
-  for (std::uint32_t i = 0; i < 5; ++i) one.add(1, 1, 10 * i, i);
-  CHECK(*one.cycle() == StepCycle{1, true, 1});
+  for (std::uint32_t i = 0; i < 5; ++i) one.add({1, 1, 10 * i}, i);
+  CHECK(*one.cycle() == StepCycle{1, ToldApartBy::kContents, 1});
 }
 
 TEST_CASE("a step that was left out does not make another one the last", "[steps]") {
@@ -227,15 +274,15 @@ TEST_CASE("a step that was left out does not make another one the last", "[steps
     for (const std::uint32_t contents : {1u, 1u, 2u, 3u}) {
       if (skip && contents == 2) continue;
       position += 40;
-      steps.add(1, contents, position, position);
+      steps.add({1, contents, position}, position);
     }
   };
   for (int i = 0; i < 10; ++i) iteration(false);
-  CHECK(*steps.cycle() == StepCycle{4, true, 3});
+  CHECK(*steps.cycle() == StepCycle{4, ToldApartBy::kContents, 3});
   iteration(true);
   CHECK_FALSE(steps.cycle());
   for (int i = 0; i < 7; ++i) iteration(false);
-  CHECK(*steps.cycle() == StepCycle{4, true, 3});
+  CHECK(*steps.cycle() == StepCycle{4, ToldApartBy::kContents, 3});
 }
 
 TEST_CASE("steps of different optimizers in no order are no cycle", "[steps]") {
@@ -243,7 +290,7 @@ TEST_CASE("steps of different optimizers in no order are no cycle", "[steps]") {
   std::mt19937 random(3);
   for (std::uint32_t i = 0; i < StepSequence::kPatience + 1; ++i) {
     const auto kind = 1 + static_cast<std::uint32_t>(random() % 2);
-    steps.add(kind, kind, 40 * i, i * kSecondOfSteps);
+    steps.add({kind, kind, 40 * i}, i * kSecondOfSteps);
     if (i >= 1000) CHECK_FALSE(steps.cycle());
   }
   CHECK_FALSE(steps.is_open());

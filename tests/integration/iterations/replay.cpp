@@ -110,7 +110,10 @@ int main() {
     sign.shape = hash(shape, 2);
     sign.time = time;
     sign.in_step = in_step[i];
-    inject::ThreadRegistry::current()->step = in_step[i] ? &line : nullptr;
+    if (line[0] == 'T') words >> sign.optimizer;
+    inject::ThreadState& thread = *inject::ThreadRegistry::current();
+    thread.step = in_step[i] ? &line : nullptr;
+    thread.step_optimizer = sign.optimizer;
     inject::emit_sign(sign.kind, sign.function, sign.shape, sign.stream, false);
     if (const std::uint64_t count = inject::iteration_watch.count.load(); count != boundaries) {
       boundaries = count;
