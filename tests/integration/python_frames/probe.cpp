@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+//
+// What program.py asks the frame reader, through ctypes.
+#include <atomic>
+#include <cerrno>
+#include <cstddef>
+#include <string>
+#include <thread>
+
+#include "libinject/base/log.h"
+#include "libinject/capture/python/frame_reader.h"
+#include "libinject/capture/python/interpreter.h"
+#include "libinject/capture/python/self_test.h"
+
+#define EXPORTED extern "C" __attribute__((visibility("default")))
+
+namespace {
+
+struct Entry {
+  char file[512];
+  char name[256];
+  char qualified_name[256];
+  char type[128];
+  const void* first_argument;
+  int line;
+};
+
+int walk(Entry* entries, int count) {
+  int depth = 0;
+  for (inject::PythonFrame frame = inject::innermost_frame(); frame && depth < count;
+       frame = inject::caller_of(frame)) {
+    Entry& entry = entries[depth++];
+    inject::copy_file(frame, entry.file, sizeof entry.file);
+    inject::copy_name(frame, entry.name, sizeof entry.name);
+    inject::copy_qualified_name(frame, entry.qualified_name, sizeof entry.qualified_name);
+    entry.line = inject::line_of(frame);
+    entry.first_argument = inject::first_argument(frame);
+    inject::copy_type_name(entry.first_argument, entry.type, sizeof entry.type);
+  }
+  return depth;
+}
+
+}  // namespace
+
+EXPORTED int frames_find() {
+  inject::Log::open(inject::LogLevel::kDebug, "");
+  return inject::find_python() ? 1 : 0;
+}
+
+/// The calling thread's frames, up to `count`. -1 if errno was changed.
+EXPORTED int frames_walk(Entry* entries, int count) {
+  errno = 1234;
+  const int depth = walk(entries, count);
+  return errno == 1234 ? depth : -1;
+}
+
+/// Without copying anything.
+EXPORTED int frames_count() {
+  int depth = 0;
+  for (inject::PythonFrame frame = inject::innermost_frame(); frame; frame = inject::caller_of(frame))
+    ++depth;
+  return depth;
+}
+
+namespace {
+/// Of the thread that walks for ever: how often it has, and how many frames it last had.
+std::atomic<unsigned> walked{0};
+std::atomic<int> last_depth{0};
+}  // namespace
+
+EXPORTED void frames_for_ever() {
+  for (;;) {
+    Entry entries[4];
+    last_depth.store(walk(entries, 4), std::memory_order_relaxed);
+    walked.fetch_add(1, std::memory_order_release);
+  }
+}
+
+/// How many frames it has now: by a walk that began after the call.
+EXPORTED int frames_of_endless_walk() {
+  const unsigned before = walked.load(std::memory_order_acquire);
+  while (walked.load(std::memory_order_acquire) - before < 2) std::this_thread::yield();
+  return last_depth.load(std::memory_order_relaxed);
+}
+
+/// The names of the innermost frame and its file, in `size` bytes; which one is given by `which`.
+EXPORTED int frames_copy(int which, char* text, int size) {
+  const inject::PythonFrame frame = inject::innermost_frame();
+  const auto room = static_cast<std::size_t>(size);
+  if (which == 0) return static_cast<int>(inject::copy_name(frame, text, room));
+  if (which == 1) return static_cast<int>(inject::copy_qualified_name(frame, text, room));
+  if (which == 2) return static_cast<int>(inject::copy_file(frame, text, room));
+  return static_cast<int>(inject::copy_type_name(inject::first_argument(frame), text, room));
+}
+
+/// The frames of a thread that Python does not know, and what is said of its first.
+EXPORTED int frames_of_another_thread() {
+  int count = -1;
+  std::thread([&] {
+    Entry entry{};
+    count = walk(&entry, 1);
+    const inject::PythonFrame none;
+    char text[8] = "before";
+    if (inject::caller_of(none) || inject::line_of(none) != 0 || inject::first_argument(none) != nullptr ||
+        inject::copy_file(none, text, sizeof text) != 0 || text[0] != '\0')
+      count = -2;
+  }).join();
+  return count;
+}
+
+/// Takes the interpreter for another version than it is; returns what the test says of this thread's frames.
+EXPORTED int frames_force_layout(int minor) {
+  static inject::PythonInterpreter python;
+  std::string text;
+  if (python.layout == nullptr && inject::find_interpreter(python, text) != inject::PythonSearch::kFound)
+    return -1;
+  inject::PythonInterpreter other = python;
+  other.layout = inject::python_layout(static_cast<unsigned>(minor));
+  return static_cast<int>(inject::test_layout(other, other.this_thread()).test);
+}
