@@ -13,9 +13,8 @@
 // and Py_IsFinalizing(). While the interpreter is being finalized it frees the states of threads that still
 // run, so there are no frames any more.
 //
-// In a second interpreter of the process, PyGILState_GetThisThreadState() may return the thread's state in
-// the first one, whose frames are those from which the second one was entered: frames of the thread, but not
-// its innermost.
+// In a second interpreter of the process, 3.11 and before return the thread's state in the first one, whose
+// frames are those from which the second one was entered: frames of the thread, but not its innermost.
 #pragma once
 
 #include <cstddef>

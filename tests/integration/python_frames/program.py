@@ -36,6 +36,19 @@ result = {"version": sys.version.split()[0], "walks": 0, "frames": 0, "arguments
 QUALIFIED = sys.version_info >= (3, 11)
 
 
+def no_lines(code, more=0):
+    """A table which says of the code's instructions, and of as many that it does not have, that they have no line. (3.11 writes
+    past its memory if there are more and it traces.)"""
+    left = len(code.co_code) // 2 + more
+    table = bytearray()
+    while left > 0:
+        units = min(left, 8)
+        table += bytes((0x80 | 15 << 3 | units - 1,)) if QUALIFIED else bytes((2 * units, 0x80))
+        left -= units
+    return bytes(table)
+
+
+
 def text(name, room):
     """As libinject writes it: UTF-8, '?' for what is none, cut between characters."""
     data = "".join("?" if c == "\0" or "\ud800" <= c <= "\udfff" else c for c in name).encode()[:room - 1]
@@ -158,7 +171,7 @@ def run_some(seed, count):
     for number in range(seed, seed + count):
         source, names = generate(number)
         used.update(names)
-        space = {"probe": probe, "in_loop": in_loop, "__name__": "generated"}
+        space = {"probe": probe, "in_loop": in_loop, "no_lines": no_lines, "__name__": "generated"}
         try:
             exec(compile(source, f"/generated/{number}.py", "exec"), space)
         except Exception as error:
@@ -264,7 +277,12 @@ def run_layouts(_seed, _count):
     def forced(value, minor):
         return keeping.frames_force_layout(minor)
 
+    def without_lines(value, minor):
+        return keeping.frames_force_layout(minor)
+
+    without_lines.__code__ = without_lines.__code__.replace(co_linetable=no_lines(without_lines.__code__, 8))
     result["layouts"] = {minor: forced([minor], minor) for minor in range(10, 15)}
+    result["layouts_without_lines"] = {minor: without_lines([minor], minor) for minor in range(10, 15)}
     # And from a module's code alone.
     exec("for minor in range(10, 15):\n    said[minor] = force(minor)",
          {"force": keeping.frames_force_layout, "said": (bare := {})})

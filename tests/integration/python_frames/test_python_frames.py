@@ -78,7 +78,7 @@ class Interpreters(unittest.TestCase):
         for python, version, own in KNOWN:
             with self.subTest(python=python, version=version):
                 said, _, _ = self.run_program(python, "layouts")
-                for frames in ("layouts", "layouts_bare"):
+                for frames in ("layouts", "layouts_bare", "layouts_without_lines"):
                     self.assertEqual([minor for minor in READ if said[frames][str(minor)] == 0], [own], said)
 
     def test_end_of_the_interpreter(self):
