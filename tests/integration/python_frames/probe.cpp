@@ -2,6 +2,7 @@
 // SPDX-FileCopyrightText: The libinject authors
 //
 // What program.py asks the frame reader, through ctypes.
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstddef>
@@ -109,13 +110,36 @@ EXPORTED int frames_of_another_thread() {
   return count;
 }
 
-/// Takes the interpreter for another version than it is; returns what the test says of this thread's frames.
-EXPORTED int frames_force_layout(int minor) {
+namespace {
+
+/// What the test says of this thread's frames, with a layout.
+int test_with(const inject::PythonLayout& layout) {
   static inject::PythonInterpreter python;
   std::string text;
   if (python.layout == nullptr && inject::find_interpreter(python, text) != inject::PythonSearch::kFound)
     return -1;
   inject::PythonInterpreter other = python;
-  other.layout = inject::python_layout(static_cast<unsigned>(minor));
+  other.layout = &layout;
   return static_cast<int>(inject::test_layout(other, other.this_thread()).test);
+}
+
+}  // namespace
+
+/// With the layout of version 3.`minor`.
+EXPORTED int frames_force_layout(int minor) {
+  return test_with(*inject::python_layout(static_cast<unsigned>(minor)));
+}
+
+/// With that layout but for one member, which is moved by `bytes`. -2 if the version has no such member. Not
+/// for all: with `locals` moved an argument would be taken for the one before.
+EXPORTED int frames_shift_layout(int minor, int member, int bytes) {
+  using Layout = inject::PythonLayout;
+  constexpr std::array<inject::PythonOffset Layout::*, 8> kMembers = {
+      &Layout::current_frame, &Layout::code,        &Layout::local_count, &Layout::local_names,
+      &Layout::line_table,    &Layout::local_kinds, &Layout::tuple_items, &Layout::ascii_size};
+  inject::PythonLayout layout = *inject::python_layout(static_cast<unsigned>(minor));
+  inject::PythonOffset& offset = layout.*kMembers.at(static_cast<std::size_t>(member));
+  if (offset == inject::kNoMember) return -2;
+  offset = static_cast<inject::PythonOffset>(offset + bytes);
+  return test_with(layout);
 }

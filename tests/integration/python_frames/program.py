@@ -283,6 +283,12 @@ def run_layouts(_seed, _count):
     without_lines.__code__ = without_lines.__code__.replace(co_linetable=no_lines(without_lines.__code__, 8))
     result["layouts"] = {minor: forced([minor], minor) for minor in range(10, 15)}
     result["layouts_without_lines"] = {minor: without_lines([minor], minor) for minor in range(10, 15)}
+    moved = [(member, offset) for member in range(8) for offset in (-8, 8)]
+
+    def shifted(value, first, second, minor):
+        return [keeping.frames_shift_layout(minor, *each) for each in moved]
+
+    result["shifted"] = dict(zip(map(str, moved), shifted([1], [2], [3], sys.version_info[1])))
     # And from a module's code alone.
     exec("for minor in range(10, 15):\n    said[minor] = force(minor)",
          {"force": keeping.frames_force_layout, "said": (bare := {})})

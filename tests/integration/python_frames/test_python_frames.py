@@ -80,6 +80,8 @@ class Interpreters(unittest.TestCase):
                 said, _, _ = self.run_program(python, "layouts")
                 for frames in ("layouts", "layouts_bare", "layouts_without_lines"):
                     self.assertEqual([minor for minor in READ if said[frames][str(minor)] == 0], [own], said)
+                self.assertEqual([which for which, passed in said["shifted"].items() if passed == 0], [])
+                self.assertEqual(len(said["shifted"]), 16)
 
     def test_end_of_the_interpreter(self):
         for python, version, _ in KNOWN:
