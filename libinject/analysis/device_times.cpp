@@ -27,6 +27,7 @@ void DeviceTimes::merge(const DeviceTimes& more) {
   upload_busy += more.upload_busy;
   download_busy += more.download_busy;
   copy_overlapped += more.copy_overlapped;
+  for (std::size_t i = 0; i < kFetchKinds; ++i) fetch_idle[i] += more.fetch_idle[i];
   own_work += more.own_work;
   collective_block_time += more.collective_block_time;
   for (std::size_t i = 0; i < kIdleCauses; ++i) {
@@ -45,6 +46,7 @@ void DeviceTimes::remove(const DeviceTimes& part) {
   upload_busy -= part.upload_busy;
   download_busy -= part.download_busy;
   copy_overlapped -= part.copy_overlapped;
+  for (std::size_t i = 0; i < kFetchKinds; ++i) fetch_idle[i] -= part.fetch_idle[i];
   own_work -= part.own_work;
   collective_block_time -= part.collective_block_time;
   for (std::size_t i = 0; i < kIdleCauses; ++i) {

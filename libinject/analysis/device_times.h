@@ -27,11 +27,15 @@ struct DeviceTimes {
   std::uint64_t copy_overlapped = 0;  ///< of copy_busy, the time in which a kernel ran as well
   std::array<Idle, kIdleCauses> idle_by_cause{};
   std::uint64_t own_work = 0;  ///< of the idle time due to host compute: the host did work of its own
+  /// Of the idle time that counts as waiting for input, that in which the thread fetched from a data loader.
+  FetchTimes fetch_idle{};
   /// Sum over collectives of the time in which at least one other kernel ran as well, times the blocks of the
   /// collective's grid.
   std::uint64_t collective_block_time = 0;
 
   std::uint64_t idle() const;
+  /// What the host waited for or worked on instead of launching: host wait, and its own work.
+  std::uint64_t input_idle() const { return idle(IdleCause::kHostWait) + own_work; }
   std::uint64_t idle(IdleCause cause) const { return idle_by_cause[static_cast<std::size_t>(cause)].time; }
   std::uint64_t exposed_collective() const { return kernel_busy - compute_busy; }
   /// What the collectives took from kernels running beside them: the share of the multiprocessors that their

@@ -153,7 +153,7 @@ Diagnosis diagnose(const DeviceTimes& times, const KernelLimits& limits, int mul
        idle({IdleCause::kLaunchCall, IdleCause::kOtherCall, IdleCause::kHostCompute, IdleCause::kQueue}) -
            times.own_work},
       {Bottleneck::kSynchronization, idle({IdleCause::kSynchronization})},
-      {Bottleneck::kInput, idle({IdleCause::kHostWait}) + times.own_work},
+      {Bottleneck::kInput, times.input_idle()},
       {Bottleneck::kCopy, times.copy_only + idle({IdleCause::kCopyCall})},
       {Bottleneck::kCommunication, times.exposed_collective() + idle({IdleCause::kCollective})},
       {Bottleneck::kNone,

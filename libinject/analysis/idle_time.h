@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "libinject/analysis/fetch_times.h"
 #include "libinject/model/records.h"
 
 namespace inject {
@@ -66,12 +67,15 @@ struct ProcessorReading {
 struct HostThread {
   std::vector<HostCall> calls;
   std::vector<ProcessorReading> readings;
+  std::vector<HostFetch> fetches;
   std::vector<Nanoseconds> small_downloads;  ///< begins of calls that copied little to the host
   bool launches = false;                     ///< it submitted device work
   Nanoseconds closing = 0;                   ///< of the window; 0 while that is not known
 
   /// Records held in memory.
-  std::size_t held() const { return calls.size() + readings.size() + small_downloads.size(); }
+  std::size_t held() const {
+    return calls.size() + readings.size() + fetches.size() + small_downloads.size();
+  }
   /// The call in progress at `time`; null if there is none.
   const HostCall* call_at(Nanoseconds time) const;
   /// What the thread does between two of its calls; `begin` or `end` is 0 if there is no call on that side.

@@ -103,6 +103,16 @@ struct ProcessorTimeEvent {
   std::uint64_t waits = 0;  ///< voluntary context switches until then
 };
 
+/// A fetch from a data loader.
+struct FetchEvent {
+  std::uint32_t window = 0;
+  std::uint32_t thread = 0;
+  FetchKind kind = FetchKind::kWaiting;
+  FetchThread by = FetchThread::kAny;
+  Nanoseconds begin = 0;
+  Nanoseconds end = 0;  ///< 0: not over yet
+};
+
 /// One NVTX range, or the part of it that lies in the window (`clipped`: it began before or ended after).
 struct RangeEvent {
   std::uint32_t node = 0;  ///< in the range tree; gives domain, name and style

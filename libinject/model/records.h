@@ -48,13 +48,15 @@ enum class RecordKind : std::uint8_t {
   kRange = 2,
   kSign = 3,
   kProcessorTime = 4,
-  kShortCalls = 5
+  kShortCalls = 5,
+  kFetch = 6
 };
 inline constexpr unsigned kRecordKinds = 4;
 
 /// Place of a kind of record where each is counted by itself: calls, ranges, signs, processor times. Short
-/// calls are calls.
+/// calls are calls, and fetches count with processor times: both say what a thread did between its calls.
 inline constexpr unsigned kind_index(RecordKind kind) {
+  if (kind == RecordKind::kFetch) return kind_index(RecordKind::kProcessorTime);
   return kind == RecordKind::kNone || kind == RecordKind::kShortCalls ? 0 : static_cast<unsigned>(kind) - 1;
 }
 
@@ -141,6 +143,33 @@ struct alignas(64) ProcessorTimeRecord {
   std::uint32_t reserved2[8] = {};
 };
 
+/// What the thread that asks a PyTorch DataLoader for a batch spends the time on.
+enum class FetchKind : std::uint8_t {
+  kWaiting,     ///< for the loader's worker processes
+  kProcessing,  ///< it makes the batch itself: there are no workers
+};
+inline constexpr std::size_t kFetchKinds = 2;
+
+/// Whether a fetch's thread is known to be one that trains.
+enum class FetchThread : std::uint8_t {
+  kAny,    ///< no thread has stepped an optimizer so far
+  kSteps,  ///< this one has
+  kOther,  ///< others have
+};
+
+/// A fetch from a DataLoader that began in an open window (`end` is 0 then) or ended in one.
+struct alignas(64) FetchRecord {
+  RecordKind kind = RecordKind::kFetch;
+  FetchKind fetch = FetchKind::kWaiting;
+  FetchThread by = FetchThread::kAny;
+  std::uint8_t reserved = 0;
+  std::uint32_t window = 0;
+  Nanoseconds begin = 0;
+  Nanoseconds end = 0;
+  std::uint32_t reserved2[10] = {};
+};
+
+static_assert(sizeof(FetchRecord) == 64 && std::is_trivially_copyable_v<FetchRecord>);
 static_assert(sizeof(ShortCallsRecord) == 64 && std::is_trivially_copyable_v<ShortCallsRecord>);
 static_assert(sizeof(CallRecord) == 64 && sizeof(RangeRecord) == 64 && sizeof(ProcessorTimeRecord) == 64);
 static_assert(std::is_trivially_copyable_v<CallRecord> && std::is_trivially_copyable_v<RangeRecord> &&

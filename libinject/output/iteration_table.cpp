@@ -81,6 +81,7 @@ Columns<IterationReport> iteration_columns(const Report& report) {
           "GPU Utilization (%)", kPercent, [](const Row& row) { return percent(row.utilization); },
           "Kernel Busy by the iteration's time on the device: from its first work to the next one's.",
           "`outside`; the time is not known");
+  add_fetch_columns(columns, &Row::fetches);
   add_metric_columns(columns, report, &Row::metrics);
   return columns;
 }

@@ -20,6 +20,20 @@ void add_device(Columns<Row>& columns) {
       "The GPU, as the process numbers them; `all`: all of them together, and the host.");
 }
 
+/// Adds the time in fetches from data loaders; `fetches` gives it, or null.
+template <typename Row, typename Fetches>
+void add_fetch_columns(Columns<Row>& columns, Fetches fetches) {
+  using namespace units;
+  const auto time = [](FetchKind kind) {
+    return [kind](const FetchTimes& of) { return of[static_cast<std::size_t>(kind)]; };
+  };
+  columns.of(fetches, "rows of one device; PyTorch does not tell (iterations.md); not settled")
+      .add("Fetch: Waiting (ns)", kTime, time(FetchKind::kWaiting),
+           "The thread that trains was in DataLoader.__next__, and the loader has worker processes.")
+      .add("Fetch: Processing (ns)", kTime, time(FetchKind::kProcessing),
+           "Likewise of a loader without workers: the thread made the batch itself.");
+}
+
 /// Adds FLOPs, their rate and its share of the peaks; `rate` gives the FlopRate, or null.
 template <typename Row, typename Rate>
 void add_flop_columns(Columns<Row>& columns, Rate rate) {

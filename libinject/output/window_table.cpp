@@ -128,6 +128,20 @@ void add_time_columns(Columns<WindowReport>& columns) {
         str_format("Idle: {} (ns)", cause.name), kTime,
         [which = cause.cause](const Times& of) { return of.times.idle(which); }, cause.meaning);
   }
+  const auto fetch_idle = [&](const char* name, FetchKind kind, std::string_view meaning) {
+    diagnosed.add(
+        name, kTime,
+        [kind](const Times& of) {
+          return of.fetch_idle ? Cell((*of.fetch_idle)[static_cast<std::size_t>(kind)]) : Cell();
+        },
+        meaning, "PyTorch does not tell (iterations.md)");
+  };
+  fetch_idle(
+      "Input in Fetch: Waiting (ns)", FetchKind::kWaiting,
+      "Part of Host Wait and of the host's own work (diagnosis.md): the thread that launched next was in "
+      "DataLoader.__next__, and the loader has worker processes.");
+  fetch_idle("Input in Fetch: Processing (ns)", FetchKind::kProcessing,
+             "Likewise of a loader without workers: the thread made the batch itself.");
   diagnosed.add(
       "Exposed Collective (ns)", kTime, [](const Times& of) { return of.times.exposed_collective(); },
       "Part of Kernel Busy in which no kernels but collectives' ran.");
@@ -255,6 +269,9 @@ Columns<WindowReport> window_columns(const Report& report) {
       .add("Missing Activity Records", kCount, &Losses::missing_records, "Launches whose record never came.");
   add_flop_columns(columns, [](const WindowReport& row) { return row.host ? &row.host->flops : nullptr; });
   add_time_columns(columns);
+  add_fetch_columns(columns, [](const WindowReport& row) {
+    return row.host && row.host->fetches ? &*row.host->fetches : nullptr;
+  });
   const auto bytes = [](auto member) {
     return [member](const WindowMemory& memory) {
       return memory.*member ? Cell(megabytes(*(memory.*member))) : Cell();

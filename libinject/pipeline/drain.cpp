@@ -88,6 +88,10 @@ void Drain::take(std::uint32_t thread, const Slot& slot) {
     ProcessorTimeRecord record;
     std::memcpy(&record, slot.bytes, sizeof record);
     on_processor_time(thread, record);
+  } else if (slot.kind() == RecordKind::kFetch) {
+    FetchRecord record;
+    std::memcpy(&record, slot.bytes, sizeof record);
+    on_fetch(thread, record);
   } else if (slot.kind() == RecordKind::kSign && search_ != nullptr) {
     SignRecord record;
     std::memcpy(&record, slot.bytes, sizeof record);
@@ -160,6 +164,11 @@ void Drain::on_processor_time(std::uint32_t thread, const ProcessorTimeRecord& r
   const ProcessorTimeEvent event{record.window, thread, record.time, record.processor, record.waits};
   statistics_.add(event);
   for (EventSink* sink : sinks_) sink->add(event);
+}
+
+void Drain::on_fetch(std::uint32_t thread, const FetchRecord& record) {
+  note_window(record.window);
+  statistics_.add(FetchEvent{record.window, thread, record.fetch, record.by, record.begin, record.end});
 }
 
 std::uint32_t Drain::demangled_name(std::uint32_t mangled) {

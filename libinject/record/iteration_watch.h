@@ -43,6 +43,8 @@ struct IterationWatch {
   std::atomic<bool> steps_told{false};
   /// … but for a while that has not been seen: the program had cleared the callback.
   std::atomic<bool> steps_missed{false};
+  /// Some thread has stepped one (ThreadState::has_stepped).
+  std::atomic<bool> stepped{false};
 
   std::atomic<bool> armed{false};
   std::atomic<std::uint64_t> anchor{0};

@@ -38,10 +38,14 @@ struct alignas(64) ThreadState {
   std::uint64_t step_function = 0;   ///< LaunchSign::function of that
   std::uint32_t step_optimizer = 0;  ///< LaunchSign::optimizer of that
   const void* step = nullptr;        ///< the framework's object for it; null outside of steps
-  std::uint32_t launch_window = 0;   ///< window of the driver launch in progress
-  std::uint32_t plain_window = 0;    ///< window that a driver call which submits nothing began in
-  std::uint32_t processor_time_window = 0;  ///< of the last reading of the thread's processor time
-  Nanoseconds last_call_end = 0;            ///< of the last outermost call in a window
+  const void* fetch = nullptr;       ///< likewise for the fetch from a data loader in progress …
+  Nanoseconds fetch_begin = 0;       ///< … when that began …
+  FetchKind fetch_kind = FetchKind::kWaiting;  ///< … and what of
+  bool has_stepped = false;                    ///< an optimizer
+  std::uint32_t launch_window = 0;             ///< window of the driver launch in progress
+  std::uint32_t plain_window = 0;              ///< window that a driver call which submits nothing began in
+  std::uint32_t processor_time_window = 0;     ///< of the last reading of the thread's processor time
+  Nanoseconds last_call_end = 0;               ///< of the last outermost call in a window
   std::uint32_t kept_window = 0;            ///< of the last outermost call that was more than a short one …
   Nanoseconds kept_end = 0;                 ///< … and when it ended
   std::atomic<std::uint32_t> launching{0};  ///< 1 while a driver launch of an open window is in progress
@@ -59,7 +63,9 @@ struct alignas(64) ThreadState {
     untimed_signs = sign_pass = last_shape = plain_window = processor_time_window = kept_window = 0;
     last_operand = last_call_end = kept_end = sign_sum = step_sum = 0;
     sign_count = step_count = step_function = step_optimizer = 0;
-    step = nullptr;
+    step = fetch = nullptr;
+    fetch_begin = 0;
+    has_stepped = false;
     launching.store(0, std::memory_order_relaxed);
     ended_ranges.store(0, std::memory_order_relaxed);
     watched = {};

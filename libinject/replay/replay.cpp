@@ -185,6 +185,17 @@ bool Replay::take_slot(std::uint32_t thread, Slot slot) {
       drain_.take(thread, slot);
       return true;
     }
+    case RecordKind::kFetch: {
+      FetchRecord record;
+      std::memcpy(&record, slot.bytes, sizeof record);
+      const Nanoseconds time = std::max(record.begin, record.end);
+      if (record.fetch > FetchKind::kProcessing || record.by > FetchThread::kOther ||
+          !windows_.open_until(record.window, time))
+        return false;
+      latest_ = std::max(latest_, time);
+      drain_.take(thread, slot);
+      return true;
+    }
     default:
       return false;
   }

@@ -92,6 +92,20 @@ std::string kernels_text(const std::vector<DeviceKernel>& kernels, bool (*of)(Fa
   return text;
 }
 
+/// What the thread fetched from a data loader in most of that idle time, in words; empty if it did not.
+std::string fetch_text(const DeviceTimes& times) {
+  const std::uint64_t fetching = total(times.fetch_idle);
+  if (fetching == 0 || 2 * fetching < times.input_idle()) return {};
+  const auto part = [&](FetchKind kind, const char* what) {
+    const std::uint64_t time = times.fetch_idle[static_cast<std::size_t>(kind)];
+    return time == 0 ? std::string() : share_text(time, times.input_idle()) + " of it " + what;
+  };
+  const std::string waiting = part(FetchKind::kWaiting, "waiting for the workers");
+  const std::string processing = part(FetchKind::kProcessing, "processing without workers");
+  return "in DataLoader.__next__, " + waiting + (waiting.empty() || processing.empty() ? "" : ", ") +
+         processing;
+}
+
 std::string evidence_text(const std::vector<DeviceKernel>& kernels, const RunInfo& run, Bottleneck kind,
                           const DeviceTimes& times, std::uint64_t taken_by_collectives,
                           const std::vector<IdleShare>& shares) {
@@ -106,6 +120,7 @@ std::string evidence_text(const std::vector<DeviceKernel>& kernels, const RunInf
               " by the multiprocessors that they take from the kernels beside them";
     }
   }
+  if (kind == Bottleneck::kInput) text = fetch_text(times);
   const std::string idle = idle_text(shares, kind, run);
   if (!text.empty() && !idle.empty()) text += "; ";
   return text + idle;

@@ -130,8 +130,8 @@ class WindowReports {
     return profiler_overhead(report_.steps.time, median_interval(*steps));
   }
 
-  static DeviceTimeReport times_report(const DeviceTimes& times, const KernelLimits& limits,
-                                       int multiprocessors, const std::optional<OverheadEstimate>& overhead) {
+  DeviceTimeReport times_report(const DeviceTimes& times, const KernelLimits& limits, int multiprocessors,
+                                const std::optional<OverheadEstimate>& overhead) const {
     DeviceTimeReport report;
     report.times = times;
     report.taken_by_collectives = times.taken_by_collectives(multiprocessors);
@@ -140,6 +140,7 @@ class WindowReports {
     report.overhead = overhead;
     report.launch_bound = share_of(time_of(diagnose(times, limits), Bottleneck::kLaunch), times.span);
     if (overhead) report.without_profiler = without_profiler(times, *overhead);
+    if (statistics_.fetches().any() || total(times.fetch_idle) != 0) report.fetch_idle = times.fetch_idle;
     return report;
   }
 
@@ -165,7 +166,7 @@ class WindowReports {
     }
     all.span = last - first;
     all.busy_share = share_of(all.busy, device_time);
-    all.host = host_of(window, steps, duration);
+    all.host = host_of(number, window, steps, duration);
     if (times.span != 0) all.times = times_report(times, limits, specs_of(run_, 0).multiprocessors, overhead);
     metrics_.fill(all, window.devices, duration);
     for (const WindowDeviceRow& device : window.devices) {
@@ -188,12 +189,14 @@ class WindowReports {
     }
   }
 
-  WindowReport::Host host_of(const Window& window, const SampleStats* steps, std::uint64_t duration) const {
+  WindowReport::Host host_of(std::uint32_t number, const Window& window, const SampleStats* steps,
+                             std::uint64_t duration) const {
     WindowReport::Host host;
     host.work = window.host;
     host.steps = steps;
     if (steps != nullptr) host.samples_per_second = samples_per_second(run_.batch, steps->median());
     host.flops = flop_rate(window.host.flops, duration, run_);
+    host.fetches = statistics_.fetches().of_window(number);
     if (window.info != nullptr) host.losses = window.info->losses;
     return host;
   }
@@ -236,6 +239,7 @@ void add_iteration(Report& report, const IterationRow& row) {
     if (all.duration) device_time += device.time(duration);
   }
   all.flops = flop_rate(row.flops, duration, *report.run);
+  all.fetches = report.statistics->fetches().of(row);
   all.gap = row.gap;
   all.utilization = share_of(all.kernel_busy, device_time);
   all.metrics = iteration_metrics(*report.statistics, row, row.devices);

@@ -45,6 +45,7 @@ struct DeviceTimeReport {
   std::optional<double> launch_bound;        ///< likewise, of Bottleneck::kLaunch
   std::optional<OverheadEstimate> overhead;  ///< of the window's steps
   std::optional<WithoutProfiler> without_profiler;
+  std::optional<FetchTimes> fetch_idle;  ///< of `times`; empty where no fetch is known of
 };
 
 /// The values of the metrics' columns, percentages 0 … 100; empty where not measured.
@@ -57,6 +58,7 @@ struct WindowReport {
     const SampleStats* steps = nullptr;        ///< durations of the window's complete iterations; null: none
     std::optional<double> samples_per_second;  ///< from the median of these
     FlopRate flops;
+    std::optional<FetchTimes> fetches;
     Losses losses;
   };
   std::uint32_t window = 0;  ///< kOtherIndex: all windows that found no room
@@ -79,7 +81,8 @@ struct IterationReport {
   std::optional<std::uint32_t> device;  ///< empty: all together
   std::optional<std::uint64_t> duration;
   std::optional<double> samples_per_second;
-  std::optional<FlopRate> flops;  ///< only for all together
+  std::optional<FlopRate> flops;      ///< only for all together
+  std::optional<FetchTimes> fetches;  ///< likewise
   std::optional<std::uint64_t> gap;
   std::uint64_t busy = 0;
   std::uint64_t kernel_busy = 0;

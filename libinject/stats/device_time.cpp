@@ -44,6 +44,9 @@ void forget(HostThread& thread, Nanoseconds needed) {
       std::lower_bound(thread.readings.begin(), thread.readings.end(), needed,
                        [](const ProcessorReading& one, Nanoseconds time) { return one.time < time; });
   if (reading != thread.readings.begin()) thread.readings.erase(thread.readings.begin(), std::prev(reading));
+  const auto fetch = std::upper_bound(thread.fetches.begin(), thread.fetches.end(), needed,
+                                      [](Nanoseconds time, const HostFetch& one) { return time < one.end; });
+  thread.fetches.erase(thread.fetches.begin(), fetch);
   const Nanoseconds from = thread.calls.empty() ? needed : thread.calls.front().begin;
   std::vector<Nanoseconds>& downloads = thread.small_downloads;
   downloads.erase(downloads.begin(), std::lower_bound(downloads.begin(), downloads.end(), from));
@@ -104,6 +107,11 @@ void DeviceTimeStatistics::call(std::uint32_t number, std::uint32_t thread, cons
   if (!calls.empty() && (call.begin < calls.back().end || is_part_of_computing(call, calls.back()))) return;
   calls.push_back(call);
   hold(*found);
+}
+
+void DeviceTimeStatistics::fetch(std::uint32_t number, std::uint32_t thread, const HostFetch& fetch) {
+  Window* found = window(number);
+  if (found != nullptr && add_fetch(found->threads[thread].fetches, fetch)) hold(*found);
 }
 
 void DeviceTimeStatistics::reading(std::uint32_t number, std::uint32_t thread,
@@ -184,7 +192,8 @@ void DeviceTimeStatistics::forget_calls(Window& window, std::span<const DeviceWa
   }
   if (!too_many()) return;
   // Mostly readings are left, of calls that are not recorded.
-  for (auto& [number, thread] : window.threads) left_out_ += drop_older_half(thread.readings);
+  for (auto& [number, thread] : window.threads)
+    left_out_ += drop_older_half(thread.readings) + drop_older_half(thread.fetches);
 }
 
 void DeviceTimeStatistics::recount(Window& window) {

@@ -38,6 +38,8 @@ class DeviceTimeStatistics {
   void work(std::uint32_t window, std::uint32_t device, const TimedWork& work);
   /// Outermost calls; a thread's calls come in order.
   void call(std::uint32_t window, std::uint32_t thread, const HostCall& call);
+  /// A thread's fetches come in order.
+  void fetch(std::uint32_t window, std::uint32_t thread, const HostFetch& fetch);
   void reading(std::uint32_t window, std::uint32_t thread, const ProcessorReading& reading);
   /// A copy to the host so small that its call was made in order to wait.
   void small_download(std::uint32_t window, std::uint32_t thread, Nanoseconds call_begin);

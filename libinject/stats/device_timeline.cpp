@@ -131,6 +131,9 @@ void DeviceTimeline::gap(const HostThreads& threads, std::span<const DeviceWait>
   const std::uint32_t thread =
       late.on_thread_before && launched_before != nullptr ? launched_before->thread : next.thread;
   blame(time, {late.cause, late.function, thread, late.own_work});
+  if (launch.thread == nullptr || (late.cause != IdleCause::kHostWait && !late.own_work)) return;
+  const FetchTimes fetching = fetch_times(launch.thread->fetches, begin, next.start);
+  for (std::size_t kind = 0; kind < kFetchKinds; ++kind) fetch_idle_[kind] += fetching[kind];
 }
 
 void DeviceTimeline::count(const TimedWork& work) {
@@ -232,6 +235,7 @@ std::optional<DeviceTimes> DeviceTimeline::settle(const HostThreads& threads,
   times.copy_overlapped = copies_.time + kernels_.time - copies_and_kernels_.time;
   times.idle_by_cause = idle_;
   times.own_work = own_work_;
+  times.fetch_idle = fetch_idle_;
   times.collective_block_time = collective_block_time_;
   return times;
 }

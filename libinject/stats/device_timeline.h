@@ -118,6 +118,7 @@ class DeviceTimeline {
   std::uint64_t kernel_time_ = 0;
   std::array<DeviceTimes::Idle, kIdleCauses> idle_{};
   std::uint64_t own_work_ = 0;
+  FetchTimes fetch_idle_{};
   Lead lead_;
   Nanoseconds lead_until_ = 0;  // waits that were over by then are in `lead_`
   IdleShares shares_;

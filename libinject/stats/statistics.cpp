@@ -36,6 +36,7 @@ struct Statistics::Collectors {
   FamilyTable families;
   WindowTotals windows;
   IterationStatistics iterations;
+  FetchStatistics fetches;
   PhaseStatistics phases;
   RangePhases range_phases;
   DeviceTimeStatistics device_times;
@@ -101,6 +102,7 @@ void Statistics::add(const KernelEvent& event) {
     add_flops(launch.shape, launch.window, launch.host_end);
   }
 
+  if (launch.known) c.fetches.kernel(launch.window, launch.thread);
   const Family family = c.families.add(event, path, shapes_.kind(launch.shape), time);
   const bool collective = is_collective(family);
   c.device_times.work(launch.window, event.device,
@@ -192,6 +194,11 @@ void Statistics::add(const ProcessorTimeEvent& event) {
   collectors_->device_times.reading(event.window, event.thread, {event.time, event.processor, event.waits});
 }
 
+void Statistics::add(const FetchEvent& event) {
+  collectors_->fetches.fetch(event);
+  collectors_->device_times.fetch(event.window, event.thread, {event.begin, event.end, event.kind});
+}
+
 void Statistics::add(const MetricSample& sample) {
   collectors_->metrics.sample(sample);
 }
@@ -230,6 +237,7 @@ void Statistics::settle_window(std::uint32_t window, Nanoseconds begin, Nanoseco
   settle_times(window, begin, end);
   c.windows.settle(window);
   c.iterations.settle_window(window, begin, end);
+  c.fetches.settle_window(window, begin, end, c.iterations);
   c.call_shape_rows.reset();
   c.call_shapes.settle(window);
   c.collectives.settle(window);
@@ -343,6 +351,10 @@ std::vector<WindowHostRow> Statistics::window_hosts() const {
 
 const IterationStatistics& Statistics::iterations() const {
   return collectors_->iterations;
+}
+
+const FetchStatistics& Statistics::fetches() const {
+  return collectors_->fetches;
 }
 
 const DeviceTimeStatistics& Statistics::device_times() const {

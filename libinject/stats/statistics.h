@@ -24,6 +24,7 @@
 #include "libinject/stats/copies.h"
 #include "libinject/stats/device_time.h"
 #include "libinject/stats/device_work.h"
+#include "libinject/stats/fetches.h"
 #include "libinject/stats/iterations.h"
 #include "libinject/stats/kernel_metrics.h"
 #include "libinject/stats/key_index.h"
@@ -195,6 +196,7 @@ class Statistics {
   void add_short_calls(std::uint32_t window, std::span<const ShortCallsRecord::Call> calls);
   void add(const RangeEvent& event);
   void add(const ProcessorTimeEvent& event);
+  void add(const FetchEvent& event);
   /// A sample of a device's hardware counters, in the order of set_metrics().
   void add(const MetricSample& sample);
   /// A kernel launched outside all windows: it shows in samples as well.
@@ -250,6 +252,7 @@ class Statistics {
   std::vector<WindowHostRow> window_hosts() const;
 
   const IterationStatistics& iterations() const;
+  const FetchStatistics& fetches() const;
   const DeviceTimeStatistics& device_times() const;
   const KernelMetrics& metrics() const;
   /// By metric: mean over the iteration's time on the device (IterationDeviceRow::time), weighted by how much

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""JAX, CuPy, Numba and Triton: every kernel and copy that the program is known to have submitted in the window.
+"""JAX, CuPy, Numba and Triton: every kernel and copy that the program is known to have submitted in the window; and the time in
+PyTorch's DataLoader.
 
 CuPy, Numba and Triton name their kernels, so their counts are known; JAX's are compared with what its own profiler sees
 of the same steps in a process of its own.
@@ -21,11 +22,12 @@ def matching(counts, part):
     return sum(count for name, count in counts.items() if part in name)
 
 
-def profile(options, report, name, arguments=(), extra=None, window="api"):
+def profile(options, report, program, arguments=(), extra=None, window="api", called=None):
+    name = called or program
     out = os.path.join(options.work, name + ".out")
     environment = profiled_environment(options.library, out, window, trace="csv")
     environment.update(extra or {})
-    script = os.path.join(PROGRAMS, name + ".py")
+    script = os.path.join(PROGRAMS, program + ".py")
     result = run([sys.executable, script, *arguments], environment, timeout=90, cwd=options.work,
                  log=os.path.join(options.work, name + ".log"))
     found = folders(out)
@@ -41,6 +43,33 @@ def profile(options, report, name, arguments=(), extra=None, window="api"):
     report.data[name] = {"kernels": folder.kernel_counts(), "operations": folder.operation_counts(), "seconds": result.seconds,
                          "stderr": result.err[-2000:]}
     return folder
+
+
+def check_fetches(report, name, folder, fetched, kind):
+    """The time in fetches of each iteration is what the program measured around them, all of it of that kind."""
+    other = {"Waiting": "Processing", "Processing": "Waiting"}[kind]
+    rows = [row for row in folder.rows("iteration_sum.csv") if row["Device"] == "all" and row["Complete"] == "1"]
+    pairs = [(int(row[f"Fetch: {kind} (ns)"] or 0), sum(fetched[int(row["Iteration"])])) for row in rows]
+    worst = max((abs(ours - theirs) / theirs for ours, theirs in pairs), default=None)
+    report.check(f"{name}: time in fetches within 10 % of the program's own", worst is not None and worst <= 0.1,
+                 f"{len(rows)} iterations, at most {worst:.2%} apart" if rows else "no iterations")
+    strangers = [row["Iteration"] for row in rows if row[f"Fetch: {other} (ns)"] != "0"]
+    report.check(f"{name}: nothing but {kind.lower()}", not strangers, ", ".join(strangers))
+    diagnoses = folder.run_json()["diagnosis"]
+    verdicts = [diagnosis["verdict"] for diagnosis in diagnoses]
+    report.check(f"{name}: input-bound", verdicts == ["input-bound"], verdicts)
+    text = diagnoses[0]["evidence"][0]["text"] if diagnoses and diagnoses[0]["evidence"] else ""
+    report.check(f"{name}: the loader is the evidence", text.startswith("in DataLoader.__next__, ") and f" of it {kind.lower()} " in text, text)
+
+
+def loader(options, report):
+    for workers, kind in ((0, "Processing"), (1, "Waiting")):
+        name = f"torch_loader_{workers}"
+        measured = os.path.join(options.work, name + ".json")
+        folder = profile(options, report, "torch_loader", ["--workers", str(workers), "--measured", measured], window="iter:30+10", called=name)
+        if folder:
+            with open(measured, encoding="utf-8") as file:
+                check_fetches(report, name, folder, json.load(file), kind)
 
 
 def expect(report, what, counted, expected):
@@ -127,7 +156,7 @@ def jax(options, report, steps=20):
 
 def test(options, report):
     for name, function, modules in (("cupy", cupy, ("cupy",)), ("numba", numba, ("numba",)),
-                                    ("triton", triton, ("torch", "triton")), ("jax", jax, ("jax",))):
+                                    ("triton", triton, ("torch", "triton")), ("jax", jax, ("jax",)), ("loader", loader, ("torch",))):
         if name not in options.only.split(","):
             continue
         reason = module_missing(*modules)
@@ -138,4 +167,4 @@ def test(options, report):
 
 
 if __name__ == "__main__":
-    main("frameworks", test, arguments=lambda p: p.add_argument("--only", default="cupy,numba,triton,jax"))
+    main("frameworks", test, arguments=lambda p: p.add_argument("--only", default="cupy,numba,triton,jax,loader"))

@@ -164,3 +164,51 @@ TEST_CASE("A diagnosis names the calls and threads that say so", "[diagnosis]") 
   CHECK(diagnoses[0].evidence[0].time == 60'000);
   CHECK(diagnoses[0].evidence[0].text == "cudaStreamSynchronize on thread 4711 (python): 1 gap, 60.000us");
 }
+
+TEST_CASE("What waits for input says for how much of it the loader was asked", "[diagnosis]") {
+  const auto evidence = [](std::initializer_list<FetchEvent> fetches) {
+    StatsRun run;
+    RunInfo info;
+    info.threads = {{}, {4711, "python"}};
+    for (const Nanoseconds begin : {0u, 10'000'000u}) {
+      CallEvent call = call_event("cudaLaunchKernel", 0);
+      call.thread = 1;
+      call.begin = begin;
+      call.end = begin + 1000;
+      run.statistics.add(call);
+      KernelEvent event = run.kernel("sgemm", 0);
+      event.launch.thread = 1;
+      event.launch.host_begin = begin;
+      event.launch.host_end = begin + 1000;
+      event.start = begin + 1000;
+      event.end = begin + 2000;
+      run.statistics.add(event);
+    }
+    for (FetchEvent fetch : fetches) {
+      fetch.window = 1;
+      run.statistics.add(fetch);
+    }
+    run.statistics.settle_window(1, 0, 10'002'000);
+    const auto diagnoses = build_report(run.statistics, info).diagnoses;
+    REQUIRE(diagnoses.size() == 1);
+    CHECK(diagnoses[0].diagnosis.verdict == Bottleneck::kInput);
+    REQUIRE(!diagnoses[0].evidence.empty());
+    return diagnoses[0].evidence[0].text;
+  };
+  const std::string before = "host compute on thread 4711 (python): 1 gap, 9.999ms";
+  const auto fetch = [](std::uint32_t thread, FetchKind kind, Nanoseconds begin, Nanoseconds end) {
+    return FetchEvent{1, thread, kind, FetchThread::kAny, begin, end};
+  };
+  CHECK(evidence({}) == before);
+  CHECK(evidence({fetch(1, FetchKind::kWaiting, 2000, 4'900'000)}) == before);
+  CHECK(evidence({fetch(2, FetchKind::kWaiting, 2000, 9'999'000)}) == before);
+  CHECK(evidence({fetch(1, FetchKind::kWaiting, 2000, 9'901'010)}) ==
+        "in DataLoader.__next__, 99.0% of it waiting for the workers; " + before);
+  CHECK(evidence({fetch(1, FetchKind::kProcessing, 2000, 9'901'010)}) ==
+        "in DataLoader.__next__, 99.0% of it processing without workers; " + before);
+  CHECK(evidence({fetch(1, FetchKind::kWaiting, 0, 2'001'800),
+                  fetch(1, FetchKind::kProcessing, 2'001'800, 20'000'000)}) ==
+        "in DataLoader.__next__, 20.0% of it waiting for the workers, 80.0% of it processing without "
+        "workers; " +
+            before);
+}

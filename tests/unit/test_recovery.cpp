@@ -266,6 +266,44 @@ TEST_CASE("short calls are recovered once each, whether their record is complete
   }
 }
 
+TEST_CASE("fetches from a loader are recovered, and those that can't be are refused", "[recovery]") {
+  const TemporaryFolder folder;
+  RecordedRun run(folder.path());
+  REQUIRE(run.opened);
+  run.open_window();
+  run.launch();
+  run.kernels(1, 1);
+  run.time += 1000;
+  const auto fetch = [&](Nanoseconds begin, Nanoseconds end, std::uint32_t window = 1) {
+    FetchRecord record;
+    record.window = window;
+    record.begin = begin;
+    record.end = end;
+    return record;
+  };
+  run.queue.push(run.core.ring, fetch(run.time, 0), 1);
+  run.pass();
+  run.queue.push(run.core.ring, fetch(run.time, run.time + 300), 1);
+  run.queue.push(run.core.ring, fetch(run.time, run.time + 300, 7'000'000), 1);
+  FetchRecord wrong = fetch(run.time + 400, 0);
+  wrong.fetch = static_cast<FetchKind>(kFetchKinds);
+  run.queue.push(run.core.ring, wrong, 1);
+  wrong.fetch = FetchKind::kWaiting;
+  wrong.by = static_cast<FetchThread>(3);
+  run.queue.push(run.core.ring, wrong, 1);
+  run.time += 500;
+  run.launch();
+  run.kernels(2, 2);
+  Image image;
+  std::string problem;
+  const Bytes bytes = bytes_of(folder);
+  REQUIRE(image.open(bytes, problem));
+  Replay replay(image);
+  replay.run();
+  CHECK(replay.statistics().fetches().of_window(1) == FetchTimes{300, 0});
+  CHECK(replay.run_info().recovered->refused == 3);
+}
+
 TEST_CASE("a window whose beginning is not known has what ran before the first call that was kept",
           "[recovery]") {
   const TemporaryFolder folder;

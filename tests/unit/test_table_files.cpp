@@ -327,7 +327,7 @@ TEST_CASE("Window rows: one for the host and all devices, one per device", "[out
   run.statistics.add(launch);
   run.statistics.add(call_event("ncclAllReduce", 12));
   run.add_range(run.range(0, "r"), 0, 5, 0, true);
-  const std::string unsettled = std::string(36, ',') + "\n";
+  const std::string unsettled = std::string(40, ',') + "\n";
   CHECK(rows_of("window_sum.csv", run, some_run()) ==
         // The copy and, within it, the memset end long before the kernel begins.
         "1,api,closed,2000,8000,6000,all,220,1090,1.8,2,150,1,70,2.000,1,7,0.500,1,1,11,1,1,1,1,0,,,0,,,,,5,"
@@ -412,15 +412,15 @@ TEST_CASE("Iteration rows: one for the host and all devices, one per device", "[
   boundary(6, 9500, 0);
   RunInfo info = some_run();
   CHECK(rows_of("iteration_sum.csv", run, info) ==
-        "1,,outside,,all,,,,1,,,1,20,0,0,0.000,0,0,0.000,0,0,,,,\n"
-        "1,,outside,,0,,,,,,,1,20,0,0,0.000,0,0,0.000,0,,,,,\n"
-        "1,4,iteration,1,all,3000,1000,,2,100,940,2,80,1,30,3.000,0,0,0.000,0,0,,,80,4.0\n"
-        "1,4,iteration,1,0,3000,1000,,,50,950,1,30,1,30,3.000,0,0,0.000,0,,,,30,3.0\n"
-        "1,4,iteration,1,1,3000,1000,,,50,,1,50,0,0,0.000,0,0,0.000,0,,,,50,5.0\n"
-        "1,5,iteration,1,all,4000,2000,,1,40,2060,1,40,0,0,0.000,0,0,0.000,0,0,,,40,1.9\n"
-        "1,5,iteration,1,0,4000,2000,,,40,2060,1,40,0,0,0.000,0,0,0.000,0,,,,40,1.9\n"
-        "1,,validation,1,all,6000,2000,,0,60,,0,0,0,0,0.000,1,60,2.000,0,0,,,0,0.0\n"
-        "1,,validation,1,0,6000,2000,,,60,,0,0,0,0,0.000,1,60,2.000,0,,,,0,0.0\n");
+        "1,,outside,,all,,,,1,,,1,20,0,0,0.000,0,0,0.000,0,0,,,,,,\n"
+        "1,,outside,,0,,,,,,,1,20,0,0,0.000,0,0,0.000,0,,,,,,,\n"
+        "1,4,iteration,1,all,3000,1000,,2,100,940,2,80,1,30,3.000,0,0,0.000,0,0,,,80,4.0,,\n"
+        "1,4,iteration,1,0,3000,1000,,,50,950,1,30,1,30,3.000,0,0,0.000,0,,,,30,3.0,,\n"
+        "1,4,iteration,1,1,3000,1000,,,50,,1,50,0,0,0.000,0,0,0.000,0,,,,50,5.0,,\n"
+        "1,5,iteration,1,all,4000,2000,,1,40,2060,1,40,0,0,0.000,0,0,0.000,0,0,,,40,1.9,,\n"
+        "1,5,iteration,1,0,4000,2000,,,40,2060,1,40,0,0,0.000,0,0,0.000,0,,,,40,1.9,,\n"
+        "1,,validation,1,all,6000,2000,,0,60,,0,0,0,0,0.000,1,60,2.000,0,0,,,0,0.0,,\n"
+        "1,,validation,1,0,6000,2000,,,60,,0,0,0,0,0.000,1,60,2.000,0,,,,0,0.0,,\n");
   info.batch = 3;
   const std::string rows = rows_of("iteration_sum.csv", run, info);
   CHECK(rows.find("\n1,4,iteration,1,all,3000,1000,3000000.0,2,") != std::string::npos);
@@ -428,6 +428,40 @@ TEST_CASE("Iteration rows: one for the host and all devices, one per device", "[
   // Six samples in 3 us.
   CHECK(rows_of("window_sum.csv", run, info).find(",2,1500.0,2000000.0,0,,,,,5,0,0,0,2,0,,,") !=
         std::string::npos);
+}
+
+TEST_CASE("Time in fetches is the host's, and that of idle time the device's", "[output]") {
+  StatsRun run;
+  const auto launch = [&](Nanoseconds begin) {
+    CallEvent call = call_event("cudaLaunchKernel", 0);
+    call.begin = begin;
+    call.end = begin + 1000;
+    run.statistics.add(call);
+    KernelEvent event = run.kernel("k", 0);
+    event.launch.host_begin = begin;
+    event.launch.host_end = begin + 1000;
+    event.start = begin + 1000;
+    event.end = begin + 2000;
+    run.statistics.add(event);
+  };
+  run.statistics.iteration_boundary({4, 10'000, 1, 0});
+  launch(10'000);
+  run.statistics.add(FetchEvent{1, 0, FetchKind::kWaiting, FetchThread::kAny, 11'500, 12'500});
+  run.statistics.add(FetchEvent{1, 0, FetchKind::kProcessing, FetchThread::kAny, 13'000, 4'009'000});
+  run.statistics.iteration_boundary({5, 4'010'000, 1, 1});
+  launch(4'010'000);
+  run.statistics.iteration_boundary({6, 4'020'000, 0, 1});
+  run.statistics.settle_window(1, 10'000, 4'020'000);
+  const auto ends = [&](const char* file, const std::string& row) {
+    const std::string rows = rows_of(file, run, some_run());
+    INFO(rows);
+    return rows.find(row) != std::string::npos;
+  };
+  CHECK(ends("iteration_sum.csv", ",1000,3996000\n1,4,iteration,1,0,"));
+  CHECK(ends("iteration_sum.csv", ",0,0\n1,5,iteration,1,0,"));
+  CHECK(ends("window_sum.csv", ",1000,3996000,,\n1,api,closed,"));
+  // The gap began at 12,000.
+  CHECK(ends("window_sum.csv", ",500,3996000,0,0,"));
 }
 
 TEST_CASE("Step times are those of iterations without CUPTI", "[output]") {
@@ -464,7 +498,7 @@ TEST_CASE("Iterations that have found no room share a row", "[output]") {
   const std::string rows = rows_of("iteration_sum.csv", run, some_run());
   CHECK(rows.find("1,2,iteration,") == 0);
   CHECK(rows.substr(rows.rfind('\n', rows.size() - 2) + 1) ==
-        "[other],,,,all,,,,0,0,,0,0,0,0,0.000,0,0,0.000,0,0,,,0,\n");
+        "[other],,,,all,,,,0,0,,0,0,0,0,0.000,0,0,0.000,0,0,,,0,,,\n");
   // The iteration that runs.
   CHECK(rows.find(",0,all," + std::to_string(3000 + 10 * (IterationStatistics::kMaxRows + 1)) + ",,,0,") !=
         std::string::npos);

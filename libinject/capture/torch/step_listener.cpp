@@ -44,6 +44,7 @@
 #include "libinject/base/log.h"
 #include "libinject/base/mapping.h"
 #include "libinject/capture/hooks/elf_object.h"
+#include "libinject/capture/torch/loader_fetch.h"
 #include "libinject/record/iteration_watch.h"
 #include "libinject/record/thread_registry.h"
 
@@ -127,7 +128,9 @@ NoContext on_start(const void* function) noexcept {
     return {};
   }
   const char* name = read_name.load(std::memory_order_relaxed)(function);
-  if (name == nullptr || std::strncmp(name, kStepPrefix.data(), kStepPrefix.size()) != 0) return {};
+  if (name == nullptr) return {};
+  if (const auto fetch = fetch_kind(name)) fetch_begins(function, *fetch);
+  if (std::strncmp(name, kStepPrefix.data(), kStepPrefix.size()) != 0) return {};
   if (ThreadRegistry::this_thread_is_ignored()) return {};
   const CallerState caller;
   ThreadState* thread = ThreadRegistry::current();
@@ -151,9 +154,12 @@ void on_end(const void* function, void* /*context*/) noexcept {
     test_ends.fetch_add(1, std::memory_order_relaxed);
     return;
   }
+  fetch_ends(function);
   ThreadState* thread = ThreadRegistry::current_if_any();
   if (thread == nullptr || thread->step != function) return;
   thread->step = nullptr;
+  thread->has_stepped = true;
+  iteration_watch.stepped.store(true, std::memory_order_relaxed);
   if (iteration_watch.source.load(std::memory_order_acquire) == SignSource::kNone) return;
   const CallerState caller;
   const std::uint64_t launched = thread->sign_sum - thread->step_sum;

@@ -3,7 +3,7 @@
 //
 // PyTorch tells of its optimizers' steps: torch.optim.Optimizer wraps each in a RecordFunction of user scope
 // named `Optimizer.step#CLASS.step`, whatever the kernels in it are called. A callback for that scope makes a
-// sign of it (SignKind::kStep).
+// sign of it (SignKind::kStep). The same callback is told of the fetches from data loaders (loader_fetch.h).
 #pragma once
 
 namespace inject {

@@ -173,7 +173,7 @@ def device_sum(folder: Folder) -> Iterator[Place]:
         table = folder.table(name, "Device", *keys)
         if table is None or without_devices(table):
             continue
-        columns = [column for column in table.columns if column in times or column.startswith("Idle: ")]
+        columns = [column for column in table.columns if column in times or column.startswith(("Idle: ", "Input in Fetch: "))]
         groups: dict[tuple, list[int]] = collections.defaultdict(list)
         for index, key in enumerate(zip(*(table.cells(column) for column in keys), strict=True)):
             groups[key].append(index)

@@ -15,6 +15,7 @@ from libinject.check.rules import ERROR, WARNING, rule
 from libinject.check.sums import rows_of, without_devices
 from libinject.figures import FEWEST_STEPS
 
+_FETCHES = ("Waiting", "Processing")
 _CAUSES = ("Start-up", "Synchronization", "Copy Call", "Launch Call", "Other Call", "Host Compute", "Host Wait", "Other Stream", "Collective",
            "Queue", "Unknown")
 _MOST_AT_ONCE = 128  # kernels that a device runs at the same time
@@ -179,6 +180,21 @@ def overlap(folder: Folder) -> Iterator[Place]:
     for index, (taken, kernels, exposed) in table.each("Taken by Collectives (ns)", "Kernel Busy (ns)", "Exposed Collective (ns)"):
         if taken > kernels - exposed:
             yield table.place(index, "Taken by Collectives (ns)", f"{taken} is more than other kernels run, {kernels} - {exposed}")
+
+
+@rule("fetch-time", ERROR, "The time in fetches is no longer than the iteration or window, and the idle time in them no longer than all for input.")
+def fetch_time(folder: Folder) -> Iterator[Place]:
+    fetches = [f"Fetch: {kind} (ns)" for kind in _FETCHES]
+    idle = [f"Input in Fetch: {kind} (ns)" for kind in _FETCHES]
+    causes = ("Idle: Host Wait (ns)", "Idle: Host Compute (ns)")
+    for name, parts, wholes in (("iteration_sum", fetches, ("Duration (ns)",)), ("window_sum", fetches, ("Duration (ns)",)),
+                                ("window_sum", idle, causes)):
+        table = folder.table(name, *parts, *wholes)
+        if table is None:
+            continue
+        for index, (waiting, processing, *most) in table.each(*parts, *wholes):
+            if waiting + processing > sum(most):
+                yield table.place(index, parts[0], f"{waiting} and {processing} are more than {' and '.join(wholes)}, {sum(most)}")
 
 
 @rule("iteration-time", ERROR, "A window's iterations are numbered upwards, lie in the window, and do not overlap.", compares=True)

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "libinject/model/records.h"
+
+namespace inject {
+
+/// A thread gets a batch from a data loader.
+struct HostFetch {
+  Nanoseconds begin = 0;
+  Nanoseconds end = 0;  ///< the latest time there is, as long as it is not known
+  FetchKind kind = FetchKind::kWaiting;
+};
+
+/// Time in fetches, by FetchKind.
+using FetchTimes = std::array<std::uint64_t, kFetchKinds>;
+
+inline std::uint64_t total(const FetchTimes& times) {
+  return times[0] + times[1];
+}
+
+/// Adds a fetch to those of one thread, in which it is the latest, or the end of the latest. `end` 0: it is
+/// not over yet. Returns whether there is one more.
+bool add_fetch(std::vector<HostFetch>& fetches, HostFetch fetch);
+
+/// The time in [begin, end) that lies in these fetches of one thread.
+FetchTimes fetch_times(std::span<const HostFetch> fetches, Nanoseconds begin, Nanoseconds end);
+
+}  // namespace inject

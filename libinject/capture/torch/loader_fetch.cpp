@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/capture/torch/loader_fetch.h"
+
+#include "libinject/base/caller_state.h"
+#include "libinject/base/clock.h"
+#include "libinject/record/control.h"
+#include "libinject/record/iteration_watch.h"
+#include "libinject/record/thread_registry.h"
+
+namespace inject {
+
+namespace {
+
+/// `end` 0: it has just begun.
+void publish(ThreadState& thread, Nanoseconds end) noexcept {
+  const std::uint32_t window = current_window.load(std::memory_order_acquire);
+  if (window == 0) return;
+  FetchRecord record;
+  record.fetch = thread.fetch_kind;
+  record.by = thread.has_stepped                                        ? FetchThread::kSteps
+              : iteration_watch.stepped.load(std::memory_order_relaxed) ? FetchThread::kOther
+                                                                        : FetchThread::kAny;
+  record.window = window;
+  record.begin = thread.fetch_begin;
+  record.end = end;
+  ThreadRegistry::push(thread, record);
+}
+
+}  // namespace
+
+void fetch_begins(const void* function, FetchKind kind) noexcept {
+  if (ThreadRegistry::this_thread_is_ignored()) return;
+  const CallerState caller;
+  ThreadState* thread = ThreadRegistry::current();
+  if (thread == nullptr || thread->fetch != nullptr) return;
+  thread->fetch = function;
+  thread->fetch_kind = kind;
+  thread->fetch_begin = now();
+  // A window may close before it ends.
+  publish(*thread, 0);
+}
+
+void fetch_ends(const void* function) noexcept {
+  ThreadState* thread = ThreadRegistry::current_if_any();
+  if (thread == nullptr || thread->fetch != function) return;
+  const CallerState caller;
+  thread->fetch = nullptr;
+  publish(*thread, now());
+}
+
+}  // namespace inject
