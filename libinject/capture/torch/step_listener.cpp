@@ -44,6 +44,7 @@
 #include "libinject/base/log.h"
 #include "libinject/base/mapping.h"
 #include "libinject/capture/hooks/elf_object.h"
+#include "libinject/capture/python/frame_reader.h"
 #include "libinject/capture/torch/loader_fetch.h"
 #include "libinject/record/iteration_watch.h"
 #include "libinject/record/thread_registry.h"
@@ -54,6 +55,9 @@ namespace {
 
 constexpr std::string_view kStepPrefix = "Optimizer.step#";
 constexpr std::size_t kMaxName = 256;
+/// The wrapper around step() is so near: between it and PyTorch lie the frames of record_function and of the
+/// operator that it calls.
+constexpr int kMaxFrames = 8;
 /// So often the callback is registered anew in vain.
 constexpr unsigned kMaxRefusals = 8;
 
@@ -114,8 +118,29 @@ std::atomic<const void*> tested{nullptr};
 std::atomic<unsigned> test_starts{0};
 std::atomic<unsigned> test_ends{0};
 
-// PyTorch calls these on its threads, at every function of user scope. They neither wait, allocate, throw nor
-// touch the interpreter.
+/// Which optimizer steps, as a hash of its address (LaunchSign::optimizer): the first argument of the
+/// innermost Python function that got an object of the class in the mark's name. 0 if there is none, as in
+/// C++.
+std::uint32_t stepping_optimizer(const char* name) noexcept {
+  const std::string_view text(name, ::strnlen(name, kMaxName));
+  const std::size_t end = text.rfind(".step");
+  if (end == std::string_view::npos || end <= kStepPrefix.size()) return 0;
+  const std::string_view type = text.substr(kStepPrefix.size(), end - kStepPrefix.size());
+  PythonFrame frame = innermost_frame();
+  for (int depth = 0; frame && depth < kMaxFrames; ++depth, frame = caller_of(frame)) {
+    const void* object = first_argument(frame);
+    std::array<char, kMaxName> found{};
+    const std::size_t length = copy_type_name(object, found.data(), found.size());
+    if (std::string_view(found.data(), length) != type) continue;
+    const auto hash =
+        static_cast<std::uint32_t>(hash_mix(reinterpret_cast<std::uintptr_t>(object) * kHashSeed) >> 32);
+    return hash != 0 ? hash : 1;
+  }
+  return 0;
+}
+
+// PyTorch calls these on its threads, at every function of user scope. They neither wait, allocate nor throw,
+// and of the interpreter they only read the frames of their own thread.
 NoContext on_start(const void* function) noexcept {
   if (function == tested.load(std::memory_order_relaxed)) {
     test_starts.fetch_add(1, std::memory_order_relaxed);
@@ -141,6 +166,7 @@ NoContext on_start(const void* function) noexcept {
     hash = hash_mix((hash ^ static_cast<unsigned char>(name[i])) * kHashSeed);
   thread->step = function;
   thread->step_function = hash;
+  thread->step_optimizer = stepping_optimizer(name);
   thread->step_sum = thread->sign_sum;
   thread->step_count = thread->sign_count;
   // The name is this object's, so it is copied while that lives.
@@ -167,8 +193,8 @@ void on_end(const void* function, void* /*context*/) noexcept {
             thread->sign_count - thread->step_count, false);
 }
 
-struct Search {
-  explicit Search(unsigned long long before) : seen(before) {}
+struct TorchSearch {
+  explicit TorchSearch(unsigned long long before) : seen(before) {}
   unsigned long long seen;  // objects that had been loaded by the last search
   unsigned long long adds = 0;
   bool found = false;
@@ -183,7 +209,7 @@ void find(const ElfObject& object, const char* name, Function& function) noexcep
 }
 
 int look_at(dl_phdr_info* info, std::size_t, void* data) noexcept {
-  auto& search = *static_cast<Search*>(data);
+  auto& search = *static_cast<TorchSearch*>(data);
   search.adds = info->dlpi_adds;
   if (search.adds == search.seen) return 1;
   const char* file = info->dlpi_name == nullptr ? "" : info->dlpi_name;
@@ -351,7 +377,7 @@ void* hold(const char* path) noexcept {
 
 /// Looks for PyTorch among what has been loaded since the last time; true once it has been found.
 bool find_torch(unsigned long long& adds_seen) noexcept {
-  Search search(adds_seen);
+  TorchSearch search(adds_seen);
   dl_iterate_phdr(&look_at, &search);
   adds_seen = search.adds;
   if (!search.found) return false;
@@ -383,6 +409,8 @@ void listen_to_steps() noexcept {
     } else if (iteration_watch.steps_told.load(std::memory_order_relaxed)) {
       listen_again();
     }
+    // Whose steps they are is known by Python's frames.
+    if (iteration_watch.steps_told.load(std::memory_order_relaxed)) find_python();
   }
   busy.store(false, std::memory_order_release);
 }
