@@ -96,7 +96,11 @@ void IterationDetector::look_at_cycles() {
 
 // Or are they the same iterations again?
 bool IterationDetector::is_better(const Repetition& found) const {
-  return !lock_ || (found.optimizer && !lock_->optimizer) || found.spacing >= 1.5 * lock_->events ||
+  if (!lock_) return true;
+  const bool longer = found.spacing >= 1.5 * lock_->events;
+  if (longer && !found.optimizer && repetition_ && !is_overdue() && !replaces(history_, *repetition_, found))
+    return false;
+  return (found.optimizer && !lock_->optimizer) || longer ||
          (found.optimizer && has_other_steps() && found.steps % steps_each() == 0) ||
          history_.total() - tracker_.last_anchor() >= static_cast<std::uint64_t>(4 * lock_->events) + 16;
 }
@@ -175,6 +179,7 @@ void IterationDetector::follow(IterationLock lock, std::uint64_t from, const Rep
   lock.locked_at = history_.total();
   lock.seen_before = tracker_.number();
   lock_ = std::move(lock);
+  repetition_ = found != nullptr ? std::optional(*found) : std::nullopt;
   boundaries_.clear();
   followed_ = 0;
   turns_ = 1;

@@ -98,6 +98,7 @@ class IterationDetector {
   RepetitionSearch search_;
   SpanTracker tracker_;
   std::optional<Lock> lock_;
+  std::optional<Repetition> repetition_;   // that the lock is of; none where the steps alone are its marks
   std::uint64_t cycles_ = 1;               // of the program's steps in an iteration, as far as is known
   std::vector<std::uint64_t> boundaries_;  // of the latest iterations, where kernels' names tell them
   std::uint64_t followed_ = 0;             // how many there have been since the lock

@@ -30,6 +30,14 @@ constexpr std::size_t kOnceShare = 10;
 // of seven are.)
 constexpr std::size_t kSkipped = 3;
 constexpr std::size_t kOfIntervals = 8;
+// The further work of a longer repetition: as a share of the shorter one's events, …
+constexpr double kFurtherOfInner = 0.2;
+// … and where the shorter one has been followed, of its own events, and at least so much.
+constexpr double kFurtherOfOuter = 0.1;
+constexpr std::uint64_t kLeastFurther = 8;
+// What comes fewer times than this in the longer one is no iteration that runs many times between two
+// reports.
+constexpr double kFewTimes = 2.5;
 constexpr std::size_t kMaxPivots = 48;
 constexpr std::size_t kMinPivots = 4;
 // One analysis looks at so many events at most, but for kMinPivots.
@@ -89,22 +97,41 @@ bool is_too_short(const SignHistory& history, const Repetition& candidate) {
   return intervals != 0 && 2 * long_enough <= intervals;
 }
 
-// Whether `outer`, a longer repetition that contains `inner` several times, does something of its own: an
-// optimizer without a name, the rest of a step around its layers. Not so: a validation, which is the same
-// work over again, or a few kernels and copies of a report.
-bool further_work(const SignHistory& history, const Repetition& inner, const Repetition& outer) {
+// Work in the latest interval of `outer`, a longer repetition that contains `inner` several times, of which
+// inner has none.
+struct FurtherWork {
+  std::uint64_t events = 0;
+  std::uint64_t known = 0;  // … of a function that it has with another launch shape
+};
+FurtherWork further_work(const SignHistory& history, const Repetition& inner, const Repetition& outer) {
   std::vector<bool> core(history.tokens());
   for (const std::uint32_t id : inner.core) core[history.token(id).function] = core[id] = true;
   const auto latest = static_cast<unsigned>(std::countr_zero(outer.covered));
-  std::uint64_t further = 0;
-  std::uint64_t known = 0;
+  FurtherWork further;
   for (std::uint64_t p = outer.at[latest + 1]; p < outer.at[latest]; ++p) {
     const std::uint32_t id = history.token_at(p, inner.by_shape);
     if (core[id] || !is_work(history.token(id).kind)) continue;
-    ++further;
-    known += core[history.token(id).function];
+    ++further.events;
+    further.known += core[history.token(id).function];
   }
-  return static_cast<double>(further) >= 0.2 * inner.spacing && known * 2 < further;
+  return further;
+}
+
+// Whether so much of it has functions that inner has not that it is no report, which a program may make after
+// so many iterations.
+bool is_no_report(const FurtherWork& further, const Repetition& inner, const Repetition& outer) {
+  const std::uint64_t own = further.events - further.known;
+  return own >= kLeastFurther && static_cast<double>(own) >= std::max(kFurtherOfInner * inner.spacing,
+                                                                      kFurtherOfOuter * outer.spacing);
+}
+
+// Whether it does something of its own: an optimizer without a name, the rest of a step around its layers.
+// Not so: a validation, which is the same work over again, or a few kernels and copies of a report.
+bool does_more(const SignHistory& history, const Repetition& inner, const Repetition& outer) {
+  const FurtherWork further = further_work(history, inner, outer);
+  if (is_no_report(further, inner, outer)) return true;
+  return static_cast<double>(further.events) >= kFurtherOfInner * inner.spacing &&
+         further.known * 2 < further.events;
 }
 
 // The longest of the repetitions that does more than the shorter one inside it, from `chosen` on.
@@ -116,7 +143,7 @@ const Repetition* longest_with_work(const SignHistory& history, const std::vecto
   }
   std::ranges::sort(longer, {}, [](const Repetition* c) { return c->spacing; });
   for (const Repetition* candidate : longer) {
-    if (candidate->spacing >= 1.5 * chosen->spacing && further_work(history, *chosen, *candidate))
+    if (candidate->spacing >= 1.5 * chosen->spacing && does_more(history, *chosen, *candidate))
       chosen = candidate;
   }
   return chosen;
@@ -376,6 +403,11 @@ std::optional<Repetition> RepetitionSearch::find(const SignHistory& history, std
   if (!chosen->by_shape && chosen->intervals < kMaxIntervals && !has_new_shapes(history, *chosen))
     return std::nullopt;
   return *chosen;
+}
+
+bool replaces(const SignHistory& history, const Repetition& inner, const Repetition& outer) {
+  if (outer.spacing < kFewTimes * inner.spacing) return true;
+  return is_no_report(further_work(history, inner, outer), inner, outer);
 }
 
 std::uint64_t count_before(const SignHistory& history, const Repetition& repetition, std::uint64_t position) {

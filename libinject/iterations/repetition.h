@@ -38,6 +38,12 @@ struct Repetition {
 /// validation).
 std::uint64_t count_before(const SignHistory& history, const Repetition& repetition, std::uint64_t position);
 
+/// Whether `outer`, a longer repetition without an optimizer, is the iteration rather than `inner`, which has
+/// been taken for it so far: it has work of functions that inner has not, and more than the report that a
+/// program makes after so many iterations. Where inner comes twice in it, as the half of an iteration may, it
+/// always is.
+bool replaces(const SignHistory& history, const Repetition& inner, const Repetition& outer);
+
 /// Finds what repeats in the latest events, and which repetition is the iteration: with an optimizer the
 /// shortest one that has one in each interval; else the longest whose further events are not those of the
 /// shorter one over again.

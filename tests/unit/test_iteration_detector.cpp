@@ -29,6 +29,7 @@ class Program {
     LaunchSign sign;
     sign.kind = kind;
     sign.thread = thread;
+    sign.stream = stream;
     sign.function = hash_mix(function * kHashSeed + 1);
     sign.shape = hash_mix(sign.function + size + 2);
     sign.time = time += apart;
@@ -79,6 +80,7 @@ class Program {
   Nanoseconds time = 1'000'000;
   Nanoseconds apart = kApart;
   std::uint32_t thread = 1;
+  std::uint64_t stream = 1;
   std::vector<std::uint64_t> begins;
   std::vector<IterationSpan> spans;
   std::uint64_t changes = 0;
@@ -539,6 +541,57 @@ TEST_CASE("without names a validation every few iterations does not make them on
   std::size_t exact = 0;
   for (std::size_t k = 0; k + 1 < program.begins.size(); ++k) exact += told.count(program.begins[k]);
   CHECK(exact + 2 >= program.begins.size());
+}
+
+TEST_CASE("without names a report after every tenth iteration does not make them one", "[iterations]") {
+  // Kernels of an iteration; 0: one graph.
+  for (const unsigned kernels : {0u, 2u, 4u, 12u}) {
+    for (const unsigned small : {0u, 1u, 3u}) {
+      for (const bool two_threads : {false, true}) {
+        CAPTURE(kernels, small, two_threads);
+        Program program;
+        for (std::uint64_t k = 0; k < 300; ++k) {
+          program.begin();
+          program.copy_in();
+          if (kernels == 0) program.event(SignKind::kGraph, 800);
+          for (unsigned i = 0; i < kernels; ++i) {
+            program.thread = two_threads ? 1 + i % 2 : 1;
+            program.stream = program.thread;
+            program.kernel(10 + i);
+          }
+          if (k % 10 == 9) {
+            for (unsigned i = 0; i < small; ++i) program.kernel(50 + i);
+            program.copy_out();
+            program.sync();
+          }
+          program.thread = 1;
+          program.stream = 1;
+        }
+        check_all(program);
+      }
+    }
+  }
+}
+
+TEST_CASE("without names a lock on layers gives way to the iteration around them", "[iterations]") {
+  // They run alone for a while, as in a warm-up.
+  for (const unsigned layers : {4u, 24u}) {
+    CAPTURE(layers);
+    Program program;
+    for (unsigned i = 0; i < 40; ++i) program.kernels(10, 14);
+    REQUIRE(program.changes == 1);
+    for (std::uint64_t k = 0; k < 60; ++k) {
+      program.begin();
+      program.copy_in();
+      for (unsigned layer = 0; layer < layers; ++layer) program.kernels(10, 14);
+      for (unsigned layer = 0; layer < layers; ++layer) program.kernels(30, 36);
+      program.kernels(40, 49);
+    }
+    REQUIRE(program.detector.lock());
+    CHECK(program.detector.lock()->events == Approx(11 + 12 * layers).epsilon(0.05));
+    const auto told = program.told();
+    for (std::size_t k = 40; k + 1 < program.begins.size(); ++k) CHECK(told.count(program.begins[k]) == 1);
+  }
 }
 
 TEST_CASE("a name that comes after its kernel", "[iterations]") {
