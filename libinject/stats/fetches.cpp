@@ -45,6 +45,7 @@ void FetchStatistics::bound() {
       if (fullest == nullptr || thread.fetches.size() > fullest->fetches.size()) fullest = &thread;
     }
   }
+  if (fullest == nullptr) return;
   const auto half = (fullest->fetches.size() + 1) / 2;
   const auto end = fullest->fetches.begin() + static_cast<std::ptrdiff_t>(half);
   fullest->missing_until = std::prev(end)->end;

@@ -80,7 +80,7 @@ def step(k, optimizer):
     Measured.current = k + 1
     copy(64, 1)
     launch(f"mark_{k}")
-    for _ in range(6):
+    for _ in range(12):
         for kernel in ("gemm", "norm", "relu", "dropout"):
             launch(kernel)
     if optimizer is not None:
@@ -134,7 +134,7 @@ def validation():
         if k == 31:
             for _ in Measured(loader, SLEEP):
                 copy(64, 1)
-                for _ in range(6):
+                for _ in range(12):
                     for kernel in ("gemm", "norm", "relu", "dropout"):
                         launch(kernel)
 
