@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "libinject/base/demangle.h"
 #include "libinject/base/format.h"
 #include "libinject/base/text.h"
 
@@ -20,6 +21,28 @@ std::uint32_t dense(std::unordered_map<std::uint64_t, std::uint32_t>& ids, std::
 }
 
 }  // namespace
+
+IterationInfo info_of(const IterationDetector& detector) {
+  IterationInfo info;
+  info.found = detector.lock().has_value();
+  if (!info.found) {
+    info.report = detector.report();
+    return info;
+  }
+  const IterationDetector::Lock& lock = *detector.lock();
+  info.optimizer = lock.optimizer;
+  info.steps = lock.steps;
+  info.doubtful = lock.doubtful;
+  info.by_shape = lock.by_shape;
+  info.rough = lock.rough;
+  info.locked_after = lock.seen_before;
+  info.changes = detector.changes() - 1;
+  info.events = whole_events(lock);
+  info.begins_with = demangle(lock.begin_name);
+  info.anchor = demangle(lock.anchor_name);
+  info.begun = detector.begun();
+  return info;
+}
 
 void IterationSearch::advance(const SignPass& pass, bool hold) {
   if (hold && waiting_.size() < kMaxHeld) return;

@@ -13,6 +13,7 @@
 #include "libinject/base/mutex.h"
 #include "libinject/base/ticks.h"
 #include "libinject/iterations/iteration_detector.h"
+#include "libinject/model/run_info.h"
 #include "libinject/record/launch_sign.h"
 #include "libinject/record/name_table.h"
 
@@ -23,6 +24,9 @@ inline std::uint64_t whole_events(const IterationDetector::Lock& lock) {
   const auto below = static_cast<std::uint64_t>(lock.events);
   return below + (lock.events - static_cast<double>(below) >= 0.5 ? 1 : 0);
 }
+
+/// What run.json says of what the detector has found so far, but for the source of the signs.
+IterationInfo info_of(const IterationDetector& detector);
 
 /// Where the signs begin again after a stretch of the program that was not seen, for an IterationSearch. Any
 /// thread adds to it, before there are signs of what follows. No more of them than there are signs: where

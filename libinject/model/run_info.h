@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -111,6 +112,21 @@ struct IterationInfo {
   std::string anchor;              ///< … after this one, at the end of the one before
   std::uint64_t begun = 0;         ///< iterations, as long as they were followed
 };
+
+/// How sure it is that these are the program's iterations; docs/iterations.md has how often each was right.
+enum class Certainty : std::uint8_t { kLow, kMedium, kHigh };
+
+/// Told by the program, known by kernels' names, or neither. `signs_lost`: the search missed calls, one of
+/// which may have ended an iteration.
+inline Certainty certainty_of(const IterationInfo& iterations, bool signs_lost) {
+  if (iterations.rough || !iterations.optimizer) return Certainty::kLow;
+  const bool sure = !iterations.doubtful && !signs_lost;
+  if (iterations.steps != 0) return sure ? Certainty::kHigh : Certainty::kMedium;
+  return sure ? Certainty::kMedium : Certainty::kLow;
+}
+constexpr std::string_view to_string(Certainty certainty) {
+  return certainty == Certainty::kHigh ? "high" : certainty == Certainty::kMedium ? "medium" : "low";
+}
 
 /// The steps of turning the hardware's records into values, and the processor time of each.
 struct MetricDecoding {

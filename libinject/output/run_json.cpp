@@ -128,25 +128,17 @@ void window_json(JsonText& json, const WindowInfo& window, const RunInfo& run) {
   json.close_object();
 }
 
-// `signs_lost`: the search missed calls, one of which may have ended an iteration.
 void iterations_json(JsonText& json, const IterationInfo& iterations, bool signs_lost) {
   json.name("iterations").open_object().member("source", iterations.source).member("found", iterations.found);
   if (!iterations.found) {
     json.member("report", iterations.report).close_object();
     return;
   }
-  // Told by the program, known by kernels' names, or neither; docs/iterations.md has how often each was
-  // right.
-  const bool sure = !iterations.doubtful && !signs_lost;
-  const bool high = iterations.steps != 0 && sure && !iterations.rough;
-  const bool medium = iterations.optimizer && (iterations.steps != 0 || sure) && !iterations.rough;
   json.member("recognised_by", iterations.steps != 0  ? "optimizer steps"
                                : iterations.optimizer ? "optimizer"
                                                       : "repetition")
       .member("told_apart_by", iterations.by_shape ? "function and launch shape" : "function")
-      .member("certainty", high     ? "high"
-                           : medium ? "medium"
-                                    : "low");
+      .member("certainty", to_string(certainty_of(iterations, signs_lost)));
   if (iterations.steps != 0) json.member("optimizer_steps_per_iteration", iterations.steps);
   json.member("locked_after", iterations.locked_after)
       .member("changes", iterations.changes)

@@ -4,7 +4,6 @@
 
 #include <utility>
 
-#include "libinject/base/demangle.h"
 #include "libinject/base/format.h"
 #include "libinject/base/log.h"
 #include "libinject/record/iteration_watch.h"
@@ -158,27 +157,10 @@ std::string IterationTracker::why_none() const {
 
 std::optional<IterationInfo> IterationTracker::info(const char* source) const {
   if (search_ == nullptr) return std::nullopt;
-  const IterationDetector& detector = search_->detector();
-  IterationInfo info;
+  IterationInfo info = info_of(search_->detector());
   info.source = source;
-  info.found = detector.lock().has_value();
-  if (!info.found) {
-    info.report = detector.report();
-    return info;
-  }
-  const IterationDetector::Lock& lock = *detector.lock();
-  info.optimizer = lock.optimizer;
-  info.steps = lock.steps;
-  info.doubtful = lock.doubtful;
-  info.by_shape = lock.by_shape;
   // Where steps went unheard, several iterations became one, and numbers are too small from there on.
-  info.rough = lock.rough || iteration_watch.steps_missed.load(std::memory_order_acquire);
-  info.locked_after = lock.seen_before;
-  info.changes = detector.changes() - 1;
-  info.events = whole_events(lock);
-  info.begins_with = demangle(lock.begin_name);
-  info.anchor = demangle(lock.anchor_name);
-  info.begun = detector.begun();
+  info.rough = info.rough || iteration_watch.steps_missed.load(std::memory_order_acquire);
   return info;
 }
 

@@ -11,6 +11,9 @@
 //   cut NUMBER FIRST_EVENT BEGIN END WHOLE
 //                                  an iteration that a stretch without signs ends; BEGIN 0: none is known
 //   boundary EVENT                 the watch fired before this event
+//   certainty LEVEL STEPS OPTIMIZER DOUBTFUL ROUGH BY_SHAPE CHANGES
+//                                  what run.json would say at the end, and what it is derived from; missing
+//                                  where nothing was found
 //   end EVENTS NANOSECONDS         and the time that the detector took for them
 #include <chrono>
 #include <cstdint>
@@ -23,6 +26,7 @@
 
 #include "libinject/base/mapping.h"
 #include "libinject/iterations/iteration_detector.h"
+#include "libinject/iterations/iteration_search.h"
 #include "libinject/record/iteration_watch.h"
 #include "libinject/record/thread_registry.h"
 
@@ -134,6 +138,11 @@ int main() {
       std::cout << (span.cut ? "cut " : "span ") << span.number << ' ' << span.first_event << ' '
                 << span.begin << ' ' << span.end << ' ' << (span.cut ? span.whole : span.phase) << '\n';
     }
+  }
+  if (const inject::IterationInfo info = inject::info_of(detector); info.found) {
+    std::cout << "certainty " << to_string(certainty_of(info, false)) << ' ' << info.steps << ' '
+              << info.optimizer << ' ' << info.doubtful << ' ' << info.rough << ' ' << info.by_shape << ' '
+              << info.changes << '\n';
   }
   std::cout << "end " << detector.events() << ' ' << spent.count() << '\n';
 }
