@@ -18,6 +18,8 @@ constexpr std::uint64_t kMaxGuessZone = 64;
 constexpr std::size_t kMinInOrder = 4;
 // … and before an optimizer's last step, for what is there if that is skipped.
 constexpr std::uint64_t kMaxBeforeStep = 8;
+// The first signs of a stream, which tell whether it begins in an iteration.
+constexpr std::uint64_t kFirstSigns = 8;
 
 /// One cycle of a repetition, from the pivot on; the boundary lies somewhere in it. Seen twice in a row, so
 /// that what lies across the pivot can be read on: the cycle before it is as good as the one after it.
@@ -322,6 +324,29 @@ std::uint64_t anchor_before_step(const SignHistory& history, const Cycle& cycle,
   return 0;
 }
 
+/// Whether the stream may begin in the middle of an iteration: most kinds of work among its first signs are
+/// the iteration's. The order in which kinds were first seen tells nothing then.
+bool may_begin_inside(const SignHistory& history, const Cycle& cycle) {
+  std::vector<bool> own(history.tokens());
+  for (std::uint64_t o = 0; o < cycle.length(); ++o) own[history.event(cycle.at(o)).function] = true;
+  std::size_t kinds = 0;
+  std::size_t known = 0;
+  for (std::uint32_t id = 1; id < history.tokens(); ++id) {
+    const SignHistory::Token& token = history.token(id);
+    if (token.function != id || token.first >= kFirstSigns || !is_work(token.kind)) continue;
+    ++kinds;
+    known += own[id];
+  }
+  return known * 2 > kinds;
+}
+
+/// Whether an iteration has work between its end and where the next one begins.
+bool works_between(const Cycle& cycle, std::uint64_t end, std::uint64_t begin) {
+  for (std::uint64_t o = end + 1; o < begin; ++o)
+    if (is_work(cycle.token(o).kind)) return true;
+  return false;
+}
+
 /// Whether the marks give as many boundaries as there are intervals, `expected` among them.
 bool marks_hold(const SignHistory& history, const Repetition& repetition, const IterationMarks& marks,
                 std::uint64_t expected) {
@@ -358,7 +383,9 @@ std::optional<IterationLock> find_marks(const SignHistory& history, const Repeti
   lock.intervals = static_cast<unsigned>(std::popcount(repetition.covered));
   lock.events = repetition.spacing;
   lock.marks_found = static_cast<unsigned>(repetition.once.size());
-  lock.rough = begin.rough;
+  // Right behind an optimizer it begins whatever was seen first.
+  const bool by_order = !repetition.optimizer || works_between(cycle, end->last, begin.first);
+  lock.rough = begin.rough || (by_order && cycle.length() > 1 && may_begin_inside(history, cycle));
   // The boundary within this cycle; where it lies beyond the pivot, that of the cycle before is as good.
   const std::uint64_t expected = cycle.at(begin.first);
   const auto hash_of = [&](std::uint64_t offset, bool by_shape) {

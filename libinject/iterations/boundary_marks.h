@@ -26,7 +26,7 @@ struct IterationLock {
   bool by_shape = false;     ///< events were distinguished by launch shape, too
   unsigned intervals = 0;    ///< that agreed
   unsigned marks_found = 0;  ///< kinds of events that come once in each
-  bool rough = false;        ///< the place of the boundary within the cycle is a guess
+  bool rough = false;        ///< where in the cycle the boundary is, or in which of the cycles, is a guess
   std::string begin_name;
   std::string anchor_name;
 };

@@ -27,6 +27,8 @@ constexpr std::size_t kEnoughCycles = 24;
 constexpr std::size_t kMinPatterns = 3;
 constexpr std::size_t kMaxPattern = 12;
 constexpr std::size_t kMinAlike = 5;
+// One in so many may be of another kind where all are said to be alike.
+constexpr std::size_t kOddOne = 10;
 // So many of so many kinds: they come in no order.
 constexpr std::size_t kManyKinds = 5;
 constexpr std::size_t kOfCycles = 8;
@@ -163,13 +165,24 @@ bool alternate(std::span<const std::uint64_t> edges) {
 
 }  // namespace
 
-std::optional<std::uint64_t> pattern_of(const SignHistory& history, std::span<const std::uint64_t> edges) {
+CyclePattern pattern_and_kinds(const SignHistory& history, std::span<const std::uint64_t> edges) {
   const std::vector<Launches> stretches = launches_of(history, edges);
-  const auto pattern = pattern_among(numbered(stretches));
-  if (pattern) return pattern;
+  const std::vector<std::size_t> numbers = numbered(stretches);
+  CyclePattern found;
+  found.period = pattern_among(numbers);
+  std::size_t most = 0;
+  for (const std::size_t number : numbers)
+    most = std::max(most, static_cast<std::size_t>(std::ranges::count(numbers, number)));
+  found.alike = (numbers.size() - most) * kOddOne <= numbers.size();
+  if (found.period) return found;
   // No more can be looked at.
   const bool all = stretches.size() >= kMaxCycles || edges.front() - edges[stretches.size()] >= kMaxEvents;
-  return all ? std::optional<std::uint64_t>(1) : std::nullopt;
+  if (all) found.period = 1;
+  return found;
+}
+
+std::optional<std::uint64_t> pattern_of(const SignHistory& history, std::span<const std::uint64_t> edges) {
+  return pattern_and_kinds(history, edges).period;
 }
 
 bool all_alike(const SignHistory& history, std::span<const std::uint64_t> edges) {
@@ -180,7 +193,7 @@ bool all_alike(const SignHistory& history, std::span<const std::uint64_t> edges)
 std::optional<std::uint64_t> CycleContents::per_iteration(const SignHistory& history) {
   const StepSequence& steps = history.steps();
   visits_ = 0;
-  if (steps.count() == steps_ && steps.cycle()->length == length_) return found_;
+  if (steps.count() == steps_ && steps.cycle()->length == length_) return found_.period;
   steps_ = steps.count();
   length_ = steps.cycle()->length;
   std::vector<std::uint64_t> edges;
@@ -189,9 +202,9 @@ std::optional<std::uint64_t> CycleContents::per_iteration(const SignHistory& his
     if (!step) break;
     edges.push_back(*step);
   }
-  found_ = pattern_of(history, edges);
+  found_ = pattern_and_kinds(history, edges);
   visits_ = static_cast<std::int64_t>(4 * std::min(edges.front() - edges.back(), kMaxEvents));
-  return found_;
+  return found_.period;
 }
 
 }  // namespace inject

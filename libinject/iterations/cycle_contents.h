@@ -19,6 +19,13 @@ namespace inject {
 /// step that was skipped make one longer. Or if they differ in launch shapes alone, as with the last batch of
 /// an epoch, or data of any size. Those of two models have each something that the other lacks.
 std::optional<std::uint64_t> pattern_of(const SignHistory& history, std::span<const std::uint64_t> edges);
+/// Likewise, and whether nearly all of them are of one kind. Where they are not, and have no period, 1 is the
+/// best that can be said.
+struct CyclePattern {
+  std::optional<std::uint64_t> period;
+  bool alike = false;
+};
+CyclePattern pattern_and_kinds(const SignHistory& history, std::span<const std::uint64_t> edges);
 /// Whether they are all of one kind, and not of two lengths in turn.
 bool all_alike(const SignHistory& history, std::span<const std::uint64_t> edges);
 /// So many edges are of use to pattern_of().
@@ -31,13 +38,15 @@ class CycleContents {
  public:
   /// pattern_of() the cycles. Looks at the history only after further steps.
   std::optional<std::uint64_t> per_iteration(const SignHistory& history);
+  /// CyclePattern::alike, as of the last call.
+  bool alike() const { return found_.alike; }
   /// Events that the last call has looked at.
   std::int64_t visits() const { return visits_; }
 
  private:
   std::uint64_t steps_ = 0;  // when `found_` was found
   std::uint64_t length_ = 0;
-  std::optional<std::uint64_t> found_;
+  CyclePattern found_;
   std::int64_t visits_ = 0;
 };
 

@@ -91,7 +91,10 @@ std::uint64_t IterationDetector::steps_each() const {
 // A critic may have stepped alone for a while.
 void IterationDetector::look_at_cycles() {
   if (!lock_ || !history_.knows_by_steps() || !std::has_single_bit(history_.steps().count())) return;
-  cycles_ = search_.cycles_per_iteration(history_).value_or(cycles_);
+  const auto cycles = search_.cycles_per_iteration(history_);
+  // Models whose steps look alike may come in turn, though no pattern shows it.
+  if (lock_->steps != 0 && (!cycles || search_.cycles_differ(history_))) lock_->rough = true;
+  cycles_ = cycles.value_or(cycles_);
 }
 
 // Or are they the same iterations again?
@@ -152,6 +155,7 @@ void IterationDetector::follow(IterationLock lock, std::uint64_t from, const Rep
   lock.doubtful = told ? steps.are_doubtful() || (found == nullptr && lock.steps == 1) ||
                              steps.count() < StepSequence::kMinSteps
                        : history_.expects_steps();
+  lock.rough = lock.rough || (told && search_.cycles_differ(history_));
   std::uint64_t over = 0;
   if (found != nullptr) {
     // By the boundaries passed, where hardly anything comes once only.

@@ -76,6 +76,10 @@ class IterationDetector {
   std::optional<IterationSpan> trailing_span() const { return tracker_.trailing_span(history_); }
   /// Mean duration of the last iterations, 0 if not known.
   Nanoseconds typical_duration() const { return tracker_.typical_duration(); }
+  /// StepSequence::are_doubtful() of the latest ones, as another thread may begin to step.
+  bool steps_are_doubtful() const { return history_.knows_by_steps() && history_.steps().are_doubtful(); }
+  /// SpanTracker::has_many_phases().
+  bool has_many_phases() const { return tracker_.has_many_phases(); }
   std::uint64_t events() const { return history_.total(); }
   std::size_t kinds() const { return history_.tokens(); }
   /// What was seen, for a run in which nothing was found: a sentence.

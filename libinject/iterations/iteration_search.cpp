@@ -32,7 +32,7 @@ IterationInfo info_of(const IterationDetector& detector) {
   const IterationDetector::Lock& lock = *detector.lock();
   info.optimizer = lock.optimizer;
   info.steps = lock.steps;
-  info.doubtful = lock.doubtful;
+  info.doubtful = lock.doubtful || detector.has_many_phases() || detector.steps_are_doubtful();
   info.by_shape = lock.by_shape;
   info.rough = lock.rough;
   info.locked_after = lock.seen_before;

@@ -59,6 +59,10 @@ class RepetitionSearch {
   std::optional<std::uint64_t> cycles_per_iteration(const SignHistory& history) {
     return history.knows_by_steps() ? contents_.per_iteration(history) : std::nullopt;
   }
+  /// An iteration is taken for one cycle although the cycles are not alike; where steps are known.
+  bool cycles_differ(const SignHistory& history) {
+    return cycles_per_iteration(history) == 1 && !contents_.alike();
+  }
 
  private:
   /// Where a token came last.

@@ -56,6 +56,7 @@ void SpanTracker::follow(const SignHistory& history, const IterationMarks& marks
   in_iteration_ = false;
   number_ = 0;
   durations_seen_ = 0;
+  phases_ = 0;
   copies_ = usual_copies_ = tail_.position = 0;
   tail_known_ = false;
   // The first boundary is the first `begin` that its iteration needs; there is no anchor before it.
@@ -144,6 +145,7 @@ void SpanTracker::on_anchor(const SignHistory& history) {
   } else if (begins_.size() > begins_expected_) {
     const Nanoseconds before =
         begin.position > history.oldest() ? history.event(begin.position - 1).time : begin.time;
+    ++phases_;
     add_span({number_, begin_.time, begin.time, before, begin_.position, true, false});
     begin_ = begin;
   }

@@ -54,6 +54,9 @@ class SpanTracker {
   /// The anchor has come since the last boundary.
   bool anchor_seen() const { return is_near_end(anchored_); }
   std::uint64_t last_anchor() const { return last_anchor_; }
+  /// More than one iteration in ten came after a phase. No validation is made so often: what an iteration
+  /// begins with comes in it now and then once more, or once less.
+  bool has_many_phases() const { return phases_ >= 3 && kFewPhases * phases_ > durations_seen_; }
   /// IterationDetector's.
   std::vector<IterationSpan> take_spans() { return std::exchange(spans_, {}); }
   std::optional<IterationSpan> unfinished_span(const SignHistory& history) const;
@@ -63,6 +66,7 @@ class SpanTracker {
   Nanoseconds typical_duration() const;
 
  private:
+  static constexpr std::uint64_t kFewPhases = 10;
   /// Where an event stands.
   struct Place {
     std::uint64_t position = 0;
@@ -90,6 +94,7 @@ class SpanTracker {
   std::uint64_t last_anchor_ = 0;
   std::array<Nanoseconds, 15> durations_{};  // the latest iterations', a ring
   std::size_t durations_seen_ = 0;
+  std::uint64_t phases_ = 0;  // since follow(), but for checkpoints
   // Since the last work: copies to the host, and the first one that iterations do not end with.
   std::uint64_t copies_ = 0;
   std::uint64_t usual_copies_ = 0;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "libinject/base/mapping.h"
+#include "libinject/iterations/iteration_search.h"
 #include "libinject/iterations/kernel_names.h"
 #include "tests/unit/catch.h"
 
@@ -591,6 +592,51 @@ TEST_CASE("without names a lock on layers gives way to the iteration around them
     CHECK(program.detector.lock()->events == Approx(11 + 12 * layers).epsilon(0.05));
     const auto told = program.told();
     for (std::size_t k = 40; k + 1 < program.begins.size(); ++k) CHECK(told.count(program.begins[k]) == 1);
+  }
+}
+
+TEST_CASE("a stream that may begin inside an iteration does not tell where they begin", "[iterations]") {
+  for (const bool whole : {true, false}) {
+    for (const bool named : {true, false}) {
+      CAPTURE(whole, named);
+      Program program;
+      if (named) name_optimizer(program);
+      // A program prepares first.
+      if (whole) program.kernels(900, 909);
+      for (std::uint64_t k = 0; k < 40; ++k) {
+        program.begin();
+        // Behind the optimizer, as a moving average of the weights.
+        if (whole || k != 0) program.kernels(10, 29);
+        program.kernels(30, 59);
+        optimizer(program);
+        program.kernels(60, 69);
+      }
+      REQUIRE(program.detector.lock());
+      CHECK(program.detector.lock()->optimizer == named);
+      CHECK(program.detector.lock()->rough == !whole);
+      CHECK(certainty_of(info_of(program.detector), false) ==
+            (whole && named ? Certainty::kMedium : Certainty::kLow));
+    }
+  }
+}
+
+TEST_CASE("phases before more than one iteration in ten are a reason for doubt", "[iterations]") {
+  for (const unsigned every : {20u, 4u}) {
+    CAPTURE(every);
+    Program program;
+    name_optimizer(program);
+    for (std::uint64_t k = 0; k < 100; ++k) {
+      // What an iteration begins with, once more.
+      if (k != 0 && k % every == 0) {
+        program.copy_in();
+        program.kernel(1);
+      }
+      program.begin();
+      plain_step(program, 0);
+    }
+    REQUIRE(program.detector.lock());
+    CHECK_FALSE(program.detector.lock()->doubtful);
+    CHECK(info_of(program.detector).doubtful == (every == 4));
   }
 }
 

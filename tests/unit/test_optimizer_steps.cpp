@@ -589,3 +589,22 @@ TEST_CASE("a graph that holds the whole step is not made to wait for one", "[ste
   CHECK(program.detector.lock()->steps == 0);
   CHECK(program.detector.lock()->events == Approx(2));
 }
+
+TEST_CASE("where one of two models comes in no order, that each step ends an iteration is a guess",
+          "[steps]") {
+  for (const bool second_model : {true, false}) {
+    CAPTURE(second_model);
+    Training training;
+    std::mt19937 random(5);
+    for (unsigned k = 0; k < 140; ++k) {
+      training.begin();
+      training.event(SignKind::kCopyToDevice, 600);
+      const std::uint64_t model = second_model && random() % 3 == 0 ? 300 : 100;
+      for (std::uint64_t i = 0; i < 30; ++i) training.kernel(model + i);
+      training.step(1, {10, 20, 30});
+    }
+    REQUIRE(training.detector.lock());
+    CHECK(training.detector.lock()->steps == 1);
+    CHECK(training.detector.lock()->rough == second_model);
+  }
+}

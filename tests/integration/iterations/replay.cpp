@@ -13,7 +13,7 @@
 //   boundary EVENT                 the watch fired before this event
 //   certainty LEVEL STEPS OPTIMIZER DOUBTFUL ROUGH BY_SHAPE CHANGES
 //                                  what run.json would say at the end, and what it is derived from; missing
-//                                  where nothing was found
+//                                  where nothing was found. With the argument `lost`, signs were lost.
 //   end EVENTS NANOSECONDS         and the time that the detector took for them
 #include <chrono>
 #include <cstdint>
@@ -57,8 +57,9 @@ std::vector<bool> signs_in_steps(const std::vector<std::string>& lines) {
 
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
   constexpr std::string_view kLetters = "KGHDPSYLT";
+  const bool signs_lost = argc > 1 && std::string_view(argv[1]) == "lost";
   // The watch's own records are not looked at.
   inject::BlockPool pool(2 * sizeof(inject::Block));
   inject::ThreadRegistry threads(pool);
@@ -140,7 +141,7 @@ int main() {
     }
   }
   if (const inject::IterationInfo info = inject::info_of(detector); info.found) {
-    std::cout << "certainty " << to_string(certainty_of(info, false)) << ' ' << info.steps << ' '
+    std::cout << "certainty " << to_string(certainty_of(info, signs_lost)) << ' ' << info.steps << ' '
               << info.optimizer << ' ' << info.doubtful << ' ' << info.rough << ' ' << info.by_shape << ' '
               << info.changes << '\n';
   }
