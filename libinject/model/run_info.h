@@ -116,13 +116,14 @@ struct IterationInfo {
 /// How sure it is that these are the program's iterations; docs/iterations.md has how often each was right.
 enum class Certainty : std::uint8_t { kLow, kMedium, kHigh };
 
-/// Told by the program, known by kernels' names, or neither. `signs_lost`: the search missed calls, one of
+/// Told by the program, known by kernels' names, or neither. Names tell little where launch shapes keep
+/// changing, so that calls are told apart by function alone. `signs_lost`: the search missed calls, one of
 /// which may have ended an iteration.
 inline Certainty certainty_of(const IterationInfo& iterations, bool signs_lost) {
   if (iterations.rough || !iterations.optimizer) return Certainty::kLow;
   const bool sure = !iterations.doubtful && !signs_lost;
   if (iterations.steps != 0) return sure ? Certainty::kHigh : Certainty::kMedium;
-  return sure ? Certainty::kMedium : Certainty::kLow;
+  return sure && iterations.by_shape ? Certainty::kMedium : Certainty::kLow;
 }
 constexpr std::string_view to_string(Certainty certainty) {
   return certainty == Certainty::kHigh ? "high" : certainty == Certainty::kMedium ? "medium" : "low";

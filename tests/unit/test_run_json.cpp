@@ -202,7 +202,7 @@ TEST_CASE("run.json says how iterations were found", "[output]") {
         nlohmann::json({{"source", "callbacks"}, {"found", false}, {"report", "12 launches were seen"}}));
 
   run.iterations->found = true;
-  run.iterations->optimizer = true;
+  run.iterations->optimizer = run.iterations->by_shape = true;
   run.iterations->locked_after = 4;
   run.iterations->changes = 1;
   run.iterations->events = 479;
@@ -212,7 +212,7 @@ TEST_CASE("run.json says how iterations were found", "[output]") {
   nlohmann::json expected = {{"source", "callbacks"},
                              {"found", true},
                              {"recognised_by", "optimizer"},
-                             {"told_apart_by", "function"},
+                             {"told_apart_by", "function and launch shape"},
                              {"certainty", "medium"},
                              {"locked_after", 4},
                              {"changes", 1},
@@ -221,6 +221,9 @@ TEST_CASE("run.json says how iterations were found", "[output]") {
                              {"anchor", "adam(float*)"},
                              {"iterations_run", 80}};
   CHECK(json_of(run)["iterations"] == expected);
+  run.iterations->by_shape = false;
+  CHECK(json_of(run)["iterations"]["told_apart_by"] == "function");
+  CHECK(json_of(run)["iterations"]["certainty"] == "low");
 
   run.iterations->steps = 3;
   CHECK(json_of(run)["iterations"]["recognised_by"] == "optimizer steps");
@@ -231,11 +234,10 @@ TEST_CASE("run.json says how iterations were found", "[output]") {
   run.iterations->steps = 0;
   run.iterations->doubtful = false;
 
+  run.iterations->by_shape = true;
   run.iteration_signs_lost = 1;
   CHECK(json_of(run)["iterations"]["certainty"] == "low");
-  run.iterations->by_shape = true;
   run.iterations->rough = true;
-  CHECK(json_of(run)["iterations"]["told_apart_by"] == "function and launch shape");
   CHECK(json_of(run)["iterations"]["certainty"] == "low");
   run.iterations->rough = run.iterations->optimizer = false;
   CHECK(json_of(run)["iterations"]["certainty"] == "low");
