@@ -159,6 +159,8 @@ std::optional<IterationInfo> IterationTracker::info(const char* source) const {
   if (search_ == nullptr) return std::nullopt;
   IterationInfo info = info_of(search_->detector());
   info.source = source;
+  // Callbacks tell of steps in windows alone, whose first sign may lie anywhere in an iteration.
+  info.doubtful = info.doubtful || (info.steps != 0 && info.source == "callbacks");
   // Where steps went unheard, several iterations became one, and numbers are too small from there on.
   info.rough = info.rough || iteration_watch.steps_missed.load(std::memory_order_acquire);
   return info;
