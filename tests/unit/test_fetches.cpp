@@ -25,7 +25,7 @@ struct FetchRun {
   FetchStatistics fetches;
 
   FetchRun() {
-    for (const Nanoseconds begin : {100, 200, 300}) {
+    for (const Nanoseconds begin : {Nanoseconds{100}, Nanoseconds{200}, Nanoseconds{300}}) {
       IterationBoundary boundary;
       boundary.number = begin / 100;
       boundary.begin = begin;
