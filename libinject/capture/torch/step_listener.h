@@ -8,10 +8,11 @@
 
 namespace inject {
 
-/// Registers the callback, once in the process, if PyTorch is loaded and its interface is the one that we
-/// know; iteration_watch.steps_told says whether it is. Cheap where nothing has been loaded since the last
-/// call; where another thread is loading PyTorch it waits for that. As CUDA is initialised, and on our own
-/// thread, with no lock held.
+/// Registers the callback if PyTorch is loaded and its interface is the one that we know;
+/// iteration_watch.steps_told says whether it is. Later calls register it again if the program has cleared
+/// it. Cheap where nothing has been loaded since the last call, and PyTorch has called back; where another
+/// thread is loading PyTorch it waits for that. As CUDA is initialised, and on our own thread, with no lock
+/// held.
 void listen_to_steps() noexcept;
 
 }  // namespace inject
