@@ -2,9 +2,11 @@
 // SPDX-FileCopyrightText: The libinject authors
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
 #include "libinject/base/clock.h"
+#include "libinject/base/uint128.h"
 
 namespace inject {
 
@@ -38,6 +40,9 @@ class TickClock {
     scale_ = static_cast<double>(last_.time - first_.time) / static_cast<double>(last_.ticks - first_.ticks);
   }
 
+  /// Nanoseconds of a tick; 0 as long as the readings are too close together to tell.
+  double length() const noexcept { return last_.time - first_.time < kApart ? 0 : scale_; }
+
   Nanoseconds time(std::uint64_t at) const noexcept {
     const auto distance = static_cast<std::int64_t>(at - last_.ticks);
     const auto later = static_cast<std::int64_t>(static_cast<double>(distance) * scale_);
@@ -69,6 +74,26 @@ class TickClock {
   Reading first_;
   Reading last_;
   double scale_ = 1;
+};
+
+/// How long ticks take, for any thread to ask while another one sets it.
+class TickLength {
+ public:
+  /// From a clock with two readings that are far enough apart; otherwise nothing changes.
+  void set(const TickClock& clock) noexcept {
+    if (const double length = clock.length(); length > 0)
+      scaled_.store(static_cast<std::uint64_t>(length * kOne), std::memory_order_relaxed);
+  }
+  bool known() const noexcept { return scaled_.load(std::memory_order_relaxed) != 0; }
+  /// 0 as long as it is not known, and if the counter has gone backwards.
+  Nanoseconds between(std::uint64_t begin, std::uint64_t end) const noexcept {
+    if (end <= begin) return 0;
+    return static_cast<Nanoseconds>(Uint128{end - begin} * scaled_.load(std::memory_order_relaxed) >> 32u);
+  }
+
+ private:
+  static constexpr double kOne = 4294967296.0;
+  std::atomic<std::uint64_t> scaled_{0};  // ns, 32 bits of them behind the point
 };
 
 }  // namespace inject

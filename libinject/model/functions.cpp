@@ -71,14 +71,6 @@ constexpr FunctionGroup kGroups[] = {
 #include "libinject/model/cupti.def"
 };
 
-// As host_state_of() and asks_for_work() have it (analysis/idle_time.h), which a test compares.
-constexpr bool is_bookkeeping_name(std::string_view name) {
-  for (const std::string_view part : {"Synchronize", "Memcpy", "Memset", "Launch", "Query"}) {
-    if (name.find(part) != std::string_view::npos) return false;
-  }
-  return true;
-}
-
 constexpr bool kBookkeeping[] = {
     false,
 #define INJECT_HOOK(name, arity, category) is_bookkeeping_name(#name),

@@ -80,6 +80,15 @@ FunctionGroup function_group(FunctionId function) noexcept;
 /// kOther for ids that are no hooked function's.
 Category function_category(FunctionId function) noexcept;
 
+/// Of a function of the runtime by that name. As host_state_of() and asks_for_work() have it
+/// (analysis/idle_time.h), which a test compares.
+constexpr bool is_bookkeeping_name(std::string_view name) {
+  for (const std::string_view part : {"Synchronize", "Memcpy", "Memset", "Launch", "Query"}) {
+    if (name.find(part) != std::string_view::npos) return false;
+  }
+  return true;
+}
+
 /// A call that neither submits work nor waits for it nor asks whether it is done: its name says so. False for
 /// ids that are no hooked function's.
 bool is_bookkeeping(FunctionId function) noexcept;

@@ -12,6 +12,7 @@ constinit std::atomic<std::uint32_t> recorded_groups{~0u};
 constinit std::atomic<bool> plans_watched{false};
 constinit std::atomic<bool> record_plain_calls{true};
 constinit std::atomic<bool> short_calls_together{false};
+constinit TickLength tick_length;
 constinit std::atomic<bool> record_inner_calls{false};
 constinit std::atomic<bool> collecting_activity{false};
 constinit LaunchTrigger launch_trigger;

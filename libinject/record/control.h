@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "libinject/base/ticks.h"
 #include "libinject/record/launch_trigger.h"
 
 namespace inject {
@@ -39,6 +40,9 @@ extern std::atomic<bool> record_plain_calls;
 /// Of short calls (model/records.h, kShortCall) only the durations are kept: nobody wants their times
 /// (INJECT_TRACE) or what is inside them (INJECT_API is `full`).
 extern std::atomic<bool> short_calls_together;
+
+/// Of the counter that short calls are timed by. Set as a window opens.
+extern TickLength tick_length;
 
 /// Driver calls inside hooked runtime calls are recorded too (INJECT_API is `full`).
 extern std::atomic<bool> record_inner_calls;

@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "libinject/record/control.h"
+
 namespace inject {
 
 namespace {
@@ -27,5 +29,11 @@ Core::Core(ParseResult parsed)
       ring(configuration.options.ring_bytes),
       threads(ring),
       nvtx_trigger(configuration.options.window) {}
+
+void Core::set_tick_length() const noexcept {
+  TickClock now = clock;
+  now.calibrate();
+  tick_length.set(now);
+}
 
 }  // namespace inject

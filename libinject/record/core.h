@@ -29,6 +29,9 @@ struct Core {
   TickClock clock;           ///< its first reading is older than any record
   NvtxTrigger nvtx_trigger;  ///< here because ranges may be open before there is a session
 
+  /// What hooks need to time calls by the processor's counter, as good as it can be said by now.
+  void set_tick_length() const noexcept;
+
   /// The one Core, made if there is none yet; nullptr when memory is short, and in a process with other
   /// rights than its user's (process.h), where there is nothing of us.
   static Core* get() noexcept;

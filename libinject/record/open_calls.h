@@ -54,7 +54,12 @@ class OpenCalls {
   /// A call in progress of which nothing is kept here but where its frame begins. Calls that begin meanwhile
   /// are not inside it: only a signal handler makes any.
   void enter_short_call(std::uintptr_t stack) noexcept { short_call_ = stack; }
-  void leave_short_call() noexcept { short_call_ = 0; }
+  /// False if it is not in progress: it has been forgotten, or was another thread's.
+  bool leave_short_call(std::uintptr_t stack) noexcept {
+    if (short_call_ != stack) return false;
+    short_call_ = 0;
+    return true;
+  }
   /// Whether code whose frame begins at `stack` is in it.
   bool in_short_call(std::uintptr_t stack) const noexcept { return stack < short_call_; }
 

@@ -10,6 +10,8 @@
 #include <cstdint>
 
 #include "libinject/base/clock.h"
+#include "libinject/base/ticks.h"
+#include "libinject/record/control.h"
 #include "libinject/record/thread_registry.h"
 
 namespace inject {
@@ -45,10 +47,17 @@ inline constinit std::atomic<bool> processor_times_refused{false};
   return record.time != 0 ? record.time : time == 0 ? now() : time;
 }
 
+/// Whether it is less than that since the thread's last short call.
+inline bool is_just_after_short_call(const ThreadState& thread) noexcept {
+  return thread.last_short_end != 0 && tick_length.known() &&
+         tick_length.between(thread.last_short_end, ticks()) < kProcessorTimeApart;
+}
+
 /// An outermost call of an open window begins on the calling thread: returns when, after what has to be read.
 inline Nanoseconds outermost_call_begins(ThreadState& thread, std::uint32_t window,
                                          Nanoseconds begin) noexcept {
-  if (begin - thread.last_call_end < kProcessorTimeApart && thread.processor_time_window == window)
+  if (thread.processor_time_window == window &&
+      (begin - thread.last_call_end < kProcessorTimeApart || is_just_after_short_call(thread)))
     return begin;
   return publish_processor_time(thread, window);
 }

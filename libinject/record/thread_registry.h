@@ -44,13 +44,17 @@ struct alignas(64) ThreadState {
   bool has_stepped = false;                    ///< an optimizer
   std::uint32_t launch_window = 0;             ///< window of the driver launch in progress
   std::uint32_t plain_window = 0;              ///< window that a driver call which submits nothing began in
-  std::uint32_t processor_time_window = 0;     ///< of the last reading of the thread's processor time
-  Nanoseconds last_call_end = 0;               ///< of the last outermost call in a window
-  std::uint32_t kept_window = 0;            ///< of the last outermost call that was more than a short one …
-  Nanoseconds kept_end = 0;                 ///< … and when it ended
-  std::atomic<std::uint32_t> launching{0};  ///< 1 while a driver launch of an open window is in progress
+  std::atomic<std::uint32_t> launching{0};     ///< 1 while a driver launch of an open window is in progress
   std::atomic<std::uint32_t> ended_ranges{0};  ///< start/end ranges of this thread that another thread ended
   std::atomic<std::uint32_t> life{0};          ///< free, live, dead
+  // A short call needs what follows, up to where open_calls begin: one line of the cache.
+  alignas(64) Nanoseconds last_call_end = 0;  ///< of the last outermost call in a window that no
+                                              ///< ShortCallFrame made …
+  std::uint64_t last_short_end = 0;           ///< … and, in ticks, of the last one that one did
+  std::uint32_t processor_time_window = 0;    ///< of the last reading of the thread's processor time
+  std::uint32_t kept_window = 0;     ///< of the last outermost call that was more than a short one …
+  Nanoseconds kept_end = 0;          ///< … and when it ended …
+  std::uint64_t kept_end_ticks = 0;  ///< … in ticks as well
   OpenCalls open_calls;
   WatchedRanges watched;
   CollectiveGroup collectives;
@@ -61,7 +65,7 @@ struct alignas(64) ThreadState {
     open_calls.reset(queue);
     index = calls = range = graph_nodes = graph_nodes_at_enter = launching_kernel = launch_window = 0;
     untimed_signs = sign_pass = last_shape = plain_window = processor_time_window = kept_window = 0;
-    last_operand = last_call_end = kept_end = sign_sum = step_sum = 0;
+    last_operand = last_call_end = last_short_end = kept_end = kept_end_ticks = sign_sum = step_sum = 0;
     sign_count = step_count = step_function = step_optimizer = 0;
     step = fetch = nullptr;
     fetch_begin = 0;

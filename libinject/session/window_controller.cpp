@@ -161,6 +161,7 @@ bool WindowController::begin(const std::string& reason, Nanoseconds at) {
   parts_.cupti.sampler().note_window(parts_.log.span(window).begin);
   ++state.begun;
   attached_ahead_at_ = 0;
+  parts_.core.set_tick_length();
   // The window first, the hooks' switch after it: a hook that finds the switch on finds the window, too.
   current_window.store(window, std::memory_order_release);
   control_word.fetch_or(kControlRecord, std::memory_order_release);

@@ -62,7 +62,8 @@ TEST_CASE(
   const std::uint32_t handlers = enter(calls, 1, 700);
   calls.leave(handlers);
   CHECK(thread.lost() == 0);
-  calls.leave_short_call();
+  CHECK_FALSE(calls.leave_short_call(700));
+  CHECK(calls.leave_short_call(800));
   CHECK(calls.empty());
   // Left by siglongjmp.
   calls.enter_short_call(800);

@@ -435,3 +435,31 @@ TEST_CASE("times made of ticks are not late, and hardly early", "[native]") {
   // The thread may have lost its processor between the two, but hardly every other time.
   CHECK(close > 100);
 }
+
+TEST_CASE("a length of ticks is known once two readings are far enough apart", "[native]") {
+  TickLength length;
+  TickClock clock;
+  clock.calibrate();
+  if (clock.length() == 0) {  // else the thread has lost its processor between the two
+    length.set(clock);
+    CHECK_FALSE(length.known());
+    CHECK(length.between(1, 1'000'000) == 0);
+  }
+  const timespec pause{0, 5'000'000};
+  nanosleep(&pause, nullptr);
+  clock.calibrate();
+  length.set(clock);
+  REQUIRE(length.known());
+  const Nanoseconds before = now();
+  const std::uint64_t first = ticks();
+  const Nanoseconds begin = now();
+  nanosleep(&pause, nullptr);
+  const Nanoseconds end = now();
+  const std::uint64_t last = ticks();
+  const Nanoseconds after = now();
+  // Five milliseconds of readings that are less than a microsecond off.
+  CHECK(length.between(first, last) >= (end - begin) / 1000 * 999);
+  CHECK(length.between(first, last) <= (after - before) / 1000 * 1001);
+  CHECK(length.between(last, first) == 0);
+  CHECK(length.between(first, first) == 0);
+}

@@ -2,7 +2,10 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/capture/hooks/frame.h"
 
+#include <algorithm>
+
 #include "libinject/base/clock.h"
+#include "libinject/base/ticks.h"
 #include "libinject/capture/gate.h"
 #include "libinject/capture/nvtx/injection.h"
 #include "libinject/model/functions.h"
@@ -36,6 +39,13 @@ bool held_at_gate(FunctionId function) noexcept {
 // Whether the outermost call says when its thread was not just computing (model/records.h, kShortCall).
 bool is_apart(const ThreadState& thread, const OpenCall& call) noexcept {
   return thread.kept_window != call.window || call.begin - thread.kept_end >= kProcessorTimeApart;
+}
+
+// The outermost call of a record that says when it was has ended.
+void keep(ThreadState& thread, std::uint32_t window, Nanoseconds end) noexcept {
+  thread.kept_window = window;
+  thread.kept_end = end;
+  thread.kept_end_ticks = ticks();
 }
 
 }  // namespace
@@ -128,10 +138,7 @@ CallFrame::~CallFrame() {
                                    {call.function, static_cast<std::uint16_t>(end - call.begin)});
     return;
   }
-  if (outermost) {
-    thread.kept_window = call.window;
-    thread.kept_end = end;
-  }
+  if (outermost) keep(thread, call.window, end);
   CallRecord record;
   record.flags = call.flags;
   record.function = call.function;
@@ -157,20 +164,43 @@ CallFrame::~CallFrame() {
   ThreadRegistry::push(thread, record);
 }
 
-void ShortCallFrame::record(Nanoseconds end) noexcept {
-  ThreadState& thread = *thread_;
-  outermost_call_ended(thread, window_, begin_, end);
-  thread.kept_window = window_;
-  thread.kept_end = end;
+ShortCallFrame::Start ShortCallFrame::begin(std::uintptr_t stack) noexcept {
+  ThreadState* const thread = ThreadRegistry::current_if_any();
+  if (thread == nullptr || !short_calls_together.load(std::memory_order_relaxed) ||
+      !thread->open_calls.empty()) {
+    return {};
+  }
+  const std::uint32_t window = current_window.load(std::memory_order_acquire);
+  if (window == 0 || thread->kept_window != window || !tick_length.known()) return {};
+  const std::uint64_t time = ticks();
+  if (tick_length.between(thread->kept_end_ticks, time) >= kProcessorTimeApart) return {};
+  thread->open_calls.enter_short_call(stack);
+  return {time, window};
+}
+
+void ShortCallFrame::end(std::uintptr_t stack, Start start, FunctionId function,
+                         std::int16_t status) noexcept {
+  const std::uint64_t time = ticks();
+  // Another thread's by now, where the program moves stacks from one thread to another.
+  ThreadState* const thread = ThreadRegistry::current_if_any();
+  if (thread == nullptr || !thread->open_calls.leave_short_call(stack)) return;
+  const Nanoseconds duration = tick_length.between(start.ticks, time);
+  if (duration < kShortCall) [[likely]] {
+    thread->last_short_end = time;
+    ThreadRegistry::add_short_call(*thread, start.window, {function, static_cast<std::uint16_t>(duration)});
+    return;
+  }
   CallRecord record;
-  record.function = function_;
-  record.begin = begin_;
-  record.end = end;
-  record.call = ++thread.calls;
-  record.range = nvtx_current(thread);
-  record.window = window_;
-  record.status = status_;
-  ThreadRegistry::push(thread, record);
+  record.function = function;
+  record.end = now();
+  record.begin = record.end - std::min(duration, record.end);
+  record.call = ++thread->calls;
+  record.range = nvtx_current(*thread);
+  record.window = start.window;
+  record.status = status;
+  outermost_call_ended(*thread, record.window, record.begin, record.end);
+  keep(*thread, record.window, record.end);
+  ThreadRegistry::push(*thread, record);
 }
 
 }  // namespace inject

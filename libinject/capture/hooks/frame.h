@@ -55,52 +55,34 @@ class CallFrame {
 };
 
 /// The same for an outermost call of the runtime that is_bookkeeping(): it leaves only its duration if it is
-/// a short one (model/records.h, kShortCall).
+/// a short one (model/records.h, kShortCall). Programs make ten of them a launch, and cost what they do by
+/// missing the processor's caches. So they are timed by its counter, and all hooks share the code for it.
 class ShortCallFrame {
  public:
   [[gnu::always_inline]] explicit ShortCallFrame(FunctionId function,
-                                                 const void* stack = __builtin_dwarf_cfa()) noexcept {
-    ThreadState* const thread = ThreadRegistry::current_if_any();
-    if (thread == nullptr || !short_calls_together.load(std::memory_order_relaxed) ||
-        !is_bookkeeping(function) || !thread->open_calls.empty()) {
-      return;
-    }
-    const std::uint32_t window = current_window.load(std::memory_order_acquire);
-    if (window == 0 || thread->kept_window != window) return;
-    const Nanoseconds begin = now();
-    if (begin - thread->kept_end >= kProcessorTimeApart) return;
-    thread->open_calls.enter_short_call(reinterpret_cast<std::uintptr_t>(stack));
-    thread_ = thread;
-    begin_ = begin;
-    window_ = window;
-    function_ = function;
-  }
+                                                 const void* stack = __builtin_dwarf_cfa()) noexcept
+      : stack_(reinterpret_cast<std::uintptr_t>(stack)), start_(begin(stack_)), function_(function) {}
   [[gnu::always_inline]] ~ShortCallFrame() {
-    if (thread_ == nullptr || thread_ != ThreadRegistry::current_if_any()) return;
-    const Nanoseconds end = now();
-    thread_->open_calls.leave_short_call();
-    if (const Nanoseconds duration = end - begin_; duration < kShortCall) [[likely]] {
-      thread_->last_call_end = end;
-      ThreadRegistry::add_short_call(*thread_, window_, {function_, static_cast<std::uint16_t>(duration)});
-    } else {
-      record(end);
-    }
+    if (begun()) end(stack_, start_, function_, status_);
   }
   ShortCallFrame(const ShortCallFrame&) = delete;
   ShortCallFrame& operator=(const ShortCallFrame&) = delete;
 
   /// False where a CallFrame is needed.
-  bool begun() const noexcept { return thread_ != nullptr; }
+  bool begun() const noexcept { return start_.window != 0; }
   void status(int code) noexcept { status_ = static_cast<std::int16_t>(code); }
 
  private:
-  /// It was not a short one.
-  void record(Nanoseconds end) noexcept;
+  struct Start {
+    std::uint64_t ticks;
+    std::uint32_t window;
+  };
+  static Start begin(std::uintptr_t stack) noexcept;
+  static void end(std::uintptr_t stack, Start start, FunctionId function, std::int16_t status) noexcept;
 
-  ThreadState* thread_ = nullptr;
-  Nanoseconds begin_ = 0;
-  std::uint32_t window_ = 0;
-  FunctionId function_ = kNoFunction;
+  std::uintptr_t stack_;
+  Start start_;
+  FunctionId function_;
   std::int16_t status_ = 0;
 };
 

@@ -71,7 +71,7 @@ struct Shim<function, R(A...)> {
 
   /// Such calls submit no work and run no code of the program's; frameworks make ten of them a launch.
   static constexpr bool kMayBeShort =
-      std::is_enum_v<R> &&
+      std::is_enum_v<R> && kBookkeeping<function> &&
       (kCategory<function> == Category::kQuery || kCategory<function> == Category::kEvent ||
        kCategory<function> == Category::kDevice || kCategory<function> == Category::kStream ||
        function == kFn_cudaStreamIsCapturing || function == kFn_cudaStreamIsCapturing_ptsz);

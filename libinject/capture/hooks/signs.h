@@ -45,6 +45,14 @@ inline constexpr Category kCategory = Category::kOther;
   inline constexpr Category kCategory<kFn_##name> = Category::category;
 #include "libinject/model/cupti.def"
 
+/// is_bookkeeping(), for the compiler.
+template <FunctionId function>
+inline constexpr bool kBookkeeping = false;
+#define INJECT_HOOK(name, arity, category) \
+  template <>                              \
+  inline constexpr bool kBookkeeping<kFn_##name> = is_bookkeeping_name(#name);
+#include "libinject/model/cudart.def"
+
 /// Whether calls of this category are signs.
 constexpr bool is_sign(Category category) {
   switch (category) {
