@@ -44,7 +44,9 @@ PROGRAMS = {
     "amp": Expected(),
     "compile": Expected(unseen=1),
     "cudagraph": Expected(optimizer=False),
+    "cudagraph_300": Expected(optimizer=False),
     "cupy": Expected(optimizer=False),
+    "cupy_300": Expected(optimizer=False),
     "dataloader": Expected(),
     "ddp": Expected(unseen=2),
     "ddp_no_sync": Expected(unseen=2, by_launches={"ahead": 1}),
@@ -62,7 +64,9 @@ PROGRAMS = {
     "hf_trainer": Expected(),
     "hf_trainer_eval": Expected(phases=3),
     "jax": Expected(unseen=1, optimizer=False),
+    "jax_300": Expected(unseen=1, optimizer=False),
     "jax_async": Expected(unseen=1, optimizer=False),
+    "jax_async_300": Expected(unseen=1, optimizer=False),
     "lbfgs": Expected(by_launches={"found": False}),
     "lightning": Expected(),
     "lora": Expected(),
@@ -72,6 +76,7 @@ PROGRAMS = {
     "mlp": Expected(unseen=1),
     "multistream": Expected(unseen=2),
     "numba": Expected(unseen=1, optimizer=False, late=1),
+    "numba_300": Expected(unseen=1, optimizer=False, late=1),
     "per_parameter": Expected(),
     "pipeline": Expected(unseen=1, by_launches={"ahead": 6}),
     "resnet50": Expected(),
@@ -89,7 +94,7 @@ PROGRAMS = {
 
 
 # No PyTorch, or its optimizer is in a graph.
-WITHOUT_STEPS = ("cupy", "flax", "jax", "jax_async", "numba")
+WITHOUT_STEPS = ("cupy", "cupy_300", "flax", "jax", "jax_300", "jax_async", "jax_async_300", "numba", "numba_300")
 
 
 class Found:
