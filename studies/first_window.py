@@ -9,8 +9,8 @@ Every arm is a server: a Python process that has imported PyTorch and forks a ch
 run takes seconds. The children of all arms build the program at the same time and then take their steps in turn, the others idle:
 all of them at once, or --turn of them, so that the machine has no time to change between arms.
 A child takes STEPS steps and notes each one's times. The window is the ten steps from START on (libinject finds them by itself;
-which steps it took is read from run.json), and what it is compared with are the same steps of the runs under nothing, not the steps
-beside the window. Processes of one program differ by more than profilers do, so each process's steps are also scaled by its own steps
+which steps it took is read from run.json), and what it is compared with are the same steps of the runs under nothing (of the first
+arm), not the steps beside the window. Processes of one program differ by more than profilers do, so each process's steps are also scaled by its own steps
 before CUPTI comes (BASELINE): the second ratio is of these.
 
 The program `graph` is left out unless asked for: its steps take 0.1 ms, and CUPTI is attached 100 ms ahead of a window, so that it
@@ -441,7 +441,7 @@ def summarise(data, programs, arms):
     rows = []
     for program in programs:
         runs = data.get(program, {})
-        none = runs.get("none", {})
+        none = runs.get(arms[0], {})
         if not none:
             continue
         window = range(START, START + COUNT)
@@ -460,7 +460,7 @@ def summarise(data, programs, arms):
         if shares:
             row["active"] = round(statistics.median(shares), 2)
         for arm in arms:
-            if arm != "none" and (found := ratio(runs.get(arm, {}), none, step_ms)):
+            if arm != arms[0] and (found := ratio(runs.get(arm, {}), none, step_ms)):
                 row[arm] = [round(value, 3) for value in found]
                 row[arm + "_median"] = [round(value, 3) for value in ratio(runs[arm], none, median_ms)]
                 row[arm + "_scaled"] = [round(value, 3) for value in ratio(runs[arm], none, own_scale)]
@@ -481,7 +481,7 @@ def print_rows(rows, arms):
     for row in rows:
         print(f"{row['program']}: {row['runs']} runs, {row['none_ms']} ms, {row.get('kernels', '?')} kernels, {row.get('calls', '?')} calls a step")
         for arm in arms:
-            if arm in row or arm == "none":
+            if arm in row or arm == arms[0]:
                 middle, low, high = row.get(arm, (1, 1, 1))
                 extra = (middle - 1) * row["none_ms"] * 1e3 / row["kernels"] if row.get("kernels") else float("nan")
                 steps = row.get(arm + "_median", [1])[0]
@@ -600,7 +600,8 @@ def test(options, report):
 
 def arguments(parser):
     parser.add_argument("--programs", default=",".join(PROGRAMS))
-    parser.add_argument("--arms", default="none,floor,floor_rehearsed,ours", help="of " + ",".join(ARMS) + ", and those of --other")
+    parser.add_argument("--arms", default="none,floor,floor_rehearsed,ours",
+                        help="of " + ",".join(ARMS) + ", and those of --other; the others are compared with the first one")
     parser.add_argument("--seconds", type=float, default=500, help="no round begins that might end later")
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--count", type=int, default=COUNT, help="steps of the window")

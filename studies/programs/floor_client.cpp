@@ -87,11 +87,14 @@ int floor_attach(const char* file) {
       !find(library, "cuptiActivityDisable", api.disable) ||
       !find(library, "cuptiActivityFlushAll", api.flush) || !find(library, "cuptiFinalize", api.finalize))
     return -2;
-  // A loop of volatile stores: a memset of zeros to zeros may be left out.
+  // Used before, it is not zero any more. A loop of volatile stores: a memset of zeros to zeros may be left
+  // out, and does not touch the pages.
   for (auto& buffer : memory) {
+    std::memset(buffer, 0, kBufferBytes);
     for (std::size_t at = 0; at < kBufferBytes; at += 4096)
       *static_cast<volatile std::uint8_t*>(buffer + at) = 0;
   }
+  next_buffer.store(0, std::memory_order_relaxed);
   if (const int failed = api.subscribe(&subscriber, &called, nullptr); failed != 0) return failed;
   std::uint8_t zeroed = 1;
   std::size_t size = sizeof zeroed;
