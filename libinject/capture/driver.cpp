@@ -91,6 +91,14 @@ std::vector<std::uint32_t> devices_in_use() {
   return used;
 }
 
+void wait_for_primary_contexts() noexcept {
+  try {
+    devices_in_use();
+  } catch (...) {
+    // No memory for the answer, which has been waited for.
+  }
+}
+
 std::vector<DeviceInfo> devices() {
   std::vector<DeviceInfo> list;
   auto* count_of = driver_function<decltype(cuDeviceGetCount)>("cuDeviceGetCount");

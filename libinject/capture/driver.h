@@ -24,6 +24,8 @@ std::uint32_t current_device() noexcept;
 /// Numbers of the devices whose primary context is alive: those that the runtime's users have used. Waits for
 /// one that is being created. For our own threads.
 std::vector<std::uint32_t> devices_in_use();
+/// That wait alone. Not on a thread that may be creating one, or that its creator may wait for.
+void wait_for_primary_contexts() noexcept;
 
 /// The devices that the driver shows to this process. Only where the program has initialised CUDA.
 std::vector<DeviceInfo> devices();

@@ -14,6 +14,7 @@
 #include "libinject/base/host_io.h"
 #include "libinject/base/log.h"
 #include "libinject/base/text.h"
+#include "libinject/capture/driver.h"
 #include "libinject/capture/gate.h"
 #include "libinject/record/control.h"
 #include "libinject/session/session_parts.h"
@@ -196,6 +197,11 @@ void Collector::collect() {
   const Late late = take_late_records(since);
   if (late == Late::kToCome) return;
   const bool sampler_out = parts_.arbiter.stop_sampler();
+  // CUPTI must not be finalized under a thread that creates a context, which is inside CUPTI for long.
+  if (!state.ending()) {
+    const SessionUnlock unlocked(state);
+    wait_for_primary_contexts();
+  }
   if (reopened(since)) return;
   const Nanoseconds detached = leave_cupti(sampler_out);
   {
@@ -244,12 +250,15 @@ bool Collector::stop_activity() {
     return false;
   }
   state.collect_since = time;
-  const LaunchGate gate(!state.ending());
+  const bool ending = state.ending();
   // Without the lock: cuptiActivityDisable hangs in some versions, and the program must go on. Nobody else
   // calls CUPTI meanwhile: windows are left to this thread.
   state.stopping = true;
   {
     const SessionUnlock unlocked(state);
+    // Activity is not switched while a context is being created. No launch is held meanwhile.
+    if (!ending) wait_for_primary_contexts();
+    const LaunchGate gate(!ending);
     parts_.cupti.tracer().stop_activity();
   }
   state.stopping = false;

@@ -50,15 +50,15 @@ bool CuptiAttachment::try_raise(TracerLevel level, bool may_gate, const std::str
       tracer_.forget();
       buffers_.reclaim_outstanding();
     }
-    // Activity that is enabled while a context is being created spoils that context: the first launch in it
-    // ends the program (CUDA 13.0). Asked about the context, the driver answers once it is there.
-    if (may_gate && level == TracerLevel::kActivity) devices_in_use();
+    // One that is being created is waited for (Tracer::raise_to), with no launch held meanwhile.
+    const auto contexts = may_gate ? ContextWait::kMay : ContextWait::kNo;
+    if (may_gate && level == TracerLevel::kActivity) wait_for_primary_contexts();
     const Nanoseconds begin = now();
     times_.begin(begin);
     bool raised;
     {
       const LaunchGate gate(may_gate && tracer_.level() < TracerLevel::kActivity);
-      raised = tracer_.raise(level, options_.api == ApiStatistics::kFull, error);
+      raised = tracer_.raise(level, options_.api == ApiStatistics::kFull, error, contexts);
     }
     const Nanoseconds end = now();
     attaching_time_ += end - begin;

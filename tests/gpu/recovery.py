@@ -62,6 +62,7 @@ class Kill:
         """The program, killed while its records were in a file. False if it did not come to that."""
         environment = profiled_environment(self.options.library, self.out, self.window, summary="off")
         environment["OMP_NUM_THREADS"] = "1"
+        environment["PYTHONFAULTHANDLER"] = "1"  # one that ends by itself says where
         with open(os.path.join(self.work, "log"), "w", encoding="utf-8") as log:
             process = subprocess.Popen([sys.executable, PROGRAM, "recovery", "--workers", "0", "--seconds", str(START)],
                                        env=environment, stdout=log, stderr=subprocess.STDOUT)
@@ -78,7 +79,9 @@ class Kill:
             finally:
                 process.send_signal(signal.SIGKILL)
                 process.wait()
-        self.expect(f"status {process.returncode}", process.returncode == -signal.SIGKILL)
+        if process.returncode != -signal.SIGKILL:
+            with open(os.path.join(self.work, "log"), encoding="utf-8", errors="replace") as log:
+                self.problems.append(f"status {process.returncode}: " + " | ".join(log.read().splitlines()[-12:]))
         return True
 
     def recover(self):

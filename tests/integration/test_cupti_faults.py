@@ -298,6 +298,21 @@ class OtherThreads(FaultTest):
         self.assertGreaterEqual(done.out.kernels()["b"], 2)
         self.assertEqual(done.misuse(), 0)
 
+    def test_one_that_creates_a_context_while_CUPTI_is_subscribed_to(self):
+        """The driver, asked before that, would have said that there is none."""
+        for ms in (60, 200, 350):
+            for pause in (1, 30):
+                with self.subTest(ms=ms, pause=pause):
+                    done = self.script(f"device_count sleep:{pause} kernel:a:1 sync", faults=f"context_ms=400,attach_ms={ms}", WINDOW="time:0s+300ms")
+                    self.assertEqual(done.misuse(), 0)
+
+    def test_one_that_creates_a_context_as_a_window_ends(self):
+        for start in (10, 60, 90):
+            with self.subTest(start=start):
+                done = self.script(f"device_count sleep:{start} kernel:a:1 sync until_closed sleep:300", faults="context_ms=400", WINDOW="time:0s+100ms")
+                self.assertEqual(done.misuse(), 0)
+                self.assertGreaterEqual(done.simulated_calls()["cuptiFinalize"], 1)
+
 
 class Attaching(FaultTest):
     def test_slowly(self):

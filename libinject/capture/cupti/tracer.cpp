@@ -15,6 +15,7 @@
 #include "libinject/capture/cupti/callbacks.h"
 #include "libinject/capture/cupti/foreign_client.h"
 #include "libinject/capture/cupti/holder.h"
+#include "libinject/capture/driver.h"
 #include "libinject/model/functions.h"
 #include "libinject/record/control.h"
 #include "libinject/record/core.h"
@@ -180,24 +181,29 @@ bool Tracer::enable_activity(std::string& error) {
   return true;
 }
 
-bool Tracer::raise_to(TracerLevel level, bool all_driver_calls, std::string& error) {
+// Activity that is enabled while a context is being created spoils that context: the first launch in it ends
+// the program (CUDA 13.0). Asked about the context, the driver answers once it is there. To be asked last of
+// all: loading CUPTI and subscribing may take as long as creating a context.
+bool Tracer::raise_to(TracerLevel level, bool all_driver_calls, std::string& error, ContextWait contexts) {
   if (level_ == TracerLevel::kDetached && !attach(error)) return false;
   if (level >= TracerLevel::kLaunches && level_ < TracerLevel::kLaunches &&
       !enable_launch_callbacks(all_driver_calls, error)) {
     return false;
   }
-  return level < TracerLevel::kActivity || level_ >= TracerLevel::kActivity || enable_activity(error);
+  if (level < TracerLevel::kActivity || level_ >= TracerLevel::kActivity) return true;
+  if (contexts == ContextWait::kMay) wait_for_primary_contexts();
+  return enable_activity(error);
 }
 
-bool Tracer::raise(TracerLevel level, bool all_driver_calls, std::string& error) {
+bool Tracer::raise(TracerLevel level, bool all_driver_calls, std::string& error, ContextWait contexts) {
   const bool was_attached = level_ != TracerLevel::kDetached;
-  if (raise_to(level, all_driver_calls, error)) return true;
+  if (raise_to(level, all_driver_calls, error, contexts)) return true;
   detach(!foreign_client.minds_finalize());
   if (!was_attached) return false;
   // The subscription that we held may be invalid, as a cuptiFinalize by the program ends all of them: try
   // again with a new one.
   error.clear();
-  if (raise_to(level, all_driver_calls, error)) return true;
+  if (raise_to(level, all_driver_calls, error, contexts)) return true;
   detach(!foreign_client.minds_finalize());
   return false;
 }
@@ -242,7 +248,8 @@ void Tracer::flush(bool force) noexcept {
 // cuptiFinalize frees what CUPTI keeps of each thread, also of one that is inside CUPTI at that moment, in a
 // call of the program's, and goes on with it: heaps of programs were corrupted (CUDA 13.0). Once we have
 // unsubscribed, with no activity on, threads leave CUPTI within microseconds, unless they sleep there: in
-// cuProfilerStart and cuProfilerStop, in which it does more, and in callbacks that wait for us.
+// cuProfilerStart and cuProfilerStop, in which it does more, in callbacks that wait for us, and where a
+// context is created, which the caller has waited for.
 bool Tracer::wait_until_left() noexcept {
   constexpr Nanoseconds kMost = 300'000'000;
   return !thread_inside() && wait_grace_period(kMost) && !thread_inside();

@@ -22,6 +22,10 @@ enum class TracerLevel : std::uint8_t {
   kActivity,       ///< … and activity records are collected: some 0.5 µs a launch
 };
 
+/// Whether the calling thread may wait for a context that another one is creating: not in a callback, nor
+/// where it may be the one that creates it.
+enum class ContextWait : bool { kNo, kMay };
+
 /// The one CUPTI subscriber of this process: attaching, detaching and the callbacks. Not thread-safe but for
 /// the callbacks, flush(), level() and loaded(): the session calls it under its lock.
 class Tracer {
@@ -33,7 +37,8 @@ class Tracer {
   /// Raises the level, never lowers it. On failure it returns false, gives the reason in `error`, and is
   /// kDetached. On success `error` names what will be missing, if anything.
   /// `all_driver_calls`: INJECT_API=full.
-  bool raise(TracerLevel level, bool all_driver_calls, std::string& error);
+  bool raise(TracerLevel level, bool all_driver_calls, std::string& error,
+             ContextWait contexts = ContextWait::kNo);
 
   /// Stops activity records of new work; those of work submitted before still arrive.
   void stop_activity() noexcept;
@@ -90,7 +95,7 @@ class Tracer {
 
  private:
   static bool wait_until_left() noexcept;
-  bool raise_to(TracerLevel level, bool all_driver_calls, std::string& error);
+  bool raise_to(TracerLevel level, bool all_driver_calls, std::string& error, ContextWait contexts);
   bool attach(std::string& error);
   bool look_up_driver_functions(std::string& error);
   bool enable_launch_callbacks(bool all_driver_calls, std::string& error);

@@ -21,7 +21,7 @@
 //   fork_malloc              a child allocates, and says how that ended
 //   fork_load                a child loads a library
 //   reset                    cudaDeviceReset
-//   sync  stream_sync:STREAM  device:N  start stop  bad_copy  last_error
+//   sync  stream_sync:STREAM  device:N  device_count  start stop  bad_copy  last_error
 //   capture:STREAM  end_capture:STREAM:GRAPH  graph:GRAPH[:STREAM]
 //   gemm[:STREAM] sgemm allow_tf32 math_mode:MODE pedantic complex_int8 vectors convolution all_reduce
 //   group_start group_end
@@ -441,6 +441,11 @@ const script::Operations kOperations {
        }},
       {"device",
        [](const Arguments& a) { report("cudaSetDevice", cudaSetDevice(static_cast<int>(a.number(1)))); }},
+      {"device_count",
+       [](const Arguments&) {
+         int count = 0;
+         report("cudaGetDeviceCount", cudaGetDeviceCount(&count));
+       }},
       {"record",
        [](const Arguments& a) {
          report("cudaEventRecord", cudaEventRecord(event_of(a.text(1)), stream_of(a.text(2))));
