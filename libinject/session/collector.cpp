@@ -249,21 +249,28 @@ bool Collector::stop_activity() {
     nanosleep(&pause, nullptr);
     return false;
   }
-  state.collect_since = time;
-  const bool ending = state.ending();
+  // Activity is not switched while a context is being created. Not as `stopping`, for which others wait.
+  if (!state.ending()) {
+    const Nanoseconds ended = state.ended_at;
+    {
+      const SessionUnlock unlocked(state);
+      wait_for_primary_contexts();
+    }
+    if (!state.idle() || state.ending() || state.ended_at != ended) return false;
+  }
+  const Nanoseconds since = now();
+  state.collect_since = since;
+  const LaunchGate gate(!state.ending());
   // Without the lock: cuptiActivityDisable hangs in some versions, and the program must go on. Nobody else
   // calls CUPTI meanwhile: windows are left to this thread.
   state.stopping = true;
   {
     const SessionUnlock unlocked(state);
-    // Activity is not switched while a context is being created. No launch is held meanwhile.
-    if (!ending) wait_for_primary_contexts();
-    const LaunchGate gate(!ending);
     parts_.cupti.tracer().stop_activity();
   }
   state.stopping = false;
   state.changed.notify_all();
-  return !reopened(time);
+  return !reopened(since);
 }
 
 Collector::Late Collector::take_late_records(Nanoseconds since) {
