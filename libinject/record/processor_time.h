@@ -47,7 +47,7 @@ inline constinit std::atomic<bool> processor_times_refused{false};
   return record.time != 0 ? record.time : time == 0 ? now() : time;
 }
 
-/// Whether it is less than that since the thread's last short call.
+/// Whether the thread's last short call ended less than kProcessorTimeApart ago.
 inline bool is_just_after_short_call(const ThreadState& thread) noexcept {
   return thread.last_short_end != 0 && tick_length.known() &&
          tick_length.between(thread.last_short_end, ticks()) < kProcessorTimeApart;

@@ -37,7 +37,8 @@ IterationTracker::IterationTracker(Core& core, const WindowLog& windows, const P
                   {[this](const IterationBoundary& boundary) { drain_.iteration_boundary(boundary); },
                    [this](std::uint64_t next, Nanoseconds until) { search_->keep_numbers(next, until); }}) {}
 
-void IterationTracker::restart(std::uint64_t first_sign, Nanoseconds time) noexcept {
+void IterationTracker::restart(std::uint64_t first_sign, Nanoseconds time, bool in_windows) noexcept {
+  in_windows_.store(in_windows, std::memory_order_relaxed);
   restart_sign_.store(first_sign, std::memory_order_relaxed);
   restart_time_.store(time, std::memory_order_relaxed);
   restart_.store(true, std::memory_order_release);
@@ -159,10 +160,10 @@ std::optional<IterationInfo> IterationTracker::info(const char* source) const {
   if (search_ == nullptr) return std::nullopt;
   IterationInfo info = info_of(search_->detector());
   info.source = source;
-  // Callbacks tell of steps in windows alone, whose first sign may lie anywhere in an iteration.
-  info.doubtful = info.doubtful || (info.steps != 0 && info.source == "callbacks");
-  // Where steps went unheard, several iterations became one, and numbers are too small from there on.
-  info.rough = info.rough || iteration_watch.steps_missed.load(std::memory_order_acquire);
+  // The first sign of windows alone may lie anywhere in an iteration. Where steps went unheard, several
+  // iterations became one, and numbers are too small from there on.
+  info.rough = info.rough || in_windows_.load(std::memory_order_relaxed) ||
+               iteration_watch.steps_missed.load(std::memory_order_acquire);
   return info;
 }
 

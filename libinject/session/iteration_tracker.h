@@ -49,7 +49,8 @@ class IterationTracker {
 
   // Any thread.
   /// The search begins anew with the sign of that number (SignRecord::sequence), of another source.
-  void restart(std::uint64_t first_sign, Nanoseconds time) noexcept;
+  /// `in_windows`: it sees what runs in windows, and nothing else.
+  void restart(std::uint64_t first_sign, Nanoseconds time, bool in_windows = false) noexcept;
   /// That has been asked for, and has not come to pass.
   bool restarting() const noexcept { return restart_.load(std::memory_order_acquire); }
   /// Stretches that were not seen.
@@ -109,6 +110,7 @@ class IterationTracker {
   std::atomic<Nanoseconds> restart_time_{0};
   std::atomic<std::uint32_t> clock_window_{0};
   std::atomic<bool> clock_ended_{false};
+  std::atomic<bool> in_windows_{false};
 };
 
 /// `100 had run; about 57 launches, … each; they begin with A after B`.

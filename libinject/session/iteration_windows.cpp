@@ -69,7 +69,7 @@ void IterationWindows::arm() noexcept {
   start_search(tried_callbacks_ ? SignSource::kCallbacks : SignSource::kHooks);
 }
 
-void IterationWindows::start_search(SignSource source) noexcept {
+void IterationWindows::start_search(SignSource source, bool in_windows) noexcept {
   iteration_watch.on_stop.store(parts_.callbacks.iteration_stop, std::memory_order_release);
   disarm_watch();
   offset_.reset();
@@ -78,7 +78,7 @@ void IterationWindows::start_search(SignSource source) noexcept {
   emit_to_search(false);
   const std::uint64_t first_sign = begin_sign_pass().sequence;
   since_ = now();
-  parts_.pipeline.restart_search(first_sign, since_);
+  parts_.pipeline.restart_search(first_sign, since_, in_windows);
   source_ = source;
   shown_source_ = source;
   iteration_watch.source.store(source, std::memory_order_release);
@@ -108,7 +108,7 @@ void IterationWindows::begin_window_search() noexcept {
   window_search_ = true;
   if (!window_searched_) {
     window_searched_ = true;
-    start_search(SignSource::kCallbacks);
+    start_search(SignSource::kCallbacks, true);
     return;
   }
   Pipeline& pipeline = parts_.pipeline;

@@ -27,7 +27,8 @@ class IterationWindows {
 
   /// For `iter:` and `auto`: hooks look for iterations, or CUPTI's callbacks where hooks would see no launch.
   void arm() noexcept INJECT_REQUIRES(session_mutex);
-  void start_search(SignSource source) noexcept INJECT_REQUIRES(session_mutex);
+  /// `in_windows`: what runs outside of windows is not seen.
+  void start_search(SignSource source, bool in_windows = false) noexcept INJECT_REQUIRES(session_mutex);
   void stop_search() noexcept INJECT_REQUIRES(session_mutex);
   bool searching() const INJECT_REQUIRES(session_mutex) { return source_ != SignSource::kNone; }
   /// … in CUPTI's launch callbacks, which have to stay on for that.

@@ -96,8 +96,8 @@ class Pipeline {
   };
 
   // Any thread, without the lock:
-  void restart_search(std::uint64_t first_sign, Nanoseconds time) noexcept {
-    tracker_.restart(first_sign, time);
+  void restart_search(std::uint64_t first_sign, Nanoseconds time, bool in_windows = false) noexcept {
+    tracker_.restart(first_sign, time, in_windows);
   }
   bool search_restarting() const noexcept { return tracker_.restarting(); }
   SearchGaps& search_gaps() noexcept { return tracker_.gaps(); }

@@ -55,8 +55,9 @@ class CallFrame {
 };
 
 /// The same for an outermost call of the runtime that is_bookkeeping(): it leaves only its duration if it is
-/// a short one (model/records.h, kShortCall). Programs make ten of them a launch, and cost what they do by
-/// missing the processor's caches. So they are timed by its counter, and all hooks share the code for it.
+/// a short one (model/records.h, kShortCall). Frameworks make ten of them a launch. So the processor's
+/// counter times them, which takes half as long as the clock, and all hooks share the code, to find it in the
+/// caches.
 class ShortCallFrame {
  public:
   [[gnu::always_inline]] explicit ShortCallFrame(FunctionId function,

@@ -34,9 +34,8 @@ import test_streams
 EVENTS = "KGHDPSYLT"
 FRACTIONS = (0.0, 0.12, 0.24, 0.36, 0.48)  # of the signs, where a stream begins
 LEVELS = ("high", "medium", "low")
+# Each program counting the same.
 TARGETS = {"high": 0.995, "medium": 0.95, "low": 0.70}
-# What docs/iterations.md promises, each program counting the same: of streams that begin with the program, and of all.
-PROMISED = ({"high": 0.995, "medium": 0.95, "low": 0.70}, {"high": 0.95, "medium": 0.93, "low": 0.70})
 
 FAMILIES = {
     "vision": "amp compile dataloader lightning mlp multistream resnet50 timm_lamb validation validation_often",
@@ -194,7 +193,9 @@ def run_case(options, case):
     fraction = FRACTIONS[cut] + (draw.uniform(0, 0.1) if cut else 0)
     text, rate = perturbed(lines, members(lines), fraction, draw, number % 2 == 1)
     expected = test_streams.PROGRAMS.get(name, test_streams.Expected())
-    return case, judge(options.replay, text, rate, expected.passes, number % 2 == 1)
+    level, evidence, right = judge(options.replay, text, rate, expected.passes, number % 2 == 1)
+    # Only triggers that see windows alone begin there, and libinject states it.
+    return case, (("low", evidence + " in windows", right) if cut and level is not None else (level, evidence, right))
 
 
 # --- figures ---------------------------------------------------------------------------------------------------------
@@ -311,12 +312,12 @@ def main():
     stated = report(done)
     if not options.promise:
         return
-    for promised, cases in zip(PROMISED, ("that begin with the program", "in all")):
-        for level in LEVELS:
+    for cases in ("that begin with the program", "in all"):
+        for level, promised in TARGETS.items():
             results = [result for result, inside in stated[level] if not inside or cases == "in all"]
             share, programs = share_of(results)
-            if programs == 0 or share < promised[level]:
-                sys.exit(f"{level}, of those {cases}: {100 * share:.1f} % of {programs} programs, {100 * promised[level]:.1f} % are promised")
+            if programs == 0 or share < promised:
+                sys.exit(f"{level}, of those {cases}: {100 * share:.1f} % of {programs} programs, {100 * promised:.1f} % are promised")
 
 
 if __name__ == "__main__":
