@@ -70,7 +70,10 @@ TEST_CASE("a grace period is given up where threads get no processor", "[grace_p
       while (!stop.load(std::memory_order_relaxed)) {
       }
     });
-  CHECK_FALSE(wait_grace_period(0));
+  // Where this thread gets none either, all others may have had theirs meanwhile: not time and again.
+  bool given_up = false;
+  for (int i = 0; i < 100 && !given_up; ++i) given_up = !wait_grace_period(0);
+  CHECK(given_up);
   stop = true;
   for (auto& thread : threads) thread.join();
 }
