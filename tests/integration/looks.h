@@ -6,16 +6,19 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <map>
+#include <sstream>
 #include <string>
 #include <string_view>
 
 namespace looks {
 
+/// What can be read of it: a thread may end in the middle, which an iterator over the file would throw.
 inline std::string text_of(const std::filesystem::path& path) {
   std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
 }
 
 /// How often libinject's own threads have looked at what the program did, from here on: a program that waits
