@@ -249,7 +249,7 @@ void Tracer::flush(bool force) noexcept {
 // call of the program's, and goes on with it: heaps of programs were corrupted (CUDA 13.0). Once we have
 // unsubscribed, with no activity on, threads leave CUPTI within microseconds, unless they sleep there: in
 // cuProfilerStart and cuProfilerStop, in which it does more, in callbacks that wait for us, and where a
-// context is created, which the caller has waited for.
+// context is created: the collector waits for that first, a client that CUPTI is given up for does not.
 bool Tracer::wait_until_left() noexcept {
   constexpr Nanoseconds kMost = 300'000'000;
   return !thread_inside() && wait_grace_period(kMost) && !thread_inside();
