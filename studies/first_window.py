@@ -30,6 +30,7 @@ import signal
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -47,9 +48,10 @@ OURS = {
     "ours_memory": {"INJECT_RECOVER": "0"},
     "ours_no_api": {"INJECT_API": "off"},
     "ours_idle": {"INJECT_WINDOW": "iter:1000000+1"},
+    "ours_metrics": {"INJECT_METRICS": "auto"},
     "ours_fifth": {"INJECT_WINDOW": "iter:{start}+{count}/20x5"},
 }
-ARMS = ("none", "sampled", "floor", "floor_rehearsed", "floor_kernels", "floor_callbacks", "profiler", "profiler_cpu", *OURS)
+ARMS = ("none", "sampled", "floor", "floor_rehearsed", "floor_kernels", "floor_callbacks", "profiler", "profiler_cpu", "proton", *OURS)
 
 
 # --- a run -----------------------------------------------------------------------------------------------------------
@@ -104,6 +106,24 @@ class Profiler:
         return {}
 
 
+class Proton:
+    """Triton's profiler around the window's steps, as its guide has it: kernels by CUPTI, one session."""
+
+    def __init__(self, folder):
+        import triton.profiler
+        self.proton, self.path = triton.profiler, os.path.join(folder, f"proton-{os.getpid()}")
+
+    def before(self, step):
+        if step == START:
+            self.session = self.proton.start(self.path, backend="cupti")
+        if step == START + COUNT:
+            self.proton.deactivate(self.session)
+
+    def end(self):
+        self.proton.finalize(self.session)
+        return {}
+
+
 class Nothing:
     def before(self, step):
         pass
@@ -148,6 +168,8 @@ def take_steps(request, arm, options, wait_for_turn):
         client = Floor(arm, options.floor, options.cupti)
     elif arm.startswith("profiler"):
         client = Profiler(arm)
+    elif arm == "proton":
+        client = Proton(tempfile.mkdtemp())
     step = launch_bound.PROGRAMS[request["program"]](options.device)
     step()
     count = options.steps

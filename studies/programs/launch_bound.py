@@ -6,6 +6,7 @@ PROGRAMS has a function for each: it builds the program on a device ("cuda", or 
 returns a function that takes a step. None of them waits for the device but where its algorithm does.
 """
 
+import functools
 import time
 
 import torch
@@ -21,14 +22,14 @@ def stepper(model, optimizer, loss):
     return step
 
 
-def mlp(device):
+def mlp(device, batch=64):
     """A deep, narrow perceptron."""
     layers = []
     for _ in range(24):
         layers += [nn.Linear(256, 256), nn.LayerNorm(256), nn.GELU()]
     model = nn.Sequential(*layers, nn.Linear(256, 10)).to(device)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
-    x, y = torch.randn(64, 256, device=device), torch.randint(0, 10, (64,), device=device)
+    x, y = torch.randn(batch, 256, device=device), torch.randint(0, 10, (batch,), device=device)
     return stepper(model, optimizer, lambda: F.cross_entropy(model(x), y))
 
 
@@ -48,12 +49,12 @@ class Block(nn.Module):
         return x + self.down(F.gelu(self.up(self.between(x))))
 
 
-def language(device):
+def language(device, batch=4):
     """A small language model in mixed precision; gradients are clipped."""
     embed, blocks, head = nn.Embedding(1000, 256), nn.Sequential(*[Block(256, 4) for _ in range(8)]), nn.Linear(256, 1000)
     model = nn.Sequential(embed, blocks, head).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
-    tokens = torch.randint(0, 1000, (4, 65), device=device)
+    tokens = torch.randint(0, 1000, (batch, 65), device=device)
 
     def step():
         optimizer.zero_grad(set_to_none=True)
@@ -65,7 +66,7 @@ def language(device):
     return step
 
 
-def convolutions(device):
+def convolutions(device, batch=16):
     """Residual convolutions on small images, a batch copied from the host in every step."""
     class Residual(nn.Module):
         def __init__(self, width):
@@ -79,20 +80,20 @@ def convolutions(device):
     model = nn.Sequential(nn.Conv2d(3, 32, 3, padding=1), *[Residual(32) for _ in range(12)], nn.AdaptiveAvgPool2d(1), nn.Flatten(),
                           nn.Linear(32, 10)).to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-    images, labels = torch.randn(16, 3, 32, 32), torch.randint(0, 10, (16,))
+    images, labels = torch.randn(batch, 3, 32, 32), torch.randint(0, 10, (batch,))
     if device == "cuda":
         images, labels = images.pin_memory(), labels.pin_memory()
     return stepper(model, optimizer, lambda: F.cross_entropy(model(images.to(device, non_blocking=True)), labels.to(device, non_blocking=True)))
 
 
-def recurrent(device):
+def recurrent(device, batch=32, width=128):
     """An LSTM written as a loop over time."""
-    cell, head = nn.LSTMCell(64, 128).to(device), nn.Linear(128, 10).to(device)
+    cell, head = nn.LSTMCell(64, width).to(device), nn.Linear(width, 10).to(device)
     optimizer = torch.optim.RMSprop([*cell.parameters(), *head.parameters()], lr=1e-3)
-    x, y = torch.randn(40, 32, 64, device=device), torch.randint(0, 10, (32,), device=device)
+    x, y = torch.randn(40, batch, 64, device=device), torch.randint(0, 10, (batch,), device=device)
 
     def loss():
-        h = c = torch.zeros(32, 128, device=device)
+        h = c = torch.zeros(batch, width, device=device)
         for at in range(40):
             h, c = cell(x[at], (h, c))
         return F.cross_entropy(head(h), y)
@@ -123,7 +124,7 @@ def actor(device):
     return step
 
 
-def unet(device):
+def unet(device, batch=4):
     """A small U-net in half precision with loss scaling, its noise drawn in every step."""
     def part(i, o):
         return nn.Sequential(nn.Conv2d(i, o, 3, padding=1), nn.GroupNorm(4, o), nn.SiLU(), nn.Conv2d(o, o, 3, padding=1), nn.GroupNorm(4, o), nn.SiLU())
@@ -149,7 +150,7 @@ def unet(device):
     model = Net().to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     scaler = torch.cuda.amp.GradScaler(enabled=device == "cuda")
-    images = torch.randn(4, 1, 32, 32, device=device)
+    images = torch.randn(batch, 1, 32, 32, device=device)
 
     def step():
         optimizer.zero_grad(set_to_none=True)
@@ -162,18 +163,18 @@ def unet(device):
     return step
 
 
-def critic(device):
+def critic(device, batch=64):
     """A Wasserstein critic with a gradient penalty: a backward pass through a backward pass."""
     def net(i, o):
         return nn.Sequential(nn.Linear(i, 128), nn.LeakyReLU(0.2), nn.Linear(128, 128), nn.LeakyReLU(0.2), nn.Linear(128, 128),
                              nn.LeakyReLU(0.2), nn.Linear(128, o)).to(device)
     critic, generator = net(64, 1), net(16, 64)
     first, second = (torch.optim.Adam(one.parameters(), lr=1e-4, betas=(0.0, 0.9)) for one in (critic, generator))
-    real = torch.randn(64, 64, device=device)
+    real = torch.randn(batch, 64, device=device)
 
     def step():
-        fake = generator(torch.randn(64, 16, device=device))
-        between = torch.lerp(real, fake.detach(), torch.rand(64, 1, device=device)).requires_grad_(True)
+        fake = generator(torch.randn(batch, 16, device=device))
+        between = torch.lerp(real, fake.detach(), torch.rand(batch, 1, device=device)).requires_grad_(True)
         gradient, = torch.autograd.grad(critic(between).sum(), between, create_graph=True)
         first.zero_grad(set_to_none=True)
         (critic(fake.detach()).mean() - critic(real).mean() + 10 * ((gradient.norm(2, 1) - 1) ** 2).mean()).backward()
@@ -185,7 +186,7 @@ def critic(device):
 
 
 def graph(device):
-    """The perceptron's forward and backward pass as a CUDA graph, the optimizer outside of it."""
+    """The perceptron's forward and backward pass as a CUDA graph. 32 of its gradients are accumulated; the optimizer is outside of it."""
     layers = []
     for _ in range(12):
         layers += [nn.Linear(128, 128), nn.ReLU()]
@@ -194,7 +195,6 @@ def graph(device):
     x, y = torch.randn(64, 128, device=device), torch.randint(0, 10, (64,), device=device)
 
     def pass_once():
-        optimizer.zero_grad(set_to_none=False)
         F.cross_entropy(model(x), y).backward()
     if device != "cuda":
         pass_once()
@@ -210,7 +210,9 @@ def graph(device):
         pass_once()
 
     def step():
-        captured.replay()
+        optimizer.zero_grad(set_to_none=False)
+        for _ in range(32):
+            captured.replay()
         optimizer.step()
     return step
 
@@ -238,4 +240,13 @@ def paced(microseconds):
     return build
 
 
-PROGRAMS = {f.__name__: f for f in (mlp, language, convolutions, recurrent, actor, unet, critic, graph, paced(2), paced(10), paced(50))}
+def busy(program, **sizes):
+    """The same launches on more data, so that the GPU works for much of the step."""
+    build = functools.partial(program, **sizes)
+    build.__name__ = program.__name__ + "_busy"
+    return build
+
+
+BUSY = (busy(mlp, batch=16384), busy(language, batch=640), busy(convolutions, batch=96), busy(recurrent, batch=640, width=1024),
+        busy(unet, batch=1024), busy(critic, batch=98304))
+PROGRAMS = {f.__name__: f for f in (mlp, language, convolutions, recurrent, actor, unet, critic, graph, paced(2), paced(10), paced(50), *BUSY)}
