@@ -2,9 +2,9 @@
 // SPDX-FileCopyrightText: The libinject authors
 #pragma once
 
-#include <atomic>
-#include <cstddef>
 #include <cstdint>
+
+#include "libinject/record/intern_table.h"
 
 namespace inject {
 
@@ -26,35 +26,26 @@ class RangeTree {
     std::uint32_t depth = 0;  ///< of all domains
   };
 
-  explicit RangeTree(std::uint32_t max_nodes) noexcept;
-  ~RangeTree();
-  RangeTree(const RangeTree&) = delete;
-  RangeTree& operator=(const RangeTree&) = delete;
+  explicit RangeTree(std::uint32_t max_nodes) noexcept : nodes_(max_nodes) {}
 
   /// The node of a range inside `parent`, entered if new.
   std::uint32_t child(std::uint32_t parent, std::uint32_t name, std::uint32_t domain,
                       RangeStyle style) noexcept;
-  /// The path of `node` without its innermost range of that name, domain and style; `node` if there is none.
+  /// The path of `id` without its innermost range of that name, domain and style; `id` if there is none.
   /// With `any_name` the innermost range of that domain and style goes, and `name` receives its name.
-  std::uint32_t without(std::uint32_t node, std::uint32_t& name, std::uint32_t domain, RangeStyle style,
+  std::uint32_t without(std::uint32_t id, std::uint32_t& name, std::uint32_t domain, RangeStyle style,
                         bool any_name) noexcept;
-  Node node(std::uint32_t id) const noexcept;
-  /// How many push/pop ranges of that domain are on the path of `node`. Looks no further than kMaxDepth
+  Node node(std::uint32_t id) const noexcept { return nodes_.item(id); }
+  /// How many push/pop ranges of that domain are on the path of `id`. Looks no further than kMaxDepth
   /// ranges of other domains for one: a program that pushes and never pops has a path of any length.
-  std::uint32_t level(std::uint32_t node, std::uint32_t domain) const noexcept;
-  std::uint64_t overflows() const noexcept { return overflows_.load(std::memory_order_relaxed); }
+  std::uint32_t level(std::uint32_t id, std::uint32_t domain) const noexcept;
+  std::uint64_t overflows() const noexcept { return nodes_.overflows(); }
 
  private:
   // Ranges of other domains or styles that were opened later than the one that is looked for.
   static constexpr unsigned kMaxDepth = 64;
 
-  std::uint32_t max_nodes_;
-  std::uint32_t slot_mask_ = 0;
-  std::size_t mapped_ = 0;
-  std::atomic<std::uint32_t>* slots_ = nullptr;
-  Node* nodes_ = nullptr;
-  std::atomic<std::uint32_t> count_{1};
-  std::atomic<std::uint64_t> overflows_{0};
+  InternTable<Node> nodes_;
 };
 
 }  // namespace inject
