@@ -106,9 +106,9 @@ Problem parse_api(std::string_view value, Options& options, const EnvironmentLoo
 }
 
 Problem parse_hooks(std::string_view value, Options& options, const EnvironmentLookup& /*environment*/) {
-  constexpr Choice<HookGroups> kGroups[] = {{"cudart", kHookCudart},     {"cublas", kHookCublas},
-                                            {"cublaslt", kHookCublasLt}, {"cudnn", kHookCudnn},
-                                            {"nccl", kHookNccl},         {"torch", kHookTorch}};
+  constexpr Choice<HookGroups> kGroups[] = {
+      {"cudart", kHookCudart}, {"cublas", kHookCublas}, {"cublaslt", kHookCublasLt}, {"cudnn", kHookCudnn},
+      {"nccl", kHookNccl},     {"torch", kHookTorch},   {"python", kHookPython}};
   unsigned hooks = value == "all" ? kHookAll : 0;
   if (hooks == 0) {
     for (const std::string_view name : items_of(value)) {

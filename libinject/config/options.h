@@ -27,8 +27,9 @@ enum HookGroups : std::uint8_t {
   kHookCublasLt = 1u << 2,
   kHookCudnn = 1u << 3,
   kHookNccl = 1u << 4,
-  kHookTorch = 1u << 5,  ///< no functions: what PyTorch tells of itself (capture/torch)
-  kHookAll = (1u << 6) - 1,
+  kHookTorch = 1u << 5,   ///< no functions: what PyTorch tells of itself (capture/torch)
+  kHookPython = 1u << 6,  ///< likewise: the frames of the Python interpreter (capture/python)
+  kHookAll = (1u << 7) - 1,
 };
 
 /// What the user asked for. Paths are still patterns (out_path.h), which are expanded when needed.

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "libinject/base/clock.h"
+#include "libinject/model/code_place.h"
 #include "libinject/model/functions.h"
 
 namespace inject::recovery {
@@ -115,7 +116,8 @@ void Journal::note_call(const CallRecord& record) {
   note_driver_call(record.function);
   for (unsigned level = 0; level < chain_depth(record.chain); ++level)
     note_driver_call(chain_at(record.chain, level));
-  note_range(record.range);
+  // Where launches are named it is their place, which no other process knows.
+  if (!is_naming(record.window)) note_range(record.range);
   note_shape(record.shape);
 }
 
@@ -132,8 +134,8 @@ void Journal::take_run(std::uint32_t thread, const Block& block, BlockPosition f
     if (slot.kind() == RecordKind::kCall) {
       CallRecord record;
       std::memcpy(&record, slot.bytes, sizeof record);
-      if (record.window != 0) ++calls_;
-      if (record.window != 0 && record.correlation != 0) ++submissions;
+      if (open_window(record.window) != 0) ++calls_;
+      if (open_window(record.window) != 0 && record.correlation != 0) ++submissions;
       if (!full_) note_call(record);
     } else if (slot.kind() == RecordKind::kShortCalls) {
       calls_ += slot.bytes[offsetof(ShortCallsRecord, count)];

@@ -19,7 +19,7 @@ struct Attribution {
   FunctionId function = kNoFunction;  ///< the API call that submitted it
   std::uint32_t window = 0;
   std::uint32_t thread = 0;  ///< index into the run's thread list
-  std::uint32_t range = 0;   ///< NVTX context node
+  std::uint32_t range = 0;   ///< NVTX context node; a CodePlace where launches are named
   std::uint32_t owner =
       0;  ///< library call, by its number on the thread: that of `shape`, else the outermost
   std::uint32_t shape = 0;  ///< in Core::shapes: what that call computes, 0 if not known

@@ -77,7 +77,8 @@ struct alignas(64) CallRecord {
                              ///< `shape` is of, else the outermost one; 0 if none
   std::uint32_t call = 0;    ///< number of this call on its thread
   std::uint32_t range =
-      0;  ///< NVTX context: node of the range tree (record/range_tree.h), 0 if no range is open
+      0;  ///< NVTX context: node of the range tree (record/range_tree.h), 0 if no range is open; in a
+          ///< window that is_naming(), the launch's place in the program (record/code_places.h)
   std::uint32_t window = 0;  ///< number of the window the call began in, 0 if none was open
   std::uint32_t shape = 0;   ///< in Core::shapes: what the outermost call computes of those around this one
                              ///< and itself whose arguments are read; 0 if there is none

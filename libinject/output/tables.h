@@ -54,6 +54,10 @@ TableFile iteration_table();
 TableFile step_table();
 TableFile phase_table();
 TableFile memory_table();
+// code_tables.cpp
+TableFile operator_table();
+TableFile module_table();
+TableFile line_table();
 // kernel_detail_table.cpp, kernel_metric_table.cpp
 TableFile kernel_detail_table();
 TableFile kernel_metric_table();

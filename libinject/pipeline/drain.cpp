@@ -74,24 +74,29 @@ void Drain::take(std::uint32_t thread, const Slot& slot) {
   if (slot.kind() == RecordKind::kCall) {
     CallRecord record;
     std::memcpy(&record, slot.bytes, sizeof record);
-    on_call(thread, record);
+    if (is_naming(record.window)) {
+      add_launch(thread, record);
+    } else {
+      on_call(thread, record);
+    }
   } else if (slot.kind() == RecordKind::kShortCalls) {
     ShortCallsRecord record;
     std::memcpy(&record, slot.bytes, sizeof record);
-    on_short_calls(record);
+    if (!is_naming(record.window)) on_short_calls(record);
   } else if (slot.kind() == RecordKind::kRange) {
     RangeRecord record;
     std::memcpy(&record, slot.bytes, sizeof record);
+    if (is_naming(record.window)) return;
     note_window(record.window);
     ranges_.edge(thread, record);
   } else if (slot.kind() == RecordKind::kProcessorTime) {
     ProcessorTimeRecord record;
     std::memcpy(&record, slot.bytes, sizeof record);
-    on_processor_time(thread, record);
+    if (!is_naming(record.window)) on_processor_time(thread, record);
   } else if (slot.kind() == RecordKind::kFetch) {
     FetchRecord record;
     std::memcpy(&record, slot.bytes, sizeof record);
-    on_fetch(thread, record);
+    if (!is_naming(record.window)) on_fetch(thread, record);
   } else if (slot.kind() == RecordKind::kSign && search_ != nullptr) {
     SignRecord record;
     std::memcpy(&record, slot.bytes, sizeof record);
@@ -110,33 +115,35 @@ void Drain::note_window(std::uint32_t window) {
   known_windows_ = windows_.opened();
 }
 
-void Drain::on_call(std::uint32_t thread, const CallRecord& record) {
-  note_window(record.window);
-  const bool no_work = (record.flags & kCallNoWork) != 0;
+void Drain::add_launch(std::uint32_t thread, const CallRecord& record) {
+  if (record.correlation == 0) return;
   std::optional<std::uint16_t> graph;
   if ((record.flags & kCallGraph) != 0) graph = static_cast<std::uint16_t>(record.status);
-  const std::int16_t status = graph ? std::int16_t{0} : record.status;
-  if (record.correlation != 0) {
-    Attribution launch;
-    launch.function = record.function;
-    launch.window = record.window;
-    launch.thread = thread;
-    launch.range = record.range;
-    launch.owner = record.owner;
-    launch.shape = record.shape;
-    launch.chain = record.chain;
-    launch.stream_handle = record.stream;
-    launch.host_begin = record.begin;
-    launch.host_end = record.end;
-    launches_.add(record.generation, record.correlation, launch,
-                  status == 0 && !no_work && (record.flags & kCallCaptured) == 0, graph);
-    if (record.window != 0) first_launches_.add(record.window, record.generation, record.correlation);
-  }
+  const bool submitted = (graph || record.status == 0) && (record.flags & (kCallNoWork | kCallCaptured)) == 0;
+  Attribution launch;
+  launch.function = record.function;
+  launch.window = record.window;
+  launch.thread = thread;
+  launch.range = record.range;
+  launch.owner = record.owner;
+  launch.shape = record.shape;
+  launch.chain = record.chain;
+  launch.stream_handle = record.stream;
+  launch.host_begin = record.begin;
+  launch.host_end = record.end;
+  launches_.add(record.generation, record.correlation, launch, submitted, graph);
+}
+
+void Drain::on_call(std::uint32_t thread, const CallRecord& record) {
+  note_window(record.window);
+  add_launch(thread, record);
   if (record.window == 0) return;
+  if (record.correlation != 0) first_launches_.add(record.window, record.generation, record.correlation);
+  const bool no_work = (record.flags & kCallNoWork) != 0;
   ranges_.context(thread, record.window, record.range);
   CallEvent event;
   event.function = record.function;
-  event.status = status;
+  event.status = (record.flags & kCallGraph) != 0 ? std::int16_t{0} : record.status;
   event.captured = (record.flags & kCallCaptured) != 0;
   event.owns_shape = (record.flags & kCallOwnsShape) != 0;
   event.shared = (record.flags & kCallShared) != 0;
@@ -257,7 +264,7 @@ void Drain::deliver(Event& event, std::uint16_t generation) {
     return;
   }
   if constexpr (std::is_same_v<Event, KernelEvent>) {
-    if (event.graph_node != 0) {
+    if (event.graph_node != 0 && !is_naming(event.launch.window)) {
       graph_times_.kernel(event, generation);
       return;
     }
@@ -269,7 +276,7 @@ void Drain::deliver(Event& event, std::uint16_t generation) {
 
 template <typename Event>
 void Drain::leave_out(const Event& event) {
-  if (event.launch.window == 0) return;
+  if (open_window(event.launch.window) == 0) return;
   Losses losses;
   losses.invalid_times = 1;
   windows_.add_losses(event.launch.window, losses);
@@ -278,8 +285,11 @@ void Drain::leave_out(const Event& event) {
 
 template <typename Event>
 void Drain::hand_on(Event& event, std::uint16_t generation) {
-  if (event.launch.window == 0) {
+  if (open_window(event.launch.window) == 0) {
     note_outside(event);
+    if constexpr (std::is_same_v<Event, KernelEvent>) {
+      if (is_naming(event.launch.window)) statistics_.add_named(event);
+    }
     return;
   }
   last_in_window_end_ = std::max(last_in_window_end_, event.end);
@@ -350,6 +360,7 @@ void Drain::take_drops(std::uint32_t window, HostDrops drops) {
 // any; what remains were kernels of graphs, or of launches that no record is known of.
 void Drain::note_missing(std::uint64_t dropped, bool delivered) {
   for (const auto& [window, count] : launches_.give_up_waiting(delivered)) {
+    if (is_naming(window)) continue;  // its kernels stay without a name
     Losses losses;
     losses.activity_records = std::min(count, dropped);
     losses.missing_records = count - losses.activity_records;

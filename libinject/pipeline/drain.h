@@ -96,6 +96,7 @@ class Drain {
 
   void note_window(std::uint32_t window);
   void on_call(std::uint32_t thread, const CallRecord& record);
+  void add_launch(std::uint32_t thread, const CallRecord& record);
   void on_short_calls(const ShortCallsRecord& record);
   void on_fetch(std::uint32_t thread, const FetchRecord& record);
   void on_processor_time(std::uint32_t thread, const ProcessorTimeRecord& record);

@@ -22,7 +22,8 @@ enum ControlBits : std::uint32_t {
 
 extern std::atomic<std::uint32_t> control_word;
 
-/// The window that is open now, 0 if none. A call belongs to the window that it reads here as it begins.
+/// The window that is open now, 0 if none; with kNamingWindow (model/code_place.h) while what follows it is
+/// named. A call belongs to the window that it reads here as it begins.
 extern std::atomic<std::uint32_t> current_window;
 
 /// Counts CUPTI attachments, so that correlation ids of different attachments are told apart.

@@ -26,6 +26,7 @@ Core::Core(ParseResult parsed)
       shapes(kMaxShapes),
       graph_nodes(kMaxGraphNodes),
       ranges(kMaxRangeNodes),
+      places(names),
       ring(configuration.options.ring_bytes),
       threads(ring),
       nvtx_trigger(configuration.options.window) {}

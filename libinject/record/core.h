@@ -5,6 +5,7 @@
 #include "libinject/base/ticks.h"
 #include "libinject/config/options.h"
 #include "libinject/record/block_pool.h"
+#include "libinject/record/code_places.h"
 #include "libinject/record/graph_nodes.h"
 #include "libinject/record/name_table.h"
 #include "libinject/record/nvtx_trigger.h"
@@ -24,6 +25,7 @@ struct Core {
   ShapeTable shapes;       ///< what library calls compute
   GraphNodes graph_nodes;  ///< the calls that were captured into CUDA graphs
   RangeTree ranges;
+  CodePlaces places;  ///< where in the program work is launched
   BlockPool ring;
   ThreadRegistry threads;
   TickClock clock;           ///< its first reading is older than any record

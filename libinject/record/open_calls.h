@@ -24,6 +24,7 @@ struct OpenCall {
   std::uint32_t owner = 0;
   std::uint32_t window = 0;
   std::uint32_t shape = 0;
+  std::uint32_t code_place = 0;  ///< of its launch, where launches are named
   FunctionId function = 0;
   std::uint16_t generation = 0;
   std::uint16_t graph = 0;  ///< with kCallGraph

@@ -13,6 +13,7 @@
 #include "libinject/record/block_pool.h"
 #include "libinject/record/collective_group.h"
 #include "libinject/record/open_calls.h"
+#include "libinject/record/open_operators.h"
 #include "libinject/record/watched_ranges.h"
 
 namespace inject {
@@ -43,6 +44,7 @@ struct alignas(64) ThreadState {
   FetchKind fetch_kind = FetchKind::kWaiting;  ///< … and what of
   bool has_stepped = false;                    ///< an optimizer
   std::uint32_t launch_window = 0;             ///< window of the driver launch in progress
+  std::uint32_t launch_place = 0;              ///< of that, where launches are named
   std::uint32_t plain_window = 0;              ///< window that a driver call which submits nothing began in
   std::atomic<std::uint32_t> launching{0};     ///< 1 while a driver launch of an open window is in progress
   std::atomic<std::uint32_t> ended_ranges{0};  ///< start/end ranges of this thread that another thread ended
@@ -59,11 +61,14 @@ struct alignas(64) ThreadState {
   WatchedRanges watched;
   CollectiveGroup collectives;
   RecordQueue queue;
+  OpenOperators operators;  ///< of the program's framework, while launches are named
 
   /// Makes a state as new, but for `life`: another thread must not take it meanwhile.
   void reset() noexcept {
     open_calls.reset(queue);
-    index = calls = range = graph_nodes = graph_nodes_at_enter = launching_kernel = launch_window = 0;
+    operators.clear();
+    index = calls = range = graph_nodes = graph_nodes_at_enter = launching_kernel = launch_window =
+        launch_place = 0;
     untimed_signs = sign_pass = last_shape = plain_window = processor_time_window = kept_window = 0;
     last_operand = last_call_end = last_short_end = kept_end = kept_end_ticks = sign_sum = step_sum = 0;
     sign_count = step_count = step_function = step_optimizer = 0;

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "libinject/journal/run_state.h"
+#include "libinject/model/code_place.h"
 #include "libinject/model/functions.h"
 
 namespace inject::recovery {
@@ -127,7 +128,7 @@ std::string_view Replay::kernel_name(std::uint32_t id) {
 bool Replay::take_call(std::uint32_t thread, Slot slot) {
   CallRecord record;
   std::memcpy(&record, slot.bytes, sizeof record);
-  if (record.window != 0) ++calls_;
+  if (open_window(record.window) != 0) ++calls_;
   if (record.end < record.begin || !is_function(record.function)) return false;
   bool ended = false;
   for (unsigned level = 0; level < 4; ++level) {
@@ -138,8 +139,13 @@ bool Replay::take_call(std::uint32_t thread, Slot slot) {
       return false;
     }
   }
-  if (!windows_.open_until(record.window, record.begin)) return false;
-  record.range = range_of(record.range);
+  if (is_naming(record.window)) {
+    windows_.over_by(record.window & ~kNamingWindow, record.begin);
+    record.range = 0;
+  } else {
+    if (!windows_.open_until(record.window, record.begin)) return false;
+    record.range = range_of(record.range);
+  }
   record.shape = shape_of(record.shape);
   latest_ = std::max(latest_, record.end);
   std::memcpy(slot.bytes, &record, sizeof record);
@@ -151,6 +157,7 @@ bool Replay::take_short_calls(std::uint32_t thread, const Slot& slot) {
   ShortCallsRecord record;
   std::memcpy(&record, slot.bytes, sizeof record);
   if (record.count > ShortCallsRecord::kMost || record.window == 0) return false;
+  if (is_naming(record.window)) return true;
   calls_ += record.count;
   for (const ShortCallsRecord::Call& call : std::span(record.calls, record.count))
     if (!is_bookkeeping(call.function)) return false;
@@ -169,6 +176,7 @@ bool Replay::take_slot(std::uint32_t thread, Slot slot) {
     case RecordKind::kRange: {
       RangeRecord record;
       std::memcpy(&record, slot.bytes, sizeof record);
+      if (is_naming(record.window)) return true;
       if (record.edge < RangeEdge::kPush || record.edge > RangeEdge::kEnd ||
           !windows_.open_until(record.window, record.time))
         return false;
@@ -181,6 +189,7 @@ bool Replay::take_slot(std::uint32_t thread, Slot slot) {
     case RecordKind::kProcessorTime: {
       ProcessorTimeRecord record;
       std::memcpy(&record, slot.bytes, sizeof record);
+      if (is_naming(record.window)) return true;
       if (!windows_.open_until(record.window, record.time)) return false;
       drain_.take(thread, slot);
       return true;
@@ -188,6 +197,7 @@ bool Replay::take_slot(std::uint32_t thread, Slot slot) {
     case RecordKind::kFetch: {
       FetchRecord record;
       std::memcpy(&record, slot.bytes, sizeof record);
+      if (is_naming(record.window)) return true;
       const Nanoseconds time = std::max(record.begin, record.end);
       if (record.fetch > FetchKind::kProcessing || record.by > FetchThread::kOther ||
           !windows_.open_until(record.window, time))

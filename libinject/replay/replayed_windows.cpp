@@ -56,6 +56,12 @@ bool ReplayedWindows::open_until(std::uint32_t window, Nanoseconds begin) {
   return true;
 }
 
+void ReplayedWindows::over_by(std::uint32_t window, Nanoseconds time) {
+  if (window == 0 || window > known() || windows_[window - 1].without_times) return;
+  Window& over = windows_[window - 1];
+  if (over.end == 0) over.end = std::max(time, over.begin);
+}
+
 void ReplayedWindows::end_until(std::uint32_t window) {
   for (; ended_ < window; ++ended_) {
     const Window& known = windows_[ended_];

@@ -32,6 +32,8 @@ class ReplayedWindows {
   void first_begins(Nanoseconds time) { first_ = time; }
   /// Opens all up to `window` in the log. One that nothing is known of begins with `begin`. False: as above.
   bool open_until(std::uint32_t window, Nanoseconds begin);
+  /// What follows the window was running at `time`.
+  void over_by(std::uint32_t window, Nanoseconds time);
   /// Ends them in the log, up to the first whose end is not known.
   void end_until(std::uint32_t window);
   /// Ends all. What was still open ended with the process, `last`, or where the next one began.

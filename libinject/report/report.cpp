@@ -280,8 +280,9 @@ KernelLimits Report::limits_of(std::uint32_t device) const {
   return found == limits.end() ? KernelLimits{} : found->second;
 }
 
-Report build_report(const Statistics& statistics, const RunInfo& run) {
+Report build_report(const Statistics& statistics, const RunInfo& run, const CodePlaces* places) {
   Report report;
+  if (places != nullptr) report.code = build_code_report(statistics.code_times(), *places);
   report.statistics = &statistics;
   report.run = &run;
   report.calls = call_reports(statistics, run);

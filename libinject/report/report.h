@@ -15,6 +15,7 @@
 #include "libinject/analysis/diagnosis.h"
 #include "libinject/model/run_info.h"
 #include "libinject/report/call_report.h"
+#include "libinject/report/code_report.h"
 #include "libinject/report/device_diagnosis.h"
 #include "libinject/report/measured_kernels.h"
 #include "libinject/report/profiler_overhead.h"
@@ -121,6 +122,7 @@ struct Report {
   std::vector<IterationRow> iteration_rows;
   std::vector<IterationReport> iterations;  ///< likewise
   StepReport steps;
+  CodeReport code;
   /// Rows of the tables of calls, kernels' metrics, windows and iterations whose share of a peak is left out
   /// because it is impossible (possible_share()).
   std::uint64_t impossible_rates = 0;
@@ -132,6 +134,7 @@ struct Report {
 /// `step_time` in nanoseconds; empty without INJECT_BATCH.
 std::optional<double> samples_per_second(std::uint64_t batch, double step_time);
 
-Report build_report(const Statistics& statistics, const RunInfo& run);
+/// `places`: those of the launches that have been named; null where there are none.
+Report build_report(const Statistics& statistics, const RunInfo& run, const CodePlaces* places = nullptr);
 
 }  // namespace inject

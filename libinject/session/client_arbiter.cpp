@@ -157,7 +157,7 @@ void ClientArbiter::close_windows(const std::string& why) {
   state.stay_attached = false;
   const bool launches = parts_.launches.armed();
   if (launches) parts_.launches.note();
-  const std::uint32_t window = current_window.load(std::memory_order_acquire);
+  const std::uint32_t window = open_window(current_window.load(std::memory_order_acquire));
   if (window != 0) parts_.log.note_ended_by(window, why);
   parts_.iterations.on_callbacks_lost();
   if (launches) {

@@ -139,7 +139,7 @@ void Collector::step(std::uint32_t current) {
       !parts_.launches.armed() && !state.ending() && !parts_.cupti.sampler().running()) {
     parts_.arbiter.detach(true, true);
   }
-  if (state.collecting && !state.open()) {
+  if (state.collecting && !state.open() && !state.naming()) {
     if (parts_.log.opened() != 0 && parts_.windows.none_left()) parts_.callbacks.last_window_closed();
     if (!state.stay_attached || state.ending() || now() - state.ended_at >= WindowController::kStayAttached) {
       collect();

@@ -34,6 +34,15 @@ void IterationTrigger::failed() {
   over_ = true;
 }
 
+bool IterationTrigger::extend(std::uint64_t count) {
+  // CUPTI is attached a few iterations ahead of a window.
+  constexpr std::uint64_t kApart = 8;
+  if (spec_.kind != WindowKind::kAuto && spec_.every != 0 && spec_.every < length_ + count + kApart)
+    return false;
+  close_at_ += count;
+  return true;
+}
+
 void IterationTrigger::end() {
   active_ = false;
   schedule_.advance();

@@ -43,6 +43,9 @@ class IterationTrigger : public Trigger {
   void failed();
   /// The window has as many iterations from this one on: it opened late, or they were numbered anew.
   void restart_at(std::uint64_t first) { close_at_ = first + length_; }
+  /// It is over, and another `count` iterations are to be named before it closes. False where the next window
+  /// would come too soon for that.
+  bool extend(std::uint64_t count);
   /// However it ended, or was given up before it had begun.
   void end();
   /// The window that is open, or pending, closes before an iteration.

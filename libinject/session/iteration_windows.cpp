@@ -8,7 +8,9 @@
 #include "libinject/base/clock.h"
 #include "libinject/base/format.h"
 #include "libinject/base/log.h"
+#include "libinject/capture/launch_place.h"
 #include "libinject/capture/loaded_objects.h"
+#include "libinject/capture/python/frame_reader.h"
 #include "libinject/capture/torch/step_listener.h"
 #include "libinject/record/control.h"
 #include "libinject/session/session_parts.h"
@@ -25,13 +27,17 @@ constexpr Nanoseconds kFirstSearchInterval = 2 * kMillisecond;
 constexpr Nanoseconds kNoHookedLaunches = 20 * kSecond;
 // Launches pass our hooks, but nothing repeats in what we see of them.
 constexpr Nanoseconds kNothingFound = 60 * kSecond;
-// How often PyTorch is looked for, and asked again if it has been silent.
-constexpr Nanoseconds kTorchInterval = 250 * kMillisecond;
+// How often PyTorch and Python are looked for, and PyTorch is asked again if it has been silent.
+constexpr Nanoseconds kFrameworkInterval = 250 * kMillisecond;
 // How long an exiting thread waits for ours, which may be writing files.
 constexpr Nanoseconds kExitPipelineWait = 2 * kSecond;
 // How many steps after the last window are timed, and how long they are waited for.
 constexpr std::uint64_t kUnprofiledSteps = 30;
 constexpr Nanoseconds kLongestTiming = 300 * kSecond;
+// How many iterations after a window are named: with one alone, nothing would tell what differs from
+// iteration to iteration.
+constexpr std::uint64_t kNamedIterations = 2;
+constexpr Nanoseconds kNamingPatience = 5 * kSecond;
 // How long INJECT_AFTER waits for them.
 constexpr Nanoseconds kLongestWait = 10 * kSecond;
 // When the user is told that nothing has been found so far.
@@ -149,7 +155,8 @@ void IterationWindows::step() {
   if (std::exchange(attach_wanted_, false)) parts_.windows.attach_ahead();
   if (!searching() || parts_.pipeline.search_restarting()) return;
   if (state.open()) timed_before_.reset();
-  look_for_torch();
+  look_for_frameworks();
+  end_overdue_naming();
   record_edges();
   if (!searching() || parts_.pipeline.search_restarting()) return;
   if (!searching_for_window() || state.ending()) {
@@ -218,12 +225,22 @@ void IterationWindows::try_callbacks() {
   if (parts_.arbiter.raise(TracerLevel::kLaunches, true)) start_search(SignSource::kCallbacks);
 }
 
-// It may be loaded after CUDA's initialisation, and our callback may be cleared.
-void IterationWindows::look_for_torch() {
-  if ((parts_.options.hooks & kHookTorch) == 0 || now() - torch_sought_ < kTorchInterval) return;
-  torch_sought_ = now();
+// They may be loaded after CUDA's initialisation, and our callback may be cleared.
+void IterationWindows::look_for_frameworks() {
+  const bool torch = (parts_.options.hooks & kHookTorch) != 0;
+  const bool python = (parts_.options.hooks & kHookPython) != 0;
+  if ((!torch && !python) || now() - frameworks_sought_ < kFrameworkInterval) return;
+  frameworks_sought_ = now();
   const SessionUnlock unlocked(parts_.state);
-  listen_to_steps();
+  if (torch) listen_to_steps();
+  if (python) find_python();
+}
+
+// The program launches nothing more that would end it.
+void IterationWindows::end_overdue_naming() {
+  const SessionState& state = parts_.state;
+  const Nanoseconds most = kNamingPatience + 8 * kNamedIterations * known_.typical_duration;
+  if (state.naming() && now() - naming_since_ > most) parts_.windows.close();
 }
 
 void IterationWindows::warn_nothing_found() {
@@ -241,6 +258,10 @@ void IterationWindows::warn_nothing_found() {
 void IterationWindows::renumber_window() {
   renumber_ = false;
   if (!trigger().active()) return;
+  if (parts_.state.naming()) {
+    parts_.windows.close();
+    return;
+  }
   trigger().restart_at(next_number());
   stop_watch_at(trigger().close_at());
   parts_.state.warn(
@@ -309,6 +330,7 @@ void IterationWindows::at_boundary(std::uint64_t count, Nanoseconds time, bool i
     const std::uint64_t number = number_of(count);
     if (trigger().before(number, !state.idle()) == TriggerAction::kClose) {
       if (state.open()) edges_.push_back({false, count, state.window});
+      if (begin_naming(time)) return;
       if (state.idle()) {
         on_window_end();
       } else {
@@ -338,6 +360,20 @@ void IterationWindows::at_boundary(std::uint64_t count, Nanoseconds time, bool i
     // No memory: a window that is open stays so until the program ends, and the next one is planned anew.
     trigger().forget_plan();
   }
+}
+
+// What the window's kernels are for is asked in the iterations that follow it, so that it costs the window no
+// time. Once: the iterations of later windows are the same.
+bool IterationWindows::begin_naming(Nanoseconds time) {
+  const LaunchNames names{(parts_.options.hooks & kHookTorch) != 0,
+                          (parts_.options.hooks & kHookPython) != 0};
+  if (!parts_.state.open() || named_ || !launches_can_be_named(names) || !trigger().extend(kNamedIterations))
+    return false;
+  named_ = true;
+  naming_since_ = time;
+  stop_watch_at(trigger().close_at());
+  parts_.windows.begin_naming(time, names);
+  return true;
 }
 
 void IterationWindows::open_at_boundary(std::uint64_t count, Nanoseconds time, bool in_callback) {

@@ -97,8 +97,10 @@ class IterationWindows {
   bool keep_timing() INJECT_REQUIRES(session_mutex);
   void try_callbacks() INJECT_REQUIRES(session_mutex);
   void warn_nothing_found() INJECT_REQUIRES(session_mutex);
-  void look_for_torch() INJECT_REQUIRES(session_mutex);
+  void look_for_frameworks() INJECT_REQUIRES(session_mutex);
+  void end_overdue_naming() INJECT_REQUIRES(session_mutex);
   void renumber_window() INJECT_REQUIRES(session_mutex);
+  bool begin_naming(Nanoseconds time) INJECT_REQUIRES(session_mutex);
   void open_at_boundary(std::uint64_t count, Nanoseconds time, bool in_callback)
       INJECT_REQUIRES(session_mutex);
   void record_edges() INJECT_REQUIRES(session_mutex);
@@ -113,7 +115,7 @@ class IterationWindows {
   SignSource source_ INJECT_GUARDED_BY(session_mutex) = SignSource::kNone;
   std::atomic<SignSource> shown_source_{SignSource::kNone};  // the same, also once the search is over
   Nanoseconds since_ INJECT_GUARDED_BY(session_mutex) = 0;
-  Nanoseconds torch_sought_ INJECT_GUARDED_BY(session_mutex) = 0;
+  Nanoseconds frameworks_sought_ INJECT_GUARDED_BY(session_mutex) = 0;
   std::uint64_t seen_changes_ INJECT_GUARDED_BY(session_mutex) = 0;
   bool tried_callbacks_ INJECT_GUARDED_BY(session_mutex) = false;
   bool callbacks_lost_ INJECT_GUARDED_BY(session_mutex) = false;
@@ -124,6 +126,8 @@ class IterationWindows {
       false;  // iterations turned out others, in a window of them
   // Iterations without CUPTI up to the end of the last window.
   std::optional<std::uint64_t> timed_before_ INJECT_GUARDED_BY(session_mutex);
+  Nanoseconds naming_since_ INJECT_GUARDED_BY(session_mutex) = 0;
+  bool named_ INJECT_GUARDED_BY(session_mutex) = false;          // the launches of an iteration
   std::string late_ INJECT_GUARDED_BY(session_mutex);            // said when the window opens that is planned
   std::uint64_t asked_at_ INJECT_GUARDED_BY(session_mutex) = 0;  // the watch's count, when it was asked for
   bool asked_in_callback_ INJECT_GUARDED_BY(session_mutex) = false;

@@ -40,6 +40,9 @@ Pipeline::Pipeline(const Options& options, const Sources& sources, RunWriter::Cl
                }},
               clock),
       router_(windows_, statistics_, writer_.timeline(), writer_.chrome()) {
+  const bool may_name =
+      options.window.kind == WindowKind::kIteration || options.window.kind == WindowKind::kAuto;
+  if (may_name && (options.hooks & (kHookTorch | kHookPython)) != 0) statistics_.expect_names();
   statistics_.threads_are_named_by(
       [this](std::uint32_t thread) { return core_.threads.thread_name(thread); });
 }

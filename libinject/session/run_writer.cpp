@@ -332,7 +332,7 @@ RunWriter::Writing::Writing(RunWriter& writer, const char* state)
     run.threads.push_back(thread_info(writer.sources_.core, i));
   run.windows = writer.sources_.windows.copy();
   try {
-    report = build_report(writer.sources_.statistics, run);
+    report = build_report(writer.sources_.statistics, run, &writer.sources_.core.places);
     run.impossible_rates = report->impossible_rates;
   } catch (const std::exception&) {
     if (!writer.write_failed_.exchange(true)) Log::error("cannot make the tables: out of memory");

@@ -262,12 +262,12 @@ Session::Status Session::status() {
   Status status;
   const SessionState& state = parts_.state;
   const SessionLock lock(parts_.state);
-  status.window = current_window.load(std::memory_order_acquire);
-  status.state = state.ending() || state.concluding ? "finished"
-                 : status.window != 0               ? "open"
-                 : state.collecting                 ? "closing"
-                 : parts_.windows.none_left()       ? "finished"
-                                                    : "waiting";
+  status.window = open_window(current_window.load(std::memory_order_acquire));
+  status.state = state.ending() || state.concluding   ? "finished"
+                 : status.window != 0                 ? "open"
+                 : state.collecting || state.naming() ? "closing"
+                 : parts_.windows.none_left()         ? "finished"
+                                                      : "waiting";
   status.reason = status.window == 0 ? "" : parts_.log.reason(status.window);
   status.opened = std::max(parts_.log.opened(), status.window);
   status.trigger = parts_.trigger_text;

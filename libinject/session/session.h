@@ -62,7 +62,7 @@ class Session {
   bool user_flush() noexcept;
   /// For a window that somebody asks for outside the trigger: opened under the name `reason`, or why not.
   Opened request_window(const char* reason) noexcept { return parts_.windows.request(reason); }
-  bool is_open() const noexcept { return current_window.load(std::memory_order_acquire) != 0; }
+  bool is_open() const noexcept { return open_window(current_window.load(std::memory_order_acquire)) != 0; }
   /// The program's own clients of CUPTI.
   ClientArbiter& arbiter() noexcept { return parts_.arbiter; }
 

@@ -34,6 +34,7 @@ struct SessionState {
     kIdle,
     kPending,  ///< somebody has asked for a window, and CUPTI is being attached for it
     kOpen,
+    kNaming,  ///< it has ended; the launches of the iterations that follow are named
   };
 
   Stage stage INJECT_GUARDED_BY(session_mutex) = Stage::kRunning;
@@ -60,6 +61,7 @@ struct SessionState {
   bool idle() const INJECT_REQUIRES(session_mutex) { return phase == Phase::kIdle; }
   bool pending() const INJECT_REQUIRES(session_mutex) { return phase == Phase::kPending; }
   bool open() const INJECT_REQUIRES(session_mutex) { return phase == Phase::kOpen; }
+  bool naming() const INJECT_REQUIRES(session_mutex) { return phase == Phase::kNaming; }
   bool ending() const INJECT_REQUIRES(session_mutex) { return stage >= Stage::kEndingSearch; }
   bool ended() const INJECT_REQUIRES(session_mutex) { return stage == Stage::kEnded; }
 

@@ -77,6 +77,7 @@ bool WindowController::open(const std::string& reason, AttachOn thread, Nanoseco
   // CUPTI is being given up for a client of the program's.
   if (thread == AttachOn::kOurs)
     state.wait_changed(kMaxOpening, [this] { return !parts_.arbiter.yielding(); });
+  if (state.naming()) close();
   if (!state.idle() || state.ending() || !may_open_another()) return false;
   PmSampler& sampler = parts_.cupti.sampler();
   // Where the program's context is no primary one, its thread is the one that knows. Not in a callback.
@@ -181,18 +182,33 @@ void WindowController::close(Nanoseconds at) noexcept {
   control_word.fetch_and(~static_cast<std::uint32_t>(kControlRecord), std::memory_order_release);
   current_window.store(0, std::memory_order_release);
   const Nanoseconds time = now();
-  const Nanoseconds end = at == 0 ? time : at;
-  const std::uint32_t window = state.window;
+  if (state.naming()) {
+    name_launches({});
+  } else {
+    end_window(at == 0 ? time : at);
+  }
+  state.set_idle();
+  parts_.iterations.end_window_search();
+  state.collect_from(time);
+  state.wake.notify_one();
+}
+
+void WindowController::end_window(Nanoseconds end) noexcept {
+  const std::uint32_t window = parts_.state.window;
   // Whether the program's thread that comes here has computed or waited since its last call: for the causes
   // of idle time. Our own threads have no state.
   if (ThreadState* thread = ThreadRegistry::current_if_any(); thread != nullptr)
     publish_processor_time(*thread, window, end);
   parts_.log.end(window, end);
   parts_.cupti.sampler().note_window_end(end);
-  state.set_idle();
-  parts_.iterations.end_window_search();
-  state.collect_from(time);
-  state.wake.notify_one();
+}
+
+void WindowController::begin_naming(Nanoseconds at, LaunchNames names) noexcept {
+  SessionState& state = parts_.state;
+  current_window.store(state.window | kNamingWindow, std::memory_order_release);
+  end_window(at);
+  state.phase = SessionState::Phase::kNaming;
+  name_launches(names);
 }
 
 bool WindowController::apply(TriggerAction action, const std::string& reason, AttachOn thread) noexcept {
@@ -275,7 +291,7 @@ WindowController::Opened WindowController::request(const char* reason) noexcept 
   const SessionLock lock(parts_.state, std::adopt_lock);
   if (parts_.state.ending() || parts_.state.concluding) return Opened::kEnding;
   if (parts_.launches.armed()) return Opened::kByItself;
-  if (!parts_.state.idle()) return Opened::kIsOpen;
+  if (!parts_.state.idle() && !parts_.state.naming()) return Opened::kIsOpen;
   if (!may_open_another()) return Opened::kNoMore;
   asked_ = true;
   parts_.trigger->take_over();
@@ -290,8 +306,9 @@ bool WindowController::stop() noexcept {
   }
   const SessionLock lock(parts_.state, std::adopt_lock);
   if (parts_.state.idle()) return false;
+  const bool open = !parts_.state.naming();
   close();
-  return true;
+  return open;
 }
 
 Nanoseconds WindowController::next_wake() const {

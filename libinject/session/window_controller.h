@@ -7,6 +7,7 @@
 
 #include "libinject/base/mutex.h"
 #include "libinject/base/time.h"
+#include "libinject/capture/launch_place.h"
 #include "libinject/session/session_state.h"
 #include "libinject/session/trigger.h"
 
@@ -50,6 +51,9 @@ class WindowController {
       INJECT_REQUIRES(session_mutex);
   bool begin(const std::string& reason, Nanoseconds at = 0) INJECT_REQUIRES(session_mutex);
   void close(Nanoseconds at = 0) noexcept INJECT_REQUIRES(session_mutex);
+  /// The window that is open ends there. CUPTI stays as it is until close(): the launches that follow are
+  /// named (record/code_places.h).
+  void begin_naming(Nanoseconds at, LaunchNames names) noexcept INJECT_REQUIRES(session_mutex);
 
   bool may_open_another() const noexcept INJECT_REQUIRES(session_mutex);
   bool none_left() const noexcept INJECT_REQUIRES(session_mutex);
@@ -71,6 +75,7 @@ class WindowController {
   bool attached_ahead() const INJECT_REQUIRES(session_mutex) { return attached_ahead_at_ != 0; }
 
  private:
+  void end_window(Nanoseconds end) noexcept INJECT_REQUIRES(session_mutex);
   TriggerState state() const INJECT_REQUIRES(session_mutex);
   bool apply(TriggerAction action, const std::string& reason, AttachOn thread) noexcept
       INJECT_REQUIRES(session_mutex);

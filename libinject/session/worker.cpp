@@ -120,14 +120,14 @@ void Worker::step() {
   parts_.windows.step_clock();
   parts_.arbiter.step_resume();
   parts_.windows.step_unused_attachment();
-  if (state.ending() && state.open()) parts_.windows.close();
+  if (state.ending() && (state.open() || state.naming())) parts_.windows.close();
   if (parts_.log.lacks_memory()) parts_.devices.read_edges();
   // Before the first records are taken, also where the window has ended already: they go into files in there.
   // (Without the pipeline's lock: the exiting thread may make the folder meanwhile, as it takes the last
   // records.)
   const bool first_window =
       parts_.log.opened() != 0 && !parts_.pipeline.has_files() && !parts_.pipeline.folder_failed();
-  const std::uint32_t current = current_window.load(std::memory_order_acquire);
+  const std::uint32_t current = open_window(current_window.load(std::memory_order_acquire));
   {
     const SessionUnlock unlocked(state);
     if (first_window) {

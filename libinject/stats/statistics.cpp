@@ -23,7 +23,7 @@ namespace inject {
 
 struct Statistics::Collectors {
   Collectors(const NameTable& names, const RangeTree& tree)
-      : ranges(budget, names, tree), families(names), range_phases(names, tree) {}
+      : ranges(budget, names, tree), families(names), range_phases(names, tree), code_times(names) {}
 
   SampleBudget budget;
   KernelTables kernels{budget};
@@ -41,6 +41,7 @@ struct Statistics::Collectors {
   RangePhases range_phases;
   DeviceTimeStatistics device_times;
   CopyStatistics copies;
+  CodeTimes code_times;
   KernelMetrics metrics;  // rows are those of the kernels' details
   static_assert(KernelMetrics::kMaxRows == kMaxRows);
   IterationMetrics iteration_metrics;
@@ -114,6 +115,7 @@ void Statistics::add(const KernelEvent& event) {
   c.copies.kernel(launch.window, event.device, event.start, event.end);
   c.collectives.add(event, collective, time);
   c.ranges.add(event, time);
+  c.code_times.kernel(event);
 }
 
 void Statistics::add(const TransferEvent& event) {
@@ -207,6 +209,14 @@ void Statistics::add_other_kernel(std::uint32_t device, Nanoseconds start, Nanos
   collectors_->metrics.other_kernel(device, start, end);
 }
 
+void Statistics::add_named(const KernelEvent& event) {
+  collectors_->code_times.named(event);
+}
+
+void Statistics::expect_names() {
+  collectors_->code_times.expect();
+}
+
 void Statistics::join_samples_until(Nanoseconds time) {
   collectors_->metrics.join_until(time);
 }
@@ -221,6 +231,7 @@ void Statistics::threads_are_named_by(std::function<std::string(std::uint32_t)> 
 
 void Statistics::iteration_boundary(const IterationBoundary& boundary) {
   collectors_->iterations.boundary(boundary);
+  collectors_->code_times.boundary(boundary.begin);
 }
 
 void Statistics::lost_work(const Attribution& launch) {
@@ -242,6 +253,7 @@ void Statistics::settle_window(std::uint32_t window, Nanoseconds begin, Nanoseco
   c.call_shapes.settle(window);
   c.collectives.settle(window);
   c.copies.settle_window(window);
+  c.code_times.settle_window(window);
   if (c.metrics.active()) c.iteration_metrics.note(window, c.iterations, c.metrics);
   c.metrics.settle_window(window);
 }
@@ -376,6 +388,10 @@ std::vector<PhaseRow> Statistics::phases() const {
 
 const CopyStatistics& Statistics::copies() const {
   return collectors_->copies;
+}
+
+const CodeTimes& Statistics::code_times() const {
+  return collectors_->code_times;
 }
 
 std::uint64_t Statistics::late_for_busy_time() const {

@@ -21,6 +21,7 @@
 #include "libinject/record/range_tree.h"
 #include "libinject/record/shape_table.h"
 #include "libinject/stats/call_shapes.h"
+#include "libinject/stats/code_times.h"
 #include "libinject/stats/copies.h"
 #include "libinject/stats/device_time.h"
 #include "libinject/stats/device_work.h"
@@ -201,6 +202,10 @@ class Statistics {
   void add(const MetricSample& sample);
   /// A kernel launched outside all windows: it shows in samples as well.
   void add_other_kernel(std::uint32_t device, Nanoseconds start, Nanoseconds end);
+  /// A kernel of an iteration whose launches are named (record/code_places.h).
+  void add_named(const KernelEvent& event);
+  /// There may be such iterations. To be called before any kernel is added.
+  void expect_names();
   /// What is sampled from now on. To be called before the kernels to be joined are added.
   void set_metrics(std::vector<MetricInfo> list);
   /// All kernels that start before that time have been added: samples need not wait for them any longer.
@@ -261,6 +266,7 @@ class Statistics {
   /// By window, device and phase.
   std::vector<PhaseRow> phases() const;
   const CopyStatistics& copies() const;
+  const CodeTimes& code_times() const;
 
   /// Totals over all windows.
   DeviceWork device_total() const;

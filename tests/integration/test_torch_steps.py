@@ -172,7 +172,15 @@ class Others(simulated.SimulatedTest):
                 lines, told = self.run_with(library, version, TORCH_CALLS=calls)
                 self.assertEqual(len(lines), 1, lines)
                 self.assertIn(expected.text, lines[0])
-                self.assertEqual("removed" in told, expected.removed)
+                self.assertEqual("removed 1\n" in told, expected.removed)
+
+    def test_operators_without_numbers(self):
+        """Steps are told all the same."""
+        lines, told = self.run_with("other", "2.11.0", TORCH_CALLS="no_sequence")
+        self.assertEqual(len(lines), 2, lines)
+        self.assertIn("PyTorch tells of", lines[0])
+        self.assertIn("sequence numbers are not found", lines[1])
+        self.assertEqual(told.split()[:4], ["removed", "2", "removed", "3"])
 
     def test_without_it(self):
         done = self.script("runtime_kernel:first sync", WINDOW="iter:2+1", LOG="debug")

@@ -101,7 +101,7 @@ TEST_CASE("Smaller choices", "[config]") {
   CHECK(accepted({"JOB=7.prom", "INJECT_PROM=%q{JOB}"}).prometheus_file == "%q{JOB}");
   CHECK(accepted({"INJECT_PROM="}).prometheus_file.empty());
   CHECK(accepted({"INJECT_HOOKS=cudart"}).hooks == kHookCudart);
-  CHECK(accepted({"INJECT_HOOKS=cudart,cublas,cublaslt,cudnn,nccl,torch"}).hooks == kHookAll);
+  CHECK(accepted({"INJECT_HOOKS=cudart,cublas,cublaslt,cudnn,nccl,torch,python"}).hooks == kHookAll);
   CHECK(accepted({"INJECT_BATCH=1"}).batch == 1);
   CHECK(accepted({"INJECT_BATCH=1000000000"}).batch == 1'000'000'000);
   CHECK(accepted({"INJECT_BATCH="}).batch == 0);

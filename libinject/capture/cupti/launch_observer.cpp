@@ -4,6 +4,7 @@
 
 #include "libinject/base/clock.h"
 #include "libinject/capture/hooks/frame.h"
+#include "libinject/capture/launch_place.h"
 #include "libinject/capture/nvtx/injection.h"
 #include "libinject/model/functions.h"
 #include "libinject/record/control.h"
@@ -84,6 +85,7 @@ void LaunchObserver::enter(DriverCall call, std::uint32_t correlation, std::uint
   const std::uint32_t window = kernel ? window_of_launch() : current_window.load(std::memory_order_acquire);
   if (window == 0) thread->launching.store(0, std::memory_order_relaxed);
   thread->launch_window = window;
+  thread->launch_place = is_naming(window) ? inject::launch_place(*thread) : 0;
   thread->graph_nodes_at_enter = thread->graph_nodes;
   thread->launching_kernel = call == DriverCall::kLaunch && window != 0 ? 1 : 0;
   OpenCall* around = call_around(*thread, __builtin_dwarf_cfa());
@@ -93,6 +95,7 @@ void LaunchObserver::enter(DriverCall call, std::uint32_t correlation, std::uint
     around->stream = stream;
     // The hooked call began before the launch did: where the window opened in between, the launch decides.
     around->window = window;
+    around->code_place = thread->launch_place;
     *correlation_data = kGivenToCall;
     return;
   }
@@ -130,8 +133,8 @@ void LaunchObserver::leave(Work work, std::uint32_t cbid, std::uint32_t correlat
     record.shape = around->shape;
   }
   record.call = ++thread->calls;
-  record.range = nvtx_current(*thread);
   record.window = thread->launch_window;
+  record.range = is_naming(record.window) ? thread->launch_place : nvtx_current(*thread);
   record.flags = work.flags;
   record.status = static_cast<std::int16_t>((work.flags & kCallGraph) != 0 ? work.graph : status);
   record.generation = current_generation.load(std::memory_order_relaxed);

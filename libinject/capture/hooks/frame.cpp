@@ -8,6 +8,7 @@
 #include "libinject/base/ticks.h"
 #include "libinject/capture/gate.h"
 #include "libinject/capture/nvtx/injection.h"
+#include "libinject/model/code_place.h"
 #include "libinject/model/functions.h"
 #include "libinject/record/control.h"
 #include "libinject/record/core.h"
@@ -149,7 +150,7 @@ CallFrame::~CallFrame() {
   record.stream = call.stream;
   record.owner = call.owner;
   record.call = call.call;
-  record.range = nvtx_current(thread);
+  record.range = is_naming(call.window) ? call.code_place : nvtx_current(thread);
   record.window = call.window;
   record.shape = call.shape;
   record.status = status_;

@@ -25,6 +25,8 @@ namespace inject {
 /// that can be read, or that can't, later calls only return. A debug message says what was found, and why it
 /// is not read. On our own thread, with no lock held. Whether there is one that may be read.
 bool find_python() noexcept;
+/// Whether it has found one that may be read. Any thread.
+bool has_python() noexcept;
 
 // The following are for the program's threads, in callbacks as well: no lock, allocation or message, and no
 // system call but in the first call on a thread that runs Python, which tests what is assumed of the

@@ -31,4 +31,7 @@ enum class PythonSearch : unsigned char { kNotThere, kRefused, kFound };
 /// threads. Throws std::bad_alloc.
 PythonSearch find_interpreter(PythonInterpreter& interpreter, std::string& text);
 
+/// The one whose frames are read (frame_reader.h); null if there is none, or it has not been tested yet.
+const PythonInterpreter* readable_python() noexcept;
+
 }  // namespace inject

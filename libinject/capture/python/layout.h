@@ -18,17 +18,21 @@ inline constexpr PythonOffset kNoMember = 0xFFFF;
 
 /// CPython's structs have kept these from 3.10 to 3.14.
 namespace python_object {
-inline constexpr PythonOffset kType = 8;            // PyObject.ob_type
-inline constexpr PythonOffset kSize = 16;           // PyVarObject.ob_size
-inline constexpr PythonOffset kTypeName = 24;       // PyTypeObject.tp_name
-inline constexpr PythonOffset kTypeFlags = 168;     // PyTypeObject.tp_flags
-inline constexpr PythonOffset kBytes = 32;          // PyBytesObject.ob_sval
-inline constexpr PythonOffset kTextLength = 16;     // PyASCIIObject.length
-inline constexpr PythonOffset kTextState = 32;      // PyASCIIObject.state
-inline constexpr PythonOffset kCellContents = 16;   // PyCellObject.ob_ref
-inline constexpr std::uint64_t kIsType = 1u << 31;  // Py_TPFLAGS_TYPE_SUBCLASS
-inline constexpr std::uint32_t kHasVarargs = 4;     // CO_VARARGS in co_flags
-inline constexpr std::uint8_t kIsCell = 0x40;       // CO_FAST_CELL (pycore_code.h) in co_localspluskinds
+inline constexpr PythonOffset kType = 8;              // PyObject.ob_type
+inline constexpr PythonOffset kSize = 16;             // PyVarObject.ob_size
+inline constexpr PythonOffset kTypeName = 24;         // PyTypeObject.tp_name
+inline constexpr PythonOffset kTypeFlags = 168;       // PyTypeObject.tp_flags
+inline constexpr PythonOffset kBytes = 32;            // PyBytesObject.ob_sval
+inline constexpr PythonOffset kTextLength = 16;       // PyASCIIObject.length
+inline constexpr PythonOffset kTextState = 32;        // PyASCIIObject.state
+inline constexpr PythonOffset kCellContents = 16;     // PyCellObject.ob_ref
+inline constexpr std::uint64_t kIsType = 1u << 31;    // Py_TPFLAGS_TYPE_SUBCLASS
+inline constexpr std::uint64_t kIsDict = 1u << 29;    // Py_TPFLAGS_DICT_SUBCLASS
+inline constexpr PythonOffset kTypeDictOffset = 288;  // PyTypeObject.tp_dictoffset
+inline constexpr PythonOffset kDictKeys = 32;         // PyDictObject.ma_keys
+inline constexpr PythonOffset kDictValues = 40;       // PyDictObject.ma_values
+inline constexpr std::uint32_t kHasVarargs = 4;       // CO_VARARGS in co_flags
+inline constexpr std::uint8_t kIsCell = 0x40;         // CO_FAST_CELL (pycore_code.h) in co_localspluskinds
 }  // namespace python_object
 
 /// What differs between versions, and members that only some have.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// A libtorch_cpu.so that has the functions by which PyTorch tells of its optimizers' steps, but behaves
-// otherwise than is known: with TORCH_CALLS=none no callback is called, with all those of every scope are,
-// with twice twice.
+// A libtorch_cpu.so that has the functions by which PyTorch tells of its functions, and behaves as is known
+// or, with TORCH_CALLS, otherwise: with `none` no callback is called, with `all` each in every scope, with
+// `twice` each twice; with `no_sequence` functions have no sequence number.
 #include <array>
 #include <cstdint>
 #include <cstdio>
@@ -23,16 +23,15 @@ struct Callback {
   double probability;
   std::array<bool, 13> flags;
 };
-Callback added{};
+std::array<Callback, 8> added{};
+std::uint64_t count = 0;
 std::string_view calls() {
   const char* value = std::getenv("TORCH_CALLS");
   return value == nullptr ? "as known" : value;
 }
-bool is_user(void* function) {
-  return *static_cast<unsigned char*>(function) == 7;
-}
-bool is_called(void* function) {
-  return added.start != nullptr && calls() != "none" && (calls() == "all" || is_user(function));
+bool is_called(const Callback& callback, const void* function) {
+  return callback.start != nullptr && calls() != "none" &&
+         (calls() == "all" || callback.flags[*static_cast<const unsigned char*>(function)]);
 }
 
 }  // namespace
@@ -47,19 +46,19 @@ EXPORTED void construct(void* function,
                         std::uint8_t scope) __asm__("_ZN2at14RecordFunctionC1ENS_11RecordScopeE");
 EXPORTED void destroy(void* function) __asm__("_ZN2at14RecordFunctionD1Ev");
 EXPORTED void before(void* function, const char* name,
-                     std::int64_t) __asm__("_ZN2at14RecordFunction6beforeEPKcl");
+                     std::int64_t sequence) __asm__("_ZN2at14RecordFunction6beforeEPKcl");
 #if !TORCH_INCOMPLETE
 EXPORTED void steps() __asm__("_ZN2at14RecordFunctionC1EONS_13StepCallbacksE");
 void steps() {}
 #endif
 
 std::uint64_t add(Callback callback) {
-  added = callback;
-  return 1;
+  added[count % added.size()] = callback;
+  return ++count;
 }
-void remove_callback(std::uint64_t) {
-  added = {};
-  std::puts("removed");
+void remove_callback(std::uint64_t handle) {
+  added[(handle - 1) % added.size()] = {};
+  std::printf("removed %u\n", static_cast<unsigned>(handle));
 }
 const char* name(const void* function) {
   const char* text = nullptr;
@@ -69,13 +68,17 @@ const char* name(const void* function) {
 void construct(void* function, std::uint8_t scope) {
   *static_cast<std::uint8_t*>(function) = scope;
 }
-void before(void* function, const char* text, std::int64_t) {
+void before(void* function, const char* text, std::int64_t sequence) {
   std::memcpy(static_cast<char*>(function) + 8, &text, sizeof(text));
-  if (!is_called(function)) return;
-  added.start(function);
-  if (calls() == "twice") added.start(function);
+  if (calls() != "no_sequence") std::memcpy(static_cast<char*>(function) + 16, &sequence, sizeof(sequence));
+  for (const Callback& callback : added) {
+    if (!is_called(callback, function)) continue;
+    callback.start(function);
+    if (calls() == "twice") callback.start(function);
+  }
 }
 void destroy(void* function) {
-  if (is_called(function)) added.end(function, nullptr);
+  for (const Callback& callback : added)
+    if (is_called(callback, function)) callback.end(function, nullptr);
 }
 }

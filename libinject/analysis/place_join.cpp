@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/analysis/place_join.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <map>
+#include <unordered_map>
+#include <utility>
+
+#include "libinject/model/code_place.h"
+
+namespace inject {
+
+namespace {
+
+using Kernels = std::span<const LaunchedKernel>;
+using Number = std::uint32_t LaunchedKernel::*;
+
+/// What one thread launched in one iteration: places in the list.
+using Sequence = std::vector<std::uint32_t>;
+using Sequences = std::map<std::pair<std::uint32_t, std::uint32_t>, Sequence>;  // by thread and iteration
+
+Sequences sequences_of(Kernels kernels) {
+  Sequences found;
+  for (std::size_t i = 0; i < kernels.size(); ++i)
+    found[{kernels[i].thread, kernels[i].iteration}].push_back(static_cast<std::uint32_t>(i));
+  return found;
+}
+
+/// What several kernels that do the same say of their place.
+class Vote {
+ public:
+  void add(std::uint32_t place) {
+    const int rank = place == 0 ? 0 : (place & kIncompletePlace) != 0 ? 1 : 2;
+    if (rank < rank_) return;
+    if (rank > rank_) {
+      place_ = place;
+    } else if (place != place_) {
+      place_ = 0;
+    }
+    rank_ = rank;
+  }
+  /// 0 if they disagree.
+  std::uint32_t place() const { return place_ & ~kIncompletePlace; }
+
+ private:
+  int rank_ = -1;
+  std::uint32_t place_ = 0;
+};
+
+class Join {
+ public:
+  Join(Kernels timed, Kernels named, std::span<const std::uint32_t> places)
+      : timed_(timed),
+        named_(named),
+        places_(places),
+        named_sequences_(sequences_of(named)),
+        joined_(timed.size(), 0) {}
+
+  std::vector<std::uint32_t> run() {
+    for (const auto& [where, sequence] : sequences_of(timed_)) {
+      const std::vector<const Sequence*> others = candidates(where.first);
+      if (take_equal(sequence, others, &LaunchedKernel::exact)) continue;
+      if (take_equal(sequence, others, &LaunchedKernel::coarse)) continue;
+      take_ends(sequence, others);
+    }
+    take_unique();
+    return std::move(joined_);
+  }
+
+ private:
+  std::vector<const Sequence*> candidates(std::uint32_t thread) const {
+    std::vector<const Sequence*> own;
+    std::vector<const Sequence*> all;
+    for (const auto& [where, sequence] : named_sequences_) {
+      all.push_back(&sequence);
+      if (where.first == thread) own.push_back(&sequence);
+    }
+    return own.empty() ? all : own;
+  }
+
+  bool same(std::uint32_t timed, std::uint32_t named, Number number) const {
+    return timed_[timed].*number == named_[named].*number;
+  }
+
+  bool take_equal(const Sequence& sequence, const std::vector<const Sequence*>& others, Number number) {
+    std::vector<Vote> votes;
+    for (const Sequence* other : others) {
+      if (other->size() != sequence.size() ||
+          !std::equal(sequence.begin(), sequence.end(), other->begin(),
+                      [&](std::uint32_t timed, std::uint32_t named) { return same(timed, named, number); }))
+        continue;
+      votes.resize(sequence.size());
+      for (std::size_t i = 0; i < sequence.size(); ++i) votes[i].add(places_[(*other)[i]]);
+    }
+    for (std::size_t i = 0; i < votes.size(); ++i) joined_[sequence[i]] = votes[i].place();
+    return !votes.empty();
+  }
+
+  /// How far two sequences agree from their beginnings and from their ends, each without what belongs to both
+  /// of the shorter one: that could be matched in two ways.
+  struct Ends {
+    const Sequence* other = nullptr;
+    std::size_t begin = 0;
+    std::size_t end = 0;
+  };
+
+  Ends ends_of(const Sequence& sequence, const Sequence& other, Number number) const {
+    const std::size_t most = std::min(sequence.size(), other.size());
+    Ends ends{&other};
+    while (ends.begin < most && same(sequence[ends.begin], other[ends.begin], number)) ++ends.begin;
+    while (ends.end < most &&
+           same(sequence[sequence.size() - 1 - ends.end], other[other.size() - 1 - ends.end], number))
+      ++ends.end;
+    if (const std::size_t both = ends.begin + ends.end; both > most) {
+      ends.begin -= both - most;
+      ends.end -= both - most;
+    }
+    return ends;
+  }
+
+  void take_ends(const Sequence& sequence, const std::vector<const Sequence*>& others) {
+    Ends best;
+    for (const Number number : {&LaunchedKernel::exact, &LaunchedKernel::coarse}) {
+      for (const Sequence* other : others) {
+        const Ends ends = ends_of(sequence, *other, number);
+        if (ends.begin + ends.end > best.begin + best.end) best = ends;
+      }
+    }
+    for (std::size_t i = 0; i < best.begin; ++i) joined_[sequence[i]] = place((*best.other)[i]);
+    for (std::size_t i = 0; i < best.end; ++i)
+      joined_[sequence[sequence.size() - 1 - i]] = place((*best.other)[best.other->size() - 1 - i]);
+  }
+
+  /// Rows that have no place yet get that of their like, where it has only one.
+  void take_unique() {
+    std::unordered_map<std::uint32_t, Vote> votes;
+    for (std::size_t i = 0; i < named_.size(); ++i) votes[named_[i].exact].add(places_[i]);
+    for (std::size_t i = 0; i < timed_.size(); ++i) {
+      if (joined_[i] != 0) continue;
+      if (const auto found = votes.find(timed_[i].exact); found != votes.end())
+        joined_[i] = found->second.place();
+    }
+  }
+
+  std::uint32_t place(std::uint32_t named) const { return places_[named] & ~kIncompletePlace; }
+
+  Kernels timed_;
+  Kernels named_;
+  std::span<const std::uint32_t> places_;
+  const Sequences named_sequences_;
+  std::vector<std::uint32_t> joined_;
+};
+
+}  // namespace
+
+std::vector<std::uint32_t> join_places(std::span<const LaunchedKernel> timed,
+                                       std::span<const LaunchedKernel> named,
+                                       std::span<const std::uint32_t> places) {
+  return Join(timed, named, places).run();
+}
+
+}  // namespace inject

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace inject {
+
+/// A kernel as it was launched.
+struct LaunchedKernel {
+  std::uint32_t exact = 0;  ///< its name, launch shape and library call's shape: equal numbers, equal kernels
+  std::uint32_t coarse = 0;  ///< what it has in common with its like of other sizes
+  std::uint32_t thread = 0;
+  std::uint32_t iteration = 0;
+};
+
+/// For each kernel of `timed` the place of the kernel that does the same in `named`, iterations whose
+/// places are known; 0 where that is not certain. Both are in the order of their launches; `places[i]` is of
+/// `named[i]`, 0 where it is not known, with kIncompletePlace where it lacks something: then it counts only
+/// where there is no complete one.
+///
+/// The kernels that a thread launches in an iteration are a sequence. One of `timed` takes its places
+///   1. from the sequences of `named` of the same thread that have the same kernels (or, if there are none,
+///      the same coarse ones), by position; where these have different places at one position, none;
+///   2. else from the sequence of that thread with which it shares the longest beginning and end, of the same
+///      kernels or of coarse ones: what lies in between has been added or left out. Where a beginning and an
+///      end overlap, it can't be told which of the kernels in there were added, and they get none.
+/// A thread that launched nothing in `named` takes the sequences of all others. A kernel that has no place
+/// then gets that of its like in `named`, if all these have the same.
+///
+/// Where equal parts of an iteration are left out at random, as layers are by stochastic depth, equal
+/// sequences need not be the same layers.
+std::vector<std::uint32_t> join_places(std::span<const LaunchedKernel> timed,
+                                       std::span<const LaunchedKernel> named,
+                                       std::span<const std::uint32_t> places);
+
+}  // namespace inject

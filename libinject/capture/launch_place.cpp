@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/capture/launch_place.h"
+
+#include <cstring>
+#include <string_view>
+
+#include "libinject/base/caller_state.h"
+#include "libinject/capture/python/code_context.h"
+#include "libinject/capture/torch/op_listener.h"
+#include "libinject/record/core.h"
+
+namespace inject {
+
+namespace {
+
+constexpr std::size_t kMaxName = 256;
+/// What autograd's engine calls around each node of the backward pass, and around what it adds up between
+/// them.
+constexpr std::string_view kEnginePrefix = "autograd::engine::";
+
+/// What is around the launch, of the thread's operators.
+struct Operators {
+  std::uint32_t node = 0;
+  const OpenOperator* backward = nullptr;  ///< the innermost node of the backward pass, or what is around it
+  bool all_known = true;                   ///< there was room for the whole chain
+};
+
+Operators operators_of(ThreadState& thread, CodePlaces& places) noexcept {
+  Operators found;
+  for (std::uint32_t level = 0; level < thread.operators.depth(); ++level) {
+    const OpenOperator& op = thread.operators.at(level);
+    const char* text = operator_name(op.function);
+    if (text == nullptr) continue;
+    const std::string_view name(text, ::strnlen(text, kMaxName));
+    if (op.is_backward || (found.backward == nullptr && name.starts_with(kEnginePrefix)))
+      found.backward = &op;
+    found.node =
+        places.node({CodeNodeKind::kOperator, found.node, places.names().intern(name), NameTable::kEmpty, 0});
+    if (found.node == 0) {
+      found.all_known = false;
+      break;
+    }
+  }
+  return found;
+}
+
+}  // namespace
+
+bool launches_can_be_named(LaunchNames names) noexcept {
+  return (names.operators && operators_told()) || (names.stacks && has_python());
+}
+
+void name_launches(LaunchNames names) noexcept {
+  read_stacks(names.stacks);
+  listen_to_operators(names.operators);
+}
+
+std::uint32_t launch_place(ThreadState& thread) noexcept {
+  Core* core = Core::get_if_any();
+  if (core == nullptr) return 0;
+  const CallerState caller;
+  CodePlaces& places = core->places;
+  const Operators operators = operators_of(thread, places);
+  if (!operators.all_known) return 0;
+  const PythonFrame frame = stack_frame();
+  const CodeContext own = thread_context(thread, frame, places);
+  CodePlace place;
+  place.op = operators.node;
+  place.stack = own.stack;
+  place.module = own.module;
+  bool is_complete = thread.operators.complete() || !listens_to_operators();
+  if (const OpenOperator* backward = operators.backward; backward != nullptr) {
+    place.phase = CodePhase::kBackward;
+    // Frames that have begun inside of it: a hook, a function with a backward pass in Python, or a forward
+    // pass that is made again.
+    const bool python_inside = frame && frame.frame != backward->frame;
+    CodeContext forward;
+    if (backward->sequence >= 0) forward = places.forward(static_cast<std::uint64_t>(backward->sequence));
+    if (backward->sequence >= 0 && forward == CodeContext{}) is_complete = false;
+    if (python_inside && backward->sequence >= 0 && own.module != 0) {
+      place.phase = CodePhase::kRecompute;
+    } else {
+      place.module = forward.module;
+      if (!python_inside) place.stack = forward.stack;
+    }
+  } else if (thread.step != nullptr) {
+    place.phase = CodePhase::kOptimizer;
+  } else if (place.op != 0 || place.module != 0) {
+    place.phase = CodePhase::kForward;
+  }
+  if (place == CodePlace{}) return 0;
+  const std::uint32_t number = places.place(place);
+  return number == 0 || is_complete ? number : number | kIncompletePlace;
+}
+
+}  // namespace inject

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+
+#include "libinject/capture/python/layout.h"
+
+namespace inject {
+
+/// Whether the kernel can read the eight bytes at `address`, a multiple of eight. rt_sigprocmask() copies the
+/// new mask before it looks at what to do with it, and what we ask for is nothing that it knows: EFAULT or
+/// EINVAL. Unlike a write into a pipe it needs no descriptor, which the program could close meanwhile, and
+/// unlike process_vm_readv() no container forbids it.
+inline bool can_be_read(const void* address) noexcept {
+  constexpr int kNothingKnown = -1;
+  constexpr std::size_t kMaskSize = 8;
+  return syscall(SYS_rt_sigprocmask, kNothingKnown, address, nullptr, kMaskSize) == -1 && errno == EINVAL;
+}
+
+/// Memory that may not be there. After the first failure every read fails.
+class DoubtfulMemory {
+ public:
+  /// Emulated kernels may look at what to do first: with them the test can't be made.
+  bool works() const noexcept {
+    alignas(8) std::uint64_t here = 0;
+    return can_be_read(&here) && !can_be_read(reinterpret_cast<const void*>(std::uintptr_t{8}));
+  }
+
+  bool holds(const void* begin, std::size_t bytes) const noexcept {
+    constexpr std::uintptr_t kSmallestPage = 4096;
+    const auto first = reinterpret_cast<std::uintptr_t>(begin);
+    if (first < kSmallestPage || bytes == 0 || first + bytes < first) return false;
+    for (std::uintptr_t at = first & ~std::uintptr_t{7}; at < first + bytes;
+         at = (at & ~(kSmallestPage - 1)) + kSmallestPage) {
+      if (!can_be_read(reinterpret_cast<const void*>(at))) return false;
+    }
+    return true;
+  }
+
+  /// Zero if it can't be read.
+  template <typename T>
+  T read(const void* object, std::size_t offset) const noexcept {
+    const void* place = static_cast<const char*>(object) + offset;
+    return is_plausible(object) && holds(place, sizeof(T)) ? read_at<T>(place, 0) : T{};
+  }
+
+  const void* pointer(const void* object, std::size_t offset) const noexcept {
+    return read<const void*>(object, offset);
+  }
+
+  bool has_type(const void* object, const void* type) const noexcept {
+    return is_plausible(object) && pointer(object, python_object::kType) == type;
+  }
+};
+
+}  // namespace inject

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+//
+// Python's text as UTF-8.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "libinject/capture/python/interpreter.h"
+#include "libinject/capture/python/layout.h"
+
+namespace inject {
+
+/// Text of a bounded size, in which there is always room for the zero.
+class BoundedText {
+ public:
+  BoundedText(char* text, std::size_t size) noexcept : text_(text), room_(size == 0 ? 0 : size - 1) {}
+
+  /// False if it has no room.
+  bool add(std::uint32_t character) noexcept {
+    constexpr std::uint32_t kFirstSurrogate = 0xD800;
+    constexpr std::uint32_t kLastSurrogate = 0xDFFF;
+    constexpr std::uint32_t kMaxCharacter = 0x10FFFF;
+    if (character == 0 || (character >= kFirstSurrogate && character <= kLastSurrogate) ||
+        character > kMaxCharacter)
+      character = '?';
+    if (character < 0x80) return put(1, 0, character);
+    if (character < 0x800) return put(2, 0xC0, character);
+    if (character < 0x10000) return put(3, 0xE0, character);
+    return put(4, 0xF0, character);
+  }
+
+  std::size_t end(std::size_t size) noexcept {
+    if (size != 0) text_[length_] = '\0';
+    return length_;
+  }
+
+ private:
+  /// `bytes` of UTF-8, of which the first begins with the bits of `lead`.
+  bool put(unsigned bytes, std::uint32_t lead, std::uint32_t character) noexcept {
+    if (room_ - length_ < bytes) return false;
+    for (unsigned i = bytes; i-- > 1; character >>= 6u)
+      text_[length_ + i] = static_cast<char>(0x80u | (character & 0x3Fu));
+    text_[length_] = static_cast<char>(lead | character);
+    length_ += bytes;
+    return true;
+  }
+
+  char* text_;
+  std::size_t room_;
+  std::size_t length_ = 0;
+};
+
+template <typename Character>
+void add_characters(BoundedText& text, const void* data, std::int64_t length) noexcept {
+  for (std::int64_t i = 0; i < length; ++i) {
+    if (!text.add(read_at<Character>(data, static_cast<std::size_t>(i) * sizeof(Character)))) return;
+  }
+}
+
+/// cpython/unicodeobject.h: the characters follow the struct, which is longer if they are not all ASCII; one
+/// that is not compact points to them.
+inline void add_text(const PythonInterpreter& python, BoundedText& text, const void* object) noexcept {
+  if (!is_plausible(object) || pointer_at(object, python_object::kType) != python.text_type) return;
+  const PythonLayout& layout = *python.layout;
+  const auto length = read_at<std::int64_t>(object, python_object::kTextLength);
+  const auto state = read_at<std::uint32_t>(object, python_object::kTextState);
+  const bool is_compact = ((state >> 5u) & 1u) != 0;
+  const bool is_ascii = ((state >> 6u) & 1u) != 0;
+  const void* data = static_cast<const char*>(object) + (is_ascii ? layout.ascii_size : layout.compact_size);
+  if (!is_compact) data = pointer_at(object, layout.compact_size);
+  if (data == nullptr) return;
+  switch ((state >> 2u) & 7u) {
+    case 1:
+      add_characters<std::uint8_t>(text, data, length);
+      break;
+    case 2:
+      add_characters<std::uint16_t>(text, data, length);
+      break;
+    case 4:
+      add_characters<std::uint32_t>(text, data, length);
+      break;
+    default:
+      break;  // 3.10 and 3.11 have texts that are made ready at their first use
+  }
+}
+
+}  // namespace inject

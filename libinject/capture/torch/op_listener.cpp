@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/capture/torch/op_listener.h"
+
+#include <cstring>
+
+#include "libinject/base/caller_state.h"
+#include "libinject/base/loader_use.h"
+#include "libinject/base/log.h"
+#include "libinject/capture/python/code_context.h"
+#include "libinject/record/core.h"
+#include "libinject/record/thread_registry.h"
+
+namespace inject {
+
+namespace {
+
+/// Written before `told`, by the thread that has found PyTorch.
+RecordFunctionApi api;
+std::size_t sequence_offset = 0;
+std::atomic<bool> told{false};
+std::atomic<bool> listening{false};
+CallbackTest forward_test;
+CallbackTest backward_test;
+// Of the callbacks that are registered.
+std::uint64_t forward_handle = 0;
+std::uint64_t backward_handle = 0;
+
+std::int64_t sequence_of(const void* function) noexcept {
+  std::int64_t sequence = 0;
+  std::memcpy(&sequence, static_cast<const char*>(function) + sequence_offset, sizeof sequence);
+  return sequence;
+}
+
+// The thread is in a call from Python into C, or in no Python at all: its frames stand still.
+void begin(const void* function, bool is_backward) noexcept {
+  if (!listening.load(std::memory_order_acquire) || ThreadRegistry::this_thread_is_ignored()) return;
+  const CallerState caller;
+  ThreadState* thread = ThreadRegistry::current();
+  Core* core = Core::get_if_any();
+  if (thread == nullptr || core == nullptr) return;
+  OpenOperator op;
+  op.function = function;
+  op.sequence = sequence_of(function);
+  op.is_backward = is_backward;
+  const PythonFrame frame = stack_frame();
+  op.frame = frame.frame;
+  if (!is_backward && op.sequence >= 0) {
+    op.context = thread_context(*thread, frame, core->places);
+    op.has_context = true;
+    core->places.note_forward(static_cast<std::uint64_t>(op.sequence), thread->index, op.context);
+  }
+  thread->operators.begin(op);
+}
+
+void end(const void* function) noexcept {
+  if (ThreadState* thread = ThreadRegistry::current_if_any(); thread != nullptr)
+    thread->operators.end(function);
+}
+
+NoContext on_forward_start(const void* function) noexcept {
+  if (!CallbackTest::counts(function, forward_test.starts)) begin(function, false);
+  return {};
+}
+void on_forward_end(const void* function, void* /*context*/) noexcept {
+  if (!CallbackTest::counts(function, forward_test.ends)) end(function);
+}
+NoContext on_backward_start(const void* function) noexcept {
+  if (!CallbackTest::counts(function, backward_test.starts)) begin(function, true);
+  return {};
+}
+void on_backward_end(const void* function, void* /*context*/) noexcept {
+  if (!CallbackTest::counts(function, backward_test.ends)) end(function);
+}
+
+void add_callbacks() {
+  RecordCallback forward;
+  forward.start = &on_forward_start;
+  forward.end = &on_forward_end;
+  forward.scopes[static_cast<std::size_t>(RecordScope::kFunction)] = true;
+  forward_handle = api.add_global_callback(forward);
+  RecordCallback backward;
+  backward.start = &on_backward_start;
+  backward.end = &on_backward_end;
+  backward.scopes[static_cast<std::size_t>(RecordScope::kBackwardFunction)] = true;
+  backward_handle = api.add_global_callback(backward);
+}
+
+void remove_callbacks() {
+  api.remove_callback(forward_handle);
+  api.remove_callback(backward_handle);
+}
+
+/// Whether each callback comes in its scope, and in no other.
+bool come() {
+  return comes(api, forward_test, RecordScope::kFunction, 1) &&
+         comes(api, forward_test, RecordScope::kBackwardFunction, 0) &&
+         comes(api, backward_test, RecordScope::kBackwardFunction, 1) &&
+         comes(api, backward_test, RecordScope::kFunction, 0) &&
+         comes(api, backward_test, RecordScope::kUser, 0) && comes(api, forward_test, RecordScope::kUser, 0);
+}
+
+}  // namespace
+
+void prepare_operators(const RecordFunctionApi& torch) noexcept {
+  api = torch;
+  add_callbacks();
+  const bool as_expected = come();
+  const std::optional<std::size_t> sequence = find_sequence(api);
+  remove_callbacks();
+  if (!as_expected || !sequence) {
+    Log::debug(as_expected ? "PyTorch's operators are not asked for: their sequence numbers are not found"
+                           : "PyTorch's operators are not asked for: it calls back otherwise than is known");
+    return;
+  }
+  sequence_offset = *sequence;
+  told.store(true, std::memory_order_release);
+}
+
+bool operators_told() noexcept {
+  return told.load(std::memory_order_acquire);
+}
+
+bool listens_to_operators() noexcept {
+  return listening.load(std::memory_order_acquire);
+}
+
+void listen_to_operators(bool listen) noexcept {
+  if (!operators_told() || listening.load(std::memory_order_relaxed) == listen) return;
+  // As in listen_to_steps(): a fork waits.
+  const LoaderUse use;
+  if (listen) {
+    listening.store(true, std::memory_order_release);
+    add_callbacks();
+  } else {
+    remove_callbacks();
+    listening.store(false, std::memory_order_release);
+  }
+}
+
+CodeContext thread_context(ThreadState& thread, PythonFrame frame, CodePlaces& places) noexcept {
+  OpenOperators& operators = thread.operators;
+  OpenOperator* innermost = operators.innermost();
+  // Python stands still while an operator runs that it has called.
+  const bool of_operator = innermost != nullptr && innermost->frame == frame.frame;
+  if (of_operator && innermost->has_context) return innermost->context;
+  const OpenOperator* backward = nullptr;
+  for (std::uint32_t level = operators.depth(); level-- > 0 && backward == nullptr;)
+    if (operators.at(level).is_backward) backward = &operators.at(level);
+  CodeContext context;
+  if (backward != nullptr && backward->frame != frame.frame && backward->sequence >= 0) {
+    const CodeContext forward = places.forward(static_cast<std::uint64_t>(backward->sequence));
+    context = code_context(frame, places, {backward->frame, forward});
+  } else {
+    context = code_context(frame, places);
+  }
+  if (of_operator) {
+    innermost->context = context;
+    innermost->has_context = true;
+  }
+  return context;
+}
+
+const char* operator_name(const void* function) noexcept {
+  return api.name(function);
+}
+
+}  // namespace inject

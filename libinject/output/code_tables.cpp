@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+//
+// op_sum.csv, module_sum.csv and line_sum.csv.
+#include "libinject/output/table_cells.h"
+#include "libinject/output/tables.h"
+
+namespace inject {
+
+namespace {
+
+using namespace units;
+
+/// The columns of the phases, which add up to the time of `work`.
+template <typename Row, typename Base>
+void add_phase_columns(Columns<Row>& columns, CodeWork Base::*work) {
+  const auto in = [work](CodePhase phase) {
+    return [work, phase](const Row& row) { return (row.*work).phases[static_cast<std::size_t>(phase)]; };
+  };
+  columns
+      .add("Forward (ns)", kTime, in(CodePhase::kForward),
+           "Of the total time: launched in an operator or module, in none of the following.")
+      .add("Backward (ns)", kTime, in(CodePhase::kBackward), "… in the backward pass.")
+      .add("Recomputation (ns)", kTime, in(CodePhase::kRecompute),
+           "… in a module that is called inside of the backward pass, as checkpointing does.")
+      .add("Optimizer (ns)", kTime, in(CodePhase::kOptimizer), "… in an optimizer's step.")
+      .add("Other (ns)", kTime, in(CodePhase::kOther), "… in none of these, or where is not known.");
+}
+
+template <typename Row>
+void add_time_columns(Columns<Row>& columns, std::string_view self, std::string_view total) {
+  columns
+      .add(
+          "Self Time (ns)", kTime, [](const Row& row) { return row.self.time; }, self)
+      .add(
+          "Self Instances", kCount, [](const Row& row) { return row.self.instances; },
+          "How many kernels these are.")
+      .add(
+          "Total Time (ns)", kTime, [](const Row& row) { return row.inclusive.time; }, total)
+      .add(
+          "Total Instances", kCount, [](const Row& row) { return row.inclusive.instances; },
+          "How many kernels these are.");
+}
+
+template <typename Row>
+std::vector<Listed<Row>> with_total(const std::vector<Row>& rows, const Report& report) {
+  std::vector<Listed<Row>> result;
+  result.reserve(rows.size());
+  for (const Row& row : rows) result.push_back({row, report.code.all.time});
+  return result;
+}
+
+Columns<Listed<OperatorRow>> operator_columns(const Report&) {
+  using Row = Listed<OperatorRow>;
+  Columns<Row> columns;
+  columns
+      .add(
+          "Time (%)", kPercent, [](const Row& row) { return percent(row.self.time, row.total); },
+          "Share of the self time in the time of all kernels.")
+      .add("Operator", kText, &OperatorRow::name,
+           "PyTorch's operator, or node of the backward pass; `[none]`: launched in none; "
+           "`[unattributed]`: not known.");
+  add_time_columns(columns, "Sum of the durations of kernels launched with it as the innermost operator.",
+                   "… of all kernels launched in it.");
+  add_phase_columns(columns, &OperatorRow::inclusive);
+  return columns;
+}
+
+std::vector<Listed<OperatorRow>> operator_rows(const Report& report) {
+  return with_total(report.code.operators, report);
+}
+
+Columns<Listed<ModuleRow>> module_columns(const Report&) {
+  using Row = Listed<ModuleRow>;
+  Columns<Row> columns;
+  columns
+      .add(
+          "Time (%)", kPercent, [](const Row& row) { return percent(row.inclusive.time, row.total); },
+          "Share of the total time in the time of all kernels.")
+      .add("Module", kText, &ModuleRow::path,
+           "Path of the module from the outermost one that was called, whose class stands for its name; "
+           "`[none]`: launched in none; `[unattributed]`: not known.")
+      .add("Class", kText, &ModuleRow::type, "Its class.")
+      .add("Depth", kCount, &ModuleRow::depth, "How many modules called each other around it.")
+      .add("Parent", kText, &ModuleRow::parent, "The module that calls it.");
+  add_time_columns(columns, "Sum of the durations of kernels launched with it as the innermost module.",
+                   "… of all kernels launched in it.");
+  add_phase_columns(columns, &ModuleRow::inclusive);
+  return columns;
+}
+
+std::vector<Listed<ModuleRow>> module_rows(const Report& report) {
+  return with_total(report.code.modules, report);
+}
+
+Columns<Listed<LineRow>> line_columns(const Report&) {
+  using Row = Listed<LineRow>;
+  Columns<Row> columns;
+  columns
+      .add(
+          "Time (%)", kPercent, [](const Row& row) { return percent(row.user_time, row.total); },
+          "Share of the user code time in the time of all kernels.")
+      .add("File", kText, &LineRow::file, "The source file, as Python has it.")
+      .add(
+          "Line", kNumber, [](const Row& row) { return cell_if(row.line != 0, row.line); }, "The line.",
+          "a row without a line, as `[none]`")
+      .add("Function", kText, &LineRow::function,
+           "The function; `[none]`: launched by no line, for user code time by libraries' alone; "
+           "`[unattributed]`: not known.")
+      .add("Library", kFlag, &LineRow::is_library,
+           "1: the file is an installed package's, Python's own, or none.")
+      .add("User Code Time (ns)", kTime, &LineRow::user_time,
+           "Sum of the durations of kernels of which it is the innermost line that is no library's.");
+  add_time_columns(columns, "… of kernels launched with it as the innermost line.",
+                   "… of all kernels launched by it and by what it calls.");
+  add_phase_columns(columns, &LineRow::inclusive);
+  return columns;
+}
+
+std::vector<Listed<LineRow>> line_rows(const Report& report) {
+  return with_total(report.code.lines, report);
+}
+
+bool has_code(const Report& report) {
+  return !report.code.empty();
+}
+
+}  // namespace
+
+TableFile operator_table() {
+  return make_table<operator_columns, operator_rows>(
+      "op_sum.csv", "An operator of PyTorch's, or node of its backward pass (code.md).", &has_code);
+}
+
+TableFile module_table() {
+  return make_table<module_columns, module_rows>("module_sum.csv", "A module of PyTorch's (code.md).",
+                                                 &has_code);
+}
+
+TableFile line_table() {
+  return make_table<line_columns, line_rows>("line_sum.csv", "A line of Python (code.md).", &has_code);
+}
+
+}  // namespace inject

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+//
+// Where in the program work was launched: the Python stack, the module, the operators. They are collected
+// while the iterations that follow a window are named (docs/code.md), whose launches carry the number of
+// their place instead of that of a range.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "libinject/model/code_place.h"
+#include "libinject/record/intern_table.h"
+#include "libinject/record/name_table.h"
+
+namespace inject {
+
+/// Interned places and what they are made of. Any thread, without a lock; bounded.
+class CodePlaces {
+ public:
+  explicit CodePlaces(NameTable& names) noexcept : names_(names) {}
+
+  NameTable& names() noexcept { return names_; }
+  const NameTable& names() const noexcept { return names_; }
+
+  // Each returns 0 where there is no room (counted in overflows()).
+  std::uint32_t node(const CodeNode& node) noexcept;
+  std::uint32_t place(const CodePlace& place) noexcept;
+
+  CodeNode node(std::uint32_t id) const noexcept { return nodes_.item(id); }
+  CodePlace place(std::uint32_t id) const noexcept { return places_.item(id); }
+
+  /// The object that a module's node was made for last: an address to be compared, and looked at only where
+  /// it may be gone.
+  void set_object(std::uint32_t node, const void* object) noexcept {
+    if (objects_.items != nullptr && node != 0) objects_.items[node].store(object, std::memory_order_relaxed);
+  }
+  const void* object(std::uint32_t node) const noexcept {
+    return objects_.items == nullptr || node == 0 ? nullptr
+                                                  : objects_.items[node].load(std::memory_order_relaxed);
+  }
+
+  /// A module as it is called by another one, by the objects' addresses: they live as long as the call does.
+  struct ModuleCall {
+    const void* caller = nullptr;  ///< null: none
+    const void* module = nullptr;
+    const void* type = nullptr;  ///< of the module: an address may come back as another object's
+    std::uint32_t name = 0;      ///< its path below the caller, in names()
+    std::uint32_t type_name = 0;
+  };
+  /// … and with its names, which `name(ModuleCall&)` fills in where it has not been seen before. Without
+  /// names if there is no room.
+  template <typename Name>
+  ModuleCall module_call(const ModuleCall& call, Name name) noexcept {
+    const auto address = [](const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); };
+    const std::uint64_t hash =
+        hash_mix((address(call.caller) * kHashSeed ^ address(call.module)) * kHashSeed ^ address(call.type));
+    return module_calls_.item(module_calls_.intern(
+        hash,
+        [&](const ModuleCall& seen) {
+          return seen.caller == call.caller && seen.module == call.module && seen.type == call.type;
+        },
+        [&] {
+          ModuleCall named = call;
+          name(named);
+          return named;
+        }));
+  }
+
+  /// What the forward pass was doing as it began the operator of that sequence number, which is what autograd
+  /// gives the node that it makes for it: numbers ascend on each thread, and of several operators with one
+  /// number the last makes the node. Remembers the latest kForwardOps.
+  void note_forward(std::uint64_t sequence, std::uint32_t thread, CodeContext context) noexcept;
+  /// Empty where it is not known, or where two threads have used that number.
+  CodeContext forward(std::uint64_t sequence) const noexcept;
+
+  std::uint64_t overflows() const noexcept {
+    return nodes_.overflows() + places_.overflows() + module_calls_.overflows();
+  }
+
+ private:
+  static constexpr std::uint32_t kMaxNodes = 1u << 17;
+  static constexpr std::uint32_t kMaxPlaces = 1u << 16;
+  static constexpr std::uint32_t kMaxModuleCalls = 1u << 14;
+  static constexpr std::uint32_t kForwardOps = 1u << 17;
+  static constexpr std::uint32_t kSeveralThreads = ~std::uint32_t{0};
+
+  struct ForwardOp {
+    std::atomic<std::uint64_t> sequence;  // plus one; 0: none
+    std::atomic<std::uint32_t> thread;
+    std::atomic<std::uint32_t> stack;
+    std::atomic<std::uint32_t> module;
+  };
+  /// Zeroed; null where there is no memory.
+  template <typename Item, std::size_t count>
+  struct Reserved {
+    Reserved() noexcept : items(static_cast<Item*>(map_memory(count * sizeof(Item)))) {}
+    ~Reserved() { unmap_memory(items, count * sizeof(Item)); }
+    Reserved(const Reserved&) = delete;
+    Reserved& operator=(const Reserved&) = delete;
+    Item* const items;
+  };
+
+  NameTable& names_;
+  InternTable<CodeNode> nodes_{kMaxNodes};
+  InternTable<CodePlace> places_{kMaxPlaces};
+  InternTable<ModuleCall> module_calls_{kMaxModuleCalls};
+  Reserved<ForwardOp, kForwardOps> forward_;
+  Reserved<std::atomic<const void*>, kMaxNodes> objects_;
+};
+
+}  // namespace inject

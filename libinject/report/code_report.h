@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+//
+// Kernels by operator, module and line of Python (docs/code.md).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "libinject/analysis/sample_stats.h"
+#include "libinject/model/code_place.h"
+#include "libinject/record/code_places.h"
+#include "libinject/stats/code_times.h"
+
+namespace inject {
+
+struct CodeWork {
+  std::uint64_t instances = 0;
+  std::uint64_t time = 0;
+  std::array<std::uint64_t, kCodePhases> phases{};  ///< time, by CodePhase
+
+  void add(const Totals& kernels, CodePhase phase) {
+    instances += kernels.count;
+    time += kernels.sum;
+    phases[static_cast<std::size_t>(phase)] += kernels.sum;
+  }
+};
+
+/// Stand for kernels that are launched in no operator, module or frame, and for those whose place is not
+/// known.
+inline constexpr std::string_view kNoCode = "[none]";
+inline constexpr std::string_view kUnattributed = "[unattributed]";
+
+/// Of each, `self` is what was launched with it as the innermost one; those of all rows add up to all
+/// kernels. `inclusive` has what was launched inside of others in it as well.
+struct OperatorRow {
+  std::string_view name;
+  CodeWork self;
+  CodeWork inclusive;
+};
+
+struct ModuleRow {
+  std::string path;
+  std::string parent;
+  std::string_view type;
+  std::uint32_t depth = 0;  ///< modules around it; 0 for rows that are none, too
+  CodeWork self;
+  CodeWork inclusive;
+};
+
+struct LineRow {
+  std::string_view file;
+  std::string_view function;
+  std::uint32_t line = 0;  ///< 0: none
+  bool is_library = false;
+  CodeWork self;
+  CodeWork inclusive;
+  std::uint64_t user_time = 0;  ///< launched with it as the innermost line that is no library's
+};
+
+/// By descending time: operators by self, modules by inclusive, lines by user_time and
+/// then inclusive.
+struct CodeReport {
+  std::vector<OperatorRow> operators;
+  std::vector<ModuleRow> modules;
+  std::vector<LineRow> lines;
+  CodeWork all;
+  std::uint64_t unattributed = 0;  ///< of that, the time whose place is not known
+
+  bool empty() const { return operators.empty(); }
+};
+
+/// Whether a source file belongs to an installed package, to Python itself or is none.
+bool is_library_file(std::string_view file);
+
+/// Empty where no launch has been named.
+CodeReport build_code_report(const CodeTimes& times, const CodePlaces& places);
+
+}  // namespace inject

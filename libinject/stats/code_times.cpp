@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include "libinject/stats/code_times.h"
+
+#include <algorithm>
+
+#include "libinject/analysis/kernel_class.h"
+#include "libinject/analysis/place_join.h"
+#include "libinject/stats/table_rows.h"
+
+namespace inject {
+
+namespace {
+
+/// Libraries have kernels of many names for one purpose, and choose by the sizes.
+bool is_chosen_by_size(Family family) {
+  return family == Family::kGemm || is_convolution(family) || family == Family::kAttention;
+}
+
+}  // namespace
+
+std::uint32_t CodeTimes::size_class(std::uint32_t name) {
+  constexpr std::uint32_t kFamilyClass = 1u << 31;
+  const auto [entry, is_new] = size_classes_.try_emplace(name, name);
+  if (is_new) {
+    const Family family = family_of(names_->name(name));
+    if (is_chosen_by_size(family)) entry->second = kFamilyClass | static_cast<std::uint32_t>(family);
+  }
+  return entry->second;
+}
+
+CodeTimes::Held CodeTimes::held(const KernelEvent& event) {
+  const auto number = [](std::int32_t value) { return static_cast<std::uint32_t>(value); };
+  // A kernel of a graph has the shape of the call that was captured, if that was seen.
+  const std::uint32_t shape = event.graph_node != 0 ? 0 : event.launch.shape;
+  Held kernel{};
+  kernel.exact =
+      exact_.find_or_add({event.name, number(event.grid[0]), number(event.grid[1]), number(event.grid[2]),
+                          number(event.block[0]), number(event.block[1]), number(event.block[2]), shape});
+  kernel.coarse = size_class(event.name);
+  kernel.name = event.name;
+  kernel.thread = event.launch.thread;
+  kernel.order = event.correlation;
+  kernel.duration = duration_between(event.start, event.end);
+  kernel.launched = event.launch.host_begin;
+  return kernel;
+}
+
+void CodeTimes::kernel(const KernelEvent& event) {
+  if (!expected_) return;
+  std::vector<Held>& timed = timed_[event.launch.window];
+  if (event.launch.known && timed.size() < kMaxHeld) {
+    timed.push_back(held(event));
+  } else {
+    sums_[{0, event.name}].add(duration_between(event.start, event.end));
+  }
+}
+
+void CodeTimes::named(const KernelEvent& event) {
+  if (!expected_ || named_.size() >= kMaxNamed) return;
+  named_.push_back(held(event));
+  named_.back().place = event.launch.range;
+}
+
+void CodeTimes::boundary(Nanoseconds begin) {
+  if (!expected_) return;
+  if (boundaries_.size() == kMaxBoundaries) boundaries_.pop_front();
+  boundaries_.push_back(begin);
+}
+
+void CodeTimes::settle_window(std::uint32_t window) {
+  for (auto of_window = timed_.begin(); of_window != timed_.end() && of_window->first <= window;
+       of_window = timed_.erase(of_window)) {
+    join(of_window->second);
+  }
+}
+
+void CodeTimes::join(std::vector<Held>& timed) {
+  const auto launches = [this](std::vector<Held>& kernels) {
+    std::stable_sort(kernels.begin(), kernels.end(),
+                     [](const Held& one, const Held& other) { return one.order < other.order; });
+    std::vector<LaunchedKernel> launched;
+    launched.reserve(kernels.size());
+    for (const Held& kernel : kernels) {
+      const auto next = std::upper_bound(boundaries_.begin(), boundaries_.end(), kernel.launched);
+      launched.push_back({kernel.exact, kernel.coarse, kernel.thread,
+                          static_cast<std::uint32_t>(next - boundaries_.begin())});
+    }
+    return launched;
+  };
+  std::vector<std::uint32_t> places(timed.size(), 0);
+  if (!named_.empty()) {
+    const std::vector<LaunchedKernel> timed_launches = launches(timed);
+    const std::vector<LaunchedKernel> named_launches = launches(named_);
+    std::vector<std::uint32_t> named_places;
+    named_places.reserve(named_.size());
+    for (const Held& kernel : named_) named_places.push_back(kernel.place);
+    places = join_places(timed_launches, named_launches, named_places);
+  }
+  for (std::size_t i = 0; i < timed.size(); ++i) sums_[{places[i], timed[i].name}].add(timed[i].duration);
+}
+
+}  // namespace inject

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""Kernels by operator and module: op_sum.csv and module_sum.csv against torch.profiler's account of the same training in a second
+process, whose modules are marked by hooks of the test. Programs: programs/torch_code.py."""
+
+import json
+import os
+import sys
+
+from gputest import main, profiled_environment, read_csv, run
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+PROGRAM = os.path.join(HERE, "programs", "torch_code.py")
+MODELS = "resnet50,transformer,deepspeech2,gpt2,gpt2_checkpoint,gpt2_recompute"
+WINDOW = 4
+
+
+def agreement(ours, theirs, times):
+    """(share of kernel time whose key agrees by count, what differs)."""
+    same = total = 0.0
+    different = []
+    for key in sorted({*ours, *theirs}):
+        mine, other = ours.get(key, 0.0), theirs.get(key, 0.0)
+        most = max(mine, other)
+        weight = times.get(key, 0.0)
+        if most == 0:
+            continue
+        total += weight
+        same += weight * min(mine, other) / most
+        if mine != other:
+            different.append(f"{key}: {mine:g} instead of {other:g} a step")
+    return (same / total if total else 0.0), different
+
+
+def counts(rows, key, times):
+    found = {}
+    for row in rows:
+        if row["Self Instances"] == "0":
+            continue
+        found[row[key]] = int(row["Self Instances"]) / WINDOW
+        times[row[key]] = max(times.get(row[key], 0.0), int(row["Self Time (ns)"]) / WINDOW)
+    return found
+
+
+def compare(options, report, model):
+    out = os.path.join(options.work, model)
+    done = run([sys.executable, PROGRAM, model, "60"],
+               profiled_environment(options.library, out, f"iter:30+{WINDOW}", summary="off"), timeout=240, log=out + ".log")
+    if not report.check(f"{model}: the training ends", done.rc == 0, done.why() if done.rc else ""):
+        return
+    account = out + ".json"
+    done = run([sys.executable, PROGRAM, model, "0", account], timeout=240, log=out + ".profiler.log")
+    if not report.check(f"{model}: torch.profiler's account", done.rc == 0, done.why() if done.rc else ""):
+        return
+    with open(account) as file:
+        truth = json.load(file)
+    kernels = sum(int(row["Total Time (ns)"]) for row in read_csv(os.path.join(out, "cuda_gpu_kern_sum.csv")))
+    for kind, name, key, least in (("operators", "op_sum.csv", "Operator", 0.99), ("modules", "module_sum.csv", "Module", 0.95)):
+        times = {what: time / truth["steps"] for what, (_, time) in truth[kind].items()}
+        theirs = {what: count / truth["steps"] for what, (count, _) in truth[kind].items()}
+        rows = read_csv(os.path.join(out, name))
+        share, different = agreement(counts(rows, key, times), theirs, times)
+        report.check(f"{model}: {kind} of {share:.2%} of kernel time", share >= least, "; ".join(different[:8]))
+        report.check(f"{model}: {name} adds up", sum(int(row["Self Time (ns)"]) for row in rows) == kernels)
+        if different:
+            print(f"   {model}, {kind}:", *different[:12], sep="\n      ")
+    lines = read_csv(os.path.join(out, "line_sum.csv"))
+    print(f"   {model}, lines:", *(f"{row['Time (%)']} % {row['File'].rpartition('/')[2]}:{row['Line']} {row['Function']}" for row in lines[:5]), sep="\n      ")
+
+
+def test(options, report):
+    for model in options.models.split(","):
+        report.guarded(model, compare, options, report, model)
+
+
+def arguments(parser):
+    parser.add_argument("--models", default=MODELS)
+
+
+if __name__ == "__main__":
+    main("code_places", test, modules=("torch", "torchvision", "transformers"), arguments=arguments)

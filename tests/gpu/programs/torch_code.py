@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""A training of tests/gpu/code_places.py: by itself, or with torch.profiler's account of its kernels by operator and module.
+
+usage: torch_code.py MODEL STEPS [TRUTH.json]
+"""
+
+import collections
+import json
+import os
+import sys
+
+import torch
+from torch import nn
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir))
+import torch_models  # noqa: E402
+
+PROFILED = 4
+
+
+def gpt2(device, checkpointed=False):
+    """GPT-2 by its configuration, in mixed precision, with flash attention where the GPU has it."""
+    import transformers
+    config = transformers.GPT2Config(n_layer=6, n_embd=512, n_head=8, vocab_size=8192, n_positions=512, attn_implementation="sdpa")
+    model = transformers.GPT2LMHeadModel(config).to(device)
+    if checkpointed:
+        model.gradient_checkpointing_enable({"use_reentrant": checkpointed == "reentrant"})
+    model.train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    tokens = torch.randint(0, 8192, (8, 256), device=device)
+
+    def step():
+        optimizer.zero_grad()
+        with torch.autocast(device, dtype=torch.bfloat16):
+            loss = model(tokens, labels=tokens).loss
+        loss.backward()
+        optimizer.step()
+        return loss
+    return step
+
+
+MODELS = {"resnet50": torch_models.resnet50, "transformer": torch_models.transformer, "deepspeech2": torch_models.deepspeech2, "gpt2": gpt2,
+          "gpt2_checkpoint": lambda device: gpt2(device, "reentrant"), "gpt2_recompute": lambda device: gpt2(device, "saved tensors")}
+
+
+class Marks:
+    """Ranges with the modules' paths around their calls."""
+
+    def __init__(self):
+        self.paths = {}
+        self.open = []
+        nn.modules.module.register_module_forward_pre_hook(self.enter)
+        nn.modules.module.register_module_forward_hook(self.leave, always_call=True)
+
+    def enter(self, module, _):
+        if not self.open and id(module) not in self.paths:
+            for path, one in module.named_modules():
+                self.paths.setdefault(id(one), f"{type(module).__name__}.{path}" if path else type(module).__name__)
+        mark = torch.profiler.record_function("MODULE " + self.paths.get(id(module), "?"))
+        mark.__enter__()
+        self.open.append(mark)
+
+    def leave(self, *_):
+        self.open.pop().__exit__(None, None, None)
+
+
+def truth(step, file):
+    marks = Marks()  # noqa: F841 (its hooks stay)
+    for _ in range(3):
+        step()
+    torch.cuda.synchronize()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]) as profile:
+        for _ in range(PROFILED):
+            step()
+        torch.cuda.synchronize()
+    events = [event for event in profile.events() if str(event.device_type).endswith("CPU")]
+    forward = {}  # by sequence number: the latest event that is no node of the backward pass
+    for event in sorted(events, key=lambda event: event.time_range.start):
+        if event.sequence_nr >= 0 and event.scope != 1 and not event.name.startswith("autograd::"):
+            forward[event.sequence_nr] = event
+
+    def module_of(event):
+        """The innermost module around it, or around the operator of the forward pass."""
+        while event is not None:
+            if event.name.startswith("MODULE "):
+                return event.name[7:]
+            event = forward[event.sequence_nr] if event.scope == 1 and event.sequence_nr in forward else event.cpu_parent
+        return "[none]"
+
+    operators, modules = collections.defaultdict(lambda: [0, 0.0]), collections.defaultdict(lambda: [0, 0.0])
+    for event in events:
+        kernels = [kernel for kernel in event.kernels if not kernel.name.startswith(("Memcpy", "Memset"))]
+        if not kernels:
+            continue
+        time = sum(kernel.duration for kernel in kernels) * 1e3
+        operator = event
+        while operator is not None and operator.name.startswith("MODULE "):
+            operator = operator.cpu_parent
+        for table, key in ((operators, operator.name if operator is not None else "[none]"), (modules, module_of(event))):
+            table[key][0] += len(kernels)
+            table[key][1] += time
+    with open(file, "w") as out:
+        json.dump({"steps": PROFILED, "operators": operators, "modules": modules}, out)
+
+
+def main():
+    torch.manual_seed(1)
+    torch.backends.cudnn.benchmark = False
+    step = MODELS[sys.argv[1]]("cuda")
+    if len(sys.argv) > 3:
+        truth(step, sys.argv[3])
+        return
+    for _ in range(int(sys.argv[2])):
+        step()
+    torch.cuda.synchronize()
+
+
+main()

@@ -1,0 +1,108 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""Kernels by operator, module and line, of a real PyTorch's on the host (Debian's python3-torch) with launches on the simulated CUDA
+(torch_model.py)."""
+
+import pathlib
+import unittest
+
+import simulated
+from test_torch_steps import PYTHON
+
+HERE = pathlib.Path(__file__).resolve().parent
+PROGRAM = HERE / "torch_model.py"
+MODULES = 2 + 3 * 2 + 2  # calls of Layer in an iteration
+
+
+def line_of(marker):
+    """The line of torch_model.py that ends with that comment."""
+    return next(number for number, line in enumerate(PROGRAM.read_text().splitlines(), 1) if line.endswith(f"# {marker}"))
+
+
+@unittest.skipIf(PYTHON is None, "no PyTorch for any Python here (python3-torch)")
+class Code(simulated.SimulatedTest):
+    def train(self, pattern, **options):
+        given = {"WINDOW": "iter:30+4", "LOG": "debug", **options}
+        done = self.script("", command=[PYTHON, str(PROGRAM), str(simulated.programs / "script_training.so"), pattern, "60"], timeout=120,
+                           **given)
+        return done.out
+
+    def table(self, out, name, key):
+        rows = out.rows(name)
+        self.assertEqual(len({row[key] for row in rows}), len(rows), f"{name}: rows of one name")
+        return {row[key]: row for row in rows}
+
+    def check_sums(self, out):
+        """The rows of each table add up to all kernels, and a row's phases to its total."""
+        kernels = sum(int(row["Total Time (ns)"]) for row in out.rows("cuda_gpu_kern_sum.csv"))
+        for name in ("op_sum.csv", "module_sum.csv", "line_sum.csv"):
+            rows = out.rows(name)
+            self.assertEqual(sum(int(row["Self Time (ns)"]) for row in rows), kernels, name)
+            for row in rows:
+                phases = sum(int(row[f"{phase} (ns)"]) for phase in ("Forward", "Backward", "Recomputation", "Optimizer", "Other"))
+                self.assertEqual(phases, int(row["Total Time (ns)"]), row)
+        self.assertEqual(sum(int(row["User Code Time (ns)"]) for row in out.rows("line_sum.csv")), kernels)
+
+    def check_modules(self, out, iterations=4, recomputed=0):
+        modules = self.table(out, "module_sum.csv", "Module")
+        expected = {"Net": ("Net", 0, MODULES * 2 + 6 * recomputed), "Net.stem": ("Sequential", 1, 4), "Net.stem.0": ("Layer", 2, 2), "Net.stem.1": ("Layer", 2, 2),
+                    "Net.heads.one": ("Layer", 1, 4)}
+        for block in range(3):
+            expected[f"Net.blocks.{block}"] = ("Block", 1, 4 + 2 * recomputed)
+            expected[f"Net.blocks.{block}.a"] = ("Layer", 2, 2 + recomputed)
+            expected[f"Net.blocks.{block}.b"] = ("Layer", 2, 2 + recomputed)
+        found = {path: (row["Class"], int(row["Depth"]), int(row["Total Instances"])) for path, row in modules.items() if not path.startswith("[")}
+        self.assertEqual(found, {path: (type_, depth, count * iterations) for path, (type_, depth, count) in expected.items()})
+        self.assertEqual(modules["Net.blocks.1.a"]["Parent"], "Net.blocks.1")
+
+    def test_operators_modules_and_lines(self):
+        out = self.train("plain")
+        self.check_sums(out)
+        self.check_modules(out)
+        operators = self.table(out, "op_sum.csv", "Operator")
+        self.assertEqual({name: int(row["Self Instances"]) for name, row in operators.items() if row["Self Instances"] != "0"},
+                         {"Work": MODULES * 4, "WorkBackward": MODULES * 4, "[none]": 8})
+        lines = {int(row["Line"]): row for row in out.rows("line_sum.csv") if row["File"] == str(PROGRAM) and row["Line"]}
+        for marker, count, phase in (("forward", MODULES, "Forward"), ("backward", MODULES, "Backward"), ("optimizer", 1, "Optimizer"), ("zero", 1, "Other")):
+            row = lines[line_of(marker)]
+            self.assertEqual((int(row["Self Instances"]), row["Library"]), (count * 4, "0"), marker)
+            self.assertEqual(row[f"{phase} (ns)"], row["Self Time (ns)"], marker)
+            self.assertEqual(row["User Code Time (ns)"], row["Self Time (ns)"], marker)
+        self.assertEqual(lines[line_of("forward")]["Function"].rpartition(".")[2], "forward")
+        self.assertEqual(int(lines[line_of("twice")]["Total Instances"]), 2 * 4)
+        # What is named is in no window: four iterations were asked for, and CUPTI saw two more.
+        self.assertEqual(len({row["Iteration"] for row in out.rows("iteration_sum.csv") if row["Complete"] == "1"}), 4)
+        self.assertEqual(out.lost(), {})
+
+    def test_recomputation(self):
+        out = self.train("checkpoint")
+        self.check_sums(out)
+        self.check_modules(out, recomputed=1)
+        modules = self.table(out, "module_sum.csv", "Module")
+        layer = modules["Net.blocks.2.b"]
+        self.assertTrue(int(layer["Forward (ns)"]) and int(layer["Backward (ns)"]) and int(layer["Recomputation (ns)"]), layer)
+
+    def test_iterations_that_differ(self):
+        """What is in none of the iterations that are named has no place; what comes before and after it has."""
+        out = self.train("report")
+        self.check_sums(out)
+        self.check_modules(out)
+        operators = self.table(out, "op_sum.csv", "Operator")
+        self.assertEqual(int(operators["[unattributed]"]["Self Instances"]), 3)
+
+    def test_switched_off(self):
+        for hooks in ("cudart", "cudart,cublas"):
+            out = self.train("plain", HOOKS=hooks)
+            self.assertFalse((out.path / "op_sum.csv").exists())
+        out = self.train("plain", HOOKS="cudart,torch")
+        self.check_sums(out)
+        self.assertEqual({row["Module"] for row in out.rows("module_sum.csv")}, {"[none]", "[unattributed]"})
+        out = self.train("plain", HOOKS="cudart,python")
+        # Without operators nothing tells what the backward pass is of.
+        self.assertEqual(int(self.table(out, "module_sum.csv", "Module")["Net.blocks.1.a"]["Total Instances"]), 4)
+        self.assertEqual([row["Operator"] for row in out.rows("op_sum.csv")], ["[none]"])
+
+
+if __name__ == "__main__":
+    simulated.main()

@@ -1,0 +1,112 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""A model of PyTorch's modules on the host, for test_torch_code.py: what a GPU would do is launched on the simulated CUDA, by functions
+with a forward and a backward pass. All blocks launch the same kernels.
+
+usage: torch_model.py MODULE PATTERN ITERATIONS
+"""
+
+import ctypes
+import sys
+import time
+
+import torch
+import torch.utils.checkpoint
+
+cuda = ctypes.CDLL(sys.argv[1])
+ITERATIONS = int(sys.argv[3])
+
+
+class Work(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, blocks):
+        ctx.blocks = blocks
+        cuda.training_launch(b"gemm", blocks)  # forward
+        return x * 1
+
+    @staticmethod
+    def backward(ctx, gradient):
+        cuda.training_launch(b"gemm_gradient", ctx.blocks)  # backward
+        return gradient, None
+
+
+class Layer(torch.nn.Module):
+    def __init__(self, blocks):
+        super().__init__()
+        self.blocks = blocks
+        self.weight = torch.nn.Parameter(torch.ones(2))
+
+    def forward(self, x):
+        return Work.apply(x * self.weight, self.blocks)
+
+
+class Block(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = Layer(2), Layer(3)
+
+    def forward(self, x):
+        return self.b(self.a(x))
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem = torch.nn.Sequential(Layer(4), Layer(5))
+        self.blocks = torch.nn.ModuleList([Block() for _ in range(3)])
+        self.heads = torch.nn.ModuleDict({"one": Layer(6)})
+
+    def body(self, x):
+        for block in self.blocks:
+            x = block(x)
+        return x
+
+    def forward(self, x, checkpointed=False):
+        x = self.stem(x)
+        if checkpointed:
+            x = torch.utils.checkpoint.checkpoint(self.body, x, use_reentrant=True)
+        else:
+            x = self.body(x)
+        return self.heads["one"](self.heads["one"](x))  # twice
+
+
+class Stepping(torch.optim.SGD):
+    def step(self, closure=None):
+        cuda.training_launch(b"multi_tensor_apply_update", 7)  # optimizer
+        return super().step(closure)
+
+
+def train(checkpointed=False, extra=None):
+    model = Net()
+    optimizer = Stepping(model.parameters(), lr=0.01)
+    x = torch.ones(2, requires_grad=True)
+    for k in range(ITERATIONS):
+        time.sleep(0.002)
+        cuda.training_copy(ctypes.c_size_t(64), 1)
+        cuda.training_launch(b"zero", 1)  # zero
+        if extra is not None:
+            extra(k)
+        optimizer.zero_grad()
+        model(x, checkpointed).sum().backward()
+        optimizer.step()
+
+
+def plain():
+    train()
+
+
+def checkpoint():
+    train(checkpointed=True)
+
+
+def report():
+    """Every tenth iteration has more to do: of those that are named, none."""
+    def extra(k):
+        if k % 10 == 1:
+            for _ in range(3):
+                cuda.training_launch(b"gemm", 9)  # report
+    train(extra=extra)
+
+
+globals()[sys.argv[2]]()
