@@ -133,14 +133,32 @@ class Join {
       joined_[sequence[sequence.size() - 1 - i]] = place((*best.other)[best.other->size() - 1 - i]);
   }
 
-  /// Rows that have no place yet get that of their like, where it has only one.
+  /// How often each kernel is launched in the iteration that launches it most.
+  static std::unordered_map<std::uint32_t, std::uint32_t> most_of(Kernels kernels) {
+    std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> counts;
+    std::unordered_map<std::uint32_t, std::uint32_t> most;
+    for (const LaunchedKernel& kernel : kernels) {
+      std::uint32_t& found = most[kernel.exact];
+      found = std::max(found, ++counts[{kernel.exact, kernel.iteration}]);
+    }
+    return most;
+  }
+
+  /// Those that have no place yet get that of their like, where it has only one.
   void take_unique() {
+    if (std::find(joined_.begin(), joined_.end(), 0) == joined_.end()) return;
     std::unordered_map<std::uint32_t, Vote> votes;
     for (std::size_t i = 0; i < named_.size(); ++i) votes[named_[i].exact].add(places_[i]);
+    const auto named_most = most_of(named_);
+    const auto timed_most = most_of(timed_);
     for (std::size_t i = 0; i < timed_.size(); ++i) {
       if (joined_[i] != 0) continue;
-      if (const auto found = votes.find(timed_[i].exact); found != votes.end())
-        joined_[i] = found->second.place();
+      const std::uint32_t kernel = timed_[i].exact;
+      const auto found = votes.find(kernel);
+      if (found == votes.end()) continue;
+      // One more than there is a place for may be another place's; in a loop it is not.
+      const std::uint32_t most = named_most.at(kernel);
+      if (most > 1 || timed_most.at(kernel) <= most) joined_[i] = found->second.place();
     }
   }
 

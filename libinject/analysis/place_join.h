@@ -28,7 +28,8 @@ struct LaunchedKernel {
 ///      kernels or of coarse ones: what lies in between has been added or left out. Where a beginning and an
 ///      end overlap, it can't be told which of the kernels in there were added, and they get none.
 /// A thread that launched nothing in `named` takes the sequences of all others. A kernel that has no place
-/// then gets that of its like in `named`, if all these have the same.
+/// then gets that of its like in `named`, if all these have the same, and it is launched there several times
+/// in an iteration, or here no more often.
 ///
 /// Where equal parts of an iteration are left out at random, as layers are by stochastic depth, equal
 /// sequences need not be the same layers.

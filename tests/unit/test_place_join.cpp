@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+//
+// Kernels that are timed, joined to those whose places are known: generated programs, of which each kernel's
+// place is known.
+#include <algorithm>
+#include <cstdint>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "catch.h"
+#include "libinject/analysis/place_join.h"
+#include "libinject/model/code_place.h"
+
+namespace inject {
+namespace {
+
+struct Placed {
+  LaunchedKernel kernel;
+  std::uint32_t place = 0;
+};
+using Iteration = std::vector<Placed>;
+
+/// A model: parts before and after equal layers, on a thread for the forward and one for the backward pass.
+class Model {
+ public:
+  explicit Model(std::uint32_t seed) : random_(seed) {
+    layers_ = 1 + number(24);
+    for (std::uint32_t i = 0, most = number(6); i < most; ++i) layer_.push_back(number(6));
+    for (std::uint32_t i = 0, most = number(5); i < most; ++i) stem_.push_back(10 + number(3));
+    for (std::uint32_t i = 0, most = number(5); i < most; ++i) head_.push_back(20 + number(3));
+  }
+
+  /// `size`: of what it is given, which kernels' launch shapes depend on; `skipped`: a layer, -1 for none.
+  Iteration iteration(std::uint32_t size = 0, int skipped = -1) const {
+    Iteration made;
+    std::uint32_t place = 0;
+    const auto add = [&](std::uint32_t kernel, std::uint32_t thread, bool left_out) {
+      ++place;
+      if (!left_out) made.push_back({{kernel * 1000 + size, kernel, thread, 0}, place});
+    };
+    for (const std::uint32_t thread : {1u, 2u}) {
+      for (const std::uint32_t kernel : stem_) add(kernel + 100 * thread, thread, false);
+      for (std::uint32_t layer = 0; layer < layers_; ++layer)
+        for (const std::uint32_t kernel : layer_)
+          add(kernel + 100 * thread, thread, static_cast<int>(layer) == skipped);
+      for (const std::uint32_t kernel : head_) add(kernel + 100 * thread, thread, false);
+    }
+    return made;
+  }
+
+  std::uint32_t layers() const { return layers_; }
+  /// One of the numbers below `most`.
+  std::uint32_t below(std::uint32_t most) { return static_cast<std::uint32_t>(random_() % most); }
+
+ private:
+  std::uint32_t number(std::uint32_t most) { return 1 + below(most); }
+
+  std::mt19937 random_;
+  std::uint32_t layers_ = 0;
+  std::vector<std::uint32_t> layer_;
+  std::vector<std::uint32_t> stem_;
+  std::vector<std::uint32_t> head_;
+};
+
+struct Outcome {
+  std::size_t right = 0;
+  std::size_t wrong = 0;
+  std::size_t silent = 0;
+
+  double known() const {
+    return static_cast<double>(right) / static_cast<double>(std::max<std::size_t>(right + wrong + silent, 1));
+  }
+};
+
+Outcome join(const std::vector<Iteration>& timed, const std::vector<Iteration>& named) {
+  const auto all = [](const std::vector<Iteration>& iterations, std::vector<std::uint32_t>& places) {
+    std::vector<LaunchedKernel> kernels;
+    for (std::size_t i = 0; i < iterations.size(); ++i) {
+      for (Placed placed : iterations[i]) {
+        placed.kernel.iteration = static_cast<std::uint32_t>(i);
+        kernels.push_back(placed.kernel);
+        places.push_back(placed.place);
+      }
+    }
+    return kernels;
+  };
+  std::vector<std::uint32_t> truth;
+  std::vector<std::uint32_t> places;
+  const std::vector<LaunchedKernel> timed_kernels = all(timed, truth);
+  const std::vector<LaunchedKernel> named_kernels = all(named, places);
+  const std::vector<std::uint32_t> found = join_places(timed_kernels, named_kernels, places);
+  REQUIRE(found.size() == truth.size());
+  Outcome outcome;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    if (found[i] == 0) {
+      ++outcome.silent;
+    } else {
+      ++(found[i] == truth[i] ? outcome.right : outcome.wrong);
+    }
+  }
+  return outcome;
+}
+
+constexpr std::uint32_t kSeeds = 200;
+constexpr std::uint32_t kElsewhere = 100'000;  // a place outside of the model
+
+}  // namespace
+
+TEST_CASE("Equal iterations: every kernel has its place, equal layers as well", "[place_join]") {
+  for (std::uint32_t seed = 0; seed < kSeeds; ++seed) {
+    const Model model(seed);
+    const Outcome outcome = join(std::vector(5, model.iteration()), std::vector(2, model.iteration()));
+    CHECK(outcome.wrong == 0);
+    CHECK(outcome.silent == 0);
+  }
+}
+
+TEST_CASE("Sizes that differ from iteration to iteration are joined by what they have in common",
+          "[place_join]") {
+  for (std::uint32_t seed = 0; seed < kSeeds; ++seed) {
+    Model model(seed);
+    std::vector<Iteration> timed;
+    for (int i = 0; i < 4; ++i) timed.push_back(model.iteration(1 + model.below(500)));
+    const Outcome outcome = join(timed, {model.iteration(501), model.iteration(502)});
+    CHECK(outcome.wrong == 0);
+    CHECK(outcome.silent == 0);
+  }
+}
+
+TEST_CASE("Kernels that are added or missing leave the others their places, or none", "[place_join]") {
+  Outcome all;
+  for (std::uint32_t seed = 0; seed < kSeeds; ++seed) {
+    Model model(seed);
+    std::vector<Iteration> timed;
+    for (int i = 0; i < 4; ++i) {
+      Iteration iteration = model.iteration();
+      // A report's kernels, which are of the model's kinds as well, or some whose records were lost.
+      const auto at =
+          static_cast<std::ptrdiff_t>(model.below(static_cast<std::uint32_t>(iteration.size()) + 1));
+      const auto most = static_cast<std::ptrdiff_t>(1 + model.below(4));
+      if (i % 2 == 0) {
+        for (std::ptrdiff_t k = 0; k < most; ++k) {
+          const std::uint32_t kind = 101 + model.below(6);
+          iteration.insert(iteration.begin() + at,
+                           {{kind * 1000 + (i == 0 ? 7u : 0u), kind, 1, 0}, kElsewhere});
+        }
+      } else {
+        const auto end = std::min(at + most, static_cast<std::ptrdiff_t>(iteration.size()));
+        iteration.erase(iteration.begin() + at, iteration.begin() + end);
+      }
+      timed.push_back(std::move(iteration));
+    }
+    const Outcome outcome = join(timed, std::vector(2, model.iteration()));
+    all.right += outcome.right;
+    all.wrong += outcome.wrong;
+    all.silent += outcome.silent;
+  }
+  INFO(std::to_string(all.right) + " right, " + std::to_string(all.wrong) + " wrong, " +
+       std::to_string(all.silent) + " without a place");
+  CHECK(all.wrong <= (all.right + all.wrong) / 1000);
+  CHECK(all.known() > 0.8);
+}
+
+TEST_CASE("A layer that is left out makes its like doubtful, unless it is always the same one",
+          "[place_join]") {
+  for (std::uint32_t seed = 0; seed < kSeeds; ++seed) {
+    Model model(seed);
+    const auto some_layer = [&] { return static_cast<int>(model.below(model.layers())); };
+    // All are there in those that are named.
+    const Outcome outcome = join({model.iteration(0, some_layer()), model.iteration(0, some_layer())},
+                                 std::vector(2, model.iteration()));
+    CHECK(outcome.wrong == 0);
+    // … or another one is left out in each.
+    const int first = some_layer();
+    const Outcome others = join({model.iteration(), model.iteration()},
+                                {model.iteration(0, first), model.iteration(0, some_layer())});
+    CHECK(others.wrong == 0);
+  }
+}
+
+TEST_CASE("Iterations that take turns have their own places", "[place_join]") {
+  for (std::uint32_t seed = 0; seed < kSeeds; ++seed) {
+    const Model critic(seed);
+    const Model generator(seed + kSeeds);
+    const auto of_generator = [&] {
+      Iteration made = generator.iteration();
+      for (Placed& placed : made) placed.place += kElsewhere;
+      return made;
+    };
+    const Outcome outcome =
+        join({critic.iteration(), critic.iteration(), of_generator()}, {critic.iteration(), of_generator()});
+    CHECK(outcome.wrong == 0);
+    CHECK(outcome.silent == 0);
+  }
+}
+
+TEST_CASE("Threads that are started anew take the places of those before", "[place_join]") {
+  for (std::uint32_t seed = 0; seed < kSeeds; ++seed) {
+    const Model model(seed);
+    Iteration timed = model.iteration();
+    for (Placed& placed : timed) placed.kernel.thread += 10;
+    const Outcome outcome = join({timed}, std::vector(2, model.iteration()));
+    CHECK(outcome.wrong == 0);
+    CHECK(outcome.silent == 0);
+  }
+}
+
+TEST_CASE("A place that lacks something counts where there is no complete one", "[place_join]") {
+  const std::vector<LaunchedKernel> timed = {{1, 1, 1, 0}, {2, 2, 1, 0}, {3, 3, 1, 0}, {4, 4, 1, 0}};
+  std::vector<LaunchedKernel> named = timed;
+  for (LaunchedKernel kernel : timed) {
+    kernel.iteration = 1;
+    named.push_back(kernel);
+  }
+  const std::vector<std::uint32_t> places = {
+      5 | kIncompletePlace,
+      6 | kIncompletePlace,
+      7,
+      0,  // the first iteration
+      8,
+      6 | kIncompletePlace,
+      9,
+      10,  // the second
+  };
+  CHECK(join_places(timed, named, places) == std::vector<std::uint32_t>{8, 6, 0, 10});
+}
+
+TEST_CASE("Without names there are no places", "[place_join]") {
+  const std::vector<LaunchedKernel> timed = {{1, 1, 1, 0}};
+  CHECK(join_places(timed, {}, {}) == std::vector<std::uint32_t>{0});
+  CHECK(join_places({}, {}, {}).empty());
+}
+
+}  // namespace inject
