@@ -12,6 +12,7 @@
 #include "libinject/base/log.h"
 #include "libinject/capture/python/frame_reader.h"
 #include "libinject/capture/python/interpreter.h"
+#include "libinject/capture/python/module_path.h"
 #include "libinject/capture/python/self_test.h"
 
 #define EXPORTED extern "C" __attribute__((visibility("default")))
@@ -93,6 +94,22 @@ EXPORTED int frames_copy(int which, char* text, int size) {
   if (which == 1) return static_cast<int>(inject::copy_qualified_name(frame, text, room));
   if (which == 2) return static_cast<int>(inject::copy_file(frame, text, room));
   return static_cast<int>(inject::copy_type_name(inject::first_argument(frame), text, room));
+}
+
+EXPORTED int frames_module_path(const void* parent, const void* child, char* text, int size) {
+  errno = 1234;
+  const std::size_t length = inject::copy_module_path(parent, child, text, static_cast<std::size_t>(size));
+  return errno == 1234 ? static_cast<int>(length) : -1;
+}
+
+/// The modules in whose calls the thread is, the innermost first.
+EXPORTED int frames_called_modules(const void** modules, int count) {
+  int found = 0;
+  for (inject::PythonFrame frame = inject::innermost_frame(); frame && found < count;
+       frame = inject::caller_of(frame)) {
+    if (const void* module = inject::called_module(frame); module != nullptr) modules[found++] = module;
+  }
+  return found;
 }
 
 /// The frames of a thread that Python does not know, and what is said of its first.

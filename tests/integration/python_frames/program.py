@@ -295,6 +295,12 @@ def run_layouts(_seed, _count):
     result["layouts_bare"] = bare
 
 
+def run_modules(seed, count):
+    """Modules like PyTorch's, and PyTorch's own."""
+    result.update(modules=0, strangers=0, torch=0)
+    importlib.import_module("modules").run(keeping, seed, count, result)
+
+
 class AtEnd:
     """Asks, when the interpreter has freed the states of the threads that go on in C, how many frames such a thread has."""
 

@@ -74,6 +74,16 @@ class Interpreters(unittest.TestCase):
                 counts = ast.literal_eval(said["second"])
                 self.assertEqual(counts, list(range(2, 52)) if minor >= 12 else [counts[0]] * 50)
 
+    def test_modules(self):
+        """Where PyTorch's modules stand; memory that is none of theirs harms nobody."""
+        for python, version, _ in KNOWN:
+            with self.subTest(python=python, version=version):
+                said, _, _ = self.run_program(python, "modules")
+                self.assertEqual(said["differences"], [])
+                for figure, least in (("modules", 500), ("strangers", 1000)):
+                    self.assertGreater(said[figure], least, figure)
+                print(f"{python}: {said['modules']} modules, {said['torch']} of the real PyTorch's", flush=True)
+
     def test_layouts_of_other_versions(self):
         for python, version, own in KNOWN:
             with self.subTest(python=python, version=version):
