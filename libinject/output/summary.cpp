@@ -71,6 +71,7 @@ std::string summary_text(const Report& report, std::string_view folder) {
   write_losses(page, report);
   write_diagnoses(page, report);
   write_metrics(page, report);
+  write_code(page, report);
   write_tables(page, statistics);
   page.empty_line();
   page.whole_line("  tables: " + one_line(folder, folder.size()) +

@@ -27,6 +27,8 @@ void write_losses(TextPage& page, const Report& report);
 void write_diagnoses(TextPage& page, const Report& report);
 /// Hardware metrics, and the kernels that leave most of the device unused. (summary_metrics.cpp)
 void write_metrics(TextPage& page, const Report& report);
+/// The modules and lines that launch the kernels that take the longest. (summary_code.cpp)
+void write_code(TextPage& page, const Report& report);
 /// Kernels, library calls, copies and API calls. (summary_tables.cpp)
 void write_tables(TextPage& page, const Statistics& statistics);
 

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "libinject/base/format.h"
+#include "libinject/output/summary_parts.h"
+#include "libinject/report/display_text.h"
+
+namespace inject {
+
+namespace {
+
+constexpr std::size_t kShown = 5;
+
+std::string place_of(const LineRow& line) {
+  if (line.file.empty()) return std::string(line.function);
+  const std::size_t slash = line.file.rfind('/');
+  return str_format("{}:{} {}", line.file.substr(slash == std::string_view::npos ? 0 : slash + 1), line.line,
+                    line.function);
+}
+
+}  // namespace
+
+void write_code(TextPage& page, const Report& report) {
+  const CodeReport& code = report.code;
+  if (code.empty() || code.all.time == 0) return;
+  const auto cells = [&](std::uint64_t time) {
+    return std::vector<std::string>{share_text(time, code.all.time), time_text(static_cast<double>(time))};
+  };
+  std::vector<const ModuleRow*> modules;
+  for (const ModuleRow& module : code.modules)
+    if (!module.type.empty() && module.self.time != 0) modules.push_back(&module);
+  std::stable_sort(modules.begin(), modules.end(), [](const ModuleRow* one, const ModuleRow* other) {
+    return one->self.time > other->self.time;
+  });
+  TextTable by_module({"Kernels", "Time"}, "Module (module_sum.csv)");
+  for (std::size_t i = 0; i < std::min(kShown, modules.size()); ++i)
+    by_module.row(cells(modules[i]->self.time), modules[i]->path);
+  page.table(by_module, std::min(kShown, modules.size()));
+
+  std::vector<std::string> places;
+  for (const LineRow& line : code.lines) {
+    if (places.size() == kShown || line.user_time == 0) break;
+    places.push_back(place_of(line));
+  }
+  TextTable by_line({"Kernels", "Time"}, "Line of the program (line_sum.csv)");
+  for (std::size_t i = 0; i < places.size(); ++i) by_line.row(cells(code.lines[i].user_time), places[i]);
+  page.table(by_line, places.size());
+}
+
+}  // namespace inject

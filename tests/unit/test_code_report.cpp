@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#include <string>
+#include <vector>
+
+#include "catch.h"
+#include "libinject/record/code_places.h"
+#include "libinject/report/code_report.h"
+#include "libinject/stats/code_times.h"
+
+namespace inject {
+namespace {
+
+/// Kernels of a window and of the iteration that is named after it.
+struct Program {
+  NameTable names{1024, 1 << 20};
+  CodePlaces places{names};
+  CodeTimes times{names};
+  std::uint32_t correlation = 0;
+  Nanoseconds time = 1000;
+
+  Program() { times.expect(); }
+
+  std::uint32_t frames(const std::vector<std::pair<std::string, std::uint32_t>>& stack) {
+    std::uint32_t node = 0;
+    for (const auto& [file, line] : stack)
+      node = places.node({CodeNodeKind::kFrame, node, names.intern("f"), names.intern(file), line});
+    return node;
+  }
+  std::uint32_t chain(CodeNodeKind kind, const std::vector<std::string>& path) {
+    std::uint32_t node = 0;
+    for (const std::string& name : path)
+      node = places.node(
+          {kind, node, names.intern(name), kind == CodeNodeKind::kModule ? names.intern("Class") : 0, 0});
+    return node;
+  }
+  KernelEvent event(const std::string& name, std::uint64_t duration, std::uint32_t window) {
+    KernelEvent kernel;
+    kernel.launch.known = true;
+    kernel.launch.window = window;
+    kernel.launch.thread = 1;
+    kernel.launch.host_begin = ++time;
+    kernel.name = names.intern(name);
+    kernel.correlation = ++correlation;
+    kernel.start = time;
+    kernel.end = time + duration;
+    kernel.grid = kernel.block = {1, 1, 1};
+    return kernel;
+  }
+  void timed(const std::string& name, std::uint64_t duration) { times.kernel(event(name, duration, 1)); }
+  void named(const std::string& name, const CodePlace& place) {
+    KernelEvent kernel = event(name, 1'000'000, 1 | kNamingWindow);
+    kernel.launch.range = places.place(place);
+    times.named(kernel);
+  }
+};
+
+const LineRow* line_of(const CodeReport& report, std::string_view file, std::uint32_t line) {
+  for (const LineRow& row : report.lines)
+    if (row.file == file && row.line == line) return &row;
+  return nullptr;
+}
+
+}  // namespace
+
+TEST_CASE("Kernels by operator, module and line", "[code_report]") {
+  Program program;
+  const std::string library = "/usr/lib/python3/dist-packages/torch/functional.py";
+  const CodePlace linear{program.frames({{"/home/me/train.py", 7}, {"/home/me/model.py", 20}, {library, 5}}),
+                         program.chain(CodeNodeKind::kModule, {"Net", "blocks.0", "linear"}),
+                         program.chain(CodeNodeKind::kOperator, {"aten::linear", "aten::addmm"}),
+                         CodePhase::kForward};
+  CodePlace gradient = linear;
+  gradient.op = program.chain(CodeNodeKind::kOperator, {"AddmmBackward0", "aten::mm"});
+  gradient.phase = CodePhase::kBackward;
+  const CodePlace step{program.frames({{"/home/me/train.py", 9}, {library, 70}}), 0,
+                       program.chain(CodeNodeKind::kOperator, {"aten::_foreach_add_"}),
+                       CodePhase::kOptimizer};
+  const CodePlace in_library{program.frames({{library, 99}}), 0, 0, CodePhase::kOther};
+  program.times.boundary(1);
+  program.timed("gemm", 10);
+  program.timed("gradient", 20);
+  program.timed("update", 4);
+  program.timed("hidden", 2);
+  program.timed("unknown", 1);
+  program.times.boundary(program.time + 1);
+  program.named("gemm", linear);
+  program.named("gradient", gradient);
+  program.named("update", step);
+  program.named("hidden", in_library);
+  program.times.settle_window(1);
+
+  const CodeReport report = build_code_report(program.times, program.places);
+  CHECK(report.all.instances == 5);
+  CHECK(report.all.time == 37);
+  CHECK(report.unattributed == 1);
+  const auto self_sum = [](const auto& rows) {
+    std::uint64_t sum = 0;
+    for (const auto& row : rows) sum += row.self.time;
+    return sum;
+  };
+  CHECK(self_sum(report.operators) == 37);
+  CHECK(self_sum(report.modules) == 37);
+  CHECK(self_sum(report.lines) == 37);
+
+  REQUIRE(report.operators.size() == 7);
+  CHECK(report.operators[0].name == "aten::mm");
+  CHECK(report.operators[0].self.time == 20);
+  REQUIRE(report.modules.size() == 5);
+  CHECK(report.modules[0].path == "Net");
+  CHECK(report.modules[0].self.time == 0);
+  CHECK(report.modules[0].inclusive.time == 30);
+  CHECK(report.modules[2].path == "Net.blocks.0.linear");
+  CHECK(report.modules[2].parent == "Net.blocks.0");
+  CHECK(report.modules[2].depth == 2);
+  CHECK(report.modules[2].self.phases[static_cast<std::size_t>(CodePhase::kBackward)] == 20);
+
+  // The innermost line that is no library's.
+  const LineRow* model = line_of(report, "/home/me/model.py", 20);
+  REQUIRE(model != nullptr);
+  CHECK(model->user_time == 30);
+  CHECK(model->self.time == 0);
+  CHECK_FALSE(model->is_library);
+  const LineRow* train = line_of(report, "/home/me/train.py", 9);
+  REQUIRE(train != nullptr);
+  CHECK(train->user_time == 4);
+  CHECK(line_of(report, library, 5)->self.time == 30);
+  CHECK(line_of(report, library, 5)->is_library);
+  CHECK(line_of(report, library, 99)->user_time == 0);
+  std::uint64_t user = 0;
+  for (const LineRow& row : report.lines) user += row.user_time;
+  CHECK(user == 37);
+}
+
+TEST_CASE("A function that calls itself counts once", "[code_report]") {
+  Program program;
+  const CodePlace place{program.frames({{"/a.py", 1}, {"/a.py", 2}, {"/a.py", 1}, {"/a.py", 2}}), 0,
+                        program.chain(CodeNodeKind::kOperator, {"op", "other", "op"}), CodePhase::kForward};
+  program.timed("gemm", 10);
+  program.named("gemm", place);
+  program.times.settle_window(1);
+  const CodeReport report = build_code_report(program.times, program.places);
+  REQUIRE(report.operators.size() == 2);
+  CHECK(report.operators[0].inclusive.time == 10);
+  REQUIRE(report.lines.size() == 2);
+  CHECK(report.lines[0].inclusive.time == 10);
+  CHECK(report.lines[1].inclusive.time == 10);
+}
+
+TEST_CASE("Where no launch has been named there is nothing to tell", "[code_report]") {
+  Program program;
+  program.timed("gemm", 10);
+  program.times.settle_window(1);
+  CHECK(build_code_report(program.times, program.places).empty());
+}
+
+TEST_CASE("What is a library's, and what is the program's", "[code_report]") {
+  for (const char* file :
+       {"<string>", "", "<frozen importlib._bootstrap>", "/v/lib/python3.12/site-packages/torch/a.py",
+        "/usr/lib/python3/dist-packages/torch/a.py", "/usr/lib/python3.12/threading.py",
+        "/tmp/torchinductor_me/xy/cxy.py"})
+    CHECK(is_library_file(file));
+  for (const char* file :
+       {"train.py", "/home/me/lib/model.py", "/work/torch/train.py", "/tmp/ipykernel_7/1.py"})
+    CHECK_FALSE(is_library_file(file));
+}
+
+TEST_CASE("The same operator of the forward pass is found by its number", "[code_report]") {
+  NameTable names(64, 1 << 16);
+  CodePlaces places(names);
+  places.note_forward(7, 1, {3, 4});
+  CHECK(places.forward(7) == CodeContext{3, 4});
+  CHECK(places.forward(8) == CodeContext{});
+  // The last with a number makes the node, but for another thread's.
+  places.note_forward(7, 1, {5, 6});
+  CHECK(places.forward(7) == CodeContext{5, 6});
+  places.note_forward(7, 2, {8, 9});
+  CHECK(places.forward(7) == CodeContext{});
+}
+
+}  // namespace inject
