@@ -75,6 +75,16 @@ class CheckTest(folders.TemporaryFolder):
         cls.clean = folders.profile_example(f"{holder.name}/out", METRICS="auto", METRICS_TIMELINE="1", METRICS_INTERVAL="100us", TRACE="csv",
                                             BATCH="64", SUMMARY="off")
         folders.write_table(cls.clean, "nccl_sum", [NCCL])
+        # The example is no PyTorch's: all of its kernels are one operator's, module's and line's.
+        with open(cls.clean / "cuda_gpu_kern_sum.csv", newline="", encoding="utf-8") as file:
+            kernels = list(csv.DictReader(file))
+        count, time = (sum(int(row[column]) for row in kernels) for column in ("Instances", "Total Time (ns)"))
+        code = {"Self Time (ns)": time, "Self Instances": count, "Total Time (ns)": time, "Total Instances": count, "Forward (ns)": time,
+                "Backward (ns)": 0, "Recomputation (ns)": 0, "Optimizer (ns)": 0, "Other (ns)": 0}
+        folders.write_table(cls.clean, "op_sum", [{"Time (%)": "100.0", "Operator": "aten::mm", **code}])
+        folders.write_table(cls.clean, "module_sum", [{"Time (%)": "100.0", "Module": "Net", "Class": "Net", "Depth": 0, "Parent": "", **code}])
+        folders.write_table(cls.clean, "line_sum", [{"Time (%)": "100.0", "File": "train.py", "Line": 7, "Function": "train", "Library": 0,
+                                                     "User Code Time (ns)": time, **code}])
         with open(cls.clean / "kernel_metrics.csv", newline="", encoding="utf-8") as file:
             first = next(csv.DictReader(file))
         edit(cls.clean, "kernel_metrics", 0, **{**dict.fromkeys(first, ""), **{column: cell for column, cell in first.items() if "(%)" not in column},
@@ -96,7 +106,8 @@ class CheckTest(folders.TemporaryFolder):
                                                        "Samples/s": f"{64e9 / (1000 + 10 * at):.1f}"} for at in range(9)])
         edit(cls.clean, "window_sum", 0, **{"Step Time (ns)": "1040.0", "Step Time Low (ns)": "1000.0", "Step Time High (ns)": "1080.0",
                                             "Samples/s": f"{64e9 / 1040:.1f}"})
-        change_run(cls.clean, lambda run: run.update(lost=dict.fromkeys(run["lost"], 0)))
+        change_run(cls.clean, lambda run: run.update(lost=dict.fromkeys(run["lost"], 0),
+                                                     files=[*run["files"], "op_sum.csv", "module_sum.csv", "line_sum.csv"]))
 
     def copy(self):
         self.copies = getattr(self, "copies", 0) + 1
@@ -185,6 +196,10 @@ PLANTED = [
     ("concurrency", "window_sum", 1, {"Kernel Concurrency": "129.000"}, ()),
     ("overlap", "window_sum", 1, {"Taken by Collectives (ns)": "999999999"}, ()),
     ("overlap", "window_sum", 1, {"H2D Busy (ns)": "999999999"}, ("device-sum",)),
+    ("code-time", "op_sum", 0, {"Forward (ns)": "1"}, ()),
+    ("code-time", "module_sum", 0, {"Total Time (ns)": "1"}, ()),
+    ("code-time", "line_sum", 0, {"User Code Time (ns)": "999999999999"}, ()),
+    ("kernel-sum", "op_sum", 0, {"Self Instances": "1"}, ()),
     ("fetch-time", "iteration_sum", 0, {"Fetch: Waiting (ns)": "1", "Fetch: Processing (ns)": "99999999999"}, ()),
     ("fetch-time", "window_sum", 0, {"Fetch: Waiting (ns)": "99999999999", "Fetch: Processing (ns)": "1"}, ()),
     ("fetch-time", "window_sum", 1, {"Input in Fetch: Waiting (ns)": "9", "Input in Fetch: Processing (ns)": "99999999999"}, ()),

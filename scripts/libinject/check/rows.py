@@ -150,7 +150,8 @@ _KEYS = {
     "cuda_gpu_mem_time_sum": ("Operation",), "cuda_gpu_mem_size_sum": ("Operation",), "nvtx_sum": ("Style", "Range"),
     "nvtx_kern_sum": ("NVTX Range", "Style", "PID", "TID", "Kernel Name"), "family_sum": ("Family",), "phase_sum": ("Window", "Device", "Phase"),
     "library_sum": ("Depth", "Library", "Call"), "window_sum": ("Window", "Device"), "memory_sum": ("Device", "Kind", "API"),
-    "copy_sum": ("Device", "Direction", "Source", "Target"),
+    "copy_sum": ("Device", "Direction", "Source", "Target"), "op_sum": ("Operator",), "module_sum": ("Module",),
+    "line_sum": ("File", "Line", "Function"),
 }
 
 

@@ -31,7 +31,10 @@ _KERNEL_TABLES = (("cuda_gpu_kern_gb_sum", "Instances", "Total Time (ns)", None)
                   ("family_sum", "Instances", "Total Time (ns)", None), ("thread_kern_sum", "Instances", "Total Time (ns)", None),
                   ("window_sum", "Kernels", "Kernel Time (ns)", _ALL), ("window_sum", "Kernels", "Kernel Time (ns)", "each"),
                   ("iteration_sum", "Kernels", "Kernel Time (ns)", _ALL), ("iteration_sum", "Kernels", "Kernel Time (ns)", "each"),
-                  ("phase_sum", "Kernels", "Kernel Time (ns)", None))
+                  ("phase_sum", "Kernels", "Kernel Time (ns)", None), ("op_sum", "Self Instances", "Self Time (ns)", None),
+                  ("module_sum", "Self Instances", "Self Time (ns)", None), ("line_sum", "Self Instances", "Self Time (ns)", None))
+# Told of windows that are settled.
+_SETTLED = ("phase_sum", "op_sum", "module_sum", "line_sum")
 
 
 def phases_complete(folder: Folder) -> bool:
@@ -54,7 +57,7 @@ def kernel_sum(folder: Folder) -> Iterator[Place]:
         table = folder.table(name, count, time, *(["Device", "Window"] if scope else []))
         if table is None or scope == "each" and without_devices(table):
             continue
-        if name == "phase_sum" and not phases_complete(folder):
+        if name in _SETTLED and not phases_complete(folder):
             continue
         rows = rows_of(table, scope) if scope else None
         told = f"{source.path.name}" + (f" (rows of {'all devices' if scope == _ALL else 'one device'})" if scope else "")

@@ -197,6 +197,28 @@ def fetch_time(folder: Folder) -> Iterator[Place]:
                 yield table.place(index, parts[0], f"{waiting} and {processing} are more than {' and '.join(wholes)}, {sum(most)}")
 
 
+_CODE_PHASES = [f"{phase} (ns)" for phase in ("Forward", "Backward", "Recomputation", "Optimizer", "Other")]
+
+
+@rule("code-time", ERROR, "The self time of an operator, module or line is no more than its total, to which the phases add up.")
+def code_time(folder: Folder) -> Iterator[Place]:
+    for name in ("op_sum", "module_sum", "line_sum"):
+        table = folder.table(name, "Self Time (ns)", "Total Time (ns)", *_CODE_PHASES)
+        if table is None:
+            continue
+        for index, (self_time, total, *phases) in table.each("Self Time (ns)", "Total Time (ns)", *_CODE_PHASES):
+            if self_time > total:
+                yield table.place(index, "Self Time (ns)", f"{self_time} is more than the total, {total}")
+            if sum(phases) != total:
+                yield table.place(index, "Total Time (ns)", f"{total} is not the sum of the phases, {sum(phases)}")
+    # A row without a file has kernels that only libraries' lines have launched.
+    if (table := folder.table("line_sum", "File", "User Code Time (ns)", "Total Time (ns)")) is not None:
+        files = table.cells("File")
+        for index, (user, total) in table.each("User Code Time (ns)", "Total Time (ns)"):
+            if files[index] and user > total:
+                yield table.place(index, "User Code Time (ns)", f"{user} is more than the total, {total}")
+
+
 @rule("iteration-time", ERROR, "A window's iterations are numbered upwards, lie in the window, and do not overlap.", compares=True)
 def iteration_time(folder: Folder) -> Iterator[Place]:
     table = folder.table("iteration_sum", "Window", "Iteration", "Label", "Device", "Start (ns)", "Duration (ns)")

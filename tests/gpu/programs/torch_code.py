@@ -75,17 +75,18 @@ def truth(step, file):
             step()
         torch.cuda.synchronize()
     events = [event for event in profile.events() if str(event.device_type).endswith("CPU")]
-    forward = {}  # by sequence number: the latest event that is no node of the backward pass
+    forward = {}  # by thread and sequence number: the latest event that is no node of the backward pass
     for event in sorted(events, key=lambda event: event.time_range.start):
         if event.sequence_nr >= 0 and event.scope != 1 and not event.name.startswith("autograd::"):
-            forward[event.sequence_nr] = event
+            forward[event.thread, event.sequence_nr] = event
 
     def module_of(event):
         """The innermost module around it, or around the operator of the forward pass."""
         while event is not None:
             if event.name.startswith("MODULE "):
                 return event.name[7:]
-            event = forward[event.sequence_nr] if event.scope == 1 and event.sequence_nr in forward else event.cpu_parent
+            node = (event.fwd_thread, event.sequence_nr)
+            event = forward[node] if event.scope == 1 and node in forward else event.cpu_parent
         return "[none]"
 
     operators, modules = collections.defaultdict(lambda: [0, 0.0]), collections.defaultdict(lambda: [0, 0.0])
