@@ -56,6 +56,11 @@ void name_launches(LaunchNames names) noexcept {
   listen_to_operators(names.operators);
 }
 
+void forget_launch_names() noexcept {
+  read_stacks(false);
+  ignore_operators();
+}
+
 std::uint32_t launch_place(ThreadState& thread) noexcept {
   Core* core = Core::get_if_any();
   if (core == nullptr) return 0;

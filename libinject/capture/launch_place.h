@@ -18,6 +18,8 @@ struct LaunchNames {
 bool launches_can_be_named(LaunchNames names) noexcept;
 /// From here on, until the next call. One caller at a time.
 void name_launches(LaunchNames names) noexcept;
+/// No longer, as the process exits, or is a forked child.
+void forget_launch_names() noexcept;
 
 /// The place of what the calling thread launches (Core::places); 0 if nothing is known of it. Takes some
 /// microseconds.

@@ -134,8 +134,8 @@ void Journal::take_run(std::uint32_t thread, const Block& block, BlockPosition f
     if (slot.kind() == RecordKind::kCall) {
       CallRecord record;
       std::memcpy(&record, slot.bytes, sizeof record);
-      if (open_window(record.window) != 0) ++calls_;
-      if (open_window(record.window) != 0 && record.correlation != 0) ++submissions;
+      if (record.window != 0) ++calls_;
+      if (record.window != 0 && record.correlation != 0) ++submissions;
       if (!full_) note_call(record);
     } else if (slot.kind() == RecordKind::kShortCalls) {
       calls_ += slot.bytes[offsetof(ShortCallsRecord, count)];

@@ -128,7 +128,7 @@ std::string_view Replay::kernel_name(std::uint32_t id) {
 bool Replay::take_call(std::uint32_t thread, Slot slot) {
   CallRecord record;
   std::memcpy(&record, slot.bytes, sizeof record);
-  if (open_window(record.window) != 0) ++calls_;
+  if (record.window != 0) ++calls_;
   if (record.end < record.begin || !is_function(record.function)) return false;
   bool ended = false;
   for (unsigned level = 0; level < 4; ++level) {
@@ -157,8 +157,8 @@ bool Replay::take_short_calls(std::uint32_t thread, const Slot& slot) {
   ShortCallsRecord record;
   std::memcpy(&record, slot.bytes, sizeof record);
   if (record.count > ShortCallsRecord::kMost || record.window == 0) return false;
-  if (is_naming(record.window)) return true;
   calls_ += record.count;
+  if (is_naming(record.window)) return true;
   for (const ShortCallsRecord::Call& call : std::span(record.calls, record.count))
     if (!is_bookkeeping(call.function)) return false;
   // They don't say when it opened: their thread's first call in it does, which has a record of its own.

@@ -47,11 +47,11 @@ Pipeline::Outstanding Collector::pass(bool hold_signs) {
 
 void Collector::keep_records(std::uint32_t window) {
   const Nanoseconds time = now();
-  if (window != kept_window_) {
-    kept_window_ = window;
-    kept_at_ = time;
-  }
-  if (!parts_.options.recover || time - kept_at_ < kFlushInterval) return;
+  // A window that has ended is kept as far as it has been recorded, as when it is collected at once.
+  const bool ended = window != kept_window_ && is_naming(window);
+  if (window != kept_window_ && !ended) kept_at_ = time;
+  kept_window_ = window;
+  if (!parts_.options.recover || (!ended && time - kept_at_ < kFlushInterval)) return;
   kept_at_ = time;
   parts_.cupti.tracer().flush(false);
   Pipeline::Locked(parts_.pipeline).writer().keep_run_state();

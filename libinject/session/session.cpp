@@ -21,6 +21,7 @@
 #include "libinject/base/unwinder.h"
 #include "libinject/capture/cupti/holder.h"
 #include "libinject/capture/driver.h"
+#include "libinject/capture/launch_place.h"
 #include "libinject/capture/loaded_objects.h"
 #include "libinject/capture/torch/step_listener.h"
 #include "libinject/model/job_place.h"
@@ -210,6 +211,7 @@ void Session::on_fork_child() noexcept {
   current_window.store(0, std::memory_order_relaxed);
   plans_watched.store(false, std::memory_order_relaxed);
   iteration_watch.source.store(SignSource::kNone, std::memory_order_relaxed);
+  forget_launch_names();
   memory_use.stop();
   ThreadRegistry::publish(nullptr);
   if (the_session.load(std::memory_order_relaxed) != nullptr && session_companions.forked != nullptr)

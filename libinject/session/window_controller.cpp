@@ -183,7 +183,11 @@ void WindowController::close(Nanoseconds at) noexcept {
   current_window.store(0, std::memory_order_release);
   const Nanoseconds time = now();
   if (state.naming()) {
-    name_launches({});
+    if (state.ending()) {
+      forget_launch_names();
+    } else {
+      name_launches({});
+    }
   } else {
     end_window(at == 0 ? time : at);
   }

@@ -127,21 +127,21 @@ void Worker::step() {
   // records.)
   const bool first_window =
       parts_.log.opened() != 0 && !parts_.pipeline.has_files() && !parts_.pipeline.folder_failed();
-  const std::uint32_t current = open_window(current_window.load(std::memory_order_acquire));
+  const std::uint32_t recorded = current_window.load(std::memory_order_acquire);
   {
     const SessionUnlock unlocked(state);
     if (first_window) {
       find_current_device();  // where no cuInit has called us
       Pipeline::Locked(parts_.pipeline).writer().may_write();
     }
-    if (current != 0) {
+    if (recorded != 0) {
       parts_.cupti.reclaim_idle_buffers(parts_.core.threads.gone());
-      parts_.collector.keep_records(current);
+      parts_.collector.keep_records(recorded);
     }
     parts_.collector.pass();
   }
   parts_.iterations.step();
-  parts_.collector.step(current);
+  parts_.collector.step(open_window(recorded));
 }
 
 }  // namespace inject

@@ -5,10 +5,14 @@
 (torch_model.py)."""
 
 import pathlib
+import subprocess
+import sys
 import unittest
 
-import simulated
-from test_torch_steps import PYTHON
+injectctl = sys.argv.pop(4)
+
+import simulated  # noqa: E402
+from test_torch_steps import PYTHON  # noqa: E402
 
 HERE = pathlib.Path(__file__).resolve().parent
 PROGRAM = HERE / "torch_model.py"
@@ -22,10 +26,11 @@ def line_of(marker):
 
 @unittest.skipIf(PYTHON is None, "no PyTorch for any Python here (python3-torch)")
 class Code(simulated.SimulatedTest):
-    def train(self, pattern, **options):
+    def train(self, pattern, check=True, code=0, **options):
         given = {"WINDOW": "iter:30+4", "LOG": "debug", **options}
         done = self.script("", command=[PYTHON, str(PROGRAM), str(simulated.programs / "script_training.so"), pattern, "60"], timeout=120,
-                           **given)
+                           check=check, **given)
+        self.assertEqual(done.code, code, done.stderr)
         return done.out
 
     def table(self, out, name, key):
@@ -90,6 +95,26 @@ class Code(simulated.SimulatedTest):
         self.check_modules(out)
         operators = self.table(out, "op_sum.csv", "Operator")
         self.assertEqual(int(operators["[unattributed]"]["Self Instances"]), 3)
+
+    def test_program_that_ends_meanwhile(self):
+        """One iteration was named, which is enough; a child that is forked meanwhile is left alone."""
+        for pattern, code in (("ends", 3), ("forks", 0), ("stops", 0)):
+            with self.subTest(pattern=pattern):
+                out = self.train(pattern, check=False, code=code)
+                self.check_sums(out)
+                self.check_modules(out)
+
+    def test_program_that_is_killed_meanwhile(self):
+        """The window is recovered; what was named is not, and is in none of its figures."""
+        out = self.train("killed", check=False, code=-9)
+        done = subprocess.run([injectctl, "recover", out.path], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(out.run["state"], "recovered")
+        self.assertFalse((out.path / "op_sum.csv").exists())
+        kernels = out.kernels()
+        self.assertEqual((kernels["gemm"], kernels["gemm_gradient"], kernels["zero"]), (MODULES * 4, MODULES * 4, 4))
+        self.assertEqual(out.run["windows"][0]["reason"], "iterations 30-33 (iter:30+4)")
+        self.assertEqual(out.lost(), {})
 
     def test_switched_off(self):
         for hooks in ("cudart", "cudart,cublas"):

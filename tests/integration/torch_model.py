@@ -8,6 +8,8 @@ usage: torch_model.py MODULE PATTERN ITERATIONS
 """
 
 import ctypes
+import os
+import signal
 import sys
 import time
 
@@ -107,6 +109,41 @@ def report():
             for _ in range(3):
                 cuda.training_launch(b"gemm", 9)  # report
     train(extra=extra)
+
+
+def ends():
+    """In the iterations that are named."""
+    train(extra=lambda k: sys.exit(3) if k == 35 else None)
+
+
+def killed():
+    """Likewise, after the records of the window have been taken."""
+    def extra(k):
+        if k == 35:
+            time.sleep(1)
+            os.kill(os.getpid(), signal.SIGKILL)
+    train(extra=extra)
+
+
+def forks():
+    """A child of these iterations, which has none of us."""
+    def extra(k):
+        if k != 35:
+            return
+        child = os.fork()
+        if child == 0:
+            model = Net()
+            for _ in range(20):
+                (torch.ones(2, requires_grad=True) * model.stem[0].weight).sum().backward()
+            os._exit(7)
+        if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 7:
+            sys.exit("a child was harmed")
+    train(extra=extra)
+
+
+def stops():
+    """What is left of the program launches nothing."""
+    train(extra=lambda k: (time.sleep(8), sys.exit(0)) if k == 35 else None)
 
 
 globals()[sys.argv[2]]()

@@ -161,6 +161,10 @@ CodeContext thread_context(ThreadState& thread, PythonFrame frame, CodePlaces& p
   return context;
 }
 
+void ignore_operators() noexcept {
+  listening.store(false, std::memory_order_release);
+}
+
 const char* operator_name(const void* function) noexcept {
   return api.name(function);
 }

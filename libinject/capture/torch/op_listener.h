@@ -21,6 +21,9 @@ bool operators_told() noexcept;
 
 /// From here on each thread keeps its operators (ThreadState::operators), or no longer. One caller at a time.
 void listen_to_operators(bool listen) noexcept;
+/// The same, without a word to PyTorch: the process exits, and what its callbacks are kept in may be gone; or
+/// it is a forked child.
+void ignore_operators() noexcept;
 bool listens_to_operators() noexcept;
 
 /// The context of that frame of the thread's, stack_frame().
