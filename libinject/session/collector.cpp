@@ -131,7 +131,7 @@ void Collector::step(std::uint32_t current) {
   log_open_window(current);
   if (put_) finish_files();
   // A reader must be able to tell that a window was cut off.
-  if (current != 0 && current_window.load(std::memory_order_acquire) == current &&
+  if (current != 0 && (current_window.load(std::memory_order_acquire) & ~kNamingWindow) == current &&
       parts_.pipeline.closed_on_disk() && !state.ending() && !writing_ && write_due()) {
     write_files("open");
   }

@@ -141,7 +141,7 @@ void Worker::step() {
     parts_.collector.pass();
   }
   parts_.iterations.step();
-  parts_.collector.step(open_window(recorded));
+  parts_.collector.step(recorded & ~kNamingWindow);
 }
 
 }  // namespace inject

@@ -9,6 +9,7 @@ usage: torch_model.py MODULE PATTERN ITERATIONS
 
 import ctypes
 import os
+import pathlib
 import signal
 import sys
 import time
@@ -120,7 +121,9 @@ def killed():
     """Likewise, after the records of the window have been taken."""
     def extra(k):
         if k == 35:
-            time.sleep(1)
+            while not list(pathlib.Path().rglob("run.json")):
+                time.sleep(0.01)
+            time.sleep(0.5)
             os.kill(os.getpid(), signal.SIGKILL)
     train(extra=extra)
 
