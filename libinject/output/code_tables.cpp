@@ -107,7 +107,7 @@ Columns<Listed<LineRow>> line_columns(const Report&) {
       .add("Function", kText, &LineRow::function,
            "The function; `[none]`: launched by no line, for user code time by libraries' alone; "
            "`[unattributed]`: not known.")
-      .add("Library", kFlag, &LineRow::is_library,
+      .add("In Library", kFlag, &LineRow::is_library,
            "1: the file is an installed package's, Python's own, or none.")
       .add("User Code Time (ns)", kTime, &LineRow::user_time,
            "Sum of the durations of kernels of which it is the innermost line that is no library's.");

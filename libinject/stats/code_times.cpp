@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "libinject/analysis/kernel_class.h"
-#include "libinject/analysis/place_join.h"
 #include "libinject/stats/table_rows.h"
 
 namespace inject {
@@ -69,33 +68,42 @@ void CodeTimes::boundary(Nanoseconds begin) {
 }
 
 void CodeTimes::settle_window(std::uint32_t window) {
+  take_named();
   for (auto of_window = timed_.begin(); of_window != timed_.end() && of_window->first <= window;
        of_window = timed_.erase(of_window)) {
     join(of_window->second);
   }
 }
 
+/// In the order in which they were launched, each with its iteration.
+std::vector<LaunchedKernel> CodeTimes::launches(std::vector<Held>& kernels) const {
+  std::stable_sort(kernels.begin(), kernels.end(),
+                   [](const Held& one, const Held& other) { return one.order < other.order; });
+  std::vector<LaunchedKernel> launched;
+  launched.reserve(kernels.size());
+  for (const Held& kernel : kernels) {
+    const auto next = std::upper_bound(boundaries_.begin(), boundaries_.end(), kernel.launched);
+    launched.push_back(
+        {kernel.exact, kernel.coarse, kernel.thread, static_cast<std::uint32_t>(next - boundaries_.begin())});
+  }
+  return launched;
+}
+
+// Later windows take their places from these as well, when their iterations are not known any more.
+void CodeTimes::take_named() {
+  if (named_.empty()) return;
+  named_launches_ = launches(named_);
+  named_places_.clear();
+  for (const Held& kernel : named_) named_places_.push_back(kernel.place);
+  named_.clear();
+  named_.shrink_to_fit();
+}
+
 void CodeTimes::join(std::vector<Held>& timed) {
-  const auto launches = [this](std::vector<Held>& kernels) {
-    std::stable_sort(kernels.begin(), kernels.end(),
-                     [](const Held& one, const Held& other) { return one.order < other.order; });
-    std::vector<LaunchedKernel> launched;
-    launched.reserve(kernels.size());
-    for (const Held& kernel : kernels) {
-      const auto next = std::upper_bound(boundaries_.begin(), boundaries_.end(), kernel.launched);
-      launched.push_back({kernel.exact, kernel.coarse, kernel.thread,
-                          static_cast<std::uint32_t>(next - boundaries_.begin())});
-    }
-    return launched;
-  };
   std::vector<std::uint32_t> places(timed.size(), 0);
-  if (!named_.empty()) {
+  if (any_named()) {
     const std::vector<LaunchedKernel> timed_launches = launches(timed);
-    const std::vector<LaunchedKernel> named_launches = launches(named_);
-    std::vector<std::uint32_t> named_places;
-    named_places.reserve(named_.size());
-    for (const Held& kernel : named_) named_places.push_back(kernel.place);
-    places = join_places(timed_launches, named_launches, named_places);
+    places = join_places(timed_launches, named_launches_, named_places_);
   }
   for (std::size_t i = 0; i < timed.size(); ++i) sums_[{places[i], timed[i].name}].add(timed[i].duration);
 }

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "libinject/analysis/place_join.h"
 #include "libinject/analysis/sample_stats.h"
 #include "libinject/model/events.h"
 #include "libinject/record/name_table.h"
@@ -42,7 +43,7 @@ class CodeTimes {
   using Sums = std::map<std::pair<std::uint32_t, std::uint32_t>, Totals>;
   const Sums& sums() const { return sums_; }
   /// Whether any launch has been named.
-  bool any_named() const { return !named_.empty(); }
+  bool any_named() const { return !named_launches_.empty(); }
 
  private:
   struct Held {
@@ -51,13 +52,15 @@ class CodeTimes {
     std::uint32_t name;
     std::uint32_t thread;
     std::uint32_t order;  // correlation id: ascends from launch to launch
-    std::uint32_t place;
+    std::uint32_t place;  // of those that are named
     std::uint64_t duration;
     Nanoseconds launched;
   };
 
   Held held(const KernelEvent& event);
   std::uint32_t size_class(std::uint32_t name);
+  std::vector<LaunchedKernel> launches(std::vector<Held>& kernels) const;
+  void take_named();
   void join(std::vector<Held>& timed);
 
   const NameTable* names_;
@@ -65,7 +68,9 @@ class CodeTimes {
   bool expected_ = false;
   KeyIndex<8> exact_{1u << 20};
   std::map<std::uint32_t, std::vector<Held>> timed_;  // by window
-  std::vector<Held> named_;
+  std::vector<Held> named_;                           // until their window is settled; from then on:
+  std::vector<LaunchedKernel> named_launches_;
+  std::vector<std::uint32_t> named_places_;
   std::deque<Nanoseconds> boundaries_;
   Sums sums_;
 };

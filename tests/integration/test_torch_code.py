@@ -71,7 +71,7 @@ class Code(simulated.SimulatedTest):
         lines = {int(row["Line"]): row for row in out.rows("line_sum.csv") if row["File"] == str(PROGRAM) and row["Line"]}
         for marker, count, phase in (("forward", MODULES, "Forward"), ("backward", MODULES, "Backward"), ("optimizer", 1, "Optimizer"), ("zero", 1, "Other")):
             row = lines[line_of(marker)]
-            self.assertEqual((int(row["Self Instances"]), row["Library"]), (count * 4, "0"), marker)
+            self.assertEqual((int(row["Self Instances"]), row["In Library"]), (count * 4, "0"), marker)
             self.assertEqual(row[f"{phase} (ns)"], row["Self Time (ns)"], marker)
             self.assertEqual(row["User Code Time (ns)"], row["Self Time (ns)"], marker)
         self.assertEqual(lines[line_of("forward")]["Function"].rpartition(".")[2], "forward")

@@ -83,7 +83,7 @@ class CheckTest(folders.TemporaryFolder):
                 "Backward (ns)": 0, "Recomputation (ns)": 0, "Optimizer (ns)": 0, "Other (ns)": 0}
         folders.write_table(cls.clean, "op_sum", [{"Time (%)": "100.0", "Operator": "aten::mm", **code}])
         folders.write_table(cls.clean, "module_sum", [{"Time (%)": "100.0", "Module": "Net", "Class": "Net", "Depth": 0, "Parent": "", **code}])
-        folders.write_table(cls.clean, "line_sum", [{"Time (%)": "100.0", "File": "train.py", "Line": 7, "Function": "train", "Library": 0,
+        folders.write_table(cls.clean, "line_sum", [{"Time (%)": "100.0", "File": "train.py", "Line": 7, "Function": "train", "In Library": 0,
                                                      "User Code Time (ns)": time, **code}])
         with open(cls.clean / "kernel_metrics.csv", newline="", encoding="utf-8") as file:
             first = next(csv.DictReader(file))

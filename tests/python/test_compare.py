@@ -46,7 +46,7 @@ class Simulated(Result):
         kernels_each = sum(count for _, count, _ in kernels)
         common = {"Device": "all", "Kernels": kernels_each}
         self._tables = {name: None for name in ("gemm_sum", "conv_sum", "attention_sum", "rnn_sum", "nccl_sum", "family_sum", "phase_sum",
-                                                "library_sum", "nvtx_sum", "nvtx_kern_sum", "cuda_api_sum", "cuda_gpu_mem_time_sum",
+                                                "module_sum", "line_sum", "op_sum", "library_sum", "nvtx_sum", "nvtx_kern_sum", "cuda_api_sum", "cuda_gpu_mem_time_sum",
                                                 "memory_sum")}
         for name, content in (
                 ("cuda_gpu_kern_sum", rows), ("cuda_gpu_kern_gb_sum", rows),
@@ -430,6 +430,22 @@ class Command(folders.TemporaryFolder):
                                   ("kernel:none > +5%", 2), ("attention_time > +5%", 2)):
             done = folders.invoke("compare", a, b, "--fail-if", "gemm_time > +5%", "--fail-if", condition)
             self.assertEqual(done.returncode, status, (condition, done.stderr))
+
+    def test_modules_functions_and_operators(self):
+        """A function's lines count together: they move when a program is edited."""
+        a, b = self.pair()
+        for folder, line, times in ((a, 7, (400_000, 100_000)), (b, 9, (800_000, 100_000))):
+            rows = [{"Module": f"Net.{name}", "Self Time (ns)": time, "Self Instances": 10} for name, time in zip("ab", times, strict=True)]
+            folders.write_table(folder, "module_sum", rows)
+            folders.write_table(folder, "op_sum", [{"Operator": "aten::mm", "Self Time (ns)": sum(times), "Self Instances": 20}])
+            folders.write_table(folder, "line_sum", [{"File": "/me/train.py", "Line": line + at, "Function": "train", "User Code Time (ns)": time}
+                                                     for at, time in enumerate(times)])
+        tables = json.loads(folders.inject("compare", a, b, "--json").stdout)["comparisons"][0]["tables"]
+        found = {kind: {row["name"]: (row["verdict"], row["relative"]) for row in tables[kind]["rows"]} for kind in ("modules", "functions", "operators")}
+        self.assertEqual(found["modules"]["Net.a"], ("changed", 1.0))
+        self.assertEqual(found["functions"], {"train.py train": ("changed", 0.8)})
+        self.assertEqual(found["operators"], {"aten::mm": ("changed", 0.8)})
+        self.assertEqual(folders.invoke("compare", a, b, "--fail-if", "module:Net.a > +5%").returncode, 1)
 
     def of_steps(self, name, times):
         folder = folders.write_run(self.folder / name)

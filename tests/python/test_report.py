@@ -69,7 +69,7 @@ class OfTheExample(folders.TemporaryFolder):
         ids = [section["id"] for section in self.run_model["sections"]]
         self.assertEqual(ids, ["steps", "idle", "kernels", "detail", "measured", "roofline", "gemm", "copies", "memory", "metrics", "phases",
                                "host", "settings"])
-        self.assertEqual(self.run_model["absent"], ["Collectives"])
+        self.assertEqual(self.run_model["absent"], ["Modules, lines and operators", "Collectives"])
         for section in self.run_model["sections"]:
             self.assertRegex(section["says"], r"^[A-Z].{20,}\.$")
         self.assertGreaterEqual(set(plots_of(self.run_model)), {"steps", "idle", "kernels", "families", "roofline", "gemm", "copies", "memory",
@@ -241,6 +241,29 @@ class Parts(folders.TemporaryFolder):
         self.assertEqual([(series["name"], series["y"]) for series in plot["series"]],
                          [("step time in windows", [10, 20, 60]), ("step, cut by the window's edge", [500]), ("validation time in windows", [900])])
         self.assertEqual([(band["from"], band["to"], band["label"]) for band in plot["bands"]], [(-0.5, 4.5, "window 1")])
+
+    def test_modules_lines_and_operators(self):
+        def row(name, self_time, total, forward, **more):
+            return {"Time (%)": "1.0", **name, **more, "Self Time (ns)": self_time, "Self Instances": 1, "Total Time (ns)": total, "Total Instances": 1,
+                    "Forward (ns)": forward, "Backward (ns)": total - forward, "Recomputation (ns)": 0, "Optimizer (ns)": 0, "Other (ns)": 0}
+
+        folder = self.folder / "a"
+        folders.write_run(folder)
+        folders.write_table(folder, "op_sum", [row({"Operator": "aten::mm"}, 300, 300, 100)])
+        folders.write_table(folder, "module_sum", [row({"Module": "Net", "Class": "Net", "Depth": 0, "Parent": ""}, 0, 300, 100),
+                                                   row({"Module": "Net.a", "Class": "Linear", "Depth": 1, "Parent": "Net"}, 300, 300, 100)])
+        folders.write_table(folder, "line_sum", [row({"File": "/me/train.py", "Line": 7, "Function": "train"}, 0, 300, 100, **{"User Code Time (ns)": 300, "In Library": 0}),
+                                                 row({"File": "/lib/torch.py", "Line": 9, "Function": "mm"}, 300, 300, 100, **{"User Code Time (ns)": 0, "In Library": 1}),
+                                                 row({"File": "", "Line": "", "Function": "[none]"}, 0, 0, 0, **{"User Code Time (ns)": "", "In Library": 1})])
+        run = model_of(folder)
+        plots, tables = plots_of(run), tables_of(run)
+        self.assertEqual([(series["name"], series["names"], series["values"]) for series in plots["code-modules"]["series"]],
+                         [("forward", ["Net.a"], [100.0]), ("backward", ["Net.a"], [200.0])])
+        self.assertEqual([series["names"] for series in plots["code-lines"]["series"]], [["train.py:7 train"]] * 2)
+        self.assertEqual([len(tables[name]["rows"]) for name in ("module_sum", "line_sum", "op_sum")], [2, 3, 1])
+        # Cells that are none.
+        folders.write_table(folder, "line_sum", [row({"File": "/me/train.py", "Line": "x", "Function": 5}, 0, 300, 100, **{"User Code Time (ns)": "many", "In Library": ""})])
+        self.assertNotIn("code-lines", plots_of(model_of(folder)))
 
     def test_what_samples_per_second_are_of(self):
         folders.write_run(self.folder / "a")

@@ -147,6 +147,23 @@ TEST_CASE("A function that calls itself counts once", "[code_report]") {
   CHECK(report.lines[1].inclusive.time == 10);
 }
 
+TEST_CASE("The names of one window serve later ones", "[code_report]") {
+  Program program;
+  const CodePlace place{program.frames({{"/a.py", 1}}), 0, 0, CodePhase::kOther};
+  program.times.boundary(program.time + 1);
+  program.named("gemm", place);
+  program.named("update", place);
+  program.times.settle_window(1);
+  CHECK(build_code_report(program.times, program.places).empty());
+  for (std::size_t i = 0; i < CodeTimes::kMaxBoundaries + 10; ++i) program.times.boundary(++program.time);
+  program.timed("gemm", 10);
+  program.timed("update", 5);
+  program.times.settle_window(2);
+  const CodeReport report = build_code_report(program.times, program.places);
+  CHECK(report.all.time == 15);
+  CHECK(report.unattributed == 0);
+}
+
 TEST_CASE("Where no launch has been named there is nothing to tell", "[code_report]") {
   Program program;
   program.timed("gemm", 10);

@@ -104,10 +104,17 @@ bool come() {
 
 void prepare_operators(const RecordFunctionApi& torch) noexcept {
   api = torch;
-  add_callbacks();
-  const bool as_expected = come();
-  const std::optional<std::size_t> sequence = find_sequence(api);
-  remove_callbacks();
+  bool as_expected = false;
+  std::optional<std::size_t> sequence;
+  try {
+    add_callbacks();
+    as_expected = come();
+    sequence = find_sequence(api);
+    remove_callbacks();
+  } catch (...) {
+    Log::error_without_allocation("PyTorch's operators are not asked for: out of memory");
+    return;
+  }
   if (!as_expected || !sequence) {
     Log::debug(as_expected ? "PyTorch's operators are not asked for: their sequence numbers are not found"
                            : "PyTorch's operators are not asked for: it calls back otherwise than is known");
@@ -129,12 +136,15 @@ void listen_to_operators(bool listen) noexcept {
   if (!operators_told() || listening.load(std::memory_order_relaxed) == listen) return;
   // As in listen_to_steps(): a fork waits.
   const LoaderUse use;
-  if (listen) {
-    listening.store(true, std::memory_order_release);
-    add_callbacks();
-  } else {
-    remove_callbacks();
-    listening.store(false, std::memory_order_release);
+  listening.store(listen, std::memory_order_release);
+  try {
+    if (listen) {
+      add_callbacks();
+    } else {
+      remove_callbacks();
+    }
+  } catch (...) {
+    // No memory: launches stay without operators.
   }
 }
 

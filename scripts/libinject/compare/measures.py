@@ -101,6 +101,9 @@ KINDS = (
     Kind("nccl", "Collectives by size", prefix="nccl"),
     Kind("families", "Kernel families", prefix="family"),
     Kind("phases", "Phases (kernel time)", prefix="phase"),
+    Kind("modules", "Modules (time of the kernels that they launch themselves)", prefix="module"),
+    Kind("functions", "Functions of the program (kernel time)", prefix="function"),
+    Kind("operators", "Operators (time of the kernels that they launch themselves)", prefix="op"),
     Kind("library", "Library calls (GPU time, with the calls inside)", prefix="library"),
     Kind("library_host", "Library calls (host time)", prefix="library_host"),
     Kind("nvtx", "NVTX ranges (host time)", prefix="nvtx"),
@@ -207,6 +210,8 @@ class Run:
         self.tables = {"kernels": kernels, **{name: self._shapes(f"{name}_sum") for name in ("gemm", "conv", "attention", "rnn", "nccl")},
                        "families": self._sums("family_sum", "Family", "Total Time (ns)", "Instances"),
                        "phases": self._sums("phase_sum", "Phase", "Kernel Time (ns)", "Kernels"),
+                       "modules": self._sums("module_sum", "Module", "Self Time (ns)", "Self Instances"), "functions": self._functions(),
+                       "operators": self._sums("op_sum", "Operator", "Self Time (ns)", "Self Instances"),
                        "library": self._library(), "library_host": self._library_host(),
                        "nvtx": self._spread("nvtx_sum", "Range", "Instances"),
                        "nvtx_gpu": self._sums("nvtx_kern_sum", "NVTX Range", "Total Time (ns)", "Kern Inst"),
@@ -382,6 +387,15 @@ class Run:
             if name and total > 0:
                 found[name] = self._row(total, _total(rows, count), self._typical_error(total))
         return found
+
+    def _functions(self) -> dict[str, Measure]:
+        """Lines move when a program is edited."""
+        times: dict[str, float] = {}
+        for row in self.result.rows("line_sum", "File", "Function", "User Code Time (ns)"):
+            file = str(row["File"] or "").rpartition("/")[2]
+            name = f"{file} {row['Function']}" if file else str(row["Function"])
+            times[name] = times.get(name, 0.0) + number(row, "User Code Time (ns)")
+        return {name: self._row(time, 0, self._typical_error(time)) for name, time in times.items() if time > 0}
 
     def _library(self) -> dict[str, Measure]:
         found = {}
