@@ -37,8 +37,9 @@ void IterationTrigger::failed() {
 bool IterationTrigger::extend(std::uint64_t count) {
   // CUPTI is attached a few iterations ahead of a window.
   constexpr std::uint64_t kApart = 8;
-  if (spec_.kind != WindowKind::kAuto && spec_.every != 0 && spec_.every < length_ + count + kApart)
-    return false;
+  const bool is_last = spec_.kind == WindowKind::kAuto || spec_.every == 0 ||
+                       (spec_.max_windows != 0 && windows_ >= spec_.max_windows);
+  if (!is_last && spec_.every < length_ + count + kApart) return false;
   close_at_ += count;
   return true;
 }

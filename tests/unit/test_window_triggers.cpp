@@ -321,6 +321,36 @@ TEST_CASE("an iteration's window is planned, asked for and ended", "[triggers]")
   CHECK(trigger.exhausted(true));
 }
 
+TEST_CASE("iterations after a window are named where the next one leaves room", "[triggers]") {
+  struct Case {
+    const char* window;
+    bool after_first;
+    bool after_second;
+  };
+  for (const Case& one :
+       {Case{"iter:10+5", true, true}, Case{"iter:10+5/100", true, true}, Case{"iter:10+5/15", true, true},
+        Case{"iter:10+5/14", false, false}, Case{"iter:10+5/5x2", false, true}, Case{"auto", true, true}}) {
+    INFO(one.window);
+    IterationTrigger trigger(spec(one.window));
+    IterationPlanInput input;
+    input.soonest = 5;
+    input.time = 100 * kSecond;
+    for (const bool extended : {one.after_first, one.after_second}) {
+      if (trigger.plan(known_iterations(), input).result != IterationPlan::Result::kPlanned) break;
+      const std::uint64_t first = trigger.open_at();
+      trigger.begin(first);
+      trigger.begun();
+      const std::uint64_t end = trigger.close_at();
+      CHECK(trigger.extend(2) == extended);
+      CHECK(trigger.close_at() == end + (extended ? 2 : 0));
+      CHECK(trigger.before(trigger.close_at() - 1, true) == kNone);
+      CHECK(trigger.before(trigger.close_at(), true) == kClose);
+      input.soonest = trigger.close_at();
+      trigger.end();
+    }
+  }
+}
+
 TEST_CASE("a window of iterations that can't be opened is the last", "[triggers]") {
   IterationTrigger trigger(spec("iter:10+5/20"));
   IterationPlanInput input;
