@@ -329,6 +329,12 @@ void IterationWindows::at_boundary(std::uint64_t count, Nanoseconds time, bool i
   try {
     const std::uint64_t number = number_of(count);
     if (trigger().before(number, !state.idle()) == TriggerAction::kClose) {
+      if (state.pending()) {
+        // CUPTI is still being attached, while the program goes on: the window opens late, not never.
+        trigger().restart_at(number);
+        stop_watch_at(trigger().close_at());
+        return;
+      }
       if (state.open()) edges_.push_back({false, count, state.window});
       if (begin_naming(time)) return;
       if (state.idle()) {

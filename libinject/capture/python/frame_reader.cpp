@@ -265,7 +265,8 @@ std::size_t copy_type_name(const void* object, char* text, std::size_t size) noe
   if (size == 0) return 0;
   text[0] = '\0';
   const void* type = is_plausible(object) ? pointer_at(object, python_object::kType) : nullptr;
-  const auto* name = is_plausible(type) ? read_at<const char*>(type, python_object::kTypeName) : nullptr;
+  const auto* name =
+      type != nullptr && is_plausible(type) ? read_at<const char*>(type, python_object::kTypeName) : nullptr;
   if (name == nullptr) return 0;
   std::size_t length = 0;
   while (length < size - 1 && name[length] != '\0') ++length;
