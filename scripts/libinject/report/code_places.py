@@ -60,5 +60,5 @@ def section(result: Result) -> Section:
     counts = ("Self Time (ns)", "Self Instances", "Total Time (ns)", "Total Instances")
     phases = tuple(f"{phase} (ns)" for phase in PHASES)
     return part.add(_table(modules, "module_sum", "Modules", ("Module", "Time (%)", "Class", "Parent", *counts, *phases)),
-                    _table(lines, "line_sum", "Lines", ("Function", "File", "Line", "Time (%)", "User Code Time (ns)", *counts, *phases, "In Library")),
+                    _table(lines, "line_sum", "Lines", ("Function", "Time (%)", "User Code Time (ns)", "File", "Line", *counts, *phases, "In Library")),
                     _table(operators, "op_sum", "Operators", ("Operator", "Time (%)", *counts, *phases)))
