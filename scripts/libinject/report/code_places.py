@@ -43,7 +43,11 @@ def _plot(rows: list[Row], name: Callable[[Row], str], time: str, id_: str, titl
 def _table(rows: list[Row], id_: str, title: str, columns: tuple[str, ...]) -> Table | None:
     if not rows:
         return None
-    return made_table(id_, title, f"{id_}.csv", columns, [[row.get(column) for column in columns] for row in rows])
+    made = made_table(id_, title, f"{id_}.csv", columns, [[row.get(column) for column in columns] for row in rows])
+    for column in made.columns:
+        if column["name"] == "Line":  # no quantity: 1779, not 1,779
+            column["kind"] = "text"
+    return made
 
 
 def section(result: Result) -> Section:
