@@ -44,9 +44,12 @@ def _table(rows: list[Row], id_: str, title: str, columns: tuple[str, ...]) -> T
     if not rows:
         return None
     made = made_table(id_, title, f"{id_}.csv", columns, [[row.get(column) for column in columns] for row in rows])
-    for column in made.columns:
-        if column["name"] == "Line":  # no quantity: 1779, not 1,779
+    # A line's number is no quantity: 1779, not 1,779.
+    for at, column in enumerate(made.columns):
+        if column["name"] == "Line":
             column["kind"] = "text"
+            for cells in made.rows:
+                cells[at] = "" if cells[at] is None else str(cells[at])
     return made
 
 
