@@ -40,12 +40,13 @@ def interpreters():
         if said.returncode == 0 and name == "cpython":
             found.setdefault(said.stdout, (candidate, rest))
     for candidate, (major, minor, no_gil, level, debug, version, _) in found.values():
-        known = (int(major) == 3 and int(minor) in READ and no_gil == "0" and level == "final" and debug == "False")
-        yield candidate, version, int(minor), known
+        why_not = ("it is not 3.10 to 3.14" if int(major) != 3 or int(minor) not in READ else "it has no GIL" if no_gil != "0" else
+                   f"it is of level {level}" if level != "final" else "it is a debug build" if debug != "False" else "")
+        yield candidate, version, int(minor), why_not
 
 
 INTERPRETERS = list(interpreters())
-KNOWN = [(python, version, minor) for python, version, minor, known in INTERPRETERS if known]
+KNOWN = [(python, version, minor) for python, version, minor, why_not in INTERPRETERS if not why_not]
 
 
 class Interpreters(unittest.TestCase):
@@ -59,6 +60,7 @@ class Interpreters(unittest.TestCase):
     def test_frames(self):
         self.assertNotEqual(KNOWN, [], "no Python here whose frames are read")
         print("tried:", ", ".join(f"{python} ({version})" for python, version, _ in KNOWN), flush=True)
+        print("not read:", ", ".join(f"{python} ({version}: {why})" for python, version, _, why in INTERPRETERS if why), flush=True)
         for python, version, minor in KNOWN:
             with self.subTest(python=python, version=version):
                 said, told, _ = self.run_program(python, "programs", "traced", "in_callbacks", "deep", "threads", "texts", "interpreters")
@@ -101,8 +103,8 @@ class Interpreters(unittest.TestCase):
                 self.assertEqual(last, "at the end: 0")
 
     def test_others_are_refused(self):
-        for python, version, _, known in INTERPRETERS:
-            if known:
+        for python, version, _, why_not in INTERPRETERS:
+            if not why_not:
                 continue
             with self.subTest(python=python, version=version):
                 code = "import ctypes, sys; lib = ctypes.PyDLL(sys.argv[1]); print(lib.frames_find(), lib.frames_count())"
