@@ -5,9 +5,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "libinject/capture/python/layout.h"
 
@@ -23,7 +25,8 @@ inline bool can_be_read(const void* address) noexcept {
   return syscall(SYS_rt_sigprocmask, kNothingKnown, address, nullptr, kMaskSize) == -1 && errno == EINVAL;
 }
 
-/// Memory that may not be there. After the first failure every read fails.
+/// Memory that may not be there. It can still go between the question and the read, if another thread frees
+/// it: what is asked for is read at once.
 class DoubtfulMemory {
  public:
   /// Emulated kernels may look at what to do first: with them the test can't be made.
@@ -40,6 +43,14 @@ class DoubtfulMemory {
          at = (at & ~(kSmallestPage - 1)) + kSmallestPage) {
       if (!can_be_read(reinterpret_cast<const void*>(at))) return false;
     }
+    return true;
+  }
+
+  /// False if it can't be read, or has no room.
+  template <typename T, std::size_t kCount>
+  bool copy(const void* begin, std::array<T, kCount>& to, std::size_t bytes) const noexcept {
+    if (bytes > sizeof to || !holds(begin, bytes)) return false;
+    std::memcpy(&to, begin, bytes);
     return true;
   }
 

@@ -21,6 +21,7 @@ namespace python_object {
 inline constexpr PythonOffset kType = 8;              // PyObject.ob_type
 inline constexpr PythonOffset kSize = 16;             // PyVarObject.ob_size
 inline constexpr PythonOffset kTypeName = 24;         // PyTypeObject.tp_name
+inline constexpr PythonOffset kTypeBasicSize = 32;    // PyTypeObject.tp_basicsize
 inline constexpr PythonOffset kTypeFlags = 168;       // PyTypeObject.tp_flags
 inline constexpr PythonOffset kBytes = 32;            // PyBytesObject.ob_sval
 inline constexpr PythonOffset kTextLength = 16;       // PyASCIIObject.length
@@ -28,6 +29,7 @@ inline constexpr PythonOffset kTextState = 32;        // PyASCIIObject.state
 inline constexpr PythonOffset kCellContents = 16;     // PyCellObject.ob_ref
 inline constexpr std::uint64_t kIsType = 1u << 31;    // Py_TPFLAGS_TYPE_SUBCLASS
 inline constexpr std::uint64_t kIsDict = 1u << 29;    // Py_TPFLAGS_DICT_SUBCLASS
+inline constexpr std::uint64_t kOnHeap = 1u << 9;     // Py_TPFLAGS_HEAPTYPE
 inline constexpr PythonOffset kTypeDictOffset = 288;  // PyTypeObject.tp_dictoffset
 inline constexpr PythonOffset kDictKeys = 32;         // PyDictObject.ma_keys
 inline constexpr PythonOffset kDictValues = 40;       // PyDictObject.ma_values

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <optional>
 #include <string_view>
 
 #include "libinject/base/caller_state.h"
@@ -20,173 +19,283 @@ namespace {
 constexpr std::size_t kMaxFile = 512;
 constexpr std::string_view kModuleFile = "torch/nn/modules/module.py";
 constexpr std::string_view kModuleCall = "_call_impl";
+constexpr std::string_view kChildren = "_modules";
 constexpr int kMaxLevels = 4;
-constexpr std::size_t kMaxModules = 1024;
-constexpr std::int64_t kMaxEntries = 1 << 16;
+constexpr int kMaxModules = 4096;
+constexpr std::uint64_t kMaxEntries = std::uint64_t{1} << 16u;
+constexpr std::uint64_t kMaxName = 512;
+constexpr std::int64_t kMaxObject = std::int64_t{1} << 16u;
 
-/// PyDictKeysObject (pycore_dict.h; Objects/dict-common.h in 3.10).
-struct KeysLayout {
-  PythonOffset count;      // dk_nentries
-  PythonOffset indices;    // dk_indices
-  PythonOffset kind;       // dk_kind; none in 3.10
-  PythonOffset log_bytes;  // dk_log2_index_bytes; 3.10 has dk_size instead
+/// Where the attributes of an object are that has no dictionary for them.
+enum class BareValues : unsigned char {
+  kNone,    // 3.10: there always is one
+  kBefore,  // _PyObject_ValuesPointer(), pycore_object.h in 3.11
+  kTagged,  // PyDictOrValues, pycore_object.h in 3.12: in the place of the dictionary, if the lowest bit is
+            // set
+  kInline,  // _PyObject_InlineValues(), pycore_object.h: in the object itself
 };
-constexpr KeysLayout kKeys{24, 32, 10, 9};
-constexpr KeysLayout kKeys310{32, 40, kNoMember, 8};
 
-/// A dictionary's entries, in the order in which they were made.
+/// PyDictKeysObject (pycore_dict.h; Objects/dict-common.h in 3.10) and what belongs to it. The offsets are
+/// offsetof() in the headers of 3.10.13, 3.11.7, 3.12.1 and 3.13.0; those of 3.14 have been read, not tested.
+struct DictLayout {
+  unsigned minor;
+  PythonOffset count;        // dk_nentries
+  PythonOffset indices;      // dk_indices
+  PythonOffset values;       // PyDictValues.values (pycore_dict.h)
+  PythonOffset cached_keys;  // PyHeapTypeObject.ht_cached_keys (cpython/object.h)
+  BareValues bare;
+
+  /// 3.10 has dk_size, the others its logarithm, that of the bytes of dk_indices, and dk_kind.
+  bool has_logarithms() const noexcept { return minor > 10; }
+};
+constexpr PythonOffset kKeysSize = 8;           // dk_size
+constexpr PythonOffset kKeysLogSize = 8;        // dk_log2_size
+constexpr PythonOffset kKeysLogIndexBytes = 9;  // dk_log2_index_bytes
+constexpr PythonOffset kKeysKind = 10;          // dk_kind
+constexpr std::uint8_t kGeneralKeys = 0;        // DICT_KEYS_GENERAL: their hashes are kept
+constexpr std::uint8_t kSplitKeys = 2;          // DICT_KEYS_SPLIT: their values are apart
+// PyDictValues, pycore_dict.h from 3.13 on.
+constexpr PythonOffset kValuesCapacity = 0;
+constexpr PythonOffset kValuesValid = 3;
+
+constexpr std::array<DictLayout, 5> kDictLayouts = {{
+    {.minor = 10, .count = 32, .indices = 40, .values = 0, .cached_keys = 872, .bare = BareValues::kNone},
+    {.minor = 11, .count = 24, .indices = 32, .values = 0, .cached_keys = 872, .bare = BareValues::kBefore},
+    {.minor = 12, .count = 24, .indices = 32, .values = 0, .cached_keys = 880, .bare = BareValues::kTagged},
+    {.minor = 13, .count = 24, .indices = 32, .values = 8, .cached_keys = 880, .bare = BareValues::kInline},
+    {.minor = 14, .count = 24, .indices = 32, .values = 8, .cached_keys = 880, .bare = BareValues::kInline},
+}};
+
+const DictLayout* dict_layout(unsigned minor) noexcept {
+  const auto* found = std::find_if(kDictLayouts.begin(), kDictLayouts.end(),
+                                   [&](const DictLayout& layout) { return layout.minor == minor; });
+  return found == kDictLayouts.end() ? nullptr : found;
+}
+
+/// A dictionary's entries, in the order in which they were made; empty if it is none that is known.
 class Entries {
  public:
-  Entries(const PythonInterpreter& python, const DoubtfulMemory& memory, const void* dict) noexcept {
-    const void* type = memory.pointer(dict, python_object::kType);
-    if ((memory.read<std::uint64_t>(type, python_object::kTypeFlags) & python_object::kIsDict) == 0) return;
-    const bool has_frame_objects = python.layout->has_frame_objects();
-    const KeysLayout& layout = has_frame_objects ? kKeys310 : kKeys;
-    const void* keys = memory.pointer(dict, python_object::kDictKeys);
-    const auto count = memory.read<std::int64_t>(keys, layout.count);
-    if (count <= 0 || count > kMaxEntries) return;
-    std::uint64_t index_bytes = 0;
-    if (has_frame_objects) {
-      const auto size = memory.read<std::uint64_t>(keys, layout.log_bytes);
-      const std::uint64_t each = size <= 0xFF ? 1 : size <= 0xFFFF ? 2 : 4;
-      index_bytes = size * each;
-    } else {
-      const auto bits = memory.read<std::uint8_t>(keys, layout.log_bytes);
-      index_bytes = bits < 32 ? std::uint64_t{1} << bits : 0;
-      // DICT_KEYS_GENERAL: entries have the key's hash before it.
-      hash_ = memory.read<std::uint8_t>(keys, layout.kind) == 0;
-    }
-    if (index_bytes == 0 || index_bytes > kMaxEntries * 4) return;
-    entries_ = static_cast<const char*>(keys) + layout.indices + index_bytes;
-    if (has_frame_objects) hash_ = true;
-    // A split table: the values are apart. From 3.13 on their number and the like come before them.
-    values_ = memory.pointer(dict, python_object::kDictValues);
-    if (values_ != nullptr && python.layout->minor >= 13)
-      values_ = static_cast<const char*>(values_) + sizeof(void*);
-    const auto all = static_cast<std::size_t>(count);
-    if (!memory.holds(entries_, all * entry_size()) ||
-        (values_ != nullptr && (!is_plausible(values_) || !memory.holds(values_, all * sizeof(void*)))))
-      return;
-    count_ = all;
+  Entries() = default;
+
+  static Entries of_dict(const DictLayout& layout, const DoubtfulMemory& memory, const void* dict) noexcept {
+    std::array<const void*, 6> words;
+    static_assert(python_object::kDictValues < sizeof words);
+    if (!is_plausible(dict) || !memory.copy(dict, words, sizeof words)) return {};
+    const void* type = words[python_object::kType / sizeof(void*)];
+    if ((memory.read<std::uint64_t>(type, python_object::kTypeFlags) & python_object::kIsDict) == 0)
+      return {};
+    return {layout, memory, words[python_object::kDictKeys / sizeof(void*)],
+            words[python_object::kDictValues / sizeof(void*)]};
   }
 
-  std::size_t count() const noexcept { return count_; }
-  const void* key(std::size_t index) const noexcept {
-    return pointer_at(entries_, index * entry_size() + (hash_ ? sizeof(void*) : 0));
+  /// `values`: a PyDictValues (an array of pointers in 3.10), null if they are with the keys.
+  Entries(const DictLayout& layout, const DoubtfulMemory& memory, const void* keys,
+          const void* values) noexcept {
+    std::array<char, 40> head;
+    if (!is_plausible(keys) || !memory.copy(keys, head, sizeof head)) return;
+    std::uint64_t size = 0;
+    std::uint64_t index_bytes = 0;
+    bool is_split = values != nullptr;
+    if (layout.has_logarithms()) {
+      const auto log_size = read_at<std::uint8_t>(head.data(), kKeysLogSize);
+      const auto log_bytes = read_at<std::uint8_t>(head.data(), kKeysLogIndexBytes);
+      const auto kind = read_at<std::uint8_t>(head.data(), kKeysKind);
+      if (log_size >= 32 || log_bytes < log_size || log_bytes > log_size + 3 || kind > kSplitKeys) return;
+      size = std::uint64_t{1} << log_size;
+      index_bytes = std::uint64_t{1} << log_bytes;
+      is_split = kind == kSplitKeys;
+      words_ = kind == kGeneralKeys ? 3 : 2;
+    } else {
+      size = read_at<std::uint64_t>(head.data(), kKeysSize);
+      index_bytes = size * (size <= 0xFF ? 1 : size <= 0xFFFF ? 2 : 4);
+      words_ = 3;
+    }
+    const auto count = read_at<std::uint64_t>(head.data(), layout.count);
+    // A third of the table is always empty: USABLE_FRACTION() in Objects/dictobject.c.
+    if (size > 2 * kMaxEntries || count > kMaxEntries || count > 2 * size / 3) return;
+    if (is_split != (values != nullptr)) return;
+    if (is_split) {
+      if (!is_plausible(values)) return;
+      if (layout.values != 0 && memory.read<std::uint8_t>(values, kValuesCapacity) < count) return;
+      values_ = static_cast<const char*>(values) + layout.values;
+    }
+    entries_ = static_cast<const char*>(keys) + layout.indices + index_bytes;
+    count_ = static_cast<std::size_t>(count);
   }
-  /// Null where the entry has been deleted.
-  const void* value(std::size_t index) const noexcept {
-    if (values_ != nullptr) return pointer_at(values_, index * sizeof(void*));
-    return pointer_at(entries_, index * entry_size() + (hash_ ? 2 : 1) * sizeof(void*));
+
+  /// Calls `visit(key, value)` for each, until it returns true. Whether it has.
+  template <typename Visit>
+  bool any_of(const DoubtfulMemory& memory, Visit visit) const noexcept {
+    constexpr std::size_t kAtOnce = 16;
+    std::array<const void*, 3 * kAtOnce> entries;
+    std::array<const void*, kAtOnce> values;
+    for (std::size_t first = 0; first < count_; first += kAtOnce) {
+      const std::size_t count = std::min(kAtOnce, count_ - first);
+      const std::size_t bytes = words_ * sizeof(void*);
+      if (!memory.copy(entries_ + first * bytes, entries, count * bytes)) return false;
+      if (values_ != nullptr && !memory.copy(values_ + first * sizeof(void*), values, count * sizeof(void*)))
+        return false;
+      for (std::size_t i = 0; i < count; ++i) {
+        const std::size_t end = (i + 1) * words_;
+        const void* value = values_ != nullptr ? values[i] : entries[end - 1];
+        // Null where the entry has been deleted.
+        if (is_plausible(value) && visit(entries[end - 2], value)) return true;
+      }
+    }
+    return false;
   }
 
  private:
-  std::size_t entry_size() const noexcept { return (hash_ ? 3 : 2) * sizeof(void*); }
-
-  const void* entries_ = nullptr;
-  const void* values_ = nullptr;
-  bool hash_ = false;
+  const char* entries_ = nullptr;
+  const char* values_ = nullptr;
+  std::size_t words_ = 0;  // of an entry: the value is the last one, before it the key
   std::size_t count_ = 0;
 };
 
 class ModuleSearch {
  public:
-  explicit ModuleSearch(const PythonInterpreter& python) noexcept : python_(python) {}
+  ModuleSearch(const PythonInterpreter& python, const DictLayout& layout) noexcept
+      : python_(python), layout_(layout) {}
 
   bool works() const noexcept { return memory_.works(); }
 
+  /// Level by level, each from the top: that takes no memory for the modules in between, and finds the
+  /// nearest one first.
   std::size_t find(const void* parent, const void* child, char* text, std::size_t size) noexcept {
-    modules_[0] = {parent, 0, nullptr, 0};
-    count_ = 1;
-    for (std::size_t at = 0; at < count_; ++at) {
-      if (modules_[at].level == kMaxLevels) break;
-      if (const void* name = look_below(at, child); name != nullptr) return copy_path(at, name, text, size);
+    for (int level = 0; level < kMaxLevels && left_ > 0; ++level) {
+      const int left = left_;
+      if (is_below(parent, child, 0, level)) return copy_path(level, text, size);
+      if (left_ == left) break;  // there are none so deep
     }
     return 0;
   }
 
  private:
-  struct Found {
-    const void* module;
-    std::size_t parent;  // in modules_
-    const void* name;
-    int level;
-  };
+  /// Whether `child` is among those that are `last` levels below the children of `module`; their names are
+  /// noted.
+  bool is_below(const void* module, const void* child, int level, int last) noexcept {
+    // Those above have been counted when they were the last.
+    if (level == last && left_-- <= 0) return false;
+    return children_of(module).any_of(memory_, [&](const void* name, const void* other) {
+      if (level == last ? other != child : left_ <= 0 || !is_below(other, child, level + 1, last))
+        return false;
+      names_[static_cast<std::size_t>(level)] = name;
+      return true;
+    });
+  }
 
-  const void* instance_dict(const void* object) const noexcept {
-    constexpr std::uint64_t kManagedDict = 1u << 4;  // Py_TPFLAGS_MANAGED_DICT
+  Entries attributes_of(const void* object) const noexcept {
+    constexpr std::uint64_t kManagedDict = 1u << 4;   // Py_TPFLAGS_MANAGED_DICT
+    constexpr std::uint64_t kInlineValues = 1u << 2;  // Py_TPFLAGS_INLINE_VALUES
     const void* type = memory_.pointer(object, python_object::kType);
     const auto flags = memory_.read<std::uint64_t>(type, python_object::kTypeFlags);
     const auto* bytes = static_cast<const char*>(object);
-    const void* dict = nullptr;
-    if (python_.layout->minor >= 11 && (flags & kManagedDict) != 0) {
-      // pycore_object.h. In 3.12 a value with the lowest bit set is that of an object without a dictionary.
-      dict = memory_.pointer(bytes - 3 * sizeof(void*), 0);
-    } else {
+    if (layout_.bare == BareValues::kNone || (flags & kManagedDict) == 0) {
       const auto offset = memory_.read<std::int64_t>(type, python_object::kTypeDictOffset);
-      if (offset > 0 && offset < kMaxEntries && offset % 8 == 0) dict = memory_.pointer(bytes + offset, 0);
+      if (offset <= 0 || offset > kMaxObject || offset % 8 != 0) return {};
+      return Entries::of_dict(layout_, memory_, memory_.pointer(bytes + offset, 0));
     }
-    return is_plausible(dict) ? dict : nullptr;
+    // _PyObject_ManagedDictPointer(), pycore_object.h.
+    const void* dict = memory_.pointer(bytes - 3 * sizeof(void*), 0);
+    if (is_plausible(dict)) return Entries::of_dict(layout_, memory_, dict);
+    const void* values = nullptr;
+    switch (layout_.bare) {
+      case BareValues::kNone:
+        break;
+      case BareValues::kBefore:
+        if (dict == nullptr) values = memory_.pointer(bytes - 4 * sizeof(void*), 0);
+        break;
+      case BareValues::kTagged:
+        values = static_cast<const char*>(dict) + 1;
+        break;
+      case BareValues::kInline: {
+        const auto size = memory_.read<std::int64_t>(type, python_object::kTypeBasicSize);
+        if (dict != nullptr || (flags & kInlineValues) == 0 || size <= 0 || size > kMaxObject) break;
+        if (memory_.read<std::uint8_t>(bytes + size, kValuesValid) == 1) values = bytes + size;
+        break;
+      }
+    }
+    // Their names are in the type.
+    if (!is_plausible(values) || (flags & python_object::kOnHeap) == 0) return {};
+    return {layout_, memory_, memory_.pointer(type, layout_.cached_keys), values};
   }
 
-  bool is_text(const void* object, std::string_view text) const noexcept {
-    constexpr unsigned kCompactAscii = 0x60;  // state.compact and state.ascii
-    if (!memory_.has_type(object, python_.text_type)) return false;
-    const auto length = memory_.read<std::int64_t>(object, python_object::kTextLength);
-    const auto state = memory_.read<std::uint32_t>(object, python_object::kTextState);
-    if (length != static_cast<std::int64_t>(text.size()) || (state & kCompactAscii) != kCompactAscii)
+  struct Text {
+    std::uint64_t length = 0;
+    TextState state{0};
+    const char* data = nullptr;
+  };
+
+  /// Without data if it is none that can be read.
+  Text text_of(const void* object) const noexcept {
+    std::array<char, python_object::kTextState + sizeof(std::uint64_t)> head;
+    if (!is_plausible(object) || !memory_.copy(object, head, sizeof head) ||
+        pointer_at(head.data(), python_object::kType) != python_.text_type)
+      return {};
+    Text text;
+    text.length = read_at<std::uint64_t>(head.data(), python_object::kTextLength);
+    text.state = TextState(read_at<std::uint32_t>(head.data(), python_object::kTextState));
+    if (!text.state.is_compact || (text.state.is_ascii && text.state.kind != 1)) return {};
+    text.data = static_cast<const char*>(object) +
+                (text.state.is_ascii ? python_.layout->ascii_size : python_.layout->compact_size);
+    return text;
+  }
+
+  bool is_key_of_children(const void* key) const noexcept {
+    const Text text = text_of(key);
+    std::array<char, kChildren.size()> copy;
+    return text.data != nullptr && text.length == copy.size() && text.state.is_ascii &&
+           memory_.copy(text.data, copy, copy.size()) &&
+           std::string_view(copy.data(), copy.size()) == kChildren;
+  }
+
+  /// The dictionary `_modules`. Its name is mostly the same object for all of them.
+  Entries children_of(const void* module) noexcept {
+    const Entries attributes = attributes_of(module);
+    const void* children = nullptr;
+    if (key_ != nullptr && attributes.any_of(memory_, [&](const void* key, const void* value) {
+          children = value;
+          return key == key_;
+        }))
+      return Entries::of_dict(layout_, memory_, children);
+    if (!attributes.any_of(memory_, [&](const void* key, const void* value) {
+          children = value;
+          if (!is_key_of_children(key)) return false;
+          key_ = key;
+          return true;
+        }))
+      return {};
+    return Entries::of_dict(layout_, memory_, children);
+  }
+
+  bool add_name(BoundedText& out, const void* name) const noexcept {
+    constexpr std::size_t kMaxCharacter = 4;
+    const Text text = text_of(name);
+    const unsigned kind = text.state.kind;
+    if (text.data == nullptr || text.length == 0 || text.length > kMaxName ||
+        (kind != 1 && kind != 2 && kind != kMaxCharacter))
       return false;
-    const char* data = static_cast<const char*>(object) + python_.layout->ascii_size;
-    return memory_.holds(data, text.size()) && std::string_view(data, text.size()) == text;
+    std::array<char, kMaxName * kMaxCharacter> copy;
+    if (!memory_.copy(text.data, copy, static_cast<std::size_t>(text.length) * kind)) return false;
+    add_characters(out, kind, copy.data(), static_cast<std::int64_t>(text.length));
+    return true;
   }
 
-  std::optional<Entries> children_of(const void* module) const noexcept {
-    const void* dict = instance_dict(module);
-    if (dict == nullptr) return {};
-    const Entries attributes(python_, memory_, dict);
-    for (std::size_t i = 0; i < attributes.count(); ++i) {
-      if (!is_text(attributes.key(i), "_modules")) continue;
-      const void* modules = attributes.value(i);
-      if (is_plausible(modules)) return Entries(python_, memory_, modules);
-    }
-    return {};
-  }
-
-  /// The name of `child` among the children of a module; null if it is none. These are looked at later then.
-  const void* look_below(std::size_t at, const void* child) noexcept {
-    const std::optional<Entries> children = children_of(modules_[at].module);
-    if (!children) return nullptr;
-    for (std::size_t i = 0; i < children->count(); ++i) {
-      if (children->value(i) == child) return children->key(i);
-    }
-    const int level = modules_[at].level + 1;
-    for (std::size_t i = 0; i < children->count() && count_ < kMaxModules; ++i) {
-      const void* module = children->value(i);
-      // A child may be None, which has no dictionary.
-      if (is_plausible(module)) modules_[count_++] = {module, at, children->key(i), level};
-    }
-    return nullptr;
-  }
-
-  std::size_t copy_path(std::size_t at, const void* last, char* text, std::size_t size) const noexcept {
-    std::array<const void*, kMaxLevels> names{};
-    std::size_t count = 0;
-    names[count++] = last;
-    for (; at != 0; at = modules_[at].parent) names[count++] = modules_[at].name;
+  std::size_t copy_path(int last, char* text, std::size_t size) const noexcept {
     BoundedText out(text, size);
-    for (std::size_t i = count; i-- > 0;) {
-      const void* name = names[i];
-      if (!memory_.has_type(name, python_.text_type)) return 0;
-      add_text(python_, out, name);
-      if (i != 0 && !out.add('.')) break;
+    for (int level = 0; level <= last; ++level) {
+      if (level != 0) out.add('.');
+      if (!add_name(out, names_[static_cast<std::size_t>(level)])) return 0;
     }
     return out.end(size);
   }
 
   const PythonInterpreter& python_;
+  const DictLayout& layout_;
   DoubtfulMemory memory_;
-  std::size_t count_ = 0;
-  std::array<Found, kMaxModules> modules_;
+  int left_ = kMaxModules;  // modules that may still be looked into
+  const void* key_ = nullptr;
+  std::array<const void*, kMaxLevels> names_{};
 };
 
 }  // namespace
@@ -205,10 +314,15 @@ const void* called_module(PythonFrame frame) noexcept {
 
 std::size_t copy_module_path(const void* parent, const void* child, char* text, std::size_t size) noexcept {
   const CallerState caller;
+  if (size != 0) text[0] = '\0';
   const PythonInterpreter* python = readable_python();
   if (python == nullptr || !is_plausible(parent) || !is_plausible(child)) return 0;
-  ModuleSearch search(*python);
-  return search.works() ? search.find(parent, child, text, size) : 0;
+  const DictLayout* layout = dict_layout(python->layout->minor);
+  if (layout == nullptr) return 0;
+  ModuleSearch search(*python, *layout);
+  const std::size_t length = search.works() ? search.find(parent, child, text, size) : 0;
+  if (length == 0 && size != 0) text[0] = '\0';
+  return length;
 }
 
 }  // namespace inject

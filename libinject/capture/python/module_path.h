@@ -19,12 +19,12 @@ const void* type_of(const void* object) noexcept;
 
 /// The path of a module below another one, as named_modules() has it: names joined by dots. Modules that lie
 /// between them are part of it, whether they are called (Sequential) or not (ModuleList). Of several paths
-/// the shortest, of these the first. Returns its length; 0 if there is none within four levels, if the
-/// modules are too many, or if they are not kept as is known.
+/// the shortest, of these the first. Returns its length; 0 if there is none within four levels, if 4,096
+/// modules have been looked into, or if they are not kept as is known.
 ///
-/// The dictionaries belong to the interpreter, and are read without its lock: a program that changes a
-/// module's children on another thread meanwhile may get another path, or none. Takes a system call for each
-/// object that is looked at.
+/// The dictionaries belong to the interpreter, and are read without its lock, only from memory of which the
+/// kernel says that it is there: a program that changes a module's children on another thread meanwhile may
+/// get another path, or none. Takes about a dozen system calls for each module that is looked into.
 std::size_t copy_module_path(const void* parent, const void* child, char* text, std::size_t size) noexcept;
 
 }  // namespace inject

@@ -17,7 +17,7 @@ class BoundedText {
  public:
   BoundedText(char* text, std::size_t size) noexcept : text_(text), room_(size == 0 ? 0 : size - 1) {}
 
-  /// False if it has no room.
+  /// False if it has no room, as from then on.
   bool add(std::uint32_t character) noexcept {
     constexpr std::uint32_t kFirstSurrogate = 0xD800;
     constexpr std::uint32_t kLastSurrogate = 0xDFFF;
@@ -39,7 +39,10 @@ class BoundedText {
  private:
   /// `bytes` of UTF-8, of which the first begins with the bits of `lead`.
   bool put(unsigned bytes, std::uint32_t lead, std::uint32_t character) noexcept {
-    if (room_ - length_ < bytes) return false;
+    if (room_ - length_ < bytes) {
+      room_ = length_;
+      return false;
+    }
     for (unsigned i = bytes; i-- > 1; character >>= 6u)
       text_[length_ + i] = static_cast<char>(0x80u | (character & 0x3Fu));
     text_[length_] = static_cast<char>(lead | character);
@@ -59,19 +62,21 @@ void add_characters(BoundedText& text, const void* data, std::int64_t length) no
   }
 }
 
-/// cpython/unicodeobject.h: the characters follow the struct, which is longer if they are not all ASCII; one
-/// that is not compact points to them.
-inline void add_text(const PythonInterpreter& python, BoundedText& text, const void* object) noexcept {
-  if (!is_plausible(object) || pointer_at(object, python_object::kType) != python.text_type) return;
-  const PythonLayout& layout = *python.layout;
-  const auto length = read_at<std::int64_t>(object, python_object::kTextLength);
-  const auto state = read_at<std::uint32_t>(object, python_object::kTextState);
-  const bool is_compact = ((state >> 5u) & 1u) != 0;
-  const bool is_ascii = ((state >> 6u) & 1u) != 0;
-  const void* data = static_cast<const char*>(object) + (is_ascii ? layout.ascii_size : layout.compact_size);
-  if (!is_compact) data = pointer_at(object, layout.compact_size);
-  if (data == nullptr) return;
-  switch ((state >> 2u) & 7u) {
+/// PyASCIIObject.state (cpython/unicodeobject.h).
+struct TextState {
+  explicit TextState(std::uint32_t state) noexcept
+      : kind((state >> 2u) & 7u),
+        is_compact(((state >> 5u) & 1u) != 0),
+        is_ascii(((state >> 6u) & 1u) != 0) {}
+
+  unsigned kind;  // bytes of a character
+  bool is_compact;
+  bool is_ascii;
+};
+
+/// Nothing for a kind that is none: 3.10 and 3.11 have texts that are made ready at their first use.
+inline void add_characters(BoundedText& text, unsigned kind, const void* data, std::int64_t length) noexcept {
+  switch (kind) {
     case 1:
       add_characters<std::uint8_t>(text, data, length);
       break;
@@ -82,8 +87,21 @@ inline void add_text(const PythonInterpreter& python, BoundedText& text, const v
       add_characters<std::uint32_t>(text, data, length);
       break;
     default:
-      break;  // 3.10 and 3.11 have texts that are made ready at their first use
+      break;
   }
+}
+
+/// cpython/unicodeobject.h: the characters follow the struct, which is longer if they are not all ASCII; one
+/// that is not compact points to them.
+inline void add_text(const PythonInterpreter& python, BoundedText& text, const void* object) noexcept {
+  if (!is_plausible(object) || pointer_at(object, python_object::kType) != python.text_type) return;
+  const PythonLayout& layout = *python.layout;
+  const auto length = read_at<std::int64_t>(object, python_object::kTextLength);
+  const TextState state(read_at<std::uint32_t>(object, python_object::kTextState));
+  const auto offset = state.is_ascii ? layout.ascii_size : layout.compact_size;
+  const void* data = static_cast<const char*>(object) + offset;
+  if (!state.is_compact) data = pointer_at(object, layout.compact_size);
+  if (data != nullptr) add_characters(text, state.kind, data, length);
 }
 
 }  // namespace inject

@@ -297,7 +297,8 @@ def run_layouts(_seed, _count):
 
 def run_modules(seed, count):
     """Modules like PyTorch's, and PyTorch's own."""
-    result.update(modules=0, strangers=0, torch=0)
+    result.update(modules=0, named=0, strangers=0, damaged=0, damaged_and_read=0, with_dictionary=0, without_dictionary=0,
+                  torch=0)
     importlib.import_module("modules").run(keeping, seed, count, result)
 
 

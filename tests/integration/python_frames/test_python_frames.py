@@ -78,13 +78,15 @@ class Interpreters(unittest.TestCase):
 
     def test_modules(self):
         """Where PyTorch's modules stand; memory that is none of theirs harms nobody."""
-        for python, version, _ in KNOWN:
+        for python, version, minor in KNOWN:
             with self.subTest(python=python, version=version):
                 said, _, _ = self.run_program(python, "modules")
                 self.assertEqual(said["differences"], [])
-                for figure, least in (("modules", 500), ("strangers", 1000)):
+                for figure, least in (("modules", 500), ("named", 100), ("strangers", 1000), ("damaged", 10000),
+                                      ("damaged_and_read", 1000), ("with_dictionary", 10), ("without_dictionary", 5 if minor > 10 else -1)):
                     self.assertGreater(said[figure], least, figure)
-                print(f"{python}: {said['modules']} modules, {said['torch']} of the real PyTorch's", flush=True)
+                print(f"{python}: {said['modules']} modules, {said['damaged']} damaged, {said['torch']} of the real PyTorch's; "
+                      f"{said['milliseconds_of_2000']} ms to look through 2000", flush=True)
 
     def test_layouts_of_other_versions(self):
         for python, version, own in KNOWN:

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""For modules.py: copies of modules, with all that is read of them, in memory that libinject may be told anything about. Each part
+ends where its page does, and the next page can't be read: whoever reads more than there is does not survive it."""
+
+import ctypes
+import mmap
+import sys
+
+PAGE = mmap.PAGESIZE
+WORD = 8
+BEFORE = 4 * WORD  # what comes before an object: the collector's links, the dictionary or the values
+MINOR = sys.version_info[1]
+libc = ctypes.CDLL(None, use_errno=True)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long)
+libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+libc.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+
+
+def word_at(address):
+    return ctypes.c_uint64.from_address(address).value
+
+
+def byte_at(address):
+    return ctypes.c_uint8.from_address(address).value
+
+
+def size_of_keys(keys):
+    """PyDictKeysObject with its indices and entries."""
+    if MINOR == 10:
+        size = word_at(keys + 8)
+        return 40 + size * (1 if size <= 0xFF else 2 if size <= 0xFFFF else 4) + 2 * size // 3 * 24
+    return 32 + (1 << byte_at(keys + 9)) + (2 << byte_at(keys + 8)) // 3 * (16 if byte_at(keys + 10) else 24)
+
+
+class Copy:
+    """A module's copy. Its children are the module's own, its type and everything else is copied."""
+
+    def __init__(self, module):
+        self.pages, self.parts = [], []
+        kind = type(module)
+        new_type = self.add(id(kind), type.__basicsize__, 0)
+        cached = word_at(id(kind) + (872 if MINOR < 12 else 880))
+        if MINOR >= 11:
+            self.point(new_type, id(kind), cached, self.add(cached, size_of_keys(cached), 0))
+        inline = WORD + 31 * WORD if MINOR >= 13 else 0
+        self.module = self.add(id(module), kind.__basicsize__ + inline, BEFORE)
+        self.point(self.module - BEFORE, id(module) - BEFORE, id(kind), new_type)
+        # The dictionary, or where there is none, the values.
+        place = kind.__dictoffset__ if MINOR == 10 else -3 * WORD
+        attributes = word_at(id(module) + place)
+        self.has_dictionary = attributes != 0 and attributes & 1 == 0
+        if attributes & 1:
+            values = self.add(attributes + 1, word_at(cached + 24) * WORD, 0)
+            ctypes.c_uint64.from_address(self.module + place).value = values - 1
+        elif attributes != 0:
+            ctypes.c_uint64.from_address(self.module + place).value = self.add_dict(attributes)
+        elif MINOR == 11:
+            values = self.add(word_at(id(module) - 4 * WORD), word_at(cached + 24) * WORD, 0)
+            ctypes.c_uint64.from_address(self.module - 4 * WORD).value = values
+        # Instead of _modules, wherever it is kept.
+        modules = object.__getattribute__(module, "_modules")
+        self.replace(id(modules), self.add_dict(id(modules)))
+        for name in modules:
+            self.replace(id(name), self.add(id(name), sys.getsizeof(name), 0))
+
+    def add(self, address, size, before):
+        """A part that ends where a page does."""
+        size = (size + before + WORD - 1) // WORD * WORD
+        room = (size + PAGE - 1) // PAGE * PAGE
+        pages = libc.mmap(None, room + PAGE, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0)
+        libc.mprotect(pages + room, PAGE, 0)
+        place = pages + room - size
+        ctypes.memmove(place, address - before, size)
+        self.pages.append((pages, room + PAGE))
+        self.parts.append((place, size))
+        return place + before
+
+    def add_dict(self, address):
+        keys, values = word_at(address + 32), word_at(address + 40)
+        new = self.add(address, dict.__basicsize__, 0)
+        ctypes.c_uint64.from_address(new + 32).value = self.add(keys, size_of_keys(keys), 0)
+        if values != 0:
+            count = word_at(keys + (32 if MINOR == 10 else 24))
+            before = WORD if MINOR >= 13 else 0
+            ctypes.c_uint64.from_address(new + 40).value = self.add(values, before + count * WORD, 0)
+        return new
+
+    def point(self, copy, original, old, new):
+        """The first word that has the old address gets the new one."""
+        for offset in range(0, 2048, WORD):
+            if word_at(original + offset) == old:
+                ctypes.c_uint64.from_address(copy + offset).value = new
+                return
+        raise LookupError
+
+    def replace(self, old, new):
+        for place, size in self.parts:
+            for address in range(place, place + size, WORD):
+                if word_at(address) == old:
+                    ctypes.c_uint64.from_address(address).value = new
+
+    def damage(self, choice):
+        """Some bytes or words become others. Returns what puts them right."""
+        changes = []
+        for _ in range(choice.choice((1, 1, 1, 2, 3, 8))):
+            place, size = choice.choice(self.parts)
+            # Most of a type is not read; where it is, more often.
+            address = place + choice.randrange(0, size if size < 512 else choice.choice((48, 200, size)), WORD)
+            if choice.random() < 0.3:
+                address += choice.randrange(WORD)
+                changes.append((ctypes.c_uint8, address, byte_at(address)))
+                ctypes.c_uint8.from_address(address).value = choice.choice((0, 1, 2, 3, 0x20, 0x7F, 0xFF, choice.randrange(256)))
+                continue
+            other, room = choice.choice(self.parts)
+            nowhere, length = choice.choice(self.pages)
+            changes.append((ctypes.c_uint64, address, word_at(address)))
+            ctypes.c_uint64.from_address(address).value = choice.choice((
+                0, 1, 8, 2**63, 2**64 - 1, 2**62, 1 << 20, choice.getrandbits(64), choice.getrandbits(47) & ~7, choice.getrandbits(16),
+                word_at(address) + choice.choice((-8, 8, 1, 64)) & (2**64 - 1), other, other + choice.randrange(0, room, WORD),
+                nowhere + length - PAGE, nowhere + length - PAGE - 8, nowhere + length - PAGE + 8, nowhere + length - 8))
+        return changes
+
+    @staticmethod
+    def repair(changes):
+        for kind, address, value in reversed(changes):
+            kind.from_address(address).value = value
+
+    def free(self):
+        for pages, size in self.pages:
+            libc.munmap(pages, size)
