@@ -13,8 +13,8 @@ which steps it took is read from run.json), and what it is compared with are the
 arm), not the steps beside the window. Processes of one program differ by more than profilers do, so each process's steps are also scaled by its own steps
 before CUPTI comes (BASELINE): the second ratio is of these.
 
-The program `graph` is left out unless asked for: its steps take 0.1 ms, and CUPTI is attached 100 ms ahead of a window, so that it
-needs some thousands of them (--steps).
+The program `graph` is left out unless asked for: a replay of its graph was taken for an iteration, so that its windows are
+not those of the steps (docs/measurements.md).
 """
 
 import argparse
