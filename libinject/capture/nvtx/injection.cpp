@@ -74,11 +74,11 @@ class Places {
 
   std::array<std::atomic<std::uint64_t>, kWords> taken_{};
 };
-constinit Places places;
+constinit Places range_places;
 
 void free_place(OpenRange& open) noexcept {
   open.serial.store(0, std::memory_order_release);
-  places.give_back(static_cast<std::uint32_t>(&open - open_ranges.data()));
+  range_places.give_back(static_cast<std::uint32_t>(&open - open_ranges.data()));
 }
 
 constinit std::atomic<std::uint32_t> next_serial{1};
@@ -259,7 +259,7 @@ nvtxRangeId_t start(Core* core, Name message, Name domain) noexcept {
   const std::uint32_t outer = nvtx_current(*thread);
   std::uint32_t serial = next_serial.fetch_add(1, std::memory_order_relaxed);
   while (serial == 0 || serial == kEnding) serial = next_serial.fetch_add(1, std::memory_order_relaxed);
-  const std::uint32_t slot = places.take(next_slot.fetch_add(1, std::memory_order_relaxed) % kMaxOpen);
+  const std::uint32_t slot = range_places.take(next_slot.fetch_add(1, std::memory_order_relaxed) % kMaxOpen);
   if (slot == Places::kNone) {
     lost_ranges.fetch_add(1, std::memory_order_relaxed);
     return 0;
