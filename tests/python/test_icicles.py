@@ -88,8 +88,8 @@ class Stacks(unittest.TestCase):
                 self.assertEqual(len([1 for box in made.boxes if box[1] >= 0]), MOST_BOXES)
                 self.assertLessEqual(len(made.boxes), 2 * MOST_BOXES)
                 self.assertTrue(any(path[-1].endswith(" smaller)") for path in tree))
-                # The largest ones are there: none that was left out is larger than one that was not.
-                self.assertGreater(min(sum(box[3:]) for box in made.boxes if box[1] >= 0), 1)
+                # The largest ones are there: none of those that were left out has more than any of them, on average at least.
+                self.assertGreaterEqual(min(sum(box[3:]) for box in made.boxes if box[1] >= 0), max(sum(box[3:]) / box[2] for box in made.boxes if box[1] < 0))
             # Innermost boxes have all of it.
             around = {box[0] for box in made.boxes} if made else set()
             self.assertEqual(sum(sum(box[3:]) for at, box in enumerate(made.boxes) if at not in around) if made else 0,
@@ -211,7 +211,7 @@ class Files(folders.TemporaryFolder):
                 self.assertEqual(sum(made.boxes[0][3:]), sum(stack.time for stack in stacks))
 
     def test_many_stacks(self):
-        """More boxes than are held: 300,000 kernels in stacks of 40 frames."""
+        """More boxes than are held: 300,000 kernels, a fifth of them below 21 frames."""
         frames = ";".join(f"Module._call_impl (/usr/lib/python3/dist-packages/torch/nn/modules/module.py:{at})" for at in range(20))
         with open(self.file, "w", encoding="utf-8") as file:
             file.writelines(f"forward;f{at % 50} (a.py:{at % 50});{frames};k{at} {1 + at % 7}\n" for at in range(60_000))
