@@ -95,7 +95,7 @@ class Table:
         return len(self.rows)
 
 
-def _open(path: pathlib.Path, largest: int | None) -> TextIO:
+def _open(path: pathlib.Path, largest: int | None, newline: str = "", errors: str = "strict") -> TextIO:
     # Opening a pipe would block. O_NONBLOCK, and checking afterwards, leave no moment to put one there.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     status = os.fstat(descriptor)
@@ -105,7 +105,7 @@ def _open(path: pathlib.Path, largest: int | None) -> TextIO:
     if why:
         os.close(descriptor)
         raise BadFile(path, why)
-    return open(descriptor, newline="", encoding="utf-8", errors="strict")
+    return open(descriptor, newline=newline, encoding="utf-8", errors=errors)
 
 
 def read_cells(path: pathlib.Path, largest: int | None = None, most: float = math.inf) -> Iterator[tuple[int, list[str]]]:
@@ -173,6 +173,22 @@ def read_rows(path: pathlib.Path, only: frozenset[str] | None = None, largest: i
         yield tuple(row)
 
 
+def read_lines(path: pathlib.Path, largest: int | None = None, longest: int = _LONGEST_ROW) -> Iterator[str | None]:
+    """The lines of a text that is no table, without their ends; None for one of more than `longest` characters. What is not UTF-8 becomes
+    U+FFFD: a line is what can be left out here, not the file. May raise BadFile after some lines."""
+    try:
+        with _open(path, largest, newline="\n", errors="replace") as file:
+            while text := file.readline(longest + 1):
+                if len(text) > longest and not text.endswith("\n"):
+                    while text and not text.endswith("\n"):
+                        text = file.readline(longest)
+                    yield None
+                else:
+                    yield text.removesuffix("\n")
+    except OSError as error:
+        raise BadFile(path, (error.strerror or "can't be read").lower()) from None
+
+
 def read_table(path: pathlib.Path, only: frozenset[str] | None = None) -> Table:
     """`only`: as read_rows() has it. Raises BadFile."""
     rows = read_rows(path, only, LARGEST_TABLE, _MOST_CELLS)
@@ -227,11 +243,27 @@ class Result:
             return []
         missing = [column for column in needed if column not in table.columns]
         if missing:
-            problem = str(BadFile(table.path, f"no column '{missing[0]}'", 1))
-            if problem not in self.problems:
-                self.problems.append(problem)
+            self.add_problem(BadFile(table.path, f"no column '{missing[0]}'", 1))
             return []
         return list(table.rows)
+
+    def lines(self, name: str, longest: int = _LONGEST_ROW) -> Iterator[str | None]:
+        """The lines of the text NAME, as read_lines() has them; none if the run has no such file. What can't be read is in `problems`."""
+        path = self.path / name
+        try:
+            if path.exists():
+                yield from read_lines(path, LARGEST_TABLE, longest)
+            elif name in (self.run.get("files") or []):
+                self.add_problem(BadFile(path, "missing, though run.json lists it"))
+        except BadFile as problem:
+            self.add_problem(problem)
+        except OSError as error:
+            self.add_problem(BadFile(path, (error.strerror or "can't be read").lower()))
+
+    def add_problem(self, problem: BadFile) -> None:
+        """Once, however often it is met."""
+        if str(problem) not in self.problems:
+            self.problems.append(str(problem))
 
     @property
     def stale(self) -> list[str]:

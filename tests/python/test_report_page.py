@@ -3,6 +3,7 @@
 """The page of `inject report` in a headless Chromium: drawn, offline, sorted, searched, dark, narrow, and harmless whatever names say."""
 
 import csv
+import re
 
 import folders
 from browser import HOSTILE, PLOTS, PageCase, contrast, main
@@ -34,6 +35,21 @@ def hostile_folder(folder):
                                               "Throughput (GB/s)": 3.0, "Link (GB/s)": 5.0}])
     folders.write_table(folder, "nccl_sum", [{"Operation": name, "Bytes": 8, "Bus BW (GB/s)": 3.0, "GPU Time (ns)": 7}])
     (folder / "metric_samples.csv").write_text(f"Device,Start (ns),End (ns),{name}\n0,0,10,5\n0,10,20,6\n", encoding="utf-8")
+    code = {"Time (%)": 50.0, "Self Time (ns)": 9, "Self Instances": 1, "Total Time (ns)": 9, "Total Instances": 1, "Forward (ns)": 9, "Backward (ns)": 0,
+            "Recomputation (ns)": 0, "Optimizer (ns)": 0, "Other (ns)": 0}
+    folders.write_table(folder, "module_sum", [{"Module": name, "Class": name, "Depth": 0, "Parent": "", **code}])
+    frame = name.replace(";", ":")
+    (folder / "gpu_stacks.folded").write_text(f"forward;{frame};{frame} (/a/{frame}.py:7);{frame} 90\n", encoding="utf-8")
+    return folder
+
+
+def with_stacks(folder):
+    """1,000 ns of kernels in stacks: a GEMM in two lines of a model, an optimizer with more kernels than there is room for, and one that is not known."""
+    folders.write_run(folder)
+    train, model, gemm = "train (/me/train.py:72)", "Net.forward (/me/model.py:%d)", "void ns::gemm<float, 4>(int)"
+    lines = [("forward", train, model % 10, gemm, 200), ("backward", train, model % 10, gemm, 300), ("forward", train, model % 20, gemm, 100),
+             ("backward", train, model % 20, "void add(int)", 100), ("[unattributed]", gemm, 100), *(("optimizer", train, f"step{at}<T>", 1) for at in range(200))]
+    (folder / "gpu_stacks.folded").write_text("".join(f"{';'.join(names)} {time}\n" for *names, time in lines), encoding="utf-8")
     return folder
 
 
@@ -68,7 +84,8 @@ class Page(PageCase):
         hostile_folder(cls.folder / "hostile")
         many_kernels(cls.folder / "many", 1000)
         narrow_scales(cls.folder / "narrow")
-        for name in ("example", "hostile", "many", "narrow"):
+        with_stacks(cls.folder / "stacks")
+        for name in ("example", "hostile", "many", "narrow", "stacks"):
             cls.pages[name] = cls.folder / f"{name}.html"
             done = folders.invoke("report", cls.folder / name, "-o", cls.pages[name])
             if done.returncode or done.stderr:
@@ -181,6 +198,99 @@ class Page(PageCase):
         self.press(Keys.ENTER)
         self.assertEqual(self.browser.run(count, table), len(times))
 
+    def boxes(self):
+        """Label, share of the width in percent, and whether it was found, of all boxes, row by row."""
+        rows = self.browser.run("""
+          const rows = [];
+          for (const box of document.querySelectorAll("#run-0-code-stack-icicle .box")) {
+            (rows[box.ariaLevel - 1] ??= []).push([box.textContent, Math.round(100 * box.offsetWidth / box.parentElement.clientWidth), box.classList.contains("found")]);
+          }
+          return rows""")
+        return [[tuple(box) for box in row] for row in rows]
+
+    def box(self, label):
+        return self.browser.run("return [...document.querySelectorAll('#run-0-code-stack-icicle .box')].find((box) => box.textContent === arguments[0])", label)
+
+    def icicle(self, part):
+        return self.element(f"#run-0-code-stack-icicle {part}")
+
+    def test_boxes_by_mouse(self):
+        self.opened("stacks", changed=True)
+        whole = self.boxes()
+        self.assertEqual([[box[:2] for box in row] for row in whole], [
+            [("All kernels", 100)], [("train.py:72 train", 90), ("[unattributed]", 10)],
+            [("model.py:10 Net.forward", 50), ("model.py:20 Net.forward", 20), ("(200 smaller)", 20), ("gemm<float, 4>", 10)],
+            [("gemm<float, 4>", 50), ("gemm<float, 4>", 10), ("add", 10)]])
+        self.assertEqual(self.browser.run("return [...document.querySelectorAll('#run-0-code-stack-icicle .legend li')].map((item) => item.textContent)"),
+                         ["forward", "backward", "optimizer", "[unattributed]"])
+        self.click(self.box("model.py:20 Net.forward"))
+        self.assertEqual([[box[:2] for box in row] for row in self.boxes()], [[("model.py:20 Net.forward", 100)], [("gemm<float, 4>", 50), ("add", 50)]])
+        self.assertIn("Net.forward (/me/model.py:20) 200ns: 20.0% of the kernels' time", self.browser.run(TEXT_OF, self.icicle(".about")))
+        self.assertEqual(self.browser.run(TEXT_OF, self.icicle(".crumbs")), "All kernels › train.py:72 train › model.py:20 Net.forward")
+        # The tooltip has the whole name and what its phases are.
+        from selenium.webdriver.common.action_chains import ActionChains
+
+        ActionChains(self.browser.driver).move_to_element(self.box("gemm<float, 4>")).perform()
+        self.assertEqual(self.browser.run("return [...document.querySelectorAll('.tip:not([hidden]) p')].map((line) => line.textContent)"),
+                         ["void ns::gemm<float, 4>(int)", "100ns: 10.0% of the kernels' time, 50.0% of the box on top", "forward 100.0%"])
+        self.click(self.icicle(".crumbs button:nth-of-type(2)"))
+        self.assertEqual([row[0][0] for row in self.boxes()][:2], ["train.py:72 train", "model.py:10 Net.forward"])
+        self.click(self.icicle(".crumbs button"))
+        self.assertEqual(self.boxes(), whole)
+        # Those that were too small, each: wider now.
+        self.click(self.box("(200 smaller)"))
+        self.assertEqual([(len(row), row[0][0]) for row in self.boxes()], [(1, "(200 smaller)"), (200, "")])
+        self.click(self.icicle(".crumbs button"))
+        self.assertEqual(self.boxes(), whole)
+
+    def test_boxes_by_keyboard(self):
+        from selenium.webdriver.common.keys import Keys
+
+        self.opened("stacks", changed=True)
+        self.browser.run("arguments[0].focus()", self.icicle("input"))
+        self.press(Keys.TAB)
+        focus = "return document.activeElement.textContent"
+        for keys, label in (((), "All kernels"), ((Keys.ARROW_DOWN, Keys.ARROW_DOWN), "model.py:10 Net.forward"), ((Keys.ARROW_RIGHT,), "model.py:20 Net.forward"),
+                            ((Keys.ARROW_DOWN,), "gemm<float, 4>"), ((Keys.ARROW_RIGHT,), "add"), ((Keys.ARROW_LEFT, Keys.ARROW_LEFT, Keys.ARROW_UP), "model.py:10 Net.forward")):
+            self.press(*keys)
+            self.assertEqual(self.browser.run(focus), label)
+        self.assertIn("Net.forward (/me/model.py:10)", self.browser.run("return document.querySelector('.tip:not([hidden])').textContent"))
+        self.assertNotEqual(self.browser.run("return getComputedStyle(document.activeElement).outlineStyle"), "none", "the focus is seen")
+        self.press(Keys.ENTER)
+        self.assertEqual([self.browser.run(focus), *(row[0][1] for row in self.boxes())], ["model.py:10 Net.forward", 100, 100])
+        self.press(Keys.ARROW_UP)  # from the one on top: to the one around it
+        self.assertEqual([self.browser.run(focus), self.boxes()[0][0][1]], ["train.py:72 train", 100])
+        self.press(Keys.ESCAPE)
+        self.assertEqual([self.browser.run(focus), len(self.boxes())], ["All kernels", 4])
+
+    def test_boxes_that_are_searched_for(self):
+        self.opened("stacks", changed=True)
+        for typed, count, found in (
+                ("GEMM float", "3 boxes have 70.0% of the time, 700ns", {"gemm<float, 4>"}),
+                ("model.py:20", "1 box has 20.0% of the time, 200ns", {"model.py:20 Net.forward"}),
+                # What is in a box that was found counts once; what is too small is found all the same.
+                ("/me", "3 boxes have 90.0% of the time, 900ns", {"train.py:72 train", "model.py:10 Net.forward", "model.py:20 Net.forward"}),
+                ("step7<", "1 box has 0.1% of the time, 1ns", {"(200 smaller)"}), ("nothing", "0 boxes have 0.0% of the time", set()), ("", "", set())):
+            self.browser.run("arguments[0].value = arguments[1]; arguments[0].dispatchEvent(new Event('input'))", self.icicle("input"), typed)
+            self.assertEqual(self.browser.run(TEXT_OF, self.icicle(".count")), count)
+            self.assertEqual({label for row in self.boxes() for label, _, is_found in row if is_found}, found, typed)
+
+    def test_boxes_on_a_phone_and_in_the_dark(self):
+        self.opened("stacks", changed=True)
+        for dark in (False, True):
+            for width in (400, 500, 1280):
+                self.browser.look(width=width, height=850, dark=dark)
+                self.browser.until(f"document.documentElement.clientWidth === {width} && document.documentElement.scrollWidth === {width}")
+                self.browser.until("document.querySelector('#run-0-code-stack-icicle .boxes').scrollWidth <= document.querySelector('#run-0-code-stack-icicle .chart').clientWidth")
+                self.every_text_is_readable()
+                # What is behind a label is the phase's colour over the page's, half of it if it was searched for.
+                for text, colour, ground in self.browser.run("""
+                  return [...document.querySelectorAll("#run-0-code-stack-icicle .box")].map((box) => [getComputedStyle(box).color, getComputedStyle(box, "::before").backgroundColor,
+                    getComputedStyle(box.closest("section")).backgroundColor])"""):
+                    for strength in (0.35, 0.5):
+                        mixed = [round(strength * a + (1 - strength) * b) for a, b in zip(*(map(int, re.findall(r"\d+", each)) for each in (colour, ground)), strict=True)]
+                        self.assertGreaterEqual(contrast(text, f"rgb{tuple(mixed)}"), 4.5, (dark, text, colour, ground, strength))
+
     def test_dark_mode_and_paper(self):
         self.opened("example", changed=True)
         of_page = """const of = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -228,6 +338,9 @@ class Page(PageCase):
         self.assertEqual(self.browser.run(TEXT_OF, button), HOSTILE, "the full name on demand")
         for element, shown in (("#run-0-verdict .headline strong", HOSTILE), ("#run-0-verdict .advice", HOSTILE), (".facts dd", HOSTILE)):
             self.assertEqual(self.browser.run("return document.querySelector(arguments[0]).textContent", element), shown)
+        boxes = self.browser.run("return [...document.querySelectorAll('.box')].map((box) => [box.textContent, box.children.length])")
+        self.assertEqual([inside for _, inside in boxes], [0] * 6, "a module, two frames and a kernel, below all kernels")
+        self.assertTrue(boxes[1][0].startswith("</script><img src=x"), boxes)
         # In plots every label begins as the name does, and has no element but the text's own.
         ticks = self.browser.run("return [...document.querySelectorAll('#run-0-kernels .ytick text')].map((text) => [text.textContent, text.innerHTML.includes('<')])")
         self.assertTrue(ticks[0][0].startswith("</script><img src=x") and not ticks[0][1], ticks)

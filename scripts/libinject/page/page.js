@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// Fills the page: tables first, then the plots one by one, so that it answers meanwhile.
+// Fills the page: tables and icicles first, then the plots one by one, so that it answers meanwhile.
 
 const PRINTED_WIDTH = 680;
 const articles = JSON.parse(document.getElementById("model").textContent);
@@ -14,6 +14,7 @@ function partOf(holder, key, parts) {
 
 for (const holder of document.querySelectorAll("[data-table]")) buildTable(holder, partOf(holder, "table", "tables"));
 root.dataset.tables = "shown";
+for (const holder of document.querySelectorAll("[data-icicle]")) buildIcicle(holder, partOf(holder, "icicle", "icicles"));
 
 const holders = [...document.querySelectorAll("[data-plot]")];
 const dark = matchMedia("(prefers-color-scheme: dark)");

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""What a page is made of: articles of sections with notes, plots and tables. All of it is plain data: numbers in the units of the
+"""What a page is made of: articles of sections with notes, plots, icicles and tables. All of it is plain data: numbers in the units of the
 tables (ns, MB), which plots.js and tables.js write with a unit."""
 
 from __future__ import annotations
@@ -57,26 +57,45 @@ class Plot:
 
 
 @dataclasses.dataclass
+class Icicle:
+    """Boxes inside boxes, the outermost on top, each as wide as its share of the time. A box is [the place of the one around it, or -1, its
+    name, or -1, how many it stands for, its time in each phase]: the first is around all others, and comes before them, as each does before
+    what is inside it. A name is [text, label], the label "" for a kernel, which icicle.js shortens. Without a name a box stands for others
+    inside the same one that there was no room for. A phase is {name, colour}."""
+
+    id: str
+    title: str
+    file: str
+    phases: list[dict[str, str]]
+    names: list[list[str]]
+    boxes: list[list[int]]
+    note: str = ""
+
+
+@dataclasses.dataclass
 class Section:
     id: str
     title: str
     says: str  # what it shows, in a sentence
     notes: list[str] = dataclasses.field(default_factory=list)
     plots: list[Plot] = dataclasses.field(default_factory=list)
+    icicles: list[Icicle] = dataclasses.field(default_factory=list)
     tables: list[Table] = dataclasses.field(default_factory=list)
     side_by_side: bool = False  # its plots, where there is room
 
-    def add(self, *parts: Plot | Table | None) -> Section:
+    def add(self, *parts: Plot | Icicle | Table | None) -> Section:
         for part in parts:
             if isinstance(part, Plot):
                 self.plots.append(part)
+            elif isinstance(part, Icicle):
+                self.icicles.append(part)
             elif part is not None:
                 self.tables.append(part)
         return self
 
     @property
     def empty(self) -> bool:
-        return not (self.plots or self.tables or self.notes)
+        return not (self.plots or self.icicles or self.tables or self.notes)
 
 
 @dataclasses.dataclass

@@ -8,7 +8,9 @@ from collections.abc import Callable
 
 from libinject.page.parts import Plot, Section, Table, made_table, numbers
 from libinject.page.values import clean, share
+from libinject.report.icicles import COLOURS, icicle, module_boxes, stack_boxes
 from libinject.result import Result, Row
+from libinject.stacks import FILE, read_stacks
 
 PHASES = ("Forward", "Backward", "Recomputation", "Optimizer", "Other")
 _MOST_BARS = 12
@@ -35,7 +37,7 @@ def _plot(rows: list[Row], name: Callable[[Row], str], time: str, id_: str, titl
     for phase in PHASES:
         values = [_number(row, time) * _number(row, f"{phase} (ns)") / max(_number(row, "Total Time (ns)"), 1) for row in shown]
         if any(values):
-            series.append({"name": phase.lower(), "names": names, "values": values,
+            series.append({"name": phase.lower(), "names": names, "values": values, "colours": [COLOURS[phase.lower()]] * len(shown),
                            "notes": [f"{share(_number(row, time), total)}% of the kernels' time" for row in shown]})
     return Plot(id_, title, "bars", {"title": "kernel time", "unit": "ns"}, series, stacked=True) if series else None
 
@@ -63,7 +65,9 @@ def section(result: Result) -> Section:
     part.add(_plot(modules, lambda row: str(row["Module"]), "Self Time (ns)", "code-modules", "Modules that launch the most", total),
              # Lines of libraries are in the table.
              _plot([row for row in lines if row.get("In Library") == 0], _place, "User Code Time (ns)", "code-lines",
-                   "Lines of the program that launch the most", total))
+                   "Lines of the program that launch the most", total),
+             icicle(module_boxes(modules), "module-icicle", "Kernel time by module", "module_sum.csv"),
+             icicle(stack_boxes(read_stacks(result)), "stack-icicle", "Kernel time by Python stack", FILE))
     counts = ("Self Time (ns)", "Self Instances", "Total Time (ns)", "Total Instances")
     phases = tuple(f"{phase} (ns)" for phase in PHASES)
     return part.add(_table(modules, "module_sum", "Modules", ("Module", "Time (%)", "Class", "Parent", *counts, *phases)),
