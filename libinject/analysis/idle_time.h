@@ -129,4 +129,16 @@ struct LateCause {
 /// Why the host was late for a gap from `begin` to `end`: rule 4. Updates `lead`.
 LateCause late_cause(Nanoseconds begin, Nanoseconds end, const LateLaunch& launch, Lead& lead);
 
+/// A gap with its cause, and what ended it.
+struct IdleGap {
+  std::uint64_t time = 0;
+  IdleCause cause = IdleCause::kUnknown;
+  std::uint32_t delayed_by = 0;  ///< the thread on which the cause lies, where it lies with the host
+  // The launch of the work that ended the gap, or of the window's last work where `is_closing`.
+  std::uint32_t thread = 0;
+  Nanoseconds launched = 0;
+  bool by_copy = false;     ///< the launch is a copy's
+  bool is_closing = false;  ///< it lasted to the window's end
+};
+
 }  // namespace inject

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <map>
+#include <numeric>
 #include <unordered_map>
 #include <utility>
 
@@ -56,9 +57,9 @@ class Join {
         named_(named),
         places_(places),
         named_sequences_(sequences_of(named)),
-        joined_(timed.size(), 0) {}
+        joined_(timed.size()) {}
 
-  std::vector<std::uint32_t> run() {
+  std::vector<JoinedPlace> run() {
     for (const auto& [where, sequence] : sequences_of(timed_)) {
       const std::vector<const Sequence*> others = candidates(where.first);
       if (take_equal(sequence, others, &LaunchedKernel::exact)) continue;
@@ -86,15 +87,17 @@ class Join {
 
   bool take_equal(const Sequence& sequence, const std::vector<const Sequence*>& others, Number number) {
     std::vector<Vote> votes;
+    const Sequence* first = nullptr;
     for (const Sequence* other : others) {
       if (other->size() != sequence.size() ||
           !std::equal(sequence.begin(), sequence.end(), other->begin(),
                       [&](std::uint32_t timed, std::uint32_t named) { return same(timed, named, number); }))
         continue;
+      if (first == nullptr) first = other;
       votes.resize(sequence.size());
       for (std::size_t i = 0; i < sequence.size(); ++i) votes[i].add(places_[(*other)[i]]);
     }
-    for (std::size_t i = 0; i < votes.size(); ++i) joined_[sequence[i]] = votes[i].place();
+    for (std::size_t i = 0; i < votes.size(); ++i) joined_[sequence[i]] = {votes[i].place(), (*first)[i]};
     return !votes.empty();
   }
 
@@ -128,9 +131,9 @@ class Join {
         if (ends.begin + ends.end > best.begin + best.end) best = ends;
       }
     }
-    for (std::size_t i = 0; i < best.begin; ++i) joined_[sequence[i]] = place((*best.other)[i]);
+    for (std::size_t i = 0; i < best.begin; ++i) joined_[sequence[i]] = joined((*best.other)[i]);
     for (std::size_t i = 0; i < best.end; ++i)
-      joined_[sequence[sequence.size() - 1 - i]] = place((*best.other)[best.other->size() - 1 - i]);
+      joined_[sequence[sequence.size() - 1 - i]] = joined((*best.other)[best.other->size() - 1 - i]);
   }
 
   /// How often each kernel is launched in the iteration that launches it most.
@@ -146,37 +149,67 @@ class Join {
 
   /// Those that have no place yet get that of their like, where it has only one.
   void take_unique() {
-    if (std::find(joined_.begin(), joined_.end(), 0) == joined_.end()) return;
-    std::unordered_map<std::uint32_t, Vote> votes;
-    for (std::size_t i = 0; i < named_.size(); ++i) votes[named_[i].exact].add(places_[i]);
+    const auto has_place = [](const JoinedPlace& one) { return one.place != 0; };
+    if (std::all_of(joined_.begin(), joined_.end(), has_place)) return;
+    struct Like {
+      Vote vote;
+      std::uint32_t first = JoinedPlace::kNone;
+    };
+    std::unordered_map<std::uint32_t, Like> alike;
+    for (std::size_t i = 0; i < named_.size(); ++i) {
+      Like& like = alike[named_[i].exact];
+      like.vote.add(places_[i]);
+      if (like.first == JoinedPlace::kNone) like.first = static_cast<std::uint32_t>(i);
+    }
     const auto named_most = most_of(named_);
     const auto timed_most = most_of(timed_);
     for (std::size_t i = 0; i < timed_.size(); ++i) {
-      if (joined_[i] != 0) continue;
+      if (has_place(joined_[i])) continue;
       const std::uint32_t kernel = timed_[i].exact;
-      const auto found = votes.find(kernel);
-      if (found == votes.end()) continue;
+      const auto found = alike.find(kernel);
+      if (found == alike.end()) continue;
       // One more than there is a place for may be another place's; in a loop it is not.
       const std::uint32_t most = named_most.at(kernel);
-      if (most > 1 || timed_most.at(kernel) <= most) joined_[i] = found->second.place();
+      if (most > 1 || timed_most.at(kernel) <= most)
+        joined_[i] = {found->second.vote.place(), found->second.first};
     }
   }
 
-  std::uint32_t place(std::uint32_t named) const { return places_[named] & ~kIncompletePlace; }
+  JoinedPlace joined(std::uint32_t named) const { return {places_[named] & ~kIncompletePlace, named}; }
 
   Kernels timed_;
   Kernels named_;
   std::span<const std::uint32_t> places_;
   const Sequences named_sequences_;
-  std::vector<std::uint32_t> joined_;
+  std::vector<JoinedPlace> joined_;
 };
 
 }  // namespace
 
-std::vector<std::uint32_t> join_places(std::span<const LaunchedKernel> timed,
-                                       std::span<const LaunchedKernel> named,
-                                       std::span<const std::uint32_t> places) {
+std::vector<JoinedPlace> join_places(std::span<const LaunchedKernel> timed,
+                                     std::span<const LaunchedKernel> named,
+                                     std::span<const std::uint32_t> places) {
   return Join(timed, named, places).run();
+}
+
+std::vector<std::uint32_t> first_alike(std::span<const LaunchedKernel> kernels) {
+  std::vector<std::uint32_t> first(kernels.size());
+  std::iota(first.begin(), first.end(), 0u);
+  const Sequences sequences = sequences_of(kernels);
+  for (auto one = sequences.begin(); one != sequences.end(); ++one) {
+    for (auto other = sequences.begin(); other != one; ++other) {
+      const auto same = [&](std::uint32_t a, std::uint32_t b) {
+        return kernels[a].coarse == kernels[b].coarse;
+      };
+      if (other->first.first != one->first.first ||
+          !std::equal(one->second.begin(), one->second.end(), other->second.begin(), other->second.end(),
+                      same))
+        continue;
+      for (std::size_t i = 0; i < one->second.size(); ++i) first[one->second[i]] = other->second[i];
+      break;
+    }
+  }
+  return first;
 }
 
 }  // namespace inject

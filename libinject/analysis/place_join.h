@@ -16,8 +16,15 @@ struct LaunchedKernel {
   std::uint32_t iteration = 0;
 };
 
+struct JoinedPlace {
+  static constexpr std::uint32_t kNone = ~std::uint32_t{0};
+
+  std::uint32_t place = 0;      ///< 0 where it is not certain
+  std::uint32_t named = kNone;  ///< the first one in `named` that it was compared with
+};
+
 /// For each kernel of `timed` the place of the kernel that does the same in `named`, iterations whose
-/// places are known; 0 where that is not certain. Both are in the order of their launches; `places[i]` is of
+/// places are known. Both are in the order of their launches; `places[i]` is of
 /// `named[i]`, 0 where it is not known, with kIncompletePlace where it lacks something: then it counts only
 /// where there is no complete one.
 ///
@@ -33,8 +40,12 @@ struct LaunchedKernel {
 ///
 /// Where equal parts of an iteration are left out at random, as layers are by stochastic depth, equal
 /// sequences need not be the same layers.
-std::vector<std::uint32_t> join_places(std::span<const LaunchedKernel> timed,
-                                       std::span<const LaunchedKernel> named,
-                                       std::span<const std::uint32_t> places);
+std::vector<JoinedPlace> join_places(std::span<const LaunchedKernel> timed,
+                                     std::span<const LaunchedKernel> named,
+                                     std::span<const std::uint32_t> places);
+
+/// For each kernel the first one that a sequence of the same thread, with the same coarse kernels, has at its
+/// position: itself if there is no earlier one.
+std::vector<std::uint32_t> first_alike(std::span<const LaunchedKernel> kernels);
 
 }  // namespace inject

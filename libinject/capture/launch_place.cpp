@@ -3,10 +3,13 @@
 #include "libinject/capture/launch_place.h"
 
 #include <cstring>
+#include <new>
 #include <string_view>
 
 #include "libinject/base/caller_state.h"
+#include "libinject/base/clock.h"
 #include "libinject/capture/python/code_context.h"
+#include "libinject/capture/python/thread_stack.h"
 #include "libinject/capture/torch/op_listener.h"
 #include "libinject/record/core.h"
 
@@ -18,6 +21,8 @@ constexpr std::size_t kMaxName = 256;
 /// What autograd's engine calls around each node of the backward pass, and around what it adds up between
 /// them.
 constexpr std::string_view kEnginePrefix = "autograd::engine::";
+
+constinit SampledThread sampled_thread;
 
 /// What is around the launch, of the thread's operators.
 struct Operators {
@@ -52,11 +57,13 @@ bool launches_can_be_named(LaunchNames names) noexcept {
 }
 
 void name_launches(LaunchNames names) noexcept {
+  if (!names.stacks) sampled_thread.clear();
   read_stacks(names.stacks);
   listen_to_operators(names.operators);
 }
 
 void forget_launch_names() noexcept {
+  sampled_thread.clear();
   read_stacks(false);
   ignore_operators();
 }
@@ -69,6 +76,7 @@ std::uint32_t launch_place(ThreadState& thread) noexcept {
   const Operators operators = operators_of(thread, places);
   if (!operators.all_known) return 0;
   const PythonFrame frame = stack_frame();
+  if (frame) sampled_thread.offer(thread.index);
   const CodeContext own = thread_context(thread, frame, places);
   CodePlace place;
   place.op = operators.node;
@@ -97,6 +105,18 @@ std::uint32_t launch_place(ThreadState& thread) noexcept {
   if (place == CodePlace{}) return 0;
   const std::uint32_t number = places.place(place);
   return number == 0 || is_complete ? number : number | kIncompletePlace;
+}
+
+std::optional<StackSample> sample_stack() noexcept {
+  static ThreadStacks* const stacks =
+      new (std::nothrow) ThreadStacks;  // never destroyed: its thread may outlive it
+  const SampledThread::Chosen chosen = sampled_thread.chosen();
+  Core* core = Core::get_if_any();
+  if (chosen.state == nullptr || core == nullptr || stacks == nullptr) return std::nullopt;
+  StackSample sample{now(), chosen.index, 0};
+  sample.stack = stacks->read(chosen.state, core->places);
+  if (sample.stack == 0) return std::nullopt;
+  return sample;
 }
 
 }  // namespace inject

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
+#include "libinject/base/time.h"
 #include "libinject/record/thread_registry.h"
 
 namespace inject {
@@ -24,5 +26,14 @@ void forget_launch_names() noexcept;
 /// The place of what the calling thread launches (Core::places); 0 if nothing is known of it. Takes some
 /// microseconds.
 std::uint32_t launch_place(ThreadState& thread) noexcept;
+
+/// What a thread of the program that launches was doing, while launches are named.
+struct StackSample {
+  Nanoseconds time = 0;
+  std::uint32_t thread = 0;  ///< its index
+  std::uint32_t stack = 0;   ///< node of the innermost frame
+};
+/// Now. Empty if no thread runs Python, or its stack can't be told. On our own thread, one at a time.
+std::optional<StackSample> sample_stack() noexcept;
 
 }  // namespace inject

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// op_sum.csv, module_sum.csv and line_sum.csv.
+// op_sum.csv, module_sum.csv, line_sum.csv, gap_line_sum.csv and gpu_stacks.folded.
+#include "libinject/base/format.h"
 #include "libinject/output/table_cells.h"
 #include "libinject/output/tables.h"
 
@@ -111,6 +112,8 @@ Columns<Listed<LineRow>> line_columns(const Report&) {
            "1: the file is an installed package's, Python's own, or none.")
       .add("User Code Time (ns)", kTime, &LineRow::user_time,
            "Sum of the durations of kernels of which it is the innermost line that is no library's.");
+  columns.add("User Code Copies", kCount, &LineRow::copies, "Copies and memsets, likewise.")
+      .add("User Code Copy Time (ns)", kTime, &LineRow::copy_time, "Sum of their durations.");
   add_time_columns(columns, "… of kernels launched with it as the innermost line.",
                    "… of all kernels launched by it and by what it calls.");
   add_phase_columns(columns, &LineRow::inclusive);
@@ -121,6 +124,41 @@ std::vector<Listed<LineRow>> line_rows(const Report& report) {
   return with_total(report.code.lines, report);
 }
 
+Columns<Listed<GapLineRow>> gap_columns(const Report&) {
+  using Row = Listed<GapLineRow>;
+  Columns<Row> columns;
+  columns
+      .add(
+          "Time (%)", kPercent, [](const Row& row) { return percent(row.time, row.total); },
+          "Share of the idle time in that of all devices.")
+      .add("File", kText, &GapLineRow::file, "The source file, as Python has it.")
+      .add(
+          "Line", kNumber, [](const Row& row) { return cell_if(row.line != 0, row.line); }, "The line.",
+          "a row without a line, as `[device]`")
+      .add("Function", kText, &GapLineRow::function,
+           "The function; `[device]`: the host was not late; `[none]`: no line of the program, only "
+           "libraries'; "
+           "`[unattributed]`: not known.")
+      .add("Idle Time (ns)", kTime, &GapLineRow::time,
+           "How long the devices did nothing because of that line, the innermost that is no library's.")
+      .add("Gaps", kCount, &GapLineRow::gaps, "How many gaps that is, each counted where most of it is.");
+  for (std::size_t i = 0; i < kIdleCauses; ++i)
+    columns.add(
+        str_format("Idle: {} (ns)", idle_cause_name(static_cast<IdleCause>(i))), kTime,
+        [i](const Row& row) { return row.causes[i]; },
+        "Of the idle time, by its cause as in `window_sum.csv`.");
+  return columns;
+}
+
+std::vector<Listed<GapLineRow>> gap_rows(const Report& report) {
+  std::vector<Listed<GapLineRow>> rows;
+  rows.reserve(report.code.gaps.size());
+  for (const GapLineRow& row : report.code.gaps) rows.push_back({row, report.code.idle});
+  return rows;
+}
+
+constexpr std::string_view kWhen = "where launches are named";
+
 bool has_code(const Report& report) {
   return !report.code.empty();
 }
@@ -129,16 +167,34 @@ bool has_code(const Report& report) {
 
 TableFile operator_table() {
   return make_table<operator_columns, operator_rows>(
-      "op_sum.csv", "An operator of PyTorch's, or node of its backward pass (code.md).", &has_code);
+      "op_sum.csv", "An operator of PyTorch's, or node of its backward pass (code.md).", &has_code, kWhen);
 }
 
 TableFile module_table() {
   return make_table<module_columns, module_rows>("module_sum.csv", "A module of PyTorch's (code.md).",
-                                                 &has_code);
+                                                 &has_code, kWhen);
+}
+
+TableFile gap_line_table() {
+  return make_table<gap_columns, gap_rows>("gap_line_sum.csv",
+                                           "A line of Python that the GPU waited for (code.md).", &has_code, kWhen);
+}
+
+// The collapsed format that flame graph tools read: a stack, a space and a number.
+TableFile kernel_stack_file() {
+  return {"gpu_stacks.folded", "Kernels of one name by the Python stack that launches them (code.md).",
+          nullptr,
+          [](const Report& report, std::string& text, const TextSink& sink) {
+            for (const KernelStack& stack : report.code.stacks) {
+              text += str_format("{} {}\n", stack.text, stack.time);
+              sink(text);
+            }
+          },
+          &has_code, kWhen};
 }
 
 TableFile line_table() {
-  return make_table<line_columns, line_rows>("line_sum.csv", "A line of Python (code.md).", &has_code);
+  return make_table<line_columns, line_rows>("line_sum.csv", "A line of Python (code.md).", &has_code, kWhen);
 }
 
 }  // namespace inject

@@ -91,7 +91,8 @@ const std::vector<MeasuredKernel>& kernel_metric_rows(const Report& report) {
 
 TableFile kernel_metric_table() {
   return make_table<kernel_metric_columns, kernel_metric_rows>(
-      "kernel_metrics.csv", "Hardware metrics of a kernel with one launch shape (metrics.md).", has_metrics);
+      "kernel_metrics.csv", "Hardware metrics of a kernel with one launch shape (metrics.md).", has_metrics,
+      "with `INJECT_METRICS`");
 }
 
 }  // namespace inject

@@ -14,7 +14,8 @@ namespace {
 
 constexpr std::size_t kShown = 5;
 
-std::string place_of(const LineRow& line) {
+template <typename Line>
+std::string place_of(const Line& line) {
   if (line.file.empty()) return std::string(line.function);
   const std::size_t slash = line.file.rfind('/');
   return str_format("{}:{} {}", line.file.substr(slash == std::string_view::npos ? 0 : slash + 1), line.line,
@@ -48,6 +49,22 @@ void write_code(TextPage& page, const Report& report) {
   TextTable by_line({"Kernels", "Time"}, "Line of the program (line_sum.csv)");
   for (std::size_t i = 0; i < places.size(); ++i) by_line.row(cells(code.lines[i].user_time), places[i]);
   page.table(by_line, places.size());
+
+  std::vector<const GapLineRow*> late;
+  std::vector<std::string> late_places;
+  for (const GapLineRow& line : code.gaps) {
+    // Where the host was not late no line helps.
+    const bool is_line = line.function != kDeviceGap && line.function != kUnattributed;
+    if (late.size() == kShown || line.time == 0 || !is_line) continue;
+    late.push_back(&line);
+    late_places.push_back(place_of(line));
+  }
+  TextTable waited_for({"GPU idle", "Time"},
+                       "Line of the program that the GPU waited for (gap_line_sum.csv)");
+  for (std::size_t i = 0; i < late.size(); ++i)
+    waited_for.row({share_text(late[i]->time, code.idle), time_text(static_cast<double>(late[i]->time))},
+                   late_places[i]);
+  page.table(waited_for, late.size());
 }
 
 }  // namespace inject

@@ -22,12 +22,13 @@ using TextSink = std::function<void(std::string& text)>;
 struct TableFile {
   std::string_view name;  ///< of the file
   std::string_view rows;  ///< what a row is; for docs/columns.md
-  /// The columns for a given run: with metrics, some tables have more.
+  /// The columns for a given run: with metrics, some tables have more. Null: the file is no CSV table.
   std::vector<ColumnInfo> (*columns)(const Report& report);
   /// Appends the rows to `text`, calling `sink` after each.
   void (*append_rows)(const Report& report, std::string& text, const TextSink& sink);
   /// Whether a run has the file at all; null if every run has.
   bool (*wanted)(const Report& report) = nullptr;
+  std::string_view when = {};  ///< a run has it, if not every one does; for docs/columns.md
 };
 
 std::span<const TableFile> table_files();

@@ -16,7 +16,8 @@ namespace inject {
 /// `columns` returns the Columns<Row> for a report, `rows` its rows.
 template <auto columns, auto rows>
 constexpr TableFile make_table(std::string_view name, std::string_view about,
-                               bool (*wanted)(const Report& report) = nullptr) {
+                               bool (*wanted)(const Report& report) = nullptr,
+                               std::string_view when = {}) {
   return {name, about, [](const Report& report) { return columns(report).infos(); },
           [](const Report& report, std::string& text, const TextSink& sink) {
             const auto table = columns(report);
@@ -25,7 +26,7 @@ constexpr TableFile make_table(std::string_view name, std::string_view about,
               sink(text);
             }
           },
-          wanted};
+          wanted, when};
 }
 
 // duration_tables.cpp
@@ -58,6 +59,8 @@ TableFile memory_table();
 TableFile operator_table();
 TableFile module_table();
 TableFile line_table();
+TableFile gap_line_table();
+TableFile kernel_stack_file();
 // kernel_detail_table.cpp, kernel_metric_table.cpp
 TableFile kernel_detail_table();
 TableFile kernel_metric_table();

@@ -76,6 +76,9 @@ void Drain::take(std::uint32_t thread, const Slot& slot) {
     std::memcpy(&record, slot.bytes, sizeof record);
     if (is_naming(record.window)) {
       add_launch(thread, record);
+      // Of other calls only those that wait for the device have a place.
+      if (record.correlation == 0 && record.range != 0)
+        statistics_.add_named_wait(thread, record.begin, record.end, record.range);
     } else {
       on_call(thread, record);
     }
@@ -287,9 +290,7 @@ template <typename Event>
 void Drain::hand_on(Event& event, std::uint16_t generation) {
   if (open_window(event.launch.window) == 0) {
     note_outside(event);
-    if constexpr (std::is_same_v<Event, KernelEvent>) {
-      if (is_naming(event.launch.window)) statistics_.add_named(event);
-    }
+    if (is_naming(event.launch.window)) statistics_.add_named(event);
     return;
   }
   last_in_window_end_ = std::max(last_in_window_end_, event.end);

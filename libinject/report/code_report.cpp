@@ -7,6 +7,8 @@
 #include <tuple>
 #include <utility>
 
+#include "libinject/base/format.h"
+
 namespace inject {
 
 namespace {
@@ -40,7 +42,64 @@ class CodeSums {
     add_lines(place, kernels, without);
   }
 
+  void add_copies(std::uint32_t number, const Totals& copies) {
+    const std::string_view without = number == 0 ? kUnattributed : kNoCode;
+    LineRow& row = user_line(places_.place(number).stack, without);
+    row.copies += copies.count;
+    row.copy_time += copies.sum;
+  }
+
+  void add_gaps(const GapPlace& where, const GapTimes& gaps) {
+    const CodeNode* node = nullptr;
+    std::string_view without = kUnattributed;
+    CodeNode found;
+    if (where.kind == GapPlace::Kind::kDevice) {
+      without = kDeviceGap;
+    } else if (where.kind != GapPlace::Kind::kUnknown) {
+      const bool is_launch = where.kind == GapPlace::Kind::kLaunch;
+      without = kNoCode;
+      for (std::uint32_t id = is_launch ? places_.place(where.number).stack : where.number;
+           id != 0 && node == nullptr; id = found.parent) {
+        found = places_.node(id);
+        if (!is_library_file(name(found.detail))) node = &found;
+      }
+    }
+    GapLineRow& row = gaps_[node == nullptr ? key_of(without) : key_of(*node)];
+    if (node != nullptr) row.file = name(node->detail);
+    row.function = node == nullptr ? without : name(node->name);
+    row.line = node == nullptr ? 0 : node->line;
+    row.gaps += gaps.gaps;
+    row.time += gaps.time;
+    row.causes[static_cast<std::size_t>(where.cause)] += gaps.time;
+    report_.idle += gaps.time;
+  }
+
+  void add_stack(std::uint32_t number, std::uint32_t kernel, std::uint64_t time) {
+    const CodePlace place = places_.place(number);
+    std::string text(number == 0 ? kUnattributed : phase_name(place.phase));
+    const std::vector<CodeNode> chain = chain_of(place.stack, places_);
+    for (auto node = chain.rbegin(); node != chain.rend(); ++node) {
+      text += ';';
+      add_part(text, name(node->name));
+      if (node->line == 0 && name(node->detail).empty()) continue;
+      text += " (";
+      add_part(text, name(node->detail));
+      text += str_format(":{})", node->line);
+    }
+    text += ';';
+    add_part(text, name(kernel));
+    stacks_[std::move(text)] += time;
+  }
+
   CodeReport finish() {
+    report_.gaps = rows_of(gaps_);
+    std::stable_sort(report_.gaps.begin(), report_.gaps.end(),
+                     [](const GapLineRow& one, const GapLineRow& other) { return one.time > other.time; });
+    report_.stacks.reserve(stacks_.size());
+    while (!stacks_.empty()) {
+      auto stack = stacks_.extract(stacks_.begin());
+      report_.stacks.push_back({std::move(stack.key()), stack.mapped()});
+    }
     report_.operators = rows_of(operators_);
     report_.modules = rows_of(modules_);
     report_.lines = rows_of(lines_);
@@ -59,7 +118,44 @@ class CodeSums {
   }
 
  private:
+  using LineKey = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>;
+
   std::string_view name(std::uint32_t id) const { return places_.names().name(id); }
+
+  static LineKey key_of(const CodeNode& node) { return {node.detail, node.name, node.line}; }
+  /// No row of a line has that key.
+  static LineKey key_of(std::string_view without) {
+    return {0, NameTable::kEmpty, static_cast<std::uint32_t>(without.size())};
+  }
+
+  /// What separates frames, or lines, is not in them.
+  static void add_part(std::string& text, std::string_view part) {
+    for (const char character : part) {
+      const bool separates = character == ';' || static_cast<unsigned char>(character) < ' ';
+      text += separates ? ':' : character;
+    }
+  }
+
+  LineRow& line(const CodeNode& node) {
+    LineRow& row = lines_[key_of(node)];
+    row.file = name(node.detail);
+    row.function = name(node.name);
+    row.line = node.line;
+    row.is_library = is_library_file(row.file);
+    return row;
+  }
+  LineRow& no_line(std::string_view without) {
+    LineRow& row = lines_[key_of(without)];
+    row.function = without;
+    return row;
+  }
+  /// The innermost line that is no library's.
+  LineRow& user_line(std::uint32_t stack, std::string_view without) {
+    for (const CodeNode& node : chain_of(stack, places_)) {
+      if (LineRow& row = line(node); !row.is_library) return row;
+    }
+    return no_line(without);
+  }
 
   void add_operators(const CodePlace& place, const Totals& kernels, std::string_view without) {
     std::vector<std::string_view> names;
@@ -102,7 +198,6 @@ class CodeSums {
 
   void add_lines(const CodePlace& place, const Totals& kernels, std::string_view without) {
     const std::vector<CodeNode> chain = chain_of(place.stack, places_);
-    bool has_user_line = false;
     for (std::size_t i = 0; i < chain.size(); ++i) {
       const CodeNode& node = chain[i];
       const auto same = [&](const CodeNode& inner) {
@@ -110,21 +205,13 @@ class CodeSums {
       };
       const auto inner_end = chain.begin() + static_cast<std::ptrdiff_t>(i);
       if (std::find_if(chain.begin(), inner_end, same) != inner_end) continue;  // recursion
-      LineRow& row = lines_[{node.detail, node.name, node.line}];
-      row.file = name(node.detail);
-      row.function = name(node.name);
-      row.line = node.line;
-      row.is_library = is_library_file(row.file);
+      LineRow& row = line(node);
       row.inclusive.add(kernels, place.phase);
       if (i == 0) row.self.add(kernels, place.phase);
-      if (!row.is_library && !std::exchange(has_user_line, true)) row.user_time += kernels.sum;
     }
-    if (!chain.empty() && has_user_line) return;
-    // No row of a name is of that key.
-    LineRow& row = lines_[{0, NameTable::kEmpty, static_cast<std::uint32_t>(without.size())}];
-    row.function = without;
-    row.user_time += kernels.sum;
+    user_line(place.stack, without).user_time += kernels.sum;
     if (!chain.empty()) return;
+    LineRow& row = no_line(without);
     row.self.add(kernels, place.phase);
     row.inclusive.add(kernels, place.phase);
   }
@@ -133,10 +220,28 @@ class CodeSums {
   CodeReport report_;
   std::map<std::string_view, OperatorRow> operators_;
   std::map<std::string, ModuleRow> modules_;
-  std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>, LineRow> lines_;
+  std::map<LineKey, LineRow> lines_;
+  std::map<LineKey, GapLineRow> gaps_;
+  std::map<std::string, std::uint64_t> stacks_;
 };
 
 }  // namespace
+
+std::string_view phase_name(CodePhase phase) {
+  switch (phase) {
+    case CodePhase::kForward:
+      return "forward";
+    case CodePhase::kBackward:
+      return "backward";
+    case CodePhase::kRecompute:
+      return "recomputation";
+    case CodePhase::kOptimizer:
+      return "optimizer";
+    case CodePhase::kOther:
+      break;
+  }
+  return "other";
+}
 
 bool is_library_file(std::string_view file) {
   // What has no file, as `<string>` or `<frozen importlib._bootstrap>`, and what compilers have written.
@@ -150,7 +255,12 @@ bool is_library_file(std::string_view file) {
 CodeReport build_code_report(const CodeTimes& times, const CodePlaces& places) {
   if (!times.any_named() || times.sums().empty()) return {};
   CodeSums sums(places);
-  for (const auto& [key, kernels] : times.sums()) sums.add(key.first, kernels);
+  for (const auto& [key, kernels] : times.sums()) {
+    sums.add(key.first, kernels);
+    sums.add_stack(key.first, key.second, kernels.sum);
+  }
+  for (const auto& [place, copies] : times.copies()) sums.add_copies(place, copies);
+  for (const auto& [place, gaps] : times.gaps()) sums.add_gaps(place, gaps);
   return sums.finish();
 }
 

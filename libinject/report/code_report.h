@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "libinject/analysis/idle_time.h"
 #include "libinject/analysis/sample_stats.h"
 #include "libinject/model/code_place.h"
 #include "libinject/record/code_places.h"
@@ -33,6 +34,8 @@ struct CodeWork {
 /// known.
 inline constexpr std::string_view kNoCode = "[none]";
 inline constexpr std::string_view kUnattributed = "[unattributed]";
+/// Stands for gaps in which the host was not late.
+inline constexpr std::string_view kDeviceGap = "[device]";
 
 /// Of each, `self` is what was launched with it as the innermost one; those of all rows add up to all
 /// kernels. `inclusive` has what was launched inside of others in it as well.
@@ -58,20 +61,45 @@ struct LineRow {
   bool is_library = false;
   CodeWork self;
   CodeWork inclusive;
-  std::uint64_t user_time = 0;  ///< launched with it as the innermost line that is no library's
+  // Launched with it as the innermost line that is no library's:
+  std::uint64_t user_time = 0;  ///< kernels
+  std::uint64_t copies = 0;     ///< copies and memsets
+  std::uint64_t copy_time = 0;
+};
+
+/// A line, no library's, for which the devices waited; or what stands for no line.
+struct GapLineRow {
+  std::string_view file;
+  std::string_view function;
+  std::uint32_t line = 0;  ///< 0: none
+  std::uint64_t gaps = 0;
+  std::uint64_t time = 0;
+  std::array<std::uint64_t, kIdleCauses> causes{};  ///< time, by IdleCause
+};
+
+/// Kernels of one name that one Python stack has launched in one phase.
+struct KernelStack {
+  std::string text;  ///< phase, frames from the outermost, and kernel, with ';' between them
+  std::uint64_t time = 0;
 };
 
 /// By descending time: operators by self, modules by inclusive, lines by user_time and
-/// then inclusive.
+/// then inclusive. Stacks by their text.
 struct CodeReport {
   std::vector<OperatorRow> operators;
   std::vector<ModuleRow> modules;
   std::vector<LineRow> lines;
+  std::vector<GapLineRow> gaps;
+  std::vector<KernelStack> stacks;
   CodeWork all;
+  std::uint64_t idle = 0;          ///< that of `gaps`
   std::uint64_t unattributed = 0;  ///< of that, the time whose place is not known
 
   bool empty() const { return operators.empty(); }
 };
+
+/// `forward`, as in the stacks.
+std::string_view phase_name(CodePhase phase);
 
 /// Whether a source file belongs to an installed package, to Python itself or is none.
 bool is_library_file(std::string_view file);

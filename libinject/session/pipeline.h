@@ -10,6 +10,7 @@
 
 #include "libinject/base/lock_within.h"
 #include "libinject/capture/cupti/tracer.h"
+#include "libinject/capture/launch_place.h"
 #include "libinject/capture/metrics/pm_sampler.h"
 #include "libinject/config/options.h"
 #include "libinject/pipeline/drain.h"
@@ -82,6 +83,10 @@ class Pipeline {
     }
     void settle(bool delivered, Nanoseconds detached, std::uint32_t last = kAllWindows) {
       pipeline_.settle(delivered, detached, last);
+    }
+    /// What a thread of the program was doing, while launches are named.
+    void add_stack(const StackSample& sample) {
+      pipeline_.statistics_.add_stack(sample.thread, sample.time, sample.stack);
     }
     /// Drain::settle_times().
     void settle_times(Nanoseconds until) { pipeline_.drain_.settle_times(until); }

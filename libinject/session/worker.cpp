@@ -9,6 +9,8 @@
 #include "libinject/base/format.h"
 #include "libinject/base/log.h"
 #include "libinject/capture/driver.h"
+#include "libinject/capture/launch_place.h"
+#include "libinject/model/code_place.h"
 #include "libinject/record/control.h"
 #include "libinject/record/internal_thread.h"
 #include "libinject/session/session_parts.h"
@@ -21,6 +23,8 @@ namespace {
 // each.
 constexpr Nanoseconds kDrainInterval = 5 * kMillisecond;
 constexpr Nanoseconds kCollectInterval = 2 * kMillisecond;
+// How often a thread's Python stack is read while launches are named.
+constexpr Nanoseconds kStackInterval = kMillisecond;
 // The thread stays this long for the next window. malloc keeps threads apart: with a new thread each, windows
 // that open every few seconds would each take memory from another part of the heap.
 constexpr Nanoseconds kWorkerLinger = 5 * kSecond;
@@ -72,6 +76,7 @@ Nanoseconds Worker::next_wake() const {
   const SessionState& state = parts_.state;
   const Nanoseconds time = now();
   if (state.pending() || parts_.iterations.wants_attachment() || parts_.arbiter.yielding()) return time;
+  if (state.naming()) return time + kStackInterval;
   const bool may_reopen = state.stay_attached && !state.open();
   if (state.collecting && !may_reopen) return time + kCollectInterval;
   Nanoseconds wake = Trigger::kNever;
@@ -138,7 +143,9 @@ void Worker::step() {
       parts_.cupti.reclaim_idle_buffers(parts_.core.threads.gone());
       parts_.collector.keep_records(recorded);
     }
+    const std::optional<StackSample> stack = is_naming(recorded) ? sample_stack() : std::nullopt;
     parts_.collector.pass();
+    if (stack) Pipeline::Locked(parts_.pipeline).add_stack(*stack);
   }
   parts_.iterations.step();
   parts_.collector.step(recorded & ~kNamingWindow);

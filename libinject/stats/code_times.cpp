@@ -4,7 +4,9 @@
 
 #include <algorithm>
 
+#include "libinject/analysis/copies.h"
 #include "libinject/analysis/kernel_class.h"
+#include "libinject/model/code_place.h"
 #include "libinject/stats/table_rows.h"
 
 namespace inject {
@@ -15,6 +17,10 @@ namespace {
 bool is_chosen_by_size(Family family) {
   return family == Family::kGemm || is_convolution(family) || family == Family::kAttention;
 }
+
+// Held::transfer: CUpti_ActivityMemcpyKind follows.
+constexpr std::uint8_t kMemsetClass = 1;
+constexpr std::uint8_t kFirstCopyClass = 2;
 
 }  // namespace
 
@@ -45,20 +51,74 @@ CodeTimes::Held CodeTimes::held(const KernelEvent& event) {
   return kernel;
 }
 
-void CodeTimes::kernel(const KernelEvent& event) {
+CodeTimes::Held CodeTimes::held(const TransferEvent& event) {
+  // Whatever they move: how much may vary, and which way does not.
+  constexpr std::uint32_t kTransferClass = 1u << 30;
+  Held transfer{};
+  transfer.transfer =
+      static_cast<std::uint8_t>(event.memset ? kMemsetClass : kFirstCopyClass + event.copy_kind);
+  transfer.coarse = kTransferClass | transfer.transfer;
+  transfer.exact = exact_.find_or_add({transfer.coarse, 0, 0, 0, 0, 0, 0, 0});
+  transfer.thread = event.launch.thread;
+  transfer.order = event.correlation;
+  transfer.duration = duration_between(event.start, event.end);
+  transfer.launched = event.launch.host_begin;
+  return transfer;
+}
+
+void CodeTimes::count(const Held& work, std::uint32_t place) {
+  if (work.transfer != 0) {
+    copies_[place].add(work.duration);
+  } else {
+    sums_[{place, work.name}].add(work.duration);
+  }
+}
+
+template <typename Event>
+void CodeTimes::hold(const Event& event) {
   if (!expected_) return;
   std::vector<Held>& timed = timed_[event.launch.window];
   if (event.launch.known && timed.size() < kMaxHeld) {
     timed.push_back(held(event));
   } else {
-    sums_[{0, event.name}].add(duration_between(event.start, event.end));
+    count(held(event), 0);
   }
 }
 
-void CodeTimes::named(const KernelEvent& event) {
+template <typename Event>
+void CodeTimes::hold_named(const Event& event) {
   if (!expected_ || named_.size() >= kMaxNamed) return;
   named_.push_back(held(event));
   named_.back().place = event.launch.range;
+  named_window_ = event.launch.window & ~kNamingWindow;
+}
+
+void CodeTimes::kernel(const KernelEvent& event) {
+  hold(event);
+}
+
+void CodeTimes::copy(const TransferEvent& event) {
+  hold(event);
+}
+
+void CodeTimes::named(const KernelEvent& event) {
+  hold_named(event);
+}
+
+void CodeTimes::named(const TransferEvent& event) {
+  hold_named(event);
+}
+
+void CodeTimes::gap(std::uint32_t window, const IdleGap& gap) {
+  if (expected_) gaps_.gap(window, gap);
+}
+
+void CodeTimes::named_wait(std::uint32_t thread, Nanoseconds begin, Nanoseconds end, std::uint32_t place) {
+  if (expected_) gaps_.wait(thread, begin, end, place);
+}
+
+void CodeTimes::sample(std::uint32_t thread, Nanoseconds time, std::uint32_t stack) {
+  if (expected_) gaps_.sample(thread, time, stack);
 }
 
 void CodeTimes::boundary(Nanoseconds begin) {
@@ -71,7 +131,7 @@ void CodeTimes::settle_window(std::uint32_t window) {
   take_named();
   for (auto of_window = timed_.begin(); of_window != timed_.end() && of_window->first <= window;
        of_window = timed_.erase(of_window)) {
-    join(of_window->second);
+    join(of_window->first, of_window->second);
   }
 }
 
@@ -89,23 +149,34 @@ std::vector<LaunchedKernel> CodeTimes::launches(std::vector<Held>& kernels) cons
   return launched;
 }
 
+std::vector<CodeLaunch> CodeTimes::code_launches(const std::vector<Held>& work) {
+  std::vector<CodeLaunch> launches;
+  launches.reserve(work.size());
+  for (const Held& one : work)
+    launches.push_back({one.launched, one.thread, one.place, one.transfer >= kFirstCopyClass,
+                        one.transfer == kFirstCopyClass + kDeviceToHost});
+  return launches;
+}
+
 // Later windows take their places from these as well, when their iterations are not known any more.
 void CodeTimes::take_named() {
   if (named_.empty()) return;
   named_launches_ = launches(named_);
   named_places_.clear();
   for (const Held& kernel : named_) named_places_.push_back(kernel.place);
+  gaps_.named(code_launches(named_), first_alike(named_launches_), named_window_);
   named_.clear();
   named_.shrink_to_fit();
 }
 
-void CodeTimes::join(std::vector<Held>& timed) {
-  std::vector<std::uint32_t> places(timed.size(), 0);
+void CodeTimes::join(std::uint32_t window, std::vector<Held>& timed) {
+  std::vector<JoinedPlace> joined(timed.size());
   if (any_named()) {
     const std::vector<LaunchedKernel> timed_launches = launches(timed);
-    places = join_places(timed_launches, named_launches_, named_places_);
+    joined = join_places(timed_launches, named_launches_, named_places_);
   }
-  for (std::size_t i = 0; i < timed.size(); ++i) sums_[{places[i], timed[i].name}].add(timed[i].duration);
+  for (std::size_t i = 0; i < timed.size(); ++i) count(timed[i], joined[i].place);
+  gaps_.settle(window, code_launches(timed), joined);
 }
 
 }  // namespace inject

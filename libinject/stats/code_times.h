@@ -13,14 +13,15 @@
 #include "libinject/analysis/sample_stats.h"
 #include "libinject/model/events.h"
 #include "libinject/record/name_table.h"
+#include "libinject/stats/code_gaps.h"
 #include "libinject/stats/key_index.h"
 
 namespace inject {
 
-/// Kernels of windows by the place in the program that launched them (docs/code.md). Which place that is, is
-/// known of the kernels of the iterations that follow a window; those of the window are joined to these when
-/// it is settled (analysis/place_join.h). Memory is bounded: of up to kMaxHeld kernels of a window the launch
-/// is kept until then; those beyond have no place. One thread at a time; may throw std::bad_alloc.
+/// Kernels and copies of windows by the place in the program that launched them (docs/code.md). Which place
+/// that is, is known of the kernels of the iterations that follow a window; those of the window are joined to
+/// these when it is settled (analysis/place_join.h). Memory is bounded: of up to kMaxHeld of a window the
+/// launch is kept until then; those beyond have no place. One thread at a time; may throw std::bad_alloc.
 class CodeTimes {
  public:
   static constexpr std::size_t kMaxHeld = std::size_t{1} << 19;
@@ -33,8 +34,13 @@ class CodeTimes {
   void expect() { expected_ = true; }
 
   void kernel(const KernelEvent& event);
-  /// … of an iteration that is named; its launch's `range` is its place.
+  void copy(const TransferEvent& event);
+  void gap(std::uint32_t window, const IdleGap& gap);
+  // … of an iteration that is named; its launch's `range` is its place.
   void named(const KernelEvent& event);
+  void named(const TransferEvent& event);
+  void named_wait(std::uint32_t thread, Nanoseconds begin, Nanoseconds end, std::uint32_t place);
+  void sample(std::uint32_t thread, Nanoseconds time, std::uint32_t stack);
   /// An iteration begins. In ascending order of time.
   void boundary(Nanoseconds begin);
   void settle_window(std::uint32_t window);
@@ -42,6 +48,9 @@ class CodeTimes {
   /// By place (0: not known) and kernel name.
   using Sums = std::map<std::pair<std::uint32_t, std::uint32_t>, Totals>;
   const Sums& sums() const { return sums_; }
+  /// Copies and memsets, by place.
+  const std::map<std::uint32_t, Totals>& copies() const { return copies_; }
+  const std::map<GapPlace, GapTimes>& gaps() const { return gaps_.sums(); }
   /// Whether any launch has been named.
   bool any_named() const { return !named_launches_.empty(); }
 
@@ -55,13 +64,21 @@ class CodeTimes {
     std::uint32_t place;  // of those that are named
     std::uint64_t duration;
     Nanoseconds launched;
+    std::uint8_t transfer;  // 0: a kernel
   };
 
   Held held(const KernelEvent& event);
+  Held held(const TransferEvent& event);
+  template <typename Event>
+  void hold(const Event& event);
+  template <typename Event>
+  void hold_named(const Event& event);
+  void count(const Held& work, std::uint32_t place);
   std::uint32_t size_class(std::uint32_t name);
   std::vector<LaunchedKernel> launches(std::vector<Held>& kernels) const;
+  static std::vector<CodeLaunch> code_launches(const std::vector<Held>& work);
   void take_named();
-  void join(std::vector<Held>& timed);
+  void join(std::uint32_t window, std::vector<Held>& timed);
 
   const NameTable* names_;
   std::unordered_map<std::uint32_t, std::uint32_t> size_classes_;  // by name
@@ -71,8 +88,11 @@ class CodeTimes {
   std::vector<Held> named_;                           // until their window is settled; from then on:
   std::vector<LaunchedKernel> named_launches_;
   std::vector<std::uint32_t> named_places_;
+  std::uint32_t named_window_ = 0;
   std::deque<Nanoseconds> boundaries_;
   Sums sums_;
+  std::map<std::uint32_t, Totals> copies_;
+  CodeGaps gaps_;
 };
 
 }  // namespace inject

@@ -91,7 +91,9 @@ void DeviceTimeStatistics::hold(Window& window) {
 void DeviceTimeStatistics::work(std::uint32_t number, std::uint32_t device, const TimedWork& work) {
   Window* found = window(number);
   if (found == nullptr) return;
-  if (!found->devices[device].add(work)) {
+  DeviceTimeline& timeline = found->devices[device];
+  if (on_gap_) timeline.keep_gaps();
+  if (!timeline.add(work)) {
     ++left_out_;
     return;
   }
@@ -136,13 +138,14 @@ void DeviceTimeStatistics::small_download(std::uint32_t number, std::uint32_t th
 /// Too many records are held. The fullest windows release some, until an eighth of all is gone: looking for
 /// them costs little for each record then.
 void DeviceTimeStatistics::bound() {
-  std::vector<Window*> fullest;
+  std::vector<std::pair<std::uint32_t, Window*>> fullest;
   fullest.reserve(windows_.size());
-  for (auto& [number, window] : windows_) fullest.push_back(&window);
+  for (auto& [number, window] : windows_) fullest.emplace_back(number, &window);
   std::stable_sort(fullest.begin(), fullest.end(),
-                   [](const Window* a, const Window* b) { return a->held > b->held; });
-  for (Window* window : fullest) {
+                   [](const auto& a, const auto& b) { return a.second->held > b.second->held; });
+  for (const auto& [number, window] : fullest) {
     release(*window);
+    hand_on_gaps(number, *window);
     if (held_ <= max_held_ / 8 * 7) return;
   }
 }
@@ -204,6 +207,13 @@ void DeviceTimeStatistics::recount(Window& window) {
   window.held = held;
 }
 
+void DeviceTimeStatistics::hand_on_gaps(std::uint32_t number, Window& window) {
+  if (!on_gap_) return;
+  for (auto& [device, timeline] : window.devices) {
+    for (const IdleGap& gap : timeline.take_gaps()) on_gap_(number, gap);
+  }
+}
+
 std::vector<DeviceTimeRow> DeviceTimeStatistics::totals() const {
   std::vector<DeviceTimeRow> result;
   result.reserve(totals_.size());
@@ -234,6 +244,7 @@ void DeviceTimeStatistics::settle_window(std::uint32_t number, Nanoseconds begin
     total.shares.merge(timeline.shares());
     if (rows_.size() < kMaxRows) rows_.push_back({number, device, *times, timeline.shares().largest()});
   }
+  hand_on_gaps(number, window);
   held_ -= window.held;
   windows_.erase(found);
 }

@@ -4,8 +4,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "libinject/analysis/device_times.h"
@@ -34,6 +36,11 @@ class DeviceTimeStatistics {
   static constexpr std::size_t kMaxUnsettled = 4096;  // windows
 
   explicit DeviceTimeStatistics(std::size_t max_held = kMaxHeld) : max_held_(max_held) {}
+
+  /// Called for each gap, in no order, before the window is settled. To be set before anything is added.
+  void tell_gaps(std::function<void(std::uint32_t window, const IdleGap&)> tell) {
+    on_gap_ = std::move(tell);
+  }
 
   void work(std::uint32_t window, std::uint32_t device, const TimedWork& work);
   /// Outermost calls; a thread's calls come in order.
@@ -79,8 +86,10 @@ class DeviceTimeStatistics {
   void release(Window& window);
   void forget_calls(Window& window, std::span<const DeviceWait> waits, Nanoseconds needed);
   void recount(Window& window);
+  void hand_on_gaps(std::uint32_t number, Window& window);
 
   std::size_t max_held_;
+  std::function<void(std::uint32_t window, const IdleGap&)> on_gap_;
   Windows windows_;
   std::uint32_t last_number_ = 0;
   Window* last_window_ = nullptr;

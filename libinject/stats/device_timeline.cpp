@@ -79,12 +79,21 @@ Nanoseconds DeviceTimeline::earliest_gap() const {
   return any_ ? all_.end : std::min_element(pending_.begin(), pending_.end(), starts_earlier)->start;
 }
 
-void DeviceTimeline::blame(std::uint64_t time, const IdleShare& share) {
+void DeviceTimeline::blame(std::uint64_t time, const IdleShare& share, const TimedWork* next) {
   DeviceTimes::Idle& idle = idle_[static_cast<std::size_t>(share.cause)];
   idle.time += time;
   ++idle.gaps;
   if (share.own_work) own_work_ += time;
   shares_.add({share.cause, share.function, share.thread, share.own_work, 1, time});
+  if (!keeps_gaps_) return;
+  IdleGap gap{time, share.cause, share.thread};
+  if (next != nullptr) {
+    gap.thread = next->thread;
+    gap.launched = next->launch_begin;
+    gap.by_copy = next->copy_call;
+    gap.is_closing = next->closing;
+  }
+  gaps_.push_back(gap);
 }
 
 void DeviceTimeline::add_waits(std::span<const DeviceWait> waits, Nanoseconds until,
@@ -104,15 +113,17 @@ void DeviceTimeline::gap(const HostThreads& threads, std::span<const DeviceWait>
                          std::span<const TimedWork> work) {
   const std::uint64_t time = next.start - begin;
   if (!next.launch_known) {
-    blame(time, {IdleCause::kUnknown});
+    blame(time, {IdleCause::kUnknown}, &next);
     return;
   }
   if (next.launch_end <= begin) {
     const bool other_stream = last_.stream != next.stream;
     const bool collective = last_.kind == TimedWorkKind::kCollective;
-    blame(time, {other_stream && collective          ? IdleCause::kCollective
-                 : other_stream || time > kQueueTime ? IdleCause::kOtherStream
-                                                     : IdleCause::kQueue});
+    blame(time,
+          {other_stream && collective          ? IdleCause::kCollective
+           : other_stream || time > kQueueTime ? IdleCause::kOtherStream
+                                               : IdleCause::kQueue},
+          &next);
     return;
   }
   add_waits(waits, next.launch_begin, work);
@@ -130,7 +141,7 @@ void DeviceTimeline::gap(const HostThreads& threads, std::span<const DeviceWait>
   const LateCause late = late_cause(begin, next.start, launch, lead_);
   const std::uint32_t thread =
       late.on_thread_before && launched_before != nullptr ? launched_before->thread : next.thread;
-  blame(time, {late.cause, late.function, thread, late.own_work});
+  blame(time, {late.cause, late.function, thread, late.own_work}, &next);
   if (launch.thread == nullptr || (late.cause != IdleCause::kHostWait && !late.own_work)) return;
   const FetchTimes fetching = fetch_times(launch.thread->fetches, begin, next.start);
   for (std::size_t kind = 0; kind < kFetchKinds; ++kind) fetch_idle_[kind] += fetching[kind];
@@ -221,6 +232,7 @@ std::optional<DeviceTimes> DeviceTimeline::settle(const HostThreads& threads,
     closing.launch_end = end;
     closing.launch_known = any_launch_;
     closing.function = kNoFunction;
+    closing.closing = true;
     gap(threads, waits, last, closing, nullptr, {});
   }
   DeviceTimes times;

@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "libinject/analysis/device_times.h"
@@ -31,6 +32,7 @@ struct TimedWork {
   TimedWorkKind kind = TimedWorkKind::kKernel;
   bool launch_known = false;
   std::uint32_t blocks = 0;  ///< of a collective's grid
+  bool closing = false;      ///< no work, but the window's end, with its last launch
   bool copy_call = false;    ///< the call itself copies, unlike graph launches and library calls
 };
 
@@ -73,6 +75,9 @@ class DeviceTimeline {
                                     Nanoseconds begin, Nanoseconds end);
   /// What its idle time is due to.
   const IdleShares& shares() const { return shares_; }
+  /// Gaps are kept until they are taken; otherwise they are not kept.
+  void keep_gaps() { keeps_gaps_ = true; }
+  std::vector<IdleGap> take_gaps() { return std::exchange(gaps_, {}); }
 
  private:
   /// Length of the union of intervals added in ascending order of begin.
@@ -95,7 +100,7 @@ class DeviceTimeline {
   void gap(const HostThreads& threads, std::span<const DeviceWait> waits, Nanoseconds begin,
            const TimedWork& next, const TimedWork* launched_before, std::span<const TimedWork> work);
   void add_waits(std::span<const DeviceWait> waits, Nanoseconds until, std::span<const TimedWork> work);
-  void blame(std::uint64_t time, const IdleShare& share);
+  void blame(std::uint64_t time, const IdleShare& share, const TimedWork* next = nullptr);
 
   std::vector<TimedWork> pending_;
   Nanoseconds judged_until_ = 0;
@@ -122,6 +127,8 @@ class DeviceTimeline {
   Lead lead_;
   Nanoseconds lead_until_ = 0;  // waits that were over by then are in `lead_`
   IdleShares shares_;
+  bool keeps_gaps_ = false;
+  std::vector<IdleGap> gaps_;
 };
 
 }  // namespace inject

@@ -135,6 +135,7 @@ void Statistics::add(const TransferEvent& event) {
   if (timed.kind == TimedWorkKind::kDownload && event.bytes < kSmallCopy && launch.known)
     c.device_times.small_download(launch.window, launch.thread, launch.host_begin);
   if (const CallChain path = library_path(launch); path != 0) count(c.libraries.work(path), event);
+  c.code_times.copy(event);
 }
 
 void Statistics::add(const CallEvent& event) {
@@ -213,8 +214,23 @@ void Statistics::add_named(const KernelEvent& event) {
   collectors_->code_times.named(event);
 }
 
+void Statistics::add_named(const TransferEvent& event) {
+  collectors_->code_times.named(event);
+}
+
+void Statistics::add_named_wait(std::uint32_t thread, Nanoseconds begin, Nanoseconds end,
+                                std::uint32_t place) {
+  collectors_->code_times.named_wait(thread, begin, end, place);
+}
+
+void Statistics::add_stack(std::uint32_t thread, Nanoseconds time, std::uint32_t stack) {
+  collectors_->code_times.sample(thread, time, stack);
+}
+
 void Statistics::expect_names() {
-  collectors_->code_times.expect();
+  Collectors& c = *collectors_;
+  c.code_times.expect();
+  c.device_times.tell_gaps([&c](std::uint32_t window, const IdleGap& gap) { c.code_times.gap(window, gap); });
 }
 
 void Statistics::join_samples_until(Nanoseconds time) {

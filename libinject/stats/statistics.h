@@ -204,6 +204,11 @@ class Statistics {
   void add_other_kernel(std::uint32_t device, Nanoseconds start, Nanoseconds end);
   /// A kernel of an iteration whose launches are named (record/code_places.h).
   void add_named(const KernelEvent& event);
+  void add_named(const TransferEvent& event);
+  /// A call there in which a thread waited for the device, with its place.
+  void add_named_wait(std::uint32_t thread, Nanoseconds begin, Nanoseconds end, std::uint32_t place);
+  /// What a thread was doing there: the node of its Python stack.
+  void add_stack(std::uint32_t thread, Nanoseconds time, std::uint32_t stack);
   /// There may be such iterations. To be called before any kernel is added.
   void expect_names();
   /// What is sampled from now on. To be called before the kernels to be joined are added.

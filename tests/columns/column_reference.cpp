@@ -68,8 +68,7 @@ int main() {
   const Report report = build_report(statistics, run);
   std::cout << kIntroduction;
   for (const TableFile& table : table_files())
-    print(table.name, table.rows, table.wanted == nullptr ? "" : "with `INJECT_METRICS`",
-          table.columns(report));
+    if (table.columns != nullptr) print(table.name, table.rows, table.when, table.columns(report));
   for (const TraceFile& file : trace_files())
     print(file.name, file.rows, "with `INJECT_TRACE=csv`", file.columns());
   print("metric_samples.csv", "A sample of a device's counters (metrics.md).",

@@ -96,6 +96,31 @@ class Code(simulated.SimulatedTest):
         operators = self.table(out, "op_sum.csv", "Operator")
         self.assertEqual(int(operators["[unattributed]"]["Self Instances"]), 3)
 
+    def test_lines_that_the_device_waits_for(self):
+        """By what the main thread is doing where it sleeps or computes, by the call that waits where it does."""
+        out = self.train("gaps")
+        self.check_sums(out)
+        idle = sum(int(row["Idle (ns)"]) for row in out.rows("window_sum.csv") if row["Device"] != "all")
+        rows = out.rows("gap_line_sum.csv")
+        self.assertEqual(sum(int(row["Idle Time (ns)"]) for row in rows), idle)
+        lines = {int(row["Line"]): row for row in rows if row["File"] == str(PROGRAM)}
+        sleeps, late = (lines[line_of(marker)] for marker in ("sleeps", "reads"))
+        # Four iterations of 15 ms, and the most of what there is.
+        self.assertGreater(int(sleeps["Idle: Host Wait (ns)"]) + int(sleeps["Idle: Host Compute (ns)"]), 4 * 13_000_000)
+        self.assertEqual(sleeps["Function"].rpartition(".")[2], "extra")
+        first = line_of("caller of what computes")
+        computes = [row for line, row in lines.items() if "compute" in row["Function"] or line == first]
+        self.assertGreater(sum(int(row["Idle Time (ns)"]) for row in computes), 4 * 10_000_000)
+        self.assertGreater(int(late["Idle: Synchronization (ns)"]) + int(lines[line_of("waits")]["Idle: Synchronization (ns)"])
+                           if line_of("waits") in lines else int(late["Idle: Synchronization (ns)"]), 0)
+        copies = {int(row["Line"]): int(row["User Code Copies"]) for row in out.rows("line_sum.csv") if row["File"] == str(PROGRAM)}
+        self.assertEqual(copies[line_of("reads")], 4)
+        stacks = dict(line.rpartition(" ")[::2] for line in (out.path / "gpu_stacks.folded").read_text().splitlines())
+        kernels = sum(int(row["Total Time (ns)"]) for row in out.rows("cuda_gpu_kern_sum.csv"))
+        self.assertEqual(sum(map(int, stacks.values())), kernels)
+        self.assertTrue(any(stack.startswith("optimizer;") and f"({PROGRAM}:{line_of('optimizer')});multi_tensor_apply_update" in stack
+                            for stack in stacks), stacks)
+
     def test_program_that_ends_meanwhile(self):
         """One iteration was named, which is enough; a child that is forked meanwhile is left alone."""
         for pattern, code in (("ends", 3), ("forks", 0), ("stops", 0)):

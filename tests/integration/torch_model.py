@@ -80,7 +80,7 @@ class Stepping(torch.optim.SGD):
         return super().step(closure)
 
 
-def train(checkpointed=False, extra=None):
+def train(checkpointed=False, extra=None, before_backward=None):
     model = Net()
     optimizer = Stepping(model.parameters(), lr=0.01)
     x = torch.ones(2, requires_grad=True)
@@ -91,7 +91,10 @@ def train(checkpointed=False, extra=None):
         if extra is not None:
             extra(k)
         optimizer.zero_grad()
-        model(x, checkpointed).sum().backward()
+        loss = model(x, checkpointed).sum()
+        if before_backward is not None:
+            before_backward()
+        loss.backward()
         optimizer.step()
 
 
@@ -110,6 +113,29 @@ def report():
             for _ in range(3):
                 cuda.training_launch(b"gemm", 9)  # report
     train(extra=extra)
+
+
+def compute(seconds):
+    """Keeps Python busy, in calls that come and go."""
+    end = time.perf_counter() + seconds
+    value = 0
+    while time.perf_counter() < end:
+        value = sum(range(value % 7))  # computes
+    return value
+
+
+def gaps():
+    """Lines that the device waits for: one that sleeps, one that computes, one that reads a value."""
+    def extra(k):
+        time.sleep(0.015)  # sleeps
+        cuda.training_launch(b"gemm", 9)
+
+    def before_backward():
+        cuda.training_copy(ctypes.c_size_t(8), 0)  # reads
+        cuda.training_synchronize()  # waits
+        cuda.training_launch(b"gemm", 8)  # late
+        compute(0.012)  # caller of what computes
+    train(extra=extra, before_backward=before_backward)
 
 
 def ends():

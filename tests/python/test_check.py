@@ -81,10 +81,19 @@ class CheckTest(folders.TemporaryFolder):
         count, time = (sum(int(row[column]) for row in kernels) for column in ("Instances", "Total Time (ns)"))
         code = {"Self Time (ns)": time, "Self Instances": count, "Total Time (ns)": time, "Total Instances": count, "Forward (ns)": time,
                 "Backward (ns)": 0, "Recomputation (ns)": 0, "Optimizer (ns)": 0, "Other (ns)": 0}
+        with open(cls.clean / "cuda_gpu_mem_time_sum.csv", newline="", encoding="utf-8") as file:
+            operations = list(csv.DictReader(file))
+        copies = {title: sum(int(row[column]) for row in operations)
+                  for title, column in (("User Code Copies", "Count"), ("User Code Copy Time (ns)", "Total Time (ns)"))}
         folders.write_table(cls.clean, "op_sum", [{"Time (%)": "100.0", "Operator": "aten::mm", **code}])
         folders.write_table(cls.clean, "module_sum", [{"Time (%)": "100.0", "Module": "Net", "Class": "Net", "Depth": 0, "Parent": "", **code}])
         folders.write_table(cls.clean, "line_sum", [{"Time (%)": "100.0", "File": "train.py", "Line": 7, "Function": "train", "In Library": 0,
-                                                     "User Code Time (ns)": time, **code}])
+                                                     "User Code Time (ns)": time, **code, **copies}])
+        with open(cls.clean / "window_sum.csv", newline="", encoding="utf-8") as file:
+            devices = [row for row in csv.DictReader(file) if row["Device"] != "all"]
+        causes = {column: sum(int(row[column]) for row in devices) for column in devices[0] if column.startswith("Idle: ")}
+        folders.write_table(cls.clean, "gap_line_sum", [{"Time (%)": "100.0", "File": "train.py", "Line": 7, "Function": "train",
+                                                         "Idle Time (ns)": sum(causes.values()), "Gaps": 9, **causes}])
         with open(cls.clean / "kernel_metrics.csv", newline="", encoding="utf-8") as file:
             first = next(csv.DictReader(file))
         edit(cls.clean, "kernel_metrics", 0, **{**dict.fromkeys(first, ""), **{column: cell for column, cell in first.items() if "(%)" not in column},
@@ -107,7 +116,7 @@ class CheckTest(folders.TemporaryFolder):
         edit(cls.clean, "window_sum", 0, **{"Step Time (ns)": "1040.0", "Step Time Low (ns)": "1000.0", "Step Time High (ns)": "1080.0",
                                             "Samples/s": f"{64e9 / 1040:.1f}"})
         change_run(cls.clean, lambda run: run.update(lost=dict.fromkeys(run["lost"], 0),
-                                                     files=[*run["files"], "op_sum.csv", "module_sum.csv", "line_sum.csv"]))
+                                                     files=[*run["files"], "op_sum.csv", "module_sum.csv", "line_sum.csv", "gap_line_sum.csv"]))
 
     def copy(self):
         self.copies = getattr(self, "copies", 0) + 1
@@ -190,7 +199,7 @@ PLANTED = [
     ("busy", "window_sum", 1, {"GPU Span (ns)": "700"}, ("trace-busy", "longest-kernel")),
     ("kernel-busy", "iteration_sum", 0, {"Kernel Busy (ns)": "99999999"}, ("device-sum",)),
     ("device-time", "window_sum", 0, {"Idle (ns)": "1"}, ("idle-sum", "device-sum", "diagnosis-sum")),
-    ("idle-sum", "window_sum", 1, {"Idle: Queue (ns)": "12"}, ("device-sum", "diagnosis-sum")),
+    ("idle-sum", "window_sum", 1, {"Idle: Queue (ns)": "12"}, ("device-sum", "diagnosis-sum", "gap-sum")),
     ("utilization", "window_sum", 1, {"GPU Utilization (%)": "100.0"}, ()),
     ("concurrency", "window_sum", 1, {"Kernel Concurrency": "2.000"}, ()),
     ("concurrency", "window_sum", 1, {"Kernel Concurrency": "129.000"}, ()),
@@ -200,6 +209,9 @@ PLANTED = [
     ("code-time", "module_sum", 0, {"Total Time (ns)": "1"}, ()),
     ("code-time", "line_sum", 0, {"User Code Time (ns)": "999999999999"}, ()),
     ("kernel-sum", "op_sum", 0, {"Self Instances": "1"}, ()),
+    ("copy-sum", "line_sum", 0, {"User Code Copies": "99"}, ()),
+    ("gap-sum", "gap_line_sum", 0, {"Idle: Queue (ns)": "9999999999"}, ()),
+    ("gap-sum", "gap_line_sum", 0, {"Idle Time (ns)": "1"}, ()),
     ("fetch-time", "iteration_sum", 0, {"Fetch: Waiting (ns)": "1", "Fetch: Processing (ns)": "99999999999"}, ()),
     ("fetch-time", "window_sum", 0, {"Fetch: Waiting (ns)": "99999999999", "Fetch: Processing (ns)": "1"}, ()),
     ("fetch-time", "window_sum", 1, {"Input in Fetch: Waiting (ns)": "9", "Input in Fetch: Processing (ns)": "99999999999"}, ()),

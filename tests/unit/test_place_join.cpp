@@ -64,6 +64,19 @@ class Model {
   std::vector<std::uint32_t> head_;
 };
 
+std::vector<std::uint32_t> places_of(const std::vector<LaunchedKernel>& timed,
+                                     const std::vector<LaunchedKernel>& named,
+                                     const std::vector<std::uint32_t>& places) {
+  std::vector<std::uint32_t> found;
+  for (const JoinedPlace& joined : join_places(timed, named, places)) {
+    found.push_back(joined.place);
+    // What it was compared with is its like.
+    if (joined.place != 0) CHECK(joined.named < named.size());
+    if (joined.named < named.size()) CHECK(named[joined.named].coarse == timed[found.size() - 1].coarse);
+  }
+  return found;
+}
+
 struct Outcome {
   std::size_t right = 0;
   std::size_t wrong = 0;
@@ -90,7 +103,7 @@ Outcome join(const std::vector<Iteration>& timed, const std::vector<Iteration>& 
   std::vector<std::uint32_t> places;
   const std::vector<LaunchedKernel> timed_kernels = all(timed, truth);
   const std::vector<LaunchedKernel> named_kernels = all(named, places);
-  const std::vector<std::uint32_t> found = join_places(timed_kernels, named_kernels, places);
+  const std::vector<std::uint32_t> found = places_of(timed_kernels, named_kernels, places);
   REQUIRE(found.size() == truth.size());
   Outcome outcome;
   for (std::size_t i = 0; i < found.size(); ++i) {
@@ -224,13 +237,23 @@ TEST_CASE("A place that lacks something counts where there is no complete one", 
       9,
       10,  // the second
   };
-  CHECK(join_places(timed, named, places) == std::vector<std::uint32_t>{8, 6, 0, 10});
+  CHECK(places_of(timed, named, places) == std::vector<std::uint32_t>{8, 6, 0, 10});
 }
 
 TEST_CASE("Without names there are no places", "[place_join]") {
   const std::vector<LaunchedKernel> timed = {{1, 1, 1, 0}};
-  CHECK(join_places(timed, {}, {}) == std::vector<std::uint32_t>{0});
+  CHECK(places_of(timed, {}, {}) == std::vector<std::uint32_t>{0});
   CHECK(join_places({}, {}, {}).empty());
+}
+
+TEST_CASE("What is launched at the same position of equal iterations is alike", "[place_join]") {
+  const std::vector<LaunchedKernel> kernels = {
+      {1, 1, 1, 0}, {2, 2, 1, 0}, {5, 5, 2, 0},                // two threads
+      {1, 1, 1, 1}, {3, 2, 1, 1}, {5, 5, 2, 1},                // of another size
+      {1, 1, 1, 2}, {2, 2, 1, 2}, {2, 2, 1, 2}, {5, 5, 3, 2},  // one more, and another thread
+      {1, 1, 1, 3}, {2, 2, 1, 3},
+  };
+  CHECK(first_alike(kernels) == std::vector<std::uint32_t>{0, 1, 2, 0, 1, 2, 6, 7, 8, 9, 0, 1});
 }
 
 }  // namespace inject

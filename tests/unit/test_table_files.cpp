@@ -149,6 +149,7 @@ TEST_CASE("Every row has as many fields as its header, also when it has nothing 
   const RunInfo info = some_run();
   const Report report = build_report(run.statistics, info);
   for (const TableFile& table : table_files()) {
+    if (table.columns == nullptr) continue;
     const std::string text = table_text(table, report);
     const std::string header = header_of(table, report);
     const auto commas = std::count(header.begin(), header.end(), ',');
@@ -508,8 +509,10 @@ TEST_CASE("Without any event the tables are their headers", "[output]") {
   const StatsRun run;
   const RunInfo info;
   const Report report = build_report(run.statistics, info);
-  for (const TableFile& table : table_files())
-    CHECK(table_text(table, report) == header_of(table, report) + "\n");
+  for (const TableFile& table : table_files()) {
+    const bool is_table = table.columns != nullptr;
+    CHECK(table_text(table, report) == (is_table ? header_of(table, report) + "\n" : ""));
+  }
 }
 
 TEST_CASE("All files are written, run.json with their names", "[output]") {

@@ -7,6 +7,7 @@
 #include "libinject/base/clock.h"
 #include "libinject/base/ticks.h"
 #include "libinject/capture/gate.h"
+#include "libinject/capture/launch_place.h"
 #include "libinject/capture/nvtx/injection.h"
 #include "libinject/model/code_place.h"
 #include "libinject/model/functions.h"
@@ -81,6 +82,8 @@ CallFrame::CallFrame(FunctionId function, const void* stack) noexcept {
   call.begin = now();
   if (outer == nullptr && call.window != 0)
     call.begin = outermost_call_begins(*thread, call.window, call.begin);
+  if (is_naming(call.window) && function_category(function) == Category::kSync)
+    call.code_place = launch_place(*thread);
   thread_ = thread;
   call_ = call.call;
   window_ = call.window;

@@ -14,9 +14,8 @@ namespace inject {
 
 namespace {
 
-/// Of a deeper stack the innermost frames are kept, below one that stands for the others.
+/// Of a deeper stack the innermost frames are kept, below kOuterFrames.
 constexpr std::size_t kMaxFrames = 128;
-constexpr std::string_view kOuterFrames = "[outer frames]";
 constexpr std::size_t kMaxText = 512;
 
 constinit std::atomic<bool> stacks_read{false};

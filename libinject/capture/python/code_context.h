@@ -2,10 +2,15 @@
 // SPDX-FileCopyrightText: The libinject authors
 #pragma once
 
+#include <string_view>
+
 #include "libinject/capture/python/frame_reader.h"
 #include "libinject/record/code_places.h"
 
 namespace inject {
+
+/// The node below which the innermost frames of a deep stack are.
+inline constexpr std::string_view kOuterFrames = "[outer frames]";
 
 /// Whether stacks are read; not by default.
 void read_stacks(bool read) noexcept;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <array>
@@ -25,9 +26,39 @@ inline bool can_be_read(const void* address) noexcept {
   return syscall(SYS_rt_sigprocmask, kNothingKnown, address, nullptr, kMaskSize) == -1 && errno == EINVAL;
 }
 
+/// What both kinds of memory below can do, each by its own way to copy some of it.
+template <typename Memory>
+class CopiedMemory {
+ public:
+  /// False if it can't be read, or has no room.
+  template <typename T, std::size_t kCount>
+  bool copy(const void* begin, std::array<T, kCount>& to, std::size_t bytes) const noexcept {
+    return bytes <= sizeof to && memory().copy_bytes(begin, to.data(), bytes);
+  }
+
+  /// Zero if it can't be read.
+  template <typename T>
+  T read(const void* object, std::size_t offset) const noexcept {
+    T value{};
+    const void* place = static_cast<const char*>(object) + offset;
+    return is_plausible(object) && memory().copy_bytes(place, &value, sizeof value) ? value : T{};
+  }
+
+  const void* pointer(const void* object, std::size_t offset) const noexcept {
+    return read<const void*>(object, offset);
+  }
+
+  bool has_type(const void* object, const void* type) const noexcept {
+    return is_plausible(object) && pointer(object, python_object::kType) == type;
+  }
+
+ private:
+  const Memory& memory() const noexcept { return static_cast<const Memory&>(*this); }
+};
+
 /// Memory that may not be there. It can still go between the question and the read, if another thread frees
 /// it: what is asked for is read at once.
-class DoubtfulMemory {
+class DoubtfulMemory : public CopiedMemory<DoubtfulMemory> {
  public:
   /// Emulated kernels may look at what to do first: with them the test can't be made.
   bool works() const noexcept {
@@ -46,27 +77,21 @@ class DoubtfulMemory {
     return true;
   }
 
-  /// False if it can't be read, or has no room.
-  template <typename T, std::size_t kCount>
-  bool copy(const void* begin, std::array<T, kCount>& to, std::size_t bytes) const noexcept {
-    if (bytes > sizeof to || !holds(begin, bytes)) return false;
-    std::memcpy(&to, begin, bytes);
+  bool copy_bytes(const void* begin, void* to, std::size_t bytes) const noexcept {
+    if (!holds(begin, bytes)) return false;
+    std::memcpy(to, begin, bytes);
     return true;
   }
+};
 
-  /// Zero if it can't be read.
-  template <typename T>
-  T read(const void* object, std::size_t offset) const noexcept {
-    const void* place = static_cast<const char*>(object) + offset;
-    return is_plausible(object) && holds(place, sizeof(T)) ? read_at<T>(place, 0) : T{};
-  }
-
-  const void* pointer(const void* object, std::size_t offset) const noexcept {
-    return read<const void*>(object, offset);
-  }
-
-  bool has_type(const void* object, const void* type) const noexcept {
-    return is_plausible(object) && pointer(object, python_object::kType) == type;
+/// Memory that another thread uses, and may free at any moment: the kernel copies it, or says that it is not
+/// there. Some containers forbid that; nothing can be read then.
+class ChangingMemory : public CopiedMemory<ChangingMemory> {
+ public:
+  bool copy_bytes(const void* begin, void* to, std::size_t bytes) const noexcept {
+    const iovec here{to, bytes};
+    const iovec there{const_cast<void*>(begin), bytes};
+    return bytes != 0 && process_vm_readv(getpid(), &here, 1, &there, 1, 0) == static_cast<ssize_t>(bytes);
   }
 };
 

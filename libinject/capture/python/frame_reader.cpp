@@ -76,19 +76,14 @@ std::int64_t unit_of(const void* frame, const void* code) noexcept {
   return static_cast<std::int64_t>(at - begin) / 2;
 }
 
-/// Whether sys._getframe() passes it over: a frame of the interpreter's own, where C has called Python
-/// (FRAME_OWNED_BY_CSTACK in 3.12 and 3.13, FRAME_OWNED_BY_INTERPRETER in 3.14 and what is above it), or one
-/// that has not reached its function's first traceable instruction (_PyFrame_IsIncomplete, pycore_frame.h).
-/// `code` is null for one of the former, from 3.13 on.
+/// `code` is null for some of the interpreter's own.
 bool is_hidden(const void* frame, const void* code) noexcept {
-  constexpr std::uint8_t kGenerator = 1;  // FRAME_OWNED_BY_GENERATOR
-  constexpr std::uint8_t kInterpreter = 3;
   const PythonLayout& layout = *known_python.layout;
   if (layout.owner == kNoMember) return false;
-  const auto owner = read_at<std::uint8_t>(frame, layout.owner);
-  if (owner >= kInterpreter) return true;
-  return owner != kGenerator && code != nullptr &&
-         unit_of(frame, code) < number_at(code, layout.first_traceable);
+  const bool has_code = code != nullptr;
+  return is_hidden_frame(read_at<std::uint8_t>(frame, layout.owner), has_code,
+                         has_code ? unit_of(frame, code) : 0,
+                         has_code ? number_at(code, layout.first_traceable) : 0);
 }
 
 PythonFrame first_visible(const void* frame) noexcept {

@@ -113,4 +113,15 @@ inline const void* referred(const PythonLayout& layout, const void* slot) noexce
   return is_plausible(object) ? object : nullptr;
 }
 
+/// Whether sys._getframe() passes a frame over: one of the interpreter's own, where C has called Python
+/// (FRAME_OWNED_BY_CSTACK in 3.12 and 3.13, FRAME_OWNED_BY_INTERPRETER in 3.14 and what is above it), or one
+/// that has not reached its function's first traceable instruction (_PyFrame_IsIncomplete, pycore_frame.h).
+/// `has_code` is false for one of the former, from 3.13 on.
+constexpr bool is_hidden_frame(std::uint8_t owner, bool has_code, std::int64_t unit,
+                               int first_traceable) noexcept {
+  constexpr std::uint8_t kGenerator = 1;  // FRAME_OWNED_BY_GENERATOR
+  constexpr std::uint8_t kInterpreter = 3;
+  return owner >= kInterpreter || (owner != kGenerator && has_code && unit < first_traceable);
+}
+
 }  // namespace inject

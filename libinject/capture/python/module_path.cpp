@@ -23,7 +23,6 @@ constexpr std::string_view kChildren = "_modules";
 constexpr int kMaxLevels = 4;
 constexpr int kMaxModules = 4096;
 constexpr std::uint64_t kMaxEntries = std::uint64_t{1} << 16u;
-constexpr std::uint64_t kMaxName = 512;
 constexpr std::int64_t kMaxObject = std::int64_t{1} << 16u;
 
 /// Where the attributes of an object are that has no dictionary for them.
@@ -220,29 +219,8 @@ class ModuleSearch {
     return {layout_, memory_, memory_.pointer(type, layout_.cached_keys), values};
   }
 
-  struct Text {
-    std::uint64_t length = 0;
-    TextState state{0};
-    const char* data = nullptr;
-  };
-
-  /// Without data if it is none that can be read.
-  Text text_of(const void* object) const noexcept {
-    std::array<char, python_object::kTextState + sizeof(std::uint64_t)> head;
-    if (!is_plausible(object) || !memory_.copy(object, head, sizeof head) ||
-        pointer_at(head.data(), python_object::kType) != python_.text_type)
-      return {};
-    Text text;
-    text.length = read_at<std::uint64_t>(head.data(), python_object::kTextLength);
-    text.state = TextState(read_at<std::uint32_t>(head.data(), python_object::kTextState));
-    if (!text.state.is_compact || (text.state.is_ascii && text.state.kind != 1)) return {};
-    text.data = static_cast<const char*>(object) +
-                (text.state.is_ascii ? python_.layout->ascii_size : python_.layout->compact_size);
-    return text;
-  }
-
   bool is_key_of_children(const void* key) const noexcept {
-    const Text text = text_of(key);
+    const auto text = DoubtfulText::of(python_, memory_, key);
     std::array<char, kChildren.size()> copy;
     return text.data != nullptr && text.length == copy.size() && text.state.is_ascii &&
            memory_.copy(text.data, copy, copy.size()) &&
@@ -268,24 +246,12 @@ class ModuleSearch {
     return Entries::of_dict(layout_, memory_, children);
   }
 
-  bool add_name(BoundedText& out, const void* name) const noexcept {
-    constexpr std::size_t kMaxCharacter = 4;
-    const Text text = text_of(name);
-    const unsigned kind = text.state.kind;
-    if (text.data == nullptr || text.length == 0 || text.length > kMaxName ||
-        (kind != 1 && kind != 2 && kind != kMaxCharacter))
-      return false;
-    std::array<char, kMaxName * kMaxCharacter> copy;
-    if (!memory_.copy(text.data, copy, static_cast<std::size_t>(text.length) * kind)) return false;
-    add_characters(out, kind, copy.data(), static_cast<std::int64_t>(text.length));
-    return true;
-  }
-
   std::size_t copy_path(int last, char* text, std::size_t size) const noexcept {
     BoundedText out(text, size);
     for (int level = 0; level <= last; ++level) {
       if (level != 0) out.add('.');
-      if (!add_name(out, names_[static_cast<std::size_t>(level)])) return 0;
+      const auto name = DoubtfulText::of(python_, memory_, names_[static_cast<std::size_t>(level)]);
+      if (!name.add_to(out, memory_)) return 0;
     }
     return out.end(size);
   }

@@ -4,6 +4,7 @@
 // Python's text as UTF-8.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -103,5 +104,43 @@ inline void add_text(const PythonInterpreter& python, BoundedText& text, const v
   if (!state.is_compact) data = pointer_at(object, layout.compact_size);
   if (data != nullptr) add_characters(text, state.kind, data, length);
 }
+
+/// Text in memory that may not be there (doubtful_memory.h).
+struct DoubtfulText {
+  static constexpr std::uint64_t kMaxLength = 512;
+
+  std::uint64_t length = 0;
+  TextState state{0};
+  const char* data = nullptr;  ///< null if it is none that can be read
+
+  template <typename Memory>
+  static DoubtfulText of(const PythonInterpreter& python, const Memory& memory, const void* object) noexcept {
+    std::array<char, python_object::kTextState + sizeof(std::uint64_t)> head;
+    if (!is_plausible(object) || !memory.copy(object, head, sizeof head) ||
+        pointer_at(head.data(), python_object::kType) != python.text_type)
+      return {};
+    DoubtfulText text;
+    text.length = read_at<std::uint64_t>(head.data(), python_object::kTextLength);
+    text.state = TextState(read_at<std::uint32_t>(head.data(), python_object::kTextState));
+    if (!text.state.is_compact || (text.state.is_ascii && text.state.kind != 1)) return {};
+    text.data = static_cast<const char*>(object) +
+                (text.state.is_ascii ? python.layout->ascii_size : python.layout->compact_size);
+    return text;
+  }
+
+  /// False if it is empty, longer than kMaxLength, or can't be read.
+  template <typename Memory>
+  bool add_to(BoundedText& out, const Memory& memory) const noexcept {
+    constexpr std::size_t kMaxCharacter = 4;
+    const unsigned kind = state.kind;
+    if (data == nullptr || length == 0 || length > kMaxLength ||
+        (kind != 1 && kind != 2 && kind != kMaxCharacter))
+      return false;
+    std::array<char, kMaxLength * kMaxCharacter> copy;
+    if (!memory.copy(data, copy, static_cast<std::size_t>(length) * kind)) return false;
+    add_characters(out, kind, copy.data(), static_cast<std::int64_t>(length));
+    return true;
+  }
+};
 
 }  // namespace inject

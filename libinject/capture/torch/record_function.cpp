@@ -173,19 +173,19 @@ bool comes(const RecordFunctionApi& api, CallbackTest& test, RecordScope scope, 
 
 std::optional<std::size_t> find_sequence(const RecordFunctionApi& api) {
   // Nothing else in the object has these values, and what was there before is zero.
-  constexpr std::int64_t kFirst = 0x5EC0'0001'7A31'0D15;
-  constexpr std::int64_t kSecond = 0x1E55'7A11'0000'5EC1;
+  constexpr std::int64_t kFirstSequence = 0x5EC0'0001'7A31'0D15;
+  constexpr std::int64_t kSecondSequence = 0x1E55'7A11'0000'5EC1;
   std::optional<std::size_t> first;
   std::optional<std::size_t> second;
   {
     TestFunction function(api, RecordScope::kFunction);
-    function.begin(kFirst);
-    first = function.find(kFirst);
+    function.begin(kFirstSequence);
+    first = function.find(kFirstSequence);
   }
   {
     TestFunction function(api, RecordScope::kFunction);
-    function.begin(kSecond);
-    second = function.find(kSecond);
+    function.begin(kSecondSequence);
+    second = function.find(kSecondSequence);
   }
   return first == second ? first : std::nullopt;
 }

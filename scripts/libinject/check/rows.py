@@ -151,7 +151,7 @@ _KEYS = {
     "nvtx_kern_sum": ("NVTX Range", "Style", "PID", "TID", "Kernel Name"), "family_sum": ("Family",), "phase_sum": ("Window", "Device", "Phase"),
     "library_sum": ("Depth", "Library", "Call"), "window_sum": ("Window", "Device"), "memory_sum": ("Device", "Kind", "API"),
     "copy_sum": ("Device", "Direction", "Source", "Target"), "op_sum": ("Operator",), "module_sum": ("Module",),
-    "line_sum": ("File", "Line", "Function"),
+    "line_sum": ("File", "Line", "Function"), "gap_line_sum": ("File", "Line", "Function"),
 }
 
 

@@ -14,6 +14,8 @@ from libinject.check.rules import ERROR, rule
 # The columns of work that windows, iterations and phases have alike.
 WORK = ("Kernels", "Kernel Time (ns)", "Copies", "Copy Time (ns)", "Memsets", "Memset Time (ns)", "Unattributed")
 SIZES = ("Copy Size (MB)", "Memset Size (MB)")
+IDLE_CAUSES = ("Start-up", "Synchronization", "Copy Call", "Launch Call", "Other Call", "Host Compute", "Host Wait", "Other Stream", "Collective",
+               "Queue", "Unknown")
 _ALL = "all"
 
 
@@ -150,6 +152,11 @@ def copy_sum(folder: Folder) -> Iterator[Place]:
                     yield copies.place(None, "Total (MB)", f"{found[2]:.3f} {direction}, {megabytes[operation]:.3f} in {sizes.path.name}")
     expected = [[sum(values[place] for key, values in operations.items() if (key == "[CUDA memset]") == memset) for place in (0, 1)]
                 for memset in (False, True)]
+    lines = folder.table("line_sum", "User Code Copies", "User Code Copy Time (ns)")
+    if lines is not None and phases_complete(folder):
+        for place, column in enumerate(("User Code Copies", "User Code Copy Time (ns)")):
+            if lines.sum(column) != (wanted := sum(values[place] for values in operations.values())):
+                yield _differs(lines, column, lines.sum(column), wanted, times.path.name)
     for name in ("window_sum", "iteration_sum", "phase_sum"):
         table = folder.table(name, "Device", "Window", *WORK)
         if table is None or name == "phase_sum" and not phases_complete(folder):
@@ -166,6 +173,22 @@ def copy_sum(folder: Folder) -> Iterator[Place]:
                 found = sum(table.sum(column, rows) for column in SIZES)
                 if abs(found - sizes.sum("Total (MB)")) > 0.0005 * (2 * len(rows) + len(sizes) + 0.01):
                     yield _differs(table, SIZES[0], round(found, 3), round(sizes.sum("Total (MB)"), 3), sizes.path.name)
+
+
+@rule("gap-sum", ERROR, "The idle time by line is that of the windows, cause by cause, and a line's causes add up to it.", compares=True)
+def gap_sum(folder: Folder) -> Iterator[Place]:
+    causes = [f"Idle: {cause} (ns)" for cause in IDLE_CAUSES]
+    lines = folder.table("gap_line_sum", "Idle Time (ns)", *causes)
+    windows = folder.table("window_sum", "Window", "Device", "Idle (ns)", *causes)
+    if lines is None or windows is None or without_devices(windows) or not phases_complete(folder):
+        return
+    rows = rows_of(windows, "each")
+    for column, source in (("Idle Time (ns)", "Idle (ns)"), *((cause, cause) for cause in causes)):
+        if lines.sum(column) != windows.sum(source, rows):
+            yield _differs(lines, column, lines.sum(column), windows.sum(source, rows), windows.path.name)
+    for index, (total, *parts) in lines.each("Idle Time (ns)", *causes):
+        if sum(parts) != total:
+            yield lines.place(index, "Idle Time (ns)", f"{total} is not the sum of its causes, {sum(parts)}")
 
 
 @rule("device-sum", ERROR, "A row of all devices has the sums over the rows of its devices.")

@@ -12,12 +12,10 @@ from collections.abc import Iterator
 from libinject.check.folder import Folder, Number, Place, Table, is_others, named, number_of
 from libinject.check.rows import APART
 from libinject.check.rules import ERROR, WARNING, rule
-from libinject.check.sums import rows_of, without_devices
+from libinject.check.sums import IDLE_CAUSES, rows_of, without_devices
 from libinject.figures import FEWEST_STEPS
 
 _FETCHES = ("Waiting", "Processing")
-_CAUSES = ("Start-up", "Synchronization", "Copy Call", "Launch Call", "Other Call", "Host Compute", "Host Wait", "Other Stream", "Collective",
-           "Queue", "Unknown")
 _MOST_AT_ONCE = 128  # kernels that a device runs at the same time
 _MOST_STEPS = 1000  # rows of step_times
 _MOST_EXACT = 1024  # values of which a median is exact
@@ -114,7 +112,7 @@ def diagnosis_sum(folder: Folder) -> Iterator[Place]:
         idle = told.get("idle_ns") if isinstance(told.get("idle_ns"), dict) else {}
         pairs = [("Device Time (ns)", told.get("device_time_ns")), ("Kernel Busy (ns)", told.get("kernel_busy_ns")),
                  ("Copy Only (ns)", told.get("copy_only_ns")), ("Exposed Collective (ns)", told.get("exposed_collective_ns")),
-                 *((f"Idle: {cause} (ns)", idle.get(cause, 0)) for cause in _CAUSES)]
+                 *((f"Idle: {cause} (ns)", idle.get(cause, 0)) for cause in IDLE_CAUSES)]
         for column, value in pairs:
             if rows and isinstance(value, int) and table.has(column) and table.sum(column, rows) != value:
                 yield folder.in_run("diagnosis",
@@ -126,7 +124,7 @@ def idle_sum(folder: Folder) -> Iterator[Place]:
     table = folder.table("window_sum", "Idle (ns)")
     if table is None:
         return
-    causes = [f"Idle: {cause} (ns)" for cause in _CAUSES]
+    causes = [f"Idle: {cause} (ns)" for cause in IDLE_CAUSES]
     for index, (whole, *parts) in table.each("Idle (ns)", *causes):
         if whole != sum(parts):
             yield table.place(index, "Idle (ns)", f"{whole}, {sum(parts)} by cause")

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "libinject/analysis/idle_time.h"
+#include "libinject/analysis/place_join.h"
+
+namespace inject {
+
+/// Where a gap is counted.
+struct GapPlace {
+  enum class Kind : std::uint8_t {
+    kUnknown,
+    kDevice,  ///< the host was not late
+    kLaunch,  ///< `number` is the place of a launch or wait
+    kStack,   ///< `number` is the node of a sampled stack
+  };
+  Kind kind = Kind::kUnknown;
+  std::uint32_t number = 0;
+  IdleCause cause = IdleCause::kUnknown;
+
+  auto operator<=>(const GapPlace&) const = default;
+};
+
+struct GapTimes {
+  std::uint64_t gaps = 0;
+  std::uint64_t time = 0;
+};
+
+/// What was launched, in its order: a kernel or a copy.
+struct CodeLaunch {
+  Nanoseconds time = 0;
+  std::uint32_t thread = 0;
+  std::uint32_t place = 0;  ///< of those that are named
+  bool is_copy = false;     ///< no memset
+  bool waits = false;       ///< to the host: whoever reads it waits
+};
+
+/// The devices' idle time in windows by the line of Python that they waited for (docs/code.md). Memory is
+/// bounded: what does not fit counts as unknown. One thread at a time; may throw std::bad_alloc.
+class CodeGaps {
+ public:
+  static constexpr std::size_t kMaxHeld = std::size_t{1} << 19;
+  static constexpr std::size_t kMaxSamples = std::size_t{1} << 16;
+  static constexpr std::size_t kMaxWaits = std::size_t{1} << 16;
+
+  void gap(std::uint32_t window, const IdleGap& gap);
+
+  // Of the iterations that are named.
+  /// A call that waited for the device.
+  void wait(std::uint32_t thread, Nanoseconds begin, Nanoseconds end, std::uint32_t place);
+  /// What a thread was doing.
+  void sample(std::uint32_t thread, Nanoseconds time, std::uint32_t stack);
+  /// All that was launched there, in the order of time, and first_alike() of it. `window`: the one before.
+  void named(std::span<const CodeLaunch> launches, std::span<const std::uint32_t> alike,
+             std::uint32_t window);
+
+  /// Nothing more comes for `window`. `joined` is of `launches`, which were launched in it.
+  void settle(std::uint32_t window, std::span<const CodeLaunch> launches,
+              std::span<const JoinedPlace> joined);
+
+  const std::map<GapPlace, GapTimes>& sums() const { return sums_; }
+
+ private:
+  struct Sample {
+    Nanoseconds time;
+    std::uint32_t thread;
+    std::uint32_t stack;
+  };
+  struct Wait {
+    Nanoseconds begin;
+    Nanoseconds end;
+    std::uint32_t thread;
+    std::uint32_t place;
+  };
+  struct Sampled {
+    std::uint32_t thread;
+    std::uint32_t stack;
+    std::uint32_t count;
+  };
+  /// What the host did before a launch, from the one before it on any thread.
+  struct Before {
+    std::uint32_t waited = 0;  ///< place of the last wait before the launch
+    std::uint32_t copied = 0;  ///< of the last copy
+    std::vector<Sampled> samples;
+  };
+
+  static void add_sample(Before& before, const Sample& sample);
+  std::optional<std::uint32_t> named_for(std::uint32_t window, const IdleGap& gap) const;
+  void count(const GapPlace& place, std::uint64_t gaps, std::uint64_t time);
+  void attribute(const IdleGap& gap, std::uint32_t place, std::optional<std::uint32_t> named);
+  bool split(const IdleGap& gap, const Before& before);
+
+  std::map<std::uint32_t, std::vector<IdleGap>> held_;  // by window
+  std::vector<Wait> waits_;
+  std::vector<Sample> samples_;
+  std::vector<CodeLaunch> named_;
+  std::vector<std::uint32_t> alike_;
+  std::unordered_map<std::uint32_t, Before> before_;  // by the first launch that is alike
+  std::uint32_t named_window_ = 0;
+  std::map<GapPlace, GapTimes> sums_;
+};
+
+}  // namespace inject
