@@ -176,13 +176,14 @@ TableFile module_table() {
 }
 
 TableFile gap_line_table() {
-  return make_table<gap_columns, gap_rows>("gap_line_sum.csv",
-                                           "A line of Python that the GPU waited for (code.md).", &has_code, kWhen);
+  return make_table<gap_columns, gap_rows>(
+      "gap_line_sum.csv", "A line of Python that the GPU waited for (code.md).", &has_code, kWhen);
 }
 
 // The collapsed format that flame graph tools read: a stack, a space and a number.
 TableFile kernel_stack_file() {
-  return {"gpu_stacks.folded", "Kernels of one name by the Python stack that launches them (code.md).",
+  return {"gpu_stacks.folded",
+          "Kernels of one name by the Python stack that launches them (code.md).",
           nullptr,
           [](const Report& report, std::string& text, const TextSink& sink) {
             for (const KernelStack& stack : report.code.stacks) {
@@ -190,7 +191,8 @@ TableFile kernel_stack_file() {
               sink(text);
             }
           },
-          &has_code, kWhen};
+          &has_code,
+          kWhen};
 }
 
 TableFile line_table() {

@@ -16,9 +16,10 @@ namespace inject {
 /// `columns` returns the Columns<Row> for a report, `rows` its rows.
 template <auto columns, auto rows>
 constexpr TableFile make_table(std::string_view name, std::string_view about,
-                               bool (*wanted)(const Report& report) = nullptr,
-                               std::string_view when = {}) {
-  return {name, about, [](const Report& report) { return columns(report).infos(); },
+                               bool (*wanted)(const Report& report) = nullptr, std::string_view when = {}) {
+  return {name,
+          about,
+          [](const Report& report) { return columns(report).infos(); },
           [](const Report& report, std::string& text, const TextSink& sink) {
             const auto table = columns(report);
             for (const auto& row : rows(report)) {
@@ -26,7 +27,8 @@ constexpr TableFile make_table(std::string_view name, std::string_view about,
               sink(text);
             }
           },
-          wanted, when};
+          wanted,
+          when};
 }
 
 // duration_tables.cpp
