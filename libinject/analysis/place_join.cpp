@@ -97,8 +97,9 @@ class Join {
       votes.resize(sequence.size());
       for (std::size_t i = 0; i < sequence.size(); ++i) votes[i].add(places_[(*other)[i]]);
     }
+    if (first == nullptr) return false;
     for (std::size_t i = 0; i < votes.size(); ++i) joined_[sequence[i]] = {votes[i].place(), (*first)[i]};
-    return !votes.empty();
+    return true;
   }
 
   /// How far two sequences agree from their beginnings and from their ends, each without what belongs to both

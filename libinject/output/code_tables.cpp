@@ -43,6 +43,25 @@ void add_time_columns(Columns<Row>& columns, std::string_view self, std::string_
           "How many kernels these are.");
 }
 
+/// Of all that was launched in it.
+template <typename Row>
+void add_flop_columns(Columns<Row>& columns) {
+  const auto rate = [](const Row& row) -> const FlopRate& { return row.inclusive.rate; };
+  columns
+      .add(
+          "FLOP Time (ns)", kTime, [](const Row& row) { return row.inclusive.flop_time; },
+          "Of the total time: kernels of library calls whose FLOPs are known.")
+      .add(
+          "FLOPs", kFlops, [rate](const Row& row) { return rate(row).flops; }, "Of these calls.")
+      .add(
+          "TFLOP/s", kTeraflops, [rate](const Row& row) { return rate(row).teraflops; },
+          "FLOPs by FLOP Time.", "no FLOPs are known of; a rate that can't be (peaks.md)")
+      .add(
+          "Peak (%)", kRateShare, [rate](const Row& row) { return percent(rate(row).peak_share.value); },
+          "Time that the first device needs for the FLOPs at its peaks, by FLOP Time.",
+          "the rate or a peak is not known");
+}
+
 template <typename Row>
 std::vector<Listed<Row>> with_total(const std::vector<Row>& rows, const Report& report) {
   std::vector<Listed<Row>> result;
@@ -64,6 +83,7 @@ Columns<Listed<OperatorRow>> operator_columns(const Report&) {
   add_time_columns(columns, "Sum of the durations of kernels launched with it as the innermost operator.",
                    "… of all kernels launched in it.");
   add_phase_columns(columns, &OperatorRow::inclusive);
+  add_flop_columns(columns);
   return columns;
 }
 
@@ -87,6 +107,7 @@ Columns<Listed<ModuleRow>> module_columns(const Report&) {
   add_time_columns(columns, "Sum of the durations of kernels launched with it as the innermost module.",
                    "… of all kernels launched in it.");
   add_phase_columns(columns, &ModuleRow::inclusive);
+  add_flop_columns(columns);
   return columns;
 }
 
@@ -117,6 +138,7 @@ Columns<Listed<LineRow>> line_columns(const Report&) {
   add_time_columns(columns, "… of kernels launched with it as the innermost line.",
                    "… of all kernels launched by it and by what it calls.");
   add_phase_columns(columns, &LineRow::inclusive);
+  add_flop_columns(columns);
   return columns;
 }
 

@@ -36,6 +36,12 @@ void write_code(TextPage& page, const Report& report) {
   std::stable_sort(modules.begin(), modules.end(), [](const ModuleRow* one, const ModuleRow* other) {
     return one->self.time > other->self.time;
   });
+  if (const auto& model = report.model_flops; model) {
+    std::string text = "model FLOPs " + flops_text(model->per_iteration) + " an iteration";
+    if (model->utilization) text += ", utilization " + percent_text(100 * *model->utilization);
+    page.paragraph("  ", text + " (of library calls of known shape, " +
+                             share_text(code.all.flop_time, code.all.time) + " of the kernels' time)");
+  }
   TextTable by_module({"Kernels", "Time"}, "Module (module_sum.csv)");
   for (std::size_t i = 0; i < std::min(kShown, modules.size()); ++i)
     by_module.row(cells(modules[i]->self.time), modules[i]->path);

@@ -34,17 +34,19 @@ class CodeSums {
 
   void add(std::uint32_t number, const Totals& kernels) {
     const CodePlace place = places_.place(number);
-    report_.all.add(kernels, place.phase);
     if (number == 0) report_.unattributed += kernels.sum;
-    const std::string_view without = number == 0 ? kUnattributed : kNoCode;
-    add_operators(place, kernels, without);
-    add_modules(place, kernels, without);
-    add_lines(place, kernels, without);
+    add_work(number, place, [&](CodeWork& work) { work.add(kernels, place.phase); });
+    user_line(place.stack, without(number)).user_time += kernels.sum;
+  }
+
+  void add_flops(std::uint32_t number, const CodeTimes::Flops& flops) {
+    const CodePlace place = places_.place(number);
+    if (place.phase == CodePhase::kRecompute) report_.recomputed.merge(flops.flops);
+    add_work(number, place, [&](CodeWork& work) { work.add(flops); });
   }
 
   void add_copies(std::uint32_t number, const Totals& copies) {
-    const std::string_view without = number == 0 ? kUnattributed : kNoCode;
-    LineRow& row = user_line(places_.place(number).stack, without);
+    LineRow& row = user_line(places_.place(number).stack, without(number));
     row.copies += copies.count;
     row.copy_time += copies.sum;
   }
@@ -121,6 +123,16 @@ class CodeSums {
   using LineKey = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>;
 
   std::string_view name(std::uint32_t id) const { return places_.names().name(id); }
+  static std::string_view without(std::uint32_t number) { return number == 0 ? kUnattributed : kNoCode; }
+
+  /// `add` is called for each row's work that the place belongs to.
+  template <typename Add>
+  void add_work(std::uint32_t number, const CodePlace& place, const Add& add) {
+    add(report_.all);
+    add_operators(place, without(number), add);
+    add_modules(place, without(number), add);
+    add_lines(place, without(number), add);
+  }
 
   static LineKey key_of(const CodeNode& node) { return {node.detail, node.name, node.line}; }
   /// No row of a line has that key.
@@ -157,7 +169,8 @@ class CodeSums {
     return no_line(without);
   }
 
-  void add_operators(const CodePlace& place, const Totals& kernels, std::string_view without) {
+  template <typename Add>
+  void add_operators(const CodePlace& place, std::string_view without, const Add& add) {
     std::vector<std::string_view> names;
     for (const CodeNode& node : chain_of(place.op, places_)) names.push_back(name(node.name));
     if (names.empty()) names.push_back(without);
@@ -168,12 +181,13 @@ class CodeSums {
         continue;
       OperatorRow& row = operators_[names[i]];
       row.name = names[i];
-      row.inclusive.add(kernels, place.phase);
-      if (i == 0) row.self.add(kernels, place.phase);
+      add(row.inclusive);
+      if (i == 0) add(row.self);
     }
   }
 
-  void add_modules(const CodePlace& place, const Totals& kernels, std::string_view without) {
+  template <typename Add>
+  void add_modules(const CodePlace& place, std::string_view without, const Add& add) {
     const std::vector<CodeNode> chain = chain_of(place.module, places_);
     std::string path;
     std::uint32_t depth = 0;
@@ -186,17 +200,18 @@ class CodeSums {
       row.parent = std::move(parent);
       row.type = name(chain[i].detail);
       row.depth = depth;
-      row.inclusive.add(kernels, place.phase);
-      if (i == 0) row.self.add(kernels, place.phase);
+      add(row.inclusive);
+      if (i == 0) add(row.self);
     }
     if (!chain.empty()) return;
     ModuleRow& row = modules_[std::string(without)];
     row.path = without;
-    row.self.add(kernels, place.phase);
-    row.inclusive.add(kernels, place.phase);
+    add(row.self);
+    add(row.inclusive);
   }
 
-  void add_lines(const CodePlace& place, const Totals& kernels, std::string_view without) {
+  template <typename Add>
+  void add_lines(const CodePlace& place, std::string_view without, const Add& add) {
     const std::vector<CodeNode> chain = chain_of(place.stack, places_);
     for (std::size_t i = 0; i < chain.size(); ++i) {
       const CodeNode& node = chain[i];
@@ -206,14 +221,13 @@ class CodeSums {
       const auto inner_end = chain.begin() + static_cast<std::ptrdiff_t>(i);
       if (std::find_if(chain.begin(), inner_end, same) != inner_end) continue;  // recursion
       LineRow& row = line(node);
-      row.inclusive.add(kernels, place.phase);
-      if (i == 0) row.self.add(kernels, place.phase);
+      add(row.inclusive);
+      if (i == 0) add(row.self);
     }
-    user_line(place.stack, without).user_time += kernels.sum;
     if (!chain.empty()) return;
     LineRow& row = no_line(without);
-    row.self.add(kernels, place.phase);
-    row.inclusive.add(kernels, place.phase);
+    add(row.self);
+    add(row.inclusive);
   }
 
   const CodePlaces& places_;
@@ -252,16 +266,25 @@ bool is_library_file(std::string_view file) {
                      [&](std::string_view mark) { return file.find(mark) != std::string_view::npos; });
 }
 
-CodeReport build_code_report(const CodeTimes& times, const CodePlaces& places) {
+CodeReport build_code_report(const CodeTimes& times, const CodePlaces& places, const DeviceSpecs& device) {
   if (!times.any_named() || times.sums().empty()) return {};
   CodeSums sums(places);
   for (const auto& [key, kernels] : times.sums()) {
     sums.add(key.first, kernels);
     sums.add_stack(key.first, key.second, kernels.sum);
   }
+  for (const auto& [place, flops] : times.flops()) sums.add_flops(place, flops);
   for (const auto& [place, copies] : times.copies()) sums.add_copies(place, copies);
   for (const auto& [place, gaps] : times.gaps()) sums.add_gaps(place, gaps);
-  return sums.finish();
+  CodeReport report = sums.finish();
+  const auto add_rates = [&](auto& rows) {
+    for (auto& row : rows)
+      row.inclusive.rate = flop_rate(row.inclusive.flops, row.inclusive.flop_time, device);
+  };
+  add_rates(report.operators);
+  add_rates(report.modules);
+  add_rates(report.lines);
+  return report;
 }
 
 }  // namespace inject

@@ -14,6 +14,7 @@
 #include "libinject/analysis/sample_stats.h"
 #include "libinject/model/code_place.h"
 #include "libinject/record/code_places.h"
+#include "libinject/report/flop_rate.h"
 #include "libinject/stats/code_times.h"
 
 namespace inject {
@@ -22,11 +23,18 @@ struct CodeWork {
   std::uint64_t instances = 0;
   std::uint64_t time = 0;
   std::array<std::uint64_t, kCodePhases> phases{};  ///< time, by CodePhase
+  FlopCount flops;                                  ///< of library calls of known shape
+  std::uint64_t flop_time = 0;                      ///< of these calls' kernels
+  FlopRate rate;                                    ///< `flops` by `flop_time`
 
   void add(const Totals& kernels, CodePhase phase) {
     instances += kernels.count;
     time += kernels.sum;
     phases[static_cast<std::size_t>(phase)] += kernels.sum;
+  }
+  void add(const CodeTimes::Flops& more) {
+    flops.merge(more.flops);
+    flop_time += more.time;
   }
 };
 
@@ -92,6 +100,7 @@ struct CodeReport {
   std::vector<GapLineRow> gaps;
   std::vector<KernelStack> stacks;
   CodeWork all;
+  FlopCount recomputed;            ///< of the FLOPs of `all`, those of recomputation
   std::uint64_t idle = 0;          ///< that of `gaps`
   std::uint64_t unattributed = 0;  ///< of that, the time whose place is not known
 
@@ -104,7 +113,7 @@ std::string_view phase_name(CodePhase phase);
 /// Whether a source file belongs to an installed package, to Python itself or is none.
 bool is_library_file(std::string_view file);
 
-/// Empty where no launch has been named.
-CodeReport build_code_report(const CodeTimes& times, const CodePlaces& places);
+/// Empty where no launch has been named. `device`: the one with whose peaks rates are compared.
+CodeReport build_code_report(const CodeTimes& times, const CodePlaces& places, const DeviceSpecs& device);
 
 }  // namespace inject

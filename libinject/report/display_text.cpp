@@ -176,6 +176,11 @@ std::string size_text(double bytes) {
   return with_unit(bytes, kUnits);
 }
 
+std::string flops_text(double flops) {
+  constexpr std::array<std::string_view, 6> kUnits{" FLOP", " kFLOP", " MFLOP", " GFLOP", " TFLOP", " PFLOP"};
+  return with_unit(flops, kUnits);
+}
+
 std::string shortened(std::string_view name, std::size_t columns) {
   std::string text = printable(name);
   if (columns_of(text) <= columns) return text;

@@ -15,6 +15,8 @@ namespace inject {
 std::string time_text(double nanoseconds);
 /// Bytes in a suitable unit, powers of 1000: `512B`, `3.400MB`.
 std::string size_text(double bytes);
+/// Operations in a suitable unit: `1.240 TFLOP`.
+std::string flops_text(double flops);
 /// `12.3%`.
 std::string percent_text(double value);
 /// `12.3%`; 0 if the whole is 0.

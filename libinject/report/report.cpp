@@ -19,21 +19,8 @@ std::optional<double> share_of(std::uint64_t part, std::uint64_t whole) {
 }
 
 /// `duration`: on the host, 0 if not known.
-FlopRate flop_rate(const FlopCount& flops, std::uint64_t duration, const RunInfo& run) {
-  FlopRate rate;
-  rate.flops = flops.total();
-  if (rate.flops == 0 || duration == 0) return rate;
-  const auto nanoseconds = static_cast<double>(duration);
-  rate.teraflops = static_cast<double>(rate.flops) / nanoseconds / 1e3;
-  if (const auto least = flops.least_time(specs_of(run, 0))) {
-    const double share = *least * 1e9 / nanoseconds;
-    // The share is of one device's peak, while all devices may have worked.
-    const double devices = static_cast<double>(std::max<std::size_t>(run.devices.size(), 1));
-    rate.peak_share = possible_share(share / devices, nanoseconds);
-    if (rate.peak_share.value) rate.peak_share.value = share;
-    if (rate.peak_share.impossible) rate.teraflops.reset();
-  }
-  return rate;
+FlopRate host_flop_rate(const FlopCount& flops, std::uint64_t duration, const RunInfo& run) {
+  return flop_rate(flops, duration, specs_of(run, 0), run.devices.size());
 }
 
 std::uint64_t duration_of(const WindowInfo* window) {
@@ -195,7 +182,7 @@ class WindowReports {
     host.work = window.host;
     host.steps = steps;
     if (steps != nullptr) host.samples_per_second = samples_per_second(run_.batch, steps->median());
-    host.flops = flop_rate(window.host.flops, duration, run_);
+    host.flops = host_flop_rate(window.host.flops, duration, run_);
     host.fetches = statistics_.fetches().of_window(number);
     if (window.info != nullptr) host.losses = window.info->losses;
     return host;
@@ -238,7 +225,7 @@ void add_iteration(Report& report, const IterationRow& row) {
     all.kernel_busy += device.kernel_busy;
     if (all.duration) device_time += device.time(duration);
   }
-  all.flops = flop_rate(row.flops, duration, *report.run);
+  all.flops = host_flop_rate(row.flops, duration, *report.run);
   all.fetches = report.statistics->fetches().of(row);
   all.gap = row.gap;
   all.utilization = share_of(all.kernel_busy, device_time);
@@ -256,6 +243,39 @@ void add_iteration(Report& report, const IterationRow& row) {
   }
 }
 
+/// Of the complete iterations, what the model takes of the peaks.
+std::optional<ModelFlops> model_flops(const Report& report) {
+  double flops = 0;
+  double least = 0;  // ns at the peaks
+  bool peaks_known = true;
+  std::size_t count = 0;
+  std::size_t devices = 1;
+  for (const IterationReport& iteration : report.iterations) {
+    const IterationRow& row = *iteration.row;
+    if (iteration.device || !row.complete || row.label != IterationLabel::kIteration || !iteration.flops ||
+        !iteration.duration)
+      continue;
+    ++count;
+    devices = std::max(devices, row.devices.size());
+    flops += static_cast<double>(iteration.flops->flops);
+    peaks_known = peaks_known && iteration.flops->peak_share.value;
+    least += iteration.flops->peak_share.value.value_or(0) * static_cast<double>(*iteration.duration);
+  }
+  const FlopSum all = report.code.all.flops.total();
+  if (count == 0 || flops == 0 || all == 0) return std::nullopt;
+  // What is computed a second time is not the model's.
+  const FlopSum again = report.code.recomputed.total();
+  const double part = 1 - static_cast<double>(again) / static_cast<double>(all);
+  ModelFlops model;
+  model.per_iteration = flops * part / static_cast<double>(count);
+  const double step = report.steps.time ? report.steps.time->median : report.steps.inside->median();
+  if (peaks_known && step > 0) {
+    const PeakShare share = possible_share(least * part / static_cast<double>(count * devices) / step, step);
+    model.utilization = share.value;
+  }
+  return model;
+}
+
 std::uint64_t count_impossible_rates(const Report& report) {
   std::uint64_t count = 0;
   const auto add = [&count](bool impossible) { count += impossible ? 1 : 0; };
@@ -265,6 +285,9 @@ std::uint64_t count_impossible_rates(const Report& report) {
     add(window.host && window.host->flops.peak_share.impossible);
   for (const IterationReport& iteration : report.iterations)
     add(iteration.flops && iteration.flops->peak_share.impossible);
+  for (const OperatorRow& row : report.code.operators) add(row.inclusive.rate.peak_share.impossible);
+  for (const ModuleRow& row : report.code.modules) add(row.inclusive.rate.peak_share.impossible);
+  for (const LineRow& row : report.code.lines) add(row.inclusive.rate.peak_share.impossible);
   return count;
 }
 
@@ -282,7 +305,7 @@ KernelLimits Report::limits_of(std::uint32_t device) const {
 
 Report build_report(const Statistics& statistics, const RunInfo& run, const CodePlaces* places) {
   Report report;
-  if (places != nullptr) report.code = build_code_report(statistics.code_times(), *places);
+  if (places != nullptr) report.code = build_code_report(statistics.code_times(), *places, specs_of(run, 0));
   report.statistics = &statistics;
   report.run = &run;
   report.calls = call_reports(statistics, run);
@@ -310,6 +333,7 @@ Report build_report(const Statistics& statistics, const RunInfo& run, const Code
   WindowReports(statistics, run, report).build();
   report.iteration_rows = iterations.rows();
   for (const IterationRow& row : report.iteration_rows) add_iteration(report, row);
+  if (!report.code.empty()) report.model_flops = model_flops(report);
   report.impossible_rates = count_impossible_rates(report);
   return report;
 }

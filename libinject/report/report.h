@@ -17,19 +17,13 @@
 #include "libinject/report/call_report.h"
 #include "libinject/report/code_report.h"
 #include "libinject/report/device_diagnosis.h"
+#include "libinject/report/flop_rate.h"
 #include "libinject/report/measured_kernels.h"
 #include "libinject/report/profiler_overhead.h"
 #include "libinject/stats/kernel_use.h"
 #include "libinject/stats/statistics.h"
 
 namespace inject {
-
-/// What library calls of known shape computed over a span of host time, and at what rate.
-struct FlopRate {
-  FlopSum flops = 0;
-  std::optional<double> teraflops;  ///< 10^12 per second; empty without work or time, or if impossible
-  PeakShare peak_share;  ///< time that the first device needs at its peaks, divided by the time taken
-};
 
 /// A kernel with one launch shape.
 struct KernelReport {
@@ -101,6 +95,12 @@ struct StepReport {
   std::optional<OverheadEstimate> overhead;
 };
 
+/// What the model computes, without what is computed a second time (recomputation).
+struct ModelFlops {
+  double per_iteration = 0;           ///< of library calls of known shape
+  std::optional<double> utilization;  ///< their time at the devices' peaks, by the step time
+};
+
 /// Refers to the statistics and the run that it was built from, and to its own members (so it cannot be
 /// copied).
 struct Report {
@@ -123,6 +123,7 @@ struct Report {
   std::vector<IterationReport> iterations;  ///< likewise
   StepReport steps;
   CodeReport code;
+  std::optional<ModelFlops> model_flops;  ///< where launches are named
   /// Rows of the tables of calls, kernels' metrics, windows and iterations whose share of a peak is left out
   /// because it is impossible (possible_share()).
   std::uint64_t impossible_rates = 0;

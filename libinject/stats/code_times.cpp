@@ -48,6 +48,13 @@ CodeTimes::Held CodeTimes::held(const KernelEvent& event) {
   kernel.order = event.correlation;
   kernel.duration = duration_between(event.start, event.end);
   kernel.launched = event.launch.host_begin;
+  kernel.shape = event.launch.shape;
+  // Each launch of a graph makes the call anew.
+  const bool is_replayed = event.replayed.call != 0;
+  kernel.call = hash_mix((std::uint64_t{is_replayed ? event.replayed.thread : event.launch.thread} << 32 |
+                          (is_replayed ? event.replayed.call : event.launch.owner)) *
+                             kHashSeed ^
+                         (is_replayed ? event.correlation : 0));
   return kernel;
 }
 
@@ -176,7 +183,23 @@ void CodeTimes::join(std::uint32_t window, std::vector<Held>& timed) {
     joined = join_places(timed_launches, named_launches_, named_places_);
   }
   for (std::size_t i = 0; i < timed.size(); ++i) count(timed[i], joined[i].place);
+  add_flops(timed, joined);
   gaps_.settle(window, code_launches(timed), joined);
+}
+
+/// `timed` is in the order of the launches.
+void CodeTimes::add_flops(const std::vector<Held>& timed, const std::vector<JoinedPlace>& joined) {
+  std::unordered_map<std::uint64_t, std::uint32_t> places;  // of calls, 0 where nothing is known of one
+  for (std::size_t i = 0; i < timed.size(); ++i) {
+    const Held& kernel = timed[i];
+    if (kernel.shape == ShapeTable::kNone || kernel.transfer != 0) continue;
+    const ShapeWork work = work_of(shapes_->shape(kernel.shape));
+    if (work.flops == 0) continue;
+    const auto [call, is_first] = places.try_emplace(kernel.call, joined[i].place);
+    Flops& sum = flops_[call->second];
+    if (is_first) sum.flops.add(best_arithmetic(work), work.flops);
+    sum.time += kernel.duration;
+  }
 }
 
 }  // namespace inject

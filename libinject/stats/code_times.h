@@ -11,8 +11,10 @@
 
 #include "libinject/analysis/place_join.h"
 #include "libinject/analysis/sample_stats.h"
+#include "libinject/analysis/shape_work.h"
 #include "libinject/model/events.h"
 #include "libinject/record/name_table.h"
+#include "libinject/record/shape_table.h"
 #include "libinject/stats/code_gaps.h"
 #include "libinject/stats/key_index.h"
 
@@ -28,7 +30,7 @@ class CodeTimes {
   static constexpr std::size_t kMaxNamed = std::size_t{1} << 18;
   static constexpr std::size_t kMaxBoundaries = 1024;
 
-  explicit CodeTimes(const NameTable& names) : names_(&names) {}
+  CodeTimes(const NameTable& names, const ShapeTable& shapes) : names_(&names), shapes_(&shapes) {}
 
   /// Launches may be named: kernels are kept until their window is settled. Otherwise nothing is.
   void expect() { expected_ = true; }
@@ -48,6 +50,12 @@ class CodeTimes {
   /// By place (0: not known) and kernel name.
   using Sums = std::map<std::pair<std::uint32_t, std::uint32_t>, Totals>;
   const Sums& sums() const { return sums_; }
+  /// What library calls of known shape computed, by the place of their first kernel.
+  struct Flops {
+    FlopCount flops;
+    std::uint64_t time = 0;  ///< of these calls' kernels
+  };
+  const std::map<std::uint32_t, Flops>& flops() const { return flops_; }
   /// Copies and memsets, by place.
   const std::map<std::uint32_t, Totals>& copies() const { return copies_; }
   const std::map<GapPlace, GapTimes>& gaps() const { return gaps_.sums(); }
@@ -65,6 +73,8 @@ class CodeTimes {
     std::uint64_t duration;
     Nanoseconds launched;
     std::uint8_t transfer;  // 0: a kernel
+    std::uint32_t shape;    // of the library call; 0: not known
+    std::uint64_t call;     // which call that is
   };
 
   Held held(const KernelEvent& event);
@@ -79,8 +89,10 @@ class CodeTimes {
   static std::vector<CodeLaunch> code_launches(const std::vector<Held>& work);
   void take_named();
   void join(std::uint32_t window, std::vector<Held>& timed);
+  void add_flops(const std::vector<Held>& timed, const std::vector<JoinedPlace>& joined);
 
   const NameTable* names_;
+  const ShapeTable* shapes_;
   std::unordered_map<std::uint32_t, std::uint32_t> size_classes_;  // by name
   bool expected_ = false;
   KeyIndex<8> exact_{1u << 20};
@@ -92,6 +104,7 @@ class CodeTimes {
   std::deque<Nanoseconds> boundaries_;
   Sums sums_;
   std::map<std::uint32_t, Totals> copies_;
+  std::map<std::uint32_t, Flops> flops_;
   CodeGaps gaps_;
 };
 

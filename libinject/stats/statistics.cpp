@@ -22,8 +22,8 @@
 namespace inject {
 
 struct Statistics::Collectors {
-  Collectors(const NameTable& names, const RangeTree& tree)
-      : ranges(budget, names, tree), families(names), range_phases(names, tree), code_times(names) {}
+  Collectors(const NameTable& names, const RangeTree& tree, const ShapeTable& shapes)
+      : ranges(budget, names, tree), families(names), range_phases(names, tree), code_times(names, shapes) {}
 
   SampleBudget budget;
   KernelTables kernels{budget};
@@ -80,7 +80,7 @@ bool is_api_function(FunctionId function) {
 }
 
 Statistics::Statistics(const NameTable& names, const RangeTree& ranges, const ShapeTable& shapes)
-    : collectors_(std::make_unique<Collectors>(names, ranges)), names_(names), shapes_(shapes) {}
+    : collectors_(std::make_unique<Collectors>(names, ranges, shapes)), names_(names), shapes_(shapes) {}
 
 Statistics::~Statistics() = default;
 

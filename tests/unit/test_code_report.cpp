@@ -15,7 +15,8 @@ namespace {
 struct Program {
   NameTable names{1024, 1 << 20};
   CodePlaces places{names};
-  CodeTimes times{names};
+  ShapeTable shapes{64};
+  CodeTimes times{names, shapes};
   std::uint32_t correlation = 0;
   Nanoseconds time = 1000;
 
@@ -90,7 +91,7 @@ TEST_CASE("Kernels by operator, module and line", "[code_report]") {
   program.named("hidden", in_library);
   program.times.settle_window(1);
 
-  const CodeReport report = build_code_report(program.times, program.places);
+  const CodeReport report = build_code_report(program.times, program.places, {});
   CHECK(report.all.instances == 5);
   CHECK(report.all.time == 37);
   CHECK(report.unattributed == 1);
@@ -132,6 +133,44 @@ TEST_CASE("Kernels by operator, module and line", "[code_report]") {
   CHECK(user == 37);
 }
 
+TEST_CASE("A call's FLOPs count once, where its first kernel was launched", "[code_report]") {
+  Program program;
+  const CodePlace forward{0, 0, program.chain(CodeNodeKind::kOperator, {"linear", "mm"}),
+                          CodePhase::kForward};
+  const CodePlace again{0, 0, program.chain(CodeNodeKind::kOperator, {"linear"}), CodePhase::kRecompute};
+  GemmShape gemm;
+  gemm.flops = 2000;
+  gemm.a = gemm.b = DataType::kF32;
+  const std::uint32_t shape = program.shapes.intern(gemm);
+  const auto launch = [&](const char* name, std::uint32_t call, bool has_shape = true) {
+    KernelEvent kernel = program.event(name, 1000, 1);
+    kernel.launch.owner = call;
+    if (has_shape) kernel.launch.shape = shape;
+    return kernel;
+  };
+  // Two kernels of one call, one of another, and one of none.
+  program.times.kernel(launch("product", 1));
+  program.times.kernel(launch("rest", 1));
+  program.times.kernel(launch("again", 2));
+  program.times.kernel(launch("other", 3, false));
+  program.named("product", forward);
+  program.named("rest", forward);
+  program.named("again", again);
+  program.named("other", forward);
+  program.times.settle_window(1);
+  DeviceSpecs device;
+  const CodeReport report = build_code_report(program.times, program.places, device);
+  CHECK(report.all.flops.total() == 4000);
+  CHECK(report.all.flop_time == 3000);
+  CHECK(report.recomputed.total() == 2000);
+  REQUIRE(report.operators.size() == 2);
+  const OperatorRow& linear = report.operators[report.operators[0].name == "linear" ? 0 : 1];
+  CHECK(linear.inclusive.flops.total() == 4000);
+  CHECK(linear.self.flops.total() == 2000);
+  REQUIRE(linear.inclusive.rate.teraflops);
+  CHECK(*linear.inclusive.rate.teraflops == 4000.0 / 3000 / 1e3);
+}
+
 TEST_CASE("A function that calls itself counts once", "[code_report]") {
   Program program;
   const CodePlace place{program.frames({{"/a.py", 1}, {"/a.py", 2}, {"/a.py", 1}, {"/a.py", 2}}), 0,
@@ -139,7 +178,7 @@ TEST_CASE("A function that calls itself counts once", "[code_report]") {
   program.timed("gemm", 10);
   program.named("gemm", place);
   program.times.settle_window(1);
-  const CodeReport report = build_code_report(program.times, program.places);
+  const CodeReport report = build_code_report(program.times, program.places, {});
   REQUIRE(report.operators.size() == 2);
   CHECK(report.operators[0].inclusive.time == 10);
   REQUIRE(report.lines.size() == 2);
@@ -154,12 +193,12 @@ TEST_CASE("The names of one window serve later ones", "[code_report]") {
   program.named("gemm", place);
   program.named("update", place);
   program.times.settle_window(1);
-  CHECK(build_code_report(program.times, program.places).empty());
+  CHECK(build_code_report(program.times, program.places, {}).empty());
   for (std::size_t i = 0; i < CodeTimes::kMaxBoundaries + 10; ++i) program.times.boundary(++program.time);
   program.timed("gemm", 10);
   program.timed("update", 5);
   program.times.settle_window(2);
-  const CodeReport report = build_code_report(program.times, program.places);
+  const CodeReport report = build_code_report(program.times, program.places, {});
   CHECK(report.all.time == 15);
   CHECK(report.unattributed == 0);
 }
@@ -168,7 +207,7 @@ TEST_CASE("Where no launch has been named there is nothing to tell", "[code_repo
   Program program;
   program.timed("gemm", 10);
   program.times.settle_window(1);
-  CHECK(build_code_report(program.times, program.places).empty());
+  CHECK(build_code_report(program.times, program.places, {}).empty());
 }
 
 TEST_CASE("What is a library's, and what is the program's", "[code_report]") {

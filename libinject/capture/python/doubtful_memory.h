@@ -33,7 +33,7 @@ class CopiedMemory {
   /// False if it can't be read, or has no room.
   template <typename T, std::size_t kCount>
   bool copy(const void* begin, std::array<T, kCount>& to, std::size_t bytes) const noexcept {
-    return bytes <= sizeof to && memory().copy_bytes(begin, to.data(), bytes);
+    return bytes <= sizeof to && memory().copy_bytes(begin, static_cast<void*>(&to), bytes);
   }
 
   /// Zero if it can't be read.
@@ -41,7 +41,9 @@ class CopiedMemory {
   T read(const void* object, std::size_t offset) const noexcept {
     T value{};
     const void* place = static_cast<const char*>(object) + offset;
-    return is_plausible(object) && memory().copy_bytes(place, &value, sizeof value) ? value : T{};
+    return is_plausible(object) && memory().copy_bytes(place, static_cast<void*>(&value), sizeof value)
+               ? value
+               : T{};
   }
 
   const void* pointer(const void* object, std::size_t offset) const noexcept {
@@ -53,6 +55,8 @@ class CopiedMemory {
   }
 
  private:
+  friend Memory;
+  CopiedMemory() = default;
   const Memory& memory() const noexcept { return static_cast<const Memory&>(*this); }
 };
 
