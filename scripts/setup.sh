@@ -87,7 +87,7 @@ if [[ ! -d build/deps/clang-tidy/clang_tidy-$clang_tidy.dist-info ]]; then
   fi
 fi
 
-# Of the command `inject` and its tests; of the versions in that file, so that a change of it installs anew.
+# Of the command `inject`, its tests, and the site of the documents; of the versions in that file, so that a change of it installs anew.
 python_packages=build/deps/python
 if ! cmp -s scripts/python-requirements.txt $python_packages/requirements.txt; then
   echo "setup: Python packages of the command inject"

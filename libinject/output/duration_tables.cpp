@@ -19,7 +19,7 @@ void add_distribution(const auto& of_stats) {
   of_stats.add("Avg (ns)", kMeanTime, &SampleStats::mean, "Mean duration.")
       .add("Med (ns)", kMeanTime, &SampleStats::median,
            "Median duration: exact up to 1,024 values of a row while 16 MiB for all rows last, of a "
-           "histogram beyond (README.md has its error).")
+           "histogram beyond (limits.md has its error).")
       .add("Min (ns)", kTime, &SampleStats::min, "Shortest.")
       .add("Max (ns)", kTime, &SampleStats::max, "Longest.")
       .add("StdDev (ns)", kMeanTime, &SampleStats::stddev,

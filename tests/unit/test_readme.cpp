@@ -17,12 +17,12 @@ std::map<std::string, std::string> options_of_the_source() {
 }
 
 /// Of each row `| INJECT_NAME | `default` | meaning |`; a dash stands for an empty default.
-std::map<std::string, std::string> options_of_the_readme() {
-  std::ifstream readme(INJECT_SOURCE_DIR "/README.md");
-  REQUIRE(readme);
+std::map<std::string, std::string> options_of_the_page() {
+  std::ifstream page(INJECT_SOURCE_DIR "/docs/variables.md");
+  REQUIRE(page);
   const std::regex row("\\| (INJECT_[A-Z_]+) \\| (?:`([^`]*)`|–) \\| .+ \\|");
   std::map<std::string, std::string> defaults;
-  for (std::string line; std::getline(readme, line);) {
+  for (std::string line; std::getline(page, line);) {
     if (std::smatch match; std::regex_match(line, match, row)) defaults[match[1]] = match[2];
   }
   return defaults;
@@ -30,6 +30,6 @@ std::map<std::string, std::string> options_of_the_readme() {
 
 }  // namespace
 
-TEST_CASE("README's option table lists every option with its default", "[readme]") {
-  CHECK(options_of_the_readme() == options_of_the_source());
+TEST_CASE("docs/variables.md lists every option with its default", "[readme]") {
+  CHECK(options_of_the_page() == options_of_the_source());
 }

@@ -129,7 +129,7 @@ TEST_CASE("The median's error stays within its stated bound for any distribution
     const double exact = exact_median(values);
     INFO(octaves << " octaves: " << stats.median() << " for " << exact << ", bound " << stats.median_error());
     CHECK(std::abs(stats.median() - exact) <= stats.median_error() * exact);
-    // What README.md says.
+    // What docs/limits.md says.
     CHECK(stats.median_error() <= 1.0 / 16);
     if (octaves <= 7) CHECK(stats.median_error() == 1.0 / 128);
     if (octaves <= 15) CHECK(stats.median_error() <= 1.0 / 64);

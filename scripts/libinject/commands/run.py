@@ -23,7 +23,7 @@ def run(
     timeout: str = typer.Option(None, help=_help("INJECT_TIMEOUT", "End the last window after this time: 10m.")),
     out: str = typer.Option(None, "--out", "-o", help=_help("INJECT_OUT", "Folder for the tables; %p is the process id, %r the rank.")),
     metrics: str = typer.Option(None, help=_help("INJECT_METRICS", "Hardware metrics: off, auto, or a list.")),
-    trace: str = typer.Option(None, help=_help("INJECT_TRACE", "Also write raw records: off, csv.")),
+    trace: str = typer.Option(None, help=_help("INJECT_TRACE", "Also write raw records: off, csv, chrome.")),
     batch: int = typer.Option(None, min=1, help=_help("INJECT_BATCH", "Samples per iteration.")),
     summary: str = typer.Option(None, help=_help("INJECT_SUMMARY", "Where the text summary goes: stderr, off, a file.")),
     setting: list[str] = typer.Option([], "--set", "-s", metavar="NAME=VALUE", help="Any other libinject variable: RING=64M."),
