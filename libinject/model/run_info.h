@@ -233,6 +233,7 @@ struct RunInfo {
   std::uint64_t windows_without_times = 0;       ///< that followed one another too fast, likewise
   Losses losses_outside;                         ///< not in any listed window
   std::uint64_t name_overflows = 0;              ///< names that became [other]
+  std::uint64_t places_lost = 0;                 ///< launches whose place (CodePlace) found no room
   std::uint64_t shape_overflows = 0;             ///< calls whose shape found no number
   std::uint64_t impossible_rates = 0;            ///< rows whose share of a peak can't be, and is left out
   std::uint64_t range_overflows = 0;             ///< NVTX paths that became their parent

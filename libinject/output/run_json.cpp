@@ -300,6 +300,7 @@ std::vector<LostCount> lost_counts(const RunInfo& run) {
                                {"names", run.name_overflows},
                                {"shapes", run.shape_overflows},
                                {"impossible_rates", run.impossible_rates},
+                               {"code_places", run.places_lost},
                                {"range_paths", run.range_overflows},
                                {"trace_rows", run.trace_rows_left_out},
                                {"trace_events", run.trace_events_left_out},

@@ -53,7 +53,7 @@ void write_losses(TextPage& page, const Report& report) {
   };
   const std::string metrics_lost =
       str_format("of hardware metrics lost: {}", loss_text(main_loss(run.metrics.lost_by)));
-  const std::array<Loss, 23> losses{{
+  const std::array<Loss, 24> losses{{
       {run.stale_files.size(), "file", "of an earlier moment: it could not be written anew"},
       {lost.host_records, "API call", "lost: the ring was full, raise INJECT_RING"},
       {lost.range_records, "NVTX range", "lost: the ring was full, raise INJECT_RING"},
@@ -65,6 +65,7 @@ void write_losses(TextPage& page, const Report& report) {
       {run.windows_without_times, "window", "without times of their own: they followed one another too fast"},
       {run.name_overflows, "name", "counted as [other]"},
       {run.shape_overflows, "library call", "whose shape is counted as [other]"},
+      {run.places_lost, "launch", "without operator, module or line: beyond the limit"},
       {run.impossible_rates, "rate", "beyond the device's peak, and left out"},
       {run.range_overflows, "nested NVTX range", "counted as the range around it"},
       {run.trace_rows_left_out, "row", "left out of the raw traces"},

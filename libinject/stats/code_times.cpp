@@ -88,13 +88,18 @@ void CodeTimes::hold(const Event& event) {
   if (event.launch.known && timed.size() < kMaxHeld) {
     timed.push_back(held(event));
   } else {
+    if (event.launch.known) ++left_out_;
     count(held(event), 0);
   }
 }
 
 template <typename Event>
 void CodeTimes::hold_named(const Event& event) {
-  if (!expected_ || named_.size() >= kMaxNamed) return;
+  if (!expected_) return;
+  if (named_.size() >= kMaxNamed) {
+    ++left_out_;
+    return;
+  }
   named_.push_back(held(event));
   named_.back().place = event.launch.range;
   named_window_ = event.launch.window & ~kNamingWindow;

@@ -59,6 +59,8 @@ class CodeTimes {
   /// Copies and memsets, by place.
   const std::map<std::uint32_t, Totals>& copies() const { return copies_; }
   const std::map<GapPlace, GapTimes>& gaps() const { return gaps_.sums(); }
+  /// Work that found no room: it has no place.
+  std::uint64_t left_out() const { return left_out_; }
   /// Whether any launch has been named.
   bool any_named() const { return !named_launches_.empty(); }
 
@@ -95,6 +97,7 @@ class CodeTimes {
   const ShapeTable* shapes_;
   std::unordered_map<std::uint32_t, std::uint32_t> size_classes_;  // by name
   bool expected_ = false;
+  std::uint64_t left_out_ = 0;
   KeyIndex<8> exact_{1u << 20};
   std::map<std::uint32_t, std::vector<Held>> timed_;  // by window
   std::vector<Held> named_;                           // until their window is settled; from then on:

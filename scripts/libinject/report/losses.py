@@ -20,6 +20,7 @@ _LOST = {
     "window_times": "windows without times of their own: they followed one another too fast",
     "names": "names counted as [other]",
     "shapes": "library calls whose shape is counted as [other]",
+    "code_places": "launches without operator, module or line: beyond the limit",
     "impossible_rates": "rates beyond the device's peak, which are left out",
     "range_paths": "nested NVTX ranges counted as the range around them",
     "trace_rows": "rows left out of the raw traces",
