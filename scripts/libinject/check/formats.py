@@ -32,6 +32,11 @@ _RATIOS = {"FLOP/Byte", "IPC", "± IPC", "Kernel Concurrency", "Samples/s", "Sam
 _MEANS = re.compile(r"(Avg|Med|StdDev|Step Time.*) \(ns\)$")
 
 
+def is_whole(column: str) -> bool:
+    """Of a column of numbers: times in ns and counts, but no means and no ratios."""
+    return not _MEANS.search(column) if column.endswith("(ns)") else not column.endswith(")") and column not in _RATIOS
+
+
 def _numbers(table: Table) -> Iterator[str]:
     """The columns that are numbers."""
     return (column for column in table.columns if is_number_column(column))
@@ -66,14 +71,14 @@ def header(folder: Folder) -> Iterator[Place]:
 def number(folder: Folder) -> Iterator[Place]:
     for table in folder.tables():
         for column in _numbers(table):
-            if column.endswith("(ns)"):
-                form, means = (_TENTHS, "a number with one decimal") if _MEANS.search(column) else (_INTEGER, "a whole number of ns")
+            if is_whole(column):
+                form, means = _INTEGER, "a whole number of ns" if column.endswith("(ns)") else "a whole number"
+            elif column.endswith("(ns)"):
+                form, means = _TENTHS, "a number with one decimal"
             elif column.endswith("(MB)"):
                 form, means = _THOUSANDTHS, "a number with three decimals"
-            elif column.endswith(")") or column in _RATIOS:
-                form, means = None, "a number"
             else:
-                form, means = _INTEGER, "a whole number"
+                form, means = None, "a number"
             for index, cell in enumerate(table.cells(column)):
                 if not cell or column == "Window" and is_others(cell):
                     continue

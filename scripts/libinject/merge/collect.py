@@ -32,7 +32,7 @@ def find(paths: Iterable[pathlib.Path], problems: list[str]) -> list[pathlib.Pat
             if not path.is_dir():
                 problems.append(str(BadFile(path, "not a folder" if path.exists() else "no such folder")))
                 continue
-            inside = [path] if _is_result(path) else sorted((folder for folder in path.iterdir() if folder.is_dir() and _is_result(folder)), key=_natural)
+            inside = [path] if _is_result(path) else sorted((folder for folder in path.iterdir() if folder.is_dir() and _is_result(folder)), key=natural)
         except OSError as error:
             problems.append(str(BadFile(path, (error.strerror or "can't be read").lower())))
             continue
@@ -57,7 +57,7 @@ def _has_copies(folder: pathlib.Path) -> bool:
         return False
 
 
-def _natural(path: pathlib.Path) -> list[tuple[int, str]]:
+def natural(path: pathlib.Path) -> list[tuple[int, str]]:
     """rank-2 before rank-10."""
     return [(int(part), "") if part.isdecimal() and part.isascii() else (-1, part) for part in re.split(r"([0-9]{1,18})", path.name)]
 

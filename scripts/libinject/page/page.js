@@ -86,10 +86,10 @@ async function start() {
   }
 }
 
-// Beside the text there is room for the contents; above it they fold.
+// Beside the text there is room for the contents; above it they fold. A plot by itself has none.
 const wide = matchMedia("(min-width: 70rem)");
 const contents = document.querySelector("nav .contents");
-const fold = () => { contents.open = wide.matches; };
+const fold = () => { if (contents) contents.open = wide.matches; };
 fold();
 wide.addEventListener("change", fold);
 start();

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""Windows that a Python program marks itself: the functions of include/inject/inject.h, where libinject is preloaded.
+
+Nothing outside of the standard library is imported here: the program's environment need not have what the command `inject` needs."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class _Library(NamedTuple):
+    start: Callable[[], int]
+    stop: Callable[[], int]
+
+
+@functools.cache
+def _library() -> _Library | None:
+    """Of the preloaded library, looked up among the process's symbols: nothing is loaded. None without it."""
+    try:
+        import ctypes
+
+        symbols = ctypes.CDLL(None)
+        return _Library(symbols.inject_start, symbols.inject_stop)
+    except (ImportError, OSError, AttributeError):  # a Python without ctypes; no preload
+        return None
+
+
+def _push_range(name: str) -> Callable[[], object] | None:
+    """Opens an NVTX range by what the program has imported already, and returns what closes it."""
+    for module, push, pop in (("torch.cuda.nvtx", "range_push", "range_pop"), ("nvtx", "push_range", "pop_range"),
+                              ("cupy.cuda.nvtx", "RangePush", "RangePop")):
+        # Not imported, or a build without NVTX: whatever it says, a name is not worth an exception in the program.
+        with contextlib.suppress(Exception):
+            there = sys.modules[module]
+            close: Callable[[], object] = getattr(there, pop)
+            getattr(there, push)(name)
+            return close
+    return None
+
+
+class _Open(NamedTuple):
+    """What a block has to undo."""
+
+    library: _Library | None
+    pop: Callable[[], object] | None
+    opened: bool
+
+
+_NOTHING = _Open(None, None, False)
+
+
+class window:
+    """Profiles a block, or every call of a function:
+
+        with libinject.window("evaluation"):
+            evaluate(model)
+
+        @libinject.window("evaluation")
+        def evaluate(model): ...
+
+    Without the preload (`inject run`, LD_PRELOAD) it does nothing, for a microsecond or two. It never loads libinject.
+
+    The block opens a window as it begins, which takes some 15 ms if CUPTI is not attached, and closes it as it ends, whether by an
+    exception or not; exceptions pass through. Nothing waits for the GPU: the work submitted in the block belongs to the window whenever
+    the GPU gets to it. If a window is open already, by a block around this one, in another thread, or by INJECT_WINDOW, the block adds
+    none and closes none. None opens either where none may: INJECT_WINDOW=off or launch:…, xN used up, profiling over. With
+    INJECT_WINDOW=auto no window opens by itself after the first block; with `api`, blocks have the only ones.
+
+    `name`: the interface of the library takes none, so `Reason` in window_sum.csv is `inject_start` whatever the name. The name is that
+    of an NVTX range around the block (nvtx_sum.csv, nvtx_kern_sum.csv), in nested blocks as well, if PyTorch, CuPy or the package nvtx
+    is imported by then. Without a name, or without those, there is no range.
+
+    As a decorator it takes functions, coroutine functions, and generator functions, whose window is open from the first value to the
+    end. An object may be used again, by several threads as well.
+    """
+
+    def __init__(self, name: str | None = None) -> None:
+        if name is not None and not isinstance(name, str):
+            raise TypeError("a window's name is a text: @libinject.window() or @libinject.window(\"name\")")
+        self.name = name
+        self._blocks = threading.local()  # those of this object that this thread is in, innermost last
+
+    def __enter__(self) -> Self:
+        opened = _NOTHING
+        library = _library()
+        if library is not None:
+            did = library.start() == 0
+            opened = _Open(library, _push_range(self.name) if self.name else None, did)
+        try:
+            self._blocks.open.append(opened)
+        except AttributeError:
+            self._blocks.open = [opened]
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        opened = self._blocks.open.pop()
+        if opened.pop is not None:
+            with contextlib.suppress(Exception):  # the program's own, if there is one, is what matters
+                opened.pop()
+        if opened.opened and opened.library is not None:
+            opened.library.stop()
+
+    def __call__(self, function: Function) -> Function:
+        import inspect  # slow, and no block needs it
+
+        # A block of its own for each call: calls may nest, and coroutines take turns.
+        name = self.name
+        if inspect.isasyncgenfunction(function):
+            raise TypeError("an asynchronous generator can't be a window: put a block around what it does")
+        if inspect.iscoroutinefunction(function):
+            @functools.wraps(function)
+            async def in_window(*arguments: Any, **named: Any) -> Any:
+                with window(name):
+                    return await function(*arguments, **named)
+        elif inspect.isgeneratorfunction(function):
+            @functools.wraps(function)
+            def in_window(*arguments: Any, **named: Any) -> Any:
+                with window(name):
+                    return (yield from function(*arguments, **named))
+        else:
+            @functools.wraps(function)
+            def in_window(*arguments: Any, **named: Any) -> Any:
+                with window(name):
+                    return function(*arguments, **named)
+        return cast(Function, in_window)
