@@ -156,36 +156,41 @@ DeviceDiagnoser::DeviceDiagnoser(const Statistics& statistics, const RunInfo& ru
 }
 
 KernelLimits DeviceDiagnoser::limits(std::uint32_t device) const {
-  const int multiprocessors = specs_of(run_, device).multiprocessors;
   KernelLimits limits;
   for (const DetailRow& detail : statistics_.kernel_details()) {
-    if (!detail.other && detail.device != device) continue;
-    const auto found = families_.find(detail.name);
-    if (detail.other || found == families_.end()) {
-      limits.unknown += detail.time.sum;
-      continue;
-    }
-    // They are not part of the compute time.
-    if (is_collective(found->second->family)) continue;
-    const bool off_tensor_cores = found->second->cores == TensorCores::kNotUsed;
-    if (const auto known = measured_.find(detail.number); known != measured_.end()) {
-      limits.add(known->second, detail.time.sum, off_tensor_cores);
-      limits.measured += detail.time.sum;
-      continue;
-    }
-    double blocks = 1;
-    for (const std::int32_t size : detail.grid) blocks *= static_cast<double>(size);
-    const double fill =
-        multiprocessors <= 0 ? 1.0 : std::min(1.0, blocks / static_cast<double>(multiprocessors));
-    const Bottleneck limit = kernel_limit(found->second->family, detail.time.mean(), fill);
-    std::uint64_t by_memory = 0;
-    if (limit == Bottleneck::kGpuCompute) {
-      if (const auto share = memory_bound_.find(detail.name); share != memory_bound_.end())
-        by_memory = static_cast<std::uint64_t>(share->second * static_cast<double>(detail.time.sum));
-    }
-    limits.add(Bottleneck::kGpuMemory, by_memory, false);
-    limits.add(limit, detail.time.sum - by_memory, off_tensor_cores);
+    if (detail.other || detail.device == device) limits.merge(limits_of(detail, detail.time.sum));
   }
+  return limits;
+}
+
+KernelLimits DeviceDiagnoser::limits_of(const DetailRow& detail, std::uint64_t time) const {
+  KernelLimits limits;
+  const auto found = families_.find(detail.name);
+  if (detail.other || found == families_.end()) {
+    limits.unknown = time;
+    return limits;
+  }
+  // They are not part of the compute time.
+  if (is_collective(found->second->family)) return limits;
+  const bool off_tensor_cores = found->second->cores == TensorCores::kNotUsed;
+  if (const auto known = measured_.find(detail.number); known != measured_.end()) {
+    limits.add(known->second, time, off_tensor_cores);
+    limits.measured = time;
+    return limits;
+  }
+  const int multiprocessors = specs_of(run_, detail.device).multiprocessors;
+  double blocks = 1;
+  for (const std::int32_t size : detail.grid) blocks *= static_cast<double>(size);
+  const double fill =
+      multiprocessors <= 0 ? 1.0 : std::min(1.0, blocks / static_cast<double>(multiprocessors));
+  const Bottleneck limit = kernel_limit(found->second->family, detail.time.mean(), fill);
+  std::uint64_t by_memory = 0;
+  if (limit == Bottleneck::kGpuCompute) {
+    if (const auto share = memory_bound_.find(detail.name); share != memory_bound_.end())
+      by_memory = static_cast<std::uint64_t>(share->second * static_cast<double>(time));
+  }
+  limits.add(Bottleneck::kGpuMemory, by_memory, false);
+  limits.add(limit, time - by_memory, off_tensor_cores);
   return limits;
 }
 

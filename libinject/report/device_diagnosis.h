@@ -48,6 +48,8 @@ class DeviceDiagnoser {
   /// What limits a device's kernels, except for collectives, over the run: by measurements if there are any,
   /// by the roofline for calls of known shape, otherwise by their families.
   KernelLimits limits(std::uint32_t device) const;
+  /// Of `time` of kernels with these details; nothing for a collective.
+  KernelLimits limits_of(const DetailRow& detail, std::uint64_t time) const;
   DeviceDiagnosis diagnose(const DeviceTimeRow& device, const KernelLimits& limits,
                            const std::optional<OverheadEstimate>& overhead) const;
 
