@@ -57,7 +57,7 @@ bool launches_can_be_named(LaunchNames names) noexcept {
 }
 
 void name_launches(LaunchNames names) noexcept {
-  if (!names.stacks) sampled_thread.clear();
+  sampled_thread.clear();
   read_stacks(names.stacks);
   listen_to_operators(names.operators);
 }

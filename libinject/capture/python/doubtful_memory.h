@@ -6,6 +6,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstddef>
@@ -29,11 +30,14 @@ inline bool can_be_read(const void* address) noexcept {
 /// What both kinds of memory below can do, each by its own way to copy some of it.
 template <typename Memory>
 class CopiedMemory {
+  friend Memory;
+  CopiedMemory() = default;
+
  public:
   /// False if it can't be read, or has no room.
   template <typename T, std::size_t kCount>
   bool copy(const void* begin, std::array<T, kCount>& to, std::size_t bytes) const noexcept {
-    return bytes <= sizeof to && memory().copy_bytes(begin, static_cast<void*>(&to), bytes);
+    return bytes <= sizeof to && memory().copy_bytes(begin, static_cast<void*>(to.data()), bytes);
   }
 
   /// Zero if it can't be read.
@@ -55,8 +59,6 @@ class CopiedMemory {
   }
 
  private:
-  friend Memory;
-  CopiedMemory() = default;
   const Memory& memory() const noexcept { return static_cast<const Memory&>(*this); }
 };
 
@@ -89,14 +91,52 @@ class DoubtfulMemory : public CopiedMemory<DoubtfulMemory> {
 };
 
 /// Memory that another thread uses, and may free at any moment: the kernel copies it, or says that it is not
-/// there. Some containers forbid that; nothing can be read then.
+/// there. Some containers forbid that; nothing can be read then. It is copied in blocks: what lies close
+/// together was so at one moment, and takes one system call.
 class ChangingMemory : public CopiedMemory<ChangingMemory> {
  public:
-  bool copy_bytes(const void* begin, void* to, std::size_t bytes) const noexcept {
-    const iovec here{to, bytes};
-    const iovec there{const_cast<void*>(begin), bytes};
-    return bytes != 0 && process_vm_readv(getpid(), &here, 1, &there, 1, 0) == static_cast<ssize_t>(bytes);
+  /// What is read from now on is as it will be then.
+  void forget() noexcept {
+    process_ = getpid();
+    begins_.fill(0);
   }
+
+  bool copy_bytes(const void* begin, void* to, std::size_t bytes) const noexcept {
+    auto at = reinterpret_cast<std::uintptr_t>(begin);
+    if (bytes == 0 || at < kBlockBytes || at + bytes < at) return false;
+    for (auto* out = static_cast<char*>(to); bytes != 0;) {
+      const std::size_t offset = at % kBlockBytes;
+      const std::size_t part = std::min(bytes, kBlockBytes - offset);
+      const char* block = block_at(at - offset);
+      if (block == nullptr) return false;
+      std::memcpy(out, block + offset, part);
+      out += part;
+      at += part;
+      bytes -= part;
+    }
+    return true;
+  }
+
+ private:
+  static constexpr std::size_t kBlockBytes = 4096;  // no page is smaller
+  static constexpr std::size_t kBlocks = 128;
+
+  /// Null if it can't be read.
+  const char* block_at(std::uintptr_t begin) const noexcept {
+    const std::size_t slot = begin / kBlockBytes % kBlocks;
+    if (begins_[slot] == begin) return blocks_[slot].data();
+    begins_[slot] = 0;
+    const iovec here{blocks_[slot].data(), kBlockBytes};
+    const iovec there{reinterpret_cast<void*>(begin), kBlockBytes};
+    if (process_vm_readv(process_, &here, 1, &there, 1, 0) != static_cast<ssize_t>(kBlockBytes))
+      return nullptr;
+    begins_[slot] = begin;
+    return blocks_[slot].data();
+  }
+
+  pid_t process_ = getpid();
+  mutable std::array<std::uintptr_t, kBlocks> begins_{};  // 0: nothing is in it
+  mutable std::array<std::array<char, kBlockBytes>, kBlocks> blocks_;
 };
 
 }  // namespace inject

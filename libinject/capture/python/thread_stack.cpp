@@ -9,7 +9,6 @@
 #include <array>
 #include <cstring>
 #include <optional>
-#include <utility>
 
 #include "libinject/capture/python/code_context.h"
 #include "libinject/capture/python/doubtful_memory.h"
@@ -22,18 +21,22 @@ namespace inject {
 namespace {
 
 constexpr std::size_t kMaxText = 512;
-constexpr std::int64_t kMaxLines = std::int64_t{1} << 16u;
-/// Frames that run no function lie between others.
-constexpr std::size_t kMaxHidden = 64;
+/// Frames that run no function lie between others, one or two at a time: with kMaxFrames there may be so
+/// many.
+constexpr std::size_t kMaxHidden = 256;
 /// As much of a frame or a code object as is looked at.
 constexpr std::size_t kMaxHead = 512;
+constexpr PythonOffset kReferences = 0;  // PyObject.ob_refcnt
+/// CO_GENERATOR, CO_COROUTINE and CO_ASYNC_GENERATOR in co_flags.
+constexpr std::uint32_t kIsGenerator = 0x20 | 0x80 | 0x200;
 
 /// The beginning of an object, copied.
 class Head {
  public:
-  bool copy(const void* object, std::size_t bytes) noexcept {
-    return is_plausible(object) && ChangingMemory().copy(object, bytes_, bytes);
+  bool copy(const ChangingMemory& memory, const void* object, std::size_t bytes) noexcept {
+    return is_plausible(object) && memory.copy(object, bytes_, bytes);
   }
+  bool has_type(const void* type) const noexcept { return read<const void*>(python_object::kType) == type; }
   template <typename T>
   T read(PythonOffset offset) const noexcept {
     return read_at<T>(bytes_.data(), offset);
@@ -61,41 +64,36 @@ std::size_t code_bytes(const PythonLayout& layout) noexcept {
   return std::min(bytes, kMaxHead);
 }
 
-std::uint32_t intern(const PythonInterpreter& python, const void* object, NameTable& names) noexcept {
-  std::array<char, kMaxText> text;
-  BoundedText out(text.data(), text.size());
-  const ChangingMemory memory;
-  if (!DoubtfulText::of(python, memory, object).add_to(out, memory)) return NameTable::kEmpty;
-  return names.intern({text.data(), out.end(text.size())});
-}
-
-std::vector<unsigned char> copy_lines(const PythonInterpreter& python, const void* table) {
-  const ChangingMemory memory;
-  if (!memory.has_type(table, python.bytes_type)) return {};
-  const auto size = memory.read<std::int64_t>(table, python_object::kSize);
-  if (size <= 0 || size > kMaxLines) return {};
-  std::vector<unsigned char> lines(static_cast<std::size_t>(size));
-  const auto* bytes = static_cast<const char*>(table) + python_object::kBytes;
-  if (!memory.copy_bytes(bytes, lines.data(), lines.size())) lines.clear();
-  return lines;
+/// Its number; none if it can't be read.
+std::optional<std::uint32_t> intern(const PythonInterpreter& python, const ChangingMemory& memory,
+                                    const void* object, NameTable& names) noexcept {
+  DoubtfulText text = DoubtfulText::of(python, memory, object);
+  if (text.data == nullptr) return std::nullopt;
+  if (text.length == 0) return NameTable::kEmpty;
+  // Cut as copy_name() does.
+  text.length = std::min(text.length, DoubtfulText::kMaxLength);
+  std::array<char, kMaxText> copy;
+  BoundedText out(copy.data(), copy.size());
+  if (!text.add_to(out, memory)) return std::nullopt;
+  return names.intern({copy.data(), out.end(copy.size())});
 }
 
 }  // namespace
 
+// A thread has another state each time that C, in which it runs, calls Python anew; what the last one was is
+// gone then, or is another thread's.
 void SampledThread::offer(std::uint32_t index) noexcept {
-  if (state_.load(std::memory_order_relaxed) != nullptr &&
-      (is_main_.load(std::memory_order_relaxed) || index_.load(std::memory_order_relaxed) == index))
-    return;
-  const bool is_main = syscall(SYS_gettid) == getpid();
   const PythonInterpreter* python = readable_python();
   if (python == nullptr || python->is_finalizing() != 0) return;
   const void* state = python->this_thread();
-  const void* none = nullptr;
-  if (is_main) {
-    state_.store(state, std::memory_order_relaxed);
-  } else if (!state_.compare_exchange_strong(none, state, std::memory_order_relaxed)) {
+  const void* chosen = state_.load(std::memory_order_relaxed);
+  const bool is_same_thread = index_.load(std::memory_order_relaxed) == index;
+  if (state == nullptr || (chosen == state && is_same_thread)) return;
+  const bool is_free = chosen == nullptr || chosen == state || is_same_thread;
+  if (!is_free && is_main_.load(std::memory_order_relaxed)) return;
+  const bool is_main = syscall(SYS_gettid) == getpid();
+  if ((!is_free && !is_main) || !state_.compare_exchange_strong(chosen, state, std::memory_order_relaxed))
     return;
-  }
   index_.store(index, std::memory_order_relaxed);
   is_main_.store(is_main, std::memory_order_release);
 }
@@ -111,23 +109,27 @@ SampledThread::Chosen SampledThread::chosen() const noexcept {
   return {index_.load(std::memory_order_relaxed), state};
 }
 
-void ThreadStacks::read_chain(const void* state, Chain& chain) {
+ThreadStacks::Reading ThreadStacks::read_chain(const void* state, Chain& chain) noexcept {
   const PythonInterpreter& python = *readable_python();
   const PythonLayout& layout = *python.layout;
-  const ChangingMemory memory;
-  chain.frames.clear();
-  chain.is_whole = chain.is_cut = false;
-  const void* frame = memory.pointer(state, layout.current_frame);
-  if (layout.cframe_frame != kNoMember && frame != nullptr)
-    frame = memory.pointer(frame, layout.cframe_frame);
-  if (frame == nullptr) return;
+  memory_.forget();
+  chain.count = 0;
+  chain.is_cut = false;
+  const void* frame = memory_.pointer(state, layout.current_frame);
+  if (layout.cframe_frame != kNoMember) frame = memory_.pointer(frame, layout.cframe_frame);
+  if (frame == nullptr) return Reading::kNothing;
   Head head;
   Head code_head;
+  bool is_generator = false;
   for (std::size_t hidden = 0; frame != nullptr;) {
-    if (!head.copy(frame, frame_bytes(layout))) return;
+    if (!head.copy(memory_, frame, frame_bytes(layout))) return Reading::kTorn;
+    // One that has been freed is kept for the next call, and its caller is none, or another such frame.
+    if (layout.has_frame_objects() &&
+        (!head.has_type(python.frame_type) || head.read<std::int64_t>(kReferences) <= 0))
+      return Reading::kTorn;
     const void* code = referred(layout, head.read<const void*>(layout.code));
-    if (code != nullptr && (!code_head.copy(code, code_bytes(layout)) ||
-                            code_head.read<const void*>(python_object::kType) != python.code_type))
+    if (code != nullptr &&
+        (!code_head.copy(memory_, code, code_bytes(layout)) || !code_head.has_type(python.code_type)))
       code = nullptr;
     std::int64_t unit = -1;
     if (layout.has_frame_objects()) {
@@ -141,82 +143,131 @@ void ThreadStacks::read_chain(const void* state, Chain& chain) {
     const std::int32_t first =
         owner && code != nullptr ? code_head.read<std::int32_t>(layout.first_traceable) : 0;
     if (owner && is_hidden_frame(*owner, code != nullptr, unit, first)) {
-      if (++hidden > kMaxHidden) return;
+      if (++hidden > kMaxHidden) return Reading::kTorn;
     } else if (code == nullptr) {
-      return;
-    } else if (chain.frames.size() == kMaxFrames) {
+      return Reading::kTorn;
+    } else if (chain.count == kMaxFrames) {
       chain.is_cut = true;
-      break;
+      return Reading::kWhole;
     } else {
-      chain.frames.push_back({frame, code, unit});
+      chain.frames[chain.count++] = {frame, code, unit};
+      is_generator = (code_head.read<std::uint32_t>(layout.flags) & kIsGenerator) != 0;
     }
     frame = head.read<const void*>(layout.caller);
   }
-  chain.is_whole = true;
+  // A generator that has just given its value has no caller any more.
+  return chain.count != 0 && !is_generator ? Reading::kWhole : Reading::kTorn;
 }
 
-const ThreadStacks::Code* ThreadStacks::code(const void* address, CodePlaces& places) {
+/// The innermost frames of short calls have often gone when they are read. False if they always have.
+bool ThreadStacks::read_whole(const void* state, Chain& chain) noexcept {
+  Reading reading = Reading::kTorn;
+  for (int i = 0; i < kReadings && reading == Reading::kTorn; ++i) reading = read_chain(state, chain);
+  return reading == Reading::kWhole;
+}
+
+/// Into lines_, how many bytes.
+std::size_t ThreadStacks::read_lines(const void* table) noexcept {
+  if (!memory_.has_type(table, readable_python()->bytes_type)) return 0;
+  const auto size = memory_.read<std::uint64_t>(table, python_object::kSize);
+  const auto* bytes = static_cast<const char*>(table) + python_object::kBytes;
+  const std::size_t part = std::min<std::uint64_t>(size, lines_.size());
+  return memory_.copy_bytes(bytes, lines_.data(), part) ? part : 0;
+}
+
+/// Whether it could be read.
+bool ThreadStacks::read_code(Frame& frame, NameTable& names) noexcept {
   const PythonInterpreter& python = *readable_python();
   const PythonLayout& layout = *python.layout;
   Head head;
-  if (!head.copy(address, code_bytes(layout))) return nullptr;
-  const CodeKey key{address, head.read<const void*>(name_of(layout)), head.read<const void*>(layout.file),
-                    head.read<const void*>(layout.line_table), head.read<std::int32_t>(layout.first_line)};
-  const auto seen =
-      std::find_if(codes_.begin(), codes_.end(), [&](const Code& one) { return one.key == key; });
-  if (seen != codes_.end()) return &*seen;
-  if (codes_.size() == kMaxCode) codes_.clear();
-  Code fresh{key, intern(python, key.name, places.names()), intern(python, key.file, places.names()),
-             copy_lines(python, key.lines)};
-  if (fresh.name == NameTable::kEmpty) return nullptr;
-  codes_.push_back(std::move(fresh));
-  return &codes_.back();
+  if (!head.copy(memory_, frame.code, code_bytes(layout)) || !head.has_type(python.code_type)) return false;
+  const auto name = intern(python, memory_, head.read<const void*>(name_of(layout)), names);
+  const auto file = intern(python, memory_, head.read<const void*>(layout.file), names);
+  if (!name || !file) return false;
+  int line = head.read<std::int32_t>(layout.first_line);
+  if (frame.unit >= 0) {
+    const std::size_t size = read_lines(head.read<const void*>(layout.line_table));
+    line = find_line({lines_.data(), size}, layout.has_frame_objects(), line,
+                     static_cast<std::uint64_t>(frame.unit))
+               .line;
+  }
+  frame.name = *name;
+  frame.file = *file;
+  frame.line = line > 0 ? static_cast<std::uint32_t>(line) : 0;
+  return true;
+}
+
+/// Leaves the frames from `begin` to `end`.
+void ThreadStacks::keep(Chain& chain, std::size_t begin, std::size_t end) noexcept {
+  chain.count = end - begin;
+  std::copy_n(chain.frames.begin() + static_cast<std::ptrdiff_t>(begin), chain.count, chain.frames.begin());
+}
+
+/// Leaves of the chain what is in the other one as well, from the outermost frame on. A frame that has gone
+/// on to another instruction is the last one: it may have called another one since.
+void ThreadStacks::keep_common(Chain& chain, const Chain& other) noexcept {
+  std::size_t end = chain.count;
+  std::size_t other_end = other.count;
+  if (chain.is_cut || other.is_cut) {
+    // Other frames are left out of one that has grown or shrunk.
+    const auto find_outermost = [](const Chain& of, const Chain& in) {
+      for (std::size_t i = in.count; i != 0; --i) {
+        if (in.frames[i - 1].frame == of.frames[of.count - 1].frame) return i;
+      }
+      return std::size_t{0};
+    };
+    other_end = find_outermost(chain, other);
+    if (other_end == 0) {
+      other_end = other.count;
+      end = find_outermost(other, chain);
+    }
+    chain.is_cut = true;
+  }
+  std::size_t begin = end;
+  while (begin != 0 && other_end != 0) {
+    const Frame& one = chain.frames[begin - 1];
+    const Frame& same = other.frames[--other_end];
+    if (one.frame != same.frame || one.code != same.code) break;
+    --begin;
+    if (one.unit != same.unit) break;
+  }
+  keep(chain, begin, end);
+}
+
+/// Into first_, what stays the same; false if nothing does.
+bool ThreadStacks::read_stable(const void* state, NameTable& names) noexcept {
+  if (!read_whole(state, second_) || !read_whole(state, first_)) return false;
+  keep_common(first_, second_);
+  // From the outermost one on: without a frame's name what it has called can't be shown.
+  for (std::size_t i = first_.count; i != 0; --i) {
+    if (read_code(first_.frames[i - 1], names)) continue;
+    keep(first_, i, first_.count);
+    break;
+  }
+  // The frames may have gone before that, and the names may be those of other code that was made since.
+  if (first_.count == 0 || !read_whole(state, second_)) return false;
+  keep_common(first_, second_);
+  return first_.count != 0;
 }
 
 std::uint32_t ThreadStacks::read(const void* state, CodePlaces& places) noexcept {
   const PythonInterpreter* python = readable_python();
-  if (state == nullptr || python == nullptr || python->is_finalizing() != 0) return 0;
-  try {
-    Chain first;
-    Chain second;
-    std::size_t common = 0;
-    read_chain(state, first);
-    for (int reading = 1; reading < kReadings && common == 0; ++reading) {
-      read_chain(state, second);
-      // Of a deep stack that has grown or shrunk other frames are left out.
-      const bool comparable =
-          first.is_whole && second.is_whole && (!first.is_cut || first.frames.size() == second.frames.size());
-      const auto same = [](const Frame& one, const Frame& other) {
-        return one.frame == other.frame && one.code == other.code;
-      };
-      if (comparable)
-        common = static_cast<std::size_t>(std::mismatch(first.frames.rbegin(), first.frames.rend(),
-                                                        second.frames.rbegin(), second.frames.rend(), same)
-                                              .first -
-                                          first.frames.rbegin());
-      if (common == 0) std::swap(first, second);
-    }
+  if (state == nullptr || python == nullptr) return 0;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    if (python->is_finalizing() != 0) return 0;
+    if (!read_stable(state, places.names())) continue;
     std::uint32_t node = 0;
-    if (first.is_cut && common != 0)
+    if (first_.is_cut)
       node =
           places.node({CodeNodeKind::kFrame, 0, places.names().intern(kOuterFrames), NameTable::kEmpty, 0});
-    for (std::size_t i = 0; i < common; ++i) {
-      const Frame& frame = first.frames[first.frames.size() - 1 - i];
-      const Code* known = code(frame.code, places);
-      if (known == nullptr) return 0;
-      int line = known->key.first_line;
-      if (frame.unit >= 0)
-        line = find_line(known->lines, python->layout->has_frame_objects(), line,
-                         static_cast<std::uint64_t>(frame.unit))
-                   .line;
-      node = places.node({CodeNodeKind::kFrame, node, known->name, known->file,
-                          line > 0 ? static_cast<std::uint32_t>(line) : 0});
+    for (std::size_t i = first_.count; i != 0; --i) {
+      const Frame& frame = first_.frames[i - 1];
+      node = places.node({CodeNodeKind::kFrame, node, frame.name, frame.file, frame.line});
       if (node == 0) return 0;
     }
     return node;
-  } catch (...) {
-    return 0;  // no memory: a sample less
   }
+  return 0;
 }
 
 }  // namespace inject

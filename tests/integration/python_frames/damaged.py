@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""For modules.py: copies of modules, with all that is read of them, in memory that libinject may be told anything about. Each part
-ends where its page does, and the next page can't be read: whoever reads more than there is does not survive it."""
+"""For modules.py and stacks.py: copies of modules and of stacks, with all that is read of them, in memory that libinject may be told
+anything about. Each part ends where its page does, and the next page can't be read: whoever reads more than there is does not survive
+it (where the kernel does the reading: does not get it)."""
 
 import ctypes
 import mmap
@@ -35,35 +36,10 @@ def size_of_keys(keys):
 
 
 class Copy:
-    """A module's copy. Its children are the module's own, its type and everything else is copied."""
+    """Parts that point to each other."""
 
-    def __init__(self, module):
+    def __init__(self):
         self.pages, self.parts = [], []
-        kind = type(module)
-        new_type = self.add(id(kind), type.__basicsize__, 0)
-        cached = word_at(id(kind) + (872 if MINOR < 12 else 880))
-        if MINOR >= 11:
-            self.point(new_type, id(kind), cached, self.add(cached, size_of_keys(cached), 0))
-        inline = WORD + 31 * WORD if MINOR >= 13 else 0
-        self.module = self.add(id(module), kind.__basicsize__ + inline, BEFORE)
-        self.point(self.module - BEFORE, id(module) - BEFORE, id(kind), new_type)
-        # The dictionary, or where there is none, the values.
-        place = kind.__dictoffset__ if MINOR == 10 else -3 * WORD
-        attributes = word_at(id(module) + place)
-        self.has_dictionary = attributes != 0 and attributes & 1 == 0
-        if attributes & 1:
-            values = self.add(attributes + 1, word_at(cached + 24) * WORD, 0)
-            ctypes.c_uint64.from_address(self.module + place).value = values - 1
-        elif attributes != 0:
-            ctypes.c_uint64.from_address(self.module + place).value = self.add_dict(attributes)
-        elif MINOR == 11:
-            values = self.add(word_at(id(module) - 4 * WORD), word_at(cached + 24) * WORD, 0)
-            ctypes.c_uint64.from_address(self.module - 4 * WORD).value = values
-        # Instead of _modules, wherever it is kept.
-        modules = object.__getattribute__(module, "_modules")
-        self.replace(id(modules), self.add_dict(id(modules)))
-        for name in modules:
-            self.replace(id(name), self.add(id(name), sys.getsizeof(name), 0))
 
     def add(self, address, size, before):
         """A part that ends where a page does."""
@@ -76,16 +52,6 @@ class Copy:
         self.pages.append((pages, room + PAGE))
         self.parts.append((place, size))
         return place + before
-
-    def add_dict(self, address):
-        keys, values = word_at(address + 32), word_at(address + 40)
-        new = self.add(address, dict.__basicsize__, 0)
-        ctypes.c_uint64.from_address(new + 32).value = self.add(keys, size_of_keys(keys), 0)
-        if values != 0:
-            count = word_at(keys + (32 if MINOR == 10 else 24))
-            before = WORD if MINOR >= 13 else 0
-            ctypes.c_uint64.from_address(new + 40).value = self.add(values, before + count * WORD, 0)
-        return new
 
     def point(self, copy, original, old, new):
         """The first word that has the old address gets the new one."""
@@ -130,3 +96,99 @@ class Copy:
     def free(self):
         for pages, size in self.pages:
             libc.munmap(pages, size)
+
+
+class Module(Copy):
+    """A module's copy. Its children are the module's own, its type and everything else is copied."""
+
+    def __init__(self, module):
+        super().__init__()
+        kind = type(module)
+        new_type = self.add(id(kind), type.__basicsize__, 0)
+        cached = word_at(id(kind) + (872 if MINOR < 12 else 880))
+        if MINOR >= 11:
+            self.point(new_type, id(kind), cached, self.add(cached, size_of_keys(cached), 0))
+        inline = WORD + 31 * WORD if MINOR >= 13 else 0
+        self.module = self.add(id(module), kind.__basicsize__ + inline, BEFORE)
+        self.point(self.module - BEFORE, id(module) - BEFORE, id(kind), new_type)
+        # The dictionary, or where there is none, the values.
+        place = kind.__dictoffset__ if MINOR == 10 else -3 * WORD
+        attributes = word_at(id(module) + place)
+        self.has_dictionary = attributes != 0 and attributes & 1 == 0
+        if attributes & 1:
+            values = self.add(attributes + 1, word_at(cached + 24) * WORD, 0)
+            ctypes.c_uint64.from_address(self.module + place).value = values - 1
+        elif attributes != 0:
+            ctypes.c_uint64.from_address(self.module + place).value = self.add_dict(attributes)
+        elif MINOR == 11:
+            values = self.add(word_at(id(module) - 4 * WORD), word_at(cached + 24) * WORD, 0)
+            ctypes.c_uint64.from_address(self.module - 4 * WORD).value = values
+        # Instead of _modules, wherever it is kept.
+        modules = object.__getattribute__(module, "_modules")
+        self.replace(id(modules), self.add_dict(id(modules)))
+        for name in modules:
+            self.replace(id(name), self.add(id(name), sys.getsizeof(name), 0))
+
+    def add_dict(self, address):
+        keys, values = word_at(address + 32), word_at(address + 40)
+        new = self.add(address, dict.__basicsize__, 0)
+        ctypes.c_uint64.from_address(new + 32).value = self.add(keys, size_of_keys(keys), 0)
+        if values != 0:
+            count = word_at(keys + (32 if MINOR == 10 else 24))
+            before = WORD if MINOR >= 13 else 0
+            ctypes.c_uint64.from_address(new + 40).value = self.add(values, before + count * WORD, 0)
+        return new
+
+
+class Layout(ctypes.Structure):
+    """As stacks_layout() fills it."""
+    _fields_ = [(name, ctypes.c_int) for name in ("current_frame", "cframe_frame", "caller", "code", "instruction", "owner", "instructions",
+                                                  "first_line", "file", "name", "qualified_name", "line_table", "first_traceable")]
+
+    def get(self, name):
+        offset = getattr(self, name)
+        return -WORD if offset == 0xFFFF else offset
+
+
+class Stack(Copy):
+    """A copy of a thread's stack, which must not change meanwhile."""
+
+    def __init__(self, state, layout):
+        super().__init__()
+        self.copied = {}
+        self.layout = layout
+        self.state = self.add(state, layout.current_frame + WORD, 0)
+        place = self.state + layout.current_frame
+        if layout.get("cframe_frame") >= 0:
+            place = self.follow(place, layout.cframe_frame + WORD) + layout.cframe_frame
+        frame_size = WORD + max(map(layout.get, ("caller", "code", "instruction", "owner")))
+        while word_at(place) != 0:
+            frame = self.follow(place, frame_size)
+            self.copy_code(frame)
+            place = frame + layout.caller
+        self.last_caller = place
+
+    def follow(self, place, size):
+        """What it points to is copied, and it points to the copy."""
+        old = word_at(place)
+        if old not in self.copied:
+            self.copied[old] = self.add(old, size, 0)
+        ctypes.c_uint64.from_address(place).value = self.copied[old]
+        return self.copied[old]
+
+    def copy_code(self, frame):
+        layout, place = self.layout, frame + self.layout.code
+        old = word_at(place)
+        tag = old & 7
+        if word_at((old ^ tag) + 8) != id(type(self.copy_code.__code__)):
+            return
+        ctypes.c_uint64.from_address(place).value = old ^ tag
+        is_new = old ^ tag not in self.copied
+        code = self.follow(place, WORD + max(map(layout.get, ("file", "name", "qualified_name", "line_table", "first_traceable"))))
+        ctypes.c_uint64.from_address(place).value = code | tag
+        if MINOR > 10:
+            ctypes.c_uint64.from_address(frame + layout.instruction).value += code - (old ^ tag)
+        for member in ("file", "name", "qualified_name", "line_table"):
+            if is_new and layout.get(member) >= 0:
+                object_there = ctypes.cast(word_at(code + layout.get(member)), ctypes.py_object).value
+                self.follow(code + layout.get(member), sys.getsizeof(object_there))

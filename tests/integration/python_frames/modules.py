@@ -252,7 +252,7 @@ def damages(probe, choice, space, count, result):
         for names in (module._modules, middle._modules):
             names["gone"] = None
             del names["gone"]
-        copy, below = damaged.Copy(module), damaged.Copy(middle)
+        copy, below = damaged.Module(module), damaged.Module(middle)
         result["with_dictionary" if copy.has_dictionary else "without_dictionary"] += 1
         copy.replace(id(middle), below.module)
         copy.parts += below.parts

@@ -20,6 +20,7 @@ import sys
 import threading
 
 DEPTH = 1500
+MAX_SAMPLED = 128
 MISSING = object()
 
 
@@ -32,6 +33,7 @@ class Entry(ctypes.Structure):
 keeping = ctypes.PyDLL(sys.argv[1])
 releasing = ctypes.CDLL(sys.argv[1])
 walks = [keeping.frames_walk, releasing.frames_walk]
+reads = [keeping.stacks_own, releasing.stacks_own]
 result = {"version": sys.version.split()[0], "walks": 0, "frames": 0, "arguments": 0, "differences": []}
 QUALIFIED = sys.version_info >= (3, 11)
 
@@ -63,6 +65,25 @@ def first_argument(frame):
         return MISSING
     values = frame.f_locals.get(code.co_varnames[code.co_kwonlyargcount], MISSING)
     return values[0] if isinstance(values, tuple) and values else MISSING
+
+
+def stack_of(frame, line):
+    """As a sample has it: of each frame file, line and name, the innermost first, whose line is the one given."""
+    lines = []
+    while frame is not None and len(lines) < MAX_SAMPLED:
+        code = frame.f_code
+        at = frame.f_lineno or 0 if lines else line
+        lines.append(f"{text(code.co_filename, 512)}\t{at}\t{text(code.co_qualname if QUALIFIED else code.co_name, 512)}\n")
+        frame = frame.f_back
+    if frame is not None:
+        lines.append("\t0\t[outer frames]\n")
+    return "".join(lines)
+
+
+def compare_sample(sample, frame, line):
+    result["samples"] = result.get("samples", 0) + 1
+    if sample != stack_of(frame, line):
+        result["differences"].append(f"sample {sample!r}, not {stack_of(frame, line)!r}"[:2000])
 
 
 def compare(entries, count, frame, line):
@@ -102,6 +123,7 @@ def probe(how=0):
     """Compares the caller's frames; reads them before Python makes frame objects of them."""
     if not hasattr(buffers, "entries"):
         buffers.entries = (Entry * DEPTH)()
+        buffers.sample = ctypes.create_string_buffer(1 << 18)
         buffers.busy = False
     if buffers.busy:  # called by what is called back meanwhile
         return 0
@@ -109,6 +131,9 @@ def probe(how=0):
     entries, walk = buffers.entries, walks[how % 2]
     count, line = walk(entries, DEPTH), sys._getframe().f_lineno
     compare(entries, count, sys._getframe(), line)
+    sample = buffers.sample
+    _, line = reads[how % 2](sample, len(sample)), sys._getframe().f_lineno
+    compare_sample(sample.value.decode(), sys._getframe(), line)
     buffers.busy = False
     return 0
 
@@ -302,22 +327,34 @@ def run_modules(seed, count):
     importlib.import_module("modules").run(keeping, seed, count, result)
 
 
+def run_stacks(seed, count):
+    """Of a thread that runs, by another one."""
+    importlib.import_module("stacks").run(keeping, seed, count, result)
+
+
 class AtEnd:
     """Asks, when the interpreter has freed the states of the threads that go on in C, how many frames such a thread has."""
 
     def __init__(self):
         self.write, self.depth = os.write, releasing.frames_of_endless_walk
+        self.stack, self.room = keeping.stacks_own, ctypes.create_string_buffer(1 << 16)
 
     def __del__(self):
-        self.write(1, b"at the end: %d\n" % self.depth())
+        self.write(1, b"at the end: %d %d\n" % (self.depth(), self.stack(self.room, 1 << 16)))
 
 
 def run_ending(_seed, _count):
-    """A thread goes on in C while the interpreter ends, and its state with it."""
+    """A thread goes on in C while the interpreter ends, and its state with it; that of one in Python is read until the process does."""
     threading.Thread(target=lambda: releasing.frames_for_ever(), daemon=True).start()
     while (depth := releasing.frames_of_endless_walk()) == 0:
         pass
     result["before"] = depth
+    threading.Thread(target=importlib.import_module("stacks").run_for_ever, args=(keeping,), daemon=True).start()
+    until = keeping.stacks_count() + 100
+    keeping.stacks_start(0)
+    while keeping.stacks_count() < until:
+        pass
+    keeping.stacks_leave()
     # One of the last modules that the end clears; this one's variables stay with the thread.
     sys.at_end = AtEnd()
 
@@ -333,15 +370,23 @@ def run_interpreters(_seed, _count):
     reading, writing = os.pipe()
     failure = execute(second, f"""if True:
         import ctypes, os
-        count = ctypes.PyDLL({sys.argv[1]!r}).frames_count
+        probe, text = ctypes.PyDLL({sys.argv[1]!r}), ctypes.create_string_buffer(1 << 16)
+        probe.stacks_offer(2)
         def down(depth):
-            return count() if depth == 0 else down(depth - 1)
+            if depth > 0:
+                return down(depth - 1)
+            probe.stacks_own(text, len(text))
+            return probe.frames_count(), text.value.count(b"\\n")
         os.write({writing}, repr([down(depth) for depth in range(50)]).encode())
         """)
     os.close(writing)
     with os.fdopen(reading) as pipe:
         result["second"] = pipe.read() or str(failure)
+    # Read while the state of the thread in it goes.
+    keeping.stacks_start(0)
     interpreters.destroy(second)
+    keeping.stacks_stop(ctypes.create_string_buffer(1 << 20), 1 << 20)
+    keeping.stacks_clear()
     probe()
 
 

@@ -69,12 +69,13 @@ class Interpreters(unittest.TestCase):
                 self.assertRegex(told, rf"is CPython 3\.{minor}\n")
                 self.assertEqual(said["unused"], [])
                 for figure, least in (("walks", 500), ("frames", 10000), ("arguments", 8000), ("traced", 1000), ("callbacks", 1000),
-                                      ("texts", 1000)):
+                                      ("samples", 500), ("texts", 1000)):
                     self.assertGreater(said[figure], least, figure)
                 self.assertEqual((said["child"], said["unknown_thread"]), (0, 0))
                 # Since 3.12 a thread's state is the one of the interpreter that it is in; before, the first one's.
-                counts = ast.literal_eval(said["second"])
-                self.assertEqual(counts, list(range(2, 52)) if minor >= 12 else [counts[0]] * 50)
+                counts, sampled = zip(*ast.literal_eval(said["second"]))
+                self.assertEqual(counts, sampled)
+                self.assertEqual(counts, tuple(range(2, 52)) if minor >= 12 else counts[:1] * 50)
 
     def test_modules(self):
         """Where PyTorch's modules stand; memory that is none of theirs harms nobody."""
@@ -87,6 +88,33 @@ class Interpreters(unittest.TestCase):
                     self.assertGreater(said[figure], least, figure)
                 print(f"{python}: {said['modules']} modules, {said['damaged']} damaged, {said['torch']} of the real PyTorch's; "
                       f"{said['milliseconds_of_2000']} ms to look through 2000", flush=True)
+
+    def test_stacks(self):
+        """Of threads that run, read by another one."""
+        for python, version, _ in KNOWN:
+            with self.subTest(python=python, version=version):
+                said, _, _ = self.run_program(python, "stacks")
+                self.assertEqual(said["differences"], [])
+                threads, work = said["stacks"]["threads"], said["stacks"]
+                # While the state is that of a thread that has ended, there is no stack.
+                self.assertGreater(threads["samples"] - threads["empty"], 0)
+                total = {figure: sum(each[figure] for each in work.values()) for figure in threads}
+                total["empty"] -= threads["empty"]
+                total["samples"] -= threads["empty"]
+                print(f"{python}: {total['samples']} stacks, {total['empty']} empty, {total['wrong']} wrong; of long calls "
+                      f"{work['long_calls']['in_spin']} of {work['long_calls']['samples']} with the innermost frame; "
+                      f"{said['nanoseconds']} ns by depth, {said.get('nanoseconds_forbidden')} where it is forbidden", flush=True)
+                self.assertLessEqual(total["wrong"], 2 + total["samples"] * 0.002, said["faults"])
+                self.assertLess(total["empty"], total["samples"] * 0.1)
+                for name, figures in work.items():
+                    if name != "threads":
+                        self.assertGreater(figures["samples"], 100, name)
+                        self.assertLess(figures["empty"], figures["samples"] * 0.4, name)
+                self.assertGreater(work["long_calls"]["in_spin"], work["long_calls"]["samples"] * 0.1)
+                for figure in ("damaged", "damaged_and_read", "damaged_and_empty"):
+                    self.assertGreater(said[figure], 300, figure)
+                self.assertLess(said["longest"], 0.25)
+                self.assertLess(said.get("nanoseconds_forbidden", 0), 100000)
 
     def test_layouts_of_other_versions(self):
         for python, version, own in KNOWN:
@@ -102,7 +130,7 @@ class Interpreters(unittest.TestCase):
             with self.subTest(python=python, version=version):
                 said, _, last = self.run_program(python, "ending")
                 self.assertGreater(said["before"], 0)
-                self.assertEqual(last, "at the end: 0")
+                self.assertEqual(last, "at the end: 0 0")
 
     def test_others_are_refused(self):
         for python, version, _, why_not in INTERPRETERS:
