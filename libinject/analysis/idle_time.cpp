@@ -28,10 +28,11 @@ class Shares {
     if (time < share.longest) return;
     share.longest = time;
     share.function = call == nullptr ? kNoFunction : call->function;
+    share.call = call == nullptr ? 0 : call->begin;
     share.on_thread_before = on_thread_before;
   }
-  void add_launch(HostState state, std::uint64_t time, FunctionId function) {
-    const HostCall call{0, 0, function, state};
+  void add_launch(HostState state, std::uint64_t time, Nanoseconds begin, FunctionId function) {
+    const HostCall call{begin, 0, function, state};
     if (time != 0) add(state, time, &call, false);
   }
   void waits_are_computing() {
@@ -50,7 +51,7 @@ class Shares {
   LateCause cause(IdleCause cause, HostState state) const {
     const Share& share = shares_[static_cast<std::size_t>(state)];
     const bool own_work = cause == IdleCause::kHostCompute && share.longest >= kOwnWork;
-    return {cause, share.function, share.on_thread_before, own_work};
+    return {cause, share.function, share.on_thread_before, own_work, share.call};
   }
 
  private:
@@ -58,6 +59,7 @@ class Shares {
     std::uint64_t time = 0;
     std::uint64_t longest = 0;
     FunctionId function = kNoFunction;
+    Nanoseconds call = 0;
     bool on_thread_before = false;
   };
   std::array<Share, kHostStates> shares_{};
@@ -214,7 +216,7 @@ LateCause late_cause(Nanoseconds begin, Nanoseconds end, const LateLaunch& launc
       shares.add(other, b - a, other_call, true);
     });
   });
-  shares.add_launch(launch.state, end - called, launch.function);
+  shares.add_launch(launch.state, end - called, launch.begin, launch.function);
 
   const std::uint64_t waited = shares.time(HostState::kWait);
   if (2 * waited >= gap && waited >= kShortWait) {
@@ -237,11 +239,12 @@ LateCause late_cause(Nanoseconds begin, Nanoseconds end, const LateLaunch& launc
   };
   if (under_way != nullptr && 2 * (under_way->end - under_way->begin) >= gap) {
     if ((on_thread_before ? *before : thread).waits_for_device(*under_way))
-      return synchronization({IdleCause::kSynchronization, under_way->function, on_thread_before, false});
+      return synchronization(
+          {IdleCause::kSynchronization, under_way->function, on_thread_before, false, under_way->begin});
     if (under_way->state == HostState::kCopy)
-      return {IdleCause::kCopyCall, under_way->function, on_thread_before, false};
+      return {IdleCause::kCopyCall, under_way->function, on_thread_before, false, under_way->begin};
   }
-  if (gap <= lead.time()) return synchronization({IdleCause::kSynchronization, kNoFunction, false, false});
+  if (gap <= lead.time()) return synchronization({IdleCause::kSynchronization});
   if (waited < kShortWait) shares.waits_are_computing();
   const HostState largest = shares.largest();
   const LateCause cause = shares.cause(cause_of(largest), largest);

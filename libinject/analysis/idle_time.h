@@ -124,6 +124,7 @@ struct LateCause {
   FunctionId function = kNoFunction;  ///< the call that took the time, if it was a call
   bool on_thread_before = false;      ///< it was LateLaunch::before, not the launching thread
   bool own_work = false;              ///< one stretch of host compute, too long to be on the way to a launch
+  Nanoseconds call = 0;               ///< when `function` was called; 0 if none is known
 };
 
 /// Why the host was late for a gap from `begin` to `end`: rule 4. Updates `lead`.
@@ -134,10 +135,12 @@ struct IdleGap {
   std::uint64_t time = 0;
   IdleCause cause = IdleCause::kUnknown;
   std::uint32_t delayed_by = 0;  ///< the thread on which the cause lies, where it lies with the host
-  // The launch of the work that ended the gap, or of the window's last work where `is_closing`.
+  Nanoseconds call = 0;          ///< when that thread made the call that took the time, if it was one
+  std::uint32_t device = 0;
+  // The launch of the work that ended the gap; where `is_closing` there is none, and the thread is that of
+  // the window's last one.
   std::uint32_t thread = 0;
   Nanoseconds launched = 0;
-  bool by_copy = false;     ///< the launch is a copy's
   bool is_closing = false;  ///< it lasted to the window's end
 };
 

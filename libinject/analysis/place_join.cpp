@@ -29,27 +29,6 @@ Sequences sequences_of(Kernels kernels) {
   return found;
 }
 
-/// What several kernels that do the same say of their place.
-class Vote {
- public:
-  void add(std::uint32_t place) {
-    const int rank = place == 0 ? 0 : (place & kIncompletePlace) != 0 ? 1 : 2;
-    if (rank < rank_) return;
-    if (rank > rank_) {
-      place_ = place;
-    } else if (place != place_) {
-      place_ = 0;
-    }
-    rank_ = rank;
-  }
-  /// 0 if they disagree.
-  std::uint32_t place() const { return place_ & ~kIncompletePlace; }
-
- private:
-  int rank_ = -1;
-  std::uint32_t place_ = 0;
-};
-
 class Join {
  public:
   Join(Kernels timed, Kernels named, std::span<const std::uint32_t> places)
@@ -86,7 +65,7 @@ class Join {
   }
 
   bool take_equal(const Sequence& sequence, const std::vector<const Sequence*>& others, Number number) {
-    std::vector<Vote> votes;
+    std::vector<PlaceVote> votes;
     const Sequence* first = nullptr;
     for (const Sequence* other : others) {
       if (other->size() != sequence.size() ||
@@ -153,7 +132,7 @@ class Join {
     const auto has_place = [](const JoinedPlace& one) { return one.place != 0; };
     if (std::all_of(joined_.begin(), joined_.end(), has_place)) return;
     struct Like {
-      Vote vote;
+      PlaceVote vote;
       std::uint32_t first = JoinedPlace::kNone;
     };
     std::unordered_map<std::uint32_t, Like> alike;
@@ -172,7 +151,7 @@ class Join {
       // One more than there is a place for may be another place's; in a loop it is not.
       const std::uint32_t most = named_most.at(kernel);
       if (most > 1 || timed_most.at(kernel) <= most)
-        joined_[i] = {found->second.vote.place(), found->second.first};
+        joined_[i] = {found->second.vote.place(), most > 1 ? JoinedPlace::kNone : found->second.first};
     }
   }
 

@@ -6,6 +6,8 @@
 #include <span>
 #include <vector>
 
+#include "libinject/model/code_place.h"
+
 namespace inject {
 
 /// A kernel as it was launched.
@@ -19,8 +21,31 @@ struct LaunchedKernel {
 struct JoinedPlace {
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
 
-  std::uint32_t place = 0;      ///< 0 where it is not certain
-  std::uint32_t named = kNone;  ///< the first one in `named` that it was compared with
+  std::uint32_t place = 0;  ///< 0 where it is not certain
+  /// The first one in `named` that it was compared with; kNone where it is one of several of one place.
+  std::uint32_t named = kNone;
+};
+
+/// What several launches that do the same say of a place: 0 if it is not known, kIncompletePlace if it lacks
+/// something.
+class PlaceVote {
+ public:
+  void add(std::uint32_t place) {
+    const int rank = place == 0 ? 0 : (place & kIncompletePlace) != 0 ? 1 : 2;
+    if (rank < rank_) return;
+    if (rank > rank_) {
+      place_ = place;
+    } else if (place != place_) {
+      place_ = 0;
+    }
+    rank_ = rank;
+  }
+  /// 0 if they disagree.
+  std::uint32_t place() const { return place_ & ~kIncompletePlace; }
+
+ private:
+  int rank_ = -1;
+  std::uint32_t place_ = 0;
 };
 
 /// For each kernel of `timed` the place of the kernel that does the same in `named`, iterations whose

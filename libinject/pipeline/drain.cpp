@@ -12,6 +12,7 @@
 #include "libinject/analysis/kernel_class.h"
 #include "libinject/base/demangle.h"
 #include "libinject/base/mapping.h"
+#include "libinject/model/functions.h"
 #include "libinject/pipeline/decode.h"
 
 namespace inject {
@@ -76,8 +77,8 @@ void Drain::take(std::uint32_t thread, const Slot& slot) {
     std::memcpy(&record, slot.bytes, sizeof record);
     if (is_naming(record.window)) {
       add_launch(thread, record);
-      // Of other calls only those that wait for the device have a place.
-      if (record.correlation == 0 && record.range != 0)
+      // Also where its place is not known: an earlier one is not the last.
+      if (record.correlation == 0 && function_category(record.function) == Category::kSync)
         statistics_.add_named_wait(thread, record.begin, record.end, record.range);
     } else {
       on_call(thread, record);

@@ -76,9 +76,37 @@ class CodeSums {
     report_.idle += gaps.time;
   }
 
-  void add_stack(std::uint32_t number, std::uint32_t kernel, std::uint64_t time) {
+  /// The longest first: what has no room then is the least.
+  void add_stacks(const CodeTimes::Sums& sums, std::size_t most_text) {
+    std::vector<const CodeTimes::Sums::value_type*> longest;
+    longest.reserve(sums.size());
+    for (const auto& one : sums) longest.push_back(&one);
+    std::stable_sort(longest.begin(), longest.end(),
+                     [](const auto* one, const auto* other) { return one->second.sum > other->second.sum; });
+    std::size_t room = most_text;
+    for (const auto* one : longest) {
+      const auto& [number, kernel] = one->first;
+      std::string text = room == 0 ? std::string() : stack_text(number, kernel);
+      if (text.size() > room) room = 0;
+      if (room == 0) {
+        text = phase_text(number);
+        text += ';';
+        text += name(NameTable::kOther);
+      }
+      const std::size_t length = text.size();
+      const auto [stack, is_new] = stacks_.try_emplace(std::move(text), 0);
+      stack->second += one->second.sum;
+      if (is_new) room -= std::min(room, length);
+    }
+  }
+
+  std::string_view phase_text(std::uint32_t number) const {
+    return number == 0 ? kUnattributed : phase_name(places_.place(number).phase);
+  }
+
+  std::string stack_text(std::uint32_t number, std::uint32_t kernel) const {
     const CodePlace place = places_.place(number);
-    std::string text(number == 0 ? kUnattributed : phase_name(place.phase));
+    std::string text(phase_text(number));
     const std::vector<CodeNode> chain = chain_of(place.stack, places_);
     for (auto node = chain.rbegin(); node != chain.rend(); ++node) {
       text += ';';
@@ -90,7 +118,7 @@ class CodeSums {
     }
     text += ';';
     add_part(text, name(kernel));
-    stacks_[std::move(text)] += time;
+    return text;
   }
 
   CodeReport finish() {
@@ -140,8 +168,9 @@ class CodeSums {
     return {0, NameTable::kEmpty, static_cast<std::uint32_t>(without.size())};
   }
 
-  /// What separates frames, or lines, is not in them.
+  /// What separates frames, or lines, is not in them. None is empty.
   static void add_part(std::string& text, std::string_view part) {
+    if (part.empty()) part = kNoCode;
     for (const char character : part) {
       const bool separates = character == ';' || static_cast<unsigned char>(character) < ' ';
       text += separates ? ':' : character;
@@ -266,13 +295,12 @@ bool is_library_file(std::string_view file) {
                      [&](std::string_view mark) { return file.find(mark) != std::string_view::npos; });
 }
 
-CodeReport build_code_report(const CodeTimes& times, const CodePlaces& places, const DeviceSpecs& device) {
+CodeReport build_code_report(const CodeTimes& times, const CodePlaces& places, const DeviceSpecs& device,
+                             std::size_t most_stack_text) {
   if (!times.any_named() || times.sums().empty()) return {};
   CodeSums sums(places);
-  for (const auto& [key, kernels] : times.sums()) {
-    sums.add(key.first, kernels);
-    sums.add_stack(key.first, key.second, kernels.sum);
-  }
+  for (const auto& [key, kernels] : times.sums()) sums.add(key.first, kernels);
+  sums.add_stacks(times.sums(), most_stack_text);
   for (const auto& [place, flops] : times.flops()) sums.add_flops(place, flops);
   for (const auto& [place, copies] : times.copies()) sums.add_copies(place, copies);
   for (const auto& [place, gaps] : times.gaps()) sums.add_gaps(place, gaps);

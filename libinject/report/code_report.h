@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -87,7 +88,9 @@ struct GapLineRow {
 
 /// Kernels of one name that one Python stack has launched in one phase.
 struct KernelStack {
-  std::string text;  ///< phase, frames from the outermost, and kernel, with ';' between them
+  /// Phase, frames from the outermost, and kernel, with ';' between them. Of a phase that has too many, the
+  /// shortest are together, without frames and as the kernel `[other]`.
+  std::string text;
   std::uint64_t time = 0;
 };
 
@@ -113,7 +116,11 @@ std::string_view phase_name(CodePhase phase);
 /// Whether a source file belongs to an installed package, to Python itself or is none.
 bool is_library_file(std::string_view file);
 
+/// How long the text of all stacks may be. A large model's has a tenth of it.
+inline constexpr std::size_t kMostStackText = std::size_t{32} << 20;
+
 /// Empty where no launch has been named. `device`: the one with whose peaks rates are compared.
-CodeReport build_code_report(const CodeTimes& times, const CodePlaces& places, const DeviceSpecs& device);
+CodeReport build_code_report(const CodeTimes& times, const CodePlaces& places, const DeviceSpecs& device,
+                             std::size_t most_stack_text = kMostStackText);
 
 }  // namespace inject

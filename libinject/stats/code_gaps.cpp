@@ -4,10 +4,67 @@
 
 #include <algorithm>
 #include <numeric>
+#include <tuple>
 
 #include "libinject/model/code_place.h"
 
 namespace inject {
+
+namespace {
+
+// A thread that is read every millisecond has been read in a stretch as long as this.
+constexpr std::uint64_t kSurelySampled = 10'000'000;
+
+/// By thread and time. Several are of one launch: of a graph, or a call that launches more than once.
+std::pair<std::uint32_t, Nanoseconds> launch_key(const CodeLaunch& launch) {
+  return {launch.thread, launch.time};
+}
+
+/// What is launched, found by the launch.
+class Launches {
+ public:
+  explicit Launches(std::span<const CodeLaunch> launches) : launches_(launches), order_(launches.size()) {
+    std::iota(order_.begin(), order_.end(), 0u);
+    std::stable_sort(order_.begin(), order_.end(), [&](std::uint32_t a, std::uint32_t b) {
+      return launch_key(launches_[a]) < launch_key(launches_[b]);
+    });
+  }
+
+  /// The first with a place, if any has one; kNone if there is none at all.
+  std::uint32_t find(std::uint32_t thread, Nanoseconds time, std::span<const JoinedPlace> joined) const {
+    const std::pair key(thread, time);
+    auto at = std::lower_bound(order_.begin(), order_.end(), key, [&](std::uint32_t one, const auto& wanted) {
+      return launch_key(launches_[one]) < wanted;
+    });
+    std::uint32_t found = JoinedPlace::kNone;
+    for (; at != order_.end() && launch_key(launches_[*at]) == key; ++at) {
+      if (joined[*at].place != 0) return *at;
+      if (found == JoinedPlace::kNone) found = *at;
+    }
+    return found;
+  }
+
+ private:
+  std::span<const CodeLaunch> launches_;
+  std::vector<std::uint32_t> order_;
+};
+
+/// Of the waits between two launches the longest, until there are others: after it those that follow find the
+/// device done.
+struct LongestWait {
+  std::uint32_t place = 0;
+  std::uint64_t time = 0;
+  bool launched = true;  // since then
+
+  void add(std::uint32_t where, std::uint64_t length) {
+    if (!launched && length <= time) return;
+    place = where;
+    time = length;
+    launched = false;
+  }
+};
+
+}  // namespace
 
 void CodeGaps::gap(std::uint32_t window, const IdleGap& gap) {
   std::vector<IdleGap>& held = held_[window];
@@ -19,22 +76,15 @@ void CodeGaps::gap(std::uint32_t window, const IdleGap& gap) {
 }
 
 void CodeGaps::wait(std::uint32_t thread, Nanoseconds begin, Nanoseconds end, std::uint32_t place) {
-  if (waits_.size() < kMaxWaits) waits_.push_back({begin, end, thread, place & ~kIncompletePlace});
+  if (waits_.size() < kMaxWaits) {
+    waits_.push_back({begin, end, thread, place});
+  } else {
+    lost_waits_ = true;
+  }
 }
 
 void CodeGaps::sample(std::uint32_t thread, Nanoseconds time, std::uint32_t stack) {
   if (samples_.size() < kMaxSamples) samples_.push_back({time, thread, stack});
-}
-
-void CodeGaps::add_sample(Before& before, const Sample& sample) {
-  const auto same = std::find_if(before.samples.begin(), before.samples.end(), [&](const Sampled& one) {
-    return one.thread == sample.thread && one.stack == sample.stack;
-  });
-  if (same != before.samples.end()) {
-    ++same->count;
-  } else {
-    before.samples.push_back({sample.thread, sample.stack, 1});
-  }
 }
 
 void CodeGaps::named(std::span<const CodeLaunch> launches, std::span<const std::uint32_t> alike,
@@ -43,43 +93,99 @@ void CodeGaps::named(std::span<const CodeLaunch> launches, std::span<const std::
   alike_.assign(alike.begin(), alike.end());
   named_window_ = window;
   before_.clear();
-  for (const CodeLaunch& launch : launches) {
-    if (launch.waits) wait(launch.thread, launch.time, launch.time, launch.place);
+  sampled_.clear();
+  for (const Sample& sample : samples_) sampled_.insert(sample.thread);
+  std::vector<std::uint32_t> order(launches.size());
+  std::iota(order.begin(), order.end(), 0u);
+  std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
+    return std::pair(named_[a].time, named_[a].thread) < std::pair(named_[b].time, named_[b].thread);
+  });
+  // What one launch launches has one past.
+  for (std::size_t i = 1; i < order.size(); ++i) {
+    if (launch_key(named_[order[i]]) == launch_key(named_[order[i - 1]]))
+      alike_[order[i]] = alike_[order[i - 1]];
   }
-  std::sort(waits_.begin(), waits_.end(), [](const Wait& a, const Wait& b) { return a.begin < b.begin; });
-  std::sort(samples_.begin(), samples_.end(),
-            [](const Sample& a, const Sample& b) { return a.time < b.time; });
-  std::vector<std::size_t> order(launches.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return launches[a].time < launches[b].time; });
+  // Those that did not fit may have been the last before a launch, or have samples in them.
+  if (!lost_waits_) {
+    for (const CodeLaunch& launch : launches) {
+      if (launch.waits) waits_.push_back({launch.time, launch.end, launch.thread, launch.place});
+    }
+    note_waits(order);
+    note_samples(order);
+  }
+  lost_waits_ = false;
+  waits_ = {};
+  samples_ = {};
+}
+
+void CodeGaps::note_waits(const std::vector<std::uint32_t>& order) {
+  std::map<std::uint32_t, LongestWait> of_thread;
+  for (const CodeLaunch& launch : named_) of_thread[launch.thread];
+  LongestWait of_any;
+  std::sort(waits_.begin(), waits_.end(), [](const Wait& a, const Wait& b) {
+    return std::tie(a.end, a.begin, a.thread) < std::tie(b.end, b.begin, b.thread);
+  });
   auto wait = waits_.begin();
-  auto sample = samples_.begin();
-  std::map<std::uint32_t, Nanoseconds> waiting_until;  // by thread
-  std::uint32_t waited = 0;
-  std::uint32_t copied = 0;
-  const auto wait_until = [&](Nanoseconds time) {
-    for (; wait != waits_.end() && wait->begin < time; ++wait) {
-      waited = wait->place;
-      Nanoseconds& until = waiting_until[wait->thread];
-      until = std::max(until, wait->end);
+  for (const std::uint32_t i : order) {
+    const CodeLaunch& launch = named_[i];
+    for (; wait != waits_.end() && wait->end <= launch.time; ++wait) {
+      // Threads that launch nothing do not hold up the device (docs/diagnosis.md).
+      const auto own = of_thread.find(wait->thread);
+      if (own == of_thread.end()) continue;
+      own->second.add(wait->place, wait->end - wait->begin);
+      of_any.add(wait->place, wait->end - wait->begin);
     }
-  };
-  for (const std::size_t i : order) {
-    const CodeLaunch& launch = launches[i];
-    Before& before = before_[alike[i]];
-    for (; sample != samples_.end() && sample->time < launch.time; ++sample) {
-      wait_until(sample->time);
-      // While it waits for the device, that is busy.
-      if (sample->time >= waiting_until[sample->thread]) add_sample(before, *sample);
-    }
-    wait_until(launch.time);
-    if (waited != 0) before.waited = waited;
-    if (copied != 0) before.copied = copied;
-    if (launch.is_copy) copied = launch.place & ~kIncompletePlace;
+    LongestWait& own = of_thread[launch.thread];
+    own.launched = of_any.launched = true;
+    if (own.place == 0 && of_any.place == 0) continue;
+    Before& before = before_[alike_[i]];
+    if (own.place != 0) before.waited.add(own.place);
+    if (of_any.place != 0) before.any_waited.add(of_any.place);
   }
-  waits_.clear();
-  samples_.clear();
+}
+
+/// A sample is of the next launch on each device; but not while its thread waits for one or copies, and in
+/// the call of a launch it is of that one.
+void CodeGaps::note_samples(const std::vector<std::uint32_t>& order) {
+  constexpr std::uint32_t kNone = JoinedPlace::kNone;
+  struct Call {
+    Nanoseconds begin;
+    Nanoseconds end;
+    std::uint32_t launch;  // kNone: samples in it do not count
+  };
+  std::map<std::uint32_t, std::vector<Call>> calls;  // by thread
+  for (const std::uint32_t thread : sampled_) calls[thread];
+  for (const Wait& wait : waits_) {
+    if (const auto of = calls.find(wait.thread); of != calls.end())
+      of->second.push_back({wait.begin, wait.end, kNone});
+  }
+  std::map<std::uint32_t, std::vector<std::uint32_t>> by_device;
+  for (const std::uint32_t i : order) {
+    const CodeLaunch& launch = named_[i];
+    by_device[launch.device].push_back(i);
+    if (const auto of = calls.find(launch.thread); of != calls.end())
+      of->second.push_back({launch.time, launch.end, launch.is_copy ? kNone : i});
+  }
+  for (auto& [thread, list] : calls)
+    std::stable_sort(list.begin(), list.end(),
+                     [](const Call& a, const Call& b) { return a.begin < b.begin; });
+
+  for (const Sample& sample : samples_) {
+    const std::vector<Call>& list = calls[sample.thread];
+    const auto after = std::upper_bound(list.begin(), list.end(), sample.time,
+                                        [](Nanoseconds time, const Call& call) { return time < call.begin; });
+    const bool in_call = after != list.begin() && sample.time < std::prev(after)->end;
+    const std::uint32_t inside = in_call ? std::prev(after)->launch : kNone;
+    if (in_call && inside == kNone) continue;
+    for (const auto& [device, launched] : by_device) {
+      const auto next =
+          std::upper_bound(launched.begin(), launched.end(), sample.time,
+                           [&](Nanoseconds time, std::uint32_t one) { return time < named_[one].time; });
+      const bool is_own = inside != kNone && named_[inside].device == device;
+      if (!is_own && next == launched.end()) continue;
+      ++before_[alike_[is_own ? inside : *next]].samples[{sample.thread, sample.stack}];
+    }
+  }
 }
 
 void CodeGaps::count(const GapPlace& place, std::uint64_t gaps, std::uint64_t time) {
@@ -91,33 +197,38 @@ void CodeGaps::count(const GapPlace& place, std::uint64_t gaps, std::uint64_t ti
 /// By the samples taken there on the thread that was late, each with its part of the time. False if there are
 /// none.
 bool CodeGaps::split(const IdleGap& gap, const Before& before) {
+  const auto begin = before.samples.lower_bound({gap.delayed_by, 0});
+  const auto end = before.samples.upper_bound({gap.delayed_by, ~std::uint32_t{0}});
+  if (begin == end) return false;
   std::uint64_t all = 0;
-  const Sampled* most = nullptr;
-  for (const Sampled& one : before.samples) {
-    if (one.thread != gap.delayed_by) continue;
-    all += one.count;
-    if (most == nullptr || one.count > most->count) most = &one;
+  auto most = begin;
+  for (auto one = begin; one != end; ++one) {
+    all += one->second;
+    if (one->second > most->second) most = one;
   }
-  if (most == nullptr) return false;
   std::uint64_t left = gap.time;
-  for (const Sampled& one : before.samples) {
-    if (one.thread != gap.delayed_by || &one == most) continue;
+  for (auto one = begin; one != end; ++one) {
+    if (one == most) continue;
     // Of days at most: no overflow for 65,536 samples.
-    const std::uint64_t part = gap.time * one.count / all;
-    count({GapPlace::Kind::kStack, one.stack, gap.cause}, 0, part);
+    const std::uint64_t part = gap.time * one->second / all;
+    count({GapPlace::Kind::kStack, one->first.second, gap.cause}, 0, part);
     left -= part;
   }
-  count({GapPlace::Kind::kStack, most->stack, gap.cause}, 1, left);
+  count({GapPlace::Kind::kStack, most->first.second, gap.cause}, 1, left);
   return true;
 }
 
-void CodeGaps::attribute(const IdleGap& gap, std::uint32_t place, std::optional<std::uint32_t> named) {
+/// `call_place`: that of the call that took the time, if it launched something.
+void CodeGaps::attribute(const IdleGap& gap, std::uint32_t place, const CodeLaunch* named,
+                         std::uint32_t call_place) {
   const auto at_launch = [&](std::uint32_t number) {
     count({number == 0 ? GapPlace::Kind::kUnknown : GapPlace::Kind::kLaunch, number, gap.cause}, 1, gap.time);
   };
   const Before* before = nullptr;
-  if (named) {
-    if (const auto found = before_.find(alike_[*named]); found != before_.end()) before = &found->second;
+  if (named != nullptr) {
+    if (const auto found = before_.find(alike_[static_cast<std::size_t>(named - named_.data())]);
+        found != before_.end())
+      before = &found->second;
   }
   switch (gap.cause) {
     case IdleCause::kOtherStream:
@@ -129,48 +240,67 @@ void CodeGaps::attribute(const IdleGap& gap, std::uint32_t place, std::optional<
     case IdleCause::kUnknown:
       at_launch(0);
       return;
-    case IdleCause::kSynchronization:
-      at_launch(before == nullptr ? 0 : before->waited);
+    case IdleCause::kSynchronization: {
+      if (call_place != 0 || before == nullptr) {
+        at_launch(call_place);
+        return;
+      }
+      const bool is_own = gap.call != 0 && gap.delayed_by == (gap.is_closing ? named->thread : gap.thread);
+      at_launch((is_own ? before->waited : before->any_waited).place());
       return;
+    }
     case IdleCause::kCopyCall:
-      at_launch(gap.by_copy ? place : before == nullptr ? 0 : before->copied);
+      at_launch(call_place);
       return;
     case IdleCause::kLaunchCall:
     case IdleCause::kOtherCall:
     case IdleCause::kHostCompute:
-    case IdleCause::kHostWait:
-      if (before == nullptr || !split(gap, *before)) at_launch(place);
+    case IdleCause::kHostWait: {
+      if (before != nullptr && split(gap, *before)) return;
+      // Something that the iterations that are named did not do.
+      const bool outside_of_calls = gap.cause == IdleCause::kHostCompute || gap.cause == IdleCause::kHostWait;
+      const bool elsewhere =
+          outside_of_calls && gap.time >= kSurelySampled && sampled_.count(gap.delayed_by) != 0;
+      at_launch(elsewhere ? 0 : place);
       return;
+    }
   }
 }
 
-/// The window's end is the first launch of the iterations that follow it.
-std::optional<std::uint32_t> CodeGaps::named_for(std::uint32_t window, const IdleGap& gap) const {
-  if (window != named_window_ || !gap.is_closing) return std::nullopt;
-  const auto first = std::min_element(named_.begin(), named_.end(),
-                                      [](const auto& a, const auto& b) { return a.time < b.time; });
-  if (first == named_.end()) return std::nullopt;
-  return static_cast<std::uint32_t>(first - named_.begin());
+/// Null if there is none.
+const CodeLaunch* CodeGaps::first_named(std::uint32_t device) const {
+  const CodeLaunch* first = nullptr;
+  for (const CodeLaunch& launch : named_) {
+    if (launch.device == device && (first == nullptr || launch.time < first->time)) first = &launch;
+  }
+  return first;
 }
 
 void CodeGaps::settle(std::uint32_t window, std::span<const CodeLaunch> launches,
                       std::span<const JoinedPlace> joined) {
   const auto found = held_.find(window);
   if (found == held_.end()) return;
-  std::map<std::pair<std::uint32_t, Nanoseconds>, std::size_t> by_launch;
-  for (std::size_t i = 0; i < launches.size(); ++i)
-    by_launch.try_emplace({launches[i].thread, launches[i].time}, i);
+  const Launches by_launch(launches);
   for (const IdleGap& gap : found->second) {
     std::uint32_t place = 0;
-    std::optional<std::uint32_t> named = named_for(window, gap);
-    if (named) {
-      place = named_[*named].place & ~kIncompletePlace;
-    } else if (const auto at = by_launch.find({gap.thread, gap.launched});
-               !gap.is_closing && at != by_launch.end()) {
-      place = joined[at->second].place;
-      if (joined[at->second].named != JoinedPlace::kNone) named = joined[at->second].named;
+    const CodeLaunch* named = nullptr;
+    if (gap.is_closing) {
+      // The window's end is the first launch of the iterations that follow it.
+      if (window == named_window_) named = first_named(gap.device);
+      if (named != nullptr) place = named->place & ~kIncompletePlace;
+    } else if (const std::uint32_t at = by_launch.find(gap.thread, gap.launched, joined);
+               at != JoinedPlace::kNone) {
+      place = joined[at].place;
+      // Without a place it may have been compared with another one.
+      if (place != 0 && joined[at].named != JoinedPlace::kNone) named = &named_[joined[at].named];
     }
-    attribute(gap, place, named);
+    std::uint32_t call_place = 0;
+    if (gap.call != 0) {
+      if (const std::uint32_t call = by_launch.find(gap.delayed_by, gap.call, joined);
+          call != JoinedPlace::kNone)
+        call_place = joined[call].place;
+    }
+    attribute(gap, place, named, call_place);
   }
   held_.erase(found);
 }

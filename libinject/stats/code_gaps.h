@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <optional>
+#include <set>
 #include <span>
 #include <unordered_map>
 #include <utility>
@@ -39,10 +39,12 @@ struct GapTimes {
 /// What was launched, in its order: a kernel or a copy.
 struct CodeLaunch {
   Nanoseconds time = 0;
+  Nanoseconds end = 0;  ///< of the call; of those that are named, as what follows
   std::uint32_t thread = 0;
-  std::uint32_t place = 0;  ///< of those that are named
-  bool is_copy = false;     ///< no memset
-  bool waits = false;       ///< to the host: whoever reads it waits
+  std::uint32_t place = 0;
+  std::uint32_t device = 0;
+  bool is_copy = false;  ///< no memset
+  bool waits = false;    ///< so little to the host that it serves as a synchronization
 };
 
 /// The devices' idle time in windows by the line of Python that they waited for (docs/code.md). Memory is
@@ -56,7 +58,7 @@ class CodeGaps {
   void gap(std::uint32_t window, const IdleGap& gap);
 
   // Of the iterations that are named.
-  /// A call that waited for the device.
+  /// A call that waited for the device; without a place if that is not known.
   void wait(std::uint32_t thread, Nanoseconds begin, Nanoseconds end, std::uint32_t place);
   /// What a thread was doing.
   void sample(std::uint32_t thread, Nanoseconds time, std::uint32_t stack);
@@ -82,27 +84,25 @@ class CodeGaps {
     std::uint32_t thread;
     std::uint32_t place;
   };
-  struct Sampled {
-    std::uint32_t thread;
-    std::uint32_t stack;
-    std::uint32_t count;
-  };
-  /// What the host did before a launch, from the one before it on any thread.
+  /// What the host did before a launch, or those that are alike.
   struct Before {
-    std::uint32_t waited = 0;  ///< place of the last wait before the launch
-    std::uint32_t copied = 0;  ///< of the last copy
-    std::vector<Sampled> samples;
+    PlaceVote waited;      ///< place of the wait that its thread had last
+    PlaceVote any_waited;  ///< … that was over last, of all threads
+    std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> samples;  ///< by thread and stack
   };
 
-  static void add_sample(Before& before, const Sample& sample);
-  std::optional<std::uint32_t> named_for(std::uint32_t window, const IdleGap& gap) const;
+  void note_waits(const std::vector<std::uint32_t>& order);
+  void note_samples(const std::vector<std::uint32_t>& order);
+  const CodeLaunch* first_named(std::uint32_t device) const;
   void count(const GapPlace& place, std::uint64_t gaps, std::uint64_t time);
-  void attribute(const IdleGap& gap, std::uint32_t place, std::optional<std::uint32_t> named);
+  void attribute(const IdleGap& gap, std::uint32_t place, const CodeLaunch* named, std::uint32_t call_place);
   bool split(const IdleGap& gap, const Before& before);
 
   std::map<std::uint32_t, std::vector<IdleGap>> held_;  // by window
   std::vector<Wait> waits_;
+  bool lost_waits_ = false;
   std::vector<Sample> samples_;
+  std::set<std::uint32_t> sampled_;  // threads
   std::vector<CodeLaunch> named_;
   std::vector<std::uint32_t> alike_;
   std::unordered_map<std::uint32_t, Before> before_;  // by the first launch that is alike

@@ -21,6 +21,7 @@ bool is_chosen_by_size(Family family) {
 // Held::transfer: CUpti_ActivityMemcpyKind follows.
 constexpr std::uint8_t kMemsetClass = 1;
 constexpr std::uint8_t kFirstCopyClass = 2;
+constexpr Nanoseconds kMicrosecond = 1000;
 
 }  // namespace
 
@@ -44,10 +45,9 @@ CodeTimes::Held CodeTimes::held(const KernelEvent& event) {
                           number(event.block[0]), number(event.block[1]), number(event.block[2]), shape});
   kernel.coarse = size_class(event.name);
   kernel.name = event.name;
-  kernel.thread = event.launch.thread;
   kernel.order = event.correlation;
   kernel.duration = duration_between(event.start, event.end);
-  kernel.launched = event.launch.host_begin;
+  note_launch(kernel, event.launch, event.device);
   kernel.shape = event.launch.shape;
   // Each launch of a graph makes the call anew.
   const bool is_replayed = event.replayed.call != 0;
@@ -66,11 +66,20 @@ CodeTimes::Held CodeTimes::held(const TransferEvent& event) {
       static_cast<std::uint8_t>(event.memset ? kMemsetClass : kFirstCopyClass + event.copy_kind);
   transfer.coarse = kTransferClass | transfer.transfer;
   transfer.exact = exact_.find_or_add({transfer.coarse, 0, 0, 0, 0, 0, 0, 0});
-  transfer.thread = event.launch.thread;
   transfer.order = event.correlation;
   transfer.duration = duration_between(event.start, event.end);
-  transfer.launched = event.launch.host_begin;
+  transfer.is_small = !event.memset && event.bytes < kSmallCopy;
+  note_launch(transfer, event.launch, event.device);
   return transfer;
+}
+
+void CodeTimes::note_launch(Held& work, const Attribution& launch, std::uint32_t device) {
+  constexpr std::uint64_t kMost = ~std::uint32_t{0};
+  work.thread = launch.thread;
+  work.launched = launch.host_begin;
+  work.call_us = static_cast<std::uint32_t>(
+      std::min(duration_between(launch.host_begin, launch.host_end) / kMicrosecond, kMost));
+  work.device = static_cast<std::uint16_t>(device);
 }
 
 void CodeTimes::count(const Held& work, std::uint32_t place) {
@@ -165,8 +174,9 @@ std::vector<CodeLaunch> CodeTimes::code_launches(const std::vector<Held>& work) 
   std::vector<CodeLaunch> launches;
   launches.reserve(work.size());
   for (const Held& one : work)
-    launches.push_back({one.launched, one.thread, one.place, one.transfer >= kFirstCopyClass,
-                        one.transfer == kFirstCopyClass + kDeviceToHost});
+    launches.push_back({one.launched, one.launched + one.call_us * kMicrosecond, one.thread, one.place,
+                        one.device, one.transfer >= kFirstCopyClass,
+                        one.is_small && one.transfer == kFirstCopyClass + kDeviceToHost});
   return launches;
 }
 

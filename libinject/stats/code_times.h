@@ -74,13 +74,17 @@ class CodeTimes {
     std::uint32_t place;  // of those that are named
     std::uint64_t duration;
     Nanoseconds launched;
+    std::uint32_t call_us;  // how long the call took
+    std::uint16_t device;
     std::uint8_t transfer;  // 0: a kernel
+    bool is_small;          // a copy, of less than kSmallCopy
     std::uint32_t shape;    // of the library call; 0: not known
     std::uint64_t call;     // which call that is
   };
 
   Held held(const KernelEvent& event);
   Held held(const TransferEvent& event);
+  static void note_launch(Held& work, const Attribution& launch, std::uint32_t device);
   template <typename Event>
   void hold(const Event& event);
   template <typename Event>

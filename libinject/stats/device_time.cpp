@@ -210,7 +210,10 @@ void DeviceTimeStatistics::recount(Window& window) {
 void DeviceTimeStatistics::hand_on_gaps(std::uint32_t number, Window& window) {
   if (!on_gap_) return;
   for (auto& [device, timeline] : window.devices) {
-    for (const IdleGap& gap : timeline.take_gaps()) on_gap_(number, gap);
+    for (IdleGap& gap : timeline.take_gaps()) {
+      gap.device = device;
+      on_gap_(number, gap);
+    }
   }
 }
 

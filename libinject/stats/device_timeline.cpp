@@ -79,18 +79,18 @@ Nanoseconds DeviceTimeline::earliest_gap() const {
   return any_ ? all_.end : std::min_element(pending_.begin(), pending_.end(), starts_earlier)->start;
 }
 
-void DeviceTimeline::blame(std::uint64_t time, const IdleShare& share, const TimedWork* next) {
+void DeviceTimeline::blame(std::uint64_t time, const IdleShare& share, const TimedWork* next,
+                           Nanoseconds call) {
   DeviceTimes::Idle& idle = idle_[static_cast<std::size_t>(share.cause)];
   idle.time += time;
   ++idle.gaps;
   if (share.own_work) own_work_ += time;
   shares_.add({share.cause, share.function, share.thread, share.own_work, 1, time});
   if (!keeps_gaps_) return;
-  IdleGap gap{time, share.cause, share.thread};
+  IdleGap gap{time, share.cause, share.thread, call};
   if (next != nullptr) {
     gap.thread = next->thread;
     gap.launched = next->launch_begin;
-    gap.by_copy = next->copy_call;
     gap.is_closing = next->closing;
   }
   gaps_.push_back(gap);
@@ -141,7 +141,7 @@ void DeviceTimeline::gap(const HostThreads& threads, std::span<const DeviceWait>
   const LateCause late = late_cause(begin, next.start, launch, lead_);
   const std::uint32_t thread =
       late.on_thread_before && launched_before != nullptr ? launched_before->thread : next.thread;
-  blame(time, {late.cause, late.function, thread, late.own_work}, &next);
+  blame(time, {late.cause, late.function, thread, late.own_work}, &next, late.call);
   if (launch.thread == nullptr || (late.cause != IdleCause::kHostWait && !late.own_work)) return;
   const FetchTimes fetching = fetch_times(launch.thread->fetches, begin, next.start);
   for (std::size_t kind = 0; kind < kFetchKinds; ++kind) fetch_idle_[kind] += fetching[kind];

@@ -100,7 +100,9 @@ class DeviceTimeline {
   void gap(const HostThreads& threads, std::span<const DeviceWait> waits, Nanoseconds begin,
            const TimedWork& next, const TimedWork* launched_before, std::span<const TimedWork> work);
   void add_waits(std::span<const DeviceWait> waits, Nanoseconds until, std::span<const TimedWork> work);
-  void blame(std::uint64_t time, const IdleShare& share, const TimedWork* next = nullptr);
+  // `next` ended the gap; `call`: IdleGap::call.
+  void blame(std::uint64_t time, const IdleShare& share, const TimedWork* next = nullptr,
+             Nanoseconds call = 0);
 
   std::vector<TimedWork> pending_;
   Nanoseconds judged_until_ = 0;

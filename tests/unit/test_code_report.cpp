@@ -203,6 +203,60 @@ TEST_CASE("The names of one window serve later ones", "[code_report]") {
   CHECK(report.unattributed == 0);
 }
 
+TEST_CASE("Stacks are lines of text, whatever the names", "[code_report]") {
+  Program program;
+  const CodePlace place{program.frames({{"/a;b\n.py", 1}, {"", 0}, {"/c d.py", 2}}), 0, 0,
+                        CodePhase::kForward};
+  CodePlace unnamed = place;
+  unnamed.stack = program.places.node({CodeNodeKind::kFrame, 0, 0, 0, 0});
+  program.timed("kernel<int; 4>(x\ty)", 10);
+  program.timed("", 3);
+  program.timed("other", 5);
+  program.named("kernel<int; 4>(x\ty)", place);
+  program.named("", place);
+  program.named("other", unnamed);
+  program.times.settle_window(1);
+  const CodeReport report = build_code_report(program.times, program.places, {});
+  REQUIRE(report.stacks.size() == 3);
+  CHECK(report.stacks[0].text == "forward;[none];other");
+  CHECK(report.stacks[1].text == "forward;f (/a:b:.py:1);f;f (/c d.py:2);[none]");
+  CHECK(report.stacks[2].text == "forward;f (/a:b:.py:1);f;f (/c d.py:2);kernel<int: 4>(x:y)");
+  CHECK(report.stacks[2].time == 10);
+}
+
+TEST_CASE("Stacks that are too many are one for each phase, and add up", "[code_report]") {
+  Program program;
+  std::vector<CodePlace> places;
+  for (std::uint32_t i = 0; i < 200; ++i)
+    places.push_back({program.frames({{"/a.py", 1}, {"/b.py", i + 1}}), 0, 0,
+                      i % 2 == 0 ? CodePhase::kForward : CodePhase::kBackward});
+  for (std::uint32_t i = 0; i < 200; ++i) program.timed("kernel " + std::to_string(i), 1000 + i);
+  program.timed("unknown", 7);
+  program.times.boundary(program.time + 1);
+  for (std::uint32_t i = 0; i < 200; ++i) program.named("kernel " + std::to_string(i), places[i]);
+  program.times.settle_window(1);
+  for (const std::size_t most : {std::size_t{0}, std::size_t{1000}, kMostStackText}) {
+    const CodeReport report = build_code_report(program.times, program.places, {}, most);
+    std::size_t text = 0;
+    std::uint64_t time = 0;
+    std::uint64_t other = 0;
+    for (const KernelStack& stack : report.stacks) {
+      text += stack.text.size();
+      time += stack.time;
+      if (stack.text == "forward;[other]" || stack.text == "backward;[other]") ++other;
+    }
+    CHECK(time == report.all.time);
+    if (most == kMostStackText) {
+      CHECK(report.stacks.size() == 201);
+      CHECK(other == 0);
+    } else {
+      CHECK(text <= most + 100);
+      CHECK(other == 2);
+      if (most != 0) CHECK(report.stacks.size() > 10);
+    }
+  }
+}
+
 TEST_CASE("Where no launch has been named there is nothing to tell", "[code_report]") {
   Program program;
   program.timed("gemm", 10);

@@ -1,0 +1,775 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+//
+// Idle time by line: each rule alone, and generated programs of which it is known what every gap waited for.
+#include "libinject/stats/code_gaps.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "libinject/analysis/copies.h"
+#include "libinject/model/code_place.h"
+#include "libinject/stats/collector_input.h"
+#include "libinject/stats/device_time.h"
+#include "tests/unit/stats_run.h"
+
+namespace inject {
+namespace {
+
+constexpr Nanoseconds kUs = 1000;
+constexpr Nanoseconds kMs = 1'000'000;
+constexpr std::uint32_t kMain = 1;
+constexpr std::uint32_t kOtherThread = 2;
+
+GapPlace at_launch(std::uint32_t place, IdleCause cause) {
+  return {GapPlace::Kind::kLaunch, place, cause};
+}
+GapPlace at_stack(std::uint32_t stack, IdleCause cause) {
+  return {GapPlace::Kind::kStack, stack, cause};
+}
+GapPlace unknown(IdleCause cause) {
+  return {GapPlace::Kind::kUnknown, 0, cause};
+}
+
+/// The same launches in window 1 and in the iteration that is named after it, one second later.
+struct Iteration {
+  static constexpr Nanoseconds kLater = 1000 * kMs;
+
+  CodeGaps gaps;
+  std::vector<CodeLaunch> launches;
+
+  /// Its place is its number.
+  std::uint32_t launch(Nanoseconds time, std::uint32_t thread = kMain, std::uint32_t device = 0) {
+    const auto place = static_cast<std::uint32_t>(launches.size() + 1);
+    launches.push_back({time, time + 5 * kUs, thread, place, device, false, false});
+    return place;
+  }
+  std::uint32_t copy(Nanoseconds time, Nanoseconds end, bool waits, std::uint32_t thread = kMain) {
+    const std::uint32_t place = launch(time, thread);
+    launches.back().end = end;
+    launches.back().is_copy = true;
+    launches.back().waits = waits;
+    return place;
+  }
+  void wait(Nanoseconds begin, Nanoseconds end, std::uint32_t place, std::uint32_t thread = kMain) {
+    gaps.wait(thread, kLater + begin, kLater + end, place);
+  }
+  void sample(Nanoseconds time, std::uint32_t stack, std::uint32_t thread = kMain) {
+    gaps.sample(thread, kLater + time, stack);
+  }
+  IdleGap gap(std::uint32_t place, IdleCause cause, std::uint64_t time = 1000) const {
+    const CodeLaunch& launch = launches.at(place - 1);
+    IdleGap gap;
+    gap.time = time;
+    gap.cause = cause;
+    gap.delayed_by = gap.thread = launch.thread;
+    gap.launched = launch.time;
+    gap.device = launch.device;
+    return gap;
+  }
+  void settle(const std::vector<IdleGap>& of_window) {
+    for (const IdleGap& one : of_window) gaps.gap(1, one);
+    std::vector<CodeLaunch> named = launches;
+    std::vector<std::uint32_t> alike;
+    std::vector<JoinedPlace> joined;
+    for (CodeLaunch& one : named) {
+      one.time += kLater;
+      one.end += kLater;
+      joined.push_back({one.place, static_cast<std::uint32_t>(alike.size())});
+      alike.push_back(static_cast<std::uint32_t>(alike.size()));
+    }
+    gaps.named(named, alike, 1);
+    gaps.settle(1, launches, joined);
+  }
+  std::uint64_t time(const GapPlace& place) const {
+    const auto found = gaps.sums().find(place);
+    return found == gaps.sums().end() ? 0 : found->second.time;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("A gap in which the host computed is that of the lines in between", "[code_gaps]") {
+  Iteration run;
+  run.launch(1 * kMs);
+  run.sample(2 * kMs, 70);
+  run.sample(3 * kMs, 70);
+  run.sample(4 * kMs, 71);
+  run.sample(4 * kMs, 72, kOtherThread);
+  const std::uint32_t second = run.launch(5 * kMs);
+  const std::uint32_t third = run.launch(6 * kMs);
+  const std::uint64_t odd = 1'000'001;
+  run.settle({run.gap(second, IdleCause::kHostCompute, odd), run.gap(third, IdleCause::kHostCompute)});
+  CHECK(run.time(at_stack(71, IdleCause::kHostCompute)) == odd / 3);
+  CHECK(run.time(at_stack(70, IdleCause::kHostCompute)) == odd - odd / 3);
+  CHECK(run.time(at_launch(third, IdleCause::kHostCompute)) == 1000);
+  CHECK(run.gaps.sums().at(at_stack(70, IdleCause::kHostCompute)).gaps == 1);
+  CHECK(run.gaps.sums().at(at_stack(71, IdleCause::kHostCompute)).gaps == 0);
+}
+
+TEST_CASE("A long gap that the named iterations do not have has no line", "[code_gaps]") {
+  Iteration run;
+  run.launch(1 * kMs);
+  const std::uint32_t of_main = run.launch(2 * kMs);
+  run.sample(3 * kMs, 70);
+  run.launch(4 * kMs);
+  const std::uint32_t of_other = run.launch(5 * kMs, kOtherThread);
+  run.settle({run.gap(of_main, IdleCause::kHostCompute, 100 * kMs),
+              run.gap(of_main, IdleCause::kLaunchCall, 90 * kMs),
+              run.gap(of_main, IdleCause::kHostWait, 2 * kMs),
+              // Its stack is not read.
+              run.gap(of_other, IdleCause::kHostCompute, 80 * kMs)});
+  CHECK(run.time(unknown(IdleCause::kHostCompute)) == 100 * kMs);
+  CHECK(run.time(at_launch(of_main, IdleCause::kLaunchCall)) == 90 * kMs);
+  CHECK(run.time(at_launch(of_main, IdleCause::kHostWait)) == 2 * kMs);
+  CHECK(run.time(at_launch(of_other, IdleCause::kHostCompute)) == 80 * kMs);
+}
+
+TEST_CASE("While a thread waits or copies its stack does not count, and in a launch it is that one's",
+          "[code_gaps]") {
+  Iteration run;
+  run.launch(1 * kMs);
+  run.wait(2 * kMs, 9 * kMs, 500);
+  run.sample(3 * kMs, 70);
+  run.copy(10 * kMs, 19 * kMs, true);
+  run.sample(15 * kMs, 71);
+  run.sample(20 * kMs, 72);
+  const std::uint32_t slow = run.launch(21 * kMs);
+  run.launches.back().end = 29 * kMs;
+  run.sample(25 * kMs, 73);
+  run.sample(26 * kMs, 73);
+  run.sample(27 * kMs, 73);
+  run.sample(30 * kMs, 74);
+  const std::uint32_t last = run.launch(31 * kMs);
+  run.settle({run.gap(slow, IdleCause::kLaunchCall, 8000), run.gap(last, IdleCause::kHostCompute, 400)});
+  CHECK(run.time(at_stack(72, IdleCause::kLaunchCall)) == 2000);
+  CHECK(run.time(at_stack(73, IdleCause::kLaunchCall)) == 6000);
+  CHECK(run.time(at_stack(74, IdleCause::kHostCompute)) == 400);
+}
+
+TEST_CASE("A wait is that of the thread that was late", "[code_gaps]") {
+  Iteration run;
+  run.launch(1 * kMs);
+  run.launch(1 * kMs, kOtherThread);
+  run.wait(2 * kMs, 3 * kMs, 500);
+  run.wait(2 * kMs, 4 * kMs, 600, kOtherThread);
+  run.wait(2 * kMs, 5 * kMs, 700, 9);  // launches nothing
+  const std::uint32_t next = run.launch(6 * kMs);
+  IdleGap own = run.gap(next, IdleCause::kSynchronization, 100);
+  own.call = 2 * kMs;
+  IdleGap of_other = run.gap(next, IdleCause::kSynchronization, 30);
+  of_other.call = 2 * kMs;
+  of_other.delayed_by = kOtherThread;
+  // By the lead: of any.
+  const IdleGap lead = run.gap(next, IdleCause::kSynchronization, 5);
+  run.settle({own, of_other, lead});
+  CHECK(run.time(at_launch(500, IdleCause::kSynchronization)) == 100);
+  CHECK(run.time(at_launch(600, IdleCause::kSynchronization)) == 35);
+}
+
+TEST_CASE("Of several waits before a launch it is the longest", "[code_gaps]") {
+  Iteration run;
+  const std::uint32_t first = run.launch(1 * kMs);
+  run.wait(2 * kMs, 8 * kMs, 500);
+  run.wait(9 * kMs, 9 * kMs + 10, 501);
+  const std::uint32_t second = run.launch(10 * kMs);
+  const std::uint32_t third = run.launch(11 * kMs);
+  run.wait(12 * kMs, 12 * kMs + 10, 502);
+  const std::uint32_t fourth = run.launch(13 * kMs);
+  run.wait(14 * kMs, 15 * kMs, 0);  // where is not known
+  const std::uint32_t last = run.launch(16 * kMs);
+  std::vector<IdleGap> of_window;
+  std::uint64_t time = 1;
+  for (const std::uint32_t place : {first, second, third, fourth, last}) {
+    of_window.push_back(run.gap(place, IdleCause::kSynchronization, time));
+    of_window.back().call = 1;
+    time *= 10;
+  }
+  run.settle(of_window);
+  CHECK(run.time(at_launch(500, IdleCause::kSynchronization)) == 110);
+  CHECK(run.time(at_launch(502, IdleCause::kSynchronization)) == 1000);
+  CHECK(run.time(unknown(IdleCause::kSynchronization)) == 10001);
+}
+
+TEST_CASE("A copy's call that took the time is that copy's, whatever is launched next", "[code_gaps]") {
+  Iteration run;
+  const std::uint32_t slow = run.copy(1 * kMs, 9 * kMs, false);
+  const std::uint32_t item = run.copy(10 * kMs, 19 * kMs, true);
+  run.copy(20 * kMs, 21 * kMs, false, kOtherThread);
+  const std::uint32_t next = run.copy(22 * kMs, 23 * kMs, false);
+  IdleGap by_copy = run.gap(next, IdleCause::kCopyCall, 100);
+  by_copy.call = 1 * kMs;
+  IdleGap by_item = run.gap(next, IdleCause::kSynchronization, 30);
+  by_item.call = 10 * kMs;
+  IdleGap by_none = run.gap(next, IdleCause::kCopyCall, 5);
+  by_none.call = 7;  // one that copied nothing
+  run.settle({by_copy, by_item, by_none});
+  CHECK(run.time(at_launch(slow, IdleCause::kCopyCall)) == 100);
+  CHECK(run.time(at_launch(item, IdleCause::kSynchronization)) == 30);
+  CHECK(run.time(unknown(IdleCause::kCopyCall)) == 5);
+}
+
+TEST_CASE("What one launch launches has one past", "[code_gaps]") {
+  Iteration run;
+  run.launch(1 * kMs);
+  run.sample(3 * kMs, 70);
+  const std::uint32_t first = run.launch(5 * kMs);
+  const std::uint32_t second = run.launch(5 * kMs);
+  std::vector<CodeLaunch> named = run.launches;
+  for (CodeLaunch& one : named) one.time += Iteration::kLater;
+  run.gaps.gap(1, run.gap(second, IdleCause::kHostCompute));
+  run.gaps.named(named, std::vector<std::uint32_t>{0, 1, 2}, 1);
+  // A graph's kernels come in another order, and the first has no place.
+  const JoinedPlace joined[] = {{1, 0}, {0, JoinedPlace::kNone}, {first, 2}};
+  run.gaps.settle(1, run.launches, joined);
+  CHECK(run.time(at_stack(70, IdleCause::kHostCompute)) == 1000);
+}
+
+TEST_CASE("What a device waited for is since the last launch on it", "[code_gaps]") {
+  Iteration run;
+  run.launch(1 * kMs, kMain, 0);
+  for (Nanoseconds at = 2; at < 10; ++at) run.sample(at * kMs, 70);
+  const std::uint32_t other = run.launch(10 * kMs, kMain, 1);
+  run.sample(11 * kMs, 71);
+  run.sample(12 * kMs, 71);
+  const std::uint32_t next = run.launch(13 * kMs, kMain, 0);
+  IdleGap closing = run.gap(next, IdleCause::kHostCompute, 7);
+  closing.is_closing = true;
+  closing.device = 1;
+  run.settle(
+      {run.gap(other, IdleCause::kHostCompute, 800), run.gap(next, IdleCause::kHostWait, 1000), closing});
+  CHECK(run.time(at_stack(70, IdleCause::kHostCompute)) == 807);
+  CHECK(run.time(at_stack(70, IdleCause::kHostWait)) == 800);
+  CHECK(run.time(at_stack(71, IdleCause::kHostWait)) == 200);
+}
+
+TEST_CASE("Gaps that are no line's", "[code_gaps]") {
+  Iteration run;
+  const std::uint32_t launch = run.launch(1 * kMs);
+  std::vector<IdleGap> of_window;
+  for (std::size_t i = 0; i < kIdleCauses; ++i) {
+    const auto cause = static_cast<IdleCause>(i);
+    of_window.push_back(run.gap(launch, cause, 3));
+    of_window.back().launched = 77;  // a launch that is not there
+  }
+  run.settle(of_window);
+  for (std::size_t i = 0; i < kIdleCauses; ++i) {
+    const auto cause = static_cast<IdleCause>(i);
+    const bool on_device =
+        cause == IdleCause::kOtherStream || cause == IdleCause::kCollective || cause == IdleCause::kQueue;
+    CHECK(run.time({on_device ? GapPlace::Kind::kDevice : GapPlace::Kind::kUnknown, 0, cause}) == 3);
+  }
+}
+
+TEST_CASE("Windows are settled in any order, before those that are named and after", "[code_gaps]") {
+  CodeGaps gaps;
+  const CodeLaunch launches[] = {{10, 12, kMain, 1, 0, false, false}, {20, 22, kMain, 2, 0, false, false}};
+  const std::uint32_t alike[] = {0, 1};
+  const JoinedPlace joined[] = {{1, 0}, {2, 1}};
+  IdleGap gap;
+  gap.cause = IdleCause::kHostCompute;
+  gap.delayed_by = gap.thread = kMain;
+  for (std::uint32_t window = 1; window <= 4; ++window) {
+    gap.is_closing = false;
+    gap.launched = 20;
+    gap.time = 1;
+    gaps.gap(window, gap);
+    gap.is_closing = true;
+    gap.time = 100;
+    gaps.gap(window, gap);
+  }
+  // Without names.
+  gaps.settle(1, launches, std::vector<JoinedPlace>(2));
+  CHECK(gaps.sums().at(unknown(IdleCause::kHostCompute)).time == 101);
+  gaps.named(launches, alike, 3);
+  gaps.settle(4, launches, joined);
+  gaps.settle(3, launches, joined);
+  gaps.settle(2, launches, joined);
+  gaps.settle(2, launches, joined);
+  CHECK(gaps.sums().at(at_launch(2, IdleCause::kHostCompute)).time == 3);
+  // Only window 3 ends where the launches that are named begin.
+  CHECK(gaps.sums().at(at_launch(1, IdleCause::kHostCompute)).time == 100);
+  CHECK(gaps.sums().at(unknown(IdleCause::kHostCompute)).time == 301);
+}
+
+TEST_CASE("Beyond the bounds gaps are unknown, and all are counted", "[code_gaps]") {
+  Iteration run;
+  run.launch(1 * kMs);
+  const std::uint32_t next = run.launch(Iteration::kLater / 2);
+  IdleGap gap = run.gap(next, IdleCause::kHostCompute, 3);
+  SECTION("gaps") {
+    for (std::size_t i = 0; i < CodeGaps::kMaxHeld + 5; ++i) run.gaps.gap(1, gap);
+    run.settle({});
+    CHECK(run.gaps.sums().at(at_launch(next, IdleCause::kHostCompute)).gaps == CodeGaps::kMaxHeld);
+    CHECK(run.gaps.sums().at(unknown(IdleCause::kHostCompute)).gaps == 5);
+  }
+  SECTION("samples, each of another stack") {
+    for (std::uint32_t i = 0; i < CodeGaps::kMaxSamples + 5; ++i) run.sample(2 * kMs + i, i + 1);
+    gap.time = ~std::uint64_t{0} / CodeGaps::kMaxSamples;
+    run.settle({gap});
+    CHECK(run.gaps.sums().size() == CodeGaps::kMaxSamples);
+    std::uint64_t sum = 0;
+    for (const auto& [place, times] : run.gaps.sums()) sum += times.time;
+    CHECK(sum == gap.time);
+  }
+  SECTION("waits") {
+    gap.cause = IdleCause::kSynchronization;
+    for (std::size_t i = 0; i < CodeGaps::kMaxWaits + 1; ++i) run.wait(2 * kMs + i, 2 * kMs + i + 1, 500);
+    run.sample(3 * kMs, 70);
+    IdleGap computed = run.gap(next, IdleCause::kHostCompute, 50 * kMs);
+    run.settle({gap, computed});
+    CHECK(run.time(unknown(IdleCause::kSynchronization)) == 3);
+    CHECK(run.time(unknown(IdleCause::kHostCompute)) == 50 * kMs);
+  }
+}
+
+namespace {
+
+/// What a line of the generated program does. Its number is that of its place; the stack in it has that
+/// number, and kStacks more.
+constexpr std::uint32_t kStacks = 100'000;
+enum class Kind { kLaunch, kSynchronize, kItem, kUpload };
+struct Line {
+  Kind kind = Kind::kLaunch;
+  std::uint32_t thread = kMain;
+  std::uint32_t device = 0;
+  std::uint32_t place = 0;
+  /// What its thread computes before, and on which line: its own where that is short.
+  Nanoseconds compute = 0;
+  std::uint32_t computing = 0;
+  Nanoseconds works = 0;  ///< the device
+  std::uint32_t kernel = 0;
+};
+using Program = std::vector<Line>;
+
+struct Choice {
+  std::mt19937 random;
+  std::uint64_t between(std::uint64_t least, std::uint64_t most) {
+    return least + random() % (most - least + 1);
+  }
+  bool one_in(std::uint32_t most) { return random() % most == 0; }
+};
+
+Program make_program(Choice& choice, std::uint32_t& places, bool threads) {
+  Program program;
+  const std::uint64_t lines = choice.between(4, 20);
+  const std::uint64_t backward = threads ? choice.between(1, lines) : lines;
+  for (std::uint64_t i = 0; i < lines; ++i) {
+    Line line;
+    line.place = ++places;
+    line.computing = line.place;
+    line.kernel = line.place % 7;
+    line.compute = choice.between(0, 40) * kUs;
+    if (choice.one_in(4)) {
+      line.computing = ++places;
+      line.compute = choice.between(3 * kMs, 20 * kMs);
+    }
+    line.works = choice.one_in(3) ? choice.between(1 * kMs, 8 * kMs) : choice.between(2, 80) * kUs;
+    if (i > 0 && choice.one_in(4))
+      line.kind = std::array{Kind::kSynchronize, Kind::kItem, Kind::kUpload}[choice.between(0, 2)];
+    // What its thread computes before is part of what it does before the next launch, which has one line
+    // here.
+    if (line.kind == Kind::kSynchronize) {
+      line.compute = 0;
+      line.computing = line.place;
+    }
+    // The backward pass computes nothing of the program's.
+    if (i >= backward && i < backward + 5) {
+      line.kind = Kind::kLaunch;
+      line.thread = kOtherThread;
+      line.compute = choice.between(0, 20) * kUs;
+      line.computing = line.place;
+    }
+    program.push_back(line);
+  }
+  program.front().kind = program.back().kind = Kind::kLaunch;
+  return program;
+}
+
+/// Runs it on a simulated host and device, and tells the statistics of that.
+class Machine {
+ public:
+  explicit Machine(std::uint32_t seed, std::size_t most_held = DeviceTimeStatistics::kMaxHeld)
+      : choice{std::mt19937(seed)}, observer(most_held) {
+    run.statistics.expect_names();
+    observer.tell_gaps([this](std::uint32_t, const IdleGap& gap) { gaps.push_back(gap); });
+  }
+
+  void boundary() {
+    IterationBoundary boundary;
+    boundary.number = ++iterations;
+    boundary.begin = time + 1;
+    boundary.window = window;
+    run.statistics.iteration_boundary(boundary);
+  }
+
+  void iterate(const Program& program) {
+    boundary();
+    time += 2;
+    for (const Line& line : program) step(line);
+  }
+
+  void open(std::uint32_t number) {
+    window = number;
+    opened = time;
+  }
+  void close() {
+    closed = time;
+    naming_ = true;
+    next_sample_ = time;
+  }
+  void settle() {
+    observer.settle_window(window, opened, closed);
+    run.statistics.settle_window(window, opened, closed);
+  }
+
+  Choice choice;
+  StatsRun run;
+  DeviceTimeStatistics observer;
+  std::vector<IdleGap> gaps;
+  Nanoseconds time = 1000 * kMs;
+  Nanoseconds opened = 0;
+  Nanoseconds closed = 0;
+  std::uint32_t window = 0;
+  std::uint32_t iterations = 0;
+  /// In the window: the line that each launch, or wait, makes, by thread and time.
+  std::map<std::pair<std::uint32_t, Nanoseconds>, Line> truth;
+
+ private:
+  /// The thread is at that line until then.
+  void be(std::uint32_t line, Nanoseconds until) {
+    for (; naming_ && next_sample_ < until; next_sample_ += choice.between(300, 1000) * kUs) {
+      // One that hits a launch's few microseconds is that launch's, and would have a part of the gap.
+      const bool in_launch = until - time < 10 * kUs;
+      if (next_sample_ >= time && !in_launch) run.statistics.add_stack(kMain, next_sample_, kStacks + line);
+    }
+    time = until;
+  }
+
+  void step(const Line& line) {
+    Host& host = hosts_[line.thread];
+    // The other one waits meanwhile.
+    be(line.computing, time + line.compute);
+    host.processor += line.compute;
+    if (last_thread_ != line.thread) ++host.waits;
+    last_thread_ = line.thread;
+    const Nanoseconds begin = time;
+    if (begin - host.end >= kProcessorTimeApart) read(line.thread, begin);
+    Nanoseconds& free = free_[line.device];
+    Nanoseconds start = std::max(free, begin + 4 * kUs);
+    Nanoseconds end = begin + 5 * kUs;
+    switch (line.kind) {
+      case Kind::kLaunch:
+        free = start + line.works;
+        break;
+      case Kind::kSynchronize:
+        end = std::max(end, free + 3 * kUs);
+        break;
+      case Kind::kItem:
+        free = start + 2 * kUs;
+        end = free + 3 * kUs;
+        break;
+      case Kind::kUpload:
+        start = std::max(free, begin + line.works);
+        free = start + 20 * kUs;
+        end = free + line.works / 2;
+        break;
+    }
+    if (!naming_) truth[{line.thread, begin}] = line;
+    be(line.place, end);
+    host.end = end;
+    host.processor += end - begin;
+    tell(line, begin, end, start, free);
+    if (end - begin >= kProcessorTimeApart) read(line.thread, end);
+  }
+
+  void read(std::uint32_t thread, Nanoseconds at) {
+    if (naming_) return;
+    const Host& host = hosts_[thread];
+    run.statistics.add(ProcessorTimeEvent{window, thread, at, host.processor, host.waits});
+    observer.reading(window, thread, {at, host.processor, host.waits});
+  }
+
+  void tell(const Line& line, Nanoseconds begin, Nanoseconds end, Nanoseconds start, Nanoseconds until) {
+    constexpr std::array kNames{"cudaLaunchKernel", "cudaStreamSynchronize", "cudaMemcpyAsync",
+                                "cudaMemcpyAsync"};
+    CallEvent call = call_event(kNames[static_cast<std::size_t>(line.kind)], end - begin);
+    call.window = window;
+    call.thread = line.thread;
+    call.begin = begin;
+    call.end = end;
+    const bool waits = line.kind == Kind::kSynchronize;
+    call.correlation = waits ? 0 : ++correlation_;
+    if (naming_ && waits) run.statistics.add_named_wait(line.thread, begin, end, line.place);
+    const FunctionKinds::Kind& kind = kinds_.of(call.function);
+    if (!naming_) {
+      run.statistics.add(call);
+      observer.call(window, line.thread, {begin, end, call.function, kind.state, kind.asks});
+    }
+    if (waits) return;
+    Attribution launch;
+    launch.known = true;
+    launch.function = call.function;
+    launch.window = naming_ ? window | kNamingWindow : window;
+    launch.thread = line.thread;
+    launch.range = naming_ ? line.place : 0;
+    launch.host_begin = begin;
+    launch.host_end = end;
+    if (line.kind == Kind::kLaunch) {
+      KernelEvent event = run.kernel("kernel " + std::to_string(line.kernel), 0);
+      event.launch = launch;
+      event.device = line.device;
+      event.correlation = correlation_;
+      event.start = start;
+      event.end = until;
+      if (naming_) return run.statistics.add_named(event);
+      run.statistics.add(event);
+      observer.work(window, line.device, timed_work(event, false, kind.state));
+      return;
+    }
+    const bool item = line.kind == Kind::kItem;
+    TransferEvent event = copy_event(item ? kDeviceToHost : kHostToDevice, item ? 4 : 1 << 24, 0);
+    event.launch = launch;
+    event.device = line.device;
+    event.correlation = correlation_;
+    event.start = start;
+    event.end = until;
+    if (naming_) return run.statistics.add_named(event);
+    run.statistics.add(event);
+    if (item) observer.small_download(window, line.thread, begin);
+    observer.work(window, line.device, timed_work(event, kind.state));
+  }
+
+  struct Host {
+    Nanoseconds end = 0;
+    Nanoseconds processor = 0;
+    std::uint64_t waits = 0;
+  };
+  std::map<std::uint32_t, Host> hosts_;
+  std::map<std::uint32_t, Nanoseconds> free_;
+  FunctionKinds kinds_;
+  std::uint32_t last_thread_ = 0;
+  std::uint32_t correlation_ = 0;
+  bool naming_ = false;
+  Nanoseconds next_sample_ = 0;
+};
+
+using ByCause = std::map<IdleCause, std::uint64_t>;
+using ByLine = std::map<std::pair<std::uint32_t, IdleCause>, std::uint64_t>;
+
+/// To the nanosecond what the diagnosis has, cause by cause.
+void check_sums(const Machine& machine) {
+  ByCause expected;
+  for (const DeviceTimeRow& row : machine.run.statistics.device_times().rows())
+    for (std::size_t i = 0; i < kIdleCauses; ++i)
+      expected[static_cast<IdleCause>(i)] += row.times.idle_by_cause[i].time;
+  ByCause gaps;
+  std::uint64_t count = 0;
+  for (const auto& [place, times] : machine.run.statistics.code_times().gaps()) {
+    gaps[place.cause] += times.time;
+    count += times.gaps;
+  }
+  std::erase_if(expected, [](const auto& one) { return one.second == 0; });
+  std::erase_if(gaps, [](const auto& one) { return one.second == 0; });
+  CHECK(expected == gaps);
+  CHECK(count == machine.gaps.size());
+}
+
+struct Outcome {
+  std::uint64_t known = 0;
+  std::uint64_t all = 0;  ///< of gaps with a line
+};
+
+/// None has more than what waited for it. `complete`: nor less.
+Outcome check_lines(const Machine& machine, bool complete) {
+  const auto is_wait = [](const Line& line) {
+    return line.kind == Kind::kSynchronize || line.kind == Kind::kItem;
+  };
+  ByLine expected;
+  std::set<std::uint32_t> waits;
+  std::uint64_t lead = 0;
+  for (const auto& [key, line] : machine.truth) {
+    if (is_wait(line)) waits.insert(line.place);
+  }
+  Outcome outcome;
+  for (const IdleGap& gap : machine.gaps) {
+    switch (gap.cause) {
+      case IdleCause::kSynchronization:
+      case IdleCause::kCopyCall:
+        if (gap.call == 0) {
+          lead += gap.time;
+        } else {
+          expected[{machine.truth.at({gap.delayed_by, gap.call}).place, gap.cause}] += gap.time;
+        }
+        break;
+      case IdleCause::kLaunchCall:
+      case IdleCause::kOtherCall:
+      case IdleCause::kHostCompute:
+      case IdleCause::kHostWait:
+        if (!gap.is_closing) {
+          const Line& line = machine.truth.at({gap.thread, gap.launched});
+          expected[{gap.delayed_by == kMain ? line.computing : line.place, gap.cause}] += gap.time;
+        }
+        break;
+      default:
+        continue;
+    }
+    outcome.all += gap.time;
+  }
+  ByLine found;
+  std::uint64_t by_lead = 0;
+  for (const auto& [place, times] : machine.run.statistics.code_times().gaps()) {
+    if (place.kind != GapPlace::Kind::kLaunch && place.kind != GapPlace::Kind::kStack) continue;
+    const std::uint32_t line = place.kind == GapPlace::Kind::kStack ? place.number - kStacks : place.number;
+    found[{line, place.cause}] += times.time;
+    outcome.known += times.time;
+  }
+  for (const auto& [where, time] : found) {
+    INFO("line " << where.first << ", " << idle_cause_name(where.second));
+    const std::uint64_t wanted = expected.count(where) != 0 ? expected.at(where) : 0;
+    if (where.second == IdleCause::kSynchronization) {
+      CHECK(waits.count(where.first) == 1);
+      if (time > wanted) by_lead += time - wanted;
+    } else {
+      CHECK(time <= wanted);
+    }
+  }
+  CHECK(by_lead <= lead);
+  if (!complete) return outcome;
+  for (const auto& [where, wanted] : expected) {
+    INFO("line " << where.first << ", " << idle_cause_name(where.second));
+    CHECK(found[where] >= wanted);
+  }
+  return outcome;
+}
+
+}  // namespace
+
+TEST_CASE("Generated programs: every gap has the line that it waited for", "[code_gaps]") {
+  const bool threads = GENERATE(false, true);
+  const std::size_t most_held = GENERATE(std::size_t{100}, DeviceTimeStatistics::kMaxHeld);
+  for (std::uint32_t seed = 0; seed < 60; ++seed) {
+    INFO("seed " << seed << (threads ? ", two threads" : ""));
+    Machine machine(seed, most_held);
+    std::uint32_t places = 0;
+    const Program program = make_program(machine.choice, places, threads);
+    machine.iterate(program);
+    machine.open(1);
+    for (int i = 0; i < 5; ++i) machine.iterate(program);
+    machine.close();
+    for (int i = 0; i < 2; ++i) machine.iterate(program);
+    machine.boundary();
+    machine.settle();
+    if (most_held != DeviceTimeStatistics::kMaxHeld) continue;
+    check_sums(machine);
+    check_lines(machine, true);
+  }
+}
+
+TEST_CASE("Generated programs whose iterations take turns, and vary", "[code_gaps]") {
+  const bool threads = GENERATE(false, true);
+  Outcome all;
+  for (std::uint32_t seed = 0; seed < 60; ++seed) {
+    INFO("seed " << seed << (threads ? ", two threads" : ""));
+    Machine machine(seed);
+    std::uint32_t places = 0;
+    const Program critic = make_program(machine.choice, places, threads);
+    const Program generator = make_program(machine.choice, places, threads);
+    machine.open(1);
+    for (int i = 0; i < 8; ++i) {
+      Program program = i % 2 == 0 ? critic : generator;
+      const auto at = static_cast<std::ptrdiff_t>(machine.choice.between(0, program.size() - 1));
+      // A line that the named iterations do not run, or one that this one does not.
+      if (i % 4 == 2) {
+        Line added;
+        added.place = ++places;
+        added.computing = ++places;
+        added.compute = machine.choice.between(0, 15) * kMs;
+        added.works = 50 * kUs;
+        added.kernel = 100;  // one of a single other place would be taken for that one's
+        program.insert(program.begin() + at, added);
+      } else if (i % 4 == 3 && program.size() > 1) {
+        program.erase(program.begin() + at);
+      }
+      machine.iterate(program);
+    }
+    machine.close();
+    machine.iterate(critic);
+    machine.iterate(generator);
+    machine.boundary();
+    machine.settle();
+    check_sums(machine);
+    const Outcome outcome = check_lines(machine, false);
+    all.known += outcome.known;
+    all.all += outcome.all;
+  }
+  INFO(all.known << " of " << all.all << " ns");
+  CHECK(static_cast<double>(all.known) > 0.7 * static_cast<double>(all.all));
+}
+
+TEST_CASE("Generated programs on several devices, and windows without names: sums", "[code_gaps]") {
+  for (std::uint32_t seed = 0; seed < 40; ++seed) {
+    INFO("seed " << seed);
+    Machine machine(seed);
+    std::uint32_t places = 0;
+    Program program = make_program(machine.choice, places, true);
+    for (Line& line : program) line.device = static_cast<std::uint32_t>(machine.choice.between(0, 2));
+    machine.open(1);
+    for (int i = 0; i < 3; ++i) machine.iterate(program);
+    machine.closed = machine.time + machine.choice.between(0, 3) * kMs;
+    machine.settle();
+    machine.time = machine.closed + 100 * kMs;
+    machine.open(2);
+    for (int i = 0; i < 3; ++i) machine.iterate(program);
+    machine.close();
+    for (int i = 0; i < 2; ++i) machine.iterate(program);
+    machine.boundary();
+    machine.settle();
+    check_sums(machine);
+  }
+}
+
+TEST_CASE("Gaps are told in time when the statistics are bounded", "[code_gaps]") {
+  // Whatever is judged early: what is told adds up to what the rows have.
+  for (const std::size_t most : {std::size_t{20}, std::size_t{200}, std::size_t{2000}}) {
+    DeviceTimeStatistics statistics(most);
+    std::uint64_t told = 0;
+    std::uint64_t count = 0;
+    statistics.tell_gaps([&](std::uint32_t window, const IdleGap& gap) {
+      CHECK(window == 1);
+      CHECK(gap.device < 2);
+      told += gap.time;
+      ++count;
+    });
+    std::mt19937 random(7);
+    Nanoseconds time = kMs;
+    for (int i = 0; i < 5000; ++i) {
+      TimedWork work;
+      work.launch_begin = time += random() % 1000;
+      work.launch_end = time += random() % 1000;
+      work.start = time += random() % 1000;
+      work.end = work.start + random() % 2000;
+      work.thread = 1;
+      work.launch_known = random() % 10 != 0;
+      statistics.work(1, static_cast<std::uint32_t>(random() % 2), work);
+    }
+    statistics.settle_window(1, kMs, time + 5000);
+    std::uint64_t idle = 0;
+    std::uint64_t gaps = 0;
+    for (const DeviceTimeRow& row : statistics.rows()) {
+      for (const DeviceTimes::Idle& one : row.times.idle_by_cause) {
+        idle += one.time;
+        gaps += one.gaps;
+      }
+    }
+    CHECK(told == idle);
+    CHECK(count == gaps);
+  }
+}
+
+}  // namespace inject
