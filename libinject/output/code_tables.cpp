@@ -62,6 +62,21 @@ void add_flop_columns(Columns<Row>& columns) {
           "the rate or a peak is not known");
 }
 
+/// What limits all that was launched in it.
+template <typename Row>
+void add_limit_columns(Columns<Row>& columns) {
+  columns
+      .add(
+          "Compute-bound (ns)", kTime, [](const Row& row) { return row.inclusive.limits.compute; },
+          "Of the total time: kernels that arithmetic limits (diagnosis.md).")
+      .add(
+          "Memory-bound (ns)", kTime, [](const Row& row) { return row.inclusive.limits.memory; },
+          "… that memory limits.")
+      .add(
+          "Latency-bound (ns)", kTime, [](const Row& row) { return row.inclusive.limits.latency; },
+          "… too short, or of too few blocks, to use the device.");
+}
+
 template <typename Row>
 std::vector<Listed<Row>> with_total(const std::vector<Row>& rows, const Report& report) {
   std::vector<Listed<Row>> result;
@@ -83,6 +98,7 @@ Columns<Listed<OperatorRow>> operator_columns(const Report&) {
   add_time_columns(columns, "Sum of the durations of kernels launched with it as the innermost operator.",
                    "… of all kernels launched in it.");
   add_phase_columns(columns, &OperatorRow::inclusive);
+  add_limit_columns(columns);
   add_flop_columns(columns);
   return columns;
 }
@@ -107,6 +123,7 @@ Columns<Listed<ModuleRow>> module_columns(const Report&) {
   add_time_columns(columns, "Sum of the durations of kernels launched with it as the innermost module.",
                    "… of all kernels launched in it.");
   add_phase_columns(columns, &ModuleRow::inclusive);
+  add_limit_columns(columns);
   add_flop_columns(columns);
   return columns;
 }
@@ -138,6 +155,7 @@ Columns<Listed<LineRow>> line_columns(const Report&) {
   add_time_columns(columns, "… of kernels launched with it as the innermost line.",
                    "… of all kernels launched by it and by what it calls.");
   add_phase_columns(columns, &LineRow::inclusive);
+  add_limit_columns(columns);
   add_flop_columns(columns);
   return columns;
 }

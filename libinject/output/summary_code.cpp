@@ -14,6 +14,20 @@ namespace {
 
 constexpr std::size_t kShown = 5;
 
+/// `memory 81%`: what limits most of the kernels' time, if that is known of half of it.
+std::string bound_text(const CodeWork& work) {
+  const KernelLimits& limits = work.limits;
+  struct Bound {
+    std::uint64_t time;
+    std::string_view name;
+  };
+  const auto bound = std::max(
+      {Bound{limits.compute, "compute"}, Bound{limits.memory, "memory"}, Bound{limits.latency, "latency"}},
+      [](const Bound& one, const Bound& other) { return one.time < other.time; });
+  if (2 * bound.time < work.time || bound.time == 0) return "-";
+  return str_format("{} {}%", bound.name, 100 * bound.time / work.time);
+}
+
 template <typename Line>
 std::string place_of(const Line& line) {
   if (line.file.empty()) return std::string(line.function);
@@ -27,8 +41,9 @@ std::string place_of(const Line& line) {
 void write_code(TextPage& page, const Report& report) {
   const CodeReport& code = report.code;
   if (code.empty() || code.all.time == 0) return;
-  const auto cells = [&](std::uint64_t time) {
-    return std::vector<std::string>{share_text(time, code.all.time), time_text(static_cast<double>(time))};
+  const auto cells = [&](std::uint64_t time, const CodeWork& work) {
+    return std::vector<std::string>{share_text(time, code.all.time), time_text(static_cast<double>(time)),
+                                    bound_text(work)};
   };
   std::vector<const ModuleRow*> modules;
   for (const ModuleRow& module : code.modules)
@@ -42,9 +57,9 @@ void write_code(TextPage& page, const Report& report) {
     page.paragraph("  ", text + " (of library calls of known shape, " +
                              share_text(code.all.flop_time, code.all.time) + " of the kernels' time)");
   }
-  TextTable by_module({"Kernels", "Time"}, "Module (module_sum.csv)");
+  TextTable by_module({"Kernels", "Time", "Bound by"}, "Module (module_sum.csv)");
   for (std::size_t i = 0; i < std::min(kShown, modules.size()); ++i)
-    by_module.row(cells(modules[i]->self.time), modules[i]->path);
+    by_module.row(cells(modules[i]->self.time, modules[i]->self), modules[i]->path);
   page.table(by_module, std::min(kShown, modules.size()));
 
   std::vector<std::string> places;
@@ -52,8 +67,9 @@ void write_code(TextPage& page, const Report& report) {
     if (places.size() == kShown || line.user_time == 0) break;
     places.push_back(place_of(line));
   }
-  TextTable by_line({"Kernels", "Time"}, "Line of the program (line_sum.csv)");
-  for (std::size_t i = 0; i < places.size(); ++i) by_line.row(cells(code.lines[i].user_time), places[i]);
+  TextTable by_line({"Kernels", "Time", "Bound by"}, "Line of the program (line_sum.csv)");
+  for (std::size_t i = 0; i < places.size(); ++i)
+    by_line.row(cells(code.lines[i].user_time, code.lines[i].inclusive), places[i]);
   page.table(by_line, places.size());
 
   std::vector<const GapLineRow*> late;

@@ -39,6 +39,10 @@ class CodeSums {
     user_line(place.stack, without(number)).user_time += kernels.sum;
   }
 
+  void add_limits(std::uint32_t number, const KernelLimits& limits) {
+    add_work(number, places_.place(number), [&](CodeWork& work) { work.limits.merge(limits); });
+  }
+
   void add_flops(std::uint32_t number, const CodeTimes::Flops& flops) {
     const CodePlace place = places_.place(number);
     if (place.phase == CodePhase::kRecompute) report_.recomputed.merge(flops.flops);
@@ -85,8 +89,8 @@ class CodeSums {
                      [](const auto* one, const auto* other) { return one->second.sum > other->second.sum; });
     std::size_t room = most_text;
     for (const auto* one : longest) {
-      const auto& [number, kernel] = one->first;
-      std::string text = room == 0 ? std::string() : stack_text(number, kernel);
+      const std::uint32_t number = one->first.place;
+      std::string text = room == 0 ? std::string() : stack_text(number, one->first.name);
       if (text.size() > room) room = 0;
       if (room == 0) {
         text = phase_text(number);
@@ -295,11 +299,14 @@ bool is_library_file(std::string_view file) {
                      [&](std::string_view mark) { return file.find(mark) != std::string_view::npos; });
 }
 
-CodeReport build_code_report(const CodeTimes& times, const CodePlaces& places, const DeviceSpecs& device,
+CodeReport build_code_report(const CodeTimes& times, const CodePlaces& places, const CodeJudge& judge,
                              std::size_t most_stack_text) {
   if (!times.any_named() || times.sums().empty()) return {};
   CodeSums sums(places);
-  for (const auto& [key, kernels] : times.sums()) sums.add(key.first, kernels);
+  for (const auto& [kernel, total] : times.sums()) {
+    sums.add(kernel.place, total);
+    if (judge.limits) sums.add_limits(kernel.place, judge.limits(kernel.detail, total.sum));
+  }
   sums.add_stacks(times.sums(), most_stack_text);
   for (const auto& [place, flops] : times.flops()) sums.add_flops(place, flops);
   for (const auto& [place, copies] : times.copies()) sums.add_copies(place, copies);
@@ -307,7 +314,7 @@ CodeReport build_code_report(const CodeTimes& times, const CodePlaces& places, c
   CodeReport report = sums.finish();
   const auto add_rates = [&](auto& rows) {
     for (auto& row : rows)
-      row.inclusive.rate = flop_rate(row.inclusive.flops, row.inclusive.flop_time, device);
+      row.inclusive.rate = flop_rate(row.inclusive.flops, row.inclusive.flop_time, judge.device);
   };
   add_rates(report.operators);
   add_rates(report.modules);

@@ -7,10 +7,12 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "libinject/analysis/diagnosis.h"
 #include "libinject/analysis/idle_time.h"
 #include "libinject/analysis/sample_stats.h"
 #include "libinject/model/code_place.h"
@@ -27,6 +29,7 @@ struct CodeWork {
   FlopCount flops;                                  ///< of library calls of known shape
   std::uint64_t flop_time = 0;                      ///< of these calls' kernels
   FlopRate rate;                                    ///< `flops` by `flop_time`
+  KernelLimits limits;                              ///< what limits the kernels, collectives excepted
 
   void add(const Totals& kernels, CodePhase phase) {
     instances += kernels.count;
@@ -119,8 +122,15 @@ bool is_library_file(std::string_view file);
 /// How long the text of all stacks may be. A large model's has a tenth of it.
 inline constexpr std::size_t kMostStackText = std::size_t{32} << 20;
 
-/// Empty where no launch has been named. `device`: the one with whose peaks rates are compared.
-CodeReport build_code_report(const CodeTimes& times, const CodePlaces& places, const DeviceSpecs& device,
+/// What is known of kernels beyond their times.
+struct CodeJudge {
+  DeviceSpecs device;  ///< the one with whose peaks rates are compared
+  /// What limits kernels with those details (DetailRow::number), of which `time` is part.
+  std::function<KernelLimits(std::uint32_t detail, std::uint64_t time)> limits;
+};
+
+/// Empty where no launch has been named.
+CodeReport build_code_report(const CodeTimes& times, const CodePlaces& places, const CodeJudge& judge,
                              std::size_t most_stack_text = kMostStackText);
 
 }  // namespace inject

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <span>
+#include <unordered_map>
 #include <utility>
 
 #include "libinject/report/call_report.h"
@@ -305,7 +306,6 @@ KernelLimits Report::limits_of(std::uint32_t device) const {
 
 Report build_report(const Statistics& statistics, const RunInfo& run, const CodePlaces* places) {
   Report report;
-  if (places != nullptr) report.code = build_code_report(statistics.code_times(), *places, specs_of(run, 0));
   report.statistics = &statistics;
   report.run = &run;
   report.calls = call_reports(statistics, run);
@@ -313,6 +313,20 @@ Report build_report(const Statistics& statistics, const RunInfo& run, const Code
     report.kernels.push_back({&detail, kernel_use(detail, run.devices)});
   report.measured_kernels = measured_kernels(statistics, run);
   const DeviceDiagnoser diagnoser(statistics, run, report.calls, report.measured_kernels);
+  if (places != nullptr && statistics.code_times().any_named()) {
+    std::unordered_map<std::uint32_t, const DetailRow*> details;
+    for (const KernelReport& kernel : report.kernels) details[kernel.detail->number] = kernel.detail;
+    report.code = build_code_report(statistics.code_times(), *places,
+                                    {specs_of(run, 0), [&](std::uint32_t detail, std::uint64_t time) {
+                                       KernelLimits limits;
+                                       const auto found = details.find(detail);
+                                       if (found != details.end())
+                                         limits = diagnoser.limits_of(*found->second, time);
+                                       else
+                                         limits.unknown = time;
+                                       return limits;
+                                     }});
+  }
   for (const KernelReport& kernel : report.kernels) {
     if (!kernel.detail->other) report.limits.try_emplace(kernel.detail->device);
   }

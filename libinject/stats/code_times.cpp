@@ -86,19 +86,21 @@ void CodeTimes::count(const Held& work, std::uint32_t place) {
   if (work.transfer != 0) {
     copies_[place].add(work.duration);
   } else {
-    sums_[{place, work.name}].add(work.duration);
+    sums_[{place, work.name, work.detail}].add(work.duration);
   }
 }
 
 template <typename Event>
-void CodeTimes::hold(const Event& event) {
+void CodeTimes::hold(const Event& event, std::uint32_t detail) {
   if (!expected_) return;
+  Held work = held(event);
+  work.detail = detail;
   std::vector<Held>& timed = timed_[event.launch.window];
   if (event.launch.known && timed.size() < kMaxHeld) {
-    timed.push_back(held(event));
+    timed.push_back(work);
   } else {
     if (event.launch.known) ++left_out_;
-    count(held(event), 0);
+    count(work, 0);
   }
 }
 
@@ -114,8 +116,8 @@ void CodeTimes::hold_named(const Event& event) {
   named_window_ = event.launch.window & ~kNamingWindow;
 }
 
-void CodeTimes::kernel(const KernelEvent& event) {
-  hold(event);
+void CodeTimes::kernel(const KernelEvent& event, std::uint32_t detail) {
+  hold(event, detail);
 }
 
 void CodeTimes::copy(const TransferEvent& event) {

@@ -29,13 +29,14 @@ class CodeTimes {
   static constexpr std::size_t kMaxHeld = std::size_t{1} << 19;
   static constexpr std::size_t kMaxNamed = std::size_t{1} << 18;
   static constexpr std::size_t kMaxBoundaries = 1024;
+  static constexpr std::uint32_t kNoDetail = KeyIndex<8>::kNone;
 
   CodeTimes(const NameTable& names, const ShapeTable& shapes) : names_(&names), shapes_(&shapes) {}
 
   /// Launches may be named: kernels are kept until their window is settled. Otherwise nothing is.
   void expect() { expected_ = true; }
 
-  void kernel(const KernelEvent& event);
+  void kernel(const KernelEvent& event, std::uint32_t detail = kNoDetail);
   void copy(const TransferEvent& event);
   void gap(std::uint32_t window, const IdleGap& gap);
   // … of an iteration that is named; its launch's `range` is its place.
@@ -47,8 +48,15 @@ class CodeTimes {
   void boundary(Nanoseconds begin);
   void settle_window(std::uint32_t window);
 
-  /// By place (0: not known) and kernel name.
-  using Sums = std::map<std::pair<std::uint32_t, std::uint32_t>, Totals>;
+  /// Kernels of one place, name and row of kernel_detail.csv.
+  struct Kernel {
+    std::uint32_t place = 0;  ///< 0: not known
+    std::uint32_t name = 0;
+    std::uint32_t detail = kNoDetail;  ///< DetailRow::number
+
+    auto operator<=>(const Kernel&) const = default;
+  };
+  using Sums = std::map<Kernel, Totals>;
   const Sums& sums() const { return sums_; }
   /// What library calls of known shape computed, by the place of their first kernel.
   struct Flops {
@@ -69,6 +77,7 @@ class CodeTimes {
     std::uint32_t exact;
     std::uint32_t coarse;
     std::uint32_t name;
+    std::uint32_t detail;
     std::uint32_t thread;
     std::uint32_t order;  // correlation id: ascends from launch to launch
     std::uint32_t place;  // of those that are named
@@ -86,7 +95,7 @@ class CodeTimes {
   Held held(const TransferEvent& event);
   static void note_launch(Held& work, const Attribution& launch, std::uint32_t device);
   template <typename Event>
-  void hold(const Event& event);
+  void hold(const Event& event, std::uint32_t detail = kNoDetail);
   template <typename Event>
   void hold_named(const Event& event);
   void count(const Held& work, std::uint32_t place);

@@ -115,7 +115,7 @@ void Statistics::add(const KernelEvent& event) {
   c.copies.kernel(launch.window, event.device, event.start, event.end);
   c.collectives.add(event, collective, time);
   c.ranges.add(event, time);
-  c.code_times.kernel(event);
+  c.code_times.kernel(event, detail);
 }
 
 void Statistics::add(const TransferEvent& event) {

@@ -80,7 +80,8 @@ class CheckTest(folders.TemporaryFolder):
             kernels = list(csv.DictReader(file))
         count, time = (sum(int(row[column]) for row in kernels) for column in ("Instances", "Total Time (ns)"))
         code = {"Self Time (ns)": time, "Self Instances": count, "Total Time (ns)": time, "Total Instances": count, "Forward (ns)": time,
-                "Backward (ns)": 0, "Recomputation (ns)": 0, "Optimizer (ns)": 0, "Other (ns)": 0}
+                "Backward (ns)": 0, "Recomputation (ns)": 0, "Optimizer (ns)": 0, "Other (ns)": 0, "Compute-bound (ns)": 1, "Memory-bound (ns)": 1,
+                "Latency-bound (ns)": 1, "FLOP Time (ns)": 1}
         with open(cls.clean / "cuda_gpu_mem_time_sum.csv", newline="", encoding="utf-8") as file:
             operations = list(csv.DictReader(file))
         copies = {title: sum(int(row[column]) for row in operations)
@@ -208,6 +209,8 @@ PLANTED = [
     ("code-time", "op_sum", 0, {"Forward (ns)": "1"}, ()),
     ("code-time", "module_sum", 0, {"Total Time (ns)": "1"}, ()),
     ("code-time", "line_sum", 0, {"User Code Time (ns)": "999999999999"}, ()),
+    ("code-time", "op_sum", 0, {"FLOP Time (ns)": "999999999999"}, ()),
+    ("code-time", "line_sum", 0, {"Memory-bound (ns)": "999999999999"}, ()),
     ("kernel-sum", "op_sum", 0, {"Self Instances": "1"}, ()),
     ("copy-sum", "line_sum", 0, {"User Code Copies": "99"}, ()),
     ("gap-sum", "gap_line_sum", 0, {"Idle: Queue (ns)": "9999999999"}, ()),

@@ -158,8 +158,13 @@ TEST_CASE("A call's FLOPs count once, where its first kernel was launched", "[co
   program.named("again", again);
   program.named("other", forward);
   program.times.settle_window(1);
-  DeviceSpecs device;
-  const CodeReport report = build_code_report(program.times, program.places, device);
+  // Half of it by memory, whatever the kernel.
+  const CodeReport report =
+      build_code_report(program.times, program.places, {{}, [](std::uint32_t, std::uint64_t time) {
+                                                          KernelLimits limits;
+                                                          limits.memory = time / 2;
+                                                          return limits;
+                                                        }});
   CHECK(report.all.flops.total() == 4000);
   CHECK(report.all.flop_time == 3000);
   CHECK(report.recomputed.total() == 2000);
@@ -169,6 +174,9 @@ TEST_CASE("A call's FLOPs count once, where its first kernel was launched", "[co
   CHECK(linear.self.flops.total() == 2000);
   REQUIRE(linear.inclusive.rate.teraflops);
   CHECK(*linear.inclusive.rate.teraflops == 4000.0 / 3000 / 1e3);
+  CHECK(report.all.limits.memory == 2000);
+  CHECK(linear.self.limits.memory == 500);
+  CHECK(linear.inclusive.limits.memory == 2000);
 }
 
 TEST_CASE("A function that calls itself counts once", "[code_report]") {

@@ -198,7 +198,7 @@ def fetch_time(folder: Folder) -> Iterator[Place]:
 _CODE_PHASES = [f"{phase} (ns)" for phase in ("Forward", "Backward", "Recomputation", "Optimizer", "Other")]
 
 
-@rule("code-time", ERROR, "The self time of an operator, module or line is no more than its total, to which the phases add up.")
+@rule("code-time", ERROR, "The self time of an operator, module or line is no more than its total, to which the phases add up; what is bound, and of known FLOPs, is part of it.")
 def code_time(folder: Folder) -> Iterator[Place]:
     for name in ("op_sum", "module_sum", "line_sum"):
         table = folder.table(name, "Self Time (ns)", "Total Time (ns)", *_CODE_PHASES)
@@ -209,6 +209,13 @@ def code_time(folder: Folder) -> Iterator[Place]:
                 yield table.place(index, "Self Time (ns)", f"{self_time} is more than the total, {total}")
             if sum(phases) != total:
                 yield table.place(index, "Total Time (ns)", f"{total} is not the sum of the phases, {sum(phases)}")
+        limits = ("Compute-bound (ns)", "Memory-bound (ns)", "Latency-bound (ns)")
+        if table.has("FLOP Time (ns)", *limits):
+            for index, (total, flops, *bound) in table.each("Total Time (ns)", "FLOP Time (ns)", *limits):
+                if flops > total:
+                    yield table.place(index, "FLOP Time (ns)", f"{flops} is more than the total, {total}")
+                if sum(bound) > total:
+                    yield table.place(index, "Total Time (ns)", f"{total} is less than what is bound, {sum(bound)}")
     # A row without a file has kernels that only libraries' lines have launched.
     if (table := folder.table("line_sum", "File", "User Code Time (ns)", "Total Time (ns)")) is not None:
         files = table.cells("File")
