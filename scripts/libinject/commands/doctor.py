@@ -42,4 +42,4 @@ def doctor(
 
 
 def add_to(app: typer.Typer) -> None:
-    app.command(name="doctor")(doctor)
+    app.command(name="doctor", short_help="Check whether libinject works on this machine.")(doctor)
