@@ -10,6 +10,7 @@ import subprocess
 import unittest
 
 import folders
+from rich.cells import cell_len
 
 
 class Run(folders.TemporaryFolder):
@@ -176,6 +177,17 @@ class Run(folders.TemporaryFolder):
             for line in shown.splitlines():
                 self.assertLessEqual(len(line), 80, line)
                 self.assertFalse(not command and line.startswith(" ") and line.endswith("..."), line)
+
+    def test_what_is_printed_fits_80_columns(self):
+        runs = [folders.ROOT / "examples" / "data" / name for name in ("h100/resnet50", "h200/resnet50", "h100/transformer")]
+        for arguments in (("compare", *runs[:2]), ("compare", runs[0], runs[2]), ("doctor", "--no-trial")):
+            shown = folders.inject(*arguments, env={"COLUMNS": "80"}, cwd=folders.ROOT).stdout
+            self.assertGreater(len(shown.splitlines()), 2)
+            for line in shown.splitlines():
+                if " " in line.strip():  # a path may be longer
+                    self.assertLessEqual(cell_len(line.rstrip()), 80, line)
+        shown = folders.inject("compare", *runs[:2], env={"COLUMNS": "80"}).stdout
+        self.assertIn("40.617 TFLOP/s  46.743 TFLOP/s  +15.1%", shown)  # no figure is cut
 
     def test_bad_settings(self):
         for setting in ("RING", "=1", "A B=1"):

@@ -225,8 +225,7 @@ def _print(whole: Sweep, found: list[Measured]) -> None:
         status = row["status"] if row["good"] else f"{row['status']}: {row['why']}" if row["why"] else row["status"]
         table.add_row(*(Text(value) for value in row["values"]), *(text for _, text in row["cells"]),
                       Text(status + (f"; {row['verdict']}" if row["verdict"] else "")), style="" if row["good"] else "red")
-    wide = max(120, console.out.width) if console.out.is_terminal else 120
-    rich.console.Console(highlight=False, markup=False, emoji=False, width=wide).print(table)
+    rich.console.Console(highlight=False, markup=False, emoji=False, width=console.width()).print(table)
 
 
 def _time(text: str | None) -> float | None:
