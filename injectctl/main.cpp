@@ -52,7 +52,8 @@ constexpr const char* kUsage =
     "line for\n"
     "                                each that is wrong or unknown, status 1 if profiling would be off\n"
     "       injectctl --help\n"
-    "Exit status: 0; 1 if the process can't be reached or refuses, or profiling would be off; 2 if the command line is wrong.\n";
+    "Exit status: 0; 1 if the process can't be reached or refuses, or profiling would be off; 2 if the "
+    "command line is wrong.\n";
 
 struct Folder {
   std::string path;
