@@ -5,6 +5,7 @@
 // of those that were killed.
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,11 +17,15 @@
 #include <cstdio>
 #include <cstdlib>
 #include <new>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "libinject/base/format.h"
+#include "libinject/base/out_path.h"
 #include "libinject/base/text.h"
+#include "libinject/config/options.h"
 #include "libinject/control/conversation.h"
 #include "libinject/control/endpoint.h"
 #include "libinject/replay/recover.h"
@@ -43,8 +48,12 @@ constexpr const char* kUsage =
     "                                makes the tables of a run whose process was killed, in its output "
     "folder;\n"
     "                                --keep leaves the file `records` there\n"
+    "       injectctl check          whether libinject would take the INJECT_ variables that are set here: a "
+    "line for\n"
+    "                                each that is wrong or unknown, status 1 if profiling would be off\n"
     "       injectctl --help\n"
-    "Exit status: 0; 1 if the process can't be reached or refuses; 2 if the command line is wrong.\n";
+    "Exit status: 0; 1 if the process can't be reached or refuses, or profiling would be off; 2 if the "
+    "command line is wrong.\n";
 
 struct Folder {
   std::string path;
@@ -170,6 +179,45 @@ int recover_folder(const std::string& folder, bool keep) {
   return 0;
 }
 
+// What keeps INJECT_OUT from being made on this machine, if anything does for certain: `error` if a file is
+// in the way; `warning` if this user may not write there, which may be otherwise where the program will run.
+void check_output(const std::string& pattern, std::string& error, std::string& warning) {
+  const EnvironmentLookup lookup = [](std::string_view name) -> std::optional<std::string> {
+    const char* value = std::getenv(std::string(name).c_str());
+    return value == nullptr ? "later" : value;
+  };
+  const std::string path = expand_path(pattern, {getpid(), "host", lookup}, "").path;
+  for (std::size_t end = path.rfind('/');; end = path.rfind('/', end - 1)) {
+    const std::string folder = end == std::string::npos ? "." : path.substr(0, std::max<std::size_t>(end, 1));
+    struct stat found {};
+    const bool exists = stat(folder.c_str(), &found) == 0;
+    if (exists && !S_ISDIR(found.st_mode)) error = quoted(folder) + " is not a folder";
+    if (!exists && errno == ELOOP) error = quoted(folder) + " is a link that leads to itself";
+    if (exists && S_ISDIR(found.st_mode) && access(folder.c_str(), W_OK | X_OK) != 0)
+      warning = "this user may not write to " + quoted(folder);
+    // Below what does not exist, and where the way is a file, the folder above tells.
+    if (exists || !error.empty() || end == std::string::npos || end == 0) return;
+  }
+}
+
+int check() {
+  const ParseResult result = parse_options(environ, UnsetVariable::kMayComeLater);
+  std::string error = result.error;
+  std::string warning;
+  if (error.empty() && result.options.window.kind != WindowKind::kOff) {
+    const std::string& out = result.options.out;
+    check_output(out, error, warning);
+    for (std::string* text : {&error, &warning}) {
+      if (!text->empty()) *text = str_format("INJECT_OUT={}: {}", quoted(out), *text);
+    }
+    if (!error.empty()) error += "; accepted: a folder to create";
+  }
+  if (!error.empty()) std::printf("error: %s\n", error.c_str());
+  for (const std::string& each : result.warnings) std::printf("warning: %s\n", each.c_str());
+  if (!warning.empty()) std::printf("warning: %s\n", warning.c_str());
+  return error.empty() ? 0 : 1;
+}
+
 int usage_error(const std::string& problem) {
   std::fprintf(stderr, "injectctl: %s\n%s", problem.c_str(), kUsage);
   return 2;
@@ -192,6 +240,15 @@ int main(int argc, char** argv) {
       return recover_folder(words.back(), keep);
     } catch (const std::bad_alloc&) {
       std::fprintf(stderr, "injectctl: recover: there is not enough memory\n");
+      return 1;
+    }
+  }
+  if (command == "check") {
+    if (words.size() != 1) return usage_error("check takes nothing");
+    try {
+      return check();
+    } catch (const std::bad_alloc&) {
+      std::fprintf(stderr, "injectctl: check: there is not enough memory\n");
       return 1;
     }
   }

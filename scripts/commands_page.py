@@ -45,6 +45,8 @@ def options(command):
 
 
 def table(command):
+    if not options(command):
+        return "It takes none.\n"
     lines = ["| option | meaning |", "|---|---|"]
     for name, meaning, default in options(command):
         meaning = (meaning + (f" Default: `{default}`." if default else "")).replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")

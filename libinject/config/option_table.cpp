@@ -194,6 +194,8 @@ Problem parse_trace(std::string_view value, Options& options, const EnvironmentL
 
 Problem parse_summary(std::string_view value, Options& options, const EnvironmentLookup& environment) {
   options.summary_file.clear();
+  // Not a file of that name, which nobody means: ./stdout is one.
+  if (value == "stdout") return "stdout is the program's own";
   options.summary = value == "stderr" ? SummaryTarget::kStderr
                     : value == "off"  ? SummaryTarget::kOff
                                       : SummaryTarget::kFile;

@@ -14,23 +14,37 @@ namespace inject {
 namespace {
 
 constexpr std::string_view kPrefix = "INJECT_";
-// A name farther away than this is not taken for a misspelling.
-constexpr std::size_t kFarthestTypo = 4;
 
-std::string unknown_variable(std::string_view name) {
-  std::size_t nearest_distance = kFarthestTypo + 1;
+/// How many letters of a name may be wrong: a third, as any short name is near another one.
+std::size_t most_typos(std::size_t letters) {
+  return std::max<std::size_t>(1, letters / 3);
+}
+
+/// The option that was meant by a name; empty if none is near.
+std::string_view nearest_option(std::string_view name) {
+  std::string word(name.substr(kPrefix.size()));
+  for (char& c : word) c = c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
   std::string_view nearest;
+  std::size_t nearest_distance = std::string_view::npos;
+  std::string_view beginning;
   for (const OptionInfo& info : option_table()) {
+    const std::string_view option = info.variable.substr(kPrefix.size());
+    // INJECT_OUTPUT, INJECT_LOGGING.
+    if (word.starts_with(option) && info.variable.size() > beginning.size()) beginning = info.variable;
+    const std::size_t most = most_typos(std::min(word.size(), option.size()));
     // The distance is at least the difference in length, so very long names cost nothing.
-    if (std::max(name.size(), info.variable.size()) - std::min(name.size(), info.variable.size()) >
-        kFarthestTypo)
-      continue;
-    const std::size_t distance = edit_distance(name, info.variable);
-    if (distance < nearest_distance) {
+    if (std::max(word.size(), option.size()) - std::min(word.size(), option.size()) > most) continue;
+    const std::size_t distance = edit_distance(word, option);
+    if (distance <= most && distance < nearest_distance) {
       nearest_distance = distance;
       nearest = info.variable;
     }
   }
+  return nearest.empty() ? beginning : nearest;
+}
+
+std::string unknown_variable(std::string_view name) {
+  const std::string_view nearest = nearest_option(name);
   return str_format("{} is not an option of libinject{} (INJECT_HELP=1 lists them all)", quoted(name),
                     nearest.empty() ? "" : str_format("; did you mean {}?", nearest));
 }
@@ -46,7 +60,7 @@ void warn_of_metrics_options(const Options& options, std::vector<std::string>& w
 
 }  // namespace
 
-ParseResult parse_options(std::span<const std::string_view> environment) {
+ParseResult parse_options(std::span<const std::string_view> environment, UnsetVariable unset) {
   ParseResult result;
   const EnvironmentLookup lookup = [environment](std::string_view name) -> std::optional<std::string> {
     for (const std::string_view entry : environment) {
@@ -56,15 +70,20 @@ ParseResult parse_options(std::span<const std::string_view> environment) {
     }
     return std::nullopt;
   };
+  const EnvironmentLookup variable = [&](std::string_view name) -> std::optional<std::string> {
+    std::optional<std::string> value = lookup(name);
+    if (!value && unset == UnsetVariable::kMayComeLater) value = "later";
+    return value;
+  };
   for (const Option& option : options()) {
     const std::optional<std::string> given = lookup(option.info.variable);
     const std::string value = given && !given->empty() ? *given : std::string(option.info.default_value);
     result.options.in_force.emplace_back(option.info.variable, value);
     if (value.empty()) continue;
-    const Problem problem = option.parse(value, result.options, lookup);
+    const Problem problem = option.parse(value, result.options, variable);
     if (problem && result.error.empty()) {
-      result.error = str_format("{}={}: {}; accepted: {}; profiling is off", option.info.variable,
-                                quoted(value), *problem, option.info.accepted);
+      result.error = str_format("{}={}: {}; accepted: {}", option.info.variable, quoted(value), *problem,
+                                option.info.accepted);
     }
   }
   for (const std::string_view entry : environment) {
@@ -78,10 +97,10 @@ ParseResult parse_options(std::span<const std::string_view> environment) {
   return result;
 }
 
-ParseResult parse_options(const char* const* environment) {
+ParseResult parse_options(const char* const* environment, UnsetVariable unset) {
   std::vector<std::string_view> entries;
   for (; environment != nullptr && *environment != nullptr; ++environment) entries.emplace_back(*environment);
-  return parse_options(std::span<const std::string_view>(entries));
+  return parse_options(std::span<const std::string_view>(entries), unset);
 }
 
 }  // namespace inject

@@ -65,14 +65,20 @@ struct Options {
 struct ParseResult {
   Options options;
   std::vector<std::string> warnings;  ///< one line each, without a prefix
-  std::string error;  ///< one line that ends in "profiling is off"; empty if all values are good
+  std::string
+      error;  ///< one line: the variable, its value and what is accepted; empty if all values are good
 };
+
+/// What a variable is that INJECT_OUT and other paths name (%q{VAR}), and that is not set: an error, or,
+/// where the options are read ahead of the program, something that a launcher may still set.
+enum class UnsetVariable : std::uint8_t { kError, kMayComeLater };
 
 /// Reads the INJECT_ variables from "NAME=value" strings; if a name occurs twice, the first one counts, as
 /// for getenv(). An empty value is the same as an unset variable.
-ParseResult parse_options(std::span<const std::string_view> environment);
+ParseResult parse_options(std::span<const std::string_view> environment,
+                          UnsetVariable unset = UnsetVariable::kError);
 /// The same for a zero-terminated array such as environ.
-ParseResult parse_options(const char* const* environment);
+ParseResult parse_options(const char* const* environment, UnsetVariable unset = UnsetVariable::kError);
 
 /// The table that INJECT_HELP=1 prints: one or more lines per option, 110 columns.
 std::string options_help();

@@ -20,6 +20,7 @@
 #include "libinject/capture/hooks/observers.h"
 #include "libinject/capture/nvtx/injection.h"
 #include "libinject/config/options.h"
+#include "libinject/entry/command_end.h"
 #include "libinject/entry/companions.h"
 #include "libinject/entry/injection_slot.h"
 #include "libinject/record/thread_registry.h"
@@ -74,6 +75,7 @@ void on_load() {
       start_by_hooks.store(!inject::claim_injection_slot(path), std::memory_order_relaxed);
   }
   if (only_inherited) return;
+  inject::note_command();
   if (const char* help = getenv("INJECT_HELP"); help != nullptr && std::strcmp(help, "1") == 0) {
     try {
       inject::write_quietly(STDERR_FILENO, inject::options_help());
@@ -89,6 +91,7 @@ void on_load() {
 // do.
 INJECT_ENTRY int InitializeInjection() {
   const inject::CallerState caller;
+  inject::note_cuda();
   if (auto* leading = of_leading_copy<int()>("InitializeInjection"); leading != nullptr) return leading();
   if (!only_inherited) inject::Session::start();
   return 1;
@@ -105,6 +108,7 @@ INJECT_ENTRY int InitializeInjectionNvtx2(const void* (*get_export_table)(uint32
 
 INJECT_ENTRY int inject_start() {
   const inject::CallerState caller;
+  inject::note_cuda();
   inject::Session* session = inject::Session::start();
   return session != nullptr && session->user_start() ? 0 : -1;
 }
@@ -137,6 +141,7 @@ void on_profiler_start(int status) noexcept {
   this_thread_starts_profiler = false;
   inside_cupti.fetch_sub(1, std::memory_order_release);
   const CallerState caller;
+  if (status == 0) note_cuda();
   // Where the call fails CUDA may not be there at all, and then there is nothing of us either.
   Session* session = status == 0 ? Session::start() : Session::get();
   if (session != nullptr) session->profiler_start(false);
@@ -159,6 +164,7 @@ bool on_uncounted_allocation() noexcept {
     return false;
   }
   const CallerState caller;
+  note_cuda();
   return Session::start() != nullptr;
 }
 

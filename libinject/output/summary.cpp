@@ -54,14 +54,31 @@ std::string title(const RunInfo& run) {
                     run.rank.empty() ? "" : ", rank " + run.rank);
 }
 
+/// The folder as it can be typed where the program was started. (Whoever recovers a run may be elsewhere.)
+std::string typed(std::string_view folder, const RunInfo& run) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-+=:@%,";
+  std::string_view name = folder;
+  const std::string_view above = run.working_directory;
+  if (!run.recovered && above.size() > 1 && name.size() > above.size() + 1 && name.starts_with(above) &&
+      name[above.size()] == '/')
+    name.remove_prefix(above.size() + 1);
+  // What begins with a dash would be taken for an option.
+  const std::string path = (name.starts_with('-') ? "./" : "") + one_line(name, name.size());
+  if (path.find_first_not_of(kPlain) == std::string::npos) return path;
+  std::string text = "'";
+  for (const char c : path) text += c == '\'' ? "'\\''" : std::string(1, c);
+  return text + "'";
+}
+
 }  // namespace
 
-std::string summary_text(const Report& report, std::string_view folder) {
+std::string summary_text(const Report& report, std::string_view folder, std::size_t columns) {
   const Statistics& statistics = *report.statistics;
   const RunInfo& run = *report.run;
-  TextPage page;
+  TextPage page(columns);
   page.line(title(run));
-  page.line("  " + command_text(run));
+  page.cut_line("  " + command_text(run));
   write_disturbance(page, report);
   write_recovered(page, run);
   write_devices(page, report);
@@ -78,6 +95,7 @@ std::string summary_text(const Report& report, std::string_view folder) {
                   (run.files_not_written == 0
                        ? std::string()
                        : " (not all: " + plural(run.files_not_written, "file") + " could not be written)"));
+  if (!folder.empty()) page.whole_line("  next: inject report " + typed(folder, run) + " -o report.html");
   return page.text();
 }
 

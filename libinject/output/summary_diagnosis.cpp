@@ -38,7 +38,7 @@ void kernel_use_lines(TextPage& page, const Report& report, std::uint32_t device
     for (const std::int32_t size : kernel.detail.grid) blocks *= size;
     append_decimal(text, blocks, 0);
     text += blocks == 1 ? " block: " : " blocks: ";
-    page.line(with_name(text, kernel.detail.name));
+    page.named_line(text, kernel.detail.name);
   }
 }
 

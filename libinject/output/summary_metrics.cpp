@@ -55,7 +55,7 @@ void write_metrics(TextPage& page, const Report& report) {
                 percent_text(*kernel.theoretical_occupancy);
       }
       text += ": ";
-      page.line(with_name(text, kernel.row.detail.name));
+      page.named_line(text, kernel.row.detail.name);
     }
   }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// Layout of text for people: lines of at most 120 columns, paragraphs, tables.
+// Layout of text for people: lines of so many columns, paragraphs, tables.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,11 @@
 namespace inject {
 
 inline constexpr std::size_t kPageColumns = 120;
+/// What every page is laid out for at least.
+inline constexpr std::size_t kLeastColumns = 80;
 
-/// Right-aligned cells, then a name that takes the rest of the line.
+/// Right-aligned cells, then a name that takes the rest of the line. On a narrow page the last cells give way
+/// to it.
 class TextTable {
  public:
   static constexpr std::size_t kMaxRows = 10;
@@ -28,7 +31,7 @@ class TextTable {
   }
   /// The table with an empty line before it; nothing if there are no rows. `rows`: how many there are in all;
   /// those beyond kMaxRows are left out.
-  std::string text(std::size_t rows) const;
+  std::string text(std::size_t rows, std::size_t columns = kPageColumns) const;
 
  private:
   struct Row {
@@ -43,23 +46,27 @@ class TextTable {
 
 class TextPage {
  public:
-  /// One line, cut to the width.
+  explicit TextPage(std::size_t columns = kPageColumns) : columns_(columns) {}
+
+  /// One line; if it is wider than the page, a paragraph that is indented as it is, of a few lines.
   void line(std::string_view text);
+  /// One line, cut to the width.
+  void cut_line(std::string_view text);
+  /// `text`, then as much of `name` as the line has room for.
+  void named_line(const std::string& text, std::string_view name);
   /// `text` in lines of at most the width, broken at spaces; those after the first are indented further.
   void paragraph(std::string_view indent, std::string_view text);
   void empty_line() { text_ += '\n'; }
   /// One line that is never shortened, because it is meant to be copied.
   void whole_line(std::string_view text);
   /// `rows`: as for TextTable::text().
-  void table(const TextTable& table, std::size_t rows) { text_ += table.text(rows); }
+  void table(const TextTable& table, std::size_t rows) { text_ += table.text(rows, columns_); }
 
   const std::string& text() const { return text_; }
 
  private:
+  std::size_t columns_;
   std::string text_;
 };
-
-/// `text`, then as much of `name` as the line has room for.
-std::string with_name(std::string text, std::string_view name);
 
 }  // namespace inject

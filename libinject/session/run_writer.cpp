@@ -2,9 +2,11 @@
 // SPDX-FileCopyrightText: The libinject authors
 #include "libinject/session/run_writer.h"
 
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstring>
 #include <ctime>
 #include <exception>
@@ -40,6 +42,17 @@ constexpr Nanoseconds kWriteRest = 100;
 constexpr Nanoseconds kMaxInterval = 30 * kSecond;
 // How long a program's end waits for the removal of a folder that it has not used.
 constexpr Nanoseconds kMaxDiscarding = kSecond;
+
+// By COLUMNS, as other programs have it, or by the terminal itself; where stderr is none, as wide as a page
+// is.
+std::size_t terminal_columns() {
+  std::size_t columns = 0;
+  if (const auto set = environment_variable("COLUMNS"); set && !set->empty())
+    std::from_chars(set->data(), set->data() + set->size(), columns);
+  winsize size{};
+  if (columns == 0 && ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0) columns = size.ws_col;
+  return columns == 0 ? kPageColumns : std::clamp(columns, kLeastColumns, kPageColumns);
+}
 
 PathNames path_names() {
   return {getpid(), host_name(), environment_variable};
@@ -447,7 +460,8 @@ bool RunWriter::write_last() {
   // Made ahead, for a program that ends before the files are written.
   const bool on_terminal = summary_on_terminal(writing);
   if (files && on_terminal) {
-    early_summary_.store(new std::string(summary_text(*writing.report, folder_)), std::memory_order_release);
+    early_summary_.store(new std::string(summary_text(*writing.report, folder_, terminal_columns())),
+                         std::memory_order_release);
   }
   if (files) {
     remove_records(write_last_files(writing));
@@ -531,8 +545,10 @@ bool RunWriter::summary_on_terminal(const Writing& writing) const {
 bool RunWriter::write_summary(const Writing& writing) {
   if (options_.summary == SummaryTarget::kOff || !writing.report) return false;
   if (options_.summary == SummaryTarget::kStderr && !summary_on_terminal(writing)) return false;
-  const std::string text = summary_text(*writing.report, folder_);
-  if (options_.summary == SummaryTarget::kStderr) {
+  const bool to_terminal = options_.summary == SummaryTarget::kStderr;
+  const std::string text =
+      summary_text(*writing.report, folder_, to_terminal ? terminal_columns() : kPageColumns);
+  if (to_terminal) {
     write_quietly(STDERR_FILENO, text);
     return true;
   }

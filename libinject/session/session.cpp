@@ -98,7 +98,7 @@ bool read_configuration(Core& core) {
   open_log(options);
   for (const std::string& warning : core.configuration.warnings) Log::warn(warning);
   if (!core.configuration.error.empty()) {
-    Log::error(core.configuration.error);
+    Log::error(core.configuration.error + "; profiling is off");
     return false;
   }
   if (options.window.kind == WindowKind::kOff) return false;

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from libinject.notebook.tables import NotInRun
     from libinject.result import BadFile
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = ["BadFile", "NotInRun", "Run", "Runs", "__version__", "load", "window"]
 
 # On first use: a training program that marks a window imports nothing that it does not need.

@@ -8,6 +8,7 @@ import json
 import math
 import os
 import sys
+import textwrap
 from typing import Any, NoReturn
 
 import rich.console
@@ -29,6 +30,23 @@ def fail(message: str, status: int = BAD_USE) -> NoReturn:
 def warn(message: str) -> None:
     """File names are untrusted: none of their escape sequences may reach the terminal."""
     err.print("inject: " + "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in message))
+
+
+def width() -> int:
+    """Columns of what is laid out: the terminal's, or COLUMNS, from 80 on; 120 where there is neither."""
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal():
+        return max(80, min(int(columns[:6]), 1000))
+    return max(80, out.width) if out.is_terminal else 120
+
+
+def print_wrapped(text: str, first: str = "", indent: str = "", used: int = 0) -> None:
+    """Lines of width() columns at most, broken at spaces: the first begins with `first`, all others with `indent`. `used`: columns of the
+    first line that are printed already."""
+    lines = textwrap.wrap(text, width(), initial_indent=first or " " * used, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False)
+    for line in lines or [first.rstrip()]:
+        out.print(line[used:])
+        used = 0
 
 
 def print_json(value: Any) -> None:

@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import os
+import re
+import subprocess
 from collections.abc import Mapping, Sequence
 
 from libinject import console, library
@@ -16,11 +18,21 @@ def preload(library_path: str, before: str | None) -> str:
     return ":".join([library_path, *others])
 
 
-def variables(chosen: Mapping[str, str | None], settings: Sequence[str]) -> dict[str, str]:
-    """`chosen`: values by name without INJECT_, None if not given; `settings`: NAME=VALUE. Exits on a wrong value."""
+def library_to_preload() -> str:
+    """libinject.so as LD_PRELOAD can have it. Exits where there is none."""
     found = library.find_library()
     if found is None:
         console.fail("libinject.so is neither in this package nor in the source tree's build folder: build it or install the package")
+    if ":" in str(found) or " " in str(found):
+        console.fail(f"the dynamic loader cannot preload '{found}': its path has a space or a colon")
+    return str(found)
+
+
+def variables(chosen: Mapping[str, str | None], settings: Sequence[str]) -> dict[str, str]:
+    """`chosen`: values by name without INJECT_, None if not given, each by the option of that name; without OUT, the caller sets the
+    folder and the batch later. `settings`: NAME=VALUE. Exits on a value that the library would refuse."""
+    found = library_to_preload()
+    set_by_name: set[str] = set()
     result = {f"INJECT_{name}": value for name, value in chosen.items() if value is not None}
     for text in settings:
         name, equals, value = text.partition("=")
@@ -28,7 +40,36 @@ def variables(chosen: Mapping[str, str | None], settings: Sequence[str]) -> dict
         if not equals or not name.isidentifier():
             console.fail(f"'{text}' is not NAME=VALUE, such as RING=64M")
         result[f"INJECT_{name}"] = value
-    if ":" in str(found) or " " in str(found):
-        console.fail(f"the dynamic loader cannot preload '{found}': its path has a space or a colon")
-    result["LD_PRELOAD"] = preload(str(found), os.environ.get("LD_PRELOAD"))
+        set_by_name.add(f"INJECT_{name}")
+    _check(result, set_by_name, "OUT" in chosen)
+    result["LD_PRELOAD"] = preload(found, os.environ.get("LD_PRELOAD"))
     return result
+
+
+def _check(result: Mapping[str, str], set_by_name: set[str], with_folder: bool) -> None:
+    """As the library itself judges the environment that the program will have: `injectctl check` is the same code. Without injectctl
+    nothing is checked: the library says at the program's first use of CUDA what is wrong."""
+    program = library.find_injectctl()
+    if program is None:
+        return
+    env = {name: value for name, value in {**os.environ, **result}.items() if name != "LD_PRELOAD"}
+    if not with_folder:
+        for name in ("INJECT_OUT", "INJECT_BATCH"):
+            if name not in result:
+                env.pop(name, None)
+    try:
+        done = subprocess.run([program, "check"], env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
+                              timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return
+    for line in done.stdout.splitlines():
+        kind, _, text = line.partition(": ")
+        unknown = re.match(r"'(INJECT_\w+)' is not an option", text)
+        variable = re.match(r"(INJECT_\w+)='", text)
+        if variable and variable[1] in result and variable[1] not in set_by_name:
+            text = f"--{variable[1].removeprefix('INJECT_').lower()} {text[variable.end() - 1:]}"
+        # Of variables that were there before, the library itself warns.
+        if kind == "error" or (unknown and unknown[1] in set_by_name):
+            console.fail(text)
+        if variable and with_folder:
+            console.warn(text)

@@ -30,7 +30,7 @@ REFUSED = {
     "INJECT_METRICS_INTERVAL": ["100", "5us", "2ms", "1s", "soon"],
     "INJECT_METRICS_TIMELINE": ["yes", "2"],
     "INJECT_TRACE": ["json", "csv,", "csv,json", "off,chrome"],
-    "INJECT_SUMMARY": ["lone%"],
+    "INJECT_SUMMARY": ["lone%", "stdout"],
     "INJECT_RING": ["1K", "5G", "lots", "-1", "16 M", "0", "16MB", "99999999999999999999"],
     "INJECT_BUFFERS": ["64K", "5G", "M", "1e6"],
     "INJECT_CONTROL": ["2", "yes"],

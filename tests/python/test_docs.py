@@ -101,6 +101,7 @@ class Texts(unittest.TestCase):
         """The changes begin with the version that is being worked on."""
         version = re.search(r"^## \[?(\d+\.\d+\.\d+)\]? - (unreleased|\d{4}-\d\d-\d\d)$", read("CHANGELOG.md"), re.MULTILINE)
         self.assertTrue(version)
+        self.assertEqual(version[1], re.search(r"project\(libinject VERSION ([0-9.]+)", read("CMakeLists.txt"))[1])
 
 
 class Reference(folders.TemporaryFolder):

@@ -3,9 +3,14 @@
 """`inject run`: the variables that it sets, and that nothing else of the program changes."""
 
 import json
+import os
+import pathlib
+import re
+import subprocess
 import unittest
 
 import folders
+from rich.cells import cell_len
 
 
 class Run(folders.TemporaryFolder):
@@ -42,6 +47,147 @@ class Run(folders.TemporaryFolder):
         for command, status in ((["sh", "-c", "exit 7"], 7), (["no-such-program"], 127), ([self.folder], 126)):
             self.assertEqual(folders.inject("run", "--", *command).returncode, status)
         self.assertIn("can't run 'no-such-program': no such file or directory", folders.inject("run", "no-such-program").stderr)
+
+    def refused(self, line, *options, env=None):
+        """Before anything runs: the command would make a file."""
+        ran = self.folder / "ran"
+        done = folders.inject("run", *options, "--", "touch", ran, env=env, cwd=self.folder)
+        self.assertEqual((done.returncode, done.stdout, done.stderr.count("\n")), (2, "", 1), done.stderr)
+        self.assertRegex(done.stderr, r"^inject: " + line)
+        self.assertFalse(ran.exists())
+
+    def test_values_are_checked_before_the_command_runs(self):
+        (self.folder / "file").touch()
+        (self.folder / "loop").symlink_to("loop")
+        for options, line in ((("--window", "iter:x"), r"--window 'iter:x': .*; accepted: auto, always, off; api, iter:START\+COUNT"),
+                              (("--after", "stop"), "--after 'stop': .*; accepted: continue, interrupt, exit"),
+                              (("--timeout", "5"), "--timeout '5': '5' has no unit .*; accepted: off, or a time such as 500ms"),
+                              (("--batch", "0"), "--batch '0': too small; accepted: a whole number from 1 to 1000000000"),
+                              (("--batch", "many"), "--batch 'many': not a whole number; accepted: "),
+                              (("--metrics", "sm"), "--metrics 'sm': 'sm' is not a metric's full name; accepted: "),
+                              (("--trace", "csv,json"), "--trace 'csv,json': 'json' is not a known format; accepted: off, csv, chrome"),
+                              (("--summary", "stdout"), "--summary 'stdout': stdout is the program's own; accepted: stderr, off, or a file"),
+                              (("--out", "a%z"), "--out 'a%z': unknown placeholder '%z'; accepted: a folder to create"),
+                              (("--out", "file/out"), "--out 'file/out': 'file' is not a folder; accepted: a folder to create"),
+                              (("--out", "loop/out"), "--out 'loop/out': 'loop' is a link that leads to itself; accepted: "),
+                              (("--set", "HOOKS=cudart,cuda"), "INJECT_HOOKS='cudart,cuda': 'cuda' is not a group of hooks; accepted: all, or a list of cudart, "),
+                              (("--set", "RING=1K"), "INJECT_RING='1K': too small; accepted: a size from 64K to 4G"),
+                              (("--window", "api", "--set", "WINDOW=x"), "INJECT_WINDOW='x': "),
+                              (("--set", "RIGN=1M"), r"'INJECT_RIGN' is not an option of libinject; did you mean INJECT_RING\?"),
+                              (("--set", "FOO=1"), r"'INJECT_FOO' is not an option of libinject \(INJECT_HELP=1")):
+            with self.subTest(options):
+                self.refused(line, *options)
+                self.refused(line, *options, "--json")
+        self.refused("INJECT_API='some': .*; accepted: cuda, full, off", env={"INJECT_API": "some"})
+
+    def test_what_may_be_right_where_the_program_runs_is_not_refused(self):
+        for options, env in ((("--out", "result-%q{LOCAL_RANK}"), {}), (("--out", "new/%h/%p"), {}), ((), {"INJECT_SOMETHING": "1"}),
+                             (("--out", "/dev/null"), {})):
+            done = folders.inject("run", *options, "--show", "--", "true", env=env, cwd=self.folder)
+            self.assertEqual((done.returncode, done.stderr), (0, ""), options)
+
+    def test_every_window_of_the_documents_passes(self):
+        text = "".join(path.read_text(encoding="utf-8") for path in (folders.ROOT / "docs").glob("*.md"))
+        windows = {window for window in re.findall(r"--window '?((?:iter|time|launch|nvtx|signal):[^\s'`)]+)", text) if "…" not in window}
+        self.assertGreater(len(windows), 3)
+        for window in sorted(windows):
+            self.assertEqual(folders.inject("run", "--window", window, "--json", "true").returncode, 0, window)
+
+    def test_the_line_to_type_next(self):
+        """With the folder that it has become."""
+        (self.folder / "result").mkdir()
+        done = folders.inject("run", "--out", "result", "--", folders.BUILD / "examples" / "inject-train",
+                              env={"LD_LIBRARY_PATH": str(folders.BUILD / "sim")}, cwd=self.folder)
+        self.assertTrue(done.stderr.endswith("\n  next: inject report result.1 -o report.html\n"), done.stderr)
+        following = done.stderr.splitlines()[-1].split()[2:]
+        self.assertEqual(folders.inject(*following, cwd=self.folder).returncode, 0)
+        self.assertTrue((self.folder / "report.html").exists())
+
+    def test_a_summary_fits_the_terminal(self):
+        for columns in ("80", "100", "120"):
+            done = folders.inject("run", "--out", self.folder / "out", "--", folders.BUILD / "examples" / "inject-train",
+                                  env={"LD_LIBRARY_PATH": str(folders.BUILD / "sim"), "COLUMNS": columns})
+            lines = done.stderr.splitlines()
+            self.assertGreater(len(lines), 10)
+            for line in lines:
+                if not line.startswith(("  tables: ", "  next: ")):
+                    self.assertLessEqual(len(line), int(columns), line)
+
+    NOTHING = "libinject: no output folder was made: the command has not used CUDA\n"
+    NOTHING_AT_ALL = "libinject: no output folder was made: no process of this command has used CUDA, or no window opened\n"
+
+    def end_of(self, *command, options=(), env=None):
+        done = folders.inject("run", *options, "--", *command, env={"LD_LIBRARY_PATH": str(folders.BUILD / "sim"), **(env or {})}, cwd=self.folder)
+        return done.stderr
+
+    def test_a_command_that_never_uses_cuda(self):
+        script = self.folder / "script.sh"
+        script.write_text("true\nls >/dev/null\ntrue\n")
+        for command in (("python3", "-c", "pass"), ("bash", "-c", "exec python3 -c pass"), ("python3", "-c", "import os; os.chdir('/')"), ("bash", "-c", "true; true")):
+            with self.subTest(command):
+                self.assertEqual(self.end_of(*command), self.NOTHING)
+        self.assertEqual(self.end_of("bash", script), self.NOTHING_AT_ALL)
+        self.assertEqual(self.end_of("python3", "-c", "import os; os.fork()"), self.NOTHING)  # once
+        self.assertEqual(self.end_of("python3", "-c", "pass", options=("--window", "off")), "")
+        self.assertEqual(self.end_of("python3", "-c", "pass", options=("--set", "LOG=error")), "")
+        # Not without the command, and not in what it starts.
+        library = folders.inject("lib").stdout.strip()
+        done = subprocess.run(["true"], env={"LD_PRELOAD": library}, capture_output=True, text=True, check=True)
+        self.assertEqual(done.stderr, "")
+
+    def test_a_process_of_the_command_that_has_used_cuda(self):
+        train = str(folders.BUILD / "examples" / "inject-train")
+        script = self.folder / "script.sh"
+        script.write_text(f"{train} >/dev/null\ntrue\n")
+        for out in (None, "result", "deep/%h/[x]-%p", "rank-%r-%q{X}"):
+            with self.subTest(out):
+                said = self.end_of("bash", script, options=("--summary", "off", *(("--out", out) if out else ())), env={"X": "y"})
+                self.assertNotIn("no output folder", said)
+        late = ("--window", "iter:100000+1", "--out", "late")
+        self.assertRegex(self.end_of("bash", script, options=late), "(?s)ended before a window opened.*" + self.NOTHING_AT_ALL)
+        self.assertNotIn("no output folder", self.end_of(train, options=late))
+        # The second time, the folder of the first is none of this run's.
+        old = self.folder / "result"
+        os.utime(old, (1, 1))
+        self.assertEqual(self.end_of("bash", "-c", "true; true", options=("--out", "result")), self.NOTHING)
+
+    def test_it_is_still_the_process_that_was_started(self):
+        process = subprocess.Popen(["python3", folders.ROOT / "scripts" / "inject", "run", "--", "python3", "-c", "import os; print(os.getpid())"],
+                                   stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        self.assertEqual(process.communicate()[0], f"{process.pid}\n")
+
+    def test_the_librarys_path(self):
+        done = folders.inject("lib")
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, f"{folders.BUILD.resolve() / 'libinject.so'}\n", ""))
+        self.assertTrue(pathlib.Path(done.stdout.strip()).is_file())
+
+    def test_wrong_use_is_one_line(self):
+        for arguments, line in ((("run", "--windw", "x", "true"), "there is no option --windw; did you mean --window? (inject run --help)"),
+                                (("run", "--foo", "true"), "there is no option --foo (inject run --help)"),
+                                (("sweep", "--bach-var", "x"), "there is no option --bach-var; did you mean --batch-var? (inject sweep --help)"),
+                                (("foo",), "No such command 'foo' (inject --help)"), (("report",), "Missing argument 'DIR' (inject report --help)")):
+            done = folders.inject(*arguments)
+            self.assertEqual((done.returncode, done.stdout), (2, ""))
+            self.assertEqual(done.stderr, f"inject: {line}\n")
+
+    def test_help_fits_80_columns(self):
+        for command in ((), ("run",), ("doctor",), ("report",), ("check",), ("compare",), ("merge",), ("sweep",), ("lib",)):
+            shown = folders.inject(*command, "--help", env={"COLUMNS": "80"}).stdout
+            self.assertTrue(shown)
+            for line in shown.splitlines():
+                self.assertLessEqual(len(line), 80, line)
+                self.assertFalse(not command and line.startswith(" ") and line.endswith("..."), line)
+
+    def test_what_is_printed_fits_80_columns(self):
+        runs = [folders.ROOT / "examples" / "data" / name for name in ("h100/resnet50", "h200/resnet50", "h100/transformer")]
+        for arguments in (("compare", *runs[:2]), ("compare", runs[0], runs[2]), ("doctor", "--no-trial")):
+            shown = folders.inject(*arguments, env={"COLUMNS": "80"}, cwd=folders.ROOT).stdout
+            self.assertGreater(len(shown.splitlines()), 2)
+            for line in shown.splitlines():
+                if " " in line.strip():  # a path may be longer
+                    self.assertLessEqual(cell_len(line.rstrip()), 80, line)
+        shown = folders.inject("compare", *runs[:2], env={"COLUMNS": "80"}).stdout
+        self.assertIn("40.617 TFLOP/s  46.743 TFLOP/s  +15.1%", shown)  # no figure is cut
 
     def test_bad_settings(self):
         for setting in ("RING", "=1", "A B=1"):

@@ -11,9 +11,11 @@ import subprocess
 import sys
 import time
 import unittest
+from unittest import mock
 
 import folders
 from libinject.cli import app
+from libinject.commands.sweep import _Clock
 from libinject.result import BadFile
 from libinject.sweep import points, variables
 from libinject.sweep.variables import BadVariable
@@ -65,6 +67,27 @@ class Variables(unittest.TestCase):
                 variables.fill([argument], found[0])
 
 
+class Times(unittest.TestCase):
+    def test_elapsed_and_remaining(self):
+        with mock.patch("libinject.commands.sweep.time.monotonic") as now:
+            now.return_value = 100.0
+            clock = _Clock(4)
+            clock.start("[1/4] B=1")
+            now.return_value = 105.0
+            self.assertEqual(clock.__rich__(), "[1/4] B=1 … 5s elapsed")
+            now.return_value = 130.0
+            clock.end()
+            self.assertEqual(clock.times(), "30s elapsed, about 1m30s left")
+            clock.start("[2/4] B=2")
+            now.return_value = 140.0
+            self.assertEqual(clock.__rich__(), "[2/4] B=2 … 40s elapsed, about 1m20s left")
+            now.return_value = 10_000.0  # far longer than the one before: not below what the others take
+            self.assertEqual(clock.__rich__(), "[2/4] B=2 … 2h45m elapsed, about 1m00s left")
+            for _ in range(3):
+                clock.end()
+            self.assertEqual(clock.times(), "2h45m elapsed")
+
+
 class Command(folders.TemporaryFolder):
     def sweep(self, *arguments, env=None):
         return folders.inject("sweep", "--out", self.folder / "sweep", *arguments, env={**SIMULATED, **(env or {})}, cwd=self.folder)
@@ -74,6 +97,21 @@ class Command(folders.TemporaryFolder):
 
     def statuses(self):
         return [point["status"] for point in self.points()]
+
+    def test_times_are_told_after_each_point(self):
+        done = self.sweep("--var", "A=1,2,3", "--", "true", "{A}")
+        told = [line for line in done.stderr.splitlines() if line.startswith("inject: [")]
+        self.assertEqual(len(told), 3)
+        for line in told[:-1]:
+            self.assertRegex(line, r"; \d+s elapsed, about \d+s left$")
+        self.assertRegex(told[-1], r"; \d+s elapsed$")
+
+    def test_options_are_checked_before_the_first_point(self):
+        for options, line in ((("--window", "iter:x"), "--window 'iter:x': "), (("--set", "RIGN=1"), "'INJECT_RIGN' is not an option"), (("--trace", "x"), "--trace 'x': ")):
+            done = self.sweep("--var", "A=1", *options, "--", "true", "{A}", env={"INJECT_OUT": "a%z"})
+            self.assertEqual((done.returncode, done.stderr.count("\n")), (2, 1), done.stderr)
+            self.assertTrue(done.stderr.startswith(f"inject: {line}"), done.stderr)
+            self.assertFalse((self.folder / "sweep").exists())
 
     def test_the_example_over_its_kernels_time(self):
         done = self.sweep("--var", "NS=5000,10000,20000", "--batch-var", "NS", "--window", "api", "--set", "summary=off", "--json",

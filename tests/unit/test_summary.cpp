@@ -82,6 +82,7 @@ TEST_CASE("The summary of a small run", "[output]") {
    100.0%  4.000us      1  4.000us  4.000us  4.000us  cudaLaunchKernel
 
   tables: /out/inject-node7-77
+  next: inject report /out/inject-node7-77 -o report.html
 )");
 }
 
@@ -89,7 +90,8 @@ TEST_CASE("A run without GPU work says so", "[output]") {
   const StatsRun run;
   CHECK(summary_text(build_report(run.statistics, some_run()), "/out") ==
         "libinject: 1 window (api), 2.000ms; process 77 on node7\n  python train.py\n"
-        "  no GPU work was launched in a window\n\n  tables: /out\n");
+        "  no GPU work was launched in a window\n\n  tables: /out\n"
+        "  next: inject report /out -o report.html\n");
 }
 
 TEST_CASE("The summary says how many files could not be written, whether they are old or missing",
@@ -101,6 +103,24 @@ TEST_CASE("The summary says how many files could not be written, whether they ar
   const std::string text = summary_text(build_report(run.statistics, info), "/out");
   CHECK(text.find("  incomplete: 1 file of an earlier moment") != std::string::npos);
   CHECK(text.find("\n  tables: /out (not all: 3 files could not be written)\n") != std::string::npos);
+}
+
+TEST_CASE("The command to type next names the folder as it can be typed", "[output]") {
+  const StatsRun run;
+  RunInfo info = some_run();
+  info.working_directory = "/me/my job";
+  const auto next = [&](std::string_view folder) {
+    const std::string text = summary_text(build_report(run.statistics, info), folder);
+    const std::size_t at = text.rfind("  next: inject report ");
+    return at == std::string::npos ? std::string() : text.substr(at + 22);
+  };
+  CHECK(next("/me/my job/result.1") == "result.1 -o report.html\n");
+  CHECK(next("/me/my jobs/result") == "'/me/my jobs/result' -o report.html\n");
+  CHECK(next("/me/my job/it's") == "'it'\\''s' -o report.html\n");
+  CHECK(next("/me/my job/-o") == "./-o -o report.html\n");
+  CHECK(next("").empty());
+  info.recovered.emplace();
+  CHECK(next("/me/my job/result") == "'/me/my job/result' -o report.html\n");
 }
 
 TEST_CASE("A line for each device whose memory was used", "[output]") {
@@ -307,7 +327,7 @@ TEST_CASE("Windows that others ended or kept without device activity are told, e
   CHECK(text.find("without GPU records: 6\n") == std::string::npos);  // three reasons at most
 }
 
-TEST_CASE("Lines fit 120 columns whatever the names are, and are valid UTF-8", "[output]") {
+TEST_CASE("Lines fit the columns whatever the names are, and are valid UTF-8", "[output]") {
   StatsRun run;
   const std::string nasty[] = {std::string(500, 'x'), "\x1b[31mred\n\r\t", std::string(200, '\xff'),
                                "k(" + std::string(300, 'a') + ")",
@@ -323,14 +343,20 @@ TEST_CASE("Lines fit 120 columns whatever the names are, and are valid UTF-8", "
   RunInfo info = some_run();
   info.command_line = {std::string(1000, 'a'), "\xff"};
   info.host = std::string(300, 'h');
-  const std::string text = summary_text(build_report(run.statistics, info), "/out");
-  CHECK(valid(text) == text);
-  CHECK(text.find('\x1b') == std::string::npos);
-  CHECK(text.find("... and 17 more") != std::string::npos);
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) {
-    INFO(line);
-    CHECK(columns(line) <= 120);
+  info.stale_files = {"gemm_sum.csv"};
+  info.allocations_not_held = info.iteration_signs_lost = info.metric_records_lost = info.graph_nodes_lost =
+      7'000'000;
+  for (const std::size_t most : {std::size_t{80}, std::size_t{99}, std::size_t{120}}) {
+    const std::string text = summary_text(build_report(run.statistics, info), "/out", most);
+    CHECK(valid(text) == text);
+    CHECK(text.find('\x1b') == std::string::npos);
+    CHECK(text.find("... and 17 more") != std::string::npos);
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) {
+      INFO(line);
+      CHECK(columns(line) <= most);
+    }
+    CHECK(text.find("INJECT_RING\n") != std::string::npos);  // the end of a long line is not cut off
   }
 }
 

@@ -39,11 +39,39 @@ TEST_CASE("A paragraph is broken at spaces, and its other lines are indented fur
 TEST_CASE("A line is cut to the width, unless it is there to be copied", "[output]") {
   TextPage page;
   const std::string text(150, 'x');
-  page.line(text);
+  page.cut_line(text);
   CHECK(page.text().size() == kPageColumns + 1);
   TextPage whole;
   whole.whole_line(text);
   CHECK(whole.text() == text + "\n");
-  CHECK(with_name("kernel: ", text).size() == kPageColumns);
-  CHECK(with_name("kernel: ", "k") == "kernel: k");
+  TextPage named;
+  named.named_line("kernel: ", text);
+  CHECK(named.text().size() == kPageColumns + 1);
+  TextPage narrow(80);
+  narrow.named_line("  " + std::string(60, 'a') + ": ", "some_kernel");
+  CHECK(narrow.text() == "  " + std::string(60, 'a') + ": \n    some_kernel\n");
+}
+
+TEST_CASE("A line that is too wide goes on below, indented, for a few lines", "[output]") {
+  TextPage page(80);
+  page.line(
+      "  incomplete: 7 calls unseen in the search for iterations, whose numbers may be off: raise "
+      "INJECT_RING");
+  CHECK(page.text() ==
+        "  incomplete: 7 calls unseen in the search for iterations, whose numbers may be\n    off: raise "
+        "INJECT_RING\n");
+  TextPage endless(80);
+  endless.line("  " + std::string(100'000, 'x'));
+  CHECK(endless.text().size() < 4 * 81);
+}
+
+TEST_CASE("On a narrow page a table's last cells give way to the name", "[output]") {
+  TextTable table({"Time(%)", "Time", "Calls", "Avg", "Min", "Max"}, "Kernel");
+  const std::string name(100, 'k');
+  table.row({"100.0%", "999.999ms", "100000", "999.999us", "999.999us", "999.999us"}, name);
+  const std::string head = "\n  Time(%)       Time   Calls        Avg  Kernel\n";
+  const std::string text = table.text(1, 80);
+  CHECK(text.starts_with(head + "   100.0%  999.999ms  100000  999.999us  kkk"));
+  CHECK(text.size() == head.size() + 81);
+  CHECK(table.text(1).find("Max") != std::string::npos);
 }

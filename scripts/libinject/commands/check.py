@@ -52,10 +52,12 @@ def _print(folder: str, found: list) -> None:
         shown[finding.rule] += 1
         if shown[finding.rule] <= _MOST:
             warning = "" if finding.severity == "error" else f" ({finding.severity})"
-            console.out.print(printable(f"{where}/{finding}{warning}", 4000))
+            text = printable(f"{where}/{finding}{warning}", 4000)
+            # Elsewhere than on a terminal a finding is a line, to search in.
+            console.print_wrapped(text, "", "    ") if console.out.is_terminal else console.out.print(text)
         elif shown[finding.rule] == _MOST + 1:
             console.out.print(f"{where}: {finding.rule}: … and {numbers[finding.rule] - _MOST} more")
 
 
 def add_to(app: typer.Typer) -> None:
-    app.command(name="check")(check)
+    app.command(name="check", short_help="Check that tables keep what their documentation promises.")(check)

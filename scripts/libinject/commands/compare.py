@@ -113,4 +113,4 @@ def _check(parsed: list[Condition], comparison, strict: bool, least: float) -> l
 
 
 def add_to(app: typer.Typer) -> None:
-    app.command(name="compare")(compare)
+    app.command(name="compare", short_help="Show what changed from one run to another.")(compare)

@@ -33,13 +33,13 @@ def doctor(
             if not as_json:
                 mark, colour = _MARKS[finding.state]
                 console.out.print(f"{mark:>7}", style=colour, end="  ")
-                console.out.print(f"{finding.subject}: {finding.text}")
+                console.print_wrapped(f"{finding.subject}: {finding.text}", indent=" " * 9, used=9)
                 if finding.remedy:
-                    console.out.print(f"         -> {finding.remedy}")
+                    console.print_wrapped(finding.remedy, " " * 9 + "-> ", " " * 12)
     if as_json:
         console.print_json([dataclasses.asdict(finding) for finding in findings])
     raise typer.Exit(1 if any(finding.state == "bad" for finding in findings) else 0)
 
 
 def add_to(app: typer.Typer) -> None:
-    app.command(name="doctor")(doctor)
+    app.command(name="doctor", short_help="Check whether libinject works on this machine.")(doctor)

@@ -96,4 +96,4 @@ def _warn(problems: list[str]) -> None:
 
 
 def add_to(app: typer.Typer) -> None:
-    app.command(name="merge")(merge)
+    app.command(name="merge", short_help="Merge the folders of a distributed job's ranks.")(merge)

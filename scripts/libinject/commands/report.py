@@ -61,4 +61,4 @@ def report(
 
 
 def add_to(app: typer.Typer) -> None:
-    app.command(name="report")(report)
+    app.command(name="report", short_help="Make an HTML page of one or more runs.")(report)

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""`inject run`: runs a command under libinject, in place of this process: its status, signals and process id stay what they would be."""
+"""`inject run`: runs a command under libinject, in place of this process: its status, signals and process id stay what they would be.
+So the library itself has the last words: which command to type next, or that CUDA was never used."""
 
 from __future__ import annotations
 
 import os
+import resource
 import shlex
+import time
 
 import typer
 
@@ -24,7 +27,7 @@ def run(
     out: str = typer.Option(None, "--out", "-o", help=_help("INJECT_OUT", "Folder for the tables; %p is the process id, %r the rank.")),
     metrics: str = typer.Option(None, help=_help("INJECT_METRICS", "Hardware metrics: off, auto, or a list.")),
     trace: str = typer.Option(None, help=_help("INJECT_TRACE", "Also write raw records: off, csv, chrome.")),
-    batch: int = typer.Option(None, min=1, help=_help("INJECT_BATCH", "Samples per iteration.")),
+    batch: str = typer.Option(None, help=_help("INJECT_BATCH", "Samples per iteration.")),
     summary: str = typer.Option(None, help=_help("INJECT_SUMMARY", "Where the text summary goes: stderr, off, a file.")),
     setting: list[str] = typer.Option([], "--set", "-s", metavar="NAME=VALUE", help="Any other libinject variable: RING=64M."),
     show: bool = typer.Option(False, "--show", help="Print the command line with its variables instead of running it."),
@@ -32,7 +35,7 @@ def run(
 ) -> None:
     """Run a command under libinject. The tables go to inject-HOST-PID in the working directory, or to --out."""
     variables = environment.variables({"WINDOW": window, "AFTER": after, "TIMEOUT": timeout, "OUT": out, "METRICS": metrics, "TRACE": trace,
-                                       "BATCH": None if batch is None else str(batch), "SUMMARY": summary}, setting)
+                                       "BATCH": batch, "SUMMARY": summary}, setting)
     if as_json:
         console.print_json({"environment": variables, "command": command})
         return
@@ -41,11 +44,13 @@ def run(
         console.out.print(" ".join([*settings, shlex.join(command)]))
         return
     try:
-        os.execvpe(command[0], command, {**os.environ, **variables})
+        # For libinject/entry/command_end.cpp, which is told how this process was before it became the command.
+        before = f"{os.getpid()}:{int(time.time())}:{resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt}"
+        os.execvpe(command[0], command, {**os.environ, **variables, "_INJECT_RUN": before})
     except OSError as error:
         console.fail(f"can't run '{command[0]}': {(error.strerror or str(error)).lower()}",
                      127 if isinstance(error, FileNotFoundError) else 126)
 
 
 def add_to(app: typer.Typer) -> None:
-    app.command(name="run", context_settings={"allow_interspersed_args": False})(run)
+    app.command(name="run", short_help="Run a command under libinject.", context_settings={"allow_interspersed_args": False})(run)

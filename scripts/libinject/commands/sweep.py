@@ -7,6 +7,7 @@ from __future__ import annotations
 import pathlib
 import re
 import signal
+import time
 from typing import TYPE_CHECKING, NoReturn
 
 import typer
@@ -119,6 +120,41 @@ def _stop(number: int, frame: object) -> NoReturn:
     raise KeyboardInterrupt
 
 
+class _Clock:
+    """How long the points take, and may still take: by the mean of those that were run. Shown anew each time it is drawn."""
+
+    def __init__(self, points: int):
+        self.begin = time.monotonic()
+        self.seconds: list[float] = []
+        self.left = points
+        self.point = ""
+
+    def start(self, point: str) -> None:
+        self.point = point
+        self.point_begin = time.monotonic()
+
+    def end(self) -> None:
+        self.seconds.append(time.monotonic() - self.point_begin)
+        self.left -= 1
+
+    def times(self, running: float = 0.0) -> str:
+        elapsed = f"{_clock_text(time.monotonic() - self.begin)} elapsed"
+        if not self.seconds or not self.left:
+            return elapsed
+        mean = sum(self.seconds) / len(self.seconds)
+        return f"{elapsed}, about {_clock_text(mean * self.left - min(running, mean))} left"
+
+    def __rich__(self) -> str:
+        return f"{self.point} … {self.times(time.monotonic() - self.point_begin)}"
+
+
+def _clock_text(seconds: float) -> str:
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    return f"{whole // 60}m{whole % 60:02}s" if whole < 3600 else f"{whole // 3600}h{whole // 60 % 60:02}m"
+
+
 def _run(whole: Sweep, limit: float | None, again: bool) -> bool:
     """True if it was interrupted."""
     from libinject.sweep import runner
@@ -130,16 +166,19 @@ def _run(whole: Sweep, limit: float | None, again: bool) -> bool:
     before = [(number, signal.signal(number, _stop)) for number in (signal.SIGTERM, signal.SIGHUP)]
     try:
         whole.write()
+        clock = _Clock(len(todo))
         for number, point in enumerate(todo, 1):
             place = f"[{number}/{len(todo)}] {point.title}"
+            clock.start(place)
             try:
-                with console.err.status(f"{place} …"):
+                with console.err.status(clock):
                     runner.run_point(whole, point, limit)
             finally:
+                clock.end()
                 whole.write()
                 seconds = "" if point.seconds is None else f" ({point.seconds:.1f}s)"
                 why = f": {printable(point.why, 200)}" if point.why else ""
-                console.err.print(f"inject: {place}: {point.status.value}{why}{seconds}")
+                console.err.print(f"inject: {place}: {point.status.value}{why}{seconds}; {clock.times()}")
     except KeyboardInterrupt:
         console.err.print("inject: interrupted: run the same command again to continue")
         return True
@@ -186,8 +225,7 @@ def _print(whole: Sweep, found: list[Measured]) -> None:
         status = row["status"] if row["good"] else f"{row['status']}: {row['why']}" if row["why"] else row["status"]
         table.add_row(*(Text(value) for value in row["values"]), *(text for _, text in row["cells"]),
                       Text(status + (f"; {row['verdict']}" if row["verdict"] else "")), style="" if row["good"] else "red")
-    wide = max(120, console.out.width) if console.out.is_terminal else 120
-    rich.console.Console(highlight=False, markup=False, emoji=False, width=wide).print(table)
+    rich.console.Console(highlight=False, markup=False, emoji=False, width=console.width()).print(table)
 
 
 def _time(text: str | None) -> float | None:
@@ -200,4 +238,4 @@ def _time(text: str | None) -> float | None:
 
 
 def add_to(app: typer.Typer) -> None:
-    app.command(name="sweep", context_settings={"allow_interspersed_args": False})(sweep)
+    app.command(name="sweep", short_help="Run a command for all combinations of some values.", context_settings={"allow_interspersed_args": False})(sweep)

@@ -18,7 +18,7 @@ from libinject.compare.changes import CERTAIN, Change, Comparison
 from libinject.compare.conditions import Outcome
 from libinject.compare.measures import KINDS
 
-_WIDTH = 120
+_NARROW = 100  # columns: below that, intervals are left out, which --json and the page have
 
 
 def _style(change: Change, better: int) -> str:
@@ -27,41 +27,47 @@ def _style(change: Change, better: int) -> str:
     return "green" if (change.difference > 0) == (better > 0) else "red"
 
 
-def _width() -> int:
-    return max(_WIDTH, console.out.width) if console.out.is_terminal else _WIDTH
-
-
 def _show(table: Table) -> None:
-    rich.console.Console(highlight=False, markup=False, emoji=False, width=_width()).print(table)
+    rich.console.Console(highlight=False, markup=False, emoji=False, width=console.width()).print(table)
 
 
 def _wrapped(name: str, room: int) -> str:
     return "\n".join(textwrap.wrap(describe.shorten(name, 3 * room - 8), room, break_on_hyphens=False))
 
 
+def _narrow() -> bool:
+    return console.width() < _NARROW
+
+
 def _new_table(title: str) -> Table:
-    return Table(title=Text(title), title_justify="left", title_style="bold", box=rich.box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
+    return Table(title=Text(title), title_justify="left", title_style="bold", box=rich.box.SIMPLE_HEAD, pad_edge=False,
+                 padding=(0, 1, 0, 0) if _narrow() else (0, 1))
 
 
 def print_comparison(comparison: Comparison, top: int, outcomes: Sequence[Outcome]) -> None:
     print_ = console.out.print
     for letter, side in (("A", comparison.before), ("B", comparison.after)):
         for run in side:
-            print_(f"{letter}: {describe.run_line(run)}")
+            console.print_wrapped(describe.run_line(run), f"{letter}: ", "   ")
     for line in describe.differences(comparison.before[0].result, comparison.after[0].result):
-        print_(f"   {line}")
+        console.print_wrapped(line, "   ", "     ")
     for line in describe.caveats([*comparison.before, *comparison.after]):
-        print_(f"   {line}")
-    print_(describe.how_normalised(comparison))
+        console.print_wrapped(line, "   ", "     ")
+    console.print_wrapped(describe.how_normalised(comparison))
     print_()
 
     table = _new_table("The runs")
-    for header, justify in (("Figure", "left"), ("A", "right"), ("B", "right"), ("Change", "right"), (f"{1 - CERTAIN:.0%} interval", "right"),
-                            ("Verdict", "left")):
-        table.add_column(header, justify=justify, no_wrap=True)
-    for metric, change in comparison.metrics:
-        table.add_row(Text(metric.title), describe.figure(change.before, metric.unit), describe.figure(change.after, metric.unit),
-                      describe.percent(change.relative), describe.interval(change), describe.verdict(change, metric), style=_style(change, metric.better))
+    columns = [("Figure", "left"), ("A", "right"), ("B", "right"), ("Change", "right"), (f"{1 - CERTAIN:.0%} interval", "right"), ("Verdict", "left")]
+    shown = [index for index in range(len(columns)) if index != 4 or not _narrow()]
+    rows = [(metric.title, describe.figure(change.before, metric.unit), describe.figure(change.after, metric.unit), describe.percent(change.relative),
+             describe.interval(change), describe.verdict(change, metric)) for metric, change in comparison.metrics]
+    for index in shown:
+        # Figures are whole; texts have what they leave.
+        header, justify = columns[index]
+        figures = justify == "right"
+        table.add_column(header, justify=justify, no_wrap=figures, min_width=max(map(len, (header, *(row[index] for row in rows)))) if figures else None)
+    for (metric, change), row in zip(comparison.metrics, rows, strict=True):
+        table.add_row(*(Text(row[index]) for index in shown), style=_style(change, metric.better))
     _show(table)
 
     quiet = []
@@ -80,9 +86,11 @@ def print_comparison(comparison: Comparison, top: int, outcomes: Sequence[Outcom
         rows = [(describe.difference(change, kind.unit), change.verdict if change.verdict in ("new", "gone") else describe.percent(change.relative),
                  describe.interval(change), describe.figure(change.before, kind.unit), describe.figure(change.after, kind.unit),
                  describe.counts(change)) for change in real[:top]]
+        if _narrow():
+            headers, *rows = (row[:2] + row[3:] for row in (headers, *rows))
         # Figures are whole, and names have what they leave, on some lines.
         widths = [max(map(len, column)) for column in zip(headers, *rows, strict=True)]
-        room = max(20, _width() - sum(width + 3 for width in widths) - 2)
+        room = max(20, console.width() - sum(width + 3 for width in widths) - 2)
         for header, width in zip(headers, widths, strict=True):
             table.add_column(header, justify="right", no_wrap=True, min_width=width)
         table.add_column("Name", no_wrap=True, overflow="ellipsis")
@@ -94,8 +102,6 @@ def print_comparison(comparison: Comparison, top: int, outcomes: Sequence[Outcom
             print_(f"   … and {len(real) - top} more: --top, --json or -o compare.html")
     if quiet:
         print_("No difference seen:")
-        for line in textwrap.wrap("; ".join(quiet), _WIDTH - 3):
-            print_(f"   {line}")
+        console.print_wrapped("; ".join(quiet), "   ", "   ")
     print_()
-    for line in textwrap.wrap(describe.conclusion(comparison, outcomes), _WIDTH, break_on_hyphens=False):
-        print_(line)
+    console.print_wrapped(describe.conclusion(comparison, outcomes))

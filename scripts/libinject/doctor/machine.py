@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import pathlib
 import platform
@@ -14,7 +13,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
-from libinject import library
+from libinject import library, near
 from libinject.doctor.finding import BAD, GOOD, NOTE, WARNING, Finding
 from libinject.result import printable
 
@@ -56,8 +55,8 @@ def variables(known: list[str], found: pathlib.Path) -> Iterator[Finding]:
     """What is set for libinject, and for the loader."""
     for name in sorted(name for name in os.environ if name.startswith("INJECT_")):
         if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
-            yield Finding(WARNING, name, "is set, but is not a libinject variable", f"did you mean {near[0]}?" if near else "unset it")
+            meant = near.nearest(name, known)
+            yield Finding(WARNING, name, "is set, but is not a libinject variable", f"did you mean {meant}?" if meant else "unset it")
         else:
             yield Finding(NOTE, name, f"is set to '{printable(os.environ[name], 80)}': every program started from here gets it")
     for name in ("CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH"):

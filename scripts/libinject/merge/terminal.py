@@ -16,9 +16,9 @@ _WIDEST = 400
 def show(report: dict[str, Any], ranks: int) -> None:
     scaling = shown.scaling_table(report)
     for job in report["jobs"]:
-        console.out.print(shown.title(job))
+        console.print_wrapped(shown.title(job), "", "  ")
         for what, text in shown.lines(job):
-            console.out.print(f"  {what:<12} {text}")
+            console.print_wrapped(text, f"  {what:<12} ", " " * 15)
         for table in shown.tables(job, ranks, 8):
             _table(table)
         console.out.print()
@@ -35,10 +35,11 @@ def _table(table: Table) -> None:
         drawn.add_column(column["name"], justify="left" if column["kind"] == "text" else "right", no_wrap=True)
     for row in table.rows:
         drawn.add_row(*(shown.cell_text(cell, column) for cell, column in zip(row, table.columns, strict=True)))
-    console.out.print(f"  {table.title}")
+    console.print_wrapped(table.title, "  ", "  ")
     # At full width: what a narrow terminal wraps can still be read, what is cut off cannot.
     width, console.out.width = console.out.width, _WIDEST
     console.out.print(drawn)
     console.out.width = width
     if table.note:
-        console.out.print(f"  {table.note}\n")
+        console.print_wrapped(table.note, "  ", "  ")
+        console.out.print()

@@ -99,7 +99,7 @@ class Streams(harness.Case):
         text = "".join(text)
         self.assertGreater(len(text), 2 * 4096)
         self.assertEqual(text.count("INJECT_UNKNOWN_"), 100)
-        self.assertRegex(text, r"(?s)\nlibinject: 2 windows.*\n  tables: \S+\n\Z")
+        self.assertRegex(text, r"(?s)\nlibinject: 2 windows.*\n  tables: \S+\n  next: inject report \S+ -o report\.html\n\Z")
 
 
 class Descriptors(harness.Case):
