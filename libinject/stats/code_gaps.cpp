@@ -12,8 +12,9 @@ namespace inject {
 
 namespace {
 
-// A thread that is read every millisecond has been read in a stretch as long as this.
-constexpr std::uint64_t kSurelySampled = 10'000'000;
+// A thread that is read every millisecond has been read in a stretch as long as this, unless the one that
+// reads had no processor.
+constexpr std::uint64_t kSurelySampled = 2'000'000;
 
 /// By thread and time. Several are of one launch: of a graph, or a call that launches more than once.
 std::pair<std::uint32_t, Nanoseconds> launch_key(const CodeLaunch& launch) {

@@ -96,23 +96,32 @@ class Code(simulated.SimulatedTest):
         operators = self.table(out, "op_sum.csv", "Operator")
         self.assertEqual(int(operators["[unattributed]"]["Self Instances"]), 3)
 
-    def test_lines_that_the_device_waits_for(self):
-        """By what the main thread is doing where it sleeps or computes, by the call that waits where it does."""
-        out = self.train("gaps")
-        self.check_sums(out)
-        idle = sum(int(row["Idle (ns)"]) for row in out.rows("window_sum.csv") if row["Device"] != "all")
+    def idle_by_line(self, out):
+        """Of torch_model.py's lines, the idle time; and that of `[unattributed]`."""
         rows = out.rows("gap_line_sum.csv")
+        idle = sum(int(row["Idle (ns)"]) for row in out.rows("window_sum.csv") if row["Device"] != "all")
         self.assertEqual(sum(int(row["Idle Time (ns)"]) for row in rows), idle)
-        lines = {int(row["Line"]): row for row in rows if row["File"] == str(PROGRAM)}
-        sleeps, late = (lines[line_of(marker)] for marker in ("sleeps", "reads"))
-        # Four iterations of 15 ms, and the most of what there is.
-        self.assertGreater(int(sleeps["Idle: Host Wait (ns)"]) + int(sleeps["Idle: Host Compute (ns)"]), 4 * 13_000_000)
-        self.assertEqual(sleeps["Function"].rpartition(".")[2], "extra")
-        first = line_of("caller of what computes")
-        computes = [row for line, row in lines.items() if "compute" in row["Function"] or line == first]
-        self.assertGreater(sum(int(row["Idle Time (ns)"]) for row in computes), 4 * 10_000_000)
-        self.assertGreater(int(late["Idle: Synchronization (ns)"]) + int(lines[line_of("waits")]["Idle: Synchronization (ns)"])
-                           if line_of("waits") in lines else int(late["Idle: Synchronization (ns)"]), 0)
+        lines = {int(row["Line"]): int(row["Idle Time (ns)"]) for row in rows if row["File"] == str(PROGRAM)}
+        return lines, sum(int(row["Idle Time (ns)"]) for row in rows if row["Function"] == "[unattributed]")
+
+    def test_lines_that_the_device_waits_for(self):
+        """By what the main thread is doing where it sleeps or computes, by the call that waits where it does. Where our thread had no
+        processor while the iterations were named, the time has no line, but never another one."""
+        in_compute = range(line_of("function that computes"), line_of("computes") + 1)
+        for attempt in range(4):
+            out = self.train("gaps")
+            self.check_sums(out)
+            lines, unknown = self.idle_by_line(out)
+            sleeps = lines.get(line_of("sleeps"), 0)
+            computes = sum(lines.get(line, 0) for line in (*in_compute, line_of("caller of what computes")))
+            # Four iterations of 15 and 12 ms.
+            self.assertGreater(sleeps + computes + unknown, 4 * 24_000_000)
+            if min(sleeps, computes) > 4 * 10_000_000:
+                break
+        else:
+            self.fail(f"in {attempt + 1} runs what sleeps and computes was not named: {lines}, {unknown}")
+        waits = {int(row["Line"]): int(row["Idle: Synchronization (ns)"]) for row in out.rows("gap_line_sum.csv") if row["File"] == str(PROGRAM)}
+        self.assertGreater(waits.get(line_of("reads"), 0) + waits.get(line_of("waits"), 0), 0)
         copies = {int(row["Line"]): int(row["User Code Copies"]) for row in out.rows("line_sum.csv") if row["File"] == str(PROGRAM)}
         self.assertEqual(copies[line_of("reads")], 4)
         stacks = dict(line.rpartition(" ")[::2] for line in (out.path / "gpu_stacks.folded").read_text().splitlines())

@@ -115,7 +115,7 @@ def report():
     train(extra=extra)
 
 
-def compute(seconds):
+def compute(seconds):  # function that computes
     """Keeps Python busy, in calls that come and go."""
     end = time.perf_counter() + seconds
     value = 0

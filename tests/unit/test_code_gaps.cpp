@@ -121,12 +121,12 @@ TEST_CASE("A long gap that the named iterations do not have has no line", "[code
   const std::uint32_t of_other = run.launch(5 * kMs, kOtherThread);
   run.settle({run.gap(of_main, IdleCause::kHostCompute, 100 * kMs),
               run.gap(of_main, IdleCause::kLaunchCall, 90 * kMs),
-              run.gap(of_main, IdleCause::kHostWait, 2 * kMs),
+              run.gap(of_main, IdleCause::kHostWait, 1 * kMs),
               // Its stack is not read.
               run.gap(of_other, IdleCause::kHostCompute, 80 * kMs)});
   CHECK(run.time(unknown(IdleCause::kHostCompute)) == 100 * kMs);
   CHECK(run.time(at_launch(of_main, IdleCause::kLaunchCall)) == 90 * kMs);
-  CHECK(run.time(at_launch(of_main, IdleCause::kHostWait)) == 2 * kMs);
+  CHECK(run.time(at_launch(of_main, IdleCause::kHostWait)) == 1 * kMs);
   CHECK(run.time(at_launch(of_other, IdleCause::kHostCompute)) == 80 * kMs);
 }
 
