@@ -16,6 +16,31 @@ for (const holder of document.querySelectorAll("[data-table]")) buildTable(holde
 root.dataset.tables = "shown";
 for (const holder of document.querySelectorAll("[data-icicle]")) buildIcicle(holder, partOf(holder, "icicle", "icicles"));
 
+// A button that copies says so, by its own text and to a screen reader.
+async function copyText(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch {
+    // Where a page from a file may not.
+    const field = element("textarea", { value: text });
+    document.body.append(field);
+    field.select();
+    document.execCommand("copy");
+    field.remove();
+  }
+}
+
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest?.("button.copy");
+  if (!button) return;
+  await copyText(button.dataset.copy ?? button.copyOf());
+  button.classList.add("copied");
+  said.textContent = "copied";
+  setTimeout(() => { button.classList.remove("copied"); said.textContent = ""; }, 1500);
+});
+const said = element("p", { className: "unseen", role: "status" });
+document.body.append(said);
+
 const holders = [...document.querySelectorAll("[data-plot]")];
 const dark = matchMedia("(prefers-color-scheme: dark)");
 let printing = false;

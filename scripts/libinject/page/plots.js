@@ -123,6 +123,11 @@ function barFigure(plot, theme, width) {
   const scale = scaleOf(plot.x.unit, plot.series.flatMap((series) => series.values));
   const legend = legendOf(plot.series.map((series) => series.name), width);
   const written = (value) => (plot.x.signed ? signed(shown(value, plot.x.unit), value) : shown(value, plot.x.unit));
+  const after = plot.series[0].after ?? [];
+  const labels = (most) => {
+    const short = shortNames(names, most - (after.length ? after.reduce((length, text) => Math.max(length, text.length), 0) + 2 : 0));
+    return names.map((name, i) => plain(short.get(name) + (after[i] ? `  ${after[i]}` : "")));
+  };
   const room = Math.max(14, Math.min(58, Math.floor((width * (width < NARROW ? 0.4 : 0.42)) / 7)));
   const data = plot.series.map((series, at) => {
     const hover = series.names.map((name, i) => hoverText([name, `${plot.series.length > 1 ? series.name : plot.x.title}: ${written(series.values[i])}`, series.notes?.[i]]));
@@ -131,19 +136,19 @@ function barFigure(plot, theme, width) {
     const colour = series.colours ? series.colours.map((part) => theme.parts[part]) : theme.cycle[at % theme.cycle.length];
     const text = bars.length === 1 ? series.values.map(written) : undefined;
     return { ...common, type: "bar", orientation: "h", text, textposition: "outside", cliponaxis: false, textfont: { color: theme.text, size: 12 },
-      marker: { color: colour, pattern: patternOf(at), line: { width: plot.stacked ? 1 : 0, color: theme.surface } } };
+      marker: { color: colour, pattern: series.pattern === undefined ? patternOf(at) : { shape: series.pattern, size: 6, solidity: 0.25, fillmode: "overlay", fgcolor: theme.surface }, line: { width: plot.stacked ? 1 : 0, color: theme.surface } } };
   });
   const groups = plot.stacked ? 1 : bars.length;
   // On a phone names stand above their bars.
-  const above = width < NARROW && names.some((name) => name.length > 22);
+  const above = width < NARROW && names.some((name, i) => name.length + (after[i]?.length ?? 0) > 22);
   const height = 86 + names.length * Math.max(above ? 44 : 26, 16 * groups + 10) + (plot.series.length > 1 ? 30 + legend.more : 0);
   const layout = { ...baseLayout(theme, width, Math.max(136, height), legend),
     barmode: plot.stacked ? "stack" : "group", bargap: above ? 0.62 : 0.28, showlegend: plot.series.length > 1, dragmode: false, xaxis: axisOf(plot.x, scale, theme),
-    yaxis: { autorange: "reversed", tickvals: names.map((_, i) => i), ticktext: names.map((name) => plain(shortened(name, room))), automargin: true, fixedrange: true,
+    yaxis: { autorange: "reversed", tickvals: names.map((_, i) => i), ticktext: labels(room), automargin: true, fixedrange: true,
       tickfont: { color: theme.text, size: 12 }, ticks: "outside", ticklen: 5, tickcolor: "rgba(0,0,0,0)", showgrid: false, zeroline: false } };
   if (above) {
     layout.yaxis.showticklabels = false;
-    layout.annotations = names.map((name, i) => ({ text: plain(shortened(name, Math.floor(width / 7.5))), x: 0, xref: "paper", xanchor: "left", y: i - 0.2, yanchor: "bottom",
+    layout.annotations = labels(Math.floor(width / 7.5)).map((text, i) => ({ text, x: 0, xref: "paper", xanchor: "left", y: i - 0.2, yanchor: "bottom",
       showarrow: false, font: { color: theme.text, size: 12 } }));
   }
   layout.xaxis.fixedrange = true;
