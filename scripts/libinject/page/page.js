@@ -4,17 +4,14 @@
 // Fills the page: tables and icicles first, then the plots one by one, so that it answers meanwhile.
 
 const PRINTED_WIDTH = 680;
-const articles = JSON.parse(document.getElementById("model").textContent);
 const root = document.documentElement;
+
+let articles = [];
 
 function partOf(holder, key, parts) {
   const [article, section, at] = holder.dataset[key].split(",").map(Number);
   return articles[article][section][parts][at];
 }
-
-for (const holder of document.querySelectorAll("[data-table]")) buildTable(holder, partOf(holder, "table", "tables"));
-root.dataset.tables = "shown";
-for (const holder of document.querySelectorAll("[data-icicle]")) buildIcicle(holder, partOf(holder, "icicle", "icicles"));
 
 // A button that copies says so, by its own text and to a screen reader.
 async function copyText(text) {
@@ -85,9 +82,20 @@ function redraw() {
 
 async function start() {
   try {
+    articles = JSON.parse(await unpacked("model"));
+  } catch {
+    document.getElementById("main").prepend(element("p", { className: "alert" }, "This browser can't unpack the page's tables and plots: it needs one of 2023 or later."));
+    root.dataset.plots = "failed";
+    return;
+  }
+  for (const holder of document.querySelectorAll("[data-table]")) buildTable(holder, partOf(holder, "table", "tables"));
+  root.dataset.tables = "shown";
+  for (const holder of document.querySelectorAll("[data-icicle]")) buildIcicle(holder, partOf(holder, "icicle", "icicles"));
+  await pause();
+  try {
     await loadPlotly();
   } catch {
-    for (const holder of holders) holder.textContent = "This browser can't draw the plots; the tables have their figures.";
+    for (const holder of holders) holder.textContent = "The plots can't be drawn; the tables have their figures.";
     root.dataset.plots = "failed";
     return;
   }

@@ -46,7 +46,8 @@ class Table:
 
 @dataclasses.dataclass
 class Plot:
-    """kind: `points` (x, y), `bars` (names, values) or `heat` (x, y, and z in rows). Axes are {title, unit, log, zero, ticks, places};
+    """kind: `points` (x, y), `bars` (names, values), `columns` (values, colour, pattern: stacked, one for each of the x axis' ticks) or `heat`
+    (x, y, and z in rows). Axes are {title, unit, log, zero, ticks, places};
     a series is {name, …, notes}."""
 
     id: str

@@ -136,7 +136,7 @@ function barFigure(plot, theme, width) {
     const colour = series.colours ? series.colours.map((part) => theme.parts[part]) : theme.cycle[at % theme.cycle.length];
     const text = bars.length === 1 ? series.values.map(written) : undefined;
     return { ...common, type: "bar", orientation: "h", text, textposition: "outside", cliponaxis: false, textfont: { color: theme.text, size: 12 },
-      marker: { color: colour, pattern: series.pattern === undefined ? patternOf(at) : { shape: series.pattern, size: 6, solidity: 0.25, fillmode: "overlay", fgcolor: theme.surface }, line: { width: plot.stacked ? 1 : 0, color: theme.surface } } };
+      marker: { color: colour, pattern: series.pattern === undefined ? patternOf(at) : hatched(series.pattern, theme), line: { width: plot.stacked ? 1 : 0, color: theme.surface } } };
   });
   const groups = plot.stacked ? 1 : bars.length;
   // On a phone names stand above their bars.
@@ -233,6 +233,22 @@ function pointFigure(plot, theme, width) {
   return { data, layout: { ...layout, annotations } };
 }
 
+// Stacks side by side, one for each tick.
+function columnFigure(plot, theme, width) {
+  const totals = plot.x.ticks.map((_, i) => plot.series.reduce((sum, series) => sum + (series.values[i] ?? 0), 0));
+  const scale = scaleOf(plot.y.unit, totals);
+  const legend = legendOf(plot.series.map((series) => series.name), width);
+  const data = plot.series.map((series) => ({ type: "bar", name: legend.name(series.name), x: totals.map((_, i) => i), y: scaled(series.values, scale), hoverinfo: "text",
+    hovertext: series.values.map((value, i) => hoverText([`${plot.x.title} ${plot.x.ticks[i]}`, `${series.name}: ${shown(value, plot.y.unit)}, ${shareText(value, totals[i])} of ${shown(totals[i], plot.y.unit)}`])),
+    marker: { color: theme.parts[series.colour], pattern: hatched(series.pattern, theme), line: { width: totals.length > 60 ? 0 : 1, color: theme.surface } } }));
+  const layout = { ...baseLayout(theme, width, (width < NARROW ? 320 : 360) + legend.more, legend), barmode: "stack", bargap: totals.length > 60 ? 0 : 0.15, showlegend: true, dragmode: false,
+    xaxis: { ...axisOf(plot.x, { unit: "" }, theme), ...placesOf(plot.x.ticks, width < 400 ? 6 : width < NARROW ? 10 : 14), range: [-0.6, totals.length - 0.4], fixedrange: true, showgrid: false },
+    yaxis: { ...axisOf(plot.y, scale, theme), fixedrange: true } };
+  return { data, layout };
+}
+
+const hatched = (shape, theme) => ({ shape: shape ?? "", size: 6, solidity: 0.25, fillmode: "overlay", fgcolor: theme.surface });
+
 // From the value: [below, above].
 function errorsOf(series, scale, colour) {
   if (!series.errors) return undefined;
@@ -263,20 +279,18 @@ function placesOf(labels, most) {
   const there = labels.map((_, i) => i).filter((i) => labels[i] !== null);
   const step = Math.max(1, Math.ceil(there.length / most));
   const tickvals = there.filter((_, i) => i % step === 0);
-  return { tickvals, ticktext: tickvals.map((i) => String(labels[i])) };
+  return { tickvals, ticktext: tickvals.map((i) => plain(labels[i])) };
 }
 
 function figureOf(plot, theme, width) {
-  return { bars: barFigure, points: pointFigure, heat: heatFigure }[plot.kind](plot, theme, width);
+  return { bars: barFigure, columns: columnFigure, points: pointFigure, heat: heatFigure }[plot.kind](plot, theme, width);
 }
 
 // No button that would send anything anywhere.
 const PLOT_CONFIG = { displaylogo: false, responsive: false, scrollZoom: false, modeBarButtons: [["zoom2d", "pan2d", "resetScale2d", "toImage"]] };
 
-// The library is in the page compressed: a third of the size, for some tenths of a second.
 async function loadPlotly() {
-  const bytes = Uint8Array.from(atob(document.getElementById("plotly").textContent), (letter) => letter.charCodeAt(0));
-  const source = await new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
+  const source = await unpacked("plotly");
   const script = document.createElement("script");
   script.textContent = source;
   document.head.append(script);

@@ -20,6 +20,42 @@ function element(tag, properties = {}, ...children) {
   return made;
 }
 
+// One tooltip for the whole page. It follows the mouse, or stands below what has the focus, wherever that scrolls to.
+const tip = element("div", { className: "tip", role: "tooltip", hidden: true });
+let above = null;
+
+function showTip(lines, x, y) {
+  if (!tip.isConnected) document.body.append(tip);
+  tip.replaceChildren(...lines.filter(Boolean).map((line) => element("p", {}, line)));
+  tip.hidden = false;
+  above = null;
+  placeTip(x, y);
+}
+
+function placeTip(x, y) {
+  const [width, height] = [tip.offsetWidth, tip.offsetHeight];
+  tip.style.left = `${Math.max(4, Math.min(x, root.clientWidth - width - 4))}px`;
+  tip.style.top = `${y + height + 4 > innerHeight ? Math.max(4, y - height - 28) : y}px`;
+}
+
+function showTipBelow(lines, focused) {
+  const box = focused.getBoundingClientRect();
+  showTip(lines, box.left, box.bottom + 4);
+  above = focused;
+}
+
+const hideTip = () => { tip.hidden = true; };
+// The mouse may leave what scrolls away from it, and what the focus says stays.
+const leaveTip = () => { if (!above || above !== document.activeElement) hideTip(); };
+addEventListener("scroll", () => {
+  if (above !== document.activeElement || tip.hidden) {
+    hideTip();
+    return;
+  }
+  const box = above.getBoundingClientRect();
+  placeTip(box.left, box.bottom + 4);
+}, { capture: true, passive: true });
+
 function copyButton(label, text) {
   const button = element("button", { type: "button", className: "copy" }, label);
   button.copyOf = text;
@@ -124,13 +160,10 @@ function buildTable(holder, table) {
     button.addEventListener("click", () => sortBy(at));
     if (column.meaning) {
       button.setAttribute("aria-description", column.meaning);
-      const show = (x, y) => showTip([column.name, column.meaning], x, y);
-      button.addEventListener("pointermove", (event) => { if (event.pointerType !== "touch") show(event.clientX + 12, event.clientY + 16); });
-      button.addEventListener("pointerleave", hideTip);
-      button.addEventListener("focus", () => {
-        const box = button.getBoundingClientRect();
-        if (button.matches(":focus-visible")) show(box.left, box.bottom + 4);
-      });
+      const lines = [column.name, column.meaning];
+      button.addEventListener("pointermove", (event) => { if (event.pointerType !== "touch") showTip(lines, event.clientX + 12, event.clientY + 16); });
+      button.addEventListener("pointerleave", leaveTip);
+      button.addEventListener("focus", () => { if (button.matches(":focus-visible")) showTipBelow(lines, button); });
       button.addEventListener("blur", hideTip);
       button.addEventListener("keydown", (event) => { if (event.key === "Escape") hideTip(); });
     }
@@ -219,6 +252,8 @@ function buildTable(holder, table) {
     const left = scroll.scrollWidth - scroll.clientWidth - scroll.scrollLeft;
     scroll.classList.toggle("before", scroll.scrollLeft > 1);
     scroll.classList.toggle("beyond", left > 1);
+    // What has the focus is beside the first column, not behind it.
+    scroll.style.scrollPaddingLeft = `${head.firstElementChild?.offsetWidth ?? 0}px`;
   }
   scroll.addEventListener("scroll", edge, { passive: true });
   const foot = element("div", { className: "foot" }, count, more, element("p", { className: "file" }, table.file));

@@ -4,13 +4,15 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 from libinject.page.parts import Plot, Section, Table, made_table, numbers, table
 from libinject.page.values import clean, described
-from libinject.result import Result, Row
+from libinject.result import OTHERS, Result, Row
 
 _MOST_BARS = 15
+_FEWEST_CUMULATED = 20  # kernels
 
 
 def bars(rows: list[Row], name: str, value: str, id_: str, title: str, axis: str, notes: Any, most: int = _MOST_BARS) -> Plot | None:
@@ -23,11 +25,28 @@ def bars(rows: list[Row], name: str, value: str, id_: str, title: str, axis: str
          "after": _launch_shapes(largest, name), "notes": [notes(row) for row in largest]}])
 
 
+def _cumulated(rows: list[Row], part: Section) -> Plot | None:
+    """How few kernels take how much. What is beyond the table's rows is in the total only."""
+    total = sum(numbers(rows, "Total Time (ns)"))
+    times = sorted(numbers([row for row in rows if row["Name"] != OTHERS], "Total Time (ns)"), reverse=True)
+    if len(times) < _FEWEST_CUMULATED or not total > 0:
+        return None
+    shares = [100 * time / total for time in itertools.accumulate(times)]
+    needed = [(percent, next((place for place, reached in enumerate(shares, 1) if reached >= percent), None)) for percent in (50, 80, 95)]
+    part.notes.append(f"Of {len(times):,} kernels " + ", ".join(f"{count:,} take{'s' if count == 1 else ''} {percent}%" for percent, count in needed if count) + " of the time."
+                      if needed[0][1] else f"The {len(times):,} kernels with rows take {shares[-1]:.1f}% of the time.")
+    # All of the first, then ever fewer.
+    places = sorted({min(len(times), round(1.02**step)) for step in range(1000) if 1.02**step <= 1.02 * len(times)} | {len(times)})
+    return Plot("kernels-share", "Share of the time that so many kernels take", "points", {"title": "kernels, the longest first", "log": True}, [
+        {"name": "share", "x": places, "y": [round(shares[place - 1], 2) for place in places], "lines": True}], {"title": "% of the kernels' time", "zero": True})
+
+
 def top(result: Result) -> Section:
     part = Section("kernels", "Top kernels", "Which kernels take the GPU's time, over all windows; shares are of the total kernel time.")
     rows = result.rows("cuda_gpu_kern_sum", "Time (%)", "Total Time (ns)", "Instances", "Name")
     part.add(bars(rows, "Name", "Total Time (ns)", "kernels", f"The {min(_MOST_BARS, len(rows))} kernels that take most", "total time",
                   lambda row: described("{Time (%)}% of the kernels' time, {Instances} times", row, grouped=True)))
+    part.add(_cumulated(rows, part))
     families = result.rows("family_sum", "Time (%)", "Total Time (ns)", "Instances", "Family")
     part.add(bars(families, "Family", "Total Time (ns)", "families", "Kernels by family", "total time",
                   lambda row: described("{Time (%)}% of the kernels' time, {Instances} kernels", row, grouped=True), 25))

@@ -116,10 +116,9 @@ def _host_compute(diagnosis: list[dict]) -> _HostCompute | None:
 
 def _waiting_lines(result: Result, kind: str, diagnosis: list[dict], total: float) -> list[dict[str, Any]]:
     causes = _CAUSES.get(kind, ())
-    columns = [f"Idle: {cause} (ns)" for cause in causes]
     compute = _host_compute(diagnosis)
     found: list[tuple[float, Row, list[str]]] = []
-    for row in result.rows("gap_line_sum", "File", "Line", "Function", "Idle Time (ns)", *columns) if causes else ():
+    for row in result.rows("gap_line_sum", "File", "Line", "Function", "Idle Time (ns)") if causes else ():
         if not is_line(row):
             continue
         parts = {cause: _cells(row, f"Idle: {cause} (ns)") for cause in causes}
