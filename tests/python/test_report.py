@@ -245,6 +245,63 @@ class Parts(folders.TemporaryFolder):
                          [("step time in windows", [10, 20, 60]), ("step, cut by the window's edge", [500]), ("validation time in windows", [900])])
         self.assertEqual([(band["from"], band["to"], band["label"]) for band in plot["bands"]], [(-0.5, 4.5, "window 1")])
 
+    def test_stacks_add_up(self):
+        folder = folders.write_run(self.folder / "a")
+        iteration = {"Window": 1, "Label": "iteration", "Complete": 1, "Start (ns)": 0, "Duration (ns)": 5000}
+        folders.write_table(folder, "iteration_sum", [
+            {**iteration, "Iteration": at, "Device": device, "Kernel Busy (ns)": kernels, "GPU Busy (ns)": busy, "GPU Utilization (%)": utilization, **more}
+            for at, device, kernels, busy, utilization, more in (
+                (0, "all", 800, 900, 80.0, {}), (0, 0, 800, 900, 80.0, {}), (1, 0, 900, 900, 90.1, {}), (2, 0, 900, 900, 100.0, {}),
+                # Cut by an edge, of no iteration, a time that is known too badly, and none at all.
+                (3, 0, 800, 900, 80.0, {"Complete": 0}), (4, 0, 800, 900, 80.0, {"Label": "validation"}), (5, 0, 8, 9, 0.8, {}), (6, 0, "", "", "", {}), (7, 0, 900, 800, 90.0, {}))])
+        window = {"Window": 1, "Device": 0, "Reason": "", "Device Time (ns)": 1000, "Kernel Busy (ns)": 700, "Exposed Collective (ns)": 100, "Copy Only (ns)": 50, "Idle: Queue (ns)": 200,
+                  "Idle: Collective (ns)": 50}
+        folders.write_table(folder, "window_sum", [window, {**window, "Device": "all"}, {**window, "Window": 2}, {**window, "Window": 3, "Device Time (ns)": 1001}])
+        plots = plots_of(model_of(folder))
+        self.assertEqual([(series["name"], series["values"]) for series in plots["iterations-0"]["series"]],
+                         [("kernels", [800, 900, 900]), ("copies alone", [100, 0, 0]), ("idle", [100, 99, 0])])
+        self.assertEqual(plots["iterations-0"]["x"]["ticks"], ["0", "1", "2"])
+        self.assertEqual([(series["name"], series["values"]) for series in plots["windows"]["series"]],
+                         [("computing", [600] * 2), ("collectives alone", [100] * 2), ("copies alone", [50] * 2), ("idle: collective", [50] * 2), ("idle: queue", [200] * 2)])
+        self.assertEqual(plots["windows"]["x"]["ticks"], ["1", "2"])
+        for run in ("resnet50", "transformer", "deepspeech2"):
+            result = Result(folders.ROOT / "examples" / "data" / "h100" / run)
+            plots = plots_of(page_model([result], [])["runs"][0])
+            self.assertIn("iterations-0", plots)
+            of_devices = [row for row in result.rows("window_sum") if row["Device"] != "all"]
+            self.assertEqual("windows" in plots, len(of_devices) > 1)  # of one it is the verdict's bar
+            for at, row in enumerate(of_devices if "windows" in plots else []):
+                self.assertEqual(sum(series["values"][at] for series in plots["windows"]["series"]), row["Device Time (ns)"])
+
+    def test_how_few_kernels_take_how_much(self):
+        folder = folders.write_run(self.folder / "a")
+        times = [500, 200, 100] + [10] * 17
+        folders.write_table(folder, "cuda_gpu_kern_sum", [{"Time (%)": 1.0, "Total Time (ns)": time, "Instances": 1, "Name": f"k{at}"} for at, time in enumerate(times)]
+                            + [{"Time (%)": 1.0, "Total Time (ns)": 30, "Instances": 5, "Name": "[other]"}])
+        run = model_of(folder)
+        (series,) = plots_of(run)["kernels-share"]["series"]
+        self.assertEqual((series["x"], series["y"][:3], series["y"][-1]), (list(range(1, 21)), [50.0, 70.0, 80.0], 97.0))
+        (kernels,) = (section for section in run["sections"] if section["id"] == "kernels")
+        self.assertEqual(kernels["notes"], ["Of 20 kernels 1 takes 50%, 3 take 80%, 18 take 95% of the time."])
+
+    def test_an_axis_has_one_unit(self):
+        folders.write_run(self.folder / "a")
+        (self.folder / "a" / "metric_samples.csv").write_text("Device,Start (ns),End (ns),IPC,SM Active (%),own,L2 (%)\n0,1,2,1,3,5,4\n0,2,3,1,3,5,4\n")
+        plots = [(plot["y"]["title"], [series["name"] for series in plot["series"]]) for id_, plot in plots_of(model_of(self.folder / "a")).items() if id_.startswith("metrics")]
+        self.assertEqual(plots, [("IPC", ["IPC"]), ("%", ["SM Active", "L2"]), ("own", ["own"])])
+
+    def test_many_kernels_make_no_large_page(self):
+        folder = folders.write_run(self.folder / "a")
+        names = [f"void at::native::vectorized_elementwise_kernel<4, at::native::BinaryFunctor<float, {at}>, std::array<char*, 3ul> >(int, std::array<char*, 3ul>)" for at in range(10_000)]
+        rows = [{"Time (%)": 0.1, "Total Time (ns)": 10**9 // (at + 1), "Instances": at * 7919 % 1009, "Avg (ns)": at * 7.3, "Device": 0, "GrdX": at % 999, "GrdY": 1, "GrdZ": 1, "BlkX": 128,
+                 "BlkY": 1, "BlkZ": 1, "Occupancy (%)": at * 31 % 100 / 1, "Lost Time (ns)": at * 7919 % 10_007, "Unused Time (ns)": at, "SM Active (%)": at * 17 % 1000 / 10, "Samples": 9,
+                 "Name": name} for at, name in enumerate(names)]
+        for table in ("cuda_gpu_kern_sum", "kernel_detail", "kernel_metrics"):
+            folders.write_table(folder, table, rows)
+        model = page_model([Result(folder)], [])
+        self.assertEqual([len(table["rows"]) for table in tables_of(model["runs"][0]).values()], [2000] * 3)
+        self.assertLess(len(render(model).encode()), 3_000_000)
+
     def test_modules_lines_and_operators(self):
         def row(name, self_time, total, forward, **more):
             return {"Time (%)": "1.0", **name, **more, "Self Time (ns)": self_time, "Self Instances": 1, "Total Time (ns)": total, "Total Instances": 1,

@@ -262,7 +262,9 @@ class Page(PageCase):
         self.opened("shapes", changed=True)
         table = self.table("detail-kernel_detail")
         header = self.header(table, "Lost Time")
-        self.browser.run("arguments[0].scrollIntoView({block: 'center', inline: 'center', behavior: 'instant'})", header)
+        # Until it has scrolled: a tooltip of the mouse goes when the page scrolls.
+        self.browser.run("arguments[0].scrollIntoView({block: 'center', inline: 'center', behavior: 'instant'});"
+                         "return new Promise((resume) => requestAnimationFrame(() => requestAnimationFrame(resume)))", header)
         ActionChains(self.browser.driver).move_to_element(header).perform()
         tip = "return [...document.querySelectorAll('.tip:not([hidden]) p')].map((line) => line.textContent)"
         meaning = "Total Time · (1 - SM Efficiency). Empty: the row [other]; the device's limits are not known."

@@ -227,7 +227,8 @@ function buildIcicle(holder, icicle) {
   boxes.addEventListener("keydown", key);
   // Fingers have the line above the boxes.
   boxes.addEventListener("pointermove", (event) => {
-    const piece = event.pointerType === "touch" ? null : drawnAt(event.target);
+    if (!isMoved(event)) return;
+    const piece = drawnAt(event.target);
     if (piece) showTip(linesOf(piece), event.clientX + 12, event.clientY + 16);
     else hideTip();
   });

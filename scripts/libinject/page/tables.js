@@ -45,6 +45,14 @@ function showTipBelow(lines, focused) {
 }
 
 const hideTip = () => { tip.hidden = true; };
+// By a mouse, not by a finger, and not because the page scrolls below it.
+let mouse = null;
+function isMoved(event) {
+  const before = mouse;
+  mouse = `${event.clientX} ${event.clientY}`;
+  return event.pointerType !== "touch" && mouse !== before;
+}
+
 // The mouse may leave what scrolls away from it, and what the focus says stays.
 const leaveTip = () => { if (!above || above !== document.activeElement) hideTip(); };
 addEventListener("scroll", () => {
@@ -161,7 +169,7 @@ function buildTable(holder, table) {
     if (column.meaning) {
       button.setAttribute("aria-description", column.meaning);
       const lines = [column.name, column.meaning];
-      button.addEventListener("pointermove", (event) => { if (event.pointerType !== "touch") showTip(lines, event.clientX + 12, event.clientY + 16); });
+      button.addEventListener("pointermove", (event) => { if (isMoved(event)) showTip(lines, event.clientX + 12, event.clientY + 16); });
       button.addEventListener("pointerleave", leaveTip);
       button.addEventListener("focus", () => { if (button.matches(":focus-visible")) showTipBelow(lines, button); });
       button.addEventListener("blur", hideTip);
