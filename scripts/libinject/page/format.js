@@ -111,6 +111,14 @@ function shortNames(names, most) {
 
 // What the page brings compressed: a fraction of the size, for some hundredths of a second.
 async function unpacked(id) {
-  const bytes = Uint8Array.from(atob(document.getElementById(id).textContent), (letter) => letter.charCodeAt(0));
-  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
+  const letters = atob(document.getElementById(id).textContent);
+  const bytes = new Uint8Array(letters.length);
+  // Uint8Array.from() takes thirty times as long for it.
+  for (let at = 0; at < letters.length; at += 1) bytes[at] = letters.charCodeAt(at);
+  const { readable, writable } = new DecompressionStream("gzip");
+  const writer = writable.getWriter();
+  // What goes wrong in here goes wrong where it is read as well.
+  writer.write(bytes).catch(() => {});
+  writer.close().catch(() => {});
+  return new Response(readable).text();
 }

@@ -64,9 +64,19 @@ function draw(holder) {
 
 const pause = () => new Promise((resume) => setTimeout(resume));
 
+// How far from what is in sight.
+function distance(holder) {
+  const box = holder.getBoundingClientRect();
+  return Math.max(0, box.top - innerHeight, -box.bottom);
+}
+
 async function drawAll() {
   root.dataset.plots = "drawing";
-  for (const holder of holders) {
+  const waiting = new Set(holders);
+  while (waiting.size) {
+    // Wherever the reader has scrolled to meanwhile.
+    const holder = [...waiting].reduce((near, each) => (distance(each) < distance(near) ? each : near));
+    waiting.delete(holder);
     await draw(holder);
     holder.removeAllListeners("plotly_relayout");
     holder.on("plotly_relayout", (changed) => followZoom(holder, changed));
