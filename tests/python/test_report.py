@@ -357,7 +357,8 @@ class Parts(folders.TemporaryFolder):
         self.assertLess(verdict_text.index("input-bound</strong>"), verdict_text.index("Do this first"))
         self.assertLess(verdict_text.index("a.py:7 load"), verdict_text.index("b.py:3 launch"))
         self.assertIn('id="rule-input-bound"', rest)
-        self.assertNotIn("is not known: launches are named", page)
+        self.assertNotIn("no tables of lines", page)
+        self.assertIn("no tables of lines", render(page_model([Result(folders.ROOT / "examples" / "data" / "h100" / "transformer")], [])))
 
         plot, table = plots_of(run)["idle-lines"], tables_of(run)["gap_line_sum"]
         self.assertEqual([(series["name"], series["values"]) for series in plot["series"]], [

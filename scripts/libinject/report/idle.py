@@ -32,9 +32,9 @@ PATTERNS = {"Other Call": "/", "Host Compute": "x", "Queue": ".", "Other Stream"
 
 
 def _lines_plot(rows: list[Row]) -> Plot | None:
-    """The lines that the devices waited for longest, each by cause."""
-    lines = [row for row in rows if is_line(row) and sum(numbers([row], "Idle Time (ns)")) > 0]
-    shown = sorted(lines, key=lambda row: -sum(numbers([row], "Idle Time (ns)")))[:_MOST_LINES]
+    """The lines that the devices waited for longest, each by cause; without those whose bar would be too short to be seen."""
+    lines = sorted((row for row in rows if is_line(row) and sum(numbers([row], "Idle Time (ns)")) > 0), key=lambda row: -sum(numbers([row], "Idle Time (ns)")))
+    shown = [row for row in lines[:_MOST_LINES] if sum(numbers([row], "Idle Time (ns)")) >= 0.005 * sum(numbers(lines[:1], "Idle Time (ns)"))]
     total = sum(numbers(rows, "Idle Time (ns)"))
     names = [clean(place_of(row)) for row in shown]
     series = []

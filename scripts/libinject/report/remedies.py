@@ -11,13 +11,14 @@ from typing import Any
 
 from libinject.console import duration
 from libinject.page.parts import numbers
-from libinject.page.values import clean, described, object_of, objects, share, text_of, whole
+from libinject.page.values import LONGEST, clean, described, object_of, objects, share, text_of, whole
 from libinject.report.lines import is_line, path_of, place_of
 from libinject.result import Result, Row
 
 MOST_PLACES = 3
 _WORTH_DOING = 1.0  # percent of the time
 _WORTH_NAMING = 0.05  # of the time that a remedy is about
+_LONGEST_PLACE = 200
 # Idle time by cause that a remedy addresses (docs/diagnosis.md). Host compute is of two kinds, which no line tells apart.
 _CAUSES = {
     "launch-bound": ("Launch Call", "Other Call"),
@@ -79,8 +80,8 @@ def _cells(row: Row, *columns: str) -> float:
 
 
 def _place(name: str, note: str, path: str = "") -> dict[str, str]:
-    """`path` is what an editor opens."""
-    return {"name": clean(name), "note": clean(note), "path": clean(path)}
+    """`path` is what an editor opens, in full or not at all."""
+    return {"name": clean(name, _LONGEST_PLACE), "note": clean(note), "path": path if path.isprintable() and len(path) <= LONGEST else ""}
 
 
 def _group(title: str, section: str, places: list[dict[str, str]]) -> list[dict[str, Any]]:
