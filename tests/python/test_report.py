@@ -428,6 +428,12 @@ class Parts(folders.TemporaryFolder):
             ("GPU-bound (memory)", "Kernels of kinds that move data", [("elementwise", "30.0% of the kernels' time, 300ns")]),
             ("copy-bound", "Lines that copy", [("c.py:5 f", "3 copies and memsets, 80ns")]),
             ("copy-bound", "Copies", [("Host-to-Device, Pageable → Device", "1,000 copies, 50ns: pin it")])])
+        # Where it is known what limits the kernels, only what launches such ones.
+        folders.write_table(folder, "module_sum", [{"Module": name, "Self Time (ns)": own, "Total Time (ns)": total, "Memory-bound (ns)": memory}
+                                                   for name, own, total, memory in (("Net", 0, 1000, 500), ("Net.a", 600, 600, 0), ("Net.b", 300, 400, 300), ("Net.c", 100, 100, 20))])
+        (verdict,) = model_of(folder)["verdicts"]
+        self.assertEqual([(place["name"], place["note"]) for place in verdict["remedies"][0]["where"][0]["places"]],
+                         [("Net.b", "30.0% of the kernels' time, 300ns; 75.0% of what runs in it is memory-bound")])
 
     def test_what_samples_per_second_are_of(self):
         folders.write_run(self.folder / "a")

@@ -94,7 +94,7 @@ async function start() {
   try {
     articles = JSON.parse(await unpacked("model"));
   } catch {
-    document.getElementById("main").prepend(element("p", { className: "alert" }, "This browser can't unpack the page's tables and plots: it needs one of 2023 or later."));
+    document.querySelector("main").prepend(element("p", { className: "alert" }, "This browser can't unpack the page's tables and plots: it needs one of 2023 or later."));
     root.dataset.plots = "failed";
     return;
   }

@@ -50,6 +50,8 @@ function logTicks(low, high, most) {
   const inside = (values) => values.map((value) => Number(value.toPrecision(12))).filter((value) => value >= low && value <= high);
   const near = Math.log10(high / low) / most / 1.5;
   const apart = (values) => values.every((value, i) => !i || Math.log10(value / values[i - 1]) >= near);
+  // Those that leave the one before them room.
+  const thinned = (values) => values.reduce((kept, value) => (kept.length && Math.log10(value / kept.at(-1)) < near ? kept : [...kept, value]), []);
   const powers = Array.from({ length: last - first + 1 }, (_, i) => first + i);
   const few = inside(powers.filter((power) => power % Math.max(1, Math.ceil(powers.length / most)) === 0).map((power) => 10 ** power));
   for (const digits of [[1], [1, 2, 5], [1, 3], [1, 2, 3, 4, 5, 6, 7, 8, 9]]) {
@@ -63,7 +65,7 @@ function logTicks(low, high, most) {
       if ((high - low) / step > 2 * most + 2) continue;
       const from = Math.ceil(low / step);
       const found = inside(Array.from({ length: Math.max(0, Math.floor(high / step) - from + 1) }, (_, i) => (from + i) * step));
-      if (found.length >= 3 && apart(found)) return found;
+      if (thinned(found).length >= 3) return thinned(found);
       if (found.length >= 3) close ??= found;
     }
   }

@@ -60,7 +60,7 @@ def section(result: Result) -> Section:
              icicle(module_boxes(modules), "module-icicle", "Kernel time by module", "module_sum.csv"),
              icicle(stack_boxes(read_stacks(result)), "stack-icicle", "Kernel time by Python stack", FILE))
     phases = tuple(f"{phase} (ns)" for phase in PHASES)
-    rates = ("TFLOP/s", "Peak (%)")
+    rates = ("Compute-bound (ns)", "Memory-bound (ns)", "Latency-bound (ns)", "TFLOP/s", "Peak (%)")
     return part.add(_table(modules, "module_sum", "Modules", ("Module",), ("Time (%)", "Class", "Self Time (ns)", "Total Time (ns)", *phases, *rates)),
                     _table(lines, "line_sum", "Lines", ("Place",), ("Time (%)", "User Code Time (ns)", "User Code Copy Time (ns)", "Self Time (ns)", "Total Time (ns)", *phases, *rates)),
                     _table(operators, "op_sum", "Operators", ("Operator",), ("Time (%)", "Self Time (ns)", "Self Instances", "Total Time (ns)", *phases, *rates)))

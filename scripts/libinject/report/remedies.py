@@ -27,6 +27,7 @@ _CAUSES = {
     "copy-bound": ("Copy Call",),
 }
 _COMPUTE = "Host Compute"
+_LIMITS = {"GPU-bound (compute)": "Compute-bound (ns)", "GPU-bound (memory)": "Memory-bound (ns)", "GPU-bound (latency)": "Latency-bound (ns)"}
 # Kernels that move data, unless a measurement says otherwise (docs/diagnosis.md).
 _MOVING = ("pooling", "normalization", "softmax", "loss", "elementwise", "reduction", "embedding", "optimizer", "layout change", "copy")
 
@@ -155,20 +156,27 @@ def _copying(result: Result, device: str) -> list[dict[str, Any]]:
                + (f": {hint}" if (hint := text_of(row.get("Hint"))) else "")) for row in _largest(copies, "Total Time (ns)")])
 
 
-def _launching(result: Result) -> list[dict[str, Any]]:
-    """What the kernels are of. That they take the time is all that is said of them."""
+def _launching(result: Result, kind: str) -> list[dict[str, Any]]:
+    """What launches the kernels; where the tables say what limits these, only what launches kernels with that limit. The limit is of the total
+    time: of a module or line that nothing else is called in, it is that of its own."""
+    limit = _LIMITS.get(kind, "")
     total = sum(_cells(row, "Self Time (ns)") for row in result.rows("op_sum", "Self Time (ns)"))
     modules = result.rows("module_sum", "Module", "Self Time (ns)")
     total = total or sum(_cells(row, "Self Time (ns)") for row in modules)
+    named = [row for row in modules if not str(row["Module"] or "[").startswith("[")]
     lines = [row for row in result.rows("line_sum", "File", "Line", "Function", "User Code Time (ns)") if row.get("In Library") == 0 and is_line(row)]
 
-    def note(row: Row, column: str) -> str:
-        return f"{share(_cells(row, column), total)}% of the kernels' time, {duration(_cells(row, column))}"
+    def most(rows: list[Row], column: str) -> list[Row]:
+        if limit and any(limit in row for row in rows):
+            rows = [row for row in rows if _cells(row, limit) > 0 and min(_cells(row, limit), _cells(row, column)) >= _WORTH_NAMING * total]
+        return _largest(rows, column, total)
 
-    named = [row for row in modules if not str(row["Module"] or "[").startswith("[")]
-    return [*_group("Modules that launch the most", "code", [_place(str(row["Module"]), note(row, "Self Time (ns)")) for row in _largest(named, "Self Time (ns)", total)]),
-            *_group("Lines that launch the most", "code", [_place(place_of(row), note(row, "User Code Time (ns)"), path_of(row))
-                                                          for row in _largest(lines, "User Code Time (ns)", total)])]
+    def note(row: Row, column: str) -> str:
+        of = f"; {share(_cells(row, limit), _cells(row, 'Total Time (ns)'))}% of what runs in it is {limit.partition(' ')[0].lower()}" if limit and numbers([row], limit) else ""
+        return f"{share(_cells(row, column), total)}% of the kernels' time, {duration(_cells(row, column))}{of}"
+
+    return [*_group("Modules that launch the most", "code", [_place(str(row["Module"]), note(row, "Self Time (ns)")) for row in most(named, "Self Time (ns)")]),
+            *_group("Lines that launch the most", "code", [_place(place_of(row), note(row, "User Code Time (ns)"), path_of(row)) for row in most(lines, "User Code Time (ns)")])]
 
 
 def _families(result: Result) -> list[dict[str, Any]]:
@@ -203,7 +211,7 @@ def where(result: Result, kind: str, device: str) -> list[dict[str, Any]]:
     elif kind == "communication-bound":
         groups += _collectives(result)
     elif kind.startswith("GPU-bound"):
-        groups += _launching(result)
+        groups += _launching(result, kind)
         groups += _families(result) if kind == "GPU-bound (memory)" else _products(result) if kind == "GPU-bound (compute)" else []
     return groups
 
