@@ -54,8 +54,8 @@ function logTicks(low, high, most) {
   const thinned = (values) => values.reduce((kept, value) => (kept.length && Math.log10(value / kept.at(-1)) < near ? kept : [...kept, value]), []);
   const powers = Array.from({ length: last - first + 1 }, (_, i) => first + i);
   const few = inside(powers.filter((power) => power % Math.max(1, Math.ceil(powers.length / most)) === 0).map((power) => 10 ** power));
-  for (const digits of [[1], [1, 2, 5], [1, 3], [1, 2, 3, 4, 5, 6, 7, 8, 9]]) {
-    const found = digits.length === 1 ? few : inside(powers.flatMap((power) => digits.map((digit) => digit * 10 ** power)));
+  for (const digits of [null, [1], [1, 2, 5], [1, 3], [1, 2, 3, 4, 5, 6, 7, 8, 9]]) {
+    const found = digits ? inside(powers.flatMap((power) => digits.map((digit) => digit * 10 ** power))) : few;
     if (found.length >= 3 && apart(found)) return found;
   }
   let close;
@@ -96,8 +96,21 @@ function logAxis(axis, scale, values, most) {
 
 const mostTicks = (width) => Math.max(4, Math.floor(width / 80));
 
+// Plotly takes the first of 2, 5, 10 times a power of ten that makes no more ticks than it is asked for: so many that there are three.
+function ticksAsked(axis, scale, values, most) {
+  const numbers = values.filter((value) => typeof value === "number").map((value) => value / scale.size);
+  const [low, high] = numbers.reduce(([least, largest], value) => [Math.min(least, value), Math.max(largest, value)], axis.zero ? [0, 0] : [Infinity, -Infinity]);
+  for (let asked = most + 2; high > low && asked <= 12; asked += 1) {
+    const rough = (high - low) / asked;
+    const base = 10 ** Math.floor(Math.log10(rough));
+    const step = base * [2, 5, 10].find((each) => rough / base <= each);
+    if (Math.floor(high / step) - Math.ceil(low / step) >= 2) return asked;
+  }
+  return most + 2;
+}
+
 function axisOf(axis, scale, theme, values = [], most = 0) {
-  return { nticks: axis.log || !most ? undefined : most + 2, ...logAxis(axis, scale, values, most || 8), title: { text: plain(axis.title) + (scale.unit ? ` (${scale.unit})` : ""), font: { color: theme.muted, size: 13 }, standoff: 8 },
+  return { nticks: axis.log || !most ? undefined : ticksAsked(axis, scale, values, most), ...logAxis(axis, scale, values, most || 8), title: { text: plain(axis.title) + (scale.unit ? ` (${scale.unit})` : ""), font: { color: theme.muted, size: 13 }, standoff: 8 },
     type: axis.log ? "log" : "linear", rangemode: axis.zero ? "tozero" : "normal", gridcolor: theme.line, linecolor: theme.line, zeroline: false,
     tickfont: { color: theme.muted, size: 12 }, automargin: true, exponentformat: axis.log && axis.unit === "si" ? "SI" : "none",
     separatethousands: true, fixedrange: false };
