@@ -8,6 +8,7 @@ A case follows from target, seed and number, and from the folders it begins with
 from run to run: what a finding was read from is kept as a folder, with the command line in `command`."""
 
 import argparse
+import base64
 import collections
 import contextlib
 import copy
@@ -589,10 +590,10 @@ def judge(case, arguments, status, out, err, trace):
 
 
 def judge_page(text):
-    data = re.search(r'<script type="application/json" id="model">(.*?)</script>', text, re.DOTALL)
+    data = re.search(r'<script type="text/plain" id="model">(.*?)</script>', text, re.DOTALL)
     try:
-        json.loads(data.group(1), parse_constant=refuse)
-    except (AttributeError, ValueError) as error:
+        json.loads(gzip.decompress(base64.b64decode(data.group(1))), parse_constant=refuse)
+    except (AttributeError, OSError, ValueError) as error:
         return f"the page's data is not JSON: {str(error)[:40]}", ""
     if found := _NO_FIGURE.search(re.sub(r"<(script|style).*?</\1>", "", text, flags=re.DOTALL).encode()):
         return "a figure on the page that is none", found.group().decode()

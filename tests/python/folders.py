@@ -2,7 +2,9 @@
 # SPDX-FileCopyrightText: The libinject authors
 """Result folders for tests: made by the C++ example on the simulated CUDA, or written by hand."""
 
+import base64
 import csv
+import gzip
 import json
 import os
 import pathlib
@@ -71,8 +73,13 @@ def write_run(folder, **fields):
 
 def sections_of(page):
     """What the scripts of a page are given: sections by their ids, of each article."""
-    data = re.search(r'<script type="application/json" id="model">(.*?)</script>', pathlib.Path(page).read_text(encoding="utf-8"), re.DOTALL).group(1)
-    return [{section["id"]: section for section in article} for article in json.loads(data)]
+    data = re.search(r'<script type="text/plain" id="model">(.*?)</script>', pathlib.Path(page).read_text(encoding="utf-8"), re.DOTALL).group(1)
+    return [{section["id"]: section for section in article} for article in unpacked(data)]
+
+
+def unpacked(data):
+    """What libinject.page.render.embedded() has made JSON of, and compressed."""
+    return json.loads(gzip.decompress(base64.b64decode(data, validate=True)))
 
 
 class TemporaryFolder(unittest.TestCase):

@@ -2,7 +2,6 @@
 # SPDX-FileCopyrightText: The libinject authors
 """Kernel time as boxes inside boxes: what the page is given of modules and of Python stacks, whole files and damaged ones."""
 
-import json
 import os
 import random
 import time
@@ -207,7 +206,7 @@ class Files(folders.TemporaryFolder):
             made = icicle(stack_boxes(stacks), "i", "I", FILE)
             if made:
                 tree_of(made)
-                json.loads(embedded(as_data(made)))
+                folders.unpacked(embedded(as_data(made)))
                 self.assertEqual(sum(made.boxes[0][3:]), sum(stack.time for stack in stacks))
 
     def test_many_stacks(self):

@@ -227,7 +227,7 @@ class OneRun(folders.TemporaryFolder):
         self.assertFalse(run.steps.unprofiled)
         (verdict,) = run.verdicts
         self.assertEqual((verdict.device, verdict.device_time_ns, len(verdict.evidence)),
-                         ("0", shown["verdicts"][0]["device_ns"], len(shown["verdicts"][0]["evidence"])))
+                         ("0", shown["verdicts"][0]["device_ns"], len(shown["verdicts"][0]["remedies"])))
         self.assertEqual((run.name, run.rank, run.host, run.run["pid"]), ("resnet50", None, "vm", 2922))
         self.assertIn("GPU-bound (memory), step time 33.270ms", repr(run))
         empty = libinject.load(folders.write_run(self.folder / "empty"))

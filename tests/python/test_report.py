@@ -10,14 +10,15 @@ import stat
 import unittest
 from unittest import mock
 
+import column_meanings
 import folders
-from libinject.page import values
+from libinject.page import parts, values
 from libinject.page.render import embedded
 from libinject.report.model import page_model
 from libinject.report.page import render
 from libinject.result import BadFile, Result
 
-from libinject.report import library, metrics
+from libinject.report import library, metrics, remedies
 
 HOSTILE = "</script><img src=x onerror=\"window.hacked=1\"><b>k</b>&lt;<a href='http://evil.example/'>a</a>"
 
@@ -47,7 +48,7 @@ class OfTheExample(folders.TemporaryFolder):
     def test_every_cell_is_the_tables(self):
         checked = 0
         for name, table in tables_of(self.run_model).items():
-            if name in ("idle", "settings"):
+            if name in ("idle", "settings"):  # made of others
                 continue
             with open(self.out / table["file"], newline="", encoding="utf-8") as file:
                 source = list(csv.DictReader(file))
@@ -80,8 +81,8 @@ class OfTheExample(folders.TemporaryFolder):
         diagnosis = json.loads((self.out / "run.json").read_text())["diagnosis"][0]
         verdict = self.run_model["verdicts"][0]
         self.assertEqual((verdict["verdict"], verdict["device_ns"]), (diagnosis["verdict"], diagnosis["device_time_ns"]))
-        self.assertEqual([(part["kind"], part["ns"], part["text"], part["advice"]) for part in verdict["evidence"]],
-                         [(part["kind"], part["time_ns"], part["text"], part["advice"]) for part in diagnosis["evidence"]])
+        self.assertEqual({(part["kind"], part["ns"], part["text"], part["advice"]) for part in verdict["remedies"]},
+                         {(part["kind"], part["time_ns"], part["text"], part["advice"]) for part in diagnosis["evidence"]})
         self.assertEqual(sum(part["ns"] for part in verdict["parts"]), diagnosis["device_time_ns"])
 
     def test_plots_have_the_tables_figures(self):
@@ -181,7 +182,7 @@ class Command(folders.TemporaryFolder):
         self.assertNotRegex(done.stdout + done.stderr, "[\x00-\x09\x0b-\x1f]")
         page = (self.folder / "x\x1b.html").read_text(encoding="utf-8")
         self.assertIn("\N{REPLACEMENT CHARACTER}[31m&lt;img src=x&gt;", page)
-        self.assertNotIn("<img", page.partition('<script type="application/json"')[0])
+        self.assertNotIn("<img", page.partition('<script type="text/plain"')[0])
         self.assertEqual(json.loads(folders.inject("report", evil, "--json").stdout)["runs"][0]["name"],
                          "\N{REPLACEMENT CHARACTER}[31m<img src=x>\N{REPLACEMENT CHARACTER}")
 
@@ -242,6 +243,63 @@ class Parts(folders.TemporaryFolder):
                          [("step time in windows", [10, 20, 60]), ("step, cut by the window's edge", [500]), ("validation time in windows", [900])])
         self.assertEqual([(band["from"], band["to"], band["label"]) for band in plot["bands"]], [(-0.5, 4.5, "window 1")])
 
+    def test_stacks_add_up(self):
+        folder = folders.write_run(self.folder / "a")
+        iteration = {"Window": 1, "Label": "iteration", "Complete": 1, "Start (ns)": 0, "Duration (ns)": 5000}
+        folders.write_table(folder, "iteration_sum", [
+            {**iteration, "Iteration": at, "Device": device, "Kernel Busy (ns)": kernels, "GPU Busy (ns)": busy, "GPU Utilization (%)": utilization, **more}
+            for at, device, kernels, busy, utilization, more in (
+                (0, "all", 800, 900, 80.0, {}), (0, 0, 800, 900, 80.0, {}), (1, 0, 900, 900, 90.1, {}), (2, 0, 900, 900, 100.0, {}),
+                # Cut by an edge, of no iteration, a time that is known too badly, and none at all.
+                (3, 0, 800, 900, 80.0, {"Complete": 0}), (4, 0, 800, 900, 80.0, {"Label": "validation"}), (5, 0, 8, 9, 0.8, {}), (6, 0, "", "", "", {}), (7, 0, 900, 800, 90.0, {}))])
+        window = {"Window": 1, "Device": 0, "Reason": "", "Device Time (ns)": 1000, "Kernel Busy (ns)": 700, "Exposed Collective (ns)": 100, "Copy Only (ns)": 50, "Idle: Queue (ns)": 200,
+                  "Idle: Collective (ns)": 50}
+        folders.write_table(folder, "window_sum", [window, {**window, "Device": "all"}, {**window, "Window": 2}, {**window, "Window": 3, "Device Time (ns)": 1001}])
+        plots = plots_of(model_of(folder))
+        self.assertEqual([(series["name"], series["values"]) for series in plots["iterations-0"]["series"]],
+                         [("kernels", [800, 900, 900]), ("copies alone", [100, 0, 0]), ("idle", [100, 99, 0])])
+        self.assertEqual(plots["iterations-0"]["x"]["ticks"], ["0", "1", "2"])
+        self.assertEqual([(series["name"], series["values"]) for series in plots["windows"]["series"]],
+                         [("computing", [600] * 2), ("collectives alone", [100] * 2), ("copies alone", [50] * 2), ("idle: collective", [50] * 2), ("idle: queue", [200] * 2)])
+        self.assertEqual(plots["windows"]["x"]["ticks"], ["1", "2"])
+        for run in ("resnet50", "transformer", "deepspeech2"):
+            result = Result(folders.ROOT / "examples" / "data" / "h100" / run)
+            plots = plots_of(page_model([result], [])["runs"][0])
+            self.assertIn("iterations-0", plots)
+            of_devices = [row for row in result.rows("window_sum") if row["Device"] != "all"]
+            self.assertEqual("windows" in plots, len(of_devices) > 1)  # of one it is the verdict's bar
+            for at, row in enumerate(of_devices if "windows" in plots else []):
+                self.assertEqual(sum(series["values"][at] for series in plots["windows"]["series"]), row["Device Time (ns)"])
+
+    def test_how_few_kernels_take_how_much(self):
+        folder = folders.write_run(self.folder / "a")
+        times = [500, 200, 100] + [10] * 17
+        folders.write_table(folder, "cuda_gpu_kern_sum", [{"Time (%)": 1.0, "Total Time (ns)": time, "Instances": 1, "Name": f"k{at}"} for at, time in enumerate(times)]
+                            + [{"Time (%)": 1.0, "Total Time (ns)": 30, "Instances": 5, "Name": "[other]"}])
+        run = model_of(folder)
+        (series,) = plots_of(run)["kernels-share"]["series"]
+        self.assertEqual((series["x"], series["y"][:3], series["y"][-1]), (list(range(1, 21)), [50.0, 70.0, 80.0], 97.0))
+        (kernels,) = (section for section in run["sections"] if section["id"] == "kernels")
+        self.assertEqual(kernels["notes"], ["Of 20 kernels 1 takes 50%, 3 take 80%, 18 take 95% of the time."])
+
+    def test_an_axis_has_one_unit(self):
+        folders.write_run(self.folder / "a")
+        (self.folder / "a" / "metric_samples.csv").write_text("Device,Start (ns),End (ns),IPC,SM Active (%),own,L2 (%)\n0,1,2,1,3,5,4\n0,2,3,1,3,5,4\n")
+        plots = [(plot["y"]["title"], [series["name"] for series in plot["series"]]) for id_, plot in plots_of(model_of(self.folder / "a")).items() if id_.startswith("metrics")]
+        self.assertEqual(plots, [("IPC", ["IPC"]), ("%", ["SM Active", "L2"]), ("own", ["own"])])
+
+    def test_many_kernels_make_no_large_page(self):
+        folder = folders.write_run(self.folder / "a")
+        names = [f"void at::native::vectorized_elementwise_kernel<4, at::native::BinaryFunctor<float, {at}>, std::array<char*, 3ul> >(int, std::array<char*, 3ul>)" for at in range(10_000)]
+        rows = [{"Time (%)": 0.1, "Total Time (ns)": 10**9 // (at + 1), "Instances": at * 7919 % 1009, "Avg (ns)": at * 7.3, "Device": 0, "GrdX": at % 999, "GrdY": 1, "GrdZ": 1, "BlkX": 128,
+                 "BlkY": 1, "BlkZ": 1, "Occupancy (%)": at * 31 % 100 / 1, "Lost Time (ns)": at * 7919 % 10_007, "Unused Time (ns)": at, "SM Active (%)": at * 17 % 1000 / 10, "Samples": 9,
+                 "Name": name} for at, name in enumerate(names)]
+        for table in ("cuda_gpu_kern_sum", "kernel_detail", "kernel_metrics"):
+            folders.write_table(folder, table, rows)
+        model = page_model([Result(folder)], [])
+        self.assertEqual([len(table["rows"]) for table in tables_of(model["runs"][0]).values()], [2000] * 3)
+        self.assertLess(len(render(model).encode()), 3_000_000)
+
     def test_modules_lines_and_operators(self):
         def row(name, self_time, total, forward, **more):
             return {"Time (%)": "1.0", **name, **more, "Self Time (ns)": self_time, "Self Instances": 1, "Total Time (ns)": total, "Total Instances": 1,
@@ -264,6 +322,118 @@ class Parts(folders.TemporaryFolder):
         # Cells that are none.
         folders.write_table(folder, "line_sum", [row({"File": "/me/train.py", "Line": "x", "Function": 5}, 0, 300, 100, **{"User Code Time (ns)": "many", "In Library": ""})])
         self.assertNotIn("code-lines", plots_of(model_of(folder)))
+
+    def test_lines_that_the_gpu_waited_for(self):
+        """A run whose host computes on its way to launches for 5 us, and for 40 us of its own."""
+        def row(file, line, function, **causes):
+            times = {f"Idle: {cause} (ns)": 0 for cause in ("Start-up", "Synchronization", "Copy Call", "Launch Call", "Other Call", "Host Compute", "Host Wait", "Other Stream",
+                                                            "Collective", "Queue", "Unknown")}
+            times |= {f"Idle: {cause.replace('_', ' ')} (ns)": time for cause, time in causes.items()}
+            return {"Time (%)": 1.0, "File": file, "Line": line, "Function": function, "Idle Time (ns)": sum(times.values()), "Gaps": 2, **times}
+
+        def evidence(kind, time, advice="why: what"):
+            return {"kind": kind, "time_ns": time, "text": kind.upper(), "advice": advice}
+
+        folder = folders.write_run(self.folder / "a", diagnosis=[{
+            "device": 0, "verdict": "input-bound", "device_time_ns": 200_000, "judged_time_ns": 200_000, "kernel_busy_ns": 100_000, "potential_gain_ns": 60_000,
+            "idle_ns": {"Host Compute": 45_000, "Host Wait": 20_000, "Launch Call": 10_000, "Synchronization": 1_000, "Queue": 24_000},
+            "evidence": [evidence("synchronization-bound", 1_000), evidence("launch-bound", 39_000), evidence("input-bound", 60_000), evidence("", 500, "")]}])
+        folders.write_table(folder, "gap_line_sum", [
+            row("/me/a.py", 7, "load", Host_Compute=38_000), row("/me/a.py", 8, "wait", Host_Wait=20_000), row("/me/a.py", 9, "both", Host_Compute=4_000),
+            row("/me/b.py", 3, "launch", Launch_Call=10_000, Synchronization=400), row("", "", "[device]", Queue=24_000), row("", "", "[none]", Host_Compute=3_000)])
+        run = model_of(folder)
+        (verdict,) = run["verdicts"]
+        found = [(part["kind"], part["gain"], [(group["title"], group["section"], [(place["name"], place["note"], place["path"]) for place in group["places"]])
+                                               for group in part["where"]]) for part in verdict["remedies"]]
+        lines = "Lines that the GPU waited for", "idle"
+        self.assertEqual(found, [
+            # That 38 us are of the host's own work is certain: launches have room for 5 only. Of line 9 it is not.
+            ("input-bound", 30.0, [(*lines, [("a.py:7 load", "the GPU waited 38.000us: host compute", "/me/a.py:7"), ("a.py:8 wait", "the GPU waited 20.000us: host wait", "/me/a.py:8")])]),
+            ("launch-bound", 19.5, [(*lines, [("b.py:3 launch", "the GPU waited 10.000us: launch call", "/me/b.py:3")])]),
+            ("synchronization-bound", 0.5, []), ("", None, [])])
+        self.assertEqual((verdict["worth"], verdict["remedies"][0]["why"], verdict["remedies"][0]["remedy"]), (2, "why", "what"))
+        page = render(page_model([Result(folder)], []))
+        verdict_text, _, rest = page.partition('id="run-0-steps"') if 'id="run-0-steps"' in page else page.partition('id="run-0-idle"')
+        self.assertLess(verdict_text.index("input-bound</strong>"), verdict_text.index("Do this first"))
+        self.assertLess(verdict_text.index("a.py:7 load"), verdict_text.index("b.py:3 launch"))
+        self.assertIn('id="rule-input-bound"', rest)
+        self.assertNotIn("no tables of lines", page)
+        self.assertIn("no tables of lines", render(page_model([Result(folders.ROOT / "examples" / "data" / "h100" / "transformer")], [])))
+
+        plot, table = plots_of(run)["idle-lines"], tables_of(run)["gap_line_sum"]
+        self.assertEqual([(series["name"], series["values"]) for series in plot["series"]], [
+            ("Synchronization", [0, 0, 400, 0]), ("Launch Call", [0, 0, 10_000, 0]), ("Host Compute", [38_000, 0, 0, 4_000]), ("Host Wait", [0, 20_000, 0, 0])])
+        self.assertEqual(plot["series"][0]["names"], ["a.py:7 load", "a.py:8 wait", "b.py:3 launch", "a.py:9 both"])
+        columns = [column["name"] for column in table["columns"]]
+        self.assertEqual([column["name"] for column in table["columns"] if not column["off"]], ["Place", "Time (%)", "Idle Time (ns)", "Gaps", *(
+            f"Idle: {cause} (ns)" for cause in ("Synchronization", "Launch Call", "Host Compute", "Host Wait", "Queue"))])
+        self.assertEqual([row[columns.index("Place")] for row in table["rows"]], ["a.py:7 load", "a.py:8 wait", "a.py:9 both", "b.py:3 launch", "[device]", "[none]"])
+        self.assertEqual(table["rows"][0][columns.index("Line")], "7")
+        self.assertTrue(all(column["meaning"] for column in table["columns"]), table["columns"])
+
+        # What can't be told is left out: other times of the diagnosis, and cells that are none.
+        diagnosis = json.loads((folder / "run.json").read_text())["diagnosis"]
+        diagnosis[0]["evidence"][1]["time_ns"] = 7
+        folders.write_run(folder, diagnosis=diagnosis)
+        (verdict,) = model_of(folder)["verdicts"]
+        self.assertEqual([place["name"] for part in verdict["remedies"] for group in part["where"] for place in group["places"]], ["a.py:8 wait"])
+        folders.write_table(folder, "gap_line_sum", [{**row("/me/a.py", "x", 5, Host_Wait=20_000), "Idle Time (ns)": "many"}])
+        run = model_of(folder)
+        self.assertEqual([part["where"] for part in run["verdicts"][0]["remedies"]], [[]] * 4)
+
+    def test_what_remedies_can_win(self):
+        """As the diagnosis itself says of its verdict, and without what the profiler added."""
+        checked = 0
+        for path in sorted((folders.ROOT / "examples" / "data").rglob("run.json")):
+            for entry in json.loads(path.read_text(encoding="utf-8"))["diagnosis"]:
+                found = remedies.gains({**entry, "verdict": ""})
+                if not entry["verdict"].startswith("GPU-bound"):
+                    self.assertEqual(found.by_kind[entry["verdict"]], entry["potential_gain_ns"])
+                    checked += 1
+                self.assertEqual(remedies.gains(entry).by_kind[entry["verdict"]], entry["potential_gain_ns"])
+        self.assertGreater(checked, 1)
+        parts = {"launch-bound": 300, "synchronization-bound": 100, "input-bound": 50, "copy-bound": 60, "communication-bound": 80, "": 20}
+        entry = {"verdict": "launch-bound", "device_time_ns": 1000, "taken_by_collectives_ns": 5, "potential_gain_ns": 300,
+                 "idle_ns": {"Launch Call": 200, "Queue": 100, "Synchronization": 100, "Host Wait": 50, "Copy Call": 20, "Collective": 40, "Unknown": 20},
+                 "evidence": [{"kind": kind, "time_ns": time} for kind, time in parts.items()]}
+        self.assertEqual(remedies.gains(entry).by_kind, {**parts, "communication-bound": 85, "": None})
+        # 200 of what the profiler added are of launches, and 33 of the other 330.
+        found = remedies.gains({**entry, "judged_time_ns": 767, "potential_gain_ns": 90})
+        self.assertEqual({kind: gain and round(gain, 6) for kind, gain in found.by_kind.items()},
+                         {"launch-bound": 90, "synchronization-bound": 90, "input-bound": 45, "copy-bound": 58, "communication-bound": 81, "": None})
+        self.assertEqual(found.percent("synchronization-bound"), 11.7)
+        # More than there is: not known, but for what run.json says itself.
+        found = remedies.gains({**entry, "judged_time_ns": 100})
+        self.assertEqual({kind for kind, gain in found.by_kind.items() if gain is not None}, {"launch-bound"})
+        self.assertEqual((found.percent("launch-bound"), found.percent("copy-bound")), (100.0, None))
+
+    def test_where_kernels_and_copies_are_from(self):
+        folder = folders.write_run(self.folder / "a", diagnosis=[{
+            "device": 0, "verdict": "GPU-bound (memory)", "device_time_ns": 1000, "kernel_busy_ns": 900, "potential_gain_ns": 500,
+            "evidence": [{"kind": kind, "time_ns": time, "text": "", "advice": "x: y"} for kind, time in (("copy-bound", 90), ("GPU-bound (memory)", 900))]}])
+        times = {"Self Time (ns)": 60, "Total Time (ns)": 100}
+        folders.write_table(folder, "module_sum", [{"Module": name, **times, "Self Time (ns)": time} for name, time in (("Net.a", 700), ("Net.b", 20), ("[unattributed]", 280))])
+        folders.write_table(folder, "line_sum", [{"File": file, "Line": 5, "Function": "f", "In Library": library, "User Code Time (ns)": time, "User Code Copies": 3, "User Code Copy Time (ns)": copies,
+                                                  **times} for file, library, time, copies in (("/me/a.py", 0, 990, 0), ("/lib/b.py", 1, 0, 0), ("/me/c.py", 0, 10, 80))])
+        folders.write_table(folder, "family_sum", [{"Family": name, "Time (%)": share, "Total Time (ns)": 10 * share, "Instances": 1}
+                                                   for name, share in (("GEMM", 60.0), ("elementwise", 30.0), ("softmax", 2.0))])
+        folders.write_table(folder, "copy_sum", [{"Device": device, "Direction": "Host-to-Device", "Source": source, "Target": "Device", "Count": 1000, "Total (MB)": 1.0, "Total Time (ns)": 50,
+                                                  "Throughput (GB/s)": 3.0, "Link (GB/s)": 5.0, "Overlap with Kernels (%)": overlap, "Hint": hint}
+                                                 for device, source, overlap, hint in ((0, "Pageable", 10.0, "pin it"), (0, "Pinned", 100.0, ""), (1, "Pinned", 0.0, ""))])
+        (verdict,) = model_of(folder)["verdicts"]
+        places = [(part["kind"], group["title"], [(place["name"], place["note"]) for place in group["places"]]) for part in verdict["remedies"] for group in part["where"]]
+        self.assertEqual(places, [
+            ("GPU-bound (memory)", "Modules that launch the most", [("Net.a", "70.0% of the kernels' time, 700ns")]),
+            ("GPU-bound (memory)", "Lines that launch the most", [("a.py:5 f", "99.0% of the kernels' time, 990ns")]),
+            ("GPU-bound (memory)", "Kernels of kinds that move data", [("elementwise", "30.0% of the kernels' time, 300ns")]),
+            ("copy-bound", "Lines that copy", [("c.py:5 f", "3 copies and memsets, 80ns")]),
+            ("copy-bound", "Copies", [("Host-to-Device, Pageable → Device", "1,000 copies, 50ns: pin it")])])
+        # Where it is known what limits the kernels, only what launches such ones.
+        folders.write_table(folder, "module_sum", [{"Module": name, "Self Time (ns)": own, "Total Time (ns)": total, "Memory-bound (ns)": memory}
+                                                   for name, own, total, memory in (("Net", 0, 1000, 500), ("Net.a", 600, 600, 0), ("Net.b", 300, 400, 300), ("Net.c", 100, 100, 20))])
+        (verdict,) = model_of(folder)["verdicts"]
+        self.assertEqual([(place["name"], place["note"]) for place in verdict["remedies"][0]["where"][0]["places"]],
+                         [("Net.b", "30.0% of the kernels' time, 300ns; 75.0% of what runs in it is memory-bound")])
 
     def test_what_samples_per_second_are_of(self):
         folders.write_run(self.folder / "a")
@@ -357,6 +527,25 @@ class Parts(folders.TemporaryFolder):
         self.assertEqual((len(table["rows"]), table["of"], table["rows"][0][0]), (2000, 2500, "kernel 0"))
 
 
+class Columns(unittest.TestCase):
+    def test_meanings_are_those_of_the_documentation(self):
+        columns = column_meanings.COLUMNS.read_text(encoding="utf-8")
+        self.assertTrue(column_meanings.MEANINGS.read_text(encoding="utf-8") == column_meanings.text_of(columns), "scripts/column_meanings.py writes page/columns.json anew")
+        self.assertEqual(parts.meaning_of("gap_line_sum", "Line"), "The line. Empty: a row without a line, as [device].")
+        self.assertEqual(parts.meaning_of("kernel_metrics", "± IPC"), column_meanings.meanings(columns)["kernel_metrics"]["± metric"])
+        self.assertEqual(parts.meaning_of("no table", "Line"), "")
+
+    def test_which_columns_show_at_first(self):
+        for path in sorted((folders.ROOT / "examples" / "data").rglob("run.json")):
+            for name, table in tables_of(model_of(path.parent)).items():
+                shown = [column["name"] for column in table["columns"] if not column["off"]]
+                self.assertGreater(len(shown), 2, name)
+                self.assertLess(len(shown), 20, name)
+                self.assertFalse([column for column in shown if column.startswith("± ")], name)
+                self.assertTrue("Device" not in shown or name in ("window_sum", "memory_sum"), name)
+                self.assertFalse([column["name"] for column in table["columns"] if not column["meaning"] and name != "settings"], name)
+
+
 class Texts(unittest.TestCase):
     def test_clean(self):
         self.assertEqual(values.clean("a\x1b[31m\u202eb\ud800\n"), "a\N{REPLACEMENT CHARACTER}[31m" + "\N{REPLACEMENT CHARACTER}b" + 2 * "\N{REPLACEMENT CHARACTER}")
@@ -366,9 +555,9 @@ class Texts(unittest.TestCase):
 
     def test_embedded(self):
         text = embedded({"name": HOSTILE + "<!--\u2028"})
-        self.assertNotRegex(text, "[<>&\u2028]")
-        self.assertEqual(json.loads(text), {"name": HOSTILE + "<!--\u2028"})
-        self.assertEqual(json.loads(embedded([1.5, {"x": [math.inf, -math.inf, math.nan]}])), [1.5, {"x": [None, None, None]}])
+        self.assertRegex(text, "^[A-Za-z0-9+/=]+$", "nothing that HTML could take for its own")
+        self.assertEqual(folders.unpacked(text), {"name": HOSTILE + "<!--\u2028"})
+        self.assertEqual(folders.unpacked(embedded([1.5, {"x": [math.inf, -math.inf, math.nan]}])), [1.5, {"x": [None, None, None]}])
 
 
 if __name__ == "__main__":

@@ -18,8 +18,8 @@ def hostile_folder(folder):
     name = HOSTILE
     folders.write_run(folder, command_line=[name], host=name, devices=[{"id": 0, "name": name}], versions={name: name}, options={name: name},
                       messages=[name], lost={name: 3}, windows=[{"number": 1, "reason": name, "ended_by": name}], diagnosis=[{
-                          "device": 0, "verdict": name, "device_time_ns": 100, "kernel_busy_ns": 60,
-                          "evidence": [{"kind": name, "time_ns": 40, "text": name, "advice": name}]}])
+                          "device": 0, "verdict": name, "device_time_ns": 100, "kernel_busy_ns": 60, "idle_ns": {"Host Wait": 40}, "evidence": [
+                              {"kind": kind, "time_ns": 40, "text": name, "advice": name} for kind in (name, "input-bound", "copy-bound", "GPU-bound (memory)")]}])
     times = {"Time (%)": 50.0, "Total Time (ns)": 100, "Instances": 2, "Avg (ns)": 50.0}
     for table, column in (("cuda_gpu_kern_sum", "Name"), ("family_sum", "Family"), ("cuda_api_sum", "Name"), ("nvtx_sum", "Range")):
         folders.write_table(folder, table, [{**times, column: name}, {**times, "Total Time (ns)": 90, column: "b"}])
@@ -31,12 +31,14 @@ def hostile_folder(folder):
     folders.write_table(folder, "phase_sum", [{"Window": 1, "Device": 0, "Phase": name, "Kernel Time (ns)": 60}])
     folders.write_table(folder, "gemm_sum", [{"API": name, "M": 8, "N": 8, "K": 8, "Calls": 1, "GPU Time (ns)": 10, "FLOPs": 1024, "TFLOP/s": 2.0,
                                               "Peak": name, "Peak (%)": 20.0, "FLOP/Byte": 3.0, "Bound": name, "Tensor Cores": name, "Hint": name}])
-    folders.write_table(folder, "copy_sum", [{"Device": 0, "Direction": name, "Source": name, "Target": name, "Count": 1, "Total (MB)": 1.0,
+    folders.write_table(folder, "copy_sum", [{"Device": 0, "Direction": name, "Source": name, "Target": name, "Count": 1, "Total (MB)": 1.0, "Total Time (ns)": 9,
                                               "Throughput (GB/s)": 3.0, "Link (GB/s)": 5.0}])
     folders.write_table(folder, "nccl_sum", [{"Operation": name, "Bytes": 8, "Bus BW (GB/s)": 3.0, "GPU Time (ns)": 7}])
     (folder / "metric_samples.csv").write_text(f"Device,Start (ns),End (ns),{name}\n0,0,10,5\n0,10,20,6\n", encoding="utf-8")
     code = {"Time (%)": 50.0, "Self Time (ns)": 9, "Self Instances": 1, "Total Time (ns)": 9, "Total Instances": 1, "Forward (ns)": 9, "Backward (ns)": 0,
             "Recomputation (ns)": 0, "Optimizer (ns)": 0, "Other (ns)": 0}
+    folders.write_table(folder, "gap_line_sum", [{"Time (%)": 100.0, "File": f"/a/{name}.py", "Line": 7, "Function": name, "Idle Time (ns)": 40, "Gaps": 1, "Idle: Host Wait (ns)": 40}])
+    folders.write_table(folder, "line_sum", [{"File": f"/a/{name}.py", "Line": 7, "Function": name, "In Library": 0, "User Code Time (ns)": 9, "User Code Copies": 1, "User Code Copy Time (ns)": 5, **code}])
     folders.write_table(folder, "module_sum", [{"Module": name, "Class": name, "Depth": 0, "Parent": "", **code}])
     frame = name.replace(";", ":")
     (folder / "gpu_stacks.folded").write_text(f"forward;{frame};{frame} (/a/{frame}.py:7);{frame} 90\n", encoding="utf-8")
@@ -59,6 +61,22 @@ def many_kernels(folder, count):
     folders.write_table(folder, "cuda_gpu_kern_sum", [
         {"Time (%)": 0.1, "Total Time (ns)": 1000 + at * 7919 % 10_007, "Instances": at, "Avg (ns)": at / 2, "Med (ns)": 1.0, "Min (ns)": 1, "Max (ns)": 2,
          "StdDev (ns)": 0.5, "Name": name} for at, name in enumerate(names)])
+    return folder
+
+
+def with_shapes(folder):
+    """Kernels in several launch shapes, measured, of a run whose lines are known."""
+    folders.write_run(folder, diagnosis=[{"device": 0, "verdict": "synchronization-bound", "device_time_ns": 1000, "kernel_busy_ns": 300, "potential_gain_ns": 700,
+                                          "evidence": [{"kind": "synchronization-bound", "time_ns": 700, "text": "copies: 7 gaps", "advice": "the host waits: remove .item()"}]}])
+    gap = {"Time (%)": 100.0, "Idle Time (ns)": 700, "Gaps": 7, "Idle: Synchronization (ns)": 700}
+    folders.write_table(folder, "gap_line_sum", [{"File": "/home/me/train.py", "Line": 1041, "Function": "train", **gap}])
+    add = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, std::array<char*, 3ul> >(int, at::native::CUDAFunctor_add<float>)"
+    mul = add.replace("CUDAFunctor_add", "MulFunctor")
+    long = "void ns::gemm_with_a_long_name<" + ", ".join(f"ns::Parameter<{at}>" for at in range(20)) + ", %s>(int)"
+    rows = [{"Time (%)": 20.0, "Total Time (ns)": 100 - at, "Instances": 1, "Avg (ns)": 9.0, "Device": 0, "GrdX": 8 + at, "GrdY": 1, "GrdZ": 1, "BlkX": 128, "BlkY": 1, "BlkZ": 1,
+             "Reg/Trd": 40, "Occupancy (%)": 50.0, "Lost Time (ns)": 50 - at, "Name": name} for at, name in enumerate((add, add, mul, long % "float", long % "half"))]
+    folders.write_table(folder, "kernel_detail", rows)
+    folders.write_table(folder, "kernel_metrics", [{**row, "Samples": 9, "SM Active (%)": 5.0, "± SM Active (%)": 0.5, "Unused Time (ns)": 9} for row in rows])
     return folder
 
 
@@ -85,15 +103,17 @@ class Page(PageCase):
         many_kernels(cls.folder / "many", 1000)
         narrow_scales(cls.folder / "narrow")
         with_stacks(cls.folder / "stacks")
-        for name in ("example", "hostile", "many", "narrow", "stacks"):
-            cls.pages[name] = cls.folder / f"{name}.html"
-            done = folders.invoke("report", cls.folder / name, "-o", cls.pages[name])
+        with_shapes(cls.folder / "shapes")
+        real = folders.ROOT / "examples" / "data" / "h100" / "resnet50"
+        for folder in (*(cls.folder / name for name in ("example", "hostile", "many", "narrow", "stacks", "shapes")), real):
+            cls.pages[folder.name] = cls.folder / f"{folder.name}.html"
+            done = folders.invoke("report", folder, "-o", cls.pages[folder.name])
             if done.returncode or done.stderr:
                 raise RuntimeError(done.stderr)
 
     def test_every_axis_has_ticks(self):
         """Logarithmic ones that span less than a decade as well, on a phone, and where they are zoomed."""
-        for name in ("example", "narrow"):
+        for name in ("resnet50", "example", "narrow"):
             self.opened(name)
             self.every_axis_is_readable()
             self.looks(width=400, height=850)
@@ -185,8 +205,8 @@ class Page(PageCase):
         table = self.table("kernels-cuda_gpu_kern_sum")
         self.browser.run("arguments[0].querySelector('input').focus()", table)
 
-        # The field, the table (it scrolls), its first header, its third.
-        self.press("kernel_5", Keys.TAB, Keys.TAB, Keys.TAB, Keys.TAB, Keys.ENTER)
+        # The field, the columns, the button to copy, the table (it scrolls), its first header, its third.
+        self.press("kernel_5", Keys.TAB, Keys.TAB, Keys.TAB, Keys.TAB, Keys.TAB, Keys.TAB, Keys.ENTER)
         self.assertEqual(self.browser.run("return document.activeElement.textContent"), "Total Time")
         self.assertNotEqual(self.browser.run("return getComputedStyle(document.activeElement).outlineStyle"), "none", "the focus is seen")
         times = sorted((1000 + at * 7919 % 10_007 for at in range(1000) if at % 7 == 5), reverse=True)
@@ -197,6 +217,143 @@ class Page(PageCase):
         self.browser.run("arguments[0].querySelector('.more').focus()", table)
         self.press(Keys.ENTER)
         self.assertEqual(self.browser.run(count, table), len(times))
+
+    def columns_of(self, table):
+        return self.browser.run("return [...arguments[0].querySelectorAll('th')].map((head) => head.textContent)", table)
+
+    def test_columns_are_chosen(self):
+        from selenium.webdriver.common.keys import Keys
+
+        self.opened("shapes", changed=True)
+        table = self.table("measured-kernel_metrics")
+        first = self.columns_of(table)
+        self.assertEqual(first, ["Name", "Total Time", "Unused Time", "SM Active (%)", "Occupancy (%)", "Grid", "Block", "Instances"])
+        summary = self.browser.run("return arguments[0].querySelector('.chooser summary')", table)
+        self.assertEqual(self.browser.run(TEXT_OF, summary), "Columns: 8 of 15")
+        box = "return [...arguments[0].querySelectorAll('.choices label')].find((label) => label.textContent.trim() === arguments[1]).querySelector('input')"
+        # By keyboard: what the list is opened with, and each of its boxes.
+        self.browser.run("arguments[0].focus()", summary)
+        self.press(Keys.ENTER)
+        self.assertTrue(self.browser.run("return arguments[0].parentElement.open", summary))
+        self.browser.run("arguments[0].focus()", self.browser.run(box, table, "± SM Active (%)"))
+        self.press(Keys.SPACE)
+        self.browser.run("arguments[0].focus()", self.browser.run(box, table, "Grid"))
+        self.press(Keys.SPACE)
+        self.assertEqual(self.columns_of(table), [*(name for name in first if name != "Grid"), "± SM Active (%)"])
+        self.assertEqual(self.cells(table, "± SM Active (%)"), ["0.5"] * 5)
+        self.assertTrue(self.browser.run(box, table, "Name").get_property("disabled"), "what a row is of stays")
+        # By mouse; what is sorted stays sorted, and words are searched for in what shows.
+        self.click(self.header(table, "Total Time"))
+        self.click(self.header(table, "Total Time"))
+        self.click(self.browser.run("return arguments[0].querySelector('.presets button')", table))
+        self.assertEqual(len(self.columns_of(table)), 15)
+        self.assertEqual(self.cells(table, "Total Time"), ["96ns", "97ns", "98ns", "99ns", "100ns"])
+        search = self.browser.run("return arguments[0].querySelector('input[type=search]')", table)
+        self.click(search)
+        self.press("12×1×1")
+        self.assertEqual(self.cells(table, "Total Time"), ["96ns"])
+        self.click(self.browser.run("return arguments[0].querySelector('.presets button:last-child')", table))
+        self.assertEqual((self.columns_of(table), self.cells(table, "Total Time")), (first, ["96ns"]))
+        self.click(self.browser.run(box, table, "Grid"))
+        self.assertEqual(self.cells(table, "Total Time"), [])
+
+    def test_headers_say_what_they_mean(self):
+        from selenium.webdriver.common.action_chains import ActionChains
+
+        self.opened("shapes", changed=True)
+        table = self.table("detail-kernel_detail")
+        header = self.header(table, "Lost Time")
+        # Until it has scrolled: a tooltip of the mouse goes when the page scrolls.
+        self.browser.run("arguments[0].scrollIntoView({block: 'center', inline: 'center', behavior: 'instant'});"
+                         "return new Promise((resume) => requestAnimationFrame(() => requestAnimationFrame(resume)))", header)
+        ActionChains(self.browser.driver).move_to_element(header).perform()
+        tip = "return [...document.querySelectorAll('.tip:not([hidden]) p')].map((line) => line.textContent)"
+        meaning = "Total Time · (1 - SM Efficiency). Empty: the row [other]; the device's limits are not known."
+        self.assertEqual(self.browser.run(tip), ["Lost Time (ns)", meaning])
+        self.assertEqual(self.browser.run("return arguments[0].getAttribute('aria-description')", header), meaning)
+        self.browser.run("arguments[0].closest('.table').querySelector('input').focus()", header)
+        self.press("\ue004" * 4)  # tabs: to the columns, the button to copy, the table, its first header
+        self.assertEqual(self.browser.run(tip), ["Name", "The kernel, demangled in full; [other]: beyond 10,000 names."])
+        self.press("\ue00c")
+        self.assertEqual(self.browser.run(tip), [])
+
+    def test_names_stay_in_sight(self):
+        for width in (1280, 500, 400):
+            self.opened("shapes", changed=True, width=width)
+            table = self.table("measured-kernel_metrics")
+            self.click(self.browser.run("return arguments[0].querySelector('.chooser summary')", table))
+            self.click(self.browser.run("return arguments[0].querySelector('.presets button')", table))
+            look = """const scroll = arguments[0].querySelector(".scroll"); scroll.scrollLeft = %s; scroll.dispatchEvent(new Event("scroll"));
+              const left = (element) => Math.round(element.getBoundingClientRect().left - scroll.getBoundingClientRect().left);
+              return [left(scroll.querySelector("tbody td")), left(scroll.querySelector("th")), scroll.className, scroll.querySelector("td").offsetWidth, scroll.clientWidth,
+                      scroll.scrollWidth > scroll.clientWidth]"""
+            *before, there, wide, scrolls = self.browser.run(look % 0, table)
+            self.assertTrue(scrolls)
+            self.assertEqual(before, [0, 0, "scroll beyond"])
+            self.assertLess(there, 0.7 * wide, "there is room for figures beside it")
+            self.assertEqual(self.browser.run(look % 150, table)[:3], [0, 0, "scroll beyond before"])
+            self.assertEqual(self.browser.run(look % 9999, table)[:3], [0, 0, "scroll before"])
+            self.assertEqual(self.browser.run("return document.documentElement.scrollWidth"), width)
+
+    def test_names_are_told_apart(self):
+        self.opened("shapes", changed=True)
+        texts = "return [...arguments[0].querySelectorAll('td:first-child')].map((cell) => cell.textContent)"
+        for table in ("detail-kernel_detail", "measured-kernel_metrics"):
+            shown = self.browser.run(texts, self.table(table))
+            # With the launch shape where the name repeats.
+            self.assertEqual(shown[:3], [*(f"vectorized_elementwise_kernel<4, CUDAFunctor_add<float>> {grid}×1×1 · 128×1×1" for grid in (8, 9)),
+                                         "vectorized_elementwise_kernel<4, MulFunctor<float>>"])
+            self.assertRegex(shown[3], "^gemm_with_a_long_name<.*….*float>$")
+            self.assertRegex(shown[4], "^gemm_with_a_long_name<.*….*half>$")
+        ticks = self.browser.run("return [...document.querySelectorAll('#run-0-detail .ytick text')].map((text) => text.textContent)")
+        self.assertEqual(len(set(ticks)), 5)
+        self.assertTrue(ticks[0].endswith("8×1×1 · 128×1×1"), ticks)
+        with open(folders.ROOT / "scripts" / "libinject" / "page" / "format.js", encoding="utf-8") as file:
+            script = file.read() + "return [...shortNames(arguments[0], arguments[1]).values()]"
+        head = "void at::native::(anonymous namespace)::kernel<"
+        for most, names, expected in (
+                (40, ["short(int)", "ns::short<a>"], {"short(int)", "ns::short<a>"}),
+                # Alike without namespaces: with them.
+                (12, ["first::kernel<int>(int)", "second::kernel<int>(int)"], {"first::k…nt>", "second::…nt>"}),
+                (30, [f"{head}{'x' * 40}, {letter}, {'y' * 40}>(int)" for letter in "pq"], {f"kernel<…{letter}, {'y' * 18}…" for letter in "pq"}),
+                (30, [f"{head}at::f(int)::{{lambda()#1}}::operator()() const::{{lambda(float)#{at}}}, std::array<char*, 2ul> >(int)" for at in (1, 2)],
+                 {f"kernel<f::{{lambda(float)#{at}}}>" for at in (1, 2)})):
+            short = self.browser.run(script, names, most)
+            self.assertEqual(set(short), expected)
+            self.assertLessEqual(max(map(len, short)), most)
+
+    def test_copying(self):
+        self.opened("shapes", changed=True)
+        self.browser.run("window.copied = []; navigator.clipboard.writeText = async (text) => { window.copied.push(text); }")
+        copied = "return window.copied.at(-1)"
+        place = self.element("#run-0-verdict button.copy")
+        self.assertEqual(self.browser.run(TEXT_OF, place), "train.py:1041 train")
+        self.click(place)
+        self.assertEqual(self.browser.run(copied), "/home/me/train.py:1041")
+        self.browser.until("arguments[0].classList.contains('copied')".replace("arguments[0]", "document.querySelector('#run-0-verdict button.copy')"))
+        # A table as it shows: its columns, and the rows that were found, with the numbers of the file.
+        table = self.table("detail-kernel_detail")
+        self.browser.run("const field = arguments[0].querySelector('input'); field.value = 'mul'; field.dispatchEvent(new Event('input'))", table)
+        self.browser.run("arguments[0].querySelector('.tool.copy').focus()", table)
+        self.press("\ue007")
+        header, row = self.browser.run(copied).split("\n")
+        self.assertEqual(header.split("\t")[:4], ["Name", "Time (%)", "Total Time (ns)", "Lost Time (ns)"])
+        self.assertRegex(row, r"^void at::native::vectorized\S+ at::native::MulFunctor<float>, .*\t20\t98\t48\t")
+        # A whole name.
+        self.click(self.browser.run("return arguments[0].querySelector('td button.name')", table))
+        self.click(self.browser.run("return arguments[0].querySelector('td button.copy')", table))
+        self.assertRegex(self.browser.run(copied), r"^void at::native::vectorized.*MulFunctor<float>\)$")
+
+    def test_the_first_thing_to_do(self):
+        """Right below the verdict, with a line that all about it is one click from."""
+        self.opened("shapes")
+        shown = self.browser.run("return document.querySelector('#run-0-verdict .device').innerText").split("\n")
+        self.assertEqual([line for line in shown if line][:6], ["synchronization-bound", "The host waits for the GPU, and then the GPU waits for the host.", "Do this first", "up to 70.0%",
+                                                                "Remove .item()", "70.0% of the time, 700ns: the host waits. copies: 7 gaps. How this is judged"])
+        for link in self.browser.run("return [...document.querySelectorAll('#run-0-verdict a')].map((link) => link.getAttribute('href'))"):
+            self.assertTrue(self.browser.run("return document.querySelector(arguments[0]) !== null", link), link)
+        self.assertEqual(self.browser.run("return document.querySelector('#run-0-idle .plot').data.map((bar) => [bar.name, bar.x])"), [["Synchronization", [700]]])
+        self.assertEqual(self.cells(self.table("idle-gap_line_sum"), "Place"), ["train.py:1041 train"])
 
     def boxes(self):
         """Label, share of the width in percent, and whether it was found, of all boxes, row by row."""
@@ -336,7 +493,7 @@ class Page(PageCase):
         self.assertIn("…", self.browser.run(TEXT_OF, button))
         self.browser.run("arguments[0].click()", button)
         self.assertEqual(self.browser.run(TEXT_OF, button), HOSTILE, "the full name on demand")
-        for element, shown in (("#run-0-verdict .headline strong", HOSTILE), ("#run-0-verdict .advice", HOSTILE), (".facts dd", HOSTILE)):
+        for element, shown in (("#run-0-verdict .headline strong", HOSTILE), ("#run-0-verdict .remedy", HOSTILE), (".facts dd", HOSTILE)):
             self.assertEqual(self.browser.run("return document.querySelector(arguments[0]).textContent", element), shown)
         boxes = self.browser.run("return [...document.querySelectorAll('.box')].map((box) => [box.textContent, box.children.length])")
         self.assertEqual([inside for _, inside in boxes], [0] * 6, "a module, two frames and a kernel, below all kernels")

@@ -30,8 +30,12 @@ class Source(NamedTuple):
 
 SOURCES = {
     "steps": Source("steps", "section", "steps", "How long each iteration in windows took.", "no iterations were found in windows"),
+    "iterations": Source("steps", "section", "iterations-", "Where each iteration's time went on the device.", "no times of complete iterations on a device are known"),
+    "windows": Source("steps", "section", "windows", "Where each window's time went on the device.", "fewer than two windows ran anything"),
     "idle": Source("idle", "section", "idle", "Why neither kernels nor copies ran.", "no idle time is known"),
+    "idle_lines": Source("idle", "section", "idle-lines", "Lines that the GPU waited for.", "no lines are known, see docs/code.md"),
     "kernels": Source("kernels", "top", "kernels", "The kernels that take the most time.", "no kernels ran"),
+    "kernel_share": Source("kernels", "top", "kernels-share", "How few kernels take how much of the time.", "fewer than 20 kernels ran"),
     "families": Source("kernels", "top", "families", "Kernel time by family of kernels.", "no kernels ran"),
     "lost_time": Source("kernels", "detail", "lost-time", "Time lost in grids that do not fill the GPU.", "none is known to be lost"),
     "unused_time": Source("kernels", "measured", "unused", "Time that long kernels leave unused.",

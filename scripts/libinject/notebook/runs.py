@@ -49,7 +49,7 @@ class Steps:
 @dataclasses.dataclass(frozen=True)
 class Verdict:
     """What a GPU was bound by, over all windows (docs/diagnosis.md). `utilization` and `gain` are percent of its time in windows: with a
-    kernel running, and what fixing this could save at most. `evidence` has a line for each part of the time, `advice` what to do."""
+    kernel running, and what fixing this could save at most. `evidence` has a line for each part of the time, `advice` what to do, the most to win first."""
 
     device: str
     verdict: str
@@ -127,8 +127,8 @@ class Run(Frames[Frame]):
         """Of each GPU that worked in windows."""
         return [Verdict(found["device"], found["verdict"], found["meaning"], found["utilization"], found["gain"], found["device_ns"],
                         tuple(f"{part['label']}: {part['share']}%" + f", {part['text']}" * bool(part["text"])
-                              for part in found["evidence"]),
-                        tuple(part["advice"] for part in found["evidence"] if part["advice"]))
+                              for part in found["remedies"]),
+                        tuple(part["advice"] for part in found["remedies"] if part["advice"]))
                 for found in overview.verdicts(self._result)]
 
     @property
@@ -190,8 +190,12 @@ class Run(Frames[Frame]):
             raise
 
     plot_steps = _plot("steps")
+    plot_iterations = _plot("iterations")
+    plot_windows = _plot("windows")
     plot_idle = _plot("idle")
+    plot_idle_lines = _plot("idle_lines")
     plot_kernels = _plot("kernels")
+    plot_kernel_share = _plot("kernel_share")
     plot_families = _plot("families")
     plot_lost_time = _plot("lost_time")
     plot_unused_time = _plot("unused_time")

@@ -22,20 +22,6 @@ function shareText(part, whole) {
   return (share >= 0.1 || share === 0 ? share.toFixed(1) : String(Number(share.toPrecision(1)))) + "%";
 }
 
-// One tooltip for the whole page. It follows the mouse, or stands below the box that has the focus.
-const tip = element("div", { className: "tip", role: "tooltip", hidden: true });
-
-function showTip(lines, x, y) {
-  if (!tip.isConnected) document.body.append(tip);
-  tip.replaceChildren(...lines.filter(Boolean).map((line) => element("p", {}, line)));
-  tip.hidden = false;
-  const [width, height] = [tip.offsetWidth, tip.offsetHeight];
-  tip.style.left = `${Math.max(4, Math.min(x, root.clientWidth - width - 4))}px`;
-  tip.style.top = `${y + height + 4 > innerHeight ? Math.max(4, y - height - 28) : y}px`;
-}
-
-const hideTip = () => { tip.hidden = true; };
-
 // What is drawn is a `piece`: the box `at`, or, if it is one of several, those inside it from the place `from` on, which are too small each.
 function buildIcicle(holder, icicle) {
   const title = holder.querySelector("figcaption").firstElementChild.textContent;
@@ -241,18 +227,17 @@ function buildIcicle(holder, icicle) {
   boxes.addEventListener("keydown", key);
   // Fingers have the line above the boxes.
   boxes.addEventListener("pointermove", (event) => {
-    const piece = event.pointerType === "touch" ? null : drawnAt(event.target);
+    if (!isMoved(event)) return;
+    const piece = drawnAt(event.target);
     if (piece) showTip(linesOf(piece), event.clientX + 12, event.clientY + 16);
     else hideTip();
   });
-  boxes.addEventListener("pointerleave", hideTip);
+  boxes.addEventListener("pointerleave", leaveTip);
   boxes.addEventListener("focusin", (event) => {
     if (!event.target.matches(":focus-visible")) return;
-    const box = event.target.getBoundingClientRect();
-    showTip(linesOf(drawnAt(event.target)), box.left, box.bottom + 4);
+    showTipBelow(linesOf(drawnAt(event.target)), event.target);
   });
   boxes.addEventListener("focusout", hideTip);
-  addEventListener("scroll", hideTip, { capture: true, passive: true });
   search.addEventListener("input", look);
 
   times[0].forEach((part, phase) => {

@@ -4,17 +4,39 @@
 // Fills the page: tables and icicles first, then the plots one by one, so that it answers meanwhile.
 
 const PRINTED_WIDTH = 680;
-const articles = JSON.parse(document.getElementById("model").textContent);
 const root = document.documentElement;
+
+let articles = [];
 
 function partOf(holder, key, parts) {
   const [article, section, at] = holder.dataset[key].split(",").map(Number);
   return articles[article][section][parts][at];
 }
 
-for (const holder of document.querySelectorAll("[data-table]")) buildTable(holder, partOf(holder, "table", "tables"));
-root.dataset.tables = "shown";
-for (const holder of document.querySelectorAll("[data-icicle]")) buildIcicle(holder, partOf(holder, "icicle", "icicles"));
+// A button that copies says so, by its own text and to a screen reader.
+async function copyText(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch {
+    // Where a page from a file may not.
+    const field = element("textarea", { value: text });
+    document.body.append(field);
+    field.select();
+    document.execCommand("copy");
+    field.remove();
+  }
+}
+
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest?.("button.copy");
+  if (!button) return;
+  await copyText(button.dataset.copy ?? button.copyOf());
+  button.classList.add("copied");
+  said.textContent = "copied";
+  setTimeout(() => { button.classList.remove("copied"); said.textContent = ""; }, 1500);
+});
+const said = element("p", { className: "unseen", role: "status" });
+document.body.append(said);
 
 const holders = [...document.querySelectorAll("[data-plot]")];
 const dark = matchMedia("(prefers-color-scheme: dark)");
@@ -42,9 +64,19 @@ function draw(holder) {
 
 const pause = () => new Promise((resume) => setTimeout(resume));
 
+// How far from what is in sight.
+function distance(holder) {
+  const box = holder.getBoundingClientRect();
+  return Math.max(0, box.top - innerHeight, -box.bottom);
+}
+
 async function drawAll() {
   root.dataset.plots = "drawing";
-  for (const holder of holders) {
+  const waiting = new Set(holders);
+  while (waiting.size) {
+    // Wherever the reader has scrolled to meanwhile.
+    const holder = [...waiting].reduce((near, each) => (distance(each) < distance(near) ? each : near));
+    waiting.delete(holder);
     await draw(holder);
     holder.removeAllListeners("plotly_relayout");
     holder.on("plotly_relayout", (changed) => followZoom(holder, changed));
@@ -60,9 +92,20 @@ function redraw() {
 
 async function start() {
   try {
+    articles = JSON.parse(await unpacked("model"));
+  } catch {
+    document.querySelector("main").prepend(element("p", { className: "alert" }, "This browser can't unpack the page's tables and plots: it needs one of 2023 or later."));
+    root.dataset.plots = "failed";
+    return;
+  }
+  for (const holder of document.querySelectorAll("[data-table]")) buildTable(holder, partOf(holder, "table", "tables"));
+  root.dataset.tables = "shown";
+  for (const holder of document.querySelectorAll("[data-icicle]")) buildIcicle(holder, partOf(holder, "icicle", "icicles"));
+  await pause();
+  try {
     await loadPlotly();
   } catch {
-    for (const holder of holders) holder.textContent = "This browser can't draw the plots; the tables have their figures.";
+    for (const holder of holders) holder.textContent = "The plots can't be drawn; the tables have their figures.";
     root.dataset.plots = "failed";
     return;
   }

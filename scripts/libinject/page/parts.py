@@ -6,7 +6,10 @@ tables (ns, MB), which plots.js and tables.js write with a unit."""
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+import functools
+import json
+import pathlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from libinject.page.values import clean
@@ -14,8 +17,10 @@ from libinject.result import Cell, Result, Row, is_number_column
 
 MOST_ROWS = 2000
 # Shown shortened, with the whole on demand.
-_NAMES = frozenset({"Name", "Kernel Name", "Kernel Names", "Call", "Operation", "Range", "NVTX Range", "Thread Name", "Anchor"})
+_NAMES = frozenset({"Name", "Kernel Name", "Kernel Names", "Call", "Operation", "Range", "NVTX Range", "Thread Name", "Anchor", "Place", "Module"})
 _WITH_PREFIX = frozenset({"FLOPs", "Bytes"})
+# Numbers that are no quantities: 1779, not 1,779.
+_LABELS = frozenset({"Line", "PID", "TID"})
 _MOST_DECIMALS = 3
 # As the tables write them: a CSV reader does not tell 0.000 from 0.0.
 _DECIMALS = {"(%)": 1, "(MB)": 3, "(GB/s)": 3, "TFLOP/s": 3, "FLOP/Byte": 2, "Waves": 2}
@@ -26,7 +31,7 @@ _RARE = frozenset({"Failed Calls", "Captured Calls", "Replayed Calls", "Failed",
 
 @dataclasses.dataclass
 class Table:
-    """A column is {name, kind, digits}; kind: ns, number, si, name or text. A cell may be [value, text, mood]: sorted by the value, shown
+    """A column is {name, kind, digits, meaning, off}; kind: ns, number, si, name or text; one that is `off` shows once it is asked for. A cell may be [value, text, mood]: sorted by the value, shown
     as the text, in the colour of the mood (good, bad or none)."""
 
     id: str
@@ -41,7 +46,8 @@ class Table:
 
 @dataclasses.dataclass
 class Plot:
-    """kind: `points` (x, y), `bars` (names, values) or `heat` (x, y, and z in rows). Axes are {title, unit, log, zero, ticks, places};
+    """kind: `points` (x, y), `bars` (names, values), `columns` (values, colour, pattern: stacked, one for each of the x axis' ticks) or `heat`
+    (x, y, and z in rows). Axes are {title, unit, log, zero, ticks, places};
     a series is {name, …, notes}."""
 
     id: str
@@ -119,8 +125,20 @@ def as_data(part: Any) -> Any:
     return part
 
 
-def as_column(name: str, kind: str = "number", digits: int = 0) -> dict[str, Any]:
-    return {"name": name, "kind": kind, "digits": digits}
+def as_column(name: str, kind: str = "number", digits: int = 0, meaning: str = "", off: bool = False) -> dict[str, Any]:
+    return {"name": name, "kind": kind, "digits": digits, "meaning": meaning, "off": off}
+
+
+@functools.cache
+def _meanings() -> dict[str, dict[str, str]]:
+    """Of docs/columns.md: {table: {column: meaning}}."""
+    return json.loads((pathlib.Path(__file__).resolve().parent / "columns.json").read_text(encoding="utf-8"))
+
+
+def meaning_of(table: str, name: str) -> str:
+    """What the column of TABLE.csv means; metrics have what stands for all of them. Nothing of other tables."""
+    columns = _meanings().get(table, {})
+    return columns.get(name) or columns.get("± metric" if name.startswith("± ") else "metric", "")
 
 
 def column(name: str, cells: Iterable[Cell] = ()) -> dict[str, Any]:
@@ -128,7 +146,7 @@ def column(name: str, cells: Iterable[Cell] = ()) -> dict[str, Any]:
         kind = "ns"
     elif name in _WITH_PREFIX:
         kind = "si"
-    elif is_number_column(name):
+    elif is_number_column(name) and name not in _LABELS:
         kind = "number"
     else:
         kind = "name" if name in _NAMES else "text"
@@ -148,28 +166,39 @@ def plain_table(id_: str, title: str, file: str, columns: Sequence[dict[str, Any
     return Table(id_, title, file, [columns[at] for at in full], [[row[at] for at in full] for row in rows], len(rows) if of is None else of, note, first)
 
 
-def made_table(id_: str, title: str, file: str, names: Sequence[str], rows: Sequence[Sequence[Cell]], of: int | None = None) -> Table:
-    """Without the columns that are empty in all rows."""
+def _is_off(name: str, values: Iterable[Cell]) -> bool:
+    """Half of an interval, and a device where there is but one."""
+    return name.startswith("± ") or name == "Device" and len(set(values)) < 2
+
+
+def made_table(id_: str, title: str, file: str, names: Sequence[str], rows: Sequence[Sequence[Cell]], of: int | None = None,
+               on: Sequence[str] | None = None, meanings: Mapping[str, str] | None = None, note: str = "") -> Table:
+    """Without the columns that are empty in all rows. Those `on`, if given, show at first, all others once they are asked for. `meanings`: of
+    columns that FILE does not have."""
     nothing = {name: (None, "", 0) if name in _RARE else (None, "") for name in names}
     full = [at for at, name in enumerate(names) if any(row[at] not in nothing[name] for row in rows)]
     shown = rows[:MOST_ROWS]
+    source = file.removesuffix(".csv")
     columns = [column(names[at], (row[at] for row in shown)) for at in full]
-    cells = [[clean(cell) if isinstance(cell, str) else cell for cell in (row[at] for at in full)] for row in shown]
-    return Table(id_, title, file, columns, cells, len(rows) if of is None else of)
+    for at, each in zip(full, columns, strict=True):
+        each["meaning"] = (meanings or {}).get(each["name"]) or meaning_of(source, each["name"])
+        each["off"] = _is_off(each["name"], (row[at] for row in rows)) if on is None else each["name"] not in on or _is_off(each["name"], (row[at] for row in rows))
+    labels = {at for at in full if names[at] in _LABELS}
+    cells = [[clean(row[at]) if isinstance(row[at], str) else str(row[at]) if at in labels and row[at] is not None else row[at] for at in full] for row in shown]
+    return Table(id_, title, file, columns, cells, len(rows) if of is None else of, note)
 
 
-def table(result: Result, name: str, title: str, first: Sequence[str] = (), only: Sequence[str] = (), without: Sequence[str] = (),
-          where: Callable[[Row], bool] | None = None) -> Table | None:
-    """NAME.csv as a table of the page: the columns `first` first, or no others than `only`. None where it has no rows."""
+def table(result: Result, name: str, title: str, first: Sequence[str] = (), on: Sequence[str] = (), where: Callable[[Row], bool] | None = None) -> Table | None:
+    """NAME.csv as a table of the page: the columns `first` first; or those `on` first, and all others once they are asked for. None where it has
+    no rows."""
     source = result.table(name)
     if source is None:
         return None
     rows = [row for row in source if where is None or where(row)]
     if not rows:
         return None
-    wanted = [*first, *(only or source.columns)]
-    names = [each for each in dict.fromkeys(wanted) if each in source.columns and each not in without]
-    return made_table(name, title, f"{name}.csv", names, [[row[each] for each in names] for row in rows])
+    names = [each for each in dict.fromkeys((*first, *on, *source.columns)) if each in source.columns]
+    return made_table(name, title, f"{name}.csv", names, [[row[each] for each in names] for row in rows], on=on or None)
 
 
 def numbers(rows: Iterable[Row], name: str) -> list[int | float]:

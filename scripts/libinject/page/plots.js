@@ -50,10 +50,12 @@ function logTicks(low, high, most) {
   const inside = (values) => values.map((value) => Number(value.toPrecision(12))).filter((value) => value >= low && value <= high);
   const near = Math.log10(high / low) / most / 1.5;
   const apart = (values) => values.every((value, i) => !i || Math.log10(value / values[i - 1]) >= near);
+  // Those that leave the one before them room.
+  const thinned = (values) => values.reduce((kept, value) => (kept.length && Math.log10(value / kept.at(-1)) < near ? kept : [...kept, value]), []);
   const powers = Array.from({ length: last - first + 1 }, (_, i) => first + i);
   const few = inside(powers.filter((power) => power % Math.max(1, Math.ceil(powers.length / most)) === 0).map((power) => 10 ** power));
-  for (const digits of [[1], [1, 2, 5], [1, 3], [1, 2, 3, 4, 5, 6, 7, 8, 9]]) {
-    const found = digits.length === 1 ? few : inside(powers.flatMap((power) => digits.map((digit) => digit * 10 ** power)));
+  for (const digits of [null, [1], [1, 2, 5], [1, 3], [1, 2, 3, 4, 5, 6, 7, 8, 9]]) {
+    const found = digits ? inside(powers.flatMap((power) => digits.map((digit) => digit * 10 ** power))) : few;
     if (found.length >= 3 && apart(found)) return found;
   }
   let close;
@@ -63,7 +65,7 @@ function logTicks(low, high, most) {
       if ((high - low) / step > 2 * most + 2) continue;
       const from = Math.ceil(low / step);
       const found = inside(Array.from({ length: Math.max(0, Math.floor(high / step) - from + 1) }, (_, i) => (from + i) * step));
-      if (found.length >= 3 && apart(found)) return found;
+      if (thinned(found).length >= 3) return thinned(found);
       if (found.length >= 3) close ??= found;
     }
   }
@@ -94,8 +96,21 @@ function logAxis(axis, scale, values, most) {
 
 const mostTicks = (width) => Math.max(4, Math.floor(width / 80));
 
+// Plotly takes the first of 2, 5, 10 times a power of ten that makes no more ticks than it is asked for: so many that there are three.
+function ticksAsked(axis, scale, values, most) {
+  const numbers = values.filter((value) => typeof value === "number").map((value) => value / scale.size);
+  const [low, high] = numbers.reduce(([least, largest], value) => [Math.min(least, value), Math.max(largest, value)], axis.zero ? [0, 0] : [Infinity, -Infinity]);
+  for (let asked = most + 2; high > low && asked <= 12; asked += 1) {
+    const rough = (high - low) / asked;
+    const base = 10 ** Math.floor(Math.log10(rough));
+    const step = base * [2, 5, 10].find((each) => rough / base <= each);
+    if (Math.floor(high / step) - Math.ceil(low / step) >= 2) return asked;
+  }
+  return most + 2;
+}
+
 function axisOf(axis, scale, theme, values = [], most = 0) {
-  return { nticks: axis.log || !most ? undefined : most + 2, ...logAxis(axis, scale, values, most || 8), title: { text: plain(axis.title) + (scale.unit ? ` (${scale.unit})` : ""), font: { color: theme.muted, size: 13 }, standoff: 8 },
+  return { nticks: axis.log || !most ? undefined : ticksAsked(axis, scale, values, most), ...logAxis(axis, scale, values, most || 8), title: { text: plain(axis.title) + (scale.unit ? ` (${scale.unit})` : ""), font: { color: theme.muted, size: 13 }, standoff: 8 },
     type: axis.log ? "log" : "linear", rangemode: axis.zero ? "tozero" : "normal", gridcolor: theme.line, linecolor: theme.line, zeroline: false,
     tickfont: { color: theme.muted, size: 12 }, automargin: true, exponentformat: axis.log && axis.unit === "si" ? "SI" : "none",
     separatethousands: true, fixedrange: false };
@@ -123,6 +138,11 @@ function barFigure(plot, theme, width) {
   const scale = scaleOf(plot.x.unit, plot.series.flatMap((series) => series.values));
   const legend = legendOf(plot.series.map((series) => series.name), width);
   const written = (value) => (plot.x.signed ? signed(shown(value, plot.x.unit), value) : shown(value, plot.x.unit));
+  const after = plot.series[0].after ?? [];
+  const labels = (most) => {
+    const short = shortNames(names, most - (after.length ? after.reduce((length, text) => Math.max(length, text.length), 0) + 2 : 0));
+    return names.map((name, i) => plain(short.get(name) + (after[i] ? `  ${after[i]}` : "")));
+  };
   const room = Math.max(14, Math.min(58, Math.floor((width * (width < NARROW ? 0.4 : 0.42)) / 7)));
   const data = plot.series.map((series, at) => {
     const hover = series.names.map((name, i) => hoverText([name, `${plot.series.length > 1 ? series.name : plot.x.title}: ${written(series.values[i])}`, series.notes?.[i]]));
@@ -131,19 +151,19 @@ function barFigure(plot, theme, width) {
     const colour = series.colours ? series.colours.map((part) => theme.parts[part]) : theme.cycle[at % theme.cycle.length];
     const text = bars.length === 1 ? series.values.map(written) : undefined;
     return { ...common, type: "bar", orientation: "h", text, textposition: "outside", cliponaxis: false, textfont: { color: theme.text, size: 12 },
-      marker: { color: colour, pattern: patternOf(at), line: { width: plot.stacked ? 1 : 0, color: theme.surface } } };
+      marker: { color: colour, pattern: series.pattern === undefined ? patternOf(at) : hatched(series.pattern, theme), line: { width: plot.stacked ? 1 : 0, color: theme.surface } } };
   });
   const groups = plot.stacked ? 1 : bars.length;
   // On a phone names stand above their bars.
-  const above = width < NARROW && names.some((name) => name.length > 22);
+  const above = width < NARROW && names.some((name, i) => name.length + (after[i]?.length ?? 0) > 22);
   const height = 86 + names.length * Math.max(above ? 44 : 26, 16 * groups + 10) + (plot.series.length > 1 ? 30 + legend.more : 0);
   const layout = { ...baseLayout(theme, width, Math.max(136, height), legend),
     barmode: plot.stacked ? "stack" : "group", bargap: above ? 0.62 : 0.28, showlegend: plot.series.length > 1, dragmode: false, xaxis: axisOf(plot.x, scale, theme),
-    yaxis: { autorange: "reversed", tickvals: names.map((_, i) => i), ticktext: names.map((name) => plain(shortened(name, room))), automargin: true, fixedrange: true,
+    yaxis: { autorange: "reversed", tickvals: names.map((_, i) => i), ticktext: labels(room), automargin: true, fixedrange: true,
       tickfont: { color: theme.text, size: 12 }, ticks: "outside", ticklen: 5, tickcolor: "rgba(0,0,0,0)", showgrid: false, zeroline: false } };
   if (above) {
     layout.yaxis.showticklabels = false;
-    layout.annotations = names.map((name, i) => ({ text: plain(shortened(name, Math.floor(width / 7.5))), x: 0, xref: "paper", xanchor: "left", y: i - 0.2, yanchor: "bottom",
+    layout.annotations = labels(Math.floor(width / 7.5)).map((text, i) => ({ text, x: 0, xref: "paper", xanchor: "left", y: i - 0.2, yanchor: "bottom",
       showarrow: false, font: { color: theme.text, size: 12 } }));
   }
   layout.xaxis.fixedrange = true;
@@ -228,6 +248,22 @@ function pointFigure(plot, theme, width) {
   return { data, layout: { ...layout, annotations } };
 }
 
+// Stacks side by side, one for each tick.
+function columnFigure(plot, theme, width) {
+  const totals = plot.x.ticks.map((_, i) => plot.series.reduce((sum, series) => sum + (series.values[i] ?? 0), 0));
+  const scale = scaleOf(plot.y.unit, totals);
+  const legend = legendOf(plot.series.map((series) => series.name), width);
+  const data = plot.series.map((series) => ({ type: "bar", name: legend.name(series.name), x: totals.map((_, i) => i), y: scaled(series.values, scale), hoverinfo: "text",
+    hovertext: series.values.map((value, i) => hoverText([`${plot.x.title} ${plot.x.ticks[i]}`, `${series.name}: ${shown(value, plot.y.unit)}, ${shareText(value, totals[i])} of ${shown(totals[i], plot.y.unit)}`])),
+    marker: { color: theme.parts[series.colour], pattern: hatched(series.pattern, theme), line: { width: totals.length > 60 ? 0 : 1, color: theme.surface } } }));
+  const layout = { ...baseLayout(theme, width, (width < NARROW ? 320 : 360) + legend.more, legend), barmode: "stack", bargap: totals.length > 60 ? 0 : 0.15, showlegend: true, dragmode: false,
+    xaxis: { ...axisOf(plot.x, { unit: "" }, theme), ...placesOf(plot.x.ticks, width < 400 ? 6 : width < NARROW ? 10 : 14), range: [-0.6, totals.length - 0.4], fixedrange: true, showgrid: false },
+    yaxis: { ...axisOf(plot.y, scale, theme), fixedrange: true } };
+  return { data, layout };
+}
+
+const hatched = (shape, theme) => ({ shape: shape ?? "", size: 6, solidity: 0.25, fillmode: "overlay", fgcolor: theme.surface });
+
 // From the value: [below, above].
 function errorsOf(series, scale, colour) {
   if (!series.errors) return undefined;
@@ -258,20 +294,18 @@ function placesOf(labels, most) {
   const there = labels.map((_, i) => i).filter((i) => labels[i] !== null);
   const step = Math.max(1, Math.ceil(there.length / most));
   const tickvals = there.filter((_, i) => i % step === 0);
-  return { tickvals, ticktext: tickvals.map((i) => String(labels[i])) };
+  return { tickvals, ticktext: tickvals.map((i) => plain(labels[i])) };
 }
 
 function figureOf(plot, theme, width) {
-  return { bars: barFigure, points: pointFigure, heat: heatFigure }[plot.kind](plot, theme, width);
+  return { bars: barFigure, columns: columnFigure, points: pointFigure, heat: heatFigure }[plot.kind](plot, theme, width);
 }
 
 // No button that would send anything anywhere.
 const PLOT_CONFIG = { displaylogo: false, responsive: false, scrollZoom: false, modeBarButtons: [["zoom2d", "pan2d", "resetScale2d", "toImage"]] };
 
-// The library is in the page compressed: a third of the size, for some tenths of a second.
 async function loadPlotly() {
-  const bytes = Uint8Array.from(atob(document.getElementById("plotly").textContent), (letter) => letter.charCodeAt(0));
-  const source = await new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
+  const source = await unpacked("plotly");
   const script = document.createElement("script");
   script.textContent = source;
   document.head.append(script);

@@ -25,13 +25,17 @@ def _hash(source: str) -> str:
     return "'sha256-" + base64.b64encode(hashlib.sha256(source.encode()).digest()).decode() + "'"
 
 
+def packed(text: str) -> str:
+    """For the page's scripts to unpack. Whatever it says, this ends no element. The same text makes the same page: mtime."""
+    return base64.b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode()
+
+
 def embedded(data: Any) -> str:
-    """JSON that ends no script element, and begins no comment in one."""
     try:
         text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     except ValueError:  # figures by next to nothing: rare, and looking for them takes a while
         text = json.dumps(console.finite(data), ensure_ascii=True, separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    return packed(text)
 
 
 def articles_page(title: str, kind: str, articles: Sequence[Article], problems: Sequence[str] = (), note: str = "") -> str:
@@ -51,13 +55,11 @@ def render(template: pathlib.Path, sections: Sequence[Sequence[dict[str, Any]]],
     # Only these two scripts may run, and nothing may be asked of any network: not even if a name got past the escaping.
     policy = (f"default-src 'none'; script-src {_hash(script)} {_hash(plotly)}; style-src 'unsafe-inline'; img-src data: blob:; "
               "base-uri 'none'; form-action 'none'")
-    # mtime: the same folder makes the same page.
-    packed = base64.b64encode(gzip.compress(plotly.encode(), 9, mtime=0)).decode()
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True,
                                      loader=jinja2.FileSystemLoader([_HERE, template.parent], encoding="utf-8"))
     environment.filters["duration"] = console.duration
     environment.filters["grouped"] = lambda value: f"{value:,}"
     ours = {name: markupsafe.Markup(text) for name, text in (
-        ("css", (_HERE / "page.css").read_text(encoding="utf-8")), ("script", script), ("plotly", packed), ("data", embedded(sections)),
+        ("css", (_HERE / "page.css").read_text(encoding="utf-8")), ("script", script), ("plotly", packed(plotly)), ("data", embedded(sections)),
         ("policy", policy))}
     return environment.get_template(template.name).render(version=libinject.__version__, **ours, **values)

@@ -9,17 +9,12 @@ from collections.abc import Callable
 from libinject.page.parts import Plot, Section, Table, made_table, numbers
 from libinject.page.values import clean, share
 from libinject.report.icicles import COLOURS, icicle, module_boxes, stack_boxes
+from libinject.report.lines import MEANINGS, place_of
 from libinject.result import Result, Row
 from libinject.stacks import FILE, read_stacks
 
 PHASES = ("Forward", "Backward", "Recomputation", "Optimizer", "Other")
 _MOST_BARS = 12
-
-
-def _place(row: Row) -> str:
-    """As tracebacks have it, with the file's own name."""
-    file = str(row.get("File") or "")
-    return f"{file.rpartition('/')[2]}:{row['Line']} {row['Function']}" if file else str(row["Function"])
 
 
 def _number(row: Row, name: str) -> float:
@@ -42,17 +37,13 @@ def _plot(rows: list[Row], name: Callable[[Row], str], time: str, id_: str, titl
     return Plot(id_, title, "bars", {"title": "kernel time", "unit": "ns"}, series, stacked=True) if series else None
 
 
-def _table(rows: list[Row], id_: str, title: str, columns: tuple[str, ...]) -> Table | None:
+def _table(rows: list[Row], id_: str, title: str, first: tuple[str, ...], on: tuple[str, ...]) -> Table | None:
+    """Of lines the first column has the place in one."""
     if not rows:
         return None
-    made = made_table(id_, title, f"{id_}.csv", columns, [[row.get(column) for column in columns] for row in rows])
-    # A line's number is no quantity: 1779, not 1,779.
-    for at, column in enumerate(made.columns):
-        if column["name"] == "Line":
-            column["kind"] = "text"
-            for cells in made.rows:
-                cells[at] = "" if cells[at] is None else str(cells[at])
-    return made
+    whole = [{**row, "Place": place_of(row)} if first == ("Place",) else row for row in rows]
+    columns = tuple(dict.fromkeys((*first, *on, *rows[0])))
+    return made_table(id_, title, f"{id_}.csv", columns, [[row.get(column) for column in columns] for row in whole], on=(*first, *on), meanings=MEANINGS)
 
 
 def section(result: Result) -> Section:
@@ -64,12 +55,12 @@ def section(result: Result) -> Section:
     total = sum(numbers(operators, "Self Time (ns)"))
     part.add(_plot(modules, lambda row: str(row["Module"]), "Self Time (ns)", "code-modules", "Modules that launch the most", total),
              # Lines of libraries are in the table.
-             _plot([row for row in lines if row.get("In Library") == 0], _place, "User Code Time (ns)", "code-lines",
+             _plot([row for row in lines if row.get("In Library") == 0], place_of, "User Code Time (ns)", "code-lines",
                    "Lines of the program that launch the most", total),
              icicle(module_boxes(modules), "module-icicle", "Kernel time by module", "module_sum.csv"),
              icicle(stack_boxes(read_stacks(result)), "stack-icicle", "Kernel time by Python stack", FILE))
-    counts = ("Self Time (ns)", "Self Instances", "Total Time (ns)", "Total Instances")
     phases = tuple(f"{phase} (ns)" for phase in PHASES)
-    return part.add(_table(modules, "module_sum", "Modules", ("Module", "Time (%)", "Class", "Parent", *counts, *phases)),
-                    _table(lines, "line_sum", "Lines", ("Function", "Time (%)", "User Code Time (ns)", "File", "Line", *counts, *phases, "In Library")),
-                    _table(operators, "op_sum", "Operators", ("Operator", "Time (%)", *counts, *phases)))
+    rates = ("Compute-bound (ns)", "Memory-bound (ns)", "Latency-bound (ns)", "TFLOP/s", "Peak (%)")
+    return part.add(_table(modules, "module_sum", "Modules", ("Module",), ("Time (%)", "Class", "Self Time (ns)", "Total Time (ns)", *phases, *rates)),
+                    _table(lines, "line_sum", "Lines", ("Place",), ("Time (%)", "User Code Time (ns)", "User Code Copy Time (ns)", "Self Time (ns)", "Total Time (ns)", *phases, *rates)),
+                    _table(operators, "op_sum", "Operators", ("Operator",), ("Time (%)", "Self Time (ns)", "Self Instances", "Total Time (ns)", *phases, *rates)))

@@ -108,13 +108,14 @@ def roofline(result: Result) -> Section:
         if found:
             part.notes.append("Peaks are derived from the tables' TFLOP/s and Peak (%), to the precision of their rounding: " + "; ".join(
                 f"{clean(name)} {rate:,.4g} TFLOP/s ± {100 * error / rate:.1g} %" for name, (rate, error) in found.items()) + ".")
-    part.add(table(result, "library_sum", "Library calls", ("Call", "Library", "Depth")))
+    part.add(table(result, "library_sum", "Library calls", on=("Call", "GPU Time (%)", "GPU Time (ns)", "Kernels", "Calls", "Host Time (ns)", "Host Avg (ns)", "Failed Calls",
+                                                             "GPU Time incl. Nested (ns)", "Library")))
     for name, title, shape in (
             ("conv_sum", "Convolutions", ("Direction", "N", "C", "D", "H", "W", "K", "T", "R", "S", "Stride", "Type X")),
             ("attention_sum", "Attention", ("API", "Direction", "B", "H", "S Query", "S Key", "D", "Type")),
             ("rnn_sum", "Recurrent layers", ("Direction", "Cell", "Layers", "Input Size", "Hidden Size", "T", "B", "Type")),
             ("norm_sum", "Normalizations", ("API", "Direction", "Mode", "Size", "Type"))):
-        part.add(table(result, name, title, (*shape, *_RATES)))
+        part.add(table(result, name, title, on=(*shape, *_RATES)))
     return part
 
 
@@ -133,4 +134,4 @@ def gemm(result: Result) -> Section:
     if series:
         part.add(Plot("gemm", "Rate over size", "points", {"title": "operations of a call (2·M·N·K·batch)", "unit": "si", "log": True}, series,
                       {"title": "TFLOP/s", "log": True}, note="The size of a point shows the GPU time of its calls."))
-    return part.add(table(result, "gemm_sum", "Matrix products", ("API", "M", "N", "K", "Op A", "Op B", "Type A", *_RATES, "Hint")))
+    return part.add(table(result, "gemm_sum", "Matrix products", on=("API", "M", "N", "K", "Op A", "Op B", "Type A", *_RATES, "Hint")))

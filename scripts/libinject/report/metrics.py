@@ -130,18 +130,20 @@ def section(result: Result) -> Section:
         for at, (start, end, gap) in enumerate(zip(timeline.starts, timeline.ends, timeline.gaps, strict=True)):
             times += [None] * gap + [(start + end) / 2]
             places += [None] * gap + [at]
-        units: dict[str, list[int]] = {}
+        # One unit for an axis: of columns that name none, who knows what two have in common.
+        units: dict[tuple[str, str], list[int]] = {}
         for at, column in enumerate(timeline.columns):
-            units.setdefault(_unit(column), []).append(at)
-        for unit, columns in units.items():
+            unit = _unit(column)
+            units.setdefault((unit, "" if unit else column), []).append(at)
+        for (unit, _), columns in units.items():
             means = {at: timeline.means(at) for at in columns}
             series = [{"name": clean(timeline.columns[at].removesuffix(f" ({unit})")), "x": times, "lines": True, "plain": True,
                        "y": [None if place is None else means[at][place] for place in places]}
                       for at in columns if means[at].count(None) < len(means[at])]
             if series:
-                names = ", ".join(each["name"] for each in series[:3])
-                part.add(Plot(f"metrics-{len(part.plots)}", f"GPU {device}: " + (f"metrics in {unit}" if unit else names), "points",
-                              {"title": "time since CUDA's initialisation", "unit": "ns"}, series, {"title": unit or names, "zero": True},
+                name = series[0]["name"]
+                part.add(Plot(f"metrics-{len(part.plots)}", f"GPU {device}: " + (f"metrics in {unit}" if unit else name), "points",
+                              {"title": "time since CUDA's initialisation", "unit": "ns"}, series, {"title": unit or name, "zero": True},
                               bands=windows_over_time(result)))
         if timeline.each > 1:
             part.notes.append(f"Each point of GPU {device} is the mean of {timeline.each} samples, or of a window's samples if it has fewer.")

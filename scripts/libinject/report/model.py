@@ -34,7 +34,7 @@ def run_model(result: Result) -> dict[str, Any]:
     model = {"name": clean(result.name), "facts": overview.facts(result), "complete": result.complete, "verdicts": found,
              "tiles": overview.tiles(result, found), "steps": overview.step_times(result), "utilization": figures.utilization(result),
              "sections": [as_data(section) for section in sections if not section.empty],
-             "absent": [section.title for section in sections if section.empty], "lost": losses.losses(result)}
+             "absent": [section.title for section in sections if section.empty], "lost": losses.losses(result), "has_lines": any(result.table(name) is not None for name in ("gap_line_sum", "line_sum"))}
     # Last: by now every table has been read.
     model["problems"] = [clean(problem) for problem in result.problems]
     return model

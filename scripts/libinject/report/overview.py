@@ -12,6 +12,7 @@ from libinject import figures
 from libinject.console import duration
 from libinject.page.parts import numbers
 from libinject.page.values import clean, object_of, objects, share, text_of, texts, whole
+from libinject.report import remedies
 from libinject.result import Result
 
 _MOST_DEVICES = 16
@@ -62,25 +63,35 @@ def _parts(entry: dict, evidence: list[dict[str, Any]], device_time: int) -> lis
     return [{**part, "share": share(part["ns"], device_time)} for part in parts if part["ns"] > 0]
 
 
-def _verdict(entry: dict, names: dict[Any, str]) -> dict[str, Any] | None:
+def _remedy(part: dict[str, Any], gain: float | None, result: Result, device: str) -> dict[str, Any]:
+    """The advice of run.json says why, and then what to do."""
+    why, _, remedy = part["advice"].rpartition(": ")
+    found = {**part, "why": why, "remedy": remedy, "gain": gain}
+    return {**found, "where": remedies.where(result, part["kind"], device) if remedies.worth_doing(found) else []}
+
+
+def _verdict(result: Result, entry: dict, names: dict[Any, str]) -> dict[str, Any] | None:
     device_time = whole(entry.get("device_time_ns"))
     if not device_time or device_time < 0:
         return None
+    gains = remedies.gains(entry)
     evidence = [{"kind": text_of(part.get("kind")), "ns": time, "share": share(time, device_time), "label": _label(text_of(part.get("kind"))),
                  "colour": colour_of(text_of(part.get("kind"))), "text": text_of(part.get("text")), "advice": text_of(part.get("advice"))}
                 for part in objects(entry.get("evidence")) if (time := whole(part.get("time_ns"))) is not None and time >= 0]
     verdict, device = text_of(entry.get("verdict")), entry.get("device")
+    ordered = remedies.in_order([_remedy(part, gains.percent(part["kind"]), result, text_of(device)) for part in evidence])
     kernels = whole(entry.get("kernel_busy_ns")) or 0
     return {"device": text_of(device), "device_name": names.get(text_of(device), ""), "verdict": verdict or "too short", "colour": colour_of(verdict),
             "meaning": _MEANINGS.get(verdict, ""), "device_ns": device_time, "kernel_ns": kernels,
             "utilization": share(kernels, device_time), "gain": share(whole(entry.get("potential_gain_ns")) or 0, whole(entry.get("judged_time_ns")) or device_time),
-            "parts": _parts(entry, evidence, device_time), "evidence": evidence}
+            "parts": _parts(entry, evidence, device_time),
+            "remedies": ordered, "worth": sum(map(remedies.worth_doing, ordered))}
 
 
 def verdicts(result: Result) -> list[dict[str, Any]]:
     """Of each device, over all windows: run.json's diagnosis."""
     names = {text_of(device.get("id")): text_of(device.get("name")) for device in objects(result.run["devices"])}
-    found = [_verdict(entry, names) for entry in objects(result.run.get("diagnosis"))[:_MOST_DEVICES]]
+    found = [_verdict(result, entry, names) for entry in objects(result.run.get("diagnosis"))[:_MOST_DEVICES]]
     return [verdict for verdict in found if verdict is not None]
 
 

@@ -24,7 +24,7 @@ def phases(result: Result) -> Section:
             {"name": name, "names": labels, "values": [devices[device].get(name, 0) for device in shown],
              "notes": [f"{name}: {share(devices[device].get(name, 0), sum(devices[device].values()))}% of the kernels' time" for device in shown]}
             for name in names], stacked=True))
-    return part.add(table(result, "phase_sum", "Phases", ("Phase",)))
+    return part.add(table(result, "phase_sum", "Phases", on=("Phase", "Kernel Time (%)", "Kernel Time (ns)", "Kernels", "Copies", "Copy Time (ns)", "Window", "Device")))
 
 
 def host(result: Result) -> Section:

@@ -10,18 +10,16 @@ from libinject import figures
 from libinject.console import duration
 from libinject.page.parts import Plot, Section, numbers, table
 from libinject.page.values import text_of
+from libinject.report import breakdown
 from libinject.report.overview import TOO_SHORT, step_times
 from libinject.result import Cell, Result, Row
 
 _MOST_DEVICES = 8
-# In this order: a phone and a sheet of paper show the first ones.
-_WINDOW_COLUMNS = (
-    "Window", "Reason", "Device", "Duration (ns)", "Iterations", "GPU Utilization (%)", "Verdict", "Potential Gain (%)", "Idle (ns)",
-    "Step Time in Window (ns)", "Step Time (ns)", "Samples/s", "Device Time (ns)", "Kernel Busy (ns)", "Copy Only (ns)", "Launch-bound (%)",
-    "Profiler Overhead (%)", "Utilization w/o Overhead (%)", "Launch-bound w/o Overhead (%)",
-    "Kernels", "Kernel Time (ns)", "Kernel Concurrency", "Copies", "Copy Overlap (%)", "TFLOP/s", "Peak (%)", "Memory at Start (MB)",
-    "Memory at End (MB)", "Start (ns)", "State")
-_ITERATION_COLUMNS = ("Iteration", "Label", "Duration (ns)", "Samples/s", "GPU Utilization (%)", "Kernel Busy (ns)", "Gap to Next (ns)")
+# What decides, in this order; all others are there to be asked for.
+_WINDOW_COLUMNS = ("Window", "Device", "Verdict", "Potential Gain (%)", "Duration (ns)", "Iterations", "GPU Utilization (%)", "Step Time in Window (ns)",
+                   "Step Time (ns)", "Samples/s", "Idle (ns)", "Launch-bound (%)", "Profiler Overhead (%)", "Reason")
+_ITERATION_COLUMNS = ("Iteration", "Label", "Duration (ns)", "GPU Utilization (%)", "Kernel Busy (ns)", "Gap to Next (ns)", "Samples/s", "TFLOP/s", "Window",
+                      "Complete", "Device")
 _KINDS = (("iteration", "step"), ("validation", "validation"), ("checkpoint", "checkpoint"))
 
 
@@ -90,7 +88,7 @@ def _plot(result: Result) -> Plot | None:
 def section(result: Result) -> Section:
     part = Section("steps", "Steps and windows", "How long each training iteration took, and the profiled windows of the run: shaded, "
                                                  "with their number and what opened them.")
-    part.add(_plot(result))
+    part.add(_plot(result), *breakdown.iterations(result), breakdown.windows(result))
     if figures.unprofiled_steps(result) and (steps := step_times(result)):
         part.notes.append(f"{int(steps['count'])} iterations without the profiler: median {duration(steps['median'])}, mean {duration(steps['mean'])}, "
                           f"{duration(steps['min'])} … {duration(steps['max'])}.")
@@ -102,16 +100,12 @@ def section(result: Result) -> Section:
         which, more = list(short)[:20], " …" if len(short) > 20 else ""
         part.notes.append(f"Window {which[0]} is too short for a verdict." if len(short) == 1 else
                           f"Windows {', '.join(which)}{more} are too short for a verdict.")
-    windows = result.table("window_sum")
-    # Means of hardware metrics come behind the columns that all runs have.
-    columns = list(windows.columns) if windows is not None else []
-    metrics = columns[columns.index("Memory at End (MB)") + 1 :] if "Memory at End (MB)" in columns else []
-    part.add(table(result, "window_sum", "Windows", only=(*_WINDOW_COLUMNS, *metrics)))
+    part.add(table(result, "window_sum", "Windows", on=_WINDOW_COLUMNS))
     # One GPU's rows would say the same again.
     iterations = result.table("iteration_sum")
     devices = {row.get("Device") for row in iterations or ()} - {"all"}
-    part.add(table(result, "iteration_sum", "Iterations", _ITERATION_COLUMNS, without=("Memset Time (ns)", "Memset Size (MB)", "Memsets", "FLOPs"),
+    part.add(table(result, "iteration_sum", "Iterations", on=_ITERATION_COLUMNS,
                    where=(lambda row: row.get("Device") == "all") if len(devices) == 1 else None))
-    if windows is not None and numbers(windows, "Profiler Overhead (%)"):
+    if numbers(result.rows("window_sum"), "Profiler Overhead (%)"):
         part.notes.append("Profiler Overhead compares the iterations in the window with those that ran without CUPTI.")
     return part

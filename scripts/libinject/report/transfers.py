@@ -28,7 +28,8 @@ def copies(result: Result) -> Section:
         if numbers(rows, "Link (GB/s)"):
             series.append({"name": "the link at most", "names": names, "values": [row["Link (GB/s)"] for row in rows], "mark": True})
         part.add(Plot("copies", "Throughput of copies", "bars", {"title": "GB/s"}, series))
-    return part.add(table(result, "copy_sum", "Copies", ("Direction", "Source", "Target")),
+    return part.add(table(result, "copy_sum", "Copies", on=("Direction", "Source", "Target", "Total Time (ns)", "Count", "Total (MB)", "Throughput (GB/s)", "Link (%)",
+                                                        "Overlap with Kernels (%)", "Synchronizing (%)", "Hint", "Device")),
                     table(result, "cuda_gpu_mem_time_sum", "Copies and memsets by time", ("Operation",)),
                     table(result, "cuda_gpu_mem_size_sum", "Copies and memsets by size", ("Operation",)))
 
@@ -84,4 +85,5 @@ def collectives(result: Result) -> Section:
              "sizes": [row["GPU Time (ns)"] for row in rows],
              "notes": [clean(described("{Calls} calls of {Type}, {Ranks} ranks, {Overlap with Compute (%)}% beside other kernels", row)) for row in rows]}
             for kind, rows in kinds.items()], {"title": "GB/s", "zero": True}))
-    return part.add(table(result, "nccl_sum", "Collectives"))
+    return part.add(table(result, "nccl_sum", "Collectives", on=("Operation", "Type", "Bytes", "Ranks", "Calls", "GPU Time (%)", "GPU Time (ns)", "GPU Avg (ns)",
+                                                                "Bus BW (GB/s)", "Overlap with Compute (%)", "Kernel Names")))

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The libinject authors
+"""How a verdict and its parts are judged: docs/diagnosis.md in short, for the page to be read without it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+_LARGEST = "It is the verdict if no other part is larger, it takes 10% of the time, and kernels run for less than 80% of it."
+
+
+class Rule(NamedTuple):
+    name: str
+    what: str  # belongs to it
+    when: str  # it is the verdict
+
+
+RULES = (
+    Rule("GPU-bound", "The time with at least one kernel that is not a collective's. What limits these kernels is judged one by one: latency if they "
+         "take less than 5 us on average or their grid has fewer blocks than half of the multiprocessors; compute for products, convolutions, attention and "
+         "recurrent layers that their roofline does not show to be bound by memory; memory for kernels that move data. Where hardware metrics were "
+         "taken, these decide.",
+         "It is the verdict if such kernels run for 80% of the time or more, or if nothing else takes 10%. What can be won is the share of the kernels with "
+         "that limit; for compute, only of those known not to use tensor cores."),
+    Rule("launch-bound", "Idle time in which the host was in the launch call or in another call, or computed on its way to the next launch, and the time "
+         "that the GPU takes from one piece of work to the next.", _LARGEST),
+    Rule("synchronization-bound", "Idle time that ended late because the host had waited for the GPU before it launched on.", _LARGEST),
+    Rule("input-bound", "Idle time in which the host waited for something other than the GPU, or did work of its own: 1 ms or more without any call.", _LARGEST),
+    Rule("copy-bound", "Time with copies and no kernel, and idle time in which the host was in a copy call.", _LARGEST),
+    Rule("communication-bound", "Time with collectives and no other kernel, and idle time that waited for a collective. What can be won includes the "
+         "multiprocessors that collectives take from the kernels beside them.", _LARGEST),
+)
+GENERAL = ("Each moment of a GPU's time belongs to one part. What a remedy can win is at most its part of the time, without what the profiler added where "
+           "that is known; how much of it will be won is not predicted. If the second part takes 10% and half of the largest, the verdict is mixed. "
+           "It is undetermined if waiting for other streams and unknown causes take 10% together, and more than each of the others, and too short if half of the time is the start-up. "
+           "docs/diagnosis.md has every rule in full.")
+
+
+def anchor(kind: str) -> str:
+    """Where the page explains it; nothing for what it does not."""
+    name = "GPU-bound" if kind.startswith("GPU-bound") else kind
+    return f"rule-{name.lower()}" if any(name == rule.name for rule in RULES) else ""
