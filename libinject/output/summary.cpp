@@ -64,7 +64,7 @@ std::string typed(std::string_view folder, const RunInfo& run) {
       name[above.size()] == '/')
     name.remove_prefix(above.size() + 1);
   // What begins with a dash would be taken for an option.
-  const std::string path = (name.starts_with('-') ? "./" : "") + one_line(name, name.size());
+  std::string path = (name.starts_with('-') ? "./" : "") + one_line(name, name.size());
   if (path.find_first_not_of(kPlain) == std::string::npos) return path;
   std::string text = "'";
   for (const char c : path) text += c == '\'' ? "'\\''" : std::string(1, c);

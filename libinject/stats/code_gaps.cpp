@@ -3,6 +3,7 @@
 #include "libinject/stats/code_gaps.h"
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 #include <tuple>
 
@@ -201,12 +202,13 @@ bool CodeGaps::split(const IdleGap& gap, const Before& before) {
   const auto begin = before.samples.lower_bound({gap.delayed_by, 0});
   const auto end = before.samples.upper_bound({gap.delayed_by, ~std::uint32_t{0}});
   if (begin == end) return false;
-  std::uint64_t all = 0;
+  std::uint64_t all = begin->second;
   auto most = begin;
-  for (auto one = begin; one != end; ++one) {
+  for (auto one = std::next(begin); one != end; ++one) {
     all += one->second;
     if (one->second > most->second) most = one;
   }
+  if (all == 0) return false;
   std::uint64_t left = gap.time;
   for (auto one = begin; one != end; ++one) {
     if (one == most) continue;
