@@ -16,7 +16,7 @@ namespace inject {
 namespace {
 
 /// Written before `told`, by the thread that has found PyTorch.
-RecordFunctionApi api;
+RecordFunctionApi known_torch;
 std::size_t sequence_offset = 0;
 std::atomic<bool> told{false};
 std::atomic<bool> listening{false};
@@ -78,38 +78,39 @@ void add_callbacks() {
   forward.start = &on_forward_start;
   forward.end = &on_forward_end;
   forward.scopes[static_cast<std::size_t>(RecordScope::kFunction)] = true;
-  forward_handle = api.add_global_callback(forward);
+  forward_handle = known_torch.add_global_callback(forward);
   RecordCallback backward;
   backward.start = &on_backward_start;
   backward.end = &on_backward_end;
   backward.scopes[static_cast<std::size_t>(RecordScope::kBackwardFunction)] = true;
-  backward_handle = api.add_global_callback(backward);
+  backward_handle = known_torch.add_global_callback(backward);
 }
 
 void remove_callbacks() {
-  api.remove_callback(forward_handle);
-  api.remove_callback(backward_handle);
+  known_torch.remove_callback(forward_handle);
+  known_torch.remove_callback(backward_handle);
 }
 
 /// Whether each callback comes in its scope, and in no other.
 bool come() {
-  return comes(api, forward_test, RecordScope::kFunction, 1) &&
-         comes(api, forward_test, RecordScope::kBackwardFunction, 0) &&
-         comes(api, backward_test, RecordScope::kBackwardFunction, 1) &&
-         comes(api, backward_test, RecordScope::kFunction, 0) &&
-         comes(api, backward_test, RecordScope::kUser, 0) && comes(api, forward_test, RecordScope::kUser, 0);
+  return comes(known_torch, forward_test, RecordScope::kFunction, 1) &&
+         comes(known_torch, forward_test, RecordScope::kBackwardFunction, 0) &&
+         comes(known_torch, backward_test, RecordScope::kBackwardFunction, 1) &&
+         comes(known_torch, backward_test, RecordScope::kFunction, 0) &&
+         comes(known_torch, backward_test, RecordScope::kUser, 0) &&
+         comes(known_torch, forward_test, RecordScope::kUser, 0);
 }
 
 }  // namespace
 
 void prepare_operators(const RecordFunctionApi& torch) noexcept {
-  api = torch;
+  known_torch = torch;
   bool as_expected = false;
   std::optional<std::size_t> sequence;
   try {
     add_callbacks();
     as_expected = come();
-    sequence = find_sequence(api);
+    sequence = find_sequence(known_torch);
     remove_callbacks();
   } catch (...) {
     Log::error_without_allocation("PyTorch's operators are not asked for: out of memory");
@@ -176,7 +177,7 @@ void ignore_operators() noexcept {
 }
 
 const char* operator_name(const void* function) noexcept {
-  return api.name(function);
+  return known_torch.name(function);
 }
 
 }  // namespace inject
