@@ -181,7 +181,8 @@ Columns<Listed<GapLineRow>> gap_columns(const Report&) {
            "`[unattributed]`: not known.")
       .add("Idle Time (ns)", kTime, &GapLineRow::time,
            "How long the devices did nothing because of that line, the innermost that is no library's.")
-      .add("Gaps", kCount, &GapLineRow::gaps, "How many gaps that is, each counted where most of it is.");
+      .add("Gaps", kCount, &GapLineRow::gaps,
+           "How many gaps that is; one that several lines share counts for one of them.");
   for (std::size_t i = 0; i < kIdleCauses; ++i)
     columns.add(
         str_format("Idle: {} (ns)", idle_cause_name(static_cast<IdleCause>(i))), kTime,
