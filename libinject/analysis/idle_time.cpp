@@ -233,23 +233,21 @@ LateCause late_cause(Nanoseconds begin, Nanoseconds end, const LateLaunch& launc
     });
     on_thread_before = under_way != nullptr;
   }
-  const auto synchronization = [&](LateCause cause) {
-    lead.take(gap);
-    return cause;
-  };
+  // Whatever is to blame, the gap would have been so much shorter if the host had not waited before.
+  const bool within_lead = gap <= lead.time();
+  lead.take(gap);
   if (under_way != nullptr && 2 * (under_way->end - under_way->begin) >= gap) {
     if ((on_thread_before ? *before : thread).waits_for_device(*under_way))
-      return synchronization(
-          {IdleCause::kSynchronization, under_way->function, on_thread_before, false, under_way->begin});
+      return {IdleCause::kSynchronization, under_way->function, on_thread_before, false, under_way->begin};
     if (under_way->state == HostState::kCopy)
       return {IdleCause::kCopyCall, under_way->function, on_thread_before, false, under_way->begin};
   }
-  if (gap <= lead.time()) return synchronization({IdleCause::kSynchronization});
+  if (within_lead) return {IdleCause::kSynchronization};
   if (waited < kShortWait) shares.waits_are_computing();
   const HostState largest = shares.largest();
   const LateCause cause = shares.cause(cause_of(largest), largest);
   if (cause.cause == IdleCause::kHostWait) lead.clear();
-  return cause.cause == IdleCause::kSynchronization ? synchronization(cause) : cause;
+  return cause;
 }
 
 }  // namespace inject

@@ -90,7 +90,7 @@ void CodeGaps::sample(std::uint32_t thread, Nanoseconds time, std::uint32_t stac
 }
 
 void CodeGaps::named(std::span<const CodeLaunch> launches, std::span<const std::uint32_t> alike,
-                     std::uint32_t window) {
+                     std::uint32_t window, std::optional<Nanoseconds> end) {
   named_.assign(launches.begin(), launches.end());
   alike_.assign(alike.begin(), alike.end());
   named_window_ = window;
@@ -113,7 +113,7 @@ void CodeGaps::named(std::span<const CodeLaunch> launches, std::span<const std::
       if (launch.waits) waits_.push_back({launch.time, launch.end, launch.thread, launch.place});
     }
     note_waits(order);
-    note_samples(order);
+    note_samples(order, end);
   }
   lost_waits_ = false;
   waits_ = {};
@@ -147,8 +147,9 @@ void CodeGaps::note_waits(const std::vector<std::uint32_t>& order) {
 }
 
 /// A sample is of the next launch on each device; but not while its thread waits for one or copies, and in
-/// the call of a launch it is of that one.
-void CodeGaps::note_samples(const std::vector<std::uint32_t>& order) {
+/// the call of a launch it is of that one. After the last launch the next one would be the next iteration's
+/// first, which is like that of the first iteration.
+void CodeGaps::note_samples(const std::vector<std::uint32_t>& order, std::optional<Nanoseconds> end) {
   constexpr std::uint32_t kNone = JoinedPlace::kNone;
   struct Call {
     Nanoseconds begin;
@@ -184,8 +185,10 @@ void CodeGaps::note_samples(const std::vector<std::uint32_t>& order) {
           std::upper_bound(launched.begin(), launched.end(), sample.time,
                            [&](Nanoseconds time, std::uint32_t one) { return time < named_[one].time; });
       const bool is_own = inside != kNone && named_[inside].device == device;
-      if (!is_own && next == launched.end()) continue;
-      ++before_[alike_[is_own ? inside : *next]].samples[{sample.thread, sample.stack}];
+      const bool is_last = next == launched.end();
+      if (!is_own && is_last && !(end && sample.time < *end)) continue;
+      const std::uint32_t launch = is_own ? inside : is_last ? launched.front() : *next;
+      ++before_[alike_[launch]].samples[{sample.thread, sample.stack}];
     }
   }
 }

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <span>
 #include <unordered_map>
@@ -62,9 +63,10 @@ class CodeGaps {
   void wait(std::uint32_t thread, Nanoseconds begin, Nanoseconds end, std::uint32_t place);
   /// What a thread was doing.
   void sample(std::uint32_t thread, Nanoseconds time, std::uint32_t stack);
-  /// All that was launched there, in the order of time, and first_alike() of it. `window`: the one before.
-  void named(std::span<const CodeLaunch> launches, std::span<const std::uint32_t> alike,
-             std::uint32_t window);
+  /// All that was launched there, in the order of time, and first_alike() of it. `window`: the one before;
+  /// `end`: where the next iteration begins, if they were seen to the end.
+  void named(std::span<const CodeLaunch> launches, std::span<const std::uint32_t> alike, std::uint32_t window,
+             std::optional<Nanoseconds> end);
 
   /// Nothing more comes for `window`. `joined` is of `launches`, which were launched in it.
   void settle(std::uint32_t window, std::span<const CodeLaunch> launches,
@@ -92,7 +94,7 @@ class CodeGaps {
   };
 
   void note_waits(const std::vector<std::uint32_t>& order);
-  void note_samples(const std::vector<std::uint32_t>& order);
+  void note_samples(const std::vector<std::uint32_t>& order, std::optional<Nanoseconds> end);
   const CodeLaunch* first_named(std::uint32_t device) const;
   void count(const GapPlace& place, std::uint64_t gaps, std::uint64_t time);
   void attribute(const IdleGap& gap, std::uint32_t place, const CodeLaunch* named, std::uint32_t call_place);

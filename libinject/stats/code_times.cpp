@@ -3,6 +3,7 @@
 #include "libinject/stats/code_times.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "libinject/analysis/copies.h"
 #include "libinject/analysis/kernel_class.h"
@@ -188,7 +189,9 @@ void CodeTimes::take_named() {
   named_launches_ = launches(named_);
   named_places_.clear();
   for (const Held& kernel : named_) named_places_.push_back(kernel.place);
-  gaps_.named(code_launches(named_), first_alike(named_launches_), named_window_);
+  const bool ended = !boundaries_.empty() && boundaries_.back() >= named_.back().launched;
+  gaps_.named(code_launches(named_), first_alike(named_launches_), named_window_,
+              ended ? std::optional(boundaries_.back()) : std::nullopt);
   named_.clear();
   named_.shrink_to_fit();
 }

@@ -65,10 +65,66 @@ def compare(options, report, model):
         if different:
             print(f"   {model}, {kind}:", *different[:12], sep="\n      ")
     lines = read_csv(os.path.join(out, "line_sum.csv"))
+    compare_lines(report, model, lines, truth["lines"])
     print(f"   {model}, lines:", *(f"{row['Time (%)']} % {row['File'].rpartition('/')[2]}:{row['Line']} {row['Function']}" for row in lines[:5]), sep="\n      ")
 
 
+def compare_lines(report, model, rows, truth):
+    """Shares of kernel time by line, outside of the backward pass."""
+    truth = {line: time for line, time in truth.items() if line}
+    ours, whole = {}, 0
+    for row in rows:
+        if not row["Line"]:
+            continue
+        time = int(row["Total Time (ns)"]) - int(row["Backward (ns)"]) - int(row["Recomputation (ns)"])
+        place = f"{os.path.basename(row['File'])}:{row['Line']}"
+        if row["Function"].endswith("step") and row["In Library"] == "0":
+            whole += time
+        if time > 0 and place in truth:
+            ours[place] = ours.get(place, 0) + time
+    other = truth.pop("step", 0)
+    if not report.check(f"{model}: lines on both sides", whole > 0 and other > 0, f"{len(ours)} and {len(truth)}"):
+        return
+    weight = sum(truth.values())
+    same = sum(min(ours.get(line, 0) / whole, time / other) for line, time in truth.items()) * other / weight
+    different = [f"{line}: {ours.get(line, 0) / whole:.2%} instead of {time / other:.2%}" for line, time in truth.items()
+                 if abs(ours.get(line, 0) / whole - time / other) > 0.01]
+    report.check(f"{model}: lines of {same:.2%} of kernel time outside of the backward pass", same >= 0.95, "; ".join(different[:6]))
+    if different:
+        print(f"   {model}, lines:", *different[:10], sep="\n      ")
+
+
+def waits(options, report):
+    """Idle time by line, against the program's own account of what each line took."""
+    out = os.path.join(options.work, "gaps")
+    account = out + ".json"
+    program = os.path.join(HERE, "programs", "torch_gaps.py")
+    done = run([sys.executable, program, "60", account], profiled_environment(options.library, out, "iter:30+10", summary="off"), timeout=240, log=out + ".log")
+    if not report.check("gaps: the training ends", done.rc == 0, done.why() if done.rc else ""):
+        return
+    with open(account) as file:
+        took = json.load(file)
+    with open(program) as file:
+        places = {text.partition("# WAITS ")[2].strip(): number for number, text in enumerate(file, 1) if "# WAITS " in text}
+    rows = read_csv(os.path.join(out, "gap_line_sum.csv"))
+    idle = {}
+    for row in rows:
+        if row["Line"] and os.path.basename(row["File"]) == "torch_gaps.py":
+            idle[int(row["Line"])] = idle.get(int(row["Line"]), 0) + int(row["Idle Time (ns)"])
+    window = read_csv(os.path.join(out, "window_sum.csv"))
+    whole = sum(int(row["Idle Time (ns)"]) for row in rows)
+    report.check("gaps: gap_line_sum.csv adds up", whole == sum(int(row["Idle (ns)"]) for row in window if row["Device"] not in ("all", "")), str(whole))
+    # The window's ten iterations; steps differ by little.
+    for name, each in took.items():
+        own = sum(each[30:40])
+        ours = idle.get(places[name], 0)
+        report.check(f"gaps: {name} {ours / 1e6:.1f} ms of {own / 1e6:.1f}", abs(ours - own) <= 0.2 * own + 5e6, "")
+    for row in rows[:12]:
+        print("  ", row["Idle Time (ns)"], row["File"].rpartition("/")[2], row["Line"], row["Function"])
+
+
 def test(options, report):
+    report.guarded("gaps", waits, options, report)
     for model in options.models.split(","):
         report.guarded(model, compare, options, report, model)
 

@@ -246,9 +246,10 @@ class Lead:
             self.parts.popleft()
 
     def after(self, cause, gap):
+        """Of a gap for which the host was late."""
         if cause == HOST_WAIT:
             self.parts.clear()
-        elif cause == SYNCHRONIZATION:
+        else:
             while gap and self.parts:
                 taken = min(gap, self.parts[0][1])
                 gap -= taken

@@ -492,15 +492,15 @@ class Lead(Truth):
         # 75 - 30 - 20 - 20 are 5 left.
         self.assertEqual(self.causes(wait, (30, 20, 20, 20, 20)), ["Synchronization"] * 3 + ["Host Compute"] * 2)
         self.assertEqual(self.causes(wait, (30, 45, 20)), ["Synchronization"] * 2 + ["Host Compute"])
-        self.assertEqual(self.causes(wait, (30, 46, 20)), ["Synchronization", "Host Compute", "Synchronization"])
+        self.assertEqual(self.causes(wait, (30, 46, 20)), ["Synchronization", "Host Compute", "Host Compute"])
 
     def test_never_less_than_nothing(self):
         def waits(r):
             r.call(580, 605, "cudaStreamSynchronize")
-            r.call(655, 680, "cudaStreamSynchronize")
+            r.call(645, 675, "cudaStreamSynchronize")
 
-        # The first gap takes all of the lead and more; what the second synchronization adds is whole.
-        self.assertEqual(self.causes(waits, (49, 60, 21)), ["Synchronization", "Host Compute", "Synchronization"])
+        # The first gap takes all of the lead and more; what the second synchronization adds is whole: 30 - 24 - 6.
+        self.assertEqual(self.causes(waits, (49, 24, 6, 6)), ["Synchronization"] * 3 + ["Launch Call"])
 
     def test_only_what_was_over_by_the_launch(self):
         def wait(r):

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <memory>
+#include <optional>
 #include <random>
 #include <set>
 #include <string>
@@ -72,7 +74,7 @@ struct Iteration {
     gap.device = launch.device;
     return gap;
   }
-  void settle(const std::vector<IdleGap>& of_window) {
+  void settle(const std::vector<IdleGap>& of_window, std::optional<Nanoseconds> end = std::nullopt) {
     for (const IdleGap& one : of_window) gaps.gap(1, one);
     std::vector<CodeLaunch> named = launches;
     std::vector<std::uint32_t> alike;
@@ -83,7 +85,7 @@ struct Iteration {
       joined.push_back({one.place, static_cast<std::uint32_t>(alike.size())});
       alike.push_back(static_cast<std::uint32_t>(alike.size()));
     }
-    gaps.named(named, alike, 1);
+    gaps.named(named, alike, 1, end);
     gaps.settle(1, launches, joined);
   }
   std::uint64_t time(const GapPlace& place) const {
@@ -110,6 +112,25 @@ TEST_CASE("A gap in which the host computed is that of the lines in between", "[
   CHECK(run.time(at_launch(third, IdleCause::kHostCompute)) == 1000);
   CHECK(run.gaps.sums().at(at_stack(70, IdleCause::kHostCompute)).gaps == 1);
   CHECK(run.gaps.sums().at(at_stack(71, IdleCause::kHostCompute)).gaps == 0);
+}
+
+TEST_CASE("What comes after the last launch is of the next iteration's first", "[code_gaps]") {
+  const auto run_to = [](std::optional<Nanoseconds> end) {
+    auto run = std::make_unique<Iteration>();
+    const std::uint32_t first = run->launch(1 * kMs);
+    run->launch(2 * kMs);
+    run->sample(3 * kMs, 70);
+    run->sample(4 * kMs, 71);
+    run->sample(6 * kMs, 72);  // in the next one
+    run->settle({run->gap(first, IdleCause::kHostCompute)}, end);
+    return run;
+  };
+  const auto whole = run_to(Iteration::kLater + 5 * kMs);
+  CHECK(whole->time(at_stack(70, IdleCause::kHostCompute)) == 500);
+  CHECK(whole->time(at_stack(71, IdleCause::kHostCompute)) == 500);
+  // Not seen to its end: nobody knows what would have come.
+  const auto cut = run_to(std::nullopt);
+  CHECK(cut->time(at_launch(1, IdleCause::kHostCompute)) == 1000);
 }
 
 TEST_CASE("A long gap that the named iterations do not have has no line", "[code_gaps]") {
@@ -223,7 +244,7 @@ TEST_CASE("What one launch launches has one past", "[code_gaps]") {
   std::vector<CodeLaunch> named = run.launches;
   for (CodeLaunch& one : named) one.time += Iteration::kLater;
   run.gaps.gap(1, run.gap(second, IdleCause::kHostCompute));
-  run.gaps.named(named, std::vector<std::uint32_t>{0, 1, 2}, 1);
+  run.gaps.named(named, std::vector<std::uint32_t>{0, 1, 2}, 1, std::nullopt);
   // A graph's kernels come in another order, and the first has no place.
   const JoinedPlace joined[] = {{1, 0}, {0, JoinedPlace::kNone}, {first, 2}};
   run.gaps.settle(1, run.launches, joined);
@@ -286,7 +307,7 @@ TEST_CASE("Windows are settled in any order, before those that are named and aft
   // Without names.
   gaps.settle(1, launches, std::vector<JoinedPlace>(2));
   CHECK(gaps.sums().at(unknown(IdleCause::kHostCompute)).time == 101);
-  gaps.named(launches, alike, 3);
+  gaps.named(launches, alike, 3, std::nullopt);
   gaps.settle(4, launches, joined);
   gaps.settle(3, launches, joined);
   gaps.settle(2, launches, joined);

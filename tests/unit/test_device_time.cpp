@@ -358,6 +358,14 @@ TEST_CASE("Waits give a lead that the launches after them would have had", "[dev
     CHECK(idle.at(IdleCause::kSynchronization) == 60 + 23 * 40);
     CHECK(idle.at(IdleCause::kHostCompute) == 4 * 40);
   }
+  SECTION("by a gap of any cause") {
+    run.reading(1150, 0);
+    run.launch(3000, 3005, 3010, 3020);  // the host computed: the lead would have made it shorter
+    run.launch(3050, 3055, 3060, 3070);
+    const Idle idle = idle_of(run.settle(3070));
+    CHECK(idle.at(IdleCause::kSynchronization) == 60 + 40 + 40);
+    CHECK(idle.at(IdleCause::kHostCompute) == 3010 - 1170 + 40);
+  }
   SECTION("or until the host waits for something else") {
     run.reading(1150, 0);
     run.reading(9000, 10);
