@@ -155,6 +155,7 @@ void IterationSearch::feed_detector(const Waiting& waiting) {
   sign.shape = record.shape;
   sign.stream = record.stream;
   sign.in_step = record.in_step;
+  sign.captured = record.captured;
   if (record.sign == SignKind::kStep) sign.optimizer = record.name;
   const bool at_boundary =
       boundary_ && boundary_thread_ == waiting.thread && boundary_sequence_ == record.sequence;
@@ -197,8 +198,9 @@ void IterationSearch::write(const Waiting& waiting) {
       append_format(recording_.buffer(), " {} {} {} {}", waiting.thread,
                     record.sign == SignKind::kStep ? record.stream : dense(streams_, record.stream),
                     dense(functions_, record.function), dense(shapes_, record.shape));
-      if (record.sign == SignKind::kStep && record.name != 0)
-        append_format(recording_.buffer(), " {}", dense(optimizers_, record.name));
+      if (record.sign == SignKind::kStep)
+        append_format(recording_.buffer(), " {} {:d}", record.name == 0 ? 0 : dense(optimizers_, record.name),
+                      record.captured);
       recording_.buffer() += '\n';
   }
   recording_.write_if_full();

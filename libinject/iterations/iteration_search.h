@@ -75,7 +75,8 @@ class SearchGaps {
 ///   KIND DT THREAD STREAM FUNCTION SHAPE   a sign: K kernel, G graph, H copy to the device, D copy to the
 ///                                          host, P other copy, S memset, Y synchronization, L library call,
 ///                                          T an optimizer's step, at its end; STREAM: signs in it; then
-///                                          the OPTIMIZER's number, where it is known which one it is
+///                                          the OPTIMIZER's number, 0 if it is not known which one it is,
+///                                          and 1 if it was captured into a CUDA graph
 ///   E FEW                                  the program tells of its optimizers' steps
 ///   M DT THREAD TEXT                       an NVTX range that was pushed
 ///   B DT THREAD COUNT                      the watch fired, before the sign that follows

@@ -47,6 +47,10 @@ constexpr std::size_t kScarcePivots = 12;
 // An optimizer that has not been seen for this many events is not waited for.
 constexpr std::uint64_t kOptimizerPatience = 1u << 16;
 constexpr std::uint64_t kOptimizerGaps = 64;
+// A graph that has been replayed for so long, and for so many times the most that came between two steps,
+// without one is an iteration.
+constexpr double kStepFreeReplays = 64;
+constexpr std::uint64_t kStepFreeGaps = 2;
 // A PyTorch program in which none has been seen for so long has none that is known by its name.
 constexpr Nanoseconds kMinOptimizerIntervals = 30'000'000'000;
 
@@ -186,6 +190,24 @@ bool has_lasted(const SignHistory& history, const Repetition& repetition) {
   if (!history.has_pytorch() || repetition.graph) return true;
   return full && repetition.kinds_of_work >= 3 &&
          history.event(history.total() - 1).time - history.first_time() >= kMinOptimizerIntervals;
+}
+
+// Whether what repeats may be the replays of a graph that holds a whole iteration, its optimizer's step
+// included: surely if that was captured. Otherwise an iteration may replay a graph many times before it
+// steps, as where gradients are accumulated, and only the absence of steps tells. `waits`: for what the
+// program tells of them; else they are known by names.
+bool may_hold_step(const SignHistory& history, const Repetition& candidate, bool waits) {
+  if (!candidate.graph) return false;
+  const std::uint64_t end = waits ? history.steps().end() : history.optimizer_end();
+  if (candidate.begin() < end) return false;
+  if (!waits || history.step_is_captured()) return true;
+  std::uint64_t first = history.total();
+  for (const std::uint32_t id : candidate.core) {
+    if (history.token(id).kind == SignKind::kGraph) first = std::min(first, history.token(id).first);
+  }
+  const std::uint64_t since = history.total() - std::max(first, end);
+  return static_cast<double>(since) >= kStepFreeReplays * candidate.spacing &&
+         since > kStepFreeGaps * history.steps().longest_gap();
 }
 
 }  // namespace
@@ -392,10 +414,8 @@ std::optional<Repetition> RepetitionSearch::find(const SignHistory& history, std
     chosen = choose(history, candidates, wants_optimizer);
   }
   if (chosen == nullptr && (wants_optimizer || waits)) {
-    // A graph holds a whole step, its optimizer included.
-    const std::uint64_t end = waits ? history.steps().end() : history.optimizer_end();
     std::erase_if(candidates,
-                  [&](const Repetition& candidate) { return !candidate.graph || candidate.begin() < end; });
+                  [&](const Repetition& candidate) { return !may_hold_step(history, candidate, waits); });
     chosen = choose(history, candidates, false);
   }
   if (chosen == nullptr) return std::nullopt;

@@ -92,8 +92,10 @@ std::uint64_t SignHistory::add(const LaunchSign& sign) {
       tokens_[id].last = position;
     }
   }
-  if (sign.kind == SignKind::kStep)
+  if (sign.kind == SignKind::kStep) {
     steps_.add({function, shape, position, sign.stream, sign.optimizer, sign.thread}, sign.time);
+    step_captured_ = sign.captured;
+  }
   if (tokens_[function].optimizer) {
     if (optimizer_end_ != 0) optimizer_gap_ = std::max(optimizer_gap_, position + 1 - optimizer_end_);
     optimizer_end_ = position + 1;

@@ -92,6 +92,9 @@ class SignHistory {
   }
   bool expects_steps() const { return steps_expected_; }
   const StepSequence& steps() const { return steps_; }
+  /// The latest step that it told of was captured into a CUDA graph, which then holds an iteration's last
+  /// one.
+  bool step_is_captured() const { return step_captured_; }
   bool knows_by_steps() const { return steps_.cycle().has_value() && !knows_by_names(); }
   /// How often they repeat is still to be seen.
   bool waits_for_steps() const { return !knows_by_names() && !steps_.cycle(); }
@@ -151,6 +154,7 @@ class SignHistory {
 
   bool steps_expected_ = false;
   StepSequence steps_;
+  bool step_captured_ = false;
   // By names:
   std::uint64_t optimizer_end_ = 0;
   std::uint64_t optimizer_gap_ = 0;

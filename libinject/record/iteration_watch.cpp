@@ -128,6 +128,7 @@ void emit_sign(SignKind kind, std::uint64_t function, std::uint64_t shape, std::
   ThreadRegistry::emplace<SignRecord>(*thread, RecordKind::kSign, [&](SignRecord& record) {
     record.sign = kind;
     record.in_step = thread->step != nullptr;
+    record.captured = kind == SignKind::kStep && thread->captures != 0;
     record.name = kind == SignKind::kStep ? thread->step_optimizer : 0;
     record.sequence = sequence;
     record.ticks = at;
@@ -141,6 +142,18 @@ void emit_sign(SignKind kind, std::uint64_t function, std::uint64_t shape, std::
     const CallerState caller;
     if (const auto on_stop = iteration_watch.on_stop.load(std::memory_order_acquire); on_stop != nullptr)
       on_stop(boundary.count, boundary.time, in_callback);
+  }
+}
+
+void note_capture(bool begins) noexcept {
+  if (iteration_watch.source.load(std::memory_order_acquire) == SignSource::kNone) return;
+  const CallerState caller;
+  ThreadState* thread = ThreadRegistry::current();
+  if (thread == nullptr) return;
+  if (begins) {
+    ++thread->captures;
+  } else if (thread->captures != 0) {  // it may have begun before the search did, or on another thread
+    --thread->captures;
   }
 }
 

@@ -79,6 +79,9 @@ extern IterationWatch iteration_watch;
 void emit_sign(SignKind kind, std::uint64_t function, std::uint64_t shape, std::uint64_t stream,
                bool in_callback, Nanoseconds begin = 0) noexcept;
 
+/// The calling thread begins to capture a CUDA graph, or has ended that.
+void note_capture(bool begins) noexcept;
+
 /// A pass over the signs: those that are emitted after it began have this SignRecord::sequence or a greater
 /// one, and, but for what hooked calls began before it, no earlier time.
 struct SignPass {

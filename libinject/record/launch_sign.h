@@ -78,6 +78,7 @@ struct LaunchSign {
   std::uint64_t stream = 0;
   Nanoseconds time = 0;
   bool in_step = false;         ///< made in an optimizer's step that the program tells of
+  bool captured = false;        ///< kStep: into a CUDA graph
   std::uint32_t optimizer = 0;  ///< kStep: which object it is, as a hash of its address; 0: not known
 };
 
@@ -91,7 +92,7 @@ struct alignas(64) SignRecord {
   RecordKind kind = RecordKind::kSign;
   SignKind sign = SignKind::kKernel;
   bool in_step = false;
-  std::uint8_t reserved = 0;
+  bool captured = false;
   /// kName and kMark: id of the text; kStep: LaunchSign::optimizer; kBoundary: the watch's count, low 32
   /// bits.
   std::uint32_t name = 0;

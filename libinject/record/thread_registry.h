@@ -43,6 +43,7 @@ struct alignas(64) ThreadState {
   Nanoseconds fetch_begin = 0;       ///< … when that began …
   FetchKind fetch_kind = FetchKind::kWaiting;  ///< … and what of
   bool has_stepped = false;                    ///< an optimizer
+  std::uint32_t captures = 0;                  ///< CUDA graphs that it captures now
   std::uint32_t launch_window = 0;             ///< window of the driver launch in progress
   std::uint32_t launch_place = 0;              ///< of that, where launches are named
   std::uint32_t plain_window = 0;              ///< window that a driver call which submits nothing began in
@@ -71,7 +72,7 @@ struct alignas(64) ThreadState {
         launch_place = 0;
     untimed_signs = sign_pass = last_shape = plain_window = processor_time_window = kept_window = 0;
     last_operand = last_call_end = last_short_end = kept_end = kept_end_ticks = sign_sum = step_sum = 0;
-    sign_count = step_count = step_function = step_optimizer = 0;
+    sign_count = step_count = step_function = step_optimizer = captures = 0;
     step = fetch = nullptr;
     fetch_begin = 0;
     has_stepped = false;

@@ -40,7 +40,7 @@ class Training {
   void kernel(std::uint64_t function, std::uint64_t shape = 0) { event(SignKind::kKernel, function, shape); }
   void begin() { begins.push_back(detector.events()); }
   /// An optimizer of that class that updates parameters of these sizes; the first time it makes its state.
-  void step(std::uint64_t optimizer, const std::vector<std::uint64_t>& sizes) {
+  void step(std::uint64_t optimizer, const std::vector<std::uint64_t>& sizes, bool captured = false) {
     contents = 0;
     const std::uint64_t before = detector.events();
     if (states.emplace(std::pair(optimizer, sizes), true).second) event(SignKind::kMemset, 800, 1);
@@ -51,6 +51,7 @@ class Training {
     sign.function = function_of(900 + optimizer);
     sign.shape = hash_mix((sign.function ^ contents) * kHashSeed);
     sign.stream = detector.events() - before;
+    sign.captured = captured;
     sign.time = time += apart;
     add(sign);
   }
@@ -116,6 +117,56 @@ bool is_ambiguous(const std::vector<Optimizer>& sequence) {
 }
 
 }  // namespace
+
+TEST_CASE("a graph that is replayed many times between two steps is no iteration", "[iterations]") {
+  // Gradients are accumulated by a graph; before, the passes that are captured have run without it.
+  for (const unsigned replays : {2u, 8u, 32u, 60u}) {
+    CAPTURE(replays);
+    Training program;
+    for (unsigned pass = 0; pass < 4; ++pass) {
+      for (std::uint64_t layer = 0; layer < 40; ++layer) program.kernel(100 + layer);
+    }
+    for (int k = 0; k < 80; ++k) {
+      program.begin();
+      program.kernel(500);
+      for (unsigned i = 0; i < replays; ++i) program.event(SignKind::kGraph, 800);
+      program.step(1, {64, 128});
+    }
+    REQUIRE(program.detector.lock());
+    CHECK(program.first_locked_in <= 40);  // 200 signs
+    CHECK(program.difference(45) == "");
+  }
+}
+
+TEST_CASE("a graph that holds the step is an iteration at once", "[iterations]") {
+  Training program;
+  for (unsigned pass = 0; pass < 4; ++pass) {
+    for (std::uint64_t layer = 0; layer < 40; ++layer) program.kernel(100 + layer);
+    program.step(1, {64, 128}, pass == 3);
+  }
+  for (int k = 0; k < 60; ++k) {
+    program.begin();
+    program.event(SignKind::kCopyToDevice, 801);
+    program.event(SignKind::kGraph, 800);
+  }
+  REQUIRE(program.detector.lock());
+  CHECK(program.first_locked_in <= 6);
+  CHECK(program.detector.changes() == 1);
+  CHECK(program.detector.lock()->steps == 0);
+  CHECK(program.detector.lock()->events == Approx(2));
+}
+
+TEST_CASE("a graph is an iteration as well if no step comes for long", "[iterations]") {
+  Training program;
+  for (std::uint64_t layer = 0; layer < 40; ++layer) program.kernel(100 + layer);
+  for (int k = 0; k < 100; ++k) {
+    program.begin();
+    program.event(SignKind::kGraph, 800);
+  }
+  REQUIRE(program.detector.lock());
+  CHECK(program.first_locked_in > 60);
+  CHECK(program.first_locked_in <= 70);
+}
 
 TEST_CASE("the cycle of any sequence of steps is found, and what ends it", "[steps]") {
   std::mt19937 random(7);
@@ -573,21 +624,6 @@ TEST_CASE("a program that tells of no steps after all goes by its kernels' names
     CHECK(program.spans.back().end > program.time - 70 * program.apart);
     CHECK(began != 0);
   }
-}
-
-TEST_CASE("a graph that holds the whole step is not made to wait for one", "[steps][iterations]") {
-  Training program;
-  for (unsigned k = 0; k < 3; ++k) {
-    for (unsigned i = 10; i < 40; ++i) program.kernel(i);
-    program.step(1, {7, 8, 9});
-  }
-  for (unsigned k = 0; k < 12; ++k) {
-    program.event(SignKind::kCopyToDevice, 1, 5);
-    program.event(SignKind::kGraph, 50);
-  }
-  REQUIRE(program.detector.lock());
-  CHECK(program.detector.lock()->steps == 0);
-  CHECK(program.detector.lock()->events == Approx(2));
 }
 
 TEST_CASE("where one of two models comes in no order, that each step ends an iteration is a guess",

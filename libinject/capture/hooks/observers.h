@@ -12,6 +12,7 @@
 
 #include "libinject/model/functions.h"
 #include "libinject/model/records.h"
+#include "libinject/record/iteration_watch.h"
 
 namespace inject {
 
@@ -55,6 +56,29 @@ struct Observer<kFn_cudaProfilerStart> {
   static void called_from(const void*) noexcept { on_profiler_starting(); }
   static void after(int status) noexcept { on_profiler_start(status); }
 };
+
+/// What is captured does not run, and may be a whole iteration.
+struct CaptureBegins {
+  static void after(int status) noexcept {
+    if (status == 0) note_capture(true);
+  }
+};
+template <>
+struct Observer<kFn_cudaStreamBeginCapture> : CaptureBegins {};
+template <>
+struct Observer<kFn_cudaStreamBeginCapture_ptsz> : CaptureBegins {};
+template <>
+struct Observer<kFn_cudaStreamBeginCaptureToGraph> : CaptureBegins {};
+template <>
+struct Observer<kFn_cudaStreamBeginCaptureToGraph_ptsz> : CaptureBegins {};
+
+struct CaptureEnds {
+  static void after(int) noexcept { note_capture(false); }
+};
+template <>
+struct Observer<kFn_cudaStreamEndCapture> : CaptureEnds {};
+template <>
+struct Observer<kFn_cudaStreamEndCapture_ptsz> : CaptureEnds {};
 
 template <>
 struct Observer<kFn_cudaProfilerStop> {

@@ -115,7 +115,7 @@ int main(int argc, char** argv) {
     sign.shape = hash(shape, 2);
     sign.time = time;
     sign.in_step = in_step[i];
-    if (line[0] == 'T') words >> sign.optimizer;
+    if (line[0] == 'T') words >> sign.optimizer >> sign.captured;
     inject::ThreadState& thread = *inject::ThreadRegistry::current();
     thread.step = in_step[i] ? &line : nullptr;
     thread.step_optimizer = sign.optimizer;
