@@ -91,6 +91,17 @@ class Totals(folders.TemporaryFolder):
             for row in rows:
                 self.assertFalse({"all", "[all]", "total"} & {str(cell).lower() for cell in row.values()}, (folder.name, name, row))
 
+    def test_merged_copies_have_the_mark(self):
+        import duckdb
+
+        done = folders.invoke("merge", self.out, "--parquet", self.folder / "copies")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for name, column in (("iteration_sum", "Kernels"), ("window_sum", "Idle (ns)"), ("memory_sum", "Live (MB)")):
+            with self.subTest(name):
+                sums = dict(duckdb.sql(f"SELECT Total, sum(\"{column}\") FROM '{self.folder}/copies/{name}.parquet' GROUP BY Total").fetchall())
+                self.assertEqual({mark: round(sums[mark], 3) for mark in sums},
+                                 {mark: round(added([row for row in rows_of(self.out / f"{name}.csv") if row["Total"] == mark], column), 3) for mark in ("yes", "no")})
+
     @unittest.skipUnless(importlib.util.find_spec("pandas"), "there is no pandas, which scripts/setup.sh installs")
     def test_frames_have_each_thing_once(self):
         run = libinject.load(self.out)
