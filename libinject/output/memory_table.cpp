@@ -45,7 +45,11 @@ Columns<MemoryRow> memory_columns(const Report&) {
           "`device`, `managed`, `pinned host`; `[all]`: the sum of the device's rows.")
       .add(
           "API", kText, [](const MemoryRow& row) { return row.api ? allocation_name(*row.api) : "[all]"; },
-          "The function that allocated.");
+          "The function that allocated.")
+      .add(
+          "Total", kText, [](const MemoryRow& row) { return row.api ? "no" : "yes"; },
+          "`yes`: the row is the sum of the device's others; `no`: it is not. Adding up both kinds counts "
+          "twice.");
   columns.of(&MemoryRow::counts)
       .add("Allocations", kCount, &MemoryCounts::allocations, "Calls that succeeded.")
       .add("Frees", kCount, &MemoryCounts::frees, "Frees of what this function allocated.")

@@ -340,7 +340,10 @@ std::string run_json_text(const RunInfo& run, std::span<const std::string> files
                           std::span<const std::string> stale) {
   std::string text;
   JsonText json(text);
-  json.open_object().member("libinject", run.version).member("state", run.state);
+  json.open_object()
+      .member("libinject", run.version)
+      .member("schema_version", kRunSchemaVersion)
+      .member("state", run.state);
   if (run.recovered) recovered_json(json, *run.recovered);
   json.texts("command_line", run.command_line);
   json.member("working_directory", run.working_directory).member("host", run.host).member("pid", run.pid);

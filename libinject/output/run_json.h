@@ -14,6 +14,10 @@
 
 namespace inject {
 
+/// Raised whenever a reader of the one before could go wrong (docs/run_json.md). The members are also in
+/// scripts/libinject/run.schema.json, which a test compares with the names in run_json.cpp.
+inline constexpr int kRunSchemaVersion = 1;
+
 /// The text of run.json. `files`: the tables beside it; `stale`: those that are from an earlier write;
 /// `errors`: why. `diagnoses`: of the devices, if known.
 std::string run_json_text(const RunInfo& run, std::span<const std::string> files,

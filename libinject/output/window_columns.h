@@ -15,9 +15,14 @@ inline constexpr std::string_view kAllDevices = "rows of one device";
 
 template <typename Row>
 void add_device(Columns<Row>& columns) {
-  columns.add(
-      "Device", units::kText, [](const Row& row) { return row.device ? Cell(*row.device) : Cell("all"); },
-      "The GPU, as the process numbers them; `all`: all of them together, and the host.");
+  columns
+      .add(
+          "Device", units::kText, [](const Row& row) { return row.device ? Cell(*row.device) : Cell("all"); },
+          "The GPU, as the process numbers them; `all`: all of them together, and the host.")
+      .add(
+          "Total", units::kText, [](const Row& row) { return row.device ? "no" : "yes"; },
+          "`yes`: the row is of all devices, and has the host's figures; `no`: of one. Adding up both kinds "
+          "counts twice.");
 }
 
 /// Adds the time in fetches from data loaders; `fetches` gives it, or null.

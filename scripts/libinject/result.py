@@ -36,6 +36,7 @@ _LONGEST_ROW = 16 << 20  # characters
 LARGEST_TABLE = 128 << 20  # bytes of one that is held in memory: ten times what libinject's bounds allow
 _MOST_CELLS = 16 << 20  # of one whose rows are dictionaries; a row counts for eight more
 _LARGEST_JSON = 32 << 20
+SCHEMA_VERSION = 1  # of run.json, the latest that is understood (docs/run_json.md)
 # Of run.json, what several commands read.
 _KINDS = {dict: "an object", list: "a list", str: "a text"}
 _MEMBERS = {"state": str, "command_line": list, "host": str, "versions": dict, "options": dict, "devices": list, "windows": list,
@@ -205,7 +206,8 @@ class Result:
         try:
             if not self.path.is_dir():
                 raise BadFile(self.path, "no such folder" if not self.path.exists() else "not a folder")
-            self.run = _read_run(self.path / "run.json")
+            self.written = _read_run(self.path / "run.json")
+            self.run = _with_members(self.written, self.path / "run.json")
         except OSError as error:  # a folder without read permission
             raise BadFile(self.path, (error.strerror or "can't be read").lower()) from None
         self.problems: list[str] = []
@@ -301,6 +303,18 @@ def _read_run(path: pathlib.Path) -> dict:
         raise BadFile(path, f"not written by libinject: {error}") from None
     if not isinstance(run, dict) or not isinstance(run.get("libinject"), str):
         raise BadFile(path, "not written by libinject: it does not say which version wrote it", 1)
+    version = run.get("schema_version", SCHEMA_VERSION)
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        raise BadFile(path, f"'schema_version' is {_kind_of(version)}, but has to be a whole number from 1 on")
+    if version > SCHEMA_VERSION:
+        raise BadFile(path, f"of schema version {version}, and this inject reads up to {SCHEMA_VERSION}: use the one of libinject "
+                            f"{printable(run['libinject'], 40)}")
+    return run
+
+
+def _with_members(written: dict, path: pathlib.Path) -> dict:
+    """With all members that several commands read."""
+    run = dict(written)
     for name, kind in _MEMBERS.items():
         if not isinstance(run.setdefault(name, None if name in _OR_NULL else kind()), (kind, type(None)) if name in _OR_NULL else kind):
             raise BadFile(path, f"'{name}' is {_kind_of(run[name])}, but has to be {_KINDS[kind]}")

@@ -43,12 +43,12 @@ def invoke(*arguments):
     return subprocess.CompletedProcess(arguments, done.exit_code, done.stdout, done.stderr)
 
 
-def profile_example(out, **options):
+def profile_example(out, *arguments, **options):
     """A run of the example on the simulated CUDA, its tables in `out`, which keep what the documentation promises."""
     env = {**{name: value for name, value in os.environ.items() if not name.startswith("INJECT_")},
            "LD_LIBRARY_PATH": str(BUILD / "sim"), "LD_PRELOAD": str(BUILD / "libinject.so"), "INJECT_OUT": str(out),
            **{f"INJECT_{name}": value for name, value in options.items()}}
-    subprocess.run([BUILD / "examples" / "inject-train"], env=env, capture_output=True, timeout=100, check=True)
+    subprocess.run([BUILD / "examples" / "inject-train", *arguments], env=env, capture_output=True, timeout=100, check=True)
     wrong = [str(finding) for finding in findings(out) if finding.severity == ERROR]
     assert not wrong, wrong
     return pathlib.Path(out)

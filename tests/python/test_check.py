@@ -159,6 +159,9 @@ PLANTED = [
     ("share", "gemm_sum", 0, {"GPU Time (%)": "99.0"}, ()),
     ("share", "phase_sum", 0, {"Kernel Time (%)": "1.0"}, ()),
     ("share", "copy_sum", 0, {"Small Copies (%)": "1.0"}, ()),
+    ("total-mark", "window_sum", 0, {"Total": "no"}, ()),
+    ("total-mark", "iteration_sum", 1, {"Total": "yes"}, ()),
+    ("total-mark", "memory_sum", 0, {"Total": ""}, ()),
     ("rate", "window_sum", 0, {"TFLOP/s": "700.000"}, ()),
     ("rate", "gemm_sum", 0, {"TFLOP/s": "700.000"}, ()),
     ("rate", "copy_sum", 0, {"Throughput (GB/s)": "700.000"}, ()),
@@ -297,6 +300,9 @@ class Planted(CheckTest):
 
     def test_what_run_json_says(self):
         for rule, change, others in (
+                ("run-schema", lambda run: run.update(another=1), ()),
+                ("run-schema", lambda run: run.pop("pid"), ()),
+                ("run-schema", lambda run: run["windows"][0].update(state="shut"), ()),
                 ("state", lambda run: run.update(state="open"), ()),
                 ("files", lambda run: run["files"].append("absent.csv"), ()),
                 ("files", lambda run: run["files"].remove("gemm_sum.csv"), ()),
@@ -405,7 +411,7 @@ class Planted(CheckTest):
         self.assertEqual(findings(folder), [])
 
     def test_each_rule_has_something_planted(self):
-        elsewhere = {"readable", "size", "distinct", "state", "files", "write-errors", "stale-files", "lost-sum", "outlier", "diagnosis-sum", "one-peak"}
+        elsewhere = {"readable", "size", "run-schema", "distinct", "state", "files", "write-errors", "stale-files", "lost-sum", "outlier", "diagnosis-sum", "one-peak"}
         self.assertEqual({rule for rule, *_ in PLANTED} | elsewhere, set(RULES))
 
     def test_the_documentation_lists_the_rules(self):

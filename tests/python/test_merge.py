@@ -23,6 +23,7 @@ from libinject.merge.jobs import NotOneJob, divide
 from libinject.merge.statistics import median_of_others, middle, student_tail
 from libinject.merge.store import Store
 from ranks import MS
+from rich.cells import cell_len
 
 
 def merged(*paths, how="auto", force=False):
@@ -154,7 +155,7 @@ class Steps(Case):
             for run in range(jobs * count):
                 noise = (0.02, 0.2)[run // count % 2]
                 store.add("runs", [(run, "", f"{run // count:03}", run % count, "h", 1, 0, "closed", "", "[]", "[]", "", None, "{}", "[]", "", None)])
-                store.add("iteration_sum", [(run, 1, number, "iteration", 1, "all", 0, int(MS * chance.gauss(1, noise)), *[None] * 5)
+                store.add("iteration_sum", [(run, 1, number, "iteration", 1, "all", 0, int(MS * chance.gauss(1, noise)), *[None] * 6)
                                             for number in range(10)])
             store.flush()
             divided = divide(store, "folders")
@@ -822,6 +823,50 @@ class Shown(Case):
         self.assertAlmostEqual(statistics.mean(heat["z"][7]), 110e6, delta=2e6)
         self.assertAlmostEqual(plots["steps"][0]["y"][7], statistics.median(heat["z"][7]), places=3)
         self.assertEqual([len(table["rows"]) for table in sections["ranks"]["tables"]], [24])
+
+
+    def job_of_all_tables(self, host="node0", verdict="communication-bound"):
+        """Two jobs for the scaling, one with collectives of two communicators, sends, and slow copies."""
+        for name in ("one", "four"):
+            shutil.rmtree(self.folder / name, ignore_errors=True)
+        for name, world in (("one", 1), ("four", 4)):
+            for rank in range(world):
+                calls = [ranks.collective(40, MS, [5000 * rank] * 40, world=world, Communicator="0x1"),
+                         ranks.collective(40, MS, [0] * 40, world=2, operation="ReduceScatter", Communicator=f"0x{2 + rank // 2}"),
+                         ranks.collective(40, MS, [0] * 40, world=2, operation="Send", **{"Peer/Root": 1})]
+                ranks.write_rank(self.folder / name / f"rank-{rank}", rank, [100 * MS, 110 * MS, 123 * MS] * 5, host=host, batch=8, verdict=verdict,
+                                 nccl=calls if world > 1 else [], link=1.5 if rank == 3 else 86.0, lost={"host_records": 10**12})
+        return ["one", "four", "--jobs", "folders"]
+
+    def test_tables_fit_the_terminal(self):
+        for host, verdict in (("node0", "communication-bound"), ("a-host-with-a-long-name.of-a-cluster.example", "synchronization-bound (and more)"), ("節点" * 20, "x" * 300)):
+            with self.subTest(host=host):
+                arguments = self.job_of_all_tables(host, verdict)
+                printed = {}
+                for columns in (80, 100, 132, 300):
+                    done = folders.inject("merge", *arguments, "--force", cwd=self.folder, env={"COLUMNS": str(columns)})
+                    self.assertEqual(done.returncode, 0, done.stderr)
+                    printed[columns] = done.stdout
+                    wide = [line for line in done.stdout.splitlines() if cell_len(line.rstrip()) > columns]
+                    self.assertEqual(wide, [], columns)
+                    titles = ("Ranks", "Collectives of all ranks", "Communicators by time", "Bus bandwidths", "Sends and receives", "Large copies", "Scaling by")
+                    self.assertEqual([title for title in titles if f"  {title}" not in done.stdout], [], columns)
+                # What is left out is told, and what a rank is about stays.
+                self.assertRegex(printed[80], r"\n  left out: [^\n]*StdDev")
+                self.assertRegex(printed[80], r"\n +Rank +")
+                for name in ("Excess", "Verdict", "Wait"):
+                    self.assertRegex(printed[80], rf"(?m)^ .*\b{name}\b")
+                self.assertNotIn("left out:", printed[300])
+                figures = {columns: re.findall(r"\d+\.\d{3}(?:ms|us|s)\b", text) for columns, text in printed.items()}
+                self.assertLessEqual(set(figures[80]), set(figures[300]), "figures are whole")
+
+    def test_a_file_has_all_columns(self):
+        arguments = self.job_of_all_tables()
+        environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+        done = subprocess.run([sys.executable, folders.ROOT / "scripts" / "inject", "merge", *arguments, "--force"], cwd=self.folder, env=environment,
+                              capture_output=True, text=True, timeout=60, check=True)
+        self.assertNotIn("left out:", done.stdout)
+        self.assertRegex(done.stdout, r"StdDev +P95")
 
 
 class Thousand(Case):

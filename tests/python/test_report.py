@@ -68,7 +68,7 @@ class OfTheExample(folders.TemporaryFolder):
 
     def test_every_section_is_there_and_says_what_it_shows(self):
         ids = [section["id"] for section in self.run_model["sections"]]
-        self.assertEqual(ids, ["steps", "idle", "kernels", "detail", "measured", "roofline", "gemm", "copies", "memory", "metrics", "phases",
+        self.assertEqual(ids, ["steps", "step", "idle", "kernels", "durations", "detail", "measured", "roofline", "gemm", "copies", "memory", "metrics", "phases",
                                "host", "settings"])
         self.assertEqual(self.run_model["absent"], ["Modules, lines and operators", "Collectives"])
         for section in self.run_model["sections"]:

@@ -20,7 +20,7 @@ def hostile_folder(folder):
                       messages=[name], lost={name: 3}, windows=[{"number": 1, "reason": name, "ended_by": name}], diagnosis=[{
                           "device": 0, "verdict": name, "device_time_ns": 100, "kernel_busy_ns": 60, "idle_ns": {"Host Wait": 40}, "evidence": [
                               {"kind": kind, "time_ns": 40, "text": name, "advice": name} for kind in (name, "input-bound", "copy-bound", "GPU-bound (memory)")]}])
-    times = {"Time (%)": 50.0, "Total Time (ns)": 100, "Instances": 2, "Avg (ns)": 50.0}
+    times = {"Time (%)": 50.0, "Total Time (ns)": 100, "Instances": 2, "Avg (ns)": 50.0, "Min (ns)": 40, "Max (ns)": 60}
     for table, column in (("cuda_gpu_kern_sum", "Name"), ("family_sum", "Family"), ("cuda_api_sum", "Name"), ("nvtx_sum", "Range")):
         folders.write_table(folder, table, [{**times, column: name}, {**times, "Total Time (ns)": 90, column: "b"}])
     folders.write_table(folder, "iteration_sum", [{"Window": 1, "Iteration": at, "Label": "iteration", "Complete": 1, "Device": "all",
@@ -35,6 +35,8 @@ def hostile_folder(folder):
                                               "Throughput (GB/s)": 3.0, "Link (GB/s)": 5.0}])
     folders.write_table(folder, "nccl_sum", [{"Operation": name, "Bytes": 8, "Bus BW (GB/s)": 3.0, "GPU Time (ns)": 7}])
     (folder / "metric_samples.csv").write_text(f"Device,Start (ns),End (ns),{name}\n0,0,10,5\n0,10,20,6\n", encoding="utf-8")
+    folders.write_table(folder, "cuda_gpu_trace", [{"Start (ns)": at, "Duration (ns)": 2, "CorrId": 1, "GrdX": 1, "Device": f"{name} ({name})", "Strm": name, "Name": name} for at in (1, 4)])
+    folders.write_table(folder, "cuda_api_trace", [{"Start (ns)": 1, "Duration (ns)": 1, "CorrID": 1, "Tid": name, "Name": name}])
     code = {"Time (%)": 50.0, "Self Time (ns)": 9, "Self Instances": 1, "Total Time (ns)": 9, "Total Instances": 1, "Forward (ns)": 9, "Backward (ns)": 0,
             "Recomputation (ns)": 0, "Optimizer (ns)": 0, "Other (ns)": 0}
     folders.write_table(folder, "gap_line_sum", [{"Time (%)": 100.0, "File": f"/a/{name}.py", "Line": 7, "Function": name, "Idle Time (ns)": 40, "Gaps": 1, "Idle: Host Wait (ns)": 40}])
@@ -95,6 +97,22 @@ def narrow_scales(folder):
     return folder
 
 
+def with_records(folder, count):
+    """Three iterations of `count` launches each from one thread to two streams, all of which take as long, with `count` kernels by name."""
+    names = [f"void at::native::kernel_{at}<float, {at}>(float*, int)" for at in range(count)]
+    folders.write_run(folder, threads=[{"tid": 1, "name": "python3"}])
+    took = 100 * count
+    folders.write_table(folder, "iteration_sum", [{"Window": 1, "Iteration": at, "Label": "iteration", "Complete": 1, "Device": "all", "Start (ns)": took * at,
+                                                   "Duration (ns)": took, "Kernels": count} for at in range(3)])
+    folders.write_table(folder, "cuda_gpu_trace", [{"Start (ns)": 100 * at + 90, "Duration (ns)": 90 - at % count % 40, "CorrId": at + 1, "GrdX": 1, "Device": "X (0)", "Strm": 7 + at % 2,
+                                                    "Name": names[at % count]} for at in range(3 * count)])
+    folders.write_table(folder, "cuda_api_trace", [{"Start (ns)": 100 * at, "Duration (ns)": 20, "CorrID": at + 1, "Tid": 1, "Name": "cudaLaunchKernel"} for at in range(3 * count)])
+    folders.write_table(folder, "cuda_gpu_kern_sum", [
+        {"Time (%)": 0.1, "Total Time (ns)": 3 * (90 - at % 40), "Instances": 3, "Avg (ns)": 90 - at % 40, "Med (ns)": 90 - at % 40, "Min (ns)": 90 - at % 40, "Max (ns)": 90 - at % 40,
+         "StdDev (ns)": 0.0, "Name": name} for at, name in enumerate(names)])
+    return folder
+
+
 class Page(PageCase):
     @classmethod
     def make_pages(cls):
@@ -104,8 +122,10 @@ class Page(PageCase):
         narrow_scales(cls.folder / "narrow")
         with_stacks(cls.folder / "stacks")
         with_shapes(cls.folder / "shapes")
+        with_records(cls.folder / "records", 20)
+        with_records(cls.folder / "long", 10_000)
         real = folders.ROOT / "examples" / "data" / "h100" / "resnet50"
-        for folder in (*(cls.folder / name for name in ("example", "hostile", "many", "narrow", "stacks", "shapes")), real):
+        for folder in (*(cls.folder / name for name in ("example", "hostile", "many", "narrow", "stacks", "shapes", "records", "long")), real):
             cls.pages[folder.name] = cls.folder / f"{folder.name}.html"
             done = folders.invoke("report", folder, "-o", cls.pages[folder.name])
             if done.returncode or done.stderr:
@@ -448,6 +468,101 @@ class Page(PageCase):
                         mixed = [round(strength * a + (1 - strength) * b) for a, b in zip(*(map(int, re.findall(r"\d+", each)) for each in (colour, ground)), strict=True)]
                         self.assertGreaterEqual(contrast(text, f"rgb{tuple(mixed)}"), 4.5, (dark, text, colour, ground, strength))
 
+    FOCUSED = "return document.activeElement.getAttribute('aria-label')"
+
+    def test_a_step_by_keyboard(self):
+        from selenium.webdriver.common.keys import Keys
+
+        self.opened("records", changed=True)
+        rows = "return [...document.querySelectorAll('#run-0-step .track')].slice(1).map((row) => [row.querySelector('.of').textContent, row.querySelectorAll('.box').length])"
+        self.assertEqual(self.browser.run(rows), [["GPU 0, stream 7", 10], ["GPU 0, stream 8", 10], ["python3 (1)", 21]])
+        self.assertEqual(self.browser.run("return document.querySelectorAll('#run-0-step [tabindex=\"0\"]').length"), 1, "one stop of the tab key")
+        self.browser.run("document.querySelector('#run-0-step .tools button:last-child').focus()")
+        self.press(Keys.TAB)
+        self.assertEqual(self.browser.run(self.FOCUSED), "void at::native::kernel_0<float, 0>(float*, int), kernel, 90ns, GPU 0, stream 7, from 90ns on")
+        self.assertEqual(self.browser.run("return [...document.querySelectorAll('.tip:not([hidden]) p')].map((line) => line.textContent)[1]"), "kernel, 90ns")
+        self.press(Keys.ARROW_RIGHT)
+        self.assertIn("kernel_2<", self.browser.run(self.FOCUSED))
+        self.press(Keys.ARROW_DOWN)
+        self.assertRegex(self.browser.run(self.FOCUSED), "kernel_[13]<.*stream 8")
+        self.press(Keys.ARROW_DOWN)
+        self.assertRegex(self.browser.run(self.FOCUSED), "^cudaLaunchKernel, launch call, 20ns, python3")
+        self.press(Keys.ARROW_UP, Keys.ARROW_UP, Keys.HOME, Keys.ARROW_LEFT)
+        self.assertIn("kernel_0<", self.browser.run(self.FOCUSED), "there is none before it")
+        wide = "return document.activeElement.offsetWidth / document.activeElement.parentElement.offsetWidth"
+        before = self.browser.run(wide)
+        self.press(Keys.ENTER)
+        self.assertIn("kernel_0<", self.browser.run(self.FOCUSED), "what is shown keeps the focus")
+        self.assertAlmostEqual(self.browser.run(wide), 0.4, delta=0.02)
+        self.press("-")
+        self.assertAlmostEqual(self.browser.run(wide), 0.2, delta=0.02)
+        self.press("+")
+        self.assertAlmostEqual(self.browser.run(wide), 0.4, delta=0.02)
+        self.press(Keys.ESCAPE)
+        self.assertAlmostEqual(self.browser.run(wide), before, delta=0.01)
+        # The next step's call, while this one's last kernel runs.
+        self.press(Keys.END)
+        self.assertRegex(self.browser.run(self.FOCUSED), "of another step$")
+
+    def test_a_step_by_mouse(self):
+        self.opened("records", changed=True)
+        said = "return document.querySelector('#run-0-step .about').textContent"
+        whole = self.browser.run(said)
+        self.click(self.element("#run-0-step .box"))
+        self.assertNotEqual(self.browser.run(said), whole)
+        buttons = self.browser.run("return [...document.querySelectorAll('#run-0-step .tools button')]")
+        for button in buttons[:4]:
+            before = self.browser.run(said)
+            self.click(button)
+            self.assertNotEqual(self.browser.run(said), before, button.get_attribute("aria-label"))
+        self.click(buttons[4])
+        self.assertEqual(self.browser.run(said), whole)
+
+    def test_a_step_of_ten_thousand_kernels(self):
+        self.opened("long", changed=True)
+        size = self.pages["long"].stat().st_size
+        print(f"the page of 10,000 kernels, with a step of as many: {size / 1e6:.1f} MB")
+        self.assertLess(size, 3_000_000)
+        count = "return document.querySelectorAll('#run-0-step .box').length"
+        self.assertLess(self.browser.run(count), 1000)
+        labels = self.browser.run("return [...document.querySelectorAll('#run-0-step .box')].map((box) => box.getAttribute('aria-label'))")
+        counts = [int(re.match(r"([\d,]+) events", label)[1].replace(",", "")) if re.match(r"[\d,]+ events", label) else 1 for label in labels if "python3" not in label]
+        self.assertEqual(sum(counts), 10_000, "all are in sight, if not by themselves")
+        took = self.browser.run("""const button = document.querySelector("#run-0-step .tools button:nth-of-type(2)"); const start = performance.now();
+                                   button.click(); document.body.offsetHeight; return performance.now() - start""")
+        self.assertLess(took, 5000)
+
+    def test_durations_by_keyboard(self):
+        from selenium.webdriver.common.keys import Keys
+
+        self.opened("records", changed=True)
+        self.browser.run("document.querySelector('#run-0-durations select').focus()")
+        said = "return [...document.querySelectorAll('#run-0-durations .name, #run-0-durations .about')].map((text) => text.textContent)"
+        name, figures = self.browser.run(said)
+        self.assertEqual((name, figures), ("void at::native::kernel_0<float, 0>(float*, int)",
+                                           "3 executions, 270ns in all; shortest 90ns, median 90ns, mean 90ns, longest 90ns; the tallest bar is 3"))
+        self.press(Keys.ARROW_DOWN)
+        self.assertIn("kernel_1<", self.browser.run(said)[0])
+        self.press(Keys.TAB)
+        self.assertRegex(self.browser.run(self.FOCUSED), r"^[78]\dns … \d+ns: 3 of 3, 100.0%$")
+        self.press(Keys.ARROW_RIGHT)
+        self.assertRegex(self.browser.run(self.FOCUSED), "3 of 3", "there is no other")
+        # Without records: what the table has.
+        self.opened("resnet50", changed=True)
+        self.assertIn("INJECT_TRACE=csv", self.browser.run("return document.querySelector('#run-0-step').textContent"))
+        self.assertRegex(self.browser.run(said)[1], "^440 executions, 159.580ms in all; shortest 307.910us, median 313.302us, mean 362.683us, longest 449.417us$")
+        self.assertEqual(self.browser.run("return document.querySelectorAll('#run-0-durations .bar.range, #run-0-durations .mark').length"), 3)
+
+    def test_steps_and_durations_where_it_is_narrow_and_dark(self):
+        for name in ("records", "long", "resnet50"):
+            for width in (500, 1280):
+                self.opened(name, changed=True, width=width, dark=width == 500)
+                self.assertEqual(self.browser.run("return document.documentElement.scrollWidth"), width)
+                self.assertEqual(self.browser.run("""return [...document.querySelectorAll("#run-0-step figure *, #run-0-durations figure *")].filter((element) => {
+                    const box = element.getBoundingClientRect(); return box.width && !element.closest(".ruler, option") && (box.left < -1 || box.right > innerWidth + 1); }).length"""), 0)
+        self.opened("records", changed=True, dark=True)
+        self.every_text_is_readable()
+
     def test_dark_mode_and_paper(self):
         self.opened("example", changed=True)
         of_page = """const of = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -496,7 +611,7 @@ class Page(PageCase):
         for element, shown in (("#run-0-verdict .headline strong", HOSTILE), ("#run-0-verdict .remedy", HOSTILE), (".facts dd", HOSTILE)):
             self.assertEqual(self.browser.run("return document.querySelector(arguments[0]).textContent", element), shown)
         boxes = self.browser.run("return [...document.querySelectorAll('.box')].map((box) => [box.textContent, box.children.length])")
-        self.assertEqual([inside for _, inside in boxes], [0] * 6, "a module, two frames and a kernel, below all kernels")
+        self.assertEqual([inside for _, inside in boxes], [0] * 9, "a module, two frames and a kernel, below all kernels; two records of work, and a call")
         self.assertTrue(boxes[1][0].startswith("</script><img src=x"), boxes)
         # In plots every label begins as the name does, and has no element but the text's own.
         ticks = self.browser.run("return [...document.querySelectorAll('#run-0-kernels .ytick text')].map((text) => [text.textContent, text.innerHTML.includes('<')])")

@@ -20,6 +20,7 @@ nlohmann::json json_of(const RunInfo& run) {
 
 TEST_CASE("run.json of an empty run", "[output]") {
   const auto json = json_of({});
+  CHECK(json["schema_version"] == kRunSchemaVersion);
   CHECK(json["state"] == "");
   CHECK(json["rank"].is_null());
   CHECK(json["job"].is_null());

@@ -331,15 +331,16 @@ TEST_CASE("Window rows: one for the host and all devices, one per device", "[out
   const std::string unsettled = std::string(40, ',') + "\n";
   CHECK(rows_of("window_sum.csv", run, some_run()) ==
         // The copy and, within it, the memset end long before the kernel begins.
-        "1,api,closed,2000,8000,6000,all,220,1090,1.8,2,150,1,70,2.000,1,7,0.500,1,1,11,1,1,1,1,0,,,0,,,,,5,"
+        "1,api,closed,2000,8000,6000,all,yes,220,1090,1.8,2,150,1,70,2.000,1,7,0.500,1,1,11,1,1,1,1,0,,,0,,,,"
+        ",5,"
         "0,0,"
         "0,2,0,," +
-            unsettled + "1,api,closed,2000,8000,6000,0,170,1090,2.8,1,100,1,70,2.000,1,7,0.500,0" +
+            unsettled + "1,api,closed,2000,8000,6000,0,no,170,1090,2.8,1,100,1,70,2.000,1,7,0.500,0" +
             std::string(22, ',') + unsettled +
-            "1,api,closed,2000,8000,6000,1,50,50,0.8,1,50,0,0,0.000,0,0,0.000,1" + std::string(22, ',') +
+            "1,api,closed,2000,8000,6000,1,no,50,50,0.8,1,50,0,0,0.000,0,0,0.000,1" + std::string(22, ',') +
             unsettled +
             "2,time:1s+1s/"
-            "2s,open,19000,,,all,0,0,,0,0,0,0,0.000,0,0,0.000,0,0,0,0,0,0,0,0,,,0,,,,,0,0,0,0,0,0,," +
+            "2s,open,19000,,,all,yes,0,0,,0,0,0,0,0.000,0,0,0.000,0,0,0,0,0,0,0,0,,,0,,,,,0,0,0,0,0,0,," +
             unsettled);
   RunInfo info = some_run();
   info.windows[0].memory = {{1, 1'500'000u, 2'000'000u}, {0, 1'000u, {}}};
@@ -367,11 +368,11 @@ TEST_CASE("Allocation rows", "[output]") {
   info.memory.push_back({MemoryUse::kUnknownDevice, AllocationApi::kMallocAsyncPtsz, {}});
   info.memory.push_back({MemoryUse::kOtherDevice, AllocationApi::kMalloc3DArray, {}});
   CHECK(rows_of("memory_sum.csv", run, info) ==
-        "0,[all],[all],3,1,7.000,6.000,6.500,4.000,0,0.000,0.000,0.000\n"
-        "0,managed,cudaMallocManaged,3,1,7.000,6.000,6.500,4.000,0,0.000,0.000,0.000\n"
-        "host,pinned host,cudaHostAlloc,3,1,7.000,6.000,6.500,4.000,2,90.000,80.000,10.000\n"
-        "[unknown],device,cudaMallocAsync_ptsz,0,0,0.000,0.000,0.000,0.000,0,0.000,0.000,0.000\n"
-        "[other],device,cudaMalloc3DArray,0,0,0.000,0.000,0.000,0.000,0,0.000,0.000,0.000\n");
+        "0,[all],[all],yes,3,1,7.000,6.000,6.500,4.000,0,0.000,0.000,0.000\n"
+        "0,managed,cudaMallocManaged,no,3,1,7.000,6.000,6.500,4.000,0,0.000,0.000,0.000\n"
+        "host,pinned host,cudaHostAlloc,no,3,1,7.000,6.000,6.500,4.000,2,90.000,80.000,10.000\n"
+        "[unknown],device,cudaMallocAsync_ptsz,no,0,0,0.000,0.000,0.000,0.000,0,0.000,0.000,0.000\n"
+        "[other],device,cudaMalloc3DArray,no,0,0,0.000,0.000,0.000,0.000,0,0.000,0.000,0.000\n");
 }
 
 TEST_CASE("Iteration rows: one for the host and all devices, one per device", "[output]") {
@@ -413,19 +414,19 @@ TEST_CASE("Iteration rows: one for the host and all devices, one per device", "[
   boundary(6, 9500, 0);
   RunInfo info = some_run();
   CHECK(rows_of("iteration_sum.csv", run, info) ==
-        "1,,outside,,all,,,,1,,,1,20,0,0,0.000,0,0,0.000,0,0,,,,,,\n"
-        "1,,outside,,0,,,,,,,1,20,0,0,0.000,0,0,0.000,0,,,,,,,\n"
-        "1,4,iteration,1,all,3000,1000,,2,100,940,2,80,1,30,3.000,0,0,0.000,0,0,,,80,4.0,,\n"
-        "1,4,iteration,1,0,3000,1000,,,50,950,1,30,1,30,3.000,0,0,0.000,0,,,,30,3.0,,\n"
-        "1,4,iteration,1,1,3000,1000,,,50,,1,50,0,0,0.000,0,0,0.000,0,,,,50,5.0,,\n"
-        "1,5,iteration,1,all,4000,2000,,1,40,2060,1,40,0,0,0.000,0,0,0.000,0,0,,,40,1.9,,\n"
-        "1,5,iteration,1,0,4000,2000,,,40,2060,1,40,0,0,0.000,0,0,0.000,0,,,,40,1.9,,\n"
-        "1,,validation,1,all,6000,2000,,0,60,,0,0,0,0,0.000,1,60,2.000,0,0,,,0,0.0,,\n"
-        "1,,validation,1,0,6000,2000,,,60,,0,0,0,0,0.000,1,60,2.000,0,,,,0,0.0,,\n");
+        "1,,outside,,all,yes,,,,1,,,1,20,0,0,0.000,0,0,0.000,0,0,,,,,,\n"
+        "1,,outside,,0,no,,,,,,,1,20,0,0,0.000,0,0,0.000,0,,,,,,,\n"
+        "1,4,iteration,1,all,yes,3000,1000,,2,100,940,2,80,1,30,3.000,0,0,0.000,0,0,,,80,4.0,,\n"
+        "1,4,iteration,1,0,no,3000,1000,,,50,950,1,30,1,30,3.000,0,0,0.000,0,,,,30,3.0,,\n"
+        "1,4,iteration,1,1,no,3000,1000,,,50,,1,50,0,0,0.000,0,0,0.000,0,,,,50,5.0,,\n"
+        "1,5,iteration,1,all,yes,4000,2000,,1,40,2060,1,40,0,0,0.000,0,0,0.000,0,0,,,40,1.9,,\n"
+        "1,5,iteration,1,0,no,4000,2000,,,40,2060,1,40,0,0,0.000,0,0,0.000,0,,,,40,1.9,,\n"
+        "1,,validation,1,all,yes,6000,2000,,0,60,,0,0,0,0,0.000,1,60,2.000,0,0,,,0,0.0,,\n"
+        "1,,validation,1,0,no,6000,2000,,,60,,0,0,0,0,0.000,1,60,2.000,0,,,,0,0.0,,\n");
   info.batch = 3;
   const std::string rows = rows_of("iteration_sum.csv", run, info);
-  CHECK(rows.find("\n1,4,iteration,1,all,3000,1000,3000000.0,2,") != std::string::npos);
-  CHECK(rows.find("\n1,,validation,1,all,6000,2000,,") != std::string::npos);
+  CHECK(rows.find("\n1,4,iteration,1,all,yes,3000,1000,3000000.0,2,") != std::string::npos);
+  CHECK(rows.find("\n1,,validation,1,all,yes,6000,2000,,") != std::string::npos);
   // Six samples in 3 us.
   CHECK(rows_of("window_sum.csv", run, info).find(",2,1500.0,2000000.0,0,,,,,5,0,0,0,2,0,,,") !=
         std::string::npos);
@@ -499,10 +500,10 @@ TEST_CASE("Iterations that have found no room share a row", "[output]") {
   const std::string rows = rows_of("iteration_sum.csv", run, some_run());
   CHECK(rows.find("1,2,iteration,") == 0);
   CHECK(rows.substr(rows.rfind('\n', rows.size() - 2) + 1) ==
-        "[other],,,,all,,,,0,0,,0,0,0,0,0.000,0,0,0.000,0,0,,,0,,,\n");
+        "[other],,,,all,yes,,,,0,0,,0,0,0,0,0.000,0,0,0.000,0,0,,,0,,,\n");
   // The iteration that runs.
-  CHECK(rows.find(",0,all," + std::to_string(3000 + 10 * (IterationStatistics::kMaxRows + 1)) + ",,,0,") !=
-        std::string::npos);
+  CHECK(rows.find(",0,all,yes," + std::to_string(3000 + 10 * (IterationStatistics::kMaxRows + 1)) +
+                  ",,,0,") != std::string::npos);
 }
 
 TEST_CASE("Without any event the tables are their headers", "[output]") {

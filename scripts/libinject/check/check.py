@@ -7,7 +7,7 @@ from __future__ import annotations
 import pathlib
 
 # Each enters its rules into the list.
-from libinject.check import formats, kernels, losses, rows, shapes, sums, times  # noqa: F401
+from libinject.check import formats, kernels, losses, rows, schema, shapes, sums, times  # noqa: F401
 from libinject.check.folder import Folder, Place
 from libinject.check.rules import RULES, Finding, Rule
 

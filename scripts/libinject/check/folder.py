@@ -103,7 +103,7 @@ class Folder:
 
     def __init__(self, path: pathlib.Path | str):
         result = Result(path)
-        self.path, self.run = result.path, result.run
+        self.path, self.run, self.written = result.path, result.run, result.written
         self.unreadable: list[BadFile] = []
         self.too_large: list[str] = []
         try:

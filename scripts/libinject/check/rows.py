@@ -166,6 +166,19 @@ def distinct(folder: Folder) -> Iterator[Place]:
                 first.setdefault(key, index)
 
 
+# The column that tells it, and what it has in a row that is the sum of others.
+_TOTALS = {"window_sum": ("Device", "all"), "iteration_sum": ("Device", "all"), "memory_sum": ("API", "[all]")}
+
+
+@rule("total-mark", ERROR, "Rows that are sums of others are marked, and no others are.")
+def total_mark(folder: Folder) -> Iterator[Place]:
+    for name, (column, word) in _TOTALS.items():
+        if (table := folder.table(name, column, "Total")) is not None:
+            for index, (cell, mark) in enumerate(zip(table.cells(column), table.cells("Total"), strict=True)):
+                if mark != (expected := "yes" if cell == word else "no"):
+                    yield table.place(index, "Total", f"{named(mark)} of {column} {named(cell)}, where it is {expected}")
+
+
 @rule("rate", ERROR, "A rate is the work by the time: FLOPs, bytes, samples.")
 def rate(folder: Folder) -> Iterator[Place]:
     for name in ("window_sum", "iteration_sum"):

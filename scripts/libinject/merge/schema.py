@@ -27,10 +27,10 @@ TABLES = {
     "iteration_sum": Kept(
         {"Window": WHOLE, "Iteration": WHOLE, "Label": TEXT, "Complete": WHOLE, "Device": TEXT, "Start (ns)": WHOLE,
          "Duration (ns)": WHOLE},
-        {"Samples/s": REAL, "GPU Busy (ns)": WHOLE, "Kernels": WHOLE, "Kernel Time (ns)": WHOLE, "Kernel Busy (ns)": WHOLE}),
+        {"Total": TEXT, "Samples/s": REAL, "GPU Busy (ns)": WHOLE, "Kernels": WHOLE, "Kernel Time (ns)": WHOLE, "Kernel Busy (ns)": WHOLE}),
     "window_sum": Kept(
         {"Window": WHOLE, "Device": TEXT, "State": TEXT, "Duration (ns)": WHOLE},
-        {"Reason": TEXT, "Start (ns)": WHOLE, "Iterations": WHOLE, "Step Time (ns)": REAL, "Samples/s": REAL, "Device Time (ns)": WHOLE,
+        {"Total": TEXT, "Reason": TEXT, "Start (ns)": WHOLE, "Iterations": WHOLE, "Step Time (ns)": REAL, "Samples/s": REAL, "Device Time (ns)": WHOLE,
          "Kernel Busy (ns)": WHOLE, "Copy Only (ns)": WHOLE, "Idle (ns)": WHOLE, "Exposed Collective (ns)": WHOLE, "Verdict": TEXT,
          "Memory at Start (MB)": REAL, "Memory at End (MB)": REAL}),
     "nccl_sum": Kept(
@@ -43,7 +43,7 @@ TABLES = {
         {"Link (GB/s)": REAL, "Link (%)": REAL}),
     "memory_sum": Kept(
         {"Device": TEXT, "Kind": TEXT, "API": TEXT, "Peak (MB)": REAL},
-        {"Live (MB)": REAL, "Failed": WHOLE}),
+        {"Total": TEXT, "Live (MB)": REAL, "Failed": WHOLE}),
 }
 
 # What is kept of a run.json: one row a folder. `parent` is what folders of one job have in common, if nothing else says it.

@@ -4,13 +4,25 @@
 
 from __future__ import annotations
 
+import dataclasses
+import os
+import textwrap
 from typing import Any
+
+from rich.cells import cell_len
+from rich.text import Text
 
 from libinject import console
 from libinject.merge import shown
 from libinject.page.parts import Table
 
 _WIDEST = 400
+_GAP = 2  # between columns, where room is short
+_EDGES = 2  # of a table
+_LONGEST_WORD = 21
+# Where there is no room for all columns; then the last ones.
+_LEFT_OUT_FIRST = ("StdDev", "Mean", "P95", "Steps", "Coll (%)", "Slowest", "Lost", "Peak (MB)", "GPU Util. (%)", "Made by", "Kernels", "Copies", "Size (MB)",
+                   "Memory", "Median GB/s", "Host", "Median", "by rank", "of rank")
 
 
 def show(report: dict[str, Any], ranks: int) -> None:
@@ -26,20 +38,71 @@ def show(report: dict[str, Any], ranks: int) -> None:
         _table(scaling)
 
 
+def _room() -> int:
+    """Columns that a table may take. A file or a pipe has no edge."""
+    return console.width() if console.out.is_terminal or os.environ.get("COLUMNS", "").isdecimal() else _WIDEST
+
+
+@dataclasses.dataclass
+class _Column:
+    name: str
+    cells: list[str]
+    is_text: bool
+
+    @property
+    def widest(self) -> int:
+        return max(map(cell_len, (self.name, *self.cells)))
+
+    @property
+    def least(self) -> int:
+        """Figures are whole; names and headers may go on below."""
+        header = max(map(cell_len, self.name.split()), default=0)
+        cells = max((cell_len(part) for cell in self.cells for part in (cell.split() if self.is_text else [cell])), default=0)
+        return max(header, min(cells, _LONGEST_WORD) if self.is_text else cells)
+
+
+def _fitting(columns: list[_Column], room: int) -> list[_Column]:
+    """Without those that are needed least, until the others have room."""
+    shown = list(columns)
+    while len(shown) > 2 and sum(column.least for column in shown) + _GAP * (len(shown) - 1) + _EDGES > room:
+        last = next((name for name in _LEFT_OUT_FIRST if any(column.name == name for column in shown[1:])), shown[-1].name)
+        shown.remove(next(column for column in shown[::-1] if column.name == last))
+    return shown
+
+
+def _widths(columns: list[_Column], room: int) -> list[int]:
+    """What is left goes to texts, the first one first."""
+    widths = [column.least for column in columns]
+    spare = max(0, room - sum(widths) - _GAP * (len(columns) - 1) - _EDGES)
+    for at, column in enumerate(columns):
+        more = min(spare, max(0, column.widest - widths[at])) if column.is_text else 0
+        widths[at] += more
+        spare -= more
+    return widths
+
+
 def _table(table: Table) -> None:
     import rich.box
     import rich.table
 
-    drawn = rich.table.Table(box=rich.box.SIMPLE_HEAD, pad_edge=False)
-    for column in table.columns:
-        drawn.add_column(column["name"], justify="left" if column["kind"] == "text" else "right", no_wrap=True)
-    for row in table.rows:
-        drawn.add_row(*(shown.cell_text(cell, column) for cell, column in zip(row, table.columns, strict=True)))
+    columns = [_Column(column["name"], [shown.cell_text(row[at], column) for row in table.rows], column["kind"] == "text")
+               for at, column in enumerate(table.columns)]
+    room = _room()
+    fits = sum(column.widest for column in columns) + (_GAP + 1) * (len(columns) - 1) + _EDGES <= room
+    kept = columns if fits else _fitting(columns, room)
+    drawn = rich.table.Table(box=rich.box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1) if fits else (0, 1, 0, 0))
+    for column, width in zip(kept, [column.widest for column in kept] if fits else _widths(kept, room), strict=True):
+        header = column.name if fits or column.is_text else "\n".join(textwrap.wrap(column.name, column.least, break_long_words=False, break_on_hyphens=False))
+        drawn.add_column(header, justify="left" if column.is_text else "right", overflow="fold", width=width)
+    for row in zip(*(column.cells for column in kept), strict=True):
+        drawn.add_row(*map(Text, row))
     console.print_wrapped(table.title, "  ", "  ")
-    # At full width: what a narrow terminal wraps can still be read, what is cut off cannot.
-    width, console.out.width = console.out.width, _WIDEST
+    width, console.out.width = console.out.width, room
     console.out.print(drawn)
     console.out.width = width
-    if table.note:
-        console.print_wrapped(table.note, "  ", "  ")
+    left_out = [column.name or "marks" for column in columns if column not in kept]
+    notes = [table.note] * bool(table.note) + [f"left out: {', '.join(left_out)}; --json and -o have them"] * bool(left_out)
+    for note in notes:
+        console.print_wrapped(note, "  ", "  ")
+    if notes:
         console.out.print()

@@ -108,10 +108,10 @@ class Frames(Generic[Frame]):
     copy_times: Table[Frame] = Table("cuda_gpu_mem_time_sum", "a kind of copy, or memsets: their times.")
     copy_sizes: Table[Frame] = Table("cuda_gpu_mem_size_sum", "a kind of copy, or memsets: their sizes.")
     memory: Table[Frame] = Table("memory_sum", "allocations by function and device.", total=("Kind", "[all]"))
-    windows: Table[Frame] = Table("window_sum", "a window on a device.", texts=frozenset({"Reason", "State", "Device", "Verdict"}),
+    windows: Table[Frame] = Table("window_sum", "a window on a device.", texts=frozenset({"Reason", "State", "Device", "Total", "Verdict"}),
                                   total=("Device", "all"))
     iterations: Table[Frame] = Table("iteration_sum", "an iteration on a device, or what ran outside of any.",
-                                     texts=frozenset({"Label", "Device"}), total=("Device", "all"))
+                                     texts=frozenset({"Label", "Device", "Total"}), total=("Device", "all"))
     step_times: Table[Frame] = Table("step_times", "an iteration that ran without the profiler.")
     phases: Table[Frame] = Table("phase_sum", "a phase of the training step, by window and device.")
     operators: Table[Frame] = Table("op_sum", "an operator of PyTorch's, or node of its backward pass.", _NAMED)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The libinject authors
 //
-// Fills the page: tables and icicles first, then the plots one by one, so that it answers meanwhile.
+// Fills the page: tables, icicles, timelines and histograms first, then the plots one by one, so that it answers meanwhile.
 
 const PRINTED_WIDTH = 680;
 const root = document.documentElement;
@@ -101,6 +101,8 @@ async function start() {
   for (const holder of document.querySelectorAll("[data-table]")) buildTable(holder, partOf(holder, "table", "tables"));
   root.dataset.tables = "shown";
   for (const holder of document.querySelectorAll("[data-icicle]")) buildIcicle(holder, partOf(holder, "icicle", "icicles"));
+  for (const holder of document.querySelectorAll("[data-timeline]")) buildTimeline(holder, partOf(holder, "timeline", "timelines"));
+  for (const holder of document.querySelectorAll("[data-histogram]")) buildHistogram(holder, partOf(holder, "histogram", "histograms"));
   await pause();
   try {
     await loadPlotly();

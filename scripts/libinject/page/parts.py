@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""What a page is made of: articles of sections with notes, plots, icicles and tables. All of it is plain data: numbers in the units of the
+"""What a page is made of: articles of sections with notes, plots, icicles, timelines, histograms and tables. All of it is plain data: numbers in the units of the
 tables (ns, MB), which plots.js and tables.js write with a unit."""
 
 from __future__ import annotations
@@ -79,6 +79,35 @@ class Icicle:
 
 
 @dataclasses.dataclass
+class Timeline:
+    """A row is {name, lanes}; a lane has seven numbers for each event, by start: start (ns, from the left edge), duration, the place of its
+    name, that of its kind, whether it is the step's own, how many events it stands for, and how long these took. Name and kind of several are those
+    of the longest. A kind is {name, colour}. The left edge is the step's start; `step` is how long
+    it took on the host, of `duration` in all."""
+
+    id: str
+    title: str
+    file: str
+    duration: int
+    step: int
+    kinds: list[dict[str, str]]
+    names: list[str]
+    rows: list[dict[str, Any]]
+
+
+@dataclasses.dataclass
+class Histograms:
+    """A kernel is {name, count, total, mean, median, min, max, first, bins}: `bins` has how many took how long, from the bin `first` on; bin b is
+    from 2^(b / per_octave) ns to 2^((b + 1) / per_octave). None of them where that is not known."""
+
+    id: str
+    title: str
+    file: str
+    per_octave: int
+    kernels: list[dict[str, Any]]
+
+
+@dataclasses.dataclass
 class Section:
     id: str
     title: str
@@ -86,22 +115,28 @@ class Section:
     notes: list[str] = dataclasses.field(default_factory=list)
     plots: list[Plot] = dataclasses.field(default_factory=list)
     icicles: list[Icicle] = dataclasses.field(default_factory=list)
+    timelines: list[Timeline] = dataclasses.field(default_factory=list)
+    histograms: list[Histograms] = dataclasses.field(default_factory=list)
     tables: list[Table] = dataclasses.field(default_factory=list)
     side_by_side: bool = False  # its plots, where there is room
 
-    def add(self, *parts: Plot | Icicle | Table | None) -> Section:
+    def add(self, *parts: Plot | Icicle | Timeline | Histograms | Table | None) -> Section:
         for part in parts:
             if isinstance(part, Plot):
                 self.plots.append(part)
             elif isinstance(part, Icicle):
                 self.icicles.append(part)
+            elif isinstance(part, Timeline):
+                self.timelines.append(part)
+            elif isinstance(part, Histograms):
+                self.histograms.append(part)
             elif part is not None:
                 self.tables.append(part)
         return self
 
     @property
     def empty(self) -> bool:
-        return not (self.plots or self.icicles or self.tables or self.notes)
+        return not (self.plots or self.icicles or self.timelines or self.histograms or self.tables or self.notes)
 
 
 @dataclasses.dataclass

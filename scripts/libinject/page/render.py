@@ -18,7 +18,7 @@ from libinject import console
 from libinject.page.parts import Article, as_data
 
 _HERE = pathlib.Path(__file__).resolve().parent
-_SCRIPTS = ("format.js", "tables.js", "plots.js", "icicle.js", "page.js")
+_SCRIPTS = ("format.js", "tables.js", "plots.js", "icicle.js", "timeline.js", "histogram.js", "page.js")
 
 
 def _hash(source: str) -> str:
@@ -46,7 +46,7 @@ def articles_page(title: str, kind: str, articles: Sequence[Article], problems: 
 
 
 def render(template: pathlib.Path, sections: Sequence[Sequence[dict[str, Any]]], **values: Any) -> str:
-    """`sections` of each article, as the scripts find them by `data-table`, `data-plot` and `data-icicle`."""
+    """`sections` of each article, as the scripts find them by `data-table`, `data-plot`, `data-icicle`, `data-timeline` and `data-histogram`."""
     import jinja2
     import markupsafe
 

@@ -11,7 +11,7 @@ import libinject
 from libinject import figures
 from libinject.page.parts import Section, as_data, made_table
 from libinject.page.values import clean, object_of, text_of
-from libinject.report import code_places, idle, kernels, library, losses, metrics, overview, phases, steps, transfers
+from libinject.report import code_places, idle, kernels, library, losses, metrics, one_step, overview, phases, steps, transfers
 from libinject.result import Result
 
 _SECTIONS = (steps.section, idle.section, kernels.top, code_places.section, kernels.detail, kernels.measured, library.roofline, library.gemm, transfers.copies,
@@ -30,6 +30,9 @@ def _settings(result: Result) -> Section:
 
 def run_model(result: Result) -> dict[str, Any]:
     sections = [make(result) for make in _SECTIONS] + [_settings(result)]
+    step, durations = one_step.sections(result)
+    for part, after in ((step, "steps"), (durations, "kernels")):
+        sections.insert(1 + [section.id for section in sections].index(after), part)
     found = overview.verdicts(result)
     model = {"name": clean(result.name), "facts": overview.facts(result), "complete": result.complete, "verdicts": found,
              "tiles": overview.tiles(result, found), "steps": overview.step_times(result), "utilization": figures.utilization(result),
