@@ -13,6 +13,8 @@ namespace inject {
 namespace {
 
 constexpr std::size_t kShown = 5;
+/// Copies are shown by line if they take so much of the kernels' time.
+constexpr std::uint64_t kCopiesShownFrom = 5;  // %
 
 /// `memory 81%`: what limits most of the kernels' time, if that is known of half of it.
 std::string bound_text(const CodeWork& work) {
@@ -71,6 +73,26 @@ void write_code(TextPage& page, const Report& report) {
   for (std::size_t i = 0; i < places.size(); ++i)
     by_line.row(cells(code.lines[i].user_time, code.lines[i].inclusive), places[i]);
   page.table(by_line, places.size());
+
+  std::vector<const LineRow*> copying;
+  std::uint64_t copy_time = 0;
+  for (const LineRow& line : code.lines) {
+    copy_time += line.copy_time;
+    if (line.copy_time != 0) copying.push_back(&line);
+  }
+  std::stable_sort(copying.begin(), copying.end(), [](const LineRow* one, const LineRow* other) {
+    return one->copy_time > other->copy_time;
+  });
+  if (100 * copy_time < kCopiesShownFrom * code.all.time) copying.clear();
+  copying.resize(std::min(kShown, copying.size()));
+  std::vector<std::string> copying_places;
+  for (const LineRow* line : copying) copying_places.push_back(place_of(*line));
+  TextTable by_copies({"Copies", "Time"}, "Line of the program that copies (line_sum.csv)");
+  for (std::size_t i = 0; i < copying.size(); ++i)
+    by_copies.row(
+        {share_text(copying[i]->copy_time, copy_time), time_text(static_cast<double>(copying[i]->copy_time))},
+        copying_places[i]);
+  page.table(by_copies, copying.size());
 
   std::vector<const GapLineRow*> late;
   std::vector<std::string> late_places;
