@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from libinject.merge import parquet
-from libinject.merge.schema import LARGEST, LARGEST_RANK, RUNS, TABLES, TEXT, WHOLE
+from libinject.merge.schema import LARGEST, LARGEST_RANK, REAL, RUNS, TABLES, TEXT, WHOLE
 from libinject.merge.store import Store
 from libinject.result import OTHERS, BadFile, Result, Table, printable, read_table
 
@@ -75,6 +75,7 @@ def read(store: Store, folders: Iterable[pathlib.Path], problems: list[str], pro
                 problems.append(str(problem))
             else:
                 store.add("runs", [run_row(runs, result, problems)])
+                store.folders[runs] = folder
                 if stale := result.stale:
                     problems.append(f"{printable(str(folder), 1000)}: {', '.join(printable(name, 40) for name in stale[:5])}"
                                     f"{' …' if len(stale) > 5 else ''} of an earlier moment than the other tables: could not be written anew")
@@ -149,6 +150,8 @@ def _values(run: int, table: Table) -> list[tuple[Any, ...]]:
                 if not -LARGEST <= value <= LARGEST:
                     raise BadFile(table.path, f"{value} in column '{name}' is too large")
                 value = int(value)
+            if kind == REAL and value is not None:
+                value = float(value)
             cells.append(value)
         rows.append(tuple(cells))
     return rows
