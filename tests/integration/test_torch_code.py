@@ -120,6 +120,9 @@ class Code(simulated.SimulatedTest):
                 break
         else:
             self.fail(f"in {attempt + 1} runs what sleeps and computes was not named: {lines}, {unknown}")
+        own = {int(row["Line"]): int(row["Own Work (ns)"]) for row in out.rows("gap_line_sum.csv") if row["File"] == str(PROGRAM)}
+        self.assertGreater(sum(own.get(line, 0) for line in (*in_compute, line_of("caller of what computes"))), 4 * 10_000_000)
+        self.assertEqual([own.get(line_of(marker), 0) for marker in ("sleeps", "reads", "waits")], [0, 0, 0])
         waits = {int(row["Line"]): int(row["Idle: Synchronization (ns)"]) for row in out.rows("gap_line_sum.csv") if row["File"] == str(PROGRAM)}
         self.assertGreater(waits.get(line_of("reads"), 0) + waits.get(line_of("waits"), 0), 0)
         copies = {int(row["Line"]): int(row["User Code Copies"]) for row in out.rows("line_sum.csv") if row["File"] == str(PROGRAM)}
