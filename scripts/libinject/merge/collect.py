@@ -138,21 +138,23 @@ def _table_rows(run: int, path: pathlib.Path, listed: bool, problems: list[str])
 
 
 def _values(run: int, table: Table) -> list[tuple[Any, ...]]:
-    columns = TABLES[table.name].columns
+    columns = list(TABLES[table.name].columns.items())
     rows = []
     for row in table:
         cells: list[Any] = [run]
-        for name, kind in columns.items():
-            value = row.get(name, "" if kind == TEXT else None)
-            if kind == WHOLE and value == OTHERS:
-                value = None
-            if kind == WHOLE and value is not None:
-                if not -LARGEST <= value <= LARGEST:
-                    raise BadFile(table.path, f"{value} in column '{name}' is too large")
-                value = int(value)
-            if kind == REAL and value is not None:
-                value = float(value)
-            cells.append(value)
+        for name, kind in columns:
+            if kind == TEXT:
+                cells.append(row.get(name, ""))
+                continue
+            value: Any = row.get(name)
+            if value is None or kind == WHOLE and value == OTHERS:
+                cells.append(None)
+            elif kind == REAL:
+                cells.append(float(value))
+            elif -LARGEST <= value <= LARGEST:
+                cells.append(int(value))
+            else:
+                raise BadFile(table.path, f"{value} in column '{name}' is too large")
         rows.append(tuple(cells))
     return rows
 
