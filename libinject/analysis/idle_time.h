@@ -142,6 +142,7 @@ struct IdleGap {
   std::uint32_t thread = 0;
   Nanoseconds launched = 0;
   bool is_closing = false;  ///< it lasted to the window's end
+  bool own_work = false;    ///< LateCause::own_work
 };
 
 }  // namespace inject

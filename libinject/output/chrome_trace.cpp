@@ -11,6 +11,7 @@
 #include "libinject/base/mapping.h"
 #include "libinject/model/functions.h"
 #include "libinject/output/timeline_text.h"
+#include "libinject/report/code_report.h"
 #include "libinject/stats/statistics.h"
 
 namespace inject {
@@ -26,6 +27,7 @@ constexpr std::uint32_t kMaxThreads = 1u << 20;
 constexpr std::size_t kKernelFrames = 4096;
 constexpr std::size_t kCallFrames = 1024;
 constexpr std::size_t kDrawn = 4096;
+constexpr std::size_t kMostPlaceBoxes = std::size_t{1} << 20;  // of a window
 
 // Kineto's terms, which tools look for.
 std::string_view direction(const TransferEvent& event) {
@@ -377,6 +379,63 @@ void ChromeTrace::add(const MetricSample& sample, std::span<const MetricInfo> co
     text_.text(R"(,"pid":)").number(sample.device).text(R"(,"ts":)").microseconds(since(sample.start));
     text_.text(R"(,"args":{"value":)").decimal(static_cast<double>(sample.values[i])).text("}");
     end_event();
+  }
+}
+
+std::uint64_t ChromeTrace::place_row(const PlaceBox& box) {
+  const std::uint64_t row =
+      std::uint64_t{box.thread % kMaxThreads} * kPlaceRows + static_cast<unsigned>(box.row);
+  return kFirstPlaceRow + row;
+}
+
+void ChromeTrace::add(const PlaceBox& box, const CodePlaces& places) {
+  if (box.thread >= kMaxThreads || !take(1)) return;
+  tid_of(box.thread);
+  const std::size_t row = place_row(box) - kFirstPlaceRow;
+  if (row >= place_rows_.size()) place_rows_.resize(row + 1);
+  place_rows_[row] = true;
+  const CodeNode node = places.node(box.node);
+  std::string name;
+  if (box.row == PlaceRow::kLines && node.line != 0) {
+    std::string_view file = context_.names->name(node.detail);
+    file.remove_prefix(file.rfind('/') + 1);  // all of it, where there is none
+    name = str_format("{}:{} ", file, node.line);
+  }
+  name += context_.names->name(node.name);
+  if (box.row == PlaceRow::kModules) name.append(" ").append(context_.names->name(node.detail));
+  const bool again = box.phase == CodePhase::kBackward || box.phase == CodePhase::kRecompute;
+  if (box.row != PlaceRow::kOperators && again) name.append(" (").append(phase_name(box.phase)).append(")");
+  scratch_ = quoted_text(name);
+  text_.text(R"({"ph":"X","cat":"place","name":)").text(scratch_);
+  text_.text(R"(,"pid":)").number(host_pid_).text(R"(,"tid":)").number(place_row(box));
+  text_.text(R"(,"ts":)").microseconds(since(box.begin));
+  text_.text(R"(,"dur":)").microseconds(length(box.begin, box.end));
+  text_.text(R"(,"args":{"phase":")").text(phase_name(box.phase));
+  text_.text(R"(","launches":)").number(box.launches).text("}");
+  end_event();
+}
+
+void ChromeTrace::link(const PlaceBox& forward, const PlaceBox& backward) {
+  if (!take(2)) return;
+  ++links_;
+  text_.text(R"({"ph":"s","cat":"fwdbwd","name":"fwdbwd","pid":)").number(host_pid_);
+  text_.text(R"(,"tid":)").number(place_row(forward)).text(R"(,"id":)").number(links_);
+  text_.text(R"(,"ts":)").microseconds(since(forward.innermost));
+  end_event();
+  text_.text(R"({"ph":"f","bp":"e","cat":"fwdbwd","name":"fwdbwd","pid":)").number(host_pid_);
+  text_.text(R"(,"tid":)").number(place_row(backward)).text(R"(,"id":)").number(links_);
+  text_.text(R"(,"ts":)").microseconds(since(backward.innermost));
+  end_event();
+}
+
+void ChromeTrace::add(std::span<const PlacedLaunch> launches, const CodePlaces& places) noexcept {
+  try {
+    const PlaceBoxes found = place_boxes(launches, places, kMostPlaceBoxes);
+    left_out_ += found.left_out;
+    for (const PlaceBox& box : found.boxes) add(box, places);
+    for (const auto& [forward, backward] : found.links) link(found.boxes[forward], found.boxes[backward]);
+  } catch (...) {
+    ++left_out_;  // no memory
   }
 }
 

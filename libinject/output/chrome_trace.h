@@ -16,6 +16,7 @@
 #include "libinject/model/metric_samples.h"
 #include "libinject/model/run_info.h"
 #include "libinject/output/event_text.h"
+#include "libinject/output/place_boxes.h"
 #include "libinject/output/stream_rows.h"
 #include "libinject/record/name_table.h"
 #include "libinject/record/range_tree.h"
@@ -69,6 +70,8 @@ class ChromeTrace final : public EventSink {
   void add(const IterationBoundary& boundary) override;
   /// `columns` describe the sample's values.
   void add(const MetricSample& sample, std::span<const MetricInfo> columns);
+  /// Of a window, as PlaceBoxes wants them.
+  void add(std::span<const PlacedLaunch> launches, const CodePlaces& places) noexcept;
 
   /// Completes the file, with the windows that have ended.
   bool complete(std::span<const WindowInfo> windows);
@@ -132,6 +135,10 @@ class ChromeTrace final : public EventSink {
   template <typename Event>
   void arrow(const Event& event, std::uint32_t row, std::uint64_t correlation);
   void append_stream_rows(std::string& out);
+  void add(const PlaceBox& box, const CodePlaces& places);
+  void link(const PlaceBox& forward, const PlaceBox& backward);
+  std::uint64_t place_row(const PlaceBox& box);
+  void append_place_rows(std::string& out);
   std::string end_text(std::span<const WindowInfo> windows);
 
   Context context_;
@@ -157,6 +164,8 @@ class ChromeTrace final : public EventSink {
   std::vector<CallFrame> calls_;
   std::vector<std::uint64_t> drawn_;  // the latest launches with an arrow
   StreamRows streams_;
+  std::vector<bool> place_rows_;  // by thread and PlaceRow: whether there is one
+  std::uint64_t links_ = 0;
 };
 
 }  // namespace inject

@@ -106,6 +106,19 @@ void ChromeTrace::append_stream_rows(std::string& out) {
   }
 }
 
+// Below the thread's own row: their numbers are greater, and they have the same sort index.
+void ChromeTrace::append_place_rows(std::string& out) {
+  constexpr std::array<std::string_view, kPlaceRows> kNames{"lines", "modules", "operators"};
+  for (std::size_t row = 0; row < place_rows_.size(); ++row) {
+    if (!place_rows_[row]) continue;
+    const std::size_t thread = row / kPlaceRows;
+    append_property(
+        out, "thread_name", host_pid_, kFirstPlaceRow + row, "name",
+        quoted_text(str_format("{} of thread {}", kNames[row % kPlaceRows], threads_[thread].tid)));
+    append_sort_index(out, "thread_sort_index", host_pid_, kFirstPlaceRow + row, thread + 2);
+  }
+}
+
 // The names of rows, the windows, and whatever else is known only at the end.
 std::string ChromeTrace::end_text(std::span<const WindowInfo> windows) {
   std::string out;
@@ -129,6 +142,7 @@ std::string ChromeTrace::end_text(std::span<const WindowInfo> windows) {
                     quoted_text(str_format("thread {} ({})", thread.tid, thread.name)));
     append_sort_index(out, "thread_sort_index", host_pid_, thread.tid, i + 2);
   }
+  append_place_rows(out);
   if (has_iterations_) {
     append_property(out, "thread_name", host_pid_, kIterationRow, "name", "\"iterations\"");
     append_sort_index(out, "thread_sort_index", host_pid_, kIterationRow, 1);

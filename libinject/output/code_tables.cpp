@@ -188,6 +188,7 @@ Columns<Listed<GapLineRow>> gap_columns(const Report&) {
         str_format("Idle: {} (ns)", idle_cause_name(static_cast<IdleCause>(i))), kTime,
         [i](const Row& row) { return row.causes[i]; },
         "Of the idle time, by its cause as in `window_sum.csv`.");
+  columns.add("Own Work (ns)", kTime, &GapLineRow::own_work, "Part of Host Compute, as in `window_sum.csv`.");
   return columns;
 }
 

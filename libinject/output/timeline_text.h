@@ -21,6 +21,8 @@ inline constexpr std::uint32_t kMaxDevices = 1u << 10;
 inline constexpr std::uint64_t kOtherPid = std::uint64_t{1} << 22;
 inline constexpr std::uint64_t kWindowRow = kOtherPid + 1;
 inline constexpr std::uint64_t kIterationRow = kOtherPid + 2;
+// Behind it, kPlaceRows for each thread.
+inline constexpr std::uint64_t kFirstPlaceRow = kOtherPid + 16;
 // A name fits into an event even when escaped, which makes it six times as long at most.
 inline constexpr std::size_t kMaxNameLength = 16 * 1024;
 static_assert(6 * kMaxNameLength + 4096 < EventText::kMaxEvent);

@@ -128,6 +128,8 @@ void add_time_columns(Columns<WindowReport>& columns) {
         str_format("Idle: {} (ns)", cause.name), kTime,
         [which = cause.cause](const Times& of) { return of.times.idle(which); }, cause.meaning);
   }
+  diagnosed.add("Own Work (ns)", kTime, time(&DeviceTimes::own_work),
+                "Part of Host Compute: the host's own work, not its way to a launch (diagnosis.md).");
   const auto fetch_idle = [&](const char* name, FetchKind kind, std::string_view meaning) {
     diagnosed.add(
         name, kTime,
@@ -136,10 +138,9 @@ void add_time_columns(Columns<WindowReport>& columns) {
         },
         meaning, "PyTorch does not tell (iterations.md)");
   };
-  fetch_idle(
-      "Input in Fetch: Waiting (ns)", FetchKind::kWaiting,
-      "Part of Host Wait and of the host's own work (diagnosis.md): the thread that launched next was in "
-      "DataLoader.__next__, and the loader has worker processes.");
+  fetch_idle("Input in Fetch: Waiting (ns)", FetchKind::kWaiting,
+             "Part of Host Wait and Own Work (diagnosis.md): the thread that launched next was in "
+             "DataLoader.__next__, and the loader has worker processes.");
   fetch_idle("Input in Fetch: Processing (ns)", FetchKind::kProcessing,
              "Likewise of a loader without workers: the thread made the batch itself.");
   diagnosed.add(

@@ -77,6 +77,7 @@ class CodeSums {
     row.gaps += gaps.gaps;
     row.time += gaps.time;
     row.causes[static_cast<std::size_t>(where.cause)] += gaps.time;
+    if (where.own_work) row.own_work += gaps.time;
     report_.idle += gaps.time;
   }
 

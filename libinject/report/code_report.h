@@ -87,6 +87,7 @@ struct GapLineRow {
   std::uint64_t gaps = 0;
   std::uint64_t time = 0;
   std::array<std::uint64_t, kIdleCauses> causes{};  ///< time, by IdleCause
+  std::uint64_t own_work = 0;                       ///< of that due to host compute: the host's own work
 };
 
 /// Kernels of one name that one Python stack has launched in one phase.

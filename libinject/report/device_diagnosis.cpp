@@ -56,6 +56,7 @@ std::string lower(std::string_view text) {
 
 std::string cause_text(const IdleShare& share, const RunInfo& run) {
   std::string text = share.function != kNoFunction ? std::string(function_name(share.function))
+                     : share.own_work              ? "own work"
                                                    : lower(idle_cause_name(share.cause));
   if (share.thread < run.threads.size() && share.thread != 0) {
     const ThreadInfo& thread = run.threads[share.thread];

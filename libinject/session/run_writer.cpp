@@ -182,6 +182,8 @@ void RunWriter::open_traces() {
   if ((options_.trace & kTraceChrome) != 0) {
     if (chrome_.open(folder_)) {
       sources_.drain.add_sink(chrome_);
+      sources_.statistics.tell_places(
+          [this](std::span<const PlacedLaunch> launches) { chrome_.add(launches, sources_.core.places); });
     } else {
       Log::error("no timeline is written: " + chrome_.error());
     }

@@ -73,7 +73,7 @@ void CodeGaps::gap(std::uint32_t window, const IdleGap& gap) {
   if (held.size() < kMaxHeld) {
     held.push_back(gap);
   } else {
-    count({GapPlace::Kind::kUnknown, 0, gap.cause}, 1, gap.time);
+    count({GapPlace::Kind::kUnknown, 0, gap.cause, gap.own_work}, 1, gap.time);
   }
 }
 
@@ -217,10 +217,10 @@ bool CodeGaps::split(const IdleGap& gap, const Before& before) {
     if (one == most) continue;
     // Of days at most: no overflow for 65,536 samples.
     const std::uint64_t part = gap.time * one->second / all;
-    count({GapPlace::Kind::kStack, one->first.second, gap.cause}, 0, part);
+    count({GapPlace::Kind::kStack, one->first.second, gap.cause, gap.own_work}, 0, part);
     left -= part;
   }
-  count({GapPlace::Kind::kStack, most->first.second, gap.cause}, 1, left);
+  count({GapPlace::Kind::kStack, most->first.second, gap.cause, gap.own_work}, 1, left);
   return true;
 }
 
@@ -228,7 +228,8 @@ bool CodeGaps::split(const IdleGap& gap, const Before& before) {
 void CodeGaps::attribute(const IdleGap& gap, std::uint32_t place, const CodeLaunch* named,
                          std::uint32_t call_place) {
   const auto at_launch = [&](std::uint32_t number) {
-    count({number == 0 ? GapPlace::Kind::kUnknown : GapPlace::Kind::kLaunch, number, gap.cause}, 1, gap.time);
+    const GapPlace::Kind kind = number == 0 ? GapPlace::Kind::kUnknown : GapPlace::Kind::kLaunch;
+    count({kind, number, gap.cause, gap.own_work}, 1, gap.time);
   };
   const Before* before = nullptr;
   if (named != nullptr) {

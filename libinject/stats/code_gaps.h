@@ -28,6 +28,7 @@ struct GapPlace {
   Kind kind = Kind::kUnknown;
   std::uint32_t number = 0;
   IdleCause cause = IdleCause::kUnknown;
+  bool own_work = false;  ///< IdleGap::own_work
 
   auto operator<=>(const GapPlace&) const = default;
 };

@@ -22,7 +22,6 @@ bool is_chosen_by_size(Family family) {
 // Held::transfer: CUpti_ActivityMemcpyKind follows.
 constexpr std::uint8_t kMemsetClass = 1;
 constexpr std::uint8_t kFirstCopyClass = 2;
-constexpr Nanoseconds kMicrosecond = 1000;
 
 }  // namespace
 
@@ -75,11 +74,9 @@ CodeTimes::Held CodeTimes::held(const TransferEvent& event) {
 }
 
 void CodeTimes::note_launch(Held& work, const Attribution& launch, std::uint32_t device) {
-  constexpr std::uint64_t kMost = ~std::uint32_t{0};
   work.thread = launch.thread;
   work.launched = launch.host_begin;
-  work.call_us = static_cast<std::uint32_t>(
-      std::min(duration_between(launch.host_begin, launch.host_end) / kMicrosecond, kMost));
+  work.returned = std::max(launch.host_begin, launch.host_end);
   work.device = static_cast<std::uint16_t>(device);
 }
 
@@ -177,8 +174,8 @@ std::vector<CodeLaunch> CodeTimes::code_launches(const std::vector<Held>& work) 
   std::vector<CodeLaunch> launches;
   launches.reserve(work.size());
   for (const Held& one : work)
-    launches.push_back({one.launched, one.launched + one.call_us * kMicrosecond, one.thread, one.place,
-                        one.device, one.transfer >= kFirstCopyClass,
+    launches.push_back({one.launched, one.returned, one.thread, one.place, one.device,
+                        one.transfer >= kFirstCopyClass,
                         one.is_small && one.transfer == kFirstCopyClass + kDeviceToHost});
   return launches;
 }
@@ -199,12 +196,26 @@ void CodeTimes::take_named() {
 void CodeTimes::join(std::uint32_t window, std::vector<Held>& timed) {
   std::vector<JoinedPlace> joined(timed.size());
   if (any_named()) {
-    const std::vector<LaunchedKernel> timed_launches = launches(timed);
-    joined = join_places(timed_launches, named_launches_, named_places_);
+    const std::vector<LaunchedKernel> launched = launches(timed);
+    joined = join_places(launched, named_launches_, named_places_);
+    if (tell_places_) tell(timed, launched, joined);
   }
   for (std::size_t i = 0; i < timed.size(); ++i) count(timed[i], joined[i].place);
   add_flops(timed, joined);
   gaps_.settle(window, code_launches(timed), joined);
+}
+
+void CodeTimes::tell(const std::vector<Held>& timed, const std::vector<LaunchedKernel>& launched,
+                     const std::vector<JoinedPlace>& joined) const {
+  std::vector<PlacedLaunch> placed;
+  placed.reserve(timed.size());
+  for (std::size_t i = 0; i < timed.size(); ++i)
+    placed.push_back(
+        {timed[i].launched, timed[i].returned, timed[i].thread, launched[i].iteration, joined[i].place});
+  std::stable_sort(placed.begin(), placed.end(), [](const PlacedLaunch& one, const PlacedLaunch& other) {
+    return std::pair(one.thread, one.begin) < std::pair(other.thread, other.begin);
+  });
+  tell_places_(placed);
 }
 
 /// `timed` is in the order of the launches.

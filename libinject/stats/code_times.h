@@ -4,7 +4,9 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
+#include <span>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -19,6 +21,15 @@
 #include "libinject/stats/key_index.h"
 
 namespace inject {
+
+/// A launch of a window with the place that it was joined to.
+struct PlacedLaunch {
+  Nanoseconds begin = 0;  ///< of the call
+  Nanoseconds end = 0;
+  std::uint32_t thread = 0;
+  std::uint32_t iteration = 0;
+  std::uint32_t place = 0;  ///< 0: not known
+};
 
 /// Kernels and copies of windows by the place in the program that launched them (docs/code.md). Which place
 /// that is, is known of the kernels of the iterations that follow a window; those of the window are joined to
@@ -47,6 +58,10 @@ class CodeTimes {
   /// An iteration begins. In ascending order of time.
   void boundary(Nanoseconds begin);
   void settle_window(std::uint32_t window);
+
+  /// To be called for each window of which launches may have a place: with all of them, by thread and time.
+  using TellPlaces = std::function<void(std::span<const PlacedLaunch>)>;
+  void tell_places(TellPlaces tell) { tell_places_ = std::move(tell); }
 
   /// Kernels of one place, name and row of kernel_detail.csv.
   struct Kernel {
@@ -81,14 +96,14 @@ class CodeTimes {
     std::uint32_t thread;
     std::uint32_t order;  // correlation id: ascends from launch to launch
     std::uint32_t place;  // of those that are named
+    std::uint32_t shape;  // of the library call; 0: not known
     std::uint64_t duration;
     Nanoseconds launched;
-    std::uint32_t call_us;  // how long the call took
+    Nanoseconds returned;  // from the call that launched it
+    std::uint64_t call;    // which library call that is
     std::uint16_t device;
     std::uint8_t transfer;  // 0: a kernel
     bool is_small;          // a copy, of less than kSmallCopy
-    std::uint32_t shape;    // of the library call; 0: not known
-    std::uint64_t call;     // which call that is
   };
 
   Held held(const KernelEvent& event);
@@ -104,6 +119,8 @@ class CodeTimes {
   static std::vector<CodeLaunch> code_launches(const std::vector<Held>& work);
   void take_named();
   void join(std::uint32_t window, std::vector<Held>& timed);
+  void tell(const std::vector<Held>& timed, const std::vector<LaunchedKernel>& launched,
+            const std::vector<JoinedPlace>& joined) const;
   void add_flops(const std::vector<Held>& timed, const std::vector<JoinedPlace>& joined);
 
   const NameTable* names_;
@@ -122,6 +139,7 @@ class CodeTimes {
   std::map<std::uint32_t, Totals> copies_;
   std::map<std::uint32_t, Flops> flops_;
   CodeGaps gaps_;
+  TellPlaces tell_places_;
 };
 
 }  // namespace inject

@@ -88,6 +88,7 @@ void DeviceTimeline::blame(std::uint64_t time, const IdleShare& share, const Tim
   shares_.add({share.cause, share.function, share.thread, share.own_work, 1, time});
   if (!keeps_gaps_) return;
   IdleGap gap{time, share.cause, share.thread, call};
+  gap.own_work = share.own_work;
   if (next != nullptr) {
     gap.thread = next->thread;
     gap.launched = next->launch_begin;

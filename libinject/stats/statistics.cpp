@@ -233,6 +233,10 @@ void Statistics::expect_names() {
   c.device_times.tell_gaps([&c](std::uint32_t window, const IdleGap& gap) { c.code_times.gap(window, gap); });
 }
 
+void Statistics::tell_places(std::function<void(std::span<const PlacedLaunch>)> tell) {
+  collectors_->code_times.tell_places(std::move(tell));
+}
+
 void Statistics::join_samples_until(Nanoseconds time) {
   collectors_->metrics.join_until(time);
 }

@@ -211,6 +211,7 @@ class Statistics {
   void add_stack(std::uint32_t thread, Nanoseconds time, std::uint32_t stack);
   /// There may be such iterations. To be called before any kernel is added.
   void expect_names();
+  void tell_places(std::function<void(std::span<const PlacedLaunch>)> tell);
   /// What is sampled from now on. To be called before the kernels to be joined are added.
   void set_metrics(std::vector<MetricInfo> list);
   /// All kernels that start before that time have been added: samples need not wait for them any longer.

@@ -33,6 +33,7 @@ LONGEST_QUEUE = 20_000           # ns: a longer gap is no queue's
 QUEUE_LENGTH = 1024  # pieces of work that a wait can give a lead to
 SHORTEST_OFF_PROCESSOR = 100_000  # a shorter pause outside of calls is computing
 SHORTEST_WAIT = 500_000          # what a gap holds less of is one thread handing over to another
+OWN_WORK = 1_000_000             # what computing takes on the way to a launch is shorter
 SHORT_CALL = 1000                # an other call that is shorter, and does not ask for work, is computing …
 CALLS_APART = 100_000            # … unless the call before it was over that long before
 # The trace has sizes in MB of three decimals: 64 KiB is 0.066 there, and so are the last 36 sizes below it.
@@ -44,10 +45,10 @@ def idle_column(cause):
     return f"Idle: {cause} (ns)"
 
 
-TIMES = SUMS + tuple(map(idle_column, CAUSES)) + ("Exposed Collective (ns)", "Taken by Collectives (ns)", "H2D Busy (ns)", "D2H Busy (ns)",
+TIMES = SUMS + tuple(map(idle_column, CAUSES)) + ("Own Work (ns)", "Exposed Collective (ns)", "Taken by Collectives (ns)", "H2D Busy (ns)", "D2H Busy (ns)",
                                                    "GPU Busy (ns)", "GPU Span (ns)")
 
-Gap = collections.namedtuple("Gap", "window device begin end cause parts")
+Gap = collections.namedtuple("Gap", "window device begin end cause parts own_work")
 
 
 # --- intervals -------------------------------------------------------------------------------------------------------
@@ -275,8 +276,9 @@ class DeviceTime:
         self.gaps = []
         self._find_gaps()
 
-    def _gap(self, begin, end, cause, parts=None):
-        self.gaps.append(Gap(self.window, self.device, begin, end, cause, parts or {}))
+    def _gap(self, begin, end, cause, parts=None, computing=0):
+        """`computing`: the longest stretch of host compute in it."""
+        self.gaps.append(Gap(self.window, self.device, begin, end, cause, parts or {}, cause == HOST_COMPUTE and computing >= OWN_WORK))
 
     def _find_gaps(self):
         first = self.work[0]
@@ -319,19 +321,22 @@ class DeviceTime:
         time = dict.fromkeys(HOST_CAUSES, 0)
         until = min(max(launched, begin), end)
         asked_first = thread
+        computing = 0
         for kind, part_begin, part_end in thread.parts(begin, until):
             if kind == HOST_WAIT and other is not None:
                 if part_begin == begin:
                     asked_first = other
                 for other_kind, other_begin, other_end in other.parts(part_begin, part_end):
                     time[other_kind] += other_end - other_begin
+                    computing = max(computing, other_end - other_begin if other_kind == HOST_COMPUTE else 0)
             else:
                 time[kind] += part_end - part_begin
+                computing = max(computing, part_end - part_begin if kind == HOST_COMPUTE else 0)
         time[launching] += end - until
         self.lead.advance(launched, position)
         cause = self._cause(end - begin, time, asked_first.call_at(begin))
         self.lead.after(cause, end - begin)
-        self._gap(begin, end, cause, time)
+        self._gap(begin, end, cause, time, computing)
 
     def _cause(self, gap, time, call):
         if 2 * time[HOST_WAIT] >= gap and time[HOST_WAIT] >= SHORTEST_WAIT:
@@ -359,6 +364,7 @@ class DeviceTime:
                  "Kernel Busy (ns)": kernels, "Copy Only (ns)": everything - kernels, "Idle (ns)": span - everything}
         for cause in CAUSES:
             found[idle_column(cause)] = sum(gap.end - gap.begin for gap in self.gaps if gap.cause == cause)
+        found["Own Work (ns)"] = sum(gap.end - gap.begin for gap in self.gaps if gap.own_work)
         found["Exposed Collective (ns)"] = kernels - busy(lambda w: w.kernel and not w.collective)
         computing = [w.span for w in self.work if w.kernel and not w.collective]
         beside = sum(w.blocks * (length(computing) + w.end - w.start - length([*computing, w.span]))

@@ -4,6 +4,7 @@
 """Kernels by operator, module and line, of a real PyTorch's on the host (Debian's python3-torch) with launches on the simulated CUDA
 (torch_model.py)."""
 
+import collections
 import pathlib
 import subprocess
 import sys
@@ -12,7 +13,9 @@ import unittest
 injectctl = sys.argv.pop(4)
 
 import simulated  # noqa: E402
+import timeline  # noqa: E402
 from test_torch_steps import PYTHON  # noqa: E402
+from timeline import ns  # noqa: E402
 
 HERE = pathlib.Path(__file__).resolve().parent
 PROGRAM = HERE / "torch_model.py"
@@ -120,6 +123,9 @@ class Code(simulated.SimulatedTest):
                 break
         else:
             self.fail(f"in {attempt + 1} runs what sleeps and computes was not named: {lines}, {unknown}")
+        own = {int(row["Line"]): int(row["Own Work (ns)"]) for row in out.rows("gap_line_sum.csv") if row["File"] == str(PROGRAM)}
+        self.assertGreater(sum(own.get(line, 0) for line in (*in_compute, line_of("caller of what computes"))), 4 * 10_000_000)
+        self.assertEqual([own.get(line_of(marker), 0) for marker in ("sleeps", "reads", "waits")], [0, 0, 0])
         waits = {int(row["Line"]): int(row["Idle: Synchronization (ns)"]) for row in out.rows("gap_line_sum.csv") if row["File"] == str(PROGRAM)}
         self.assertGreater(waits.get(line_of("reads"), 0) + waits.get(line_of("waits"), 0), 0)
         copies = {int(row["Line"]): int(row["User Code Copies"]) for row in out.rows("line_sum.csv") if row["File"] == str(PROGRAM)}
@@ -129,6 +135,38 @@ class Code(simulated.SimulatedTest):
         self.assertEqual(sum(map(int, stacks.values())), kernels)
         self.assertTrue(any(stack.startswith("optimizer;") and f"({PROGRAM}:{line_of('optimizer')});multi_tensor_apply_update" in stack
                             for stack in stacks), stacks)
+
+    def test_timeline(self):
+        """Rows of lines, modules and operators, by the window's own times; modules are linked to their backward pass."""
+        out = self.train("plain", TRACE="csv,chrome")
+        whole = timeline.check(self, out)
+        names = whole.names("thread_name")
+        rows = collections.defaultdict(list)
+        for box in whole.spans("place"):
+            rows[names[box["pid"], box["tid"]].partition(" ")[0]].append(box)
+        modules = collections.Counter((box["name"], box["args"]["launches"]) for box in rows["modules"])
+        layers = {"0 Layer": 1, "1 Layer": 1, "a Layer": 3, "b Layer": 3}
+        expected = {(f"{name}{passes}", 1): 4 * count for name, count in layers.items() for passes in ("", " (backward)")}
+        # Twice, one after the other.
+        expected |= {(f"heads.one Layer{passes}", 2): 4 for passes in ("", " (backward)")}
+        expected |= {(f"{name}{passes}", launches): 4 for passes in ("", " (backward)")
+                     for name, launches in (("Net Net", MODULES), ("stem Sequential", 2), *((f"blocks.{at} Block", 2) for at in range(3)))}
+        self.assertEqual(modules, expected)
+        forward = f"torch_model.py:{line_of('forward')} "
+        self.assertEqual(sum(box["args"]["launches"] for box in rows["lines"] if box["name"].startswith(forward) and box["args"]["phase"] == "forward"), 4 * MODULES)
+        self.assertEqual(sum(box["args"]["launches"] for box in rows["operators"] if box["name"] == "Work"), 4 * MODULES)
+        starts, ends = ({event["id"]: event for event in whole.phase(phase, "fwdbwd")} for phase in "sf")
+        self.assertEqual((len(starts), set(starts)), (4 * (sum(layers.values()) + 1), set(ends)))
+
+        def innermost(event):
+            inside = [box for box in rows["modules"] if box["tid"] == event["tid"] and ns(box["ts"]) <= ns(event["ts"]) <= ns(box["ts"]) + ns(box["dur"])]
+            return min(inside, key=lambda box: box["dur"])["name"]
+
+        for number, start in starts.items():
+            self.assertEqual(f"{innermost(start)} (backward)", innermost(ends[number]))
+        # Each launch of the window that has a place is on the rows, at its time.
+        begins = {ns(call["ts"]) for call in whole.spans("cuda_runtime", "cuda_driver") if "correlation" in call.get("args", {})}
+        self.assertLessEqual({ns(box["ts"]) for box in whole.spans("place")}, begins)
 
     def test_program_that_ends_meanwhile(self):
         """One iteration was named, which is enough; a child that is forked meanwhile is left alone."""

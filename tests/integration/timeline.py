@@ -26,8 +26,8 @@ class Timeline:
     def spans(self, *categories):
         return [event for event in self.events if event["ph"] == "X" and event.get("cat") in categories]
 
-    def phase(self, phase):
-        return [event for event in self.events if event["ph"] == phase]
+    def phase(self, phase, *categories):
+        return [event for event in self.events if event["ph"] == phase and (not categories or event.get("cat") in categories)]
 
     def names(self, what, argument="name"):
         """{(pid, tid): name} of thread_name, process_name and the like."""
@@ -95,9 +95,9 @@ def check_arrows(test, timeline):
     launched = collections.defaultdict(list)
     for event in timeline.spans(*GPU):
         launched[event["args"]["correlation"]].append((event["pid"], event["tid"], event["ts"]))
-    starts = {event["id"]: event for event in timeline.phase("s")}
-    ends = {event["id"]: event for event in timeline.phase("f")}
-    test.assertEqual((len(starts), len(ends)), (len(timeline.phase("s")), len(timeline.phase("f"))))
+    starts = {event["id"]: event for event in timeline.phase("s", "ac2g")}
+    ends = {event["id"]: event for event in timeline.phase("f", "ac2g")}
+    test.assertEqual((len(starts), len(ends)), (len(timeline.phase("s", "ac2g")), len(timeline.phase("f", "ac2g"))))
     test.assertEqual(set(starts), set(ends))
     test.assertEqual(set(starts), set(launches) & set(launched))
     for number, start in starts.items():

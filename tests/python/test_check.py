@@ -93,8 +93,9 @@ class CheckTest(folders.TemporaryFolder):
         with open(cls.clean / "window_sum.csv", newline="", encoding="utf-8") as file:
             devices = [row for row in csv.DictReader(file) if row["Device"] != "all"]
         causes = {column: sum(int(row[column]) for row in devices) for column in devices[0] if column.startswith("Idle: ")}
+        own = sum(int(row["Own Work (ns)"]) for row in devices)
         folders.write_table(cls.clean, "gap_line_sum", [{"Time (%)": "100.0", "File": "train.py", "Line": 7, "Function": "train",
-                                                         "Idle Time (ns)": sum(causes.values()), "Gaps": 9, **causes}])
+                                                         "Idle Time (ns)": sum(causes.values()), "Gaps": 9, **causes, "Own Work (ns)": own}])
         with open(cls.clean / "kernel_metrics.csv", newline="", encoding="utf-8") as file:
             first = next(csv.DictReader(file))
         edit(cls.clean, "kernel_metrics", 0, **{**dict.fromkeys(first, ""), **{column: cell for column, cell in first.items() if "(%)" not in column},
@@ -195,7 +196,7 @@ PLANTED = [
     ("link", "copy_sum", 0, {"Link (GB/s)": "31.508", "Link (%)": "31.7"}, ()),
     ("word", "phase_sum", 0, {"Phase": "sideways"}, ()),
     ("word", "gemm_sum", 0, {"Tensor Cores": "perhaps"}, ()),
-    ("device-span", "window_sum", 1, {"Device Time (ns)": "1"}, ("device-time", "device-sum", "diagnosis-sum", "kernel-busy", "utilization")),
+    ("device-span", "window_sum", 1, {"Device Time (ns)": "1"}, ("device-time", "device-sum", "diagnosis-sum", "kernel-busy", "own-work", "utilization")),
     ("memory", "window_sum", 1, {"Memory at End (MB)": "999999.000"}, ()),
     ("shape-kernels", "nccl_sum", 0, {"Kernels": "7777777"}, ()),
     ("window-time", "window_sum", 0, {"Duration (ns)": "1"}, ("busy", "rate", "window-run", "utilization")),
@@ -203,7 +204,7 @@ PLANTED = [
     ("busy", "window_sum", 1, {"GPU Span (ns)": "700"}, ("trace-busy", "longest-kernel")),
     ("kernel-busy", "iteration_sum", 0, {"Kernel Busy (ns)": "99999999"}, ("device-sum",)),
     ("device-time", "window_sum", 0, {"Idle (ns)": "1"}, ("idle-sum", "device-sum", "diagnosis-sum")),
-    ("idle-sum", "window_sum", 1, {"Idle: Queue (ns)": "12"}, ("device-sum", "diagnosis-sum", "gap-sum")),
+    ("idle-sum", "window_sum", 1, {"Idle: Queue (ns)": "12"}, ("device-sum", "diagnosis-sum", "gap-sum", "own-work")),
     ("utilization", "window_sum", 1, {"GPU Utilization (%)": "100.0"}, ()),
     ("concurrency", "window_sum", 1, {"Kernel Concurrency": "2.000"}, ()),
     ("concurrency", "window_sum", 1, {"Kernel Concurrency": "129.000"}, ()),
@@ -218,6 +219,9 @@ PLANTED = [
     ("copy-sum", "line_sum", 0, {"User Code Copies": "99"}, ()),
     ("gap-sum", "gap_line_sum", 0, {"Idle: Queue (ns)": "9999999999"}, ()),
     ("gap-sum", "gap_line_sum", 0, {"Idle Time (ns)": "1"}, ()),
+    ("gap-sum", "gap_line_sum", 0, {"Own Work (ns)": "9999999999"}, ("own-work",)),
+    ("own-work", "window_sum", 1, {"Own Work (ns)": "9999999999"}, ("device-sum", "gap-sum")),
+    ("own-work", "window_sum", 1, {"Launch-bound (%)": "99.9"}, ()),
     ("fetch-time", "iteration_sum", 0, {"Fetch: Waiting (ns)": "1", "Fetch: Processing (ns)": "99999999999"}, ()),
     ("fetch-time", "window_sum", 0, {"Fetch: Waiting (ns)": "99999999999", "Fetch: Processing (ns)": "1"}, ()),
     ("fetch-time", "window_sum", 1, {"Input in Fetch: Waiting (ns)": "9", "Input in Fetch: Processing (ns)": "99999999999"}, ()),

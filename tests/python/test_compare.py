@@ -440,11 +440,16 @@ class Command(folders.TemporaryFolder):
             folders.write_table(folder, "op_sum", [{"Operator": "aten::mm", "Self Time (ns)": sum(times), "Self Instances": 20}])
             folders.write_table(folder, "line_sum", [{"File": "/me/train.py", "Line": line + at, "Function": "train", "User Code Time (ns)": time}
                                                      for at, time in enumerate(times)])
+            folders.write_table(folder, "gap_line_sum", [
+                *({"File": "/me/train.py", "Line": line + at, "Function": "train", "Idle Time (ns)": 1000 * time} for at, time in enumerate(times)),
+                {"File": "", "Line": "", "Function": "[device]", "Idle Time (ns)": 1000}])
         tables = json.loads(folders.inject("compare", a, b, "--json").stdout)["comparisons"][0]["tables"]
         found = {kind: {row["name"]: (row["verdict"], row["relative"]) for row in tables[kind]["rows"]} for kind in ("modules", "functions", "operators")}
         self.assertEqual(found["modules"]["Net.a"], ("changed", 1.0))
         self.assertEqual(found["functions"], {"train.py train": ("changed", 0.8)})
         self.assertEqual(found["operators"], {"aten::mm": ("changed", 0.8)})
+        self.assertEqual({row["name"]: row["relative"] for row in tables["gaps"]["rows"]}, {"train.py train": 0.8, "[device]": 0.0})
+        self.assertEqual(folders.invoke("compare", a, b, "--strict", "--fail-if", "gap:train.py* > +5%").returncode, 1)
         self.assertEqual(folders.invoke("compare", a, b, "--fail-if", "module:Net.a > +5%").returncode, 1)
 
     def of_steps(self, name, times):

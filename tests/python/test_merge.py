@@ -2,6 +2,7 @@
 # SPDX-FileCopyrightText: The libinject authors
 """`inject merge`: made-up jobs whose truth is known, hostile folders, a thousand ranks, and a real job on the simulated CUDA."""
 
+import collections
 import concurrent.futures
 import csv
 import html
@@ -20,8 +21,11 @@ import folders
 import ranks
 from libinject.merge import collect, page, report, shown, steps
 from libinject.merge.jobs import NotOneJob, divide
+from libinject.merge.schema import SUMS
 from libinject.merge.statistics import median_of_others, middle, student_tail
 from libinject.merge.store import Store
+from libinject.report.icicles import stack_boxes
+from libinject.stacks import PHASES
 from ranks import MS
 from rich.cells import cell_len
 
@@ -375,6 +379,107 @@ class Links(Case):
         self.assertEqual([row["slow"] for row in others], [False] * 3)
 
 
+CODE_KEYS = {"op_sum": ("Operator",), "module_sum": ("Module",), "line_sum": ("File", "Line", "Function"), "gap_line_sum": ("File", "Line", "Function")}
+CODE_NAMES = {"op_sum": "operators", "module_sum": "modules", "line_sum": "lines", "gap_line_sum": "gap_lines"}
+
+
+class Code(Case):
+    """What launches the kernels, of ranks with parts of a model each."""
+
+    def write(self, folder, rank, chance, *, without=()):
+        """The rows of each table, and the stacks."""
+        places = [("", "", name) for name in ("[none]", "[unattributed]")] + [(f"/me/m{at % 3}.py", at, f"F{at}.forward") for at in range(1, 9)]
+        names = {"op_sum": [(name,) for name in ("aten::mm", "aten::add", f"Own{rank}", "[none]")],
+                 "module_sum": [(name,) for name in ("Net", "Net.first", f"Net.layers.{rank}", "[none]")], "line_sum": places,
+                 "gap_line_sum": [*places, ("", "", "[device]")]}
+        found = {}
+        for table, keys in names.items():
+            keys = chance.sample(keys, chance.randrange(2, len(keys) + 1))
+            rows = [{**dict(zip(CODE_KEYS[table], key, strict=True)), **{column: chance.randrange(10**6) for column in SUMS[table]}} for key in keys]
+            for row in rows:
+                row |= {"FLOPs": chance.randrange(100) * 10**15} if "FLOPs" in row else {}
+                row |= {"Class": "Linear", "Depth": 1, "Parent": "" if row["Module"] in ("Net", "[none]") else "Net"} if table == "module_sum" else {}
+                row |= {"In Library": 0} if table == "line_sum" else {}
+            folders.write_table(folder, table, [{column: cell for column, cell in row.items() if column not in without} for row in rows])
+            found[table] = rows
+        stacks = [(chance.choice(PHASES), f"train (/me/m.py:{at}) {rank % 2}", f"kernel{chance.randrange(3)}", chance.randrange(10**6)) for at in range(30)]
+        (folder / "gpu_stacks.folded").write_text("".join(f"{phase};{frame};{kernel} {time}\n" for phase, frame, kernel, time in stacks), encoding="utf-8")
+        return found, stacks
+
+    def of_ranks(self, job, having):
+        chance = random.Random(7)
+        ranks.write_job(job, having + 1)
+        return [self.write(job / f"rank-{rank}", rank, chance) for rank in range(having)]
+
+    def test_sums(self):
+        written = self.of_ranks(self.folder / "job", 5)
+        job = self.job(self.folder / "job")
+        self.assertIn("no operators, modules and lines: rank 5", self.said)
+        for table, name in CODE_NAMES.items():
+            expected = collections.defaultdict(collections.Counter)
+            having = collections.Counter()
+            most = {}
+            time = SUMS[table][0]
+            for rank, (tables, _) in enumerate(written):
+                for row in tables[table]:
+                    key = tuple(row[column] or None for column in CODE_KEYS[table])
+                    expected[key].update({column: row[column] for column in SUMS[table]})
+                    having[key] += 1
+                    most[key] = max(most.get(key, (-1, 0)), (row[time], -rank))
+            found = {tuple(row[column.lower()] or None for column in CODE_KEYS[table]): row for row in job["code"][name]["rows"]}
+            self.assertEqual(set(found), set(expected))
+            total = sum(sums[time] for sums in expected.values())
+            for key, row in found.items():
+                for column, value in expected[key].items():
+                    shown_as = column.removeprefix("Idle: ").replace(" (ns)", "_ns").replace(" ", "_").replace("-", "_").lower()
+                    self.assertEqual(row[shown_as], float(value) if column == "FLOPs" else value, column)
+                self.assertEqual((row["ranks"], row["most_ns"], -row["most_rank"]), (having[key], *most[key]))
+                self.assertAlmostEqual(row["share"], expected[key][time] / total)
+            self.assertEqual((job["code"][name]["ranks"], job["code"][name]["time_ns"], job["code"][name]["of"]), (5, total, len(expected)))
+        # Some cells of one rank are of an older version's: the sum is not known, and no less than it is.
+        self.write(self.folder / "job" / "rank-2", 2, random.Random(1), without=("Own Work (ns)", "Memory-bound (ns)"))
+        with open(self.folder / "job" / "rank-2" / "gap_line_sum.csv", newline="", encoding="utf-8") as file:
+            old = {tuple(row[column] for column in CODE_KEYS["gap_line_sum"]) for row in csv.DictReader(file)}
+        for row in self.job(self.folder / "job")["code"]["gap_lines"]["rows"]:
+            self.assertEqual(row["own_work_ns"] is None, (row["file"], str(row["line"] or ""), row["function"]) in old, row)
+
+    def test_none(self):
+        self.assertIsNone(self.job(ranks.write_job(self.folder, 2))["code"])
+        self.assertEqual([text for text in self.said if "modules" in text], [])
+
+    def test_page_and_copies(self):
+        written = self.of_ranks(self.folder / "job", 3)
+        done = folders.invoke("merge", self.folder / "job", "-o", self.folder / "job.html", "--parquet", self.folder / "copy", "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        (sections,) = folders.sections_of(self.folder / "job.html")
+        icicles = {each["id"]: each for each in sections["code"]["icicles"]}
+        times = collections.Counter()
+        for _, stacks in written:
+            for phase, _, _, took in stacks:
+                times[phase] += took
+        self.assertEqual(icicles["stack-icicle"]["boxes"][0][3:], [times[phase] for phase in PHASES])
+        kernels = collections.Counter()
+        for _, stacks in written:
+            for _, frame, kernel, took in stacks:
+                kernels[frame, kernel] += took
+        texts = [text for text, _ in icicles["stack-icicle"]["names"]]
+        found = collections.Counter()
+        for around, name, count, *by_phase in icicles["stack-icicle"]["boxes"]:
+            if name >= 0 and texts[name].startswith("kernel"):
+                self.assertEqual(count, 1)
+                found[texts[icicles["stack-icicle"]["boxes"][around][1]], texts[name]] += sum(by_phase)
+        self.assertEqual(found, kernels)
+        self.assertIn("module-icicle", icicles)
+        self.assertEqual([table["id"] for table in sections["code"]["tables"]], ["modules", "lines", "operators", "gap_lines"])
+        self.assertEqual(rounded(self.merge(self.folder / "copy")), rounded(json.loads(done.stdout)))
+        # Copies of a version without these tables.
+        for table in SUMS:
+            (self.folder / "copy" / f"{table}.parquet").unlink()
+        self.assertIsNone(self.job(self.folder / "copy")["code"])
+        self.assertEqual([text for text in self.said if "missing" in text], [])
+        self.assertIn("Lines of the program that the GPUs waited for", folders.invoke("merge", self.folder / "job").stdout)
+
+
 class Scaling(Case):
     def write(self, batch, without=()):
         """`without`: the jobs whose step times without the profiler, of nine tenths of the others, are known."""
@@ -629,7 +734,7 @@ class NotProfiled(Case):
             collect.read(store, collect.find([self.folder / "job"], []), [])
             built = report.build(store, "auto", [])
             heat = report.heat_map(store, 0)
-            page.page(built, [heat])
+            page.page(built, [heat], [stack_boxes([])])
             drawn = page._heat(heat)
         self.assertEqual(heat["iterations"], [*range(100, 106), None, *range(1106, 1112)])
         missing = {(rank, iteration) for rank, row in enumerate(heat["ns"]) for iteration, cell in zip(heat["iterations"], row, strict=True) if cell is None}

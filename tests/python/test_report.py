@@ -325,11 +325,11 @@ class Parts(folders.TemporaryFolder):
 
     def test_lines_that_the_gpu_waited_for(self):
         """A run whose host computes on its way to launches for 5 us, and for 40 us of its own."""
-        def row(file, line, function, **causes):
+        def row(file, line, function, own=0, **causes):
             times = {f"Idle: {cause} (ns)": 0 for cause in ("Start-up", "Synchronization", "Copy Call", "Launch Call", "Other Call", "Host Compute", "Host Wait", "Other Stream",
                                                             "Collective", "Queue", "Unknown")}
             times |= {f"Idle: {cause.replace('_', ' ')} (ns)": time for cause, time in causes.items()}
-            return {"Time (%)": 1.0, "File": file, "Line": line, "Function": function, "Idle Time (ns)": sum(times.values()), "Gaps": 2, **times}
+            return {"Time (%)": 1.0, "File": file, "Line": line, "Function": function, "Idle Time (ns)": sum(times.values()), "Gaps": 2, **times, "Own Work (ns)": own}
 
         def evidence(kind, time, advice="why: what"):
             return {"kind": kind, "time_ns": time, "text": kind.upper(), "advice": advice}
@@ -339,7 +339,7 @@ class Parts(folders.TemporaryFolder):
             "idle_ns": {"Host Compute": 45_000, "Host Wait": 20_000, "Launch Call": 10_000, "Synchronization": 1_000, "Queue": 24_000},
             "evidence": [evidence("synchronization-bound", 1_000), evidence("launch-bound", 39_000), evidence("input-bound", 60_000), evidence("", 500, "")]}])
         folders.write_table(folder, "gap_line_sum", [
-            row("/me/a.py", 7, "load", Host_Compute=38_000), row("/me/a.py", 8, "wait", Host_Wait=20_000), row("/me/a.py", 9, "both", Host_Compute=4_000),
+            row("/me/a.py", 7, "load", Host_Compute=38_000, own=37_000), row("/me/a.py", 8, "wait", Host_Wait=20_000), row("/me/a.py", 9, "both", Host_Compute=7_000, own=3_000),
             row("/me/b.py", 3, "launch", Launch_Call=10_000, Synchronization=400), row("", "", "[device]", Queue=24_000), row("", "", "[none]", Host_Compute=3_000)])
         run = model_of(folder)
         (verdict,) = run["verdicts"]
@@ -347,9 +347,9 @@ class Parts(folders.TemporaryFolder):
                                                for group in part["where"]]) for part in verdict["remedies"]]
         lines = "Lines that the GPU waited for", "idle"
         self.assertEqual(found, [
-            # That 38 us are of the host's own work is certain: launches have room for 5 only. Of line 9 it is not.
-            ("input-bound", 30.0, [(*lines, [("a.py:7 load", "the GPU waited 38.000us: host compute", "/me/a.py:7"), ("a.py:8 wait", "the GPU waited 20.000us: host wait", "/me/a.py:8")])]),
-            ("launch-bound", 19.5, [(*lines, [("b.py:3 launch", "the GPU waited 10.000us: launch call", "/me/b.py:3")])]),
+            ("input-bound", 30.0, [(*lines, [("a.py:7 load", "the GPU waited 37.000us: own work", "/me/a.py:7"), ("a.py:8 wait", "the GPU waited 20.000us: host wait", "/me/a.py:8"),
+                                             ("a.py:9 both", "the GPU waited 3.000us: own work", "/me/a.py:9")])]),
+            ("launch-bound", 19.5, [(*lines, [("b.py:3 launch", "the GPU waited 10.000us: launch call", "/me/b.py:3"), ("a.py:9 both", "the GPU waited 4.000us: host compute", "/me/a.py:9")])]),
             ("synchronization-bound", 0.5, []), ("", None, [])])
         self.assertEqual((verdict["worth"], verdict["remedies"][0]["why"], verdict["remedies"][0]["remedy"]), (2, "why", "what"))
         page = render(page_model([Result(folder)], []))
@@ -362,21 +362,21 @@ class Parts(folders.TemporaryFolder):
 
         plot, table = plots_of(run)["idle-lines"], tables_of(run)["gap_line_sum"]
         self.assertEqual([(series["name"], series["values"]) for series in plot["series"]], [
-            ("Synchronization", [0, 0, 400, 0]), ("Launch Call", [0, 0, 10_000, 0]), ("Host Compute", [38_000, 0, 0, 4_000]), ("Host Wait", [0, 20_000, 0, 0])])
+            ("Synchronization", [0, 0, 400, 0]), ("Launch Call", [0, 0, 10_000, 0]), ("Host Compute", [38_000, 0, 0, 7_000]), ("Host Wait", [0, 20_000, 0, 0])])
         self.assertEqual(plot["series"][0]["names"], ["a.py:7 load", "a.py:8 wait", "b.py:3 launch", "a.py:9 both"])
         columns = [column["name"] for column in table["columns"]]
         self.assertEqual([column["name"] for column in table["columns"] if not column["off"]], ["Place", "Time (%)", "Idle Time (ns)", "Gaps", *(
-            f"Idle: {cause} (ns)" for cause in ("Synchronization", "Launch Call", "Host Compute", "Host Wait", "Queue"))])
+            f"Idle: {cause} (ns)" for cause in ("Synchronization", "Launch Call", "Host Compute", "Host Wait", "Queue")), "Own Work (ns)"])
         self.assertEqual([row[columns.index("Place")] for row in table["rows"]], ["a.py:7 load", "a.py:8 wait", "a.py:9 both", "b.py:3 launch", "[device]", "[none]"])
         self.assertEqual(table["rows"][0][columns.index("Line")], "7")
         self.assertTrue(all(column["meaning"] for column in table["columns"]), table["columns"])
 
-        # What can't be told is left out: other times of the diagnosis, and cells that are none.
-        diagnosis = json.loads((folder / "run.json").read_text())["diagnosis"]
-        diagnosis[0]["evidence"][1]["time_ns"] = 7
-        folders.write_run(folder, diagnosis=diagnosis)
+        # What can't be told is left out: host compute of a version without the column, and cells that are none.
+        old = row("/me/a.py", 7, "load", Host_Compute=38_000, Host_Wait=20_000)
+        del old["Own Work (ns)"]
+        folders.write_table(folder, "gap_line_sum", [old])
         (verdict,) = model_of(folder)["verdicts"]
-        self.assertEqual([place["name"] for part in verdict["remedies"] for group in part["where"] for place in group["places"]], ["a.py:8 wait"])
+        self.assertEqual([place["note"] for part in verdict["remedies"] for group in part["where"] for place in group["places"]], ["the GPU waited 20.000us: host wait"])
         folders.write_table(folder, "gap_line_sum", [{**row("/me/a.py", "x", 5, Host_Wait=20_000), "Idle Time (ns)": "many"}])
         run = model_of(folder)
         self.assertEqual([part["where"] for part in run["verdicts"][0]["remedies"]], [[]] * 4)

@@ -133,6 +133,34 @@ TEST_CASE("What comes after the last launch is of the next iteration's first", "
   CHECK(cut->time(at_launch(1, IdleCause::kHostCompute)) == 1000);
 }
 
+TEST_CASE("The host's own work is kept apart from its way to a launch", "[code_gaps]") {
+  Iteration run;
+  run.launch(1 * kMs);
+  run.sample(2 * kMs, 70);
+  run.sample(3 * kMs, 71);
+  const std::uint32_t sampled = run.launch(5 * kMs);
+  const std::uint32_t other = run.launch(6 * kMs);
+  const std::uint32_t unread = run.launch(7 * kMs, kOtherThread);
+  std::vector<IdleGap> gaps;
+  for (const std::uint32_t launch : {sampled, other, unread}) {
+    gaps.push_back(run.gap(launch, IdleCause::kHostCompute, 1001));
+    gaps.push_back(run.gap(launch, IdleCause::kHostCompute, 5 * kMs + 1));
+    gaps.back().own_work = true;
+  }
+  run.settle(gaps);
+  const auto time = [&](GapPlace place, bool own_work) {
+    place.own_work = own_work;
+    return run.time(place);
+  };
+  const auto both = [&](GapPlace place) { return std::pair(time(place, false), time(place, true)); };
+  using Times = std::pair<std::uint64_t, std::uint64_t>;
+  CHECK(both(at_stack(70, IdleCause::kHostCompute)) == Times(501, (5 * kMs + 1) - (5 * kMs + 1) / 2));
+  CHECK(both(at_stack(71, IdleCause::kHostCompute)) == Times(500, (5 * kMs + 1) / 2));
+  CHECK(both(at_launch(other, IdleCause::kHostCompute)) == Times(1001, 0));
+  CHECK(both(unknown(IdleCause::kHostCompute)) == Times(0, 5 * kMs + 1));
+  CHECK(both(at_launch(unread, IdleCause::kHostCompute)) == Times(1001, 5 * kMs + 1));
+}
+
 TEST_CASE("A long gap that the named iterations do not have has no line", "[code_gaps]") {
   Iteration run;
   run.launch(1 * kMs);
@@ -586,15 +614,20 @@ using ByLine = std::map<std::pair<std::uint32_t, IdleCause>, std::uint64_t>;
 /// To the nanosecond what the diagnosis has, cause by cause.
 void check_sums(const Machine& machine) {
   ByCause expected;
-  for (const DeviceTimeRow& row : machine.run.statistics.device_times().rows())
+  std::uint64_t own_work = 0;
+  for (const DeviceTimeRow& row : machine.run.statistics.device_times().rows()) {
+    own_work += row.times.own_work;
     for (std::size_t i = 0; i < kIdleCauses; ++i)
       expected[static_cast<IdleCause>(i)] += row.times.idle_by_cause[i].time;
+  }
   ByCause gaps;
   std::uint64_t count = 0;
   for (const auto& [place, times] : machine.run.statistics.code_times().gaps()) {
     gaps[place.cause] += times.time;
     count += times.gaps;
+    if (place.own_work) own_work -= times.time;
   }
+  CHECK(own_work == 0);
   std::erase_if(expected, [](const auto& one) { return one.second == 0; });
   std::erase_if(gaps, [](const auto& one) { return one.second == 0; });
   CHECK(expected == gaps);

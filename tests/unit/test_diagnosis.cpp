@@ -195,7 +195,7 @@ TEST_CASE("What waits for input says for how much of it the loader was asked", "
     REQUIRE(!diagnoses[0].evidence.empty());
     return diagnoses[0].evidence[0].text;
   };
-  const std::string before = "host compute on thread 4711 (python): 1 gap, 9.999ms";
+  const std::string before = "own work on thread 4711 (python): 1 gap, 9.999ms";
   const auto fetch = [](std::uint32_t thread, FetchKind kind, Nanoseconds begin, Nanoseconds end) {
     return FetchEvent{1, thread, kind, FetchThread::kAny, begin, end};
   };

@@ -175,7 +175,7 @@ def copy_sum(folder: Folder) -> Iterator[Place]:
                     yield _differs(table, SIZES[0], round(found, 3), round(sizes.sum("Total (MB)"), 3), sizes.path.name)
 
 
-@rule("gap-sum", ERROR, "The idle time by line is that of the windows, cause by cause, and a line's causes add up to it.", compares=True)
+@rule("gap-sum", ERROR, "The idle time by line, and the host's own work, is that of the windows, cause by cause, and a line's causes add up to it.", compares=True)
 def gap_sum(folder: Folder) -> Iterator[Place]:
     causes = [f"Idle: {cause} (ns)" for cause in IDLE_CAUSES]
     lines = folder.table("gap_line_sum", "Idle Time (ns)", *causes)
@@ -183,7 +183,8 @@ def gap_sum(folder: Folder) -> Iterator[Place]:
     if lines is None or windows is None or without_devices(windows) or not phases_complete(folder):
         return
     rows = rows_of(windows, "each")
-    for column, source in (("Idle Time (ns)", "Idle (ns)"), *((cause, cause) for cause in causes)):
+    own = ["Own Work (ns)"] if lines.has("Own Work (ns)") and windows.has("Own Work (ns)") else []
+    for column, source in (("Idle Time (ns)", "Idle (ns)"), *((cause, cause) for cause in (*causes, *own))):
         if lines.sum(column) != windows.sum(source, rows):
             yield _differs(lines, column, lines.sum(column), windows.sum(source, rows), windows.path.name)
     for index, (total, *parts) in lines.each("Idle Time (ns)", *causes):
@@ -199,7 +200,7 @@ def device_sum(folder: Folder) -> Iterator[Place]:
         table = folder.table(name, "Device", *keys)
         if table is None or without_devices(table):
             continue
-        columns = [column for column in table.columns if column in times or column.startswith(("Idle: ", "Input in Fetch: "))]
+        columns = [column for column in table.columns if column in times or column.startswith(("Idle: ", "Own Work", "Input in Fetch: "))]
         groups: dict[tuple, list[int]] = collections.defaultdict(list)
         for index, key in enumerate(zip(*(table.cells(column) for column in keys), strict=True)):
             groups[key].append(index)

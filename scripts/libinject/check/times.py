@@ -130,6 +130,21 @@ def idle_sum(folder: Folder) -> Iterator[Place]:
             yield table.place(index, "Idle (ns)", f"{whole}, {sum(parts)} by cause")
 
 
+@rule("own-work", ERROR, "The host's own work is part of host compute. The rest of it, calls and queues are the launch-bound share of the device's time.")
+def own_work(folder: Folder) -> Iterator[Place]:
+    for name in ("window_sum", "gap_line_sum"):
+        table = folder.table(name, "Own Work (ns)", "Idle: Host Compute (ns)")
+        for index, (own, compute) in table.each("Own Work (ns)", "Idle: Host Compute (ns)") if table is not None else ():
+            if own > compute:
+                yield table.place(index, "Own Work (ns)", f"{own} is more than host compute, {compute}")
+    column = "Launch-bound (%)"
+    table = folder.table("window_sum", column, "Own Work (ns)")
+    causes = [f"Idle: {cause} (ns)" for cause in ("Launch Call", "Other Call", "Queue", "Host Compute")]
+    for index, (value, own, whole, *parts) in table.each(column, "Own Work (ns)", "Device Time (ns)", *causes) if table is not None else ():
+        if whole and abs(value - 100 * (sum(parts) - own) / whole) > table.half(index, column) + 1e-6:
+            yield table.place(index, column, f"{value} is not {sum(parts)} without {own}, of {whole}")
+
+
 @rule("utilization", ERROR, "GPU Utilization is the share of the device's time in which kernels run.")
 def utilization(folder: Folder) -> Iterator[Place]:
     table = folder.table("window_sum")
@@ -184,7 +199,9 @@ def overlap(folder: Folder) -> Iterator[Place]:
 def fetch_time(folder: Folder) -> Iterator[Place]:
     fetches = [f"Fetch: {kind} (ns)" for kind in _FETCHES]
     idle = [f"Input in Fetch: {kind} (ns)" for kind in _FETCHES]
-    causes = ("Idle: Host Wait (ns)", "Idle: Host Compute (ns)")
+    windows = folder.table("window_sum")
+    own = "Own Work (ns)" if windows is not None and windows.has("Own Work (ns)") else "Idle: Host Compute (ns)"
+    causes = ("Idle: Host Wait (ns)", own)
     for name, parts, wholes in (("iteration_sum", fetches, ("Duration (ns)",)), ("window_sum", fetches, ("Duration (ns)",)),
                                 ("window_sum", idle, causes)):
         table = folder.table(name, *parts, *wholes)

@@ -57,21 +57,23 @@ def merge(
 
 
 def _merge(store: Store, folders: list[pathlib.Path], out: pathlib.Path | None, parquet: pathlib.Path | None, jobs: str, force: bool) -> dict[str, Any]:
-    from libinject.merge import page, report
+    from libinject.merge import code, page, report
     from libinject.merge import parquet as copies
+    from libinject.report.icicles import stack_boxes
 
     problems: list[str] = []
     if not _read(store, folders, problems):
         _warn(problems)
         console.fail("no result folders to merge")
     built = report.build(store, jobs, problems, force)
+    stacks = [stack_boxes(code.stacks(store, number, problems)) for number in range(len(built["jobs"]))] if out is not None else []
     _warn(problems)
     for job in built["jobs"]:
         _warn([f"{job['name']}: {problem}" for problem in job["problems"]])
     if parquet is not None:
         copies.write(store, parquet)
     if out is not None:
-        files.write_or_fail(out, page.page(built, [report.heat_map(store, number) for number in range(len(built["jobs"]))]))
+        files.write_or_fail(out, page.page(built, [report.heat_map(store, number) for number in range(len(built["jobs"]))], stacks))
     return built
 
 

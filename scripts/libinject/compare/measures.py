@@ -111,6 +111,7 @@ KINDS = (
     Kind("api", "API calls (host time)", prefix="api"),
     Kind("copies", "Copies and memsets", prefix="copy"),
     Kind("idle", "GPU idle by cause", prefix="idle"),
+    Kind("gaps", "GPU idle by function of the program that it waited for", prefix="gap"),
     Kind("memory", "Peak of allocations", "MB", "memory"),
 )
 
@@ -216,7 +217,7 @@ class Run:
                        "nvtx": self._spread("nvtx_sum", "Range", "Instances"),
                        "nvtx_gpu": self._sums("nvtx_kern_sum", "NVTX Range", "Total Time (ns)", "Kern Inst"),
                        "api": self._spread("cuda_api_sum", "Name", "Num Calls"), "copies": self._copies(), "idle": self._idle(),
-                       "memory": self._memory()}
+                       "gaps": self._gaps(), "memory": self._memory()}
         self._measure_tables()
 
     # What totals are divided by
@@ -388,14 +389,20 @@ class Run:
                 found[name] = self._row(total, _total(rows, count), self._typical_error(total))
         return found
 
-    def _functions(self) -> dict[str, Measure]:
-        """Lines move when a program is edited."""
+    def _by_function(self, table: str, time: str) -> dict[str, float]:
+        """Of lines: they move when a program is edited."""
         times: dict[str, float] = {}
-        for row in self.result.rows("line_sum", "File", "Function", "User Code Time (ns)"):
+        for row in self.result.rows(table, "File", "Function", time):
             file = str(row["File"] or "").rpartition("/")[2]
             name = f"{file} {row['Function']}" if file else str(row["Function"])
-            times[name] = times.get(name, 0.0) + number(row, "User Code Time (ns)")
-        return {name: self._row(time, 0, self._typical_error(time)) for name, time in times.items() if time > 0}
+            times[name] = times.get(name, 0.0) + number(row, time)
+        return {name: each for name, each in times.items() if each > 0}
+
+    def _functions(self) -> dict[str, Measure]:
+        return {name: self._row(time, 0, self._typical_error(time)) for name, time in self._by_function("line_sum", "User Code Time (ns)").items()}
+
+    def _gaps(self) -> dict[str, Measure]:
+        return {name: self._host_error(time / self.divisor) for name, time in self._by_function("gap_line_sum", "Idle Time (ns)").items()}
 
     def _library(self) -> dict[str, Measure]:
         found = {}

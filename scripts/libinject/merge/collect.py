@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from libinject.merge import parquet
-from libinject.merge.schema import LARGEST, LARGEST_RANK, RUNS, TABLES, TEXT, WHOLE
+from libinject.merge.schema import LARGEST, LARGEST_RANK, REAL, RUNS, TABLES, TEXT, WHOLE
 from libinject.merge.store import Store
 from libinject.result import OTHERS, BadFile, Result, Table, printable, read_table
 
@@ -75,6 +75,7 @@ def read(store: Store, folders: Iterable[pathlib.Path], problems: list[str], pro
                 problems.append(str(problem))
             else:
                 store.add("runs", [run_row(runs, result, problems)])
+                store.folders[runs] = folder
                 if stale := result.stale:
                     problems.append(f"{printable(str(folder), 1000)}: {', '.join(printable(name, 40) for name in stale[:5])}"
                                     f"{' …' if len(stale) > 5 else ''} of an earlier moment than the other tables: could not be written anew")
@@ -137,19 +138,23 @@ def _table_rows(run: int, path: pathlib.Path, listed: bool, problems: list[str])
 
 
 def _values(run: int, table: Table) -> list[tuple[Any, ...]]:
-    columns = TABLES[table.name].columns
+    columns = list(TABLES[table.name].columns.items())
     rows = []
     for row in table:
         cells: list[Any] = [run]
-        for name, kind in columns.items():
-            value = row.get(name, "" if kind == TEXT else None)
-            if kind == WHOLE and value == OTHERS:
-                value = None
-            if kind == WHOLE and value is not None:
-                if not -LARGEST <= value <= LARGEST:
-                    raise BadFile(table.path, f"{value} in column '{name}' is too large")
-                value = int(value)
-            cells.append(value)
+        for name, kind in columns:
+            if kind == TEXT:
+                cells.append(row.get(name, ""))
+                continue
+            value: Any = row.get(name)
+            if value is None or kind == WHOLE and value == OTHERS:
+                cells.append(None)
+            elif kind == REAL:
+                cells.append(float(value))
+            elif -LARGEST <= value <= LARGEST:
+                cells.append(int(value))
+            else:
+                raise BadFile(table.path, f"{value} in column '{name}' is too large")
         rows.append(tuple(cells))
     return rows
 

@@ -10,15 +10,17 @@ from typing import Any
 from libinject.merge import shown
 from libinject.page.parts import Article, Plot, Section, Table
 from libinject.page.render import articles_page
-from libinject.result import printable
+from libinject.report.icicles import Box, icicle, module_boxes
+from libinject.result import Row, printable
+from libinject.stacks import FILE, PHASES
 
 _MOST_ROWS = 50  # of the tables but that of ranks
 _MOST_ERRORS = 64  # ranks whose deviations can still be told apart
 _SHARES = (("share", "collectives"), ("waiting_at_least_share", "waiting in them, at least"), ("waiting_at_most_share", "waiting in them, at most"))
 
 
-def page(report: dict[str, Any], heat_maps: Sequence[dict[str, Any]]) -> str:
-    articles = [_article(job, heat_map) for job, heat_map in zip(report["jobs"], heat_maps, strict=True)]
+def page(report: dict[str, Any], heat_maps: Sequence[dict[str, Any]], stacks: Sequence[Box]) -> str:
+    articles = [_article(job, *more) for job, *more in zip(report["jobs"], heat_maps, stacks, strict=True)]
     scaling = shown.scaling_table(report)
     if scaling is not None:
         articles.insert(0, _scaling(scaling, report["scaling"]))
@@ -26,15 +28,26 @@ def page(report: dict[str, Any], heat_maps: Sequence[dict[str, Any]]) -> str:
     return articles_page(title, "merge", articles, report["problems"], "docs/merge.md explains each figure.")
 
 
-def _article(job: dict[str, Any], heat_map: dict[str, Any]) -> Article:
+def _article(job: dict[str, Any], heat_map: dict[str, Any], stacks: Box) -> Article:
     facts = [(what[:1].upper() + what[1:], text) for what, text in shown.lines(job)]
     tables = {table.id: table for table in shown.tables(job, None, _MOST_ROWS)}
     sections = [Section("ranks", "Ranks", "Who is slow, and who waits.").add(_heat(heat_map), _step_plot(job), _share_plot(job), tables.get("ranks")),
                 Section("collectives", "Collectives", "What the ranks exchange, and how long they wait for each other while doing so.").add(
                     *(tables.get(name) for name in ("operations", "communicators"))),
-                Section("links", "Links", "The slowest links between and into the GPUs.").add(*(tables.get(name) for name in ("bus", "peers", "copies")))]
+                Section("links", "Links", "The slowest links between and into the GPUs.").add(*(tables.get(name) for name in ("bus", "peers", "copies"))),
+                Section("code", "Modules, lines and operators", "What in the program launches the kernels, and what the GPUs waited for: all ranks together.").add(
+                    icicle(module_boxes(_modules(job)), "module-icicle", "Kernel time by module", "module_sum.csv"),
+                    icicle(stacks, "stack-icicle", "Kernel time by Python stack", FILE),
+                    *(tables.get(name) for name in ("modules", "lines", "operators", "gap_lines")))]
     headline, mood = _headline(job)
     return Article(shown.title(job), facts, [section for section in sections if not section.empty], headline, mood, job["problems"])
+
+
+def _modules(job: dict[str, Any]) -> list[Row]:
+    """As a run's own table has them."""
+    times = ("Total Time (ns)", *(f"{phase.capitalize()} (ns)" for phase in PHASES[:-1]))
+    return [{"Module": row["module"], "Class": row["class"], "Parent": row["parent"], **{time: row[time.lower().replace(" (ns)", "_ns").replace(" ", "_")] for time in times}}
+            for row in (job["code"] or {}).get("modules", {}).get("rows", [])]
 
 
 def _headline(job: dict[str, Any]) -> tuple[str, str]:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 from collections.abc import Iterable
 
@@ -41,6 +42,8 @@ def read(store: Store, folder: pathlib.Path, first: int, problems: list[str]) ->
         return 0
     for name, kept in TABLES.items():
         try:
+            if kept.is_new and not os.path.lexists(folder / f"{name}.parquet"):
+                continue
             _read_table(store, folder, name, {"run": WHOLE, **kept.needed}, {"run": WHOLE, **kept.columns}, first, count)
         except BadFile as problem:
             problems.append(str(problem))

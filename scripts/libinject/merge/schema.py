@@ -17,10 +17,31 @@ class Kept:
 
     needed: dict[str, str]
     others: dict[str, str]
+    is_new: bool = False  # older copies have none
 
     @property
     def columns(self) -> dict[str, str]:
         return {**self.needed, **self.others}
+
+
+_PHASES = ("Forward (ns)", "Backward (ns)", "Recomputation (ns)", "Optimizer (ns)", "Other (ns)")
+_SELF = ("Self Time (ns)", "Self Instances", "Total Time (ns)", "Total Instances")
+_WORK = (*_SELF, *_PHASES, "Compute-bound (ns)", "Memory-bound (ns)", "Latency-bound (ns)", "FLOP Time (ns)", "FLOPs")
+_CAUSES = ("Start-up", "Synchronization", "Copy Call", "Launch Call", "Other Call", "Host Compute", "Host Wait", "Other Stream", "Collective", "Queue", "Unknown")
+# What ranks' rows are added up of.
+SUMS = {
+    "op_sum": _WORK,
+    "module_sum": _WORK,
+    "line_sum": ("User Code Time (ns)", "User Code Copies", "User Code Copy Time (ns)", *_WORK),
+    "gap_line_sum": ("Idle Time (ns)", "Gaps", *(f"Idle: {cause} (ns)" for cause in _CAUSES), "Own Work (ns)"),
+}
+_LINE = {"File": TEXT, "Line": WHOLE, "Function": TEXT}
+
+
+def _summed(table: str, key: dict[str, str], needed: tuple[str, ...], others: dict[str, str]) -> Kept:
+    # FLOPs of a run are beyond LARGEST.
+    types = {column: REAL if column == "FLOPs" else WHOLE for column in SUMS[table]}
+    return Kept({**key, **{column: types[column] for column in needed}}, {**others, **{column: kind for column, kind in types.items() if column not in needed}}, True)
 
 
 TABLES = {
@@ -44,6 +65,10 @@ TABLES = {
     "memory_sum": Kept(
         {"Device": TEXT, "Kind": TEXT, "API": TEXT, "Peak (MB)": REAL},
         {"Total": TEXT, "Live (MB)": REAL, "Failed": WHOLE}),
+    "op_sum": _summed("op_sum", {"Operator": TEXT}, _SELF, {}),
+    "module_sum": _summed("module_sum", {"Module": TEXT}, _SELF, {"Class": TEXT, "Parent": TEXT}),
+    "line_sum": _summed("line_sum", _LINE, ("User Code Time (ns)", *_SELF), {"In Library": WHOLE}),
+    "gap_line_sum": _summed("gap_line_sum", _LINE, ("Idle Time (ns)",), {}),
 }
 
 # What is kept of a run.json: one row a folder. `parent` is what folders of one job have in common, if nothing else says it.

@@ -225,6 +225,34 @@ def copy_table(job: dict[str, Any], most: int) -> Table:
     return plain_table("copies", "Large copies below 80% of their link or of the other ranks' rate, worst first", "", columns, rows, note=note)
 
 
+_CODE = {
+    "modules": ("Modules", "self_time_ns", "Self Time"),
+    "lines": ("Lines of the program that launch kernels", "user_code_time_ns", "Kernel Time"),
+    "operators": ("Operators", "self_time_ns", "Self Time"),
+    "gap_lines": ("Lines of the program that the GPUs waited for", "idle_time_ns", "Idle Time"),
+}
+
+
+def _code_name(row: dict[str, Any]) -> str:
+    if "module" in row:
+        return f"{row['module']} ({row['class']})" if row["class"] and row["class"] != row["module"] else row["module"]
+    if "operator" in row:
+        return row["operator"]
+    return f"{row['file'].rpartition('/')[2]}:{row['line']} {row['function']}" if row["file"] else row["function"]
+
+
+def code_table(job: dict[str, Any], what: str, most: int) -> Table:
+    """Without rows of no time: those of lines that only libraries' lines are called from, for example."""
+    title, time, column = _CODE[what]
+    found = (job["code"] or {}).get(what, {"rows": [], "ranks": 0})
+    rows = [[printable(_code_name(row), 100), _percent(row["share"]), row[time], row.get("total_time_ns") if time == "self_time_ns" else None, row["ranks"], row["most_ns"],
+             row["most_rank"]] for row in found["rows"][:most] if row[time]]
+    columns = [as_column("Place" if "line" in what else title[:-1], "name"), as_column("Time (%)", digits=1), *_times(column, "Total Time"), as_column("Ranks"),
+               *_times("Most"), as_column("of rank")]
+    note = "" if found["ranks"] == job["ranks"] else f"of the {_count(found['ranks'], 'rank')} that have the table"
+    return plain_table(what, f"{title}, all ranks together", "", columns, rows, note=note)
+
+
 def scaling_table(report: dict[str, Any]) -> Table | None:
     scaling = report["scaling"]
     if not scaling:
@@ -250,5 +278,5 @@ def cell_text(cell: Any, column: dict[str, Any]) -> str:
 
 def tables(job: dict[str, Any], ranks: int | None, most: int) -> list[Table]:
     found = [rank_table(job, ranks), operation_table(job, most), communicator_table(job, most), bus_table(job, most),
-             peer_table(job, most), copy_table(job, most)]
+             peer_table(job, most), copy_table(job, most), *(code_table(job, what, most) for what in _CODE)]
     return [table for table in found if table.rows]

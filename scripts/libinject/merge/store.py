@@ -38,6 +38,7 @@ class Store:
         except OSError as error:
             raise Failure(f"no temporary folder: {error.strerror}") from None
         self.folder = pathlib.Path(self._folder.name)
+        self.folders: dict[int, pathlib.Path] = {}  # of runs that are no copies
         # DuckDB downloads nothing, and reads only the files we name.
         self.connection = duckdb.connect(config={
             "memory_limit": _MEMORY, "temp_directory": str(self.folder), "preserve_insertion_order": False,

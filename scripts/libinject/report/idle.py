@@ -50,10 +50,10 @@ def _lines_table(rows: list[Row]) -> Table | None:
     if not rows:
         return None
     causes = [f"Idle: {cause} (ns)" for cause in CAUSES]
-    on = ("Place", "Time (%)", "Idle Time (ns)", "Gaps", *causes)
+    on = ("Place", "Time (%)", "Idle Time (ns)", "Gaps", *causes, "Own Work (ns)")
     columns = tuple(dict.fromkeys((*on, *rows[0])))
     # What is 0 in all rows would take the room of what is not.
-    columns = tuple(column for column in columns if column not in causes or any(numbers([row], column) != [0] for row in rows))
+    columns = tuple(column for column in columns if column not in (*causes, "Own Work (ns)") or any(numbers([row], column) != [0] for row in rows))
     cells = [[{**row, "Place": place_of(row)}.get(column) for column in columns] for row in rows]
     return made_table("gap_line_sum", "Idle time by line", "gap_line_sum.csv", columns, cells, on=on, meanings=MEANINGS,
                       note="[device]: the host was not late. [none]: no line of the program, only libraries'. [unattributed]: not known.")

@@ -19,14 +19,13 @@ MOST_PLACES = 3
 _WORTH_DOING = 1.0  # percent of the time
 _WORTH_NAMING = 0.05  # of the time that a remedy is about
 _LONGEST_PLACE = 200
-# Idle time by cause that a remedy addresses (docs/diagnosis.md). Host compute is of two kinds, which no line tells apart.
-_CAUSES = {
-    "launch-bound": ("Launch Call", "Other Call"),
-    "synchronization-bound": ("Synchronization",),
-    "input-bound": ("Host Wait",),
-    "copy-bound": ("Copy Call",),
+# Idle time that a remedy addresses (docs/diagnosis.md): columns, with what a line's note calls them. Host Compute has Own Work in it.
+_IDLE = {
+    "launch-bound": {"Idle: Launch Call (ns)": "launch call", "Idle: Other Call (ns)": "other call", "Idle: Host Compute (ns)": "host compute"},
+    "synchronization-bound": {"Idle: Synchronization (ns)": "synchronization"},
+    "input-bound": {"Idle: Host Wait (ns)": "host wait", "Own Work (ns)": "own work"},
+    "copy-bound": {"Idle: Copy Call (ns)": "copy call"},
 }
-_COMPUTE = "Host Compute"
 _LIMITS = {"GPU-bound (compute)": "Compute-bound (ns)", "GPU-bound (memory)": "Memory-bound (ns)", "GPU-bound (latency)": "Latency-bound (ns)"}
 # Kernels that move data, unless a measurement says otherwise (docs/diagnosis.md).
 _MOVING = ("pooling", "normalization", "softmax", "loss", "elementwise", "reduction", "embedding", "optimizer", "layout change", "copy")
@@ -90,46 +89,24 @@ def _group(title: str, section: str, places: list[dict[str, str]]) -> list[dict[
     return [{"title": title, "section": section, "places": places[:MOST_PLACES]}] if places else []
 
 
-@dataclasses.dataclass
-class _HostCompute:
-    """How much of the idle time under Host Compute is of launches, and how much the host's own work, over all devices."""
-
-    launch: float
-    own: float
-
-    def least(self, kind: str, time: float) -> float:
-        """Of a line's: what must be of this kind, as the rest of the run has no room for it."""
-        return max(0.0, time - (self.own if kind == "launch-bound" else self.launch)) if kind in ("launch-bound", "input-bound") else 0.0
+def _idle_of(row: Row, column: str) -> float:
+    """Without the host's own work; nothing where the table does not tell it apart."""
+    if column != "Idle: Host Compute (ns)":
+        return _cells(row, column)
+    own = numbers([row], "Own Work (ns)")
+    return max(0.0, _cells(row, column) - own[0]) if own else 0.0
 
 
-def _host_compute(diagnosis: list[dict]) -> _HostCompute | None:
-    launch = own = 0.0
-    for entry in diagnosis:
-        idle = object_of(entry.get("idle_ns"))
-        times = {cause: whole(idle.get(cause)) or 0 for cause in ("Launch Call", "Other Call", "Queue", _COMPUTE)}
-        of_launches = next((whole(part.get("time_ns")) or 0 for part in objects(entry.get("evidence")) if part.get("kind") == "launch-bound"), 0)
-        computed = of_launches - times["Launch Call"] - times["Other Call"] - times["Queue"]
-        if not 0 <= computed <= times[_COMPUTE]:
-            return None
-        launch += computed
-        own += times[_COMPUTE] - computed
-    return _HostCompute(launch, own)
-
-
-def _waiting_lines(result: Result, kind: str, diagnosis: list[dict], total: float) -> list[dict[str, Any]]:
-    causes = _CAUSES.get(kind, ())
-    compute = _host_compute(diagnosis)
+def _waiting_lines(result: Result, kind: str, total: float) -> list[dict[str, Any]]:
+    causes = _IDLE.get(kind, {})
     found: list[tuple[float, Row, list[str]]] = []
     for row in result.rows("gap_line_sum", "File", "Line", "Function", "Idle Time (ns)") if causes else ():
         if not is_line(row):
             continue
-        parts = {cause: _cells(row, f"Idle: {cause} (ns)") for cause in causes}
-        computed = _cells(row, f"Idle: {_COMPUTE} (ns)")
-        if compute and computed and compute.least(kind, computed) >= computed / 2:
-            parts[_COMPUTE] = computed
+        parts = {cause: _idle_of(row, column) for column, cause in causes.items()}
         time = sum(parts.values())
         if time > 0 and time >= _WORTH_NAMING * total:
-            found.append((time, row, [f"{cause.lower()} {duration(part)}" for cause, part in sorted(parts.items(), key=lambda part: -part[1]) if part > 0]))
+            found.append((time, row, [f"{cause} {duration(part)}" for cause, part in sorted(parts.items(), key=lambda part: -part[1]) if part > 0]))
     found.sort(key=lambda each: -each[0])
     places = [_place(place_of(row), f"the GPU waited {duration(time)}: {', '.join(causes)}" if len(causes) > 1 else f"the GPU waited {duration(time)}: {causes[0].rpartition(' ')[0]}",
                      path_of(row)) for time, row, causes in found]
@@ -205,7 +182,7 @@ def where(result: Result, kind: str, device: str) -> list[dict[str, Any]]:
     diagnosis = objects(result.run.get("diagnosis"))
     total = sum(time for entry in diagnosis for part in objects(entry.get("evidence")) if part.get("kind") == kind
                 and (time := whole(part.get("time_ns"))) is not None and time > 0)
-    groups = _waiting_lines(result, kind, diagnosis, total)
+    groups = _waiting_lines(result, kind, total)
     if kind == "copy-bound":
         groups += _copying(result, device)
     elif kind == "communication-bound":
