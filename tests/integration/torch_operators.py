@@ -94,33 +94,41 @@ class Net(torch.nn.Module):
         return sum((module(rows).sum() for module in self.attention), batch)
 
 
-def train(attention, sizes, data_type=torch.float32, optimizer_type=torch.optim.SGD):
-    """`sizes(k)`: batch and length of iteration k."""
+def count(step):
+    """What PyTorch's counter says of it, by operator; nothing is launched meanwhile. Empty where it has none."""
     global launching
-    model = Net(attention).to(data_type)
-    optimizer = optimizer_type(model.parameters(), lr=0.01)
-
-    def step(k):
-        optimizer.zero_grad()
-        model(torch.ones(*sizes(k), 16, dtype=data_type)).backward()
-        optimizer.step()
-
-    counts = {}
     try:
         from torch.utils.flop_counter import FlopCounterMode
-        launching = False
-        with FlopCounterMode(display=False) as counter:
-            step(0)
-        counts = {str(name): count for name, count in counter.get_flop_counts()["Global"].items()}
-        launching = True
     except ImportError:
-        pass
+        return {}
+    launching = False
+    with FlopCounterMode(display=False) as counter:
+        step(0)
+    launching = True
+    return {str(name).replace("aten.", "aten::"): flops for name, flops in counter.get_flop_counts()["Global"].items()}
+
+
+def repeat(step, counts):
     with open(sys.argv[4], "w", encoding="utf-8") as file:
-        json.dump({"torch": torch.__version__, "counts": counts}, file)
+        json.dump({"torch": [int(part) for part in torch.__version__.split(".")[:2]], "counts": counts}, file)
     for k in range(ITERATIONS):
         time.sleep(0.002)
         cuda.training_launch(b"begin", 1)
         step(k)
+
+
+def train(attention, sizes, data_type=torch.float32, counted=None):
+    """`sizes(k)`: batch and length of iteration k. `counted`: what the counter takes for the model's attention."""
+    def stepping(attention):
+        model = Net(attention).to(data_type)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+
+        def step(k):
+            optimizer.zero_grad()
+            model(torch.ones(*sizes(k), 16, dtype=data_type)).backward()
+            optimizer.step()
+        return step
+    repeat(stepping(attention), count(stepping(counted or attention)))
 
 
 def plain():
@@ -131,9 +139,86 @@ def bfloat16():
     train([Attention(True, 6)], lambda k: (3, 6), torch.bfloat16)
 
 
+def grouped():
+    """Both heads of the queries have one of the keys and values, which the counter does not take."""
+    train([Attention(False, 6, key_heads=1)], lambda k: (3, 6), counted=[Attention(False, 6)])
+
+
 def growing():
     """The same kernels each time, of sizes that are never the same."""
     train([Attention(False, 6)], lambda k: (3, 6 + k))
+
+
+class Wrapped(torch.Tensor):
+    """Stands for a tensor of other sizes, which is computed with."""
+    @staticmethod
+    def __new__(cls, inner, sizes):
+        tensor = torch.Tensor._make_wrapper_subclass(cls, sizes, dtype=inner.dtype)
+        tensor.inner = inner
+        return tensor
+
+    @classmethod
+    def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
+        launch(b"gather", 3)
+        return function(*(arg.inner if isinstance(arg, cls) else arg for arg in args))
+
+
+def flash_forward(query, key, value, cum_seq_q, cum_seq_k, max_q, max_k, dropout_p, is_causal, return_debug_mask, **_):
+    launch(b"pytorch_flash::flash_fwd_kernel", 13)
+    empty = torch.empty(0)
+    return torch.zeros_like(query), empty, empty, empty, empty
+
+
+def flash_backward(grad_out, query, key, value, *_, **__):
+    launch(b"pytorch_flash::flash_bwd_kernel", 14)
+    return torch.zeros_like(query), torch.zeros_like(key), torch.zeros_like(value)
+
+
+def sparse_mm(a, b):
+    launch(b"sparse", 4)
+    return torch.zeros(a.shape[0], b.shape[1])
+
+
+def nested_bmm(a, b):
+    launch(b"nested", 5)
+    return torch.zeros(1)
+
+
+def strange():
+    """Tensors whose sizes are not what is computed with: of these operators nothing is known, but of those inside and beside them."""
+    from torch.fx.experimental.proxy_tensor import make_fx
+    library.impl("mm", sparse_mm, "SparseCPU")
+    library.impl("bmm", nested_bmm, "NestedTensorCPU")
+    library.impl("_flash_attention_forward", flash_forward, "CPU")
+    library.impl("_flash_attention_backward", flash_backward, "CPU")
+    ops = torch.ops.aten
+    matrix = torch.ones(8, 8)
+    sparse = torch.eye(8).to_sparse()
+    nested = torch.nested.nested_tensor([torch.ones(2, 3), torch.ones(4, 3)])
+    wrapped = Wrapped(torch.ones(4, 8), (8, 8))
+    packed = torch.ones(12, 2, 8)  # sequences one after the other, heads
+    heads = torch.ones(3, 4, 2, 8)  # batch, length, heads
+    ends = torch.tensor([0, 4, 12], dtype=torch.int32)
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=0.01)
+
+    def step(k):
+        torch.mm(sparse, matrix)
+        torch.bmm(nested, nested.transpose(1, 2))
+        torch.mm(wrapped, matrix)  # 4 of the 8 rows
+        torch.vmap(torch.mm)(torch.ones(3, 2, 5), torch.ones(3, 5, 2))
+        torch.mm(torch.ones(2, 2, device="meta"), torch.ones(2, 2, device="meta"))
+        ops._flash_attention_forward(packed, packed, packed, ends, ends, 8, 8, 0.0, False, False)
+        ops._flash_attention_forward(heads, heads, heads, None, None, 4, 4, 0.0, True, False)
+        ops._flash_attention_forward(heads, heads, heads, None, None, 4, 4, 0.0, True, False, window_size_left=2)
+        ops._flash_attention_backward(heads, heads, heads, heads, heads, heads, None, None, 4, 4, 0.0, True, ends, ends)
+        if k % 10 == 5:
+            make_fx(torch.matmul, tracing_mode="symbolic")(matrix, matrix)
+        optimizer.step()
+    one = 2 * 3 * 2 * 4 * 4 * 8  # a product of attention's
+    batch = 2 * 3 * 2 * 5 * 2
+    # The products of a batch are inside of the mm that vmap was given.
+    repeat(step, {"aten::mm": 2 * 4 * 8 * 8 + batch, "aten::bmm": batch, "aten::_flash_attention_forward": 2 * one,
+                  "aten::_flash_attention_backward": 5 * one})
 
 
 globals()[sys.argv[2]]()
