@@ -210,8 +210,10 @@ void CodeTimes::join(std::uint32_t window, std::vector<Held>& timed) {
   }
   for (std::size_t i = 0; i < timed.size(); ++i) count(timed[i], joined[i].place);
   const auto left_out = first_left_out_.find(window);
+  const bool all_held = left_out == first_left_out_.end();
   add_flops(timed, timed_launches, joined,
-            left_out == first_left_out_.end() ? std::numeric_limits<Nanoseconds>::max() : left_out->second);
+            all_held ? std::numeric_limits<Nanoseconds>::max() : left_out->second);
+  if (!all_held) first_left_out_.erase(left_out);
   gaps_.settle(window, code_launches(timed), joined);
 }
 
@@ -302,7 +304,7 @@ void CodeTimes::add_flops(const std::vector<Held>& timed, const std::vector<Laun
     } else if (joined[i].work != kNoWork && joined[i].work != kUnknownWork) {
       work = model_work_of(shapes_->shape(joined[i].work >> 1));
       is_first = (joined[i].work & 1) != 0;
-      any_operator_flops_ = true;
+      any_operator_flops_ = any_operator_flops_ || work.flops != 0;
     } else if (joined[i].work == kUnknownWork && iteration != nullptr) {
       iteration->operators_known = false;
     }

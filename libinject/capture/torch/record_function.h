@@ -73,7 +73,7 @@ struct RecordFunctionApi {
   void (*before_descriptor)(void* function, Descriptor name, std::int64_t sequence) = nullptr;  // 2.x
   void* step_callbacks = nullptr;  // says that it is 1.12 or later
 
-  // For the test of how an operator's inputs are read, from 2.2 on (op_inputs.h):
+  // For the test of how an operator's inputs are read (op_inputs.h); PyTorch 1 lacks them:
   std::size_t (*num_inputs)(const void* function) = nullptr;
   std::int32_t (*tensor_from_blob)(void* data, std::int64_t dimensions, const std::int64_t* sizes,
                                    const std::int64_t* strides, std::int64_t offset, std::int32_t type,
