@@ -166,8 +166,8 @@ class Code(simulated.SimulatedTest):
 
 @unittest.skipIf(PYTHON is None, "no PyTorch for any Python here (python3-torch)")
 class Operators(simulated.SimulatedTest):
-    """FLOPs by the sizes of operators' inputs, against PyTorch's own counter. PyTorch before 2.2 (Debian's) has neither that counter nor
-    what the sizes are looked up with: there they are not known, and nothing else is amiss."""
+    """FLOPs by the sizes of operators' inputs, against PyTorch's own counter. PyTorch before 2.3 (Debian's) lacks the functions
+    that the test of how sizes are read is made with: there they are not known, and nothing else is amiss."""
 
     ITERATIONS = 4
 
@@ -176,7 +176,10 @@ class Operators(simulated.SimulatedTest):
                                         "counts.json"], timeout=120, WINDOW=f"iter:30+{self.ITERATIONS}", LOG="debug", SUMMARY="stderr")
         self.assertEqual(done.out.lost(), {})
         truth = json.loads((done.work / "counts.json").read_text())
-        self.assertIn("PyTorch tells of its operators' inputs" if truth["torch"] >= [2, 2] else "are not asked for their inputs", done.stderr)
+        known = truth["torch"] >= [2, 3]
+        self.assertIn("PyTorch tells of its operators' inputs" if known else "are not asked for their inputs", done.stderr)
+        if not known:
+            truth["counts"] = {}
         rows = {row["Operator"]: row for row in done.out.rows("op_sum.csv")}
         self.assertTrue(any(name.startswith("aten::") for name in rows), rows.keys())
         return done, rows, truth
@@ -200,7 +203,7 @@ class Operators(simulated.SimulatedTest):
     def test_sizes_that_are_not_what_they_seem(self):
         """Sparse, nested and packed tensors, tensors that stand for others, windows of attention."""
         version = subprocess.run([PYTHON, "-c", "import torch; print(torch.__version__)"], capture_output=True, text=True, check=True).stdout
-        if [int(part) for part in version.split(".")[:2]] < [2, 2]:
+        if [int(part) for part in version.split(".")[:2]] < [2, 3]:
             self.skipTest(f"PyTorch {version.strip()} has not all of these")
         _, rows, truth = self.run_pattern("strange")
         self.assertEqual({name: int(rows[name]["FLOPs"]) for name in truth["counts"]},

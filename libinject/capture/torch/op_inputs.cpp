@@ -27,7 +27,7 @@ constexpr std::size_t kSizesWords = 11;
 template <typename T>
 T torch_value(const void* object, std::size_t offset) noexcept {
   T value{};
-  std::memcpy(&value, static_cast<const char*>(object) + offset, sizeof value);
+  std::memcpy(static_cast<void*>(&value), static_cast<const char*>(object) + offset, sizeof value);
   return value;
 }
 const void* torch_pointer(const void* object, std::size_t offset) noexcept {
