@@ -31,10 +31,12 @@ Sequences sequences_of(Kernels kernels) {
 
 class Join {
  public:
-  Join(Kernels timed, Kernels named, std::span<const std::uint32_t> places)
+  Join(Kernels timed, Kernels named, std::span<const std::uint32_t> places,
+       std::span<const std::uint32_t> works)
       : timed_(timed),
         named_(named),
         places_(places),
+        works_(works),
         named_sequences_(sequences_of(named)),
         joined_(timed.size()) {}
 
@@ -66,19 +68,35 @@ class Join {
 
   bool take_equal(const Sequence& sequence, const std::vector<const Sequence*>& others, Number number) {
     std::vector<PlaceVote> votes;
-    const Sequence* first = nullptr;
+    std::vector<const Sequence*> equal;
     for (const Sequence* other : others) {
       if (other->size() != sequence.size() ||
           !std::equal(sequence.begin(), sequence.end(), other->begin(),
                       [&](std::uint32_t timed, std::uint32_t named) { return same(timed, named, number); }))
         continue;
-      if (first == nullptr) first = other;
+      equal.push_back(other);
       votes.resize(sequence.size());
       for (std::size_t i = 0; i < sequence.size(); ++i) votes[i].add(places_[(*other)[i]]);
     }
-    if (first == nullptr) return false;
-    for (std::size_t i = 0; i < votes.size(); ++i) joined_[sequence[i]] = {votes[i].place(), (*first)[i]};
+    if (equal.empty()) return false;
+    const bool works_known = number == &LaunchedKernel::exact && equal.size() > 1 && !works_.empty();
+    for (std::size_t i = 0; i < votes.size(); ++i) {
+      const std::uint32_t work = works_known ? common_work(equal, i) : kUnknownWork;
+      joined_[sequence[i]] = {votes[i].place(), (*equal.front())[i], work};
+    }
     return true;
+  }
+
+  /// What all sequences that know it have at that position.
+  std::uint32_t common_work(const std::vector<const Sequence*>& sequences, std::size_t position) const {
+    std::uint32_t common = kUnknownWork;
+    for (const Sequence* sequence : sequences) {
+      const std::uint32_t work = works_[(*sequence)[position]];
+      if (work == kUnknownWork) continue;
+      if (common != kUnknownWork && common != work) return kUnknownWork;
+      common = work;
+    }
+    return common == kUnknownWork ? kNoWork : common;
   }
 
   /// How far two sequences agree from their beginnings and from their ends, each without what belongs to both
@@ -151,7 +169,8 @@ class Join {
       // One more than there is a place for may be another place's; in a loop it is not.
       const std::uint32_t most = named_most.at(kernel);
       if (most > 1 || timed_most.at(kernel) <= most)
-        joined_[i] = {found->second.vote.place(), most > 1 ? JoinedPlace::kNone : found->second.first};
+        joined_[i] = {found->second.vote.place(), most > 1 ? JoinedPlace::kNone : found->second.first,
+                      joined_[i].work};
     }
   }
 
@@ -160,6 +179,7 @@ class Join {
   Kernels timed_;
   Kernels named_;
   std::span<const std::uint32_t> places_;
+  std::span<const std::uint32_t> works_;
   const Sequences named_sequences_;
   std::vector<JoinedPlace> joined_;
 };
@@ -168,8 +188,9 @@ class Join {
 
 std::vector<JoinedPlace> join_places(std::span<const LaunchedKernel> timed,
                                      std::span<const LaunchedKernel> named,
-                                     std::span<const std::uint32_t> places) {
-  return Join(timed, named, places).run();
+                                     std::span<const std::uint32_t> places,
+                                     std::span<const std::uint32_t> works) {
+  return Join(timed, named, places, works).run();
 }
 
 std::vector<std::uint32_t> first_alike(std::span<const LaunchedKernel> kernels) {

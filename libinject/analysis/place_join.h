@@ -18,12 +18,17 @@ struct LaunchedKernel {
   std::uint32_t iteration = 0;
 };
 
+/// What a kernel that is named computes: numbers that mean something to the caller, and these.
+inline constexpr std::uint32_t kNoWork = 0;
+inline constexpr std::uint32_t kUnknownWork = ~std::uint32_t{0};
+
 struct JoinedPlace {
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
 
   std::uint32_t place = 0;  ///< 0 where it is not certain
   /// The first one in `named` that it was compared with; kNone where it is one of several of one place.
   std::uint32_t named = kNone;
+  std::uint32_t work = kUnknownWork;
 };
 
 /// What several launches that do the same say of a place: 0 if it is not known, kIncompletePlace if it lacks
@@ -65,9 +70,15 @@ class PlaceVote {
 ///
 /// Where equal parts of an iteration are left out at random, as layers are by stochastic depth, equal
 /// sequences need not be the same layers.
+///
+/// `works[i]` is what `named[i]` computes. The same kernels may compute more or less: a grid need not show
+/// the sizes. So a kernel of `timed` takes that only from sequences of the same kernels, of which there must
+/// be two or more, and all that know it have to agree; otherwise it is kUnknownWork. Where none knows it, no
+/// operator has been heard of on that thread: kNoWork.
 std::vector<JoinedPlace> join_places(std::span<const LaunchedKernel> timed,
                                      std::span<const LaunchedKernel> named,
-                                     std::span<const std::uint32_t> places);
+                                     std::span<const std::uint32_t> places,
+                                     std::span<const std::uint32_t> works = {});
 
 /// For each kernel the first one that a sequence of the same thread, with the same coarse kernels, has at its
 /// position: itself if there is no earlier one.

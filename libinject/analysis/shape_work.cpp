@@ -113,6 +113,13 @@ std::optional<Arithmetic> arithmetic_of(const ShapeWork& work, TensorCores cores
   }
 }
 
+ShapeWork model_work_of(const CallShape& shape) noexcept {
+  if (shape.kind() != ShapeKind::kAttention) return work_of(shape);
+  auto attention = shape.as<AttentionShape>();
+  attention.flags &= ~(kAttentionCausal | kAttentionBottomRight | kAttentionShifted);
+  return work_of(attention);
+}
+
 ShapeWork work_of(const CallShape& shape) noexcept {
   switch (shape.kind()) {
     case ShapeKind::kGemm: {
@@ -133,6 +140,11 @@ ShapeWork work_of(const CallShape& shape) noexcept {
     case ShapeKind::kRnn: {
       const auto rnn = shape.as<RnnShape>();
       return work(rnn_flops(rnn), 0, rnn.type, rnn.compute);
+    }
+    case ShapeKind::kOperator: {
+      const auto op = shape.as<OperatorShape>();
+      const bool may_be_tf32 = op.type == DataType::kF32 || op.type == DataType::kF64;
+      return work(op.flops, 0, op.type, may_be_tf32 ? ComputeType::kOther : ComputeType::kUnknown);
     }
     default:
       return {};

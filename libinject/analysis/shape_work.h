@@ -43,6 +43,9 @@ struct ShapeWork {
   bool block_scaled = false;  ///< mxfp8, nvfp4: no peak is known for such products
 };
 ShapeWork work_of(const CallShape& shape) noexcept;
+/// The same as PyTorch's flop counter has it, and as model FLOPs are defined: attention counts every pair of
+/// a query and a key, whatever a causal mask leaves out.
+ShapeWork model_work_of(const CallShape& shape) noexcept;
 
 /// What tensor cores would do with elements of this type, whatever the device; empty for types that they do
 /// not take, or take only if the call allows it.

@@ -82,7 +82,7 @@ std::uint32_t launch_place(ThreadState& thread) noexcept {
   place.op = operators.node;
   place.stack = own.stack;
   place.module = own.module;
-  bool is_complete = thread.operators.complete() || !listens_to_operators();
+  bool is_complete = all_operators_known(thread);
   if (const OpenOperator* backward = operators.backward; backward != nullptr) {
     place.phase = CodePhase::kBackward;
     // Frames that have begun inside of it: a hook, a function with a backward pass in Python, or a forward
@@ -105,6 +105,11 @@ std::uint32_t launch_place(ThreadState& thread) noexcept {
   if (place == CodePlace{}) return 0;
   const std::uint32_t number = places.place(place);
   return number == 0 || is_complete ? number : number | kIncompletePlace;
+}
+
+std::uint64_t launch_operator_call(const ThreadState& thread) noexcept {
+  const OperatorCall call = thread.operators.call();
+  return (call.level == 0 && !all_operators_known(thread) ? OperatorCall::unknown() : call).packed();
 }
 
 std::optional<StackSample> sample_stack() noexcept {

@@ -27,6 +27,9 @@ void forget_launch_names() noexcept;
 /// microseconds.
 std::uint32_t launch_place(ThreadState& thread) noexcept;
 
+/// The operator's call that the calling thread's launch is made in, packed.
+std::uint64_t launch_operator_call(const ThreadState& thread) noexcept;
+
 /// What a thread of the program that launches was doing, while launches are named.
 struct StackSample {
   Nanoseconds time = 0;

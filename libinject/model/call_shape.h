@@ -23,6 +23,7 @@ enum class ShapeKind : std::uint8_t {
   kRnn,
   kCollective,
   kOtherGraph,  ///< a cuDNN graph that is none of these
+  kOperator,    ///< of no library's call: an operator of the program's framework
 };
 
 /// op(A) · op(B) as cuBLAS has it: column-major, C of M × N. A matrix-vector product has N = 1.
@@ -206,6 +207,17 @@ struct OtherGraphShape {
   std::uint8_t reserved[3] = {};
   std::int32_t engine = -1;
   std::uint64_t operations = 0;
+};
+
+/// What an operator computes, while launches are named: it is all that is kept of its sizes.
+struct OperatorShape {
+  static constexpr ShapeKind kKind = ShapeKind::kOperator;
+  ShapeKind kind = kKind;
+  DataType type = DataType::kUnknown;  ///< of what is multiplied
+  std::uint8_t reserved[6] = {};
+  std::uint64_t flops = 0;
+
+  bool operator==(const OperatorShape&) const = default;
 };
 
 /// Any of them.

@@ -58,7 +58,37 @@ struct CodePlace {
 /// before launches were named, or in the backward pass of one. It counts where no complete one is known.
 inline constexpr std::uint32_t kIncompletePlace = 1u << 31;
 
-/// Of it, what the interpreter tells.
+/// The operator's call that a launch was made in, where launches are named: of the operators around the
+/// launch whose sizes say what they compute, the innermost one. Calls are numbered by thread.
+struct OperatorCall {
+  static constexpr std::uint32_t kNumbers = 1u << 24;
+  static constexpr std::uint32_t kMostInside = (1u << 16) - 1;
+  static constexpr std::uint32_t kMostLevels = (1u << 8) - 1;
+
+  std::uint32_t outermost = 0;  ///< the number of the outermost one, 1 … kNumbers - 1
+  std::uint32_t inside = 0;     ///< how many had begun in that one, up to this
+  std::uint32_t level = 0;      ///< how many of them are around the launch; 0: none
+  std::uint32_t shape = 0;      ///< what this one computes, in Core::shapes; 0: not known
+
+  bool operator==(const OperatorCall&) const = default;
+
+  /// Stands for a launch of which that is not known.
+  static constexpr OperatorCall unknown() { return {0, 0, kMostLevels, 0}; }
+  constexpr bool is_unknown() const { return level == kMostLevels; }
+
+  /// In 64 bits; 0 where it has no room in these.
+  constexpr std::uint64_t packed() const {
+    if (outermost >= kNumbers || inside > kMostInside || level > kMostLevels || shape > kMostInside) return 0;
+    return std::uint64_t{outermost} << 40 | std::uint64_t{inside} << 24 | std::uint64_t{level} << 16 | shape;
+  }
+  static constexpr OperatorCall unpacked(std::uint64_t packed) {
+    return {static_cast<std::uint32_t>(packed >> 40), static_cast<std::uint32_t>(packed >> 24 & kMostInside),
+            static_cast<std::uint32_t>(packed >> 16 & kMostLevels),
+            static_cast<std::uint32_t>(packed & kMostInside)};
+  }
+};
+
+/// Of a place, what the interpreter tells.
 struct CodeContext {
   std::uint32_t stack = 0;
   std::uint32_t module = 0;

@@ -22,9 +22,9 @@ struct Attribution {
   std::uint32_t range = 0;   ///< NVTX context node; a CodePlace where launches are named
   std::uint32_t owner =
       0;  ///< library call, by its number on the thread: that of `shape`, else the outermost
-  std::uint32_t shape = 0;  ///< in Core::shapes: what that call computes, 0 if not known
-  CallChain chain = 0;      ///< hooked calls around `function`
-  std::uint64_t stream_handle = 0;
+  std::uint32_t shape = 0;          ///< in Core::shapes: what that call computes, 0 if not known
+  CallChain chain = 0;              ///< hooked calls around `function`
+  std::uint64_t stream_handle = 0;  ///< an OperatorCall, packed, where launches are named
   Nanoseconds host_begin = 0;
   Nanoseconds host_end = 0;
 };

@@ -72,7 +72,8 @@ struct alignas(64) CallRecord {
   Nanoseconds begin = 0;
   Nanoseconds end = 0;
   CallChain chain = 0;       ///< the hooked calls around this one, itself not included
-  std::uint64_t stream = 0;  ///< cudaStream_t / CUstream value, 0 where unknown or default
+  std::uint64_t stream = 0;  ///< cudaStream_t / CUstream value, 0 where unknown or default; in a window that
+                             ///< is_naming(), the launch's OperatorCall (model/code_place.h), packed
   std::uint32_t owner = 0;   ///< `call` of the library call around this one that has its work: the one that
                              ///< `shape` is of, else the outermost one; 0 if none
   std::uint32_t call = 0;    ///< number of this call on its thread

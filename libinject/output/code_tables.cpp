@@ -50,9 +50,10 @@ void add_flop_columns(Columns<Row>& columns) {
   columns
       .add(
           "FLOP Time (ns)", kTime, [](const Row& row) { return row.inclusive.flop_time; },
-          "Of the total time: kernels of library calls whose FLOPs are known.")
+          "Of the total time: kernels of library calls and operators whose FLOPs are known (code.md).")
       .add(
-          "FLOPs", kFlops, [rate](const Row& row) { return rate(row).flops; }, "Of these calls.")
+          "FLOPs", kFlops, [rate](const Row& row) { return rate(row).flops; },
+          "Of these; attention as if it were not causal.")
       .add(
           "TFLOP/s", kTeraflops, [rate](const Row& row) { return rate(row).teraflops; },
           "FLOPs by FLOP Time.", "no FLOPs are known of; a rate that can't be (peaks.md)")

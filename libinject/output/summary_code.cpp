@@ -56,7 +56,7 @@ void write_code(TextPage& page, const Report& report) {
   if (const auto& model = report.model_flops; model) {
     std::string text = "model FLOPs " + flops_text(model->per_iteration) + " an iteration";
     if (model->utilization) text += ", utilization " + percent_text(100 * *model->utilization);
-    page.paragraph("  ", text + " (of library calls of known shape, " +
+    page.paragraph("  ", text + " (of library calls and operators of known shape, " +
                              share_text(code.all.flop_time, code.all.time) + " of the kernels' time)");
   }
   TextTable by_module({"Kernels", "Time", "Bound by"}, "Module (module_sum.csv)");

@@ -14,6 +14,8 @@ struct OpenOperator {
   const void* function = nullptr;  ///< the framework's object for it, which lives as long as it is open
   const void* frame = nullptr;     ///< the innermost Python frame as it began
   std::int64_t sequence = -1;      ///< autograd's; negative: it has none
+  std::uint32_t call = 0;          ///< numbers those whose sizes say what they compute; 0: another one
+  std::uint32_t shape = 0;         ///< what it computes, in Core::shapes; 0: not known
   CodeContext context;             ///< of that frame, …
   bool has_context = false;        ///< … where it has been asked for
   bool is_backward = false;        ///< a node of the backward pass
@@ -30,26 +32,55 @@ class OpenOperators {
   OpenOperator* innermost() noexcept { return depth_ == 0 ? nullptr : &operators_[depth_ - 1]; }
 
   /// Whether all that are open are known: one has begun since they are listened to, so that none is left that
-  /// had begun before.
-  bool complete() const noexcept { return complete_; }
+  /// had begun before. `listening` numbers the times that they are.
+  bool complete(std::uint32_t listening) const noexcept { return complete_ == listening; }
 
-  void begin(const OpenOperator& op) noexcept {
-    complete_ = complete_ || depth_ == 0;
-    if (depth_ < kMost) operators_[depth_++] = op;
+  void begin(const OpenOperator& op, std::uint32_t listening) noexcept {
+    if (depth_ == 0) complete_ = listening;
+    if (depth_ < kMost) {
+      operators_[depth_++] = op;
+    } else {
+      left_out_ = true;
+    }
   }
   /// Nothing happens where it is not the innermost one: it has been left out, it ends on another thread than
   /// it began on, or it began before operators were listened to.
   void end(const void* function) noexcept {
-    if (depth_ != 0 && operators_[depth_ - 1].function == function) --depth_;
+    if (depth_ == 0 || operators_[depth_ - 1].function != function) return;
+    --depth_;
+    left_out_ = false;
+  }
+  std::uint32_t next_call() noexcept {
+    calls_ = calls_ + 1 == OperatorCall::kNumbers ? 1 : calls_ + 1;
+    return calls_;
+  }
+  /// The call that a launch is made in now.
+  OperatorCall call() const noexcept {
+    OperatorCall found;
+    if (left_out_) return found;
+    for (std::uint32_t level = 0; level < depth_; ++level) {
+      const OpenOperator& op = operators_[level];
+      if (op.call == 0) continue;
+      if (++found.level == 1) found.outermost = op.call;
+      found.inside = (op.call + OperatorCall::kNumbers - found.outermost) % OperatorCall::kNumbers;
+      found.shape = op.shape;
+    }
+    if (found.inside >= OperatorCall::kMostInside) {  // one of many that can't be told apart
+      found.inside = OperatorCall::kMostInside;
+      found.shape = 0;
+    }
+    return found;
   }
   void clear() noexcept {
-    depth_ = 0;
-    complete_ = false;
+    depth_ = calls_ = complete_ = 0;
+    left_out_ = false;
   }
 
  private:
   std::uint32_t depth_ = 0;
-  bool complete_ = false;
+  std::uint32_t calls_ = 0;
+  std::uint32_t complete_ = 0;
+  bool left_out_ = false;  // an operator is open that found no room
   std::array<OpenOperator, kMost> operators_;
 };
 

@@ -45,7 +45,8 @@ struct alignas(64) ThreadState {
   bool has_stepped = false;                    ///< an optimizer
   std::uint32_t captures = 0;                  ///< CUDA graphs that it captures now
   std::uint32_t launch_window = 0;             ///< window of the driver launch in progress
-  std::uint32_t launch_place = 0;              ///< of that, where launches are named
+  std::uint32_t launch_place = 0;              ///< of that, where launches are named …
+  std::uint64_t launch_call = 0;               ///< … and its OperatorCall, packed
   std::uint32_t plain_window = 0;              ///< window that a driver call which submits nothing began in
   std::atomic<std::uint32_t> launching{0};     ///< 1 while a driver launch of an open window is in progress
   std::atomic<std::uint32_t> ended_ranges{0};  ///< start/end ranges of this thread that another thread ended
@@ -70,6 +71,7 @@ struct alignas(64) ThreadState {
     operators.clear();
     index = calls = range = graph_nodes = graph_nodes_at_enter = launching_kernel = launch_window =
         launch_place = 0;
+    launch_call = 0;
     untimed_signs = sign_pass = last_shape = plain_window = processor_time_window = kept_window = 0;
     last_operand = last_call_end = last_short_end = kept_end = kept_end_ticks = sign_sum = step_sum = 0;
     sign_count = step_count = step_function = step_optimizer = captures = 0;

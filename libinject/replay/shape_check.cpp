@@ -60,6 +60,7 @@ bool is_shape(const CallShape& shape) {
     }
     case ShapeKind::kOtherGraph:
       return true;
+    case ShapeKind::kOperator:  // of launches that are named, which no file has
     case ShapeKind::kNone:
       break;
   }

@@ -26,7 +26,7 @@ struct CodeWork {
   std::uint64_t instances = 0;
   std::uint64_t time = 0;
   std::array<std::uint64_t, kCodePhases> phases{};  ///< time, by CodePhase
-  FlopCount flops;                                  ///< of library calls of known shape
+  FlopCount flops;                                  ///< of library calls and operators of known shape
   std::uint64_t flop_time = 0;                      ///< of these calls' kernels
   FlopRate rate;                                    ///< `flops` by `flop_time`
   KernelLimits limits;                              ///< what limits the kernels, collectives excepted

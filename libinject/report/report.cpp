@@ -244,8 +244,11 @@ void add_iteration(Report& report, const IterationRow& row) {
   }
 }
 
-/// Of the complete iterations, what the model takes of the peaks.
+/// Of the complete iterations, what the model takes of the peaks. Where operators count, of those whose
+/// operators are known.
 std::optional<ModelFlops> model_flops(const Report& report) {
+  const CodeTimes& times = report.statistics->code_times();
+  const DeviceSpecs device = specs_of(*report.run, 0);
   double flops = 0;
   double least = 0;  // ns at the peaks
   bool peaks_known = true;
@@ -253,14 +256,16 @@ std::optional<ModelFlops> model_flops(const Report& report) {
   std::size_t devices = 1;
   for (const IterationReport& iteration : report.iterations) {
     const IterationRow& row = *iteration.row;
-    if (iteration.device || !row.complete || row.label != IterationLabel::kIteration || !iteration.flops ||
-        !iteration.duration)
+    if (iteration.device || !row.complete || row.label != IterationLabel::kIteration || !iteration.duration)
       continue;
+    const CodeTimes::IterationFlops* computed = times.iteration_flops(row.begin);
+    if (computed == nullptr || (times.any_operator_flops() && !computed->operators_known)) continue;
     ++count;
     devices = std::max(devices, row.devices.size());
-    flops += static_cast<double>(iteration.flops->flops);
-    peaks_known = peaks_known && iteration.flops->peak_share.value;
-    least += iteration.flops->peak_share.value.value_or(0) * static_cast<double>(*iteration.duration);
+    flops += static_cast<double>(computed->flops.total());
+    const std::optional<double> seconds = computed->flops.least_time(device);
+    peaks_known = peaks_known && seconds;
+    least += 1e9 * seconds.value_or(0);
   }
   const FlopSum all = report.code.all.flops.total();
   if (count == 0 || flops == 0 || all == 0) return std::nullopt;
@@ -286,9 +291,7 @@ std::uint64_t count_impossible_rates(const Report& report) {
     add(window.host && window.host->flops.peak_share.impossible);
   for (const IterationReport& iteration : report.iterations)
     add(iteration.flops && iteration.flops->peak_share.impossible);
-  for (const OperatorRow& row : report.code.operators) add(row.inclusive.rate.peak_share.impossible);
-  for (const ModuleRow& row : report.code.modules) add(row.inclusive.rate.peak_share.impossible);
-  for (const LineRow& row : report.code.lines) add(row.inclusive.rate.peak_share.impossible);
+  // Not those by operator, module and line, whose attention counts what a causal mask leaves out.
   return count;
 }
 

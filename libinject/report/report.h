@@ -97,7 +97,7 @@ struct StepReport {
 
 /// What the model computes, without what is computed a second time (recomputation).
 struct ModelFlops {
-  double per_iteration = 0;           ///< of library calls of known shape
+  double per_iteration = 0;           ///< of library calls and operators of known shape
   std::optional<double> utilization;  ///< their time at the devices' peaks, by the step time
 };
 

@@ -3,6 +3,8 @@
 #include "libinject/stats/code_times.h"
 
 #include <algorithm>
+#include <iterator>
+#include <limits>
 #include <optional>
 
 #include "libinject/analysis/copies.h"
@@ -97,7 +99,11 @@ void CodeTimes::hold(const Event& event, std::uint32_t detail) {
   if (event.launch.known && timed.size() < kMaxHeld) {
     timed.push_back(work);
   } else {
-    if (event.launch.known) ++left_out_;
+    if (event.launch.known) {
+      ++left_out_;
+      const auto [first, is_new] = first_left_out_.try_emplace(event.launch.window, work.launched);
+      if (!is_new) first->second = std::min(first->second, work.launched);
+    }
     count(work, 0);
   }
 }
@@ -111,6 +117,7 @@ void CodeTimes::hold_named(const Event& event) {
   }
   named_.push_back(held(event));
   named_.back().place = event.launch.range;
+  named_.back().call = event.launch.stream_handle;
   named_window_ = event.launch.window & ~kNamingWindow;
 }
 
@@ -186,6 +193,7 @@ void CodeTimes::take_named() {
   named_launches_ = launches(named_);
   named_places_.clear();
   for (const Held& kernel : named_) named_places_.push_back(kernel.place);
+  named_works_ = named_works();
   const bool ended = !boundaries_.empty() && boundaries_.back() >= named_.back().launched;
   gaps_.named(code_launches(named_), first_alike(named_launches_), named_window_,
               ended ? std::optional(boundaries_.back()) : std::nullopt);
@@ -195,13 +203,18 @@ void CodeTimes::take_named() {
 
 void CodeTimes::join(std::uint32_t window, std::vector<Held>& timed) {
   std::vector<JoinedPlace> joined(timed.size());
+  std::vector<LaunchedKernel> timed_launches;
   if (any_named()) {
-    const std::vector<LaunchedKernel> launched = launches(timed);
-    joined = join_places(launched, named_launches_, named_places_);
-    if (tell_places_) tell(timed, launched, joined);
+    timed_launches = launches(timed);
+    joined = join_places(timed_launches, named_launches_, named_places_, named_works_);
+    if (tell_places_) tell(timed, timed_launches, joined);
   }
   for (std::size_t i = 0; i < timed.size(); ++i) count(timed[i], joined[i].place);
-  add_flops(timed, joined);
+  const auto left_out = first_left_out_.find(window);
+  const bool all_held = left_out == first_left_out_.end();
+  add_flops(timed, timed_launches, joined,
+            all_held ? std::numeric_limits<Nanoseconds>::max() : left_out->second);
+  if (!all_held) first_left_out_.erase(left_out);
   gaps_.settle(window, code_launches(timed), joined);
 }
 
@@ -218,17 +231,101 @@ void CodeTimes::tell(const std::vector<Held>& timed, const std::vector<LaunchedK
   tell_places_(placed);
 }
 
-/// `timed` is in the order of the launches.
-void CodeTimes::add_flops(const std::vector<Held>& timed, const std::vector<JoinedPlace>& joined) {
+namespace {
+
+/// What an operator's call computes, as one number: its shape, and whether the kernel is the first one of it.
+constexpr std::uint32_t operator_work_number(std::uint32_t shape, bool is_first) {
+  return shape << 1 | (is_first ? 1u : 0u);
+}
+
+}  // namespace
+
+/// Of each kernel that is named. Of calls within calls those count that have none inside, and none counts
+/// that a library's call of known FLOPs was made in.
+std::vector<std::uint32_t> CodeTimes::named_works() const {
+  struct Call {
+    std::uint32_t level = 0;
+    std::size_t first = 0;
+    bool counts = true;
+  };
+  using Calls = std::map<std::uint32_t, Call>;                         // by `inside`
+  std::map<std::pair<std::uint32_t, std::uint32_t>, Calls> outermost;  // by thread and number
+  const auto calls_of = [&outermost](const Held& kernel, const OperatorCall& call) -> Calls& {
+    return outermost[{kernel.thread, call.outermost}];
+  };
+  for (std::size_t i = 0; i < named_.size(); ++i) {
+    const Held& kernel = named_[i];
+    const OperatorCall call = OperatorCall::unpacked(kernel.call);
+    if (call.level == 0 || call.is_unknown() || kernel.transfer != 0) continue;
+    Call& found = calls_of(kernel, call).try_emplace(call.inside, Call{call.level, i, true}).first->second;
+    if (kernel.shape != ShapeTable::kNone && model_work_of(shapes_->shape(kernel.shape)).flops != 0)
+      found.counts = false;
+  }
+  for (auto& [number, calls] : outermost) {
+    std::uint32_t deepest = 0;  // of those that begin later
+    for (auto call = calls.rbegin(); call != calls.rend(); ++call) {
+      if (call->second.level < deepest) call->second.counts = false;
+      deepest = std::max(deepest, call->second.level);
+    }
+  }
+  std::vector<std::uint32_t> works(named_.size(), kNoWork);
+  for (std::size_t i = 0; i < named_.size(); ++i) {
+    const Held& kernel = named_[i];
+    const OperatorCall call = OperatorCall::unpacked(kernel.call);
+    if (call.is_unknown()) works[i] = kUnknownWork;
+    if (call.level == 0 || call.is_unknown() || call.shape == ShapeTable::kNone || kernel.transfer != 0)
+      continue;
+    const Call& found = calls_of(kernel, call).at(call.inside);
+    works[i] = found.counts ? operator_work_number(call.shape, found.first == i) : kNoWork;
+  }
+  return works;
+}
+
+const CodeTimes::IterationFlops* CodeTimes::iteration_flops(Nanoseconds time) const {
+  auto next = iteration_flops_.upper_bound(time);
+  if (next == iteration_flops_.begin()) return nullptr;
+  const IterationFlops& found = std::prev(next)->second;
+  return time < found.end ? &found : nullptr;
+}
+
+/// `timed` is in the order of the launches. What was launched from `held_until` on need not be in it.
+void CodeTimes::add_flops(const std::vector<Held>& timed, const std::vector<LaunchedKernel>& launched,
+                          const std::vector<JoinedPlace>& joined, Nanoseconds held_until) {
+  const auto iteration_of = [&](std::size_t i) -> IterationFlops* {
+    if (launched.empty() || launched[i].iteration == 0) return nullptr;
+    const std::size_t next = launched[i].iteration;
+    if (next == boundaries_.size() || boundaries_[next] > held_until) return nullptr;
+    const Nanoseconds end = boundaries_[next];
+    const Nanoseconds begin = boundaries_[next - 1];
+    const auto known = iteration_flops_.find(begin);
+    if (known != iteration_flops_.end()) return &known->second;
+    if (iteration_flops_.size() == kMaxIterations) return nullptr;
+    return &iteration_flops_.try_emplace(begin, IterationFlops{end, {}, true}).first->second;
+  };
   std::unordered_map<std::uint64_t, std::uint32_t> places;  // of calls, 0 where nothing is known of one
   for (std::size_t i = 0; i < timed.size(); ++i) {
     const Held& kernel = timed[i];
-    if (kernel.shape == ShapeTable::kNone || kernel.transfer != 0) continue;
-    const ShapeWork work = work_of(shapes_->shape(kernel.shape));
+    if (kernel.transfer != 0) continue;
+    IterationFlops* const iteration = iteration_of(i);
+    ShapeWork work;
+    bool is_first = false;
+    std::uint32_t place = joined[i].place;
+    if (kernel.shape != ShapeTable::kNone) work = model_work_of(shapes_->shape(kernel.shape));
+    if (work.flops != 0) {
+      const auto call = places.try_emplace(kernel.call, place);
+      place = call.first->second;
+      is_first = call.second;
+    } else if (joined[i].work != kNoWork && joined[i].work != kUnknownWork) {
+      work = model_work_of(shapes_->shape(joined[i].work >> 1));
+      is_first = (joined[i].work & 1) != 0;
+      any_operator_flops_ = any_operator_flops_ || work.flops != 0;
+    } else if (joined[i].work == kUnknownWork && iteration != nullptr) {
+      iteration->operators_known = false;
+    }
     if (work.flops == 0) continue;
-    const auto [call, is_first] = places.try_emplace(kernel.call, joined[i].place);
-    Flops& sum = flops_[call->second];
+    Flops& sum = flops_[place];
     if (is_first) sum.flops.add(best_arithmetic(work), work.flops);
+    if (is_first && iteration != nullptr) iteration->flops.add(best_arithmetic(work), work.flops);
     sum.time += kernel.duration;
   }
 }

@@ -40,6 +40,7 @@ class CodeTimes {
   static constexpr std::size_t kMaxHeld = std::size_t{1} << 19;
   static constexpr std::size_t kMaxNamed = std::size_t{1} << 18;
   static constexpr std::size_t kMaxBoundaries = 1024;
+  static constexpr std::size_t kMaxIterations = 10'000;
   static constexpr std::uint32_t kNoDetail = KeyIndex<8>::kNone;
 
   CodeTimes(const NameTable& names, const ShapeTable& shapes) : names_(&names), shapes_(&shapes) {}
@@ -73,12 +74,24 @@ class CodeTimes {
   };
   using Sums = std::map<Kernel, Totals>;
   const Sums& sums() const { return sums_; }
-  /// What library calls of known shape computed, by the place of their first kernel.
+  /// What library calls and operators of known shape computed, by the place of their first kernel. An
+  /// operator counts where no library call in it does.
   struct Flops {
     FlopCount flops;
     std::uint64_t time = 0;  ///< of these calls' kernels
   };
   const std::map<std::uint32_t, Flops>& flops() const { return flops_; }
+  /// The same of an iteration.
+  struct IterationFlops {
+    Nanoseconds end = 0;  ///< where the next one begins
+    FlopCount flops;
+    /// It is as those that were named, so that what its operators compute is known.
+    bool operators_known = true;
+  };
+  /// Of the iteration of that time; null where not all of its kernels were held, or its end is not known.
+  const IterationFlops* iteration_flops(Nanoseconds time) const;
+  /// Whether any operator has counted.
+  bool any_operator_flops() const { return any_operator_flops_; }
   /// Copies and memsets, by place.
   const std::map<std::uint32_t, Totals>& copies() const { return copies_; }
   const std::map<GapPlace, GapTimes>& gaps() const { return gaps_.sums(); }
@@ -100,7 +113,7 @@ class CodeTimes {
     std::uint64_t duration;
     Nanoseconds launched;
     Nanoseconds returned;  // from the call that launched it
-    std::uint64_t call;    // which library call that is
+    std::uint64_t call;    // which library call that is; of those that are named, an OperatorCall, packed
     std::uint16_t device;
     std::uint8_t transfer;  // 0: a kernel
     bool is_small;          // a copy, of less than kSmallCopy
@@ -118,10 +131,12 @@ class CodeTimes {
   std::vector<LaunchedKernel> launches(std::vector<Held>& kernels) const;
   static std::vector<CodeLaunch> code_launches(const std::vector<Held>& work);
   void take_named();
+  std::vector<std::uint32_t> named_works() const;
   void join(std::uint32_t window, std::vector<Held>& timed);
   void tell(const std::vector<Held>& timed, const std::vector<LaunchedKernel>& launched,
             const std::vector<JoinedPlace>& joined) const;
-  void add_flops(const std::vector<Held>& timed, const std::vector<JoinedPlace>& joined);
+  void add_flops(const std::vector<Held>& timed, const std::vector<LaunchedKernel>& launched,
+                 const std::vector<JoinedPlace>& joined, Nanoseconds held_until);
 
   const NameTable* names_;
   const ShapeTable* shapes_;
@@ -129,15 +144,19 @@ class CodeTimes {
   bool expected_ = false;
   std::uint64_t left_out_ = 0;
   KeyIndex<8> exact_{1u << 20};
-  std::map<std::uint32_t, std::vector<Held>> timed_;  // by window
-  std::vector<Held> named_;                           // until their window is settled; from then on:
+  std::map<std::uint32_t, std::vector<Held>> timed_;     // by window
+  std::map<std::uint32_t, Nanoseconds> first_left_out_;  // likewise: the earliest launch that was not held
+  std::vector<Held> named_;                              // until their window is settled; from then on:
   std::vector<LaunchedKernel> named_launches_;
   std::vector<std::uint32_t> named_places_;
+  std::vector<std::uint32_t> named_works_;
   std::uint32_t named_window_ = 0;
   std::deque<Nanoseconds> boundaries_;
   Sums sums_;
   std::map<std::uint32_t, Totals> copies_;
   std::map<std::uint32_t, Flops> flops_;
+  std::map<Nanoseconds, IterationFlops> iteration_flops_;  // by their beginnings
+  bool any_operator_flops_ = false;
   CodeGaps gaps_;
   TellPlaces tell_places_;
 };

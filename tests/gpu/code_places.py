@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
 """Kernels by operator and module: op_sum.csv and module_sum.csv against torch.profiler's account of the same training in a second
-process, whose modules are marked by hooks of the test. Programs: programs/torch_code.py."""
+process, whose modules are marked by hooks of the test; FLOPs against torch.utils.flop_counter there. Programs: programs/torch_code.py."""
 
 import json
 import os
+import re
 import sys
 
 from gputest import main, profiled_environment, read_csv, run
@@ -42,10 +43,34 @@ def counts(rows, key, times):
     return found
 
 
+def model_flops(summary):
+    """Those of an iteration; None where the summary has none."""
+    found = re.search(r"model FLOPs ([\d.]+) ?([kMGTPE]?)FLOP an iteration", " ".join(summary.split()))
+    return float(found[1]) * 1e3 ** " kMGTPE".index(found[2] or " ") if found else None
+
+
+def compare_flops(report, model, out, counted):
+    """Of products and attention, by operator and of the model: within 1 %. What has no operator of its own, as an RNN, is not counted
+    there."""
+    rows = {row["Operator"]: int(row["FLOPs"]) / WINDOW for row in read_csv(os.path.join(out, "op_sum.csv"))}
+    different = [f"{name}: {rows.get(name, 0):g} instead of {flops:g} a step" for name, flops in counted.items()
+                 if abs(rows.get(name, 0) - flops) > 0.01 * flops]
+    report.check(f"{model}: FLOPs of {len(counted)} operators", bool(counted) and not different, "; ".join(different))
+    total = sum(counted.values())
+    found = sum(int(row["FLOPs"]) for row in read_csv(os.path.join(out, "module_sum.csv")) if not row["Parent"]) / WINDOW
+    report.check(f"{model}: FLOPs of a step", abs(found - total) <= 0.01 * total, f"{found:g} instead of {total:g}")
+    print(f"   {model}: {found:g} FLOPs a step, {total:g} by torch.utils.flop_counter")
+    if "_" in model:  # with recomputation, which is not the model's, but is counted
+        return
+    with open(out + ".summary") as file:
+        of_model = model_flops(file.read())
+    report.check(f"{model}: model FLOPs", of_model is not None and abs(of_model - total) <= 0.01 * total, f"{of_model} instead of {total:g}")
+
+
 def compare(options, report, model):
     out = os.path.join(options.work, model)
     done = run([sys.executable, PROGRAM, model, "60"],
-               profiled_environment(options.library, out, f"iter:30+{WINDOW}", summary="off"), timeout=240, log=out + ".log")
+               profiled_environment(options.library, out, f"iter:30+{WINDOW}", summary=out + ".summary"), timeout=240, log=out + ".log")
     if not report.check(f"{model}: the training ends", done.rc == 0, done.why() if done.rc else ""):
         return
     account = out + ".json"
@@ -64,6 +89,8 @@ def compare(options, report, model):
         report.check(f"{model}: {name} adds up", sum(int(row["Self Time (ns)"]) for row in rows) == kernels)
         if different:
             print(f"   {model}, {kind}:", *different[:12], sep="\n      ")
+    if model.startswith("gpt2"):
+        compare_flops(report, model, out, truth["flops"])
     lines = read_csv(os.path.join(out, "line_sum.csv"))
     compare_lines(report, model, lines, truth["lines"])
     print(f"   {model}, lines:", *(f"{row['Time (%)']} % {row['File'].rpartition('/')[2]}:{row['Line']} {row['Function']}" for row in lines[:5]), sep="\n      ")

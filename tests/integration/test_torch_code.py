@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
 """Kernels by operator, module and line, of a real PyTorch's on the host (Debian's python3-torch) with launches on the simulated CUDA
-(torch_model.py)."""
+(torch_model.py), and what its operators compute (torch_operators.py)."""
 
 import collections
+import json
 import pathlib
 import subprocess
 import sys
@@ -199,6 +200,52 @@ class Code(simulated.SimulatedTest):
         # Without operators nothing tells what the backward pass is of.
         self.assertEqual(int(self.table(out, "module_sum.csv", "Module")["Net.blocks.1.a"]["Total Instances"]), 4)
         self.assertEqual([row["Operator"] for row in out.rows("op_sum.csv")], ["[none]"])
+
+
+@unittest.skipIf(PYTHON is None, "no PyTorch for any Python here (python3-torch)")
+class Operators(simulated.SimulatedTest):
+    """FLOPs by the sizes of operators' inputs, against PyTorch's own counter. PyTorch before 2.3 (Debian's) lacks the functions
+    that the test of how sizes are read is made with: there they are not known, and nothing else is amiss."""
+
+    ITERATIONS = 4
+
+    def run_pattern(self, pattern):
+        done = self.script("", command=[PYTHON, str(HERE / "torch_operators.py"), str(simulated.programs / "script_training.so"), pattern, "60",
+                                        "counts.json"], timeout=120, WINDOW=f"iter:30+{self.ITERATIONS}", LOG="debug", SUMMARY="stderr")
+        self.assertEqual(done.out.lost(), {})
+        truth = json.loads((done.work / "counts.json").read_text())
+        known = truth["torch"] >= [2, 3]
+        self.assertIn("PyTorch tells of its operators' inputs" if known else "are not asked for their inputs", done.stderr)
+        if not known:
+            truth["counts"] = {}
+        rows = {row["Operator"]: row for row in done.out.rows("op_sum.csv")}
+        self.assertTrue(any(name.startswith("aten::") for name in rows), rows.keys())
+        return done, rows, truth
+
+    def test_against_the_counter(self):
+        for pattern in ("plain", "bfloat16", "grouped"):
+            with self.subTest(pattern=pattern):
+                done, rows, truth = self.run_pattern(pattern)
+                expected = {name: flops * self.ITERATIONS for name, flops in truth["counts"].items()}
+                found = {name: int(row["FLOPs"]) for name, row in rows.items() if row["FLOPs"] != "0"}
+                self.assertEqual({name: found.get(name) for name in expected}, expected)
+                self.assertEqual(bool(found), bool(expected))
+                for name in expected:
+                    self.assertEqual(rows[name]["FLOP Time (ns)"], rows[name]["Total Time (ns)"], name)
+                self.assertEqual("model FLOPs" in done.stderr, bool(expected))
+
+    def test_kernels_that_do_not_show_their_sizes(self):
+        _, rows, _ = self.run_pattern("growing")
+        self.assertEqual({row["FLOPs"] for row in rows.values()}, {"0"})
+
+    def test_sizes_that_are_not_what_they_seem(self):
+        """Sparse, nested and packed tensors, tensors that stand for others, windows of attention."""
+        version = subprocess.run([PYTHON, "-c", "import torch; print(torch.__version__)"], capture_output=True, text=True, check=True).stdout
+        if [int(part) for part in version.split(".")[:2]] < [2, 3]:
+            self.skipTest(f"PyTorch {version.strip()} has not all of these")
+        _, rows, truth = self.run_pattern("strange")
+        self.assertEqual({name: int(rows[name]["FLOPs"]) for name in truth["counts"]},
+                         {name: flops * self.ITERATIONS for name, flops in truth["counts"].items()})
 
 
 if __name__ == "__main__":

@@ -179,6 +179,138 @@ TEST_CASE("A call's FLOPs count once, where its first kernel was launched", "[co
   CHECK(linear.inclusive.limits.memory == 2000);
 }
 
+namespace {
+
+/// Iterations of kernels in operators' calls: one that is timed, and those that are named after it.
+struct Operators {
+  Program program;
+  const CodePlace place{0, 0, program.chain(CodeNodeKind::kOperator, {"op"}), CodePhase::kForward};
+  std::uint32_t library_shape = 0;
+  std::uint32_t calls = 0;  // of iterations before
+
+  struct Kernel {
+    const char* name;
+    OperatorCall call;
+    bool in_library = false;
+  };
+
+  Operators() {
+    GemmShape gemm;
+    gemm.flops = 1'000'000;
+    gemm.a = gemm.b = DataType::kBf16;
+    library_shape = program.shapes.intern(gemm);
+  }
+  std::uint32_t shape(std::uint64_t flops) {
+    OperatorShape shape;
+    shape.type = DataType::kBf16;
+    shape.flops = flops;
+    return program.shapes.intern(shape);
+  }
+  void launch(const std::vector<Kernel>& kernels, bool named) {
+    program.times.boundary(program.time + 1);
+    std::uint32_t call = 0;
+    if (named) calls += 1000;
+    for (const Kernel& kernel : kernels) {
+      KernelEvent event = program.event(kernel.name, 1000, named ? 1 | kNamingWindow : 1);
+      event.launch.owner = ++call;
+      if (kernel.in_library) event.launch.shape = library_shape;
+      if (named) {
+        event.launch.range = program.places.place(place);
+        OperatorCall made = kernel.call;
+        if (made.level != 0) made.outermost += calls;
+        event.launch.stream_handle = made.packed();
+        program.times.named(event);
+      } else {
+        program.times.kernel(event);
+      }
+    }
+  }
+  /// FLOPs, and the time of those kernels.
+  std::pair<std::uint64_t, std::uint64_t> run(const std::vector<Kernel>& kernels, int named = 2) {
+    const Nanoseconds begin = program.time + 1;
+    launch(kernels, false);
+    for (int i = 0; i < named; ++i) launch(kernels, true);
+    program.times.settle_window(1);
+    const CodeReport report = build_code_report(program.times, program.places, {});
+    const CodeTimes::IterationFlops* iteration = program.times.iteration_flops(begin);
+    REQUIRE(iteration != nullptr);
+    CHECK(iteration->flops.total() == report.all.flops.total());
+    return {static_cast<std::uint64_t>(report.all.flops.total()), report.all.flop_time};
+  }
+};
+using Computed = std::pair<std::uint64_t, std::uint64_t>;
+
+}  // namespace
+
+TEST_CASE("An operator's FLOPs count once, with all of its kernels", "[code_report]") {
+  Operators operators;
+  const std::uint32_t shape = operators.shape(500);
+  CHECK(operators.run({{"flash", {1, 0, 1, shape}},
+                       {"flash", {1, 0, 1, shape}},
+                       {"elementwise", {}},
+                       {"flash", {2, 0, 1, shape}},
+                       {"unknown", {3, 0, 1, 0}}}) == Computed{1000, 3000});
+  CHECK(operators.program.times.any_operator_flops());
+}
+
+TEST_CASE("An operator counts only where no library call of known FLOPs is made in it", "[code_report]") {
+  Operators operators;
+  const std::uint32_t shape = operators.shape(500);
+  // A product of cuBLAS, split into two kernels, after one of the operator's own.
+  CHECK(operators.run(
+            {{"pad", {1, 0, 1, shape}}, {"gemm", {1, 0, 1, shape}, true}, {"template", {2, 0, 1, shape}}}) ==
+        Computed{1'000'500, 2000});
+}
+
+TEST_CASE("Of operators inside of each other those count that have none inside", "[code_report]") {
+  Operators operators;
+  const std::uint32_t whole = operators.shape(800);
+  const std::uint32_t part = operators.shape(300);
+  CHECK(operators.run({{"gather", {1, 0, 1, whole}},
+                       {"product", {1, 1, 2, part}},
+                       {"product", {1, 2, 2, part}},
+                       {"scatter", {1, 0, 1, whole}},
+                       {"flash", {10, 2, 3, part}},
+                       {"gather", {20, 0, 1, whole}},
+                       {"packed", {20, 1, 2, 0}}}) == Computed{900, 3000});
+}
+
+TEST_CASE("Where operators are not known no iteration is a model's", "[code_report]") {
+  Operators once;
+  const std::uint32_t shape = once.shape(500);
+  const std::vector<Operators::Kernel> kernels{{"flash", {1, 0, 1, shape}}, {"gemm", {2, 0, 1, shape}, true}};
+  CHECK(once.run(kernels, 1) == Computed{1'000'000, 1000});
+  CHECK_FALSE(once.program.times.any_operator_flops());
+
+  Operators other;  // the second iteration that is named computes more, in the same kernels
+  const std::uint32_t less = other.shape(500);
+  const std::uint32_t more = other.shape(501);
+  const Nanoseconds begin = other.program.time + 1;
+  other.launch({{"flash", {}}, {"attention", {}}}, false);
+  other.launch({{"flash", {1, 0, 1, less}}, {"attention", {2, 0, 1, less}}}, true);
+  other.launch({{"flash", {3, 0, 1, less}}, {"attention", {4, 0, 1, more}}}, true);
+  other.program.times.settle_window(1);
+  REQUIRE(other.program.times.iteration_flops(begin) != nullptr);
+  CHECK(other.program.times.iteration_flops(begin)->flops.total() == 500);
+  CHECK_FALSE(other.program.times.iteration_flops(begin)->operators_known);
+  CHECK(other.program.times.iteration_flops(0) == nullptr);
+}
+
+TEST_CASE("Attention counts what a causal mask leaves out, whoever computes it", "[code_report]") {
+  AttentionShape attention;
+  attention.direction = 1;
+  attention.type = DataType::kBf16;
+  attention.batch = attention.heads = attention.kv_heads = 1;
+  attention.query_length = attention.key_length = 100;
+  attention.head_size = attention.value_head_size = 8;
+  attention.flags = kAttentionCausal | kAttentionShifted;
+  CHECK(work_of(attention).flops == 0);
+  CHECK(model_work_of(attention).flops == 2 * 100 * 100 * 16);
+  attention.flags = kAttentionCausal;
+  CHECK(work_of(attention).flops == 2 * 5050 * 16);
+  CHECK(model_work_of(attention).flops == 2 * 100 * 100 * 16);
+}
+
 TEST_CASE("A function that calls itself counts once", "[code_report]") {
   Program program;
   const CodePlace place{program.frames({{"/a.py", 1}, {"/a.py", 2}, {"/a.py", 1}, {"/a.py", 2}}), 0,

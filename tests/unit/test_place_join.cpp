@@ -240,6 +240,38 @@ TEST_CASE("A place that lacks something counts where there is no complete one", 
   CHECK(places_of(timed, named, places) == std::vector<std::uint32_t>{8, 6, 0, 10});
 }
 
+TEST_CASE("What a kernel computes is taken from equal iterations that agree", "[place_join]") {
+  using Works = std::vector<std::uint32_t>;
+  const auto kernels = [](std::initializer_list<std::vector<std::uint32_t>> iterations) {
+    std::vector<LaunchedKernel> made;
+    std::uint32_t number = 0;
+    for (const std::vector<std::uint32_t>& iteration : iterations) {
+      ++number;
+      for (const std::uint32_t kernel : iteration) made.push_back({kernel, kernel, 1, number});
+    }
+    return made;
+  };
+  const auto works = [](const std::vector<LaunchedKernel>& timed, const std::vector<LaunchedKernel>& named,
+                        const Works& known) {
+    const std::vector<std::uint32_t> places(named.size(), 1);
+    Works found;
+    for (const JoinedPlace& one : join_places(timed, named, places, known)) found.push_back(one.work);
+    return found;
+  };
+  constexpr std::uint32_t kUnknown = kUnknownWork;
+  const auto timed = kernels({{10, 20, 30}});
+  const auto twice = kernels({{10, 20, 30}, {10, 20, 30}});
+  CHECK(works(timed, twice, {5, 6, kNoWork, 5, 6, kNoWork}) == Works{5, 6, kNoWork});
+  CHECK(works(timed, twice, {5, 6, 7, 5, 8, 7}) == Works{5, kUnknown, 7});
+  CHECK(works(timed, twice, {kUnknown, kNoWork, kUnknown, 5, 8, kUnknown}) == Works{5, kUnknown, kNoWork});
+  CHECK(works(timed, twice, {}) == Works(3, kUnknown));
+  // One is not enough, and a likeness neither.
+  CHECK(works(timed, kernels({{10, 20, 30}}), {5, 6, 7}) == Works(3, kUnknown));
+  CHECK(works(timed, kernels({{10, 20, 30, 40}, {10, 20, 30, 40}}), {5, 6, 7, 0, 5, 6, 7, 0}) ==
+        Works(3, kUnknown));
+  CHECK(works(timed, kernels({{10, 20, 31}, {10, 20, 31}}), {5, 6, 7, 5, 6, 7}) == Works(3, kUnknown));
+}
+
 TEST_CASE("Without names there are no places", "[place_join]") {
   const std::vector<LaunchedKernel> timed = {{1, 1, 1, 0}};
   CHECK(places_of(timed, {}, {}) == std::vector<std::uint32_t>{0});

@@ -86,13 +86,14 @@ void LaunchObserver::enter(DriverCall call, std::uint32_t correlation, std::uint
   if (window == 0) thread->launching.store(0, std::memory_order_relaxed);
   thread->launch_window = window;
   thread->launch_place = is_naming(window) ? inject::launch_place(*thread) : 0;
+  thread->launch_call = is_naming(window) ? launch_operator_call(*thread) : 0;
   thread->graph_nodes_at_enter = thread->graph_nodes;
   thread->launching_kernel = call == DriverCall::kLaunch && window != 0 ? 1 : 0;
   OpenCall* around = call_around(*thread, __builtin_dwarf_cfa());
   if (around != nullptr && takes_launch(*around)) {
     around->correlation = correlation;
     around->generation = current_generation.load(std::memory_order_relaxed);
-    around->stream = stream;
+    around->stream = is_naming(window) ? thread->launch_call : stream;
     // The hooked call began before the launch did: where the window opened in between, the launch decides.
     around->window = window;
     around->code_place = thread->launch_place;
@@ -127,7 +128,6 @@ void LaunchObserver::leave(Work work, std::uint32_t cbid, std::uint32_t correlat
   record.function = static_cast<FunctionId>(kDriverFunction | cbid);
   record.correlation = correlation;
   record.chain = chain_inside(around);
-  record.stream = stream;
   if (around != nullptr) {
     record.owner = owner_inside(*around);
     record.shape = around->shape;
@@ -135,6 +135,7 @@ void LaunchObserver::leave(Work work, std::uint32_t cbid, std::uint32_t correlat
   record.call = ++thread->calls;
   record.window = thread->launch_window;
   record.range = is_naming(record.window) ? thread->launch_place : nvtx_current(*thread);
+  record.stream = is_naming(record.window) ? thread->launch_call : stream;
   record.flags = work.flags;
   record.status = static_cast<std::int16_t>((work.flags & kCallGraph) != 0 ? work.graph : status);
   record.generation = current_generation.load(std::memory_order_relaxed);

@@ -8,6 +8,7 @@
 #include "libinject/base/loader_use.h"
 #include "libinject/base/log.h"
 #include "libinject/capture/python/code_context.h"
+#include "libinject/capture/torch/op_inputs.h"
 #include "libinject/record/core.h"
 #include "libinject/record/thread_registry.h"
 
@@ -20,6 +21,11 @@ RecordFunctionApi known_torch;
 std::size_t sequence_offset = 0;
 std::atomic<bool> told{false};
 std::atomic<bool> listening{false};
+/// Numbers the times that it is listened to.
+std::atomic<std::uint32_t> listening_number{0};
+/// Written before `inputs_told`, by our own thread.
+InputLayout input_layout;
+std::atomic<bool> inputs_told{false};
 CallbackTest forward_test;
 CallbackTest backward_test;
 // Of the callbacks that are registered.
@@ -30,6 +36,20 @@ std::int64_t sequence_of(const void* function) noexcept {
   std::int64_t sequence = 0;
   std::memcpy(&sequence, static_cast<const char*>(function) + sequence_offset, sizeof sequence);
   return sequence;
+}
+
+/// What the operator computes, if it is one whose inputs tell: `op` gets a number then.
+void note_work(const void* function, OpenOperators& operators, OpenOperator& op, Core& core) noexcept {
+  constexpr std::size_t kMaxName = 128;
+  const char* name = known_torch.name(function);
+  if (name == nullptr) return;
+  const OperatorFormula* formula = operator_formula({name, ::strnlen(name, kMaxName)});
+  if (formula == nullptr) return;
+  const OperatorInputs inputs = read_inputs(known_torch, input_layout, function);
+  if (inputs.count == 0 || inputs.count > formula->most_inputs) return;
+  op.call = operators.next_call();
+  const OperatorShape shape = operator_work(*formula, {inputs.first.data(), inputs.count});
+  if (shape.flops != 0) op.shape = core.shapes.intern(shape);
 }
 
 // The thread is in a call from Python into C, or in no Python at all: its frames stand still.
@@ -50,7 +70,9 @@ void begin(const void* function, bool is_backward) noexcept {
     op.has_context = true;
     core->places.note_forward(static_cast<std::uint64_t>(op.sequence), thread->index, op.context);
   }
-  thread->operators.begin(op);
+  if (!is_backward && inputs_told.load(std::memory_order_acquire))
+    note_work(function, thread->operators, op, *core);
+  thread->operators.begin(op, listening_number.load(std::memory_order_relaxed));
 }
 
 void end(const void* function) noexcept {
@@ -78,6 +100,7 @@ void add_callbacks() {
   forward.start = &on_forward_start;
   forward.end = &on_forward_end;
   forward.scopes[static_cast<std::size_t>(RecordScope::kFunction)] = true;
+  forward.needs_inputs = inputs_told.load(std::memory_order_acquire);
   forward_handle = known_torch.add_global_callback(forward);
   RecordCallback backward;
   backward.start = &on_backward_start;
@@ -125,6 +148,19 @@ void prepare_operators(const RecordFunctionApi& torch) noexcept {
   told.store(true, std::memory_order_release);
 }
 
+void prepare_operator_inputs() noexcept {
+  static bool tried = false;  // our own thread's
+  if (tried || !operators_told() || !ThreadRegistry::this_thread_is_ignored()) return;
+  tried = true;
+  const std::optional<InputLayout> layout = find_inputs(known_torch, sequence_offset);
+  if (layout) {
+    input_layout = *layout;
+    inputs_told.store(true, std::memory_order_release);
+  }
+  Log::debug(layout ? "PyTorch tells of its operators' inputs"
+                    : "PyTorch's operators are not asked for their inputs: how these are read is not known");
+}
+
 bool operators_told() noexcept {
   return told.load(std::memory_order_acquire);
 }
@@ -137,6 +173,7 @@ void listen_to_operators(bool listen) noexcept {
   if (!operators_told() || listening.load(std::memory_order_relaxed) == listen) return;
   // As in listen_to_steps(): a fork waits.
   const LoaderUse use;
+  if (listen) listening_number.fetch_add(1, std::memory_order_relaxed);
   listening.store(listen, std::memory_order_release);
   try {
     if (listen) {
@@ -147,6 +184,11 @@ void listen_to_operators(bool listen) noexcept {
   } catch (...) {
     // No memory: launches stay without operators.
   }
+}
+
+bool all_operators_known(const ThreadState& thread) noexcept {
+  return !listens_to_operators() ||
+         thread.operators.complete(listening_number.load(std::memory_order_relaxed));
 }
 
 CodeContext thread_context(ThreadState& thread, PythonFrame frame, CodePlaces& places) noexcept {

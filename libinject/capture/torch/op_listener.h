@@ -16,6 +16,8 @@ namespace inject {
 
 /// Tests whether PyTorch calls back as is expected. On our own thread, once, as PyTorch has been found.
 void prepare_operators(const RecordFunctionApi& torch) noexcept;
+/// Tests how their inputs are read: on our own thread, once that is so. With the loader held off (LoaderUse).
+void prepare_operator_inputs() noexcept;
 /// Whether it does.
 bool operators_told() noexcept;
 
@@ -25,6 +27,8 @@ void listen_to_operators(bool listen) noexcept;
 /// it is a forked child.
 void ignore_operators() noexcept;
 bool listens_to_operators() noexcept;
+/// Whether all that are open on the thread have begun since then, if they are listened to.
+bool all_operators_known(const ThreadState& thread) noexcept;
 
 /// The context of that frame of the thread's, stack_frame().
 CodeContext thread_context(ThreadState& thread, PythonFrame frame, CodePlaces& places) noexcept;

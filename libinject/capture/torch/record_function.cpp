@@ -55,6 +55,10 @@ int look_at(dl_phdr_info* info, std::size_t, void* data) noexcept {
        "wrapperIKN3c1014FunctionSchemaEEEEl",
        torch.before_descriptor);
   find(object, "_ZN2at14RecordFunctionC1EONS_13StepCallbacksE", torch.step_callbacks);
+  find(object, "_ZNK2at14RecordFunction10num_inputsEv", torch.num_inputs);
+  find(object, "aoti_torch_create_tensor_from_blob", torch.tensor_from_blob);
+  find(object, "aoti_torch_delete_tensor_object", torch.delete_tensor);
+  find(object, "aoti_torch_copy_", torch.copy_tensor);
   std::strncpy(search.path.data(), info->dlpi_name, search.path.size() - 1);
   search.found = true;
   return 1;

@@ -73,10 +73,22 @@ struct RecordFunctionApi {
   void (*before_descriptor)(void* function, Descriptor name, std::int64_t sequence) = nullptr;  // 2.x
   void* step_callbacks = nullptr;  // says that it is 1.12 or later
 
+  // For the test of how an operator's inputs are read (op_inputs.h); PyTorch 1 lacks them:
+  std::size_t (*num_inputs)(const void* function) = nullptr;
+  std::int32_t (*tensor_from_blob)(void* data, std::int64_t dimensions, const std::int64_t* sizes,
+                                   const std::int64_t* strides, std::int64_t offset, std::int32_t type,
+                                   std::int32_t device_type, std::int32_t device, void** tensor) = nullptr;
+  std::int32_t (*delete_tensor)(void* tensor) = nullptr;
+  std::int32_t (*copy_tensor)(void* to, void* from, std::int32_t non_blocking) = nullptr;
+
   bool complete() const {
     return add_global_callback != nullptr && remove_callback != nullptr && name != nullptr &&
            construct != nullptr && destroy != nullptr && step_callbacks != nullptr &&
            (before != nullptr || before_descriptor != nullptr);
+  }
+  bool has_tensors() const {
+    return num_inputs != nullptr && tensor_from_blob != nullptr && delete_tensor != nullptr &&
+           copy_tensor != nullptr;
   }
 };
 

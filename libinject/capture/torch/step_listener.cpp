@@ -204,6 +204,7 @@ void listen_to_steps() noexcept {
     } else if (iteration_watch.steps_told.load(std::memory_order_relaxed)) {
       listen_again();
     }
+    prepare_operator_inputs();
     // Whose steps they are is known by Python's frames.
     if (iteration_watch.steps_told.load(std::memory_order_relaxed)) find_python();
   }

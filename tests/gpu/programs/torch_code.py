@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The libinject authors
-"""A training of tests/gpu/code_places.py: by itself, or with torch.profiler's account of its kernels by operator and module.
+"""A training of tests/gpu/code_places.py: by itself, or with torch.profiler's account of its kernels by operator and module, and what
+PyTorch's counter says of the FLOPs of a step of GPT-2's.
 
 usage: torch_code.py MODEL STEPS [TRUTH.json]
 """
@@ -13,6 +14,7 @@ import sys
 import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import FlopCounterMode
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir))
 import torch_models  # noqa: E402
@@ -141,8 +143,14 @@ def truth(step, file):
         for table, key in ((operators, operator.name if operator is not None else "[none]"), (modules, module_of(event))):
             table[key][0] += len(kernels)
             table[key][1] += time
+    lines = lines_truth(step)
+    flops = {}
+    if sys.argv[1].startswith("gpt2"):
+        with FlopCounterMode(display=False) as counter:
+            step()
+        flops = {str(name).replace("aten.", "aten::"): count for name, count in counter.get_flop_counts()["Global"].items()}
     with open(file, "w") as out:
-        json.dump({"steps": PROFILED, "operators": operators, "modules": modules, "lines": lines_truth(step)}, out)
+        json.dump({"steps": PROFILED, "operators": operators, "modules": modules, "flops": flops, "lines": lines}, out)
 
 
 def main():

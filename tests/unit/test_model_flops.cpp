@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The libinject authors
+//
+// What a model computes in an iteration, by library calls and operators.
+#include <cstdint>
+
+#include "libinject/record/code_places.h"
+#include "libinject/report/report.h"
+#include "tests/unit/catch.h"
+#include "tests/unit/stats_run.h"
+
+namespace inject {
+namespace {
+
+constexpr std::uint64_t kProduct = 1000;
+constexpr std::uint64_t kAttention = 300;
+
+/// A window of iterations, and two that are named after it. Each computes a product by cuBLAS and attention
+/// by an operator, and the attention again if it is `checkpointed`.
+class Training {
+ public:
+  explicit Training(bool checkpointed) : checkpointed_(checkpointed) {
+    run_.statistics.expect_names();
+    GemmShape product;
+    product.flops = kProduct;
+    product.a = product.b = DataType::kBf16;
+    product_ = run_.shapes.intern(product);
+    OperatorShape attention;
+    attention.flops = kAttention;
+    attention.type = DataType::kBf16;
+    attention_ = run_.shapes.intern(attention);
+  }
+
+  /// `more`: it launches what the others don't.
+  void iterate(bool more = false) {
+    boundary();
+    work("gemm", CodePhase::kForward, true);
+    work("flash", CodePhase::kForward, false);
+    if (checkpointed_) work("flash", CodePhase::kRecompute, false);
+    if (more) work("report", CodePhase::kOther, false, 0);
+  }
+  void name() {
+    boundary();
+    closed_ = time_;
+    is_named_ = true;
+  }
+
+  Report report() {
+    boundary();
+    run_.statistics.settle_window(1, 1, closed_);
+    WindowInfo window;
+    window.number = 1;
+    window.state = WindowState::kClosed;
+    window.start = 1;
+    window.end = closed_;
+    info_.windows.push_back(window);
+    return build_report(run_.statistics, info_, &places_);
+  }
+
+ private:
+  void boundary() {
+    IterationBoundary boundary;
+    boundary.number = ++iterations_;
+    boundary.begin = time_ += 1000;
+    boundary.window = boundary.window_before = is_named_ ? 0 : 1;
+    run_.statistics.iteration_boundary(boundary);
+  }
+
+  void work(const char* name, CodePhase phase, bool by_library, std::uint32_t level = 1) {
+    const Nanoseconds begin = time_ += 100;
+    KernelEvent event = run_.kernel(name, 50);
+    event.launch.host_begin = begin;
+    event.launch.host_end = begin + 10;
+    event.launch.thread = 1;
+    event.launch.owner = ++calls_;
+    event.correlation = calls_;
+    event.start = begin + 20;
+    event.end = begin + 70;
+    if (by_library) event.launch.shape = product_;
+    if (is_named_) {
+      event.launch.window = 1 | kNamingWindow;
+      event.launch.range = places_.place({0, 0, 0, phase});
+      OperatorCall call;
+      if (level != 0) call = {calls_, 0, level, attention_};
+      event.launch.stream_handle = call.packed();
+      run_.statistics.add_named(event);
+      return;
+    }
+    CallEvent call = call_event(by_library ? "cublasGemmEx" : "cudaLaunchKernel", 10);
+    call.begin = begin;
+    call.end = begin + 10;
+    call.thread = 1;
+    call.call = calls_;
+    call.correlation = calls_;
+    if (by_library) call.shape = product_;
+    call.owns_shape = by_library;
+    run_.statistics.add(call);
+    run_.statistics.add(event);
+  }
+
+  bool checkpointed_;
+  StatsRun run_;
+  CodePlaces places_{run_.names};
+  RunInfo info_;
+  std::uint32_t product_ = 0;
+  std::uint32_t attention_ = 0;
+  std::uint32_t calls_ = 0;
+  std::uint64_t iterations_ = 0;
+  Nanoseconds time_ = 1000;
+  Nanoseconds closed_ = 0;
+  bool is_named_ = false;
+};
+
+}  // namespace
+
+TEST_CASE("A model's FLOPs are those of library calls and operators, each once", "[model_flops]") {
+  Training training(false);
+  for (int i = 0; i < 4; ++i) training.iterate();
+  training.name();
+  for (int i = 0; i < 2; ++i) training.iterate();
+  const Report report = training.report();
+  REQUIRE(report.model_flops);
+  CHECK(report.model_flops->per_iteration == double{kProduct + kAttention});
+  CHECK(report.code.all.flops.total() == 4 * (kProduct + kAttention));
+}
+
+TEST_CASE("What is computed a second time is not the model's", "[model_flops]") {
+  Training training(true);
+  for (int i = 0; i < 4; ++i) training.iterate();
+  training.name();
+  for (int i = 0; i < 2; ++i) training.iterate();
+  const Report report = training.report();
+  REQUIRE(report.model_flops);
+  CHECK(report.model_flops->per_iteration == Approx(double{kProduct + kAttention}));
+}
+
+TEST_CASE("Iterations whose operators are not known are left out of the model's FLOPs", "[model_flops]") {
+  Training training(false);
+  for (int i = 0; i < 4; ++i) training.iterate(i == 2);
+  training.name();
+  for (int i = 0; i < 2; ++i) training.iterate();
+  const Report report = training.report();
+  REQUIRE(report.model_flops);
+  CHECK(report.model_flops->per_iteration == double{kProduct + kAttention});
+  CHECK(report.code.all.flops.total() == 4 * kProduct + 3 * kAttention);
+}
+
+TEST_CASE("Where no operator is known the model's FLOPs are those of library calls", "[model_flops]") {
+  Training training(false);
+  for (int i = 0; i < 4; ++i) training.iterate();
+  training.name();
+  training.iterate();
+  const Report report = training.report();
+  REQUIRE(report.model_flops);
+  CHECK(report.model_flops->per_iteration == double{kProduct});
+}
+
+}  // namespace inject
